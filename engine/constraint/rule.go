@@ -1,0 +1,24 @@
+package constraint
+
+// Operator relates a label to values, spelled as Kubernetes and Karpenter spell it.
+type Operator string
+
+const (
+	In           Operator = "In"
+	NotIn        Operator = "NotIn"
+	Exists       Operator = "Exists"
+	DoesNotExist Operator = "DoesNotExist"
+	Gt           Operator = "Gt"
+	Lt           Operator = "Lt"
+	Gte          Operator = "Gte" // Karpenter's extension, as is Lte
+	Lte          Operator = "Lte"
+)
+
+// Rule is one label requirement as it is written in a manifest.
+type Rule struct {
+	Key      string
+	Operator Operator
+	Values   []string
+	// MinValues asks that at least so many distinct values stay possible; zero asks nothing.
+	MinValues int
+}

@@ -1,0 +1,78 @@
+// Package offer is what is on sale: machine types, each in some zones, as spot
+// or on-demand, at a price. Type and Offer are what a provider fills in; Catalog
+// is the same compiled into columns and bit sets, sorted by price, immutable.
+//
+// It refuses to know any cloud: labels, budgets and names are opaque strings.
+package offer
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// Capacity types, spelled as Karpenter's capacity-type label spells them.
+const (
+	OnDemand = "on-demand"
+	Spot     = "spot"
+)
+
+// Price is money per hour in nano-dollars (1e-9 USD/h): exact, so that sums do
+// not depend on their order.
+type Price int64
+
+// USDPerHour makes a Price of dollars per hour. It refuses NaN, infinities,
+// negative prices and prices above a billion dollars.
+func USDPerHour(usd float64) (Price, error) {
+	if math.IsNaN(usd) || usd < 0 || usd > 1e9 {
+		return 0, fmt.Errorf("price %v USD/h is not a price", usd)
+	}
+	return Price(math.Round(usd * 1e9)), nil
+}
+
+// USD is the price in dollars per hour.
+func (p Price) USD() float64 { return float64(p) / 1e9 }
+
+// String renders the price as people write it: 0.1920.
+func (p Price) String() string { return fmt.Sprintf("%.4f", p.USD()) }
+
+// Type is one machine size of a cloud region, as seen by one node class.
+type Type struct {
+	Name string
+	// Labels are the values a node of this type may carry, by label key. Most
+	// keys have one value; several mean that the launch can choose. A key that is
+	// missing will not be on the node. Zone, capacity type and the type's own name
+	// come from Name and Offers and need not be repeated here.
+	Labels map[string][]string
+	// Capacity is what the node reports in total; Overhead what the system keeps
+	// for itself. Capacity − Overhead is what pods can use. Base units.
+	Capacity, Overhead quantity.Amounts
+	Offers             []Offer
+}
+
+// Offer is one way to buy a Type.
+type Offer struct {
+	Zone         string // value of topology.kubernetes.io/zone
+	CapacityType string // OnDemand or Spot
+	Price        Price
+	// Labels are the values that only this offer gives the node.
+	Labels map[string][]string
+	// Draws is what buying one takes out of the region's budgets (quota).
+	Draws []Draw
+	// Unavailable says in words why this cannot be bought now; empty means it can.
+	Unavailable string
+}
+
+// Choice names one offer of one type, as a decision hands it on.
+type Choice struct {
+	Type, Zone, CapacityType string
+	Price                    Price
+}
+
+// Draw takes Amount out of the budget of that name, for instance vCPUs out of a
+// VM family's quota.
+type Draw struct {
+	Budget string
+	Amount int64
+}

@@ -1,0 +1,64 @@
+package pack
+
+import (
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Plan says what to buy and where the pods go. It is complete: every pending pod
+// of the World is in exactly one of Launches, Nominations and Unplaced.
+type Plan struct {
+	Launches    []Launch
+	Nominations []Nomination // by node key
+	Unplaced    []Unplaced
+	// LowerBound is a price below which no plan can host the pods of Launches,
+	// from the fractional covering of their summed requests (an LP; constraints
+	// other than resources are ignored). Zero when nothing is launched.
+	LowerBound offer.Price
+}
+
+// Price is what the plan's first choices cost together, per hour.
+func (p Plan) Price() offer.Price {
+	var sum offer.Price
+	for _, l := range p.Launches {
+		sum += l.Choices[0].Price
+	}
+	return sum
+}
+
+// Launch is one machine to buy.
+type Launch struct {
+	Pool string
+	// Choices are acceptable offers, cheapest first; never empty. Any of them holds
+	// the pods within the pool's limits.
+	Choices []offer.Choice
+	// Rules describe the same for a NodeClaim: instance types, zones, capacity
+	// types and every other label requirement, sorted by key.
+	Rules []constraint.Rule
+	// Labels the node gets from the pool's template and from single-valued rules.
+	Labels map[string]string
+	Taints []world.Taint
+	// Requests is what the pods and DaemonSets ask for together.
+	Requests quantity.Amounts
+	Daemons  quantity.Amounts // the DaemonSets' share of Requests
+	Pods     []world.Ref
+	// RunnerUp is the best choice of another type, for the explanation; nil when there is none.
+	RunnerUp *offer.Choice
+}
+
+// Nomination says which pods should fit on a node that exists or is on its way.
+type Nomination struct {
+	Node string // world.Node.Key
+	Pods []world.Ref
+}
+
+// Unplaced is a group of like pods that nothing can host, and why.
+type Unplaced struct {
+	Pods    []world.Ref
+	Because reason.Reason
+	Detail  string // in words; empty when the Funnels say it all
+	Funnels []reason.Funnel
+}

@@ -1,0 +1,147 @@
+// Package provider is the port every cloud implements: what is on sale for a
+// node class, and machines by NodeClaim. It is small on purpose; conformance is
+// held by providertest.
+//
+// A Provider never decides what to buy. It gets an ordered list of acceptable
+// offers for one claim and must never own two machines for one claim UID,
+// however often it is asked and whenever its process died.
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// Provider buys, finds and returns machines. Implementations are safe for
+// concurrent use.
+type Provider interface {
+	// Name is the provider's name in metrics and logs ("azure").
+	Name() string
+	// Catalog returns the last good snapshot of what is on sale for a node class.
+	// It does not block on the cloud once a first snapshot exists; a stale one is
+	// returned with its age. The pointer changes exactly when the content does.
+	Catalog(ctx context.Context, class string) (*Snapshot, error)
+	// Launch drives the claim's machine one step towards running and returns how it
+	// stands. Call it again (after Instance.RetryAfter) until the state is Running.
+	// Calling twice for one claim UID never buys twice, also across restarts. When
+	// every choice was refused the error is a *CapacityError and no machine is left.
+	Launch(ctx context.Context, claim Claim) (Instance, error)
+	// Get finds one machine; ErrNotFound when it is gone.
+	Get(ctx context.Context, providerID string) (Instance, error)
+	// List returns every machine this installation owns, including failed and
+	// half-built ones. An error means that the list is not complete and must not be acted on.
+	List(ctx context.Context) ([]Instance, error)
+	// Terminate gives the machine back with everything that belongs to it, one step
+	// per call: nil means accepted or in progress, ErrNotFound that it is gone.
+	Terminate(ctx context.Context, providerID string) error
+	// Abandon gives back whatever machine exists for a claim that never learnt its
+	// provider ID; ErrNotFound when there is none.
+	Abandon(ctx context.Context, claim Claim) error
+}
+
+// ErrNotFound reports that the machine does not exist (any more).
+var ErrNotFound = errors.New("machine not found")
+
+// Snapshot is a catalog at a point in time.
+type Snapshot struct {
+	Types []offer.Type
+	// Budgets is what is left of each quota that offers draw on, by budget name. A
+	// budget that is not listed is not limited.
+	Budgets map[string]int64
+	// Taken is when the data was read from the cloud.
+	Taken time.Time
+	// Problem says what could not be refreshed since, in words; empty when all is fresh.
+	Problem string
+}
+
+// Claim is the part of a NodeClaim a provider needs.
+type Claim struct {
+	Name, UID string
+	Pool      string // NodePool; empty for stand-alone claims
+	Class     string // node class
+	// Choices are the acceptable offers, cheapest first.
+	Choices []offer.Choice
+	// Labels and taints the node must register with. StartupTaints too are set at birth.
+	Labels                map[string]string
+	Taints, StartupTaints []Taint
+	// Requests decides nothing here; it is recorded with the machine.
+	Requests quantity.Amounts
+}
+
+// Taint is a node taint.
+type Taint struct{ Key, Value, Effect string }
+
+// State is where a machine is in its life.
+type State string
+
+const (
+	Creating    State = "Creating"    // bought, not yet running
+	Running     State = "Running"     // the cloud says it runs
+	Stopped     State = "Stopped"     // exists, but deallocated: it will not come back by itself
+	Failed      State = "Failed"      // never came up
+	Terminating State = "Terminating" // on its way out
+)
+
+// Instance is a machine.
+type Instance struct {
+	ProviderID   string
+	Name         string // the cloud's name for it
+	NodeName     string // name the node will register under
+	ClaimName    string // NodeClaim it was bought for
+	ClaimUID     string
+	Pool         string
+	State        State
+	Type         string
+	Zone         string
+	CapacityType string
+	Price        offer.Price
+	ImageID      string
+	// Labels are those the machine's type and offer give the node.
+	Labels                map[string]string
+	Capacity, Allocatable quantity.Amounts
+	Created               time.Time
+	// RetryAfter is how long to wait before asking again while Creating.
+	RetryAfter time.Duration
+	// Attempts are the choices tried in this call and why each was refused.
+	Attempts []Attempt
+}
+
+// Attempt is one refused purchase.
+type Attempt struct {
+	Choice offer.Choice
+	Code   string // the cloud's error code
+	Reason string // our stable word: Quota, OutOfStock, Restricted, Throttled, Network, Other
+	Detail string
+}
+
+// CapacityError reports that none of a claim's choices can be bought for now.
+type CapacityError struct {
+	Claim    string
+	Attempts []Attempt
+}
+
+func (e *CapacityError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no capacity for %s: %d choices refused", e.Claim, len(e.Attempts))
+	for i, a := range e.Attempts {
+		if i == 3 {
+			fmt.Fprintf(&b, "; and %d more", len(e.Attempts)-i)
+			break
+		}
+		fmt.Fprintf(&b, "; %s in %s (%s): %s", a.Choice.Type, a.Choice.Zone, a.Choice.CapacityType, a.Reason)
+	}
+	return b.String()
+}
+
+// NotReadyError reports that the node class cannot be bought for yet.
+type NotReadyError struct{ Class, Reason, Detail string }
+
+func (e *NotReadyError) Error() string {
+	return fmt.Sprintf("node class %s is not ready: %s: %s", e.Class, e.Reason, e.Detail)
+}
