@@ -1,0 +1,67 @@
+package vmsize
+
+import "strings"
+
+// Manufacturer is who made a GPU, spelled as the sku-gpu-manufacturer label
+// spells it. Empty means that nobody did: the size has no GPU we know of.
+type Manufacturer string
+
+const (
+	NVIDIA Manufacturer = "nvidia"
+	AMD    Manufacturer = "amd"
+)
+
+// GPU is the accelerator model of an N size and its maker. The zero GPU is none.
+type GPU struct {
+	Name         string // A100, MI300X: the sku-gpu-name label
+	Manufacturer Manufacturer
+}
+
+// GPU tells which GPU a size has, from the accelerator in its name or, for the
+// older series whose names leave it out, from the series pages of Azure's
+// documentation. Sizes outside the N family have none, and neither have the FPGA
+// sizes (NP). An N size whose series is unknown here answers with no GPU.
+func (s Size) GPU() GPU {
+	if s.Family != "N" {
+		return GPU{}
+	}
+	name := s.Accelerator
+	if name == "" {
+		name = unnamedGPU(s.Series)
+	}
+	return GPU{Name: name, Manufacturer: maker(name)}
+}
+
+// unnamedGPU gives the model for series whose names do not carry it.
+func unnamedGPU(series string) string {
+	switch series {
+	case "NC", "NCr":
+		return "K80"
+	case "NCs_v2", "NCrs_v2":
+		return "P100"
+	case "NCs_v3", "NCrs_v3", "NDs_v2", "NDrs_v2":
+		return "V100"
+	case "NDs", "NDrs":
+		return "P40"
+	case "NDasr_v4":
+		return "A100"
+	case "NV", "NVs_v2", "NVs_v3":
+		return "M60"
+	case "NVas_v4":
+		return "MI25"
+	}
+	return ""
+}
+
+// maker goes by model line: AMD's carry MI or V and three digits starting with
+// 6 or 7 (V620, V710), while NVIDIA's V100 starts with 1. An unknown model is NVIDIA's,
+// who make all the others Azure sells.
+func maker(model string) Manufacturer {
+	switch {
+	case model == "":
+		return ""
+	case strings.HasPrefix(model, "MI"), strings.HasPrefix(model, "V6"), strings.HasPrefix(model, "V7"):
+		return AMD
+	}
+	return NVIDIA
+}
