@@ -1,0 +1,48 @@
+# Everything a newcomer or a build machine does. Needs Go, git and make; the race
+# detector is used where a C compiler is found.
+
+GO           ?= go
+BIN          := bin
+KARVE        := $(BIN)/karve
+CONTROLPLANE := $(CURDIR)/$(BIN)/karve-controlplane
+VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS      := -s -w -X main.version=$(VERSION)
+
+# One package's tests may bring up a whole cluster; two at a time is all that two cores hold.
+TESTFLAGS    ?= -timeout 30m
+CC           ?= cc
+RACE         := $(if $(shell command -v $(CC) 2>/dev/null),-race)
+CGO          := $(if $(RACE),1,0)
+
+DEMOFLAGS    := $(if $(ONCE),--once) $(if $(BARE),--bare)
+
+.DEFAULT_GOAL := help
+.PHONY: help build controlplane demo test lint generate bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+build: ## build bin/karve
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(KARVE) ./cmd/karve
+
+controlplane: ## build bin/karve-controlplane: Kubernetes in one binary (once, about 4 minutes)
+	@hack/build-controlplane
+
+demo: build controlplane ## the whole system on this machine, narrated (ONCE=1: check each step and exit; BARE=1: no workload)
+	@$(KARVE) demo $(DEMOFLAGS)
+
+test: controlplane ## every test, the end-to-end ones on the embedded control plane included
+	CGO_ENABLED=$(CGO) KARVE_CONTROLPLANE=$(CONTROLPLANE) $(GO) test -vet=off $(RACE) $(TESTFLAGS) ./...
+	cd local/controlplane && CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) ./...
+
+lint: ## gofmt, vet, staticcheck, errcheck, ineffassign
+	@hack/lint/run
+
+generate: ## rewrite generated files
+	hack/generate
+
+bench: ## compare with upstream Karpenter
+	@echo "make bench: not yet"
+
+clean: ## remove what make built and what the demo left
+	rm -rf $(BIN) .karve
