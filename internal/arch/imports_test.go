@@ -1,0 +1,184 @@
+package arch
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// room is a part of the house and the parts it may know. A package belongs to
+// the most specific room that holds its folder.
+type room struct {
+	Folder string
+	// Knows are the folders of ours that its packages may import besides itself.
+	Knows []string
+	// StandardOnly forbids everything outside the standard library and Knows.
+	StandardOnly bool
+	Why          string
+}
+
+// The house, inside out.
+var rooms = []room{
+	{Folder: "engine", StandardOnly: true,
+		Why: "the engine is pure: a decision must run alike in the controller, the demo, the simulator and a test"},
+	{Folder: "api",
+		Why: "API types are a contract with users: they know no part of karve"},
+	{Folder: "provider", Knows: []string{"engine"},
+		Why: "the port is what the engine and a cloud agree on"},
+	{Folder: "provider/azure", Knows: []string{"engine", "provider", "api", "provider/azure/vmsize"},
+		Why: "the Azure provider speaks to Azure, never to a particular Azure"},
+	{Folder: "provider/azure/vmsize",
+		Why: "reading a size's name needs nothing but the name"},
+	{Folder: "provider/azure/emulator", Knows: []string{"provider/azure/vmsize"},
+		Why: "an emulator that shared code with the provider would share its mistakes, and tests would agree with both"},
+	{Folder: "journal", Knows: []string{"engine"},
+		Why: "the journal records decisions; it makes none"},
+	{Folder: "kube", Knows: []string{"engine", "provider", "api"},
+		Why: "kube converts between API objects and the engine's world, and nothing else does"},
+	{Folder: "sim", Knows: []string{"engine", "provider", "kube", "controller", "api", "journal"},
+		Why: "the simulator drives the real parts"},
+	{Folder: "controller", Knows: []string{"engine", "provider", "kube", "api", "journal"},
+		Why: "controllers read, decide, act and record"},
+	{Folder: "cost", Knows: []string{"engine", "kube", "journal", "api"},
+		Why: "cost prices what others recorded"},
+	{Folder: "local", Knows: []string{"api", "provider/azure/emulator"},
+		Why: "the demo starts karve as a user would, through its command: it must not reach into it"},
+	{Folder: "ui", Knows: []string{"engine", "journal", "cost", "kube", "api"},
+		Why: "views render the records of others"},
+	{Folder: "cli", Knows: []string{"engine", "journal", "cost", "kube", "api", "local"},
+		Why: "views render the records of others"},
+	{Folder: "cmd", Knows: []string{"."},
+		Why: "a command wires everything together and is imported by nobody"},
+	{Folder: "e2e", Knows: []string{"local", "api", "provider/azure/emulator"},
+		Why: "end-to-end tests see what a user sees"},
+	{Folder: "internal/arch", StandardOnly: true,
+		Why: "the rules of the house depend on nobody"},
+}
+
+// kubernetes are the module prefixes that only the rooms below may import: they
+// change shape often, and a decision must not know where its inputs came from.
+var kubernetes = []string{"k8s.io/", "sigs.k8s.io/"}
+
+// speaksKubernetes lists the rooms that may import Kubernetes modules.
+var speaksKubernetes = []string{"api", "kube", "controller", "cmd", "local", "e2e", "provider/azure", "provider/azure/emulator/node", "sim", "cli"}
+
+func TestImportsPointInward(t *testing.T) {
+	for _, file := range sources(t) {
+		home, ok := roomOf(file.Dir)
+		if !ok {
+			t.Errorf("%s lies in no room of the house: add its folder to rooms in internal/arch/imports_test.go, with what it may know and why", file.Path)
+			continue
+		}
+		for _, path := range file.imports() {
+			if complaint := home.objects(file, path); complaint != "" {
+				t.Errorf("%s imports %s, but %s: %s", file.Path, path, complaint, home.Why)
+			}
+		}
+	}
+}
+
+func TestOnlyTheOutsideSpeaksKubernetes(t *testing.T) {
+	for _, file := range sources(t) {
+		if _, ok := longest(file.Dir, speaksKubernetes); ok {
+			continue
+		}
+		for _, path := range file.imports() {
+			if hasPrefix(path, kubernetes) {
+				t.Errorf("%s imports %s: API objects are converted once, in kube/; pass plain values instead", file.Path, path)
+			}
+		}
+	}
+}
+
+func TestUpstreamGivesTypesOnly(t *testing.T) {
+	const upstream = "sigs.k8s.io/karpenter/"
+	for _, file := range sources(t) {
+		for _, path := range file.imports() {
+			if strings.HasPrefix(path, upstream) && !strings.HasPrefix(path, upstream+"pkg/apis") {
+				t.Errorf("%s imports %s: of upstream Karpenter we use the API types (pkg/apis/…); its engine and controllers are what karve replaces", file.Path, path)
+			}
+		}
+	}
+}
+
+func TestNobodyImportsCommandsOrTests(t *testing.T) {
+	for _, file := range sources(t) {
+		for _, path := range file.imports() {
+			dir, ours := local(path)
+			if ours && (within(dir, "cmd") || within(dir, "e2e")) {
+				t.Errorf("%s imports %s: move what is shared inward", file.Path, path)
+			}
+		}
+	}
+}
+
+func roomOf(dir string) (room, bool) {
+	folders := make([]string, len(rooms))
+	for i, r := range rooms {
+		folders[i] = r.Folder
+	}
+	best, ok := longest(dir, folders)
+	if !ok {
+		return room{}, false
+	}
+	return rooms[slices.Index(folders, best)], true
+}
+
+// objects says in words why the room may not import path; empty when it may.
+func (r room) objects(file source, path string) string {
+	dir, ours := local(path)
+	if !ours {
+		if r.StandardOnly && !standard(path) && !(file.Test && path == "github.com/google/go-cmp/cmp") {
+			return r.Folder + " imports the standard library only"
+		}
+		return ""
+	}
+	if file.Test && testHelp(dir) {
+		return ""
+	}
+	other, ok := roomOf(dir)
+	if ok && (other.Folder == r.Folder || slices.Contains(r.Knows, other.Folder) || slices.Contains(r.Knows, ".")) {
+		return ""
+	}
+	// Tests of a provider run it against the emulator, and those of controllers
+	// against the in-memory provider.
+	if file.Test && ok && slices.Contains(r.testKnows(), other.Folder) {
+		return ""
+	}
+	return r.Folder + " may import of ours only " + strings.Join(append([]string{r.Folder}, r.Knows...), ", ")
+}
+
+// testKnows lists what only the room's tests may import.
+func (r room) testKnows() []string {
+	switch r.Folder {
+	case "provider/azure", "controller":
+		return []string{"provider/azure/emulator", "provider/azure", "local"}
+	case "provider/azure/emulator":
+		return []string{"local"} // its node agent joins a real control plane
+	}
+	return nil
+}
+
+// testHelp reports whether a package exists for tests.
+func testHelp(dir string) bool {
+	return strings.HasSuffix(dir, "test") && within(dir, "engine") || dir == "provider/providertest"
+}
+
+// local turns an import path of ours into its folder.
+func local(path string) (dir string, ours bool) {
+	if path == module {
+		return ".", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+// standard reports whether path is of the standard library: those have no dot in
+// their first element.
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func hasPrefix(path string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(path, p) })
+}
