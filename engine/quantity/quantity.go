@@ -11,6 +11,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Names of the resources every node has, spelled as Kubernetes spells them.
@@ -221,3 +222,24 @@ func (v *Vector) Fits(w *Vector) int {
 func (v Vector) IsZero() bool { return v == Vector{} }
 
 func clamp(n int64) int64 { return max(-Most, min(Most, n)) }
+
+// Format writes an amount as people do: cpu in cores, memory and storage in
+// binary units, everything else as a count.
+func Format(name string, n int64) string {
+	switch name {
+	case NameCPU:
+		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
+	case NameMemory, NameStorage:
+		return binary(n)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func binary(n int64) string {
+	units := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
+	f, i := float64(n), 0
+	for math.Abs(f) >= 1024 && i < len(units)-1 {
+		f, i = f/1024, i+1
+	}
+	return strconv.FormatFloat(math.Round(f*10)/10, 'f', -1, 64) + units[i]
+}

@@ -66,6 +66,9 @@ type Pod struct {
 	Unplanned []string
 	// Node is the node the pod is bound to, by name; empty while pending.
 	Node string
+	// Daemon is the UID of the DaemonSet that owns the pod; empty for all others.
+	// A node keeps room for each matching DaemonSet until its pod is bound there.
+	Daemon string
 	// Movable is set on a bound pod that will need another home when its node
 	// goes: not owned by a DaemonSet or the node itself, not finished.
 	Movable bool
@@ -92,7 +95,10 @@ type Node struct {
 	// initialized: startup and ephemeral taints are left out before.
 	Labels map[string]string
 	Taints []Taint
-	// Capacity is what counts against the pool's limits, Allocatable what pods can use.
+	// Capacity is what counts against the pool's limits, Allocatable what pods can
+	// use. For a claim whose machine is not chosen yet Capacity is the largest and
+	// Allocatable the smallest, per resource, over the types it accepts: limits stay
+	// hard and promised room is really there.
 	Capacity, Allocatable quantity.Amounts
 	// Draws is what the node takes from the region's budgets, while the cloud does not count it yet.
 	Draws []offer.Draw

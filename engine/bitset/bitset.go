@@ -1,0 +1,154 @@
+// Package bitset holds sets of small non-negative integers as words of bits: the
+// offers of a catalog, the values of a label. The zero Set is empty.
+//
+// Methods that combine two sets return a new one unless their name says that
+// they change the receiver; a Set handed out is never changed by its maker.
+package bitset
+
+import (
+	"iter"
+	"math/bits"
+)
+
+// Set is a set of integers; its words may end in zeros.
+type Set []uint64
+
+// Of returns the set of the given members.
+func Of(members ...int) Set {
+	var s Set
+	for _, i := range members {
+		s.Put(i)
+	}
+	return s
+}
+
+// Upto returns the set {0, …, n-1}.
+func Upto(n int) Set {
+	s := make(Set, (n+63)/64)
+	for i := range s {
+		s[i] = ^uint64(0)
+	}
+	if n%64 != 0 {
+		s[len(s)-1] = 1<<(n%64) - 1
+	}
+	return s
+}
+
+// Put adds i, growing the receiver.
+func (s *Set) Put(i int) {
+	for len(*s) <= i/64 {
+		*s = append(*s, 0)
+	}
+	(*s)[i/64] |= 1 << (i % 64)
+}
+
+// Drop takes i out of the receiver.
+func (s Set) Drop(i int) {
+	if i/64 < len(s) {
+		s[i/64] &^= 1 << (i % 64)
+	}
+}
+
+// Has reports whether i is a member.
+func (s Set) Has(i int) bool {
+	return i/64 < len(s) && s[i/64]&(1<<(i%64)) != 0
+}
+
+// Clone returns a copy that may be changed.
+func (s Set) Clone() Set { return append(Set(nil), s...) }
+
+// And returns the members of both.
+func (s Set) And(o Set) Set {
+	out := make(Set, min(len(s), len(o)))
+	for i := range out {
+		out[i] = s[i] & o[i]
+	}
+	return out
+}
+
+// Or returns the members of either.
+func (s Set) Or(o Set) Set {
+	if len(s) < len(o) {
+		s, o = o, s
+	}
+	out := s.Clone()
+	for i, w := range o {
+		out[i] |= w
+	}
+	return out
+}
+
+// Merge adds the members of o to the receiver.
+func (s *Set) Merge(o Set) {
+	for len(*s) < len(o) {
+		*s = append(*s, 0)
+	}
+	for i, w := range o {
+		(*s)[i] |= w
+	}
+}
+
+// Minus returns the members of s that are not in o.
+func (s Set) Minus(o Set) Set {
+	out := s.Clone()
+	for i := range min(len(s), len(o)) {
+		out[i] &^= o[i]
+	}
+	return out
+}
+
+// Len counts the members.
+func (s Set) Len() int {
+	n := 0
+	for _, w := range s {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// Empty reports whether there are no members.
+func (s Set) Empty() bool {
+	for _, w := range s {
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Meets reports whether s and o share a member.
+func (s Set) Meets(o Set) bool {
+	for i := range min(len(s), len(o)) {
+		if s[i]&o[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Equal reports whether both have the same members.
+func (s Set) Equal(o Set) bool {
+	if len(s) < len(o) {
+		s, o = o, s
+	}
+	for i, w := range s {
+		if i < len(o) && w != o[i] || i >= len(o) && w != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// All yields the members in ascending order.
+func (s Set) All() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, w := range s {
+			for w != 0 {
+				if !yield(i*64 + bits.TrailingZeros64(w)) {
+					return
+				}
+				w &= w - 1
+			}
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package constraint
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Set is a conjunction of requirements, at most one per key, sorted by key name.
+// A Set handed out is never changed. The zero Set admits everything.
+type Set []Requirement
+
+// Set reads rules into one Set. It reports the first rule that cannot be read.
+func (s *Space) Set(rules []Rule) (Set, error) {
+	var out Set
+	for _, r := range rules {
+		q, err := s.Require(r)
+		if err != nil {
+			return nil, err
+		}
+		out = out.With(q)
+	}
+	return out, nil
+}
+
+// Get returns the requirement on k, if there is one.
+func (s Set) Get(k *Key) (Requirement, bool) {
+	i, ok := s.find(k.Name)
+	if !ok {
+		return Requirement{}, false
+	}
+	return s[i], true
+}
+
+func (s Set) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(s, name, func(q Requirement, name string) int {
+		return cmp.Compare(q.Key.Name, name)
+	})
+}
+
+// With returns s narrowed by one more requirement.
+func (s Set) With(q Requirement) Set {
+	i, ok := s.find(q.Key.Name)
+	if ok {
+		out := slices.Clone(s)
+		out[i] = s[i].And(q)
+		return out
+	}
+	return slices.Insert(slices.Clone(s), i, q)
+}
+
+// And returns what both sets admit.
+func (s Set) And(o Set) Set {
+	out := make(Set, 0, len(s)+len(o))
+	for len(s) > 0 && len(o) > 0 {
+		switch c := cmp.Compare(s[0].Key.Name, o[0].Key.Name); {
+		case c < 0:
+			out, s = append(out, s[0]), s[1:]
+		case c > 0:
+			out, o = append(out, o[0]), o[1:]
+		default:
+			out, s, o = append(out, s[0].And(o[0])), s[1:], o[1:]
+		}
+	}
+	return append(append(out, s...), o...)
+}
+
+// Impossible returns the first requirement, by key, that nothing can meet.
+func (s Set) Impossible() (Requirement, bool) {
+	for _, q := range s {
+		if !q.Possible() {
+			return q, true
+		}
+	}
+	return Requirement{}, false
+}
+
+// Rules writes s as manifest rules, sorted by key.
+func (s Set) Rules() []Rule {
+	var rules []Rule
+	for _, q := range s {
+		rules = append(rules, q.Rules()...)
+	}
+	return rules
+}

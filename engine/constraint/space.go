@@ -1,0 +1,56 @@
+package constraint
+
+import (
+	"strconv"
+)
+
+// Space interns label keys and their values. It only grows; values keep their
+// number for its whole life, so Requirements made at any time can be compared.
+// Not safe for concurrent use while it grows.
+type Space struct{ keys map[string]*Key }
+
+// NewSpace returns an empty Space.
+func NewSpace() *Space { return &Space{keys: map[string]*Key{}} }
+
+// Key is one label key with the values seen so far.
+type Key struct {
+	Name   string
+	values []string
+	ids    map[string]int
+	// numbers[i] is values[i] as an integer, where isNumber[i].
+	numbers  []int64
+	isNumber []bool
+}
+
+// Key returns the interned key of that name.
+func (s *Space) Key(name string) *Key {
+	k, ok := s.keys[name]
+	if !ok {
+		k = &Key{Name: name, ids: map[string]int{}}
+		s.keys[name] = k
+	}
+	return k
+}
+
+// Lookup is Key for readers: it never grows the Space.
+func (s *Space) Lookup(name string) (*Key, bool) {
+	k, ok := s.keys[name]
+	return k, ok
+}
+
+// ID returns the number of a value of the key, interning it when it is new.
+func (k *Key) ID(value string) int {
+	if id, ok := k.ids[value]; ok {
+		return id
+	}
+	id := len(k.values)
+	n, err := strconv.ParseInt(value, 10, 64)
+	k.values = append(k.values, value)
+	k.numbers = append(k.numbers, n)
+	k.isNumber = append(k.isNumber, err == nil)
+	k.ids[value] = id
+	return id
+}
+
+// Value returns the value with that number.
+func (k *Key) Value(id int) string { return k.values[id] }

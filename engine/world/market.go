@@ -1,0 +1,243 @@
+package world
+
+import (
+	"fmt"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// Market is a pool together with what it can buy: the catalog's rows as this
+// pool's nodes would be, DaemonSets taken off.
+type Market struct {
+	Pool    Pool
+	Catalog *offer.Catalog
+	// Base is what every node of the pool will carry.
+	Base constraint.Set
+	// Rows are those that meet Base.
+	Rows bitset.Set
+	// Room is what pods can use of a node bought by row i, and Daemons what the
+	// DaemonSets that match it take before.
+	Room, Daemons []quantity.Vector
+	// Limits are what the pool may hold in total, and Left what of it is not taken
+	// by nodes and claims. Only resources in Limited count.
+	Left    quantity.Vector
+	Limited []quantity.Dim
+	// NodesLeft is how many more nodes the pool may have; negative means no limit.
+	NodesLeft int
+}
+
+// market compiles one pool. A pool whose class has no catalog sells nothing.
+func (b *Builder) market(p Pool) *Market {
+	m := &Market{Pool: p, Catalog: b.catalogs[p.Class].compiled}
+	if m.Catalog == nil {
+		m.Catalog = offer.Compile(b.space, b.resources, nil)
+		if m.Pool.Blocked == "" {
+			m.Pool.Blocked, m.Pool.BlockedDetail = reason.PoolNotReady, fmt.Sprintf("nothing is known to be on sale for node class %q yet", p.Class)
+		}
+	}
+	base, err := b.space.Set(p.Requirements)
+	if err != nil && m.Pool.Blocked == "" {
+		m.Pool.Blocked, m.Pool.BlockedDetail = reason.PoolNotReady, err.Error()
+	}
+	for key, value := range p.Labels {
+		base = base.With(b.space.In(key, value))
+	}
+	base = base.With(b.space.In(LabelPool, p.Name))
+	// A machine that is not bought yet has a name nobody can ask for.
+	base = base.With(b.space.In(LabelHostname, ""))
+	m.Base = base
+	if q, bad := base.Impossible(); bad && m.Pool.Blocked == "" {
+		m.Pool.Blocked, m.Pool.BlockedDetail = reason.PoolNotReady, fmt.Sprintf("its own requirements and labels contradict each other on %s", q.Key.Name)
+	}
+	m.Rows = m.admitted(base, base)
+	m.layDaemons(b)
+	return m
+}
+
+// admitted returns the rows that carry whatever the narrowed requirements ask,
+// looking only at the keys of touched.
+func (m *Market) admitted(narrowed, touched constraint.Set) bitset.Set {
+	rows := bitset.Upto(len(m.Catalog.Rows))
+	for _, t := range touched {
+		q, _ := narrowed.Get(t.Key)
+		if m.Catalog.Carries(t.Key) {
+			rows = rows.And(m.Catalog.Admitted(q))
+			continue
+		}
+		if _, own := m.Base.Get(t.Key); own {
+			// The pool itself gives its nodes this label.
+			if !q.Possible() {
+				return nil
+			}
+			continue
+		}
+		if !q.AdmitsAbsent() {
+			return nil
+		}
+	}
+	return rows
+}
+
+// layDaemons takes what DaemonSets will use off every row. Which of them match
+// may differ from row to row (architecture, GPU, zone), so it is exact per row.
+func (m *Market) layDaemons(b *Builder) {
+	m.Room = make([]quantity.Vector, len(m.Catalog.Rows))
+	m.Daemons = make([]quantity.Vector, len(m.Catalog.Rows))
+	for _, d := range b.sortedDaemons() {
+		if _, ok := Tolerates(d.tolerations, m.Pool.Taints); !ok {
+			continue
+		}
+		for i := range m.anyAlternative(d.alternatives).All() {
+			m.Daemons[i] = m.Daemons[i].Add(d.requests)
+		}
+	}
+	for i, r := range m.Catalog.Rows {
+		m.Room[i] = m.Catalog.Room[r.Type].Sub(m.Daemons[i])
+	}
+}
+
+func (m *Market) anyAlternative(alternatives []constraint.Set) bitset.Set {
+	var rows bitset.Set
+	for _, alt := range alternatives {
+		rows.Merge(m.admitted(m.Base.And(alt), alt).And(m.Rows))
+	}
+	return rows
+}
+
+// Fit is what one market can do for one class, before limits and stock.
+type Fit struct {
+	// Rows[i] are the rows on which Alternatives[i] of the class holds and one pod fits.
+	Rows []bitset.Set
+	// All is the union of Rows.
+	All bitset.Set
+	// Cuts lead from the catalog's rows to All.
+	Cuts []reason.Cut
+}
+
+// Fit computes, once per class and market, where the class can go. A market
+// whose pool is blocked fits nothing, with no cuts.
+func (m *Market) Fit(c *Class, w *World) *Fit {
+	if f, ok := c.fits[m]; ok {
+		return f
+	}
+	f := m.fit(c, w)
+	c.fits[m] = f
+	return f
+}
+
+func (m *Market) fit(c *Class, w *World) *Fit {
+	f := &Fit{Rows: make([]bitset.Set, len(c.Alternatives))}
+	total := len(m.Catalog.Rows)
+	for i, alt := range c.Alternatives {
+		f.Rows[i] = m.admitted(m.Base.And(alt), alt).And(m.Rows)
+		f.All.Merge(f.Rows[i])
+	}
+	left := f.All.Len()
+	f.cut(reason.Requirements, total-left, func() string { return m.explainRequirements(c) })
+	if taint, ok := Tolerates(c.Tolerations, m.Pool.Taints); !ok {
+		f.cut(reason.Taints, left, func() string { return "pod does not tolerate taint " + taint.String() })
+		f.nothing()
+		return f
+	}
+	f.All = bitset.Set{}
+	for i := range f.Rows {
+		for row := range f.Rows[i].All() {
+			if !m.Room[row].Holds(&c.Requests) {
+				f.Rows[i].Drop(row)
+			}
+		}
+		f.All.Merge(f.Rows[i])
+	}
+	fitting := f.All.Len()
+	f.cut(reason.Resources, left-fitting, func() string { return w.explainResources(m, c) })
+	return f
+}
+
+func (f *Fit) nothing() {
+	f.All = nil
+	for i := range f.Rows {
+		f.Rows[i] = nil
+	}
+}
+
+func (f *Fit) cut(by reason.Reason, removed int, detail func() string) {
+	if removed > 0 {
+		f.Cuts = append(f.Cuts, reason.Cut{By: by, Removed: removed, Detail: detail()})
+	}
+}
+
+// explainRequirements names the requirement that keeps the class out, or the one
+// that removes most when some rows are left.
+func (m *Market) explainRequirements(c *Class) string {
+	worst, least := "", -1
+	for _, alt := range c.Alternatives {
+		for _, q := range alt {
+			both := m.Base.And(constraint.Set{q})
+			n := m.admitted(both, constraint.Set{q}).And(m.Rows).Len()
+			if least < 0 || n < least {
+				worst, least = q.String(), n
+			}
+		}
+	}
+	if worst == "" {
+		return "the pool's own requirements"
+	}
+	return worst
+}
+
+// explainResources compares the request with the largest room on sale, naming
+// the resource that is shortest.
+func (w *World) explainResources(m *Market, c *Class) string {
+	var largest quantity.Vector
+	for i := range m.Rows.All() {
+		for d, n := range m.Room[i] {
+			largest[d] = max(largest[d], n)
+		}
+	}
+	short, worst := -1, 0.0
+	for d, n := range c.Requests {
+		if n > largest[d] {
+			if lack := float64(n) / float64(max(1, largest[d])); short < 0 || lack > worst {
+				short, worst = d, lack
+			}
+		}
+	}
+	if short < 0 {
+		return "no single type holds all of its requests together"
+	}
+	name := w.Resources.Name(quantity.Dim(short))
+	detail := fmt.Sprintf("requests %s of %s, the largest machine has %s", quantity.Format(name, c.Requests[short]), name, quantity.Format(name, largest[short]))
+	if name == quantity.NameCPU && c.Requests[short] >= 1e9 {
+		detail += " (CPU request >= 1 Million, m vs M typo?)"
+	}
+	return detail
+}
+
+// Join adds one more class's requirements to what a node of row i has promised
+// already. It reports false when both cannot hold on one node.
+func (m *Market) Join(i int, joint, more constraint.Set) (constraint.Set, bool) {
+	out := joint.And(more)
+	for _, t := range more {
+		q, _ := out.Get(t.Key)
+		switch {
+		case m.Catalog.Chooses(i, t.Key):
+			if !m.Catalog.Meets(i, q) {
+				return nil, false
+			}
+		case m.Catalog.Carries(t.Key):
+			// One value per row: whoever was admitted to the row agrees on it.
+		case !q.Possible():
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// Admitted returns the rows of the market on which the joint requirements hold.
+func (m *Market) Admitted(joint constraint.Set) bitset.Set {
+	return m.admitted(joint, joint).And(m.Rows)
+}
