@@ -279,3 +279,15 @@ func shortList(values []string) string {
 	}
 	return fmt.Sprintf("[%s, … %d more]", strings.Join(values[:most], ", "), len(values)-most)
 }
+
+// Fresh returns hint, made longer until q admits it, for an open requirement that
+// takes almost any string.
+func (q Requirement) Fresh(hint string) string {
+	for {
+		id, known := q.Key.ids[hint]
+		if !known || q.Admits(id) {
+			return hint
+		}
+		hint += "x"
+	}
+}

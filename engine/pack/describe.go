@@ -1,0 +1,195 @@
+package pack
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// mostTypes is how many instance types one claim lists: upstream's MaxInstanceTypes.
+const mostTypes = 600
+
+// plan writes down what was decided.
+func (s *solver) plan() Plan {
+	var p Plan
+	for i, h := range s.w.Hosts {
+		if pods := s.nominees[i]; len(pods) > 0 {
+			p.Nominations = append(p.Nominations, Nomination{Node: h.Key, Pods: pods})
+		}
+	}
+	for _, l := range s.launches {
+		p.Launches = append(p.Launches, s.describe(l))
+	}
+	for _, k := range s.work {
+		if k.left() > 0 {
+			p.Unplaced = append(p.Unplaced, s.unplaced(k))
+		}
+	}
+	p.LowerBound = s.lowerBound()
+	return p
+}
+
+// describe turns a launch into rules for a NodeClaim and a list of choices.
+func (s *solver) describe(l *launch) Launch {
+	m := l.stall
+	rows := s.choices(l)
+	out := Launch{
+		Pool: m.Pool.Name, Taints: m.Pool.Taints, Pods: l.pods,
+		Requests: s.w.Resources.Amounts(l.used.Add(m.Daemons[l.row])),
+		Daemons:  s.w.Resources.Amounts(m.Daemons[l.row]),
+		Labels:   maps.Clone(m.Pool.Labels),
+	}
+	var types, zones, capacityTypes []string
+	for _, row := range rows {
+		c := m.Catalog.Choice(row)
+		out.Choices = append(out.Choices, c)
+		types, zones, capacityTypes = note(types, c.Type), note(zones, c.Zone), note(capacityTypes, c.CapacityType)
+		if out.RunnerUp == nil && c.Type != out.Choices[0].Type {
+			out.RunnerUp = &c
+		}
+	}
+	slices.Sort(zones)
+	slices.Sort(capacityTypes)
+	out.Rules = s.rules(l, map[string][]string{
+		world.LabelInstanceType: types, world.LabelZone: zones, world.LabelCapacityType: capacityTypes,
+	})
+	return out
+}
+
+func note(list []string, v string) []string {
+	if slices.Contains(list, v) {
+		return list
+	}
+	return append(list, v)
+}
+
+// choices lists the rows that hold the launch's pods, cheapest first, and
+// reserves what the largest of them would take beyond the one planned: whichever
+// is bought in the end, the pool stays within its limits.
+func (s *solver) choices(l *launch) []int {
+	m := l.stall
+	planned := &m.Catalog.Capacity[m.Catalog.Rows[l.row].Type]
+	reserved := m.Catalog.Rows[l.row].Draws
+	var extra quantity.Vector
+	var out []int
+	types := map[int]bool{}
+	for row := range l.joint.rows.And(m.Admitted(l.joint.set)).All() {
+		r := &m.Catalog.Rows[row]
+		if r.Unavailable != "" || !m.Room[row].Holds(&l.used) || !s.drawable(r, reserved) {
+			continue
+		}
+		beyond := m.Catalog.Capacity[r.Type].Sub(*planned)
+		if !m.spare(beyond) || !types[r.Type] && len(types) == mostTypes {
+			continue
+		}
+		types[r.Type] = true
+		out = append(out, row)
+		for _, d := range m.Limited {
+			extra[d] = max(extra[d], beyond[d])
+		}
+	}
+	m.left = m.left.Sub(extra)
+	return out
+}
+
+// spare reports whether the pool's limits can stand that much more.
+func (m *stall) spare(beyond quantity.Vector) bool {
+	for _, d := range m.Limited {
+		if beyond[d] > 0 && beyond[d] > m.left[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// rules describe the launch's requirements with the choices' own values put in,
+// cheapest first. A label that the pool leaves open gets one definite value: a
+// node cannot carry "any".
+func (s *solver) rules(l *launch, chosen map[string][]string) []constraint.Rule {
+	var out []constraint.Rule
+	written := map[string]bool{}
+	for _, q := range l.joint.set {
+		key := q.Key.Name
+		if key == world.LabelHostname {
+			continue
+		}
+		written[key] = true
+		switch values, ok := chosen[key]; {
+		case ok:
+			out = append(out, constraint.Rule{Key: key, Operator: constraint.In, Values: values})
+		case l.stall.Catalog.Carries(q.Key):
+			out = append(out, q.Rules()...)
+		default:
+			out = append(out, settle(q)...)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(chosen)) {
+		if !written[key] {
+			out = append(out, constraint.Rule{Key: key, Operator: constraint.In, Values: chosen[key]})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b constraint.Rule) int {
+		switch {
+		case a.Key < b.Key:
+			return -1
+		case a.Key > b.Key:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// settle fixes the value of a label that only the pool gives its nodes.
+func settle(q constraint.Requirement) []constraint.Rule {
+	if q.AdmitsAbsent() {
+		return q.Rules()
+	}
+	if v, ok := q.Any(); ok {
+		return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{v}}}
+	}
+	return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{q.Fresh("true")}}}
+}
+
+// lowerBound is the fractional covering bound over everything that some launched
+// class could have been bought.
+func (s *solver) lowerBound() offer.Price {
+	if len(s.launches) == 0 {
+		return 0
+	}
+	var demand quantity.Vector
+	rows := map[*stall]bitset.Set{}
+	for _, l := range s.launches {
+		demand = demand.Add(l.used)
+	}
+	for _, k := range s.work {
+		if k.placed == 0 || k.Refused != "" {
+			continue
+		}
+		for _, m := range s.stalls {
+			if m.Pool.Blocked != "" {
+				continue
+			}
+			set := rows[m]
+			set.Merge(m.Fit(k.Class, s.w).All)
+			rows[m] = set
+		}
+	}
+	var shapes []shape
+	for _, m := range s.stalls {
+		for row := range rows[m].All() {
+			if r := m.Catalog.Rows[row]; r.Unavailable == "" {
+				shapes = append(shapes, shape{m.Room[row], r.Price.USD()})
+			}
+		}
+	}
+	cost, _ := shadow(demand, shapes)
+	// The simplex rounds; a bound must not.
+	return offer.Price(math.Floor(cost * (1 - 1e-9) * 1e9))
+}
