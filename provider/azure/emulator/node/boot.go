@@ -1,0 +1,301 @@
+package node
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+const (
+	// maxScript bounds an unpacked payload. Azure takes 64 KiB of customData;
+	// gzip may turn that into much more.
+	maxScript = 1 << 20
+	// maxCommands bounds what a script may run, so that an endless loop ends.
+	maxCommands = 10_000
+	// maxShellDepth bounds shells started by shells.
+	maxShellDepth = 8
+	// bootDeadline bounds the interpreter. Real payloads take milliseconds.
+	bootDeadline = 10 * time.Second
+)
+
+// provisioners are the scripts on an AKS image that turn the environment they
+// are started with into a running kubelet.
+const (
+	provisionStart = "/opt/azure/containers/provision_start.sh"
+	provisionMain  = "/opt/azure/containers/provision.sh"
+)
+
+// errNeverProvisioned says that the script ran and did nothing a node could
+// come from.
+var errNeverProvisioned = errors.New("customData never started " + provisionStart)
+
+// provisionEnvironment runs customData as cloud-init would and returns the
+// environment the image's provisioning script was started with. Variables that
+// were assigned but neither exported nor put before the command do not reach it,
+// exactly as on a real machine.
+func provisionEnvironment(ctx context.Context, customData []byte) (map[string]string, error) {
+	script, err := unpack(customData)
+	if err != nil {
+		return nil, err
+	}
+	file, err := parseScript(script)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
+	defer cancel()
+	m := &image{}
+	err = m.run(ctx, file, expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"))
+	if m.provisioned != nil {
+		// What the script does after provisioning cannot take the node back.
+		return m.provisioned, nil
+	}
+	if status := interp.ExitStatus(0); errors.As(err, &status) {
+		return nil, fmt.Errorf("%w: the script ended with status %d", errNeverProvisioned, status)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("running customData: %w", err)
+	}
+	return nil, errNeverProvisioned
+}
+
+// unpack undoes what cloud-init would undo, and refuses what is no shell script.
+func unpack(customData []byte) ([]byte, error) {
+	data := customData
+	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		r, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			return nil, fmt.Errorf("unpacking customData: %w", err)
+		}
+		if data, err = io.ReadAll(io.LimitReader(r, maxScript+1)); err != nil {
+			return nil, fmt.Errorf("unpacking customData: %w", err)
+		}
+	}
+	switch {
+	case len(data) > maxScript:
+		return nil, fmt.Errorf("customData is larger than %d bytes", maxScript)
+	case len(bytes.TrimSpace(data)) == 0:
+		return nil, errors.New("the machine has no customData")
+	case !bytes.HasPrefix(data, []byte("#!")):
+		// cloud-init decides by the first line, and without this one it would
+		// not run the payload at all.
+		return nil, fmt.Errorf("customData is no script: it starts with %q, not with #!", firstLine(data))
+	}
+	return data, nil
+}
+
+func firstLine(data []byte) string {
+	line, _, _ := bytes.Cut(data, []byte("\n"))
+	return string(line[:min(len(line), 16)])
+}
+
+func parseScript(script []byte) (*syntax.File, error) {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(script), "customData")
+	if err != nil {
+		return nil, fmt.Errorf("reading customData: %w", err)
+	}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if a, ok := n.(*syntax.Assign); ok && a.Value != nil {
+			a.Value.Parts = quoteEscapes(a.Value.Parts)
+		}
+		return true
+	})
+	return file, nil
+}
+
+// quoteEscapes writes a\ b as a' 'b. The interpreter keeps the backslash of an
+// unquoted escape in assigned values, which no shell does.
+func quoteEscapes(parts []syntax.WordPart) []syntax.WordPart {
+	var out []syntax.WordPart
+	for _, part := range parts {
+		lit, ok := part.(*syntax.Lit)
+		if !ok {
+			out = append(out, part)
+			continue
+		}
+		before, after, found := strings.Cut(lit.Value, `\`)
+		for found && after != "" {
+			_, size := utf8.DecodeRuneInString(after)
+			out = append(out, &syntax.Lit{Value: before}, &syntax.SglQuoted{Value: after[:size]})
+			before, after, found = strings.Cut(after[size:], `\`)
+		}
+		if found {
+			before += `\`
+		}
+		out = append(out, &syntax.Lit{Value: before})
+	}
+	return out
+}
+
+// image is the virtual machine as far as a bootstrap script can see it: a few
+// files, a few programs, and everything else there but without effect.
+type image struct {
+	provisioned map[string]string
+	commands    int
+	depth       int
+}
+
+func (m *image) run(ctx context.Context, file *syntax.File, env expand.Environ, params ...string) error {
+	if m.depth++; m.depth > maxShellDepth {
+		return fmt.Errorf("more than %d shells inside each other", maxShellDepth)
+	}
+	defer func() { m.depth-- }()
+	r, err := interp.New(
+		interp.Env(env),
+		interp.Dir("/"),
+		interp.Params(append([]string{"--"}, params...)...),
+		// Output is dropped: payloads are full of secrets.
+		interp.StdIO(nil, io.Discard, io.Discard),
+		interp.CallHandler(m.count),
+		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return m.exec }),
+		interp.OpenHandler(open),
+		interp.StatHandler(stat),
+		interp.AccessHandler(func(ctx context.Context, name string, _ interp.AccessMode) error {
+			_, err := stat(ctx, name, true)
+			return err
+		}),
+		interp.ReadDirHandler2(func(context.Context, string) ([]fs.DirEntry, error) { return nil, nil }),
+	)
+	if err != nil {
+		return fmt.Errorf("starting a shell: %w", err)
+	}
+	return r.Run(ctx, file)
+}
+
+func (m *image) count(_ context.Context, args []string) ([]string, error) {
+	if m.commands++; m.commands > maxCommands {
+		return nil, fmt.Errorf("the script ran more than %d commands", maxCommands)
+	}
+	return args, nil
+}
+
+// exec is every program of the machine. Those that start other programs do; the
+// provisioning script takes its environment; all others succeed in silence, as a
+// well-prepared image would let them.
+func (m *image) exec(ctx context.Context, args []string) error {
+	for len(args) > 0 {
+		switch path.Base(args[0]) {
+		case "nohup", "setsid", "sudo":
+			args = args[1:]
+		case "timeout":
+			args = args[min(2, len(args)):]
+		case "bash", "sh":
+			return m.shell(ctx, args[1:])
+		default:
+			if isProvisioner(args[0]) {
+				m.provision(ctx)
+			}
+			return nil
+		}
+	}
+	return interp.ExitStatus(125)
+}
+
+// shell is /bin/bash as a program: a command after -c, or a script file.
+func (m *image) shell(ctx context.Context, args []string) error {
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		option := args[0]
+		args = args[1:]
+		if strings.HasPrefix(option, "--") || !strings.Contains(option, "c") {
+			continue
+		}
+		if len(args) == 0 {
+			return interp.ExitStatus(2)
+		}
+		file, err := parseScript([]byte(args[0]))
+		if err != nil {
+			return err
+		}
+		// The first word after the command is its $0.
+		return m.run(ctx, file, exported(ctx), args[min(2, len(args)):]...)
+	}
+	if len(args) == 0 || !isProvisioner(args[0]) {
+		return interp.ExitStatus(127)
+	}
+	m.provision(ctx)
+	return nil
+}
+
+func isProvisioner(file string) bool {
+	file = path.Clean(file)
+	return file == provisionStart || file == provisionMain
+}
+
+func (m *image) provision(ctx context.Context) {
+	if m.provisioned != nil {
+		return
+	}
+	m.provisioned = map[string]string{}
+	exported(ctx).Each(func(name string, v expand.Variable) bool {
+		m.provisioned[name] = v.String()
+		return true
+	})
+}
+
+// exported is the environment a program started now would get.
+func exported(ctx context.Context) expand.Environ {
+	vars := map[string]string{}
+	interp.HandlerCtx(ctx).Env.Each(func(name string, v expand.Variable) bool {
+		delete(vars, name)
+		if v.Exported && v.Kind == expand.String {
+			vars[name] = v.String()
+		}
+		return true
+	})
+	pairs := make([]string, 0, len(vars))
+	for name, value := range vars {
+		pairs = append(pairs, name+"="+value)
+	}
+	return expand.ListEnviron(pairs...)
+}
+
+// open gives scripts a disk that takes every write and remembers none.
+func open(_ context.Context, name string, flag int, _ os.FileMode) (io.ReadWriteCloser, error) {
+	if flag&(os.O_WRONLY|os.O_RDWR) == 0 && name != os.DevNull {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return void{}, nil
+}
+
+func stat(_ context.Context, name string, _ bool) (fs.FileInfo, error) {
+	switch name = path.Clean(name); {
+	case isProvisioner(name), name == "/bin/bash", name == "/usr/bin/bash", name == os.DevNull:
+		return fileInfo{name: path.Base(name), mode: 0o755}, nil
+	case name == "/" || strings.HasPrefix(provisionStart, name+"/"), strings.HasPrefix("/var/log/azure/", name+"/"):
+		return fileInfo{name: path.Base(name), mode: fs.ModeDir | 0o755}, nil
+	}
+	return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+}
+
+// void is an open file that swallows what is written and has nothing to read.
+type void struct{}
+
+func (void) Read([]byte) (int, error)    { return 0, io.EOF }
+func (void) Write(p []byte) (int, error) { return len(p), nil }
+func (void) Close() error                { return nil }
+
+// fileInfo describes one of the few files scripts look for.
+type fileInfo struct {
+	name string
+	mode fs.FileMode
+}
+
+func (f fileInfo) Name() string      { return f.name }
+func (fileInfo) Size() int64         { return 1 }
+func (f fileInfo) Mode() fs.FileMode { return f.mode }
+func (fileInfo) ModTime() time.Time  { return time.Time{} }
+func (f fileInfo) IsDir() bool       { return f.mode.IsDir() }
+func (fileInfo) Sys() any            { return nil }
