@@ -104,8 +104,9 @@ func (s *Size) parseStem(stem string) error {
 		if s.ConstrainedVCPUs, rest, err = cutNumber(tail); err != nil {
 			return fmt.Errorf("the constrained vCPU count: %w", err)
 		}
-		if s.ConstrainedVCPUs < 1 || s.ConstrainedVCPUs > s.VCPUs {
-			return fmt.Errorf("%d vCPUs cannot be constrained to %d", s.VCPUs, s.ConstrainedVCPUs)
+		// More than s.VCPUs is no error: GS4-8 leaves 8 of 16 on, as 4 is a rank.
+		if s.ConstrainedVCPUs < 1 {
+			return fmt.Errorf("a size cannot be constrained to no vCPUs")
 		}
 	}
 	if s.Features, rest = cut(rest, isLower); rest != "" {

@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -24,37 +25,48 @@ func addRegions(fsys fs.FS, sizes []Size) error {
 	if err := sameRegions(zones.regions, prices.regions, spot.regions); err != nil {
 		return err
 	}
+	// One allocation for all: fifteen thousand small ones would be most of the work.
+	n := len(zones.regions)
+	offers := make([]offer, n*len(sizes))
 	for i := range sizes {
 		s := &sizes[i]
-		s.regions = zones.regions
-		s.local = make([]offer, len(s.regions))
-		for region := range s.regions {
-			o := &s.local[region]
-			o.zones, _, o.offered = zones.at(s, region)
-			o.price = priceOf(s, prices, spot, region)
+		s.regions, s.local = zones.regions, offers[i*n:(i+1)*n:(i+1)*n]
+		addOffers(s, zones.of(s), prices.of(s), spot.of(s))
+		if err := s.checkPrices(); err != nil {
+			return fmt.Errorf("spot.txt: %w", err)
 		}
 	}
 	return nil
 }
 
-// priceOf applies the two rules of the price list: on-demand is so much per vCPU,
-// spot so much of on-demand. Literal rows are dollars and stand as they are.
-func priceOf(s *Size, prices, spot grid[float64], region int) Price {
-	var p Price
-	usd, literal, sold := prices.at(s, region)
-	if !sold {
-		return p
+// addOffers applies the rules of the tables to one size.
+func addOffers(s *Size, zones entries[[]string], prices, spot entries[float64]) {
+	for region := range s.regions {
+		o := &s.local[region]
+		o.zones, _, o.offered = zones.at(region)
+		o.price.OnDemand = onDemand(s, prices, region)
+		if o.price.OnDemand > 0 {
+			o.price.Spot = spotOf(o.price.OnDemand, spot, region)
+		}
 	}
-	p.OnDemand = usd
-	if !literal {
-		p.OnDemand = retail(usd * float64(s.VCPUs))
+}
+
+// onDemand is so much per vCPU, or dollars from a row for one size.
+func onDemand(s *Size, prices entries[float64], region int) float64 {
+	usd, literal, sold := prices.at(region)
+	if !sold || literal {
+		return usd
 	}
-	usd, literal, sold = spot.at(s, region)
-	if sold && !literal {
-		usd = round(usd*p.OnDemand, 6)
+	return retail(usd * float64(s.VCPUs))
+}
+
+// spotOf is a share of the on-demand price, or dollars from a row for one size.
+func spotOf(onDemand float64, spot entries[float64], region int) float64 {
+	usd, literal, sold := spot.at(region)
+	if !sold || literal {
+		return usd
 	}
-	p.Spot = usd
-	return p
+	return round(usd*onDemand, 6)
 }
 
 // grid is a table with a column for each region and a row for each series,
@@ -71,15 +83,31 @@ type cell[T any] struct {
 	follow bool
 }
 
-// at finds the entry for a size: its own row, then its parent's, then its
-// series'. literal tells that it came from a row for one size.
-func (g grid[T]) at(s *Size, region int) (v T, literal, there bool) {
-	for _, name := range []string{s.Name, s.Parent} {
-		if row := g.rows[name]; row != nil && !row[region].follow {
+// entries are the rows of a grid that tell about one size.
+type entries[T any] struct {
+	own    [2][]cell[T] // the size's and its parent's; nil where there is none
+	series []cell[T]
+}
+
+func (g grid[T]) of(s *Size) entries[T] {
+	e := entries[T]{series: g.rows[s.Series]}
+	e.own[0] = g.rows[s.Name]
+	if s.Parent != "" {
+		e.own[1] = g.rows[s.Parent]
+	}
+	return e
+}
+
+// at finds the entry for a region: in the size's own row, then its parent's, then
+// its series'. literal tells that it came from a row for one size. The value is
+// zero where there is none.
+func (e entries[T]) at(region int) (v T, literal, there bool) {
+	for _, row := range e.own {
+		if row != nil && !row[region].follow {
 			return row[region].value, true, !row[region].absent
 		}
 	}
-	c := g.rows[s.Series][region]
+	c := e.series[region]
 	return c.value, false, !c.absent
 }
 
@@ -114,7 +142,7 @@ func (r *gridReader[T]) line(words []string) error {
 	switch {
 	case len(words) == 0, words[0] == "#":
 		return nil
-	case words[0] == "regions":
+	case words[0] == "regions" && r.regions == nil:
 		r.regions = words[1:]
 		return nil
 	case !r.known[words[0]]:
@@ -174,7 +202,7 @@ func sameRegions(zones, prices, spot []string) error {
 
 func parseUSD(word string) (float64, error) {
 	v, err := strconv.ParseFloat(word, 64)
-	if err != nil || v <= 0 {
+	if err != nil || !(v > 0) || math.IsInf(v, 0) { // !(v > 0) finds NaN too
 		return 0, fmt.Errorf("%q is not a positive number", word)
 	}
 	return v, nil

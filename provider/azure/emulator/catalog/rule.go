@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -74,7 +75,8 @@ func parseCase(word string) (ruleCase, error) {
 func parseValue(text string) value {
 	v := value{word: text}
 	digits, perCPU := strings.CutSuffix(text, "/cpu")
-	if n, err := strconv.ParseFloat(digits, 64); err == nil {
+	n, err := strconv.ParseFloat(digits, 64)
+	if err == nil && n >= 0 && !math.IsInf(n, 1) { // n >= 0 is false of NaN
 		v.number, v.numeric, v.perCPU = n, true, perCPU
 	}
 	return v

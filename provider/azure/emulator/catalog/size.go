@@ -104,3 +104,14 @@ func (s Size) check() error {
 	}
 	return nil
 }
+
+// checkPrices finds spot prices above on-demand: a share above 1, or dollars
+// where a share belongs.
+func (s Size) checkPrices() error {
+	for i, o := range s.local {
+		if o.price.Spot > o.price.OnDemand {
+			return fmt.Errorf("%s in %s costs %g as spot but %g on demand", s.Name, s.regions[i], o.price.Spot, o.price.OnDemand)
+		}
+	}
+	return nil
+}

@@ -26,7 +26,7 @@ type property struct {
 	rule rule
 }
 
-// clauses of a stanza that are not inherited.
+// Clauses that are more than a property.
 const (
 	clauseSizes       = "sizes"
 	clauseConstrained = "constrained"
@@ -65,14 +65,17 @@ func parseSizes(text string) ([]Size, error) {
 }
 
 func (r *sizesReader) line(line string, n int) error {
-	switch {
-	case line == "", strings.HasPrefix(line, "#"), line == "defaults" && r.now == nil:
+	if line == "" || line[0] == '#' || line == "defaults" && r.now == nil {
 		return nil
-	case strings.HasPrefix(line, "series "):
-		return r.open(strings.Fields(line)[1:], n)
+	}
+	if words := strings.Fields(line); words[0] == "series" {
+		return r.open(words[1:], n)
 	}
 	for clause := range strings.SplitSeq(line, ";") {
 		name, text, _ := strings.Cut(strings.TrimSpace(clause), " ")
+		if name == "" {
+			continue // a semicolon at the end of the line
+		}
 		if err := r.clause(name, text, n); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -82,26 +85,33 @@ func (r *sizesReader) line(line string, n int) error {
 
 // open starts a stanza: "series D#ds_v5 like D#s_v5".
 func (r *sizesReader) open(words []string, n int) error {
-	st := &stanza{line: n, series: words[0]}
+	if len(words) != 1 && (len(words) != 3 || words[1] != "like") {
+		return fmt.Errorf("want \"series NAME\" or \"series NAME like OTHER\"")
+	}
+	st := &stanza{line: n, series: words[0], rules: slices.Clone(r.defaults)}
 	if strings.Count(st.series, "#") != 1 {
 		return fmt.Errorf("series %q must have one # where the number goes", st.series)
 	}
 	if first := r.series[st.series]; first != nil {
 		return fmt.Errorf("series %s is already on line %d", st.series, first.line)
 	}
-	switch {
-	case len(words) == 1:
-		st.rules = slices.Clone(r.defaults)
-	case len(words) == 3 && words[1] == "like" && r.series[words[2]] != nil:
-		st.rules = slices.DeleteFunc(slices.Clone(r.series[words[2]].rules), func(p property) bool { return p.name == clauseFamily })
-	case len(words) == 3 && words[1] == "like":
-		return fmt.Errorf("series %s is like %s, which is not above it", st.series, words[2])
-	default:
-		return fmt.Errorf("want \"series NAME\" or \"series NAME like OTHER\"")
+	if len(words) == 3 {
+		other := r.series[words[2]]
+		if other == nil {
+			return fmt.Errorf("series %s is like %s, which is not above it", st.series, words[2])
+		}
+		st.rules = other.inherited()
 	}
 	r.series[st.series], r.now = st, st
 	r.order = append(r.order, st)
 	return nil
+}
+
+// inherited gives the rules that a series like this one takes over: all but the
+// family, as a quota forgotten is better refused than guessed.
+func (st *stanza) inherited() []property {
+	isFamily := func(p property) bool { return p.name == clauseFamily }
+	return slices.DeleteFunc(slices.Clone(st.rules), isFamily)
 }
 
 func (r *sizesReader) clause(name, text string, n int) error {
@@ -147,7 +157,7 @@ func addNumbers(numbers *[]string, text string, constrained bool) error {
 			return err
 		}
 		if strings.Contains(key, "-") != constrained {
-			return fmt.Errorf("%s belongs with %s", key, map[bool]string{true: clauseSizes, false: clauseConstrained}[constrained])
+			return fmt.Errorf("%s: N-M belongs with %q, N with %q", key, clauseConstrained, clauseSizes)
 		}
 		if slices.Contains(*numbers, key) {
 			return fmt.Errorf("%s is there twice", key)
