@@ -1,0 +1,122 @@
+package kube
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// affinity returns the node selector as one conjunction and the required node
+// affinity as alternatives.
+func affinity(spec *corev1.PodSpec) (required world.Term, anyOf []world.Term) {
+	required = selector(spec.NodeSelector)
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
+		return required, nil
+	}
+	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if terms == nil {
+		return required, nil
+	}
+	for _, t := range terms.NodeSelectorTerms {
+		if len(t.MatchExpressions) == 0 {
+			continue // an empty term matches no node; matchFields are refused elsewhere
+		}
+		anyOf = append(anyOf, expressions(t.MatchExpressions))
+	}
+	return required, anyOf
+}
+
+func selector(labels map[string]string) world.Term {
+	var term world.Term
+	for key, value := range labels {
+		term = append(term, constraint.Rule{Key: normal(key), Operator: constraint.In, Values: []string{value}})
+	}
+	slices.SortFunc(term, byKey)
+	return term
+}
+
+func expressions(in []corev1.NodeSelectorRequirement) world.Term {
+	term := make(world.Term, 0, len(in))
+	for _, e := range in {
+		term = append(term, constraint.Rule{Key: normal(e.Key), Operator: constraint.Operator(e.Operator), Values: e.Values})
+	}
+	return term
+}
+
+// Rules converts the requirements of a NodePool or NodeClaim.
+func Rules(in []karpv1.NodeSelectorRequirementWithMinValues) world.Term {
+	term := make(world.Term, 0, len(in))
+	for _, r := range in {
+		term = append(term, constraint.Rule{
+			Key:       normal(r.Key),
+			Operator:  constraint.Operator(r.Operator),
+			Values:    r.Values,
+			MinValues: valueOr(r.MinValues, 0),
+		})
+	}
+	return term
+}
+
+// Requirements is the inverse of Rules.
+func Requirements(rules []constraint.Rule) []karpv1.NodeSelectorRequirementWithMinValues {
+	out := make([]karpv1.NodeSelectorRequirementWithMinValues, 0, len(rules))
+	for _, r := range rules {
+		q := karpv1.NodeSelectorRequirementWithMinValues{
+			Key:      r.Key,
+			Operator: corev1.NodeSelectorOperator(r.Operator),
+			Values:   r.Values,
+		}
+		if r.MinValues > 0 {
+			q.MinValues = &r.MinValues
+		}
+		out = append(out, q)
+	}
+	return out
+}
+
+// normal replaces the labels of old by today's names.
+func normal(key string) string {
+	if today, ok := karpv1.NormalizedLabels[key]; ok {
+		return today
+	}
+	return key
+}
+
+func byKey(a, b constraint.Rule) int {
+	switch {
+	case a.Key < b.Key:
+		return -1
+	case a.Key > b.Key:
+		return 1
+	}
+	return 0
+}
+
+func tolerations(in []corev1.Toleration) []world.Toleration {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]world.Toleration, 0, len(in))
+	for _, t := range in {
+		out = append(out, world.Toleration{
+			Key: t.Key, Operator: string(t.Operator), Value: t.Value, Effect: world.Effect(t.Effect),
+		})
+	}
+	return out
+}
+
+// Taints converts taints.
+func Taints(in []corev1.Taint) []world.Taint {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]world.Taint, 0, len(in))
+	for _, t := range in {
+		out = append(out, world.Taint{Key: t.Key, Value: t.Value, Effect: world.Effect(t.Effect)})
+	}
+	return out
+}

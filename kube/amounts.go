@@ -1,0 +1,49 @@
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// Amounts turns a resource list into base units: cpu in milli-cores, rounded
+// up, everything else in whole units, rounded up. An empty list is nil.
+func Amounts(list corev1.ResourceList) quantity.Amounts {
+	if len(list) == 0 {
+		return nil
+	}
+	a := make(quantity.Amounts, len(list))
+	for name, q := range list {
+		a[string(name)] = baseUnits(name, q)
+	}
+	return a
+}
+
+// ResourceList is the inverse of Amounts, leaving zeros out.
+func ResourceList(a quantity.Amounts) corev1.ResourceList {
+	list := make(corev1.ResourceList, len(a))
+	for name, n := range a {
+		if n != 0 {
+			list[corev1.ResourceName(name)] = asQuantity(name, n)
+		}
+	}
+	return list
+}
+
+func baseUnits(name corev1.ResourceName, q resource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+func asQuantity(name string, n int64) resource.Quantity {
+	switch name {
+	case quantity.NameCPU:
+		return *resource.NewMilliQuantity(n, resource.DecimalSI)
+	case quantity.NameMemory, quantity.NameStorage:
+		return *resource.NewQuantity(n, resource.BinarySI)
+	}
+	return *resource.NewQuantity(n, resource.DecimalSI)
+}

@@ -1,0 +1,77 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+// Attach feeds the Mirror from a cache's informers. Call it once, before the
+// cache starts.
+func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
+	for _, feed := range []struct {
+		of      client.Object
+		handler toolscache.ResourceEventHandler
+	}{
+		{&corev1.Pod{}, follow(m.SetPod, m.RemovePod)},
+		{&corev1.Node{}, follow(unlisted(m.SetNode), m.RemoveNode)},
+		{&karpv1.NodeClaim{}, follow(unlisted(m.SetClaim), m.RemoveClaim)},
+		{&karpv1.NodePool{}, follow(unlisted(m.SetPool), m.RemovePool)},
+		{&appsv1.DaemonSet{}, follow(unlisted(m.SetDaemon), m.RemoveDaemon)},
+	} {
+		informer, err := informers.GetInformer(ctx, feed.of)
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", feed.of, err)
+		}
+		registration, err := informer.AddEventHandler(feed.handler)
+		if err != nil {
+			return fmt.Errorf("following %T: %w", feed.of, err)
+		}
+		m.feeds = append(m.feeds, registration)
+	}
+	return nil
+}
+
+// Synced reports whether every object that existed when the watches began has
+// been taken in. Nothing may be decided before.
+func (m *Mirror) Synced() bool {
+	for _, f := range m.feeds {
+		if !f.HasSynced() {
+			return false
+		}
+	}
+	return len(m.feeds) > 0
+}
+
+func unlisted[T any](set func(T)) func(T, bool) {
+	return func(x T, _ bool) { set(x) }
+}
+
+func follow[T any](set func(T, bool), remove func(T)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, listed bool) {
+			if x, ok := obj.(T); ok {
+				set(x, listed)
+			}
+		},
+		UpdateFunc: func(_, obj any) {
+			if x, ok := obj.(T); ok {
+				set(x, false)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			if x, ok := obj.(T); ok {
+				remove(x)
+			}
+		},
+	}
+}

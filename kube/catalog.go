@@ -1,0 +1,48 @@
+package kube
+
+import (
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Catalog is what a node class can buy, by type name. A nil Catalog knows nothing.
+type Catalog struct {
+	Types  []offer.Type
+	byName map[string]*offer.Type
+}
+
+// NewCatalog indexes types, which must not change afterwards.
+func NewCatalog(types []offer.Type) *Catalog {
+	c := &Catalog{Types: types, byName: make(map[string]*offer.Type, len(types))}
+	for i := range types {
+		c.byName[types[i].Name] = &types[i]
+	}
+	return c
+}
+
+func (c *Catalog) find(name string) *offer.Type {
+	if c == nil {
+		return nil
+	}
+	return c.byName[name]
+}
+
+// price is what a node with these labels costs, zero when it is not on sale.
+func (c *Catalog) price(labels map[string]string) offer.Price {
+	t := c.find(labels[world.LabelInstanceType])
+	if t == nil {
+		return 0
+	}
+	if o := find(t, labels[world.LabelZone], labels[world.LabelCapacityType]); o != nil {
+		return o.Price
+	}
+	return 0
+}
+
+// same reports whether types is the very list the Catalog was made of.
+func (c *Catalog) same(types []offer.Type) bool {
+	if c == nil || len(c.Types) != len(types) {
+		return false
+	}
+	return len(types) == 0 || &c.Types[0] == &types[0]
+}

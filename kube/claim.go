@@ -1,0 +1,121 @@
+package kube
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Claim writes down a planned launch as a NodeClaim of the pool it came from. The
+// finalizer is there from the start: a claim that is deleted before anyone looked
+// at it must still be asked about its machine.
+func Claim(l pack.Launch, pool *karpv1.NodePool, name string) *karpv1.NodeClaim {
+	template := pool.Spec.Template
+	return &karpv1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            name,
+			Labels:          claimLabels(l, pool),
+			Annotations:     claimAnnotations(pool),
+			Finalizers:      []string{karpv1.TerminationFinalizer},
+			OwnerReferences: []metav1.OwnerReference{poolReference(pool)},
+		},
+		Spec: karpv1.NodeClaimSpec{
+			Taints:                 template.Spec.Taints,
+			StartupTaints:          template.Spec.StartupTaints,
+			Requirements:           Requirements(l.Rules),
+			Resources:              karpv1.ResourceRequirements{Requests: ResourceList(l.Requests)},
+			NodeClassRef:           template.Spec.NodeClassRef,
+			ExpireAfter:            template.Spec.ExpireAfter,
+			TerminationGracePeriod: template.Spec.TerminationGracePeriod,
+		},
+	}
+}
+
+func claimLabels(l pack.Launch, pool *karpv1.NodePool) map[string]string {
+	labels := maps.Clone(pool.Spec.Template.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, l.Labels)
+	labels[karpv1.NodePoolLabelKey] = pool.Name
+	if ref := pool.Spec.Template.Spec.NodeClassRef; ref != nil {
+		labels[karpv1.NodeClassLabelKey(ref.GroupKind())] = ref.Name
+	}
+	return labels
+}
+
+func claimAnnotations(pool *karpv1.NodePool) map[string]string {
+	annotations := maps.Clone(pool.Spec.Template.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[karpv1.NodePoolHashAnnotationKey] = pool.Hash()
+	annotations[karpv1.NodePoolHashVersionAnnotationKey] = karpv1.NodePoolHashVersion
+	annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = "false"
+	return annotations
+}
+
+func poolReference(pool *karpv1.NodePool) metav1.OwnerReference {
+	block := true
+	return metav1.OwnerReference{
+		APIVersion:         "karpenter.sh/v1",
+		Kind:               "NodePool",
+		Name:               pool.Name,
+		UID:                pool.UID,
+		BlockOwnerDeletion: &block,
+	}
+}
+
+// ClassOf is the name of the claim's node class.
+func ClassOf(ref *karpv1.NodeClassReference) string {
+	if ref == nil {
+		return ""
+	}
+	return ref.Name
+}
+
+// Choices lists the offers of types that the claim accepts, cheapest first. The
+// error says which requirement cannot be read.
+func Choices(c *karpv1.NodeClaim, types []offer.Type) ([]offer.Choice, error) {
+	return offer.Acceptable(types, Rules(c.Spec.Requirements), Amounts(c.Spec.Resources.Requests))
+}
+
+// Purchase is what a provider needs to know to buy the claim's machine, given
+// the offers it may choose from.
+func Purchase(c *karpv1.NodeClaim, choices []offer.Choice) provider.Claim {
+	p := provider.Claim{
+		Name:     c.Name,
+		UID:      string(c.UID),
+		Pool:     c.Labels[karpv1.NodePoolLabelKey],
+		Class:    ClassOf(c.Spec.NodeClassRef),
+		Choices:  choices,
+		Labels:   maps.Clone(c.Labels),
+		Requests: Amounts(c.Spec.Resources.Requests),
+	}
+	for _, t := range c.Spec.Taints {
+		p.Taints = append(p.Taints, provider.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	for _, t := range c.Spec.StartupTaints {
+		p.StartupTaints = append(p.StartupTaints, provider.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	return p
+}
+
+// ConditionTrue reads a condition of a claim without touching the object. The
+// claim may be nil.
+func ConditionTrue(c *karpv1.NodeClaim, kind string) bool {
+	if c == nil {
+		return false
+	}
+	for i := range c.Status.Conditions {
+		if c.Status.Conditions[i].Type == kind {
+			return c.Status.Conditions[i].Status == metav1.ConditionTrue
+		}
+	}
+	return false
+}

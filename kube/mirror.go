@@ -1,0 +1,527 @@
+package kube
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+const (
+	// unseenFor is how long a claim of our own making counts although no watch has
+	// shown it: longer than any watch lags, short enough that a claim deleted before
+	// it was ever seen does not host pods for ever.
+	unseenFor = time.Minute
+	// stuckAfter ends the promises on a node that registers but never initializes.
+	stuckAfter = 15 * time.Minute
+)
+
+// Mirror keeps a World current from watch events. It holds the API objects it
+// was shown (which nobody may change) and, per node, the pods that were promised
+// room there: those count as bound until the scheduler binds them or the promise
+// lapses, so that no batch buys twice for one pod.
+type Mirror struct {
+	wake func(pod string)
+
+	mu      sync.Mutex // guards everything below
+	builder *world.Builder
+
+	pods    map[string]*corev1.Pod // by UID
+	podsOn  map[string]map[string]bool
+	nodes   map[string]*corev1.Node
+	claims  map[string]*karpv1.NodeClaim
+	pools   map[string]*karpv1.NodePool
+	daemons map[string]*appsv1.DaemonSet // by UID
+
+	nodeOf  map[string]string // provider ID → node name
+	claimOf map[string]string // provider ID → claim name
+	unseen  map[string]time.Time
+
+	catalogs map[string]*Catalog // by node class
+	choices  map[string]memo     // by claim, while its machine is not chosen
+
+	// What the World was last told, so that an event which changes nothing costs nothing.
+	worldPods  map[string]world.Pod
+	worldNodes map[string]world.Node
+
+	promises map[string]string          // pod UID → node key
+	promised map[string]map[string]bool // node key → pod UIDs
+	until    map[string]time.Time       // node key → end of its nomination
+	activity map[string]time.Time       // node name → last time a pod came or went
+
+	feeds []interface{ HasSynced() bool }
+}
+
+type memo struct {
+	of      *Catalog
+	choices []offer.Choice
+}
+
+// NewMirror returns a Mirror of an empty cluster. wake is called with the UID of
+// each pod that starts to need room, and with "" when what can be bought changed;
+// it must not call back into the Mirror. Nil is allowed.
+func NewMirror(wake func(pod string)) *Mirror {
+	if wake == nil {
+		wake = func(string) {}
+	}
+	return &Mirror{
+		wake:       wake,
+		builder:    world.NewBuilder(),
+		pods:       map[string]*corev1.Pod{},
+		podsOn:     map[string]map[string]bool{},
+		nodes:      map[string]*corev1.Node{},
+		claims:     map[string]*karpv1.NodeClaim{},
+		pools:      map[string]*karpv1.NodePool{},
+		daemons:    map[string]*appsv1.DaemonSet{},
+		nodeOf:     map[string]string{},
+		claimOf:    map[string]string{},
+		unseen:     map[string]time.Time{},
+		catalogs:   map[string]*Catalog{},
+		choices:    map[string]memo{},
+		worldPods:  map[string]world.Pod{},
+		worldNodes: map[string]world.Node{},
+		promises:   map[string]string{},
+		promised:   map[string]map[string]bool{},
+		until:      map[string]time.Time{},
+		activity:   map[string]time.Time{},
+	}
+}
+
+// View calls f with the current World, which is valid until f returns.
+func (m *Mirror) View(f func(*world.World)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(m.builder.World())
+}
+
+// SetPod adds or replaces a pod. listed says that the pod was there before the
+// watch began, so that its being bound is no news.
+func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
+	m.mu.Lock()
+	uid := string(p.UID)
+	old := m.pods[uid]
+	if !listed {
+		m.noteActivity(old, p)
+	}
+	if old != nil && old.Spec.NodeName != p.Spec.NodeName {
+		delete(m.podsOn[old.Spec.NodeName], uid)
+	}
+	m.pods[uid] = p
+	if node := p.Spec.NodeName; node != "" {
+		set(m.podsOn, node, uid)
+		m.breakPromise(uid)
+	}
+	woke := m.tellPod(uid)
+	woke = append(woke, m.relievePressure(p.Spec.NodeName)...)
+	m.mu.Unlock()
+	m.rouse(woke)
+}
+
+// RemovePod forgets a pod.
+func (m *Mirror) RemovePod(p *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	uid := string(p.UID)
+	if old := m.pods[uid]; old != nil {
+		m.noteActivity(old, nil)
+		delete(m.podsOn[old.Spec.NodeName], uid)
+	}
+	delete(m.pods, uid)
+	m.breakPromise(uid)
+	m.tellPod(uid)
+}
+
+// noteActivity stamps the node when a pod other than a DaemonSet's is bound to
+// it, finishes, begins to terminate or goes.
+func (m *Mirror) noteActivity(old, now *corev1.Pod) {
+	either := now
+	if either == nil {
+		either = old
+	}
+	if either.Spec.NodeName == "" || OwnedByDaemonSet(either) || Static(either) {
+		return
+	}
+	if phaseOfStay(old) != phaseOfStay(now) {
+		m.activity[either.Spec.NodeName] = time.Now()
+	}
+}
+
+// phaseOfStay orders a pod's stay on its node: not there, there, on its way out, gone.
+func phaseOfStay(p *corev1.Pod) int {
+	switch {
+	case p == nil:
+		return 3
+	case p.Spec.NodeName == "":
+		return 0
+	case Terminal(p):
+		return 3
+	case p.DeletionTimestamp != nil:
+		return 2
+	}
+	return 1
+}
+
+// tellPod brings the World up to date about one pod and returns its UID when it
+// starts to need room.
+func (m *Mirror) tellPod(uid string) []string {
+	w, ok := m.podNow(uid)
+	old, had := m.worldPods[uid]
+	switch {
+	case !ok && had:
+		m.builder.RemovePod(uid)
+		delete(m.worldPods, uid)
+		return nil
+	case !ok || had && reflect.DeepEqual(old, w):
+		return nil
+	}
+	m.builder.SetPod(w)
+	m.worldPods[uid] = w
+	if w.Node == "" && (!had || old.Node != "") {
+		return []string{uid}
+	}
+	return nil
+}
+
+// podNow is the pod as the World should see it; false when it should not.
+func (m *Mirror) podNow(uid string) (world.Pod, bool) {
+	p := m.pods[uid]
+	if p == nil || Terminal(p) {
+		return world.Pod{}, false
+	}
+	if p.Spec.NodeName == "" && !Provisionable(p) {
+		return world.Pod{}, false
+	}
+	w := Pod(p, time.Now())
+	if key, ok := m.promises[uid]; ok {
+		w.Node, w.Movable = m.worldNodes[key].Name, true
+	}
+	return w, true
+}
+
+// SetNode adds or replaces a Node.
+func (m *Mirror) SetNode(n *corev1.Node) {
+	m.mu.Lock()
+	if old := m.nodes[n.Name]; old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
+		delete(m.nodeOf, old.Spec.ProviderID)
+	}
+	m.nodes[n.Name] = n
+	if n.Spec.ProviderID != "" {
+		m.nodeOf[n.Spec.ProviderID] = n.Name
+	}
+	woke := m.tellNode(n.Name)
+	m.mu.Unlock()
+	m.rouse(woke)
+}
+
+// RemoveNode forgets a Node.
+func (m *Mirror) RemoveNode(n *corev1.Node) {
+	m.mu.Lock()
+	delete(m.nodes, n.Name)
+	delete(m.activity, n.Name)
+	if m.nodeOf[n.Spec.ProviderID] == n.Name {
+		delete(m.nodeOf, n.Spec.ProviderID)
+	}
+	m.drop(n.Name)
+	var woke []string
+	if claim, ok := m.claimOf[n.Spec.ProviderID]; ok {
+		woke = m.tellClaim(claim)
+	}
+	m.mu.Unlock()
+	m.rouse(woke)
+}
+
+// SetClaim adds or replaces a NodeClaim.
+func (m *Mirror) SetClaim(c *karpv1.NodeClaim) {
+	m.mu.Lock()
+	delete(m.unseen, c.Name)
+	woke := m.setClaim(c)
+	m.mu.Unlock()
+	m.rouse(woke)
+}
+
+func (m *Mirror) setClaim(c *karpv1.NodeClaim) []string {
+	m.claims[c.Name] = c
+	if c.Status.ProviderID != "" {
+		m.claimOf[c.Status.ProviderID] = c.Name
+		m.drop(m.nodeOf[c.Status.ProviderID]) // its node was taken for one of nobody's
+	}
+	return m.tellClaim(c.Name)
+}
+
+// RemoveClaim forgets a NodeClaim; pods that were promised room on it need it elsewhere.
+func (m *Mirror) RemoveClaim(c *karpv1.NodeClaim) {
+	m.mu.Lock()
+	woke := m.removeClaim(c)
+	m.mu.Unlock()
+	m.rouse(woke)
+}
+
+func (m *Mirror) removeClaim(c *karpv1.NodeClaim) []string {
+	delete(m.claims, c.Name)
+	delete(m.unseen, c.Name)
+	delete(m.choices, c.Name)
+	if m.claimOf[c.Status.ProviderID] == c.Name {
+		delete(m.claimOf, c.Status.ProviderID)
+	}
+	woke := m.release(c.Name)
+	m.drop(c.Name)
+	if name, ok := m.nodeOf[c.Status.ProviderID]; ok {
+		woke = append(woke, m.tellNode(name)...)
+	}
+	return woke
+}
+
+func (m *Mirror) tellNode(name string) []string {
+	n := m.nodes[name]
+	if claim, ok := m.claimOf[n.Spec.ProviderID]; ok && n.Spec.ProviderID != "" {
+		return m.tellClaim(claim)
+	}
+	return m.tell(Node(n, nil, nil, nil))
+}
+
+func (m *Mirror) tellClaim(name string) []string {
+	c := m.claims[name]
+	if c == nil {
+		return nil
+	}
+	class := ClassOf(c.Spec.NodeClassRef)
+	return m.tell(Node(m.nodes[m.nodeOf[c.Status.ProviderID]], c, m.catalogs[class], m.choicesOf(c)))
+}
+
+// tell brings the World up to date about one node, and about the pods promised
+// to it when the name they are bound under changes.
+func (m *Mirror) tell(w world.Node) []string {
+	old, had := m.worldNodes[w.Key]
+	if w.Initialized && had && !old.Initialized && len(m.promised[w.Key]) > 0 {
+		m.until[w.Key] = time.Now().Add(NominatedFor) // the scheduler can only begin now
+	}
+	w.NominatedUntil = m.until[w.Key]
+	if had && reflect.DeepEqual(old, w) {
+		return nil
+	}
+	m.builder.SetNode(w)
+	m.worldNodes[w.Key] = w
+	if old.Name != w.Name {
+		for uid := range m.promised[w.Key] {
+			m.tellPod(uid)
+		}
+	}
+	if w.Leaving && !old.Leaving {
+		return append(m.release(w.Key), m.movable(w.Name)...)
+	}
+	return nil
+}
+
+// movable lists the pods that lose their home with the node.
+func (m *Mirror) movable(node string) []string {
+	var uids []string
+	for uid := range m.podsOn[node] {
+		if m.worldPods[uid].Movable {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+// drop takes a node out of the World.
+func (m *Mirror) drop(key string) {
+	if _, ok := m.worldNodes[key]; ok && key != "" {
+		m.builder.RemoveNode(key)
+		delete(m.worldNodes, key)
+	}
+}
+
+// choicesOf lists what a claim without a machine can become. It is worked out
+// once per catalog: a burst of launches asks thousands of times.
+func (m *Mirror) choicesOf(c *karpv1.NodeClaim) []offer.Choice {
+	if len(c.Status.Allocatable) > 0 {
+		delete(m.choices, c.Name)
+		return nil
+	}
+	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
+	known, ok := m.choices[c.Name]
+	if cat == nil || ok && known.of == cat {
+		return known.choices
+	}
+	choices, err := Choices(c, cat.Types)
+	if err != nil {
+		return nil // the launch reports it
+	}
+	m.choices[c.Name] = memo{of: cat, choices: choices}
+	return choices
+}
+
+// SetPool adds or replaces a NodePool.
+func (m *Mirror) SetPool(p *karpv1.NodePool) {
+	m.mu.Lock()
+	old := m.pools[p.Name]
+	m.pools[p.Name] = p
+	changed := old == nil || !reflect.DeepEqual(Pool(old), Pool(p))
+	if changed {
+		m.builder.SetPool(Pool(p))
+	}
+	m.mu.Unlock()
+	if changed {
+		m.wake("")
+	}
+}
+
+// RemovePool forgets a NodePool.
+func (m *Mirror) RemovePool(p *karpv1.NodePool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pools, p.Name)
+	m.builder.RemovePool(p.Name)
+}
+
+// SetDaemon adds or replaces a DaemonSet.
+func (m *Mirror) SetDaemon(d *appsv1.DaemonSet) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := m.daemons[string(d.UID)]
+	m.daemons[string(d.UID)] = d
+	if old == nil || old.Generation != d.Generation {
+		m.builder.SetDaemon(Daemon(d))
+	}
+}
+
+// RemoveDaemon forgets a DaemonSet.
+func (m *Mirror) RemoveDaemon(d *appsv1.DaemonSet) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.daemons, string(d.UID))
+	m.builder.RemoveDaemon(string(d.UID))
+}
+
+// SetCatalog sets what a node class can buy and what is left of the budgets.
+func (m *Mirror) SetCatalog(class string, types []offer.Type, budgets map[string]int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.builder.SetCatalog(class, types, budgets)
+	if m.catalogs[class].same(types) {
+		return
+	}
+	m.catalogs[class] = NewCatalog(types)
+	for name, c := range m.claims {
+		if ClassOf(c.Spec.NodeClassRef) == class {
+			m.tellClaim(name)
+		}
+	}
+}
+
+// Classes lists the node classes that pools and claims buy from, sorted.
+func (m *Mirror) Classes() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	classes := map[string]bool{}
+	for _, p := range m.pools {
+		classes[ClassOf(p.Spec.Template.Spec.NodeClassRef)] = true
+	}
+	for _, c := range m.claims {
+		classes[ClassOf(c.Spec.NodeClassRef)] = true
+	}
+	delete(classes, "")
+	return slices.Sorted(maps.Keys(classes))
+}
+
+// Choices lists what a claim can become, cheapest first, from the last catalog
+// set; the error says which requirement cannot be read.
+func (m *Mirror) Choices(c *karpv1.NodeClaim) ([]offer.Choice, error) {
+	m.mu.Lock()
+	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
+	known, ok := m.choices[c.Name]
+	m.mu.Unlock()
+	if ok && known.of == cat || cat == nil {
+		return known.choices, nil
+	}
+	return Choices(c, cat.Types) // outside the lock: it takes milliseconds
+}
+
+// Pod returns the pod with that UID, nil when there is none.
+func (m *Mirror) Pod(uid string) *corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pods[uid]
+}
+
+// Pool returns the NodePool of that name, nil when there is none.
+func (m *Mirror) Pool(name string) *karpv1.NodePool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pools[name]
+}
+
+// Waiting counts the pods that need room and were not promised any.
+func (m *Mirror) Waiting() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, p := range m.worldPods {
+		if p.Node == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Machine is a NodeClaim with what became of it.
+type Machine struct {
+	Claim *karpv1.NodeClaim
+	Node  *corev1.Node // nil until there is one
+	Pods  []*corev1.Pod
+	// World is the node as the engine sees it.
+	World world.Node
+	// Promised counts the pods that were told to expect room here and are not bound yet.
+	Promised int
+	// Activity is when a pod last came or went, as far as this process saw; zero when it saw none.
+	Activity time.Time
+}
+
+// Machines lists every NodeClaim, by name. The objects are shared: look, do not touch.
+func (m *Mirror) Machines() []Machine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]Machine, 0, len(m.claims))
+	for _, c := range m.claims {
+		out = append(out, m.machine(c))
+	}
+	slices.SortFunc(out, func(a, b Machine) int { return strings.Compare(a.Claim.Name, b.Claim.Name) })
+	return out
+}
+
+func (m *Mirror) machine(c *karpv1.NodeClaim) Machine {
+	x := Machine{Claim: c, World: m.worldNodes[c.Name], Promised: len(m.promised[c.Name])}
+	if c.Status.ProviderID == "" {
+		return x
+	}
+	if x.Node = m.nodes[m.nodeOf[c.Status.ProviderID]]; x.Node == nil {
+		return x
+	}
+	for uid := range m.podsOn[x.Node.Name] {
+		x.Pods = append(x.Pods, m.pods[uid])
+	}
+	x.Activity = m.activity[x.Node.Name]
+	return x
+}
+
+func (m *Mirror) rouse(pods []string) {
+	for _, uid := range pods {
+		m.wake(uid)
+	}
+}
+
+func set(sets map[string]map[string]bool, key, member string) {
+	if sets[key] == nil {
+		sets[key] = map[string]bool{}
+	}
+	sets[key][member] = true
+}

@@ -1,0 +1,241 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Node merges a NodeClaim with the Node its machine became. Either may be nil,
+// not both. The catalog is that of the claim's node class (nil when unknown); it
+// is asked for the price, and with choices for a claim whose machine is not
+// chosen yet.
+//
+// Until the node is initialized the claim's estimate stands in for resources the
+// kubelet does not report yet, and startup and ephemeral taints are left out:
+// they will be gone by the time pods need them gone.
+func Node(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer.Choice) world.Node {
+	switch {
+	case c == nil:
+		return unmanaged(n)
+	case n == nil || n.Labels[karpv1.NodeRegisteredLabelKey] != "true":
+		return unregistered(n, c, cat, choices)
+	}
+	return registered(n, c, cat)
+}
+
+func unmanaged(n *corev1.Node) world.Node {
+	return world.Node{
+		Key:         n.Name,
+		Name:        n.Name,
+		Labels:      n.Labels,
+		Taints:      Taints(withCordon(n)),
+		Capacity:    Amounts(n.Status.Capacity),
+		Allocatable: Amounts(n.Status.Allocatable),
+		Initialized: true,
+		Leaving:     n.DeletionTimestamp != nil,
+		Created:     n.CreationTimestamp.Time,
+	}
+}
+
+func registered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog) world.Node {
+	w := claimed(n, c)
+	w.Labels = n.Labels
+	w.Taints = Taints(withCordon(n))
+	w.Capacity, w.Allocatable = Amounts(n.Status.Capacity), Amounts(n.Status.Allocatable)
+	if !w.Initialized {
+		w.Taints = Taints(lastingTaints(n, c))
+		w.Capacity = orElse(w.Capacity, Amounts(c.Status.Capacity))
+		w.Allocatable = orElse(w.Allocatable, Amounts(c.Status.Allocatable))
+	}
+	w.Price = cat.price(w.Labels)
+	return w
+}
+
+func unregistered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer.Choice) world.Node {
+	w := claimed(n, c)
+	w.Labels = c.Labels
+	w.Taints = Taints(c.Spec.Taints)
+	if len(c.Status.Allocatable) > 0 {
+		w.Capacity, w.Allocatable = Amounts(c.Status.Capacity), Amounts(c.Status.Allocatable)
+		w.Price = cat.price(w.Labels)
+		return w
+	}
+	return expected(w, c, cat, choices)
+}
+
+// claimed fills in what does not depend on how far the machine has come.
+func claimed(n *corev1.Node, c *karpv1.NodeClaim) world.Node {
+	w := world.Node{
+		Key:         c.Name,
+		Name:        InFlightName(c.Name),
+		Pool:        c.Labels[karpv1.NodePoolLabelKey],
+		Initialized: Initialized(n, c),
+		Leaving:     c.DeletionTimestamp != nil || n != nil && n.DeletionTimestamp != nil,
+		Claim:       true,
+		Created:     c.CreationTimestamp.Time,
+	}
+	if n != nil {
+		w.Name = n.Name
+	}
+	return w
+}
+
+// Initialized reports whether the node behind a claim is ready for pods for good.
+func Initialized(n *corev1.Node, c *karpv1.NodeClaim) bool {
+	return n != nil && n.Labels[karpv1.NodeInitializedLabelKey] == "true" ||
+		ConditionTrue(c, karpv1.ConditionTypeInitialized)
+}
+
+// InFlightName stands for the name of a node that has not registered, so that
+// pods can be promised room on it. No real node has a slash in its name.
+func InFlightName(claim string) string { return "nodeclaim/" + claim }
+
+// expected describes a claim whose machine is not chosen yet. Labels are those of
+// the cheapest acceptable choice, the likeliest to be bought; a pod promised room
+// on a guess that fails simply becomes pending again. Capacity and Allocatable
+// are on the safe side: the most that may count against limits, the least that
+// pods will find.
+func expected(w world.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer.Choice) world.Node {
+	known := false
+	for _, choice := range choices {
+		t := cat.find(choice.Type)
+		if t == nil {
+			continue
+		}
+		if !known {
+			w, known = likeliest(w, c, t, choice), true
+			continue
+		}
+		widen(w.Capacity, t.Capacity)
+		narrow(w.Allocatable, t.Capacity.Sub(t.Overhead))
+	}
+	if !known { // the launch will say why; here it is merely a node with room for its pods
+		w.Capacity = Amounts(c.Spec.Resources.Requests)
+		w.Allocatable = maps.Clone(w.Capacity)
+	}
+	return w
+}
+
+func likeliest(w world.Node, c *karpv1.NodeClaim, t *offer.Type, choice offer.Choice) world.Node {
+	w.Labels = choiceLabels(c, t, choice)
+	w.Capacity, w.Allocatable = maps.Clone(t.Capacity), t.Capacity.Sub(t.Overhead)
+	w.Price = choice.Price
+	if o := find(t, choice.Zone, choice.CapacityType); o != nil && c.Status.ProviderID == "" {
+		w.Draws = o.Draws
+	}
+	return w
+}
+
+// widen raises a to the larger of both, per resource.
+func widen(a, b quantity.Amounts) {
+	for name, n := range b {
+		a[name] = max(a[name], n)
+	}
+}
+
+// narrow lowers a to the smaller of both; a resource that b lacks is none.
+func narrow(a, b quantity.Amounts) {
+	for name, n := range a {
+		a[name] = min(n, b[name])
+	}
+}
+
+func choiceLabels(c *karpv1.NodeClaim, t *offer.Type, choice offer.Choice) map[string]string {
+	labels := singles(t.Labels)
+	if o := find(t, choice.Zone, choice.CapacityType); o != nil {
+		maps.Copy(labels, singles(o.Labels))
+	}
+	labels[world.LabelInstanceType] = choice.Type
+	labels[world.LabelZone] = choice.Zone
+	labels[world.LabelCapacityType] = choice.CapacityType
+	maps.Copy(labels, c.Labels)
+	return labels
+}
+
+func singles(labels map[string][]string) map[string]string {
+	one := map[string]string{}
+	for key, values := range labels {
+		if len(values) == 1 {
+			one[key] = values[0]
+		}
+	}
+	return one
+}
+
+func find(t *offer.Type, zone, capacityType string) *offer.Offer {
+	for i := range t.Offers {
+		if t.Offers[i].Zone == zone && t.Offers[i].CapacityType == capacityType {
+			return &t.Offers[i]
+		}
+	}
+	return nil
+}
+
+// orElse takes from estimate what a does not have.
+func orElse(a, estimate quantity.Amounts) quantity.Amounts {
+	if a == nil {
+		a = quantity.Amounts{}
+	}
+	for name, n := range estimate {
+		if a[name] == 0 {
+			a[name] = n
+		}
+	}
+	return a
+}
+
+// lastingTaints leaves out what will go away before the node is initialized.
+func lastingTaints(n *corev1.Node, c *karpv1.NodeClaim) []corev1.Taint {
+	return slices.DeleteFunc(withCordon(n), func(t corev1.Taint) bool {
+		return Ephemeral(t) || hasTaint(c.Spec.StartupTaints, t)
+	})
+}
+
+// withCordon returns a copy of the node's taints, with the one that the node
+// controller adds to a cordoned node a moment later.
+func withCordon(n *corev1.Node) []corev1.Taint {
+	taints := slices.Clone(n.Spec.Taints)
+	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	if n.Spec.Unschedulable && !hasTaint(taints, cordon) {
+		taints = append(taints, cordon)
+	}
+	return taints
+}
+
+// Ephemeral reports whether a taint is one that a starting node is known to
+// carry and lose by itself.
+func Ephemeral(t corev1.Taint) bool {
+	switch t.Key {
+	case corev1.TaintNodeNotReady:
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	case corev1.TaintNodeUnreachable:
+		return t.Effect == corev1.TaintEffectNoSchedule
+	case "node.cloudprovider.kubernetes.io/uninitialized":
+		return t.Value == "true" && t.Effect == corev1.TaintEffectNoSchedule
+	case karpv1.UnregisteredTaintKey:
+		return t.Effect == corev1.TaintEffectNoExecute
+	}
+	return strings.HasPrefix(t.Key, "readiness.k8s.io/")
+}
+
+func hasTaint(in []corev1.Taint, t corev1.Taint) bool {
+	return slices.ContainsFunc(in, func(x corev1.Taint) bool { return x.MatchTaint(&t) })
+}
+
+// Ready reports whether the kubelet says that the node works.
+func Ready(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,94 @@
+package kube
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Pool converts a NodePool. A pool that is not ready is blocked with the reason
+// its conditions give; the others go on.
+func Pool(p *karpv1.NodePool) world.Pool {
+	spec := p.Spec.Template.Spec
+	labels := maps.Clone(p.Spec.Template.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if ref := spec.NodeClassRef; ref != nil {
+		labels[karpv1.NodeClassLabelKey(ref.GroupKind())] = ref.Name
+	}
+	w := world.Pool{
+		Name:         p.Name,
+		Weight:       valueOr(p.Spec.Weight, 0),
+		Requirements: Rules(spec.Requirements),
+		Labels:       labels,
+		Taints:       Taints(spec.Taints),
+		Limits:       Amounts(corev1.ResourceList(p.Spec.Limits)),
+		Class:        ClassOf(spec.NodeClassRef),
+	}
+	w.Blocked, w.BlockedDetail = blocked(p)
+	return w
+}
+
+func blocked(p *karpv1.NodePool) (reason.Reason, string) {
+	switch {
+	case p.DeletionTimestamp != nil:
+		return reason.PoolNotReady, "the NodePool is being deleted"
+	case p.Spec.Replicas != nil:
+		return reason.Unsupported, "static NodePools (spec.replicas) are not served yet"
+	}
+	var saying string
+	for i := range p.Status.Conditions {
+		c := &p.Status.Conditions[i]
+		if c.Type == "Ready" && c.Status == metav1.ConditionTrue {
+			return "", ""
+		}
+		// The dependent conditions say why; the root only that.
+		if c.Type != karpv1.ConditionTypeNodeRegistrationHealthy && c.Status != metav1.ConditionTrue {
+			if saying == "" || c.Type != "Ready" {
+				saying = c.Type + " is " + string(c.Status) + ": " + c.Reason
+				if c.Message != "" {
+					saying += ": " + c.Message
+				}
+			}
+		}
+	}
+	if saying == "" {
+		saying = "its conditions have not been evaluated yet"
+	}
+	return reason.PoolNotReady, saying
+}
+
+// Daemon converts the pod that a DaemonSet puts on every node it matches.
+func Daemon(d *appsv1.DaemonSet) world.Daemon {
+	spec := d.Spec.Template.Spec
+	required, anyOf := affinity(&spec)
+	return world.Daemon{
+		Ref:         world.Ref{Namespace: d.Namespace, Name: d.Name, UID: string(d.UID)},
+		Requests:    Requests(&corev1.Pod{Spec: spec}),
+		Required:    required,
+		AnyOf:       anyOf,
+		Tolerations: append(tolerations(spec.Tolerations), daemonTolerations()...),
+	}
+}
+
+// daemonTolerations are those the DaemonSet controller adds to its pods.
+func daemonTolerations() []world.Toleration {
+	all := []world.Toleration{
+		{Key: corev1.TaintNodeNotReady, Operator: "Exists", Effect: world.NoExecute},
+		{Key: corev1.TaintNodeUnreachable, Operator: "Exists", Effect: world.NoExecute},
+	}
+	for _, key := range []string{
+		corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
+		corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable,
+	} {
+		all = append(all, world.Toleration{Key: key, Operator: "Exists", Effect: world.NoSchedule})
+	}
+	return all
+}

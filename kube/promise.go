@@ -1,0 +1,140 @@
+package kube
+
+import (
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// NominatedFor is how long a promise of room holds on a node that is ready:
+// twice the longest batch, as the scheduler may need a moment.
+const NominatedFor = 20 * time.Second
+
+// Launched remembers a claim that was just created, before any watch shows it,
+// what it may become, and which pods it was bought for.
+func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offer.Choice, pods []world.Ref) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.claims[c.Name] == nil {
+		m.unseen[c.Name] = time.Now()
+		m.choices[c.Name] = memo{of: m.catalogs[ClassOf(c.Spec.NodeClassRef)], choices: choices}
+		m.setClaim(c)
+	}
+	m.promise(c.Name, pods)
+}
+
+// Nominate promises pods room on a node that exists or is on its way.
+func (m *Mirror) Nominate(key string, pods []world.Ref) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.promise(key, pods)
+}
+
+func (m *Mirror) promise(key string, pods []world.Ref) {
+	w, ok := m.worldNodes[key]
+	if !ok || w.Leaving {
+		return
+	}
+	m.until[key] = time.Now().Add(NominatedFor)
+	for _, p := range pods {
+		if pod := m.pods[p.UID]; pod != nil && pod.Spec.NodeName == "" {
+			m.breakPromise(p.UID)
+			m.promises[p.UID] = key
+			set(m.promised, key, p.UID)
+			m.tellPod(p.UID)
+		}
+	}
+	w.NominatedUntil = m.until[key]
+	m.tell(w)
+}
+
+func (m *Mirror) breakPromise(uid string) {
+	key, ok := m.promises[uid]
+	if !ok {
+		return
+	}
+	delete(m.promises, uid)
+	delete(m.promised[key], uid)
+	if len(m.promised[key]) == 0 {
+		delete(m.promised, key)
+	}
+}
+
+// release takes back every promise on a node and returns the pods that need room again.
+func (m *Mirror) release(key string) []string {
+	var woke []string
+	for uid := range m.promised[key] {
+		delete(m.promises, uid)
+		woke = append(woke, m.tellPod(uid)...)
+	}
+	delete(m.promised, key)
+	delete(m.until, key)
+	return woke
+}
+
+// relievePressure takes back the promises on a ready node once strangers have
+// taken so much of it that they cannot all be kept. What still fits will simply
+// be promised again.
+func (m *Mirror) relievePressure(node string) []string {
+	key := m.keyOf(node)
+	w := m.worldNodes[key]
+	if len(m.promised[key]) == 0 || !w.Initialized {
+		return nil
+	}
+	free := w.Allocatable
+	for uid := range m.podsOn[node] {
+		free = free.Sub(m.worldPods[uid].Requests)
+	}
+	for uid := range m.promised[key] {
+		free = free.Sub(m.worldPods[uid].Requests)
+	}
+	for _, left := range free {
+		if left < 0 {
+			return m.release(key)
+		}
+	}
+	return nil
+}
+
+func (m *Mirror) keyOf(node string) string {
+	if n := m.nodes[node]; n != nil && n.Spec.ProviderID != "" {
+		if claim, ok := m.claimOf[n.Spec.ProviderID]; ok {
+			return claim
+		}
+	}
+	return node
+}
+
+// Settle ends what has lapsed: promises on ready nodes that the scheduler did not
+// take up, promises on nodes that hang, and claims that no watch ever showed.
+func (m *Mirror) Settle() {
+	now := time.Now()
+	m.mu.Lock()
+	var woke []string
+	for key := range m.promised {
+		if m.lapsed(key, now) {
+			woke = append(woke, m.release(key)...)
+		}
+	}
+	for name, since := range m.unseen {
+		if now.Sub(since) > unseenFor {
+			woke = append(woke, m.removeClaim(m.claims[name])...)
+		}
+	}
+	m.mu.Unlock()
+	m.rouse(woke)
+}
+
+func (m *Mirror) lapsed(key string, now time.Time) bool {
+	w, ok := m.worldNodes[key]
+	switch {
+	case !ok || w.Leaving:
+		return true
+	case w.Initialized:
+		return now.After(m.until[key])
+	}
+	return now.Sub(w.Created) > stuckAfter
+}
