@@ -1,0 +1,81 @@
+// Package catalog carries what a provider has on sale into the mirror. It asks
+// for every node class that a pool or a claim names, and hands a snapshot on
+// only when it changed.
+//
+// It refuses to wait for one class at the expense of others: a class that cannot
+// be read is reported and its pools simply have no offers. The zero Keeper is
+// not usable; see New.
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// patience is how long a first snapshot may take before others go on without it.
+const patience = 30 * time.Second
+
+// Keeper keeps the mirror's catalogs current.
+type Keeper struct {
+	provider provider.Provider
+	mirror   *kube.Mirror
+	metrics  *metrics.Set
+
+	mu   sync.Mutex
+	last map[string]*provider.Snapshot
+	read map[string]time.Time
+}
+
+// New returns a Keeper that knows nothing yet.
+func New(p provider.Provider, m *kube.Mirror, s *metrics.Set) *Keeper {
+	return &Keeper{provider: p, mirror: m, metrics: s, last: map[string]*provider.Snapshot{}, read: map[string]time.Time{}}
+}
+
+// Refresh reads the catalog of every class in use. The error names the classes
+// that could not be read; all others are current.
+func (k *Keeper) Refresh(ctx context.Context) error {
+	classes := k.mirror.Classes()
+	failed := make([]error, len(classes))
+	var group sync.WaitGroup
+	for i, class := range classes {
+		group.Go(func() { failed[i] = k.refresh(ctx, class) })
+	}
+	group.Wait()
+	return errors.Join(failed...)
+}
+
+// Ensure makes sure that the class was read not long ago.
+func (k *Keeper) Ensure(ctx context.Context, class string) error {
+	k.mu.Lock()
+	fresh := time.Since(k.read[class]) < 10*time.Second
+	k.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	return k.refresh(ctx, class)
+}
+
+func (k *Keeper) refresh(ctx context.Context, class string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	snapshot, err := k.provider.Catalog(ctx, class)
+	if err != nil {
+		return fmt.Errorf("reading what node class %q can buy: %w", class, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.read[class] = time.Now()
+	k.metrics.CatalogAge.WithLabelValues(class).Set(time.Since(snapshot.Taken).Seconds())
+	if k.last[class] != snapshot {
+		k.last[class] = snapshot
+		k.mirror.SetCatalog(class, snapshot.Types, snapshot.Budgets)
+	}
+	return nil
+}

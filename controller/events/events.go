@@ -1,0 +1,180 @@
+// Package events publishes Kubernetes events, each at most once per window and
+// object. It writes them itself, several at a time, because the stock recorder
+// queues a thousand and silently drops the rest, and a burst of pending pods is
+// larger than that.
+//
+// It refuses to block its callers: beyond its queue events are counted and
+// dropped. The zero Recorder is not usable; see New.
+package events
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+const (
+	component = "karpenter" // runbooks select on it
+	queue     = 1 << 14
+	workers   = 8
+	longest   = 1000 // characters of a message; the API refuses more than 1024
+	window    = 2 * time.Minute
+)
+
+// Event is something that happened to an object.
+type Event struct {
+	About   client.Object
+	Warning bool
+	Reason  string
+	Message string
+	// Key tells apart events of the same reason on the same object; empty means the message does.
+	Key string
+	// Every is how long an event of the same key is not repeated; zero means two minutes.
+	Every time.Duration
+}
+
+// Recorder publishes events. Publish may be called before Start.
+type Recorder struct {
+	client  client.Client
+	log     logr.Logger
+	dropped func()
+	events  chan *corev1.Event
+
+	mu   sync.Mutex
+	seen map[string]time.Time // key → when it may be said again
+}
+
+// New returns a Recorder; dropped is called for each event that found no room in the queue.
+func New(c client.Client, log logr.Logger, dropped func()) *Recorder {
+	return &Recorder{client: c, log: log, dropped: dropped, events: make(chan *corev1.Event, queue), seen: map[string]time.Time{}}
+}
+
+// Publish queues an event unless it was said a moment ago.
+func (r *Recorder) Publish(e Event) {
+	if !r.fresh(e) {
+		return
+	}
+	written, err := write(e, r.client.Scheme())
+	if err != nil {
+		r.log.Error(err, "cannot write event", "reason", e.Reason)
+		return
+	}
+	select {
+	case r.events <- written:
+	default:
+		r.dropped()
+	}
+}
+
+func (r *Recorder) fresh(e Event) bool {
+	key := e.Key
+	if key == "" {
+		key = e.Message
+	}
+	key = string(e.About.GetUID()) + "/" + e.About.GetName() + "/" + e.Reason + "/" + key
+	every := e.Every
+	if every == 0 {
+		every = window
+	}
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Before(r.seen[key]) {
+		return false
+	}
+	if len(r.seen) > 4*queue {
+		r.forget(now)
+	}
+	r.seen[key] = now.Add(every)
+	return true
+}
+
+func (r *Recorder) forget(now time.Time) {
+	for key, until := range r.seen {
+		if now.After(until) {
+			delete(r.seen, key)
+		}
+	}
+}
+
+func write(e Event, scheme *runtime.Scheme) (*corev1.Event, error) {
+	kind, err := apiutil.GVKForObject(e.About, scheme)
+	if err != nil {
+		return nil, fmt.Errorf("naming %T: %w", e.About, err)
+	}
+	namespace := e.About.GetNamespace()
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	now := metav1.Now()
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace,
+			Name:      fmt.Sprintf("%s.%x", e.About.GetName(), now.UnixNano()),
+		},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: kind.GroupVersion().String(), Kind: kind.Kind,
+			Namespace: e.About.GetNamespace(), Name: e.About.GetName(), UID: e.About.GetUID(),
+		},
+		Type:                eventType(e.Warning),
+		Reason:              e.Reason,
+		Message:             shorten(e.Message),
+		Source:              corev1.EventSource{Component: component},
+		ReportingController: component,
+		FirstTimestamp:      now,
+		LastTimestamp:       now,
+		Count:               1,
+	}, nil
+}
+
+func eventType(warning bool) string {
+	if warning {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}
+
+func shorten(s string) string {
+	if len(s) <= longest {
+		return s
+	}
+	cut := longest - len("…")
+	for cut > 0 && s[cut]&0xC0 == 0x80 { // not inside a character
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+// Start publishes until the context ends.
+func (r *Recorder) Start(ctx context.Context) error {
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() { r.work(ctx) })
+	}
+	group.Wait()
+	return nil
+}
+
+// NeedLeaderElection is false: only leaders say things, but all may finish saying them.
+func (r *Recorder) NeedLeaderElection() bool { return false }
+
+func (r *Recorder) work(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-r.events:
+			if err := r.client.Create(ctx, e); err != nil && ctx.Err() == nil {
+				r.log.V(1).Info("event refused", "reason", e.Reason, "error", err.Error())
+			}
+		}
+	}
+}

@@ -1,0 +1,145 @@
+// Package metrics names what karve counts. Names that begin with karpenter_ are
+// those existing dashboards read; karve_ ones are ours.
+//
+// It refuses to be global: a Set is made once per process and handed around. The
+// zero Set is not usable; see New.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Set holds every metric of the controllers.
+type Set struct {
+	ClaimsCreated             *prometheus.CounterVec   // reason, nodepool, min_values_relaxed
+	ClaimsTerminated          *prometheus.CounterVec   // nodepool, capacity_type, zone
+	ClaimsDisrupted           *prometheus.CounterVec   // reason, nodepool, capacity_type
+	ClaimTermination          *prometheus.HistogramVec // nodepool
+	InstanceTermination       *prometheus.HistogramVec // nodepool
+	NodesCreated              *prometheus.CounterVec   // nodepool, zone
+	NodesTerminated           *prometheus.CounterVec   // nodepool, zone
+	NodesDrained              *prometheus.CounterVec   // nodepool
+	NodeTermination           *prometheus.SummaryVec   // nodepool
+	NodeLifetime              *prometheus.HistogramVec // nodepool
+	Scheduling                *prometheus.HistogramVec // controller
+	QueueDepth                *prometheus.GaugeVec     // controller
+	IgnoredPods               prometheus.Gauge
+	UnschedulablePods         *prometheus.GaugeVec // controller
+	Nodes                     prometheus.Gauge
+	Synced                    prometheus.Gauge
+	Unsynced                  prometheus.Gauge
+	PoolLimit                 *prometheus.GaugeVec     // resource_type, nodepool
+	PoolUsage                 *prometheus.GaugeVec     // resource_type, nodepool
+	AllowedDisruptions        *prometheus.GaugeVec     // nodepool, reason
+	Evictions                 *prometheus.CounterVec   // code
+	PodsDrained               *prometheus.CounterVec   // reason
+	CloudDuration             *prometheus.HistogramVec // controller, method, provider
+	CloudErrors               *prometheus.CounterVec   // controller, method, provider, error
+	DisruptionDecisions       *prometheus.CounterVec   // decision, reason, consolidation_type
+	DisruptionEligible        *prometheus.GaugeVec     // reason
+	DisruptionFailedValidates *prometheus.CounterVec   // consolidation_type
+
+	LaunchRefusals *prometheus.CounterVec // pool, reason: our word for why a purchase was refused
+	LaunchSeconds  *prometheus.HistogramVec
+	PlanPrice      prometheus.Gauge   // USD per hour of the last plan's first choices
+	PlanBound      prometheus.Gauge   // and the least any plan could cost
+	GCHalted       prometheus.Gauge   // 1 while the list of machines is not to be trusted
+	EventsDropped  prometheus.Counter // events that found no room in the queue
+	CatalogAge     *prometheus.GaugeVec
+}
+
+// New makes a Set and registers it. It panics when a name is registered twice,
+// which is a bug of ours.
+func New(registry prometheus.Registerer) *Set {
+	m := maker{registry}
+	return &Set{
+		ClaimsCreated:             m.counter("karpenter_nodeclaims_created_total", "NodeClaims created.", "reason", "nodepool", "min_values_relaxed"),
+		ClaimsTerminated:          m.counter("karpenter_nodeclaims_terminated_total", "NodeClaims terminated.", "nodepool", "capacity_type", "zone"),
+		ClaimsDisrupted:           m.counter("karpenter_nodeclaims_disrupted_total", "NodeClaims disrupted.", "reason", "nodepool", "capacity_type"),
+		ClaimTermination:          m.histogram("karpenter_nodeclaims_termination_duration_seconds", "Deletion of a NodeClaim to its end.", doubling(12), "nodepool"),
+		InstanceTermination:       m.histogram("karpenter_nodeclaims_instance_termination_duration_seconds", "Request to terminate a machine to its end.", doubling(11), "nodepool"),
+		NodesCreated:              m.counter("karpenter_nodes_created_total", "Nodes registered.", "nodepool", "zone"),
+		NodesTerminated:           m.counter("karpenter_nodes_terminated_total", "Nodes terminated.", "nodepool", "zone"),
+		NodesDrained:              m.counter("karpenter_nodes_drained_total", "Nodes drained.", "nodepool"),
+		NodeTermination:           m.summary("karpenter_nodes_termination_duration_seconds", "Deletion of a node to its end.", "nodepool"),
+		NodeLifetime:              m.histogram("karpenter_nodes_lifetime_duration_seconds", "Age of nodes at their end.", lifetimes(), "nodepool"),
+		Scheduling:                m.histogram("karpenter_scheduler_scheduling_duration_seconds", "Time to decide.", durations(), "controller"),
+		QueueDepth:                m.gauge("karpenter_scheduler_queue_depth", "Pods waiting for a decision.", "controller"),
+		IgnoredPods:               m.gauge("karpenter_scheduler_ignored_pods_count", "Pods that opted out or cannot be read.").WithLabelValues(),
+		UnschedulablePods:         m.gauge("karpenter_scheduler_unschedulable_pods_count", "Pods nothing can host.", "controller"),
+		Nodes:                     m.gauge("karpenter_cluster_state_node_count", "Machines known.").WithLabelValues(),
+		Synced:                    m.gauge("karpenter_cluster_state_synced", "1 when the cluster is known completely.").WithLabelValues(),
+		Unsynced:                  m.gauge("karpenter_cluster_state_unsynced_time_seconds", "Time since the cluster was last known completely.").WithLabelValues(),
+		PoolLimit:                 m.gauge("karpenter_nodepools_limit", "Limits of a NodePool.", "resource_type", "nodepool"),
+		PoolUsage:                 m.gauge("karpenter_nodepools_usage", "Resources a NodePool has provisioned.", "resource_type", "nodepool"),
+		AllowedDisruptions:        m.gauge("karpenter_nodepools_allowed_disruptions", "Nodes that budgets allow to disrupt now.", "nodepool", "reason"),
+		Evictions:                 m.counter("karpenter_pods_eviction_requests_total", "Evictions requested, by response code.", "code"),
+		PodsDrained:               m.counter("karpenter_pods_drained_total", "Pods evicted or deleted to drain a node.", "reason"),
+		CloudDuration:             m.histogram("karpenter_cloudprovider_duration_seconds", "Time of provider calls.", durations(), "controller", "method", "provider"),
+		CloudErrors:               m.counter("karpenter_cloudprovider_errors_total", "Provider calls that failed.", "controller", "method", "provider", "error"),
+		DisruptionDecisions:       m.counter("karpenter_voluntary_disruption_decisions_total", "Disruption decisions.", "decision", "reason", "consolidation_type"),
+		DisruptionEligible:        m.gauge("karpenter_voluntary_disruption_eligible_nodes", "Nodes eligible for disruption.", "reason"),
+		DisruptionFailedValidates: m.counter("karpenter_voluntary_disruption_failed_validations_total", "Candidates that did not stand a second look.", "consolidation_type"),
+
+		LaunchRefusals: m.counter("karve_launch_refusals_total", "Purchases the cloud refused.", "nodepool", "reason"),
+		LaunchSeconds:  m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
+		PlanPrice:      m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),
+		PlanBound:      m.gauge("karve_plan_lower_bound_usd_per_hour", "Price below which no plan can host the same pods.").WithLabelValues(),
+		GCHalted:       m.gauge("karve_garbage_collection_halted", "1 while the list of machines is not to be trusted.").WithLabelValues(),
+		EventsDropped:  m.counter("karve_events_dropped_total", "Events that found no room in the queue.").WithLabelValues(),
+		CatalogAge:     m.gauge("karve_catalog_age_seconds", "Age of what is known to be on sale.", "class"),
+	}
+}
+
+// Cloud records one provider call. The controllers' names are those dashboards know.
+func (s *Set) Cloud(controller, method, provider string, since time.Time, kind string) {
+	s.CloudDuration.WithLabelValues(controller, method, provider).Observe(time.Since(since).Seconds())
+	if kind != "" {
+		s.CloudErrors.WithLabelValues(controller, method, provider, kind).Inc()
+	}
+}
+
+type maker struct{ registry prometheus.Registerer }
+
+func (m maker) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m maker) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(g)
+	return g
+}
+
+func (m maker) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	m.registry.MustRegister(h)
+	return h
+}
+
+func (m maker) summary(name, help string, labels ...string) *prometheus.SummaryVec {
+	s := prometheus.NewSummaryVec(prometheus.SummaryOpts{
+		Name: name, Help: help,
+		Objectives: map[float64]float64{0: 0, 0.5: 0.05, 0.9: 0.01, 0.99: 0.001, 1: 0},
+	}, labels)
+	m.registry.MustRegister(s)
+	return s
+}
+
+func doubling(n int) []float64 { return prometheus.ExponentialBuckets(1, 2, n) }
+
+func durations() []float64 {
+	return []float64{
+		0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 2, 3, 5, 7.5,
+		10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600,
+	}
+}
+
+func lifetimes() []float64 {
+	const hour, day = 3600, 24 * 3600
+	return []float64{hour / 4, hour / 2, hour, 2 * hour, 4 * hour, 6 * hour, 12 * hour, day, 2 * day, 3 * day, 5 * day, 7 * day, 10 * day, 15 * day, 20 * day, 25 * day, 30 * day}
+}
