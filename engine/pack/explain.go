@@ -40,7 +40,7 @@ func because(f reason.Funnel) reason.Reason {
 // furthest ranks a funnel by how late its last candidate fell out: the pool that
 // came closest explains the pod best.
 func furthest(f reason.Funnel) int {
-	for i, r := range []reason.Reason{reason.PoolNotReady, reason.Taints, reason.Requirements, reason.Resources, reason.Limits, reason.Quota, reason.Availability} {
+	for i, r := range []reason.Reason{reason.PoolNotReady, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Limits, reason.Quota, reason.Availability} {
 		if because(f) == r {
 			return i
 		}
@@ -52,6 +52,9 @@ func furthest(f reason.Funnel) int {
 // end of the decision.
 func (s *solver) funnel(m *stall, k *work) reason.Funnel {
 	f := reason.Funnel{Pool: m.Pool.Name, Offers: len(m.Catalog.Rows), Blocked: m.Pool.Blocked, Detail: m.Pool.BlockedDetail}
+	if f.Blocked == "" && f.Offers == 0 {
+		f.Blocked, f.Detail = reason.NoOffers, fmt.Sprintf("nothing is on sale for node class %q", m.Pool.Class)
+	}
 	if f.Blocked != "" {
 		return f
 	}

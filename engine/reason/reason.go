@@ -29,6 +29,8 @@ const (
 	OptedOut Reason = "OptedOut"
 	// NoPools: there is no NodePool to buy from.
 	NoPools Reason = "NoPools"
+	// NoOffers: nothing is on sale for the pool's node class.
+	NoOffers Reason = "NoOffers"
 	// PoolNotReady: the pool or its node class is not ready.
 	PoolNotReady Reason = "PoolNotReady"
 )

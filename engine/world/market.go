@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
@@ -153,7 +154,12 @@ func (m *Market) fit(c *Class, w *World) *Fit {
 		f.All.Merge(f.Rows[i])
 	}
 	fitting := f.All.Len()
-	f.cut(reason.Resources, left-fitting, func() string { return w.explainResources(m, c) })
+	f.cut(reason.Resources, left-fitting, func() string {
+		if fitting > 0 {
+			return "requests " + w.describe(c.Requests)
+		}
+		return w.explainResources(m, c)
+	})
 	return f
 }
 
@@ -175,6 +181,9 @@ func (f *Fit) cut(by reason.Reason, removed int, detail func() string) {
 func (m *Market) explainRequirements(c *Class) string {
 	worst, least := "", -1
 	for _, alt := range c.Alternatives {
+		if q, bad := alt.Impossible(); bad {
+			return "the pod's own requirements on " + q.Key.Name + " contradict each other"
+		}
 		for _, q := range alt {
 			both := m.Base.And(constraint.Set{q})
 			n := m.admitted(both, constraint.Set{q}).And(m.Rows).Len()
@@ -187,6 +196,17 @@ func (m *Market) explainRequirements(c *Class) string {
 		return "the pool's own requirements"
 	}
 	return worst
+}
+
+// describe lists a request for people: cpu 6, memory 12Gi.
+func (w *World) describe(v quantity.Vector) string {
+	var parts []string
+	for d, n := range v[:w.Resources.Len()] {
+		if name := w.Resources.Name(quantity.Dim(d)); n > 0 && name != quantity.NamePods {
+			parts = append(parts, name+" "+quantity.Format(name, n))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // explainResources compares the request with the largest room on sale, naming

@@ -1,0 +1,78 @@
+package enginetest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Print writes a plan for people and for diffs. Like launches share a line.
+func Print(p pack.Plan) string {
+	var w strings.Builder
+	for _, n := range p.Nominations {
+		fmt.Fprintf(&w, "on %s: %s\n", n.Node, names(n.Pods))
+	}
+	for _, l := range p.Launches {
+		c := l.Choices[0]
+		fmt.Fprintf(&w, "launch %s for %s: %s in %s, %s, %s/h", names(l.Pods), l.Pool, c.Type, c.Zone, c.CapacityType, c.Price)
+		if l.RunnerUp != nil {
+			fmt.Fprintf(&w, " (%d choices; next %s at %s)", len(l.Choices), l.RunnerUp.Type, l.RunnerUp.Price)
+		}
+		fmt.Fprintln(&w)
+	}
+	for _, u := range p.Unplaced {
+		fmt.Fprintf(&w, "unplaced %s: %s", names(u.Pods), u.Because)
+		if u.Detail != "" {
+			fmt.Fprintf(&w, ": %s", u.Detail)
+		}
+		fmt.Fprintln(&w)
+		for _, f := range u.Funnels {
+			fmt.Fprintf(&w, "  %s\n", funnel(f))
+		}
+	}
+	if len(p.Launches) > 0 {
+		fmt.Fprintf(&w, "total %s/h, at least %s/h\n", p.Price(), p.LowerBound)
+	}
+	return w.String()
+}
+
+func funnel(f reason.Funnel) string {
+	if f.Blocked != "" {
+		return fmt.Sprintf("%s: %s: %s", f.Pool, f.Blocked, f.Detail)
+	}
+	out := fmt.Sprintf("%s: %d offers", f.Pool, f.Offers)
+	left := f.Offers
+	for _, c := range f.Cuts {
+		left -= c.Removed
+		out += fmt.Sprintf(" → %d after %s (%s)", left, c.By, c.Detail)
+	}
+	return out
+}
+
+// names lists pods, runs of one workload as first..last.
+func names(pods []world.Ref) string {
+	if len(pods) == 0 {
+		return "nothing"
+	}
+	var parts []string
+	for i := 0; i < len(pods); {
+		j := i + 1
+		for j < len(pods) && workload(pods[j]) == workload(pods[i]) {
+			j++
+		}
+		if j == i+1 {
+			parts = append(parts, pods[i].Name)
+		} else {
+			parts = append(parts, fmt.Sprintf("%s..%s", pods[i].Name, strings.TrimPrefix(pods[j-1].Name, workload(pods[i])+"-")))
+		}
+		i = j
+	}
+	return strings.Join(parts, " ")
+}
+
+func workload(r world.Ref) string {
+	return r.Name[:max(0, strings.LastIndexByte(r.Name, '-'))]
+}

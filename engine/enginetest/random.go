@@ -1,0 +1,204 @@
+package enginetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Random makes a world out of a seed: a few pools with labels, taints, weights
+// and limits, types in zones, nodes with pods on them, and pods with all kinds
+// of requirements, some impossible. The same seed always makes the same world.
+func Random(seed uint64, pods int) *Script {
+	r := &random{Rand: rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)), s: &Script{Budgets: map[string]int64{}}}
+	r.types(1 + r.IntN(8))
+	r.pools(1 + r.IntN(4))
+	r.daemons(r.IntN(4))
+	r.nodes(r.IntN(6))
+	for len(r.s.Pods) < pods {
+		r.workload(min(1+r.IntN(1+pods/3), pods-len(r.s.Pods)))
+	}
+	return r.s
+}
+
+type random struct {
+	*rand.Rand
+	s *Script
+}
+
+func (r *random) oneOf(values ...string) string { return values[r.IntN(len(values))] }
+
+func (r *random) often(percent int) bool { return r.IntN(100) < percent }
+
+func (r *random) types(n int) {
+	for i := range n {
+		cpu := int64(1+r.IntN(4)) << r.IntN(4)
+		t := offer.Type{
+			Name:     fmt.Sprintf("T%d", i),
+			Labels:   map[string][]string{"arch": {r.oneOf("amd64", "arm64")}, "version": {fmt.Sprint(1 + r.IntN(6))}},
+			Capacity: quantity.Amounts{quantity.NameCPU: cpu * 1000, quantity.NameMemory: cpu << 30 * int64(1+r.IntN(8)), quantity.NamePods: int64(10 + r.IntN(100)), quantity.NameStorage: 100 << 30},
+			Overhead: quantity.Amounts{quantity.NameCPU: int64(r.IntN(200)), quantity.NameMemory: int64(r.IntN(1 << 30))},
+		}
+		if r.often(20) {
+			t.Capacity["nvidia.com/gpu"] = int64(1 + r.IntN(4))
+			t.Labels["gpu"] = []string{"yes"}
+		}
+		if r.often(30) {
+			t.Labels["disk"] = []string{"fast", "slow"}
+		}
+		for z := range 1 + r.IntN(3) {
+			for _, ct := range []string{offer.OnDemand, offer.Spot} {
+				if r.often(20) {
+					continue
+				}
+				o := offer.Offer{Zone: fmt.Sprint(z + 1), CapacityType: ct, Price: offer.Price(cpu * int64(20+r.IntN(40)) * 1e6)}
+				if r.often(10) {
+					o.Unavailable = "out of stock"
+				}
+				if r.often(50) {
+					o.Draws = []offer.Draw{{Budget: "family" + t.Labels["version"][0], Amount: cpu}}
+				}
+				t.Offers = append(t.Offers, o)
+			}
+		}
+		r.s.Types = append(r.s.Types, t)
+	}
+	for i := range 6 {
+		if r.often(30) {
+			r.s.Budgets[fmt.Sprint("family", i+1)] = int64(r.IntN(60))
+		}
+	}
+}
+
+func (r *random) rule() constraint.Rule {
+	switch r.IntN(7) {
+	case 0:
+		return constraint.Rule{Key: "arch", Operator: constraint.In, Values: []string{r.oneOf("amd64", "arm64")}}
+	case 1:
+		op := []constraint.Operator{constraint.Gt, constraint.Lt, constraint.Gte, constraint.Lte}[r.IntN(4)]
+		return constraint.Rule{Key: "version", Operator: op, Values: []string{fmt.Sprint(r.IntN(7))}}
+	case 2:
+		op := []constraint.Operator{constraint.In, constraint.NotIn}[r.IntN(2)]
+		return constraint.Rule{Key: world.LabelZone, Operator: op, Values: []string{r.oneOf("1", "2"), r.oneOf("2", "3")}}
+	case 3:
+		return constraint.Rule{Key: world.LabelCapacityType, Operator: constraint.In, Values: []string{r.oneOf(offer.OnDemand, offer.Spot)}}
+	case 4:
+		op := []constraint.Operator{constraint.Exists, constraint.DoesNotExist}[r.IntN(2)]
+		return constraint.Rule{Key: r.oneOf("gpu", "team", "disk"), Operator: op}
+	case 5:
+		op := []constraint.Operator{constraint.In, constraint.NotIn}[r.IntN(2)]
+		return constraint.Rule{Key: "disk", Operator: op, Values: []string{r.oneOf("fast", "slow")}}
+	}
+	op := []constraint.Operator{constraint.In, constraint.NotIn}[r.IntN(2)]
+	return constraint.Rule{Key: "team", Operator: op, Values: []string{r.oneOf("red", "blue", "green")}}
+}
+
+func (r *random) taint() world.Taint {
+	return world.Taint{Key: r.oneOf("dedicated", "gpu"), Value: r.oneOf("", "x"), Effect: []world.Effect{world.NoSchedule, world.PreferNoSchedule, world.NoExecute}[r.IntN(3)]}
+}
+
+func (r *random) toleration() world.Toleration {
+	t := world.Toleration{Key: r.oneOf("dedicated", "gpu", ""), Operator: "Exists"}
+	if t.Key != "" && r.often(50) {
+		t.Operator, t.Value = "Equal", r.oneOf("", "x")
+	}
+	if r.often(50) {
+		t.Effect = world.NoSchedule
+	}
+	return t
+}
+
+func (r *random) pools(n int) {
+	for i := range n {
+		p := world.Pool{Name: fmt.Sprintf("pool%d", i), Class: Class, Weight: int32(r.IntN(3) * 10), Labels: map[string]string{}}
+		for r.often(40) {
+			p.Requirements = append(p.Requirements, r.rule())
+		}
+		if r.often(30) {
+			p.Labels["team"] = r.oneOf("red", "blue")
+		}
+		if r.often(30) {
+			p.Requirements = append(p.Requirements, constraint.Rule{Key: "team", Operator: constraint.In, Values: []string{"red", "blue"}})
+		}
+		if r.often(25) {
+			p.Taints = append(p.Taints, r.taint())
+		}
+		if r.often(40) {
+			p.Limits = quantity.Amounts{quantity.NameCPU: int64(r.IntN(64)) * 1000}
+			if r.often(50) {
+				p.Limits[quantity.NameNodes] = int64(r.IntN(6))
+			}
+		}
+		r.s.Pools = append(r.s.Pools, p)
+	}
+}
+
+func (r *random) daemons(n int) {
+	for i := range n {
+		name := fmt.Sprintf("ds%d", i)
+		d := world.Daemon{Ref: world.Ref{Name: name, UID: name}, Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(300)), quantity.NamePods: 1}}
+		if r.often(40) {
+			d.Required = world.Term{r.rule()}
+		}
+		if r.often(50) {
+			d.Tolerations = append(d.Tolerations, world.Toleration{Operator: "Exists"})
+		}
+		r.s.Daemons = append(r.s.Daemons, d)
+	}
+}
+
+func (r *random) nodes(n int) {
+	for i := range n {
+		name := fmt.Sprintf("node%d", i)
+		pool := r.s.Pools[r.IntN(len(r.s.Pools))]
+		node := world.Node{
+			Key: name, Name: name, Pool: pool.Name, Claim: true, Initialized: r.often(70), Leaving: r.often(20),
+			Labels:      map[string]string{world.LabelHostname: name, world.LabelPool: pool.Name, world.LabelZone: r.oneOf("1", "2", "3"), "arch": "amd64", world.LabelCapacityType: r.oneOf(offer.OnDemand, offer.Spot)},
+			Taints:      pool.Taints,
+			Allocatable: quantity.Amounts{quantity.NameCPU: int64(1+r.IntN(16)) * 1000, quantity.NameMemory: int64(4+r.IntN(60)) << 30, quantity.NamePods: 30},
+		}
+		node.Capacity = node.Allocatable
+		r.s.Nodes = append(r.s.Nodes, node)
+		for j := range r.IntN(4) {
+			ref := fmt.Sprintf("bound-%d-%d", i, j)
+			pod := world.Pod{Ref: world.Ref{Namespace: "default", Name: ref, UID: ref}, Node: name, Movable: r.often(80), Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(500)), quantity.NameMemory: int64(r.IntN(1 << 30)), quantity.NamePods: 1}}
+			if len(r.s.Daemons) > 0 && r.often(30) {
+				pod.Daemon, pod.Movable = r.s.Daemons[r.IntN(len(r.s.Daemons))].UID, false
+			}
+			r.s.Pods = append(r.s.Pods, pod)
+		}
+	}
+}
+
+func (r *random) workload(n int) {
+	p := world.Pod{Priority: int32(r.IntN(2) * 10), Requests: quantity.Amounts{quantity.NameCPU: int64(50 + r.IntN(3000)), quantity.NameMemory: int64(1+r.IntN(64)) << 27, quantity.NamePods: 1}}
+	for r.often(35) {
+		p.Required = append(p.Required, r.rule())
+	}
+	for r.often(25) {
+		p.AnyOf = append(p.AnyOf, world.Term{r.rule()})
+	}
+	for r.often(30) {
+		p.Tolerations = append(p.Tolerations, r.toleration())
+	}
+	if r.often(10) {
+		p.Requests["nvidia.com/gpu"] = 1
+	}
+	if r.often(3) {
+		p.Requests[quantity.NameMemory] = 1e18
+	}
+	if r.often(3) {
+		p.Unplanned = []string{"pod affinity"}
+	}
+	first := len(r.s.Pods)
+	for i := range n {
+		pod := p
+		name := fmt.Sprintf("w%d-%d", first, i)
+		pod.Ref = world.Ref{Namespace: "default", Name: name, UID: name}
+		r.s.Pods = append(r.s.Pods, pod)
+	}
+}

@@ -1,0 +1,151 @@
+package pack_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// TestRandomWorlds holds every invariant of a plan on seeded worlds.
+func TestRandomWorlds(t *testing.T) {
+	placed := 0
+	for seed := range uint64(3000) {
+		script := enginetest.Random(seed, 1+int(seed%40))
+		plan := pack.Solve(script.World())
+		if err := enginetest.Check(script, plan); err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, enginetest.Print(plan))
+		}
+		for _, l := range plan.Launches {
+			placed += len(l.Pods)
+		}
+	}
+	if placed < 3000 {
+		t.Errorf("only %d pods were placed over all worlds: they no longer exercise buying", placed)
+	}
+}
+
+// TestSolveIsDeterministic: neither the order in which things were told nor the
+// number of processors changes a byte of the plan.
+func TestSolveIsDeterministic(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for seed := range uint64(200) {
+		script := enginetest.Random(seed, 30)
+		want := enginetest.Print(pack.Solve(script.World()))
+		runtime.GOMAXPROCS(1 + int(seed%4))
+		shuffled := shuffle(script, seed)
+		if diff := cmp.Diff(want, enginetest.Print(pack.Solve(shuffled.World()))); diff != "" {
+			t.Fatalf("seed %d: order of events changes the plan:\n%s", seed, diff)
+		}
+	}
+}
+
+func shuffle(s *enginetest.Script, seed uint64) *enginetest.Script {
+	r := rand.New(rand.NewPCG(seed, 1))
+	out := *s
+	out.Pods = append([]world.Pod(nil), s.Pods...)
+	out.Nodes = append([]world.Node(nil), s.Nodes...)
+	out.Pools = append([]world.Pool(nil), s.Pools...)
+	out.Types = append([]offer.Type(nil), s.Types...)
+	r.Shuffle(len(out.Pods), func(i, j int) { out.Pods[i], out.Pods[j] = out.Pods[j], out.Pods[i] })
+	r.Shuffle(len(out.Nodes), func(i, j int) { out.Nodes[i], out.Nodes[j] = out.Nodes[j], out.Nodes[i] })
+	r.Shuffle(len(out.Pools), func(i, j int) { out.Pools[i], out.Pools[j] = out.Pools[j], out.Pools[i] })
+	r.Shuffle(len(out.Types), func(i, j int) { out.Types[i], out.Types[j] = out.Types[j], out.Types[i] })
+	return &out
+}
+
+// TestIncrementalWorld: a Builder that went through any history of changes gives
+// the same plan as one that was told the end of it.
+func TestIncrementalWorld(t *testing.T) {
+	for seed := range uint64(200) {
+		script := enginetest.Random(seed, 30)
+		r := rand.New(rand.NewPCG(seed, 2))
+		b := script.Builder()
+		other := enginetest.Random(seed+100000, 20)
+		for _, p := range other.Pods {
+			p.UID = "other-" + p.UID
+			b.SetPod(p)
+		}
+		b.World()
+		for range 200 {
+			churn(b, script, r)
+		}
+		for _, p := range other.Pods {
+			b.RemovePod("other-" + p.UID)
+		}
+		settle(b, script)
+		want := enginetest.Print(pack.Solve(script.World()))
+		if diff := cmp.Diff(want, enginetest.Print(pack.Solve(b.World()))); diff != "" {
+			t.Fatalf("seed %d: history changes the plan:\n%s", seed, diff)
+		}
+	}
+}
+
+// churn removes, moves or re-adds something of the script.
+func churn(b *world.Builder, s *enginetest.Script, r *rand.Rand) {
+	pod := s.Pods[r.IntN(len(s.Pods))]
+	pool := s.Pools[r.IntN(len(s.Pools))]
+	switch r.IntN(8) {
+	case 0:
+		b.RemovePod(pod.UID)
+	case 1:
+		pod.Node = "node0"
+		b.SetPod(pod)
+	case 2:
+		b.SetPod(pod)
+	case 3:
+		b.RemovePool(pool.Name)
+	case 4:
+		pool.Weight += 5
+		b.SetPool(pool)
+	case 5:
+		if len(s.Nodes) > 0 {
+			b.RemoveNode(s.Nodes[r.IntN(len(s.Nodes))].Key)
+		}
+	case 6:
+		if len(s.Daemons) > 0 {
+			b.RemoveDaemon(s.Daemons[r.IntN(len(s.Daemons))].UID)
+		}
+	case 7:
+		pack.Solve(b.World())
+	}
+}
+
+// settle tells the builder the script's end state without starting over.
+func settle(b *world.Builder, s *enginetest.Script) {
+	for _, p := range s.Pools {
+		b.SetPool(p)
+	}
+	for _, d := range s.Daemons {
+		b.SetDaemon(d)
+	}
+	for _, n := range s.Nodes {
+		b.SetNode(n)
+	}
+	for _, p := range s.Pods {
+		b.SetPod(p)
+	}
+}
+
+// TestPriceScaling: prices in another currency change the bill, not the purchase.
+func TestPriceScaling(t *testing.T) {
+	for seed := range uint64(200) {
+		script := enginetest.Random(seed, 20)
+		before := pack.Solve(script.World())
+		for i := range script.Types {
+			for j := range script.Types[i].Offers {
+				script.Types[i].Offers[j].Price *= 4
+			}
+		}
+		after := pack.Solve(script.World())
+		if got, want := after.Price(), 4*before.Price(); got != want {
+			t.Errorf("seed %d: prices times 4 cost %s, want %s", seed, got, want)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package quantity_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+func TestFitsIsRepeatedHolds(t *testing.T) {
+	room := quantity.Vector{quantity.CPU: 3900, quantity.Memory: 14 << 30, quantity.Pods: 110}
+	ask := quantity.Vector{quantity.CPU: 500, quantity.Memory: 3 << 30, quantity.Pods: 1}
+	n := room.Fits(&ask)
+	if n != 4 {
+		t.Errorf("fits %d times, want 4", n)
+	}
+	all, more := ask.Times(n), ask.Times(n+1)
+	if !room.Holds(&all) || room.Holds(&more) {
+		t.Error("Holds and Fits disagree")
+	}
+}
+
+// TestNothingOverflows: a typo of an exabyte saturates instead of wrapping round
+// into a pod that fits anywhere.
+func TestNothingOverflows(t *testing.T) {
+	huge := quantity.Vector{quantity.Memory: quantity.Most}
+	for _, v := range []quantity.Vector{huge.Add(huge), huge.Times(math.MaxInt32), huge.Add(huge.Times(9))} {
+		if v[quantity.Memory] != quantity.Most {
+			t.Errorf("memory is %d, want %d", v[quantity.Memory], quantity.Most)
+		}
+	}
+	a := quantity.Amounts{"memory": math.MaxInt64}
+	if got := a.Add(a)["memory"]; got <= 0 {
+		t.Errorf("sum of two maxima is %d", got)
+	}
+	if got := (quantity.Amounts{}).Sub(a).Sub(a)["memory"]; got >= 0 {
+		t.Errorf("difference is %d", got)
+	}
+	room := quantity.Vector{quantity.Memory: 1 << 40}
+	if room.Fits(&huge) != 0 {
+		t.Error("an exabyte fits a terabyte")
+	}
+}
+
+func TestSpaceIsFinite(t *testing.T) {
+	s := quantity.NewSpace()
+	for i := range quantity.Dims - 4 {
+		if _, ok := s.Dim(fmt.Sprintf("example.com/device-%d", i)); !ok {
+			t.Fatalf("no room for resource %d", i)
+		}
+	}
+	v, left := s.Asked(quantity.Amounts{"cpu": 1000, "example.com/one-too-many": 1, "example.com/none": 0})
+	if len(left) != 1 || left[0] != "example.com/one-too-many" || v[quantity.CPU] != 1000 {
+		t.Errorf("asked %v, left over %v", v, left)
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		n    int64
+		want string
+	}{
+		{"cpu", 1500, "1.5"}, {"cpu", 64000, "64"}, {"memory", 16 << 30, "16Gi"}, {"memory", 1536 << 20, "1.5Gi"},
+		{"memory", 1e18, "888.2Pi"}, {"nvidia.com/gpu", 8, "8"}, {"memory", 0, "0"},
+	} {
+		if got := quantity.Format(tc.name, tc.n); got != tc.want {
+			t.Errorf("%s %d is %q, want %q", tc.name, tc.n, got, tc.want)
+		}
+	}
+}
