@@ -163,25 +163,8 @@ func (q Requirement) PossibleValue() bool {
 	if !q.except {
 		return !q.values.Empty()
 	}
-	if !q.bounded {
-		return true
-	}
-	if q.low > q.high {
-		return false
-	}
-	// A narrow range may be excluded value by value.
-	width := uint64(q.high) - uint64(q.low)
-	if width >= uint64(len(q.Key.values)) {
-		return true
-	}
-	// Several spellings ("4", "04") may stand for one number; count numbers.
-	excluded := map[int64]bool{}
-	for id := range q.values.All() {
-		if q.inBounds(id) && q.Key.values[id] == strconv.FormatInt(q.Key.numbers[id], 10) {
-			excluded[q.Key.numbers[id]] = true
-		}
-	}
-	return uint64(len(excluded)) <= width
+	// However many numbers are excluded, each has more spellings ("4", "04").
+	return q.lowest() <= q.highest()
 }
 
 // Values lists the admitted values, sorted, when they are finitely many.
@@ -207,14 +190,27 @@ func (q Requirement) Any() (string, bool) {
 	if !q.bounded || !q.PossibleValue() {
 		return "", false
 	}
-	n, step := q.low, int64(1)
-	if n == math.MinInt64 {
-		n, step = q.high, -1
+	if q.low == math.MinInt64 {
+		return q.Fresh(strconv.FormatInt(q.high, 10)), true
 	}
-	for ; ; n += step {
-		id, known := q.Key.ids[strconv.FormatInt(n, 10)]
-		if !known || !q.values.Has(id) {
-			return strconv.FormatInt(n, 10), true
+	return q.Fresh(strconv.FormatInt(q.low, 10)), true
+}
+
+// Fresh returns hint, changed until q admits it, for an open requirement that
+// takes almost any string. A number stays the same number, zeros put before it.
+func (q Requirement) Fresh(hint string) string {
+	for {
+		id, known := q.Key.ids[hint]
+		if !known || q.Admits(id) {
+			return hint
+		}
+		switch {
+		case !q.bounded:
+			hint += "x"
+		case hint[0] == '-':
+			hint = "-0" + hint[1:]
+		default:
+			hint = "0" + hint
 		}
 	}
 }
@@ -242,7 +238,7 @@ func (q Requirement) Rules() []Rule {
 	if q.lowest() > math.MinInt64 {
 		rules = append(rules, Rule{Key: key, Operator: Gte, Values: []string{strconv.FormatInt(q.low, 10)}})
 	}
-	if q.highest() < math.MaxInt64 {
+	if q.highest() < math.MaxInt64 || q.bounded && len(rules) == 0 {
 		rules = append(rules, Rule{Key: key, Operator: Lte, Values: []string{strconv.FormatInt(q.high, 10)}})
 	}
 	if !q.values.Empty() {
@@ -278,16 +274,4 @@ func shortList(values []string) string {
 		return "[" + strings.Join(values, ", ") + "]"
 	}
 	return fmt.Sprintf("[%s, … %d more]", strings.Join(values[:most], ", "), len(values)-most)
-}
-
-// Fresh returns hint, made longer until q admits it, for an open requirement that
-// takes almost any string.
-func (q Requirement) Fresh(hint string) string {
-	for {
-		id, known := q.Key.ids[hint]
-		if !known || q.Admits(id) {
-			return hint
-		}
-		hint += "x"
-	}
 }

@@ -57,7 +57,7 @@ func (a Amounts) Add(b Amounts) Amounts {
 		sum = Amounts{}
 	}
 	for name, n := range b {
-		sum[name] = clamp(sum[name] + clamp(n))
+		sum[name] = clamp(clamp(sum[name]) + clamp(n))
 	}
 	return sum
 }
@@ -69,7 +69,7 @@ func (a Amounts) Sub(b Amounts) Amounts {
 		diff = Amounts{}
 	}
 	for name, n := range b {
-		diff[name] = clamp(diff[name] - clamp(n))
+		diff[name] = clamp(clamp(diff[name]) - clamp(n))
 	}
 	return diff
 }
