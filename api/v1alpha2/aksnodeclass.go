@@ -25,7 +25,13 @@ type AKSNodeClass struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   v1beta1.AKSNodeClassSpec   `json:"spec,omitempty"`
+	// spec is what the nodes of this class are like. Fields left out are decided by
+	// their default or by the controller's settings.
+	// +optional
+	Spec v1beta1.AKSNodeClassSpec `json:"spec,omitempty"`
+
+	// status is what karve found out about the class.
+	// +optional
 	Status v1beta1.AKSNodeClassStatus `json:"status,omitempty"`
 }
 

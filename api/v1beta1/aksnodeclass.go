@@ -29,7 +29,13 @@ type AKSNodeClass struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   AKSNodeClassSpec   `json:"spec,omitempty"`
+	// spec is what the nodes of this class are like. Fields left out are decided by
+	// their default or by the controller's settings.
+	// +optional
+	Spec AKSNodeClassSpec `json:"spec,omitempty"`
+
+	// status is what karve found out about the class.
+	// +optional
 	Status AKSNodeClassStatus `json:"status,omitempty"`
 }
 

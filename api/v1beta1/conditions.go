@@ -146,18 +146,27 @@ func (c *AKSNodeClass) ready() metav1.Condition {
 	}
 	var missing []string
 	for _, t := range readyNeeds() {
-		cond := c.Condition(t)
-		current := cond.ObservedGeneration == c.Generation
+		status := c.statusNow(t)
 		switch {
-		case cond.Status == metav1.ConditionTrue && current:
+		case status == metav1.ConditionTrue:
 			continue
-		case cond.Status == metav1.ConditionFalse && current:
+		case status == metav1.ConditionFalse:
 			ready.Status, ready.Reason = metav1.ConditionFalse, ReasonUnhealthyDependents
 		case ready.Status == metav1.ConditionTrue:
 			ready.Status, ready.Reason = metav1.ConditionUnknown, ReasonReconcilingDependents
 		}
-		missing = append(missing, t+"="+string(cond.Status))
+		missing = append(missing, t+"="+string(status))
 	}
 	ready.Message = strings.Join(missing, ", ")
 	return ready
+}
+
+// statusNow is the status of a condition as far as this generation of the spec
+// goes: what was found out about an older one says nothing.
+func (c *AKSNodeClass) statusNow(conditionType string) metav1.ConditionStatus {
+	cond := c.Condition(conditionType)
+	if cond.ObservedGeneration != c.Generation {
+		return metav1.ConditionUnknown
+	}
+	return cond.Status
 }

@@ -1,15 +1,16 @@
 package v1beta1
 
+// The Go names of the structs and fields in this package, and the order of the
+// fields, are part of Hash: renaming or moving one would mark every node of every
+// class as drifted. In the rules below, no empty string may be written as two
+// single quotes: gofmt would turn them into one typographic quote.
+
 // AKSNodeClassSpec is what the user asks for. Fields left out are decided by
 // their default or by the controller's settings.
 //
-// The Go names of these structs and fields, and the order of the fields, are
-// part of Hash: renaming or moving one would mark every node of every class as
-// drifted.
-//
-// +kubebuilder:validation:XValidation:rule="self.?fipsMode.orValue(”) != 'FIPS' || (has(self.imageFamily) && self.imageFamily != 'Ubuntu2404')",message="fipsMode FIPS needs an imageFamily that has a FIPS image: set imageFamily to Ubuntu, Ubuntu2204 or AzureLinux (there is none for Ubuntu2404), or set fipsMode to Disabled"
-// +kubebuilder:validation:XValidation:rule="self.?fipsMode.orValue(”) != 'FIPS' || self.?imageFamily.orValue(”) != 'Ubuntu2204' || self.?security.?trustedLaunch.?vtpm.orValue(false) || self.?security.?trustedLaunch.?secureBoot.orValue(false)",message="fipsMode FIPS with imageFamily Ubuntu2204 needs trusted launch, the only FIPS image of 22.04: set security.trustedLaunch.vtpm or security.trustedLaunch.secureBoot to true, or use imageFamily Ubuntu"
-// +kubebuilder:validation:XValidation:rule="self.?fipsMode.orValue(”) != 'FIPS' || self.?imageFamily.orValue('Ubuntu') in ['Ubuntu', 'Ubuntu2204'] || !(self.?security.?trustedLaunch.?vtpm.orValue(false) || self.?security.?trustedLaunch.?secureBoot.orValue(false))",message="fipsMode FIPS together with trusted launch is available for imageFamily Ubuntu and Ubuntu2204 only: change imageFamily, or set security.trustedLaunch.vtpm and security.trustedLaunch.secureBoot to false"
+// +kubebuilder:validation:XValidation:rule="self.?fipsMode.orValue('Disabled') != 'FIPS' || (has(self.imageFamily) && self.imageFamily != 'Ubuntu2404')",message="fipsMode FIPS needs an imageFamily that has a FIPS image: set imageFamily to Ubuntu, Ubuntu2204 or AzureLinux (there is none for Ubuntu2404), or set fipsMode to Disabled"
+// +kubebuilder:validation:XValidation:rule="self.?fipsMode.orValue('Disabled') != 'FIPS' || self.?imageFamily.orValue('Ubuntu') != 'Ubuntu2204' || self.?security.?trustedLaunch.?vtpm.orValue(false) || self.?security.?trustedLaunch.?secureBoot.orValue(false)",message="fipsMode FIPS with imageFamily Ubuntu2204 needs trusted launch, the only FIPS image of 22.04: set security.trustedLaunch.vtpm or security.trustedLaunch.secureBoot to true, or use imageFamily Ubuntu"
+// +kubebuilder:validation:XValidation:rule="self.?fipsMode.orValue('Disabled') != 'FIPS' || self.?imageFamily.orValue('Ubuntu') in ['Ubuntu', 'Ubuntu2204'] || !(self.?security.?trustedLaunch.?vtpm.orValue(false) || self.?security.?trustedLaunch.?secureBoot.orValue(false))",message="fipsMode FIPS together with trusted launch is available for imageFamily Ubuntu and Ubuntu2204 only: change imageFamily, or set security.trustedLaunch.vtpm and security.trustedLaunch.secureBoot to false"
 // +kubebuilder:validation:XValidation:rule="!has(self.linuxOSConfig) || !has(self.linuxOSConfig.swapFileSize) || !self.?kubelet.?failSwapOn.orValue(true)",message="linuxOSConfig.swapFileSize needs kubelet.failSwapOn set to false, or the kubelet refuses to start on a node with swap"
 type AKSNodeClassSpec struct {
 	// vnetSubnetID is the full Azure resource ID of the subnet that the nodes'
