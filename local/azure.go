@@ -1,0 +1,106 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/provider/azure/emulator/node"
+)
+
+// The pace of a real cluster, before the time scale: how long after its last
+// heartbeat a node is declared lost, and how often the cloud controller looks.
+const (
+	realSilence    = 50 * time.Second
+	realCloudCheck = 5 * time.Second
+)
+
+// startAzure starts the emulator, the operating system of its machines and the
+// cloud controller that tends their Nodes.
+func (e *Environment) startAzure(ctx context.Context) error {
+	o := e.options.Azure
+	e.agent = node.NewAgent(node.Options{Log: e.log, Silence: e.scaled(realSilence)})
+	o.ClusterName = clusterName
+	o.Dir = filepath.Join(e.dir, "azure")
+	o.Guest, o.Log = guest{e.agent}, e.log
+	server, err := emulator.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	e.azure = server
+	if err := e.startCloudController(ctx); err != nil {
+		return fmt.Errorf("starting the cloud controller: %w", err)
+	}
+	e.options.Progress(fmt.Sprintf("Azure (emulated) is up at %s: region %s, %s", server.URL(), server.Location(), pace(o.TimeScale)))
+	return nil
+}
+
+// guest is the agent as the emulator wants it.
+type guest struct{ *node.Agent }
+
+// Preempt passes on an eviction notice. A machine that is not running an
+// operating system now has nobody to tell.
+func (g guest) Preempt(vm string, notBefore time.Time) { g.Agent.Preempt(vm, notBefore) }
+
+func (e *Environment) startCloudController(ctx context.Context) error {
+	clients, err := kubernetes.NewForConfig(e.RESTConfig())
+	if err != nil {
+		return err
+	}
+	controller, err := node.NewCloudController(node.CloudOptions{
+		Client:     clients,
+		Machines:   node.MachinesFunc(e.findMachine),
+		CheckEvery: max(e.scaled(realCloudCheck), 200*time.Millisecond),
+		Log:        e.log,
+	})
+	if err != nil {
+		return err
+	}
+	e.cloud = inBackground(ctx, func(ctx context.Context) {
+		if err := controller.Run(ctx); err != nil && ctx.Err() == nil {
+			e.log.Error("cloud controller ended", "error", err)
+		}
+	})
+	return nil
+}
+
+// scaled is a delay of the real world at our pace.
+func (e *Environment) scaled(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * e.options.Azure.TimeScale)
+}
+
+// pace says in words how fast Azure's clock runs.
+func pace(scale float64) string {
+	switch {
+	case scale == 0:
+		return "without any delays"
+	case scale == 1:
+		return "with Azure's real delays"
+	}
+	return fmt.Sprintf("its delays compressed %.3g-fold", 1/scale)
+}
+
+// background is work that runs until it is stopped.
+type background struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// inBackground starts work that keeps ctx's values, but not its end: Close
+// decides the order in which things end.
+func inBackground(ctx context.Context, work func(context.Context)) *background {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	b := &background{cancel: cancel}
+	b.done.Go(func() { work(ctx) })
+	return b
+}
+
+func (b *background) stop() {
+	b.cancel()
+	b.done.Wait()
+}

@@ -1,0 +1,186 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/karve-dev/karve/local/cluster"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/provider/azure/emulator/node"
+)
+
+// DefaultDir is where "karve demo" keeps its state, relative to the current folder.
+const DefaultDir = ".karve/demo"
+
+// Options say what to bring up. The zero value works when the control plane's
+// binary lies beside karve's own.
+type Options struct {
+	// Dir holds all state: certificates, logs, kubeconfig. What an earlier run left
+	// there is overwritten. Empty means DefaultDir.
+	Dir string
+	// Controlplane is the karve-controlplane binary. Empty means $KARVE_CONTROLPLANE,
+	// else the file of that name beside this executable.
+	Controlplane string
+	// Karve is the command that runs the controller, settings apart. Empty means this
+	// executable's "controller".
+	Karve []string
+	// KarveEnv are further settings for karve, "NAME=value".
+	KarveEnv []string
+	// Azure adjusts the emulator: time scale, quota, stock. Dir, Guest and Log are ours.
+	Azure emulator.Options
+	// Progress is told each step, in words, as it ends. Nil: nobody is told.
+	Progress func(step string)
+}
+
+// Environment is a running system. Its methods are safe for concurrent use.
+type Environment struct {
+	options Options
+	dir     string
+	cluster *cluster.Cluster
+	azure   *emulator.Server
+	agent   *node.Agent
+	cloud   *background
+	karve   *karve
+	client  client.Client
+	logs    *os.File
+	log     *slog.Logger
+}
+
+// Start brings everything up: control plane, Azure, CRDs, the default
+// AKSNodeClass, karve. It returns when karve is ready to buy. Close must be
+// called; what a failed Start had begun is ended before it returns.
+func Start(ctx context.Context, o Options) (*Environment, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Environment{options: o, dir: o.Dir}
+	for _, step := range []func(context.Context) error{
+		e.startCluster, e.openLogs, e.startAzure, e.installDefinitions, e.startKarve,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+	}
+	return e, nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Dir == "" {
+		o.Dir = DefaultDir
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return o, fmt.Errorf("finding this executable: %w", err)
+	}
+	if len(o.Karve) == 0 {
+		o.Karve = []string{self, "controller"}
+	}
+	if o.Controlplane == "" {
+		o.Controlplane = os.Getenv("KARVE_CONTROLPLANE")
+	}
+	if o.Controlplane == "" {
+		o.Controlplane = filepath.Join(filepath.Dir(self), "karve-controlplane")
+	}
+	o.Dir, err = filepath.Abs(o.Dir)
+	return o, err
+}
+
+// openLogs comes after the control plane, which empties the folder of logs and
+// keeps any second run out.
+func (e *Environment) openLogs(context.Context) error {
+	logs := filepath.Join(e.dir, "logs")
+	file, err := os.Create(filepath.Join(logs, "azure.log"))
+	if err != nil {
+		return fmt.Errorf("opening the emulator's log: %w", err)
+	}
+	e.logs = file
+	e.log = slog.New(slog.NewTextHandler(file, nil))
+	return nil
+}
+
+func (e *Environment) startCluster(ctx context.Context) error {
+	c, err := cluster.Start(ctx, cluster.Options{Dir: e.dir, Binary: e.options.Controlplane})
+	if err != nil {
+		return fmt.Errorf("starting the control plane: %w", err)
+	}
+	e.cluster = c
+	e.client, err = client.New(c.RESTConfig(), client.Options{Scheme: kinds()})
+	if err != nil {
+		return fmt.Errorf("making a client for the control plane: %w", err)
+	}
+	e.options.Progress("Kubernetes is up: etcd, API server, scheduler, controller manager, simulated kubelets")
+	return nil
+}
+
+func (e *Environment) startKarve(ctx context.Context) error {
+	key, err := sshKey()
+	if err != nil {
+		return err
+	}
+	e.karve = &karve{
+		argv: e.options.Karve,
+		env:  slices.Concat(inherited(), e.azureSettings(), e.clusterSettings(key), e.options.KarveEnv),
+		log:  filepath.Join(e.dir, "logs", "karve.log"),
+	}
+	if err := e.karve.start(ctx); err != nil {
+		return err
+	}
+	e.options.Progress("karve is up")
+	return nil
+}
+
+// Close ends everything, in the order that loses nothing: karve first, for it
+// talks to all others.
+func (e *Environment) Close() error {
+	var errs []error
+	if e.karve != nil {
+		errs = append(errs, e.StopKarve())
+	}
+	if e.cloud != nil {
+		e.cloud.stop()
+	}
+	if e.azure != nil {
+		errs = append(errs, e.azure.Close())
+	}
+	if e.cluster != nil {
+		e.cluster.Stop()
+	}
+	if e.logs != nil {
+		errs = append(errs, e.logs.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Err says what ended by itself: a part of the control plane, or karve. Nil
+// while everything runs.
+func (e *Environment) Err() error { return errors.Join(e.cluster.Err(), e.karveErr()) }
+
+// Dir is the folder with all state.
+func (e *Environment) Dir() string { return e.dir }
+
+// Kubeconfig is the path of an administrator's kubeconfig.
+func (e *Environment) Kubeconfig() string { return e.cluster.Kubeconfig() }
+
+// RESTConfig reaches the control plane as administrator.
+func (e *Environment) RESTConfig() *rest.Config { return e.cluster.RESTConfig() }
+
+// Client reads and writes Kubernetes objects as administrator, uncached.
+func (e *Environment) Client() client.Client { return e.client }
+
+// Emulator is the Azure that karve buys from.
+func (e *Environment) Emulator() *emulator.Server { return e.azure }
+
+// Console is what a machine's boot log says.
+func (e *Environment) Console(vm string) string { return e.agent.Console(vm) }

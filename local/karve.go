@@ -1,0 +1,183 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// karve is the controller's process: at most one at a time.
+type karve struct {
+	argv []string
+	env  []string
+	log  string
+
+	mu      sync.Mutex
+	process *child
+	ready   string // URL that answers 200 when karve works
+	metrics string
+	// starts counts how often the process was started.
+	starts int
+}
+
+// start runs karve and returns when it is ready.
+func (k *karve) start(ctx context.Context) error {
+	if err := k.launch(ctx); err != nil {
+		return fmt.Errorf("starting karve: %w", err)
+	}
+	if err := k.waitReady(ctx); err != nil {
+		return fmt.Errorf("waiting for karve: %w", err)
+	}
+	return nil
+}
+
+func (k *karve) launch(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.running() {
+		return errors.New("it is running already")
+	}
+	ports, err := freePorts(ctx, 2)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(k.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("opening its log: %w", err)
+	}
+	defer file.Close() // the child has its own copy
+	env := append(slices.Clone(k.env), "HEALTH_PROBE_PORT="+ports[0], "METRICS_PORT="+ports[1])
+	k.process, err = startChild(k.argv, env, file)
+	k.ready = "http://" + net.JoinHostPort("127.0.0.1", ports[0]) + "/readyz"
+	k.metrics = "http://" + net.JoinHostPort("127.0.0.1", ports[1]) + "/metrics"
+	k.starts++
+	return err
+}
+
+// running reports whether the process lives. Callers hold mu.
+func (k *karve) running() bool {
+	if k.process == nil {
+		return false
+	}
+	select {
+	case <-k.process.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// current returns the process and its readiness URL.
+func (k *karve) current() (*child, string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.process, k.ready
+}
+
+// obituary says how the process ended, with its last words.
+func (k *karve) obituary(process *child) error {
+	return fmt.Errorf("karve ended by itself (%v); its last words, from %s:\n%s", process.err, k.log, lastLines(k.log, 10))
+}
+
+func (k *karve) waitReady(ctx context.Context) error {
+	process, url := k.current()
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("%s did not answer 200 within a minute; see %s", url, k.log))
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if answers(ctx, url) {
+			return nil
+		}
+		select {
+		case <-process.ended:
+			return k.obituary(process)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+func answers(ctx context.Context, url string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// freePorts asks the kernel for ports nobody uses. They are free when this
+// returns; a stranger could still take one before karve does, and then karve
+// says so and the start fails.
+func freePorts(ctx context.Context, n int) ([]string, error) {
+	var ports []string
+	for range n {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port: %w", err)
+		}
+		defer l.Close() // after all are found, so that they differ
+		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	}
+	return ports, nil
+}
+
+// StartKarve starts karve again after KillKarve or StopKarve and waits until it
+// is ready.
+func (e *Environment) StartKarve(ctx context.Context) error { return e.karve.start(ctx) }
+
+// KillKarve ends karve as a power cut would (SIGKILL) and waits until it is gone.
+func (e *Environment) KillKarve() error {
+	process, _ := e.karve.current()
+	if process == nil {
+		return nil
+	}
+	return process.kill()
+}
+
+// StopKarve ends karve as Kubernetes would: SIGTERM first.
+func (e *Environment) StopKarve() error {
+	process, _ := e.karve.current()
+	if process == nil {
+		return nil
+	}
+	return process.stop(10 * time.Second)
+}
+
+// KarveLog is the file with everything karve ever said in this run.
+func (e *Environment) KarveLog() string { return e.karve.log }
+
+// KarveMetrics is the URL of the running karve's metrics.
+func (e *Environment) KarveMetrics() string {
+	e.karve.mu.Lock()
+	defer e.karve.mu.Unlock()
+	return e.karve.metrics
+}
+
+// karveErr says that karve ended by itself, with its last words; nil while it
+// runs and after we ended it.
+func (e *Environment) karveErr() error {
+	process, _ := e.karve.current()
+	if process == nil || process.asked.Load() {
+		return nil
+	}
+	select {
+	case <-process.ended:
+		return e.karve.obituary(process)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,163 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+
+	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/provider/azure/emulator/node"
+)
+
+// Machine is a virtual machine that karve bought, as Azure lists it.
+type Machine struct {
+	Name string
+	// ClaimUID is the NodeClaim it says it was bought for.
+	ClaimUID string
+	Size     string
+	State    string // provisioningState
+}
+
+// tagClaimUID is how karve marks its machines. Those of the cluster's own system
+// pool lack it.
+const tagClaimUID = "karve.dev_claim-uid"
+
+// Machines asks Azure, through its API, for every machine karve bought.
+func (e *Environment) Machines(ctx context.Context) ([]Machine, error) {
+	compute, _, err := e.azureClients()
+	if err != nil {
+		return nil, err
+	}
+	var machines []Machine
+	pages := compute.NewVirtualMachinesClient().NewListPager(e.azure.NodeResourceGroup(), nil)
+	for pages.More() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing virtual machines: %w", err)
+		}
+		for _, vm := range page.Value {
+			if uid := vm.Tags[tagClaimUID]; uid != nil {
+				machines = append(machines, Machine{
+					Name: *vm.Name, ClaimUID: *uid,
+					Size: string(*vm.Properties.HardwareProfile.VMSize), State: *vm.Properties.ProvisioningState,
+				})
+			}
+		}
+	}
+	return machines, nil
+}
+
+// Orphans lists network interfaces and disks that belong to no machine.
+func (e *Environment) Orphans(ctx context.Context) ([]string, error) {
+	compute, network, err := e.azureClients()
+	if err != nil {
+		return nil, err
+	}
+	var orphans []string
+	nics := network.NewInterfacesClient().NewListPager(e.azure.NodeResourceGroup(), nil)
+	for nics.More() {
+		page, err := nics.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing network interfaces: %w", err)
+		}
+		for _, nic := range page.Value {
+			if nic.Properties.VirtualMachine == nil {
+				orphans = append(orphans, "network interface "+*nic.Name)
+			}
+		}
+	}
+	disks := compute.NewDisksClient().NewListByResourceGroupPager(e.azure.NodeResourceGroup(), nil)
+	for disks.More() {
+		page, err := disks.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing disks: %w", err)
+		}
+		for _, disk := range page.Value {
+			if disk.ManagedBy == nil || *disk.ManagedBy == "" {
+				orphans = append(orphans, "disk "+*disk.Name)
+			}
+		}
+	}
+	return orphans, nil
+}
+
+func (e *Environment) azureClients() (*armcompute.ClientFactory, *armnetwork.ClientFactory, error) {
+	credential, err := e.azure.Credential()
+	if err != nil {
+		return nil, nil, err
+	}
+	compute, err := armcompute.NewClientFactory(e.azure.SubscriptionID(), credential, e.azure.ClientOptions())
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a compute client: %w", err)
+	}
+	network, err := armnetwork.NewClientFactory(e.azure.SubscriptionID(), credential, e.azure.ClientOptions())
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a network client: %w", err)
+	}
+	return compute, network, nil
+}
+
+// CheckMachines waits, at most limit, until Azure has exactly one machine per
+// NodeClaim, none without, and nothing left over; the error lists what differs.
+// It also has the emulator check its own books.
+func (e *Environment) CheckMachines(ctx context.Context, limit time.Duration) error {
+	err := Until(ctx, limit, "Azure has exactly one machine per NodeClaim and nothing else", func(ctx context.Context) (bool, error) {
+		err := e.compareMachines(ctx)
+		return err == nil, err
+	})
+	return errors.Join(err, e.azure.CheckInvariants())
+}
+
+func (e *Environment) compareMachines(ctx context.Context) error {
+	machines, err := e.Machines(ctx)
+	if err != nil {
+		return err
+	}
+	claims, err := e.Claims(ctx)
+	if err != nil {
+		return err
+	}
+	orphans, err := e.Orphans(ctx)
+	if err != nil {
+		return err
+	}
+	return differences(claims, machines, orphans)
+}
+
+// differences says in words where Azure's account and the cluster's disagree.
+func differences(claims []Claim, machines []Machine, orphans []string) error {
+	byUID := map[string][]string{}
+	for _, m := range machines {
+		byUID[m.ClaimUID] = append(byUID[m.ClaimUID], m.Name)
+	}
+	var errs []error
+	for _, c := range claims {
+		if names := byUID[c.UID]; len(names) != 1 {
+			errs = append(errs, fmt.Errorf("NodeClaim %s has %d machines: %s", c.Name, len(names), strings.Join(names, ", ")))
+		}
+		delete(byUID, c.UID)
+	}
+	for uid, names := range byUID {
+		errs = append(errs, fmt.Errorf("no NodeClaim has UID %s, but it has machines: %s", uid, strings.Join(names, ", ")))
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	for _, orphan := range orphans {
+		errs = append(errs, fmt.Errorf("%s belongs to no machine", orphan))
+	}
+	return errors.Join(errs...)
+}
+
+// findMachine answers the cloud controller.
+func (e *Environment) findMachine(computerName string) (emulator.Machine, node.State, bool) {
+	machine, power, found := e.azure.FindMachine(computerName)
+	if power == "deallocating" || power == "deallocated" {
+		return machine, node.Deallocated, found
+	}
+	return machine, node.Running, found
+}

@@ -1,0 +1,61 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/karve-dev/karve/local"
+	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
+)
+
+// priceList is what Azure charges per hour in one region.
+type priceList struct {
+	region string
+	sizes  map[string]catalog.Size
+}
+
+func newPriceList(region string) (priceList, error) {
+	all, err := catalog.Sizes()
+	if err != nil {
+		return priceList{}, fmt.Errorf("reading Azure's price list: %w", err)
+	}
+	sizes := make(map[string]catalog.Size, len(all))
+	for _, s := range all {
+		sizes[s.Name] = s
+	}
+	return priceList{region: region, sizes: sizes}, nil
+}
+
+// hourly is the price of a claim's machine in USD per hour; zero when it is not known.
+func (l priceList) hourly(c local.Claim) float64 {
+	price, ok := l.sizes[c.Type].PriceIn(l.region)
+	if !ok {
+		return 0
+	}
+	if c.CapacityType == "spot" {
+		return price.Spot
+	}
+	return price.OnDemand
+}
+
+// total is what all claims' machines cost together.
+func (l priceList) total(claims []local.Claim) float64 {
+	sum := 0.0
+	for _, c := range claims {
+		sum += l.hourly(c)
+	}
+	return sum
+}
+
+// shape says what a size offers: "16 vCPU, 64 GiB", "6 vCPU, 55 GiB, 1 GPU".
+func (l priceList) shape(size string) string {
+	s, ok := l.sizes[size]
+	if !ok {
+		return "not in the catalogue"
+	}
+	parts := []string{fmt.Sprintf("%d vCPU", s.VCPUsAvailable), fmt.Sprintf("%g GiB", s.MemoryGiB)}
+	if s.GPUs > 0 {
+		parts = append(parts, fmt.Sprintf("%d GPU", s.GPUs))
+	}
+	return strings.Join(parts, ", ")
+}

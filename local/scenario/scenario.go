@@ -1,0 +1,307 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/karve-dev/karve/local"
+)
+
+// Times are how long the parts took, in real seconds, from the moment their
+// cause was created.
+type Times struct {
+	FirstNodeReady, AllPodsRunning time.Duration
+	Pods                           int
+	Replacement, Removal           time.Duration
+}
+
+// String is the demo's last line.
+func (t Times) String() string {
+	return fmt.Sprintf("first node ready %.1f s after the pods were created; all %d pods running in %.1f s; evicted spot node replaced in %.1f s; empty nodes removed in %.1f s",
+		t.FirstNodeReady.Seconds(), t.Pods, t.AllPodsRunning.Seconds(), t.Replacement.Seconds(), t.Removal.Seconds())
+}
+
+// story is a run of the scenario.
+type story struct {
+	env    *local.Environment
+	voice  *Voice
+	prices priceList
+	times  Times
+	began  time.Time // of the chapter
+}
+
+// patience is how long a step may take before it has failed. It is far above
+// what a busy laptop needs: a demo that is slow is still right.
+const patience = 3 * time.Minute
+
+// Run plays the whole scenario and says how long its parts took. The error
+// names the step that did not come true.
+func Run(ctx context.Context, env *local.Environment, voice *Voice) (Times, error) {
+	prices, err := newPriceList(env.Emulator().Location())
+	if err != nil {
+		return Times{}, err
+	}
+	s := &story{env: env, voice: voice, prices: prices}
+	steps := []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"deploying", s.deploy},
+		{"deciding", s.decide},
+		{"scaling up", s.scaleUp},
+		{"replacing an evicted spot node", s.evict},
+		{"scaling down", s.scaleDown},
+		{"taking stock", s.takeStock},
+	}
+	for i, step := range steps {
+		if err := step.do(ctx); err != nil {
+			return s.times, fmt.Errorf("step %d of %d, %s: %w", i+1, len(steps), step.name, errors.Join(err, env.Err()))
+		}
+	}
+	return s.times, nil
+}
+
+// workload is a Deployment of the scenario.
+type workload struct {
+	name, what string
+	manifest   []byte
+	replicas   int
+}
+
+var workloads = [...]workload{
+	{"web", "on-demand, 0.5 CPU and 1 GiB each", web, 60},
+	{"batch", "spot, 2 CPU and 4 GiB each", batch, 12},
+	{"train", "1 GPU behind the taint nvidia.com/gpu", train, 1},
+}
+
+func (s *story) deploy(ctx context.Context) error {
+	s.voice.Title("Workloads arrive, and there is no node for them")
+	for _, pool := range [][]byte{generalPool, gpuPool} {
+		if err := s.env.Apply(ctx, pool); err != nil {
+			return err
+		}
+	}
+	s.voice.Say("NodePools general (D and E sizes, spot or on-demand) and gpu (NVIDIA, tainted) are applied")
+	if err := s.env.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return fmt.Errorf("creating namespace %s: %w", namespace, err)
+	}
+	if err := s.waitPoolsReady(ctx); err != nil {
+		return err
+	}
+	s.began = time.Now()
+	for _, w := range workloads {
+		if err := s.env.Apply(ctx, w.manifest); err != nil {
+			return err
+		}
+		s.voice.Say("Deployment %s: %d × %s", w.name, w.replicas, w.what)
+		s.times.Pods += w.replicas
+	}
+	return nil
+}
+
+// waitPoolsReady waits until karve has checked pools and class, so that the times
+// measured are those of buying.
+func (s *story) waitPoolsReady(ctx context.Context) error {
+	for _, pool := range []string{"general", "gpu"} {
+		if err := s.env.WaitCondition(ctx, "karpenter.sh/v1", "NodePool", pool, "Ready", "True", patience); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide waits until every pod has a machine on its way and tells which.
+func (s *story) decide(ctx context.Context) error {
+	err := s.until(ctx, "every workload has machines that Azure accepted", func(now state) bool {
+		s.voice.Now("%s", now.summary())
+		return now.pods("") == s.times.Pods && len(now.Claims) > 0 && now.launched() == len(now.Claims) && s.serves(now)
+	})
+	if err != nil {
+		return err
+	}
+	now, err := look(ctx, s.env)
+	if err != nil {
+		return err
+	}
+	s.voice.Title("karve decided")
+	s.voice.Say("%d machines for %d pods, $%.4f an hour together", len(now.Claims), s.times.Pods, s.prices.total(now.Claims))
+	s.voice.Block(decisionTable(now.Claims, s.prices))
+	return nil
+}
+
+// serves reports whether each kind of machine the workloads need was bought.
+func (s *story) serves(now state) bool {
+	spot, demand, gpu := false, false, false
+	for _, c := range now.Claims {
+		spot = spot || c.Pool == "general" && c.CapacityType == "spot"
+		demand = demand || c.Pool == "general" && c.CapacityType == "on-demand"
+		gpu = gpu || c.Pool == "gpu"
+	}
+	return spot && demand && gpu
+}
+
+// scaleUp waits for nodes and pods.
+func (s *story) scaleUp(ctx context.Context) error {
+	err := s.until(ctx, "the first node is ready", func(now state) bool {
+		s.voice.Now("%s", now.summary())
+		return now.readyNodes() > 0
+	})
+	if err != nil {
+		return err
+	}
+	s.voice.Say("the first node is ready, %.1f s after the pods were created", s.times.FirstNodeReady.Seconds())
+	err = s.until(ctx, fmt.Sprintf("all %d pods are running", s.times.Pods), func(now state) bool {
+		s.voice.Now("%s", now.summary())
+		return now.running("") == s.times.Pods
+	})
+	if err != nil {
+		return err
+	}
+	s.times.AllPodsRunning = time.Since(s.began)
+	s.voice.Say("all %d pods are running, %.1f s after they were created", s.times.Pods, s.times.AllPodsRunning.Seconds())
+	return nil
+}
+
+// evict has Azure take back one spot machine and waits for another in its place.
+func (s *story) evict(ctx context.Context) error {
+	s.voice.Title("Azure takes a spot machine back")
+	before, err := look(ctx, s.env)
+	if err != nil {
+		return err
+	}
+	victim, err := spotNode(before)
+	if err != nil {
+		return err
+	}
+	s.began = time.Now()
+	if err := s.env.Emulator().Evict(vmName(victim.ProviderID), 0); err != nil {
+		return fmt.Errorf("evicting %s: %w", victim.Node, err)
+	}
+	s.voice.Say("eviction of %s announced: %d batch pods must move", victim.Node, before.on(victim.Node))
+	err = s.until(ctx, "the evicted node is gone and its pods run elsewhere", func(now state) bool {
+		s.voice.Now("%s", now.summary())
+		return !has(now, victim.Name) && now.running("batch") == before.running("batch")
+	})
+	if err != nil {
+		return err
+	}
+	s.times.Replacement = time.Since(s.began)
+	s.voice.Say("the node is gone, its pods run on a new one, %.1f s after the notice", s.times.Replacement.Seconds())
+	return nil
+}
+
+// spotNode picks a spot machine with pods on it.
+func spotNode(now state) (local.Claim, error) {
+	for _, c := range now.Claims {
+		if c.CapacityType == "spot" && now.on(c.Node) > 0 {
+			return c, nil
+		}
+	}
+	return local.Claim{}, errors.New("no spot node has pods: the batch Deployment asked for spot")
+}
+
+func has(now state, claim string) bool {
+	for _, c := range now.Claims {
+		if c.Name == claim {
+			return true
+		}
+	}
+	return false
+}
+
+// scaleDown sends the web Deployment to sleep and waits until the nodes it leaves
+// empty are given back, to the last network card.
+func (s *story) scaleDown(ctx context.Context) error {
+	s.voice.Title("The web Deployment goes to sleep")
+	before, err := look(ctx, s.env)
+	if err != nil {
+		return err
+	}
+	s.began = time.Now()
+	if err := s.scale(ctx, "web", 0); err != nil {
+		return err
+	}
+	s.voice.Say("web is scaled from 60 to 0; nodes left empty for 10 s are given back")
+	err = s.until(ctx, "empty nodes are removed", func(now state) bool {
+		s.voice.Now("%s", now.summary())
+		return now.pods("web") == 0 && idle(now) == 0 && len(now.Claims) < len(before.Claims) && len(now.Nodes) == len(now.Claims)
+	})
+	if err != nil {
+		return err
+	}
+	s.times.Removal = time.Since(s.began)
+	now, err := look(ctx, s.env)
+	if err != nil {
+		return err
+	}
+	s.voice.Say("%d nodes are gone: $%.4f an hour instead of $%.4f",
+		len(before.Claims)-len(now.Claims), s.prices.total(now.Claims), s.prices.total(before.Claims))
+	return nil
+}
+
+// idle counts nodes without pods.
+func idle(now state) int {
+	n := 0
+	for _, c := range now.Claims {
+		if now.on(c.Node) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *story) scale(ctx context.Context, deployment string, replicas int) error {
+	patch := client.RawPatch("application/merge-patch+json", []byte(fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)))
+	object := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment},
+	}
+	if err := s.env.Client().Patch(ctx, object, patch); err != nil {
+		return fmt.Errorf("scaling %s to %d: %w", deployment, replicas, err)
+	}
+	return nil
+}
+
+// takeStock checks that Azure bills for exactly what the cluster has, and shows it.
+func (s *story) takeStock(ctx context.Context) error {
+	s.voice.Title("What there is now, and what it costs")
+	if err := s.env.CheckMachines(ctx, patience); err != nil {
+		return err
+	}
+	now, err := look(ctx, s.env)
+	if err != nil {
+		return err
+	}
+	s.voice.Block(nodeTable(now, s.prices))
+	s.voice.Say("Azure has one VM per NodeClaim and none without, no orphaned disk or network interface")
+	return nil
+}
+
+// until watches the cluster until it is as the step wants it.
+func (s *story) until(ctx context.Context, what string, holds func(state) bool) error {
+	return local.Until(ctx, patience, what, func(ctx context.Context) (bool, error) {
+		if err := s.env.Err(); err != nil {
+			return false, err
+		}
+		now, err := look(ctx, s.env)
+		if err != nil {
+			return false, err
+		}
+		s.noteFirstNode(now)
+		return holds(now), nil
+	})
+}
+
+// noteFirstNode takes the time the moment a first node is ready, whichever step
+// happens to be looking.
+func (s *story) noteFirstNode(now state) {
+	if s.times.FirstNodeReady == 0 && !s.began.IsZero() && now.readyNodes() > 0 {
+		s.times.FirstNodeReady = time.Since(s.began)
+	}
+}

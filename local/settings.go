@@ -1,0 +1,69 @@
+package local
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// inherited is what karve keeps of our environment: only what any process needs.
+// A developer's own Azure credentials and settings must not leak into the demo,
+// where they could reach a real subscription.
+func inherited() []string {
+	var kept []string
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		switch name {
+		case "PATH", "HOME", "TMPDIR", "GOMAXPROCS", "GODEBUG", "GORACE", "GOCOVERDIR":
+			kept = append(kept, entry)
+		}
+	}
+	return kept
+}
+
+// azureSettings tell karve where Azure is and who it is there.
+func (e *Environment) azureSettings() []string {
+	return append(e.azure.Environ(),
+		"LOCATION="+e.azure.Location(),
+		"AZURE_NODE_RESOURCE_GROUP="+e.azure.NodeResourceGroup(),
+		"VNET_SUBNET_ID="+e.azure.SubnetID(),
+		// SSL_CERT_FILE, which the emulator's own list has, is not honoured on macOS.
+		"AZURE_CA_FILE="+filepath.Join(e.dir, "azure", "ca.pem"),
+		"AZURE_PRICES_URL="+e.azure.URL()+"/api/retail/prices",
+	)
+}
+
+// clusterSettings tell karve which cluster it serves and how nodes join it.
+func (e *Environment) clusterSettings(sshKey string) []string {
+	return []string{
+		"KUBECONFIG=" + e.cluster.Kubeconfig(),
+		"CLUSTER_NAME=" + clusterName,
+		"CLUSTER_ENDPOINT=" + e.cluster.Endpoint(),
+		"KUBELET_BOOTSTRAP_TOKEN=" + e.cluster.BootstrapToken(),
+		"SSH_PUBLIC_KEY=" + sshKey,
+		"LEADER_ELECTION_NAMESPACE=kube-system",
+	}
+}
+
+const clusterName = "karve"
+
+// sshKey makes a public key for the nodes' administrator. Nobody keeps the
+// private half: nobody logs in to a simulated node.
+func sshKey() (string, error) {
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("making the nodes' SSH key: %w", err)
+	}
+	const kind = "ssh-ed25519"
+	var blob []byte
+	for _, field := range [][]byte{[]byte(kind), public} {
+		blob = binary.BigEndian.AppendUint32(blob, uint32(len(field)))
+		blob = append(blob, field...)
+	}
+	return kind + " " + base64.StdEncoding.EncodeToString(blob) + " karve-demo", nil
+}
