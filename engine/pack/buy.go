@@ -255,8 +255,9 @@ func (b *buyer) purchase(c *candidate) bool {
 		copies = min(copies, b.classes[p.class].left()/p.n)
 	}
 	allowed := b.affordable(c.stall, c.row)
+	shared := &lot{}
 	for range min(copies, allowed) {
-		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint}
+		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint, lot: shared}
 		for _, p := range c.content {
 			l.put(b.classes[p.class], p.n)
 		}

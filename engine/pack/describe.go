@@ -35,38 +35,63 @@ func (s *solver) plan() Plan {
 	return p
 }
 
-// describe turns a launch into rules for a NodeClaim and a list of choices.
+// describe turns a launch into rules for a NodeClaim and a list of choices. Alike
+// launches share what they have in common, unless limits are counted down in between.
 func (s *solver) describe(l *launch) Launch {
+	if l.lot == nil || len(l.stall.Limited) > 0 {
+		return s.describeAnew(l)
+	}
+	if l.lot.described == nil {
+		d := s.describeAnew(l)
+		l.lot.described = &d
+	}
+	out := *l.lot.described
+	out.Pods = l.pods
+	return out
+}
+
+func (s *solver) describeAnew(l *launch) Launch {
 	m := l.stall
-	rows := s.choices(l)
 	out := Launch{
 		Pool: m.Pool.Name, Taints: m.Pool.Taints, Pods: l.pods,
 		Requests: s.w.Resources.Amounts(l.used.Add(m.Daemons[l.row])),
 		Daemons:  s.w.Resources.Amounts(m.Daemons[l.row]),
 		Labels:   maps.Clone(m.Pool.Labels),
 	}
-	var types, zones, capacityTypes []string
-	for _, row := range rows {
+	var types, zones, capacityTypes distinct
+	for _, row := range s.choices(l) {
 		c := m.Catalog.Choice(row)
 		out.Choices = append(out.Choices, c)
-		types, zones, capacityTypes = note(types, c.Type), note(zones, c.Zone), note(capacityTypes, c.CapacityType)
+		types.note(c.Type)
+		zones.note(c.Zone)
+		capacityTypes.note(c.CapacityType)
 		if out.RunnerUp == nil && c.Type != out.Choices[0].Type {
 			out.RunnerUp = &c
 		}
 	}
-	slices.Sort(zones)
-	slices.Sort(capacityTypes)
+	slices.Sort(zones.values)
+	slices.Sort(capacityTypes.values)
 	out.Rules = s.rules(l, map[string][]string{
-		world.LabelInstanceType: types, world.LabelZone: zones, world.LabelCapacityType: capacityTypes,
+		world.LabelInstanceType: types.values, world.LabelZone: zones.values, world.LabelCapacityType: capacityTypes.values,
 	})
 	return out
 }
 
-func note(list []string, v string) []string {
-	if slices.Contains(list, v) {
-		return list
+// distinct keeps values in the order in which they first came.
+type distinct struct {
+	values []string
+	seen   map[string]bool
+}
+
+func (d *distinct) note(v string) {
+	if d.seen[v] {
+		return
 	}
-	return append(list, v)
+	if d.seen == nil {
+		d.seen = map[string]bool{}
+	}
+	d.seen[v] = true
+	d.values = append(d.values, v)
 }
 
 // choices lists the rows that hold the launch's pods, cheapest first, and

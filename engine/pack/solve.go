@@ -66,7 +66,13 @@ type launch struct {
 	used  quantity.Vector // what pods ask for
 	joint joint
 	pods  []world.Ref
+	// lot is shared by launches that are alike but for the names of their pods, so
+	// that they are described once; nil when the launch stands alone.
+	lot *lot
 }
+
+// lot is the description that alike launches share.
+type lot struct{ described *Launch }
 
 func newSolver(w *world.World) *solver {
 	s := &solver{w: w, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}}
@@ -154,7 +160,7 @@ func (s *solver) fillLaunches(group []*work) {
 			if !ok {
 				continue
 			}
-			l.joint = next
+			l.joint, l.lot = next, nil
 			l.put(k, n)
 		}
 	}
