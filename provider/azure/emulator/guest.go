@@ -3,6 +3,7 @@ package emulator
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
 )
@@ -14,8 +15,8 @@ var (
 	ErrDeleted = errors.New("virtual machine deleted")
 	// ErrEvicted: Azure took a spot machine back.
 	ErrEvicted = errors.New("spot virtual machine evicted")
-	// ErrDeallocated: the machine was stopped and its cores released; the
-	// resource remains and may be started again.
+	// ErrDeallocated: the machine was stopped and left its host. The resource
+	// remains, keeps its place in the quota, and may be started again.
 	ErrDeallocated = errors.New("virtual machine deallocated")
 )
 
@@ -48,4 +49,11 @@ type Machine struct {
 // return soon after ctx ends.
 type Guest interface {
 	Run(ctx context.Context, m Machine)
+}
+
+// Preempter is a Guest that listens for scheduled events: Preempt is called
+// when Azure announces that it will take the named virtual machine back, not
+// before notBefore. It must not block.
+type Preempter interface {
+	Preempt(vm string, notBefore time.Time)
 }

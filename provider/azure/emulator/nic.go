@@ -1,0 +1,351 @@
+package emulator
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+const nicKind = "Microsoft.Network/networkInterfaces"
+
+// nic is a network interface. It is bound to at most one virtual machine; after
+// a failed creation it stays reserved for that machine for a while.
+type nic struct {
+	common
+	guid, mac   string
+	accelerated bool
+	nsg         string
+	configs     []*ipConfig
+	state       string
+	vm          string // id of the machine it is bound to, or empty
+	reservedFor string // id
+	reservedTo  time.Time
+}
+
+// ipConfig is one address of an interface.
+type ipConfig struct {
+	name    string
+	subnet  *subnet
+	address netip.Addr
+	primary bool
+	pools   []string
+}
+
+// nicSpec is what a client asks of an interface, in its own request or, as
+// networkInterfaceConfigurations, within a virtual machine's.
+type nicSpec struct {
+	Location   string            `json:"location"`
+	Tags       map[string]string `json:"tags"`
+	Properties nicProperties     `json:"properties"`
+}
+
+type nicProperties struct {
+	Primary              *bool          `json:"primary"`
+	DeleteOption         string         `json:"deleteOption"`
+	Accelerated          bool           `json:"enableAcceleratedNetworking"`
+	NetworkSecurityGroup *idRef         `json:"networkSecurityGroup"`
+	IPConfigurations     []ipConfigSpec `json:"ipConfigurations"`
+}
+
+type ipConfigSpec struct {
+	Name       string `json:"name"`
+	Properties struct {
+		Primary *bool   `json:"primary"`
+		Subnet  *idRef  `json:"subnet"`
+		Pools   []idRef `json:"loadBalancerBackendAddressPools"`
+	} `json:"properties"`
+}
+
+type idRef struct {
+	ID string `json:"id"`
+}
+
+// networkPace is how often the network provider asks to be polled.
+const networkPace = time.Second
+
+func (s *Server) putNIC(r *request) (reply, error) {
+	var spec nicSpec
+	if err := r.decode(&spec); err != nil {
+		return reply{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, err := s.groupOf(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := s.checkLocation(spec.Location); err != nil {
+		return reply{}, err
+	}
+	if old := s.nics[key(g.name, r.params["nic"])]; old != nil {
+		return s.updateNIC(old, spec)
+	}
+	id := s.resourceID(g.name, "Microsoft.Network", "networkInterfaces", r.params["nic"])
+	n, err := s.addNIC(id, r.params["nic"], g.name, spec)
+	if err != nil {
+		return reply{}, err
+	}
+	return s.startNIC(n)
+}
+
+// startNIC answers a creation. The network provider is often done at once; then
+// there is nothing to poll.
+func (s *Server) startNIC(n *nic) (reply, error) {
+	if s.timeScale == 0 {
+		return answer(http.StatusCreated, nil, n.view())
+	}
+	n.state = "Updating"
+	op := s.begin("Microsoft.Network", networkPace)
+	s.later(s.options.Latency.Network, func() {
+		n.state = succeeded
+		s.operations.finish(op, nil)
+	})
+	header := http.Header{}
+	s.announce(op, header)
+	return answer(http.StatusCreated, header, n.view())
+}
+
+// addNIC makes an interface with addresses, or refuses and leaves no trace.
+// Callers hold mu.
+func (s *Server) addNIC(id, name, group string, spec nicSpec) (*nic, error) {
+	if err := s.checkNIC(id, spec); err != nil {
+		return nil, err
+	}
+	n := &nic{common: s.newCommon(id, name, group), guid: s.chance.uuid(), mac: macOf(s.chance.hex(6)), state: succeeded}
+	n.tags = spec.Tags
+	n.apply(s, spec.Properties)
+	s.nics[key(group, name)] = n
+	return n, nil
+}
+
+// checkNIC sees that all an interface refers to exists and that its subnets
+// have room for the addresses it does not have yet.
+func (s *Server) checkNIC(id string, spec nicSpec) error {
+	configs := spec.Properties.IPConfigurations
+	if len(configs) == 0 {
+		return badRequest("NetworkInterfaceMustHaveAtLeastOneIpConfiguration", "Network interface %s must have at least one IP configuration.", id)
+	}
+	if g := spec.Properties.NetworkSecurityGroup; g != nil {
+		if k, _ := keyOfID(g.ID, "Microsoft.Network/networkSecurityGroups"); s.nsgs[k] == nil {
+			return invalidReference(g.ID, id)
+		}
+	}
+	wanted := map[*subnet]int{}
+	for _, c := range configs {
+		if c.Properties.Subnet == nil {
+			return badRequest("SubnetNotSpecified", "The IP configuration %s of network interface %s names no subnet.", c.Name, id)
+		}
+		n := s.subnetByID(c.Properties.Subnet.ID)
+		if n == nil {
+			return invalidReference(c.Properties.Subnet.ID, id)
+		}
+		for _, pool := range c.Properties.Pools {
+			if !s.hasPool(pool.ID) {
+				return invalidReference(pool.ID, id)
+			}
+		}
+		wanted[n]++
+	}
+	for n, count := range wanted {
+		if n.free() < count-s.held(id, n) {
+			return subnetIsFull(n.name, n.prefix.String(), count)
+		}
+	}
+	return nil
+}
+
+// held is how many addresses of n the interface has already.
+func (s *Server) held(id string, n *subnet) int {
+	k, _ := keyOfID(id, nicKind)
+	count := 0
+	if old := s.nics[k]; old != nil {
+		for _, c := range old.configs {
+			if c.subnet == n {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// apply gives the interface what was asked, keeping the addresses of the
+// configurations that stay.
+func (n *nic) apply(s *Server, p nicProperties) {
+	old := map[string]*ipConfig{}
+	for _, c := range n.configs {
+		old[strings.ToLower(c.name)] = c
+	}
+	n.configs = nil
+	n.accelerated, n.nsg = p.Accelerated, ""
+	if p.NetworkSecurityGroup != nil {
+		n.nsg = p.NetworkSecurityGroup.ID
+	}
+	for i, want := range p.IPConfigurations {
+		c := &ipConfig{name: want.Name, subnet: s.subnetByID(want.Properties.Subnet.ID), primary: i == 0}
+		if want.Properties.Primary != nil {
+			c.primary = *want.Properties.Primary
+		}
+		for _, pool := range want.Properties.Pools {
+			c.pools = append(c.pools, pool.ID)
+		}
+		if before := old[strings.ToLower(want.Name)]; before != nil && before.subnet == c.subnet {
+			c.address = before.address
+			delete(old, strings.ToLower(want.Name))
+		}
+		n.configs = append(n.configs, c)
+	}
+	for _, gone := range old {
+		gone.subnet.release(gone.address)
+	}
+	for _, c := range n.configs {
+		if !c.address.IsValid() {
+			c.address = c.subnet.take(n.configID(c))
+		}
+	}
+}
+
+func (s *Server) updateNIC(n *nic, spec nicSpec) (reply, error) {
+	if n.state == "Deleting" {
+		return reply{}, conflict("AnotherOperationInProgress", "Another operation on this or dependent resource is in progress.")
+	}
+	if err := s.checkNIC(n.id, spec); err != nil {
+		return reply{}, err
+	}
+	n.tags = spec.Tags
+	n.apply(s, spec.Properties)
+	n.etag = s.chance.uuid()
+	return ok(n.view())
+}
+
+func (s *Server) patchNIC(r *request) (reply, error) {
+	var patch struct {
+		Tags map[string]string `json:"tags"`
+	}
+	if err := r.decode(&patch); err != nil {
+		return reply{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := find(s, r, s.nics, nicKind, "nic")
+	if err != nil {
+		return reply{}, err
+	}
+	n.tags, n.etag = patch.Tags, s.chance.uuid()
+	return ok(n.view())
+}
+
+func (s *Server) getNIC(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := find(s, r, s.nics, nicKind, "nic")
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(n.view())
+}
+
+func (s *Server) listNICs(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list(s, r, s.nics, (*nic).view)
+}
+
+func (s *Server) deleteNIC(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, err := s.groupOf(r)
+	if err != nil {
+		return reply{}, err
+	}
+	n := s.nics[key(g.name, r.params["nic"])]
+	if n == nil {
+		return reply{status: http.StatusNoContent}, nil
+	}
+	if n.vm != "" {
+		return reply{}, nicInUse(n.id, n.vm)
+	}
+	if left := n.reservedFrom(""); left > 0 {
+		return reply{}, nicReserved(n.reservedFor, left)
+	}
+	n.state = "Deleting"
+	op := s.begin("Microsoft.Network", networkPace)
+	s.later(s.options.Latency.Network, func() {
+		s.removeNIC(n)
+		s.operations.finish(op, nil)
+	})
+	return s.accepted(op)
+}
+
+// reservedFrom is how long the interface is still kept from the machine with
+// the given id; 0 when it may have it.
+func (n *nic) reservedFrom(vm string) time.Duration {
+	if n.reservedFor == "" || strings.EqualFold(n.reservedFor, vm) {
+		return 0
+	}
+	return max(0, time.Until(n.reservedTo))
+}
+
+// removeNIC frees the interface's addresses. A second removal does nothing.
+// Callers hold mu.
+func (s *Server) removeNIC(n *nic) {
+	if s.nics[key(n.group, n.name)] != n {
+		return
+	}
+	for _, c := range n.configs {
+		c.subnet.release(c.address)
+	}
+	delete(s.nics, key(n.group, n.name))
+}
+
+func (n *nic) configID(c *ipConfig) string { return n.id + "/ipConfigurations/" + c.name }
+
+// address is the interface's primary one.
+func (n *nic) address() string {
+	for _, c := range n.configs {
+		if c.primary {
+			return c.address.String()
+		}
+	}
+	return n.configs[0].address.String()
+}
+
+func (n *nic) view() any {
+	configs := []any{}
+	for _, c := range n.configs {
+		configs = append(configs, n.configView(c))
+	}
+	properties := map[string]any{
+		"provisioningState": n.state, "resourceGuid": n.guid, "macAddress": n.mac,
+		"enableAcceleratedNetworking": n.accelerated, "enableIPForwarding": false,
+		"primary": true, "ipConfigurations": configs,
+	}
+	if n.nsg != "" {
+		properties["networkSecurityGroup"] = ref(n.nsg)
+	}
+	if n.vm != "" {
+		properties["virtualMachine"] = ref(n.vm)
+	}
+	return n.common.view(nicKind, properties)
+}
+
+func (n *nic) configView(c *ipConfig) any {
+	properties := map[string]any{
+		"provisioningState": succeeded, "primary": c.primary, "subnet": ref(c.subnet.id),
+		"privateIPAddress": c.address.String(), "privateIPAllocationMethod": "Dynamic", "privateIPAddressVersion": "IPv4",
+	}
+	if len(c.pools) > 0 {
+		pools := []any{}
+		for _, id := range slices.Sorted(slices.Values(c.pools)) {
+			pools = append(pools, ref(id))
+		}
+		properties["loadBalancerBackendAddressPools"] = pools
+	}
+	return map[string]any{"id": n.configID(c), "name": c.name, "type": nicKind + "/ipConfigurations", "properties": properties}
+}
+
+// macOf is an address of Microsoft's range.
+func macOf(digits string) string {
+	return strings.ToUpper("00-0D-3A-" + digits[:2] + "-" + digits[2:4] + "-" + digits[4:6])
+}

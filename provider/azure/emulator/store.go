@@ -1,0 +1,180 @@
+package emulator
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// store is everything that exists in the subscription. Server.mu guards it.
+// Resources are kept under their key: resource group and name, lower case.
+type store struct {
+	timeScale  float64
+	operations operations
+	throttles  throttles
+	faults     []*fault
+
+	groups        map[string]*group // by lower-case name
+	vms           map[string]*vm
+	nics          map[string]*nic
+	disks         map[string]*disk
+	vnets         map[string]*vnet
+	nsgs          map[string]*nsg
+	loadBalancers map[string]*loadBalancer
+
+	quota        quota
+	stockouts    []*Stockout
+	restrictions []Restriction
+	images       []imageVersions
+}
+
+func newStore(o Options) store {
+	return store{
+		timeScale:     o.TimeScale,
+		operations:    operations{byID: map[string]*operation{}},
+		throttles:     throttles{enforced: o.Throttle, buckets: map[string]*bucket{}},
+		groups:        map[string]*group{},
+		vms:           map[string]*vm{},
+		nics:          map[string]*nic{},
+		disks:         map[string]*disk{},
+		vnets:         map[string]*vnet{},
+		nsgs:          map[string]*nsg{},
+		loadBalancers: map[string]*loadBalancer{},
+		restrictions:  slices.Clone(o.Restrictions),
+		images:        publishedImages(),
+	}
+}
+
+// SetTimeScale changes the pace of what begins from now on.
+func (s *Server) SetTimeScale(scale float64) error {
+	if err := validScale(scale); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timeScale = scale
+	return nil
+}
+
+// key is where a resource of a group is kept.
+func key(group, name string) string { return strings.ToLower(group) + "/" + strings.ToLower(name) }
+
+// common is what every resource has.
+type common struct {
+	id, name, group string // canonical spelling
+	location        string
+	tags            map[string]string
+	etag            string
+	created         time.Time
+}
+
+// group is a resource group.
+type group struct{ name, location string }
+
+// groupOf finds the request's resource group, or refuses as Azure does.
+// Callers hold mu.
+func (s *Server) groupOf(r *request) (*group, error) {
+	g, exists := s.groups[strings.ToLower(r.params["group"])]
+	if !exists {
+		return nil, notFound("ResourceGroupNotFound", "Resource group '%s' could not be found.", r.params["group"])
+	}
+	return g, nil
+}
+
+// find looks a named resource up in its group.
+func find[T any](s *Server, r *request, resources map[string]T, kind, param string) (T, error) {
+	var none T
+	g, err := s.groupOf(r)
+	if err != nil {
+		return none, err
+	}
+	found, exists := resources[key(g.name, r.params[param])]
+	if !exists {
+		return none, resourceNotFound(kind, r.params[param], g.name)
+	}
+	return found, nil
+}
+
+// resourceID builds a canonical id. parts are type, name, subtype, name, …
+func (s *Server) resourceID(group, namespace string, parts ...string) string {
+	return "/subscriptions/" + s.options.SubscriptionID + "/resourceGroups/" + group +
+		"/providers/" + namespace + "/" + strings.Join(parts, "/")
+}
+
+// keyOfID is the key of the resource a client refers to by id, if the id is of
+// the wanted type ("Microsoft.Network/networkInterfaces").
+func keyOfID(id, kind string) (string, bool) {
+	segments := strings.Split(strings.Trim(id, "/"), "/")
+	if len(segments) != 8 || !strings.EqualFold(segments[5]+"/"+segments[6], kind) {
+		return "", false
+	}
+	return key(segments[3], segments[7]), true
+}
+
+// list renders one page of resources, those of the request's group if it names
+// one, in order of their keys. The next page begins after the last key shown,
+// so that resources that come and go in between shift nothing. Callers hold mu.
+func list[T any](s *Server, r *request, resources map[string]T, view func(T) any) (reply, error) {
+	prefix := ""
+	if r.params["group"] != "" {
+		g, err := s.groupOf(r)
+		if err != nil {
+			return reply{}, err
+		}
+		prefix = strings.ToLower(g.name) + "/"
+	}
+	after := r.query.Get("$skiptoken")
+	keys := slices.Sorted(maps.Keys(resources))
+	start, _ := slices.BinarySearchFunc(keys, after, func(k, after string) int {
+		// The first key beyond the one shown last.
+		return cmp.Or(cmp.Compare(k, after), -1)
+	})
+	page := map[string]any{}
+	values := []any{}
+	last := ""
+	for _, k := range keys[start:] {
+		if !strings.HasPrefix(k, prefix) {
+			continue
+		}
+		if len(values) == s.options.PageSize {
+			page["nextLink"] = s.nextLink(r, last)
+			break
+		}
+		values = append(values, view(resources[k]))
+		last = k
+	}
+	page["value"] = values
+	return ok(page)
+}
+
+func (s *Server) nextLink(r *request, last string) string {
+	query := maps.Clone(r.query)
+	query.Set("$skiptoken", last)
+	return s.url + r.http.URL.Path + "?" + url.Values(query).Encode()
+}
+
+// listAll renders the resources of the request's group on one page.
+func listAll[T any](s *Server, r *request, resources map[string]T, view func(T) any) (reply, error) {
+	g, err := s.groupOf(r)
+	if err != nil {
+		return reply{}, err
+	}
+	values := []any{}
+	for _, k := range slices.Sorted(maps.Keys(resources)) {
+		if strings.HasPrefix(k, strings.ToLower(g.name)+"/") {
+			values = append(values, view(resources[k]))
+		}
+	}
+	return ok(map[string]any{"value": values})
+}
+
+// accepted is the reply to a DELETE or POST that goes on as op.
+func (s *Server) accepted(op *operation) (reply, error) {
+	header := http.Header{}
+	s.announce(op, header)
+	return reply{status: http.StatusAccepted, header: header}, nil
+}
