@@ -24,7 +24,7 @@ const (
 	// gzip may turn that into much more.
 	maxScript = 1 << 20
 	// maxCommands bounds what a script may run, so that an endless loop ends.
-	maxCommands = 10_000
+	maxCommands = 3000
 	// maxShellDepth bounds shells started by shells.
 	maxShellDepth = 8
 	// bootDeadline bounds the interpreter. Real payloads take milliseconds.
