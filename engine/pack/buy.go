@@ -13,10 +13,12 @@ import (
 // candidate is a row that could be bought next, with the best filling found for it.
 type candidate struct {
 	stall *stall
+	fits  []*world.Fit // by class, of the stall
 	row   int
 	room  quantity.Vector
 	price float64
 	suits bitset.Set // indices of the classes that may go there
+	floor float64    // price per value if it were filled to the brim: no filling is better
 	// The filling below is valid while every class in it has that many pods left.
 	filled  bool
 	content []portion
@@ -38,6 +40,7 @@ type buyer struct {
 	fits       [][]*world.Fit // [stall][class]
 	candidates []*candidate
 	lambda     [quantity.Dims]float64 // USD/h per base unit
+	counts     []int                  // scratch of fill: pods by class
 }
 
 // buy places as much of the group as the tier's markets can host. Each round
@@ -57,6 +60,7 @@ func (s *solver) buy(tier []*stall, group []*work) {
 		}
 		b.fits = append(b.fits, fits)
 	}
+	b.counts = make([]int, len(b.classes))
 	b.gather()
 	for {
 		best := b.best()
@@ -91,11 +95,24 @@ func (b *buyer) gather() {
 	})
 	b.candidates = undominated(b.candidates, b.dims())
 	b.lambda = b.worth()
+	for _, c := range b.candidates {
+		c.floor = c.price / b.valueOf(&c.room)
+	}
+	slices.SortStableFunc(b.candidates, func(x, y *candidate) int { return cmp.Compare(x.floor, y.floor) })
+}
+
+// valueOf prices the contents of a vector.
+func (b *buyer) valueOf(v *quantity.Vector) float64 {
+	var value float64
+	for d, n := range v {
+		value += float64(float64(max(0, n)) * b.lambda[d])
+	}
+	return value
 }
 
 func (b *buyer) candidate(i, row int) *candidate {
 	m := b.tier[i]
-	c := &candidate{stall: m, row: row, room: m.Room[row], price: m.Catalog.Rows[row].Price.USD()}
+	c := &candidate{stall: m, fits: b.fits[i], row: row, room: m.Room[row], price: m.Catalog.Rows[row].Price.USD()}
 	for class, k := range b.classes {
 		if k.left() > 0 && b.fits[i][class].All.Has(row) {
 			c.suits.Put(class)
@@ -183,6 +200,9 @@ func (b *buyer) best() *candidate {
 	var best *candidate
 	var least float64
 	for _, c := range b.candidates {
+		if best != nil && c.floor > least {
+			break // sorted by floor: none of the rest can be cheaper
+		}
 		if !b.current(c) {
 			b.fill(c)
 		}
@@ -210,31 +230,66 @@ func (b *buyer) current(c *candidate) bool {
 	return true
 }
 
-// fill packs the classes into one machine of c's row, large pods first.
+// fill packs the classes into one machine of c's row: first each class's fair
+// share of what is left to place, so that no machine uses up the small pods that
+// fill the gaps of others, then whatever still fits, large pods first.
 func (b *buyer) fill(c *candidate) {
+	c.filled, c.content, c.joint = true, c.content[:0], newJoint(c.stall)
+	clear(b.counts)
 	room := c.room
-	c.filled, c.content, c.value, c.joint = true, c.content[:0], 0, newJoint(c.stall)
-	market := slices.Index(b.tier, c.stall)
+	share := b.share(c)
 	for class := range c.suits.All() {
 		k := b.classes[class]
-		n := min(k.left(), k.fits(&room))
-		if n == 0 {
-			continue
+		b.put(c, &room, class, min(k.fits(&room), int(float64(k.left())*share)))
+	}
+	for class := range c.suits.All() {
+		k := b.classes[class]
+		b.put(c, &room, class, min(k.fits(&room), k.left()-b.counts[class]))
+	}
+	for class, n := range b.counts {
+		if n > 0 {
+			c.content = append(c.content, portion{class, n})
 		}
-		next, ok := c.joint.add(c.stall, c.row, b.fits[market][class], k)
+	}
+	used := c.room.Sub(room)
+	// Worthless but wanted: any price beats no home.
+	c.value = max(b.valueOf(&used), math.SmallestNonzeroFloat64)
+}
+
+// share is the part of everything left to place that one machine of c could
+// hold, were it a liquid.
+func (b *buyer) share(c *candidate) float64 {
+	var demand quantity.Vector
+	for class := range c.suits.All() {
+		k := b.classes[class]
+		demand = demand.Add(k.Requests.Times(k.left()))
+	}
+	share := 1.0
+	for d, n := range demand {
+		if n > 0 {
+			share = min(share, float64(max(0, c.room[d]))/float64(n))
+		}
+	}
+	return share
+}
+
+// put adds n pods of a class to the filling, unless the class cannot share the
+// machine with those already there.
+func (b *buyer) put(c *candidate, room *quantity.Vector, class, n int) {
+	if n <= 0 {
+		return
+	}
+	k := b.classes[class]
+	if b.counts[class] == 0 {
+		next, ok := c.joint.add(c.stall, c.row, c.fits[class], k)
 		if !ok {
-			continue
+			return
 		}
 		c.joint = next
-		for _, d := range k.dims {
-			room[d] -= int64(n) * k.Requests[d]
-			c.value += float64(float64(int64(n)*k.Requests[d]) * b.lambda[d])
-		}
-		c.content = append(c.content, portion{class, n})
 	}
-	if c.value <= 0 {
-		// Worthless but wanted: any price beats no home.
-		c.value = math.SmallestNonzeroFloat64 * float64(1+len(c.content))
+	b.counts[class] += n
+	for _, d := range k.dims {
+		room[d] -= int64(n) * k.Requests[d]
 	}
 }
 
