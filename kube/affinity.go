@@ -120,3 +120,17 @@ func Taints(in []corev1.Taint) []world.Taint {
 	}
 	return out
 }
+
+// Tolerates reports whether a toleration lets a pod ignore a taint.
+func Tolerates(t corev1.Toleration, taint corev1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+		return false
+	}
+	switch t.Operator {
+	case corev1.TolerationOpExists:
+		return true
+	case "", corev1.TolerationOpEqual:
+		return t.Key != "" && t.Value == taint.Value
+	}
+	return false
+}

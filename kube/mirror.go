@@ -460,6 +460,20 @@ func (m *Mirror) Pool(name string) *karpv1.NodePool {
 	return m.pools[name]
 }
 
+// Describe names a node of the World as people know it: nodeclaim/x, node/y.
+func (m *Mirror) Describe(key string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.worldNodes[key]
+	switch {
+	case !w.Claim:
+		return "node/" + key
+	case w.Name == InFlightName(key):
+		return "nodeclaim/" + key
+	}
+	return "nodeclaim/" + key + ", node/" + w.Name
+}
+
 // Waiting counts the pods that need room and were not promised any.
 func (m *Mirror) Waiting() int {
 	m.mu.Lock()

@@ -6,8 +6,6 @@
 package metrics
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -90,14 +88,6 @@ func New(registry prometheus.Registerer) *Set {
 		GCHalted:       m.gauge("karve_garbage_collection_halted", "1 while the list of machines is not to be trusted.").WithLabelValues(),
 		EventsDropped:  m.counter("karve_events_dropped_total", "Events that found no room in the queue.").WithLabelValues(),
 		CatalogAge:     m.gauge("karve_catalog_age_seconds", "Age of what is known to be on sale.", "class"),
-	}
-}
-
-// Cloud records one provider call. The controllers' names are those dashboards know.
-func (s *Set) Cloud(controller, method, provider string, since time.Time, kind string) {
-	s.CloudDuration.WithLabelValues(controller, method, provider).Observe(time.Since(since).Seconds())
-	if kind != "" {
-		s.CloudErrors.WithLabelValues(controller, method, provider, kind).Inc()
 	}
 }
 

@@ -1,0 +1,108 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/kube"
+)
+
+// initialize waits until the node can run what was promised on it.
+func (s *step) initialize(ctx context.Context) error {
+	if s.node == nil || !kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) ||
+		kube.ConditionTrue(s.claim, karpv1.ConditionTypeInitialized) {
+		return nil
+	}
+	if reason, message := obstacle(s.node, s.claim); reason != "" {
+		s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeInitialized, reason, message)
+		return nil
+	}
+	if err := s.markInitialized(ctx); err != nil {
+		return err
+	}
+	s.StatusConditions().SetTrue(karpv1.ConditionTypeInitialized)
+	s.stage("initialized")
+	s.Log.Info("initialized nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID,
+		"node", s.node.Name, "allocatable", s.node.Status.Allocatable)
+	return nil
+}
+
+// obstacle is the first thing that keeps the node from being initialized, as a
+// condition reason and a message; empty when nothing does.
+func obstacle(n *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
+	if !kube.Ready(n) {
+		return "NodeNotReady", "Node status is not Ready"
+	}
+	for _, t := range n.Spec.Taints {
+		for _, startup := range claim.Spec.StartupTaints {
+			if t.MatchTaint(&startup) {
+				return "StartupTaintsExist", fmt.Sprintf("StartupTaint %q still exists", t.ToString())
+			}
+		}
+	}
+	for _, t := range n.Spec.Taints {
+		if kube.Ephemeral(t) {
+			return "KnownEphemeralTaintsExist", fmt.Sprintf("KnownEphemeralTaint %q still exists", t.ToString())
+		}
+	}
+	for name, want := range claim.Spec.Resources.Requests {
+		have := n.Status.Allocatable[name]
+		if !want.IsZero() && have.IsZero() && promised(claim, name) {
+			return "ResourceNotRegistered", fmt.Sprintf("Resource %q was requested but not registered", name)
+		}
+	}
+	return "", ""
+}
+
+// promised reports whether the machine was bought with that resource. A claim
+// that never learnt its capacity promises everything it requests.
+func promised(claim *karpv1.NodeClaim, name corev1.ResourceName) bool {
+	if len(claim.Status.Capacity) == 0 {
+		return true
+	}
+	q := claim.Status.Capacity[name]
+	return !q.IsZero()
+}
+
+func (s *step) markInitialized(ctx context.Context) error {
+	if s.node.Labels[karpv1.NodeInitializedLabelKey] == "true" {
+		return nil
+	}
+	stored := s.node.DeepCopy()
+	s.node.Labels = merged(s.node.Labels, map[string]string{karpv1.NodeInitializedLabelKey: "true"})
+	if err := s.Client.Patch(ctx, s.node, client.MergeFrom(stored)); err != nil {
+		return fmt.Errorf("marking node %s initialized: %w", stored.Name, err)
+	}
+	return nil
+}
+
+// giveUp ends a claim that takes too long to get a machine, or whose machine
+// takes too long to join.
+func (s *step) giveUp(ctx context.Context) error {
+	for _, t := range []struct {
+		condition, why string
+		after          time.Duration
+	}{
+		{karpv1.ConditionTypeLaunched, "launch_timeout", launchTimeout},
+		{karpv1.ConditionTypeRegistered, "registration_timeout", registrationTimeout},
+	} {
+		c := s.StatusConditions().Get(t.condition)
+		if c.IsTrue() {
+			continue
+		}
+		left := t.after - time.Since(c.LastTransitionTime.Time)
+		if left > 0 {
+			s.again(left)
+			return nil
+		}
+		s.Log.Info("terminating due to timeout", "nodeclaim", s.claim.Name, "condition", t.condition, "timeout", t.after.String(),
+			"reason", c.Reason, "message", c.Message)
+		return s.remove(ctx, t.why)
+	}
+	return nil
+}

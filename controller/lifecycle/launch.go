@@ -1,0 +1,166 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/awslabs/operatorpkg/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+type conditions = status.ConditionSet
+
+const longestMessage = 300 // of a condition or event that quotes the provider
+
+// launch drives the claim's machine until the cloud says that it runs. The
+// provider ID is kept as soon as it is known: from then on even a claim deleted
+// in the middle finds its machine by it.
+func (s *step) launch(ctx context.Context) error {
+	if kube.ConditionTrue(s.claim, karpv1.ConditionTypeLaunched) {
+		return nil
+	}
+	choices, err := s.choices(ctx)
+	if err != nil {
+		return s.launchFailed(ctx, "LaunchFailed", err)
+	}
+	machine, err := s.Provider.Launch(ctx, kube.Purchase(s.claim, choices))
+	if machine.ProviderID != "" {
+		s.claim.Status.ProviderID = machine.ProviderID
+	}
+	if err != nil {
+		return s.refused(ctx, err)
+	}
+	if err := s.findNode(ctx); err != nil {
+		return err
+	}
+	// A node that joined is proof enough; the cloud's word may come much later.
+	if machine.State != provider.Running && s.node == nil {
+		s.await(machine)
+		return nil
+	}
+	return s.launched(ctx, machine)
+}
+
+// choices are recomputed from the claim alone, so a new leader can go on with it.
+func (s *step) choices(ctx context.Context) ([]offer.Choice, error) {
+	class := kube.ClassOf(s.claim.Spec.NodeClassRef)
+	if err := s.Catalog.Ensure(ctx, class); err != nil {
+		return nil, err
+	}
+	return s.Mirror.Choices(s.claim)
+}
+
+func (s *step) await(machine provider.Instance) {
+	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, "Launching",
+		shorten(fmt.Sprintf("machine %s is %s", machine.Name, machine.State)))
+	if machine.RetryAfter <= 0 {
+		machine.RetryAfter = soon
+	}
+	s.again(machine.RetryAfter)
+}
+
+// refused sorts the provider's answers: nothing to be had and nothing to be done
+// end the claim, since another decision is better than waiting here.
+func (s *step) refused(ctx context.Context, err error) error {
+	var capacity *provider.CapacityError
+	var notReady *provider.NotReadyError
+	switch {
+	case errors.As(err, &capacity):
+		s.say("InsufficientCapacityError", err)
+		s.Log.Info("insufficient capacity, deleting nodeclaim", "nodeclaim", s.claim.Name, "reason", err.Error())
+		return s.remove(ctx, "insufficient_capacity")
+	case errors.As(err, &notReady):
+		s.say("NodeClassNotReady", err)
+		s.Log.Info("node class not ready, deleting nodeclaim", "nodeclaim", s.claim.Name, "reason", err.Error())
+		return s.remove(ctx, "nodeclass_not_ready")
+	}
+	return s.launchFailed(ctx, "LaunchFailed", err)
+}
+
+func (s *step) say(reason string, err error) {
+	s.Events.Publish(events.Event{About: s.claim, Warning: true, Reason: reason,
+		Message: fmt.Sprintf("NodeClaim %s event: %s", s.claim.Name, shorten(err.Error()))})
+}
+
+// launchFailed keeps the claim and tries again with back-off, until the timeout.
+func (s *step) launchFailed(ctx context.Context, reason string, err error) error {
+	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, shorten(err.Error()))
+	if gone := s.giveUp(ctx); gone != nil || s.over {
+		return gone
+	}
+	return fmt.Errorf("launching nodeclaim %s: %w", s.claim.Name, err)
+}
+
+// launched records what was bought. Labels go first: they are metadata, and a
+// claim that says Launched must have them.
+func (s *step) launched(ctx context.Context, machine provider.Instance) error {
+	if err := s.label(ctx, machine); err != nil {
+		return err
+	}
+	st := &s.claim.Status
+	st.ImageID = machine.ImageID
+	st.Capacity = kube.ResourceList(machine.Capacity)
+	st.Allocatable = kube.ResourceList(machine.Allocatable)
+	s.StatusConditions().SetTrue(karpv1.ConditionTypeLaunched)
+	s.stage("launched")
+	s.Log.Info("launched nodeclaim", "nodeclaim", s.claim.Name, "provider-id", st.ProviderID, "instance-type", machine.Type,
+		"zone", machine.Zone, "capacity-type", machine.CapacityType, "price", machine.Price.USD(), "allocatable", machine.Allocatable)
+	return nil
+}
+
+// label gives the claim the labels of the machine it got. The patch works on a
+// copy, since the answer would overwrite the status in hand.
+func (s *step) label(ctx context.Context, machine provider.Instance) error {
+	labels := maps.Clone(machine.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, s.claim.Labels)
+	for key, value := range map[string]string{
+		world.LabelInstanceType: machine.Type,
+		world.LabelZone:         machine.Zone,
+		world.LabelCapacityType: machine.CapacityType,
+	} {
+		if value != "" {
+			labels[key] = value
+		}
+	}
+	if maps.Equal(labels, s.claim.Labels) {
+		return nil
+	}
+	changed := s.stored.DeepCopy()
+	changed.Labels = labels
+	if err := s.Client.Patch(ctx, changed, client.MergeFrom(s.stored)); err != nil {
+		return fmt.Errorf("labelling nodeclaim %s: %w", s.claim.Name, err)
+	}
+	s.adopt(changed)
+	return nil
+}
+
+// adopt takes over the metadata of a newer version, keeping the status in hand.
+func (s *step) adopt(newer *karpv1.NodeClaim) {
+	s.claim.ObjectMeta = *newer.ObjectMeta.DeepCopy()
+	s.stored.ObjectMeta = *newer.ObjectMeta.DeepCopy()
+}
+
+// stage records how long after its creation the claim came this far.
+func (s *step) stage(name string) {
+	s.Metrics.LaunchSeconds.WithLabelValues(name).Observe(time.Since(s.claim.CreationTimestamp.Time).Seconds())
+}
+
+func shorten(text string) string {
+	if runes := []rune(text); len(runes) > longestMessage {
+		return string(runes[:longestMessage-1]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,158 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Name is the controller's name in metrics and logs.
+const Name = "nodeclaim.lifecycle"
+
+const (
+	// launchTimeout and registrationTimeout are how long a claim may take to get a
+	// machine, and that machine to join, before another one is tried.
+	launchTimeout       = 5 * time.Minute
+	registrationTimeout = 15 * time.Minute
+	// soon is when to ask again about a machine whose provider does not say when.
+	soon = time.Second
+)
+
+// Reconciler drives NodeClaims of one kind of node class.
+type Reconciler struct {
+	Client   client.Client
+	Mirror   *kube.Mirror
+	Catalog  *catalog.Keeper
+	Provider provider.Provider
+	Events   *events.Recorder
+	Metrics  *metrics.Set
+	Log      logr.Logger
+	// Class is the kind of node class whose claims are ours; others belong to other
+	// installations.
+	Class schema.GroupKind
+	// End takes over once a claim is being deleted. It shares this controller's
+	// queue, so that the launch and the end of one claim never overlap.
+	End reconcile.Reconciler
+}
+
+// Reconcile takes one claim as far as it will go now.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !r.owns(claim) {
+		return reconcile.Result{}, nil
+	}
+	if claim.DeletionTimestamp != nil {
+		return r.End.Reconcile(ctx, req)
+	}
+	if err := r.keepUntilTerminated(ctx, claim); err != nil {
+		return settle(reconcile.Result{}, err)
+	}
+	s := &step{Reconciler: r, claim: claim, stored: claim.DeepCopy()}
+	s.StatusConditions() // makes what is missing Unknown, so that timeouts begin to count
+	for _, phase := range []func(context.Context) error{s.launch, s.register, s.initialize, s.giveUp} {
+		if err := phase(ctx); err != nil || s.over {
+			return settle(s.result(), s.save(ctx, err))
+		}
+	}
+	return settle(s.result(), s.save(ctx, nil))
+}
+
+func (r *Reconciler) owns(claim *karpv1.NodeClaim) bool {
+	return claim.Spec.NodeClassRef != nil && claim.Spec.NodeClassRef.GroupKind() == r.Class
+}
+
+// keepUntilTerminated adds the finalizer before anything is bought: a claim that
+// could vanish would leave its machine to nobody.
+func (r *Reconciler) keepUntilTerminated(ctx context.Context, claim *karpv1.NodeClaim) error {
+	stored := claim.DeepCopy()
+	if !controllerutil.AddFinalizer(claim, karpv1.TerminationFinalizer) {
+		return nil
+	}
+	if err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("adding the finalizer: %w", err)
+	}
+	return nil
+}
+
+// step is one pass over one claim. Phases change claim.Status in memory; save
+// writes it once.
+type step struct {
+	*Reconciler
+	claim, stored *karpv1.NodeClaim
+	// node is the claim's Node once it has exactly one.
+	node *corev1.Node
+	// over ends the pass: the claim is being deleted, or nothing more can be known.
+	over bool
+	next time.Duration
+}
+
+// StatusConditions of the claim in hand.
+func (s *step) StatusConditions() conditions { return s.claim.StatusConditions() }
+
+// again asks for another pass after d, or sooner when somebody else wants it sooner.
+func (s *step) again(d time.Duration) {
+	if s.next == 0 || d < s.next {
+		s.next = max(d, time.Millisecond)
+	}
+}
+
+func (s *step) result() reconcile.Result { return reconcile.Result{RequeueAfter: s.next} }
+
+// save writes the status when it changed. The lock keeps a pass over a stale copy
+// from undoing what a newer one found.
+func (s *step) save(ctx context.Context, cause error) error {
+	if equality.Semantic.DeepEqual(s.stored.Status, s.claim.Status) {
+		return cause
+	}
+	patch := client.MergeFromWithOptions(s.stored, client.MergeFromWithOptimisticLock{})
+	if err := s.Client.Status().Patch(ctx, s.claim, patch); err != nil && cause == nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("writing the status of nodeclaim %s: %w", s.claim.Name, err)
+	}
+	return cause
+}
+
+// settle turns a lost race into another try: whoever won has news for us.
+func settle(result reconcile.Result, err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return result, nil
+}
+
+// remove gives the claim up: its pods become pending again and another is bought.
+func (s *step) remove(ctx context.Context, why string) error {
+	s.over = true
+	uid := s.claim.UID
+	err := s.Client.Delete(ctx, s.claim, client.Preconditions{UID: &uid})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting nodeclaim %s (%s): %w", s.claim.Name, why, err)
+	}
+	labels := s.claim.Labels
+	s.Metrics.ClaimsDisrupted.WithLabelValues(why, labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey]).Inc()
+	return nil
+}

@@ -1,0 +1,137 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/kube"
+)
+
+// register waits for the machine's Node and makes it the claim's own.
+func (s *step) register(ctx context.Context) error {
+	if s.claim.Status.ProviderID == "" || !kube.ConditionTrue(s.claim, karpv1.ConditionTypeLaunched) {
+		return nil
+	}
+	if err := s.findNode(ctx); err != nil {
+		return err
+	}
+	if s.node == nil || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) {
+		return nil
+	}
+	if err := s.takeOver(ctx); err != nil {
+		return err
+	}
+	s.claim.Status.NodeName = s.node.Name
+	s.StatusConditions().SetTrue(karpv1.ConditionTypeRegistered)
+	s.stage("registered")
+	s.Metrics.NodesCreated.WithLabelValues(s.claim.Labels[karpv1.NodePoolLabelKey], s.node.Labels[corev1.LabelTopologyZone]).Inc()
+	s.Log.Info("registered nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "node", s.node.Name)
+	return nil
+}
+
+// findNode sets s.node when exactly one Node has the machine's provider ID.
+func (s *step) findNode(ctx context.Context) error {
+	if s.node != nil || s.claim.Status.ProviderID == "" {
+		return nil
+	}
+	nodes := &corev1.NodeList{}
+	if err := s.Client.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: s.claim.Status.ProviderID}); err != nil {
+		return fmt.Errorf("looking for the node of nodeclaim %s: %w", s.claim.Name, err)
+	}
+	switch len(nodes.Items) {
+	case 0:
+		s.notRegistered(metav1.ConditionUnknown, "NodeNotFound", "Node not registered with cluster")
+	case 1:
+		s.node = &nodes.Items[0]
+	default:
+		s.notRegistered(metav1.ConditionFalse, "MultipleNodesFound",
+			fmt.Sprintf("%d nodes have provider ID %s: delete all but one", len(nodes.Items), s.claim.Status.ProviderID))
+	}
+	return nil
+}
+
+func (s *step) notRegistered(status metav1.ConditionStatus, reason, message string) {
+	switch {
+	case kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered):
+		// A node that was lost is the interruption controller's business.
+	case status == metav1.ConditionFalse:
+		s.StatusConditions().SetFalse(karpv1.ConditionTypeRegistered, reason, message)
+	default:
+		s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeRegistered, reason, message)
+	}
+}
+
+// takeOver copies onto the Node what the claim promises about it, and lets pods in.
+func (s *step) takeOver(ctx context.Context) error {
+	stored := s.node.DeepCopy()
+	if !hasUnregisteredTaint(s.node) && s.node.Labels[karpv1.NodeRegisteredLabelKey] == "" {
+		s.Events.Publish(events.Event{About: s.claim, Warning: true, Reason: "UnregisteredTaintMissing",
+			Message: fmt.Sprintf("Missing karpenter.sh/unregistered taint on node %s: pods may have landed there before it was ready", s.node.Name)})
+	}
+	own(s.node, s.claim)
+	if equality.Semantic.DeepEqual(stored, s.node) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+	if err := s.Client.Patch(ctx, s.node, patch); err != nil {
+		return fmt.Errorf("registering node %s: %w", stored.Name, err)
+	}
+	return nil
+}
+
+func own(n *corev1.Node, claim *karpv1.NodeClaim) {
+	controllerutil.AddFinalizer(n, karpv1.TerminationFinalizer)
+	n.OwnerReferences = withOwner(n.OwnerReferences, claim)
+	n.Labels = merged(n.Labels, claim.Labels)
+	n.Annotations = merged(n.Annotations, claim.Annotations)
+	if claim.Labels[karpv1.NodeDoNotSyncTaintsLabelKey] != "true" {
+		n.Spec.Taints = withTaints(n.Spec.Taints, append(slices.Clone(claim.Spec.Taints), claim.Spec.StartupTaints...))
+	}
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.UnregisteredTaintKey })
+	n.Labels[karpv1.NodeRegisteredLabelKey] = "true"
+}
+
+func withOwner(owners []metav1.OwnerReference, claim *karpv1.NodeClaim) []metav1.OwnerReference {
+	block := true
+	ref := metav1.OwnerReference{
+		APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: claim.Name, UID: claim.UID, BlockOwnerDeletion: &block,
+	}
+	for _, o := range owners {
+		if o.UID == ref.UID {
+			return owners
+		}
+	}
+	return append(owners, ref)
+}
+
+func merged(base, over map[string]string) map[string]string {
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, over)
+	return out
+}
+
+func withTaints(have, want []corev1.Taint) []corev1.Taint {
+	for _, t := range want {
+		if !slices.ContainsFunc(have, func(x corev1.Taint) bool { return x.MatchTaint(&t) }) {
+			have = append(have, t)
+		}
+	}
+	return have
+}
+
+func hasUnregisteredTaint(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.UnregisteredTaintKey })
+}

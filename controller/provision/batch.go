@@ -1,0 +1,89 @@
+package provision
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// eager is the part of the idle duration that the first pods after a quiet spell
+// wait for each other. They should not wait a whole second for pods that may not
+// come; those that do come during the work are gathered meanwhile.
+const eager = 10
+
+// Batcher gathers pods that need room. It fires soon after the first one when
+// nothing happened for a while, and otherwise when no new pod came for Idle or
+// the batch has been open for Max.
+type Batcher struct {
+	idle, longest time.Duration
+	kick          chan struct{}
+
+	mu    sync.Mutex
+	known map[string]bool // pods of the open batch
+
+	quietSince time.Time // when the last batch was handed out
+}
+
+// NewBatcher returns a Batcher; zero durations mean 1 s and 10 s.
+func NewBatcher(idle, longest time.Duration) *Batcher {
+	if idle <= 0 {
+		idle = time.Second
+	}
+	if longest <= 0 {
+		longest = 10 * time.Second
+	}
+	return &Batcher{idle: idle, longest: longest, kick: make(chan struct{}, 1), known: map[string]bool{}}
+}
+
+// Trigger adds a pod to the open batch; "" asks for a batch without naming one. A
+// pod that is in it already does not keep it open longer. It never blocks.
+func (b *Batcher) Trigger(pod string) {
+	b.mu.Lock()
+	again := b.known[pod]
+	b.known[pod] = true
+	b.mu.Unlock()
+	if again {
+		return
+	}
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Wait returns when a batch is due, at the latest after retry: pods that nothing
+// could host may have become hostable without anybody saying so. It reports false
+// when the context ends.
+func (b *Batcher) Wait(ctx context.Context, retry time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-b.kick:
+		b.gather(ctx)
+	case <-time.After(retry):
+	}
+	b.mu.Lock()
+	clear(b.known)
+	b.mu.Unlock()
+	b.quietSince = time.Now()
+	return ctx.Err() == nil
+}
+
+func (b *Batcher) gather(ctx context.Context) {
+	gap := b.idle
+	if time.Since(b.quietSince) > b.idle {
+		gap = b.idle / eager
+	}
+	closing := time.After(b.longest)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-closing:
+			return
+		case <-time.After(gap):
+			return
+		case <-b.kick:
+		}
+	}
+}

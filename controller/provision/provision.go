@@ -1,0 +1,223 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/kube"
+)
+
+const (
+	name = "provisioner" // in metrics and logs
+	// retry is how often pods that nothing could host are looked at again.
+	retry = 10 * time.Second
+	// unsynced is how soon to look again while the cluster is not known completely.
+	unsynced = 200 * time.Millisecond
+	// writers bounds how many NodeClaims are created at once.
+	writers = 50
+)
+
+// Provisioner turns pods that need room into NodeClaims.
+type Provisioner struct {
+	Client  client.Client
+	Mirror  *kube.Mirror
+	Catalog *catalog.Keeper
+	Batches *Batcher
+	Events  *events.Recorder
+	Metrics *metrics.Set
+	Log     logr.Logger
+}
+
+// Start provisions batch after batch until the context ends.
+func (p *Provisioner) Start(ctx context.Context) error {
+	for p.Batches.Wait(ctx, retry) {
+		if err := p.Provision(ctx); err != nil && ctx.Err() == nil {
+			p.Log.Error(err, "provisioning failed in part")
+		}
+	}
+	return nil
+}
+
+// Provision handles one batch: read, decide, act, record. What it could not write
+// down stays pending and comes again with the next batch.
+func (p *Provisioner) Provision(ctx context.Context) error {
+	if err := p.read(ctx); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		p.Log.Error(err, "catalog incomplete, going on with the rest")
+	}
+	plan, took := p.decide()
+	err := p.act(ctx, plan)
+	p.record(plan, took)
+	return err
+}
+
+func (p *Provisioner) read(ctx context.Context) error {
+	for !p.Mirror.Synced() { // a World with holes would buy what is there already
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(unsynced):
+		}
+	}
+	p.Mirror.Settle()
+	if n := p.Mirror.Waiting(); n > 0 {
+		p.Log.Info("found provisionable pod(s)", "pods", n)
+	}
+	return p.Catalog.Refresh(ctx)
+}
+
+func (p *Provisioner) decide() (plan pack.Plan, took time.Duration) {
+	p.Mirror.View(func(w *world.World) {
+		start := time.Now()
+		plan = pack.Solve(w)
+		took = time.Since(start)
+	})
+	return plan, took
+}
+
+func (p *Provisioner) act(ctx context.Context, plan pack.Plan) error {
+	for _, n := range plan.Nominations {
+		p.Mirror.Nominate(n.Node, n.Pods)
+		p.tell(n.Pods, n.Node)
+	}
+	if len(plan.Launches) == 0 {
+		return nil
+	}
+	p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", podCount(plan),
+		"price", plan.Price().USD(), "price-lower-bound", plan.LowerBound.USD())
+	return p.launch(ctx, plan.Launches)
+}
+
+func podCount(plan pack.Plan) int {
+	n := 0
+	for _, l := range plan.Launches {
+		n += len(l.Pods)
+	}
+	return n
+}
+
+// launch creates the claims side by side. One that is refused must not hold back
+// the others.
+func (p *Provisioner) launch(ctx context.Context, launches []pack.Launch) error {
+	var (
+		group errgroup.Group
+		mu    sync.Mutex
+		errs  []error
+	)
+	group.SetLimit(writers)
+	for _, l := range launches {
+		group.Go(func() error {
+			if err := p.create(ctx, l); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return nil; errs has it all
+	return errors.Join(errs...)
+}
+
+func (p *Provisioner) create(ctx context.Context, l pack.Launch) error {
+	pool := p.Mirror.Pool(l.Pool)
+	if pool == nil {
+		return fmt.Errorf("creating a nodeclaim: nodepool %q was deleted meanwhile", l.Pool)
+	}
+	claim, err := p.write(ctx, l, pool)
+	if err != nil {
+		for _, pod := range l.Pods {
+			p.Batches.Trigger(pod.UID)
+		}
+		return fmt.Errorf("creating a nodeclaim for %d pods in nodepool %q: %w", len(l.Pods), l.Pool, err)
+	}
+	p.Mirror.Launched(claim, l.Choices, l.Pods)
+	p.Metrics.ClaimsCreated.WithLabelValues("provisioned", l.Pool, "false").Inc()
+	p.Log.Info("created nodeclaim", append([]any{"nodepool", l.Pool, "nodeclaim", claim.Name, "pods", len(l.Pods),
+		"requests", l.Requests, "choices", len(l.Choices)}, firstChoice(l)...)...)
+	p.tell(l.Pods, claim.Name)
+	return nil
+}
+
+func firstChoice(l pack.Launch) []any {
+	first := l.Choices[0]
+	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD()}
+	if l.RunnerUp != nil {
+		words = append(words, "runner-up", l.RunnerUp.Type, "runner-up-price", l.RunnerUp.Price.USD())
+	}
+	return words
+}
+
+// write creates the claim under a free name.
+func (p *Provisioner) write(ctx context.Context, l pack.Launch, pool *karpv1.NodePool) (*karpv1.NodeClaim, error) {
+	for {
+		claim := kube.Claim(l, pool, pool.Name+"-"+rand.String(5))
+		err := p.Client.Create(ctx, claim)
+		if !apierrors.IsAlreadyExists(err) {
+			return claim, err
+		}
+	}
+}
+
+// tell says to each pod where it should land.
+func (p *Provisioner) tell(pods []world.Ref, node string) {
+	landing := p.Mirror.Describe(node)
+	for _, ref := range pods {
+		if pod := p.Mirror.Pod(ref.UID); pod != nil {
+			p.Events.Publish(events.Event{About: pod, Reason: "Nominated", Message: "Pod should schedule on: " + landing})
+		}
+	}
+}
+
+func (p *Provisioner) record(plan pack.Plan, took time.Duration) {
+	unplaced, ignored := 0, 0
+	for _, u := range plan.Unplaced {
+		if silent(u.Because) {
+			ignored += len(u.Pods)
+			continue
+		}
+		unplaced += len(u.Pods)
+		p.explain(u)
+	}
+	p.Metrics.Scheduling.WithLabelValues(name).Observe(took.Seconds())
+	p.Metrics.QueueDepth.WithLabelValues(name).Set(0)
+	p.Metrics.UnschedulablePods.WithLabelValues(name).Set(float64(unplaced))
+	p.Metrics.IgnoredPods.Set(float64(ignored))
+	if len(plan.Launches) > 0 {
+		p.Metrics.PlanPrice.Set(plan.Price().USD())
+		p.Metrics.PlanBound.Set(plan.LowerBound.USD())
+	}
+}
+
+// explain says to each pod of the group why nothing can host it.
+func (p *Provisioner) explain(u pack.Unplaced) {
+	text := "Failed to schedule pod, " + Explain(u)
+	for _, ref := range u.Pods {
+		pod := p.Mirror.Pod(ref.UID)
+		if pod == nil {
+			continue
+		}
+		p.Events.Publish(events.Event{
+			About: pod, Warning: true, Reason: "FailedScheduling", Message: text,
+			Key: gist(u), Every: 5 * time.Minute,
+		})
+	}
+	p.Log.V(1).Info("could not schedule pod(s)", "pods", len(u.Pods), "sample", u.Pods[0].Namespace+"/"+u.Pods[0].Name, "reason", text)
+}

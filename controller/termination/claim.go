@@ -1,0 +1,190 @@
+package termination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// poll is how often the provider is asked whether a machine is gone.
+const poll = 2 * time.Second
+
+// Claims finalizes NodeClaims: first the node, then the machine, then the claim.
+// It runs on the lifecycle's queue (see lifecycle.Reconciler.End): a claim that is
+// still being launched by one worker must not be abandoned by another.
+type Claims struct {
+	Client   client.Client
+	Provider provider.Provider
+	Events   *events.Recorder
+	Metrics  *metrics.Set
+	Log      logr.Logger
+	// Class is the kind of node class whose claims are ours.
+	Class schema.GroupKind
+}
+
+// Reconcile takes one step of ending a claim.
+func (r *Claims) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if claim.DeletionTimestamp == nil || !r.owns(claim) || !controllerutil.ContainsFinalizer(claim, karpv1.TerminationFinalizer) {
+		return reconcile.Result{}, nil
+	}
+	return calm(r.finalize(ctx, claim))
+}
+
+func (r *Claims) owns(claim *karpv1.NodeClaim) bool {
+	return claim.Spec.NodeClassRef != nil && claim.Spec.NodeClassRef.GroupKind() == r.Class
+}
+
+func (r *Claims) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconcile.Result, error) {
+	if err := r.stampDeadline(ctx, claim); err != nil {
+		return reconcile.Result{}, err
+	}
+	waiting, err := r.deleteNodes(ctx, claim)
+	if err != nil || waiting {
+		return reconcile.Result{RequeueAfter: 5 * time.Second}, err // the node's end wakes us sooner
+	}
+	gone, err := r.returnMachine(ctx, claim)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !gone {
+		return reconcile.Result{RequeueAfter: poll}, r.markTerminating(ctx, claim)
+	}
+	return reconcile.Result{}, r.letGo(ctx, claim)
+}
+
+// stampDeadline turns the grace period into a moment, once: it counts from the deletion.
+func (r *Claims) stampDeadline(ctx context.Context, claim *karpv1.NodeClaim) error {
+	grace := claim.Spec.TerminationGracePeriod
+	if grace == nil || claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey] != "" {
+		return nil
+	}
+	stored := claim.DeepCopy()
+	deadline := claim.DeletionTimestamp.Add(grace.Duration)
+	if claim.Annotations == nil {
+		claim.Annotations = map[string]string{}
+	}
+	claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey] = deadline.Format(time.RFC3339)
+	if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); err != nil {
+		return fmt.Errorf("stamping the deadline of nodeclaim %s: %w", claim.Name, err)
+	}
+	r.Events.Publish(events.Event{About: claim, Warning: true, Reason: "TerminationGracePeriodExpiring",
+		Message: "All pods will be deleted by " + deadline.Format(time.RFC3339)})
+	r.Log.Info("annotated nodeclaim", "nodeclaim", claim.Name, "deadline", deadline.Format(time.RFC3339))
+	return nil
+}
+
+// deleteNodes asks the nodes of the machine to go and reports whether one is
+// still there. A node without our finalizer goes at once: nobody drains it.
+func (r *Claims) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (waiting bool, err error) {
+	nodes, err := nodesOf(ctx, r.Client, claim)
+	if err != nil {
+		return false, err
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		if n.DeletionTimestamp == nil {
+			if err := r.Client.Delete(ctx, n); client.IgnoreNotFound(err) != nil {
+				return false, fmt.Errorf("deleting node %s: %w", n.Name, err)
+			}
+		}
+		waiting = waiting || controllerutil.ContainsFinalizer(n, karpv1.TerminationFinalizer)
+	}
+	return waiting, nil
+}
+
+// nodesOf lists the nodes whose machine is the claim's.
+func nodesOf(ctx context.Context, c client.Reader, claim *karpv1.NodeClaim) ([]corev1.Node, error) {
+	if claim.Status.ProviderID == "" {
+		return nil, nil
+	}
+	nodes := &corev1.NodeList{}
+	if err := c.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: claim.Status.ProviderID}); err != nil {
+		return nil, fmt.Errorf("looking for the nodes of nodeclaim %s: %w", claim.Name, err)
+	}
+	return nodes.Items, nil
+}
+
+// returnMachine gives back the machine, known or not, and reports whether it is gone.
+func (r *Claims) returnMachine(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
+	if claim.Status.ProviderID == "" {
+		err = r.Provider.Abandon(ctx, kube.Purchase(claim, nil))
+	} else {
+		err = r.Provider.Terminate(ctx, claim.Status.ProviderID)
+	}
+	if errors.Is(err, provider.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("terminating the machine of nodeclaim %s: %w", claim.Name, err)
+	}
+	return false, nil
+}
+
+func (r *Claims) markTerminating(ctx context.Context, claim *karpv1.NodeClaim) error {
+	if kube.ConditionTrue(claim, karpv1.ConditionTypeInstanceTerminating) {
+		return nil
+	}
+	return patchStatus(ctx, r.Client, claim, func() {
+		claim.StatusConditions().SetTrue(karpv1.ConditionTypeInstanceTerminating)
+	})
+}
+
+func (r *Claims) letGo(ctx context.Context, claim *karpv1.NodeClaim) error {
+	stored := claim.DeepCopy()
+	controllerutil.RemoveFinalizer(claim, karpv1.TerminationFinalizer)
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, claim, patch); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	pool, labels := stored.Labels[karpv1.NodePoolLabelKey], stored.Labels
+	r.Metrics.ClaimTermination.WithLabelValues(pool).Observe(time.Since(stored.DeletionTimestamp.Time).Seconds())
+	if c := stored.StatusConditions().Get(karpv1.ConditionTypeInstanceTerminating); c.IsTrue() {
+		r.Metrics.InstanceTermination.WithLabelValues(pool).Observe(time.Since(c.LastTransitionTime.Time).Seconds())
+	}
+	r.Metrics.ClaimsTerminated.WithLabelValues(pool, labels[karpv1.CapacityTypeLabelKey], labels[corev1.LabelTopologyZone]).Inc()
+	r.Events.Publish(events.Event{About: stored, Reason: "Finalized", Message: "Finalized karpenter.sh/termination"})
+	r.Log.Info("deleted nodeclaim", "nodeclaim", stored.Name, "provider-id", stored.Status.ProviderID, "node", stored.Status.NodeName)
+	return nil
+}
+
+// patchStatus writes what change does to the claim's status, if it does anything.
+func patchStatus(ctx context.Context, c client.Client, claim *karpv1.NodeClaim, change func()) error {
+	stored := claim.DeepCopy()
+	change()
+	if equality.Semantic.DeepEqual(stored.Status, claim.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+	return client.IgnoreNotFound(c.Status().Patch(ctx, claim, patch))
+}
+
+// calm turns a lost race into another try.
+func calm(result reconcile.Result, err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return result, nil
+}

@@ -1,0 +1,237 @@
+package termination
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/kube"
+)
+
+const (
+	shortestRetry = time.Second // the drain itself comes by once a second
+	longestRetry  = 10 * time.Second
+	atOnce        = 20 // evictions in flight per node
+	// stuck is how long a pod may outlive its own deletion before it stops counting.
+	stuck = time.Minute
+)
+
+// Evictor asks pods to leave. It remembers which ones a disruption budget held
+// back, so as not to ask them again too soon; forgetting that is harmless.
+type Evictor struct {
+	client  client.Client
+	events  *events.Recorder
+	metrics *metrics.Set
+	log     logr.Logger
+
+	mu   sync.Mutex
+	held map[types.UID]backoff
+}
+
+type backoff struct {
+	until time.Time
+	next  time.Duration
+}
+
+// NewEvictor returns an Evictor that has asked nobody yet.
+func NewEvictor(c client.Client, e *events.Recorder, m *metrics.Set, log logr.Logger) *Evictor {
+	return &Evictor{client: c, events: e, metrics: m, log: log, held: map[types.UID]backoff{}}
+}
+
+// Drain takes one step of emptying the node and returns the pods it still waits
+// for. Past deadline minus a pod's own grace period the pod is deleted, whatever
+// protects it; a zero deadline never comes.
+func (e *Evictor) Drain(ctx context.Context, node *corev1.Node, deadline time.Time) ([]*corev1.Pod, error) {
+	pods, err := podsOn(ctx, e.client, node.Name)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	groups, waiting := sort(pods, now)
+	if err := e.force(ctx, waiting, deadline, now); err != nil {
+		return waiting, err
+	}
+	for _, group := range groups {
+		if len(group) > 0 { // later groups wait until this one is gone
+			return waiting, e.evict(ctx, group)
+		}
+	}
+	return nil, nil
+}
+
+func podsOn(ctx context.Context, c client.Reader, node string) ([]*corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := c.List(ctx, list, client.MatchingFields{kube.IndexPodNode: node}); err != nil {
+		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	return pods, nil
+}
+
+// sort puts the pods to wait for into the order in which groups leave: what serves
+// others goes last, and among those what every node has.
+func sort(pods []*corev1.Pod, now time.Time) (groups [4][]*corev1.Pod, waiting []*corev1.Pod) {
+	for _, p := range pods {
+		if !drainable(p, now) {
+			continue
+		}
+		i := 0
+		if kube.OwnedByDaemonSet(p) {
+			i++
+		}
+		if critical(p) {
+			i += 2
+		}
+		groups[i] = append(groups[i], p)
+		waiting = append(waiting, p)
+	}
+	return groups, waiting
+}
+
+// drainable reports whether the drain waits for the pod. Those that tolerate the
+// taint mean to stay; those long past their deletion hang on a dead kubelet.
+func drainable(p *corev1.Pod, now time.Time) bool {
+	if kube.Terminal(p) || kube.Static(p) || toleratesDisruption(p) {
+		return false
+	}
+	return p.DeletionTimestamp == nil || now.Before(p.DeletionTimestamp.Add(stuck))
+}
+
+func toleratesDisruption(p *corev1.Pod) bool {
+	for _, t := range p.Spec.Tolerations {
+		if kube.Tolerates(t, karpv1.DisruptedNoScheduleTaint) {
+			return true
+		}
+	}
+	return false
+}
+
+func critical(p *corev1.Pod) bool {
+	return p.Spec.PriorityClassName == "system-cluster-critical" || p.Spec.PriorityClassName == "system-node-critical"
+}
+
+// force deletes, across all groups, the pods whose own grace no longer fits
+// before the deadline.
+func (e *Evictor) force(ctx context.Context, pods []*corev1.Pod, deadline, now time.Time) error {
+	if deadline.IsZero() {
+		return nil
+	}
+	for _, p := range pods {
+		grace := time.Duration(graceSeconds(p)) * time.Second
+		if !now.After(deadline.Add(-grace)) || p.DeletionTimestamp != nil && !p.DeletionTimestamp.After(deadline) {
+			continue
+		}
+		left := max(int64(deadline.Sub(now)/time.Second), 1)
+		if err := e.client.Delete(ctx, p, client.GracePeriodSeconds(left), client.Preconditions{UID: &p.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting pod %s/%s to meet its node's deadline: %w", p.Namespace, p.Name, err)
+		}
+		e.metrics.PodsDrained.WithLabelValues("Forceful Termination").Inc()
+		e.events.Publish(events.Event{About: p, Reason: "Disrupted", Key: "forced",
+			Message: fmt.Sprintf("Deleting the pod to accommodate the terminationTime %s of the node. The pod was granted %d seconds of grace-period of its %d terminationGracePeriodSeconds",
+				deadline.Format(time.RFC3339), left, graceSeconds(p))})
+	}
+	return nil
+}
+
+func graceSeconds(p *corev1.Pod) int64 {
+	if p.Spec.TerminationGracePeriodSeconds == nil {
+		return corev1.DefaultTerminationGracePeriodSeconds
+	}
+	return *p.Spec.TerminationGracePeriodSeconds
+}
+
+// evict asks each pod of the group that is not leaving yet.
+func (e *Evictor) evict(ctx context.Context, pods []*corev1.Pod) error {
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	now := time.Now()
+	for _, p := range pods {
+		if p.DeletionTimestamp != nil || kube.DoNotDisrupt(p, now) || !e.due(p.UID, now) {
+			continue
+		}
+		group.Go(func() error { return e.ask(ctx, p) })
+	}
+	return group.Wait()
+}
+
+func (e *Evictor) ask(ctx context.Context, p *corev1.Pod) error {
+	err := e.client.SubResource("eviction").Create(ctx, p, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
+	})
+	e.metrics.Evictions.WithLabelValues(code(err)).Inc()
+	switch {
+	case err == nil:
+		e.forget(p.UID)
+		e.metrics.PodsDrained.WithLabelValues("Evicted").Inc()
+		e.events.Publish(events.Event{About: p, Reason: "Evicted", Key: "evicted", Message: "Evicted pod: its node is being removed"})
+		return nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another pod of the same name
+		e.forget(p.UID)
+		return nil
+	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err): // a budget, or several, which the API refuses
+		e.hold(p.UID)
+		e.log.V(1).Info("eviction held back", "pod", p.Namespace+"/"+p.Name, "reason", err.Error())
+		return nil
+	}
+	return fmt.Errorf("evicting pod %s/%s: %w", p.Namespace, p.Name, err)
+}
+
+func code(err error) string {
+	if err == nil {
+		return strconv.Itoa(http.StatusCreated)
+	}
+	if status, ok := err.(apierrors.APIStatus); ok {
+		return strconv.Itoa(int(status.Status().Code))
+	}
+	return "error"
+}
+
+func (e *Evictor) due(uid types.UID, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !now.Before(e.held[uid].until)
+}
+
+// hold doubles the time until the pod is asked again.
+func (e *Evictor) hold(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next := max(e.held[uid].next, shortestRetry)
+	e.held[uid] = backoff{until: time.Now().Add(next), next: min(2*next, longestRetry)}
+	if len(e.held) > 1<<14 {
+		e.sweep()
+	}
+}
+
+func (e *Evictor) sweep() {
+	for uid, b := range e.held {
+		if time.Since(b.until) > longestRetry {
+			delete(e.held, uid)
+		}
+	}
+}
+
+func (e *Evictor) forget(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.held, uid)
+}

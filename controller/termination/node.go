@@ -1,0 +1,332 @@
+package termination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+const (
+	// drainPoll is how often a drain is looked at; evictions have their own back-off.
+	drainPoll = time.Second
+	// settling is how long a node without pods is still watched: the scheduler may
+	// have bound one just before it saw the taint.
+	settling = 2 * time.Second
+	// excludeFromBalancers is set before the drain, so that no new connection arrives.
+	excludeFromBalancers = corev1.LabelNodeExcludeBalancers
+)
+
+// Nodes drains and finalizes Nodes that carry our finalizer.
+type Nodes struct {
+	Client client.Client
+	// Live reads past the cache: whether a node is empty must not be yesterday's news.
+	Live     client.Reader
+	Provider provider.Provider
+	Evictor  *Evictor
+	Events   *events.Recorder
+	Metrics  *metrics.Set
+	Log      logr.Logger
+}
+
+// Reconcile takes one step of ending a node.
+func (r *Nodes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if node.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(node, karpv1.TerminationFinalizer) {
+		return reconcile.Result{}, nil
+	}
+	claim, err := r.claimOf(ctx, node)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return calm(r.finalize(ctx, node, claim))
+}
+
+// claimOf finds the claim whose machine the node is; nil when there is none.
+func (r *Nodes) claimOf(ctx context.Context, node *corev1.Node) (*karpv1.NodeClaim, error) {
+	if node.Spec.ProviderID == "" {
+		return nil, nil
+	}
+	claims := &karpv1.NodeClaimList{}
+	if err := r.Client.List(ctx, claims, client.MatchingFields{kube.IndexClaimProviderID: node.Spec.ProviderID}); err != nil {
+		return nil, fmt.Errorf("looking for the nodeclaim of node %s: %w", node.Name, err)
+	}
+	if len(claims.Items) == 0 {
+		return nil, nil
+	}
+	return &claims.Items[0], nil
+}
+
+func (r *Nodes) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (reconcile.Result, error) {
+	if err := r.deleteClaim(ctx, claim); err != nil {
+		return reconcile.Result{}, err
+	}
+	if gone, err := r.machineGone(ctx, node); err != nil {
+		return reconcile.Result{}, err
+	} else if gone {
+		return reconcile.Result{}, r.letGo(ctx, node)
+	}
+	if err := r.keepOthersAway(ctx, node); err != nil {
+		return reconcile.Result{}, err
+	}
+	for _, phase := range []func(context.Context, *corev1.Node, *karpv1.NodeClaim) (time.Duration, error){
+		r.drain, r.awaitVolumes, r.terminate,
+	} {
+		if wait, err := phase(ctx, node, claim); err != nil || wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, err
+		}
+	}
+	return reconcile.Result{}, r.letGo(ctx, node)
+}
+
+func (r *Nodes) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error {
+	if claim == nil || claim.DeletionTimestamp != nil {
+		return nil
+	}
+	if err := r.Client.Delete(ctx, claim); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting nodeclaim %s of a deleted node: %w", claim.Name, err)
+	}
+	return nil
+}
+
+// machineGone reports whether there is nothing left to drain: the kubelet is
+// silent and the cloud does not know the machine.
+func (r *Nodes) machineGone(ctx context.Context, node *corev1.Node) (bool, error) {
+	if kube.Ready(node) || node.Spec.ProviderID == "" {
+		return false, nil
+	}
+	_, err := r.Provider.Get(ctx, node.Spec.ProviderID)
+	if errors.Is(err, provider.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking about the machine of node %s: %w", node.Name, err)
+	}
+	return false, nil
+}
+
+// keepOthersAway taints the node and takes it out of load balancers.
+func (r *Nodes) keepOthersAway(ctx context.Context, node *corev1.Node) error {
+	stored := node.DeepCopy()
+	disrupted := karpv1.DisruptedNoScheduleTaint
+	if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&disrupted) }) {
+		node.Spec.Taints = append(node.Spec.Taints, disrupted)
+	}
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	node.Labels[excludeFromBalancers] = "karpenter"
+	if equality.Semantic.DeepEqual(stored, node) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, node, patch); err != nil {
+		return fmt.Errorf("tainting node %s: %w", node.Name, err)
+	}
+	r.Log.Info("tainted node", "node", node.Name, "taint", karpv1.DisruptedTaintKey)
+	return nil
+}
+
+// drain empties the node, group by group, and reports how long to wait; zero
+// when it is done.
+func (r *Nodes) drain(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
+	if kube.ConditionTrue(claim, karpv1.ConditionTypeDrained) {
+		return 0, nil
+	}
+	deadline := deadlineOf(claim)
+	waiting, err := r.Evictor.Drain(ctx, node, deadline)
+	if err == nil && len(waiting) == 0 {
+		waiting, err = r.lateArrivals(ctx, node)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(waiting) > 0 {
+		r.reportDraining(node, waiting)
+		return drainPoll, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+			c.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeDrained, "Draining", fmt.Sprintf("%d pods waiting", len(waiting)))
+		})
+	}
+	if left := settling - time.Since(node.DeletionTimestamp.Time); left > 0 {
+		return left, nil
+	}
+	r.Metrics.NodesDrained.WithLabelValues(node.Labels[karpv1.NodePoolLabelKey]).Inc()
+	return 0, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+		c.StatusConditions().SetTrueWithReason(karpv1.ConditionTypeDrained, "Drained", "")
+	})
+}
+
+// lateArrivals looks past the cache for pods it does not know yet.
+func (r *Nodes) lateArrivals(ctx context.Context, node *corev1.Node) ([]*corev1.Pod, error) {
+	pods, err := podsOn(ctx, r.Live, node.Name)
+	if err != nil {
+		return nil, err
+	}
+	_, waiting := sort(pods, time.Now())
+	return waiting, nil
+}
+
+func (r *Nodes) reportDraining(node *corev1.Node, waiting []*corev1.Pod) {
+	names := ""
+	for i, p := range waiting {
+		if i == 5 {
+			names += ", …"
+			break
+		}
+		if i > 0 {
+			names += ", "
+		}
+		names += p.Namespace + "/" + p.Name
+	}
+	r.Events.Publish(events.Event{About: node, Warning: true, Reason: "FailedDraining", Key: "draining",
+		Message: fmt.Sprintf("Failed to drain node, %d pods are waiting to be evicted: %s", len(waiting), names)})
+}
+
+// condition changes the claim's status; a node without a claim has none.
+func (r *Nodes) condition(ctx context.Context, claim *karpv1.NodeClaim, change func(*karpv1.NodeClaim)) error {
+	if claim == nil {
+		return nil
+	}
+	return patchStatus(ctx, r.Client, claim, func() { change(claim) })
+}
+
+// deadlineOf is when pods lose their say, zero when never.
+func deadlineOf(claim *karpv1.NodeClaim) time.Time {
+	if claim == nil {
+		return time.Time{}
+	}
+	if t, err := time.Parse(time.RFC3339, claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey]); err == nil {
+		return t
+	}
+	if claim.DeletionTimestamp != nil && claim.Spec.TerminationGracePeriod != nil {
+		return claim.DeletionTimestamp.Add(claim.Spec.TerminationGracePeriod.Duration)
+	}
+	return time.Time{}
+}
+
+// awaitVolumes lets the attach controller detach what drained pods used: a disk
+// still attached to a vanished machine cannot be used elsewhere for minutes.
+func (r *Nodes) awaitVolumes(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
+	if kube.ConditionTrue(claim, karpv1.ConditionTypeVolumesDetached) {
+		return 0, nil
+	}
+	attached, err := r.attachments(ctx, node)
+	if err != nil {
+		return 0, err
+	}
+	if len(attached) == 0 {
+		return 0, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+			c.StatusConditions().SetTrue(karpv1.ConditionTypeVolumesDetached)
+		})
+	}
+	if deadline := deadlineOf(claim); !deadline.IsZero() && !time.Now().Before(deadline) {
+		return 0, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+			c.StatusConditions().SetFalse(karpv1.ConditionTypeVolumesDetached, "TerminationGracePeriodElapsed", "")
+		})
+	}
+	r.Events.Publish(events.Event{About: node, Reason: "AwaitingVolumeDetachment", Key: "volumes",
+		Message: fmt.Sprintf("Awaiting detachment of volumes: %v", attached)})
+	return drainPoll, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+		c.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeVolumesDetached, "AwaitingVolumeDetachment",
+			fmt.Sprintf("%d volumes attached", len(attached)))
+	})
+}
+
+// attachments names the node's volume attachments, but for those that pods which
+// are never drained still use.
+func (r *Nodes) attachments(ctx context.Context, node *corev1.Node) ([]string, error) {
+	list := &storagev1.VolumeAttachmentList{}
+	if err := r.Client.List(ctx, list, client.MatchingFields{kube.IndexAttachmentNode: node.Name}); err != nil {
+		return nil, fmt.Errorf("listing the volume attachments of node %s: %w", node.Name, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil
+	}
+	kept, err := r.volumesInUse(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, a := range list.Items {
+		if pv := a.Spec.Source.PersistentVolumeName; pv == nil || !kept[*pv] {
+			names = append(names, a.Name)
+		}
+	}
+	return names, nil
+}
+
+func (r *Nodes) volumesInUse(ctx context.Context, node *corev1.Node) (map[string]bool, error) {
+	pods, err := podsOn(ctx, r.Client, node.Name)
+	if err != nil {
+		return nil, err
+	}
+	inUse := map[string]bool{}
+	for _, p := range pods {
+		if drainable(p, time.Now()) {
+			continue
+		}
+		for _, v := range p.Spec.Volumes {
+			if v.PersistentVolumeClaim == nil {
+				continue
+			}
+			pvc := &corev1.PersistentVolumeClaim{}
+			key := client.ObjectKey{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
+			if err := r.Live.Get(ctx, key, pvc); client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("reading volume claim %s: %w", key, err)
+			}
+			inUse[pvc.Spec.VolumeName] = true
+		}
+	}
+	return inUse, nil
+}
+
+// terminate gives the machine back and waits until it is gone: a node whose
+// machine still runs would come back.
+func (r *Nodes) terminate(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (time.Duration, error) {
+	if node.Spec.ProviderID == "" || claim == nil {
+		return 0, nil
+	}
+	err := r.Provider.Terminate(ctx, node.Spec.ProviderID)
+	if errors.Is(err, provider.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("terminating the machine of node %s: %w", node.Name, err)
+	}
+	return poll, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+		c.StatusConditions().SetTrue(karpv1.ConditionTypeInstanceTerminating)
+	})
+}
+
+func (r *Nodes) letGo(ctx context.Context, node *corev1.Node) error {
+	stored := node.DeepCopy()
+	controllerutil.RemoveFinalizer(node, karpv1.TerminationFinalizer)
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, node, patch); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	pool := stored.Labels[karpv1.NodePoolLabelKey]
+	r.Metrics.NodesTerminated.WithLabelValues(pool, stored.Labels[corev1.LabelTopologyZone]).Inc()
+	r.Metrics.NodeTermination.WithLabelValues(pool).Observe(time.Since(stored.DeletionTimestamp.Time).Seconds())
+	r.Metrics.NodeLifetime.WithLabelValues(pool).Observe(time.Since(stored.CreationTimestamp.Time).Seconds())
+	r.Log.Info("deleted node", "node", stored.Name)
+	return nil
+}
