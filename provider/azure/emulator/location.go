@@ -8,7 +8,7 @@ import (
 func (s *Server) listLocations(r *request) (reply, error) {
 	name := s.options.Location
 	mappings := []any{}
-	for _, zone := range s.zones() {
+	for _, zone := range s.zones {
 		mappings = append(mappings, map[string]string{"logicalZone": zone, "physicalZone": name + "-az" + zone})
 	}
 	return ok(map[string]any{"value": []any{map[string]any{
@@ -17,18 +17,6 @@ func (s *Server) listLocations(r *request) (reply, error) {
 		"metadata":                 map[string]string{"regionType": "Physical", "regionCategory": "Recommended"},
 		"availabilityZoneMappings": mappings,
 	}}})
-}
-
-// zones are all those any size has in the region.
-func (s *Server) zones() []string {
-	seen := map[string]bool{}
-	for _, size := range s.sizes {
-		zones, _ := size.ZonesIn(s.options.Location)
-		for _, zone := range zones {
-			seen[zone] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
 }
 
 // displayName is the portal's name of a region of the catalogue.

@@ -28,6 +28,8 @@ type Server struct {
 	// sizes is the catalogue by lower-case name, sizeNames its order.
 	sizes     map[string]catalog.Size
 	sizeNames []string
+	// zones are all those that any size has in the region.
+	zones []string
 
 	authority *authority
 	url       string // https://host:port, without a slash at the end
@@ -108,7 +110,11 @@ func (s *Server) listen(ctx context.Context) error {
 			s.log.Error("emulator stopped listening", "error", err)
 		}
 	})
-	context.AfterFunc(ctx, func() { _ = s.Close() })
+	context.AfterFunc(ctx, func() {
+		if err := s.Close(); err != nil {
+			s.log.Error("closing with the context", "error", err)
+		}
+	})
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -11,10 +12,16 @@ import (
 
 func (s *Server) indexSizes(sizes []catalog.Size) {
 	s.sizes = make(map[string]catalog.Size, len(sizes))
+	seen := map[string]bool{}
 	for _, size := range sizes {
 		s.sizes[strings.ToLower(size.Name)] = size
 		s.sizeNames = append(s.sizeNames, size.Name)
+		zones, _ := size.ZonesIn(s.options.Location)
+		for _, zone := range zones {
+			seen[zone] = true
+		}
 	}
+	s.zones = slices.Sorted(maps.Keys(seen))
 }
 
 // sizesSold names the first n sizes of the region.

@@ -20,6 +20,7 @@ type store struct {
 
 	groups        map[string]*group // by lower-case name
 	vms           map[string]*vm
+	hosts         map[string]*vm // by lower-case computer name
 	nics          map[string]*nic
 	disks         map[string]*disk
 	vnets         map[string]*vnet
@@ -39,6 +40,7 @@ func newStore(o Options) store {
 		throttles:     throttles{enforced: o.Throttle, buckets: map[string]*bucket{}},
 		groups:        map[string]*group{},
 		vms:           map[string]*vm{},
+		hosts:         map[string]*vm{},
 		nics:          map[string]*nic{},
 		disks:         map[string]*disk{},
 		vnets:         map[string]*vnet{},

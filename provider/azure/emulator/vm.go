@@ -276,12 +276,11 @@ func (s *Server) machine(v *vm) Machine {
 func (s *Server) FindMachine(computerName string) (m Machine, power string, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, v := range s.vms {
-		if strings.EqualFold(v.spec.Properties.OSProfile.ComputerName, computerName) {
-			return s.machine(v), v.power, true
-		}
+	v := s.hosts[strings.ToLower(computerName)]
+	if v == nil {
+		return Machine{}, "", false
 	}
-	return Machine{}, "", false
+	return s.machine(v), v.power, true
 }
 
 // created answers a PUT that op is working on.

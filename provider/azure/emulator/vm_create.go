@@ -69,6 +69,7 @@ func (s *Server) createVM(group, name string, w wish) (reply, error) {
 	s.quota.take(claims(v.size, v.spec.isSpot()))
 	s.addOSDisk(v)
 	s.vms[key(group, name)] = v
+	s.hosts[strings.ToLower(v.spec.Properties.OSProfile.ComputerName)] = v
 	s.allocate(v, late)
 	s.log.Info("virtual machine accepted", slog.String("vm", name), slog.String("size", v.size.Name),
 		slog.String("zone", v.spec.zone()), slog.String("priority", v.spec.priority()))
@@ -215,8 +216,8 @@ func (s *Server) checkZone(v *vm) error {
 	if zone == "" {
 		return nil
 	}
-	if all := s.zones(); !slices.Contains(all, zone) {
-		return badRequest("InvalidAvailabilityZone", "The zone(s) '%s' for resource '%s' is not supported. The supported zones for location '%s' are '%s'", zone, v.id, v.location, strings.Join(all, ","))
+	if !slices.Contains(s.zones, zone) {
+		return badRequest("InvalidAvailabilityZone", "The zone(s) '%s' for resource '%s' is not supported. The supported zones for location '%s' are '%s'", zone, v.id, v.location, strings.Join(s.zones, ","))
 	}
 	if zones, _ := v.size.ZonesIn(v.location); !slices.Contains(zones, zone) {
 		return skuNotAvailable(v.size.Name, v.location)
@@ -277,10 +278,8 @@ func (s *Server) checkDisk(v *vm) error {
 	if !strings.EqualFold(d.CreateOption, "FromImage") {
 		return invalidParameter("osDisk.createOption", "The emulator creates OS disks with createOption FromImage only, not '%s'.", d.CreateOption)
 	}
-	for _, other := range s.vms {
-		if other.group == v.group && other != v && other.osDisk != nil && strings.EqualFold(other.osDisk.name, d.Name) {
-			return conflict("ConflictingUserInput", "Disk '%s' already exists in resource group %s. Only CreateOption.Attach is supported.", d.Name, strings.ToUpper(v.group))
-		}
+	if other := s.disks[key(v.group, d.Name)]; other != nil && other != v.osDisk {
+		return conflict("ConflictingUserInput", "Disk '%s' already exists in resource group %s. Only CreateOption.Attach is supported.", d.Name, strings.ToUpper(v.group))
 	}
 	if !v.spec.ephemeral() {
 		return nil

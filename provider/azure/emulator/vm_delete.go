@@ -46,6 +46,9 @@ func (s *Server) removeVM(v *vm) {
 		return
 	}
 	delete(s.vms, key(v.group, v.name))
+	if host := strings.ToLower(v.spec.Properties.OSProfile.ComputerName); s.hosts[host] == v {
+		delete(s.hosts, host)
+	}
 	s.quota.giveBack(claims(v.size, v.spec.isSpot()))
 	s.releaseNICs(v)
 	s.releaseDisk(v)
