@@ -1,0 +1,125 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+)
+
+// complete is the least an operator must set.
+func complete() map[string]string {
+	return map[string]string{
+		"CLUSTER_NAME":              "prod",
+		"CLUSTER_ENDPOINT":          "https://prod.hcp.eastus.azmk8s.io:443",
+		"KUBELET_BOOTSTRAP_TOKEN":   "abcdef.0123456789abcdef",
+		"SSH_PUBLIC_KEY":            "ssh-ed25519 AAAA",
+		"VNET_SUBNET_ID":            "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Network/virtualNetworks/v/subnets/n",
+		"AZURE_NODE_RESOURCE_GROUP": "MC_rg_prod_eastus",
+		"LOCATION":                  "eastus",
+		"ARM_SUBSCRIPTION_ID":       "00000000-0000-0000-0000-000000000001",
+	}
+}
+
+// load runs the path from flags and environment to a validated Config.
+func load(args []string, env map[string]string) (Config, error) {
+	flags := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	var c Config
+	c.bind(flags)
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	return c, c.complete(flags, func(name string) (string, bool) {
+		value, ok := env[name]
+		return value, ok
+	})
+}
+
+func TestConfigComesFromFlagsThenEnvironment(t *testing.T) {
+	env := complete()
+	env["BATCH_IDLE_DURATION"] = "250ms"
+	env["METRICS_PORT"] = "9090"
+	env["NODE_IDENTITIES"] = "/a,/b"
+	env["ADDITIONAL_TAGS"] = "team=core,cost=1"
+	c, err := load([]string{"--metrics-port=9191"}, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{c.Core.BatchIdleDuration.String(), c.Core.MetricsPort, c.Azure.NodeIdentities, c.Azure.AdditionalTags, c.Azure.NodeResourceGroup}
+	want := []any{"250ms", 9191, []string{"/a", "/b"}, map[string]string{"team": "core", "cost": "1"}, "MC_rg_prod_eastus"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("config (-want +got):\n%s", diff)
+	}
+}
+
+func TestConfigNamesEveryMissingSetting(t *testing.T) {
+	_, err := load(nil, nil)
+	if err == nil {
+		t.Fatal("an empty environment was accepted")
+	}
+	for _, name := range []string{
+		"--cluster-name (or CLUSTER_NAME)", "--cluster-endpoint", "KUBELET_BOOTSTRAP_TOKEN", "SSH_PUBLIC_KEY",
+		"VNET_SUBNET_ID", "AZURE_NODE_RESOURCE_GROUP", "LOCATION", "ARM_SUBSCRIPTION_ID",
+	} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("the error does not name %s:\n%v", name, err)
+		}
+	}
+}
+
+func TestConfigRefusesNonsense(t *testing.T) {
+	for _, test := range []struct{ name, value, want string }{
+		{"CLUSTER_ENDPOINT", "prod.example", "must be an absolute URL"},
+		{"METRICS_PORT", "eighty", `METRICS_PORT="eighty"`},
+		{"METRICS_PORT", "70000", "must be a port number"},
+		{"ENABLE_PROFILING", "maybe", "ENABLE_PROFILING"},
+		{"BATCH_IDLE_DURATION", "20s", "--batch-max-duration"},
+		{"BATCH_IDLE_DURATION", "fast", "BATCH_IDLE_DURATION"},
+		{"LOG_LEVEL", "loud", "must be one of debug, info, error"},
+		{"NETWORK_PLUGIN", "kubenet", "must be one of azure, none"},
+		{"NETWORK_PLUGIN", "none", "must be empty with --network-plugin none"},
+		{"VNET_SUBNET_ID", "my-subnet", "must look like /subscriptions/"},
+		{"DNS_SERVICE_IP", "ten", "is not an IP address"},
+		{"VM_MEMORY_OVERHEAD_PERCENT", "7.5", "is a fraction"},
+		{"LINUX_ADMIN_USERNAME", "9lives", "must start with a letter"},
+		{"ADDITIONAL_TAGS", "a=1,A=2", "twice"},
+		{"ADDITIONAL_TAGS", "a/b=1", "Azure forbids"},
+		{"PROVISION_MODE", "bootstrappingclient", "aksscriptless only"},
+		{"USE_SIG", "true", "not supported by karve yet"},
+		{"MEMORY_LIMIT", "1Gi", "MEMORY_LIMIT"},
+	} {
+		env := complete()
+		env[test.name] = test.value
+		_, err := load(nil, env)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s=%s: got error %v, want one that says %q", test.name, test.value, err, test.want)
+		}
+	}
+}
+
+func TestConfigNeverShowsTheToken(t *testing.T) {
+	env := complete()
+	env["CLUSTER_ENDPOINT"] = "nonsense"
+	_, err := load(nil, env)
+	if err == nil || strings.Contains(err.Error(), env["KUBELET_BOOTSTRAP_TOKEN"]) {
+		t.Errorf("got %v: want an error without the bootstrap token", err)
+	}
+}
+
+func TestOneCloudOnly(t *testing.T) {
+	env := complete()
+	env["ARM_CLOUD"], env["AZURE_ENVIRONMENT_FILEPATH"] = "AzurePublicCloud", "/cloud.json"
+	if _, err := load(nil, env); err == nil || !strings.Contains(err.Error(), "set one of them") {
+		t.Errorf("got %v: want a refusal of two clouds", err)
+	}
+}
+
+func TestCloudByName(t *testing.T) {
+	for name, ok := range map[string]bool{"": true, "azurepubliccloud": true, "AzureChinaCloud": true, "AzureUSGovernmentCloud": true, "AzureMars": false} {
+		_, err := AzureConfig{Cloud: name}.cloud()
+		if (err == nil) != ok {
+			t.Errorf("ARM_CLOUD=%q: error %v, want accepted=%v", name, err, ok)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// envName is the environment variable that stands for a flag when the flag is
+// not given: Karpenter's rule is upper snake case.
+func envName(flag string) string {
+	if flag == "node-resource-group" { // the one flag upstream names otherwise
+		return "AZURE_NODE_RESOURCE_GROUP"
+	}
+	return strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fillFromEnvironment sets every flag that was not given from its variable. A
+// flag wins over the environment, an empty variable counts as unset. All faults
+// are reported together: an operator fixes a Deployment once, not five times.
+func fillFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var faults []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "help" {
+			return
+		}
+		value, ok := lookup(envName(f.Name))
+		if !ok || value == "" {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			faults = append(faults, fmt.Errorf("%s=%q: %w", envName(f.Name), shown(f.Name, value), errors.Unwrap(err)))
+		}
+	})
+	return errors.Join(faults...)
+}
+
+// shown hides secrets: a value that is wrong still must not reach a log.
+func shown(flag, value string) string {
+	if flag == "kubelet-bootstrap-token" {
+		return "(hidden)"
+	}
+	return value
+}
+
+// spelled names a setting in a message so that it can be found wherever it was set.
+func spelled(flag string) string {
+	return fmt.Sprintf("--%s (or %s)", flag, envName(flag))
+}
