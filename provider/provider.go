@@ -48,13 +48,16 @@ type Provider interface {
 // ErrNotFound reports that the machine does not exist (any more).
 var ErrNotFound = errors.New("machine not found")
 
-// Snapshot is a catalog at a point in time.
+// Snapshot is a catalog at a point in time. It is never changed.
 type Snapshot struct {
+	// Types stays the very same slice from one snapshot to the next as long as the
+	// types hold the same, so that whoever compiles them can tell by its first element.
 	Types []offer.Type
 	// Budgets is what is left of each quota that offers draw on, by budget name. A
 	// budget that is not listed is not limited.
 	Budgets map[string]int64
-	// Taken is when the data was read from the cloud.
+	// Taken is when this content was read from the cloud; the oldest part counts. It
+	// stays while later readings find the same.
 	Taken time.Time
 	// Problem says what could not be refreshed since, in words; empty when all is fresh.
 	Problem string

@@ -1,0 +1,199 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+)
+
+// catalogs keeps the last snapshot of each class, so that the pointer changes
+// only with the content, and rebuilds no more than what changed.
+type catalogs struct {
+	mu      sync.Mutex
+	classes map[string]*catalog
+}
+
+// A catalog is what one class last looked like.
+type catalog struct {
+	built     builtFrom
+	set       *typeSet
+	available availableFrom
+	snapshot  *provider.Snapshot
+}
+
+// builtFrom and availableFrom are the versions of what a catalog depends on.
+type builtFrom struct {
+	shape        shape
+	skus, prices uint64
+}
+
+type availableFrom struct{ stock, limits uint64 }
+
+// inputs is one consistent look at everything a catalog depends on.
+type inputs struct {
+	skus   answer[skuSet]
+	prices answer[priceTable]
+	quota  answer[usages]
+}
+
+// Catalog returns what is on sale for a class. The first call reads the region's
+// sizes, prices and quota; later ones answer from memory and leave the reading
+// to Run.
+func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapshot, error) {
+	c, err := p.class(ctx, class)
+	if err != nil {
+		return nil, err
+	}
+	in, err := p.inputs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p.catalog(class, p.shape(c), in), nil
+}
+
+// inputs waits for a first answer of each source. Prices and quota may be
+// missing: prices are then guessed, quota is taken to be unlimited, and the
+// snapshot says so. Without sizes there is nothing to sell.
+func (p *Provider) inputs(ctx context.Context) (inputs, error) {
+	if err := p.skus.ensure(ctx); err != nil {
+		return inputs{}, err
+	}
+	_ = p.prices.ensure(ctx) // both are kept as the source's problem
+	_ = p.quota.ensure(ctx)
+	if err := ctx.Err(); err != nil {
+		return inputs{}, err
+	}
+	return inputs{skus: p.skus.read(), prices: p.prices.read(), quota: p.quota.read()}, nil
+}
+
+func (p *Provider) catalog(name string, sh shape, in inputs) *provider.Snapshot {
+	p.catalogs.mu.Lock()
+	defer p.catalogs.mu.Unlock()
+	c := p.catalogs.classes[name]
+	if c == nil {
+		c = &catalog{}
+		p.catalogs.classes[name] = c
+	}
+	built := builtFrom{shape: sh, skus: in.skus.version, prices: in.prices.version}
+	if c.set == nil || c.built != built {
+		*c = catalog{built: built, set: p.buildTypes(in.skus.value, in.prices.value, sh), snapshot: c.snapshot}
+	}
+	c.refresh(p, in)
+	return c.snapshot
+}
+
+// types is the catalog's inner view, for a launch.
+func (p *Provider) typesOf(name string, sh shape, in inputs) *typeSet {
+	p.catalog(name, sh, in)
+	p.catalogs.mu.Lock()
+	defer p.catalogs.mu.Unlock()
+	return p.catalogs.classes[name].set
+}
+
+// refresh brings the snapshot up to date. Its Types stay the same slice as long
+// as they hold the same, so that whoever compiles them can tell by a glance.
+func (c *catalog) refresh(p *Provider, in inputs) {
+	blocks, stock := p.stockouts.snapshot()
+	next := provider.Snapshot{
+		Budgets: p.ledger.left(c.set.budgets, in.quota.value, in.quota.taken),
+		Problem: in.problem(c.set),
+	}
+	available := availableFrom{stock: stock, limits: in.quota.version}
+	old := c.snapshot
+	if old != nil && c.available == available {
+		next.Types = old.Types
+	} else {
+		next.Types = p.availableTypes(c.set, blocks, in.quota.value, c.built.shape.subnet)
+		if old != nil && reflect.DeepEqual(old.Types, next.Types) {
+			next.Types = old.Types
+		}
+		c.available = available
+	}
+	if old != nil && sameTypes(old.Types, next.Types) && maps.Equal(old.Budgets, next.Budgets) && old.Problem == next.Problem {
+		return
+	}
+	next.Taken = in.taken()
+	c.snapshot = &next
+}
+
+func sameTypes(a, b []offer.Type) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// taken is when the oldest part was read.
+func (in inputs) taken() time.Time {
+	oldest := in.skus.taken
+	for _, t := range []time.Time{in.prices.taken, in.quota.taken} {
+		if !t.IsZero() && t.Before(oldest) {
+			oldest = t
+		}
+	}
+	return oldest
+}
+
+func (in inputs) problem(set *typeSet) string {
+	var parts []string
+	for _, problem := range []string{in.skus.problem, in.prices.problem, in.quota.problem} {
+		if problem != "" {
+			parts = append(parts, problem)
+		}
+	}
+	if in.prices.problem != "" && set.guessed > 0 {
+		parts = append(parts, fmt.Sprintf("%d types are offered at guessed prices", set.guessed))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// availableTypes fills in why offers cannot be bought now. Types without such an
+// offer share their offers with the set.
+func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota usages, subnet string) []offer.Type {
+	types := make([]offer.Type, len(set.types))
+	for i := range set.types {
+		m := &set.types[i]
+		types[i] = m.offered
+		types[i].Offers = p.availableOffers(m, blocks, quota, subnet)
+	}
+	return types
+}
+
+func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usages, subnet string) []offer.Offer {
+	offers, copied := m.offered.Offers, false
+	for i := range m.offered.Offers {
+		why := p.unavailable(m.sku, &m.offered.Offers[i], blocks, quota, subnet)
+		if why == "" {
+			continue
+		}
+		if !copied {
+			offers, copied = append([]offer.Offer(nil), offers...), true
+		}
+		offers[i].Unavailable = why
+	}
+	return offers
+}
+
+// unavailable says in words why an offer cannot be bought: it is not sold to
+// this subscription, its quota could never hold it, or it was refused lately.
+func (p *Provider) unavailable(s *sku, o *offer.Offer, blocks blockView, quota usages, subnet string) string {
+	if s.barred != "" {
+		return s.barred
+	}
+	if why := s.barredZones[p.zoneNumber(o.Zone)]; why != "" {
+		return why
+	}
+	for _, d := range o.Draws {
+		if q, ok := quota.of(d.Budget); ok && q.limit < d.Amount {
+			return fmt.Sprintf("quota %s is %d, this takes %d", d.Budget, q.limit, d.Amount)
+		}
+	}
+	if b, ok := blocks.recall(s, o.Zone, o.CapacityType, subnet); ok {
+		return b.words
+	}
+	return ""
+}

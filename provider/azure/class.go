@@ -1,0 +1,134 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider"
+)
+
+const defaultDiskGB = 128
+
+// A shape is the part of a class that decides what its types look like. It is
+// comparable: two classes of one shape sell the same.
+type shape struct {
+	image         v1beta1.ImageFamily
+	diskGB        int64
+	maxPods       int64
+	encryptAtHost bool
+	trustedLaunch bool
+	gpuDriver     bool
+	streaming     bool
+	fips          bool
+	minor         int // of Kubernetes 1; zero while not known
+	runs          runnable
+	subnet        string // lower case
+}
+
+// runnable says which machines the class has an image for.
+type runnable struct{ amd64gen1, amd64gen2, arm64gen2 bool }
+
+func (r runnable) starts(s *sku) bool {
+	if s.arch == archARM64 {
+		return s.gen2 && r.arm64gen2
+	}
+	return s.gen1 && r.amd64gen1 || s.gen2 && r.amd64gen2
+}
+
+// class reads a node class.
+func (p *Provider) class(ctx context.Context, name string) (*v1beta1.AKSNodeClass, error) {
+	class, err := p.opts.Classes.AKSNodeClass(ctx, name)
+	if errors.Is(err, ErrClassNotFound) {
+		return nil, &provider.NotReadyError{Class: name, Reason: "NodeClassNotFound", Detail: "there is no AKSNodeClass of that name"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading AKSNodeClass %s: %w", name, err)
+	}
+	return class, nil
+}
+
+// buyable reports why no machine may be bought for the class now.
+func buyable(class *v1beta1.AKSNodeClass) error {
+	refuse := func(reason, detail string) error {
+		return &provider.NotReadyError{Class: class.Name, Reason: reason, Detail: detail}
+	}
+	if !class.DeletionTimestamp.IsZero() {
+		return refuse("NodeClassTerminating", "the AKSNodeClass is being deleted")
+	}
+	if ready := class.Condition(v1beta1.ConditionTypeReady); ready.Status == metav1.ConditionFalse && ready.ObservedGeneration == class.Generation {
+		return refuse(ready.Reason, ready.Message)
+	}
+	if kubernetesVersion(class) == "" {
+		return refuse("KubernetesVersionNotReady", "the Kubernetes version is not known yet")
+	}
+	return nil
+}
+
+// shape boils a class down. Images come from its status where they are known
+// and from the family's table before that.
+func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
+	spec := &class.Spec
+	sh := shape{
+		image:         imageFamily(spec),
+		diskGB:        defaultDiskGB,
+		maxPods:       p.defaultMaxPods(),
+		encryptAtHost: spec.EncryptsAtHost(),
+		trustedLaunch: spec.UsesTrustedLaunch(),
+		gpuDriver:     spec.InstallsGPUDriver(),
+		streaming:     spec.StreamsArtifacts(),
+		fips:          spec.FIPS(),
+		minor:         minorOf(kubernetesVersion(class)),
+		subnet:        strings.ToLower(p.subnetOf(class)),
+	}
+	if spec.OSDiskSizeGB != nil {
+		sh.diskGB = int64(*spec.OSDiskSizeGB)
+	}
+	if spec.MaxPods != nil {
+		sh.maxPods = int64(*spec.MaxPods)
+	}
+	sh.runs = runnableBy(class)
+	return sh
+}
+
+// imageFamily is the family of a class; Ubuntu where it names none.
+func imageFamily(spec *v1beta1.AKSNodeClassSpec) v1beta1.ImageFamily {
+	if spec.ImageFamily == nil || *spec.ImageFamily == "" {
+		return v1beta1.ImageFamilyUbuntu
+	}
+	return *spec.ImageFamily
+}
+
+// kubernetesVersion is the version new nodes of the class run; empty while unknown.
+func kubernetesVersion(class *v1beta1.AKSNodeClass) string {
+	if class.Status.KubernetesVersion == nil {
+		return ""
+	}
+	return strings.TrimPrefix(*class.Status.KubernetesVersion, "v")
+}
+
+// minorOf is the minor version in "1.36.3"; zero when there is none.
+func minorOf(version string) int {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 {
+		return 0
+	}
+	n, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// subnetOf is the subnet that nodes of the class join.
+func (p *Provider) subnetOf(class *v1beta1.AKSNodeClass) string {
+	if class.Spec.VNETSubnetID != nil && *class.Spec.VNETSubnetID != "" {
+		return *class.Spec.VNETSubnetID
+	}
+	return p.opts.VNetSubnetID
+}

@@ -1,0 +1,221 @@
+package azure
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Get reads one machine, with its power state.
+func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error) {
+	name, err := p.machineOf(id)
+	if err != nil {
+		return provider.Instance{}, err
+	}
+	vm, err := p.readMachine(ctx, name)
+	if err != nil {
+		return provider.Instance{}, err
+	}
+	if !p.ours(vm) {
+		return provider.Instance{}, provider.ErrNotFound
+	}
+	return p.instance(ctx, vm), nil
+}
+
+// List returns every machine of this installation. The list carries no power
+// state, so a deallocated machine looks like a running one here; Get can tell.
+func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
+	v, err := p.machines.since(ctx, p.opts.Now())
+	if err != nil {
+		return nil, err
+	}
+	instances := make([]provider.Instance, 0, len(v.byName))
+	for _, name := range sortedKeys(v.byName) {
+		if vm := v.byName[name]; p.ours(vm) {
+			instances = append(instances, p.instance(ctx, vm))
+		}
+	}
+	return instances, nil
+}
+
+// readMachine reads a machine with its instance view; provider.ErrNotFound when
+// there is none.
+func (p *Provider) readMachine(ctx context.Context, name string) (*armcompute.VirtualMachine, error) {
+	resp, err := p.clients.vms.Get(ctx, p.opts.NodeResourceGroup, name,
+		&armcompute.VirtualMachinesClientGetOptions{Expand: to.Ptr(armcompute.InstanceViewTypesInstanceView)})
+	if err != nil {
+		if classify(err).kind == notFound {
+			return nil, provider.ErrNotFound
+		}
+		return nil, wrap(err, "reading machine %s", name)
+	}
+	if resp.Properties == nil {
+		resp.Properties = &armcompute.VirtualMachineProperties{}
+	}
+	return &resp.VirtualMachine, nil
+}
+
+// instance says in our words what a machine is. What only the class knows
+// (capacity, labels) is left out when the class or the size is gone.
+func (p *Provider) instance(ctx context.Context, vm *armcompute.VirtualMachine) provider.Instance {
+	name := strings.ToLower(text(vm.Name))
+	choice := p.choiceOf(vm)
+	in := provider.Instance{
+		ProviderID:   providerID(p.opts.SubscriptionID, p.opts.NodeResourceGroup, name),
+		Name:         name,
+		NodeName:     name,
+		ClaimName:    tag(vm.Tags, tagClaim),
+		ClaimUID:     tag(vm.Tags, tagClaimUID),
+		Pool:         tag(vm.Tags, tagNodePool),
+		State:        state(vm),
+		Type:         choice.Type,
+		Zone:         choice.Zone,
+		CapacityType: choice.CapacityType,
+		ImageID:      imageOf(vm),
+	}
+	if vm.Properties.TimeCreated != nil {
+		in.Created = *vm.Properties.TimeCreated
+	}
+	p.describe(ctx, &in, tag(vm.Tags, tagClass))
+	return in
+}
+
+// describe adds what the class says about the machine's type, if it can be found
+// without asking the cloud.
+func (p *Provider) describe(ctx context.Context, in *provider.Instance, className string) {
+	if className == "" || p.skus.read().version == 0 {
+		return
+	}
+	class, err := p.class(ctx, className)
+	if err != nil {
+		return
+	}
+	inputs := inputs{skus: p.skus.read(), prices: p.prices.read(), quota: p.quota.read()}
+	if m := p.typesOf(className, p.shape(class), inputs).byName[in.Type]; m != nil {
+		m.describe(in)
+	}
+}
+
+// describe adds capacity, price and labels of the offer that was taken.
+func (m *machineType) describe(in *provider.Instance) {
+	in.Capacity = maps.Clone(m.offered.Capacity)
+	in.Allocatable = m.allocatable()
+	in.Labels = map[string]string{}
+	single(in.Labels, m.offered.Labels)
+	for i := range m.offered.Offers {
+		o := &m.offered.Offers[i]
+		if o.Zone == in.Zone && o.CapacityType == in.CapacityType {
+			in.Price = o.Price
+			single(in.Labels, o.Labels)
+		}
+	}
+}
+
+// single copies the labels that have one possible value.
+func single(into map[string]string, labels map[string][]string) {
+	for key, values := range labels {
+		if len(values) == 1 {
+			into[key] = values[0]
+		}
+	}
+}
+
+// allocatable is what pods can use.
+func (m *machineType) allocatable() quantity.Amounts {
+	return m.offered.Capacity.Sub(m.offered.Overhead)
+}
+
+// choiceOf reads back from a machine which offer it was.
+func (p *Provider) choiceOf(vm *armcompute.VirtualMachine) offer.Choice {
+	c := offer.Choice{Zone: regionalZone, CapacityType: offer.OnDemand}
+	if hw := vm.Properties.HardwareProfile; hw != nil && hw.VMSize != nil {
+		c.Type = string(*hw.VMSize)
+	}
+	if zones := sortedTexts(vm.Zones); len(zones) > 0 {
+		c.Zone = p.zoneLabel(zones[0])
+	}
+	if vm.Properties.Priority != nil && *vm.Properties.Priority == armcompute.VirtualMachinePriorityTypesSpot {
+		c.CapacityType = offer.Spot
+	}
+	return c
+}
+
+func imageOf(vm *armcompute.VirtualMachine) string {
+	storage := vm.Properties.StorageProfile
+	if storage == nil || storage.ImageReference == nil {
+		return ""
+	}
+	if id := text(storage.ImageReference.CommunityGalleryImageID); id != "" {
+		return id
+	}
+	return text(storage.ImageReference.ID)
+}
+
+// Provisioning states of ARM.
+const (
+	stateCreating  = "Creating"
+	stateSucceeded = "Succeeded"
+	stateFailed    = "Failed"
+	stateDeleting  = "Deleting"
+)
+
+// state maps the provisioning state. A failed operation on a machine that has
+// power leaves a machine that runs.
+func state(vm *armcompute.VirtualMachine) provider.State {
+	switch text(vm.Properties.ProvisioningState) {
+	case stateDeleting:
+		return provider.Terminating
+	case stateCreating:
+		return provider.Creating
+	case stateFailed:
+		if power(vm) == "running" {
+			return provider.Running
+		}
+		return provider.Failed
+	}
+	switch power(vm) {
+	case "deallocated", "deallocating", "stopped", "stopping":
+		return provider.Stopped
+	}
+	return provider.Running
+}
+
+// power is the power state of a machine that was read with its instance view;
+// empty otherwise.
+func power(vm *armcompute.VirtualMachine) string {
+	for _, status := range statuses(vm) {
+		if p, ok := strings.CutPrefix(text(status.Code), "PowerState/"); ok {
+			return p
+		}
+	}
+	return ""
+}
+
+func statuses(vm *armcompute.VirtualMachine) []*armcompute.InstanceViewStatus {
+	if vm.Properties.InstanceView == nil {
+		return nil
+	}
+	var out []*armcompute.InstanceViewStatus
+	for _, s := range vm.Properties.InstanceView.Statuses {
+		if s != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// drawsOf is the quota a machine uses up, as far as its size is known.
+func (p *Provider) drawsOf(vm *armcompute.VirtualMachine) []offer.Draw {
+	choice := p.choiceOf(vm)
+	if s := p.skus.read().value.byName[choice.Type]; s != nil {
+		return s.draws(choice.CapacityType)
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package azure
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider"
+)
+
+// unregistered keeps pods away from a node until the controller has seen it.
+func unregistered() provider.Taint {
+	return provider.Taint{Key: "karpenter.sh/unregistered", Effect: "NoExecute"}
+}
+
+// kubeletFlags is the kubelet's command line, in order of the flags' names. The
+// image splits it at white space, so no value may hold any.
+func (n *bootNode) kubeletFlags() (string, error) {
+	flags := n.baseFlags()
+	taints, err := registerTaints(n.taints)
+	if err != nil {
+		return "", err
+	}
+	flags["register-with-taints"] = taints
+	n.versionFlags(flags)
+	if n.kubelet != nil {
+		userFlags(flags, n.kubelet)
+	}
+	words := make([]string, 0, len(flags))
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		word := "--" + name + "=" + flags[name]
+		if strings.ContainsAny(word, " \t\r\n") {
+			return "", fmt.Errorf("kubelet flag %s: %q holds white space", name, flags[name])
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " "), nil
+}
+
+func (n *bootNode) baseFlags() map[string]string {
+	return map[string]string{
+		"address":                           "0.0.0.0",
+		"anonymous-auth":                    "false",
+		"authentication-token-webhook":      "true",
+		"authorization-mode":                "Webhook",
+		"cgroup-driver":                     "systemd",
+		"cgroups-per-qos":                   "true",
+		"client-ca-file":                    "/etc/kubernetes/certs/ca.crt",
+		"cloud-provider":                    "external",
+		"cluster-dns":                       n.dns,
+		"cluster-domain":                    "cluster.local",
+		"container-log-max-size":            "50M",
+		"enforce-node-allocatable":          "pods",
+		"event-qps":                         "0",
+		"eviction-hard":                     n.reserved.evictionHard(),
+		"image-gc-high-threshold":           "85",
+		"image-gc-low-threshold":            "80",
+		"kube-reserved":                     n.reserved.kubeReserved(),
+		"max-pods":                          strconv.FormatInt(n.maxPods, 10),
+		"node-status-update-frequency":      "10s",
+		"pod-manifest-path":                 "/etc/kubernetes/manifests",
+		"pod-max-pids":                      "-1",
+		"protect-kernel-defaults":           "true",
+		"read-only-port":                    "0",
+		"resolv-conf":                       "/run/systemd/resolve/resolv.conf",
+		"rotate-certificates":               "true",
+		"streaming-connection-idle-timeout": "4h",
+		"tls-cert-file":                     "/etc/kubernetes/certs/kubeletserver.crt",
+		"tls-cipher-suites":                 strings.Join(cipherSuites(), ","),
+		"tls-private-key-file":              "/etc/kubernetes/certs/kubeletserver.key",
+	}
+}
+
+func cipherSuites() []string {
+	return []string{
+		"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+		"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+		"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+		"TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+		"TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+		"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+		"TLS_RSA_WITH_AES_256_GCM_SHA384",
+		"TLS_RSA_WITH_AES_128_GCM_SHA256",
+	}
+}
+
+// evictionHard keeps the disk thresholds of AKS beside that of memory: giving
+// the flag replaces all of the kubelet's own.
+func (r reservation) evictionHard() string {
+	return fmt.Sprintf("memory.available<%dMi,nodefs.available<10%%,nodefs.inodesFree<5%%,pid.available<2000", r.eviction/mebibyte)
+}
+
+func (r reservation) kubeReserved() string {
+	return fmt.Sprintf("cpu=%dm,memory=%dMi,pid=1000", r.milliCPU, r.memory/mebibyte)
+}
+
+// versionFlags adds flags that only some kubelets know: one that meets an
+// unknown flag exits.
+func (n *bootNode) versionFlags(flags map[string]string) {
+	minor := minorOf(n.version)
+	if minor < 31 {
+		flags["keep-terminated-pod-volumes"] = "false"
+	}
+	if minor < 34 {
+		flags["cloud-config"] = "/etc/kubernetes/azure.json"
+	}
+	if minor < 35 {
+		flags["pod-infra-container-image"] = "mcr.microsoft.com/oss/kubernetes/pause:3.6"
+	}
+	if minor < 30 {
+		flags["azure-container-registry-config"] = "/etc/kubernetes/azure.json"
+		return
+	}
+	flags["image-credential-provider-bin-dir"] = "/var/lib/kubelet/credential-provider"
+	flags["image-credential-provider-config"] = "/var/lib/kubelet/credential-provider-config.yaml"
+}
+
+// userFlags applies the kubelet section of a class, all of it.
+func userFlags(flags map[string]string, k *v1beta1.KubeletConfiguration) {
+	set(flags, "cpu-manager-policy", k.CPUManagerPolicy)
+	set(flags, "cpu-cfs-quota", k.CPUCFSQuota)
+	if k.CPUCFSQuotaPeriod != nil {
+		flags["cpu-cfs-quota-period"] = k.CPUCFSQuotaPeriod.Duration.String()
+	}
+	set(flags, "image-gc-high-threshold", k.ImageGCHighThresholdPercent)
+	set(flags, "image-gc-low-threshold", k.ImageGCLowThresholdPercent)
+	set(flags, "topology-manager-policy", k.TopologyManagerPolicy)
+	if len(k.AllowedUnsafeSysctls) > 0 {
+		flags["allowed-unsafe-sysctls"] = strings.Join(slices.Sorted(slices.Values(k.AllowedUnsafeSysctls)), ",")
+	}
+	set(flags, "container-log-max-size", k.ContainerLogMaxSize)
+	set(flags, "container-log-max-files", k.ContainerLogMaxFiles)
+	set(flags, "pod-max-pids", k.PodPidsLimit)
+	set(flags, "fail-swap-on", k.FailSwapOn)
+}
+
+// set writes a flag that the user has given.
+func set[T any](flags map[string]string, name string, value *T) {
+	if value != nil {
+		flags[name] = fmt.Sprint(*value)
+	}
+}
+
+// registerTaints writes taints as the kubelet reads them, without duplicates, in
+// order of key and effect.
+func registerTaints(taints []provider.Taint) (string, error) {
+	var words []string
+	for _, t := range taints {
+		if err := checkTaint(t); err != nil {
+			return "", err
+		}
+		words = append(words, t.Key+"="+t.Value+":"+t.Effect)
+	}
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), ","), nil
+}
+
+func checkTaint(t provider.Taint) error {
+	if errs := validation.IsQualifiedName(t.Key); len(errs) > 0 {
+		return fmt.Errorf("taint %q: %s", t.Key, errs[0])
+	}
+	if errs := validation.IsValidLabelValue(t.Value); len(errs) > 0 {
+		return fmt.Errorf("taint %s=%q: %s", t.Key, t.Value, errs[0])
+	}
+	switch t.Effect {
+	case "NoSchedule", "PreferNoSchedule", "NoExecute":
+		return nil
+	}
+	return fmt.Errorf("taint %s: effect %q is none of NoSchedule, PreferNoSchedule, NoExecute", t.Key, t.Effect)
+}

@@ -1,0 +1,127 @@
+package azure
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offer"
+)
+
+// Labels of others that we set or heed.
+const (
+	labelNodePool        = "karpenter.sh/nodepool"
+	labelCapacityType    = "karpenter.sh/capacity-type"
+	labelDoNotSyncTaints = "karpenter.sh/do-not-sync-taints"
+	labelCSIZone         = "topology.disk.csi.azure.com/zone"
+	resourceNVIDIA       = "nvidia.com/gpu"
+	resourceAMD          = "amd.com/gpu"
+)
+
+// typeLabels is what any machine of a size carries under a class.
+func (p *Provider) typeLabels(s *sku, sh shape) map[string][]string {
+	labels := map[string][]string{}
+	set := func(key string, values ...string) { labels[key] = values }
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+
+	set(corev1.LabelArchStable, s.arch)
+	set(corev1.LabelOSStable, "linux")
+	set(corev1.LabelTopologyRegion, p.opts.Location)
+	set(v1beta1.LabelSKUName, s.name)
+	set(v1beta1.LabelSKUFamily, s.size.Family)
+	set(v1beta1.LabelSKUSeries, series(s.size.Series))
+	set(v1beta1.LabelSKUVersion, s.size.Version)
+	set(v1beta1.LabelSKUCPU, number(s.vcpus))
+	set(v1beta1.LabelSKUMemory, number(s.memoryMiB))
+	set(v1beta1.LabelSKUAcceleratedNetworking, strconv.FormatBool(s.acceleratedNetworking))
+	set(v1beta1.LabelSKUPremiumStorage, strconv.FormatBool(s.premiumIO))
+	if gb := s.local.largestGB(); gb > 0 {
+		set(v1beta1.LabelSKUEphemeralOSMaxSize, number(gb))
+	}
+	if s.gpus > 0 {
+		set(v1beta1.LabelSKUGPUName, s.gpu.Name)
+		set(v1beta1.LabelSKUGPUManufacturer, string(s.gpu.Manufacturer))
+		set(v1beta1.LabelSKUGPUCount, number(s.gpus))
+	}
+	set(v1beta1.AKSLabelCluster, clusterLabel(p.opts.NodeResourceGroup))
+	set(v1beta1.AKSLabelMode, v1beta1.ModeSystem, v1beta1.ModeUser)
+	set(v1beta1.AKSLabelOSSKU, sh.image.OSSKU())
+	set(v1beta1.AKSLabelCPU, number(s.vcpus))
+	set(v1beta1.AKSLabelMemory, number(s.memoryMiB))
+	if sh.fips {
+		set(v1beta1.AKSLabelFIPSEnabled, "true")
+	}
+	return labels
+}
+
+// series writes Dsv5 where the size name has Ds_v5.
+func series(s string) string { return strings.ReplaceAll(s, "_", "") }
+
+// clusterLabel is the node resource group in the form AKS puts on nodes.
+func clusterLabel(group string) string {
+	safe := strings.NewReplacer("(", "-", ")", "-").Replace(group)
+	if len(safe) > 63 {
+		safe = safe[:63]
+	}
+	if end := len(safe) - 1; end >= 0 && strings.ContainsRune("-_.", rune(safe[end])) {
+		safe = safe[:end] + "z"
+	}
+	return safe
+}
+
+// offerLabels is what only one way of buying a size gives the node.
+func offerLabels(zone, capacityType string, ultra bool) map[string][]string {
+	labels := map[string][]string{
+		v1beta1.LabelPlacementScope:      {scopeOf(zone)},
+		v1beta1.LabelSKUUltraSSD:         {"false"},
+		v1beta1.AKSLabelScaleSetPriority: {priorityLabel(capacityType)},
+		v1beta1.AKSLabelPriority:         {priorityLabel(capacityType)},
+		labelCSIZone:                     {csiZone(zone)},
+	}
+	if ultra {
+		labels[v1beta1.LabelSKUUltraSSD] = []string{"false", "true"}
+	}
+	return labels
+}
+
+// csiZone is the zone as the disk driver labels a node: empty for a machine
+// without one.
+func csiZone(zone string) string {
+	if zone == regionalZone {
+		return ""
+	}
+	return zone
+}
+
+func priorityLabel(capacityType string) string {
+	if capacityType == offer.Spot {
+		return v1beta1.PrioritySpot
+	}
+	return v1beta1.PriorityRegular
+}
+
+// kubeletMaySet reports whether a kubelet is allowed to give its own node this
+// label. It refuses to start with one in the Kubernetes domains that it may not
+// set; those are synced by the controller once the node has registered. Labels
+// that the kubelet, the cloud controller or the disk driver decide are left to them.
+func kubeletMaySet(key string) bool {
+	switch key {
+	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable,
+		corev1.LabelTopologyRegion, corev1.LabelTopologyZone, labelCSIZone:
+		return false
+	}
+	domain, _, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		return true
+	}
+	if !within(domain, "kubernetes.io") && !within(domain, "k8s.io") {
+		return true
+	}
+	return within(domain, "kubelet.kubernetes.io") || within(domain, "node.kubernetes.io")
+}
+
+func within(domain, parent string) bool {
+	return domain == parent || strings.HasSuffix(domain, "."+parent)
+}

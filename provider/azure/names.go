@@ -1,0 +1,66 @@
+package azure
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+)
+
+// maxMachineName leaves room below the 64 characters that Azure allows a Linux
+// computer name, and below the 63 of a DNS label.
+const maxMachineName = 60
+
+// machineName is the name of a claim's machine, network interface, disk and
+// node. It depends on the claim's UID, so a restarted controller finds what its
+// predecessor bought, and on its name only to please the reader.
+func machineName(claim, uid string) string {
+	sum := sha256.Sum256([]byte(uid))
+	hash := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:10]
+	room := maxMachineName - len("aks-") - len("-") - len(hash)
+	return "aks-" + dnsSafe(claim, room) + "-" + hash
+}
+
+// dnsSafe lower-cases s, replaces what a DNS label cannot hold and cuts it to room.
+func dnsSafe(s string, room int) string {
+	safe := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(s))
+	safe = strings.Trim(safe[:min(len(safe), room)], "-")
+	if safe == "" {
+		return "claim"
+	}
+	return safe
+}
+
+// providerID is the ID that Azure's cloud provider gives the node of a machine;
+// it lower-cases the resource group.
+func providerID(subscription, group, machine string) string {
+	return fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s",
+		subscription, strings.ToLower(group), machine)
+}
+
+// machineOf returns the machine that a provider ID names. Machines outside the
+// node resource group are not ours to touch and are refused.
+func (p *Provider) machineOf(id string) (string, error) {
+	path, ok := strings.CutPrefix(id, "azure://")
+	if !ok {
+		return "", fmt.Errorf("provider ID %q does not start with azure://", id)
+	}
+	parsed, err := arm.ParseResourceID(path)
+	if err != nil {
+		return "", fmt.Errorf("provider ID %q: %w", id, err)
+	}
+	if !strings.EqualFold(parsed.ResourceType.String(), "Microsoft.Compute/virtualMachines") {
+		return "", fmt.Errorf("provider ID %q is not a virtual machine", id)
+	}
+	if !strings.EqualFold(parsed.SubscriptionID, p.opts.SubscriptionID) || !strings.EqualFold(parsed.ResourceGroupName, p.opts.NodeResourceGroup) {
+		return "", fmt.Errorf("provider ID %q is outside the node resource group %s", id, p.opts.NodeResourceGroup)
+	}
+	return strings.ToLower(parsed.Name), nil
+}

@@ -1,0 +1,245 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+)
+
+// subnetID is a subnet's resource ID taken apart.
+type subnetID struct{ subscription, group, vnet, subnet string }
+
+func parseSubnetID(id string) (subnetID, error) {
+	r, err := arm.ParseResourceID(id)
+	if err != nil {
+		return subnetID{}, fmt.Errorf("%q is not a resource ID", id)
+	}
+	if !strings.EqualFold(r.ResourceType.String(), "Microsoft.Network/virtualNetworks/subnets") || r.Parent == nil {
+		return subnetID{}, fmt.Errorf("%q is not the resource ID of a subnet (…/providers/Microsoft.Network/virtualNetworks/<network>/subnets/<subnet>)", id)
+	}
+	return subnetID{subscription: r.SubscriptionID, group: r.ResourceGroupName, vnet: r.Parent.Name, subnet: r.Name}, nil
+}
+
+// sameVNet reports whether two subnets are neighbours. ARM ids ignore case.
+func (s subnetID) sameVNet(o subnetID) bool {
+	return strings.EqualFold(s.subscription, o.subscription) && strings.EqualFold(s.group, o.group) && strings.EqualFold(s.vnet, o.vnet)
+}
+
+var (
+	managedVNet = regexp.MustCompile(`(?i)^aks-vnet-\d{8}$`)
+	agentNSG    = regexp.MustCompile(`^aks-agentpool-\d{8}-nsg$`)
+)
+
+// managed reports whether AKS made the network, rather than the user.
+func (s subnetID) managed(nodeGroup string) bool {
+	return strings.EqualFold(s.group, nodeGroup) && managedVNet.MatchString(s.vnet)
+}
+
+// SubnetError says why nodes cannot join a subnet. Reason is one of the reasons
+// of an AKSNodeClass's SubnetsReady condition.
+type SubnetError struct{ Reason, Detail string }
+
+func (e *SubnetError) Error() string { return e.Detail }
+
+// Reasons of a SubnetError.
+const (
+	SubnetIDInvalid = "SubnetIDInvalid"
+	SubnetNotFound  = "SubnetNotFound"
+)
+
+// CheckSubnet reports whether nodes can join the subnet of a class: a
+// *SubnetError when they cannot, another error when it could not be found out.
+// An empty id means the cluster's own subnet.
+func (p *Provider) CheckSubnet(ctx context.Context, id string) error {
+	own, err := parseSubnetID(p.opts.VNetSubnetID)
+	if err != nil {
+		return &SubnetError{SubnetIDInvalid, err.Error()}
+	}
+	subnet := own
+	if id != "" {
+		if subnet, err = parseSubnetID(id); err != nil {
+			return &SubnetError{SubnetIDInvalid, err.Error()}
+		}
+	}
+	if err := subnet.joinable(own, p.opts.NodeResourceGroup); err != nil {
+		return err
+	}
+	_, err = p.clients.subnets.Get(ctx, subnet.group, subnet.vnet, subnet.subnet, nil)
+	if err == nil {
+		return nil
+	}
+	if r := classify(err); r.kind == notFound {
+		return &SubnetError{SubnetNotFound, fmt.Sprintf("subnet %s does not exist in virtual network %s: create it or correct vnetSubnetID", subnet.subnet, subnet.vnet)}
+	}
+	return fmt.Errorf("reading subnet %s: %w", subnet.subnet, err)
+}
+
+// joinable applies AKS's rules: nodes stay in the cluster's network, and a
+// network that AKS manages has one subnet for nodes.
+func (s subnetID) joinable(own subnetID, nodeGroup string) error {
+	if !s.sameVNet(own) {
+		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in virtual network %s of group %s, the cluster is in %s of %s: nodes must join the cluster's network", s.subnet, s.vnet, s.group, own.vnet, own.group)}
+	}
+	if own.managed(nodeGroup) && !strings.EqualFold(s.subnet, own.subnet) {
+		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("virtual network %s is managed by AKS, which allows no other subnet than %s for nodes", own.vnet, own.subnet)}
+	}
+	return nil
+}
+
+// network reads what a NIC must refer to and remembers it.
+type network struct {
+	p *Provider
+
+	mu    sync.Mutex
+	pools memo[[]string]          // load balancer backend pools, by id
+	nsg   memo[string]            // of the agent pools
+	guids map[string]memo[string] // of virtual networks, by lower-case group/name
+}
+
+// memo is a value with the time it was read; a zero time means never.
+type memo[T any] struct {
+	value T
+	read  time.Time
+}
+
+// How long what the network looks like is believed. A pool that has gone is
+// noticed at once by the launch that names it; see forgetPools.
+const (
+	poolsTTL = 2 * time.Hour
+	nsgTTL   = 12 * time.Hour
+	guidTTL  = 12 * time.Hour
+)
+
+// remembered returns a fresh memo or reads anew. Parallel readers may read twice.
+func remembered[T any](n *network, get func() memo[T], put func(memo[T]), ttl time.Duration, read func() (T, error)) (T, error) {
+	n.mu.Lock()
+	known := get()
+	n.mu.Unlock()
+	now := n.p.opts.Now()
+	if !known.read.IsZero() && now.Sub(known.read) < ttl {
+		return known.value, nil
+	}
+	value, err := read()
+	if err != nil {
+		return value, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	put(memo[T]{value, now})
+	return value, nil
+}
+
+// backendPools lists the pools that nodes belong to.
+func (n *network) backendPools(ctx context.Context) ([]string, error) {
+	return remembered(n, func() memo[[]string] { return n.pools }, func(m memo[[]string]) { n.pools = m }, poolsTTL,
+		func() ([]string, error) { return n.readPools(ctx) })
+}
+
+// forgetPools makes the next launch look again.
+func (n *network) forgetPools() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pools = memo[[]string]{}
+}
+
+func (n *network) readPools(ctx context.Context) ([]string, error) {
+	var ids []string
+	pager := n.p.clients.loadBalancers.NewListPager(n.p.opts.NodeResourceGroup, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing load balancers: %w", err)
+		}
+		for _, lb := range page.Value {
+			ids = append(ids, nodePools(lb)...)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// nodePools picks the pools of AKS's own balancers whose members are NICs. Pools
+// of addresses manage themselves, and IPv6 is not ours.
+func nodePools(lb *armnetwork.LoadBalancer) []string {
+	if lb == nil || lb.Properties == nil {
+		return nil
+	}
+	if name := strings.ToLower(text(lb.Name)); name != "kubernetes" && name != "kubernetes-internal" {
+		return nil
+	}
+	var ids []string
+	for _, pool := range lb.Properties.BackendAddressPools {
+		if pool == nil || text(pool.ID) == "" || byAddress(pool) {
+			continue
+		}
+		if name := strings.ToLower(text(pool.Name)); name != "aksoutboundbackendpool-ipv6" && name != "kubernetes-ipv6" {
+			ids = append(ids, text(pool.ID))
+		}
+	}
+	return ids
+}
+
+func byAddress(pool *armnetwork.BackendAddressPool) bool {
+	if pool.Properties == nil {
+		return false
+	}
+	for _, a := range pool.Properties.LoadBalancerBackendAddresses {
+		if a != nil && a.Properties != nil && text(a.Properties.IPAddress) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// securityGroup is the group a NIC must name itself: none in a network that AKS
+// manages, where the subnet has it, and that of the agent pools elsewhere.
+func (n *network) securityGroup(ctx context.Context, subnet subnetID) (string, error) {
+	if subnet.managed(n.p.opts.NodeResourceGroup) {
+		return "", nil
+	}
+	return remembered(n, func() memo[string] { return n.nsg }, func(m memo[string]) { n.nsg = m }, nsgTTL,
+		func() (string, error) { return n.readNSG(ctx) })
+}
+
+func (n *network) readNSG(ctx context.Context) (string, error) {
+	var found []string
+	pager := n.p.clients.securityGroups.NewListPager(n.p.opts.NodeResourceGroup, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return "", fmt.Errorf("listing network security groups: %w", err)
+		}
+		for _, g := range page.Value {
+			if g != nil && agentNSG.MatchString(text(g.Name)) {
+				found = append(found, text(g.ID))
+			}
+		}
+	}
+	if len(found) != 1 {
+		return "", fmt.Errorf("found %d network security groups named aks-agentpool-<digits>-nsg in %s, want one", len(found), n.p.opts.NodeResourceGroup)
+	}
+	return found[0], nil
+}
+
+// vnetGUID identifies the virtual network to the overlay.
+func (n *network) vnetGUID(ctx context.Context, subnet subnetID) (string, error) {
+	key := strings.ToLower(subnet.group + "/" + subnet.vnet)
+	return remembered(n, func() memo[string] { return n.guids[key] }, func(m memo[string]) { n.guids[key] = m }, guidTTL,
+		func() (string, error) {
+			resp, err := n.p.clients.vnets.Get(ctx, subnet.group, subnet.vnet, nil)
+			if err != nil {
+				return "", fmt.Errorf("reading virtual network %s: %w", subnet.vnet, err)
+			}
+			if resp.Properties == nil {
+				return "", nil
+			}
+			return text(resp.Properties.ResourceGUID), nil
+		})
+}

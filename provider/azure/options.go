@@ -1,0 +1,157 @@
+package azure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+)
+
+// Options says which cluster to provision for and how. Fields marked required
+// are refused by name when empty; the zero value of every other field works.
+type Options struct {
+	// Credential signs ARM calls. Required.
+	Credential azcore.TokenCredential
+	// ClientOptions reach the cloud; nil means the public cloud. Its transport also
+	// fetches prices. A zero Retry gets settings that never block a call for long.
+	ClientOptions *arm.ClientOptions
+
+	SubscriptionID string // required
+	TenantID       string
+	Location       string // region name such as eastus; required
+	ClusterName    string // required
+	// ClusterEndpoint is the URL of the API server as nodes reach it. Required.
+	ClusterEndpoint string
+	// CABundle is the PEM of the authority that signed the API server. Required.
+	CABundle []byte
+	// NodeResourceGroup is the group that holds the cluster's machines. Required.
+	NodeResourceGroup string
+	// VNetSubnetID is the subnet for classes that name none. Required.
+	VNetSubnetID string
+
+	// NetworkPlugin is azure or none. Empty means azure with overlay and the
+	// cilium dataplane, whatever the next two fields say.
+	NetworkPlugin     string
+	NetworkPluginMode string // overlay, or empty for node subnet
+	NetworkDataplane  string // azure, cilium or empty
+	NetworkPolicy     string
+	DNSServiceIP      string // zero means 10.0.0.10
+
+	// NodeIdentities are resource IDs of user-assigned identities that machines get.
+	NodeIdentities          []string
+	KubeletIdentityClientID string
+	SSHPublicKey            string // required
+	AdminUsername           string // zero means azureuser
+
+	// BootstrapToken returns the token kubelets join with ("abcdef.0123456789abcdef").
+	// It is asked at every launch, so that a rotated token is seen. Required.
+	BootstrapToken func(context.Context) (string, error)
+
+	// VMMemoryOverheadPercent is the share of a size's advertised memory that its
+	// firmware and kernel are expected to take. Zero means 0.075.
+	VMMemoryOverheadPercent float64
+	// AdditionalTags are put on every resource; those of a class win over them.
+	AdditionalTags map[string]string
+	// PricesURL is the retail price list. Empty means the public one.
+	PricesURL string
+	// Classes reads AKSNodeClasses. Required.
+	Classes Classes
+
+	// PollEvery is how old the list of machines may be while launches wait for it.
+	// Zero means 2s: with all launches sharing one list, that is 30 reads a minute.
+	PollEvery time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// Classes reads node classes.
+type Classes interface {
+	// AKSNodeClass returns the class, or ErrClassNotFound.
+	AKSNodeClass(ctx context.Context, name string) (*v1beta1.AKSNodeClass, error)
+}
+
+// ErrClassNotFound reports that there is no AKSNodeClass of that name.
+var ErrClassNotFound = errors.New("AKSNodeClass not found")
+
+// ClassesFunc lets a function read node classes.
+type ClassesFunc func(ctx context.Context, name string) (*v1beta1.AKSNodeClass, error)
+
+// AKSNodeClass calls f.
+func (f ClassesFunc) AKSNodeClass(ctx context.Context, name string) (*v1beta1.AKSNodeClass, error) {
+	return f(ctx, name)
+}
+
+const publicPrices = "https://prices.azure.com/api/retail/prices"
+
+func (o *Options) complete() error {
+	if err := o.missing(); err != nil {
+		return err
+	}
+	if o.NetworkPlugin == "" {
+		o.NetworkPlugin, o.NetworkPluginMode, o.NetworkDataplane = pluginAzure, modeOverlay, dataplaneCilium
+	}
+	o.AdminUsername = cmp.Or(o.AdminUsername, "azureuser")
+	o.DNSServiceIP = cmp.Or(o.DNSServiceIP, "10.0.0.10")
+	o.VMMemoryOverheadPercent = cmp.Or(o.VMMemoryOverheadPercent, 0.075)
+	o.PricesURL = cmp.Or(o.PricesURL, publicPrices)
+	o.PollEvery = cmp.Or(o.PollEvery, 2*time.Second)
+	o.Location = strings.ToLower(o.Location)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o.malformed()
+}
+
+// missing names every required option that is empty, so that one start tells all.
+func (o *Options) missing() error {
+	var errs []error
+	require := func(name string, given bool) {
+		if !given {
+			errs = append(errs, fmt.Errorf("option %s is required", name))
+		}
+	}
+	require("Credential", o.Credential != nil)
+	require("SubscriptionID", o.SubscriptionID != "")
+	require("Location", o.Location != "")
+	require("ClusterName", o.ClusterName != "")
+	require("ClusterEndpoint", o.ClusterEndpoint != "")
+	require("CABundle", len(o.CABundle) > 0)
+	require("NodeResourceGroup", o.NodeResourceGroup != "")
+	require("VNetSubnetID", o.VNetSubnetID != "")
+	require("SSHPublicKey", o.SSHPublicKey != "")
+	require("BootstrapToken", o.BootstrapToken != nil)
+	require("Classes", o.Classes != nil)
+	return errors.Join(errs...)
+}
+
+func (o *Options) malformed() error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	endpoint, err := url.Parse(o.ClusterEndpoint)
+	refuse(err != nil || endpoint.Host == "", "option ClusterEndpoint: %q is not an absolute URL", o.ClusterEndpoint)
+	_, err = parseSubnetID(o.VNetSubnetID)
+	refuse(err != nil, "option VNetSubnetID: %v", err)
+	refuse(o.NetworkPlugin != pluginAzure && o.NetworkPlugin != pluginNone, "option NetworkPlugin: %q is neither azure nor none", o.NetworkPlugin)
+	refuse(o.NetworkPluginMode != "" && o.NetworkPluginMode != modeOverlay, "option NetworkPluginMode: %q is neither overlay nor empty", o.NetworkPluginMode)
+	refuse(o.NetworkPlugin == pluginNone && o.NetworkPluginMode != "", "option NetworkPluginMode must be empty when NetworkPlugin is none")
+	refuse(o.VMMemoryOverheadPercent < 0 || o.VMMemoryOverheadPercent >= 1, "option VMMemoryOverheadPercent: %v is not a share between 0 and 1", o.VMMemoryOverheadPercent)
+	refuse(o.PollEvery < 0, "option PollEvery: %v is negative", o.PollEvery)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,97 @@
+package azure
+
+import (
+	"math"
+
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+const (
+	mebibyte = int64(1) << 20
+	gibibyte = int64(1) << 30
+)
+
+// Network plugins, modes and dataplanes, spelled as AKS spells them.
+const (
+	pluginAzure     = "azure"
+	pluginNone      = "none"
+	modeOverlay     = "overlay"
+	dataplaneCilium = "cilium"
+)
+
+// defaultMaxPods is what AKS gives a node when the class says nothing.
+func (p *Provider) defaultMaxPods() int64 {
+	switch {
+	case p.opts.NetworkPlugin == pluginNone:
+		return 250
+	case p.opts.NetworkPlugin == pluginAzure && p.opts.NetworkPluginMode == modeOverlay:
+		return 250
+	case p.opts.NetworkPlugin == pluginAzure:
+		return 30 // every pod takes an address of the subnet
+	}
+	return 110
+}
+
+// A reservation is what a node keeps from its pods.
+type reservation struct {
+	milliCPU         int64
+	memory, eviction int64 // bytes
+	storage          int64 // bytes: the kubelet evicts below a tenth of the disk
+}
+
+// reserve follows AKS. Since Kubernetes 1.29 it reserves memory by the number of
+// pods, and before that by a table; the share of cpu has always been a table.
+func reserve(vcpus, memoryMiB, maxPods, diskGB int64, minor int) reservation {
+	r := reservation{milliCPU: reservedCPU(vcpus), storage: diskGB * gigabyte / 10}
+	if minor == 0 || minor >= 29 {
+		r.memory = min(20*maxPods+50, memoryMiB/4) * mebibyte
+		r.eviction = 100 * mebibyte
+		return r
+	}
+	r.memory = reservedMemoryBefore129(memoryMiB) * mebibyte
+	r.eviction = 750 * mebibyte
+	return r
+}
+
+// reservedCPU in milli-cores: 6 % of the first core, 4 % of the second, 2 % of
+// the third and fourth, 1 % of the rest.
+func reservedCPU(vcpus int64) int64 {
+	return tax(vcpus*1000, []bracket{{1000, 0.06}, {1000, 0.04}, {2000, 0.02}, {math.MaxInt64, 0.01}})
+}
+
+// reservedMemoryBefore129 in MiB: 25 % of the first 4 GiB, 20 % of the next 4,
+// 10 % of the next 8, 6 % of the next 112, 2 % of the rest.
+func reservedMemoryBefore129(memoryMiB int64) int64 {
+	return tax(memoryMiB, []bracket{{4096, 0.25}, {4096, 0.20}, {8192, 0.10}, {112 * 1024, 0.06}, {math.MaxInt64, 0.02}})
+}
+
+type bracket struct {
+	width int64
+	share float64
+}
+
+func tax(amount int64, brackets []bracket) int64 {
+	var due float64
+	for _, b := range brackets {
+		part := min(amount, b.width)
+		due += float64(part) * b.share
+		amount -= part
+	}
+	return int64(due + 1e-6) // 0.06 and its like are not exact in binary
+}
+
+// overhead is the reservation as amounts.
+func (r reservation) overhead() quantity.Amounts {
+	return quantity.Amounts{
+		quantity.NameCPU:     r.milliCPU,
+		quantity.NameMemory:  r.memory + r.eviction,
+		quantity.NameStorage: r.storage,
+	}
+}
+
+// usableMemory is what a size's operating system sees of the advertised memory,
+// in bytes.
+func usableMemory(memoryMiB int64, share float64) int64 {
+	bytes := memoryMiB * mebibyte
+	return bytes - int64(math.Ceil(float64(bytes)*share))
+}

@@ -1,0 +1,143 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+
+	"github.com/karve-dev/karve/provider"
+)
+
+// Provider buys AKS nodes. It is safe for concurrent use. Run keeps its view of
+// the region fresh.
+type Provider struct {
+	opts    Options
+	clients clients
+
+	skus   *source[skuSet]
+	prices *source[priceTable]
+	quota  *source[usages]
+	images *gallery
+
+	network   *network
+	stockouts *stockouts
+	ledger    *ledger
+	catalogs  catalogs
+
+	machines *roll[*armcompute.VirtualMachine]
+	nics     *roll[*armnetwork.Interface]
+	disks    *roll[*armcompute.Disk]
+	flights  flights
+	claims   locks
+}
+
+var _ provider.Provider = (*Provider)(nil)
+
+// New checks the options and makes a provider. It asks the cloud nothing yet.
+func New(_ context.Context, opts Options) (*Provider, error) {
+	if err := opts.complete(); err != nil {
+		return nil, fmt.Errorf("azure: %w", err)
+	}
+	p := &Provider{
+		opts:      opts,
+		stockouts: newStockouts(opts.Now),
+		ledger:    newLedger(),
+		catalogs:  catalogs{classes: map[string]*catalog{}},
+		flights:   flights{byName: map[string]flight{}},
+		claims:    locks{held: map[string]*lock{}},
+	}
+	if err := p.connect(); err != nil {
+		return nil, fmt.Errorf("azure: %w", err)
+	}
+	return p, nil
+}
+
+// Name is the provider's name in metrics and logs.
+func (p *Provider) Name() string { return "azure" }
+
+// clients are the parts of the SDK that are used, all on one transport.
+type clients struct {
+	vms            *armcompute.VirtualMachinesClient
+	disks          *armcompute.DisksClient
+	nics           *armnetwork.InterfacesClient
+	subnets        *armnetwork.SubnetsClient
+	vnets          *armnetwork.VirtualNetworksClient
+	loadBalancers  *armnetwork.LoadBalancersClient
+	securityGroups *armnetwork.SecurityGroupsClient
+}
+
+func (p *Provider) connect() error {
+	o := &p.opts
+	options := polite(o.ClientOptions)
+	compute, err := armcompute.NewClientFactory(o.SubscriptionID, o.Credential, options)
+	if err != nil {
+		return fmt.Errorf("making compute clients: %w", err)
+	}
+	net, err := armnetwork.NewClientFactory(o.SubscriptionID, o.Credential, options)
+	if err != nil {
+		return fmt.Errorf("making network clients: %w", err)
+	}
+	p.clients = clients{
+		vms:            compute.NewVirtualMachinesClient(),
+		disks:          compute.NewDisksClient(),
+		nics:           net.NewInterfacesClient(),
+		subnets:        net.NewSubnetsClient(),
+		vnets:          net.NewVirtualNetworksClient(),
+		loadBalancers:  net.NewLoadBalancersClient(),
+		securityGroups: net.NewSecurityGroupsClient(),
+	}
+	p.network = &network{p: p, guids: map[string]memo[string]{}}
+	p.images = &gallery{client: compute.NewCommunityGalleryImageVersionsClient(), location: o.Location, now: o.Now, known: map[imageDefinition]newestVersion{}}
+	p.openSources(compute, options.Transport)
+	p.openRolls()
+	return nil
+}
+
+func (p *Provider) openSources(compute *armcompute.ClientFactory, transport policy.Transporter) {
+	o := &p.opts
+	if transport == nil {
+		transport = &http.Client{}
+	}
+	skus := &skuReader{client: compute.NewResourceSKUsClient(), location: o.Location, log: o.Log}
+	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now}
+	quota := &quotaReader{client: compute.NewUsageClient(), location: o.Location}
+	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, now: o.Now, asking: newGate()}
+	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, doubt: doubtPrices, now: o.Now, asking: newGate()}
+	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, now: o.Now, asking: newGate()}
+}
+
+// How often what the region sells is read again.
+const (
+	skusEvery   = 12 * time.Hour
+	pricesEvery = 12 * time.Hour
+	quotaEvery  = 10 * time.Minute
+	// quotaBusy is how often while machines are bought or returned.
+	quotaBusy = time.Minute
+)
+
+// Run keeps sizes, prices and quota fresh until ctx ends. Its error is that of ctx.
+func (p *Provider) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { p.skus.keep(ctx, skusEvery) })
+	wg.Go(func() { p.prices.keep(ctx, pricesEvery) })
+	wg.Go(func() { p.keepQuota(ctx) })
+	wg.Wait()
+	return ctx.Err()
+}
+
+// keepQuota looks every minute whether there is a reason to read the quota.
+func (p *Provider) keepQuota(ctx context.Context) {
+	for pause(ctx, quotaBusy) {
+		if p.ledger.active() || p.opts.Now().Sub(p.quota.read().taken) >= quotaEvery {
+			_ = p.quota.refresh(ctx) // remembered by the source as its problem
+		}
+	}
+}

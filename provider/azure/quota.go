@@ -1,0 +1,209 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/engine/offer"
+)
+
+// Names of budgets. Each VM family has one too; see familyBudget.
+const (
+	budgetRegional    = "regional"        // vCPUs of all on-demand machines
+	budgetLowPriority = "lowPriority"     // vCPUs of all spot machines
+	budgetMachines    = "virtualMachines" // machines
+)
+
+// familyBudget is the budget of on-demand vCPUs of a quota family.
+func familyBudget(family string) string { return "family:" + family }
+
+// usage is one quota: what may be used and what is.
+type usage struct{ limit, used int64 }
+
+// usages is quota by the API's name in lower case: the API is not consistent
+// about case between sizes and quotas.
+type usages map[string]usage
+
+// quotaReader reads the region's quota.
+type quotaReader struct {
+	client   *armcompute.UsageClient
+	location string
+}
+
+func (r *quotaReader) read(ctx context.Context) (usages, error) {
+	out := usages{}
+	pager := r.client.NewListPager(r.location, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range page.Value {
+			if u == nil || u.Name == nil || u.Limit == nil || u.CurrentValue == nil {
+				continue
+			}
+			out[strings.ToLower(text(u.Name.Value))] = usage{limit: *u.Limit, used: int64(*u.CurrentValue)}
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("the region reports no quota at all")
+	}
+	return out, nil
+}
+
+// of returns the quota behind a budget.
+func (u usages) of(budget string) (usage, bool) {
+	key := strings.ToLower(strings.TrimPrefix(budget, "family:"))
+	switch budget {
+	case budgetRegional:
+		key = "cores"
+	case budgetLowPriority:
+		key = "lowprioritycores"
+	}
+	quota, ok := u[key]
+	return quota, ok
+}
+
+// sameLimits compares the part of the quota that makes a size unbuyable for good. The
+// version of a catalog depends on it, and not on what is in use.
+func (u usages) sameLimits(v usages) bool {
+	return maps.EqualFunc(u, v, func(a, b usage) bool { return a.limit == b.limit })
+}
+
+// ledger knows what has been bought and given back since the quota was last
+// read, so that launches in flight together do not overrun it.
+type ledger struct {
+	mu      sync.Mutex
+	entries map[string]entry // by machine name
+	dirty   bool             // something changed since active was last asked
+
+	// sums adds up the entries that a reading of the quota taken then does not
+	// hold; nil when it must be added up anew.
+	sums map[string]int64
+	then time.Time
+}
+
+// An entry is one machine's draws. Until it is settled (the cloud has answered)
+// no reading of the quota can be trusted to hold it.
+type entry struct {
+	draws   []offer.Draw
+	settled time.Time // zero while the request is under way
+	credit  bool      // the machine was given back
+}
+
+func newLedger() *ledger { return &ledger{entries: map[string]entry{}} }
+
+// reserve takes draws out of what is left, or reports the budget that does not
+// hold them.
+func (l *ledger) reserve(machine string, draws []offer.Draw, quota usages, taken time.Time) (short string, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(machine)
+	sums := l.outstanding(taken)
+	for _, d := range draws {
+		q, known := quota.of(d.Budget)
+		if known && clampQuota(q.limit)-q.used-sums[d.Budget] < d.Amount {
+			return d.Budget, false
+		}
+	}
+	l.enter(machine, entry{draws: draws})
+	return "", true
+}
+
+// settle says that the cloud has accepted the purchase at the given time.
+func (l *ledger) settle(machine string, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.entries[machine]; ok {
+		e.settled = at
+		l.enter(machine, e)
+	}
+}
+
+// cancel forgets a purchase that was refused.
+func (l *ledger) cancel(machine string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(machine)
+}
+
+// credit gives back what a machine drew, at the time it was seen to be gone.
+func (l *ledger) credit(machine string, draws []offer.Draw, at time.Time) {
+	if len(draws) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.entries[machine]; ok && !e.credit {
+		l.forget(machine) // bought and returned between two readings
+		return
+	}
+	l.enter(machine, entry{draws: draws, settled: at, credit: true})
+}
+
+// left is what remains of each budget.
+func (l *ledger) left(budgets []string, quota usages, taken time.Time) map[string]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sums := l.outstanding(taken)
+	left := make(map[string]int64, len(budgets))
+	for _, name := range budgets {
+		if q, ok := quota.of(name); ok {
+			left[name] = max(0, clampQuota(q.limit)-q.used-sums[name])
+		}
+	}
+	return left
+}
+
+// clampQuota keeps "unlimited" (the API says MaxInt64) away from overflow.
+func clampQuota(n int64) int64 { return min(n, math.MaxInt64/4) }
+
+func (l *ledger) enter(machine string, e entry) {
+	l.entries[machine] = e
+	l.sums, l.dirty = nil, true
+}
+
+func (l *ledger) forget(machine string) {
+	if _, ok := l.entries[machine]; ok {
+		delete(l.entries, machine)
+		l.sums = nil
+	}
+}
+
+// outstanding returns the sums for a reading, and drops the entries it holds.
+func (l *ledger) outstanding(taken time.Time) map[string]int64 {
+	if l.sums != nil && l.then.Equal(taken) {
+		return l.sums
+	}
+	l.sums, l.then = map[string]int64{}, taken
+	for machine, e := range l.entries {
+		if !e.settled.IsZero() && e.settled.Before(taken) {
+			delete(l.entries, machine)
+			continue
+		}
+		for _, d := range e.draws {
+			if e.credit {
+				l.sums[d.Budget] -= d.Amount
+			} else {
+				l.sums[d.Budget] += d.Amount
+			}
+		}
+	}
+	return l.sums
+}
+
+// active reports whether anything changed since it was last asked.
+func (l *ledger) active() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.dirty || len(l.entries) > 0
+	l.dirty = false
+	return was
+}

@@ -1,0 +1,127 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// skuSet is what the region sells that AKS can run, sorted by name, with
+// canonical family spellings.
+type skuSet struct {
+	list    []*sku
+	byName  map[string]*sku
+	skipped int // sizes that could not be read
+}
+
+// skuReader reads the region's sizes.
+type skuReader struct {
+	client   *armcompute.ResourceSKUsClient
+	location string
+	log      *slog.Logger
+}
+
+func (r *skuReader) read(ctx context.Context) (skuSet, error) {
+	filter := fmt.Sprintf("location eq '%s'", r.location)
+	pager := r.client.NewListPager(&armcompute.ResourceSKUsClientListOptions{Filter: to.Ptr(filter)})
+	var raw []*armcompute.ResourceSKU
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return skuSet{}, err
+		}
+		raw = append(raw, page.Value...)
+	}
+	set := readSKUs(raw, r.location, r.log)
+	if len(set.list) == 0 {
+		return skuSet{}, errors.New("the region sells no VM size that a node could be")
+	}
+	return set, nil
+}
+
+// readSKUs reads sizes one by one: one that cannot be read is skipped and
+// counted, as a new kind of size must not stop the others from being bought.
+func readSKUs(raw []*armcompute.ResourceSKU, location string, log *slog.Logger) skuSet {
+	set := skuSet{byName: map[string]*sku{}}
+	for _, item := range raw {
+		if item == nil || !strings.EqualFold(text(item.ResourceType), "virtualMachines") {
+			continue
+		}
+		s, err := readSKU(item, location)
+		if err != nil {
+			set.skipped++
+			log.Debug("VM size skipped", "size", text(item.Name), "error", err)
+			continue
+		}
+		if s.usable() && set.byName[s.name] == nil {
+			set.list = append(set.list, s)
+			set.byName[s.name] = s
+		}
+	}
+	slices.SortFunc(set.list, func(a, b *sku) int { return strings.Compare(a.name, b.name) })
+	set.oneSpelling()
+	return set
+}
+
+// oneSpelling gives all sizes of a quota family the same spelling of it: the API
+// is not consistent about letter case, and budgets go by exact name.
+func (s skuSet) oneSpelling() {
+	spelling := map[string]string{}
+	for _, k := range s.list {
+		key := strings.ToLower(k.family)
+		if _, ok := spelling[key]; !ok {
+			spelling[key] = k.family
+		}
+		k.family = spelling[key]
+	}
+}
+
+// usable reports whether AKS can make a node of the size at all: two vCPUs and
+// 3.5 GiB, not one of the sizes it refuses by name, all cores on, not
+// confidential (such nodes need images we do not offer), and no accelerator
+// that there is no driver for.
+func (s *sku) usable() bool {
+	switch {
+	case s.vcpus < 2 || s.memoryMiB < 3584:
+		return false
+	case s.size.Tier == "Basic" || refusedSize(s.name):
+		return false
+	case s.constrained || s.confidential:
+		return false
+	case (s.size.Family == "D" || s.size.Family == "E") && strings.HasPrefix(s.size.Subfamily, "C"):
+		return false // DC and EC: confidential, whatever the capabilities say
+	case !s.gen1 && !s.gen2:
+		return false
+	}
+	return s.size.Family != "N" || s.gpus > 0 && knownGPU(s.gpu.Name)
+}
+
+// refusedSize lists the sizes of two vCPUs and more that AKS, or provisioning on
+// it, has trouble with. (Smaller ones are out anyway.)
+func refusedSize(name string) bool {
+	return name == "Standard_E64i_v3" || name == "Standard_E64is_v3"
+}
+
+// knownGPU lists the models that AKS images have a driver or an operator for.
+func knownGPU(model string) bool {
+	switch model {
+	case "T4", "V100", "A10", "A100", "H100", "H200", "GB200", "GB300", "V710", "MI300X":
+		return true
+	}
+	return strings.HasPrefix(model, "RTXPRO6000")
+}
+
+// doubtSKUs refuses an answer that lost more than half of the region's sizes:
+// that has never been true, and acting on it would drift nodes.
+func doubtSKUs(last, next skuSet) error {
+	if len(next.list)*2 < len(last.list) {
+		return fmt.Errorf("the region's VM sizes shrank from %d to %d at once: keeping the earlier list", len(last.list), len(next.list))
+	}
+	return nil
+}

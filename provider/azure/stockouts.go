@@ -1,0 +1,217 @@
+package azure
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offer"
+)
+
+// stockouts remembers what the cloud refused to sell, how widely that holds and
+// for how long. It lives in memory: after a restart the first purchase learns it
+// again. The version moves when a memory appears or fades.
+type stockouts struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	blocks  map[blockKey]block
+	version uint64
+	next    time.Time // when the first block ends; zero when there is none
+}
+
+// A blockKey says what is blocked; an empty field means any. At most one of size
+// and family is set, and at most one of zone and scope.
+type blockKey struct {
+	size, family, capacityType string
+	zone                       string // zone label value
+	scope                      string // zonal or regional
+	subnet                     string // lower case
+}
+
+// A block ends at until and holds for sizes of at least minVCPUs.
+type block struct {
+	until    time.Time
+	minVCPUs int64
+	reason   string // as in provider.Attempt
+	code     string
+	words    string
+}
+
+func newStockouts(now func() time.Time) *stockouts {
+	return &stockouts{now: now, blocks: map[blockKey]block{}}
+}
+
+// Scopes of placement, as the placement-scope label spells them.
+const (
+	scopeZonal    = "zonal"
+	scopeRegional = "regional"
+)
+
+// regionalZone is the zone label of a machine without a zone.
+const regionalZone = "0"
+
+func scopeOf(zone string) string {
+	if zone == regionalZone {
+		return scopeRegional
+	}
+	return scopeZonal
+}
+
+// learn remembers a refusal of s in a zone.
+func (m *stockouts) learn(r refusal, s *sku, zone, capacityType, subnet string) {
+	keys, floor, ttl := r.spread(s, zone, capacityType, subnet)
+	if ttl == 0 {
+		return
+	}
+	until := m.now().Add(ttl)
+	words := fmt.Sprintf("%s; tried again after %s", r.words(), until.UTC().Format("15:04:05Z"))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range keys {
+		b := block{until: until, minVCPUs: floor, reason: r.reason(), code: r.code, words: words}
+		if old, ok := m.blocks[key]; ok && old.until.After(m.now()) {
+			b.minVCPUs = min(b.minVCPUs, old.minVCPUs) // the wider of the two stays
+			if old.until.After(until) {
+				b.until, b.words = old.until, old.words
+			}
+		}
+		m.blocks[key] = b
+		if m.next.IsZero() || b.until.Before(m.next) {
+			m.next = b.until
+		}
+	}
+	m.version++
+}
+
+// spread says how widely a refusal holds, from which size on, and for how long.
+// A zero ttl means that it says nothing about the next purchase.
+func (r refusal) spread(s *sku, zone, capacityType, subnet string) (keys []blockKey, floor int64, ttl time.Duration) {
+	scope := scopeOf(zone)
+	both := func(k blockKey) []blockKey {
+		onDemand, spot := k, k
+		onDemand.capacityType, spot.capacityType = offer.OnDemand, offer.Spot
+		return []blockKey{onDemand, spot}
+	}
+	switch r.kind {
+	case spotQuota:
+		return []blockKey{{capacityType: offer.Spot}}, s.vcpusUnless(r.limitIsZero), time.Hour
+	case regionalQuota:
+		return []blockKey{{capacityType: offer.OnDemand}}, s.vcpusUnless(r.limitIsZero), 10 * time.Minute
+	case familyQuota:
+		ttl = 10 * time.Minute
+		if r.limitIsZero {
+			ttl = time.Hour
+		}
+		return []blockKey{{family: s.family, capacityType: capacityType}}, s.vcpusUnless(r.limitIsZero), ttl
+	case skuNotAvailable:
+		ttl = 23 * time.Hour
+		if capacityType == offer.Spot {
+			ttl = time.Hour
+		}
+		return []blockKey{{size: s.name, capacityType: capacityType, scope: scope}}, 0, ttl
+	case zonalAllocation:
+		return both(blockKey{family: s.family, zone: zone}), s.vcpus, time.Hour
+	case allocation:
+		return both(blockKey{family: s.family, scope: scope}), s.vcpus, time.Hour
+	case overconstrainedZonal:
+		return []blockKey{{size: s.name, zone: zone, capacityType: capacityType}}, 0, time.Hour
+	case overconstrained:
+		return []blockKey{{size: s.name, scope: scope, capacityType: capacityType}}, 0, time.Hour
+	case sizeNotSupported:
+		return both(blockKey{size: s.name}), 0, 23 * time.Hour
+	case disallowed:
+		return both(blockKey{size: s.name}), 0, 10 * time.Minute
+	case subnetFull:
+		return []blockKey{{subnet: subnet}}, 0, time.Minute
+	case otherRefusal:
+		return []blockKey{{size: s.name, zone: zone, capacityType: capacityType}}, 0, 3 * time.Minute
+	}
+	return nil, 0, 0
+}
+
+// vcpusUnless is the size from which a quota refusal holds: this one and larger
+// ones, or every size when nothing at all may be bought.
+func (s *sku) vcpusUnless(limitIsZero bool) int64 {
+	if limitIsZero {
+		return 0
+	}
+	return s.vcpus
+}
+
+// recall returns the memory that speaks against buying s there.
+func (m *stockouts) recall(s *sku, zone, capacityType, subnet string) (block, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view().recall(s, zone, capacityType, subnet)
+}
+
+// snapshot returns the memories that still hold, and their version. The map may
+// be read without a lock.
+func (m *stockouts) snapshot() (blockView, uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fade()
+	view := make(blockView, len(m.blocks))
+	for k, b := range m.blocks {
+		view[k] = b
+	}
+	return view, m.version
+}
+
+// current is the version alone.
+func (m *stockouts) current() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fade()
+	return m.version
+}
+
+func (m *stockouts) view() blockView {
+	m.fade()
+	return m.blocks
+}
+
+// fade drops what has ended.
+func (m *stockouts) fade() {
+	now := m.now()
+	if m.next.IsZero() || now.Before(m.next) {
+		return
+	}
+	m.next = time.Time{}
+	for k, b := range m.blocks {
+		if !b.until.After(now) {
+			delete(m.blocks, k)
+			continue
+		}
+		if m.next.IsZero() || b.until.Before(m.next) {
+			m.next = b.until
+		}
+	}
+	m.version++
+}
+
+// blockView answers from a set of memories.
+type blockView map[blockKey]block
+
+func (v blockView) recall(s *sku, zone, capacityType, subnet string) (block, bool) {
+	if len(v) == 0 {
+		return block{}, false
+	}
+	scope := scopeOf(zone)
+	for _, key := range [...]blockKey{
+		{subnet: subnet},
+		{capacityType: capacityType},
+		{family: s.family, capacityType: capacityType},
+		{family: s.family, capacityType: capacityType, zone: zone},
+		{family: s.family, capacityType: capacityType, scope: scope},
+		{size: s.name, capacityType: capacityType},
+		{size: s.name, capacityType: capacityType, zone: zone},
+		{size: s.name, capacityType: capacityType, scope: scope},
+	} {
+		if b, ok := v[key]; ok && s.vcpus >= b.minVCPUs {
+			return b, true
+		}
+	}
+	return block{}, false
+}

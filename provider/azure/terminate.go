@@ -1,0 +1,114 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/provider"
+)
+
+// Terminate gives a machine back, one step per call: it deletes the machine, and
+// once that is gone looks for an interface or disk that stayed behind.
+// ErrNotFound means that nothing is left.
+func (p *Provider) Terminate(ctx context.Context, id string) error {
+	name, err := p.machineOf(id)
+	if err != nil {
+		return err
+	}
+	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.opts.PollEvery))
+	if err != nil {
+		return fmt.Errorf("terminating %s: %w", name, err)
+	}
+	flight := p.flights.get(name)
+	if v.started.Before(flight.asked) {
+		if flight.leaving {
+			return nil
+		}
+		if v, err = p.machines.since(ctx, flight.asked); err != nil {
+			return fmt.Errorf("terminating %s: %w", name, err)
+		}
+	}
+	vm := v.byName[name]
+	if vm == nil {
+		return p.clear(ctx, name)
+	}
+	return p.end(ctx, name, vm)
+}
+
+// Abandon gives back whatever exists for a claim. It reads the machine itself
+// and not the shared list: the creation may have been a moment ago.
+func (p *Provider) Abandon(ctx context.Context, claim provider.Claim) error {
+	release, err := p.claims.lock(ctx, claim.UID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	name := machineName(claim.Name, claim.UID)
+	vm, err := p.readMachine(ctx, name)
+	if errors.Is(err, provider.ErrNotFound) {
+		p.ledger.cancel(name)
+		return p.clear(ctx, name)
+	}
+	if err != nil {
+		return err
+	}
+	return p.end(ctx, name, vm)
+}
+
+// end deletes a machine that is ours and not yet on its way out.
+func (p *Provider) end(ctx context.Context, name string, vm *armcompute.VirtualMachine) error {
+	if !p.ours(vm) {
+		return fmt.Errorf("terminating %s: the machine does not carry the tags of cluster %s, so it is not ours to delete", name, p.opts.ClusterName)
+	}
+	if text(vm.Properties.ProvisioningState) == stateDeleting {
+		return nil
+	}
+	return p.remove(ctx, name, vm)
+}
+
+// remove asks for a machine's deletion and does not wait for it. Force skips the
+// guest's shutdown: its pods have been drained.
+func (p *Provider) remove(ctx context.Context, name string, vm *armcompute.VirtualMachine) error {
+	_, err := p.clients.vms.BeginDelete(ctx, p.opts.NodeResourceGroup, name,
+		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
+	if err != nil && classify(err).kind != notFound {
+		return wrap(err, "deleting machine %s", name)
+	}
+	p.flights.put(name, flight{asked: p.opts.Now(), leaving: true, draws: p.drawsOf(vm)})
+	return nil
+}
+
+// clear finishes a termination: the machine is gone, and so must be what
+// belonged to it.
+func (p *Provider) clear(ctx context.Context, name string) error {
+	if flight := p.flights.get(name); flight.leaving {
+		p.ledger.credit(name, flight.draws, p.opts.Now())
+		flight.draws = nil // credited
+		p.flights.put(name, flight)
+	}
+	left, err := p.leftovers(ctx, name)
+	if err != nil {
+		return fmt.Errorf("terminating %s: %w", name, err)
+	}
+	if len(left) == 0 {
+		p.flights.drop(name)
+		return provider.ErrNotFound
+	}
+	var errs []error
+	for _, o := range left {
+		errs = append(errs, p.Reclaim(ctx, o))
+	}
+	return errors.Join(errs...)
+}
+
+// belongs reports whether a resource of that name was made for a machine: inline
+// interfaces and disks carry its name and a suffix.
+func belongs(resource, machine string) bool {
+	resource = strings.ToLower(resource)
+	return resource == machine || strings.HasPrefix(resource, machine+"-")
+}

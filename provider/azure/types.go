@@ -1,0 +1,204 @@
+package azure
+
+import (
+	"strings"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/provider/azure/vmsize"
+)
+
+// A typeSet is what a class of one shape can buy, before availability.
+type typeSet struct {
+	types   []machineType // by name
+	byName  map[string]*machineType
+	budgets []string // that any offer draws on
+	guessed int      // types without a price in the list
+}
+
+// A machineType is one size under one class.
+type machineType struct {
+	sku      *sku
+	reserved reservation
+	maxPods  int64
+	offered  offer.Type // Offers lack Unavailable
+}
+
+// buildTypes makes the types of a shape out of the region's sizes and prices.
+func (p *Provider) buildTypes(skus skuSet, prices priceTable, sh shape) *typeSet {
+	guesses := newGuesser(skus.list, prices)
+	labels := newLabelCache()
+	set := &typeSet{byName: make(map[string]*machineType, len(skus.list))}
+	budgets := newNameSet(budgetRegional, budgetLowPriority, budgetMachines)
+	set.types = make([]machineType, 0, len(skus.list))
+	for _, s := range skus.list {
+		if !sh.accepts(s) {
+			continue
+		}
+		price, guessed := guesses.price(s, prices)
+		if guessed {
+			set.guessed++
+		}
+		set.types = append(set.types, p.machineType(s, sh, price, labels))
+		budgets.add(familyBudget(s.family))
+	}
+	for i := range set.types {
+		set.byName[set.types[i].offered.Name] = &set.types[i]
+	}
+	set.budgets = budgets.names
+	return set
+}
+
+// accepts reports whether nodes of the class can be machines of that size.
+func (sh shape) accepts(s *sku) bool {
+	switch {
+	case !sh.runs.starts(s):
+		return false
+	case sh.encryptAtHost && !s.encryptionAtHost:
+		return false
+	case sh.trustedLaunch && !s.trustedLaunch:
+		return false
+	case sh.streaming && s.arch == archARM64:
+		return false
+	}
+	return s.gpus == 0 || sh.acceptsGPU(s.gpu)
+}
+
+// acceptsGPU: AKS installs NVIDIA drivers only, and those for virtualised A10
+// and RTX PRO cards on Ubuntu only. Without its driver anything goes.
+func (sh shape) acceptsGPU(gpu vmsize.GPU) bool {
+	if !sh.gpuDriver {
+		return true
+	}
+	if gpu.Manufacturer != vmsize.NVIDIA {
+		return false
+	}
+	return sh.image != v1beta1.ImageFamilyAzureLinux || !gridDriver(gpu)
+}
+
+func (p *Provider) machineType(s *sku, sh shape, price price, labels *labelCache) machineType {
+	reserved := reserve(s.vcpus, s.memoryMiB, sh.maxPods, sh.diskGB, sh.minor)
+	return machineType{
+		sku:      s,
+		reserved: reserved,
+		maxPods:  sh.maxPods,
+		offered: offer.Type{
+			Name:     s.name,
+			Labels:   p.typeLabels(s, sh),
+			Capacity: p.capacity(s, sh),
+			Overhead: reserved.overhead(),
+			Offers:   p.offers(s, price, labels),
+		},
+	}
+}
+
+func (p *Provider) capacity(s *sku, sh shape) quantity.Amounts {
+	c := quantity.Amounts{
+		quantity.NameCPU:     s.vcpus * 1000,
+		quantity.NameMemory:  usableMemory(s.memoryMiB, p.opts.VMMemoryOverheadPercent),
+		quantity.NameStorage: sh.diskGB * gigabyte,
+		quantity.NamePods:    sh.maxPods,
+	}
+	switch s.gpu.Manufacturer {
+	case vmsize.NVIDIA:
+		c[resourceNVIDIA] = s.gpus
+	case vmsize.AMD:
+		c[resourceAMD] = s.gpus
+	}
+	return c
+}
+
+// offers lists every zone of the size and, last, the region without a choice of
+// zone, each on demand and, where Azure sells it so, as spot.
+func (p *Provider) offers(s *sku, price price, labels *labelCache) []offer.Offer {
+	ways := []offer.Offer{{CapacityType: offer.OnDemand, Price: price.onDemand, Draws: s.draws(offer.OnDemand)}}
+	if s.lowPriority {
+		ways = append(ways, offer.Offer{CapacityType: offer.Spot, Price: price.spot, Draws: s.draws(offer.Spot)})
+	}
+	offers := make([]offer.Offer, 0, (len(s.zones)+1)*len(ways))
+	add := func(zone string, ultra bool) {
+		for _, way := range ways {
+			way.Zone = zone
+			way.Labels = labels.of(zone, way.CapacityType, ultra)
+			offers = append(offers, way)
+		}
+	}
+	for _, number := range s.zones {
+		add(p.zoneLabel(number), s.ultraZones[number])
+	}
+	add(regionalZone, s.ultraRegional)
+	return offers
+}
+
+// draws is the quota one machine uses up. Spot has a quota of its own and leaves
+// that of the family and the region alone.
+func (s *sku) draws(capacityType string) []offer.Draw {
+	if capacityType == offer.Spot {
+		return []offer.Draw{{Budget: budgetLowPriority, Amount: s.vcpus}, {Budget: budgetMachines, Amount: 1}}
+	}
+	return []offer.Draw{
+		{Budget: familyBudget(s.family), Amount: s.vcpus},
+		{Budget: budgetRegional, Amount: s.vcpus},
+		{Budget: budgetMachines, Amount: 1},
+	}
+}
+
+// zoneLabel is the node label's value for a zone number.
+func (p *Provider) zoneLabel(number string) string {
+	if number == "" {
+		return regionalZone
+	}
+	return p.opts.Location + "-" + number
+}
+
+// zoneNumber is the zone number of a label's value; empty for a regional machine.
+func (p *Provider) zoneNumber(zone string) string {
+	if zone == regionalZone {
+		return ""
+	}
+	return strings.TrimPrefix(zone, p.opts.Location+"-")
+}
+
+// labelCache shares offer labels, of which there are few, between thousands of offers.
+type labelCache struct {
+	known map[labelKey]map[string][]string
+}
+
+type labelKey struct {
+	zone, capacityType string
+	ultra              bool
+}
+
+func newLabelCache() *labelCache { return &labelCache{known: map[labelKey]map[string][]string{}} }
+
+func (c *labelCache) of(zone, capacityType string, ultra bool) map[string][]string {
+	key := labelKey{zone, capacityType, ultra}
+	labels, ok := c.known[key]
+	if !ok {
+		labels = offerLabels(zone, capacityType, ultra)
+		c.known[key] = labels
+	}
+	return labels
+}
+
+// nameSet collects names once each, in order of appearance.
+type nameSet struct {
+	names []string
+	seen  map[string]bool
+}
+
+func newNameSet(names ...string) *nameSet {
+	s := &nameSet{seen: map[string]bool{}}
+	for _, n := range names {
+		s.add(n)
+	}
+	return s
+}
+
+func (s *nameSet) add(name string) {
+	if !s.seen[name] {
+		s.seen[name] = true
+		s.names = append(s.names, name)
+	}
+}
