@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/karve-dev/karve/local"
+)
+
+// demo is the command a newcomer runs, with its state in a folder of the test's.
+func demo(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	b := commands(t)
+	cmd := exec.Command(b.karve, append([]string{"demo", "--state-dir", dir, "--controlplane", b.controlplane}, args...)...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// The quick start: the demo plays its whole scenario, says so in plain lines when
+// nobody watches a terminal, and its last line has the times.
+func TestDemoOnce(t *testing.T) {
+	dir := t.TempDir()
+	output, err := demo(t, dir, "--once").Output()
+	if err != nil {
+		t.Fatalf("karve demo --once: %v\n%s\n%s", err, output, tailOf(filepath.Join(dir, "logs", "karve.log")))
+	}
+	t.Logf("\n%s", output)
+	if i := bytes.IndexFunc(output, func(r rune) bool { return r < ' ' && r != '\n' }); i >= 0 {
+		t.Errorf("control character %q in the output", output[i])
+	}
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+	last := regexp.MustCompile(`^first node ready \d+\.\d s after the pods were created; all 73 pods running in \d+\.\d s; `)
+	if !last.MatchString(lines[len(lines)-1]) {
+		t.Errorf("the last line does not report the times: %q", lines[len(lines)-1])
+	}
+	if left := processesNaming(t, dir); len(left) > 0 {
+		t.Errorf("processes are left: %q", left)
+	}
+}
+
+// Whatever ends the demo ends all that it started, and a next run in the same
+// folder works.
+func TestNothingOutlivesAKilledDemo(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 {
+		cmd := demo(t, dir, "--bare")
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(stdout).ReadString('\n')
+		if err != nil || !strings.Contains(line, "KUBECONFIG="+filepath.Join(dir, "kubeconfig")) {
+			t.Errorf("the one line says %q (%v), want the kubeconfig", line, err)
+		}
+		if n := len(processesNaming(t, dir)); n < 6 {
+			t.Errorf("found %d processes of the demo: the search for leftovers is blind", n)
+		}
+		if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Error("the killed demo exited with 0")
+		}
+		err = local.Until(t.Context(), patience, "every process of the demo is gone", func(context.Context) (bool, error) {
+			if left := processesNaming(t, dir); len(left) > 0 {
+				return false, fmt.Errorf("left: %q", left)
+			}
+			return true, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// processesNaming lists living processes that have the text in their arguments
+// or, where the system shows it (Linux), in their environment: karve's own has
+// the folder only there.
+func processesNaming(t *testing.T, text string) []string {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		return argumentsNaming(t, text)
+	}
+	var found []string
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		// A process may end while we look; then there is nothing to read.
+		arguments, _ := os.ReadFile(file)
+		environment, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ"))
+		if bytes.Contains(arguments, []byte(text)) || bytes.Contains(environment, []byte(text)) {
+			found = append(found, string(bytes.ReplaceAll(arguments, []byte{0}, []byte(" "))))
+		}
+	}
+	return found
+}
+
+// argumentsNaming is for systems without /proc.
+func argumentsNaming(t *testing.T, text string) []string {
+	t.Helper()
+	output, err := exec.Command("ps", "-A", "-ww", "-o", "args=").Output()
+	if err != nil {
+		t.Fatalf("listing processes: %v", err)
+	}
+	var found []string
+	for line := range strings.Lines(string(output)) {
+		if strings.Contains(line, text) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+func tailOf(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4000):])
+}

@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/karve-dev/karve/local"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// patience is how long anything may take before it counts as never. It is long:
+// two busy cores with the race detector are slow, and slow is not wrong.
+const patience = 4 * time.Minute
+
+// built are the commands under test.
+type built struct{ karve, controlplane string }
+
+// system builds the commands and brings up the shared environment, once, when a
+// first test wants them.
+type system struct {
+	dir   string
+	build func() (built, error)
+	start func() (*local.Environment, error)
+
+	mu      sync.Mutex
+	running *local.Environment
+}
+
+var shared = newSystem()
+
+func newSystem() *system {
+	s := &system{dir: filepath.Join(os.TempDir(), fmt.Sprintf("karve-e2e-%d", os.Getpid()))}
+	s.build = sync.OnceValues(s.buildCommands)
+	s.start = sync.OnceValues(s.startEnvironment)
+	return s
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := shared.close(code != 0); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the shared environment:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// buildCommands builds karve as it is now, with the race detector when the tests
+// run with it, and finds the control plane.
+func (s *system) buildCommands() (built, error) {
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return built{}, err
+	}
+	b := built{karve: filepath.Join(s.dir, "karve"), controlplane: os.Getenv("KARVE_CONTROLPLANE")}
+	if b.controlplane == "" {
+		b.controlplane = "../bin/karve-controlplane"
+	}
+	var err error
+	if b.controlplane, err = filepath.Abs(b.controlplane); err != nil {
+		return built{}, err
+	}
+	if _, err := os.Stat(b.controlplane); err != nil {
+		return built{}, fmt.Errorf("the control plane is not built (%w): run 'make controlplane', or name it in KARVE_CONTROLPLANE", err)
+	}
+	args := []string{"build", "-o", b.karve}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	output, err := exec.Command("go", append(args, "../cmd/karve")...).CombinedOutput()
+	if err != nil {
+		return built{}, fmt.Errorf("building karve: %w\n%s", err, output)
+	}
+	return b, nil
+}
+
+func (s *system) startEnvironment() (*local.Environment, error) {
+	b, err := s.build()
+	if err != nil {
+		return nil, err
+	}
+	env, err := local.Start(context.Background(), local.Options{
+		Dir:          filepath.Join(s.dir, "shared"),
+		Controlplane: b.controlplane,
+		Karve:        []string{b.karve, "controller"},
+		// Leaked machines are looked for from this age on; the default would only
+		// make the tests wait.
+		KarveEnv: []string{"MACHINE_GRACE=5s", "LOG_LEVEL=debug"},
+		Azure:    emulator.Options{TimeScale: 0.02, Seed: 1},
+		Progress: func(step string) { fmt.Println(step) },
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = env
+	return env, err
+}
+
+// close ends what runs. Logs of a failed run are kept and named.
+func (s *system) close(failed bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	if s.running != nil {
+		errs = append(errs, s.running.Close())
+	}
+	if failed {
+		fmt.Println("logs of this run:", filepath.Join(s.dir, "shared", "logs"))
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// environment is the shared system; the test fails when it is not healthy, before
+// and after.
+func environment(t *testing.T) *local.Environment {
+	t.Helper()
+	env, err := shared.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := env.Err(); err != nil {
+		t.Fatalf("the shared environment broke in an earlier test: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := env.Err(); err != nil {
+			t.Errorf("the environment broke: %v", err)
+		}
+	})
+	return env
+}
+
+// commands builds without starting anything.
+func commands(t *testing.T) built {
+	t.Helper()
+	b, err := shared.build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/karve-dev/karve/local"
+)
+
+// A pod that nothing can host is told which filter removed the last candidate,
+// with counts.
+func TestUnschedulablePodIsToldWhy(t *testing.T) {
+	env := environment(t)
+	settle(t, env)
+	apply(t, env, pool("explain", "default", ""))
+	apply(t, env, deployment("too-big", 1, `{cpu: "5000"}`, "nodeSelector: {pool: explain}"))
+	apply(t, env, deployment("nowhere", 1, `{cpu: "1"}`, "nodeSelector: {pool: explain, topology.kubernetes.io/zone: mars-1}"))
+	waitTold(t, env, "too-big", `pool "explain"`, "offers", "0 after Resources")
+	waitTold(t, env, "nowhere", `pool "explain"`, "offers", "0 after Requirements")
+}
+
+// waitTold waits for a FailedScheduling event of ours on a pod of the app that
+// has all the words.
+func waitTold(t *testing.T, env *local.Environment, app string, words ...string) {
+	t.Helper()
+	err := local.Until(t.Context(), patience, "pod "+app+" is told why it waits", func(ctx context.Context) (bool, error) {
+		all, err := pods(ctx, env, app)
+		if err != nil || len(all) == 0 {
+			return false, err
+		}
+		events, err := podEvents(ctx, env, all[0].Name)
+		if err != nil {
+			return false, err
+		}
+		var said []string
+		for _, e := range events {
+			if e.Reason == "FailedScheduling" && e.Source.Component == "karpenter" {
+				said = append(said, e.Message)
+				if containsAll(e.Message, words) {
+					t.Logf("%s: %s", app, e.Message)
+					return true, nil
+				}
+			}
+		}
+		return false, fmt.Errorf("want an event with %q, karve said %q", words, said)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func containsAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// What the API server can know to be wrong it refuses, in words.
+func TestMalformedObjectsAreRefused(t *testing.T) {
+	env := environment(t)
+	const class = "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: bad}\nspec: "
+	requirement := func(text string) string {
+		return string(pool("bad", "default", "- "+text))
+	}
+	for _, test := range []struct{ name, yaml, want string }{
+		{"image family", class + "{imageFamily: Windows}", `Unsupported value: "Windows"`},
+		{"disk too small", class + "{osDiskSizeGB: 10}", "should be greater than or equal to 30"},
+		{"subnet", class + "{vnetSubnetID: my-subnet}", "spec.vnetSubnetID"},
+		{"max pods", class + "{maxPods: 5}", "spec.maxPods"},
+		{"tag", class + `{tags: {"a<b": c}}`, "spec.tags"},
+		{"operator", requirement(`{key: kubernetes.io/arch, operator: Like, values: [amd64]}`), `Unsupported value: "Like"`},
+		{"In without values", requirement(`{key: kubernetes.io/arch, operator: In}`), "must have a value defined"},
+		{"Gt with two", requirement(`{key: karpenter.azure.com/sku-version, operator: Gt, values: ["3", "4"]}`), "must have a single positive integer value"},
+		{"reserved label", requirement(`{key: kubernetes.io/hostname, operator: In, values: [a]}`), "kubernetes.io/hostname"},
+		{"no class", strings.Replace(requirement("{key: kubernetes.io/os, operator: Exists}"),
+			"nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: default}", "", 1), "nodeClassRef"},
+		{"budget", strings.Replace(requirement("{key: kubernetes.io/os, operator: Exists}"), "nodes: 100%", "nodes: many", 1), "budgets[0].nodes"},
+		{"schedule without duration", strings.Replace(requirement("{key: kubernetes.io/os, operator: Exists}"),
+			"nodes: 100%", `nodes: 10%, schedule: "@daily"`, 1), "'schedule' must be set with 'duration'"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := env.Apply(t.Context(), []byte(test.yaml))
+			if err == nil {
+				remove(t, env, []byte(test.yaml))
+				t.Fatal("the API server accepted it")
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("refused without saying %q: %v", test.want, err)
+			}
+		})
+	}
+}
+
+// What only Azure can know shows in conditions, and other pools go on working.
+func TestBadClassesShowInConditionsAndHarmNobody(t *testing.T) {
+	env := environment(t)
+	settle(t, env)
+	missing := strings.Replace(env.Emulator().SubnetID(), "aks-subnet", "no-such-subnet", 1)
+	apply(t, env, fmt.Appendf(nil, "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: lost}\nspec: {vnetSubnetID: %q}\n", missing))
+	apply(t, env, pool("lost", "lost", ""))
+	apply(t, env, pool("fine", "default", ""))
+	waitReason(t, env, "AKSNodeClass", "lost", "SubnetsReady", "SubnetNotFound")
+	for kind, condition := range map[string]string{"AKSNodeClass": "Ready", "NodePool": "NodeClassReady"} {
+		if err := env.WaitCondition(t.Context(), apiVersion(kind), kind, "lost", condition, "False", patience); err != nil {
+			t.Error(err)
+		}
+	}
+	apply(t, env, deployment("lost", 1, `{cpu: "1"}`, "nodeSelector: {pool: lost}"))
+	apply(t, env, deployment("fine", 1, `{cpu: "1"}`, "nodeSelector: {pool: fine}"))
+	waitRunning(t, env, "fine", 1)
+	waitTold(t, env, "lost", `pool "lost"`, "PoolNotReady")
+}
+
+// Zero quota is told where people look, and pools of other families go on.
+func TestZeroQuotaIsToldAndHarmsNobody(t *testing.T) {
+	env := environment(t)
+	settle(t, env)
+	const family = "standardFXMDVSFamily"
+	if err := env.Emulator().SetQuota(family, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Emulator().SetQuota(family, 3000); err != nil {
+			t.Error(err)
+		}
+	})
+	none := strings.Replace(string(pool("noquota", "default", "- {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}")),
+		"{key: karpenter.azure.com/sku-family, operator: In, values: [D]}",
+		"{key: node.kubernetes.io/instance-type, operator: In, values: [Standard_FX4mds]}", 1)
+	apply(t, env, []byte(none))
+	apply(t, env, pool("fine", "default", ""))
+	apply(t, env, deployment("noquota", 1, `{cpu: "1"}`, "nodeSelector: {pool: noquota}"))
+	apply(t, env, deployment("fine", 1, `{cpu: "1"}`, "nodeSelector: {pool: fine}"))
+	waitRunning(t, env, "fine", 1)
+	waitTold(t, env, "noquota", `pool "noquota"`, "uota")
+}
+
+func apiVersion(kind string) string {
+	if kind == "AKSNodeClass" {
+		return "karpenter.azure.com/v1beta1"
+	}
+	return "karpenter.sh/v1"
+}
+
+func waitReason(t *testing.T, env *local.Environment, kind, name, condition, reason string) {
+	t.Helper()
+	what := fmt.Sprintf("%s %s says %s %s", kind, name, condition, reason)
+	err := local.Until(t.Context(), patience, what, func(ctx context.Context) (bool, error) {
+		have, err := env.Condition(ctx, apiVersion(kind), kind, name, condition)
+		if err == nil && have.Reason != reason {
+			err = fmt.Errorf("it says %q: %s", have.Reason, have.Message)
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
