@@ -31,7 +31,7 @@ func TestRandomWorlds(t *testing.T) {
 	}
 }
 
-// TestSolveIsDeterministic: neither the order in which things were told nor the
+// TestSolveIsDeterministic (Rule 15): neither the order in which things were told nor the
 // number of processors changes a byte of the plan.
 func TestSolveIsDeterministic(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

@@ -21,7 +21,7 @@ func TestFitsIsRepeatedHolds(t *testing.T) {
 	}
 }
 
-// TestNothingOverflows: a typo of an exabyte saturates instead of wrapping round
+// TestNothingOverflows (Rule 17): a typo of an exabyte saturates instead of wrapping round
 // into a pod that fits anywhere.
 func TestNothingOverflows(t *testing.T) {
 	huge := quantity.Vector{quantity.Memory: quantity.Most}
