@@ -42,7 +42,10 @@ type Agent struct {
 	guests map[string]*guest // by machine name; those running now
 }
 
-var _ emulator.Guest = (*Agent)(nil)
+var (
+	_ emulator.Guest     = (*Agent)(nil)
+	_ emulator.Preempter = (*Agent)(nil)
+)
 
 // NewAgent makes an Agent without machines.
 func NewAgent(o Options) *Agent {

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -63,7 +65,7 @@ func startAPIServer(t *testing.T) *apiServer {
 	pool.AddCert(s.authority)
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.TLS = &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool}
-	s.Config.ErrorLog = nil
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes are part of the tests
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
@@ -104,7 +106,7 @@ func (s *apiServer) serveRequests(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 			return
 		}
-		request.UID = "uid"
+		request.UID = types.UID(request.Name)
 		s.sign(request)
 		s.requests[request.Name] = request
 		request.TypeMeta = metav1.TypeMeta{Kind: "CertificateSigningRequest", APIVersion: "certificates.k8s.io/v1"}
@@ -119,7 +121,8 @@ func (s *apiServer) serveRequests(w http.ResponseWriter, r *http.Request) {
 		TypeMeta: metav1.TypeMeta{Kind: "CertificateSigningRequestList", APIVersion: "certificates.k8s.io/v1"},
 		ListMeta: metav1.ListMeta{ResourceVersion: "1"},
 	}
-	for _, request := range s.requests {
+	wanted, _ := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	if request, ok := s.requests[wanted]; ok {
 		list.Items = append(list.Items, *request)
 	}
 	answer(w, http.StatusOK, list)

@@ -58,7 +58,7 @@ func provisionEnvironment(ctx context.Context, customData []byte) (map[string]st
 	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
 	defer cancel()
 	m := &image{}
-	err = m.run(ctx, file, expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"))
+	err = m.runSafely(ctx, file, expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"))
 	if m.provisioned != nil {
 		// What the script does after provisioning cannot take the node back.
 		return m.provisioned, nil
@@ -146,6 +146,17 @@ type image struct {
 	provisioned map[string]string
 	commands    int
 	depth       int
+}
+
+// runSafely turns a panic of the interpreter, which is not ours and meets any
+// script a client sends, into a script that failed.
+func (m *image) runSafely(ctx context.Context, file *syntax.File, env expand.Environ) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the shell failed: %v", p)
+		}
+	}()
+	return m.run(ctx, file, env)
 }
 
 func (m *image) run(ctx context.Context, file *syntax.File, env expand.Environ, params ...string) error {

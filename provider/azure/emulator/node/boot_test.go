@@ -42,6 +42,7 @@ func TestProvisionEnvironment(t *testing.T) {
 		"output is thrown away":   {`O=/var/log/o; echo $(date),$(hostname) > ${O}; X=one ` + provision, "one"},
 		"then a failure":          {"X=one " + provision + "\nexit 7", "one"},
 		"a missing value":         {"X= " + provision, ""},
+		"all options exported":    {"set -o allexport\nX='o'\\''ne'\nfor _ in $(seq 1 9); do\n  [ -s /opt/azure/containers/provision_start.sh ] && break\n  sleep 1\ndone\n" + provision, "o'ne"},
 		"neither exported nor so": {"X=one\n" + provision, ""},
 	}
 	for name, test := range tests {

@@ -95,7 +95,11 @@ func requestCertificate(ctx context.Context, client kubernetes.Interface, name s
 	if err != nil {
 		return nil, &refusedError{fmt.Errorf("waiting for the client certificate: %w", err)}
 	}
-	return assemble(issued, key)
+	pair, err := assemble(issued, key)
+	if err != nil {
+		return nil, &refusedError{err}
+	}
+	return pair, nil
 }
 
 // refusedError reports that a request was accepted but came to nothing; the next

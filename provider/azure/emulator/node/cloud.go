@@ -49,6 +49,17 @@ func (f MachinesFunc) Find(computerName string) (emulator.Machine, State, bool) 
 	return f(computerName)
 }
 
+// MachinesOf is an emulator as a cloud controller sees it.
+func MachinesOf(s *emulator.Server) Machines {
+	return MachinesFunc(func(computerName string) (emulator.Machine, State, bool) {
+		m, power, found := s.FindMachine(computerName)
+		if power == "deallocated" {
+			return m, Deallocated, found
+		}
+		return m, Running, found
+	})
+}
+
 // CloudOptions say what a CloudController works with.
 type CloudOptions struct {
 	// Client may change and delete nodes. Required.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -38,7 +39,7 @@ const (
 		authentication-token-webhook-cache-ttl authorization-webhook-cache-authorized-ttl
 		authorization-webhook-cache-unauthorized-ttl streaming-connection-idle-timeout node-status-update-frequency
 		minimum-image-ttl-duration volume-stats-agg-period cpu-manager-reconcile-period runtime-request-timeout
-		cpu-cfs-quota-period eviction-pressure-transition-period log-flush-frequency housekeeping-interval
+		eviction-pressure-transition-period log-flush-frequency housekeeping-interval
 		global-housekeeping-interval storage-driver-buffer-duration`
 	listFlags    = `tls-cipher-suites allowed-unsafe-sysctls`
 	pairFlags    = `qos-reserved topology-manager-policy-options cpu-manager-policy-options eviction-soft-grace-period eviction-minimum-reclaim`
@@ -81,6 +82,7 @@ type rawFlags struct {
 	kubeReserved, systemReserved      map[string]string
 	evictionHard, evictionSoft        map[string]string
 	featureGates                      map[string]bool
+	quotaPeriod                       time.Duration
 	enforce, clusterDNS               []string
 }
 
@@ -124,6 +126,7 @@ func (r *rawFlags) bind(fs *pflag.FlagSet) {
 	fs.Var(cliflag.NewLangleSeparatedMapStringString(&r.evictionHard), "eviction-hard", "")
 	fs.Var(cliflag.NewLangleSeparatedMapStringString(&r.evictionSoft), "eviction-soft", "")
 	fs.Var(cliflag.NewMapStringBool(&r.featureGates), "feature-gates", "")
+	fs.DurationVar(&r.quotaPeriod, "cpu-cfs-quota-period", defaultQuotaPeriod, "")
 	fs.StringSliceVar(&r.enforce, "enforce-node-allocatable", []string{"pods"}, "")
 	fs.StringSliceVar(&r.clusterDNS, "cluster-dns", nil, "")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -61,7 +62,7 @@ func parseKubelet(args []string, version string) (Kubelet, error) {
 	if err != nil {
 		return Kubelet{}, err
 	}
-	if err := raw.validate(); err != nil {
+	if err := errors.Join(raw.validate(), raw.validateQuotaPeriod(minor(version))); err != nil {
 		return Kubelet{}, err
 	}
 	k := Kubelet{
@@ -120,6 +121,25 @@ func (r *rawFlags) validate() error {
 		if err := oneOf(allowed)(level); level != "" && err != nil {
 			return fmt.Errorf("--enforce-node-allocatable: %w", err)
 		}
+	}
+	return nil
+}
+
+const (
+	defaultQuotaPeriod = 100 * time.Millisecond
+	gateQuotaPeriod    = "CustomCPUCFSQuotaPeriod"
+	// quotaPeriodFreed is the minor version from which any period is allowed.
+	quotaPeriodFreed = 36
+)
+
+// validateQuotaPeriod minds the feature gate that older kubelets put before
+// --cpu-cfs-quota-period.
+func (r *rawFlags) validateQuotaPeriod(minor int) error {
+	if minor < quotaPeriodFreed && !r.featureGates[gateQuotaPeriod] && r.quotaPeriod != defaultQuotaPeriod {
+		return fmt.Errorf("--cpu-cfs-quota-period %s requires feature gate %s", r.quotaPeriod, gateQuotaPeriod)
+	}
+	if r.quotaPeriod < time.Millisecond || r.quotaPeriod > time.Second {
+		return fmt.Errorf("--cpu-cfs-quota-period %s must be between 1ms and 1s", r.quotaPeriod)
 	}
 	return nil
 }

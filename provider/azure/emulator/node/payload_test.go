@@ -158,6 +158,7 @@ func TestBrokenPayloads(t *testing.T) {
 		"not a choice":          {"KUBELET_FLAGS", "--authorization-mode=Maybe", "must be one of"},
 		"in-tree cloud":         {"KUBELET_FLAGS", "--cloud-provider=azure", "only external is left"},
 		"image GC":              {"KUBELET_FLAGS", "--image-gc-low-threshold=90", "must be less than"},
+		"quota period":          {"KUBELET_FLAGS", "--cpu-cfs-quota-period=2s", "between 1ms and 1s"},
 		"allocatable":           {"KUBELET_FLAGS", "--enforce-node-allocatable=none,pods", "excludes everything else"},
 		"reserving nonsense":    {"KUBELET_FLAGS", "--kube-reserved=gpu=1", "cannot reserve"},
 		"reserving no quantity": {"KUBELET_FLAGS", "--kube-reserved=memory=1Gig", "no quantity"},
@@ -200,6 +201,8 @@ func TestBrokenPayloads(t *testing.T) {
 func TestAllowedPayloads(t *testing.T) {
 	ca := testAuthority(t)
 	for name, test := range map[string]struct{ version, flags, labels string }{
+		"quota period":        {"1.36.3", "--cpu-cfs-quota-period=50ms", ""},
+		"its feature gate":    {"1.35.1", "--cpu-cfs-quota-period=50ms --feature-gates=CustomCPUCFSQuotaPeriod=true", ""},
 		"flags of 1.30":       {"1.30.7", "--cloud-config=/x --pod-infra-container-image=y --keep-terminated-pod-volumes=false", ""},
 		"with a v":            {"v1.36.3", "", ""},
 		"underscores":         {"1.36.3", "--max_pods=30", ""},
@@ -217,6 +220,15 @@ func TestAllowedPayloads(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// What one kubelet accepts, another need not.
+func TestFlagsDependOnTheVersion(t *testing.T) {
+	for _, flags := range []string{"--cpu-cfs-quota-period=50ms", "--no-such-flag"} {
+		if _, err := parseKubelet([]string{flags}, "1.35.1"); err == nil {
+			t.Errorf("kubelet 1.35 started with %s", flags)
+		}
 	}
 }
 
