@@ -1,0 +1,280 @@
+package memory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Options describe a cloud. The zero value sells a few types at once and
+// without limit.
+type Options struct {
+	// Types are on sale to every class; nil means Types().
+	Types []offer.Type
+	// Quota is how much there is of each budget. A budget not listed is not limited.
+	Quota map[string]int64
+	// Create is from an accepted purchase until the machine runs or, out of stock,
+	// fails. Delete is from a termination until the machine is gone.
+	Create, Delete time.Duration
+	// Call is how long every call to the cloud takes.
+	Call time.Duration
+	// RetryAfter is what Instance.RetryAfter says. Zero means a second.
+	RetryAfter time.Duration
+}
+
+// A Cloud is where machines exist.
+type Cloud struct {
+	opts Options
+
+	mu       sync.Mutex
+	machines map[string]*machine // by name
+	outages  []Outage
+	fault    func(op string) error
+	types    []offer.Type // as last shown, with Unavailable filled in
+	calls    map[string]int
+	bought   int
+}
+
+// machine is one machine. Its times decide its state.
+type machine struct {
+	claim   provider.Claim
+	choice  offer.Choice
+	typ     offer.Type
+	created time.Time
+	fails   bool      // after Create, instead of running
+	deleted time.Time // zero while nobody asked
+	stopped bool
+}
+
+// An Outage is what the cloud cannot deliver. Empty fields match everything.
+type Outage struct {
+	Type, Zone, CapacityType string
+	// Late outages accept the purchase and then fail it, and only those who
+	// tried know of them. Others are refused at once.
+	Late bool
+}
+
+func (o Outage) matches(c offer.Choice) bool {
+	return (o.Type == "" || o.Type == c.Type) && (o.Zone == "" || o.Zone == c.Zone) &&
+		(o.CapacityType == "" || o.CapacityType == c.CapacityType)
+}
+
+// NewCloud makes a cloud without machines.
+func NewCloud(opts Options) *Cloud {
+	if opts.Types == nil {
+		opts.Types = Types()
+	}
+	if opts.RetryAfter == 0 {
+		opts.RetryAfter = time.Second
+	}
+	return &Cloud{opts: opts, machines: map[string]*machine{}, calls: map[string]int{}, types: opts.Types}
+}
+
+// Types are a few plausible types in two zones, each on demand and as spot.
+func Types() []offer.Type {
+	var types []offer.Type
+	for _, size := range []struct {
+		name   string
+		cores  int64
+		gib    int64
+		gpus   int64
+		family string
+		usd    float64
+	}{
+		{"small-2", 2, 8, 0, "small", 0.1},
+		{"small-4", 4, 16, 0, "small", 0.2},
+		{"small-8", 8, 32, 0, "small", 0.4},
+		{"large-16", 16, 64, 0, "large", 0.8},
+		{"large-32", 32, 128, 0, "large", 1.6},
+		{"gpu-8", 8, 64, 1, "gpu", 3.2},
+	} {
+		t := offer.Type{
+			Name:     size.name,
+			Labels:   map[string][]string{"kubernetes.io/arch": {"amd64"}, "kubernetes.io/os": {"linux"}, "memory.karve.dev/family": {size.family}},
+			Capacity: quantity.Amounts{quantity.NameCPU: size.cores * 1000, quantity.NameMemory: size.gib << 30, quantity.NameStorage: 100 << 30, quantity.NamePods: 110},
+			Overhead: quantity.Amounts{quantity.NameCPU: 100, quantity.NameMemory: 1 << 30},
+		}
+		if size.gpus > 0 {
+			t.Capacity["nvidia.com/gpu"] = size.gpus
+		}
+		for _, zone := range []string{"zone-1", "zone-2"} {
+			price := offer.Price(size.usd * 1e9)
+			t.Offers = append(t.Offers,
+				offer.Offer{Zone: zone, CapacityType: offer.OnDemand, Price: price, Draws: []offer.Draw{{Budget: "family:" + size.family, Amount: size.cores}}},
+				offer.Offer{Zone: zone, CapacityType: offer.Spot, Price: price / 4, Draws: []offer.Draw{{Budget: "spot", Amount: size.cores}}})
+		}
+		types = append(types, t)
+	}
+	return types
+}
+
+// StartOutage makes something unavailable until EndOutages.
+func (c *Cloud) StartOutage(o Outage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outages = append(c.outages, o)
+	c.show()
+}
+
+// EndOutages makes everything available again.
+func (c *Cloud) EndOutages() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outages = nil
+	c.show()
+}
+
+// show fills in what cannot be bought. A new slice appears exactly when something changed.
+func (c *Cloud) show() {
+	types := slices.Clone(c.opts.Types)
+	for i := range types {
+		types[i].Offers = slices.Clone(types[i].Offers)
+		for j := range types[i].Offers {
+			if o := &types[i].Offers[j]; c.out(choice(types[i], *o), false) {
+				o.Unavailable = "out of stock"
+			}
+		}
+	}
+	c.types = types
+}
+
+func choice(t offer.Type, o offer.Offer) offer.Choice {
+	return offer.Choice{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
+}
+
+// out reports whether an outage of that kind hits a choice.
+func (c *Cloud) out(choice offer.Choice, late bool) bool {
+	return slices.ContainsFunc(c.outages, func(o Outage) bool { return o.Late == late && o.matches(choice) })
+}
+
+// SetFault has f decide, before each call ("launch", "get", "list", "terminate",
+// "abandon", "catalog"), whether it fails. Nil ends the faults.
+func (c *Cloud) SetFault(f func(op string) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fault = f
+}
+
+// Reclaim takes a machine away, as clouds do with spot machines. It reports
+// whether there was one.
+func (c *Cloud) Reclaim(providerID string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.find(providerID)
+	if m == nil {
+		return false
+	}
+	delete(c.machines, nameOf(providerID))
+	return true
+}
+
+// Stop deallocates a machine: it stays, and will not come back by itself.
+func (c *Cloud) Stop(providerID string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.find(providerID)
+	if m == nil {
+		return false
+	}
+	m.stopped = true
+	return true
+}
+
+// Machines are the provider IDs of all machines that exist, sorted.
+func (c *Cloud) Machines() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sweep()
+	var ids []string
+	for _, name := range slices.Sorted(maps.Keys(c.machines)) {
+		ids = append(ids, idPrefix+name)
+	}
+	return ids
+}
+
+// Bought is how many machines were ever created: more than there are claims
+// means that somebody bought twice.
+func (c *Cloud) Bought() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bought
+}
+
+// Calls is how often each call was made, by the names that SetFault knows.
+func (c *Cloud) Calls() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.calls)
+}
+
+const idPrefix = "memory:///machines/"
+
+// nameOf is the machine's name in a provider ID, "" when it is not one of ours.
+func nameOf(providerID string) string {
+	name, ok := strings.CutPrefix(providerID, idPrefix)
+	if !ok {
+		return ""
+	}
+	return name
+}
+
+func (c *Cloud) find(providerID string) *machine {
+	c.sweep()
+	return c.machines[nameOf(providerID)]
+}
+
+// sweep removes the machines whose deletion has come to its end.
+func (c *Cloud) sweep() {
+	now := time.Now()
+	for name, m := range c.machines {
+		if !m.deleted.IsZero() && now.Sub(m.deleted) >= c.opts.Delete {
+			delete(c.machines, name)
+		}
+	}
+}
+
+// left is what remains of the quota.
+func (c *Cloud) left() map[string]int64 {
+	left := maps.Clone(c.opts.Quota)
+	for _, m := range c.machines {
+		for _, d := range draws(m.typ, m.choice) {
+			if _, limited := left[d.Budget]; limited {
+				left[d.Budget] -= d.Amount
+			}
+		}
+	}
+	return left
+}
+
+func draws(t offer.Type, c offer.Choice) []offer.Draw {
+	if o := offered(t, c); o != nil {
+		return o.Draws
+	}
+	return nil
+}
+
+func offered(t offer.Type, c offer.Choice) *offer.Offer {
+	for i := range t.Offers {
+		if o := &t.Offers[i]; o.Zone == c.Zone && o.CapacityType == c.CapacityType {
+			return o
+		}
+	}
+	return nil
+}
+
+// typeNamed finds a type on sale.
+func (c *Cloud) typeNamed(name string) (offer.Type, error) {
+	for _, t := range c.opts.Types {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	return offer.Type{}, fmt.Errorf("no type is named %q", name)
+}

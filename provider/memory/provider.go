@@ -1,0 +1,292 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Provider buys machines in a Cloud. What it learns of late outages it
+// remembers until it is replaced, as a real provider would for a while.
+type Provider struct {
+	cloud *Cloud
+
+	mu       sync.Mutex
+	failed   map[offer.Choice]bool // by type, zone and capacity type
+	snapshot *provider.Snapshot
+	shown    []offer.Type // the cloud's, that snapshot was made of
+	learnt   int          // len(failed) then
+}
+
+var _ provider.Provider = (*Provider)(nil)
+
+// New makes a provider that has never seen the cloud before.
+func New(c *Cloud) *Provider {
+	return &Provider{cloud: c, failed: map[offer.Choice]bool{}}
+}
+
+// Name is the provider's name in metrics and logs.
+func (p *Provider) Name() string { return "memory" }
+
+// call passes the cloud's latency and faults.
+func (p *Provider) call(ctx context.Context, op string) error {
+	c := p.cloud
+	if c.opts.Call > 0 {
+		timer := time.NewTimer(c.opts.Call)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.calls[op]++
+	fault := c.fault
+	c.mu.Unlock()
+	if fault != nil {
+		return fault(op)
+	}
+	return nil
+}
+
+// Catalog is the same for every class.
+func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Snapshot, error) {
+	if err := p.call(ctx, "catalog"); err != nil {
+		return nil, err
+	}
+	p.cloud.mu.Lock()
+	p.cloud.sweep()
+	types, left := p.cloud.types, p.cloud.left()
+	p.cloud.mu.Unlock()
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.snapshot
+	next := provider.Snapshot{Types: p.available(types), Budgets: left, Taken: time.Now()}
+	if old != nil && same(old.Types, next.Types) && maps.Equal(old.Budgets, left) {
+		return old, nil
+	}
+	p.snapshot = &next
+	return p.snapshot, nil
+}
+
+// available adds what this provider has learnt to what the cloud shows.
+func (p *Provider) available(types []offer.Type) []offer.Type {
+	if p.snapshot != nil && same(p.shown, types) && p.learnt == len(p.failed) {
+		return p.snapshot.Types
+	}
+	p.shown, p.learnt = types, len(p.failed)
+	if len(p.failed) == 0 {
+		return types
+	}
+	types = slices.Clone(types)
+	for i := range types {
+		types[i].Offers = slices.Clone(types[i].Offers)
+		for j := range types[i].Offers {
+			if o := &types[i].Offers[j]; p.failed[key(choice(types[i], *o))] {
+				o.Unavailable = "failed lately"
+			}
+		}
+	}
+	return types
+}
+
+// same reports whether two slices are one.
+func same(a, b []offer.Type) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// key leaves out the price, which does not tell offers apart.
+func key(c offer.Choice) offer.Choice {
+	c.Price = 0
+	return c
+}
+
+// Launch buys the first choice that the cloud accepts, or says how the machine
+// fares that was bought before.
+func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
+	if claim.UID == "" || len(claim.Choices) == 0 {
+		return provider.Instance{}, fmt.Errorf("launching %s: the claim needs a UID and choices", claim.Name)
+	}
+	if err := p.call(ctx, "launch"); err != nil {
+		return provider.Instance{}, err
+	}
+	c := p.cloud
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sweep()
+	name := machineName(claim)
+	m := c.machines[name]
+	if m == nil {
+		return p.buy(name, claim)
+	}
+	return p.follow(name, m), nil
+}
+
+// machineName depends on the claim alone, so that every provider finds the machine.
+func machineName(claim provider.Claim) string { return claim.Name + "-" + claim.UID }
+
+func (p *Provider) buy(name string, claim provider.Claim) (provider.Instance, error) {
+	var attempts []provider.Attempt
+	for _, choice := range claim.Choices {
+		m, refusal := p.try(claim, choice)
+		if refusal != nil {
+			attempts = append(attempts, *refusal)
+			continue
+		}
+		p.cloud.machines[name] = m
+		p.cloud.bought++
+		in := p.follow(name, m)
+		in.Attempts = append(attempts, in.Attempts...)
+		return in, nil
+	}
+	return provider.Instance{}, &provider.CapacityError{Claim: claim.Name, Attempts: attempts}
+}
+
+func (p *Provider) try(claim provider.Claim, choice offer.Choice) (*machine, *provider.Attempt) {
+	refuse := func(code, reason string) (*machine, *provider.Attempt) {
+		return nil, &provider.Attempt{Choice: choice, Code: code, Reason: reason, Detail: reason + " for " + choice.Type}
+	}
+	c := p.cloud
+	t, err := c.typeNamed(choice.Type)
+	if err != nil || offered(t, choice) == nil {
+		return refuse("NotOffered", "Restricted")
+	}
+	if c.out(choice, false) || p.hasFailed(choice) {
+		return refuse("OutOfStock", "OutOfStock")
+	}
+	left := c.left()
+	for _, d := range draws(t, choice) {
+		if n, limited := left[d.Budget]; limited && n < d.Amount {
+			return refuse("QuotaExceeded", "Quota")
+		}
+	}
+	return &machine{claim: claim, choice: choice, typ: t, created: time.Now(), fails: c.out(choice, true)}, nil
+}
+
+func (p *Provider) hasFailed(choice offer.Choice) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed[key(choice)]
+}
+
+// follow reports an existing machine, and gives back one that failed.
+func (p *Provider) follow(name string, m *machine) provider.Instance {
+	in := p.cloud.instance(name, m)
+	switch in.State {
+	case provider.Failed:
+		p.mu.Lock()
+		p.failed[key(m.choice)] = true
+		p.mu.Unlock()
+		m.deleted = time.Now()
+		in.Attempts = []provider.Attempt{{Choice: m.choice, Code: "AllocationFailed", Reason: "OutOfStock", Detail: "the machine never came up"}}
+		fallthrough
+	case provider.Terminating:
+		in.State, in.ProviderID, in.RetryAfter = provider.Creating, "", p.cloud.opts.RetryAfter
+	}
+	return in
+}
+
+// instance says what a machine is now.
+func (c *Cloud) instance(name string, m *machine) provider.Instance {
+	in := provider.Instance{
+		ProviderID: idPrefix + name, Name: name, NodeName: name,
+		ClaimName: m.claim.Name, ClaimUID: m.claim.UID, Pool: m.claim.Pool,
+		State: c.state(m), Type: m.choice.Type, Zone: m.choice.Zone, CapacityType: m.choice.CapacityType,
+		ImageID: "memory-image", Labels: map[string]string{}, Created: m.created,
+		Capacity: maps.Clone(m.typ.Capacity), Allocatable: m.typ.Capacity.Sub(m.typ.Overhead),
+	}
+	for k, values := range m.typ.Labels {
+		if len(values) == 1 {
+			in.Labels[k] = values[0]
+		}
+	}
+	if o := offered(m.typ, m.choice); o != nil {
+		in.Price = o.Price
+	}
+	if in.State == provider.Creating {
+		in.RetryAfter = c.opts.RetryAfter
+	}
+	return in
+}
+
+func (c *Cloud) state(m *machine) provider.State {
+	switch {
+	case !m.deleted.IsZero():
+		return provider.Terminating
+	case m.stopped:
+		return provider.Stopped
+	case time.Since(m.created) < c.opts.Create:
+		return provider.Creating
+	case m.fails:
+		return provider.Failed
+	}
+	return provider.Running
+}
+
+// Get finds one machine.
+func (p *Provider) Get(ctx context.Context, providerID string) (provider.Instance, error) {
+	if err := p.call(ctx, "get"); err != nil {
+		return provider.Instance{}, err
+	}
+	p.cloud.mu.Lock()
+	defer p.cloud.mu.Unlock()
+	m := p.cloud.find(providerID)
+	if m == nil {
+		return provider.Instance{}, provider.ErrNotFound
+	}
+	return p.cloud.instance(nameOf(providerID), m), nil
+}
+
+// List returns all machines, by name.
+func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
+	if err := p.call(ctx, "list"); err != nil {
+		return nil, err
+	}
+	p.cloud.mu.Lock()
+	defer p.cloud.mu.Unlock()
+	p.cloud.sweep()
+	var list []provider.Instance
+	for _, name := range slices.Sorted(maps.Keys(p.cloud.machines)) {
+		list = append(list, p.cloud.instance(name, p.cloud.machines[name]))
+	}
+	return list, nil
+}
+
+// Terminate gives a machine back.
+func (p *Provider) Terminate(ctx context.Context, providerID string) error {
+	if err := p.call(ctx, "terminate"); err != nil {
+		return err
+	}
+	return p.cloud.end(providerID)
+}
+
+// Abandon gives back the machine of a claim, if there is one.
+func (p *Provider) Abandon(ctx context.Context, claim provider.Claim) error {
+	if err := p.call(ctx, "abandon"); err != nil {
+		return err
+	}
+	return p.cloud.end(idPrefix + machineName(claim))
+}
+
+func (c *Cloud) end(providerID string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.find(providerID)
+	if m == nil {
+		return provider.ErrNotFound
+	}
+	if m.deleted.IsZero() {
+		m.deleted = time.Now()
+	}
+	return nil
+}

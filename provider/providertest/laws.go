@@ -1,0 +1,371 @@
+package providertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+)
+
+func (r *run) catalogIsSane() {
+	s := r.catalog()
+	if s.Taken.IsZero() || len(s.Types) == 0 {
+		r.Fatalf("the catalog has %d types and was taken at %v", len(s.Types), s.Taken)
+	}
+	seen := map[string]bool{}
+	for _, t := range s.Types {
+		if seen[t.Name] {
+			r.Errorf("type %s is listed twice", t.Name)
+		}
+		seen[t.Name] = true
+		r.typeIsSane(s, t)
+	}
+}
+
+func (r *run) typeIsSane(s *provider.Snapshot, t offer.Type) {
+	if t.Name == "" || len(t.Offers) == 0 || len(t.Labels["kubernetes.io/arch"]) == 0 {
+		r.Errorf("type %q has %d offers and architecture %v", t.Name, len(t.Offers), t.Labels["kubernetes.io/arch"])
+	}
+	for name, n := range t.Capacity.Sub(t.Overhead) {
+		if n < 0 || n == 0 && t.Capacity[name] > 0 {
+			r.Errorf("type %s: %d of %d %s is left for pods", t.Name, n, t.Capacity[name], name)
+		}
+	}
+	for _, name := range []string{"cpu", "memory", "pods", "ephemeral-storage"} {
+		if t.Capacity[name] <= 0 {
+			r.Errorf("type %s: capacity of %s is %d", t.Name, name, t.Capacity[name])
+		}
+	}
+	onDemand := map[string]offer.Price{}
+	seen := map[string]bool{}
+	for _, o := range t.Offers {
+		id := o.Zone + "/" + o.CapacityType
+		if seen[id] || o.Zone == "" || o.CapacityType != offer.OnDemand && o.CapacityType != offer.Spot {
+			r.Errorf("type %s: offer %q is listed twice or malformed", t.Name, id)
+		}
+		seen[id] = true
+		if o.Price <= 0 {
+			r.Errorf("type %s: offer %s costs %v", t.Name, id, o.Price)
+		}
+		if o.CapacityType == offer.OnDemand {
+			onDemand[o.Zone] = o.Price
+		}
+	}
+	for _, o := range t.Offers {
+		if full, ok := onDemand[o.Zone]; ok && o.CapacityType == offer.Spot && o.Price > full {
+			r.Errorf("type %s: spot in %s costs %v, more than on demand (%v)", t.Name, o.Zone, o.Price, full)
+		}
+		for _, d := range o.Draws {
+			if d.Amount <= 0 || d.Budget == "" {
+				r.Errorf("type %s: offer %s/%s draws %+v", t.Name, o.Zone, o.CapacityType, d)
+			}
+		}
+	}
+	for budget, n := range s.Budgets {
+		if n < 0 {
+			r.Errorf("budget %s is %d", budget, n)
+		}
+	}
+}
+
+func (r *run) catalogIsStable() {
+	first := r.catalog()
+	if second := r.catalog(); first != second {
+		r.Errorf("nothing happened, and the catalog is another one")
+	}
+	cheapest := r.choices()[0]
+	r.StockOut(r.T, cheapest, true)
+	if _, _, err := r.settle(r.p, r.claim("a", cheapest)); !isCapacity(err) {
+		r.Fatalf("launching what is out of stock: %v", err)
+	}
+	after := r.catalog()
+	if after == first {
+		r.Fatal("an offer failed, and the catalog is the same one")
+	}
+	if why := unavailable(after, cheapest); why == "" {
+		r.Errorf("%+v failed, and the catalog does not say so", cheapest)
+	}
+}
+
+func unavailable(s *provider.Snapshot, c offer.Choice) string {
+	for _, t := range s.Types {
+		for _, o := range t.Offers {
+			if t.Name == c.Type && o.Zone == c.Zone && o.CapacityType == c.CapacityType {
+				return o.Unavailable
+			}
+		}
+	}
+	return ""
+}
+
+func isCapacity(err error) bool { return errors.As(err, new(*provider.CapacityError)) }
+
+func (r *run) launchRuns() {
+	c := r.choices()[0]
+	claim := r.claim("a", c)
+	in := r.launch(claim)
+	got := offer.Choice{Type: in.Type, Zone: in.Zone, CapacityType: in.CapacityType, Price: in.Price}
+	r.equal("what was bought", c, got)
+	if in.ProviderID == "" || in.NodeName == "" || in.ImageID == "" || in.Created.IsZero() {
+		r.Errorf("the machine lacks its provider ID, node name, image or time: %+v", in)
+	}
+	r.equal("claim of the machine", []string{"a", claim.UID, "pool"}, []string{in.ClaimName, in.ClaimUID, in.Pool})
+	for _, t := range r.catalog().Types {
+		if t.Name == c.Type {
+			r.equal("capacity", t.Capacity, in.Capacity)
+			r.equal("allocatable", t.Capacity.Sub(t.Overhead), in.Allocatable)
+		}
+	}
+	r.wantOne(claim)
+}
+
+func (r *run) launchRepeats() {
+	claim := r.claim("a", r.choices()[:3]...)
+	first := r.launch(claim)
+	for range 5 {
+		if again := r.launch(claim); again.ProviderID != first.ProviderID {
+			r.Fatalf("launched again, the claim has %s beside %s", again.ProviderID, first.ProviderID)
+		}
+	}
+	r.wantOne(claim)
+}
+
+func (r *run) launchConcurrently() {
+	claim := r.claim("a", r.choices()[:3]...)
+	providers := []provider.Provider{r.p, r.Open(r.T)}
+	r.each(8, func(i int) error {
+		_, _, err := r.settle(providers[i%2], claim)
+		return err
+	})
+	r.wantOne(claim)
+}
+
+func (r *run) launchAcrossRestarts() {
+	claim := r.claim("a", r.choices()[:3]...)
+	ids := map[string]bool{}
+	for range 5 {
+		in, err := r.Open(r.T).Launch(r.Context(), claim)
+		r.must(err)
+		if in.ProviderID != "" {
+			ids[in.ProviderID] = true
+		}
+	}
+	ids[r.launch(claim).ProviderID] = true
+	if len(ids) != 1 {
+		r.Errorf("the claim had several machines: %v", ids)
+	}
+	r.wantOne(claim)
+}
+
+func (r *run) launchNamesakes() {
+	one := r.claim("a", r.choices()[0])
+	two := one
+	two.UID = "another"
+	if r.launch(one).ProviderID == r.launch(two).ProviderID {
+		r.Error("two claims share a machine")
+	}
+	if n := len(r.machines()); n != 2 {
+		r.Errorf("two claims have %d machines", n)
+	}
+}
+
+func (r *run) launchFailsOver() { r.failsOver(false) }
+
+func (r *run) launchFailsOverLate() { r.failsOver(true) }
+
+func (r *run) failsOver(late bool) {
+	choices := r.distinct(3)
+	r.StockOut(r.T, choices[0], late)
+	r.StockOut(r.T, choices[1], late)
+	claim := r.claim("a", choices...)
+	in, attempts, err := r.settle(r.p, claim)
+	r.must(err)
+	if in.Type != choices[2].Type || in.Zone != choices[2].Zone || in.CapacityType != choices[2].CapacityType {
+		r.Errorf("bought %s in %s (%s), want %+v", in.Type, in.Zone, in.CapacityType, choices[2])
+	}
+	if len(attempts) == 0 || attempts[0].Choice.Type != choices[0].Type || attempts[0].Code == "" || attempts[0].Reason == "" {
+		r.Errorf("the refusals are not told: %+v", attempts)
+	}
+	r.wantOne(claim)
+	r.terminate(func() error { return r.p.Terminate(r.Context(), in.ProviderID) })
+	r.wantNothing()
+}
+
+// distinct returns n choices of different types, so that what is learnt of one
+// says nothing of the next: the largest of the cheapest come first.
+func (r *run) distinct(n int) []offer.Choice {
+	r.Helper()
+	var out []offer.Choice
+	families := map[string]bool{}
+	budgets := map[string]string{}
+	for _, t := range r.catalog().Types {
+		for _, o := range t.Offers {
+			if o.CapacityType == offer.OnDemand && len(o.Draws) > 0 {
+				budgets[t.Name] = o.Draws[0].Budget
+			}
+		}
+	}
+	for _, c := range r.choices() {
+		if c.CapacityType == offer.OnDemand && !families[budgets[c.Type]] {
+			families[budgets[c.Type]] = true
+			out = append(out, c)
+		}
+	}
+	if len(out) < n {
+		r.Fatalf("the catalog has %d families, the law needs %d", len(out), n)
+	}
+	return out[:n]
+}
+
+func (r *run) capacityErrorLeavesNothing() { r.capacityError(false) }
+
+func (r *run) lateCapacityErrorLeavesNothing() { r.capacityError(true) }
+
+func (r *run) capacityError(late bool) {
+	choices := r.distinct(2)
+	for _, c := range choices {
+		r.StockOut(r.T, c, late)
+	}
+	_, _, err := r.settle(r.p, r.claim("a", choices...))
+	var capacity *provider.CapacityError
+	if !errors.As(err, &capacity) {
+		r.Fatalf("launching what is out of stock: %v, want a CapacityError", err)
+	}
+	if len(capacity.Attempts) != 2 {
+		r.Errorf("the error tells %d attempts, want 2: %+v", len(capacity.Attempts), capacity.Attempts)
+	}
+	r.wantNothing()
+}
+
+func (r *run) launchCancelled() {
+	claim := r.claim("a", r.choices()[0])
+	if _, err := r.p.Launch(r.cancelled(), claim); !errors.Is(err, context.Canceled) {
+		r.Fatalf("launching with a context that has ended: %v", err)
+	}
+	r.launch(claim)
+	r.wantOne(claim)
+}
+
+func (r *run) listAndGet() {
+	choices := r.distinct(2)
+	for i, c := range choices {
+		r.launch(r.claim(fmt.Sprintf("claim-%d", i), c))
+	}
+	list := r.machines()
+	if len(list) != 2 {
+		r.Fatalf("list has %d machines, want 2", len(list))
+	}
+	for _, listed := range list {
+		got, err := r.p.Get(r.Context(), listed.ProviderID)
+		r.must(err)
+		got.RetryAfter, listed.RetryAfter = 0, 0
+		r.equal("get against list", listed, got)
+	}
+}
+
+func (r *run) terminateLeavesNothing() {
+	in := r.launch(r.claim("a", r.choices()[0]))
+	if len(r.Residue(r.T)) == 0 {
+		r.Fatal("the harness does not see the machine")
+	}
+	r.terminate(func() error { return r.p.Terminate(r.Context(), in.ProviderID) })
+	if _, err := r.p.Get(r.Context(), in.ProviderID); !errors.Is(err, provider.ErrNotFound) {
+		r.Errorf("getting a terminated machine: %v", err)
+	}
+	r.wantNothing()
+	if err := r.p.Terminate(r.Context(), in.ProviderID); !errors.Is(err, provider.ErrNotFound) {
+		r.Errorf("terminating a terminated machine: %v", err)
+	}
+}
+
+func (r *run) notFound() {
+	in := r.launch(r.claim("a", r.choices()[0]))
+	other := in.ProviderID + "-not"
+	if _, err := r.p.Get(r.Context(), other); !errors.Is(err, provider.ErrNotFound) {
+		r.Errorf("get: %v", err)
+	}
+	if err := r.p.Terminate(r.Context(), other); !errors.Is(err, provider.ErrNotFound) {
+		r.Errorf("terminate: %v", err)
+	}
+	if err := r.p.Abandon(r.Context(), r.claim("never-launched", r.choices()[0])); !errors.Is(err, provider.ErrNotFound) {
+		r.Errorf("abandon: %v", err)
+	}
+}
+
+func (r *run) abandon() {
+	claim := r.claim("a", r.choices()[0])
+	_, err := r.p.Launch(r.Context(), claim)
+	r.must(err)
+	restarted := r.Open(r.T)
+	r.terminate(func() error { return restarted.Abandon(r.Context(), claim) })
+	r.p = restarted
+	r.wantNothing()
+}
+
+func (r *run) budgets() {
+	c := r.distinct(1)[0]
+	before := r.catalog().Budgets
+	in := r.launch(r.claim("a", c))
+	r.equal("budgets while the machine runs", minus(before, r.draws(c)), r.catalog().Budgets)
+	r.terminate(func() error { return r.p.Terminate(r.Context(), in.ProviderID) })
+	r.equal("budgets after it is gone", before, r.catalog().Budgets)
+}
+
+// draws is what a choice takes out of budgets.
+func (r *run) draws(c offer.Choice) []offer.Draw {
+	for _, t := range r.catalog().Types {
+		for _, o := range t.Offers {
+			if t.Name == c.Type && o.Zone == c.Zone && o.CapacityType == c.CapacityType {
+				return o.Draws
+			}
+		}
+	}
+	return nil
+}
+
+func minus(budgets map[string]int64, draws []offer.Draw) map[string]int64 {
+	out := map[string]int64{}
+	for name, n := range budgets {
+		out[name] = n
+	}
+	for _, d := range draws {
+		if _, limited := out[d.Budget]; limited {
+			out[d.Budget] -= d.Amount
+		}
+	}
+	return out
+}
+
+func (r *run) launchMany() {
+	const n = 40
+	choices := r.choices()[:3]
+	ids := make([]string, n)
+	r.each(n, func(i int) error {
+		in, _, err := r.settle(r.p, r.claim(fmt.Sprintf("claim-%d", i), choices...))
+		ids[i] = in.ProviderID
+		return err
+	})
+	distinct := map[string]bool{}
+	for _, id := range ids {
+		distinct[id] = true
+	}
+	if len(distinct) != n || len(r.machines()) != n {
+		r.Errorf("%d claims have %d provider IDs and %d machines", n, len(distinct), len(r.machines()))
+	}
+	r.each(n, func(i int) error {
+		for range steps {
+			err := r.p.Terminate(r.Context(), ids[i])
+			if errors.Is(err, provider.ErrNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			r.pause(0)
+		}
+		return fmt.Errorf("%s is not gone after %d steps", ids[i], steps)
+	})
+	r.wantNothing()
+}

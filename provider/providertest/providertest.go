@@ -1,0 +1,228 @@
+// Package providertest holds the laws every provider keeps, as tests. A
+// provider's own test calls Run with a Harness over its cloud.
+//
+// It knows providers only through the port, and their cloud only through the
+// Harness. It waits for nothing but the cloud: time must pass by itself or
+// through Harness.Pause.
+package providertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Harness is one cloud without machines of ours. Run asks for a fresh one per law.
+type Harness struct {
+	// Class names a node class that can be bought for.
+	Class string
+	// Open makes a provider that has never seen the cloud, as after a restart.
+	Open func(t *testing.T) provider.Provider
+	// StockOut makes a choice impossible to buy: refused at once or, when late,
+	// accepted and then failed.
+	StockOut func(t *testing.T, c offer.Choice, late bool)
+	// Residue lists what exists in the cloud on our account: machines, interfaces,
+	// disks, addresses.
+	Residue func(t *testing.T) []string
+	// Pause lets the cloud go on between two calls; nil means that it needs no help.
+	Pause func(time.Duration)
+}
+
+// steps is how often a law asks again before it gives up. Calls take real time
+// against a real cloud, so this is minutes there and milliseconds in memory.
+const steps = 20_000
+
+// Run checks every law against a cloud of its own.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	for _, law := range []struct {
+		name  string
+		check func(*run)
+	}{
+		{"the catalog can be believed", (*run).catalogIsSane},
+		{"an unchanged catalog is the same pointer", (*run).catalogIsStable},
+		{"a launch ends in a running machine", (*run).launchRuns},
+		{"a claim launched again and again has one machine", (*run).launchRepeats},
+		{"a claim launched concurrently has one machine", (*run).launchConcurrently},
+		{"a claim launched across restarts has one machine", (*run).launchAcrossRestarts},
+		{"claims of one name and two UIDs have two machines", (*run).launchNamesakes},
+		{"a launch walks past stock-outs", (*run).launchFailsOver},
+		{"a launch walks past machines that never come up", (*run).launchFailsOverLate},
+		{"a launch without any choice left leaves nothing behind", (*run).capacityErrorLeavesNothing},
+		{"a launch without any late choice left leaves nothing behind", (*run).lateCapacityErrorLeavesNothing},
+		{"a cancelled launch can be repeated", (*run).launchCancelled},
+		{"get and list agree", (*run).listAndGet},
+		{"a terminated machine is gone with all that was its", (*run).terminateLeavesNothing},
+		{"what is not there is not found", (*run).notFound},
+		{"a claim without a provider ID can be abandoned", (*run).abandon},
+		{"launches draw on budgets and terminations refill them", (*run).budgets},
+		{"many claims at once have one machine each", (*run).launchMany},
+	} {
+		t.Run(strings.ReplaceAll(law.name, " ", "-"), func(t *testing.T) {
+			h := open(t)
+			r := &run{T: t, Harness: h, p: h.Open(t)}
+			law.check(r)
+		})
+	}
+}
+
+// run is one law being checked.
+type run struct {
+	*testing.T
+	Harness
+	p provider.Provider
+}
+
+func (r *run) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *run) catalog() *provider.Snapshot {
+	r.Helper()
+	s, err := r.p.Catalog(r.Context(), r.Class)
+	r.must(err)
+	return s
+}
+
+// choices are all offers that can be bought now, cheapest first.
+func (r *run) choices() []offer.Choice {
+	r.Helper()
+	var all []offer.Choice
+	for _, t := range r.catalog().Types {
+		for _, o := range t.Offers {
+			if o.Unavailable == "" {
+				all = append(all, offer.Choice{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price})
+			}
+		}
+	}
+	slices.SortFunc(all, byPrice)
+	if len(all) < 3 {
+		r.Fatalf("the catalog has %d offers; the laws need three", len(all))
+	}
+	return all
+}
+
+func byPrice(a, b offer.Choice) int {
+	if a.Price != b.Price {
+		return int(a.Price - b.Price)
+	}
+	return strings.Compare(a.Type+"/"+a.Zone+"/"+a.CapacityType, b.Type+"/"+b.Zone+"/"+b.CapacityType)
+}
+
+func (r *run) claim(name string, choices ...offer.Choice) provider.Claim {
+	return provider.Claim{
+		Name: name, UID: "uid-of-" + name, Pool: "pool", Class: r.Class, Choices: choices,
+		Labels: map[string]string{"example.com/team": "a"},
+		Taints: []provider.Taint{{Key: "example.com/only", Value: "a", Effect: "NoSchedule"}},
+	}
+}
+
+func (r *run) pause(d time.Duration) {
+	if r.Pause != nil {
+		r.Pause(d)
+	}
+}
+
+// settle launches until the machine runs, and collects what was refused on the way.
+func (r *run) settle(p provider.Provider, c provider.Claim) (provider.Instance, []provider.Attempt, error) {
+	var attempts []provider.Attempt
+	for range steps {
+		in, err := p.Launch(r.Context(), c)
+		if err != nil {
+			return in, attempts, err
+		}
+		attempts = append(attempts, in.Attempts...)
+		if in.State == provider.Running {
+			return in, attempts, nil
+		}
+		if in.State != provider.Creating || in.RetryAfter <= 0 {
+			return in, attempts, fmt.Errorf("launch is %s, to be asked again after %v: want Creating and a delay", in.State, in.RetryAfter)
+		}
+		r.pause(in.RetryAfter)
+	}
+	return provider.Instance{}, attempts, fmt.Errorf("claim %s is not running after %d steps", c.Name, steps)
+}
+
+func (r *run) launch(c provider.Claim) provider.Instance {
+	r.Helper()
+	in, _, err := r.settle(r.p, c)
+	r.must(err)
+	return in
+}
+
+// machines are the machines that exist, of whatever state.
+func (r *run) machines() []provider.Instance {
+	r.Helper()
+	list, err := r.p.List(r.Context())
+	r.must(err)
+	return list
+}
+
+func (r *run) wantOne(c provider.Claim) {
+	r.Helper()
+	list := r.machines()
+	if len(list) != 1 || list[0].ClaimUID != c.UID {
+		r.Fatalf("want one machine, for claim UID %s; got %+v", c.UID, list)
+	}
+}
+
+// terminate asks until the machine is gone.
+func (r *run) terminate(again func() error) {
+	r.Helper()
+	for range steps {
+		err := again()
+		if errors.Is(err, provider.ErrNotFound) {
+			return
+		}
+		r.must(err)
+		r.pause(time.Second)
+	}
+	r.Fatalf("the machine is not gone after %d steps", steps)
+}
+
+func (r *run) wantNothing() {
+	r.Helper()
+	if list := r.machines(); len(list) > 0 {
+		r.Fatalf("machines are left: %+v", list)
+	}
+	if left := r.Residue(r.T); len(left) > 0 {
+		r.Fatalf("left behind in the cloud: %v", left)
+	}
+}
+
+func (r *run) each(n int, f func(i int) error) {
+	r.Helper()
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	r.must(errors.Join(errs...))
+}
+
+func (r *run) equal(what string, want, got any) {
+	r.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// cancelled is a context that ended.
+func (r *run) cancelled() context.Context {
+	ctx, cancel := context.WithCancel(r.Context())
+	cancel()
+	return ctx
+}
