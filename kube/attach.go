@@ -25,7 +25,7 @@ func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
 		{&karpv1.NodePool{}, follow(unlisted(m.SetPool), m.RemovePool)},
 		{&appsv1.DaemonSet{}, follow(unlisted(m.SetDaemon), m.RemoveDaemon)},
 	} {
-		informer, err := informers.GetInformer(ctx, feed.of)
+		informer, err := informers.GetInformer(ctx, feed.of, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watching %T: %w", feed.of, err)
 		}

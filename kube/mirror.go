@@ -474,6 +474,13 @@ func (m *Mirror) Describe(key string) string {
 	return "nodeclaim/" + key + ", node/" + w.Name
 }
 
+// Nodes counts the machines of the World, those on their way included.
+func (m *Mirror) Nodes() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.worldNodes)
+}
+
 // Waiting counts the pods that need room and were not promised any.
 func (m *Mirror) Waiting() int {
 	m.mu.Lock()

@@ -197,7 +197,6 @@ func (p *Provisioner) record(plan pack.Plan, took time.Duration) {
 		p.explain(u)
 	}
 	p.Metrics.Scheduling.WithLabelValues(name).Observe(took.Seconds())
-	p.Metrics.QueueDepth.WithLabelValues(name).Set(0)
 	p.Metrics.UnschedulablePods.WithLabelValues(name).Set(float64(unplaced))
 	p.Metrics.IgnoredPods.Set(float64(ignored))
 	if len(plan.Launches) > 0 {

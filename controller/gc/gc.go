@@ -1,0 +1,210 @@
+// Package gc finds what nobody else looks for any more: machines without a claim,
+// which cost money for ever, and claims without a machine, which promise room
+// that does not exist.
+//
+// It refuses to act on a list it cannot trust. An error, or a list that lacks
+// half of the machines that claims say exist, halts both directions until it is
+// explained. The zero Collector is not usable; all fields but Every and Grace are
+// required.
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// few is how many missing machines are a misfortune rather than a broken list.
+// Each is asked about by itself before anything is done.
+const few = 3
+
+// Collector compares claims and machines.
+type Collector struct {
+	Client client.Client
+	// Live reads past the cache: a machine is nobody's only when the API says so now.
+	Live     client.Reader
+	Provider provider.Provider
+	Events   *events.Recorder
+	Metrics  *metrics.Set
+	Log      logr.Logger
+	// Class is the kind of node class whose claims are ours.
+	Class schema.GroupKind
+	// Every is the pause between rounds; zero means 30 s.
+	Every time.Duration
+	// Grace is how old a machine must be to be nobody's: its claim may still be on
+	// its way into the cache. Zero means one minute.
+	Grace time.Duration
+}
+
+// Start collects at once, since a crash may have left something, and then again
+// and again until the context ends.
+func (c *Collector) Start(ctx context.Context) error {
+	for {
+		if err := c.Collect(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Error(err, "garbage collection failed in part")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(orElse(c.Every, 30*time.Second)):
+		}
+	}
+}
+
+// Collect does one round.
+func (c *Collector) Collect(ctx context.Context) error {
+	machines, err := c.Provider.List(ctx)
+	if err != nil {
+		c.halt(true)
+		return fmt.Errorf("listing machines: %w", err)
+	}
+	claims, err := c.claims(ctx) // after the machines: each one's claim is older than itself
+	if err != nil {
+		return err
+	}
+	missing, known := compare(claims, machines)
+	if len(missing) >= few && 2*len(missing) > known {
+		c.halt(true)
+		for _, claim := range missing[:1] {
+			c.Events.Publish(events.Event{About: claim, Warning: true, Reason: "GarbageCollectionHalted", Key: "halted",
+				Message: fmt.Sprintf("The cloud lists %d machines, but %d of %d known ones are missing: not trusting the list", len(machines), len(missing), known)})
+		}
+		return fmt.Errorf("%d of %d machines are missing from the cloud's list: not trusting it", len(missing), known)
+	}
+	c.halt(false)
+	return errors.Join(c.removeClaims(ctx, missing), c.removeMachines(ctx, machines, claims))
+}
+
+func (c *Collector) halt(on bool) {
+	if on {
+		c.Metrics.GCHalted.Set(1)
+		return
+	}
+	c.Metrics.GCHalted.Set(0)
+}
+
+func (c *Collector) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
+	list := &karpv1.NodeClaimList{}
+	if err := c.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing nodeclaims: %w", err)
+	}
+	claims := make([]*karpv1.NodeClaim, 0, len(list.Items))
+	for i := range list.Items {
+		if ref := list.Items[i].Spec.NodeClassRef; ref != nil && ref.GroupKind() == c.Class {
+			claims = append(claims, &list.Items[i])
+		}
+	}
+	return claims, nil
+}
+
+// compare lists the claims whose machine the cloud does not list, of how many
+// that should have one.
+func compare(claims []*karpv1.NodeClaim, machines []provider.Instance) (missing []*karpv1.NodeClaim, known int) {
+	listed := make(map[string]bool, len(machines))
+	for _, m := range machines {
+		listed[m.ProviderID] = true
+	}
+	for _, claim := range claims {
+		if claim.DeletionTimestamp != nil || !kube.ConditionTrue(claim, karpv1.ConditionTypeLaunched) {
+			continue
+		}
+		known++
+		if !listed[claim.Status.ProviderID] {
+			missing = append(missing, claim)
+		}
+	}
+	return missing, known
+}
+
+// removeClaims deletes claims whose machine is gone for certain: not listed, not
+// found, and no node of it that works.
+func (c *Collector) removeClaims(ctx context.Context, missing []*karpv1.NodeClaim) error {
+	var errs []error
+	for _, claim := range missing {
+		gone, err := c.gone(ctx, claim)
+		if err != nil || !gone {
+			errs = append(errs, err)
+			continue
+		}
+		if err := c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("deleting nodeclaim %s, whose machine is gone: %w", claim.Name, err))
+			continue
+		}
+		labels := claim.Labels
+		c.Metrics.ClaimsDisrupted.WithLabelValues("garbage_collected", labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey]).Inc()
+		c.Log.Info("garbage collecting nodeclaim with no cloudprovider representation", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Collector) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
+	_, err := c.Provider.Get(ctx, claim.Status.ProviderID)
+	if err == nil {
+		return false, nil
+	}
+	if !errors.Is(err, provider.ErrNotFound) {
+		return false, fmt.Errorf("asking about the machine of nodeclaim %s: %w", claim.Name, err)
+	}
+	nodes := &corev1.NodeList{}
+	if err := c.Client.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: claim.Status.ProviderID}); err != nil {
+		return false, fmt.Errorf("looking for the node of nodeclaim %s: %w", claim.Name, err)
+	}
+	for i := range nodes.Items {
+		if kube.Ready(&nodes.Items[i]) {
+			return false, nil // a kubelet that reports runs somewhere
+		}
+	}
+	return true, nil
+}
+
+// removeMachines gives back machines that belong to no claim.
+func (c *Collector) removeMachines(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) error {
+	owned := make(map[string]bool, len(claims))
+	for _, claim := range claims {
+		owned[string(claim.UID)] = true
+	}
+	var errs []error
+	for _, m := range machines {
+		if owned[m.ClaimUID] || m.State == provider.Terminating || time.Since(m.Created) < orElse(c.Grace, time.Minute) {
+			continue
+		}
+		errs = append(errs, c.removeMachine(ctx, m))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Collector) removeMachine(ctx context.Context, m provider.Instance) error {
+	claim := &karpv1.NodeClaim{}
+	err := c.Live.Get(ctx, client.ObjectKey{Name: m.ClaimName}, claim)
+	if err == nil && string(claim.UID) == m.ClaimUID {
+		return nil // the cache was behind
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("making sure that machine %s is nobody's: %w", m.Name, err)
+	}
+	if err := c.Provider.Terminate(ctx, m.ProviderID); err != nil && !errors.Is(err, provider.ErrNotFound) {
+		return fmt.Errorf("terminating machine %s, which belongs to no nodeclaim: %w", m.Name, err)
+	}
+	c.Log.Info("garbage collecting machine without a nodeclaim", "machine", m.Name, "provider-id", m.ProviderID, "nodeclaim", m.ClaimName)
+	return nil
+}
+
+func orElse(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}

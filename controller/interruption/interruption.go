@@ -1,0 +1,172 @@
+// Package interruption notices machines that go without being asked: a spot
+// machine that is about to be taken back, or one that is gone already. It ends
+// their claims at once, so that replacements are bought while pods still run or
+// moments after they stopped.
+//
+// It refuses to believe a silent node: only the provider's word that the machine
+// does not exist, or will not come back, ends a claim. The zero Reconciler is not
+// usable; all fields are required.
+package interruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lifecycle"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+const (
+	// PreemptionScheduled is the node condition that AKS's problem detector sets when
+	// Azure announces that it takes a spot machine back.
+	PreemptionScheduled corev1.NodeConditionType = "PreemptionScheduled"
+	// notice is how long Azure leaves a spot machine after announcing its end.
+	notice = 30 * time.Second
+	// recheck is how often a silent node's machine is asked about.
+	recheck = 10 * time.Second
+	workers = 50
+)
+
+// Reconciler ends claims whose machine goes.
+type Reconciler struct {
+	Client   client.Client
+	Provider provider.Provider
+	Events   *events.Recorder
+	Metrics  *metrics.Set
+	Log      logr.Logger
+	// Class is the kind of node class whose claims are ours.
+	Class schema.GroupKind
+}
+
+// Reconcile looks at one claim's node, and at its machine when the node is silent.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !r.concerns(claim) {
+		return reconcile.Result{}, nil
+	}
+	node, err := r.nodeOf(ctx, claim)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if node != nil && announced(node) {
+		return reconcile.Result{}, r.leaveInTime(ctx, claim, node)
+	}
+	if node != nil && kube.Ready(node) {
+		return reconcile.Result{}, nil
+	}
+	return r.verify(ctx, claim)
+}
+
+// concerns reports whether the claim's node could be lost: it had one.
+func (r *Reconciler) concerns(claim *karpv1.NodeClaim) bool {
+	return claim.DeletionTimestamp == nil && claim.Spec.NodeClassRef != nil &&
+		claim.Spec.NodeClassRef.GroupKind() == r.Class &&
+		claim.Status.ProviderID != "" && kube.ConditionTrue(claim, karpv1.ConditionTypeRegistered)
+}
+
+func (r *Reconciler) nodeOf(ctx context.Context, claim *karpv1.NodeClaim) (*corev1.Node, error) {
+	nodes := &corev1.NodeList{}
+	if err := r.Client.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: claim.Status.ProviderID}); err != nil {
+		return nil, fmt.Errorf("looking for the node of nodeclaim %s: %w", claim.Name, err)
+	}
+	if len(nodes.Items) == 0 {
+		return nil, nil
+	}
+	return &nodes.Items[0], nil
+}
+
+func announced(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == PreemptionScheduled && c.Status == corev1.ConditionTrue
+	})
+}
+
+// leaveInTime starts the drain with the notice as its deadline, so that pods get
+// all the time there is. No budget holds it up: the machine goes anyway.
+func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) error {
+	if err := r.setDeadline(ctx, claim, time.Now().Add(notice)); err != nil {
+		return err
+	}
+	r.Events.Publish(events.Event{About: node, Warning: true, Reason: "SpotInterrupted", Key: "announced",
+		Message: "The machine is about to be taken back: draining, and buying a replacement"})
+	return r.end(ctx, claim, "interruption announced")
+}
+
+func (r *Reconciler) setDeadline(ctx context.Context, claim *karpv1.NodeClaim, deadline time.Time) error {
+	if claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey] != "" {
+		return nil
+	}
+	stored := claim.DeepCopy()
+	if claim.Annotations == nil {
+		claim.Annotations = map[string]string{}
+	}
+	claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey] = deadline.Format(time.RFC3339)
+	if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); err != nil {
+		return fmt.Errorf("stamping the deadline of nodeclaim %s: %w", claim.Name, err)
+	}
+	return nil
+}
+
+// verify asks the cloud about a machine whose node is missing or silent.
+func (r *Reconciler) verify(ctx context.Context, claim *karpv1.NodeClaim) (reconcile.Result, error) {
+	machine, err := r.Provider.Get(ctx, claim.Status.ProviderID)
+	switch {
+	case errors.Is(err, provider.ErrNotFound):
+		return reconcile.Result{}, r.end(ctx, claim, "machine is gone")
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("asking about the machine of nodeclaim %s: %w", claim.Name, err)
+	case machine.State == provider.Stopped || machine.State == provider.Terminating:
+		return reconcile.Result{}, r.end(ctx, claim, "machine is "+string(machine.State))
+	}
+	return reconcile.Result{RequeueAfter: recheck}, nil
+}
+
+func (r *Reconciler) end(ctx context.Context, claim *karpv1.NodeClaim, why string) error {
+	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deleting nodeclaim %s (%s): %w", claim.Name, why, err)
+	}
+	labels := claim.Labels
+	r.Metrics.ClaimsDisrupted.WithLabelValues("interrupted", labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey]).Inc()
+	r.Events.Publish(events.Event{About: claim, Warning: true, Reason: "Interrupted", Message: "Deleting NodeClaim: " + why})
+	r.Log.Info("lost machine, deleting nodeclaim", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID, "reason", why)
+	return nil
+}
+
+// Register adds the reconciler to a manager. Nodes wake it when they change or go.
+func (r *Reconciler) Register(m manager.Manager) error {
+	return builder.ControllerManagedBy(m).
+		Named("nodeclaim.interruption").
+		For(&karpv1.NodeClaim{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(lifecycle.ClaimsOfNode(m.GetClient()))).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute),
+		}).
+		Complete(r)
+}

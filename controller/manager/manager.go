@@ -1,0 +1,326 @@
+// Package manager wires karve's controllers into one process: one cache, one
+// mirror, one leader.
+//
+// It refuses to read flags or the environment (cmd does) and to know a cloud:
+// the provider and the kind of its node class come in. The zero Options are
+// refused by name where something is required; everything else has a default.
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/emptiness"
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/expiration"
+	"github.com/karve-dev/karve/controller/gc"
+	"github.com/karve-dev/karve/controller/interruption"
+	"github.com/karve-dev/karve/controller/lifecycle"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/nodepool"
+	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/controller/termination"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Options says how to run. Names of flags are in parentheses.
+type Options struct {
+	// Provider buys machines. Required.
+	Provider provider.Provider
+	// NodeClass is the kind of node class the provider understands, in the version to
+	// read, for instance karpenter.azure.com/v1beta1 AKSNodeClass. Required.
+	NodeClass schema.GroupVersionKind
+	// Controllers adds the provider's own controllers and background work.
+	Controllers []func(crmanager.Manager) error
+	Log         logr.Logger
+	// Version is shown in karpenter_build_info.
+	Version string
+
+	// BatchIdle and BatchMax bound a batch of pending pods (--batch-idle-duration,
+	// --batch-max-duration). Zero means 1 s and 10 s.
+	BatchIdle, BatchMax time.Duration
+
+	// MetricsPort and HealthPort (--metrics-port, --health-probe-port); zero means
+	// 8080 and 8081, negative none.
+	MetricsPort, HealthPort int
+	// EnableProfiling serves /debug/pprof on the metrics port (--enable-profiling).
+	EnableProfiling bool
+
+	// ClientQPS and ClientBurst bound requests to the API server
+	// (--kube-client-qps, --kube-client-burst). Zero means 1000 and 1500: a scale-up of
+	// a hundred nodes is about a thousand writes.
+	ClientQPS   float32
+	ClientBurst int
+
+	// DisableLeaderElection, LeaderElectionName, LeaderElectionNamespace (flags of
+	// the same names). Empty means karpenter-leader-election in the pod's own
+	// namespace, or in kube-system outside of a cluster.
+	DisableLeaderElection   bool
+	LeaderElectionName      string
+	LeaderElectionNamespace string
+	// LeaseDuration is how long a leader that died is waited for. Zero means 15 s; the
+	// leader renews in two thirds of it and others ask every seventh.
+	LeaseDuration time.Duration
+
+	// EmptyEvery, CollectEvery and CollectGrace: see emptiness.Controller and
+	// gc.Collector. Zero means 1 s, 30 s and 1 min.
+	EmptyEvery, CollectEvery, CollectGrace time.Duration
+
+	// Registry is where metrics go; nil means the process's own.
+	Registry prometheus.Registerer
+}
+
+// Manager runs the controllers.
+type Manager struct {
+	inner  crmanager.Manager
+	mirror *kube.Mirror
+}
+
+// New wires everything for the cluster at cfg, without starting anything.
+func New(cfg *rest.Config, o Options) (*Manager, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = o.ClientQPS, o.ClientBurst
+	inner, err := crmanager.New(cfg, o.inner(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	m := &Manager{inner: inner}
+	if err := m.wire(cfg, o); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Run works until the context ends. It fails when leadership is lost: another
+// process leads then.
+func (m *Manager) Run(ctx context.Context) error { return m.inner.Start(ctx) }
+
+// Client reads from the manager's cache.
+func (m *Manager) Client() client.Client { return m.inner.GetClient() }
+
+func (o *Options) complete() error {
+	switch {
+	case o.Provider == nil:
+		return errors.New("manager: Options.Provider is required")
+	case o.NodeClass.Kind == "" || o.NodeClass.Version == "":
+		return errors.New("manager: Options.NodeClass is required, with group, version and kind")
+	}
+	def(&o.MetricsPort, 8080)
+	def(&o.HealthPort, 8081)
+	def(&o.ClientQPS, 1000)
+	def(&o.ClientBurst, 1500)
+	def(&o.LeaderElectionName, "karpenter-leader-election")
+	def(&o.LeaseDuration, 15*time.Second)
+	def(&o.Registry, prometheus.Registerer(crmetrics.Registry))
+	if o.Log.GetSink() == nil {
+		o.Log = logr.Discard()
+	}
+	return nil
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (o *Options) inner(cfg *rest.Config) crmanager.Options {
+	skip, renew, ask := true, o.LeaseDuration*2/3, o.LeaseDuration/7
+	return crmanager.Options{
+		Scheme: clientgoscheme.Scheme,
+		Logger: o.Log,
+		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Metrics: metricsserver.Options{
+			BindAddress:   address(o.MetricsPort),
+			ExtraHandlers: o.profiles(),
+		},
+		HealthProbeBindAddress: address(o.HealthPort),
+		Controller:             config.Controller{SkipNameValidation: &skip},
+
+		LeaderElection:          !o.DisableLeaderElection,
+		LeaderElectionID:        o.LeaderElectionName,
+		LeaderElectionNamespace: o.electionNamespace(),
+		// A client of its own: throttled writes must not lose the lease.
+		LeaderElectionConfig:          ownLimits(cfg, 20, 30),
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &o.LeaseDuration,
+		RenewDeadline:                 &renew,
+		RetryPeriod:                   &ask,
+	}
+}
+
+func address(port int) string {
+	if port < 0 {
+		return "0" // controller-runtime's word for none
+	}
+	return ":" + strconv.Itoa(port)
+}
+
+func (o *Options) profiles() map[string]http.Handler {
+	if !o.EnableProfiling {
+		return nil
+	}
+	return map[string]http.Handler{
+		"/debug/pprof/":        http.HandlerFunc(pprof.Index),
+		"/debug/pprof/cmdline": http.HandlerFunc(pprof.Cmdline),
+		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+		"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
+		"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
+	}
+}
+
+func (o *Options) electionNamespace() string {
+	if o.LeaderElectionNamespace != "" {
+		return o.LeaderElectionNamespace
+	}
+	if _, err := rest.InClusterConfig(); err != nil {
+		return "kube-system"
+	}
+	return "" // the pod's own
+}
+
+func ownLimits(cfg *rest.Config, qps float32, burst int) *rest.Config {
+	own := rest.CopyConfig(cfg)
+	own.QPS, own.Burst = qps, burst
+	return own
+}
+
+func (m *Manager) wire(cfg *rest.Config, o Options) error {
+	ctx := context.Background() // nothing that is wired outlives or awaits it
+	if err := kube.AddIndexes(ctx, m.inner.GetFieldIndexer()); err != nil {
+		return err
+	}
+	batches := provision.NewBatcher(o.BatchIdle, o.BatchMax)
+	m.mirror = kube.NewMirror(batches.Trigger)
+	if err := m.mirror.Attach(ctx, m.inner.GetCache()); err != nil {
+		return err
+	}
+	set := metrics.New(o.Registry)
+	buildInfo(o.Registry, o.Version)
+	recorder, err := m.recorder(cfg, o, set)
+	if err != nil {
+		return err
+	}
+	keeper := catalog.New(o.Provider, m.mirror, set)
+	if err := m.addLoops(o, set, recorder, keeper, batches); err != nil {
+		return err
+	}
+	if err := m.addReconcilers(o, set, recorder, keeper); err != nil {
+		return err
+	}
+	for _, add := range o.Controllers {
+		if err := add(m.inner); err != nil {
+			return fmt.Errorf("adding a controller of provider %s: %w", o.Provider.Name(), err)
+		}
+	}
+	return m.addProbes()
+}
+
+// recorder writes events with a client of its own: a thousand pods' events must
+// not hold up a single node.
+func (m *Manager) recorder(cfg *rest.Config, o Options, set *metrics.Set) (*events.Recorder, error) {
+	c, err := client.New(ownLimits(cfg, 200, 400), client.Options{Scheme: m.inner.GetScheme(), Mapper: m.inner.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for events: %w", err)
+	}
+	r := events.New(c, o.Log.WithName("events"), set.EventsDropped.Inc)
+	return r, m.inner.Add(r)
+}
+
+func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper, batches *provision.Batcher) error {
+	for _, loop := range []crmanager.Runnable{
+		&provision.Provisioner{
+			Client: m.Client(), Mirror: m.mirror, Catalog: keeper, Batches: batches,
+			Events: recorder, Metrics: set, Log: o.Log.WithName("provisioner"),
+		},
+		&emptiness.Controller{
+			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror,
+			Events: recorder, Metrics: set, Log: o.Log.WithName("disruption"), Every: o.EmptyEvery,
+		},
+		&gc.Collector{
+			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
+			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
+			Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
+		},
+		&reporter{mirror: m.mirror, metrics: set},
+	} {
+		if err := m.inner.Add(loop); err != nil {
+			return fmt.Errorf("adding %T: %w", loop, err)
+		}
+	}
+	return nil
+}
+
+func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) error {
+	class, c, live := o.NodeClass.GroupKind(), m.Client(), m.inner.GetAPIReader()
+	named := func(name string) logr.Logger { return o.Log.WithName(name) }
+	for _, r := range []interface {
+		Register(crmanager.Manager) error
+	}{
+		&lifecycle.Reconciler{
+			Client: c, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
+			Events: recorder, Metrics: set, Log: named(lifecycle.Name), Class: class,
+			End: &termination.Claims{
+				Client: c, Provider: set.Observe(o.Provider, lifecycle.Name),
+				Events: recorder, Metrics: set, Log: named("nodeclaim.termination"), Class: class,
+			},
+		},
+		&termination.Nodes{
+			Client: c, Live: live, Provider: set.Observe(o.Provider, "node.termination"),
+			Evictor: termination.NewEvictor(c, recorder, set, named("eviction-queue")),
+			Events:  recorder, Metrics: set, Log: named("node.termination"),
+		},
+		&interruption.Reconciler{
+			Client: c, Provider: set.Observe(o.Provider, "nodeclaim.interruption"),
+			Events: recorder, Metrics: set, Log: named("nodeclaim.interruption"), Class: class,
+		},
+		&expiration.Reconciler{Client: c, Metrics: set, Log: named("nodeclaim.expiration"), Class: class},
+		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: named("nodepool"), Class: o.NodeClass},
+	} {
+		if err := r.Register(m.inner); err != nil {
+			return fmt.Errorf("registering %T: %w", r, err)
+		}
+	}
+	return nil
+}
+
+func (m *Manager) addProbes() error {
+	if err := m.inner.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding /healthz: %w", err)
+	}
+	err := m.inner.AddReadyzCheck("synced", func(*http.Request) error {
+		if !m.mirror.Synced() {
+			return errors.New("the cluster is not known completely yet")
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("adding /readyz: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+// Package nodepool keeps what a NodePool says about itself true: whether it is
+// valid, whether its node class is ready, what it has provisioned, and the hash
+// that tells whether its nodes still match it.
+//
+// It refuses to let one pool's trouble touch another: each is reconciled by
+// itself, and a broken one is merely not Ready. The zero Reconciler is not usable;
+// all fields are required.
+package nodepool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/kube"
+)
+
+// recount is how often the resources of a pool are added up anyway.
+const recount = 10 * time.Second
+
+// Reconciler keeps NodePools' status.
+type Reconciler struct {
+	Client  client.Client
+	Mirror  *kube.Mirror
+	Metrics *metrics.Set
+	Log     logr.Logger
+	// Class is the kind of node class whose pools are ours, in the version to read.
+	Class schema.GroupVersionKind
+}
+
+// Reconcile brings one pool's annotations and status up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	pool := &karpv1.NodePool{}
+	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.Name)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	ref := pool.Spec.Template.Spec.NodeClassRef
+	if ref == nil || ref.GroupKind() != r.Class.GroupKind() {
+		return reconcile.Result{}, nil
+	}
+	if err := r.hash(ctx, pool); err != nil {
+		return retry(err)
+	}
+	stored := pool.DeepCopy()
+	validate(log.IntoContext(ctx, r.Log), pool)
+	if err := r.classReady(ctx, pool); err != nil {
+		return retry(err)
+	}
+	r.count(pool)
+	return retry(r.save(ctx, pool, stored))
+}
+
+func retry(err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	return reconcile.Result{RequeueAfter: recount}, client.IgnoreNotFound(err)
+}
+
+// validate checks what the schema cannot.
+func validate(ctx context.Context, pool *karpv1.NodePool) {
+	if err := pool.RuntimeValidate(ctx); err != nil {
+		pool.StatusConditions().SetFalse(karpv1.ConditionTypeValidationSucceeded, "NodePoolValidationFailed", err.Error())
+		return
+	}
+	pool.StatusConditions().SetTrue(karpv1.ConditionTypeValidationSucceeded)
+}
+
+// classReady repeats what the pool's node class says about itself.
+func (r *Reconciler) classReady(ctx context.Context, pool *karpv1.NodePool) error {
+	const condition = karpv1.ConditionTypeNodeClassReady
+	class := &unstructured.Unstructured{}
+	class.SetGroupVersionKind(r.Class)
+	name := pool.Spec.Template.Spec.NodeClassRef.Name
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, class)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		pool.StatusConditions().SetFalse(condition, "NodeClassNotFound",
+			fmt.Sprintf("%s %q does not exist: create it or correct spec.template.spec.nodeClassRef", r.Class.Kind, name))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading node class %q: %w", name, err)
+	}
+	if class.GetDeletionTimestamp() != nil {
+		pool.StatusConditions().SetFalse(condition, "NodeClassTerminating", fmt.Sprintf("%s %q is being deleted", r.Class.Kind, name))
+		return nil
+	}
+	repeat(pool, class)
+	return nil
+}
+
+func repeat(pool *karpv1.NodePool, class *unstructured.Unstructured) {
+	const condition = karpv1.ConditionTypeNodeClassReady
+	ready := readiness(class)
+	switch ready.Status {
+	case metav1.ConditionTrue:
+		pool.StatusConditions().SetTrue(condition)
+	case metav1.ConditionFalse:
+		pool.StatusConditions().SetFalse(condition, ready.Reason, ready.Message)
+	default:
+		pool.StatusConditions().SetUnknownWithReason(condition, "NodeClassReadinessUnknown", "Node Class Readiness Unknown")
+	}
+}
+
+// readiness reads the Ready condition of any kind of node class; one that is not
+// there is unknown.
+func readiness(class *unstructured.Unstructured) metav1.Condition {
+	list, _, _ := unstructured.NestedSlice(class.Object, "status", "conditions")
+	for _, item := range list {
+		c, ok := item.(map[string]any)
+		if !ok || c["type"] != "Ready" {
+			continue
+		}
+		text := func(key string) string { s, _ := c[key].(string); return s }
+		return metav1.Condition{Type: "Ready", Status: metav1.ConditionStatus(text("status")), Reason: text("reason"), Message: text("message")}
+	}
+	return metav1.Condition{Type: "Ready", Status: metav1.ConditionUnknown}
+}
+
+// count adds up what the pool has provisioned.
+func (r *Reconciler) count(pool *karpv1.NodePool) {
+	sum, nodes := quantity.Amounts{}, int64(0)
+	for _, m := range r.Mirror.Machines() {
+		if m.World.Pool != pool.Name || m.Claim.DeletionTimestamp != nil {
+			continue
+		}
+		nodes++
+		sum = sum.Add(capacity(m))
+	}
+	sum[quantity.NameNodes] = nodes
+	resources := kube.ResourceList(sum)
+	if nodes == 0 {
+		resources[corev1.ResourceName(quantity.NameNodes)] = *zero()
+	}
+	if !equality.Semantic.DeepEqual(pool.Status.Resources, resources) {
+		pool.Status.Resources = resources
+	}
+	pool.Status.Nodes = &nodes
+	r.gauge(pool, sum)
+}
+
+// capacity is what the machine really has, once that is known.
+func capacity(m kube.Machine) quantity.Amounts {
+	if m.Node != nil && len(m.Node.Status.Capacity) > 0 {
+		return kube.Amounts(m.Node.Status.Capacity)
+	}
+	return kube.Amounts(m.Claim.Status.Capacity)
+}
+
+func (r *Reconciler) gauge(pool *karpv1.NodePool, usage quantity.Amounts) {
+	for name, n := range usage {
+		r.Metrics.PoolUsage.WithLabelValues(name, pool.Name).Set(human(name, n))
+	}
+	for name, n := range kube.Amounts(corev1.ResourceList(pool.Spec.Limits)) {
+		r.Metrics.PoolLimit.WithLabelValues(name, pool.Name).Set(human(name, n))
+	}
+}
+
+// human turns base units into those of dashboards: cores, not milli-cores.
+func human(name string, n int64) float64 {
+	if name == quantity.NameCPU {
+		return float64(n) / 1000
+	}
+	return float64(n)
+}
+
+func (r *Reconciler) forget(pool string) {
+	r.Metrics.PoolUsage.DeletePartialMatch(map[string]string{"nodepool": pool})
+	r.Metrics.PoolLimit.DeletePartialMatch(map[string]string{"nodepool": pool})
+	r.Metrics.AllowedDisruptions.DeletePartialMatch(map[string]string{"nodepool": pool})
+}
+
+func (r *Reconciler) save(ctx context.Context, pool, stored *karpv1.NodePool) error {
+	if equality.Semantic.DeepEqual(stored.Status, pool.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, pool, patch); err != nil {
+		return fmt.Errorf("writing the status of nodepool %s: %w", pool.Name, err)
+	}
+	return nil
+}
