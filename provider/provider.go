@@ -56,8 +56,7 @@ type Snapshot struct {
 	// Budgets is what is left of each quota that offers draw on, by budget name. A
 	// budget that is not listed is not limited.
 	Budgets map[string]int64
-	// Taken is when this content was read from the cloud; the oldest part counts. It
-	// stays while later readings find the same.
+	// Taken is when the data was read from the cloud; its oldest part counts.
 	Taken time.Time
 	// Problem says what could not be refreshed since, in words; empty when all is fresh.
 	Problem string

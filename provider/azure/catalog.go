@@ -103,6 +103,7 @@ func (c *catalog) refresh(p *Provider, in inputs) {
 	blocks, stock := p.stockouts.snapshot()
 	next := provider.Snapshot{
 		Budgets: p.ledger.left(c.set.budgets, in.quota.value, in.quota.taken),
+		Taken:   in.taken(),
 		Problem: in.problem(c.set),
 	}
 	available := availableFrom{stock: stock, limits: in.quota.version}
@@ -116,11 +117,13 @@ func (c *catalog) refresh(p *Provider, in inputs) {
 		}
 		c.available = available
 	}
-	if old != nil && sameTypes(old.Types, next.Types) && maps.Equal(old.Budgets, next.Budgets) && old.Problem == next.Problem {
-		return
+	if old == nil || !same(old, &next) {
+		c.snapshot = &next
 	}
-	next.Taken = in.taken()
-	c.snapshot = &next
+}
+
+func same(a, b *provider.Snapshot) bool {
+	return sameTypes(a.Types, b.Types) && maps.Equal(a.Budgets, b.Budgets) && a.Taken.Equal(b.Taken) && a.Problem == b.Problem
 }
 
 func sameTypes(a, b []offer.Type) bool {

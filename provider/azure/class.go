@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
 )
@@ -61,7 +59,8 @@ func buyable(class *v1beta1.AKSNodeClass) error {
 	if !class.DeletionTimestamp.IsZero() {
 		return refuse("NodeClassTerminating", "the AKSNodeClass is being deleted")
 	}
-	if ready := class.Condition(v1beta1.ConditionTypeReady); ready.Status == metav1.ConditionFalse && ready.ObservedGeneration == class.Generation {
+	// A status about an older spec would buy a machine that has drifted at birth.
+	if ready := class.Condition(v1beta1.ConditionTypeReady); len(class.Status.Conditions) > 0 && !class.IsReady() {
 		return refuse(ready.Reason, ready.Message)
 	}
 	if kubernetesVersion(class) == "" {

@@ -1,0 +1,229 @@
+package nodeclass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	versionutil "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
+)
+
+// Conditions and reasons of our own beside those of the API package. They
+// inform and do not count towards Ready.
+const (
+	// ConditionTypeCapacityAvailable: something can be bought for the class now.
+	ConditionTypeCapacityAvailable = "karve.dev/CapacityAvailable"
+	// ReasonQuotaExhausted: no offer fits into what is left of its quota.
+	ReasonQuotaExhausted = "QuotaExhausted"
+	// ReasonNothingAvailable: everything is out of stock, restricted or over quota.
+	ReasonNothingAvailable = "NothingAvailable"
+	// ReasonNoTypes: no VM size of the region meets the class's own fields.
+	ReasonNoTypes = "NoTypes"
+
+	// ReasonCannotBeRefreshed: what was found out before still holds, but could not
+	// be looked up again.
+	ReasonCannotBeRefreshed = "CannotBeRefreshed"
+	// ReasonLookupFailed: it could not be found out yet.
+	ReasonLookupFailed = "LookupFailed"
+)
+
+// assess finds out everything about a class, each part after those it needs.
+func (r *Reconciler) assess(ctx context.Context, class *v1beta1.AKSNodeClass) {
+	class.InitConditions()
+	r.kubernetesVersion(class)
+	r.images(ctx, class)
+	r.subnet(ctx, class)
+	r.validate(class)
+	r.localDNS(class)
+	r.honoured(class)
+	r.capacity(ctx, class)
+}
+
+// kubernetesVersion takes the API server's version. It never goes down: behind a
+// load balancer an old server may answer during an upgrade, and nodes must not
+// be made older for it.
+func (r *Reconciler) kubernetesVersion(class *v1beta1.AKSNodeClass) {
+	const condition = v1beta1.ConditionTypeKubernetesVersionReady
+	info, err := r.Versions.ServerVersion()
+	if err != nil {
+		keep(class, condition, class.Status.KubernetesVersion != nil, err)
+		return
+	}
+	seen, _, _ := strings.Cut(strings.TrimPrefix(info.GitVersion, "v"), "+") // no node image has build metadata
+	if !older(seen, class.Status.KubernetesVersion) {
+		class.Status.KubernetesVersion = &seen
+	}
+	class.SetTrue(condition)
+}
+
+// older reports whether a version is below the one known so far.
+func older(seen string, known *string) bool {
+	if known == nil {
+		return false
+	}
+	a, err := versionutil.ParseGeneric(seen)
+	if err != nil {
+		return true // nothing to replace a version with
+	}
+	b, err := versionutil.ParseGeneric(*known)
+	return err == nil && a.LessThan(b)
+}
+
+// keep lets what was found out earlier stand when it cannot be looked up again,
+// provided it was for this very spec.
+func keep(class *v1beta1.AKSNodeClass, condition string, known bool, err error) {
+	was := class.Condition(condition)
+	if known && was.Status == metav1.ConditionTrue && was.ObservedGeneration == class.Generation {
+		class.SetCondition(metav1.Condition{
+			Type: condition, Status: metav1.ConditionTrue, Reason: ReasonCannotBeRefreshed,
+			Message: "still as found earlier; looking it up again failed: " + err.Error(),
+		})
+		return
+	}
+	class.SetUnknown(condition, ReasonLookupFailed, err.Error())
+}
+
+// images looks up what new nodes start from.
+func (r *Reconciler) images(ctx context.Context, class *v1beta1.AKSNodeClass) {
+	const condition = v1beta1.ConditionTypeImagesReady
+	if class.Status.KubernetesVersion == nil {
+		class.SetUnknown(condition, v1beta1.ReasonAwaitingReconciliation, "the Kubernetes version is not known yet")
+		return
+	}
+	images, err := r.Azure.Images(ctx, &class.Spec, *class.Status.KubernetesVersion)
+	switch {
+	case errors.Is(err, azure.ErrFIPSNeedsSharedGallery):
+		r.noImages(class, v1beta1.ReasonSIGRequiredForFIPS, err)
+	case errors.Is(err, azure.ErrNoImages):
+		r.noImages(class, v1beta1.ReasonImagesNotFound, err)
+	case err != nil:
+		keep(class, condition, len(class.Status.Images) > 0, err)
+	default:
+		r.useImages(class, images)
+	}
+}
+
+func (r *Reconciler) noImages(class *v1beta1.AKSNodeClass, reason string, err error) {
+	class.Status.Images = nil
+	class.SetFalse(v1beta1.ConditionTypeImagesReady, reason, err.Error())
+}
+
+func (r *Reconciler) useImages(class *v1beta1.AKSNodeClass, images []v1beta1.NodeImage) {
+	if !equality.Semantic.DeepEqual(class.Status.Images, images) {
+		r.Log.Info("images changed", "AKSNodeClass", class.Name, "images", len(images), "first", images[0].ID)
+		class.Status.Images = images
+	}
+	class.SetTrue(v1beta1.ConditionTypeImagesReady)
+}
+
+// subnet checks that nodes can join the network.
+func (r *Reconciler) subnet(ctx context.Context, class *v1beta1.AKSNodeClass) {
+	const condition = v1beta1.ConditionTypeSubnetsReady
+	id := ""
+	if class.Spec.VNETSubnetID != nil {
+		id = *class.Spec.VNETSubnetID
+	}
+	err := r.Azure.CheckSubnet(ctx, id)
+	var wrong *azure.SubnetError
+	switch was := class.Condition(condition); {
+	case err == nil:
+		class.SetTrue(condition)
+	case errors.As(err, &wrong):
+		class.SetFalse(condition, wrong.Reason, wrong.Detail)
+	case was.Status == metav1.ConditionTrue && was.ObservedGeneration == class.Generation:
+		keep(class, condition, true, err)
+	default:
+		class.SetUnknown(condition, v1beta1.ReasonSubnetUnknownError, err.Error())
+	}
+}
+
+// validate: what only Azure could refuse about a class is its disk encryption
+// set, which this version cannot be given.
+func (r *Reconciler) validate(class *v1beta1.AKSNodeClass) {
+	class.SetTrue(v1beta1.ConditionTypeValidationSucceeded)
+}
+
+// localDNS: nodes run no DNS cache yet. That is decided, and honoured says it.
+func (r *Reconciler) localDNS(class *v1beta1.AKSNodeClass) {
+	off := v1beta1.LocalDNSStateDisabled
+	class.Status.LocalDNSState = &off
+	class.SetTrue(v1beta1.ConditionTypeLocalDNSReady)
+}
+
+// honoured tells which fields have no effect.
+func (r *Reconciler) honoured(class *v1beta1.AKSNodeClass) {
+	fields := azure.Unhonoured(class)
+	if len(fields) == 0 {
+		class.SetTrue(v1beta1.ConditionTypeFieldsHonoured)
+		return
+	}
+	class.SetFalse(v1beta1.ConditionTypeFieldsHonoured, v1beta1.ReasonFieldsNotHonoured, strings.Join(fields, "; "))
+}
+
+// capacity tells whether anything can be bought at all.
+func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.AKSNodeClass) {
+	snapshot, err := r.Azure.Catalog(ctx, class.Name)
+	if err != nil {
+		class.SetUnknown(ConditionTypeCapacityAvailable, ReasonLookupFailed, err.Error())
+		return
+	}
+	reason, message := scarcity(snapshot)
+	if reason == "" {
+		class.SetTrue(ConditionTypeCapacityAvailable)
+		return
+	}
+	class.SetFalse(ConditionTypeCapacityAvailable, reason, message)
+}
+
+// scarcity says why nothing can be bought; an empty reason means that something can.
+func scarcity(s *provider.Snapshot) (reason, message string) {
+	offers, overQuota, sample := 0, 0, ""
+	for i := range s.Types {
+		for j := range s.Types[i].Offers {
+			o := &s.Types[i].Offers[j]
+			short := shortOf(o, s.Budgets)
+			if o.Unavailable == "" && short == "" {
+				return "", ""
+			}
+			offers++
+			if short != "" {
+				overQuota++
+			}
+			if sample == "" {
+				sample = s.Types[i].Name + ": " + firstOf(o.Unavailable, "quota "+short+" has too little left")
+			}
+		}
+	}
+	switch {
+	case offers == 0:
+		return ReasonNoTypes, "no VM size of the region meets the class: check imageFamily, security and gpu"
+	case overQuota == offers:
+		return ReasonQuotaExhausted, fmt.Sprintf("none of %d offers fits into what is left of its quota (%s): raise the subscription's quota or free some", offers, sample)
+	}
+	return ReasonNothingAvailable, fmt.Sprintf("none of %d offers can be bought now (%d of them for want of quota; %s)", offers, overQuota, sample)
+}
+
+// shortOf is the budget that does not hold an offer; empty when all do.
+func shortOf(o *offer.Offer, budgets map[string]int64) string {
+	for _, d := range o.Draws {
+		if left, limited := budgets[d.Budget]; limited && left < d.Amount {
+			return d.Budget
+		}
+	}
+	return ""
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,122 @@
+// Package nodeclass keeps what an AKSNodeClass says about itself true: which
+// Kubernetes version and images new nodes get, whether their subnet can be
+// joined, which of its fields have an effect, and whether anything can be bought
+// for it.
+//
+// It refuses to let a hiccup of Azure or of the API server unmake a class that
+// works: what was found out for the same spec stays, and the condition says that
+// it could not be looked up again. The zero Reconciler is not usable; Client,
+// Azure and Versions are required.
+package nodeclass
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Name is the controller's name in logs and metrics.
+const Name = "nodeclass.status"
+
+// Azure is what the reconciler asks of the provider.
+type Azure interface {
+	// Images returns the newest images for a spec and a Kubernetes version.
+	Images(ctx context.Context, spec *v1beta1.AKSNodeClassSpec, kubernetesVersion string) ([]v1beta1.NodeImage, error)
+	// CheckSubnet returns a *azure.SubnetError when nodes cannot join the subnet.
+	// An empty id means the cluster's own.
+	CheckSubnet(ctx context.Context, id string) error
+	// Catalog returns what can be bought for a class.
+	Catalog(ctx context.Context, class string) (*provider.Snapshot, error)
+}
+
+// Versions tells the version of the API server; a discovery client does.
+type Versions interface {
+	ServerVersion() (*version.Info, error)
+}
+
+// Reconciler keeps AKSNodeClasses' status.
+type Reconciler struct {
+	Client   client.Client
+	Azure    Azure
+	Versions Versions
+	Log      logr.Logger
+	// Events is made by Register when nil; without either nothing is published.
+	Events *events.Recorder
+	// Every is how often a class is looked at anyway. Zero means 3 min.
+	Every time.Duration
+}
+
+// retryEvery is how soon something that is missing is looked for again.
+const retryEvery = 15 * time.Second
+
+// Reconcile brings one class's annotations and status up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	class := &v1beta1.AKSNodeClass{}
+	if err := r.Client.Get(ctx, req.NamespacedName, class); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !class.DeletionTimestamp.IsZero() {
+		return r.finish(ctx, class)
+	}
+	if err := r.stamp(ctx, class); err != nil {
+		return ignoreRaces(err)
+	}
+	stored := class.DeepCopy()
+	r.assess(ctx, class)
+	if err := r.save(ctx, class, stored); err != nil {
+		return ignoreRaces(err)
+	}
+	return reconcile.Result{RequeueAfter: r.next(class)}, nil
+}
+
+// ignoreRaces has a class that changed meanwhile looked at again, quietly.
+func ignoreRaces(err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	return reconcile.Result{}, client.IgnoreNotFound(err)
+}
+
+// save writes the status if it says something new.
+func (r *Reconciler) save(ctx context.Context, class, stored *v1beta1.AKSNodeClass) error {
+	if equality.Semantic.DeepEqual(stored.Status, class.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, class, patch); err != nil {
+		return fmt.Errorf("writing the status of AKSNodeClass %s: %w", class.Name, err)
+	}
+	r.report(class, stored)
+	return nil
+}
+
+// report logs when a class becomes ready or stops being so.
+func (r *Reconciler) report(class, stored *v1beta1.AKSNodeClass) {
+	now, before := class.Condition(v1beta1.ConditionTypeReady), stored.Condition(v1beta1.ConditionTypeReady)
+	if now.Status != before.Status {
+		r.Log.Info("node class readiness changed", "AKSNodeClass", class.Name, "ready", now.Status, "reason", now.Reason, "message", now.Message)
+	}
+}
+
+// next is when to look again: soon while something is missing.
+func (r *Reconciler) next(class *v1beta1.AKSNodeClass) time.Duration {
+	every := r.Every
+	if every == 0 {
+		every = 3 * time.Minute
+	}
+	if class.IsReady() {
+		return every
+	}
+	return min(every, retryEvery)
+}
