@@ -249,3 +249,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		}
 	}
 }
+
+func isCode(err error, code string) bool {
+	var response *azcore.ResponseError
+	return errors.As(err, &response) && response.ErrorCode == code
+}
