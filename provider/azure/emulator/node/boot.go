@@ -90,9 +90,8 @@ func unpack(customData []byte) ([]byte, error) {
 	case len(bytes.TrimSpace(data)) == 0:
 		return nil, errors.New("the machine has no customData")
 	case !bytes.HasPrefix(data, []byte("#!")):
-		// cloud-init decides by the first line, and without this one it would
-		// not run the payload at all.
-		return nil, fmt.Errorf("customData is no script: it starts with %q, not with #!", firstLine(data))
+		// cloud-init decides by the first line.
+		return nil, fmt.Errorf("customData does not start with #! but with %q: cloud-init would not run it", firstLine(data))
 	}
 	return data, nil
 }

@@ -62,8 +62,8 @@ func TestProvisionEnvironmentRefuses(t *testing.T) {
 	tests := map[string]struct{ customData, want string }{
 		"nothing":             {"", "no customData"},
 		"spaces":              {" \n ", "no customData"},
-		"no first line":       {"X=one " + provision, "not with #!"},
-		"cloud-config":        {"#cloud-config\nruncmd: []\n", "not with #!"},
+		"no first line":       {"X=one " + provision, "does not start with #!"},
+		"cloud-config":        {"#cloud-config\nruncmd: []\n", "does not start with #!"},
 		"broken gzip":         {"\x1f\x8bnonsense", "unpacking customData"},
 		"broken shell":        {"#!/bin/bash\nif true; then", "reading customData"},
 		"open quote":          {"#!/bin/bash\nX='one " + provision, "reading customData"},
