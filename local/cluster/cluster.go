@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -206,14 +207,32 @@ const stopGrace = 2 * time.Second
 func (c *Cluster) Stop() {
 	c.stopping.Do(func() {
 		c.end(nil)
-		// The API server drains its clients before it goes; with its clients gone first
-		// there is nobody to drain.
-		stopAll(c.processes[min(2, len(c.processes)):], stopGrace)
-		stopAll(c.processes, stopGrace)
+		c.stopProcesses()
 		if c.lock != nil {
 			_ = c.lock.Close() // a close error of a lock file is nobody's business
 		}
 	})
+}
+
+// stopProcesses goes against the order of starting: a component whose server is gone
+// first only waits for it to come back.
+func (c *Cluster) stopProcesses() {
+	const servers = 2 // etcd and the API server were started first
+	split := min(servers, len(c.processes))
+	stopAll(c.processes[split:], stopGrace)
+	for _, p := range slices.Backward(c.processes[:split]) {
+		stopAll([]*process{p}, stopGrace)
+	}
+}
+
+// Processes returns the process id of every component by its name, for tests that kill
+// one and people who profile one.
+func (c *Cluster) Processes() map[string]int {
+	ids := map[string]int{}
+	for _, p := range c.processes {
+		ids[p.name] = p.cmd.Process.Pid
+	}
+	return ids
 }
 
 // Endpoint is the URL of the API server.

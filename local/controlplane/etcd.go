@@ -97,6 +97,7 @@ func (o etcdOptions) config() (*embed.Config, error) {
 	peer := url.URL{Scheme: "https", Host: "127.0.0.1:0"}
 
 	cfg := embed.NewConfig()
+	cfg.Name = "karve"
 	cfg.Dir = o.dataDir
 	cfg.ListenClientUrls = []url.URL{*client}
 	cfg.AdvertiseClientUrls = []url.URL{*client}
@@ -108,5 +109,7 @@ func (o etcdOptions) config() (*embed.Config, error) {
 	cfg.UnsafeNoFsync = !o.fsync
 	cfg.QuotaBackendBytes = quotaBytes
 	cfg.LogLevel = "warn"
+	// etcd's own command sets this; the zero value warns about every request.
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	return cfg, nil
 }
