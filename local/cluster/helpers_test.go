@@ -114,10 +114,9 @@ func unregistered(name string) *corev1.Node {
 	}
 }
 
-const (
-	gpu    corev1.ResourceName = "nvidia.com/gpu"
-	nodeIP                     = "10.224.0.7"
-)
+const gpu corev1.ResourceName = "nvidia.com/gpu"
+
+const nodeIP = "10.224.0.7"
 
 // pod wants a GPU and tolerates only the node named, so that tests can share a cluster.
 func pod(name, node string) *corev1.Pod {
