@@ -118,7 +118,9 @@ func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
 	m.pods[uid] = p
 	if node := p.Spec.NodeName; node != "" {
 		set(m.podsOn, node, uid)
-		m.breakPromise(uid)
+		if old == nil || old.Spec.NodeName == "" {
+			m.breakPromise(uid) // wherever it was expected, it has a node now
+		}
 	}
 	woke := m.tellPod(uid)
 	woke = append(woke, m.relievePressure(p.Spec.NodeName)...)

@@ -3,6 +3,7 @@ package kube
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/offer"
@@ -40,7 +41,7 @@ func (m *Mirror) promise(key string, pods []world.Ref) {
 	}
 	m.until[key] = time.Now().Add(NominatedFor)
 	for _, p := range pods {
-		if pod := m.pods[p.UID]; pod != nil && pod.Spec.NodeName == "" {
+		if pod := m.pods[p.UID]; pod != nil && m.needsRoom(pod) {
 			m.breakPromise(p.UID)
 			m.promises[p.UID] = key
 			set(m.promised, key, p.UID)
@@ -49,6 +50,12 @@ func (m *Mirror) promise(key string, pods []world.Ref) {
 	}
 	w.NominatedUntil = m.until[key]
 	m.tell(w)
+}
+
+// needsRoom reports whether a promise to the pod means anything: it is unbound, or
+// its node is on its way out.
+func (m *Mirror) needsRoom(p *corev1.Pod) bool {
+	return p.Spec.NodeName == "" || m.worldNodes[m.keyOf(p.Spec.NodeName)].Leaving
 }
 
 func (m *Mirror) breakPromise(uid string) {

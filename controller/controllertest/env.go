@@ -1,0 +1,384 @@
+// Package controllertest runs the real controllers against an in-memory API and
+// an in-memory cloud, step by step, for tests. Inside a testing/synctest bubble
+// its time is virtual.
+//
+// It refuses to simulate a scheduler or a kubelet beyond what tests ask for: Join
+// makes nodes of machines, and tests bind pods themselves. The zero Env is not
+// usable; see New.
+package controllertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/emptiness"
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/gc"
+	"github.com/karve-dev/karve/controller/interruption"
+	"github.com/karve-dev/karve/controller/lifecycle"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/nodepool"
+	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/controller/termination"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// Class is the kind of node class of the Env's pools.
+func Class() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "test.karve.dev", Version: "v1", Kind: "TestNodeClass"}
+}
+
+// Env is a cluster, a cloud and a karve that can be killed and started again.
+type Env struct {
+	T testing.TB
+	// API is the cluster; it outlives every karve.
+	API client.WithWatch
+	// Cloud too.
+	Cloud  *memory.Cloud
+	Faults *Faults
+	// Pace is how much time passes with each step; New sets it to a second.
+	Pace time.Duration
+
+	// What follows is one process's; Restart replaces it all.
+	Client        client.Client
+	Provider      provider.Provider
+	Mirror        *kube.Mirror
+	Metrics       *metrics.Set
+	Registry      *prometheus.Registry
+	Events        *events.Recorder
+	Provisioner   *provision.Provisioner
+	Lifecycle     *lifecycle.Reconciler
+	Termination   *termination.Nodes
+	Emptiness     *emptiness.Controller
+	Interruption  *interruption.Reconciler
+	Pools         *nodepool.Reconciler
+	Collector     *gc.Collector
+	woken         map[string]bool
+	seenPods      map[types.UID]*corev1.Pod
+	seenNodes     map[string]*corev1.Node
+	seenClaims    map[string]*karpv1.NodeClaim
+	stopListening context.CancelFunc
+}
+
+// New makes an Env with one ready node class "default" and no pool.
+func New(t testing.TB, cloud memory.Options) *Env {
+	t.Helper()
+	e := &Env{T: t, Cloud: memory.NewCloud(cloud), Faults: &Faults{}, Pace: time.Second}
+	e.API = newAPI(t)
+	class := &unstructured.Unstructured{Object: map[string]any{
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready"}}},
+	}}
+	class.SetGroupVersionKind(Class())
+	class.SetName("default")
+	e.Create(class)
+	e.Restart()
+	t.Cleanup(func() { e.stopListening() })
+	return e
+}
+
+func newAPI(t testing.TB) client.WithWatch {
+	scheme := smallScheme(t)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for kind := range scheme.AllKnownTypes() {
+		mapper.Add(kind, scope(kind))
+	}
+	mapper.Add(Class(), meta.RESTScopeRoot)
+	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).
+		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{})
+	for _, i := range kube.Indexes() {
+		b = b.WithIndex(i.Of, i.Field, i.Extract)
+	}
+	return born(b.Build())
+}
+
+// smallScheme knows only what controllers touch: the double works through every
+// kind of its scheme each time it is made.
+func smallScheme(t testing.TB) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, policyv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	karpenter := schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
+	metav1.AddToGroupVersion(scheme, karpenter)
+	scheme.AddKnownTypes(karpenter, &karpv1.NodePool{}, &karpv1.NodePoolList{}, &karpv1.NodeClaim{}, &karpv1.NodeClaimList{})
+	return scheme
+}
+
+func scope(kind schema.GroupVersionKind) meta.RESTScope {
+	switch kind.Kind {
+	case "Node", "NodeClaim", "NodePool", "Namespace", "VolumeAttachment", "PersistentVolume":
+		return meta.RESTScopeRoot
+	}
+	return meta.RESTScopeNamespace
+}
+
+// Restart starts a new karve over the same cluster and cloud: it knows nothing
+// but what they say.
+func (e *Env) Restart() {
+	if e.stopListening != nil {
+		e.stopListening()
+	}
+	e.woken = map[string]bool{}
+	e.seenPods, e.seenNodes, e.seenClaims = map[types.UID]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]*karpv1.NodeClaim{}
+	e.Client = e.Faults.client(e.API)
+	e.Provider = e.Faults.provider(memory.New(e.Cloud))
+	e.Registry = prometheus.NewRegistry()
+	e.Metrics = metrics.New(e.Registry)
+	e.Mirror = kube.NewMirror(func(pod string) { e.woken[pod] = true })
+	log := logr.Discard()
+	// Events go to the cluster directly: losing one is no fault worth a test.
+	e.Events = events.New(e.API, log, e.Metrics.EventsDropped.Inc)
+	ctx, stop := context.WithCancel(context.Background())
+	e.stopListening = stop
+	go func() { _ = e.Events.Start(ctx) }() // always nil
+
+	keeper := catalog.New(e.Provider, e.Mirror, e.Metrics)
+	class := Class().GroupKind()
+	e.Provisioner = &provision.Provisioner{Client: e.Client, Mirror: e.Mirror, Catalog: keeper,
+		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log}
+	e.Lifecycle = &lifecycle.Reconciler{Client: e.Client, Mirror: e.Mirror, Catalog: keeper, Provider: e.Provider,
+		Events: e.Events, Metrics: e.Metrics, Log: log, Class: class,
+		End: &termination.Claims{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}}
+	e.Termination = &termination.Nodes{Client: e.Client, Live: e.API, Provider: e.Provider,
+		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
+	e.Emptiness = &emptiness.Controller{Client: e.Client, Live: e.API, Mirror: e.Mirror, Events: e.Events, Metrics: e.Metrics, Log: log}
+	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
+	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class()}
+	e.Collector = &gc.Collector{Client: e.Client, Live: e.API, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
+	e.Mirror.Fed()
+}
+
+// Step runs every controller once over everything, then lets Pace pass. A
+// crash that Faults planned kills karve in the middle and starts it again.
+func (e *Env) Step() {
+	e.T.Helper()
+	e.round()
+	if e.Faults.dead.Swap(false) {
+		e.Restart()
+	}
+	time.Sleep(e.Pace)
+}
+
+// Steps is Step n times.
+func (e *Env) Steps(n int) {
+	e.T.Helper()
+	for range n {
+		e.Step()
+	}
+}
+
+// Until steps until the condition holds, and fails the test after n steps.
+func (e *Env) Until(n int, what string, holds func() bool) {
+	e.T.Helper()
+	for range n {
+		if holds() {
+			return
+		}
+		e.Step()
+	}
+	if !holds() {
+		e.T.Fatalf("after %d steps, still not: %s", n, what)
+	}
+}
+
+// round is one pass of all controllers, errors included: those are retried, as a
+// work queue would.
+func (e *Env) round() {
+	ctx := context.Background()
+	e.Feed()
+	for _, pool := range e.NodePools() {
+		e.reconcile(e.Pools, client.ObjectKeyFromObject(&pool))
+	}
+	e.Feed()
+	e.try(e.Provisioner.Provision(ctx))
+	e.claims(e.Lifecycle)
+	e.Feed()
+	for _, node := range e.Nodes() {
+		e.reconcile(e.Termination, client.ObjectKeyFromObject(&node))
+	}
+	e.claims(e.Interruption)
+	e.Feed()
+	e.try(e.Emptiness.Disrupt(ctx))
+}
+
+func (e *Env) claims(r reconcile.Reconciler) {
+	for _, claim := range e.Claims() {
+		e.reconcile(r, client.ObjectKeyFromObject(&claim))
+	}
+}
+
+func (e *Env) reconcile(r reconcile.Reconciler, key client.ObjectKey) {
+	_, err := r.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
+	e.try(err)
+}
+
+func (e *Env) try(err error) {
+	if err != nil && !errors.Is(err, errPlanned) && !errors.Is(err, errDead) {
+		e.T.Log("retried:", err)
+	}
+}
+
+// Feed shows the mirror what changed in the cluster, as watches would.
+func (e *Env) Feed() {
+	follow(e, e.Pods(), e.seenPods, func(p *corev1.Pod) types.UID { return p.UID },
+		func(p *corev1.Pod) { e.Mirror.SetPod(p, false) }, e.Mirror.RemovePod)
+	follow(e, e.Nodes(), e.seenNodes, func(n *corev1.Node) string { return n.Name }, e.Mirror.SetNode, e.Mirror.RemoveNode)
+	follow(e, e.Claims(), e.seenClaims, func(c *karpv1.NodeClaim) string { return c.Name }, e.Mirror.SetClaim, e.Mirror.RemoveClaim)
+	for _, pool := range e.NodePools() {
+		e.Mirror.SetPool(&pool)
+	}
+}
+
+func follow[T any, K comparable](_ *Env, now []T, seen map[K]*T, key func(*T) K, set, remove func(*T)) {
+	current := map[K]bool{}
+	for i := range now {
+		x := &now[i]
+		current[key(x)] = true
+		seen[key(x)] = x
+		set(x)
+	}
+	for k, x := range seen {
+		if !current[k] {
+			remove(x)
+			delete(seen, k)
+		}
+	}
+}
+
+// Create adds an object to the cluster.
+func (e *Env) Create(o client.Object) {
+	e.T.Helper()
+	if err := e.API.Create(context.Background(), o); err != nil {
+		e.T.Fatalf("creating %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// Delete asks an object to go.
+func (e *Env) Delete(o client.Object) {
+	e.T.Helper()
+	if err := e.API.Delete(context.Background(), o); err != nil {
+		e.T.Fatalf("deleting %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// Pods lists all pods.
+func (e *Env) Pods() []corev1.Pod { return list(e, &corev1.PodList{}).Items }
+
+// Nodes lists all nodes.
+func (e *Env) Nodes() []corev1.Node { return list(e, &corev1.NodeList{}).Items }
+
+// Claims lists all NodeClaims.
+func (e *Env) Claims() []karpv1.NodeClaim { return list(e, &karpv1.NodeClaimList{}).Items }
+
+// NodePools lists all NodePools.
+func (e *Env) NodePools() []karpv1.NodePool { return list(e, &karpv1.NodePoolList{}).Items }
+
+// EventTexts lists "Reason: message" of all events that were published about an object.
+func (e *Env) EventTexts(name string) []string {
+	var texts []string
+	for _, event := range list(e, &corev1.EventList{}).Items {
+		if event.InvolvedObject.Name == name {
+			texts = append(texts, event.Reason+": "+event.Message)
+		}
+	}
+	return texts
+}
+
+func list[L client.ObjectList](e *Env, l L) L {
+	e.T.Helper()
+	if err := e.API.List(context.Background(), l); err != nil {
+		e.T.Fatalf("listing %T: %v", l, err)
+	}
+	return l
+}
+
+// Join lets every running machine without a node register one, as its kubelet
+// would: tainted, ready, with the labels its bootstrap carried.
+func (e *Env) Join() {
+	e.T.Helper()
+	joined := map[string]bool{}
+	for _, n := range e.Nodes() {
+		joined[n.Spec.ProviderID] = true
+	}
+	p := memory.New(e.Cloud)
+	machines, err := p.List(context.Background())
+	if err != nil {
+		e.T.Fatalf("listing machines: %v", err)
+	}
+	for _, m := range machines {
+		if m.State == provider.Running && !joined[m.ProviderID] {
+			e.Create(nodeFor(m))
+		}
+	}
+}
+
+func nodeFor(m provider.Instance) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: m.NodeName, Labels: map[string]string{
+			corev1.LabelHostname: m.NodeName, corev1.LabelInstanceTypeStable: m.Type, corev1.LabelTopologyZone: m.Zone,
+		}},
+		Spec: corev1.NodeSpec{ProviderID: m.ProviderID, Taints: []corev1.Taint{karpv1.UnregisteredNoExecuteTaint}},
+		Status: corev1.NodeStatus{
+			Capacity:    kube.ResourceList(m.Capacity),
+			Allocatable: kube.ResourceList(m.Allocatable),
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+}
+
+// Bind puts a pod on a node, as the scheduler would.
+func (e *Env) Bind(pod, node string) {
+	e.T.Helper()
+	p := &corev1.Pod{}
+	if err := e.API.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: pod}, p); err != nil {
+		e.T.Fatal(err)
+	}
+	p.Spec.NodeName = node
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+	if err := e.API.Update(context.Background(), p); err != nil {
+		e.T.Fatal(fmt.Errorf("binding %s: %w", pod, err))
+	}
+}
+
+// Counter reads one value of a counter or gauge vector.
+func (e *Env) Counter(name string) float64 {
+	e.T.Helper()
+	families, err := e.Registry.Gather()
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}

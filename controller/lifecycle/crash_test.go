@@ -1,0 +1,72 @@
+package lifecycle_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// Whatever write karve fails or dies at, a scale-up ends with exactly one machine
+// per claim and the scale-down after it with none.
+
+func TestOneMachinePerClaimWhateverWriteFails(t *testing.T) {
+	for mode, pods := range map[controllertest.Mode]int{
+		controllertest.Refuse: 2, controllertest.DieAfter: 2,
+		controllertest.DieBefore: 1, controllertest.LoseAnswer: 1, // the rarer half of each, with less to wait for
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			for at, struck := 1, true; struck; at++ {
+				synctest.Test(t, func(t *testing.T) { struck = upAndDown(t, pods, mode, at) })
+				if t.Failed() {
+					t.Fatalf("%s write %d", mode, at)
+				}
+			}
+		})
+	}
+}
+
+// upAndDown buys for some pods, removes them again, and reports whether the fault
+// came into play.
+func upAndDown(t *testing.T, pods int, mode controllertest.Mode, at int) (struck bool) {
+	e := controllertest.New(t, memory.Options{Create: 2 * time.Second, Delete: time.Second})
+	e.Faults.Mode, e.Faults.At = mode, at
+	e.Create(controllertest.Pool("web", "1s"))
+	for i := range pods {
+		e.Create(controllertest.Pod(fmt.Sprintf("web-%d", i), "31", "40Gi")) // one machine each
+	}
+	e.Until(60, "an initialized claim per pod", func() bool {
+		e.Join()
+		return initialized(e) == pods
+	})
+	if got := len(e.Cloud.Machines()); got != pods {
+		t.Errorf("%d machines for %d claims", got, len(e.Claims()))
+	}
+	if e.Cloud.Bought() != pods {
+		t.Errorf("bought %d machines, %d were needed", e.Cloud.Bought(), pods)
+	}
+	for _, p := range e.Pods() {
+		e.Delete(&p)
+	}
+	e.Pace = 5 * time.Second // nominations take a while to lapse
+	e.Until(60, "everything gone", func() bool {
+		return len(e.Claims()) == 0 && len(e.Nodes()) == 0 && len(e.Cloud.Machines()) == 0
+	})
+	return e.Faults.Writes() >= at
+}
+
+func initialized(e *controllertest.Env) int {
+	n := 0
+	for _, c := range e.Claims() {
+		if kube.ConditionTrue(&c, karpv1.ConditionTypeInitialized) {
+			n++
+		}
+	}
+	return n
+}
