@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -120,12 +121,16 @@ func (n *bootNode) versionFlags(flags map[string]string) {
 	flags["image-credential-provider-config"] = "/var/lib/kubelet/credential-provider-config.yaml"
 }
 
+// usualQuotaPeriod is the kubelet's default.
+const usualQuotaPeriod = 100 * time.Millisecond
+
 // userFlags applies the kubelet section of a class, all of it.
 func userFlags(flags map[string]string, k *v1beta1.KubeletConfiguration) {
 	set(flags, "cpu-manager-policy", k.CPUManagerPolicy)
 	set(flags, "cpu-cfs-quota", k.CPUCFSQuota)
-	if k.CPUCFSQuotaPeriod != nil {
-		flags["cpu-cfs-quota-period"] = k.CPUCFSQuotaPeriod.Duration.String()
+	if period := k.CPUCFSQuotaPeriod; period != nil && period.Duration != usualQuotaPeriod {
+		flags["cpu-cfs-quota-period"] = period.Duration.String()
+		flags["feature-gates"] = "CustomCPUCFSQuotaPeriod=true" // or the kubelet refuses to start
 	}
 	set(flags, "image-gc-high-threshold", k.ImageGCHighThresholdPercent)
 	set(flags, "image-gc-low-threshold", k.ImageGCLowThresholdPercent)

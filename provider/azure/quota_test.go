@@ -1,0 +1,53 @@
+package azure
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/offer"
+)
+
+func TestLedger(t *testing.T) {
+	quota := usages{"dsv5": {limit: 100, used: 90}, "cores": {limit: 50, used: 0}}
+	names := []string{"family:DSv5", budgetRegional, budgetLowPriority}
+	draws := []offer.Draw{{Budget: "family:DSv5", Amount: 4}, {Budget: budgetRegional, Amount: 4}}
+	read := time.Unix(1000, 0)
+	l := newLedger()
+	left := func(taken time.Time) map[string]int64 { return l.left(names, quota, taken) }
+	want := func(what string, family, regional int64, taken time.Time) {
+		t.Helper()
+		// Budgets without a quota are not limited and not listed.
+		if diff := cmp.Diff(map[string]int64{"family:DSv5": family, budgetRegional: regional}, left(taken)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+
+	want("nothing in flight", 10, 50, read)
+	for _, machine := range []string{"a", "b"} {
+		if _, ok := l.reserve(machine, draws, quota, read); !ok {
+			t.Fatalf("%s does not fit", machine)
+		}
+	}
+	want("two in flight", 2, 42, read)
+	if short, ok := l.reserve("c", draws, quota, read); ok || short != "family:DSv5" {
+		t.Errorf("a third fits into what two left (short of %q)", short)
+	}
+	l.settle("a", read.Add(time.Second))
+	l.cancel("b")
+	want("one accepted after the reading, one refused", 6, 46, read)
+	want("a later reading holds the accepted one", 10, 50, read.Add(2*time.Second))
+
+	later := read.Add(2 * time.Second)
+	l.credit("a", draws, later.Add(time.Second))
+	want("the machine is gone and the reading still holds it", 14, 54, later)
+	want("a reading after that", 10, 50, later.Add(2*time.Second))
+}
+
+func TestUsagesIgnoreCase(t *testing.T) {
+	quota := usages{"standardnddsa100v4family": {limit: 7}}
+	if q, ok := quota.of(familyBudget("StandardNDDSA100v4Family")); !ok || q.limit != 7 {
+		t.Errorf("got %+v, %v", q, ok)
+	}
+}

@@ -1,0 +1,75 @@
+package azure
+
+import (
+	"testing"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offer"
+)
+
+func testSKU(name, family string, vcpus int64) *sku {
+	return &sku{name: name, family: family, vcpus: vcpus, memoryMiB: vcpus * 4096}
+}
+
+func TestStockoutsSpread(t *testing.T) {
+	d2, d4, d8 := testSKU("Standard_D2s_v5", "dsv5", 2), testSKU("Standard_D4s_v5", "dsv5", 4), testSKU("Standard_D8s_v5", "dsv5", 8)
+	e4 := testSKU("Standard_E4s_v5", "esv5", 4)
+	type probe struct {
+		sku      *sku
+		zone, ct string
+		blocked  bool
+	}
+	const spot, onDemand = offer.Spot, offer.OnDemand
+	for _, test := range []struct {
+		refusal refusal
+		ct      string
+		ttl     time.Duration
+		probes  []probe
+	}{
+		{refusal{kind: spotQuota}, spot, time.Hour, []probe{{e4, "r-1", spot, true}, {d2, "0", spot, false}, {d8, "0", spot, true}, {d4, "r-1", onDemand, false}}},
+		{refusal{kind: familyQuota}, onDemand, 10 * time.Minute, []probe{{d2, "r-1", onDemand, false}, {d8, "r-3", onDemand, true}, {e4, "r-1", onDemand, false}, {d4, "r-1", spot, false}}},
+		{refusal{kind: familyQuota, limitIsZero: true}, onDemand, time.Hour, []probe{{d2, "0", onDemand, true}, {e4, "r-1", onDemand, false}}},
+		{refusal{kind: regionalQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", onDemand, false}, {d8, "r-1", spot, false}}},
+		{refusal{kind: skuNotAvailable}, onDemand, 23 * time.Hour, []probe{{d4, "r-2", onDemand, true}, {d4, "0", onDemand, false}, {d4, "r-1", spot, false}, {d8, "r-1", onDemand, false}}},
+		{refusal{kind: skuNotAvailable}, spot, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "r-3", onDemand, false}}},
+		{refusal{kind: zonalAllocation}, spot, time.Hour, []probe{{d4, "r-1", onDemand, true}, {d8, "r-1", spot, true}, {d2, "r-1", spot, false}, {d4, "r-2", spot, false}, {e4, "r-1", spot, false}}},
+		{refusal{kind: allocation}, onDemand, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "0", spot, false}}},
+		{refusal{kind: overconstrainedZonal}, spot, time.Hour, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}, {d4, "r-2", spot, false}}},
+		{refusal{kind: overconstrained}, spot, time.Hour, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, false}}},
+		{refusal{kind: sizeNotSupported}, spot, 23 * time.Hour, []probe{{d4, "0", onDemand, true}, {d8, "r-1", spot, false}}},
+		{refusal{kind: subnetFull}, spot, time.Minute, []probe{{e4, "0", onDemand, true}}},
+		{refusal{kind: otherRefusal}, spot, 3 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-2", spot, false}}},
+		{refusal{kind: throttled}, spot, 0, []probe{{d4, "r-1", spot, false}}},
+	} {
+		now := time.Unix(0, 0)
+		m := newStockouts(func() time.Time { return now })
+		m.learn(test.refusal, d4, "r-1", test.ct, "subnet")
+		learnt := m.current()
+		for _, p := range test.probes {
+			if _, blocked := m.recall(p.sku, p.zone, p.ct, "subnet"); blocked != p.blocked {
+				t.Errorf("%s (%s): %s in %s (%s) blocked is %v", test.refusal.kind, test.ct, p.sku.name, p.zone, p.ct, blocked)
+			}
+		}
+		if test.ttl == 0 {
+			continue
+		}
+		now = now.Add(test.ttl - time.Second)
+		if m.current() != learnt {
+			t.Errorf("%s: forgotten before %v", test.refusal.kind, test.ttl)
+		}
+		now = now.Add(2 * time.Second)
+		if _, blocked := m.recall(d8, "r-1", test.ct, "subnet"); blocked || m.current() == learnt {
+			t.Errorf("%s: not forgotten after %v, or the version says nothing of it", test.refusal.kind, test.ttl)
+		}
+	}
+}
+
+func TestStockoutsKeepTheWider(t *testing.T) {
+	m := newStockouts(func() time.Time { return time.Unix(0, 0) })
+	small, large := testSKU("a", "f", 2), testSKU("b", "f", 64)
+	m.learn(refusal{kind: familyQuota}, small, "0", offer.OnDemand, "")
+	m.learn(refusal{kind: familyQuota}, large, "0", offer.OnDemand, "")
+	if _, blocked := m.recall(small, "0", offer.OnDemand, ""); !blocked {
+		t.Error("a refusal of a large size made one of a small size forgotten")
+	}
+}
