@@ -47,6 +47,8 @@ type CoreConfig struct {
 	KarpenterService, SchedulerConfig   string // accepted, unused
 	DisableControllerWarmup             bool
 	DisableClusterStateObservability    bool
+	// LeaseDuration is how long a leader that died is waited for.
+	LeaseDuration time.Duration
 	// MachineGrace is how old a machine without a NodeClaim must be before it is given back.
 	MachineGrace time.Duration
 }
@@ -127,6 +129,7 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.SchedulerConfig, "scheduler-config", "", "accepted for compatibility, unused")
 	flags.BoolVar(&c.DisableControllerWarmup, "disable-controller-warmup", true, "accepted for compatibility: informers start with the process")
 	flags.BoolVar(&c.DisableClusterStateObservability, "disable-cluster-state-observability", false, "accepted for compatibility, unused")
+	flags.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a leader that died is waited for")
 	flags.DurationVar(&c.MachineGrace, "machine-grace", 30*time.Second, "age from which a machine without a NodeClaim is given back")
 }
 
@@ -202,7 +205,8 @@ func (c CoreConfig) validate() error {
 		"must be at least --batch-idle-duration (%s), got %s", c.BatchIdleDuration, c.BatchMaxDuration)
 	f.oneOf("preference-policy", c.PreferencePolicy, "Respect", "Ignore")
 	f.oneOf("min-values-policy", c.MinValuesPolicy, "Strict", "BestEffort")
-	f.check(c.MachineGrace >= 0, "machine-grace", "must not be negative, got %s", c.MachineGrace)
+	f.check(c.LeaseDuration >= time.Second, "leader-election-lease-duration", "must be at least 1s, got %s", c.LeaseDuration)
+	f.check(c.MachineGrace > 0, "machine-grace", "must be positive, got %s", c.MachineGrace)
 	return f.joined()
 }
 

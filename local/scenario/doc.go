@@ -2,7 +2,7 @@
 // machines for them, Azure takes one back, a workload goes to sleep. Each step is
 // carried out on a running local.Environment, watched until it is true, and told.
 //
-// It looks only at what a user could see (Kubernetes objects) and at Azure's own
-// account of what it sold; it never asks karve. A step that does not become true
+// It looks only at what a user could see (Kubernetes objects, karve's log) and at
+// Azure's own account of what it sold. A step that does not become true
 // in time is an error that names the step.
 package scenario

@@ -129,9 +129,13 @@ func (s *story) decide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	decisions, err := readDecisions(s.env.KarveLog())
+	if err != nil {
+		return err
+	}
 	s.voice.Title("karve decided")
 	s.voice.Say("%d machines for %d pods, $%.4f an hour together", len(now.Claims), s.times.Pods, s.prices.total(now.Claims))
-	s.voice.Block(decisionTable(now.Claims, s.prices))
+	s.voice.Block(decisionTable(now.Claims, decisions, s.prices))
 	return nil
 }
 

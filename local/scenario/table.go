@@ -9,25 +9,28 @@ import (
 	"github.com/karve-dev/karve/local"
 )
 
-// purchase is a group of claims for the same thing.
+// purchase is a group of machines bought for the same reason.
 type purchase struct {
 	Pool, Type, CapacityType string
-	Acceptable               int
+	Why                      string
+	Pods                     int
 	Claims                   []local.Claim
 }
 
-// purchases groups claims by what they bought, pools in order.
-func purchases(claims []local.Claim) []purchase {
+// purchases groups claims by what they bought and why, pools in order.
+func purchases(claims []local.Claim, decisions map[string]decision) []purchase {
 	var groups []purchase
 	for _, c := range claims {
+		d := decisions[c.Name]
 		i := slices.IndexFunc(groups, func(g purchase) bool {
-			return g.Pool == c.Pool && g.Type == c.Type && g.CapacityType == c.CapacityType && g.Acceptable == c.Acceptable
+			return g.Pool == c.Pool && g.Type == c.Type && g.CapacityType == c.CapacityType && g.Why == d.why()
 		})
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, purchase{Pool: c.Pool, Type: c.Type, CapacityType: c.CapacityType, Acceptable: c.Acceptable})
+			groups = append(groups, purchase{Pool: c.Pool, Type: c.Type, CapacityType: c.CapacityType, Why: d.why()})
 		}
 		groups[i].Claims = append(groups[i].Claims, c)
+		groups[i].Pods += d.Pods
 	}
 	slices.SortFunc(groups, func(a, b purchase) int {
 		return strings.Compare(a.Pool+a.CapacityType+a.Type, b.Pool+b.CapacityType+b.Type)
@@ -35,13 +38,13 @@ func purchases(claims []local.Claim) []purchase {
 	return groups
 }
 
-// decisionTable says what was bought and what else would have done.
-func decisionTable(claims []local.Claim, prices priceList) string {
+// decisionTable says what was bought, for how many pods, and why.
+func decisionTable(claims []local.Claim, decisions map[string]decision, prices priceList) string {
 	return columns(func(w *tabwriter.Writer) {
-		fmt.Fprintln(w, "BOUGHT\tSIZE\tSHAPE\tCAPACITY\tPOOL\t$/H EACH\tCHOSEN FROM")
-		for _, p := range purchases(claims) {
-			fmt.Fprintf(w, "%d ×\t%s\t%s\t%s\t%s\t%.4f\t%d sizes, cheapest first\n",
-				len(p.Claims), p.Type, prices.shape(p.Type), p.CapacityType, p.Pool, prices.hourly(p.Claims[0]), p.Acceptable)
+		fmt.Fprintln(w, "\tSIZE\tSHAPE\tCAPACITY\tPOOL\tFOR\t$/H EACH\tWHY")
+		for _, p := range purchases(claims, decisions) {
+			fmt.Fprintf(w, "%d ×\t%s\t%s\t%s\t%s\t%d pods\t%.4f\t%s\n",
+				len(p.Claims), p.Type, prices.shape(p.Type), p.CapacityType, p.Pool, p.Pods, prices.hourly(p.Claims[0]), p.Why)
 		}
 	})
 }
@@ -67,6 +70,6 @@ func columns(write func(*tabwriter.Writer)) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	write(w)
-	w.Flush() // into memory: it cannot fail
+	_ = w.Flush() // into memory: it cannot fail
 	return text.String()
 }

@@ -1,0 +1,57 @@
+package scenario
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+// decision is what karve's log says about a NodeClaim when it created it.
+type decision struct {
+	Claim         string  `json:"nodeclaim"`
+	Pods          int     `json:"pods"`
+	Choices       int     `json:"choices"`
+	Type          string  `json:"instance-type"`
+	Price         float64 `json:"price"`
+	RunnerUp      string  `json:"runner-up"`
+	RunnerUpPrice float64 `json:"runner-up-price"`
+}
+
+// readDecisions collects them from karve's log, by NodeClaim. Lines about
+// anything else, or cut short by a kill, are passed over.
+func readDecisions(path string) (map[string]decision, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading karve's log: %w", err)
+	}
+	defer file.Close()
+	found := map[string]decision{}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var line struct {
+			Message string `json:"message"`
+			decision
+		}
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Message == "created nodeclaim" {
+			found[line.Claim] = line.decision
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading karve's log: %w", err)
+	}
+	return found, nil
+}
+
+// why says in words what spoke for a machine.
+func (d decision) why() string {
+	if d.Choices == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("cheapest of %d offers that fit", d.Choices)
+	if d.RunnerUp != "" {
+		text += fmt.Sprintf("; next: %s at $%.4f", d.RunnerUp, d.RunnerUpPrice)
+	}
+	return text
+}

@@ -1,0 +1,52 @@
+package scenario
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/local"
+)
+
+func TestDecisionsComeFromTheLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "karve.log")
+	log := `{"message":"found provisionable pod(s)","pods":3}
+{"message":"created nodeclaim","nodeclaim":"general-a","pods":3,"choices":12,"instance-type":"Standard_D4s_v5","price":0.192,"runner-up":"Standard_D4as_v5","runner-up-price":0.2}
+panic: not JSON
+{"message":"created nodeclaim","nodecl`
+	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readDecisions(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]decision{"general-a": {
+		Claim: "general-a", Pods: 3, Choices: 12, Type: "Standard_D4s_v5", Price: 0.192, RunnerUp: "Standard_D4as_v5", RunnerUpPrice: 0.2,
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("decisions (-want +got):\n%s", diff)
+	}
+}
+
+func TestDecisionTable(t *testing.T) {
+	prices, err := newPriceList("eastus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []local.Claim{
+		{Name: "a", Pool: "general", Type: "Standard_D4s_v5", CapacityType: "on-demand"},
+		{Name: "b", Pool: "general", Type: "Standard_D4s_v5", CapacityType: "on-demand"},
+		{Name: "c", Pool: "gpu", Type: "Standard_NC4as_T4_v3", CapacityType: "on-demand"},
+	}
+	d := decision{Pods: 7, Choices: 12, RunnerUp: "Standard_D4as_v5", RunnerUpPrice: 0.2}
+	text := decisionTable(claims, map[string]decision{"a": d, "b": d, "c": {Pods: 1, Choices: 1}}, prices)
+	for _, want := range []string{"2 ×", "4 vCPU, 16 GiB", "14 pods", "cheapest of 12 offers that fit; next: Standard_D4as_v5 at $0.2000", "1 GPU"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+}
