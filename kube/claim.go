@@ -93,7 +93,7 @@ func Purchase(c *karpv1.NodeClaim, choices []offer.Choice) provider.Claim {
 		UID:      string(c.UID),
 		Pool:     c.Labels[karpv1.NodePoolLabelKey],
 		Class:    ClassOf(c.Spec.NodeClassRef),
-		Choices:  choices,
+		Choices:  offer.Spread(choices, string(c.UID)),
 		Labels:   maps.Clone(c.Labels),
 		Requests: Amounts(c.Spec.Resources.Requests),
 	}

@@ -28,7 +28,7 @@ type Row struct {
 type Catalog struct {
 	Source []Type // as handed to Compile
 	Types  []Type // sorted by name, without duplicates
-	Rows   []Row  // sorted by price, then type, zone and capacity type
+	Rows   []Row  // sorted by price, fallbacks last, then type, capacity type and zone
 	// Capacity and Room are what a node of Types[i] reports and what its pods can
 	// use, before DaemonSets. See Measure.
 	Capacity, Room []quantity.Vector
@@ -58,8 +58,8 @@ func Compile(space *constraint.Space, resources *quantity.Space, types []Type) *
 	}
 	// Types are sorted, so their index stands for the name.
 	slices.SortStableFunc(c.Rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(a.Price, b.Price), cmp.Compare(a.Type, b.Type),
-			cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.CapacityType, b.CapacityType))
+		return cmp.Or(cmp.Compare(a.Price, b.Price), compareBool(a.Fallback, b.Fallback), cmp.Compare(a.Type, b.Type),
+			cmp.Compare(a.CapacityType, b.CapacityType), cmp.Compare(a.Zone, b.Zone))
 	})
 	for i := range c.Rows {
 		c.indexRow(space, i)
@@ -89,7 +89,17 @@ func (c *Catalog) Measure(resources *quantity.Space) {
 // Choice names row i.
 func (c *Catalog) Choice(i int) Choice {
 	r := c.Rows[i]
-	return Choice{Type: c.Types[r.Type].Name, Zone: r.Zone, CapacityType: r.CapacityType, Price: r.Price}
+	return Choice{Type: c.Types[r.Type].Name, Zone: r.Zone, CapacityType: r.CapacityType, Price: r.Price, Fallback: r.Fallback}
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 func (c *Catalog) indexRow(space *constraint.Space, i int) {

@@ -7,7 +7,9 @@ package offer
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math"
+	"slices"
 
 	"github.com/karve-dev/karve/engine/quantity"
 )
@@ -60,6 +62,9 @@ type Offer struct {
 	Labels map[string][]string
 	// Draws is what buying one takes out of the region's budgets (quota).
 	Draws []Draw
+	// Fallback puts the offer behind all others of the same price: a machine
+	// without a choice of zone, say.
+	Fallback bool
 	// Unavailable says in words why this cannot be bought now; empty means it can.
 	Unavailable string
 }
@@ -68,6 +73,33 @@ type Offer struct {
 type Choice struct {
 	Type, Zone, CapacityType string
 	Price                    Price
+	Fallback                 bool
+}
+
+// Spread returns choices with the zones of each type at one price rotated by the
+// key: claims that may go anywhere go everywhere, and one claim always gets the
+// same order.
+func Spread(choices []Choice, key string) []Choice {
+	h := fnv.New32a()
+	h.Write([]byte(key))
+	turn := int(h.Sum32() & math.MaxInt32)
+	out := slices.Clone(choices)
+	for i := 0; i < len(out); {
+		n := 1
+		for i+n < len(out) && out[i+n].differsInZone(out[i]) {
+			n++
+		}
+		for j := range n {
+			out[i+j] = choices[i+(j+turn)%n]
+		}
+		i += n
+	}
+	return out
+}
+
+func (c Choice) differsInZone(o Choice) bool {
+	c.Zone = o.Zone
+	return c == o
 }
 
 // Draw takes Amount out of the budget of that name, for instance vCPUs out of a

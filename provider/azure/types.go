@@ -119,7 +119,7 @@ func (p *Provider) offers(s *sku, price price, labels *labelCache) []offer.Offer
 	offers := make([]offer.Offer, 0, (len(s.zones)+1)*len(ways))
 	add := func(zone string, ultra bool) {
 		for _, way := range ways {
-			way.Zone = zone
+			way.Zone, way.Fallback = zone, zone == regionalZone
 			way.Labels = labels.of(zone, way.CapacityType, ultra)
 			offers = append(offers, way)
 		}

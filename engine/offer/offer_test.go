@@ -1,0 +1,97 @@
+package offer_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// TestSpread (Rule 18): the zones of a type take turns, what is dearer or a
+// fallback stays behind, and one claim always gets the same order.
+func TestSpread(t *testing.T) {
+	choices := []offer.Choice{
+		{Type: "D4", Zone: "1", CapacityType: offer.Spot, Price: 5},
+		{Type: "D4", Zone: "2", CapacityType: offer.Spot, Price: 5},
+		{Type: "D4", Zone: "3", CapacityType: offer.Spot, Price: 5},
+		{Type: "D4", Zone: "0", CapacityType: offer.Spot, Price: 5, Fallback: true},
+		{Type: "D8", Zone: "1", CapacityType: offer.Spot, Price: 9},
+	}
+	first := map[string]int{}
+	for i := range 300 {
+		key := fmt.Sprintf("claim-%d", i)
+		got := offer.Spread(choices, key)
+		first[got[0].Zone]++
+		if diff := cmp.Diff(choices[3:], got[3:]); diff != "" {
+			t.Fatalf("%s: the tail moved:\n%s", key, diff)
+		}
+		if diff := cmp.Diff(got, offer.Spread(choices, key)); diff != "" {
+			t.Fatalf("%s: asked twice, two orders:\n%s", key, diff)
+		}
+	}
+	for _, zone := range []string{"1", "2", "3"} {
+		if first[zone] < 60 {
+			t.Errorf("zone %s comes first for %d of 300 claims", zone, first[zone])
+		}
+	}
+}
+
+func TestAcceptable(t *testing.T) {
+	d4 := offer.Type{
+		Name: "D4", Labels: map[string][]string{"arch": {"amd64"}},
+		Capacity: quantity.Amounts{"cpu": 4000, "memory": 16 << 30}, Overhead: quantity.Amounts{"cpu": 140},
+		Offers: []offer.Offer{
+			{Zone: "0", CapacityType: offer.OnDemand, Price: 20, Fallback: true},
+			{Zone: "1", CapacityType: offer.OnDemand, Price: 20},
+			{Zone: "2", CapacityType: offer.Spot, Price: 5, Unavailable: "out of stock"},
+		},
+	}
+	d8 := d4
+	d8.Name, d8.Capacity, d8.Offers = "D8", quantity.Amounts{"cpu": 8000, "memory": 32 << 30}, []offer.Offer{{Zone: "1", CapacityType: offer.OnDemand, Price: 40}}
+	types := []offer.Type{d8, d4}
+	rules := []constraint.Rule{
+		{Key: "arch", Operator: constraint.In, Values: []string{"amd64"}},
+		{Key: "team", Operator: constraint.In, Values: []string{"blue"}}, // the pool's own label
+	}
+	for _, tc := range []struct {
+		name  string
+		rules []constraint.Rule
+		cpu   int64
+		want  []offer.Choice
+	}{
+		{"cheapest first, fallback behind", rules, 3000, []offer.Choice{
+			{Type: "D4", Zone: "1", CapacityType: offer.OnDemand, Price: 20},
+			{Type: "D4", Zone: "0", CapacityType: offer.OnDemand, Price: 20, Fallback: true},
+			{Type: "D8", Zone: "1", CapacityType: offer.OnDemand, Price: 40},
+		}},
+		{"overhead counts", rules, 3900, []offer.Choice{{Type: "D8", Zone: "1", CapacityType: offer.OnDemand, Price: 40}}},
+		{"nothing", []constraint.Rule{{Key: "arch", Operator: constraint.NotIn, Values: []string{"amd64"}}}, 1, nil},
+	} {
+		got, err := offer.Acceptable(types, tc.rules, quantity.Amounts{"cpu": tc.cpu})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s:\n%s", tc.name, diff)
+		}
+	}
+	if _, err := offer.Acceptable(types, []constraint.Rule{{Key: "arch", Operator: "Near"}}, nil); err == nil {
+		t.Error("an unknown operator is accepted")
+	}
+}
+
+func TestPrices(t *testing.T) {
+	for _, bad := range []float64{-1, 2e9, math.NaN(), math.Inf(1)} {
+		if _, err := offer.USDPerHour(bad); err == nil {
+			t.Errorf("%v is accepted as a price", bad)
+		}
+	}
+	if p, err := offer.USDPerHour(0.192); err != nil || p.String() != "0.1920" || p.USD() != 0.192 {
+		t.Errorf("0.192 becomes %s, %v", p, err)
+	}
+}
