@@ -79,10 +79,11 @@ func ClassOf(ref *karpv1.NodeClassReference) string {
 	return ref.Name
 }
 
-// Choices lists the offers of types that the claim accepts, cheapest first. The
-// error says which requirement cannot be read.
+// Choices lists the offers of types that the claim accepts, cheapest first, its
+// own turn among zones. The error says which requirement cannot be read.
 func Choices(c *karpv1.NodeClaim, types []offer.Type) ([]offer.Choice, error) {
-	return offer.Acceptable(types, Rules(c.Spec.Requirements), Amounts(c.Spec.Resources.Requests))
+	choices, err := offer.Acceptable(types, Rules(c.Spec.Requirements), Amounts(c.Spec.Resources.Requests))
+	return offer.Spread(choices, string(c.UID)), err
 }
 
 // Purchase is what a provider needs to know to buy the claim's machine, given
@@ -93,7 +94,7 @@ func Purchase(c *karpv1.NodeClaim, choices []offer.Choice) provider.Claim {
 		UID:      string(c.UID),
 		Pool:     c.Labels[karpv1.NodePoolLabelKey],
 		Class:    ClassOf(c.Spec.NodeClassRef),
-		Choices:  offer.Spread(choices, string(c.UID)),
+		Choices:  choices,
 		Labels:   maps.Clone(c.Labels),
 		Requests: Amounts(c.Spec.Resources.Requests),
 	}

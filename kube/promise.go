@@ -21,7 +21,7 @@ func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offer.Choice, pods []wo
 	defer m.mu.Unlock()
 	if m.claims[c.Name] == nil {
 		m.unseen[c.Name] = time.Now()
-		m.choices[c.Name] = memo{of: m.catalogs[ClassOf(c.Spec.NodeClassRef)], choices: choices}
+		m.choices[c.Name] = memo{of: m.catalogs[ClassOf(c.Spec.NodeClassRef)], choices: offer.Spread(choices, string(c.UID))}
 		m.setClaim(c)
 	}
 	m.promise(c.Name, pods)
