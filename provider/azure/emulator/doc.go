@@ -12,6 +12,23 @@
 // Whatever goes wrong in it was asked for, through Options, the Go methods of
 // Server, or the JSON endpoint under /_emulator/.
 //
+// The endpoint under /_emulator/ asks for no token and speaks JSON:
+//
+//	GET    state | ledger | invariants
+//	GET    stockouts    POST stockouts {size, zone, priority, mode, left}    DELETE stockouts?size=&zone=&priority=
+//	GET    faults       POST faults {method, path, times, skip, status, code, message, retryAfterSeconds, flat, lose}    DELETE faults
+//	PUT    quota {name, limit} | throttling {enabled} | timescale {scale}
+//	POST   images {definition, version} | subnets {resourceGroup, vnet, name, prefix} | tokens/revoke
+//	POST   vms/NAME/evict {noticeSeconds}    GET vms/NAME/scheduledevents
+//
+// for example
+//
+//	curl --cacert ca.pem $URL/_emulator/stockouts -d '{"size":"Standard_D*s_v5","zone":"1"}'
+//
+// Where facts about Azure leave a choice, it takes the one harder for clients:
+// a deallocated or failed machine keeps its quota until it is deleted, and an
+// interface described inline gets a name that only the machine tells.
+//
 // It refuses to be a general Azure: an unknown resource type is answered 404
 // with InvalidResourceType, and a property it cannot honour by changing
 // something real is echoed, not acted on. It keeps nothing on disk but its

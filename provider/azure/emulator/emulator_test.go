@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -194,3 +195,29 @@ func collect[P, T any](t *testing.T, p pager[P], values func(P) []T) []T {
 }
 
 func name(id string) string { return id[strings.LastIndex(id, "/")+1:] }
+
+func TestCloseEndsGuests(t *testing.T) {
+	g := newGuest()
+	a := start(t, emulator.Options{SystemNodes: -1, Guest: g})
+	a.mustCreate("vm", a.machine("Standard_D2s_v5", "1"))
+	<-g.booted
+	dir := strings.TrimSuffix(tokenFile(a), "/token")
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-g.ended; !errors.Is(err, emulator.ErrClosed) {
+		t.Errorf("guest ended by %v, want ErrClosed", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("closing left %s behind: %v", dir, err)
+	}
+}
+
+func tokenFile(a *azure) string {
+	for _, entry := range a.Environ() {
+		if file, found := strings.CutPrefix(entry, "AZURE_FEDERATED_TOKEN_FILE="); found {
+			return file
+		}
+	}
+	return ""
+}

@@ -187,7 +187,7 @@ func TestPatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(patched.Tags) != 1 || *patched.Tags["owner"] != "me" || patched.Identity.UserAssignedIdentities[identity] == nil {
+	if len(patched.Tags) != 1 || *patched.Tags["owner"] != "me" || *patched.Identity.UserAssignedIdentities[identity].PrincipalID == "" {
 		t.Errorf("tags %v, identity %+v", patched.Tags, patched.Identity)
 	}
 	if *patched.Properties.HardwareProfile.VMSize != "Standard_D4s_v5" || len(patched.Properties.NetworkProfile.NetworkInterfaces) != 1 {

@@ -139,10 +139,13 @@ func TestOwnSubnet(t *testing.T) {
 	if m, power, found := a.FindMachine("VM"); !found || m.PrivateIP != "192.168.4.4" || power == "" {
 		t.Errorf("machine %+v, %q, %t", m, power, found)
 	}
-	for _, bad := range []string{"10.0.0.0/30", "fd00::/64", "ten"} {
-		if _, err := a.AddSubnet("rg", "v", "s", bad); err == nil {
+	for _, bad := range []string{"10.0.0.0/30", "fd00::/64", "ten", "192.168.4.128/25"} {
+		if _, err := a.AddSubnet("network-rg", "corp", "more", bad); err == nil {
 			t.Errorf("subnet %s was accepted", bad)
 		}
+	}
+	if _, err := a.AddSubnet("network-rg", "corp", "Nodes", "10.0.0.0/24"); err == nil {
+		t.Errorf("a second subnet of the same name was accepted")
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"math"
-	"net/netip"
 	"time"
 )
 
@@ -132,9 +131,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if err := validScale(o.TimeScale); err != nil {
 		return o, err
-	}
-	if _, err := netip.ParsePrefix(o.SubnetPrefix); err != nil {
-		return o, fmt.Errorf("reading SubnetPrefix: %w", err)
 	}
 	return o, nil
 }

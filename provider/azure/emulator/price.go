@@ -177,7 +177,7 @@ func priceOf(size catalog.Size, region string, m catalog.Meter, primary bool) pr
 	return price{
 		CurrencyCode: "USD", RetailPrice: m.USD, UnitPrice: m.USD, ARMRegionName: region, Location: priceLocation(region),
 		EffectiveStartDate: "2025-01-01T00:00:00Z",
-		MeterID:            fmt.Sprintf("%08x-%04x-5%03x-8%03x-%012x", id>>32, id>>16&0xffff, id&0xfff, id>>12&0xfff, id&0xffffffffffff),
+		MeterID:            uuidOf(region, size.Name, m.Name, m.Product, strconv.FormatBool(primary)),
 		MeterName:          m.Name,
 		ProductID:          fmt.Sprintf("DZH318Z%05X", product&0xfffff),
 		SKUID:              fmt.Sprintf("DZH318Z%05X/%04X", product&0xfffff, id&0xffff),
@@ -195,6 +195,12 @@ func priceLocation(region string) string {
 		return displayName(region)
 	}
 	return strings.Join(append(append([]string{"US"}, words[:i]...), words[i+1:]...), " ")
+}
+
+// uuidOf is a UUID that follows from words.
+func uuidOf(words ...string) string {
+	h := hash(words...)
+	return fmt.Sprintf("%08x-%04x-5%03x-8%03x-%012x", h>>32, h>>16&0xffff, h&0xfff, h>>12&0xfff, h&0xffffffffffff)
 }
 
 func hash(words ...string) uint64 {

@@ -3,7 +3,6 @@ package emulator
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"strings"
 )
 
@@ -24,11 +23,15 @@ func (s *Server) seed() error {
 	nsgID := s.resourceID(group, "Microsoft.Network", "networkSecurityGroups", s.nsgName())
 	s.nsgs[key(group, s.nsgName())] = &nsg{common: s.newCommon(nsgID, s.nsgName(), group)}
 
-	prefix, err := netip.ParsePrefix(s.options.SubnetPrefix)
+	prefix, err := subnetPrefix(s.options.SubnetPrefix)
 	if err != nil {
-		return fmt.Errorf("reading SubnetPrefix: %w", err)
+		return err
 	}
-	s.addSubnet(group, s.vnetName(), "aks-subnet", prefix).nsg = nsgID
+	nodes, err := s.addSubnet(group, s.vnetName(), "aks-subnet", prefix)
+	if err != nil {
+		return err
+	}
+	nodes.nsg = nsgID
 
 	lbID := s.resourceID(group, "Microsoft.Network", "loadBalancers", "kubernetes")
 	s.loadBalancers[key(group, "kubernetes")] = &loadBalancer{

@@ -74,6 +74,20 @@ type common struct {
 	created         time.Time
 }
 
+// ref is how Azure's JSON points at another resource.
+func ref(id string) map[string]string { return map[string]string{"id": id} }
+
+func (c common) view(kind string, properties map[string]any) map[string]any {
+	view := map[string]any{
+		"id": c.id, "name": c.name, "type": kind, "location": c.location,
+		"etag": `W/"` + c.etag + `"`, "properties": properties,
+	}
+	if c.tags != nil {
+		view["tags"] = c.tags
+	}
+	return view
+}
+
 // group is a resource group.
 type group struct{ name, location string }
 

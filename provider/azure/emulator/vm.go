@@ -106,10 +106,24 @@ func (v *vm) view() map[string]any {
 	if v.spec.zone() != "" {
 		view["zones"] = v.spec.Zones
 	}
-	for _, k := range []string{"identity", "plan"} {
-		if asked, given := v.document[k]; given {
-			view[k] = asked
-		}
+	if asked, given := v.document["identity"]; given {
+		view["identity"] = identityView(object(asked))
+	}
+	if plan, given := v.document["plan"]; given {
+		view["plan"] = plan
+	}
+	return view
+}
+
+// identityView adds to each user-assigned identity the ids Azure knows it by;
+// they follow from its name.
+func identityView(asked map[string]any) any {
+	view, assigned := maps.Clone(asked), map[string]any{}
+	for id := range object(asked["userAssignedIdentities"]) {
+		assigned[id] = map[string]string{"principalId": uuidOf("principal", strings.ToLower(id)), "clientId": uuidOf("client", strings.ToLower(id))}
+	}
+	if len(assigned) > 0 {
+		view["userAssignedIdentities"] = assigned
 	}
 	return view
 }
