@@ -251,7 +251,11 @@ func (m *Mirror) SetClaim(c *karpv1.NodeClaim) {
 }
 
 func (m *Mirror) setClaim(c *karpv1.NodeClaim) []string {
+	old := m.claims[c.Name]
 	m.claims[c.Name] = c
+	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
+		m.disown(old) // another claim of the same name
+	}
 	if c.Status.ProviderID != "" {
 		m.claimOf[c.Status.ProviderID] = c.Name
 		m.drop(m.nodeOf[c.Status.ProviderID]) // its node was taken for one of nobody's
@@ -271,20 +275,27 @@ func (m *Mirror) removeClaim(c *karpv1.NodeClaim) []string {
 	delete(m.claims, c.Name)
 	delete(m.unseen, c.Name)
 	delete(m.choices, c.Name)
-	if m.claimOf[c.Status.ProviderID] == c.Name {
-		delete(m.claimOf, c.Status.ProviderID)
-	}
 	woke := m.release(c.Name)
 	m.drop(c.Name)
-	if name, ok := m.nodeOf[c.Status.ProviderID]; ok {
-		woke = append(woke, m.tellNode(name)...)
+	return append(woke, m.disown(c)...)
+}
+
+// disown leaves the claim's node, if there is one, to itself.
+func (m *Mirror) disown(c *karpv1.NodeClaim) []string {
+	if m.claimOf[c.Status.ProviderID] != c.Name {
+		return nil
 	}
-	return woke
+	delete(m.claimOf, c.Status.ProviderID)
+	if name, ok := m.nodeOf[c.Status.ProviderID]; ok {
+		return m.tellNode(name)
+	}
+	return nil
 }
 
 func (m *Mirror) tellNode(name string) []string {
 	n := m.nodes[name]
 	if claim, ok := m.claimOf[n.Spec.ProviderID]; ok && n.Spec.ProviderID != "" {
+		m.drop(name) // it may have been nobody's while it had no provider ID
 		return m.tellClaim(claim)
 	}
 	return m.tell(Node(n, nil, nil, nil))

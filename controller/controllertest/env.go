@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -306,6 +308,15 @@ func (e *Env) EventTexts(name string) []string {
 		}
 	}
 	return texts
+}
+
+// EventNames lists the names of all objects that events were published about.
+func (e *Env) EventNames() []string {
+	names := map[string]bool{}
+	for _, event := range list(e, &corev1.EventList{}).Items {
+		names[event.InvolvedObject.Name] = true
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 func list[L client.ObjectList](e *Env, l L) L {

@@ -33,7 +33,7 @@ func (s *step) launch(ctx context.Context) error {
 	if err != nil {
 		return s.launchFailed(ctx, "LaunchFailed", err)
 	}
-	machine, err := s.Provider.Launch(ctx, kube.Purchase(s.claim, choices))
+	machine, err := s.buy(ctx, choices)
 	if machine.ProviderID != "" {
 		s.claim.Status.ProviderID = machine.ProviderID
 	}
@@ -49,6 +49,23 @@ func (s *step) launch(ctx context.Context) error {
 		return nil
 	}
 	return s.launched(ctx, machine)
+}
+
+// buy drives the purchase. When nothing the claim accepts is on sale any more (its
+// own purchase may have taken the last of a quota) only a machine that exists counts.
+func (s *step) buy(ctx context.Context, choices []offer.Choice) (provider.Instance, error) {
+	if len(choices) > 0 {
+		return s.Provider.Launch(ctx, kube.Purchase(s.claim, choices))
+	}
+	nothing := fmt.Errorf("nothing that it accepts can be bought now: %w", &provider.CapacityError{Claim: s.claim.Name})
+	if s.claim.Status.ProviderID == "" {
+		return provider.Instance{}, nothing
+	}
+	machine, err := s.Provider.Get(ctx, s.claim.Status.ProviderID)
+	if errors.Is(err, provider.ErrNotFound) || err == nil && machine.State != provider.Creating && machine.State != provider.Running {
+		return provider.Instance{}, nothing
+	}
+	return machine, err
 }
 
 // choices are recomputed from the claim alone, so a new leader can go on with it.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -28,6 +29,8 @@ const (
 	// settling is how long a node without pods is still watched: the scheduler may
 	// have bound one just before it saw the taint.
 	settling = 2 * time.Second
+	// kubeletSlack is how long a kubelet may take to report that a pod has ended.
+	kubeletSlack = 2 * time.Second
 	// excludeFromBalancers is set before the drain, so that no new connection arrives.
 	excludeFromBalancers = corev1.LabelNodeExcludeBalancers
 )
@@ -82,7 +85,7 @@ func (r *Nodes) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.N
 	if gone, err := r.machineGone(ctx, node); err != nil {
 		return reconcile.Result{}, err
 	} else if gone {
-		return reconcile.Result{}, r.letGo(ctx, node)
+		return reconcile.Result{}, r.bury(ctx, node)
 	}
 	if err := r.keepOthersAway(ctx, node); err != nil {
 		return reconcile.Result{}, err
@@ -94,7 +97,10 @@ func (r *Nodes) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.N
 			return reconcile.Result{RequeueAfter: wait}, err
 		}
 	}
-	return reconcile.Result{}, r.letGo(ctx, node)
+	if claim == nil {
+		return reconcile.Result{}, r.letGo(ctx, node) // whether its machine runs nobody said
+	}
+	return reconcile.Result{}, r.bury(ctx, node)
 }
 
 func (r *Nodes) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error {
@@ -107,11 +113,14 @@ func (r *Nodes) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim) error 
 	return nil
 }
 
-// machineGone reports whether there is nothing left to drain: the kubelet is
-// silent and the cloud does not know the machine.
+// machineGone reports whether there is nothing left to drain: the kubelet shows no
+// sign of life and the cloud does not know the machine.
 func (r *Nodes) machineGone(ctx context.Context, node *corev1.Node) (bool, error) {
-	if kube.Ready(node) || node.Spec.ProviderID == "" {
+	if node.Spec.ProviderID == "" {
 		return false, nil
+	}
+	if silent, err := r.silent(ctx, node); err != nil || !silent {
+		return false, err
 	}
 	_, err := r.Provider.Get(ctx, node.Spec.ProviderID)
 	if errors.Is(err, provider.ErrNotFound) {
@@ -121,6 +130,38 @@ func (r *Nodes) machineGone(ctx context.Context, node *corev1.Node) (bool, error
 		return false, fmt.Errorf("asking about the machine of node %s: %w", node.Name, err)
 	}
 	return false, nil
+}
+
+// silent reports whether the kubelet stopped reporting, or lets pods live on that
+// should have ended by now: its last report may be most of a minute old.
+func (r *Nodes) silent(ctx context.Context, node *corev1.Node) (bool, error) {
+	if !kube.Ready(node) {
+		return true, nil
+	}
+	pods, err := podsOn(ctx, r.Client, node.Name)
+	if err != nil {
+		return false, err
+	}
+	now := time.Now()
+	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+		return p.DeletionTimestamp != nil && now.After(p.DeletionTimestamp.Add(kubeletSlack)) && !kube.Terminal(p)
+	}), nil
+}
+
+// bury ends what the API still shows of a machine that does not exist: its pods
+// run nowhere, and controllers wait for them to be gone before they replace them.
+func (r *Nodes) bury(ctx context.Context, node *corev1.Node) error {
+	pods, err := podsOn(ctx, r.Client, node.Name)
+	if err != nil {
+		return err
+	}
+	for _, p := range pods {
+		err := r.Client.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting pod %s/%s of a machine that is gone: %w", p.Namespace, p.Name, err)
+		}
+	}
+	return r.letGo(ctx, node)
 }
 
 // keepOthersAway taints the node and takes it out of load balancers.

@@ -1,0 +1,164 @@
+package provision_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+func TestBatcherWindows(t *testing.T) {
+	const idle, longest = time.Second, 3 * time.Second
+	for _, tc := range []struct {
+		name  string
+		busy  bool            // a batch was handed out just before
+		after []time.Duration // when new pods come, from the first one on
+		want  time.Duration   // when the batch closes, from the first pod on
+	}{
+		{"idle: fires almost at once", false, nil, idle / 10},
+		{"idle: a burst is one batch", false, []time.Duration{50 * time.Millisecond, 120 * time.Millisecond}, 220 * time.Millisecond},
+		{"busy: gathers", true, nil, idle},
+		{"busy: a new pod keeps it open", true, []time.Duration{800 * time.Millisecond}, 1800 * time.Millisecond},
+		{"busy: not for ever", true, []time.Duration{900 * time.Millisecond, 1800 * time.Millisecond, 2700 * time.Millisecond}, longest},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := provision.NewBatcher(idle, longest)
+				if tc.busy {
+					b.Trigger("earlier")
+					b.Wait(context.Background(), time.Hour)
+				}
+				start := time.Now()
+				b.Trigger("first")
+				for i, d := range tc.after {
+					time.AfterFunc(d, func() { b.Trigger(string(rune('a' + i))) })
+				}
+				time.AfterFunc(tc.want-time.Millisecond, func() { b.Trigger("first") }) // known: must not extend it
+				if !b.Wait(context.Background(), time.Hour) {
+					t.Fatal("Wait gave up")
+				}
+				if took := time.Since(start); took != tc.want {
+					t.Errorf("closed after %s, want %s", took, tc.want)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+func TestBatcherRetriesAndStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := provision.NewBatcher(0, 0)
+		start := time.Now()
+		if !b.Wait(context.Background(), 10*time.Second) || time.Since(start) != 10*time.Second {
+			t.Error("no batch for pods that wait longer")
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if b.Wait(ctx, time.Hour) {
+			t.Error("Wait went on after the end")
+		}
+	})
+}
+
+func TestExplain(t *testing.T) {
+	u := pack.Unplaced{Funnels: []reason.Funnel{
+		{Pool: "web", Offers: 5012, Cuts: []reason.Cut{
+			{By: reason.Requirements, Removed: 4712, Detail: "sku-family In [D]"},
+			{By: reason.Resources, Removed: 300, Detail: "largest has 30.2 CPU free"},
+		}},
+		{Pool: "gpu", Blocked: reason.PoolNotReady, Detail: "NodeClassReady is False"},
+	}}
+	want := `0/2 nodepools can host it: pool "web": 5,012 offers → 300 after Requirements → 0 after Resources (largest has 30.2 CPU free)` +
+		`: no instance type has enough resources; pool "gpu": PoolNotReady (NodeClassReady is False)`
+	if diff := cmp.Diff(want, provision.Explain(u)); diff != "" {
+		t.Error(diff)
+	}
+	if got := provision.Explain(pack.Unplaced{Because: reason.NoPools}); !strings.Contains(got, "no dynamic nodepools found") {
+		t.Error(got)
+	}
+	if got := provision.Explain(pack.Unplaced{Because: reason.Unsupported, Detail: "host ports"}); got != "Unsupported: host ports" {
+		t.Error(got)
+	}
+}
+
+// A pod that nothing can host hears why once; the same news is not repeated.
+func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(controllertest.Pool("web", "30s"))
+		e.Create(controllertest.Pod("huge", "500", "1Gi"))
+		e.Steps(30)
+		synctest.Wait()
+		texts := e.EventTexts("huge")
+		if len(texts) != 1 || !strings.HasPrefix(texts[0], "FailedScheduling: Failed to schedule pod, 0/1 nodepools can host it: pool \"web\": 24 offers → ") {
+			t.Errorf("events: %q", texts)
+		}
+		if len(e.Claims()) != 0 {
+			t.Error("a machine was bought for it anyway")
+		}
+		time.Sleep(5 * time.Minute)
+		e.Step()
+		synctest.Wait()
+		if n := len(e.EventTexts("huge")); n != 2 {
+			t.Errorf("%d events after five minutes more, want 2", n)
+		}
+	})
+}
+
+// Pods that come while machines for others boot are not bought for twice.
+func TestNoBatchBuysTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{Create: time.Minute})
+		e.Create(controllertest.Pool("web", "30s"))
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			e.Create(controllertest.Pod(name, "31", "1Gi"))
+			e.Steps(3)
+		}
+		e.Steps(40)
+		if got := len(e.Claims()); got != 5 {
+			t.Errorf("%d claims for 5 pods that each fill a machine", got)
+		}
+	})
+}
+
+// A stock-out ends the claim and leads to another choice.
+func TestStockOutLeadsElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(controllertest.Pool("web", "30s"))
+		pod := controllertest.Pod("a", "1", "1Gi")
+		pod.Spec.NodeSelector = map[string]string{karpv1.CapacityTypeLabelKey: "spot"}
+		e.Create(pod)
+		e.Cloud.StartOutage(memory.Outage{CapacityType: "spot", Late: true})
+		e.Until(30, "an event about it", func() bool {
+			synctest.Wait()
+			return slices.ContainsFunc(allEvents(e), func(s string) bool { return strings.HasPrefix(s, "InsufficientCapacityError") })
+		})
+		e.Cloud.EndOutages()
+		e.Restart() // the provider forgets what it learnt
+		e.Until(60, "an initialized claim", func() bool { e.Join(); return len(e.Nodes()) == 1 })
+		if got := len(e.Cloud.Machines()); got != 1 {
+			t.Errorf("%d machines", got)
+		}
+	})
+}
+
+func allEvents(e *controllertest.Env) []string {
+	var all []string
+	for _, c := range e.EventNames() {
+		all = append(all, e.EventTexts(c)...)
+	}
+	return all
+}

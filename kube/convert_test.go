@@ -1,0 +1,337 @@
+package kube
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+func resources(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+func container(requests ...string) corev1.Container {
+	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: resources(requests...)}}
+}
+
+func TestAmountsRoundTrip(t *testing.T) {
+	want := quantity.Amounts{"cpu": 1500, "memory": 3 << 30, "nvidia.com/gpu": 2, "pods": 110}
+	if diff := cmp.Diff(want, Amounts(ResourceList(want))); diff != "" {
+		t.Error(diff)
+	}
+	if got := Amounts(resources("cpu", "1.0001"))["cpu"]; got != 1001 {
+		t.Errorf("a fraction of a milli-core became %d, want it rounded up to 1001", got)
+	}
+}
+
+func TestRequests(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	sidecar := container("cpu", "200m")
+	sidecar.RestartPolicy = &always
+	limited := corev1.Container{Resources: corev1.ResourceRequirements{Limits: resources("cpu", "2", "memory", "1Gi"), Requests: resources("cpu", "1")}}
+
+	for _, tc := range []struct {
+		name string
+		pod  corev1.Pod
+		want quantity.Amounts
+	}{
+		{"containers add up", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container("cpu", "1", "memory", "1Gi"), container("cpu", "500m")}}},
+			quantity.Amounts{"cpu": 1500, "memory": 1 << 30, "pods": 1}},
+		{"nothing asked is still a pod", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}},
+			quantity.Amounts{"pods": 1}},
+		{"the largest init container counts when it is larger", corev1.Pod{Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{container("cpu", "3"), container("cpu", "2")}, Containers: []corev1.Container{container("cpu", "1")}}},
+			quantity.Amounts{"cpu": 3000, "pods": 1}},
+		{"sidecars run beside containers and later init containers", corev1.Pod{Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{sidecar, container("cpu", "2")}, Containers: []corev1.Container{container("cpu", "1")}}},
+			quantity.Amounts{"cpu": 2200, "pods": 1}},
+		{"overhead", corev1.Pod{Spec: corev1.PodSpec{Overhead: resources("cpu", "250m", "memory", "120Mi"), Containers: []corev1.Container{container("cpu", "1")}}},
+			quantity.Amounts{"cpu": 1250, "memory": 120 << 20, "pods": 1}},
+		{"pod-level resources replace the sum", corev1.Pod{Spec: corev1.PodSpec{
+			Resources: &corev1.ResourceRequirements{Requests: resources("cpu", "4")}, Containers: []corev1.Container{container("cpu", "1", "nvidia.com/gpu", "1")}}},
+			quantity.Amounts{"cpu": 4000, "nvidia.com/gpu": 1, "pods": 1}},
+		{"limits stand in for missing requests", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{limited}}},
+			quantity.Amounts{"cpu": 1000, "memory": 1 << 30, "pods": 1}},
+		{"a resize counts the larger of asked and allocated", corev1.Pod{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Requests: resources("cpu", "1")}}}},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a", AllocatedResources: resources("cpu", "3"),
+				Resources: &corev1.ResourceRequirements{Requests: resources("cpu", "3")}}}}},
+			quantity.Amounts{"cpu": 3000, "pods": 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := tc.pod.DeepCopy()
+			if diff := cmp.Diff(tc.want, Requests(&tc.pod)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(before, &tc.pod); diff != "" {
+				t.Errorf("the pod was changed: %s", diff)
+			}
+		})
+	}
+}
+
+func TestPodConstraints(t *testing.T) {
+	p := corev1.Pod{Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{"team": "a", "beta.kubernetes.io/arch": "arm64"},
+		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: "gen", Operator: corev1.NodeSelectorOpGt, Values: []string{"3"}},
+					{Key: "old", Operator: corev1.NodeSelectorOpDoesNotExist},
+				}},
+				{}, // matches nothing, and so adds no alternative
+				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"z1"}}}},
+			}},
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}},
+		}},
+		Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
+	}}
+	want := world.Pod{
+		Requests: quantity.Amounts{"pods": 1},
+		Required: world.Term{
+			{Key: "kubernetes.io/arch", Operator: constraint.In, Values: []string{"arm64"}},
+			{Key: "team", Operator: constraint.In, Values: []string{"a"}},
+		},
+		AnyOf: []world.Term{
+			{{Key: "gen", Operator: constraint.Gt, Values: []string{"3"}}, {Key: "old", Operator: constraint.DoesNotExist}},
+			{{Key: "zone", Operator: constraint.NotIn, Values: []string{"z1"}}},
+		},
+		Tolerations: []world.Toleration{{Key: "gpu", Operator: "Exists", Effect: world.NoSchedule}},
+	}
+	if diff := cmp.Diff(want, Pod(&p, time.Time{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUnplanned(t *testing.T) {
+	podTerm := []corev1.PodAffinityTerm{{TopologyKey: "zone"}}
+	for _, tc := range []struct {
+		name string
+		spec corev1.PodSpec
+		want []string
+	}{
+		{"plain", corev1.PodSpec{}, nil},
+		{"hard spread", corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule}}}, []string{"topology spread (DoNotSchedule)"}},
+		{"soft spread is ignored", corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.ScheduleAnyway}}}, nil},
+		{"pod affinity", corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: podTerm}}}, []string{"required pod affinity"}},
+		{"pod anti-affinity", corev1.PodSpec{Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: podTerm}}}, []string{"required pod anti-affinity"}},
+		{"preferred anti-affinity is ignored", corev1.PodSpec{Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1}}}}}, nil},
+		{"claimed volume", corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "x"}}}}}, []string{"volumes backed by a persistent volume claim"}},
+		{"other volumes are fine", corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}}, nil},
+		{"host port", corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80}}}}}, []string{"host ports"}},
+		{"resource claims", corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}, []string{"resource claims (dynamic resource allocation)"}},
+		{"affinity to nothing", corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}}}}, []string{"node affinity whose terms are all empty, which matches no node"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, unplanned(&tc.spec)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func owned(kind, version string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, UID: "owner"}}}
+}
+
+func TestProvisionable(t *testing.T) {
+	pending := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}}}
+		change(p)
+		return p
+	}
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"unschedulable":    {pending(func(*corev1.Pod) {}), true},
+		"not tried yet":    {pending(func(p *corev1.Pod) { p.Status.Conditions = nil }), false},
+		"gated":            {pending(func(p *corev1.Pod) { p.Status.Conditions[0].Reason = "SchedulingGated" }), false},
+		"bound":            {pending(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), false},
+		"preempting":       {pending(func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" }), false},
+		"of a DaemonSet":   {pending(func(p *corev1.Pod) { p.ObjectMeta = owned("DaemonSet", "apps/v1") }), false},
+		"of a node":        {pending(func(p *corev1.Pod) { p.ObjectMeta = owned("Node", "v1") }), false},
+		"finished":         {pending(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false},
+		"being terminated": {pending(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false},
+	} {
+		if got := Provisionable(tc.pod); got != tc.want {
+			t.Errorf("%s: Provisionable = %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+func TestDoNotDisrupt(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	started := metav1.NewTime(now.Add(-10 * time.Minute))
+	for value, want := range map[string]bool{"": false, "true": true, "false": false, "5m": false, "15m": true, "soon": false, "-1h": false} {
+		p := &corev1.Pod{Status: corev1.PodStatus{StartTime: &started}}
+		p.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: value}
+		if got := DoNotDisrupt(p, now); got != want {
+			t.Errorf("%q on a pod 10 minutes old: %t, want %t", value, got, want)
+		}
+	}
+	unborn := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{karpv1.DoNotDisruptAnnotationKey: "1s"}}}
+	if !DoNotDisrupt(unborn, now) {
+		t.Error("a pod that has not started is not protected by a duration")
+	}
+}
+
+func catalogOfTwo() *Catalog {
+	t := func(name string, cpu, gib int64, price offer.Price) offer.Type {
+		return offer.Type{Name: name, Labels: map[string][]string{"arch": {"amd64"}, "many": {"a", "b"}},
+			Capacity: quantity.Amounts{"cpu": cpu, "memory": gib << 30}, Overhead: quantity.Amounts{"cpu": 100},
+			Offers: []offer.Offer{{Zone: "z1", CapacityType: offer.Spot, Price: price, Draws: []offer.Draw{{Budget: "spot", Amount: cpu / 1000}}}}}
+	}
+	return NewCatalog([]offer.Type{t("lean", 4000, 8, 10), t("fat", 2000, 32, 20)})
+}
+
+func TestNodeOfClaimWithoutMachine(t *testing.T) {
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{karpv1.NodePoolLabelKey: "web"}}}
+	claim.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+	claim.Spec.StartupTaints = []corev1.Taint{{Key: "starting", Effect: corev1.TaintEffectNoSchedule}}
+	cat := catalogOfTwo()
+	choices := []offer.Choice{{Type: "lean", Zone: "z1", CapacityType: offer.Spot, Price: 10}, {Type: "fat", Zone: "z1", CapacityType: offer.Spot, Price: 20}}
+	want := world.Node{
+		Key: "web-1", Name: "nodeclaim/web-1", Pool: "web", Claim: true, Price: 10,
+		Labels: map[string]string{karpv1.NodePoolLabelKey: "web", "arch": "amd64", world.LabelInstanceType: "lean", world.LabelZone: "z1", world.LabelCapacityType: "spot"},
+		Taints: []world.Taint{{Key: "gpu", Effect: world.NoSchedule}},
+		// Limits see the most, pods the least of what it may become.
+		Capacity:    quantity.Amounts{"cpu": 4000, "memory": 32 << 30},
+		Allocatable: quantity.Amounts{"cpu": 1900, "memory": 8 << 30},
+		Draws:       []offer.Draw{{Budget: "spot", Amount: 4}},
+	}
+	if diff := cmp.Diff(want, Node(nil, claim, cat, choices)); diff != "" {
+		t.Error(diff)
+	}
+	claim.Status.ProviderID = "bought" // from here on the cloud counts it
+	if got := Node(nil, claim, cat, choices); got.Draws != nil {
+		t.Errorf("a bought machine still draws %v", got.Draws)
+	}
+}
+
+func TestNodeBeforeAndAfterInitialization(t *testing.T) {
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{karpv1.NodePoolLabelKey: "web"}}}
+	claim.Spec.StartupTaints = []corev1.Taint{{Key: "starting", Effect: corev1.TaintEffectNoSchedule}}
+	claim.Status.Allocatable = resources("cpu", "4", "nvidia.com/gpu", "1")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{karpv1.NodeRegisteredLabelKey: "true"}}}
+	node.Spec.Taints = []corev1.Taint{
+		{Key: "starting", Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule},
+		{Key: "readiness.k8s.io/cni", Effect: corev1.TaintEffectNoSchedule}, {Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule},
+	}
+	node.Status.Allocatable = resources("cpu", "3900m")
+
+	early := Node(node, claim, nil, nil)
+	if diff := cmp.Diff([]world.Taint{{Key: "team", Value: "a", Effect: world.NoSchedule}}, early.Taints); diff != "" {
+		t.Errorf("before initialization only lasting taints count: %s", diff)
+	}
+	if diff := cmp.Diff(quantity.Amounts{"cpu": 3900, "nvidia.com/gpu": 1}, early.Allocatable); diff != "" {
+		t.Errorf("the estimate stands in for what the kubelet does not report yet: %s", diff)
+	}
+	node.Labels[karpv1.NodeInitializedLabelKey] = "true"
+	node.Spec.Unschedulable = true
+	late := Node(node, claim, nil, nil)
+	if len(late.Taints) != 5 || !late.Initialized {
+		t.Errorf("after initialization every taint counts, and the cordon: %+v", late.Taints)
+	}
+	if diff := cmp.Diff(quantity.Amounts{"cpu": 3900}, late.Allocatable); diff != "" {
+		t.Errorf("and only what the kubelet reports: %s", diff)
+	}
+}
+
+func TestClaimOfLaunch(t *testing.T) {
+	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "pool-uid"}}
+	pool.Spec.Template.Labels = map[string]string{"team": "a"}
+	pool.Spec.Template.Annotations = map[string]string{"note": "x"}
+	pool.Spec.Template.Spec = karpv1.NodeClaimTemplateSpec{
+		NodeClassRef:  &karpv1.NodeClassReference{Group: "karpenter.azure.com", Kind: "AKSNodeClass", Name: "default"},
+		Taints:        []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}},
+		StartupTaints: []corev1.Taint{{Key: "starting", Effect: corev1.TaintEffectNoSchedule}},
+		ExpireAfter:   karpv1.MustParseNillableDuration("720h"),
+	}
+	launch := pack.Launch{
+		Pool:     "web",
+		Rules:    []constraint.Rule{{Key: "sku", Operator: constraint.In, Values: []string{"D4"}, MinValues: 1}},
+		Labels:   map[string]string{"kubernetes.io/arch": "amd64"},
+		Requests: quantity.Amounts{"cpu": 1500, "pods": 3},
+	}
+	c := Claim(launch, pool, "web-abcde")
+	wantLabels := map[string]string{"team": "a", "kubernetes.io/arch": "amd64", karpv1.NodePoolLabelKey: "web", "karpenter.azure.com/aksnodeclass": "default"}
+	if diff := cmp.Diff(wantLabels, c.Labels); diff != "" {
+		t.Errorf("labels: %s", diff)
+	}
+	wantAnnotations := map[string]string{"note": "x", karpv1.NodePoolHashAnnotationKey: pool.Hash(), karpv1.NodePoolHashVersionAnnotationKey: "v3", karpv1.NodeClaimMinValuesRelaxedAnnotationKey: "false"}
+	if diff := cmp.Diff(wantAnnotations, c.Annotations); diff != "" {
+		t.Errorf("annotations: %s", diff)
+	}
+	if len(c.Finalizers) != 1 || c.OwnerReferences[0].UID != "pool-uid" || !*c.OwnerReferences[0].BlockOwnerDeletion {
+		t.Errorf("finalizers %v, owners %v", c.Finalizers, c.OwnerReferences)
+	}
+	if diff := cmp.Diff(launch.Rules, []constraint.Rule(Rules(c.Spec.Requirements))); diff != "" {
+		t.Errorf("requirements: %s", diff)
+	}
+	if diff := cmp.Diff(launch.Requests, Amounts(c.Spec.Resources.Requests)); diff != "" {
+		t.Errorf("requests: %s", diff)
+	}
+	if pool.Spec.Template.Labels[karpv1.NodePoolLabelKey] != "" {
+		t.Error("the pool's template was changed")
+	}
+}
+
+func TestPoolReadiness(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*karpv1.NodePool)
+		want   reason.Reason
+	}{
+		"ready":       {func(p *karpv1.NodePool) { ready(p) }, ""},
+		"fresh":       {func(*karpv1.NodePool) {}, reason.PoolNotReady},
+		"being ended": {func(p *karpv1.NodePool) { ready(p); p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, reason.PoolNotReady},
+		"static":      {func(p *karpv1.NodePool) { ready(p); p.Spec.Replicas = new(int64(3)) }, reason.Unsupported},
+		"no class": {func(p *karpv1.NodePool) {
+			ready(p)
+			p.StatusConditions().SetFalse(karpv1.ConditionTypeNodeClassReady, "NodeClassNotFound", "create it")
+		}, reason.PoolNotReady},
+	} {
+		p := &karpv1.NodePool{}
+		tc.change(p)
+		got := Pool(p)
+		if got.Blocked != tc.want || (got.Blocked != "") != (got.BlockedDetail != "") {
+			t.Errorf("%s: blocked %q (%s), want %q", name, got.Blocked, got.BlockedDetail, tc.want)
+		}
+	}
+}
+
+func ready(p *karpv1.NodePool) {
+	p.StatusConditions().SetTrue(karpv1.ConditionTypeValidationSucceeded)
+	p.StatusConditions().SetTrue(karpv1.ConditionTypeNodeClassReady)
+}
+
+func TestDaemon(t *testing.T) {
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "agent", UID: "d"}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: resources("cpu", "100m")}}}
+	got := Daemon(d)
+	if diff := cmp.Diff(quantity.Amounts{"cpu": 100, "pods": 1}, got.Requests); diff != "" {
+		t.Error(diff)
+	}
+	cordon := world.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: "Exists", Effect: world.NoSchedule}
+	if !slices.Contains(got.Tolerations, cordon) {
+		t.Errorf("daemons run on cordoned nodes too: %+v", got.Tolerations)
+	}
+}
