@@ -121,6 +121,7 @@ func TestPodConstraints(t *testing.T) {
 	}
 }
 
+// Rule 5.
 func TestUnplanned(t *testing.T) {
 	podTerm := []corev1.PodAffinityTerm{{TopologyKey: "zone"}}
 	for _, tc := range []struct {
@@ -152,6 +153,7 @@ func owned(kind, version string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, UID: "owner"}}}
 }
 
+// Rule 1.
 func TestProvisionable(t *testing.T) {
 	pending := func(change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}}}

@@ -61,6 +61,7 @@ func disrupted(e *controllertest.Env) int {
 	return n
 }
 
+// Rule 32.
 func TestEmptyNodesGoAfterConsolidateAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNodes(t, 2, nil)
@@ -73,6 +74,7 @@ func TestEmptyNodesGoAfterConsolidateAfter(t *testing.T) {
 	})
 }
 
+// Rule 32.
 func TestBudgets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		budget karpv1.Budget
@@ -102,6 +104,8 @@ func TestBudgets(t *testing.T) {
 }
 
 // A pod that slips in between the decision and the taint saves its node.
+//
+// Rule 33.
 func TestSecondLookSavesNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNodes(t, 1, nil)
@@ -138,6 +142,7 @@ func TestStaleTaintComesOff(t *testing.T) {
 	})
 }
 
+// Rule 33.
 func TestProtectedNodesStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNodes(t, 1, nil)

@@ -16,6 +16,7 @@ import (
 // Whatever write karve fails or dies at, a scale-up ends with exactly one machine
 // per claim and the scale-down after it with none.
 
+// Rule 21.
 func TestOneMachinePerClaimWhateverWriteFails(t *testing.T) {
 	for mode, pods := range map[controllertest.Mode]int{
 		controllertest.Refuse: 2, controllertest.DieAfter: 2,

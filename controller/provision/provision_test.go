@@ -18,6 +18,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
+// Rule 19.
 func TestBatcherWindows(t *testing.T) {
 	const idle, longest = time.Second, 3 * time.Second
 	for _, tc := range []struct {
@@ -72,6 +73,7 @@ func TestBatcherRetriesAndStops(t *testing.T) {
 	})
 }
 
+// Rule 14.
 func TestExplain(t *testing.T) {
 	u := pack.Unplaced{Funnels: []reason.Funnel{
 		{Pool: "web", Offers: 5012, Cuts: []reason.Cut{
@@ -94,6 +96,8 @@ func TestExplain(t *testing.T) {
 }
 
 // A pod that nothing can host hears why once; the same news is not repeated.
+//
+// Rule 24.
 func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -118,6 +122,8 @@ func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
 }
 
 // Pods that come while machines for others boot are not bought for twice.
+//
+// Rule 20.
 func TestNoBatchBuysTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{Create: time.Minute})
@@ -134,6 +140,8 @@ func TestNoBatchBuysTwice(t *testing.T) {
 }
 
 // A stock-out ends the claim and leads to another choice.
+//
+// Rule 22.
 func TestStockOutLeadsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

@@ -39,6 +39,8 @@ var rooms = []room{
 		Why: "the simulator drives the real parts"},
 	{Folder: "controller", Knows: []string{"engine", "provider", "kube", "api", "journal"},
 		Why: "controllers read, decide, act and record"},
+	{Folder: "controller/nodeclass", Knows: []string{"controller", "engine", "provider", "provider/azure", "kube", "api"},
+		Why: "it is Azure's own controller: it tells of an AKSNodeClass what only Azure knows"},
 	{Folder: "cost", Knows: []string{"engine", "kube", "journal", "api"},
 		Why: "cost prices what others recorded"},
 	{Folder: "local", Knows: []string{"api", "provider/azure/emulator"},

@@ -114,6 +114,8 @@ func TestBootstrapIsReadAsMeant(t *testing.T) {
 }
 
 // Whatever stands in a value, the shell reads back exactly that.
+//
+// Rule 26.
 func TestBootstrapValuesCannotBreakOut(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -134,6 +136,7 @@ func TestBootstrapValuesCannotBreakOut(t *testing.T) {
 	}
 }
 
+// Rule 26.
 func TestBootstrapRefusesWhatAKubeletWould(t *testing.T) {
 	for name, spoil := range map[string]func(*bootNode){
 		"label value with a comma": func(n *bootNode) { n.labels["x"] = "a,b=c" },

@@ -9,6 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/offer"
 )
 
+// Rule 11.
 func TestLedger(t *testing.T) {
 	quota := usages{"dsv5": {limit: 100, used: 90}, "cores": {limit: 50, used: 0}}
 	names := []string{"family:DSv5", budgetRegional, budgetLowPriority}

@@ -1,0 +1,113 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/provider/azure/vmsize"
+)
+
+func rawSKU(name, family string, capabilities map[string]string) *armcompute.ResourceSKU {
+	s := &armcompute.ResourceSKU{Name: to.Ptr(name), Family: to.Ptr(family), ResourceType: to.Ptr("virtualMachines"),
+		LocationInfo: []*armcompute.ResourceSKULocationInfo{{Location: to.Ptr("EastUS"), Zones: []*string{to.Ptr("3"), to.Ptr("1")}}}}
+	for k, v := range capabilities {
+		s.Capabilities = append(s.Capabilities, &armcompute.ResourceSKUCapabilities{Name: to.Ptr(k), Value: to.Ptr(v)})
+	}
+	return s
+}
+
+// One size that cannot be read must not hide the others.
+func TestMalformedSizesAreSkippedAndCounted(t *testing.T) {
+	good := map[string]string{"vCPUs": "4", "MemoryGB": "16", "HyperVGenerations": "V1,V2"}
+	raw := []*armcompute.ResourceSKU{
+		nil,
+		rawSKU("Standard_D4s_v5", "standardDSv5Family", good),
+		rawSKU("Standard_D8s_v5", "StandardDSV5family", good),
+		rawSKU("Standard_E4s_v5", "standardESv5Family", map[string]string{"MemoryGB": "32", "HyperVGenerations": "V2"}),
+		rawSKU("Standard_E8s_v5", "standardESv5Family", map[string]string{"vCPUs": "many", "MemoryGB": "32", "HyperVGenerations": "V2"}),
+		rawSKU("Standard_F4s_v2", "standardFSv2Family", map[string]string{"vCPUs": "4", "MemoryGB": "NaN", "HyperVGenerations": "V2"}),
+		rawSKU("not a size", "x", good),
+		rawSKU("Standard_D4s_v6", "", good),
+		{ResourceType: to.Ptr("disks"), Name: to.Ptr("Premium_LRS")},
+		{ResourceType: to.Ptr("virtualMachines")},
+	}
+	set := readSKUs(raw, "eastus", slog.New(slog.DiscardHandler))
+	if len(set.list) != 2 || set.skipped != 6 {
+		t.Fatalf("%d sizes and %d skipped, want 2 and 6", len(set.list), set.skipped)
+	}
+	if set.list[0].family != set.list[1].family {
+		t.Errorf("one family is spelled %q and %q", set.list[0].family, set.list[1].family)
+	}
+	if zones := strings.Join(set.list[0].zones, ","); zones != "1,3" {
+		t.Errorf("zones %s", zones)
+	}
+}
+
+func TestAMDNeedsNobodyToInstallDrivers(t *testing.T) {
+	amd := vmsize.GPU{Name: "MI300X", Manufacturer: vmsize.AMD}
+	if (shape{gpuDriver: true}).acceptsGPU(amd) || !(shape{}).acceptsGPU(amd) {
+		t.Error("AMD GPUs are for classes without drivers, and only for those")
+	}
+}
+
+// testSource is a source whose answers a test decides.
+func testSource(load func() (int, error)) (*source[int], *time.Time) {
+	now := time.Unix(0, 0)
+	return &source[int]{
+		name: "numbers", load: func(context.Context) (int, error) { return load() },
+		same: func(a, b int) bool { return a == b },
+		doubt: func(last, next int) error {
+			if next < last/2 {
+				return errors.New("shrank")
+			}
+			return nil
+		},
+		now: func() time.Time { return now }, asking: newGate(),
+	}, &now
+}
+
+// Rule 25.
+func TestSourceKeepsTheLastGoodAnswer(t *testing.T) {
+	answer, failure, asked := 0, errors.New("down"), 0
+	s, now := testSource(func() (int, error) { asked++; return answer, failure })
+	ctx := t.Context()
+	for range 5 {
+		if err := s.ensure(ctx); err == nil {
+			t.Fatal("there is an answer before there is one")
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times at once; one is enough while it fails", asked)
+	}
+	*now = now.Add(retryFirst)
+	answer, failure = 100, nil
+	if err := s.ensure(ctx); err != nil || s.read().value != 100 || s.read().problem != "" {
+		t.Fatalf("%v, %+v", err, s.read())
+	}
+	version := s.read().version
+	answer = 3
+	if err := s.refresh(ctx); err == nil || s.read().value != 100 || !strings.Contains(s.read().problem, "shrank") {
+		t.Errorf("an answer that shrank to nothing was believed: %v, %+v", err, s.read())
+	}
+	failure = errors.New("down again")
+	if err := s.refresh(ctx); err == nil || s.read().value != 100 || !strings.Contains(s.read().problem, "1970-01-01T00:00:03Z") {
+		t.Errorf("%v, %+v", err, s.read())
+	}
+	answer, failure = 100, nil
+	if err := s.refresh(ctx); err != nil || s.read().version != version || s.read().problem != "" {
+		t.Errorf("the same answer again is another version: %v, %+v", err, s.read())
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	failure = context.Canceled
+	if err := s.refresh(cancelled); err == nil || s.read().problem != "" {
+		t.Errorf("a caller that gave up became a problem of the cloud: %v, %+v", err, s.read())
+	}
+}
