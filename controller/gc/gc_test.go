@@ -1,0 +1,148 @@
+package gc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// launched brings up n machines whose nodes never join.
+func launched(t *testing.T, n int) *controllertest.Env {
+	t.Helper()
+	e := controllertest.New(t, memory.Options{})
+	e.Create(controllertest.Pool("web", "Never"))
+	for i := range n {
+		e.Create(controllertest.Pod(fmt.Sprint("web-", i), "31", "1Gi"))
+	}
+	e.Until(10, "launched claims", func() bool {
+		up := 0
+		for _, c := range e.Claims() {
+			if kube.ConditionTrue(&c, karpv1.ConditionTypeLaunched) {
+				up++
+			}
+		}
+		return up == n
+	})
+	time.Sleep(2 * time.Minute)
+	return e
+}
+
+func deleting(e *controllertest.Env) int {
+	n := 0
+	for _, c := range e.Claims() {
+		if c.DeletionTimestamp != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func TestClaimWithoutMachineGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := launched(t, 5)
+		e.Cloud.Reclaim(e.Cloud.Machines()[0])
+		if err := e.Collector.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := deleting(e); got != 1 {
+			t.Errorf("%d claims are being deleted, want the one without a machine", got)
+		}
+	})
+}
+
+func TestMachineWithoutClaimGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := launched(t, 2)
+		p := memory.New(e.Cloud)
+		snapshot, err := p.Catalog(t.Context(), "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		choices, err := kube.Choices(&karpv1.NodeClaim{}, snapshot.Types)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Launch(t.Context(), provider.Claim{Name: "stray", UID: "nobody", Choices: choices}); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Collector.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(e.Cloud.Machines()); got != 3 {
+			t.Fatalf("a machine whose claim may still be on its way was taken: %d left", got)
+		}
+		time.Sleep(time.Minute)
+		if err := e.Collector.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(e.Cloud.Machines()); got != 2 || deleting(e) != 0 {
+			t.Errorf("%d machines, %d claims being deleted; want the 2 that have claims, untouched", got, deleting(e))
+		}
+	})
+}
+
+// truncated lists fewer machines than there are, and finds none of the rest.
+type truncated struct {
+	provider.Provider
+	keep int
+	err  error
+}
+
+func (p truncated) List(ctx context.Context) ([]provider.Instance, error) {
+	all, err := p.Provider.List(ctx)
+	return all[:p.keep], errors.Join(err, p.err)
+}
+
+func TestListThatCannotBeTrustedHalts(t *testing.T) {
+	for name, tc := range map[string]truncated{
+		"error": {keep: 5, err: errors.New("throttled")},
+		"empty": {keep: 0},
+		"short": {keep: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := launched(t, 5)
+				whole := e.Collector.Provider
+				tc.Provider = whole
+				e.Collector.Provider = tc
+				if err := e.Collector.Collect(t.Context()); err == nil {
+					t.Error("no word about it")
+				}
+				if deleting(e) != 0 || len(e.Cloud.Machines()) != 5 {
+					t.Error("it was acted on")
+				}
+				if e.Counter("karve_garbage_collection_halted") != 1 {
+					t.Error("the alarm is not raised")
+				}
+				e.Collector.Provider = whole
+				if err := e.Collector.Collect(t.Context()); err != nil || e.Counter("karve_garbage_collection_halted") != 0 {
+					t.Errorf("a good list does not end the halt: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A list may lag: what Get still finds, and what still reports, stays.
+func TestMissingFromListAloneIsNoProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := launched(t, 5)
+		e.Collector.Provider = truncated{Provider: e.Collector.Provider, keep: 4}
+		if err := e.Collector.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if deleting(e) != 0 {
+			t.Error("a claim went although its machine can be found")
+		}
+	})
+}

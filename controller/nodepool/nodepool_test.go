@@ -1,0 +1,111 @@
+package nodepool_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+func pool(t *testing.T, e *controllertest.Env, name string) *karpv1.NodePool {
+	t.Helper()
+	p := &karpv1.NodePool{}
+	if err := e.API.Get(t.Context(), client.ObjectKey{Name: name}, p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func class(name string, conditions ...any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": conditions}}}
+	u.SetGroupVersionKind(controllertest.Class())
+	u.SetName(name)
+	return u
+}
+
+func TestReadiness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(class("broken", map[string]any{"type": "Ready", "status": "False", "reason": "SubnetNotFound", "message": "create it"}))
+		e.Create(class("fresh"))
+		e.Create(controllertest.Pool("good", "30s"))
+		for name, class := range map[string]string{"on-broken": "broken", "on-fresh": "fresh", "on-nothing": "nothing"} {
+			p := controllertest.Pool(name, "30s")
+			p.Spec.Template.Spec.NodeClassRef.Name = class
+			e.Create(p)
+		}
+		malformed := controllertest.Pool("malformed", "30s")
+		malformed.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{
+			{Key: karpv1.CapacityTypeLabelKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"cheap"}},
+		}
+		e.Create(malformed)
+		e.Create(controllertest.Pod("web", "1", "1Gi"))
+		e.Steps(5)
+
+		for name, want := range map[string][3]string{ // condition, status, reason
+			"good":       {"Ready", "True", "Ready"},
+			"on-broken":  {karpv1.ConditionTypeNodeClassReady, "False", "SubnetNotFound"},
+			"on-fresh":   {karpv1.ConditionTypeNodeClassReady, "Unknown", "NodeClassReadinessUnknown"},
+			"on-nothing": {karpv1.ConditionTypeNodeClassReady, "False", "NodeClassNotFound"},
+			"malformed":  {karpv1.ConditionTypeValidationSucceeded, "False", "NodePoolValidationFailed"},
+		} {
+			c := pool(t, e, name).StatusConditions().Get(want[0])
+			if string(c.Status) != want[1] || c.Reason != want[2] {
+				t.Errorf("%s: %s is %s (%s), want %s (%s)", name, want[0], c.Status, c.Reason, want[1], want[2])
+			}
+		}
+		if len(e.Claims()) != 1 || e.Claims()[0].Labels[karpv1.NodePoolLabelKey] != "good" {
+			t.Error("the pools in trouble stopped the good one, or were bought from")
+		}
+	})
+}
+
+func TestCountsAndHash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(controllertest.Pool("web", "Never"))
+		e.Create(controllertest.Pod("a", "31", "1Gi"))
+		e.Create(controllertest.Pod("b", "31", "1Gi"))
+		e.Steps(5)
+		p := pool(t, e, "web")
+		if *p.Status.Nodes != 2 || p.Status.Resources.Cpu().Value() != 64 {
+			t.Errorf("nodes %d, resources %v", *p.Status.Nodes, p.Status.Resources)
+		}
+		for _, object := range []client.Object{p, &e.Claims()[0]} {
+			a := object.GetAnnotations()
+			if a[karpv1.NodePoolHashAnnotationKey] != p.Hash() || a[karpv1.NodePoolHashVersionAnnotationKey] != "v3" {
+				t.Errorf("%T: annotations %v", object, a)
+			}
+		}
+	})
+}
+
+// Claims stamped under another version of the hash are stamped anew, so that a
+// change of the formula is no drift.
+func TestHashVersionMigrates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(controllertest.Pool("web", "Never"))
+		e.Create(controllertest.Pod("a", "1", "1Gi"))
+		e.Steps(3)
+		claim, p := e.Claims()[0], pool(t, e, "web")
+		for _, object := range []client.Object{&claim, p} {
+			object.GetAnnotations()[karpv1.NodePoolHashAnnotationKey] = "old"
+			object.GetAnnotations()[karpv1.NodePoolHashVersionAnnotationKey] = "v2"
+			if err := e.API.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.Steps(2)
+		if got := e.Claims()[0].Annotations[karpv1.NodePoolHashAnnotationKey]; got != p.Hash() {
+			t.Errorf("hash of the claim is %q", got)
+		}
+	})
+}
