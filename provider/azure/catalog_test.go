@@ -1,0 +1,342 @@
+package azure_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+func snapshot(t *testing.T, p *azure.Provider) *provider.Snapshot {
+	t.Helper()
+	s, err := p.Catalog(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func find(s *provider.Snapshot, name string) *offer.Type {
+	for i := range s.Types {
+		if s.Types[i].Name == name {
+			return &s.Types[i]
+		}
+	}
+	return nil
+}
+
+func mustFind(t *testing.T, s *provider.Snapshot, name string) *offer.Type {
+	t.Helper()
+	if found := find(s, name); found != nil {
+		return found
+	}
+	t.Fatalf("%s is not on sale", name)
+	return nil
+}
+
+func TestTypesOfARealSize(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	s := snapshot(t, r.provider(t))
+	if s.Problem != "" {
+		t.Errorf("problem: %s", s.Problem)
+	}
+	d4 := mustFind(t, s, "Standard_D4ds_v5")
+	want := map[string][]string{
+		"kubernetes.io/arch": {"amd64"}, "kubernetes.io/os": {"linux"}, "topology.kubernetes.io/region": {"eastus"},
+		"karpenter.azure.com/sku-name": {"Standard_D4ds_v5"}, "karpenter.azure.com/sku-family": {"D"}, "karpenter.azure.com/sku-series": {"Ddsv5"},
+		"karpenter.azure.com/sku-version": {"5"}, "karpenter.azure.com/sku-cpu": {"4"}, "karpenter.azure.com/sku-memory": {"16384"},
+		"karpenter.azure.com/sku-networking-accelerated": {"true"}, "karpenter.azure.com/sku-storage-premium-capable": {"true"},
+		"karpenter.azure.com/sku-storage-ephemeralos-maxsize": {"161"},
+		"kubernetes.azure.com/cluster":                        {"MC_karve_karve_eastus"}, "kubernetes.azure.com/mode": {"system", "user"},
+		"kubernetes.azure.com/os-sku": {"Ubuntu"}, "kubernetes.azure.com/sku-cpu": {"4"}, "kubernetes.azure.com/sku-memory": {"16384"},
+	}
+	if diff := cmp.Diff(want, d4.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	capacity := quantity.Amounts{"cpu": 4000, "memory": 15891378995, "pods": 250, "ephemeral-storage": 128_000_000_000}
+	if diff := cmp.Diff(capacity, d4.Capacity); diff != "" {
+		t.Errorf("capacity (-want +got):\n%s", diff)
+	}
+	overhead := quantity.Amounts{"cpu": 140, "memory": (4096 + 100) << 20, "ephemeral-storage": 12_800_000_000}
+	if diff := cmp.Diff(overhead, d4.Overhead); diff != "" {
+		t.Errorf("overhead (-want +got):\n%s", diff)
+	}
+	var ways []string
+	for _, o := range d4.Offers {
+		ways = append(ways, o.Zone+" "+o.CapacityType+" "+o.Price.String())
+	}
+	if diff := cmp.Diff([]string{
+		"eastus-1 on-demand 0.2260", "eastus-1 spot 0.0477", "eastus-2 on-demand 0.2260", "eastus-2 spot 0.0477",
+		"eastus-3 on-demand 0.2260", "eastus-3 spot 0.0477", "0 on-demand 0.2260", "0 spot 0.0477",
+	}, ways); diff != "" {
+		t.Errorf("offers (-want +got):\n%s", diff)
+	}
+	draws := []offer.Draw{{Budget: "family:standardDDSv5Family", Amount: 4}, {Budget: "regional", Amount: 4}, {Budget: "virtualMachines", Amount: 1}}
+	if diff := cmp.Diff(draws, d4.Offers[0].Draws); diff != "" {
+		t.Errorf("draws (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]offer.Draw{{Budget: "lowPriority", Amount: 4}, {Budget: "virtualMachines", Amount: 1}}, d4.Offers[1].Draws); diff != "" {
+		t.Errorf("draws of spot (-want +got):\n%s", diff)
+	}
+	for _, o := range d4.Offers {
+		for _, d := range o.Draws {
+			if _, ok := s.Budgets[d.Budget]; !ok {
+				t.Errorf("nothing is known of budget %s", d.Budget)
+			}
+		}
+	}
+}
+
+func TestSizesThatCannotBeNodesAreLeftOut(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	s := snapshot(t, r.provider(t))
+	for name, why := range map[string]string{
+		"Standard_A1_v2": "one vCPU", "Standard_E4-2s_v5": "cores turned off", "Standard_DC4as_v5": "confidential", "Standard_NP10s": "an FPGA",
+		"Standard_NV4as_v4": "a GPU without a driver", "Standard_NV8ads_V710_v5": "an AMD GPU while AKS installs drivers",
+	} {
+		if find(s, name) != nil {
+			t.Errorf("%s is on sale, despite %s", name, why)
+		}
+	}
+	gpu := mustFind(t, s, "Standard_NC24ads_A100_v4")
+	if gpu.Capacity["nvidia.com/gpu"] != 1 || !slices.Equal(gpu.Labels["karpenter.azure.com/sku-gpu-name"], []string{"A100"}) {
+		t.Errorf("GPU type: %v, %v", gpu.Capacity, gpu.Labels)
+	}
+	arm := mustFind(t, s, "Standard_D4ps_v5")
+	if !slices.Equal(arm.Labels["kubernetes.io/arch"], []string{"arm64"}) {
+		t.Errorf("architecture %v", arm.Labels["kubernetes.io/arch"])
+	}
+}
+
+func TestClassNarrowsTypes(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	all := len(snapshot(t, p).Types)
+	for _, test := range []struct {
+		name       string
+		change     func(*v1beta1.AKSNodeClass)
+		gone, kept string
+	}{
+		{"trusted launch", func(c *v1beta1.AKSNodeClass) {
+			c.Spec.Security = &v1beta1.Security{TrustedLaunch: &v1beta1.TrustedLaunch{SecureBoot: to.Ptr(true)}}
+		}, "Standard_D4ps_v5", "Standard_D4s_v5"},
+		{"encryption at host", func(c *v1beta1.AKSNodeClass) {
+			c.Spec.Security = &v1beta1.Security{EncryptionAtHost: to.Ptr(true)}
+		}, "Standard_A4_v2", "Standard_D4s_v5"},
+		{"artifact streaming", func(c *v1beta1.AKSNodeClass) {
+			c.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)}
+		}, "Standard_D4ps_v5", "Standard_D4s_v5"},
+		{"AzureLinux and drivers", func(c *v1beta1.AKSNodeClass) {
+			c.Spec.ImageFamily = to.Ptr(v1beta1.ImageFamilyAzureLinux)
+		}, "Standard_NV36ads_A10_v5", "Standard_NC24ads_A100_v4"},
+		{"images of the status", func(c *v1beta1.AKSNodeClass) {
+			images, err := p.Images(t.Context(), &c.Spec, "1.36.3")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Status.Images = images[:1] // generation 2 of amd64
+		}, "Standard_D4ps_v5", "Standard_D4s_v5"},
+	} {
+		c := class("1.36.3")
+		test.change(c)
+		r.class.Store(c)
+		s := snapshot(t, p)
+		if find(s, test.gone) != nil || find(s, test.kept) == nil || len(s.Types) >= all {
+			t.Errorf("%s: %s on sale is %v, %s is %v; %d of %d types are left", test.name,
+				test.gone, find(s, test.gone) != nil, test.kept, find(s, test.kept) != nil, len(s.Types), all)
+		}
+	}
+	small := class("1.36.3")
+	small.Spec.MaxPods, small.Spec.OSDiskSizeGB = to.Ptr(int32(50)), to.Ptr(int32(64))
+	r.class.Store(small)
+	if c := mustFind(t, snapshot(t, p), "Standard_D4s_v5").Capacity; c["pods"] != 50 || c["ephemeral-storage"] != 64_000_000_000 {
+		t.Errorf("capacity %v", c)
+	}
+}
+
+func TestRestrictionsAndQuotaOfNothingAreToldInWords(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1,
+		Quota:        map[string]int{"standardESv5Family": 0},
+		Restrictions: []emulator.Restriction{{Size: "Standard_D4s_v5"}, {Size: "Standard_D8s_v5", Zones: []string{"2"}}},
+	})
+	s := snapshot(t, r.provider(t))
+	why := func(size, zone, ct string) string {
+		for _, o := range mustFind(t, s, size).Offers {
+			if o.Zone == zone && o.CapacityType == ct {
+				return o.Unavailable
+			}
+		}
+		return "not offered"
+	}
+	for _, test := range []struct{ size, zone, ct, want string }{
+		{"Standard_D4s_v5", "eastus-1", offer.OnDemand, "not offered to this subscription (NotAvailableForSubscription)"},
+		{"Standard_D4s_v5", "0", offer.Spot, "not offered to this subscription (NotAvailableForSubscription)"},
+		{"Standard_D8s_v5", "eastus-2", offer.OnDemand, "not offered to this subscription (NotAvailableForSubscription)"},
+		{"Standard_D8s_v5", "eastus-1", offer.OnDemand, ""},
+		{"Standard_E4s_v5", "eastus-1", offer.OnDemand, "quota family:standardESv5Family is 0, this takes 4"},
+		{"Standard_E4s_v5", "eastus-1", offer.Spot, ""},
+	} {
+		if got := why(test.size, test.zone, test.ct); got != test.want {
+			t.Errorf("%s in %s (%s): %q, want %q", test.size, test.zone, test.ct, got, test.want)
+		}
+	}
+}
+
+func TestSnapshotKeepsItsTypesWhileOnlyBudgetsMove(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	before := snapshot(t, p)
+	if _, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+		t.Fatal(err)
+	}
+	after := snapshot(t, p)
+	if after == before || &after.Types[0] != &before.Types[0] {
+		t.Errorf("after a launch: same snapshot %v, same types %v", after == before, &after.Types[0] == &before.Types[0])
+	}
+}
+
+func TestCatalogWithoutPricesOrQuotaSaysSo(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r.options.PricesURL = r.URL() + "/nowhere"
+	r.fault(t, emulator.Fault{Method: "GET", Path: "/usages$", Status: 403, Code: "AuthorizationFailed", Times: -1})
+	s := snapshot(t, r.provider(t))
+	for _, words := range []string{"reading prices", "reading quota", "guessed prices"} {
+		if !strings.Contains(s.Problem, words) {
+			t.Errorf("the problem does not say %q: %s", words, s.Problem)
+		}
+	}
+	if len(s.Types) < 900 || len(s.Budgets) != 0 {
+		t.Errorf("%d types, %d budgets", len(s.Types), len(s.Budgets))
+	}
+	small, large := mustFind(t, s, "Standard_D2s_v5").Offers[0].Price, mustFind(t, s, "Standard_D8s_v5").Offers[0].Price
+	if small <= 0 || large <= small {
+		t.Errorf("guessed prices: %v for two vCPUs, %v for eight", small, large)
+	}
+}
+
+func TestCatalogWithoutSizesIsAnErrorUntilTheyCome(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r.options.ClientOptions.Retry.MaxRetries = -1
+	r.fault(t, emulator.Fault{Method: "GET", Path: "/skus$", Status: 500})
+	if _, err := r.provider(t).Catalog(t.Context(), "default"); err == nil {
+		t.Error("no sizes and no error")
+	}
+	snapshot(t, r.provider(t))
+	if _, err := r.provider(t).Catalog(t.Context(), "nobody"); !errors.As(err, new(*provider.NotReadyError)) {
+		t.Errorf("a class that does not exist: %v", err)
+	}
+}
+
+func TestRegionWithoutZones(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1, Location: "westcentralus"})
+	p := r.provider(t)
+	s := snapshot(t, p)
+	for _, o := range mustFind(t, s, "Standard_D4s_v5").Offers {
+		if o.Zone != "0" || !reflect.DeepEqual(o.Labels["karpenter.azure.com/placement-scope"], []string{"regional"}) {
+			t.Errorf("offer in %q with %v", o.Zone, o.Labels)
+		}
+	}
+	if in, _ := run(t, p, claim("a", onDemand("Standard_D4s_v5", "0"))); in.Zone != "0" || in.Labels["karpenter.azure.com/placement-scope"] != "regional" {
+		t.Errorf("machine in %q with %v", in.Zone, in.Labels)
+	}
+}
+
+func TestCheckSubnet(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	own := r.SubnetID()
+	for _, test := range []struct{ id, reason string }{
+		{"", ""},
+		{own, ""},
+		{strings.ToUpper(own), ""}, // ARM ids ignore case
+		{"/subscriptions/nonsense", azure.SubnetIDInvalid},
+		{strings.Replace(own, "/subnets/aks-subnet", "/subnets/other", 1), azure.SubnetIDInvalid}, // AKS's own network has one
+		{strings.Replace(own, "/virtualNetworks/aks", "/virtualNetworks/x", 1), azure.SubnetIDInvalid},
+	} {
+		err := p.CheckSubnet(t.Context(), test.id)
+		var wrong *azure.SubnetError
+		if errors.As(err, &wrong) != (test.reason != "") || wrong != nil && wrong.Reason != test.reason || wrong == nil && err != nil {
+			t.Errorf("%q: %v, want reason %q", test.id, err, test.reason)
+		}
+	}
+	mine, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "one", "10.9.0.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.options.VNetSubnetID = mine
+	p = r.provider(t)
+	if err := p.CheckSubnet(t.Context(), mine); err != nil {
+		t.Error(err)
+	}
+	var wrong *azure.SubnetError
+	if err := p.CheckSubnet(t.Context(), strings.Replace(mine, "/one", "/two", 1)); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetNotFound {
+		t.Errorf("a subnet that does not exist: %v", err)
+	}
+	// In a network of one's own the interface names the agent pools' security group.
+	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
+}
+
+// Rule 27.
+func TestUnhonoured(t *testing.T) {
+	c := class("1.36.3")
+	if fields := azure.Unhonoured(c); len(fields) > 0 {
+		t.Errorf("an empty class has %v", fields)
+	}
+	c.Spec.FIPSMode = to.Ptr(v1beta1.FIPSModeFIPS)
+	c.Spec.LocalDNS = &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModeRequired}
+	c.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)}
+	c.Spec.LinuxOSConfig = &v1beta1.LinuxOSConfiguration{SwapFileSize: to.Ptr("1Gi"), Sysctls: &v1beta1.SysctlConfiguration{}}
+	if fields := azure.Unhonoured(c); len(fields) != 5 {
+		t.Errorf("got %d: %v", len(fields), fields)
+	}
+	c.Spec.LocalDNS.Mode = v1beta1.LocalDNSModeDisabled
+	if fields := azure.Unhonoured(c); len(fields) != 4 {
+		t.Errorf("a cache that is turned off counts: %v", fields)
+	}
+}
+
+// The whole region under a class that was never seen: what a new class costs.
+func BenchmarkCatalog(b *testing.B) {
+	server, err := emulator.Start(b.Context(), emulator.Options{SystemNodes: -1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer server.Close()
+	credential, err := server.Credential()
+	if err != nil {
+		b.Fatal(err)
+	}
+	pods := int32(0)
+	p, err := azure.New(b.Context(), azure.Options{
+		Credential: credential, ClientOptions: server.ClientOptions(), SubscriptionID: server.SubscriptionID(), Location: server.Location(),
+		ClusterName: "karve", ClusterEndpoint: "https://karve.example", CABundle: server.CACertPEM(), NodeResourceGroup: server.NodeResourceGroup(),
+		VNetSubnetID: server.SubnetID(), SSHPublicKey: "ssh-ed25519 AAAA", PricesURL: server.URL() + "/api/retail/prices",
+		BootstrapToken: func(context.Context) (string, error) { return "t", nil },
+		Classes: azure.ClassesFunc(func(context.Context, string) (*v1beta1.AKSNodeClass, error) {
+			c := class("1.36.3")
+			c.Spec.MaxPods = &pods
+			return c, nil
+		}),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		pods++
+		if _, err := p.Catalog(b.Context(), "default"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

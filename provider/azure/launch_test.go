@@ -1,0 +1,470 @@
+package azure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+const vmPath = "/virtualMachines/[^/]+$"
+
+func (r *region) fault(t *testing.T, f emulator.Fault) {
+	t.Helper()
+	if err := r.AddFault(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func onDemand(size, zone string) offer.Choice {
+	return offer.Choice{Type: size, Zone: zone, CapacityType: offer.OnDemand}
+}
+
+func spot(size, zone string) offer.Choice {
+	return offer.Choice{Type: size, Zone: zone, CapacityType: offer.Spot}
+}
+
+func claim(name string, choices ...offer.Choice) provider.Claim {
+	return provider.Claim{Name: name, UID: "uid-of-" + name, Pool: "web", Class: "default", Choices: choices, Labels: map[string]string{"team": "a"}}
+}
+
+// run launches until the machine runs. Errors that the fault may cause are asked
+// past, as a controller would.
+func run(t *testing.T, p *azure.Provider, c provider.Claim) (provider.Instance, []provider.Attempt) {
+	t.Helper()
+	var attempts []provider.Attempt
+	var last error
+	for range 2000 {
+		in, err := p.Launch(t.Context(), c)
+		last = err
+		attempts = append(attempts, in.Attempts...)
+		if errors.As(err, new(*provider.CapacityError)) {
+			t.Fatal(err)
+		}
+		if err == nil && in.State == provider.Running {
+			return in, attempts
+		}
+	}
+	t.Fatalf("claim %s does not run; the last error is %v", c.Name, last)
+	return provider.Instance{}, nil
+}
+
+func (r *region) wantMachines(t *testing.T, n int) {
+	t.Helper()
+	state := r.State()
+	if len(state.VMs) != n || len(state.NICs) != n {
+		t.Errorf("there are %d machines and %d interfaces, want %d", len(state.VMs), len(state.NICs), n)
+	}
+}
+
+func TestLostAnswerBuysOnce(t *testing.T) {
+	for _, times := range []int{1, 10} { // within the SDK's retries, and beyond
+		t.Run(fmt.Sprint(times), func(t *testing.T) {
+			r := newRegion(t, emulator.Options{SystemNodes: -1})
+			r.options.ClientOptions.Retry.RetryDelay = 1 // ns: nothing here needs time
+			r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 503, Lose: true, Times: times})
+			p := r.provider(t)
+			c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D8s_v5", "eastus-2"))
+			in, _ := run(t, p, c)
+			if in.Type != "Standard_D4s_v5" {
+				t.Errorf("bought %s", in.Type)
+			}
+			r.wantMachines(t, 1)
+		})
+	}
+}
+
+func TestRestartLearnsWhyAMachineFailed(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
+	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
+	if _, err := r.provider(t).Launch(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	restarted := r.provider(t)
+	in, attempts := run(t, restarted, c)
+	if in.Type != "Standard_E4s_v5" || len(attempts) == 0 || attempts[0].Code != "ZonalAllocationFailed" || attempts[0].Reason != "OutOfStock" {
+		t.Errorf("bought %s after %+v", in.Type, attempts)
+	}
+	r.wantMachines(t, 1)
+}
+
+func TestThrottlingIsNotARefusal(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 429, Code: "OperationNotAllowed", RetryAfterSeconds: 1200, Flat: true})
+	p := r.provider(t)
+	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D8s_v5", "eastus-1"))
+	in, err := p.Launch(t.Context(), c)
+	if err != nil || in.State != provider.Creating || in.RetryAfter.Minutes() != 20 || in.ProviderID != "" {
+		t.Fatalf("throttled: %+v, %v", in, err)
+	}
+	if in, _ := run(t, p, c); in.Type != "Standard_D4s_v5" {
+		t.Errorf("throttling made the launch go on to %s", in.Type)
+	}
+}
+
+func TestQuotaRefusalGoesToTheNextFamily(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	if _, err := p.Catalog(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody else uses the quota up behind our back.
+	if err := r.SetQuota("standardDSv5Family", 3); err != nil {
+		t.Fatal(err)
+	}
+	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D4s_v5", "eastus-2"), onDemand("Standard_D4as_v5", "eastus-1"))
+	in, attempts := run(t, p, c)
+	if in.Type != "Standard_D4as_v5" {
+		t.Errorf("bought %s", in.Type)
+	}
+	if len(attempts) < 2 || attempts[0].Reason != "Quota" || attempts[1].Reason != "Quota" {
+		t.Errorf("attempts %+v", attempts)
+	}
+	if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]; n != 2 {
+		t.Errorf("%d purchases were tried; what one zone's refusal told holds in the other", n)
+	}
+}
+
+func TestKnownQuotaIsNotOverrun(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1, Quota: map[string]int{"standardDSv5Family": 8}})
+	p := r.provider(t)
+	var failed int
+	for i := range 5 {
+		_, err := p.Launch(t.Context(), claim(fmt.Sprint("claim-", i), onDemand("Standard_D4s_v5", "eastus-1")))
+		var capacity *provider.CapacityError
+		if errors.As(err, &capacity) {
+			failed++
+			if capacity.Attempts[0].Reason != "Quota" {
+				t.Errorf("refused for %s", capacity.Attempts[0].Reason)
+			}
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if failed != 3 {
+		t.Errorf("%d of 5 launches were refused; 8 vCPUs hold 2 machines of 4", failed)
+	}
+	if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]; n != 2 {
+		t.Errorf("Azure was asked %d times; the quota was known", n)
+	}
+}
+
+// Rule 23.
+func TestAForeignMachineIsLeftAlone(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"))
+	in, _ := run(t, p, c)
+	client, err := armcompute.NewVirtualMachinesClient(r.SubscriptionID(), r.options.Credential, r.ClientOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	poller, err := client.BeginUpdate(t.Context(), r.NodeResourceGroup(), in.Name, armcompute.VirtualMachineUpdate{Tags: map[string]*string{"owner": to.Ptr("somebody")}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := poller.PollUntilDone(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Launch(t.Context(), c); err == nil || errors.As(err, new(*provider.CapacityError)) {
+		t.Errorf("launching over it: %v", err)
+	}
+	if err := p.Terminate(t.Context(), in.ProviderID); err == nil {
+		t.Error("it was terminated")
+	}
+	if err := p.Abandon(t.Context(), c); err == nil {
+		t.Error("it was abandoned")
+	}
+	if list, err := p.List(t.Context()); err != nil || len(list) > 0 {
+		t.Errorf("it is listed as ours: %v, %v", list, err)
+	}
+	r.wantMachines(t, 1)
+}
+
+// Rule 25.
+func TestBrokenListIsNoList(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1, PageSize: 2})
+	p := r.provider(t)
+	for i := range 3 {
+		run(t, p, claim(fmt.Sprint("claim-", i), onDemand("Standard_D2s_v5", "eastus-1")))
+	}
+	if list, err := p.List(t.Context()); err != nil || len(list) != 3 {
+		t.Fatalf("list: %d machines, %v", len(list), err)
+	}
+	r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualMachines$", Skip: 1, Status: 403, Code: "AuthorizationFailed"})
+	if list, err := p.List(t.Context()); err == nil {
+		t.Errorf("a list whose second page failed has %d machines and no error", len(list))
+	}
+}
+
+func TestSubnetFull(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}) // three addresses
+	p := r.provider(t)
+	for i := range 3 {
+		run(t, p, claim(fmt.Sprint("claim-", i), onDemand("Standard_D2s_v5", "eastus-1")))
+	}
+	_, err := p.Launch(t.Context(), claim("late", onDemand("Standard_D2s_v5", "eastus-1"), onDemand("Standard_E2s_v5", "eastus-2")))
+	var capacity *provider.CapacityError
+	if !errors.As(err, &capacity) || len(capacity.Attempts) != 2 || capacity.Attempts[0].Reason != "Network" || capacity.Attempts[1].Reason != "Network" {
+		t.Errorf("with no address left: %v", err)
+	}
+	r.wantMachines(t, 3)
+}
+
+func TestStalePoolIsLookedUpAgain(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
+	if err := r.SetBackendPools("kubernetes", "aksOutboundBackendPool", "new"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, p, claim("b", onDemand("Standard_D2s_v5", "eastus-1")))
+	r.wantMachines(t, 2)
+}
+
+func TestSpotEvictionIsSeen(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	c := claim("a", spot("Standard_D4s_v5", "eastus-1"))
+	in, _ := run(t, p, c)
+	if err := r.Evict(in.Name, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2000 {
+		if _, err := p.Get(t.Context(), in.ProviderID); errors.Is(err, provider.ErrNotFound) {
+			r.wantMachines(t, 0)
+			return
+		}
+	}
+	t.Error("the evicted machine is still there")
+}
+
+func TestDeallocatedMachineIsStopped(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	in, _ := run(t, p, claim("a", onDemand("Standard_D4s_v5", "0")))
+	if in.Zone != "0" {
+		t.Errorf("the machine without a zone is in %q", in.Zone)
+	}
+	client, err := armcompute.NewVirtualMachinesClient(r.SubscriptionID(), r.options.Credential, r.ClientOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	poller, err := client.BeginDeallocate(t.Context(), r.NodeResourceGroup(), in.Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := poller.PollUntilDone(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.Get(t.Context(), in.ProviderID); err != nil || got.State != provider.Stopped {
+		t.Errorf("a deallocated machine is %s, %v", got.State, err)
+	}
+}
+
+func TestMachineCarriesWhatTheClassSays(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	c := class("1.36.3")
+	c.Spec.OSDiskSizeGB, c.Spec.ImageFamily = to.Ptr(int32(60)), to.Ptr(v1beta1.ImageFamilyAzureLinux)
+	c.Spec.Tags = map[string]string{"a/b": "c", "KARVE.dev_claim": "mine"}
+	c.Spec.Security = &v1beta1.Security{EncryptionAtHost: to.Ptr(true), TrustedLaunch: &v1beta1.TrustedLaunch{VTPM: to.Ptr(true)}}
+	r.class.Store(c)
+	r.options.AdditionalTags = map[string]string{"env": "test", "A_B": "overridden"}
+	p := r.provider(t)
+	in, _ := run(t, p, claim("a", spot("Standard_D4ds_v5", "eastus-2")))
+
+	client, err := armcompute.NewVirtualMachinesClient(r.SubscriptionID(), r.options.Credential, r.ClientOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := client.Get(t.Context(), r.NodeResourceGroup(), in.Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags := map[string]string{}
+	for k, v := range vm.Tags {
+		tags[k] = *v
+	}
+	want := map[string]string{
+		"env": "test", "a_b": "c", "karve.dev_claim": "a", "karve.dev_claim-uid": "uid-of-a", "karve.dev_cluster": "karve", "karve.dev_class": "default",
+		"karpenter.azure.com_cluster": "karve", "karpenter.sh_nodepool": "web", "compute.aks.billing": "linux",
+	}
+	if diff := cmp.Diff(want, tags); diff != "" {
+		t.Errorf("tags (-want +got):\n%s", diff)
+	}
+	props := vm.Properties
+	disk := props.StorageProfile.OSDisk
+	if *disk.DiskSizeGB != 60 || disk.DiffDiskSettings == nil || *props.EvictionPolicy != "Delete" || *props.BillingProfile.MaxPrice != -1 {
+		t.Errorf("disk %+v, eviction %v", disk, props.EvictionPolicy)
+	}
+	if s := props.SecurityProfile; !*s.EncryptionAtHost || *s.SecurityType != "TrustedLaunch" || !*s.UefiSettings.VTpmEnabled {
+		t.Errorf("security profile %+v", s)
+	}
+	if !strings.Contains(in.ImageID, "/V3gen2TL/") {
+		t.Errorf("the image is %s", in.ImageID)
+	}
+}
+
+func TestNotReady(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	want := func(reason string, c provider.Claim) {
+		t.Helper()
+		_, err := p.Launch(t.Context(), c)
+		var notReady *provider.NotReadyError
+		if !errors.As(err, &notReady) || notReady.Reason != reason {
+			t.Errorf("got %v, want a NotReadyError for %s", err, reason)
+		}
+	}
+	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
+	r.class.Store(class(""))
+	want("KubernetesVersionNotReady", c)
+	unready := class("1.36.3")
+	unready.SetFalse(v1beta1.ConditionTypeSubnetsReady, v1beta1.ReasonSubnetNotFound, "no such subnet")
+	r.class.Store(unready)
+	want("UnhealthyDependents", c)
+	c.Class = "nobody"
+	want("NodeClassNotFound", c)
+	r.wantMachines(t, 0)
+}
+
+// What one node costs in requests, launched together with others and returned.
+func TestRequestsPerNode(t *testing.T) {
+	const n = 30
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r.options.PollEvery = 0 // the default
+	p := r.provider(t)
+	if _, err := p.Catalog(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	before := r.Ledger()
+	for i := range n {
+		if _, err := p.Launch(t.Context(), claim(fmt.Sprint("claim-", i), onDemand("Standard_D2s_v5", "eastus-1"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := r.Ledger()
+	if writes := after.Writes - before.Writes; writes != n {
+		t.Errorf("%d nodes took %d writes, want one each", n, writes)
+	}
+	if reads := after.Reads - before.Reads; reads > n {
+		t.Errorf("%d nodes took %d reads: %v", n, reads, slices.Sorted(maps.Keys(after.ByOperation)))
+	}
+}
+
+// leaveNIC makes an interface as a half-done creation would leave it.
+func (r *region) leaveNIC(t *testing.T, name string, c provider.Claim) {
+	t.Helper()
+	client, err := armnetwork.NewInterfacesClient(r.SubscriptionID(), r.options.Credential, r.ClientOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	poller, err := client.BeginCreateOrUpdate(t.Context(), r.NodeResourceGroup(), name, armnetwork.Interface{
+		Location: to.Ptr(r.Location()),
+		Tags:     map[string]*string{"karve.dev_cluster": to.Ptr("karve"), "karve.dev_claim": to.Ptr(c.Name), "karve.dev_claim-uid": to.Ptr(c.UID)},
+		Properties: &armnetwork.InterfacePropertiesFormat{IPConfigurations: []*armnetwork.InterfaceIPConfiguration{{
+			Name: to.Ptr("ipconfig1"), Properties: &armnetwork.InterfaceIPConfigurationPropertiesFormat{Subnet: &armnetwork.Subnet{ID: to.Ptr(r.SubnetID())}},
+		}}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := poller.PollUntilDone(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOrphansAreFoundAndReclaimed(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
+	in, _ := run(t, p, c)
+	r.leaveNIC(t, in.Name+"-left", c)
+	r.leaveNIC(t, "somebody-elses", provider.Claim{Name: "b"})
+	if orphans, err := p.Orphans(t.Context()); err != nil || len(orphans) > 0 {
+		t.Fatalf("orphans while the machine lives: %v, %v", orphans, err)
+	}
+	r.deleteVM(t, in.Name)
+	orphans, err := p.Orphans(t.Context())
+	if err != nil || len(orphans) != 1 || orphans[0].Kind != azure.OrphanNIC || orphans[0].Claim != "a" {
+		t.Fatalf("orphans after it went: %+v, %v", orphans, err)
+	}
+	if err := p.Reclaim(t.Context(), orphans[0]); err != nil {
+		t.Fatal(err)
+	}
+	for range 2000 {
+		if orphans, err := p.Orphans(t.Context()); err == nil && len(orphans) == 0 {
+			return
+		}
+	}
+	t.Error("the orphan is still there")
+}
+
+// A leftover that carries the machine's name goes with the machine.
+func TestTerminateTakesLeftoversAlong(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	p := r.provider(t)
+	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
+	in, _ := run(t, p, c)
+	r.leaveNIC(t, in.Name+"-left", c)
+	for range 2000 {
+		if err := p.Terminate(t.Context(), in.ProviderID); errors.Is(err, provider.ErrNotFound) {
+			r.wantMachines(t, 0)
+			return
+		}
+	}
+	t.Error("the machine is not gone")
+}
+
+// deleteVM deletes a machine behind the provider's back.
+func (r *region) deleteVM(t *testing.T, name string) {
+	t.Helper()
+	client, err := armcompute.NewVirtualMachinesClient(r.SubscriptionID(), r.options.Credential, r.ClientOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	poller, err := client.BeginDelete(t.Context(), r.NodeResourceGroup(), name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := poller.PollUntilDone(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOptionsAreRefusedByName(t *testing.T) {
+	_, err := azure.New(context.Background(), azure.Options{})
+	for _, name := range []string{"Credential", "SubscriptionID", "Location", "ClusterName", "ClusterEndpoint", "CABundle", "NodeResourceGroup", "VNetSubnetID", "SSHPublicKey", "BootstrapToken", "Classes"} {
+		if err == nil || !strings.Contains(err.Error(), "option "+name+" is required") {
+			t.Errorf("nothing is said of %s: %v", name, err)
+		}
+	}
+	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	for name, spoil := range map[string]func(*azure.Options){
+		"ClusterEndpoint":   func(o *azure.Options) { o.ClusterEndpoint = "karve.example" },
+		"VNetSubnetID":      func(o *azure.Options) { o.VNetSubnetID = "/subscriptions/x" },
+		"NetworkPlugin":     func(o *azure.Options) { o.NetworkPlugin = "kubenet" },
+		"NetworkPluginMode": func(o *azure.Options) { o.NetworkPlugin, o.NetworkPluginMode = "none", "overlay" },
+	} {
+		o := r.options
+		spoil(&o)
+		if _, err := azure.New(t.Context(), o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
