@@ -28,8 +28,7 @@ type solver struct {
 	w        *world.World
 	work     []*work
 	free     []quantity.Vector // per w.Hosts
-	accepted []map[*world.Class]bool
-	stalls   []*stall // per w.Markets
+	stalls   []*stall          // per w.Markets
 	budgets  map[string]int64
 	launches []*launch
 	nominees map[int][]world.Ref // by host index

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,7 +29,6 @@ type priceReader struct {
 	url       string
 	location  string
 	now       func() time.Time
-	log       *slog.Logger
 }
 
 const (

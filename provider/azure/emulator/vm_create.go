@@ -89,7 +89,7 @@ func (s *Server) retryVM(v *vm, w wish) (reply, error) {
 	}
 	v.spec.Properties.HardwareProfile.VMSize = size.Name
 	s.quota.giveBack(claims(before.size, v.spec.isSpot()))
-	refusal, late := s.retryable(v)
+	late, refusal := s.retryable(v)
 	if refusal != nil {
 		*v = before
 		s.quota.take(claims(v.size, v.spec.isSpot()))
@@ -100,18 +100,18 @@ func (s *Server) retryVM(v *vm, w wish) (reply, error) {
 	return s.created(v, http.StatusOK)
 }
 
-func (s *Server) retryable(v *vm) (refusal error, late *Error) {
+func (s *Server) retryable(v *vm) (late *Error, refusal error) {
 	if err := s.checkVM(v); err != nil {
-		return err, nil
+		return nil, err
 	}
 	if err := s.checkQuota(claims(v.size, v.spec.isSpot())); err != nil {
-		return err, nil
+		return nil, err
 	}
 	now, late := s.shortage(v)
 	if now != nil {
-		return now, nil
+		return nil, now
 	}
-	return nil, late
+	return late, nil
 }
 
 // allocate puts the end of a creation on the agenda. failure is what it will
