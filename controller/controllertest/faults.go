@@ -17,11 +17,10 @@ import (
 // Mode is how a planned fault strikes.
 type Mode string
 
-// Faults strike one write: it is refused, or karve dies just before it, or just
-// after it took effect and before anybody heard of it.
+// Faults strike one write: it is refused, or it takes effect and karve dies or
+// merely loses the answer. Dying just before a write is dying just after the one before.
 const (
 	Refuse     Mode = "refuse"
-	DieBefore  Mode = "die before"
 	DieAfter   Mode = "die after"
 	LoseAnswer Mode = "lose the answer"
 )
@@ -53,12 +52,8 @@ func (f *Faults) write(do func() error) error {
 	if int(f.count.Add(1)) != f.At {
 		return do()
 	}
-	switch f.Mode {
-	case Refuse:
+	if f.Mode == Refuse {
 		return errPlanned
-	case DieBefore:
-		f.dead.Store(true)
-		return errDead
 	}
 	err := do()
 	if f.Mode == DieAfter {
