@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/karve-dev/karve/local"
 )
 
@@ -44,9 +47,11 @@ func TestKillsDuringScaleUpLeakAndDuplicateNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		before := leader(t, env)
 		if err := errors.Join(env.KillKarve(), env.StartKarve(t.Context())); err != nil {
 			t.Fatal(err)
 		}
+		waitLeader(t, env, before)
 	}
 	waitRunning(t, env, "crash", n)
 	if err := env.CheckMachines(t.Context(), patience); err != nil {
@@ -86,4 +91,31 @@ func measure(ctx context.Context, t *testing.T, env *local.Environment, app stri
 	}
 	up, err := running(ctx, env, app)
 	return progress{claims: len(claims), machines: len(machines), nodes: len(nodes), pods: up}, err
+}
+
+// leader names the process that leads now.
+func leader(t *testing.T, env *local.Environment) string {
+	t.Helper()
+	var lease coordinationv1.Lease
+	key := client.ObjectKey{Namespace: "kube-system", Name: "karpenter-leader-election"}
+	if err := env.Client().Get(t.Context(), key, &lease); err != nil {
+		t.Fatal(err)
+	}
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// waitLeader waits until the karve that was started acts: a kill before that
+// would interrupt nothing.
+func waitLeader(t *testing.T, env *local.Environment, before string) {
+	t.Helper()
+	err := local.Until(t.Context(), patience, "the new karve leads", func(context.Context) (bool, error) {
+		now := leader(t, env)
+		return now != "" && now != before, env.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

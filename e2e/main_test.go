@@ -90,7 +90,8 @@ func (s *system) startEnvironment() (*local.Environment, error) {
 		Karve:        []string{b.karve, "controller"},
 		// Leaked machines are looked for from this age on; the default would only
 		// make the tests wait.
-		KarveEnv: []string{"MACHINE_GRACE=5s", "LOG_LEVEL=debug"},
+		// So would waiting for the lease of a karve that was killed.
+		KarveEnv: []string{"MACHINE_GRACE=5s", "LEADER_ELECTION_LEASE_DURATION=6s", "LOG_LEVEL=debug"},
 		Azure:    emulator.Options{TimeScale: 0.02, Seed: 1},
 		Progress: func(step string) { fmt.Println(step) },
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/karve-dev/karve/local"
+	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // A pod that nothing can host is told which filter removed the last candidate,
@@ -63,16 +64,16 @@ func containsAll(text string, words []string) bool {
 // What the API server can know to be wrong it refuses, in words.
 func TestMalformedObjectsAreRefused(t *testing.T) {
 	env := environment(t)
-	const class = "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: bad}\nspec: "
+	badClass := func(spec string) string { return string(class("bad", spec)) }
 	requirement := func(text string) string {
 		return string(pool("bad", "default", "- "+text))
 	}
 	for _, test := range []struct{ name, yaml, want string }{
-		{"image family", class + "{imageFamily: Windows}", `Unsupported value: "Windows"`},
-		{"disk too small", class + "{osDiskSizeGB: 10}", "should be greater than or equal to 30"},
-		{"subnet", class + "{vnetSubnetID: my-subnet}", "spec.vnetSubnetID"},
-		{"max pods", class + "{maxPods: 5}", "spec.maxPods"},
-		{"tag", class + `{tags: {"a<b": c}}`, "spec.tags"},
+		{"image family", badClass("{imageFamily: Windows}"), `Unsupported value: "Windows"`},
+		{"disk too small", badClass("{osDiskSizeGB: 10}"), "should be greater than or equal to 30"},
+		{"subnet", badClass("{vnetSubnetID: my-subnet}"), "spec.vnetSubnetID"},
+		{"max pods", badClass("{maxPods: 5}"), "spec.maxPods"},
+		{"tag", badClass(`{tags: {"a<b": c}}`), "spec.tags"},
 		{"operator", requirement(`{key: kubernetes.io/arch, operator: Like, values: [amd64]}`), `Unsupported value: "Like"`},
 		{"In without values", requirement(`{key: kubernetes.io/arch, operator: In}`), "must have a value defined"},
 		{"Gt with two", requirement(`{key: karpenter.azure.com/sku-version, operator: Gt, values: ["3", "4"]}`), "must have a single positive integer value"},
@@ -100,20 +101,38 @@ func TestMalformedObjectsAreRefused(t *testing.T) {
 func TestBadClassesShowInConditionsAndHarmNobody(t *testing.T) {
 	env := environment(t)
 	settle(t, env)
-	missing := strings.Replace(env.Emulator().SubnetID(), "aks-subnet", "no-such-subnet", 1)
-	apply(t, env, fmt.Appendf(nil, "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: lost}\nspec: {vnetSubnetID: %q}\n", missing))
-	apply(t, env, pool("lost", "lost", ""))
-	apply(t, env, pool("fine", "default", ""))
-	waitReason(t, env, "AKSNodeClass", "lost", "SubnetsReady", "SubnetNotFound")
-	for kind, condition := range map[string]string{"AKSNodeClass": "Ready", "NodePool": "NodeClassReady"} {
-		if err := env.WaitCondition(t.Context(), apiVersion(kind), kind, "lost", condition, "False", patience); err != nil {
-			t.Error(err)
-		}
+	// The gallery of Ubuntu 22.04 images has gone.
+	gone := emulator.Fault{Method: "GET", Path: "/images/2204", Times: -1, Status: 404, Code: "ResourceNotFound"}
+	if err := env.Emulator().AddFault(gone); err != nil {
+		t.Fatal(err)
 	}
-	apply(t, env, deployment("lost", 1, `{cpu: "1"}`, "nodeSelector: {pool: lost}"))
-	apply(t, env, deployment("fine", 1, `{cpu: "1"}`, "nodeSelector: {pool: fine}"))
+	t.Cleanup(env.Emulator().ClearFaults)
+	missing := strings.Replace(env.Emulator().SubnetID(), "aks-subnet", "no-such-subnet", 1)
+	apply(t, env, class("lost", fmt.Sprintf("{vnetSubnetID: %q}", missing)))
+	apply(t, env, class("imageless", "{imageFamily: Ubuntu2204}"))
+	apply(t, env, pool("lost", "lost", ""))
+	apply(t, env, pool("imageless", "imageless", ""))
+	apply(t, env, pool("fine", "default", ""))
+	for _, name := range []string{"lost", "imageless", "fine"} {
+		apply(t, env, deployment(name, 1, `{cpu: "1"}`, "nodeSelector: {pool: "+name+"}"))
+	}
+	// Nodes in a network that AKS manages may use its own subnet only.
+	waitReason(t, env, "AKSNodeClass", "lost", "SubnetsReady", "SubnetIDInvalid")
+	waitReason(t, env, "AKSNodeClass", "imageless", "ImagesReady", "ImagesNotFound")
+	for _, name := range []string{"lost", "imageless"} {
+		for kind, condition := range map[string]string{"AKSNodeClass": "Ready", "NodePool": "NodeClassReady"} {
+			if err := env.WaitCondition(t.Context(), apiVersion(kind), kind, name, condition, "False", patience); err != nil {
+				t.Error(err)
+			}
+		}
+		waitTold(t, env, name, fmt.Sprintf("pool %q", name), "PoolNotReady")
+	}
 	waitRunning(t, env, "fine", 1)
-	waitTold(t, env, "lost", `pool "lost"`, "PoolNotReady")
+}
+
+// class is an AKSNodeClass for one test.
+func class(name, spec string) []byte {
+	return fmt.Appendf(nil, "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: %s}\nspec: %s\n", name, spec)
 }
 
 // Zero quota is told where people look, and pools of other families go on.

@@ -54,7 +54,7 @@ func (e *Environment) startCloudController(ctx context.Context) error {
 	}
 	controller, err := node.NewCloudController(node.CloudOptions{
 		Client:     clients,
-		Machines:   node.MachinesFunc(e.findMachine),
+		Machines:   node.MachinesOf(e.azure),
 		CheckEvery: max(e.scaled(realCloudCheck), 200*time.Millisecond),
 		Log:        e.log,
 	})

@@ -116,7 +116,10 @@ func (e *Environment) startCluster(ctx context.Context) error {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}
 	e.cluster = c
-	e.client, err = client.New(c.RESTConfig(), client.Options{Scheme: kinds()})
+	config := c.RESTConfig()
+	// Deprecation warnings are for people who write manifests, not for our output.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	e.client, err = client.New(config, client.Options{Scheme: kinds()})
 	if err != nil {
 		return fmt.Errorf("making a client for the control plane: %w", err)
 	}

@@ -10,9 +10,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
-
-	"github.com/karve-dev/karve/provider/azure/emulator"
-	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 // Machine is a virtual machine that karve bought, as Azure lists it.
@@ -151,13 +148,4 @@ func differences(claims []Claim, machines []Machine, orphans []string) error {
 		errs = append(errs, fmt.Errorf("%s belongs to no machine", orphan))
 	}
 	return errors.Join(errs...)
-}
-
-// findMachine answers the cloud controller.
-func (e *Environment) findMachine(computerName string) (emulator.Machine, node.State, bool) {
-	machine, power, found := e.azure.FindMachine(computerName)
-	if power == "deallocating" || power == "deallocated" {
-		return machine, node.Deallocated, found
-	}
-	return machine, node.Running, found
 }

@@ -10,6 +10,8 @@ import (
 // decision is what karve's log says about a NodeClaim when it created it.
 type decision struct {
 	Claim         string  `json:"nodeclaim"`
+	Pool          string  `json:"nodepool"`
+	CapacityType  string  `json:"capacity-type"`
 	Pods          int     `json:"pods"`
 	Choices       int     `json:"choices"`
 	Type          string  `json:"instance-type"`
@@ -54,4 +56,22 @@ func (d decision) why() string {
 		text += fmt.Sprintf("; next: %s at $%.4f", d.RunnerUp, d.RunnerUpPrice)
 	}
 	return text
+}
+
+// podsOf is how many pods the decisions are for.
+func podsOf(decisions map[string]decision) int {
+	n := 0
+	for _, d := range decisions {
+		n += d.Pods
+	}
+	return n
+}
+
+// priceOf is what the machines decided on cost together, in USD per hour.
+func priceOf(decisions map[string]decision) float64 {
+	sum := 0.0
+	for _, d := range decisions {
+		sum += d.Price
+	}
+	return sum
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/karve-dev/karve/local"
 )
 
 func TestDecisionsComeFromTheLog(t *testing.T) {
@@ -37,13 +35,12 @@ func TestDecisionTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := []local.Claim{
-		{Name: "a", Pool: "general", Type: "Standard_D4s_v5", CapacityType: "on-demand"},
-		{Name: "b", Pool: "general", Type: "Standard_D4s_v5", CapacityType: "on-demand"},
-		{Name: "c", Pool: "gpu", Type: "Standard_NC4as_T4_v3", CapacityType: "on-demand"},
+	d := decision{
+		Pool: "general", Type: "Standard_D4s_v5", CapacityType: "on-demand", Price: 0.192,
+		Pods: 7, Choices: 12, RunnerUp: "Standard_D4as_v5", RunnerUpPrice: 0.2,
 	}
-	d := decision{Pods: 7, Choices: 12, RunnerUp: "Standard_D4as_v5", RunnerUpPrice: 0.2}
-	text := decisionTable(claims, map[string]decision{"a": d, "b": d, "c": {Pods: 1, Choices: 1}}, prices)
+	gpu := decision{Pool: "gpu", Type: "Standard_NC4as_T4_v3", CapacityType: "on-demand", Price: 0.526, Pods: 1, Choices: 1}
+	text := decisionTable(map[string]decision{"a": d, "b": d, "c": gpu}, prices)
 	for _, want := range []string{"2 ×", "4 vCPU, 16 GiB", "14 pods", "cheapest of 12 offers that fit; next: Standard_D4as_v5 at $0.2000", "1 GPU"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)

@@ -116,53 +116,52 @@ func (s *story) waitPoolsReady(ctx context.Context) error {
 	return nil
 }
 
-// decide waits until every pod has a machine on its way and tells which.
+// decide waits until karve has decided for every pod and tells what and why.
 func (s *story) decide(ctx context.Context) error {
-	err := s.until(ctx, "every workload has machines that Azure accepted", func(now state) bool {
+	var decisions map[string]decision
+	err := s.until(ctx, "karve has decided for every pod", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
-		return now.pods("") == s.times.Pods && len(now.Claims) > 0 && now.launched() == len(now.Claims) && s.serves(now)
+		var err error
+		decisions, err = readDecisions(s.env.KarveLog())
+		// A pod that came late may have found room on a machine on its way: then the
+		// machines, all launched, are proof enough.
+		settled := len(now.Claims) > 0 && now.launched() == len(now.Claims)
+		return serves(decisions) && (podsOf(decisions) >= s.times.Pods || settled), err
 	})
 	if err != nil {
 		return err
 	}
-	now, err := look(ctx, s.env)
-	if err != nil {
-		return err
-	}
-	decisions, err := readDecisions(s.env.KarveLog())
-	if err != nil {
-		return err
-	}
-	s.voice.Title("karve decided")
-	s.voice.Say("%d machines for %d pods, $%.4f an hour together", len(now.Claims), s.times.Pods, s.prices.total(now.Claims))
-	s.voice.Block(decisionTable(now.Claims, decisions, s.prices))
+	s.voice.Title("karve decided, %.1f s after the pods were created", time.Since(s.began).Seconds())
+	s.voice.Say("%d machines for %d pods, $%.4f an hour together", len(decisions), s.times.Pods, priceOf(decisions))
+	s.voice.Block(decisionTable(decisions, s.prices))
 	return nil
 }
 
-// serves reports whether each kind of machine the workloads need was bought.
-func (s *story) serves(now state) bool {
+// serves reports whether each kind of machine the workloads need was decided on.
+func serves(decisions map[string]decision) bool {
 	spot, demand, gpu := false, false, false
-	for _, c := range now.Claims {
-		spot = spot || c.Pool == "general" && c.CapacityType == "spot"
-		demand = demand || c.Pool == "general" && c.CapacityType == "on-demand"
-		gpu = gpu || c.Pool == "gpu"
+	for _, d := range decisions {
+		spot = spot || d.Pool == "general" && d.CapacityType == "spot"
+		demand = demand || d.Pool == "general" && d.CapacityType == "on-demand"
+		gpu = gpu || d.Pool == "gpu"
 	}
 	return spot && demand && gpu
 }
 
 // scaleUp waits for nodes and pods.
 func (s *story) scaleUp(ctx context.Context) error {
-	err := s.until(ctx, "the first node is ready", func(now state) bool {
+	s.voice.Title("Azure delivers, nodes join, pods start")
+	err := s.until(ctx, "the first node is ready", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
-		return now.readyNodes() > 0
+		return now.readyNodes() > 0, nil
 	})
 	if err != nil {
 		return err
 	}
 	s.voice.Say("the first node is ready, %.1f s after the pods were created", s.times.FirstNodeReady.Seconds())
-	err = s.until(ctx, fmt.Sprintf("all %d pods are running", s.times.Pods), func(now state) bool {
+	err = s.until(ctx, fmt.Sprintf("all %d pods are running", s.times.Pods), func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
-		return now.running("") == s.times.Pods
+		return now.running("") == s.times.Pods, nil
 	})
 	if err != nil {
 		return err
@@ -188,9 +187,9 @@ func (s *story) evict(ctx context.Context) error {
 		return fmt.Errorf("evicting %s: %w", victim.Node, err)
 	}
 	s.voice.Say("eviction of %s announced: %d batch pods must move", victim.Node, before.on(victim.Node))
-	err = s.until(ctx, "the evicted node is gone and its pods run elsewhere", func(now state) bool {
+	err = s.until(ctx, "the evicted node is gone and its pods run elsewhere", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
-		return !has(now, victim.Name) && now.running("batch") == before.running("batch")
+		return !has(now, victim.Name) && now.running("batch") == before.running("batch"), nil
 	})
 	if err != nil {
 		return err
@@ -232,9 +231,9 @@ func (s *story) scaleDown(ctx context.Context) error {
 		return err
 	}
 	s.voice.Say("web is scaled from 60 to 0; nodes left empty for 10 s are given back")
-	err = s.until(ctx, "empty nodes are removed", func(now state) bool {
+	err = s.until(ctx, "empty nodes are removed", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
-		return now.pods("web") == 0 && idle(now) == 0 && len(now.Claims) < len(before.Claims) && len(now.Nodes) == len(now.Claims)
+		return now.pods("web") == 0 && idle(now) == 0 && len(now.Claims) < len(before.Claims) && len(now.Nodes) == len(now.Claims), nil
 	})
 	if err != nil {
 		return err
@@ -288,7 +287,7 @@ func (s *story) takeStock(ctx context.Context) error {
 }
 
 // until watches the cluster until it is as the step wants it.
-func (s *story) until(ctx context.Context, what string, holds func(state) bool) error {
+func (s *story) until(ctx context.Context, what string, holds func(state) (bool, error)) error {
 	return local.Until(ctx, patience, what, func(ctx context.Context) (bool, error) {
 		if err := s.env.Err(); err != nil {
 			return false, err
@@ -298,7 +297,7 @@ func (s *story) until(ctx context.Context, what string, holds func(state) bool) 
 			return false, err
 		}
 		s.noteFirstNode(now)
-		return holds(now), nil
+		return holds(now)
 	})
 }
 

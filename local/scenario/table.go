@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -9,42 +10,41 @@ import (
 	"github.com/karve-dev/karve/local"
 )
 
-// purchase is a group of machines bought for the same reason.
+// purchase is a group of machines decided on for the same reason.
 type purchase struct {
-	Pool, Type, CapacityType string
-	Why                      string
-	Pods                     int
-	Claims                   []local.Claim
+	decision // of one of them
+	Machines int
+	Pods     int // of all
 }
 
-// purchases groups claims by what they bought and why, pools in order.
-func purchases(claims []local.Claim, decisions map[string]decision) []purchase {
+// purchases groups decisions by what is bought and why, in a fixed order.
+func purchases(decisions map[string]decision) []purchase {
 	var groups []purchase
-	for _, c := range claims {
-		d := decisions[c.Name]
+	for _, name := range slices.Sorted(maps.Keys(decisions)) {
+		d := decisions[name]
 		i := slices.IndexFunc(groups, func(g purchase) bool {
-			return g.Pool == c.Pool && g.Type == c.Type && g.CapacityType == c.CapacityType && g.Why == d.why()
+			return g.Pool == d.Pool && g.Type == d.Type && g.CapacityType == d.CapacityType && g.why() == d.why()
 		})
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, purchase{Pool: c.Pool, Type: c.Type, CapacityType: c.CapacityType, Why: d.why()})
+			groups = append(groups, purchase{decision: d})
 		}
-		groups[i].Claims = append(groups[i].Claims, c)
+		groups[i].Machines++
 		groups[i].Pods += d.Pods
 	}
-	slices.SortFunc(groups, func(a, b purchase) int {
+	slices.SortStableFunc(groups, func(a, b purchase) int {
 		return strings.Compare(a.Pool+a.CapacityType+a.Type, b.Pool+b.CapacityType+b.Type)
 	})
 	return groups
 }
 
-// decisionTable says what was bought, for how many pods, and why.
-func decisionTable(claims []local.Claim, decisions map[string]decision, prices priceList) string {
+// decisionTable says what is to be bought, for how many pods, and why.
+func decisionTable(decisions map[string]decision, prices priceList) string {
 	return columns(func(w *tabwriter.Writer) {
 		fmt.Fprintln(w, "\tSIZE\tSHAPE\tCAPACITY\tPOOL\tFOR\t$/H EACH\tWHY")
-		for _, p := range purchases(claims, decisions) {
-			fmt.Fprintf(w, "%d ×\t%s\t%s\t%s\t%s\t%d pods\t%.4f\t%s\n",
-				len(p.Claims), p.Type, prices.shape(p.Type), p.CapacityType, p.Pool, p.Pods, prices.hourly(p.Claims[0]), p.Why)
+		for _, p := range purchases(decisions) {
+			fmt.Fprintf(w, "%d ×\t%s\t%s\t%s\t%s\t%s\t%.4f\t%s\n",
+				p.Machines, p.Type, prices.shape(p.Type), p.CapacityType, p.Pool, counted(p.Pods, "pod"), p.Price, p.why())
 		}
 	})
 }
@@ -72,4 +72,12 @@ func columns(write func(*tabwriter.Writer)) string {
 	write(w)
 	_ = w.Flush() // into memory: it cannot fail
 	return text.String()
+}
+
+// counted says "1 pod" or "3 pods".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

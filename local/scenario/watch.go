@@ -93,7 +93,7 @@ func (s state) on(node string) int {
 	return n
 }
 
-// launched counts claims whose machine Azure has accepted.
+// launched counts claims whose machine runs.
 func (s state) launched() int {
 	n := 0
 	for _, c := range s.Claims {
@@ -106,7 +106,7 @@ func (s state) launched() int {
 
 // summary is one line of how things stand.
 func (s state) summary() string {
-	return fmt.Sprintf("%d NodeClaims, %d VMs bought, %d nodes ready, %d/%d pods running",
+	return fmt.Sprintf("%d NodeClaims, %d VMs running, %d nodes ready, %d/%d pods running",
 		len(s.Claims), s.launched(), s.readyNodes(), s.running(""), s.pods(""))
 }
 
