@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -62,12 +63,13 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 // missing: prices are then guessed, quota is taken to be unlimited, and the
 // snapshot says so. Without sizes there is nothing to sell.
 func (p *Provider) inputs(ctx context.Context) (inputs, error) {
-	if err := p.skus.ensure(ctx); err != nil {
-		return inputs{}, err
-	}
-	_ = p.prices.ensure(ctx) // both are kept as the source's problem
-	_ = p.quota.ensure(ctx)
-	if err := ctx.Err(); err != nil {
+	var missing error
+	var wg sync.WaitGroup // each takes a second or more, the first time
+	wg.Go(func() { missing = p.skus.ensure(ctx) })
+	wg.Go(func() { _ = p.prices.ensure(ctx) }) // both are kept as the source's problem
+	wg.Go(func() { _ = p.quota.ensure(ctx) })
+	wg.Wait()
+	if err := errors.Join(missing, ctx.Err()); err != nil {
 		return inputs{}, err
 	}
 	return inputs{skus: p.skus.read(), prices: p.prices.read(), quota: p.quota.read()}, nil

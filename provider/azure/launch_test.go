@@ -74,7 +74,7 @@ func (r *region) wantMachines(t *testing.T, n int) {
 func TestLostAnswerBuysOnce(t *testing.T) {
 	for _, times := range []int{1, 10} { // within the SDK's retries, and beyond
 		t.Run(fmt.Sprint(times), func(t *testing.T) {
-			r := newRegion(t, emulator.Options{SystemNodes: -1})
+			r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 			r.options.ClientOptions.Retry.RetryDelay = 1 // ns: nothing here needs time
 			r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 503, Lose: true, Times: times})
 			p := r.provider(t)
@@ -89,7 +89,7 @@ func TestLostAnswerBuysOnce(t *testing.T) {
 }
 
 func TestRestartLearnsWhyAMachineFailed(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
 	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
 	if _, err := r.provider(t).Launch(t.Context(), c); err != nil {
@@ -104,7 +104,7 @@ func TestRestartLearnsWhyAMachineFailed(t *testing.T) {
 }
 
 func TestThrottlingIsNotARefusal(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 429, Code: "OperationNotAllowed", RetryAfterSeconds: 1200, Flat: true})
 	p := r.provider(t)
 	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D8s_v5", "eastus-1"))
@@ -118,7 +118,7 @@ func TestThrottlingIsNotARefusal(t *testing.T) {
 }
 
 func TestQuotaRefusalGoesToTheNextFamily(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	if _, err := p.Catalog(t.Context(), "default"); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestQuotaRefusalGoesToTheNextFamily(t *testing.T) {
 }
 
 func TestKnownQuotaIsNotOverrun(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, Quota: map[string]int{"standardDSv5Family": 8}})
+	r := newRegion(t, emulator.Options{SystemNodes: -1, Quota: map[string]int{"standardDSv5Family": 8}}).small()
 	p := r.provider(t)
 	var failed int
 	for i := range 5 {
@@ -166,7 +166,7 @@ func TestKnownQuotaIsNotOverrun(t *testing.T) {
 
 // Rule 23.
 func TestAForeignMachineIsLeftAlone(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"))
 	in, _ := run(t, p, c)
@@ -198,7 +198,7 @@ func TestAForeignMachineIsLeftAlone(t *testing.T) {
 
 // Rule 25.
 func TestBrokenListIsNoList(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, PageSize: 2})
+	r := newRegion(t, emulator.Options{SystemNodes: -1, PageSize: 2}).small()
 	p := r.provider(t)
 	for i := range 3 {
 		run(t, p, claim(fmt.Sprint("claim-", i), onDemand("Standard_D2s_v5", "eastus-1")))
@@ -213,7 +213,7 @@ func TestBrokenListIsNoList(t *testing.T) {
 }
 
 func TestSubnetFull(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}) // three addresses
+	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three addresses
 	p := r.provider(t)
 	for i := range 3 {
 		run(t, p, claim(fmt.Sprint("claim-", i), onDemand("Standard_D2s_v5", "eastus-1")))
@@ -227,7 +227,7 @@ func TestSubnetFull(t *testing.T) {
 }
 
 func TestStalePoolIsLookedUpAgain(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
 	if err := r.SetBackendPools("kubernetes", "aksOutboundBackendPool", "new"); err != nil {
@@ -238,7 +238,7 @@ func TestStalePoolIsLookedUpAgain(t *testing.T) {
 }
 
 func TestSpotEvictionIsSeen(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	c := claim("a", spot("Standard_D4s_v5", "eastus-1"))
 	in, _ := run(t, p, c)
@@ -255,7 +255,7 @@ func TestSpotEvictionIsSeen(t *testing.T) {
 }
 
 func TestDeallocatedMachineIsStopped(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	in, _ := run(t, p, claim("a", onDemand("Standard_D4s_v5", "0")))
 	if in.Zone != "0" {
@@ -278,7 +278,7 @@ func TestDeallocatedMachineIsStopped(t *testing.T) {
 }
 
 func TestMachineCarriesWhatTheClassSays(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	c := class("1.36.3")
 	c.Spec.OSDiskSizeGB, c.Spec.ImageFamily = to.Ptr(int32(60)), to.Ptr(v1beta1.ImageFamilyAzureLinux)
 	c.Spec.Tags = map[string]string{"a/b": "c", "KARVE.dev_claim": "mine"}
@@ -321,7 +321,7 @@ func TestMachineCarriesWhatTheClassSays(t *testing.T) {
 }
 
 func TestNotReady(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	want := func(reason string, c provider.Claim) {
 		t.Helper()
@@ -346,7 +346,7 @@ func TestNotReady(t *testing.T) {
 // What one node costs in requests, launched together with others and returned.
 func TestRequestsPerNode(t *testing.T) {
 	const n = 30
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	r.options.PollEvery = 0 // the default
 	p := r.provider(t)
 	if _, err := p.Catalog(t.Context(), "default"); err != nil {
@@ -390,7 +390,7 @@ func (r *region) leaveNIC(t *testing.T, name string, c provider.Claim) {
 }
 
 func TestOrphansAreFoundAndReclaimed(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 	in, _ := run(t, p, c)
@@ -417,7 +417,7 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 
 // A leftover that carries the machine's name goes with the machine.
 func TestTerminateTakesLeftoversAlong(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 	in, _ := run(t, p, c)
@@ -454,7 +454,7 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 			t.Errorf("nothing is said of %s: %v", name, err)
 		}
 	}
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	for name, spoil := range map[string]func(*azure.Options){
 		"ClusterEndpoint":   func(o *azure.Options) { o.ClusterEndpoint = "karve.example" },
 		"VNetSubnetID":      func(o *azure.Options) { o.VNetSubnetID = "/subscriptions/x" },

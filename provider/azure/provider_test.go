@@ -1,11 +1,21 @@
 package azure_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
@@ -71,6 +81,81 @@ func class(version string) *v1beta1.AKSNodeClass {
 	return c
 }
 
+// small makes the region look as if it sold a few series only: reading all of it
+// takes a second each time, and most tests are not about that.
+func (r *region) small() *region {
+	options := *r.options.ClientOptions
+	options.Transport = &trimmer{inner: options.Transport}
+	r.options.ClientOptions = &options
+	return r
+}
+
+// trimmer cuts lists of sizes and prices down. What is left is remembered for
+// the whole test binary: it is the same for every emulator of a region.
+type trimmer struct{ inner policy.Transporter }
+
+var (
+	fewSeries = regexp.MustCompile(`^Standard_[DE]\d+a?d?s_v5$`)
+	trimmed   sync.Map // body by location and kind of list
+)
+
+func (t *trimmer) Do(req *http.Request) (*http.Response, error) {
+	switch {
+	case req.Method != http.MethodGet:
+	case strings.HasSuffix(req.URL.Path, "/skus"):
+		return t.list(req, "value", "name", "nextLink")
+	case strings.HasSuffix(req.URL.Path, "/retail/prices"):
+		return t.list(req, "Items", "armSkuName", "NextPageLink")
+	}
+	return t.inner.Do(req)
+}
+
+func (t *trimmer) list(req *http.Request, items, name, next string) (*http.Response, error) {
+	key := req.URL.Path[strings.LastIndex(req.URL.Path, "/"):] + req.URL.Query().Get("$filter")
+	body, known := trimmed.Load(key)
+	if !known {
+		var err error
+		if body, err = t.read(req, items, name, next); err != nil {
+			return nil, err
+		}
+		trimmed.Store(key, body)
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "200 OK", Request: req, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body.([]byte))),
+	}, nil
+}
+
+// read follows the pages of a list and keeps the items of few series.
+func (t *trimmer) read(req *http.Request, items, name, next string) ([]byte, error) {
+	var kept []any
+	for page := req; page != nil; {
+		resp, err := t.inner.Do(page)
+		if err != nil {
+			return nil, err
+		}
+		var list map[string]any
+		err = json.NewDecoder(resp.Body).Decode(&list)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("trimming %s: %s: %w", req.URL.Path, resp.Status, err)
+		}
+		for _, item := range list[items].([]any) {
+			if label, _ := item.(map[string]any)[name].(string); fewSeries.MatchString(label) {
+				kept = append(kept, item)
+			}
+		}
+		page = nil
+		if link, _ := list[next].(string); link != "" {
+			page = req.Clone(req.Context())
+			if page.URL, err = url.Parse(link); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return json.Marshal(map[string]any{items: kept})
+}
+
 func (r *region) provider(t *testing.T) *azure.Provider {
 	t.Helper()
 	p, err := azure.New(t.Context(), r.options)
@@ -96,7 +181,7 @@ func (r *region) stockOut(t *testing.T, c offer.Choice, late bool) {
 
 func TestProviderLaws(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Harness {
-		r := newRegion(t, emulator.Options{SystemNodes: -1})
+		r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 		return providertest.Harness{
 			Class:    "default",
 			Open:     func(t *testing.T) provider.Provider { return r.provider(t) },
