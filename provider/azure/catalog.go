@@ -78,6 +78,20 @@ func (p *Provider) inputs(ctx context.Context) (inputs, error) {
 func (p *Provider) catalog(name string, sh shape, in inputs) *provider.Snapshot {
 	p.catalogs.mu.Lock()
 	defer p.catalogs.mu.Unlock()
+	c := p.built(name, sh, in)
+	c.refresh(p, in)
+	return c.snapshot
+}
+
+// typesOf is the catalog's inner view, for a launch.
+func (p *Provider) typesOf(name string, sh shape, in inputs) *typeSet {
+	p.catalogs.mu.Lock()
+	defer p.catalogs.mu.Unlock()
+	return p.built(name, sh, in).set
+}
+
+// built returns the class's catalog with its types up to date. Callers hold the lock.
+func (p *Provider) built(name string, sh shape, in inputs) *catalog {
 	c := p.catalogs.classes[name]
 	if c == nil {
 		c = &catalog{}
@@ -87,16 +101,7 @@ func (p *Provider) catalog(name string, sh shape, in inputs) *provider.Snapshot 
 	if c.set == nil || c.built != built {
 		*c = catalog{built: built, set: p.buildTypes(in.skus.value, in.prices.value, sh), snapshot: c.snapshot}
 	}
-	c.refresh(p, in)
-	return c.snapshot
-}
-
-// types is the catalog's inner view, for a launch.
-func (p *Provider) typesOf(name string, sh shape, in inputs) *typeSet {
-	p.catalog(name, sh, in)
-	p.catalogs.mu.Lock()
-	defer p.catalogs.mu.Unlock()
-	return p.catalogs.classes[name].set
+	return c
 }
 
 // refresh brings the snapshot up to date. Its Types stay the same slice as long

@@ -92,11 +92,14 @@ func (r refusal) words() string {
 	return r.code + ": " + r.detail
 }
 
-// classify understands an error of an ARM call. The HTTP status counts before
+// classify understands an error of an ARM call; the zero refusal is none. The HTTP status counts before
 // the code and the code before phrases of the message: the code
 // OperationNotAllowed alone can mean throttling, three kinds of quota, or a
 // machine in the wrong state.
 func classify(err error) refusal {
+	if err == nil {
+		return refusal{}
+	}
 	var resp *azcore.ResponseError
 	if !errors.As(err, &resp) {
 		return refusal{kind: transient, code: "RequestFailed", detail: shorten(err.Error()), err: err}

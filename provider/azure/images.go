@@ -107,7 +107,7 @@ func (p *Provider) Images(ctx context.Context, spec *v1beta1.AKSNodeClassSpec, k
 	for _, d := range releaseFor(spec, minorOf(kubernetesVersion)).definitions {
 		version, err := p.images.newest(ctx, d)
 		if err != nil {
-			return nil, fmt.Errorf("listing versions of image %s: %w", d.name, err)
+			return nil, wrap(err, "listing versions of image %s", d.name)
 		}
 		if version != "" {
 			images = append(images, v1beta1.NodeImage{ID: d.id(version), Requirements: d.requirements()})

@@ -50,7 +50,11 @@ func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.I
 		return provider.Instance{}, err
 	}
 	vm, known, err := l.standing(ctx)
-	switch {
+	switch r := classify(err); {
+	case r.kind == throttled:
+		in := l.waiting()
+		in.RetryAfter = max(in.RetryAfter, r.retryAfter)
+		return in, nil
 	case err != nil:
 		return provider.Instance{}, err
 	case !known:
@@ -228,7 +232,7 @@ func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provide
 		// The machine may exist. Only a list from now on can tell.
 		l.p.ledger.settle(l.name, l.p.opts.Now())
 		l.p.flights.put(l.name, flight{asked: l.p.opts.Now()})
-		return provider.Instance{}, false, fmt.Errorf("launching %s: buying %s: %w", l.claim.Name, choice.Type, r.err)
+		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
 	l.p.ledger.cancel(l.name)
 	switch r.kind {
@@ -242,7 +246,7 @@ func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provide
 		return in, true, nil
 	}
 	if !r.ofOffer() {
-		return provider.Instance{}, false, fmt.Errorf("launching %s: buying %s: %s: %w", l.claim.Name, choice.Type, r.words(), r.err)
+		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
 	l.p.stockouts.learn(r, m.sku, choice.Zone, choice.CapacityType, l.subnet())
 	l.p.opts.Log.Info("machine refused", slog.String("claim", l.claim.Name), slog.String("size", choice.Type),
@@ -260,7 +264,7 @@ func (l *launch) further(r refusal) (provider.Instance, bool, error) {
 	if l.strange++; l.strange < 3 {
 		return provider.Instance{}, false, nil
 	}
-	return provider.Instance{}, false, fmt.Errorf("launching %s: three choices were refused alike: %s: %w", l.claim.Name, r.words(), r.err)
+	return provider.Instance{}, false, wrap(r.err, "launching %s: three choices were refused alike", l.claim.Name)
 }
 
 // bought describes a machine the cloud has accepted a moment ago.

@@ -112,6 +112,10 @@ func TestThrottlingIsNotARefusal(t *testing.T) {
 	if err != nil || in.State != provider.Creating || in.RetryAfter.Minutes() != 20 || in.ProviderID != "" {
 		t.Fatalf("throttled: %+v, %v", in, err)
 	}
+	r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: 429, Code: "TooManyRequests", RetryAfterSeconds: 600})
+	if in, err := p.Launch(t.Context(), c); err != nil || in.RetryAfter.Minutes() != 10 {
+		t.Errorf("throttled while looking: %+v, %v", in, err)
+	}
 	if in, _ := run(t, p, c); in.Type != "Standard_D4s_v5" {
 		t.Errorf("throttling made the launch go on to %s", in.Type)
 	}

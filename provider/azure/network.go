@@ -78,7 +78,7 @@ func (p *Provider) CheckSubnet(ctx context.Context, id string) error {
 	if r := classify(err); r.kind == notFound {
 		return &SubnetError{SubnetNotFound, fmt.Sprintf("subnet %s does not exist in virtual network %s: create it or correct vnetSubnetID", subnet.subnet, subnet.vnet)}
 	}
-	return fmt.Errorf("reading subnet %s: %w", subnet.subnet, err)
+	return wrap(err, "reading subnet %s", subnet.subnet)
 }
 
 // joinable applies AKS's rules: nodes stay in the cluster's network, and a
@@ -155,7 +155,7 @@ func (n *network) readPools(ctx context.Context) ([]string, error) {
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("listing load balancers: %w", err)
+			return nil, wrap(err, "listing load balancers")
 		}
 		for _, lb := range page.Value {
 			ids = append(ids, nodePools(lb)...)
@@ -214,7 +214,7 @@ func (n *network) readNSG(ctx context.Context) (string, error) {
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
 		if err != nil {
-			return "", fmt.Errorf("listing network security groups: %w", err)
+			return "", wrap(err, "listing network security groups")
 		}
 		for _, g := range page.Value {
 			if g != nil && agentNSG.MatchString(text(g.Name)) {
@@ -235,7 +235,7 @@ func (n *network) vnetGUID(ctx context.Context, subnet subnetID) (string, error)
 		func() (string, error) {
 			resp, err := n.p.clients.vnets.Get(ctx, subnet.group, subnet.vnet, nil)
 			if err != nil {
-				return "", fmt.Errorf("reading virtual network %s: %w", subnet.vnet, err)
+				return "", wrap(err, "reading virtual network %s", subnet.vnet)
 			}
 			if resp.Properties == nil {
 				return "", nil

@@ -2,7 +2,6 @@ package azure
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -59,7 +58,7 @@ func (r *roll[T]) read(ctx context.Context) (view[T], error) {
 	v := view[T]{started: r.now(), byName: map[string]T{}}
 	items, err := r.list(ctx)
 	if err != nil {
-		return view[T]{}, fmt.Errorf("listing %s: %w", r.what, err)
+		return view[T]{}, wrap(err, "listing %s", r.what)
 	}
 	for _, item := range items {
 		if name := r.name(item); name != "" {

@@ -98,7 +98,7 @@ func (s *source[T]) ask(ctx context.Context) error {
 		err = s.doubt(s.value, next)
 	}
 	if err != nil {
-		return s.fail(ctx, started, fmt.Errorf("reading %s: %w", s.name, err))
+		return s.fail(ctx, started, wrap(err, "reading %s", s.name))
 	}
 	if s.version == 0 || !s.same(s.value, next) {
 		s.version++

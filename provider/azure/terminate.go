@@ -33,9 +33,25 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 			return fmt.Errorf("terminating %s: %w", name, err)
 		}
 	}
-	vm := v.byName[name]
-	if vm == nil {
+	if vm := v.byName[name]; vm != nil {
+		return p.end(ctx, name, vm)
+	}
+	if flight.leaving {
 		return p.clear(ctx, name)
+	}
+	return p.endUnseen(ctx, name)
+}
+
+// endUnseen ends a machine that the shared list does not show and that this
+// process did not delete. The list may be older than the machine, so the machine
+// itself is asked for.
+func (p *Provider) endUnseen(ctx context.Context, name string) error {
+	vm, err := p.readMachine(ctx, name)
+	if errors.Is(err, provider.ErrNotFound) {
+		return p.clear(ctx, name)
+	}
+	if err != nil {
+		return err
 	}
 	return p.end(ctx, name, vm)
 }
@@ -48,16 +64,7 @@ func (p *Provider) Abandon(ctx context.Context, claim provider.Claim) error {
 		return err
 	}
 	defer release()
-	name := machineName(claim.Name, claim.UID)
-	vm, err := p.readMachine(ctx, name)
-	if errors.Is(err, provider.ErrNotFound) {
-		p.ledger.cancel(name)
-		return p.clear(ctx, name)
-	}
-	if err != nil {
-		return err
-	}
-	return p.end(ctx, name, vm)
+	return p.endUnseen(ctx, machineName(claim.Name, claim.UID))
 }
 
 // end deletes a machine that is ours and not yet on its way out.

@@ -1,9 +1,12 @@
 package azure
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
 // text reads an optional string of the SDK.
@@ -36,10 +39,14 @@ func pointers(m map[string]string) map[string]*string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// wrap says what was being done when ARM answered with an error, in one line:
-// the SDK's own text spans many.
+// wrap says what was being done when a call failed, in one line: the SDK's own
+// text of a refusal spans many.
 func wrap(err error, format string, args ...any) error {
-	return &callError{act: fmt.Sprintf(format, args...), refusal: classify(err)}
+	act := fmt.Sprintf(format, args...)
+	if !errors.As(err, new(*azcore.ResponseError)) {
+		return fmt.Errorf("%s: %w", act, err)
+	}
+	return &callError{act: act, refusal: classify(err)}
 }
 
 // callError is a failed call that is not a matter of capacity.
