@@ -34,6 +34,10 @@ func TestPublishedManifestsWorkUnmodified(t *testing.T) {
 	bought := map[string]int{}
 	for _, c := range claims {
 		bought[c.Pool]++
+		// Dashboards and the bill go by these labels.
+		if c.Type == "" || c.Zone == "" || c.CapacityType == "" {
+			t.Errorf("NodeClaim %s runs and does not say on what: type %q, zone %q, capacity type %q", c.Name, c.Type, c.Zone, c.CapacityType)
+		}
 	}
 	for _, pool := range []string{"general", "gpu", "budgets"} {
 		if bought[pool] == 0 {
