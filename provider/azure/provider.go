@@ -135,6 +135,7 @@ func (p *Provider) Run(ctx context.Context) error {
 
 // keepQuota looks every minute whether there is a reason to read the quota.
 func (p *Provider) keepQuota(ctx context.Context) {
+	_ = p.quota.ensure(ctx)
 	for pause(ctx, quotaBusy) {
 		if p.ledger.active() || p.opts.Now().Sub(p.quota.read().taken) >= quotaEvery {
 			_ = p.quota.refresh(ctx) // remembered by the source as its problem

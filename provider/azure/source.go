@@ -129,8 +129,10 @@ func (s *source[T]) read() answer[T] {
 	return a
 }
 
-// keep refreshes every so often until ctx ends, sooner after a failure.
+// keep asks at once, so that the first who needs an answer need not wait, and
+// refreshes every so often until ctx ends, sooner after a failure.
 func (s *source[T]) keep(ctx context.Context, every time.Duration) {
+	_ = s.ensure(ctx) // remembered by the source as its problem
 	for {
 		wait := every
 		if s.read().problem != "" {
