@@ -24,10 +24,10 @@ const (
 // cloud controller that tends their Nodes.
 func (e *Environment) startAzure(ctx context.Context) error {
 	o := e.options.Azure
-	e.agent = node.NewAgent(node.Options{Log: e.log, Silence: e.scaled(realSilence)})
 	o.ClusterName = clusterName
 	o.Dir = filepath.Join(e.dir, "azure")
-	o.Guest, o.Log = guest{e.agent}, e.log
+	o.Guest = node.NewAgent(node.Options{Log: e.log, Silence: e.scaled(realSilence)})
+	o.Log = e.log
 	server, err := emulator.Start(ctx, o)
 	if err != nil {
 		return err
@@ -39,13 +39,6 @@ func (e *Environment) startAzure(ctx context.Context) error {
 	e.options.Progress(fmt.Sprintf("Azure (emulated) is up at %s: region %s, %s", server.URL(), server.Location(), pace(o.TimeScale)))
 	return nil
 }
-
-// guest is the agent as the emulator wants it.
-type guest struct{ *node.Agent }
-
-// Preempt passes on an eviction notice. A machine that is not running an
-// operating system now has nobody to tell.
-func (g guest) Preempt(vm string, notBefore time.Time) { g.Agent.Preempt(vm, notBefore) }
 
 func (e *Environment) startCloudController(ctx context.Context) error {
 	clients, err := kubernetes.NewForConfig(e.RESTConfig())

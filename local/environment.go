@@ -14,7 +14,6 @@ import (
 
 	"github.com/karve-dev/karve/local/cluster"
 	"github.com/karve-dev/karve/provider/azure/emulator"
-	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 // DefaultDir is where "karve demo" keeps its state, relative to the current folder.
@@ -46,7 +45,6 @@ type Environment struct {
 	dir     string
 	cluster *cluster.Cluster
 	azure   *emulator.Server
-	agent   *node.Agent
 	cloud   *background
 	karve   *karve
 	client  client.Client
@@ -170,9 +168,6 @@ func (e *Environment) Close() error {
 // while everything runs.
 func (e *Environment) Err() error { return errors.Join(e.cluster.Err(), e.karveErr()) }
 
-// Dir is the folder with all state.
-func (e *Environment) Dir() string { return e.dir }
-
 // Kubeconfig is the path of an administrator's kubeconfig.
 func (e *Environment) Kubeconfig() string { return e.cluster.Kubeconfig() }
 
@@ -184,6 +179,3 @@ func (e *Environment) Client() client.Client { return e.client }
 
 // Emulator is the Azure that karve buys from.
 func (e *Environment) Emulator() *emulator.Server { return e.azure }
-
-// Console is what a machine's boot log says.
-func (e *Environment) Console(vm string) string { return e.agent.Console(vm) }

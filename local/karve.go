@@ -22,9 +22,6 @@ type karve struct {
 	mu      sync.Mutex
 	process *child
 	ready   string // URL that answers 200 when karve works
-	metrics string
-	// starts counts how often the process was started.
-	starts int
 }
 
 // start runs karve and returns when it is ready.
@@ -56,8 +53,6 @@ func (k *karve) launch(ctx context.Context) error {
 	env := append(slices.Clone(k.env), "HEALTH_PROBE_PORT="+ports[0], "METRICS_PORT="+ports[1])
 	k.process, err = startChild(k.argv, env, file)
 	k.ready = "http://" + net.JoinHostPort("127.0.0.1", ports[0]) + "/readyz"
-	k.metrics = "http://" + net.JoinHostPort("127.0.0.1", ports[1]) + "/metrics"
-	k.starts++
 	return err
 }
 
@@ -159,13 +154,6 @@ func (e *Environment) StopKarve() error {
 
 // KarveLog is the file with everything karve ever said in this run.
 func (e *Environment) KarveLog() string { return e.karve.log }
-
-// KarveMetrics is the URL of the running karve's metrics.
-func (e *Environment) KarveMetrics() string {
-	e.karve.mu.Lock()
-	defer e.karve.mu.Unlock()
-	return e.karve.metrics
-}
 
 // karveErr says that karve ended by itself, with its last words; nil while it
 // runs and after we ended it.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 )
@@ -31,20 +32,20 @@ func (e *Environment) Machines(ctx context.Context) ([]Machine, error) {
 	if err != nil {
 		return nil, err
 	}
+	vms, err := all(ctx, compute.NewVirtualMachinesClient().NewListPager(e.azure.NodeResourceGroup(), nil),
+		func(page armcompute.VirtualMachinesClientListResponse) []*armcompute.VirtualMachine {
+			return page.Value
+		})
+	if err != nil {
+		return nil, fmt.Errorf("listing virtual machines: %w", err)
+	}
 	var machines []Machine
-	pages := compute.NewVirtualMachinesClient().NewListPager(e.azure.NodeResourceGroup(), nil)
-	for pages.More() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("listing virtual machines: %w", err)
-		}
-		for _, vm := range page.Value {
-			if uid := vm.Tags[tagClaimUID]; uid != nil {
-				machines = append(machines, Machine{
-					Name: *vm.Name, ClaimUID: *uid,
-					Size: string(*vm.Properties.HardwareProfile.VMSize), State: *vm.Properties.ProvisioningState,
-				})
-			}
+	for _, vm := range vms {
+		if uid := vm.Tags[tagClaimUID]; uid != nil {
+			machines = append(machines, Machine{
+				Name: *vm.Name, ClaimUID: *uid,
+				Size: string(*vm.Properties.HardwareProfile.VMSize), State: *vm.Properties.ProvisioningState,
+			})
 		}
 	}
 	return machines, nil
@@ -56,32 +57,41 @@ func (e *Environment) Orphans(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	nics, err := all(ctx, network.NewInterfacesClient().NewListPager(e.azure.NodeResourceGroup(), nil),
+		func(page armnetwork.InterfacesClientListResponse) []*armnetwork.Interface { return page.Value })
+	if err != nil {
+		return nil, fmt.Errorf("listing network interfaces: %w", err)
+	}
+	disks, err := all(ctx, compute.NewDisksClient().NewListByResourceGroupPager(e.azure.NodeResourceGroup(), nil),
+		func(page armcompute.DisksClientListByResourceGroupResponse) []*armcompute.Disk { return page.Value })
+	if err != nil {
+		return nil, fmt.Errorf("listing disks: %w", err)
+	}
 	var orphans []string
-	nics := network.NewInterfacesClient().NewListPager(e.azure.NodeResourceGroup(), nil)
-	for nics.More() {
-		page, err := nics.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("listing network interfaces: %w", err)
-		}
-		for _, nic := range page.Value {
-			if nic.Properties.VirtualMachine == nil {
-				orphans = append(orphans, "network interface "+*nic.Name)
-			}
+	for _, nic := range nics {
+		if nic.Properties.VirtualMachine == nil {
+			orphans = append(orphans, "network interface "+*nic.Name)
 		}
 	}
-	disks := compute.NewDisksClient().NewListByResourceGroupPager(e.azure.NodeResourceGroup(), nil)
-	for disks.More() {
-		page, err := disks.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("listing disks: %w", err)
-		}
-		for _, disk := range page.Value {
-			if disk.ManagedBy == nil || *disk.ManagedBy == "" {
-				orphans = append(orphans, "disk "+*disk.Name)
-			}
+	for _, disk := range disks {
+		if disk.ManagedBy == nil || *disk.ManagedBy == "" {
+			orphans = append(orphans, "disk "+*disk.Name)
 		}
 	}
 	return orphans, nil
+}
+
+// all reads a list of Azure's to its end.
+func all[R, T any](ctx context.Context, pager *runtime.Pager[R], items func(R) []T) ([]T, error) {
+	var list []T
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, items(page)...)
+	}
+	return list, nil
 }
 
 func (e *Environment) azureClients() (*armcompute.ClientFactory, *armnetwork.ClientFactory, error) {
