@@ -1,6 +1,7 @@
 // Package crds gives out the CustomResourceDefinitions karve works with: its
 // own AKSNodeClass, and those of karpenter.sh as the pinned upstream module
-// publishes them, with the label rules of AKS added.
+// publishes them, with the label rules of AKS added and with bounds on lengths of
+// time and amounts that no client could read.
 //
 // It keeps no copy of upstream's files and installs nothing. Every call returns
 // fresh objects, which the caller may change.
@@ -22,16 +23,18 @@ var aksNodeClassYAML []byte
 
 // All returns AKSNodeClass, NodePool, NodeClaim, NodeOverlay and CapacityBuffer,
 // in that order. It fails only when the pinned upstream module no longer has
-// the shape that the label rules were written for.
+// the shape that the added rules were written for.
 func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	sources := []struct {
-		kind   string
-		yaml   []byte
-		labels []labelField
+		kind    string
+		yaml    []byte
+		labels  []labelField
+		spans   [][]string
+		amounts [][]string
 	}{
 		{kind: "AKSNodeClass", yaml: aksNodeClassYAML},
-		{kind: "NodePool", yaml: apis.NodePoolCRD, labels: nodePoolLabels()},
-		{kind: "NodeClaim", yaml: apis.NodeClaimCRD, labels: nodeClaimLabels()},
+		{kind: "NodePool", yaml: apis.NodePoolCRD, labels: nodePoolLabels(), spans: nodePoolSpans(), amounts: nodePoolAmounts()},
+		{kind: "NodeClaim", yaml: apis.NodeClaimCRD, labels: nodeClaimLabels(), spans: nodeClaimSpans(), amounts: nodeClaimAmounts()},
 		{kind: "NodeOverlay", yaml: apis.NodeOverlayCRD},
 		{kind: "CapacityBuffer", yaml: apis.CapacityBufferCRD},
 	}
@@ -43,6 +46,9 @@ func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 		}
 		if err := restrictLabels(crd, s.labels); err != nil {
 			return nil, fmt.Errorf("adding label rules to the %s definition: %w", s.kind, err)
+		}
+		if err := keepReadable(crd, s.spans, s.amounts); err != nil {
+			return nil, fmt.Errorf("bounding the %s definition: %w", s.kind, err)
 		}
 		all = append(all, crd)
 	}

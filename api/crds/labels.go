@@ -40,7 +40,11 @@ func restrictLabels(crd *apiextensionsv1.CustomResourceDefinition, fields []labe
 			if version.Schema == nil {
 				return fmt.Errorf("version %s has no schema", version.Name)
 			}
-			if err := addRules(version.Schema.OpenAPIV3Schema, field.path, field.rules()); err != nil {
+			addRules := func(s *apiextensionsv1.JSONSchemaProps) error {
+				s.XValidations = append(s.XValidations, field.rules()...)
+				return nil
+			}
+			if err := change(version.Schema.OpenAPIV3Schema, field.path, addRules); err != nil {
 				return fmt.Errorf("version %s, field %s: %w", version.Name, strings.Join(field.path, "."), err)
 			}
 		}
@@ -48,23 +52,22 @@ func restrictLabels(crd *apiextensionsv1.CustomResourceDefinition, fields []labe
 	return nil
 }
 
-// addRules appends rules to the schema at the end of path.
-func addRules(s *apiextensionsv1.JSONSchemaProps, path []string, rules apiextensionsv1.ValidationRules) error {
+// change calls with on the schema at the end of path.
+func change(s *apiextensionsv1.JSONSchemaProps, path []string, with func(*apiextensionsv1.JSONSchemaProps) error) error {
 	if len(path) == 0 {
-		s.XValidations = append(s.XValidations, rules...)
-		return nil
+		return with(s)
 	}
 	if path[0] == items {
 		if s.Items == nil || s.Items.Schema == nil {
 			return fmt.Errorf("not a list of one type")
 		}
-		return addRules(s.Items.Schema, path[1:], rules)
+		return change(s.Items.Schema, path[1:], with)
 	}
 	child, ok := s.Properties[path[0]]
 	if !ok {
 		return fmt.Errorf("no property %q", path[0])
 	}
-	if err := addRules(&child, path[1:], rules); err != nil {
+	if err := change(&child, path[1:], with); err != nil {
 		return err
 	}
 	s.Properties[path[0]] = child

@@ -52,6 +52,10 @@ disruption:
 		{"budget for an unknown reason", pool("") + "\ndisruption: {consolidateAfter: 0s, budgets: [{nodes: '1', reasons: [Expired]}]}", `supported values: "Underutilized", "Empty", "Drifted"`},
 		{"unknown consolidation policy", pool("") + "\ndisruption: {consolidateAfter: 0s, consolidationPolicy: Always}", "consolidationPolicy"},
 		{"limit that is no quantity", pool("") + "\nlimits: {cpu: lots}", "spec.limits"},
+		{"lifetime that no client can read", pool("") + "\ndisruption: {consolidateAfter: 9999999h}", "a length of time may be at most 292 years"},
+		{"window that no client can read", pool("") + "\ndisruption: {consolidateAfter: Never, budgets: [{nodes: '0', schedule: '@daily', duration: 9999999h}]}", "a length of time may be at most 292 years"},
+		{"limit in scientific notation", pool("") + "\nlimits: {cpu: 1e3, memory: 1e12}", ""},
+		{"limit with an exponent that no client can read", pool("") + "\nlimits: {cpu: '1e.5'}", "spec.limits"},
 		{"weight over 100", pool("") + "\nweight: 101", "spec.weight"},
 
 		{"In without values", pool("{key: karpenter.azure.com/sku-family, operator: In, values: []}"), "requirements with operator 'In' must have a value defined"},

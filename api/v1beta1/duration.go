@@ -13,6 +13,8 @@ import (
 //
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+// +kubebuilder:validation:MaxLength=30
+// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="a length of time may be at most 292 years"
 type NillableDuration struct {
 	// Duration is nil when not set.
 	Duration *time.Duration

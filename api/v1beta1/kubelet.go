@@ -21,6 +21,7 @@ type KubeletConfiguration struct {
 	// cpuCFSQuotaPeriod is the period over which CPU limits are enforced, from
 	// 1ms to 1s. Default: 100ms.
 	// +kubebuilder:default="100ms"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('1s')",message="cpuCFSQuotaPeriod must be a length of time from 1ms to 1s, for example 50ms"
 	// +optional
 	CPUCFSQuotaPeriod *metav1.Duration `json:"cpuCFSQuotaPeriod,omitempty"`
 
@@ -49,7 +50,9 @@ type KubeletConfiguration struct {
 
 	// allowedUnsafeSysctls names sysctls, or prefixes ending in "*", that pods
 	// may set although they are not isolated from other pods, for example
-	// "net.core.somaxconn" or "kernel.msg*". Default: none.
+	// "net.core.somaxconn" or "kernel.msg*". Others the kubelet refuses, because
+	// they belong to the whole node. Default: none.
+	// +kubebuilder:validation:items:Pattern=`^(kernel\.sem|(kernel\.(shm|msg)|fs\.mqueue\.|net\.)[a-zA-Z0-9_./-]*\*?)$`
 	// +optional
 	AllowedUnsafeSysctls []string `json:"allowedUnsafeSysctls,omitempty"`
 
