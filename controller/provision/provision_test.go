@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
@@ -159,6 +160,32 @@ func TestStockOutLeadsElsewhere(t *testing.T) {
 		e.Until(60, "an initialized claim", func() bool { e.Join(); return len(e.Nodes()) == 1 })
 		if got := len(e.Cloud.Machines()); got != 1 {
 			t.Errorf("%d machines", got)
+		}
+	})
+}
+
+// A node carries the labels that its pool's requirements leave no choice about:
+// the scheduler would never put the pod there otherwise.
+//
+// Rule 13.
+func TestRequirementsBecomeLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		pool := controllertest.Pool("web", "30s")
+		pool.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{
+			{Key: "team", Operator: corev1.NodeSelectorOpIn, Values: []string{"red", "blue"}},
+			{Key: "tier", Operator: corev1.NodeSelectorOpIn, Values: []string{"front"}},
+		}
+		e.Create(pool)
+		pod := controllertest.Pod("a", "1", "1Gi")
+		pod.Spec.NodeSelector = map[string]string{"team": "blue"}
+		e.Create(pod)
+		e.Until(60, "a registered node", func() bool {
+			e.Join()
+			return len(e.Nodes()) == 1 && e.Nodes()[0].Labels[karpv1.NodeRegisteredLabelKey] == "true"
+		})
+		if labels := e.Nodes()[0].Labels; labels["team"] != "blue" || labels["tier"] != "front" {
+			t.Errorf("the node's labels: %v", labels)
 		}
 	})
 }

@@ -74,7 +74,23 @@ func (s *solver) describeAnew(l *launch) Launch {
 	out.Rules = s.rules(l, map[string][]string{
 		world.LabelInstanceType: types.values, world.LabelZone: zones.values, world.LabelCapacityType: capacityTypes.values,
 	})
+	out.Labels = settled(out.Labels, out.Rules)
 	return out
+}
+
+// settled adds to labels what the rules leave no choice about. Nobody else gives
+// the node a label that only the pool knows, and without it the scheduler would
+// never put the pods there that it was bought for.
+func settled(labels map[string]string, rules []constraint.Rule) map[string]string {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for _, r := range rules {
+		if r.Operator == constraint.In && len(r.Values) == 1 {
+			labels[r.Key] = r.Values[0]
+		}
+	}
+	return labels
 }
 
 // distinct keeps values in the order in which they first came.
