@@ -45,6 +45,14 @@ type Provider interface {
 	Abandon(ctx context.Context, claim Claim) error
 }
 
+// Tidier is a Provider whose machines are made of parts (interfaces, disks) that
+// may stay behind when a machine goes.
+type Tidier interface {
+	// Tidy gives back parts that belong to no machine, unless claimed reports that the
+	// claim they were made for lives: its machine may be on its way. It returns their names.
+	Tidy(ctx context.Context, claimed func(claimUID string) bool) ([]string, error)
+}
+
 // ErrNotFound reports that the machine does not exist (any more).
 var ErrNotFound = errors.New("machine not found")
 

@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
@@ -40,6 +40,9 @@ type Collector struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
+	// Tidier gives back what machines left behind; nil when the provider's machines
+	// leave nothing.
+	Tidier provider.Tidier
 	// Class is the kind of node class whose claims are ours.
 	Class schema.GroupKind
 	// Every is the pause between rounds; zero means 30 s.
@@ -47,6 +50,8 @@ type Collector struct {
 	// Grace is how old a machine must be to be nobody's: its claim may still be on
 	// its way into the cache. Zero means one minute.
 	Grace time.Duration
+
+	tidied time.Time // last
 }
 
 // Start collects at once, since a crash may have left something, and then again
@@ -85,7 +90,35 @@ func (c *Collector) Collect(ctx context.Context) error {
 		return fmt.Errorf("%d of %d machines are missing from the cloud's list: not trusting it", len(missing), known)
 	}
 	c.halt(false)
-	return errors.Join(c.removeClaims(ctx, missing), c.removeMachines(ctx, machines, claims))
+	return errors.Join(c.removeClaims(ctx, missing), c.removeMachines(ctx, machines, claims), c.tidy(ctx, claims))
+}
+
+// tidyEvery is the pause between looks for parts without a machine. Machines take
+// theirs along when they go, so this finds something only after an accident.
+const tidyEvery = 5 * time.Minute
+
+func (c *Collector) tidy(ctx context.Context, claims []*karpv1.NodeClaim) error {
+	if c.Tidier == nil || time.Since(c.tidied) < tidyEvery {
+		return nil
+	}
+	c.tidied = time.Now()
+	live := uids(claims)
+	names, err := c.Tidier.Tidy(ctx, func(uid string) bool { return live[uid] })
+	for _, name := range names {
+		c.Log.Info("garbage collecting what a machine left behind", "resource", name)
+	}
+	if err != nil {
+		return fmt.Errorf("giving back what machines left behind: %w", err)
+	}
+	return nil
+}
+
+func uids(claims []*karpv1.NodeClaim) map[string]bool {
+	set := make(map[string]bool, len(claims))
+	for _, claim := range claims {
+		set[string(claim.UID)] = true
+	}
+	return set
 }
 
 func (c *Collector) halt(on bool) {
@@ -158,12 +191,12 @@ func (c *Collector) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, er
 	if !errors.Is(err, provider.ErrNotFound) {
 		return false, fmt.Errorf("asking about the machine of nodeclaim %s: %w", claim.Name, err)
 	}
-	nodes := &corev1.NodeList{}
-	if err := c.Client.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: claim.Status.ProviderID}); err != nil {
-		return false, fmt.Errorf("looking for the node of nodeclaim %s: %w", claim.Name, err)
+	nodes, err := lookup.NodesOf(ctx, c.Client, claim)
+	if err != nil {
+		return false, err
 	}
-	for i := range nodes.Items {
-		if kube.Ready(&nodes.Items[i]) {
+	for i := range nodes {
+		if kube.Ready(&nodes[i]) {
 			return false, nil // a kubelet that reports runs somewhere
 		}
 	}
@@ -172,10 +205,7 @@ func (c *Collector) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, er
 
 // removeMachines gives back machines that belong to no claim.
 func (c *Collector) removeMachines(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) error {
-	owned := make(map[string]bool, len(claims))
-	for _, claim := range claims {
-		owned[string(claim.UID)] = true
-	}
+	owned := uids(claims)
 	var errs []error
 	for _, m := range machines {
 		if owned[m.ClaimUID] || m.State == provider.Terminating || time.Since(m.Created) < orElse(c.Grace, time.Minute) {

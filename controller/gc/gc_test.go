@@ -146,3 +146,39 @@ func TestMissingFromListAloneIsNoProof(t *testing.T) {
 		}
 	})
 }
+
+// tidier counts how often it was asked, and about whom it was told.
+type tidier struct {
+	asked int
+	lives bool
+	uid   string
+}
+
+func (x *tidier) Tidy(_ context.Context, claimed func(string) bool) ([]string, error) {
+	x.asked++
+	x.lives = claimed(x.uid)
+	return []string{"nic-left-behind"}, nil
+}
+
+func TestPartsLeftBehindAreLookedForNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := launched(t, 1)
+		x := &tidier{uid: string(e.Claims()[0].UID)}
+		e.Collector.Tidier = x
+		for range 3 {
+			if err := e.Collector.Collect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.asked != 1 || !x.lives {
+			t.Errorf("asked %d times, living claim known: %v; want once in five minutes and yes", x.asked, x.lives)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := e.Collector.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if x.asked != 2 {
+			t.Errorf("asked %d times in five minutes and one round, want 2", x.asked)
+		}
+	})
+}

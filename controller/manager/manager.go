@@ -265,7 +265,7 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 		&gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
-			Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
+			Tidier: tidier(o.Provider), Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
 		},
 		&reporter{mirror: m.mirror, metrics: set},
 	} {
@@ -274,6 +274,12 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 		}
 	}
 	return nil
+}
+
+// tidier is the provider's, nil when it has none.
+func tidier(p provider.Provider) provider.Tidier {
+	t, _ := p.(provider.Tidier)
+	return t
 }
 
 func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) error {

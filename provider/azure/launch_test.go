@@ -408,8 +408,11 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 	if err != nil || len(orphans) != 1 || orphans[0].Kind != azure.OrphanNIC || orphans[0].Claim != "a" {
 		t.Fatalf("orphans after it went: %+v, %v", orphans, err)
 	}
-	if err := p.Reclaim(t.Context(), orphans[0]); err != nil {
-		t.Fatal(err)
+	if names, err := p.Tidy(t.Context(), func(uid string) bool { return uid == c.UID }); err != nil || len(names) > 0 {
+		t.Fatalf("tidied up %v, %v while the claim lives", names, err)
+	}
+	if names, err := p.Tidy(t.Context(), func(string) bool { return false }); err != nil || len(names) != 1 {
+		t.Fatalf("tidied up %v, %v, want the orphan", names, err)
 	}
 	for range 2000 {
 		if orphans, err := p.Orphans(t.Context()); err == nil && len(orphans) == 0 {

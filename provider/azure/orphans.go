@@ -2,10 +2,13 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+
+	"github.com/karve-dev/karve/provider"
 )
 
 // An Orphan is an interface or disk of ours whose machine does not exist. It
@@ -68,6 +71,29 @@ func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
 	}
 	return out, nil
 }
+
+// Tidy reclaims the orphans of claims that are no more.
+func (p *Provider) Tidy(ctx context.Context, claimed func(claimUID string) bool) ([]string, error) {
+	orphans, err := p.Orphans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var errs []error
+	for _, o := range orphans {
+		if claimed(o.ClaimUID) {
+			continue
+		}
+		if err := p.Reclaim(ctx, o); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		names = append(names, o.Name)
+	}
+	return names, errors.Join(errs...)
+}
+
+var _ provider.Tidier = (*Provider)(nil)
 
 func free(nic *armnetwork.Interface) bool {
 	return nic.Properties == nil || nic.Properties.VirtualMachine == nil
