@@ -1,0 +1,77 @@
+// Package lookup follows the ties between NodeClaims, Nodes and pods through the
+// indexes of kube.Indexes, the same way for every controller.
+//
+// It refuses to choose: a tie that should be to one and is to several comes back
+// with all of them.
+package lookup
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/kube"
+)
+
+// NodesOf lists the Nodes whose machine is the claim's; none while the claim has
+// no provider ID.
+func NodesOf(ctx context.Context, c client.Reader, claim *karpv1.NodeClaim) ([]corev1.Node, error) {
+	if claim.Status.ProviderID == "" {
+		return nil, nil
+	}
+	nodes := &corev1.NodeList{}
+	if err := c.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: claim.Status.ProviderID}); err != nil {
+		return nil, fmt.Errorf("looking for the nodes of nodeclaim %s: %w", claim.Name, err)
+	}
+	return nodes.Items, nil
+}
+
+// ClaimsOf lists the NodeClaims whose machine the Node is; none while the Node has
+// no provider ID.
+func ClaimsOf(ctx context.Context, c client.Reader, node *corev1.Node) ([]karpv1.NodeClaim, error) {
+	if node.Spec.ProviderID == "" {
+		return nil, nil
+	}
+	claims := &karpv1.NodeClaimList{}
+	if err := c.List(ctx, claims, client.MatchingFields{kube.IndexClaimProviderID: node.Spec.ProviderID}); err != nil {
+		return nil, fmt.Errorf("looking for the nodeclaim of node %s: %w", node.Name, err)
+	}
+	return claims.Items, nil
+}
+
+// PodsOn lists the pods bound to a node, of whatever phase.
+func PodsOn(ctx context.Context, c client.Reader, node string) ([]*corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := c.List(ctx, list, client.MatchingFields{kube.IndexPodNode: node}); err != nil {
+		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	return pods, nil
+}
+
+// WakeClaims has the claims of a Node reconciled when the Node changes.
+func WakeClaims(c client.Reader) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+		node, ok := obj.(*corev1.Node)
+		if !ok {
+			return nil
+		}
+		claims, err := ClaimsOf(ctx, c, node)
+		if err != nil {
+			return nil // only a cache that is stopping refuses
+		}
+		requests := make([]reconcile.Request, 0, len(claims))
+		for i := range claims {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claims[i])})
+		}
+		return requests
+	})
+}
