@@ -16,6 +16,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
 )
@@ -75,13 +76,9 @@ func (c *Controller) finish(ctx context.Context, m kube.Machine) error {
 }
 
 func (c *Controller) lookAgain(ctx context.Context, n *corev1.Node) (found string, err error) {
-	list := &corev1.PodList{}
-	if err := c.Live.List(ctx, list, client.MatchingFields{kube.IndexPodNode: n.Name}); err != nil {
-		return "", fmt.Errorf("looking again at node %s: %w", n.Name, err)
-	}
-	pods := make([]*corev1.Pod, 0, len(list.Items))
-	for i := range list.Items {
-		pods = append(pods, &list.Items[i])
+	pods, err := lookup.PodsOn(ctx, c.Live, n.Name)
+	if err != nil {
+		return "", fmt.Errorf("looking again: %w", err)
 	}
 	now := time.Now()
 	if count := homeless(pods, now); count > 0 {

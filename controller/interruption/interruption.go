@@ -23,13 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/events"
-	"github.com/karve-dev/karve/controller/lifecycle"
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
@@ -87,14 +86,11 @@ func (r *Reconciler) concerns(claim *karpv1.NodeClaim) bool {
 }
 
 func (r *Reconciler) nodeOf(ctx context.Context, claim *karpv1.NodeClaim) (*corev1.Node, error) {
-	nodes := &corev1.NodeList{}
-	if err := r.Client.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: claim.Status.ProviderID}); err != nil {
-		return nil, fmt.Errorf("looking for the node of nodeclaim %s: %w", claim.Name, err)
+	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
+	if err != nil || len(nodes) == 0 {
+		return nil, err
 	}
-	if len(nodes.Items) == 0 {
-		return nil, nil
-	}
-	return &nodes.Items[0], nil
+	return &nodes[0], nil
 }
 
 func announced(n *corev1.Node) bool {
@@ -163,7 +159,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named("nodeclaim.interruption").
 		For(&karpv1.NodeClaim{}).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(lifecycle.ClaimsOfNode(m.GetClient()))).
+		Watches(&corev1.Node{}, lookup.WakeClaims(m.GetClient())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute),

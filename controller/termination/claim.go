@@ -17,6 +17,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
@@ -96,7 +97,7 @@ func (r *Claims) stampDeadline(ctx context.Context, claim *karpv1.NodeClaim) err
 // deleteNodes asks the nodes of the machine to go and reports whether one is
 // still there. A node without our finalizer goes at once: nobody drains it.
 func (r *Claims) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (waiting bool, err error) {
-	nodes, err := nodesOf(ctx, r.Client, claim)
+	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
 	if err != nil {
 		return false, err
 	}
@@ -110,18 +111,6 @@ func (r *Claims) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (wait
 		waiting = waiting || controllerutil.ContainsFinalizer(n, karpv1.TerminationFinalizer)
 	}
 	return waiting, nil
-}
-
-// nodesOf lists the nodes whose machine is the claim's.
-func nodesOf(ctx context.Context, c client.Reader, claim *karpv1.NodeClaim) ([]corev1.Node, error) {
-	if claim.Status.ProviderID == "" {
-		return nil, nil
-	}
-	nodes := &corev1.NodeList{}
-	if err := c.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: claim.Status.ProviderID}); err != nil {
-		return nil, fmt.Errorf("looking for the nodes of nodeclaim %s: %w", claim.Name, err)
-	}
-	return nodes.Items, nil
 }
 
 // returnMachine gives back the machine, known or not, and reports whether it is gone.

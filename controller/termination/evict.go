@@ -19,6 +19,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/kube"
 )
@@ -57,7 +58,7 @@ func NewEvictor(c client.Client, e *events.Recorder, m *metrics.Set, log logr.Lo
 // for. Past deadline minus a pod's own grace period the pod is deleted, whatever
 // protects it; a zero deadline never comes.
 func (e *Evictor) Drain(ctx context.Context, node *corev1.Node, deadline time.Time) ([]*corev1.Pod, error) {
-	pods, err := podsOn(ctx, e.client, node.Name)
+	pods, err := lookup.PodsOn(ctx, e.client, node.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -72,18 +73,6 @@ func (e *Evictor) Drain(ctx context.Context, node *corev1.Node, deadline time.Ti
 		}
 	}
 	return nil, nil
-}
-
-func podsOn(ctx context.Context, c client.Reader, node string) ([]*corev1.Pod, error) {
-	list := &corev1.PodList{}
-	if err := c.List(ctx, list, client.MatchingFields{kube.IndexPodNode: node}); err != nil {
-		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
-	}
-	pods := make([]*corev1.Pod, 0, len(list.Items))
-	for i := range list.Items {
-		pods = append(pods, &list.Items[i])
-	}
-	return pods, nil
 }
 
 // sort puts the pods to wait for into the order in which groups leave: what serves

@@ -18,6 +18,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
@@ -65,17 +66,11 @@ func (r *Nodes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 
 // claimOf finds the claim whose machine the node is; nil when there is none.
 func (r *Nodes) claimOf(ctx context.Context, node *corev1.Node) (*karpv1.NodeClaim, error) {
-	if node.Spec.ProviderID == "" {
-		return nil, nil
+	claims, err := lookup.ClaimsOf(ctx, r.Client, node)
+	if err != nil || len(claims) == 0 {
+		return nil, err
 	}
-	claims := &karpv1.NodeClaimList{}
-	if err := r.Client.List(ctx, claims, client.MatchingFields{kube.IndexClaimProviderID: node.Spec.ProviderID}); err != nil {
-		return nil, fmt.Errorf("looking for the nodeclaim of node %s: %w", node.Name, err)
-	}
-	if len(claims.Items) == 0 {
-		return nil, nil
-	}
-	return &claims.Items[0], nil
+	return &claims[0], nil
 }
 
 func (r *Nodes) finalize(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim) (reconcile.Result, error) {
@@ -138,7 +133,7 @@ func (r *Nodes) silent(ctx context.Context, node *corev1.Node) (bool, error) {
 	if !kube.Ready(node) {
 		return true, nil
 	}
-	pods, err := podsOn(ctx, r.Client, node.Name)
+	pods, err := lookup.PodsOn(ctx, r.Client, node.Name)
 	if err != nil {
 		return false, err
 	}
@@ -151,7 +146,7 @@ func (r *Nodes) silent(ctx context.Context, node *corev1.Node) (bool, error) {
 // bury ends what the API still shows of a machine that does not exist: its pods
 // run nowhere, and controllers wait for them to be gone before they replace them.
 func (r *Nodes) bury(ctx context.Context, node *corev1.Node) error {
-	pods, err := podsOn(ctx, r.Client, node.Name)
+	pods, err := lookup.PodsOn(ctx, r.Client, node.Name)
 	if err != nil {
 		return err
 	}
@@ -217,7 +212,7 @@ func (r *Nodes) drain(ctx context.Context, node *corev1.Node, claim *karpv1.Node
 
 // lateArrivals looks past the cache for pods it does not know yet.
 func (r *Nodes) lateArrivals(ctx context.Context, node *corev1.Node) ([]*corev1.Pod, error) {
-	pods, err := podsOn(ctx, r.Live, node.Name)
+	pods, err := lookup.PodsOn(ctx, r.Live, node.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +310,7 @@ func (r *Nodes) attachments(ctx context.Context, node *corev1.Node) ([]string, e
 }
 
 func (r *Nodes) volumesInUse(ctx context.Context, node *corev1.Node) (map[string]bool, error) {
-	pods, err := podsOn(ctx, r.Client, node.Name)
+	pods, err := lookup.PodsOn(ctx, r.Client, node.Name)
 	if err != nil {
 		return nil, err
 	}
