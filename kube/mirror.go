@@ -21,7 +21,8 @@ const (
 	// shown it: longer than any watch lags, short enough that a claim deleted before
 	// it was ever seen does not host pods for ever.
 	unseenFor = time.Minute
-	// stuckAfter ends the promises on a node that registers but never initializes.
+	// stuckAfter is when a node that is not initialized counts as one that never
+	// will be: nothing is promised there any more.
 	stuckAfter = 15 * time.Minute
 )
 
@@ -318,6 +319,7 @@ func (m *Mirror) tell(w world.Node) []string {
 		m.until[w.Key] = time.Now().Add(NominatedFor) // the scheduler can only begin now
 	}
 	w.NominatedUntil = m.until[w.Key]
+	w.Stuck = stuck(w, time.Now())
 	if had && reflect.DeepEqual(old, w) {
 		return nil
 	}

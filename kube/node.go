@@ -89,9 +89,10 @@ func claimed(n *corev1.Node, c *karpv1.NodeClaim) world.Node {
 }
 
 // Initialized reports whether the node behind a claim is ready for pods for good.
+// A node that was deleted behind our back is not, whatever its claim says.
 func Initialized(n *corev1.Node, c *karpv1.NodeClaim) bool {
-	return n != nil && n.Labels[karpv1.NodeInitializedLabelKey] == "true" ||
-		ConditionTrue(c, karpv1.ConditionTypeInitialized)
+	return n != nil && (n.Labels[karpv1.NodeInitializedLabelKey] == "true" ||
+		ConditionTrue(c, karpv1.ConditionTypeInitialized))
 }
 
 // InFlightName stands for the name of a node that has not registered, so that

@@ -115,12 +115,18 @@ func (m *Mirror) keyOf(node string) string {
 	return node
 }
 
-// Settle ends what has lapsed: promises on ready nodes that the scheduler did not
-// take up, promises on nodes that hang, and claims that no watch ever showed.
+// Settle ends what has lapsed: nodes that hang stop being room, promises on them
+// and promises on ready nodes that the scheduler did not take up are taken back,
+// and claims that no watch ever showed are forgotten.
 func (m *Mirror) Settle() {
 	now := time.Now()
 	m.mu.Lock()
 	var woke []string
+	for _, w := range m.worldNodes {
+		if !w.Stuck && stuck(w, now) {
+			woke = append(woke, m.tell(w)...)
+		}
+	}
 	for key := range m.promised {
 		if m.lapsed(key, now) {
 			woke = append(woke, m.release(key)...)
@@ -138,10 +144,14 @@ func (m *Mirror) Settle() {
 func (m *Mirror) lapsed(key string, now time.Time) bool {
 	w, ok := m.worldNodes[key]
 	switch {
-	case !ok || w.Leaving:
+	case !ok || w.Leaving || w.Stuck:
 		return true
 	case w.Initialized:
 		return now.After(m.until[key])
 	}
-	return now.Sub(w.Created) > stuckAfter
+	return false
+}
+
+func stuck(w world.Node, now time.Time) bool {
+	return !w.Initialized && !w.Created.IsZero() && now.Sub(w.Created) > stuckAfter
 }

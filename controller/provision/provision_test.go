@@ -190,6 +190,32 @@ func TestRequirementsBecomeLabels(t *testing.T) {
 	})
 }
 
+// A node that registers and never becomes ready is waited for, but not for ever.
+//
+// Rule 20.
+func TestNodeThatNeverGetsReadyIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Pace = 10 * time.Second
+		e.Create(controllertest.Pool("web", "30s"))
+		e.Create(controllertest.Pod("a", "1", "1Gi"))
+		e.Until(10, "a node", func() bool { e.Join(); return len(e.Nodes()) == 1 })
+		node := e.Nodes()[0]
+		node.Status.Conditions[0].Status = corev1.ConditionFalse
+		if err := e.API.Status().Update(context.Background(), &node); err != nil {
+			t.Fatal(err)
+		}
+		e.Steps(80)
+		if got := len(e.Claims()); got != 1 {
+			t.Errorf("%d claims after 13 minutes, want 1", got)
+		}
+		e.Steps(20)
+		if got := len(e.Claims()); got != 2 {
+			t.Errorf("%d claims after 16 minutes, want 2", got)
+		}
+	})
+}
+
 func allEvents(e *controllertest.Env) []string {
 	var all []string
 	for _, c := range e.EventNames() {

@@ -297,7 +297,7 @@ func (b *Builder) hosts() []*Host {
 	clear(b.stale)
 	out := make([]*Host, 0, len(b.nodes))
 	for _, h := range b.nodes {
-		if !h.Leaving {
+		if !h.Leaving && !h.Stuck {
 			out = append(out, h)
 		}
 	}

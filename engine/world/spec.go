@@ -107,6 +107,9 @@ type Node struct {
 	Initialized bool
 	// Leaving nodes take no new pods, and their movable pods need new homes.
 	Leaving bool
+	// Stuck nodes take no new pods either, though those they have stay: they should
+	// have been initialized long since.
+	Stuck bool
 	// Claim is set when a NodeClaim stands behind the node.
 	Claim bool
 	// NominatedUntil protects the node from being taken as empty: pods were
