@@ -26,9 +26,11 @@ func (s *step) initialize(ctx context.Context) error {
 		return err
 	}
 	s.StatusConditions().SetTrue(karpv1.ConditionTypeInitialized)
-	s.stage("initialized")
-	s.Log.Info("initialized nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID,
-		"node", s.node.Name, "allocatable", s.node.Status.Allocatable)
+	s.news = append(s.news, func() {
+		s.stage("initialized")
+		s.Log.Info("initialized nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID,
+			"node", s.node.Name, "allocatable", s.node.Status.Allocatable)
+	})
 	return nil
 }
 

@@ -129,9 +129,11 @@ func (s *step) launched(ctx context.Context, machine provider.Instance) error {
 	st.Capacity = kube.ResourceList(machine.Capacity)
 	st.Allocatable = kube.ResourceList(machine.Allocatable)
 	s.StatusConditions().SetTrue(karpv1.ConditionTypeLaunched)
-	s.stage("launched")
-	s.Log.Info("launched nodeclaim", "nodeclaim", s.claim.Name, "provider-id", st.ProviderID, "instance-type", machine.Type,
-		"zone", machine.Zone, "capacity-type", machine.CapacityType, "price", machine.Price.USD(), "allocatable", machine.Allocatable)
+	s.news = append(s.news, func() {
+		s.stage("launched")
+		s.Log.Info("launched nodeclaim", "nodeclaim", s.claim.Name, "provider-id", st.ProviderID, "instance-type", machine.Type,
+			"zone", machine.Zone, "capacity-type", machine.CapacityType, "price", machine.Price.USD(), "allocatable", st.Allocatable)
+	})
 	return nil
 }
 

@@ -103,6 +103,9 @@ type step struct {
 	// over ends the pass: the claim is being deleted, or nothing more can be known.
 	over bool
 	next time.Duration
+	// news is told once the status is written: a pass over a stale copy finds the
+	// same again, fails to write it, and must not tell it twice.
+	news []func()
 }
 
 // StatusConditions of the claim in hand.
@@ -129,6 +132,10 @@ func (s *step) save(ctx context.Context, cause error) error {
 			return nil
 		}
 		return fmt.Errorf("writing the status of nodeclaim %s: %w", s.claim.Name, err)
+	} else if err == nil {
+		for _, tell := range s.news {
+			tell()
+		}
 	}
 	return cause
 }

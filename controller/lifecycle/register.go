@@ -33,9 +33,11 @@ func (s *step) register(ctx context.Context) error {
 	}
 	s.claim.Status.NodeName = s.node.Name
 	s.StatusConditions().SetTrue(karpv1.ConditionTypeRegistered)
-	s.stage("registered")
-	s.Metrics.NodesCreated.WithLabelValues(s.claim.Labels[karpv1.NodePoolLabelKey], s.node.Labels[corev1.LabelTopologyZone]).Inc()
-	s.Log.Info("registered nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "node", s.node.Name)
+	s.news = append(s.news, func() {
+		s.stage("registered")
+		s.Metrics.NodesCreated.WithLabelValues(s.claim.Labels[karpv1.NodePoolLabelKey], s.node.Labels[corev1.LabelTopologyZone]).Inc()
+		s.Log.Info("registered nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "node", s.node.Name)
+	})
 	return nil
 }
 

@@ -39,6 +39,7 @@ func TestJSONLog(t *testing.T) {
 	var out strings.Builder
 	log := JSONLog(&out, slog.LevelInfo)
 	log.V(1).Info("not said")
+	log.WithName("healthz").WithValues("a", 1).Info("healthz check failed")
 	log.Info("created nodeclaim", "nodepool", "web")
 	log.Error(errors.New("refused"), "launching failed")
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")

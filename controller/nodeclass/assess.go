@@ -118,7 +118,6 @@ func (r *Reconciler) noImages(class *v1beta1.AKSNodeClass, reason string, err er
 
 func (r *Reconciler) useImages(class *v1beta1.AKSNodeClass, images []v1beta1.NodeImage) {
 	if !equality.Semantic.DeepEqual(class.Status.Images, images) {
-		r.Log.Info("images changed", "AKSNodeClass", class.Name, "images", len(images), "first", images[0].ID)
 		class.Status.Images = images
 	}
 	class.SetTrue(v1beta1.ConditionTypeImagesReady)

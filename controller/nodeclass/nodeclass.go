@@ -101,8 +101,11 @@ func (r *Reconciler) save(ctx context.Context, class, stored *v1beta1.AKSNodeCla
 	return nil
 }
 
-// report logs when a class becomes ready or stops being so.
+// report logs when a class gets other images, becomes ready or stops being so.
 func (r *Reconciler) report(class, stored *v1beta1.AKSNodeClass) {
+	if images := class.Status.Images; len(images) > 0 && !equality.Semantic.DeepEqual(stored.Status.Images, images) {
+		r.Log.Info("images changed", "AKSNodeClass", class.Name, "images", len(images), "first", images[0].ID)
+	}
 	now, before := class.Condition(v1beta1.ConditionTypeReady), stored.Condition(v1beta1.ConditionTypeReady)
 	if now.Status != before.Status {
 		r.Log.Info("node class readiness changed", "AKSNodeClass", class.Name, "ready", now.Status, "reason", now.Reason, "message", now.Message)

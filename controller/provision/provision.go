@@ -41,6 +41,10 @@ type Provisioner struct {
 	Events  *events.Recorder
 	Metrics *metrics.Set
 	Log     logr.Logger
+
+	// What was last said about pods and catalog, so that it is said once.
+	waiting    int
+	incomplete string
 }
 
 // Start provisions batch after batch until the context ends.
@@ -56,14 +60,13 @@ func (p *Provisioner) Start(ctx context.Context) error {
 // Provision handles one batch: read, decide, act, record. What it could not write
 // down stays pending and comes again with the next batch.
 func (p *Provisioner) Provision(ctx context.Context) error {
-	if err := p.read(ctx); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		p.Log.Error(err, "catalog incomplete, going on with the rest")
+	err := p.read(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
+	p.sayIncomplete(err)
 	plan, took := p.decide()
-	err := p.act(ctx, plan)
+	err = p.act(ctx, plan)
 	p.record(plan, took)
 	return err
 }
@@ -77,10 +80,25 @@ func (p *Provisioner) read(ctx context.Context) error {
 		}
 	}
 	p.Mirror.Settle()
-	if n := p.Mirror.Waiting(); n > 0 {
+	n := p.Mirror.Waiting()
+	if n > 0 && n != p.waiting {
 		p.Log.Info("found provisionable pod(s)", "pods", n)
 	}
+	p.waiting = n
 	return p.Catalog.Refresh(ctx)
+}
+
+// sayIncomplete logs what the catalog lacks when that changes: pods that nothing
+// can host bring a batch every few seconds.
+func (p *Provisioner) sayIncomplete(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != p.incomplete {
+		p.Log.Error(err, "catalog incomplete, going on with the rest")
+	}
+	p.incomplete = text
 }
 
 func (p *Provisioner) decide() (plan pack.Plan, took time.Duration) {
