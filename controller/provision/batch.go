@@ -39,15 +39,16 @@ func NewBatcher(idle, longest time.Duration) *Batcher {
 // pod that is in it already does not keep it open longer. It never blocks.
 func (b *Batcher) Trigger(pod string) {
 	b.mu.Lock()
-	again := b.known[pod]
-	b.known[pod] = true
-	b.mu.Unlock()
-	if again {
+	defer b.mu.Unlock()
+	if b.known[pod] {
 		return
 	}
 	select {
 	case b.kick <- struct{}{}:
+		b.known[pod] = true
 	default:
+		// A kick is waiting already. Remembering more would fill the memory of a
+		// standby, which is triggered for weeks and never waits for a batch.
 	}
 }
 
