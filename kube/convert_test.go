@@ -42,6 +42,15 @@ func TestAmountsRoundTrip(t *testing.T) {
 	}
 }
 
+// An amount that does not fit into 64 bits is more than anything has, not nothing.
+func TestHugeAmountsDoNotWrapAround(t *testing.T) {
+	got := Amounts(resources("cpu", "1e16", "memory", "100E", "nvidia.com/gpu", "9223372036854775807"))
+	want := quantity.Amounts{"cpu": quantity.Most, "memory": quantity.Most, "nvidia.com/gpu": quantity.Most}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRequests(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container("cpu", "200m")
