@@ -25,7 +25,8 @@ type Config struct {
 	Azure AzureConfig
 }
 
-// CoreConfig are Karpenter's own settings.
+// CoreConfig are Karpenter's own settings, as far as karve heeds them; see
+// acceptIgnored for the others.
 type CoreConfig struct {
 	MetricsPort, HealthProbePort int
 	KubeClientQPS                int
@@ -35,18 +36,12 @@ type CoreConfig struct {
 	LeaderElectionName           string
 	LeaderElectionNamespace      string
 	// MemoryLimit is in bytes; Go's soft limit becomes 90 % of it. Negative: none.
-	MemoryLimit int64
-	// CPURequests is in millicores and scales worker counts.
-	CPURequests                         int
+	MemoryLimit                         int64
 	LogLevel                            string
-	LogOutputPaths, LogErrorOutputPaths []string
+	LogOutputPaths                      []string
 	BatchMaxDuration, BatchIdleDuration time.Duration
-	PreferencePolicy, MinValuesPolicy   string
-	IgnoreDRARequests                   bool
-	FeatureGates                        string
-	KarpenterService, SchedulerConfig   string // accepted, unused
-	DisableControllerWarmup             bool
-	DisableClusterStateObservability    bool
+	// PreferencePolicy and MinValuesPolicy are checked, and change nothing yet.
+	PreferencePolicy, MinValuesPolicy string
 	// LeaseDuration is how long a leader that died is waited for.
 	LeaseDuration time.Duration
 	// MachineGrace is how old a machine without a NodeClaim must be before it is given back.
@@ -64,21 +59,19 @@ type AzureConfig struct {
 	NetworkPluginMode            string
 	NetworkPolicy                string
 	NetworkDataplane             string
-	DNSServiceIP, VNetGUID       string
+	DNSServiceIP                 string
 	VNetSubnetID                 string
 	NodeIdentities               []string
 	KubeletIdentityClientID      string
 	NodeResourceGroup            string
 	AdditionalTags               map[string]string
-	EnableSDKLogging             bool
 	Unsupported                  UnsupportedAzure
 
-	// Location, SubscriptionID, TenantID, ResourceGroup, Cloud and EnvironmentFile
-	// come from the environment only: LOCATION, ARM_SUBSCRIPTION_ID or
-	// AZURE_SUBSCRIPTION_ID, ARM_TENANT_ID or AZURE_TENANT_ID, ARM_RESOURCE_GROUP,
-	// ARM_CLOUD, AZURE_ENVIRONMENT_FILEPATH.
-	Location, SubscriptionID, TenantID, ResourceGroup string
-	Cloud, EnvironmentFile                            string
+	// Location, SubscriptionID, TenantID, Cloud and EnvironmentFile come from the
+	// environment only: LOCATION, ARM_SUBSCRIPTION_ID or AZURE_SUBSCRIPTION_ID,
+	// ARM_TENANT_ID or AZURE_TENANT_ID, ARM_CLOUD, AZURE_ENVIRONMENT_FILEPATH.
+	Location, SubscriptionID, TenantID string
+	Cloud, EnvironmentFile             string
 	// CAFile holds certificate authorities to trust besides the system's when
 	// talking to Azure: a private cloud's, or the emulator's.
 	CAFile string
@@ -94,8 +87,6 @@ type UnsupportedAzure struct {
 	UseSIG, ManageExistingMachines         bool
 	SIGSubscriptionID, DiskEncryptionSetID string
 	MachinesPoolName                       string
-	BatchIdleDuration, BatchMaxDuration    time.Duration
-	BatchMaxSize                           int
 }
 
 // bind declares every flag with its default.
@@ -103,6 +94,7 @@ func (c *Config) bind(flags *pflag.FlagSet) {
 	c.Core.bind(flags)
 	c.Azure.bind(flags)
 	c.Azure.Unsupported.bind(flags)
+	acceptIgnored(flags)
 }
 
 func (c *CoreConfig) bind(flags *pflag.FlagSet) {
@@ -115,20 +107,12 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.LeaderElectionName, "leader-election-name", "karpenter-leader-election", "name of the lease")
 	flags.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease (default: the pod's own)")
 	flags.Int64Var(&c.MemoryLimit, "memory-limit", -1, "container memory limit in bytes; Go keeps to 90 % of it")
-	flags.IntVar(&c.CPURequests, "cpu-requests", 1000, "millicores requested by the container; scales worker counts")
 	flags.StringVar(&c.LogLevel, "log-level", "info", "debug, info or error")
 	flags.StringSliceVar(&c.LogOutputPaths, "log-output-paths", []string{"stdout"}, "where logs go: stdout, stderr or files")
-	flags.StringSliceVar(&c.LogErrorOutputPaths, "log-error-output-paths", []string{"stderr"}, "accepted; the logger's own faults go to stderr")
 	flags.DurationVar(&c.BatchMaxDuration, "batch-max-duration", 10*time.Second, "longest time pods are gathered before a decision")
 	flags.DurationVar(&c.BatchIdleDuration, "batch-idle-duration", time.Second, "a batch ends when no pod came for so long")
-	flags.StringVar(&c.PreferencePolicy, "preference-policy", "Respect", "Respect or Ignore soft constraints")
-	flags.StringVar(&c.MinValuesPolicy, "min-values-policy", "Strict", "Strict or BestEffort")
-	flags.BoolVar(&c.IgnoreDRARequests, "ignore-dra-requests", true, "leave out pods with resource claims")
-	flags.StringVar(&c.FeatureGates, "feature-gates", "NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false", "name=bool, comma separated; unknown names are ignored")
-	flags.StringVar(&c.KarpenterService, "karpenter-service", "", "accepted for compatibility, unused")
-	flags.StringVar(&c.SchedulerConfig, "scheduler-config", "", "accepted for compatibility, unused")
-	flags.BoolVar(&c.DisableControllerWarmup, "disable-controller-warmup", true, "accepted for compatibility: informers start with the process")
-	flags.BoolVar(&c.DisableClusterStateObservability, "disable-cluster-state-observability", false, "accepted for compatibility, unused")
+	flags.StringVar(&c.PreferencePolicy, "preference-policy", "Respect", "Respect or Ignore; changes nothing yet: soft constraints are left to the scheduler")
+	flags.StringVar(&c.MinValuesPolicy, "min-values-policy", "Strict", "Strict or BestEffort; changes nothing yet: minValues are not counted")
 	flags.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a leader that died is waited for")
 	flags.DurationVar(&c.MachineGrace, "machine-grace", 30*time.Second, "age from which a machine without a NodeClaim is given back")
 }
@@ -145,13 +129,11 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.NetworkPolicy, "network-policy", "", "network policy engine")
 	flags.StringVar(&c.NetworkDataplane, "network-dataplane", "cilium", "azure, cilium or empty")
 	flags.StringVar(&c.DNSServiceIP, "dns-service-ip", "", "cluster DNS address (default: that of kube-system/kube-dns, else 10.0.0.10)")
-	flags.StringVar(&c.VNetGUID, "vnet-guid", "", "resource GUID of the virtual network")
 	flags.StringVar(&c.VNetSubnetID, "vnet-subnet-id", "", "default subnet of nodes (required)")
 	flags.StringSliceVar(&c.NodeIdentities, "node-identities", nil, "identities given to nodes, comma separated")
 	flags.StringVar(&c.KubeletIdentityClientID, "kubelet-identity-client-id", "", "client id of the kubelet's identity")
 	flags.StringVar(&c.NodeResourceGroup, "node-resource-group", "", "resource group of the nodes (required)")
 	flags.StringToStringVar(&c.AdditionalTags, "additional-tags", nil, "tags for every Azure resource, key=value,…")
-	flags.BoolVar(&c.EnableSDKLogging, "enable-azure-sdk-logging", true, "log a line for each Azure request (at debug level)")
 	flags.StringVar(&c.CAFile, "azure-ca-file", "", "PEM file of certificate authorities to trust for Azure, besides the system's")
 	flags.StringVar(&c.PricesURL, "azure-prices-url", "", "retail price list (default: the public one)")
 }
@@ -165,9 +147,24 @@ func (u *UnsupportedAzure) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&u.DiskEncryptionSetID, "node-osdisk-diskencryptionset-id", "", "not supported yet")
 	flags.BoolVar(&u.ManageExistingMachines, "manage-existing-aks-machines", false, "not supported yet")
 	flags.StringVar(&u.MachinesPoolName, "aks-machines-pool-name", "", "not supported yet")
-	flags.DurationVar(&u.BatchIdleDuration, "provider-batch-idle-duration", time.Second, "accepted, unused: karve does not batch machines")
-	flags.DurationVar(&u.BatchMaxDuration, "provider-batch-max-duration", 5*time.Second, "accepted, unused")
-	flags.IntVar(&u.BatchMaxSize, "provider-batch-max-size", 50, "accepted, unused")
+}
+
+// acceptIgnored declares the settings of the incumbent that change nothing here,
+// so that a Deployment which has them starts. Only their form is checked.
+func acceptIgnored(flags *pflag.FlagSet) {
+	flags.Int("cpu-requests", 1000, "accepted, unused: worker counts are fixed")
+	flags.StringSlice("log-error-output-paths", []string{"stderr"}, "accepted, unused: the logger's own faults go to stderr")
+	flags.Bool("ignore-dra-requests", true, "accepted, unused: nothing is bought for pods with resource claims, and they are told so")
+	flags.String("feature-gates", "", "accepted, unused: karve has no feature gates")
+	flags.String("karpenter-service", "", "accepted, unused")
+	flags.String("scheduler-config", "", "accepted, unused")
+	flags.Bool("disable-controller-warmup", true, "accepted, unused: informers start with the process")
+	flags.Bool("disable-cluster-state-observability", false, "accepted, unused")
+	flags.String("vnet-guid", "", "accepted, unused: the network itself is asked")
+	flags.Bool("enable-azure-sdk-logging", true, "accepted, unused: Azure requests are not logged")
+	flags.Duration("provider-batch-idle-duration", time.Second, "accepted, unused: karve does not batch machines")
+	flags.Duration("provider-batch-max-duration", 5*time.Second, "accepted, unused: karve does not batch machines")
+	flags.Int("provider-batch-max-size", 50, "accepted, unused: karve does not batch machines")
 }
 
 // readEnvironment fills what has no flag.
@@ -183,7 +180,6 @@ func (c *AzureConfig) readEnvironment(lookup func(string) (string, bool)) {
 	c.Location = first("LOCATION")
 	c.SubscriptionID = first("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
 	c.TenantID = first("ARM_TENANT_ID", "AZURE_TENANT_ID")
-	c.ResourceGroup = first("ARM_RESOURCE_GROUP")
 	c.Cloud = first("ARM_CLOUD")
 	c.EnvironmentFile = first("AZURE_ENVIRONMENT_FILEPATH")
 }
