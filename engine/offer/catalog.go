@@ -203,39 +203,86 @@ func (c *Catalog) Meets(i int, q constraint.Requirement) bool {
 // Acceptable lists, cheapest first, the available offers that meet a claim's
 // rules and hold its requests. A rule on a label that no type carries is the
 // pool's own (a template label) and does not filter. It serves a launch that
-// finds only the claim, for instance after a restart.
+// finds only the claim, for instance after a restart, and is asked for every
+// claim on its way whenever the catalog changes: it indexes nothing.
 func Acceptable(types []Type, rules []constraint.Rule, requests quantity.Amounts) ([]Choice, error) {
-	space := constraint.NewSpace()
-	set, err := space.Set(rules)
+	set, err := constraint.NewSpace().Set(rules)
 	if err != nil {
 		return nil, err
 	}
-	var kept []Type
-	for _, t := range types {
-		if holds(t.Capacity.Sub(t.Overhead), requests) {
-			kept = append(kept, t)
-		}
-	}
-	whole := Compile(space, quantity.NewSpace(), types)
-	c := Compile(space, quantity.NewSpace(), kept)
-	rows := bitset.Upto(len(c.Rows))
-	for _, q := range set {
-		if whole.Carries(q.Key) {
-			rows = rows.And(c.Admitted(q))
-		}
-	}
+	set = slices.DeleteFunc(set, func(q constraint.Requirement) bool { return !carried(types, q.Key.Name) })
 	var out []Choice
-	for i := range rows.All() {
-		if c.Rows[i].Unavailable == "" {
-			out = append(out, c.Choice(i))
+	seen := make(map[string]bool, len(types))
+	for i := range types {
+		t := &types[i]
+		if seen[t.Name] || !t.holds(requests) {
+			continue
+		}
+		seen[t.Name] = true
+		for j := range t.Offers {
+			if o := &t.Offers[j]; o.Unavailable == "" && meetsAll(t, o, set) {
+				out = append(out, Choice{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Fallback: o.Fallback})
+			}
 		}
 	}
+	slices.SortStableFunc(out, func(a, b Choice) int {
+		return cmp.Or(cmp.Compare(a.Price, b.Price), compareBool(a.Fallback, b.Fallback), cmp.Compare(a.Type, b.Type),
+			cmp.Compare(a.CapacityType, b.CapacityType), cmp.Compare(a.Zone, b.Zone))
+	})
 	return out, nil
 }
 
-func holds(room, requests quantity.Amounts) bool {
+// carried reports whether any offer of any type carries the label.
+func carried(types []Type, key string) bool {
+	switch key {
+	case labelType, labelZone, labelCapacityType:
+		return true
+	}
+	for i := range types {
+		if len(types[i].Offers) > 0 && len(types[i].Labels[key]) > 0 {
+			return true
+		}
+		for j := range types[i].Offers {
+			if len(types[i].Offers[j].Labels[key]) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func meetsAll(t *Type, o *Offer, set constraint.Set) bool {
+	for _, q := range set {
+		if !meets(t, o, q) {
+			return false
+		}
+	}
+	return true
+}
+
+// meets reports whether a node bought by the offer can meet q.
+func meets(t *Type, o *Offer, q constraint.Requirement) bool {
+	switch q.Key.Name {
+	case labelType:
+		return q.Admits(q.Key.ID(t.Name))
+	case labelZone:
+		return q.Admits(q.Key.ID(o.Zone))
+	case labelCapacityType:
+		return q.Admits(q.Key.ID(o.CapacityType))
+	}
+	values, ok := o.Labels[q.Key.Name]
+	if !ok {
+		values = t.Labels[q.Key.Name]
+	}
+	if len(values) == 0 {
+		return q.AdmitsAbsent()
+	}
+	return slices.ContainsFunc(values, func(v string) bool { return q.Admits(q.Key.ID(v)) })
+}
+
+func (t *Type) holds(requests quantity.Amounts) bool {
 	for name, n := range requests {
-		if n > room[name] {
+		if n > t.Capacity[name]-t.Overhead[name] {
 			return false
 		}
 	}

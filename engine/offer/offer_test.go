@@ -3,6 +3,7 @@ package offer_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -83,6 +84,80 @@ func TestAcceptable(t *testing.T) {
 	if _, err := offer.Acceptable(types, []constraint.Rule{{Key: "arch", Operator: "Near"}}, nil); err == nil {
 		t.Error("an unknown operator is accepted")
 	}
+}
+
+// Acceptable says what the compiled catalog would, without compiling it.
+func TestAcceptableEqualsCatalog(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		types, rules := randomTypes(r), randomRules(r)
+		requests := quantity.Amounts{"cpu": int64(r.IntN(6000))}
+		want, err := byCatalog(types, rules, requests)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		got, err := offer.Acceptable(types, rules, requests)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Fatalf("seed %d: %v, %v:\n%s", seed, rules, err, diff)
+		}
+	}
+}
+
+func byCatalog(types []offer.Type, rules []constraint.Rule, requests quantity.Amounts) ([]offer.Choice, error) {
+	space, resources := constraint.NewSpace(), quantity.NewSpace()
+	asked, _ := resources.Asked(requests)
+	set, err := space.Set(rules)
+	c := offer.Compile(space, resources, types)
+	var out []offer.Choice
+	for i, row := range c.Rows {
+		fits := row.Unavailable == "" && c.Room[row.Type].Holds(&asked)
+		for _, q := range set {
+			fits = fits && (!c.Carries(q.Key) || c.Meets(i, q))
+		}
+		if fits {
+			out = append(out, c.Choice(i))
+		}
+	}
+	return out, err
+}
+
+func randomTypes(r *rand.Rand) []offer.Type {
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	var types []offer.Type
+	for i := range 1 + r.IntN(12) {
+		t := offer.Type{Name: fmt.Sprint("T", i), Labels: map[string][]string{"arch": {pick("amd64", "arm64")}},
+			Capacity: quantity.Amounts{"cpu": int64(r.IntN(9000))}, Overhead: quantity.Amounts{"cpu": 100}}
+		if r.IntN(3) == 0 {
+			t.Labels["disk"] = []string{"fast", "slow"}
+		}
+		for range r.IntN(4) {
+			o := offer.Offer{Zone: pick("0", "1", "2"), CapacityType: pick(offer.Spot, offer.OnDemand), Price: offer.Price(r.IntN(4)), Fallback: r.IntN(4) == 0}
+			if r.IntN(5) == 0 {
+				o.Unavailable = "out of stock"
+			}
+			if r.IntN(3) == 0 {
+				o.Labels = map[string][]string{"version": {pick("3", "4", "x")}}
+			}
+			t.Offers = append(t.Offers, o)
+		}
+		types = append(types, t)
+	}
+	return types
+}
+
+func randomRules(r *rand.Rand) []constraint.Rule {
+	all := []constraint.Rule{
+		{Key: "arch", Operator: constraint.In, Values: []string{"amd64"}},
+		{Key: "disk", Operator: constraint.NotIn, Values: []string{"slow"}},
+		{Key: "disk", Operator: constraint.Exists},
+		{Key: "version", Operator: constraint.Gt, Values: []string{"3"}},
+		{Key: "version", Operator: constraint.DoesNotExist},
+		{Key: "topology.kubernetes.io/zone", Operator: constraint.In, Values: []string{"1", "2"}},
+		{Key: "karpenter.sh/capacity-type", Operator: constraint.NotIn, Values: []string{offer.Spot}},
+		{Key: "team", Operator: constraint.In, Values: []string{"blue"}},
+	}
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:r.IntN(4)]
 }
 
 func TestPrices(t *testing.T) {
