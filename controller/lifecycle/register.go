@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -46,18 +47,18 @@ func (s *step) findNode(ctx context.Context) error {
 	if s.node != nil || s.claim.Status.ProviderID == "" {
 		return nil
 	}
-	nodes := &corev1.NodeList{}
-	if err := s.Client.List(ctx, nodes, client.MatchingFields{kube.IndexNodeProviderID: s.claim.Status.ProviderID}); err != nil {
-		return fmt.Errorf("looking for the node of nodeclaim %s: %w", s.claim.Name, err)
+	nodes, err := lookup.NodesOf(ctx, s.Client, s.claim)
+	if err != nil {
+		return err
 	}
-	switch len(nodes.Items) {
+	switch len(nodes) {
 	case 0:
 		s.notRegistered(metav1.ConditionUnknown, "NodeNotFound", "Node not registered with cluster")
 	case 1:
-		s.node = &nodes.Items[0]
+		s.node = &nodes[0]
 	default:
 		s.notRegistered(metav1.ConditionFalse, "MultipleNodesFound",
-			fmt.Sprintf("%d nodes have provider ID %s: delete all but one", len(nodes.Items), s.claim.Status.ProviderID))
+			fmt.Sprintf("%d nodes have provider ID %s: delete all but one", len(nodes), s.claim.Status.ProviderID))
 	}
 	return nil
 }
