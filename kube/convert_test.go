@@ -238,6 +238,25 @@ func TestNodeOfClaimWithoutMachine(t *testing.T) {
 	}
 }
 
+// Limits are hard also while what a claim may become is out of stock: the machine
+// may be on its way already.
+//
+// Rule 10.
+func TestLimitsCountTypesOutOfStock(t *testing.T) {
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}}
+	claim.Spec.Resources.Requests = resources("cpu", "1")
+	claim.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{
+		{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"lean", "fat"}},
+	}
+	want := quantity.Amounts{"cpu": 4000, "memory": 32 << 30}
+	for _, choices := range [][]offer.Choice{nil, {{Type: "fat", Zone: "z1", CapacityType: offer.Spot, Price: 20}}} {
+		got := Node(nil, claim, catalogOfTwo(), choices)
+		if diff := cmp.Diff(want, got.Capacity); diff != "" {
+			t.Errorf("%d choices left: %s", len(choices), diff)
+		}
+	}
+}
+
 func TestNodeBeforeAndAfterInitialization(t *testing.T) {
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{karpv1.NodePoolLabelKey: "web"}}}
 	claim.Spec.StartupTaints = []corev1.Taint{{Key: "starting", Effect: corev1.TaintEffectNoSchedule}}

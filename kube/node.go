@@ -119,10 +119,27 @@ func expected(w world.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer.C
 		narrow(w.Allocatable, t.Capacity.Sub(t.Overhead))
 	}
 	if !known { // the launch will say why; here it is merely a node with room for its pods
-		w.Capacity = Amounts(c.Spec.Resources.Requests)
-		w.Allocatable = maps.Clone(w.Capacity)
+		w.Allocatable = Amounts(c.Spec.Resources.Requests)
+		w.Capacity = quantity.Amounts{}.Add(w.Allocatable)
+	}
+	// What is being bought at this moment may have gone out of stock since, even by
+	// this very purchase: limits count it all the same.
+	for _, name := range typesNamed(c) {
+		if t := cat.find(name); t != nil {
+			widen(w.Capacity, t.Capacity)
+		}
 	}
 	return w
+}
+
+// typesNamed are the types that the claim lists as acceptable.
+func typesNamed(c *karpv1.NodeClaim) []string {
+	for _, r := range c.Spec.Requirements {
+		if r.Key == corev1.LabelInstanceTypeStable && r.Operator == corev1.NodeSelectorOpIn {
+			return r.Values
+		}
+	}
+	return nil
 }
 
 func likeliest(w world.Node, c *karpv1.NodeClaim, t *offer.Type, choice offer.Choice) world.Node {
