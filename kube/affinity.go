@@ -2,6 +2,7 @@ package kube
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -35,7 +36,7 @@ func selector(labels map[string]string) world.Term {
 	for key, value := range labels {
 		term = append(term, constraint.Rule{Key: normal(key), Operator: constraint.In, Values: []string{value}})
 	}
-	slices.SortFunc(term, byKey)
+	slices.SortFunc(term, func(a, b constraint.Rule) int { return strings.Compare(a.Key, b.Key) })
 	return term
 }
 
@@ -84,16 +85,6 @@ func normal(key string) string {
 		return today
 	}
 	return key
-}
-
-func byKey(a, b constraint.Rule) int {
-	switch {
-	case a.Key < b.Key:
-		return -1
-	case a.Key > b.Key:
-		return 1
-	}
-	return 0
 }
 
 func tolerations(in []corev1.Toleration) []world.Toleration {

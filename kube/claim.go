@@ -3,6 +3,7 @@ package kube
 import (
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -89,22 +90,26 @@ func Choices(c *karpv1.NodeClaim, types []offer.Type) ([]offer.Choice, error) {
 // Purchase is what a provider needs to know to buy the claim's machine, given
 // the offers it may choose from.
 func Purchase(c *karpv1.NodeClaim, choices []offer.Choice) provider.Claim {
-	p := provider.Claim{
-		Name:     c.Name,
-		UID:      string(c.UID),
-		Pool:     c.Labels[karpv1.NodePoolLabelKey],
-		Class:    ClassOf(c.Spec.NodeClassRef),
-		Choices:  choices,
-		Labels:   maps.Clone(c.Labels),
-		Requests: Amounts(c.Spec.Resources.Requests),
+	return provider.Claim{
+		Name:          c.Name,
+		UID:           string(c.UID),
+		Pool:          c.Labels[karpv1.NodePoolLabelKey],
+		Class:         ClassOf(c.Spec.NodeClassRef),
+		Choices:       choices,
+		Labels:        maps.Clone(c.Labels),
+		Taints:        birthTaints(c.Spec.Taints),
+		StartupTaints: birthTaints(c.Spec.StartupTaints),
+		Requests:      Amounts(c.Spec.Resources.Requests),
 	}
-	for _, t := range c.Spec.Taints {
-		p.Taints = append(p.Taints, provider.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+}
+
+// birthTaints are taints as a provider passes them to the machine's kubelet.
+func birthTaints(in []corev1.Taint) []provider.Taint {
+	var out []provider.Taint
+	for _, t := range in {
+		out = append(out, provider.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
-	for _, t := range c.Spec.StartupTaints {
-		p.StartupTaints = append(p.StartupTaints, provider.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-	}
-	return p
+	return out
 }
 
 // ConditionTrue reads a condition of a claim without touching the object. The
