@@ -246,16 +246,16 @@ func (e *Env) try(err error) {
 
 // Feed shows the mirror what changed in the cluster, as watches would.
 func (e *Env) Feed() {
-	follow(e, e.Pods(), e.seenPods, func(p *corev1.Pod) types.UID { return p.UID },
+	follow(e.Pods(), e.seenPods, func(p *corev1.Pod) types.UID { return p.UID },
 		func(p *corev1.Pod) { e.Mirror.SetPod(p, false) }, e.Mirror.RemovePod)
-	follow(e, e.Nodes(), e.seenNodes, func(n *corev1.Node) string { return n.Name }, e.Mirror.SetNode, e.Mirror.RemoveNode)
-	follow(e, e.Claims(), e.seenClaims, func(c *karpv1.NodeClaim) string { return c.Name }, e.Mirror.SetClaim, e.Mirror.RemoveClaim)
+	follow(e.Nodes(), e.seenNodes, func(n *corev1.Node) string { return n.Name }, e.Mirror.SetNode, e.Mirror.RemoveNode)
+	follow(e.Claims(), e.seenClaims, func(c *karpv1.NodeClaim) string { return c.Name }, e.Mirror.SetClaim, e.Mirror.RemoveClaim)
 	for _, pool := range e.NodePools() {
 		e.Mirror.SetPool(&pool)
 	}
 }
 
-func follow[T any, K comparable](_ *Env, now []T, seen map[K]*T, key func(*T) K, set, remove func(*T)) {
+func follow[T any, K comparable](now []T, seen map[K]*T, key func(*T) K, set, remove func(*T)) {
 	current := map[K]bool{}
 	for i := range now {
 		x := &now[i]
@@ -375,7 +375,7 @@ func (e *Env) Bind(pod, node string) {
 	}
 }
 
-// Counter reads one value of a counter or gauge vector.
+// Counter adds up all values of a counter or gauge, whatever their labels.
 func (e *Env) Counter(name string) float64 {
 	e.T.Helper()
 	families, err := e.Registry.Gather()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -66,5 +65,3 @@ func stamp(annotations *map[string]string, hash, version string) bool {
 	a[karpv1.NodePoolHashAnnotationKey], a[karpv1.NodePoolHashVersionAnnotationKey] = hash, version
 	return true
 }
-
-func zero() *resource.Quantity { return resource.NewQuantity(0, resource.DecimalSI) }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -147,9 +148,7 @@ func (r *Reconciler) count(pool *karpv1.NodePool) {
 	}
 	sum[quantity.NameNodes] = nodes
 	resources := kube.ResourceList(sum)
-	if nodes == 0 {
-		resources[corev1.ResourceName(quantity.NameNodes)] = *zero()
-	}
+	resources[quantity.NameNodes] = *resource.NewQuantity(nodes, resource.DecimalSI) // also when there are none
 	if !equality.Semantic.DeepEqual(pool.Status.Resources, resources) {
 		pool.Status.Resources = resources
 	}
