@@ -83,10 +83,8 @@ func (c *Collector) Collect(ctx context.Context) error {
 	missing, known := compare(claims, machines)
 	if len(missing) >= few && 2*len(missing) > known {
 		c.halt(true)
-		for _, claim := range missing[:1] {
-			c.Events.Publish(events.Event{About: claim, Warning: true, Reason: "GarbageCollectionHalted", Key: "halted",
-				Message: fmt.Sprintf("The cloud lists %d machines, but %d of %d known ones are missing: not trusting the list", len(machines), len(missing), known)})
-		}
+		c.Events.Publish(events.Event{About: missing[0], Warning: true, Reason: "GarbageCollectionHalted", Key: "halted",
+			Message: fmt.Sprintf("The cloud lists %d machines, but %d of %d known ones are missing: not trusting the list", len(machines), len(missing), known)})
 		return fmt.Errorf("%d of %d machines are missing from the cloud's list: not trusting it", len(missing), known)
 	}
 	c.halt(false)
