@@ -28,7 +28,7 @@ const (
 )
 
 // Orphans lists interfaces and disks that carry our tags, are bound to nothing
-// and whose machine is not in a list made before theirs. An error means that
+// and whose machine is not in a list made after theirs. An error means that
 // the list is not complete.
 func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
 	// What is made together with a machine appears before it or with it, so the
