@@ -84,20 +84,21 @@ func (r *run) catalogIsStable() {
 	if after == first {
 		r.Fatal("an offer failed, and the catalog is the same one")
 	}
-	if why := unavailable(after, cheapest); why == "" {
+	if offered(after, cheapest).Unavailable == "" {
 		r.Errorf("%+v failed, and the catalog does not say so", cheapest)
 	}
 }
 
-func unavailable(s *provider.Snapshot, c offer.Choice) string {
+// offered is the offer behind a choice; the zero Offer when there is none.
+func offered(s *provider.Snapshot, c offer.Choice) offer.Offer {
 	for _, t := range s.Types {
 		for _, o := range t.Offers {
 			if t.Name == c.Type && o.Zone == c.Zone && o.CapacityType == c.CapacityType {
-				return o.Unavailable
+				return o
 			}
 		}
 	}
-	return ""
+	return offer.Offer{}
 }
 
 func isCapacity(err error) bool { return errors.As(err, new(*provider.CapacityError)) }
@@ -308,21 +309,9 @@ func (r *run) budgets() {
 	c := r.distinct(1)[0]
 	before := r.catalog().Budgets
 	in := r.launch(r.claim("a", c))
-	r.equal("budgets while the machine runs", minus(before, r.draws(c)), r.catalog().Budgets)
+	r.equal("budgets while the machine runs", minus(before, offered(r.catalog(), c).Draws), r.catalog().Budgets)
 	r.terminate(func() error { return r.p.Terminate(r.Context(), in.ProviderID) })
 	r.equal("budgets after it is gone", before, r.catalog().Budgets)
-}
-
-// draws is what a choice takes out of budgets.
-func (r *run) draws(c offer.Choice) []offer.Draw {
-	for _, t := range r.catalog().Types {
-		for _, o := range t.Offers {
-			if t.Name == c.Type && o.Zone == c.Zone && o.CapacityType == c.CapacityType {
-				return o.Draws
-			}
-		}
-	}
-	return nil
 }
 
 func minus(budgets map[string]int64, draws []offer.Draw) map[string]int64 {
