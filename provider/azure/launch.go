@@ -80,9 +80,6 @@ func (p *Provider) newLaunch(ctx context.Context, claim provider.Claim) (*launch
 	if err != nil {
 		return nil, err
 	}
-	if err := buyable(class); err != nil {
-		return nil, err
-	}
 	in, err := p.inputs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("launching %s: %w", claim.Name, err)
@@ -131,6 +128,9 @@ func (l *launch) vanished(ctx context.Context) (*armcompute.VirtualMachine, bool
 
 // buy walks down the choices until one is accepted.
 func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
+	if err := buyable(l.class); err != nil {
+		return provider.Instance{}, err
+	}
 	in, short, err := l.walk(ctx)
 	if !errors.As(err, new(*provider.CapacityError)) || !short {
 		return in, err

@@ -347,6 +347,22 @@ func TestNotReady(t *testing.T) {
 	r.wantMachines(t, 0)
 }
 
+// A class that stops being ready, if only because its spec was edited a moment
+// ago, sells nothing more; what was bought already comes up.
+func TestMachineOutlivesItsClassBeingReady(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	p := r.provider(t)
+	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
+	if _, err := p.Launch(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	unready := class("1.36.3")
+	unready.SetFalse(v1beta1.ConditionTypeSubnetsReady, v1beta1.ReasonSubnetNotFound, "no such subnet")
+	r.class.Store(unready)
+	run(t, p, c)
+	r.wantMachines(t, 1)
+}
+
 // What one node costs in requests, launched together with others and returned.
 func TestRequestsPerNode(t *testing.T) {
 	const n = 30
