@@ -26,7 +26,8 @@ func (s *step) register(ctx context.Context) error {
 	if err := s.findNode(ctx); err != nil {
 		return err
 	}
-	if s.node == nil || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) {
+	// A kubelet that makes its Node anew, the old one deleted behind our back, is let in again.
+	if s.node == nil || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) && takenOver(s.node) {
 		return nil
 	}
 	if err := s.takeOver(ctx); err != nil {
@@ -77,7 +78,7 @@ func (s *step) notRegistered(status metav1.ConditionStatus, reason, message stri
 // takeOver copies onto the Node what the claim promises about it, and lets pods in.
 func (s *step) takeOver(ctx context.Context) error {
 	stored := s.node.DeepCopy()
-	if !hasUnregisteredTaint(s.node) && s.node.Labels[karpv1.NodeRegisteredLabelKey] == "" {
+	if !hasUnregisteredTaint(s.node) && !takenOver(s.node) {
 		s.Events.Publish(events.Event{About: s.claim, Warning: true, Reason: "UnregisteredTaintMissing",
 			Message: fmt.Sprintf("Missing karpenter.sh/unregistered taint on node %s: pods may have landed there before it was ready", s.node.Name)})
 	}
@@ -92,12 +93,16 @@ func (s *step) takeOver(ctx context.Context) error {
 	return nil
 }
 
+func takenOver(n *corev1.Node) bool { return n.Labels[karpv1.NodeRegisteredLabelKey] == "true" }
+
+// own makes the node the claim's. Taints are added once, and not at all where the
+// machine is born with them: whoever lifts a startup taint may have done so already.
 func own(n *corev1.Node, claim *karpv1.NodeClaim) {
 	controllerutil.AddFinalizer(n, karpv1.TerminationFinalizer)
 	n.OwnerReferences = withOwner(n.OwnerReferences, claim)
 	n.Labels = merged(n.Labels, claim.Labels)
 	n.Annotations = merged(n.Annotations, claim.Annotations)
-	if claim.Labels[karpv1.NodeDoNotSyncTaintsLabelKey] != "true" {
+	if n.Labels[karpv1.NodeDoNotSyncTaintsLabelKey] != "true" && !takenOver(n) {
 		n.Spec.Taints = withTaints(n.Spec.Taints, append(slices.Clone(claim.Spec.Taints), claim.Spec.StartupTaints...))
 	}
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.UnregisteredTaintKey })

@@ -1,0 +1,85 @@
+package lifecycle_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// A startup taint that was lifted before the node registers does not come back
+// on machines that are born with it; others get it from us.
+func TestStartupTaintsAreAddedOnce(t *testing.T) {
+	for name, labels := range map[string]map[string]string{
+		"born without":                   nil,
+		"born with them, lifted":         {karpv1.NodeDoNotSyncTaintsLabelKey: "true"},
+		"taken over before, then lifted": {karpv1.NodeRegisteredLabelKey: "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := controllertest.New(t, memory.Options{})
+				pool := controllertest.Pool("web", "30s")
+				pool.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "cni", Effect: corev1.TaintEffectNoSchedule}}
+				e.Create(pool)
+				e.Create(controllertest.Pod("a", "1", "1Gi"))
+				node := join(e)
+				for key, value := range labels {
+					node.Labels[key] = value
+				}
+				update(e, node)
+				e.Until(10, "a registered node", func() bool { return registered(e) })
+				tainted := slices.ContainsFunc(e.Nodes()[0].Spec.Taints, func(t corev1.Taint) bool { return t.Key == "cni" })
+				if want := labels == nil; tainted != want {
+					t.Errorf("tainted: %v, want %v", tainted, want)
+				}
+			})
+		})
+	}
+}
+
+// A Node that was deleted by force and made anew by its kubelet is let in again.
+func TestNodeMadeAnewIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(controllertest.Pool("web", "Never"))
+		e.Create(controllertest.Pod("a", "1", "1Gi"))
+		join(e)
+		e.Until(10, "a registered node", func() bool { return registered(e) })
+		node := e.Nodes()[0]
+		node.Finalizers = nil
+		update(e, &node)
+		e.Delete(&node)
+		e.Step()
+		e.Join()
+		e.Until(10, "a registered node again", func() bool { return len(e.Nodes()) == 1 && registered(e) })
+		if len(e.Claims()) != 1 {
+			t.Errorf("%d claims", len(e.Claims()))
+		}
+	})
+}
+
+// join waits for the first machine and lets it register its Node.
+func join(e *controllertest.Env) *corev1.Node {
+	e.T.Helper()
+	e.Until(30, "a machine that joins", func() bool { e.Join(); return len(e.Nodes()) == 1 })
+	return &e.Nodes()[0]
+}
+
+func registered(e *controllertest.Env) bool {
+	n := e.Nodes()[0]
+	return n.Labels[karpv1.NodeRegisteredLabelKey] == "true" &&
+		!slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.UnregisteredTaintKey })
+}
+
+func update(e *controllertest.Env, n *corev1.Node) {
+	e.T.Helper()
+	if err := e.API.Update(context.Background(), n); err != nil {
+		e.T.Fatal(err)
+	}
+}
