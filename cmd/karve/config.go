@@ -112,7 +112,7 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.BatchMaxDuration, "batch-max-duration", 10*time.Second, "longest time pods are gathered before a decision")
 	flags.DurationVar(&c.BatchIdleDuration, "batch-idle-duration", time.Second, "a batch ends when no pod came for so long")
 	flags.StringVar(&c.PreferencePolicy, "preference-policy", "Respect", "Respect or Ignore; changes nothing yet: soft constraints are left to the scheduler")
-	flags.StringVar(&c.MinValuesPolicy, "min-values-policy", "Strict", "Strict or BestEffort; changes nothing yet: minValues are not counted")
+	flags.StringVar(&c.MinValuesPolicy, "min-values-policy", "Strict", "Strict or BestEffort; changes nothing yet: a NodePool with minValues buys nothing")
 	flags.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a leader that died is waited for")
 	flags.DurationVar(&c.MachineGrace, "machine-grace", 30*time.Second, "age from which a machine without a NodeClaim is given back")
 }

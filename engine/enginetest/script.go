@@ -158,7 +158,7 @@ func (s *Script) budget(name string, args []string) error {
 }
 
 // pool: pool web [weight=10] [limit:cpu=8] [taint:key=value:Effect] [label:key=value]
-// [need:key=Op:a|b] [blocked=words]
+// [need:key=Op:a|b] [variety:key=minValues] [blocked=words]
 func (s *Script) pool(name string, args []string) error {
 	p := world.Pool{Name: name, Class: Class, Labels: map[string]string{}}
 	for _, arg := range args {
@@ -184,6 +184,12 @@ func (s *Script) pool(name string, args []string) error {
 			p.Labels[rest] = value
 		case "need":
 			p.Requirements = append(p.Requirements, rule(rest, value))
+		case "variety":
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				return err
+			}
+			p.Requirements = append(p.Requirements, constraint.Rule{Key: rest, Operator: constraint.Exists, MinValues: n})
 		case "blocked":
 			p.Blocked, p.BlockedDetail = reason.PoolNotReady, value
 		default:

@@ -40,7 +40,7 @@ func because(f reason.Funnel) reason.Reason {
 // furthest ranks a funnel by how late its last candidate fell out: the pool that
 // came closest explains the pod best.
 func furthest(f reason.Funnel) int {
-	for i, r := range []reason.Reason{reason.PoolNotReady, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Limits, reason.Quota, reason.Availability} {
+	for i, r := range []reason.Reason{reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Limits, reason.Quota, reason.Availability} {
 		if because(f) == r {
 			return i
 		}

@@ -44,6 +44,9 @@ func (b *Builder) market(p Pool) *Market {
 	if err != nil && m.Pool.Blocked == "" {
 		m.Pool.Blocked, m.Pool.BlockedDetail = reason.PoolNotReady, err.Error()
 	}
+	if key := wantsVariety(p.Requirements); key != "" && m.Pool.Blocked == "" {
+		m.Pool.Blocked, m.Pool.BlockedDetail = reason.Unsupported, fmt.Sprintf("this version does not plan for minValues (on %s): leave it out", key)
+	}
 	for key, value := range p.Labels {
 		base = base.With(b.space.In(key, value))
 	}
@@ -57,6 +60,17 @@ func (b *Builder) market(p Pool) *Market {
 	m.Rows = m.admitted(base, base)
 	m.layDaemons(b)
 	return m
+}
+
+// wantsVariety is the first label for which a pool asks that several values stay
+// possible; empty when there is none.
+func wantsVariety(rules Term) string {
+	for _, r := range rules {
+		if r.MinValues > 0 {
+			return r.Key
+		}
+	}
+	return ""
 }
 
 // admitted returns the rows that carry whatever the narrowed requirements ask,
