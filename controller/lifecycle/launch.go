@@ -43,12 +43,18 @@ func (s *step) launch(ctx context.Context) error {
 	if err := s.findNode(ctx); err != nil {
 		return err
 	}
-	// A node that joined is proof enough; the cloud's word may come much later.
-	if machine.State != provider.Running && s.node == nil {
+	if !up(machine, s.node != nil) {
 		s.await(machine)
 		return nil
 	}
 	return s.launched(ctx, machine)
+}
+
+// up reports whether the machine counts as launched. A node that joined is proof
+// enough, and the cloud's word may come much later; but a claim must say what it
+// runs on, so the cloud has to have said that much.
+func up(machine provider.Instance, joined bool) bool {
+	return machine.State == provider.Running || joined && machine.Type != ""
 }
 
 // buy drives the purchase. When nothing the claim accepts is on sale any more (its
