@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -59,9 +60,9 @@ func provisionEnvironment(ctx context.Context, customData []byte) (map[string]st
 	defer cancel()
 	m := &image{}
 	err = m.runSafely(ctx, file, expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"))
-	if m.provisioned != nil {
+	if env := m.environment(); env != nil {
 		// What the script does after provisioning cannot take the node back.
-		return m.provisioned, nil
+		return env, nil
 	}
 	if status := interp.ExitStatus(0); errors.As(err, &status) {
 		return nil, fmt.Errorf("%w: the script ended with status %d", errNeverProvisioned, status)
@@ -142,6 +143,7 @@ func quoteEscapes(parts []syntax.WordPart) []syntax.WordPart {
 // image is the virtual machine as far as a bootstrap script can see it: a few
 // files, a few programs, and everything else there but without effect.
 type image struct {
+	mu          sync.Mutex // guards what follows: a script may run things in the background
 	provisioned map[string]string
 	commands    int
 	depth       int
@@ -159,10 +161,10 @@ func (m *image) runSafely(ctx context.Context, file *syntax.File, env expand.Env
 }
 
 func (m *image) run(ctx context.Context, file *syntax.File, env expand.Environ, params ...string) error {
-	if m.depth++; m.depth > maxShellDepth {
+	if m.deeper(1) > maxShellDepth {
 		return fmt.Errorf("more than %d shells inside each other", maxShellDepth)
 	}
-	defer func() { m.depth-- }()
+	defer m.deeper(-1)
 	r, err := interp.New(
 		interp.Env(env),
 		interp.Dir("/"),
@@ -185,7 +187,22 @@ func (m *image) run(ctx context.Context, file *syntax.File, env expand.Environ, 
 	return r.Run(ctx, file)
 }
 
+func (m *image) deeper(by int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.depth += by
+	return m.depth
+}
+
+func (m *image) environment() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.provisioned
+}
+
 func (m *image) count(_ context.Context, args []string) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.commands++; m.commands > maxCommands {
 		return nil, fmt.Errorf("the script ran more than %d commands", maxCommands)
 	}
@@ -245,14 +262,16 @@ func isProvisioner(file string) bool {
 }
 
 func (m *image) provision(ctx context.Context) {
-	if m.provisioned != nil {
-		return
-	}
-	m.provisioned = map[string]string{}
+	env := map[string]string{}
 	exported(ctx).Each(func(name string, v expand.Variable) bool {
-		m.provisioned[name] = v.String()
+		env[name] = v.String()
 		return true
 	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.provisioned == nil {
+		m.provisioned = env
+	}
 }
 
 // exported is the environment a program started now would get.
