@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/karve-dev/karve/local"
@@ -48,7 +49,7 @@ func TestKillsDuringScaleUpLeakAndDuplicateNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := leader(t, env)
-		if err := errors.Join(env.KillKarve(), env.StartKarve(t.Context())); err != nil {
+		if err := errors.Join(env.KillKarve(), releaseLease(t.Context(), env), env.StartKarve(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		waitLeader(t, env, before)
@@ -93,12 +94,18 @@ func measure(ctx context.Context, t *testing.T, env *local.Environment, app stri
 	return progress{claims: len(claims), machines: len(machines), nodes: len(nodes), pods: up}, err
 }
 
+// releaseLease takes the lease from a karve that is dead, so that nobody waits for it.
+func releaseLease(ctx context.Context, env *local.Environment) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "karpenter-leader-election"}}
+	return client.IgnoreNotFound(env.Client().Delete(ctx, lease))
+}
+
 // leader names the process that leads now.
 func leader(t *testing.T, env *local.Environment) string {
 	t.Helper()
 	var lease coordinationv1.Lease
 	key := client.ObjectKey{Namespace: "kube-system", Name: "karpenter-leader-election"}
-	if err := env.Client().Get(t.Context(), key, &lease); err != nil {
+	if err := env.Client().Get(t.Context(), key, &lease); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
 	if lease.Spec.HolderIdentity == nil {
