@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/offer"
@@ -31,6 +32,11 @@ const (
 // room there: those count as bound until the scheduler binds them or the promise
 // lapses, so that no batch buys twice for one pod.
 type Mirror struct {
+	// Class is the kind of node class whose pools are ours; those of another
+	// provisioner in the same cluster are not bought for. Set it before the first
+	// event; the zero kind takes every pool.
+	Class schema.GroupKind
+
 	wake func(pod string)
 
 	mu      sync.Mutex // guards everything below
@@ -375,8 +381,12 @@ func (m *Mirror) choicesOf(c *karpv1.NodeClaim) []offer.Choice {
 	return choices
 }
 
-// SetPool adds or replaces a NodePool.
+// SetPool adds or replaces a NodePool. One of another kind of node class is
+// ignored; a pool cannot change its kind.
 func (m *Mirror) SetPool(p *karpv1.NodePool) {
+	if ref := p.Spec.Template.Spec.NodeClassRef; m.Class.Kind != "" && (ref == nil || ref.GroupKind() != m.Class) {
+		return
+	}
 	m.mu.Lock()
 	old := m.pools[p.Name]
 	m.pools[p.Name] = p

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -187,6 +188,26 @@ func TestPromiseYieldsToStrangers(t *testing.T) {
 	if m.Waiting() != 1 {
 		t.Error("the promise cannot be kept and still stands")
 	}
+}
+
+// A pool of another provisioner in the same cluster is not bought for.
+func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
+	m := NewMirror(nil)
+	m.Class = schema.GroupKind{Group: "karpenter.azure.com", Kind: "AKSNodeClass"}
+	for _, ref := range []karpv1.NodeClassReference{
+		{Group: "karpenter.azure.com", Kind: "AKSNodeClass", Name: "default"},
+		{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"},
+	} {
+		pool := &karpv1.NodePool{}
+		pool.Name = ref.Kind
+		pool.Spec.Template.Spec.NodeClassRef = &ref
+		m.SetPool(pool)
+	}
+	m.View(func(w *world.World) {
+		if len(w.Markets) != 1 || w.Markets[0].Pool.Name != "AKSNodeClass" {
+			t.Errorf("%d markets, want the one of our kind", len(w.Markets))
+		}
+	})
 }
 
 // A claim that nobody ever saw does not host pods for ever.

@@ -217,6 +217,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	}
 	batches := provision.NewBatcher(o.BatchIdle, o.BatchMax)
 	m.mirror = kube.NewMirror(batches.Trigger)
+	m.mirror.Class = o.NodeClass.GroupKind()
 	if err := m.mirror.Attach(ctx, m.inner.GetCache()); err != nil {
 		return err
 	}
