@@ -4,6 +4,6 @@
 // keeps a World current from watch events.
 //
 // It refuses to decide and to write: it has no client, and what it cannot
-// express in the World it says in Pod.Unplanned. The zero Mirror is not usable;
+// express in the World it says in Pod.Refused. The zero Mirror is not usable;
 // see NewMirror.
 package kube

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/world"
 )
 
@@ -16,7 +18,7 @@ import (
 // bought for it (see Provisionable).
 func Pod(p *corev1.Pod, now time.Time) world.Pod {
 	required, anyOf := affinity(&p.Spec)
-	return world.Pod{
+	w := world.Pod{
 		Ref:         Ref(p),
 		Created:     p.CreationTimestamp.Time,
 		Priority:    valueOr(p.Spec.Priority, 0),
@@ -24,11 +26,14 @@ func Pod(p *corev1.Pod, now time.Time) world.Pod {
 		Required:    required,
 		AnyOf:       anyOf,
 		Tolerations: tolerations(p.Spec.Tolerations),
-		Unplanned:   unplanned(&p.Spec),
 		Node:        p.Spec.NodeName,
 		Daemon:      ownerUID(p, "apps/v1", "DaemonSet"),
 		Movable:     p.Spec.NodeName != "" && Movable(p, now),
 	}
+	if words := unplanned(&p.Spec); len(words) > 0 {
+		w.Refused, w.RefusedDetail = reason.Unsupported, "this version does not plan for "+strings.Join(words, ", ")
+	}
+	return w
 }
 
 // Ref names a pod.

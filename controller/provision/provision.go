@@ -177,8 +177,8 @@ func (p *Provisioner) create(ctx context.Context, l pack.Launch) error {
 func firstChoice(l pack.Launch) []any {
 	first := l.Choices[0]
 	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD()}
-	if l.RunnerUp != nil {
-		words = append(words, "runner-up", l.RunnerUp.Type, "runner-up-price", l.RunnerUp.Price.USD())
+	if len(l.RunnersUp) > 0 {
+		words = append(words, "runner-up", l.RunnersUp[0].Type, "runner-up-price", l.RunnersUp[0].Price.USD())
 	}
 	return words
 }

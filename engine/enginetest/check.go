@@ -167,8 +167,8 @@ func (c *checker) admits(where string, labels map[string][]string, taints []worl
 	asked := quantity.Amounts{}
 	for _, ref := range pods {
 		pod := c.pods[ref.UID]
-		if len(pod.Unplanned) > 0 {
-			c.fail("%s: pod %s has a constraint nobody planned for", where, ref.Name)
+		if pod.Refused != "" {
+			c.fail("%s: pod %s was refused: %s", where, ref.Name, pod.RefusedDetail)
 		}
 		if t, ok := world.Tolerates(pod.Tolerations, taints); !ok {
 			c.fail("%s: pod %s does not tolerate %s", where, ref.Name, t)

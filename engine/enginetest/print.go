@@ -18,8 +18,9 @@ func Print(p pack.Plan) string {
 	for _, l := range p.Launches {
 		c := l.Choices[0]
 		fmt.Fprintf(&w, "launch %s for %s: %s in %s, %s, %s/h", names(l.Pods), l.Pool, c.Type, c.Zone, c.CapacityType, c.Price)
-		if l.RunnerUp != nil {
-			fmt.Fprintf(&w, " (%d choices; next %s at %s)", len(l.Choices), l.RunnerUp.Type, l.RunnerUp.Price)
+		if len(l.RunnersUp) > 0 {
+			next := l.RunnersUp[0]
+			fmt.Fprintf(&w, " (%d choices; next %s at %s)", len(l.Choices), next.Type, next.Price)
 		}
 		fmt.Fprintln(&w)
 	}

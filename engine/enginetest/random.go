@@ -7,6 +7,7 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/world"
 )
 
@@ -192,7 +193,7 @@ func (r *random) workload(n int) {
 		p.Requests[quantity.NameMemory] = 1e18
 	}
 	if r.often(3) {
-		p.Unplanned = []string{"pod affinity"}
+		p.Refused, p.RefusedDetail = reason.Volumes, "its claim is lost"
 	}
 	first := len(r.s.Pods)
 	for i := range n {

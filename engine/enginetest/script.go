@@ -231,7 +231,7 @@ func (s *Script) node(name string, args []string) error {
 }
 
 // pods: pods web x10 cpu=500m mem=1Gi [need:key=Op:a|b] [or:1:key=Op:a|b]
-// [tolerate:key=value:Effect] [priority=5] [on=node] [unplanned=words]
+// [tolerate:key=value:Effect] [priority=5] [on=node] [refused=words]
 func (s *Script) pods(name string, args []string) error {
 	count := 1
 	p := world.Pod{Requests: quantity.Amounts{quantity.NamePods: 1}}
@@ -265,8 +265,8 @@ func (s *Script) pods(name string, args []string) error {
 			p.Priority = int32(n)
 		case kind == "on":
 			p.Node, p.Movable = value, true
-		case kind == "unplanned":
-			p.Unplanned = append(p.Unplanned, value)
+		case kind == "refused":
+			p.Refused, p.RefusedDetail = reason.Volumes, value
 		default:
 			if err := amount(p.Requests, key, value); err != nil {
 				return err

@@ -18,6 +18,7 @@ import (
 const (
 	OnDemand = "on-demand"
 	Spot     = "spot"
+	Reserved = "reserved"
 )
 
 // Price is money per hour in nano-dollars (1e-9 USD/h): exact, so that sums do
@@ -56,7 +57,7 @@ type Type struct {
 // Offer is one way to buy a Type.
 type Offer struct {
 	Zone         string // value of topology.kubernetes.io/zone
-	CapacityType string // OnDemand or Spot
+	CapacityType string // OnDemand, Spot or Reserved
 	Price        Price
 	// Labels are the values that only this offer gives the node.
 	Labels map[string][]string

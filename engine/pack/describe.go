@@ -65,9 +65,7 @@ func (s *solver) describeAnew(l *launch) Launch {
 		types.note(c.Type)
 		zones.note(c.Zone)
 		capacityTypes.note(c.CapacityType)
-		if out.RunnerUp == nil && c.Type != out.Choices[0].Type {
-			out.RunnerUp = &c
-		}
+		out.RunnersUp = runnersUp(out.RunnersUp, out.Choices[0], c)
 	}
 	slices.Sort(zones.values)
 	slices.Sort(capacityTypes.values)
@@ -76,6 +74,22 @@ func (s *solver) describeAnew(l *launch) Launch {
 	})
 	out.Labels = settled(out.Labels, out.Rules)
 	return out
+}
+
+// mostRunnersUp is how many alternatives an explanation names.
+const mostRunnersUp = 3
+
+// runnersUp adds c when it is of a type not named yet.
+func runnersUp(have []RunnerUp, first, c offer.Choice) []RunnerUp {
+	known := func(r RunnerUp) bool { return r.Type == c.Type }
+	if c.Type == first.Type || len(have) == mostRunnersUp || slices.ContainsFunc(have, known) {
+		return have
+	}
+	why := "dearer"
+	if c.Price == first.Price {
+		why = "same price, later in the order of the catalog"
+	}
+	return append(have, RunnerUp{Choice: c, More: c.Price - first.Price, Why: why})
 }
 
 // settled adds to labels what the rules leave no choice about. Nobody else gives

@@ -18,6 +18,17 @@ type Plan struct {
 	// from the fractional covering of their summed requests (an LP; constraints
 	// other than resources are ignored). Zero when nothing is launched.
 	LowerBound offer.Price
+	// Preferences says what became of preferred affinity, soft spread and the like.
+	Preferences Preferences
+}
+
+// Preferences is the account of what pods merely prefer. All zero when nobody
+// prefers anything or the settings ignore it.
+type Preferences struct {
+	// Asked and Honoured count preferences, one per term and class of pods.
+	Asked, Honoured int
+	// Cost is what honouring them adds to the plan's price per hour.
+	Cost offer.Price
 }
 
 // Price is what the plan's first choices cost together, per hour.
@@ -45,8 +56,18 @@ type Launch struct {
 	Requests quantity.Amounts
 	Daemons  quantity.Amounts // the DaemonSets' share of Requests
 	Pods     []world.Ref
-	// RunnerUp is the best choice of another type, for the explanation; nil when there is none.
-	RunnerUp *offer.Choice
+	// RunnersUp are the best choices of other types, for the explanation; at most three.
+	RunnersUp []RunnerUp
+	// Relaxed lists the labels for which the choices have less variety than the
+	// pool's minValues ask for, sorted; empty unless the settings allow it.
+	Relaxed []string
+}
+
+// RunnerUp is what would have been bought instead, and why it was not.
+type RunnerUp struct {
+	offer.Choice
+	More offer.Price // than the first choice, per hour; never negative
+	Why  string
 }
 
 // Nomination says which pods should fit on a node that exists or is on its way.

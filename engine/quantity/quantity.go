@@ -24,6 +24,10 @@ const (
 	NameNodes = "nodes"
 )
 
+// Attachable begins the names of the resources that count attached volumes; the
+// CSI driver's name follows. A node that does not list one has no limit of it.
+const Attachable = "attachable-volumes-csi-"
+
 // Dim is the position of one resource in a Vector.
 type Dim int
 

@@ -19,6 +19,13 @@ const (
 	Availability Reason = "Availability" // on no shelf now: out of stock or restricted
 )
 
+// Filters that look at more than one offer, or at what runs already.
+const (
+	Volumes   Reason = "Volumes"   // a volume cannot be mounted there, or not at all yet
+	Topology  Reason = "Topology"  // topology spread or pod (anti-)affinity
+	MinValues Reason = "MinValues" // too little variety would be left for the pool's minValues
+)
+
 // Why a pod was left out without looking at offers.
 const (
 	// Unsupported: the pod needs a semantic this version does not plan yet.
@@ -40,7 +47,12 @@ type Cut struct {
 	By      Reason
 	Removed int    // offers removed by this filter
 	Detail  string // which constraint it was, in words a person can act on
+	// Facts are the parameters of Detail as data, sorted by name: requested, largest, …
+	Facts []Fact
 }
+
+// Fact is one parameter of a Cut.
+type Fact struct{ Name, Value string }
 
 // Funnel follows the offers of one pool through the filters for one class of
 // pods: Offers on entry, then one Cut per filter that removed any. Removed counts

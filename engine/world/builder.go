@@ -30,6 +30,9 @@ type Builder struct {
 	markets  map[string]*Market         // by pool; nil entries are to be compiled
 	stale    map[string]bool            // node keys whose Host must be recomputed
 	dims     int                        // resources known when vectors were last made
+
+	namespaces map[string]map[string]string // labels by name
+	settings   Settings
 }
 
 type pod struct {
@@ -56,7 +59,7 @@ func NewBuilder() *Builder {
 		classes: map[string]*Class{}, pods: map[string]*pod{}, waiting: map[string]*pod{}, bound: map[string]map[string]*pod{},
 		nodes: map[string]*Host{}, byName: map[string]string{}, pools: map[string]Pool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{},
-		stale: map[string]bool{},
+		stale: map[string]bool{}, namespaces: map[string]map[string]string{},
 	}
 }
 
@@ -72,7 +75,7 @@ func (b *Builder) SetPod(p Pod) {
 	c.pods++
 	// The class holds what decisions look at; keeping it per pod too would double
 	// the memory of a large cluster.
-	p.Requests, p.Required, p.AnyOf, p.Tolerations, p.Unplanned = nil, nil, nil, nil, nil
+	p.Requests, p.Required, p.AnyOf, p.Tolerations = nil, nil, nil, nil
 	entry := &pod{Pod: p, class: c}
 	b.pods[p.UID] = entry
 	if p.Node == "" {
@@ -197,12 +200,23 @@ func sameTypes(c *offer.Catalog, types []offer.Type) bool {
 	return c.Source != nil && len(types) > 0 && len(c.Source) == len(types) && &c.Source[0] == &types[0]
 }
 
+// SetNamespace adds or replaces a namespace: selectors may ask for its labels.
+func (b *Builder) SetNamespace(name string, labels map[string]string) {
+	b.namespaces[name] = labels
+}
+
+// RemoveNamespace forgets a namespace.
+func (b *Builder) RemoveNamespace(name string) { delete(b.namespaces, name) }
+
+// SetSettings sets the operator's wishes.
+func (b *Builder) SetSettings(s Settings) { b.settings = s }
+
 // World returns the current snapshot. It stays valid until the next change.
 func (b *Builder) World() *World {
 	b.measure()
 	return &World{
 		Space: b.space, Resources: b.resources, Markets: b.compileMarkets(),
-		Hosts: b.hosts(), Classes: b.pending(), Budgets: b.budgets(),
+		Hosts: b.hosts(), Classes: b.pending(), Budgets: b.budgets(), Settings: b.settings,
 	}
 }
 

@@ -51,9 +51,8 @@ func (b *Builder) newClass(p Pod, signature string) *Class {
 	switch {
 	case err != nil:
 		c.Refused, c.Detail = reason.Invalid, err.Error()
-	case len(p.Unplanned) > 0:
-		c.Refused = reason.Unsupported
-		c.Detail = "this version does not plan for " + strings.Join(p.Unplanned, ", ")
+	case p.Refused != "":
+		c.Refused, c.Detail = p.Refused, p.RefusedDetail
 	case b.optsOut(alternatives):
 		c.Refused, c.Detail = reason.OptedOut, "the pod requires that "+LabelPool+" does not exist"
 	case len(strange) > 0:
@@ -113,8 +112,8 @@ func signature(p Pod) string {
 	for _, t := range sortedTolerations(p.Tolerations) {
 		fmt.Fprintf(&w, " tolerate %q %q %q %q", t.Key, t.Operator, t.Value, t.Effect)
 	}
-	for _, u := range p.Unplanned {
-		fmt.Fprintf(&w, " unplanned %q", u)
+	if p.Refused != "" {
+		fmt.Fprintf(&w, " refused %s %q", p.Refused, p.RefusedDetail)
 	}
 	return w.String()
 }

@@ -52,6 +52,8 @@ type Pod struct {
 	Ref
 	Created  time.Time
 	Priority int32
+	// Labels are the pod's own: selectors of spread and affinity look at them.
+	Labels map[string]string
 	// Requests is what the scheduler counts, including pods: 1.
 	Requests quantity.Amounts
 	// Required is nodeSelector as In rules: all must hold.
@@ -60,10 +62,20 @@ type Pod struct {
 	// Empty means no such affinity.
 	AnyOf       []Term
 	Tolerations []Toleration
-	// Unplanned lists, in words, the constraints of the pod that this version
-	// cannot plan for ("pod anti-affinity", …). A pod that has one is left out
-	// with a reason rather than placed wrongly.
-	Unplanned []string
+	// Preferred are the preferred terms of node affinity.
+	Preferred []Preference
+	// Spreads are the topology spread constraints, hard and soft.
+	Spreads []Spread
+	// Affinity and AntiAffinity are the terms of pod (anti-)affinity, required and
+	// preferred.
+	Affinity, AntiAffinity []PodTerm
+	// Ports are the host ports of the pod's containers.
+	Ports   []Port
+	Volumes []Volume
+	// Refused says why nothing can be planned for the pod whatever is on sale, for
+	// instance a lost volume; empty when something can. RefusedDetail says it in words.
+	Refused       reason.Reason
+	RefusedDetail string
 	// Node is the node the pod is bound to, by name; empty while pending.
 	Node string
 	// Daemon is the UID of the DaemonSet that owns the pod; empty for all others.
@@ -72,6 +84,76 @@ type Pod struct {
 	// Movable is set on a bound pod that will need another home when its node
 	// goes: not owned by a DaemonSet or the node itself, not finished.
 	Movable bool
+	// Terminating pods still use their node's room, but selectors do not see them.
+	Terminating bool
+	// Virtual pods stand for spare capacity that somebody asked to keep: they are
+	// placed after all others of whatever priority and never promised to.
+	Virtual bool
+}
+
+// Preference is a node affinity term that should hold, the more the larger its weight.
+type Preference struct {
+	Weight int32 // 1 to 100
+	Term   Term
+}
+
+// Selector picks pods by namespace and label. One whose Namespaces are empty and
+// whose NamespaceLabels are nil picks none.
+type Selector struct {
+	// Namespaces are admitted by name.
+	Namespaces []string
+	// NamespaceLabels admits the namespaces that carry these labels besides; nil
+	// admits none, empty all.
+	NamespaceLabels Term
+	// Labels must all hold on the pod; empty picks every pod.
+	Labels Term
+	// Nothing is set for the selector that is not there: it picks no pod at all.
+	Nothing bool
+}
+
+// Spread keeps the pods that Select picks evenly over the values of one node label.
+type Spread struct {
+	Key     string
+	MaxSkew int32
+	// MinDomains is how many values there must be before the least counts as more
+	// than zero; 0 means 1.
+	MinDomains int32
+	Select     Selector // in the pod's own namespace; matchLabelKeys are merged in
+	// Soft is ScheduleAnyway: a preference.
+	Soft bool
+	// IgnoreAffinity counts nodes that the pod's own nodeSelector and node affinity
+	// keep it from (nodeAffinityPolicy: Ignore); HonorTaints leaves out those whose
+	// taints it does not tolerate (nodeTaintsPolicy: Honor).
+	IgnoreAffinity, HonorTaints bool
+}
+
+// PodTerm is one term of pod affinity or anti-affinity.
+type PodTerm struct {
+	Key    string // node label whose value is shared or not
+	Select Selector
+	// Weight is 0 for a required term and 1 to 100 for a preferred one.
+	Weight int32
+}
+
+// Port is a port of the node that a pod takes. An IP of "", "0.0.0.0" or "::"
+// takes it on every address.
+type Port struct {
+	Protocol string // TCP, UDP or SCTP
+	IP       string
+	Port     int32
+}
+
+// Volume is a volume that a pod mounts.
+type Volume struct {
+	// ID identifies the volume for attach limits: two pods that mount the same on
+	// one node attach it once.
+	ID string
+	// Driver is the CSI driver that attaches it; empty when nothing is attached.
+	Driver string
+	// Shared is set when other pods may mount it too.
+	Shared bool
+	// AnyOf are the places it can be mounted: one must hold. Empty means anywhere.
+	AnyOf []Term
 }
 
 // Daemon is the pod that a DaemonSet will put on every node it matches.
@@ -96,7 +178,7 @@ type Node struct {
 	Labels map[string]string
 	Taints []Taint
 	// Capacity is what counts against the pool's limits, Allocatable what pods can
-	// use. For a claim whose machine is not chosen yet Capacity is the largest and
+	// use; quantity.Attachable resources that are not listed are unlimited. For a claim whose machine is not chosen yet Capacity is the largest and
 	// Allocatable the smallest, per resource, over the types it accepts: limits stay
 	// hard and promised room is really there.
 	Capacity, Allocatable quantity.Amounts
@@ -135,4 +217,31 @@ type Pool struct {
 	Blocked reason.Reason
 	// BlockedDetail says it in words.
 	BlockedDetail string
+	// Static pools keep a number of nodes whatever the pods: pending pods buy nothing there.
+	Static bool
+}
+
+// PreferencePolicy says what becomes of what pods merely prefer.
+type PreferencePolicy string
+
+const (
+	// Respect honours preferences, the heaviest first, while they cost little.
+	Respect PreferencePolicy = "Respect"
+	// Ignore leaves them to the scheduler.
+	Ignore PreferencePolicy = "Ignore"
+)
+
+// UnlimitedSurplus honours every preference that can be honoured, whatever it costs.
+const UnlimitedSurplus = -1
+
+// Settings are the operator's wishes that hold for every pool.
+type Settings struct {
+	// Preferences is Respect when empty.
+	Preferences PreferencePolicy
+	// Surplus is how much more a plan may cost because it honours preferences, in
+	// thousandths of what it would cost without; UnlimitedSurplus for no bound.
+	Surplus int
+	// RelaxMinValues lets a pool buy with less variety than its minValues ask for
+	// when nothing else would do (MIN_VALUES_POLICY BestEffort).
+	RelaxMinValues bool
 }

@@ -20,7 +20,8 @@ type World struct {
 	Classes []*Class
 	// Budgets is what is left of each quota after nodes the cloud does not count
 	// yet. A budget that is not listed is not limited.
-	Budgets map[string]int64
+	Budgets  map[string]int64
+	Settings Settings
 }
 
 // Pending counts the pods to be placed.
