@@ -1,16 +1,20 @@
 // Package enginetest holds what the engine's tests share: a small language for
-// worlds and plans, seeded random worlds, and the invariants every plan keeps.
+// worlds and plans, seeded random worlds, the invariants every plan keeps, and a
+// twin that tries everything.
 //
 // A script is lines of `word name key=value…`; docs of each word are at its
-// function below. It refuses what it does not know, so a typo fails a test
-// instead of weakening it.
+// function. It refuses what it does not know, so a typo fails a test instead of
+// weakening it. A space or one of % : , | = ~ ! @ & / inside a word is written as
+// a percent escape where it would be read as punctuation. The label keys zone,
+// host, type and capacity-type stand for the long ones.
 package enginetest
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
@@ -24,17 +28,19 @@ const Class = "default"
 
 // Script collects the lines of a world.
 type Script struct {
-	Types   []offer.Type
-	Budgets map[string]int64
-	Pools   []world.Pool
-	Nodes   []world.Node
-	Pods    []world.Pod
-	Daemons []world.Daemon
+	Types      []offer.Type
+	Budgets    map[string]int64
+	Pools      []world.Pool
+	Nodes      []world.Node
+	Pods       []world.Pod
+	Daemons    []world.Daemon
+	Namespaces map[string]map[string]string // labels by name
+	Settings   world.Settings
 }
 
 // Parse reads a script. Empty lines and lines that begin with # are skipped.
 func Parse(text string) (*Script, error) {
-	s := &Script{Budgets: map[string]int64{}}
+	s := &Script{Budgets: map[string]int64{}, Namespaces: map[string]map[string]string{}}
 	for i, line := range strings.Split(text, "\n") {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
@@ -53,6 +59,10 @@ func (s *Script) World() *world.World { return s.Builder().World() }
 // Builder returns a Builder that was told everything in the script.
 func (s *Script) Builder() *world.Builder {
 	b := world.NewBuilder()
+	b.SetSettings(s.Settings)
+	for name, labels := range s.Namespaces {
+		b.SetNamespace(name, labels)
+	}
 	b.SetCatalog(Class, s.Types, s.Budgets)
 	for _, p := range s.Pools {
 		b.SetPool(p)
@@ -71,11 +81,12 @@ func (s *Script) Builder() *world.Builder {
 
 func (s *Script) line(f []string) error {
 	words := map[string]func(string, []string) error{
-		"type": s.typ, "budget": s.budget, "pool": s.pool, "node": s.node, "pods": s.pods, "daemon": s.daemon,
+		"type": s.typ, "offer": s.offer, "budget": s.budget, "pool": s.pool, "node": s.node, "pods": s.pods, "pod": s.pod,
+		"daemon": s.daemon, "namespace": s.namespace, "settings": s.settings,
 	}
 	read, ok := words[f[0]]
 	if !ok {
-		return fmt.Errorf("%q is not one of type, budget, pool, node, pods, daemon", f[0])
+		return fmt.Errorf("%q is not one of %s", f[0], strings.Join(slices.Sorted(maps.Keys(words)), ", "))
 	}
 	if len(f) < 2 {
 		return fmt.Errorf("%s needs a name", f[0])
@@ -83,62 +94,187 @@ func (s *Script) line(f []string) error {
 	return read(f[1], f[2:])
 }
 
-// typ: type D4 cpu=4 mem=16Gi price=0.20 [spot=0.04] [zones=1,2] [overhead-cpu=100m]
-// [label:key=a|b] [draw:family=4] [gone=words] [any other resource=amount]
+// settings: settings [preferences=Respect|Ignore] [surplus=10%|unlimited] [relax-min-values]
+func (s *Script) settings(first string, args []string) error {
+	for _, arg := range append([]string{first}, args...) {
+		key, value, _ := strings.Cut(arg, "=")
+		switch {
+		case key == "preferences" && (value == string(world.Respect) || value == string(world.Ignore)):
+			s.Settings.Preferences = world.PreferencePolicy(value)
+		case key == "surplus" && value == "unlimited":
+			s.Settings.Surplus = world.UnlimitedSurplus
+		case key == "surplus":
+			percent, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
+			if err != nil || !(percent >= 0 && percent < 1e6) {
+				return fmt.Errorf("%q is not a surplus: say 10%% or unlimited", value)
+			}
+			s.Settings.Surplus = int(percent*10 + 0.5)
+		case arg == "relax-min-values":
+			s.Settings.RelaxMinValues = true
+		default:
+			return fmt.Errorf("settings do not take %q", arg)
+		}
+	}
+	return nil
+}
+
+// namespace: namespace team-a [label:key=value]
+func (s *Script) namespace(name string, args []string) error {
+	labels := map[string]string{}
+	for _, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		kind, rest, _ := strings.Cut(key, ":")
+		if kind != "label" {
+			return fmt.Errorf("namespace takes label:key=value, not %q", arg)
+		}
+		labels[label(rest)] = plain(value)
+	}
+	s.Namespaces[name] = labels
+	return nil
+}
+
+// typ: type D4 cpu=4 mem=16Gi [price=0.20] [spot=0.04] [reserved=0.01/id/3] [zones=1,2]
+// [overhead-cpu=100m] [attach:driver=4] [label:key=a|b] [draw:family=4] [gone=words]
+// [any other resource=amount]
+//
+// A reservation of three machines is a budget of three. A type without any price
+// is sold by the offer lines that follow it; an empty label takes one away.
 func (s *Script) typ(name string, args []string) error {
 	t := offer.Type{Name: name, Labels: map[string][]string{"kubernetes.io/arch": {"amd64"}}, Capacity: quantity.Amounts{quantity.NamePods: 110}, Overhead: quantity.Amounts{}}
 	zones := []string{"1"}
 	prices := map[string]string{}
-	var draws []offer.Draw
-	gone := ""
+	var rest []string
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
+		kind, after, _ := strings.Cut(key, ":")
+		var err error
 		switch {
 		case key == "price":
 			prices[offer.OnDemand] = value
-		case key == "spot":
-			prices[offer.Spot] = value
+		case key == "spot" || key == "reserved":
+			prices[key] = value
 		case key == "zones":
 			zones = strings.Split(value, ",")
-		case key == "gone":
-			gone = value
-		case strings.HasPrefix(key, "label:"):
-			t.Labels[strings.TrimPrefix(key, "label:")] = strings.Split(value, "|")
-		case strings.HasPrefix(key, "draw:"):
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				return err
+		case key == "gone" || kind == "draw":
+			rest = append(rest, arg)
+		case kind == "label":
+			t.Labels[label(after)] = list(value)
+			if value == "" {
+				delete(t.Labels, label(after))
 			}
-			draws = append(draws, offer.Draw{Budget: strings.TrimPrefix(key, "draw:"), Amount: n})
+		case kind == "attach":
+			err = amount(t.Capacity, quantity.Attachable+plain(after), value)
 		case strings.HasPrefix(key, "overhead-"):
-			if err := amount(t.Overhead, strings.TrimPrefix(key, "overhead-"), value); err != nil {
-				return err
-			}
+			err = amount(t.Overhead, strings.TrimPrefix(key, "overhead-"), value)
 		default:
-			if err := amount(t.Capacity, key, value); err != nil {
-				return err
-			}
+			err = amount(t.Capacity, key, value)
 		}
-	}
-	for _, zone := range zones {
-		for _, ct := range []string{offer.OnDemand, offer.Spot} {
-			text, ok := prices[ct]
-			if !ok {
-				continue
-			}
-			usd, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				return err
-			}
-			price, err := offer.USDPerHour(usd)
-			if err != nil {
-				return err
-			}
-			t.Offers = append(t.Offers, offer.Offer{Zone: zone, CapacityType: ct, Price: price, Draws: draws, Unavailable: gone})
+		if err != nil {
+			return err
 		}
 	}
 	s.Types = append(s.Types, t)
+	return s.offers(name, zones, prices, rest)
+}
+
+// offers sells a type in every zone at every price of its line.
+func (s *Script) offers(name string, zones []string, prices map[string]string, rest []string) error {
+	for _, zone := range zones {
+		for _, ct := range []string{offer.OnDemand, offer.Spot, offer.Reserved} {
+			price, ok := prices[ct]
+			if !ok {
+				continue
+			}
+			args := append([]string{"zone=" + zone, "price=" + price}, rest...)
+			if ct == offer.Reserved {
+				f := strings.Split(price, "/")
+				if len(f) != 3 {
+					return fmt.Errorf("reserved takes price/id/count, not %q", price)
+				}
+				if err := s.budget(reservation(f[1]), []string{"left=" + f[2]}); err != nil {
+					return err
+				}
+				args[1] = "price=" + f[0]
+				args = append(args, "reservation="+f[1])
+			}
+			if ct == offer.Spot {
+				args = append(args, ct)
+			}
+			if err := s.offer(name, args); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
+}
+
+// LabelReservation is what scripted reserved offers carry besides.
+const LabelReservation = "karve.dev/reservation"
+
+// reservation is the budget that counts what is left of a reservation.
+func reservation(id string) string { return "reservation/" + id }
+
+// offer: offer D4 zone=1 price=0.20 [spot] [reservation=id] [fallback] [draw:family=4]
+// [label:key=a|b] [gone=words]
+func (s *Script) offer(name string, args []string) error {
+	i := slices.IndexFunc(s.Types, func(t offer.Type) bool { return t.Name == name })
+	if i < 0 {
+		return fmt.Errorf("no type %s goes before", name)
+	}
+	o := offer.Offer{CapacityType: offer.OnDemand}
+	for _, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		kind, rest, _ := strings.Cut(key, ":")
+		var err error
+		switch {
+		case key == "zone":
+			o.Zone = plain(value)
+		case key == "price":
+			o.Price, err = price(value)
+		case arg == "spot":
+			o.CapacityType = offer.Spot
+		case key == "reservation":
+			o.CapacityType = offer.Reserved
+			o.Draws = append(o.Draws, offer.Draw{Budget: reservation(value), Amount: 1})
+			labelOffer(&o, LabelReservation, value)
+		case arg == "fallback":
+			o.Fallback = true
+		case kind == "draw":
+			var n int64
+			n, err = strconv.ParseInt(value, 10, 64)
+			o.Draws = append(o.Draws, offer.Draw{Budget: plain(rest), Amount: n})
+		case kind == "label":
+			labelOffer(&o, label(rest), list(value)...)
+		case key == "gone":
+			o.Unavailable = plain(value)
+		default:
+			err = fmt.Errorf("offer does not take %q", arg)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.Types[i].Offers = append(s.Types[i].Offers, o)
+	return nil
+}
+
+func labelOffer(o *offer.Offer, key string, values ...string) {
+	if o.Labels == nil {
+		o.Labels = map[string][]string{}
+	}
+	o.Labels[key] = values
+}
+
+func price(text string) (offer.Price, error) {
+	if nano, ok := strings.CutSuffix(text, "n"); ok { // exact, as Format writes it
+		n, err := strconv.ParseInt(nano, 10, 64)
+		return offer.Price(n), err
+	}
+	usd, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, err
+	}
+	return offer.USDPerHour(usd)
 }
 
 // budget: budget family left=10
@@ -158,139 +294,139 @@ func (s *Script) budget(name string, args []string) error {
 }
 
 // pool: pool web [weight=10] [limit:cpu=8] [taint:key=value:Effect] [label:key=value]
-// [need:key=Op:a|b] [variety:key=minValues] [blocked=words]
+// [need:key=Op:a|b] [need:key=Op>=2:a|b] [variety:key=minValues] [static] [blocked=words]
 func (s *Script) pool(name string, args []string) error {
 	p := world.Pool{Name: name, Class: Class, Labels: map[string]string{}}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		kind, rest, _ := strings.Cut(key, ":")
-		switch kind {
-		case "weight":
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				return err
-			}
-			p.Weight = int32(n)
-		case "limit":
+		var err error
+		switch {
+		case kind == "weight":
+			p.Weight, err = int32Of(value)
+		case kind == "limit":
 			if p.Limits == nil {
 				p.Limits = quantity.Amounts{}
 			}
-			if err := amount(p.Limits, rest, value); err != nil {
-				return err
-			}
-		case "taint":
+			err = amount(p.Limits, rest, value)
+		case kind == "taint":
 			p.Taints = append(p.Taints, taint(rest, value))
-		case "label":
-			p.Labels[rest] = value
-		case "need":
+		case kind == "label":
+			p.Labels[label(rest)] = plain(value)
+		case kind == "need":
 			p.Requirements = append(p.Requirements, rule(rest, value))
-		case "variety":
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				return err
-			}
-			p.Requirements = append(p.Requirements, constraint.Rule{Key: rest, Operator: constraint.Exists, MinValues: n})
-		case "blocked":
-			p.Blocked, p.BlockedDetail = reason.PoolNotReady, value
+		case kind == "variety":
+			var n int
+			n, err = strconv.Atoi(value)
+			p.Requirements = append(p.Requirements, constraint.Rule{Key: label(rest), Operator: constraint.Exists, MinValues: n})
+		case arg == "static":
+			p.Static = true
+		case kind == "blocked":
+			p.Blocked, p.BlockedDetail = reason.PoolNotReady, plain(value)
 		default:
-			return fmt.Errorf("pool does not take %q", arg)
+			err = fmt.Errorf("pool does not take %q", arg)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	s.Pools = append(s.Pools, p)
 	return nil
 }
 
-// node: node n1 cpu=4 mem=16Gi [pool=web] [label:key=value] [taint:key=value:Effect]
-// [coming] [leaving] [any other resource=amount]
+// node: node n1 cpu=4 mem=16Gi [pool=web] [zone=1] [label:key=value] [taint:key=value:Effect]
+// [attach:driver=4] [price=0.20] [draw:family=4] [capacity:resource=amount] [coming]
+// [leaving] [stuck] [unregistered] [any other resource=amount]
 func (s *Script) node(name string, args []string) error {
 	n := world.Node{Key: name, Name: name, Initialized: true, Labels: map[string]string{world.LabelHostname: name}, Allocatable: quantity.Amounts{quantity.NamePods: 110}}
+	capacity := quantity.Amounts{}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		kind, rest, _ := strings.Cut(key, ":")
-		switch kind {
-		case "pool":
+		var err error
+		switch {
+		case kind == "pool":
 			n.Pool, n.Claim = value, true
 			n.Labels[world.LabelPool] = value
-		case "label":
-			n.Labels[rest] = value
-		case "taint":
+		case key == "zone":
+			n.Labels[world.LabelZone] = plain(value)
+		case kind == "label":
+			n.Labels[label(rest)] = plain(value)
+		case kind == "taint":
 			n.Taints = append(n.Taints, taint(rest, value))
-		case "coming":
+		case kind == "attach":
+			err = amount(n.Allocatable, quantity.Attachable+plain(rest), value)
+		case kind == "capacity":
+			err = amount(capacity, rest, value)
+		case kind == "draw":
+			var count int64
+			count, err = strconv.ParseInt(value, 10, 64)
+			n.Draws = append(n.Draws, offer.Draw{Budget: plain(rest), Amount: count})
+		case key == "price":
+			n.Price, err = price(value)
+		case arg == "coming":
 			n.Initialized = false
-		case "leaving":
+		case arg == "leaving":
 			n.Leaving = true
+		case arg == "stuck":
+			n.Stuck = true
+		case arg == "unregistered":
+			n.Name, n.Initialized = "", false
+			delete(n.Labels, world.LabelHostname)
 		default:
-			if err := amount(n.Allocatable, key, value); err != nil {
-				return err
-			}
+			err = amount(n.Allocatable, key, value)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	n.Capacity = n.Allocatable
+	if len(capacity) > 0 {
+		n.Capacity = maps.Clone(n.Allocatable)
+		maps.Copy(n.Capacity, capacity)
+	}
 	s.Nodes = append(s.Nodes, n)
 	return nil
 }
 
-// pods: pods web x10 cpu=500m mem=1Gi [need:key=Op:a|b] [or:1:key=Op:a|b]
-// [tolerate:key=value:Effect] [priority=5] [on=node] [refused=words]
+// pods: pods web x10 …: like pod, several times; a # in a volume's name becomes the
+// pod's number.
 func (s *Script) pods(name string, args []string) error {
 	count := 1
-	p := world.Pod{Requests: quantity.Amounts{quantity.NamePods: 1}}
-	terms := map[string]int{}
-	for _, arg := range args {
-		key, value, _ := strings.Cut(arg, "=")
-		kind, rest, _ := strings.Cut(key, ":")
-		switch {
-		case strings.HasPrefix(arg, "x") && value == "":
-			n, err := strconv.Atoi(arg[1:])
-			if err != nil {
-				return err
-			}
-			count = n
-		case kind == "need":
-			p.Required = append(p.Required, rule(rest, value))
-		case kind == "or":
-			term, label, _ := strings.Cut(rest, ":")
-			if _, ok := terms[term]; !ok {
-				terms[term] = len(p.AnyOf)
-				p.AnyOf = append(p.AnyOf, nil)
-			}
-			p.AnyOf[terms[term]] = append(p.AnyOf[terms[term]], rule(label, value))
-		case kind == "tolerate":
-			p.Tolerations = append(p.Tolerations, toleration(rest, value))
-		case kind == "priority":
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				return err
-			}
-			p.Priority = int32(n)
-		case kind == "on":
-			p.Node, p.Movable = value, true
-		case kind == "refused":
-			p.Refused, p.RefusedDetail = reason.Volumes, value
-		default:
-			if err := amount(p.Requests, key, value); err != nil {
-				return err
-			}
+	if len(args) > 0 && strings.HasPrefix(args[0], "x") && !strings.Contains(args[0], "=") {
+		n, err := strconv.Atoi(args[0][1:])
+		if err != nil {
+			return err
 		}
+		count, args = n, args[1:]
 	}
 	for i := range count {
-		pod := p
-		pod.Ref = world.Ref{Namespace: "default", Name: fmt.Sprintf("%s-%d", name, i+1), UID: fmt.Sprintf("%s-%d", name, i+1)}
-		pod.Created = time.Unix(int64(len(s.Pods)), 0)
-		s.Pods = append(s.Pods, pod)
+		own := slices.Clone(args)
+		for j, arg := range own {
+			if strings.HasPrefix(arg, "volume=") {
+				own[j] = strings.ReplaceAll(arg, "#", strconv.Itoa(i+1))
+			}
+		}
+		if err := s.pod(fmt.Sprintf("%s-%d", name, i+1), own); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// daemon: daemon agent cpu=100m mem=128Mi [need:key=Op:a|b] [tolerate:key=value:Effect]
+// daemon: daemon agent cpu=100m mem=128Mi [need:key=Op:a|b] [or:1:key=Op:a|b]
+// [tolerate:key=value:Effect]
 func (s *Script) daemon(name string, args []string) error {
 	d := world.Daemon{Ref: world.Ref{Name: name, UID: name}, Requests: quantity.Amounts{quantity.NamePods: 1}}
+	terms := grouped{}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		kind, rest, _ := strings.Cut(key, ":")
 		switch kind {
 		case "need":
 			d.Required = append(d.Required, rule(rest, value))
+		case "or":
+			d.AnyOf = terms.add(d.AnyOf, rest, value)
 		case "tolerate":
 			d.Tolerations = append(d.Tolerations, toleration(rest, value))
 		default:
@@ -300,54 +436,5 @@ func (s *Script) daemon(name string, args []string) error {
 		}
 	}
 	s.Daemons = append(s.Daemons, d)
-	return nil
-}
-
-func taint(key, value string) world.Taint {
-	v, effect, _ := strings.Cut(value, ":")
-	return world.Taint{Key: key, Value: v, Effect: world.Effect(effect)}
-}
-
-func toleration(key, value string) world.Toleration {
-	v, effect, _ := strings.Cut(value, ":")
-	t := world.Toleration{Key: key, Operator: "Equal", Value: v, Effect: world.Effect(effect)}
-	if v == "" {
-		t.Operator = "Exists"
-	}
-	return t
-}
-
-func rule(key, value string) constraint.Rule {
-	op, list, _ := strings.Cut(value, ":")
-	r := constraint.Rule{Key: key, Operator: constraint.Operator(op)}
-	if list != "" {
-		r.Values = strings.Split(list, "|")
-	}
-	return r
-}
-
-// amount reads cpu=500m, mem=16Gi, disk=100Gi, gpu=1 and any other resource=N.
-func amount(into quantity.Amounts, key, text string) error {
-	name := key
-	if long, ok := map[string]string{"mem": quantity.NameMemory, "disk": quantity.NameStorage, "gpu": "nvidia.com/gpu"}[key]; ok {
-		name = long
-	}
-	scale := int64(1)
-	if name == quantity.NameCPU {
-		scale = 1000
-		if strings.HasSuffix(text, "m") {
-			scale, text = 1, strings.TrimSuffix(text, "m")
-		}
-	}
-	for suffix, n := range map[string]int64{"Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40} {
-		if strings.HasSuffix(text, suffix) {
-			scale, text = n, strings.TrimSuffix(text, suffix)
-		}
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return fmt.Errorf("%s is not an amount of %s", text, key)
-	}
-	into[name] = int64(f * float64(scale))
 	return nil
 }

@@ -1,0 +1,269 @@
+package enginetest
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// pod: pod web cpu=500m mem=1Gi [namespace=team-a] [label:key=value] [priority=5]
+// [created=seconds] [on=node] [fixed] [daemon-of=uid] [terminating] [virtual] [refused=words]
+// [need:key=Op:a|b] [or:1:key=Op:a|b] [prefer~50:key=Op:a|b] [prefer~50:1:key=Op:a|b]
+// [tolerate:key=value:Effect] [spread=…] [near=…] [apart=…] [port=…] [volume=…]
+// [volume-in:key=Op:a|b] [any other resource=amount]
+//
+// Rules of one or, prefer or volume-in with the same number are one term. The five
+// long words are explained at spread, podTerm, port, and volume.
+func (s *Script) pod(name string, args []string) error {
+	r := podReader{terms: grouped{}, preferred: map[string]int{}, places: grouped{}}
+	r.Ref = world.Ref{Namespace: "default", Name: name, UID: name}
+	r.Requests = quantity.Amounts{quantity.NamePods: 1}
+	r.Created = time.Unix(int64(len(s.Pods)), 0)
+	for _, arg := range args {
+		if err := r.word(arg); err != nil {
+			return err
+		}
+	}
+	if err := r.neighbours(); err != nil {
+		return err
+	}
+	s.Pods = append(s.Pods, r.Pod)
+	return nil
+}
+
+// podReader reads one pod line.
+type podReader struct {
+	world.Pod
+	terms     grouped
+	preferred map[string]int
+	places    grouped
+	// late are spread, near and apart: by default they select the pod's own labels,
+	// which may come after.
+	late []string
+}
+
+func (r *podReader) word(arg string) error {
+	key, value, _ := strings.Cut(arg, "=")
+	kind, rest, _ := strings.Cut(key, ":")
+	base, weight, _ := strings.Cut(kind, "~")
+	var err error
+	switch {
+	case kind == "need":
+		r.Required = append(r.Required, rule(rest, value))
+	case kind == "or":
+		r.AnyOf = r.terms.add(r.AnyOf, rest, value)
+	case base == "prefer":
+		err = r.prefer(weight, rest, value)
+	case kind == "tolerate":
+		r.Tolerations = append(r.Tolerations, toleration(rest, value))
+	case kind == "label":
+		if r.Labels == nil {
+			r.Labels = map[string]string{}
+		}
+		r.Labels[label(rest)] = plain(value)
+	case key == "spread" || base == "near" || base == "apart":
+		r.late = append(r.late, arg)
+	case key == "port":
+		err = r.port(value)
+	case key == "volume":
+		err = r.volume(value)
+	case kind == "volume-in" && len(r.Volumes) > 0:
+		last := &r.Volumes[len(r.Volumes)-1]
+		last.AnyOf = r.places.add(last.AnyOf, rest, value)
+	case key == "namespace":
+		r.Namespace = value
+	case key == "uid":
+		r.UID = value
+	case key == "priority":
+		r.Priority, err = int32Of(value)
+	case key == "created":
+		var n int64
+		n, err = strconv.ParseInt(value, 10, 64)
+		r.Created = time.Unix(n, 0)
+	case key == "on":
+		r.Node, r.Movable = value, true
+	case key == "daemon-of":
+		r.Daemon, r.Movable = value, false
+	case arg == "fixed":
+		r.Movable = false
+	case arg == "terminating":
+		r.Terminating = true
+	case arg == "virtual":
+		r.Virtual = true
+	case key == "refused":
+		r.Refused, r.RefusedDetail = reason.Volumes, plain(value)
+	default:
+		err = amount(r.Requests, key, value)
+	}
+	return err
+}
+
+func (r *podReader) prefer(weight, rest, value string) error {
+	w, err := int32Of(weight)
+	if err != nil {
+		return fmt.Errorf("prefer~WEIGHT:key=Op:values, not prefer~%s", weight)
+	}
+	id, key, numbered := strings.Cut(rest, ":")
+	if !numbered {
+		r.Preferred = append(r.Preferred, world.Preference{Weight: w, Term: world.Term{rule(rest, value)}})
+		return nil
+	}
+	i, ok := r.preferred[id]
+	if !ok {
+		i = len(r.Preferred)
+		r.preferred[id] = i
+		r.Preferred = append(r.Preferred, world.Preference{Weight: w})
+	}
+	if key != "" || value != "" {
+		r.Preferred[i].Term = append(r.Preferred[i].Term, rule(key, value))
+	}
+	return nil
+}
+
+// port: port=TCP/8080 or port=TCP/127.0.0.1:53
+func (r *podReader) port(text string) error {
+	protocol, address, ok := strings.Cut(text, "/")
+	ip, number := "", address
+	if strings.Contains(address, ":") {
+		var err error
+		if ip, number, err = net.SplitHostPort(address); err != nil {
+			return err
+		}
+	}
+	n, err := int32Of(number)
+	if !ok || err != nil {
+		return fmt.Errorf("%q is not a port: say TCP/8080", text)
+	}
+	r.Ports = append(r.Ports, world.Port{Protocol: protocol, IP: ip, Port: n})
+	return nil
+}
+
+// volume: volume=ID[:driver][:shared]; volume-in words that follow say where it can
+// be mounted.
+func (r *podReader) volume(text string) error {
+	f := strings.Split(text, ":")
+	v := world.Volume{ID: plain(f[0])}
+	for i, word := range f[1:] {
+		switch {
+		case word == "shared":
+			v.Shared = true
+		case i == 0:
+			v.Driver = plain(word)
+		default:
+			return fmt.Errorf("%q is not a volume: say ID:driver:shared", text)
+		}
+	}
+	r.Volumes = append(r.Volumes, v)
+	r.places = grouped{}
+	return nil
+}
+
+func (r *podReader) neighbours() error {
+	for _, arg := range r.late {
+		key, value, _ := strings.Cut(arg, "=")
+		kind, weight, _ := strings.Cut(key, "~")
+		if kind == "spread" {
+			if err := r.spread(value); err != nil {
+				return err
+			}
+			continue
+		}
+		t, err := r.podTerm(value, weight)
+		if err != nil {
+			return err
+		}
+		if kind == "near" {
+			r.Affinity = append(r.Affinity, t)
+		} else {
+			r.AntiAffinity = append(r.AntiAffinity, t)
+		}
+	}
+	return nil
+}
+
+// spread: spread=KEY:maxSkew[:soft][:min=3][:ignore-affinity][:honor-taints][:selector]
+// The selector is the pod's own labels when there is none.
+func (r *podReader) spread(text string) error {
+	f := strings.Split(text, ":")
+	if len(f) < 2 {
+		return fmt.Errorf("spread takes KEY:maxSkew, not %q", text)
+	}
+	c := world.Spread{Key: label(f[0]), Select: world.Selector{Namespaces: []string{r.Namespace}, Labels: r.own()}}
+	var err error
+	if c.MaxSkew, err = int32Of(f[1]); err != nil {
+		return err
+	}
+	for _, word := range f[2:] {
+		least, isMin := strings.CutPrefix(word, "min=")
+		switch {
+		case isMin:
+			if c.MinDomains, err = int32Of(least); err != nil {
+				return err
+			}
+		case word == "soft":
+			c.Soft = true
+		case word == "ignore-affinity":
+			c.IgnoreAffinity = true
+		case word == "honor-taints":
+			c.HonorTaints = true
+		default:
+			if err := selectLabels(&c.Select, word); err != nil {
+				return err
+			}
+		}
+	}
+	r.Spreads = append(r.Spreads, c)
+	return nil
+}
+
+// podTerm: near=KEY[:selector][:in=ns|ns][:where=selector], apart=…, and near~50=… for
+// a preference. Namespaces are the pod's own when there is no in and no where.
+func (r *podReader) podTerm(text, weight string) (world.PodTerm, error) {
+	f := strings.Split(text, ":")
+	t := world.PodTerm{Key: label(f[0]), Select: world.Selector{Labels: r.own()}}
+	var err error
+	if weight != "" {
+		if t.Weight, err = int32Of(weight); err != nil {
+			return t, err
+		}
+	}
+	named := false
+	for _, word := range f[1:] {
+		names, in := strings.CutPrefix(word, "in=")
+		labels, where := strings.CutPrefix(word, "where=")
+		switch {
+		case in:
+			t.Select.Namespaces, named = list(names), true
+		case where:
+			t.Select.NamespaceLabels, err = selector(labels)
+			named = true
+		default:
+			err = selectLabels(&t.Select, word)
+		}
+		if err != nil {
+			return t, err
+		}
+	}
+	if !named {
+		t.Select.Namespaces = []string{r.Namespace}
+	}
+	return t, nil
+}
+
+// own selects the pod's own labels.
+func (r *podReader) own() world.Term {
+	var t world.Term
+	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
+		t = append(t, constraint.Rule{Key: key, Operator: constraint.In, Values: []string{r.Labels[key]}})
+	}
+	return t
+}
