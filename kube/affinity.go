@@ -1,8 +1,7 @@
 package kube
 
 import (
-	"slices"
-	"strings"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -15,28 +14,45 @@ import (
 // affinity as alternatives.
 func affinity(spec *corev1.PodSpec) (required world.Term, anyOf []world.Term) {
 	required = selector(spec.NodeSelector)
-	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
-		return required, nil
-	}
-	terms := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	terms := requiredTerms(spec.Affinity)
 	if terms == nil {
 		return required, nil
 	}
-	for _, t := range terms.NodeSelectorTerms {
-		if len(t.MatchExpressions) == 0 {
-			continue // an empty term matches no node; matchFields are refused elsewhere
+	for i := range terms.NodeSelectorTerms {
+		// An empty term matches no node; matchFields are refused elsewhere.
+		if t := &terms.NodeSelectorTerms[i]; len(t.MatchExpressions) > 0 {
+			anyOf = append(anyOf, expressions(t.MatchExpressions))
 		}
-		anyOf = append(anyOf, expressions(t.MatchExpressions))
 	}
 	return required, anyOf
 }
 
-func selector(labels map[string]string) world.Term {
-	var term world.Term
-	for key, value := range labels {
-		term = append(term, constraint.Rule{Key: normal(key), Operator: constraint.In, Values: []string{value}})
+// preferences converts preferred node affinity. A term that is empty or without
+// weight prefers nothing, and one that names a node by field no machine to buy.
+func preferences(a *corev1.Affinity) []world.Preference {
+	if a == nil || a.NodeAffinity == nil {
+		return nil
 	}
-	slices.SortFunc(term, func(a, b constraint.Rule) int { return strings.Compare(a.Key, b.Key) })
+	var out []world.Preference
+	for i := range a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		p := &a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[i]
+		if p.Weight > 0 && len(p.Preference.MatchExpressions) > 0 && len(p.Preference.MatchFields) == 0 {
+			out = append(out, world.Preference{Weight: p.Weight, Term: expressions(p.Preference.MatchExpressions)})
+		}
+	}
+	return out
+}
+
+// selector converts labels of nodes.
+func selector(labels map[string]string) world.Term {
+	if len(labels) == 0 {
+		return nil
+	}
+	term := appendLabels(make(world.Term, 0, len(labels)), labels)
+	for i := range term {
+		term[i].Key = normal(term[i].Key)
+	}
+	sortTerm(term)
 	return term
 }
 
@@ -122,6 +138,25 @@ func Tolerates(t corev1.Toleration, taint corev1.Taint) bool {
 		return true
 	case "", corev1.TolerationOpEqual:
 		return t.Key != "" && t.Value == taint.Value
+	case corev1.TolerationOpLt, corev1.TolerationOpGt:
+		return compares(t, taint)
 	}
 	return false
+}
+
+// compares reports whether both values are integers and the taint's is on the
+// side of the toleration's that the operator names.
+func compares(t corev1.Toleration, taint corev1.Taint) bool {
+	bound, err := strconv.ParseInt(t.Value, 10, 64)
+	if err != nil || t.Key == "" {
+		return false
+	}
+	value, err := strconv.ParseInt(taint.Value, 10, 64)
+	if err != nil {
+		return false
+	}
+	if t.Operator == corev1.TolerationOpLt {
+		return value < bound
+	}
+	return value > bound
 }

@@ -23,6 +23,7 @@ func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
 		{&corev1.Node{}, follow(unlisted(m.SetNode), m.RemoveNode)},
 		{&karpv1.NodeClaim{}, follow(unlisted(m.SetClaim), m.RemoveClaim)},
 		{&karpv1.NodePool{}, follow(unlisted(m.SetPool), m.RemovePool)},
+		{&corev1.Namespace{}, follow(unlisted(m.SetNamespace), m.RemoveNamespace)},
 		{&appsv1.DaemonSet{}, follow(unlisted(m.SetDaemon), m.RemoveDaemon)},
 	} {
 		informer, err := informers.GetInformer(ctx, feed.of, cache.BlockUntilSynced(false))

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,28 +132,37 @@ func TestPodConstraints(t *testing.T) {
 }
 
 // Rule 5.
-func TestUnplanned(t *testing.T) {
-	podTerm := []corev1.PodAffinityTerm{{TopologyKey: "zone"}}
+func TestRefusal(t *testing.T) {
+	term := func(terms ...corev1.NodeSelectorTerm) corev1.PodSpec {
+		return corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}}
+	}
+	by := func(key string) []corev1.NodeSelectorRequirement {
+		return []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpExists}}
+	}
 	for _, tc := range []struct {
-		name string
-		spec corev1.PodSpec
-		want []string
+		name  string
+		spec  corev1.PodSpec
+		want  reason.Reason
+		words string
 	}{
-		{"plain", corev1.PodSpec{}, nil},
-		{"hard spread", corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule}}}, []string{"topology spread (DoNotSchedule)"}},
-		{"soft spread is ignored", corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.ScheduleAnyway}}}, nil},
-		{"pod affinity", corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: podTerm}}}, []string{"required pod affinity"}},
-		{"pod anti-affinity", corev1.PodSpec{Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: podTerm}}}, []string{"required pod anti-affinity"}},
-		{"preferred anti-affinity is ignored", corev1.PodSpec{Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1}}}}}, nil},
-		{"claimed volume", corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "x"}}}}}, []string{"volumes backed by a persistent volume claim"}},
-		{"other volumes are fine", corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}}, nil},
-		{"host port", corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80}}}}}, []string{"host ports"}},
-		{"resource claims", corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}, []string{"resource claims (dynamic resource allocation)"}},
-		{"affinity to nothing", corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}}}}, []string{"node affinity whose terms are all empty, which matches no node"}},
+		{"plain", corev1.PodSpec{}, "", ""},
+		{"a hard spread is planned", corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule}}}, "", ""},
+		{"host ports are planned", corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80}}}}}, "", ""},
+		{"resource claims", corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}, reason.Unsupported, "not yet supported"},
+		{"fields", term(corev1.NodeSelectorTerm{MatchFields: by("metadata.name")}), reason.Unsupported, "matchFields"},
+		{"only empty terms", term(corev1.NodeSelectorTerm{}), reason.Invalid, "matches no node"},
+		{"one empty term", term(corev1.NodeSelectorTerm{}, corev1.NodeSelectorTerm{MatchExpressions: by("team")}), "", ""},
+		{"hostname", corev1.PodSpec{NodeSelector: map[string]string{"kubernetes.io/hostname": "n1"}}, reason.Invalid, "nodeSelector: using label kubernetes.io/hostname"},
+		{"Karpenter's own label", term(corev1.NodeSelectorTerm{MatchExpressions: by("karpenter.sh/registered")}), reason.Invalid, "required node affinity: using label karpenter.sh/registered"},
+		{"a subdomain", corev1.PodSpec{NodeSelector: map[string]string{"team.karpenter.sh/x": "y", "b.karpenter.sh/x": "y"}}, reason.Invalid, "b.karpenter.sh/x"},
+		{"well-known labels", corev1.PodSpec{NodeSelector: map[string]string{"karpenter.sh/nodepool": "a", "karpenter.sh/capacity-type": "spot", "topology.kubernetes.io/zone": "z"}}, "", ""},
+		{"other domains", corev1.PodSpec{NodeSelector: map[string]string{"node-restriction.kubernetes.io/a": "b", "karpenter.azure.com/sku-family": "D", "mykarpenter.sh/x": "y"}}, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, unplanned(&tc.spec)); diff != "" {
-				t.Error(diff)
+			got, words := refusal(&tc.spec)
+			if got != tc.want || !strings.Contains(words, tc.words) || (got == "") != (words == "") {
+				t.Errorf("refused %q (%s), want %q with %q", got, words, tc.want, tc.words)
 			}
 		})
 	}
@@ -333,7 +343,7 @@ func TestPoolReadiness(t *testing.T) {
 		"ready":       {func(p *karpv1.NodePool) { ready(p) }, ""},
 		"fresh":       {func(*karpv1.NodePool) {}, reason.PoolNotReady},
 		"being ended": {func(p *karpv1.NodePool) { ready(p); p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, reason.PoolNotReady},
-		"static":      {func(p *karpv1.NodePool) { ready(p); p.Spec.Replicas = new(int64(3)) }, reason.Unsupported},
+		"static":      {func(p *karpv1.NodePool) { ready(p); p.Spec.Replicas = new(int64(3)) }, ""},
 		"no class": {func(p *karpv1.NodePool) {
 			ready(p)
 			p.StatusConditions().SetFalse(karpv1.ConditionTypeNodeClassReady, "NodeClassNotFound", "create it")
@@ -342,6 +352,9 @@ func TestPoolReadiness(t *testing.T) {
 		p := &karpv1.NodePool{}
 		tc.change(p)
 		got := Pool(p)
+		if got.Static != (name == "static") {
+			t.Errorf("%s: static %t", name, got.Static)
+		}
 		if got.Blocked != tc.want || (got.Blocked != "") != (got.BlockedDetail != "") {
 			t.Errorf("%s: blocked %q (%s), want %q", name, got.Blocked, got.BlockedDetail, tc.want)
 		}

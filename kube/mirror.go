@@ -443,6 +443,27 @@ func (m *Mirror) SetCatalog(class string, types []offer.Type, budgets map[string
 	}
 }
 
+// SetNamespace adds or replaces a Namespace: selectors of pods may ask for its labels.
+func (m *Mirror) SetNamespace(n *corev1.Namespace) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.builder.SetNamespace(n.Name, n.Labels)
+}
+
+// RemoveNamespace forgets a Namespace.
+func (m *Mirror) RemoveNamespace(n *corev1.Namespace) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.builder.RemoveNamespace(n.Name)
+}
+
+// SetSettings sets the operator's wishes.
+func (m *Mirror) SetSettings(s world.Settings) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.builder.SetSettings(s)
+}
+
 // Classes lists the node classes that pools and claims buy from, sorted.
 func (m *Mirror) Classes() []string {
 	m.mu.Lock()

@@ -31,17 +31,15 @@ func Pool(p *karpv1.NodePool) world.Pool {
 		Taints:       Taints(spec.Taints),
 		Limits:       Amounts(corev1.ResourceList(p.Spec.Limits)),
 		Class:        ClassOf(spec.NodeClassRef),
+		Static:       p.Spec.Replicas != nil,
 	}
 	w.Blocked, w.BlockedDetail = blocked(p)
 	return w
 }
 
 func blocked(p *karpv1.NodePool) (reason.Reason, string) {
-	switch {
-	case p.DeletionTimestamp != nil:
+	if p.DeletionTimestamp != nil {
 		return reason.PoolNotReady, "the NodePool is being deleted"
-	case p.Spec.Replicas != nil:
-		return reason.Unsupported, "static NodePools (spec.replicas) are not served yet"
 	}
 	var saying string
 	for i := range p.Status.Conditions {

@@ -1,0 +1,171 @@
+package kube
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// neighbours fills in what the pod asks of other pods: spread and (anti-)affinity.
+func neighbours(w *world.Pod, p *corev1.Pod) {
+	c := converter{labels: p.Labels, namespace: p.Namespace}
+	w.Spreads = c.spreads(p.Spec.TopologySpreadConstraints)
+	a := p.Spec.Affinity
+	if a == nil {
+		return
+	}
+	if x := a.PodAffinity; x != nil {
+		w.Affinity = c.podTerms(x.RequiredDuringSchedulingIgnoredDuringExecution, x.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if x := a.PodAntiAffinity; x != nil {
+		w.AntiAffinity = c.podTerms(x.RequiredDuringSchedulingIgnoredDuringExecution, x.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+}
+
+// converter turns selectors of one pod into ours; it knows what they leave unsaid.
+type converter struct {
+	labels    map[string]string
+	namespace string
+	own       []string // the namespace as a list, made once
+}
+
+func (c *converter) spreads(in []corev1.TopologySpreadConstraint) []world.Spread {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]world.Spread, len(in))
+	for i := range in {
+		s := &in[i]
+		out[i] = world.Spread{
+			Key:            normal(s.TopologyKey),
+			MaxSkew:        s.MaxSkew,
+			MinDomains:     valueOr(s.MinDomains, 0),
+			Select:         c.labelled(s.LabelSelector, s.MatchLabelKeys, nil),
+			Soft:           s.WhenUnsatisfiable == corev1.ScheduleAnyway,
+			IgnoreAffinity: valueOr(s.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor) == corev1.NodeInclusionPolicyIgnore,
+			HonorTaints:    valueOr(s.NodeTaintsPolicy, corev1.NodeInclusionPolicyIgnore) == corev1.NodeInclusionPolicyHonor,
+		}
+		out[i].Select.Namespaces = c.ownNamespace()
+	}
+	return out
+}
+
+// podTerms puts required terms first. A preferred term without a weight is no
+// preference; the API server lets none through.
+func (c *converter) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) []world.PodTerm {
+	if len(required)+len(preferred) == 0 {
+		return nil
+	}
+	out := make([]world.PodTerm, 0, len(required)+len(preferred))
+	for i := range required {
+		out = append(out, c.podTerm(&required[i], 0))
+	}
+	for i := range preferred {
+		if preferred[i].Weight > 0 {
+			out = append(out, c.podTerm(&preferred[i].PodAffinityTerm, preferred[i].Weight))
+		}
+	}
+	return out
+}
+
+func (c *converter) podTerm(t *corev1.PodAffinityTerm, weight int32) world.PodTerm {
+	out := world.PodTerm{
+		Key:    normal(t.TopologyKey),
+		Select: c.labelled(t.LabelSelector, t.MatchLabelKeys, t.MismatchLabelKeys),
+		Weight: weight,
+	}
+	out.Select.Namespaces = t.Namespaces
+	if t.NamespaceSelector == nil {
+		if len(t.Namespaces) == 0 {
+			out.Select.Namespaces = c.ownNamespace()
+		}
+		return out
+	}
+	rules, ok := selectorRules(t.NamespaceSelector, 0)
+	if !ok { // it admits none; those that are named stay
+		return out
+	}
+	out.Select.NamespaceLabels = rules
+	return out
+}
+
+func (c *converter) ownNamespace() []string {
+	if c.own == nil {
+		c.own = []string{c.namespace}
+	}
+	return c.own
+}
+
+// labelled converts a label selector, which no selector and one that cannot be
+// read make pick nothing, as the scheduler and Karpenter have it. The pod's own
+// values of the match keys must be shared, those of the mismatch keys must not;
+// keys that the pod lacks are ignored.
+func (c *converter) labelled(s *metav1.LabelSelector, match, mismatch []string) world.Selector {
+	if s == nil {
+		return world.Selector{Nothing: true}
+	}
+	rules, ok := selectorRules(s, len(match)+len(mismatch))
+	if !ok {
+		return world.Selector{Nothing: true}
+	}
+	rules = c.merge(rules, match, constraint.In)
+	rules = c.merge(rules, mismatch, constraint.NotIn)
+	return world.Selector{Labels: rules}
+}
+
+func (c *converter) merge(rules world.Term, keys []string, op constraint.Operator) world.Term {
+	for _, key := range keys {
+		value, ok := c.labels[key]
+		if !ok || says(rules, key, op, value) {
+			continue // the API server may have merged it already
+		}
+		rules = append(rules, constraint.Rule{Key: key, Operator: op, Values: []string{value}})
+	}
+	return rules
+}
+
+func says(rules world.Term, key string, op constraint.Operator, value string) bool {
+	return slices.ContainsFunc(rules, func(r constraint.Rule) bool {
+		return r.Key == key && r.Operator == op && len(r.Values) == 1 && r.Values[0] == value
+	})
+}
+
+// selectorRules writes a label selector as rules, with room for more to be
+// appended; never nil. It reports false for one that the API server would refuse.
+func selectorRules(s *metav1.LabelSelector, more int) (world.Term, bool) {
+	out := make(world.Term, 0, len(s.MatchLabels)+len(s.MatchExpressions)+more)
+	out = appendLabels(out, s.MatchLabels)
+	for i := range s.MatchExpressions {
+		e := &s.MatchExpressions[i]
+		listed := e.Operator == metav1.LabelSelectorOpIn || e.Operator == metav1.LabelSelectorOpNotIn
+		bare := e.Operator == metav1.LabelSelectorOpExists || e.Operator == metav1.LabelSelectorOpDoesNotExist
+		if !listed && !bare || listed != (len(e.Values) > 0) {
+			return nil, false
+		}
+		out = append(out, constraint.Rule{Key: e.Key, Operator: constraint.Operator(e.Operator), Values: e.Values})
+	}
+	return out, true
+}
+
+// appendLabels adds labels as In rules, in the order of their keys, for a map has none.
+func appendLabels(out world.Term, labels map[string]string) world.Term {
+	start, values := len(out), make([]string, 0, len(labels))
+	for key, value := range labels {
+		values = append(values, value)
+		n := len(values)
+		out = append(out, constraint.Rule{Key: key, Operator: constraint.In, Values: values[n-1 : n : n]})
+	}
+	sortTerm(out[start:])
+	return out
+}
+
+func sortTerm(t world.Term) {
+	if len(t) > 1 {
+		slices.SortFunc(t, func(a, b constraint.Rule) int { return strings.Compare(a.Key, b.Key) })
+	}
+}
