@@ -37,6 +37,8 @@ type Event struct {
 	Message string
 	// Key tells apart events of the same reason on the same object; empty means the message does.
 	Key string
+	// Annotations go onto the event: what the message says, as data.
+	Annotations map[string]string
 	// Every is how long an event of the same key is not repeated; zero means two minutes.
 	Every time.Duration
 }
@@ -117,8 +119,9 @@ func write(e Event, scheme *runtime.Scheme) (*corev1.Event, error) {
 	now := metav1.Now()
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace,
-			Name:      fmt.Sprintf("%s.%x", e.About.GetName(), now.UnixNano()),
+			Namespace:   namespace,
+			Name:        fmt.Sprintf("%s.%x", e.About.GetName(), now.UnixNano()),
+			Annotations: e.Annotations,
 		},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: kind.GroupVersion().String(), Kind: kind.Kind,

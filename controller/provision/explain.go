@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,6 +9,14 @@ import (
 	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/reason"
 )
+
+// FunnelAnnotation holds, on a FailedScheduling event, the funnels as JSON: what
+// the message says in words, with the parameters as data.
+const FunnelAnnotation = "karve.dev/funnels"
+
+// largestData bounds the data attached to one event, in bytes: a cluster of a
+// hundred pools would otherwise fill etcd with explanations.
+const largestData = 8 << 10
 
 // silent reports whether the pod itself asked not to be provisioned for: it gets no event.
 func silent(r reason.Reason) bool { return r == reason.OptedOut }
@@ -30,10 +39,12 @@ func Explain(u pack.Unplaced) string {
 }
 
 func plainly(u pack.Unplaced) string {
-	if u.Because == reason.NoPools {
+	switch {
+	case u.Because == reason.NoPools:
 		return "no dynamic nodepools found: create a NodePool"
-	}
-	if u.Detail == "" {
+	case u.Because == reason.Volumes:
+		return "incompatible volume requirements, " + u.Detail
+	case u.Detail == "":
 		return string(u.Because)
 	}
 	return fmt.Sprintf("%s: %s", u.Because, u.Detail)
@@ -56,31 +67,44 @@ func explainPool(f reason.Funnel) string {
 	for i, cut := range f.Cuts {
 		left -= cut.Removed
 		fmt.Fprintf(&b, " → %s after %s", thousands(left), cut.By)
-		if cut.Detail != "" && (i == len(f.Cuts)-1 || left == 0) {
-			fmt.Fprintf(&b, " (%s)", cut.Detail)
+		if words := parameters(cut); words != "" && (i == len(f.Cuts)-1 || left == 0) {
+			fmt.Fprintf(&b, " (%s)", words)
 		}
 	}
-	if last, ok := f.Last(); ok && left == 0 {
-		b.WriteString(phrase(last, f.Pool))
+	if p := phrase(f); p != "" {
+		b.WriteString(": ")
+		b.WriteString(p)
 	}
 	return b.String()
 }
 
-// phrase adds the words that runbooks for Karpenter search for.
-func phrase(last reason.Cut, pool string) string {
-	switch last.By {
-	case reason.Requirements:
-		return ": no instance type met all requirements"
-	case reason.Taints:
-		return ": did not tolerate taint"
-	case reason.Resources:
-		return ": no instance type has enough resources"
-	case reason.Limits:
-		return fmt.Sprintf(": all available instance types exceed limits for nodepool (NodePool=%s)", pool)
-	case reason.Availability, reason.Quota:
-		return ": no instance type has the required offering"
+// parameters are what a cut was decided by: its words, else its facts.
+func parameters(cut reason.Cut) string {
+	if cut.Detail != "" {
+		return cut.Detail
 	}
-	return ""
+	return facts(cut.Facts, "=")
+}
+
+func facts(fs []reason.Fact, is string) string {
+	parts := make([]string, 0, len(fs))
+	for _, f := range fs {
+		parts = append(parts, f.Name+is+f.Value)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// funnelData is the JSON of the funnels; empty when there are none, or too many
+// to be attached to an event.
+func funnelData(fs []reason.Funnel) string {
+	if len(fs) == 0 {
+		return ""
+	}
+	data, err := json.Marshal(fs) // strings and numbers: it cannot fail
+	if err != nil || len(data) > largestData {
+		return ""
+	}
+	return string(data)
 }
 
 // gist is what must change for the same pod to be told again: the filters, not the counts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
 )
@@ -118,8 +120,8 @@ func (p *Provisioner) act(ctx context.Context, plan pack.Plan) error {
 	if len(plan.Launches) == 0 {
 		return nil
 	}
-	p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", podCount(plan),
-		"price", plan.Price().USD(), "price-lower-bound", plan.LowerBound.USD())
+	p.Log.Info("computed new nodeclaim(s) to fit pod(s)", append([]any{"nodeclaims", len(plan.Launches), "pods", podCount(plan),
+		"price", plan.Price().USD(), "price-lower-bound", plan.LowerBound.USD()}, preferences(plan.Preferences)...)...)
 	return p.launch(ctx, plan.Launches)
 }
 
@@ -167,26 +169,18 @@ func (p *Provisioner) create(ctx context.Context, l pack.Launch) error {
 		return fmt.Errorf("creating a nodeclaim for %d pods in nodepool %q: %w", len(l.Pods), l.Pool, err)
 	}
 	p.Mirror.Launched(claim, l.Choices, l.Pods)
-	p.Metrics.ClaimsCreated.WithLabelValues("provisioned", l.Pool, "false").Inc()
+	p.Metrics.ClaimsCreated.WithLabelValues("provisioned", l.Pool, strconv.FormatBool(len(l.Relaxed) > 0)).Inc()
 	p.Log.Info("created nodeclaim", append([]any{"nodepool", l.Pool, "nodeclaim", claim.Name, "pods", len(l.Pods),
-		"requests", l.Requests, "choices", len(l.Choices)}, firstChoice(l)...)...)
+		"requests", l.Requests, "choices", len(l.Choices)}, choice(l)...)...)
 	p.tell(l.Pods, claim.Name)
 	return nil
-}
-
-func firstChoice(l pack.Launch) []any {
-	first := l.Choices[0]
-	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD()}
-	if len(l.RunnersUp) > 0 {
-		words = append(words, "runner-up", l.RunnersUp[0].Type, "runner-up-price", l.RunnersUp[0].Price.USD())
-	}
-	return words
 }
 
 // write creates the claim under a free name.
 func (p *Provisioner) write(ctx context.Context, l pack.Launch, pool *karpv1.NodePool) (*karpv1.NodeClaim, error) {
 	for {
 		claim := kube.Claim(l, pool, pool.Name+"-"+rand.String(5))
+		keepVariety(claim, pool, l.Relaxed)
 		err := p.Client.Create(ctx, claim)
 		if !apierrors.IsAlreadyExists(err) {
 			return claim, err
@@ -226,6 +220,10 @@ func (p *Provisioner) record(plan pack.Plan, took time.Duration) {
 // explain says to each pod of the group why nothing can host it.
 func (p *Provisioner) explain(u pack.Unplaced) {
 	text := "Failed to schedule pod, " + Explain(u)
+	data := map[string]string{}
+	if funnels := funnelData(u.Funnels); funnels != "" {
+		data[FunnelAnnotation] = funnels
+	}
 	for _, ref := range u.Pods {
 		pod := p.Mirror.Pod(ref.UID)
 		if pod == nil {
@@ -233,8 +231,21 @@ func (p *Provisioner) explain(u pack.Unplaced) {
 		}
 		p.Events.Publish(events.Event{
 			About: pod, Warning: true, Reason: "FailedScheduling", Message: text,
-			Key: gist(u), Every: 5 * time.Minute,
+			Key: gist(u), Every: 5 * time.Minute, Annotations: data,
 		})
 	}
 	p.Log.V(1).Info("could not schedule pod(s)", "pods", len(u.Pods), "sample", u.Pods[0].Namespace+"/"+u.Pods[0].Name, "reason", text)
+	p.explainPools(u.Funnels)
+}
+
+// explainPools tells a pool whose own requirements leave nothing to buy.
+func (p *Provisioner) explainPools(funnels []reason.Funnel) {
+	for _, f := range funnels {
+		text := barren(f)
+		pool := p.Mirror.Pool(f.Pool)
+		if text == "" || pool == nil {
+			continue
+		}
+		p.Events.Publish(events.Event{About: pool, Warning: true, Reason: "NoCompatibleInstanceTypes", Message: text, Every: time.Minute})
+	}
 }

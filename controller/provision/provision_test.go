@@ -84,7 +84,7 @@ func TestExplain(t *testing.T) {
 		{Pool: "gpu", Blocked: reason.PoolNotReady, Detail: "NodeClassReady is False"},
 	}}
 	want := `0/2 nodepools can host it: pool "web": 5,012 offers → 300 after Requirements → 0 after Resources (largest has 30.2 CPU free)` +
-		`: no instance type has enough resources; pool "gpu": PoolNotReady (NodeClassReady is False)`
+		`: no instance type which met the scheduling requirements and the required offering had the required resources; pool "gpu": PoolNotReady (NodeClassReady is False)`
 	if diff := cmp.Diff(want, provision.Explain(u)); diff != "" {
 		t.Error(diff)
 	}
@@ -93,6 +93,33 @@ func TestExplain(t *testing.T) {
 	}
 	if got := provision.Explain(pack.Unplaced{Because: reason.Unsupported, Detail: "host ports"}); got != "Unsupported: host ports" {
 		t.Error(got)
+	}
+}
+
+// Upstream's failure texts stay, whichever filter took the last offer.
+//
+// Rule 14.
+func TestExplainKeepsKnownPhrases(t *testing.T) {
+	cut := func(by reason.Reason, removed int, detail string, facts ...reason.Fact) reason.Cut {
+		return reason.Cut{By: by, Removed: removed, Detail: detail, Facts: facts}
+	}
+	for want, cuts := range map[string][]reason.Cut{
+		"no instance type met all requirements":                                    {cut(reason.Requirements, 9, "team In [a]")},
+		"nodepool requirements filtered out all available instance types":          {cut(reason.Requirements, 9, "the pool's own requirements")},
+		"did not tolerate taint (taint=gpu=true:NoSchedule)":                       {cut(reason.Taints, 9, "", reason.Fact{Name: "taint", Value: "gpu=true:NoSchedule"})},
+		"no instance type has enough resources":                                    {cut(reason.Requirements, 4, "the pool's own requirements"), cut(reason.Resources, 5, "")},
+		"no instance type has the required offering":                               {cut(reason.Availability, 9, "sold out")},
+		"and had enough resources, had a required offering":                        {cut(reason.Resources, 4, ""), cut(reason.Quota, 5, "")},
+		"node limits have been exhausted for nodepool (NodePool=web)":              {cut(reason.Limits, 9, "limits.nodes of 3 is reached")},
+		"all available instance types exceed limits for nodepool (NodePool=web)":   {cut(reason.Limits, 9, "limits.cpu is 8")},
+		"incompatible volume requirements":                                         {cut(reason.Volumes, 9, "bound in zone 1")},
+		"NodePool couldn’t meet minValues requirements (NodePool=web)":             {cut(reason.MinValues, 9, "")},
+		"unsatisfiable topology constraint for topology spread, key=z (counts = 1": {cut(reason.Topology, 9, "", reason.Fact{Name: "counts", Value: "1"}, reason.Fact{Name: "key", Value: "z"}, reason.Fact{Name: "type", Value: "topology spread"})},
+	} {
+		got := provision.Explain(pack.Unplaced{Funnels: []reason.Funnel{{Pool: "web", Offers: 9, Cuts: cuts}}})
+		if !strings.Contains(got, want) || !strings.HasPrefix(got, `0/1 nodepools can host it: pool "web": 9 offers → `) {
+			t.Errorf("%q does not say %q", got, want)
+		}
 	}
 }
 

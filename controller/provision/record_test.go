@@ -1,0 +1,91 @@
+package provision
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+func TestChoiceNamesRunnersUp(t *testing.T) {
+	l := pack.Launch{
+		Choices: []offer.Choice{{Type: "D4", Zone: "1", CapacityType: "spot", Price: 2e8}},
+		RunnersUp: []pack.RunnerUp{
+			{Choice: offer.Choice{Type: "D8", Zone: "2", CapacityType: "spot", Price: 3e8}, More: 1e8, Why: "dearer"},
+		},
+	}
+	words := choice(l)
+	want := []string{"D8 in 2 (spot): +0.1000/h, dearer"}
+	if diff := cmp.Diff(any(want), words[len(words)-1]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPreferencesAreLeftOutWhenNobodyHasAny(t *testing.T) {
+	if words := preferences(pack.Preferences{}); words != nil {
+		t.Errorf("says %v", words)
+	}
+	want := []any{"preferences-asked", 3, "preferences-honoured", 2, "preferences-cost", 0.5}
+	if diff := cmp.Diff(want, preferences(pack.Preferences{Asked: 3, Honoured: 2, Cost: 5e8})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFunnelDataIsBounded(t *testing.T) {
+	want := `[{"Pool":"web","Offers":2,"Cuts":[{"By":"Resources","Removed":2,"Detail":"","Facts":[{"Name":"largest","Value":"8"}]}],"Blocked":"","Detail":""}]`
+	few := []reason.Funnel{{Pool: "web", Offers: 2, Cuts: []reason.Cut{{By: reason.Resources, Removed: 2, Facts: []reason.Fact{{Name: "largest", Value: "8"}}}}}}
+	if diff := cmp.Diff(want, funnelData(few)); diff != "" {
+		t.Error(diff)
+	}
+	if data := funnelData(make([]reason.Funnel, 1000)); data != "" {
+		t.Errorf("%d bytes for one event", len(data))
+	}
+}
+
+func TestVarietyIsKept(t *testing.T) {
+	three, two := 3, 2
+	pool := &karpv1.NodePool{}
+	pool.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{
+		{Key: "beta.kubernetes.io/instance-type", Operator: corev1.NodeSelectorOpExists, MinValues: &three},
+		{Key: "family", Operator: corev1.NodeSelectorOpExists, MinValues: &two},
+		{Key: "arch", Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64"}},
+	}
+	claim := func() *karpv1.NodeClaim {
+		c := &karpv1.NodeClaim{}
+		c.Annotations = map[string]string{karpv1.NodeClaimMinValuesRelaxedAnnotationKey: "false"}
+		c.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{
+			{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"D4", "D8"}},
+		}
+		return c
+	}
+	got := claim()
+	keepVariety(got, pool, []string{corev1.LabelInstanceTypeStable})
+	want := []karpv1.NodeSelectorRequirementWithMinValues{
+		{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"D4", "D8"}, MinValues: &two},
+		{Key: "family", Operator: corev1.NodeSelectorOpExists, MinValues: &two},
+	}
+	if diff := cmp.Diff(want, got.Spec.Requirements); diff != "" {
+		t.Error(diff)
+	}
+	if got.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] != "true" {
+		t.Error("the claim does not say that minValues were relaxed")
+	}
+	strict := claim()
+	keepVariety(strict, pool, nil)
+	if strict.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] != "false" {
+		t.Error("the claim says that minValues were relaxed")
+	}
+}
+
+func TestBarrenPools(t *testing.T) {
+	own := reason.Funnel{Offers: 3, Cuts: []reason.Cut{{By: reason.Requirements, Removed: 3, Detail: ownRequirements}}}
+	asked := reason.Funnel{Offers: 3, Cuts: []reason.Cut{{By: reason.Requirements, Removed: 3, Detail: "team In [a]"}}}
+	if barren(own) == "" || barren(asked) != "" {
+		t.Error("only the pool's own requirements are the pool's news")
+	}
+}
