@@ -1,0 +1,92 @@
+// Package karve runs our own engine on a scenario the way the product does: API
+// objects through the product's converters into a warm world, then a decision.
+//
+// What a controller keeps warm (catalog, pools, DaemonSets, nodes and the pods on
+// them) is there before; the pods to place are not.
+package karve
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/bench/measure"
+	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/kube"
+)
+
+// Cluster is a world kept warm.
+type Cluster struct {
+	Builder *world.Builder
+	pending []*corev1.Pod
+}
+
+// New brings up the world of s without its pending pods.
+func New(s *scenario.Scenario) *Cluster {
+	b := world.NewBuilder()
+	b.SetSettings(s.Settings)
+	b.SetNamespace("default", map[string]string{"kubernetes.io/metadata.name": "default"})
+	b.SetCatalog(scenario.Class, s.Types, nil)
+	catalog := kube.NewCatalog(s.Types)
+	for _, p := range s.Pools {
+		b.SetPool(kube.Pool(p))
+	}
+	for _, d := range s.DaemonSets {
+		b.SetDaemon(kube.Daemon(d))
+	}
+	for i, n := range s.Nodes {
+		b.SetNode(kube.Node(n, s.Claims[i], catalog, nil))
+	}
+	c := &Cluster{Builder: b, pending: s.Pending}
+	for _, p := range s.Bound {
+		c.Set(p)
+	}
+	b.World()
+	return c
+}
+
+// Set tells the world of a pod.
+func (c *Cluster) Set(p *corev1.Pod) { c.Builder.SetPod(kube.Pod(p, scenario.Now())) }
+
+// Decide takes in the pending pods and plans for them. It also says how long
+// planning alone took.
+func (c *Cluster) Decide() (pack.Plan, time.Duration) {
+	for _, p := range c.pending {
+		c.Set(p)
+	}
+	w := c.Builder.World()
+	start := time.Now()
+	plan := pack.Solve(w)
+	return plan, time.Since(start)
+}
+
+// Forget takes the pending pods away again, so that the next Decide meets the
+// same warm world.
+func (c *Cluster) Forget() {
+	for _, p := range c.pending {
+		c.Builder.RemovePod(string(p.UID))
+	}
+	c.Builder.World()
+}
+
+// Run is what repeated decisions on one scenario gave.
+type Run struct {
+	Plan    pack.Plan
+	Samples []measure.Sample
+	Solve   []measure.Sample // planning alone; Bytes are not counted
+}
+
+// Repeat decides until there were runs of it, or two and the time is up.
+func (c *Cluster) Repeat(runs int, limit time.Duration) Run {
+	var r Run
+	start := time.Now()
+	for len(r.Samples) < runs && (len(r.Samples) < 2 || time.Since(start) < limit) {
+		var solve time.Duration
+		r.Samples = append(r.Samples, measure.Once(func() { r.Plan, solve = c.Decide() }))
+		r.Solve = append(r.Solve, measure.Sample{Took: solve})
+		c.Forget()
+	}
+	return r
+}

@@ -1,0 +1,71 @@
+// Command bench compares karve's engine with upstream Karpenter's scheduler: same
+// inputs, same process, same run. See README.md for what is timed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime/pprof"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// config is what the flags say.
+type config struct {
+	only                   *regexp.Regexp
+	quick, karveOnly, list bool
+	profile, results       string
+}
+
+func parse(args []string) (config, error) {
+	var c config
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	only := flags.String("only", "", "run only the scenarios whose name this regular expression finds; saves nothing")
+	flags.BoolVar(&c.quick, "quick", false, "small sizes: under three minutes")
+	flags.BoolVar(&c.karveOnly, "karve-only", false, "leave upstream out; saves nothing")
+	flags.BoolVar(&c.list, "list", false, "name the scenarios and stop")
+	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of our side to this file (with -karve-only: of nothing else)")
+	flags.StringVar(&c.results, "results", "results", "folder for latest.json and the plots")
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	var err error
+	if c.only, err = regexp.Compile(*only); err != nil {
+		return c, fmt.Errorf("reading -only: %w", err)
+	}
+	return c, nil
+}
+
+// partial runs are for the developer's eyes: they leave the saved results alone.
+func (c config) partial() bool { return c.only.String() != "" || c.karveOnly }
+
+func run(ctx context.Context, args []string) error {
+	c, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if c.profile != "" {
+		f, err := os.Create(c.profile)
+		if err != nil {
+			return fmt.Errorf("making the CPU profile: %w", err)
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return fmt.Errorf("starting the CPU profile: %w", err)
+		}
+		defer pprof.StopCPUProfile()
+	}
+	return c.bench(ctx)
+}

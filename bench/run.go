@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/karve-dev/karve/bench/karve"
+	"github.com/karve-dev/karve/bench/measure"
+	"github.com/karve-dev/karve/bench/report"
+	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/bench/upstream"
+)
+
+const (
+	// karveRuns is how many decisions of ours the median is taken of, and karveLimit
+	// how long they may take together before two will do.
+	karveRuns  = 15
+	karveLimit = 20 * time.Second
+	// upstreamRuns is the same for upstream; a first run longer than upstreamLong stands alone.
+	upstreamRuns = 3
+	upstreamLong = 10 * time.Second
+)
+
+const method = "Times are medians: of up to 15 decisions of ours, of 3 of upstream's, or its only one when that takes over 10 s; garbage is collected before each."
+
+// bench runs what was asked for and says how it went.
+func (c config) bench(ctx context.Context) error {
+	rows := []report.Row{{Scenario: "environment", Environment: environment()}}
+	for _, it := range c.items() {
+		if !c.only.MatchString(it.name) {
+			continue
+		}
+		if c.list {
+			fmt.Println(it.name)
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "%s …\n", it.name)
+		row, err := c.row(ctx, it)
+		if err != nil {
+			return fmt.Errorf("%s: %w", it.name, err)
+		}
+		rows = append(rows, row)
+	}
+	if c.list {
+		return nil
+	}
+	if err := report.Print(os.Stdout, rows); err != nil || c.partial() {
+		return err
+	}
+	return report.Save(filepath.Join(c.results, "latest.json"), rows)
+}
+
+// row measures both sides, one after the other.
+func (c config) row(ctx context.Context, it item) (report.Row, error) {
+	s, err := it.make()
+	if err != nil {
+		return report.Row{}, fmt.Errorf("building the scenario: %w", err)
+	}
+	row := report.Row{Scenario: it.name, Pods: len(s.Pending), Note: it.note}
+	row.Karve = ours(s)
+	switch {
+	case c.karveOnly:
+	case it.alone != "":
+		row.Note = strings.TrimPrefix(row.Note+"; "+it.alone, "; ")
+	default:
+		if row.Upstream, err = theirs(ctx, s); err != nil {
+			return row, err
+		}
+		row.Upstream.LowerBound = sharedBound(s, row)
+	}
+	row.Compare()
+	return row, nil
+}
+
+// sharedBound is the lower bound for upstream's purchase: ours, where both had to
+// buy for all the same pods.
+func sharedBound(s *scenario.Scenario, row report.Row) float64 {
+	if len(s.Nodes) > 0 || row.Karve.Unscheduled != 0 || row.Upstream.Unscheduled != 0 {
+		return 0
+	}
+	return row.Karve.LowerBound
+}
+
+func ours(s *scenario.Scenario) *report.Side {
+	run := karve.New(s).Repeat(karveRuns, karveLimit)
+	sample := measure.Median(run.Samples)
+	side := &report.Side{
+		Nodes:        len(run.Plan.Launches),
+		USDPerHour:   run.Plan.Price().USD(),
+		LowerBound:   run.Plan.LowerBound.USD(),
+		SolveSeconds: measure.Median(run.Solve).Took.Seconds(),
+		Runs:         len(run.Samples),
+	}
+	for _, u := range run.Plan.Unplaced {
+		side.Unscheduled += len(u.Pods)
+	}
+	return timed(side, sample, len(s.Pending))
+}
+
+func theirs(ctx context.Context, s *scenario.Scenario) (*report.Side, error) {
+	c, err := upstream.New(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var side *report.Side
+	var samples []measure.Sample
+	for len(samples) < upstreamRuns && (len(samples) == 0 || samples[0].Took < upstreamLong) {
+		batch := c.Batch()
+		var failed error
+		samples = append(samples, measure.Once(func() { side, failed = decide(batch) }))
+		if failed != nil {
+			return nil, failed
+		}
+	}
+	side.Runs = len(samples)
+	return timed(side, measure.Median(samples), len(s.Pending)), nil
+}
+
+func decide(b *upstream.Batch) (*report.Side, error) {
+	results, err := b.Decide()
+	if err != nil {
+		return nil, err
+	}
+	price, err := upstream.USDPerHour(results)
+	if err != nil {
+		return nil, err
+	}
+	return &report.Side{Nodes: len(results.NewNodeClaims), USDPerHour: price, Unscheduled: len(results.PodErrors)}, nil
+}
+
+func timed(side *report.Side, s measure.Sample, pods int) *report.Side {
+	side.Seconds = s.Took.Seconds()
+	side.PodsPerSecond = float64(pods) / side.Seconds
+	side.BytesPerOp = s.Bytes
+	return side
+}
+
+func environment() *report.Environment {
+	return &report.Environment{
+		Go: runtime.Version(), CPU: cpu(), GOMAXPROCS: runtime.GOMAXPROCS(0), Commit: commit(),
+		Started: time.Now().UTC().Format(time.RFC3339), Method: method,
+	}
+}
+
+// cpu names the processor where Linux tells.
+func cpu() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
