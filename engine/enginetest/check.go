@@ -1,9 +1,12 @@
 package enginetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
@@ -14,20 +17,28 @@ import (
 
 // Check holds a plan against its script, from first principles and without the
 // engine's own indexes: every pending pod appears exactly once, every placement
-// is one the scheduler would accept on any of the launch's choices, limits and
-// budgets are kept, and the price is not below the bound.
+// is one kube-scheduler would accept on any of the launch's choices (there is an
+// order in which it binds all of them), limits, budgets and reservations are kept,
+// minValues hold, static pools buy nothing, no pod is left out that a node could
+// take, and the price is not below the bound.
+//
+// Domains are those of the nodes that exist or are bought: kube-scheduler knows no
+// others. A plan that spreads wider passes too.
 func Check(s *Script, p pack.Plan) error {
-	c := &checker{Script: s, plan: p, pods: map[string]world.Pod{}, seen: map[string]int{}}
-	for _, pod := range s.Pods {
-		c.pods[pod.UID] = pod
-	}
+	c := &checker{Script: s, plan: p, pods: map[string]int{}, seen: map[string]int{}}
 	c.everyPodOnce()
+	c.build()
 	for _, n := range p.Nominations {
 		c.nomination(n)
 	}
 	for i, l := range p.Launches {
 		c.launch(i, l)
 	}
+	if len(c.errs) == 0 {
+		c.neighbours()
+		c.leftOut()
+	}
+	c.preferences()
 	c.limits()
 	c.budgets()
 	if p.Price() < p.LowerBound {
@@ -39,9 +50,13 @@ func Check(s *Script, p pack.Plan) error {
 type checker struct {
 	*Script
 	plan pack.Plan
-	pods map[string]world.Pod
+	pods map[string]int // by UID, into cluster.pods
 	seen map[string]int
 	errs []error
+
+	cluster *cluster
+	byKey   map[string]int // place by node key
+	first   []int          // place by launch, as its first choice
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -73,7 +88,7 @@ func (c *checker) everyPodOnce() {
 	}
 	for _, pod := range c.Pods {
 		want := 0
-		if pod.Node == "" || c.leaving(pod.Node) && pod.Movable {
+		if c.homeless(pod) {
 			want = 1
 		}
 		if c.seen[pod.UID] != want {
@@ -86,76 +101,189 @@ func (c *checker) leaving(node string) bool {
 	return slices.ContainsFunc(c.Nodes, func(n world.Node) bool { return n.Name == node && n.Leaving })
 }
 
+// homeless pods are those a plan must say something about.
+func (c *checker) homeless(p world.Pod) bool {
+	return p.Node == "" || c.leaving(p.Node) && p.Movable
+}
+
+// build lays out the nodes that stay, the pods that run on them, and the pods to place.
+func (c *checker) build() {
+	pods, bound := c.Script.inOrder(c.homeless)
+	for i, p := range pods {
+		c.pods[p.UID] = i
+	}
+	c.cluster = newCluster(c.Script, pods, bound)
+	c.byKey = c.addNodes(c.cluster)
+}
+
+// inOrder lists the pods that run and stay, then those that need a home.
+func (s *Script) inOrder(homeless func(world.Pod) bool) (pods []*world.Pod, bound int) {
+	var wait []*world.Pod
+	for i := range s.Pods {
+		if homeless(s.Pods[i]) {
+			wait = append(wait, &s.Pods[i])
+		} else {
+			pods = append(pods, &s.Pods[i])
+		}
+	}
+	return append(pods, wait...), len(pods)
+}
+
+// addNodes adds a place per node that is not leaving, with its bound pods.
+func (s *Script) addNodes(c *cluster) map[string]int {
+	byKey := map[string]int{}
+	for _, n := range s.Nodes {
+		if n.Leaving {
+			continue
+		}
+		labels := map[string][]string{world.LabelHostname: {"unregistered " + n.Key}}
+		for k, v := range n.Labels {
+			labels[k] = []string{v}
+		}
+		room := n.Allocatable
+		at := len(c.places)
+		for i, p := range c.pods[:c.bound] {
+			if n.Name != "" && p.Node == n.Name {
+				room = room.Sub(p.Requests)
+				c.at[i] = at
+			}
+		}
+		byKey[n.Key] = at
+		c.places = append(c.places, place{
+			name: "node " + n.Key, labels: labels, taints: n.Taints, closed: n.Stuck,
+			room: room.Sub(s.daemons(labels, n.Taints, n.Name)), attach: attachable(n.Allocatable),
+		})
+	}
+	return byKey
+}
+
+func attachable(a quantity.Amounts) map[string]int64 {
+	out := map[string]int64{}
+	for name, n := range a {
+		if driver, ok := strings.CutPrefix(name, quantity.Attachable); ok {
+			out[driver] = n
+		}
+	}
+	return out
+}
+
 func (c *checker) nomination(n pack.Nomination) {
-	i := slices.IndexFunc(c.Nodes, func(x world.Node) bool { return x.Key == n.Node })
-	if i < 0 || c.Nodes[i].Leaving {
+	at, ok := c.byKey[n.Node]
+	if !ok || c.cluster.places[at].closed {
 		c.fail("pods nominated to %s, which takes none", n.Node)
 		return
 	}
-	node := c.Nodes[i]
-	labels := map[string][]string{}
-	for k, v := range node.Labels {
-		labels[k] = []string{v}
-	}
-	used := quantity.Amounts{}
-	for _, pod := range c.Pods {
-		if pod.Node == node.Name && node.Name != "" {
-			used = used.Add(pod.Requests)
-		}
-	}
-	used = used.Add(c.daemons(labels, node.Taints, node.Name))
-	c.admits(fmt.Sprintf("node %s", n.Node), labels, node.Taints, node.Allocatable.Sub(used), n.Pods)
+	c.admits(at, n.Pods)
 }
 
 func (c *checker) launch(i int, l pack.Launch) {
-	if len(l.Choices) == 0 {
-		c.fail("launch %d has no choices", i)
+	c.first = append(c.first, len(c.cluster.places))
+	p := slices.IndexFunc(c.Pools, func(p world.Pool) bool { return p.Name == l.Pool })
+	if len(l.Choices) == 0 || p < 0 {
+		c.fail("launch %d has no choices or no pool", i)
 		return
 	}
-	if !slices.IsSortedFunc(l.Choices, func(a, b offer.Choice) int { return int(a.Price - b.Price) }) {
+	if !slices.IsSortedFunc(l.Choices, func(a, b offer.Choice) int { return cmp.Compare(a.Price, b.Price) }) {
 		c.fail("launch %d: choices are not sorted by price", i)
 	}
-	pool := c.Pools[slices.IndexFunc(c.Pools, func(p world.Pool) bool { return p.Name == l.Pool })]
-	for _, choice := range l.Choices {
-		t := c.Types[slices.IndexFunc(c.Types, func(t offer.Type) bool { return t.Name == choice.Type })]
-		labels := map[string][]string{
-			world.LabelPool: {l.Pool}, world.LabelInstanceType: {choice.Type}, world.LabelZone: {choice.Zone},
-			world.LabelCapacityType: {choice.CapacityType}, world.LabelHostname: {"a-name-nobody-knows"},
-		}
-		for k, v := range t.Labels {
-			labels[k] = v
-		}
-		for k, v := range pool.Labels {
-			labels[k] = []string{v}
-		}
-		for _, r := range l.Rules {
-			if _, carried := labels[r.Key]; !carried && r.Operator == constraint.In {
-				labels[r.Key] = r.Values
-				if len(r.Values) != 1 {
-					c.fail("launch %d leaves label %s open: %v", i, r.Key, r.Values)
-				}
+	pool := c.Pools[p]
+	if pool.Static || pool.Blocked != "" {
+		c.fail("launch %d buys for pool %s, which is static or blocked", i, pool.Name)
+	}
+	variety := map[string]map[string]bool{}
+	at := len(c.cluster.places)
+	c.cluster.places = append(c.cluster.places, place{})
+	for k := len(l.Choices) - 1; k >= 0; k-- { // the first choice stays
+		c.cluster.places[at] = c.bought(i, l, pool, l.Choices[k])
+		for key, values := range c.cluster.places[at].labels {
+			if variety[key] == nil {
+				variety[key] = map[string]bool{}
 			}
-			if !satisfies(r, labels[r.Key]) {
-				c.fail("launch %d: choice %v does not meet the launch's own rule %s", i, choice, r)
-			}
-			// Of several values the launch takes one that its rules allow.
-			labels[r.Key] = slices.DeleteFunc(slices.Clone(labels[r.Key]), func(v string) bool { return !one(r, v) })
-		}
-		for _, r := range pool.Requirements {
-			if !satisfies(r, labels[r.Key]) {
-				c.fail("launch %d: choice %v does not meet the pool's %s", i, choice, r)
+			for _, v := range values {
+				variety[key][v] = true
 			}
 		}
-		room := t.Capacity.Sub(t.Overhead).Sub(c.daemons(labels, pool.Taints, ""))
-		c.admits(fmt.Sprintf("launch %d as %v", i, choice), labels, pool.Taints, room, l.Pods)
+		c.admits(at, l.Pods)
+	}
+	for _, r := range pool.Requirements {
+		relaxed := c.Settings.RelaxMinValues && slices.Contains(l.Relaxed, r.Key)
+		if len(variety[r.Key]) < r.MinValues && !relaxed {
+			c.fail("launch %d leaves %d values of %s possible, its pool asks for %d", i, len(variety[r.Key]), r.Key, r.MinValues)
+		}
 	}
 }
 
+// bought is the node that a launch becomes as one of its choices.
+func (c *checker) bought(i int, l pack.Launch, pool world.Pool, choice offer.Choice) place {
+	t, o := c.onSale(choice)
+	if t == nil || o.Unavailable != "" || o.Price != choice.Price {
+		c.fail("launch %d: choice %v is not on sale", i, choice)
+		return place{}
+	}
+	labels := c.labelsOf(*t, *o, pool)
+	for _, r := range l.Rules {
+		if _, carried := labels[r.Key]; !carried && r.Operator == constraint.In {
+			labels[r.Key] = r.Values
+			if len(r.Values) != 1 {
+				c.fail("launch %d leaves label %s open: %v", i, r.Key, r.Values)
+			}
+		}
+		if !satisfies(r, labels[r.Key]) {
+			c.fail("launch %d: choice %v does not meet the launch's own rule %s", i, choice, r)
+		}
+		// Of several values the launch takes one that its rules allow.
+		labels[r.Key] = slices.DeleteFunc(slices.Clone(labels[r.Key]), func(v string) bool { return !one(r, v) })
+	}
+	for _, r := range pool.Requirements {
+		if !satisfies(r, labels[r.Key]) {
+			c.fail("launch %d: choice %v does not meet the pool's %s", i, choice, r)
+		}
+	}
+	n := c.asPlace(*t, pool, labels)
+	n.name = fmt.Sprintf("launch %d as %v", i, choice)
+	n.labels[world.LabelHostname] = []string{fmt.Sprintf("a name nobody knows %d", i)}
+	return n
+}
+
+func (s *Script) onSale(choice offer.Choice) (*offer.Type, *offer.Offer) {
+	for i := range s.Types {
+		for j := range s.Types[i].Offers {
+			o := &s.Types[i].Offers[j]
+			if s.Types[i].Name == choice.Type && o.Zone == choice.Zone && o.CapacityType == choice.CapacityType && o.Price == choice.Price {
+				return &s.Types[i], o
+			}
+		}
+	}
+	return nil, nil
+}
+
+// labelsOf are the values a pool's node may carry when bought by an offer.
+func (s *Script) labelsOf(t offer.Type, o offer.Offer, pool world.Pool) map[string][]string {
+	labels := maps.Clone(t.Labels)
+	if labels == nil {
+		labels = map[string][]string{}
+	}
+	maps.Copy(labels, o.Labels)
+	maps.Copy(labels, map[string][]string{
+		world.LabelPool: {pool.Name}, world.LabelInstanceType: {t.Name}, world.LabelZone: {o.Zone},
+		world.LabelCapacityType: {o.CapacityType}, world.LabelHostname: {"a name nobody knows"},
+	})
+	for k, v := range pool.Labels {
+		labels[k] = []string{v}
+	}
+	return labels
+}
+
+func (s *Script) asPlace(t offer.Type, pool world.Pool, labels map[string][]string) place {
+	room := t.Capacity.Sub(t.Overhead)
+	return place{labels: labels, taints: pool.Taints, room: room.Sub(s.daemons(labels, pool.Taints, "")), attach: attachable(room), weight: pool.Weight, launch: true}
+}
+
 // daemons sums the DaemonSets that match a node and have no pod on it yet.
-func (c *checker) daemons(labels map[string][]string, taints []world.Taint, node string) quantity.Amounts {
+func (s *Script) daemons(labels map[string][]string, taints []world.Taint, node string) quantity.Amounts {
 	sum := quantity.Amounts{}
-	for _, d := range c.Daemons {
-		present := slices.ContainsFunc(c.Pods, func(p world.Pod) bool { return node != "" && p.Node == node && p.Daemon == d.UID })
+	for _, d := range s.Daemons {
+		present := slices.ContainsFunc(s.Pods, func(p world.Pod) bool { return node != "" && p.Node == node && p.Daemon == d.UID })
 		if _, ok := world.Tolerates(d.Tolerations, taints); ok && !present && meets(d.Required, d.AnyOf, labels) {
 			sum = sum.Add(d.Requests)
 		}
@@ -163,25 +291,131 @@ func (c *checker) daemons(labels map[string][]string, taints []world.Taint, node
 	return sum
 }
 
-func (c *checker) admits(where string, labels map[string][]string, taints []world.Taint, room quantity.Amounts, pods []world.Ref) {
-	asked := quantity.Amounts{}
+// admits puts the pods on a place and holds what needs no look at other places.
+func (c *checker) admits(at int, pods []world.Ref) {
+	where := c.cluster.places[at].name
 	for _, ref := range pods {
-		pod := c.pods[ref.UID]
-		if pod.Refused != "" {
-			c.fail("%s: pod %s was refused: %s", where, ref.Name, pod.RefusedDetail)
+		i, ok := c.pods[ref.UID]
+		if !ok {
+			c.fail("%s: pod %s is not in the world", where, ref.Name)
+			continue
 		}
-		if t, ok := world.Tolerates(pod.Tolerations, taints); !ok {
-			c.fail("%s: pod %s does not tolerate %s", where, ref.Name, t)
+		c.cluster.at[i] = at
+		if p := c.cluster.pods[i]; p.Refused != "" {
+			c.fail("%s: pod %s was refused: %s", where, ref.Name, p.RefusedDetail)
 		}
-		if !meets(pod.Required, pod.AnyOf, labels) {
-			c.fail("%s: pod %s requires other labels", where, ref.Name)
+		if why := c.cluster.unfit(i, at); why != "" {
+			c.fail("%s: pod %s %s", where, ref.Name, why)
 		}
-		asked = asked.Add(pod.Requests)
 	}
-	for name, n := range asked {
-		if n > max(0, room[name]) {
-			c.fail("%s: pods ask for %d of %s, there is room for %d", where, n, name, room[name])
+	if why := c.cluster.crowded(at); why != "" {
+		c.fail("%s: %s", where, why)
+	}
+}
+
+// neighbours replays the plan as its first choices, then with one launch at a time
+// as each other choice that lies elsewhere.
+func (c *checker) neighbours() {
+	if why := c.cluster.replay(); why != "" {
+		c.fail("no order of binding works: %s", why)
+		return
+	}
+	keys := c.topologyKeys()
+	for i, l := range c.plan.Launches {
+		pool := c.Pools[slices.IndexFunc(c.Pools, func(p world.Pool) bool { return p.Name == l.Pool })]
+		first := c.cluster.places[c.first[i]]
+		tried := map[string]bool{domains(first, keys): true}
+		for _, choice := range l.Choices[1:] {
+			other := c.bought(i, l, pool, choice)
+			if d := domains(other, keys); tried[d] {
+				continue
+			} else {
+				tried[d] = true
+			}
+			c.cluster.places[c.first[i]] = other
+			if why := c.cluster.replay(); why != "" {
+				c.fail("%s instead of its first choice: no order of binding works: %s", other.name, why)
+			}
 		}
+		c.cluster.places[c.first[i]] = first
+	}
+}
+
+// topologyKeys are the labels over which some pod looks at others.
+func (c *checker) topologyKeys() []string {
+	keys := map[string]bool{}
+	for _, p := range c.cluster.pods {
+		for _, sp := range p.Spreads {
+			keys[sp.Key] = keys[sp.Key] || !sp.Soft
+		}
+		for _, t := range slices.Concat(p.Affinity, p.AntiAffinity) {
+			keys[t.Key] = keys[t.Key] || t.Weight == 0
+		}
+	}
+	maps.DeleteFunc(keys, func(_ string, hard bool) bool { return !hard })
+	return slices.Sorted(maps.Keys(keys))
+}
+
+func domains(p place, keys []string) string {
+	out := ""
+	for _, k := range keys {
+		v, ok := p.value(k)
+		out += fmt.Sprintf("%q %v;", v, ok)
+	}
+	return out
+}
+
+// leftOut: no pod is unplaced that a node which exists would take as it is, nor one
+// that would fit there but for pods nobody waits for. Pods that spread are left
+// out of this: a plan may count domains that are not there yet.
+func (c *checker) leftOut() {
+	for _, u := range c.plan.Unplaced {
+		for _, ref := range u.Pods {
+			i := c.pods[ref.UID]
+			if p := c.cluster.pods[i]; p.Refused != "" || len(c.cluster.spreads[i]) > 0 || optsOut(p) {
+				continue
+			}
+			for _, at := range c.byKey {
+				c.couldTake(i, at)
+			}
+		}
+	}
+}
+
+func optsOut(p *world.Pod) bool {
+	labels := map[string][]string{world.LabelPool: {"any"}}
+	return slices.ContainsFunc(append(slices.Concat(p.AnyOf...), p.Required...), func(r constraint.Rule) bool {
+		return r.Key == world.LabelPool && !satisfies(r, labels[r.Key])
+	})
+}
+
+func (c *checker) couldTake(i, at int) {
+	if c.cluster.places[at].closed || c.cluster.unfit(i, at) != "" {
+		return
+	}
+	before := slices.Clone(c.cluster.at)
+	defer copy(c.cluster.at, before)
+	for j := c.cluster.bound; j < len(before); j++ {
+		if c.cluster.pods[j].Virtual && !c.cluster.pods[i].Virtual && before[j] == at {
+			c.cluster.at[j] = -1
+		}
+	}
+	if why, _ := c.cluster.refused(i, at); why != "" {
+		return
+	}
+	c.cluster.at[i] = at
+	if c.cluster.crowded(at) == "" {
+		c.fail("pod %s is left out although %s would take it", c.cluster.pods[i].Name, c.cluster.places[at].name)
+	}
+}
+
+func (c *checker) preferences() {
+	p := c.plan.Preferences
+	if p.Honoured > p.Asked || p.Cost < 0 {
+		c.fail("%d of %d preferences are honoured, at %s", p.Honoured, p.Asked, p.Cost)
+	}
+	if c.Settings.Preferences == world.Ignore && p != (pack.Preferences{}) {
+		c.fail("preferences are ignored, yet the plan says %+v of them", p)
 	}
 }
 
@@ -274,24 +508,27 @@ func (c *checker) limits() {
 	}
 }
 
-// budgets adds up what the first choices draw.
+// budgets adds up what the first choices and the nodes on their way draw.
 func (c *checker) budgets() {
-	drawn := map[string]int64{}
+	before, drawn := map[string]int64{}, map[string]int64{}
+	for _, n := range c.Nodes {
+		for _, d := range n.Draws {
+			before[d.Budget] += d.Amount
+		}
+	}
 	for _, l := range c.plan.Launches {
-		choice := l.Choices[0]
-		for _, t := range c.Types {
-			for _, o := range t.Offers {
-				if t.Name == choice.Type && o.Zone == choice.Zone && o.CapacityType == choice.CapacityType {
-					for _, d := range o.Draws {
-						drawn[d.Budget] += d.Amount
-					}
-				}
+		if len(l.Choices) == 0 {
+			continue
+		}
+		if _, o := c.onSale(l.Choices[0]); o != nil {
+			for _, d := range o.Draws {
+				drawn[d.Budget] += d.Amount
 			}
 		}
 	}
 	for name, n := range drawn {
-		if left, ok := c.Budgets[name]; ok && n > left {
-			c.fail("budget %s: %d drawn, %d left", name, n, left)
+		if left, ok := c.Budgets[name]; ok && n > max(0, left-before[name]) {
+			c.fail("budget %s: %d drawn, %d left", name, n, left-before[name])
 		}
 	}
 }

@@ -1,0 +1,414 @@
+package enginetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// place is a node as kube-scheduler will see it: one that exists, or one a plan buys.
+type place struct {
+	name   string
+	labels map[string][]string // several values where the launch may still choose
+	taints []world.Taint
+	// room is what is left for pods that are planned, after bound pods and DaemonSets.
+	room quantity.Amounts
+	// attach are the attach limits by driver; no entry means no limit.
+	attach map[string]int64
+	closed bool // takes no pods, though those it has count
+	weight int32
+	launch bool
+}
+
+// value is the label as topology terms see it.
+func (p *place) value(key string) (string, bool) {
+	if v := p.labels[key]; len(v) > 0 {
+		return v[0], true
+	}
+	return "", false
+}
+
+// cluster is every place with the pods on it, and answers kube-scheduler's
+// questions by counting. Leaving nodes are not part of it: their pods are judged
+// where they go, as if the node were gone already.
+type cluster struct {
+	places []place
+	pods   []*world.Pod
+	at     []int // place of each pod; -1 while it has none
+	bound  int   // pods[:bound] ran before the plan
+
+	spreads  [][]counted // per pod, hard ones only
+	near     [][]bool    // near[i][j]: j matches every required affinity term of i
+	anti     [][]counted
+	hasNear  []bool
+	frontier *frontier
+}
+
+// counted is a term with the pods it picks.
+type counted struct {
+	key   string
+	picks []bool
+	skew  world.Spread
+}
+
+// frontier holds domains that do not exist yet but could be bought, as the twin
+// counts them; nil when only nodes count, as for kube-scheduler.
+type frontier struct {
+	values func(pod int, key string) []string
+}
+
+func newCluster(s *Script, pods []*world.Pod, bound int) *cluster {
+	c := &cluster{pods: pods, bound: bound, at: make([]int, len(pods)), hasNear: make([]bool, len(pods))}
+	c.spreads, c.anti, c.near = make([][]counted, len(pods)), make([][]counted, len(pods)), make([][]bool, len(pods))
+	for i, p := range pods {
+		c.at[i] = -1
+		for _, sp := range p.Spreads {
+			if !sp.Soft {
+				c.spreads[i] = append(c.spreads[i], counted{sp.Key, s.picked(sp.Select, pods), sp})
+			}
+		}
+		for _, t := range p.AntiAffinity {
+			if t.Weight == 0 {
+				c.anti[i] = append(c.anti[i], counted{key: t.Key, picks: s.picked(t.Select, pods)})
+			}
+		}
+		for _, t := range p.Affinity {
+			if t.Weight != 0 {
+				continue
+			}
+			picks := s.picked(t.Select, pods)
+			for j := range picks {
+				picks[j] = picks[j] && (!c.hasNear[i] || c.near[i][j])
+			}
+			c.near[i], c.hasNear[i] = picks, true
+		}
+	}
+	return c
+}
+
+func (s *Script) picked(sel world.Selector, pods []*world.Pod) []bool {
+	out := make([]bool, len(pods))
+	for j, p := range pods {
+		out[j] = s.picks(sel, p)
+	}
+	return out
+}
+
+// picks reports whether a selector picks a pod.
+func (s *Script) picks(sel world.Selector, p *world.Pod) bool {
+	if sel.Nothing {
+		return false
+	}
+	in := slices.Contains(sel.Namespaces, p.Namespace)
+	if !in && sel.NamespaceLabels != nil {
+		in = holds(sel.NamespaceLabels, s.Namespaces[p.Namespace])
+	}
+	return in && holds(sel.Labels, p.Labels)
+}
+
+func holds(t world.Term, labels map[string]string) bool {
+	for _, r := range t {
+		var values []string
+		if v, ok := labels[r.Key]; ok {
+			values = []string{v}
+		}
+		if !satisfies(r, values) {
+			return false
+		}
+	}
+	return true
+}
+
+// unfit says why a pod can never run on a place, however empty; "" when it can.
+func (c *cluster) unfit(i, at int) string {
+	p, n := c.pods[i], &c.places[at]
+	if t, ok := world.Tolerates(p.Tolerations, n.taints); !ok {
+		return fmt.Sprintf("does not tolerate %s", t)
+	}
+	if !meets(p.Required, p.AnyOf, n.labels) {
+		return "requires other labels"
+	}
+	for _, v := range p.Volumes {
+		if !meets(nil, v.AnyOf, n.labels) {
+			return fmt.Sprintf("has volume %s, which cannot be mounted there", v.ID)
+		}
+	}
+	return ""
+}
+
+// crowded says why the planned pods of a place do not fit it together.
+func (c *cluster) crowded(at int) string {
+	n := &c.places[at]
+	asked := quantity.Amounts{}
+	for i := c.bound; i < len(c.pods); i++ {
+		if c.at[i] == at {
+			asked = asked.Add(c.pods[i].Requests)
+		}
+	}
+	for name, want := range asked {
+		if want > max(0, n.room[name]) {
+			return fmt.Sprintf("pods ask for %d of %s, there is room for %d", want, name, n.room[name])
+		}
+	}
+	if why := c.portTaken(at); why != "" {
+		return why
+	}
+	return c.tooManyVolumes(at)
+}
+
+func (c *cluster) portTaken(at int) string {
+	for i := c.bound; i < len(c.pods); i++ {
+		if c.at[i] != at || len(c.pods[i].Ports) == 0 {
+			continue
+		}
+		for j := range c.pods {
+			if i == j || c.at[j] != at {
+				continue
+			}
+			for _, a := range c.pods[i].Ports {
+				for _, b := range c.pods[j].Ports {
+					if clash(a, b) {
+						return fmt.Sprintf("pods %s and %s both take port %s/%d", c.pods[i].Name, c.pods[j].Name, a.Protocol, a.Port)
+					}
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// clash: a port on every address clashes with the same port on any.
+func clash(a, b world.Port) bool {
+	any := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+	return a.Port > 0 && a.Port == b.Port && a.Protocol == b.Protocol && (any(a.IP) || any(b.IP) || a.IP == b.IP)
+}
+
+// tooManyVolumes counts each volume once per node; what was attached before the
+// plan is nobody's fault.
+func (c *cluster) tooManyVolumes(at int) string {
+	attached, added := map[string]map[string]bool{}, map[string]bool{}
+	for i := range c.pods {
+		if c.at[i] != at {
+			continue
+		}
+		for _, v := range c.pods[i].Volumes {
+			if v.Driver == "" {
+				continue
+			}
+			if attached[v.Driver] == nil {
+				attached[v.Driver] = map[string]bool{}
+			}
+			added[v.Driver] = added[v.Driver] || i >= c.bound && !attached[v.Driver][v.ID]
+			attached[v.Driver][v.ID] = true
+		}
+	}
+	for driver, limit := range c.places[at].attach {
+		if n := len(attached[driver]); added[driver] && int64(n) > limit {
+			return fmt.Sprintf("%d volumes of %s, %d can be attached", n, driver, limit)
+		}
+	}
+	return ""
+}
+
+// refused says why kube-scheduler would keep pod i from a place because of pods
+// that run elsewhere; "" when it would not. bootstrap tells that the pod passes
+// only as the first of those it wants to be near.
+func (c *cluster) refused(i, at int) (why string, bootstrap bool) {
+	for _, t := range c.anti[i] {
+		if c.meetsIn(i, t, at) {
+			return fmt.Sprintf("pod %s does not stand another in its %s", c.pods[i].Name, t.key), false
+		}
+	}
+	for j := range c.pods {
+		if c.at[j] < 0 || j == i {
+			continue
+		}
+		for _, t := range c.anti[j] {
+			if t.picks[i] && c.together(c.at[j], at, t.key) {
+				return fmt.Sprintf("pod %s does not stand %s in its %s", c.pods[j].Name, c.pods[i].Name, t.key), false
+			}
+		}
+	}
+	if c.hasNear[i] {
+		ok, first := c.nearby(i, at)
+		if !ok {
+			return fmt.Sprintf("pod %s is not near what it wants to be near", c.pods[i].Name), false
+		}
+		bootstrap = first
+	}
+	for _, t := range c.spreads[i] {
+		if skew, ok := c.skew(i, t, at); !ok || skew > int(t.skew.MaxSkew) {
+			return fmt.Sprintf("pod %s would be spread by %d over %s (label there: %v), allowed is %d", c.pods[i].Name, skew, t.key, ok, t.skew.MaxSkew), false
+		}
+	}
+	return "", bootstrap
+}
+
+func (c *cluster) together(a, b int, key string) bool {
+	v, ok := c.places[a].value(key)
+	w, also := c.places[b].value(key)
+	return ok && also && v == w
+}
+
+// meetsIn reports whether some pod that t picks runs in the same domain.
+func (c *cluster) meetsIn(i int, t counted, at int) bool {
+	for j := range c.pods {
+		if j != i && c.at[j] >= 0 && t.picks[j] && c.together(c.at[j], at, t.key) {
+			return true
+		}
+	}
+	return false
+}
+
+// nearby: every required term needs a matching pod in its domain; the first of a
+// group that wants to be near itself may go anywhere that has the labels.
+func (c *cluster) nearby(i, at int) (ok, first bool) {
+	all, anywhere := true, false
+	for _, t := range c.pods[i].Affinity {
+		if t.Weight != 0 {
+			continue
+		}
+		if _, labelled := c.places[at].value(t.Key); !labelled {
+			return false, false
+		}
+		found := false
+		for j := range c.pods {
+			if j == i || c.at[j] < 0 || !c.near[i][j] {
+				continue
+			}
+			_, labelled := c.places[c.at[j]].value(t.Key)
+			anywhere = anywhere || labelled
+			found = found || c.together(c.at[j], at, t.Key)
+		}
+		all = all && found
+	}
+	if all {
+		return true, false
+	}
+	return !anywhere && c.near[i][i], true
+}
+
+// skew is matching pods in the domain + the pod itself − the least of any domain.
+// Nodes count when the pod's affinity and, if asked, its tolerations let it there
+// and they carry all the keys it spreads over. Terminating pods do not count, and
+// nothing does under an empty selector: kube-scheduler's own habit.
+func (c *cluster) skew(i int, t counted, at int) (int, bool) {
+	own, ok := c.places[at].value(t.key)
+	if !ok {
+		return 0, false
+	}
+	counts := map[string]int{}
+	for n := range c.places {
+		if v, ok := c.places[n].value(t.key); ok && c.counts(i, t, n) {
+			counts[v] += c.matching(t, n)
+		}
+	}
+	if c.frontier != nil {
+		for _, v := range c.frontier.values(i, t.key) {
+			counts[v] += 0
+		}
+	}
+	least, self := 0, 0
+	if len(counts) >= int(max(1, t.skew.MinDomains)) {
+		least = 1 << 30
+		for _, n := range counts {
+			least = min(least, n)
+		}
+	}
+	if t.picks[i] {
+		self = 1
+	}
+	return counts[own] + self - least, true
+}
+
+func (c *cluster) counts(i int, t counted, n int) bool {
+	p, node := c.pods[i], &c.places[n]
+	for _, o := range c.spreads[i] {
+		if _, ok := node.value(o.key); !ok {
+			return false
+		}
+	}
+	if !t.skew.IgnoreAffinity && !meets(p.Required, p.AnyOf, node.labels) {
+		return false
+	}
+	_, tolerated := world.Tolerates(p.Tolerations, node.taints)
+	return tolerated || !t.skew.HonorTaints
+}
+
+func (c *cluster) matching(t counted, n int) int {
+	if !t.skew.Select.Nothing && len(t.skew.Select.Labels) == 0 {
+		return 0
+	}
+	sum := 0
+	for j, p := range c.pods {
+		if c.at[j] == n && t.picks[j] && !p.Terminating {
+			sum++
+		}
+	}
+	return sum
+}
+
+// replay looks for an order in which kube-scheduler would bind every planned pod
+// to its place, and says what stood in the way of the first it could not bind.
+func (c *cluster) replay() string {
+	want := slices.Clone(c.at)
+	why := ""
+	for try := range uint64(12) {
+		copy(c.at, want)
+		if why = c.bind(want, rand.New(rand.NewPCG(try, 5)), try > 0); why == "" {
+			break
+		}
+	}
+	copy(c.at, want)
+	return why
+}
+
+func (c *cluster) bind(want []int, r *rand.Rand, shuffled bool) string {
+	var left []int
+	for i := c.bound; i < len(c.pods); i++ {
+		if want[i] >= 0 {
+			left = append(left, i)
+			c.at[i] = -1
+		}
+	}
+	if shuffled {
+		r.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+	}
+	for len(left) > 0 {
+		next, why := c.next(left, want)
+		if next < 0 {
+			return why
+		}
+		c.at[left[next]] = want[left[next]]
+		left = slices.Delete(left, next, next+1)
+	}
+	return ""
+}
+
+// next picks who is bound now: first those who can only come first, then the pods
+// that spread, the least skewed of them.
+func (c *cluster) next(left, want []int) (int, string) {
+	best, rank, why := -1, 1<<30, ""
+	for k, i := range left {
+		reason, bootstrap := c.refused(i, want[i])
+		if reason != "" {
+			why = reason
+			continue
+		}
+		own := 1 << 20
+		if bootstrap {
+			own = -1 << 20
+		}
+		for _, t := range c.spreads[i] {
+			skew, _ := c.skew(i, t, want[i])
+			own = min(own, skew)
+		}
+		if own < rank {
+			best, rank = k, own
+		}
+	}
+	return best, why
+}
