@@ -150,6 +150,7 @@ func (g *guest) live(ctx context.Context) {
 	if g.retry(ctx, "registering the node", k.register) {
 		g.say("registered as node %s", k.name)
 		g.agent.options.Log.Info("node registered", "vm", g.machine.Name, "node", k.name)
+		g.retry(ctx, "starting the disk driver", k.startDisks)
 		g.serve(ctx, k)
 	}
 	if gone(ctx) {

@@ -14,13 +14,16 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,6 +47,7 @@ type apiServer struct {
 	mu       sync.Mutex
 	requests map[string]*certificatesv1.CertificateSigningRequest
 	nodes    map[string]*corev1.Node
+	csiNodes map[string]*storagev1.CSINode
 	refuse   int           // how many of the next node creations fail
 	changed  chan struct{} // one token per write of a node
 }
@@ -53,6 +57,7 @@ func startAPIServer(t *testing.T) *apiServer {
 	s := &apiServer{
 		requests: map[string]*certificatesv1.CertificateSigningRequest{},
 		nodes:    map[string]*corev1.Node{},
+		csiNodes: map[string]*storagev1.CSINode{},
 		changed:  make(chan struct{}, 100),
 		agent:    NewAgent(Options{Silence: time.Millisecond}),
 	}
@@ -90,6 +95,8 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		s.serveRequests(w, r)
 	case strings.HasPrefix(r.URL.Path, "/api/v1/nodes"):
 		s.serveNodes(w, r)
+	case strings.HasPrefix(r.URL.Path, "/apis/storage.k8s.io/v1/csinodes"):
+		s.serveCSINodes(w, r)
 	default:
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.Path)
 	}
@@ -178,6 +185,34 @@ func (s *apiServer) serveNodes(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, old)
 }
 
+func (s *apiServer) serveCSINodes(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		if have, ok := s.csiNodes[path.Base(r.URL.Path)]; ok {
+			answer(w, http.StatusOK, have)
+			return
+		}
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.Path)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	fresh := &storagev1.CSINode{}
+	if err == nil {
+		err = decode(body, fresh)
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return
+	}
+	if _, exists := s.csiNodes[fresh.Name]; exists {
+		refuse(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, fresh.Name)
+		return
+	}
+	fresh.TypeMeta = metav1.TypeMeta{Kind: "CSINode", APIVersion: "storage.k8s.io/v1"}
+	s.csiNodes[fresh.Name] = fresh
+	s.changed <- struct{}{}
+	answer(w, http.StatusCreated, fresh)
+}
+
 func (s *apiServer) createNode(w http.ResponseWriter, identity string, body []byte) {
 	var n corev1.Node
 	if err := decode(body, &n); err != nil || n.Name != identity {
@@ -194,6 +229,7 @@ func (s *apiServer) createNode(w http.ResponseWriter, identity string, body []by
 		return
 	}
 	n.TypeMeta = metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}
+	n.UID = testNodeUID
 	s.nodes[n.Name] = &n
 	s.changed <- struct{}{}
 	answer(w, http.StatusCreated, n)
@@ -256,7 +292,10 @@ func (s *apiServer) waitFor(t *testing.T, what string, holds func(*corev1.Node) 
 	}
 }
 
-const testNode = "aks-default-x7k2p"
+const (
+	testNode    = "aks-default-x7k2p"
+	testNodeUID = types.UID("node-1")
+)
 
 // boot runs a machine; the returned function ends it and waits for its guest.
 func boot(a *Agent, customData []byte) (stop func(cause error)) {
@@ -298,8 +337,49 @@ func TestAgentJoins(t *testing.T) {
 	if c.Reason != "SpotEvictionIncoming" || !strings.Contains(c.Message, "2027-01-15T08:00:00Z") {
 		t.Errorf("condition %+v", c)
 	}
-	if len(n.Annotations) != 2 || len(n.Status.Conditions) != 5 {
+	if len(n.Annotations) != 3 || len(n.Status.Conditions) != 5 {
 		t.Errorf("the notice changed more than itself: %v %v", n.Annotations, n.Status.Conditions)
+	}
+}
+
+func TestDiskDriverReportsZoneAndLimit(t *testing.T) {
+	s := startAPIServer(t)
+	stop := boot(s.agent, s.payload())
+	defer stop(context.Canceled)
+	n := s.waitFor(t, "starting the disk driver", func(*corev1.Node) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.csiNodes[testNode] != nil
+	})
+	if got := n.Labels["topology.disk.csi.azure.com/zone"]; got != "eastus-2" {
+		t.Errorf("the disks' zone is %q", got)
+	}
+	if got := n.Annotations["csi.volume.kubernetes.io/nodeid"]; got != `{"disk.csi.azure.com":"aks-default-x7k2p"}` {
+		t.Errorf("node ids are %s", got)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.csiNodes[testNode]
+	if len(c.OwnerReferences) != 1 || c.OwnerReferences[0].UID != testNodeUID {
+		t.Errorf("owners: %v", c.OwnerReferences)
+	}
+	limit := int32(8)
+	want := []storagev1.CSINodeDriver{{
+		Name: "disk.csi.azure.com", NodeID: testNode, Allocatable: &storagev1.VolumeNodeResources{Count: &limit},
+		TopologyKeys: []string{"topology.disk.csi.azure.com/zone", "topology.kubernetes.io/zone"},
+	}}
+	if diff := cmp.Diff(want, c.Spec.Drivers); diff != "" {
+		t.Errorf("drivers (-want +got):\n%s", diff)
+	}
+}
+
+// Outside zones the label exists, and is empty.
+func TestDisksOfARegionalMachine(t *testing.T) {
+	m := testMachine(nil)
+	m.Zone = ""
+	c := newCSINode(&corev1.Node{}, m)
+	if zoneLabel(m) != "" || len(c.Spec.Drivers[0].TopologyKeys) != 1 {
+		t.Errorf("zone %q, driver %+v", zoneLabel(m), c.Spec.Drivers)
 	}
 }
 

@@ -248,9 +248,9 @@ func (c *CloudController) initialize(ctx context.Context, n *corev1.Node, m emul
 // cloudLabels are those the cloud controller sets, in their stable and their
 // deprecated spelling.
 func cloudLabels(m emulator.Machine) map[string]string {
-	region, zone := strings.ToLower(m.Location), "0"
-	if m.Zone != "" {
-		zone = region + "-" + m.Zone
+	region, zone := strings.ToLower(m.Location), zoneLabel(m)
+	if zone == "" {
+		zone = "0"
 	}
 	return map[string]string{
 		corev1.LabelInstanceTypeStable:      m.Size.Name,

@@ -103,7 +103,7 @@ func machine(name string, customData []byte) emulator.Machine {
 	return emulator.Machine{
 		Name: name, ComputerName: name, SubscriptionID: "s1", ResourceGroup: "MC_demo", Location: "eastus", Zone: "1",
 		PrivateIP: "10.224.0.9", Priority: "Regular", CustomData: customData,
-		Size: catalog.Size{Name: "Standard_NC24ads_A100_v4", VCPUs: 24, VCPUsAvailable: 24, MemoryGiB: 220, GPUs: 1, Architecture: "x64"},
+		Size: catalog.Size{Name: "Standard_NC24ads_A100_v4", VCPUs: 24, VCPUsAvailable: 24, MemoryGiB: 220, GPUs: 1, MaxDataDisks: 8, Architecture: "x64"},
 	}
 }
 
@@ -231,6 +231,7 @@ func TestMachineLifeOnARealControlPlane(t *testing.T) {
 	if n.Status.NodeInfo.KubeletVersion != "v1.36.3" || n.Status.Addresses[0].Address != "10.224.0.9" {
 		t.Errorf("status: %+v", n.Status)
 	}
+	w.disks("good", 8)
 	w.runPod("good")
 	w.preempt("good")
 
@@ -256,6 +257,22 @@ func TestMachineLifeOnARealControlPlane(t *testing.T) {
 			t.Errorf("%s joined: %v", name, err)
 		}
 	}
+}
+
+// disks waits until the node has said how many disks can be attached to it, as the
+// node itself: the API server lets it write no other CSINode.
+func (w *world) disks(name string, limit int32) {
+	w.t.Helper()
+	w.eventually("starting the disk driver", func(ctx context.Context) error {
+		c, err := w.client.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && *c.Spec.Drivers[0].Allocatable.Count != limit {
+			err = fmt.Errorf("drivers %+v", c.Spec.Drivers)
+		}
+		return err
+	})
+	w.nodeWhere(name, "labelling with the disks' zone", func(n *corev1.Node) bool {
+		return n.Labels["topology.disk.csi.azure.com/zone"] == "eastus-1"
+	})
 }
 
 func tainted(n *corev1.Node, key string) bool {

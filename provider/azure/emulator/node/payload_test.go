@@ -239,7 +239,7 @@ func testMachine(customData []byte) emulator.Machine {
 		Location: "eastus", Zone: "2", PrivateIP: "10.224.0.7", Priority: "Spot",
 		ImageID:    "/CommunityGalleries/AKSAzureLinux-f7c7cda5-1c9a-4bdc-a222-9614c968580b/images/V3gen2/versions/202510.19.0",
 		CustomData: customData,
-		Size:       catalog.Size{Name: "Standard_NC24ads_A100_v4", VCPUs: 24, VCPUsAvailable: 24, MemoryGiB: 220, GPUs: 1, Architecture: "x64"},
+		Size:       catalog.Size{Name: "Standard_NC24ads_A100_v4", VCPUs: 24, VCPUsAvailable: 24, MemoryGiB: 220, GPUs: 1, MaxDataDisks: 8, Architecture: "x64"},
 	}
 }
 

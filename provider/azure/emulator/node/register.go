@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 )
 
 // enroll gets the node its certificate, however long it takes; false means ctx
@@ -40,10 +41,11 @@ func (g *guest) enroll(ctx context.Context) (*tls.Certificate, bool) {
 
 // kubelet speaks for one node, as that node.
 type kubelet struct {
-	guest *guest
-	name  string
-	http  *http.Client
-	nodes corev1client.NodeInterface
+	guest    *guest
+	name     string
+	http     *http.Client
+	nodes    corev1client.NodeInterface
+	csiNodes storagev1client.CSINodeInterface
 }
 
 func newKubelet(g *guest, identity *tls.Certificate) (*kubelet, error) {
@@ -55,7 +57,14 @@ func newKubelet(g *guest, identity *tls.Certificate) (*kubelet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the node's client: %w", err)
 	}
-	return &kubelet{guest: g, name: nodeName(g.machine, g.payload.Kubelet), http: httpClient, nodes: client.Nodes()}, nil
+	storage, err := storagev1client.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("building the node's storage client: %w", err)
+	}
+	return &kubelet{
+		guest: g, name: nodeName(g.machine, g.payload.Kubelet), http: httpClient,
+		nodes: client.Nodes(), csiNodes: storage.CSINodes(),
+	}, nil
 }
 
 func (k *kubelet) close() { k.http.CloseIdleConnections() }
