@@ -1,0 +1,445 @@
+package enginetest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Format writes a script that Parse reads back as an equal one: what a failing seed
+// leaves behind. It knows what the language can say; empty rules and the like,
+// which only hand-made worlds contain, come out as words that Parse refuses.
+func Format(s *Script) string {
+	f := &formatter{s: s}
+	f.settings()
+	for _, name := range slices.Sorted(maps.Keys(s.Namespaces)) {
+		f.line("namespace", name, f.labels(s.Namespaces[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Budgets)) {
+		f.line("budget", escape(name), []string{fmt.Sprint("left=", s.Budgets[name])})
+	}
+	for _, t := range s.Types {
+		f.typ(t)
+	}
+	for _, p := range s.Pools {
+		f.pool(p)
+	}
+	for _, d := range s.Daemons {
+		words := amounts(d.Requests, quantity.Amounts{quantity.NamePods: 1}, "")
+		words = append(words, requirements(d.Required, d.AnyOf)...)
+		f.line("daemon", d.Name, append(words, tolerations(d.Tolerations)...))
+	}
+	for _, n := range s.Nodes {
+		f.node(n)
+	}
+	f.pods()
+	return f.String()
+}
+
+type formatter struct {
+	strings.Builder
+	s *Script
+}
+
+func (f *formatter) line(word, name string, words []string) {
+	fmt.Fprintln(f, strings.TrimSpace(strings.Join(append([]string{word, name}, words...), " ")))
+}
+
+func (f *formatter) settings() {
+	var words []string
+	s := f.s.Settings
+	if s.Preferences != "" {
+		words = append(words, "preferences="+string(s.Preferences))
+	}
+	switch {
+	case s.Surplus == world.UnlimitedSurplus:
+		words = append(words, "surplus=unlimited")
+	case s.Surplus != 0:
+		words = append(words, fmt.Sprintf("surplus=%s%%", strconv.FormatFloat(float64(s.Surplus)/10, 'f', -1, 64)))
+	}
+	if s.RelaxMinValues {
+		words = append(words, "relax-min-values")
+	}
+	if len(words) > 0 {
+		f.line("settings", words[0], words[1:])
+	}
+}
+
+// escape writes what would be read as punctuation as percent escapes.
+func escape(text string) string {
+	var w strings.Builder
+	for _, b := range []byte(text) {
+		if b <= ' ' || b >= 127 || strings.IndexByte("%:,|=~!@&#*", b) >= 0 {
+			fmt.Fprintf(&w, "%%%02X", b)
+			continue
+		}
+		w.WriteByte(b)
+	}
+	return w.String()
+}
+
+// key writes a label key, by its alias where it has one.
+func key(k string) string {
+	for _, a := range aliases {
+		if a[1] == k {
+			return a[0]
+		}
+	}
+	return escape(k)
+}
+
+func values(vs []string) string {
+	out := make([]string, len(vs))
+	for i, v := range vs {
+		out[i] = escape(v)
+	}
+	return strings.Join(out, "|")
+}
+
+func (f *formatter) labels(labels map[string]string) []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, "label:"+key(k)+"="+escape(labels[k]))
+	}
+	return out
+}
+
+// amounts writes what differs from what the line starts with.
+func amounts(a, base quantity.Amounts, prefix string) []string {
+	var out []string
+	for _, name := range slices.SortedFunc(maps.Keys(a), compareResources) {
+		if n, ok := base[name]; ok && n == a[name] {
+			continue
+		}
+		text := strconv.FormatInt(a[name], 10)
+		word := prefix + name
+		switch {
+		case name == quantity.NameCPU && a[name]%1000 == 0:
+			text = strconv.FormatInt(a[name]/1000, 10)
+		case name == quantity.NameCPU:
+			text += "m"
+		case name == quantity.NameMemory:
+			word, text = prefix+"mem", bytes(a[name])
+		case name == quantity.NameStorage:
+			word, text = prefix+"disk", bytes(a[name])
+		case strings.HasPrefix(name, quantity.Attachable) && prefix == "":
+			word = "attach:" + escape(strings.TrimPrefix(name, quantity.Attachable))
+		case name == "nvidia.com/gpu":
+			word = prefix + "gpu"
+		}
+		out = append(out, word+"="+text)
+	}
+	return out
+}
+
+func compareResources(a, b string) int {
+	return cmp.Or(-cmp.Compare(weigh(a), weigh(b)), cmp.Compare(a, b))
+}
+
+func weigh(name string) int {
+	return slices.Index([]string{quantity.NamePods, quantity.NameStorage, quantity.NameMemory, quantity.NameCPU}, name)
+}
+
+func bytes(n int64) string {
+	for _, unit := range []struct {
+		suffix string
+		bytes  int64
+	}{{"Gi", 1 << 30}, {"Mi", 1 << 20}} {
+		if n != 0 && n%unit.bytes == 0 && n/unit.bytes < 1<<20 {
+			return strconv.FormatInt(n/unit.bytes, 10) + unit.suffix
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func draws(ds []offer.Draw) []string {
+	var out []string
+	for _, d := range ds {
+		out = append(out, fmt.Sprintf("draw:%s=%d", escape(d.Budget), d.Amount))
+	}
+	return out
+}
+
+func (f *formatter) typ(t offer.Type) {
+	words := amounts(t.Capacity, quantity.Amounts{quantity.NamePods: 110}, "")
+	words = append(words, amounts(t.Overhead, nil, "overhead-")...)
+	if t.Labels["kubernetes.io/arch"] == nil {
+		words = append(words, "label:kubernetes.io/arch=")
+	}
+	for _, k := range slices.Sorted(maps.Keys(t.Labels)) {
+		words = append(words, "label:"+key(k)+"="+values(t.Labels[k]))
+	}
+	f.line("type", t.Name, words)
+	for _, o := range t.Offers {
+		f.offer(t.Name, o)
+	}
+}
+
+func (f *formatter) offer(name string, o offer.Offer) {
+	words := []string{"zone=" + escape(o.Zone), fmt.Sprintf("price=%dn", int64(o.Price))}
+	rest, labels := o.Draws, maps.Clone(o.Labels)
+	switch o.CapacityType {
+	case offer.Spot:
+		words = append(words, "spot")
+	case offer.Reserved:
+		if ids := labels[LabelReservation]; len(ids) == 1 && len(rest) > 0 {
+			words, rest = append(words, "reservation="+ids[0]), rest[1:]
+			delete(labels, LabelReservation)
+		}
+	}
+	words = append(words, draws(rest)...)
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		words = append(words, "label:"+key(k)+"="+values(labels[k]))
+	}
+	if o.Fallback {
+		words = append(words, "fallback")
+	}
+	if o.Unavailable != "" {
+		words = append(words, "gone="+escape(o.Unavailable))
+	}
+	f.line("offer", name, words)
+}
+
+func taints(ts []world.Taint) []string {
+	var out []string
+	for _, t := range ts {
+		out = append(out, fmt.Sprintf("taint:%s=%s:%s", escape(t.Key), escape(t.Value), t.Effect))
+	}
+	return out
+}
+
+func tolerations(ts []world.Toleration) []string {
+	var out []string
+	for _, t := range ts {
+		value := escape(t.Value)
+		if t.Operator != "Exists" && value == "" {
+			value = "="
+		}
+		word := fmt.Sprintf("tolerate:%s=%s", escape(t.Key), value)
+		if t.Effect != "" {
+			word += ":" + string(t.Effect)
+		}
+		out = append(out, word)
+	}
+	return out
+}
+
+func ruleWord(r constraint.Rule) string {
+	word := key(r.Key) + "=" + string(r.Operator)
+	if r.MinValues > 0 {
+		word += fmt.Sprintf(">=%d", r.MinValues)
+	}
+	if r.Values != nil {
+		word += ":" + values(r.Values)
+	}
+	return word
+}
+
+func requirements(required world.Term, anyOf []world.Term) []string {
+	var out []string
+	for _, r := range required {
+		out = append(out, "need:"+ruleWord(r))
+	}
+	return append(out, alternatives("or", anyOf)...)
+}
+
+func alternatives(word string, terms []world.Term) []string {
+	var out []string
+	for i, t := range terms {
+		for _, r := range t {
+			if len(t) == 1 {
+				out = append(out, word+":"+ruleWord(r))
+				continue
+			}
+			out = append(out, fmt.Sprintf("%s:%d:%s", word, i+1, ruleWord(r)))
+		}
+	}
+	return out
+}
+
+func (f *formatter) pool(p world.Pool) {
+	var words []string
+	if p.Weight != 0 {
+		words = append(words, fmt.Sprint("weight=", p.Weight))
+	}
+	if p.Static {
+		words = append(words, "static")
+	}
+	words = append(words, amounts(p.Limits, nil, "limit:")...)
+	words = append(words, f.labels(p.Labels)...)
+	words = append(words, taints(p.Taints)...)
+	words = append(words, requirements(p.Requirements, nil)...)
+	if p.Blocked != "" {
+		words = append(words, "blocked="+escape(p.BlockedDetail))
+	}
+	f.line("pool", p.Name, words)
+}
+
+func (f *formatter) node(n world.Node) {
+	words := amounts(n.Allocatable, quantity.Amounts{quantity.NamePods: 110}, "")
+	words = append(words, amounts(n.Capacity, n.Allocatable, "capacity:")...)
+	for _, w := range []struct {
+		on   bool
+		word string
+	}{{n.Pool != "", "pool=" + n.Pool}, {n.Name == "", "unregistered"}, {n.Name != "" && !n.Initialized, "coming"}, {n.Leaving, "leaving"}, {n.Stuck, "stuck"}, {n.Price != 0, fmt.Sprintf("price=%dn", int64(n.Price))}} {
+		if w.on {
+			words = append(words, w.word)
+		}
+	}
+	labels := maps.Clone(n.Labels)
+	if labels[world.LabelPool] == n.Pool {
+		delete(labels, world.LabelPool)
+	}
+	if labels[world.LabelHostname] == n.Name {
+		delete(labels, world.LabelHostname)
+	}
+	words = append(append(words, f.labels(labels)...), taints(n.Taints)...)
+	f.line("node", n.Key, append(words, draws(n.Draws)...))
+}
+
+// pods writes runs of pods that differ only in their number as one line.
+func (f *formatter) pods() {
+	pods := f.s.Pods
+	for i := 0; i < len(pods); {
+		words := f.podWords(pods[i], i)
+		base, numbered := strings.CutSuffix(pods[i].Name, "-1")
+		n := 1
+		for numbered && i+n < len(pods) && pods[i+n].Name == fmt.Sprintf("%s-%d", base, n+1) && reflect.DeepEqual(words, f.podWords(pods[i+n], i+n)) {
+			n++
+		}
+		if n > 1 {
+			f.line("pods", base, append([]string{fmt.Sprint("x", n)}, words...))
+		} else {
+			f.line("pod", pods[i].Name, words)
+		}
+		i += n
+	}
+}
+
+func (f *formatter) podWords(p world.Pod, index int) []string {
+	words := amounts(p.Requests, quantity.Amounts{quantity.NamePods: 1}, "")
+	for _, w := range []struct {
+		on   bool
+		word string
+	}{
+		{p.Namespace != "default", "namespace=" + p.Namespace}, {p.UID != p.Name, "uid=" + p.UID},
+		{!p.Created.Equal(time.Unix(int64(index), 0)), fmt.Sprint("created=", p.Created.Unix())},
+		{p.Priority != 0, fmt.Sprint("priority=", p.Priority)},
+		{p.Node != "", "on=" + p.Node}, {p.Daemon != "", "daemon-of=" + p.Daemon}, {p.Node != "" && !p.Movable && p.Daemon == "", "fixed"},
+		{p.Terminating, "terminating"}, {p.Virtual, "virtual"}, {p.Refused != "", "refused=" + escape(p.RefusedDetail)},
+	} {
+		if w.on {
+			words = append(words, w.word)
+		}
+	}
+	words = append(words, f.labels(p.Labels)...)
+	words = append(append(words, requirements(p.Required, p.AnyOf)...), tolerations(p.Tolerations)...)
+	for i, pref := range p.Preferred {
+		if len(pref.Term) == 1 {
+			words = append(words, fmt.Sprintf("prefer~%d:%s", pref.Weight, ruleWord(pref.Term[0])))
+			continue
+		}
+		for _, r := range pref.Term {
+			words = append(words, fmt.Sprintf("prefer~%d:%d:%s", pref.Weight, i+1, ruleWord(r)))
+		}
+	}
+	for _, sp := range p.Spreads {
+		words = append(words, spreadWord(sp))
+	}
+	for _, t := range p.Affinity {
+		words = append(words, f.termWord("near", t, p.Namespace))
+	}
+	for _, t := range p.AntiAffinity {
+		words = append(words, f.termWord("apart", t, p.Namespace))
+	}
+	for _, port := range p.Ports {
+		address := fmt.Sprint(port.Port)
+		if port.IP != "" {
+			address = net.JoinHostPort(port.IP, address)
+		}
+		words = append(words, "port="+port.Protocol+"/"+address)
+	}
+	return append(words, volumeWords(p.Volumes)...)
+}
+
+func volumeWords(vs []world.Volume) []string {
+	var words []string
+	for _, v := range vs {
+		word := "volume=" + escape(v.ID)
+		if v.Driver != "" || v.Shared {
+			word += ":" + escape(v.Driver)
+		}
+		if v.Shared {
+			word += ":shared"
+		}
+		words = append(append(words, word), alternatives("volume-in", v.AnyOf)...)
+	}
+	return words
+}
+
+func spreadWord(sp world.Spread) string {
+	word := fmt.Sprintf("spread=%s:%d", key(sp.Key), sp.MaxSkew)
+	for _, w := range []struct {
+		on   bool
+		word string
+	}{{sp.Soft, ":soft"}, {sp.MinDomains != 0, fmt.Sprint(":min=", sp.MinDomains)}, {sp.IgnoreAffinity, ":ignore-affinity"}, {sp.HonorTaints, ":honor-taints"}} {
+		if w.on {
+			word += w.word
+		}
+	}
+	return word + ":" + selectorWord(sp.Select)
+}
+
+func (f *formatter) termWord(word string, t world.PodTerm, namespace string) string {
+	if t.Weight != 0 {
+		word += fmt.Sprint("~", t.Weight)
+	}
+	word += "=" + key(t.Key) + ":" + selectorWord(t.Select)
+	if !slices.Equal(t.Select.Namespaces, []string{namespace}) || t.Select.NamespaceLabels != nil {
+		if len(t.Select.Namespaces) > 0 {
+			word += ":in=" + values(t.Select.Namespaces)
+		}
+		if t.Select.NamespaceLabels != nil {
+			word += ":where=" + termSelector(t.Select.NamespaceLabels)
+		}
+	}
+	return word
+}
+
+func selectorWord(s world.Selector) string {
+	if s.Nothing {
+		return "nothing"
+	}
+	return termSelector(s.Labels)
+}
+
+func termSelector(t world.Term) string {
+	if len(t) == 0 {
+		return "*"
+	}
+	var parts []string
+	for _, r := range t {
+		switch r.Operator {
+		case constraint.In:
+			parts = append(parts, key(r.Key)+"="+values(r.Values))
+		case constraint.NotIn:
+			parts = append(parts, key(r.Key)+"!="+values(r.Values))
+		case constraint.DoesNotExist:
+			parts = append(parts, "!"+key(r.Key))
+		default:
+			parts = append(parts, key(r.Key))
+		}
+	}
+	return strings.Join(parts, ",")
+}
