@@ -9,15 +9,18 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/karve-dev/karve/local/storage"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 // The pace of a real cluster, before the time scale: how long after its last
-// heartbeat a node is declared lost, and how often the cloud controller looks.
+// heartbeat a node is declared lost, how often the cloud controller looks.
 const (
 	realSilence    = 50 * time.Second
 	realCloudCheck = 5 * time.Second
+	// realDiskMove is how long Azure takes to attach or detach a disk.
+	realDiskMove = 10 * time.Second
 )
 
 // startAzure starts the emulator, the operating system of its machines and the
@@ -57,6 +60,32 @@ func (e *Environment) startCloudController(ctx context.Context) error {
 	e.cloud = inBackground(ctx, func(ctx context.Context) {
 		if err := controller.Run(ctx); err != nil && ctx.Err() == nil {
 			e.log.Error("cloud controller ended", "error", err)
+		}
+	})
+	return nil
+}
+
+// startDisks installs the StorageClass of AKS and starts the driver behind it.
+func (e *Environment) startDisks(ctx context.Context) error {
+	clients, err := kubernetes.NewForConfig(e.RESTConfig())
+	if err != nil {
+		return err
+	}
+	if err := storage.Install(ctx, clients); err != nil {
+		return fmt.Errorf("installing the disk driver: %w", err)
+	}
+	driver, err := storage.New(storage.Options{
+		Client:          clients,
+		ResourceGroupID: "/subscriptions/" + e.azure.SubscriptionID() + "/resourceGroups/" + e.azure.NodeResourceGroup(),
+		Delay:           e.scaled(realDiskMove),
+		Log:             e.log,
+	})
+	if err != nil {
+		return err
+	}
+	e.disks = inBackground(ctx, func(ctx context.Context) {
+		if err := driver.Run(ctx); err != nil && ctx.Err() == nil {
+			e.log.Error("disk driver ended", "error", err)
 		}
 	})
 	return nil

@@ -46,14 +46,15 @@ type Environment struct {
 	cluster *cluster.Cluster
 	azure   *emulator.Server
 	cloud   *background
+	disks   *background
 	karve   *karve
 	client  client.Client
 	logs    *os.File
 	log     *slog.Logger
 }
 
-// Start brings everything up: control plane, Azure, CRDs, the default
-// AKSNodeClass, karve. It returns when karve is ready to buy. Close must be
+// Start brings everything up: control plane, Azure, its disks' StorageClass, CRDs,
+// the default AKSNodeClass, karve. It returns when karve is ready to buy. Close must be
 // called; what a failed Start had begun is ended before it returns.
 func Start(ctx context.Context, o Options) (*Environment, error) {
 	o, err := o.withDefaults()
@@ -62,7 +63,7 @@ func Start(ctx context.Context, o Options) (*Environment, error) {
 	}
 	e := &Environment{options: o, dir: o.Dir}
 	for _, step := range []func(context.Context) error{
-		e.startCluster, e.openLogs, e.startAzure, e.installDefinitions, e.startKarve,
+		e.startCluster, e.openLogs, e.startAzure, e.startDisks, e.installDefinitions, e.startKarve,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, e.Close())
@@ -149,8 +150,10 @@ func (e *Environment) Close() error {
 	if e.karve != nil {
 		errs = append(errs, e.StopKarve())
 	}
-	if e.cloud != nil {
-		e.cloud.stop()
+	for _, work := range []*background{e.disks, e.cloud} {
+		if work != nil {
+			work.stop()
+		}
 	}
 	if e.azure != nil {
 		errs = append(errs, e.azure.Close())

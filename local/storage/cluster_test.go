@@ -203,7 +203,7 @@ func (w *world) atHome(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	zone := volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
+	zone := storage.ZoneOf(volume)
 	if have := w.zoneOf(pod.Spec.NodeName); have != zone {
 		return fmt.Errorf("pod %s runs in %q, its volume lies in %q", pod.Name, have, zone)
 	}

@@ -102,6 +102,22 @@ func inZone(zone string) *corev1.VolumeNodeAffinity {
 	}}
 }
 
+// ZoneOf is the zone that a volume of this driver is held in; empty for others, and
+// outside zones.
+func ZoneOf(v *corev1.PersistentVolume) string {
+	if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
+		return ""
+	}
+	for _, term := range v.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		for _, e := range term.MatchExpressions {
+			if e.Key == TopologyKey && len(e.Values) == 1 {
+				return e.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
 // wholeGiB rounds up, as Azure sells disks; the smallest has 1 GiB.
 func wholeGiB(asked resource.Quantity) resource.Quantity {
 	const gib = 1 << 30
