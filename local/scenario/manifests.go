@@ -14,4 +14,6 @@ var (
 	batch []byte
 	//go:embed manifests/train.yaml
 	train []byte
+	//go:embed manifests/db.yaml
+	db []byte
 )

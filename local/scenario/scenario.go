@@ -55,6 +55,7 @@ func Run(ctx context.Context, env *local.Environment, voice *Voice) (Times, erro
 		{"deploying", s.deploy},
 		{"deciding", s.decide},
 		{"scaling up", s.scaleUp},
+		{"checking where pods are", s.checkPlacement},
 		{"replacing an evicted spot node", s.evict},
 		{"scaling down", s.scaleDown},
 		{"taking stock", s.takeStock},
@@ -67,17 +68,18 @@ func Run(ctx context.Context, env *local.Environment, voice *Voice) (Times, erro
 	return s.times, nil
 }
 
-// workload is a Deployment of the scenario.
+// workload is one of the scenario.
 type workload struct {
-	name, what string
-	manifest   []byte
-	replicas   int
+	kind, name, what string
+	manifest         []byte
+	replicas         int
 }
 
 var workloads = [...]workload{
-	{"web", "on-demand, 0.5 CPU and 1 GiB each", web, 60},
-	{"batch", "spot, 2 CPU and 4 GiB each", batch, 12},
-	{"train", "1 GPU behind the taint nvidia.com/gpu", train, 1},
+	{"Deployment", "web", "on-demand, 0.5 CPU and 1 GiB each, spread evenly over zones", web, 60},
+	{"Deployment", "batch", "spot, 2 CPU and 4 GiB each", batch, 12},
+	{"Deployment", "train", "1 GPU behind the taint nvidia.com/gpu", train, 1},
+	{"StatefulSet", "db", "on-demand, 1 CPU and 4 GiB each, a disk each, never two on one node", db, 3},
 }
 
 func (s *story) deploy(ctx context.Context) error {
@@ -99,7 +101,7 @@ func (s *story) deploy(ctx context.Context) error {
 		if err := s.env.Apply(ctx, w.manifest); err != nil {
 			return err
 		}
-		s.voice.Say("Deployment %s: %d × %s", w.name, w.replicas, w.what)
+		s.voice.Say("%s %s: %d × %s", w.kind, w.name, w.replicas, w.what)
 		s.times.Pods += w.replicas
 	}
 	return nil
