@@ -38,7 +38,7 @@ func TestDemoOnce(t *testing.T) {
 		t.Errorf("control character %q in the output", output[i])
 	}
 	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
-	last := regexp.MustCompile(`^first node ready \d+\.\d s after the pods were created; all 73 pods running in \d+\.\d s; `)
+	last := regexp.MustCompile(`^first node ready \d+\.\d s after the pods were created; all 76 pods running in \d+\.\d s; `)
 	if !last.MatchString(lines[len(lines)-1]) {
 		t.Errorf("the last line does not report the times: %q", lines[len(lines)-1])
 	}
