@@ -56,7 +56,7 @@ func (s *solver) buy(tier []*stall, group []*work) {
 	for _, m := range tier {
 		fits := make([]*world.Fit, len(b.classes))
 		for i, k := range b.classes {
-			fits[i] = m.Fit(k.Class, s.w)
+			fits[i] = m.Fit(k.Shape, s.w)
 		}
 		b.fits = append(b.fits, fits)
 	}

@@ -232,7 +232,7 @@ func (s *solver) lowerBound() offer.Price {
 				continue
 			}
 			set := rows[m]
-			set.Merge(m.Fit(k.Class, s.w).All)
+			set.Merge(m.Fit(k.Shape, s.w).All)
 			rows[m] = set
 		}
 	}

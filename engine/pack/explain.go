@@ -58,7 +58,7 @@ func (s *solver) funnel(m *stall, k *work) reason.Funnel {
 	if f.Blocked != "" {
 		return f
 	}
-	fit := m.Fit(k.Class, s.w)
+	fit := m.Fit(k.Shape, s.w)
 	f.Cuts = append(f.Cuts, fit.Cuts...)
 	rows := fit.All
 	rows = s.sift(&f, rows, reason.Limits, m.withinLimits, func() string { return m.explainLimits(s.w) })

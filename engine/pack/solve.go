@@ -135,7 +135,7 @@ func (s *solver) fillHosts(group []*work) {
 				break
 			}
 			n := min(k.left(), s.free[i].Fits(&k.Requests))
-			if n == 0 || !h.Accepts(k.Class) {
+			if n == 0 || !h.Accepts(k.Shape) {
 				continue
 			}
 			s.free[i] = s.free[i].Sub(k.Requests.Times(n))
@@ -155,7 +155,7 @@ func (s *solver) fillLaunches(group []*work) {
 			if n == 0 {
 				continue
 			}
-			next, ok := l.joint.add(l.stall, l.row, l.stall.Fit(k.Class, s.w), k)
+			next, ok := l.joint.add(l.stall, l.row, l.stall.Fit(k.Shape, s.w), k)
 			if !ok {
 				continue
 			}

@@ -12,6 +12,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Names of the resources every node has, spelled as Kubernetes spells them.
@@ -81,8 +82,9 @@ func (a Amounts) Sub(b Amounts) Amounts {
 // Space gives every resource name its position. It only grows, so Vectors made
 // early stay valid. The zero Space is not usable; see NewSpace.
 type Space struct {
-	names []string
-	dims  map[string]Dim
+	names  []string
+	dims   map[string]Dim
+	attach []Dim // those that begin with Attachable
 }
 
 // NewSpace returns a Space that knows the four base resources.
@@ -107,6 +109,9 @@ func (s *Space) Dim(name string) (Dim, bool) {
 	d := Dim(len(s.names))
 	s.names = append(s.names, name)
 	s.dims[name] = d
+	if strings.HasPrefix(name, Attachable) {
+		s.attach = append(s.attach, d)
+	}
 	return d, true
 }
 
@@ -123,9 +128,13 @@ func (s *Space) Name(d Dim) string { return s.names[d] }
 func (s *Space) Len() int { return len(s.names) }
 
 // Offered turns what a node or machine type provides into a Vector. Resources
-// without a position are dropped: no pod in this Space asks for them.
+// without a position are dropped: no pod in this Space asks for them. Attachments
+// that are not listed are unlimited.
 func (s *Space) Offered(a Amounts) Vector {
 	var v Vector
+	for _, d := range s.attach {
+		v[d] = Most
+	}
 	for name, n := range a {
 		if d, ok := s.dims[name]; ok {
 			v[d] = clamp(n)

@@ -16,28 +16,57 @@ import (
 // rebuild. It is not safe for concurrent use: its owner serialises calls.
 type Builder struct {
 	space     *constraint.Space
+	podLabels *constraint.Space
 	resources *quantity.Space
+	settings  Settings
 
-	classes  map[string]*Class
-	pods     map[string]*pod            // by UID
-	waiting  map[string]*pod            // those of them that are bound to no node
-	bound    map[string]map[string]*pod // by node name, then UID
-	nodes    map[string]*Host           // by key
-	byName   map[string]string          // node name → key
-	pools    map[string]Pool            // by name
-	daemons  map[string]*daemon         // by UID
-	catalogs map[string]catalog         // by node class
-	markets  map[string]*Market         // by pool; nil entries are to be compiled
-	stale    map[string]bool            // node keys whose Host must be recomputed
-	dims     int                        // resources known when vectors were last made
+	shapes     map[string]*Shape
+	classes    map[string]*Class
+	crowds     map[string]*Crowd
+	freeCrowds []int // ids to use again
+	repulsions map[string]*Repulsion
+	mentioned  map[string]bool // pod labels that some selector asks for
+	namespaces map[string]map[string]string
 
-	namespaces map[string]map[string]string // labels by name
-	settings   Settings
+	pods     map[string]*pod   // by UID
+	places   map[string]*place // by node name
+	nodes    map[string]*Host  // by key
+	pools    map[string]Pool   // by name
+	daemons  map[string]*daemon
+	catalogs map[string]catalog // by node class
+	markets  map[string]*Market // by pool
+
+	queue   map[*Class]bool    // classes with pods that are bound to no node
+	leaving map[*Host]bool     // nodes whose movable pods need new homes
+	drawing map[*Host]bool     // nodes that the cloud's count of quota lacks
+	holding map[string]holding // by pool
+	stale   map[*Host]bool     // whose free room must be recomputed
+	order   []*Host            // hosts that take pods, in order; nil when it must be made anew
+	moved   []*Class           // classes whose Pods were last made up of more than waiting ones
+	dims    int                // resources known when vectors were last made
+	scratch signature
 }
 
+// pod is what remains of a Pod once its class is known: the class holds what
+// decisions look at, and keeping it per pod too would double the memory of a
+// large cluster.
 type pod struct {
-	Pod
-	class *Class
+	Ref
+	created int64 // ns since 1970
+	class   *Class
+	place   *place // nil while pending
+	slot    int    // index in place.pods or class.waiting
+	labels  map[string]string
+	daemon  string
+	movable bool
+	dying   bool
+}
+
+// place is a node name with the pods bound to it, whether or not the node is known.
+type place struct {
+	name string
+	host *Host
+	pods []*pod
 }
 
 type daemon struct {
@@ -55,38 +84,27 @@ type catalog struct {
 // NewBuilder returns a Builder of the empty World.
 func NewBuilder() *Builder {
 	return &Builder{
-		space: constraint.NewSpace(), resources: quantity.NewSpace(),
-		classes: map[string]*Class{}, pods: map[string]*pod{}, waiting: map[string]*pod{}, bound: map[string]map[string]*pod{},
-		nodes: map[string]*Host{}, byName: map[string]string{}, pools: map[string]Pool{},
+		space: constraint.NewSpace(), podLabels: constraint.NewSpace(), resources: quantity.NewSpace(),
+		shapes: map[string]*Shape{}, classes: map[string]*Class{}, crowds: map[string]*Crowd{}, repulsions: map[string]*Repulsion{},
+		mentioned: map[string]bool{}, namespaces: map[string]map[string]string{},
+		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*Host{}, pools: map[string]Pool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{},
-		stale: map[string]bool{}, namespaces: map[string]map[string]string{},
+		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, stale: map[*Host]bool{},
 	}
 }
 
 // SetPod adds or replaces the pod with that UID: pending when pod.Node is empty, else bound.
 func (b *Builder) SetPod(p Pod) {
+	c := b.class(&p)
+	c.pods++ // keeps the class while the pod's former self goes
 	b.RemovePod(p.UID)
-	sig := signature(p)
-	c := b.classes[sig]
-	if c == nil {
-		c = b.newClass(p, sig)
-		b.classes[sig] = c
+	c.pods--
+	entry := &pod{Ref: p.Ref, created: p.Created.UnixNano(), class: c, labels: p.Labels, daemon: p.Daemon, movable: p.Movable, dying: p.Terminating}
+	if p.Node != "" {
+		entry.place = b.place(p.Node)
 	}
-	c.pods++
-	// The class holds what decisions look at; keeping it per pod too would double
-	// the memory of a large cluster.
-	p.Requests, p.Required, p.AnyOf, p.Tolerations = nil, nil, nil, nil
-	entry := &pod{Pod: p, class: c}
 	b.pods[p.UID] = entry
-	if p.Node == "" {
-		b.waiting[p.UID] = entry
-		return
-	}
-	if b.bound[p.Node] == nil {
-		b.bound[p.Node] = map[string]*pod{}
-	}
-	b.bound[p.Node][p.UID] = entry
-	b.touch(p.Node)
+	b.join(entry)
 }
 
 // RemovePod forgets the pod with that UID.
@@ -96,44 +114,147 @@ func (b *Builder) RemovePod(uid string) {
 		return
 	}
 	delete(b.pods, uid)
-	delete(b.waiting, uid)
-	if p.class.pods--; p.class.pods == 0 {
-		delete(b.classes, p.class.signature)
+	b.leave(p)
+	if p.class.pods == 0 {
+		b.dismiss(p.class)
 	}
-	if p.Node == "" {
-		return
+	if p.place != nil && p.place.host == nil && len(p.place.pods) == 0 {
+		delete(b.places, p.place.name)
 	}
-	delete(b.bound[p.Node], uid)
-	if len(b.bound[p.Node]) == 0 {
-		delete(b.bound, p.Node)
-	}
-	b.touch(p.Node)
 }
 
-// touch marks the host of that node name for recomputing.
-func (b *Builder) touch(name string) {
-	if key, ok := b.byName[name]; ok {
-		b.stale[key] = true
+func (b *Builder) place(name string) *place {
+	at := b.places[name]
+	if at == nil {
+		at = &place{name: name}
+		b.places[name] = at
+	}
+	return at
+}
+
+// join counts the pod in its class and where it is.
+func (b *Builder) join(p *pod) {
+	p.class.pods++
+	if p.place == nil {
+		p.slot = len(p.class.waiting)
+		p.class.waiting = append(p.class.waiting, p)
+		p.class.changed = true
+		b.queue[p.class] = true
+		return
+	}
+	p.slot = len(p.place.pods)
+	p.place.pods = append(p.place.pods, p)
+	n := p.class.on[p.place]
+	p.class.on[p.place] = n.plus(p, 1)
+	b.touch(p.place)
+}
+
+// leave undoes join.
+func (b *Builder) leave(p *pod) {
+	p.class.pods--
+	if p.place == nil {
+		p.class.waiting = without(p.class.waiting, p.slot)
+		p.class.changed = true
+		if len(p.class.waiting) == 0 {
+			delete(b.queue, p.class)
+		}
+		return
+	}
+	p.place.pods = without(p.place.pods, p.slot)
+	n := p.class.on[p.place].plus(p, -1)
+	p.class.on[p.place] = n
+	if n.pods == 0 {
+		delete(p.class.on, p.place)
+	}
+	b.touch(p.place)
+}
+
+func (n headcount) plus(p *pod, by int32) headcount {
+	n.pods += by
+	if p.dying {
+		n.dying += by
+	}
+	return n
+}
+
+// without drops the pod at slot, moving the last one there.
+func without(pods []*pod, slot int) []*pod {
+	last := len(pods) - 1
+	pods[slot] = pods[last]
+	pods[slot].slot = slot
+	pods[last] = nil
+	return pods[:last]
+}
+
+// touch marks the host at a place for recomputing.
+func (b *Builder) touch(at *place) {
+	if at.host != nil {
+		b.stale[at.host] = true
 	}
 }
 
 // SetNode adds or replaces the node with that key. Bound pods find it by Node.Name.
 func (b *Builder) SetNode(n Node) {
 	b.RemoveNode(n.Key)
-	b.nodes[n.Key] = &Host{Node: n}
-	b.stale[n.Key] = true
+	h := &Host{Node: n}
+	b.nodes[n.Key] = h
+	b.stale[h] = true
+	b.order = nil
+	b.hold(h, 1)
+	if n.Leaving {
+		b.leaving[h] = true
+	}
+	if len(n.Draws) > 0 {
+		b.drawing[h] = true
+	}
 	if n.Name != "" {
-		b.byName[n.Name] = n.Key
+		h.place = b.place(n.Name)
+		h.place.host = h
 	}
 }
 
 // RemoveNode forgets the node with that key.
 func (b *Builder) RemoveNode(key string) {
-	if h := b.nodes[key]; h != nil && b.byName[h.Name] == key {
-		delete(b.byName, h.Name)
+	h := b.nodes[key]
+	if h == nil {
+		return
 	}
 	delete(b.nodes, key)
-	delete(b.stale, key)
+	delete(b.stale, h)
+	delete(b.leaving, h)
+	delete(b.drawing, h)
+	b.order = nil
+	b.hold(h, -1)
+	if at := h.place; at != nil && at.host == h {
+		at.host = nil
+		if len(at.pods) == 0 {
+			delete(b.places, at.name)
+		}
+	}
+}
+
+// holding is what a pool's nodes and claims count against its limits.
+type holding struct {
+	nodes    int
+	capacity quantity.Amounts
+}
+
+// hold adds the node to what its pool holds, or takes it off.
+func (b *Builder) hold(h *Host, by int) {
+	if h.Pool == "" {
+		return
+	}
+	sum := b.holding[h.Pool]
+	sum.nodes += by
+	if by > 0 {
+		sum.capacity = sum.capacity.Add(h.Capacity)
+	} else {
+		sum.capacity = sum.capacity.Sub(h.Capacity)
+	}
+	b.holding[h.Pool] = sum
+	if sum.nodes == 0 {
+		delete(b.holding, h.Pool)
+	}
 }
 
 // SetPool adds or replaces a pool.
@@ -175,8 +296,8 @@ func (b *Builder) RemoveDaemon(uid string) {
 
 func (b *Builder) daemonsChanged() {
 	clear(b.markets)
-	for key := range b.nodes {
-		b.stale[key] = true
+	for _, h := range b.nodes {
+		b.stale[h] = true
 	}
 }
 
@@ -203,10 +324,14 @@ func sameTypes(c *offer.Catalog, types []offer.Type) bool {
 // SetNamespace adds or replaces a namespace: selectors may ask for its labels.
 func (b *Builder) SetNamespace(name string, labels map[string]string) {
 	b.namespaces[name] = labels
+	b.regroup()
 }
 
 // RemoveNamespace forgets a namespace.
-func (b *Builder) RemoveNamespace(name string) { delete(b.namespaces, name) }
+func (b *Builder) RemoveNamespace(name string) {
+	delete(b.namespaces, name)
+	b.regroup()
+}
 
 // SetSettings sets the operator's wishes.
 func (b *Builder) SetSettings(s Settings) { b.settings = s }
@@ -214,10 +339,20 @@ func (b *Builder) SetSettings(s Settings) { b.settings = s }
 // World returns the current snapshot. It stays valid until the next change.
 func (b *Builder) World() *World {
 	b.measure()
-	return &World{
+	w := &World{
 		Space: b.space, Resources: b.resources, Markets: b.compileMarkets(),
 		Hosts: b.hosts(), Classes: b.pending(), Budgets: b.budgets(), Settings: b.settings,
 	}
+	for _, r := range b.repulsions {
+		w.Repulsions = append(w.Repulsions, r)
+	}
+	slices.SortFunc(w.Repulsions, func(x, y *Repulsion) int { return cmp.Compare(x.key, y.key) })
+	for _, c := range b.classes {
+		if len(c.Ports) > 0 && len(c.on) > 0 {
+			w.Ported = append(w.Ported, c)
+		}
+	}
+	return w
 }
 
 // measure widens all vectors after a pod asked for a resource not seen before.
@@ -233,7 +368,6 @@ func (b *Builder) measure() {
 }
 
 func (b *Builder) compileMarkets() []*Market {
-	held := b.held()
 	var out []*Market
 	for name, p := range b.pools {
 		m := b.markets[name]
@@ -242,7 +376,7 @@ func (b *Builder) compileMarkets() []*Market {
 			b.markets[name] = m
 			b.forgetFits()
 		}
-		m.measureLimits(b.resources, held[name])
+		m.measureLimits(b.resources, b.holding[name])
 		out = append(out, m)
 	}
 	slices.SortFunc(out, func(x, y *Market) int {
@@ -253,35 +387,13 @@ func (b *Builder) compileMarkets() []*Market {
 
 // forgetFits drops memos of markets that are no more.
 func (b *Builder) forgetFits() {
-	for _, c := range b.classes {
-		for m := range c.fits {
+	for _, s := range b.shapes {
+		for m := range s.fits {
 			if b.markets[m.Pool.Name] != m {
-				delete(c.fits, m)
+				delete(s.fits, m)
 			}
 		}
 	}
-}
-
-// holding is what a pool's nodes and claims count against its limits.
-type holding struct {
-	nodes    int
-	capacity quantity.Amounts
-}
-
-func (b *Builder) held() map[string]holding {
-	out := map[string]holding{}
-	for _, h := range b.nodes {
-		if h.Pool == "" {
-			continue
-		}
-		sum := out[h.Pool]
-		sum.nodes++
-		if b.pools[h.Pool].Limits != nil {
-			sum.capacity = sum.capacity.Add(h.Capacity)
-		}
-		out[h.Pool] = sum
-	}
-	return out
 }
 
 // measureLimits computes what the pool may still buy.
@@ -304,18 +416,24 @@ func (m *Market) measureLimits(resources *quantity.Space, h holding) {
 
 // hosts brings the hosts up to date and returns those that take pods, in order.
 func (b *Builder) hosts() []*Host {
-	daemons := b.sortedDaemons()
-	for key := range b.stale {
-		b.refresh(b.nodes[key], daemons)
+	if len(b.stale) > 0 {
+		daemons := b.sortedDaemons()
+		for h := range b.stale {
+			b.refresh(h, daemons)
+		}
+		clear(b.stale)
 	}
-	clear(b.stale)
-	out := make([]*Host, 0, len(b.nodes))
+	if b.order != nil {
+		return b.order
+	}
+	b.order = make([]*Host, 0, len(b.nodes))
 	for _, h := range b.nodes {
+		h.Index = -1
 		if !h.Leaving && !h.Stuck {
-			out = append(out, h)
+			b.order = append(b.order, h)
 		}
 	}
-	slices.SortFunc(out, func(x, y *Host) int {
+	slices.SortFunc(b.order, func(x, y *Host) int {
 		if x.Initialized != y.Initialized {
 			if x.Initialized {
 				return -1
@@ -324,7 +442,10 @@ func (b *Builder) hosts() []*Host {
 		}
 		return cmp.Compare(x.Key, y.Key)
 	})
-	return out
+	for i, h := range b.order {
+		h.Index = i
+	}
+	return b.order
 }
 
 // refresh recomputes what is free on a host.
@@ -337,11 +458,15 @@ func (b *Builder) refresh(h *Host, daemons []*daemon) {
 		}
 	}
 	h.Free = b.resources.Offered(h.Allocatable)
+	h.Mounted = nil
 	present := map[string]bool{}
-	if h.Name != "" {
-		for _, p := range b.bound[h.Name] {
+	if h.place != nil {
+		for _, p := range h.place.pods {
 			h.Free = h.Free.Sub(p.class.Requests)
-			present[p.Daemon] = true
+			h.mount(p.class.Mounts)
+			if p.daemon != "" {
+				present[p.daemon] = true
+			}
 		}
 	}
 	for _, d := range daemons {
@@ -354,44 +479,73 @@ func (b *Builder) refresh(h *Host, daemons []*daemon) {
 	}
 }
 
+// mount attaches volumes that are not attached yet.
+func (h *Host) mount(mounts []Mount) {
+	for _, m := range mounts {
+		if h.Mounted[m] {
+			continue
+		}
+		if h.Mounted == nil {
+			h.Mounted = map[Mount]bool{}
+		}
+		h.Mounted[m] = true
+		h.Free[m.Dim]--
+	}
+}
+
 func (b *Builder) sortedDaemons() []*daemon {
 	return slices.SortedFunc(maps.Values(b.daemons), func(x, y *daemon) int { return cmp.Compare(x.UID, y.UID) })
 }
 
 // pending lists the classes that have pods to place, with those pods in order.
 func (b *Builder) pending() []*Class {
-	waiting := map[*Class][]*pod{}
-	for _, p := range b.waiting {
-		waiting[p.class] = append(waiting[p.class], p)
+	for _, c := range b.moved {
+		c.changed = true
 	}
-	for _, h := range b.nodes {
-		if !h.Leaving || h.Name == "" {
+	b.moved = b.moved[:0]
+	moving := map[*Class][]*pod{}
+	for h := range b.leaving {
+		if h.place == nil {
 			continue
 		}
-		for _, p := range b.bound[h.Name] {
-			if p.Movable {
-				waiting[p.class] = append(waiting[p.class], p)
+		for _, p := range h.place.pods {
+			if p.movable {
+				moving[p.class] = append(moving[p.class], p)
 			}
 		}
 	}
-	out := make([]*Class, 0, len(waiting))
-	for c, pods := range waiting {
-		c.setPods(pods)
+	out := make([]*Class, 0, len(b.queue)+len(moving))
+	for c := range b.queue {
 		out = append(out, c)
+	}
+	for c := range moving {
+		if !b.queue[c] {
+			out = append(out, c)
+		}
+		c.changed = true
+		b.moved = append(b.moved, c)
+	}
+	for _, c := range out {
+		if c.changed {
+			c.setPods(moving[c])
+		}
 	}
 	slices.SortFunc(out, compareClasses)
 	return out
 }
 
-func (c *Class) setPods(pods []*pod) {
+// setPods lists the pods to be placed.
+func (c *Class) setPods(moving []*pod) {
+	c.changed = false
+	pods := append(slices.Clone(c.waiting), moving...)
 	slices.SortFunc(pods, func(x, y *pod) int {
-		if (x.Node == "") != (y.Node == "") {
-			if x.Node == "" {
+		if (x.place == nil) != (y.place == nil) {
+			if x.place == nil {
 				return -1
 			}
 			return 1
 		}
-		return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
+		return cmp.Or(cmp.Compare(x.created, y.created), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
 	})
 	c.Pods = make([]Ref, len(pods))
 	for i, p := range pods {
@@ -400,20 +554,21 @@ func (c *Class) setPods(pods []*pod) {
 }
 
 // compareClasses puts urgent pods first, then large ones: small pods fill gaps.
-// A GiB of memory weighs a quarter of a core, the usual shape of a machine.
+// Spare capacity comes after everything that runs.
 func compareClasses(x, y *Class) int {
-	return cmp.Or(-cmp.Compare(x.Priority, y.Priority), -cmp.Compare(x.size(), y.size()), cmp.Compare(x.signature, y.signature))
-}
-
-// size ranks requests by the largest of their shares.
-func (c *Class) size() int64 {
-	size := max(c.Requests[quantity.CPU], c.Requests[quantity.Memory]/(4<<30/1000))
-	for d := int(quantity.Pods) + 1; d < quantity.Dims; d++ {
-		if c.Requests[d] > 0 {
-			size += 1 << 40 // pods that need a rare resource go before all others
+	if x.Virtual != y.Virtual {
+		if y.Virtual {
+			return -1
 		}
+		return 1
 	}
-	return size
+	if c := cmp.Compare(y.Priority, x.Priority); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(y.size, x.size); c != 0 {
+		return c
+	}
+	return cmp.Compare(x.key, y.key)
 }
 
 // budgets takes what is on its way off what the cloud said is left. Classes share
@@ -427,7 +582,7 @@ func (b *Builder) budgets() map[string]int64 {
 			}
 		}
 	}
-	for _, h := range b.nodes {
+	for h := range b.drawing {
 		for _, d := range h.Draws {
 			if _, ok := left[d.Budget]; ok {
 				left[d.Budget] -= d.Amount

@@ -1,36 +1,62 @@
 package world
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Class is a group of pods that every decision treats alike: same requests,
-// requirements, tolerations and priority. A Deployment of 5,000 replicas is one
-// Class with 5,000 pods.
+// Class is a group of pods that every decision treats alike: one Shape, one
+// priority, the same demands on neighbours, and the same answer to every selector
+// that some pod has. A Deployment of 5,000 replicas is one Class with 5,000 pods.
 type Class struct {
+	*Shape
 	Priority int32
-	Requests quantity.Vector
-	// Alternatives are the label requirements: one of them must hold. There is
-	// always one, possibly empty; an impossible one stays, to be explained.
-	Alternatives []constraint.Set
-	Tolerations  []Toleration
+	// Virtual pods stand for spare capacity; they come last.
+	Virtual bool
+	// Spreads and Affinity are what the pods ask of their neighbours, and
+	// AntiAffinity what they refuse; soft and preferred ones included.
+	Spreads                []Evenness
+	Affinity, AntiAffinity []Neighbours
+	Ports                  []Port
 	// Refused says why the class cannot be planned for at all; empty when it can.
 	Refused reason.Reason
 	Detail  string
 	// Pods are the pending ones, oldest first; pods of leaving nodes come last.
 	Pods []Ref
 
-	signature string
+	namespace  string
+	labels     map[string]string // those that some selector asks for
+	crowds     bitset.Set        // that pick the class
+	repulsions []*Repulsion      // that its pods have
+	named      []*Crowd          // that its constraints name
+
+	key, body string
 	pods      int // pods folded into the class, bound ones included
-	fits      map[*Market]*Fit
+	on        map[*place]headcount
+	waiting   []*pod
+	changed   bool // waiting is not what Pods says
+}
+
+// headcount is how many pods are somewhere, and how many of them are terminating.
+type headcount struct{ pods, dying int32 }
+
+// Evenness is a Spread, compiled.
+type Evenness struct {
+	Key                         *constraint.Key
+	Crowd                       *Crowd
+	MaxSkew, MinDomains         int
+	Soft                        bool
+	IgnoreAffinity, HonorTaints bool
+}
+
+// Neighbours is a PodTerm, compiled.
+type Neighbours struct {
+	Key    *constraint.Key
+	Crowd  *Crowd
+	Weight int32 // 0: required
 }
 
 // String names the class by its first pod, for people.
@@ -41,131 +67,202 @@ func (c *Class) String() string {
 	return fmt.Sprintf("%s/%s and %d more", c.Pods[0].Namespace, c.Pods[0].Name, len(c.Pods)-1)
 }
 
-// newClass compiles what the pods of one signature have in common.
-func (b *Builder) newClass(p Pod, signature string) *Class {
-	c := &Class{Priority: p.Priority, Tolerations: p.Tolerations, signature: signature, fits: map[*Market]*Fit{}}
-	var strange []string
-	c.Requests, strange = b.resources.Asked(p.Requests)
-	alternatives, err := b.alternatives(p.Required, p.AnyOf)
-	c.Alternatives = alternatives
-	switch {
-	case err != nil:
-		c.Refused, c.Detail = reason.Invalid, err.Error()
-	case p.Refused != "":
-		c.Refused, c.Detail = p.Refused, p.RefusedDetail
-	case b.optsOut(alternatives):
-		c.Refused, c.Detail = reason.OptedOut, "the pod requires that "+LabelPool+" does not exist"
-	case len(strange) > 0:
-		c.Refused = reason.Resources
-		c.Detail = fmt.Sprintf("more than %d different resources are requested in this cluster; no room is planned for %s", quantity.Dims, strings.Join(strange, ", "))
+// Repels lists the required anti-affinity terms that the class's own pods have.
+func (c *Class) Repels() []*Repulsion { return c.repulsions }
+
+// class returns the Class of a pod, compiling it when no pod was like it before.
+func (b *Builder) class(p *Pod) *Class {
+	b.mentionAll(p)
+	s := &b.scratch
+	s.reset()
+	s.shape(p)
+	shapeLen := len(s.bytes)
+	s.body(p)
+	bodyLen := len(s.bytes)
+	s.labels(p.Labels, b.mentioned)
+	if c := b.classes[string(s.bytes)]; c != nil {
+		return c
 	}
+	key := string(s.bytes)
+	c := &Class{Shape: b.shape(p, key[:shapeLen]), Priority: p.Priority, Virtual: p.Virtual, Ports: p.Ports,
+		namespace: p.Namespace, labels: b.kept(p.Labels), key: key, body: key[:bodyLen], on: map[*place]headcount{}}
+	c.Refused, c.Detail = c.Shape.Refused, c.Shape.Detail
+	if p.Refused != "" {
+		c.Refused, c.Detail = p.Refused, p.RefusedDetail
+	}
+	if err := b.meet(c, p); err != nil && c.Refused == "" {
+		c.Refused, c.Detail = reason.Invalid, err.Error()
+	}
+	b.admit(c)
 	return c
 }
 
-func (b *Builder) alternatives(required Term, anyOf []Term) ([]constraint.Set, error) {
-	base, err := b.space.Set(required)
-	if err != nil {
-		return nil, err
+func (b *Builder) shape(p *Pod, key string) *Shape {
+	s := b.shapes[key]
+	if s == nil {
+		s = b.newShape(p, key)
+		b.shapes[key] = s
 	}
-	if len(anyOf) == 0 {
-		return []constraint.Set{base}, nil
+	s.refs++
+	return s
+}
+
+// kept are the labels that some selector asks for.
+func (b *Builder) kept(labels map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range labels {
+		if b.mentioned[k] {
+			out[k] = v
+		}
 	}
-	var out []constraint.Set
-	for _, term := range anyOf {
-		set, err := b.space.Set(term)
+	return out
+}
+
+// meet compiles what a class asks of its neighbours.
+func (b *Builder) meet(c *Class, p *Pod) error {
+	for i := range p.Spreads {
+		s := &p.Spreads[i]
+		if s.Key == "" || s.MaxSkew < 1 {
+			return fmt.Errorf("topology spread over %q with a maxSkew of %d means nothing", s.Key, s.MaxSkew)
+		}
+		g, err := b.crowd(s.Select)
+		if err != nil {
+			return fmt.Errorf("topology spread over %s: %w", s.Key, err)
+		}
+		c.named = append(c.named, g)
+		c.Spreads = append(c.Spreads, Evenness{Key: b.space.Key(s.Key), Crowd: g, MaxSkew: int(s.MaxSkew), MinDomains: max(1, int(s.MinDomains)),
+			Soft: s.Soft, IgnoreAffinity: s.IgnoreAffinity, HonorTaints: s.HonorTaints})
+	}
+	var err error
+	if c.Affinity, err = b.neighbours(c, p.Affinity); err != nil {
+		return fmt.Errorf("pod affinity: %w", err)
+	}
+	if c.AntiAffinity, err = b.neighbours(c, p.AntiAffinity); err != nil {
+		return fmt.Errorf("pod anti-affinity: %w", err)
+	}
+	for _, n := range c.AntiAffinity {
+		if n.Weight == 0 {
+			c.repulsions = append(c.repulsions, b.repulsion(n.Key, n.Crowd, c))
+		}
+	}
+	return nil
+}
+
+func (b *Builder) neighbours(c *Class, terms []PodTerm) ([]Neighbours, error) {
+	var out []Neighbours
+	for i := range terms {
+		t := &terms[i]
+		if t.Key == "" {
+			return nil, fmt.Errorf("a term has no topologyKey")
+		}
+		g, err := b.crowd(t.Select)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, base.And(set))
+		c.named = append(c.named, g)
+		out = append(out, Neighbours{Key: b.space.Key(t.Key), Crowd: g, Weight: t.Weight})
 	}
 	return out, nil
 }
 
-// optsOut reports whether the pod may only run where no NodePool stands behind
-// the node: Karpenter's explicit opt-out.
-func (b *Builder) optsOut(alternatives []constraint.Set) bool {
-	pool := b.space.Key(LabelPool)
-	for _, alt := range alternatives {
-		q, ok := alt.Get(pool)
-		if !ok || q.PossibleValue() || !q.AdmitsAbsent() {
-			return false
+// admit makes a new class known and asks every selector about it.
+func (b *Builder) admit(c *Class) {
+	b.classes[c.key] = c
+	for _, g := range b.crowds {
+		b.enlist(g, c)
+	}
+}
+
+// dismiss forgets a class that has no pods any more.
+func (b *Builder) dismiss(c *Class) {
+	delete(b.classes, c.key)
+	for _, g := range b.crowds {
+		if g.Has(c) {
+			g.forget(c)
 		}
 	}
-	return len(alternatives) > 0
+	for _, r := range c.repulsions {
+		b.releaseRepulsion(r, c)
+	}
+	for _, g := range c.named {
+		b.releaseCrowd(g)
+	}
+	if c.refs--; c.refs == 0 {
+		delete(b.shapes, c.Shape.key)
+	}
 }
 
-// signature writes down everything about a pod that a decision may look at.
-func signature(p Pod) string {
-	var w strings.Builder
-	w.WriteString(strconv.Itoa(int(p.Priority)))
-	for _, name := range p.Requests.Names() {
-		w.WriteByte(' ')
-		w.WriteString(name)
-		w.WriteByte('=')
-		w.WriteString(strconv.FormatInt(p.Requests[name], 10))
-	}
-	writeTerm(&w, p.Required)
-	for _, t := range p.AnyOf {
-		w.WriteString(" or")
-		writeTerm(&w, t)
-	}
-	for _, t := range sortedTolerations(p.Tolerations) {
-		fmt.Fprintf(&w, " tolerate %q %q %q %q", t.Key, t.Operator, t.Value, t.Effect)
-	}
-	if p.Refused != "" {
-		fmt.Fprintf(&w, " refused %s %q", p.Refused, p.RefusedDetail)
-	}
-	return w.String()
-}
-
-func writeTerm(w *strings.Builder, t Term) {
-	rules := slices.Clone(t)
-	slices.SortFunc(rules, func(a, b constraint.Rule) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
-	})
-	w.WriteString(" {")
-	for _, r := range rules {
-		fmt.Fprintf(w, "%q %s %q;", r.Key, r.Operator, r.Values)
-	}
-	w.WriteByte('}')
-}
-
-func sortedTolerations(ts []Toleration) []Toleration {
-	out := slices.Clone(ts)
-	slices.SortFunc(out, func(a, b Toleration) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
-	})
-	return slices.Compact(out)
-}
-
-// Tolerates reports whether the tolerations let a pod onto a node with the
-// taints, and if not, the first taint in the way. PreferNoSchedule never is.
-func Tolerates(tolerations []Toleration, taints []Taint) (Taint, bool) {
-	for _, taint := range taints {
-		if taint.Effect == PreferNoSchedule {
-			continue
-		}
-		if !slices.ContainsFunc(tolerations, func(t Toleration) bool { return t.matches(taint) }) {
-			return taint, false
+// mentionAll notes the labels that the pod's selectors ask for. Classes were
+// folded without the new ones, so pods that carry them are folded again.
+func (b *Builder) mentionAll(p *Pod) {
+	fresh := map[string]bool{}
+	note := func(s *Selector) {
+		for _, r := range s.Labels {
+			if !b.mentioned[r.Key] {
+				fresh[r.Key] = true
+			}
 		}
 	}
-	return Taint{}, true
+	for i := range p.Spreads {
+		note(&p.Spreads[i].Select)
+	}
+	for i := range p.Affinity {
+		note(&p.Affinity[i].Select)
+	}
+	for i := range p.AntiAffinity {
+		note(&p.AntiAffinity[i].Select)
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	for key := range fresh {
+		b.mentioned[key] = true
+	}
+	for _, q := range b.pods {
+		for key := range fresh {
+			if _, ok := q.labels[key]; ok {
+				b.refold(q)
+				break
+			}
+		}
+	}
 }
 
-func (t Toleration) matches(taint Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect {
-		return false
+// refold moves a pod to the class that tells apart by labels mentioned since.
+func (b *Builder) refold(p *pod) {
+	old := p.class
+	s := &b.scratch
+	s.reset()
+	s.bytes = append(s.bytes, old.body...)
+	s.labels(p.labels, b.mentioned)
+	c := b.classes[string(s.bytes)]
+	if c == old {
+		return
 	}
-	if t.Operator == "Exists" {
-		return t.Key == "" || t.Key == taint.Key
+	if c == nil {
+		c = b.split(old, string(s.bytes), b.kept(p.labels))
 	}
-	return t.Key == taint.Key && t.Value == taint.Value
+	b.leave(p)
+	p.class = c
+	b.join(p)
+	if old.pods == 0 {
+		b.dismiss(old)
+	}
 }
 
-// String renders the taint as kubectl does: key=value:Effect.
-func (t Taint) String() string {
-	if t.Value == "" {
-		return t.Key + ":" + string(t.Effect)
+// split copies a class for pods with other labels.
+func (b *Builder) split(old *Class, key string, labels map[string]string) *Class {
+	c := *old
+	c.key, c.body, c.labels = key, key[:len(old.body)], labels
+	c.crowds, c.pods, c.on, c.waiting, c.Pods = nil, 0, map[*place]headcount{}, nil, nil
+	c.refs++
+	c.repulsions = nil
+	for _, g := range c.named {
+		g.refs++
 	}
-	return t.Key + "=" + t.Value + ":" + string(t.Effect)
+	for _, r := range old.repulsions {
+		c.repulsions = append(c.repulsions, b.repulsion(r.Key, r.Crowd, &c))
+	}
+	b.admit(&c)
+	return &c
 }

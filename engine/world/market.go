@@ -135,7 +135,7 @@ type Fit struct {
 
 // Fit computes, once per class and market, where the class can go. A market
 // whose pool is blocked fits nothing, with no cuts.
-func (m *Market) Fit(c *Class, w *World) *Fit {
+func (m *Market) Fit(c *Shape, w *World) *Fit {
 	if f, ok := c.fits[m]; ok {
 		return f
 	}
@@ -144,7 +144,7 @@ func (m *Market) Fit(c *Class, w *World) *Fit {
 	return f
 }
 
-func (m *Market) fit(c *Class, w *World) *Fit {
+func (m *Market) fit(c *Shape, w *World) *Fit {
 	f := &Fit{Rows: make([]bitset.Set, len(c.Alternatives))}
 	total := len(m.Catalog.Rows)
 	for i, alt := range c.Alternatives {
@@ -153,7 +153,7 @@ func (m *Market) fit(c *Class, w *World) *Fit {
 	}
 	left := f.All.Len()
 	f.cut(reason.Requirements, total-left, func() string { return m.explainRequirements(c) })
-	if taint, ok := Tolerates(c.Tolerations, m.Pool.Taints); !ok {
+	if taint, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
 		f.cut(reason.Taints, left, func() string { return "pod does not tolerate taint " + taint.String() })
 		f.nothing()
 		return f
@@ -192,7 +192,7 @@ func (f *Fit) cut(by reason.Reason, removed int, detail func() string) {
 
 // explainRequirements names the requirement that keeps the class out, or the one
 // that removes most when some rows are left.
-func (m *Market) explainRequirements(c *Class) string {
+func (m *Market) explainRequirements(c *Shape) string {
 	worst, least := "", -1
 	for _, alt := range c.Alternatives {
 		if q, bad := alt.Impossible(); bad {
@@ -225,7 +225,7 @@ func (w *World) describe(v quantity.Vector) string {
 
 // explainResources compares the request with the largest room on sale, naming
 // the resource that is shortest.
-func (w *World) explainResources(m *Market, c *Class) string {
+func (w *World) explainResources(m *Market, c *Shape) string {
 	var largest quantity.Vector
 	for i := range m.Rows.All() {
 		for d, n := range m.Room[i] {

@@ -20,8 +20,12 @@ type World struct {
 	Classes []*Class
 	// Budgets is what is left of each quota after nodes the cloud does not count
 	// yet. A budget that is not listed is not limited.
-	Budgets  map[string]int64
-	Settings Settings
+	Budgets map[string]int64
+	// Repulsions are the required anti-affinity terms of all pods, running ones
+	// included; Ported the classes that run somewhere and take host ports.
+	Repulsions []*Repulsion
+	Ported     []*Class
+	Settings   Settings
 }
 
 // Pending counts the pods to be placed.
@@ -38,14 +42,19 @@ type Host struct {
 	Node
 	// Free is what is left after bound pods and DaemonSet pods yet to come.
 	Free quantity.Vector
+	// Mounted are the shared volumes attached already.
+	Mounted map[Mount]bool
+	// Index is the host's position in World.Hosts; negative when it takes no pods.
+	Index int
 
+	place  *place
 	labels map[*constraint.Key]int
 }
 
-// Accepts reports whether the node's labels and taints let the class in; room is
+// Accepts reports whether the node's labels and taints let pods of the shape in; room is
 // another question.
-func (h *Host) Accepts(c *Class) bool {
-	if _, ok := Tolerates(c.Tolerations, h.Taints); !ok {
+func (h *Host) Accepts(c *Shape) bool {
+	if _, ok := tolerates(c.Tolerations, h.Taints, c.AvoidSoft); !ok {
 		return false
 	}
 	return h.meets(c.Alternatives)
@@ -69,3 +78,22 @@ func (h *Host) meetsAll(set constraint.Set) bool {
 	}
 	return true
 }
+
+// Meets reports whether the host's labels meet the pods' own requirements.
+func (h *Host) Meets(c *Shape) bool { return h.meets(c.own) }
+
+// Tolerated reports whether pods of the shape tolerate the host's taints.
+func (h *Host) Tolerated(c *Shape) bool {
+	_, ok := Tolerates(c.Tolerations, h.Taints)
+	return ok
+}
+
+// Value is the number of the value that the host's label has; false when it has
+// no such label.
+func (h *Host) Value(k *constraint.Key) (int, bool) {
+	id, ok := h.labels[k]
+	return id, ok
+}
+
+// Each visits the nodes that run pods of the class, terminating ones included.
+func (c *Class) Each(f func(h *Host, pods, terminating int)) { c.each(f) }

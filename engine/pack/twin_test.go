@@ -1,0 +1,58 @@
+package pack_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/pack"
+)
+
+// TestTwin compares plans for small worlds with the best of all answers. A plan is
+// optimal when its score (see enginetest.Score) equals the best one; one that
+// places fewer pods, or uses a lighter pool more, is a miss whatever it costs. The
+// gap is how much more a plan that places the same pods costs.
+func TestTwin(t *testing.T) {
+	twin(t, 2000, false, 0.90)
+}
+
+func twin(t *testing.T, worlds int, full bool, least float64) {
+	var compared, optimal, fewer, lighter, over int
+	worst, worstSeed := 0.0, uint64(0)
+	for seed := uint64(0); compared < worlds && over < worlds; seed++ {
+		script := enginetest.RandomSmall(seed, full)
+		plan := pack.Solve(script.World())
+		if err := enginetest.Check(script, plan); err != nil {
+			t.Fatalf("seed %d: %v\n%s----\n%s", seed, err, enginetest.Format(script), enginetest.Print(plan))
+		}
+		best, ok := enginetest.Best(script)
+		if !ok {
+			over++
+			continue
+		}
+		compared++
+		got := enginetest.ScoreOf(script, plan)
+		switch c := got.Compare(best); {
+		case c < 0:
+			t.Fatalf("seed %d: the plan scores %+v, better than the best, %+v\n%s----\n%s", seed, got, best, enginetest.Format(script), enginetest.Print(plan))
+		case c == 0:
+			optimal++
+		case !slices.Equal(got.Placed, best.Placed):
+			fewer++
+			t.Logf("seed %d: places %v, could place %v", seed, got.Placed, best.Placed)
+		case !slices.Equal(got.Light, best.Light):
+			lighter++
+			t.Logf("seed %d: lighter pools get %v, could get %v", seed, got.Light, best.Light)
+		default:
+			if gap := got.Price.USD()/best.Price.USD() - 1; gap > worst {
+				worst, worstSeed = gap, seed
+			}
+		}
+	}
+	share := float64(optimal) / float64(compared)
+	t.Logf("%d worlds: %.1f %% optimal; fewer pods in %d, lighter pools in %d; worst gap %.0f %% (seed %d); %d too large to compare",
+		compared, 100*share, fewer, lighter, 100*worst, worstSeed, over)
+	if share < least {
+		t.Errorf("only %.1f %% of the plans are optimal, want %.0f %%", 100*share, 100*least)
+	}
+}

@@ -1,0 +1,179 @@
+package world
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/constraint"
+)
+
+// Crowd is the pods that one selector picks, wherever they run. Selectors that
+// say the same share one Crowd.
+type Crowd struct {
+	id      int
+	key     string
+	refs    int // classes whose constraints name it
+	members []*Class
+
+	namespaces []string
+	byLabels   bool // namespaces are admitted by label, too
+	namespace  constraint.Set
+	labels     constraint.Set
+	nothing    bool
+}
+
+// Has reports whether the selector picks the pods of a class.
+func (g *Crowd) Has(c *Class) bool { return c.crowds.Has(g.id) }
+
+// Each calls f for every node that takes part in decisions and runs pods of the
+// crowd: how many, and how many of them are terminating. The order is undefined.
+func (g *Crowd) Each(f func(h *Host, pods, terminating int)) {
+	for _, c := range g.members {
+		c.each(f)
+	}
+}
+
+// Repulsion is a required anti-affinity term that some pods have: nothing its
+// Crowd picks may share a value of Key with them.
+type Repulsion struct {
+	Key   *constraint.Key
+	Crowd *Crowd
+
+	id     int
+	key    string
+	owners []*Class
+}
+
+// Each is Crowd.Each for the pods that have the term.
+func (r *Repulsion) Each(f func(h *Host, pods, terminating int)) {
+	for _, c := range r.owners {
+		c.each(f)
+	}
+}
+
+// Owned reports whether the pods of a class have the term.
+func (r *Repulsion) Owned(c *Class) bool { return slices.Contains(c.repulsions, r) }
+
+// each visits the nodes that run pods of the class. Nodes that are leaving are
+// not among them: what runs there will not be there when the plan comes true.
+func (c *Class) each(f func(h *Host, pods, terminating int)) {
+	for place, n := range c.on {
+		if h := place.host; h != nil && !h.Leaving {
+			f(h, int(n.pods), int(n.dying))
+		}
+	}
+}
+
+// crowd returns the Crowd of a selector, making it when it is new. The class that
+// names it must be released again.
+func (b *Builder) crowd(sel Selector) (*Crowd, error) {
+	b.scratch.reset()
+	b.scratch.selector(sel)
+	if g := b.crowds[string(b.scratch.bytes)]; g != nil {
+		g.refs++
+		return g, nil
+	}
+	g := &Crowd{key: string(b.scratch.bytes), refs: 1, namespaces: sel.Namespaces, byLabels: sel.NamespaceLabels != nil, nothing: sel.Nothing}
+	var err error
+	if g.labels, err = b.podLabels.Set(sel.Labels); err != nil {
+		return nil, err
+	}
+	if g.namespace, err = b.podLabels.Set(sel.NamespaceLabels); err != nil {
+		return nil, err
+	}
+	if n := len(b.freeCrowds); n > 0 {
+		g.id, b.freeCrowds = b.freeCrowds[n-1], b.freeCrowds[:n-1]
+	} else {
+		g.id = len(b.crowds)
+	}
+	b.crowds[g.key] = g
+	for _, c := range b.classes {
+		b.enlist(g, c)
+	}
+	return g, nil
+}
+
+// enlist makes the class a member of the crowd when the selector picks it.
+func (b *Builder) enlist(g *Crowd, c *Class) {
+	if b.picks(g, c) {
+		g.members = append(g.members, c)
+		c.crowds.Put(g.id)
+	}
+}
+
+func (b *Builder) picks(g *Crowd, c *Class) bool {
+	if g.nothing {
+		return false
+	}
+	if !slices.Contains(g.namespaces, c.namespace) {
+		if !g.byLabels || !meetsLabels(g.namespace, b.namespaces[c.namespace]) {
+			return false
+		}
+	}
+	return meetsLabels(g.labels, c.labels)
+}
+
+func meetsLabels(set constraint.Set, labels map[string]string) bool {
+	for _, q := range set {
+		v, ok := labels[q.Key.Name]
+		if ok && !q.Admits(q.Key.ID(v)) || !ok && !q.AdmitsAbsent() {
+			return false
+		}
+	}
+	return true
+}
+
+// releaseCrowd drops one class's interest in the crowd.
+func (b *Builder) releaseCrowd(g *Crowd) {
+	if g.refs--; g.refs > 0 {
+		return
+	}
+	for _, c := range g.members {
+		c.crowds.Drop(g.id)
+	}
+	delete(b.crowds, g.key)
+	b.freeCrowds = append(b.freeCrowds, g.id)
+}
+
+// regroup looks again at the crowds that pick namespaces by label.
+func (b *Builder) regroup() {
+	for _, g := range b.crowds {
+		if !g.byLabels {
+			continue
+		}
+		for _, c := range g.members {
+			c.crowds.Drop(g.id)
+		}
+		g.members = nil
+		for _, c := range b.classes {
+			b.enlist(g, c)
+		}
+	}
+}
+
+// repulsion returns the shared term, making it when it is new.
+func (b *Builder) repulsion(key *constraint.Key, g *Crowd, owner *Class) *Repulsion {
+	name := key.Name + "\x00" + g.key
+	r := b.repulsions[name]
+	if r == nil {
+		r = &Repulsion{Key: key, Crowd: g, key: name}
+		b.repulsions[name] = r
+	}
+	r.owners = append(r.owners, owner)
+	return r
+}
+
+func (b *Builder) releaseRepulsion(r *Repulsion, owner *Class) {
+	if i := slices.Index(r.owners, owner); i >= 0 {
+		r.owners = slices.Delete(r.owners, i, i+1)
+	}
+	if len(r.owners) == 0 {
+		delete(b.repulsions, r.key)
+	}
+}
+
+func (g *Crowd) forget(c *Class) {
+	if i := slices.Index(g.members, c); i >= 0 {
+		g.members = slices.Delete(g.members, i, i+1)
+	}
+	c.crowds.Drop(g.id)
+}

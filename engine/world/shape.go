@@ -1,0 +1,173 @@
+package world
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// Shape is what pods ask of the machine they run on, whoever their neighbours
+// are. Classes that differ only in neighbours, priority or name share one.
+type Shape struct {
+	// Requests includes one attachment per volume that only the pod itself mounts.
+	Requests quantity.Vector
+	// Dims lists the resources in Requests.
+	Dims []quantity.Dim
+	// Alternatives are the label requirements, those of volumes included: one of
+	// them must hold. There is always one, possibly empty; an impossible one stays,
+	// to be explained.
+	Alternatives []constraint.Set
+	Tolerations  []Toleration
+	// Mounts are volumes that other pods may mount too: attached once per node.
+	Mounts []Mount
+	// AvoidSoft keeps the pods from taints that merely prefer to keep them away.
+	AvoidSoft bool
+	// Refused says why nothing can be planned for the shape; empty when something can.
+	Refused reason.Reason
+	Detail  string
+
+	own  []constraint.Set // Alternatives without the volumes'
+	size int64
+	fits map[*Market]*Fit
+	key  string
+	refs int
+}
+
+// Mount is a volume that is attached once however many pods of a node mount it.
+type Mount struct {
+	Volume string
+	Dim    quantity.Dim
+}
+
+// mostAlternatives bounds the product of OR-terms of affinity and volumes. Real
+// pods have a handful; beyond this somebody is testing us.
+const mostAlternatives = 512
+
+func (b *Builder) newShape(p *Pod, key string) *Shape {
+	s := &Shape{Tolerations: p.Tolerations, fits: map[*Market]*Fit{}, key: key}
+	var strange []string
+	s.Requests, strange = b.resources.Asked(p.Requests)
+	strange = append(strange, b.attach(s, p.Volumes)...)
+	for d, n := range s.Requests {
+		if n > 0 {
+			s.Dims = append(s.Dims, quantity.Dim(d))
+		}
+	}
+	s.size = sizeOf(&s.Requests)
+	own, err := b.alternatives(p.Required, p.AnyOf)
+	s.own, s.Alternatives = own, own
+	if err == nil {
+		s.Alternatives, err = b.mountable(own, p.Volumes)
+	}
+	switch {
+	case err != nil:
+		s.Refused, s.Detail = reason.Invalid, err.Error()
+	case b.optsOut(s.own):
+		s.Refused, s.Detail = reason.OptedOut, "the pod requires that "+LabelPool+" does not exist"
+	case len(strange) > 0:
+		s.Refused = reason.Resources
+		s.Detail = fmt.Sprintf("more than %d different resources are requested in this cluster; no room is planned for %s", quantity.Dims, strings.Join(strange, ", "))
+	}
+	return s
+}
+
+// attach adds the attachments of volumes to what the shape asks for.
+func (b *Builder) attach(s *Shape, volumes []Volume) (strange []string) {
+	for _, v := range volumes {
+		if v.Driver == "" {
+			continue
+		}
+		name := quantity.Attachable + v.Driver
+		d, ok := b.resources.Dim(name)
+		switch {
+		case !ok:
+			strange = append(strange, name)
+		case v.Shared:
+			s.Mounts = append(s.Mounts, Mount{Volume: v.ID, Dim: d})
+		default:
+			s.Requests[d]++
+		}
+	}
+	return strange
+}
+
+// sizeOf ranks requests by the largest of their shares. A GiB of memory weighs a
+// quarter of a core, the usual shape of a machine.
+func sizeOf(v *quantity.Vector) int64 {
+	size := max(v[quantity.CPU], v[quantity.Memory]/(4<<30/1000))
+	for d := int(quantity.Pods) + 1; d < quantity.Dims; d++ {
+		if v[d] > 0 {
+			size += 1 << 40 // pods that need a rare resource go before all others
+		}
+	}
+	return size
+}
+
+func (b *Builder) alternatives(required Term, anyOf []Term) ([]constraint.Set, error) {
+	base, err := b.space.Set(required)
+	if err != nil {
+		return nil, err
+	}
+	if len(anyOf) == 0 {
+		return []constraint.Set{base}, nil
+	}
+	return b.cross([]constraint.Set{base}, anyOf)
+}
+
+// mountable narrows the alternatives to places where every volume can be mounted.
+func (b *Builder) mountable(sets []constraint.Set, volumes []Volume) ([]constraint.Set, error) {
+	for _, v := range volumes {
+		if len(v.AnyOf) == 0 {
+			continue
+		}
+		narrowed, err := b.cross(sets, v.AnyOf)
+		if err != nil {
+			return nil, fmt.Errorf("volume %s: %w", v.ID, err)
+		}
+		if slices.ContainsFunc(narrowed, possible) {
+			narrowed = slices.DeleteFunc(narrowed, func(s constraint.Set) bool { return !possible(s) })
+		}
+		sets = narrowed
+	}
+	return sets, nil
+}
+
+func possible(s constraint.Set) bool {
+	_, bad := s.Impossible()
+	return !bad
+}
+
+// cross combines every set with every term.
+func (b *Builder) cross(sets []constraint.Set, terms []Term) ([]constraint.Set, error) {
+	if len(sets)*len(terms) > mostAlternatives {
+		return nil, fmt.Errorf("affinity and volumes combine to more than %d alternatives", mostAlternatives)
+	}
+	out := make([]constraint.Set, 0, len(sets)*len(terms))
+	for _, term := range terms {
+		more, err := b.space.Set(term)
+		if err != nil {
+			return nil, err
+		}
+		for _, set := range sets {
+			out = append(out, set.And(more))
+		}
+	}
+	return out, nil
+}
+
+// optsOut reports whether the pod may only run where no NodePool stands behind
+// the node: Karpenter's explicit opt-out.
+func (b *Builder) optsOut(alternatives []constraint.Set) bool {
+	pool := b.space.Key(LabelPool)
+	for _, alt := range alternatives {
+		q, ok := alt.Get(pool)
+		if !ok || q.PossibleValue() || !q.AdmitsAbsent() {
+			return false
+		}
+	}
+	return len(alternatives) > 0
+}
