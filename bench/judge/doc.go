@@ -1,6 +1,14 @@
-// Package judge replays plans through kube-scheduler's own filter plugins.
+// Package judge asks the real kube-scheduler what it thinks of a plan. It writes a
+// script's world and the machines that the plan buys as Kubernetes objects, builds
+// the scheduler's own filter plugins over them, and puts the planned pods where
+// the plan says, one after the other.
+//
+// A plan is right when some order of the pods is accepted. The replay follows the
+// course of events: now, with leaving nodes and ending pods still there; later,
+// when what moves has moved; at last without the leaving nodes. A pod may be
+// accepted at any of these times.
+//
+// It refuses to share code with the engine or with kube's converters: what a field
+// means is read from engine/world's documentation once more, so that a mistake
+// there is not repeated here. Preferences are left out; filters do not look at them.
 package judge
-
-import (
-	_ "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
-)

@@ -1,0 +1,253 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// hearing is one plan with every launch bought one way, as objects.
+type hearing struct {
+	script  *enginetest.Script
+	specs   map[string]*world.Pod // by UID
+	objects *objects
+	nodes   []*corev1.Node
+	placed  []placement
+	faults  []Rejection // of the plan itself
+}
+
+// placement is one planned pod.
+type placement struct {
+	ref  world.Ref
+	spec *world.Pod
+	pod  *corev1.Pod
+	node string
+	turn int // how many pods the plan puts on the node before
+}
+
+// moves reports whether the pod must leave another node first.
+func (p placement) moves() bool { return p.spec.Node != "" }
+
+func newHearing(s *enginetest.Script, p pack.Plan, choose func(pack.Launch) offer.Choice) *hearing {
+	h := &hearing{script: s, specs: map[string]*world.Pod{}, objects: newObjects(s)}
+	for i := range s.Pods {
+		h.specs[s.Pods[i].UID] = &s.Pods[i]
+	}
+	for _, n := range s.Nodes {
+		h.nodes = append(h.nodes, h.objects.node(n))
+	}
+	for _, n := range p.Nominations {
+		h.nominate(n)
+	}
+	for i, l := range p.Launches {
+		h.launch(fmt.Sprintf("launch-%d", i+1), l, choose)
+	}
+	return h
+}
+
+func (h *hearing) nominate(n pack.Nomination) {
+	i := slices.IndexFunc(h.script.Nodes, func(x world.Node) bool { return x.Key == n.Node })
+	if i < 0 {
+		h.fault(n.Pods, n.Node, "there is no such node")
+		return
+	}
+	if node := h.script.Nodes[i]; node.Leaving || node.Stuck {
+		h.fault(n.Pods, n.Node, "the node takes no new pods")
+		return
+	}
+	h.place(n.Pods, nodeName(h.script.Nodes[i]))
+}
+
+func (h *hearing) launch(name string, l pack.Launch, choose func(pack.Launch) offer.Choice) {
+	if len(l.Choices) == 0 {
+		h.fault(l.Pods, name, "the launch has no choices")
+		return
+	}
+	node, err := h.objects.machine(name, l, choose(l))
+	if err != nil {
+		h.fault(l.Pods, name, err.Error())
+		return
+	}
+	h.nodes = append(h.nodes, node)
+	h.place(l.Pods, name)
+}
+
+func (h *hearing) fault(pods []world.Ref, node, reason string) {
+	for _, ref := range pods {
+		h.faults = append(h.faults, Rejection{Pod: ref, Node: node, Plugin: Plan, Reason: reason})
+	}
+}
+
+func (h *hearing) place(pods []world.Ref, node string) {
+	for i, ref := range pods {
+		spec := h.specs[ref.UID]
+		switch {
+		case spec == nil:
+			h.fault(pods[i:i+1], node, "there is no such pod")
+		case spec.Node != "" && !(spec.Movable && h.leaving(spec.Node)):
+			h.fault(pods[i:i+1], node, "the pod runs on "+spec.Node+" and stays there")
+		case slices.ContainsFunc(h.placed, func(p placement) bool { return p.ref.UID == ref.UID }):
+			h.fault(pods[i:i+1], node, "the pod is planned twice")
+		default:
+			h.placed = append(h.placed, placement{ref: ref, spec: spec, pod: h.objects.pod(*spec), node: node, turn: i})
+		}
+	}
+}
+
+func (h *hearing) leaving(node string) bool {
+	return slices.ContainsFunc(h.script.Nodes, func(n world.Node) bool { return n.Leaving && nodeName(n) == node })
+}
+
+// stage is a moment in the course of events.
+type stage int
+
+const (
+	now     stage = iota // everything is where it is
+	drained              // pods that move have left, ending ones ended
+	gone                 // leaving nodes are no more
+	stages
+)
+
+// judge tries orders of pods until one is accepted, and returns the fewest
+// rejections that any of them met.
+func (h *hearing) judge() []Rejection {
+	var best []Rejection
+	for i, order := range h.orders() {
+		for _, start := range []stage{now, gone} {
+			s := h.scheduler()
+			rejected := h.run(s, order, start)
+			s.close()
+			if len(rejected) == 0 {
+				return h.faults
+			}
+			if i == 0 && start == now || len(rejected) < len(best) {
+				best = rejected
+			}
+		}
+	}
+	return append(slices.Clone(h.faults), best...)
+}
+
+// order is a sequence in which pods ask to be scheduled.
+type order struct {
+	pods []placement
+	// patient pods let those before them try again after each that was placed.
+	patient bool
+}
+
+// orders are the plan's own, round robin over the nodes, the constrained pods
+// before the others, and a few random ones that are the same on every run.
+func (h *hearing) orders() []order {
+	rounds := slices.Clone(h.placed)
+	slices.SortStableFunc(rounds, func(a, b placement) int { return cmp.Compare(a.turn, b.turn) })
+	choosy := slices.Clone(h.placed)
+	slices.SortStableFunc(choosy, func(a, b placement) int { return cmp.Compare(ease(a.spec), ease(b.spec)) })
+	out := []order{{pods: h.placed}, {pods: rounds}, {pods: choosy, patient: true}}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 6 {
+		mixed := slices.Clone(choosy)
+		r.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+		slices.SortStableFunc(mixed, func(a, b placement) int { return cmp.Compare(ease(a.spec), ease(b.spec)) })
+		out = append(out, order{pods: mixed, patient: true})
+	}
+	return out
+}
+
+// ease ranks pods by what they ask of others: spread, then affinity, then nothing.
+func ease(p *world.Pod) int {
+	switch {
+	case len(p.Spreads) > 0:
+		return 0
+	case len(p.Affinity)+len(p.AntiAffinity) > 0:
+		return 1
+	}
+	return 2
+}
+
+// run lives through the stages and returns what was refused to the end. Pods
+// begin to be scheduled at stage start. Virtual pods come last of all: no real pod
+// ever sees them.
+func (h *hearing) run(s *scheduler, o order, start stage) []Rejection {
+	var waiting, moving, virtual []placement
+	for _, p := range o.pods {
+		switch {
+		case p.spec.Virtual:
+			virtual = append(virtual, p)
+		case p.moves():
+			moving = append(moving, p)
+		default:
+			waiting = append(waiting, p)
+		}
+	}
+	for at := range stages {
+		switch at {
+		case drained:
+			h.drain(s)
+			waiting = append(waiting, moving...)
+		case gone:
+			h.retire(s)
+		}
+		if at >= start {
+			waiting = s.settle(waiting, o.patient)
+		}
+	}
+	return s.rejections(append(waiting, s.settle(virtual, o.patient)...))
+}
+
+// drain takes the movable pods off leaving nodes, and ends the ending ones: they
+// keep their room, which the engine does not give away before it is free, but
+// nobody selects them any more.
+func (h *hearing) drain(s *scheduler) {
+	for i := range h.script.Pods {
+		p := &h.script.Pods[i]
+		switch {
+		case p.Node == "":
+		case p.Movable && h.leaving(p.Node):
+			s.remove(p.UID)
+		case p.Terminating:
+			s.remove(p.UID)
+			s.bind(h.objects.ghost(*p), p.Node)
+		}
+	}
+}
+
+// retire removes the leaving nodes with all that is left on them.
+func (h *hearing) retire(s *scheduler) {
+	for _, n := range h.script.Nodes {
+		if n.Leaving {
+			s.removeNode(nodeName(n))
+		}
+	}
+}
+
+// scheduler is a new scheduler over the world before anything is placed.
+func (h *hearing) scheduler() *scheduler {
+	s := newScheduler(h.objects.others())
+	for _, n := range h.nodes {
+		s.addNode(n)
+	}
+	running := map[[2]string]bool{} // node and DaemonSet
+	for i := range h.script.Pods {
+		p := &h.script.Pods[i]
+		if p.Node != "" && s.knows(p.Node) {
+			s.bind(h.objects.pod(*p), p.Node)
+			running[[2]string{p.Node, p.Daemon}] = true
+		}
+	}
+	for _, n := range h.nodes {
+		for _, d := range h.script.Daemons {
+			if !h.leaving(n.Name) && !running[[2]string{n.Name, d.UID}] {
+				s.startDaemon(h.objects.daemon(d, n.Name), n.Name)
+			}
+		}
+	}
+	return s
+}

@@ -1,0 +1,88 @@
+package judge
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Rejection is a planned pod that the scheduler keeps from its planned node.
+type Rejection struct {
+	Pod  world.Ref
+	Node string
+	// Plugin is the filter that refused; Plan when the plan itself makes no sense.
+	Plugin string
+	Reason string
+}
+
+// Plan stands for a plugin in rejections of what no scheduler needs to be asked
+// about: pods and nodes that do not exist, nodes that take no pods.
+const Plan = "Plan"
+
+// String is the rejection in one line.
+func (r Rejection) String() string {
+	return fmt.Sprintf("%s on %s: %s: %s", r.Pod.Name, r.Node, r.Plugin, r.Reason)
+}
+
+// Replay judges the plan with every launch bought as its first choice. No
+// rejections means that the plan is right.
+func Replay(s *enginetest.Script, p pack.Plan) []Rejection {
+	return newHearing(s, p, func(l pack.Launch) offer.Choice { return l.Choices[0] }).judge()
+}
+
+// ReplayAny judges the plan with every launch bought as any of its choices: a
+// launch fails over when its first choice is out of stock.
+func ReplayAny(s *enginetest.Script, p pack.Plan, seed uint64) []Rejection {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return newHearing(s, p, func(l pack.Launch) offer.Choice { return l.Choices[r.IntN(len(l.Choices))] }).judge()
+}
+
+// Miss is a pod that the plan left out although a node would take it.
+type Miss struct {
+	Pod  world.Ref
+	Node string
+}
+
+// String is the miss in one line.
+func (m Miss) String() string { return fmt.Sprintf("%s would fit on %s", m.Pod.Name, m.Node) }
+
+// Misses lists the pods that the plan did not place although a node that exists
+// would take them as things stand, and still would after everything planned is in
+// place. Pods of leaving nodes, refused and virtual ones are not looked at.
+func Misses(s *enginetest.Script, p pack.Plan) []Miss {
+	h := newHearing(s, p, func(l pack.Launch) offer.Choice { return l.Choices[0] })
+	before, after := h.scheduler(), h.scheduler()
+	defer before.close()
+	defer after.close()
+	h.run(after, h.orders()[0], now)
+	var out []Miss
+	for _, u := range p.Unplaced {
+		for _, ref := range u.Pods {
+			if node := h.missed(ref, before, after); node != "" {
+				out = append(out, Miss{Pod: ref, Node: node})
+			}
+		}
+	}
+	return out
+}
+
+func (h *hearing) missed(ref world.Ref, before, after *scheduler) string {
+	spec := h.specs[ref.UID]
+	if spec == nil || spec.Node != "" || spec.Refused != "" || spec.Virtual {
+		return ""
+	}
+	pod := h.objects.pod(*spec)
+	for _, n := range h.script.Nodes {
+		if n.Leaving || n.Stuck {
+			continue
+		}
+		if before.refuses(pod, nodeName(n)) == nil && after.refuses(pod, nodeName(n)) == nil {
+			return nodeName(n)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,198 @@
+package judge
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// objects writes a script's world as Kubernetes objects, and keeps those that
+// nodes and pods only refer to.
+type objects struct {
+	script     *enginetest.Script
+	namespaces map[string]bool
+	claims     map[string]string // claim name by what is known of the volume
+	kept       []runtime.Object
+}
+
+func newObjects(s *enginetest.Script) *objects {
+	o := &objects{script: s, namespaces: map[string]bool{}, claims: map[string]string{}}
+	for _, name := range slices.Sorted(maps.Keys(s.Namespaces)) {
+		o.namespace(name)
+	}
+	for _, p := range s.Pods {
+		o.namespace(p.Namespace)
+		for _, v := range p.Volumes {
+			o.claim(p.Namespace, v)
+		}
+	}
+	return o
+}
+
+// others are the namespaces, volumes, claims and CSINodes so far.
+func (o *objects) others() []runtime.Object { return o.kept }
+
+// namespace keeps the namespace of that name and returns the name: none is "default".
+func (o *objects) namespace(name string) string {
+	known := name
+	if known == "" {
+		known = corev1.NamespaceDefault
+	}
+	if !o.namespaces[known] {
+		o.namespaces[known] = true
+		o.kept = append(o.kept, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: known, Labels: o.script.Namespaces[name]}})
+	}
+	return known
+}
+
+// nodeName is the Kubernetes name of a node, or the one it will have.
+func nodeName(n world.Node) string {
+	if n.Name == "" {
+		return n.Key
+	}
+	return n.Name
+}
+
+// node writes a node that exists or is on its way. One that leaves carries the
+// taint that keeps pods off it; one that is stuck is closed.
+func (o *objects) node(n world.Node) *corev1.Node {
+	name := nodeName(n)
+	labels := maps.Clone(n.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if labels[world.LabelHostname] == "" {
+		labels[world.LabelHostname] = name // every kubelet sets it
+	}
+	out := o.bare(name, labels, n.Taints, n.Allocatable)
+	out.Spec.Unschedulable = n.Stuck
+	if n.Leaving {
+		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule})
+	}
+	return out
+}
+
+// bare writes a node of these properties and keeps its attach limits.
+func (o *objects) bare(name string, labels map[string]string, taints []world.Taint, room quantity.Amounts) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels}}
+	for _, t := range taints {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+	n.Status.Allocatable = resources(room)
+	n.Status.Capacity = n.Status.Allocatable
+	csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, resource := range room.Names() {
+		if driver, ok := strings.CutPrefix(resource, quantity.Attachable); ok {
+			limit := int32(max(0, min(room[resource], 1<<30)))
+			csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: driver, NodeID: name, Allocatable: &storagev1.VolumeNodeResources{Count: &limit}})
+		}
+	}
+	o.kept = append(o.kept, csi)
+	return n
+}
+
+// resources writes amounts, without attach limits: those are not the node's own.
+func resources(a quantity.Amounts) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, n := range a {
+		n = max(0, n)
+		switch {
+		case strings.HasPrefix(name, quantity.Attachable):
+		case name == quantity.NameCPU:
+			out[corev1.ResourceCPU] = *resource.NewMilliQuantity(n, resource.DecimalSI)
+		default:
+			out[corev1.ResourceName(name)] = *resource.NewQuantity(n, resource.DecimalSI)
+		}
+	}
+	return out
+}
+
+// pod writes a pod that is bound nowhere yet.
+func (o *objects) pod(p world.Pod) *corev1.Pod {
+	out := o.ghost(p)
+	out.Labels = p.Labels
+	if p.Terminating && p.Node != "" {
+		end := metav1.NewTime(time.Unix(0, 0))
+		out.DeletionTimestamp = &end
+	}
+	out.Spec.Tolerations = tolerations(p.Tolerations)
+	out.Spec.Affinity = affinity(p)
+	for _, s := range p.Spreads {
+		out.Spec.TopologySpreadConstraints = append(out.Spec.TopologySpreadConstraints, spread(s))
+	}
+	return out
+}
+
+// ghost writes a pod that only takes room: requests, ports and volumes.
+func (o *objects) ghost(p world.Pod) *corev1.Pod {
+	requests := resources(p.Requests)
+	delete(requests, corev1.ResourcePods) // every pod is one without saying so
+	main := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: requests}}
+	for _, port := range p.Ports {
+		main.Ports = append(main.Ports, corev1.ContainerPort{ContainerPort: port.Port, HostPort: port.Port, HostIP: port.IP, Protocol: corev1.Protocol(port.Protocol)})
+	}
+	out := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace(p.Namespace), Name: p.Name, UID: types.UID(p.UID)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{main}},
+	}
+	for i, v := range p.Volumes {
+		out.Spec.Volumes = append(out.Spec.Volumes, corev1.Volume{Name: fmt.Sprintf("v%d", i), VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: o.claim(p.Namespace, v)},
+		}})
+	}
+	return out
+}
+
+// daemon writes the pod that a DaemonSet puts on one node.
+func (o *objects) daemon(d world.Daemon, node string) *corev1.Pod {
+	name := fmt.Sprintf("%s-on-%s", d.UID, node)
+	return o.pod(world.Pod{
+		Ref:      world.Ref{Namespace: d.Namespace, Name: name, UID: name},
+		Requests: d.Requests, Required: d.Required, AnyOf: d.AnyOf, Tolerations: d.Tolerations,
+	})
+}
+
+// claim keeps a bound claim and its volume, and returns the claim's name. Volumes
+// of one ID are one volume, whoever claims it.
+func (o *objects) claim(namespace string, v world.Volume) string {
+	namespace = o.namespace(namespace)
+	known := fmt.Sprintf("%s %q %q %v", namespace, v.ID, v.Driver, v.AnyOf)
+	if name, ok := o.claims[known]; ok {
+		return name
+	}
+	name := fmt.Sprintf("claim-%d", len(o.claims)+1)
+	o.claims[known] = name
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "volume-of-" + name, ResourceVersion: "1"}}
+	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: name}
+	volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/" + name} // nothing is attached for it
+	if v.Driver != "" {
+		volume.Spec.HostPath = nil
+		volume.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: v.Driver, VolumeHandle: v.ID}
+	}
+	if where := nodeSelector(nil, v.AnyOf); where != nil {
+		volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: where}
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, ResourceVersion: "1",
+			Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
+		},
+		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: volume.Name},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+	}
+	o.kept = append(o.kept, volume, claim)
+	return name
+}
