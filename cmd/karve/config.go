@@ -42,6 +42,8 @@ type CoreConfig struct {
 	BatchMaxDuration, BatchIdleDuration time.Duration
 	// PreferencePolicy and MinValuesPolicy are checked, and change nothing yet.
 	PreferencePolicy, MinValuesPolicy string
+	// FeatureGates is a list of Name=bool; see gates.go.
+	FeatureGates string
 	// LeaseDuration is how long a leader that died is waited for.
 	LeaseDuration time.Duration
 	// MachineGrace is how old a machine without a NodeClaim must be before it is given back.
@@ -113,6 +115,7 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.BatchIdleDuration, "batch-idle-duration", time.Second, "a batch ends when no pod came for so long")
 	flags.StringVar(&c.PreferencePolicy, "preference-policy", "Respect", "Respect or Ignore; changes nothing yet: soft constraints are left to the scheduler")
 	flags.StringVar(&c.MinValuesPolicy, "min-values-policy", "Strict", "Strict or BestEffort; changes nothing yet: a NodePool with minValues buys nothing")
+	flags.StringVar(&c.FeatureGates, "feature-gates", "", "Name=true or Name=false, comma separated: NodeOverlay, CapacityBuffer, StaticCapacity; others change nothing")
 	flags.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a leader that died is waited for")
 	flags.DurationVar(&c.MachineGrace, "machine-grace", 30*time.Second, "age from which a machine without a NodeClaim is given back")
 }
@@ -155,7 +158,6 @@ func acceptIgnored(flags *pflag.FlagSet) {
 	flags.Int("cpu-requests", 1000, "accepted, unused: worker counts are fixed")
 	flags.StringSlice("log-error-output-paths", []string{"stderr"}, "accepted, unused: the logger's own faults go to stderr")
 	flags.Bool("ignore-dra-requests", true, "accepted, unused: nothing is bought for pods with resource claims, and they are told so")
-	flags.String("feature-gates", "", "accepted, unused: karve has no feature gates")
 	flags.String("karpenter-service", "", "accepted, unused")
 	flags.String("scheduler-config", "", "accepted, unused")
 	flags.Bool("disable-controller-warmup", true, "accepted, unused: informers start with the process")
@@ -201,6 +203,8 @@ func (c CoreConfig) validate() error {
 		"must be at least --batch-idle-duration (%s), got %s", c.BatchIdleDuration, c.BatchMaxDuration)
 	f.oneOf("preference-policy", c.PreferencePolicy, "Respect", "Ignore")
 	f.oneOf("min-values-policy", c.MinValuesPolicy, "Strict", "BestEffort")
+	_, err := features(c.FeatureGates)
+	f.check(err == nil, "feature-gates", "%v", err)
 	f.check(c.LeaseDuration >= time.Second, "leader-election-lease-duration", "must be at least 1s, got %s", c.LeaseDuration)
 	f.check(c.MachineGrace > 0, "machine-grace", "must be positive, got %s", c.MachineGrace)
 	return f.joined()

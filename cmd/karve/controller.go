@@ -127,6 +127,7 @@ func (l *lateReader) List(ctx context.Context, list client.ObjectList, opts ...c
 
 // options are the manager's share of the configuration.
 func (c CoreConfig) options(cloud *azure.Provider, log logr.Logger, add func(crmanager.Manager) error) manager.Options {
+	gates, _ := features(c.FeatureGates) // validated
 	return manager.Options{
 		Provider:                cloud,
 		NodeClass:               v1beta1.GroupVersion().WithKind(v1beta1.Kind),
@@ -144,6 +145,7 @@ func (c CoreConfig) options(cloud *azure.Provider, log logr.Logger, add func(crm
 		LeaderElectionName:      c.LeaderElectionName,
 		LeaderElectionNamespace: c.LeaderElectionNamespace,
 		LeaseDuration:           c.LeaseDuration,
+		Features:                gates,
 		CollectGrace:            c.MachineGrace,
 	}
 }

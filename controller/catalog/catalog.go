@@ -1,6 +1,6 @@
-// Package catalog carries what a provider has on sale into the mirror. It asks
-// for every node class that a pool or a claim names, and hands a snapshot on
-// only when it changed.
+// Package catalog carries what a provider has on sale into the mirror, corrected
+// by NodeOverlays. It asks for every node class that a pool or a claim names, and
+// hands a snapshot on only when it changed.
 //
 // It refuses to wait for one class at the expense of others: a class that cannot
 // be read is reported and its pools simply have no offers. The zero Keeper is
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -24,30 +25,43 @@ const patience = 30 * time.Second
 
 // Keeper keeps the mirror's catalogs current.
 type Keeper struct {
+	// Overlays reads the overlays to apply; nil when there are none to be read. Set
+	// it before the first Refresh.
+	Overlays Source
+
 	provider provider.Provider
 	mirror   *kube.Mirror
 	metrics  *metrics.Set
 
-	mu   sync.Mutex
-	last map[string]*provider.Snapshot
-	read map[string]time.Time
+	mu       sync.Mutex
+	last     map[string]*provider.Snapshot
+	read     map[string]time.Time
+	overlays Overlays
+	sold     map[string]sold // what the mirror was last told, by class
+}
+
+// sold is a snapshot's types after overlays.
+type sold struct {
+	offer.Adjusted
+	of *provider.Snapshot
 }
 
 // New returns a Keeper that knows nothing yet.
 func New(p provider.Provider, m *kube.Mirror, s *metrics.Set) *Keeper {
-	return &Keeper{provider: p, mirror: m, metrics: s, last: map[string]*provider.Snapshot{}, read: map[string]time.Time{}}
+	return &Keeper{provider: p, mirror: m, metrics: s, last: map[string]*provider.Snapshot{}, read: map[string]time.Time{}, sold: map[string]sold{}}
 }
 
-// Refresh reads the catalog of every class in use. The error names the classes
-// that could not be read; all others are current.
+// Refresh reads overlays, and the catalog of every class in use. The error names
+// what could not be read; all else is current.
 func (k *Keeper) Refresh(ctx context.Context) error {
 	classes := k.mirror.Classes()
-	failed := make([]error, len(classes))
+	failed := make([]error, len(classes)+1)
 	var group sync.WaitGroup
 	for i, class := range classes {
-		group.Go(func() { failed[i] = k.refresh(ctx, class) })
+		group.Go(func() { failed[i] = k.fetch(ctx, class) })
 	}
 	group.Wait()
+	failed[len(classes)] = k.publish(ctx)
 	return errors.Join(failed...)
 }
 
@@ -59,10 +73,10 @@ func (k *Keeper) Ensure(ctx context.Context, class string) error {
 	if fresh {
 		return nil
 	}
-	return k.refresh(ctx, class)
+	return errors.Join(k.fetch(ctx, class), k.publish(ctx))
 }
 
-func (k *Keeper) refresh(ctx context.Context, class string) error {
+func (k *Keeper) fetch(ctx context.Context, class string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	snapshot, err := k.provider.Catalog(ctx, class)
@@ -73,9 +87,6 @@ func (k *Keeper) refresh(ctx context.Context, class string) error {
 	defer k.mu.Unlock()
 	k.read[class] = time.Now()
 	k.metrics.CatalogAge.WithLabelValues(class).Set(time.Since(snapshot.Taken).Seconds())
-	if k.last[class] != snapshot {
-		k.last[class] = snapshot
-		k.mirror.SetCatalog(class, snapshot.Types, snapshot.Budgets)
-	}
+	k.last[class] = snapshot
 	return nil
 }

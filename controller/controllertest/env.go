@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/emptiness"
@@ -40,6 +41,7 @@ import (
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/nodepool"
+	"github.com/karve-dev/karve/controller/overlay"
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/kube"
@@ -76,6 +78,7 @@ type Env struct {
 	Emptiness     *emptiness.Controller
 	Interruption  *interruption.Reconciler
 	Pools         *nodepool.Reconciler
+	Overlays      *overlay.Reconciler
 	Collector     *gc.Collector
 	woken         map[string]bool
 	seenPods      map[types.UID]*corev1.Pod
@@ -108,7 +111,7 @@ func newAPI(t testing.TB) client.WithWatch {
 	}
 	mapper.Add(Class(), meta.RESTScopeRoot)
 	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).
-		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{})
+		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &karpv1alpha1.NodeOverlay{})
 	for _, i := range kube.Indexes() {
 		b = b.WithIndex(i.Of, i.Field, i.Extract)
 	}
@@ -127,12 +130,15 @@ func smallScheme(t testing.TB) *runtime.Scheme {
 	karpenter := schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
 	metav1.AddToGroupVersion(scheme, karpenter)
 	scheme.AddKnownTypes(karpenter, &karpv1.NodePool{}, &karpv1.NodePoolList{}, &karpv1.NodeClaim{}, &karpv1.NodeClaimList{})
+	alpha := schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha1"}
+	metav1.AddToGroupVersion(scheme, alpha)
+	scheme.AddKnownTypes(alpha, &karpv1alpha1.NodeOverlay{}, &karpv1alpha1.NodeOverlayList{})
 	return scheme
 }
 
 func scope(kind schema.GroupVersionKind) meta.RESTScope {
 	switch kind.Kind {
-	case "Node", "NodeClaim", "NodePool", "Namespace", "VolumeAttachment", "PersistentVolume":
+	case "Node", "NodeClaim", "NodePool", "NodeOverlay", "Namespace", "VolumeAttachment", "PersistentVolume":
 		return meta.RESTScopeRoot
 	}
 	return meta.RESTScopeNamespace
@@ -159,6 +165,8 @@ func (e *Env) Restart() {
 	go func() { _ = e.Events.Start(ctx) }() // always nil
 
 	keeper := catalog.New(e.Provider, e.Mirror, e.Metrics)
+	keeper.Overlays = overlay.Source(e.Client)
+	e.Overlays = &overlay.Reconciler{Client: e.Client, Catalog: keeper}
 	class := Class().GroupKind()
 	e.Provisioner = &provision.Provisioner{Client: e.Client, Mirror: e.Mirror, Catalog: keeper,
 		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log}
@@ -216,6 +224,7 @@ func (e *Env) round() {
 		e.reconcile(e.Pools, client.ObjectKeyFromObject(&pool))
 	}
 	e.Feed()
+	e.reconcile(e.Overlays, client.ObjectKey{})
 	e.try(e.Provisioner.Provision(ctx))
 	e.claims(e.Lifecycle)
 	e.Feed()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
@@ -132,8 +133,9 @@ func (s *step) launched(ctx context.Context, machine provider.Instance) error {
 	}
 	st := &s.claim.Status
 	st.ImageID = machine.ImageID
-	st.Capacity = kube.ResourceList(machine.Capacity)
-	st.Allocatable = kube.ResourceList(machine.Allocatable)
+	extra := s.Catalog.Extra(kube.ClassOf(s.claim.Spec.NodeClassRef), machine.Type)
+	st.Capacity = kube.ResourceList(with(machine.Capacity, extra))
+	st.Allocatable = kube.ResourceList(with(machine.Allocatable, extra))
 	s.StatusConditions().SetTrue(karpv1.ConditionTypeLaunched)
 	s.news = append(s.news, func() {
 		s.stage("launched")
@@ -141,6 +143,13 @@ func (s *step) launched(ctx context.Context, machine provider.Instance) error {
 			"zone", machine.Zone, "capacity-type", machine.CapacityType, "price", machine.Price.USD(), "allocatable", st.Allocatable)
 	})
 	return nil
+}
+
+// with replaces some amounts by those that an overlay tells.
+func with(amounts, extra quantity.Amounts) quantity.Amounts {
+	out := quantity.Amounts{}.Add(amounts)
+	maps.Copy(out, extra)
+	return out
 }
 
 // label gives the claim the labels of the machine it got. The patch works on a

@@ -37,6 +37,7 @@ import (
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/nodepool"
+	"github.com/karve-dev/karve/controller/overlay"
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/kube"
@@ -86,8 +87,21 @@ type Options struct {
 	// gc.Collector. Zero means 1 s, 30 s and 1 min.
 	EmptyEvery, CollectEvery, CollectGrace time.Duration
 
+	// Features are off unless asked for (--feature-gates).
+	Features Features
+
 	// Registry is where metrics go; nil means the process's own.
 	Registry prometheus.Registerer
+}
+
+// Features are what upstream calls feature gates: parts of its API that are alpha.
+type Features struct {
+	// NodeOverlay has NodeOverlays correct prices and capacity.
+	NodeOverlay bool
+	// CapacityBuffer keeps the room free that CapacityBuffers ask for.
+	CapacityBuffer bool
+	// StaticCapacity keeps as many nodes as NodePools with spec.replicas ask for.
+	StaticCapacity bool
 }
 
 // Manager runs the controllers.
@@ -228,6 +242,9 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 		return err
 	}
 	keeper := catalog.New(o.Provider, m.mirror, set)
+	if o.Features.NodeOverlay {
+		keeper.Overlays = overlay.Source(m.Client())
+	}
 	if err := m.addLoops(o, set, recorder, keeper, batches); err != nil {
 		return err
 	}
@@ -286,9 +303,7 @@ func tidier(p provider.Provider) provider.Tidier {
 func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) error {
 	class, c, live := o.NodeClass.GroupKind(), m.Client(), m.inner.GetAPIReader()
 	named := func(name string) logr.Logger { return o.Log.WithName(name) }
-	for _, r := range []interface {
-		Register(crmanager.Manager) error
-	}{
+	for _, r := range append(m.featured(o, keeper), []registrar{
 		&lifecycle.Reconciler{
 			Client: c, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
 			Events: recorder, Metrics: set, Log: named(lifecycle.Name), Class: class,
@@ -308,12 +323,25 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		},
 		&expiration.Reconciler{Client: c, Metrics: set, Log: named("nodeclaim.expiration"), Class: class},
 		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: named("nodepool"), Class: o.NodeClass},
-	} {
+	}...) {
 		if err := r.Register(m.inner); err != nil {
 			return fmt.Errorf("registering %T: %w", r, err)
 		}
 	}
 	return nil
+}
+
+type registrar interface {
+	Register(crmanager.Manager) error
+}
+
+// featured are the reconcilers of the features that were asked for.
+func (m *Manager) featured(o Options, keeper *catalog.Keeper) []registrar {
+	var out []registrar
+	if o.Features.NodeOverlay {
+		out = append(out, &overlay.Reconciler{Client: m.Client(), Catalog: keeper})
+	}
+	return out
 }
 
 func (m *Manager) addProbes() error {

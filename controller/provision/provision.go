@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/events"
@@ -181,10 +182,22 @@ func (p *Provisioner) write(ctx context.Context, l pack.Launch, pool *karpv1.Nod
 	for {
 		claim := kube.Claim(l, pool, pool.Name+"-"+rand.String(5))
 		keepVariety(claim, pool, l.Relaxed)
+		p.noteOverlays(claim, l)
 		err := p.Client.Create(ctx, claim)
 		if !apierrors.IsAlreadyExists(err) {
 			return claim, err
 		}
+	}
+}
+
+// noteOverlays marks a claim that overlays had a part in.
+func (p *Provisioner) noteOverlays(claim *karpv1.NodeClaim, l pack.Launch) {
+	price, capacity := p.Catalog.Touched(kube.ClassOf(claim.Spec.NodeClassRef), l.Choices)
+	if price {
+		claim.Annotations[karpv1alpha1.PriceOverlayAppliedAnnotationKey] = "true"
+	}
+	if capacity {
+		claim.Annotations[karpv1alpha1.CapacityOverlayAppliedAnnotationKey] = "true"
 	}
 }
 

@@ -1,0 +1,139 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Source reads the overlays that apply now, from memory: it is asked before every decision.
+type Source func(context.Context) (Overlays, error)
+
+// Overlays are overlays with a version: the same version means the same overlays.
+type Overlays struct {
+	Version string
+	List    []offer.Overlay
+}
+
+// publish lays overlays on what is on sale and tells the mirror what changed.
+// While overlays cannot be read those read last stay; before the first were read
+// nothing is published, as decisions on wrong prices buy wrong machines.
+func (k *Keeper) publish(ctx context.Context) error {
+	overlays, err := k.readOverlays(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil && k.overlays.Version == "" {
+		return err
+	}
+	if err == nil {
+		k.lay(overlays)
+	}
+	return err
+}
+
+func (k *Keeper) readOverlays(ctx context.Context) (Overlays, error) {
+	if k.Overlays == nil {
+		return Overlays{}, nil
+	}
+	overlays, err := k.Overlays(ctx)
+	if err != nil {
+		return overlays, fmt.Errorf("reading node overlays: %w", err)
+	}
+	return overlays, nil
+}
+
+// lay recomputes all catalogs when overlays or the types of any class changed:
+// overlays that conflict in one class are out in all.
+func (k *Keeper) lay(overlays Overlays) {
+	classes := slices.Sorted(maps.Keys(k.last))
+	stale := overlays.Version != k.overlays.Version
+	for _, class := range classes {
+		stale = stale || !sameTypes(k.sold[class].of, k.last[class])
+	}
+	k.overlays = overlays
+	if !stale {
+		k.tellBudgets(classes)
+		return
+	}
+	adjusted, _ := offer.Adjust(k.types(classes), overlays.List)
+	for i, class := range classes {
+		snapshot := k.last[class]
+		k.sold[class] = sold{Adjusted: adjusted[i], of: snapshot}
+		k.mirror.SetCatalog(class, adjusted[i].Types, snapshot.Budgets)
+	}
+}
+
+// tellBudgets passes on snapshots that differ in nothing but what is left.
+func (k *Keeper) tellBudgets(classes []string) {
+	for _, class := range classes {
+		s, snapshot := k.sold[class], k.last[class]
+		if s.of == snapshot {
+			continue
+		}
+		s.of = snapshot
+		k.sold[class] = s
+		k.mirror.SetCatalog(class, s.Types, snapshot.Budgets)
+	}
+}
+
+func (k *Keeper) types(classes []string) [][]offer.Type {
+	out := make([][]offer.Type, 0, len(classes))
+	for _, class := range classes {
+		out = append(out, k.last[class].Types)
+	}
+	return out
+}
+
+// sameTypes reports whether both hold the very same slice: see provider.Snapshot.
+func sameTypes(a, b *provider.Snapshot) bool {
+	if a == nil || len(a.Types) != len(b.Types) {
+		return false
+	}
+	return len(a.Types) == 0 || &a.Types[0] == &b.Types[0]
+}
+
+// Judge says what is wrong with the overlays, given all that is on sale.
+func (k *Keeper) Judge(overlays []offer.Overlay) []offer.Fault {
+	k.mu.Lock()
+	types := k.types(slices.Sorted(maps.Keys(k.last)))
+	k.mu.Unlock()
+	_, faults := offer.Adjust(types, overlays)
+	return faults
+}
+
+// Touched reports whether overlays changed the price or the capacity of any of
+// the types among the choices.
+func (k *Keeper) Touched(class string, choices []offer.Choice) (price, capacity bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.sold[class]
+	for _, c := range choices {
+		price, capacity = price || s.Priced[c.Type], capacity || s.Enlarged[c.Type]
+	}
+	return price, capacity
+}
+
+// Extra is what overlays added to machines of a type: the cloud does not know of
+// it and will not report it.
+func (k *Keeper) Extra(class, name string) quantity.Amounts {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.sold[class]
+	if !s.Enlarged[name] {
+		return nil
+	}
+	named := func(t offer.Type) bool { return t.Name == name }
+	i := slices.IndexFunc(s.Types, named)
+	extra := quantity.Amounts{}
+	for resource, n := range s.Types[i].Capacity {
+		if s.of.Types[i].Capacity[resource] != n {
+			extra[resource] = n
+		}
+	}
+	return extra
+}

@@ -1,0 +1,154 @@
+// Package overlay follows NodeOverlays: it reads them for the catalog and tells
+// each whether it holds.
+//
+// It refuses to apply anything itself; that is the catalog's work. The zero
+// Reconciler is not usable; all fields are required.
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
+
+	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/kube"
+)
+
+// again is how often overlays are judged anyway: what is on sale changes too.
+const again = time.Minute
+
+// Source reads overlays from a cache. One that cannot be read is left out: its
+// condition says why.
+func Source(c client.Reader) catalog.Source {
+	return func(ctx context.Context) (catalog.Overlays, error) {
+		list, err := read(ctx, c)
+		if err != nil {
+			return catalog.Overlays{}, err
+		}
+		out := catalog.Overlays{Version: version(list)}
+		for i := range list {
+			if o, err := convert(ctx, &list[i]); err == nil {
+				out.List = append(out.List, o)
+			}
+		}
+		return out, nil
+	}
+}
+
+// read lists all overlays; none in a cluster that does not know the kind.
+func read(ctx context.Context, c client.Reader) ([]karpv1alpha1.NodeOverlay, error) {
+	list := &karpv1alpha1.NodeOverlayList{}
+	if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("listing nodeoverlays: %w", err)
+	}
+	return list.Items, nil
+}
+
+// version changes with every change of a spec; it is never empty.
+func version(list []karpv1alpha1.NodeOverlay) string {
+	var b strings.Builder
+	b.WriteString("overlays")
+	for i := range list {
+		fmt.Fprintf(&b, " %s/%s/%d", list[i].Name, list[i].UID, list[i].Generation)
+	}
+	return b.String()
+}
+
+func convert(ctx context.Context, o *karpv1alpha1.NodeOverlay) (offer.Overlay, error) {
+	out, err := kube.Overlay(o)
+	return out, errors.Join(o.RuntimeValidate(ctx), err)
+}
+
+// Reconciler keeps NodeOverlays' status. One request stands for all of them:
+// whether one holds depends on the others.
+type Reconciler struct {
+	Client  client.Client
+	Catalog *catalog.Keeper
+}
+
+// Reconcile judges all overlays together.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	list, err := read(ctx, r.Client)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	faults := r.judge(ctx, list)
+	var errs []error
+	for i := range list {
+		errs = append(errs, r.save(ctx, &list[i], faults[list[i].Name]))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// fault is a reason and a message of the condition; the zero fault is none.
+type fault struct{ reason, message string }
+
+func (r *Reconciler) judge(ctx context.Context, list []karpv1alpha1.NodeOverlay) map[string]fault {
+	faults := map[string]fault{}
+	var overlays []offer.Overlay
+	for i := range list {
+		o, err := convert(ctx, &list[i])
+		if err != nil {
+			faults[list[i].Name] = fault{"RuntimeValidation", err.Error()}
+			continue
+		}
+		overlays = append(overlays, o)
+	}
+	for _, f := range r.Catalog.Judge(overlays) {
+		reason := "RuntimeValidation"
+		if f.Conflict {
+			reason = "Conflict"
+		}
+		faults[f.Overlay] = fault{reason, f.Detail}
+	}
+	return faults
+}
+
+func (r *Reconciler) save(ctx context.Context, o *karpv1alpha1.NodeOverlay, f fault) error {
+	stored := o.DeepCopy()
+	if f.reason == "" {
+		o.StatusConditions().SetTrue(karpv1alpha1.ConditionTypeValidationSucceeded)
+	} else {
+		o.StatusConditions().SetFalse(karpv1alpha1.ConditionTypeValidationSucceeded, f.reason, f.message)
+	}
+	if equality.Semantic.DeepEqual(stored.Status, o.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+	err := r.Client.Status().Patch(ctx, o, patch)
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("writing the status of nodeoverlay %s: %w", o.Name, err)
+}
+
+// Register adds the reconciler to a manager.
+func (r *Reconciler) Register(m manager.Manager) error {
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: "all"}}}
+	})
+	return builder.ControllerManagedBy(m).
+		Named("nodeoverlay").
+		Watches(&karpv1alpha1.NodeOverlay{}, all).
+		Watches(&karpv1.NodePool{}, all).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(r)
+}
