@@ -126,6 +126,19 @@ func (s Set) Meets(o Set) bool {
 	return false
 }
 
+// Within reports whether every member of s is a member of o.
+func (s Set) Within(o Set) bool {
+	for i, w := range s {
+		if i < len(o) {
+			w &^= o[i]
+		}
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Equal reports whether both have the same members.
 func (s Set) Equal(o Set) bool {
 	if len(s) < len(o) {

@@ -60,6 +60,9 @@ func (k *Key) in(values []string) Requirement {
 // In is the requirement that the label key is present with one of the values.
 func (s *Space) In(key string, values ...string) Requirement { return s.Key(key).in(values) }
 
+// Only is the requirement that the label is present with the value of that number.
+func (k *Key) Only(id int) Requirement { return Requirement{Key: k, values: bitset.Of(id)} }
+
 // Missing is the requirement that the label is not there.
 func (k *Key) Missing() Requirement { return Requirement{Key: k, absent: true} }
 

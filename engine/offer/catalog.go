@@ -159,6 +159,9 @@ func rowLabels(t Type, o Offer) func(yield func(string, []string) bool) {
 // Carries reports whether any row carries the label.
 func (c *Catalog) Carries(k *constraint.Key) bool { return c.columns[k] != nil }
 
+// IDs lists the values of the label that some row may carry, ascending.
+func (c *Catalog) IDs(k *constraint.Key) []int { return c.columns[k].ids }
+
 // Admitted returns the rows whose label can meet q.
 func (c *Catalog) Admitted(q constraint.Requirement) bitset.Set {
 	col := c.columns[q.Key]

@@ -29,11 +29,14 @@ type Market struct {
 	Limited []quantity.Dim
 	// NodesLeft is how many more nodes the pool may have; negative means no limit.
 	NodesLeft int
+
+	ladders [quantity.Dims]*ladder
+	cells   map[string][]CellRows
 }
 
 // market compiles one pool. A pool whose class has no catalog sells nothing.
 func (b *Builder) market(p Pool) *Market {
-	m := &Market{Pool: p, Catalog: b.catalogs[p.Class].compiled}
+	m := &Market{Pool: p, Catalog: b.catalogs[p.Class].compiled, cells: map[string][]CellRows{}}
 	if m.Catalog == nil {
 		m.Catalog = offer.Compile(b.space, b.resources, nil)
 		if m.Pool.Blocked == "" {
@@ -125,8 +128,9 @@ func (m *Market) anyAlternative(alternatives []constraint.Set) bitset.Set {
 
 // Fit is what one market can do for one class, before limits and stock.
 type Fit struct {
-	// Rows[i] are the rows on which Alternatives[i] of the class holds and one pod fits.
-	Rows []bitset.Set
+	// Rows[i] are the rows on which Alternatives[i] of the shape holds and one pod
+	// fits; Admitted[i] those on which it holds, whatever their room.
+	Rows, Admitted []bitset.Set
 	// All is the union of Rows.
 	All bitset.Set
 	// Cuts lead from the catalog's rows to All.
@@ -145,26 +149,29 @@ func (m *Market) Fit(c *Shape, w *World) *Fit {
 }
 
 func (m *Market) fit(c *Shape, w *World) *Fit {
-	f := &Fit{Rows: make([]bitset.Set, len(c.Alternatives))}
+	f := &Fit{Rows: make([]bitset.Set, len(c.Alternatives)), Admitted: make([]bitset.Set, len(c.Alternatives))}
 	total := len(m.Catalog.Rows)
 	for i, alt := range c.Alternatives {
-		f.Rows[i] = m.admitted(m.Base.And(alt), alt).And(m.Rows)
-		f.All.Merge(f.Rows[i])
+		f.Admitted[i] = m.admitted(m.Base.And(alt), alt).And(m.Rows)
+		f.All.Merge(f.Admitted[i])
 	}
 	left := f.All.Len()
-	f.cut(reason.Requirements, total-left, func() string { return m.explainRequirements(c) })
+	own := m.anyAlternative(c.own).Len()
+	f.cut(reason.Requirements, total-own, func() string { return m.explainRequirements(c) })
+	f.cut(reason.Volumes, own-left, func() string { return "a volume of the pod cannot be mounted there" })
 	if taint, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
 		f.cut(reason.Taints, left, func() string { return "pod does not tolerate taint " + taint.String() })
 		f.nothing()
 		return f
 	}
 	f.All = bitset.Set{}
+	asked := c.Requests
+	for _, mount := range c.Mounts {
+		asked[mount.Dim]++
+	}
+	holding := m.Holding(&asked)
 	for i := range f.Rows {
-		for row := range f.Rows[i].All() {
-			if !m.Room[row].Holds(&c.Requests) {
-				f.Rows[i].Drop(row)
-			}
-		}
+		f.Rows[i] = f.Admitted[i].And(holding)
 		f.All.Merge(f.Rows[i])
 	}
 	fitting := f.All.Len()
@@ -180,7 +187,7 @@ func (m *Market) fit(c *Shape, w *World) *Fit {
 func (f *Fit) nothing() {
 	f.All = nil
 	for i := range f.Rows {
-		f.Rows[i] = nil
+		f.Rows[i], f.Admitted[i] = nil, nil
 	}
 }
 
@@ -194,7 +201,7 @@ func (f *Fit) cut(by reason.Reason, removed int, detail func() string) {
 // that removes most when some rows are left.
 func (m *Market) explainRequirements(c *Shape) string {
 	worst, least := "", -1
-	for _, alt := range c.Alternatives {
+	for _, alt := range c.own {
 		if q, bad := alt.Impossible(); bad {
 			return "the pod's own requirements on " + q.Key.Name + " contradict each other"
 		}

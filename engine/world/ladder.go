@@ -1,0 +1,144 @@
+package world
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// ladder answers "which rows have at least so much of one resource" with one
+// binary search: rungs ascend, and rows[i] have rungs[i] or more.
+type ladder struct {
+	rungs []int64
+	rows  []bitset.Set
+}
+
+func newLadder(room []quantity.Vector, d quantity.Dim) *ladder {
+	order := make([]int, len(room))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(max(-1, min(1, room[a][d]-room[b][d]))) })
+	l := &ladder{}
+	for _, i := range order {
+		if n := room[i][d]; len(l.rungs) == 0 || l.rungs[len(l.rungs)-1] != n {
+			l.rungs = append(l.rungs, n)
+		}
+	}
+	l.rows = make([]bitset.Set, len(l.rungs))
+	var have bitset.Set
+	at := len(order) - 1
+	for r := len(l.rungs) - 1; r >= 0; r-- {
+		for ; at >= 0 && room[order[at]][d] == l.rungs[r]; at-- {
+			have.Put(order[at])
+		}
+		l.rows[r] = have.Clone()
+	}
+	return l
+}
+
+func (l *ladder) atLeast(n int64) bitset.Set {
+	i, _ := slices.BinarySearch(l.rungs, n)
+	if i == len(l.rows) {
+		return nil
+	}
+	return l.rows[i]
+}
+
+// Holding returns the rows of the market whose room holds v.
+func (m *Market) Holding(v *quantity.Vector) bitset.Set {
+	out := m.Rows
+	for d, n := range v {
+		if n <= 0 {
+			continue
+		}
+		l := m.ladders[d]
+		if l == nil {
+			l = newLadder(m.Room, quantity.Dim(d))
+			m.ladders[d] = l
+		}
+		out = out.And(l.atLeast(n))
+	}
+	return out
+}
+
+// Cell is one value for each of some labels: a zone, or a zone and a capacity
+// type. A negative value means that the label is missing.
+type Cell struct {
+	Keys   []*constraint.Key
+	Values []int
+}
+
+// Set is the cell as requirements.
+func (c *Cell) Set() constraint.Set {
+	var out constraint.Set
+	for i, k := range c.Keys {
+		if c.Values[i] < 0 {
+			out = out.With(k.Missing())
+			continue
+		}
+		out = out.With(k.Only(c.Values[i]))
+	}
+	return out
+}
+
+// Cells lists the cells over keys in which the market has rows, with those rows.
+// It is compiled once per list of keys.
+func (m *Market) Cells(keys []*constraint.Key) []CellRows {
+	name := ""
+	for _, k := range keys {
+		name += k.Name + "\x00"
+	}
+	if cells, ok := m.cells[name]; ok {
+		return cells
+	}
+	cells := []CellRows{{Rows: m.Rows}}
+	for i, k := range keys {
+		var next []CellRows
+		for _, v := range m.valuesOf(k) {
+			cell := Cell{Keys: keys[i : i+1], Values: []int{v}}
+			set := cell.Set()
+			rows := m.admitted(m.Base.And(set), set)
+			for _, had := range cells {
+				if both := had.Rows.And(rows); !both.Empty() {
+					next = append(next, CellRows{Values: append(slices.Clone(had.Values), v), Rows: both})
+				}
+			}
+		}
+		cells = next
+	}
+	m.cells[name] = cells
+	return cells
+}
+
+// CellRows is a Cell's values and the rows of one market that lie in it.
+type CellRows struct {
+	Values []int
+	Rows   bitset.Set
+}
+
+// valuesOf lists the values that nodes of the market may have of a label; -1
+// stands for not having it.
+func (m *Market) valuesOf(k *constraint.Key) []int {
+	if m.Catalog.Carries(k) {
+		return append(slices.Clone(m.Catalog.IDs(k)), -1)
+	}
+	q, ok := m.Base.Get(k)
+	if !ok {
+		return []int{-1}
+	}
+	values, finite := q.Values()
+	if !finite {
+		if v, ok := q.Any(); ok {
+			return []int{k.ID(v)}
+		}
+		return []int{k.ID(q.Fresh("true"))}
+	}
+	out := make([]int, len(values))
+	for i, v := range values {
+		out[i] = k.ID(v)
+	}
+	return out
+}
