@@ -1,48 +1,45 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/karve-dev/karve/bench/report"
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/engine/world"
 )
 
-// item is one scenario of the run: a comparison of both sides where make is set, else
-// a measurement of its own.
+// item is one row of the run: a comparison of both sides on what make builds, or,
+// where measure is set, something else.
 type item struct {
 	name string
-	make func() (*scenario.Scenario, error)
-	// alone leaves upstream out, for the reason given.
-	alone string
-	note  string
+	make func(context.Context) (*scenario.Scenario, error)
+	// alone says why upstream is left out; empty when it is not.
+	alone   string
+	measure func(context.Context) (report.Row, error)
 }
 
 // items lists the run in order.
 func (c config) items() []item {
 	var out []item
-	for _, n := range c.sizes() {
+	for _, n := range pick(c.quick, []int{500, 1000, 2000}, []int{1000, 5000, 10000, 20000}) {
 		out = append(out, item{name: fmt.Sprintf("diverse %d", n), make: always(func() *scenario.Scenario { return scenario.Diverse(n) })})
 	}
-	return append(out, c.preferences()...)
-}
-
-func (c config) sizes() []int {
-	if c.quick {
-		return []int{500, 1000, 2000}
-	}
-	return []int{1000, 5000, 10000, 20000}
+	out = append(out, c.preferences()...)
+	out = append(out, c.azure()...)
+	out = append(out, c.existing()...)
+	out = append(out, item{name: c.arrivalName(), measure: c.arrivals})
+	out = append(out, item{name: c.memoryName(), measure: c.memory})
+	return append(out, c.scaling()...)
 }
 
 func (c config) preferences() []item {
-	n := 4000
-	if c.quick {
-		n = 500
-	}
+	n := pick(c.quick, 500, 4000)
 	with := func(name string, s world.Settings) item {
 		return item{name: fmt.Sprintf("preferences %d %s", n, name), make: always(func() *scenario.Scenario { return scenario.Preferences(n, s) })}
 	}
 	unlimited := with("respect unlimited", world.Settings{Preferences: world.Respect, Surplus: world.UnlimitedSurplus})
-	unlimited.alone = "surplus without bound: upstream's row is that of respect"
+	unlimited.alone = "surplus without bound; upstream's is the row above"
 	return []item{
 		with("respect", world.Settings{Preferences: world.Respect, Surplus: 100}),
 		unlimited,
@@ -50,6 +47,72 @@ func (c config) preferences() []item {
 	}
 }
 
-func always(make func() *scenario.Scenario) func() (*scenario.Scenario, error) {
-	return func() (*scenario.Scenario, error) { return make(), nil }
+// azure has a row without constraints between pods too: the gap to the lower bound,
+// which knows of no such constraints, means something there.
+func (c config) azure() []item {
+	of := func(name string, n int, plain bool) item {
+		return item{name: fmt.Sprintf("%s %d", name, n), make: func(ctx context.Context) (*scenario.Scenario, error) {
+			return scenario.Azure(ctx, n, plain)
+		}}
+	}
+	small := of("azure unconstrained", 1000, true)
+	if c.quick {
+		return []item{of("azure", 500, false), of("azure unconstrained", 500, true)}
+	}
+	large := of("azure unconstrained", 10000, true)
+	large.alone = "upstream: see the constrained row and the smaller one"
+	return []item{of("azure", 10000, false), large, small}
+}
+
+// existing has a small row that upstream finishes, then the sizes that matter.
+func (c config) existing() []item {
+	of := func(nodes, bound, waiting int, alone string) item {
+		return item{
+			name:  fmt.Sprintf("existing %d on %d nodes with %d pods", waiting, nodes, bound),
+			make:  always(func() *scenario.Scenario { return scenario.Existing(nodes, bound, waiting) }),
+			alone: alone,
+		}
+	}
+	if c.quick {
+		return []item{of(100, 2000, 200, "")}
+	}
+	tooLarge := "upstream takes minutes: it has the smaller row"
+	return []item{of(200, 10000, 500, ""), of(1000, 100000, 2000, ""), of(5000, 100000, 2000, tooLarge)}
+}
+
+func (c config) arrivalName() string {
+	return fmt.Sprintf("one pod arrives among %d nodes", pick(c.quick, 1000, 5000))
+}
+
+func (c config) memoryName() string {
+	return fmt.Sprintf("memory of %d nodes with %d pods", pick(c.quick, 1000, 5000), pick(c.quick, 30000, 150000))
+}
+
+// scaling is ours alone: pods over a decade, and nodes over a decade.
+func (c config) scaling() []item {
+	var out []item
+	for _, n := range pick(c.quick, []int{500, 1000, 2000, 5000}, []int{2000, 4000, 8000, 20000}) {
+		out = append(out, item{
+			name: fmt.Sprintf("scaling pods %d", n), alone: "for the plot",
+			make: always(func() *scenario.Scenario { return scenario.Diverse(n) }),
+		})
+	}
+	for _, n := range pick(c.quick, []int{100, 200, 500, 1000}, []int{500, 1000, 2000, 5000}) {
+		out = append(out, item{
+			name: fmt.Sprintf("scaling nodes %d", n), alone: "for the plot: 1000 pods pending, 20 bound for each node",
+			make: always(func() *scenario.Scenario { return scenario.Existing(n, 20*n, 1000) }),
+		})
+	}
+	return out
+}
+
+func always(make func() *scenario.Scenario) func(context.Context) (*scenario.Scenario, error) {
+	return func(context.Context) (*scenario.Scenario, error) { return make(), nil }
+}
+
+func pick[T any](quick bool, small, large T) T {
+	if quick {
+		return small
+	}
+	return large
 }

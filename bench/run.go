@@ -11,6 +11,7 @@ import (
 
 	"github.com/karve-dev/karve/bench/karve"
 	"github.com/karve-dev/karve/bench/measure"
+	"github.com/karve-dev/karve/bench/plot"
 	"github.com/karve-dev/karve/bench/report"
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/bench/upstream"
@@ -52,21 +53,46 @@ func (c config) bench(ctx context.Context) error {
 	if err := report.Print(os.Stdout, rows); err != nil || c.partial() {
 		return err
 	}
-	return report.Save(filepath.Join(c.results, "latest.json"), rows)
+	if err := report.Save(filepath.Join(c.results, "latest.json"), rows); err != nil {
+		return err
+	}
+	return c.draw(rows)
+}
+
+// draw plots the rows that were measured for it.
+func (c config) draw(rows []report.Row) error {
+	pods := plot.Series{Name: "pods, on an empty cluster"}
+	nodes := plot.Series{Name: "nodes, for 1000 pods"}
+	for _, r := range rows {
+		var n float64
+		if _, err := fmt.Sscanf(r.Scenario, "scaling pods %f", &n); err == nil {
+			pods.Points = append(pods.Points, plot.Point{Size: n, Seconds: r.Karve.Seconds})
+		} else if _, err := fmt.Sscanf(r.Scenario, "scaling nodes %f", &n); err == nil {
+			nodes.Points = append(nodes.Points, plot.Point{Size: n, Seconds: r.Karve.Seconds})
+		}
+	}
+	svg := plot.SVG("Time of one decision of karve", "pods or nodes", []plot.Series{pods, nodes})
+	if err := os.WriteFile(filepath.Join(c.results, "scaling.svg"), []byte(svg), 0o644); err != nil {
+		return fmt.Errorf("drawing the plot: %w", err)
+	}
+	return nil
 }
 
 // row measures both sides, one after the other.
 func (c config) row(ctx context.Context, it item) (report.Row, error) {
-	s, err := it.make()
+	if it.measure != nil {
+		return it.measure(ctx)
+	}
+	s, err := it.make(ctx)
 	if err != nil {
 		return report.Row{}, fmt.Errorf("building the scenario: %w", err)
 	}
-	row := report.Row{Scenario: it.name, Pods: len(s.Pending), Note: it.note}
-	row.Karve = ours(s)
+	row := report.Row{Scenario: it.name, Pods: len(s.Pending)}
+	row.Karve, row.Invalid = ours(s)
 	switch {
 	case c.karveOnly:
 	case it.alone != "":
-		row.Note = strings.TrimPrefix(row.Note+"; "+it.alone, "; ")
+		row.Note = it.alone
 	default:
 		if row.Upstream, err = theirs(ctx, s); err != nil {
 			return row, err
@@ -86,10 +112,11 @@ func sharedBound(s *scenario.Scenario, row report.Row) float64 {
 	return row.Karve.LowerBound
 }
 
-func ours(s *scenario.Scenario) *report.Side {
+// ours also says what is wrong with the plan, if anything is.
+func ours(s *scenario.Scenario) (side *report.Side, invalid string) {
 	run := karve.New(s).Repeat(karveRuns, karveLimit)
 	sample := measure.Median(run.Samples)
-	side := &report.Side{
+	side = &report.Side{
 		Nodes:        len(run.Plan.Launches),
 		USDPerHour:   run.Plan.Price().USD(),
 		LowerBound:   run.Plan.LowerBound.USD(),
@@ -99,7 +126,10 @@ func ours(s *scenario.Scenario) *report.Side {
 	for _, u := range run.Plan.Unplaced {
 		side.Unscheduled += len(u.Pods)
 	}
-	return timed(side, sample, len(s.Pending))
+	if err := karve.Audit(s, run.Plan); err != nil {
+		invalid = err.Error()
+	}
+	return timed(side, sample, len(s.Pending)), invalid
 }
 
 func theirs(ctx context.Context, s *scenario.Scenario) (*report.Side, error) {

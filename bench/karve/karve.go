@@ -21,13 +21,14 @@ import (
 type Cluster struct {
 	Builder *world.Builder
 	pending []*corev1.Pod
+	names   map[string]string // of nodes, by key
 }
 
 // New brings up the world of s without its pending pods.
 func New(s *scenario.Scenario) *Cluster {
 	b := world.NewBuilder()
 	b.SetSettings(s.Settings)
-	b.SetNamespace("default", map[string]string{"kubernetes.io/metadata.name": "default"})
+	b.SetNamespace("default", namespaceLabels())
 	b.SetCatalog(scenario.Class, s.Types, nil)
 	catalog := kube.NewCatalog(s.Types)
 	for _, p := range s.Pools {
@@ -36,10 +37,12 @@ func New(s *scenario.Scenario) *Cluster {
 	for _, d := range s.DaemonSets {
 		b.SetDaemon(kube.Daemon(d))
 	}
+	c := &Cluster{Builder: b, pending: s.Pending, names: map[string]string{}}
 	for i, n := range s.Nodes {
-		b.SetNode(kube.Node(n, s.Claims[i], catalog, nil))
+		node := kube.Node(n, s.Claims[i], catalog, nil)
+		c.names[node.Key] = node.Name
+		b.SetNode(node)
 	}
-	c := &Cluster{Builder: b, pending: s.Pending}
 	for _, p := range s.Bound {
 		c.Set(p)
 	}
@@ -47,8 +50,15 @@ func New(s *scenario.Scenario) *Cluster {
 	return c
 }
 
+func namespaceLabels() map[string]string {
+	return map[string]string{"kubernetes.io/metadata.name": "default"}
+}
+
+// Pod converts a pod as the product does.
+func Pod(p *corev1.Pod) world.Pod { return kube.Pod(p, scenario.Now()) }
+
 // Set tells the world of a pod.
-func (c *Cluster) Set(p *corev1.Pod) { c.Builder.SetPod(kube.Pod(p, scenario.Now())) }
+func (c *Cluster) Set(p *corev1.Pod) { c.Builder.SetPod(Pod(p)) }
 
 // Decide takes in the pending pods and plans for them. It also says how long
 // planning alone took.

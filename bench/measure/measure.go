@@ -7,6 +7,7 @@ package measure
 import (
 	"cmp"
 	"runtime"
+	"runtime/metrics"
 	"slices"
 	"time"
 )
@@ -48,4 +49,13 @@ func Heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// Allocated is what the process has allocated so far, freed or not. Unlike
+// runtime.ReadMemStats it does not stop the world, so it may be asked between
+// measurements of microseconds.
+func Allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }

@@ -44,6 +44,8 @@ type Row struct {
 	Speedup   float64 `json:"speedup,omitempty"`
 	CostRatio float64 `json:"cost_ratio,omitempty"`
 	Note      string  `json:"note,omitempty"`
+	// Invalid says what is wrong with our plan: it is then no answer, however fast.
+	Invalid string `json:"invalid,omitempty"`
 	// Environment is set on the first row alone, which describes the run.
 	Environment *Environment `json:"environment,omitempty"`
 }
@@ -60,6 +62,10 @@ type Environment struct {
 
 // Compare fills in the ratios, where they mean something.
 func (r *Row) Compare() {
+	if r.Invalid != "" {
+		r.note("INVALID PLAN, no ratio: " + r.Invalid)
+		return
+	}
 	k, u := r.Karve, r.Upstream
 	if k == nil || u == nil {
 		return

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -34,4 +35,13 @@ func (r random) request() corev1.ResourceList {
 // label draws one of seven values for a label.
 func (r random) label(key string) map[string]string {
 	return map[string]string{key: oneOf(r, "a", "b", "c", "d", "e", "f", "g")}
+}
+
+func quantityOf(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.DecimalSI) }
+
+// Shuffled returns the pods in another order, always the same.
+func Shuffled(pods []*corev1.Pod) []*corev1.Pod {
+	out := slices.Clone(pods)
+	newRandom().Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
 }

@@ -1,0 +1,56 @@
+package karve
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/bench/measure"
+	"github.com/karve-dev/karve/engine/pack"
+)
+
+// Arrivals is how it went when pods came one at a time.
+type Arrivals struct {
+	Samples []measure.Sample // one decision each; Bytes are the mean of all
+	// Bound pods found room on a node; for the others a node would have been bought,
+	// or nothing could be done.
+	Bound, Bought, Unplaced int
+}
+
+// Arrive lets the pods come one after the other: each is taken in and decided on,
+// then, outside of the measurement, bound where there is room or taken away again.
+// Garbage is collected when Go sees fit, as in a controller.
+func (c *Cluster) Arrive(pods []*corev1.Pod) Arrivals {
+	var a Arrivals
+	var bytes uint64
+	for _, p := range pods {
+		before := measure.Allocated()
+		start := time.Now()
+		c.Set(p)
+		plan := pack.Solve(c.Builder.World())
+		a.Samples = append(a.Samples, measure.Sample{Took: time.Since(start)})
+		bytes += measure.Allocated() - before
+		c.settle(p, plan, &a)
+	}
+	for i := range a.Samples {
+		a.Samples[i].Bytes = bytes / uint64(len(a.Samples))
+	}
+	return a
+}
+
+// settle makes the plan for one pod come true, so far as nodes exist for it.
+func (c *Cluster) settle(p *corev1.Pod, plan pack.Plan, a *Arrivals) {
+	switch {
+	case len(plan.Nominations) > 0:
+		a.Bound++
+		bound := Pod(p)
+		bound.Node = c.names[plan.Nominations[0].Node]
+		c.Builder.SetPod(bound)
+		return
+	case len(plan.Launches) > 0:
+		a.Bought++
+	default:
+		a.Unplaced++
+	}
+	c.Builder.RemovePod(string(p.UID))
+}

@@ -1,0 +1,157 @@
+package karve
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/kube"
+)
+
+// Script is the scenario as the engine's own checker reads it.
+func Script(s *scenario.Scenario) *enginetest.Script {
+	out := &enginetest.Script{
+		Types: s.Types, Budgets: map[string]int64{}, Settings: s.Settings,
+		Namespaces: map[string]map[string]string{"default": namespaceLabels()},
+	}
+	catalog := kube.NewCatalog(s.Types)
+	for _, p := range s.Pools {
+		out.Pools = append(out.Pools, kube.Pool(p))
+	}
+	for _, d := range s.DaemonSets {
+		out.Daemons = append(out.Daemons, kube.Daemon(d))
+	}
+	for i, n := range s.Nodes {
+		out.Nodes = append(out.Nodes, kube.Node(n, s.Claims[i], catalog, nil))
+	}
+	for _, pods := range [][]*corev1.Pod{s.Bound, s.Pending} {
+		for _, p := range pods {
+			out.Pods = append(out.Pods, Pod(p))
+		}
+	}
+	return out
+}
+
+// Audit looks for what no valid plan for s can have, at any size and in linear
+// time: a pod that is not there exactly once, a new node that is too small for its
+// pods as any of its choices, two pods on one node of which one repels the other. It is no full check (see the tests, and the judge); it keeps a broken
+// engine from looking fast.
+func Audit(s *scenario.Scenario, plan pack.Plan) error {
+	pods := map[string]world.Pod{}
+	for _, p := range s.Pending {
+		pods[string(p.UID)] = Pod(p)
+	}
+	seen := map[string]bool{}
+	for _, group := range groups(plan) {
+		for _, ref := range group {
+			if _, ok := pods[ref.UID]; !ok || seen[ref.UID] {
+				return fmt.Errorf("pod %s is not pending or in the plan twice", ref.Name)
+			}
+			seen[ref.UID] = true
+		}
+	}
+	if len(seen) != len(pods) {
+		return fmt.Errorf("the plan has %d pods of %d", len(seen), len(pods))
+	}
+	rooms := map[string]quantity.Amounts{}
+	for _, t := range s.Types {
+		rooms[t.Name] = t.Capacity.Sub(t.Overhead)
+	}
+	for i, l := range plan.Launches {
+		if err := auditLaunch(l, pods, rooms); err != nil {
+			return fmt.Errorf("launch %d: %w", i, err)
+		}
+	}
+	return auditNodes(plan, pods)
+}
+
+func auditNodes(plan pack.Plan, pods map[string]world.Pod) error {
+	for i, l := range plan.Launches {
+		if err := auditNeighbours(l.Pods, pods); err != nil {
+			return fmt.Errorf("launch %d: %w", i, err)
+		}
+	}
+	for _, n := range plan.Nominations {
+		if err := auditNeighbours(n.Pods, pods); err != nil {
+			return fmt.Errorf("node %s: %w", n.Node, err)
+		}
+	}
+	return nil
+}
+
+func groups(plan pack.Plan) [][]world.Ref {
+	var out [][]world.Ref
+	for _, l := range plan.Launches {
+		out = append(out, l.Pods)
+	}
+	for _, n := range plan.Nominations {
+		out = append(out, n.Pods)
+	}
+	for _, u := range plan.Unplaced {
+		out = append(out, u.Pods)
+	}
+	return out
+}
+
+func auditLaunch(l pack.Launch, pods map[string]world.Pod, rooms map[string]quantity.Amounts) error {
+	sum := quantity.Amounts{}.Add(l.Daemons)
+	for _, ref := range l.Pods {
+		sum = sum.Add(pods[ref.UID].Requests)
+	}
+	for _, c := range l.Choices {
+		if err := holds(rooms[c.Type], sum, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auditNeighbours looks at pods that are to share a node.
+func auditNeighbours(group []world.Ref, pods map[string]world.Pod) error {
+	for _, ref := range group {
+		if other := repelled(ref, group, pods); other != "" {
+			return fmt.Errorf("%s and %s share a node, against anti-affinity", ref.Name, other)
+		}
+	}
+	return nil
+}
+
+func holds(room, sum quantity.Amounts, c offer.Choice) error {
+	for name, n := range sum {
+		if n > room[name] {
+			return fmt.Errorf("%s has %d of %s, its pods ask for %d", c.Type, room[name], name, n)
+		}
+	}
+	return nil
+}
+
+// repelled names a neighbour that the pod's required anti-affinity keeps off its node.
+func repelled(ref world.Ref, neighbours []world.Ref, pods map[string]world.Pod) string {
+	for _, t := range pods[ref.UID].AntiAffinity {
+		if t.Weight != 0 || t.Key != world.LabelHostname {
+			continue
+		}
+		for _, n := range neighbours {
+			if n.UID != ref.UID && picks(t.Select, pods[n.UID].Labels) {
+				return n.Name
+			}
+		}
+	}
+	return ""
+}
+
+// picks reads the one kind of selector that scenarios use: labels that are equal.
+func picks(s world.Selector, labels map[string]string) bool {
+	for _, r := range s.Labels {
+		if len(r.Values) != 1 || labels[r.Key] != r.Values[0] {
+			return false
+		}
+	}
+	return !s.Nothing
+}

@@ -1,0 +1,55 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// region asks the product's own provider what the emulated region sells: real
+// sizes at real prices, with the overhead and labels their nodes really have.
+func region(ctx context.Context) ([]offer.Type, error) {
+	server, err := emulator.Start(ctx, emulator.Options{SystemNodes: -1})
+	if err != nil {
+		return nil, err
+	}
+	defer server.Close()
+	credential, err := server.Credential()
+	if err != nil {
+		return nil, fmt.Errorf("signing in at the emulated region: %w", err)
+	}
+	provider, err := azure.New(ctx, azure.Options{
+		Credential: credential, ClientOptions: server.ClientOptions(), PricesURL: server.URL() + "/api/retail/prices",
+		SubscriptionID: server.SubscriptionID(), Location: server.Location(), ClusterName: "bench",
+		ClusterEndpoint: "https://bench.example:6443", CABundle: server.CACertPEM(),
+		NodeResourceGroup: server.NodeResourceGroup(), VNetSubnetID: server.SubnetID(), SSHPublicKey: "ssh-ed25519 AAAA bench",
+		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
+		Classes:        azure.ClassesFunc(nodeClass),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the emulated region: %w", err)
+	}
+	snapshot, err := provider.Catalog(ctx, Class)
+	if err != nil {
+		return nil, fmt.Errorf("reading what the emulated region sells: %w", err)
+	}
+	if snapshot.Problem != "" {
+		return nil, fmt.Errorf("reading what the emulated region sells: %s", snapshot.Problem)
+	}
+	return snapshot.Types, nil
+}
+
+func nodeClass(_ context.Context, name string) (*v1beta1.AKSNodeClass, error) {
+	if name != Class {
+		return nil, azure.ErrClassNotFound
+	}
+	version := "1.36.3"
+	c := &v1beta1.AKSNodeClass{}
+	c.Name = Class
+	c.Status.KubernetesVersion = &version
+	return c, nil
+}
