@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,10 @@ func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
 		{&karpv1.NodeClaim{}, follow(unlisted(m.SetClaim), m.RemoveClaim)},
 		{&karpv1.NodePool{}, follow(unlisted(m.SetPool), m.RemovePool)},
 		{&corev1.Namespace{}, follow(unlisted(m.SetNamespace), m.RemoveNamespace)},
+		{&corev1.PersistentVolumeClaim{}, follow(unlisted(m.SetVolumeClaim), m.RemoveVolumeClaim)},
+		{&corev1.PersistentVolume{}, follow(unlisted(m.SetVolume), m.RemoveVolume)},
+		{&storagev1.StorageClass{}, follow(unlisted(m.SetStorageClass), m.RemoveStorageClass)},
+		{&storagev1.CSINode{}, follow(unlisted(m.SetCSINode), m.RemoveCSINode)},
 		{&appsv1.DaemonSet{}, follow(unlisted(m.SetDaemon), m.RemoveDaemon)},
 	} {
 		informer, err := informers.GetInformer(ctx, feed.of, cache.BlockUntilSynced(false))

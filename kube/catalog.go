@@ -9,11 +9,14 @@ import (
 type Catalog struct {
 	Types  []offer.Type
 	byName map[string]*offer.Type
+	// original is the list that the provider gave; Types may be a copy with smaller
+	// attach limits.
+	original []offer.Type
 }
 
 // NewCatalog indexes types, which must not change afterwards.
 func NewCatalog(types []offer.Type) *Catalog {
-	c := &Catalog{Types: types, byName: make(map[string]*offer.Type, len(types))}
+	c := &Catalog{Types: types, original: types, byName: make(map[string]*offer.Type, len(types))}
 	for i := range types {
 		c.byName[types[i].Name] = &types[i]
 	}
@@ -39,10 +42,10 @@ func (c *Catalog) price(labels map[string]string) offer.Price {
 	return 0
 }
 
-// same reports whether types is the very list the Catalog was made of.
+// same reports whether types is the very list that the provider gave before.
 func (c *Catalog) same(types []offer.Type) bool {
-	if c == nil || len(c.Types) != len(types) {
+	if c == nil || len(c.original) != len(types) {
 		return false
 	}
-	return len(types) == 0 || &c.Types[0] == &types[0]
+	return len(types) == 0 || &c.original[0] == &types[0]
 }

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/offer"
@@ -65,6 +66,13 @@ type Mirror struct {
 	until    map[string]time.Time       // node key → end of its nomination
 	activity map[string]time.Time       // node name → last time a pod came or went
 
+	storage *Storage
+	mounts  map[types.NamespacedName]map[string]bool // claim → UIDs of the pods that mount it
+	claimed map[string]map[types.NamespacedName]bool // PersistentVolume → claims that name it
+	limits  *attachLimits
+	relearn bool                        // limits changed since the catalogs were lowered to them
+	budgets map[string]map[string]int64 // by node class, as last set
+
 	feeds []interface{ HasSynced() bool }
 }
 
@@ -100,6 +108,12 @@ func NewMirror(wake func(pod string)) *Mirror {
 		promised:   map[string]map[string]bool{},
 		until:      map[string]time.Time{},
 		activity:   map[string]time.Time{},
+
+		storage: NewStorage(),
+		mounts:  map[types.NamespacedName]map[string]bool{},
+		claimed: map[string]map[types.NamespacedName]bool{},
+		limits:  newAttachLimits(),
+		budgets: map[string]map[string]int64{},
 	}
 }
 
@@ -107,6 +121,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 func (m *Mirror) View(f func(*world.World)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.applyLearnt()
 	f(m.builder.World())
 }
 
@@ -123,6 +138,11 @@ func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
 		delete(m.podsOn[old.Spec.NodeName], uid)
 	}
 	m.pods[uid] = p
+	if old == nil { // a pod's volumes never change
+		for _, claim := range claimsOf(p) {
+			set(m.mounts, claim, uid)
+		}
+	}
 	if node := p.Spec.NodeName; node != "" {
 		set(m.podsOn, node, uid)
 		if old == nil || old.Spec.NodeName == "" {
@@ -143,6 +163,9 @@ func (m *Mirror) RemovePod(p *corev1.Pod) {
 	if old := m.pods[uid]; old != nil {
 		m.noteActivity(old, nil)
 		delete(m.podsOn[old.Spec.NodeName], uid)
+		for _, claim := range claimsOf(old) {
+			unset(m.mounts, claim, uid)
+		}
 	}
 	delete(m.pods, uid)
 	m.breakPromise(uid)
@@ -194,7 +217,7 @@ func (m *Mirror) tellPod(uid string) []string {
 	}
 	m.builder.SetPod(w)
 	m.worldPods[uid] = w
-	if w.Node == "" && (!had || old.Node != "") {
+	if w.Node == "" && (!had || old.Node != "" || old.Refused != "" && w.Refused == "") {
 		return []string{uid}
 	}
 	return nil
@@ -210,6 +233,7 @@ func (m *Mirror) podNow(uid string) (world.Pod, bool) {
 		return world.Pod{}, false
 	}
 	w := Pod(p, time.Now())
+	m.storage.Mount(&w, p)
 	if key, ok := m.promises[uid]; ok {
 		w.Node, w.Movable = m.worldNodes[key].Name, true
 	}
@@ -226,6 +250,7 @@ func (m *Mirror) SetNode(n *corev1.Node) {
 	if n.Spec.ProviderID != "" {
 		m.nodeOf[n.Spec.ProviderID] = n.Name
 	}
+	m.placeNode(n.Name, n)
 	woke := m.tellNode(n.Name)
 	m.mu.Unlock()
 	m.rouse(woke)
@@ -236,6 +261,7 @@ func (m *Mirror) RemoveNode(n *corev1.Node) {
 	m.mu.Lock()
 	delete(m.nodes, n.Name)
 	delete(m.activity, n.Name)
+	m.placeNode(n.Name, nil)
 	if m.nodeOf[n.Spec.ProviderID] == n.Name {
 		delete(m.nodeOf, n.Spec.ProviderID)
 	}
@@ -305,7 +331,9 @@ func (m *Mirror) tellNode(name string) []string {
 		m.drop(name) // it may have been nobody's while it had no provider ID
 		return m.tellClaim(claim)
 	}
-	return m.tell(Node(n, nil, nil, nil))
+	w := Node(n, nil, nil, nil)
+	m.limits.apply(&w, nil)
+	return m.tell(w)
 }
 
 func (m *Mirror) tellClaim(name string) []string {
@@ -313,8 +341,10 @@ func (m *Mirror) tellClaim(name string) []string {
 	if c == nil {
 		return nil
 	}
-	class := ClassOf(c.Spec.NodeClassRef)
-	return m.tell(Node(m.nodes[m.nodeOf[c.Status.ProviderID]], c, m.catalogs[class], m.choicesOf(c)))
+	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
+	w := Node(m.nodes[m.nodeOf[c.Status.ProviderID]], c, cat, m.choicesOf(c))
+	m.limits.apply(&w, cat.find(w.Labels[world.LabelInstanceType]))
+	return m.tell(w)
 }
 
 // tell brings the World up to date about one node, and about the pods promised
@@ -431,11 +461,20 @@ func (m *Mirror) RemoveDaemon(d *appsv1.DaemonSet) {
 func (m *Mirror) SetCatalog(class string, types []offer.Type, budgets map[string]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.builder.SetCatalog(class, types, budgets)
-	if m.catalogs[class].same(types) {
+	m.budgets[class] = budgets
+	if cat := m.catalogs[class]; cat.same(types) {
+		m.builder.SetCatalog(class, cat.Types, budgets)
 		return
 	}
-	m.catalogs[class] = NewCatalog(types)
+	m.setTypes(class, types, m.limits.lower(types))
+}
+
+// setTypes makes a class buy from types, which the provider spelt as original.
+func (m *Mirror) setTypes(class string, original, types []offer.Type) {
+	m.builder.SetCatalog(class, types, m.budgets[class])
+	cat := NewCatalog(types)
+	cat.original = original
+	m.catalogs[class] = cat
 	for name, c := range m.claims {
 		if ClassOf(c.Spec.NodeClassRef) == class {
 			m.tellClaim(name)
@@ -586,9 +625,16 @@ func (m *Mirror) rouse(pods []string) {
 	}
 }
 
-func set(sets map[string]map[string]bool, key, member string) {
+func set[K, M comparable](sets map[K]map[M]bool, key K, member M) {
 	if sets[key] == nil {
-		sets[key] = map[string]bool{}
+		sets[key] = map[M]bool{}
 	}
 	sets[key][member] = true
+}
+
+func unset[K, M comparable](sets map[K]map[M]bool, key K, member M) {
+	delete(sets[key], member)
+	if len(sets[key]) == 0 {
+		delete(sets, key)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,7 +56,7 @@ func TestMirrorEqualsRebuild(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		kept, m := map[string]any{}, NewMirror(nil)
-		for range 400 {
+		for range 800 {
 			change(random, kept, m)
 		}
 		fresh := NewMirror(nil)
@@ -68,6 +69,9 @@ func TestMirrorEqualsRebuild(t *testing.T) {
 		if diff := cmp.Diff(fresh.worldNodes, m.worldNodes); diff != "" {
 			t.Fatalf("seed %d: nodes differ: %s", seed, diff)
 		}
+		if diff := cmp.Diff(fresh.limits.learnt, m.limits.learnt); diff != "" {
+			t.Fatalf("seed %d: learnt limits differ: %s", seed, diff)
+		}
 	}
 }
 
@@ -78,10 +82,16 @@ func change(random *rand.Rand, kept map[string]any, m *Mirror) {
 	claim.CreationTimestamp = metav1.Time{}
 	early := claim.DeepCopy()
 	early.Status = karpv1.NodeClaimStatus{}
+	node.Labels[corev1.LabelInstanceTypeStable] = fmt.Sprint("t", i%2)
 	unregistered := node.DeepCopy()
 	unregistered.Labels = nil
 	pod := pendingPod(fmt.Sprint("p", i))
-	options := []any{early, claim, node, unregistered, pod, boundTo(pod, node.Name), boundTo(pod, "elsewhere")}
+	diskPod := mounting(fmt.Sprint("d", i), fmt.Sprint("data", i%3))
+	options := []any{
+		early, claim, node, unregistered, pod, boundTo(pod, node.Name), boundTo(pod, "elsewhere"), diskPod, boundTo(diskPod, node.Name),
+		unboundClaim(fmt.Sprint("data", i%3), "late"), boundClaim(fmt.Sprint("data", i%3), fmt.Sprint("pv", i%2)), csiVolume(fmt.Sprint("pv", i%2)),
+		late("late"), storageClass("late", azureDisk, storagev1.VolumeBindingImmediate), reporting(node.Name, new(int32(i))), reporting(node.Name, nil),
+	}
 	x := options[random.IntN(len(options))]
 	key := fmt.Sprintf("%T %s", x, x.(metav1.Object).GetName())
 	if _, there := kept[key]; there && random.IntN(4) == 0 {
@@ -101,6 +111,14 @@ func show(m *Mirror, x any) {
 		m.SetNode(x)
 	case *karpv1.NodeClaim:
 		m.SetClaim(x)
+	case *corev1.PersistentVolumeClaim:
+		m.SetVolumeClaim(x)
+	case *corev1.PersistentVolume:
+		m.SetVolume(x)
+	case *storagev1.StorageClass:
+		m.SetStorageClass(x)
+	case *storagev1.CSINode:
+		m.SetCSINode(x)
 	}
 }
 
@@ -112,6 +130,14 @@ func hide(m *Mirror, x any) {
 		m.RemoveNode(x)
 	case *karpv1.NodeClaim:
 		m.RemoveClaim(x)
+	case *corev1.PersistentVolumeClaim:
+		m.RemoveVolumeClaim(x)
+	case *corev1.PersistentVolume:
+		m.RemoveVolume(x)
+	case *storagev1.StorageClass:
+		m.RemoveStorageClass(x)
+	case *storagev1.CSINode:
+		m.RemoveCSINode(x)
 	}
 }
 

@@ -159,10 +159,18 @@ func widen(a, b quantity.Amounts) {
 	}
 }
 
-// narrow lowers a to the smaller of both; a resource that b lacks is none.
+// narrow lowers a to the smaller of both. A resource that b lacks is none, except
+// that attaching volumes is unlimited where no limit is given.
 func narrow(a, b quantity.Amounts) {
 	for name, n := range a {
-		a[name] = min(n, b[name])
+		if other, ok := b[name]; ok || !strings.HasPrefix(name, quantity.Attachable) {
+			a[name] = min(n, other)
+		}
+	}
+	for name, n := range b {
+		if _, ok := a[name]; !ok && strings.HasPrefix(name, quantity.Attachable) {
+			a[name] = n
+		}
 	}
 }
 

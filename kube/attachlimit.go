@@ -1,0 +1,216 @@
+package kube
+
+import (
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// attachLimits knows how many volumes each node can attach, by what the CSI
+// drivers on it report, and from that which machine types can attach fewer than
+// their catalog says. What a type was seen to lack is forgotten with its last
+// node: the cluster alone decides, so two processes that look at it agree.
+type attachLimits struct {
+	nodes map[string]*storagev1.CSINode
+	kind  map[string]string // node → machine type, where both are known
+	of    map[string]map[string]bool
+	// learnt is the smallest limit reported for each type, by driver.
+	learnt map[string]map[string]int64
+}
+
+func newAttachLimits() *attachLimits {
+	return &attachLimits{
+		nodes: map[string]*storagev1.CSINode{}, kind: map[string]string{},
+		of: map[string]map[string]bool{}, learnt: map[string]map[string]int64{},
+	}
+}
+
+// place notes the machine type of a node; empty when the node is not known. It
+// reports whether what is known of any type changed.
+func (l *attachLimits) place(node, kind string) bool {
+	old := l.kind[node]
+	if old == kind {
+		return false
+	}
+	delete(l.kind, node)
+	unset(l.of, old, node)
+	changed := old != "" && l.relearn(old)
+	if kind == "" {
+		return changed
+	}
+	l.kind[node] = kind
+	set(l.of, kind, node)
+	return l.relearn(kind) || changed
+}
+
+// report takes in what the drivers of a node say; nil that they say nothing any more.
+func (l *attachLimits) report(node string, n *storagev1.CSINode) bool {
+	before := reported(l.nodes[node])
+	if l.nodes[node] = n; n == nil {
+		delete(l.nodes, node)
+	}
+	kind, ok := l.kind[node]
+	return ok && !maps.Equal(before, reported(n)) && l.relearn(kind)
+}
+
+func (l *attachLimits) relearn(kind string) bool {
+	smallest := map[string]int64{}
+	for node := range l.of[kind] {
+		for driver, n := range reported(l.nodes[node]) {
+			if least, ok := smallest[driver]; !ok || n < least {
+				smallest[driver] = n
+			}
+		}
+	}
+	if maps.Equal(smallest, l.learnt[kind]) {
+		return false
+	}
+	if l.learnt[kind] = smallest; len(smallest) == 0 {
+		delete(l.learnt, kind)
+	}
+	return true
+}
+
+// reported are the limits a node's drivers report. One that reports none has none.
+func reported(n *storagev1.CSINode) map[string]int64 {
+	if n == nil {
+		return nil
+	}
+	var out map[string]int64
+	for i := range n.Spec.Drivers {
+		if d := &n.Spec.Drivers[i]; d.Allocatable != nil && d.Allocatable.Count != nil {
+			if out == nil {
+				out = map[string]int64{}
+			}
+			out[d.Name] = int64(max(0, *d.Allocatable.Count))
+		}
+	}
+	return out
+}
+
+// lower returns types with the learnt limits where those are smaller, and types
+// itself when there are none.
+func (l *attachLimits) lower(types []offer.Type) []offer.Type {
+	var out []offer.Type
+	for i := range types {
+		capacity := lowered(types[i].Capacity, l.learnt[types[i].Name])
+		if capacity == nil {
+			continue
+		}
+		if out == nil {
+			out = append(out, types...)
+		}
+		out[i].Capacity = capacity
+	}
+	if out == nil {
+		return types
+	}
+	return out
+}
+
+// lowered is a copy of capacity with smaller limits; nil when none is smaller.
+func lowered(capacity quantity.Amounts, limits map[string]int64) quantity.Amounts {
+	var out quantity.Amounts
+	for driver, n := range limits {
+		name := quantity.Attachable + driver
+		if had, ok := capacity[name]; !ok || n >= had {
+			continue
+		}
+		if out == nil {
+			out = maps.Clone(capacity)
+		}
+		out[name] = n
+	}
+	return out
+}
+
+// apply puts the node's limits among its allocatable resources: what its drivers
+// report and, for drivers that have not reported yet, what its type can attach.
+// t may be nil.
+func (l *attachLimits) apply(w *world.Node, t *offer.Type) {
+	if w.Allocatable == nil {
+		w.Allocatable = quantity.Amounts{}
+	}
+	if t != nil && w.Claim {
+		for name, n := range t.Capacity {
+			if _, ok := w.Allocatable[name]; !ok && strings.HasPrefix(name, quantity.Attachable) {
+				w.Allocatable[name] = n
+			}
+		}
+	}
+	n := l.nodes[w.Name]
+	if n == nil {
+		return
+	}
+	for i := range n.Spec.Drivers {
+		delete(w.Allocatable, quantity.Attachable+n.Spec.Drivers[i].Name)
+	}
+	for driver, count := range reported(n) {
+		w.Allocatable[quantity.Attachable+driver] = count
+	}
+}
+
+// SetCSINode adds or replaces what the storage drivers of a node report.
+func (m *Mirror) SetCSINode(n *storagev1.CSINode) { m.reportAttachLimits(n.Name, n) }
+
+// RemoveCSINode forgets what the storage drivers of a node reported.
+func (m *Mirror) RemoveCSINode(n *storagev1.CSINode) { m.reportAttachLimits(n.Name, nil) }
+
+func (m *Mirror) reportAttachLimits(name string, n *storagev1.CSINode) {
+	m.mu.Lock()
+	if m.limits.report(name, n) {
+		m.relearnCatalogs()
+	}
+	var woke []string
+	if m.nodes[name] != nil {
+		woke = m.tellNode(name)
+	}
+	m.mu.Unlock()
+	m.rouse(woke)
+}
+
+// placeNode notes which machine type a node is; n is nil when the node is gone.
+func (m *Mirror) placeNode(name string, n *corev1.Node) {
+	kind := ""
+	if n != nil {
+		kind = n.Labels[world.LabelInstanceType]
+	}
+	if m.limits.place(name, kind) {
+		m.relearnCatalogs()
+	}
+}
+
+// relearnCatalogs marks all catalogs for another look at what was learnt. They
+// are recompiled when the World is next asked for: a thousand nodes may report
+// at once.
+func (m *Mirror) relearnCatalogs() { m.relearn = true }
+
+// applyLearnt brings the catalogs in line with what was learnt of machine types.
+func (m *Mirror) applyLearnt() {
+	if !m.relearn {
+		return
+	}
+	m.relearn = false
+	for class, cat := range m.catalogs {
+		types := m.limits.lower(cat.original)
+		if !sameLimits(types, cat.Types) {
+			m.setTypes(class, cat.original, types)
+		}
+	}
+}
+
+// sameLimits compares two versions of one list of types.
+func sameLimits(a, b []offer.Type) bool {
+	for i := range a {
+		if !maps.Equal(a[i].Capacity, b[i].Capacity) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,130 @@
+package kube
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+const attachDisks = quantity.Attachable + azureDisk
+
+// reporting is what the drivers of a node say; nil means without a limit.
+func reporting(node string, limit *int32) *storagev1.CSINode {
+	d := storagev1.CSINodeDriver{Name: azureDisk, NodeID: node}
+	if limit != nil {
+		d.Allocatable = &storagev1.VolumeNodeResources{Count: limit}
+	}
+	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{d}}}
+}
+
+// diskTypes are d2 that attaches 4 disks and d4 that attaches 8.
+func diskTypes() []offer.Type {
+	of := func(name string, cpu, disks int64) offer.Type {
+		return offer.Type{Name: name, Capacity: quantity.Amounts{"cpu": cpu, "pods": 10, attachDisks: disks},
+			Offers: []offer.Offer{{Zone: "z1", CapacityType: offer.Spot, Price: offer.Price(cpu)}}}
+	}
+	return []offer.Type{of("d2", 2000, 4), of("d4", 4000, 8)}
+}
+
+// sized is the claim and node of a machine of a type.
+func sized(name, kind string) (*karpv1.NodeClaim, *corev1.Node) {
+	c, n := joined(claimNamed(name))
+	c.Spec.NodeClassRef = &karpv1.NodeClassReference{Name: "default"}
+	c.Labels[corev1.LabelInstanceTypeStable], n.Labels[corev1.LabelInstanceTypeStable] = kind, kind
+	return c, n
+}
+
+func TestAttachLimitOfNodes(t *testing.T) {
+	m := NewMirror(nil)
+	m.SetCatalog("default", diskTypes(), nil)
+	limit := func(key string) string {
+		if n, ok := m.worldNodes[key].Allocatable[attachDisks]; ok {
+			return fmt.Sprint(n)
+		}
+		return "none"
+	}
+	claim, node := sized("web-1", "d4")
+	stranger := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}
+	early := claim.DeepCopy()
+	early.Status = karpv1.NodeClaimStatus{}
+	early.Spec.Requirements = Requirements([]constraint.Rule{{Key: world.LabelInstanceType, Operator: constraint.In, Values: []string{"d2", "d4"}}})
+	for _, step := range []struct {
+		name   string
+		change func()
+		key    string
+		want   string
+	}{
+		{"the least of what it may become", func() { m.SetClaim(early) }, "web-1", "4"},
+		{"its type's, before the driver reports", func() { m.SetClaim(claim); m.SetNode(node) }, "web-1", "8"},
+		{"what the driver reports", func() { m.SetCSINode(reporting(node.Name, new(int32(3)))) }, "web-1", "3"},
+		{"no limit", func() { m.SetCSINode(reporting(node.Name, nil)) }, "web-1", "none"},
+		{"the driver is gone", func() { m.RemoveCSINode(reporting(node.Name, nil)) }, "web-1", "8"},
+		{"nobody's node has none unless reported", func() { m.SetNode(stranger) }, "stranger", "none"},
+		{"nobody's node", func() { m.SetCSINode(reporting("stranger", new(int32(16)))) }, "stranger", "16"},
+	} {
+		step.change()
+		if got := limit(step.key); got != step.want {
+			t.Errorf("%s: limit %s, want %s", step.name, got, step.want)
+		}
+	}
+}
+
+// A type whose nodes attach less than the catalog says attaches less on new nodes
+// too, and the provider's list is left as it is.
+func TestAttachLimitIsLearnt(t *testing.T) {
+	m, types := NewMirror(nil), diskTypes()
+	sold := func() []int64 {
+		var out []int64
+		m.View(func(*world.World) {
+			for _, t := range m.catalogs["default"].Types {
+				out = append(out, t.Capacity[attachDisks])
+			}
+		})
+		return out
+	}
+	m.SetCSINode(reporting("node-web-1", new(int32(6))))
+	claim, node := sized("web-1", "d4")
+	m.SetClaim(claim)
+	m.SetNode(node)
+	m.SetCatalog("default", types, nil)
+	_, second := sized("web-2", "d4")
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   []int64
+	}{
+		{"before the catalog came", func() {}, []int64{4, 6}},
+		{"the same catalog again", func() { m.SetCatalog("default", types, nil) }, []int64{4, 6}},
+		{"the smallest of several", func() { m.SetNode(second); m.SetCSINode(reporting(second.Name, new(int32(5)))) }, []int64{4, 5}},
+		{"more than the catalog says is not believed", func() { m.SetCSINode(reporting(second.Name, new(int32(9)))) }, []int64{4, 6}},
+		{"forgotten with the last node", func() { m.RemoveNode(node) }, []int64{4, 8}},
+		{"a new catalog", func() { m.SetNode(node); m.SetCatalog("default", diskTypes()[1:], nil) }, []int64{6}},
+	} {
+		step.change()
+		if diff := cmp.Diff(step.want, sold()); diff != "" {
+			t.Errorf("%s: %s", step.name, diff)
+		}
+	}
+	if types[1].Capacity[attachDisks] != 8 {
+		t.Error("the provider's list was changed")
+	}
+}
+
+// No kubelet reports attached volumes as a resource, so a claim must not ask for them.
+func TestClaimRequestsNoAttachments(t *testing.T) {
+	c := Claim(pack.Launch{Requests: quantity.Amounts{"cpu": 1000, attachDisks: 2}}, &karpv1.NodePool{}, "a")
+	if diff := cmp.Diff(quantity.Amounts{"cpu": 1000}, Amounts(c.Spec.Resources.Requests)); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,290 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Annotations that the volume controllers and administrators set.
+const (
+	annotationBound       = "pv.kubernetes.io/bind-completed"
+	annotationDefault     = "storageclass.kubernetes.io/is-default-class"
+	annotationDefaultBeta = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+// Storage knows the cluster's claims, volumes and storage classes, and so what
+// the volumes of a pod ask of a node. It holds the objects it was given, which
+// nobody may change. The zero Storage is not usable; see NewStorage.
+type Storage struct {
+	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
+	volumes map[string]*corev1.PersistentVolume
+	classes map[string]*storagev1.StorageClass
+	csi     csitranslation.CSITranslator
+}
+
+// NewStorage returns the Storage of a cluster without any.
+func NewStorage() *Storage {
+	return &Storage{
+		claims:  map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
+		volumes: map[string]*corev1.PersistentVolume{},
+		classes: map[string]*storagev1.StorageClass{},
+		csi:     csitranslation.New(),
+	}
+}
+
+// SetClaim adds or replaces a PersistentVolumeClaim.
+func (s *Storage) SetClaim(c *corev1.PersistentVolumeClaim) { s.claims[keyOf(c)] = c }
+
+// SetVolume adds or replaces a PersistentVolume.
+func (s *Storage) SetVolume(v *corev1.PersistentVolume) { s.volumes[v.Name] = v }
+
+// SetClass adds or replaces a StorageClass.
+func (s *Storage) SetClass(c *storagev1.StorageClass) { s.classes[c.Name] = c }
+
+func keyOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// Mount fills in the volumes of p, converted before from the same pod, and refuses
+// the pod when one of them cannot be mounted anywhere for now. A bound pod keeps
+// those that are known: they take up room to attach.
+func (s *Storage) Mount(w *world.Pod, p *corev1.Pod) {
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		mounted, fault := s.mount(p, v)
+		if fault != "" && w.Refused == "" {
+			w.Refused, w.RefusedDetail = reason.Volumes, fault
+		}
+		if mounted.ID != "" {
+			w.Volumes = append(w.Volumes, mounted)
+		}
+	}
+}
+
+// mount says what one volume asks for; the zero Volume asks for nothing. fault
+// says why it cannot be mounted at all.
+func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out world.Volume, fault string) {
+	key, ok := claimOf(p, v)
+	if !ok {
+		return s.inline(p, v), ""
+	}
+	c := s.claims[key]
+	switch {
+	case c == nil && v.Ephemeral != nil:
+		out, fault = s.unborn(key, v.Ephemeral)
+	case c == nil:
+		return out, fmt.Sprintf("PersistentVolumeClaim %s does not exist: create it", key)
+	case v.Ephemeral != nil && !metav1.IsControlledBy(c, p):
+		return out, fmt.Sprintf("PersistentVolumeClaim %s was not made for this pod's ephemeral volume: delete or rename one of them", key)
+	default:
+		out, fault = s.claimed(c)
+	}
+	out.Shared = v.Ephemeral == nil && shared(c, p)
+	return out, fault
+}
+
+// claimOf names the claim behind a pod's volume; false when there is none.
+func claimOf(p *corev1.Pod, v *corev1.Volume) (types.NamespacedName, bool) {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return types.NamespacedName{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}, true
+	case v.Ephemeral != nil:
+		return types.NamespacedName{Namespace: p.Namespace, Name: p.Name + "-" + v.Name}, true
+	}
+	return types.NamespacedName{}, false
+}
+
+// claimsOf lists the claims behind a pod's volumes.
+func claimsOf(p *corev1.Pod) []types.NamespacedName {
+	var out []types.NamespacedName
+	for i := range p.Spec.Volumes {
+		if key, ok := claimOf(p, &p.Spec.Volumes[i]); ok {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// shared reports whether another pod may mount the claim at the same time. A
+// claim made from a StatefulSet's template is its pod's own by name.
+func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
+	if c == nil || slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
+		return false
+	}
+	return !(ownedBy(p, "apps/v1", "StatefulSet") && strings.HasSuffix(c.Name, "-"+p.Name))
+}
+
+// inline is a disk that the pod names itself, in the form of old. Other volumes
+// without a claim attach nothing.
+func (s *Storage) inline(p *corev1.Pod, v *corev1.Volume) world.Volume {
+	if !oldInline(v) || !s.csi.IsInlineMigratable(v) {
+		return world.Volume{}
+	}
+	pv, err := s.csi.TranslateInTreeInlineVolumeToCSI(klog.Background(), v, p.Namespace)
+	if err != nil || pv.Spec.CSI == nil {
+		return world.Volume{} // it names no disk that could be counted
+	}
+	return world.Volume{ID: attached(pv.Spec.CSI), Driver: pv.Spec.CSI.Driver, Shared: true}
+}
+
+func oldInline(v *corev1.Volume) bool {
+	return v.AzureDisk != nil || v.AzureFile != nil || v.AWSElasticBlockStore != nil || v.GCEPersistentDisk != nil ||
+		v.Cinder != nil || v.VsphereVolume != nil || v.PortworxVolume != nil
+}
+
+// claimed resolves a claim that exists. The cases in which the scheduler would
+// not place the pod on any node are faults.
+func (s *Storage) claimed(c *corev1.PersistentVolumeClaim) (world.Volume, string) {
+	key := keyOf(c)
+	switch {
+	case c.DeletionTimestamp != nil:
+		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is being deleted", key)
+	case c.Status.Phase == corev1.ClaimLost:
+		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s has lost its PersistentVolume %s", key, c.Spec.VolumeName)
+	case c.Spec.VolumeName == "":
+		return s.unbound(key, valueOr(c.Spec.StorageClassName, ""))
+	}
+	out, fault := s.bound(key, c.Spec.VolumeName)
+	if _, done := c.Annotations[annotationBound]; !done && fault == "" {
+		fault = fmt.Sprintf("PersistentVolumeClaim %s names PersistentVolume %s but is not bound to it yet: it lacks the annotation %s", key, c.Spec.VolumeName, annotationBound)
+	}
+	return out, fault
+}
+
+func (s *Storage) bound(claim types.NamespacedName, name string) (world.Volume, string) {
+	pv := s.volumes[name]
+	switch {
+	case pv == nil:
+		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which does not exist", claim, name)
+	case pv.DeletionTimestamp != nil:
+		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which is being deleted", claim, name)
+	}
+	out := world.Volume{ID: claim.String(), AnyOf: places(pv)}
+	if source := s.source(pv); source != nil {
+		out.ID, out.Driver = attached(source), source.Driver
+	}
+	return out, ""
+}
+
+// source is how the CSI driver knows a volume, also one written in the form of
+// old; nil when nothing is attached.
+func (s *Storage) source(pv *corev1.PersistentVolume) *corev1.CSIPersistentVolumeSource {
+	if pv.Spec.CSI != nil {
+		return pv.Spec.CSI
+	}
+	if !s.csi.IsPVMigratable(pv) {
+		return nil
+	}
+	translated, err := s.csi.TranslateInTreePVToCSI(klog.Background(), pv)
+	if err != nil {
+		return nil // malformed: the kubelet will say so
+	}
+	return translated.Spec.CSI
+}
+
+func attached(source *corev1.CSIPersistentVolumeSource) string {
+	return source.Driver + "/" + source.VolumeHandle
+}
+
+// places are the alternatives of the volume's node affinity. A volume on a node's
+// own disk is tied to that node by name; Karpenter lets the pod move, and so do we.
+func places(pv *corev1.PersistentVolume) []world.Term {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return nil
+	}
+	local := pv.Spec.Local != nil || pv.Spec.HostPath != nil
+	var out []world.Term
+	for _, t := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		if len(t.MatchExpressions) == 0 {
+			continue
+		}
+		term := expressions(t.MatchExpressions)
+		if local {
+			term = slices.DeleteFunc(term, func(r constraint.Rule) bool { return r.Key == corev1.LabelHostname })
+		}
+		if len(term) == 0 {
+			return nil // one alternative is anywhere
+		}
+		out = append(out, term)
+	}
+	return out
+}
+
+// unbound resolves a claim whose volume is made when its first pod has a node.
+func (s *Storage) unbound(claim types.NamespacedName, name string) (world.Volume, string) {
+	class := s.classes[name]
+	switch {
+	case name == "":
+		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and names no StorageClass: name one, or make a volume for it", claim)
+	case class == nil:
+		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and its StorageClass %s does not exist: create it", claim, name)
+	case valueOr(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate:
+		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound, and StorageClass %s (volumeBindingMode Immediate) binds claims before their pods are placed: wait for its volume", claim, name)
+	}
+	return world.Volume{ID: claim.String(), Driver: s.driver(class), AnyOf: topologies(class)}, ""
+}
+
+// unborn resolves an ephemeral volume whose claim has not been made yet.
+func (s *Storage) unborn(claim types.NamespacedName, e *corev1.EphemeralVolumeSource) (world.Volume, string) {
+	name := ""
+	if e.VolumeClaimTemplate != nil && e.VolumeClaimTemplate.Spec.StorageClassName != nil {
+		name = *e.VolumeClaimTemplate.Spec.StorageClassName
+	} else if class := s.defaultClass(); class != nil {
+		name = class.Name
+	}
+	return s.unbound(claim, name)
+}
+
+// defaultClass is the newest of those marked so, and the first by name of several
+// as new; nil when there is none.
+func (s *Storage) defaultClass() *storagev1.StorageClass {
+	var best *storagev1.StorageClass
+	for _, c := range s.classes {
+		if !isDefault(c) {
+			continue
+		}
+		if best == nil || cmp.Or(c.CreationTimestamp.Compare(best.CreationTimestamp.Time), strings.Compare(best.Name, c.Name)) > 0 {
+			best = c
+		}
+	}
+	return best
+}
+
+func isDefault(c *storagev1.StorageClass) bool {
+	return c.Annotations[annotationDefault] == "true" || c.Annotations[annotationDefaultBeta] == "true"
+}
+
+func (s *Storage) driver(c *storagev1.StorageClass) string {
+	if name, err := s.csi.GetCSINameFromInTreeName(c.Provisioner); err == nil {
+		return name
+	}
+	return c.Provisioner
+}
+
+// topologies are the alternatives of a class's allowedTopologies.
+func topologies(c *storagev1.StorageClass) []world.Term {
+	var out []world.Term
+	for _, t := range c.AllowedTopologies {
+		term := make(world.Term, 0, len(t.MatchLabelExpressions))
+		for _, e := range t.MatchLabelExpressions {
+			term = append(term, constraint.Rule{Key: normal(e.Key), Operator: constraint.In, Values: e.Values})
+		}
+		if len(term) > 0 {
+			out = append(out, term)
+		}
+	}
+	return out
+}
