@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -30,9 +31,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
+	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/emptiness"
 	"github.com/karve-dev/karve/controller/events"
@@ -79,6 +82,7 @@ type Env struct {
 	Interruption  *interruption.Reconciler
 	Pools         *nodepool.Reconciler
 	Overlays      *overlay.Reconciler
+	Buffers       *buffer.Reconciler
 	Collector     *gc.Collector
 	woken         map[string]bool
 	seenPods      map[types.UID]*corev1.Pod
@@ -111,7 +115,7 @@ func newAPI(t testing.TB) client.WithWatch {
 	}
 	mapper.Add(Class(), meta.RESTScopeRoot)
 	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).
-		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &karpv1alpha1.NodeOverlay{})
+		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &karpv1alpha1.NodeOverlay{}, &autoscalingv1beta1.CapacityBuffer{})
 	for _, i := range kube.Indexes() {
 		b = b.WithIndex(i.Of, i.Field, i.Extract)
 	}
@@ -122,7 +126,7 @@ func newAPI(t testing.TB) client.WithWatch {
 // kind of its scheme each time it is made.
 func smallScheme(t testing.TB) *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, policyv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, storagev1.AddToScheme, policyv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -133,6 +137,9 @@ func smallScheme(t testing.TB) *runtime.Scheme {
 	alpha := schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha1"}
 	metav1.AddToGroupVersion(scheme, alpha)
 	scheme.AddKnownTypes(alpha, &karpv1alpha1.NodeOverlay{}, &karpv1alpha1.NodeOverlayList{})
+	autoscaling := schema.GroupVersion{Group: autoscalingv1beta1.Group, Version: "v1beta1"}
+	metav1.AddToGroupVersion(scheme, autoscaling)
+	scheme.AddKnownTypes(autoscaling, &autoscalingv1beta1.CapacityBuffer{}, &autoscalingv1beta1.CapacityBufferList{})
 	return scheme
 }
 
@@ -167,15 +174,17 @@ func (e *Env) Restart() {
 	keeper := catalog.New(e.Provider, e.Mirror, e.Metrics)
 	keeper.Overlays = overlay.Source(e.Client)
 	e.Overlays = &overlay.Reconciler{Client: e.Client, Catalog: keeper}
+	buffers := buffer.NewKeeper(e.Client, e.Mirror)
+	e.Buffers = &buffer.Reconciler{Client: e.Client, Live: e.API, Keeper: buffers}
 	class := Class().GroupKind()
 	e.Provisioner = &provision.Provisioner{Client: e.Client, Mirror: e.Mirror, Catalog: keeper,
-		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log}
+		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
 	e.Lifecycle = &lifecycle.Reconciler{Client: e.Client, Mirror: e.Mirror, Catalog: keeper, Provider: e.Provider,
 		Events: e.Events, Metrics: e.Metrics, Log: log, Class: class,
 		End: &termination.Claims{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}}
 	e.Termination = &termination.Nodes{Client: e.Client, Live: e.API, Provider: e.Provider,
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
-	e.Emptiness = &emptiness.Controller{Client: e.Client, Live: e.API, Mirror: e.Mirror, Events: e.Events, Metrics: e.Metrics, Log: log}
+	e.Emptiness = &emptiness.Controller{Client: e.Client, Live: e.API, Mirror: e.Mirror, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
 	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
 	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class()}
 	e.Collector = &gc.Collector{Client: e.Client, Live: e.API, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
@@ -225,6 +234,9 @@ func (e *Env) round() {
 	}
 	e.Feed()
 	e.reconcile(e.Overlays, client.ObjectKey{})
+	for _, b := range list(e, &autoscalingv1beta1.CapacityBufferList{}).Items {
+		e.reconcile(e.Buffers, client.ObjectKeyFromObject(&b))
+	}
 	e.try(e.Provisioner.Provision(ctx))
 	e.claims(e.Lifecycle)
 	e.Feed()

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/disrupt"
@@ -29,6 +30,8 @@ type Controller struct {
 	Events  *events.Recorder
 	Metrics *metrics.Set
 	Log     logr.Logger
+	// Buffers know which nodes have room for capacity buffers; nil when nobody asks for any.
+	Buffers *buffer.Keeper
 	// Every is how often nodes are looked at; zero means every second.
 	Every time.Duration
 }
@@ -73,7 +76,9 @@ func (c *Controller) read(now time.Time) (map[string]kube.Machine, []disrupt.Nod
 			continue // nothing to be empty, or nobody's rules to follow
 		}
 		machines[m.Claim.Name] = m
-		nodes = append(nodes, nodeOf(m, now))
+		node := nodeOf(m, now)
+		node.Promised = node.Promised || c.Buffers.Holds(node.Key)
+		nodes = append(nodes, node)
 	}
 	return machines, nodes, c.pools(machines)
 }

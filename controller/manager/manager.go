@@ -28,6 +28,7 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/emptiness"
 	"github.com/karve-dev/karve/controller/events"
@@ -106,8 +107,9 @@ type Features struct {
 
 // Manager runs the controllers.
 type Manager struct {
-	inner  crmanager.Manager
-	mirror *kube.Mirror
+	inner   crmanager.Manager
+	mirror  *kube.Mirror
+	buffers *buffer.Keeper // nil unless the feature was asked for
 }
 
 // New wires everything for the cluster at cfg, without starting anything.
@@ -245,6 +247,9 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	if o.Features.NodeOverlay {
 		keeper.Overlays = overlay.Source(m.Client())
 	}
+	if o.Features.CapacityBuffer {
+		m.buffers = buffer.NewKeeper(m.Client(), m.mirror)
+	}
 	if err := m.addLoops(o, set, recorder, keeper, batches); err != nil {
 		return err
 	}
@@ -274,11 +279,11 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 	for _, loop := range []crmanager.Runnable{
 		&provision.Provisioner{
 			Client: m.Client(), Mirror: m.mirror, Catalog: keeper, Batches: batches,
-			Events: recorder, Metrics: set, Log: o.Log.WithName("provisioner"),
+			Events: recorder, Metrics: set, Log: o.Log.WithName("provisioner"), Buffers: m.buffers,
 		},
 		&emptiness.Controller{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror,
-			Events: recorder, Metrics: set, Log: o.Log.WithName("disruption"), Every: o.EmptyEvery,
+			Events: recorder, Metrics: set, Log: o.Log.WithName("disruption"), Every: o.EmptyEvery, Buffers: m.buffers,
 		},
 		&gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
@@ -340,6 +345,9 @@ func (m *Manager) featured(o Options, keeper *catalog.Keeper) []registrar {
 	var out []registrar
 	if o.Features.NodeOverlay {
 		out = append(out, &overlay.Reconciler{Client: m.Client(), Catalog: keeper})
+	}
+	if o.Features.CapacityBuffer {
+		out = append(out, &buffer.Reconciler{Client: m.Client(), Live: m.inner.GetAPIReader(), Keeper: m.buffers})
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
+	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/metrics"
@@ -44,6 +45,8 @@ type Provisioner struct {
 	Events  *events.Recorder
 	Metrics *metrics.Set
 	Log     logr.Logger
+	// Buffers are told where room for capacity buffers is; nil when nobody asks for any.
+	Buffers *buffer.Keeper
 
 	// What was last said about pods and catalog, so that it is said once.
 	waiting    int
@@ -71,7 +74,7 @@ func (p *Provisioner) Provision(ctx context.Context) error {
 	plan, took := p.decide()
 	err = p.act(ctx, plan)
 	p.record(plan, took)
-	return err
+	return errors.Join(err, p.Buffers.Report(ctx, plan))
 }
 
 func (p *Provisioner) read(ctx context.Context) error {
@@ -114,9 +117,14 @@ func (p *Provisioner) decide() (plan pack.Plan, took time.Duration) {
 }
 
 func (p *Provisioner) act(ctx context.Context, plan pack.Plan) error {
+	p.Buffers.Decided(plan.Nominations)
 	for _, n := range plan.Nominations {
-		p.Mirror.Nominate(n.Node, n.Pods)
-		p.tell(n.Pods, n.Node)
+		pods := p.Buffers.Real(n.Pods)
+		if len(pods) == 0 {
+			continue
+		}
+		p.Mirror.Nominate(n.Node, pods)
+		p.tell(pods, n.Node)
 	}
 	if len(plan.Launches) == 0 {
 		return nil
@@ -169,6 +177,7 @@ func (p *Provisioner) create(ctx context.Context, l pack.Launch) error {
 		}
 		return fmt.Errorf("creating a nodeclaim for %d pods in nodepool %q: %w", len(l.Pods), l.Pool, err)
 	}
+	p.Buffers.Launched(claim.Name, l.Pods)
 	p.Mirror.Launched(claim, l.Choices, l.Pods)
 	p.Metrics.ClaimsCreated.WithLabelValues("provisioned", l.Pool, strconv.FormatBool(len(l.Relaxed) > 0)).Inc()
 	p.Log.Info("created nodeclaim", append([]any{"nodepool", l.Pool, "nodeclaim", claim.Name, "pods", len(l.Pods),
@@ -214,6 +223,9 @@ func (p *Provisioner) tell(pods []world.Ref, node string) {
 func (p *Provisioner) record(plan pack.Plan, took time.Duration) {
 	unplaced, ignored := 0, 0
 	for _, u := range plan.Unplaced {
+		if u.Pods = p.Buffers.Real(u.Pods); len(u.Pods) == 0 {
+			continue
+		}
 		if silent(u.Because) {
 			ignored += len(u.Pods)
 			continue

@@ -1,0 +1,73 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
+
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// VirtualPods are the first n chunks of room that a CapacityBuffer asks for, as
+// pods that exist nowhere else. Volumes that somebody would have to make are left
+// out: nobody makes them for a pod that never runs.
+func VirtualPods(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec, n int) []world.Pod {
+	p := chunk(b, t)
+	out := make([]world.Pod, 0, n)
+	for i := range n {
+		p.Name = fmt.Sprintf("capacity-buffer-%s-%d", b.Name, i)
+		p.UID = types.UID(fmt.Sprintf("%s-%d", b.UID, i))
+		w := Pod(p, time.Time{})
+		w.Virtual = true
+		out = append(out, w)
+	}
+	return out
+}
+
+// ChunkRequests is what one chunk of a buffer asks for.
+func ChunkRequests(t *corev1.PodTemplateSpec) quantity.Amounts {
+	return Requests(&corev1.Pod{Spec: t.Spec})
+}
+
+func chunk(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *corev1.Pod {
+	lowest := int32(math.MinInt32)
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: b.Namespace, Labels: t.Labels, Annotations: maps.Clone(t.Annotations), CreationTimestamp: b.CreationTimestamp,
+		},
+		Spec: *t.Spec.DeepCopy(),
+	}
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	p.Annotations[autoscalingv1beta1.FakePodAnnotationKey] = autoscalingv1beta1.FakePodAnnotationValue
+	p.Annotations[autoscalingv1beta1.BufferNameAnnotation] = b.Name
+	p.Annotations[autoscalingv1beta1.BufferNamespaceAnnotation] = b.Namespace
+	p.Spec.NodeName, p.Spec.Priority = "", &lowest
+	p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+	})
+	return p
+}
+
+// Spare replaces virtual pods: those that go, by UID, and those that come. They
+// are in the World and nowhere else, so nothing is ever promised to them.
+func (m *Mirror) Spare(gone []string, come []world.Pod) {
+	m.mu.Lock()
+	for _, uid := range gone {
+		m.builder.RemovePod(uid)
+	}
+	for _, p := range come {
+		m.builder.SetPod(p)
+	}
+	m.mu.Unlock()
+	m.wake("")
+}
