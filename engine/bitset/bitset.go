@@ -6,6 +6,7 @@
 package bitset
 
 import (
+	"encoding/binary"
 	"iter"
 	"math/bits"
 )
@@ -137,6 +138,18 @@ func (s Set) Within(o Set) bool {
 		}
 	}
 	return true
+}
+
+// Bytes is the set as a key for maps: equal for equal sets.
+func (s Set) Bytes() []byte {
+	for len(s) > 0 && s[len(s)-1] == 0 {
+		s = s[:len(s)-1]
+	}
+	out := make([]byte, 0, 8*len(s))
+	for _, w := range s {
+		out = binary.LittleEndian.AppendUint64(out, w)
+	}
+	return out
 }
 
 // Equal reports whether both have the same members.

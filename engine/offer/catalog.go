@@ -34,6 +34,7 @@ type Catalog struct {
 	Capacity, Room []quantity.Vector
 
 	columns  map[*constraint.Key]*column
+	several  bitset.Set // rows with several values for some label
 	measured int // resources known when the vectors were made
 }
 
@@ -112,6 +113,7 @@ func (c *Catalog) indexRow(space *constraint.Space, i int) {
 		}
 		if len(values) > 1 {
 			col.several.Put(i)
+			c.several.Put(i)
 		}
 		for _, v := range values {
 			id := k.ID(v)
@@ -188,6 +190,9 @@ func (c *Catalog) Chooses(i int, k *constraint.Key) bool {
 	col := c.columns[k]
 	return col != nil && col.several.Has(i)
 }
+
+// Several reports whether the launch of row i may choose between values of any label.
+func (c *Catalog) Several(i int) bool { return c.several.Has(i) }
 
 // Meets reports whether row i can meet q.
 func (c *Catalog) Meets(i int, q constraint.Requirement) bool {

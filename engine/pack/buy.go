@@ -10,67 +10,134 @@ import (
 	"github.com/karve-dev/karve/engine/world"
 )
 
+// pile is the parts of one group that ask the same of a machine: one shape, one
+// cell. They differ only in neighbours.
+type pile struct {
+	shape *world.Shape
+	cell  *cell
+	parts []*part // first with the most to place
+	fits  []*world.Fit
+	left  int
+}
+
 // candidate is a row that could be bought next, with the best filling found for it.
 type candidate struct {
 	stall *stall
-	fits  []*world.Fit // by class, of the stall
+	tier  int // index of the stall in the tier
 	row   int
 	room  quantity.Vector
 	price float64
-	suits bitset.Set // indices of the classes that may go there
+	suits bitset.Set // indices of the piles that may go there
 	floor float64    // price per value if it were filled to the brim: no filling is better
-	// The filling below is valid while every class in it has that many pods left.
+	// The filling below is valid while every part in it has that many pods left.
 	filled  bool
 	content []portion
-	joint   joint
+	joint   *joint
 	value   float64
 }
 
-// portion is n pods of one class on one machine.
+// portion is n pods of one part on one machine.
 type portion struct {
-	class int // index into the buyer's classes
-	n     int
+	part *part
+	n    int
 }
 
 // buyer spends on one tier for one priority group.
 type buyer struct {
 	*solver
 	tier       []*stall
-	classes    []*work
-	fits       [][]*world.Fit // [stall][class]
+	piles      []*pile
 	candidates []*candidate
 	lambda     [quantity.Dims]float64 // USD/h per base unit
-	counts     []int                  // scratch of fill: pods by class
+	// forced is how many machines there must be at least because pods keep apart,
+	// and each what one of them would hold if everything were shared out evenly.
+	forced  int
+	each    quantity.Vector
+	scratch filling
 }
 
-// buy places as much of the group as the tier's markets can host. Each round
-// buys the candidate with the lowest price per value, as many times as its
-// filling repeats.
-func (s *solver) buy(tier []*stall, group []*work) {
+// filling is the machine that fill works on.
+type filling struct {
+	room   quantity.Vector
+	counts []int // by counter
+	dirty  []int // counters above zero
+	mounts map[world.Mount]bool
+	joined map[*pile]bool
+	taken  map[*part]int
+	order  []*part
+}
+
+// buy places as many of the parts as the tier's markets can host. Each round
+// buys the candidate with the lowest price per value, and as many more of it as
+// stay about as good.
+func (s *solver) buy(tier []*stall, parts []*part) {
 	b := &buyer{solver: s, tier: tier}
-	for _, k := range group {
-		if k.left() > 0 {
-			b.classes = append(b.classes, k)
-		}
+	b.pile(parts)
+	if len(b.piles) == 0 {
+		return
 	}
-	for _, m := range tier {
-		fits := make([]*world.Fit, len(b.classes))
-		for i, k := range b.classes {
-			fits[i] = m.Fit(k.Shape, s.w)
-		}
-		b.fits = append(b.fits, fits)
-	}
-	b.counts = make([]int, len(b.classes))
+	b.scratch = filling{counts: make([]int, len(s.counters.all)), joined: map[*pile]bool{}, taken: map[*part]int{}, mounts: map[world.Mount]bool{}}
 	b.gather()
 	for {
 		best := b.best()
 		if best == nil {
 			return
 		}
-		if !b.purchase(best) {
+		if !b.repeat(best) {
 			// Limits or quota ran out under it: rows it had stood for may still be bought.
 			b.gather()
 		}
+	}
+}
+
+// tolerance is how much worse a machine may be than the one before for the same
+// row to be bought again without looking at others.
+const tolerance = 1.005
+
+// repeat buys the candidate while that stays about as good. It reports false
+// when limits or quota stopped it.
+func (b *buyer) repeat(c *candidate) bool {
+	cost := c.price / c.value
+	for {
+		if !b.purchase(c) {
+			return false
+		}
+		if b.forcedNow() < b.forced {
+			b.share()
+		}
+		b.fill(c)
+		if len(c.content) == 0 || c.price/c.value > cost*tolerance {
+			return true
+		}
+	}
+}
+
+// pile sorts what is left to place into piles, the largest pods first.
+func (b *buyer) pile(parts []*part) {
+	type key struct {
+		shape *world.Shape
+		cell  string
+	}
+	byKey := map[key]*pile{}
+	for _, p := range parts {
+		if p.left() == 0 {
+			continue
+		}
+		at := key{shape: p.Shape}
+		if p.cell != nil {
+			at.cell = p.cell.key
+		}
+		l := byKey[at]
+		if l == nil {
+			l = &pile{shape: p.Shape, cell: p.cell}
+			for _, m := range b.tier {
+				l.fits = append(l.fits, b.fit(m, p))
+			}
+			byKey[at] = l
+			b.piles = append(b.piles, l)
+		}
+		l.parts = append(l.parts, p)
+		l.left += p.left()
 	}
 }
 
@@ -79,9 +146,9 @@ func (b *buyer) gather() {
 	b.candidates = b.candidates[:0]
 	for i, m := range b.tier {
 		var rows bitset.Set
-		for c, k := range b.classes {
-			if k.left() > 0 {
-				rows.Merge(b.fits[i][c].All)
+		for _, l := range b.piles {
+			if l.left > 0 {
+				rows.Merge(l.fits[i].All)
 			}
 		}
 		for row := range rows.All() {
@@ -95,10 +162,67 @@ func (b *buyer) gather() {
 	})
 	b.candidates = undominated(b.candidates, b.dims())
 	b.lambda = b.worth()
+	b.share()
+}
+
+// share works out how many machines there must be and what each would hold, and
+// ranks the candidates by that.
+func (b *buyer) share() {
+	b.forced = b.forcedNow()
+	var demand, largest quantity.Vector
+	for _, l := range b.piles {
+		if l.left == 0 {
+			continue
+		}
+		demand = demand.Add(l.shape.Requests.Times(l.left))
+		for d, n := range l.shape.Requests {
+			largest[d] = max(largest[d], n)
+		}
+	}
+	for d := range b.each {
+		b.each[d] = demand[d]
+		if b.forced > 1 {
+			b.each[d] = demand[d]/int64(b.forced) + largest[d]/2
+		}
+	}
 	for _, c := range b.candidates {
-		c.floor = c.price / b.valueOf(&c.room)
+		room := c.room
+		b.cap(&room)
+		c.filled = false
+		c.floor = c.price / max(b.valueOf(&room), math.SmallestNonzeroFloat64)
 	}
 	slices.SortStableFunc(b.candidates, func(x, y *candidate) int { return cmp.Compare(x.floor, y.floor) })
+}
+
+// cap limits a room to what one machine would hold if all were shared out evenly.
+func (b *buyer) cap(room *quantity.Vector) {
+	for d := range room {
+		room[d] = min(room[d], b.each[d])
+	}
+}
+
+// forcedNow is how many machines the pods that keep apart need: those left that
+// share a counter, by how many of them one machine may have.
+func (b *buyer) forcedNow() int {
+	apart := map[int]int{}
+	most := map[int]int{}
+	for _, l := range b.piles {
+		for _, p := range l.parts {
+			for _, c := range p.local.caps {
+				if c.own && p.left() > 0 {
+					apart[c.counter] += p.left()
+					if had, ok := most[c.counter]; !ok || c.most < had {
+						most[c.counter] = c.most
+					}
+				}
+			}
+		}
+	}
+	forced := 0
+	for c, n := range apart {
+		forced = max(forced, (n+most[c]-1)/max(1, most[c]))
+	}
+	return forced
 }
 
 // valueOf prices the contents of a vector.
@@ -112,10 +236,10 @@ func (b *buyer) valueOf(v *quantity.Vector) float64 {
 
 func (b *buyer) candidate(i, row int) *candidate {
 	m := b.tier[i]
-	c := &candidate{stall: m, fits: b.fits[i], row: row, room: m.Room[row], price: m.Catalog.Rows[row].Price.USD()}
-	for class, k := range b.classes {
-		if k.left() > 0 && b.fits[i][class].All.Has(row) {
-			c.suits.Put(class)
+	c := &candidate{stall: m, tier: i, row: row, room: m.Room[row], price: m.Catalog.Rows[row].Price.USD()}
+	for at, l := range b.piles {
+		if l.left > 0 && l.fits[i].All.Has(row) {
+			c.suits.Put(at)
 		}
 	}
 	return c
@@ -124,9 +248,9 @@ func (b *buyer) candidate(i, row int) *candidate {
 // dims are the resources that the group still asks for.
 func (b *buyer) dims() []int {
 	var asked [quantity.Dims]bool
-	for _, k := range b.classes {
-		if k.left() > 0 {
-			for _, d := range k.dims {
+	for _, l := range b.piles {
+		if l.left > 0 {
+			for _, d := range l.shape.Dims {
 				asked[d] = true
 			}
 		}
@@ -159,7 +283,7 @@ func (c *candidate) dominates(o *candidate, dims []int) bool {
 			return false
 		}
 	}
-	return o.suits.Minus(c.suits).Empty()
+	return o.suits.Within(c.suits)
 }
 
 // worth prices one base unit of each resource: the shadow prices, blended with a
@@ -168,8 +292,8 @@ func (c *candidate) dominates(o *candidate, dims []int) bool {
 func (b *buyer) worth() [quantity.Dims]float64 {
 	const blend = 0.05
 	var demand quantity.Vector
-	for _, k := range b.classes {
-		demand = demand.Add(k.Requests.Times(k.left()))
+	for _, l := range b.piles {
+		demand = demand.Add(l.shape.Requests.Times(l.left))
 	}
 	shapes := make([]shape, len(b.candidates))
 	for i, c := range b.candidates {
@@ -223,46 +347,69 @@ func (b *buyer) current(c *candidate) bool {
 		return false
 	}
 	for _, p := range c.content {
-		if b.classes[p.class].left() < p.n {
+		if p.part.left() < p.n || len(p.part.local.needs) > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// fill packs the classes into one machine of c's row: first each class's fair
-// share of what is left to place, so that no machine uses up the small pods that
-// fill the gaps of others, then whatever still fits, large pods first.
+// fill packs the piles into one machine of c's row: first each pile's fair share
+// of what is left to place, so that no machine uses up the small pods that fill
+// the gaps of others, then those that must keep apart, then whatever still fits,
+// large pods first.
 func (b *buyer) fill(c *candidate) {
-	c.filled, c.content, c.joint = true, c.content[:0], newJoint(c.stall)
-	clear(b.counts)
-	room := c.room
-	share := b.share(c)
-	for class := range c.suits.All() {
-		k := b.classes[class]
-		b.put(c, &room, class, min(k.fits(&room), int(float64(k.left())*share)))
+	f := &b.scratch
+	f.reset(c.room)
+	c.filled, c.content, c.joint = true, c.content[:0], c.stall.base
+	if b.forced > 1 {
+		b.cap(&f.room)
 	}
-	for class := range c.suits.All() {
-		k := b.classes[class]
-		b.put(c, &room, class, min(k.fits(&room), k.left()-b.counts[class]))
-	}
-	for class, n := range b.counts {
-		if n > 0 {
-			c.content = append(c.content, portion{class, n})
+	brim := f.room
+	share := b.shareOf(c)
+	for at := range c.suits.All() {
+		l := b.piles[at]
+		if n := int(float64(l.left) * share); n > 0 {
+			b.put(c, l, n)
 		}
 	}
-	used := c.room.Sub(room)
+	if b.forced > 1 {
+		for at := range c.suits.All() {
+			b.putApart(c, b.piles[at])
+		}
+	}
+	for at := range c.suits.All() {
+		b.put(c, b.piles[at], math.MaxInt32)
+	}
+	b.putFollowers(c)
+	for _, p := range f.order {
+		c.content = append(c.content, portion{p, f.taken[p]})
+	}
+	used := brim.Sub(f.room)
 	// Worthless but wanted: any price beats no home.
 	c.value = max(b.valueOf(&used), math.SmallestNonzeroFloat64)
 }
 
-// share is the part of everything left to place that one machine of c could
+func (f *filling) reset(room quantity.Vector) {
+	f.room = room
+	for _, c := range f.dirty {
+		f.counts[c] = 0
+	}
+	f.dirty, f.order = f.dirty[:0], f.order[:0]
+	clear(f.mounts)
+	clear(f.joined)
+	clear(f.taken)
+}
+
+// shareOf is the part of everything left to place that one machine of c could
 // hold, were it a liquid.
-func (b *buyer) share(c *candidate) float64 {
+func (b *buyer) shareOf(c *candidate) float64 {
 	var demand quantity.Vector
-	for class := range c.suits.All() {
-		k := b.classes[class]
-		demand = demand.Add(k.Requests.Times(k.left()))
+	for at := range c.suits.All() {
+		l := b.piles[at]
+		for _, d := range l.shape.Dims {
+			demand[d] += min(quantity.Most/int64(len(b.piles)), l.shape.Requests[d]*int64(l.left))
+		}
 	}
 	share := 1.0
 	for d, n := range demand {
@@ -270,36 +417,110 @@ func (b *buyer) share(c *candidate) float64 {
 			share = min(share, float64(max(0, c.room[d]))/float64(n))
 		}
 	}
+	if b.forced > 1 {
+		share = min(share, 1/float64(b.forced))
+	}
 	return share
 }
 
-// put adds n pods of a class to the filling, unless the class cannot share the
-// machine with those already there.
-func (b *buyer) put(c *candidate, room *quantity.Vector, class, n int) {
-	if n <= 0 {
-		return
-	}
-	k := b.classes[class]
-	if b.counts[class] == 0 {
-		next, ok := c.joint.add(c.stall, c.row, c.fits[class], k)
-		if !ok {
+// put adds up to n pods of a pile to the filling, as far as room and neighbours
+// let them in.
+func (b *buyer) put(c *candidate, l *pile, n int) {
+	for _, p := range l.parts {
+		if n <= 0 || !b.holds(l) {
 			return
 		}
-		c.joint = next
-	}
-	b.counts[class] += n
-	for _, d := range k.dims {
-		room[d] -= int64(n) * k.Requests[d]
+		n -= b.putPart(c, l, p, n)
 	}
 }
 
-// fits is Vector.Fits looking only at the resources the class asks for.
-func (k *work) fits(room *quantity.Vector) int {
-	most := int64(math.MaxInt32)
-	for _, d := range k.dims {
-		most = min(most, room[d]/k.Requests[d])
+// holds reports whether one more pod of the pile fits as far as room goes.
+func (b *buyer) holds(l *pile) bool {
+	for _, d := range l.shape.Dims {
+		if b.scratch.room[d] < l.shape.Requests[d] {
+			return false
+		}
 	}
-	return int(max(0, most))
+	return true
+}
+
+// putApart adds one of the pods that must keep apart, unless there is one already.
+func (b *buyer) putApart(c *candidate, l *pile) {
+	for _, p := range l.parts {
+		if !b.holds(l) {
+			return
+		}
+		for _, cap := range p.local.caps {
+			if cap.own && b.scratch.counts[cap.counter] == 0 && p.left() > 0 && b.putPart(c, l, p, 1) > 0 {
+				return
+			}
+		}
+	}
+}
+
+// putFollowers looks again at pods that must join others on the machine: those
+// may have come after them.
+func (b *buyer) putFollowers(c *candidate) {
+	for again := true; again; {
+		again = false
+		for at := range c.suits.All() {
+			for _, p := range b.piles[at].parts {
+				if len(p.local.needs) > 0 && b.putPart(c, b.piles[at], p, math.MaxInt32) > 0 {
+					again = true
+				}
+			}
+		}
+	}
+}
+
+// putPart adds up to n pods of a part and returns how many it added.
+func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
+	f := &b.scratch
+	n = min(n, p.left()-f.taken[p], p.fits(&f.room))
+	if n <= 0 {
+		return 0
+	}
+	if p.local.restricted() {
+		n = min(n, p.local.room(b.counters.all, func(i int) int { return f.counts[i] }))
+		if n <= 0 {
+			return 0
+		}
+		left, ok := mounted(f.room, p.local.mounts, func(m world.Mount) bool { return f.mounts[m] })
+		if n = min(n, p.fits(&left)); !ok || n == 0 {
+			return 0
+		}
+	}
+	if !f.joined[l] {
+		next, ok := b.join(c.joint, c.stall, c.row, l.fits[c.tier], p)
+		if !ok {
+			return 0
+		}
+		c.joint, f.joined[l] = next, true
+	}
+	f.take(p, n)
+	return n
+}
+
+func (f *filling) take(p *part, n int) {
+	if f.taken[p] == 0 {
+		f.order = append(f.order, p)
+	}
+	f.taken[p] += n
+	for _, d := range p.Dims {
+		f.room[d] -= int64(n) * p.Requests[d]
+	}
+	for _, m := range p.local.mounts {
+		if !f.mounts[m] {
+			f.mounts[m] = true
+			f.room[m.Dim]--
+		}
+	}
+	for _, i := range p.local.bumps {
+		if f.counts[i] == 0 {
+			f.dirty = append(f.dirty, i)
+		}
+		f.counts[i] += n
+	}
 }
 
 // purchase launches c as often as its filling repeats. It reports false when
@@ -307,17 +528,35 @@ func (k *work) fits(room *quantity.Vector) int {
 func (b *buyer) purchase(c *candidate) bool {
 	copies := math.MaxInt32
 	for _, p := range c.content {
-		copies = min(copies, b.classes[p.class].left()/p.n)
+		copies = min(copies, p.part.left()/p.n)
+		if len(p.part.local.needs) > 0 {
+			copies = min(copies, 1) // whoever was the first anywhere is not the second time
+		}
 	}
 	allowed := b.affordable(c.stall, c.row)
-	shared := &lot{}
 	for range min(copies, allowed) {
-		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint, lot: shared}
+		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint}
 		for _, p := range c.content {
-			l.put(b.classes[p.class], p.n)
+			l.put(b.solver, p.part, p.n)
 		}
 		b.reserve(c.stall, c.row)
 		b.launches = append(b.launches, l)
 	}
+	for at := range c.suits.All() {
+		b.piles[at].recount()
+	}
 	return copies < allowed
+}
+
+// recount drops parts that have nothing left.
+func (l *pile) recount() {
+	l.left = 0
+	kept := l.parts[:0]
+	for _, p := range l.parts {
+		if n := p.left(); n > 0 {
+			l.left += n
+			kept = append(kept, p)
+		}
+	}
+	l.parts = kept
 }

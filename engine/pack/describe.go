@@ -27,7 +27,7 @@ func (s *solver) plan() Plan {
 		p.Launches = append(p.Launches, s.describe(l))
 	}
 	for _, k := range s.work {
-		if k.left() > 0 {
+		if k.placed < len(k.Pods) {
 			p.Unplaced = append(p.Unplaced, s.unplaced(k))
 		}
 	}
@@ -35,31 +35,39 @@ func (s *solver) plan() Plan {
 	return p
 }
 
-// describe turns a launch into rules for a NodeClaim and a list of choices. Alike
-// launches share what they have in common, unless limits are counted down in between.
+// described is what alike launches share.
+type described struct{ launch Launch }
+
+// describedKey tells launches apart as far as their description goes.
+type describedKey struct {
+	market *world.Market
+	joint  *joint
+	rows   string
+}
+
+// describe turns a launch into rules for a NodeClaim and a list of choices. Launches
+// that accept the same rows for the same reasons share both.
 func (s *solver) describe(l *launch) Launch {
-	if l.lot == nil || len(l.stall.Limited) > 0 {
-		return s.describeAnew(l)
+	m := l.stall
+	rows := s.choices(l)
+	key := describedKey{m.Market, l.joint, string(rows.Bytes())}
+	d := s.labels[key]
+	if d == nil {
+		d = s.describeAnew(l, rows)
+		s.labels[key] = d
 	}
-	if l.lot.described == nil {
-		d := s.describeAnew(l)
-		l.lot.described = &d
-	}
-	out := *l.lot.described
+	out := d.launch
 	out.Pods = l.pods
+	out.Requests = s.w.Resources.Amounts(l.used.Add(m.Daemons[l.row]))
+	out.Daemons = s.w.Resources.Amounts(m.Daemons[l.row])
 	return out
 }
 
-func (s *solver) describeAnew(l *launch) Launch {
+func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
 	m := l.stall
-	out := Launch{
-		Pool: m.Pool.Name, Taints: m.Pool.Taints, Pods: l.pods,
-		Requests: s.w.Resources.Amounts(l.used.Add(m.Daemons[l.row])),
-		Daemons:  s.w.Resources.Amounts(m.Daemons[l.row]),
-		Labels:   maps.Clone(m.Pool.Labels),
-	}
+	out := Launch{Pool: m.Pool.Name, Taints: m.Pool.Taints, Labels: maps.Clone(m.Pool.Labels)}
 	var types, zones, capacityTypes distinct
-	for _, row := range s.choices(l) {
+	for row := range rows.All() {
 		c := m.Catalog.Choice(row)
 		out.Choices = append(out.Choices, c)
 		types.note(c.Type)
@@ -73,7 +81,7 @@ func (s *solver) describeAnew(l *launch) Launch {
 		world.LabelInstanceType: types.values, world.LabelZone: zones.values, world.LabelCapacityType: capacityTypes.values,
 	})
 	out.Labels = settled(out.Labels, out.Rules)
-	return out
+	return &described{launch: out}
 }
 
 // mostRunnersUp is how many alternatives an explanation names.
@@ -124,33 +132,48 @@ func (d *distinct) note(v string) {
 	d.values = append(d.values, v)
 }
 
-// choices lists the rows that hold the launch's pods, cheapest first, and
-// reserves what the largest of them would take beyond the one planned: whichever
-// is bought in the end, the pool stays within its limits.
-func (s *solver) choices(l *launch) []int {
+// choices lists the rows that hold the launch's pods and reserves what the
+// largest of them would take beyond the one planned: whichever is bought in the
+// end, the pool stays within its limits.
+func (s *solver) choices(l *launch) bitset.Set {
 	m := l.stall
 	planned := &m.Catalog.Capacity[m.Catalog.Rows[l.row].Type]
 	reserved := m.Catalog.Rows[l.row].Draws
 	var extra quantity.Vector
-	var out []int
+	var out bitset.Set
 	types := map[int]bool{}
-	for row := range l.joint.rows.And(m.Admitted(l.joint.set)).All() {
+	for row := range s.admitted(l).And(m.Holding(&l.used)).All() {
 		r := &m.Catalog.Rows[row]
-		if r.Unavailable != "" || !m.Room[row].Holds(&l.used) || !s.drawable(r, reserved) {
+		if r.Unavailable != "" || !s.drawable(r, reserved) {
 			continue
 		}
-		beyond := m.Catalog.Capacity[r.Type].Sub(*planned)
-		if !m.spare(beyond) || !types[r.Type] && len(types) == mostTypes {
-			continue
+		if len(m.Limited) > 0 {
+			beyond := m.Catalog.Capacity[r.Type].Sub(*planned)
+			if !m.spare(beyond) {
+				continue
+			}
+			for _, d := range m.Limited {
+				extra[d] = max(extra[d], beyond[d])
+			}
 		}
-		types[r.Type] = true
-		out = append(out, row)
-		for _, d := range m.Limited {
-			extra[d] = max(extra[d], beyond[d])
+		if !types[r.Type] {
+			if len(types) == mostTypes {
+				continue
+			}
+			types[r.Type] = true
 		}
+		out.Put(row)
 	}
 	m.left = m.left.Sub(extra)
 	return out
+}
+
+// admitted are the rows on which the launch's requirements hold.
+func (s *solver) admitted(l *launch) bitset.Set {
+	if l.joint.admitted == nil {
+		l.joint.admitted = l.joint.rows.And(l.stall.Admitted(l.joint.set))
+	}
+	return l.joint.admitted
 }
 
 // spare reports whether the pool's limits can stand that much more.

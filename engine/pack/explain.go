@@ -2,6 +2,8 @@ package pack
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/quantity"
@@ -20,6 +22,9 @@ func (s *solver) unplaced(k *work) Unplaced {
 		return u
 	}
 	best := -1
+	if s.lessons.hopeless[k.Class] {
+		u.Detail = "places that the other pods need are not to be had, so none of them can be placed"
+	}
 	for _, m := range s.stalls {
 		f := s.funnel(m, k)
 		u.Funnels = append(u.Funnels, f)
@@ -40,7 +45,7 @@ func because(f reason.Funnel) reason.Reason {
 // furthest ranks a funnel by how late its last candidate fell out: the pool that
 // came closest explains the pod best.
 func furthest(f reason.Funnel) int {
-	for i, r := range []reason.Reason{reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Limits, reason.Quota, reason.Availability} {
+	for i, r := range []reason.Reason{reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Limits, reason.Quota, reason.Availability, reason.Topology} {
 		if because(f) == r {
 			return i
 		}
@@ -63,8 +68,63 @@ func (s *solver) funnel(m *stall, k *work) reason.Funnel {
 	rows := fit.All
 	rows = s.sift(&f, rows, reason.Limits, m.withinLimits, func() string { return m.explainLimits(s.w) })
 	rows = s.sift(&f, rows, reason.Quota, func(row int) bool { return s.drawable(&m.Catalog.Rows[row], nil) }, func() string { return s.explainQuota(m, fit.All) })
-	s.sift(&f, rows, reason.Availability, func(row int) bool { return m.Catalog.Rows[row].Unavailable == "" }, func() string { return m.explainAvailability(fit.All) })
+	rows = s.sift(&f, rows, reason.Availability, func(row int) bool { return m.Catalog.Rows[row].Unavailable == "" }, func() string { return m.explainAvailability(fit.All) })
+	if k.apart() {
+		s.sift(&f, rows, reason.Topology, func(int) bool { return false }, func() string { return s.explainTopology(k) })
+	}
 	return f
+}
+
+// apart reports whether neighbours decide where the class may go.
+func (k *work) apart() bool { return len(k.rules) > 0 || k.local.restricted() }
+
+// explainTopology names the constraints over which the class found no place, with
+// the counts as they stand, in the words that runbooks search for.
+func (s *solver) explainTopology(k *work) string {
+	var parts []string
+	for i := range k.rules {
+		r := &k.rules[i]
+		parts = append(parts, fmt.Sprintf("unsatisfiable topology constraint for %s, key=%s (counts = %s)", r.kind, r.tally.key.Name, r.tally))
+	}
+	for _, n := range k.local.needs {
+		if s.counters.all[n.counter].total == 0 {
+			parts = append(parts, "unsatisfiable topology constraint for pod affinity, key="+world.LabelHostname+" (nobody to join runs anywhere)")
+		} else {
+			parts = append(parts, "unsatisfiable topology constraint for pod affinity, key="+world.LabelHostname+" (no room beside those to join)")
+		}
+	}
+	if len(parts) == 0 {
+		return "unsatisfiable topology constraint on one machine: host ports, hostname spread or anti-affinity"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// String names the kind as upstream's messages do.
+func (r ruleKind) String() string {
+	switch r {
+	case avoids:
+		return "pod anti-affinity"
+	case joins:
+		return "pod affinity"
+	}
+	return "topology spread"
+}
+
+// String lists the counts by value, sorted.
+func (t *tally) String() string {
+	ids := map[int]bool{}
+	for v := range t.counts {
+		ids[v] = true
+	}
+	for v := range t.domains {
+		ids[v] = true
+	}
+	var parts []string
+	for v := range ids {
+		parts = append(parts, fmt.Sprintf("%s:%d", t.key.Value(v), t.counts[v]))
+	}
+	slices.Sort(parts)
+	return "[" + strings.Join(parts, " ") + "]"
 }
 
 // sift drops the rows that do not pass and notes how many they were.

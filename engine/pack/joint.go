@@ -7,24 +7,48 @@ import (
 )
 
 // joint is what the classes on one machine require together: their label
-// requirements, and the rows on which every one of them fits.
+// requirements, and the rows on which every one of them holds. Joints are
+// interned per attempt: machines that require the same share one.
 type joint struct {
 	set  constraint.Set
 	rows bitset.Set
+	// admitted are the rows that meet set, once somebody asked.
+	admitted bitset.Set
 }
 
-func newJoint(m *stall) joint { return joint{set: m.Base, rows: m.Rows} }
+// step is one class joining.
+type step struct {
+	from        *joint
+	market      *world.Market
+	shape       *world.Shape
+	cell        string
+	alternative int
+}
 
-// add joins one more class on the given row. It takes the first of the class's
-// alternatives that holds there together with the others.
-func (j joint) add(m *stall, row int, f *world.Fit, k *work) (joint, bool) {
-	for i, alt := range k.Alternatives {
+// join adds the requirements of a part on the given row. It takes the first of
+// the class's alternatives that holds there together with the others.
+func (s *solver) join(j *joint, m *stall, row int, f *world.Fit, p *part) (*joint, bool) {
+	for i, alt := range p.Alternatives {
 		if !f.Rows[i].Has(row) {
 			continue
 		}
-		if set, ok := m.Join(row, j.set, alt); ok {
-			return joint{set: set, rows: j.rows.And(f.Rows[i])}, true
+		if len(alt) == 0 && p.cell == nil {
+			return j, true
+		}
+		more, at := alt, step{from: j, market: m.Market, shape: p.Shape, alternative: i}
+		if p.cell != nil {
+			more, at.cell = alt.And(p.cell.set), p.cell.key
+		}
+		if next := s.joints[at]; next != nil && !m.Several(row) {
+			return next, true
+		}
+		if set, ok := m.Join(row, j.set, more); ok {
+			next := &joint{set: set, rows: j.rows.And(f.Admitted[i])}
+			if !m.Several(row) {
+				s.joints[at] = next
+			}
+			return next, true
 		}
 	}
-	return joint{}, false
+	return nil, false
 }

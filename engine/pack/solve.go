@@ -2,7 +2,10 @@ package pack
 
 import (
 	"maps"
+	"math"
 
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
@@ -11,37 +14,91 @@ import (
 // Solve decides which machines to buy for the World's pending pods. It reads
 // nothing but w. A pod that cannot be placed is an answer, not an error, so Solve
 // has none to return.
+//
+// Pods that are constrained over zones and the like are assigned to them before
+// machines are chosen. Where limits or quota then leave some of them out, the
+// counts the others were placed by do not come true: Solve remembers how many
+// each place really took and begins again.
 func Solve(w *world.World) Plan {
-	s := newSolver(w)
-	for _, group := range s.byPriority() {
-		s.fillHosts(group)
-		s.fillLaunches(group)
-		for _, tier := range s.tiers() {
-			s.buy(tier, group)
+	l := lessons{caps: map[lesson]int{}, hopeless: map[*world.Class]bool{}}
+	for round := 0; ; round++ {
+		s := newSolver(w, &l)
+		s.run()
+		if !l.learn(s, round) {
+			return s.plan()
 		}
 	}
-	return s.plan()
 }
 
-// solver holds what one Solve changes: what is left of everything.
+// lessons are what attempts at one plan taught.
+type lessons struct {
+	caps     map[lesson]int
+	hopeless map[*world.Class]bool
+}
+
+// lesson names a class and a cell.
+type lesson struct {
+	class *world.Class
+	cell  string
+}
+
+// patience is how many attempts may teach where room ends. After that, classes
+// that do not find all of theirs are left out altogether.
+const patience = 6
+
+// learn notes which assignments did not come true; false when all that matter did.
+func (l *lessons) learn(s *solver, round int) bool {
+	again := false
+	for _, p := range s.parts {
+		if p.cell == nil || p.left() == 0 || l.hopeless[p.Class] {
+			continue
+		}
+		key := lesson{p.Class, p.cell.name}
+		if round >= patience {
+			l.hopeless[p.Class], again = true, true
+			continue
+		}
+		if had, ok := l.caps[key]; !ok || p.placed < had {
+			l.caps[key], again = p.placed, true
+		}
+	}
+	return again
+}
+
+// solver holds what one attempt changes: what is left of everything.
 type solver struct {
 	w        *world.World
+	lessons  *lessons
 	work     []*work
-	free     []quantity.Vector // per w.Hosts
-	stalls   []*stall          // per w.Markets
+	parts    []*part
+	used     []*quantity.Vector // room left, per host that pods were promised
+	mounts   map[int]map[world.Mount]bool
+	stalls   []*stall // per w.Markets
 	budgets  map[string]int64
 	launches []*launch
 	nominees map[int][]world.Ref // by host index
+
+	counters   counters
+	tallies    map[tallyKey]*tally
+	tallyOrder []*tally
+	fits       map[fitKey]*world.Fit
+	joints     map[step]*joint
+	labels     map[describedKey]*described
 }
 
 // work is a class with the pods still to be placed.
 type work struct {
 	*world.Class
-	placed int
-	dims   []int // resources the class asks for
+	placed   int
+	promised int // pods in parts that are to be bought for
+	local    local
+	keys     []*constraint.Key // labels but the hostname over which places differ for it
+	rules    []domainRule
+	bumps    []bump
 }
 
-func (k *work) left() int { return len(k.Pods) - k.placed }
+// left is how many pods have no place yet, not even an intended one.
+func (k *work) left() int { return len(k.Pods) - k.placed - k.promised }
 
 // take hands out the next n pods.
 func (k *work) take(n int) []world.Ref {
@@ -55,6 +112,7 @@ type stall struct {
 	*world.Market
 	left      quantity.Vector // of the pool's limits
 	nodesLeft int             // negative means no limit
+	base      *joint
 }
 
 // launch is a machine the plan buys.
@@ -63,35 +121,38 @@ type launch struct {
 	row   int
 	free  quantity.Vector // what is left of the row's room
 	used  quantity.Vector // what pods ask for
-	joint joint
+	joint *joint
 	pods  []world.Ref
-	// lot is shared by launches that are alike but for the names of their pods, so
-	// that they are described once; nil when the launch stands alone.
-	lot *lot
+
+	counts map[int]int // counters above zero
+	mounts map[world.Mount]bool
 }
 
-// lot is the description that alike launches share.
-type lot struct{ described *Launch }
-
-func newSolver(w *world.World) *solver {
-	s := &solver{w: w, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}}
-	s.free = make([]quantity.Vector, len(w.Hosts))
-	for i, h := range w.Hosts {
-		s.free[i] = h.Free
-	}
+func newSolver(w *world.World, l *lessons) *solver {
+	s := &solver{w: w, lessons: l, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}, mounts: map[int]map[world.Mount]bool{},
+		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, labels: map[describedKey]*described{}}
+	s.used = make([]*quantity.Vector, len(w.Hosts))
 	for _, c := range w.Classes {
-		k := &work{Class: c}
-		for d, n := range c.Requests {
-			if n > 0 {
-				k.dims = append(k.dims, d)
-			}
-		}
-		s.work = append(s.work, k)
+		s.work = append(s.work, &work{Class: c})
 	}
 	for _, m := range w.Markets {
-		s.stalls = append(s.stalls, &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft})
+		s.stalls = append(s.stalls, &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft, base: &joint{set: m.Base, rows: m.Rows}})
 	}
+	s.localRules()
+	s.domainRules()
 	return s
+}
+
+func (s *solver) run() {
+	for _, group := range s.byPriority() {
+		parts := s.assign(group)
+		s.parts = append(s.parts, parts...)
+		s.fillLaunches(parts)
+		for _, tier := range s.tiers() {
+			s.buy(tier, parts)
+		}
+		s.fillLaunches(parts)
+	}
 }
 
 // byPriority groups the classes, urgent ones first: when limits or quota cannot
@@ -99,10 +160,10 @@ func newSolver(w *world.World) *solver {
 func (s *solver) byPriority() [][]*work {
 	var out [][]*work
 	for _, k := range s.work {
-		if k.Refused != "" {
+		if k.Refused != "" || s.lessons.hopeless[k.Class] {
 			continue
 		}
-		if n := len(out); n > 0 && out[n-1][0].Priority == k.Priority {
+		if n := len(out); n > 0 && out[n-1][0].Priority == k.Priority && out[n-1][0].Virtual == k.Virtual {
 			out[n-1] = append(out[n-1], k)
 			continue
 		}
@@ -115,7 +176,7 @@ func (s *solver) byPriority() [][]*work {
 func (s *solver) tiers() [][]*stall {
 	var out [][]*stall
 	for _, m := range s.stalls {
-		if m.Pool.Blocked != "" {
+		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
 		if n := len(out); n > 0 && out[n-1][0].Pool.Weight == m.Pool.Weight {
@@ -127,48 +188,127 @@ func (s *solver) tiers() [][]*stall {
 	return out
 }
 
-// fillHosts puts pods on nodes that exist or are on their way.
-func (s *solver) fillHosts(group []*work) {
-	for _, k := range group {
-		for i, h := range s.w.Hosts {
-			if k.left() == 0 {
-				break
-			}
-			n := min(k.left(), s.free[i].Fits(&k.Requests))
-			if n == 0 || !h.Accepts(k.Shape) {
-				continue
-			}
-			s.free[i] = s.free[i].Sub(k.Requests.Times(n))
-			s.nominees[i] = append(s.nominees[i], k.take(n)...)
-		}
-	}
-}
-
-// fillLaunches puts pods into what is already being bought for more urgent ones.
-func (s *solver) fillLaunches(group []*work) {
-	for _, k := range group {
+// fillLaunches puts pods into what is being bought already.
+func (s *solver) fillLaunches(parts []*part) {
+	for _, p := range parts {
 		for _, l := range s.launches {
-			if k.left() == 0 {
+			if p.left() == 0 {
 				break
 			}
-			n := min(k.left(), l.free.Fits(&k.Requests))
+			n := min(p.left(), l.takes(s, p.work))
 			if n == 0 {
 				continue
 			}
-			next, ok := l.joint.add(l.stall, l.row, l.stall.Fit(k.Shape, s.w), k)
-			if !ok {
-				continue
+			if next, ok := s.join(l.joint, l.stall, l.row, s.fit(l.stall, p), p); ok {
+				l.joint = next
+				l.put(s, p, n)
 			}
-			l.joint, l.lot = next, nil
-			l.put(k, n)
 		}
 	}
 }
 
-func (l *launch) put(k *work, n int) {
-	ask := k.Requests.Times(n)
-	l.free, l.used = l.free.Sub(ask), l.used.Add(ask)
-	l.pods = append(l.pods, k.take(n)...)
+// takes is how many pods of the class the launch has room for.
+func (l *launch) takes(s *solver, k *work) int {
+	n := k.fits(&l.free)
+	if n == 0 || !k.local.restricted() {
+		return n
+	}
+	n = min(n, k.local.room(s.counters.all, func(c int) int { return l.counts[c] }))
+	if n > 0 && len(k.local.mounts) > 0 {
+		left, ok := mounted(l.free, k.local.mounts, func(m world.Mount) bool { return l.mounts[m] })
+		if !ok {
+			return 0
+		}
+		n = min(n, k.fits(&left))
+	}
+	return n
+}
+
+func (l *launch) put(s *solver, p *part, n int) {
+	k := p.work
+	for _, d := range k.Dims {
+		l.free[d] -= int64(n) * k.Requests[d]
+		l.used[d] += int64(n) * k.Requests[d]
+	}
+	for _, m := range k.local.mounts {
+		if l.mounts[m] {
+			continue
+		}
+		if l.mounts == nil {
+			l.mounts = map[world.Mount]bool{}
+		}
+		l.mounts[m] = true
+		l.free[m.Dim]--
+		l.used[m.Dim]++
+	}
+	for _, c := range k.local.bumps {
+		if l.counts == nil {
+			l.counts = map[int]int{}
+		}
+		l.counts[c] += n
+		s.counters.all[c].total += n
+	}
+	p.placed += n
+	k.promised -= n
+	pods := k.take(n)
+	if l.pods == nil {
+		l.pods = pods[:len(pods):len(pods)]
+		return
+	}
+	l.pods = append(l.pods, pods...)
+}
+
+// fits is Vector.Fits looking only at the resources the class asks for.
+func (k *work) fits(room *quantity.Vector) int {
+	most := int64(math.MaxInt32)
+	for _, d := range k.Dims {
+		if room[d] < k.Requests[d] {
+			return 0
+		}
+		most = min(most, room[d]/k.Requests[d])
+	}
+	return int(max(0, most))
+}
+
+// fitKey names what a shape can use of a market within a cell.
+type fitKey struct {
+	market *world.Market
+	shape  *world.Shape
+	cell   string
+}
+
+// fit is Market.Fit narrowed to the part's cell.
+func (s *solver) fit(m *stall, p *part) *world.Fit {
+	whole := m.Fit(p.Shape, s.w)
+	if p.cell == nil {
+		return whole
+	}
+	key := fitKey{m.Market, p.Shape, p.cell.key}
+	if f := s.fits[key]; f != nil {
+		return f
+	}
+	var here bitset.Set
+	for _, c := range m.Cells(p.cell.Keys) {
+		if equal(c.Values, p.cell.Values) {
+			here = c.Rows
+		}
+	}
+	f := &world.Fit{All: whole.All.And(here)}
+	for i := range whole.Rows {
+		f.Rows = append(f.Rows, whole.Rows[i].And(here))
+		f.Admitted = append(f.Admitted, whole.Admitted[i].And(here))
+	}
+	s.fits[key] = f
+	return f
+}
+
+func equal(a, b []int) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return len(a) == len(b)
 }
 
 // affordable is how many copies of row the pool's limits and the region's

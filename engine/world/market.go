@@ -282,3 +282,6 @@ func (m *Market) Join(i int, joint, more constraint.Set) (constraint.Set, bool) 
 func (m *Market) Admitted(joint constraint.Set) bitset.Set {
 	return m.admitted(joint, joint).And(m.Rows)
 }
+
+// Several reports whether the launch of row i may choose between values of some label.
+func (m *Market) Several(i int) bool { return m.Catalog.Several(i) }

@@ -171,3 +171,6 @@ func (b *Builder) optsOut(alternatives []constraint.Set) bool {
 	}
 	return len(alternatives) > 0
 }
+
+// Picky reports whether the pods' own node selector or affinity asks for anything.
+func (s *Shape) Picky() bool { return len(s.own) != 1 || len(s.own[0]) > 0 }

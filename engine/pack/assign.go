@@ -1,0 +1,284 @@
+package pack
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// part is pods of one class that are to be bought room for in one cell; a nil
+// cell leaves the place open.
+type part struct {
+	*work
+	cell   *cell
+	want   int // pods assigned to the part
+	placed int
+}
+
+func (p *part) left() int { return p.want - p.placed }
+
+// cell is a choice of value for each label over which a class is constrained.
+type cell struct {
+	world.Cell
+	name  string // for people, and for order
+	key   string // tells cells over different labels apart
+	set   constraint.Set
+	hosts []int       // that take the class, in order
+	price offer.Price // of the cheapest row there; negative when nothing is on sale
+	cap   int         // how many may be bought there; negative means no limit is known
+	want  int         // how many are to be bought there
+}
+
+// assign places a group's pods on hosts where they fit, and says of the others
+// where room is to be bought for them. Pods that follow others wait until those
+// have a place; what still waits in the end has none.
+func (s *solver) assign(group []*work) []*part {
+	var parts []*part
+	open := slices.Clone(group)
+	for {
+		progress := false
+		var waiting []*work
+		for _, k := range open {
+			before := k.placed + k.promised
+			parts = append(parts, s.settle(k)...)
+			progress = progress || k.placed+k.promised > before
+			if k.left() > 0 && k.follows() {
+				waiting = append(waiting, k)
+			}
+		}
+		if !progress || len(waiting) == 0 {
+			return parts
+		}
+		open = waiting
+	}
+}
+
+// follows reports whether the class must join others.
+func (k *work) follows() bool {
+	return slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == joins })
+}
+
+// settle finds places for one class.
+func (s *solver) settle(k *work) []*part {
+	if len(k.keys) == 0 {
+		s.fillHosts(k)
+		return k.promise(nil, k.left())
+	}
+	cells := s.cells(k)
+	for k.left() > 0 {
+		best := s.bestCell(k, cells)
+		if best == nil {
+			break
+		}
+		if i := s.hostIn(k, best); i >= 0 {
+			s.nominate(k, i, 1)
+		} else {
+			best.want++
+			k.promised++
+		}
+		k.count(best)
+	}
+	var parts []*part
+	for _, c := range cells {
+		k.promised -= c.want
+		parts = append(parts, k.promise(c, c.want)...)
+	}
+	return parts
+}
+
+// promise makes a part of n pods.
+func (k *work) promise(c *cell, n int) []*part {
+	if n == 0 {
+		return nil
+	}
+	k.promised += n
+	return []*part{{work: k, cell: c, want: n}}
+}
+
+// count notes one pod of the class in the cell's domains.
+func (k *work) count(c *cell) {
+	for _, b := range k.bumps {
+		if v := c.Values[b.axis]; v >= 0 {
+			b.tally.counts[v]++
+			b.tally.total++
+		}
+	}
+}
+
+// bestCell picks the cell for the next pod: where a host has room, then the
+// emptiest, then where something is bought already, then the cheapest.
+func (s *solver) bestCell(k *work, cells []*cell) *cell {
+	var best *cell
+	for _, c := range cells {
+		if !k.allowed(c, cells) || !s.hasRoom(k, c) {
+			continue
+		}
+		if best == nil || s.better(k, c, best) {
+			best = c
+		}
+	}
+	return best
+}
+
+func (s *solver) hasRoom(k *work, c *cell) bool {
+	return s.hostIn(k, c) >= 0 || c.price >= 0 && (c.cap < 0 || c.want < c.cap)
+}
+
+func (s *solver) better(k *work, a, b *cell) bool {
+	onA, onB := s.hostIn(k, a) >= 0, s.hostIn(k, b) >= 0
+	if onA != onB {
+		return onA
+	}
+	if c := cmp.Compare(k.crowding(a), k.crowding(b)); c != 0 {
+		return c < 0
+	}
+	if (a.want > 0) != (b.want > 0) && !k.evens() {
+		return a.want > 0
+	}
+	if !onA && a.price != b.price {
+		return a.price < b.price
+	}
+	return a.name < b.name
+}
+
+// evens reports whether the class has a spread constraint over domains.
+func (k *work) evens() bool {
+	return slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads })
+}
+
+// crowding sums what the class's spread constraints count in the cell.
+func (k *work) crowding(c *cell) int {
+	n := 0
+	for i := range k.rules {
+		if r := &k.rules[i]; r.kind == spreads {
+			n += r.tally.counts[c.Values[r.axis]]
+		}
+	}
+	return n
+}
+
+func (k *work) allowed(c *cell, cells []*cell) bool {
+	for i := range k.rules {
+		r := &k.rules[i]
+		var universe []int
+		if r.kind == spreads {
+			universe = usable(cells, r.axis)
+		}
+		if !r.allows(c.Values[r.axis], universe) {
+			return false
+		}
+	}
+	return true
+}
+
+// usable lists the values for which a cell exists or could come to be.
+func usable(cells []*cell, axis int) []int {
+	var out []int
+	for _, c := range cells {
+		if v := c.Values[axis]; v >= 0 && c.opens() && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// opens reports whether pods of the class can be in the cell at all.
+func (c *cell) opens() bool { return c.price >= 0 && c.cap != 0 || len(c.hosts) > 0 }
+
+// hostIn returns the first host of the cell that takes one more pod, -1 for none.
+func (s *solver) hostIn(k *work, c *cell) int {
+	for len(c.hosts) > 0 {
+		if i := c.hosts[0]; s.takes(k, i) > 0 {
+			return i
+		}
+		c.hosts = c.hosts[1:]
+	}
+	return -1
+}
+
+// cells lists where the class could go, as far as its constrained labels tell
+// places apart.
+func (s *solver) cells(k *work) []*cell {
+	byName := map[string]*cell{}
+	get := func(values []int) *cell {
+		name := k.cellName(values)
+		c := byName[name]
+		if c == nil {
+			c = &cell{Cell: world.Cell{Keys: k.keys, Values: slices.Clone(values)}, name: name, price: -1, cap: -1}
+			if n, ok := s.lessons.caps[lesson{k.Class, name}]; ok {
+				c.cap = n
+			}
+			c.set, c.key = c.Set(), name
+			for _, key := range k.keys {
+				c.key += "\x00" + key.Name
+			}
+			byName[name] = c
+		}
+		return c
+	}
+	values := make([]int, len(k.keys))
+	for i, h := range s.w.Hosts {
+		if s.takes(k, i) == 0 || !h.Accepts(k.Shape) {
+			continue
+		}
+		for a, key := range k.keys {
+			values[a] = -1
+			if v, ok := h.Value(key); ok {
+				values[a] = v
+			}
+		}
+		c := get(values)
+		c.hosts = append(c.hosts, i)
+	}
+	for _, m := range s.stalls {
+		if m.Pool.Blocked != "" || m.Pool.Static {
+			continue
+		}
+		fit := m.Fit(k.Shape, s.w)
+		for _, here := range m.Cells(k.keys) {
+			if price, ok := s.cheapest(m, fit.All.And(here.Rows)); ok {
+				c := get(here.Values)
+				if c.price < 0 || price < c.price {
+					c.price = price
+				}
+			}
+		}
+	}
+	out := make([]*cell, 0, len(byName))
+	for _, c := range byName {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b *cell) int { return cmp.Compare(a.name, b.name) })
+	return out
+}
+
+// cellName writes the cell's values, for order and for people.
+func (k *work) cellName(values []int) string {
+	name := ""
+	for i, v := range values {
+		if i > 0 {
+			name += ", "
+		}
+		if v < 0 {
+			name += fmt.Sprintf("no %s", k.keys[i].Name)
+			continue
+		}
+		name += k.keys[i].Value(v)
+	}
+	return name
+}
+
+// cheapest is the price of the first of the rows that can be bought now.
+func (s *solver) cheapest(m *stall, rows bitset.Set) (offer.Price, bool) {
+	for row := range rows.All() {
+		if m.Catalog.Rows[row].Unavailable == "" && s.affordable(m, row) > 0 {
+			return m.Catalog.Rows[row].Price, true
+		}
+	}
+	return 0, false
+}

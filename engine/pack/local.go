@@ -1,0 +1,221 @@
+package pack
+
+import (
+	"math"
+
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// local is what a class asks of the one machine its pods run on, as arithmetic on
+// counters of that machine: hostname spread and (anti-)affinity, in both
+// directions, and host ports.
+type local struct {
+	bumps  []int // counters that each pod adds one to
+	caps   []limit
+	needs  []need
+	mounts []world.Mount
+}
+
+// limit allows the counter to be at most most, once the pod has bumped it when own.
+type limit struct {
+	counter, most int
+	own           bool
+}
+
+// need asks for a counter above zero. A pod that its own term picks may be the
+// first anywhere.
+type need struct {
+	counter int
+	own     bool
+}
+
+// restricted reports whether neighbours can keep the class off a machine.
+func (l *local) restricted() bool { return len(l.caps)+len(l.needs)+len(l.mounts) > 0 }
+
+// counter is one thing that is counted per machine.
+type counter struct {
+	total int         // over all machines
+	on    map[int]int // by host index, planned pods included
+}
+
+// countKey identifies a counter.
+type countKey struct {
+	crowd    *world.Crowd
+	settled  bool // terminating pods are left out
+	owners   *world.Repulsion
+	protocol string
+	port     int32
+	ip       string // "" counts uses on any address, "*" those on every address
+}
+
+// counters gives every counter that some pending class looks at its number.
+type counters struct {
+	ids map[countKey]int
+	all []*counter
+}
+
+func (t *counters) id(k countKey, w *world.World) int {
+	if i, ok := t.ids[k]; ok {
+		return i
+	}
+	c := &counter{on: map[int]int{}}
+	k.each(w, func(h *world.Host, n int) {
+		c.total += n
+		if h.Index >= 0 {
+			c.on[h.Index] += n
+		}
+	})
+	i := len(t.all)
+	t.ids[k] = i
+	t.all = append(t.all, c)
+	return i
+}
+
+// each counts what runs already.
+func (k countKey) each(w *world.World, f func(*world.Host, int)) {
+	visit := func(h *world.Host, pods, terminating int) {
+		if k.settled {
+			pods -= terminating
+		}
+		f(h, pods)
+	}
+	switch {
+	case k.crowd != nil:
+		k.crowd.Each(visit)
+	case k.owners != nil:
+		k.owners.Each(visit)
+	default:
+		for _, c := range w.Ported {
+			for _, p := range c.Ports {
+				if k.uses(p) {
+					c.Each(visit)
+				}
+			}
+		}
+	}
+}
+
+// uses reports whether the port bumps the counter.
+func (k countKey) uses(p world.Port) bool {
+	return k.protocol == p.Protocol && k.port == p.Port && (k.ip == "" || k.ip == address(p))
+}
+
+// address is the port's IP, "*" for all of them.
+func address(p world.Port) string {
+	switch p.IP {
+	case "", "0.0.0.0", "::":
+		return "*"
+	}
+	return p.IP
+}
+
+// bumped reports whether pods of the class count for k.
+func (k countKey) bumped(c *world.Class) bool {
+	switch {
+	case k.crowd != nil:
+		return k.crowd.Has(c)
+	case k.owners != nil:
+		return k.owners.Owned(c)
+	}
+	for _, p := range c.Ports {
+		if k.uses(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// localRules compiles the rules of every class that has pods to place.
+func (s *solver) localRules() {
+	s.counters = counters{ids: map[countKey]int{}}
+	for _, k := range s.work {
+		s.localRulesOf(k)
+	}
+	for key, i := range s.counters.ids {
+		for _, k := range s.work {
+			if key.bumped(k.Class) {
+				k.local.bumps = append(k.local.bumps, i)
+			}
+		}
+	}
+	for _, k := range s.work {
+		for i := range k.local.caps {
+			k.local.caps[i].own = contains(k.local.bumps, k.local.caps[i].counter)
+		}
+	}
+}
+
+func contains(list []int, i int) bool {
+	for _, x := range list {
+		if x == i {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *solver) localRulesOf(k *work) {
+	l := &k.local
+	l.mounts = k.Mounts
+	atMost := func(key countKey, most int) {
+		l.caps = append(l.caps, limit{counter: s.counters.id(key, s.w), most: most})
+	}
+	for _, e := range k.Spreads {
+		if !e.Soft && e.Key.Name == world.LabelHostname {
+			// A machine can always be added, so the emptiest has none.
+			atMost(countKey{crowd: e.Crowd, settled: true}, e.MaxSkew)
+		}
+	}
+	for _, n := range k.AntiAffinity {
+		if n.Weight == 0 && n.Key.Name == world.LabelHostname {
+			atMost(countKey{crowd: n.Crowd}, alone(n.Crowd.Has(k.Class)))
+		}
+	}
+	for _, r := range s.w.Repulsions {
+		if r.Key.Name == world.LabelHostname && r.Crowd.Has(k.Class) {
+			atMost(countKey{owners: r}, alone(r.Owned(k.Class)))
+		}
+	}
+	for _, n := range k.Affinity {
+		if n.Weight == 0 && n.Key.Name == world.LabelHostname {
+			l.needs = append(l.needs, need{counter: s.counters.id(countKey{crowd: n.Crowd}, s.w), own: n.Crowd.Has(k.Class)})
+		}
+	}
+	for _, p := range k.Ports {
+		key := countKey{protocol: p.Protocol, port: p.Port}
+		if address(p) != "*" {
+			key.ip = "*"
+			atMost(key, 0)
+			key.ip = p.IP
+		}
+		atMost(key, 1)
+	}
+}
+
+// alone is how many there may be with a pod that bumps the counter itself, or not.
+func alone(own bool) int {
+	if own {
+		return 1
+	}
+	return 0
+}
+
+// room is how many pods may come to a machine whose counters are read by count.
+func (l *local) room(all []*counter, count func(int) int) int {
+	n := math.MaxInt32
+	for _, c := range l.caps {
+		have := count(c.counter)
+		switch {
+		case c.own:
+			n = min(n, c.most-have)
+		case have > c.most:
+			return 0
+		}
+	}
+	for _, d := range l.needs {
+		if count(d.counter) == 0 && !(d.own && all[d.counter].total == 0) {
+			return 0
+		}
+	}
+	return max(0, n)
+}

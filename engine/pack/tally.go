@@ -1,0 +1,205 @@
+package pack
+
+import (
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// tally counts pods per value of a node label other than the hostname: those a
+// selector picks, or those that have an anti-affinity term.
+type tally struct {
+	key    *constraint.Key
+	of     countKey
+	filter nodeFilter
+	counts map[int]int
+	total  int
+	// domains are the values that nodes running now have, as far as filter lets them count.
+	domains map[int]bool
+}
+
+// nodeFilter says which nodes a spread constraint looks at.
+type nodeFilter struct {
+	affinity *world.Shape // whose own node affinity must hold; nil for all
+	taints   *world.Shape // whose tolerations must let it in; nil for all
+	keys     string       // the pod's spread keys, all of which the node must have
+}
+
+type tallyKey struct {
+	key    *constraint.Key
+	of     countKey
+	filter nodeFilter
+}
+
+// tally returns the shared tally, counting what runs when it is new.
+func (s *solver) tally(k tallyKey, keys []*constraint.Key) *tally {
+	if t := s.tallies[k]; t != nil {
+		return t
+	}
+	t := &tally{key: k.key, of: k.of, filter: k.filter, counts: map[int]int{}, domains: map[int]bool{}}
+	passes := func(h *world.Host) bool {
+		for _, key := range keys {
+			if _, ok := h.Value(key); !ok {
+				return false
+			}
+		}
+		return (t.filter.affinity == nil || h.Meets(t.filter.affinity)) && (t.filter.taints == nil || h.Tolerated(t.filter.taints))
+	}
+	k.of.each(s.w, func(h *world.Host, n int) {
+		if v, ok := h.Value(k.key); ok && passes(h) {
+			t.counts[v] += n
+			t.total += n
+		}
+	})
+	if len(keys) > 0 {
+		for _, h := range s.w.Hosts {
+			if v, ok := h.Value(k.key); ok && passes(h) {
+				t.domains[v] = true
+			}
+		}
+	}
+	s.tallies[k] = t
+	s.tallyOrder = append(s.tallyOrder, t)
+	return t
+}
+
+// domainRule is one constraint of a class over a label other than the hostname.
+type domainRule struct {
+	tally *tally
+	axis  int // index of the key in the class's keys
+	kind  ruleKind
+	// own: pods of the class count themselves.
+	own              bool
+	skew, minDomains int
+}
+
+type ruleKind int
+
+const (
+	spreads ruleKind = iota // counts differ by at most skew
+	avoids                  // the count must be zero
+	joins                   // the count must not be zero
+)
+
+// domainRules compiles, for every class, the constraints over zones and the like,
+// and which tallies its pods change.
+func (s *solver) domainRules() {
+	s.tallies = map[tallyKey]*tally{}
+	for _, k := range s.work {
+		s.domainRulesOf(k)
+	}
+	for _, k := range s.work {
+		for _, t := range s.tallyOrder {
+			if t.of.bumped(k.Class) {
+				k.bumps = append(k.bumps, bump{tally: t, axis: k.axis(t.key)})
+			}
+		}
+		for i := range k.rules {
+			k.rules[i].own = k.rules[i].tally.of.bumped(k.Class)
+		}
+	}
+}
+
+// bump is a tally that a class's pods add to.
+type bump struct {
+	tally *tally
+	axis  int
+}
+
+// axis returns the position of the key among those that matter to the class.
+func (k *work) axis(key *constraint.Key) int {
+	for i, had := range k.keys {
+		if had == key {
+			return i
+		}
+	}
+	k.keys = append(k.keys, key)
+	return len(k.keys) - 1
+}
+
+func (s *solver) domainRulesOf(k *work) {
+	var keys []*constraint.Key
+	names := ""
+	for _, e := range k.Spreads {
+		if !e.Soft {
+			keys = append(keys, e.Key)
+			names += e.Key.Name + "\x00"
+		}
+	}
+	add := func(r domainRule) {
+		r.axis = k.axis(r.tally.key)
+		k.rules = append(k.rules, r)
+	}
+	for _, e := range k.Spreads {
+		if e.Soft || e.Key.Name == world.LabelHostname {
+			continue
+		}
+		filter := nodeFilter{keys: names}
+		if !e.IgnoreAffinity && k.Shape.Picky() {
+			filter.affinity = k.Shape
+		}
+		if e.HonorTaints {
+			filter.taints = k.Shape
+		}
+		t := s.tally(tallyKey{e.Key, countKey{crowd: e.Crowd, settled: true}, filter}, keys)
+		add(domainRule{tally: t, kind: spreads, skew: e.MaxSkew, minDomains: e.MinDomains})
+	}
+	for _, n := range k.AntiAffinity {
+		if n.Weight == 0 && n.Key.Name != world.LabelHostname {
+			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd}}, nil), kind: avoids})
+		}
+	}
+	for _, r := range s.w.Repulsions {
+		if r.Key.Name != world.LabelHostname && r.Crowd.Has(k.Class) {
+			add(domainRule{tally: s.tally(tallyKey{key: r.Key, of: countKey{owners: r}}, nil), kind: avoids})
+		}
+	}
+	for _, n := range k.Affinity {
+		if n.Weight == 0 && n.Key.Name != world.LabelHostname {
+			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd}}, nil), kind: joins})
+		}
+	}
+}
+
+// allows reports whether one more pod may go where the label has value v; a
+// negative v means that the label is missing. universe lists the values that
+// count besides those of running nodes.
+func (r *domainRule) allows(v int, universe []int) bool {
+	t := r.tally
+	switch r.kind {
+	case avoids:
+		return v < 0 || t.counts[v] == 0
+	case joins:
+		return v >= 0 && (t.counts[v] > 0 || r.own && t.total == 0)
+	}
+	if v < 0 {
+		return false
+	}
+	self := 0
+	if r.own {
+		self = 1
+	}
+	return t.counts[v]+self-r.least(universe) <= r.skew
+}
+
+// least is the count of the emptiest domain, zero while there are too few.
+func (r *domainRule) least(universe []int) int {
+	n, least := len(r.tally.domains), -1
+	for v := range r.tally.domains {
+		if c := r.tally.counts[v]; least < 0 || c < least {
+			least = c
+		}
+	}
+	for _, v := range universe {
+		if v < 0 || r.tally.domains[v] {
+			continue
+		}
+		n++
+		if c := r.tally.counts[v]; least < 0 || c < least {
+			least = c
+		}
+	}
+	if n < r.minDomains {
+		return 0
+	}
+	return max(0, least)
+}
