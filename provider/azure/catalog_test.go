@@ -65,7 +65,7 @@ func TestTypesOfARealSize(t *testing.T) {
 	if diff := cmp.Diff(want, d4.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	capacity := quantity.Amounts{"cpu": 4000, "memory": 15891378995, "pods": 250, "ephemeral-storage": 128_000_000_000}
+	capacity := quantity.Amounts{"cpu": 4000, "memory": 15891378995, "pods": 250, "ephemeral-storage": 128_000_000_000, "attachable-volumes-csi-disk.csi.azure.com": 8}
 	if diff := cmp.Diff(capacity, d4.Capacity); diff != "" {
 		t.Errorf("capacity (-want +got):\n%s", diff)
 	}

@@ -16,6 +16,7 @@ const (
 	labelCapacityType    = "karpenter.sh/capacity-type"
 	labelDoNotSyncTaints = "karpenter.sh/do-not-sync-taints"
 	labelCSIZone         = "topology.disk.csi.azure.com/zone"
+	diskDriver           = "disk.csi.azure.com"
 	resourceNVIDIA       = "nvidia.com/gpu"
 	resourceAMD          = "amd.com/gpu"
 )

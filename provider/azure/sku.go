@@ -19,6 +19,7 @@ type sku struct {
 	gpu    vmsize.GPU
 
 	vcpus, memoryMiB, gpus int64
+	disks                  int64  // data disks that can be attached; -1 when the API does not say
 	arch                   string // amd64 or arm64
 	gen1, gen2             bool
 
@@ -67,6 +68,10 @@ func (s *sku) readCapabilities(list []*armcompute.ResourceSKUCapabilities) error
 	memory := c.number("MemoryGB", required)
 	s.memoryMiB = int64(memory * 1024)
 	s.gpus = c.whole("GPUs", optional)
+	s.disks = -1
+	if _, said := c["MaxDataDiskCount"]; said {
+		s.disks = c.whole("MaxDataDiskCount", optional)
+	}
 	s.arch = c.architecture()
 	generations := c.list("HyperVGenerations")
 	s.gen1, s.gen2 = generations["V1"], generations["V2"]

@@ -50,6 +50,20 @@ func TestMalformedSizesAreSkippedAndCounted(t *testing.T) {
 	}
 }
 
+// A size that does not say how many disks it takes is not one that takes none.
+func TestDataDisks(t *testing.T) {
+	for value, want := range map[string]int64{"": -1, "0": 0, "16": 16} {
+		c := map[string]string{"vCPUs": "4", "MemoryGB": "16", "HyperVGenerations": "V2"}
+		if value != "" {
+			c["MaxDataDiskCount"] = value
+		}
+		s, err := readSKU(rawSKU("Standard_D4s_v5", "standardDSv5Family", c), "eastus")
+		if err != nil || s.disks != want {
+			t.Errorf("%q: %d disks, %v; want %d", value, s.disks, err, want)
+		}
+	}
+}
+
 func TestAMDNeedsNobodyToInstallDrivers(t *testing.T) {
 	amd := vmsize.GPU{Name: "MI300X", Manufacturer: vmsize.AMD}
 	if (shape{gpuDriver: true}).acceptsGPU(amd) || !(shape{}).acceptsGPU(amd) {

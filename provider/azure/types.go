@@ -100,6 +100,9 @@ func (p *Provider) capacity(s *sku, sh shape) quantity.Amounts {
 		quantity.NameStorage: sh.diskGB * gigabyte,
 		quantity.NamePods:    sh.maxPods,
 	}
+	if s.disks >= 0 {
+		c[quantity.Attachable+diskDriver] = s.disks
+	}
 	switch s.gpu.Manufacturer {
 	case vmsize.NVIDIA:
 		c[resourceNVIDIA] = s.gpus
