@@ -139,7 +139,7 @@ func (l *attachLimits) apply(w *world.Node, t *offer.Type) {
 	}
 	if t != nil && w.Claim {
 		for name, n := range t.Capacity {
-			if _, ok := w.Allocatable[name]; !ok && strings.HasPrefix(name, quantity.Attachable) {
+			if had, ok := w.Allocatable[name]; strings.HasPrefix(name, quantity.Attachable) && (!ok || n < had) {
 				w.Allocatable[name] = n
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,7 +47,7 @@ type Mirror struct {
 	nodes   map[string]*corev1.Node
 	claims  map[string]*karpv1.NodeClaim
 	pools   map[string]*karpv1.NodePool
-	daemons map[string]*appsv1.DaemonSet // by UID
+	daemons map[string]*daemonSet // by UID
 
 	nodeOf  map[string]string // provider ID → node name
 	claimOf map[string]string // provider ID → claim name
@@ -96,7 +95,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 		nodes:      map[string]*corev1.Node{},
 		claims:     map[string]*karpv1.NodeClaim{},
 		pools:      map[string]*karpv1.NodePool{},
-		daemons:    map[string]*appsv1.DaemonSet{},
+		daemons:    map[string]*daemonSet{},
 		nodeOf:     map[string]string{},
 		claimOf:    map[string]string{},
 		unseen:     map[string]time.Time{},
@@ -149,6 +148,7 @@ func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
 			m.breakPromise(uid) // wherever it was expected, it has a node now
 		}
 	}
+	m.noteDaemonPod(p)
 	woke := m.tellPod(uid)
 	woke = append(woke, m.relievePressure(p.Spec.NodeName)...)
 	m.mu.Unlock()
@@ -169,6 +169,7 @@ func (m *Mirror) RemovePod(p *corev1.Pod) {
 	}
 	delete(m.pods, uid)
 	m.breakPromise(uid)
+	m.forgetDaemonPod(p)
 	m.tellPod(uid)
 }
 
@@ -436,25 +437,6 @@ func (m *Mirror) RemovePool(p *karpv1.NodePool) {
 	defer m.mu.Unlock()
 	delete(m.pools, p.Name)
 	m.builder.RemovePool(p.Name)
-}
-
-// SetDaemon adds or replaces a DaemonSet.
-func (m *Mirror) SetDaemon(d *appsv1.DaemonSet) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old := m.daemons[string(d.UID)]
-	m.daemons[string(d.UID)] = d
-	if old == nil || old.Generation != d.Generation {
-		m.builder.SetDaemon(Daemon(d))
-	}
-}
-
-// RemoveDaemon forgets a DaemonSet.
-func (m *Mirror) RemoveDaemon(d *appsv1.DaemonSet) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.daemons, string(d.UID))
-	m.builder.RemoveDaemon(string(d.UID))
 }
 
 // SetCatalog sets what a node class can buy and what is left of the budgets.

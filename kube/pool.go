@@ -63,29 +63,47 @@ func blocked(p *karpv1.NodePool) (reason.Reason, string) {
 	return reason.PoolNotReady, saying
 }
 
-// Daemon converts the pod that a DaemonSet puts on every node it matches.
+// Daemon converts the pod that a DaemonSet puts on every node it matches, as its
+// template has it.
 func Daemon(d *appsv1.DaemonSet) world.Daemon {
-	spec := d.Spec.Template.Spec
-	required, anyOf := affinity(&spec)
+	spec := &d.Spec.Template.Spec
+	required, anyOf := affinity(spec)
 	return world.Daemon{
 		Ref:         world.Ref{Namespace: d.Namespace, Name: d.Name, UID: string(d.UID)},
-		Requests:    Requests(&corev1.Pod{Spec: spec}),
+		Requests:    Requests(&corev1.Pod{Spec: *spec}),
 		Required:    required,
 		AnyOf:       anyOf,
-		Tolerations: append(tolerations(spec.Tolerations), daemonTolerations()...),
+		Tolerations: append(tolerations(spec.Tolerations), daemonTolerations(spec.HostNetwork)...),
 	}
 }
 
+// daemonLike is Daemon with the requests, node selector and tolerations of a pod
+// that the DaemonSet has already, since admission may have changed them. That
+// pod's node affinity names its own node, so the template's stands. pod may be nil.
+func daemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) world.Daemon {
+	w := Daemon(d)
+	if pod != nil {
+		w.Requests = Requests(pod)
+		w.Required = selector(pod.Spec.NodeSelector)
+		w.Tolerations = tolerations(pod.Spec.Tolerations)
+	}
+	return w
+}
+
 // daemonTolerations are those the DaemonSet controller adds to its pods.
-func daemonTolerations() []world.Toleration {
+func daemonTolerations(hostNetwork bool) []world.Toleration {
 	all := []world.Toleration{
 		{Key: corev1.TaintNodeNotReady, Operator: "Exists", Effect: world.NoExecute},
 		{Key: corev1.TaintNodeUnreachable, Operator: "Exists", Effect: world.NoExecute},
 	}
-	for _, key := range []string{
+	keys := []string{
 		corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
 		corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable,
-	} {
+	}
+	if hostNetwork {
+		keys = append(keys, corev1.TaintNodeNetworkUnavailable)
+	}
+	for _, key := range keys {
 		all = append(all, world.Toleration{Key: key, Operator: "Exists", Effect: world.NoSchedule})
 	}
 	return all

@@ -1,0 +1,133 @@
+package kube
+
+import (
+	"cmp"
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// generationOfPod and generationOfSet are where the DaemonSet controller writes
+// which version of the template a pod was made of.
+const (
+	generationOfPod = "pod-template-generation"
+	generationOfSet = appsv1.DeprecatedTemplateGeneration
+)
+
+// daemonSet is a DaemonSet with its pods. Either may be known before the other.
+type daemonSet struct {
+	set    *appsv1.DaemonSet // nil until it is shown
+	pods   map[string]*corev1.Pod
+	newest *corev1.Pod   // of those made of the present template; nil when there is none
+	told   *world.Daemon // what the World was last told
+}
+
+// SetDaemon adds or replaces a DaemonSet.
+func (m *Mirror) SetDaemon(d *appsv1.DaemonSet) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	x := m.daemonSet(string(d.UID))
+	x.set = d
+	x.choose()
+	m.tellDaemon(x)
+}
+
+// RemoveDaemon forgets a DaemonSet.
+func (m *Mirror) RemoveDaemon(d *appsv1.DaemonSet) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	uid := string(d.UID)
+	if x := m.daemons[uid]; x != nil {
+		x.set, x.told = nil, nil
+		m.tidyDaemon(uid, x)
+	}
+	m.builder.RemoveDaemon(uid)
+}
+
+func (m *Mirror) daemonSet(uid string) *daemonSet {
+	x := m.daemons[uid]
+	if x == nil {
+		x = &daemonSet{pods: map[string]*corev1.Pod{}}
+		m.daemons[uid] = x
+	}
+	return x
+}
+
+func (m *Mirror) tidyDaemon(uid string, x *daemonSet) {
+	if x.set == nil && len(x.pods) == 0 {
+		delete(m.daemons, uid)
+	}
+}
+
+// noteDaemonPod takes in a pod that may be a DaemonSet's.
+func (m *Mirror) noteDaemonPod(p *corev1.Pod) {
+	owner := ownerUID(p, "apps/v1", "DaemonSet")
+	if owner == "" {
+		return
+	}
+	if Terminal(p) || p.DeletionTimestamp != nil {
+		m.forgetDaemonPod(p)
+		return
+	}
+	x := m.daemonSet(owner)
+	x.pods[string(p.UID)] = p
+	if x.current(p) && (x.newest == nil || x.newest.UID == p.UID || newer(p, x.newest)) {
+		x.newest = p
+		m.tellDaemon(x)
+	}
+}
+
+func (m *Mirror) forgetDaemonPod(p *corev1.Pod) {
+	owner := ownerUID(p, "apps/v1", "DaemonSet")
+	x := m.daemons[owner]
+	if owner == "" || x == nil {
+		return
+	}
+	delete(x.pods, string(p.UID))
+	if x.newest != nil && x.newest.UID == p.UID {
+		x.choose()
+		m.tellDaemon(x)
+	}
+	m.tidyDaemon(owner, x)
+}
+
+// choose looks for the newest pod among all.
+func (x *daemonSet) choose() {
+	x.newest = nil
+	for _, p := range x.pods {
+		if x.current(p) && (x.newest == nil || newer(p, x.newest)) {
+			x.newest = p
+		}
+	}
+}
+
+// current reports whether the pod was made of the present template, as far as
+// either says: after an update pods of the old one tell nothing about new nodes.
+func (x *daemonSet) current(p *corev1.Pod) bool {
+	if x.set == nil {
+		return true
+	}
+	want, made := x.set.Annotations[generationOfSet], p.Labels[generationOfPod]
+	return want == "" || made == "" || want == made
+}
+
+func newer(a, b *corev1.Pod) bool {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID)) > 0
+}
+
+// tellDaemon brings the World up to date about a DaemonSet. Most events change
+// nothing of it, and a change makes every node be looked at again.
+func (m *Mirror) tellDaemon(x *daemonSet) {
+	if x.set == nil {
+		return
+	}
+	w := daemonLike(x.set, x.newest)
+	if x.told != nil && reflect.DeepEqual(*x.told, w) {
+		return
+	}
+	x.told = &w
+	m.builder.SetDaemon(w)
+}
