@@ -217,20 +217,8 @@ func (c *cluster) tooManyVolumes(at int) string {
 // that run elsewhere; "" when it would not. bootstrap tells that the pod passes
 // only as the first of those it wants to be near.
 func (c *cluster) refused(i, at int) (why string, bootstrap bool) {
-	for _, t := range c.anti[i] {
-		if c.meetsIn(i, t, at) {
-			return fmt.Sprintf("pod %s does not stand another in its %s", c.pods[i].Name, t.key), false
-		}
-	}
-	for j := range c.pods {
-		if c.at[j] < 0 || j == i {
-			continue
-		}
-		for _, t := range c.anti[j] {
-			if t.picks[i] && c.together(c.at[j], at, t.key) {
-				return fmt.Sprintf("pod %s does not stand %s in its %s", c.pods[j].Name, c.pods[i].Name, t.key), false
-			}
-		}
+	if c.unwelcome(i, at) {
+		return fmt.Sprintf("pod %s does not stand another in its domain, or another does not stand it", c.pods[i].Name), false
 	}
 	if c.hasNear[i] {
 		ok, first := c.nearby(i, at)
@@ -245,6 +233,26 @@ func (c *cluster) refused(i, at int) (why string, bootstrap bool) {
 		}
 	}
 	return "", bootstrap
+}
+
+// unwelcome: an anti-affinity term of the pod, or of one that runs, forbids it.
+func (c *cluster) unwelcome(i, at int) bool {
+	for _, t := range c.anti[i] {
+		if c.meetsIn(i, t, at) {
+			return true
+		}
+	}
+	for j := range c.pods {
+		if c.at[j] < 0 || j == i {
+			continue
+		}
+		for _, t := range c.anti[j] {
+			if t.picks[i] && c.together(c.at[j], at, t.key) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (c *cluster) together(a, b int, key string) bool {
@@ -349,6 +357,20 @@ func (c *cluster) matching(t counted, n int) int {
 		}
 	}
 	return sum
+}
+
+// alone reports whether some planned pod wants to be near one that is not there,
+// in whatever order pods are bound.
+func (c *cluster) alone() bool {
+	for i := c.bound; i < len(c.pods); i++ {
+		if c.at[i] < 0 || !c.hasNear[i] {
+			continue
+		}
+		if ok, _ := c.nearby(i, c.at[i]); !ok && !c.near[i][i] {
+			return true
+		}
+	}
+	return false
 }
 
 // replay looks for an order in which kube-scheduler would bind every planned pod

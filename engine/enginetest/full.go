@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"time"
 
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
@@ -97,7 +96,6 @@ func (r *random) fullPods() {
 	workload := ""
 	for i := range r.s.Pods {
 		p := &r.s.Pods[i]
-		p.Created = time.Unix(int64(i), 0)
 		name := p.Name[:max(0, strings.LastIndexByte(p.Name, '-'))]
 		if p.Node != "" || name != workload {
 			last = r.decoration(p.Node == "")

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
@@ -23,12 +24,20 @@ func Random(seed uint64, pods int) *Script {
 	for len(r.s.Pods) < pods {
 		r.workload(min(1+r.IntN(1+pods/3), pods-len(r.s.Pods)))
 	}
+	r.age()
 	return r.s
 }
 
 type random struct {
 	*rand.Rand
 	s *Script
+}
+
+// age makes every pod a second younger than the one before, as scripts do.
+func (r *random) age() {
+	for i := range r.s.Pods {
+		r.s.Pods[i].Created = time.Unix(int64(i), 0)
+	}
 }
 
 func (r *random) oneOf(values ...string) string { return values[r.IntN(len(values))] }

@@ -1,0 +1,61 @@
+package enginetest
+
+import (
+	"math/rand/v2"
+
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// RandomSmall is a world small enough for Best: at most eight pods, few offers and
+// nodes. With full it mixes in every semantic, else it is like Random.
+func RandomSmall(seed uint64, full bool) *Script {
+	r := &random{Rand: rand.New(rand.NewPCG(seed, 0x5a11)), s: &Script{Budgets: map[string]int64{}}}
+	r.types(1 + r.IntN(3))
+	for i := range r.s.Types {
+		t := &r.s.Types[i]
+		r.Shuffle(len(t.Offers), func(i, j int) { t.Offers[i], t.Offers[j] = t.Offers[j], t.Offers[i] })
+		t.Offers = t.Offers[:min(len(t.Offers), 2)]
+	}
+	r.pools(1 + r.IntN(2))
+	r.daemons(r.IntN(2))
+	r.nodes(r.IntN(3))
+	pods := 1 + r.IntN(8)
+	for i := range r.s.Pods { // those of leaving nodes count too
+		if r.s.leavingPod(r.s.Pods[i]) {
+			pods--
+		}
+	}
+	for end := len(r.s.Pods) + max(1, pods); len(r.s.Pods) < end; {
+		r.workload(min(1+r.IntN(4), end-len(r.s.Pods)))
+	}
+	r.age()
+	if full {
+		r.fullTypes()
+		r.fullPools()
+		r.fullNodes()
+		r.fullPods()
+		r.s.Namespaces = map[string]map[string]string{"default": {}, "team-a": {"env": "prod"}, "team-b": {"env": "test"}}
+		r.s.Settings.Preferences = world.Ignore
+		r.plainPools()
+	}
+	return r.s
+}
+
+func (s *Script) leavingPod(p world.Pod) bool {
+	for _, n := range s.Nodes {
+		if n.Name != "" && n.Name == p.Node {
+			return n.Leaving && p.Movable
+		}
+	}
+	return false
+}
+
+// plainPools takes minValues away: they bind what is acceptable, not what is bought,
+// and the twin buys one thing at a time.
+func (r *random) plainPools() {
+	for i := range r.s.Pools {
+		for j := range r.s.Pools[i].Requirements {
+			r.s.Pools[i].Requirements[j].MinValues = 0
+		}
+	}
+}
