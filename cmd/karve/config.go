@@ -40,8 +40,10 @@ type CoreConfig struct {
 	LogLevel                            string
 	LogOutputPaths                      []string
 	BatchMaxDuration, BatchIdleDuration time.Duration
-	// PreferencePolicy and MinValuesPolicy are checked, and change nothing yet.
+	// PreferencePolicy is Respect or Ignore, MinValuesPolicy Strict or BestEffort.
 	PreferencePolicy, MinValuesPolicy string
+	// PreferenceSurplus is in percent of the price, or "unlimited"; see surplus.
+	PreferenceSurplus string
 	// FeatureGates is a list of Name=bool; see gates.go.
 	FeatureGates string
 	// LeaseDuration is how long a leader that died is waited for.
@@ -113,8 +115,9 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&c.LogOutputPaths, "log-output-paths", []string{"stdout"}, "where logs go: stdout, stderr or files")
 	flags.DurationVar(&c.BatchMaxDuration, "batch-max-duration", 10*time.Second, "longest time pods are gathered before a decision")
 	flags.DurationVar(&c.BatchIdleDuration, "batch-idle-duration", time.Second, "a batch ends when no pod came for so long")
-	flags.StringVar(&c.PreferencePolicy, "preference-policy", "Respect", "Respect or Ignore; changes nothing yet: soft constraints are left to the scheduler")
-	flags.StringVar(&c.MinValuesPolicy, "min-values-policy", "Strict", "Strict or BestEffort; changes nothing yet: a NodePool with minValues buys nothing")
+	flags.StringVar(&c.PreferencePolicy, "preference-policy", "Respect", "Respect honours what pods prefer, the heaviest first, while it costs little (see --preference-surplus); Ignore leaves it to the scheduler")
+	flags.StringVar(&c.PreferenceSurplus, "preference-surplus", "10", "how many percent more a plan may cost because it honours preferences, or unlimited")
+	flags.StringVar(&c.MinValuesPolicy, "min-values-policy", "Strict", "Strict or BestEffort: whether a NodePool buys with less variety than its minValues ask for when nothing else would do")
 	flags.StringVar(&c.FeatureGates, "feature-gates", "", "Name=true or Name=false, comma separated: NodeOverlay, CapacityBuffer, StaticCapacity; others change nothing")
 	flags.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a leader that died is waited for")
 	flags.DurationVar(&c.MachineGrace, "machine-grace", 30*time.Second, "age from which a machine without a NodeClaim is given back")
@@ -203,7 +206,9 @@ func (c CoreConfig) validate() error {
 		"must be at least --batch-idle-duration (%s), got %s", c.BatchIdleDuration, c.BatchMaxDuration)
 	f.oneOf("preference-policy", c.PreferencePolicy, "Respect", "Ignore")
 	f.oneOf("min-values-policy", c.MinValuesPolicy, "Strict", "BestEffort")
-	_, err := features(c.FeatureGates)
+	_, err := surplus(c.PreferenceSurplus)
+	f.check(err == nil, "preference-surplus", "%v", err)
+	_, err = features(c.FeatureGates)
 	f.check(err == nil, "feature-gates", "%v", err)
 	f.check(c.LeaseDuration >= time.Second, "leader-election-lease-duration", "must be at least 1s, got %s", c.LeaseDuration)
 	f.check(c.MachineGrace > 0, "machine-grace", "must be positive, got %s", c.MachineGrace)

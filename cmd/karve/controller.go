@@ -146,6 +146,7 @@ func (c CoreConfig) options(cloud *azure.Provider, log logr.Logger, add func(crm
 		LeaderElectionNamespace: c.LeaderElectionNamespace,
 		LeaseDuration:           c.LeaseDuration,
 		Features:                gates,
+		Settings:                c.settings(),
 		CollectGrace:            c.MachineGrace,
 	}
 }

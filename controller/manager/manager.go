@@ -41,6 +41,7 @@ import (
 	"github.com/karve-dev/karve/controller/overlay"
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/controller/termination"
+	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -90,6 +91,10 @@ type Options struct {
 
 	// Features are off unless asked for (--feature-gates).
 	Features Features
+
+	// Settings hold for every decision (--preference-policy, --preference-surplus,
+	// --min-values-policy).
+	Settings world.Settings
 
 	// Registry is where metrics go; nil means the process's own.
 	Registry prometheus.Registerer
@@ -234,6 +239,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	batches := provision.NewBatcher(o.BatchIdle, o.BatchMax)
 	m.mirror = kube.NewMirror(batches.Trigger)
 	m.mirror.Class = o.NodeClass.GroupKind()
+	m.mirror.SetSettings(o.Settings)
 	if err := m.mirror.Attach(ctx, m.inner.GetCache()); err != nil {
 		return err
 	}

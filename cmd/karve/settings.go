@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// settings are what the flags say about every decision. The Config is valid.
+func (c CoreConfig) settings() world.Settings {
+	thousandths, _ := surplus(c.PreferenceSurplus) // validated
+	return world.Settings{
+		Preferences:    world.PreferencePolicy(c.PreferencePolicy),
+		Surplus:        thousandths,
+		RelaxMinValues: c.MinValuesPolicy == "BestEffort",
+	}
+}
+
+// mostSurplus is in percent; who wants more wants no bound.
+const mostSurplus = 100_000
+
+// surplus reads --preference-surplus into thousandths.
+func surplus(text string) (int, error) {
+	if text == "unlimited" {
+		return world.UnlimitedSurplus, nil
+	}
+	percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+	thousandths := math.Round(percent * 10)
+	switch {
+	case err != nil, math.IsNaN(percent), percent < 0, percent > mostSurplus:
+		return 0, fmt.Errorf("must be a percentage from 0 to %d, or unlimited, got %q", mostSurplus, text)
+	case math.Abs(percent*10-thousandths) > 1e-6:
+		return 0, fmt.Errorf("has at most one digit after the point, got %q", text)
+	}
+	return int(thousandths), nil
+}
