@@ -46,6 +46,7 @@ import (
 	"github.com/karve-dev/karve/controller/nodepool"
 	"github.com/karve-dev/karve/controller/overlay"
 	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/controller/static"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
@@ -83,6 +84,7 @@ type Env struct {
 	Pools         *nodepool.Reconciler
 	Overlays      *overlay.Reconciler
 	Buffers       *buffer.Reconciler
+	Static        *static.Reconciler
 	Collector     *gc.Collector
 	woken         map[string]bool
 	seenPods      map[types.UID]*corev1.Pod
@@ -188,6 +190,7 @@ func (e *Env) Restart() {
 	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
 	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class()}
 	e.Collector = &gc.Collector{Client: e.Client, Live: e.API, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
+	e.Static = &static.Reconciler{Client: e.Client, Live: e.API, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, Class: class}
 	e.Mirror.Fed()
 }
 
@@ -238,6 +241,9 @@ func (e *Env) round() {
 		e.reconcile(e.Buffers, client.ObjectKeyFromObject(&b))
 	}
 	e.try(e.Provisioner.Provision(ctx))
+	for _, pool := range e.NodePools() {
+		e.reconcile(e.Static, client.ObjectKeyFromObject(&pool))
+	}
 	e.claims(e.Lifecycle)
 	e.Feed()
 	for _, node := range e.Nodes() {

@@ -40,6 +40,7 @@ import (
 	"github.com/karve-dev/karve/controller/nodepool"
 	"github.com/karve-dev/karve/controller/overlay"
 	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/controller/static"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
@@ -314,7 +315,7 @@ func tidier(p provider.Provider) provider.Tidier {
 func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) error {
 	class, c, live := o.NodeClass.GroupKind(), m.Client(), m.inner.GetAPIReader()
 	named := func(name string) logr.Logger { return o.Log.WithName(name) }
-	for _, r := range append(m.featured(o, keeper), []registrar{
+	for _, r := range append(m.featured(o, set, keeper), []registrar{
 		&lifecycle.Reconciler{
 			Client: c, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
 			Events: recorder, Metrics: set, Log: named(lifecycle.Name), Class: class,
@@ -347,13 +348,19 @@ type registrar interface {
 }
 
 // featured are the reconcilers of the features that were asked for.
-func (m *Manager) featured(o Options, keeper *catalog.Keeper) []registrar {
+func (m *Manager) featured(o Options, set *metrics.Set, keeper *catalog.Keeper) []registrar {
 	var out []registrar
 	if o.Features.NodeOverlay {
 		out = append(out, &overlay.Reconciler{Client: m.Client(), Catalog: keeper})
 	}
 	if o.Features.CapacityBuffer {
 		out = append(out, &buffer.Reconciler{Client: m.Client(), Live: m.inner.GetAPIReader(), Keeper: m.buffers})
+	}
+	if o.Features.StaticCapacity {
+		out = append(out, &static.Reconciler{
+			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper, Metrics: set,
+			Log: o.Log.WithName("nodepool.static"), Class: o.NodeClass.GroupKind(),
+		})
 	}
 	return out
 }

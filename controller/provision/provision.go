@@ -170,7 +170,7 @@ func (p *Provisioner) create(ctx context.Context, l pack.Launch) error {
 	if pool == nil {
 		return fmt.Errorf("creating a nodeclaim: nodepool %q was deleted meanwhile", l.Pool)
 	}
-	claim, err := p.write(ctx, l, pool)
+	claim, err := Create(ctx, p.Client, p.Catalog, l, pool)
 	if err != nil {
 		for _, pod := range l.Pods {
 			p.Batches.Trigger(pod.UID)
@@ -186,13 +186,13 @@ func (p *Provisioner) create(ctx context.Context, l pack.Launch) error {
 	return nil
 }
 
-// write creates the claim under a free name.
-func (p *Provisioner) write(ctx context.Context, l pack.Launch, pool *karpv1.NodePool) (*karpv1.NodeClaim, error) {
+// Create writes a launch down as a claim of the pool, under a free name.
+func Create(ctx context.Context, c client.Client, k *catalog.Keeper, l pack.Launch, pool *karpv1.NodePool) (*karpv1.NodeClaim, error) {
 	for {
 		claim := kube.Claim(l, pool, pool.Name+"-"+rand.String(5))
 		keepVariety(claim, pool, l.Relaxed)
-		p.noteOverlays(claim, l)
-		err := p.Client.Create(ctx, claim)
+		noteOverlays(claim, k, l)
+		err := c.Create(ctx, claim)
 		if !apierrors.IsAlreadyExists(err) {
 			return claim, err
 		}
@@ -200,8 +200,8 @@ func (p *Provisioner) write(ctx context.Context, l pack.Launch, pool *karpv1.Nod
 }
 
 // noteOverlays marks a claim that overlays had a part in.
-func (p *Provisioner) noteOverlays(claim *karpv1.NodeClaim, l pack.Launch) {
-	price, capacity := p.Catalog.Touched(kube.ClassOf(claim.Spec.NodeClassRef), l.Choices)
+func noteOverlays(claim *karpv1.NodeClaim, k *catalog.Keeper, l pack.Launch) {
+	price, capacity := k.Touched(kube.ClassOf(claim.Spec.NodeClassRef), l.Choices)
 	if price {
 		claim.Annotations[karpv1alpha1.PriceOverlayAppliedAnnotationKey] = "true"
 	}

@@ -1,0 +1,95 @@
+package static
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/kube"
+)
+
+// rank is the group a machine is in when a static pool has too many.
+type rank int
+
+const (
+	unlaunched rank = iota // nothing is lost
+	empty
+	busy
+	protected // a pod or the node asks to be left alone
+)
+
+// retirees are the first n machines to give back: those not launched yet, then
+// empty ones, then the rest by what their eviction costs for the rest of their
+// lives; those that ask to be left alone come last. Ties break on the name.
+func retirees(machines []kube.Machine, n int, now time.Time) []kube.Machine {
+	type judged struct {
+		kube.Machine
+		rank rank
+		cost float64
+	}
+	all := make([]judged, 0, len(machines))
+	for _, m := range machines {
+		all = append(all, judged{m, rankOf(m, now), evictionCost(m, now) * remaining(m.Claim, now)})
+	}
+	slices.SortFunc(all, func(a, b judged) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.cost, b.cost), cmp.Compare(a.Claim.Name, b.Claim.Name))
+	})
+	out := make([]kube.Machine, 0, n)
+	for _, j := range all[:min(n, len(all))] {
+		out = append(out, j.Machine)
+	}
+	return out
+}
+
+func rankOf(m kube.Machine, now time.Time) rank {
+	asks := func(p *corev1.Pod) bool {
+		return p.DeletionTimestamp == nil && !kube.Terminal(p) && kube.DoNotDisrupt(p, now)
+	}
+	switch {
+	case !kube.ConditionTrue(m.Claim, karpv1.ConditionTypeLaunched):
+		return unlaunched
+	case m.Node != nil && m.Node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true", slices.ContainsFunc(m.Pods, asks):
+		return protected
+	case slices.ContainsFunc(m.Pods, func(p *corev1.Pod) bool { return kube.Movable(p, now) }):
+		return busy
+	}
+	return empty
+}
+
+// evictionCost adds up what upstream reckons for each pod that needs another home:
+// 1, moved by the pod's deletion cost and priority, from -10 to 10.
+func evictionCost(m kube.Machine, now time.Time) float64 {
+	sum := 0.0
+	for _, p := range m.Pods {
+		if kube.Movable(p, now) {
+			sum += podCost(p)
+		}
+	}
+	return sum
+}
+
+func podCost(p *corev1.Pod) float64 {
+	cost := 1.0
+	if own, err := strconv.ParseFloat(p.Annotations[corev1.PodDeletionCost], 64); err == nil && !math.IsNaN(own) {
+		cost += own / (1 << 27)
+	}
+	if p.Spec.Priority != nil {
+		cost += float64(*p.Spec.Priority) / (1 << 25)
+	}
+	return min(max(cost, -10), 10)
+}
+
+// remaining is the share of its life that a claim has before it, from 0 to 1.
+func remaining(c *karpv1.NodeClaim, now time.Time) float64 {
+	life := c.Spec.ExpireAfter.Duration
+	if life == nil || *life <= 0 {
+		return 1
+	}
+	left := *life - now.Sub(c.CreationTimestamp.Time)
+	return min(max(float64(left)/float64(*life), 0), 1)
+}

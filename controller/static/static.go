@@ -1,0 +1,201 @@
+// Package static keeps as many nodes as a NodePool with spec.replicas asks for.
+//
+// It refuses to exceed limits.nodes, to look at pods when it buys, and to leave
+// anything to a cache when it counts: two leaders in a row would each buy the
+// difference. The zero Reconciler is not usable; all fields but Choose are required.
+package static
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/kube"
+)
+
+const (
+	// again is how often a pool is counted anyway, short how soon when it has too few.
+	again = time.Minute
+	short = 30 * time.Second
+	// unsynced is how soon to look again while the cluster is not known completely.
+	unsynced = time.Second
+	writers  = 50
+)
+
+// Reconciler keeps the nodes of static pools.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache: what it counts decides what is bought.
+	Live    client.Reader
+	Mirror  *kube.Mirror
+	Catalog *catalog.Keeper
+	Metrics *metrics.Set
+	Log     logr.Logger
+	// Class is the kind of node class whose pools are ours.
+	Class schema.GroupKind
+	// Choose decides which machines to buy; nil means Cheapest.
+	Choose Decision
+}
+
+// Reconcile brings one pool nearer to its number.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	pool := &karpv1.NodePool{}
+	if err := r.Live.Get(ctx, req.NamespacedName, pool); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	ref := pool.Spec.Template.Spec.NodeClassRef
+	if pool.Spec.Replicas == nil || pool.DeletionTimestamp != nil || ref == nil || ref.GroupKind() != r.Class {
+		return reconcile.Result{}, nil
+	}
+	if !r.Mirror.Synced() {
+		return reconcile.Result{RequeueAfter: unsynced}, nil
+	}
+	held, err := r.count(ctx, pool)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	switch lacking := *pool.Spec.Replicas - int64(len(held.staying)); {
+	case lacking < 0:
+		return reconcile.Result{RequeueAfter: again}, r.retire(ctx, pool, held.staying, int(-lacking))
+	case lacking > 0:
+		return r.grow(ctx, pool, held, lacking)
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// holding is what a pool has.
+type holding struct {
+	staying []karpv1.NodeClaim
+	// all counts those on their way out too: limits do.
+	all int64
+}
+
+func (r *Reconciler) count(ctx context.Context, pool *karpv1.NodePool) (holding, error) {
+	list := &karpv1.NodeClaimList{}
+	if err := r.Live.List(ctx, list, client.MatchingLabels{karpv1.NodePoolLabelKey: pool.Name}); err != nil {
+		return holding{}, fmt.Errorf("counting the nodeclaims of nodepool %s: %w", pool.Name, err)
+	}
+	h := holding{all: int64(len(list.Items))}
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp == nil {
+			h.staying = append(h.staying, list.Items[i])
+		}
+	}
+	return h, nil
+}
+
+// grow buys what is lacking, as far as limits.nodes, quota and stock allow.
+func (r *Reconciler) grow(ctx context.Context, pool *karpv1.NodePool, h holding, lacking int64) (reconcile.Result, error) {
+	n := lacking
+	if limit, ok := pool.Spec.Limits["nodes"]; ok {
+		n = min(n, max(0, limit.Value()-h.all))
+	}
+	if n < lacking {
+		r.Log.Info("nodepool node limit reached", "nodepool", pool.Name, "nodes", h.all, "replicas", *pool.Spec.Replicas)
+	}
+	if n == 0 {
+		return reconcile.Result{RequeueAfter: short}, nil
+	}
+	launches := r.decide(ctx, pool, int(n))
+	if len(launches) > 0 {
+		r.Log.Info("provisioning static nodes", "nodepool", pool.Name, "current", len(h.staying), "desired", *pool.Spec.Replicas, "provision-count", len(launches))
+	}
+	if err := r.buy(ctx, pool, launches); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: short}, nil
+}
+
+// decide chooses from the newest catalog: what was sold out a moment ago must not
+// be asked for again at once.
+func (r *Reconciler) decide(ctx context.Context, pool *karpv1.NodePool, n int) (launches []pack.Launch) {
+	if err := r.Catalog.Refresh(ctx); err != nil {
+		r.Log.V(1).Info("catalog incomplete, going on with the rest", "error", err.Error())
+	}
+	choose := r.Choose
+	if choose == nil {
+		choose = Cheapest
+	}
+	r.Mirror.View(func(w *world.World) { launches = choose(w, pool.Name, n) })
+	return launches
+}
+
+func (r *Reconciler) buy(ctx context.Context, pool *karpv1.NodePool, launches []pack.Launch) error {
+	var group errgroup.Group
+	group.SetLimit(writers)
+	errs := make([]error, len(launches))
+	for i, l := range launches {
+		group.Go(func() error { errs[i] = r.create(ctx, pool, l); return nil })
+	}
+	_ = group.Wait() // the functions return nil; errs has it all
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l pack.Launch) error {
+	claim, err := provision.Create(ctx, r.Client, r.Catalog, l, pool)
+	if err != nil {
+		return fmt.Errorf("creating a nodeclaim of static nodepool %s: %w", pool.Name, err)
+	}
+	r.Mirror.Launched(claim, l.Choices, nil)
+	r.Metrics.ClaimsCreated.WithLabelValues("provisioned", pool.Name, "false").Inc()
+	r.Log.Info("created nodeclaim", "nodepool", pool.Name, "nodeclaim", claim.Name, "choices", len(l.Choices))
+	return nil
+}
+
+// retire gives back what is too many. Budgets do not apply: somebody asked for fewer.
+func (r *Reconciler) retire(ctx context.Context, pool *karpv1.NodePool, staying []karpv1.NodeClaim, n int) error {
+	known := map[string]kube.Machine{}
+	for _, m := range r.Mirror.Machines() {
+		known[m.Claim.Name] = m
+	}
+	machines := make([]kube.Machine, 0, len(staying))
+	for i := range staying {
+		m := known[staying[i].Name]
+		m.Claim = &staying[i]
+		machines = append(machines, m)
+	}
+	r.Log.Info("deprovisioning static nodes", "nodepool", pool.Name, "current", len(staying), "desired", *pool.Spec.Replicas, "deprovision-count", n)
+	var errs []error
+	for _, m := range retirees(machines, n, time.Now()) {
+		err := r.Client.Delete(ctx, m.Claim.DeepCopy(), client.Preconditions{UID: &m.Claim.UID})
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("deleting nodeclaim %s, one too many: %w", m.Claim.Name, err))
+			continue
+		}
+		r.Log.Info("deleted nodeclaim", "nodepool", pool.Name, "nodeclaim", m.Claim.Name, "reason", "one too many")
+	}
+	return errors.Join(errs...)
+}
+
+// Register adds the reconciler to a manager. Pools are woken by their claims.
+func (r *Reconciler) Register(m manager.Manager) error {
+	ofClaim := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, claim client.Object) []reconcile.Request {
+		if name := claim.GetLabels()[karpv1.NodePoolLabelKey]; name != "" {
+			return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+		}
+		return nil
+	})
+	return builder.ControllerManagedBy(m).
+		Named("nodepool.static").
+		For(&karpv1.NodePool{}).
+		Watches(&karpv1.NodeClaim{}, ofClaim).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
+		Complete(r)
+}
