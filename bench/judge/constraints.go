@@ -41,34 +41,60 @@ func nodeSelector(required world.Term, anyOf []world.Term) *corev1.NodeSelector 
 func expressions(t world.Term) []corev1.NodeSelectorRequirement {
 	var out []corev1.NodeSelectorRequirement
 	for _, r := range t {
-		op, values := corev1.NodeSelectorOperator(r.Operator), r.Values
-		switch {
-		case r.Operator == constraint.NotIn && len(values) == 0:
-			continue // excludes nothing, which Kubernetes has no way to write
-		case r.Operator == constraint.In && len(values) == 0:
-			// Nothing will do. Kubernetes writes that as two rules at odds.
-			out = append(out, corev1.NodeSelectorRequirement{Key: r.Key, Operator: corev1.NodeSelectorOpExists})
-			op = corev1.NodeSelectorOpDoesNotExist
-		case r.Operator == constraint.Gte:
-			op, values = corev1.NodeSelectorOpGt, moved(values, -1)
-		case r.Operator == constraint.Lte:
-			op, values = corev1.NodeSelectorOpLt, moved(values, 1)
+		switch r.Operator {
+		case constraint.Gt, constraint.Gte, constraint.Lt, constraint.Lte:
+			out = append(out, bound(r)...)
+		case constraint.In:
+			if len(r.Values) == 0 {
+				out = append(out, never(r.Key)...)
+				continue
+			}
+			out = append(out, corev1.NodeSelectorRequirement{Key: r.Key, Operator: corev1.NodeSelectorOpIn, Values: r.Values})
+		case constraint.NotIn:
+			if len(r.Values) > 0 { // excluding nothing is nothing Kubernetes can write
+				out = append(out, corev1.NodeSelectorRequirement{Key: r.Key, Operator: corev1.NodeSelectorOpNotIn, Values: r.Values})
+			}
+		default:
+			out = append(out, corev1.NodeSelectorRequirement{Key: r.Key, Operator: corev1.NodeSelectorOperator(r.Operator), Values: r.Values})
 		}
-		out = append(out, corev1.NodeSelectorRequirement{Key: r.Key, Operator: op, Values: values})
 	}
 	return out
 }
 
-// moved makes an exclusive bound of an inclusive one.
-func moved(bound []string, by int64) []string {
-	if len(bound) != 1 {
-		return bound // the scheduler refuses it in its own words
+// never is what no node meets: two rules at odds.
+func never(key string) []corev1.NodeSelectorRequirement {
+	return []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpExists}, {Key: key, Operator: corev1.NodeSelectorOpDoesNotExist}}
+}
+
+// bound writes a comparison. Kubernetes knows exclusive bounds only, and none below
+// zero, for a label cannot begin with a minus sign: above such a bound is every
+// number, below it none.
+func bound(r constraint.Rule) []corev1.NodeSelectorRequirement {
+	as := func(op corev1.NodeSelectorOperator, values ...string) []corev1.NodeSelectorRequirement {
+		return []corev1.NodeSelectorRequirement{{Key: r.Key, Operator: op, Values: values}}
 	}
-	n, err := strconv.ParseInt(bound[0], 10, 64)
-	if err != nil || by < 0 && n == math.MinInt64 || by > 0 && n == math.MaxInt64 {
-		return bound
+	below := r.Operator == constraint.Lt || r.Operator == constraint.Lte
+	op := corev1.NodeSelectorOpGt
+	if below {
+		op = corev1.NodeSelectorOpLt
 	}
-	return []string{strconv.FormatInt(n+by, 10)}
+	if len(r.Values) != 1 {
+		return as(op, r.Values...) // the scheduler refuses it in its own words
+	}
+	n, err := strconv.ParseInt(r.Values[0], 10, 64)
+	switch {
+	case err != nil:
+		return as(op, r.Values...)
+	case below && n < 0:
+		return never(r.Key)
+	case r.Operator == constraint.Gt && n < 0, r.Operator == constraint.Gte && n <= 0:
+		return as(corev1.NodeSelectorOpLt, strconv.FormatInt(math.MaxInt64, 10))
+	case r.Operator == constraint.Gte:
+		n--
+	case r.Operator == constraint.Lte && n < math.MaxInt64:
+		n++
+	}
+	return as(op, strconv.FormatInt(n, 10))
 }
 
 // affinity writes nodeSelector, node affinity and the required terms of pod

@@ -173,33 +173,29 @@ func ease(p *world.Pod) int {
 }
 
 // run lives through the stages and returns what was refused to the end. Pods
-// begin to be scheduled at stage start. Virtual pods come last of all: no real pod
-// ever sees them.
+// begin to be scheduled at stage start, those that move once they have left. Virtual
+// pods come last of all: no real pod ever sees them.
 func (h *hearing) run(s *scheduler, o order, start stage) []Rejection {
-	var waiting, moving, virtual []placement
+	var virtual []placement
+	waiting := slices.DeleteFunc(slices.Clone(o.pods), func(p placement) bool { return p.spec.Virtual })
 	for _, p := range o.pods {
-		switch {
-		case p.spec.Virtual:
+		if p.spec.Virtual {
 			virtual = append(virtual, p)
-		case p.moves():
-			moving = append(moving, p)
-		default:
-			waiting = append(waiting, p)
 		}
 	}
 	for at := range stages {
 		switch at {
 		case drained:
 			h.drain(s)
-			waiting = append(waiting, moving...)
 		case gone:
 			h.retire(s)
 		}
 		if at >= start {
-			waiting = s.settle(waiting, o.patient)
+			waiting = s.settle(waiting, at, o.patient)
 		}
 	}
-	return s.rejections(append(waiting, s.settle(virtual, o.patient)...))
+	out := s.rejections(waiting)
+	return append(out, s.rejections(s.settle(virtual, gone, o.patient))...)
 }
 
 // drain takes the movable pods off leaving nodes, and ends the ending ones: they

@@ -28,6 +28,7 @@ pool web
 		{"too big", shop + "pods web x4 cpu=1", "buy D4 1: web-1 web-2 web-3 web-4", "NodeResourcesFit"},
 		{"room beside a daemon", shop + "daemon agent cpu=500m\npods web x3 cpu=1", "buy D4 1: web-1 web-2 web-3", ""},
 		{"no room beside a daemon", shop + "daemon agent cpu=600m\npods web x3 cpu=1", "buy D4 1: web-1 web-2 web-3", "NodeResourcesFit"},
+		{"daemons are nobody's neighbours", shop + "daemon agent\nnode n3 zone=3\npods web x2 spread=zone:1:app!=db", "buy D4 1: web-1; on n3: web-2", ""},
 		{"daemon that does not come", shop + "daemon agent cpu=600m need:arch=In:none\npods web x3 cpu=1", "buy D4 1: web-1 web-2 web-3", ""},
 		{"room beside what runs", "node n1 cpu=2\npods old x1 on=n1 cpu=1\npods web x1 cpu=1", "on n1: web-1", ""},
 		{"no room beside what runs", "node n1 cpu=2\npods old x2 on=n1 cpu=1\npods web x1 cpu=1", "on n1: web-1", "NodeResourcesFit"},
@@ -37,6 +38,8 @@ pool web
 		{"wrong zone", shop + "pods web x1 need:zone=In:2", "buy D4 1: web-1", "NodeAffinity"},
 		{"bound", "node n1 label:version=3\npods web x1 need:version=Gte:3 need:version=Lte:3", "on n1: web-1", ""},
 		{"beyond the bound", "node n1 label:version=3\npods web x1 need:version=Gte:4", "on n1: web-1", "NodeAffinity"},
+		{"above zero", "node n1 label:version=0\npods web x1 need:version=Gte:0 need:version=Lte:0", "on n1: web-1", ""},
+		{"below zero", "node n1 label:version=0\npods web x1 need:version=Lt:-1", "on n1: web-1", "NodeAffinity"},
 		{"second alternative", "node n1 label:team=blue\npods web x1 or:1:team=In:red or:2:team=In:blue", "on n1: web-1", ""},
 		{"no alternative", "node n1 label:team=green\npods web x1 or:1:team=In:red or:2:team=In:blue", "on n1: web-1", "NodeAffinity"},
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -159,24 +160,36 @@ func (s *scheduler) refuses(p *corev1.Pod, node string) *refusal {
 	return &refusal{status.Plugin(), strings.Join(status.Reasons(), "; ")}
 }
 
-// startDaemon puts a DaemonSet's pod on a node that it matches. Whether it has
-// room is not asked: daemons come before others, and their pods would be missing
-// room then.
+// startDaemon keeps room on a node for a DaemonSet's pod, if the node takes it.
+// Whether it has that room is not asked: the others will find it missing. There is
+// no pod, for nobody knows its labels, and selectors like app!=web would count it.
 func (s *scheduler) startDaemon(p *corev1.Pod, node string) {
 	if no := s.refuses(p, node); no != nil && (no.plugin == names.TaintToleration || no.plugin == names.NodeAffinity) {
 		return
 	}
-	s.bind(p, node)
+	old := s.nodes[node]
+	less := old.DeepCopy()
+	take := func(name corev1.ResourceName, n resource.Quantity) {
+		left := less.Status.Allocatable[name]
+		left.Sub(n)
+		less.Status.Allocatable[name] = left
+	}
+	take(corev1.ResourcePods, resource.MustParse("1"))
+	for name, n := range p.Spec.Containers[0].Resources.Requests {
+		take(name, n)
+	}
+	s.cache.UpdateNode(s.logger, old, less)
+	s.nodes[node] = less
 }
 
-// settle binds every pod that is accepted, again and again while any is, and
-// returns the others.
-func (s *scheduler) settle(waiting []placement, patient bool) []placement {
+// settle binds every pod that may go now and is accepted, again and again while
+// any is, and returns the others.
+func (s *scheduler) settle(waiting []placement, at stage, patient bool) []placement {
 	waiting = slices.Clone(waiting)
 	for {
 		before := len(waiting)
 		for i := 0; i < len(waiting); i++ {
-			if s.refuses(waiting[i].pod, waiting[i].node) != nil {
+			if waiting[i].moves() && at < drained || s.refuses(waiting[i].pod, waiting[i].node) != nil {
 				continue
 			}
 			s.bind(waiting[i].pod, waiting[i].node)
@@ -192,14 +205,11 @@ func (s *scheduler) settle(waiting []placement, patient bool) []placement {
 	}
 }
 
-// rejections says why each of the pods is not accepted.
+// rejections says why each of the pods, none of which is accepted, is not.
 func (s *scheduler) rejections(waiting []placement) []Rejection {
 	var out []Rejection
 	for _, p := range waiting {
 		no := s.refuses(p.pod, p.node)
-		if no == nil { // a virtual pod made room for it; nothing is made of that
-			no = &refusal{Plan, "accepted only beside virtual pods"}
-		}
 		out = append(out, Rejection{Pod: p.ref, Node: p.node, Plugin: no.plugin, Reason: no.reason})
 	}
 	return out

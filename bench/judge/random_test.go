@@ -1,0 +1,127 @@
+package judge
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/pack"
+)
+
+var (
+	worlds = flag.Int("worlds", 1200, "how many random worlds to judge")
+	first  = flag.Uint64("seed", 0, "seed of the first random world")
+)
+
+// TestPlansPassTheScheduler: the scheduler carries out every plan for random worlds
+// of every semantic, whichever of its choices each launch becomes. A seed that
+// fails prints a transcript to keep in engine/pack/testdata.
+func TestPlansPassTheScheduler(t *testing.T) { judgeWorlds(t, enginetest.RandomFull) }
+
+// TestPlainPlansPassTheScheduler is the same without neighbours, ports and volumes:
+// a failure here is not about topology.
+func TestPlainPlansPassTheScheduler(t *testing.T) { judgeWorlds(t, enginetest.Random) }
+
+func judgeWorlds(t *testing.T, random func(seed uint64, pods int) *enginetest.Script) {
+	var placed, shown atomic.Int64
+	const shards = 2
+	t.Run("worlds", func(t *testing.T) {
+		for shard := range uint64(shards) {
+			t.Run(fmt.Sprint(shard), func(t *testing.T) {
+				t.Parallel()
+				for seed := *first + shard; seed < *first+uint64(*worlds); seed += shards {
+					script := random(seed, 1+int(seed%32))
+					placed.Add(int64(count(pack.Solve(script.World()))))
+					if len(rejections(script, seed)) == 0 {
+						continue
+					}
+					t.Errorf("seed %d: the scheduler refuses the plan", seed)
+					if shown.Add(1) <= 3 {
+						t.Log(transcript(script, seed))
+					}
+				}
+			})
+		}
+	})
+	t.Logf("%d pods placed in %d worlds", placed.Load(), *worlds)
+	if placed.Load() < int64(*worlds) {
+		t.Errorf("only %d pods were placed: the worlds exercise too little", placed.Load())
+	}
+}
+
+func count(p pack.Plan) int {
+	n := 0
+	for _, l := range p.Launches {
+		n += len(l.Pods)
+	}
+	for _, x := range p.Nominations {
+		n += len(x.Pods)
+	}
+	return n
+}
+
+// rejections solves the script and has the plan judged twice.
+func rejections(s *enginetest.Script, seed uint64) []Rejection {
+	plan := pack.Solve(s.World())
+	return append(Replay(s, plan), ReplayAny(s, plan, seed)...)
+}
+
+// transcript is the failing world made small, as testdata has it.
+func transcript(s *enginetest.Script, seed uint64) string {
+	// The smallest world is to fail as the large one did, not in any other way.
+	want := rejections(s, seed)[0].Plugin
+	small := Shrink(s, 4000, func(s *enginetest.Script) bool {
+		got := rejections(s, seed)
+		return len(got) > 0 && got[0].Plugin == want
+	})
+	var w strings.Builder
+	fmt.Fprintf(&w, "\n# Random world %d: the scheduler refuses the plan below.\n", seed)
+	for _, r := range rejections(small, seed) {
+		fmt.Fprintf(&w, "# %s\n", r)
+	}
+	fmt.Fprintf(&w, "%s----\n%s", enginetest.Format(small), enginetest.Print(pack.Solve(small.World())))
+	return w.String()
+}
+
+// TestMissedNodes counts pods that were left out though a node that exists would
+// take them. It does not fail yet: leaving a pod out can be the price of another's place.
+func TestMissedNodes(t *testing.T) {
+	missed, unplaced := 0, 0
+	for seed := *first; seed < *first+uint64(*worlds)/4; seed++ {
+		script := enginetest.RandomFull(seed, 1+int(seed%32))
+		plan := pack.Solve(script.World())
+		for _, u := range plan.Unplaced {
+			unplaced += len(u.Pods)
+		}
+		found := Misses(script, plan)
+		missed += len(found)
+		if len(found) > 0 && testing.Verbose() {
+			t.Logf("seed %d: %s", seed, found[0])
+		}
+	}
+	t.Logf("%d of %d pods left out would fit on a node as things are", missed, unplaced)
+}
+
+// TestShrink: what has nothing to do with a failure goes, what it needs stays.
+func TestShrink(t *testing.T) {
+	s := enginetest.RandomFull(3, 30)
+	s.Pods[17].Name = "culprit"
+	fails := func(s *enginetest.Script) bool {
+		for _, p := range s.Pods {
+			if p.Name == "culprit" && len(s.Pools) > 1 {
+				return true
+			}
+		}
+		return false
+	}
+	small := Shrink(s, 4000, fails)
+	if len(small.Pods) != 1 || len(small.Pools) != 2 || len(small.Nodes) != 0 || !fails(small) {
+		t.Errorf("shrunk to %d pods, %d pools and %d nodes", len(small.Pods), len(small.Pools), len(small.Nodes))
+	}
+	if len(s.Pods) < 30 || !fails(s) {
+		t.Error("shrinking changed the script itself")
+	}
+}
