@@ -385,7 +385,59 @@ func (c *cluster) replay() string {
 		}
 	}
 	copy(c.at, want)
+	if why != "" && c.frontier == nil && c.anyOrder() { // too dear for the twin
+		return ""
+	}
 	return why
+}
+
+// anyOrder tries every order of binding in which no two alike pods of one place
+// are told apart, up to a bound.
+func (c *cluster) anyOrder() bool {
+	var lots [][]int // alike pods of one place
+	for i := c.bound; i < len(c.pods); i++ {
+		if c.at[i] < 0 {
+			continue
+		}
+		k := slices.IndexFunc(lots, func(lot []int) bool { return c.at[lot[0]] == c.at[i] && alike(*c.pods[lot[0]], *c.pods[i]) })
+		if k < 0 {
+			k = len(lots)
+			lots = append(lots, nil)
+		}
+		lots[k] = append(lots[k], i)
+	}
+	want := slices.Clone(c.at)
+	defer copy(c.at, want)
+	for _, i := range slices.Concat(lots...) {
+		c.at[i] = -1
+	}
+	return c.order(lots, make([]byte, len(lots)), want, map[string]bool{})
+}
+
+func (c *cluster) order(lots [][]int, done []byte, want []int, dead map[string]bool) bool {
+	if dead[string(done)] || len(dead) > 5000 {
+		return false
+	}
+	all := true
+	for k, lot := range lots {
+		if int(done[k]) == len(lot) {
+			continue
+		}
+		all = false
+		i := lot[done[k]]
+		if why, _ := c.refused(i, want[i]); why != "" {
+			continue
+		}
+		c.at[i] = want[i]
+		done[k]++
+		if c.order(lots, done, want, dead) {
+			return true
+		}
+		done[k]--
+		c.at[i] = -1
+	}
+	dead[string(done)] = !all
+	return all
 }
 
 func (c *cluster) bind(want []int, r *rand.Rand, shuffled bool) string {
