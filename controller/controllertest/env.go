@@ -40,6 +40,7 @@ import (
 	"github.com/karve-dev/karve/controller/emptiness"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/gc"
+	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
@@ -178,17 +179,18 @@ func (e *Env) Restart() {
 	e.Overlays = &overlay.Reconciler{Client: e.Client, Catalog: keeper}
 	buffers := buffer.NewKeeper(e.Client, e.Mirror)
 	e.Buffers = &buffer.Reconciler{Client: e.Client, Live: e.API, Keeper: buffers}
+	ledger := &health.Ledger{}
 	class := Class().GroupKind()
 	e.Provisioner = &provision.Provisioner{Client: e.Client, Mirror: e.Mirror, Catalog: keeper,
 		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
 	e.Lifecycle = &lifecycle.Reconciler{Client: e.Client, Mirror: e.Mirror, Catalog: keeper, Provider: e.Provider,
-		Events: e.Events, Metrics: e.Metrics, Log: log, Class: class,
+		Events: e.Events, Metrics: e.Metrics, Log: log, Class: class, Health: ledger,
 		End: &termination.Claims{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}}
 	e.Termination = &termination.Nodes{Client: e.Client, Live: e.API, Provider: e.Provider,
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
 	e.Emptiness = &emptiness.Controller{Client: e.Client, Live: e.API, Mirror: e.Mirror, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
 	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
-	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class()}
+	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class(), Health: ledger}
 	e.Collector = &gc.Collector{Client: e.Client, Live: e.API, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
 	e.Static = &static.Reconciler{Client: e.Client, Live: e.API, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, Class: class}
 	e.Mirror.Fed()

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -104,7 +105,19 @@ func (s *step) giveUp(ctx context.Context) error {
 		}
 		s.Log.Info("terminating due to timeout", "nodeclaim", s.claim.Name, "condition", t.condition, "timeout", t.after.String(),
 			"reason", c.Reason, "message", c.Message)
-		return s.remove(ctx, t.why)
+		if err := s.remove(ctx, t.why); err != nil {
+			return err
+		}
+		s.Health.Note(s.claim.OwnerReferences, failure(t.condition, c.Reason, c.Message))
+		return nil
 	}
 	return nil
+}
+
+// failure is what the pool hears about a machine that was given up.
+func failure(condition, why, message string) health.Outcome {
+	if condition == karpv1.ConditionTypeLaunched {
+		return health.Outcome{Failed: true, Reason: why, Message: message}
+	}
+	return health.Outcome{Failed: true, Reason: "RegistrationFailed", Message: "Failed to register node"}
 }

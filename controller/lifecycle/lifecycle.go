@@ -17,6 +17,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
@@ -43,6 +44,8 @@ type Reconciler struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
+	// Health hears how machines came up; nil when nobody wants to know.
+	Health *health.Ledger
 	// Class is the kind of node class whose claims are ours; others belong to other
 	// installations.
 	Class schema.GroupKind

@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/kube"
 )
@@ -33,10 +34,14 @@ func (s *step) register(ctx context.Context) error {
 	if err := s.takeOver(ctx); err != nil {
 		return err
 	}
+	first := !kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered)
 	s.claim.Status.NodeName = s.node.Name
 	s.StatusConditions().SetTrue(karpv1.ConditionTypeRegistered)
 	s.news = append(s.news, func() {
 		s.stage("registered")
+		if first {
+			s.Health.Note(s.claim.OwnerReferences, health.Outcome{})
+		}
 		s.Metrics.NodesCreated.WithLabelValues(s.claim.Labels[karpv1.NodePoolLabelKey], s.node.Labels[corev1.LabelTopologyZone]).Inc()
 		s.Log.Info("registered nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "node", s.node.Name)
 	})

@@ -34,6 +34,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/expiration"
 	"github.com/karve-dev/karve/controller/gc"
+	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
@@ -315,10 +316,11 @@ func tidier(p provider.Provider) provider.Tidier {
 func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) error {
 	class, c, live := o.NodeClass.GroupKind(), m.Client(), m.inner.GetAPIReader()
 	named := func(name string) logr.Logger { return o.Log.WithName(name) }
+	ledger := &health.Ledger{}
 	for _, r := range append(m.featured(o, set, keeper), []registrar{
 		&lifecycle.Reconciler{
 			Client: c, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
-			Events: recorder, Metrics: set, Log: named(lifecycle.Name), Class: class,
+			Events: recorder, Metrics: set, Log: named(lifecycle.Name), Class: class, Health: ledger,
 			End: &termination.Claims{
 				Client: c, Provider: set.Observe(o.Provider, lifecycle.Name),
 				Events: recorder, Metrics: set, Log: named("nodeclaim.termination"), Class: class,
@@ -334,7 +336,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 			Events: recorder, Metrics: set, Log: named("nodeclaim.interruption"), Class: class,
 		},
 		&expiration.Reconciler{Client: c, Metrics: set, Log: named("nodeclaim.expiration"), Class: class},
-		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: named("nodepool"), Class: o.NodeClass},
+		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: named("nodepool"), Class: o.NodeClass, Health: ledger},
 	}...) {
 		if err := r.Register(m.inner); err != nil {
 			return fmt.Errorf("registering %T: %w", r, err)

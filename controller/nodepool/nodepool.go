@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/kube"
@@ -40,6 +41,8 @@ type Reconciler struct {
 	Mirror  *kube.Mirror
 	Metrics *metrics.Set
 	Log     logr.Logger
+	// Health knows how the last machines came up.
+	Health *health.Ledger
 	// Class is the kind of node class whose pools are ours, in the version to read.
 	Class schema.GroupVersionKind
 }
@@ -105,6 +108,7 @@ func (r *Reconciler) classReady(ctx context.Context, pool *karpv1.NodePool) erro
 		return nil
 	}
 	repeat(pool, class)
+	r.registrations(pool, class.GetGeneration())
 	return nil
 }
 

@@ -1,0 +1,103 @@
+// Package health remembers how the last machines of each NodePool came up, which
+// is what its condition NodeRegistrationHealthy says.
+//
+// It refuses to outlive the process: the condition itself does, and Resume reads
+// it. A nil Ledger remembers nothing; the zero Ledger is empty.
+package health
+
+import (
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	remembered = 4 // outcomes per pool
+	tooMany    = 2 // failures among them
+)
+
+// Outcome is how one machine came up.
+type Outcome struct {
+	Failed bool
+	// Reason and Message say why it failed, as a condition does.
+	Reason, Message string
+}
+
+// Ledger keeps the last outcomes of every pool.
+type Ledger struct {
+	mu    sync.Mutex
+	pools map[types.UID][]Outcome
+}
+
+// Note adds an outcome of the pool that owns an object; one that no pool owns is
+// nobody's news.
+func (l *Ledger) Note(owners []metav1.OwnerReference, o Outcome) {
+	i := slices.IndexFunc(owners, func(r metav1.OwnerReference) bool { return r.Kind == "NodePool" })
+	if l == nil || i < 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pools == nil {
+		l.pools = map[types.UID][]Outcome{}
+	}
+	all := append(l.pools[owners[i].UID], o)
+	l.pools[owners[i].UID] = all[max(0, len(all)-remembered):]
+}
+
+// Forget drops what is known about a pool: it or its node class was changed.
+func (l *Ledger) Forget(pool types.UID) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pools, pool)
+}
+
+// Resume takes a condition that an earlier process left for as many outcomes as
+// made it so, unless something is known already.
+func (l *Ledger) Resume(pool types.UID, left metav1.ConditionStatus, o Outcome) {
+	if l == nil || left == metav1.ConditionUnknown {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pools[pool]) > 0 {
+		return
+	}
+	if l.pools == nil {
+		l.pools = map[types.UID][]Outcome{}
+	}
+	if left == metav1.ConditionTrue {
+		l.pools[pool] = []Outcome{{}}
+		return
+	}
+	o.Failed = true
+	l.pools[pool] = slices.Repeat([]Outcome{o}, tooMany)
+}
+
+// Verdict is True after a success, False after two failures among the last four,
+// with the latest failure, and Unknown while there is too little to go by.
+func (l *Ledger) Verdict(pool types.UID) (metav1.ConditionStatus, Outcome) {
+	if l == nil {
+		return metav1.ConditionUnknown, Outcome{}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	failures, latest := 0, Outcome{}
+	for _, o := range l.pools[pool] {
+		if o.Failed {
+			failures, latest = failures+1, o
+		}
+	}
+	switch {
+	case failures >= tooMany:
+		return metav1.ConditionFalse, latest
+	case len(l.pools[pool]) > failures:
+		return metav1.ConditionTrue, Outcome{}
+	}
+	return metav1.ConditionUnknown, Outcome{}
+}

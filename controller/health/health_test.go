@@ -1,0 +1,59 @@
+package health_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/karve-dev/karve/controller/health"
+)
+
+func TestVerdict(t *testing.T) {
+	pool := []metav1.OwnerReference{{Kind: "NodePool", UID: "p"}}
+	for _, tc := range []struct {
+		left     metav1.ConditionStatus // by an earlier process
+		outcomes string                 // s: success, f: failure
+		want     metav1.ConditionStatus
+	}{
+		{"Unknown", "", "Unknown"},
+		{"Unknown", "f", "Unknown"},
+		{"Unknown", "s", "True"},
+		{"Unknown", "sf", "True"},
+		{"Unknown", "sff", "False"},
+		{"Unknown", "ffss", "False"},
+		{"Unknown", "ffsss", "True"},
+		{"True", "", "True"},
+		{"True", "f", "True"},
+		{"False", "", "False"},
+		{"False", "sss", "True"},
+	} {
+		l := &health.Ledger{}
+		l.Resume("p", tc.left, health.Outcome{Reason: "Earlier"})
+		for _, o := range tc.outcomes {
+			l.Note(pool, health.Outcome{Failed: o == 'f', Reason: "RegistrationFailed"})
+		}
+		got, why := l.Verdict("p")
+		if got != tc.want || (got == "False") != (why.Reason != "") {
+			t.Errorf("left %s, then %q: %s (%q), want %s", tc.left, tc.outcomes, got, why.Reason, tc.want)
+		}
+		l.Forget("p")
+		if got, _ := l.Verdict("p"); got != "Unknown" {
+			t.Errorf("%s after everything was forgotten", got)
+		}
+	}
+}
+
+func TestNobodysNews(t *testing.T) {
+	var none *health.Ledger
+	none.Note([]metav1.OwnerReference{{Kind: "NodePool", UID: "p"}}, health.Outcome{})
+	none.Forget("p")
+	none.Resume("p", "True", health.Outcome{})
+	if got, _ := none.Verdict("p"); got != "Unknown" {
+		t.Errorf("a nil ledger says %s", got)
+	}
+	l := &health.Ledger{}
+	l.Note(nil, health.Outcome{})
+	if got, _ := l.Verdict(""); got != "Unknown" {
+		t.Errorf("a claim without a pool made %s", got)
+	}
+}

@@ -1,0 +1,28 @@
+package nodepool
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/health"
+)
+
+// registrations says whether machines of the pool join lately. A change of the
+// pool or of its node class makes that unknown: it may have been the cure.
+func (r *Reconciler) registrations(pool *karpv1.NodePool, class int64) {
+	const condition = karpv1.ConditionTypeNodeRegistrationHealthy
+	had := pool.StatusConditions().Get(condition)
+	if had == nil || had.ObservedGeneration != pool.Generation || pool.Status.NodeClassObservedGeneration != class {
+		pool.StatusConditions().SetUnknown(condition)
+		pool.Status.NodeClassObservedGeneration = class
+		r.Health.Forget(pool.UID)
+		return
+	}
+	r.Health.Resume(pool.UID, had.Status, health.Outcome{Reason: had.Reason, Message: had.Message})
+	switch verdict, why := r.Health.Verdict(pool.UID); verdict {
+	case metav1.ConditionTrue:
+		pool.StatusConditions().SetTrue(condition)
+	case metav1.ConditionFalse:
+		pool.StatusConditions().SetFalse(condition, why.Reason, why.Message)
+	}
+}
