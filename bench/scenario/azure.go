@@ -20,7 +20,7 @@ var zones = [...]string{"eastus-1", "eastus-2", "eastus-3"}
 
 // Azure is an empty cluster in a real region: every size on sale there, as spot
 // and on demand, five weighted pools, three DaemonSets, and so many pods of 200
-// Deployments. With plain set no pod asks for anything of its neighbours.
+// Deployments. With plain set pods ask for nothing but cores and memory.
 func Azure(ctx context.Context, count int, plain bool) (*Scenario, error) {
 	types, err := region(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func azurePools() []*karpv1.NodePool {
 		azurePool("batch", 50, batchTaint, amd64, noGPU, spot),
 		azurePool("gpu", 40, gpuTaint, amd64, karpv1.NodeSelectorRequirementWithMinValues{Key: noGPU.Key, Operator: corev1.NodeSelectorOpExists}),
 		azurePool("arm", 30, armTaint, in(corev1.LabelArchStable, "arm64"), noGPU),
-		azurePool("general", 20, "", amd64, noGPU, in("karpenter.azure.com/sku-family", "D", "E", "F", "L", "M", "B")),
+		azurePool("general", 20, "", amd64, noGPU, in("karpenter.azure.com/sku-family", "D", "E", "F", "L", "B")),
 		azurePool("rest", 1, "", amd64, noGPU, in(karpv1.CapacityTypeLabelKey, karpv1.CapacityTypeOnDemand)),
 	}
 }
@@ -143,6 +143,9 @@ func (d *deployments) wish(labels map[string]string, request corev1.ResourceList
 			}}
 		}
 	}
+	if d.plain {
+		return func(*corev1.PodSpec) {}
+	}
 	switch {
 	case draw < 10: // batch work on spot
 		return into("batch", batchTaint)
@@ -157,7 +160,7 @@ func (d *deployments) wish(labels map[string]string, request corev1.ResourceList
 		return func(s *corev1.PodSpec) {
 			s.NodeSelector = map[string]string{karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeOnDemand}
 		}
-	case d.plain || draw < 65:
+	case draw < 65:
 		return func(*corev1.PodSpec) {}
 	case draw < 85:
 		return spread(corev1.LabelTopologyZone, corev1.DoNotSchedule)
