@@ -184,7 +184,8 @@ func TestBadRules(t *testing.T) {
 	}
 }
 
-// FuzzSet feeds rules nobody would write: the answer may be an error, never a panic.
+// FuzzSet feeds rules nobody would write: the answer may be an error, never a
+// panic, and whatever can be read keeps the laws of conjunction.
 func FuzzSet(f *testing.F) {
 	f.Add("k", "In", "a", "k", "Gt", "3")
 	f.Add("k", "Lte", "-9223372036854775808", "k", "NotIn", "")
@@ -197,9 +198,32 @@ func FuzzSet(f *testing.F) {
 			return
 		}
 		for _, q := range set {
-			q.Possible()
-			q.Any()
-			_ = q.String()
+			if v, ok := q.Any(); ok && !q.Admits(q.Key.ID(v)) {
+				t.Errorf("%s: Any is %q, which is not admitted", q, v)
+			}
+			if !q.Possible() && q.AdmitsAbsent() {
+				t.Errorf("%s is impossible, yet admits a missing label", q)
+			}
 		}
+		sameSet(t, "is idempotent", set.And(set), set)
+		space := constraint.NewSpace()
+		a, err := space.Set([]constraint.Rule{{Key: k1, Operator: constraint.Operator(op1), Values: []string{v1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := space.Set([]constraint.Rule{{Key: k2, Operator: constraint.Operator(op2), Values: []string{v2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameSet(t, "commutes", a.And(b), b.And(a))
+		sameSet(t, "associates", a.And(b).And(a), a.And(b.And(a)))
 	})
+}
+
+// sameSet compares by the rules that the sets are written as.
+func sameSet(t *testing.T, law string, a, b constraint.Set) {
+	t.Helper()
+	if diff := cmp.Diff(a.Rules(), b.Rules()); diff != "" {
+		t.Errorf("conjunction no longer %s:\n%s", law, diff)
+	}
 }

@@ -1,0 +1,79 @@
+package enginetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// After is the script once its plan has come true: launches are nodes as their
+// first choices, pods are bound where the plan put them, leaving nodes are gone.
+// What was left out still waits.
+func After(s *Script, p pack.Plan) *Script {
+	out := *s
+	home := map[string]string{}
+	leaving := map[string]bool{}
+	out.Nodes = nil
+	for _, n := range s.Nodes {
+		if n.Leaving {
+			leaving[n.Name] = true
+			continue
+		}
+		if n.Name == "" {
+			n.Name, n.Labels = n.Key, maps.Clone(n.Labels)
+			n.Labels[world.LabelHostname] = n.Key
+		}
+		out.Nodes = append(out.Nodes, n)
+	}
+	for _, n := range p.Nominations {
+		for _, ref := range n.Pods {
+			home[ref.UID] = n.Node
+		}
+	}
+	for i, l := range p.Launches {
+		name := fmt.Sprintf("bought-%03d", i)
+		out.Nodes = append(out.Nodes, s.become(name, l))
+		for _, ref := range l.Pods {
+			home[ref.UID] = name
+		}
+	}
+	out.Pods = nil
+	for _, pod := range s.Pods {
+		switch name, moved := home[pod.UID]; {
+		case moved:
+			pod.Node = name
+		case pod.Node != "" && leaving[pod.Node]:
+			if !pod.Movable {
+				continue
+			}
+			pod.Node = ""
+		}
+		out.Pods = append(out.Pods, pod)
+	}
+	return &out
+}
+
+// become is the node that a launch ends as.
+func (s *Script) become(name string, l pack.Launch) world.Node {
+	t, o := s.onSale(l.Choices[0])
+	pool := s.Pools[slices.IndexFunc(s.Pools, func(p world.Pool) bool { return p.Name == l.Pool })]
+	labels := map[string]string{}
+	for k, values := range s.labelsOf(*t, *o, pool) {
+		for _, v := range values {
+			if !slices.ContainsFunc(l.Rules, func(r constraint.Rule) bool { return r.Key == k && !one(r, v) }) {
+				labels[k] = v
+				break
+			}
+		}
+	}
+	maps.Copy(labels, l.Labels)
+	maps.Copy(labels, map[string]string{world.LabelHostname: name, world.LabelInstanceType: t.Name, world.LabelZone: o.Zone, world.LabelCapacityType: o.CapacityType, world.LabelPool: pool.Name})
+	return world.Node{
+		Key: name, Name: name, Pool: pool.Name, Claim: true, Initialized: true, Labels: labels, Taints: l.Taints,
+		Capacity: t.Capacity, Allocatable: t.Capacity.Sub(t.Overhead), Draws: o.Draws, Price: o.Price,
+	}
+}

@@ -1,0 +1,79 @@
+package enginetest
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Decode makes a world of any bytes, one byte per choice, so that a fuzzer that
+// changes a byte changes one thing. Wild worlds contain what no API server lets
+// pass: their plans need not satisfy Check.
+func Decode(data []byte) (s *Script, wild bool) {
+	src := &choices{data}
+	r := &random{Rand: rand.New(src), s: &Script{Budgets: map[string]int64{}}}
+	r.types(1 + r.IntN(3))
+	r.pools(1 + r.IntN(3))
+	r.daemons(r.IntN(3))
+	r.nodes(r.IntN(4))
+	for range 1 + r.IntN(4) {
+		r.workload(1 + r.IntN(4))
+	}
+	r.age()
+	r.s.Namespaces = map[string]map[string]string{"default": {}, "team-a": {"env": "prod"}, "team-b": {"env": "test"}}
+	r.fullTypes()
+	r.fullPools()
+	r.fullNodes()
+	r.fullPods()
+	wild = r.often(30)
+	for i := range r.s.Pods {
+		if wild && r.often(40) {
+			r.spoil(&r.s.Pods[i])
+		}
+	}
+	if wild && r.often(20) {
+		r.s.Types[0].Offers = append(r.s.Types[0].Offers, offer.Offer{Price: -1})
+	}
+	return r.s, wild
+}
+
+// choices is a rand.Source of given bytes; when they are spent every answer is the
+// largest, which ends every loop.
+type choices struct{ data []byte }
+
+func (c *choices) Uint64() uint64 {
+	if len(c.data) == 0 {
+		return math.MaxUint64
+	}
+	b := c.data[0]
+	c.data = c.data[1:]
+	return uint64(b) * 0x0101010101010101
+}
+
+// spoil gives a pod something that cannot be meant.
+func (r *random) spoil(p *world.Pod) {
+	odd := []int64{1e18, math.MaxInt64, math.MinInt64, -1, 0}[r.IntN(5)]
+	num := []int32{0, -1, 70000, math.MaxInt32, math.MinInt32}[r.IntN(5)]
+	key := r.oneOf("", "no such key", world.LabelZone)
+	switch r.IntN(7) {
+	case 0:
+		p.Requests = p.Requests.Add(nil)
+		p.Requests[r.oneOf(quantity.NameCPU, quantity.NameMemory, quantity.NamePods, "", "a/b")] = odd
+	case 1:
+		p.Spreads = append(p.Spreads, world.Spread{Key: key, MaxSkew: num, MinDomains: num, Select: world.Selector{Nothing: r.often(50)}})
+	case 2:
+		p.Affinity = append(p.Affinity, world.PodTerm{Key: key, Weight: num})
+	case 3:
+		p.AntiAffinity = append(p.AntiAffinity, world.PodTerm{Key: key, Weight: num, Select: world.Selector{NamespaceLabels: world.Term{}}})
+	case 4:
+		p.Ports = append(p.Ports, world.Port{Protocol: key, IP: key, Port: num})
+	case 5:
+		p.Preferred = append(p.Preferred, world.Preference{Weight: num, Term: world.Term{{Key: key, Operator: "Near"}}})
+	case 6:
+		p.Volumes = append(p.Volumes, world.Volume{AnyOf: []world.Term{{{Key: key, Operator: constraint.Gt, Values: []string{"x"}}}}})
+	}
+}

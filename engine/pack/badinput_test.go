@@ -1,0 +1,105 @@
+package pack_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// TestBadInput: what cannot be meant gets a reason, never a panic or a node; what
+// is merely odd is served.
+func TestBadInput(t *testing.T) {
+	const served, refused = true, false
+	anywhere := world.Selector{NamespaceLabels: world.Term{}}
+	request := func(name string, n int64) func(*enginetest.Script) {
+		return func(s *enginetest.Script) { s.Pods[0].Requests[name] = n }
+	}
+	pod := func(edit func(*world.Pod)) func(*enginetest.Script) {
+		return func(s *enginetest.Script) { edit(&s.Pods[0]) }
+	}
+	for _, tc := range []struct {
+		name  string
+		spoil func(*enginetest.Script)
+		want  bool
+	}{
+		{"nothing wrong", func(*enginetest.Script) {}, served},
+		{"an exabyte", request(quantity.NameMemory, 1e18), refused},
+		{"a quadrillion cores", request(quantity.NameCPU, 1e18), refused},
+		{"more than fits a number", request(quantity.NameCPU, math.MaxInt64), refused},
+		{"an unheard-of resource", request("example.com/unicorn", 1), refused},
+		{"ten thousand tolerations", pod(func(p *world.Pod) {
+			for i := range 10000 {
+				p.Tolerations = append(p.Tolerations, world.Toleration{Key: fmt.Sprint("k", i), Operator: "Exists"})
+			}
+		}), served},
+		{"a selector that is not there", pod(func(p *world.Pod) {
+			p.Spreads = []world.Spread{{Key: world.LabelZone, MaxSkew: 1, Select: world.Selector{Nothing: true}}}
+		}), served},
+		{"apart from nobody", pod(func(p *world.Pod) {
+			p.AntiAffinity = []world.PodTerm{{Key: world.LabelZone, Select: world.Selector{Nothing: true}}}
+		}), served},
+		{"near nobody", pod(func(p *world.Pod) {
+			p.Affinity = []world.PodTerm{{Key: world.LabelZone, Select: world.Selector{Nothing: true}}}
+		}), refused},
+		{"near no namespace", pod(func(p *world.Pod) { p.Affinity = []world.PodTerm{{Key: world.LabelZone}} }), refused},
+		{"near no key", pod(func(p *world.Pod) { p.Affinity = []world.PodTerm{{Select: anywhere}} }), refused},
+		{"spread over no key", pod(func(p *world.Pod) { p.Spreads = []world.Spread{{MaxSkew: 1, Select: anywhere}} }), refused},
+		{"no skew", pod(func(p *world.Pod) { p.Spreads = []world.Spread{{Key: world.LabelZone, Select: anywhere}} }), refused},
+		{"less than no skew", pod(func(p *world.Pod) {
+			p.Spreads = []world.Spread{{Key: world.LabelZone, MaxSkew: -1, Select: anywhere}}
+		}), refused},
+		{"contradiction", pod(func(p *world.Pod) {
+			p.Required = world.Term{{Key: "a", Operator: constraint.Exists}, {Key: "a", Operator: constraint.DoesNotExist}}
+		}), refused},
+		{"no value will do", pod(func(p *world.Pod) { p.Required = world.Term{{Key: world.LabelZone, Operator: constraint.In}} }), refused},
+		{"a requirement without a key", pod(func(p *world.Pod) { p.Required = world.Term{{Operator: constraint.Exists}} }), refused},
+		{"an operator nobody knows", pod(func(p *world.Pod) { p.AnyOf = []world.Term{{{Key: "a", Operator: "Near"}}} }), refused},
+		{"a bound that is no number", pod(func(p *world.Pod) {
+			p.Required = world.Term{{Key: "a", Operator: constraint.Gt, Values: []string{"many"}}}
+		}), refused},
+		{"no port", pod(func(p *world.Pod) { p.Ports = []world.Port{{Protocol: "TCP"}} }), served},
+		{"a weight out of range", pod(func(p *world.Pod) {
+			p.Preferred = []world.Preference{{Weight: 101}, {Weight: -1, Term: world.Term{{Key: "a", Operator: constraint.Exists}}}}
+		}), served},
+		{"a volume that fits nowhere", pod(func(p *world.Pod) {
+			p.Volumes = []world.Volume{{ID: "v", AnyOf: []world.Term{{{Key: world.LabelZone, Operator: constraint.In, Values: []string{"9"}}}}}}
+		}), refused},
+		{"nothing on sale", func(s *enginetest.Script) { s.Types = nil }, refused},
+		{"a type without offers", func(s *enginetest.Script) { s.Types[0].Offers = nil }, refused},
+		{"a pool that wants nothing there is", func(s *enginetest.Script) {
+			s.Pools[0].Requirements = world.Term{{Key: world.LabelInstanceType, Operator: constraint.In, Values: []string{"none"}}}
+		}, refused},
+		{"a pool that cannot be read", func(s *enginetest.Script) { s.Pools[0].Requirements = world.Term{{Key: "a", Operator: "Near"}} }, refused},
+		{"no pool", func(s *enginetest.Script) { s.Pools = nil }, refused},
+		{"overhead larger than the machine", func(s *enginetest.Script) { s.Types[0].Overhead = quantity.Amounts{quantity.NameCPU: 1e18} }, refused},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			script, err := enginetest.Parse("type D4 cpu=4 mem=16Gi price=0.20 zones=1,2\npool all\npod w cpu=1 label:app=w")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.spoil(script)
+			plan := pack.Solve(script.World())
+			accountedFor(t, script, plan)
+			if got := len(plan.Launches) > 0; got != tc.want {
+				t.Errorf("served: %v, want %v\n%s", got, tc.want, enginetest.Print(plan))
+			}
+		})
+	}
+}
+
+// TestBadPrices: a price that is none never enters a catalog.
+func TestBadPrices(t *testing.T) {
+	for _, usd := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -0.01, 1e10} {
+		if p, err := offer.USDPerHour(usd); err == nil {
+			t.Errorf("%v USD/h is taken for %s", usd, p)
+		}
+	}
+}
