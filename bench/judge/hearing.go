@@ -42,7 +42,9 @@ func newHearing(s *enginetest.Script, p pack.Plan, choose func(pack.Launch) offe
 		h.specs[s.Pods[i].UID] = &s.Pods[i]
 	}
 	for _, n := range s.Nodes {
-		h.nodes = append(h.nodes, h.objects.node(n))
+		if !n.Stuck || n.Name != "" { // what never registers is no node
+			h.nodes = append(h.nodes, h.objects.node(n))
+		}
 	}
 	for _, n := range p.Nominations {
 		h.nominate(n)
@@ -218,7 +220,7 @@ func (h *hearing) drain(s *scheduler) {
 // retire removes the leaving nodes with all that is left on them.
 func (h *hearing) retire(s *scheduler) {
 	for _, n := range h.script.Nodes {
-		if n.Leaving {
+		if n.Leaving && s.knows(nodeName(n)) {
 			s.removeNode(nodeName(n))
 		}
 	}

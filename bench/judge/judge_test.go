@@ -56,6 +56,8 @@ pool web
 		{"too few domains", shop + "pods web x2 label:app=web spread=zone:1:min=3", "buy D4 1: web-1 web-2", "PodTopologySpread"},
 		{"tainted domain counts", shop + "node n3 zone=3 taint:a=b:NoSchedule\npods web x2 label:app=web spread=zone:1", "buy D4 1: web-1 web-2", "PodTopologySpread"},
 		{"tainted domain left out", shop + "node n3 zone=3 taint:a=b:NoSchedule\npods web x2 label:app=web spread=zone:1:honor-taints", "buy D4 1: web-1 web-2", ""},
+		{"stuck domain stays", shop + "node n3 zone=3 stuck\npods web x2 label:app=web spread=zone:1", "buy D4 1: web-1 web-2", "PodTopologySpread"},
+		{"stuck before it is a node", shop + "node n3 zone=3 stuck unregistered\npods web x2 label:app=web spread=zone:1", "buy D4 1: web-1 web-2", ""},
 		{"leaving domain goes", shop + "node n3 zone=3 leaving\npods web x2 label:app=web spread=zone:1", "buy D4 1: web-1 web-2", ""},
 
 		{"apart", shop + "pods web x2 label:app=web apart=host", "buy D4 1: web-1; buy D4 1: web-2", ""},

@@ -66,8 +66,8 @@ func nodeName(n world.Node) string {
 	return n.Name
 }
 
-// node writes a node that exists or is on its way. One that leaves carries the
-// taint that keeps pods off it; one that is stuck is closed.
+// node writes a node that exists or is on its way. One that leaves or is stuck
+// carries the taint that keeps pods off it meanwhile.
 func (o *objects) node(n world.Node) *corev1.Node {
 	name := nodeName(n)
 	labels := maps.Clone(n.Labels)
@@ -78,9 +78,11 @@ func (o *objects) node(n world.Node) *corev1.Node {
 		labels[world.LabelHostname] = name // every kubelet sets it
 	}
 	out := o.bare(name, labels, n.Taints, n.Allocatable)
-	out.Spec.Unschedulable = n.Stuck
 	if n.Leaving {
 		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule})
+	}
+	if n.Stuck {
+		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
 	}
 	return out
 }
