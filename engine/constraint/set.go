@@ -64,6 +64,14 @@ func (s Set) And(o Set) Set {
 	return append(append(out, s...), o...)
 }
 
+// Equal reports whether both are the same requirements.
+func (s Set) Equal(o Set) bool {
+	return slices.EqualFunc(s, o, func(a, b Requirement) bool {
+		return a.Key == b.Key && a.except == b.except && a.absent == b.absent && a.bounded == b.bounded &&
+			a.low == b.low && a.high == b.high && a.values.Equal(b.values)
+	})
+}
+
 // Impossible returns the first requirement, by key, that nothing can meet.
 func (s Set) Impossible() (Requirement, bool) {
 	for _, q := range s {

@@ -22,6 +22,9 @@ func Print(p pack.Plan) string {
 			next := l.RunnersUp[0]
 			fmt.Fprintf(&w, " (%d choices; next %s at %s)", len(l.Choices), next.Type, next.Price)
 		}
+		if len(l.Relaxed) > 0 {
+			fmt.Fprintf(&w, " (with less variety of %s)", strings.Join(l.Relaxed, ", "))
+		}
 		fmt.Fprintln(&w)
 	}
 	for _, u := range p.Unplaced {
@@ -33,6 +36,9 @@ func Print(p pack.Plan) string {
 		for _, f := range u.Funnels {
 			fmt.Fprintf(&w, "  %s\n", funnel(f))
 		}
+	}
+	if p.Preferences.Asked > 0 {
+		fmt.Fprintf(&w, "preferences: %d of %d honoured, for %s/h\n", p.Preferences.Honoured, p.Preferences.Asked, p.Preferences.Cost)
 	}
 	if len(p.Launches) > 0 {
 		fmt.Fprintf(&w, "total %s/h, at least %s/h\n", p.Price(), p.LowerBound)
@@ -74,6 +80,10 @@ func names(pods []world.Ref) string {
 	return strings.Join(parts, " ")
 }
 
+// workload is the name without its number; a name without one stands alone.
 func workload(r world.Ref) string {
-	return r.Name[:max(0, strings.LastIndexByte(r.Name, '-'))]
+	if i := strings.LastIndexByte(r.Name, '-'); i > 0 {
+		return r.Name[:i]
+	}
+	return r.Name
 }

@@ -35,7 +35,7 @@ type Catalog struct {
 
 	columns  map[*constraint.Key]*column
 	several  bitset.Set // rows with several values for some label
-	measured int // resources known when the vectors were made
+	measured int        // resources known when the vectors were made
 }
 
 // column indexes the rows by the values of one label.

@@ -18,6 +18,8 @@ type part struct {
 	cell   *cell
 	want   int // pods assigned to the part
 	placed int
+	pile   *pile // while buying
+	taken  int   // while filling one machine
 }
 
 func (p *part) left() int { return p.want - p.placed }
@@ -70,18 +72,20 @@ func (s *solver) settle(k *work) []*part {
 		return k.promise(nil, k.left())
 	}
 	cells := s.cells(k)
+	k.cells = cells
 	for k.left() > 0 {
 		best := s.bestCell(k, cells)
 		if best == nil {
 			break
 		}
-		if i := s.hostIn(k, best); i >= 0 {
+		i := s.hostIn(k, best)
+		s.count(k, best, i)
+		if i >= 0 {
 			s.nominate(k, i, 1)
 		} else {
 			best.want++
 			k.promised++
 		}
-		k.count(best)
 	}
 	var parts []*part
 	for _, c := range cells {
@@ -100,14 +104,45 @@ func (k *work) promise(c *cell, n int) []*part {
 	return []*part{{work: k, cell: c, want: n}}
 }
 
-// count notes one pod of the class in the cell's domains.
-func (k *work) count(c *cell) {
+// count notes one pod of the class in the cell's domains, on host i or, when that
+// is negative, on a machine to be bought.
+func (s *solver) count(k *work, c *cell, i int) {
 	for _, b := range k.bumps {
-		if v := c.Values[b.axis]; v >= 0 {
+		if v := c.Values[b.axis]; v >= 0 && c.counts(b.tally) && s.seen(k, b.tally, i) {
 			b.tally.counts[v]++
 			b.tally.total++
 		}
 	}
+}
+
+// seen reports whether the tally's filter looks at host i, or at machines that
+// would be bought for the class.
+func (s *solver) seen(k *work, t *tally, i int) bool {
+	if i >= 0 {
+		return t.passes(s.w.Hosts[i])
+	}
+	if t.filter.affinity == nil && t.filter.taints == nil || t.filter.affinity == k.Shape {
+		return true
+	}
+	for _, m := range s.stalls {
+		if m.Pool.Blocked == "" && m.Fit(k.Shape, s.w).All.Meets(s.counting(t, m)) {
+			return true
+		}
+	}
+	return false
+}
+
+// counts reports whether nodes of the cell have every label they must have for
+// the tally, as far as the cell tells.
+func (c *cell) counts(t *tally) bool {
+	for _, key := range t.keys {
+		for i, had := range c.Keys {
+			if had == key && c.Values[i] < 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // bestCell picks the cell for the next pod: where a host has room, then the

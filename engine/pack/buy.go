@@ -18,6 +18,8 @@ type pile struct {
 	parts []*part // first with the most to place
 	fits  []*world.Fit
 	left  int
+	// joined is set while fill has pods of the pile on its machine.
+	joined bool
 }
 
 // candidate is a row that could be bought next, with the best filling found for it.
@@ -51,9 +53,10 @@ type buyer struct {
 	lambda     [quantity.Dims]float64 // USD/h per base unit
 	// forced is how many machines there must be at least because pods keep apart,
 	// and each what one of them would hold if everything were shared out evenly.
-	forced  int
-	each    quantity.Vector
-	scratch filling
+	forced     int
+	each       quantity.Vector
+	sinceShare int // purchases
+	scratch    filling
 }
 
 // filling is the machine that fill works on.
@@ -62,8 +65,7 @@ type filling struct {
 	counts []int // by counter
 	dirty  []int // counters above zero
 	mounts map[world.Mount]bool
-	joined map[*pile]bool
-	taken  map[*part]int
+	joined []*pile
 	order  []*part
 }
 
@@ -76,7 +78,7 @@ func (s *solver) buy(tier []*stall, parts []*part) {
 	if len(b.piles) == 0 {
 		return
 	}
-	b.scratch = filling{counts: make([]int, len(s.counters.all)), joined: map[*pile]bool{}, taken: map[*part]int{}, mounts: map[world.Mount]bool{}}
+	b.scratch = filling{counts: make([]int, len(s.counters.all)), mounts: map[world.Mount]bool{}}
 	b.gather()
 	for {
 		best := b.best()
@@ -90,6 +92,10 @@ func (s *solver) buy(tier []*stall, parts []*part) {
 	}
 }
 
+// shareEvery is after how many purchases it is worked out anew what one machine
+// should hold.
+const shareEvery = 64
+
 // tolerance is how much worse a machine may be than the one before for the same
 // row to be bought again without looking at others.
 const tolerance = 1.005
@@ -102,7 +108,7 @@ func (b *buyer) repeat(c *candidate) bool {
 		if !b.purchase(c) {
 			return false
 		}
-		if b.forcedNow() < b.forced {
+		if b.sinceShare++; b.sinceShare >= shareEvery {
 			b.share()
 		}
 		b.fill(c)
@@ -136,6 +142,7 @@ func (b *buyer) pile(parts []*part) {
 			byKey[at] = l
 			b.piles = append(b.piles, l)
 		}
+		p.pile, p.taken = l, 0
 		l.parts = append(l.parts, p)
 		l.left += p.left()
 	}
@@ -168,7 +175,7 @@ func (b *buyer) gather() {
 // share works out how many machines there must be and what each would hold, and
 // ranks the candidates by that.
 func (b *buyer) share() {
-	b.forced = b.forcedNow()
+	b.forced, b.sinceShare = b.forcedNow(), 0
 	var demand, largest quantity.Vector
 	for _, l := range b.piles {
 		if l.left == 0 {
@@ -182,7 +189,7 @@ func (b *buyer) share() {
 	for d := range b.each {
 		b.each[d] = demand[d]
 		if b.forced > 1 {
-			b.each[d] = demand[d]/int64(b.forced) + largest[d]/2
+			b.each[d] = max(largest[d], demand[d]/int64(b.forced)+largest[d]/2)
 		}
 	}
 	for _, c := range b.candidates {
@@ -383,7 +390,7 @@ func (b *buyer) fill(c *candidate) {
 	}
 	b.putFollowers(c)
 	for _, p := range f.order {
-		c.content = append(c.content, portion{p, f.taken[p]})
+		c.content = append(c.content, portion{p, p.taken})
 	}
 	used := brim.Sub(f.room)
 	// Worthless but wanted: any price beats no home.
@@ -395,10 +402,15 @@ func (f *filling) reset(room quantity.Vector) {
 	for _, c := range f.dirty {
 		f.counts[c] = 0
 	}
+	for _, p := range f.order {
+		p.taken = 0
+	}
 	f.dirty, f.order = f.dirty[:0], f.order[:0]
 	clear(f.mounts)
-	clear(f.joined)
-	clear(f.taken)
+	for _, l := range f.joined {
+		l.joined = false
+	}
+	f.joined = f.joined[:0]
 }
 
 // shareOf is the part of everything left to place that one machine of c could
@@ -476,7 +488,7 @@ func (b *buyer) putFollowers(c *candidate) {
 // putPart adds up to n pods of a part and returns how many it added.
 func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
 	f := &b.scratch
-	n = min(n, p.left()-f.taken[p], p.fits(&f.room))
+	n = min(n, p.left()-p.taken, p.fits(&f.room))
 	if n <= 0 {
 		return 0
 	}
@@ -490,22 +502,23 @@ func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
 			return 0
 		}
 	}
-	if !f.joined[l] {
+	if !l.joined {
 		next, ok := b.join(c.joint, c.stall, c.row, l.fits[c.tier], p)
 		if !ok {
 			return 0
 		}
-		c.joint, f.joined[l] = next, true
+		c.joint, l.joined = next, true
+		f.joined = append(f.joined, l)
 	}
 	f.take(p, n)
 	return n
 }
 
 func (f *filling) take(p *part, n int) {
-	if f.taken[p] == 0 {
+	if p.taken == 0 {
 		f.order = append(f.order, p)
 	}
-	f.taken[p] += n
+	p.taken += n
 	for _, d := range p.Dims {
 		f.room[d] -= int64(n) * p.Requests[d]
 	}
@@ -542,8 +555,8 @@ func (b *buyer) purchase(c *candidate) bool {
 		b.reserve(c.stall, c.row)
 		b.launches = append(b.launches, l)
 	}
-	for at := range c.suits.All() {
-		b.piles[at].recount()
+	for _, p := range c.content {
+		p.part.pile.recount()
 	}
 	return copies < allowed
 }

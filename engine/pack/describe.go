@@ -67,6 +67,7 @@ func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
 	m := l.stall
 	out := Launch{Pool: m.Pool.Name, Taints: m.Pool.Taints, Labels: maps.Clone(m.Pool.Labels)}
 	var types, zones, capacityTypes distinct
+	out.Choices = make([]offer.Choice, 0, rows.Len())
 	for row := range rows.All() {
 		c := m.Catalog.Choice(row)
 		out.Choices = append(out.Choices, c)
@@ -141,8 +142,8 @@ func (s *solver) choices(l *launch) bitset.Set {
 	reserved := m.Catalog.Rows[l.row].Draws
 	var extra quantity.Vector
 	var out bitset.Set
-	types := map[int]bool{}
-	for row := range s.admitted(l).And(m.Holding(&l.used)).All() {
+	types, seen := 0, make([]bool, len(m.Catalog.Types))
+	for row := range s.admitted(l).And(m.Holding(&l.used)).And(s.known(m)).All() {
 		r := &m.Catalog.Rows[row]
 		if r.Unavailable != "" || !s.drawable(r, reserved) {
 			continue
@@ -156,16 +157,38 @@ func (s *solver) choices(l *launch) bitset.Set {
 				extra[d] = max(extra[d], beyond[d])
 			}
 		}
-		if !types[r.Type] {
-			if len(types) == mostTypes {
+		if !seen[r.Type] {
+			if types == mostTypes {
 				continue
 			}
-			types[r.Type] = true
+			types, seen[r.Type] = types+1, true
 		}
 		out.Put(row)
 	}
 	m.left = m.left.Sub(extra)
 	return out
+}
+
+// known are the rows whose zone and the like every spread reckons with: a machine
+// elsewhere would open a domain in which pods of other machines were not counted.
+func (s *solver) known(m *stall) bitset.Set {
+	if m.known != nil {
+		return m.known
+	}
+	m.known = m.Rows
+	for _, t := range s.tallyOrder {
+		if len(t.keys) == 0 {
+			continue
+		}
+		var rows bitset.Set
+		for _, c := range m.Cells([]*constraint.Key{t.key}) {
+			if v := c.Values[0]; v < 0 || t.domains[v] || slices.Contains(s.opened(t), v) {
+				rows.Merge(c.Rows)
+			}
+		}
+		m.known = m.known.And(rows.Or(m.Rows.Minus(s.counting(t, m))))
+	}
+	return m.known
 }
 
 // admitted are the rows on which the launch's requirements hold.

@@ -45,7 +45,7 @@ func because(f reason.Funnel) reason.Reason {
 // furthest ranks a funnel by how late its last candidate fell out: the pool that
 // came closest explains the pod best.
 func furthest(f reason.Funnel) int {
-	for i, r := range []reason.Reason{reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Limits, reason.Quota, reason.Availability, reason.Topology} {
+	for i, r := range []reason.Reason{reason.Static, reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Limits, reason.Quota, reason.Availability, reason.Topology} {
 		if because(f) == r {
 			return i
 		}
@@ -57,6 +57,9 @@ func furthest(f reason.Funnel) int {
 // end of the decision.
 func (s *solver) funnel(m *stall, k *work) reason.Funnel {
 	f := reason.Funnel{Pool: m.Pool.Name, Offers: len(m.Catalog.Rows), Blocked: m.Pool.Blocked, Detail: m.Pool.BlockedDetail}
+	if f.Blocked == "" && m.Pool.Static {
+		f.Blocked, f.Detail = reason.Static, "the pool keeps a fixed number of nodes"
+	}
 	if f.Blocked == "" && f.Offers == 0 {
 		f.Blocked, f.Detail = reason.NoOffers, fmt.Sprintf("nothing is on sale for node class %q", m.Pool.Class)
 	}
@@ -76,7 +79,7 @@ func (s *solver) funnel(m *stall, k *work) reason.Funnel {
 }
 
 // apart reports whether neighbours decide where the class may go.
-func (k *work) apart() bool { return len(k.rules) > 0 || k.local.restricted() }
+func (k *work) apart() bool { return len(k.keys) > 0 || k.local.restricted() }
 
 // explainTopology names the constraints over which the class found no place, with
 // the counts as they stand, in the words that runbooks search for.

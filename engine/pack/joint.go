@@ -43,7 +43,7 @@ func (s *solver) join(j *joint, m *stall, row int, f *world.Fit, p *part) (*join
 			return next, true
 		}
 		if set, ok := m.Join(row, j.set, more); ok {
-			next := &joint{set: set, rows: j.rows.And(f.Admitted[i])}
+			next := s.intern(set, j.rows.And(f.Admitted[i]))
 			if !m.Several(row) {
 				s.joints[at] = next
 			}
@@ -51,4 +51,17 @@ func (s *solver) join(j *joint, m *stall, row int, f *world.Fit, p *part) (*join
 		}
 	}
 	return nil, false
+}
+
+// intern returns the joint of that set and those rows, the same one each time.
+func (s *solver) intern(set constraint.Set, rows bitset.Set) *joint {
+	key := string(rows.Bytes())
+	for _, j := range s.interned[key] {
+		if j.set.Equal(set) {
+			return j
+		}
+	}
+	j := &joint{set: set, rows: rows}
+	s.interned[key] = append(s.interned[key], j)
+	return j
 }

@@ -3,6 +3,7 @@ package pack
 import (
 	"maps"
 	"math"
+	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
@@ -20,7 +21,7 @@ import (
 // counts the others were placed by do not come true: Solve remembers how many
 // each place really took and begins again.
 func Solve(w *world.World) Plan {
-	l := lessons{caps: map[lesson]int{}, hopeless: map[*world.Class]bool{}}
+	l := lessons{caps: map[lesson]int{}, hopeless: map[*world.Class]bool{}, phantoms: map[tallyKey][]int{}}
 	for round := 0; ; round++ {
 		s := newSolver(w, &l)
 		s.run()
@@ -34,6 +35,9 @@ func Solve(w *world.World) Plan {
 type lessons struct {
 	caps     map[lesson]int
 	hopeless map[*world.Class]bool
+	// phantoms are domains that an attempt opened for others: they count for a
+	// spread although its own pods could not have opened them.
+	phantoms map[tallyKey][]int
 }
 
 // lesson names a class and a cell.
@@ -62,7 +66,67 @@ func (l *lessons) learn(s *solver, round int) bool {
 			l.caps[key], again = p.placed, true
 		}
 	}
-	return again
+	return s.haunt(l) && round < patience || again
+}
+
+// haunt notes the domains that launches opened and some spread did not reckon
+// with; false when there are none.
+func (s *solver) haunt(l *lessons) bool {
+	found := false
+	for _, k := range s.work {
+		for i := range k.rules {
+			r := &k.rules[i]
+			if r.kind != spreads || k.placed == 0 {
+				continue
+			}
+			known := usable(k.cells, r.axis)
+			key := tallyKey{r.tally.key, r.tally.of, r.tally.filter}
+			for _, v := range s.opened(r.tally) {
+				if !r.tally.domains[v] && !slices.Contains(known, v) && !slices.Contains(l.phantoms[key], v) {
+					l.phantoms[key], found = append(l.phantoms[key], v), true
+				}
+			}
+		}
+	}
+	return found
+}
+
+// counting are the rows of the market whose nodes the tally's filter looks at.
+func (s *solver) counting(t *tally, m *stall) bitset.Set {
+	if t.filter.taints != nil {
+		if _, ok := world.Tolerates(t.filter.taints.Tolerations, m.Pool.Taints); !ok {
+			return nil
+		}
+	}
+	if t.filter.affinity != nil {
+		return m.Meeting(t.filter.affinity)
+	}
+	return m.Rows
+}
+
+// opened lists the values of the tally's label that nodes to be launched have,
+// as far as they count for it.
+func (s *solver) opened(t *tally) []int {
+	if out, ok := s.reached[t]; ok {
+		return out
+	}
+	rows := map[*stall]bitset.Set{}
+	for _, l := range s.launches {
+		set := rows[l.stall]
+		set.Put(l.row)
+		rows[l.stall] = set
+	}
+	var out []int
+	for _, m := range s.stalls {
+		set := rows[m].And(s.counting(t, m))
+		for _, c := range m.Cells([]*constraint.Key{t.key}) {
+			if v := c.Values[0]; v >= 0 && c.Rows.Meets(set) && !slices.Contains(out, v) {
+				out = append(out, v)
+			}
+		}
+	}
+	s.reached[t] = out
+	return out
 }
 
 // solver holds what one attempt changes: what is left of everything.
@@ -83,6 +147,8 @@ type solver struct {
 	tallyOrder []*tally
 	fits       map[fitKey]*world.Fit
 	joints     map[step]*joint
+	interned   map[string][]*joint
+	reached    map[*tally][]int // see opened
 	labels     map[describedKey]*described
 }
 
@@ -95,6 +161,7 @@ type work struct {
 	keys     []*constraint.Key // labels but the hostname over which places differ for it
 	rules    []domainRule
 	bumps    []bump
+	cells    []*cell
 }
 
 // left is how many pods have no place yet, not even an intended one.
@@ -113,6 +180,7 @@ type stall struct {
 	left      quantity.Vector // of the pool's limits
 	nodesLeft int             // negative means no limit
 	base      *joint
+	known     bitset.Set // see known
 }
 
 // launch is a machine the plan buys.
@@ -130,13 +198,13 @@ type launch struct {
 
 func newSolver(w *world.World, l *lessons) *solver {
 	s := &solver{w: w, lessons: l, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}, mounts: map[int]map[world.Mount]bool{},
-		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, labels: map[describedKey]*described{}}
+		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, interned: map[string][]*joint{}, reached: map[*tally][]int{}, labels: map[describedKey]*described{}}
 	s.used = make([]*quantity.Vector, len(w.Hosts))
 	for _, c := range w.Classes {
 		s.work = append(s.work, &work{Class: c})
 	}
 	for _, m := range w.Markets {
-		s.stalls = append(s.stalls, &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft, base: &joint{set: m.Base, rows: m.Rows}})
+		s.stalls = append(s.stalls, &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Rows)})
 	}
 	s.localRules()
 	s.domainRules()
@@ -144,14 +212,55 @@ func newSolver(w *world.World, l *lessons) *solver {
 }
 
 func (s *solver) run() {
-	for _, group := range s.byPriority() {
-		parts := s.assign(group)
-		s.parts = append(s.parts, parts...)
-		s.fillLaunches(parts)
-		for _, tier := range s.tiers() {
-			s.buy(tier, parts)
+	groups := s.byPriority()
+	for _, group := range groups {
+		s.place(group)
+	}
+	// Urgent pods may have to join pods that are less urgent.
+	for {
+		var late []*work
+		before := 0
+		for _, group := range groups {
+			for _, k := range group {
+				if k.left() > 0 && k.follows() {
+					late, before = append(late, k), before+k.placed
+				}
+			}
 		}
-		s.fillLaunches(parts)
+		s.place(late)
+		for _, k := range late {
+			before -= k.placed
+		}
+		if before == 0 {
+			return
+		}
+	}
+}
+
+// place finds homes for a group: on hosts, in what is being bought, and in what is
+// bought for it.
+func (s *solver) place(group []*work) {
+	parts := s.assign(group)
+	s.parts = append(s.parts, parts...)
+	s.fillLaunches(parts)
+	for _, tier := range s.tiers() {
+		s.buy(tier, parts)
+	}
+	s.fillLaunches(parts)
+	s.comeBack(parts)
+}
+
+// comeBack looks at the hosts again for pods that must join others there: those
+// may have come after them.
+func (s *solver) comeBack(parts []*part) {
+	for _, p := range parts {
+		n := p.left()
+		if n == 0 || p.cell != nil || len(p.local.needs) == 0 {
+			continue
+		}
+		p.want, p.promised = p.want-n, p.promised-n
+		s.fillHosts(p.work)
+		p.want, p.promised = p.want+p.work.left(), p.promised+p.work.left()
 	}
 }
 

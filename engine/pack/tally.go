@@ -13,6 +13,7 @@ type tally struct {
 	filter nodeFilter
 	counts map[int]int
 	total  int
+	keys   []*constraint.Key // all of which a node must have to count
 	// domains are the values that nodes running now have, as far as filter lets them count.
 	domains map[int]bool
 }
@@ -35,31 +36,38 @@ func (s *solver) tally(k tallyKey, keys []*constraint.Key) *tally {
 	if t := s.tallies[k]; t != nil {
 		return t
 	}
-	t := &tally{key: k.key, of: k.of, filter: k.filter, counts: map[int]int{}, domains: map[int]bool{}}
-	passes := func(h *world.Host) bool {
-		for _, key := range keys {
-			if _, ok := h.Value(key); !ok {
-				return false
-			}
-		}
-		return (t.filter.affinity == nil || h.Meets(t.filter.affinity)) && (t.filter.taints == nil || h.Tolerated(t.filter.taints))
-	}
+	t := &tally{key: k.key, of: k.of, filter: k.filter, keys: keys, counts: map[int]int{}, domains: map[int]bool{}}
 	k.of.each(s.w, func(h *world.Host, n int) {
-		if v, ok := h.Value(k.key); ok && passes(h) {
+		if v, ok := h.Value(k.key); ok && t.passes(h) {
 			t.counts[v] += n
 			t.total += n
 		}
 	})
 	if len(keys) > 0 {
-		for _, h := range s.w.Hosts {
-			if v, ok := h.Value(k.key); ok && passes(h) {
-				t.domains[v] = true
+		for _, hosts := range [][]*world.Host{s.w.Hosts, s.w.Stuck} {
+			for _, h := range hosts {
+				if v, ok := h.Value(k.key); ok && t.passes(h) {
+					t.domains[v] = true
+				}
 			}
+		}
+		for _, v := range s.lessons.phantoms[k] {
+			t.domains[v] = true
 		}
 	}
 	s.tallies[k] = t
 	s.tallyOrder = append(s.tallyOrder, t)
 	return t
+}
+
+// passes reports whether the filter looks at the host.
+func (t *tally) passes(h *world.Host) bool {
+	for _, key := range t.keys {
+		if _, ok := h.Value(key); !ok {
+			return false
+		}
+	}
+	return (t.filter.affinity == nil || h.Meets(t.filter.affinity)) && (t.filter.taints == nil || h.Tolerated(t.filter.taints))
 }
 
 // domainRule is one constraint of a class over a label other than the hostname.

@@ -40,6 +40,8 @@ const (
 	NoOffers Reason = "NoOffers"
 	// PoolNotReady: the pool or its node class is not ready.
 	PoolNotReady Reason = "PoolNotReady"
+	// Static: the pool keeps a fixed number of nodes, whatever is pending.
+	Static Reason = "Static"
 )
 
 // Cut is one step of a Funnel: what a filter left and took.

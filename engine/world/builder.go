@@ -42,6 +42,7 @@ type Builder struct {
 	holding map[string]holding // by pool
 	stale   map[*Host]bool     // whose free room must be recomputed
 	order   []*Host            // hosts that take pods, in order; nil when it must be made anew
+	stuck   []*Host            // made with order
 	moved   []*Class           // classes whose Pods were last made up of more than waiting ones
 	dims    int                // resources known when vectors were last made
 	scratch signature
@@ -341,7 +342,7 @@ func (b *Builder) World() *World {
 	b.measure()
 	w := &World{
 		Space: b.space, Resources: b.resources, Markets: b.compileMarkets(),
-		Hosts: b.hosts(), Classes: b.pending(), Budgets: b.budgets(), Settings: b.settings,
+		Hosts: b.hosts(), Stuck: b.stuck, Classes: b.pending(), Budgets: b.budgets(), Settings: b.settings,
 	}
 	for _, r := range b.repulsions {
 		w.Repulsions = append(w.Repulsions, r)
@@ -426,10 +427,14 @@ func (b *Builder) hosts() []*Host {
 	if b.order != nil {
 		return b.order
 	}
-	b.order = make([]*Host, 0, len(b.nodes))
+	b.order, b.stuck = make([]*Host, 0, len(b.nodes)), nil
 	for _, h := range b.nodes {
 		h.Index = -1
-		if !h.Leaving && !h.Stuck {
+		switch {
+		case h.Leaving:
+		case h.Stuck:
+			b.stuck = append(b.stuck, h)
+		default:
 			b.order = append(b.order, h)
 		}
 	}

@@ -283,5 +283,8 @@ func (m *Market) Admitted(joint constraint.Set) bitset.Set {
 	return m.admitted(joint, joint).And(m.Rows)
 }
 
+// Meeting returns the rows that meet the shape's own node selector and affinity.
+func (m *Market) Meeting(c *Shape) bitset.Set { return m.anyAlternative(c.own) }
+
 // Several reports whether the launch of row i may choose between values of some label.
 func (m *Market) Several(i int) bool { return m.Catalog.Several(i) }

@@ -15,6 +15,9 @@ type World struct {
 	Markets []*Market
 	// Hosts are the nodes that take pods: initialized ones first, then by key.
 	Hosts []*Host
+	// Stuck are the nodes that take no pods although they stay: their labels and
+	// pods count for the neighbours' rules all the same.
+	Stuck []*Host
 	// Classes are the pending pods: priority descending, then the larger share of
 	// a machine, then signature.
 	Classes []*Class
