@@ -4,9 +4,9 @@
 // the plan says, one after the other.
 //
 // A plan is right when some order of the pods is accepted. The replay follows the
-// course of events: now, with leaving nodes and ending pods still there; later,
-// when what moves has moved; at last without the leaving nodes. A pod may be
-// accepted at any of these times.
+// course of events: now, with leaving nodes and ending pods still there; when
+// what moves has left; when what ends has ended; at last without the leaving nodes.
+// A pod may be accepted at any of these times.
 //
 // It refuses to share code with the engine or with kube's converters: what a field
 // means is read from engine/world's documentation once more, so that a mistake

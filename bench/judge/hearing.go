@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/enginetest"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
@@ -113,7 +114,8 @@ type stage int
 
 const (
 	now     stage = iota // everything is where it is
-	drained              // pods that move have left, ending ones ended
+	drained              // pods that move have left
+	ended                // ending pods have ended, stuck nodes have got over it
 	gone                 // leaving nodes are no more
 	stages
 )
@@ -145,33 +147,76 @@ type order struct {
 	patient bool
 }
 
-// orders are the plan's own, round robin over the nodes, the constrained pods
-// before the others, and a few random ones that are the same on every run.
+// orders are the plan's own, round robin over the nodes, the pods that are in
+// nobody's way first, and random ones of whole workloads or of single pods. They are
+// the same on every run.
 func (h *hearing) orders() []order {
 	rounds := slices.Clone(h.placed)
 	slices.SortStableFunc(rounds, func(a, b placement) int { return cmp.Compare(a.turn, b.turn) })
-	choosy := slices.Clone(h.placed)
-	slices.SortStableFunc(choosy, func(a, b placement) int { return cmp.Compare(ease(a.spec), ease(b.spec)) })
-	out := []order{{pods: h.placed}, {pods: rounds}, {pods: choosy, patient: true}}
+	inTheWay := h.inTheWay()
+	byPatience := func(a, b placement) int { return cmp.Compare(inTheWay[a.ref.UID], inTheWay[b.ref.UID]) }
+	polite := slices.Clone(h.placed)
+	slices.SortStableFunc(polite, byPatience)
+	out := []order{{pods: h.placed}, {pods: rounds}, {pods: polite, patient: true}}
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 6 {
-		mixed := slices.Clone(choosy)
+	for i := range 16 {
+		mixed := slices.Clone(polite)
 		r.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
-		slices.SortStableFunc(mixed, func(a, b placement) int { return cmp.Compare(ease(a.spec), ease(b.spec)) })
+		if i%4 != 3 {
+			mixed = together(mixed)
+		}
 		out = append(out, order{pods: mixed, patient: true})
 	}
 	return out
 }
 
-// ease ranks pods by what they ask of others: spread, then affinity, then nothing.
-func ease(p *world.Pod) int {
-	switch {
-	case len(p.Spreads) > 0:
-		return 0
-	case len(p.Affinity)+len(p.AntiAffinity) > 0:
-		return 1
+// together moves pods that ask for the same up to the first of them.
+func together(pods []placement) []placement {
+	rank, first := make(map[string]int, len(pods)), make(map[string]int)
+	for i, p := range pods {
+		like := fmt.Sprint(p.spec.Namespace, p.spec.Labels, p.spec.Spreads, p.spec.Affinity, p.spec.AntiAffinity, p.spec.Required, p.spec.AnyOf)
+		if _, ok := first[like]; !ok {
+			first[like] = i
+		}
+		rank[p.ref.UID] = first[like]
 	}
-	return 2
+	slices.SortStableFunc(pods, func(a, b placement) int { return cmp.Compare(rank[a.ref.UID], rank[b.ref.UID]) })
+	return pods
+}
+
+// inTheWay counts, for every pod, the spread constraints of others that count it
+// though it has no such constraint itself. Nothing holds such a pod back, so it
+// must let those whose domain it fills go first.
+func (h *hearing) inTheWay() map[string]int {
+	out := map[string]int{}
+	for _, a := range h.placed {
+		for _, c := range a.spec.Spreads {
+			if c.Soft || c.Select.Nothing {
+				continue
+			}
+			for _, b := range h.placed {
+				if b.spec.Namespace == a.spec.Namespace && carries(b.spec.Labels, c.Select.Labels) && !shares(b.spec, c) {
+					out[b.ref.UID]++
+				}
+			}
+		}
+	}
+	return out
+}
+
+// carries reports whether labels meet a selector, which only decides an order here.
+func carries(labels map[string]string, t world.Term) bool {
+	for _, r := range t {
+		v, ok := labels[r.Key]
+		if one := ok && (r.Operator == constraint.Exists || slices.Contains(r.Values, v)); one == (r.Operator == constraint.NotIn || r.Operator == constraint.DoesNotExist) {
+			return false
+		}
+	}
+	return true
+}
+
+func shares(p *world.Pod, c world.Spread) bool {
+	return slices.ContainsFunc(p.Spreads, func(x world.Spread) bool { return x.Key == c.Key && !x.Soft })
 }
 
 // run lives through the stages and returns what was refused to the end. Pods
@@ -189,30 +234,44 @@ func (h *hearing) run(s *scheduler, o order, start stage) []Rejection {
 		switch at {
 		case drained:
 			h.drain(s)
+		case ended:
+			h.end(s)
 		case gone:
 			h.retire(s)
 		}
 		if at >= start {
 			waiting = s.settle(waiting, at, o.patient)
 		}
+		if len(waiting) == 0 {
+			virtual = s.settle(virtual, at, o.patient)
+		}
 	}
 	out := s.rejections(waiting)
 	return append(out, s.rejections(s.settle(virtual, gone, o.patient))...)
 }
 
-// drain takes the movable pods off leaving nodes, and ends the ending ones: they
-// keep their room, which the engine does not give away before it is free, but
-// nobody selects them any more.
+// drain takes the movable pods off leaving nodes.
 func (h *hearing) drain(s *scheduler) {
-	for i := range h.script.Pods {
-		p := &h.script.Pods[i]
-		switch {
-		case p.Node == "":
-		case p.Movable && h.leaving(p.Node):
+	for _, p := range h.script.Pods {
+		if p.Node != "" && p.Movable && h.leaving(p.Node) {
 			s.remove(p.UID)
-		case p.Terminating:
+		}
+	}
+}
+
+// end ends the ending pods: they keep their room, which the engine does not give
+// away before it is free, but nobody selects them any more. Stuck nodes lose the
+// taint that they have while they are not ready.
+func (h *hearing) end(s *scheduler) {
+	for _, p := range h.script.Pods {
+		if s.pods[p.UID] != nil && p.Node != "" && p.Terminating {
 			s.remove(p.UID)
-			s.bind(h.objects.ghost(*p), p.Node)
+			s.bind(h.objects.ghost(p), p.Node)
+		}
+	}
+	for _, n := range h.script.Nodes {
+		if n.Stuck && s.knows(nodeName(n)) {
+			s.untaint(nodeName(n), corev1.TaintNodeNotReady)
 		}
 	}
 }

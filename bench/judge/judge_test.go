@@ -57,6 +57,7 @@ pool web
 		{"tainted domain counts", shop + "node n3 zone=3 taint:a=b:NoSchedule\npods web x2 label:app=web spread=zone:1", "buy D4 1: web-1 web-2", "PodTopologySpread"},
 		{"tainted domain left out", shop + "node n3 zone=3 taint:a=b:NoSchedule\npods web x2 label:app=web spread=zone:1:honor-taints", "buy D4 1: web-1 web-2", ""},
 		{"stuck domain stays", shop + "node n3 zone=3 stuck\npods web x2 label:app=web spread=zone:1", "buy D4 1: web-1 web-2", "PodTopologySpread"},
+		{"stuck domain is tainted", shop + "node n3 zone=3 stuck\npods web x2 label:app=web spread=zone:1:honor-taints", "buy D4 1: web-1 web-2", ""},
 		{"stuck before it is a node", shop + "node n3 zone=3 stuck unregistered\npods web x2 label:app=web spread=zone:1", "buy D4 1: web-1 web-2", ""},
 		{"leaving domain goes", shop + "node n3 zone=3 leaving\npods web x2 label:app=web spread=zone:1", "buy D4 1: web-1 web-2", ""},
 
@@ -64,6 +65,9 @@ pool web
 		{"together though apart", shop + "pods web x2 label:app=web apart=host", "buy D4 1: web-1 web-2", "InterPodAffinity"},
 		{"what runs stays alone", "node n1\npods old x1 on=n1 apart=host:app=web\npods web x1 label:app=web", "on n1: web-1", "InterPodAffinity"},
 		{"what ends is no neighbour", "node n1\npods old x1 on=n1 terminating apart=host:app=web\npods web x1 label:app=web", "on n1: web-1", ""},
+		{"what has ended is not counted", "node n1 zone=1\nnode n2 zone=2\npods old x1 on=n1 terminating cpu=1\npods web x1 spread=zone:1:app!=db", "on n1: web-1", ""},
+		{"the disk of what ended", "node n1 attach:disk=1\npods old x1 on=n1 volume=a:disk terminating\npods db x1 volume=b:disk", "on n1: db-1", "NodeVolumeLimits"},
+		{"others let the spread go first", "node n1 zone=1\nnode n2 zone=2\npods any x2 spread=host:9:app=db\npods web x1 spread=zone:1:app!=db", "on n1: any-1 any-2 web-1", ""},
 		{"near", shop + "node n2 zone=2\npods db x1 on=n2 label:app=db\npods web x1 near=zone:app=db", "buy D4 2: web-1", ""},
 		{"not near", shop + "node n2 zone=2\npods db x1 on=n2 label:app=db\npods web x1 near=zone:app=db", "buy D4 1: web-1", "InterPodAffinity"},
 		{"first of its kind", shop + "pods web x2 label:app=web near=zone", "buy D4 1: web-1; buy D4 1: web-2", ""},

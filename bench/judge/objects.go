@@ -37,6 +37,9 @@ func newObjects(s *enginetest.Script) *objects {
 		o.namespace(p.Namespace)
 		for _, v := range p.Volumes {
 			o.claim(p.Namespace, v)
+			if p.Terminating { // see ghost; what is looked up must be there from the start
+				o.claim("ended", v)
+			}
 		}
 	}
 	return o
@@ -124,7 +127,7 @@ func resources(a quantity.Amounts) corev1.ResourceList {
 
 // pod writes a pod that is bound nowhere yet.
 func (o *objects) pod(p world.Pod) *corev1.Pod {
-	out := o.ghost(p)
+	out := o.body(p)
 	out.Labels = p.Labels
 	if p.Terminating && p.Node != "" {
 		end := metav1.NewTime(time.Unix(0, 0))
@@ -138,8 +141,15 @@ func (o *objects) pod(p world.Pod) *corev1.Pod {
 	return out
 }
 
-// ghost writes a pod that only takes room: requests, ports and volumes.
+// ghost writes what is left of a pod that has ended: the room, ports and volumes it
+// had, in a namespace of its own where app!=web does not find it.
 func (o *objects) ghost(p world.Pod) *corev1.Pod {
+	p.Namespace = "ended"
+	return o.body(p)
+}
+
+// body writes what a pod takes of its node.
+func (o *objects) body(p world.Pod) *corev1.Pod {
 	requests := resources(p.Requests)
 	delete(requests, corev1.ResourcePods) // every pod is one without saying so
 	main := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: requests}}

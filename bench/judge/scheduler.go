@@ -167,8 +167,7 @@ func (s *scheduler) startDaemon(p *corev1.Pod, node string) {
 	if no := s.refuses(p, node); no != nil && (no.plugin == names.TaintToleration || no.plugin == names.NodeAffinity) {
 		return
 	}
-	old := s.nodes[node]
-	less := old.DeepCopy()
+	less := s.nodes[node].DeepCopy()
 	take := func(name corev1.ResourceName, n resource.Quantity) {
 		left := less.Status.Allocatable[name]
 		left.Sub(n)
@@ -178,8 +177,19 @@ func (s *scheduler) startDaemon(p *corev1.Pod, node string) {
 	for name, n := range p.Spec.Containers[0].Resources.Requests {
 		take(name, n)
 	}
-	s.cache.UpdateNode(s.logger, old, less)
-	s.nodes[node] = less
+	s.update(less)
+}
+
+// untaint takes the taints of that key off a node.
+func (s *scheduler) untaint(node, key string) {
+	n := s.nodes[node].DeepCopy()
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+	s.update(n)
+}
+
+func (s *scheduler) update(n *corev1.Node) {
+	s.cache.UpdateNode(s.logger, s.nodes[n.Name], n)
+	s.nodes[n.Name] = n
 }
 
 // settle binds every pod that may go now and is accepted, again and again while
