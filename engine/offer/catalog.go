@@ -32,6 +32,8 @@ type Catalog struct {
 	// Capacity and Room are what a node of Types[i] reports and what its pods can
 	// use, before DaemonSets. See Measure.
 	Capacity, Room []quantity.Vector
+	// Fallbacks are the rows that are offers of last resort.
+	Fallbacks bitset.Set
 
 	columns  map[*constraint.Key]*column
 	several  bitset.Set // rows with several values for some label
@@ -64,6 +66,9 @@ func Compile(space *constraint.Space, resources *quantity.Space, types []Type) *
 	})
 	for i := range c.Rows {
 		c.indexRow(space, i)
+		if c.Rows[i].Fallback {
+			c.Fallbacks.Put(i)
+		}
 	}
 	for _, col := range c.columns {
 		col.finish(len(c.Rows))

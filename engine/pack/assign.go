@@ -270,19 +270,10 @@ func (s *solver) cells(k *work) []*cell {
 		c := get(values)
 		c.hosts = append(c.hosts, i)
 	}
-	for _, m := range s.stalls {
-		if m.Pool.Blocked != "" || m.Pool.Static {
-			continue
-		}
-		fit := m.Fit(k.Shape, s.w)
-		for _, here := range m.Cells(k.keys) {
-			if price, ok := s.cheapest(m, fit.All.And(here.Rows)); ok {
-				c := get(here.Values)
-				if c.price < 0 || price < c.price {
-					c.price = price
-				}
-			}
-		}
+	// A machine without a choice of zone is in no zone anybody meant: such rows make
+	// a cell only where there is no other.
+	if !s.price(k, get, func(m *stall) bitset.Set { return m.Rows.Minus(m.Catalog.Fallbacks) }) {
+		s.price(k, get, func(m *stall) bitset.Set { return m.Rows })
 	}
 	out := make([]*cell, 0, len(byName))
 	for _, c := range byName {
@@ -290,6 +281,29 @@ func (s *solver) cells(k *work) []*cell {
 	}
 	slices.SortFunc(out, func(a, b *cell) int { return cmp.Compare(a.name, b.name) })
 	return out
+}
+
+// price notes what the class costs at least in each cell where some of the rows
+// can be bought; false when there is none.
+func (s *solver) price(k *work, get func([]int) *cell, rows func(*stall) bitset.Set) bool {
+	found := false
+	for _, m := range s.stalls {
+		if m.Pool.Blocked != "" || m.Pool.Static {
+			continue
+		}
+		all := m.Fit(k.Shape, s.w).All.And(rows(m))
+		for _, here := range m.Cells(k.keys) {
+			price, ok := s.cheapest(m, all.And(here.Rows))
+			if !ok {
+				continue
+			}
+			found = true
+			if c := get(here.Values); c.price < 0 || price < c.price {
+				c.price = price
+			}
+		}
+	}
+	return found
 }
 
 // cellName writes the cell's values, for order and for people.

@@ -130,7 +130,7 @@ func roomOf(dir string) (room, bool) {
 func (r room) objects(file source, path string) string {
 	dir, ours := local(path)
 	if !ours {
-		if r.StandardOnly && !standard(path) && !(file.Test && path == "github.com/google/go-cmp/cmp") {
+		if r.StandardOnly && !standard(path) && !(file.Test && strings.HasPrefix(path, "github.com/google/go-cmp/cmp")) {
 			return r.Folder + " imports the standard library only"
 		}
 		return ""
