@@ -82,8 +82,18 @@ func transcript(s *enginetest.Script, seed uint64) string {
 	for _, r := range rejections(small, seed) {
 		fmt.Fprintf(&w, "# %s\n", r)
 	}
-	fmt.Fprintf(&w, "%s----\n%s", enginetest.Format(small), enginetest.Print(pack.Solve(small.World())))
+	fmt.Fprintf(&w, "%s----\n%s", enginetest.Format(small), printed(pack.Solve(small.World())))
 	return w.String()
+}
+
+// printed writes the plan, unless it is so wrong that it cannot be printed.
+func printed(p pack.Plan) string {
+	for i, l := range p.Launches {
+		if len(l.Choices) == 0 {
+			return fmt.Sprintf("launch %d of %d has no choices\n", i+1, len(p.Launches))
+		}
+	}
+	return enginetest.Print(p)
 }
 
 // TestMissedNodes counts pods that were left out though a node that exists would
