@@ -41,6 +41,9 @@ func Check(s *Script, p pack.Plan) error {
 	c.preferences()
 	c.limits()
 	c.budgets()
+	if slices.ContainsFunc(p.Launches, func(l pack.Launch) bool { return len(l.Choices) == 0 }) {
+		return errors.Join(c.errs...) // such a plan has no price
+	}
 	if p.Price() < p.LowerBound {
 		c.fail("costs %s, less than its own lower bound %s", p.Price(), p.LowerBound)
 	}
@@ -325,7 +328,7 @@ func (c *checker) neighbours() {
 		pool := c.Pools[slices.IndexFunc(c.Pools, func(p world.Pool) bool { return p.Name == l.Pool })]
 		first := c.cluster.places[c.first[i]]
 		tried := map[string]bool{domains(first, keys): true}
-		for _, choice := range l.Choices[1:] {
+		for _, choice := range l.Choices[min(1, len(l.Choices)):] {
 			other := c.bought(i, l, pool, choice)
 			if d := domains(other, keys); tried[d] {
 				continue

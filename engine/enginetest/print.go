@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/karve-dev/karve/engine/pack"
@@ -16,6 +17,10 @@ func Print(p pack.Plan) string {
 		fmt.Fprintf(&w, "on %s: %s\n", n.Node, names(n.Pods))
 	}
 	for _, l := range p.Launches {
+		if len(l.Choices) == 0 {
+			fmt.Fprintf(&w, "launch %s for %s: no choices\n", names(l.Pods), l.Pool)
+			continue
+		}
 		c := l.Choices[0]
 		fmt.Fprintf(&w, "launch %s for %s: %s in %s, %s, %s/h", names(l.Pods), l.Pool, c.Type, c.Zone, c.CapacityType, c.Price)
 		if len(l.RunnersUp) > 0 {
@@ -40,7 +45,7 @@ func Print(p pack.Plan) string {
 	if p.Preferences.Asked > 0 {
 		fmt.Fprintf(&w, "preferences: %d of %d honoured, for %s/h\n", p.Preferences.Honoured, p.Preferences.Asked, p.Preferences.Cost)
 	}
-	if len(p.Launches) > 0 {
+	if len(p.Launches) > 0 && !slices.ContainsFunc(p.Launches, func(l pack.Launch) bool { return len(l.Choices) == 0 }) {
 		fmt.Fprintf(&w, "total %s/h, at least %s/h\n", p.Price(), p.LowerBound)
 	}
 	return w.String()

@@ -16,14 +16,25 @@ func TestTwin(t *testing.T) {
 	twin(t, 2000, false, 0.90)
 }
 
+// TestTwinFull is TestTwin with every semantic mixed in. There a plan may beat the
+// twin, which counts a zone as open to a spread pod even when quota or limits do
+// not let the plan buy there.
+func TestTwinFull(t *testing.T) {
+	twin(t, 400, true, 0.85)
+}
+
 func twin(t *testing.T, worlds int, full bool, least float64) {
-	var compared, optimal, fewer, lighter, over int
+	var compared, optimal, better, fewer, lighter, needless, over, invalid int
 	worst, worstSeed := 0.0, uint64(0)
 	for seed := uint64(0); compared < worlds && over < worlds; seed++ {
 		script := enginetest.RandomSmall(seed, full)
 		plan := pack.Solve(script.World())
 		if err := enginetest.Check(script, plan); err != nil {
-			t.Fatalf("seed %d: %v\n%s----\n%s", seed, err, enginetest.Format(script), enginetest.Print(plan))
+			t.Errorf("seed %d: %v\n%s----\n%s", seed, err, enginetest.Format(script), enginetest.Print(plan))
+			if invalid++; invalid > 20 {
+				return
+			}
+			continue
 		}
 		best, ok := enginetest.Best(script)
 		if !ok {
@@ -33,6 +44,8 @@ func twin(t *testing.T, worlds int, full bool, least float64) {
 		compared++
 		got := enginetest.ScoreOf(script, plan)
 		switch c := got.Compare(best); {
+		case c < 0 && full:
+			better++
 		case c < 0:
 			t.Fatalf("seed %d: the plan scores %+v, better than the best, %+v\n%s----\n%s", seed, got, best, enginetest.Format(script), enginetest.Print(plan))
 		case c == 0:
@@ -43,15 +56,18 @@ func twin(t *testing.T, worlds int, full bool, least float64) {
 		case !slices.Equal(got.Light, best.Light):
 			lighter++
 			t.Logf("seed %d: lighter pools get %v, could get %v", seed, got.Light, best.Light)
+		case best.Price == 0:
+			needless++
+			t.Logf("seed %d: buys for %s, nothing need be bought", seed, got.Price)
 		default:
 			if gap := got.Price.USD()/best.Price.USD() - 1; gap > worst {
 				worst, worstSeed = gap, seed
 			}
 		}
 	}
-	share := float64(optimal) / float64(compared)
-	t.Logf("%d worlds: %.1f %% optimal; fewer pods in %d, lighter pools in %d; worst gap %.0f %% (seed %d); %d too large to compare",
-		compared, 100*share, fewer, lighter, 100*worst, worstSeed, over)
+	share := float64(optimal+better) / float64(compared)
+	t.Logf("%d worlds: %.1f %% optimal; better than the twin in %d, fewer pods in %d, lighter pools in %d, needless in %d; worst gap %.0f %% (seed %d); %d too large to compare",
+		compared, 100*share, better, fewer, lighter, needless, 100*worst, worstSeed, over)
 	if share < least {
 		t.Errorf("only %.1f %% of the plans are optimal, want %.0f %%", 100*share, 100*least)
 	}
