@@ -109,7 +109,6 @@ type oracle struct {
 	cluster *cluster
 	rows    []row
 	hosts   int // places[:hosts] exist
-	bought  []int
 	score   Score
 	best    Score
 	found   bool

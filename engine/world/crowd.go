@@ -38,7 +38,6 @@ type Repulsion struct {
 	Key   *constraint.Key
 	Crowd *Crowd
 
-	id     int
 	key    string
 	owners []*Class
 }
