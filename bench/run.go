@@ -15,6 +15,7 @@ import (
 	"github.com/karve-dev/karve/bench/report"
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/bench/upstream"
+	"github.com/karve-dev/karve/engine/world"
 )
 
 const (
@@ -66,12 +67,12 @@ func (c config) draw(rows []report.Row) error {
 	for _, r := range rows {
 		var n float64
 		if _, err := fmt.Sscanf(r.Scenario, "scaling pods %f", &n); err == nil {
-			pods.Points = append(pods.Points, plot.Point{Size: n, Seconds: r.Karve.Seconds})
+			pods.Points = append(pods.Points, plot.Point{Size: n, Seconds: r.Karve.BestSeconds})
 		} else if _, err := fmt.Sscanf(r.Scenario, "scaling nodes %f", &n); err == nil {
-			nodes.Points = append(nodes.Points, plot.Point{Size: n, Seconds: r.Karve.Seconds})
+			nodes.Points = append(nodes.Points, plot.Point{Size: n, Seconds: r.Karve.BestSeconds})
 		}
 	}
-	svg := plot.SVG("Time of one decision of karve", "pods or nodes", []plot.Series{pods, nodes})
+	svg := plot.SVG("Time of one decision of karve (best of several)", "pods or nodes", []plot.Series{pods, nodes})
 	if err := os.WriteFile(filepath.Join(c.results, "scaling.svg"), []byte(svg), 0o644); err != nil {
 		return fmt.Errorf("drawing the plot: %w", err)
 	}
@@ -89,10 +90,11 @@ func (c config) row(ctx context.Context, it item) (report.Row, error) {
 	}
 	row := report.Row{Scenario: it.name, Pods: len(s.Pending)}
 	row.Karve, row.Invalid = ours(s)
+	row.Note = wishes(s, row.Karve.Preferences)
 	switch {
 	case c.karveOnly:
 	case it.alone != "":
-		row.Note = it.alone
+		row.Say(it.alone)
 	default:
 		if row.Upstream, err = theirs(ctx, s); err != nil {
 			return row, err
@@ -101,6 +103,18 @@ func (c config) row(ctx context.Context, it item) (report.Row, error) {
 	}
 	row.Compare()
 	return row, nil
+}
+
+// wishes says what became of preferences where they count: a price is no merit of a
+// plan that honours none.
+func wishes(s *scenario.Scenario, p *report.Preferences) string {
+	switch {
+	case s.Settings.Preferences != world.Respect:
+		return ""
+	case p == nil:
+		return "ours looked at no preference"
+	}
+	return fmt.Sprintf("ours honours %d of %d preferences, for %.3f $/h", p.Honoured, p.Asked, p.USDPerHour)
 }
 
 // sharedBound is the lower bound for upstream's purchase: ours, where both had to
@@ -129,6 +143,10 @@ func ours(s *scenario.Scenario) (side *report.Side, invalid string) {
 	if err := karve.Audit(s, run.Plan); err != nil {
 		invalid = err.Error()
 	}
+	side.BestSeconds = measure.Percentile(run.Samples, 0).Took.Seconds()
+	if p := run.Plan.Preferences; p.Asked > 0 {
+		side.Preferences = &report.Preferences{Asked: p.Asked, Honoured: p.Honoured, USDPerHour: p.Cost.USD()}
+	}
 	return timed(side, sample, len(s.Pending)), invalid
 }
 
@@ -148,6 +166,7 @@ func theirs(ctx context.Context, s *scenario.Scenario) (*report.Side, error) {
 		}
 	}
 	side.Runs = len(samples)
+	side.BestSeconds = measure.Percentile(samples, 0).Took.Seconds()
 	return timed(side, measure.Median(samples), len(s.Pending)), nil
 }
 

@@ -25,13 +25,24 @@ type Side struct {
 	BytesPerOp  uint64  `json:"bytes_per_op"`
 	// SolveSeconds is planning alone, without taking in the pods.
 	SolveSeconds float64 `json:"solve_seconds,omitempty"`
-	// Runs is how many the median was taken of.
-	Runs int `json:"runs"`
+	// Runs is how many the median was taken of, BestSeconds the fastest of them: on a
+	// shared machine the one least disturbed.
+	Runs        int     `json:"runs"`
+	BestSeconds float64 `json:"best_seconds,omitempty"`
+	// Preferences are how many our plan was asked for and honoured, and what that costs.
+	Preferences *Preferences `json:"preferences,omitempty"`
 	// P50 and P99 are set where one decision was taken very often.
 	P50Seconds float64 `json:"p50_seconds,omitempty"`
 	P99Seconds float64 `json:"p99_seconds,omitempty"`
 	// HeapBytes is what the world occupies after a collection.
 	HeapBytes uint64 `json:"heap_bytes,omitempty"`
+}
+
+// Preferences is the account of what pods merely prefer.
+type Preferences struct {
+	Asked      int     `json:"asked"`
+	Honoured   int     `json:"honoured"`
+	USDPerHour float64 `json:"usd_per_hour"`
 }
 
 // Row is one scenario.
@@ -63,7 +74,7 @@ type Environment struct {
 // Compare fills in the ratios, where they mean something.
 func (r *Row) Compare() {
 	if r.Invalid != "" {
-		r.note("INVALID PLAN, no ratio: " + r.Invalid)
+		r.Say("INVALID PLAN, no ratio: " + r.Invalid)
 		return
 	}
 	k, u := r.Karve, r.Upstream
@@ -71,7 +82,7 @@ func (r *Row) Compare() {
 		return
 	}
 	if k.Unscheduled > u.Unscheduled {
-		r.note(fmt.Sprintf("no ratio: ours left %d pods, upstream %d", k.Unscheduled, u.Unscheduled))
+		r.Say(fmt.Sprintf("no ratio: ours left %d pods, upstream %d", k.Unscheduled, u.Unscheduled))
 		return
 	}
 	r.Speedup = u.Seconds / k.Seconds
@@ -80,7 +91,8 @@ func (r *Row) Compare() {
 	}
 }
 
-func (r *Row) note(words string) {
+// Say adds words to the note.
+func (r *Row) Say(words string) {
 	if r.Note != "" {
 		r.Note += "; "
 	}
