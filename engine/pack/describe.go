@@ -165,6 +165,7 @@ func (s *solver) choices(l *launch) bitset.Set {
 		}
 		out.Put(row)
 	}
+	out.Put(l.row) // it was reserved, whatever became of budgets and neighbours since
 	m.left = m.left.Sub(extra)
 	return out
 }
