@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/karve-dev/karve/api/v1beta1"
@@ -12,12 +13,12 @@ import (
 
 // region asks the product's own provider what the emulated region sells: real
 // sizes at real prices, with the overhead and labels their nodes really have.
-func region(ctx context.Context) ([]offer.Type, error) {
+func region(ctx context.Context) (types []offer.Type, err error) {
 	server, err := emulator.Start(ctx, emulator.Options{SystemNodes: -1})
 	if err != nil {
 		return nil, err
 	}
-	defer server.Close()
+	defer func() { err = errors.Join(err, server.Close()) }()
 	credential, err := server.Credential()
 	if err != nil {
 		return nil, fmt.Errorf("signing in at the emulated region: %w", err)
