@@ -3,6 +3,7 @@ package provision
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,7 +36,16 @@ func Explain(u pack.Unplaced) string {
 	if u.Detail != "" {
 		text += " (" + u.Detail + ")"
 	}
+	if allStatic(u.Funnels) {
+		text += ": no dynamic nodepools found"
+	}
 	return text
+}
+
+// allStatic reports whether every pool keeps a fixed number of nodes: upstream has
+// words for a cluster that no pod can make grow.
+func allStatic(fs []reason.Funnel) bool {
+	return !slices.ContainsFunc(fs, func(f reason.Funnel) bool { return f.Blocked != reason.Static })
 }
 
 func plainly(u pack.Unplaced) string {

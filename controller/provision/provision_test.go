@@ -88,6 +88,10 @@ func TestExplain(t *testing.T) {
 	if diff := cmp.Diff(want, provision.Explain(u)); diff != "" {
 		t.Error(diff)
 	}
+	static := pack.Unplaced{Funnels: []reason.Funnel{{Pool: "fixed", Blocked: reason.Static}}}
+	if got := provision.Explain(static); !strings.HasSuffix(got, ": no dynamic nodepools found") {
+		t.Error(got)
+	}
 	if got := provision.Explain(pack.Unplaced{Because: reason.NoPools}); !strings.Contains(got, "no dynamic nodepools found") {
 		t.Error(got)
 	}
