@@ -12,7 +12,8 @@ import (
 )
 
 // region asks the product's own provider what the emulated region sells: real
-// sizes at real prices, with the overhead and labels their nodes really have.
+// sizes at real prices, with the overhead and labels their nodes really have. Of
+// some 1,350 on sale 959 can be nodes; the constrained ones come on top.
 func region(ctx context.Context) (types []offer.Type, err error) {
 	server, err := emulator.Start(ctx, emulator.Options{SystemNodes: -1})
 	if err != nil {
@@ -41,7 +42,7 @@ func region(ctx context.Context) (types []offer.Type, err error) {
 	if snapshot.Problem != "" {
 		return nil, fmt.Errorf("reading what the emulated region sells: %s", snapshot.Problem)
 	}
-	return snapshot.Types, nil
+	return withConstrained(snapshot.Types, server.Location())
 }
 
 func nodeClass(_ context.Context, name string) (*v1beta1.AKSNodeClass, error) {

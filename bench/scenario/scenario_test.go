@@ -64,8 +64,12 @@ func TestAzureIsARegionWithManySizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Types) < 900 { // of some 1,300 on sale there: not every size can be a node
-		t.Errorf("%d sizes, want 900 at least", len(s.Types))
+	names := map[string]bool{}
+	for _, x := range s.Types {
+		names[x.Name] = true
+	}
+	if len(names) < 1100 || len(names) != len(s.Types) {
+		t.Errorf("%d sizes of %d names, want 1,100 at least", len(s.Types), len(names))
 	}
 	apps := map[string]int{}
 	for _, p := range s.Pending {

@@ -1,11 +1,14 @@
 package upstream
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/scheduling"
 
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/engine/offer"
@@ -100,4 +103,28 @@ func first(errs map[*corev1.Pod]error) error {
 		return err
 	}
 	return nil
+}
+
+// Both sides choose among more than a thousand sizes in the real region: every one
+// is on sale in some pool.
+func TestPoolsSellAThousandSizes(t *testing.T) {
+	s, err := scenario.Azure(t.Context(), 200, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sold := 0
+	for _, it := range InstanceTypes(s.Types) {
+		if slices.ContainsFunc(s.Pools, func(p *karpv1.NodePool) bool { return sells(p, it) }) {
+			sold++
+		}
+	}
+	t.Logf("%d of %d sizes are on sale in some pool", sold, len(s.Types))
+	if sold < 1000 {
+		t.Errorf("%d of %d sizes are on sale in some pool, want 1,000 at least", sold, len(s.Types))
+	}
+}
+
+func sells(p *karpv1.NodePool, it *cloudprovider.InstanceType) bool {
+	wants := scheduling.NewNodeSelectorRequirementsWithMinValues(p.Spec.Template.Spec.Requirements...)
+	return it.Requirements.Intersects(wants) == nil && it.Offerings.Available().HasCompatible(wants)
 }

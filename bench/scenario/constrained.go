@@ -1,0 +1,74 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
+)
+
+// withConstrained adds the sizes with some of their cores turned off. The product
+// leaves them out, for they cost what the full size does; as machines to choose
+// among they are as real as the others, and make a long list longer for both sides.
+func withConstrained(types []offer.Type, region string) ([]offer.Type, error) {
+	sizes, err := catalog.Sizes()
+	if err != nil {
+		return nil, fmt.Errorf("listing constrained sizes: %w", err)
+	}
+	full := make(map[string]*offer.Type, len(types))
+	for i := range types {
+		full[types[i].Name] = &types[i]
+	}
+	out := slices.Clone(types)
+	for _, s := range sizes {
+		parent := full[s.Parent]
+		if _, offered := s.ZonesIn(region); parent == nil || !offered || s.VCPUsAvailable < 2 {
+			continue
+		}
+		t, err := constrained(s, parent, region)
+		if err != nil {
+			return nil, err
+		}
+		if len(t.Offers) > 0 {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// constrained is the full size with fewer cores, where it is sold at what it costs.
+func constrained(s catalog.Size, full *offer.Type, region string) (offer.Type, error) {
+	t := *full
+	t.Name = s.Name
+	cores := []string{strconv.Itoa(s.VCPUsAvailable)}
+	t.Labels = maps.Clone(full.Labels)
+	t.Labels[v1beta1.LabelSKUName] = []string{s.Name}
+	t.Labels[v1beta1.LabelSKUCPU], t.Labels[v1beta1.AKSLabelCPU] = cores, cores
+	t.Capacity = maps.Clone(full.Capacity)
+	t.Capacity[quantity.NameCPU] = int64(s.VCPUsAvailable) * 1000
+	zones, _ := s.ZonesIn(region)
+	price, _ := s.PriceIn(region)
+	t.Offers = nil
+	for _, o := range full.Offers {
+		usd := price.OnDemand
+		if o.CapacityType == offer.Spot {
+			usd = price.Spot
+		}
+		zone, zonal := strings.CutPrefix(o.Zone, region+"-")
+		if usd == 0 || !zonal || !slices.Contains(zones, zone) {
+			continue
+		}
+		var err error
+		if o.Price, err = offer.USDPerHour(usd); err != nil {
+			return t, fmt.Errorf("pricing %s: %w", s.Name, err)
+		}
+		t.Offers = append(t.Offers, o)
+	}
+	return t, nil
+}
