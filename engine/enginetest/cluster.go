@@ -235,6 +235,10 @@ func (c *cluster) refused(i, at int) (why string, bootstrap bool) {
 	return "", bootstrap
 }
 
+// sees reports whether pod j exists for pod i: virtual pods stand for pods to come
+// and see the others, while kube-scheduler knows nothing of them.
+func (c *cluster) sees(i, j int) bool { return !c.pods[j].Virtual || c.pods[i].Virtual }
+
 // unwelcome: an anti-affinity term of the pod, or of one that runs, forbids it.
 func (c *cluster) unwelcome(i, at int) bool {
 	for _, t := range c.anti[i] {
@@ -243,7 +247,7 @@ func (c *cluster) unwelcome(i, at int) bool {
 		}
 	}
 	for j := range c.pods {
-		if c.at[j] < 0 || j == i {
+		if c.at[j] < 0 || j == i || !c.sees(i, j) {
 			continue
 		}
 		for _, t := range c.anti[j] {
@@ -264,7 +268,7 @@ func (c *cluster) together(a, b int, key string) bool {
 // meetsIn reports whether some pod that t picks runs in the same domain.
 func (c *cluster) meetsIn(i int, t counted, at int) bool {
 	for j := range c.pods {
-		if j != i && c.at[j] >= 0 && t.picks[j] && c.together(c.at[j], at, t.key) {
+		if j != i && c.at[j] >= 0 && t.picks[j] && c.sees(i, j) && c.together(c.at[j], at, t.key) {
 			return true
 		}
 	}
@@ -284,7 +288,7 @@ func (c *cluster) nearby(i, at int) (ok, first bool) {
 		}
 		found := false
 		for j := range c.pods {
-			if j == i || c.at[j] < 0 || !c.near[i][j] {
+			if j == i || c.at[j] < 0 || !c.near[i][j] || !c.sees(i, j) {
 				continue
 			}
 			_, labelled := c.places[c.at[j]].value(t.Key)
@@ -311,7 +315,7 @@ func (c *cluster) skew(i int, t counted, at int) (int, bool) {
 	counts := map[string]int{}
 	for n := range c.places {
 		if v, ok := c.places[n].value(t.key); ok && c.counts(i, t, n) {
-			counts[v] += c.matching(t, n)
+			counts[v] += c.matching(i, t, n)
 		}
 	}
 	if c.frontier != nil {
@@ -346,13 +350,13 @@ func (c *cluster) counts(i int, t counted, n int) bool {
 	return tolerated || !t.skew.HonorTaints
 }
 
-func (c *cluster) matching(t counted, n int) int {
+func (c *cluster) matching(i int, t counted, n int) int {
 	if !t.skew.Select.Nothing && len(t.skew.Select.Labels) == 0 {
 		return 0
 	}
 	sum := 0
 	for j, p := range c.pods {
-		if c.at[j] == n && t.picks[j] && !p.Terminating {
+		if c.at[j] == n && t.picks[j] && !p.Terminating && c.sees(i, j) {
 			sum++
 		}
 	}
@@ -425,6 +429,9 @@ func (c *cluster) order(lots [][]int, done []byte, want []int, dead map[string]b
 		}
 		all = false
 		i := lot[done[k]]
+		if c.pods[i].Virtual && c.waits(lots, done) {
+			continue
+		}
 		if why, _ := c.refused(i, want[i]); why != "" {
 			continue
 		}
@@ -438,6 +445,16 @@ func (c *cluster) order(lots [][]int, done []byte, want []int, dead map[string]b
 	}
 	dead[string(done)] = !all
 	return all
+}
+
+// waits reports whether some pod that is not virtual has not been bound yet.
+func (c *cluster) waits(lots [][]int, done []byte) bool {
+	for k, lot := range lots {
+		if int(done[k]) < len(lot) && !c.pods[lot[0]].Virtual {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *cluster) bind(want []int, r *rand.Rand, shuffled bool) string {
@@ -463,10 +480,14 @@ func (c *cluster) bind(want []int, r *rand.Rand, shuffled bool) string {
 }
 
 // next picks who is bound now: first those who can only come first, then the pods
-// that spread, the least skewed of them.
+// that spread, the least skewed of them. Virtual pods wait for all others.
 func (c *cluster) next(left, want []int) (int, string) {
 	best, rank, why := -1, 1<<30, ""
+	real := slices.ContainsFunc(left, func(i int) bool { return !c.pods[i].Virtual })
 	for k, i := range left {
+		if real && c.pods[i].Virtual {
+			continue
+		}
 		reason, bootstrap := c.refused(i, want[i])
 		if reason != "" {
 			why = reason

@@ -48,6 +48,10 @@ type column struct {
 	several bitset.Set // rows for which the launch may choose between values
 }
 
+// belowNothing is why an offer with a negative price is not bought: nobody pays
+// to be rid of a machine, so the number is wrong.
+const belowNothing = "its price is negative, so it is not known"
+
 // Compile sorts and indexes what a provider has on sale. Types of equal name
 // keep the first; the input is not changed.
 func Compile(space *constraint.Space, resources *quantity.Space, types []Type) *Catalog {
@@ -56,6 +60,9 @@ func Compile(space *constraint.Space, resources *quantity.Space, types []Type) *
 	c.Types = slices.CompactFunc(c.Types, func(a, b Type) bool { return a.Name == b.Name })
 	for i, t := range c.Types {
 		for _, o := range t.Offers {
+			if o.Price < 0 && o.Unavailable == "" {
+				o.Unavailable = belowNothing
+			}
 			c.Rows = append(c.Rows, Row{Offer: o, Type: i})
 		}
 	}
@@ -233,7 +240,7 @@ func Acceptable(types []Type, rules []constraint.Rule, requests quantity.Amounts
 		}
 		seen[t.Name] = true
 		for j := range t.Offers {
-			if o := &t.Offers[j]; o.Unavailable == "" && meetsAll(t, o, set) {
+			if o := &t.Offers[j]; o.Unavailable == "" && o.Price >= 0 && meetsAll(t, o, set) {
 				out = append(out, Choice{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Fallback: o.Fallback})
 			}
 		}

@@ -33,6 +33,8 @@ func TestBadInput(t *testing.T) {
 		{"an exabyte", request(quantity.NameMemory, 1e18), refused},
 		{"a quadrillion cores", request(quantity.NameCPU, 1e18), refused},
 		{"more than fits a number", request(quantity.NameCPU, math.MaxInt64), refused},
+		{"less than no memory", request(quantity.NameMemory, -1), served},
+		{"less than no cores", request(quantity.NameCPU, math.MinInt64), served},
 		{"an unheard-of resource", request("example.com/unicorn", 1), refused},
 		{"ten thousand tolerations", pod(func(p *world.Pod) {
 			for i := range 10000 {
@@ -58,19 +60,43 @@ func TestBadInput(t *testing.T) {
 		{"contradiction", pod(func(p *world.Pod) {
 			p.Required = world.Term{{Key: "a", Operator: constraint.Exists}, {Key: "a", Operator: constraint.DoesNotExist}}
 		}), refused},
+		{"two zones at once", pod(func(p *world.Pod) {
+			p.Required = world.Term{{Key: world.LabelZone, Operator: constraint.In, Values: []string{"1"}}, {Key: world.LabelZone, Operator: constraint.In, Values: []string{"2"}}}
+		}), refused},
+		{"more than the most", pod(func(p *world.Pod) {
+			p.Required = world.Term{{Key: "a", Operator: constraint.Gt, Values: []string{"9223372036854775807"}}}
+		}), refused},
+		{"a hundred thousand alternatives", pod(func(p *world.Pod) {
+			p.AnyOf = make([]world.Term, 100_000)
+		}), refused},
+		{"a skew beyond all pods", pod(func(p *world.Pod) {
+			p.Spreads = []world.Spread{{Key: world.LabelZone, MaxSkew: math.MaxInt32, MinDomains: math.MaxInt32, Select: anywhere}}
+		}), served},
 		{"no value will do", pod(func(p *world.Pod) { p.Required = world.Term{{Key: world.LabelZone, Operator: constraint.In}} }), refused},
 		{"a requirement without a key", pod(func(p *world.Pod) { p.Required = world.Term{{Operator: constraint.Exists}} }), refused},
 		{"an operator nobody knows", pod(func(p *world.Pod) { p.AnyOf = []world.Term{{{Key: "a", Operator: "Near"}}} }), refused},
 		{"a bound that is no number", pod(func(p *world.Pod) {
 			p.Required = world.Term{{Key: "a", Operator: constraint.Gt, Values: []string{"many"}}}
 		}), refused},
-		{"no port", pod(func(p *world.Pod) { p.Ports = []world.Port{{Protocol: "TCP"}} }), served},
+		{"no port", pod(func(p *world.Pod) { p.Ports = []world.Port{{Protocol: "TCP"}} }), refused},
+		{"less than no port", pod(func(p *world.Pod) { p.Ports = []world.Port{{Protocol: "TCP", Port: -1}} }), refused},
+		{"a port beyond the last", pod(func(p *world.Pod) { p.Ports = []world.Port{{Protocol: "TCP", Port: 70000}} }), refused},
+		{"the last port", pod(func(p *world.Pod) { p.Ports = []world.Port{{Protocol: "TCP", Port: 65535}} }), served},
 		{"a weight out of range", pod(func(p *world.Pod) {
 			p.Preferred = []world.Preference{{Weight: 101}, {Weight: -1, Term: world.Term{{Key: "a", Operator: constraint.Exists}}}}
 		}), served},
 		{"a volume that fits nowhere", pod(func(p *world.Pod) {
 			p.Volumes = []world.Volume{{ID: "v", AnyOf: []world.Term{{{Key: world.LabelZone, Operator: constraint.In, Values: []string{"9"}}}}}}
 		}), refused},
+		{"a machine that pays for itself", func(s *enginetest.Script) {
+			for i := range s.Types[0].Offers {
+				s.Types[0].Offers[i].Price = -1
+			}
+		}, refused},
+		{"a pool that contradicts itself", func(s *enginetest.Script) {
+			s.Pools[0].Requirements = world.Term{{Key: "a", Operator: constraint.Exists}, {Key: "a", Operator: constraint.DoesNotExist}}
+		}, refused},
+		{"a limit below nothing", func(s *enginetest.Script) { s.Pools[0].Limits = quantity.Amounts{quantity.NameCPU: -1, quantity.NameNodes: -1} }, refused},
 		{"nothing on sale", func(s *enginetest.Script) { s.Types = nil }, refused},
 		{"a type without offers", func(s *enginetest.Script) { s.Types[0].Offers = nil }, refused},
 		{"a pool that wants nothing there is", func(s *enginetest.Script) {

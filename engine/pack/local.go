@@ -42,6 +42,7 @@ type counter struct {
 type countKey struct {
 	crowd    *world.Crowd
 	settled  bool // terminating pods are left out
+	real     bool // virtual pods are left out: to pods that exist they do not
 	owners   *world.Repulsion
 	protocol string
 	port     int32
@@ -81,13 +82,13 @@ func (k countKey) each(w *world.World, f func(*world.Host, int)) {
 	}
 	switch {
 	case k.crowd != nil:
-		k.crowd.Each(visit)
+		k.crowd.Each(k.real, visit)
 	case k.owners != nil:
-		k.owners.Each(visit)
+		k.owners.Each(k.real, visit)
 	default:
 		for _, c := range w.Ported {
 			for _, p := range c.Ports {
-				if k.uses(p) {
+				if k.uses(p) && !(k.real && c.Virtual) {
 					c.Each(visit)
 				}
 			}
@@ -112,6 +113,8 @@ func address(p world.Port) string {
 // bumped reports whether pods of the class count for k.
 func (k countKey) bumped(c *world.Class) bool {
 	switch {
+	case k.real && c.Virtual:
+		return false
 	case k.crowd != nil:
 		return k.crowd.Has(c)
 	case k.owners != nil:
@@ -157,32 +160,33 @@ func contains(list []int, i int) bool {
 func (s *solver) localRulesOf(k *work) {
 	l := &k.local
 	l.mounts = k.Mounts
+	real := !k.Virtual
 	atMost := func(key countKey, most int) {
 		l.caps = append(l.caps, limit{counter: s.counters.id(key, s.w), most: most})
 	}
 	for _, e := range k.Spreads {
 		if !e.Soft && e.Key.Name == world.LabelHostname {
 			// A machine can always be added, so the emptiest has none.
-			atMost(countKey{crowd: e.Crowd, settled: true}, e.MaxSkew)
+			atMost(countKey{crowd: e.Crowd, settled: true, real: real}, e.MaxSkew)
 		}
 	}
 	for _, n := range k.AntiAffinity {
 		if n.Weight == 0 && n.Key.Name == world.LabelHostname {
-			atMost(countKey{crowd: n.Crowd}, alone(n.Crowd.Has(k.Class)))
+			atMost(countKey{crowd: n.Crowd, real: real}, alone(n.Crowd.Has(k.Class)))
 		}
 	}
 	for _, r := range s.w.Repulsions {
 		if r.Key.Name == world.LabelHostname && r.Crowd.Has(k.Class) {
-			atMost(countKey{owners: r}, alone(r.Owned(k.Class)))
+			atMost(countKey{owners: r, real: real}, alone(r.Owned(k.Class)))
 		}
 	}
 	for _, n := range k.Affinity {
 		if n.Weight == 0 && n.Key.Name == world.LabelHostname {
-			l.needs = append(l.needs, need{counter: s.counters.id(countKey{crowd: n.Crowd}, s.w), own: n.Crowd.Has(k.Class)})
+			l.needs = append(l.needs, need{counter: s.counters.id(countKey{crowd: n.Crowd, real: real}, s.w), own: n.Crowd.Has(k.Class)})
 		}
 	}
 	for _, p := range k.Ports {
-		key := countKey{protocol: p.Protocol, port: p.Port}
+		key := countKey{protocol: p.Protocol, port: p.Port, real: real}
 		if address(p) != "*" {
 			key.ip = "*"
 			atMost(key, 0)

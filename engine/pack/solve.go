@@ -213,6 +213,16 @@ func newSolver(w *world.World, l *lessons) *solver {
 
 func (s *solver) run() {
 	groups := s.byPriority()
+	real := slices.IndexFunc(groups, func(g []*work) bool { return g[0].Virtual })
+	if real < 0 {
+		real = len(groups)
+	}
+	// Virtual pods are seen by no other: all others have their places before.
+	s.runAll(groups[:real])
+	s.runAll(groups[real:])
+}
+
+func (s *solver) runAll(groups [][]*work) {
 	for _, group := range groups {
 		s.place(group)
 	}

@@ -126,7 +126,7 @@ func (k *work) axis(key *constraint.Key) int {
 
 func (s *solver) domainRulesOf(k *work) {
 	var keys []*constraint.Key
-	names := ""
+	names, real := "", !k.Virtual
 	for _, e := range k.Spreads {
 		if !e.Soft {
 			keys = append(keys, e.Key)
@@ -148,22 +148,22 @@ func (s *solver) domainRulesOf(k *work) {
 		if e.HonorTaints {
 			filter.taints = k.Shape
 		}
-		t := s.tally(tallyKey{e.Key, countKey{crowd: e.Crowd, settled: true}, filter}, keys)
+		t := s.tally(tallyKey{e.Key, countKey{crowd: e.Crowd, settled: true, real: real}, filter}, keys)
 		add(domainRule{tally: t, kind: spreads, skew: e.MaxSkew, minDomains: e.MinDomains})
 	}
 	for _, n := range k.AntiAffinity {
 		if n.Weight == 0 && n.Key.Name != world.LabelHostname {
-			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd}}, nil), kind: avoids})
+			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: avoids})
 		}
 	}
 	for _, r := range s.w.Repulsions {
 		if r.Key.Name != world.LabelHostname && r.Crowd.Has(k.Class) {
-			add(domainRule{tally: s.tally(tallyKey{key: r.Key, of: countKey{owners: r}}, nil), kind: avoids})
+			add(domainRule{tally: s.tally(tallyKey{key: r.Key, of: countKey{owners: r, real: real}}, nil), kind: avoids})
 		}
 	}
 	for _, n := range k.Affinity {
 		if n.Weight == 0 && n.Key.Name != world.LabelHostname {
-			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd}}, nil), kind: joins})
+			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: joins})
 		}
 	}
 }

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
@@ -132,6 +133,11 @@ func (b *Builder) meet(c *Class, p *Pod) error {
 		c.named = append(c.named, g)
 		c.Spreads = append(c.Spreads, Evenness{Key: b.space.Key(s.Key), Crowd: g, MaxSkew: int(s.MaxSkew), MinDomains: max(1, int(s.MinDomains)),
 			Soft: s.Soft, IgnoreAffinity: s.IgnoreAffinity, HonorTaints: s.HonorTaints})
+	}
+	for _, port := range p.Ports {
+		if port.Port < 1 || port.Port > math.MaxUint16 {
+			return fmt.Errorf("no node has a port %d", port.Port)
+		}
 	}
 	var err error
 	if c.Affinity, err = b.neighbours(c, p.Affinity); err != nil {

@@ -26,9 +26,14 @@ func (g *Crowd) Has(c *Class) bool { return c.crowds.Has(g.id) }
 
 // Each calls f for every node that takes part in decisions and runs pods of the
 // crowd: how many, and how many of them are terminating. The order is undefined.
-func (g *Crowd) Each(f func(h *Host, pods, terminating int)) {
-	for _, c := range g.members {
-		c.each(f)
+// With real, virtual pods are left out.
+func (g *Crowd) Each(real bool, f func(h *Host, pods, terminating int)) { eachOf(g.members, real, f) }
+
+func eachOf(classes []*Class, real bool, f func(h *Host, pods, terminating int)) {
+	for _, c := range classes {
+		if !(real && c.Virtual) {
+			c.each(f)
+		}
 	}
 }
 
@@ -43,10 +48,8 @@ type Repulsion struct {
 }
 
 // Each is Crowd.Each for the pods that have the term.
-func (r *Repulsion) Each(f func(h *Host, pods, terminating int)) {
-	for _, c := range r.owners {
-		c.each(f)
-	}
+func (r *Repulsion) Each(real bool, f func(h *Host, pods, terminating int)) {
+	eachOf(r.owners, real, f)
 }
 
 // Owned reports whether the pods of a class have the term.
