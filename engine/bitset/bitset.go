@@ -58,6 +58,9 @@ func (s Set) Has(i int) bool {
 // Clone returns a copy that may be changed.
 func (s Set) Clone() Set { return append(Set(nil), s...) }
 
+// Copy makes the receiver equal to o, using its own words again.
+func (s *Set) Copy(o Set) { *s = append((*s)[:0], o...) }
+
 // And returns the members of both.
 func (s Set) And(o Set) Set {
 	out := make(Set, min(len(s), len(o)))
@@ -65,6 +68,15 @@ func (s Set) And(o Set) Set {
 		out[i] = s[i] & o[i]
 	}
 	return out
+}
+
+// Keep drops the receiver's members that are not in o.
+func (s Set) Keep(o Set) {
+	n := min(len(s), len(o))
+	for i, w := range o[:n] {
+		s[i] &= w
+	}
+	clear(s[n:])
 }
 
 // Or returns the members of either.
@@ -140,16 +152,15 @@ func (s Set) Within(o Set) bool {
 	return true
 }
 
-// Bytes is the set as a key for maps: equal for equal sets.
-func (s Set) Bytes() []byte {
+// Append writes the set as a key for maps, equal for equal sets, behind b.
+func (s Set) Append(b []byte) []byte {
 	for len(s) > 0 && s[len(s)-1] == 0 {
 		s = s[:len(s)-1]
 	}
-	out := make([]byte, 0, 8*len(s))
 	for _, w := range s {
-		out = binary.LittleEndian.AppendUint64(out, w)
+		b = binary.LittleEndian.AppendUint64(b, w)
 	}
-	return out
+	return b
 }
 
 // Equal reports whether both have the same members.

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -50,11 +51,11 @@ type describedKey struct {
 func (s *solver) describe(l *launch) Launch {
 	m := l.stall
 	rows := s.choices(l)
-	key := describedKey{m.Market, l.joint, string(rows.Bytes())}
-	d := s.labels[key]
+	s.key = rows.Append(s.key[:0])
+	d := s.labels[describedKey{m.Market, l.joint, string(s.key)}]
 	if d == nil {
 		d = s.describeAnew(l, rows)
-		s.labels[key] = d
+		s.labels[describedKey{m.Market, l.joint, string(s.key)}] = d
 	}
 	out := d.launch
 	out.Pods = l.pods
@@ -135,39 +136,127 @@ func (d *distinct) note(v string) {
 
 // choices lists the rows that hold the launch's pods and reserves what the
 // largest of them would take beyond the one planned: whichever is bought in the
-// end, the pool stays within its limits.
+// end, the pool stays within its limits. The set is good until the next call.
 func (s *solver) choices(l *launch) bitset.Set {
 	m := l.stall
-	planned := &m.Catalog.Capacity[m.Catalog.Rows[l.row].Type]
-	reserved := m.Catalog.Rows[l.row].Draws
-	var extra quantity.Vector
-	var out bitset.Set
-	types, seen := 0, make([]bool, len(m.Catalog.Types))
-	for row := range s.admitted(l).And(m.Holding(&l.used)).And(s.known(m)).All() {
-		r := &m.Catalog.Rows[row]
-		if r.Unavailable != "" || !s.drawable(r, reserved) {
-			continue
-		}
-		if len(m.Limited) > 0 {
-			beyond := m.Catalog.Capacity[r.Type].Sub(*planned)
-			if !m.spare(beyond) {
-				continue
-			}
-			for _, d := range m.Limited {
-				extra[d] = max(extra[d], beyond[d])
-			}
-		}
-		if !seen[r.Type] {
-			if types == mostTypes {
-				continue
-			}
-			types, seen[r.Type] = types+1, true
-		}
-		out.Put(row)
+	s.rows.Copy(s.open(l))
+	out := s.rows
+	m.Sieve(out, &l.used)
+	if s.scarce(m).Meets(out) {
+		s.dropScarce(l, out)
+	}
+	if len(m.Limited) > 0 {
+		s.dropOverLimits(l, out)
+	}
+	if len(m.Catalog.Types) > mostTypes {
+		firstTypes(m.Catalog, out, mostTypes)
 	}
 	out.Put(l.row) // it was reserved, whatever became of budgets and neighbours since
-	m.left = m.left.Sub(extra)
 	return out
+}
+
+// open are the rows on which the launch's requirements hold and that are on sale.
+func (s *solver) open(l *launch) bitset.Set {
+	j := l.joint
+	if j.open == nil {
+		j.open = j.rows.And(l.stall.Admitted(j.set)).And(s.known(l.stall)).And(l.stall.onSale())
+	}
+	return j.open
+}
+
+// onSale are the rows that are available.
+func (m *stall) onSale() bitset.Set {
+	if m.sale == nil {
+		m.sale = bitset.Upto(len(m.Catalog.Rows))
+		for i := range m.Catalog.Rows {
+			if m.Catalog.Rows[i].Unavailable != "" {
+				m.sale.Drop(i)
+			}
+		}
+	}
+	return m.sale
+}
+
+// scarce are the rows for which the region's budgets have no room left: only a
+// launch that gives back what it reserved may still choose one.
+func (s *solver) scarce(m *stall) bitset.Set {
+	if m.scarce == nil {
+		m.scarce = bitset.Set{}
+		for i := range m.Catalog.Rows {
+			if !s.drawable(&m.Catalog.Rows[i], nil) {
+				m.scarce.Put(i)
+			}
+		}
+	}
+	return m.scarce
+}
+
+func (s *solver) dropScarce(l *launch, rows bitset.Set) {
+	reserved := l.stall.Catalog.Rows[l.row].Draws
+	for row := range rows.And(s.scarce(l.stall)).All() {
+		if !s.drawable(&l.stall.Catalog.Rows[row], reserved) {
+			rows.Drop(row)
+		}
+	}
+}
+
+// dropOverLimits keeps the rows that the pool's limits can stand, and reserves the
+// largest of them.
+func (s *solver) dropOverLimits(l *launch, rows bitset.Set) {
+	m := l.stall
+	planned := &m.Catalog.Capacity[m.Catalog.Rows[l.row].Type]
+	for _, d := range m.Limited {
+		for _, row := range m.descending(d) {
+			if m.capacity(row)[d]-planned[d] <= max(0, m.left[d]) {
+				break
+			}
+			rows.Drop(row)
+		}
+	}
+	var extra quantity.Vector
+	for _, d := range m.Limited {
+		for _, row := range m.descending(d) {
+			if rows.Has(row) {
+				extra[d] = max(0, m.capacity(row)[d]-planned[d])
+				break
+			}
+		}
+	}
+	m.left = m.left.Sub(extra)
+}
+
+// capacity is what a node of the row counts against limits.
+func (m *stall) capacity(row int) *quantity.Vector {
+	return &m.Catalog.Capacity[m.Catalog.Rows[row].Type]
+}
+
+// descending lists the rows by their capacity of one resource, the largest first.
+func (m *stall) descending(d quantity.Dim) []int {
+	if m.bySize == nil {
+		m.bySize = map[quantity.Dim][]int{}
+	}
+	rows, ok := m.bySize[d]
+	if !ok {
+		rows = slices.Collect(m.Rows.All())
+		slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(m.capacity(b)[d], m.capacity(a)[d]) })
+		m.bySize[d] = rows
+	}
+	return rows
+}
+
+// firstTypes keeps the rows of the first n types that come.
+func firstTypes(c *offer.Catalog, rows bitset.Set, n int) {
+	seen := make([]bool, len(c.Types))
+	for row := range rows.All() {
+		switch t := c.Rows[row].Type; {
+		case seen[t]:
+		case n == 0:
+			rows.Drop(row)
+		default:
+			seen[t] = true
+			n--
+		}
+	}
 }
 
 // known are the rows whose zone and the like every spread reckons with: a machine
@@ -190,24 +279,6 @@ func (s *solver) known(m *stall) bitset.Set {
 		m.known = m.known.And(rows.Or(m.Rows.Minus(s.counting(t, m))))
 	}
 	return m.known
-}
-
-// admitted are the rows on which the launch's requirements hold.
-func (s *solver) admitted(l *launch) bitset.Set {
-	if l.joint.admitted == nil {
-		l.joint.admitted = l.joint.rows.And(l.stall.Admitted(l.joint.set))
-	}
-	return l.joint.admitted
-}
-
-// spare reports whether the pool's limits can stand that much more.
-func (m *stall) spare(beyond quantity.Vector) bool {
-	for _, d := range m.Limited {
-		if beyond[d] > 0 && beyond[d] > m.left[d] {
-			return false
-		}
-	}
-	return true
 }
 
 // rules describe the launch's requirements with the choices' own values put in,

@@ -12,8 +12,8 @@ import (
 type joint struct {
 	set  constraint.Set
 	rows bitset.Set
-	// admitted are the rows that meet set, once somebody asked.
-	admitted bitset.Set
+	// open are the rows that meet set and may be chosen, once somebody asked.
+	open bitset.Set
 }
 
 // step is one class joining.
@@ -55,13 +55,13 @@ func (s *solver) join(j *joint, m *stall, row int, f *world.Fit, p *part) (*join
 
 // intern returns the joint of that set and those rows, the same one each time.
 func (s *solver) intern(set constraint.Set, rows bitset.Set) *joint {
-	key := string(rows.Bytes())
-	for _, j := range s.interned[key] {
+	s.key = rows.Append(s.key[:0])
+	for _, j := range s.interned[string(s.key)] {
 		if j.set.Equal(set) {
 			return j
 		}
 	}
 	j := &joint{set: set, rows: rows}
-	s.interned[key] = append(s.interned[key], j)
+	s.interned[string(s.key)] = append(s.interned[string(s.key)], j)
 	return j
 }

@@ -150,6 +150,9 @@ type solver struct {
 	interned   map[string][]*joint
 	reached    map[*tally][]int // see opened
 	labels     map[describedKey]*described
+
+	key  []byte     // scratch: of a set of rows
+	rows bitset.Set // scratch: see choices
 }
 
 // work is a class with the pods still to be placed.
@@ -180,7 +183,10 @@ type stall struct {
 	left      quantity.Vector // of the pool's limits
 	nodesLeft int             // negative means no limit
 	base      *joint
-	known     bitset.Set // see known
+	known     bitset.Set             // see known
+	sale      bitset.Set             // see onSale
+	scarce    bitset.Set             // see scarce
+	bySize    map[quantity.Dim][]int // see descending
 }
 
 // launch is a machine the plan buys.

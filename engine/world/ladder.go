@@ -49,7 +49,13 @@ func (l *ladder) atLeast(n int64) bitset.Set {
 
 // Holding returns the rows of the market whose room holds v.
 func (m *Market) Holding(v *quantity.Vector) bitset.Set {
-	out := m.Rows
+	out := m.Rows.Clone()
+	m.Sieve(out, v)
+	return out
+}
+
+// Sieve drops the rows whose room does not hold v.
+func (m *Market) Sieve(rows bitset.Set, v *quantity.Vector) {
 	for d, n := range v {
 		if n <= 0 {
 			continue
@@ -59,9 +65,8 @@ func (m *Market) Holding(v *quantity.Vector) bitset.Set {
 			l = newLadder(m.Room, quantity.Dim(d))
 			m.ladders[d] = l
 		}
-		out = out.And(l.atLeast(n))
+		rows.Keep(l.atLeast(n))
 	}
-	return out
 }
 
 // Cell is one value for each of some labels: a zone, or a zone and a capacity
