@@ -23,6 +23,7 @@ type step struct {
 	shape       *world.Shape
 	cell        string
 	alternative int
+	row         int // -1 where it is the same for all rows
 }
 
 // join adds the requirements of a part on the given row. It takes the first of
@@ -35,22 +36,55 @@ func (s *solver) join(j *joint, m *stall, row int, f *world.Fit, p *part) (*join
 		if len(alt) == 0 && p.cell == nil {
 			return j, true
 		}
-		more, at := alt, step{from: j, market: m.Market, shape: p.Shape, alternative: i}
+		at := step{from: j, market: m.Market, shape: p.Shape, alternative: i, row: -1}
 		if p.cell != nil {
-			more, at.cell = alt.And(p.cell.set), p.cell.key
+			at.cell = p.cell.key
 		}
-		if next := s.joints[at]; next != nil && !m.Several(row) {
-			return next, true
+		if m.Several(row) && m.chooses(row, alt, p.cell) {
+			at.row = row
 		}
-		if set, ok := m.Join(row, j.set, more); ok {
-			next := s.intern(set, j.rows.And(f.Admitted[i]))
-			if !m.Several(row) {
-				s.joints[at] = next
-			}
+		next, known := s.joints[at]
+		if !known {
+			next = s.joinAnew(j, m, row, f.Admitted[i], alt, p.cell)
+			s.joints[at] = next
+		}
+		if next != nil {
 			return next, true
 		}
 	}
 	return nil, false
+}
+
+// joinAnew is nil when the requirements cannot hold together.
+func (s *solver) joinAnew(j *joint, m *stall, row int, admitted bitset.Set, alt constraint.Set, c *cell) *joint {
+	more := alt
+	if c != nil {
+		more = alt.And(c.set)
+	}
+	set, ok := m.Join(row, j.set, more)
+	if !ok {
+		return nil
+	}
+	return s.intern(set, j.rows.And(admitted))
+}
+
+// chooses reports whether the launch of the row may choose between values of some
+// label that matters to the alternative or the cell.
+func (m *stall) chooses(row int, alt constraint.Set, c *cell) bool {
+	for _, q := range alt {
+		if m.Catalog.Chooses(row, q.Key) {
+			return true
+		}
+	}
+	if c == nil {
+		return false
+	}
+	for _, k := range c.Keys {
+		if m.Catalog.Chooses(row, k) {
+			return true
+		}
+	}
+	return false
 }
 
 // intern returns the joint of that set and those rows, the same one each time.
