@@ -18,6 +18,9 @@ type pile struct {
 	parts []*part // first with the most to place
 	fits  []*world.Fit
 	left  int
+	// apart is set when some of the pods keep apart, following when some must join
+	// others on their machine.
+	apart, following bool
 	// joined is set while fill has pods of the pile on its machine.
 	joined bool
 }
@@ -29,13 +32,25 @@ type candidate struct {
 	row   int
 	room  quantity.Vector
 	price float64
-	suits bitset.Set // indices of the piles that may go there
-	floor float64    // price per value if it were filled to the brim: no filling is better
+	group *group
+	floor float64 // price per value if it were filled to the brim: no filling is better
 	// The filling below is valid while every part in it has that many pods left.
 	filled  bool
 	content []portion
 	joint   *joint
 	value   float64
+}
+
+// group is what candidates that suit the same piles share.
+type group struct {
+	suits bitset.Set // indices of the piles that may go there
+	piles []*pile    // the same, in order
+	// apart are those with pods that keep apart, following those with pods that
+	// must join others on the machine.
+	apart, following []*pile
+	// demand is what is left to place of the piles, as of that many purchases.
+	demand    quantity.Vector
+	purchases int
 }
 
 // portion is n pods of one part on one machine.
@@ -53,11 +68,19 @@ type buyer struct {
 	lambda     [quantity.Dims]float64 // USD/h per base unit
 	// forced is how many machines there must be at least because pods keep apart,
 	// and each what one of them would hold if everything were shared out evenly.
-	forced     int
-	each       quantity.Vector
-	sinceShare int // purchases
-	scratch    filling
+	forced int
+	each   quantity.Vector
+	// brim is the most of anything that one machine can be of use for.
+	brim      quantity.Vector
+	purchases int
+	shared    int // purchases when share was last called
+	crowded   []apartness
+	scratch   filling
 }
+
+// apartness counts the pods left to place that share a counter, and how many of
+// them one machine may have.
+type apartness struct{ pods, most int }
 
 // filling is the machine that fill works on.
 type filling struct {
@@ -79,6 +102,7 @@ func (s *solver) buy(tier []*stall, parts []*part) {
 		return
 	}
 	b.scratch = filling{counts: make([]int, len(s.counters.all)), mounts: map[world.Mount]bool{}}
+	b.crowded = make([]apartness, len(s.counters.all))
 	b.gather()
 	for {
 		best := b.best()
@@ -108,7 +132,7 @@ func (b *buyer) repeat(c *candidate) bool {
 		if !b.purchase(c) {
 			return false
 		}
-		if b.sinceShare++; b.sinceShare >= shareEvery {
+		if b.purchases-b.shared >= shareEvery {
 			b.share()
 		}
 		b.fill(c)
@@ -144,38 +168,122 @@ func (b *buyer) pile(parts []*part) {
 		}
 		p.pile, p.taken = l, 0
 		l.parts = append(l.parts, p)
+		l.apart = l.apart || p.local.keepsApart()
+		l.following = l.following || len(p.local.needs) > 0
 		l.left += p.left()
 	}
 }
 
 // gather lists the rows worth looking at and prices the resources.
 func (b *buyer) gather() {
-	b.candidates = b.candidates[:0]
-	for i, m := range b.tier {
-		var rows bitset.Set
-		for _, l := range b.piles {
-			if l.left > 0 {
-				rows.Merge(l.fits[i].All)
-			}
+	demand := b.apportion()
+	b.brim = demand
+	if b.forced > 1 {
+		for d, n := range b.each {
+			b.brim[d] = min(b.brim[d], 2*n)
 		}
-		for row := range rows.All() {
-			if m.Catalog.Rows[row].Unavailable == "" && b.affordable(m, row) > 0 {
-				b.candidates = append(b.candidates, b.candidate(i, row))
-			}
+	}
+	b.candidates = b.candidates[:0]
+	for i := range b.tier {
+		for _, g := range b.split(i) {
+			b.candidates = b.addUndominated(b.candidates, i, g)
 		}
 	}
 	slices.SortStableFunc(b.candidates, func(x, y *candidate) int {
-		return cmp.Or(cmp.Compare(x.price, y.price), -cmp.Compare(x.suits.Len(), y.suits.Len()))
+		return cmp.Or(cmp.Compare(x.price, y.price), -cmp.Compare(len(x.group.piles), len(y.group.piles)), cmp.Compare(x.tier, y.tier), cmp.Compare(x.row, y.row))
 	})
-	b.candidates = undominated(b.candidates, b.dims())
-	b.lambda = b.worth()
-	b.share()
+	b.candidates = b.undominated(b.candidates)
+	b.lambda = b.worth(demand)
+	b.rank()
 }
 
-// share works out how many machines there must be and what each would hold, and
-// ranks the candidates by that.
+// lot is rows of one market that suit the same piles.
+type lot struct {
+	rows  bitset.Set
+	suits bitset.Set
+}
+
+// split sorts the rows of a market by the piles that they suit.
+func (b *buyer) split(i int) []lot {
+	lots := []lot{{rows: b.tier[i].onSale()}}
+	for at, l := range b.piles {
+		if l.left == 0 {
+			continue
+		}
+		fits := l.fits[i].All
+		for j := range lots {
+			g := &lots[j]
+			switch {
+			case !g.rows.Meets(fits):
+			case g.rows.Within(fits):
+				g.suits.Put(at)
+			default:
+				in := lot{rows: g.rows.And(fits), suits: g.suits.Clone()}
+				in.suits.Put(at)
+				g.rows = g.rows.Minus(fits)
+				lots = append(lots, in)
+			}
+		}
+	}
+	return slices.DeleteFunc(lots, func(g lot) bool { return g.suits.Empty() })
+}
+
+// addUndominated adds the rows of a lot for which no cheaper one of the lot is at
+// least as good in every way.
+func (b *buyer) addUndominated(out []*candidate, i int, g lot) []*candidate {
+	m, first := b.tier[i], len(out)
+	shared := &group{suits: g.suits, purchases: -1}
+	for at := range g.suits.All() {
+		l := b.piles[at]
+		shared.piles = append(shared.piles, l)
+		if l.apart {
+			shared.apart = append(shared.apart, l)
+		}
+		if l.following {
+			shared.following = append(shared.following, l)
+		}
+	}
+	for row := range g.rows.All() {
+		if b.beaten(out[first:], &m.Room[row]) || b.affordable(m, row) == 0 {
+			continue
+		}
+		out = append(out, &candidate{stall: m, tier: i, row: row, room: m.Room[row], price: m.Catalog.Rows[row].Price.USD(), group: shared})
+	}
+	return out
+}
+
+// beaten reports whether one of the candidates has all the room that is of any use.
+func (b *buyer) beaten(by []*candidate, room *quantity.Vector) bool {
+	return slices.ContainsFunc(by, func(c *candidate) bool { return b.asLarge(&c.room, room) })
+}
+
+// asLarge reports whether a has at least the room of o, as far as it is of use.
+func (b *buyer) asLarge(a, o *quantity.Vector) bool {
+	for d, most := range b.brim {
+		if most > 0 && a[d] < min(o[d], most) {
+			return false
+		}
+	}
+	return true
+}
+
+// share works out anew how many machines there must be and what each would hold,
+// and ranks the candidates by that.
 func (b *buyer) share() {
-	b.forced, b.sinceShare = b.forcedNow(), 0
+	demand := b.apportion()
+	for d, n := range b.each {
+		if n > b.brim[d] && b.brim[d] < demand[d] {
+			b.gather()
+			return
+		}
+	}
+	b.rank()
+}
+
+// apportion works out how many machines there must be and what each would hold.
+// It returns what is left to place in all.
+func (b *buyer) apportion() quantity.Vector {
+	b.forced, b.shared = b.forcedNow(), b.purchases
 	var demand, largest quantity.Vector
 	for _, l := range b.piles {
 		if l.left == 0 {
@@ -186,12 +294,17 @@ func (b *buyer) share() {
 			largest[d] = max(largest[d], n)
 		}
 	}
-	for d := range b.each {
-		b.each[d] = demand[d]
-		if b.forced > 1 {
+	b.each = demand
+	if b.forced > 1 {
+		for d := range b.each {
 			b.each[d] = max(largest[d], demand[d]/int64(b.forced)+largest[d]/2)
 		}
 	}
+	return demand
+}
+
+// rank sorts the candidates by the least that a unit of value can cost there.
+func (b *buyer) rank() {
 	for _, c := range b.candidates {
 		room := c.room
 		b.cap(&room)
@@ -211,23 +324,27 @@ func (b *buyer) cap(room *quantity.Vector) {
 // forcedNow is how many machines the pods that keep apart need: those left that
 // share a counter, by how many of them one machine may have.
 func (b *buyer) forcedNow() int {
-	apart := map[int]int{}
-	most := map[int]int{}
+	clear(b.crowded)
 	for _, l := range b.piles {
+		if !l.apart {
+			continue
+		}
 		for _, p := range l.parts {
+			n := p.left()
 			for _, c := range p.local.caps {
-				if c.own && p.left() > 0 {
-					apart[c.counter] += p.left()
-					if had, ok := most[c.counter]; !ok || c.most < had {
-						most[c.counter] = c.most
-					}
+				if !c.own || n == 0 {
+					continue
 				}
+				if a := &b.crowded[c.counter]; a.pods == 0 || c.most < a.most {
+					a.most = c.most
+				}
+				b.crowded[c.counter].pods += n
 			}
 		}
 	}
 	forced := 0
-	for c, n := range apart {
-		forced = max(forced, (n+most[c]-1)/max(1, most[c]))
+	for _, a := range b.crowded {
+		forced = max(forced, (a.pods+a.most-1)/max(1, a.most))
 	}
 	return forced
 }
@@ -241,67 +358,23 @@ func (b *buyer) valueOf(v *quantity.Vector) float64 {
 	return value
 }
 
-func (b *buyer) candidate(i, row int) *candidate {
-	m := b.tier[i]
-	c := &candidate{stall: m, tier: i, row: row, room: m.Room[row], price: m.Catalog.Rows[row].Price.USD()}
-	for at, l := range b.piles {
-		if l.left > 0 && l.fits[i].All.Has(row) {
-			c.suits.Put(at)
-		}
-	}
-	return c
-}
-
-// dims are the resources that the group still asks for.
-func (b *buyer) dims() []int {
-	var asked [quantity.Dims]bool
-	for _, l := range b.piles {
-		if l.left > 0 {
-			for _, d := range l.shape.Dims {
-				asked[d] = true
-			}
-		}
-	}
-	var out []int
-	for d, ok := range asked {
-		if ok {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
 // undominated drops candidates for which a cheaper one is at least as good in
-// every way; the list is sorted by price. Rows that the launch may still choose
-// labels for are kept as they are: suits does not tell all about them.
-func undominated(sorted []*candidate, dims []int) []*candidate {
+// every way; the list is sorted by price.
+func (b *buyer) undominated(sorted []*candidate) []*candidate {
 	var kept []*candidate
 	for _, c := range sorted {
-		if !slices.ContainsFunc(kept, func(k *candidate) bool { return k.dominates(c, dims) }) {
+		if !slices.ContainsFunc(kept, func(k *candidate) bool { return b.asLarge(&k.room, &c.room) && c.group.suits.Within(k.group.suits) }) {
 			kept = append(kept, c)
 		}
 	}
 	return kept
 }
 
-func (c *candidate) dominates(o *candidate, dims []int) bool {
-	for _, d := range dims {
-		if c.room[d] < o.room[d] {
-			return false
-		}
-	}
-	return o.suits.Within(c.suits)
-}
-
 // worth prices one base unit of each resource: the shadow prices, blended with a
 // little of each resource's cheapest price so that content of a resource which
 // is in surplus still counts for something.
-func (b *buyer) worth() [quantity.Dims]float64 {
+func (b *buyer) worth(demand quantity.Vector) [quantity.Dims]float64 {
 	const blend = 0.05
-	var demand quantity.Vector
-	for _, l := range b.piles {
-		demand = demand.Add(l.shape.Requests.Times(l.left))
-	}
 	shapes := make([]shape, len(b.candidates))
 	for i, c := range b.candidates {
 		shapes[i] = shape{c.room, c.price}
@@ -374,19 +447,18 @@ func (b *buyer) fill(c *candidate) {
 	}
 	brim := f.room
 	share := b.shareOf(c)
-	for at := range c.suits.All() {
-		l := b.piles[at]
+	for _, l := range c.group.piles {
 		if n := int(float64(l.left) * share); n > 0 {
 			b.put(c, l, n)
 		}
 	}
 	if b.forced > 1 {
-		for at := range c.suits.All() {
-			b.putApart(c, b.piles[at])
+		for _, l := range c.group.apart {
+			b.putApart(c, l)
 		}
 	}
-	for at := range c.suits.All() {
-		b.put(c, b.piles[at], math.MaxInt32)
+	for _, l := range c.group.piles {
+		b.put(c, l, math.MaxInt32)
 	}
 	b.putFollowers(c)
 	for _, p := range f.order {
@@ -416,15 +488,12 @@ func (f *filling) reset(room quantity.Vector) {
 // shareOf is the part of everything left to place that one machine of c could
 // hold, were it a liquid.
 func (b *buyer) shareOf(c *candidate) float64 {
-	var demand quantity.Vector
-	for at := range c.suits.All() {
-		l := b.piles[at]
-		for _, d := range l.shape.Dims {
-			demand[d] += min(quantity.Most/int64(len(b.piles)), l.shape.Requests[d]*int64(l.left))
-		}
+	g := c.group
+	if g.purchases != b.purchases {
+		g.measure(b.purchases)
 	}
 	share := 1.0
-	for d, n := range demand {
+	for d, n := range g.demand {
 		if n > 0 {
 			share = min(share, float64(max(0, c.room[d]))/float64(n))
 		}
@@ -433,6 +502,16 @@ func (b *buyer) shareOf(c *candidate) float64 {
 		share = min(share, 1/float64(b.forced))
 	}
 	return share
+}
+
+// measure sums what is left to place.
+func (g *group) measure(purchases int) {
+	g.purchases, g.demand = purchases, quantity.Vector{}
+	for _, l := range g.piles {
+		for _, d := range l.shape.Dims {
+			g.demand[d] += min(quantity.Most/int64(len(g.piles)), l.shape.Requests[d]*int64(l.left))
+		}
+	}
 }
 
 // put adds up to n pods of a pile to the filling, as far as room and neighbours
@@ -473,11 +552,11 @@ func (b *buyer) putApart(c *candidate, l *pile) {
 // putFollowers looks again at pods that must join others on the machine: those
 // may have come after them.
 func (b *buyer) putFollowers(c *candidate) {
-	for again := true; again; {
+	for again := len(c.group.following) > 0; again; {
 		again = false
-		for at := range c.suits.All() {
-			for _, p := range b.piles[at].parts {
-				if len(p.local.needs) > 0 && b.putPart(c, b.piles[at], p, math.MaxInt32) > 0 {
+		for _, l := range c.group.following {
+			for _, p := range l.parts {
+				if len(p.local.needs) > 0 && b.putPart(c, l, p, math.MaxInt32) > 0 {
 					again = true
 				}
 			}
@@ -547,6 +626,7 @@ func (b *buyer) purchase(c *candidate) bool {
 		}
 	}
 	allowed := b.affordable(c.stall, c.row)
+	b.purchases++
 	for range min(copies, allowed) {
 		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint}
 		for _, p := range c.content {

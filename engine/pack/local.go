@@ -2,6 +2,7 @@ package pack
 
 import (
 	"math"
+	"slices"
 
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -20,6 +21,11 @@ type local struct {
 type limit struct {
 	counter, most int
 	own           bool
+}
+
+// keepsApart reports whether pods of the class count against a limit of their own.
+func (l *local) keepsApart() bool {
+	return slices.ContainsFunc(l.caps, func(c limit) bool { return c.own })
 }
 
 // need asks for a counter above zero. A pod that its own term picks may be the
