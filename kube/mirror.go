@@ -41,6 +41,7 @@ type Mirror struct {
 
 	mu      sync.Mutex // guards everything below
 	builder *world.Builder
+	convert Converter
 
 	pods    map[string]*corev1.Pod // by UID
 	podsOn  map[string]map[string]bool
@@ -233,7 +234,7 @@ func (m *Mirror) podNow(uid string) (world.Pod, bool) {
 	if p.Spec.NodeName == "" && !Provisionable(p) {
 		return world.Pod{}, false
 	}
-	w := Pod(p, time.Now())
+	w := m.convert.Pod(p, time.Now())
 	m.storage.Mount(&w, p)
 	if key, ok := m.promises[uid]; ok {
 		w.Node, w.Movable = m.worldNodes[key].Name, true

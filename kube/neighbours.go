@@ -12,8 +12,8 @@ import (
 )
 
 // neighbours fills in what the pod asks of other pods: spread and (anti-)affinity.
-func neighbours(w *world.Pod, p *corev1.Pod) {
-	c := converter{labels: p.Labels, namespace: p.Namespace}
+func (k *Converter) neighbours(w *world.Pod, p *corev1.Pod) {
+	c := asker{known: k, labels: p.Labels, namespace: p.Namespace}
 	w.Spreads = c.spreads(p.Spec.TopologySpreadConstraints)
 	a := p.Spec.Affinity
 	if a == nil {
@@ -27,14 +27,15 @@ func neighbours(w *world.Pod, p *corev1.Pod) {
 	}
 }
 
-// converter turns selectors of one pod into ours; it knows what they leave unsaid.
-type converter struct {
+// asker turns selectors of one pod into ours; it knows what they leave unsaid.
+type asker struct {
+	known     *Converter
 	labels    map[string]string
 	namespace string
 	own       []string // the namespace as a list, made once
 }
 
-func (c *converter) spreads(in []corev1.TopologySpreadConstraint) []world.Spread {
+func (c *asker) spreads(in []corev1.TopologySpreadConstraint) []world.Spread {
 	if len(in) == 0 {
 		return nil
 	}
@@ -57,7 +58,7 @@ func (c *converter) spreads(in []corev1.TopologySpreadConstraint) []world.Spread
 
 // podTerms puts required terms first. A preferred term without a weight is no
 // preference; the API server lets none through.
-func (c *converter) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) []world.PodTerm {
+func (c *asker) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) []world.PodTerm {
 	if len(required)+len(preferred) == 0 {
 		return nil
 	}
@@ -73,7 +74,7 @@ func (c *converter) podTerms(required []corev1.PodAffinityTerm, preferred []core
 	return out
 }
 
-func (c *converter) podTerm(t *corev1.PodAffinityTerm, weight int32) world.PodTerm {
+func (c *asker) podTerm(t *corev1.PodAffinityTerm, weight int32) world.PodTerm {
 	out := world.PodTerm{
 		Key:    normal(t.TopologyKey),
 		Select: c.labelled(t.LabelSelector, t.MatchLabelKeys, t.MismatchLabelKeys),
@@ -94,9 +95,9 @@ func (c *converter) podTerm(t *corev1.PodAffinityTerm, weight int32) world.PodTe
 	return out
 }
 
-func (c *converter) ownNamespace() []string {
+func (c *asker) ownNamespace() []string {
 	if c.own == nil {
-		c.own = []string{c.namespace}
+		c.own = c.known.namespace(c.namespace)
 	}
 	return c.own
 }
@@ -105,9 +106,12 @@ func (c *converter) ownNamespace() []string {
 // read make pick nothing, as the scheduler and Karpenter have it. The pod's own
 // values of the match keys must be shared, those of the mismatch keys must not;
 // keys that the pod lacks are ignored.
-func (c *converter) labelled(s *metav1.LabelSelector, match, mismatch []string) world.Selector {
+func (c *asker) labelled(s *metav1.LabelSelector, match, mismatch []string) world.Selector {
 	if s == nil {
 		return world.Selector{Nothing: true}
+	}
+	if len(s.MatchLabels) == 1 && len(s.MatchExpressions)+len(match)+len(mismatch) == 0 {
+		return world.Selector{Labels: c.known.oneLabel(s.MatchLabels)}
 	}
 	rules, ok := selectorRules(s, len(match)+len(mismatch))
 	if !ok {
@@ -118,7 +122,7 @@ func (c *converter) labelled(s *metav1.LabelSelector, match, mismatch []string) 
 	return world.Selector{Labels: rules}
 }
 
-func (c *converter) merge(rules world.Term, keys []string, op constraint.Operator) world.Term {
+func (c *asker) merge(rules world.Term, keys []string, op constraint.Operator) world.Term {
 	for _, key := range keys {
 		value, ok := c.labels[key]
 		if !ok || says(rules, key, op, value) {

@@ -15,7 +15,10 @@ import (
 // knows what the pod's claims stand for.
 //
 // What needs no conversion is shared with p, which must not change afterwards.
-func Pod(p *corev1.Pod, now time.Time) world.Pod {
+func Pod(p *corev1.Pod, now time.Time) world.Pod { return (*Converter)(nil).Pod(p, now) }
+
+// Pod is the function Pod; what it returns may be shared with pods converted before.
+func (k *Converter) Pod(p *corev1.Pod, now time.Time) world.Pod {
 	required, anyOf := affinity(&p.Spec)
 	daemon := ownerUID(p, "apps/v1", "DaemonSet")
 	w := world.Pod{
@@ -23,7 +26,7 @@ func Pod(p *corev1.Pod, now time.Time) world.Pod {
 		Created:     p.CreationTimestamp.Time,
 		Priority:    valueOr(p.Spec.Priority, 0),
 		Labels:      p.Labels,
-		Requests:    Requests(p),
+		Requests:    k.requests(p),
 		Required:    required,
 		AnyOf:       anyOf,
 		Tolerations: tolerations(p.Spec.Tolerations),
@@ -34,7 +37,7 @@ func Pod(p *corev1.Pod, now time.Time) world.Pod {
 		Movable:     p.Spec.NodeName != "" && Movable(p, now),
 		Terminating: p.DeletionTimestamp != nil,
 	}
-	neighbours(&w, p)
+	k.neighbours(&w, p)
 	w.Refused, w.RefusedDetail = refusal(&p.Spec)
 	return w
 }

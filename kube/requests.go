@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
@@ -14,15 +16,18 @@ import (
 // and one slot of "pods". Missing requests are taken from limits.
 func Requests(p *corev1.Pod) quantity.Amounts {
 	if sum, ok := plainSum(p); ok {
-		return sum
+		return sum.amounts()
 	}
 	return scheduled(p)
 }
 
 // scheduled leaves the arithmetic to the scheduler's own library.
 func scheduled(p *corev1.Pod) quantity.Amounts {
-	if lacksRequests(&p.Spec) {
+	lacks := lacksRequests(&p.Spec)
+	if lacks || p.Spec.Resources != nil { // the library adds the overhead to pod-level amounts in place
 		p = p.DeepCopy()
+	}
+	if lacks {
 		limitsAsRequests(&p.Spec)
 	}
 	list := podresource.PodRequests(p, podresource.PodResourcesOptions{
@@ -36,22 +41,18 @@ func scheduled(p *corev1.Pod) quantity.Amounts {
 // plainSum is scheduled for the ordinary pod, at a fraction of the price: no init
 // containers, pod-level resources or resize, and whole amounts, which add up as
 // integers do. It reports false when the pod is not so plain.
-func plainSum(p *corev1.Pod) (quantity.Amounts, bool) {
+func plainSum(p *corev1.Pod) (tally, bool) {
+	var sum tally
 	if len(p.Spec.InitContainers) > 0 || p.Spec.Resources != nil || resized(p) {
-		return nil, false
+		return sum, false
 	}
-	sum := make(quantity.Amounts, 4)
 	for i := range p.Spec.Containers {
 		r := &p.Spec.Containers[i].Resources
-		if !addWhole(sum, r.Requests, nil) || !addWhole(sum, r.Limits, r.Requests) {
-			return nil, false
+		if !sum.add(r.Requests, nil) || !sum.add(r.Limits, r.Requests) {
+			return sum, false
 		}
 	}
-	if !addWhole(sum, p.Spec.Overhead, nil) {
-		return nil, false
-	}
-	sum[quantity.NamePods] = 1
-	return sum, true
+	return sum, sum.add(p.Spec.Overhead, nil)
 }
 
 func resized(p *corev1.Pod) bool {
@@ -63,10 +64,36 @@ func resized(p *corev1.Pod) bool {
 	return false
 }
 
-// addWhole adds the amounts of list that except does not name. It reports false
-// when one is not whole or so large that a sum could overflow.
-func addWhole(sum quantity.Amounts, list, except corev1.ResourceList) bool {
-	for name, q := range list {
+// usual are the resources that nearly all pods ask for, and often nothing else.
+var usual = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+
+// usualAmounts are amounts of the usual resources, as a key. What is asked for at
+// zero is named all the same.
+type usualAmounts struct {
+	of    [len(usual)]int64
+	named int64 // a bit for each
+}
+
+// tally is a sum of whole amounts. Looking a few names up is much quicker than
+// walking through a list, and a pod that asks for no others needs no map of its own.
+type tally struct {
+	usual  usualAmounts
+	others quantity.Amounts // nil while there are none
+}
+
+// add adds the amounts of list that except does not name. It reports false when
+// one is not whole or so large that a sum could overflow.
+func (t *tally) add(list, except corev1.ResourceList) bool {
+	found := 0
+	for i, name := range usual {
+		if found == len(list) {
+			break
+		}
+		q, ok := list[name]
+		if !ok {
+			continue
+		}
+		found++
 		if _, ok := except[name]; ok {
 			continue
 		}
@@ -74,9 +101,42 @@ func addWhole(sum quantity.Amounts, list, except corev1.ResourceList) bool {
 		if !ok {
 			return false
 		}
-		sum[string(name)] += n
+		t.usual.of[i] += n
+		t.usual.named |= 1 << i
+	}
+	return found == len(list) || t.addOthers(list, except)
+}
+
+func (t *tally) addOthers(list, except corev1.ResourceList) bool {
+	for name, q := range list {
+		if _, ok := except[name]; ok || slices.Contains(usual[:], name) {
+			continue
+		}
+		n, ok := whole(name, &q)
+		if !ok {
+			return false
+		}
+		if t.others == nil {
+			t.others = quantity.Amounts{}
+		}
+		t.others[string(name)] += n
 	}
 	return true
+}
+
+// amounts is the sum with one slot of "pods".
+func (t *tally) amounts() quantity.Amounts {
+	out := make(quantity.Amounts, 4)
+	for i, name := range usual {
+		if t.usual.named&(1<<i) != 0 {
+			out[string(name)] = t.usual.of[i]
+		}
+	}
+	for name, n := range t.others {
+		out[name] = n
+	}
+	out[quantity.NamePods] = 1
+	return out
 }
 
 // large is more than any node has of anything, and so little that the sum of
@@ -94,10 +154,8 @@ func whole(name corev1.ResourceName, q *resource.Quantity) (int64, bool) {
 		return n * 1000, -large/1000 < n && n < large/1000
 	}
 	// A fraction of a core, or more than 64 bits hold.
-	if _, exact = q.AsScale(resource.Milli); !exact || q.CmpInt64(large/1000) > 0 || q.Sign() < 0 {
-		return 0, false
-	}
-	return q.MilliValue(), true
+	n = q.MilliValue()
+	return n, 0 <= n && n < large && q.Cmp(*resource.NewMilliQuantity(n, resource.DecimalSI)) == 0
 }
 
 // lacksRequests reports whether a limit has no request of the same name. The

@@ -16,12 +16,12 @@ func TestPlainSumIsScheduled(t *testing.T) {
 	plain := 0
 	for seed := range uint64(5000) {
 		p := randomRequests(rand.New(rand.NewPCG(seed, 2)))
-		got, ok := plainSum(p)
+		sum, ok := plainSum(p)
 		if !ok {
 			continue
 		}
 		plain++
-		if diff := cmp.Diff(scheduled(p), got); diff != "" {
+		if diff := cmp.Diff(scheduled(p), sum.amounts()); diff != "" {
 			t.Fatalf("seed %d: %s\n%+v", seed, diff, p.Spec)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 // Cluster is a world kept warm.
 type Cluster struct {
 	Builder *world.Builder
+	convert kube.Converter
 	pending []*corev1.Pod
 	names   map[string]string // of nodes, by key
 }
@@ -58,7 +59,7 @@ func namespaceLabels() map[string]string {
 func Pod(p *corev1.Pod) world.Pod { return kube.Pod(p, scenario.Now()) }
 
 // Set tells the world of a pod.
-func (c *Cluster) Set(p *corev1.Pod) { c.Builder.SetPod(Pod(p)) }
+func (c *Cluster) Set(p *corev1.Pod) { c.Builder.SetPod(c.convert.Pod(p, scenario.Now())) }
 
 // Decide takes in the pending pods and plans for them. It also says how long
 // planning alone took.

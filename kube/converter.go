@@ -1,0 +1,72 @@
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Converter converts many pods, which come from few templates: parts that are
+// equal it makes once and hands out again, so nobody may change them. It goes by
+// what a pod says, never by who owns it. The zero value is ready, a nil one shares
+// nothing; it is not safe for concurrent use.
+type Converter struct {
+	amounts    map[usualAmounts]quantity.Amounts
+	labels     map[[2]string]world.Term // by key and value
+	namespaces map[string][]string
+}
+
+// shareable is how many different values of a kind a Converter keeps before it
+// begins anew: a cluster whose pods all differ must not fill the memory with them.
+const shareable = 1 << 14
+
+// keep puts a value into a table, which it makes at need, and returns it.
+func keep[K comparable, V any](table *map[K]V, key K, v V) V {
+	if *table == nil || len(*table) >= shareable {
+		*table = map[K]V{}
+	}
+	(*table)[key] = v
+	return v
+}
+
+// requests is the function Requests.
+func (k *Converter) requests(p *corev1.Pod) quantity.Amounts {
+	sum, ok := plainSum(p)
+	switch {
+	case !ok:
+		return scheduled(p)
+	case k == nil || sum.others != nil:
+		return sum.amounts()
+	}
+	if a, ok := k.amounts[sum.usual]; ok {
+		return a
+	}
+	return keep(&k.amounts, sum.usual, sum.amounts())
+}
+
+// oneLabel is the rule that the one label of the map must be there.
+func (k *Converter) oneLabel(labels map[string]string) world.Term {
+	if k == nil {
+		return appendLabels(nil, labels)
+	}
+	var label [2]string
+	for key, value := range labels {
+		label = [2]string{key, value}
+	}
+	if t, ok := k.labels[label]; ok {
+		return t
+	}
+	return keep(&k.labels, label, appendLabels(nil, labels))
+}
+
+// namespace is a list of the one namespace.
+func (k *Converter) namespace(name string) []string {
+	if k == nil {
+		return []string{name}
+	}
+	if list, ok := k.namespaces[name]; ok {
+		return list
+	}
+	return keep(&k.namespaces, name, []string{name})
+}
