@@ -63,6 +63,9 @@ func (s *Space) In(key string, values ...string) Requirement { return s.Key(key)
 // Only is the requirement that the label is present with the value of that number.
 func (k *Key) Only(id int) Requirement { return Requirement{Key: k, values: bitset.Of(id)} }
 
+// Present is the requirement that the label is there, whatever its value.
+func (k *Key) Present() Requirement { return Requirement{Key: k, except: true} }
+
 // Missing is the requirement that the label is not there.
 func (k *Key) Missing() Requirement { return Requirement{Key: k, absent: true} }
 

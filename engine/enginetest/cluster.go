@@ -384,7 +384,7 @@ func (c *cluster) replay() string {
 	why := ""
 	for try := range uint64(12) {
 		copy(c.at, want)
-		if why = c.bind(want, rand.New(rand.NewPCG(try, 5)), try > 0); why == "" {
+		if why = c.bind(want, rand.New(rand.NewPCG(try, 5)), try); why == "" {
 			break
 		}
 	}
@@ -457,7 +457,7 @@ func (c *cluster) waits(lots [][]int, done []byte) bool {
 	return false
 }
 
-func (c *cluster) bind(want []int, r *rand.Rand, shuffled bool) string {
+func (c *cluster) bind(want []int, r *rand.Rand, try uint64) string {
 	var left []int
 	for i := c.bound; i < len(c.pods); i++ {
 		if want[i] >= 0 {
@@ -465,11 +465,11 @@ func (c *cluster) bind(want []int, r *rand.Rand, shuffled bool) string {
 			c.at[i] = -1
 		}
 	}
-	if shuffled {
+	if try > 0 {
 		r.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
 	}
 	for len(left) > 0 {
-		next, why := c.next(left, want)
+		next, why := c.next(left, want, try%2 == 0)
 		if next < 0 {
 			return why
 		}
@@ -479,9 +479,10 @@ func (c *cluster) bind(want []int, r *rand.Rand, shuffled bool) string {
 	return ""
 }
 
-// next picks who is bound now: first those who can only come first, then the pods
+// next picks who is bound now: those who pass only as the first of their kind, first
+// or, unless eager, last, for others they want to be near may come; in between the pods
 // that spread, the least skewed of them. Virtual pods wait for all others.
-func (c *cluster) next(left, want []int) (int, string) {
+func (c *cluster) next(left, want []int, eager bool) (int, string) {
 	best, rank, why := -1, 1<<30, ""
 	real := slices.ContainsFunc(left, func(i int) bool { return !c.pods[i].Virtual })
 	for k, i := range left {
@@ -494,8 +495,11 @@ func (c *cluster) next(left, want []int) (int, string) {
 			continue
 		}
 		own := 1 << 20
-		if bootstrap {
+		switch {
+		case bootstrap && eager:
 			own = -1 << 20
+		case bootstrap:
+			own = 1 << 21
 		}
 		for _, t := range c.spreads[i] {
 			skew, _ := c.skew(i, t, want[i])

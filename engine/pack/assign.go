@@ -29,6 +29,8 @@ type cell struct {
 	world.Cell
 	name  string // for people, and for order
 	key   string // tells cells over different labels apart
+	side  string // of every node in the cell
+	in    []bool // by sieve of the class: whether its constraint looks at the cell
 	set   constraint.Set
 	hosts []int       // that take the class, in order
 	price offer.Price // of the cheapest row there; negative when nothing is on sale
@@ -79,7 +81,7 @@ func (s *solver) settle(k *work) []*part {
 			break
 		}
 		i := s.hostIn(k, best)
-		s.count(k, best, i)
+		k.count(best)
 		if i >= 0 {
 			s.nominate(k, i, 1)
 		} else {
@@ -104,38 +106,22 @@ func (k *work) promise(c *cell, n int) []*part {
 	return []*part{{work: k, cell: c, want: n}}
 }
 
-// count notes one pod of the class in the cell's domains, on host i or, when that
-// is negative, on a machine to be bought.
-func (s *solver) count(k *work, c *cell, i int) {
+// count notes one pod of the class in the cell's domains.
+func (k *work) count(c *cell) {
 	for _, b := range k.bumps {
-		if v := c.Values[b.axis]; v >= 0 && c.counts(b.tally) && s.seen(k, b.tally, i) {
+		if v := c.Values[b.axis]; v >= 0 && c.counts(b) {
 			b.tally.counts[v]++
 			b.tally.total++
 		}
 	}
 }
 
-// seen reports whether the tally's filter looks at host i, or at machines that
-// would be bought for the class.
-func (s *solver) seen(k *work, t *tally, i int) bool {
-	if i >= 0 {
-		return t.passes(s.w.Hosts[i])
+// counts reports whether the tally looks at nodes of the cell.
+func (c *cell) counts(b bump) bool {
+	if b.sieve >= 0 && !c.in[b.sieve] {
+		return false
 	}
-	if t.filter.affinity == nil && t.filter.taints == nil || t.filter.affinity == k.Shape {
-		return true
-	}
-	for _, m := range s.stalls {
-		if m.Pool.Blocked == "" && m.Fit(k.Shape, s.w).All.Meets(s.counting(t, m)) {
-			return true
-		}
-	}
-	return false
-}
-
-// counts reports whether nodes of the cell have every label they must have for
-// the tally, as far as the cell tells.
-func (c *cell) counts(t *tally) bool {
-	for _, key := range t.keys {
+	for _, key := range b.tally.keys {
 		for i, had := range c.Keys {
 			if had == key && c.Values[i] < 0 {
 				return false
@@ -240,15 +226,15 @@ func (s *solver) hostIn(k *work, c *cell) int {
 // places apart.
 func (s *solver) cells(k *work) []*cell {
 	byName := map[string]*cell{}
-	get := func(values []int) *cell {
-		name := k.cellName(values)
+	get := func(values []int, at side) *cell {
+		name := k.cellName(values) + at.name
 		c := byName[name]
 		if c == nil {
-			c = &cell{Cell: world.Cell{Keys: k.keys, Values: slices.Clone(values)}, name: name, price: -1, cap: -1}
+			c = &cell{Cell: world.Cell{Keys: k.keys, Values: slices.Clone(values)}, name: name, price: -1, cap: -1, side: at.name, in: at.in}
 			if n, ok := s.lessons.caps[lesson{k.Class, name}]; ok {
 				c.cap = n
 			}
-			c.set, c.key = c.Set(), name
+			c.set, c.key = c.Set().And(at.set), name
 			for _, key := range k.keys {
 				c.key += "\x00" + key.Name
 			}
@@ -267,7 +253,7 @@ func (s *solver) cells(k *work) []*cell {
 				values[a] = v
 			}
 		}
-		c := get(values)
+		c := get(values, k.sideOf(h))
 		c.hosts = append(c.hosts, i)
 	}
 	// A machine without a choice of zone is in no zone anybody meant: such rows make
@@ -285,7 +271,7 @@ func (s *solver) cells(k *work) []*cell {
 
 // price notes what the class costs at least in each cell where some of the rows
 // can be bought; false when there is none.
-func (s *solver) price(k *work, get func([]int) *cell, rows func(*stall) bitset.Set) bool {
+func (s *solver) price(k *work, get func([]int, side) *cell, rows func(*stall) bitset.Set) bool {
 	found := false
 	for _, m := range s.stalls {
 		if m.Pool.Blocked != "" || m.Pool.Static {
@@ -293,13 +279,15 @@ func (s *solver) price(k *work, get func([]int) *cell, rows func(*stall) bitset.
 		}
 		all := m.Fit(k.Shape, s.w).All.And(rows(m))
 		for _, here := range m.Cells(k.keys) {
-			price, ok := s.cheapest(m, all.And(here.Rows))
-			if !ok {
-				continue
-			}
-			found = true
-			if c := get(here.Values); c.price < 0 || price < c.price {
-				c.price = price
+			for _, at := range s.sides(k, m, all.And(here.Rows)) {
+				price, ok := s.cheapest(m, at.rows)
+				if !ok {
+					continue
+				}
+				found = true
+				if c := get(here.Values, at); c.price < 0 || price < c.price {
+					c.price = price
+				}
 			}
 		}
 	}

@@ -96,7 +96,9 @@ func TestBadInput(t *testing.T) {
 		{"a pool that contradicts itself", func(s *enginetest.Script) {
 			s.Pools[0].Requirements = world.Term{{Key: "a", Operator: constraint.Exists}, {Key: "a", Operator: constraint.DoesNotExist}}
 		}, refused},
-		{"a limit below nothing", func(s *enginetest.Script) { s.Pools[0].Limits = quantity.Amounts{quantity.NameCPU: -1, quantity.NameNodes: -1} }, refused},
+		{"a limit below nothing", func(s *enginetest.Script) {
+			s.Pools[0].Limits = quantity.Amounts{quantity.NameCPU: -1, quantity.NameNodes: -1}
+		}, refused},
 		{"nothing on sale", func(s *enginetest.Script) { s.Types = nil }, refused},
 		{"a type without offers", func(s *enginetest.Script) { s.Types[0].Offers = nil }, refused},
 		{"a pool that wants nothing there is", func(s *enginetest.Script) {

@@ -93,10 +93,8 @@ func (s *solver) haunt(l *lessons) bool {
 
 // counting are the rows of the market whose nodes the tally's filter looks at.
 func (s *solver) counting(t *tally, m *stall) bitset.Set {
-	if t.filter.taints != nil {
-		if _, ok := world.Tolerates(t.filter.taints.Tolerations, m.Pool.Taints); !ok {
-			return nil
-		}
+	if !t.filter.tolerates(m.Pool.Taints) {
+		return nil
 	}
 	if t.filter.affinity != nil {
 		return m.Meeting(t.filter.affinity)
@@ -149,6 +147,8 @@ type solver struct {
 	joints     map[step]*joint
 	interned   map[string][]*joint
 	reached    map[*tally][]int // see opened
+	sieves     map[nodeFilter]*sieve
+	lookedAt   map[throughKey][]bitset.Set // see through
 	labels     map[describedKey]*described
 
 	key  []byte     // scratch: of a set of rows
@@ -164,6 +164,7 @@ type work struct {
 	keys     []*constraint.Key // labels but the hostname over which places differ for it
 	rules    []domainRule
 	bumps    []bump
+	sieves   []*sieve
 	cells    []*cell
 }
 
@@ -204,7 +205,8 @@ type launch struct {
 
 func newSolver(w *world.World, l *lessons) *solver {
 	s := &solver{w: w, lessons: l, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}, mounts: map[int]map[world.Mount]bool{},
-		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, interned: map[string][]*joint{}, reached: map[*tally][]int{}, labels: map[describedKey]*described{}}
+		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, interned: map[string][]*joint{}, reached: map[*tally][]int{},
+		sieves: map[nodeFilter]*sieve{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{}}
 	s.used = make([]*quantity.Vector, len(w.Hosts))
 	for _, c := range w.Classes {
 		s.work = append(s.work, &work{Class: c})
@@ -414,8 +416,13 @@ func (s *solver) fit(m *stall, p *part) *world.Fit {
 	}
 	var here bitset.Set
 	for _, c := range m.Cells(p.cell.Keys) {
-		if equal(c.Values, p.cell.Values) {
-			here = c.Rows
+		if !equal(c.Values, p.cell.Values) {
+			continue
+		}
+		for _, at := range s.sides(p.work, m, c.Rows) {
+			if at.name == p.cell.side {
+				here = at.rows
+			}
 		}
 	}
 	f := &world.Fit{All: whole.All.And(here)}

@@ -104,6 +104,7 @@ func (s *solver) domainRules() {
 		for i := range k.rules {
 			k.rules[i].own = k.rules[i].tally.of.bumped(k.Class)
 		}
+		s.findSieves(k)
 	}
 }
 
@@ -111,6 +112,7 @@ func (s *solver) domainRules() {
 type bump struct {
 	tally *tally
 	axis  int
+	sieve int // index in the class's sieves; negative when there is nothing to settle
 }
 
 // axis returns the position of the key among those that matter to the class.

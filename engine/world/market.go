@@ -283,6 +283,17 @@ func (m *Market) Admitted(joint constraint.Set) bitset.Set {
 	return m.admitted(joint, joint).And(m.Rows)
 }
 
+// Jointly returns the rows on which one of the shape's alternatives can hold
+// together with more.
+func (m *Market) Jointly(c *Shape, more constraint.Set) bitset.Set {
+	var rows bitset.Set
+	for _, alt := range c.Alternatives {
+		both := alt.And(more)
+		rows.Merge(m.admitted(m.Base.And(both), both).And(m.Rows))
+	}
+	return rows
+}
+
 // Meeting returns the rows that meet the shape's own node selector and affinity.
 func (m *Market) Meeting(c *Shape) bitset.Set { return m.anyAlternative(c.own) }
 

@@ -172,5 +172,9 @@ func (b *Builder) optsOut(alternatives []constraint.Set) bool {
 	return len(alternatives) > 0
 }
 
+// Own are the requirements of the pods' own node selector and affinity, without
+// those of volumes: one of them must hold.
+func (s *Shape) Own() []constraint.Set { return s.own }
+
 // Picky reports whether the pods' own node selector or affinity asks for anything.
 func (s *Shape) Picky() bool { return len(s.own) != 1 || len(s.own[0]) > 0 }

@@ -65,14 +65,15 @@ func (h *Host) Accepts(c *Shape) bool {
 
 func (h *Host) meets(alternatives []constraint.Set) bool {
 	for _, alt := range alternatives {
-		if h.meetsAll(alt) {
+		if h.MeetsAll(alt) {
 			return true
 		}
 	}
 	return false
 }
 
-func (h *Host) meetsAll(set constraint.Set) bool {
+// MeetsAll reports whether the host's labels meet every requirement of the set.
+func (h *Host) MeetsAll(set constraint.Set) bool {
 	for _, q := range set {
 		id, ok := h.labels[q.Key]
 		if ok && !q.Admits(id) || !ok && !q.AdmitsAbsent() {
