@@ -15,6 +15,10 @@ import (
 // the message says in words, with the parameters as data.
 const FunnelAnnotation = "karve.dev/funnels"
 
+// FactsAnnotation holds, on the event of a pod that was refused before any offer
+// was looked at, the parameters of the reason as JSON.
+const FactsAnnotation = "karve.dev/facts"
+
 // largestData bounds the data attached to one event, in bytes: a cluster of a
 // hundred pools would otherwise fill etcd with explanations.
 const largestData = 8 << 10
@@ -88,18 +92,18 @@ func explainPool(f reason.Funnel) string {
 	return b.String()
 }
 
-// parameters are what a cut was decided by: its words, else its facts.
+// parameters are what a cut was decided by: its words, else its facts. Where the
+// known phrase has them all they are not said twice.
 func parameters(cut reason.Cut) string {
+	if cut.By == reason.Taints && cut.Facts.Text("taint") != "" || cut.By == reason.Topology && cut.Facts.Text("type") != "" {
+		return ""
+	}
 	if cut.Detail != "" {
 		return cut.Detail
 	}
-	return facts(cut.Facts, "=")
-}
-
-func facts(fs []reason.Fact, is string) string {
-	parts := make([]string, 0, len(fs))
-	for _, f := range fs {
-		parts = append(parts, f.Name+is+f.Value)
+	parts := make([]string, 0, len(cut.Facts))
+	for _, f := range cut.Facts {
+		parts = append(parts, f.Name+"="+f.Text())
 	}
 	return strings.Join(parts, ", ")
 }
@@ -110,7 +114,18 @@ func funnelData(fs []reason.Funnel) string {
 	if len(fs) == 0 {
 		return ""
 	}
-	data, err := json.Marshal(fs) // strings and numbers: it cannot fail
+	return bounded(fs)
+}
+
+func factData(fs reason.Facts) string {
+	if len(fs) == 0 {
+		return ""
+	}
+	return bounded(fs)
+}
+
+func bounded(value any) string {
+	data, err := json.Marshal(value) // strings and numbers: it cannot fail
 	if err != nil || len(data) > largestData {
 		return ""
 	}

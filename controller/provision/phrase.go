@@ -6,10 +6,11 @@ import (
 	"strings"
 
 	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
 )
 
 // ownRequirements is how a market words a cut that no pod had a part in.
-const ownRequirements = "the pool's own requirements"
+const ownRequirements = world.OwnRequirements
 
 // phrase adds the words that runbooks for Karpenter search for; empty while
 // something is left. They are upstream's failure texts; the pool's name, which
@@ -23,7 +24,7 @@ func phrase(f reason.Funnel) string {
 	case reason.Requirements, reason.Resources, reason.Availability, reason.Quota:
 		return shortage(f, last)
 	case reason.Taints:
-		return "did not tolerate taint" + parenthesis("taint", fact(last, "taint"))
+		return "did not tolerate taint" + parenthesis("taint", last.Facts.Text("taint"))
 	case reason.Volumes:
 		return "incompatible volume requirements"
 	case reason.Topology:
@@ -53,6 +54,8 @@ func shortage(f reason.Funnel, last reason.Cut) string {
 	switch {
 	case last.By == reason.Requirements && last.Detail == ownRequirements:
 		return "nodepool requirements filtered out all available instance types"
+	case last.Facts.Text("unknown") != "":
+		return "incompatible requirements, " + unknown(last.Facts)
 	case last.By == reason.Requirements:
 		return "no instance type met all requirements"
 	case last.By == reason.Resources && by(reason.Requirements):
@@ -65,38 +68,42 @@ func shortage(f reason.Funnel, last reason.Cut) string {
 	return "no instance type has the required offering"
 }
 
+// unknown is about a label that nobody has, with the known one that is most like it.
+func unknown(fs reason.Facts) string {
+	text := fmt.Sprintf("label %q does not have known values", fs.Text("unknown"))
+	if nearest := fs.Text("nearest"); nearest != "" {
+		text += fmt.Sprintf(" (typo of %q?)", nearest)
+	}
+	return text
+}
+
 // topology names what the constraint was decided by as far as the facts say.
 func topology(last reason.Cut) string {
-	kind, key := fact(last, "type"), fact(last, "key")
+	kind := last.Facts.Text("type")
 	if kind == "" {
 		kind = "topology"
 	}
-	rest := slices.DeleteFunc(slices.Clone(last.Facts), func(f reason.Fact) bool { return f.Name == "type" || f.Name == "key" })
 	text := "unsatisfiable topology constraint for " + kind
-	if key != "" {
+	if key := last.Facts.Text("key"); key != "" {
 		text += ", key=" + key
 	}
+	var rest []string
+	for _, name := range []string{"counts", "podDomains", "nodeDomains", "maxSkew"} {
+		if value := last.Facts.Text(name); value != "" {
+			rest = append(rest, name+" = "+value)
+		}
+	}
 	if len(rest) > 0 {
-		text += " (" + facts(rest, " = ") + ")"
+		text += " (" + strings.Join(rest, ", ") + ")"
 	}
 	return text
 }
 
 func limits(last reason.Cut) string {
-	if fact(last, "limit") == "nodes" || strings.HasPrefix(last.Detail, "limits.nodes") {
+	if last.Facts.Text("limit") == "nodes" || strings.HasPrefix(last.Detail, "limits.nodes") {
 		return "node limits have been exhausted for nodepool"
 	}
 	return "all available instance types exceed limits for nodepool"
-}
-
-// fact is the value of one parameter; empty when the cut does not have it.
-func fact(c reason.Cut, name string) string {
-	for _, f := range c.Facts {
-		if f.Name == name {
-			return f.Value
-		}
-	}
-	return ""
 }
 
 // barren is what to tell a pool whose own requirements, or whose minValues, leave

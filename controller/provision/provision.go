@@ -249,6 +249,9 @@ func (p *Provisioner) explain(u pack.Unplaced) {
 	if funnels := funnelData(u.Funnels); funnels != "" {
 		data[FunnelAnnotation] = funnels
 	}
+	if facts := factData(u.Facts); facts != "" {
+		data[FactsAnnotation] = facts
+	}
 	for _, ref := range u.Pods {
 		pod := p.Mirror.Pod(ref.UID)
 		if pod == nil {

@@ -108,17 +108,20 @@ func TestExplainKeepsKnownPhrases(t *testing.T) {
 		return reason.Cut{By: by, Removed: removed, Detail: detail, Facts: facts}
 	}
 	for want, cuts := range map[string][]reason.Cut{
-		"no instance type met all requirements":                                    {cut(reason.Requirements, 9, "team In [a]")},
-		"nodepool requirements filtered out all available instance types":          {cut(reason.Requirements, 9, "the pool's own requirements")},
-		"did not tolerate taint (taint=gpu=true:NoSchedule)":                       {cut(reason.Taints, 9, "", reason.Fact{Name: "taint", Value: "gpu=true:NoSchedule"})},
-		"no instance type has enough resources":                                    {cut(reason.Requirements, 4, "the pool's own requirements"), cut(reason.Resources, 5, "")},
-		"no instance type has the required offering":                               {cut(reason.Availability, 9, "sold out")},
-		"and had enough resources, had a required offering":                        {cut(reason.Resources, 4, ""), cut(reason.Quota, 5, "")},
-		"node limits have been exhausted for nodepool (NodePool=web)":              {cut(reason.Limits, 9, "limits.nodes of 3 is reached")},
-		"all available instance types exceed limits for nodepool (NodePool=web)":   {cut(reason.Limits, 9, "limits.cpu is 8")},
-		"incompatible volume requirements":                                         {cut(reason.Volumes, 9, "bound in zone 1")},
-		"NodePool couldn’t meet minValues requirements (NodePool=web)":             {cut(reason.MinValues, 9, "")},
-		"unsatisfiable topology constraint for topology spread, key=z (counts = 1": {cut(reason.Topology, 9, "", reason.Fact{Name: "counts", Value: "1"}, reason.Fact{Name: "key", Value: "z"}, reason.Fact{Name: "type", Value: "topology spread"})},
+		"no instance type met all requirements":                                  {cut(reason.Requirements, 9, "team In [a]")},
+		"nodepool requirements filtered out all available instance types":        {cut(reason.Requirements, 9, "the pool's own requirements")},
+		"did not tolerate taint (taint=gpu=true:NoSchedule)":                     {cut(reason.Taints, 9, "", reason.Fact{Name: "taint", Value: "gpu=true:NoSchedule"})},
+		"no instance type has enough resources":                                  {cut(reason.Requirements, 4, "the pool's own requirements"), cut(reason.Resources, 5, "")},
+		"no instance type has the required offering":                             {cut(reason.Availability, 9, "sold out")},
+		"and had enough resources, had a required offering":                      {cut(reason.Resources, 4, ""), cut(reason.Quota, 5, "")},
+		"node limits have been exhausted for nodepool (NodePool=web)":            {cut(reason.Limits, 9, "limits.nodes of 3 is reached")},
+		"all available instance types exceed limits for nodepool (NodePool=web)": {cut(reason.Limits, 9, "limits.cpu is 8")},
+		"incompatible volume requirements":                                       {cut(reason.Volumes, 9, "bound in zone 1")},
+		"NodePool couldn’t meet minValues requirements (NodePool=web)":           {cut(reason.MinValues, 9, "")},
+		`incompatible requirements, label "tier" does not have known values (typo of "team"?)`: {
+			cut(reason.Requirements, 9, "tier In [a]", reason.Fact{Name: "nearest", Value: "team"}, reason.Fact{Name: "unknown", Value: "tier"}),
+		},
+		"unsatisfiable topology constraint for topology spread, key=z (counts = [1:2], podDomains = [1])": {cut(reason.Topology, 9, "", reason.Fact{Name: "counts", Value: map[string]int64{"1": 2}}, reason.Fact{Name: "podDomains", Value: []string{"1"}}, reason.Fact{Name: "key", Value: "z"}, reason.Fact{Name: "type", Value: "topology spread"})},
 	} {
 		got := provision.Explain(pack.Unplaced{Funnels: []reason.Funnel{{Pool: "web", Offers: 9, Cuts: cuts}}})
 		if !strings.Contains(got, want) || !strings.HasPrefix(got, `0/1 nodepools can host it: pool "web": 9 offers → `) {

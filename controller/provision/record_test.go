@@ -37,8 +37,8 @@ func TestPreferencesAreLeftOutWhenNobodyHasAny(t *testing.T) {
 }
 
 func TestFunnelDataIsBounded(t *testing.T) {
-	want := `[{"Pool":"web","Offers":2,"Cuts":[{"By":"Resources","Removed":2,"Detail":"","Facts":[{"Name":"largest","Value":"8"}]}],"Blocked":"","Detail":""}]`
-	few := []reason.Funnel{{Pool: "web", Offers: 2, Cuts: []reason.Cut{{By: reason.Resources, Removed: 2, Facts: []reason.Fact{{Name: "largest", Value: "8"}}}}}}
+	want := `[{"Pool":"web","Offers":2,"Cuts":[{"By":"Resources","Removed":2,"Detail":"","Facts":{"largest":8}}],"Blocked":"","Detail":""}]`
+	few := []reason.Funnel{{Pool: "web", Offers: 2, Cuts: []reason.Cut{{By: reason.Resources, Removed: 2, Facts: reason.Facts{{Name: "largest", Value: int64(8)}}}}}}
 	if diff := cmp.Diff(want, funnelData(few)); diff != "" {
 		t.Error(diff)
 	}

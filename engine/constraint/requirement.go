@@ -28,7 +28,7 @@ type Requirement struct {
 // Require reads one rule. Its error says what is wrong with the rule.
 func (s *Space) Require(r Rule) (Requirement, error) {
 	if r.Key == "" {
-		return Requirement{}, fmt.Errorf("a requirement has no key")
+		return Requirement{}, &RuleError{r, "the key is empty"}
 	}
 	k := s.Key(r.Key)
 	switch r.Operator {
@@ -45,7 +45,7 @@ func (s *Space) Require(r Rule) (Requirement, error) {
 	case Gt, Lt, Gte, Lte:
 		return k.bound(r)
 	}
-	return Requirement{}, fmt.Errorf("requirement on %s: operator %q is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte", r.Key, r.Operator)
+	return Requirement{}, &RuleError{r, fmt.Sprintf("operator %q is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte", r.Operator)}
 }
 
 // Values returns the requirement that the label is one of the values.
@@ -71,11 +71,11 @@ func (k *Key) Missing() Requirement { return Requirement{Key: k, absent: true} }
 
 func (k *Key) bound(r Rule) (Requirement, error) {
 	if len(r.Values) != 1 {
-		return Requirement{}, fmt.Errorf("requirement on %s: %s takes exactly one value, got %d", r.Key, r.Operator, len(r.Values))
+		return Requirement{}, &RuleError{r, fmt.Sprintf("%s takes exactly one value, got %d", r.Operator, len(r.Values))}
 	}
 	n, err := strconv.ParseInt(r.Values[0], 10, 64)
 	if err != nil {
-		return Requirement{}, fmt.Errorf("requirement on %s: %s takes an integer, got %q", r.Key, r.Operator, r.Values[0])
+		return Requirement{}, &RuleError{r, fmt.Sprintf("%s takes an integer, got %q", r.Operator, r.Values[0])}
 	}
 	q := Requirement{Key: k, except: true, bounded: true, low: math.MinInt64, high: math.MaxInt64}
 	switch {

@@ -22,3 +22,16 @@ type Rule struct {
 	// MinValues asks that at least so many distinct values stay possible; zero asks nothing.
 	MinValues int
 }
+
+// RuleError says why a rule cannot be read.
+type RuleError struct {
+	Rule Rule
+	Why  string
+}
+
+func (e *RuleError) Error() string {
+	if e.Rule.Key == "" {
+		return "a requirement has no key"
+	}
+	return "requirement on " + e.Rule.Key + ": " + e.Why
+}

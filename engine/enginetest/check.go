@@ -83,11 +83,7 @@ func (c *checker) everyPodOnce() {
 		if u.Because == "" {
 			c.fail("%s is unplaced without a reason", names(u.Pods))
 		}
-		for _, f := range u.Funnels {
-			if f.Blocked == "" && f.Left() != 0 {
-				c.fail("%s is unplaced although %d offers of pool %s came through every filter", names(u.Pods), f.Left(), f.Pool)
-			}
-		}
+		c.reasons(u)
 	}
 	for _, pod := range c.Pods {
 		want := 0

@@ -92,3 +92,40 @@ func workload(r world.Ref) string {
 	}
 	return r.Name
 }
+
+// PrintWhy writes what a plan says about its reasons: every parameter of every
+// cut, and what else each machine might have been.
+func PrintWhy(p pack.Plan) string {
+	var w strings.Builder
+	for _, u := range p.Unplaced {
+		fmt.Fprintf(&w, "unplaced %s: %s", names(u.Pods), u.Because)
+		if u.Detail != "" {
+			fmt.Fprintf(&w, ": %s", u.Detail)
+		}
+		fmt.Fprintln(&w)
+		printFacts(&w, "  ", u.Facts)
+		for _, f := range u.Funnels {
+			printFunnel(&w, f)
+		}
+	}
+	return w.String()
+}
+
+func printFunnel(w *strings.Builder, f reason.Funnel) {
+	if f.Blocked != "" {
+		fmt.Fprintf(w, "  %s: %s: %s\n", f.Pool, f.Blocked, f.Detail)
+		printFacts(w, "    ", f.Facts)
+		return
+	}
+	fmt.Fprintf(w, "  %s: %d offers\n", f.Pool, f.Offers)
+	for _, c := range f.Cuts {
+		fmt.Fprintf(w, "    −%d %s: %s\n", c.Removed, c.By, c.Detail)
+		printFacts(w, "      ", c.Facts)
+	}
+}
+
+func printFacts(w *strings.Builder, indent string, fs reason.Facts) {
+	for _, f := range fs {
+		fmt.Fprintf(w, "%s%s = %s\n", indent, f.Name, f.Text())
+	}
+}

@@ -2,6 +2,8 @@ package offer
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
@@ -172,6 +174,9 @@ func rowLabels(t Type, o Offer) func(yield func(string, []string) bool) {
 
 // Carries reports whether any row carries the label.
 func (c *Catalog) Carries(k *constraint.Key) bool { return c.columns[k] != nil }
+
+// Keys are the labels that some row carries, in no order.
+func (c *Catalog) Keys() iter.Seq[*constraint.Key] { return maps.Keys(c.columns) }
 
 // IDs lists the values of the label that some row may carry, ascending.
 func (c *Catalog) IDs(k *constraint.Key) []int { return c.columns[k].ids }

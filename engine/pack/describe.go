@@ -27,11 +27,7 @@ func (s *solver) plan() Plan {
 	for _, l := range s.launches {
 		p.Launches = append(p.Launches, s.describe(l))
 	}
-	for _, k := range s.work {
-		if k.placed < len(k.Pods) {
-			p.Unplaced = append(p.Unplaced, s.unplaced(k))
-		}
-	}
+	p.Unplaced = s.leftOut()
 	p.LowerBound = s.lowerBound()
 	return p
 }

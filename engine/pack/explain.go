@@ -2,8 +2,8 @@ package pack
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/quantity"
@@ -11,22 +11,52 @@ import (
 	"github.com/karve-dev/karve/engine/world"
 )
 
+// explainer says why pods have no home, as things stand at the end of the
+// decision. Classes of one shape share all but what neighbours decide.
+type explainer struct {
+	*solver
+	trails map[trailKey]*trail
+}
+
+type trailKey struct {
+	market *world.Market
+	shape  *world.Shape
+}
+
+// trail is a funnel being made: rows are those that came through so far.
+type trail struct {
+	funnel reason.Funnel
+	rows   bitset.Set
+}
+
+// leftOut lists the pods that have no home, and why.
+func (s *solver) leftOut() []Unplaced {
+	var out []Unplaced
+	e := explainer{s, map[trailKey]*trail{}}
+	for _, k := range s.work {
+		if k.placed < len(k.Pods) {
+			out = append(out, e.unplaced(k))
+		}
+	}
+	return out
+}
+
 // unplaced says why the rest of a class has no home.
-func (s *solver) unplaced(k *work) Unplaced {
-	u := Unplaced{Pods: k.Pods[k.placed:], Because: k.Refused, Detail: k.Detail}
+func (e *explainer) unplaced(k *work) Unplaced {
+	u := Unplaced{Pods: k.Pods[k.placed:], Because: k.Refused, Detail: k.Detail, Facts: k.Facts}
 	if k.Refused != "" {
 		return u
 	}
-	if len(s.stalls) == 0 {
+	if len(e.stalls) == 0 {
 		u.Because, u.Detail = reason.NoPools, "there is no NodePool to buy from"
 		return u
 	}
 	best := -1
-	if s.lessons.hopeless[k.Class] {
+	if e.lessons.hopeless[k.Class] {
 		u.Detail = "places that the other pods need are not to be had, so none of them can be placed"
 	}
-	for _, m := range s.stalls {
-		f := s.funnel(m, k)
+	for _, m := range e.stalls {
+		f := e.funnel(m, k)
 		u.Funnels = append(u.Funnels, f)
 		if rank := furthest(f); rank > best {
 			best, u.Because = rank, because(f)
@@ -53,143 +83,135 @@ func furthest(f reason.Funnel) int {
 	return 0
 }
 
-// funnel follows one pool's offers through the filters, as things stand at the
-// end of the decision.
-func (s *solver) funnel(m *stall, k *work) reason.Funnel {
-	f := reason.Funnel{Pool: m.Pool.Name, Offers: len(m.Catalog.Rows), Blocked: m.Pool.Blocked, Detail: m.Pool.BlockedDetail}
+// funnel follows one pool's offers through the filters.
+func (e *explainer) funnel(m *stall, k *work) reason.Funnel {
+	key := trailKey{m.Market, k.Shape}
+	if e.trails[key] == nil {
+		e.trails[key] = e.trail(m, k.Shape)
+	}
+	v := *e.trails[key]
+	v.funnel.Cuts = slices.Clip(v.funnel.Cuts)
+	if v.funnel.Blocked == "" && k.apart() {
+		e.explainTopology(&v, m, k)
+	}
+	return v.funnel
+}
+
+// trail follows the offers as far as neighbours do not matter.
+func (e *explainer) trail(m *stall, shape *world.Shape) *trail {
+	f := reason.Funnel{Pool: m.Pool.Name, Offers: len(m.Catalog.Rows), Blocked: m.Pool.Blocked, Detail: m.Pool.BlockedDetail, Facts: m.Pool.BlockedFacts}
 	if f.Blocked == "" && m.Pool.Static {
 		f.Blocked, f.Detail = reason.Static, "the pool keeps a fixed number of nodes"
 	}
 	if f.Blocked == "" && f.Offers == 0 {
 		f.Blocked, f.Detail = reason.NoOffers, fmt.Sprintf("nothing is on sale for node class %q", m.Pool.Class)
+		f.Facts = reason.FactsOf(map[string]any{"class": m.Pool.Class})
 	}
 	if f.Blocked != "" {
-		return f
+		return &trail{funnel: f}
 	}
-	fit := m.Fit(k.Shape, s.w)
-	f.Cuts = append(f.Cuts, fit.Cuts...)
-	rows := fit.All
-	rows = s.sift(&f, rows, reason.Limits, m.withinLimits, func() string { return m.explainLimits(s.w) })
-	rows = s.sift(&f, rows, reason.Quota, func(row int) bool { return s.drawable(&m.Catalog.Rows[row], nil) }, func() string { return s.explainQuota(m, fit.All) })
-	rows = s.sift(&f, rows, reason.Availability, func(row int) bool { return m.Catalog.Rows[row].Unavailable == "" }, func() string { return m.explainAvailability(fit.All) })
-	if k.apart() {
-		s.sift(&f, rows, reason.Topology, func(int) bool { return false }, func() string { return s.explainTopology(k) })
-	}
-	return f
+	f.Cuts = m.Cuts(shape, e.w)
+	v := &trail{f, m.Fit(shape, e.w).All}
+	v.sift(reason.Limits, m.withinLimits, func(out bitset.Set) (string, map[string]any) { return m.explainLimits(e.w, out) })
+	v.sift(reason.Quota, func(row int) bool { return e.drawable(&m.Catalog.Rows[row], nil) }, func(out bitset.Set) (string, map[string]any) { return e.explainQuota(m, out) })
+	v.sift(reason.Availability, func(row int) bool { return m.Catalog.Rows[row].Unavailable == "" }, m.explainAvailability)
+	return v
 }
 
-// apart reports whether neighbours decide where the class may go.
-func (k *work) apart() bool { return len(k.keys) > 0 || k.local.restricted() }
-
-// explainTopology names the constraints over which the class found no place, with
-// the counts as they stand, in the words that runbooks search for.
-func (s *solver) explainTopology(k *work) string {
-	var parts []string
-	for i := range k.rules {
-		r := &k.rules[i]
-		parts = append(parts, fmt.Sprintf("unsatisfiable topology constraint for %s, key=%s (counts = %s)", r.kind, r.tally.key.Name, r.tally))
-	}
-	for _, n := range k.local.needs {
-		if s.counters.all[n.counter].total == 0 {
-			parts = append(parts, "unsatisfiable topology constraint for pod affinity, key="+world.LabelHostname+" (nobody to join runs anywhere)")
-		} else {
-			parts = append(parts, "unsatisfiable topology constraint for pod affinity, key="+world.LabelHostname+" (no room beside those to join)")
-		}
-	}
-	if len(parts) == 0 {
-		return "unsatisfiable topology constraint on one machine: host ports, hostname spread or anti-affinity"
-	}
-	return strings.Join(parts, "; ")
-}
-
-// String names the kind as upstream's messages do.
-func (r ruleKind) String() string {
-	switch r {
-	case avoids:
-		return "pod anti-affinity"
-	case joins:
-		return "pod affinity"
-	}
-	return "topology spread"
-}
-
-// String lists the counts by value, sorted.
-func (t *tally) String() string {
-	ids := map[int]bool{}
-	for v := range t.counts {
-		ids[v] = true
-	}
-	for v := range t.domains {
-		ids[v] = true
-	}
-	var parts []string
-	for v := range ids {
-		parts = append(parts, fmt.Sprintf("%s:%d", t.key.Value(v), t.counts[v]))
-	}
-	slices.Sort(parts)
-	return "[" + strings.Join(parts, " ") + "]"
-}
-
-// sift drops the rows that do not pass and notes how many they were.
-func (s *solver) sift(f *reason.Funnel, rows bitset.Set, by reason.Reason, pass func(int) bool, detail func() string) bitset.Set {
-	kept := rows.Clone()
-	for row := range rows.All() {
+// sift drops the rows that do not pass.
+func (v *trail) sift(by reason.Reason, pass func(int) bool, why func(out bitset.Set) (string, map[string]any)) {
+	var out bitset.Set
+	for row := range v.rows.All() {
 		if !pass(row) {
-			kept.Drop(row)
+			out.Put(row)
 		}
 	}
-	if removed := rows.Len() - kept.Len(); removed > 0 {
-		f.Cuts = append(f.Cuts, reason.Cut{By: by, Removed: removed, Detail: detail()})
-	}
-	return kept
+	v.cut(by, out, why)
 }
 
-// explainLimits names the limit that is closest to being used up.
-func (m *stall) explainLimits(w *world.World) string {
+// cut takes the rows in out away and notes how many they were.
+func (v *trail) cut(by reason.Reason, out bitset.Set, why func(out bitset.Set) (string, map[string]any)) {
+	out = v.rows.And(out)
+	if out.Empty() {
+		return
+	}
+	detail, facts := why(out)
+	v.funnel.Cuts = append(v.funnel.Cuts, reason.Cut{By: by, Removed: out.Len(), Detail: detail, Facts: reason.FactsOf(facts)})
+	v.rows = v.rows.Minus(out)
+}
+
+// explainLimits names the limit that most of the rows would exceed.
+func (m *stall) explainLimits(w *world.World, rows bitset.Set) (string, map[string]any) {
 	if m.nodesLeft == 0 {
-		return fmt.Sprintf("limits.nodes of %d is reached", m.Pool.Limits[quantity.NameNodes])
+		limit := m.Pool.Limits[quantity.NameNodes]
+		return fmt.Sprintf("limits.nodes of %d is reached", limit), map[string]any{"limit": quantity.NameNodes, "value": limit, "used": limit, "left": 0, "needed": 1}
 	}
-	worst, least := "", 2.0
+	worst, most, needed := quantity.Dim(0), 0, int64(0)
 	for _, d := range m.Limited {
-		name := w.Resources.Name(d)
-		limit := m.Pool.Limits[name]
-		share := float64(m.left[d]) / float64(max(1, limit))
-		if share < least {
-			least = share
-			worst = fmt.Sprintf("limits.%s is %s, %s of it left", name, quantity.Format(name, limit), quantity.Format(name, max(0, m.left[d])))
+		n, least := 0, int64(quantity.Most)
+		for row := range rows.All() {
+			if c := m.Catalog.Capacity[m.Catalog.Rows[row].Type][d]; c > m.left[d] || m.left[d] < 0 {
+				n, least = n+1, min(least, c)
+			}
+		}
+		if n > most {
+			worst, most, needed = d, n, least
 		}
 	}
-	return worst
+	name := w.Resources.Name(worst)
+	limit, left := m.Pool.Limits[name], m.left[worst]
+	detail := fmt.Sprintf("limits.%s is %s, %s of it left", name, quantity.Format(name, limit), quantity.Format(name, max(0, left)))
+	if left > 0 {
+		detail += fmt.Sprintf(", the smallest machine has %s", quantity.Format(name, needed))
+	}
+	return detail, map[string]any{"limit": name, "value": limit, "used": limit - left, "left": max(0, left), "needed": needed}
 }
 
-// explainQuota names the budget that most rows need more of.
-func (s *solver) explainQuota(m *stall, rows bitset.Set) string {
-	short := map[string]int{}
+// explainQuota names the budget that most of the rows need more of.
+func (s *solver) explainQuota(m *stall, rows bitset.Set) (string, map[string]any) {
+	short, needed := map[string]int{}, map[string]int64{}
 	for row := range rows.All() {
 		for _, d := range m.Catalog.Rows[row].Draws {
-			if left, ok := s.budgets[d.Budget]; ok && d.Amount > left {
-				short[d.Budget]++
+			left, ok := s.budgets[d.Budget]
+			if !ok || d.Amount <= left {
+				continue
 			}
+			if n, seen := needed[d.Budget]; !seen || d.Amount < n {
+				needed[d.Budget] = d.Amount
+			}
+			short[d.Budget]++
 		}
 	}
 	worst := ""
-	for name, n := range short {
-		if worst == "" || n > short[worst] || n == short[worst] && name < worst {
+	for _, name := range slices.Sorted(maps.Keys(short)) {
+		if worst == "" || short[name] > short[worst] {
 			worst = name
 		}
 	}
-	if worst == "" {
-		return ""
+	left := max(0, s.budgets[worst])
+	detail := fmt.Sprintf("quota %s has %d left", worst, left)
+	if left > 0 {
+		detail += fmt.Sprintf(", the smallest machine takes %d", needed[worst])
 	}
-	return fmt.Sprintf("quota %s has %d left", worst, max(0, s.budgets[worst]))
+	return detail, map[string]any{"budget": worst, "left": left, "needed": needed[worst]}
 }
 
-// explainAvailability quotes the first reason given.
-func (m *stall) explainAvailability(rows bitset.Set) string {
+// mostCauses bounds how many causes one explanation counts.
+const mostCauses = 8
+
+// explainAvailability quotes the cause of the cheapest row, and counts the others.
+func (m *stall) explainAvailability(rows bitset.Set) (detail string, facts map[string]any) {
+	causes := map[string]int64{}
 	for row := range rows.All() {
-		if r := m.Catalog.Rows[row]; r.Unavailable != "" {
-			return fmt.Sprintf("%s in %s (%s): %s", m.Catalog.Types[r.Type].Name, r.Zone, r.CapacityType, r.Unavailable)
+		r := &m.Catalog.Rows[row]
+		name := m.Catalog.Types[r.Type].Name
+		if facts == nil {
+			detail = fmt.Sprintf("%s in %s (%s): %s", name, r.Zone, r.CapacityType, r.Unavailable)
+			facts = map[string]any{"type": name, "zone": r.Zone, "capacityType": r.CapacityType, "cause": r.Unavailable, "causes": causes}
+		}
+		if _, counted := causes[r.Unavailable]; counted || len(causes) < mostCauses {
+			causes[r.Unavailable]++
 		}
 	}
-	return ""
+	return detail, facts
 }

@@ -80,6 +80,7 @@ type Nomination struct {
 type Unplaced struct {
 	Pods    []world.Ref
 	Because reason.Reason
-	Detail  string // in words; empty when the Funnels say it all
+	Detail  string       // in words; empty when the Funnels say it all
+	Facts   reason.Facts // the parameters of Detail as data
 	Funnels []reason.Funnel
 }

@@ -17,7 +17,16 @@ var rewrite = flag.Bool("rewrite", false, "write what the engine answers into th
 
 // TestTranscripts replays testdata: a world, a line of dashes, the plan for it.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
+	replay(t, "testdata/*.txt", enginetest.Print)
+}
+
+// TestReasons replays testdata/why, where the answer is what a plan says about its
+// reasons, with every parameter.
+func TestReasons(t *testing.T) { replay(t, "testdata/why/*.txt", enginetest.PrintWhy) }
+
+func replay(t *testing.T, pattern string, print func(pack.Plan) string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcripts: %v", err)
 	}
@@ -37,7 +46,7 @@ func TestTranscripts(t *testing.T) {
 			if err := enginetest.Check(script, plan); err != nil {
 				t.Errorf("the plan breaks a rule: %v", err)
 			}
-			got := enginetest.Print(plan)
+			got := print(plan)
 			if *rewrite {
 				if err := os.WriteFile(file, []byte(in+"----\n"+got), 0o644); err != nil {
 					t.Fatal(err)

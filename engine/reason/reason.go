@@ -49,12 +49,9 @@ type Cut struct {
 	By      Reason
 	Removed int    // offers removed by this filter
 	Detail  string // which constraint it was, in words a person can act on
-	// Facts are the parameters of Detail as data, sorted by name: requested, largest, …
-	Facts []Fact
+	// Facts are the parameters of Detail as data: resource, asked, largest, …
+	Facts Facts `json:",omitempty"`
 }
-
-// Fact is one parameter of a Cut.
-type Fact struct{ Name, Value string }
 
 // Funnel follows the offers of one pool through the filters for one class of
 // pods: Offers on entry, then one Cut per filter that removed any. Removed counts
@@ -67,6 +64,7 @@ type Funnel struct {
 	// when it was.
 	Blocked Reason
 	Detail  string
+	Facts   Facts `json:",omitempty"` // the parameters of Detail; the Cuts have their own
 }
 
 // Last returns the filter that removed the last candidates, and what it took.

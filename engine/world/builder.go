@@ -36,15 +36,16 @@ type Builder struct {
 	catalogs map[string]catalog // by node class
 	markets  map[string]*Market // by pool
 
-	queue   map[*Class]bool    // classes with pods that are bound to no node
-	leaving map[*Host]bool     // nodes whose movable pods need new homes
-	drawing map[*Host]bool     // nodes that the cloud's count of quota lacks
-	holding map[string]holding // by pool
-	stale   map[*Host]bool     // whose free room must be recomputed
-	order   []*Host            // hosts that take pods, in order; nil when it must be made anew
-	stuck   []*Host            // made with order
-	moved   []*Class           // classes whose Pods were last made up of more than waiting ones
-	dims    int                // resources known when vectors were last made
+	worn    map[*constraint.Key]int // labels, by how many nodes have them
+	queue   map[*Class]bool         // classes with pods that are bound to no node
+	leaving map[*Host]bool          // nodes whose movable pods need new homes
+	drawing map[*Host]bool          // nodes that the cloud's count of quota lacks
+	holding map[string]holding      // by pool
+	stale   map[*Host]bool          // whose free room must be recomputed
+	order   []*Host                 // hosts that take pods, in order; nil when it must be made anew
+	stuck   []*Host                 // made with order
+	moved   []*Class                // classes whose Pods were last made up of more than waiting ones
+	dims    int                     // resources known when vectors were last made
 	scratch signature
 }
 
@@ -89,7 +90,7 @@ func NewBuilder() *Builder {
 		shapes: map[string]*Shape{}, classes: map[string]*Class{}, crowds: map[string]*Crowd{}, repulsions: map[string]*Repulsion{},
 		mentioned: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*Host{}, pools: map[string]Pool{},
-		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{},
+		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{}, worn: map[*constraint.Key]int{},
 		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, stale: map[*Host]bool{},
 	}
 }
@@ -226,6 +227,7 @@ func (b *Builder) RemoveNode(key string) {
 	delete(b.drawing, h)
 	b.order = nil
 	b.hold(h, -1)
+	b.wear(h, -1)
 	if at := h.place; at != nil && at.host == h {
 		at.host = nil
 		if len(at.pods) == 0 {
@@ -342,7 +344,7 @@ func (b *Builder) World() *World {
 	b.measure()
 	w := &World{
 		Space: b.space, Resources: b.resources, Markets: b.compileMarkets(),
-		Hosts: b.hosts(), Stuck: b.stuck, Classes: b.pending(), Budgets: b.budgets(), Settings: b.settings,
+		Hosts: b.hosts(), Stuck: b.stuck, Classes: b.pending(), Budgets: b.budgets(), Settings: b.settings, worn: b.worn,
 	}
 	for _, r := range b.repulsions {
 		w.Repulsions = append(w.Repulsions, r)
@@ -461,6 +463,7 @@ func (b *Builder) refresh(h *Host, daemons []*daemon) {
 			key := b.space.Key(k)
 			h.labels[key] = key.ID(v)
 		}
+		b.wear(h, 1)
 	}
 	h.Free = b.resources.Offered(h.Allocatable)
 	h.Mounted = nil
@@ -480,6 +483,15 @@ func (b *Builder) refresh(h *Host, daemons []*daemon) {
 		}
 		if _, ok := Tolerates(d.tolerations, h.Taints); ok && h.meets(d.alternatives) {
 			h.Free = h.Free.Sub(d.requests)
+		}
+	}
+}
+
+// wear counts the host's labels in or out, once they have been read.
+func (b *Builder) wear(h *Host, by int) {
+	for key := range h.labels {
+		if b.worn[key] += by; b.worn[key] == 0 {
+			delete(b.worn, key)
 		}
 	}
 }

@@ -25,6 +25,7 @@ type Class struct {
 	// Refused says why the class cannot be planned for at all; empty when it can.
 	Refused reason.Reason
 	Detail  string
+	Facts   reason.Facts // the parameters of Detail
 	// Pods are the pending ones, oldest first; pods of leaving nodes come last.
 	Pods []Ref
 
@@ -87,12 +88,12 @@ func (b *Builder) class(p *Pod) *Class {
 	key := string(s.bytes)
 	c := &Class{Shape: b.shape(p, key[:shapeLen]), Priority: p.Priority, Virtual: p.Virtual, Ports: p.Ports,
 		namespace: p.Namespace, labels: b.kept(p.Labels), key: key, body: key[:bodyLen], on: map[*place]headcount{}}
-	c.Refused, c.Detail = c.Shape.Refused, c.Shape.Detail
+	c.Refused, c.Detail, c.Facts = c.Shape.Refused, c.Shape.Detail, c.Shape.Facts
 	if p.Refused != "" {
-		c.Refused, c.Detail = p.Refused, p.RefusedDetail
+		c.Refused, c.Detail, c.Facts = p.Refused, p.RefusedDetail, p.RefusedFacts
 	}
 	if err := b.meet(c, p); err != nil && c.Refused == "" {
-		c.Refused, c.Detail = reason.Invalid, err.Error()
+		c.Refused, c.Detail, c.Facts = reason.Invalid, err.Error(), factsOf(err)
 	}
 	b.admit(c)
 	return c
@@ -124,7 +125,7 @@ func (b *Builder) meet(c *Class, p *Pod) error {
 	for i := range p.Spreads {
 		s := &p.Spreads[i]
 		if s.Key == "" || s.MaxSkew < 1 {
-			return fmt.Errorf("topology spread over %q with a maxSkew of %d means nothing", s.Key, s.MaxSkew)
+			return faultf(map[string]any{"key": s.Key, "maxSkew": int(s.MaxSkew)}, "topology spread over %q with a maxSkew of %d means nothing", s.Key, s.MaxSkew)
 		}
 		g, err := b.crowd(s.Select)
 		if err != nil {
@@ -159,7 +160,7 @@ func (b *Builder) neighbours(c *Class, terms []PodTerm) ([]Neighbours, error) {
 	for i := range terms {
 		t := &terms[i]
 		if t.Key == "" {
-			return nil, fmt.Errorf("a term has no topologyKey")
+			return nil, faultf(map[string]any{"field": "topologyKey"}, "a term has no topologyKey")
 		}
 		g, err := b.crowd(t.Select)
 		if err != nil {

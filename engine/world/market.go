@@ -1,9 +1,6 @@
 package world
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
@@ -39,16 +36,14 @@ func (b *Builder) market(p Pool) *Market {
 	m := &Market{Pool: p, Catalog: b.catalogs[p.Class].compiled, cells: map[string][]CellRows{}}
 	if m.Catalog == nil {
 		m.Catalog = offer.Compile(b.space, b.resources, nil)
-		if m.Pool.Blocked == "" {
-			m.Pool.Blocked, m.Pool.BlockedDetail = reason.PoolNotReady, fmt.Sprintf("nothing is known to be on sale for node class %q yet", p.Class)
-		}
+		m.block(reason.PoolNotReady, faultf(map[string]any{"class": p.Class}, "nothing is known to be on sale for node class %q yet", p.Class))
 	}
 	base, err := b.space.Set(p.Requirements)
-	if err != nil && m.Pool.Blocked == "" {
-		m.Pool.Blocked, m.Pool.BlockedDetail = reason.PoolNotReady, err.Error()
+	if err != nil {
+		m.block(reason.PoolNotReady, err)
 	}
-	if key := wantsVariety(p.Requirements); key != "" && m.Pool.Blocked == "" {
-		m.Pool.Blocked, m.Pool.BlockedDetail = reason.Unsupported, fmt.Sprintf("this version does not plan for minValues (on %s): leave it out", key)
+	if key := wantsVariety(p.Requirements); key != "" {
+		m.block(reason.Unsupported, faultf(map[string]any{"key": key}, "this version does not plan for minValues (on %s): leave it out", key))
 	}
 	for key, value := range p.Labels {
 		base = base.With(b.space.In(key, value))
@@ -57,12 +52,19 @@ func (b *Builder) market(p Pool) *Market {
 	// A machine that is not bought yet has a name nobody can ask for.
 	base = base.With(b.space.In(LabelHostname, ""))
 	m.Base = base
-	if q, bad := base.Impossible(); bad && m.Pool.Blocked == "" {
-		m.Pool.Blocked, m.Pool.BlockedDetail = reason.PoolNotReady, fmt.Sprintf("its own requirements and labels contradict each other on %s", q.Key.Name)
+	if q, bad := base.Impossible(); bad {
+		m.block(reason.PoolNotReady, faultf(map[string]any{"key": q.Key.Name}, "its own requirements and labels contradict each other on %s", q.Key.Name))
 	}
 	m.Rows = m.admitted(base, base)
 	m.layDaemons(b)
 	return m
+}
+
+// block keeps the pool from buying, unless something else does already.
+func (m *Market) block(because reason.Reason, why error) {
+	if m.Pool.Blocked == "" {
+		m.Pool.Blocked, m.Pool.BlockedDetail, m.Pool.BlockedFacts = because, why.Error(), factsOf(why)
+	}
 }
 
 // wantsVariety is the first label for which a pool asks that several values stay
@@ -133,129 +135,32 @@ type Fit struct {
 	Rows, Admitted []bitset.Set
 	// All is the union of Rows.
 	All bitset.Set
-	// Cuts lead from the catalog's rows to All.
-	Cuts []reason.Cut
 }
 
 // Fit computes, once per class and market, where the class can go. A market
-// whose pool is blocked fits nothing, with no cuts.
-func (m *Market) Fit(c *Shape, w *World) *Fit {
+// whose pool is blocked fits nothing.
+func (m *Market) Fit(c *Shape, _ *World) *Fit {
 	if f, ok := c.fits[m]; ok {
 		return f
 	}
-	f := m.fit(c, w)
+	f := m.fit(c)
 	c.fits[m] = f
 	return f
 }
 
-func (m *Market) fit(c *Shape, w *World) *Fit {
+func (m *Market) fit(c *Shape) *Fit {
 	f := &Fit{Rows: make([]bitset.Set, len(c.Alternatives)), Admitted: make([]bitset.Set, len(c.Alternatives))}
-	total := len(m.Catalog.Rows)
-	for i, alt := range c.Alternatives {
-		f.Admitted[i] = m.admitted(m.Base.And(alt), alt).And(m.Rows)
-		f.All.Merge(f.Admitted[i])
-	}
-	left := f.All.Len()
-	own := m.anyAlternative(c.own).Len()
-	f.cut(reason.Requirements, total-own, func() string { return m.explainRequirements(c) })
-	f.cut(reason.Volumes, own-left, func() string { return "a volume of the pod cannot be mounted there" })
-	if taint, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
-		f.cut(reason.Taints, left, func() string { return "pod does not tolerate taint " + taint.String() })
-		f.nothing()
+	if _, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
 		return f
 	}
-	f.All = bitset.Set{}
-	asked := c.Requests
-	for _, mount := range c.Mounts {
-		asked[mount.Dim]++
-	}
+	asked := c.alone()
 	holding := m.Holding(&asked)
-	for i := range f.Rows {
+	for i, alt := range c.Alternatives {
+		f.Admitted[i] = m.admitted(m.Base.And(alt), alt).And(m.Rows)
 		f.Rows[i] = f.Admitted[i].And(holding)
 		f.All.Merge(f.Rows[i])
 	}
-	fitting := f.All.Len()
-	f.cut(reason.Resources, left-fitting, func() string {
-		if fitting > 0 {
-			return "requests " + w.describe(c.Requests)
-		}
-		return w.explainResources(m, c)
-	})
 	return f
-}
-
-func (f *Fit) nothing() {
-	f.All = nil
-	for i := range f.Rows {
-		f.Rows[i], f.Admitted[i] = nil, nil
-	}
-}
-
-func (f *Fit) cut(by reason.Reason, removed int, detail func() string) {
-	if removed > 0 {
-		f.Cuts = append(f.Cuts, reason.Cut{By: by, Removed: removed, Detail: detail()})
-	}
-}
-
-// explainRequirements names the requirement that keeps the class out, or the one
-// that removes most when some rows are left.
-func (m *Market) explainRequirements(c *Shape) string {
-	worst, least := "", -1
-	for _, alt := range c.own {
-		if q, bad := alt.Impossible(); bad {
-			return "the pod's own requirements on " + q.Key.Name + " contradict each other"
-		}
-		for _, q := range alt {
-			both := m.Base.And(constraint.Set{q})
-			n := m.admitted(both, constraint.Set{q}).And(m.Rows).Len()
-			if least < 0 || n < least {
-				worst, least = q.String(), n
-			}
-		}
-	}
-	if worst == "" {
-		return "the pool's own requirements"
-	}
-	return worst
-}
-
-// describe lists a request for people: cpu 6, memory 12Gi.
-func (w *World) describe(v quantity.Vector) string {
-	var parts []string
-	for d, n := range v[:w.Resources.Len()] {
-		if name := w.Resources.Name(quantity.Dim(d)); n > 0 && name != quantity.NamePods {
-			parts = append(parts, name+" "+quantity.Format(name, n))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// explainResources compares the request with the largest room on sale, naming
-// the resource that is shortest.
-func (w *World) explainResources(m *Market, c *Shape) string {
-	var largest quantity.Vector
-	for i := range m.Rows.All() {
-		for d, n := range m.Room[i] {
-			largest[d] = max(largest[d], n)
-		}
-	}
-	short, worst := -1, 0.0
-	for d, n := range c.Requests {
-		if n > largest[d] {
-			if lack := float64(n) / float64(max(1, largest[d])); short < 0 || lack > worst {
-				short, worst = d, lack
-			}
-		}
-	}
-	if short < 0 {
-		return "no single type holds all of its requests together"
-	}
-	name := w.Resources.Name(quantity.Dim(short))
-	detail := fmt.Sprintf("requests %s of %s, the largest machine has %s", quantity.Format(name, c.Requests[short]), name, quantity.Format(name, largest[short]))
-	if name == quantity.NameCPU && c.Requests[short] >= 1e9 {
-		detail += " (CPU request >= 1 Million, m vs M typo?)"
-	}
-	return detail
 }
 
 // Join adds one more class's requirements to what a node of row i has promised

@@ -29,12 +29,14 @@ type Shape struct {
 	// Refused says why nothing can be planned for the shape; empty when something can.
 	Refused reason.Reason
 	Detail  string
+	Facts   reason.Facts // the parameters of Detail
 
-	own  []constraint.Set // Alternatives without the volumes'
-	size int64
-	fits map[*Market]*Fit
-	key  string
-	refs int
+	own     []constraint.Set // Alternatives without the volumes'
+	volumes []Volume         // of the first pod of the shape: others have the like
+	size    int64
+	fits    map[*Market]*Fit
+	key     string
+	refs    int
 }
 
 // Mount is a volume that is attached once however many pods of a node mount it.
@@ -48,7 +50,7 @@ type Mount struct {
 const mostAlternatives = 512
 
 func (b *Builder) newShape(p *Pod, key string) *Shape {
-	s := &Shape{Tolerations: p.Tolerations, fits: map[*Market]*Fit{}, key: key}
+	s := &Shape{Tolerations: p.Tolerations, volumes: p.Volumes, fits: map[*Market]*Fit{}, key: key}
 	var strange []string
 	s.Requests, strange = b.resources.Asked(p.Requests)
 	strange = append(strange, b.attach(s, p.Volumes)...)
@@ -65,12 +67,14 @@ func (b *Builder) newShape(p *Pod, key string) *Shape {
 	}
 	switch {
 	case err != nil:
-		s.Refused, s.Detail = reason.Invalid, err.Error()
+		s.Refused, s.Detail, s.Facts = reason.Invalid, err.Error(), factsOf(err)
 	case b.optsOut(s.own):
 		s.Refused, s.Detail = reason.OptedOut, "the pod requires that "+LabelPool+" does not exist"
+		s.Facts = reason.FactsOf(map[string]any{"key": LabelPool})
 	case len(strange) > 0:
 		s.Refused = reason.Resources
 		s.Detail = fmt.Sprintf("more than %d different resources are requested in this cluster; no room is planned for %s", quantity.Dims, strings.Join(strange, ", "))
+		s.Facts = reason.FactsOf(map[string]any{"resources": strange, "most": quantity.Dims})
 	}
 	return s
 }
@@ -144,7 +148,7 @@ func possible(s constraint.Set) bool {
 // cross combines every set with every term.
 func (b *Builder) cross(sets []constraint.Set, terms []Term) ([]constraint.Set, error) {
 	if len(sets)*len(terms) > mostAlternatives {
-		return nil, fmt.Errorf("affinity and volumes combine to more than %d alternatives", mostAlternatives)
+		return nil, faultf(map[string]any{"alternatives": len(sets) * len(terms), "most": mostAlternatives}, "affinity and volumes combine to more than %d alternatives", mostAlternatives)
 	}
 	out := make([]constraint.Set, 0, len(sets)*len(terms))
 	for _, term := range terms {

@@ -140,6 +140,11 @@ func (s *signature) body(p *Pod) {
 	s.flag(p.Virtual)
 	s.str(string(p.Refused))
 	s.str(p.RefusedDetail)
+	s.num(int64(len(p.RefusedFacts)))
+	for _, f := range p.RefusedFacts {
+		s.str(f.Name)
+		s.str(f.Text())
+	}
 	s.num(int64(len(p.Preferred)))
 	for _, t := range p.Preferred {
 		s.num(int64(t.Weight))

@@ -76,6 +76,7 @@ type Pod struct {
 	// instance a lost volume; empty when something can. RefusedDetail says it in words.
 	Refused       reason.Reason
 	RefusedDetail string
+	RefusedFacts  reason.Facts // the parameters of RefusedDetail as data
 	// Node is the node the pod is bound to, by name; empty while pending.
 	Node string
 	// Daemon is the UID of the DaemonSet that owns the pod; empty for all others.
@@ -215,8 +216,9 @@ type Pool struct {
 	Class string
 	// Blocked says why nothing may be bought for this pool now; empty when it may.
 	Blocked reason.Reason
-	// BlockedDetail says it in words.
+	// BlockedDetail says it in words, and BlockedFacts has the parameters as data.
 	BlockedDetail string
+	BlockedFacts  reason.Facts
 	// Static pools keep a number of nodes whatever the pods: pending pods buy nothing there.
 	Static bool
 }

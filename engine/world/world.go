@@ -29,6 +29,8 @@ type World struct {
 	Repulsions []*Repulsion
 	Ported     []*Class
 	Settings   Settings
+
+	worn map[*constraint.Key]int // see Builder
 }
 
 // Pending counts the pods to be placed.

@@ -1,0 +1,100 @@
+package enginetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// filterOrder is how the cuts of a funnel follow each other.
+var filterOrder = []reason.Reason{
+	reason.Requirements, reason.Volumes, reason.Taints, reason.Resources, reason.MinValues, reason.Limits, reason.Quota, reason.Availability, reason.Topology,
+}
+
+// reasons holds the explanation of pods that were left out to account: pools all
+// spoken of once, every offer charged to exactly one filter, nothing left.
+func (c *checker) reasons(u pack.Unplaced) {
+	if err := wellFormed(u.Facts); err != nil {
+		c.fail("%s: %w", names(u.Pods), err)
+	}
+	if len(u.Funnels) == 0 {
+		return
+	}
+	var told, want []string
+	for _, f := range u.Funnels {
+		told = append(told, f.Pool)
+		if err := c.funnel(f); err != nil {
+			c.fail("%s, pool %s: %w", names(u.Pods), f.Pool, err)
+		}
+	}
+	for _, p := range c.Pools {
+		want = append(want, p.Name)
+	}
+	slices.Sort(told)
+	slices.Sort(want)
+	if !slices.Equal(told, want) {
+		c.fail("%s: explained for pools %v, there are %v", names(u.Pods), told, want)
+	}
+}
+
+func (c *checker) funnel(f reason.Funnel) error {
+	if f.Blocked != "" {
+		if len(f.Cuts) > 0 || f.Detail == "" {
+			return fmt.Errorf("a pool that is not looked at has %d cuts and says %q", len(f.Cuts), f.Detail)
+		}
+		return wellFormed(f.Facts)
+	}
+	if want := len(distinctOffers(c.Script)); f.Offers != want {
+		return fmt.Errorf("starts with %d offers of %d", f.Offers, want)
+	}
+	last := 0
+	for _, cut := range f.Cuts {
+		at := slices.Index(filterOrder, cut.By)
+		if at < last || cut.Removed <= 0 || cut.Detail == "" || len(cut.Facts) == 0 {
+			return fmt.Errorf("a cut by %s, out of order or without a meaning: %+v", cut.By, cut)
+		}
+		last = at
+		if err := wellFormed(cut.Facts); err != nil {
+			return fmt.Errorf("the cut by %s: %w", cut.By, err)
+		}
+	}
+	if f.Left() != 0 {
+		return fmt.Errorf("%d offers came through every filter", f.Left())
+	}
+	return nil
+}
+
+// distinctOffers are the offers of types told apart by name: the first counts.
+func distinctOffers(s *Script) []offer.Offer {
+	var out []offer.Offer
+	seen := map[string]bool{}
+	for _, t := range s.Types {
+		if !seen[t.Name] {
+			seen[t.Name] = true
+			out = append(out, t.Offers...)
+		}
+	}
+	return out
+}
+
+// wellFormed reports facts that are out of order or of a type that readers do not expect.
+func wellFormed(fs reason.Facts) error {
+	if !slices.IsSortedFunc(fs, func(a, b reason.Fact) int { return cmp.Compare(a.Name, b.Name) }) {
+		return fmt.Errorf("facts out of order: %v", fs)
+	}
+	for i, f := range fs {
+		if i > 0 && fs[i-1].Name == f.Name {
+			return fmt.Errorf("fact %s is told twice", f.Name)
+		}
+		switch f.Value.(type) {
+		case string, int64, []string, map[string]int64:
+		default:
+			return fmt.Errorf("fact %s is a %T", f.Name, f.Value)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,282 @@
+package world
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// OwnRequirements is the Detail of a cut that no pod had a part in.
+const OwnRequirements = "the pool's own requirements"
+
+// mostListed bounds the lists of one fact: an explanation is for reading.
+const mostListed = 12
+
+// Cuts leads from the catalog's rows to those that Fit finds for the shape, one
+// filter after the other. Only what has no home is explained, so nothing of it is
+// kept.
+func (m *Market) Cuts(c *Shape, w *World) []reason.Cut {
+	e := explanation{market: m, shape: c, world: w, left: bitset.Upto(len(m.Catalog.Rows))}
+	e.cut(reason.Requirements, m.Rows, e.ofPool)
+	e.cut(reason.Requirements, m.anyAlternative(c.own), e.ofPod)
+	e.cut(reason.Volumes, m.anyAlternative(c.Alternatives), e.ofVolumes)
+	if taint, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
+		e.cut(reason.Taints, nil, func(bitset.Set) (string, map[string]any) { return ofTaint(taint) })
+	}
+	asked := c.alone()
+	e.cut(reason.Resources, m.Holding(&asked), e.ofResources)
+	return e.cuts
+}
+
+// alone is what one pod of the shape takes on a machine of its own.
+func (c *Shape) alone() quantity.Vector {
+	asked := c.Requests
+	for _, mount := range c.Mounts {
+		asked[mount.Dim]++
+	}
+	return asked
+}
+
+// explanation is a funnel being made.
+type explanation struct {
+	market *Market
+	shape  *Shape
+	world  *World
+	left   bitset.Set
+	cuts   []reason.Cut
+}
+
+// cut keeps of what is left the rows in pass. why is asked only when that takes
+// any away, and told what was left before.
+func (e *explanation) cut(by reason.Reason, pass bitset.Set, why func(before bitset.Set) (string, map[string]any)) {
+	before := e.left
+	e.left = before.And(pass)
+	removed := before.Len() - e.left.Len()
+	if removed == 0 {
+		return
+	}
+	detail, facts := why(before)
+	e.cuts = append(e.cuts, reason.Cut{By: by, Removed: removed, Detail: detail, Facts: reason.FactsOf(facts)})
+}
+
+// ofPool says what each of the pool's requirements would take away by itself.
+func (e *explanation) ofPool(before bitset.Set) (string, map[string]any) {
+	alone := map[string]int64{}
+	for _, q := range e.market.Base {
+		if n := before.Len() - e.market.Catalog.Admitted(q).Len(); e.market.Catalog.Carries(q.Key) && n > 0 {
+			alone[q.String()] = int64(n)
+		}
+	}
+	return OwnRequirements, map[string]any{"by": "pool", "requirements": first(alone)}
+}
+
+// ofPod names the requirement of the pods that takes most away by itself, one
+// whose label nobody knows before all others.
+func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
+	if q, bad := contradiction(e.shape.own); bad {
+		return "the pod's own requirements on " + q.Key.Name + " contradict each other", map[string]any{"by": "pod", "key": q.Key.Name}
+	}
+	var worst constraint.Requirement
+	most, alone := 0, map[string]int64{}
+	for _, alt := range e.shape.own {
+		for _, q := range alt {
+			n := e.excluded(q, before)
+			if n == 0 || !q.Possible() {
+				continue
+			}
+			alone[q.String()] = int64(n)
+			if n > most || n == most && !e.world.knows(q.Key) && e.world.knows(worst.Key) {
+				worst, most = q, n
+			}
+		}
+	}
+	if most == 0 {
+		return "no machine meets the pod's requirements all together", map[string]any{"by": "pod"}
+	}
+	facts := map[string]any{"by": "pod", "requirement": worst.String(), "key": worst.Key.Name, "known": e.known(worst.Key), "requirements": first(alone)}
+	if values, ok := worst.Values(); ok {
+		facts["values"] = values[:min(len(values), mostListed)]
+	}
+	if e.world.knows(worst.Key) {
+		return worst.String(), facts
+	}
+	nearest := e.world.nearest(worst.Key)
+	facts["unknown"], facts["nearest"] = worst.Key.Name, nearest
+	if nearest == "" {
+		return worst.String() + ", a label that no offer, pool or node has", facts
+	}
+	return worst.String() + ", a label that no offer, pool or node has; the nearest is " + nearest, facts
+}
+
+// contradiction is the first requirement that nothing can meet, when each of the
+// alternatives has one.
+func contradiction(alternatives []constraint.Set) (first constraint.Requirement, all bool) {
+	for i := len(alternatives) - 1; i >= 0; i-- {
+		q, bad := alternatives[i].Impossible()
+		if !bad {
+			return q, false
+		}
+		first = q
+	}
+	return first, len(alternatives) > 0
+}
+
+// excluded is how many of the rows the requirement would take away by itself.
+func (e *explanation) excluded(q constraint.Requirement, rows bitset.Set) int {
+	set := constraint.Set{q}
+	return rows.Len() - e.market.admitted(e.market.Base.And(set), set).And(rows).Len()
+}
+
+// known lists values that nodes of the market can have of a label.
+func (e *explanation) known(k *constraint.Key) []string {
+	q, own := e.market.Base.Get(k)
+	if !e.market.Catalog.Carries(k) {
+		if values, finite := q.Values(); own && finite {
+			return values[:min(len(values), mostListed)]
+		}
+		return nil
+	}
+	var out []string
+	for _, id := range e.market.Catalog.IDs(k) {
+		if !own || q.Admits(id) {
+			out = append(out, k.Value(id))
+		}
+	}
+	slices.Sort(out)
+	return out[:min(len(out), mostListed)]
+}
+
+// ofVolumes names the volume that can be mounted in the fewest places.
+func (e *explanation) ofVolumes(before bitset.Set) (string, map[string]any) {
+	var worst *Volume
+	least := 0
+	for i := range e.shape.volumes {
+		v := &e.shape.volumes[i]
+		if len(v.AnyOf) == 0 {
+			continue
+		}
+		if n := e.mountable(v).And(before).Len(); worst == nil || n < least {
+			worst, least = v, n
+		}
+	}
+	wanted := written(worst.AnyOf) // rows were taken away, so some volume is choosy
+	facts := map[string]any{"driver": worst.Driver, "wanted": wanted}
+	name := "a volume of the pod"
+	if worst.Shared {
+		// Only volumes that pods share are told apart by name.
+		facts["volume"], name = worst.ID, "volume "+worst.ID
+	}
+	return name + " can be mounted only where " + strings.Join(wanted, " or "), facts
+}
+
+// mountable are the rows in whose places the volume can be mounted.
+func (e *explanation) mountable(v *Volume) bitset.Set {
+	var sets []constraint.Set
+	for _, term := range v.AnyOf {
+		if set, err := e.world.Space.Set(term); err == nil { // else the shape was refused
+			sets = append(sets, set)
+		}
+	}
+	return e.market.anyAlternative(sets)
+}
+
+func written(terms []Term) []string {
+	var out []string
+	for _, term := range terms[:min(len(terms), mostListed)] {
+		var rules []string
+		for _, r := range term {
+			rules = append(rules, r.String())
+		}
+		slices.Sort(rules) // pods that say the same in another order are one shape
+		out = append(out, strings.Join(rules, ", "))
+	}
+	return out
+}
+
+func ofTaint(t Taint) (string, map[string]any) {
+	return "pod does not tolerate taint " + t.String(), map[string]any{"taint": t.String(), "key": t.Key, "value": t.Value, "effect": string(t.Effect)}
+}
+
+// ofResources names the resource that is shortest, with the most of it there is.
+func (e *explanation) ofResources(before bitset.Set) (string, map[string]any) {
+	asked := e.shape.alone()
+	alone := map[string]int64{}
+	var worst shortage
+	for d, n := range asked {
+		if n == 0 {
+			continue
+		}
+		s := e.shortage(quantity.Dim(d), n, before)
+		if s.removed > 0 {
+			alone[s.name] = int64(s.removed)
+		}
+		if worst.name == "" || s.exceeds(worst) {
+			worst = s
+		}
+	}
+	facts := map[string]any{
+		"resource": worst.name, "asked": worst.asked, "largest": worst.largest, "largestType": worst.largestType,
+		"resources": alone, "requests": map[string]int64(e.world.Resources.Amounts(asked)),
+	}
+	switch {
+	case !e.left.Empty():
+		return "requests " + e.world.describe(e.shape.Requests), facts
+	case worst.asked <= worst.largest:
+		return "no single type holds all of its requests together", facts
+	}
+	return worst.String(), facts
+}
+
+// shortage says how far what is on sale falls short of a request.
+type shortage struct {
+	name           string
+	asked, largest int64
+	largestType    string
+	removed        int // offers that have less
+}
+
+func (e *explanation) shortage(d quantity.Dim, asked int64, rows bitset.Set) shortage {
+	var only quantity.Vector
+	only[d] = asked
+	s := shortage{name: e.world.Resources.Name(d), asked: asked, removed: rows.Minus(e.market.Holding(&only)).Len()}
+	for i := range rows.All() {
+		if n := max(0, e.market.Room[i][d]); n > s.largest {
+			s.largest, s.largestType = n, e.market.Catalog.Types[e.market.Catalog.Rows[i].Type].Name
+		}
+	}
+	return s
+}
+
+// exceeds puts what is asked in vain first, by its ratio to the most there is,
+// and then what most offers lack.
+func (s shortage) exceeds(o shortage) bool {
+	if vain := s.asked > s.largest; vain || o.asked > o.largest {
+		return vain && float64(s.asked)/float64(max(1, s.largest)) > float64(o.asked)/float64(max(1, o.largest))
+	}
+	return s.removed > o.removed
+}
+
+// String words it for people.
+func (s shortage) String() string {
+	text := fmt.Sprintf("requests %s of %s, the largest machine has %s", quantity.Format(s.name, s.asked), s.name, quantity.Format(s.name, s.largest))
+	if s.name == quantity.NameCPU && s.asked >= 1e9 {
+		text += " (CPU request >= 1 Million, m vs M typo?)"
+	}
+	return text
+}
+
+// describe lists a request for people: cpu 6, memory 12Gi.
+func (w *World) describe(v quantity.Vector) string {
+	var parts []string
+	for d, n := range v[:w.Resources.Len()] {
+		if name := w.Resources.Name(quantity.Dim(d)); n > 0 && name != quantity.NamePods {
+			parts = append(parts, name+" "+quantity.Format(name, n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
