@@ -50,8 +50,8 @@ type Reconciler struct {
 	Log     logr.Logger
 	// Class is the kind of node class whose pools are ours.
 	Class schema.GroupKind
-	// Choose decides which machines to buy; nil means Cheapest.
-	Choose Decision
+	// Choose decides which machines to buy; nil means pack.Static.
+	Choose func(w *world.World, pool string, n int) []pack.Launch
 }
 
 // Reconcile brings one pool nearer to its number.
@@ -131,7 +131,7 @@ func (r *Reconciler) decide(ctx context.Context, pool *karpv1.NodePool, n int) (
 	}
 	choose := r.Choose
 	if choose == nil {
-		choose = Cheapest
+		choose = pack.Static
 	}
 	r.Mirror.View(func(w *world.World) { launches = choose(w, pool.Name, n) })
 	return launches
