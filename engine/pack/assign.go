@@ -32,7 +32,7 @@ type cell struct {
 	side  string // of every node in the cell
 	in    []bool // by sieve of the class: whether its constraint looks at the cell
 	set   constraint.Set
-	hosts []int       // that take the class, in order
+	hosts []stretch   // where hosts that take the class are to be found
 	price offer.Price // of the cheapest row there; negative when nothing is on sale
 	cap   int         // how many may be bought there; negative means no limit is known
 	want  int         // how many are to be bought there
@@ -214,7 +214,7 @@ func (c *cell) opens() bool { return c.price >= 0 && c.cap != 0 || len(c.hosts) 
 // hostIn returns the first host of the cell that takes one more pod, -1 for none.
 func (s *solver) hostIn(k *work, c *cell) int {
 	for len(c.hosts) > 0 {
-		if i := c.hosts[0]; s.takes(k, i) > 0 {
+		if i := s.next(k, &c.hosts[0]); i >= 0 {
 			return i
 		}
 		c.hosts = c.hosts[1:]
@@ -242,20 +242,7 @@ func (s *solver) cells(k *work) []*cell {
 		}
 		return c
 	}
-	values := make([]int, len(k.keys))
-	for i, h := range s.w.Hosts {
-		if s.takes(k, i) == 0 || !h.Accepts(k.Shape) {
-			continue
-		}
-		for a, key := range k.keys {
-			values[a] = -1
-			if v, ok := h.Value(key); ok {
-				values[a] = v
-			}
-		}
-		c := get(values, k.sideOf(h))
-		c.hosts = append(c.hosts, i)
-	}
+	s.hostCells(k, get)
 	// A machine without a choice of zone is in no zone anybody meant: such rows make
 	// a cell only where there is no other.
 	if !s.price(k, get, func(m *stall) bitset.Set { return m.Rows.Minus(m.Catalog.Fallbacks) }) {
@@ -267,6 +254,44 @@ func (s *solver) cells(k *work) []*cell {
 	}
 	slices.SortFunc(out, func(a, b *cell) int { return cmp.Compare(a.name, b.name) })
 	return out
+}
+
+// hostCells notes, for each cell, where its hosts with room for the class are.
+func (s *solver) hostCells(k *work, get func([]int, side) *cell) {
+	values := make([]int, len(k.keys))
+	keys, named := k.toldApartBy()
+	x := s.w.Index(keys)
+	for _, g := range x.Accepting(k.Shape) {
+		for _, seek := range stretches(x, int(g), named) {
+			i := s.next(k, &seek)
+			if i < 0 {
+				continue
+			}
+			h := s.w.Hosts[i]
+			for a, key := range k.keys {
+				values[a] = -1
+				if v, ok := h.Value(key); ok {
+					values[a] = v
+				}
+			}
+			c := get(values, k.sideOf(h))
+			c.hosts = append(c.hosts, seek)
+		}
+	}
+}
+
+// toldApartBy lists the labels by which places differ for the class; true when the
+// hostname is one of them.
+func (k *work) toldApartBy() ([]*constraint.Key, bool) {
+	keys, named := slices.Concat(k.keys, k.Keys), false
+	for _, v := range k.sieves {
+		for _, way := range v.ways {
+			for _, q := range way {
+				keys, named = append(keys, q.Key), named || q.Key.Name == world.LabelHostname
+			}
+		}
+	}
+	return keys, named
 }
 
 // price notes what the class costs at least in each cell where some of the rows

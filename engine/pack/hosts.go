@@ -9,10 +9,31 @@ import (
 
 // room is what is left on host i; it must not be changed.
 func (s *solver) room(i int) *quantity.Vector {
-	if s.used[i] != nil {
-		return s.used[i]
+	if room := s.used[i]; room != nil {
+		return room
 	}
 	return &s.w.Hosts[i].Free
+}
+
+// few is how many pods are placed without copies of the World's indexes: rooms
+// that were used up meanwhile are then found by looking.
+const few = 32
+
+// rooms is the room left by slot of the index, or more than that while few pods
+// are to be placed.
+func (s *solver) rooms(x *world.Index) *world.Rooms {
+	if own := s.indexed[x]; own != nil {
+		return own
+	}
+	if !s.many || len(s.used) == 0 {
+		return x.Rooms
+	}
+	own := x.Rooms.Clone()
+	for i, room := range s.used {
+		own.Set(x.Slot(i), room)
+	}
+	s.indexed[x] = own
+	return own
 }
 
 // takes is how many pods of the class host i has room for, as far as resources
@@ -65,8 +86,10 @@ func (s *solver) nominate(k *work, i, n int) {
 		s.mounts[i][m] = true
 		room[m.Dim]--
 	}
-	room = room.Sub(k.Requests.Times(n))
-	s.used[i] = &room
+	for _, d := range k.Dims {
+		room[d] -= k.Requests[d] * int64(n)
+	}
+	s.use(i, &room)
 	for _, c := range k.local.bumps {
 		s.counters.all[c].on[i] += n
 		s.counters.all[c].total += n
@@ -74,15 +97,63 @@ func (s *solver) nominate(k *work, i, n int) {
 	s.nominees[i] = append(s.nominees[i], k.take(n)...)
 }
 
+// use notes what is left on host i.
+func (s *solver) use(i int, room *quantity.Vector) {
+	s.used[i] = room
+	for x, own := range s.indexed {
+		own.Set(x.Slot(i), room)
+	}
+}
+
 // fillHosts puts pods on nodes that exist or are on their way.
 func (s *solver) fillHosts(k *work) {
-	for i, h := range s.w.Hosts {
-		if k.left() == 0 {
-			return
+	x := s.w.Index(k.Keys)
+	for _, g := range x.Accepting(k.Shape) {
+		seek := stretch{x, x.Groups[g].From, x.Groups[g].To}
+		for k.left() > 0 {
+			i := s.next(k, &seek)
+			if i < 0 {
+				break
+			}
+			s.nominate(k, i, min(k.left(), s.takes(k, i)))
+			seek.from++
 		}
-		n := min(k.left(), s.takes(k, i))
-		if n > 0 && h.Accepts(k.Shape) {
-			s.nominate(k, i, n)
+	}
+}
+
+// stretch is hosts of one index that are still to be looked at.
+type stretch struct {
+	index    *world.Index
+	from, to int // slots
+}
+
+// stretches are the hosts of a group: together, or each for itself.
+func stretches(x *world.Index, group int, apart bool) []stretch {
+	g := x.Groups[group]
+	if !apart {
+		return []stretch{{x, g.From, g.To}}
+	}
+	out := make([]stretch, 0, g.To-g.From)
+	for slot := g.From; slot < g.To; slot++ {
+		out = append(out, stretch{x, slot, slot + 1})
+	}
+	return out
+}
+
+// next returns the first host of the stretch that takes a pod of the class,
+// leaving out of it what comes before; -1 when there is none.
+func (s *solver) next(k *work, in *stretch) int {
+	for {
+		slot := s.rooms(in.index).Next(in.from, in.to, &k.Requests, k.Dims)
+		if slot < 0 {
+			in.from = in.to
+			return -1
 		}
+		in.from = slot
+		i := in.index.Host(slot)
+		if s.takes(k, i) > 0 && (!k.Named || s.w.Hosts[i].Accepts(k.Shape)) {
+			return i
+		}
+		in.from++
 	}
 }

@@ -133,7 +133,9 @@ type solver struct {
 	lessons  *lessons
 	work     []*work
 	parts    []*part
-	used     []*quantity.Vector // room left, per host that pods were promised
+	used     map[int]*quantity.Vector      // room left, by host that pods were promised
+	indexed  map[*world.Index]*world.Rooms // the same, as copies of the World's indexes; see rooms
+	many     bool                          // pods to be placed
 	mounts   map[int]map[world.Mount]bool
 	stalls   []*stall // per w.Markets
 	budgets  map[string]int64
@@ -207,7 +209,7 @@ func newSolver(w *world.World, l *lessons) *solver {
 	s := &solver{w: w, lessons: l, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}, mounts: map[int]map[world.Mount]bool{},
 		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, interned: map[string][]*joint{}, reached: map[*tally][]int{},
 		sieves: map[nodeFilter]*sieve{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{}}
-	s.used = make([]*quantity.Vector, len(w.Hosts))
+	s.used, s.indexed, s.many = map[int]*quantity.Vector{}, map[*world.Index]*world.Rooms{}, w.Pending() > few
 	for _, c := range w.Classes {
 		s.work = append(s.work, &work{Class: c})
 	}

@@ -44,6 +44,7 @@ type Builder struct {
 	stale   map[*Host]bool          // whose free room must be recomputed
 	order   []*Host                 // hosts that take pods, in order; nil when it must be made anew
 	stuck   []*Host                 // made with order
+	indexes map[string]*Index       // of order, by label keys
 	moved   []*Class                // classes whose Pods were last made up of more than waiting ones
 	dims    int                     // resources known when vectors were last made
 	scratch signature
@@ -91,7 +92,7 @@ func NewBuilder() *Builder {
 		mentioned: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*Host{}, pools: map[string]Pool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{}, worn: map[*constraint.Key]int{},
-		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, stale: map[*Host]bool{},
+		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, stale: map[*Host]bool{}, indexes: map[string]*Index{},
 	}
 }
 
@@ -344,7 +345,7 @@ func (b *Builder) World() *World {
 	b.measure()
 	w := &World{
 		Space: b.space, Resources: b.resources, Markets: b.compileMarkets(),
-		Hosts: b.hosts(), Stuck: b.stuck, Classes: b.pending(), Budgets: b.budgets(), Settings: b.settings, worn: b.worn,
+		Hosts: b.hosts(), Stuck: b.stuck, Classes: b.pending(), Budgets: b.budgets(), Settings: b.settings, worn: b.worn, indexes: b.indexes,
 	}
 	for _, r := range b.repulsions {
 		w.Repulsions = append(w.Repulsions, r)
@@ -367,6 +368,7 @@ func (b *Builder) measure() {
 	for _, c := range b.catalogs {
 		c.compiled.Measure(b.resources)
 	}
+	clear(b.indexes)
 	b.daemonsChanged()
 }
 
@@ -424,11 +426,24 @@ func (b *Builder) hosts() []*Host {
 		for h := range b.stale {
 			b.refresh(h, daemons)
 		}
-		clear(b.stale)
 	}
-	if b.order != nil {
-		return b.order
+	if b.order == nil {
+		b.sortHosts()
+		clear(b.indexes)
 	}
+	for h := range b.stale {
+		for _, x := range b.indexes {
+			if h.Index >= 0 {
+				x.Rooms.Set(x.Slot(h.Index), &h.Free)
+			}
+		}
+	}
+	clear(b.stale)
+	return b.order
+}
+
+// sortHosts puts the hosts that take pods in order, and sets the stuck ones apart.
+func (b *Builder) sortHosts() {
 	b.order, b.stuck = make([]*Host, 0, len(b.nodes)), nil
 	for _, h := range b.nodes {
 		h.Index = -1
@@ -452,7 +467,6 @@ func (b *Builder) hosts() []*Host {
 	for i, h := range b.order {
 		h.Index = i
 	}
-	return b.order
 }
 
 // refresh recomputes what is free on a host.

@@ -196,6 +196,9 @@ func (b *Builder) dismiss(c *Class) {
 	}
 	if c.refs--; c.refs == 0 {
 		delete(b.shapes, c.Shape.key)
+		for _, x := range b.indexes {
+			delete(x.lets, c.Shape)
+		}
 	}
 }
 

@@ -21,7 +21,11 @@ type Shape struct {
 	// them must hold. There is always one, possibly empty; an impossible one stays,
 	// to be explained.
 	Alternatives []constraint.Set
-	Tolerations  []Toleration
+	// Keys are the labels that Alternatives look at, without the hostname; Named is
+	// set when they look at that.
+	Keys        []*constraint.Key
+	Named       bool
+	Tolerations []Toleration
 	// Mounts are volumes that other pods may mount too: attached once per node.
 	Mounts []Mount
 	// AvoidSoft keeps the pods from taints that merely prefer to keep them away.
@@ -65,6 +69,7 @@ func (b *Builder) newShape(p *Pod, key string) *Shape {
 	if err == nil {
 		s.Alternatives, err = b.mountable(own, p.Volumes)
 	}
+	s.noteKeys()
 	switch {
 	case err != nil:
 		s.Refused, s.Detail, s.Facts = reason.Invalid, err.Error(), factsOf(err)
@@ -77,6 +82,20 @@ func (b *Builder) newShape(p *Pod, key string) *Shape {
 		s.Facts = reason.FactsOf(map[string]any{"resources": strange, "most": quantity.Dims})
 	}
 	return s
+}
+
+// noteKeys lists the labels that the alternatives look at.
+func (s *Shape) noteKeys() {
+	for _, alt := range s.Alternatives {
+		for _, q := range alt {
+			switch {
+			case q.Key.Name == LabelHostname:
+				s.Named = true
+			case !slices.Contains(s.Keys, q.Key):
+				s.Keys = append(s.Keys, q.Key)
+			}
+		}
+	}
 }
 
 // attach adds the attachments of volumes to what the shape asks for.

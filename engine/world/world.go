@@ -30,7 +30,8 @@ type World struct {
 	Ported     []*Class
 	Settings   Settings
 
-	worn map[*constraint.Key]int // see Builder
+	worn    map[*constraint.Key]int // see Builder
+	indexes map[string]*Index       // the Builder's; see Index
 }
 
 // Pending counts the pods to be placed.

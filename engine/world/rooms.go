@@ -1,0 +1,92 @@
+package world
+
+import "github.com/karve-dev/karve/engine/quantity"
+
+// fanout is how many rooms share a maximum, and how many maxima the next one up.
+const (
+	fanoutBits = 4
+	fanout     = 1 << fanoutBits
+)
+
+// Rooms is a row of rooms, searched for the first that holds a request: maxima
+// over stretches of 16, 256 and so on let a search pass by what is full.
+type Rooms struct {
+	dims   int       // resources per room
+	levels [][]int64 // levels[0] are the rooms, levels[n] maxima over stretches of 16ⁿ
+}
+
+// newRooms makes n rooms that hold nothing.
+func newRooms(n, dims int) *Rooms {
+	r := &Rooms{dims: dims}
+	for {
+		r.levels = append(r.levels, make([]int64, n*dims))
+		if n <= fanout {
+			return r
+		}
+		n = (n + fanout - 1) / fanout
+	}
+}
+
+// Clone returns a copy that may be changed.
+func (r *Rooms) Clone() *Rooms {
+	out := &Rooms{dims: r.dims, levels: make([][]int64, len(r.levels))}
+	for i, level := range r.levels {
+		out.levels[i] = append([]int64(nil), level...)
+	}
+	return out
+}
+
+// Set changes room i.
+func (r *Rooms) Set(i int, room *quantity.Vector) {
+	copy(r.levels[0][i*r.dims:(i+1)*r.dims], room[:r.dims])
+	for l := 1; l < len(r.levels); l++ {
+		i /= fanout
+		if !r.raise(l, i) {
+			return
+		}
+	}
+}
+
+// raise computes maximum i of level l anew; false when it is what it was.
+func (r *Rooms) raise(l, i int) bool {
+	below := r.levels[l-1]
+	from, to := i*fanout*r.dims, min(len(below), (i+1)*fanout*r.dims)
+	changed := false
+	for d := range r.dims {
+		most := below[from+d]
+		for at := from + r.dims + d; at < to; at += r.dims {
+			most = max(most, below[at])
+		}
+		if at := i*r.dims + d; r.levels[l][at] != most {
+			r.levels[l][at], changed = most, true
+		}
+	}
+	return changed
+}
+
+// Next returns the first room from from on, and before to, that holds the
+// request, which asks for nothing but dims; -1 when there is none.
+func (r *Rooms) Next(from, to int, request *quantity.Vector, dims []quantity.Dim) int {
+	for i := from; i < to; {
+		level := 0
+		for level+1 < len(r.levels) && i&(1<<(fanoutBits*(level+1))-1) == 0 &&
+			!r.holds(level+1, i>>(fanoutBits*(level+1)), request, dims) {
+			level++
+		}
+		if level == 0 && r.holds(0, i, request, dims) {
+			return i
+		}
+		i += 1 << (fanoutBits * level)
+	}
+	return -1
+}
+
+func (r *Rooms) holds(level, i int, request *quantity.Vector, dims []quantity.Dim) bool {
+	room := r.levels[level][i*r.dims : (i+1)*r.dims]
+	for _, d := range dims {
+		if room[d] < request[d] {
+			return false
+		}
+	}
+	return true
+}
