@@ -1,6 +1,9 @@
 package pack
 
 import (
+	"iter"
+	"slices"
+
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -44,11 +47,9 @@ func (s *solver) tally(k tallyKey, keys []*constraint.Key) *tally {
 		}
 	})
 	if len(keys) > 0 {
-		for _, hosts := range [][]*world.Host{s.w.Hosts, s.w.Stuck} {
-			for _, h := range hosts {
-				if v, ok := h.Value(k.key); ok && t.passes(h) {
-					t.domains[v] = true
-				}
+		for h := range s.samples(t) {
+			if v, ok := h.Value(k.key); ok && t.passes(h) {
+				t.domains[v] = true
 			}
 		}
 		for _, v := range s.lessons.phantoms[k] {
@@ -58,6 +59,29 @@ func (s *solver) tally(k tallyKey, keys []*constraint.Key) *tally {
 	s.tallies[k] = t
 	s.tallyOrder = append(s.tallyOrder, t)
 	return t
+}
+
+// samples yields at least one of any hosts that are alike to the tally.
+func (s *solver) samples(t *tally) iter.Seq[*world.Host] {
+	keys := t.keys
+	if f := t.filter.affinity; f != nil {
+		keys = slices.Concat(keys, f.Keys)
+	}
+	if t.filter.affinity != nil && t.filter.affinity.Named {
+		return slices.Values(slices.Concat(s.w.Hosts, s.w.Stuck))
+	}
+	return func(yield func(*world.Host) bool) {
+		for _, g := range s.w.Index(keys).Groups {
+			if !yield(g.First) {
+				return
+			}
+		}
+		for _, h := range s.w.Stuck {
+			if !yield(h) {
+				return
+			}
+		}
+	}
 }
 
 // passes reports whether the filter looks at the host.

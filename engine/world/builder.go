@@ -25,6 +25,8 @@ type Builder struct {
 	crowds     map[string]*Crowd
 	freeCrowds []int // ids to use again
 	repulsions map[string]*Repulsion
+	repelling  []*Repulsion    // the same in order; nil when it must be made anew
+	ported     map[*Class]bool // classes that take host ports
 	mentioned  map[string]bool // pod labels that some selector asks for
 	namespaces map[string]map[string]string
 
@@ -88,7 +90,7 @@ type catalog struct {
 func NewBuilder() *Builder {
 	return &Builder{
 		space: constraint.NewSpace(), podLabels: constraint.NewSpace(), resources: quantity.NewSpace(),
-		shapes: map[string]*Shape{}, classes: map[string]*Class{}, crowds: map[string]*Crowd{}, repulsions: map[string]*Repulsion{},
+		shapes: map[string]*Shape{}, classes: map[string]*Class{}, crowds: map[string]*Crowd{}, repulsions: map[string]*Repulsion{}, ported: map[*Class]bool{},
 		mentioned: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*Host{}, pools: map[string]Pool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{}, worn: map[*constraint.Key]int{},
@@ -345,18 +347,18 @@ func (b *Builder) World() *World {
 	b.measure()
 	w := &World{
 		Space: b.space, Resources: b.resources, Markets: b.compileMarkets(),
-		Hosts: b.hosts(), Stuck: b.stuck, Classes: b.pending(), Budgets: b.budgets(), Settings: b.settings, worn: b.worn, indexes: b.indexes,
-	}
-	for _, r := range b.repulsions {
-		w.Repulsions = append(w.Repulsions, r)
-	}
-	slices.SortFunc(w.Repulsions, func(x, y *Repulsion) int { return cmp.Compare(x.key, y.key) })
-	for _, c := range b.classes {
-		if len(c.Ports) > 0 && len(c.on) > 0 {
-			w.Ported = append(w.Ported, c)
-		}
+		Hosts: b.hosts(), Stuck: b.stuck, Classes: b.pending(), Repulsions: b.sortedRepulsions(), Ported: slices.Collect(maps.Keys(b.ported)),
+		Budgets: b.budgets(), Settings: b.settings, worn: b.worn, indexes: b.indexes,
 	}
 	return w
+}
+
+// sortedRepulsions lists the repulsions in order; the slice is kept until they change.
+func (b *Builder) sortedRepulsions() []*Repulsion {
+	if b.repelling == nil {
+		b.repelling = slices.SortedFunc(maps.Values(b.repulsions), func(x, y *Repulsion) int { return cmp.Compare(x.key, y.key) })
+	}
+	return b.repelling
 }
 
 // measure widens all vectors after a pod asked for a resource not seen before.

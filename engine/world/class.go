@@ -175,6 +175,9 @@ func (b *Builder) neighbours(c *Class, terms []PodTerm) ([]Neighbours, error) {
 // admit makes a new class known and asks every selector about it.
 func (b *Builder) admit(c *Class) {
 	b.classes[c.key] = c
+	if len(c.Ports) > 0 {
+		b.ported[c] = true
+	}
 	for _, g := range b.crowds {
 		b.enlist(g, c)
 	}
@@ -183,6 +186,7 @@ func (b *Builder) admit(c *Class) {
 // dismiss forgets a class that has no pods any more.
 func (b *Builder) dismiss(c *Class) {
 	delete(b.classes, c.key)
+	delete(b.ported, c)
 	for _, g := range b.crowds {
 		if g.Has(c) {
 			g.forget(c)

@@ -158,7 +158,7 @@ func (b *Builder) repulsion(key *constraint.Key, g *Crowd, owner *Class) *Repuls
 	r := b.repulsions[name]
 	if r == nil {
 		r = &Repulsion{Key: key, Crowd: g, key: name}
-		b.repulsions[name] = r
+		b.repulsions[name], b.repelling = r, nil
 	}
 	r.owners = append(r.owners, owner)
 	return r
@@ -170,6 +170,7 @@ func (b *Builder) releaseRepulsion(r *Repulsion, owner *Class) {
 	}
 	if len(r.owners) == 0 {
 		delete(b.repulsions, r.key)
+		b.repelling = nil
 	}
 }
 

@@ -25,7 +25,7 @@ type World struct {
 	// yet. A budget that is not listed is not limited.
 	Budgets map[string]int64
 	// Repulsions are the required anti-affinity terms of all pods, running ones
-	// included; Ported the classes that run somewhere and take host ports.
+	// included; Ported the classes that take host ports.
 	Repulsions []*Repulsion
 	Ported     []*Class
 	Settings   Settings
