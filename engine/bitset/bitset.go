@@ -176,6 +176,14 @@ func (s Set) Equal(o Set) bool {
 	return true
 }
 
+// First is the least member, -1 when there is none.
+func (s Set) First() int {
+	for i := range s.All() {
+		return i
+	}
+	return -1
+}
+
 // All yields the members in ascending order.
 func (s Set) All() iter.Seq[int] {
 	return func(yield func(int) bool) {

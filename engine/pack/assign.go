@@ -18,6 +18,7 @@ type part struct {
 	cell   *cell
 	want   int // pods assigned to the part
 	placed int
+	short  int   // pods that were assigned, found no room, and gave something up
 	pile   *pile // while buying
 	taken  int   // while filling one machine
 }
@@ -40,10 +41,11 @@ type cell struct {
 
 // assign places a group's pods on hosts where they fit, and says of the others
 // where room is to be bought for them. Pods that follow others wait until those
-// have a place; what still waits in the end has none.
-func (s *solver) assign(group []*work) []*part {
+// have a place; what still waits in the end gives up what it prefers, if there is
+// anything. It also returns the group with the work that this made.
+func (s *solver) assign(group []*work) ([]*part, []*work) {
 	var parts []*part
-	open := slices.Clone(group)
+	all, open := slices.Clone(group), slices.Clone(group)
 	for {
 		progress := false
 		var waiting []*work
@@ -55,10 +57,16 @@ func (s *solver) assign(group []*work) []*part {
 				waiting = append(waiting, k)
 			}
 		}
-		if !progress || len(waiting) == 0 {
-			return parts
+		if progress && len(waiting) > 0 {
+			open = waiting
+			continue
 		}
-		open = waiting
+		softer := s.relaxAll(all)
+		if len(softer) == 0 {
+			return parts, all
+		}
+		all = append(all, softer...)
+		open = append(slices.DeleteFunc(waiting, func(k *work) bool { return k.left() == 0 }), softer...)
 	}
 }
 
@@ -231,7 +239,7 @@ func (s *solver) cells(k *work) []*cell {
 		c := byName[name]
 		if c == nil {
 			c = &cell{Cell: world.Cell{Keys: k.keys, Values: slices.Clone(values)}, name: name, price: -1, cap: -1, side: at.name, in: at.in}
-			if n, ok := s.lessons.caps[lesson{k.Class, name}]; ok {
+			if n, ok := s.lessons.caps[lesson{k.Class, k.stance.name(), name}]; ok {
 				c.cap = n
 			}
 			c.set, c.key = c.Set().And(at.set), name
@@ -260,8 +268,8 @@ func (s *solver) cells(k *work) []*cell {
 func (s *solver) hostCells(k *work, get func([]int, side) *cell) {
 	values := make([]int, len(k.keys))
 	keys, named := k.toldApartBy()
-	x := s.w.Index(keys)
-	for _, g := range x.Accepting(k.Shape) {
+	x := s.w.Index(s.bargain.minding(keys, k.Class))
+	for _, g := range s.accepting(k, x) {
 		for _, seek := range stretches(x, int(g), named) {
 			i := s.next(k, &seek)
 			if i < 0 {

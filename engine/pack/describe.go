@@ -47,6 +47,7 @@ type describedKey struct {
 func (s *solver) describe(l *launch) Launch {
 	m := l.stall
 	rows := s.choices(l)
+	l.first = rows.First()
 	s.key = rows.Append(s.key[:0])
 	d := s.labels[describedKey{m.Market, l.joint, string(s.key)}]
 	if d == nil {
@@ -263,7 +264,7 @@ func (s *solver) known(m *stall) bitset.Set {
 	}
 	m.known = m.Rows
 	for _, t := range s.tallyOrder {
-		if len(t.keys) == 0 {
+		if len(t.keys) == 0 || !t.hard {
 			continue
 		}
 		var rows bitset.Set
@@ -338,7 +339,7 @@ func (s *solver) lowerBound() offer.Price {
 		demand = demand.Add(l.used)
 	}
 	for _, k := range s.work {
-		if k.placed == 0 || k.Refused != "" {
+		if k.placed == 0 || k.Class.Refused != "" {
 			continue
 		}
 		for _, m := range s.stalls {
@@ -346,7 +347,7 @@ func (s *solver) lowerBound() offer.Price {
 				continue
 			}
 			set := rows[m]
-			set.Merge(m.Fit(k.Shape, s.w).All)
+			set.Merge(m.Fit(k.Class.Shape, s.w).All) // preferences cost, they do not bind
 			rows[m] = set
 		}
 	}

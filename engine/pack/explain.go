@@ -43,8 +43,8 @@ func (s *solver) leftOut() []Unplaced {
 
 // unplaced says why the rest of a class has no home.
 func (e *explainer) unplaced(k *work) Unplaced {
-	u := Unplaced{Pods: k.Pods[k.placed:], Because: k.Refused, Detail: k.Detail, Facts: k.Facts}
-	if k.Refused != "" {
+	u := Unplaced{Pods: k.Pods[k.placed:], Because: k.Class.Refused, Detail: k.Class.Detail, Facts: k.Class.Facts}
+	if k.Class.Refused != "" {
 		return u
 	}
 	if len(e.stalls) == 0 {

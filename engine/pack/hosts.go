@@ -94,6 +94,7 @@ func (s *solver) nominate(k *work, i, n int) {
 		s.counters.all[c].on[i] += n
 		s.counters.all[c].total += n
 	}
+	s.house(home{work: k, host: i, pods: n})
 	s.nominees[i] = append(s.nominees[i], k.take(n)...)
 }
 
@@ -107,8 +108,8 @@ func (s *solver) use(i int, room *quantity.Vector) {
 
 // fillHosts puts pods on nodes that exist or are on their way.
 func (s *solver) fillHosts(k *work) {
-	x := s.w.Index(k.Keys)
-	for _, g := range x.Accepting(k.Shape) {
+	x := s.w.Index(s.bargain.minding(k.Keys, k.Class))
+	for _, g := range s.accepting(k, x) {
 		seek := stretch{x, x.Groups[g].From, x.Groups[g].To}
 		for k.left() > 0 {
 			i := s.next(k, &seek)

@@ -148,9 +148,14 @@ func (s *solver) localRules() {
 		}
 	}
 	for _, k := range s.work {
-		for i := range k.local.caps {
-			k.local.caps[i].own = contains(k.local.bumps, k.local.caps[i].counter)
-		}
+		k.local.settle()
+	}
+}
+
+// settle notes which of the caps the class's own pods use up.
+func (l *local) settle() {
+	for i := range l.caps {
+		l.caps[i].own = contains(l.bumps, l.caps[i].counter)
 	}
 }
 
@@ -170,14 +175,14 @@ func (s *solver) localRulesOf(k *work) {
 	atMost := func(key countKey, most int) {
 		l.caps = append(l.caps, limit{counter: s.counters.id(key, s.w), most: most})
 	}
-	for _, e := range k.Spreads {
-		if !e.Soft && e.Key.Name == world.LabelHostname {
+	for i, e := range k.Spreads {
+		if (!e.Soft || k.stance.on(spreadOut, i)) && e.Key.Name == world.LabelHostname {
 			// A machine can always be added, so the emptiest has none.
 			atMost(countKey{crowd: e.Crowd, settled: true, real: real}, e.MaxSkew)
 		}
 	}
-	for _, n := range k.AntiAffinity {
-		if n.Weight == 0 && n.Key.Name == world.LabelHostname {
+	for i, n := range k.AntiAffinity {
+		if (n.Weight == 0 || k.stance.on(offOthers, i)) && n.Key.Name == world.LabelHostname {
 			atMost(countKey{crowd: n.Crowd, real: real}, alone(n.Crowd.Has(k.Class)))
 		}
 	}
@@ -186,8 +191,8 @@ func (s *solver) localRulesOf(k *work) {
 			atMost(countKey{owners: r, real: real}, alone(r.Owned(k.Class)))
 		}
 	}
-	for _, n := range k.Affinity {
-		if n.Weight == 0 && n.Key.Name == world.LabelHostname {
+	for i, n := range k.Affinity {
+		if (n.Weight == 0 || k.stance.on(nearOthers, i)) && n.Key.Name == world.LabelHostname {
 			l.needs = append(l.needs, need{counter: s.counters.id(countKey{crowd: n.Crowd, real: real}, s.w), own: n.Crowd.Has(k.Class)})
 		}
 	}

@@ -50,13 +50,14 @@ func (s *solver) sieve(t *tally) *sieve {
 }
 
 // findSieves notes which sieves tell apart places that the class could go to: all but
-// those that a node meets whenever it takes the class. The class's keys must be known.
+// those that a node meets whenever it takes the class, and those of spreads that are
+// merely preferred. The class's keys must be known.
 func (s *solver) findSieves(k *work) {
 	for i := range k.bumps {
 		t := k.bumps[i].tally
 		k.bumps[i].sieve = -1
-		own := func(of *world.Shape) bool { return of == nil || of == k.Shape }
-		if own(t.filter.affinity) && own(t.filter.taints) && !slices.ContainsFunc(t.keys, func(key *constraint.Key) bool {
+		own := func(of *world.Shape) bool { return of == nil || of == k.Class.Shape }
+		if !t.hard || own(t.filter.affinity) && own(t.filter.taints) && !slices.ContainsFunc(t.keys, func(key *constraint.Key) bool {
 			return key.Name != world.LabelHostname && !slices.Contains(k.keys, key)
 		}) {
 			continue

@@ -20,30 +20,32 @@ import (
 // machines are chosen. Where limits or quota then leave some of them out, the
 // counts the others were placed by do not come true: Solve remembers how many
 // each place really took and begins again.
+//
+// What pods merely prefer is honoured as far as the World's Settings say: see bargain.
 func Solve(w *world.World) Plan {
-	l := lessons{caps: map[lesson]int{}, hopeless: map[*world.Class]bool{}, phantoms: map[tallyKey][]int{}}
-	for round := 0; ; round++ {
-		s := newSolver(w, &l)
-		s.run()
-		if !l.learn(s, round) {
-			return s.plan()
-		}
+	b := newBargain(w)
+	plain := b.attempt(nil, noPurse)
+	if len(b.items) == 0 {
+		return plain.plan()
 	}
+	return b.strike(plain)
 }
 
 // lessons are what attempts at one plan taught.
 type lessons struct {
 	caps     map[lesson]int
 	hopeless map[*world.Class]bool
+	// plain are classes that had better insist on nothing they merely prefer.
+	plain map[*world.Class]bool
 	// phantoms are domains that an attempt opened for others: they count for a
 	// spread although its own pods could not have opened them.
 	phantoms map[tallyKey][]int
 }
 
-// lesson names a class and a cell.
+// lesson names a class, what its pods insisted on, and a cell.
 type lesson struct {
-	class *world.Class
-	cell  string
+	class        *world.Class
+	stance, cell string
 }
 
 // patience is how many attempts may teach where room ends. After that, classes
@@ -54,12 +56,12 @@ const patience = 6
 func (l *lessons) learn(s *solver, round int) bool {
 	again := false
 	for _, p := range s.parts {
-		if p.cell == nil || p.left() == 0 || l.hopeless[p.Class] {
+		if p.cell == nil || p.left()+p.short == 0 || l.hopeless[p.Class] {
 			continue
 		}
-		key := lesson{p.Class, p.cell.name}
+		key := lesson{p.Class, p.stance.name(), p.cell.name}
 		if round >= patience {
-			l.hopeless[p.Class], again = true, true
+			again = l.despair(p) || again
 			continue
 		}
 		if had, ok := l.caps[key]; !ok || p.placed < had {
@@ -69,6 +71,18 @@ func (l *lessons) learn(s *solver, round int) bool {
 	return s.haunt(l) && round < patience || again
 }
 
+// despair leaves the part's class out, or what it prefers when that may be why;
+// false when that was done already.
+func (l *lessons) despair(p *part) bool {
+	if !p.stance.firm() {
+		l.hopeless[p.Class] = true
+		return true
+	}
+	had := l.plain[p.Class]
+	l.plain[p.Class] = true
+	return !had
+}
+
 // haunt notes the domains that launches opened and some spread did not reckon
 // with; false when there are none.
 func (s *solver) haunt(l *lessons) bool {
@@ -76,7 +90,7 @@ func (s *solver) haunt(l *lessons) bool {
 	for _, k := range s.work {
 		for i := range k.rules {
 			r := &k.rules[i]
-			if r.kind != spreads || k.placed == 0 {
+			if r.kind != spreads || r.soft || k.placed == 0 {
 				continue
 			}
 			known := usable(k.cells, r.axis)
@@ -141,6 +155,13 @@ type solver struct {
 	budgets  map[string]int64
 	launches []*launch
 	nominees map[int][]world.Ref // by host index
+	// spent is what the launches cost as planned. An attempt that would spend more
+	// than its purse is broke: it stops buying and comes to nothing.
+	spent, purse offer.Price
+	broke        bool
+	bargain      *bargain
+	deal         deal
+	homes        []home
 
 	counters   counters
 	tallies    map[tallyKey]*tally
@@ -157,17 +178,21 @@ type solver struct {
 	rows bitset.Set // scratch: see choices
 }
 
-// work is a class with the pods still to be placed.
+// work is a class with the pods still to be placed. Pods that no longer insist on
+// what others of their class still do are work of their own.
 type work struct {
 	*world.Class
-	placed   int
-	promised int // pods in parts that are to be bought for
-	local    local
-	keys     []*constraint.Key // labels but the hostname over which places differ for it
-	rules    []domainRule
-	bumps    []bump
-	sieves   []*sieve
-	cells    []*cell
+	*world.Shape             // the class's, narrowed by what the stance insists on
+	Pods         []world.Ref // of the class, as far as this work is about them
+	stance       stance
+	placed       int
+	promised     int // pods in parts that are to be bought for
+	local        local
+	keys         []*constraint.Key // labels but the hostname over which places differ for it
+	rules        []domainRule
+	bumps        []bump
+	sieves       []*sieve
+	cells        []*cell
 }
 
 // left is how many pods have no place yet, not even an intended one.
@@ -200,18 +225,28 @@ type launch struct {
 	used  quantity.Vector // what pods ask for
 	joint *joint
 	pods  []world.Ref
+	first int // the row of the first choice, once described
 
 	counts map[int]int // counters above zero
 	mounts map[world.Mount]bool
 }
 
-func newSolver(w *world.World, l *lessons) *solver {
-	s := &solver{w: w, lessons: l, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}, mounts: map[int]map[world.Mount]bool{},
+func newWork(c *world.Class, pods []world.Ref, t stance) *work {
+	return &work{Class: c, Shape: c.Insisting(t.terms, t.offTaints), Pods: pods, stance: t}
+}
+
+func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
+	w := b.w
+	s := &solver{bargain: b, deal: d, w: w, lessons: l, purse: purse, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}, mounts: map[int]map[world.Mount]bool{},
 		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, interned: map[string][]*joint{}, reached: map[*tally][]int{},
 		sieves: map[nodeFilter]*sieve{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{}}
 	s.used, s.indexed, s.many = map[int]*quantity.Vector{}, map[*world.Index]*world.Rooms{}, w.Pending() > few
 	for _, c := range w.Classes {
-		s.work = append(s.work, &work{Class: c})
+		var t stance
+		if honour := d[c]; len(honour) > 0 && !l.plain[c] && !l.hopeless[c] {
+			t = b.stance(c, honour)
+		}
+		s.work = append(s.work, newWork(c, c.Pods, t))
 	}
 	for _, m := range w.Markets {
 		s.stalls = append(s.stalls, &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Rows)})
@@ -233,8 +268,8 @@ func (s *solver) run() {
 }
 
 func (s *solver) runAll(groups [][]*work) {
-	for _, group := range groups {
-		s.place(group)
+	for i, group := range groups {
+		groups[i] = s.place(group)
 	}
 	// Urgent pods may have to join pods that are less urgent.
 	for {
@@ -258,16 +293,23 @@ func (s *solver) runAll(groups [][]*work) {
 }
 
 // place finds homes for a group: on hosts, in what is being bought, and in what is
-// bought for it.
-func (s *solver) place(group []*work) {
-	parts := s.assign(group)
-	s.parts = append(s.parts, parts...)
-	s.fillLaunches(parts)
-	for _, tier := range s.tiers() {
-		s.buy(tier, parts)
+// bought for it. Pods that find none give up what they merely prefer, one thing at
+// a time. It returns the group with the work that this made.
+func (s *solver) place(group []*work) []*work {
+	var all []*work
+	for len(group) > 0 {
+		parts, met := s.assign(group)
+		all = append(all, met...)
+		s.parts = append(s.parts, parts...)
+		s.fillLaunches(parts)
+		for _, tier := range s.tiers() {
+			s.buy(tier, parts)
+		}
+		s.fillLaunches(parts)
+		s.comeBack(parts)
+		group = s.unhoused(parts)
 	}
-	s.fillLaunches(parts)
-	s.comeBack(parts)
+	return all
 }
 
 // comeBack looks at the hosts again for pods that must join others there: those
@@ -289,7 +331,7 @@ func (s *solver) comeBack(parts []*part) {
 func (s *solver) byPriority() [][]*work {
 	var out [][]*work
 	for _, k := range s.work {
-		if k.Refused != "" || s.lessons.hopeless[k.Class] {
+		if k.Class.Refused != "" || s.lessons.hopeless[k.Class] {
 			continue
 		}
 		if n := len(out); n > 0 && out[n-1][0].Priority == k.Priority && out[n-1][0].Virtual == k.Virtual {
@@ -379,6 +421,7 @@ func (l *launch) put(s *solver, p *part, n int) {
 	}
 	p.placed += n
 	k.promised -= n
+	s.house(home{work: k, launch: l, pods: n})
 	pods := k.take(n)
 	if l.pods == nil {
 		l.pods = pods[:len(pods):len(pods)]
@@ -448,7 +491,7 @@ func equal(a, b []int) bool {
 // affordable is how many copies of row the pool's limits and the region's
 // budgets still allow.
 func (s *solver) affordable(m *stall, row int) int {
-	n := int(^uint32(0) >> 1)
+	n := s.payable(m.Catalog.Rows[row].Price)
 	if m.nodesLeft >= 0 {
 		n = min(n, m.nodesLeft)
 	}
@@ -487,6 +530,7 @@ func (m *stall) withinLimits(row int) bool {
 
 // reserve takes one node of row out of limits and budgets.
 func (s *solver) reserve(m *stall, row int) {
+	s.pay(m.Catalog.Rows[row].Price)
 	if m.nodesLeft > 0 {
 		m.nodesLeft--
 	}

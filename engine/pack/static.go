@@ -14,7 +14,7 @@ import (
 func Static(w *world.World, pool string, n int) []Launch {
 	bare := *w
 	bare.Classes = nil // it buys for nobody
-	s := newSolver(&bare, &lessons{})
+	s := newSolver(newBargain(&bare), &lessons{}, nil, noPurse)
 	i := slices.IndexFunc(s.stalls, func(m *stall) bool { return m.Pool.Name == pool })
 	if i < 0 || s.stalls[i].Pool.Blocked != "" {
 		return nil

@@ -19,6 +19,10 @@ type tally struct {
 	keys   []*constraint.Key // all of which a node must have to count
 	// domains are the values that nodes running now have, as far as filter lets them count.
 	domains map[int]bool
+	// watchers is how many rules look at the tally, but for those that were given up;
+	// hard is set when one of them must hold.
+	watchers int
+	hard     bool
 }
 
 // nodeFilter says which nodes a spread constraint looks at.
@@ -39,6 +43,14 @@ func (s *solver) tally(k tallyKey, keys []*constraint.Key) *tally {
 	if t := s.tallies[k]; t != nil {
 		return t
 	}
+	t := s.running(k, keys)
+	s.tallies[k] = t
+	s.tallyOrder = append(s.tallyOrder, t)
+	return t
+}
+
+// running counts what runs.
+func (s *solver) running(k tallyKey, keys []*constraint.Key) *tally {
 	t := &tally{key: k.key, of: k.of, filter: k.filter, keys: keys, counts: map[int]int{}, domains: map[int]bool{}}
 	k.of.each(s.w, func(h *world.Host, n int) {
 		if v, ok := h.Value(k.key); ok && t.passes(h) {
@@ -56,8 +68,6 @@ func (s *solver) tally(k tallyKey, keys []*constraint.Key) *tally {
 			t.domains[v] = true
 		}
 	}
-	s.tallies[k] = t
-	s.tallyOrder = append(s.tallyOrder, t)
 	return t
 }
 
@@ -102,6 +112,9 @@ type domainRule struct {
 	// own: pods of the class count themselves.
 	own              bool
 	skew, minDomains int
+	// soft rules come from a preference that the pods insist on.
+	soft       bool
+	preference preference
 }
 
 type ruleKind int
@@ -120,15 +133,21 @@ func (s *solver) domainRules() {
 		s.domainRulesOf(k)
 	}
 	for _, k := range s.work {
-		for _, t := range s.tallyOrder {
-			if t.of.bumped(k.Class) {
-				k.bumps = append(k.bumps, bump{tally: t, axis: k.axis(t.key)})
-			}
+		s.settleDomains(k)
+	}
+}
+
+// settleDomains notes which tallies the class's pods change: of those that some
+// rule looks at.
+func (s *solver) settleDomains(k *work) {
+	for _, t := range s.tallyOrder {
+		if t.watchers > 0 && t.of.bumped(k.Class) {
+			k.bumps = append(k.bumps, bump{tally: t, axis: k.axis(t.key)})
 		}
-		for i := range k.rules {
-			k.rules[i].own = k.rules[i].tally.of.bumped(k.Class)
-		}
-		s.findSieves(k)
+	}
+	s.findSieves(k)
+	for i := range k.rules {
+		k.rules[i].own = k.rules[i].tally.of.bumped(k.Class)
 	}
 }
 
@@ -151,35 +170,17 @@ func (k *work) axis(key *constraint.Key) int {
 }
 
 func (s *solver) domainRulesOf(k *work) {
-	var keys []*constraint.Key
-	names, real := "", !k.Virtual
-	for _, e := range k.Spreads {
-		if !e.Soft {
-			keys = append(keys, e.Key)
-			names += e.Key.Name + "\x00"
-		}
-	}
+	real := !k.Virtual
 	add := func(r domainRule) {
 		r.axis = k.axis(r.tally.key)
+		r.tally.watchers++
+		r.tally.hard = r.tally.hard || !r.soft
 		k.rules = append(k.rules, r)
 	}
-	for _, e := range k.Spreads {
-		if e.Soft || e.Key.Name == world.LabelHostname {
-			continue
-		}
-		filter := nodeFilter{keys: names}
-		if !e.IgnoreAffinity && k.Shape.Picky() {
-			filter.affinity = k.Shape
-		}
-		if e.HonorTaints {
-			filter.taints = k.Shape
-		}
-		t := s.tally(tallyKey{e.Key, countKey{crowd: e.Crowd, settled: true, real: real}, filter}, keys)
-		add(domainRule{tally: t, kind: spreads, skew: e.MaxSkew, minDomains: e.MinDomains})
-	}
-	for _, n := range k.AntiAffinity {
-		if n.Weight == 0 && n.Key.Name != world.LabelHostname {
-			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: avoids})
+	s.evenly(k, add)
+	for i, n := range k.AntiAffinity {
+		if (n.Weight == 0 || k.stance.on(offOthers, i)) && n.Key.Name != world.LabelHostname {
+			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: avoids, soft: n.Weight > 0, preference: preference{offOthers, i, n.Weight}})
 		}
 	}
 	for _, r := range s.w.Repulsions {
@@ -187,11 +188,47 @@ func (s *solver) domainRulesOf(k *work) {
 			add(domainRule{tally: s.tally(tallyKey{key: r.Key, of: countKey{owners: r, real: real}}, nil), kind: avoids})
 		}
 	}
-	for _, n := range k.Affinity {
-		if n.Weight == 0 && n.Key.Name != world.LabelHostname {
-			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: joins})
+	for i, n := range k.Affinity {
+		if (n.Weight == 0 || k.stance.on(nearOthers, i)) && n.Key.Name != world.LabelHostname {
+			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: joins, soft: n.Weight > 0, preference: preference{nearOthers, i, n.Weight}})
 		}
 	}
+}
+
+// evenly compiles the class's spreads. A hard one counts nodes that have every key
+// over which the class must spread, a soft one those that have its own.
+func (s *solver) evenly(k *work, add func(domainRule)) {
+	var hard []*constraint.Key
+	names := ""
+	for _, e := range k.Spreads {
+		if !e.Soft {
+			hard = append(hard, e.Key)
+			names += e.Key.Name + "\x00"
+		}
+	}
+	for i, e := range k.Spreads {
+		if e.Key.Name == world.LabelHostname || e.Soft && !k.stance.on(spreadOut, i) {
+			continue
+		}
+		keys, key := hard, spreadKey(k.Class, &e, names)
+		if e.Soft {
+			keys, key = []*constraint.Key{e.Key}, spreadKey(k.Class, &e, e.Key.Name+"\x00")
+		}
+		add(domainRule{tally: s.tally(key, keys), kind: spreads, skew: e.MaxSkew, minDomains: e.MinDomains, soft: e.Soft, preference: preference{spreadOut, i, full}})
+	}
+}
+
+// spreadKey says what a spread of the class counts, and on which nodes. What the
+// class prefers of its nodes has no say in that.
+func spreadKey(c *world.Class, e *world.Evenness, keys string) tallyKey {
+	filter := nodeFilter{keys: keys}
+	if !e.IgnoreAffinity && c.Shape.Picky() {
+		filter.affinity = c.Shape
+	}
+	if e.HonorTaints {
+		filter.taints = c.Shape
+	}
+	return tallyKey{e.Key, countKey{crowd: e.Crowd, settled: true, real: !c.Virtual}, filter}
 }
 
 // allows reports whether one more pod may go where the label has value v; a

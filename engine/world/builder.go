@@ -395,10 +395,17 @@ func (b *Builder) compileMarkets() []*Market {
 // forgetFits drops memos of markets that are no more.
 func (b *Builder) forgetFits() {
 	for _, s := range b.shapes {
-		for m := range s.fits {
-			if b.markets[m.Pool.Name] != m {
-				delete(s.fits, m)
-			}
+		b.forgetFitsOf(s)
+		for _, v := range s.variants {
+			b.forgetFitsOf(v)
+		}
+	}
+}
+
+func (b *Builder) forgetFitsOf(s *Shape) {
+	for m := range s.fits {
+		if b.markets[m.Pool.Name] != m {
+			delete(s.fits, m)
 		}
 	}
 }

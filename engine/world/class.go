@@ -17,6 +17,8 @@ type Class struct {
 	Priority int32
 	// Virtual pods stand for spare capacity; they come last.
 	Virtual bool
+	// Preferred are the terms of node affinity that should hold, heaviest first.
+	Preferred []Wish
 	// Spreads and Affinity are what the pods ask of their neighbours, and
 	// AntiAffinity what they refuse; soft and preferred ones included.
 	Spreads                []Evenness
@@ -88,6 +90,7 @@ func (b *Builder) class(p *Pod) *Class {
 	key := string(s.bytes)
 	c := &Class{Shape: b.shape(p, key[:shapeLen]), Priority: p.Priority, Virtual: p.Virtual, Ports: p.Ports,
 		namespace: p.Namespace, labels: b.kept(p.Labels), key: key, body: key[:bodyLen], on: map[*place]headcount{}}
+	c.Preferred = b.wishes(p)
 	c.Refused, c.Detail, c.Facts = c.Shape.Refused, c.Shape.Detail, c.Shape.Facts
 	if p.Refused != "" {
 		c.Refused, c.Detail, c.Facts = p.Refused, p.RefusedDetail, p.RefusedFacts
@@ -202,6 +205,9 @@ func (b *Builder) dismiss(c *Class) {
 		delete(b.shapes, c.Shape.key)
 		for _, x := range b.indexes {
 			delete(x.lets, c.Shape)
+			for _, v := range c.Shape.variants {
+				delete(x.lets, v)
+			}
 		}
 	}
 }

@@ -39,8 +39,10 @@ type Shape struct {
 	volumes []Volume         // of the first pod of the shape: others have the like
 	size    int64
 	fits    map[*Market]*Fit
-	key     string
-	refs    int
+	// variants insist on what classes of the shape prefer; see Class.Insisting.
+	variants map[string]*Shape
+	key      string
+	refs     int
 }
 
 // Mount is a volume that is attached once however many pods of a node mount it.

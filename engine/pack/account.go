@@ -1,0 +1,243 @@
+package pack
+
+import (
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// home is where some pods of one class will be: on a host, or a machine to be bought.
+type home struct {
+	work   *work
+	launch *launch // nil for a host
+	host   int     // index, when launch is nil
+	pods   int
+}
+
+// house notes a home, when somebody will ask.
+func (s *solver) house(h home) {
+	if len(s.bargain.items) > 0 {
+		s.homes = append(s.homes, h)
+	}
+}
+
+// account looks at who got what they prefer, once everybody has a home, whatever the
+// attempt set out to honour. Machines count as their first choices, and for a spread
+// every value where the pods could run or be bought room for.
+func (b *bargain) account() Preferences {
+	a := &auditor{solver: b.best, plan: &b.plan, homesOf: map[*world.Class][]home{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
+	for _, h := range b.best.homes {
+		a.homesOf[h.work.Class] = append(a.homesOf[h.work.Class], h)
+	}
+	for i, l := range b.best.launches {
+		a.index[l] = i
+	}
+	var out Preferences
+	for _, c := range b.w.Classes {
+		for _, p := range b.tastes[c] {
+			out.Asked += len(c.Pods)
+			out.Honoured += a.honoured(c, p)
+		}
+	}
+	return out
+}
+
+// auditor counts what a finished plan does for its pods.
+type auditor struct {
+	*solver
+	plan    *Plan
+	homesOf map[*world.Class][]home
+	index   map[*launch]int
+	counts  map[countedKey]map[int]int
+}
+
+// countedKey names counts of a crowd by the values of a label.
+type countedKey struct {
+	of  countKey
+	key *constraint.Key
+}
+
+// honoured counts the pods of the class that have what they prefer.
+func (a *auditor) honoured(c *world.Class, p preference) int {
+	holds := a.judge(c, p)
+	n := 0
+	for _, h := range a.homesOf[c] {
+		if holds(h) {
+			n += h.pods
+		}
+	}
+	return n
+}
+
+// judge returns what says whether the preference holds for pods at a home.
+func (a *auditor) judge(c *world.Class, p preference) func(home) bool {
+	switch p.kind {
+	case nearOthers:
+		n := c.Affinity[p.at]
+		counts, self := a.count(countKey{crowd: n.Crowd, real: !c.Virtual}, n.Key), alone(n.Crowd.Has(c))
+		total := 0
+		for _, have := range counts {
+			total += have
+		}
+		return func(h home) bool {
+			v := a.value(h, n.Key)
+			return v >= 0 && (counts[v] > self || counts[v] == self && self > 0 && total == self)
+		}
+	case offOthers:
+		n := c.AntiAffinity[p.at]
+		counts, self := a.count(countKey{crowd: n.Crowd, real: !c.Virtual}, n.Key), alone(n.Crowd.Has(c))
+		return func(h home) bool {
+			v := a.value(h, n.Key)
+			return v == missing || v >= 0 && counts[v] == self
+		}
+	case onLabels:
+		return func(h home) bool { return a.meets(h, c.Preferred[p.at].Term) }
+	case spreadOut:
+		return a.spread(c, &c.Spreads[p.at])
+	}
+	return func(h home) bool {
+		if h.launch == nil {
+			return !c.Shuns(a.w.Hosts[h.host].Taints)
+		}
+		return !c.Shuns(h.launch.stall.Pool.Taints)
+	}
+}
+
+// count counts a crowd by the values of a label, with everybody at home.
+func (a *auditor) count(of countKey, key *constraint.Key) map[int]int {
+	name := countedKey{of, key}
+	if counts := a.counts[name]; counts != nil {
+		return counts
+	}
+	counts := map[int]int{}
+	of.each(a.w, func(h *world.Host, n int) {
+		v, ok := h.Value(key)
+		if key.Name == world.LabelHostname {
+			v, ok = h.Index, h.Index >= 0
+		}
+		if ok {
+			counts[v] += n
+		}
+	})
+	a.settleIn(of, counts, func(h home) int { return a.value(h, key) })
+	a.counts[name] = counts
+	return counts
+}
+
+// settleIn adds the pods that the plan places.
+func (a *auditor) settleIn(of countKey, counts map[int]int, value func(home) int) {
+	for _, c := range a.w.Classes {
+		if !of.bumped(c) {
+			continue
+		}
+		for _, h := range a.homesOf[c] {
+			if v := value(h); v >= 0 {
+				counts[v] += h.pods
+			}
+		}
+	}
+}
+
+// spread judges a soft spread by the counts of all nodes that it looks at.
+func (a *auditor) spread(c *world.Class, e *world.Evenness) func(home) bool {
+	if e.Key.Name == world.LabelHostname {
+		counts := a.count(countKey{crowd: e.Crowd, settled: true, real: !c.Virtual}, e.Key)
+		return func(h home) bool { return counts[a.value(h, e.Key)] <= e.MaxSkew }
+	}
+	t := a.running(spreadKey(c, e, e.Key.Name+"\x00"), []*constraint.Key{e.Key})
+	seen := func(h home) int {
+		if h.launch == nil && t.passes(a.w.Hosts[h.host]) || h.launch != nil && a.counting(t, h.launch.stall).Has(h.launch.first) {
+			return a.value(h, e.Key)
+		}
+		return missing
+	}
+	a.settleIn(t.of, t.counts, seen)
+	r := domainRule{tally: t, minDomains: 1}
+	least := r.least(a.buyable(c, e.Key))
+	return func(h home) bool {
+		v := a.value(h, e.Key)
+		return v >= 0 && t.counts[v]-least <= e.MaxSkew
+	}
+}
+
+// buyable lists the values of a label with which something is on sale for the class.
+func (a *auditor) buyable(c *world.Class, key *constraint.Key) []int {
+	var out []int
+	for _, m := range a.stalls {
+		if m.Pool.Blocked != "" || m.Pool.Static {
+			continue
+		}
+		rows := m.Fit(c.Shape, a.w).All
+		for _, cell := range m.Cells([]*constraint.Key{key}) {
+			for row := range rows.And(cell.Rows).All() {
+				if m.Catalog.Rows[row].Unavailable == "" {
+					out = append(out, cell.Values[0])
+					break
+				}
+			}
+		}
+	}
+	return out
+}
+
+// What value says of a label that a home does not have, or of which it is not
+// settled yet which value it will have.
+const (
+	missing = -1 - iota
+	unsettled
+)
+
+// value is the value of a label at a home. Hostnames are numbered: those of machines
+// to be bought behind all others.
+func (a *auditor) value(h home, key *constraint.Key) int {
+	if h.launch == nil {
+		if key.Name == world.LabelHostname {
+			return h.host
+		}
+		if v, ok := a.w.Hosts[h.host].Value(key); ok {
+			return v
+		}
+		return missing
+	}
+	i := a.index[h.launch]
+	if key.Name == world.LabelHostname {
+		return len(a.w.Hosts) + i
+	}
+	if v, ok := a.plan.Launches[i].Labels[key.Name]; ok {
+		return key.ID(v)
+	}
+	return h.launch.value(key)
+}
+
+// value is the value of a label on the launch as its first choice.
+func (l *launch) value(key *constraint.Key) int {
+	q, asked := l.joint.set.Get(key)
+	found := missing
+	for _, c := range l.stall.Cells([]*constraint.Key{key}) {
+		v := c.Values[0]
+		if v < 0 || !c.Rows.Has(l.first) || asked && !q.Admits(v) {
+			continue
+		}
+		if found >= 0 {
+			return unsettled
+		}
+		found = v
+	}
+	return found
+}
+
+// meets reports whether a home has labels that meet the term, whatever values those
+// that are not settled yet will have.
+func (a *auditor) meets(h home, term constraint.Set) bool {
+	if h.launch == nil {
+		return a.w.Hosts[h.host].MeetsAll(term)
+	}
+	for _, q := range term {
+		switch v := a.value(h, q.Key); {
+		case q.Key.Name == world.LabelHostname:
+			return false
+		case v == missing && !q.AdmitsAbsent(), v == unsettled, v >= 0 && !q.Admits(v):
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,297 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// bargain finds out how much of what pods prefer the settings' surplus pays for.
+//
+// The plan that honours nothing says what Ignore would pay and whom it would
+// place. Honouring something must place all of those, too, and may cost the surplus
+// more. All is tried first; where that is too dear, preferences are taken heaviest
+// first, as many as can be paid for (a binary search: one attempt is a whole plan);
+// the one that is too dear is passed over, and the search goes on behind it. An
+// attempt stops as soon as it has spent too much. The number of attempts is
+// bounded, so that a decision takes a bounded number of times as long as one that
+// ignores preferences.
+type bargain struct {
+	w *world.World
+	// items are all that pods prefer: heaviest first, then those that are given up
+	// last, then in the order of classes.
+	items  []item
+	tastes map[*world.Class][]preference
+	// minds are the classes that prefer some nodes to others.
+	minds map[*world.Class]bool
+	open  map[*world.Shape]bool // see somewhere
+
+	placed       map[*world.Class]int // by the plan that honours nothing
+	limit, purse offer.Price          // of an honest plan's price, and of what it may spend on the way
+	best         *solver
+	plan         Plan
+	attempts     int
+}
+
+// item is one preference of one class.
+type item struct {
+	class *world.Class
+	preference
+}
+
+// deal says which preferences are to be honoured. The nil deal honours none and
+// does not look at them either.
+type deal map[*world.Class][]preference
+
+// mostAttempts bounds how many plans are made to find the best one.
+const mostAttempts = 12
+
+// noPurse is the purse of those who may spend what they want.
+const noPurse = offer.Price(math.MaxInt64)
+
+func newBargain(w *world.World) *bargain {
+	b := &bargain{w: w, tastes: map[*world.Class][]preference{}, minds: map[*world.Class]bool{}, open: map[*world.Shape]bool{}}
+	if w.Settings.Preferences == world.Ignore {
+		return b
+	}
+	tainted := softTaints(w)
+	for _, c := range w.Classes {
+		if c.Refused != "" {
+			continue
+		}
+		if list := tastes(c, c.Shuns(tainted)); len(list) > 0 {
+			b.tastes[c] = list
+			b.minds[c] = slices.ContainsFunc(list, func(p preference) bool { return p.kind == onLabels || p.kind == offTaints })
+			for _, p := range slices.Backward(list) {
+				b.items = append(b.items, item{c, p})
+			}
+		}
+	}
+	slices.SortStableFunc(b.items, func(x, y item) int {
+		return cmp.Or(cmp.Compare(y.weight, x.weight), cmp.Compare(y.kind, x.kind))
+	})
+	return b
+}
+
+// softTaints lists the taints that merely prefer to keep pods away, of all pools
+// that buy and nodes that take pods.
+func softTaints(w *world.World) []world.Taint {
+	var out []world.Taint
+	note := func(taints []world.Taint) {
+		for _, t := range taints {
+			if t.Effect == world.PreferNoSchedule && !slices.Contains(out, t) {
+				out = append(out, t)
+			}
+		}
+	}
+	for _, m := range w.Markets {
+		if m.Pool.Blocked == "" && !m.Pool.Static {
+			note(m.Pool.Taints)
+		}
+	}
+	for _, h := range w.Hosts {
+		note(h.Taints)
+	}
+	return out
+}
+
+// attempt makes one plan; see Solve for why it may take several rounds.
+func (b *bargain) attempt(d deal, purse offer.Price) *solver {
+	l := lessons{caps: map[lesson]int{}, hopeless: map[*world.Class]bool{}, plain: map[*world.Class]bool{}, phantoms: map[tallyKey][]int{}}
+	for round := 0; ; round++ {
+		s := newSolver(b, &l, d, purse)
+		s.run()
+		if s.broke || !l.learn(s, round) {
+			return s
+		}
+	}
+}
+
+// strike returns the best plan that can be paid for.
+func (b *bargain) strike(plain *solver) Plan {
+	b.best, b.plan, b.placed = plain, plain.plan(), plain.placedBy()
+	before := b.plan.Price()
+	b.limit = surplus(before, b.w.Settings.Surplus)
+	b.purse = max(b.limit, surplus(plain.spent, b.w.Settings.Surplus))
+	kept := []item{}
+	for rest := b.items; len(rest) > 0 && b.attempts < mostAttempts; {
+		n := b.longest(kept, rest)
+		kept = append(kept, rest[:n]...)
+		rest = rest[min(n+1, len(rest)):]
+	}
+	if len(kept) == 0 && len(b.w.Hosts) > 0 {
+		b.try(nil) // which hosts are filled first is free
+	}
+	b.plan.Preferences = b.account()
+	b.plan.Preferences.Cost = max(0, b.plan.Price()-before)
+	return b.plan
+}
+
+// longest is how many of rest, from the front, can be had besides what was kept.
+func (b *bargain) longest(kept, rest []item) int {
+	if b.try(slices.Concat(kept, rest)) {
+		return len(rest)
+	}
+	had, dear := 0, len(rest)
+	for dear-had > 1 && b.attempts < mostAttempts {
+		if n := (had + dear) / 2; b.try(slices.Concat(kept, rest[:n])) {
+			had = n
+		} else {
+			dear = n
+		}
+	}
+	return had
+}
+
+// try makes a plan that honours the items, and keeps it when it can be paid for and
+// leaves nobody out who would have a place otherwise.
+func (b *bargain) try(items []item) bool {
+	b.attempts++
+	s := b.attempt(b.dealOf(items), b.purse)
+	if s.broke {
+		return false
+	}
+	placed := s.placedBy()
+	for c, n := range b.placed {
+		if placed[c] < n {
+			return false
+		}
+	}
+	plan := s.plan()
+	if plan.Price() > b.limit {
+		return false
+	}
+	b.best, b.plan = s, plan
+	return true
+}
+
+// dealOf sorts the items by class, in the order in which they are given up.
+func (b *bargain) dealOf(items []item) deal {
+	in := make(map[item]bool, len(items))
+	for _, it := range items {
+		in[it] = true
+	}
+	d := deal{}
+	for c, list := range b.tastes {
+		for _, p := range list {
+			if in[item{c, p}] {
+				d[c] = append(d[c], p)
+			}
+		}
+	}
+	return d
+}
+
+// surplus is the price and thousandths more of it.
+func surplus(price offer.Price, thousandths int) offer.Price {
+	if thousandths == world.UnlimitedSurplus {
+		return noPurse
+	}
+	hi, lo := bits.Mul64(uint64(price), uint64(1000+thousandths))
+	if hi >= 1000 {
+		return noPurse
+	}
+	total, _ := bits.Div64(hi, lo, 1000)
+	return offer.Price(min(total, uint64(noPurse)))
+}
+
+// placedBy counts the pods that have a place, by class.
+func (s *solver) placedBy() map[*world.Class]int {
+	out := make(map[*world.Class]int, len(s.work))
+	for _, k := range s.work {
+		out[k.Class] += k.placed
+	}
+	return out
+}
+
+// payable is how many machines of the price the attempt may still buy: the last one
+// may break it.
+func (s *solver) payable(price offer.Price) int {
+	if s.broke {
+		return 0
+	}
+	if price <= 0 || s.purse == noPurse {
+		return math.MaxInt32
+	}
+	return int(min((s.purse-s.spent)/price+1, math.MaxInt32))
+}
+
+func (s *solver) pay(price offer.Price) {
+	s.spent += price
+	s.broke = s.spent > s.purse
+}
+
+// somewhere reports whether pods of the shape could run anywhere, were nobody else there.
+func (b *bargain) somewhere(c *world.Shape) bool {
+	known, ok := b.open[c]
+	if !ok {
+		known = b.onSale(c) || slices.ContainsFunc(b.w.Hosts, func(h *world.Host) bool { return h.Accepts(c) })
+		b.open[c] = known
+	}
+	return known
+}
+
+func (b *bargain) onSale(c *world.Shape) bool {
+	for _, m := range b.w.Markets {
+		if m.Pool.Blocked != "" || m.Pool.Static {
+			continue
+		}
+		for row := range m.Fit(c, b.w).All.All() {
+			if m.Catalog.Rows[row].Unavailable == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// accepting lists the groups of hosts that take the class, in the order in which its
+// pods fill them: hosts that meet more of what they prefer cost nothing more than
+// others. What the hostname decides is left to chance.
+func (s *solver) accepting(k *work, x *world.Index) []int32 {
+	groups := x.Accepting(k.Shape)
+	if s.deal == nil || len(groups) < 2 || !s.bargain.minds[k.Class] {
+		return groups
+	}
+	score := make(map[int32]int, len(groups))
+	for _, g := range groups {
+		score[g] = appeal(k.Class, x.Groups[g].First)
+	}
+	groups = slices.Clone(groups)
+	slices.SortStableFunc(groups, func(a, b int32) int { return cmp.Compare(score[b], score[a]) })
+	return groups
+}
+
+// appeal sums up what the host has of what the class prefers of a node.
+func appeal(c *world.Class, h *world.Host) int {
+	sum := 0
+	for _, t := range c.Preferred {
+		if !t.Named() && h.MeetsAll(t.Term) {
+			sum += int(t.Weight)
+		}
+	}
+	if c.Shuns(h.Taints) {
+		sum -= full
+	}
+	return sum
+}
+
+// minding adds to the keys by which the class tells hosts apart those of the labels
+// that it prefers.
+func (b *bargain) minding(keys []*constraint.Key, c *world.Class) []*constraint.Key {
+	if !b.minds[c] {
+		return keys
+	}
+	keys = slices.Clone(keys)
+	for _, t := range c.Preferred {
+		for _, q := range t.Term {
+			keys = append(keys, q.Key)
+		}
+	}
+	return keys
+}
