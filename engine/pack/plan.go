@@ -25,9 +25,11 @@ type Plan struct {
 // Preferences is the account of what pods merely prefer. All zero when nobody
 // prefers anything or the settings ignore it.
 type Preferences struct {
-	// Asked and Honoured count preferences, one per term and class of pods.
+	// Asked and Honoured count preferences, one per preference and pod. Honoured are
+	// those that hold once everybody is where the plan says, whoever set out to
+	// honour them; machines count as their first choices.
 	Asked, Honoured int
-	// Cost is what honouring them adds to the plan's price per hour.
+	// Cost is what honouring them adds to the plan's price per hour; never negative.
 	Cost offer.Price
 }
 
