@@ -85,9 +85,9 @@ func furthest(f reason.Funnel) int {
 
 // funnel follows one pool's offers through the filters.
 func (e *explainer) funnel(m *stall, k *work) reason.Funnel {
-	key := trailKey{m.Market, k.Shape}
+	key := trailKey{m.Market, k.Class.Shape}
 	if e.trails[key] == nil {
-		e.trails[key] = e.trail(m, k.Shape)
+		e.trails[key] = e.trail(m, k.Class.Shape)
 	}
 	v := *e.trails[key]
 	v.funnel.Cuts = slices.Clip(v.funnel.Cuts)
