@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -20,11 +22,13 @@ func Amounts(list corev1.ResourceList) quantity.Amounts {
 	return a
 }
 
-// ResourceList is the inverse of Amounts, leaving zeros out.
+// ResourceList is the inverse of Amounts, leaving out zeros and attached volumes:
+// no kubelet ever reports those as resources, so whoever waits for what a claim
+// requests would wait for ever, and nobody who reads a total knows what they are.
 func ResourceList(a quantity.Amounts) corev1.ResourceList {
 	list := make(corev1.ResourceList, len(a))
 	for name, n := range a {
-		if n != 0 {
+		if n != 0 && !strings.HasPrefix(name, quantity.Attachable) {
 			list[corev1.ResourceName(name)] = asQuantity(name, n)
 		}
 	}

@@ -59,6 +59,12 @@ func (l *attachLimits) report(node string, n *storagev1.CSINode) bool {
 	return ok && !maps.Equal(before, reported(n)) && l.relearn(kind)
 }
 
+// reports says whether a storage driver has begun to work on the node.
+func (l *attachLimits) reports(node string) bool {
+	n := l.nodes[node]
+	return n != nil && len(n.Spec.Drivers) > 0
+}
+
 func (l *attachLimits) relearn(kind string) bool {
 	smallest := map[string]int64{}
 	for node := range l.of[kind] {

@@ -121,10 +121,69 @@ func TestAttachLimitIsLearnt(t *testing.T) {
 	}
 }
 
-// No kubelet reports attached volumes as a resource, so a claim must not ask for them.
-func TestClaimRequestsNoAttachments(t *testing.T) {
-	c := Claim(pack.Launch{Requests: quantity.Amounts{"cpu": 1000, attachDisks: 2}}, &karpv1.NodePool{}, "a")
-	if diff := cmp.Diff(quantity.Amounts{"cpu": 1000}, Amounts(c.Spec.Resources.Requests)); diff != "" {
-		t.Error(diff)
+// No kubelet reports attached volumes as a resource, so a claim must not ask for
+// them, and no status or total shows them.
+//
+// Rule 52.
+func TestAttachmentsAreNoResources(t *testing.T) {
+	amounts := quantity.Amounts{"cpu": 1000, attachDisks: 2}
+	c := Claim(pack.Launch{Requests: amounts}, &karpv1.NodePool{}, "a")
+	for _, list := range []corev1.ResourceList{c.Spec.Resources.Requests, ResourceList(amounts)} {
+		if diff := cmp.Diff(quantity.Amounts{"cpu": 1000}, Amounts(list)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// A machine on its way takes pods whose disks lie in its zone, although only the
+// disk driver will give the node the label that says so.
+//
+// Rule 51.
+func TestNodesCarryWhatTheirDriversWillSay(t *testing.T) {
+	const key = "topology.disk.csi.azure.com/zone"
+	types := diskTypes()
+	for i := range types {
+		types[i].Offers[0].Labels = map[string][]string{key: {"z1"}, "ultra": {"false", "true"}}
+	}
+	m := NewMirror(nil)
+	m.SetCatalog("default", types, nil)
+	claim, node := sized("web-1", "d4")
+	for _, o := range []metav1.Object{claim, node} {
+		o.GetLabels()[world.LabelZone], o.GetLabels()[world.LabelCapacityType] = "z1", offer.Spot
+	}
+	early := claim.DeepCopy()
+	early.Status = karpv1.NodeClaimStatus{}
+	early.Labels = map[string]string{karpv1.NodePoolLabelKey: "web"}
+	early.Spec.Requirements = Requirements([]constraint.Rule{in(world.LabelInstanceType, "d4")})
+	started := node.DeepCopy()
+	delete(started.Labels, karpv1.NodeInitializedLabelKey)
+	elsewhere := node.DeepCopy()
+	elsewhere.Labels[key] = "z9"
+	silent := reporting(node.Name, nil)
+	silent.Spec.Drivers = nil
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"nothing bought yet", func() { m.SetClaim(early) }, "z1"},
+		{"a machine is bought", func() { m.SetClaim(claim) }, "z1"},
+		{"its node joins", func() { m.SetNode(started) }, "z1"},
+		{"it is initialized", func() { m.SetNode(node) }, "z1"},
+		{"a CSINode without drivers", func() { m.SetCSINode(silent) }, "z1"},
+		{"what the node says counts", func() { m.SetNode(elsewhere) }, "z9"},
+		{"a driver has started without a word about zones", func() { m.SetNode(node); m.SetCSINode(reporting(node.Name, nil)) }, ""},
+	} {
+		step.change()
+		labels := m.worldNodes["web-1"].Labels
+		if got := labels[key]; got != step.want {
+			t.Errorf("%s: zone %q, want %q", step.name, got, step.want)
+		}
+		if _, ok := labels["ultra"]; ok {
+			t.Errorf("%s: the node is said to have a label that is not settled yet", step.name)
+		}
+	}
+	if _, ok := node.Labels[key]; ok {
+		t.Error("the node itself was changed")
 	}
 }

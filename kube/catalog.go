@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"maps"
+
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -40,6 +42,32 @@ func (c *Catalog) price(labels map[string]string) offer.Price {
 		return o.Price
 	}
 	return 0
+}
+
+// complete returns labels with what else a machine of that type, zone and capacity
+// type carries; labels itself when nothing is missing.
+func (c *Catalog) complete(labels map[string]string) map[string]string {
+	t := c.find(labels[world.LabelInstanceType])
+	if t == nil {
+		return labels
+	}
+	out := labels
+	add := func(more map[string][]string) {
+		for key, values := range more {
+			if _, ok := out[key]; ok || len(values) != 1 {
+				continue
+			}
+			if len(out) == len(labels) {
+				out = maps.Clone(labels)
+			}
+			out[key] = values[0]
+		}
+	}
+	if o := find(t, labels[world.LabelZone], labels[world.LabelCapacityType]); o != nil {
+		add(o.Labels)
+	}
+	add(t.Labels)
+	return out
 }
 
 // same reports whether types is the very list that the provider gave before.

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"maps"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -31,21 +29,12 @@ func Claim(l pack.Launch, pool *karpv1.NodePool, name string) *karpv1.NodeClaim 
 			Taints:                 template.Spec.Taints,
 			StartupTaints:          template.Spec.StartupTaints,
 			Requirements:           Requirements(l.Rules),
-			Resources:              karpv1.ResourceRequirements{Requests: ResourceList(withoutAttachable(l.Requests))},
+			Resources:              karpv1.ResourceRequirements{Requests: ResourceList(l.Requests)},
 			NodeClassRef:           template.Spec.NodeClassRef,
 			ExpireAfter:            template.Spec.ExpireAfter,
 			TerminationGracePeriod: template.Spec.TerminationGracePeriod,
 		},
 	}
-}
-
-// withoutAttachable leaves out attached volumes: no kubelet ever reports such a
-// resource, and whoever waits for what a claim requests would wait for ever. The
-// types that the claim names can attach them.
-func withoutAttachable(a quantity.Amounts) quantity.Amounts {
-	out := maps.Clone(a)
-	maps.DeleteFunc(out, func(name string, _ int64) bool { return strings.HasPrefix(name, quantity.Attachable) })
-	return out
 }
 
 func claimLabels(l pack.Launch, pool *karpv1.NodePool) map[string]string {

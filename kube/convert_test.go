@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
@@ -52,6 +53,7 @@ func TestHugeAmountsDoNotWrapAround(t *testing.T) {
 	}
 }
 
+// Rule 49.
 func TestRequests(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container("cpu", "200m")
@@ -78,12 +80,30 @@ func TestRequests(t *testing.T) {
 		{"pod-level resources replace the sum", corev1.Pod{Spec: corev1.PodSpec{
 			Resources: &corev1.ResourceRequirements{Requests: resources("cpu", "4")}, Containers: []corev1.Container{container("cpu", "1", "nvidia.com/gpu", "1")}}},
 			quantity.Amounts{"cpu": 4000, "nvidia.com/gpu": 1, "pods": 1}},
+		{"pod-level resources and the overhead on top", corev1.Pod{Spec: corev1.PodSpec{Overhead: resources("cpu", "250m"),
+			Resources: &corev1.ResourceRequirements{Requests: resources("cpu", "4")}, Containers: []corev1.Container{container("cpu", "1", "memory", "1Gi")}}},
+			quantity.Amounts{"cpu": 4250, "memory": 1 << 30, "pods": 1}},
+		{"huge pages are a resource for each size", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+			container("hugepages-2Mi", "4Mi"), container("hugepages-2Mi", "6Mi", "hugepages-1Gi", "1Gi")}}},
+			quantity.Amounts{"hugepages-2Mi": 10 << 20, "hugepages-1Gi": 1 << 30, "pods": 1}},
 		{"limits stand in for missing requests", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{limited}}},
 			quantity.Amounts{"cpu": 1000, "memory": 1 << 30, "pods": 1}},
 		{"a resize counts the larger of asked and allocated", corev1.Pod{
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Requests: resources("cpu", "1")}}}},
 			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a", AllocatedResources: resources("cpu", "3"),
 				Resources: &corev1.ResourceRequirements{Requests: resources("cpu", "3")}}}}},
+			quantity.Amounts{"cpu": 3000, "pods": 1}},
+		{"also while it grows", corev1.Pod{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Requests: resources("cpu", "5")}}}},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a", AllocatedResources: resources("cpu", "3"),
+				Resources: &corev1.ResourceRequirements{Requests: resources("cpu", "3")}}}}},
+			quantity.Amounts{"cpu": 5000, "pods": 1}},
+		{"unless the node can never give it", corev1.Pod{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Requests: resources("cpu", "5")}}}},
+			Status: corev1.PodStatus{
+				Conditions: []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible}},
+				ContainerStatuses: []corev1.ContainerStatus{{Name: "a", AllocatedResources: resources("cpu", "3"),
+					Resources: &corev1.ResourceRequirements{Requests: resources("cpu", "3")}}}}},
 			quantity.Amounts{"cpu": 3000, "pods": 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -131,7 +151,70 @@ func TestPodConstraints(t *testing.T) {
 	}
 }
 
-// Rule 5.
+// Labels of old mean today's wherever somebody names a node label.
+//
+// Rule 47.
+func TestLabelsOfOld(t *testing.T) {
+	for old, today := range karpv1.NormalizedLabels {
+		exists := corev1.NodeSelectorRequirement{Key: old, Operator: corev1.NodeSelectorOpExists}
+		anywhere := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{exists}}}
+		p := &corev1.Pod{Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{old: "x"},
+			Affinity: &corev1.Affinity{
+				NodeAffinity: &corev1.NodeAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution:  &corev1.NodeSelector{NodeSelectorTerms: anywhere},
+					PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: anywhere[0]}},
+				},
+				PodAntiAffinity: &corev1.PodAntiAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: old}},
+				},
+			},
+			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{TopologyKey: old}},
+		}}
+		w := Pod(p, time.Time{})
+		for where, got := range map[string]string{
+			"nodeSelector": w.Required[0].Key, "required affinity": w.AnyOf[0][0].Key, "preferred affinity": w.Preferred[0].Term[0].Key,
+			"pod anti-affinity": w.AntiAffinity[0].Key, "topology spread": w.Spreads[0].Key,
+			"NodePool": Rules([]karpv1.NodeSelectorRequirementWithMinValues{{Key: old, Operator: corev1.NodeSelectorOpExists}})[0].Key,
+			"volume":   places(tiedTo(&corev1.PersistentVolume{}, anywhere...))[0][0].Key,
+		} {
+			if got != today {
+				t.Errorf("%s by %s asks for %s, want %s", where, old, got, today)
+			}
+		}
+	}
+}
+
+// Karpenter's own operators, which no pod can use, hold for NodePools, NodeClaims
+// and NodeOverlays, and are written down on the claims that come of them.
+//
+// Rule 3.
+func TestOperatorsOfPools(t *testing.T) {
+	var rules []constraint.Rule
+	for _, o := range []constraint.Operator{constraint.Gt, constraint.Lt, constraint.Gte, constraint.Lte} {
+		rules = append(rules, constraint.Rule{Key: "cpus", Operator: o, Values: []string{"8"}})
+	}
+	asked := Requirements(rules)
+	pool, claim, overlay := &karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}
+	pool.Spec.Template.Spec.Requirements, claim.Spec.Requirements = asked, Claim(pack.Launch{Rules: rules}, pool, "a").Spec.Requirements
+	for _, r := range asked {
+		if err := karpv1.ValidateRequirement(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+		overlay.Spec.Requirements = append(overlay.Spec.Requirements, karpv1alpha1.NodeSelectorRequirement{Key: r.Key, Operator: r.Operator, Values: r.Values})
+	}
+	read, err := Overlay(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, got := range map[string]world.Term{"NodePool": Pool(pool).Requirements, "NodeClaim": Rules(claim.Spec.Requirements), "NodeOverlay": read.Rules} {
+		if diff := cmp.Diff(world.Term(rules), got); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+}
+
+// Rule 5, Rule 46.
 func TestRefusal(t *testing.T) {
 	term := func(terms ...corev1.NodeSelectorTerm) corev1.PodSpec {
 		return corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{

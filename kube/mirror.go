@@ -346,6 +346,11 @@ func (m *Mirror) tellClaim(name string) []string {
 	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
 	w := Node(m.nodes[m.nodeOf[c.Status.ProviderID]], c, cat, m.choicesOf(c))
 	m.limits.apply(&w, cat.find(w.Labels[world.LabelInstanceType]))
+	if !m.limits.reports(w.Name) {
+		// Storage drivers label a node, in their own terms, when they start there. Until
+		// then a pod whose disk lies in its zone would not be let in.
+		w.Labels = cat.complete(w.Labels)
+	}
 	return m.tell(w)
 }
 

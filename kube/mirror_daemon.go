@@ -119,9 +119,18 @@ func newer(a, b *corev1.Pod) bool {
 }
 
 // tellDaemon brings the World up to date about a DaemonSet. Most events change
-// nothing of it, and a change makes every node be looked at again.
+// nothing of it, and a change makes every node be looked at again. Pods that need
+// devices by dynamic resource allocation run where those are: on nodes that are
+// bought nobody knows of any.
 func (m *Mirror) tellDaemon(x *daemonSet) {
 	if x.set == nil {
+		return
+	}
+	if len(x.set.Spec.Template.Spec.ResourceClaims) > 0 {
+		if x.told != nil {
+			m.builder.RemoveDaemon(string(x.set.UID))
+			x.told = nil
+		}
 		return
 	}
 	w := daemonLike(x.set, x.newest)

@@ -35,6 +35,8 @@ func agentPod(uid, generation string, made int64, cpu string) *corev1.Pod {
 // What a DaemonSet takes on new nodes is what its newest pod of the present
 // template takes, as admission may have changed it; without one, what the
 // template says.
+//
+// Rule 7.
 func TestDaemonOverheadIsThatOfRealPods(t *testing.T) {
 	m := NewMirror(nil)
 	cpu := func() int64 {
@@ -44,6 +46,8 @@ func TestDaemonOverheadIsThatOfRealPods(t *testing.T) {
 		}
 		return x.told.Requests["cpu"]
 	}
+	devices := agent("2")
+	devices.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
 	finished := agentPod("c", "2", 3, "9")
 	finished.Status.Phase = corev1.PodFailed
 	for _, step := range []struct {
@@ -59,6 +63,8 @@ func TestDaemonOverheadIsThatOfRealPods(t *testing.T) {
 		{"a new template", func() { m.SetDaemon(agent("2")) }, 100},
 		{"its first pod", func() { m.SetPod(agentPod("c", "2", 3, "500m"), false) }, 500},
 		{"a pod that finished tells nothing", func() { m.SetPod(finished, false) }, 100},
+		{"a template that needs devices lands on no new node", func() { m.SetDaemon(devices) }, 0},
+		{"and one that does not", func() { m.SetDaemon(agent("2")) }, 100},
 		{"the DaemonSet goes", func() { m.RemoveDaemon(agent("2")) }, 0},
 	} {
 		step.change()
