@@ -39,7 +39,7 @@ func command() *cobra.Command {
 		SilenceErrors: true, // main prints it, once
 		Args:          cobra.NoArgs,
 	}
-	root.AddCommand(controllerCommand(), demoCommand(), crdsCommand(), versionCommand())
+	root.AddCommand(controllerCommand(), demoCommand(), crdsCommand(), rbacCommand(), versionCommand())
 	return root
 }
 

@@ -162,14 +162,15 @@ func (e *Env) Restart() {
 	}
 	e.woken = map[string]bool{}
 	e.seenPods, e.seenNodes, e.seenClaims = map[types.UID]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]*karpv1.NodeClaim{}
-	e.Client = e.Faults.client(e.API)
+	e.Client = e.Faults.client(guarded(e.T, e.API, true))
+	live := guarded(e.T, e.API, false)
 	e.Provider = e.Faults.provider(memory.New(e.Cloud))
 	e.Registry = prometheus.NewRegistry()
 	e.Metrics = metrics.New(e.Registry)
 	e.Mirror = kube.NewMirror(func(pod string) { e.woken[pod] = true })
 	log := logr.Discard()
 	// Events go to the cluster directly: losing one is no fault worth a test.
-	e.Events = events.New(e.API, log, e.Metrics.EventsDropped.Inc)
+	e.Events = events.New(live, log, e.Metrics.EventsDropped.Inc)
 	ctx, stop := context.WithCancel(context.Background())
 	e.stopListening = stop
 	go func() { _ = e.Events.Start(ctx) }() // always nil
@@ -178,7 +179,7 @@ func (e *Env) Restart() {
 	keeper.Overlays = overlay.Source(e.Client)
 	e.Overlays = &overlay.Reconciler{Client: e.Client, Catalog: keeper}
 	buffers := buffer.NewKeeper(e.Client, e.Mirror)
-	e.Buffers = &buffer.Reconciler{Client: e.Client, Live: e.API, Keeper: buffers}
+	e.Buffers = &buffer.Reconciler{Client: e.Client, Live: live, Keeper: buffers}
 	ledger := &health.Ledger{}
 	class := Class().GroupKind()
 	e.Provisioner = &provision.Provisioner{Client: e.Client, Mirror: e.Mirror, Catalog: keeper,
@@ -186,13 +187,13 @@ func (e *Env) Restart() {
 	e.Lifecycle = &lifecycle.Reconciler{Client: e.Client, Mirror: e.Mirror, Catalog: keeper, Provider: e.Provider,
 		Events: e.Events, Metrics: e.Metrics, Log: log, Class: class, Health: ledger,
 		End: &termination.Claims{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}}
-	e.Termination = &termination.Nodes{Client: e.Client, Live: e.API, Provider: e.Provider,
+	e.Termination = &termination.Nodes{Client: e.Client, Live: live, Provider: e.Provider,
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
-	e.Emptiness = &emptiness.Controller{Client: e.Client, Live: e.API, Mirror: e.Mirror, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
+	e.Emptiness = &emptiness.Controller{Client: e.Client, Live: live, Mirror: e.Mirror, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
 	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
 	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class(), Health: ledger}
-	e.Collector = &gc.Collector{Client: e.Client, Live: e.API, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
-	e.Static = &static.Reconciler{Client: e.Client, Live: e.API, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, Class: class}
+	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
+	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, Class: class}
 	e.Mirror.Fed()
 }
 

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/karve-dev/karve/api/crds"
+	"github.com/karve-dev/karve/controller/access"
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/controller/manager"
+	"github.com/karve-dev/karve/controller/nodeclass"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// The role holds what the whole controller follows with every feature on, and no
+// kind that nobody follows. What single controllers write is held against the role
+// in all their tests, by controllertest.
+//
+// Rule 53.
+func TestRoleHoldsWhatIsFollowed(t *testing.T) {
+	cluster := newEmptyCluster(t)
+	o := CoreConfig{
+		FeatureGates: "NodeOverlay=true,CapacityBuffer=true,StaticCapacity=true", DisableLeaderElection: true,
+	}.options(nil, logr.Discard(), func(m crmanager.Manager) error {
+		versions := discovery.NewDiscoveryClientForConfigOrDie(m.GetConfig())
+		return (&nodeclass.Reconciler{Client: m.GetClient(), Azure: &azure.Provider{}, Versions: versions}).Register(m)
+	})
+	o.Provider, o.Registry = memory.New(memory.NewCloud(memory.Options{})), prometheus.NewRegistry()
+	m, err := manager.New(&rest.Config{Host: "http://cluster", Transport: cluster}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("waited too long"))
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	select {
+	case <-cluster.complete:
+	case <-ctx.Done():
+		t.Error("controller/access lets karve watch what it does not watch:", cluster.unwatched)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// emptyCluster is an API server, reached without a network, that serves the kinds
+// of the role, of which there are no objects. It fails the test when it is asked for
+// what the role does not hold.
+type emptyCluster struct {
+	t     *testing.T
+	kinds map[string][]metav1.APIResource // by group/version
+	rules []rbacv1.PolicyRule
+
+	mu        sync.Mutex
+	unwatched map[string]bool // of what the role lets karve watch: "group resource"
+	complete  chan struct{}   // closed once nothing is unwatched
+}
+
+func newEmptyCluster(t *testing.T) *emptyCluster {
+	c := &emptyCluster{t: t, kinds: kinds(t), rules: access.Cluster(), unwatched: map[string]bool{}, complete: make(chan struct{})}
+	for _, r := range c.rules {
+		for _, resource := range r.Resources {
+			if slices.Contains(r.Verbs, "watch") {
+				c.unwatched[r.APIGroups[0]+" "+resource] = true
+			}
+		}
+	}
+	return c
+}
+
+// kinds are those of the role, in the versions that are served.
+func kinds(t *testing.T) map[string][]metav1.APIResource {
+	out := map[string][]metav1.APIResource{
+		"v1": {
+			{Name: "pods", Kind: "Pod", Namespaced: true}, {Name: "nodes", Kind: "Node"}, {Name: "namespaces", Kind: "Namespace"},
+			{Name: "persistentvolumes", Kind: "PersistentVolume"}, {Name: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true},
+			{Name: "podtemplates", Kind: "PodTemplate", Namespaced: true},
+		},
+		"apps/v1": {{Name: "daemonsets", Kind: "DaemonSet", Namespaced: true}},
+		"storage.k8s.io/v1": {
+			{Name: "storageclasses", Kind: "StorageClass"}, {Name: "csinodes", Kind: "CSINode"}, {Name: "volumeattachments", Kind: "VolumeAttachment"},
+		},
+	}
+	all, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range all {
+		for _, v := range crd.Spec.Versions {
+			gv := crd.Spec.Group + "/" + v.Name
+			out[gv] = append(out[gv], metav1.APIResource{Name: crd.Spec.Names.Plural, Kind: crd.Spec.Names.Kind, Namespaced: crd.Spec.Scope == "Namespaced"})
+		}
+	}
+	return out
+}
+
+func (c *emptyCluster) RoundTrip(r *http.Request) (*http.Response, error) {
+	path := strings.TrimPrefix(strings.TrimPrefix(strings.Trim(r.URL.Path, "/"), "apis"), "api")
+	gv, resource := strings.Trim(path, "/"), ""
+	if _, ok := c.kinds[gv]; !ok {
+		if i := strings.LastIndex(gv, "/"); i >= 0 {
+			gv, resource = gv[:i], gv[i+1:]
+		}
+	}
+	switch {
+	case gv == "":
+		return c.groups(r), nil
+	case resource == "":
+		return answer(r, http.StatusOK, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: gv, APIResources: c.kinds[gv]}), nil
+	}
+	return c.objects(r, gv, resource), nil
+}
+
+// groups answers discovery.
+func (c *emptyCluster) groups(r *http.Request) *http.Response {
+	if strings.HasPrefix(r.URL.Path, "/apis") {
+		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList"}}
+		for gv := range c.kinds {
+			if group, version, ok := strings.Cut(gv, "/"); ok {
+				v := metav1.GroupVersionForDiscovery{GroupVersion: gv, Version: version}
+				list.Groups = append(list.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+			}
+		}
+		return answer(r, http.StatusOK, list)
+	}
+	return answer(r, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
+}
+
+// objects answers lists with none, and watches with silence until they are given up.
+func (c *emptyCluster) objects(r *http.Request, gv, resource string) *http.Response {
+	verb := "list"
+	if r.URL.Query().Get("watch") != "" {
+		verb = "watch"
+	}
+	c.note(verb, gv, resource)
+	i := slices.IndexFunc(c.kinds[gv], func(k metav1.APIResource) bool { return k.Name == resource })
+	switch {
+	case i < 0 || r.Method != http.MethodGet:
+		return answer(r, http.StatusNotFound, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+	case r.URL.Query().Get("sendInitialEvents") != "": // as older servers do: they are asked for a list then
+		return answer(r, http.StatusUnprocessableEntity, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity})
+	case verb == "watch":
+		body, end := io.Pipe()
+		context.AfterFunc(r.Context(), func() { end.Close() })
+		return response(r, http.StatusOK, body)
+	}
+	return answer(r, http.StatusOK, map[string]any{
+		"apiVersion": gv, "kind": c.kinds[gv][i].Kind + "List", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{},
+	})
+}
+
+func answer(r *http.Request, code int, object any) *http.Response {
+	text, err := json.Marshal(object)
+	if err != nil {
+		panic(err) // plain values
+	}
+	return response(r, code, io.NopCloser(bytes.NewReader(text)))
+}
+
+func response(r *http.Request, code int, body io.ReadCloser) *http.Response {
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}
+}
+
+// note holds a request against the role.
+func (c *emptyCluster) note(verb, gv, resource string) {
+	group, _, ok := strings.Cut(gv, "/")
+	if !ok {
+		group = ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !controllertest.Allows(c.rules, verb, group, resource) {
+		c.t.Errorf("karve asks to %s %s of group %q: controller/access must allow it", verb, resource, group)
+	}
+	if key := group + " " + resource; verb == "watch" && c.unwatched[key] {
+		delete(c.unwatched, key)
+		if len(c.unwatched) == 0 {
+			close(c.complete)
+		}
+	}
+}
+
+func TestRBACIsYAML(t *testing.T) {
+	var out strings.Builder
+	if err := access.YAML(&out, "karve-system"); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(out.String(), "\nkind: "); got != 7 || strings.Contains(out.String(), "null") || !strings.Contains(out.String(), "namespace: karve-system") {
+		t.Errorf("%d documents:\n%s", got, out.String())
+	}
+}

@@ -1,0 +1,126 @@
+// Package access says what karve may do in its cluster: as little as lets every
+// controller work, features that are off by default included.
+//
+// It grants nothing to nodes, which join by what their kubelets may do. Every call
+// returns fresh objects, which the caller may change. There are no values to be zero.
+package access
+
+import (
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// name is of the service account and everything that is bound to it.
+const name = "karve"
+
+// Cluster is what karve may do anywhere.
+func Cluster() []rbacv1.PolicyRule {
+	const karpenter, azure, autoscaling = "karpenter.sh", "karpenter.azure.com", "autoscaling.x-k8s.io"
+	return []rbacv1.PolicyRule{
+		// What the World is made of.
+		follow("", "pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
+		follow("apps", "daemonsets"),
+		follow("storage.k8s.io", "csinodes", "storageclasses", "volumeattachments"),
+		follow(karpenter, "nodepools", "nodeclaims", "nodeoverlays"),
+		follow(azure, "aksnodeclasses"),
+		follow(autoscaling, "capacitybuffers"),
+
+		// What a capacity buffer refers to.
+		follow("", "podtemplates"),
+		rule("apps", "get", "deployments", "statefulsets", "replicasets"),
+
+		// Nodes are bought and given back as NodeClaims, labelled, tainted and drained.
+		rule(karpenter, "create", "nodeclaims"),
+		rule(karpenter, "delete", "nodeclaims"),
+		rule(karpenter, "patch", "nodeclaims", "nodepools", "nodeclaims/status", "nodepools/status", "nodeoverlays/status"),
+		rule("", "patch", "nodes"),
+		rule("", "delete", "nodes", "pods"),
+		rule("", "create", "pods/eviction", "events"),
+		rule(azure, "patch", "aksnodeclasses", "aksnodeclasses/status"),
+		rule(autoscaling, "patch", "capacitybuffers/status"),
+
+		// Clusters with the admission plugin OwnerReferencesPermissionEnforcement want
+		// this of whoever names an owner that must not go first.
+		rule(karpenter, "update", "nodepools/finalizers", "nodeclaims/finalizers"),
+	}
+}
+
+// Own is what karve may do in its own namespace: take part in the election of a leader.
+func Own() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"}},
+		rule("", "create", "events"),
+	}
+}
+
+// System is what karve may do in kube-system: ask where the cluster's DNS is.
+func System() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"kube-dns"}, Verbs: []string{"get"}}}
+}
+
+func follow(group string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"get", "list", "watch"}}
+}
+
+func rule(group, verb string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{verb}}
+}
+
+// Objects are a service account in the namespace, and the roles with their bindings.
+func Objects(namespace string) []runtime.Object {
+	account := &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	all := []runtime.Object{
+		account,
+		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: Cluster()},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef: to("ClusterRole", name), Subjects: subjects(account),
+		},
+	}
+	all = append(all, local(account, namespace, name, Own())...)
+	return append(all, local(account, metav1.NamespaceSystem, name+"-dns", System())...)
+}
+
+// local is a role in a namespace, bound to the account.
+func local(account *corev1.ServiceAccount, namespace, role string, rules []rbacv1.PolicyRule) []runtime.Object {
+	of := metav1.ObjectMeta{Namespace: namespace, Name: role}
+	return []runtime.Object{
+		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: of, Rules: rules},
+		&rbacv1.RoleBinding{
+			TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: of,
+			RoleRef: to("Role", role), Subjects: subjects(account),
+		},
+	}
+}
+
+func kind(version, kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: version, Kind: kind}
+}
+
+func to(kind, name string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+}
+
+func subjects(a *corev1.ServiceAccount) []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: a.Name}}
+}
+
+// YAML writes Objects as one stream of YAML documents, as kubectl apply takes it.
+func YAML(w io.Writer, namespace string) error {
+	for _, object := range Objects(namespace) {
+		doc, err := yaml.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("encoding %T: %w", object, err)
+		}
+		if _, err := fmt.Fprintf(w, "---\n%s", doc); err != nil {
+			return fmt.Errorf("writing %T: %w", object, err)
+		}
+	}
+	return nil
+}
