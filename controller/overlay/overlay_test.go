@@ -46,6 +46,8 @@ func condition(t *testing.T, e *controllertest.Env, name string) (status, reason
 }
 
 // Spot that is priced out of the market is not bought first.
+//
+// Rule 42.
 func TestPricesOfOverlaysDecide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -69,6 +71,8 @@ func TestPricesOfOverlaysDecide(t *testing.T) {
 }
 
 // A device that the cloud does not know of is bought for once an overlay tells.
+//
+// Rule 43.
 func TestCapacityOfOverlaysCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -94,6 +98,7 @@ func TestCapacityOfOverlaysCounts(t *testing.T) {
 	})
 }
 
+// Rule 42, Rule 43.
 func TestOverlaysHearWhatIsWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

@@ -74,7 +74,7 @@ func TestBatcherRetriesAndStops(t *testing.T) {
 	})
 }
 
-// Rule 14.
+// Rule 14, Rule 41.
 func TestExplain(t *testing.T) {
 	u := pack.Unplaced{Funnels: []reason.Funnel{
 		{Pool: "web", Offers: 5012, Cuts: []reason.Cut{
@@ -102,7 +102,7 @@ func TestExplain(t *testing.T) {
 
 // Upstream's failure texts stay, whichever filter took the last offer.
 //
-// Rule 14.
+// Rule 14, Rule 41.
 func TestExplainKeepsKnownPhrases(t *testing.T) {
 	cut := func(by reason.Reason, removed int, detail string, facts ...reason.Fact) reason.Cut {
 		return reason.Cut{By: by, Removed: removed, Detail: detail, Facts: facts}

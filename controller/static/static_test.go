@@ -38,6 +38,7 @@ func scale(t *testing.T, e *controllertest.Env, replicas int64) {
 	}
 }
 
+// Rule 45.
 func TestReplicasAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -62,6 +63,8 @@ func TestReplicasAreKept(t *testing.T) {
 
 // Not even a restart in the middle of a purchase exceeds limits.nodes, or the
 // number asked for.
+//
+// Rule 45.
 func TestLimitOfNodesIsHard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -106,6 +109,8 @@ func TestStaticNodesHostPods(t *testing.T) {
 }
 
 // Empty nodes go first, then those with least to evict; who asks to be left alone comes last.
+//
+// Rule 45.
 func TestScaleDownOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
