@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/karve-dev/karve/bench/report"
 	"github.com/karve-dev/karve/bench/scenario"
@@ -15,22 +16,27 @@ type item struct {
 	name string
 	make func(context.Context) (*scenario.Scenario, error)
 	// alone says why upstream is left out; empty when it is not.
-	alone   string
-	measure func(context.Context) (report.Row, error)
+	alone string
+	// plotted items follow each other by size; one too slow for upstream ends its line.
+	plotted bool
+	measure func(context.Context) ([]report.Row, error)
 }
+
+// Names of the rows that the plot shows begin so; the size follows.
+const podsRow, nodesRow = "diverse ", "growing nodes "
 
 // items lists the run in order.
 func (c config) items() []item {
 	var out []item
-	for _, n := range pick(c.quick, []int{500, 1000, 2000}, []int{1000, 5000, 10000, 20000}) {
-		out = append(out, item{name: fmt.Sprintf("diverse %d", n), make: always(func() *scenario.Scenario { return scenario.Diverse(n) })})
+	for _, n := range pick(c.quick, []int{500, 1000, 2000}, []int{1000, 2000, 5000, 10000, 20000}) {
+		out = append(out, item{name: podsRow + strconv.Itoa(n), make: always(func() *scenario.Scenario { return scenario.Diverse(n) })})
 	}
 	out = append(out, c.preferences()...)
 	out = append(out, c.azure()...)
 	out = append(out, c.existing()...)
 	out = append(out, item{name: c.arrivalName(), measure: c.arrivals})
 	out = append(out, item{name: c.memoryName(), measure: c.memory})
-	return append(out, c.scaling()...)
+	return append(out, c.growing()...)
 }
 
 func (c config) preferences() []item {
@@ -85,19 +91,14 @@ func (c config) memoryName() string {
 	return fmt.Sprintf("memory of %d nodes with %d pods", pick(c.quick, 1000, 5000), pick(c.quick, 30000, 150000))
 }
 
-// scaling is ours alone: pods over a decade, and nodes over a decade.
-func (c config) scaling() []item {
+// growing is the same batch on ever more nodes, over a decade.
+func (c config) growing() []item {
 	var out []item
-	for _, n := range pick(c.quick, []int{500, 1000, 2000, 5000}, []int{2000, 4000, 8000, 20000}) {
-		out = append(out, item{
-			name: fmt.Sprintf("scaling pods %d", n), alone: "for the plot",
-			make: always(func() *scenario.Scenario { return scenario.Diverse(n) }),
-		})
-	}
 	for _, n := range pick(c.quick, []int{100, 200, 500, 1000}, []int{500, 1000, 2000, 5000}) {
+		waiting := pick(c.quick, 100, 500)
 		out = append(out, item{
-			name: fmt.Sprintf("scaling nodes %d", n), alone: "for the plot: 1000 pods pending, 20 bound for each node",
-			make: always(func() *scenario.Scenario { return scenario.Existing(n, 20*n, 1000) }),
+			name: fmt.Sprintf("%s%d, %d pods pending", nodesRow, n, waiting), plotted: true,
+			make: always(func() *scenario.Scenario { return scenario.Existing(n, 20*n, waiting) }),
 		})
 	}
 	return out

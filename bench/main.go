@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"regexp"
 	"runtime/pprof"
+	"time"
 )
 
 func main() {
@@ -27,17 +28,18 @@ type config struct {
 	only                   *regexp.Regexp
 	quick, karveOnly, list bool
 	profile, results       string
+	started                time.Time
 }
 
 func parse(args []string) (config, error) {
-	var c config
+	c := config{started: time.Now()}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("only", "", "run only the scenarios whose name this regular expression finds; saves nothing")
 	flags.BoolVar(&c.quick, "quick", false, "small sizes: under three minutes")
 	flags.BoolVar(&c.karveOnly, "karve-only", false, "leave upstream out; saves nothing")
 	flags.BoolVar(&c.list, "list", false, "name the scenarios and stop")
 	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of our side to this file (with -karve-only: of nothing else)")
-	flags.StringVar(&c.results, "results", "results", "folder for latest.json and the plots")
+	flags.StringVar(&c.results, "results", "results", "folder for latest.json, README.md and scaling.svg")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}

@@ -15,24 +15,32 @@ import (
 	"github.com/karve-dev/karve/bench/report"
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/bench/upstream"
+	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/world"
 )
 
 const (
-	// karveRuns is how many decisions of ours the median is taken of, and karveLimit
-	// how long they may take together before two will do.
-	karveRuns  = 15
-	karveLimit = 20 * time.Second
-	// upstreamRuns is the same for upstream; a first run longer than upstreamLong stands alone.
-	upstreamRuns = 3
-	upstreamLong = 10 * time.Second
+	// repetitions is how often either side decides; the best counts.
+	repetitions = 9
+	// patience is how long upstream's first decision may take before it is its only
+	// one; all of ours together have three times as much.
+	patience = 10 * time.Second
+	// plotPatience ends upstream's line in the plot: the next point would be slower still.
+	plotPatience = 30.0
 )
 
-const method = "Times are medians: of up to 15 decisions of ours, of 3 of upstream's, or its only one when that takes over 10 s; garbage is collected before each."
+// method says what the numbers are.
+var method = []string{
+	fmt.Sprintf("Seconds are the best of %d decisions of either side, each after a garbage collection; upstream decides only once where that takes over %v. The machine may be shared, and the best run is the one least disturbed; the median stands beside it.", repetitions, patience),
+	"Inside karve's clock: each pending pod is converted from its Kubernetes object and taken into the warm world, the snapshot is made, the plan is solved. Before it starts: the catalog, pools, DaemonSets, nodes and bound pods, which a controller's informers keep up to date. \"Solve\" is planning alone.",
+	"Inside upstream's clock: its topology is counted, its scheduler made, the pods solved, instance types truncated. Before it starts: instance types, pools, DaemonSets and cluster state with nodes and bound pods. Its pods stay Kubernetes objects, its reads cost nothing, and the deep copy of its state is not counted.",
+	"Both sides decide on the same objects, in one process, one after the other; the heap of the one is garbage when the other begins. MB/op and allocs/op are what one decision allocates, freed or not.",
+	"$/h is the price of the machines to buy when each is the cheapest that its claim accepts. No plan can beat the bound.",
+}
 
 // bench runs what was asked for and says how it went.
 func (c config) bench(ctx context.Context) error {
-	rows := []report.Row{{Scenario: "environment", Environment: environment()}}
+	var rows []report.Row
 	for _, it := range c.items() {
 		if !c.only.MatchString(it.name) {
 			continue
@@ -42,60 +50,92 @@ func (c config) bench(ctx context.Context) error {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s …\n", it.name)
-		row, err := c.row(ctx, it)
+		if len(rows) > 0 && it.plotted && tooSlow(rows[len(rows)-1]) {
+			it.alone = "upstream is left out after what it took one size before"
+		}
+		more, err := c.measured(ctx, it)
 		if err != nil {
 			return fmt.Errorf("%s: %w", it.name, err)
 		}
-		rows = append(rows, row)
+		rows = append(rows, more...)
 	}
 	if c.list {
 		return nil
 	}
-	if err := report.Print(os.Stdout, rows); err != nil || c.partial() {
+	e := c.environment()
+	if err := report.Print(os.Stdout, e, rows); err != nil || c.partial() {
 		return err
 	}
+	return c.save(e, rows)
+}
+
+// tooSlow reports whether upstream need not be asked for the next size.
+func tooSlow(r report.Row) bool {
+	return strings.HasPrefix(r.Scenario, nodesRow) && (r.Upstream == nil || r.Upstream.Seconds > plotPatience)
+}
+
+func (c config) save(e report.Environment, rows []report.Row) error {
 	if err := report.Save(filepath.Join(c.results, "latest.json"), rows); err != nil {
+		return err
+	}
+	if err := report.SaveMarkdown(filepath.Join(c.results, "README.md"), plotFile, e, rows); err != nil {
 		return err
 	}
 	return c.draw(rows)
 }
 
-// draw plots the rows that were measured for it.
+const plotFile = "scaling.svg"
+
+// draw plots the rows that are about growth, ours and upstream's.
 func (c config) draw(rows []report.Row) error {
-	pods := plot.Series{Name: "pods, on an empty cluster"}
-	nodes := plot.Series{Name: "nodes, for 1000 pods"}
-	for _, r := range rows {
-		var n float64
-		if _, err := fmt.Sscanf(r.Scenario, "scaling pods %f", &n); err == nil {
-			pods.Points = append(pods.Points, plot.Point{Size: n, Seconds: r.Karve.BestSeconds})
-		} else if _, err := fmt.Sscanf(r.Scenario, "scaling nodes %f", &n); err == nil {
-			nodes.Points = append(nodes.Points, plot.Point{Size: n, Seconds: r.Karve.BestSeconds})
-		}
-	}
-	svg := plot.SVG("Time of one decision of karve (best of several)", "pods or nodes", []plot.Series{pods, nodes})
-	if err := os.WriteFile(filepath.Join(c.results, "scaling.svg"), []byte(svg), 0o644); err != nil {
+	svg := plot.SVG("Time of one decision",
+		growth(rows, podsRow, "pending pods (diverse mix, empty cluster)"),
+		growth(rows, nodesRow, "existing nodes, 20 pods on each"))
+	if err := os.WriteFile(filepath.Join(c.results, plotFile), []byte(svg), 0o644); err != nil {
 		return fmt.Errorf("drawing the plot: %w", err)
 	}
 	return nil
 }
 
-// row measures both sides, one after the other.
-func (c config) row(ctx context.Context, it item) (report.Row, error) {
+func growth(rows []report.Row, prefix, sizes string) plot.Panel {
+	ours, theirs := plot.Series{Name: "karve"}, plot.Series{Name: "upstream"}
+	for _, r := range rows {
+		var n float64
+		if _, err := fmt.Sscanf(r.Scenario, prefix+"%f", &n); err != nil {
+			continue
+		}
+		ours.Points = append(ours.Points, plot.Point{Size: n, Seconds: r.Karve.Seconds})
+		if r.Upstream != nil {
+			theirs.Points = append(theirs.Points, plot.Point{Size: n, Seconds: r.Upstream.Seconds})
+		}
+	}
+	return plot.Panel{Sizes: sizes, Series: []plot.Series{ours, theirs}}
+}
+
+func (c config) measured(ctx context.Context, it item) ([]report.Row, error) {
 	if it.measure != nil {
 		return it.measure(ctx)
 	}
 	s, err := it.make(ctx)
 	if err != nil {
-		return report.Row{}, fmt.Errorf("building the scenario: %w", err)
+		return nil, fmt.Errorf("building the scenario: %w", err)
 	}
-	row := report.Row{Scenario: it.name, Pods: len(s.Pending)}
-	row.Karve, row.Invalid = ours(s)
-	row.Note = wishes(s, row.Karve.Preferences)
+	row, err := c.compare(ctx, it, s)
+	return []report.Row{row}, err
+}
+
+// compare measures both sides, one after the other.
+func (c config) compare(ctx context.Context, it item, s *scenario.Scenario) (report.Row, error) {
+	row := report.Row{Scenario: it.name}
+	var honoured string
+	row.Karve, honoured, row.Invalid = ours(s)
+	row.Say(honoured)
 	switch {
 	case c.karveOnly:
 	case it.alone != "":
 		row.Say(it.alone)
 	default:
+		var err error
 		if row.Upstream, err = theirs(ctx, s); err != nil {
 			return row, err
 		}
@@ -107,14 +147,14 @@ func (c config) row(ctx context.Context, it item) (report.Row, error) {
 
 // wishes says what became of preferences where they count: a price is no merit of a
 // plan that honours none.
-func wishes(s *scenario.Scenario, p *report.Preferences) string {
+func wishes(s *scenario.Scenario, p pack.Preferences) string {
 	switch {
 	case s.Settings.Preferences != world.Respect:
 		return ""
-	case p == nil:
+	case p.Asked == 0:
 		return "ours looked at no preference"
 	}
-	return fmt.Sprintf("ours honours %d of %d preferences, for %.3f $/h", p.Honoured, p.Asked, p.USDPerHour)
+	return fmt.Sprintf("ours honours %d of %d preferences, for %.3f $/h", p.Honoured, p.Asked, p.Cost.USD())
 }
 
 // sharedBound is the lower bound for upstream's purchase: ours, where both had to
@@ -126,16 +166,15 @@ func sharedBound(s *scenario.Scenario, row report.Row) float64 {
 	return row.Karve.LowerBound
 }
 
-// ours also says what is wrong with the plan, if anything is.
-func ours(s *scenario.Scenario) (side *report.Side, invalid string) {
-	run := karve.New(s).Repeat(karveRuns, karveLimit)
-	sample := measure.Median(run.Samples)
+// ours also says what became of preferences, and what is wrong with the plan, if
+// anything is.
+func ours(s *scenario.Scenario) (side *report.Side, honoured, invalid string) {
+	run := karve.New(s).Repeat(repetitions, 3*patience)
 	side = &report.Side{
-		Nodes:        len(run.Plan.Launches),
-		USDPerHour:   run.Plan.Price().USD(),
-		LowerBound:   run.Plan.LowerBound.USD(),
-		SolveSeconds: measure.Median(run.Solve).Took.Seconds(),
-		Runs:         len(run.Samples),
+		Nodes:      len(run.Plan.Launches),
+		USDPerHour: run.Plan.Price().USD(),
+		LowerBound: run.Plan.LowerBound.USD(),
+		Solve:      measure.Best(run.Solve).Took.Seconds(),
 	}
 	for _, u := range run.Plan.Unplaced {
 		side.Unscheduled += len(u.Pods)
@@ -143,11 +182,7 @@ func ours(s *scenario.Scenario) (side *report.Side, invalid string) {
 	if err := karve.Audit(s, run.Plan); err != nil {
 		invalid = err.Error()
 	}
-	side.BestSeconds = measure.Percentile(run.Samples, 0).Took.Seconds()
-	if p := run.Plan.Preferences; p.Asked > 0 {
-		side.Preferences = &report.Preferences{Asked: p.Asked, Honoured: p.Honoured, USDPerHour: p.Cost.USD()}
-	}
-	return timed(side, sample, len(s.Pending)), invalid
+	return timed(side, run.Samples, len(s.Pending)), wishes(s, run.Plan.Preferences), invalid
 }
 
 func theirs(ctx context.Context, s *scenario.Scenario) (*report.Side, error) {
@@ -157,17 +192,14 @@ func theirs(ctx context.Context, s *scenario.Scenario) (*report.Side, error) {
 	}
 	var side *report.Side
 	var samples []measure.Sample
-	for len(samples) < upstreamRuns && (len(samples) == 0 || samples[0].Took < upstreamLong) {
+	for len(samples) < repetitions && (len(samples) == 0 || samples[0].Took < patience) {
 		batch := c.Batch()
-		var failed error
-		samples = append(samples, measure.Once(func() { side, failed = decide(batch) }))
-		if failed != nil {
-			return nil, failed
+		samples = append(samples, measure.Once(func() { side, err = decide(batch) }))
+		if err != nil {
+			return nil, err
 		}
 	}
-	side.Runs = len(samples)
-	side.BestSeconds = measure.Percentile(samples, 0).Took.Seconds()
-	return timed(side, measure.Median(samples), len(s.Pending)), nil
+	return timed(side, samples, len(s.Pending)), nil
 }
 
 func decide(b *upstream.Batch) (*report.Side, error) {
@@ -182,17 +214,22 @@ func decide(b *upstream.Batch) (*report.Side, error) {
 	return &report.Side{Nodes: len(results.NewNodeClaims), USDPerHour: price, Unscheduled: len(results.PodErrors)}, nil
 }
 
-func timed(side *report.Side, s measure.Sample, pods int) *report.Side {
-	side.Seconds = s.Took.Seconds()
+func timed(side *report.Side, samples []measure.Sample, pods int) *report.Side {
+	best := measure.Best(samples)
+	side.Seconds = best.Took.Seconds()
+	side.Median = measure.Median(samples).Took.Seconds()
+	side.Runs = len(samples)
 	side.PodsPerSecond = float64(pods) / side.Seconds
-	side.BytesPerOp = s.Bytes
+	side.BytesPerOp, side.AllocsPerOp = best.Bytes, best.Objects
 	return side
 }
 
-func environment() *report.Environment {
-	return &report.Environment{
-		Go: runtime.Version(), CPU: cpu(), GOMAXPROCS: runtime.GOMAXPROCS(0), Commit: commit(),
-		Started: time.Now().UTC().Format(time.RFC3339), Method: method,
+func (c config) environment() report.Environment {
+	return report.Environment{
+		Machine: fmt.Sprintf("%s, %d cores, %s/%s", cpu(), runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH),
+		Go:      runtime.Version(), Commit: commit(),
+		Started: c.started.UTC().Format(time.RFC3339) + pick(c.quick, ", quick (small sizes)", ""),
+		Method:  method,
 	}
 }
 

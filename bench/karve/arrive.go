@@ -1,8 +1,6 @@
 package karve
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/karve-dev/karve/bench/measure"
@@ -11,7 +9,7 @@ import (
 
 // Arrivals is how it went when pods came one at a time.
 type Arrivals struct {
-	Samples []measure.Sample // one decision each; Bytes are the mean of all
+	measure.Series // one decision each
 	// Bound pods found room on a node; for the others a node would have been bought,
 	// or nothing could be done.
 	Bound, Bought, Unplaced int
@@ -22,18 +20,13 @@ type Arrivals struct {
 // Garbage is collected when Go sees fit, as in a controller.
 func (c *Cluster) Arrive(pods []*corev1.Pod) Arrivals {
 	var a Arrivals
-	var bytes uint64
 	for _, p := range pods {
-		before := measure.Allocated()
-		start := time.Now()
-		c.Set(p)
-		plan := pack.Solve(c.Builder.World())
-		a.Samples = append(a.Samples, measure.Sample{Took: time.Since(start)})
-		bytes += measure.Allocated() - before
+		var plan pack.Plan
+		a.Once(func() {
+			c.Set(p)
+			plan = pack.Solve(c.Builder.World())
+		})
 		c.settle(p, plan, &a)
-	}
-	for i := range a.Samples {
-		a.Samples[i].Bytes = bytes / uint64(len(a.Samples))
 	}
 	return a
 }

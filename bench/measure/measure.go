@@ -1,22 +1,29 @@
 // Package measure times one operation at a time, with what it allocates. It
 // collects garbage before each, so that no run pays for the one before. Its only
-// statistics are the median and the percentile: the machine may be shared, and a
-// mean of few runs says little there.
+// statistics are the best, the median and percentiles: the machine may be shared,
+// and a mean of few runs says little there.
 package measure
 
 import (
 	"cmp"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
 // Sample is one run.
 type Sample struct {
-	Took  time.Duration
-	Bytes uint64 // allocated in the run, freed or not
+	Took time.Duration
+	Heap
 }
+
+// Heap is what was allocated, freed or not.
+type Heap struct{ Bytes, Objects uint64 }
 
 // Once runs op.
 func Once(op func()) Sample {
@@ -27,10 +34,46 @@ func Once(op func()) Sample {
 	op()
 	took := time.Since(start)
 	runtime.ReadMemStats(&after)
-	return Sample{Took: took, Bytes: after.TotalAlloc - before.TotalAlloc}
+	return Sample{Took: took, Heap: Heap{after.TotalAlloc - before.TotalAlloc, after.Mallocs - before.Mallocs}}
 }
 
-// Median returns the sample of median time; of two the slower. No samples give a zero one.
+// allocated is what the process has allocated so far. Unlike runtime.ReadMemStats
+// it does not stop the world, so it may be asked between measurements of
+// microseconds.
+func allocated() Heap {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/allocs:objects"}}
+	metrics.Read(samples)
+	return Heap{samples[0].Value.Uint64(), samples[1].Value.Uint64()}
+}
+
+// Series adds up what operations too short for a collection each allocate.
+type Series struct {
+	Samples []Sample
+	sum     Heap
+}
+
+// Once runs op, with garbage collected when Go sees fit.
+func (s *Series) Once(op func()) {
+	before := allocated()
+	start := time.Now()
+	op()
+	s.Samples = append(s.Samples, Sample{Took: time.Since(start)})
+	after := allocated()
+	s.sum.Bytes += after.Bytes - before.Bytes
+	s.sum.Objects += after.Objects - before.Objects
+}
+
+// Each is the mean that one operation allocated. Of a single one the runtime does not
+// tell: it counts small objects only once their span is full.
+func (s *Series) Each() Heap {
+	n := uint64(max(1, len(s.Samples)))
+	return Heap{s.sum.Bytes / n, s.sum.Objects / n}
+}
+
+// Best returns the fastest sample: the one least disturbed. No samples give a zero one.
+func Best(samples []Sample) Sample { return Percentile(samples, 0) }
+
+// Median returns the sample of median time; of two the slower.
 func Median(samples []Sample) Sample { return Percentile(samples, 50) }
 
 // Percentile returns the smallest sample that at least p percent of all do not exceed in time.
@@ -42,20 +85,34 @@ func Percentile(samples []Sample, p int) Sample {
 	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
 }
 
-// Heap is what is in use after a collection, in bytes.
-func Heap() uint64 {
-	runtime.GC()
-	runtime.GC() // finalizers of the first may free more
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+// Held is memory that is in use for good.
+type Held struct {
+	Heap     uint64 // live objects, bytes
+	Resident uint64 // of the process; zero where the system does not tell
 }
 
-// Allocated is what the process has allocated so far, freed or not. Unlike
-// runtime.ReadMemStats it does not stop the world, so it may be asked between
-// measurements of microseconds.
-func Allocated() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+// Hold collects garbage, returns what is free to the system and reads what is left.
+func Hold() Held {
+	runtime.GC() // finalizers of this one may free more in the next
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return Held{Heap: m.HeapAlloc, Resident: resident()}
+}
+
+// resident reads the second number of Linux' statm: pages in memory.
+func resident() uint64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	words := strings.Fields(string(text))
+	if len(words) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(words[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * uint64(os.Getpagesize())
 }

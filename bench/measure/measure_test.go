@@ -15,6 +15,9 @@ func TestPercentile(t *testing.T) {
 			t.Errorf("percentile %d is %d, want %d", p, got, want)
 		}
 	}
+	if Best(s).Took != 1 || Median(s).Took != 3 {
+		t.Errorf("best %d, median %d", Best(s).Took, Median(s).Took)
+	}
 	if got := Median(nil); got != (Sample{}) {
 		t.Errorf("the median of nothing is %v", got)
 	}
@@ -23,7 +26,34 @@ func TestPercentile(t *testing.T) {
 func TestOnceCountsAllocations(t *testing.T) {
 	var kept []byte
 	s := Once(func() { kept = make([]byte, 1<<20) })
-	if s.Bytes < uint64(len(kept)) {
-		t.Errorf("%d bytes counted, %d allocated", s.Bytes, len(kept))
+	if s.Bytes < uint64(len(kept)) || s.Objects == 0 {
+		t.Errorf("%+v counted, %d bytes allocated", s, len(kept))
 	}
+}
+
+func TestSeriesCountsTheMean(t *testing.T) {
+	var s Series
+	var kept [10][]byte
+	for i := range kept {
+		s.Once(func() { kept[i] = make([]byte, 1<<20) })
+	}
+	if each := s.Each(); len(s.Samples) != 10 || each.Bytes < 1<<20 || each.Bytes > 2<<20 {
+		t.Errorf("%d samples, %+v each", len(s.Samples), each)
+	}
+}
+
+func TestHoldSeesWhatIsKept(t *testing.T) {
+	before := Hold()
+	kept := make([]byte, 64<<20)
+	for i := range kept {
+		kept[i] = 1
+	}
+	after := Hold()
+	if grown := after.Heap - before.Heap; grown < 64<<20 {
+		t.Errorf("the heap grew by %d", grown)
+	}
+	if before.Resident > 0 && after.Resident < before.Resident+48<<20 {
+		t.Errorf("resident: %d before, %d after", before.Resident, after.Resident)
+	}
+	kept[0]++ // alive until here
 }

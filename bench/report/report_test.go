@@ -1,42 +1,126 @@
 package report
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestRatiosNeedAFairComparison(t *testing.T) {
 	upstream := Side{Seconds: 10, USDPerHour: 4, Unscheduled: 1}
+	of := func(v float64) *float64 { return &v }
 	for _, test := range []struct {
 		name    string
 		row     Row
-		speedup float64
-		cost    float64
+		speedup *float64
+		cost    *float64
 	}{
-		{"fair", Row{Karve: &Side{Seconds: 2, USDPerHour: 3}, Upstream: &upstream}, 5, 0.75},
-		{"ours left more pods", Row{Karve: &Side{Seconds: 2, Unscheduled: 2}, Upstream: &upstream}, 0, 0},
-		{"our plan is wrong", Row{Karve: &Side{Seconds: 2}, Upstream: &upstream, Invalid: "two pods on one port"}, 0, 0},
-		{"nothing to compare with", Row{Karve: &Side{Seconds: 2}}, 0, 0},
-		{"upstream buys nothing", Row{Karve: &Side{Seconds: 2}, Upstream: &Side{Seconds: 4}}, 2, 0},
+		{"fair", Row{Karve: &Side{Seconds: 2, USDPerHour: 3}, Upstream: &upstream}, of(5), of(0.75)},
+		{"ours left more pods", Row{Karve: &Side{Seconds: 2, Unscheduled: 2}, Upstream: &upstream}, nil, nil},
+		{"our plan is wrong", Row{Karve: &Side{Seconds: 2}, Upstream: &upstream, Invalid: "two pods on one port"}, nil, nil},
+		{"nothing to compare with", Row{Karve: &Side{Seconds: 2}}, nil, nil},
+		{"upstream buys nothing", Row{Karve: &Side{Seconds: 2}, Upstream: &Side{Seconds: 4}}, of(2), nil},
 	} {
 		r := test.row
 		r.Compare()
-		if r.Speedup != test.speedup || r.CostRatio != test.cost {
-			t.Errorf("%s: speedup %v and cost ratio %v, want %v and %v", test.name, r.Speedup, r.CostRatio, test.speedup, test.cost)
+		if diff := cmp.Diff([]*float64{test.speedup, test.cost}, []*float64{r.Speedup, r.CostRatio}); diff != "" {
+			t.Errorf("%s: speedup and cost ratio (-want +got):\n%s", test.name, diff)
 		}
 	}
 }
 
-func TestTableShowsBothSides(t *testing.T) {
-	row := Row{Scenario: "diverse 1", Karve: &Side{Seconds: 0.5, Nodes: 7}, Upstream: &Side{Seconds: 2, Nodes: 9}}
-	row.Compare()
-	var b strings.Builder
-	if err := Print(&b, []Row{{Environment: &Environment{Go: "go9"}}, row}); err != nil {
+// rows is one fair comparison and one measurement of ours alone.
+func rows() []Row {
+	out := []Row{
+		{
+			Scenario: "diverse 1",
+			Karve:    &Side{Seconds: 0.5, PodsPerSecond: 2, Nodes: 7, USDPerHour: 3, LowerBound: 2.5, BytesPerOp: 100, Runs: 9},
+			Upstream: &Side{Seconds: 2, PodsPerSecond: 0.5, Nodes: 9, USDPerHour: 4, LowerBound: 2.5, BytesPerOp: 900, Runs: 1},
+		},
+		{Scenario: "alone", Karve: &Side{Seconds: 1, Unscheduled: 3}, Note: "why"},
+	}
+	out[0].Compare()
+	return out
+}
+
+// The form of the JSON is what others read: these names and no others.
+func TestSavedForm(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results", "latest.json")
+	if err := Save(path, rows()); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"go9", "diverse 1", "upstream", "4×"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in the table:\n%s", want, b.String())
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `[
+  {
+    "scenario": "diverse 1",
+    "karve": {
+      "seconds": 0.5,
+      "pods_per_second": 2,
+      "nodes": 7,
+      "usd_per_hour": 3,
+      "lower_bound_usd_per_hour": 2.5,
+      "unscheduled": 0,
+      "bytes_per_op": 100
+    },
+    "upstream": {
+      "seconds": 2,
+      "pods_per_second": 0.5,
+      "nodes": 9,
+      "usd_per_hour": 4,
+      "lower_bound_usd_per_hour": 2.5,
+      "unscheduled": 0,
+      "bytes_per_op": 900
+    },
+    "speedup": 4,
+    "cost_ratio": 0.75
+  },
+  {
+    "scenario": "alone",
+    "karve": {
+      "seconds": 1,
+      "pods_per_second": 0,
+      "nodes": 0,
+      "usd_per_hour": 0,
+      "lower_bound_usd_per_hour": 0,
+      "unscheduled": 3,
+      "bytes_per_op": 0
+    },
+    "upstream": null,
+    "speedup": null,
+    "cost_ratio": null
+  }
+]
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTablesShowBothSides(t *testing.T) {
+	e := Environment{Go: "go9", Method: []string{"best of all"}}
+	var b strings.Builder
+	if err := Print(&b, e, rows()); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "README.md")
+	if err := SaveMarkdown(path, "scaling.svg", e, rows()); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{b.String(), string(page)} {
+		for _, want := range []string{"go9", "diverse 1", "upstream", "4×", "0.750", "why", "best of all"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in:\n%s", want, text)
+			}
 		}
 	}
 }
