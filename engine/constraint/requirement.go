@@ -182,6 +182,15 @@ func (q Requirement) Values() ([]string, bool) {
 	return out, true
 }
 
+// Single is the one value that the label must have; false when there is a choice.
+func (q Requirement) Single() (string, bool) {
+	values, finite := q.Values()
+	if !finite || q.absent || len(values) != 1 {
+		return "", false
+	}
+	return values[0], true
+}
+
 // Any returns one admitted value, always the same for the same requirement: the
 // least of a finite set, the bound of an open one. It reports false when there is
 // none or when any string would do.

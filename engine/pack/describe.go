@@ -19,10 +19,8 @@ const mostTypes = 600
 // plan writes down what was decided.
 func (s *solver) plan() Plan {
 	var p Plan
-	for i, h := range s.w.Hosts {
-		if pods := s.nominees[i]; len(pods) > 0 {
-			p.Nominations = append(p.Nominations, Nomination{Node: h.Key, Pods: pods})
-		}
+	for _, i := range slices.Sorted(maps.Keys(s.nominees)) {
+		p.Nominations = append(p.Nominations, Nomination{Node: s.w.Hosts[i].Key, Pods: s.nominees[i]})
 	}
 	for _, l := range s.launches {
 		p.Launches = append(p.Launches, s.describe(l))

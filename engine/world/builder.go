@@ -3,6 +3,7 @@ package world
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/constraint"
@@ -23,7 +24,10 @@ type Builder struct {
 	shapes     map[string]*Shape
 	classes    map[string]*Class
 	crowds     map[string]*Crowd
-	freeCrowds []int // ids to use again
+	crowdByID  []*Crowd
+	freeCrowds []int               // ids to use again
+	anchored   map[string][]*Crowd // by anchor
+	labelled   map[string][]*Class // by label and value that some selector may anchor on
 	repulsions map[string]*Repulsion
 	repelling  []*Repulsion    // the same in order; nil when it must be made anew
 	ported     map[*Class]bool // classes that take host ports
@@ -90,7 +94,7 @@ type catalog struct {
 func NewBuilder() *Builder {
 	return &Builder{
 		space: constraint.NewSpace(), podLabels: constraint.NewSpace(), resources: quantity.NewSpace(),
-		shapes: map[string]*Shape{}, classes: map[string]*Class{}, crowds: map[string]*Crowd{}, repulsions: map[string]*Repulsion{}, ported: map[*Class]bool{},
+		shapes: map[string]*Shape{}, classes: map[string]*Class{}, crowds: map[string]*Crowd{}, anchored: map[string][]*Crowd{}, labelled: map[string][]*Class{}, repulsions: map[string]*Repulsion{}, ported: map[*Class]bool{},
 		mentioned: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*Host{}, pools: map[string]Pool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{}, worn: map[*constraint.Key]int{},
@@ -199,7 +203,11 @@ func (b *Builder) touch(at *place) {
 }
 
 // SetNode adds or replaces the node with that key. Bound pods find it by Node.Name.
+// A node that is what it was costs nothing: kubelets report again and again.
 func (b *Builder) SetNode(n Node) {
+	if old := b.nodes[n.Key]; old != nil && reflect.DeepEqual(old.Node, n) {
+		return
+	}
 	b.RemoveNode(n.Key)
 	h := &Host{Node: n}
 	b.nodes[n.Key] = h

@@ -181,7 +181,14 @@ func (b *Builder) admit(c *Class) {
 	if len(c.Ports) > 0 {
 		b.ported[c] = true
 	}
-	for _, g := range b.crowds {
+	for label, value := range c.labels {
+		at := anchor(label, value)
+		b.labelled[at] = append(b.labelled[at], c)
+		for _, g := range b.anchored[at] {
+			b.enlist(g, c)
+		}
+	}
+	for _, g := range b.anchored[""] {
 		b.enlist(g, c)
 	}
 }
@@ -190,9 +197,13 @@ func (b *Builder) admit(c *Class) {
 func (b *Builder) dismiss(c *Class) {
 	delete(b.classes, c.key)
 	delete(b.ported, c)
-	for _, g := range b.crowds {
-		if g.Has(c) {
-			g.forget(c)
+	for id := range c.crowds.Clone().All() {
+		b.crowdByID[id].forget(c)
+	}
+	for label, value := range c.labels {
+		at := anchor(label, value)
+		if b.labelled[at] = drop(b.labelled[at], c); len(b.labelled[at]) == 0 {
+			delete(b.labelled, at)
 		}
 	}
 	for _, r := range c.repulsions {
@@ -215,12 +226,16 @@ func (b *Builder) dismiss(c *Class) {
 // mentionAll notes the labels that the pod's selectors ask for. Classes were
 // folded without the new ones, so pods that carry them are folded again.
 func (b *Builder) mentionAll(p *Pod) {
-	fresh := map[string]bool{}
+	var fresh map[string]bool
 	note := func(s *Selector) {
 		for _, r := range s.Labels {
-			if !b.mentioned[r.Key] {
-				fresh[r.Key] = true
+			if b.mentioned[r.Key] {
+				continue
 			}
+			if fresh == nil {
+				fresh = map[string]bool{}
+			}
+			fresh[r.Key] = true
 		}
 	}
 	for i := range p.Spreads {

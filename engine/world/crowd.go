@@ -1,6 +1,7 @@
 package world
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/constraint"
@@ -19,6 +20,9 @@ type Crowd struct {
 	namespace  constraint.Set
 	labels     constraint.Set
 	nothing    bool
+	// anchor is a label, with its value, that everybody it picks has; empty when
+	// there is no such label.
+	anchor string
 }
 
 // Has reports whether the selector picks the pods of a class.
@@ -87,11 +91,37 @@ func (b *Builder) crowd(sel Selector) (*Crowd, error) {
 	} else {
 		g.id = len(b.crowds)
 	}
-	b.crowds[g.key] = g
-	for _, c := range b.classes {
+	b.register(g)
+	for _, c := range b.candidates(g) {
 		b.enlist(g, c)
 	}
 	return g, nil
+}
+
+// register makes a crowd known by its id and by what all of its members have.
+func (b *Builder) register(g *Crowd) {
+	b.crowds[g.key] = g
+	if g.id == len(b.crowdByID) {
+		b.crowdByID = append(b.crowdByID, nil)
+	}
+	b.crowdByID[g.id] = g
+	for _, q := range g.labels {
+		if v, ok := q.Single(); ok {
+			g.anchor = anchor(q.Key.Name, v)
+			break
+		}
+	}
+	b.anchored[g.anchor] = append(b.anchored[g.anchor], g)
+}
+
+func anchor(label, value string) string { return label + "\x00" + value }
+
+// candidates are classes among which all are that the selector picks.
+func (b *Builder) candidates(g *Crowd) []*Class {
+	if g.anchor == "" {
+		return slices.Collect(maps.Values(b.classes))
+	}
+	return b.labelled[g.anchor]
 }
 
 // enlist makes the class a member of the crowd when the selector picks it.
@@ -133,6 +163,11 @@ func (b *Builder) releaseCrowd(g *Crowd) {
 		c.crowds.Drop(g.id)
 	}
 	delete(b.crowds, g.key)
+	b.crowdByID[g.id] = nil
+	b.anchored[g.anchor] = drop(b.anchored[g.anchor], g)
+	if len(b.anchored[g.anchor]) == 0 {
+		delete(b.anchored, g.anchor)
+	}
 	b.freeCrowds = append(b.freeCrowds, g.id)
 }
 
@@ -146,7 +181,7 @@ func (b *Builder) regroup() {
 			c.crowds.Drop(g.id)
 		}
 		g.members = nil
-		for _, c := range b.classes {
+		for _, c := range b.candidates(g) {
 			b.enlist(g, c)
 		}
 	}
@@ -165,9 +200,7 @@ func (b *Builder) repulsion(key *constraint.Key, g *Crowd, owner *Class) *Repuls
 }
 
 func (b *Builder) releaseRepulsion(r *Repulsion, owner *Class) {
-	if i := slices.Index(r.owners, owner); i >= 0 {
-		r.owners = slices.Delete(r.owners, i, i+1)
-	}
+	r.owners = drop(r.owners, owner)
 	if len(r.owners) == 0 {
 		delete(b.repulsions, r.key)
 		b.repelling = nil
@@ -175,8 +208,18 @@ func (b *Builder) releaseRepulsion(r *Repulsion, owner *Class) {
 }
 
 func (g *Crowd) forget(c *Class) {
-	if i := slices.Index(g.members, c); i >= 0 {
-		g.members = slices.Delete(g.members, i, i+1)
-	}
+	g.members = drop(g.members, c)
 	c.crowds.Drop(g.id)
+}
+
+// drop takes x out of the list, which is in no order.
+func drop[T comparable](list []T, x T) []T {
+	i := slices.Index(list, x)
+	if i < 0 {
+		return list
+	}
+	last := len(list) - 1
+	list[i] = list[last]
+	clear(list[last:])
+	return list[:last]
 }
