@@ -37,8 +37,8 @@ type placement struct {
 // moves reports whether the pod must leave another node first.
 func (p placement) moves() bool { return p.spec.Node != "" }
 
-func newHearing(s *enginetest.Script, p pack.Plan, choose func(pack.Launch) offer.Choice) *hearing {
-	h := &hearing{script: s, specs: map[string]*world.Pod{}, objects: newObjects(s)}
+func newHearing(s *enginetest.Script, p pack.Plan, to terms) *hearing {
+	h := &hearing{script: s, specs: map[string]*world.Pod{}, objects: newObjects(s, to.make)}
 	for i := range s.Pods {
 		h.specs[s.Pods[i].UID] = &s.Pods[i]
 	}
@@ -51,7 +51,7 @@ func newHearing(s *enginetest.Script, p pack.Plan, choose func(pack.Launch) offe
 		h.nominate(n)
 	}
 	for i, l := range p.Launches {
-		h.launch(fmt.Sprintf("launch-%d", i+1), l, choose)
+		h.launch(fmt.Sprintf("launch-%d", i+1), l, to.choose)
 	}
 	return h
 }

@@ -16,7 +16,8 @@ import (
 // arrives, and thousands of them must not wait for any.
 func serve(factory informers.SharedInformerFactory, objects []runtime.Object) {
 	for _, kind := range []runtime.Object{
-		&corev1.Namespace{}, &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}, &storagev1.CSINode{},
+		&corev1.Namespace{}, &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{},
+		&storagev1.StorageClass{}, &storagev1.CSINode{},
 	} {
 		still := &informer{indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
 		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return still })

@@ -28,18 +28,32 @@ func (r Rejection) String() string {
 	return fmt.Sprintf("%s on %s: %s: %s", r.Pod.Name, r.Node, r.Plugin, r.Reason)
 }
 
-// Replay judges the plan with every launch bought as its first choice. No
-// rejections means that the plan is right.
+// Replay judges the plan with every launch bought as its first choice and every
+// volume there already. No rejections means that the plan is right.
 func Replay(s *enginetest.Script, p pack.Plan) []Rejection {
-	return newHearing(s, p, func(l pack.Launch) offer.Choice { return l.Choices[0] }).judge()
+	return newHearing(s, p, terms{choose: firstChoice}).judge()
 }
 
 // ReplayAny judges the plan with every launch bought as any of its choices: a
-// launch fails over when its first choice is out of stock.
+// launch fails over when its first choice is out of stock. Of the volumes that are
+// one waiting pod's own some are still to be made.
 func ReplayAny(s *enginetest.Script, p pack.Plan, seed uint64) []Rejection {
 	r := rand.New(rand.NewPCG(seed, 1))
-	return newHearing(s, p, func(l pack.Launch) offer.Choice { return l.Choices[r.IntN(len(l.Choices))] }).judge()
+	return newHearing(s, p, terms{
+		choose: func(l pack.Launch) offer.Choice { return l.Choices[r.IntN(len(l.Choices))] },
+		make:   func() bool { return r.IntN(2) == 0 },
+	}).judge()
 }
+
+// terms are what a plan leaves open.
+type terms struct {
+	choose func(pack.Launch) offer.Choice
+	// make says of the next volume that is one waiting pod's own whether it is still to
+	// be made; nil: all are there.
+	make func() bool
+}
+
+func firstChoice(l pack.Launch) offer.Choice { return l.Choices[0] }
 
 // Miss is a pod that the plan left out although a node would take it.
 type Miss struct {
@@ -54,7 +68,7 @@ func (m Miss) String() string { return fmt.Sprintf("%s would fit on %s", m.Pod.N
 // would take them as things stand, and still would after everything planned is in
 // place. Pods of leaving nodes, refused and virtual ones are not looked at.
 func Misses(s *enginetest.Script, p pack.Plan) []Miss {
-	h := newHearing(s, p, func(l pack.Launch) offer.Choice { return l.Choices[0] })
+	h := newHearing(s, p, terms{choose: firstChoice})
 	before, after := h.scheduler(), h.scheduler()
 	defer before.close()
 	defer after.close()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/enginetest"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
@@ -25,11 +26,17 @@ type objects struct {
 	script     *enginetest.Script
 	namespaces map[string]bool
 	claims     map[string]string // claim name by what is known of the volume
+	unmade     map[string]bool   // by the same, volumes still to be made
 	kept       []runtime.Object
 }
 
-func newObjects(s *enginetest.Script) *objects {
-	o := &objects{script: s, namespaces: map[string]bool{}, claims: map[string]string{}}
+// newObjects asks unmade of each volume that may still have to be made whether it does;
+// nil means that none does.
+func newObjects(s *enginetest.Script, unmade func() bool) *objects {
+	o := &objects{script: s, namespaces: map[string]bool{}, claims: map[string]string{}, unmade: map[string]bool{}}
+	if unmade != nil {
+		o.unmake(unmade)
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Namespaces)) {
 		o.namespace(name)
 	}
@@ -177,19 +184,52 @@ func (o *objects) daemon(d world.Daemon, node string) *corev1.Pod {
 	})
 }
 
-// claim keeps a bound claim and its volume, and returns the claim's name. Volumes
-// of one ID are one volume, whoever claims it.
+// unmake picks volumes to be made: such as one waiting pod alone mounts, of a kind
+// that a StorageClass can describe.
+func (o *objects) unmake(pick func() bool) {
+	mounted := map[string]int{}
+	for _, p := range o.script.Pods {
+		for _, v := range p.Volumes {
+			mounted[v.ID]++
+		}
+	}
+	for _, p := range o.script.Pods {
+		for _, v := range p.Volumes {
+			if _, ok := topologies(v.AnyOf); p.Node == "" && !v.Shared && mounted[v.ID] == 1 && ok && pick() {
+				o.unmade[known(p.Namespace, v)] = true
+			}
+		}
+	}
+}
+
+func known(namespace string, v world.Volume) string {
+	return fmt.Sprintf("%q %q %q %v", namespace, v.ID, v.Driver, v.AnyOf)
+}
+
+// claim keeps a claim with what stands behind it, and returns the claim's name.
+// Volumes of one ID are one volume, whoever claims it.
 func (o *objects) claim(namespace string, v world.Volume) string {
-	namespace = o.namespace(namespace)
-	known := fmt.Sprintf("%s %q %q %v", namespace, v.ID, v.Driver, v.AnyOf)
-	if name, ok := o.claims[known]; ok {
+	key := known(namespace, v)
+	if name, ok := o.claims[key]; ok {
 		return name
 	}
 	name := fmt.Sprintf("claim-%d", len(o.claims)+1)
-	o.claims[known] = name
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "volume-of-" + name, ResourceVersion: "1"}}
-	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: name}
-	volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/" + name} // nothing is attached for it
+	o.claims[key] = name
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace(namespace), Name: name, ResourceVersion: "1"}}
+	if o.unmade[key] {
+		o.wait(claim, v)
+	} else {
+		o.bind(claim, v)
+	}
+	o.kept = append(o.kept, claim)
+	return name
+}
+
+// bind keeps the volume that the claim is bound to.
+func (o *objects) bind(claim *corev1.PersistentVolumeClaim, v world.Volume) {
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "volume-of-" + claim.Name, ResourceVersion: "1"}}
+	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name}
+	volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/" + claim.Name} // nothing is attached for it
 	if v.Driver != "" {
 		volume.Spec.HostPath = nil
 		volume.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: v.Driver, VolumeHandle: v.ID}
@@ -197,14 +237,43 @@ func (o *objects) claim(namespace string, v world.Volume) string {
 	if where := nodeSelector(nil, v.AnyOf); where != nil {
 		volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: where}
 	}
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, ResourceVersion: "1",
-			Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
-		},
-		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: volume.Name},
-		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+	claim.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+	claim.Spec.VolumeName = volume.Name
+	claim.Status.Phase = corev1.ClaimBound
+	o.kept = append(o.kept, volume)
+}
+
+// wait keeps a class that makes the claim's volume once its pod has a node.
+func (o *objects) wait(claim *corev1.PersistentVolumeClaim, v world.Volume) {
+	mode := storagev1.VolumeBindingWaitForFirstConsumer
+	class := &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: "class-of-" + claim.Name},
+		Provisioner: v.Driver, VolumeBindingMode: &mode,
 	}
-	o.kept = append(o.kept, volume, claim)
-	return name
+	if class.Provisioner == "" {
+		class.Provisioner = "unattached.example.com"
+	}
+	class.AllowedTopologies, _ = topologies(v.AnyOf)
+	claim.Spec.StorageClassName = &class.Name
+	claim.Status.Phase = corev1.ClaimPending
+	o.kept = append(o.kept, class)
+}
+
+// topologies writes alternatives as a StorageClass has them, false when it cannot.
+func topologies(anyOf []world.Term) ([]corev1.TopologySelectorTerm, bool) {
+	var out []corev1.TopologySelectorTerm
+	for _, alternative := range anyOf {
+		var term corev1.TopologySelectorTerm
+		for _, r := range alternative {
+			if r.Operator != constraint.In || len(r.Values) == 0 {
+				return nil, false
+			}
+			term.MatchLabelExpressions = append(term.MatchLabelExpressions, corev1.TopologySelectorLabelRequirement{Key: r.Key, Values: r.Values})
+		}
+		if len(term.MatchLabelExpressions) == 0 {
+			return nil, false // one empty alternative: the class would say anywhere with none
+		}
+		out = append(out, term)
+	}
+	return out, true
 }

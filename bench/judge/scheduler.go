@@ -37,7 +37,7 @@ type scheduler struct {
 
 // filters are the plugins that judge, in the scheduler's own order.
 var filters = []string{
-	names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit,
+	names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit,
 	names.NodeVolumeLimits, names.VolumeBinding, names.PodTopologySpread, names.InterPodAffinity,
 }
 
@@ -84,7 +84,7 @@ func profile() *config.KubeSchedulerProfile {
 		Bind:      config.PluginSet{Enabled: []config.Plugin{{Name: names.DefaultBinder}}},
 		Filter:    config.PluginSet{Enabled: enabled},
 		PreFilter: config.PluginSet{Enabled: slices.DeleteFunc(slices.Clone(enabled), func(p config.Plugin) bool {
-			return p.Name == names.NodeUnschedulable || p.Name == names.TaintToleration // these have no PreFilter
+			return p.Name == names.TaintToleration // it has no PreFilter
 		})},
 	}
 	p.PluginConfig = slices.DeleteFunc(p.PluginConfig, func(c config.PluginConfig) bool { return !slices.Contains(filters, c.Name) })
