@@ -89,7 +89,7 @@ func (s *solver) settle(k *work) []*part {
 			break
 		}
 		i := s.hostIn(k, best)
-		k.count(best)
+		k.count(best, 1)
 		if i >= 0 {
 			s.nominate(k, i, 1)
 		} else {
@@ -114,12 +114,12 @@ func (k *work) promise(c *cell, n int) []*part {
 	return []*part{{work: k, cell: c, want: n}}
 }
 
-// count notes one pod of the class in the cell's domains.
-func (k *work) count(c *cell) {
+// count notes n pods of the class in the cell's domains.
+func (k *work) count(c *cell, n int) {
 	for _, b := range k.bumps {
 		if v := c.Values[b.axis]; v >= 0 && c.counts(b) {
-			b.tally.counts[v]++
-			b.tally.total++
+			b.tally.counts[v] += n
+			b.tally.total += n
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (s *solver) cells(k *work) []*cell {
 		c := byName[name]
 		if c == nil {
 			c = &cell{Cell: world.Cell{Keys: k.keys, Values: slices.Clone(values)}, name: name, price: -1, cap: -1, side: at.name, in: at.in}
-			if n, ok := s.lessons.caps[lesson{k.Class, k.stance.name(), name}]; ok {
+			if n, ok := s.lessons.caps[lesson{k.Class, k.stance.name(), name}]; ok && !s.confined {
 				c.cap = n
 			}
 			c.set, c.key = c.Set().And(at.set), name
@@ -311,9 +311,15 @@ func (s *solver) price(k *work, get func([]int, side) *cell, rows func(*stall) b
 			continue
 		}
 		all := m.Fit(k.Shape, s.w).All.And(rows(m))
+		if s.confined {
+			all = all.And(s.known(m))
+		}
 		for _, here := range m.Cells(k.keys) {
 			for _, at := range s.sides(k, m, all.And(here.Rows)) {
 				price, ok := s.cheapest(m, at.rows)
+				if !ok {
+					price, ok = s.bought(m, at.rows)
+				}
 				if !ok {
 					continue
 				}
@@ -341,6 +347,15 @@ func (k *work) cellName(values []int) string {
 		name += k.keys[i].Value(v)
 	}
 	return name
+}
+
+// bought is the price of the first of the rows of which a machine is being bought:
+// pods may share it where no other can be bought.
+func (s *solver) bought(m *stall, rows bitset.Set) (offer.Price, bool) {
+	for row := range rows.And(m.bought).All() {
+		return m.Catalog.Rows[row].Price, true
+	}
+	return 0, false
 }
 
 // cheapest is the price of the first of the rows that can be bought now.

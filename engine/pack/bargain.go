@@ -105,11 +105,23 @@ func (b *bargain) attempt(d deal, purse offer.Price) *solver {
 	l := lessons{caps: map[lesson]int{}, hopeless: map[*world.Class]bool{}, plain: map[*world.Class]bool{}, phantoms: map[tallyKey][]int{}}
 	for round := 0; ; round++ {
 		s := newSolver(b, &l, d, purse)
-		s.run()
-		if s.broke || !l.learn(s, round) {
+		if s.complete(false, round) && s.complete(true, round) {
 			return s
 		}
 	}
+}
+
+// complete finds homes for all virtual pods, or for all others; false when it
+// learnt something and is to begin again.
+func (s *solver) complete(virtual bool, round int) bool {
+	if s.broke || !s.run(virtual) || s.broke {
+		return true
+	}
+	if s.lessons.learn(s, round) {
+		return false
+	}
+	s.secondLook(virtual)
+	return true
 }
 
 // strike returns the best plan that can be paid for.

@@ -57,7 +57,9 @@ type tableau struct {
 	value       float64
 }
 
-// newTableau scales each λ by the demand, so that every gain starts as 1.
+// newTableau scales each λ by the demand, so that every gain starts as 1. Room
+// beyond all of the demand is none: machines are whole, so the bound stays one, and
+// numbers that stand for "no limit" would swamp the others.
 func newTableau(demand quantity.Vector, shapes []shape, dims []int) *tableau {
 	t := &tableau{}
 	for i := range dims {
@@ -67,7 +69,7 @@ func newTableau(demand quantity.Vector, shapes []shape, dims []int) *tableau {
 	for i, s := range shapes {
 		row := make([]float64, len(dims))
 		for j, d := range dims {
-			row[j] = float64(max(0, s.room[d])) / float64(demand[d])
+			row[j] = float64(min(max(0, s.room[d]), demand[d])) / float64(demand[d])
 		}
 		t.basic = append(t.basic, len(dims)+i)
 		t.a = append(t.a, row)

@@ -19,6 +19,11 @@ func TestShadowPrices(t *testing.T) {
 			shapes[i] = shape{quantity.Vector{quantity.CPU: int64(1+r.IntN(96)) * 1000, quantity.Memory: int64(1+r.IntN(512)) << 30}, 0.01 + r.Float64()*10}
 		}
 		cost, lambda := shadow(demand, shapes)
+		for i := range shapes { // room beyond the demand is none
+			for d := range demand {
+				shapes[i].room[d] = min(shapes[i].room[d], demand[d])
+			}
+		}
 		for i, s := range shapes {
 			if worth := float64(s.room[0])*lambda[0] + float64(s.room[1])*lambda[1]; worth > s.price*(1+1e-9) {
 				t.Fatalf("seed %d: shape %d is worth %v, more than its price %v", seed, i, worth, s.price)

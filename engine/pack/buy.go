@@ -205,7 +205,11 @@ type lot struct {
 
 // split sorts the rows of a market by the piles that they suit.
 func (b *buyer) split(i int) []lot {
-	lots := []lot{{rows: b.tier[i].onSale()}}
+	rows := b.tier[i].onSale()
+	if b.confined {
+		rows = rows.And(b.known(b.tier[i]))
+	}
+	lots := []lot{{rows: rows}}
 	for at, l := range b.piles {
 		if l.left == 0 {
 			continue

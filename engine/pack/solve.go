@@ -21,6 +21,8 @@ import (
 // counts the others were placed by do not come true: Solve remembers how many
 // each place really took and begins again.
 //
+// Virtual pods are seen by no other, so all others have their places before.
+//
 // What pods merely prefer is honoured as far as the World's Settings say: see bargain.
 func Solve(w *world.World) Plan {
 	b := newBargain(w)
@@ -49,7 +51,7 @@ type lesson struct {
 }
 
 // patience is how many attempts may teach where room ends. After that, classes
-// that do not find all of theirs are left out altogether.
+// that do not find all of theirs are left to secondLook.
 const patience = 6
 
 // learn notes which assignments did not come true; false when all that matter did.
@@ -68,7 +70,7 @@ func (l *lessons) learn(s *solver, round int) bool {
 			l.caps[key], again = p.placed, true
 		}
 	}
-	return s.haunt(l) && round < patience || again
+	return s.haunt(l, round) || again
 }
 
 // despair leaves the part's class out, or what it prefers when that may be why;
@@ -85,8 +87,12 @@ func (l *lessons) despair(p *part) bool {
 
 // haunt notes the domains that launches opened and some spread did not reckon
 // with; false when there are none.
-func (s *solver) haunt(l *lessons) bool {
+func (s *solver) haunt(l *lessons, round int) bool {
 	found := false
+	clear(s.reached)
+	for _, m := range s.stalls {
+		m.known = nil
+	}
 	for _, k := range s.work {
 		for i := range k.rules {
 			r := &k.rules[i]
@@ -96,9 +102,15 @@ func (s *solver) haunt(l *lessons) bool {
 			known := usable(k.cells, r.axis)
 			key := tallyKey{r.tally.key, r.tally.of, r.tally.filter}
 			for _, v := range s.opened(r.tally) {
-				if !r.tally.domains[v] && !slices.Contains(known, v) && !slices.Contains(l.phantoms[key], v) {
-					l.phantoms[key], found = append(l.phantoms[key], v), true
+				if r.tally.domains[v] || slices.Contains(r.tally.opened, v) || slices.Contains(known, v) || slices.Contains(l.phantoms[key], v) {
+					continue
 				}
+				found = true
+				if round >= patience {
+					l.hopeless[k.Class] = true
+					break
+				}
+				l.phantoms[key] = append(l.phantoms[key], v)
 			}
 		}
 	}
@@ -170,6 +182,7 @@ type solver struct {
 	joints     map[step]*joint
 	interned   map[string][]*joint
 	reached    map[*tally][]int // see opened
+	confined   bool             // nothing is bought where a spread does not reckon with it
 	sieves     map[nodeFilter]*sieve
 	lookedAt   map[throughKey][]bitset.Set // see through
 	labels     map[describedKey]*described
@@ -210,6 +223,7 @@ type stall struct {
 	*world.Market
 	left      quantity.Vector // of the pool's limits
 	nodesLeft int             // negative means no limit
+	bought    bitset.Set      // rows of which a machine is being bought
 	base      *joint
 	known     bitset.Set             // see known
 	sale      bitset.Set             // see onSale
@@ -256,15 +270,11 @@ func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
 	return s
 }
 
-func (s *solver) run() {
-	groups := s.byPriority()
-	real := slices.IndexFunc(groups, func(g []*work) bool { return g[0].Virtual })
-	if real < 0 {
-		real = len(groups)
-	}
-	// Virtual pods are seen by no other: all others have their places before.
-	s.runAll(groups[:real])
-	s.runAll(groups[real:])
+// run finds homes for all virtual pods, or for all others; false when there are none.
+func (s *solver) run(virtual bool) bool {
+	groups := slices.DeleteFunc(s.byPriority(), func(g []*work) bool { return g[0].Virtual != virtual })
+	s.runAll(groups)
+	return len(groups) > 0
 }
 
 func (s *solver) runAll(groups [][]*work) {
@@ -534,6 +544,7 @@ func (s *solver) reserve(m *stall, row int) {
 	if m.nodesLeft > 0 {
 		m.nodesLeft--
 	}
+	m.bought.Put(row)
 	m.left = m.left.Sub(m.Catalog.Capacity[m.Catalog.Rows[row].Type])
 	for _, d := range m.Catalog.Rows[row].Draws {
 		if _, ok := s.budgets[d.Budget]; ok {

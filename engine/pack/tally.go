@@ -19,6 +19,8 @@ type tally struct {
 	keys   []*constraint.Key // all of which a node must have to count
 	// domains are the values that nodes running now have, as far as filter lets them count.
 	domains map[int]bool
+	// opened are those of machines that are certain to be bought.
+	opened []int
 	// watchers is how many rules look at the tally, but for those that were given up;
 	// hard is set when one of them must hold.
 	watchers int
@@ -254,19 +256,25 @@ func (r *domainRule) allows(v int, universe []int) bool {
 
 // least is the count of the emptiest domain, zero while there are too few.
 func (r *domainRule) least(universe []int) int {
-	n, least := len(r.tally.domains), -1
-	for v := range r.tally.domains {
-		if c := r.tally.counts[v]; least < 0 || c < least {
+	t := r.tally
+	n, least := 0, -1
+	look := func(v int) {
+		n++
+		if c := t.counts[v]; least < 0 || c < least {
 			least = c
 		}
 	}
-	for _, v := range universe {
-		if v < 0 || r.tally.domains[v] {
-			continue
+	for v := range t.domains {
+		look(v)
+	}
+	for _, v := range t.opened {
+		if !t.domains[v] {
+			look(v)
 		}
-		n++
-		if c := r.tally.counts[v]; least < 0 || c < least {
-			least = c
+	}
+	for _, v := range universe {
+		if v >= 0 && !t.domains[v] && !slices.Contains(t.opened, v) {
+			look(v)
 		}
 	}
 	if n < r.minDomains {
