@@ -18,7 +18,7 @@ func TestShadowPrices(t *testing.T) {
 		for i := range shapes {
 			shapes[i] = shape{quantity.Vector{quantity.CPU: int64(1+r.IntN(96)) * 1000, quantity.Memory: int64(1+r.IntN(512)) << 30}, 0.01 + r.Float64()*10}
 		}
-		cost, lambda := shadow(demand, shapes)
+		cost, lambda, _ := shadow(demand, 0, shapes)
 		for i := range shapes { // room beyond the demand is none
 			for d := range demand {
 				shapes[i].room[d] = min(shapes[i].room[d], demand[d])
@@ -56,7 +56,7 @@ func cheapestMix(demand quantity.Vector, shapes []shape) float64 {
 
 func TestNoBoundWithoutOffers(t *testing.T) {
 	gpu := quantity.Vector{5: 1}
-	if cost, _ := shadow(gpu, []shape{{quantity.Vector{quantity.CPU: 4000}, 1}}); cost != 0 {
+	if cost, _, _ := shadow(gpu, 0, []shape{{quantity.Vector{quantity.CPU: 4000}, 1}}); cost != 0 {
 		t.Errorf("a resource that nobody sells bounds the cost by %v", cost)
 	}
 }

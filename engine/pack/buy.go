@@ -383,7 +383,7 @@ func (b *buyer) worth(demand quantity.Vector) [quantity.Dims]float64 {
 	for i, c := range b.candidates {
 		shapes[i] = shape{c.room, c.price}
 	}
-	_, lambda := shadow(demand, shapes)
+	_, lambda, _ := shadow(demand, 0, shapes)
 	for d := range lambda {
 		if demand[d] == 0 {
 			continue

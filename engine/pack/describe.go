@@ -3,7 +3,6 @@ package pack
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
@@ -62,20 +61,22 @@ func (s *solver) describe(l *launch) Launch {
 func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
 	m := l.stall
 	out := Launch{Pool: m.Pool.Name, Taints: m.Pool.Taints, Labels: maps.Clone(m.Pool.Labels)}
-	var types, zones, capacityTypes distinct
+	var types, zones, capacityTypes []string
+	named := make([]bool, len(m.Catalog.Types))
 	out.Choices = make([]offer.Choice, 0, rows.Len())
 	for row := range rows.All() {
 		c := m.Catalog.Choice(row)
 		out.Choices = append(out.Choices, c)
-		types.note(c.Type)
-		zones.note(c.Zone)
-		capacityTypes.note(c.CapacityType)
-		out.RunnersUp = runnersUp(out.RunnersUp, out.Choices[0], c)
+		if t := m.Catalog.Rows[row].Type; !named[t] {
+			named[t], types = true, append(types, c.Type)
+			out.RunnersUp = runnersUp(out.RunnersUp, out.Choices[0], c)
+		}
+		zones, capacityTypes = distinct(zones, c.Zone), distinct(capacityTypes, c.CapacityType)
 	}
-	slices.Sort(zones.values)
-	slices.Sort(capacityTypes.values)
+	slices.Sort(zones)
+	slices.Sort(capacityTypes)
 	out.Rules = s.rules(l, map[string][]string{
-		world.LabelInstanceType: types.values, world.LabelZone: zones.values, world.LabelCapacityType: capacityTypes.values,
+		world.LabelInstanceType: types, world.LabelZone: zones, world.LabelCapacityType: capacityTypes,
 	})
 	out.Labels = settled(out.Labels, out.Rules)
 	return &described{launch: out}
@@ -112,21 +113,12 @@ func settled(labels map[string]string, rules []constraint.Rule) map[string]strin
 	return labels
 }
 
-// distinct keeps values in the order in which they first came.
-type distinct struct {
-	values []string
-	seen   map[string]bool
-}
-
-func (d *distinct) note(v string) {
-	if d.seen[v] {
-		return
+// distinct adds v to a short list that has every value once.
+func distinct(values []string, v string) []string {
+	if slices.Contains(values, v) {
+		return values
 	}
-	if d.seen == nil {
-		d.seen = map[string]bool{}
-	}
-	d.seen[v] = true
-	d.values = append(d.values, v)
+	return append(values, v)
 }
 
 // choices lists the rows that hold the launch's pods and reserves what the
@@ -323,41 +315,4 @@ func settle(q constraint.Requirement) []constraint.Rule {
 		return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{v}}}
 	}
 	return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{q.Fresh("true")}}}
-}
-
-// lowerBound is the fractional covering bound over everything that some launched
-// class could have been bought.
-func (s *solver) lowerBound() offer.Price {
-	if len(s.launches) == 0 {
-		return 0
-	}
-	var demand quantity.Vector
-	rows := map[*stall]bitset.Set{}
-	for _, l := range s.launches {
-		demand = demand.Add(l.used)
-	}
-	for _, k := range s.work {
-		if k.placed == 0 || k.Class.Refused != "" {
-			continue
-		}
-		for _, m := range s.stalls {
-			if m.Pool.Blocked != "" {
-				continue
-			}
-			set := rows[m]
-			set.Merge(m.Fit(k.Class.Shape, s.w).All) // preferences cost, they do not bind
-			rows[m] = set
-		}
-	}
-	var shapes []shape
-	for _, m := range s.stalls {
-		for row := range rows[m].All() {
-			if r := m.Catalog.Rows[row]; r.Unavailable == "" {
-				shapes = append(shapes, shape{m.Room[row], r.Price.USD()})
-			}
-		}
-	}
-	cost, _ := shadow(demand, shapes)
-	// The simplex rounds; a bound must not.
-	return offer.Price(math.Floor(cost * (1 - 1e-9) * 1e9))
 }

@@ -181,8 +181,9 @@ type solver struct {
 	fits       map[fitKey]*world.Fit
 	joints     map[step]*joint
 	interned   map[string][]*joint
-	reached    map[*tally][]int // see opened
-	confined   bool             // nothing is bought where a spread does not reckon with it
+	reached    map[*tally][]int   // see opened
+	sales      map[saleKey][]cell // see onSale
+	confined   bool               // nothing is bought where a spread does not reckon with it
 	sieves     map[nodeFilter]*sieve
 	lookedAt   map[throughKey][]bitset.Set // see through
 	labels     map[describedKey]*described
@@ -252,7 +253,7 @@ func newWork(c *world.Class, pods []world.Ref, t stance) *work {
 func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
 	w := b.w
 	s := &solver{bargain: b, deal: d, w: w, lessons: l, purse: purse, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}, mounts: map[int]map[world.Mount]bool{},
-		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, interned: map[string][]*joint{}, reached: map[*tally][]int{},
+		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, interned: map[string][]*joint{}, reached: map[*tally][]int{}, sales: map[saleKey][]cell{},
 		sieves: map[nodeFilter]*sieve{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{}}
 	s.used, s.indexed, s.many = map[int]*quantity.Vector{}, map[*world.Index]*world.Rooms{}, w.Pending() > few
 	for _, c := range w.Classes {
