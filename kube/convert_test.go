@@ -172,6 +172,15 @@ func TestLabelsOfOld(t *testing.T) {
 			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{TopologyKey: old}},
 		}}
 		w := Pod(p, time.Time{})
+		pool := &karpv1.NodePool{}
+		pool.Spec.Template.Labels = map[string]string{old: "x"}
+		if got := Pool(pool).Labels; got[today] != "x" || len(got) != 1 {
+			t.Errorf("a template's label %s is taken for %v", old, got)
+		}
+		pool.Spec.Template.Labels[today] = "y"
+		if got := Pool(pool).Labels; got[today] != "y" || len(got) != 1 {
+			t.Errorf("a template's labels %s and %s are taken for %v", old, today, got)
+		}
 		for where, got := range map[string]string{
 			"nodeSelector": w.Required[0].Key, "required affinity": w.AnyOf[0][0].Key, "preferred affinity": w.Preferred[0].Term[0].Key,
 			"pod anti-affinity": w.AntiAffinity[0].Key, "topology spread": w.Spreads[0].Key,
@@ -214,7 +223,7 @@ func TestOperatorsOfPools(t *testing.T) {
 	}
 }
 
-// Rule 5, Rule 46.
+// Rule 5, Rule 46, Rule 84.
 func TestRefusal(t *testing.T) {
 	term := func(terms ...corev1.NodeSelectorTerm) corev1.PodSpec {
 		return corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -243,9 +252,12 @@ func TestRefusal(t *testing.T) {
 		{"other domains", corev1.PodSpec{NodeSelector: map[string]string{"node-restriction.kubernetes.io/a": "b", "karpenter.azure.com/sku-family": "D", "mykarpenter.sh/x": "y"}}, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, words := refusal(&tc.spec)
-			if got != tc.want || !strings.Contains(words, tc.words) || (got == "") != (words == "") {
-				t.Errorf("refused %q (%s), want %q with %q", got, words, tc.want, tc.words)
+			w := Pod(&corev1.Pod{Spec: tc.spec}, time.Time{})
+			if w.Refused != tc.want || !strings.Contains(w.RefusedDetail, tc.words) || (w.Refused == "") != (w.RefusedDetail == "") {
+				t.Errorf("refused %q (%s), want %q with %q", w.Refused, w.RefusedDetail, tc.want, tc.words)
+			}
+			if key := w.RefusedFacts.Text("key"); (w.Refused == "") != (w.RefusedFacts.Text("field") == "") || !strings.Contains(w.RefusedDetail, key) {
+				t.Errorf("facts %v", w.RefusedFacts)
 			}
 		})
 	}
@@ -418,6 +430,7 @@ func TestClaimOfLaunch(t *testing.T) {
 	}
 }
 
+// Rule 84.
 func TestPoolReadiness(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*karpv1.NodePool)
@@ -440,6 +453,9 @@ func TestPoolReadiness(t *testing.T) {
 		}
 		if got.Blocked != tc.want || (got.Blocked != "") != (got.BlockedDetail != "") {
 			t.Errorf("%s: blocked %q (%s), want %q", name, got.Blocked, got.BlockedDetail, tc.want)
+		}
+		if condition := got.BlockedFacts.Text("condition"); name == "no class" && condition != karpv1.ConditionTypeNodeClassReady {
+			t.Errorf("%s: it is the condition %q", name, condition)
 		}
 	}
 }

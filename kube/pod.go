@@ -38,7 +38,7 @@ func (k *Converter) Pod(p *corev1.Pod, now time.Time) world.Pod {
 		Terminating: p.DeletionTimestamp != nil,
 	}
 	k.neighbours(&w, p)
-	w.Refused, w.RefusedDetail = refusal(&p.Spec)
+	refusal(&p.Spec).deny(&w)
 	return w
 }
 

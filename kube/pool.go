@@ -1,8 +1,7 @@
 package kube
 
 import (
-	"maps"
-
+	"github.com/awslabs/operatorpkg/status"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,10 +15,7 @@ import (
 // its conditions give; the others go on.
 func Pool(p *karpv1.NodePool) world.Pool {
 	spec := p.Spec.Template.Spec
-	labels := maps.Clone(p.Spec.Template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	labels := byToday(p.Spec.Template.Labels)
 	if ref := spec.NodeClassRef; ref != nil {
 		labels[karpv1.NodeClassLabelKey(ref.GroupKind())] = ref.Name
 	}
@@ -33,34 +29,48 @@ func Pool(p *karpv1.NodePool) world.Pool {
 		Class:        ClassOf(spec.NodeClassRef),
 		Static:       p.Spec.Replicas != nil,
 	}
-	w.Blocked, w.BlockedDetail = blocked(p)
+	w.Blocked, w.BlockedDetail, w.BlockedFacts = blocked(p)
 	return w
 }
 
-func blocked(p *karpv1.NodePool) (reason.Reason, string) {
-	if p.DeletionTimestamp != nil {
-		return reason.PoolNotReady, "the NodePool is being deleted"
+// byToday is a copy of labels in which those of old have today's names. A label
+// that is there under both says what today's says.
+func byToday(labels map[string]string) map[string]string {
+	out := make(map[string]string, len(labels)+1)
+	for key, value := range labels {
+		if _, both := labels[normal(key)]; normal(key) == key || !both {
+			out[normal(key)] = value
+		}
 	}
-	var saying string
+	return out
+}
+
+// blocked says why nothing may be bought for a pool: the first of its conditions
+// that does not hold. Those that the others depend on come before the root, which
+// says that something is wrong and not what.
+func blocked(p *karpv1.NodePool) (reason.Reason, string, reason.Facts) {
+	if p.DeletionTimestamp != nil {
+		return reason.PoolNotReady, "the NodePool is being deleted", nil
+	}
+	var why *status.Condition
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
-		if c.Type == "Ready" && c.Status == metav1.ConditionTrue {
-			return "", ""
-		}
-		// The dependent conditions say why; the root only that.
-		if c.Type != karpv1.ConditionTypeNodeRegistrationHealthy && c.Status != metav1.ConditionTrue {
-			if saying == "" || c.Type != "Ready" {
-				saying = c.Type + " is " + string(c.Status) + ": " + c.Reason
-				if c.Message != "" {
-					saying += ": " + c.Message
-				}
-			}
+		switch {
+		case c.Type == status.ConditionReady && c.Status == metav1.ConditionTrue:
+			return "", "", nil
+		case c.Type == karpv1.ConditionTypeNodeRegistrationHealthy || c.Status == metav1.ConditionTrue:
+		case why == nil || why.Type == status.ConditionReady:
+			why = c
 		}
 	}
-	if saying == "" {
-		saying = "its conditions have not been evaluated yet"
+	if why == nil {
+		return reason.PoolNotReady, "its conditions have not been evaluated yet", nil
 	}
-	return reason.PoolNotReady, saying
+	saying := why.Type + " is " + string(why.Status) + ": " + why.Reason
+	if why.Message != "" {
+		saying += ": " + why.Message
+	}
+	return reason.PoolNotReady, saying, reason.FactsOf(map[string]any{"condition": why.Type, "status": string(why.Status), "reason": why.Reason})
 }
 
 // Daemon converts the pod that a DaemonSet puts on every node it matches, as its

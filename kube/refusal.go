@@ -8,23 +8,39 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
 )
 
+// denial is why no machine can be bought for a pod: in words, and its parameters
+// as data. The zero denial is none.
+type denial struct {
+	because reason.Reason
+	words   string
+	facts   map[string]any
+}
+
+// deny writes a denial down on the pod, unless there is one already.
+func (d denial) deny(w *world.Pod) {
+	if d.because != "" && w.Refused == "" {
+		w.Refused, w.RefusedDetail, w.RefusedFacts = d.because, d.words, reason.FactsOf(d.facts)
+	}
+}
+
 // refusal says why no machine can be bought for a pod with this spec, whatever is
-// on sale; empty when one can.
-func refusal(spec *corev1.PodSpec) (reason.Reason, string) {
+// on sale.
+func refusal(spec *corev1.PodSpec) denial {
 	if len(spec.ResourceClaims) > 0 {
-		return reason.Unsupported, "resource claims (dynamic resource allocation) are not yet supported"
+		return denial{reason.Unsupported, "resource claims (dynamic resource allocation) are not yet supported", map[string]any{"field": "resourceClaims"}}
 	}
 	for key := range spec.NodeSelector {
 		if restricted(key) {
-			return reason.Invalid, restrictedWords("nodeSelector", smallestRestricted(spec.NodeSelector))
+			return restrictedIn("nodeSelector", smallestRestricted(spec.NodeSelector))
 		}
 	}
 	if terms := requiredTerms(spec.Affinity); terms != nil {
 		return refusedTerms(terms.NodeSelectorTerms)
 	}
-	return "", ""
+	return denial{}
 }
 
 func requiredTerms(a *corev1.Affinity) *corev1.NodeSelector {
@@ -34,23 +50,25 @@ func requiredTerms(a *corev1.Affinity) *corev1.NodeSelector {
 	return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-func refusedTerms(terms []corev1.NodeSelectorTerm) (reason.Reason, string) {
+func refusedTerms(terms []corev1.NodeSelectorTerm) denial {
 	empty := true
 	for i := range terms {
 		if len(terms[i].MatchFields) > 0 {
-			return reason.Unsupported, "required node affinity by field (matchFields) is not supported: it names a node, and a new one has another name"
+			return denial{reason.Unsupported, "required node affinity by field (matchFields) is not supported: it names a node, and a new one has another name",
+				map[string]any{"field": "matchFields"}}
 		}
 		for _, e := range terms[i].MatchExpressions {
 			empty = false
 			if restricted(e.Key) {
-				return reason.Invalid, restrictedWords("required node affinity", e.Key)
+				return restrictedIn("required node affinity", e.Key)
 			}
 		}
 	}
 	if empty {
-		return reason.Invalid, "all terms of the required node affinity are empty, and an empty term matches no node"
+		return denial{reason.Invalid, "all terms of the required node affinity are empty, and an empty term matches no node",
+			map[string]any{"field": "required node affinity"}}
 	}
-	return "", ""
+	return denial{}
 }
 
 // restricted reports whether a label is one that pods may not ask for. Nearly all
@@ -73,6 +91,7 @@ func smallestRestricted(labels map[string]string) string {
 	return smallest
 }
 
-func restrictedWords(where, key string) string {
-	return fmt.Sprintf("%s: using label %s is not allowed as it might interfere with the internal provisioning logic: remove it", where, key)
+func restrictedIn(where, key string) denial {
+	words := fmt.Sprintf("%s: using label %s is not allowed as it might interfere with the internal provisioning logic: remove it", where, key)
+	return denial{reason.Invalid, words, map[string]any{"field": where, "key": key}}
 }

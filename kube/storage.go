@@ -65,8 +65,9 @@ func (s *Storage) Mount(w *world.Pod, p *corev1.Pod) {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		mounted, fault := s.mount(p, v)
-		if fault != "" && w.Refused == "" {
-			w.Refused, w.RefusedDetail = reason.Volumes, fault
+		if fault != "" {
+			claim, _ := claimOf(p, v) // only those have faults
+			denial{reason.Volumes, fault, map[string]any{"field": "volumes", "volume": v.Name, "claim": claim.String()}}.deny(w)
 		}
 		if mounted.ID != "" {
 			w.Volumes = append(w.Volumes, mounted)

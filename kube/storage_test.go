@@ -205,6 +205,9 @@ func TestVolumesThatRefusePods(t *testing.T) {
 			if w.Refused != reason.Volumes || !strings.Contains(w.RefusedDetail, tc.want) {
 				t.Errorf("refused %q (%s), want %q", w.Refused, w.RefusedDetail, tc.want)
 			}
+			if claim := w.RefusedFacts.Text("claim"); claim == "" || !strings.Contains(w.RefusedDetail, claim) {
+				t.Errorf("facts %v", w.RefusedFacts)
+			}
 		})
 	}
 }
