@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/offer"
@@ -78,6 +79,12 @@ func ClassOf(ref *karpv1.NodeClassReference) string {
 		return ""
 	}
 	return ref.Name
+}
+
+// OfKind reports whether the reference is to a node class of that kind. Claims and
+// pools of other kinds belong to other installations.
+func OfKind(ref *karpv1.NodeClassReference, kind schema.GroupKind) bool {
+	return ref != nil && ref.GroupKind() == kind
 }
 
 // Choices lists the offers of types that the claim accepts, cheapest first, its

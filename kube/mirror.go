@@ -421,7 +421,7 @@ func (m *Mirror) choicesOf(c *karpv1.NodeClaim) []offer.Choice {
 // SetPool adds or replaces a NodePool. One of another kind of node class is
 // ignored; a pool cannot change its kind.
 func (m *Mirror) SetPool(p *karpv1.NodePool) {
-	if ref := p.Spec.Template.Spec.NodeClassRef; m.Class.Kind != "" && (ref == nil || ref.GroupKind() != m.Class) {
+	if m.Class.Kind != "" && !OfKind(p.Spec.Template.Spec.NodeClassRef, m.Class) {
 		return
 	}
 	m.mu.Lock()

@@ -13,14 +13,13 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 
+	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
@@ -191,7 +190,7 @@ func (k *Keeper) fits(plan pack.Plan) map[types.NamespacedName]int {
 func (k *Keeper) report(ctx context.Context, b *autoscalingv1beta1.CapacityBuffer, fit int) error {
 	stored := b.DeepCopy()
 	describe(b, fit)
-	return save(ctx, k.client, b, stored)
+	return write.Calm(write.Status(ctx, k.client, b, stored)) // the next decision reports again
 }
 
 func describe(b *autoscalingv1beta1.CapacityBuffer, fit int) {
@@ -210,17 +209,4 @@ func describe(b *autoscalingv1beta1.CapacityBuffer, fit int) {
 	default:
 		b.SetCondition(condition, metav1.ConditionFalse, "RequiresNewCapacity", "nodes do not have room for the whole buffer yet")
 	}
-}
-
-// save writes the status when it changed. A newer buffer is left for the next look.
-func save(ctx context.Context, c client.Client, b, stored *autoscalingv1beta1.CapacityBuffer) error {
-	if equality.Semantic.DeepEqual(stored.Status, b.Status) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
-	err := c.Status().Patch(ctx, b, patch)
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return fmt.Errorf("writing the status of capacity buffer %s/%s: %w", b.Namespace, b.Name, err)
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 
+	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -59,10 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	r.settle(b, want, err)
-	if err := save(ctx, r.Client, b, stored); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return write.Settle(reconcile.Result{RequeueAfter: again}, write.Status(ctx, r.Client, b, stored))
 }
 
 // active reports whether the buffer is of the strategy that is served.

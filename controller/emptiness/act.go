@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/lookup"
+	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
 )
@@ -98,8 +98,7 @@ func (c *Controller) tell(m kube.Machine) {
 	for _, about := range []client.Object{m.Claim, m.Node} {
 		c.Events.Publish(events.Event{About: about, Reason: "DisruptionTerminating", Message: "Disrupting Node: Empty"})
 	}
-	pool, capacityType := m.World.Pool, m.Claim.Labels[karpv1.CapacityTypeLabelKey]
-	c.Metrics.ClaimsDisrupted.WithLabelValues("empty", pool, capacityType).Inc()
+	c.Metrics.Disrupted(m.Claim, "empty")
 	c.Metrics.DisruptionDecisions.WithLabelValues("delete", "empty", "empty").Inc()
 	c.Log.Info("disrupting node(s)", "reason", "empty", "decision", "delete", "disrupted-node-count", 1,
 		"replacement-node-count", 0, "pod-count", 0, "nodeclaim", m.Claim.Name, "node", m.Node.Name,
@@ -187,13 +186,5 @@ func note(claim *karpv1.NodeClaim, stamp time.Time, quiet bool) {
 func (c *Controller) patch(ctx context.Context, stored *karpv1.NodeClaim, change func(*karpv1.NodeClaim)) error {
 	claim := stored.DeepCopy()
 	change(claim)
-	if equality.Semantic.DeepEqual(stored.Status, claim.Status) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
-	err := c.Client.Status().Patch(ctx, claim, patch)
-	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // the next round sees the newer claim
-	}
-	return fmt.Errorf("writing the status of nodeclaim %s: %w", stored.Name, err)
+	return write.Calm(write.Status(ctx, c.Client, claim, stored)) // the next round sees the newer claim
 }

@@ -19,6 +19,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/kube"
 )
 
 // Reconciler deletes claims whose time is up.
@@ -37,7 +38,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	after := claim.Spec.ExpireAfter.Duration
-	if claim.DeletionTimestamp != nil || after == nil || claim.Spec.NodeClassRef == nil || claim.Spec.NodeClassRef.GroupKind() != r.Class {
+	if claim.DeletionTimestamp != nil || after == nil || !kube.OfKind(claim.Spec.NodeClassRef, r.Class) {
 		return reconcile.Result{}, nil
 	}
 	if left := time.Until(claim.CreationTimestamp.Add(*after)); left > 0 {
@@ -46,8 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("deleting expired nodeclaim %s: %w", claim.Name, err)
 	}
-	labels := claim.Labels
-	r.Metrics.ClaimsDisrupted.WithLabelValues("expired", labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey]).Inc()
+	r.Metrics.Disrupted(claim, "expired")
 	r.Log.Info("deleting expired nodeclaim", "nodeclaim", claim.Name, "expire-after", after.String())
 	return reconcile.Result{}, nil
 }

@@ -134,7 +134,7 @@ func (c *Collector) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 	}
 	claims := make([]*karpv1.NodeClaim, 0, len(list.Items))
 	for i := range list.Items {
-		if ref := list.Items[i].Spec.NodeClassRef; ref != nil && ref.GroupKind() == c.Class {
+		if kube.OfKind(list.Items[i].Spec.NodeClassRef, c.Class) {
 			claims = append(claims, &list.Items[i])
 		}
 	}
@@ -174,8 +174,7 @@ func (c *Collector) removeClaims(ctx context.Context, missing []*karpv1.NodeClai
 			errs = append(errs, fmt.Errorf("deleting nodeclaim %s, whose machine is gone: %w", claim.Name, err))
 			continue
 		}
-		labels := claim.Labels
-		c.Metrics.ClaimsDisrupted.WithLabelValues("garbage_collected", labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey]).Inc()
+		c.Metrics.Disrupted(claim, "garbage_collected")
 		c.Log.Info("garbage collecting nodeclaim with no cloudprovider representation", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID)
 	}
 	return errors.Join(errs...)

@@ -80,8 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // concerns reports whether the claim's node could be lost: it had one.
 func (r *Reconciler) concerns(claim *karpv1.NodeClaim) bool {
-	return claim.DeletionTimestamp == nil && claim.Spec.NodeClassRef != nil &&
-		claim.Spec.NodeClassRef.GroupKind() == r.Class &&
+	return claim.DeletionTimestamp == nil && kube.OfKind(claim.Spec.NodeClassRef, r.Class) &&
 		claim.Status.ProviderID != "" && kube.ConditionTrue(claim, karpv1.ConditionTypeRegistered)
 }
 
@@ -147,8 +146,7 @@ func (r *Reconciler) end(ctx context.Context, claim *karpv1.NodeClaim, why strin
 	if err != nil {
 		return fmt.Errorf("deleting nodeclaim %s (%s): %w", claim.Name, why, err)
 	}
-	labels := claim.Labels
-	r.Metrics.ClaimsDisrupted.WithLabelValues("interrupted", labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey]).Inc()
+	r.Metrics.Disrupted(claim, "interrupted")
 	r.Events.Publish(events.Event{About: claim, Warning: true, Reason: "Interrupted", Message: "Deleting NodeClaim: " + why})
 	r.Log.Info("lost machine, deleting nodeclaim", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID, "reason", why)
 	return nil

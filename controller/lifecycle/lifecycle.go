@@ -19,6 +19,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -60,27 +61,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !r.owns(claim) {
+	if !kube.OfKind(claim.Spec.NodeClassRef, r.Class) {
 		return reconcile.Result{}, nil
 	}
 	if claim.DeletionTimestamp != nil {
 		return r.End.Reconcile(ctx, req)
 	}
 	if err := r.keepUntilTerminated(ctx, claim); err != nil {
-		return settle(reconcile.Result{}, err)
+		return write.Settle(reconcile.Result{}, err)
 	}
 	s := &step{Reconciler: r, claim: claim, stored: claim.DeepCopy()}
 	s.StatusConditions() // makes what is missing Unknown, so that timeouts begin to count
 	for _, phase := range []func(context.Context) error{s.launch, s.register, s.initialize, s.giveUp} {
 		if err := phase(ctx); err != nil || s.over {
-			return settle(s.result(), s.save(ctx, err))
+			return write.Settle(s.result(), s.save(ctx, err))
 		}
 	}
-	return settle(s.result(), s.save(ctx, nil))
-}
-
-func (r *Reconciler) owns(claim *karpv1.NodeClaim) bool {
-	return claim.Spec.NodeClassRef != nil && claim.Spec.NodeClassRef.GroupKind() == r.Class
+	return write.Settle(s.result(), s.save(ctx, nil))
 }
 
 // keepUntilTerminated adds the finalizer before anything is bought: a claim that
@@ -143,17 +140,6 @@ func (s *step) save(ctx context.Context, cause error) error {
 	return cause
 }
 
-// settle turns a lost race into another try: whoever won has news for us.
-func settle(result reconcile.Result, err error) (reconcile.Result, error) {
-	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	return result, nil
-}
-
 // remove gives the claim up: its pods become pending again and another is bought.
 func (s *step) remove(ctx context.Context, why string) error {
 	s.over = true
@@ -162,7 +148,6 @@ func (s *step) remove(ctx context.Context, why string) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting nodeclaim %s (%s): %w", s.claim.Name, why, err)
 	}
-	labels := s.claim.Labels
-	s.Metrics.ClaimsDisrupted.WithLabelValues(why, labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey]).Inc()
+	s.Metrics.Disrupted(s.claim, why)
 	return nil
 }

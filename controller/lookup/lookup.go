@@ -57,6 +57,17 @@ func PodsOn(ctx context.Context, c client.Reader, node string) ([]*corev1.Pod, e
 	return pods, nil
 }
 
+// WakePool has the NodePool of a claim reconciled when the claim changes.
+func WakePool() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, claim client.Object) []reconcile.Request {
+		pool := claim.GetLabels()[karpv1.NodePoolLabelKey]
+		if pool == "" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: pool}}}
+	})
+}
+
 // WakeClaims has the claims of a Node reconciled when the Node changes.
 func WakeClaims(c client.Reader) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {

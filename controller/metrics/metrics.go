@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
 // Set holds every metric of the controllers.
@@ -132,4 +133,9 @@ func durations() []float64 {
 func lifetimes() []float64 {
 	const hour, day = 3600, 24 * 3600
 	return []float64{hour / 4, hour / 2, hour, 2 * hour, 4 * hour, 6 * hour, 12 * hour, day, 2 * day, 3 * day, 5 * day, 7 * day, 10 * day, 15 * day, 20 * day, 25 * day, 30 * day}
+}
+
+// Disrupted counts a claim that was given up for a reason.
+func (m *Set) Disrupted(claim *karpv1.NodeClaim, why string) {
+	m.ClaimsDisrupted.WithLabelValues(why, claim.Labels[karpv1.NodePoolLabelKey], claim.Labels[karpv1.CapacityTypeLabelKey]).Inc()
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/kube"
 )
@@ -56,8 +57,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	ref := pool.Spec.Template.Spec.NodeClassRef
-	if ref == nil || ref.GroupKind() != r.Class.GroupKind() {
+	if !kube.OfKind(pool.Spec.Template.Spec.NodeClassRef, r.Class.GroupKind()) {
 		return reconcile.Result{}, nil
 	}
 	if err := r.hash(ctx, pool); err != nil {
@@ -69,14 +69,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return retry(err)
 	}
 	r.count(pool)
-	return retry(r.save(ctx, pool, stored))
+	return retry(write.Status(ctx, r.Client, pool, stored))
 }
 
 func retry(err error) (reconcile.Result, error) {
-	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
-	}
-	return reconcile.Result{RequeueAfter: recount}, client.IgnoreNotFound(err)
+	return write.Settle(reconcile.Result{RequeueAfter: recount}, client.IgnoreNotFound(err))
 }
 
 // validate checks what the schema cannot.
@@ -189,15 +186,4 @@ func (r *Reconciler) forget(pool string) {
 	r.Metrics.PoolUsage.DeletePartialMatch(map[string]string{"nodepool": pool})
 	r.Metrics.PoolLimit.DeletePartialMatch(map[string]string{"nodepool": pool})
 	r.Metrics.AllowedDisruptions.DeletePartialMatch(map[string]string{"nodepool": pool})
-}
-
-func (r *Reconciler) save(ctx context.Context, pool, stored *karpv1.NodePool) error {
-	if equality.Semantic.DeepEqual(stored.Status, pool.Status) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, pool, patch); err != nil {
-		return fmt.Errorf("writing the status of nodepool %s: %w", pool.Name, err)
-	}
-	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -24,17 +25,9 @@ func (r *Reconciler) Register(m manager.Manager) error {
 		Named("nodepool").
 		For(&karpv1.NodePool{}).
 		Watches(class, handler.EnqueueRequestsFromMapFunc(r.poolsOfClass)).
-		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(poolOfClaim)).
+		Watches(&karpv1.NodeClaim{}, lookup.WakePool()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(r)
-}
-
-func poolOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
-	pool := claim.GetLabels()[karpv1.NodePoolLabelKey]
-	if pool == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: pool}}}
 }
 
 func (r *Reconciler) poolsOfClass(ctx context.Context, class client.Object) []reconcile.Request {

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +23,7 @@ import (
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/kube"
 )
@@ -92,10 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	for i := range list {
 		errs = append(errs, r.save(ctx, &list[i], faults[list[i].Name]))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return write.Settle(reconcile.Result{RequeueAfter: again}, errors.Join(errs...))
 }
 
 // fault is a reason and a message of the condition; the zero fault is none.
@@ -129,15 +125,7 @@ func (r *Reconciler) save(ctx context.Context, o *karpv1alpha1.NodeOverlay, f fa
 	} else {
 		o.StatusConditions().SetFalse(karpv1alpha1.ConditionTypeValidationSucceeded, f.reason, f.message)
 	}
-	if equality.Semantic.DeepEqual(stored.Status, o.Status) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Status().Patch(ctx, o, patch)
-	if err == nil || apierrors.IsNotFound(err) {
-		return nil
-	}
-	return fmt.Errorf("writing the status of nodeoverlay %s: %w", o.Name, err)
+	return write.Status(ctx, r.Client, o, stored)
 }
 
 // Register adds the reconciler to a manager.

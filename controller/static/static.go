@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/engine/pack"
@@ -60,8 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Live.Get(ctx, req.NamespacedName, pool); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	ref := pool.Spec.Template.Spec.NodeClassRef
-	if pool.Spec.Replicas == nil || pool.DeletionTimestamp != nil || ref == nil || ref.GroupKind() != r.Class {
+	if pool.Spec.Replicas == nil || pool.DeletionTimestamp != nil || !kube.OfKind(pool.Spec.Template.Spec.NodeClassRef, r.Class) {
 		return reconcile.Result{}, nil
 	}
 	if !r.Mirror.Synced() {
@@ -186,16 +185,10 @@ func (r *Reconciler) retire(ctx context.Context, pool *karpv1.NodePool, staying 
 
 // Register adds the reconciler to a manager. Pools are woken by their claims.
 func (r *Reconciler) Register(m manager.Manager) error {
-	ofClaim := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, claim client.Object) []reconcile.Request {
-		if name := claim.GetLabels()[karpv1.NodePoolLabelKey]; name != "" {
-			return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
-		}
-		return nil
-	})
 	return builder.ControllerManagedBy(m).
 		Named("nodepool.static").
 		For(&karpv1.NodePool{}).
-		Watches(&karpv1.NodeClaim{}, ofClaim).
+		Watches(&karpv1.NodeClaim{}, lookup.WakePool()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(r)
 }

@@ -8,8 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -19,6 +17,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -45,14 +44,10 @@ func (r *Claims) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if claim.DeletionTimestamp == nil || !r.owns(claim) || !controllerutil.ContainsFinalizer(claim, karpv1.TerminationFinalizer) {
+	if claim.DeletionTimestamp == nil || !kube.OfKind(claim.Spec.NodeClassRef, r.Class) || !controllerutil.ContainsFinalizer(claim, karpv1.TerminationFinalizer) {
 		return reconcile.Result{}, nil
 	}
-	return calm(r.finalize(ctx, claim))
-}
-
-func (r *Claims) owns(claim *karpv1.NodeClaim) bool {
-	return claim.Spec.NodeClassRef != nil && claim.Spec.NodeClassRef.GroupKind() == r.Class
+	return write.Settle(r.finalize(ctx, claim))
 }
 
 func (r *Claims) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconcile.Result, error) {
@@ -160,20 +155,5 @@ func (r *Claims) letGo(ctx context.Context, claim *karpv1.NodeClaim) error {
 func patchStatus(ctx context.Context, c client.Client, claim *karpv1.NodeClaim, change func()) error {
 	stored := claim.DeepCopy()
 	change()
-	if equality.Semantic.DeepEqual(stored.Status, claim.Status) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
-	return client.IgnoreNotFound(c.Status().Patch(ctx, claim, patch))
-}
-
-// calm turns a lost race into another try.
-func calm(result reconcile.Result, err error) (reconcile.Result, error) {
-	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	return result, nil
+	return write.Status(ctx, c, claim, stored)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -61,7 +62,7 @@ func (r *Nodes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return calm(r.finalize(ctx, node, claim))
+	return write.Settle(r.finalize(ctx, node, claim))
 }
 
 // claimOf finds the claim whose machine the node is; nil when there is none.

@@ -1,0 +1,55 @@
+// Package write is how controllers write what others may be writing too: only when
+// something changed, and only over the version that they read.
+//
+// It refuses to win: whoever lost a race looks again. There are no values.
+package write
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// again is when to look again after a lost race: the newer version is on its way.
+const again = 100 * time.Millisecond
+
+// Status writes the status of object, which differs from stored in nothing else.
+// One that is gone needs none. A lost race is an error that apierrors.IsConflict
+// knows.
+func Status(ctx context.Context, c client.Client, object, stored client.Object) error {
+	if equality.Semantic.DeepEqual(stored, object) {
+		return nil
+	}
+	name := client.ObjectKeyFromObject(stored)
+	err := c.Status().Patch(ctx, object, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) == nil {
+		return nil
+	}
+	kind, _ := c.GroupVersionKindFor(stored) // known, or there were another error
+	return fmt.Errorf("writing the status of %s %s: %w", strings.ToLower(kind.Kind), strings.TrimPrefix(name.String(), "/"), err)
+}
+
+// Settle turns a lost race into another try: whoever won has news for us.
+func Settle(result reconcile.Result, err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return result, nil
+}
+
+// Calm is nil for a lost race, where somebody looks again anyway.
+func Calm(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
