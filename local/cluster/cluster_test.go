@@ -26,12 +26,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/karve-dev/karve/local/cluster"
+	"github.com/karve-dev/karve/local/cluster/clustertest"
 )
 
 // TestCluster uses one cluster for all that leaves it whole.
 func TestCluster(t *testing.T) {
 	dir := t.TempDir()
-	c, client := start(t, dir)
+	c, client := clustertest.Start(t, dir)
 	for name, test := range map[string]func(*testing.T, *cluster.Cluster, kubernetes.Interface){
 		"a pod runs and is gone":                   podLives,
 		"init containers and sidecars are done":    podWithInitContainers,
@@ -64,7 +65,7 @@ func podLives(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface) {
 	if err := client.CoreV1().Pods("default").Delete(t.Context(), "lives", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "pod gone", func() error { return gone(t.Context(), client, "lives") })
+	clustertest.Eventually(t, "pod gone", func(ctx context.Context) error { return gone(ctx, client, "lives") })
 }
 
 func gone(ctx context.Context, client kubernetes.Interface, name string) error {
@@ -116,8 +117,8 @@ func hasCondition(conditions []corev1.PodCondition, want corev1.PodConditionType
 func jobCompletes(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface) {
 	register(t, client, "job")
 	createJob(t, client, "job", "1s")
-	eventually(t, "job complete", func() error {
-		got, err := client.BatchV1().Jobs("default").Get(t.Context(), "job", metav1.GetOptions{})
+	clustertest.Eventually(t, "job complete", func(ctx context.Context) error {
+		got, err := client.BatchV1().Jobs("default").Get(ctx, "job", metav1.GetOptions{})
 		if err == nil && got.Status.Succeeded != 1 {
 			err = fmt.Errorf("status is %+v", got.Status)
 		}
@@ -131,8 +132,8 @@ func jobPodFails(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface) 
 	register(t, client, "drained")
 	createJob(t, client, "drained", "1h")
 	var name string
-	eventually(t, "job's pod", func() error {
-		pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "job-name=drained"})
+	clustertest.Eventually(t, "job's pod", func(ctx context.Context) error {
+		pods, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "job-name=drained"})
 		if err == nil && len(pods.Items) != 1 {
 			err = fmt.Errorf("%d pods", len(pods.Items))
 		}
@@ -145,9 +146,9 @@ func jobPodFails(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface) 
 	if err := client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "job's pod gone", func() error { return gone(t.Context(), client, name) })
-	eventually(t, "failure counted", func() error {
-		got, err := client.BatchV1().Jobs("default").Get(t.Context(), "drained", metav1.GetOptions{})
+	clustertest.Eventually(t, "job's pod gone", func(ctx context.Context) error { return gone(ctx, client, name) })
+	clustertest.Eventually(t, "failure counted", func(ctx context.Context) error {
+		got, err := client.BatchV1().Jobs("default").Get(ctx, "drained", metav1.GetOptions{})
 		if err == nil && (got.Status.Failed != 1 || got.Status.Succeeded != 0) {
 			err = fmt.Errorf("status is %+v", got.Status)
 		}
@@ -174,11 +175,11 @@ func createJob(t *testing.T, client kubernetes.Interface, name, runtime string) 
 
 func nodeKeepsRegistration(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface) {
 	before := register(t, client, "kept")
-	eventually(t, "ready", func() error { return readiness(t.Context(), client, "kept", corev1.ConditionTrue) })
+	clustertest.Eventually(t, "ready", func(ctx context.Context) error { return readiness(ctx, client, "kept", corev1.ConditionTrue) })
 	renewed(t, client, "kept")
 	var after *corev1.Node
-	eventually(t, "taint of the unready removed", func() (err error) {
-		after, err = client.CoreV1().Nodes().Get(t.Context(), "kept", metav1.GetOptions{})
+	clustertest.Eventually(t, "taint of the unready removed", func(ctx context.Context) (err error) {
+		after, err = client.CoreV1().Nodes().Get(ctx, "kept", metav1.GetOptions{})
 		if err == nil && len(after.Spec.Taints) != 1 {
 			err = fmt.Errorf("taints are %+v", after.Spec.Taints)
 		}
@@ -205,7 +206,7 @@ func unpluggedNode(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface
 	ctx := t.Context()
 	for _, name := range []string{"plugged", "unplugged"} {
 		register(t, client, name)
-		eventually(t, name+" ready", func() error { return readiness(ctx, client, name, corev1.ConditionTrue) })
+		clustertest.Eventually(t, name+" ready", func(ctx context.Context) error { return readiness(ctx, client, name, corev1.ConditionTrue) })
 	}
 	unplug := []byte(`{"metadata":{"annotations":{"kwok.x-k8s.io/node":null}}}`)
 	if _, err := client.CoreV1().Nodes().Patch(ctx, "unplugged", types.MergePatchType, unplug, metav1.PatchOptions{}); err != nil {
@@ -235,7 +236,7 @@ func unpluggedNode(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface
 func renewedAgain(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	before := renewed(t, client, name)
-	eventually(t, "renewal of "+name, func() error {
+	clustertest.Eventually(t, "renewal of "+name, func(context.Context) error {
 		if !renewed(t, client, name).After(before) {
 			return errors.New("not renewed")
 		}
@@ -265,8 +266,8 @@ func kubeletBootstraps(t *testing.T, c *cluster.Cluster, _ kubernetes.Interface)
 	if _, err := requests.Create(t.Context(), request, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "certificate issued", func() error {
-		got, err := requests.Get(t.Context(), request.Name, metav1.GetOptions{})
+	clustertest.Eventually(t, "certificate issued", func(ctx context.Context) error {
+		got, err := requests.Get(ctx, request.Name, metav1.GetOptions{})
 		if err == nil && len(got.Status.Certificate) == 0 {
 			err = fmt.Errorf("conditions are %+v", got.Status.Conditions)
 		}
@@ -308,7 +309,7 @@ func kubeconfigWorks(t *testing.T, c *cluster.Cluster, _ kubernetes.Interface) {
 
 func secondClusterRefused(dir string) func(*testing.T, *cluster.Cluster, kubernetes.Interface) {
 	return func(t *testing.T, _ *cluster.Cluster, _ kubernetes.Interface) {
-		_, err := cluster.Start(t.Context(), cluster.Options{Dir: dir, Binary: binary(t)})
+		_, err := cluster.Start(t.Context(), cluster.Options{Dir: dir, Binary: clustertest.Binary(t)})
 		if err == nil || !strings.Contains(err.Error(), "in use by another cluster") {
 			t.Errorf("second start in %s: %v, want a refusal", dir, err)
 		}
@@ -316,7 +317,7 @@ func secondClusterRefused(dir string) func(*testing.T, *cluster.Cluster, kuberne
 }
 
 func TestDeadComponentIsNamed(t *testing.T) {
-	c, _ := start(t, t.TempDir())
+	c, _ := clustertest.Start(t, t.TempDir())
 	if err := c.Err(); err != nil {
 		t.Fatalf("while all is well: %v", err)
 	}

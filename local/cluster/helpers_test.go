@@ -3,8 +3,6 @@ package cluster_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,67 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/karve-dev/karve/local/cluster"
+	"github.com/karve-dev/karve/local/cluster/clustertest"
 )
-
-// patience is how long a test waits for the cluster to do something. It is for a
-// machine that is busy with other tests; the cluster usually needs a second.
-const patience = 2 * time.Minute
-
-// start runs a cluster for one test.
-func start(t *testing.T, dir string) (*cluster.Cluster, kubernetes.Interface) {
-	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Options{
-		Dir: dir, Binary: binary(t),
-		Progress: func(step string) { t.Log(step) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	client, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, client
-}
-
-// binary finds the control plane. Without it nothing here means anything, so its
-// absence fails the test rather than skipping it.
-func binary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("KARVE_CONTROLPLANE"); path != "" {
-		return path
-	}
-	path, err := filepath.Abs("../../bin/karve-controlplane")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: build it with `make controlplane`, or name it in KARVE_CONTROLPLANE", err)
-	}
-	return path
-}
-
-// eventually asks until the question has no error.
-func eventually(t *testing.T, what string, ask func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ask()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v after %s", what, err, patience)
-		case <-tick.C:
-		}
-	}
-}
 
 // register creates a node as a node agent would: everything but conditions, and a
 // resource that only a device plugin could have added.
@@ -145,8 +84,8 @@ func create(t *testing.T, client kubernetes.Interface, p *corev1.Pod) {
 func running(t *testing.T, client kubernetes.Interface, name string) *corev1.Pod {
 	t.Helper()
 	var got *corev1.Pod
-	eventually(t, "pod "+name+" running", func() (err error) {
-		got, err = client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+	clustertest.Eventually(t, "pod "+name+" running", func(ctx context.Context) (err error) {
+		got, err = client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
 		if err == nil && got.Status.Phase != corev1.PodRunning {
 			err = fmt.Errorf("phase is %q", got.Status.Phase)
 		}
@@ -173,8 +112,8 @@ func readiness(ctx context.Context, client kubernetes.Interface, name string, wa
 func renewed(t *testing.T, client kubernetes.Interface, name string) time.Time {
 	t.Helper()
 	var at time.Time
-	eventually(t, "lease of "+name, func() error {
-		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), name, metav1.GetOptions{})
+	clustertest.Eventually(t, "lease of "+name, func(ctx context.Context) error {
+		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			at = lease.Spec.RenewTime.Time
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/karve-dev/karve/local/cluster"
+	"github.com/karve-dev/karve/local/cluster/clustertest"
 )
 
 // clusterDirVariable turns the test program into one that only runs a cluster in that
@@ -43,7 +44,7 @@ func runUntilKilled(dir string) int {
 func TestKilledParentLeavesNoOrphans(t *testing.T) {
 	dir := t.TempDir()
 	parent := exec.CommandContext(t.Context(), os.Args[0])
-	parent.Env = append(os.Environ(), clusterDirVariable+"="+dir, "KARVE_CONTROLPLANE="+binary(t))
+	parent.Env = append(os.Environ(), clusterDirVariable+"="+dir, "KARVE_CONTROLPLANE="+clustertest.Binary(t))
 	parent.Stderr = os.Stderr
 	out, err := parent.StdoutPipe()
 	if err != nil {
@@ -70,7 +71,7 @@ func TestKilledParentLeavesNoOrphans(t *testing.T) {
 	}
 	_ = parent.Wait() // it was killed: the error says so
 	for name, pid := range children {
-		eventually(t, name+" gone", func() error {
+		clustertest.Eventually(t, name+" gone", func(context.Context) error {
 			if !exited(pid) {
 				return fmt.Errorf("process %d lives", pid)
 			}
@@ -79,7 +80,7 @@ func TestKilledParentLeavesNoOrphans(t *testing.T) {
 	}
 
 	// The crash left a lock file, data and certificates behind. None of it is in the way.
-	c, client := start(t, dir)
+	c, client := clustertest.Start(t, dir)
 	register(t, client, "worker")
 	create(t, client, pod("web", "worker"))
 	running(t, client, "web")

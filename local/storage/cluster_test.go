@@ -3,8 +3,6 @@ package storage_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +16,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"github.com/karve-dev/karve/local/cluster"
+	"github.com/karve-dev/karve/local/cluster/clustertest"
 	"github.com/karve-dev/karve/local/storage"
 )
-
-// patience is how long the control plane may take over anything on a busy machine.
-const patience = 2 * time.Minute
 
 // world is a control plane with the driver.
 type world struct {
@@ -33,15 +28,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Binary: binary(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	client, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, client := clustertest.Start(t, t.TempDir())
 	if err := storage.Install(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
@@ -59,41 +46,6 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	return &world{t, client}
-}
-
-func binary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("KARVE_CONTROLPLANE"); path != "" {
-		return path
-	}
-	path, err := filepath.Abs("../../bin/karve-controlplane")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: build it with `make controlplane`, or name it in KARVE_CONTROLPLANE", err)
-	}
-	return path
-}
-
-// eventually asks until the answer is nil.
-func (w *world) eventually(what string, ask func(ctx context.Context) error) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ask(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			w.t.Fatalf("%s: %v", what, err)
-		case <-tick.C:
-		}
-	}
 }
 
 // node registers a node of a zone with the driver on it, as a node agent would.
@@ -161,9 +113,9 @@ func TestLifeOfVolumesOnARealControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		w.eventually("starting the database", func(ctx context.Context) error { return w.atHome(ctx, i) })
+		clustertest.Eventually(w.t, "starting the database", func(ctx context.Context) error { return w.atHome(ctx, i) })
 	}
-	w.eventually("attaching", func(ctx context.Context) error { return w.attached(ctx, 3) })
+	clustertest.Eventually(w.t, "attaching", func(ctx context.Context) error { return w.attached(ctx, 3) })
 
 	home, err := w.client.CoreV1().Pods("default").Get(t.Context(), "db-0", metav1.GetOptions{})
 	if err != nil {
@@ -171,16 +123,16 @@ func TestLifeOfVolumesOnARealControlPlane(t *testing.T) {
 	}
 	zone := w.zoneOf(home.Spec.NodeName)
 	w.lose(home)
-	w.eventually("detaching from the node that goes", func(ctx context.Context) error { return w.attached(ctx, 2) })
+	clustertest.Eventually(w.t, "detaching from the node that goes", func(ctx context.Context) error { return w.attached(ctx, 2) })
 	w.node("another", zone)
-	w.eventually("coming back to the volume's zone", func(ctx context.Context) error { return w.atHome(ctx, 0) })
-	w.eventually("attaching to the new node", func(ctx context.Context) error { return w.attached(ctx, 3) })
+	clustertest.Eventually(w.t, "coming back to the volume's zone", func(ctx context.Context) error { return w.atHome(ctx, 0) })
+	clustertest.Eventually(w.t, "attaching to the new node", func(ctx context.Context) error { return w.attached(ctx, 3) })
 
 	foreground := metav1.DeletePropagationForeground
 	if err := w.client.AppsV1().StatefulSets("default").Delete(t.Context(), "db", metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("removing volumes", w.empty)
+	clustertest.Eventually(w.t, "removing volumes", w.empty)
 }
 
 // atHome is nil when a pod of the database runs, with its volume, in that volume's zone.

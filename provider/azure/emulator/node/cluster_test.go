@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,13 +17,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/karve-dev/karve/local/cluster"
+	"github.com/karve-dev/karve/local/cluster/clustertest"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
 	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
-
-// patience is how long the control plane may take over anything on a busy machine.
-const patience = 90 * time.Second
 
 // machines is a cloud that boots guests at once.
 type machines struct {
@@ -73,21 +69,6 @@ func (c *machines) stopAll() {
 	c.run.Wait()
 }
 
-func binary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("KARVE_CONTROLPLANE"); path != "" {
-		return path
-	}
-	path, err := filepath.Abs("../../../../bin/karve-controlplane")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: build it with `make controlplane`, or name it in KARVE_CONTROLPLANE", err)
-	}
-	return path
-}
-
 func payload(c *cluster.Cluster, token, flags string) []byte {
 	return fmt.Appendf(nil, `#!/bin/bash
 PROVISION_OUTPUT="/var/log/azure/cluster-provision-cse-output.log"; echo $(date),$(hostname) > ${PROVISION_OUTPUT};
@@ -117,15 +98,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Binary: binary(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	client, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, client := clustertest.Start(t, t.TempDir())
 	cloud := &machines{
 		agent: node.NewAgent(node.Options{}),
 		end:   map[string]context.CancelCauseFunc{}, known: map[string]emulator.Machine{}, state: map[string]node.State{},
@@ -147,30 +120,10 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, cluster: c, client: client, cloud: cloud}
 }
 
-// eventually asks until the answer is nil.
-func (w *world) eventually(what string, ask func(ctx context.Context) error) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ask(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			w.t.Fatalf("%s: %v", what, err)
-		case <-tick.C:
-		}
-	}
-}
-
 func (w *world) nodeWhere(name, what string, holds func(*corev1.Node) bool) *corev1.Node {
 	w.t.Helper()
 	var n *corev1.Node
-	w.eventually(what, func(ctx context.Context) (err error) {
+	clustertest.Eventually(w.t, what, func(ctx context.Context) (err error) {
 		n, err = w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && !holds(n) {
 			err = fmt.Errorf("taints %v, conditions %v", n.Spec.Taints, n.Status.Conditions)
@@ -185,7 +138,7 @@ func (w *world) nodeWhere(name, what string, holds func(*corev1.Node) bool) *cor
 
 func (w *world) gone(name string) {
 	w.t.Helper()
-	w.eventually("removing "+name, func(ctx context.Context) error {
+	clustertest.Eventually(w.t, "removing "+name, func(ctx context.Context) error {
 		_, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -247,7 +200,7 @@ func TestMachineLifeOnARealControlPlane(t *testing.T) {
 	w.gone("good")
 
 	for name, reason := range map[string]string{"wrong-token": "Unauthorized", "wrong-flag": "unknown flag: --no-such-flag"} {
-		w.eventually("waiting for "+name, func(context.Context) error {
+		clustertest.Eventually(w.t, "waiting for "+name, func(context.Context) error {
 			if got := w.cloud.agent.Console(name); !strings.Contains(got, reason) {
 				return fmt.Errorf("console %q says nothing of %q", got, reason)
 			}
@@ -263,7 +216,7 @@ func TestMachineLifeOnARealControlPlane(t *testing.T) {
 // node itself: the API server lets it write no other CSINode.
 func (w *world) disks(name string, limit int32) {
 	w.t.Helper()
-	w.eventually("starting the disk driver", func(ctx context.Context) error {
+	clustertest.Eventually(w.t, "starting the disk driver", func(ctx context.Context) error {
 		c, err := w.client.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && *c.Spec.Drivers[0].Allocatable.Count != limit {
 			err = fmt.Errorf("drivers %+v", c.Spec.Drivers)
@@ -298,7 +251,7 @@ func (w *world) runPod(nodeName string) {
 	if _, err := w.client.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	w.eventually("running the pod", func(ctx context.Context) error {
+	clustertest.Eventually(w.t, "running the pod", func(ctx context.Context) error {
 		p, err := w.client.CoreV1().Pods("default").Get(ctx, "train", metav1.GetOptions{})
 		if err == nil && (p.Status.Phase != corev1.PodRunning || p.Spec.NodeName != nodeName) {
 			err = fmt.Errorf("pod is %s on %q: %v", p.Status.Phase, p.Spec.NodeName, p.Status.Conditions)
@@ -331,7 +284,7 @@ func TestManyMachinesJoinTogether(t *testing.T) {
 	for i := range count {
 		w.cloud.boot(machine(fmt.Sprintf("vm-%03d", i), good))
 	}
-	w.eventually("joining", func(ctx context.Context) error {
+	clustertest.Eventually(w.t, "joining", func(ctx context.Context) error {
 		list, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -351,7 +304,7 @@ func TestManyMachinesJoinTogether(t *testing.T) {
 	for i := range count {
 		w.cloud.stop(fmt.Sprintf("vm-%03d", i), emulator.ErrDeleted)
 	}
-	w.eventually("leaving", func(ctx context.Context) error {
+	clustertest.Eventually(w.t, "leaving", func(ctx context.Context) error {
 		list, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("%d nodes left", len(list.Items))
