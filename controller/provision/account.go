@@ -2,7 +2,9 @@ package provision
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
 )
 
@@ -20,12 +22,15 @@ func preferences(p pack.Preferences) []any {
 func choice(l pack.Launch) []any {
 	first := l.Choices[0]
 	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD()}
+	if i := slices.IndexFunc(l.Choices, func(c offer.Choice) bool { return c.Type != first.Type }); i >= 0 {
+		words = append(words, "runner-up", l.Choices[i].Type, "runner-up-price", l.Choices[i].Price.USD())
+	}
 	if len(l.RunnersUp) == 0 {
 		return words
 	}
 	others := make([]string, 0, len(l.RunnersUp))
 	for _, r := range l.RunnersUp {
-		others = append(others, fmt.Sprintf("%s in %s (%s): +%s/h, %s", r.Type, r.Zone, r.CapacityType, r.More, r.Why))
+		others = append(others, fmt.Sprintf("%s in %s (%s): %+.4f/h, %s: %s", r.Type, r.Zone, r.CapacityType, r.More.USD(), r.Because, r.Why))
 	}
 	return append(words, "runners-up", others)
 }

@@ -16,11 +16,12 @@ func TestChoiceNamesRunnersUp(t *testing.T) {
 	l := pack.Launch{
 		Choices: []offer.Choice{{Type: "D4", Zone: "1", CapacityType: "spot", Price: 2e8}},
 		RunnersUp: []pack.RunnerUp{
-			{Choice: offer.Choice{Type: "D8", Zone: "2", CapacityType: "spot", Price: 3e8}, More: 1e8, Why: "dearer"},
+			{Choice: offer.Choice{Type: "D8", Zone: "2", CapacityType: "spot", Price: 3e8}, More: 1e8, Because: reason.Dearer, Why: "dearer"},
+			{Choice: offer.Choice{Type: "D2", Zone: "1", CapacityType: "spot", Price: 1e8}, More: -1e8, Because: reason.Quota, Why: "quota familyD has 0 left"},
 		},
 	}
 	words := choice(l)
-	want := []string{"D8 in 2 (spot): +0.1000/h, dearer"}
+	want := []string{"D8 in 2 (spot): +0.1000/h, Dearer: dearer", "D2 in 1 (spot): -0.1000/h, Quota: quota familyD has 0 left"}
 	if diff := cmp.Diff(any(want), words[len(words)-1]); diff != "" {
 		t.Error(diff)
 	}

@@ -185,6 +185,9 @@ func (c *checker) launch(i int, l pack.Launch) {
 	if !slices.IsSortedFunc(l.Choices, func(a, b offer.Choice) int { return cmp.Compare(a.Price, b.Price) }) {
 		c.fail("launch %d: choices are not sorted by price", i)
 	}
+	if err := c.runnersUp(l); err != nil {
+		c.fail("launch %d: %w", i, err)
+	}
 	pool := c.Pools[p]
 	if pool.Static || pool.Blocked != "" {
 		c.fail("launch %d buys for pool %s, which is static or blocked", i, pool.Name)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/world"
@@ -23,8 +24,8 @@ func Print(p pack.Plan) string {
 		}
 		c := l.Choices[0]
 		fmt.Fprintf(&w, "launch %s for %s: %s in %s, %s, %s/h", names(l.Pods), l.Pool, c.Type, c.Zone, c.CapacityType, c.Price)
-		if len(l.RunnersUp) > 0 {
-			next := l.RunnersUp[0]
+		if i := slices.IndexFunc(l.Choices, func(o offer.Choice) bool { return o.Type != c.Type }); i >= 0 {
+			next := l.Choices[i]
 			fmt.Fprintf(&w, " (%d choices; next %s at %s)", len(l.Choices), next.Type, next.Price)
 		}
 		if len(l.Relaxed) > 0 {
@@ -97,6 +98,14 @@ func workload(r world.Ref) string {
 // cut, and what else each machine might have been.
 func PrintWhy(p pack.Plan) string {
 	var w strings.Builder
+	for _, l := range p.Launches {
+		c := l.Choices[0]
+		fmt.Fprintf(&w, "launch %s for %s: %s in %s, %s, %s/h\n", names(l.Pods), l.Pool, c.Type, c.Zone, c.CapacityType, c.Price)
+		for _, r := range l.RunnersUp {
+			fmt.Fprintf(&w, "  rather than %s in %s, %s, for %s at %+.4f/h: %s: %s\n", r.Type, r.Zone, r.CapacityType, r.Pool, r.More.USD(), r.Because, r.Why)
+			printFacts(&w, "    ", r.Facts)
+		}
+	}
 	for _, u := range p.Unplaced {
 		fmt.Fprintf(&w, "unplaced %s: %s", names(u.Pods), u.Because)
 		if u.Detail != "" {

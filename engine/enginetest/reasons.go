@@ -68,6 +68,38 @@ func (c *checker) funnel(f reason.Funnel) error {
 	return nil
 }
 
+// runnersUp holds the explanation of a launch to account: other types, each once,
+// priced against the first choice; dearer ones are among the choices, others are not.
+func (c *checker) runnersUp(l pack.Launch) error {
+	first, seen := l.Choices[0], map[string]bool{l.Choices[0].Type: true}
+	if len(l.RunnersUp) > 3 {
+		return fmt.Errorf("%d runners-up", len(l.RunnersUp))
+	}
+	for _, r := range l.RunnersUp {
+		_, o := c.onSale(r.Choice)
+		chosen := r.Pool == l.Pool && slices.Contains(l.Choices, r.Choice)
+		switch {
+		case seen[r.Type]:
+			return fmt.Errorf("type %s is named twice", r.Type)
+		case r.More != r.Price-first.Price:
+			return fmt.Errorf("%s is said to cost %s more", r.Type, r.More)
+		case (r.Because == reason.Dearer) != chosen:
+			return fmt.Errorf("%s lost because of %s; among the choices: %v", r.Type, r.Because, chosen)
+		case !chosen && r.More > 0 || chosen && r.More < 0:
+			return fmt.Errorf("%s lost because of %s at %s more", r.Type, r.Because, r.More)
+		case (r.Because == reason.Availability) != (o != nil && o.Unavailable != ""):
+			return fmt.Errorf("%s lost because of %s", r.Type, r.Because)
+		case r.Why == "" || r.Because != reason.Dearer && len(r.Facts) == 0:
+			return fmt.Errorf("%s lost without a reason", r.Type)
+		}
+		if err := wellFormed(r.Facts); err != nil {
+			return fmt.Errorf("%s: %w", r.Type, err)
+		}
+		seen[r.Type] = true
+	}
+	return nil
+}
+
 // distinctOffers are the offers of types told apart by name: the first counts.
 func distinctOffers(s *Script) []offer.Offer {
 	var out []offer.Offer

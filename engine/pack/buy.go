@@ -631,11 +631,13 @@ func (b *buyer) purchase(c *candidate) bool {
 	}
 	allowed := b.affordable(c.stall, c.row)
 	b.purchases++
+	var kinds []*work // copies share it
 	for range min(copies, allowed) {
-		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint}
+		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint, kinds: kinds}
 		for _, p := range c.content {
 			l.put(b.solver, p.part, p.n)
 		}
+		kinds = slices.Clip(l.kinds)
 		b.reserve(c.stall, c.row)
 		b.launches = append(b.launches, l)
 	}

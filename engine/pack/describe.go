@@ -30,7 +30,10 @@ func (s *solver) plan() Plan {
 }
 
 // described is what alike launches share.
-type described struct{ launch Launch }
+type described struct {
+	launch Launch
+	dearer []RunnerUp // the next choices of other types
+}
 
 // describedKey tells launches apart as far as their description goes.
 type describedKey struct {
@@ -52,6 +55,7 @@ func (s *solver) describe(l *launch) Launch {
 		s.labels[describedKey{m.Market, l.joint, string(s.key)}] = d
 	}
 	out := d.launch
+	out.RunnersUp = s.runnersUp(l, d)
 	out.Pods = l.pods
 	out.Requests = s.w.Resources.Amounts(l.used.Add(m.Daemons[l.row]))
 	out.Daemons = s.w.Resources.Amounts(m.Daemons[l.row])
@@ -62,6 +66,7 @@ func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
 	m := l.stall
 	out := Launch{Pool: m.Pool.Name, Taints: m.Pool.Taints, Labels: maps.Clone(m.Pool.Labels)}
 	var types, zones, capacityTypes []string
+	var next []RunnerUp
 	named := make([]bool, len(m.Catalog.Types))
 	out.Choices = make([]offer.Choice, 0, rows.Len())
 	for row := range rows.All() {
@@ -69,7 +74,7 @@ func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
 		out.Choices = append(out.Choices, c)
 		if t := m.Catalog.Rows[row].Type; !named[t] {
 			named[t], types = true, append(types, c.Type)
-			out.RunnersUp = runnersUp(out.RunnersUp, out.Choices[0], c)
+			next = dearer(next, m.Pool.Name, out.Choices[0], c)
 		}
 		zones, capacityTypes = distinct(zones, c.Zone), distinct(capacityTypes, c.CapacityType)
 	}
@@ -79,23 +84,7 @@ func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
 		world.LabelInstanceType: types, world.LabelZone: zones, world.LabelCapacityType: capacityTypes,
 	})
 	out.Labels = settled(out.Labels, out.Rules)
-	return &described{launch: out}
-}
-
-// mostRunnersUp is how many alternatives an explanation names.
-const mostRunnersUp = 3
-
-// runnersUp adds c when it is of a type not named yet.
-func runnersUp(have []RunnerUp, first, c offer.Choice) []RunnerUp {
-	known := func(r RunnerUp) bool { return r.Type == c.Type }
-	if c.Type == first.Type || len(have) == mostRunnersUp || slices.ContainsFunc(have, known) {
-		return have
-	}
-	why := "dearer"
-	if c.Price == first.Price {
-		why = "same price, later in the order of the catalog"
-	}
-	return append(have, RunnerUp{Choice: c, More: c.Price - first.Price, Why: why})
+	return &described{launch: out, dearer: next}
 }
 
 // settled adds to labels what the rules leave no choice about. Nobody else gives
@@ -126,9 +115,11 @@ func distinct(values []string, v string) []string {
 // end, the pool stays within its limits. The set is good until the next call.
 func (s *solver) choices(l *launch) bitset.Set {
 	m := l.stall
+	s.held.Copy(m.Rows)
+	m.Sieve(s.held, &l.used)
 	s.rows.Copy(s.open(l))
 	out := s.rows
-	m.Sieve(out, &l.used)
+	out.Keep(s.held)
 	if s.scarce(m).Meets(out) {
 		s.dropScarce(l, out)
 	}
@@ -146,9 +137,18 @@ func (s *solver) choices(l *launch) bitset.Set {
 func (s *solver) open(l *launch) bitset.Set {
 	j := l.joint
 	if j.open == nil {
-		j.open = j.rows.And(l.stall.Admitted(j.set)).And(s.known(l.stall)).And(l.stall.onSale())
+		j.open = s.admitted(l).And(s.known(l.stall)).And(l.stall.onSale())
 	}
 	return j.open
+}
+
+// admitted are the rows on which the launch's requirements hold.
+func (s *solver) admitted(l *launch) bitset.Set {
+	j := l.joint
+	if j.admitted == nil {
+		j.admitted = j.rows.And(l.stall.Admitted(j.set))
+	}
+	return j.admitted
 }
 
 // onSale are the rows that are available.

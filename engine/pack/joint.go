@@ -12,8 +12,9 @@ import (
 type joint struct {
 	set  constraint.Set
 	rows bitset.Set
-	// open are the rows that meet set and may be chosen, once somebody asked.
-	open bitset.Set
+	// admitted are the rows that meet set, and open those of them that may be chosen,
+	// once somebody asked.
+	admitted, open bitset.Set
 }
 
 // step is one class joining.

@@ -58,18 +58,25 @@ type Launch struct {
 	Requests quantity.Amounts
 	Daemons  quantity.Amounts // the DaemonSets' share of Requests
 	Pods     []world.Ref
-	// RunnersUp are the best choices of other types, for the explanation; at most three.
+	// RunnersUp are other types, each once, for the explanation: cheaper ones that were
+	// not to be had first, then the next in price. At most three; launches may share them.
 	RunnersUp []RunnerUp
 	// Relaxed lists the labels for which the choices have less variety than the
 	// pool's minValues ask for, sorted; empty unless the settings allow it.
 	Relaxed []string
 }
 
-// RunnerUp is what would have been bought instead, and why it was not.
+// RunnerUp is what might have been bought instead, and why it was not.
 type RunnerUp struct {
 	offer.Choice
-	More offer.Price // than the first choice, per hour; never negative
-	Why  string
+	Pool string      // that would have bought it
+	More offer.Price // than the first choice, per hour; negative when it is cheaper
+	// Because is Dearer for what is among the choices, and else what kept it out of them:
+	// Availability, Quota, Limits, Requirements, Topology, Weight, or Resources when it
+	// is too small.
+	Because reason.Reason
+	Why     string       // in words
+	Facts   reason.Facts // the parameters of Why as data
 }
 
 // Nomination says which pods should fit on a node that exists or is on its way.

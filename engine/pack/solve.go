@@ -187,9 +187,13 @@ type solver struct {
 	sieves     map[nodeFilter]*sieve
 	lookedAt   map[throughKey][]bitset.Set // see through
 	labels     map[describedKey]*described
+	rivals     map[runnersUpKey][]RunnerUp // see runnersUp
+	numbers    map[*world.Shape]int        // see number
 
-	key  []byte     // scratch: of a set of rows
-	rows bitset.Set // scratch: see choices
+	key     []byte     // scratch: of a set of rows
+	rows    bitset.Set // scratch: see choices
+	held    bitset.Set // scratch: the rows that hold a launch's pods
+	company []int      // scratch: the shapes on a launch
 }
 
 // work is a class with the pods still to be placed. Pods that no longer insist on
@@ -240,7 +244,8 @@ type launch struct {
 	used  quantity.Vector // what pods ask for
 	joint *joint
 	pods  []world.Ref
-	first int // the row of the first choice, once described
+	kinds []*work // that pods are of, each once
+	first int     // the row of the first choice, once described
 
 	counts map[int]int // counters above zero
 	mounts map[world.Mount]bool
@@ -254,7 +259,8 @@ func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
 	w := b.w
 	s := &solver{bargain: b, deal: d, w: w, lessons: l, purse: purse, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}, mounts: map[int]map[world.Mount]bool{},
 		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, interned: map[string][]*joint{}, reached: map[*tally][]int{}, sales: map[saleKey][]cell{},
-		sieves: map[nodeFilter]*sieve{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{}}
+		sieves: map[nodeFilter]*sieve{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{},
+		rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*world.Shape]int{}}
 	s.used, s.indexed, s.many = map[int]*quantity.Vector{}, map[*world.Index]*world.Rooms{}, w.Pending() > few
 	for _, c := range w.Classes {
 		var t stance
@@ -432,6 +438,9 @@ func (l *launch) put(s *solver, p *part, n int) {
 	}
 	p.placed += n
 	k.promised -= n
+	if !slices.Contains(l.kinds, k) {
+		l.kinds = append(l.kinds, k)
+	}
 	s.house(home{work: k, launch: l, pods: n})
 	pods := k.take(n)
 	if l.pods == nil {

@@ -26,6 +26,12 @@ const (
 	MinValues Reason = "MinValues" // too little variety would be left for the pool's minValues
 )
 
+// Why one machine was bought rather than another, besides the filters above.
+const (
+	Dearer Reason = "Dearer" // it would do, at a higher price
+	Weight Reason = "Weight" // its pool weighs less
+)
+
 // Why a pod was left out without looking at offers.
 const (
 	// Unsupported: the pod needs a semantic this version does not plan yet.
