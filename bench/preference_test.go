@@ -1,0 +1,54 @@
+package main
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/karve-dev/karve/bench/karve"
+	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/bench/upstream"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// upstream needs more than a minute for all of its 4,000.
+var wishful = flag.Int("wishful", 1000, "how many pods with preferences upstream plans for")
+
+// A surplus without bound is upstream's way with preferences: of its own pods that
+// would rather not share a node each gets one, for the same money.
+func TestUnlimitedSurplusIsUpstreamsWay(t *testing.T) {
+	s := scenario.Preferences(*wishful, world.Settings{Preferences: world.Respect, Surplus: world.UnlimitedSurplus})
+	c, err := upstream.New(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := decide(c.Batch())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, _ := karve.New(s).Decide()
+	if len(ours.Launches) != *wishful || theirs.Nodes != *wishful || len(ours.Unplaced)+theirs.Unscheduled != 0 {
+		t.Errorf("%d nodes of ours and %d of upstream's, want %d of both", len(ours.Launches), theirs.Nodes, *wishful)
+	}
+	if cost := ours.Price().USD(); cost > theirs.USDPerHour*(1+1e-9) {
+		t.Errorf("%.6f $/h for ours, %.6f for upstream's", cost, theirs.USDPerHour)
+	}
+}
+
+// Of 4,000 such pods the usual surplus makes a handful of nodes, at nearly what they
+// cost without preferences.
+func TestPreferencesHaveAPrice(t *testing.T) {
+	plan := func(s world.Settings) pack.Plan {
+		p, _ := karve.New(scenario.Preferences(4000, s)).Decide()
+		return p
+	}
+	least := plan(world.Settings{Preferences: world.Ignore})
+	usual := plan(world.Settings{Preferences: world.Respect, Surplus: 100})
+	unlimited := plan(world.Settings{Preferences: world.Respect, Surplus: world.UnlimitedSurplus})
+	if len(usual.Launches) > 40 || usual.Price().USD() > 1.1*least.Price().USD() {
+		t.Errorf("%d nodes for %.3f $/h within the surplus, %.3f without preferences", len(usual.Launches), usual.Price().USD(), least.Price().USD())
+	}
+	if len(unlimited.Launches) != 4000 {
+		t.Errorf("%d nodes without bound, want 4,000", len(unlimited.Launches))
+	}
+}
