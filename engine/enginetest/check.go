@@ -411,16 +411,6 @@ func (c *checker) couldTake(i, at int) {
 	}
 }
 
-func (c *checker) preferences() {
-	p := c.plan.Preferences
-	if p.Honoured > p.Asked || p.Cost < 0 {
-		c.fail("%d of %d preferences are honoured, at %s", p.Honoured, p.Asked, p.Cost)
-	}
-	if c.Settings.Preferences == world.Ignore && p != (pack.Preferences{}) {
-		c.fail("preferences are ignored, yet the plan says %+v of them", p)
-	}
-}
-
 func meets(required world.Term, anyOf []world.Term, labels map[string][]string) bool {
 	all := func(t world.Term) bool {
 		for _, r := range t {

@@ -354,6 +354,11 @@ func (c *cluster) matching(i int, t counted, n int) int {
 	if !t.skew.Select.Nothing && len(t.skew.Select.Labels) == 0 {
 		return 0
 	}
+	return c.crowd(i, t, n)
+}
+
+// crowd counts the pods on a place that the term picks, as pod i sees it.
+func (c *cluster) crowd(i int, t counted, n int) int {
 	sum := 0
 	for j, p := range c.pods {
 		if c.at[j] == n && t.picks[j] && !p.Terminating && c.sees(i, j) {

@@ -23,8 +23,8 @@ func (s *solver) house(h home) {
 // account looks at who got what they prefer, once everybody has a home, whatever the
 // attempt set out to honour. Machines count as their first choices, and for a spread
 // every value where the pods could run or be bought room for.
-func (b *bargain) account() Preferences {
-	a := &auditor{solver: b.best, plan: &b.plan, homesOf: map[*world.Class][]home{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
+func (b *bargain) account(p *Plan) Preferences {
+	a := &auditor{solver: b.best, plan: p, homesOf: map[*world.Class][]home{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
 	for _, h := range b.best.homes {
 		a.homesOf[h.work.Class] = append(a.homesOf[h.work.Class], h)
 	}
@@ -152,7 +152,7 @@ func (a *auditor) spread(c *world.Class, e *world.Evenness) func(home) bool {
 	}
 	a.settleIn(t.of, t.counts, seen)
 	r := domainRule{tally: t, minDomains: 1}
-	least := r.least(a.buyable(c, e.Key))
+	least := r.least(append(a.buyable(c, e.Key), a.opened(t)...))
 	return func(h home) bool {
 		v := a.value(h, e.Key)
 		return v >= 0 && t.counts[v]-least <= e.MaxSkew

@@ -34,7 +34,6 @@ type bargain struct {
 	placed       map[*world.Class]int // by the plan that honours nothing
 	limit, purse offer.Price          // of an honest plan's price, and of what it may spend on the way
 	best         *solver
-	plan         Plan
 	attempts     int
 }
 
@@ -49,7 +48,7 @@ type item struct {
 type deal map[*world.Class][]preference
 
 // mostAttempts bounds how many plans are made to find the best one.
-const mostAttempts = 12
+const mostAttempts = 6
 
 // noPurse is the purse of those who may spend what they want.
 const noPurse = offer.Price(math.MaxInt64)
@@ -126,8 +125,12 @@ func (s *solver) complete(virtual bool, round int) bool {
 
 // strike returns the best plan that can be paid for.
 func (b *bargain) strike(plain *solver) Plan {
-	b.best, b.plan, b.placed = plain, plain.plan(), plain.placedBy()
-	before := b.plan.Price()
+	b.best, b.placed = plain, plain.placedBy()
+	b.items = slices.DeleteFunc(b.items, func(it item) bool { return b.placed[it.class] == 0 })
+	if p, ok := b.content(); ok {
+		return p
+	}
+	before := plain.bill()
 	b.limit = surplus(before, b.w.Settings.Surplus)
 	b.purse = max(b.limit, surplus(plain.spent, b.w.Settings.Surplus))
 	kept := []item{}
@@ -139,9 +142,39 @@ func (b *bargain) strike(plain *solver) Plan {
 	if len(kept) == 0 && len(b.w.Hosts) > 0 {
 		b.try(nil) // which hosts are filled first is free
 	}
-	b.plan.Preferences = b.account()
-	b.plan.Preferences.Cost = max(0, b.plan.Price()-before)
-	return b.plan
+	p := b.best.plan()
+	p.Preferences = b.account(&p)
+	p.Preferences.Cost = max(0, p.Price()-before)
+	return p
+}
+
+// content returns the plan that honours nothing when everybody in it has what they prefer
+// all the same, whichever of its choices are bought.
+func (b *bargain) content() (Plan, bool) {
+	if !slices.ContainsFunc(b.items, item.roams) {
+		p := b.best.plan()
+		p.Preferences = b.account(&p)
+		could := 0
+		for c, list := range b.tastes {
+			could += len(list) * b.placed[c]
+		}
+		return p, p.Preferences.Honoured == could
+	}
+	return Plan{}, false
+}
+
+// roams reports whether it may depend on the choice that is bought whether the
+// preference holds: on labels but the hostname.
+func (it item) roams() bool {
+	switch it.kind {
+	case nearOthers:
+		return it.class.Affinity[it.at].Key.Name != world.LabelHostname
+	case offOthers:
+		return it.class.AntiAffinity[it.at].Key.Name != world.LabelHostname
+	case spreadOut:
+		return it.class.Spreads[it.at].Key.Name != world.LabelHostname
+	}
+	return it.kind == onLabels
 }
 
 // longest is how many of rest, from the front, can be had besides what was kept.
@@ -174,11 +207,10 @@ func (b *bargain) try(items []item) bool {
 			return false
 		}
 	}
-	plan := s.plan()
-	if plan.Price() > b.limit {
+	if s.bill() > b.limit {
 		return false
 	}
-	b.best, b.plan = s, plan
+	b.best = s
 	return true
 }
 
@@ -211,6 +243,9 @@ func surplus(price offer.Price, thousandths int) offer.Price {
 	total, _ := bits.Div64(hi, lo, 1000)
 	return offer.Price(min(total, uint64(noPurse)))
 }
+
+// bill is what the plan will cost.
+func (s *solver) bill() offer.Price { return Plan{Launches: s.purchases()}.Price() }
 
 // placedBy counts the pods that have a place, by class.
 func (s *solver) placedBy() map[*world.Class]int {

@@ -21,12 +21,20 @@ func (s *solver) plan() Plan {
 	for _, i := range slices.Sorted(maps.Keys(s.nominees)) {
 		p.Nominations = append(p.Nominations, Nomination{Node: s.w.Hosts[i].Key, Pods: s.nominees[i]})
 	}
-	for _, l := range s.launches {
-		p.Launches = append(p.Launches, s.describe(l))
-	}
+	p.Launches = s.purchases()
 	p.Unplaced = s.leftOut()
 	p.LowerBound = s.lowerBound()
 	return p
+}
+
+// purchases describes the launches, once: what they may become is taken out of limits.
+func (s *solver) purchases() []Launch {
+	if s.purchased == nil {
+		for _, l := range s.launches {
+			s.purchased = append(s.purchased, s.describe(l))
+		}
+	}
+	return s.purchased
 }
 
 // described is what alike launches share.

@@ -155,18 +155,19 @@ func (s *solver) opened(t *tally) []int {
 
 // solver holds what one attempt changes: what is left of everything.
 type solver struct {
-	w        *world.World
-	lessons  *lessons
-	work     []*work
-	parts    []*part
-	used     map[int]*quantity.Vector      // room left, by host that pods were promised
-	indexed  map[*world.Index]*world.Rooms // the same, as copies of the World's indexes; see rooms
-	many     bool                          // pods to be placed
-	mounts   map[int]map[world.Mount]bool
-	stalls   []*stall // per w.Markets
-	budgets  map[string]int64
-	launches []*launch
-	nominees map[int][]world.Ref // by host index
+	w         *world.World
+	lessons   *lessons
+	work      []*work
+	parts     []*part
+	used      map[int]*quantity.Vector      // room left, by host that pods were promised
+	indexed   map[*world.Index]*world.Rooms // the same, as copies of the World's indexes; see rooms
+	many      bool                          // pods to be placed
+	mounts    map[int]map[world.Mount]bool
+	stalls    []*stall // per w.Markets
+	budgets   map[string]int64
+	launches  []*launch
+	purchased []Launch            // see purchases
+	nominees  map[int][]world.Ref // by host index
 	// spent is what the launches cost as planned. An attempt that would spend more
 	// than its purse is broke: it stops buying and comes to nothing.
 	spent, purse offer.Price

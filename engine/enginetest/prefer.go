@@ -1,0 +1,123 @@
+package enginetest
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// preferences holds what the plan says of preferences against where its pods are:
+// it may not claim more than holds.
+func (c *checker) preferences() {
+	p := c.plan.Preferences
+	if p.Honoured > p.Asked || p.Cost < 0 {
+		c.fail("%d of %d preferences are honoured, at %s", p.Honoured, p.Asked, p.Cost)
+	}
+	if c.Settings.Preferences == world.Ignore && p != (pack.Preferences{}) {
+		c.fail("preferences are ignored, yet the plan says %+v of them", p)
+	}
+	if p.Honoured == 0 || len(c.errs) > 0 {
+		return
+	}
+	holds := 0
+	for i := c.cluster.bound; i < len(c.cluster.pods); i++ {
+		if c.cluster.at[i] >= 0 {
+			holds += c.granted(i)
+		}
+	}
+	if p.Honoured > holds {
+		c.fail("the plan claims to honour %d preferences, of which %d hold", p.Honoured, holds)
+	}
+}
+
+// granted counts what the pod prefers and has.
+func (c *checker) granted(i int) int {
+	p, at, n := c.cluster.pods[i], c.cluster.at[i], 0
+	count := func(ok bool) {
+		if ok {
+			n++
+		}
+	}
+	for _, t := range p.Preferred {
+		count(t.Weight > 0 && len(t.Term) > 0 && meets(t.Term, nil, c.cluster.places[at].labels))
+	}
+	for _, t := range p.Affinity {
+		count(t.Weight > 0 && c.joined(i, at, t))
+	}
+	for _, t := range p.AntiAffinity {
+		count(t.Weight > 0 && !c.cluster.meetsIn(i, counted{key: t.Key, picks: c.picked(t.Select, c.cluster.pods)}, at))
+	}
+	for _, t := range p.Spreads {
+		count(t.Soft && c.even(i, at, t))
+	}
+	count(c.bothered(p) && !shuns(p, c.cluster.places[at].taints))
+	return n
+}
+
+// joined: somebody the term picks is in the domain, or the pod is the first of its kind.
+func (c *checker) joined(i, at int, t world.PodTerm) bool {
+	picks := c.picked(t.Select, c.cluster.pods)
+	if c.cluster.meetsIn(i, counted{key: t.Key, picks: picks}, at) {
+		return true
+	}
+	for j := range picks {
+		if j == i || !picks[j] || c.cluster.at[j] < 0 || !c.cluster.sees(i, j) {
+			continue
+		}
+		if _, ok := c.cluster.places[c.cluster.at[j]].value(t.Key); ok {
+			return false
+		}
+	}
+	return picks[i]
+}
+
+// even: the domain has at most maxSkew more than the emptiest there is; there can
+// always be an empty node.
+func (c *checker) even(i, at int, t world.Spread) bool {
+	own, ok := c.cluster.places[at].value(t.Key)
+	counts := map[string]int{}
+	soft := counted{t.Key, c.picked(t.Select, c.cluster.pods), t}
+	p := c.cluster.pods[i]
+	for n := range c.cluster.places {
+		place := &c.cluster.places[n]
+		v, has := place.value(t.Key)
+		_, tolerated := world.Tolerates(p.Tolerations, place.taints)
+		if has && (t.IgnoreAffinity || meets(p.Required, p.AnyOf, place.labels)) && (tolerated || !t.HonorTaints) {
+			counts[v] += c.cluster.crowd(i, soft, n)
+		}
+	}
+	least := 0
+	if t.Key != world.LabelHostname {
+		least = 1 << 30
+		for _, n := range counts {
+			least = min(least, n)
+		}
+	}
+	return ok && counts[own]-least <= int(t.MaxSkew)
+}
+
+// bothered reports whether some pool or node merely prefers to keep the pod away.
+func (c *checker) bothered(p *world.Pod) bool {
+	return slices.ContainsFunc(c.Pools, func(o world.Pool) bool { return shuns(p, o.Taints) }) ||
+		slices.ContainsFunc(c.Nodes, func(n world.Node) bool { return shuns(p, n.Taints) })
+}
+
+func shuns(p *world.Pod, taints []world.Taint) bool {
+	return slices.ContainsFunc(taints, func(t world.Taint) bool {
+		if t.Effect != world.PreferNoSchedule {
+			return false
+		}
+		// Tolerates turns a blind eye to this effect, which tolerations may name too.
+		t.Effect = world.NoSchedule
+		var heard []world.Toleration
+		for _, o := range p.Tolerations {
+			if o.Effect == "" || o.Effect == world.PreferNoSchedule {
+				o.Effect = ""
+				heard = append(heard, o)
+			}
+		}
+		_, ok := world.Tolerates(heard, []world.Taint{t})
+		return !ok
+	})
+}
