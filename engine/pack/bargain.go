@@ -233,7 +233,7 @@ func (b *bargain) dealOf(items []item) deal {
 
 // surplus is the price and thousandths more of it.
 func surplus(price offer.Price, thousandths int) offer.Price {
-	if thousandths == world.UnlimitedSurplus {
+	if thousandths < 0 { // world.UnlimitedSurplus
 		return noPurse
 	}
 	hi, lo := bits.Mul64(uint64(price), uint64(1000+thousandths))
