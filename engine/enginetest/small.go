@@ -29,13 +29,13 @@ func RandomSmall(seed uint64, full bool) *Script {
 		r.workload(min(1+r.IntN(4), end-len(r.s.Pods)))
 	}
 	r.age()
+	r.s.Settings.Preferences = world.Ignore // the twin knows nothing of them
 	if full {
 		r.fullTypes()
 		r.fullPools()
 		r.fullNodes()
 		r.fullPods()
 		r.s.Namespaces = map[string]map[string]string{"default": {}, "team-a": {"env": "prod"}, "team-b": {"env": "test"}}
-		r.s.Settings.Preferences = world.Ignore
 		r.plainPools()
 	}
 	return r.s

@@ -451,14 +451,14 @@ func (b *buyer) fill(c *candidate) {
 	}
 	brim := f.room
 	share := b.shareOf(c)
-	for _, l := range c.group.piles {
-		if n := int(float64(l.left) * share); n > 0 {
-			b.put(c, l, n)
-		}
-	}
 	if b.forced > 1 {
 		for _, l := range c.group.apart {
 			b.putApart(c, l)
+		}
+	}
+	for _, l := range c.group.piles {
+		if n := int(float64(l.left) * share); n > 0 {
+			b.put(c, l, n)
 		}
 	}
 	for _, l := range c.group.piles {

@@ -20,7 +20,7 @@ func TestTwin(t *testing.T) {
 // twin, which counts a zone as open to a spread pod even when quota or limits do
 // not let the plan buy there.
 func TestTwinFull(t *testing.T) {
-	twin(t, 400, true, 0.85)
+	twin(t, 1000, true, 0.90)
 }
 
 func twin(t *testing.T, worlds int, full bool, least float64) {
