@@ -70,8 +70,9 @@ type buyer struct {
 	// and each what one of them would hold if everything were shared out evenly.
 	forced int
 	each   quantity.Vector
-	// brim is the most of anything that one machine can be of use for.
-	brim      quantity.Vector
+	// brim is the most of anything that one machine can be of use for, and whole the
+	// same for a machine that none of the pods that keep apart can go to.
+	brim, whole quantity.Vector
 	purchases int
 	shared    int // purchases when share was last called
 	crowded   []apartness
@@ -160,11 +161,15 @@ func (b *buyer) pile(parts []*part) {
 		l := byKey[at]
 		if l == nil {
 			l = &pile{shape: p.Shape, cell: p.cell}
+			hosted := false
 			for _, m := range b.tier {
 				l.fits = append(l.fits, b.fit(m, p))
+				hosted = hosted || !l.fits[len(l.fits)-1].All.Empty()
 			}
 			byKey[at] = l
-			b.piles = append(b.piles, l)
+			if hosted {
+				b.piles = append(b.piles, l)
+			}
 		}
 		p.pile, p.taken = l, 0
 		l.parts = append(l.parts, p)
@@ -248,7 +253,7 @@ func (b *buyer) addUndominated(out []*candidate, i int, g lot) []*candidate {
 		}
 	}
 	for row := range g.rows.All() {
-		if b.beaten(out[first:], &m.Room[row]) || b.affordable(m, row) == 0 {
+		if b.beaten(out[first:], &m.Room[row], shared) || b.affordable(m, row) == 0 {
 			continue
 		}
 		out = append(out, &candidate{stall: m, tier: i, row: row, room: m.Room[row], price: m.Catalog.Rows[row].Price.USD(), group: shared})
@@ -257,13 +262,22 @@ func (b *buyer) addUndominated(out []*candidate, i int, g lot) []*candidate {
 }
 
 // beaten reports whether one of the candidates has all the room that is of any use.
-func (b *buyer) beaten(by []*candidate, room *quantity.Vector) bool {
-	return slices.ContainsFunc(by, func(c *candidate) bool { return b.asLarge(&c.room, room) })
+func (b *buyer) beaten(by []*candidate, room *quantity.Vector, g *group) bool {
+	return slices.ContainsFunc(by, func(c *candidate) bool { return b.asLarge(&c.room, room, g) })
 }
 
-// asLarge reports whether a has at least the room of o, as far as it is of use.
-func (b *buyer) asLarge(a, o *quantity.Vector) bool {
-	for d, most := range b.brim {
+// forces reports whether machines for the group share its pods out, as some of those
+// keep apart.
+func (b *buyer) forces(g *group) bool { return b.forced > 1 && len(g.apart) > 0 }
+
+// asLarge reports whether a has at least the room of o, as far as it is of use to
+// the group.
+func (b *buyer) asLarge(a, o *quantity.Vector, g *group) bool {
+	brim := &b.whole
+	if b.forces(g) {
+		brim = &b.brim
+	}
+	for d, most := range brim {
 		if most > 0 && a[d] < min(o[d], most) {
 			return false
 		}
@@ -298,7 +312,7 @@ func (b *buyer) apportion() quantity.Vector {
 			largest[d] = max(largest[d], n)
 		}
 	}
-	b.each = demand
+	b.each, b.whole = demand, demand
 	if b.forced > 1 {
 		for d := range b.each {
 			b.each[d] = max(largest[d], demand[d]/int64(b.forced)+largest[d]/2)
@@ -311,17 +325,22 @@ func (b *buyer) apportion() quantity.Vector {
 func (b *buyer) rank() {
 	for _, c := range b.candidates {
 		room := c.room
-		b.cap(&room)
+		b.cap(c, &room)
 		c.filled = false
 		c.floor = c.price / max(b.valueOf(&room), math.SmallestNonzeroFloat64)
 	}
 	slices.SortStableFunc(b.candidates, func(x, y *candidate) int { return cmp.Compare(x.floor, y.floor) })
 }
 
-// cap limits a room to what one machine would hold if all were shared out evenly.
-func (b *buyer) cap(room *quantity.Vector) {
+// cap limits a room to what one machine would hold if all were shared out evenly,
+// where the candidate's pods are.
+func (b *buyer) cap(c *candidate, room *quantity.Vector) {
+	most := &b.whole
+	if b.forces(c.group) {
+		most = &b.each
+	}
 	for d := range room {
-		room[d] = min(room[d], b.each[d])
+		room[d] = min(room[d], most[d])
 	}
 }
 
@@ -367,7 +386,7 @@ func (b *buyer) valueOf(v *quantity.Vector) float64 {
 func (b *buyer) undominated(sorted []*candidate) []*candidate {
 	var kept []*candidate
 	for _, c := range sorted {
-		if !slices.ContainsFunc(kept, func(k *candidate) bool { return b.asLarge(&k.room, &c.room) && c.group.suits.Within(k.group.suits) }) {
+		if !slices.ContainsFunc(kept, func(k *candidate) bool { return b.asLarge(&k.room, &c.room, c.group) && c.group.suits.Within(k.group.suits) }) {
 			kept = append(kept, c)
 		}
 	}
@@ -446,12 +465,13 @@ func (b *buyer) fill(c *candidate) {
 	f := &b.scratch
 	f.reset(c.room)
 	c.filled, c.content, c.joint = true, c.content[:0], c.stall.base
-	if b.forced > 1 {
-		b.cap(&f.room)
+	forces := b.forces(c.group)
+	if forces {
+		b.cap(c, &f.room)
 	}
 	brim := f.room
 	share := b.shareOf(c)
-	if b.forced > 1 {
+	if forces {
 		for _, l := range c.group.apart {
 			b.putApart(c, l)
 		}
@@ -502,7 +522,7 @@ func (b *buyer) shareOf(c *candidate) float64 {
 			share = min(share, float64(max(0, c.room[d]))/float64(n))
 		}
 	}
-	if b.forced > 1 {
+	if b.forces(g) {
 		share = min(share, 1/float64(b.forced))
 	}
 	return share
