@@ -39,19 +39,9 @@ func ofTemplate(name string, replicas int32) func(*autoscalingv1beta1.CapacityBu
 	}
 }
 
-func get(t *testing.T, e *controllertest.Env, name string) *autoscalingv1beta1.CapacityBuffer {
-	t.Helper()
-	b := &autoscalingv1beta1.CapacityBuffer{}
-	if err := e.API.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, b); err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func reasons(t *testing.T, e *controllertest.Env, name string) [2]string {
-	t.Helper()
+func reasons(e *controllertest.Env, name string) [2]string {
 	var out [2]string
-	b := get(t, e, name)
+	b := controllertest.Get(e, &autoscalingv1beta1.CapacityBuffer{}, name)
 	for i, kind := range []string{autoscalingv1beta1.ReadyForProvisioningCondition, autoscalingv1beta1.ProvisioningCondition} {
 		if c := meta.FindStatusCondition(b.Status.Conditions, kind); c != nil {
 			out[i] = c.Reason
@@ -72,7 +62,7 @@ func TestBufferKeepsRoom(t *testing.T) {
 		b := buffer("spare", ofTemplate("chunk", 2))
 		e.Create(b)
 		e.Step()
-		if got := reasons(t, e, "spare"); got != [2]string{"Resolved", "RequiresNewCapacity"} {
+		if got := reasons(e, "spare"); got != [2]string{"Resolved", "RequiresNewCapacity"} {
 			t.Errorf("conditions %v", got)
 		}
 		e.Until(60, "two nodes", func() bool { e.Join(); return len(e.Nodes()) == 2 })
@@ -80,7 +70,7 @@ func TestBufferKeepsRoom(t *testing.T) {
 		if got := len(e.Claims()); got != 2 {
 			t.Fatalf("%d claims for two chunks", got)
 		}
-		if got := reasons(t, e, "spare"); got != [2]string{"Resolved", "FitsExistingCapacity"} {
+		if got := reasons(e, "spare"); got != [2]string{"Resolved", "FitsExistingCapacity"} {
 			t.Errorf("conditions %v", got)
 		}
 		e.Restart()
@@ -107,7 +97,7 @@ func TestPodsTakeTheRoom(t *testing.T) {
 		e.Create(buffer("spare", ofTemplate("chunk", 1)))
 		e.Until(60, "an initialized node", func() bool {
 			e.Join()
-			return len(e.Nodes()) == 1 && reasons(t, e, "spare")[1] == "FitsExistingCapacity"
+			return len(e.Nodes()) == 1 && reasons(e, "spare")[1] == "FitsExistingCapacity"
 		})
 		e.Steps(5)
 		want := "Nominated: Pod should schedule on: nodeclaim/" + e.Claims()[0].Name + ", node/" + e.Nodes()[0].Name
@@ -172,11 +162,11 @@ func TestWhatBuffersAskFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := int32(-1)
-				if n := get(t, e, "spare").Status.Replicas; n != nil {
+				if n := controllertest.Get(e, &autoscalingv1beta1.CapacityBuffer{}, "spare").Status.Replicas; n != nil {
 					got = *n
 				}
-				if got != tc.want || reasons(t, e, "spare")[0] != tc.reason {
-					t.Errorf("%d chunks, %v; want %d, %s", got, reasons(t, e, "spare"), tc.want, tc.reason)
+				if got != tc.want || reasons(e, "spare")[0] != tc.reason {
+					t.Errorf("%d chunks, %v; want %d, %s", got, reasons(e, "spare"), tc.want, tc.reason)
 				}
 			})
 		})

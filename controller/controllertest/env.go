@@ -329,6 +329,19 @@ func (e *Env) Claims() []karpv1.NodeClaim { return list(e, &karpv1.NodeClaimList
 // NodePools lists all NodePools.
 func (e *Env) NodePools() []karpv1.NodePool { return list(e, &karpv1.NodePoolList{}).Items }
 
+// Get fills in the object of that name, in the namespace default where its kind has any.
+func Get[T client.Object](e *Env, into T, name string) T {
+	e.T.Helper()
+	key := client.ObjectKey{Name: name}
+	if namespaced, err := e.API.IsObjectNamespaced(into); err == nil && namespaced {
+		key.Namespace = "default"
+	}
+	if err := e.API.Get(context.Background(), key, into); err != nil {
+		e.T.Fatalf("reading %T %s: %v", into, name, err)
+	}
+	return into
+}
+
 // EventTexts lists "Reason: message" of all events that were published about an object.
 func (e *Env) EventTexts(name string) []string {
 	var texts []string
@@ -394,10 +407,7 @@ func nodeFor(m provider.Instance) *corev1.Node {
 // Bind puts a pod on a node, as the scheduler would.
 func (e *Env) Bind(pod, node string) {
 	e.T.Helper()
-	p := &corev1.Pod{}
-	if err := e.API.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: pod}, p); err != nil {
-		e.T.Fatal(err)
-	}
+	p := Get(e, &corev1.Pod{}, pod)
 	p.Spec.NodeName = node
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
 	if err := e.API.Update(context.Background(), p); err != nil {

@@ -14,15 +14,6 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-func pool(t *testing.T, e *controllertest.Env, name string) *karpv1.NodePool {
-	t.Helper()
-	p := &karpv1.NodePool{}
-	if err := e.API.Get(t.Context(), client.ObjectKey{Name: name}, p); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func class(name string, conditions ...any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": conditions}}}
 	u.SetGroupVersionKind(controllertest.Class())
@@ -56,7 +47,7 @@ func TestReadiness(t *testing.T) {
 			"on-nothing": {karpv1.ConditionTypeNodeClassReady, "False", "NodeClassNotFound"},
 			"malformed":  {karpv1.ConditionTypeValidationSucceeded, "False", "NodePoolValidationFailed"},
 		} {
-			c := pool(t, e, name).StatusConditions().Get(want[0])
+			c := controllertest.Get(e, &karpv1.NodePool{}, name).StatusConditions().Get(want[0])
 			if string(c.Status) != want[1] || c.Reason != want[2] {
 				t.Errorf("%s: %s is %s (%s), want %s (%s)", name, want[0], c.Status, c.Reason, want[1], want[2])
 			}
@@ -74,7 +65,7 @@ func TestCountsAndHash(t *testing.T) {
 		e.Create(controllertest.Pod("a", "31", "1Gi"))
 		e.Create(controllertest.Pod("b", "31", "1Gi"))
 		e.Steps(5)
-		p := pool(t, e, "web")
+		p := controllertest.Get(e, &karpv1.NodePool{}, "web")
 		if *p.Status.Nodes != 2 || p.Status.Resources.Cpu().Value() != 64 {
 			t.Errorf("nodes %d, resources %v", *p.Status.Nodes, p.Status.Resources)
 		}
@@ -95,7 +86,7 @@ func TestHashVersionMigrates(t *testing.T) {
 		e.Create(controllertest.Pool("web", "Never"))
 		e.Create(controllertest.Pod("a", "1", "1Gi"))
 		e.Steps(3)
-		claim, p := e.Claims()[0], pool(t, e, "web")
+		claim, p := e.Claims()[0], controllertest.Get(e, &karpv1.NodePool{}, "web")
 		for _, object := range []client.Object{&claim, p} {
 			object.GetAnnotations()[karpv1.NodePoolHashAnnotationKey] = "old"
 			object.GetAnnotations()[karpv1.NodePoolHashVersionAnnotationKey] = "v2"

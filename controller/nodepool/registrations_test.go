@@ -13,7 +13,7 @@ import (
 
 func healthy(t *testing.T, e *controllertest.Env) (status, reason string) {
 	t.Helper()
-	c := pool(t, e, "web").StatusConditions().Get(karpv1.ConditionTypeNodeRegistrationHealthy)
+	c := controllertest.Get(e, &karpv1.NodePool{}, "web").StatusConditions().Get(karpv1.ConditionTypeNodeRegistrationHealthy)
 	return string(c.Status), c.Reason
 }
 
@@ -40,7 +40,7 @@ func TestRegistrationHealth(t *testing.T) {
 		if status, _ := healthy(t, e); status != "False" {
 			t.Errorf("%s after a restart", status)
 		}
-		p := pool(t, e, "web")
+		p := controllertest.Get(e, &karpv1.NodePool{}, "web")
 		p.Generation++ // as the API server does when the spec changes
 		if err := e.API.Update(t.Context(), p); err != nil {
 			t.Fatal(err)

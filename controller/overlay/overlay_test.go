@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
@@ -35,13 +34,8 @@ func holds(fpgas string) func(*karpv1alpha1.NodeOverlaySpec) {
 	}
 }
 
-func condition(t *testing.T, e *controllertest.Env, name string) (status, reason string) {
-	t.Helper()
-	o := &karpv1alpha1.NodeOverlay{}
-	if err := e.API.Get(t.Context(), client.ObjectKey{Name: name}, o); err != nil {
-		t.Fatal(err)
-	}
-	c := o.StatusConditions().Get(karpv1alpha1.ConditionTypeValidationSucceeded)
+func condition(e *controllertest.Env, name string) (status, reason string) {
+	c := controllertest.Get(e, &karpv1alpha1.NodeOverlay{}, name).StatusConditions().Get(karpv1alpha1.ConditionTypeValidationSucceeded)
 	return string(c.Status), c.Reason
 }
 
@@ -64,7 +58,7 @@ func TestPricesOfOverlaysDecide(t *testing.T) {
 		if claim.Annotations[karpv1alpha1.PriceOverlayAppliedAnnotationKey] != "true" {
 			t.Errorf("annotations %v", claim.Annotations)
 		}
-		if status, _ := condition(t, e, "no-spot"); status != "True" {
+		if status, _ := condition(e, "no-spot"); status != "True" {
 			t.Errorf("ValidationSucceeded is %s", status)
 		}
 	})
@@ -116,7 +110,7 @@ func TestOverlaysHearWhatIsWrong(t *testing.T) {
 			"per-pool": {"False", "RuntimeValidation"},
 			"memory":   {"False", "RuntimeValidation"},
 		} {
-			if status, reason := condition(t, e, name); status != want[0] || reason != want[1] {
+			if status, reason := condition(e, name); status != want[0] || reason != want[1] {
 				t.Errorf("%s: %s (%s), want %v", name, status, reason, want)
 			}
 		}

@@ -28,10 +28,7 @@ func pool(replicas int64, limit string) *karpv1.NodePool {
 
 func scale(t *testing.T, e *controllertest.Env, replicas int64) {
 	t.Helper()
-	p := &karpv1.NodePool{}
-	if err := e.API.Get(t.Context(), client.ObjectKey{Name: "fixed"}, p); err != nil {
-		t.Fatal(err)
-	}
+	p := controllertest.Get(e, &karpv1.NodePool{}, "fixed")
 	p.Spec.Replicas = &replicas
 	if err := e.API.Update(t.Context(), p); err != nil {
 		t.Fatal(err)
