@@ -2,6 +2,7 @@ package provision_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -152,6 +153,48 @@ func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
 		synctest.Wait()
 		if n := len(e.EventTexts("huge")); n != 2 {
 			t.Errorf("%d events after five minutes more, want 2", n)
+		}
+	})
+}
+
+// What no machine can cure is said at once, with what to change.
+//
+// Rule 5, Rule 46, Rule 50.
+func TestRefusedPodsHearWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(controllertest.Pool("web", "30s"))
+		change := map[string]func(*corev1.PodSpec){
+			"Invalid: nodeSelector: using label kubernetes.io/hostname is not allowed": func(s *corev1.PodSpec) {
+				s.NodeSelector = map[string]string{corev1.LabelHostname: "n1"}
+			},
+			"Invalid: nodeSelector: using label karpenter.sh/registered is not allowed": func(s *corev1.PodSpec) {
+				s.NodeSelector = map[string]string{karpv1.NodeRegisteredLabelKey: "true"}
+			},
+			"Unsupported: resource claims (dynamic resource allocation) are not yet supported": func(s *corev1.PodSpec) {
+				s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+			},
+			"incompatible volume requirements, PersistentVolumeClaim default/data does not exist": func(s *corev1.PodSpec) {
+				s.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+			},
+		}
+		names := map[string]string{}
+		for want, change := range change {
+			names[want] = fmt.Sprintf("pod-%d", len(names))
+			pod := controllertest.Pod(names[want], "1", "1Gi")
+			change(&pod.Spec)
+			e.Create(pod)
+		}
+		e.Steps(3)
+		synctest.Wait()
+		for want, name := range names {
+			if texts := e.EventTexts(name); len(texts) != 1 || !strings.HasPrefix(texts[0], "FailedScheduling: Failed to schedule pod, "+want) {
+				t.Errorf("events %q, want %q", texts, want)
+			}
+		}
+		if n := len(e.Claims()); n != 0 {
+			t.Errorf("%d machines were bought anyway", n)
 		}
 	})
 }
