@@ -72,8 +72,8 @@ type RunnerUp struct {
 	Pool string      // that would have bought it
 	More offer.Price // than the first choice, per hour; negative when it is cheaper
 	// Because is Dearer for what is among the choices, and else what kept it out of them:
-	// Availability, Quota, Limits, Requirements, Topology, Weight, or Resources when it
-	// is too small.
+	// Availability, Quota, Limits, Requirements, Preference, Topology, Weight, or
+	// Resources when it is too small.
 	Because reason.Reason
 	Why     string       // in words
 	Facts   reason.Facts // the parameters of Why as data

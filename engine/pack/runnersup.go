@@ -202,12 +202,28 @@ func (c *comparison) ruleOut(row int) {
 
 func (c *comparison) exclude(m *stall, row int, q constraint.Requirement) {
 	because, words := reason.Requirements, q.String()
-	if c.shared(q.Key) {
+	switch {
+	case c.shared(q.Key):
 		because, words = reason.Topology, q.String()+", to be near or apart from others"
+	case c.allows(m, row):
+		because, words = reason.Preference, q.String()+", which pods prefer"
 	}
 	c.note(&c.ruledOut, m, row, because, func() (string, map[string]any) {
 		return words, map[string]any{"requirement": q.String(), "key": q.Key.Name}
 	})
+}
+
+// allows reports whether the row has what all pods of the launch require, so that
+// only what they prefer can be against it.
+func (c *comparison) allows(m *stall, row int) bool {
+	insists := false
+	for _, k := range c.launch.kinds {
+		insists = insists || k.Shape != k.Class.Shape
+		if !m.Fit(k.Class.Shape, c.w).All.Has(row) {
+			return false
+		}
+	}
+	return insists
 }
 
 // shared reports whether pods are spread over values of the label, or kept together

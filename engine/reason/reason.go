@@ -28,8 +28,9 @@ const (
 
 // Why one machine was bought rather than another, besides the filters above.
 const (
-	Dearer Reason = "Dearer" // it would do, at a higher price
-	Weight Reason = "Weight" // its pool weighs less
+	Dearer     Reason = "Dearer"     // it would do, at a higher price
+	Weight     Reason = "Weight"     // its pool weighs less
+	Preference Reason = "Preference" // it would do, were it not for what pods prefer
 )
 
 // Why a pod was left out without looking at offers.

@@ -164,7 +164,10 @@ func (e *explanation) ofVolumes(before bitset.Set) (string, map[string]any) {
 			worst, least = v, n
 		}
 	}
-	wanted := written(worst.AnyOf) // rows were taken away, so some volume is choosy
+	if worst == nil {
+		return "a volume of the pod cannot be mounted there", map[string]any{"volumes": len(e.shape.volumes)}
+	}
+	wanted := written(worst.AnyOf)
 	facts := map[string]any{"driver": worst.Driver, "wanted": wanted}
 	name := "a volume of the pod"
 	if worst.Shared {
