@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
 )
 
@@ -72,11 +74,12 @@ func (c *checker) funnel(f reason.Funnel) error {
 // priced against the first choice; dearer ones are among the choices, others are not.
 func (c *checker) runnersUp(l pack.Launch) error {
 	first, seen := l.Choices[0], map[string]bool{l.Choices[0].Type: true}
+	pods := l.Requests.Sub(l.Daemons)
 	if len(l.RunnersUp) > 3 {
 		return fmt.Errorf("%d runners-up", len(l.RunnersUp))
 	}
 	for _, r := range l.RunnersUp {
-		_, o := c.onSale(r.Choice)
+		size, o := c.onSale(r.Choice)
 		chosen := r.Pool == l.Pool && slices.Contains(l.Choices, r.Choice)
 		switch {
 		case seen[r.Type]:
@@ -89,6 +92,10 @@ func (c *checker) runnersUp(l pack.Launch) error {
 			return fmt.Errorf("%s lost because of %s at %s more", r.Type, r.Because, r.More)
 		case (r.Because == reason.Availability) != (o != nil && o.Unavailable != ""):
 			return fmt.Errorf("%s lost because of %s", r.Type, r.Because)
+		case size == nil:
+			return fmt.Errorf("%s is not on sale", r.Type)
+		case r.Because != reason.Resources && !roomy(size, pods):
+			return fmt.Errorf("%s lost because of %s, yet it is too small", r.Type, r.Because)
 		case r.Why == "" || r.Because != reason.Dearer && len(r.Facts) == 0:
 			return fmt.Errorf("%s lost without a reason", r.Type)
 		}
@@ -98,6 +105,18 @@ func (c *checker) runnersUp(l pack.Launch) error {
 		seen[r.Type] = true
 	}
 	return nil
+}
+
+// roomy reports whether a machine without DaemonSets holds the requests. Attachments
+// that it does not list are unlimited.
+func roomy(t *offer.Type, requests quantity.Amounts) bool {
+	for name, n := range requests {
+		have, listed := t.Capacity[name]
+		if n > have-t.Overhead[name] && (listed || !strings.HasPrefix(name, quantity.Attachable)) {
+			return false
+		}
+	}
+	return true
 }
 
 // distinctOffers are the offers of types told apart by name: the first counts.
