@@ -80,7 +80,7 @@ func explainPool(f reason.Funnel) string {
 	fmt.Fprintf(&b, "%s offers", thousands(left))
 	for i, cut := range f.Cuts {
 		left -= cut.Removed
-		fmt.Fprintf(&b, " → %s after %s", thousands(left), cut.By)
+		fmt.Fprintf(&b, " → %s after %s", thousands(left), filter(cut))
 		if words := parameters(cut); words != "" && (i == len(f.Cuts)-1 || left == 0) {
 			fmt.Fprintf(&b, " (%s)", words)
 		}
@@ -92,13 +92,24 @@ func explainPool(f reason.Funnel) string {
 	return b.String()
 }
 
+// filter names a cut. What the pool rules out for everybody is told apart from what
+// the pod asks.
+func filter(cut reason.Cut) string {
+	if cut.Detail == ownRequirements {
+		return "its own " + string(cut.By)
+	}
+	return string(cut.By)
+}
+
 // parameters are what a cut was decided by: its words, else its facts. Where the
 // known phrase has them all they are not said twice.
 func parameters(cut reason.Cut) string {
-	if cut.By == reason.Taints && cut.Facts.Text("taint") != "" || cut.By == reason.Topology && cut.Facts.Text("type") != "" {
+	switch {
+	case cut.By == reason.Taints && cut.Facts.Get("taint") != nil, cut.By == reason.Topology && cut.Facts.Get("counts") != nil, cut.Detail == ownRequirements:
 		return ""
-	}
-	if cut.Detail != "" {
+	case cut.Facts.Get("unknown") != nil:
+		return cut.Facts.Text("requirement")
+	case cut.Detail != "":
 		return cut.Detail
 	}
 	parts := make([]string, 0, len(cut.Facts))

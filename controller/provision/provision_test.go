@@ -15,6 +15,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/engine/enginetest"
 	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/provider/memory"
@@ -128,6 +129,35 @@ func TestExplainKeepsKnownPhrases(t *testing.T) {
 		if !strings.Contains(got, want) || !strings.HasPrefix(got, `0/1 nodepools can host it: pool "web": 9 offers → `) {
 			t.Errorf("%q does not say %q", got, want)
 		}
+	}
+}
+
+// The engine's own words and parameters come through, none of them twice.
+//
+// Rule 80, Rule 83.
+func TestExplainWhatTheEngineSays(t *testing.T) {
+	script, err := enginetest.Parse(`
+type D4 cpu=4 mem=16Gi price=0.2 zones=1,2
+type P4 cpu=4 mem=16Gi price=0.1 label:kubernetes.io/arch=arm64
+pool web need:kubernetes.io/arch=In:amd64
+pod mistyped cpu=1 need:topology.kubernetes.io/zne=In:1
+pods apart x3 cpu=3 label:app=apart apart=zone
+pod alone cpu=1 near=zone:app=nobody`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, u := range pack.Solve(script.World()).Unplaced {
+		got = append(got, u.Pods[0].Name+": "+provision.Explain(u))
+	}
+	const start = `: 0/1 nodepools can host it: pool "web": 3 offers → 2 after its own Requirements → 0 after `
+	want := []string{
+		"apart-3" + start + "Topology: unsatisfiable topology constraint for pod anti-affinity, key=topology.kubernetes.io/zone (counts = [1:1 2:1], podDomains = [1 2])",
+		"alone" + start + "Topology (pod affinity over topology.kubernetes.io/zone: nobody to join runs anywhere): unsatisfiable topology constraint for pod affinity, key=topology.kubernetes.io/zone (podDomains = [1 2])",
+		"mistyped" + start + `Requirements (topology.kubernetes.io/zne In [1]): incompatible requirements, label "topology.kubernetes.io/zne" does not have known values (typo of "topology.kubernetes.io/zone"?)`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
