@@ -23,8 +23,8 @@ import (
 // ignores preferences.
 type bargain struct {
 	w *world.World
-	// items are all that pods prefer: heaviest first, then those that are given up
-	// last, then in the order of classes.
+	// items are all that pods prefer: heaviest first, then what is given up last, then
+	// what urgent pods prefer, then smaller ones: for the same money more pods get it.
 	items  []item
 	tastes map[*world.Class][]preference
 	// minds are the classes that prefer some nodes to others.
@@ -48,7 +48,7 @@ type item struct {
 type deal map[*world.Class][]preference
 
 // mostAttempts bounds how many plans are made to find the best one.
-const mostAttempts = 6
+const mostAttempts = 8
 
 // noPurse is the purse of those who may spend what they want.
 const noPurse = offer.Price(math.MaxInt64)
@@ -59,7 +59,7 @@ func newBargain(w *world.World) *bargain {
 		return b
 	}
 	tainted := softTaints(w)
-	for _, c := range w.Classes {
+	for _, c := range slices.Backward(w.Classes) {
 		if c.Refused != "" {
 			continue
 		}
@@ -72,9 +72,20 @@ func newBargain(w *world.World) *bargain {
 		}
 	}
 	slices.SortStableFunc(b.items, func(x, y item) int {
-		return cmp.Or(cmp.Compare(y.weight, x.weight), cmp.Compare(y.kind, x.kind))
+		return cmp.Or(cmp.Compare(y.weight, x.weight), cmp.Compare(y.kind, x.kind), urgency(x.class, y.class))
 	})
 	return b
+}
+
+// urgency orders classes as they are served: spare capacity comes last.
+func urgency(x, y *world.Class) int {
+	if x.Virtual != y.Virtual {
+		if y.Virtual {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(y.Priority, x.Priority)
 }
 
 // softTaints lists the taints that merely prefer to keep pods away, of all pools
