@@ -40,8 +40,9 @@ func Script(s *scenario.Scenario) *enginetest.Script {
 
 // Audit looks for what no valid plan for s can have, at any size and in linear
 // time: a pod that is not there exactly once, a new node that is too small for its
-// pods as any of its choices, two pods on one node of which one repels the other. It is no full check (see the tests, and the judge); it keeps a broken
-// engine from looking fast.
+// pods as any of its choices, two pods on one node of which one repels the other. It
+// is no full check (see the tests, and the judge); it keeps a broken engine from
+// looking fast.
 func Audit(s *scenario.Scenario, plan pack.Plan) error {
 	pods := map[string]world.Pod{}
 	for _, p := range s.Pending {
