@@ -288,10 +288,26 @@ func (s *solver) pay(price offer.Price) {
 func (b *bargain) somewhere(c *world.Shape) bool {
 	known, ok := b.open[c]
 	if !ok {
-		known = b.onSale(c) || slices.ContainsFunc(b.w.Hosts, func(h *world.Host) bool { return h.Accepts(c) })
+		known = b.onSale(c) || b.welcome(c)
 		b.open[c] = known
 	}
 	return known
+}
+
+// welcome reports whether some host accepts the shape.
+func (b *bargain) welcome(c *world.Shape) bool {
+	x := b.w.Index(c.Keys)
+	for _, g := range x.Accepting(c) {
+		if !c.Named {
+			return true
+		}
+		for slot := x.Groups[g].From; slot < x.Groups[g].To; slot++ {
+			if b.w.Hosts[x.Host(slot)].Accepts(c) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (b *bargain) onSale(c *world.Shape) bool {
