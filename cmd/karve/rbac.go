@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/karve-dev/karve/controller/access"
+	"github.com/karve-dev/karve/api/access"
 )
 
 func rbacCommand() *cobra.Command {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	crmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/karve-dev/karve/api/access"
 	"github.com/karve-dev/karve/api/crds"
-	"github.com/karve-dev/karve/controller/access"
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/manager"
 	"github.com/karve-dev/karve/controller/nodeclass"
@@ -55,7 +55,7 @@ func TestRoleHoldsWhatIsFollowed(t *testing.T) {
 	select {
 	case <-cluster.complete:
 	case <-ctx.Done():
-		t.Error("controller/access lets karve watch what it does not watch:", cluster.unwatched)
+		t.Error("api/access lets karve watch what it does not watch:", cluster.unwatched)
 	}
 	stop()
 	if err := <-ended; err != nil {
@@ -190,7 +190,7 @@ func (c *emptyCluster) note(verb, gv, resource string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !controllertest.Allows(c.rules, verb, group, resource) {
-		c.t.Errorf("karve asks to %s %s of group %q: controller/access must allow it", verb, resource, group)
+		c.t.Errorf("karve asks to %s %s of group %q: api/access must allow it", verb, resource, group)
 	}
 	if key := group + " " + resource; verb == "watch" && c.unwatched[key] {
 		delete(c.unwatched, key)

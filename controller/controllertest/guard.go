@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/karve-dev/karve/controller/access"
+	"github.com/karve-dev/karve/api/access"
 )
 
 // Allows reports whether one of the rules permits the verb on a resource, written
@@ -37,7 +37,7 @@ func guarded(t testing.TB, c client.WithWatch, cached bool) client.WithWatch {
 			verb, sub, _ := strings.Cut(verb, " ")
 			resource := strings.TrimSuffix(plural(kind.Kind)+"/"+sub, "/")
 			if kind.Group != Class().Group && !Allows(rules, verb, kind.Group, resource) {
-				t.Errorf("karve may not %s %s of group %q: controller/access must allow it", verb, resource, kind.Group)
+				t.Errorf("karve may not %s %s of group %q: api/access must allow it", verb, resource, kind.Group)
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 // Package access says what karve may do in its cluster: as little as lets every
 // controller work, features that are off by default included.
 //
-// It grants nothing to nodes, which join by what their kubelets may do. Every call
+// It installs nothing, and grants nothing to nodes, which join by what their kubelets may do. Every call
 // returns fresh objects, which the caller may change. There are no values to be zero.
 package access
 
@@ -12,12 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
 // name is of the service account and everything that is bound to it.
 const name = "karve"
+
+// User is who karve is to the API server when it runs in the namespace.
+func User(namespace string) string { return "system:serviceaccount:" + namespace + ":" + name }
 
 // Cluster is what karve may do anywhere.
 func Cluster() []rbacv1.PolicyRule {
@@ -73,9 +76,9 @@ func rule(group, verb string, resources ...string) rbacv1.PolicyRule {
 }
 
 // Objects are a service account in the namespace, and the roles with their bindings.
-func Objects(namespace string) []runtime.Object {
+func Objects(namespace string) []client.Object {
 	account := &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	all := []runtime.Object{
+	all := []client.Object{
 		account,
 		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: Cluster()},
 		&rbacv1.ClusterRoleBinding{
@@ -88,9 +91,9 @@ func Objects(namespace string) []runtime.Object {
 }
 
 // local is a role in a namespace, bound to the account.
-func local(account *corev1.ServiceAccount, namespace, role string, rules []rbacv1.PolicyRule) []runtime.Object {
+func local(account *corev1.ServiceAccount, namespace, role string, rules []rbacv1.PolicyRule) []client.Object {
 	of := metav1.ObjectMeta{Namespace: namespace, Name: role}
-	return []runtime.Object{
+	return []client.Object{
 		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: of, Rules: rules},
 		&rbacv1.RoleBinding{
 			TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: of,
