@@ -52,9 +52,11 @@ type describedKey struct {
 
 // describe turns a launch into rules for a NodeClaim and a list of choices. Launches
 // that accept the same rows for the same reasons share both.
-func (s *solver) describe(l *launch) Launch {
+func (s *solver) describe(l *launch) Launch { return s.write(l, s.choices(l)) }
+
+// write is describe for choices that are known.
+func (s *solver) write(l *launch, rows bitset.Set) Launch {
 	m := l.stall
-	rows := s.choices(l)
 	l.first = rows.First()
 	s.key = rows.Append(s.key[:0])
 	d := s.labels[describedKey{m.Market, l.joint, string(s.key)}]

@@ -48,21 +48,40 @@ pods web x3 cpu=1
 		n    int
 		want []string
 	}{
-		"the cheapest":       {"pool fixed static", 3, []string{"spotty (5)", "spotty (5)", "spotty (5)"}},
-		"requirements":       {"pool fixed static need:capacity-type=In:on-demand need:zone=In:2", 2, []string{"D4 (2)", "D4 (2)"}},
-		"limits":             {"pool fixed static need:capacity-type=In:on-demand limit:nodes=2", 5, []string{"D4 (4)", "D4 (4)"}},
-		"limits of cores":    {"pool fixed static need:capacity-type=In:on-demand limit:cpu=9", 5, []string{"D4 (2)", "D4 (2)"}},
-		"quota":              {"budget cores left=13\npool fixed static need:capacity-type=In:on-demand", 5, []string{"D4 (2)", "D4 (2)", "D4 (2)"}},
-		"quota, then dearer": {"budget cores left=3\npool fixed static\ntype Z cpu=2 mem=8Gi price=9", 1, []string{"Z (1)"}},
-		"none":               {"pool fixed static", 0, nil},
-		"negative":           {"pool fixed static", -3, nil},
-		"blocked":            {"pool fixed static blocked=not-ready", 2, nil},
-		"unknown":            {"pool other static", 2, nil},
-		"nothing fits":       {"pool fixed static need:type=In:tiny|gone", 2, nil},
+		"the cheapest":            {"pool fixed static", 3, []string{"spotty (5)", "spotty (5)", "spotty (5)"}},
+		"requirements":            {"pool fixed static need:capacity-type=In:on-demand need:zone=In:2", 2, []string{"D4 (2)", "D4 (2)"}},
+		"limits":                  {"pool fixed static need:capacity-type=In:on-demand limit:nodes=2", 5, []string{"D4 (4)", "D4 (4)"}},
+		"limits of cores":         {"pool fixed static need:capacity-type=In:on-demand limit:cpu=9", 5, []string{"D4 (2)", "D4 (2)"}},
+		"quota":                   {"budget cores left=13\npool fixed static need:capacity-type=In:on-demand", 5, []string{"D4 (2)", "D4 (2)", "D4 (2)"}},
+		"quota, then dearer":      {"budget cores left=3\npool fixed static\ntype Z cpu=2 mem=8Gi price=9", 1, []string{"Z (1)"}},
+		"variety":                 {"pool fixed static variety:type=3", 9, []string{"spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)"}},
+		"too little variety":      {"pool fixed static variety:type=4", 2, nil},
+		"variety in zones":        {"pool fixed static variety:zone=3", 2, nil},
+		"variety that quota ends": {"budget cores left=13\npool fixed static need:capacity-type=In:on-demand variety:type=2", 5, []string{"D4 (4)", "D4 (4)"}},
+		"none":                    {"pool fixed static", 0, nil},
+		"negative":                {"pool fixed static", -3, nil},
+		"blocked":                 {"pool fixed static blocked=not-ready", 2, nil},
+		"unknown":                 {"pool other static", 2, nil},
+		"nothing fits":            {"pool fixed static need:type=In:tiny|gone", 2, nil},
 	} {
 		if diff := cmp.Diff(c.want, types(static(t, catalog+c.pool, "fixed", c.n))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// Rule 82: what falls short of minValues is bought where that is allowed, and says so.
+func TestStaticRelaxesVariety(t *testing.T) {
+	launches := static(t, `
+settings relax-min-values
+type D4 cpu=4 mem=16Gi price=0.2 zones=1,2
+type D8 cpu=8 mem=32Gi price=0.4 zones=1
+pool fixed static variety:type=3 variety:zone=2 variety:capacity-type=2`, "fixed", 1)
+	if len(launches) != 1 {
+		t.Fatalf("%d launches", len(launches))
+	}
+	if diff := cmp.Diff([]string{"karpenter.sh/capacity-type", "node.kubernetes.io/instance-type"}, launches[0].Relaxed); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -42,7 +42,7 @@ func (b *Builder) market(p Pool) *Market {
 	if err != nil {
 		m.block(reason.PoolNotReady, err)
 	}
-	if key := wantsVariety(p.Requirements); key != "" {
+	if key := wantsVariety(p.Requirements); key != "" && !p.Static {
 		m.block(reason.Unsupported, faultf(map[string]any{"key": key}, "this version does not plan for minValues (on %s): leave it out", key))
 	}
 	for key, value := range p.Labels {
