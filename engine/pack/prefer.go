@@ -149,9 +149,8 @@ func (s *solver) softer(k *work) (stance, bool) {
 	if i := s.blocked(k); i >= 0 {
 		return t.without(i), true
 	}
-	spreads := slices.IndexFunc(t.neighbours, func(p preference) bool { return p.kind == spreadOut })
 	switch {
-	case len(t.neighbours) > 0 && spreads != 0:
+	case len(t.neighbours) > 0 && t.neighbours[0].kind != spreadOut:
 		return t.without(0), true
 	case len(t.terms) > 1:
 		t.terms, t.later = t.terms[:len(t.terms)-1], later(t)
@@ -210,10 +209,8 @@ func (s *solver) relax(k *work) *work {
 	}
 	rest := newWork(k.Class, k.Pods[len(k.Pods)-n:], next)
 	k.Pods = k.Pods[:len(k.Pods)-n]
-	for _, r := range k.rules {
-		if r.soft {
-			r.tally.watchers--
-		}
+	for i := range k.rules {
+		k.rules[i].unwatch()
 	}
 	s.localRulesOf(rest)
 	rest.local.bumps = k.local.bumps
@@ -222,6 +219,15 @@ func (s *solver) relax(k *work) *work {
 	s.settleDomains(rest)
 	s.work = append(s.work, rest)
 	return rest
+}
+
+// unwatch notes, once, that a preference has been given up for the first time: pods
+// that are placed from now on need not be counted for it.
+func (r *domainRule) unwatch() {
+	if r.soft && !r.unwatched {
+		r.unwatched = true
+		r.tally.watchers--
+	}
 }
 
 // relaxAll relaxes every work that has pods without a home.

@@ -115,8 +115,8 @@ type domainRule struct {
 	own              bool
 	skew, minDomains int
 	// soft rules come from a preference that the pods insist on.
-	soft       bool
-	preference preference
+	soft, unwatched bool
+	preference      preference
 }
 
 type ruleKind int
@@ -143,7 +143,7 @@ func (s *solver) domainRules() {
 // rule looks at.
 func (s *solver) settleDomains(k *work) {
 	for _, t := range s.tallyOrder {
-		if t.watchers > 0 && t.of.bumped(k.Class) {
+		if (t.hard || t.watchers > 0) && t.of.bumped(k.Class) {
 			k.bumps = append(k.bumps, bump{tally: t, axis: k.axis(t.key)})
 		}
 	}
