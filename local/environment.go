@@ -63,7 +63,7 @@ func Start(ctx context.Context, o Options) (*Environment, error) {
 	}
 	e := &Environment{options: o, dir: o.Dir}
 	for _, step := range []func(context.Context) error{
-		e.startCluster, e.openLogs, e.startAzure, e.startDisks, e.installDefinitions, e.startKarve,
+		e.startCluster, e.openLogs, e.startAzure, e.startDisks, e.installDefinitions, e.installAccess, e.startKarve,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, e.Close())

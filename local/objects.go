@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,9 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/karve-dev/karve/api/access"
 	"github.com/karve-dev/karve/api/crds"
 )
 
@@ -130,6 +133,33 @@ func (e *Environment) waitServed(ctx context.Context, name string) error {
 		return false, nil
 	})
 }
+
+// installAccess gives karve what it may do in a cluster and no more, so that what it
+// lacks shows here first: a kubeconfig with which it is the service account that it
+// runs as elsewhere.
+func (e *Environment) installAccess(ctx context.Context) error {
+	for _, object := range access.Objects(karveNamespace) {
+		if err := e.client.Create(ctx, object); err != nil {
+			return fmt.Errorf("installing the role of karve: %w", err)
+		}
+	}
+	config, err := clientcmd.LoadFromFile(e.cluster.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	for _, who := range config.AuthInfos {
+		who.Impersonate = access.User(karveNamespace)
+	}
+	if err := clientcmd.WriteToFile(*config, e.karveKubeconfig()); err != nil {
+		return fmt.Errorf("writing the kubeconfig of karve: %w", err)
+	}
+	return nil
+}
+
+func (e *Environment) karveKubeconfig() string { return filepath.Join(e.dir, "karve.kubeconfig") }
+
+// karveNamespace is where karve would run, were it a pod.
+const karveNamespace = metav1.NamespaceSystem
 
 // Claim is what a NodeClaim says about the machine it stands for.
 type Claim struct {

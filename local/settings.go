@@ -41,7 +41,7 @@ func (e *Environment) azureSettings() []string {
 // clusterSettings tell karve which cluster it serves and how nodes join it.
 func (e *Environment) clusterSettings(sshKey string) []string {
 	return []string{
-		"KUBECONFIG=" + e.cluster.Kubeconfig(),
+		"KUBECONFIG=" + e.karveKubeconfig(),
 		"CLUSTER_NAME=" + clusterName,
 		"CLUSTER_ENDPOINT=" + e.cluster.Endpoint(),
 		"KUBELET_BOOTSTRAP_TOKEN=" + e.cluster.BootstrapToken(),
