@@ -22,20 +22,25 @@ import (
 const (
 	// repetitions is how often either side decides; the best counts.
 	repetitions = 9
-	// enough is the time after which neither side decides once more, and patience how
-	// long upstream's first decision may take before it is its only one.
-	enough, patience = 30 * time.Second, 10 * time.Second
+	// patience is how long upstream's first decision may take before it is its only one.
+	patience = 10 * time.Second
 	// plotPatience ends upstream's line in the plot: the next point would be slower still.
 	plotPatience = 30.0
 )
 
+// enough is the time after which neither side decides once more.
+func (c config) enough() time.Duration { return pick(c.quick, 5*time.Second, 30*time.Second) }
+
 // method says what the numbers are.
-var method = []string{
-	fmt.Sprintf("Seconds are the best of up to %d decisions of either side, as many as begin within %v, each after a garbage collection; upstream decides only once where that takes over %v. The machine may be shared, and the best run is the one least disturbed; the median stands beside it.", repetitions, enough, patience),
-	"Inside karve's clock: each pending pod is converted from its Kubernetes object and taken into the warm world, the snapshot is made, the plan is solved. Before it starts: the catalog, pools, DaemonSets, nodes and bound pods, which a controller's informers keep up to date. \"Solve\" is planning alone.",
-	"Inside upstream's clock: its topology is counted, its scheduler made, the pods solved, instance types truncated. Before it starts: instance types, pools, DaemonSets and cluster state with nodes and bound pods. Its pods stay Kubernetes objects, its reads cost nothing, and the deep copy of its state is not counted.",
-	"Both sides decide on the same objects, in one process, one after the other; the heap of the one is garbage when the other begins. MB/op and allocs/op are what one decision allocates, freed or not.",
-	"$/h is the price of the machines to buy when each is the cheapest that its claim accepts. No plan can beat the bound.",
+func (c config) method() []string {
+	return []string{
+		fmt.Sprintf("Seconds are the best of up to %d decisions of either side, as many as begin within %v, each after a garbage collection; upstream decides only once where that takes over %v. The machine may be shared, and the best run is the one least disturbed; the median stands beside it.", repetitions, c.enough(), patience),
+		"What others do on the machine disturbs a long run more than a short one. \"By CPU\" is the speedup in computing time of all threads, collector included, which it hardly disturbs: where the two differ much, the machine was busy.",
+		"Inside karve's clock: each pending pod is converted from its Kubernetes object and taken into the warm world, the snapshot is made, the plan is solved. Before it starts: the catalog, pools, DaemonSets, nodes and bound pods, which a controller's informers keep up to date. \"Solve\" is planning alone.",
+		"Inside upstream's clock: its topology is counted, its scheduler made, the pods solved, instance types truncated. Before it starts: instance types, pools, DaemonSets and cluster state with nodes and bound pods. Its pods stay Kubernetes objects, its reads cost nothing, and the deep copy of its state is not counted.",
+		"Both sides decide on the same objects, in one process, one after the other; the heap of the one is garbage when the other begins. MB/op and allocs/op are what one decision allocates, freed or not.",
+		"$/h is the price of the machines to buy when each is the cheapest that its claim accepts. No plan can beat the bound.",
+	}
 }
 
 // bench runs what was asked for and says how it went.
@@ -128,7 +133,7 @@ func (c config) measured(ctx context.Context, it item) ([]report.Row, error) {
 func (c config) compare(ctx context.Context, it item, s *scenario.Scenario) (report.Row, error) {
 	row := report.Row{Scenario: it.name}
 	var honoured string
-	row.Karve, honoured, row.Invalid = ours(s)
+	row.Karve, honoured, row.Invalid = c.ours(s)
 	row.Say(honoured)
 	switch {
 	case c.karveOnly:
@@ -136,7 +141,7 @@ func (c config) compare(ctx context.Context, it item, s *scenario.Scenario) (rep
 		row.Say(it.alone)
 	default:
 		var err error
-		if row.Upstream, err = theirs(ctx, s); err != nil {
+		if row.Upstream, err = c.theirs(ctx, s); err != nil {
 			return row, err
 		}
 		row.Upstream.LowerBound = sharedBound(s, row)
@@ -168,8 +173,8 @@ func sharedBound(s *scenario.Scenario, row report.Row) float64 {
 
 // ours also says what became of preferences, and what is wrong with the plan, if
 // anything is.
-func ours(s *scenario.Scenario) (side *report.Side, honoured, invalid string) {
-	run := karve.New(s).Repeat(repetitions, enough)
+func (c config) ours(s *scenario.Scenario) (side *report.Side, honoured, invalid string) {
+	run := karve.New(s).Repeat(repetitions, c.enough())
 	side = &report.Side{
 		Nodes:      len(run.Plan.Launches),
 		USDPerHour: run.Plan.Price().USD(),
@@ -185,16 +190,16 @@ func ours(s *scenario.Scenario) (side *report.Side, honoured, invalid string) {
 	return timed(side, run.Samples, len(s.Pending)), wishes(s, run.Plan.Preferences), invalid
 }
 
-func theirs(ctx context.Context, s *scenario.Scenario) (*report.Side, error) {
-	c, err := upstream.New(ctx, s)
+func (c config) theirs(ctx context.Context, s *scenario.Scenario) (*report.Side, error) {
+	cluster, err := upstream.New(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	var side *report.Side
 	var samples []measure.Sample
 	start := time.Now()
-	for len(samples) == 0 || len(samples) < repetitions && samples[0].Took < patience && time.Since(start) < enough {
-		batch := c.Batch()
+	for len(samples) == 0 || len(samples) < repetitions && samples[0].Took < patience && time.Since(start) < c.enough() {
+		batch := cluster.Batch()
 		samples = append(samples, measure.Once(func() { side, err = decide(batch) }))
 		if err != nil {
 			return nil, err
@@ -219,6 +224,7 @@ func timed(side *report.Side, samples []measure.Sample, pods int) *report.Side {
 	best := measure.Best(samples)
 	side.Seconds = best.Took.Seconds()
 	side.Median = measure.Median(samples).Took.Seconds()
+	side.CPU = best.CPU.Seconds()
 	side.Runs = len(samples)
 	side.PodsPerSecond = float64(pods) / side.Seconds
 	side.BytesPerOp, side.AllocsPerOp = best.Bytes, best.Objects
@@ -230,7 +236,7 @@ func (c config) environment() report.Environment {
 		Machine: fmt.Sprintf("%s, %d cores, %s/%s", cpu(), runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH),
 		Go:      runtime.Version(), Commit: commit(),
 		Started: c.started.UTC().Format(time.RFC3339) + pick(c.quick, ", quick (small sizes)", ""),
-		Method:  method,
+		Method:  c.method(),
 	}
 }
 

@@ -19,6 +19,9 @@ import (
 // Sample is one run.
 type Sample struct {
 	Took time.Duration
+	// CPU is what all threads of the process computed meanwhile, the collector's
+	// included: others on the machine do not lengthen it. Zero where the system does not tell.
+	CPU time.Duration
 	Heap
 }
 
@@ -30,11 +33,12 @@ func Once(op func()) Sample {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	start := time.Now()
+	computed, start := cpu(), time.Now()
 	op()
 	took := time.Since(start)
+	computed = cpu() - computed
 	runtime.ReadMemStats(&after)
-	return Sample{Took: took, Heap: Heap{after.TotalAlloc - before.TotalAlloc, after.Mallocs - before.Mallocs}}
+	return Sample{Took: took, CPU: computed, Heap: Heap{after.TotalAlloc - before.TotalAlloc, after.Mallocs - before.Mallocs}}
 }
 
 // allocated is what the process has allocated so far. Unlike runtime.ReadMemStats

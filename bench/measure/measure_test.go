@@ -26,6 +26,9 @@ func TestPercentile(t *testing.T) {
 func TestOnceCountsAllocations(t *testing.T) {
 	var kept []byte
 	s := Once(func() { kept = make([]byte, 1<<20) })
+	if s.CPU < 0 {
+		t.Errorf("%v computed", s.CPU)
+	}
 	if s.Bytes < uint64(len(kept)) || s.Objects == 0 {
 		t.Errorf("%+v counted, %d bytes allocated", s, len(kept))
 	}

@@ -24,6 +24,8 @@ type Side struct {
 	BytesPerOp  uint64  `json:"bytes_per_op"` // allocated by one decision
 
 	AllocsPerOp uint64 `json:"-"`
+	// CPU is what all threads computed in the best run, seconds; zero when it is not known.
+	CPU float64 `json:"-"`
 	// Runs is how many Seconds is the best of, and Median their median.
 	Runs   int     `json:"-"`
 	Median float64 `json:"-"`
@@ -41,7 +43,10 @@ type Row struct {
 	Speedup   *float64 `json:"speedup"`
 	CostRatio *float64 `json:"cost_ratio"`
 
-	Note string `json:"-"`
+	// CPUSpeedup is Speedup by computing time: what others do on the machine at the same
+	// time disturbs a long run more than a short one, and this hardly at all.
+	CPUSpeedup *float64 `json:"-"`
+	Note       string   `json:"-"`
 	// Invalid says what is wrong with our plan: it is then no answer, however fast.
 	Invalid string `json:"-"`
 }
@@ -68,6 +73,9 @@ func (r *Row) Compare() {
 		return
 	}
 	r.Speedup = ratio(u.Seconds, k.Seconds)
+	if u.CPU > 0 {
+		r.CPUSpeedup = ratio(u.CPU, k.CPU)
+	}
 	r.CostRatio = ratio(k.USDPerHour, u.USDPerHour)
 }
 

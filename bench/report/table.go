@@ -7,14 +7,14 @@ import (
 	"text/tabwriter"
 )
 
-var header = []string{"scenario", "side", "seconds", "of runs", "median", "solve", "pods/s", "nodes", "$/h", "bound $/h",
-	"unplaced", "MB/op", "allocs/op", "speedup", "cost ratio", "note"}
+var header = []string{"scenario", "side", "seconds", "of runs", "median", "CPU s", "solve", "pods/s", "nodes", "$/h", "bound $/h",
+	"unplaced", "MB/op", "allocs/op", "speedup", "by CPU", "cost ratio", "note"}
 
 // table has a line for each side of each row.
 func table(rows []Row) [][]string {
 	lines := [][]string{header}
 	for _, r := range rows {
-		name, ratios := r.Scenario, []string{optional(r.Speedup, "%.0f×"), optional(r.CostRatio, "%.3f"), r.Note}
+		name, ratios := r.Scenario, []string{optional(r.Speedup, "%.0f×"), optional(r.CPUSpeedup, "%.0f×"), optional(r.CostRatio, "%.3f"), r.Note}
 		for _, side := range []struct {
 			name string
 			*Side
@@ -23,7 +23,7 @@ func table(rows []Row) [][]string {
 				continue
 			}
 			lines = append(lines, append(append([]string{name, side.name}, side.cells()...), ratios...))
-			name, ratios = "", []string{"", "", ""}
+			name, ratios = "", make([]string, len(ratios))
 		}
 	}
 	return lines
@@ -31,7 +31,7 @@ func table(rows []Row) [][]string {
 
 func (s *Side) cells() []string {
 	return []string{
-		seconds(s.Seconds), nonzero(float64(s.Runs), "%.0f"), seconds(s.Median), seconds(s.Solve), nonzero(s.PodsPerSecond, "%.0f"),
+		seconds(s.Seconds), nonzero(float64(s.Runs), "%.0f"), seconds(s.Median), seconds(s.CPU), seconds(s.Solve), nonzero(s.PodsPerSecond, "%.0f"),
 		fmt.Sprint(s.Nodes), fmt.Sprintf("%.3f", s.USDPerHour), nonzero(s.LowerBound, "%.3f"), fmt.Sprint(s.Unscheduled),
 		fmt.Sprintf("%.2f", float64(s.BytesPerOp)/1e6), nonzero(float64(s.AllocsPerOp), "%.0f"),
 	}
