@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
@@ -235,8 +236,7 @@ func (s *solver) shared(k *constraint.Key) bool {
 // elsewhere looks for cheaper rows of another pool that every pod of the launch
 // could use.
 func (c *comparison) elsewhere(m *stall) {
-	below, _ := slices.BinarySearchFunc(m.Catalog.Rows, c.first.Price, func(r offer.Row, p offer.Price) int { return cmp.Compare(r.Price, p) })
-	rows := bitset.Upto(below)
+	rows := bitset.Upto(sort.Search(len(m.Catalog.Rows), func(i int) bool { return m.Catalog.Rows[i].Price >= c.first.Price }))
 	m.Sieve(rows, &c.launch.used)
 	for _, k := range c.launch.kinds {
 		if rows.Empty() {
