@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -11,65 +12,178 @@ import (
 )
 
 // lowerBound sums, over the weights of pools, the least that the pods bought for at
-// that weight can cost there: the fractional covering of what they ask for, by as
-// many machines as those that keep apart need.
+// that weight can cost there.
 func (s *solver) lowerBound() offer.Price {
 	var sum float64
 	for _, tier := range s.tiers() {
-		demand, machines := s.launched(tier)
-		if demand.IsZero() {
-			continue
-		}
-		cost, _, _ := shadow(demand, machines, s.sold(tier))
-		sum += cost
+		sum += s.covering(tier)
 	}
 	// The simplex rounds; a bound must not.
 	return offer.Price(math.Floor(sum * (1 - 1e-9) * 1e9))
 }
 
-// launched is what the pods of the tier's launches ask for, and how many machines
-// they need at least because they keep apart.
-func (s *solver) launched(tier []*stall) (quantity.Vector, int) {
-	var demand quantity.Vector
+// faction is pods that labels and taints admit to the same rows, and what they ask for
+// of the machines to be bought from one tier.
+type faction struct {
+	rows   []bitset.Set // by stall of the tier; only those that one of the pods fits on
+	demand quantity.Vector
+	prices [quantity.Dims]float64
+	worth  float64
+}
+
+// covering is the larger of two bounds for what was bought from a tier. One is the
+// fractional covering of all demand together by as many machines as those pods
+// need that keep apart. The other minds which rows each pod may use.
+func (s *solver) covering(tier []*stall) float64 {
+	factions := s.factions(tier)
+	if len(factions) == 0 {
+		return 0
+	}
+	rows := make([]bitset.Set, len(tier))
+	for _, f := range factions {
+		for i := range rows {
+			rows[i].Merge(f.rows[i])
+		}
+	}
+	var demand quantity.Vector // shared volumes included, each once on a machine
 	for _, l := range s.launches {
 		if slices.Contains(tier, l.stall) {
 			demand = demand.Add(l.used)
 		}
 	}
-	return demand, 0
+	together, _, _ := shadow(demand, s.machines(tier), shapes(tier, rows, &demand))
+	if len(factions) == 1 {
+		return together
+	}
+	return max(together, apart(tier, factions, demand))
 }
 
-// sold are the machines that a launched class could have got from the tier.
-func (s *solver) sold(tier []*stall) []shape {
-	var shapes []shape
-	for _, m := range tier {
-		var rows bitset.Set
-		seen := map[*world.Shape]bool{}
-		for _, k := range s.work {
-			of := k.Class.Shape // without preferences: they cost, they do not bind
-			if k.placed > 0 && k.Class.Refused == "" && !seen[of] {
-				seen[of] = true
-				rows.Merge(m.Fit(of, s.w).All)
+// apart prices each faction's demand by its own covering problem, but never above
+// a faction before it that may use some of the same rows. On every row the prices
+// of all who may use it are then at most those of the first of them, under which
+// no content of the row is worth more than the row costs: the prices are a feasible
+// solution of the dual, and what the demand is worth under them a bound.
+func apart(tier []*stall, factions []*faction, demand quantity.Vector) float64 {
+	for _, f := range factions {
+		_, f.prices, _ = shadow(f.demand, 0, shapes(tier, f.rows, &demand))
+		f.worth = worth(&demand, &f.prices)
+	}
+	slices.SortStableFunc(factions, func(x, y *faction) int { return cmp.Compare(y.worth, x.worth) })
+	var sum float64
+	for i, f := range factions {
+		for _, before := range factions[:i] {
+			if !f.shares(before) {
+				continue
+			}
+			for d := range f.prices {
+				f.prices[d] = min(f.prices[d], before.prices[d])
 			}
 		}
-		shapes = append(shapes, m.distinctShapes(rows.And(m.onSale()))...)
+		sum += worth(&f.demand, &f.prices)
 	}
-	return shapes
+	return sum
+}
+
+func worth(demand *quantity.Vector, prices *[quantity.Dims]float64) float64 {
+	var sum float64
+	for d, n := range demand {
+		sum += float64(float64(max(0, n)) * prices[d])
+	}
+	return sum
+}
+
+func (f *faction) shares(o *faction) bool {
+	for i := range f.rows {
+		if f.rows[i].Meets(o.rows[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// factions sorts what was bought for by the rows that it may use. Preferences cost,
+// they do not bind.
+func (s *solver) factions(tier []*stall) []*faction {
+	by, seen := map[string]*faction{}, map[*world.Shape]bool{}
+	var out []*faction
+	for _, k := range s.work {
+		of := k.Class.Shape
+		n := 0
+		for _, m := range tier {
+			n += m.pods[of]
+		}
+		if n == 0 || seen[of] {
+			continue
+		}
+		seen[of] = true
+		s.key = s.key[:0]
+		for _, m := range tier {
+			s.key = append(m.Admitting(of, s.w).And(m.onSale()).Append(s.key), '|')
+		}
+		f := by[string(s.key)]
+		if f == nil {
+			f = &faction{rows: make([]bitset.Set, len(tier))}
+			by[string(s.key)], out = f, append(out, f)
+		}
+		f.demand = f.demand.Add(of.Requests.Times(n))
+		for i, m := range tier {
+			f.rows[i].Merge(m.Fit(of, s.w).All.And(m.onSale()))
+		}
+	}
+	return out
+}
+
+// machines is how many machines of the tier its pods need at least because they
+// keep apart.
+func (s *solver) machines(tier []*stall) int {
+	n := 0
+	for c := range s.counters.all {
+		var sum apartness
+		for _, m := range tier {
+			if a := m.crowded[c]; a.pods > 0 {
+				sum.pods, sum.most = sum.pods+a.pods, max(sum.most, a.most)
+			}
+		}
+		if sum.pods > 0 {
+			n = max(n, (sum.pods+sum.most-1)/max(1, sum.most))
+		}
+	}
+	return n
+}
+
+// shapes lists the rows of a tier's markets as machines. Room beyond all of the
+// demand is none: machines are whole, so the bound stays one, and numbers that stand
+// for "no limit" would swamp the others.
+func shapes(tier []*stall, rows []bitset.Set, demand *quantity.Vector) []shape {
+	var out []shape
+	for i, m := range tier {
+		out = append(out, m.distinctShapes(rows[i], demand)...)
+	}
+	return out
 }
 
 // distinctShapes leaves out rows of a type that is there for less already.
-func (m *stall) distinctShapes(rows bitset.Set) []shape {
+func (m *stall) distinctShapes(rows bitset.Set, demand *quantity.Vector) []shape {
 	var out []shape
 	at := make([]int, len(m.Catalog.Types)) // one more than the index in out
 	for row := range rows.All() {
+		room := capped(m.Room[row], demand)
 		t := m.Catalog.Rows[row].Type
-		if at[t] > 0 && out[at[t]-1].room == m.Room[row] {
+		if at[t] > 0 && out[at[t]-1].room == room {
 			continue
 		}
-		out = append(out, shape{m.Room[row], m.Catalog.Rows[row].Price.USD()})
+		out = append(out, shape{room, m.Catalog.Rows[row].Price.USD()})
 		at[t] = len(out)
 	}
 	return out
+}
+
+// capped takes room beyond the demand for none.
+func capped(room quantity.Vector, demand *quantity.Vector) quantity.Vector {
+	for d, n := range demand {
+		room[d] = min(room[d], n)
+	}
+	return room
 }
 
 // shape is one machine as the covering problem sees it.
@@ -127,9 +241,7 @@ type tableau struct {
 	value       float64
 }
 
-// newTableau scales each λ by the demand, so that every gain starts as 1. Room
-// beyond all of the demand is none: machines are whole, so the bound stays one, and
-// numbers that stand for "no limit" would swamp the others.
+// newTableau scales each λ by the demand, so that every gain starts as 1.
 func newTableau(demand quantity.Vector, machines int, shapes []shape, dims []int) *tableau {
 	t := &tableau{}
 	width := len(dims)
@@ -144,7 +256,7 @@ func newTableau(demand quantity.Vector, machines int, shapes []shape, dims []int
 	for i, s := range shapes {
 		row := cells[i*width : (i+1)*width]
 		for j, d := range dims {
-			row[j] = float64(min(max(0, s.room[d]), demand[d])) / float64(demand[d])
+			row[j] = float64(max(0, s.room[d])) / float64(demand[d])
 		}
 		if machines > 0 {
 			row[len(dims)] = 1 / float64(machines)

@@ -18,12 +18,10 @@ func TestShadowPrices(t *testing.T) {
 		for i := range shapes {
 			shapes[i] = shape{quantity.Vector{quantity.CPU: int64(1+r.IntN(96)) * 1000, quantity.Memory: int64(1+r.IntN(512)) << 30}, 0.01 + r.Float64()*10}
 		}
-		cost, lambda, _ := shadow(demand, 0, shapes)
-		for i := range shapes { // room beyond the demand is none
-			for d := range demand {
-				shapes[i].room[d] = min(shapes[i].room[d], demand[d])
-			}
+		for i := range shapes {
+			shapes[i].room = capped(shapes[i].room, &demand)
 		}
+		cost, lambda, _ := shadow(demand, 0, shapes)
 		for i, s := range shapes {
 			if worth := float64(s.room[0])*lambda[0] + float64(s.room[1])*lambda[1]; worth > s.price*(1+1e-9) {
 				t.Fatalf("seed %d: shape %d is worth %v, more than its price %v", seed, i, worth, s.price)
@@ -52,6 +50,21 @@ func cheapestMix(demand quantity.Vector, shapes []shape) float64 {
 		}
 	}
 	return best
+}
+
+// TestShadowPriceOfMachines: where pods keep apart, a machine has a price of its own.
+func TestShadowPriceOfMachines(t *testing.T) {
+	demand := quantity.Vector{quantity.CPU: 4000}
+	small, large := shape{quantity.Vector{quantity.CPU: 1000}, 1}, shape{quantity.Vector{quantity.CPU: 4000}, 2}
+	for machines, want := range map[int]float64{0: 2, 1: 2, 3: 3 + 1.0/3, 4: 4, 5: 5} {
+		cost, lambda, mu := shadow(demand, machines, []shape{small, large})
+		if math.Abs(cost-want) > 1e-9 {
+			t.Errorf("%d machines cost at least %v, want %v", machines, cost, want)
+		}
+		if dual := 4000*lambda[quantity.CPU] + float64(machines)*mu; math.Abs(dual-cost) > 1e-9 {
+			t.Errorf("%d machines: the prices are worth %v, the bound is %v", machines, dual, cost)
+		}
+	}
 }
 
 func TestNoBoundWithoutOffers(t *testing.T) {

@@ -66,6 +66,7 @@ type buyer struct {
 	piles      []*pile
 	candidates []*candidate
 	lambda     [quantity.Dims]float64 // USD/h per base unit
+	mu         float64                // USD/h for a place of its own, to pods that keep apart
 	// forced is how many machines there must be at least because pods keep apart,
 	// and each what one of them would hold if everything were shared out evenly.
 	forced int
@@ -73,10 +74,10 @@ type buyer struct {
 	// brim is the most of anything that one machine can be of use for, and whole the
 	// same for a machine that none of the pods that keep apart can go to.
 	brim, whole quantity.Vector
-	purchases int
-	shared    int // purchases when share was last called
-	crowded   []apartness
-	scratch   filling
+	purchases   int
+	shared      int // purchases when share was last called
+	crowded     []apartness
+	scratch     filling
 }
 
 // apartness counts the pods left to place that share a counter, and how many of
@@ -198,7 +199,7 @@ func (b *buyer) gather() {
 		return cmp.Or(cmp.Compare(x.price, y.price), -cmp.Compare(len(x.group.piles), len(y.group.piles)), cmp.Compare(x.tier, y.tier), cmp.Compare(x.row, y.row))
 	})
 	b.candidates = b.undominated(b.candidates)
-	b.lambda = b.worth(demand)
+	b.lambda, b.mu = b.worth(demand)
 	b.rank()
 }
 
@@ -327,7 +328,7 @@ func (b *buyer) rank() {
 		room := c.room
 		b.cap(c, &room)
 		c.filled = false
-		c.floor = c.price / max(b.valueOf(&room), math.SmallestNonzeroFloat64)
+		c.floor = c.price / max(b.valueOf(&room)+b.valueOfPlace(c), math.SmallestNonzeroFloat64)
 	}
 	slices.SortStableFunc(b.candidates, func(x, y *candidate) int { return cmp.Compare(x.floor, y.floor) })
 }
@@ -381,28 +382,39 @@ func (b *buyer) valueOf(v *quantity.Vector) float64 {
 	return value
 }
 
+// valueOfPlace is what a machine is worth to a pod that keeps apart, besides its room.
+func (b *buyer) valueOfPlace(c *candidate) float64 {
+	if b.forces(c.group) {
+		return b.mu
+	}
+	return 0
+}
+
 // undominated drops candidates for which a cheaper one is at least as good in
 // every way; the list is sorted by price.
 func (b *buyer) undominated(sorted []*candidate) []*candidate {
 	var kept []*candidate
 	for _, c := range sorted {
-		if !slices.ContainsFunc(kept, func(k *candidate) bool { return b.asLarge(&k.room, &c.room, c.group) && c.group.suits.Within(k.group.suits) }) {
+		if !slices.ContainsFunc(kept, func(k *candidate) bool {
+			return b.asLarge(&k.room, &c.room, c.group) && c.group.suits.Within(k.group.suits)
+		}) {
 			kept = append(kept, c)
 		}
 	}
 	return kept
 }
 
-// worth prices one base unit of each resource: the shadow prices, blended with a
-// little of each resource's cheapest price so that content of a resource which
-// is in surplus still counts for something.
-func (b *buyer) worth(demand quantity.Vector) [quantity.Dims]float64 {
+// worth prices one base unit of each resource and one machine that pods which keep
+// apart have to themselves: the shadow prices, blended with a little of each
+// resource's cheapest price so that content of a resource which is in surplus still
+// counts for something.
+func (b *buyer) worth(demand quantity.Vector) (lambda [quantity.Dims]float64, mu float64) {
 	const blend = 0.05
 	shapes := make([]shape, len(b.candidates))
 	for i, c := range b.candidates {
-		shapes[i] = shape{c.room, c.price}
+		shapes[i] = shape{capped(c.room, &demand), c.price}
 	}
-	_, lambda, _ := shadow(demand, 0, shapes)
+	_, lambda, mu = shadow(demand, b.forced, shapes)
 	for d := range lambda {
 		if demand[d] == 0 {
 			continue
@@ -417,7 +429,7 @@ func (b *buyer) worth(demand quantity.Vector) [quantity.Dims]float64 {
 			lambda[d] = float64((1-blend)*lambda[d]) + float64(blend*cheapest)
 		}
 	}
-	return lambda
+	return lambda, mu
 }
 
 // best returns the candidate that costs least per value of what would fill it;
@@ -491,6 +503,9 @@ func (b *buyer) fill(c *candidate) {
 	used := brim.Sub(f.room)
 	// Worthless but wanted: any price beats no home.
 	c.value = max(b.valueOf(&used), math.SmallestNonzeroFloat64)
+	if slices.ContainsFunc(f.order, func(p *part) bool { return p.local.keepsApart() }) {
+		c.value += b.valueOfPlace(c)
+	}
 }
 
 func (f *filling) reset(room quantity.Vector) {

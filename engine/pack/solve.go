@@ -230,11 +230,15 @@ type stall struct {
 	left      quantity.Vector // of the pool's limits
 	nodesLeft int             // negative means no limit
 	bought    bitset.Set      // rows of which a machine is being bought
-	base      *joint
-	known     bitset.Set             // see known
-	sale      bitset.Set             // see onSale
-	scarce    bitset.Set             // see scarce
-	bySize    map[quantity.Dim][]int // see descending
+	// pods counts those that are bought room for, by shape, and crowded those of them
+	// that keep apart, by counter: see lowerBound.
+	pods    map[*world.Shape]int
+	crowded map[int]apartness
+	base    *joint
+	known   bitset.Set             // see known
+	sale    bitset.Set             // see onSale
+	scarce  bitset.Set             // see scarce
+	bySize  map[quantity.Dim][]int // see descending
 }
 
 // launch is a machine the plan buys.
@@ -271,7 +275,7 @@ func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
 		s.work = append(s.work, newWork(c, c.Pods, t))
 	}
 	for _, m := range w.Markets {
-		s.stalls = append(s.stalls, &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Rows)})
+		s.stalls = append(s.stalls, &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Rows), pods: map[*world.Shape]int{}, crowded: map[int]apartness{}})
 	}
 	s.localRules()
 	s.domainRules()
@@ -413,6 +417,17 @@ func (l *launch) takes(s *solver, k *work) int {
 	return n
 }
 
+// note counts pods that the market's machines are bought for.
+func (m *stall) note(k *work, n int) {
+	m.pods[k.Class.Shape] += n
+	for _, c := range k.local.caps {
+		if c.own {
+			a := m.crowded[c.counter]
+			m.crowded[c.counter] = apartness{pods: a.pods + n, most: max(a.most, c.most)}
+		}
+	}
+}
+
 func (l *launch) put(s *solver, p *part, n int) {
 	k := p.work
 	for _, d := range k.Dims {
@@ -439,6 +454,7 @@ func (l *launch) put(s *solver, p *part, n int) {
 	}
 	p.placed += n
 	k.promised -= n
+	l.stall.note(k, n)
 	if !slices.Contains(l.kinds, k) {
 		l.kinds = append(l.kinds, k)
 	}

@@ -43,6 +43,9 @@ func twin(t *testing.T, worlds int, full bool, least float64) {
 		}
 		compared++
 		got := enginetest.ScoreOf(script, plan)
+		if len(script.Nodes) == 0 && len(plan.Unplaced) == 0 && slices.Equal(got.Light, best.Light) && best.Price < plan.LowerBound {
+			t.Errorf("seed %d: %s is enough, which the plan's lower bound of %s rules out\n%s----\n%s", seed, best.Price, plan.LowerBound, enginetest.Format(script), enginetest.Print(plan))
+		}
 		switch c := got.Compare(best); {
 		case c < 0 && full:
 			better++

@@ -188,6 +188,15 @@ func (m *Market) Admitted(joint constraint.Set) bitset.Set {
 	return m.admitted(joint, joint).And(m.Rows)
 }
 
+// Admitting returns the rows that meet the shape's requirements, whatever their room.
+func (m *Market) Admitting(c *Shape, w *World) bitset.Set {
+	var rows bitset.Set
+	for _, admitted := range m.Fit(c, w).Admitted {
+		rows.Merge(admitted)
+	}
+	return rows
+}
+
 // Jointly returns the rows on which one of the shape's alternatives can hold
 // together with more.
 func (m *Market) Jointly(c *Shape, more constraint.Set) bitset.Set {
