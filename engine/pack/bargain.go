@@ -130,6 +130,9 @@ func (s *solver) complete(virtual bool, round int) bool {
 	if s.lessons.learn(s, round) {
 		return false
 	}
+	if !virtual {
+		s.improve()
+	}
 	s.secondLook(virtual)
 	return true
 }

@@ -58,6 +58,7 @@ func (s *solver) describe(l *launch) Launch { return s.write(l, s.choices(l)) }
 func (s *solver) write(l *launch, rows bitset.Set) Launch {
 	m := l.stall
 	l.first = rows.First()
+	s.redraw(l)
 	s.key = rows.Append(s.key[:0])
 	d := s.labels[describedKey{m.Market, l.joint, string(s.key)}]
 	if d == nil {
@@ -70,6 +71,53 @@ func (s *solver) write(l *launch, rows bitset.Set) Launch {
 	out.Requests = s.w.Resources.Amounts(l.used.Add(m.Daemons[l.row]))
 	out.Daemons = s.w.Resources.Amounts(m.Daemons[l.row])
 	return out
+}
+
+// redraw takes out of the budgets what the first choice takes, in place of what the
+// planned row did: two launches must not both come down to the last of something.
+func (s *solver) redraw(l *launch) {
+	rows := l.stall.Catalog.Rows
+	if l.first == l.row || len(rows[l.row].Draws)+len(rows[l.first].Draws) == 0 {
+		return
+	}
+	s.draw(&rows[l.row], -1)
+	s.draw(&rows[l.first], 1)
+	for _, d := range rows[l.first].Draws {
+		if left, ok := s.budgets[d.Budget]; ok && left < s.largestDraw(d.Budget) {
+			for _, m := range s.stalls {
+				m.scarce = nil
+			}
+			return
+		}
+	}
+}
+
+// draw takes what n nodes of the row take out of the budgets.
+func (s *solver) draw(row *offer.Row, n int64) {
+	for _, d := range row.Draws {
+		if _, ok := s.budgets[d.Budget]; ok {
+			s.budgets[d.Budget] -= n * d.Amount
+		}
+	}
+}
+
+// largestDraw is the most that one node of any row takes out of the budget.
+func (s *solver) largestDraw(budget string) int64 {
+	if most, ok := s.draws[budget]; ok {
+		return most
+	}
+	most := int64(0)
+	for _, m := range s.stalls {
+		for i := range m.Catalog.Rows {
+			for _, d := range m.Catalog.Rows[i].Draws {
+				if d.Budget == budget {
+					most = max(most, d.Amount)
+				}
+			}
+		}
+	}
+	s.draws[budget] = most
+	return most
 }
 
 func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {

@@ -44,7 +44,7 @@ func (s *solver) overlooked(virtual bool) []*work {
 		if k.placed == len(k.Pods) || k.Virtual != virtual || k.Class.Refused != "" {
 			continue
 		}
-		if s.lessons.hopeless[k.Class] || len(k.keys) > 0 || len(k.local.needs) > 0 {
+		if s.freed || s.lessons.hopeless[k.Class] || len(k.keys) > 0 || len(k.local.needs) > 0 {
 			k.promised = 0 // to parts that did not come true
 			out = append(out, k)
 		}
@@ -53,15 +53,17 @@ func (s *solver) overlooked(virtual bool) []*work {
 	return out
 }
 
-// oneByOne places up to n pods of the class and returns how many it placed.
+// oneByOne places pods of the class, up to n where each depends on those before, and
+// returns how many it placed.
 func (s *solver) oneByOne(k *work, n int) int {
 	before := k.placed
 	if k.left() == 0 {
 		return 0
 	}
 	if len(k.keys) == 0 {
-		for k.left() > 0 && k.placed-before < n && s.one(k, nil) {
-		}
+		s.fillHosts(k)
+		s.buyAll(k.promise(nil, k.left()))
+		k.promised = 0
 		return k.placed - before
 	}
 	cells := s.cells(k)
@@ -77,28 +79,20 @@ func (s *solver) oneByOne(k *work, n int) int {
 	return k.placed - before
 }
 
-// one places one pod in a cell, or anywhere when that is nil: on a node, on a
-// machine that is bought already, or on a new one.
+// one places one pod in a cell: on a node, on a machine that is bought already, or on
+// a new one.
 func (s *solver) one(k *work, c *cell) bool {
-	before := k.placed
-	if c == nil {
-		s.fillHosts(k)
-		if k.placed > before {
-			return true
-		}
-	} else if i := s.hostIn(k, c); i >= 0 {
+	if i := s.hostIn(k, c); i >= 0 {
 		k.count(c, 1)
 		s.nominate(k, i, 1)
 		return true
 	}
-	parts := k.promise(c, 1)
-	s.fillLaunches(parts)
-	for _, tier := range s.tiers() {
-		s.buy(tier, parts)
-	}
+	before := k.placed
+	s.buyAll(k.promise(c, 1))
 	k.promised = 0
-	if k.placed > before && c != nil {
-		k.count(c, 1)
+	if k.placed == before {
+		return false
 	}
-	return k.placed > before
+	k.count(c, 1)
+	return true
 }

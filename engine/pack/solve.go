@@ -184,7 +184,9 @@ type solver struct {
 	interned   map[string][]*joint
 	reached    map[*tally][]int   // see opened
 	sales      map[saleKey][]cell // see onSale
+	freed      bool               // machines were given back, with the limits and quota that they took
 	confined   bool               // nothing is bought where a spread does not reckon with it
+	draws      map[string]int64   // see largestDraw
 	sieves     map[nodeFilter]*sieve
 	lookedAt   map[throughKey][]bitset.Set // see through
 	labels     map[describedKey]*described
@@ -249,6 +251,7 @@ type launch struct {
 	used  quantity.Vector // what pods ask for
 	joint *joint
 	pods  []world.Ref
+	loads []load  // the same pods, in order
 	kinds []*work // that pods are of, each once
 	first int     // the row of the first choice, once described
 
@@ -264,7 +267,7 @@ func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
 	w := b.w
 	s := &solver{bargain: b, deal: d, w: w, lessons: l, purse: purse, budgets: maps.Clone(w.Budgets), nominees: map[int][]world.Ref{}, mounts: map[int]map[world.Mount]bool{},
 		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, interned: map[string][]*joint{}, reached: map[*tally][]int{}, sales: map[saleKey][]cell{},
-		sieves: map[nodeFilter]*sieve{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{},
+		draws: map[string]int64{}, sieves: map[nodeFilter]*sieve{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{},
 		rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*world.Shape]int{}}
 	s.used, s.indexed, s.many = map[int]*quantity.Vector{}, map[*world.Index]*world.Rooms{}, w.Pending() > few
 	for _, c := range w.Classes {
@@ -323,15 +326,20 @@ func (s *solver) place(group []*work) []*work {
 		parts, met := s.assign(group)
 		all = append(all, met...)
 		s.parts = append(s.parts, parts...)
-		s.fillLaunches(parts)
-		for _, tier := range s.tiers() {
-			s.buy(tier, parts)
-		}
+		s.buyAll(parts)
 		s.fillLaunches(parts)
 		s.comeBack(parts)
 		group = s.unhoused(parts)
 	}
 	return all
+}
+
+// buyAll puts pods into what is being bought, and buys more for the others.
+func (s *solver) buyAll(parts []*part) {
+	s.fillLaunches(parts)
+	for _, tier := range s.tiers() {
+		s.buy(tier, parts)
+	}
 }
 
 // comeBack looks at the hosts again for pods that must join others there: those
@@ -429,12 +437,24 @@ func (m *stall) note(k *work, n int) {
 }
 
 func (l *launch) put(s *solver, p *part, n int) {
-	k := p.work
-	for _, d := range k.Dims {
-		l.free[d] -= int64(n) * k.Requests[d]
-		l.used[d] += int64(n) * k.Requests[d]
+	for _, c := range p.local.bumps {
+		s.counters.all[c].total += n
 	}
-	for _, m := range k.local.mounts {
+	p.placed += n
+	p.work.promised -= n
+	l.stall.note(p.work, n)
+	s.house(home{work: p.work, launch: l, pods: n})
+	l.hold(p, p.take(n))
+}
+
+// hold takes the pods in.
+func (l *launch) hold(p *part, pods []world.Ref) {
+	n := len(pods)
+	for _, d := range p.Dims {
+		l.free[d] -= int64(n) * p.Requests[d]
+		l.used[d] += int64(n) * p.Requests[d]
+	}
+	for _, m := range p.local.mounts {
 		if l.mounts[m] {
 			continue
 		}
@@ -445,21 +465,16 @@ func (l *launch) put(s *solver, p *part, n int) {
 		l.free[m.Dim]--
 		l.used[m.Dim]++
 	}
-	for _, c := range k.local.bumps {
+	for _, c := range p.local.bumps {
 		if l.counts == nil {
 			l.counts = map[int]int{}
 		}
 		l.counts[c] += n
-		s.counters.all[c].total += n
 	}
-	p.placed += n
-	k.promised -= n
-	l.stall.note(k, n)
-	if !slices.Contains(l.kinds, k) {
-		l.kinds = append(l.kinds, k)
+	if !slices.Contains(l.kinds, p.work) {
+		l.kinds = append(l.kinds, p.work)
 	}
-	s.house(home{work: k, launch: l, pods: n})
-	pods := k.take(n)
+	l.loads = append(l.loads, load{p, n})
 	if l.pods == nil {
 		l.pods = pods[:len(pods):len(pods)]
 		return
@@ -573,11 +588,7 @@ func (s *solver) reserve(m *stall, row int) {
 	}
 	m.bought.Put(row)
 	m.left = m.left.Sub(m.Catalog.Capacity[m.Catalog.Rows[row].Type])
-	for _, d := range m.Catalog.Rows[row].Draws {
-		if _, ok := s.budgets[d.Budget]; ok {
-			s.budgets[d.Budget] -= d.Amount
-		}
-	}
+	s.draw(&m.Catalog.Rows[row], 1)
 }
 
 // drawable reports whether the budgets have room for one of row, given back what
