@@ -668,7 +668,7 @@ func (b *buyer) purchase(c *candidate) bool {
 	b.purchases++
 	var kinds []*work // copies share it
 	for range min(copies, allowed) {
-		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint, kinds: kinds}
+		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint, kinds: kinds, loads: make([]load, 0, len(c.content))}
 		for _, p := range c.content {
 			l.put(b.solver, p.part, p.n)
 		}

@@ -152,7 +152,7 @@ func (x *improver) move(to *launch, p *part, pods []world.Ref) int {
 func (l *launch) clone() *launch {
 	out := *l
 	out.counts, out.mounts = maps.Clone(l.counts), maps.Clone(l.mounts)
-	out.pods, out.loads = slices.Clip(l.pods), slices.Clip(l.loads)
+	out.pods, out.loads, out.kinds = slices.Clip(l.pods), slices.Clip(l.loads), slices.Clip(l.kinds)
 	return &out
 }
 
