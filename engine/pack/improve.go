@@ -3,6 +3,7 @@ package pack
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/offer"
@@ -136,7 +137,7 @@ func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 
 // move puts as many of the pods on the machine as it takes, and returns how many.
 func (x *improver) move(to *launch, p *part, pods []world.Ref) int {
-	n := min(len(pods), to.takes(x.solver, p.work))
+	n := min(len(pods), to.takes(x.solver, p.work), to.stands(p))
 	if n == 0 {
 		return 0
 	}
@@ -147,6 +148,21 @@ func (x *improver) move(to *launch, p *part, pods []world.Ref) int {
 	to.joint = next
 	to.hold(p, pods[:n])
 	return n
+}
+
+// stands is how many pods of the part those on the machine stand beside them
+// whoever is bound first. Newcomers that have to come later than others elsewhere
+// must not also have to come earlier than these.
+func (l *launch) stands(p *part) int {
+	n := math.MaxInt32
+	for _, k := range l.kinds {
+		for _, c := range k.local.caps {
+			if contains(p.local.bumps, c.counter) {
+				n = min(n, c.most-l.counts[c.counter])
+			}
+		}
+	}
+	return max(0, n)
 }
 
 func (l *launch) clone() *launch {
