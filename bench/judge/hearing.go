@@ -18,6 +18,7 @@ import (
 // hearing is one plan with every launch bought one way, as objects.
 type hearing struct {
 	script  *enginetest.Script
+	plan    pack.Plan             // each launch with the choice it was bought as
 	specs   map[string]*world.Pod // by UID
 	objects *objects
 	nodes   []*corev1.Node
@@ -50,8 +51,14 @@ func newHearing(s *enginetest.Script, p pack.Plan, to terms) *hearing {
 	for _, n := range p.Nominations {
 		h.nominate(n)
 	}
+	h.plan = p
+	h.plan.Launches = nil
 	for i, l := range p.Launches {
-		h.launch(fmt.Sprintf("launch-%d", i+1), l, to.choose)
+		if len(l.Choices) > 0 {
+			l.Choices = []offer.Choice{to.choose(l)}
+		}
+		h.plan.Launches = append(h.plan.Launches, l)
+		h.launch(fmt.Sprintf("launch-%d", i+1), l)
 	}
 	return h
 }
@@ -69,12 +76,12 @@ func (h *hearing) nominate(n pack.Nomination) {
 	h.place(n.Pods, nodeName(h.script.Nodes[i]))
 }
 
-func (h *hearing) launch(name string, l pack.Launch, choose func(pack.Launch) offer.Choice) {
+func (h *hearing) launch(name string, l pack.Launch) {
 	if len(l.Choices) == 0 {
 		h.fault(l.Pods, name, "the launch has no choices")
 		return
 	}
-	node, err := h.objects.machine(name, l, choose(l))
+	node, err := h.objects.machine(name, l, l.Choices[0])
 	if err != nil {
 		h.fault(l.Pods, name, err.Error())
 		return
@@ -124,7 +131,12 @@ const (
 // rejections that any of them met.
 func (h *hearing) judge() []Rejection {
 	var best []Rejection
-	for i, order := range h.orders() {
+	orders := h.orders()
+	for i := 0; i < len(orders); i++ {
+		order := orders[i]
+		if i == len(orders)-1 && !order.found {
+			orders = append(orders, h.found()...)
+		}
 		for _, start := range []stage{now, gone} {
 			s := h.scheduler()
 			rejected := h.run(s, order, start)
@@ -145,6 +157,22 @@ type order struct {
 	pods []placement
 	// patient pods let those before them try again after each that was placed.
 	patient bool
+	found   bool // see found
+}
+
+// found is the order that the engine's own invariants hold the plan by, which they
+// search for longer. It is looked for when all others were tried.
+func (h *hearing) found() []order {
+	turn := map[string]int{}
+	for i, ref := range enginetest.Order(h.script, h.plan) {
+		turn[ref.UID] = i
+	}
+	if len(turn) == 0 {
+		return nil
+	}
+	pods := slices.Clone(h.placed)
+	slices.SortStableFunc(pods, func(a, b placement) int { return cmp.Compare(turn[a.ref.UID], turn[b.ref.UID]) })
+	return []order{{pods: pods, found: true}}
 }
 
 // orders are the plan's own, round robin over the nodes, the pods that are in

@@ -45,6 +45,7 @@ type cluster struct {
 	anti     [][]counted
 	hasNear  []bool
 	frontier *frontier
+	turns    []int // the order in which replay bound the planned pods
 }
 
 // counted is a term with the pods it picks.
@@ -420,6 +421,7 @@ func (c *cluster) anyOrder() bool {
 	for _, i := range slices.Concat(lots...) {
 		c.at[i] = -1
 	}
+	c.turns = c.turns[:0]
 	return c.order(lots, make([]byte, len(lots)), want, map[string]bool{})
 }
 
@@ -441,11 +443,13 @@ func (c *cluster) order(lots [][]int, done []byte, want []int, dead map[string]b
 			continue
 		}
 		c.at[i] = want[i]
+		c.turns = append(c.turns, i)
 		done[k]++
 		if c.order(lots, done, want, dead) {
 			return true
 		}
 		done[k]--
+		c.turns = c.turns[:len(c.turns)-1]
 		c.at[i] = -1
 	}
 	dead[string(done)] = !all
@@ -463,6 +467,7 @@ func (c *cluster) waits(lots [][]int, done []byte) bool {
 }
 
 func (c *cluster) bind(want []int, r *rand.Rand, try uint64) string {
+	c.turns = c.turns[:0]
 	var left []int
 	for i := c.bound; i < len(c.pods); i++ {
 		if want[i] >= 0 {
@@ -479,6 +484,7 @@ func (c *cluster) bind(want []int, r *rand.Rand, try uint64) string {
 			return why
 		}
 		c.at[left[next]] = want[left[next]]
+		c.turns = append(c.turns, left[next])
 		left = slices.Delete(left, next, next+1)
 	}
 	return ""
