@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -478,8 +479,12 @@ func (c *cluster) bind(want []int, r *rand.Rand, try uint64) string {
 	if try > 0 {
 		r.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
 	}
+	polite := try%3 == 1
+	if polite {
+		slices.SortStableFunc(left, func(a, b int) int { return cmp.Compare(c.inTheWay(a), c.inTheWay(b)) })
+	}
 	for len(left) > 0 {
-		next, why := c.next(left, want, try%2 == 0)
+		next, why := c.next(left, want, try%2 == 0, polite)
 		if next < 0 {
 			return why
 		}
@@ -490,10 +495,24 @@ func (c *cluster) bind(want []int, r *rand.Rand, try uint64) string {
 	return ""
 }
 
-// next picks who is bound now: those who pass only as the first of their kind, first
+// inTheWay counts the spread constraints of others that count the pod though it has no
+// such constraint itself: nothing holds it back, so it lets those go first.
+func (c *cluster) inTheWay(i int) int {
+	n := 0
+	for j := c.bound; j < len(c.pods); j++ {
+		for _, t := range c.spreads[j] {
+			if j != i && t.picks[i] && !slices.ContainsFunc(c.spreads[i], func(o counted) bool { return o.key == t.key }) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// next picks who is bound now; when polite, whoever comes first and may, else those who pass only as the first of their kind, first
 // or, unless eager, last, for others they want to be near may come; in between the pods
 // that spread, the least skewed of them. Virtual pods wait for all others.
-func (c *cluster) next(left, want []int, eager bool) (int, string) {
+func (c *cluster) next(left, want []int, eager, polite bool) (int, string) {
 	best, rank, why := -1, 1<<30, ""
 	real := slices.ContainsFunc(left, func(i int) bool { return !c.pods[i].Virtual })
 	for k, i := range left {
@@ -504,6 +523,9 @@ func (c *cluster) next(left, want []int, eager bool) (int, string) {
 		if reason != "" {
 			why = reason
 			continue
+		}
+		if polite {
+			return k, ""
 		}
 		own := 1 << 20
 		switch {
