@@ -3,6 +3,7 @@ package pack_test
 import (
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/enginetest"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
 )
 
@@ -64,34 +66,41 @@ func shuffle(s *enginetest.Script, seed uint64) *enginetest.Script {
 // the same plan as one that was told the end of it.
 func TestIncrementalWorld(t *testing.T) {
 	for seed := range uint64(200) {
-		script := enginetest.Random(seed, 30)
-		r := rand.New(rand.NewPCG(seed, 2))
-		b := script.Builder()
-		other := enginetest.Random(seed+100000, 20)
-		for _, p := range other.Pods {
-			p.UID = "other-" + p.UID
-			b.SetPod(p)
-		}
-		b.World()
-		for range 200 {
-			churn(b, script, r)
-		}
-		for _, p := range other.Pods {
-			b.RemovePod("other-" + p.UID)
-		}
-		settle(b, script)
-		want := enginetest.Print(pack.Solve(script.World()))
-		if diff := cmp.Diff(want, enginetest.Print(pack.Solve(b.World()))); diff != "" {
-			t.Fatalf("seed %d: history changes the plan:\n%s", seed, diff)
-		}
+		history(t, seed, enginetest.Random(seed, 30), enginetest.Random(seed+100000, 20))
+	}
+	for seed := range uint64(300) {
+		history(t, seed, enginetest.RandomFull(seed, 30), enginetest.RandomFull(seed+100000, 20))
 	}
 }
 
-// churn removes, moves or re-adds something of the script.
+// history takes a Builder of the script through random changes and back.
+func history(t *testing.T, seed uint64, script, other *enginetest.Script) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 2))
+	b := script.Builder()
+	for _, p := range other.Pods {
+		p.UID = "other-" + p.UID
+		b.SetPod(p)
+	}
+	b.World()
+	for range 200 {
+		churn(b, script, r)
+	}
+	for _, p := range other.Pods {
+		b.RemovePod("other-" + p.UID)
+	}
+	settle(b, script)
+	want := enginetest.Print(pack.Solve(script.World()))
+	if diff := cmp.Diff(want, enginetest.Print(pack.Solve(b.World()))); diff != "" {
+		t.Fatalf("seed %d: history changes the plan:\n%s\n%s", seed, diff, enginetest.Format(script))
+	}
+}
+
+// churn removes, moves, changes or re-adds something of the script.
 func churn(b *world.Builder, s *enginetest.Script, r *rand.Rand) {
 	pod := s.Pods[r.IntN(len(s.Pods))]
 	pool := s.Pools[r.IntN(len(s.Pools))]
-	switch r.IntN(8) {
+	switch r.IntN(10) {
 	case 0:
 		b.RemovePod(pod.UID)
 	case 1:
@@ -106,7 +115,7 @@ func churn(b *world.Builder, s *enginetest.Script, r *rand.Rand) {
 		b.SetPool(pool)
 	case 5:
 		if len(s.Nodes) > 0 {
-			b.RemoveNode(s.Nodes[r.IntN(len(s.Nodes))].Key)
+			churnNode(b, s.Nodes[r.IntN(len(s.Nodes))], r)
 		}
 	case 6:
 		if len(s.Daemons) > 0 {
@@ -114,11 +123,41 @@ func churn(b *world.Builder, s *enginetest.Script, r *rand.Rand) {
 		}
 	case 7:
 		pack.Solve(b.World())
+	case 8:
+		b.SetNamespace("default", map[string]string{"env": "test"})
+		b.RemoveNamespace("team-b")
+	case 9:
+		pod.Labels = map[string]string{"app": "z", "tier": pod.Labels["app"]}
+		pod.Terminating = r.IntN(2) == 0
+		b.SetPod(pod)
 	}
+}
+
+// churnNode removes a node, or tells the builder that it has become another.
+func churnNode(b *world.Builder, n world.Node, r *rand.Rand) {
+	switch r.IntN(5) {
+	case 0:
+		b.RemoveNode(n.Key)
+		return
+	case 1:
+		n.Labels = map[string]string{world.LabelZone: "2"}
+	case 2:
+		n.Leaving = !n.Leaving
+	case 3:
+		n.Stuck, n.Initialized = !n.Stuck, !n.Initialized
+	case 4:
+		n.Allocatable = n.Allocatable.Add(quantity.Amounts{quantity.NameCPU: 500})
+		n.Taints = append(slices.Clone(n.Taints), world.Taint{Key: "churned", Effect: world.NoSchedule})
+	}
+	b.SetNode(n)
 }
 
 // settle tells the builder the script's end state without starting over.
 func settle(b *world.Builder, s *enginetest.Script) {
+	b.RemoveNamespace("default")
+	for name, labels := range s.Namespaces {
+		b.SetNamespace(name, labels)
+	}
 	for _, p := range s.Pools {
 		b.SetPool(p)
 	}
