@@ -24,12 +24,7 @@ func (s *Space) Set(rules []Rule) (Set, error) {
 
 // Get returns the requirement on k, if there is one.
 func (s Set) Get(k *Key) (Requirement, bool) {
-	return s.Named(k.Name)
-}
-
-// Named is Get by the key's name.
-func (s Set) Named(key string) (Requirement, bool) {
-	i, ok := s.find(key)
+	i, ok := s.find(k.Name)
 	if !ok {
 		return Requirement{}, false
 	}

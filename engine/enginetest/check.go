@@ -192,27 +192,15 @@ func (c *checker) launch(i int, l pack.Launch) {
 	if pool.Static || pool.Blocked != "" {
 		c.fail("launch %d buys for pool %s, which is static or blocked", i, pool.Name)
 	}
-	variety := map[string]map[string]bool{}
+	had := variety{}
 	at := len(c.cluster.places)
 	c.cluster.places = append(c.cluster.places, place{})
 	for k := len(l.Choices) - 1; k >= 0; k-- { // the first choice stays
 		c.cluster.places[at] = c.bought(i, l, pool, l.Choices[k])
-		for key, values := range c.cluster.places[at].labels {
-			if variety[key] == nil {
-				variety[key] = map[string]bool{}
-			}
-			for _, v := range values {
-				variety[key][v] = true
-			}
-		}
+		had.note(c.cluster.places[at].labels)
 		c.admits(at, l.Pods)
 	}
-	for _, r := range pool.Requirements {
-		relaxed := c.Settings.RelaxMinValues && slices.Contains(l.Relaxed, r.Key)
-		if len(variety[r.Key]) < r.MinValues && !relaxed {
-			c.fail("launch %d leaves %d values of %s possible, its pool asks for %d", i, len(variety[r.Key]), r.Key, r.MinValues)
-		}
-	}
+	c.diverse(i, l, pool, had)
 }
 
 // bought is the node that a launch becomes as one of its choices.
@@ -372,6 +360,7 @@ func domains(p place, keys []string) string {
 // out of this: a plan may count domains that are not there yet.
 func (c *checker) leftOut() {
 	for _, u := range c.plan.Unplaced {
+		c.needlessly(u)
 		for _, ref := range u.Pods {
 			i := c.pods[ref.UID]
 			if p := c.cluster.pods[i]; p.Refused != "" || len(c.cluster.spreads[i]) > 0 || optsOut(p) {

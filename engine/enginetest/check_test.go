@@ -93,7 +93,7 @@ func TestCheckPools(t *testing.T) {
 	for _, tc := range []struct{ name, world, plan, want string }{
 		{"static", "type D4 cpu=4 price=1\npool all static\npods w x1 cpu=1", "buy D4 1: w-1", "static"},
 		{"limits", "type D4 cpu=4 price=1\npool all limit:cpu=7\npods w x2 cpu=4", "buy D4 1: w-1; buy D4 1: w-2", "8000 of cpu, limit 7000"},
-		{"variety", "type D4 cpu=4 price=1 zones=1,2\npool all variety:zone=2\npods w x1 cpu=4", "buy D4 1: w-1", "1 values of"},
+		{"variety", "type D4 cpu=4 price=1 zones=1,2\npool all variety:zone=2\npods w x1 cpu=4", "buy D4 1: w-1", "too little variety of [topology.kubernetes.io/zone] for its pool"},
 		{"enough variety", "type D4 cpu=4 price=1 zones=1,2\npool all variety:zone=2\npods w x1 cpu=4", "buy D4 1|2: w-1", ""},
 		{"reserved", "type D4 cpu=4 reserved=0.01/r/1\npool all\npods w x2 cpu=4", "buy D4 1 reserved: w-1; buy D4 1 reserved: w-2", "budget reservation/r"},
 	} {

@@ -25,6 +25,7 @@ func RandomFull(seed uint64, pods int) *Script {
 	s.Settings = world.Settings{Preferences: world.PreferencePolicy(r.oneOf("", string(world.Respect), string(world.Ignore))), Surplus: []int{0, 100, 1000, world.UnlimitedSurplus}[r.IntN(4)], RelaxMinValues: r.often(50)}
 	r.fullTypes()
 	r.fullPools()
+	r.fullVariety(seed)
 	r.fullNodes()
 	r.fullPods()
 	return s

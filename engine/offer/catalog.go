@@ -181,6 +181,17 @@ func (c *Catalog) Keys() iter.Seq[*constraint.Key] { return maps.Keys(c.columns)
 // IDs lists the values of the label that some row may carry, ascending.
 func (c *Catalog) IDs(k *constraint.Key) []int { return c.columns[k].ids }
 
+// Values lists, for each row, the values of the label that it may carry, ascending.
+func (c *Catalog) Values(k *constraint.Key) [][]int {
+	out := make([][]int, len(c.Rows))
+	for _, id := range c.IDs(k) {
+		for row := range c.columns[k].rows[id].All() {
+			out[row] = append(out[row], id)
+		}
+	}
+	return out
+}
+
 // Admitted returns the rows whose label can meet q.
 func (c *Catalog) Admitted(q constraint.Requirement) bitset.Set {
 	col := c.columns[q.Key]

@@ -112,10 +112,10 @@ func softTaints(w *world.World) []world.Taint {
 
 // attempt makes one plan; see Solve for why it may take several rounds.
 func (b *bargain) attempt(d deal, purse offer.Price) *solver {
-	l := lessons{caps: map[lesson]int{}, hopeless: map[*world.Class]bool{}, plain: map[*world.Class]bool{}, phantoms: map[tallyKey][]int{}}
+	l := lessons{caps: map[lesson]int{}, hopeless: map[*world.Class]bool{}, plain: map[*world.Class]bool{}, phantoms: map[tallyKey][]int{}, thin: map[*world.Market]*dilution{}}
 	for round := 0; ; round++ {
 		s := newSolver(b, &l, d, purse)
-		if s.complete(false, round) && s.complete(true, round) {
+		if s.complete(false, round) && s.complete(true, round) && !l.dilute(s) {
 			return s
 		}
 	}

@@ -39,6 +39,8 @@ type candidate struct {
 	content []portion
 	joint   *joint
 	value   float64
+	used    quantity.Vector
+	least   []int // the variety it needs; see launch
 }
 
 // group is what candidates that suit the same piles share.
@@ -92,6 +94,8 @@ type filling struct {
 	mounts map[world.Mount]bool
 	joined []*pile
 	order  []*part
+	whole  quantity.Vector // room before anything was put there
+	least  []int           // the variety it needs; see launch
 }
 
 // buy places as many of the parts as the tier's markets can host. Each round
@@ -164,7 +168,7 @@ func (b *buyer) pile(parts []*part) {
 			l = &pile{shape: p.Shape, cell: p.cell}
 			hosted := false
 			for _, m := range b.tier {
-				l.fits = append(l.fits, b.fit(m, p))
+				l.fits = append(l.fits, b.offered(m, p))
 				hosted = hosted || !l.fits[len(l.fits)-1].All.Empty()
 			}
 			byKey[at] = l
@@ -182,6 +186,7 @@ func (b *buyer) pile(parts []*part) {
 
 // gather lists the rows worth looking at and prices the resources.
 func (b *buyer) gather() {
+	b.refit()
 	demand := b.apportion()
 	b.brim = demand
 	if b.forced > 1 {
@@ -253,11 +258,16 @@ func (b *buyer) addUndominated(out []*candidate, i int, g lot) []*candidate {
 			shared.following = append(shared.following, l)
 		}
 	}
+	most := b.ceiling(i, shared)
 	for row := range g.rows.All() {
-		if b.beaten(out[first:], &m.Room[row], shared) || b.affordable(m, row) == 0 {
+		room := m.Room[row]
+		if most != nil {
+			room = lesser(&room, most)
+		}
+		if b.beaten(out[first:], &room, shared) || b.affordable(m, row) == 0 {
 			continue
 		}
-		out = append(out, &candidate{stall: m, tier: i, row: row, room: m.Room[row], price: m.Catalog.Rows[row].Price.USD(), group: shared})
+		out = append(out, &candidate{stall: m, tier: i, row: row, room: room, price: m.Catalog.Rows[row].Price.USD(), group: shared})
 	}
 	return out
 }
@@ -481,7 +491,7 @@ func (b *buyer) fill(c *candidate) {
 	if forces {
 		b.cap(c, &f.room)
 	}
-	brim := f.room
+	f.whole = f.room
 	share := b.shareOf(c)
 	if forces {
 		for _, l := range c.group.apart {
@@ -500,9 +510,9 @@ func (b *buyer) fill(c *candidate) {
 	for _, p := range f.order {
 		c.content = append(c.content, portion{p, p.taken})
 	}
-	used := brim.Sub(f.room)
+	c.used, c.least = f.whole.Sub(f.room), f.least
 	// Worthless but wanted: any price beats no home.
-	c.value = max(b.valueOf(&used), math.SmallestNonzeroFloat64)
+	c.value = max(b.valueOf(&c.used), math.SmallestNonzeroFloat64)
 	if slices.ContainsFunc(f.order, func(p *part) bool { return p.local.keepsApart() }) {
 		c.value += b.valueOfPlace(c)
 	}
@@ -516,7 +526,7 @@ func (f *filling) reset(room quantity.Vector) {
 	for _, p := range f.order {
 		p.taken = 0
 	}
-	f.dirty, f.order = f.dirty[:0], f.order[:0]
+	f.dirty, f.order, f.least = f.dirty[:0], f.order[:0], nil
 	clear(f.mounts)
 	for _, l := range f.joined {
 		l.joined = false
@@ -620,11 +630,19 @@ func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
 			return 0
 		}
 	}
+	next := c.joint
 	if !l.joined {
-		next, ok := b.join(c.joint, c.stall, c.row, l.fits[c.tier], p)
-		if !ok {
+		var ok bool
+		if next, ok = b.join(c.joint, c.stall, c.row, l.fits[c.tier], p); !ok {
 			return 0
 		}
+	}
+	if c.stall.varied() {
+		if n = b.diverse(c, next, p, n); n == 0 {
+			return 0
+		}
+	}
+	if !l.joined {
 		c.joint, l.joined = next, true
 		f.joined = append(f.joined, l)
 	}
@@ -667,13 +685,16 @@ func (b *buyer) purchase(c *candidate) bool {
 	allowed := b.affordable(c.stall, c.row)
 	b.purchases++
 	var kinds []*work // copies share it
-	for range min(copies, allowed) {
-		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint, kinds: kinds, loads: make([]load, 0, len(c.content))}
+	for n := range min(copies, allowed) {
+		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint, kinds: kinds, loads: make([]load, 0, len(c.content)), least: c.least}
+		if !b.order(l, &c.used) {
+			allowed = n
+			break
+		}
 		for _, p := range c.content {
 			l.put(b.solver, p.part, p.n)
 		}
 		kinds = slices.Clip(l.kinds)
-		b.reserve(c.stall, c.row)
 		b.launches = append(b.launches, l)
 	}
 	for _, p := range c.content {

@@ -135,6 +135,7 @@ func (s *solver) price(k *work, rows func(*stall) bitset.Set) []cell {
 		}
 		for _, here := range m.Cells(k.keys) {
 			for _, at := range s.sides(k, m, all.And(here.Rows)) {
+				at.rows = s.assorted(m, k, here.Values, at)
 				price, ok := s.cheapest(m, at.rows)
 				if !ok {
 					price, ok = s.bought(m, at.rows)

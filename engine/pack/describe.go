@@ -52,11 +52,9 @@ type describedKey struct {
 
 // describe turns a launch into rules for a NodeClaim and a list of choices. Launches
 // that accept the same rows for the same reasons share both.
-func (s *solver) describe(l *launch) Launch { return s.write(l, s.choices(l)) }
-
-// write is describe for choices that are known.
-func (s *solver) write(l *launch, rows bitset.Set) Launch {
+func (s *solver) describe(l *launch) Launch {
 	m := l.stall
+	rows := s.choices(l)
 	l.first = rows.First()
 	s.redraw(l)
 	s.key = rows.Append(s.key[:0])
@@ -138,10 +136,11 @@ func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
 	}
 	slices.Sort(zones)
 	slices.Sort(capacityTypes)
-	out.Rules = s.rules(l, map[string][]string{
-		world.LabelInstanceType: types, world.LabelZone: zones, world.LabelCapacityType: capacityTypes,
-	})
+	chosen := s.listed(l, rows)
+	chosen[world.LabelInstanceType], chosen[world.LabelZone], chosen[world.LabelCapacityType] = types, zones, capacityTypes
+	out.Rules = s.rules(l, chosen)
 	out.Labels = settled(out.Labels, out.Rules)
+	out.Relaxed = s.shortOf(l, rows)
 	return &described{launch: out, dearer: next}
 }
 
@@ -185,7 +184,7 @@ func (s *solver) choices(l *launch) bitset.Set {
 		s.dropOverLimits(l, out)
 	}
 	if len(m.Catalog.Types) > mostTypes {
-		firstTypes(m.Catalog, out, mostTypes)
+		s.firstTypes(l, out, mostTypes)
 	}
 	out.Put(l.row) // it was reserved, whatever became of budgets and neighbours since
 	return out
@@ -249,7 +248,10 @@ func (s *solver) dropScarce(l *launch, rows bitset.Set) {
 // largest of them.
 func (s *solver) dropOverLimits(l *launch, rows bitset.Set) {
 	m := l.stall
-	planned := &m.Catalog.Capacity[m.Catalog.Rows[l.row].Type]
+	planned := m.capacity(l.row)
+	if l.claim != nil {
+		planned = l.claim
+	}
 	for _, d := range m.Limited {
 		for _, row := range m.descending(d) {
 			if m.capacity(row)[d]-planned[d] <= max(0, m.left[d]) {
@@ -289,13 +291,18 @@ func (m *stall) descending(d quantity.Dim) []int {
 	return rows
 }
 
-// firstTypes keeps the rows of the first n types that come.
-func firstTypes(c *offer.Catalog, rows bitset.Set, n int) {
+// firstTypes keeps the rows of n types: those without which there would be too little
+// variety, and the first others that come.
+func (s *solver) firstTypes(l *launch, rows bitset.Set, n int) {
+	c := l.stall.Catalog
 	seen := make([]bool, len(c.Types))
+	if l.stall.varied() {
+		n -= s.needed(l, rows, seen)
+	}
 	for row := range rows.All() {
 		switch t := c.Rows[row].Type; {
 		case seen[t]:
-		case n == 0:
+		case n <= 0:
 			rows.Drop(row)
 		default:
 			seen[t] = true

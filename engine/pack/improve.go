@@ -145,6 +145,9 @@ func (x *improver) move(to *launch, p *part, pods []world.Ref) int {
 	if !ok {
 		return 0
 	}
+	if n = to.diverse(x.solver, next, p.work, n); n == 0 {
+		return 0
+	}
 	to.joint = next
 	to.hold(p, pods[:n])
 	return n
@@ -217,11 +220,11 @@ func (x *improver) priceOf(l *launch) offer.Price {
 // remove gives a machine back, with what was reserved for it.
 func (x *improver) remove(l *launch) {
 	x.gone[l] = true
-	x.release(l.stall, l.row)
+	x.release(l)
 }
 
-// release undoes reserve.
-func (s *solver) release(m *stall, row int) {
+// unreserve undoes reserve.
+func (s *solver) unreserve(m *stall, row int) {
 	s.spent -= m.Catalog.Rows[row].Price
 	if m.nodesLeft >= 0 {
 		m.nodesLeft++
@@ -271,7 +274,7 @@ func (x *improver) mergeTwo(a, b *launch) {
 
 // together is a machine of the row with the pods of both; nil when it cannot have them.
 func (x *improver) together(m *stall, row int, a, b *launch) *launch {
-	one := &launch{stall: m, row: row, free: m.Room[row], joint: m.base}
+	one := &launch{stall: m, row: row, free: m.Room[row], joint: m.base, least: more(a.least, b.least)}
 	for _, l := range []*launch{a, b} {
 		at := 0
 		for _, o := range l.loads {
@@ -286,14 +289,13 @@ func (x *improver) together(m *stall, row int, a, b *launch) *launch {
 
 // replace buys one for a and b, when limits and quota let it and it is cheaper.
 func (x *improver) replace(a, b, one *launch, before offer.Price) bool {
-	x.release(a.stall, a.row)
-	x.release(b.stall, b.row)
-	if x.affordable(one.stall, one.row) == 0 || x.priceOf(one) >= before {
-		x.reserve(a.stall, a.row)
-		x.reserve(b.stall, b.row)
+	x.release(a)
+	x.release(b)
+	if x.affordable(one.stall, one.row) == 0 || x.priceOf(one) >= before || !x.order(one, &one.used) {
+		x.take(a)
+		x.take(b)
 		return false
 	}
-	x.reserve(one.stall, one.row)
 	*a = *one
 	x.gone[b] = true
 	delete(x.prices, a)

@@ -15,6 +15,7 @@ type joint struct {
 	// admitted are the rows that meet set, and open those of them that may be chosen,
 	// once somebody asked.
 	admitted, open bitset.Set
+	offered        bitset.Set // see holding
 }
 
 // step is one class joining.

@@ -42,6 +42,8 @@ type lessons struct {
 	// phantoms are domains that an attempt opened for others: they count for a
 	// spread although its own pods could not have opened them.
 	phantoms map[tallyKey][]int
+	// thin are the markets of which launches have lost variety; see dilute.
+	thin map[*world.Market]*dilution
 }
 
 // lesson names a class, what its pods insisted on, and a cell.
@@ -197,6 +199,11 @@ type solver struct {
 	rows    bitset.Set // scratch: see choices
 	held    bitset.Set // scratch: the rows that hold a launch's pods
 	company []int      // scratch: the shapes on a launch
+
+	relaxing bool         // what is bought may have less variety than minValues ask for
+	kept     bitset.Set   // scratch: see holding
+	seen     []bitset.Set // scratch: see values
+	had      []int        // scratch: see values
 }
 
 // work is a class with the pods still to be placed. Pods that no longer insist on
@@ -241,6 +248,7 @@ type stall struct {
 	sale    bitset.Set             // see onSale
 	scarce  bitset.Set             // see scarce
 	bySize  map[quantity.Dim][]int // see descending
+	haggle  *haggle                // nil without minValues
 }
 
 // launch is a machine the plan buys.
@@ -257,6 +265,9 @@ type launch struct {
 
 	counts map[int]int // counters above zero
 	mounts map[world.Mount]bool
+	// least is the variety it must keep, and claim what it takes of its pool's limits; nil without minValues.
+	least []int
+	claim *quantity.Vector
 }
 
 func newWork(c *world.Class, pods []world.Ref, t stance) *work {
@@ -279,6 +290,7 @@ func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
 	}
 	for _, m := range w.Markets {
 		s.stalls = append(s.stalls, &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Rows), pods: map[*world.Shape]int{}, crowded: map[int]apartness{}})
+		s.stalls[len(s.stalls)-1].haggle = s.haggle(s.stalls[len(s.stalls)-1])
 	}
 	s.localRules()
 	s.domainRules()
@@ -338,7 +350,7 @@ func (s *solver) place(group []*work) []*work {
 func (s *solver) buyAll(parts []*part) {
 	s.fillLaunches(parts)
 	for _, tier := range s.tiers() {
-		s.buy(tier, parts)
+		s.buyFrom(tier, parts)
 	}
 }
 
@@ -400,7 +412,11 @@ func (s *solver) fillLaunches(parts []*part) {
 			if n == 0 {
 				continue
 			}
-			if next, ok := s.join(l.joint, l.stall, l.row, s.fit(l.stall, p), p); ok {
+			next, ok := s.join(l.joint, l.stall, l.row, s.fit(l.stall, p), p)
+			if !ok {
+				continue
+			}
+			if n = l.diverse(s, next, p.work, n); n > 0 {
 				l.joint = next
 				l.put(s, p, n)
 			}
@@ -546,6 +562,9 @@ func (s *solver) affordable(m *stall, row int) int {
 	n := s.payable(m.Catalog.Rows[row].Price)
 	if m.nodesLeft >= 0 {
 		n = min(n, m.nodesLeft)
+	}
+	if m.varied() && m.haggle.most >= 0 {
+		n = min(n, m.haggle.most)
 	}
 	if !m.withinLimits(row) {
 		return 0

@@ -2,33 +2,17 @@ package pack
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/karve-dev/karve/engine/bitset"
-	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
 )
 
 // Static chooses n machines for a pool that keeps a fixed number of nodes,
 // whatever the pods: the cheapest that meet its requirements and have room for
-// their DaemonSets, over and over. Fewer come back when limits, quota or stock do
-// not last, none when the pool is blocked or unknown. A machine whose choices have
-// less variety than the pool's minValues ask for is not bought, or says so in
-// Relaxed where the settings allow it. It spreads over nothing.
+// their DaemonSets, over and over. Fewer come back when limits, quota, stock or the
+// variety for its minValues do not last; none when the pool is blocked or unknown. It spreads over nothing.
 func Static(w *world.World, pool string, n int) []Launch {
-	out := fixed(w, pool, n)
-	if w.Settings.RelaxMinValues || !slices.ContainsFunc(out, lacks) {
-		return out
-	}
-	// The more are bought the less is left to choose from: buy as many as keep enough.
-	most := sort.Search(len(out), func(k int) bool { return slices.ContainsFunc(fixed(w, pool, k+1), lacks) })
-	return fixed(w, pool, most)
-}
-
-func lacks(l Launch) bool { return len(l.Relaxed) > 0 }
-
-// fixed is Static for n machines, whatever their variety.
-func fixed(w *world.World, pool string, n int) []Launch {
 	bare := *w
 	bare.Classes = nil // it buys for nobody
 	s := newSolver(newBargain(&bare), &lessons{}, nil, noPurse)
@@ -40,47 +24,43 @@ func fixed(w *world.World, pool string, n int) []Launch {
 	rows := m.bearing()
 	base := s.intern(m.Base, rows)
 	for row := range rows.And(m.onSale()).All() {
-		for range min(n-len(s.launches), s.affordable(m, row)) {
-			s.launches = append(s.launches, &launch{stall: m, row: row, free: m.Room[row], joint: base})
-			s.reserve(m, row)
+		for len(s.launches) < n && s.affordable(m, row) > 0 {
+			l := &launch{stall: m, row: row, free: m.Room[row], joint: base}
+			if !s.stand(l) {
+				break
+			}
+			s.launches = append(s.launches, l)
+		}
+	}
+	if m.varied() && !w.Settings.RelaxMinValues {
+		if bought, poor, _ := s.poor(m); poor > 0 {
+			return Static(w, pool, bought-poor) // the last took from the others what they could have been
 		}
 	}
 	var out []Launch
 	for _, l := range s.launches {
-		choices := s.choices(l)
-		lacking := m.lacking(choices)
-		written := s.write(l, choices)
-		written.Relaxed = lacking
-		out = append(out, written)
+		out = append(out, s.describe(l))
 	}
 	return out
 }
 
-// lacking lists the labels of which the rows have fewer values than the pool's
-// minValues ask for, sorted.
-func (m *stall) lacking(rows bitset.Set) []string {
-	var out []string
-	for _, r := range m.Pool.Requirements {
-		if r.MinValues == 0 || slices.Contains(out, r.Key) {
-			continue
-		}
-		if q, ok := m.Base.Named(r.Key); ok && m.values(q.Key, rows) < r.MinValues {
-			out = append(out, r.Key)
-		}
+// stand orders a machine for nobody, with all the variety that minValues ask for or, if
+// the settings allow it, what there is of it.
+func (s *solver) stand(l *launch) bool {
+	var none quantity.Vector
+	m := l.stall
+	if !m.varied() {
+		return s.order(l, &none)
 	}
-	slices.Sort(out)
-	return out
-}
-
-// values counts the values of the label that nodes of the rows can have.
-func (m *stall) values(k *constraint.Key, rows bitset.Set) int {
-	n := 0
-	for _, c := range m.Cells([]*constraint.Key{k}) {
-		if c.Values[0] >= 0 && c.Rows.Meets(rows) {
-			n++
-		}
+	l.least = m.haggle.least
+	if s.order(l, &none) {
+		return true
 	}
-	return n
+	if !s.w.Settings.RelaxMinValues {
+		return false
+	}
+	l.least = slices.Clone(s.values(m, l.joint.set, s.holding(m, l.joint, &none), m.haggle.least, m.haggle.may))
+	return s.order(l, &none)
 }
 
 // bearing are the rows on which the DaemonSets that match them fit.

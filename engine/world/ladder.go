@@ -2,6 +2,7 @@ package world
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
@@ -57,16 +58,28 @@ func (m *Market) Holding(v *quantity.Vector) bitset.Set {
 // Sieve drops the rows whose room does not hold v.
 func (m *Market) Sieve(rows bitset.Set, v *quantity.Vector) {
 	for d, n := range v {
-		if n <= 0 {
-			continue
+		if n > 0 {
+			rows.Keep(m.ladder(quantity.Dim(d)).atLeast(n))
 		}
-		l := m.ladders[d]
-		if l == nil {
-			l = newLadder(m.Room, quantity.Dim(d))
-			m.ladders[d] = l
-		}
-		rows.Keep(l.atLeast(n))
 	}
+}
+
+// Most is the largest amount of one resource for which the rows with at least as much
+// of it are enough; enough must not hold for rows without holding for more rows. False when there is none.
+func (m *Market) Most(d quantity.Dim, enough func(bitset.Set) bool) (int64, bool) {
+	l := m.ladder(d)
+	n := sort.Search(len(l.rungs), func(i int) bool { return !enough(l.rows[i]) })
+	if n == 0 {
+		return 0, false
+	}
+	return l.rungs[n-1], true
+}
+
+func (m *Market) ladder(d quantity.Dim) *ladder {
+	if m.ladders[d] == nil {
+		m.ladders[d] = newLadder(m.Room, d)
+	}
+	return m.ladders[d]
 }
 
 // Cell is one value for each of some labels: a zone, or a zone and a capacity

@@ -26,6 +26,8 @@ type Market struct {
 	Limited []quantity.Dim
 	// NodesLeft is how many more nodes the pool may have; negative means no limit.
 	NodesLeft int
+	// Varied are the labels with minValues, in the order of the pool's requirements.
+	Varied []Variety
 
 	ladders [quantity.Dims]*ladder
 	cells   map[string][]CellRows
@@ -42,9 +44,6 @@ func (b *Builder) market(p Pool) *Market {
 	if err != nil {
 		m.block(reason.PoolNotReady, err)
 	}
-	if key := wantsVariety(p.Requirements); key != "" && !p.Static {
-		m.block(reason.Unsupported, faultf(map[string]any{"key": key}, "this version does not plan for minValues (on %s): leave it out", key))
-	}
 	for key, value := range p.Labels {
 		base = base.With(b.space.In(key, value))
 	}
@@ -56,6 +55,7 @@ func (b *Builder) market(p Pool) *Market {
 		m.block(reason.PoolNotReady, faultf(map[string]any{"key": q.Key.Name}, "its own requirements and labels contradict each other on %s", q.Key.Name))
 	}
 	m.Rows = m.admitted(base, base)
+	m.varied(b.space, p.Requirements)
 	m.layDaemons(b)
 	return m
 }
@@ -65,17 +65,6 @@ func (m *Market) block(because reason.Reason, why error) {
 	if m.Pool.Blocked == "" {
 		m.Pool.Blocked, m.Pool.BlockedDetail, m.Pool.BlockedFacts = because, why.Error(), factsOf(why)
 	}
-}
-
-// wantsVariety is the first label for which a pool asks that several values stay
-// possible; empty when there is none.
-func wantsVariety(rules Term) string {
-	for _, r := range rules {
-		if r.MinValues > 0 {
-			return r.Key
-		}
-	}
-	return ""
 }
 
 // admitted returns the rows that carry whatever the narrowed requirements ask,

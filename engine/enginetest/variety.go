@@ -1,0 +1,139 @@
+package enginetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// variety counts the distinct values of labels.
+type variety map[string]map[string]bool
+
+func (v variety) note(labels map[string][]string) {
+	for key, values := range labels {
+		if v[key] == nil {
+			v[key] = map[string]bool{}
+		}
+		for _, value := range values {
+			v[key][value] = true
+		}
+	}
+}
+
+// short lists the labels of which the pool asks for more values than there are, sorted.
+func (v variety) short(pool world.Pool) []string {
+	var out []string
+	for _, r := range pool.Requirements {
+		if len(v[r.Key]) < r.MinValues && !slices.Contains(out, r.Key) {
+			out = append(out, r.Key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// diverse holds a launch's choices against its pool's minValues, and what it says of them.
+func (c *checker) diverse(i int, l pack.Launch, pool world.Pool, had variety) {
+	short := had.short(pool)
+	if len(short) > 0 && !c.Settings.RelaxMinValues {
+		c.fail("launch %d has too little variety of %v for its pool", i, short)
+	}
+	if !slices.Equal(short, l.Relaxed) {
+		c.fail("launch %d has too little variety of %v and says %v", i, short, l.Relaxed)
+	}
+}
+
+// needlessly holds pods that are said to be left out for minValues against what is
+// on sale without quota, where neither neighbours nor limits have a say.
+func (c *checker) needlessly(u pack.Unplaced) {
+	for _, f := range u.Funnels {
+		if last, ok := f.Last(); !ok || last.By != reason.MinValues {
+			continue
+		}
+		if c.Settings.RelaxMinValues {
+			c.fail("%s: left out for minValues of %s, which may be relaxed", names(u.Pods), f.Pool)
+			continue
+		}
+		pool := c.Pools[slices.IndexFunc(c.Pools, func(p world.Pool) bool { return p.Name == f.Pool })]
+		if len(pool.Limits) > 0 || c.anySpread() {
+			continue
+		}
+		if i := c.pods[u.Pods[0].UID]; c.solitary(i) && len(c.suitable(i, pool).short(pool)) == 0 {
+			c.fail("%s: left out for minValues of %s, but enough would hold one of them", names(u.Pods), f.Pool)
+		}
+	}
+}
+
+func (c *checker) anySpread() bool {
+	return slices.ContainsFunc(c.Pods, func(p world.Pod) bool { return len(p.Spreads) > 0 })
+}
+
+// solitary pods mind no others, and have no alternatives.
+func (c *checker) solitary(i int) bool {
+	p := c.cluster.pods[i]
+	return len(p.Spreads)+len(p.Affinity)+len(p.AntiAffinity)+len(p.Volumes)+len(p.AnyOf) == 0
+}
+
+// suitable is the variety of the offers that would hold the pod alone.
+func (c *checker) suitable(i int, pool world.Pool) variety {
+	out := variety{}
+	at := len(c.cluster.places)
+	defer func() { c.cluster.places = c.cluster.places[:at] }()
+	seen := map[string]bool{}
+	for _, t := range c.Types {
+		if seen[t.Name] {
+			continue
+		}
+		seen[t.Name] = true
+		for _, o := range t.Offers {
+			if n, ok := c.sold(t, o, pool); ok {
+				c.cluster.places = append(c.cluster.places[:at], n)
+				before := c.cluster.at[i]
+				c.cluster.at[i] = at
+				if c.cluster.unfit(i, at) == "" && c.cluster.crowded(at) == "" {
+					out.note(n.labels)
+				}
+				c.cluster.at[i] = before
+			}
+		}
+	}
+	return out
+}
+
+// sold is the node that an offer becomes in a pool, if the pool may have it. Where labels
+// are open it is not known what the node would be: then it does not count.
+func (c *checker) sold(t offer.Type, o offer.Offer, pool world.Pool) (place, bool) {
+	labels := c.labelsOf(t, o, pool)
+	for _, r := range pool.Requirements {
+		if !satisfies(r, labels[r.Key]) || len(labels[r.Key]) > 1 {
+			return place{}, false
+		}
+	}
+	return c.asPlace(t, pool, labels), o.Unavailable == "" && o.Price >= 0 && len(o.Draws) == 0
+}
+
+// fullVariety gives pools minValues of more kinds. It draws from a source of its own,
+// so that worlds are otherwise what they were without it.
+func (r *random) fullVariety(seed uint64) {
+	own := &random{Rand: rand.New(rand.NewPCG(seed, 0x3a71)), s: r.s}
+	for i := range r.s.Pools {
+		p := &r.s.Pools[i]
+		for own.often(20) {
+			p.Requirements = append(p.Requirements, own.variedRule())
+		}
+	}
+}
+
+func (r *random) variedRule() constraint.Rule {
+	rule := constraint.Rule{Key: r.oneOf(world.LabelInstanceType, world.LabelInstanceType, world.LabelZone, world.LabelCapacityType, "arch", "version", "team"), Operator: constraint.Exists, MinValues: 1 + r.IntN(4)}
+	if rule.Key == world.LabelZone && r.often(50) {
+		rule.Operator, rule.Values = constraint.NotIn, []string{fmt.Sprint(1 + r.IntN(3))}
+	}
+	return rule
+}
