@@ -151,7 +151,34 @@ func (s *solver) opened(t *tally) []int {
 			}
 		}
 	}
+	for _, v := range s.insisted(t.key) {
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
 	s.reached[t] = out
+	return out
+}
+
+// insisted lists the values that pods ask for of a label that only pools give and
+// leave open: cells know one value of such a label, nodes may have any.
+func (s *solver) insisted(k *constraint.Key) []int {
+	var out []int
+	seen := map[*joint]bool{}
+	for _, l := range s.launches {
+		if seen[l.joint] || l.stall.Catalog.Carries(k) {
+			continue
+		}
+		seen[l.joint] = true
+		q, ok := l.joint.set.Get(k)
+		if !ok {
+			continue
+		}
+		values, _ := q.Values()
+		for _, v := range values {
+			out = append(out, k.ID(v))
+		}
+	}
 	return out
 }
 
