@@ -137,7 +137,7 @@ func (h *hearing) judge() []Rejection {
 		if i == len(orders)-1 && !order.found {
 			orders = append(orders, h.found()...)
 		}
-		for _, start := range []stage{now, gone} {
+		for _, start := range []stage{now, drained, gone} {
 			s := h.scheduler()
 			rejected := h.run(s, order, start)
 			s.close()
