@@ -160,6 +160,22 @@ func TestHostPorts(t *testing.T) {
 	}
 }
 
+// A template on the host's network need not say that its ports are the host's, and
+// admission may have changed those of the pods that there are.
+func TestDaemonPorts(t *testing.T) {
+	d := agent("1")
+	d.Spec.Template.Spec.HostNetwork = true
+	d.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9100}, {ContainerPort: 53, HostPort: 54, Protocol: corev1.ProtocolUDP}}
+	if diff := cmp.Diff([]world.Port{{Protocol: "TCP", Port: 9100}, {Protocol: "UDP", Port: 54}}, daemonLike(d, nil).Ports); diff != "" {
+		t.Error(diff)
+	}
+	p := agentPod("a", "1", 1, "300m")
+	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9100, HostPort: 9200}}
+	if diff := cmp.Diff([]world.Port{{Protocol: "TCP", Port: 9200}}, daemonLike(d, p).Ports); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestTolerates(t *testing.T) {
 	taint := corev1.Taint{Key: "gen", Value: "5", Effect: corev1.TaintEffectNoSchedule}
 	for _, tc := range []struct {

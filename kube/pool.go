@@ -84,10 +84,11 @@ func Daemon(d *appsv1.DaemonSet) world.Daemon {
 		Required:    required,
 		AnyOf:       anyOf,
 		Tolerations: append(tolerations(spec.Tolerations), daemonTolerations(spec.HostNetwork)...),
+		Ports:       hostPorts(spec),
 	}
 }
 
-// daemonLike is Daemon with the requests, node selector and tolerations of a pod
+// daemonLike is Daemon with the requests, node selector, tolerations and ports of a pod
 // that the DaemonSet has already, since admission may have changed them. That
 // pod's node affinity names its own node, so the template's stands. pod may be nil.
 func daemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) world.Daemon {
@@ -96,6 +97,7 @@ func daemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) world.Daemon {
 		w.Requests = Requests(pod)
 		w.Required = selector(pod.Spec.NodeSelector)
 		w.Tolerations = tolerations(pod.Spec.Tolerations)
+		w.Ports = hostPorts(&pod.Spec)
 	}
 	return w
 }

@@ -8,31 +8,37 @@ import (
 
 // hostPorts lists the ports of the node that the pod holds while it runs: those
 // of its containers and of init containers that stay (sidecars), as the
-// scheduler counts them.
+// scheduler counts them. On the host's network every port is the host's: the API
+// server writes that into pods, not into the templates of DaemonSets.
 func hostPorts(spec *corev1.PodSpec) []world.Port {
 	var out []world.Port
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; valueOr(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
-			out = appendPorts(out, c.Ports)
+			out = appendPorts(out, c.Ports, spec.HostNetwork)
 		}
 	}
 	for i := range spec.Containers {
-		out = appendPorts(out, spec.Containers[i].Ports)
+		out = appendPorts(out, spec.Containers[i].Ports, spec.HostNetwork)
 	}
 	return out
 }
 
-func appendPorts(out []world.Port, in []corev1.ContainerPort) []world.Port {
+// appendPorts keeps ports that no host has: they are a reason to refuse the pod.
+func appendPorts(out []world.Port, in []corev1.ContainerPort, all bool) []world.Port {
 	for i := range in {
 		p := &in[i]
-		if p.HostPort <= 0 {
+		port := p.HostPort
+		if port == 0 && all {
+			port = p.ContainerPort
+		}
+		if port == 0 {
 			continue
 		}
 		protocol := p.Protocol
 		if protocol == "" {
 			protocol = corev1.ProtocolTCP
 		}
-		out = append(out, world.Port{Protocol: string(protocol), IP: p.HostIP, Port: p.HostPort})
+		out = append(out, world.Port{Protocol: string(protocol), IP: p.HostIP, Port: port})
 	}
 	return out
 }

@@ -330,7 +330,7 @@ func (h *hearing) scheduler() *scheduler {
 	for _, n := range h.nodes {
 		for _, d := range h.script.Daemons {
 			if !h.leaving(n.Name) && !running[[2]string{n.Name, d.UID}] {
-				s.startDaemon(h.objects.daemon(d, n.Name), n.Name)
+				s.startDaemon(h.objects.daemon(d, n.Name), h.objects.holder(d, n.Name), n.Name)
 			}
 		}
 	}

@@ -184,6 +184,16 @@ func (o *objects) daemon(d world.Daemon, node string) *corev1.Pod {
 	})
 }
 
+// holder writes a pod that takes nothing but the ports of a DaemonSet's pod on one node,
+// in a namespace of its own; nil when there are none.
+func (o *objects) holder(d world.Daemon, node string) *corev1.Pod {
+	if len(d.Ports) == 0 {
+		return nil
+	}
+	name := fmt.Sprintf("%s-ports-on-%s", d.UID, node)
+	return o.ghost(world.Pod{Ref: world.Ref{Name: name, UID: name}, Ports: d.Ports})
+}
+
 // unmake picks volumes to be made: such as one waiting pod alone mounts, of a kind
 // that a StorageClass can describe.
 func (o *objects) unmake(pick func() bool) {

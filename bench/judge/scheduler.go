@@ -162,8 +162,9 @@ func (s *scheduler) refuses(p *corev1.Pod, node string) *refusal {
 
 // startDaemon keeps room on a node for a DaemonSet's pod, if the node takes it.
 // Whether it has that room is not asked: the others will find it missing. There is
-// no pod, for nobody knows its labels, and selectors like app!=web would count it.
-func (s *scheduler) startDaemon(p *corev1.Pod, node string) {
+// no pod, for nobody knows its labels, and selectors like app!=web would count it;
+// only its host ports, if any, have a holder.
+func (s *scheduler) startDaemon(p, holder *corev1.Pod, node string) {
 	if no := s.refuses(p, node); no != nil && (no.plugin == names.TaintToleration || no.plugin == names.NodeAffinity) {
 		return
 	}
@@ -173,7 +174,11 @@ func (s *scheduler) startDaemon(p *corev1.Pod, node string) {
 		left.Sub(n)
 		less.Status.Allocatable[name] = left
 	}
-	take(corev1.ResourcePods, resource.MustParse("1"))
+	if holder != nil {
+		s.bind(holder, node) // one of the node's pods, too
+	} else {
+		take(corev1.ResourcePods, resource.MustParse("1"))
+	}
 	for name, n := range p.Spec.Containers[0].Resources.Requests {
 		take(name, n)
 	}

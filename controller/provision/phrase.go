@@ -27,6 +27,8 @@ func phrase(f reason.Funnel) string {
 		return "did not tolerate taint" + parenthesis("taint", last.Facts.Text("taint"))
 	case reason.Volumes:
 		return "incompatible volume requirements"
+	case reason.Ports:
+		return "checking host port usage" + parenthesis("ports", last.Facts.Text("ports"))
 	case reason.Topology:
 		return topology(last)
 	case reason.MinValues:

@@ -118,6 +118,7 @@ func TestExplainKeepsKnownPhrases(t *testing.T) {
 		"and had enough resources, had a required offering":                      {cut(reason.Resources, 4, ""), cut(reason.Quota, 5, "")},
 		"node limits have been exhausted for nodepool (NodePool=web)":            {cut(reason.Limits, 9, "limits.nodes of 3 is reached")},
 		"all available instance types exceed limits for nodepool (NodePool=web)": {cut(reason.Limits, 9, "limits.cpu is 8")},
+		"checking host port usage (ports=[TCP/80])":                              {cut(reason.Ports, 9, "", reason.Fact{Name: "ports", Value: []string{"TCP/80"}})},
 		"incompatible volume requirements":                                       {cut(reason.Volumes, 9, "bound in zone 1")},
 		"NodePool couldn’t meet minValues requirements (NodePool=web)":           {cut(reason.MinValues, 9, "")},
 		`incompatible requirements, label "tier" does not have known values (typo of "team"?)`: {

@@ -148,9 +148,10 @@ func (s *Script) addNodes(c *cluster) map[string]int {
 			}
 		}
 		byKey[n.Key] = at
+		overhead, ports := s.daemons(labels, n.Taints, n.Name)
 		c.places = append(c.places, place{
 			name: "node " + n.Key, labels: labels, taints: n.Taints, closed: n.Stuck,
-			room: room.Sub(s.daemons(labels, n.Taints, n.Name)), attach: attachable(n.Allocatable),
+			room: room.Sub(overhead), attach: attachable(n.Allocatable), ports: ports,
 		})
 	}
 	return byKey
@@ -266,19 +267,21 @@ func (s *Script) labelsOf(t offer.Type, o offer.Offer, pool world.Pool) map[stri
 
 func (s *Script) asPlace(t offer.Type, pool world.Pool, labels map[string][]string) place {
 	room := t.Capacity.Sub(t.Overhead)
-	return place{labels: labels, taints: pool.Taints, room: room.Sub(s.daemons(labels, pool.Taints, "")), attach: attachable(room), weight: pool.Weight, launch: true}
+	overhead, ports := s.daemons(labels, pool.Taints, "")
+	return place{labels: labels, taints: pool.Taints, room: room.Sub(overhead), attach: attachable(room), ports: ports, weight: pool.Weight, launch: true}
 }
 
-// daemons sums the DaemonSets that match a node and have no pod on it yet.
-func (s *Script) daemons(labels map[string][]string, taints []world.Taint, node string) quantity.Amounts {
-	sum := quantity.Amounts{}
+// daemons sums the DaemonSets that match a node and have no pod on it yet, and lists
+// their ports.
+func (s *Script) daemons(labels map[string][]string, taints []world.Taint, node string) (sum quantity.Amounts, ports []world.Port) {
+	sum = quantity.Amounts{}
 	for _, d := range s.Daemons {
 		present := slices.ContainsFunc(s.Pods, func(p world.Pod) bool { return node != "" && p.Node == node && p.Daemon == d.UID })
 		if _, ok := world.Tolerates(d.Tolerations, taints); ok && !present && meets(d.Required, d.AnyOf, labels) {
-			sum = sum.Add(d.Requests)
+			sum, ports = sum.Add(d.Requests), append(ports, d.Ports...)
 		}
 	}
-	return sum
+	return sum, ports
 }
 
 // admits puts the pods on a place and holds what needs no look at other places.

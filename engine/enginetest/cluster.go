@@ -19,6 +19,8 @@ type place struct {
 	room quantity.Amounts
 	// attach are the attach limits by driver; no entry means no limit.
 	attach map[string]int64
+	// ports are those of DaemonSets whose pods are not there yet.
+	ports  []world.Port
 	closed bool // takes no pods, though those it has count
 	weight int32
 	launch bool
@@ -166,20 +168,31 @@ func (c *cluster) portTaken(at int) string {
 		if c.at[i] != at || len(c.pods[i].Ports) == 0 {
 			continue
 		}
+		if p, ok := clashing(c.pods[i].Ports, c.places[at].ports); ok {
+			return fmt.Sprintf("pod %s and a DaemonSet both take port %s/%d", c.pods[i].Name, p.Protocol, p.Port)
+		}
 		for j := range c.pods {
 			if i == j || c.at[j] != at {
 				continue
 			}
-			for _, a := range c.pods[i].Ports {
-				for _, b := range c.pods[j].Ports {
-					if clash(a, b) {
-						return fmt.Sprintf("pods %s and %s both take port %s/%d", c.pods[i].Name, c.pods[j].Name, a.Protocol, a.Port)
-					}
-				}
+			if p, ok := clashing(c.pods[i].Ports, c.pods[j].Ports); ok {
+				return fmt.Sprintf("pods %s and %s both take port %s/%d", c.pods[i].Name, c.pods[j].Name, p.Protocol, p.Port)
 			}
 		}
 	}
 	return ""
+}
+
+// clashing is a port of one list that clashes with one of the other.
+func clashing(these, those []world.Port) (world.Port, bool) {
+	for _, a := range these {
+		for _, b := range those {
+			if clash(a, b) {
+				return a, true
+			}
+		}
+	}
+	return world.Port{}, false
 }
 
 // clash: a port on every address clashes with the same port on any.

@@ -29,6 +29,7 @@ func Decode(data []byte) (s *Script, wild bool) {
 	r.fullPools()
 	r.fullNodes()
 	r.fullPods()
+	r.fullDaemons()
 	wild = r.often(30)
 	for i := range r.s.Pods {
 		if wild && r.often(40) {

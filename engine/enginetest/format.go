@@ -38,7 +38,8 @@ func Format(s *Script) string {
 	for _, d := range s.Daemons {
 		words := amounts(d.Requests, quantity.Amounts{quantity.NamePods: 1}, "")
 		words = append(words, requirements(d.Required, d.AnyOf)...)
-		f.line("daemon", d.Name, append(words, tolerations(d.Tolerations)...))
+		words = append(words, tolerations(d.Tolerations)...)
+		f.line("daemon", d.Name, append(words, portWords(d.Ports)...))
 	}
 	for _, n := range s.Nodes {
 		f.node(n)
@@ -363,14 +364,20 @@ func (f *formatter) podWords(p world.Pod, index int) []string {
 	for _, t := range p.AntiAffinity {
 		words = append(words, f.termWord("apart", t, p.Namespace))
 	}
-	for _, port := range p.Ports {
+	words = append(words, portWords(p.Ports)...)
+	return append(words, volumeWords(p.Volumes)...)
+}
+
+func portWords(ports []world.Port) []string {
+	var words []string
+	for _, port := range ports {
 		address := fmt.Sprint(port.Port)
 		if port.IP != "" {
 			address = net.JoinHostPort(port.IP, address)
 		}
 		words = append(words, "port="+port.Protocol+"/"+address)
 	}
-	return append(words, volumeWords(p.Volumes)...)
+	return words
 }
 
 func volumeWords(vs []world.Volume) []string {

@@ -28,6 +28,7 @@ func RandomFull(seed uint64, pods int) *Script {
 	r.fullVariety(seed)
 	r.fullNodes()
 	r.fullPods()
+	r.fullDaemons()
 	return s
 }
 
@@ -133,7 +134,7 @@ func (r *random) decoration(pending bool) world.Pod {
 		p.AntiAffinity = append(p.AntiAffinity, r.podTerm(p, 70))
 	}
 	if r.often(10) {
-		p.Ports = append(p.Ports, world.Port{Protocol: r.oneOf("TCP", "TCP", "UDP"), IP: r.oneOf("", "", "0.0.0.0", "127.0.0.1", "10.0.0.1"), Port: int32(8080 + r.IntN(2))})
+		p.Ports = append(p.Ports, r.port())
 	}
 	if r.often(20) {
 		p.Volumes = append(p.Volumes, r.volume())
@@ -144,6 +145,18 @@ func (r *random) decoration(pending bool) world.Pod {
 	p.Virtual = pending && r.often(6)
 	p.Terminating = !pending && r.often(15)
 	return p
+}
+
+func (r *random) fullDaemons() {
+	for i := range r.s.Daemons {
+		for r.often(25) {
+			r.s.Daemons[i].Ports = append(r.s.Daemons[i].Ports, r.port())
+		}
+	}
+}
+
+func (r *random) port() world.Port {
+	return world.Port{Protocol: r.oneOf("TCP", "TCP", "UDP"), IP: r.oneOf("", "", "0.0.0.0", "127.0.0.1", "10.0.0.1"), Port: int32(8080 + r.IntN(2))}
 }
 
 func (r *random) volume() world.Volume {

@@ -400,7 +400,8 @@ func (o *oracle) suits(pod int, r *place) bool {
 			return false
 		}
 	}
-	return true
+	_, taken := clashing(p.Ports, r.ports)
+	return !taken
 }
 
 // search places pod i in every way, then the pods after it.

@@ -73,7 +73,10 @@ func (r *podReader) word(arg string) error {
 	case key == "spread" || base == "near" || base == "apart":
 		r.late = append(r.late, arg)
 	case key == "port":
-		err = r.port(value)
+		var p world.Port
+		if p, err = port(value); err == nil {
+			r.Ports = append(r.Ports, p)
+		}
 	case key == "volume":
 		err = r.volume(value)
 	case kind == "volume-in" && len(r.Volumes) > 0:
@@ -130,21 +133,20 @@ func (r *podReader) prefer(weight, rest, value string) error {
 }
 
 // port: port=TCP/8080 or port=TCP/127.0.0.1:53
-func (r *podReader) port(text string) error {
+func port(text string) (world.Port, error) {
 	protocol, address, ok := strings.Cut(text, "/")
 	ip, number := "", address
 	if strings.Contains(address, ":") {
 		var err error
 		if ip, number, err = net.SplitHostPort(address); err != nil {
-			return err
+			return world.Port{}, err
 		}
 	}
 	n, err := int32Of(number)
 	if !ok || err != nil {
-		return fmt.Errorf("%q is not a port: say TCP/8080", text)
+		return world.Port{}, fmt.Errorf("%q is not a port: say TCP/8080", text)
 	}
-	r.Ports = append(r.Ports, world.Port{Protocol: protocol, IP: ip, Port: n})
-	return nil
+	return world.Port{Protocol: protocol, IP: ip, Port: n}, nil
 }
 
 // volume: volume=ID[:driver][:shared]; volume-in words that follow say where it can

@@ -415,7 +415,7 @@ func (s *Script) pods(name string, args []string) error {
 }
 
 // daemon: daemon agent cpu=100m mem=128Mi [need:key=Op:a|b] [or:1:key=Op:a|b]
-// [tolerate:key=value:Effect]
+// [tolerate:key=value:Effect] [port=TCP/8080]
 func (s *Script) daemon(name string, args []string) error {
 	d := world.Daemon{Ref: world.Ref{Name: name, UID: name}, Requests: quantity.Amounts{quantity.NamePods: 1}}
 	terms := grouped{}
@@ -429,6 +429,12 @@ func (s *Script) daemon(name string, args []string) error {
 			d.AnyOf = terms.add(d.AnyOf, rest, value)
 		case "tolerate":
 			d.Tolerations = append(d.Tolerations, toleration(rest, value))
+		case "port":
+			p, err := port(value)
+			if err != nil {
+				return err
+			}
+			d.Ports = append(d.Ports, p)
 		default:
 			if err := amount(d.Requests, key, value); err != nil {
 				return err

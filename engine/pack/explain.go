@@ -75,7 +75,7 @@ func because(f reason.Funnel) reason.Reason {
 // furthest ranks a funnel by how late its last candidate fell out: the pool that
 // came closest explains the pod best.
 func furthest(f reason.Funnel) int {
-	for i, r := range []reason.Reason{reason.Static, reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Limits, reason.Quota, reason.Availability, reason.MinValues, reason.Topology} {
+	for i, r := range []reason.Reason{reason.Static, reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Ports, reason.Limits, reason.Quota, reason.Availability, reason.MinValues, reason.Topology} {
 		if because(f) == r {
 			return i
 		}

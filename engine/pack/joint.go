@@ -35,7 +35,7 @@ func (s *solver) join(j *joint, m *stall, row int, f *world.Fit, p *part) (*join
 		if !f.Rows[i].Has(row) {
 			continue
 		}
-		if len(alt) == 0 && p.cell == nil {
+		if len(alt) == 0 && p.cell == nil && !f.Shut {
 			return j, true
 		}
 		at := step{from: j, market: m.Market, shape: p.Shape, alternative: i, row: -1}

@@ -99,21 +99,19 @@ func (k countKey) each(w *world.World, f func(*world.Host, int)) {
 				}
 			}
 		}
+		for _, h := range w.Awaited {
+			for _, p := range h.Awaited {
+				if k.uses(p) {
+					f(h, 1)
+				}
+			}
+		}
 	}
 }
 
 // uses reports whether the port bumps the counter.
 func (k countKey) uses(p world.Port) bool {
-	return k.protocol == p.Protocol && k.port == p.Port && (k.ip == "" || k.ip == address(p))
-}
-
-// address is the port's IP, "*" for all of them.
-func address(p world.Port) string {
-	switch p.IP {
-	case "", "0.0.0.0", "::":
-		return "*"
-	}
-	return p.IP
+	return k.protocol == p.Protocol && k.port == p.Port && (k.ip == "" || k.ip == p.Address())
 }
 
 // bumped reports whether pods of the class count for k.
@@ -198,7 +196,7 @@ func (s *solver) localRulesOf(k *work) {
 	}
 	for _, p := range k.Ports {
 		key := countKey{protocol: p.Protocol, port: p.Port, real: real}
-		if address(p) != "*" {
+		if p.Address() != "*" {
 			key.ip = "*"
 			atMost(key, 0)
 			key.ip = p.IP

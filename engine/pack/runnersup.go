@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
@@ -190,12 +191,21 @@ func (c *comparison) beyond(row int) (string, map[string]any) {
 	return "beyond the pool's limits", nil
 }
 
-// ruleOut notes the first requirement that keeps the pods off a row of their pool.
+// ruleOut notes the first requirement that keeps the pods off a row of their pool, or
+// the DaemonSets that hold their ports there.
 func (c *comparison) ruleOut(row int) {
 	m := c.launch.stall
 	for _, q := range c.launch.joint.set {
 		if m.Catalog.Carries(q.Key) && !m.Catalog.Meets(row, q) {
 			c.exclude(m, row, q)
+			return
+		}
+	}
+	for _, k := range c.launch.kinds {
+		if ports := m.PortsTaken(k.Shape, bitset.Of(row)); len(ports) > 0 {
+			c.note(&c.ruledOut, m, row, reason.Ports, func() (string, map[string]any) {
+				return "a DaemonSet takes host port " + strings.Join(ports, ", "), map[string]any{"ports": ports}
+			})
 			return
 		}
 	}

@@ -14,6 +14,7 @@ const (
 	Requirements Reason = "Requirements" // labels: nodeSelector, affinity, pool and type requirements
 	Taints       Reason = "Taints"       // the pool's taints are not tolerated
 	Resources    Reason = "Resources"    // no room even on an empty machine, after DaemonSet overhead
+	Ports        Reason = "Ports"        // a DaemonSet takes a host port that the pod needs
 	Limits       Reason = "Limits"       // the pool's spec.limits leave no room
 	Quota        Reason = "Quota"        // the subscription's quota leaves no room
 	Availability Reason = "Availability" // on no shelf now: out of stock or restricted

@@ -47,6 +47,7 @@ type Builder struct {
 	leaving map[*Host]bool          // nodes whose movable pods need new homes
 	drawing map[*Host]bool          // nodes that the cloud's count of quota lacks
 	holding map[string]holding      // by pool
+	awaited map[*Host]bool          // on which DaemonSets will take host ports
 	stale   map[*Host]bool          // whose free room must be recomputed
 	order   []*Host                 // hosts that take pods, in order; nil when it must be made anew
 	stuck   []*Host                 // made with order
@@ -98,7 +99,7 @@ func NewBuilder() *Builder {
 		mentioned: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*Host{}, pools: map[string]Pool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{}, worn: map[*constraint.Key]int{},
-		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, stale: map[*Host]bool{}, indexes: map[string]*Index{},
+		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, awaited: map[*Host]bool{}, stale: map[*Host]bool{}, indexes: map[string]*Index{},
 	}
 }
 
@@ -236,6 +237,7 @@ func (b *Builder) RemoveNode(key string) {
 	delete(b.stale, h)
 	delete(b.leaving, h)
 	delete(b.drawing, h)
+	delete(b.awaited, h)
 	b.order = nil
 	b.hold(h, -1)
 	b.wear(h, -1)
@@ -355,7 +357,7 @@ func (b *Builder) World() *World {
 	b.measure()
 	w := &World{
 		Space: b.space, Resources: b.resources, Markets: b.compileMarkets(),
-		Hosts: b.hosts(), Stuck: b.stuck, Classes: b.pending(), Repulsions: b.sortedRepulsions(), Ported: slices.Collect(maps.Keys(b.ported)),
+		Hosts: b.hosts(), Awaited: slices.Collect(maps.Keys(b.awaited)), Stuck: b.stuck, Classes: b.pending(), Repulsions: b.sortedRepulsions(), Ported: slices.Collect(maps.Keys(b.ported)),
 		Budgets: b.budgets(), Settings: b.settings, worn: b.worn, indexes: b.indexes,
 	}
 	return w
@@ -497,7 +499,7 @@ func (b *Builder) refresh(h *Host, daemons []*daemon) {
 		b.wear(h, 1)
 	}
 	h.Free = b.resources.Offered(h.Allocatable)
-	h.Mounted = nil
+	h.Mounted, h.Awaited = nil, nil
 	present := map[string]bool{}
 	if h.place != nil {
 		for _, p := range h.place.pods {
@@ -514,7 +516,13 @@ func (b *Builder) refresh(h *Host, daemons []*daemon) {
 		}
 		if _, ok := Tolerates(d.tolerations, h.Taints); ok && h.meets(d.alternatives) {
 			h.Free = h.Free.Sub(d.requests)
+			h.Awaited = append(h.Awaited, d.Ports...)
 		}
+	}
+	if len(h.Awaited) > 0 {
+		b.awaited[h] = true
+	} else {
+		delete(b.awaited, h)
 	}
 }
 

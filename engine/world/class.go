@@ -23,7 +23,6 @@ type Class struct {
 	// AntiAffinity what they refuse; soft and preferred ones included.
 	Spreads                []Evenness
 	Affinity, AntiAffinity []Neighbours
-	Ports                  []Port
 	// Refused says why the class cannot be planned for at all; empty when it can.
 	Refused reason.Reason
 	Detail  string
@@ -88,7 +87,7 @@ func (b *Builder) class(p *Pod) *Class {
 		return c
 	}
 	key := string(s.bytes)
-	c := &Class{Shape: b.shape(p, key[:shapeLen]), Priority: p.Priority, Virtual: p.Virtual, Ports: p.Ports,
+	c := &Class{Shape: b.shape(p, key[:shapeLen]), Priority: p.Priority, Virtual: p.Virtual,
 		namespace: p.Namespace, labels: b.kept(p.Labels), key: key, body: key[:bodyLen], on: map[*place]headcount{}}
 	c.Preferred = b.wishes(p)
 	c.Refused, c.Detail, c.Facts = c.Shape.Refused, c.Shape.Detail, c.Shape.Facts

@@ -30,6 +30,9 @@ func (m *Market) Cuts(c *Shape, w *World) []reason.Cut {
 	}
 	asked := c.alone()
 	e.cut(reason.Resources, m.Holding(&asked), e.ofResources)
+	if taken := m.portsTakenFrom(c); !taken.Empty() {
+		e.cut(reason.Ports, e.left.Minus(taken), e.ofPorts)
+	}
 	return e.cuts
 }
 
@@ -203,6 +206,12 @@ func written(terms []Term) []string {
 
 func ofTaint(t Taint) (string, map[string]any) {
 	return "pod does not tolerate taint " + t.String(), map[string]any{"taint": t.String(), "key": t.Key, "value": t.Value, "effect": string(t.Effect)}
+}
+
+// ofPorts lists the ports that DaemonSets take.
+func (e *explanation) ofPorts(before bitset.Set) (string, map[string]any) {
+	ports := e.market.PortsTaken(e.shape, before)
+	return "a DaemonSet takes host port " + strings.Join(ports, ", "), map[string]any{"ports": ports}
 }
 
 // ofResources names the resource that is shortest, with the most of it there is.

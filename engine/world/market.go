@@ -31,6 +31,7 @@ type Market struct {
 
 	ladders [quantity.Dims]*ladder
 	cells   map[string][]CellRows
+	taken   []portsTaken // by DaemonSets that take host ports
 }
 
 // market compiles one pool. A pool whose class has no catalog sells nothing.
@@ -91,7 +92,8 @@ func (m *Market) admitted(narrowed, touched constraint.Set) bitset.Set {
 	return rows
 }
 
-// layDaemons takes what DaemonSets will use off every row. Which of them match
+// layDaemons takes what DaemonSets will use off every row, and notes the host ports
+// that they will hold there. Which of them match
 // may differ from row to row (architecture, GPU, zone), so it is exact per row.
 func (m *Market) layDaemons(b *Builder) {
 	m.Room = make([]quantity.Vector, len(m.Catalog.Rows))
@@ -100,8 +102,12 @@ func (m *Market) layDaemons(b *Builder) {
 		if _, ok := Tolerates(d.tolerations, m.Pool.Taints); !ok {
 			continue
 		}
-		for i := range m.anyAlternative(d.alternatives).All() {
+		rows := m.anyAlternative(d.alternatives)
+		for i := range rows.All() {
 			m.Daemons[i] = m.Daemons[i].Add(d.requests)
+		}
+		if len(d.Ports) > 0 {
+			m.taken = append(m.taken, portsTaken{d.Ports, rows})
 		}
 	}
 	for i, r := range m.Catalog.Rows {
@@ -120,8 +126,11 @@ func (m *Market) anyAlternative(alternatives []constraint.Set) bitset.Set {
 // Fit is what one market can do for one class, before limits and stock.
 type Fit struct {
 	// Rows[i] are the rows on which Alternatives[i] of the shape holds and one pod
-	// fits; Admitted[i] those on which it holds, whatever their room.
+	// fits; Admitted[i] those on which it holds and no DaemonSet takes the shape's host
+	// ports, whatever their room.
 	Rows, Admitted []bitset.Set
+	// Shut is set when DaemonSets keep the shape off some rows.
+	Shut bool
 	// All is the union of Rows.
 	All bitset.Set
 }
@@ -144,8 +153,10 @@ func (m *Market) fit(c *Shape) *Fit {
 	}
 	asked := c.alone()
 	holding := m.Holding(&asked)
+	taken := m.portsTakenFrom(c)
+	f.Shut = !taken.Empty()
 	for i, alt := range c.Alternatives {
-		f.Admitted[i] = m.admitted(m.Base.And(alt), alt).And(m.Rows)
+		f.Admitted[i] = m.admitted(m.Base.And(alt), alt).And(m.Rows).Minus(taken)
 		f.Rows[i] = f.Admitted[i].And(holding)
 		f.All.Merge(f.Rows[i])
 	}
@@ -177,7 +188,8 @@ func (m *Market) Admitted(joint constraint.Set) bitset.Set {
 	return m.admitted(joint, joint).And(m.Rows)
 }
 
-// Admitting returns the rows that meet the shape's requirements, whatever their room.
+// Admitting returns the rows that meet the shape's requirements and have its host
+// ports to give, whatever their room.
 func (m *Market) Admitting(c *Shape, w *World) bitset.Set {
 	var rows bitset.Set
 	for _, admitted := range m.Fit(c, w).Admitted {

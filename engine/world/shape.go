@@ -28,6 +28,8 @@ type Shape struct {
 	Tolerations []Toleration
 	// Mounts are volumes that other pods may mount too: attached once per node.
 	Mounts []Mount
+	// Ports are the host ports that the pods take.
+	Ports []Port
 	// AvoidSoft keeps the pods from taints that merely prefer to keep them away.
 	AvoidSoft bool
 	// Refused says why nothing can be planned for the shape; empty when something can.
@@ -56,7 +58,7 @@ type Mount struct {
 const mostAlternatives = 512
 
 func (b *Builder) newShape(p *Pod, key string) *Shape {
-	s := &Shape{Tolerations: p.Tolerations, volumes: p.Volumes, fits: map[*Market]*Fit{}, key: key}
+	s := &Shape{Tolerations: p.Tolerations, Ports: p.Ports, volumes: p.Volumes, fits: map[*Market]*Fit{}, key: key}
 	var strange []string
 	s.Requests, strange = b.resources.Asked(p.Requests)
 	strange = append(strange, b.attach(s, p.Volumes)...)

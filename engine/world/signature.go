@@ -131,6 +131,12 @@ func (s *signature) shape(p *Pod) {
 			s.str(v.ID)
 		}
 	}
+	s.num(int64(len(p.Ports)))
+	for _, port := range p.Ports {
+		s.str(port.Protocol)
+		s.str(port.IP)
+		s.num(int64(port.Port))
+	}
 }
 
 // body writes the rest that decisions look at, but for labels: what it asks of
@@ -168,12 +174,6 @@ func (s *signature) body(p *Pod) {
 			s.selector(terms[i].Select)
 			s.num(int64(terms[i].Weight))
 		}
-	}
-	s.num(int64(len(p.Ports)))
-	for _, port := range p.Ports {
-		s.str(port.Protocol)
-		s.str(port.IP)
-		s.num(int64(port.Port))
 	}
 	s.str(p.Namespace)
 }

@@ -136,14 +136,6 @@ type PodTerm struct {
 	Weight int32
 }
 
-// Port is a port of the node that a pod takes. An IP of "", "0.0.0.0" or "::"
-// takes it on every address.
-type Port struct {
-	Protocol string // TCP, UDP or SCTP
-	IP       string
-	Port     int32
-}
-
 // Volume is a volume that a pod mounts.
 type Volume struct {
 	// ID identifies the volume for attach limits: two pods that mount the same on
@@ -164,6 +156,7 @@ type Daemon struct {
 	Required    Term
 	AnyOf       []Term
 	Tolerations []Toleration
+	Ports       []Port // host ports
 }
 
 // Node is a machine that exists or is on its way.

@@ -15,6 +15,8 @@ type World struct {
 	Markets []*Market
 	// Hosts are the nodes that take pods: initialized ones first, then by key.
 	Hosts []*Host
+	// Awaited are the nodes, in no order, on which DaemonSets will take host ports.
+	Awaited []*Host
 	// Stuck are the nodes that take no pods although they stay: their labels and
 	// pods count for the neighbours' rules all the same.
 	Stuck []*Host
@@ -50,6 +52,8 @@ type Host struct {
 	Free quantity.Vector
 	// Mounted are the shared volumes attached already.
 	Mounted map[Mount]bool
+	// Awaited are the host ports of DaemonSet pods yet to come.
+	Awaited []Port
 	// Index is the host's position in World.Hosts; negative when it takes no pods.
 	Index int
 
