@@ -565,7 +565,7 @@ func (s *solver) fit(m *stall, p *part) *world.Fit {
 			}
 		}
 	}
-	f := &world.Fit{All: whole.All.And(here)}
+	f := &world.Fit{All: whole.All.And(here), Shut: whole.Shut}
 	for i := range whole.Rows {
 		f.Rows = append(f.Rows, whole.Rows[i].And(here))
 		f.Admitted = append(f.Admitted, whole.Admitted[i].And(here))

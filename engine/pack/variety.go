@@ -297,7 +297,7 @@ func (s *solver) offered(m *stall, p *part) *world.Fit {
 	if !m.varied() || s.relaxing {
 		return f
 	}
-	out := &world.Fit{Rows: make([]bitset.Set, len(f.Rows)), Admitted: f.Admitted}
+	out := &world.Fit{Rows: make([]bitset.Set, len(f.Rows)), Admitted: f.Admitted, Shut: f.Shut}
 	for i, alt := range p.Alternatives {
 		set := m.Base.And(alt)
 		if p.cell != nil {
