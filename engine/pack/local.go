@@ -23,6 +23,17 @@ type limit struct {
 	own           bool
 }
 
+// cap limits a counter, once however many constraints do.
+func (l *local) cap(counter, most int) {
+	for i := range l.caps {
+		if c := &l.caps[i]; c.counter == counter {
+			c.most = min(c.most, most)
+			return
+		}
+	}
+	l.caps = append(l.caps, limit{counter: counter, most: most})
+}
+
 // keepsApart reports whether pods of the class count against a limit of their own.
 func (l *local) keepsApart() bool {
 	return slices.ContainsFunc(l.caps, func(c limit) bool { return c.own })
@@ -171,7 +182,7 @@ func (s *solver) localRulesOf(k *work) {
 	l.mounts = k.Mounts
 	real := !k.Virtual
 	atMost := func(key countKey, most int) {
-		l.caps = append(l.caps, limit{counter: s.counters.id(key, s.w), most: most})
+		l.cap(s.counters.id(key, s.w), most)
 	}
 	for i, e := range k.Spreads {
 		if (!e.Soft || k.stance.on(spreadOut, i)) && e.Key.Name == world.LabelHostname {
