@@ -61,7 +61,7 @@ func (c *checker) needlessly(u pack.Unplaced) {
 			continue
 		}
 		pool := c.Pools[slices.IndexFunc(c.Pools, func(p world.Pool) bool { return p.Name == f.Pool })]
-		if len(pool.Limits) > 0 || c.anySpread() {
+		if len(pool.Limits) > 0 || c.anyoneChoosy() {
 			continue
 		}
 		if i := c.pods[u.Pods[0].UID]; c.solitary(i) && len(c.suitable(i, pool).short(pool)) == 0 {
@@ -70,8 +70,9 @@ func (c *checker) needlessly(u pack.Unplaced) {
 	}
 }
 
-func (c *checker) anySpread() bool {
-	return slices.ContainsFunc(c.Pods, func(p world.Pod) bool { return len(p.Spreads) > 0 })
+// anyoneChoosy reports whether neighbours may have a say in where a pod goes.
+func (c *checker) anyoneChoosy() bool {
+	return slices.ContainsFunc(c.Pods, func(p world.Pod) bool { return len(p.Spreads)+len(p.AntiAffinity) > 0 })
 }
 
 // solitary pods mind no others, and have no alternatives.

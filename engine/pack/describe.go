@@ -178,7 +178,11 @@ func (s *solver) choices(l *launch) bitset.Set {
 	out := s.rows
 	out.Keep(s.held)
 	if s.scarce(m).Meets(out) {
+		s.spare.Copy(out)
 		s.dropScarce(l, out)
+		if m.varied() {
+			s.putBack(l, &out, s.spare)
+		}
 	}
 	if len(m.Limited) > 0 {
 		s.dropOverLimits(l, out)

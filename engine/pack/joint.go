@@ -16,6 +16,7 @@ type joint struct {
 	// once somebody asked.
 	admitted, open bitset.Set
 	offered        bitset.Set // see holding
+	tried          trials     // see keeps
 }
 
 // step is one class joining.

@@ -227,8 +227,10 @@ type solver struct {
 	held    bitset.Set // scratch: the rows that hold a launch's pods
 	company []int      // scratch: the shapes on a launch
 
+	orders   int          // changes of limits and quota so far
 	relaxing bool         // what is bought may have less variety than minValues ask for
 	kept     bitset.Set   // scratch: see holding
+	spare    bitset.Set   // scratch: see choices
 	seen     []bitset.Set // scratch: see values
 	had      []int        // scratch: see values
 }

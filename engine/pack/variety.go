@@ -7,6 +7,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/world"
@@ -158,9 +159,51 @@ func (b *buyer) diverse(c *candidate, j *joint, p *part, n int) int {
 			})
 		}
 	}
-	return addable(n, p.work, used, attached, func(sum *quantity.Vector) bool {
-		return b.enough(m, j.set, b.holding(m, j, sum), f.least, m.haggle.may)
-	})
+	return addable(n, p.work, used, attached, func(sum *quantity.Vector) bool { return b.keeps(m, j, sum, f.least) })
+}
+
+// keeps reports whether one more machine with those requirements that holds so much
+// could be bought with the variety needed.
+func (s *solver) keeps(m *stall, j *joint, used *quantity.Vector, least []int) bool {
+	if s.relaxing {
+		return s.enough(m, j.set, s.holding(m, j, used), least, m.haggle.may)
+	}
+	t := &j.tried
+	if t.orders != s.orders || t.confined != s.confined {
+		*t = trials{orders: s.orders, confined: s.confined, good: t.good[:0], bad: t.bad[:0]}
+	}
+	if slices.ContainsFunc(t.good, func(v quantity.Vector) bool { return within(used, &v) }) {
+		return true
+	}
+	if slices.ContainsFunc(t.bad, func(v quantity.Vector) bool { return within(&v, used) }) {
+		return false
+	}
+	if s.enough(m, j.set, s.holding(m, j, used), least, m.haggle.may) {
+		t.good = append(t.good[max(0, len(t.good)-mostTrials):], *used)
+		return true
+	}
+	t.bad = append(t.bad[max(0, len(t.bad)-mostTrials):], *used)
+	return false
+}
+
+// trials are what machines with the same requirements were found to be able to hold
+// with the variety needed, and what not, until something is bought.
+type trials struct {
+	orders    int
+	confined  bool
+	good, bad []quantity.Vector
+}
+
+// mostTrials bounds how many are remembered.
+const mostTrials = 16
+
+func within(a, b *quantity.Vector) bool {
+	for d := range a {
+		if a[d] > b[d] {
+			return false
+		}
+	}
+	return true
 }
 
 // diverse is how many of n more pods the launch can take, if it comes to require
@@ -185,7 +228,39 @@ func (s *solver) exchangeable(l *launch, row int) bool {
 			return false
 		}
 	}
-	return s.drawable(&m.Catalog.Rows[row], m.Catalog.Rows[l.row].Draws) && (m.haggle.within == nil || m.haggle.within.Has(row))
+	return s.onceDrawable(&m.Catalog.Rows[row]) && (m.haggle.within == nil || m.haggle.within.Has(row))
+}
+
+// onceDrawable reports whether there was quota for the row before anything was bought.
+func (s *solver) onceDrawable(row *offer.Row) bool {
+	return !slices.ContainsFunc(row.Draws, func(d offer.Draw) bool {
+		left, ok := s.w.Budgets[d.Budget]
+		return ok && d.Amount > left
+	})
+}
+
+// putBack adds to the choices as many rows of before as the launch needs for its variety: there
+// was quota for them when it was planned, though other machines of the plan took it since.
+func (s *solver) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
+	m := l.stall
+	if s.enough(m, l.joint.set, *rows, l.least, nil) {
+		return
+	}
+	first := rows.First() // there must be quota for what is tried first
+	for row := range before.Minus(*rows).All() {
+		if row < first || !s.exchangeable(l, row) {
+			continue
+		}
+		for i := range m.Varied {
+			if s.had[i] >= l.least[i] {
+				continue
+			}
+			if n := s.unseen(&m.Varied[i], l.joint.set, row, &s.seen[i]); n > 0 {
+				s.had[i] += n
+				rows.Put(row)
+			}
+		}
+	}
 }
 
 // order reserves what a launch for so much takes out of limits and quota; false when
@@ -206,6 +281,7 @@ func (s *solver) order(l *launch, used *quantity.Vector) bool {
 // take takes what the launch claims out of limits and quota.
 func (s *solver) take(l *launch) {
 	m := l.stall
+	s.orders++
 	s.reserve(m, l.row)
 	if l.claim != nil {
 		m.left = m.left.Add(*m.capacity(l.row)).Sub(*l.claim)
@@ -218,6 +294,7 @@ func (s *solver) take(l *launch) {
 // release undoes take.
 func (s *solver) release(l *launch) {
 	m := l.stall
+	s.orders++
 	s.unreserve(m, l.row)
 	if l.claim != nil {
 		m.left = m.left.Sub(*m.capacity(l.row)).Add(*l.claim)
@@ -409,7 +486,7 @@ type shortage struct {
 }
 
 // dilute notes the markets of which some launches have lost variety that they were
-// bought with, as quota, limits or places to be went to others; false when there are none.
+// bought with, as limits or places to be went to others; false when there are none.
 // First such a market is told where machines may stand, then it buys less and less.
 func (l *lessons) dilute(s *solver) bool {
 	again := false
