@@ -24,13 +24,7 @@ func (s *solver) house(h home) {
 // attempt set out to honour. Machines count as their first choices, and for a spread
 // every value where the pods could run or be bought room for.
 func (b *bargain) account(p *Plan) Preferences {
-	a := &auditor{solver: b.best, plan: p, homesOf: map[*world.Class][]home{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
-	for _, h := range b.best.homes {
-		a.homesOf[h.work.Class] = append(a.homesOf[h.work.Class], h)
-	}
-	for i, l := range b.best.launches {
-		a.index[l] = i
-	}
+	a := b.audit(p)
 	var out Preferences
 	for _, c := range b.w.Classes {
 		for _, p := range b.tastes[c] {
@@ -39,6 +33,18 @@ func (b *bargain) account(p *Plan) Preferences {
 		}
 	}
 	return out
+}
+
+// audit looks at the best attempt, of which p is the plan.
+func (b *bargain) audit(p *Plan) *auditor {
+	a := &auditor{solver: b.best, plan: p, homesOf: map[*world.Class][]home{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
+	for _, h := range b.best.homes {
+		a.homesOf[h.work.Class] = append(a.homesOf[h.work.Class], h)
+	}
+	for i, l := range b.best.launches {
+		a.index[l] = i
+	}
+	return a
 }
 
 // auditor counts what a finished plan does for its pods.

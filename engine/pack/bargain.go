@@ -2,12 +2,14 @@ package pack
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
 )
 
@@ -141,12 +143,21 @@ func (s *solver) complete(virtual bool, round int) bool {
 func (b *bargain) strike(plain *solver) Plan {
 	b.best, b.placed = plain, plain.placedBy()
 	b.items = slices.DeleteFunc(b.items, func(it item) bool { return b.placed[it.class] == 0 })
-	if p, ok := b.content(); ok {
-		return p
-	}
 	before := plain.bill()
+	if !b.content() {
+		b.search(before)
+	}
+	p := b.best.plan()
+	p.Preferences = b.account(&p)
+	p.Preferences.Cost = max(0, p.Price()-before)
+	return p
+}
+
+// search looks for the best plan within the surplus of what the plan that honours
+// nothing costs.
+func (b *bargain) search(before offer.Price) {
 	b.limit = surplus(before, b.w.Settings.Surplus)
-	b.purse = max(b.limit, surplus(plain.spent, b.w.Settings.Surplus))
+	b.purse = max(b.limit, surplus(b.best.spent, b.w.Settings.Surplus))
 	kept := []item{}
 	for rest := b.items; len(rest) > 0 && b.attempts < mostAttempts; {
 		n := b.longest(kept, rest)
@@ -156,25 +167,16 @@ func (b *bargain) strike(plain *solver) Plan {
 	if len(kept) == 0 && len(b.w.Hosts) > 0 {
 		b.try(nil) // which hosts are filled first is free
 	}
-	p := b.best.plan()
-	p.Preferences = b.account(&p)
-	p.Preferences.Cost = max(0, p.Price()-before)
-	return p
 }
 
-// content returns the plan that honours nothing when everybody in it has what they prefer
+// content reports whether in the plan that honours nothing everybody has what they prefer
 // all the same, whichever of its choices are bought.
-func (b *bargain) content() (Plan, bool) {
-	if !slices.ContainsFunc(b.items, item.roams) {
-		p := b.best.plan()
-		p.Preferences = b.account(&p)
-		could := 0
-		for c, list := range b.tastes {
-			could += len(list) * b.placed[c]
-		}
-		return p, p.Preferences.Honoured == could
+func (b *bargain) content() bool {
+	if slices.ContainsFunc(b.items, item.roams) {
+		return false
 	}
-	return Plan{}, false
+	a := b.audit(&Plan{}) // hostnames and taints need no description
+	return !slices.ContainsFunc(b.items, func(it item) bool { return a.honoured(it.class, it.preference) < b.placed[it.class] })
 }
 
 // roams reports whether it may depend on the choice that is bought whether the
@@ -221,7 +223,7 @@ func (b *bargain) try(items []item) bool {
 			return false
 		}
 	}
-	if s.bill() > b.limit {
+	if s.spent > b.limit && s.bill() > b.limit {
 		return false
 	}
 	b.best = s
@@ -258,8 +260,25 @@ func surplus(price offer.Price, thousandths int) offer.Price {
 	return offer.Price(min(total, uint64(noPurse)))
 }
 
-// bill is what the plan will cost.
-func (s *solver) bill() offer.Price { return Plan{Launches: s.purchases()}.Price() }
+// bill is what the plan will cost: no more than was spent, as first choices are never
+// dearer than what was planned. It describes nothing, and takes back what that would
+// take out of limits and budgets.
+func (s *solver) bill() offer.Price {
+	budgets, left := maps.Clone(s.budgets), make([]quantity.Vector, len(s.stalls))
+	for i, m := range s.stalls {
+		left[i] = m.left
+	}
+	var sum offer.Price
+	for _, l := range s.launches {
+		s.choose(l)
+		sum += l.stall.Catalog.Rows[l.first].Price
+	}
+	s.budgets = budgets
+	for i, m := range s.stalls {
+		m.left, m.scarce = left[i], nil
+	}
+	return sum
+}
 
 // placedBy counts the pods that have a place, by class.
 func (s *solver) placedBy() map[*world.Class]int {

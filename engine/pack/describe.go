@@ -54,9 +54,7 @@ type describedKey struct {
 // that accept the same rows for the same reasons share both.
 func (s *solver) describe(l *launch) Launch {
 	m := l.stall
-	rows := s.choices(l)
-	l.first = rows.First()
-	s.redraw(l)
+	rows := s.choose(l)
 	s.key = rows.Append(s.key[:0])
 	d := s.labels[describedKey{m.Market, l.joint, string(s.key)}]
 	if d == nil {
@@ -69,6 +67,15 @@ func (s *solver) describe(l *launch) Launch {
 	out.Requests = s.w.Resources.Amounts(l.used.Add(m.Daemons[l.row]))
 	out.Daemons = s.w.Resources.Amounts(m.Daemons[l.row])
 	return out
+}
+
+// choose lists the launch's choices and settles on the first. The set is good until
+// the next call.
+func (s *solver) choose(l *launch) bitset.Set {
+	rows := s.choices(l)
+	l.first = rows.First()
+	s.redraw(l)
+	return rows
 }
 
 // redraw takes out of the budgets what the first choice takes, in place of what the
