@@ -42,6 +42,8 @@ func TestCheck(t *testing.T) {
 		{"soft spread", "pods w x4 cpu=1 label:a=w spread=zone:1:soft", "buy D4 1: w-1 w-2 w-3; buy D4 2: w-4", ""},
 		{"spread of others", "pods w x3 cpu=1 label:a=w spread=zone:1:a=x", "buy D4 1: w-1 w-2 w-3; buy D4 2:", ""},
 
+		{"spread in one order only", "pods v x3 cpu=1 label:a=w spread=zone:2\npods w x2 cpu=1 label:a=w spread=type:2\npod old cpu=1 label:a=w\npods x x13 cpu=1", "buy D4 1: w-1 w-2 old; buy D4 2: v-1 v-2 v-3; buy E4 1: x-1; buy E4 1: x-2; buy E4 1: x-3; buy E4 1: x-4; buy E4 1: x-5; buy E4 1: x-6; buy E4 1: x-7; buy E4 1: x-8; buy E4 1: x-9; buy E4 1: x-10; buy E4 1: x-11; buy E4 1: x-12; buy E4 1: x-13", ""},
+
 		{"near itself", "pods w x3 cpu=2 label:a=w near=zone", "buy D4 1: w-1 w-2; buy D4 1: w-3", ""},
 		{"near itself but apart", "pods w x3 cpu=2 label:a=w near=zone", "buy D4 1: w-1 w-2; buy D4 2: w-3", "not near"},
 		{"near nobody", "pods w x1 cpu=1 label:a=w near=zone:a=x", "buy D4 1: w-1", "not near"},

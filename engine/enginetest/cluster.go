@@ -416,11 +416,17 @@ func (c *cluster) replay() string {
 }
 
 // anyOrder tries every order of binding in which no two alike pods of one place
-// are told apart, up to a bound.
+// are told apart, up to a bound. Pods that look at nobody and that nobody looks at are
+// bound first: their turn makes no difference.
 func (c *cluster) anyOrder() bool {
+	c.turns = c.turns[:0]
 	var lots [][]int // alike pods of one place
 	for i := c.bound; i < len(c.pods); i++ {
 		if c.at[i] < 0 {
+			continue
+		}
+		if c.aloof(i) {
+			c.turns = append(c.turns, i)
 			continue
 		}
 		k := slices.IndexFunc(lots, func(lot []int) bool { return c.at[lot[0]] == c.at[i] && alike(*c.pods[lot[0]], *c.pods[i]) })
@@ -435,8 +441,22 @@ func (c *cluster) anyOrder() bool {
 	for _, i := range slices.Concat(lots...) {
 		c.at[i] = -1
 	}
-	c.turns = c.turns[:0]
 	return c.order(lots, make([]byte, len(lots)), want, map[string]bool{})
+}
+
+// aloof reports whether neither the pod nor any other has a say in when it is bound.
+// Virtual pods wait for all others.
+func (c *cluster) aloof(i int) bool {
+	if c.pods[i].Virtual || len(c.spreads[i])+len(c.anti[i]) > 0 || c.hasNear[i] {
+		return false
+	}
+	looks := func(t counted) bool { return t.picks[i] }
+	for j := range c.pods {
+		if slices.ContainsFunc(c.anti[j], looks) || j >= c.bound && (slices.ContainsFunc(c.spreads[j], looks) || c.hasNear[j] && c.near[j][i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *cluster) order(lots [][]int, done []byte, want []int, dead map[string]bool) bool {
