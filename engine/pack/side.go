@@ -42,7 +42,9 @@ func (s *solver) sieve(t *tally) *sieve {
 	}
 	for i := range v.ways {
 		for _, key := range t.keys {
-			v.ways[i] = v.ways[i].With(key.Present())
+			if key.Name != world.LabelHostname { // which every node has
+				v.ways[i] = v.ways[i].With(key.Present())
+			}
 		}
 	}
 	s.sieves[t.filter] = v

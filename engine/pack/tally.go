@@ -96,10 +96,11 @@ func (s *solver) samples(t *tally) iter.Seq[*world.Host] {
 	}
 }
 
-// passes reports whether the filter looks at the host.
+// passes reports whether the filter looks at the host. Every node has a hostname,
+// be it once it has registered.
 func (t *tally) passes(h *world.Host) bool {
 	for _, key := range t.keys {
-		if _, ok := h.Value(key); !ok {
+		if _, ok := h.Value(key); !ok && key.Name != world.LabelHostname {
 			return false
 		}
 	}
