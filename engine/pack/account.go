@@ -108,7 +108,8 @@ func (a *auditor) judge(c *world.Class, p preference) func(home) bool {
 	}
 }
 
-// count counts a crowd by the values of a label, with everybody at home.
+// count counts a crowd by the values of a label, with everybody at home. Who runs on
+// nodes that take no pods is near nobody who comes, but not the first of its kind either.
 func (a *auditor) count(of countKey, key *constraint.Key) map[int]int {
 	name := countedKey{of, key}
 	if counts := a.counts[name]; counts != nil {
@@ -118,7 +119,7 @@ func (a *auditor) count(of countKey, key *constraint.Key) map[int]int {
 	of.each(a.w, func(h *world.Host, n int) {
 		v, ok := h.Value(key)
 		if key.Name == world.LabelHostname {
-			v, ok = h.Index, h.Index >= 0
+			v, ok = h.Index, true // missing where nobody comes
 		}
 		if ok {
 			counts[v] += n
