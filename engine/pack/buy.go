@@ -78,6 +78,7 @@ type buyer struct {
 	brim, whole quantity.Vector
 	purchases   int
 	shared      int // purchases when share was last called
+	gathered    int // purchases when gather was last called
 	crowded     []apartness
 	scratch     filling
 }
@@ -112,10 +113,10 @@ func (s *solver) buy(tier []*stall, parts []*part) {
 	b.gather()
 	for {
 		best := b.best()
-		if best == nil {
+		if best == nil && !b.diluted() {
 			return
 		}
-		if !b.repeat(best) {
+		if best == nil || !b.repeat(best) {
 			// Limits or quota ran out under it: rows it had stood for may still be bought.
 			b.gather()
 		}
@@ -187,6 +188,7 @@ func (b *buyer) pile(parts []*part) {
 // gather lists the rows worth looking at and prices the resources.
 func (b *buyer) gather() {
 	b.refit()
+	b.gathered = b.purchases
 	demand := b.apportion()
 	b.brim = demand
 	if b.forced > 1 {

@@ -401,6 +401,12 @@ func (b *buyer) refit() {
 	}
 }
 
+// diluted reports whether purchases may have left candidates without the variety that
+// they had when they were taken for as good as others.
+func (b *buyer) diluted() bool {
+	return b.gathered < b.purchases && slices.ContainsFunc(b.tier, (*stall).varied)
+}
+
 // ceiling is the most that a machine for the group can hold of each resource with
 // the variety needed; nil when there is no such need.
 func (b *buyer) ceiling(i int, g *group) *quantity.Vector {
