@@ -27,8 +27,8 @@ const (
 type runnersUpKey struct {
 	of  *described
 	row int
-	// held are the cheaper rows that would hold the pods and, where there is another
-	// pool, what pods they are.
+	// held are the cheaper rows that would hold the pods, in every pool to buy from, and
+	// where there is another pool what pods they are.
 	held string
 }
 
@@ -46,6 +46,12 @@ func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
 		slices.Sort(s.company)
 		for _, n := range slices.Compact(s.company) {
 			s.key = binary.AppendUvarint(s.key, uint64(n))
+		}
+		for _, m := range s.stalls {
+			if s.competes(m, l) {
+				rows := s.cheaperAt(m, l, d.launch.Choices[0].Price)
+				s.key = rows.Append(binary.AppendUvarint(s.key, uint64(rows.Len())))
+			}
 		}
 	}
 	key := runnersUpKey{d, l.row, string(s.key)}
@@ -65,6 +71,18 @@ func (s *solver) cheaper(l *launch) bitset.Set {
 		s.held[words-1] &= 1<<(l.first%64) - 1
 	}
 	return s.held
+}
+
+// competes reports whether the launch might have been of that market instead.
+func (s *solver) competes(m *stall, l *launch) bool {
+	return m != l.stall && len(l.kinds) > 0 && m.Pool.Blocked == "" && !m.Pool.Static
+}
+
+// cheaperAt are the rows of a market below a price that would hold the launch's pods.
+func (s *solver) cheaperAt(m *stall, l *launch, price offer.Price) bitset.Set {
+	rows := bitset.Upto(sort.Search(len(m.Catalog.Rows), func(i int) bool { return m.Catalog.Rows[i].Price >= price }))
+	m.Sieve(rows, &l.used)
+	return rows
 }
 
 // number gives shapes numbers, in the order in which they are asked for.
@@ -98,7 +116,7 @@ func (s *solver) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
 		}
 	}
 	for _, m := range s.stalls {
-		if m != l.stall && len(l.kinds) > 0 && m.Pool.Blocked == "" && !m.Pool.Static {
+		if s.competes(m, l) {
 			c.elsewhere(m)
 		}
 	}
@@ -246,8 +264,7 @@ func (s *solver) shared(k *constraint.Key) bool {
 // elsewhere looks for cheaper rows of another pool that every pod of the launch
 // could use.
 func (c *comparison) elsewhere(m *stall) {
-	rows := bitset.Upto(sort.Search(len(m.Catalog.Rows), func(i int) bool { return m.Catalog.Rows[i].Price >= c.first.Price }))
-	m.Sieve(rows, &c.launch.used)
+	rows := c.cheaperAt(m, c.launch, c.first.Price)
 	for _, k := range c.launch.kinds {
 		if rows.Empty() {
 			return
