@@ -184,15 +184,17 @@ func (s *solver) choices(l *launch) bitset.Set {
 	s.rows.Copy(s.open(l))
 	out := s.rows
 	out.Keep(s.held)
-	if s.scarce(m).Meets(out) {
+	if m.varied() {
 		s.spare.Copy(out)
+	}
+	if s.scarce(m).Meets(out) {
 		s.dropScarce(l, out)
-		if m.varied() {
-			s.putBack(l, &out, s.spare)
-		}
 	}
 	if len(m.Limited) > 0 {
 		s.dropOverLimits(l, out)
+	}
+	if m.varied() {
+		s.putBack(l, &out, s.spare)
 	}
 	if len(m.Catalog.Types) > mostTypes {
 		s.firstTypes(l, out, mostTypes)

@@ -223,12 +223,19 @@ func (s *solver) exchangeable(l *launch, row int) bool {
 	if l.claim == nil { // not ordered yet
 		return m.haggle.may(row)
 	}
-	for _, d := range m.Limited {
-		if m.capacity(row)[d] > l.claim[d] {
-			return false
-		}
+	if !m.claimed(l, row) {
+		return false
 	}
-	return s.onceDrawable(&m.Catalog.Rows[row]) && (m.haggle.within == nil || m.haggle.within.Has(row))
+	if m.haggle.within != nil && !m.haggle.within.Has(row) {
+		return false
+	}
+	// What is dearer need not be drawable any more; see putBack.
+	return row > l.row && s.onceDrawable(&m.Catalog.Rows[row]) || s.drawable(&m.Catalog.Rows[row], m.Catalog.Rows[l.row].Draws)
+}
+
+// claimed reports whether the row is no larger than what the launch takes of the pool's limits.
+func (m *stall) claimed(l *launch, row int) bool {
+	return !slices.ContainsFunc(m.Limited, func(d quantity.Dim) bool { return m.capacity(row)[d] > l.claim[d] })
 }
 
 // onceDrawable reports whether there was quota for the row before anything was bought.
@@ -240,7 +247,8 @@ func (s *solver) onceDrawable(row *offer.Row) bool {
 }
 
 // putBack adds to the choices as many rows of before as the launch needs for its variety: there
-// was quota for them when it was planned, though other machines of the plan took it since.
+// was quota for them when it was planned, though other machines of the plan took it since, and
+// it has claimed as much of the limits.
 func (s *solver) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
 	m := l.stall
 	if s.enough(m, l.joint.set, *rows, l.least, nil) {
@@ -248,7 +256,7 @@ func (s *solver) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
 	}
 	first := rows.First() // there must be quota for what is tried first
 	for row := range before.Minus(*rows).All() {
-		if row < first || !s.exchangeable(l, row) {
+		if row < first || !s.onceDrawable(&m.Catalog.Rows[row]) || !m.claimed(l, row) {
 			continue
 		}
 		for i := range m.Varied {
