@@ -403,13 +403,12 @@ func (b *buyer) valueOfPlace(c *candidate) float64 {
 }
 
 // undominated drops candidates for which a cheaper one is at least as good in
-// every way; the list is sorted by price. One that must keep variety may not hold what
-// fits another pool's.
+// every way; the list is sorted by price.
 func (b *buyer) undominated(sorted []*candidate) []*candidate {
 	var kept []*candidate
 	for _, c := range sorted {
 		if !slices.ContainsFunc(kept, func(k *candidate) bool {
-			return b.asLarge(&k.room, &c.room, c.group) && c.group.suits.Within(k.group.suits) && (k.stall == c.stall || !k.stall.varied())
+			return b.asLarge(&k.room, &c.room, c.group) && c.group.suits.Within(k.group.suits)
 		}) {
 			kept = append(kept, c)
 		}
