@@ -2,6 +2,7 @@ package pack
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/constraint"
@@ -176,6 +177,22 @@ func (s *solver) better(k *work, a, b *cell) bool {
 // evens reports whether the class has a spread constraint over domains.
 func (k *work) evens() bool {
 	return slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads })
+}
+
+// ahead is how many pods of the class a machine with pods of another may get when those
+// count for a spread of the class: its pods may have been assigned, and so have to be
+// bound, before them, and must not be in their way then.
+func (k *work) ahead(o *work, count func(int) int) int {
+	n := math.MaxInt32
+	if o == k || !slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads && !r.soft && r.tally.of.bumped(o.Class) }) {
+		return n
+	}
+	for _, c := range o.local.caps {
+		if contains(k.local.bumps, c.counter) {
+			n = min(n, c.most-count(c.counter))
+		}
+	}
+	return max(0, n)
 }
 
 // crowding sums what the class's spread constraints count in the cell.

@@ -622,6 +622,14 @@ func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
 	if n <= 0 {
 		return 0
 	}
+	if p.evens() {
+		for _, o := range f.order {
+			n = min(n, p.ahead(o.work, func(i int) int { return f.counts[i] }))
+		}
+		if n <= 0 {
+			return 0
+		}
+	}
 	if p.local.restricted() {
 		n = min(n, p.local.room(b.counters.all, func(i int) int { return f.counts[i] }))
 		if n <= 0 {

@@ -456,6 +456,11 @@ func (s *solver) fillLaunches(parts []*part) {
 // takes is how many pods of the class the launch has room for.
 func (l *launch) takes(s *solver, k *work) int {
 	n := k.fits(&l.free)
+	if n > 0 && k.evens() {
+		for _, o := range l.kinds {
+			n = min(n, k.ahead(o, func(c int) int { return l.counts[c] }))
+		}
+	}
 	if n == 0 || !k.local.restricted() {
 		return n
 	}
