@@ -53,6 +53,15 @@ func (l *local) restricted() bool { return len(l.caps)+len(l.needs)+len(l.mounts
 type counter struct {
 	total int         // over all machines
 	on    map[int]int // by host index, planned pods included
+	// pioneers are works of which a pod that the counter counts may be the first of its
+	// kind in a zone or the like.
+	pioneers []*work
+}
+
+// pledged reports whether a place was settled for pioneers that have no machine yet:
+// they will have been there first.
+func (c *counter) pledged() bool {
+	return slices.ContainsFunc(c.pioneers, func(k *work) bool { return k.promised > 0 })
 }
 
 // countKey identifies a counter.
@@ -216,6 +225,17 @@ func (s *solver) localRulesOf(k *work) {
 	}
 }
 
+// pioneer notes that pods of the work that join others of their own kind in a zone or
+// the like may come before those that do so on a machine.
+func (s *solver) pioneer(k *work) {
+	for _, r := range k.rules {
+		id, counted := s.counters.ids[r.tally.of]
+		if r.kind == joins && r.own && counted && !slices.ContainsFunc(k.local.needs, func(d need) bool { return d.counter == id }) {
+			s.counters.all[id].pioneers = append(s.counters.all[id].pioneers, k)
+		}
+	}
+}
+
 // alone is how many there may be with a pod that bumps the counter itself, or not.
 func alone(own bool) int {
 	if own {
@@ -237,7 +257,7 @@ func (l *local) room(all []*counter, count func(int) int) int {
 		}
 	}
 	for _, d := range l.needs {
-		if count(d.counter) == 0 && !(d.own && all[d.counter].total == 0) {
+		if count(d.counter) == 0 && !(d.own && all[d.counter].total == 0 && !all[d.counter].pledged()) {
 			return 0
 		}
 	}

@@ -152,6 +152,7 @@ func (s *solver) settleDomains(k *work) {
 	for i := range k.rules {
 		k.rules[i].own = k.rules[i].tally.of.bumped(k.Class)
 	}
+	s.pioneer(k)
 }
 
 // bump is a tally that a class's pods add to.
