@@ -45,7 +45,7 @@ func After(s *Script, p pack.Plan) *Script {
 	for _, pod := range s.Pods {
 		switch name, moved := home[pod.UID]; {
 		case moved:
-			pod.Node = name
+			pod.Node, pod.Terminating = name, false // its successor
 		case pod.Node != "" && leaving[pod.Node]:
 			if !pod.Movable {
 				continue

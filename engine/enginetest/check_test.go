@@ -34,6 +34,7 @@ func TestCheck(t *testing.T) {
 		{"spread with too few domains", "pods w x2 cpu=1 label:a=w spread=zone:1:min=2", "buy D4 1: w-1 w-2", "spread by 2"},
 		{"spread counts who runs", "node n cpu=4 zone=1\npod old cpu=1 label:a=w on=n\npods w x1 cpu=1 label:a=w spread=zone:1", "on n: w-1; buy D4 2:", "spread by 2"},
 		{"spread forgets who terminates", "node n cpu=4 zone=1\npod old cpu=1 label:a=w on=n terminating\npods w x1 cpu=1 label:a=w spread=zone:1", "on n: w-1; buy D4 2:", ""},
+		{"spread counts whose successor comes", "node n cpu=4 zone=1 leaving\npod old cpu=1 label:a=w on=n terminating\npods w x2 cpu=1 label:a=w spread=zone:1", "buy D4 1: old; buy D4 2: w-1 w-2", ""},
 		{"spread over nodes out of reach", "node n cpu=4 zone=1\npods w x2 cpu=1 label:a=w spread=zone:1 need:zone=In:2", "buy D4 2: w-1 w-2", ""},
 		{"spread over nodes out of reach that count", "node n cpu=4 zone=1\npods w x2 cpu=1 label:a=w spread=zone:1:ignore-affinity need:zone=In:2", "buy D4 2: w-1 w-2", "spread by 2"},
 		{"spread past taints that count", "node n cpu=4 zone=1 taint:k=v:NoSchedule\npods w x2 cpu=1 label:a=w spread=zone:1", "buy D4 2: w-1 w-2", "spread by 2"},

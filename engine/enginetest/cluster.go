@@ -372,11 +372,13 @@ func (c *cluster) matching(i int, t counted, n int) int {
 	return c.crowd(i, t, n)
 }
 
-// crowd counts the pods on a place that the term picks, as pod i sees it.
+// crowd counts the pods on a place that the term picks, as pod i sees it. Those that
+// terminate do not count; in the place that a plan gives them they are new pods.
 func (c *cluster) crowd(i int, t counted, n int) int {
 	sum := 0
 	for j, p := range c.pods {
-		if c.at[j] == n && t.picks[j] && !p.Terminating && c.sees(i, j) {
+		ends := p.Terminating && j < c.bound
+		if c.at[j] == n && t.picks[j] && !ends && c.sees(i, j) {
 			sum++
 		}
 	}
