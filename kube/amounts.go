@@ -35,17 +35,23 @@ func ResourceList(a quantity.Amounts) corev1.ResourceList {
 	return list
 }
 
-// baseUnits is at most quantity.Most: what does not fit into 64 bits would wrap
-// around, and a typo of 1e20 bytes would ask for nothing.
+// baseUnits is at most quantity.Most, up or down: what does not fit into 64 bits
+// would wrap around, and a typo of 1e20 bytes would ask for nothing.
 func baseUnits(name corev1.ResourceName, q resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		if q.CmpInt64(quantity.Most/1000) > 0 {
 			return quantity.Most
 		}
+		if q.CmpInt64(-quantity.Most/1000) < 0 {
+			return -quantity.Most
+		}
 		return q.MilliValue()
 	}
 	if q.CmpInt64(quantity.Most) > 0 {
 		return quantity.Most
+	}
+	if q.CmpInt64(-quantity.Most) < 0 {
+		return -quantity.Most
 	}
 	return q.Value()
 }

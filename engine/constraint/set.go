@@ -17,9 +17,24 @@ func (s *Space) Set(rules []Rule) (Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = out.With(q)
+		out = append(out, q)
 	}
-	return out, nil
+	return out.joined(), nil
+}
+
+// joined sorts requirements by key and joins those on the same one, in place: with one
+// at a time thousands of labels would take their square.
+func (s Set) joined() Set {
+	slices.SortStableFunc(s, func(a, b Requirement) int { return cmp.Compare(a.Key.Name, b.Key.Name) })
+	out := s[:0]
+	for _, q := range s {
+		if n := len(out); n > 0 && out[n-1].Key == q.Key {
+			out[n-1] = out[n-1].And(q)
+			continue
+		}
+		out = append(out, q)
+	}
+	return out
 }
 
 // Get returns the requirement on k, if there is one.

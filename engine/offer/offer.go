@@ -37,6 +37,15 @@ func USDPerHour(usd float64) (Price, error) {
 // USD is the price in dollars per hour.
 func (p Price) USD() float64 { return float64(p) / 1e9 }
 
+// Add is p + o, or the most there is where that is more: a sum of prices that nobody
+// can mean must not wrap around to a bargain.
+func (p Price) Add(o Price) Price {
+	if o > 0 && p > math.MaxInt64-o {
+		return math.MaxInt64
+	}
+	return p + o
+}
+
 // String renders the price as people write it: 0.1920.
 func (p Price) String() string { return fmt.Sprintf("%.4f", p.USD()) }
 

@@ -302,7 +302,7 @@ func (s *solver) payable(price offer.Price) int {
 }
 
 func (s *solver) pay(price offer.Price) {
-	s.spent += price
+	s.spent = s.spent.Add(price)
 	s.broke = s.spent > s.purse
 }
 

@@ -19,7 +19,7 @@ func (s *solver) lowerBound() offer.Price {
 		sum += s.covering(tier)
 	}
 	// The simplex rounds; a bound must not.
-	return offer.Price(math.Floor(sum * (1 - 1e-9) * 1e9))
+	return offer.Price(math.Floor(min(sum*(1-1e-9)*1e9, math.MaxInt64/2)))
 }
 
 // faction is pods that labels and taints admit to the same rows, and what they ask for

@@ -77,8 +77,23 @@ type countKey struct {
 
 // counters gives every counter that some pending class looks at its number.
 type counters struct {
-	ids map[countKey]int
-	all []*counter
+	ids   map[countKey]int
+	all   []*counter
+	ports map[portName][]portUse // what runs or is awaited; nil until somebody asks
+}
+
+// portName is a port on whatever address.
+type portName struct {
+	protocol string
+	port     int32
+}
+
+// portUse is who takes a port: the running pods of a class, or a DaemonSet's pod that
+// is awaited on a host.
+type portUse struct {
+	port  world.Port
+	class *world.Class
+	host  *world.Host
 }
 
 func (t *counters) id(k countKey, w *world.World) int {
@@ -86,19 +101,59 @@ func (t *counters) id(k countKey, w *world.World) int {
 		return i
 	}
 	c := &counter{on: map[int]int{}}
-	k.each(w, func(h *world.Host, n int) {
+	note := func(h *world.Host, n int) {
 		c.total += n
 		if h.Index >= 0 {
 			c.on[h.Index] += n
 		}
-	})
+	}
+	if k.isPort() {
+		t.eachPort(k, w, note)
+	} else {
+		k.each(w, note)
+	}
 	i := len(t.all)
 	t.ids[k] = i
 	t.all = append(t.all, c)
 	return i
 }
 
-// each counts what runs already.
+// eachPort counts who takes the port already, or will before anybody else comes.
+func (t *counters) eachPort(k countKey, w *world.World, f func(*world.Host, int)) {
+	if t.ports == nil {
+		t.ports = portUses(w)
+	}
+	for _, u := range t.ports[portName{k.protocol, k.port}] {
+		switch {
+		case !k.uses(u.port):
+		case u.host != nil:
+			f(u.host, 1)
+		case !(k.real && u.class.Virtual):
+			u.class.Each(func(h *world.Host, pods, _ int) { f(h, pods) })
+		}
+	}
+}
+
+func portUses(w *world.World) map[portName][]portUse {
+	out := map[portName][]portUse{}
+	note := func(u portUse) {
+		name := portName{u.port.Protocol, u.port.Port}
+		out[name] = append(out[name], u)
+	}
+	for _, c := range w.Ported {
+		for _, p := range c.Ports {
+			note(portUse{port: p, class: c})
+		}
+	}
+	for _, h := range w.Awaited {
+		for _, p := range h.Awaited {
+			note(portUse{port: p, host: h})
+		}
+	}
+	return out
+}
+
+// each counts what runs already; not for ports.
 func (k countKey) each(w *world.World, f func(*world.Host, int)) {
 	visit := func(h *world.Host, pods, terminating int) {
 		if k.settled {
@@ -106,50 +161,30 @@ func (k countKey) each(w *world.World, f func(*world.Host, int)) {
 		}
 		f(h, pods)
 	}
-	switch {
-	case k.crowd != nil:
+	if k.crowd != nil {
 		k.crowd.Each(k.real, visit)
-	case k.owners != nil:
-		k.owners.Each(k.real, visit)
-	default:
-		for _, c := range w.Ported {
-			for _, p := range c.Ports {
-				if k.uses(p) && !(k.real && c.Virtual) {
-					c.Each(visit)
-				}
-			}
-		}
-		for _, h := range w.Awaited {
-			for _, p := range h.Awaited {
-				if k.uses(p) {
-					f(h, 1)
-				}
-			}
-		}
+		return
 	}
+	k.owners.Each(k.real, visit)
 }
+
+// isPort reports whether uses of a host port are counted.
+func (k countKey) isPort() bool { return k.crowd == nil && k.owners == nil }
 
 // uses reports whether the port bumps the counter.
 func (k countKey) uses(p world.Port) bool {
 	return k.protocol == p.Protocol && k.port == p.Port && (k.ip == "" || k.ip == p.Address())
 }
 
-// bumped reports whether pods of the class count for k.
+// bumped reports whether pods of the class count for k; not for ports.
 func (k countKey) bumped(c *world.Class) bool {
 	switch {
 	case k.real && c.Virtual:
 		return false
 	case k.crowd != nil:
 		return k.crowd.Has(c)
-	case k.owners != nil:
-		return k.owners.Owned(c)
 	}
-	for _, p := range c.Ports {
-		if k.uses(p) {
-			return true
-		}
-	}
-	return false
+	return k.owners.Owned(c)
 }
 
 // localRules compiles the rules of every class that has pods to place.
@@ -159,6 +194,9 @@ func (s *solver) localRules() {
 		s.localRulesOf(k)
 	}
 	for key, i := range s.counters.ids {
+		if key.isPort() {
+			continue
+		}
 		for _, k := range s.work {
 			if key.bumped(k.Class) {
 				k.local.bumps = append(k.local.bumps, i)
@@ -166,24 +204,40 @@ func (s *solver) localRules() {
 		}
 	}
 	for _, k := range s.work {
+		k.local.bumps = append(k.local.bumps, s.counters.bumpedPorts(k.Class)...)
 		k.local.settle()
 	}
 }
 
-// settle notes which of the caps the class's own pods use up.
+// bumpedPorts are the counters of ports that pods of the class count for.
+func (t *counters) bumpedPorts(c *world.Class) []int {
+	var out []int
+	for _, p := range c.Ports {
+		for _, ip := range []string{"", p.Address()} {
+			for _, real := range []bool{true, false} {
+				if i, ok := t.ids[countKey{protocol: p.Protocol, port: p.Port, ip: ip, real: real}]; ok && !(real && c.Virtual) {
+					out = append(out, i)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// settle puts the counters that pods bump in order, each once, and notes which of the
+// caps the class's own pods use up.
 func (l *local) settle() {
+	slices.Sort(l.bumps)
+	l.bumps = slices.Compact(l.bumps)
 	for i := range l.caps {
 		l.caps[i].own = contains(l.bumps, l.caps[i].counter)
 	}
 }
 
+// contains looks in an ascending list.
 func contains(list []int, i int) bool {
-	for _, x := range list {
-		if x == i {
-			return true
-		}
-	}
-	return false
+	_, found := slices.BinarySearch(list, i)
+	return found
 }
 
 func (s *solver) localRulesOf(k *work) {

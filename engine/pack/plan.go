@@ -37,7 +37,7 @@ type Preferences struct {
 func (p Plan) Price() offer.Price {
 	var sum offer.Price
 	for _, l := range p.Launches {
-		sum += l.Choices[0].Price
+		sum = sum.Add(l.Choices[0].Price)
 	}
 	return sum
 }

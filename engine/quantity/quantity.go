@@ -150,8 +150,8 @@ func (s *Space) Asked(a Amounts) (Vector, []string) {
 	var left []string
 	for _, name := range a.Names() {
 		n := a[name]
-		if n == 0 {
-			continue
+		if n <= 0 {
+			continue // nobody brings room along
 		}
 		d, ok := s.Dim(name)
 		if !ok {

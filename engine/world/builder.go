@@ -386,19 +386,34 @@ func (b *Builder) measure() {
 
 func (b *Builder) compileMarkets() []*Market {
 	var out []*Market
+	var laid map[layout]*Market
 	for name, p := range b.pools {
 		m := b.markets[name]
 		if m == nil {
-			m = b.market(p)
+			if laid == nil {
+				laid = b.laidOut()
+			}
+			m = b.market(p, laid)
 			b.markets[name] = m
-			b.forgetFits()
 		}
 		m.measureLimits(b.resources, b.holding[name])
 		out = append(out, m)
 	}
+	if laid != nil {
+		b.forgetFits()
+	}
 	slices.SortFunc(out, func(x, y *Market) int {
 		return cmp.Or(-cmp.Compare(x.Pool.Weight, y.Pool.Weight), cmp.Compare(x.Pool.Name, y.Pool.Name))
 	})
+	return out
+}
+
+// laidOut are markets by what DaemonSets take there.
+func (b *Builder) laidOut() map[layout]*Market {
+	out := make(map[layout]*Market, len(b.markets))
+	for _, m := range b.markets {
+		out[m.laid] = m
+	}
 	return out
 }
 

@@ -122,6 +122,9 @@ func (b *Builder) kept(labels map[string]string) map[string]string {
 	return out
 }
 
+// mostPorts bounds the host ports of one pod, as mostAlternatives does its affinity.
+const mostPorts = 1000
+
 // meet compiles what a class asks of its neighbours.
 func (b *Builder) meet(c *Class, p *Pod) error {
 	for i := range p.Spreads {
@@ -136,6 +139,9 @@ func (b *Builder) meet(c *Class, p *Pod) error {
 		c.named = append(c.named, g)
 		c.Spreads = append(c.Spreads, Evenness{Key: b.space.Key(s.Key), Crowd: g, MaxSkew: int(s.MaxSkew), MinDomains: max(1, int(s.MinDomains)),
 			Soft: s.Soft, IgnoreAffinity: s.IgnoreAffinity, HonorTaints: s.HonorTaints})
+	}
+	if len(p.Ports) > mostPorts {
+		return faultf(map[string]any{"ports": len(p.Ports), "most": mostPorts}, "it asks for %d host ports, more than %d", len(p.Ports), mostPorts)
 	}
 	for _, port := range p.Ports {
 		if port.Port < 1 || port.Port > math.MaxUint16 {

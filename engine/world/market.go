@@ -1,6 +1,8 @@
 package world
 
 import (
+	"encoding/binary"
+
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
@@ -32,10 +34,18 @@ type Market struct {
 	ladders [quantity.Dims]*ladder
 	cells   map[string][]CellRows
 	taken   []portsTaken // by DaemonSets that take host ports
+	laid    layout
 }
 
-// market compiles one pool. A pool whose class has no catalog sells nothing.
-func (b *Builder) market(p Pool) *Market {
+// layout names what DaemonSets take of a catalog's rows. Markets for which it is the
+// same share Room and Daemons: many pools buy from one large catalog.
+type layout struct {
+	catalog *offer.Catalog
+	daemons string // each with the rows on which it runs
+}
+
+// market compiles one pool, sharing what it can with those that are laid out. A pool whose class has no catalog sells nothing.
+func (b *Builder) market(p Pool, laid map[layout]*Market) *Market {
 	m := &Market{Pool: p, Catalog: b.catalogs[p.Class].compiled, cells: map[string][]CellRows{}}
 	if m.Catalog == nil {
 		m.Catalog = offer.Compile(b.space, b.resources, nil)
@@ -57,7 +67,7 @@ func (b *Builder) market(p Pool) *Market {
 	}
 	m.Rows = m.admitted(base, base)
 	m.varied(b.space, p.Requirements)
-	m.layDaemons(b)
+	m.layDaemons(b, laid)
 	return m
 }
 
@@ -95,32 +105,55 @@ func (m *Market) admitted(narrowed, touched constraint.Set) bitset.Set {
 // layDaemons takes what DaemonSets will use off every row, and notes the host ports
 // that they will hold there. Which of them match
 // may differ from row to row (architecture, GPU, zone), so it is exact per row.
-func (m *Market) layDaemons(b *Builder) {
-	m.Room = make([]quantity.Vector, len(m.Catalog.Rows))
-	m.Daemons = make([]quantity.Vector, len(m.Catalog.Rows))
+func (m *Market) layDaemons(b *Builder, laid map[layout]*Market) {
+	type overhead struct {
+		*daemon
+		rows bitset.Set
+	}
+	var all []overhead
+	var key []byte
 	for _, d := range b.sortedDaemons() {
 		if _, ok := Tolerates(d.tolerations, m.Pool.Taints); !ok {
 			continue
 		}
-		rows := m.anyAlternative(d.alternatives)
-		for i := range rows.All() {
-			m.Daemons[i] = m.Daemons[i].Add(d.requests)
-		}
+		rows := m.admittedByAny(d.alternatives)
+		all = append(all, overhead{d, rows})
+		words := rows.Append(nil)
+		key = append(append(key, d.UID...), 0)
+		key = append(binary.AppendUvarint(key, uint64(len(words))), words...)
 		if len(d.Ports) > 0 {
 			m.taken = append(m.taken, portsTaken{d.Ports, rows})
+		}
+	}
+	m.laid = layout{m.Catalog, string(key)}
+	if like := laid[m.laid]; like != nil {
+		m.Room, m.Daemons = like.Room, like.Daemons
+		return
+	}
+	m.Room = make([]quantity.Vector, len(m.Catalog.Rows))
+	m.Daemons = make([]quantity.Vector, len(m.Catalog.Rows))
+	for _, o := range all {
+		for i := range o.rows.All() {
+			m.Daemons[i] = m.Daemons[i].Add(o.requests)
 		}
 	}
 	for i, r := range m.Catalog.Rows {
 		m.Room[i] = m.Catalog.Room[r.Type].Sub(m.Daemons[i])
 	}
+	laid[m.laid] = m
+}
+
+// admittedByAny is anyAlternative for all rows, whether or not the pool may buy them.
+func (m *Market) admittedByAny(alternatives []constraint.Set) bitset.Set {
+	var rows bitset.Set
+	for _, alt := range alternatives {
+		rows.Merge(m.admitted(m.Base.And(alt), alt))
+	}
+	return rows
 }
 
 func (m *Market) anyAlternative(alternatives []constraint.Set) bitset.Set {
-	var rows bitset.Set
-	for _, alt := range alternatives {
-		rows.Merge(m.admitted(m.Base.And(alt), alt).And(m.Rows))
-	}
-	return rows
+	return m.admittedByAny(alternatives).And(m.Rows)
 }
 
 // Fit is what one market can do for one class, before limits and stock.
