@@ -32,6 +32,9 @@ type bargain struct {
 	// minds are the classes that prefer some nodes to others.
 	minds map[*world.Class]bool
 	open  map[*world.Shape]bool // see somewhere
+	// What all attempts find alike: see fit and onSale.
+	fits  map[fitKey]*world.Fit
+	sales map[saleKey][]cell
 
 	placed       map[*world.Class]int // by the plan that honours nothing
 	limit, purse offer.Price          // of an honest plan's price, and of what it may spend on the way
@@ -56,7 +59,8 @@ const mostAttempts = 8
 const noPurse = offer.Price(math.MaxInt64)
 
 func newBargain(w *world.World) *bargain {
-	b := &bargain{w: w, tastes: map[*world.Class][]preference{}, minds: map[*world.Class]bool{}, open: map[*world.Shape]bool{}}
+	b := &bargain{w: w, tastes: map[*world.Class][]preference{}, minds: map[*world.Class]bool{}, open: map[*world.Shape]bool{},
+		fits: map[fitKey]*world.Fit{}, sales: map[saleKey][]cell{}}
 	if w.Settings.Preferences == world.Ignore {
 		return b
 	}

@@ -223,26 +223,42 @@ func (b *buyer) split(i int) []lot {
 		rows = rows.And(b.known(b.tier[i]))
 	}
 	lots := []lot{{rows: rows}}
-	for at, l := range b.piles {
-		if l.left == 0 {
-			continue
-		}
-		fits := l.fits[i].All
+	for _, alike := range b.alike(i) {
+		fits := alike.rows
 		for j := range lots {
 			g := &lots[j]
 			switch {
 			case !g.rows.Meets(fits):
 			case g.rows.Within(fits):
-				g.suits.Put(at)
+				g.suits.Merge(alike.suits)
 			default:
-				in := lot{rows: g.rows.And(fits), suits: g.suits.Clone()}
-				in.suits.Put(at)
+				in := lot{rows: g.rows.And(fits), suits: g.suits.Or(alike.suits)}
 				g.rows = g.rows.Minus(fits)
 				lots = append(lots, in)
 			}
 		}
 	}
 	return slices.DeleteFunc(lots, func(g lot) bool { return g.suits.Empty() })
+}
+
+// alike groups the piles that fit the same rows of a market: most small pods fit all.
+func (b *buyer) alike(i int) []lot {
+	var out []lot
+	known := map[string]int{}
+	for at, l := range b.piles {
+		if l.left == 0 {
+			continue
+		}
+		fits := l.fits[i].All
+		b.key = fits.Append(b.key[:0])
+		n, ok := known[string(b.key)]
+		if !ok {
+			n = len(out)
+			out, known[string(b.key)] = append(out, lot{rows: fits}), n
+		}
+		out[n].suits.Put(at)
+	}
+	return out
 }
 
 // addUndominated adds the rows of a lot for which no cheaper one of the lot is at
@@ -262,14 +278,14 @@ func (b *buyer) addUndominated(out []*candidate, i int, g lot) []*candidate {
 	}
 	most := b.ceiling(i, shared)
 	for row := range g.rows.All() {
-		room := m.Room[row]
+		room := &m.Room[row]
 		if most != nil {
-			room = lesser(&room, most)
+			room = lesser(room, most)
 		}
-		if b.beaten(out[first:], &room, shared) || b.affordable(m, row) == 0 {
+		if b.beaten(out[first:], room, shared) || b.affordable(m, row) == 0 {
 			continue
 		}
-		out = append(out, &candidate{stall: m, tier: i, row: row, room: room, price: m.Catalog.Rows[row].Price.USD(), group: shared})
+		out = append(out, &candidate{stall: m, tier: i, row: row, room: *room, price: m.Catalog.Rows[row].Price.USD(), group: shared})
 	}
 	return out
 }

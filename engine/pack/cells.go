@@ -102,9 +102,12 @@ func (s *solver) onSale(k *work) []cell {
 	for _, key := range k.keys {
 		s.key = append(append(s.key, key.Name...), 0)
 	}
-	shared := len(k.sieves) == 0 && !s.confined
+	shared, sales := len(k.sieves) == 0 && !s.confined, s.sales
+	if len(s.launches) == 0 && len(s.lessons.thin) == 0 {
+		sales = s.bargain.sales // every attempt begins so
+	}
 	if shared {
-		if cells, ok := s.sales[saleKey{k.Shape, string(s.key), len(s.launches)}]; ok {
+		if cells, ok := sales[saleKey{k.Shape, string(s.key), len(s.launches)}]; ok {
 			return cells
 		}
 	}
@@ -116,7 +119,7 @@ func (s *solver) onSale(k *work) []cell {
 		cells = s.price(k, func(m *stall) bitset.Set { return m.Rows })
 	}
 	if shared {
-		s.sales[saleKey{k.Shape, name, len(s.launches)}] = cells
+		sales[saleKey{k.Shape, name, len(s.launches)}] = cells
 	}
 	return cells
 }

@@ -204,7 +204,8 @@ func (x *improver) price(l *launch) offer.Price {
 // priceOf is the price of the cheapest row that may be chosen for the machine's pods.
 func (x *improver) priceOf(l *launch) offer.Price {
 	m := l.stall
-	rows := x.open(l).Clone()
+	x.rows.Copy(x.open(l))
+	rows := x.rows
 	m.Sieve(rows, &l.used)
 	price := m.Catalog.Rows[l.row].Price
 	for row := range rows.All() {

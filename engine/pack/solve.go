@@ -92,6 +92,8 @@ func (l *lessons) despair(p *part) bool {
 func (s *solver) haunt(l *lessons, round int) bool {
 	found := false
 	clear(s.reached)
+	s.lineup = s.lineUp()
+	defer func() { s.lineup = nil }()
 	for _, m := range s.stalls {
 		m.known = nil
 	}
@@ -136,22 +138,20 @@ func (s *solver) opened(t *tally) []int {
 	if out, ok := s.reached[t]; ok {
 		return out
 	}
-	rows := map[*stall]bitset.Set{}
-	for _, l := range s.launches {
-		set := rows[l.stall]
-		set.Put(l.row)
-		rows[l.stall] = set
+	bought := s.lineup
+	if bought == nil {
+		bought = s.lineUp()
 	}
 	var out []int
 	for _, m := range s.stalls {
-		set := rows[m].And(s.counting(t, m))
+		set := bought.rows[m].And(s.counting(t, m))
 		for _, c := range m.Cells([]*constraint.Key{t.key}) {
 			if v := c.Values[0]; v >= 0 && c.Rows.Meets(set) && !slices.Contains(out, v) {
 				out = append(out, v)
 			}
 		}
 	}
-	for _, v := range s.insisted(t.key) {
+	for _, v := range insisted(bought.launches, t.key) {
 		if !slices.Contains(out, v) {
 			out = append(out, v)
 		}
@@ -160,16 +160,37 @@ func (s *solver) opened(t *tally) []int {
 	return out
 }
 
-// insisted lists the values that pods ask for of a label that only pools give and
-// leave open: cells know one value of such a label, nodes may have any.
-func (s *solver) insisted(k *constraint.Key) []int {
-	var out []int
+// lineup is what there is of different kinds among the launches.
+type lineup struct {
+	rows     map[*stall]bitset.Set
+	launches []*launch // one of each joint
+}
+
+func (s *solver) lineUp() *lineup {
+	d := &lineup{rows: map[*stall]bitset.Set{}}
 	seen := map[*joint]bool{}
 	for _, l := range s.launches {
-		if seen[l.joint] || l.stall.Catalog.Carries(k) {
+		if !d.rows[l.stall].Has(l.row) {
+			set := d.rows[l.stall]
+			set.Put(l.row)
+			d.rows[l.stall] = set
+		}
+		if !seen[l.joint] {
+			seen[l.joint] = true
+			d.launches = append(d.launches, l)
+		}
+	}
+	return d
+}
+
+// insisted lists the values that pods ask for of a label that only pools give and
+// leave open: cells know one value of such a label, nodes may have any.
+func insisted(launches []*launch, k *constraint.Key) []int {
+	var out []int
+	for _, l := range launches {
+		if l.stall.Catalog.Carries(k) {
 			continue
 		}
-		seen[l.joint] = true
 		q, ok := l.joint.set.Get(k)
 		if !ok {
 			continue
@@ -212,6 +233,7 @@ type solver struct {
 	joints     map[step]*joint
 	interned   map[string][]*joint
 	reached    map[*tally][]int   // see opened
+	lineup     *lineup            // while launches stay as they are
 	sales      map[saleKey][]cell // see onSale
 	freed      bool               // machines were given back, with the limits and quota that they took
 	confined   bool               // nothing is bought where a spread does not reckon with it
@@ -557,8 +579,11 @@ func (s *solver) fit(m *stall, p *part) *world.Fit {
 	if p.cell == nil {
 		return whole
 	}
-	key := fitKey{m.Market, p.Shape, p.cell.key}
-	if f := s.fits[key]; f != nil {
+	key, fits := fitKey{m.Market, p.Shape, p.cell.key}, s.fits
+	if len(p.sieves) == 0 {
+		fits = s.bargain.fits
+	}
+	if f := fits[key]; f != nil {
 		return f
 	}
 	var here bitset.Set
@@ -577,7 +602,7 @@ func (s *solver) fit(m *stall, p *part) *world.Fit {
 		f.Rows = append(f.Rows, whole.Rows[i].And(here))
 		f.Admitted = append(f.Admitted, whole.Admitted[i].And(here))
 	}
-	s.fits[key] = f
+	fits[key] = f
 	return f
 }
 

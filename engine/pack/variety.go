@@ -301,12 +301,12 @@ func (b *buyer) ceiling(i int, g *group) *quantity.Vector {
 	return &out
 }
 
-func lesser(a, b *quantity.Vector) quantity.Vector {
+func lesser(a, b *quantity.Vector) *quantity.Vector {
 	out := *a
 	for d := range out {
 		out[d] = min(out[d], b[d])
 	}
-	return out
+	return &out
 }
 
 // buyFrom buys for the parts from one tier. Where the settings allow it, pods that find
