@@ -76,6 +76,7 @@ type buyer struct {
 	// brim is the most of anything that one machine can be of use for, and whole the
 	// same for a machine that none of the pods that keep apart can go to.
 	brim, whole quantity.Vector
+	asked       []int // resources that somebody asks for
 	purchases   int
 	shared      int // purchases when share was last called
 	gathered    int // purchases when gather was last called
@@ -290,9 +291,15 @@ func (b *buyer) addUndominated(out []*candidate, i int, g lot) []*candidate {
 	return out
 }
 
-// beaten reports whether one of the candidates has all the room that is of any use.
+// beaten reports whether one of the candidates has all the room that is of any use:
+// most likely one of the last, which are larger.
 func (b *buyer) beaten(by []*candidate, room *quantity.Vector, g *group) bool {
-	return slices.ContainsFunc(by, func(c *candidate) bool { return b.asLarge(&c.room, room, g) })
+	for _, c := range slices.Backward(by) {
+		if b.asLarge(&c.room, room, g) {
+			return true
+		}
+	}
+	return false
 }
 
 // forces reports whether machines for the group share its pods out, as some of those
@@ -306,8 +313,8 @@ func (b *buyer) asLarge(a, o *quantity.Vector, g *group) bool {
 	if b.forces(g) {
 		brim = &b.brim
 	}
-	for d, most := range brim {
-		if most > 0 && a[d] < min(o[d], most) {
+	for _, d := range b.asked {
+		if a[d] < min(o[d], brim[d]) {
 			return false
 		}
 	}
@@ -342,6 +349,12 @@ func (b *buyer) apportion() quantity.Vector {
 		}
 	}
 	b.each, b.whole = demand, demand
+	b.asked = b.asked[:0]
+	for d, n := range demand {
+		if n > 0 {
+			b.asked = append(b.asked, d)
+		}
+	}
 	if b.forced > 1 {
 		for d := range b.each {
 			b.each[d] = max(largest[d], demand[d]/int64(b.forced)+largest[d]/2)
