@@ -173,7 +173,7 @@ func (a *auditor) buyable(c *world.Class, key *constraint.Key) []int {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
-		rows := m.Fit(c.Shape, a.w).All
+		rows := m.Fit(c.Shape).All
 		for _, cell := range m.Cells([]*constraint.Key{key}) {
 			for row := range rows.And(cell.Rows).All() {
 				if m.Catalog.Rows[row].Unavailable == "" {

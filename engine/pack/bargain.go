@@ -341,7 +341,7 @@ func (b *bargain) onSale(c *world.Shape) bool {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
-		for row := range m.Fit(c, b.w).All.All() {
+		for row := range m.Fit(c).All.All() {
 			if m.Catalog.Rows[row].Unavailable == "" {
 				return true
 			}

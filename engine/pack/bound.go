@@ -118,7 +118,7 @@ func (s *solver) factions(tier []*stall) []*faction {
 		seen[of] = true
 		s.key = s.key[:0]
 		for _, m := range tier {
-			s.key = append(m.Admitting(of, s.w).And(m.onSale()).Append(s.key), '|')
+			s.key = append(m.Admitting(of).And(m.onSale()).Append(s.key), '|')
 		}
 		f := by[string(s.key)]
 		if f == nil {
@@ -127,7 +127,7 @@ func (s *solver) factions(tier []*stall) []*faction {
 		}
 		f.demand = f.demand.Add(of.Requests.Times(n))
 		for i, m := range tier {
-			f.rows[i].Merge(m.Fit(of, s.w).All.And(m.onSale()))
+			f.rows[i].Merge(m.Fit(of).All.And(m.onSale()))
 		}
 	}
 	return out

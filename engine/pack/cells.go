@@ -132,7 +132,7 @@ func (s *solver) price(k *work, rows func(*stall) bitset.Set) []cell {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
-		all := m.Fit(k.Shape, s.w).All.And(rows(m))
+		all := m.Fit(k.Shape).All.And(rows(m))
 		if s.confined {
 			all = all.And(s.known(m))
 		}

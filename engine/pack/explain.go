@@ -114,7 +114,7 @@ func (e *explainer) trail(m *stall, shape *world.Shape) *trail {
 		return &trail{funnel: f}
 	}
 	f.Cuts = m.Cuts(shape, e.w)
-	v := &trail{f, m.Fit(shape, e.w).All}
+	v := &trail{f, m.Fit(shape).All}
 	v.sift(reason.Limits, m.withinLimits, func(out bitset.Set) (string, map[string]any) { return m.explainLimits(e.w, out) })
 	v.sift(reason.Quota, func(row int) bool { return e.drawable(&m.Catalog.Rows[row], nil) }, func(out bitset.Set) (string, map[string]any) { return e.explainQuota(m, out) })
 	v.sift(reason.Availability, func(row int) bool { return m.Catalog.Rows[row].Unavailable == "" }, m.explainAvailability)

@@ -248,7 +248,7 @@ func (c *comparison) allows(m *stall, row int) bool {
 	insists := false
 	for _, k := range c.launch.kinds {
 		insists = insists || k.Shape != k.Class.Shape
-		if !m.Fit(k.Class.Shape, c.w).All.Has(row) {
+		if !m.Fit(k.Class.Shape).All.Has(row) {
 			return false
 		}
 	}
@@ -269,7 +269,7 @@ func (c *comparison) elsewhere(m *stall) {
 		if rows.Empty() {
 			return
 		}
-		rows.Keep(m.Fit(k.Shape, c.w).All)
+		rows.Keep(m.Fit(k.Shape).All)
 	}
 	for row := range rows.All() {
 		if len(c.lost) >= 2*mostRunnersUp || len(c.ruledOut) >= 2*mostRunnersUp {
@@ -309,7 +309,7 @@ func (c *comparison) agreeable(m *stall, row int) bool {
 	}
 	j := m.base
 	for _, k := range c.launch.kinds {
-		next, ok := c.join(j, m, row, m.Fit(k.Shape, c.w), &part{work: k})
+		next, ok := c.join(j, m, row, m.Fit(k.Shape), &part{work: k})
 		if !ok {
 			return false
 		}

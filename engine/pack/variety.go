@@ -221,7 +221,7 @@ func (s *solver) assorted(m *stall, k *work, values []int, at side) bitset.Set {
 		return at.rows
 	}
 	here := (&world.Cell{Keys: k.keys, Values: values}).Set().And(at.set)
-	f := m.Fit(k.Shape, s.w)
+	f := m.Fit(k.Shape)
 	var out bitset.Set
 	for i, alt := range k.Shape.Alternatives {
 		out.Merge(s.suiting(m, f, i, m.Base.And(alt).And(here), at.rows))

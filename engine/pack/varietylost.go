@@ -89,7 +89,7 @@ func (e *explainer) explainVariety(v *trail, m *stall, k *work) {
 	defer func() { e.confined = false }()
 	var good bitset.Set
 	worst := shortage{asked: -1}
-	fit := m.Fit(k.Class.Shape, e.w)
+	fit := m.Fit(k.Class.Shape)
 	for _, c := range m.Cells(k.keys) {
 		here := (&world.Cell{Keys: k.keys, Values: c.Values}).Set()
 		for i, alt := range k.Class.Shape.Alternatives {

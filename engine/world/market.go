@@ -170,7 +170,7 @@ type Fit struct {
 
 // Fit computes, once per class and market, where the class can go. A market
 // whose pool is blocked fits nothing.
-func (m *Market) Fit(c *Shape, _ *World) *Fit {
+func (m *Market) Fit(c *Shape) *Fit {
 	if f, ok := c.fits[m]; ok {
 		return f
 	}
@@ -223,9 +223,9 @@ func (m *Market) Admitted(joint constraint.Set) bitset.Set {
 
 // Admitting returns the rows that meet the shape's requirements and have its host
 // ports to give, whatever their room.
-func (m *Market) Admitting(c *Shape, w *World) bitset.Set {
+func (m *Market) Admitting(c *Shape) bitset.Set {
 	var rows bitset.Set
-	for _, admitted := range m.Fit(c, w).Admitted {
+	for _, admitted := range m.Fit(c).Admitted {
 		rows.Merge(admitted)
 	}
 	return rows
