@@ -12,6 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/world"
 )
 
 // zones are those of the region. Machines without a choice of zone are on sale too,
@@ -30,7 +31,10 @@ func Azure(ctx context.Context, count int, plain bool) (*Scenario, error) {
 	for i, replicas := range skewed(count, 200) {
 		d.deploy(i, replicas)
 	}
-	return &Scenario{Name: "azure", Types: unmetered(types), Pools: azurePools(), DaemonSets: azureDaemonSets(), Pending: d.pods}, nil
+	return &Scenario{
+		Name: "azure", Types: unmetered(types), Pools: azurePools(), DaemonSets: azureDaemonSets(), Pending: d.pods,
+		Settings: world.Settings{Surplus: 100}, // for preferences, in thousandths: what karve starts with
+	}, nil
 }
 
 // unmetered takes out what buying draws from quotas: upstream knows of none.
