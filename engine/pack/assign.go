@@ -188,7 +188,7 @@ func (k *work) ahead(o *work, count func(int) int) int {
 		return n
 	}
 	for _, c := range o.local.caps {
-		if contains(k.local.bumps, c.counter) {
+		if slices.Contains(k.local.bumps, c.counter) {
 			n = min(n, c.most-count(c.counter))
 		}
 	}

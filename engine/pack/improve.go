@@ -160,7 +160,7 @@ func (l *launch) stands(p *part) int {
 	n := math.MaxInt32
 	for _, k := range l.kinds {
 		for _, c := range k.local.caps {
-			if contains(p.local.bumps, c.counter) {
+			if slices.Contains(p.local.bumps, c.counter) {
 				n = min(n, c.most-l.counts[c.counter])
 			}
 		}

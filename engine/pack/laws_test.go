@@ -45,7 +45,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 
 // TestPricesScale: prices times four buy the same for four times the money.
 func TestPricesScale(t *testing.T) {
-	for name, script := range lawWorlds(150, 20) {
+	for name, script := range lawWorlds(200, 20) {
 		before := pack.Solve(script.World())
 		for i := range script.Types {
 			for j := range script.Types[i].Offers {

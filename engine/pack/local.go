@@ -230,16 +230,11 @@ func (l *local) settle() {
 	slices.Sort(l.bumps)
 	l.bumps = slices.Compact(l.bumps)
 	for i := range l.caps {
-		l.caps[i].own = contains(l.bumps, l.caps[i].counter)
+		l.caps[i].own = slices.Contains(l.bumps, l.caps[i].counter)
 	}
 }
 
 // contains looks in an ascending list.
-func contains(list []int, i int) bool {
-	_, found := slices.BinarySearch(list, i)
-	return found
-}
-
 func (s *solver) localRulesOf(k *work) {
 	l := &k.local
 	l.mounts = k.Mounts

@@ -14,9 +14,10 @@ type Plan struct {
 	Launches    []Launch
 	Nominations []Nomination // by node key
 	Unplaced    []Unplaced
-	// LowerBound is a price below which no plan can host the pods of Launches,
-	// from the fractional covering of their summed requests (an LP; constraints
-	// other than resources are ignored). Zero when nothing is launched.
+	// LowerBound is a price below which no plan can host the pods of Launches that
+	// buys for each of them at the same pool weight: from the fractional covering of
+	// what they ask for (linear programs), minding which rows each pod may use and how
+	// many machines those need that keep apart. Zero when nothing is launched.
 	LowerBound offer.Price
 	// Preferences says what became of preferred affinity, soft spread and the like.
 	Preferences Preferences
@@ -40,6 +41,15 @@ func (p Plan) Price() offer.Price {
 		sum = sum.Add(l.Choices[0].Price)
 	}
 	return sum
+}
+
+// Gap is how much more the plan costs than LowerBound, as a part of that: 0.02 is two
+// percent. Zero when there is no bound.
+func (p Plan) Gap() float64 {
+	if p.LowerBound <= 0 {
+		return 0
+	}
+	return float64(p.Price()-p.LowerBound) / float64(p.LowerBound)
 }
 
 // Launch is one machine to buy.

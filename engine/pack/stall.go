@@ -1,6 +1,8 @@
 package pack
 
 import (
+	"slices"
+
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/quantity"
@@ -47,7 +49,7 @@ func (s *solver) fit(m *stall, p *part) *world.Fit {
 	}
 	var here bitset.Set
 	for _, c := range m.Cells(p.cell.Keys) {
-		if !equal(c.Values, p.cell.Values) {
+		if !slices.Equal(c.Values, p.cell.Values) {
 			continue
 		}
 		for _, at := range s.sides(p.work, m, c.Rows) {
@@ -63,15 +65,6 @@ func (s *solver) fit(m *stall, p *part) *world.Fit {
 	}
 	fits[key] = f
 	return f
-}
-
-func equal(a, b []int) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return len(a) == len(b)
 }
 
 // affordable is how many copies of row the pool's limits and the region's
