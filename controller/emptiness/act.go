@@ -17,7 +17,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/write"
-	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/empty"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -29,7 +29,7 @@ const (
 
 // act moves every node one step: those to take are tainted, or deleted when the
 // taint was seen in place and they are still empty; others lose a taint that was begun.
-func (c *Controller) act(ctx context.Context, v disrupt.Verdict, machines map[string]kube.Machine) error {
+func (c *Controller) act(ctx context.Context, v empty.Verdict, machines map[string]kube.Machine) error {
 	var errs []error
 	for _, key := range v.Take {
 		m := machines[key]
@@ -137,8 +137,8 @@ func (c *Controller) setTaint(ctx context.Context, n *corev1.Node, on bool) erro
 
 // mark keeps what others read up to date: when a pod last came or went, and
 // whether the node has been quiet for long enough.
-func (c *Controller) mark(ctx context.Context, machines map[string]kube.Machine, nodes []disrupt.Node, pools []disrupt.Pool, now time.Time) error {
-	byName := map[string]disrupt.Pool{}
+func (c *Controller) mark(ctx context.Context, machines map[string]kube.Machine, nodes []empty.Node, pools []empty.Pool, now time.Time) error {
+	byName := map[string]empty.Pool{}
 	for _, p := range pools {
 		byName[p.Name] = p
 	}
@@ -149,7 +149,7 @@ func (c *Controller) mark(ctx context.Context, machines map[string]kube.Machine,
 		if !ok || n.Leaving {
 			continue
 		}
-		_, quiet := disrupt.Quiet(n, pool, now)
+		_, quiet := empty.Quiet(n, pool, now)
 		m := machines[n.Key]
 		stamp := dueStamp(m, now)
 		if stamp.IsZero() && quiet == kube.ConditionTrue(m.Claim, karpv1.ConditionTypeConsolidatable) {

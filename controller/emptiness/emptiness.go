@@ -17,7 +17,7 @@ import (
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/metrics"
-	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/empty"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -61,16 +61,16 @@ func (c *Controller) Disrupt(ctx context.Context) error {
 	}
 	now := time.Now()
 	machines, nodes, pools := c.read(now)
-	verdict := disrupt.Empty(nodes, pools, now)
+	verdict := empty.Empty(nodes, pools, now)
 	err := errors.Join(c.act(ctx, verdict, machines), c.mark(ctx, machines, nodes, pools, now))
 	c.record(verdict, pools)
 	return err
 }
 
-func (c *Controller) read(now time.Time) (map[string]kube.Machine, []disrupt.Node, []disrupt.Pool) {
+func (c *Controller) read(now time.Time) (map[string]kube.Machine, []empty.Node, []empty.Pool) {
 	all := c.Mirror.Machines()
 	machines := make(map[string]kube.Machine, len(all))
-	var nodes []disrupt.Node
+	var nodes []empty.Node
 	for _, m := range all {
 		if m.Node == nil || m.World.Pool == "" {
 			continue // nothing to be empty, or nobody's rules to follow
@@ -83,8 +83,8 @@ func (c *Controller) read(now time.Time) (map[string]kube.Machine, []disrupt.Nod
 	return machines, nodes, c.pools(machines)
 }
 
-func nodeOf(m kube.Machine, now time.Time) disrupt.Node {
-	n := disrupt.Node{
+func nodeOf(m kube.Machine, now time.Time) empty.Node {
+	n := empty.Node{
 		Key:         m.Claim.Name,
 		Pool:        m.World.Pool,
 		Initialized: m.World.Initialized,
@@ -155,7 +155,7 @@ func isDisrupted(t corev1.Taint) bool {
 }
 
 // pools works out how many nodes each pool may lose now.
-func (c *Controller) pools(machines map[string]kube.Machine) []disrupt.Pool {
+func (c *Controller) pools(machines map[string]kube.Machine) []empty.Pool {
 	total, down := map[string]int{}, map[string]int{}
 	for _, m := range machines {
 		if !m.World.Initialized || kube.ConditionTrue(m.Claim, karpv1.ConditionTypeInstanceTerminating) {
@@ -166,14 +166,14 @@ func (c *Controller) pools(machines map[string]kube.Machine) []disrupt.Pool {
 			down[m.World.Pool]++
 		}
 	}
-	var pools []disrupt.Pool
+	var pools []empty.Pool
 	for name := range total {
 		pool := c.Mirror.Pool(name)
 		if pool == nil || pool.Spec.Replicas != nil {
 			continue
 		}
 		budget := pool.MustGetAllowedDisruptions(clock.RealClock{}, total[name], karpv1.DisruptionReasonEmpty)
-		p := disrupt.Pool{Name: name, Allowed: max(0, budget-down[name])}
+		p := empty.Pool{Name: name, Allowed: max(0, budget-down[name])}
 		if after := pool.Spec.Disruption.ConsolidateAfter.Duration; after != nil {
 			p.ConsolidateAfter = *after
 		} else {
@@ -185,11 +185,11 @@ func (c *Controller) pools(machines map[string]kube.Machine) []disrupt.Pool {
 	return pools
 }
 
-func (c *Controller) record(v disrupt.Verdict, pools []disrupt.Pool) {
+func (c *Controller) record(v empty.Verdict, pools []empty.Pool) {
 	c.Metrics.DisruptionEligible.WithLabelValues("empty").Set(float64(len(v.Take)))
 	held := false
 	for _, l := range v.Left {
-		held = held || l.Because == disrupt.BudgetExhausted
+		held = held || l.Because == empty.BudgetExhausted
 	}
 	if !held {
 		return

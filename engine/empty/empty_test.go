@@ -1,4 +1,4 @@
-package disrupt
+package empty
 
 import (
 	"testing"
