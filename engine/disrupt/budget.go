@@ -1,6 +1,13 @@
 package disrupt
 
-import "time"
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/karve-dev/karve/engine/reason"
+)
 
 // Budget is one of a pool's disruption budgets, as it stands now.
 type Budget struct {
@@ -10,9 +17,100 @@ type Budget struct {
 	Nodes   int
 	Percent bool
 	// Active is set while its schedule says so, or when it has none; Until is when that
-	// changes by itself, zero when it does not.
+	// may change by itself, zero when it does not.
 	Active bool
 	Until  time.Time
-	// Broken is set when it cannot be read: it then allows nothing, whatever its schedule.
+	// Broken is set when it cannot be read: the pool then may lose nothing, for any cause
+	// and whatever the schedule.
 	Broken bool
+}
+
+// Census is the nodes of a pool as its budgets count them.
+type Census struct {
+	// Nodes are those that were ready for pods once and whose machines are not going;
+	// Down are those among them that do not work, are leaving, or are about to.
+	Nodes, Down int
+}
+
+// CensusOf counts the nodes of every pool. A node that a new move takes is one more
+// down, for every cause.
+func CensusOf(c *Cluster) map[string]Census {
+	going := map[string]bool{}
+	for _, m := range c.Underway {
+		for _, key := range m.Nodes {
+			going[key] = true
+		}
+	}
+	out := map[string]Census{}
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Initialized.IsZero() || n.Terminating {
+			continue // on its way up it is no loss, and would round percentages up
+		}
+		count := out[n.Pool]
+		count.Nodes++
+		if n.Leaving || !n.Ready || going[n.Key] {
+			count.Down++
+		}
+		out[n.Pool] = count
+	}
+	return out
+}
+
+// Allowed is how many more nodes of the pool may go for that cause, and what to say
+// of a node that may not (Left without a key). The strictest budget decides; a pool
+// without any may lose all at once.
+func Allowed(p *Pool, count Census, cause Cause) (int, Left) {
+	most, until := Permitted(p, count.Nodes, cause)
+	left := Left{
+		Because: BudgetExhausted,
+		Detail:  fmt.Sprintf("No allowed disruptions for disruption reason %s due to blocking budget", cause.budgeted()),
+		Facts:   reason.FactsOf(map[string]any{"nodepool": p.Name, "nodes": count.Nodes, "down": count.Down, "allowed": most}),
+		Until:   until,
+	}
+	return max(0, most-count.Down), left
+}
+
+// Permitted is how many of the pool's nodes may be down at once for that cause
+// (math.MaxInt32 when nothing bounds it), and when that may change by itself.
+func Permitted(p *Pool, nodes int, cause Cause) (most int, until time.Time) {
+	most = math.MaxInt32
+	for i := range p.Budgets {
+		b := &p.Budgets[i]
+		if b.Broken {
+			return 0, time.Time{}
+		}
+		if !b.holdsFor(cause) {
+			continue
+		}
+		if b.Active {
+			most = min(most, b.share(nodes))
+		}
+		if !b.Until.IsZero() && (until.IsZero() || b.Until.Before(until)) {
+			until = b.Until
+		}
+	}
+	return most, until
+}
+
+// budgeted is the cause that budgets know it as.
+func (c Cause) budgeted() Cause {
+	if c == Expired {
+		return Drifted
+	}
+	return c
+}
+
+func (b *Budget) holdsFor(cause Cause) bool {
+	return b.Causes == nil || slices.Contains(b.Causes, cause.budgeted())
+}
+
+// share is the budget's number for so many nodes, at most math.MaxInt32. One of three
+// nodes is more than ten percent: a small pool could otherwise never be changed.
+func (b *Budget) share(nodes int) int {
+	n := min(max(b.Nodes, 0), math.MaxInt32)
+	if !b.Percent {
+		return n
+	}
+	return min((n*nodes+99)/100, math.MaxInt32)
 }

@@ -3,7 +3,6 @@ package disrupt
 import (
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/reason"
 )
 
@@ -35,6 +34,7 @@ const (
 // Node is a node of a pool as far as the World does not know it.
 type Node struct {
 	Key  string // world.Node.Key
+	Name string // of the Kubernetes Node, for texts
 	Pool string
 
 	Created time.Time
@@ -56,8 +56,13 @@ type Node struct {
 	// upstream's eviction cost of each, 1 for an ordinary pod, -10 to 10, negative ones as 0.
 	Pods int
 	Cost float64
-	// Promised is set while pods are expected on the node or spare room is kept there.
+	// Promised is set while pods are expected on the node.
 	Promised bool
+	// Spare is set while room is kept there for capacity buffers: the node is then neither
+	// empty nor consolidated, but replaced when due.
+	Spare bool
+	// Unpriced says why nobody knows what the node costs; empty when that is known.
+	Unpriced string
 	// Blocks are who asks for the node to be left alone, in a fixed order.
 	Blocks []Block
 	// Due are the causes for which it must be replaced whatever that costs, oldest first.
@@ -110,12 +115,6 @@ type Pool struct {
 	MinAge time.Duration
 	// Resting is until when nothing is tried in the pool, because too much failed there.
 	Resting time.Time
-}
-
-// Thrift is the least that a replacement must save: the larger of both holds.
-type Thrift struct {
-	Share   float64     // of what the nodes that go cost, 0 to 1
-	PerHour offer.Price // in money
 }
 
 // Settings are the operator's wishes.

@@ -1,0 +1,26 @@
+package disrupt
+
+import (
+	"cmp"
+	"time"
+)
+
+// DueBefore orders nodes that are due for that cause: empty ones first, which nobody
+// misses, then those that became due first, then by key.
+func DueBefore(a, b *Node, cause Cause) int {
+	return cmp.Or(
+		cmp.Compare(min(a.Pods, 1), min(b.Pods, 1)),
+		a.dueSince(cause).Compare(b.dueSince(cause)),
+		cmp.Compare(a.Key, b.Key),
+	)
+}
+
+// dueSince is when the node became due for that cause; zero when it is not.
+func (n *Node) dueSince(cause Cause) (since time.Time) {
+	for _, d := range n.Due {
+		if d.Cause == cause && (since.IsZero() || d.Since.Before(since)) {
+			since = d.Since
+		}
+	}
+	return since
+}

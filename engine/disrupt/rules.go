@@ -1,0 +1,173 @@
+package disrupt
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// Eligible reports whether the node may go for that cause, as far as the node and its
+// pool have a say; else Left is the first objection, with Karpenter's text where it has
+// one. The order is Karpenter's too: what stands in the way of everything comes first.
+//
+// Budgets, prices and room elsewhere are questions of their own. p is nil when the pool
+// is not known.
+func Eligible(n *Node, p *Pool, cause Cause, c *Cluster) (Left, bool) {
+	left := unfit(n, p, cause, c)
+	if left.Because == "" && cause.graceful() {
+		left = unwanted(n, p, cause, c)
+	}
+	if left.Because == "" && !cause.graceful() {
+		left = notDue(n, cause)
+	}
+	left.Key = n.Key
+	return left, left.Because == ""
+}
+
+// graceful causes respect every pod that asks to be left alone; the others need not
+// for ever.
+func (c Cause) graceful() bool { return c == Empty || c == Underutilized }
+
+// unfit is what stands in the way of every cause.
+func unfit(n *Node, p *Pool, cause Cause, c *Cluster) Left {
+	switch {
+	case underway(n.Key, c.Underway):
+		return Left{Because: MoveUnderway, Detail: "A move of the node is under way"}
+	case n.Initialized.IsZero():
+		return Left{Because: NotInitialized, Detail: "Node isn't initialized"}
+	case n.Leaving || n.Terminating:
+		return Left{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"}
+	case n.Promised:
+		return Left{Because: Nominated, Detail: "Node is nominated for a pending pod"}
+	}
+	if b := n.block(false); b != nil {
+		return b.left()
+	}
+	switch {
+	case n.Pool == "":
+		return Left{Because: NoPool, Detail: "Node doesn't have required label (label=karpenter.sh/nodepool)"}
+	case p == nil:
+		return Left{Because: NoPool, Detail: fmt.Sprintf("NodePool not found (NodePool=%s)", n.Pool)}
+	}
+	if b := n.block(true); b != nil && (cause.graceful() || !n.Grace) {
+		return b.left()
+	}
+	return resting(n, p, c)
+}
+
+func underway(key string, moves []Move) bool {
+	for i := range moves {
+		if _, found := slices.BinarySearch(moves[i].Nodes, key); found {
+			return true
+		}
+	}
+	return false
+}
+
+// block is the first block that comes from a pod, or from the node itself.
+func (n *Node) block(ofPod bool) *Block {
+	for i := range n.Blocks {
+		if n.Blocks[i].Pod == ofPod {
+			return &n.Blocks[i]
+		}
+	}
+	return nil
+}
+
+func (b *Block) left() Left {
+	return Left{Because: b.Because, Detail: b.Detail, Facts: b.Facts, Until: b.Until}
+}
+
+// resting holds for every cause: what failed just now fails again.
+func resting(n *Node, p *Pool, c *Cluster) Left {
+	if until := c.Resting[n.Key]; c.Now.Before(until) {
+		return Left{Because: Resting, Detail: "A move of the node failed, it is tried again later", Until: until}
+	}
+	if c.Now.Before(p.Resting) {
+		return Left{Because: Resting, Detail: fmt.Sprintf("Moves in NodePool %q failed, it is tried again later", p.Name), Until: p.Resting}
+	}
+	return Left{}
+}
+
+func notDue(n *Node, cause Cause) Left {
+	if slices.ContainsFunc(n.Due, func(d Due) bool { return d.Cause == cause }) {
+		return Left{}
+	}
+	return Left{Because: NotDue}
+}
+
+// unwanted is what stands in the way of making the cluster cheaper.
+func unwanted(n *Node, p *Pool, cause Cause, c *Cluster) Left {
+	switch {
+	case p.Static:
+		return Left{Because: reason.Static, Detail: fmt.Sprintf("NodePool %q keeps a fixed number of nodes", p.Name)}
+	case cause == Underutilized && n.Unpriced != "":
+		return Left{Because: Unpriced, Detail: n.Unpriced}
+	case p.Never:
+		return Left{Because: Never, Detail: fmt.Sprintf("NodePool %q has consolidation disabled", p.Name)}
+	case n.Spare:
+		return Left{Because: SpareRoom, Detail: fmt.Sprintf("Node %q has buffer pods", n.Name)}
+	}
+	if left := occupancy(n, p, cause, c.Settings); left.Because != "" {
+		return left
+	}
+	if at, quiet := Quiet(n, p, c.Now); !quiet {
+		return Left{Because: TooSoon, Until: at,
+			Detail: fmt.Sprintf("Quiet for %s of %s", c.Now.Sub(n.QuietSince).Truncate(time.Second), p.ConsolidateAfter)}
+	}
+	if cause == Underutilized {
+		return young(n, p, c)
+	}
+	return Left{}
+}
+
+func occupancy(n *Node, p *Pool, cause Cause, s Settings) Left {
+	empty := Vacant(n, s)
+	switch {
+	case cause == Empty && !empty:
+		return Left{Because: NotEmpty, Detail: fmt.Sprintf("%d pods would need another home", n.Pods)}
+	case cause == Underutilized && empty:
+		return Left{Because: NotOccupied}
+	case cause == Underutilized && p.Policy == WhenEmpty:
+		return Left{Because: OnlyEmpty, Detail: fmt.Sprintf("NodePool %q has consolidation policy WhenEmpty, but node is not empty", p.Name)}
+	}
+	return Left{}
+}
+
+// Vacant reports whether the node counts as empty: no pod on it would need another
+// home. Karpenter asks whether eviction would cost anything, and so takes a node whose
+// pods are all cheap to lose for an empty one.
+func Vacant(n *Node, s Settings) bool { return n.Pods == 0 || s.Upstream && n.Cost <= 0 }
+
+// Quiet reports whether no pod came or went for the pool's consolidateAfter, and since
+// when that is so, or will be. This is the condition Consolidatable of a NodeClaim.
+func Quiet(n *Node, p *Pool, now time.Time) (at time.Time, quiet bool) {
+	at = n.QuietSince.Add(p.ConsolidateAfter)
+	return at, !n.Initialized.IsZero() && !p.Never && !p.Static && !now.Before(at)
+}
+
+// young nodes were bought for something that is yet to come to them. Karpenter does
+// not ask for an age.
+func young(n *Node, p *Pool, c *Cluster) Left {
+	least := p.MinAge
+	if least < 0 {
+		least = c.Settings.MinAge
+	}
+	if old := n.Created.Add(least); c.Now.Before(old) && !c.Settings.Upstream {
+		return Left{Because: TooYoung, Until: old,
+			Detail: fmt.Sprintf("Node is %s old, NodePool %q asks for %s", c.Now.Sub(n.Created).Truncate(time.Second), p.Name, least)}
+	}
+	return Left{}
+}
+
+// Home reports whether pods of nodes that are consolidated may move to the node, as far
+// as it is a node of a pool: not while it is on its way up or out, was chosen itself, or
+// is so busy that it may be about to go as empty or to fill up.
+func Home(n *Node, p *Pool, c *Cluster) bool {
+	if n.Initialized.IsZero() || n.Leaving || n.Terminating || underway(n.Key, c.Underway) {
+		return false
+	}
+	return p == nil || p.Static || p.Never || !c.Now.Before(n.QuietSince.Add(p.ConsolidateAfter))
+}

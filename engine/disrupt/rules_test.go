@@ -1,0 +1,163 @@
+package disrupt
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// quietNode could go for any cause.
+func quietNode() Node {
+	return Node{
+		Key: "claim-1", Name: "node-1", Pool: "general", Ready: true, Pods: 3, Cost: 3,
+		Created: noon.Add(-2 * time.Hour), Initialized: noon.Add(-2 * time.Hour), QuietSince: noon.Add(-time.Hour),
+		Due: []Due{{Cause: Drifted, Since: noon.Add(-time.Minute)}, {Cause: Expired, Since: noon}},
+	}
+}
+
+var (
+	protectedPod = Block{Because: DoNotDisrupt, Detail: "pod", Pod: true, Until: noon.Add(time.Hour)}
+	protectedOne = Block{Because: DoNotDisrupt, Detail: "node"}
+)
+
+// Rule 120, Rule 121, Rule 123, Rule 124, Rule 125: who is left alone, for which causes,
+// and what is said about it.
+func TestEligible(t *testing.T) {
+	all := []Cause{Empty, Underutilized, Drifted, Expired}
+	occupied := []Cause{Underutilized, Drifted, Expired} // what a node with pods can go for
+	vacant := []Cause{Empty, Drifted, Expired}
+	for _, tc := range []struct {
+		name   string
+		change func(*Node, *Pool, *Cluster)
+		goes   []Cause
+		// said is what the others are told; causes that the node cannot go for anyway are left out.
+		asked   Cause
+		because reason.Reason
+		detail  string
+		until   time.Time
+	}{
+		{"nothing against it", func(*Node, *Pool, *Cluster) {}, occupied, Empty, NotEmpty, "3 pods would need another home", time.Time{}},
+		{"an empty one", func(n *Node, _ *Pool, _ *Cluster) { n.Pods, n.Cost = 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
+		{"on its way up", func(n *Node, _ *Pool, _ *Cluster) { n.Initialized = time.Time{} }, nil, Drifted, NotInitialized, "Node isn't initialized", time.Time{}},
+		{"leaving", func(n *Node, _ *Pool, _ *Cluster) { n.Leaving = true }, nil, Drifted, AlreadyLeaving, "Node is deleting or marked for deletion", time.Time{}},
+		{"terminating", func(n *Node, _ *Pool, _ *Cluster) { n.Terminating = true }, nil, Expired, AlreadyLeaving, "Node is deleting or marked for deletion", time.Time{}},
+		{"chosen before", func(_ *Node, _ *Pool, c *Cluster) { c.Underway = []Move{{Nodes: []string{"a", "claim-1"}}} }, nil,
+			Drifted, MoveUnderway, "A move of the node is under way", time.Time{}},
+		{"nominated", func(n *Node, _ *Pool, _ *Cluster) { n.Promised = true }, nil, Drifted, Nominated, "Node is nominated for a pending pod", time.Time{}},
+		{"annotated", func(n *Node, _ *Pool, _ *Cluster) { n.Grace, n.Blocks = true, []Block{protectedPod, protectedOne} }, nil, Drifted, DoNotDisrupt, "node", time.Time{}},
+		{"of no pool", func(n *Node, _ *Pool, _ *Cluster) { n.Pool = "" }, nil, Drifted, NoPool,
+			"Node doesn't have required label (label=karpenter.sh/nodepool)", time.Time{}},
+		{"a pod protects it", func(n *Node, _ *Pool, _ *Cluster) { n.Blocks = []Block{protectedPod} }, nil, Drifted, DoNotDisrupt, "pod", noon.Add(time.Hour)},
+		{"a pod protects it for a while", func(n *Node, _ *Pool, _ *Cluster) { n.Grace, n.Blocks = true, []Block{protectedPod} }, []Cause{Drifted, Expired},
+			Underutilized, DoNotDisrupt, "pod", noon.Add(time.Hour)},
+		{"a move failed", func(_ *Node, _ *Pool, c *Cluster) { c.Resting = map[string]time.Time{"claim-1": noon.Add(time.Minute)} }, nil,
+			Drifted, Resting, "A move of the node failed, it is tried again later", noon.Add(time.Minute)},
+		{"a move failed once", func(_ *Node, _ *Pool, c *Cluster) { c.Resting = map[string]time.Time{"claim-1": noon} }, occupied, Empty, NotEmpty, "3 pods would need another home", time.Time{}},
+		{"moves failed", func(_ *Node, p *Pool, _ *Cluster) { p.Resting = noon.Add(time.Minute) }, nil,
+			Drifted, Resting, `Moves in NodePool "general" failed, it is tried again later`, noon.Add(time.Minute)},
+		{"not due", func(n *Node, _ *Pool, _ *Cluster) { n.Due = nil }, []Cause{Underutilized}, Expired, NotDue, "", time.Time{}},
+		{"static", func(_ *Node, p *Pool, _ *Cluster) { p.Static = true }, []Cause{Drifted, Expired}, Underutilized, reason.Static,
+			`NodePool "general" keeps a fixed number of nodes`, time.Time{}},
+		{"no price", func(n *Node, _ *Pool, _ *Cluster) { n.Unpriced = "Instance Type \"x\" not found" }, []Cause{Drifted, Expired}, Underutilized, Unpriced,
+			`Instance Type "x" not found`, time.Time{}},
+		{"no price, empty", func(n *Node, _ *Pool, _ *Cluster) { n.Unpriced, n.Pods, n.Cost = "?", 0, 0 }, vacant, Underutilized, Unpriced, "?", time.Time{}},
+		{"never", func(_ *Node, p *Pool, _ *Cluster) { p.Never = true }, []Cause{Drifted, Expired}, Underutilized, Never,
+			`NodePool "general" has consolidation disabled`, time.Time{}},
+		{"never, empty", func(n *Node, p *Pool, _ *Cluster) { p.Never, n.Pods, n.Cost = true, 0, 0 }, []Cause{Drifted, Expired}, Empty, Never,
+			`NodePool "general" has consolidation disabled`, time.Time{}},
+		{"spare room", func(n *Node, _ *Pool, _ *Cluster) { n.Spare, n.Pods, n.Cost = true, 0, 0 }, []Cause{Drifted, Expired}, Empty, SpareRoom,
+			`Node "node-1" has buffer pods`, time.Time{}},
+		{"only empty ones", func(_ *Node, p *Pool, _ *Cluster) { p.Policy = WhenEmpty }, []Cause{Drifted, Expired}, Underutilized, OnlyEmpty,
+			`NodePool "general" has consolidation policy WhenEmpty, but node is not empty`, time.Time{}},
+		{"busy", func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidateAfter = 90 * time.Minute }, []Cause{Drifted, Expired}, Underutilized, TooSoon,
+			"Quiet for 1h0m0s of 1h30m0s", noon.Add(30 * time.Minute)},
+		{"young", func(_ *Node, p *Pool, _ *Cluster) { p.MinAge = 3 * time.Hour }, []Cause{Drifted, Expired}, Underutilized, TooYoung,
+			`Node is 2h0m0s old, NodePool "general" asks for 3h0m0s`, noon.Add(time.Hour)},
+		{"young and empty", func(n *Node, p *Pool, _ *Cluster) { p.MinAge, n.Pods, n.Cost = 3*time.Hour, 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
+		{"young by the operator's wish", func(_ *Node, p *Pool, c *Cluster) { p.MinAge, c.Settings.MinAge = -1, 3*time.Hour }, []Cause{Drifted, Expired}, Underutilized, TooYoung,
+			`Node is 2h0m0s old, NodePool "general" asks for 3h0m0s`, noon.Add(time.Hour)},
+		{"young, as Karpenter sees it", func(_ *Node, p *Pool, c *Cluster) { p.MinAge, c.Settings.Upstream = 3*time.Hour, true }, occupied, Empty, NotEmpty,
+			"3 pods would need another home", time.Time{}},
+		{"cheap pods", func(n *Node, _ *Pool, _ *Cluster) { n.Cost = 0 }, occupied, Empty, NotEmpty, "3 pods would need another home", time.Time{}},
+		{"cheap pods, as Karpenter sees it", func(n *Node, _ *Pool, c *Cluster) { n.Cost, c.Settings.Upstream = 0, true }, vacant, Underutilized, NotOccupied, "", time.Time{}},
+	} {
+		n, p, c := quietNode(), Pool{Name: "general"}, Cluster{Now: noon}
+		tc.change(&n, &p, &c)
+		for _, cause := range all {
+			left, ok := Eligible(&n, &p, cause, &c)
+			if want := slices.Contains(tc.goes, cause); ok != want || ok != (left.Because == "") {
+				t.Errorf("%s: %s goes: %t (%+v), want %t", tc.name, cause, ok, left, want)
+			}
+		}
+		want := Left{Key: "claim-1", Because: tc.because, Detail: tc.detail, Until: tc.until}
+		got, _ := Eligible(&n, &p, tc.asked, &c)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, %s: %s", tc.name, tc.asked, diff)
+		}
+	}
+}
+
+func TestUnknownPool(t *testing.T) {
+	n := quietNode()
+	got, ok := Eligible(&n, nil, Drifted, &Cluster{Now: noon})
+	if ok || got.Because != NoPool || got.Detail != "NodePool not found (NodePool=general)" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Rule 124: nodes that are busy themselves take in nobody who is moved to save money.
+func TestHomes(t *testing.T) {
+	p := Pool{Name: "general", ConsolidateAfter: 90 * time.Minute}
+	for name, tc := range map[string]struct {
+		change func(*Node, *Pool, *Cluster)
+		want   bool
+	}{
+		"busy":     {func(*Node, *Pool, *Cluster) {}, false},
+		"quiet":    {func(n *Node, _ *Pool, _ *Cluster) { n.QuietSince = noon.Add(-90 * time.Minute) }, true},
+		"never":    {func(_ *Node, p *Pool, _ *Cluster) { p.Never = true }, true},
+		"static":   {func(_ *Node, p *Pool, _ *Cluster) { p.Static = true }, true},
+		"leaving":  {func(n *Node, p *Pool, _ *Cluster) { n.Leaving, p.Never = true, true }, false},
+		"underway": {func(_ *Node, p *Pool, c *Cluster) { c.Underway, p.Never = []Move{{Nodes: []string{"claim-1"}}}, true }, false},
+		"young":    {func(n *Node, p *Pool, _ *Cluster) { n.Initialized, p.Never = time.Time{}, true }, false},
+	} {
+		n, p, c := quietNode(), p, Cluster{Now: noon}
+		tc.change(&n, &p, &c)
+		if got := Home(&n, &p, &c); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	for because, want := range map[reason.Reason]string{
+		Nominated: "DisruptionBlocked", Budgeted: "DisruptionBlocked", OnlyEmpty: "Unconsolidatable", Unpriced: "Unconsolidatable",
+		TooDear: "Unconsolidatable", NotDue: "", MoveUnderway: "", "": "", reason.Static: "",
+	} {
+		if got := Event(because); got != want {
+			t.Errorf("%q: %q, want %q", because, got, want)
+		}
+	}
+}
+
+func TestDueOrder(t *testing.T) {
+	nodes := []Node{
+		{Key: "young", Pods: 1, Due: []Due{{Cause: Drifted, Since: noon}}},
+		{Key: "old", Pods: 9, Due: []Due{{Cause: Drifted, Since: noon}, {Cause: Drifted, Since: noon.Add(-time.Hour)}}},
+		{Key: "older, for another cause", Pods: 1, Due: []Due{{Cause: Expired, Since: noon.Add(-9 * time.Hour)}, {Cause: Drifted, Since: noon}}},
+		{Key: "empty", Due: []Due{{Cause: Drifted, Since: noon}}},
+	}
+	slices.SortFunc(nodes, func(a, b Node) int { return DueBefore(&a, &b, Drifted) })
+	var got []string
+	for _, n := range nodes {
+		got = append(got, n.Key)
+	}
+	if diff := cmp.Diff([]string{"empty", "old", "older, for another cause", "young"}, got); diff != "" {
+		t.Error(diff)
+	}
+}

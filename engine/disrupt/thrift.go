@@ -1,0 +1,75 @@
+package disrupt
+
+import (
+	"math"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offer"
+)
+
+// Thrift is the least that a replacement must save: the larger of both holds. The zero
+// Thrift asks for any saving at all.
+type Thrift struct {
+	Share   float64     // of what the nodes that go cost, 0 to 1
+	PerHour offer.Price // in money
+}
+
+// Defaults are karve's rules out of the box. A replacement restarts pods, pulls images
+// and warms caches, so a few percent that tomorrow's prices may take back do not pay
+// for it; and a node that was just bought is about to be used.
+func Defaults() Settings {
+	return Settings{Thrift: Thrift{Share: 0.05}, MinAge: 5 * time.Minute}
+}
+
+// Part is what one pool gives to a move.
+type Part struct {
+	Pool *Pool
+	// Nodes of the pool that go, what they cost per hour, and what it costs to evict
+	// their pods (the sum of Node.Cost).
+	Nodes int
+	Price offer.Price
+	Cost  float64
+}
+
+// Disturbs is what the part costs in evictions, as Karpenter reckons: one for each
+// node and one for each ordinary pod.
+func (p Part) Disturbs() float64 { return float64(p.Nodes) + p.Cost }
+
+// Worth is what an eviction saves: a node's price for each thing it disturbs. Nodes of
+// the highest worth go first.
+func Worth(price offer.Price, n *Node) float64 { return float64(price) / (1 + n.Cost) }
+
+// Least is what replacing those nodes must save at least, per hour: every pool asks for
+// its share of what its own nodes cost. At least the smallest amount there is: a move
+// that saves nothing disturbs for nothing.
+func Least(parts []Part, s Settings) offer.Price {
+	least := offer.Price(0)
+	for _, part := range parts {
+		if !s.Upstream {
+			least = least.Add(part.asks(s))
+		}
+	}
+	return max(least, 1)
+}
+
+func (p Part) asks(s Settings) offer.Price {
+	t := s.Thrift
+	if p.Pool.Thrift != nil {
+		t = *p.Pool.Thrift
+	}
+	return t.Least(p.Price)
+}
+
+// Least is what replacing nodes of that price must save.
+func (t Thrift) Least(before offer.Price) offer.Price {
+	return max(offer.Price(math.Ceil(t.Share*float64(before))), t.PerHour, 0)
+}
+
+// Pays reports whether a consolidation is worth its while: one that buys something
+// saves what its pools ask for, one that buys nothing saves anything at all.
+func Pays(parts []Part, before, after offer.Price, launches int, s Settings) bool {
+	if launches == 0 {
+		return before > after
+	}
+	return before-after >= Least(parts, s)
+}
