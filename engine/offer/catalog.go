@@ -107,6 +107,25 @@ func (c *Catalog) Choice(i int) Choice {
 	return Choice{Type: c.Types[r.Type].Name, Zone: r.Zone, CapacityType: r.CapacityType, Price: r.Price, Fallback: r.Fallback}
 }
 
+// Type returns the type of that name; nil when there is none.
+func (c *Catalog) Type(name string) *Type {
+	i, ok := slices.BinarySearchFunc(c.Types, name, func(t Type, name string) int { return cmp.Compare(t.Name, name) })
+	if !ok {
+		return nil
+	}
+	return &c.Types[i]
+}
+
+// Draws is what buying the choice takes out of the region's budgets.
+func (t *Type) Draws(c Choice) []Draw {
+	for _, o := range t.Offers {
+		if o.Zone == c.Zone && o.CapacityType == c.CapacityType && o.Price == c.Price {
+			return o.Draws
+		}
+	}
+	return nil
+}
+
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:

@@ -40,6 +40,8 @@ type bargain struct {
 	limit, purse offer.Price          // of an honest plan's price, and of what it may spend on the way
 	best         *solver
 	attempts     int
+	most         offer.Price // that any plan may cost
+	barred       bool        // nothing may be bought
 }
 
 // item is one preference of one class.
@@ -59,10 +61,22 @@ const mostAttempts = 8
 const noPurse = offer.Price(math.MaxInt64)
 
 func newBargain(w *world.World) *bargain {
-	b := &bargain{w: w, tastes: map[*world.Class][]preference{}, minds: map[*world.Class]bool{}, open: map[*world.Shape]bool{},
-		fits: map[fitKey]*world.Fit{}, sales: map[saleKey][]cell{}}
+	b := indifferent(w)
+	b.preferences()
+	return b
+}
+
+// indifferent is a bargain in which nobody prefers anything.
+func indifferent(w *world.World) *bargain {
+	return &bargain{w: w, tastes: map[*world.Class][]preference{}, minds: map[*world.Class]bool{}, open: map[*world.Shape]bool{},
+		fits: map[fitKey]*world.Fit{}, sales: map[saleKey][]cell{}, most: noPurse}
+}
+
+// preferences lists what pods prefer, unless the settings ignore it.
+func (b *bargain) preferences() {
+	w := b.w
 	if w.Settings.Preferences == world.Ignore {
-		return b
+		return
 	}
 	tainted := softTaints(w)
 	for _, c := range slices.Backward(w.Classes) {
@@ -80,7 +94,6 @@ func newBargain(w *world.World) *bargain {
 	slices.SortStableFunc(b.items, func(x, y item) int {
 		return cmp.Or(cmp.Compare(y.weight, x.weight), cmp.Compare(y.kind, x.kind), urgency(x.class, y.class))
 	})
-	return b
 }
 
 // urgency orders classes as they are served: spare capacity comes last.
@@ -111,7 +124,9 @@ func softTaints(w *world.World) []world.Taint {
 		}
 	}
 	for _, h := range w.Hosts {
-		note(h.Taints)
+		if open(h) {
+			note(h.Taints)
+		}
 	}
 	return out
 }
@@ -160,18 +175,20 @@ func (b *bargain) strike(plain *solver) Plan {
 // search looks for the best plan within the surplus of what the plan that honours
 // nothing costs.
 func (b *bargain) search(before offer.Price) {
-	b.limit = surplus(before, b.w.Settings.Surplus)
-	b.purse = max(b.limit, surplus(b.best.spent, b.w.Settings.Surplus))
+	b.limit = min(b.most, surplus(before, b.w.Settings.Surplus))
+	b.purse = min(b.most, max(b.limit, surplus(b.best.spent, b.w.Settings.Surplus)))
 	kept := []item{}
 	for rest := b.items; len(rest) > 0 && b.attempts < mostAttempts; {
 		n := b.longest(kept, rest)
 		kept = append(kept, rest[:n]...)
 		rest = rest[min(n+1, len(rest)):]
 	}
-	if len(kept) == 0 && len(b.w.Hosts) > 0 {
+	if len(kept) == 0 && slices.ContainsFunc(b.w.Hosts, open) {
 		b.try(nil) // which hosts are filled first is free
 	}
 }
+
+func open(h *world.Host) bool { return h.Index >= 0 }
 
 // content reports whether in the plan that honours nothing everybody has what they prefer
 // all the same, whichever of its choices are bought.
@@ -328,7 +345,7 @@ func (b *bargain) welcome(c *world.Shape) bool {
 			return true
 		}
 		for slot := x.Groups[g].From; slot < x.Groups[g].To; slot++ {
-			if b.w.Hosts[x.Host(slot)].Accepts(c) {
+			if h := b.w.Hosts[x.Host(slot)]; open(h) && h.Accepts(c) {
 				return true
 			}
 		}

@@ -39,6 +39,9 @@ func (s *solver) rooms(x *world.Index) *world.Rooms {
 // takes is how many pods of the class host i has room for, as far as resources
 // and its neighbours there go; labels and taints are another question.
 func (s *solver) takes(k *work, i int) int {
+	if !open(s.w.Hosts[i]) {
+		return 0
+	}
 	room := s.room(i)
 	for _, d := range k.Dims {
 		if room[d] < k.Requests[d] {

@@ -232,7 +232,7 @@ func (s *solver) byPriority() [][]*work {
 func (s *solver) tiers() [][]*stall {
 	var out [][]*stall
 	for _, m := range s.stalls {
-		if m.Pool.Blocked != "" || m.Pool.Static {
+		if s.bargain.barred || m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
 		if n := len(out); n > 0 && out[n-1][0].Pool.Weight == m.Pool.Weight {

@@ -80,11 +80,20 @@ func (s *solver) samples(t *tally) iter.Seq[*world.Host] {
 		keys = slices.Concat(keys, f.Keys)
 	}
 	if t.filter.affinity != nil && t.filter.affinity.Named {
-		return slices.Values(slices.Concat(s.w.Hosts, s.w.Stuck))
+		return func(yield func(*world.Host) bool) {
+			for _, h := range slices.Concat(s.w.Hosts, s.w.Stuck) {
+				if !(h.Stuck || open(h)) || h.Leaving {
+					continue
+				}
+				if !yield(h) {
+					return
+				}
+			}
+		}
 	}
 	return func(yield func(*world.Host) bool) {
 		for _, g := range s.w.Index(keys).Groups {
-			if !yield(g.First) {
+			if g.First != nil && !yield(g.First) {
 				return
 			}
 		}

@@ -210,7 +210,7 @@ func (b *Builder) SetNode(n Node) {
 		return
 	}
 	b.RemoveNode(n.Key)
-	h := &Host{Node: n}
+	h := &Host{Node: n, Index: -1, at: -1}
 	b.nodes[n.Key] = h
 	b.stale[h] = true
 	b.order = nil
@@ -358,7 +358,7 @@ func (b *Builder) World() *World {
 	w := &World{
 		Space: b.space, Resources: b.resources, Markets: b.compileMarkets(),
 		Hosts: b.hosts(), Awaited: slices.Collect(maps.Keys(b.awaited)), Stuck: b.stuck, Classes: b.pending(), Repulsions: b.sortedRepulsions(), Ported: slices.Collect(maps.Keys(b.ported)),
-		Budgets: b.budgets(), Settings: b.settings, worn: b.worn, indexes: b.indexes,
+		Budgets: b.budgets(), Settings: b.settings, worn: b.worn, indexes: b.indexes, builder: b,
 	}
 	return w
 }
@@ -480,7 +480,7 @@ func (b *Builder) hosts() []*Host {
 func (b *Builder) sortHosts() {
 	b.order, b.stuck = make([]*Host, 0, len(b.nodes)), nil
 	for _, h := range b.nodes {
-		h.Index = -1
+		h.Index, h.at = -1, -1
 		switch {
 		case h.Leaving:
 		case h.Stuck:
@@ -499,20 +499,17 @@ func (b *Builder) sortHosts() {
 		return cmp.Compare(x.Key, y.Key)
 	})
 	for i, h := range b.order {
-		h.Index = i
+		h.Index, h.at = i, i
 	}
 }
 
 // refresh recomputes what is free on a host.
 func (b *Builder) refresh(h *Host, daemons []*daemon) {
 	if h.labels == nil {
-		h.labels = make(map[*constraint.Key]int, len(h.Labels))
-		for k, v := range h.Labels {
-			key := b.space.Key(k)
-			h.labels[key] = key.ID(v)
-		}
+		h.readLabels(b.space)
 		b.wear(h, 1)
 	}
+	h.movable = nil
 	h.Free = b.resources.Offered(h.Allocatable)
 	h.Mounted, h.Awaited = nil, nil
 	present := map[string]bool{}
@@ -538,6 +535,15 @@ func (b *Builder) refresh(h *Host, daemons []*daemon) {
 		b.awaited[h] = true
 	} else {
 		delete(b.awaited, h)
+	}
+}
+
+// readLabels interns the node's labels.
+func (h *Host) readLabels(space *constraint.Space) {
+	h.labels = make(map[*constraint.Key]int, len(h.Labels))
+	for k, v := range h.Labels {
+		key := space.Key(k)
+		h.labels[key] = key.ID(v)
 	}
 }
 
@@ -616,7 +622,7 @@ func (c *Class) setPods(moving []*pod) {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(x.created, y.created), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
+		return byAge(x, y)
 	})
 	c.Pods = make([]Ref, len(pods))
 	for i, p := range pods {

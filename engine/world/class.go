@@ -40,7 +40,8 @@ type Class struct {
 	pods      int // pods folded into the class, bound ones included
 	on        map[*place]headcount
 	waiting   []*pod
-	changed   bool // waiting is not what Pods says
+	changed   bool   // waiting is not what Pods says
+	homeless  []*pod // what Pods says while a Trial lasts
 }
 
 // headcount is how many pods are somewhere, and how many of them are terminating.

@@ -16,36 +16,95 @@ type Index struct {
 	Groups []HostGroup
 	Rooms  *Rooms // by slot; to be cloned before it is changed
 
-	hosts []int32 // Host.Index by slot: group by group, ascending within each
-	slots []int32 // by Host.Index
+	hosts []int32 // positions in World.Hosts by slot: group by group, ascending within each
+	slots []int32 // by position
+	of    []int32 // group by position
+	all   []*Host // World.Hosts
 	lets  map[*Shape][]int32
+	// shifted is how many groups do not begin with their First: a Trial closed some hosts.
+	shifted int
 }
 
 // HostGroup is hosts that are alike as far as an Index can tell.
 type HostGroup struct {
-	First    *Host // one of them
+	First    *Host // of those that take pods; nil when none does
 	From, To int   // their slots
+
+	like *Host // the one in slot From
 }
 
-// Host returns the Host.Index of the host in a slot.
+// Host returns the position in World.Hosts of the host in a slot.
 func (x *Index) Host(slot int) int { return int(x.hosts[slot]) }
 
-// Slot returns the slot of the host with that Host.Index.
+// Slot returns the slot of the host at that position in World.Hosts.
 func (x *Index) Slot(host int) int { return int(x.slots[host]) }
 
-// Accepting lists the groups whose hosts let pods of the shape in, by number. An
-// Index over fewer labels than the shape asks for cannot tell.
+// Accepting lists the groups whose hosts let pods of the shape in, by number: in the
+// order of their first hosts. An Index over fewer labels than the shape asks for cannot tell.
 func (x *Index) Accepting(s *Shape) []int32 {
 	out, ok := x.lets[s]
 	if !ok {
 		for i := range x.Groups {
-			if x.Groups[i].First.lets(s) {
+			if x.Groups[i].like.lets(s) {
 				out = append(out, int32(i))
 			}
 		}
 		x.lets[s] = out
 	}
+	if x.shifted == 0 {
+		return out
+	}
+	return x.inOrder(out)
+}
+
+// inOrder puts the groups that a Trial left hosts in the order that they would have
+// had its hosts never been there.
+func (x *Index) inOrder(groups []int32) []int32 {
+	out := make([]int32, 0, len(groups))
+	for _, g := range groups {
+		if x.Groups[g].First != nil {
+			out = append(out, g)
+		}
+	}
+	slices.SortFunc(out, func(a, b int32) int { return cmp.Compare(x.Groups[a].First.at, x.Groups[b].First.at) })
 	return out
+}
+
+// refresh brings the index up to date with a host of which a Trial changed the room, or
+// whether it takes pods.
+func (x *Index) refresh(h *Host) {
+	slot, g := x.Slot(h.at), &x.Groups[x.of[h.at]]
+	if h.Index >= 0 {
+		x.Rooms.Set(slot, &h.Free)
+		if g.First == nil || h.at < g.First.at {
+			x.begin(g, h)
+		}
+		return
+	}
+	x.Rooms.Close(slot)
+	if g.First == h {
+		x.begin(g, x.open(slot+1, g.To))
+	}
+}
+
+// begin makes the host the group's first; nil when it has none.
+func (x *Index) begin(g *HostGroup, h *Host) {
+	if g.First != g.like {
+		x.shifted--
+	}
+	if g.First = h; h != g.like {
+		x.shifted++
+	}
+}
+
+// open is the first host from one slot on, and before another, that takes pods.
+func (x *Index) open(from, to int) *Host {
+	for slot := from; slot < to; slot++ {
+		if h := x.all[x.hosts[slot]]; h.Index >= 0 {
+			return h
+		}
+	}
+	return nil
 }
 
 // lets is Accepts, whatever the shape demands of the host's name.
@@ -76,9 +135,8 @@ func (w *World) Index(keys []*constraint.Key) *Index {
 }
 
 func newIndex(hosts []*Host, keys []*constraint.Key, dims int) *Index {
-	x := &Index{Rooms: newRooms(len(hosts), dims), hosts: make([]int32, len(hosts)), slots: make([]int32, len(hosts)), lets: map[*Shape][]int32{}}
+	x := &Index{Rooms: newRooms(len(hosts), dims), hosts: make([]int32, len(hosts)), slots: make([]int32, len(hosts)), of: make([]int32, len(hosts)), all: hosts, lets: map[*Shape][]int32{}}
 	groups := map[string]int{}
-	of := make([]int, len(hosts))
 	var name []byte
 	for i, h := range hosts {
 		name = h.likeness(name[:0], keys)
@@ -86,9 +144,9 @@ func newIndex(hosts []*Host, keys []*constraint.Key, dims int) *Index {
 		if !ok {
 			g = len(x.Groups)
 			groups[string(name)] = g
-			x.Groups = append(x.Groups, HostGroup{First: h})
+			x.Groups = append(x.Groups, HostGroup{First: h, like: h})
 		}
-		of[i] = g
+		x.of[i] = int32(g)
 		x.Groups[g].To++
 	}
 	next := 0
@@ -97,11 +155,13 @@ func newIndex(hosts []*Host, keys []*constraint.Key, dims int) *Index {
 		x.Groups[g].From, x.Groups[g].To = next, next
 		next += n
 	}
-	for i, h := range hosts {
-		slot := x.Groups[of[i]].To
-		x.Groups[of[i]].To++
-		x.hosts[slot], x.slots[i] = int32(i), int32(slot)
-		x.Rooms.Set(slot, &h.Free)
+	for i := range hosts {
+		g := &x.Groups[x.of[i]]
+		x.hosts[g.To], x.slots[i] = int32(i), int32(g.To)
+		g.To++
+	}
+	for _, h := range hosts {
+		x.refresh(h)
 	}
 	return x
 }

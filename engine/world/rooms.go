@@ -47,6 +47,15 @@ func (r *Rooms) Set(i int, room *quantity.Vector) {
 	}
 }
 
+// Close makes room i hold nothing, not even what asks for nothing of some resource.
+func (r *Rooms) Close(i int) {
+	var closed quantity.Vector
+	for d := range closed {
+		closed[d] = -1
+	}
+	r.Set(i, &closed)
+}
+
 // raise computes maximum i of level l anew; false when it is what it was.
 func (r *Rooms) raise(l, i int) bool {
 	below := r.levels[l-1]

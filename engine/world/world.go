@@ -13,7 +13,8 @@ type World struct {
 	Resources *quantity.Space
 	// Markets are the pools with what they can buy: weight descending, then name.
 	Markets []*Market
-	// Hosts are the nodes that take pods: initialized ones first, then by key.
+	// Hosts are the nodes that take pods: initialized ones first, then by key. In a Trial
+	// some of them may not: their Index is negative.
 	Hosts []*Host
 	// Awaited are the nodes, in no order, on which DaemonSets will take host ports.
 	Awaited []*Host
@@ -34,6 +35,7 @@ type World struct {
 
 	worn    map[*constraint.Key]int // see Builder
 	indexes map[string]*Index       // the Builder's; see Index
+	builder *Builder                // for Trials
 }
 
 // Pending counts the pods to be placed.
@@ -57,8 +59,10 @@ type Host struct {
 	// Index is the host's position in World.Hosts; negative when it takes no pods.
 	Index int
 
-	place  *place
-	labels map[*constraint.Key]int
+	place   *place
+	labels  map[*constraint.Key]int
+	at      int       // position in World.Hosts, be it closed by a Trial; negative when it is not there
+	movable []content // see content; nil when it must be made anew
 }
 
 // Accepts reports whether the node's labels and taints let pods of the shape in; room is

@@ -1,0 +1,57 @@
+package enginetest
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Populated is a RandomFull world of which a plan has come true: most pods run, on nodes
+// of every kind, and would have to move with them. Some nodes are leaving or stuck.
+func Populated(seed uint64, pods int) *Script {
+	s := RandomFull(seed, pods)
+	s = After(s, pack.Solve(s.World()))
+	for i := range s.Pods {
+		if p := &s.Pods[i]; p.Node != "" && p.Daemon == "" {
+			p.Movable = true
+		}
+	}
+	r := &random{Rand: rand.New(rand.NewPCG(seed, 11))}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Leaving, n.Stuck = r.often(8), r.often(8)
+		if r.often(30) {
+			n.Labels = maps.Clone(n.Labels)
+			n.Labels["shelf"] = fmt.Sprint(r.IntN(2))
+		}
+	}
+	return s
+}
+
+// nowhere is a node that does not exist.
+const nowhere = "nowhere"
+
+// Bare is the script as a Trial of its World sees it: who is pending, or must leave
+// already, is somebody else's business. It stays known, as selectors may tell others
+// apart by what it has.
+func Bare(s *Script) *Script {
+	out := *s
+	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)
+	leaving := map[string]bool{"": true}
+	for _, n := range s.Nodes {
+		leaving[n.Name] = leaving[n.Name] || n.Leaving
+	}
+	for i := range out.Pods {
+		if p := &out.Pods[i]; leaving[p.Node] {
+			p.Node, p.Movable = nowhere, false
+		}
+	}
+	return &out
+}
+
+// Homeless reports whether the pod of a Bare script runs nowhere.
+func Homeless(p world.Pod) bool { return p.Node == nowhere }

@@ -1,0 +1,101 @@
+package pack
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Draft is a plan that is not written out: enough to say whether it is any good.
+type Draft struct {
+	s    *solver
+	plan *Plan // once somebody asked
+}
+
+// Sketch makes the plan that Solve would make if nobody preferred anything, and no
+// more of it than it takes to see what it is worth. It stops early when it would spend more than
+// the purse. With a purse of zero nothing is bought, not even what is free: pods then find
+// a home on hosts or none, and spread over the domains that there are.
+//
+// The Draft is good until the World changes.
+func Sketch(w *world.World, purse offer.Price) *Draft {
+	b := indifferent(w)
+	b.barred = purse <= 0
+	return &Draft{s: b.attempt(nil, purse)}
+}
+
+// Unplaced counts the pods that have no home.
+func (d *Draft) Unplaced() int {
+	n := 0
+	for _, k := range d.s.work {
+		n += len(k.Pods) - k.placed
+	}
+	return n
+}
+
+// Broke reports whether the plan would have cost more than the purse. It is then worth nothing.
+func (d *Draft) Broke() bool { return d.s.broke }
+
+// Price is what the launches cost per hour as planned; the plan's first choices are no dearer.
+func (d *Draft) Price() offer.Price { return d.s.spent }
+
+// Plan writes the plan out. What pods prefer is honoured as the World's Settings say,
+// but never for more than the purse.
+func (d *Draft) Plan() Plan {
+	if d.plan == nil {
+		p := d.s.bargain.conclude(d.s)
+		d.plan = &p
+	}
+	return *d.plan
+}
+
+// conclude honours what can be paid for on top of the plan that honours nothing.
+func (b *bargain) conclude(plain *solver) Plan {
+	if plain.broke {
+		return plain.plan()
+	}
+	b.preferences()
+	if len(b.items) == 0 {
+		return plain.plan()
+	}
+	b.most = plain.purse
+	// Homes are noted only once somebody asks for them.
+	return b.strike(b.attempt(nil, plain.purse))
+}
+
+// Keep supposes in the trial, whose World the Draft is of, that the plan came true.
+func (d *Draft) Keep(t *world.Trial) {
+	p := d.Plan()
+	for _, n := range p.Nominations {
+		t.Settle(n.Pods, t.World().Host(n.Node))
+	}
+	for i := range p.Launches {
+		l := &p.Launches[i]
+		t.Settle(l.Pods, t.Add(l.node(d.s.w)))
+	}
+}
+
+// node is the machine that a launch will be, as far as that is certain: it counts for the
+// largest and has the room of the smallest of its choices, draws on the budgets as the first.
+func (l *Launch) node(w *world.World) world.Node {
+	n := world.Node{Key: "launch/" + l.Pods[0].UID, Pool: l.Pool, Labels: maps.Clone(l.Labels), Taints: l.Taints, Claim: true, Price: l.Choices[0].Price}
+	n.Labels[world.LabelPool] = l.Pool
+	i := slices.IndexFunc(w.Markets, func(m *world.Market) bool { return m.Pool.Name == l.Pool })
+	for at, c := range l.Choices {
+		t := w.Markets[i].Catalog.Type(c.Type)
+		room := t.Capacity.Sub(t.Overhead)
+		if at == 0 {
+			n.Capacity, n.Allocatable, n.Draws = maps.Clone(t.Capacity), room, t.Draws(c)
+			continue
+		}
+		for name, amount := range t.Capacity {
+			n.Capacity[name] = max(n.Capacity[name], amount)
+		}
+		for name, amount := range n.Allocatable {
+			n.Allocatable[name] = min(amount, room[name])
+		}
+	}
+	return n
+}

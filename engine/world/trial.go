@@ -1,0 +1,357 @@
+package world
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Trial supposes changes to a World, so that decisions can be asked what would become
+// of it, and takes them back again. Nothing is copied: hosts, classes and indexes are
+// changed in place and every change is noted. So while a Trial lasts there must be no
+// other, nobody may look at the World but through it, and its Builder must not change.
+//
+// The pods to be placed are those of vacated hosts alone. What was pending before is
+// left out: somebody else decides about it.
+type Trial struct {
+	w      World
+	undo   []func()
+	gone   map[*Host]bool
+	housed map[*pod]bool    // settled somewhere
+	guests map[*Host][]*pod // who was settled there
+}
+
+// Mark is a point in a Trial that Back returns to.
+type Mark int
+
+// Try begins a Trial. It must be ended.
+func (w *World) Try() *Trial {
+	t := &Trial{w: *w, gone: map[*Host]bool{}, housed: map[*pod]bool{}, guests: map[*Host][]*pod{}}
+	t.w.Classes, t.w.Budgets, t.w.Stuck = nil, maps.Clone(w.Budgets), slices.Clip(w.Stuck)
+	return t
+}
+
+// World is the World as supposed so far. It stays the same pointer, and is current
+// after every change; it means nothing once the Trial has ended.
+func (t *Trial) World() *World { return &t.w }
+
+// Mark notes where the Trial stands.
+func (t *Trial) Mark() Mark { return Mark(len(t.undo)) }
+
+// Back takes back everything supposed since the Mark.
+func (t *Trial) Back(m Mark) {
+	for len(t.undo) > int(m) {
+		last := len(t.undo) - 1
+		t.undo[last]()
+		t.undo[last] = nil
+		t.undo = t.undo[:last]
+	}
+}
+
+// End takes everything back. The Trial must not be used any more.
+func (t *Trial) End() { t.Back(0) }
+
+func (t *Trial) later(undo func()) { t.undo = append(t.undo, undo) }
+
+// Vacate supposes that the host goes: it takes no pods, those it has count for nobody,
+// and those of them that are movable are to be placed. Vacating it twice changes nothing.
+func (t *Trial) Vacate(h *Host) {
+	if t.gone[h] {
+		return
+	}
+	t.gone[h] = true
+	t.later(func() { delete(t.gone, h) })
+	t.alter(h, func() { h.Leaving, h.Index = true, -1 })
+	t.unstick(h)
+	t.evict(t.content(h))
+}
+
+// Shut supposes that the host takes no more pods. Those it has, and its labels, still count.
+func (t *Trial) Shut(h *Host) {
+	if h.Leaving || h.Stuck {
+		return
+	}
+	t.alter(h, func() { h.Stuck, h.Index = true, -1 })
+	t.setStuck(append(slices.Clip(t.w.Stuck), h))
+}
+
+// Add supposes a machine that is to be bought. It counts against its pool's limits and
+// the budgets it draws on; its labels and the pods settled there count for the rules
+// of neighbours. Others are not placed on it. Its key must be new.
+func (t *Trial) Add(n Node) *Host {
+	n.Stuck, n.Leaving = true, false
+	h := &Host{Node: n, Index: -1, at: -1, Free: t.w.Resources.Offered(n.Allocatable)}
+	h.readLabels(t.w.Space)
+	t.setStuck(append(slices.Clip(t.w.Stuck), h))
+	b := t.w.builder
+	b.wear(h, 1)
+	t.later(func() { b.wear(h, -1) })
+	t.charge(&h.Node)
+	return h
+}
+
+// charge takes the node out of limits and budgets.
+func (t *Trial) charge(n *Node) {
+	for _, m := range t.w.Markets {
+		if m.Pool.Name != n.Pool {
+			continue
+		}
+		left, nodes := m.Left, m.NodesLeft
+		t.later(func() { m.Left, m.NodesLeft = left, nodes })
+		for _, d := range m.Limited {
+			m.Left[d] -= n.Capacity[t.w.Resources.Name(d)]
+		}
+		if m.NodesLeft > 0 {
+			m.NodesLeft--
+		}
+	}
+	budgets := t.w.Budgets
+	t.later(func() { t.w.Budgets = budgets })
+	t.w.Budgets = maps.Clone(budgets)
+	for _, d := range n.Draws {
+		if _, ok := t.w.Budgets[d.Budget]; ok {
+			t.w.Budgets[d.Budget] -= d.Amount
+		}
+	}
+}
+
+// Settle supposes that the pods run on the host, which must stay. Pods that are not
+// known and those that have a home are passed over: after a while that is what becomes
+// of the pods of a move.
+func (t *Trial) Settle(pods []Ref, h *Host) {
+	var come []*pod
+	for _, ref := range pods {
+		if p := t.w.builder.pods[ref.UID]; p != nil && t.homeless(p) {
+			t.housed[p] = true
+			come = append(come, p)
+		}
+	}
+	if len(come) == 0 {
+		return
+	}
+	guests := t.guests[h]
+	t.guests[h] = append(slices.Clip(guests), come...)
+	t.later(func() {
+		t.guests[h] = guests
+		for _, p := range come {
+			delete(t.housed, p)
+		}
+	})
+	t.alter(h, func() { h.receive(come) })
+	t.count(come, h.place)
+	t.forget(come)
+}
+
+// homeless reports whether the pod runs nowhere that stays.
+func (t *Trial) homeless(p *pod) bool {
+	return !t.housed[p] && (p.place == nil || p.place.host == nil || p.place.host.Leaving)
+}
+
+// receive makes room for the pods.
+func (h *Host) receive(pods []*pod) {
+	if h.place == nil {
+		h.place = &place{name: h.Name, host: h}
+	}
+	h.Mounted = maps.Clone(h.Mounted)
+	for _, p := range pods {
+		h.Free = h.Free.Sub(p.class.Requests)
+		h.mount(p.class.Mounts)
+	}
+}
+
+// count lets the pods count at a place. A terminating one is its successor there.
+func (t *Trial) count(pods []*pod, at *place) {
+	for _, p := range pods {
+		on := p.class.on
+		n, known := on[at]
+		t.later(func() {
+			if on[at] = n; !known {
+				delete(on, at)
+			}
+		})
+		on[at] = headcount{n.pods + 1, n.dying}
+	}
+}
+
+// alter changes a host and brings the indexes up to date.
+func (t *Trial) alter(h *Host, change func()) {
+	leaving, stuck, index, free, mounted, place := h.Leaving, h.Stuck, h.Index, h.Free, h.Mounted, h.place
+	t.later(func() {
+		h.Leaving, h.Stuck, h.Index, h.Free, h.Mounted, h.place = leaving, stuck, index, free, mounted, place
+		t.w.reindex(h)
+	})
+	change()
+	t.w.reindex(h)
+}
+
+// reindex brings the indexes up to date with the host.
+func (w *World) reindex(h *Host) {
+	if h.at < 0 {
+		return
+	}
+	for _, x := range w.indexes {
+		x.refresh(h)
+	}
+}
+
+func (t *Trial) setStuck(hosts []*Host) {
+	before := t.w.Stuck
+	t.later(func() { t.w.Stuck = before })
+	t.w.Stuck = hosts
+}
+
+// unstick takes the host off the list of those that count but take no pods.
+func (t *Trial) unstick(h *Host) {
+	if i := slices.Index(t.w.Stuck, h); i >= 0 {
+		t.setStuck(slices.Delete(slices.Clone(t.w.Stuck), i, i+1))
+	}
+}
+
+// content is pods of one class on one host, in the order in which they are placed.
+type content struct {
+	class *Class
+	pods  []*pod
+	refs  []Ref
+}
+
+// content lists the pods that need a home when the host goes.
+func (t *Trial) content(h *Host) []content {
+	if len(t.guests[h]) == 0 && len(t.housed) == 0 {
+		return h.content()
+	}
+	var pods []*pod
+	if h.place != nil {
+		for _, p := range h.place.pods {
+			if p.movable && !t.housed[p] {
+				pods = append(pods, p)
+			}
+		}
+	}
+	return contentOf(append(pods, t.guests[h]...))
+}
+
+// content lists the movable pods that are bound to the host; remembered until one of
+// them changes.
+func (h *Host) content() []content {
+	if h.place == nil {
+		return nil
+	}
+	if h.movable == nil {
+		h.movable = contentOf(slices.Collect(func(yield func(*pod) bool) {
+			for _, p := range h.place.pods {
+				if p.movable && !yield(p) {
+					return
+				}
+			}
+		}))
+	}
+	return h.movable
+}
+
+func contentOf(pods []*pod) []content {
+	of := map[*Class][]*pod{}
+	for _, p := range pods {
+		of[p.class] = append(of[p.class], p)
+	}
+	out := make([]content, 0, len(of))
+	for c, pods := range of {
+		out = append(out, newContent(c, pods))
+	}
+	slices.SortFunc(out, func(a, b content) int { return compareClasses(a.class, b.class) })
+	return out
+}
+
+func newContent(c *Class, pods []*pod) content {
+	slices.SortFunc(pods, byAge)
+	pods = slices.Compact(pods) // who was settled elsewhere may come from two hosts
+	refs := make([]Ref, len(pods))
+	for i, p := range pods {
+		refs[i] = p.Ref
+	}
+	return content{c, pods, refs}
+}
+
+// byAge puts old pods first.
+func byAge(x, y *pod) int {
+	return cmp.Or(cmp.Compare(x.created, y.created), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
+}
+
+// evict adds the pods to those that are to be placed.
+func (t *Trial) evict(all []content) {
+	if len(all) == 0 {
+		return
+	}
+	classes := slices.Clip(t.w.Classes)
+	for _, k := range all {
+		if slices.Contains(t.w.Classes, k.class) {
+			t.setHomeless(newContent(k.class, slices.Concat(k.class.homeless, k.pods)))
+			continue
+		}
+		t.setHomeless(k)
+		classes = append(classes, k.class)
+	}
+	slices.SortFunc(classes, compareClasses)
+	t.setClasses(classes)
+	// A guest is no guest any more.
+	t.leaveAgain(all)
+}
+
+// leaveAgain lets pods that were settled before be without a home again.
+func (t *Trial) leaveAgain(all []content) {
+	if len(t.housed) == 0 {
+		return
+	}
+	for _, k := range all {
+		for _, p := range k.pods {
+			if t.housed[p] {
+				delete(t.housed, p)
+				t.later(func() { t.housed[p] = true })
+			}
+		}
+	}
+}
+
+// forget drops pods that have a home now from those that are to be placed.
+func (t *Trial) forget(pods []*pod) {
+	seen := map[*Class]bool{}
+	var settled []*Class
+	for _, p := range pods {
+		c := p.class
+		if seen[c] || len(c.homeless) == 0 {
+			continue
+		}
+		seen[c] = true
+		rest := slices.DeleteFunc(slices.Clone(c.homeless), func(p *pod) bool { return t.housed[p] })
+		t.setHomeless(newContent(c, rest))
+		if len(rest) == 0 {
+			settled = append(settled, c)
+		}
+	}
+	if len(settled) > 0 {
+		t.setClasses(slices.DeleteFunc(slices.Clone(t.w.Classes), func(c *Class) bool { return slices.Contains(settled, c) }))
+	}
+}
+
+// setHomeless says which pods of a class are to be placed.
+func (t *Trial) setHomeless(k content) {
+	c := k.class
+	pods, refs := c.homeless, c.Pods
+	t.later(func() { c.homeless, c.Pods = pods, refs })
+	c.homeless, c.Pods = k.pods, k.refs
+}
+
+func (t *Trial) setClasses(classes []*Class) {
+	before := t.w.Classes
+	t.later(func() { t.w.Classes = before })
+	t.w.Classes = classes
+}
+
+// Host is the node with that key, be it one that leaves; nil when there is none.
+func (w *World) Host(key string) *Host { return w.builder.nodes[key] }
+
+// Movable visits the pods that need a home when the host goes, class by class.
+func (h *Host) Movable(f func(c *Class, pods []Ref)) {
+	for _, k := range h.content() {
+		f(k.class, k.refs)
+	}
+}
