@@ -66,6 +66,8 @@ type Mirror struct {
 	until    map[string]time.Time       // node key → end of its nomination
 	activity map[string]time.Time       // node name → last time a pod came or went
 
+	superseded map[string]bool // UIDs of running pods whose successors are on their way
+
 	storage *Storage
 	mounts  map[types.NamespacedName]map[string]bool // claim → UIDs of the pods that mount it
 	claimed map[string]map[types.NamespacedName]bool // PersistentVolume → claims that name it
@@ -108,6 +110,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 		promised:   map[string]map[string]bool{},
 		until:      map[string]time.Time{},
 		activity:   map[string]time.Time{},
+		superseded: map[string]bool{},
 
 		storage: NewStorage(),
 		mounts:  map[types.NamespacedName]map[string]bool{},
@@ -169,6 +172,7 @@ func (m *Mirror) RemovePod(p *corev1.Pod) {
 		}
 	}
 	delete(m.pods, uid)
+	delete(m.superseded, uid)
 	m.breakPromise(uid)
 	m.forgetDaemonPod(p)
 	m.tellPod(uid)
@@ -236,6 +240,7 @@ func (m *Mirror) podNow(uid string) (world.Pod, bool) {
 	}
 	w := m.convert.Pod(p, time.Now())
 	m.storage.Mount(&w, p)
+	w.Movable = w.Movable && !m.superseded[uid]
 	if key, ok := m.promises[uid]; ok {
 		w.Node, w.Movable = m.worldNodes[key].Name, true
 	}

@@ -53,9 +53,9 @@ func (m *Mirror) promise(key string, pods []world.Ref) {
 }
 
 // needsRoom reports whether a promise to the pod means anything: it is unbound, or
-// its node is on its way out.
+// its node is on its way out and nobody takes its place.
 func (m *Mirror) needsRoom(p *corev1.Pod) bool {
-	return p.Spec.NodeName == "" || m.worldNodes[m.keyOf(p.Spec.NodeName)].Leaving
+	return !m.superseded[string(p.UID)] && (p.Spec.NodeName == "" || m.worldNodes[m.keyOf(p.Spec.NodeName)].Leaving)
 }
 
 func (m *Mirror) breakPromise(uid string) {

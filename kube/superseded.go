@@ -1,0 +1,18 @@
+package kube
+
+import corev1 "k8s.io/api/core/v1"
+
+// Supersede says that another pod takes the place of one that still runs: a
+// rolling restart is on its way. The old pod needs no other home then, and room
+// promised to it is there for its successor. It holds until the pod is gone.
+func (m *Mirror) Supersede(p *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	uid := string(p.UID)
+	if m.pods[uid] == nil || m.superseded[uid] {
+		return
+	}
+	m.superseded[uid] = true
+	m.breakPromise(uid)
+	m.tellPod(uid)
+}
