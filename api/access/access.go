@@ -34,9 +34,12 @@ func Cluster() []rbacv1.PolicyRule {
 		follow(azure, "aksnodeclasses"),
 		follow(autoscaling, "capacitybuffers"),
 
-		// What a capacity buffer refers to.
+		// What a capacity buffer refers to, and what owns pods.
 		follow("", "podtemplates"),
 		rule("apps", "get", "deployments", "statefulsets", "replicasets"),
+
+		// Deployments that ask for it are restarted to move their only pod (karve.dev/surge).
+		rule("apps", "patch", "deployments"),
 
 		// Nodes are bought and given back as NodeClaims, labelled, tainted and drained.
 		rule(karpenter, "create", "nodeclaims"),

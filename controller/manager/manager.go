@@ -317,6 +317,8 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 	class, c, live := o.NodeClass.GroupKind(), m.Client(), m.inner.GetAPIReader()
 	named := func(name string) logr.Logger { return o.Log.WithName(name) }
 	ledger := &health.Ledger{}
+	evictor := termination.NewEvictor(c, recorder, set, named("eviction-queue"))
+	evictor.Surges = &termination.Surges{Client: c, Live: live, Events: recorder, Log: named("surge"), Supersede: m.mirror.Supersede}
 	for _, r := range append(m.featured(o, set, keeper), []registrar{
 		&lifecycle.Reconciler{
 			Client: c, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
@@ -328,8 +330,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		},
 		&termination.Nodes{
 			Client: c, Live: live, Provider: set.Observe(o.Provider, "node.termination"),
-			Evictor: termination.NewEvictor(c, recorder, set, named("eviction-queue")),
-			Events:  recorder, Metrics: set, Log: named("node.termination"),
+			Evictor: evictor, Events: recorder, Metrics: set, Log: named("node.termination"),
 		},
 		&interruption.Reconciler{
 			Client: c, Provider: set.Observe(o.Provider, "nodeclaim.interruption"),

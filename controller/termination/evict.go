@@ -35,6 +35,10 @@ const (
 // Evictor asks pods to leave. It remembers which ones a disruption budget held
 // back, so as not to ask them again too soon; forgetting that is harmless.
 type Evictor struct {
+	// Surges moves pods that must not leave before their successors are ready; nil
+	// means that there are none.
+	Surges *Surges
+
 	client  client.Client
 	events  *events.Recorder
 	metrics *metrics.Set
@@ -47,6 +51,7 @@ type Evictor struct {
 type backoff struct {
 	until time.Time
 	next  time.Duration
+	why   string // what the pod waits for
 }
 
 // NewEvictor returns an Evictor that has asked nobody yet.
@@ -69,7 +74,7 @@ func (e *Evictor) Drain(ctx context.Context, node *corev1.Node, deadline time.Ti
 	}
 	for _, group := range groups {
 		if len(group) > 0 { // later groups wait until this one is gone
-			return waiting, e.evict(ctx, group)
+			return waiting, e.evict(ctx, group, deadline)
 		}
 	}
 	return nil, nil
@@ -148,7 +153,7 @@ func graceSeconds(p *corev1.Pod) int64 {
 }
 
 // evict asks each pod of the group that is not leaving yet.
-func (e *Evictor) evict(ctx context.Context, pods []*corev1.Pod) error {
+func (e *Evictor) evict(ctx context.Context, pods []*corev1.Pod, deadline time.Time) error {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	now := time.Now()
@@ -156,9 +161,22 @@ func (e *Evictor) evict(ctx context.Context, pods []*corev1.Pod) error {
 		if p.DeletionTimestamp != nil || kube.DoNotDisrupt(p, now) || !e.due(p.UID, now) {
 			continue
 		}
-		group.Go(func() error { return e.ask(ctx, p) })
+		group.Go(func() error { return e.move(ctx, p, deadline) })
 	}
 	return group.Wait()
+}
+
+// move evicts the pod unless it waits for its successor.
+func (e *Evictor) move(ctx context.Context, p *corev1.Pod, deadline time.Time) error {
+	waitsFor, err := e.Surges.Holds(ctx, p, deadline)
+	if err != nil {
+		return err
+	}
+	if waitsFor != "" {
+		e.hold(p.UID, "waits for "+waitsFor)
+		return nil
+	}
+	return e.ask(ctx, p)
 }
 
 func (e *Evictor) ask(ctx context.Context, p *corev1.Pod) error {
@@ -177,7 +195,7 @@ func (e *Evictor) ask(ctx context.Context, p *corev1.Pod) error {
 		e.forget(p.UID)
 		return nil
 	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err): // a budget, or several, which the API refuses
-		e.hold(p.UID)
+		e.hold(p.UID, refusal(err))
 		e.log.V(1).Info("eviction held back", "pod", p.Namespace+"/"+p.Name, "reason", err.Error())
 		return nil
 	}
@@ -201,11 +219,11 @@ func (e *Evictor) due(uid types.UID, now time.Time) bool {
 }
 
 // hold doubles the time until the pod is asked again.
-func (e *Evictor) hold(uid types.UID) {
+func (e *Evictor) hold(uid types.UID, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next := max(e.held[uid].next, shortestRetry)
-	e.held[uid] = backoff{until: time.Now().Add(next), next: min(2*next, longestRetry)}
+	e.held[uid] = backoff{until: time.Now().Add(next), next: min(2*next, longestRetry), why: why}
 	if len(e.held) > 1<<14 {
 		e.sweep()
 	}

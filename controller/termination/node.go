@@ -222,19 +222,9 @@ func (r *Nodes) lateArrivals(ctx context.Context, node *corev1.Node) ([]*corev1.
 }
 
 func (r *Nodes) reportDraining(node *corev1.Node, waiting []*corev1.Pod) {
-	names := ""
-	for i, p := range waiting {
-		if i == 5 {
-			names += ", …"
-			break
-		}
-		if i > 0 {
-			names += ", "
-		}
-		names += p.Namespace + "/" + p.Name
-	}
-	r.Events.Publish(events.Event{About: node, Warning: true, Reason: "FailedDraining", Key: "draining",
-		Message: fmt.Sprintf("Failed to drain node, %d pods are waiting to be evicted: %s", len(waiting), names)})
+	who, key := r.Evictor.Waiting(waiting)
+	r.Events.Publish(events.Event{About: node, Warning: true, Reason: "FailedDraining", Key: key,
+		Message: fmt.Sprintf("Failed to drain node, %d pods are waiting to be evicted: %s", len(waiting), who)})
 }
 
 // condition changes the claim's status; a node without a claim has none.

@@ -1,0 +1,104 @@
+package termination
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// What users write on a Deployment, and what karve writes into its pod template to
+// have it restarted: when, and which pod had to move. The latter two are one
+// change, so that nobody restarts twice for the same pod.
+const (
+	surgeAnnotation     = "karve.dev/surge"
+	surgedAtAnnotation  = "karve.dev/surged-at"
+	surgedForAnnotation = "karve.dev/surged-for"
+)
+
+// revision is what the Deployment's controller numbers ReplicaSets with, and the
+// Deployment by its newest.
+const revision = "deployment.kubernetes.io/revision"
+
+// stamp has the Deployment restart for a pod.
+func stamp(d *appsv1.Deployment, p *corev1.Pod, now time.Time) {
+	t := &d.Spec.Template
+	if t.Annotations == nil {
+		t.Annotations = map[string]string{}
+	}
+	t.Annotations[surgedAtAnnotation] = now.UTC().Format(time.RFC3339)
+	t.Annotations[surgedForAnnotation] = string(p.UID)
+}
+
+// stampedFor reports whether the newest restart was for the pod, and when it began.
+func stampedFor(d *appsv1.Deployment, pod types.UID) (time.Time, bool) {
+	if d.Spec.Template.Annotations[surgedForAnnotation] != string(pod) {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(time.RFC3339, d.Spec.Template.Annotations[surgedAtAnnotation])
+	return at, err == nil
+}
+
+// newest reports whether pods of the ReplicaSet are what the Deployment wants now.
+// While its controller has not seen the latest change they are not.
+func newest(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
+	return d.Status.ObservedGeneration >= d.Generation && rs.Annotations[revision] == d.Annotations[revision]
+}
+
+// unfit says why a restart of the Deployment would not bring a successor before
+// the old pod goes; empty when it would.
+func unfit(d *appsv1.Deployment) string {
+	s := d.Spec.Strategy
+	if s.Type != "" && s.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		return fmt.Sprintf("its strategy is %s, not RollingUpdate", s.Type)
+	}
+	if d.Spec.Paused {
+		return "its rollouts are paused"
+	}
+	surge, unavailable, err := bounds(s.RollingUpdate)
+	switch {
+	case err != nil:
+		return err.Error()
+	case surge < 1:
+		return "its maxSurge is 0, so there is never a second pod"
+	case unavailable > 0:
+		return fmt.Sprintf("its maxUnavailable is %d, so the old pod may go before the new one is ready", unavailable)
+	}
+	return ""
+}
+
+// bounds are maxSurge and maxUnavailable of a single replica: percentages of the
+// former round up, of the latter down, and both are 25 % where nothing is said.
+func bounds(r *appsv1.RollingUpdateDeployment) (surge, unavailable int, err error) {
+	quarter := intstr.FromString("25%")
+	most, fewest := &quarter, &quarter
+	if r != nil && r.MaxSurge != nil {
+		most = r.MaxSurge
+	}
+	if r != nil && r.MaxUnavailable != nil {
+		fewest = r.MaxUnavailable
+	}
+	if surge, err = intstr.GetScaledValueFromIntOrPercent(most, 1, true); err != nil {
+		return 0, 0, fmt.Errorf("its maxSurge %q cannot be read: %w", most.String(), err)
+	}
+	if unavailable, err = intstr.GetScaledValueFromIntOrPercent(fewest, 1, false); err != nil {
+		return 0, 0, fmt.Errorf("its maxUnavailable %q cannot be read: %w", fewest.String(), err)
+	}
+	return surge, unavailable, nil
+}
+
+// failed says why a rollout under way will not end; empty while it may.
+func failed(d *appsv1.Deployment) string {
+	for _, c := range d.Status.Conditions {
+		switch {
+		case d.Status.ObservedGeneration < d.Generation: // said of an earlier one
+		case c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse,
+			c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue:
+			return fmt.Sprintf("its rollout fails: %s: %s", c.Reason, c.Message)
+		}
+	}
+	return ""
+}
