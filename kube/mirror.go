@@ -581,6 +581,8 @@ type Machine struct {
 	World world.Node
 	// Promised counts the pods that were told to expect room here and are not bound yet.
 	Promised int
+	// KnownType is set when the machine's type is in the catalog of its node class.
+	KnownType bool
 	// Activity is when a pod last came or went, as far as this process saw; zero when it saw none.
 	Activity time.Time
 }
@@ -599,6 +601,7 @@ func (m *Mirror) Machines() []Machine {
 
 func (m *Mirror) machine(c *karpv1.NodeClaim) Machine {
 	x := Machine{Claim: c, World: m.worldNodes[c.Name], Promised: len(m.promised[c.Name])}
+	x.KnownType = m.catalogs[ClassOf(c.Spec.NodeClassRef)].find(x.World.Labels[world.LabelInstanceType]) != nil
 	if c.Status.ProviderID == "" {
 		return x
 	}

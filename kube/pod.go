@@ -92,8 +92,8 @@ func DoNotDisrupt(p *corev1.Pod, now time.Time) bool {
 	if value == "true" {
 		return true
 	}
-	d, err := time.ParseDuration(value)
-	if err != nil || d <= 0 {
+	d, err := protectedFor(value)
+	if err != nil {
 		return false
 	}
 	return p.Status.StartTime == nil || now.Before(p.Status.StartTime.Add(d))

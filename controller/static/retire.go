@@ -2,9 +2,7 @@ package static
 
 import (
 	"cmp"
-	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,27 +59,15 @@ func rankOf(m kube.Machine, now time.Time) rank {
 	return empty
 }
 
-// evictionCost adds up what upstream reckons for each pod that needs another home:
-// 1, moved by the pod's deletion cost and priority, from -10 to 10.
+// evictionCost adds up what it costs to evict each pod that needs another home.
 func evictionCost(m kube.Machine, now time.Time) float64 {
 	sum := 0.0
 	for _, p := range m.Pods {
 		if kube.Movable(p, now) {
-			sum += podCost(p)
+			sum += kube.EvictionCost(p)
 		}
 	}
 	return sum
-}
-
-func podCost(p *corev1.Pod) float64 {
-	cost := 1.0
-	if own, err := strconv.ParseFloat(p.Annotations[corev1.PodDeletionCost], 64); err == nil && !math.IsNaN(own) {
-		cost += own / (1 << 27)
-	}
-	if p.Spec.Priority != nil {
-		cost += float64(*p.Spec.Priority) / (1 << 25)
-	}
-	return min(max(cost, -10), 10)
 }
 
 // remaining is the share of its life that a claim has before it, from 0 to 1.

@@ -56,8 +56,10 @@ type Node struct {
 	// upstream's eviction cost of each, 1 for an ordinary pod, -10 to 10, negative ones as 0.
 	Pods int
 	Cost float64
-	// Promised is set while pods are expected on the node.
-	Promised bool
+	// Promised is set while pods are expected on the node; PromisedUntil is when that
+	// lapses by itself, zero when it does not.
+	Promised      bool
+	PromisedUntil time.Time
 	// Spare is set while room is kept there for capacity buffers: the node is then neither
 	// empty nor consolidated, but replaced when due.
 	Spare bool

@@ -40,7 +40,7 @@ func unfit(n *Node, p *Pool, cause Cause, c *Cluster) Left {
 	case n.Leaving || n.Terminating:
 		return Left{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"}
 	case n.Promised:
-		return Left{Because: Nominated, Detail: "Node is nominated for a pending pod"}
+		return Left{Because: Nominated, Detail: "Node is nominated for a pending pod", Until: n.PromisedUntil}
 	}
 	if b := n.block(false); b != nil {
 		return b.left()

@@ -1,0 +1,235 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// DisruptionNode is a machine as decisions about nodes see it at a moment. soft says
+// that the node's pool replaces what is past its life like what drifted (see
+// SoftExpiry). Spare is left unset: only capacity buffers know.
+func DisruptionNode(m Machine, budgets *PodBudgets, soft bool, now time.Time) disrupt.Node {
+	n := disrupt.Node{
+		Key:         m.Claim.Name,
+		Pool:        m.World.Pool,
+		Created:     m.Claim.CreationTimestamp.Time,
+		Leaving:     m.World.Leaving,
+		Terminating: ConditionTrue(m.Claim, karpv1.ConditionTypeInstanceTerminating),
+		Initialized: initializedAt(m),
+		QuietSince:  quietSince(m),
+		Grace:       m.Claim.Spec.TerminationGracePeriod != nil,
+		Unpriced:    unpriced(m),
+	}
+	n.Promised = m.Promised > 0
+	if now.Before(m.World.NominatedUntil) {
+		n.Promised, n.PromisedUntil = true, m.World.NominatedUntil
+	}
+	if life := m.Claim.Spec.ExpireAfter.Duration; life != nil {
+		n.ExpireAfter = *life
+	}
+	n.Due = due(m.Claim, n.ExpireAfter, soft, now)
+	if m.Node == nil {
+		return n
+	}
+	n.Name, n.Ready = m.Node.Name, Ready(m.Node)
+	n.Pods, n.Cost = evictions(m.Pods, now)
+	n.Blocks = blocks(m, budgets, now)
+	return n
+}
+
+// initializedAt is when the node became ready for pods, zero while it is not. A node
+// that was initialized before its claim said so is as old as it can be told.
+func initializedAt(m Machine) time.Time {
+	if !m.World.Initialized {
+		return time.Time{}
+	}
+	if at := since(m.Claim, karpv1.ConditionTypeInitialized); !at.IsZero() {
+		return at
+	}
+	if at := m.Node.CreationTimestamp.Time; !at.IsZero() {
+		return at
+	}
+	return time.Unix(0, 0)
+}
+
+// since is when a condition of the claim became True, zero when it is not.
+func since(c *karpv1.NodeClaim, kind string) time.Time {
+	for i := range c.Status.Conditions {
+		condition := &c.Status.Conditions[i]
+		if condition.Type == kind && condition.Status == "True" {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// quietSince is the latest of the node's becoming ready and its last pod event,
+// seen by this process or written down by an earlier one.
+func quietSince(m Machine) time.Time {
+	latest := m.Activity
+	for _, t := range []time.Time{m.Claim.Status.LastPodEventTime.Time, initializedAt(m)} {
+		if t.After(latest) {
+			latest = t
+		}
+	}
+	return latest
+}
+
+// unpriced says why nobody knows what a node costs.
+func unpriced(m Machine) string {
+	if m.World.Price > 0 || m.Node == nil {
+		return ""
+	}
+	for _, key := range []string{world.LabelInstanceType, world.LabelCapacityType, world.LabelZone} {
+		if m.World.Labels[key] == "" {
+			return fmt.Sprintf("Node does not have label %q", key)
+		}
+	}
+	if !m.KnownType {
+		return fmt.Sprintf("Instance Type %q not found", m.World.Labels[world.LabelInstanceType])
+	}
+	return fmt.Sprintf("Instance Type %q has no price in zone %q as %s", m.World.Labels[world.LabelInstanceType],
+		m.World.Labels[world.LabelZone], m.World.Labels[world.LabelCapacityType])
+}
+
+func due(c *karpv1.NodeClaim, life time.Duration, soft bool, now time.Time) (out []disrupt.Due) {
+	for i := range c.Status.Conditions {
+		condition := &c.Status.Conditions[i]
+		if condition.Type == karpv1.ConditionTypeDrifted && condition.Status == "True" {
+			out = append(out, disrupt.Due{Cause: disrupt.Drifted, Detail: condition.Reason, Since: condition.LastTransitionTime.Time})
+		}
+	}
+	if end := c.CreationTimestamp.Add(life); soft && life > 0 && !now.Before(end) {
+		out = append(out, disrupt.Due{Cause: disrupt.Expired, Since: end})
+	}
+	slices.SortStableFunc(out, func(a, b disrupt.Due) int { return a.Since.Compare(b.Since) })
+	return out
+}
+
+// evictions counts the pods that would need another home, and what that costs.
+func evictions(pods []*corev1.Pod, now time.Time) (n int, cost float64) {
+	for _, p := range pods {
+		if Movable(p, now) {
+			n++
+			cost += max(0, EvictionCost(p))
+		}
+	}
+	return n, cost
+}
+
+// EvictionCost is what upstream reckons that evicting a pod costs: 1, moved by the
+// pod's deletion cost and priority, from -10 to 10.
+func EvictionCost(p *corev1.Pod) float64 {
+	cost := 1.0
+	if text, ok := p.Annotations[corev1.PodDeletionCost]; ok {
+		if own, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(own) {
+			cost += own / (1 << 27)
+		}
+	}
+	if p.Spec.Priority != nil {
+		cost += float64(*p.Spec.Priority) / (1 << 25)
+	}
+	return min(max(cost, -10), 10)
+}
+
+// blocks lists who asks for the node to be left alone: the node, then pods that must
+// not be disturbed, then pods that the eviction API would not let go, by name.
+func blocks(m Machine, budgets *PodBudgets, now time.Time) (out []disrupt.Block) {
+	if m.Node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
+		out = append(out, disrupt.Block{Because: disrupt.DoNotDisrupt,
+			Detail: `Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation`})
+	}
+	var asking, held []podBlock
+	for _, p := range m.Pods {
+		if p.DeletionTimestamp != nil || Terminal(p) {
+			continue
+		}
+		if DoNotDisrupt(p, now) {
+			asking = append(asking, podBlock{p, protection(p)})
+		} else if r := budgets.Refused(p); len(r.Budgets) > 0 && Evictable(p) {
+			held = append(held, podBlock{p, refused(p, r)})
+		}
+	}
+	return appendBlocks(appendBlocks(out, asking), held)
+}
+
+type podBlock struct {
+	pod   *corev1.Pod
+	block disrupt.Block
+}
+
+func appendBlocks(out []disrupt.Block, more []podBlock) []disrupt.Block {
+	slices.SortFunc(more, func(a, b podBlock) int {
+		return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
+	})
+	for _, b := range more {
+		out = append(out, b.block)
+	}
+	return out
+}
+
+func protection(p *corev1.Pod) disrupt.Block {
+	b := disrupt.Block{Because: disrupt.DoNotDisrupt, Pod: true, Facts: reason.FactsOf(map[string]any{"pod": name(p)}),
+		Detail: fmt.Sprintf(`Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=%s)`, name(p))}
+	if d, err := protectedFor(p.Annotations[karpv1.DoNotDisruptAnnotationKey]); err == nil && p.Status.StartTime != nil {
+		b.Until = p.Status.StartTime.Add(d)
+	}
+	return b
+}
+
+func refused(p *corev1.Pod, r Refusal) disrupt.Block {
+	if len(r.Budgets) > 1 {
+		return disrupt.Block{Because: disrupt.ManyBudgets, Pod: true,
+			Detail: fmt.Sprintf("Eviction does not support multiple PDBs (PodDisruptionBudget(s)=%v)", r.Budgets),
+			Facts:  reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.Budgets)})}
+	}
+	return disrupt.Block{Because: disrupt.Budgeted, Pod: true,
+		Detail: fmt.Sprintf("Pdb prevents pod evictions (PodDisruptionBudget=%v)", r.Budgets),
+		Facts: reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.Budgets),
+			"currentHealthy": int(r.Status.CurrentHealthy), "desiredHealthy": int(r.Status.DesiredHealthy), "expectedPods": int(r.Status.ExpectedPods)})}
+}
+
+func name(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
+
+func names(of []types.NamespacedName) []string {
+	out := make([]string, len(of))
+	for i, n := range of {
+		out[i] = n.String()
+	}
+	return out
+}
+
+// InvalidDoNotDisrupt is what is wrong with the pod's do-not-disrupt annotation, which
+// then asks for nothing; nil when nothing is.
+func InvalidDoNotDisrupt(p *corev1.Pod) error {
+	value, ok := p.Annotations[karpv1.DoNotDisruptAnnotationKey]
+	if !ok || value == "true" {
+		return nil
+	}
+	_, err := protectedFor(value)
+	return err
+}
+
+// protectedFor reads for how long after its start a pod is not to be disturbed.
+func protectedFor(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, fmt.Errorf("failed to parse %q as a duration: %w", value, err)
+	}
+	if d <= 0 {
+		return 0, fmt.Errorf("duration %q must be positive", value)
+	}
+	return d, nil
+}
