@@ -160,7 +160,7 @@ func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
 		}
 	}
 	if p.local.restricted() {
-		n = min(n, p.local.room(b.counters.all, func(i int) int { return f.counts[i] }))
+		n = min(n, p.local.room(&b.counters, func(i int) int { return f.counts[i] }))
 		if n <= 0 {
 			return 0
 		}

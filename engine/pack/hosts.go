@@ -50,7 +50,7 @@ func (s *solver) takes(k *work, i int) int {
 	}
 	n := math.MaxInt32
 	if k.local.restricted() {
-		n = k.local.room(s.counters.all, func(c int) int { return s.counters.all[c].on[i] })
+		n = k.local.room(&s.counters, func(c int) int { return s.counters.on(c, i) })
 		if n > 0 && len(k.local.mounts) > 0 {
 			left, ok := mounted(*room, k.local.mounts, func(m world.Mount) bool { return s.w.Hosts[i].Mounted[m] || s.mounts[i][m] })
 			if !ok {
@@ -94,8 +94,7 @@ func (s *solver) nominate(k *work, i, n int) {
 	}
 	s.use(i, &room)
 	for _, c := range k.local.bumps {
-		s.counters.all[c].on[i] += n
-		s.counters.all[c].total += n
+		s.counters.plan(c, i, n)
 	}
 	s.house(home{work: k, host: i, pods: n})
 	s.nominees[i] = append(s.nominees[i], k.take(n)...)

@@ -61,7 +61,7 @@ func (l *launch) takes(s *solver, k *work) int {
 	if n == 0 || !k.local.restricted() {
 		return n
 	}
-	n = min(n, k.local.room(s.counters.all, func(c int) int { return l.counts[c] }))
+	n = min(n, k.local.room(&s.counters, func(c int) int { return l.counts[c] }))
 	if n > 0 && len(k.local.mounts) > 0 {
 		left, ok := mounted(l.free, k.local.mounts, func(m world.Mount) bool { return l.mounts[m] })
 		if !ok {
@@ -85,7 +85,7 @@ func (m *stall) note(k *work, n int) {
 
 func (l *launch) put(s *solver, p *part, n int) {
 	for _, c := range p.local.bumps {
-		s.counters.all[c].total += n
+		s.counters.all[c].sum += n
 	}
 	p.placed += n
 	p.work.promised -= n

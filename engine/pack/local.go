@@ -51,8 +51,13 @@ func (l *local) restricted() bool { return len(l.caps)+len(l.needs)+len(l.mounts
 
 // counter is one thing that is counted per machine.
 type counter struct {
-	total int         // over all machines
-	on    map[int]int // by host index, planned pods included
+	of countKey
+	// planned are pods that the attempt puts on hosts, by host index, and sum those that it puts
+	// anywhere.
+	planned map[int]int
+	sum     int
+	running int // over all hosts, once counted
+	counted bool
 	// pioneers are works of which a pod that the counter counts may be the first of its
 	// kind in a zone or the like.
 	pioneers []*work
@@ -77,80 +82,78 @@ type countKey struct {
 
 // counters gives every counter that some pending class looks at its number.
 type counters struct {
-	ids   map[countKey]int
-	all   []*counter
-	ports map[portName][]portUse // what runs or is awaited; nil until somebody asks
+	w   *world.World
+	ids map[countKey]int
+	all []*counter
 }
 
-// portName is a port on whatever address.
-type portName struct {
-	protocol string
-	port     int32
-}
-
-// portUse is who takes a port: the running pods of a class, or a DaemonSet's pod that
-// is awaited on a host.
-type portUse struct {
-	port  world.Port
-	class *world.Class
-	host  *world.Host
-}
-
-func (t *counters) id(k countKey, w *world.World) int {
+func (t *counters) id(k countKey) int {
 	if i, ok := t.ids[k]; ok {
 		return i
 	}
-	c := &counter{on: map[int]int{}}
-	note := func(h *world.Host, n int) {
-		c.total += n
-		if h.Index >= 0 {
-			c.on[h.Index] += n
-		}
-	}
-	if k.isPort() {
-		t.eachPort(k, w, note)
-	} else {
-		k.each(w, note)
-	}
 	i := len(t.all)
 	t.ids[k] = i
-	t.all = append(t.all, c)
+	t.all = append(t.all, &counter{of: k})
 	return i
 }
 
-// eachPort counts who takes the port already, or will before anybody else comes.
-func (t *counters) eachPort(k countKey, w *world.World, f func(*world.Host, int)) {
-	if t.ports == nil {
-		t.ports = portUses(w)
-	}
-	for _, u := range t.ports[portName{k.protocol, k.port}] {
-		switch {
-		case !k.uses(u.port):
-		case u.host != nil:
-			f(u.host, 1)
-		case !(k.real && u.class.Virtual):
-			u.class.Each(func(h *world.Host, pods, _ int) { f(h, pods) })
-		}
-	}
+// on is the number of a counter on host i, planned pods included.
+func (t *counters) on(c, i int) int {
+	return t.all[c].of.on(t.w.Hosts[i]) + t.all[c].planned[i]
 }
 
-func portUses(w *world.World) map[portName][]portUse {
-	out := map[portName][]portUse{}
-	note := func(u portUse) {
-		name := portName{u.port.Protocol, u.port.Port}
-		out[name] = append(out[name], u)
+// plan counts n pods that are to come to host i.
+func (t *counters) plan(c, i, n int) {
+	k := t.all[c]
+	if k.planned == nil {
+		k.planned = map[int]int{}
 	}
-	for _, c := range w.Ported {
-		for _, p := range c.Ports {
-			note(portUse{port: p, class: c})
+	k.planned[i] += n
+	k.sum += n
+}
+
+// total is the number of a counter over all machines; not for ports.
+func (t *counters) total(c int) int {
+	k := t.all[c]
+	if !k.counted {
+		k.counted = true
+		k.of.each(t.w, func(_ *world.Host, n int) { k.running += n })
+	}
+	return k.running + k.sum
+}
+
+// on counts what runs on the host, or will before anybody else comes.
+func (k *countKey) on(h *world.Host) int {
+	n := 0
+	for _, m := range h.Crew() {
+		switch {
+		case k.isPort():
+			n += k.usedBy(m)
+		case k.bumped(m.Class):
+			if n += m.Pods; k.settled {
+				n -= m.Terminating
+			}
 		}
 	}
-	for _, h := range w.Awaited {
+	if k.isPort() {
 		for _, p := range h.Awaited {
-			note(portUse{port: p, host: h})
+			if k.uses(p) {
+				n++
+			}
 		}
 	}
-	return out
+	return n
+}
+
+// usedBy counts uses of a port.
+func (k *countKey) usedBy(m world.Member) int {
+	n := 0
+	for _, p := range m.Class.Ports {
+		if k.uses(p) && !(k.real && m.Class.Virtual) {
+			n += m.Pods
+		}
+	}
+	return n
 }
 
 // each counts what runs already; not for ports.
@@ -189,7 +192,7 @@ func (k countKey) bumped(c *world.Class) bool {
 
 // localRules compiles the rules of every class that has pods to place.
 func (s *solver) localRules() {
-	s.counters = counters{ids: map[countKey]int{}}
+	s.counters = counters{w: s.w, ids: map[countKey]int{}}
 	for _, k := range s.work {
 		s.localRulesOf(k)
 	}
@@ -240,7 +243,7 @@ func (s *solver) localRulesOf(k *work) {
 	l.mounts = k.Mounts
 	real := !k.Virtual
 	atMost := func(key countKey, most int) {
-		l.cap(s.counters.id(key, s.w), most)
+		l.cap(s.counters.id(key), most)
 	}
 	for i, e := range k.Spreads {
 		if (!e.Soft || k.stance.on(spreadOut, i)) && e.Key.Name == world.LabelHostname {
@@ -260,7 +263,7 @@ func (s *solver) localRulesOf(k *work) {
 	}
 	for i, n := range k.Affinity {
 		if (n.Weight == 0 || k.stance.on(nearOthers, i)) && n.Key.Name == world.LabelHostname {
-			l.needs = append(l.needs, need{counter: s.counters.id(countKey{crowd: n.Crowd, real: real}, s.w), own: n.Crowd.Has(k.Class)})
+			l.needs = append(l.needs, need{counter: s.counters.id(countKey{crowd: n.Crowd, real: real}), own: n.Crowd.Has(k.Class)})
 		}
 	}
 	for _, p := range k.Ports {
@@ -294,7 +297,7 @@ func alone(own bool) int {
 }
 
 // room is how many pods may come to a machine whose counters are read by count.
-func (l *local) room(all []*counter, count func(int) int) int {
+func (l *local) room(all *counters, count func(int) int) int {
 	n := math.MaxInt32
 	for _, c := range l.caps {
 		have := count(c.counter)
@@ -306,7 +309,7 @@ func (l *local) room(all []*counter, count func(int) int) int {
 		}
 	}
 	for _, d := range l.needs {
-		if count(d.counter) == 0 && !(d.own && all[d.counter].total == 0 && !all[d.counter].pledged()) {
+		if count(d.counter) == 0 && !(d.own && all.total(d.counter) == 0 && !all.all[d.counter].pledged()) {
 			return 0
 		}
 	}

@@ -53,24 +53,45 @@ func (s *solver) tally(k tallyKey, keys []*constraint.Key) *tally {
 
 // running counts what runs.
 func (s *solver) running(k tallyKey, keys []*constraint.Key) *tally {
-	t := &tally{key: k.key, of: k.of, filter: k.filter, keys: keys, counts: map[int]int{}, domains: map[int]bool{}}
-	k.of.each(s.w, func(h *world.Host, n int) {
-		if v, ok := h.Value(k.key); ok && t.passes(h) {
-			t.counts[v] += n
-			t.total += n
-		}
-	})
+	t := &tally{key: k.key, of: k.of, filter: k.filter, keys: keys}
+	if s.w.Tried() {
+		s.recall(k, t)
+	} else {
+		t.counts, t.total = t.census(s.w)
+		t.domains = t.roll(s)
+	}
 	if len(keys) > 0 {
-		for h := range s.samples(t) {
-			if v, ok := h.Value(k.key); ok && t.passes(h) {
-				t.domains[v] = true
-			}
-		}
 		for _, v := range s.lessons.phantoms[k] {
 			t.domains[v] = true
 		}
 	}
 	return t
+}
+
+// census counts the pods.
+func (t *tally) census(w *world.World) (counts map[int]int, total int) {
+	counts = map[int]int{}
+	t.of.each(w, func(h *world.Host, n int) {
+		if v, ok := h.Value(t.key); ok && n > 0 && t.passes(h) {
+			counts[v] += n
+			total += n
+		}
+	})
+	return counts, total
+}
+
+// roll lists the domains.
+func (t *tally) roll(s *solver) map[int]bool {
+	domains := map[int]bool{}
+	if len(t.keys) == 0 {
+		return domains
+	}
+	for h := range s.samples(t) {
+		if v, ok := h.Value(t.key); ok && t.passes(h) {
+			domains[v] = true
+		}
+	}
+	return domains
 }
 
 // samples yields at least one of any hosts that are alike to the tally.

@@ -28,8 +28,8 @@ func (e *explainer) explainTopology(v *trail, m *stall, k *work) {
 		v.cut(reason.Topology, e.forbidden(m, k, r, domains), func(bitset.Set) (string, map[string]any) { return r.explain(domains) })
 	}
 	for _, n := range k.local.needs {
-		if c := e.counters.all[n.counter]; c.total > 0 || !n.own {
-			v.cut(reason.Topology, v.rows, func(bitset.Set) (string, map[string]any) { return explainNeed(c) })
+		if total := e.counters.total(n.counter); total > 0 || !n.own {
+			v.cut(reason.Topology, v.rows, func(bitset.Set) (string, map[string]any) { return explainNeed(total) })
 		}
 	}
 	v.cut(reason.Topology, v.rows, func(bitset.Set) (string, map[string]any) { return k.explainRest() })
@@ -86,9 +86,9 @@ func named(k *constraint.Key, values []int) []string {
 }
 
 // explainNeed is about pods that must join others on one machine.
-func explainNeed(c *counter) (string, map[string]any) {
-	facts := map[string]any{"type": joins.String(), "key": world.LabelHostname, "matching": c.total}
-	if c.total == 0 {
+func explainNeed(total int) (string, map[string]any) {
+	facts := map[string]any{"type": joins.String(), "key": world.LabelHostname, "matching": total}
+	if total == 0 {
 		return "pod affinity over " + world.LabelHostname + ": nobody to join runs anywhere", facts
 	}
 	return "pod affinity over " + world.LabelHostname + ": no room beside those to join", facts

@@ -30,7 +30,6 @@ type Builder struct {
 	labelled   map[string][]*Class // by label and value that some selector may anchor on
 	repulsions map[string]*Repulsion
 	repelling  []*Repulsion    // the same in order; nil when it must be made anew
-	ported     map[*Class]bool // classes that take host ports
 	mentioned  map[string]bool // pod labels that some selector asks for
 	namespaces map[string]map[string]string
 
@@ -47,7 +46,6 @@ type Builder struct {
 	leaving map[*Host]bool          // nodes whose movable pods need new homes
 	drawing map[*Host]bool          // nodes that the cloud's count of quota lacks
 	holding map[string]holding      // by pool
-	awaited map[*Host]bool          // on which DaemonSets will take host ports
 	stale   map[*Host]bool          // whose free room must be recomputed
 	order   []*Host                 // hosts that take pods, in order; nil when it must be made anew
 	stuck   []*Host                 // made with order
@@ -95,11 +93,11 @@ type catalog struct {
 func NewBuilder() *Builder {
 	return &Builder{
 		space: constraint.NewSpace(), podLabels: constraint.NewSpace(), resources: quantity.NewSpace(),
-		shapes: map[string]*Shape{}, classes: map[string]*Class{}, crowds: map[string]*Crowd{}, anchored: map[string][]*Crowd{}, labelled: map[string][]*Class{}, repulsions: map[string]*Repulsion{}, ported: map[*Class]bool{},
+		shapes: map[string]*Shape{}, classes: map[string]*Class{}, crowds: map[string]*Crowd{}, anchored: map[string][]*Crowd{}, labelled: map[string][]*Class{}, repulsions: map[string]*Repulsion{},
 		mentioned: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*Host{}, pools: map[string]Pool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{}, worn: map[*constraint.Key]int{},
-		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, awaited: map[*Host]bool{}, stale: map[*Host]bool{}, indexes: map[string]*Index{},
+		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, stale: map[*Host]bool{}, indexes: map[string]*Index{},
 	}
 }
 
@@ -237,7 +235,6 @@ func (b *Builder) RemoveNode(key string) {
 	delete(b.stale, h)
 	delete(b.leaving, h)
 	delete(b.drawing, h)
-	delete(b.awaited, h)
 	b.order = nil
 	b.hold(h, -1)
 	b.wear(h, -1)
@@ -357,7 +354,7 @@ func (b *Builder) World() *World {
 	b.measure()
 	w := &World{
 		Space: b.space, Resources: b.resources, Markets: b.compileMarkets(),
-		Hosts: b.hosts(), Awaited: slices.Collect(maps.Keys(b.awaited)), Stuck: b.stuck, Classes: b.pending(), Repulsions: b.sortedRepulsions(), Ported: slices.Collect(maps.Keys(b.ported)),
+		Hosts: b.hosts(), Stuck: b.stuck, Classes: b.pending(), Repulsions: b.sortedRepulsions(),
 		Budgets: b.budgets(), Settings: b.settings, worn: b.worn, indexes: b.indexes, builder: b,
 	}
 	return w
@@ -509,7 +506,7 @@ func (b *Builder) refresh(h *Host, daemons []*daemon) {
 		h.readLabels(b.space)
 		b.wear(h, 1)
 	}
-	h.movable = nil
+	h.movable, h.crew = nil, nil
 	h.Free = b.resources.Offered(h.Allocatable)
 	h.Mounted, h.Awaited = nil, nil
 	present := map[string]bool{}
@@ -530,11 +527,6 @@ func (b *Builder) refresh(h *Host, daemons []*daemon) {
 			h.Free = h.Free.Sub(d.requests)
 			h.Awaited = append(h.Awaited, d.Ports...)
 		}
-	}
-	if len(h.Awaited) > 0 {
-		b.awaited[h] = true
-	} else {
-		delete(b.awaited, h)
 	}
 }
 

@@ -184,9 +184,6 @@ func (b *Builder) neighbours(c *Class, terms []PodTerm) ([]Neighbours, error) {
 // admit makes a new class known and asks every selector about it.
 func (b *Builder) admit(c *Class) {
 	b.classes[c.key] = c
-	if len(c.Ports) > 0 {
-		b.ported[c] = true
-	}
 	for label, value := range c.labels {
 		at := anchor(label, value)
 		b.labelled[at] = append(b.labelled[at], c)
@@ -202,7 +199,6 @@ func (b *Builder) admit(c *Class) {
 // dismiss forgets a class that has no pods any more.
 func (b *Builder) dismiss(c *Class) {
 	delete(b.classes, c.key)
-	delete(b.ported, c)
 	for id := range c.crowds.Clone().All() {
 		b.crowdByID[id].forget(c)
 	}

@@ -19,6 +19,11 @@ type Trial struct {
 	gone   map[*Host]bool
 	housed map[*pod]bool    // settled somewhere
 	guests map[*Host][]*pod // who was settled there
+
+	censuses   []*Census
+	rolls      []*Roll
+	watch      map[*Class][]*Census // for which pods of the class count
+	remembered any
 }
 
 // Mark is a point in a Trial that Back returns to.
@@ -26,7 +31,8 @@ type Mark int
 
 // Try begins a Trial. It must be ended.
 func (w *World) Try() *Trial {
-	t := &Trial{w: *w, gone: map[*Host]bool{}, housed: map[*pod]bool{}, guests: map[*Host][]*pod{}}
+	t := &Trial{w: *w, gone: map[*Host]bool{}, housed: map[*pod]bool{}, guests: map[*Host][]*pod{}, watch: map[*Class][]*Census{}}
+	t.w.trial = t
 	t.w.Classes, t.w.Budgets, t.w.Stuck = nil, maps.Clone(w.Budgets), slices.Clip(w.Stuck)
 	return t
 }
@@ -85,7 +91,11 @@ func (t *Trial) Add(n Node) *Host {
 	t.setStuck(append(slices.Clip(t.w.Stuck), h))
 	b := t.w.builder
 	b.wear(h, 1)
-	t.later(func() { b.wear(h, -1) })
+	t.recount(h, 1)
+	t.later(func() {
+		t.recount(h, -1)
+		b.wear(h, -1)
+	})
 	t.charge(&h.Node)
 	return h
 }
@@ -152,11 +162,23 @@ func (h *Host) receive(pods []*pod) {
 	if h.place == nil {
 		h.place = &place{name: h.Name, host: h}
 	}
+	h.crew = muster(slices.Clone(h.Crew()), successors(pods))
 	h.Mounted = maps.Clone(h.Mounted)
 	for _, p := range pods {
 		h.Free = h.Free.Sub(p.class.Requests)
 		h.mount(p.class.Mounts)
 	}
+}
+
+// successors are the pods as they will be where they are placed anew.
+func successors(pods []*pod) []*pod {
+	out := make([]*pod, len(pods))
+	for i, p := range pods {
+		next := *p
+		next.dying = false
+		out[i] = &next
+	}
+	return out
 }
 
 // count lets the pods count at a place. A terminating one is its successor there.
@@ -175,12 +197,16 @@ func (t *Trial) count(pods []*pod, at *place) {
 
 // alter changes a host and brings the indexes up to date.
 func (t *Trial) alter(h *Host, change func()) {
-	leaving, stuck, index, free, mounted, place := h.Leaving, h.Stuck, h.Index, h.Free, h.Mounted, h.place
+	was := *h
 	t.later(func() {
-		h.Leaving, h.Stuck, h.Index, h.Free, h.Mounted, h.place = leaving, stuck, index, free, mounted, place
+		t.recount(h, -1)
+		h.Leaving, h.Stuck, h.Index, h.Free, h.Mounted, h.place, h.crew = was.Leaving, was.Stuck, was.Index, was.Free, was.Mounted, was.place, was.crew
+		t.recount(h, 1)
 		t.w.reindex(h)
 	})
+	t.recount(h, -1)
 	change()
+	t.recount(h, 1)
 	t.w.reindex(h)
 }
 

@@ -1,6 +1,8 @@
 package world
 
 import (
+	"slices"
+
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/quantity"
 )
@@ -16,8 +18,6 @@ type World struct {
 	// Hosts are the nodes that take pods: initialized ones first, then by key. In a Trial
 	// some of them may not: their Index is negative.
 	Hosts []*Host
-	// Awaited are the nodes, in no order, on which DaemonSets will take host ports.
-	Awaited []*Host
 	// Stuck are the nodes that take no pods although they stay: their labels and
 	// pods count for the neighbours' rules all the same.
 	Stuck []*Host
@@ -28,14 +28,14 @@ type World struct {
 	// yet. A budget that is not listed is not limited.
 	Budgets map[string]int64
 	// Repulsions are the required anti-affinity terms of all pods, running ones
-	// included; Ported the classes that take host ports.
+	// included.
 	Repulsions []*Repulsion
-	Ported     []*Class
 	Settings   Settings
 
 	worn    map[*constraint.Key]int // see Builder
 	indexes map[string]*Index       // the Builder's; see Index
 	builder *Builder                // for Trials
+	trial   *Trial                  // that supposes this World; nil for what is so
 }
 
 // Pending counts the pods to be placed.
@@ -63,6 +63,37 @@ type Host struct {
 	labels  map[*constraint.Key]int
 	at      int       // position in World.Hosts, be it closed by a Trial; negative when it is not there
 	movable []content // see content; nil when it must be made anew
+	crew    []Member  // see Crew; likewise
+}
+
+// Member is pods of one class on one node.
+type Member struct {
+	Class             *Class
+	Pods, Terminating int // Pods includes those that are terminating
+}
+
+// Crew lists the pods that run on the node, by class, in no order. It must not be changed.
+func (h *Host) Crew() []Member {
+	if h.crew == nil && h.place != nil {
+		h.crew = muster(make([]Member, 0, len(h.place.pods)), h.place.pods)
+	}
+	return h.crew
+}
+
+// muster adds pods to the crew.
+func muster(crew []Member, pods []*pod) []Member {
+	for _, p := range pods {
+		i := slices.IndexFunc(crew, func(m Member) bool { return m.Class == p.class })
+		if i < 0 {
+			i = len(crew)
+			crew = append(crew, Member{Class: p.class})
+		}
+		crew[i].Pods++
+		if p.dying {
+			crew[i].Terminating++
+		}
+	}
+	return crew
 }
 
 // Accepts reports whether the node's labels and taints let pods of the shape in; room is
