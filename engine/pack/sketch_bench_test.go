@@ -210,3 +210,18 @@ func BenchmarkVacate(b *testing.B) {
 		trial.Back(mark)
 	}
 }
+
+// BenchmarkSolveInTown plans for 3,000 pods more in a town.
+func BenchmarkSolveInTown(b *testing.B) {
+	t := newTown(2000, 40000, 120)
+	for i := range 3000 {
+		p := t.apps[i%len(t.apps)]
+		p.Ref = world.Ref{Namespace: "default", Name: fmt.Sprint("new", i), UID: fmt.Sprint("new", i)}
+		p.Created = time.Unix(1e6+int64(i), 0)
+		t.b.SetPod(p)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		pack.Solve(t.b.World())
+	}
+}
