@@ -1,0 +1,232 @@
+package disrupt
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Numbers of machine types that a spot machine must be able to be when it takes the place
+// of a spot node: with fewer it is the next to be reclaimed. Karpenter asks for 15, when
+// one node is replaced.
+const (
+	fewestTypes         = 5
+	fewestTypesUpstream = 15
+)
+
+// spot says why the nodes cannot be replaced by spot machines, as far as the nodes tell:
+// a spot node is hardly ever replaced by anything else.
+func (s *search) spot(set []*node) Left {
+	if s.c.Settings.SpotToSpot || !allSpot(set) {
+		return Left{}
+	}
+	return Left{Because: SpotToSpot, Detail: "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"}
+}
+
+func allSpot(set []*node) bool {
+	return !slices.ContainsFunc(set, func(n *node) bool { return n.host.Labels[world.LabelCapacityType] != offer.Spot })
+}
+
+// same is a node that one of the launches would buy again.
+func same(launches []pack.Launch, set []*node) *node {
+	for i := range launches {
+		l := &launches[i]
+		for _, n := range set {
+			if n.is(l.Pool, l.Choices[0]) {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// is reports whether buying the choice for the pool would get the like of the node.
+func (n *node) is(pool string, c offer.Choice) bool {
+	return n.Pool == pool && n.host.Labels[world.LabelInstanceType] == c.Type && n.host.Labels[world.LabelZone] == c.Zone &&
+		n.host.Labels[world.LabelCapacityType] == c.CapacityType
+}
+
+// cut leaves of each launch the choices with which the move still pays, whichever are
+// bought: what may be spent is shared out by the first choices. None of them is the like of
+// a node that goes. Left says why nothing remains.
+func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Left {
+	var after offer.Price
+	for i := range launches {
+		after = after.Add(launches[i].Choices[0].Price)
+	}
+	for i := range launches {
+		l := &launches[i]
+		most := share(purse, l.Choices[0].Price, after)
+		m := market(s.w, l.Pool)
+		banned := func(c offer.Choice) bool {
+			return slices.ContainsFunc(set, func(n *node) bool { return len(set) > 1 && n.is(l.Pool, c) })
+		}
+		before := len(l.Choices)
+		narrow(l, m, most, banned)
+		if len(l.Choices) == 0 {
+			return Left{Because: NotCheaper, Detail: "Can't replace with a cheaper node: it would be one of those that go"}
+		}
+		if short := lacks(l, m); len(l.Choices) < before && short != "" && !s.w.Settings.RelaxMinValues {
+			return Left{Because: reason.MinValues, Detail: fmt.Sprintf("Filtering by price: too few values of %s would be left for minValues", short)}
+		}
+		if left := s.flexible(l, set); left.Because != "" {
+			return left
+		}
+	}
+	return Left{}
+}
+
+// share is purse·part/whole, rounded down.
+func share(purse, part, whole offer.Price) offer.Price {
+	if whole <= 0 || purse <= 0 {
+		return purse
+	}
+	hi, lo := bits.Mul64(uint64(purse), uint64(part))
+	if hi >= uint64(whole) {
+		return purse
+	}
+	q, _ := bits.Div64(hi, lo, uint64(whole))
+	return offer.Price(q)
+}
+
+// narrow drops the choices that cost more than most. What remains is bought the way the
+// first is, in zones where that is cheap enough: a claim names types and zones apart, and
+// no pair of them may be too dear.
+func narrow(l *pack.Launch, m *world.Market, most offer.Price, banned func(offer.Choice) bool) {
+	var kept []offer.Choice
+	var zones []string
+	for _, c := range l.Choices {
+		if banned(c) {
+			continue
+		}
+		if len(kept) == 0 || c.CapacityType == kept[0].CapacityType && c.Price <= most {
+			kept = append(kept, c)
+		}
+	}
+	if len(kept) == 0 || kept[0].Price > most {
+		l.Choices = nil
+		return
+	}
+	for _, c := range kept {
+		if c.Type == kept[0].Type && !slices.Contains(zones, c.Zone) {
+			zones = append(zones, c.Zone)
+		}
+	}
+	tooDear := map[string]bool{}
+	kept = slices.DeleteFunc(kept, func(c offer.Choice) bool {
+		if !slices.Contains(zones, c.Zone) {
+			return true
+		}
+		dear, known := tooDear[c.Type]
+		if !known {
+			dear = worst(m.Catalog.Type(c.Type), c.CapacityType, zones) > most
+			tooDear[c.Type] = dear
+		}
+		return dear || banned(c)
+	})
+	if len(kept) == len(l.Choices) {
+		return
+	}
+	l.Choices = kept
+	describe(l)
+}
+
+// worst is the most that a type costs in one of the zones.
+func worst(t *offer.Type, capacityType string, zones []string) offer.Price {
+	var most offer.Price
+	for _, o := range t.Offers {
+		if o.CapacityType == capacityType && slices.Contains(zones, o.Zone) && o.Unavailable == "" {
+			most = max(most, o.Price)
+		}
+	}
+	return most
+}
+
+// describe brings the launch's rules and labels in line with its choices.
+func describe(l *pack.Launch) {
+	chosen := map[string][]string{}
+	note := func(key, value string) {
+		if !slices.Contains(chosen[key], value) {
+			chosen[key] = append(chosen[key], value)
+		}
+	}
+	for _, c := range l.Choices {
+		note(world.LabelInstanceType, c.Type)
+		note(world.LabelZone, c.Zone)
+		note(world.LabelCapacityType, c.CapacityType)
+	}
+	slices.Sort(chosen[world.LabelZone])
+	l.Rules, l.Labels = slices.Clone(l.Rules), cloned(l.Labels)
+	for i, r := range l.Rules {
+		if values := chosen[r.Key]; values != nil {
+			l.Rules[i] = constraint.Rule{Key: r.Key, Operator: constraint.In, Values: values}
+		}
+	}
+	for key, values := range chosen {
+		if len(values) == 1 {
+			l.Labels[key] = values[0]
+		}
+	}
+	l.RunnersUp = slices.DeleteFunc(slices.Clone(l.RunnersUp), func(r pack.RunnerUp) bool {
+		return r.Because == reason.Dearer && !slices.Contains(l.Choices, r.Choice)
+	})
+}
+
+func cloned(labels map[string]string) map[string]string {
+	out := make(map[string]string, len(labels)+3)
+	for k, v := range labels {
+		out[k] = v
+	}
+	return out
+}
+
+// lacks is a label of which the launch's choices have too few values for its pool's
+// minValues; empty when there is none.
+func lacks(l *pack.Launch, m *world.Market) string {
+	for i := range m.Varied {
+		v := &m.Varied[i]
+		seen := map[int]bool{}
+		for row := range m.Catalog.Rows {
+			if slices.Contains(l.Choices, m.Catalog.Choice(row)) {
+				for _, id := range v.Values(row) {
+					seen[id] = true
+				}
+			}
+		}
+		if len(seen) < v.Min {
+			return v.Key.Name
+		}
+	}
+	return ""
+}
+
+// flexible says why a spot machine cannot take the place of spot nodes.
+func (s *search) flexible(l *pack.Launch, set []*node) Left {
+	if !allSpot(set) || l.Choices[0].CapacityType != offer.Spot {
+		return Left{}
+	}
+	fewest := fewestTypes
+	if s.c.Settings.Upstream {
+		if len(set) > 1 {
+			return Left{}
+		}
+		fewest = fewestTypesUpstream
+	}
+	var types []string
+	for _, c := range l.Choices {
+		if !slices.Contains(types, c.Type) {
+			types = append(types, c.Type)
+		}
+	}
+	if len(types) >= fewest {
+		return Left{}
+	}
+	return Left{Because: SpotToSpot, Detail: fmt.Sprintf("SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d", fewest, len(types)),
+		Facts: reason.FactsOf(map[string]any{"types": len(types), "fewest": fewest})}
+}

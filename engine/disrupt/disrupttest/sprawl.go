@@ -1,0 +1,156 @@
+package disrupttest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Sprawl is a cluster of so many nodes after its load went down: nodes that were filled
+// by somebody who did not look at prices, and of whose pods a part is gone, unevenly by
+// workload. There are three zones, three families in five sizes, spot and on-demand, a pool
+// for anything, one for on-demand only and one with a taint; workloads ask for zones to be
+// spread over, for nodes of their own, or for one way of buying. About 20 pods per node
+// remain. The same seed always makes the same cluster.
+func Sprawl(seed uint64, nodes int) *Fleet {
+	s := &sprawl{Rand: rand.New(rand.NewPCG(seed, 0x59a1)), Fleet: New()}
+	s.SetCatalog(enginetest.Class, s.types())
+	for _, p := range s.pools() {
+		s.SetPool(p)
+	}
+	s.workloads(40 + nodes/25)
+	for i := range nodes {
+		s.node(i)
+	}
+	return s.Fleet
+}
+
+// SprawlPools are the pools of a Sprawl as disruption knows them: no budgets, no delay.
+func SprawlPools() []disrupt.Pool {
+	return []disrupt.Pool{{Name: "any", MinAge: -1}, {Name: "batch", MinAge: -1}, {Name: "steady", MinAge: -1}}
+}
+
+// Now is when Sprawls are looked at.
+func Now() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+type sprawl struct {
+	*rand.Rand
+	*Fleet
+	work []workload
+	made int
+}
+
+type workload struct {
+	pod       world.Pod
+	keeps     int // percent of its pods that are left
+	apart     bool
+	pool, buy string // that it insists on; empty for any
+}
+
+type family struct {
+	name   string
+	memory int64   // GiB per core
+	price  float64 // USD/h per core
+}
+
+func families() []family { return []family{{"F", 2, 0.0423}, {"D", 4, 0.048}, {"E", 8, 0.063}} }
+
+func (s *sprawl) types() []offer.Type {
+	var out []offer.Type
+	for _, f := range families() {
+		for _, cores := range []int64{2, 4, 8, 16, 32} {
+			t := offer.Type{Name: fmt.Sprint(f.name, cores), Labels: map[string][]string{"kubernetes.io/arch": {"amd64"}},
+				Capacity: quantity.Amounts{quantity.NameCPU: cores * 1000, quantity.NameMemory: cores * f.memory << 30, quantity.NamePods: 110, quantity.NameStorage: 100 << 30},
+				Overhead: quantity.Amounts{quantity.NameCPU: 100 + 10*cores, quantity.NameMemory: (600 + 40*cores) << 20}}
+			for z := range 3 {
+				od := offer.Price(f.price * float64(cores) * 1e9)
+				spot := offer.Price(float64(od) * (0.25 + 0.01*float64((int(cores)+z)%7)))
+				zone := fmt.Sprint(z + 1)
+				t.Offers = append(t.Offers, offer.Offer{Zone: zone, CapacityType: offer.OnDemand, Price: od}, offer.Offer{Zone: zone, CapacityType: offer.Spot, Price: spot})
+			}
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (s *sprawl) pools() []world.Pool {
+	taint := []world.Taint{{Key: "batch", Effect: world.NoSchedule}}
+	onDemand := world.Term{{Key: world.LabelCapacityType, Operator: constraint.In, Values: []string{offer.OnDemand}}}
+	return []world.Pool{{Name: "any", Class: enginetest.Class}, {Name: "steady", Class: enginetest.Class, Requirements: onDemand}, {Name: "batch", Class: enginetest.Class, Taints: taint}}
+}
+
+func (s *sprawl) workloads(n int) {
+	for i := range n {
+		name := fmt.Sprint("w", i)
+		cpu := int64(50 << s.IntN(5))
+		w := workload{keeps: []int{20, 50, 60, 80, 100}[s.IntN(5)]}
+		w.pod = world.Pod{Labels: map[string]string{"app": name}, Created: Now().Add(-1000 * time.Hour), Movable: true,
+			Requests: quantity.Amounts{quantity.NameCPU: cpu, quantity.NameMemory: cpu * int64(1+s.IntN(6)) << 20, quantity.NamePods: 1}}
+		w.pod.Namespace, w.pod.Name = "default", name
+		own := world.Selector{Namespaces: []string{"default"}, Labels: world.Term{{Key: "app", Operator: constraint.In, Values: []string{name}}}}
+		switch i % 10 {
+		case 0, 1:
+			w.pod.Spreads = []world.Spread{{Key: world.LabelZone, MaxSkew: 2, Select: own, Soft: i%20 == 1}}
+		case 2:
+			w.apart = true
+			w.pod.AntiAffinity = []world.PodTerm{{Key: world.LabelHostname, Select: own}}
+		case 3:
+			w.buy = offer.OnDemand
+			w.pod.Required = world.Term{{Key: world.LabelCapacityType, Operator: constraint.In, Values: []string{offer.OnDemand}}}
+		case 4:
+			w.pool = "steady"
+			w.pod.Required = world.Term{{Key: world.LabelPool, Operator: constraint.In, Values: []string{"steady"}}}
+		case 5, 6:
+			w.pool = "batch"
+			w.pod.Tolerations = []world.Toleration{{Key: "batch", Operator: "Exists"}}
+			w.pod.Required = world.Term{{Key: world.LabelPool, Operator: constraint.In, Values: []string{"batch"}}}
+		}
+		s.work = append(s.work, w)
+	}
+}
+
+// node buys a node and fills it with what suits; some of that is gone again.
+func (s *sprawl) node(i int) {
+	pool := []string{"any", "any", "steady", "batch"}[s.IntN(4)]
+	f := s.IntN(3)
+	name := fmt.Sprintf("node-%05d", i)
+	t := s.Types[enginetest.Class][5*f+1+s.IntN(3)]
+	o := t.Offers[2*s.IntN(3)]
+	if pool != "steady" && s.IntN(2) == 0 {
+		o = t.Offers[2*(i%3)+1]
+	}
+	n := world.Node{Key: name, Name: name, Pool: pool, Claim: true, Initialized: true, Capacity: t.Capacity, Allocatable: t.Capacity.Sub(t.Overhead), Price: o.Price,
+		Labels: map[string]string{world.LabelHostname: name, world.LabelPool: pool, world.LabelZone: o.Zone, world.LabelCapacityType: o.CapacityType, world.LabelInstanceType: t.Name, "kubernetes.io/arch": "amd64"}}
+	n.Taints = s.Pools[pool].Taints
+	s.SetNode(n)
+	left, on := n.Allocatable, map[int]bool{}
+	for misses := 0; misses < 6; {
+		w := s.IntN(len(s.work))
+		k := &s.work[w]
+		suits := (k.pool == pool || k.pool == "" && pool != "batch") && (k.buy == "" || k.buy == o.CapacityType) && !(k.apart && on[w])
+		if !suits {
+			continue
+		}
+		next := left.Sub(k.pod.Requests)
+		if next[quantity.NameCPU] < 0 || next[quantity.NameMemory] < 0 {
+			misses++
+			continue
+		}
+		left, on[w] = next, true
+		if s.IntN(100) < k.keeps {
+			p := k.pod
+			s.made++
+			p.Name = fmt.Sprintf("%s-%06d", k.pod.Name, s.made)
+			p.UID, p.Node = p.Name, name
+			s.SetPod(p)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package disrupt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// Why a node stays that might go as far as it has a say itself. Values are part of karve's API:
+// never renamed, never reused.
+const (
+	Receives      reason.Reason = "Receives"      // pods of other nodes are to move there
+	Homeless      reason.Reason = "Homeless"      // nothing can take some of its pods
+	NotCheaper    reason.Reason = "NotCheaper"    // what could take its place costs as much
+	SpotToSpot    reason.Reason = "SpotToSpot"    // spot is not replaced by spot, or not by so few types
+	Unreplaceable reason.Reason = "Unreplaceable" // its static pool can buy nothing now
+	Changed       reason.Reason = "Changed"       // what was decided for it is not what would be decided now
+)
+
+// explainAll gives a reason to nodes of which nothing was said.
+func (s *search) explainAll() {
+	for _, n := range s.nodes {
+		switch {
+		case n.gone || n.home || n.left.Because != "":
+		case n.host == nil || n.host.Leaving:
+			n.stays(Left{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"})
+		default:
+			n.stays(Left{Because: NotCheaper, Detail: "Can't replace with a cheaper node"})
+		}
+	}
+}
+
+// homeless says which pods would have no other home.
+func homeless(unplaced []pack.Unplaced) Left {
+	u := unplaced[0]
+	n := 0
+	for _, all := range unplaced {
+		n += len(all.Pods)
+	}
+	why := string(u.Because)
+	if u.Detail != "" {
+		why += ": " + u.Detail
+	}
+	pod := u.Pods[0].Namespace + "/" + u.Pods[0].Name
+	return Left{Because: Homeless, Detail: fmt.Sprintf("Not all pods would schedule: %d would not, %s among them (%s)", n, pod, why),
+		Facts: reason.FactsOf(map[string]any{"pod": pod, "pods": n, "because": string(u.Because)})}
+}
+
+// dearer says by how much the cheapest replacement is too dear, or that it is so by more.
+func dearer(n *node, by offer.Price, exactly bool) Left {
+	words := "more than $%s/h more than"
+	if exactly {
+		words = "$%s/h more than"
+	}
+	return Left{Because: NotCheaper, Detail: fmt.Sprintf("Can't replace with a cheaper node: the cheapest replacement costs "+words+" it", by),
+		Facts: reason.FactsOf(map[string]any{"price": n.price.String(), "more": by.String()})}
+}
+
+// frugal says that the node wastes too little to be worth a replacement.
+func frugal(n *node) Left {
+	return Left{Because: NotCheaper, Detail: fmt.Sprintf("Can't replace with a cheaper node: even at the best prices its pods need $%s/h of the $%s/h that it costs", n.price-n.waste, n.price),
+		Facts: reason.FactsOf(map[string]any{"price": n.price.String(), "needs": (n.price - n.waste).String()})}
+}
+
+// spare says that a replacement would save, though less than is asked for.
+func spare(n *node, saves, least offer.Price) Left {
+	return Left{Because: TooDear, Costs: saves,
+		Detail: fmt.Sprintf("Can't replace with a cheaper node: the cheapest replacement saves $%s/h, less than the $%s/h that a replacement must save", saves, least),
+		Facts:  reason.FactsOf(map[string]any{"price": n.price.String(), "saves": saves.String(), "least": least.String()})}
+}
+
+// poor says that a Balanced pool would gain too little.
+func poor(n *node) Left {
+	return Left{Because: PoorScore, Detail: fmt.Sprintf("What the node costs is too little for the pods it would disturb, by the Balanced policy of NodePool %q", n.Pool)}
+}
+
+func many(launches int) string {
+	return fmt.Sprintf("Can't remove without creating %d candidates", launches)
+}
+
+// pinned lists the nodes that stay because of somebody's wish, to find out what that costs.
+func (s *search) pinned() []*node {
+	return slices.DeleteFunc(slices.Clone(s.nodes), func(n *node) bool {
+		switch n.left.Because {
+		case DoNotDisrupt, Budgeted, ManyBudgets, Never, OnlyEmpty, PoorScore, Resting:
+			return n.host == nil || n.host.Leaving
+		}
+		return true
+	})
+}
+
+// appraise finds out what would be saved if the node could go.
+func (s *search) appraise(n *node) {
+	if n.price == 0 || n.gone || n.home {
+		return
+	}
+	d, mark := s.sketch([]*node{n}, 0)
+	fits := d.Unplaced() == 0
+	s.trial.Back(mark)
+	n.left.Costs = max(0, n.price-s.rates.of(n.host))
+	if fits {
+		n.left.Costs = n.price
+	}
+}
+
+// describe says what a move does, in words.
+func (m *Move) describe() string {
+	var words []string
+	if n := len(m.Nodes); n > 1 {
+		words = append(words, fmt.Sprintf("%d nodes", n))
+	}
+	for i := range m.Launches {
+		c := m.Launches[i].Choices[0]
+		words = append(words, fmt.Sprintf("buy %s in %s as %s", c.Type, c.Zone, c.CapacityType))
+	}
+	switch saves := m.Saves(); {
+	case saves > 0:
+		words = append(words, fmt.Sprintf("saves $%s/h", saves))
+	case saves < 0:
+		words = append(words, fmt.Sprintf("costs $%s/h more", -saves))
+	}
+	if m.Evictions > 0 {
+		words = append(words, fmt.Sprintf("%d pods move", m.Evictions))
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,182 @@
+package disrupt_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// sound holds a plan against the cluster as a script: all moves come true at once, every
+// pod of a node that goes has one home that kube-scheduler would give it, limits and quota
+// hold, and no node goes that is a home.
+func sound(s *enginetest.Script, moves []disrupt.Move) error {
+	going := map[string]bool{}
+	var p pack.Plan
+	homes := map[string][]world.Ref{}
+	var errs []error
+	for _, m := range moves {
+		for _, key := range m.Nodes {
+			if going[key] {
+				errs = append(errs, fmt.Errorf("node %s goes twice", key))
+			}
+			going[key] = true
+		}
+		for _, h := range m.Homes {
+			homes[h.Node] = append(homes[h.Node], h.Pods...)
+		}
+		p.Launches = append(p.Launches, m.Launches...)
+		if m.Cause == disrupt.Underutilized && m.Saves() <= 0 && m.Before > 0 {
+			errs = append(errs, fmt.Errorf("move of %v saves %s", m.Nodes, m.Saves()))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(homes)) {
+		if going[key] {
+			errs = append(errs, fmt.Errorf("node %s goes and is a home", key))
+		}
+		p.Nominations = append(p.Nominations, pack.Nomination{Node: key, Pods: homes[key]})
+	}
+	out := *s
+	out.Nodes = slices.Clone(s.Nodes)
+	for i := range out.Nodes {
+		out.Nodes[i].Leaving = out.Nodes[i].Leaving || going[out.Nodes[i].Key]
+	}
+	return errors.Join(append(errs, enginetest.Check(&out, p))...)
+}
+
+func poolsOf(s *enginetest.Script) []disrupt.Pool {
+	var out []disrupt.Pool
+	for _, p := range s.Pools {
+		out = append(out, disrupt.Pool{Name: p.Name, Static: p.Static})
+	}
+	return out
+}
+
+// Whatever the world: every move of a plan can be made, the bill falls with every plan,
+// and after a while there is nothing left to do.
+func TestRandomWorldsConverge(t *testing.T) {
+	seeds := 300
+	if testing.Short() {
+		seeds = 60
+	}
+	moves, launches := 0, 0
+	for seed := range uint64(seeds) {
+		s := enginetest.Bare(enginetest.Populated(seed, 25))
+		f := disrupttest.Of(s)
+		pools := poolsOf(s)
+		settings := disrupt.Settings{SpotToSpot: seed%2 == 0}
+		for pass := 0; ; pass++ {
+			p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), pools, settings), disrupt.Cursor{})
+			if !p.Done {
+				t.Fatalf("seed %d: a search without a bound is not done", seed)
+			}
+			if len(p.Moves) == 0 {
+				break
+			}
+			moves += len(p.Moves)
+			if err := sound(f.Script(s), p.Moves); err != nil {
+				t.Fatalf("seed %d, pass %d: %v\n%s", seed, pass, err, enginetest.Format(f.Script(s)))
+			}
+			before, nodes := f.Price(), len(f.Nodes)
+			if err := f.Apply(p.Moves); err != nil {
+				t.Fatalf("seed %d, pass %d: %v", seed, pass, err)
+			}
+			launches += f.Bought
+			if after := f.Price(); after > before || after == before && len(f.Nodes) >= nodes {
+				t.Fatalf("seed %d, pass %d: %d nodes for %s became %d for %s", seed, pass, nodes, before, len(f.Nodes), after)
+			}
+			if pass > 20 {
+				t.Fatalf("seed %d: no end", seed)
+			}
+		}
+	}
+	t.Logf("%d moves, %d launches", moves, launches)
+}
+
+// The order in which anything is listed does not matter.
+func TestOrderDoesNotMatter(t *testing.T) {
+	for seed := range uint64(60) {
+		s := enginetest.Bare(enginetest.Populated(seed, 25))
+		search := func(c disrupt.Cluster) string {
+			return fmt.Sprintf("%+v", disrupt.Search(s.World(), c, disrupt.Cursor{}))
+		}
+		c := disrupttest.Of(s).Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
+		want := search(c)
+		r := rand.New(rand.NewPCG(seed, 1))
+		r.Shuffle(len(c.Nodes), func(i, j int) { c.Nodes[i], c.Nodes[j] = c.Nodes[j], c.Nodes[i] })
+		r.Shuffle(len(c.Pools), func(i, j int) { c.Pools[i], c.Pools[j] = c.Pools[j], c.Pools[i] })
+		r.Shuffle(len(s.Nodes), func(i, j int) { s.Nodes[i], s.Nodes[j] = s.Nodes[j], s.Nodes[i] })
+		r.Shuffle(len(s.Pods), func(i, j int) { s.Pods[i], s.Pods[j] = s.Pods[j], s.Pods[i] })
+		if got := search(c); got != want {
+			t.Fatalf("seed %d: %s\nthen %s", seed, want, got)
+		}
+	}
+}
+
+// A search in slices, with the moves of earlier ones under way, ends, keeps budgets, and
+// its moves can all be made together.
+func TestSlicesAddUp(t *testing.T) {
+	for _, steps := range []int{1, 7, 40} {
+		for seed := range uint64(3) {
+			f := disrupttest.Sprawl(seed, 24)
+			pools := disrupttest.SprawlPools()
+			for i := range pools {
+				pools[i].Budgets = []disrupt.Budget{{Nodes: 20, Percent: true, Active: true}}
+			}
+			settings := disrupt.Defaults()
+			settings.Steps = steps
+			c := f.Cluster(disrupttest.Now(), pools, settings)
+			census := disrupt.CensusOf(&c)
+			script := f.Script(&enginetest.Script{Types: f.Types["default"], Pools: poolSpecs(f)})
+			var from disrupt.Cursor
+			known := map[string]bool{}
+			for slice := 0; ; slice++ {
+				p := disrupt.Search(f.Builder.World(), c, from)
+				c.Underway = append(c.Underway, p.Moves...)
+				for _, l := range p.Left {
+					known[l.Key] = true
+				}
+				if from = p.Next; p.Done {
+					break
+				}
+				if slice > 5000 {
+					t.Fatalf("seed %d: no end", seed)
+				}
+			}
+			if err := sound(script, c.Underway); err != nil {
+				t.Fatalf("seed %d, %d steps: %v", seed, steps, err)
+			}
+			gone := map[string]int{}
+			for _, m := range c.Underway {
+				for _, key := range m.Nodes {
+					known[key] = true
+					gone[f.Nodes[key].Pool]++
+				}
+			}
+			for i := range pools {
+				if most, _ := disrupt.Permitted(&pools[i], census[pools[i].Name].Nodes, disrupt.Underutilized); gone[pools[i].Name] > most {
+					t.Errorf("seed %d, %d steps: pool %s loses %d nodes, %d are allowed", seed, steps, pools[i].Name, gone[pools[i].Name], most)
+				}
+			}
+			if len(known) != len(c.Nodes) {
+				t.Errorf("seed %d, %d steps: something is known of %d of %d nodes", seed, steps, len(known), len(c.Nodes))
+			}
+		}
+	}
+}
+
+func poolSpecs(f *disrupttest.Fleet) []world.Pool {
+	var out []world.Pool
+	for _, name := range slices.Sorted(maps.Keys(f.Pools)) {
+		out = append(out, f.Pools[name])
+	}
+	return out
+}

@@ -1,0 +1,148 @@
+package disrupt
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Recheck reports whether a move that was decided before is still right: its nodes may
+// go, budgets and all, their pods have a home, it buys what it was to buy or less, and it
+// pays. It returns the move as it is now; Left, of the first node that objects, when it is
+// not right any more. A move that buys nothing goes on with those of its nodes that may
+// still go. The move itself may be among Cluster.Underway.
+func Recheck(w *world.World, c Cluster, m Move) (Move, Left) {
+	c.Underway = slices.DeleteFunc(slices.Clone(c.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
+	s := newSearch(w, &c)
+	defer s.trial.End()
+	s.rewind()
+	set, left := s.stillGoing(&m)
+	if len(set) == 0 || len(set) < len(m.Nodes) && len(m.Launches) > 0 {
+		return Move{}, left
+	}
+	s.only(&m)
+	if now, left := s.repeat(set, &m); left.Because == "" {
+		return now, left
+	}
+	s.rewind()
+	return s.repeat(set, &m)
+}
+
+// only supposes that no other nodes than its homes take the pods of the move: where they
+// were to go, nobody else's pods are promised room.
+func (s *search) only(m *Move) {
+	homes := map[string]bool{}
+	for _, home := range m.Homes {
+		homes[home.Node] = true
+	}
+	for _, h := range s.w.Hosts {
+		if !homes[h.Key] && h.Index >= 0 && !slices.Contains(m.Nodes, h.Key) {
+			s.trial.Shut(h)
+		}
+	}
+}
+
+// repeat decides once more what becomes of the nodes, and holds it against the move.
+func (s *search) repeat(set []*node, m *Move) (Move, Left) {
+	now, left := s.again(set, m)
+	if left.Because == "" && !agrees(&now, m) {
+		left = Left{Because: Changed, Detail: "What would take its place is not what was decided"}
+	}
+	if left.Because != "" {
+		left.Key = set[0].Key
+		return Move{}, left
+	}
+	return now, Left{}
+}
+
+// stillGoing are the nodes of the move that may go now, and the first objection.
+func (s *search) stillGoing(m *Move) (set []*node, first Left) {
+	taken := map[string]int{}
+	for _, key := range m.Nodes {
+		left := s.objection(key, m.Cause, taken)
+		if left.Because != "" {
+			left.Key = key
+			if first.Because == "" {
+				first = left
+			}
+			continue
+		}
+		n := s.byKey[key]
+		taken[n.Pool]++
+		set = append(set, n)
+	}
+	return set, first
+}
+
+func (s *search) objection(key string, cause Cause, taken map[string]int) Left {
+	n := s.byKey[key]
+	if n == nil || n.host == nil || n.host.Leaving {
+		return Left{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"}
+	}
+	if left, ok := Eligible(n.Node, n.pool, cause, s.c); !ok {
+		return left
+	}
+	if n.home {
+		return Left{Because: Receives, Detail: "Pods of other nodes are to move there"}
+	}
+	if s.room(n.pool, cause) <= taken[n.Pool] {
+		_, left := Allowed(n.pool, s.census[n.Pool], cause)
+		return left
+	}
+	return Left{}
+}
+
+// again asks the same question as the search did.
+func (s *search) again(set []*node, m *Move) (Move, Left) {
+	switch {
+	case m.Cause == Empty:
+		return s.discard(set[0])
+	case m.Cause != Underutilized:
+		return s.renew(set[0], m.Cause)
+	case len(m.Launches) == 0:
+		return s.delete(set)
+	}
+	for _, n := range set {
+		n.waste = n.price
+	}
+	return s.write(set)
+}
+
+// agrees reports whether the move, as it is now, takes no other nodes than before and
+// buys nothing but what was to be bought; choices that are new are left out.
+func agrees(now, before *Move) bool {
+	for _, key := range now.Nodes {
+		if !slices.Contains(before.Nodes, key) {
+			return false
+		}
+	}
+	if len(now.Launches) > len(before.Launches) || len(before.Launches) > 0 && len(now.Nodes) < len(before.Nodes) {
+		return false
+	}
+	open := slices.Clone(before.Launches)
+	for i := range now.Launches {
+		at := slices.IndexFunc(open, func(o pack.Launch) bool { return within(&now.Launches[i], &o) })
+		if at < 0 {
+			return false
+		}
+		restrict(&now.Launches[i], open[at].Choices)
+		open = slices.Delete(open, at, at+1)
+	}
+	return true
+}
+
+// within reports whether the first choice of the launch was a choice of the other.
+func within(l, other *pack.Launch) bool {
+	return l.Pool == other.Pool && slices.Contains(other.Choices, l.Choices[0])
+}
+
+// restrict drops choices that are not among those.
+func restrict(l *pack.Launch, among []offer.Choice) {
+	kept := slices.DeleteFunc(slices.Clone(l.Choices), func(c offer.Choice) bool { return !slices.Contains(among, c) })
+	if len(kept) < len(l.Choices) {
+		l.Choices = kept
+		describe(l)
+	}
+}

@@ -1,0 +1,41 @@
+package disrupt_test
+
+import (
+	"testing"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
+	"github.com/karve-dev/karve/engine/enginetest"
+)
+
+// While nothing changes, a move that was decided stays right, and all of them can still be
+// made together as they are then.
+func TestWhatWasDecidedStaysRight(t *testing.T) {
+	for seed := range uint64(3) {
+		f := disrupttest.Sprawl(seed, 12)
+		script := f.Script(&enginetest.Script{Types: f.Types[enginetest.Class], Pools: poolSpecs(f)})
+		for pass := range 4 {
+			c := f.Cluster(disrupttest.Now(), disrupttest.SprawlPools(), disrupt.Settings{SpotToSpot: true})
+			w := f.Builder.World()
+			p := disrupt.Search(w, c, disrupt.Cursor{})
+			c.Underway = p.Moves
+			for i, m := range p.Moves {
+				now, left := disrupt.Recheck(w, c, m)
+				if left.Because != "" {
+					t.Logf("seed %d, pass %d: %v is not right any more: %s %s", seed, pass, m.Nodes, left.Because, left.Detail)
+					continue
+				}
+				if now.After > m.After {
+					t.Errorf("seed %d: %v costs %s, then %s", seed, m.Nodes, m.After, now.After)
+				}
+				c.Underway[i] = now
+			}
+			if err := sound(f.Script(script), c.Underway); err != nil {
+				t.Fatalf("seed %d, pass %d: %v", seed, pass, err)
+			}
+			if err := f.Apply(c.Underway); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package disrupt
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Search decides which nodes go and what takes their place. It supposes moves in the
+// World, which it leaves as it was, one upon the other: all moves of a plan can be made
+// at once, in any order, and nobody's pods move twice.
+//
+// It looks in stages: nodes that are empty; nodes that are due; nodes whose pods fit on
+// others; nodes whose pods are cheaper elsewhere. With Settings.Steps it stops after so many
+// questions to the packer, and the Plan says where to go on. A Cluster in other order gives the
+// same Plan.
+func Search(w *world.World, c Cluster, from Cursor) Plan {
+	s := newSearch(w, &c)
+	defer s.trial.End()
+	all := stages()
+	for i := from.Stage; i < len(all); i++ {
+		next, done := s.stage(i, all[i], from)
+		if !done {
+			return s.plan(next, false)
+		}
+	}
+	if from == (Cursor{}) {
+		s.explainAll()
+	}
+	return s.plan(Cursor{}, true)
+}
+
+// stage is one way to look at nodes: in which order, and how.
+type stage struct {
+	prepare func(*search) []*node
+	look    func(*search, *node)
+}
+
+// stages in the order in which they come. Deletions are tried twice: first the nodes that
+// are to go leave each other alone, then whoever could not go is a home for others.
+func stages() []stage {
+	return []stage{
+		{(*search).empties, (*search).empty},
+		{(*search).dues, (*search).due},
+		{(*search).doomed, (*search).remove},
+		{(*search).undecided, (*search).remove},
+		{(*search).wasteful, (*search).replace},
+		{(*search).pinned, (*search).appraise},
+	}
+}
+
+// stage runs one stage from the cursor on, if that is in it. The stage's order has nodes
+// that were dealt with already: the cursor must find its place.
+func (s *search) stage(i int, of stage, from Cursor) (next Cursor, done bool) {
+	s.rewind()
+	order := of.prepare(s)
+	at := 0
+	if i == from.Stage && from.Key != "" {
+		at = 1 + slices.IndexFunc(order, func(n *node) bool { return n.Key == from.Key })
+	}
+	next.Stage = i
+	for ; at < len(order); at++ {
+		if at > 0 {
+			next.Key = order[at-1].Key
+		}
+		if most := s.c.Settings.Steps; most > 0 && s.steps >= most {
+			return next, false
+		}
+		of.look(s, order[at])
+	}
+	return Cursor{}, true
+}
+
+// search is one call of Search or Recheck.
+type search struct {
+	w     *world.World
+	c     *Cluster
+	trial *world.Trial
+	base  world.Mark // with what was decided before supposed
+	nodes []*node    // by key
+	byKey map[string]*node
+	pools map[string]*Pool
+	// census counts nodes that were taken as down.
+	census map[string]Census
+	totals map[string]Totals
+	rates  *rates
+	moves  []Move
+	steps  int
+	queue  []*node         // see wasteful
+	past   map[string]past // by samePlace
+}
+
+// node is a node with what the World knows of it.
+type node struct {
+	*Node
+	pool  *Pool       // nil when it is not known
+	host  *world.Host // nil when it takes no part
+	price offer.Price // per hour; zero when nobody knows
+	// asked is what its movable pods ask for.
+	asked quantity.Vector
+	worth float64 // see Worth
+	// waste is what the node costs beyond what its pods would cost at the best prices;
+	// rank is its place in the queue.
+	waste offer.Price
+	rank  int
+	// gone nodes are in a move; homes are where moves take pods.
+	gone, home bool
+	free       bool // may be consolidated, as far as it has a say itself
+	soon       bool // is due, and will be replaced as soon as its pool's budget allows
+	doomed     bool // will be removed by and by, so far as one can guess
+	left       Left
+}
+
+func newSearch(w *world.World, c *Cluster) *search {
+	s := &search{w: w, c: c, trial: w.Try(), byKey: map[string]*node{}, pools: map[string]*Pool{}, census: CensusOf(c), past: map[string]past{}}
+	for i := range c.Pools {
+		s.pools[c.Pools[i].Name] = &c.Pools[i]
+	}
+	for i := range c.Nodes {
+		n := &node{Node: &c.Nodes[i], pool: s.pools[c.Nodes[i].Pool]}
+		n.host = w.Host(n.Key)
+		if n.host != nil {
+			n.measure()
+		}
+		s.byKey[n.Key] = n
+		s.nodes = append(s.nodes, n)
+	}
+	slices.SortFunc(s.nodes, func(x, y *node) int { return cmp.Compare(x.Key, y.Key) })
+	s.totals = TotalsOf(c, func(key string) offer.Price { return s.byKey[key].price })
+	s.rates = newRates(w)
+	s.resume()
+	s.judge()
+	return s
+}
+
+// measure reads what the World knows of the node.
+func (n *node) measure() {
+	if n.Unpriced == "" {
+		n.price = n.host.Price
+	}
+	n.host.Movable(func(c *world.Class, pods []world.Ref) {
+		n.asked = n.asked.Add(c.Requests.Times(len(pods)))
+	})
+	n.worth = Worth(n.price, n.Node)
+}
+
+// resume supposes what was decided before.
+func (s *search) resume() {
+	for i := range s.c.Underway {
+		m := &s.c.Underway[i]
+		s.mark(m)
+		s.impose(m)
+	}
+	for _, n := range s.nodes {
+		if n.host != nil && !n.gone && !Home(n.Node, n.pool, s.c) {
+			s.trial.Shut(n.host)
+		}
+	}
+	for _, h := range slices.Clone(s.trial.World().Hosts) {
+		if !h.Initialized && h.Index >= 0 {
+			s.trial.Shut(h)
+		}
+	}
+	s.base = s.trial.Mark()
+}
+
+// judge asks of every node whether it may be consolidated.
+func (s *search) judge() {
+	for _, n := range s.nodes {
+		cause := Underutilized
+		if Vacant(n.Node, s.c.Settings) {
+			cause = Empty
+		}
+		n.left, n.free = Eligible(n.Node, n.pool, cause, s.c)
+		n.free = n.free && n.host != nil && !n.host.Leaving && cause == Underutilized
+		if len(n.Due) == 0 {
+			continue
+		}
+		if left, ok := Eligible(n.Node, n.pool, n.Due[0].Cause, s.c); !ok {
+			n.left = left
+			continue
+		}
+		most, _ := Permitted(n.pool, s.census[n.Pool].Nodes, n.Due[0].Cause)
+		n.soon = most > 0 && n.host != nil && !n.host.Leaving
+		n.free = n.free && !n.soon
+	}
+}
+
+// mark notes who takes part in a move.
+func (s *search) mark(m *Move) {
+	for _, key := range m.Nodes {
+		if n := s.byKey[key]; n != nil {
+			n.gone = true
+		}
+	}
+	for _, home := range m.Homes {
+		if n := s.byKey[home.Node]; n != nil {
+			n.home = true
+		}
+	}
+}
+
+// rewind takes back what the stage before supposed, but for its moves.
+func (s *search) rewind() {
+	s.trial.Back(s.base)
+	for i := range s.moves {
+		s.impose(&s.moves[i])
+	}
+	for _, n := range s.nodes {
+		if n.soon && !n.gone {
+			s.trial.Shut(n.host) // whoever moved there would move twice
+		}
+	}
+}
+
+// room is how many more nodes of the pool may go for that cause.
+func (s *search) room(p *Pool, cause Cause) int {
+	count := s.census[p.Name]
+	most, _ := Permitted(p, count.Nodes, cause)
+	return max(0, most-count.Down)
+}
+
+// refused notes that the pool's budget is used up.
+func (s *search) refused(n *node, cause Cause) {
+	_, left := Allowed(n.pool, s.census[n.Pool], cause)
+	n.stays(left)
+}
+
+func (n *node) stays(left Left) {
+	left.Key = n.Key
+	n.left = left
+}
+
+// take adds the move to the plan and supposes that it comes true.
+func (s *search) take(m Move) {
+	for _, key := range m.Nodes {
+		pool := s.byKey[key].Pool
+		count := s.census[pool]
+		count.Down++
+		s.census[pool] = count
+	}
+	s.mark(&m)
+	s.impose(&m)
+	s.moves = append(s.moves, m)
+}
+
+// sketch supposes that the nodes go and asks where their pods would be. Whoever calls it
+// goes back to the mark.
+func (s *search) sketch(set []*node, purse offer.Price) (*pack.Draft, world.Mark) {
+	s.steps++
+	m := s.trial.Mark()
+	for _, n := range set {
+		s.trial.Vacate(n.host)
+	}
+	return pack.Sketch(s.trial.World(), purse), m
+}
+
+func (s *search) plan(next Cursor, done bool) Plan {
+	p := Plan{Moves: s.moves, Done: done, Next: next}
+	for _, n := range s.nodes {
+		if n.gone {
+			continue
+		}
+		if n.left.Because == "" && n.home {
+			n.stays(Left{Because: Receives, Detail: "Pods of other nodes are to move there"})
+		}
+		if n.left.Because != "" {
+			p.Left = append(p.Left, n.left)
+		}
+	}
+	return p
+}

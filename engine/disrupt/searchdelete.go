@@ -1,0 +1,140 @@
+package disrupt
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// noPurse is the purse of those who may spend what they want.
+const noPurse = offer.Price(1<<63 - 1)
+
+// byWorth lists all nodes, those first that save most for what they disturb.
+func (s *search) byWorth() []*node {
+	out := slices.Clone(s.nodes)
+	slices.SortStableFunc(out, func(x, y *node) int { return cmp.Compare(y.worth, x.worth) })
+	return out
+}
+
+// doomed lists nodes by what they save, and keeps those that will go, by and by, from
+// being homes: pods would have to move again. Who that is, is a guess: as many as the
+// room on the others can hold if pods were a liquid.
+func (s *search) doomed() []*node {
+	order := s.byWorth()
+	type tank struct{ free, asked quantity.Vector }
+	tanks := map[string]*tank{}
+	tankOf := func(h *world.Host) *tank {
+		name := likeness(h)
+		if tanks[name] == nil {
+			tanks[name] = &tank{}
+		}
+		return tanks[name]
+	}
+	for _, h := range s.trial.World().Hosts {
+		if h.Index >= 0 && !h.Leaving && !h.Stuck {
+			pour(&tankOf(h).free, &h.Free, 1)
+		}
+	}
+	for _, n := range order {
+		if !s.removable(n) {
+			n.doomed = false
+			continue
+		}
+		t := tankOf(n.host)
+		free, asked := t.free, t.asked
+		pour(&free, &n.host.Free, -1)
+		pour(&asked, &n.asked, 1)
+		if n.doomed = free.Holds(&asked); n.doomed {
+			t.free, t.asked = free, asked
+		}
+	}
+	for _, n := range order {
+		if n.doomed {
+			s.trial.Shut(n.host)
+		}
+	}
+	return slices.DeleteFunc(order, func(n *node) bool { return !n.doomed && !n.gone })
+}
+
+// pour adds what is there of the resources that every pod asks for.
+func pour(sum, v *quantity.Vector, by int64) {
+	for _, d := range []quantity.Dim{quantity.CPU, quantity.Memory, quantity.Pods} {
+		sum[d] += by * max(0, v[d])
+	}
+}
+
+// likeness tells nodes apart that hardly take each other's pods.
+func likeness(h *world.Host) string {
+	var b strings.Builder
+	b.WriteString(h.Labels["kubernetes.io/arch"])
+	for _, t := range h.Taints {
+		fmt.Fprintf(&b, "|%s=%s:%s", t.Key, t.Value, t.Effect)
+	}
+	return b.String()
+}
+
+// undecided lists nodes by what they save; everybody who stays is a home.
+func (s *search) undecided() []*node { return s.byWorth() }
+
+// removable reports whether the node may be consolidated in this plan.
+func (s *search) removable(n *node) bool {
+	return n.free && !n.gone && !n.home
+}
+
+// remove takes a node away whose pods fit on others.
+func (s *search) remove(n *node) {
+	if !s.removable(n) {
+		return
+	}
+	if s.room(n.pool, Underutilized) == 0 {
+		s.refused(n, Underutilized)
+		return
+	}
+	if Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]) {
+		n.stays(poor(n))
+		return
+	}
+	if m, left := s.delete([]*node{n}); left.Because == "" {
+		s.take(m)
+	}
+}
+
+// delete makes a move of taking the nodes away; Left says why there is none.
+func (s *search) delete(set []*node) (Move, Left) {
+	d, mark := s.sketch(set, 0)
+	if d.Unplaced() > 0 {
+		s.trial.Back(mark)
+		return Move{}, Left{Because: Homeless, Detail: "Not all pods would schedule on other nodes"}
+	}
+	plan := d.Plan()
+	s.trial.Back(mark)
+	m := s.draw(Underutilized, set, plan)
+	scores, approved := Balance(s.parts(set), m.Saves(), s.totals)
+	if !approved {
+		return Move{}, poor(set[0])
+	}
+	m.Score = scores
+	return m, Left{}
+}
+
+// parts sorts the nodes by what each pool gives.
+func (s *search) parts(set []*node) []Part {
+	var out []Part
+	for _, n := range set {
+		i := slices.IndexFunc(out, func(p Part) bool { return p.Pool == n.pool })
+		if i < 0 {
+			i = len(out)
+			out = append(out, Part{Pool: n.pool})
+		}
+		out[i].Nodes++
+		out[i].Price = out[i].Price.Add(n.price)
+		out[i].Cost += n.Cost
+	}
+	slices.SortFunc(out, func(x, y Part) int { return cmp.Compare(x.Pool.Name, y.Pool.Name) })
+	return out
+}

@@ -1,0 +1,267 @@
+package disrupt
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// wasteful lists the nodes that may be worth replacing: those first that waste most for
+// what they disturb.
+func (s *search) wasteful() []*node {
+	ratio := func(n *node) float64 { return float64(n.waste) / (1 + n.Cost) }
+	s.queue = s.queue[:0]
+	for _, n := range s.nodes {
+		if n.host == nil || !n.gone && !s.removable(n) {
+			continue
+		}
+		n.waste = n.price - s.rates.of(n.host)
+		s.queue = append(s.queue, n)
+	}
+	slices.SortStableFunc(s.queue, func(x, y *node) int { return cmp.Compare(ratio(y), ratio(x)) })
+	for i, n := range s.queue {
+		n.rank = i
+	}
+	return s.queue
+}
+
+// mostMates bounds the nodes of one move: more of them save hardly more for each, and a
+// move can fail as a whole.
+const mostMates = 64
+
+// bid is nodes that may go together, and what that would save.
+type bid struct {
+	set   []*node
+	saves offer.Price
+	ratio float64 // saved for what it disturbs
+}
+
+// replace looks for the best move that takes the node away: alone, or with others that
+// waste as much, as long as larger sets save more for what they disturb.
+func (s *search) replace(n *node) {
+	if !s.removable(n) || !s.payable(n) {
+		return
+	}
+	best := s.alone(n)
+	group := samePlace(n)
+	past := s.past[group]
+	switch {
+	case past.size > 1: // what paid last pays again, mostly
+		best = s.better(best, s.bid(s.mates(n, kinds()[past.kind], past.size)))
+		if best != nil && best.ratio >= 0.9*past.ratio {
+			break
+		}
+		fallthrough
+	case past.failures < mostFailures:
+		best = s.grow(n, best, &past)
+	}
+	if best == nil {
+		past.failures++
+		s.past[group] = past
+		return
+	}
+	past.failures, past.ratio = 0, best.ratio
+	if len(best.set) == 1 {
+		past.size = 1
+	}
+	s.past[group] = past
+	s.settle(best)
+}
+
+// mostFailures is how many nodes of a kind are looked at in company without success
+// before the others are looked at alone.
+const mostFailures = 4
+
+// past is what was learnt from nodes of a kind.
+type past struct {
+	kind, size int
+	ratio      float64
+	failures   int
+}
+
+// kinds are ways to choose company, the closest first: pods that share a zone and a way of
+// being bought hardly get in each other's way.
+func kinds() []func(*node) string {
+	return []func(*node) string{samePlace, samePool, func(*node) string { return "" }}
+}
+
+func samePlace(n *node) string {
+	return n.Pool + "|" + n.host.Labels[world.LabelZone] + "|" + n.host.Labels[world.LabelCapacityType]
+}
+
+func samePool(n *node) string { return n.Pool }
+
+// grow doubles the company of the node while that saves more for what it disturbs.
+func (s *search) grow(n *node, best *bid, p *past) *bid {
+	for at, kind := range kinds() {
+		worse := 0
+		for size := 2; size <= mostMates && worse < 2; size *= 2 {
+			set := s.mates(n, kind, size)
+			if len(set) <= size/2 {
+				break
+			}
+			next := s.better(best, s.bid(set))
+			if next == best {
+				worse++
+				continue
+			}
+			best, worse, p.kind, p.size = next, 0, at, size
+		}
+	}
+	return best
+}
+
+// better is the bid that saves more for what it disturbs, the smaller one when they are
+// about as good.
+func (s *search) better(a, b *bid) *bid {
+	if a == nil || b != nil && b.ratio > a.ratio*1.02 {
+		return b
+	}
+	return a
+}
+
+// mates are up to so many nodes of a kind: the node and those that come next in the
+// queue, as far as budgets let them go together.
+func (s *search) mates(n *node, kind func(*node) string, size int) []*node {
+	set, of := []*node{n}, kind(n)
+	taken := map[string]int{n.Pool: 1}
+	for _, o := range s.queue[n.rank+1:] {
+		if len(set) == size {
+			break
+		}
+		if !s.removable(o) || kind(o) != of || o.price == 0 || o.waste <= 0 || taken[o.Pool] >= s.room(o.pool, Underutilized) {
+			continue
+		}
+		taken[o.Pool]++
+		set = append(set, o)
+	}
+	return set
+}
+
+// alone bids for the node by itself, and notes by how much a replacement is too dear.
+func (s *search) alone(n *node) *bid {
+	set := []*node{n}
+	if left := s.spot(set); left.Because != "" {
+		n.stays(left)
+		return nil
+	}
+	least := Least(s.parts(set), s.c.Settings)
+	d, mark := s.sketch(set, n.price+n.price/4)
+	defer s.trial.Back(mark)
+	switch {
+	case d.Broke():
+		n.stays(dearer(n, n.price/4, false))
+	case d.Unplaced() > 0:
+		n.stays(homeless(d.Plan().Unplaced))
+	case n.price-d.Price() <= 0:
+		n.stays(dearer(n, d.Price()-n.price, true))
+	case n.price-d.Price() < least:
+		n.stays(spare(n, n.price-d.Price(), least))
+	default:
+		return newBid(set, n.price-d.Price())
+	}
+	return nil
+}
+
+func newBid(set []*node, saves offer.Price) *bid {
+	disturbs := 0.0
+	for _, n := range set {
+		disturbs += 1 + n.Cost
+	}
+	return &bid{set, saves, float64(saves) / disturbs}
+}
+
+// bid asks what replacing the nodes together would save; nil when that is too little.
+func (s *search) bid(set []*node) *bid {
+	if s.spot(set).Because != "" {
+		return nil
+	}
+	before, least := cost(set), Least(s.parts(set), s.c.Settings)
+	if before <= least {
+		return nil
+	}
+	d, mark := s.sketch(set, before-least)
+	defer s.trial.Back(mark)
+	if d.Broke() || d.Unplaced() > 0 || before-d.Price() < least {
+		return nil
+	}
+	return newBid(set, before-d.Price())
+}
+
+func cost(set []*node) offer.Price {
+	var sum offer.Price
+	for _, n := range set {
+		sum = sum.Add(n.price)
+	}
+	return sum
+}
+
+// payable reports whether replacing the node can pay at all, and says why not.
+func (s *search) payable(n *node) bool {
+	switch least := Least(s.parts([]*node{n}), s.c.Settings); {
+	case n.price == 0:
+		n.stays(Left{Because: Unpriced, Detail: "Nobody knows what the node costs"})
+	case s.room(n.pool, Underutilized) == 0:
+		s.refused(n, Underutilized)
+		n.left.Costs = max(0, n.waste)
+	case Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]):
+		n.stays(poor(n))
+	case n.waste < least:
+		n.stays(frugal(n))
+	default:
+		return true
+	}
+	return false
+}
+
+// settle writes the move down and takes it, unless something speaks against it that only
+// the plan shows.
+func (s *search) settle(b *bid) {
+	m, left := s.write(b.set)
+	if left.Because == "" {
+		s.take(m)
+		for _, n := range b.set {
+			if !n.gone {
+				n.stays(Left{Because: Receives, Detail: "Nodes like it go, and it is kept in place of one that would be bought for their pods"})
+			}
+		}
+		return
+	}
+	b.set[0].stays(left)
+}
+
+// write makes a move of replacing the nodes; Left says why there is none.
+func (s *search) write(set []*node) (Move, Left) {
+	before, least := cost(set), Least(s.parts(set), s.c.Settings)
+	d, mark := s.sketch(set, before-least)
+	if d.Broke() || d.Unplaced() > 0 {
+		s.trial.Back(mark)
+		return Move{}, dearer(set[0], 0, false)
+	}
+	plan := d.Plan()
+	s.trial.Back(mark)
+	if kept := same(plan.Launches, set); kept != nil && len(set) > 1 {
+		rest := slices.DeleteFunc(slices.Clone(set), func(n *node) bool { return n == kept })
+		if m, left := s.write(rest); left.Because == "" {
+			return m, left
+		}
+	}
+	if s.c.Settings.Upstream && len(plan.Launches) > 1 {
+		return Move{}, Left{Because: NotCheaper, Detail: many(len(plan.Launches))}
+	}
+	if left := s.cut(plan.Launches, set, before-least); left.Because != "" {
+		return Move{}, left
+	}
+	m := s.draw(Underutilized, set, plan)
+	if !Pays(s.parts(set), m.Before, m.After, len(m.Launches), s.c.Settings) {
+		return Move{}, spare(set[0], m.Saves(), least)
+	}
+	scores, approved := Balance(s.parts(set), m.Saves(), s.totals)
+	if !approved {
+		return Move{}, poor(set[0])
+	}
+	m.Score = scores
+	return m, Left{}
+}
