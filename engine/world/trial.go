@@ -61,6 +61,10 @@ func (t *Trial) later(undo func()) { t.undo = append(t.undo, undo) }
 
 // Vacate supposes that the host goes: it takes no pods, those it has count for nobody,
 // and those of them that are movable are to be placed. Vacating it twice changes nothing.
+//
+// Its labels go on counting: while it is drained kube-scheduler still sees a zone there
+// that has none of the pods, and lets those that spread go nowhere else. A plan that
+// took the zone for gone would be undone at once by whoever buys for them.
 func (t *Trial) Vacate(h *Host) {
 	if t.gone[h] {
 		return
@@ -69,6 +73,7 @@ func (t *Trial) Vacate(h *Host) {
 	t.later(func() { delete(t.gone, h) })
 	t.alter(h, func() { h.Leaving, h.Index = true, -1 })
 	t.unstick(h)
+	t.setStuck(append(slices.Clip(t.w.Stuck), h))
 	t.evict(t.content(h))
 }
 
