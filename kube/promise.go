@@ -39,6 +39,7 @@ func (m *Mirror) promise(key string, pods []world.Ref) {
 	if !ok || w.Leaving {
 		return
 	}
+	m.moved()
 	m.until[key] = time.Now().Add(NominatedFor)
 	for _, p := range pods {
 		if pod := m.pods[p.UID]; pod != nil && m.needsRoom(pod) {
@@ -63,6 +64,7 @@ func (m *Mirror) breakPromise(uid string) {
 	if !ok {
 		return
 	}
+	m.moved()
 	delete(m.promises, uid)
 	delete(m.promised[key], uid)
 	if len(m.promised[key]) == 0 {
@@ -72,6 +74,7 @@ func (m *Mirror) breakPromise(uid string) {
 
 // release takes back every promise on a node and returns the pods that need room again.
 func (m *Mirror) release(key string) []string {
+	m.moved()
 	var woke []string
 	for uid := range m.promised[key] {
 		delete(m.promises, uid)
@@ -121,7 +124,7 @@ func (m *Mirror) keyOf(node string) string {
 func (m *Mirror) Settle() {
 	now := time.Now()
 	m.mu.Lock()
-	var woke []string
+	woke := append(m.judge(), m.lapse(now)...)
 	for _, w := range m.worldNodes {
 		if !w.Stuck && stuck(w, now) {
 			woke = append(woke, m.tell(w)...)
