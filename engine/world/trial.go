@@ -71,7 +71,7 @@ func (t *Trial) Vacate(h *Host) {
 	}
 	t.gone[h] = true
 	t.later(func() { delete(t.gone, h) })
-	t.alter(h, func() { h.Leaving, h.Index = true, -1 })
+	t.alter(h, func() { h.Leaving, h.vacated, h.Index = true, true, -1 })
 	t.unstick(h)
 	t.setStuck(append(slices.Clip(t.w.Stuck), h))
 	t.evict(t.content(h))
@@ -205,7 +205,7 @@ func (t *Trial) alter(h *Host, change func()) {
 	was := *h
 	t.later(func() {
 		t.recount(h, -1)
-		h.Leaving, h.Stuck, h.Index, h.Free, h.Mounted, h.place, h.crew = was.Leaving, was.Stuck, was.Index, was.Free, was.Mounted, was.place, was.crew
+		h.Leaving, h.vacated, h.Stuck, h.Index, h.Free, h.Mounted, h.place, h.crew = was.Leaving, was.vacated, was.Stuck, was.Index, was.Free, was.Mounted, was.place, was.crew
 		t.recount(h, 1)
 		t.w.reindex(h)
 	})
