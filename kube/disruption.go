@@ -183,7 +183,9 @@ func appendBlocks(out []disrupt.Block, more []podBlock) []disrupt.Block {
 func protection(p *corev1.Pod) disrupt.Block {
 	b := disrupt.Block{Because: disrupt.DoNotDisrupt, Pod: true, Facts: reason.FactsOf(map[string]any{"pod": name(p)}),
 		Detail: fmt.Sprintf(`Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=%s)`, name(p))}
-	b.Until = protectedUntil(p)
+	if d, err := protectedFor(p.Annotations[karpv1.DoNotDisruptAnnotationKey]); err == nil && p.Status.StartTime != nil {
+		b.Until = p.Status.StartTime.Add(d)
+	}
 	return b
 }
 
@@ -212,7 +214,7 @@ func names(of []types.NamespacedName) []string {
 // InvalidDoNotDisrupt is what is wrong with the pod's do-not-disrupt annotation, which
 // then asks for nothing; nil when nothing is.
 func InvalidDoNotDisrupt(p *corev1.Pod) error {
-	value, ok := annotated(p)
+	value, ok := p.Annotations[karpv1.DoNotDisruptAnnotationKey]
 	if !ok || value == "true" {
 		return nil
 	}

@@ -44,7 +44,6 @@ func (m *Mirror) RemoveDaemon(d *appsv1.DaemonSet) {
 		x.set, x.told = nil, nil
 		m.tidyDaemon(uid, x)
 	}
-	m.moved()
 	m.builder.RemoveDaemon(uid)
 }
 
@@ -129,7 +128,6 @@ func (m *Mirror) tellDaemon(x *daemonSet) {
 	}
 	if len(x.set.Spec.Template.Spec.ResourceClaims) > 0 {
 		if x.told != nil {
-			m.moved()
 			m.builder.RemoveDaemon(string(x.set.UID))
 			x.told = nil
 		}
@@ -140,6 +138,5 @@ func (m *Mirror) tellDaemon(x *daemonSet) {
 		return
 	}
 	x.told = &w
-	m.moved()
 	m.builder.SetDaemon(w)
 }

@@ -19,11 +19,7 @@ const NominatedFor = 20 * time.Second
 func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offer.Choice, pods []world.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.claims[c.Name] == nil {
-		m.unseen[c.Name] = time.Now()
-		m.choices[c.Name] = memo{of: m.catalogs[ClassOf(c.Spec.NodeClassRef)], choices: offer.Spread(choices, string(c.UID))}
-		m.setClaim(c)
-	}
+	m.expect(c, choices, time.Now())
 	m.promise(c.Name, pods)
 }
 
@@ -39,7 +35,6 @@ func (m *Mirror) promise(key string, pods []world.Ref) {
 	if !ok || w.Leaving {
 		return
 	}
-	m.moved()
 	m.until[key] = time.Now().Add(NominatedFor)
 	for _, p := range pods {
 		if pod := m.pods[p.UID]; pod != nil && m.needsRoom(pod) {
@@ -64,7 +59,6 @@ func (m *Mirror) breakPromise(uid string) {
 	if !ok {
 		return
 	}
-	m.moved()
 	delete(m.promises, uid)
 	delete(m.promised[key], uid)
 	if len(m.promised[key]) == 0 {
@@ -74,7 +68,6 @@ func (m *Mirror) breakPromise(uid string) {
 
 // release takes back every promise on a node and returns the pods that need room again.
 func (m *Mirror) release(key string) []string {
-	m.moved()
 	var woke []string
 	for uid := range m.promised[key] {
 		delete(m.promises, uid)
@@ -124,7 +117,7 @@ func (m *Mirror) keyOf(node string) string {
 func (m *Mirror) Settle() {
 	now := time.Now()
 	m.mu.Lock()
-	woke := append(m.judge(), m.lapse(now)...)
+	var woke []string
 	for _, w := range m.worldNodes {
 		if !w.Stuck && stuck(w, now) {
 			woke = append(woke, m.tell(w)...)
@@ -150,7 +143,7 @@ func (m *Mirror) lapsed(key string, now time.Time) bool {
 	case !ok || w.Leaving || w.Stuck:
 		return true
 	case w.Initialized:
-		return now.After(m.until[key])
+		return now.After(m.until[key]) && !m.held(key)
 	}
 	return false
 }

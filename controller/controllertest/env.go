@@ -37,6 +37,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/disruption"
 	"github.com/karve-dev/karve/controller/emptiness"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/gc"
@@ -69,6 +70,8 @@ type Env struct {
 	Faults *Faults
 	// Pace is how much time passes with each step; New sets it to a second.
 	Pace time.Duration
+	// Disrupt sets up disruption of every karve; nil leaves it as it is out of the box.
+	Disrupt func(*disruption.Controller)
 
 	// What follows is one process's; Restart replaces it all.
 	Client        client.Client
@@ -81,6 +84,7 @@ type Env struct {
 	Lifecycle     *lifecycle.Reconciler
 	Termination   *termination.Nodes
 	Emptiness     *emptiness.Controller
+	Disruption    *disruption.Controller
 	Interruption  *interruption.Reconciler
 	Pools         *nodepool.Reconciler
 	Overlays      *overlay.Reconciler
@@ -191,6 +195,10 @@ func (e *Env) Restart() {
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
 	e.Termination.Evictor.Surges = &termination.Surges{Client: e.Client, Live: live, Events: e.Events, Log: log, Supersede: e.Mirror.Supersede}
 	e.Emptiness = &emptiness.Controller{Client: e.Client, Live: live, Mirror: e.Mirror, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
+	e.Disruption = &disruption.Controller{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
+	if e.Disrupt != nil {
+		e.Disrupt(e.Disruption)
+	}
 	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
 	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class(), Health: ledger}
 	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
@@ -255,7 +263,11 @@ func (e *Env) round() {
 	}
 	e.claims(e.Interruption)
 	e.Feed()
-	e.try(e.Emptiness.Disrupt(ctx))
+	if e.Disruption.Search == nil {
+		e.try(e.Emptiness.Disrupt(ctx))
+		return
+	}
+	e.try(e.Disruption.Disrupt(ctx))
 }
 
 func (e *Env) claims(r reconcile.Reconciler) {

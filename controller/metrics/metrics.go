@@ -39,7 +39,10 @@ type Set struct {
 	DisruptionDecisions       *prometheus.CounterVec   // decision, reason, consolidation_type
 	DisruptionEligible        *prometheus.GaugeVec     // reason
 	DisruptionFailedValidates *prometheus.CounterVec   // consolidation_type
+	DisruptionQueueFailures   *prometheus.CounterVec   // decision, reason, consolidation_type
+	ConsumingBudgets          *prometheus.GaugeVec     // nodepool, reason
 
+	PinnedCost *prometheus.GaugeVec // nodepool, reason: USD per month
 	LaunchRefusals *prometheus.CounterVec // pool, reason: our word for why a purchase was refused
 	LaunchSeconds  *prometheus.HistogramVec
 	PlanPrice      prometheus.Gauge   // USD per hour of the last plan's first choices
@@ -81,7 +84,10 @@ func New(registry prometheus.Registerer) *Set {
 		DisruptionDecisions:       m.counter("karpenter_voluntary_disruption_decisions_total", "Disruption decisions.", "decision", "reason", "consolidation_type"),
 		DisruptionEligible:        m.gauge("karpenter_voluntary_disruption_eligible_nodes", "Nodes eligible for disruption.", "reason"),
 		DisruptionFailedValidates: m.counter("karpenter_voluntary_disruption_failed_validations_total", "Candidates that did not stand a second look.", "consolidation_type"),
+		DisruptionQueueFailures:   m.counter("karpenter_voluntary_disruption_queue_failures_total", "Disruptions that were taken back.", "decision", "reason", "consolidation_type"),
+		ConsumingBudgets:          m.gauge("karpenter_nodepools_nodes_consuming_budgets", "Nodes that count against budgets: not ready, leaving, or chosen to go.", "nodepool", "reason"),
 
+		PinnedCost:     m.gauge("karve_nodepools_pinned_cost_per_month", "What nodes cost in USD a month that could go but for the reason.", "nodepool", "reason"),
 		LaunchRefusals: m.counter("karve_launch_refusals_total", "Purchases the cloud refused.", "nodepool", "reason"),
 		LaunchSeconds:  m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
 		PlanPrice:      m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),

@@ -189,14 +189,20 @@ func (p *Provisioner) create(ctx context.Context, l pack.Launch) error {
 // Create writes a launch down as a claim of the pool, under a free name.
 func Create(ctx context.Context, c client.Client, k *catalog.Keeper, l pack.Launch, pool *karpv1.NodePool) (*karpv1.NodeClaim, error) {
 	for {
-		claim := kube.Claim(l, pool, pool.Name+"-"+rand.String(5))
-		keepVariety(claim, pool, l.Relaxed)
-		noteOverlays(claim, k, l)
+		claim := Draft(k, l, pool)
 		err := c.Create(ctx, claim)
 		if !apierrors.IsAlreadyExists(err) {
 			return claim, err
 		}
 	}
+}
+
+// Draft is the claim that a launch stands for, under a name that is probably free.
+func Draft(k *catalog.Keeper, l pack.Launch, pool *karpv1.NodePool) *karpv1.NodeClaim {
+	claim := kube.Claim(l, pool, pool.Name+"-"+rand.String(5))
+	keepVariety(claim, pool, l.Relaxed)
+	noteOverlays(claim, k, l)
+	return claim
 }
 
 // noteOverlays marks a claim that overlays had a part in.

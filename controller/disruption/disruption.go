@@ -1,0 +1,87 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/karve-dev/karve/controller/buffer"
+	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/kube"
+)
+
+// Controller moves pods onto fewer, cheaper or newer nodes.
+type Controller struct {
+	Client client.Client
+	// Live reads past the cache: before a node goes, and whenever what is written depends
+	// on what is there.
+	Live    client.Reader
+	Mirror  *kube.Mirror
+	Catalog *catalog.Keeper
+	Events  *events.Recorder
+	Metrics *metrics.Set
+	Log     logr.Logger
+	// Buffers know which nodes have room for capacity buffers; nil when nobody asks for any.
+	Buffers *buffer.Keeper
+	// Settings hold for every decision. Settings.Steps bounds how long provisioning
+	// may have to wait for one; zero means no bound.
+	Settings disrupt.Settings
+	// Validation is how long a move that nobody is in a hurry for, of empty or
+	// underutilized nodes, must stay right before it begins. Zero: it begins at once.
+	Validation time.Duration
+	// Every is how often nodes are looked at; zero means every second.
+	Every time.Duration
+	// Search and Recheck decide; nil means disrupt.Search and disrupt.Recheck.
+	Search  func(*world.World, disrupt.Cluster, disrupt.Cursor) disrupt.Plan
+	Recheck func(*world.World, disrupt.Cluster, disrupt.Move) (disrupt.Move, disrupt.Left)
+
+	round int
+	moves map[string]*move // by ID
+	rests rests
+	// orphans are replacements of no move, since when.
+	orphans map[string]time.Time
+	// search is where the search under way continues.
+	search search
+}
+
+// Start looks at the nodes again and again until the context ends.
+func (c *Controller) Start(ctx context.Context) error {
+	every := c.Every
+	if every <= 0 {
+		every = time.Second
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+		if err := c.Disrupt(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Error(err, "disruption failed in part")
+		}
+	}
+}
+
+// Disrupt does one round: what is under way goes one step on, then more is decided.
+// What fails is tried again with the next round.
+func (c *Controller) Disrupt(ctx context.Context) error {
+	if !c.Mirror.Synced() {
+		return nil
+	}
+	c.round++
+	s := c.read(time.Now())
+	err := c.sweep(ctx, s) // before anything is decided: budgets count what an earlier process began
+	c.validate(s)
+	err = errors.Join(err, c.advance(ctx, s))
+	if c.decide(ctx, s) {
+		err = errors.Join(err, c.advance(ctx, s))
+	}
+	return errors.Join(err, c.stamp(ctx, s))
+}

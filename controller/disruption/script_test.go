@@ -1,0 +1,195 @@
+package disruption_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/controller/disruption"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// script decides without thinking: what was there first is replaced by one node, or
+// merely deleted once that one is there.
+type script struct {
+	e *controllertest.Env
+	// cause of every move; off stops deciding.
+	cause disrupt.Cause
+	off   bool
+}
+
+func (s *script) search(w *world.World, c disrupt.Cluster, _ disrupt.Cursor) disrupt.Plan {
+	plan := disrupt.Plan{Done: true}
+	if s.off {
+		return plan
+	}
+	busy := map[string]bool{}
+	for _, m := range c.Underway {
+		for _, key := range m.Nodes {
+			busy[key] = true
+		}
+	}
+	move := disrupt.Move{Cause: s.cause, Before: 2e9}
+	home := ""
+	for _, n := range c.Nodes {
+		switch {
+		case n.Leaving || busy[n.Key] || c.Now.Before(c.Resting[n.Key]) || len(n.Blocks) > 0:
+		case s.isNew(n.Key):
+			if !n.Initialized.IsZero() {
+				home = n.Key
+			}
+		default:
+			move.Nodes = append(move.Nodes, n.Key)
+		}
+	}
+	if len(move.Nodes) == 0 || len(c.Underway) > 0 {
+		return plan
+	}
+	pods := s.podsOf(move.Nodes)
+	move.Evictions = len(pods)
+	if home != "" {
+		move.Homes = []pack.Nomination{{Node: home, Pods: pods}}
+	} else {
+		move.Launches = pack.Static(w, "web", 1)
+		if len(move.Launches) == 0 {
+			return plan
+		}
+		move.Launches[0].Pods = pods
+		move.After = move.Launches[0].Choices[0].Price
+	}
+	plan.Moves = append(plan.Moves, move)
+	return plan
+}
+
+func (s *script) recheck(_ *world.World, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
+	for _, n := range c.Nodes {
+		if slices.Contains(m.Nodes, n.Key) && (n.Leaving || n.Promised || len(n.Blocks) > 0) {
+			return m, disrupt.Left{Key: n.Key, Because: disrupt.Nominated, Detail: "Node is nominated for a pending pod"}
+		}
+	}
+	return m, disrupt.Left{}
+}
+
+func (s *script) isNew(claim string) bool {
+	return controllertest.Get(s.e, &karpv1.NodeClaim{}, claim).Annotations[kube.ReplacesAnnotation] != ""
+}
+
+func (s *script) podsOf(claims []string) (refs []world.Ref) {
+	nodes := map[string]bool{}
+	for _, name := range claims {
+		nodes[controllertest.Get(s.e, &karpv1.NodeClaim{}, name).Status.NodeName] = true
+	}
+	for _, p := range s.e.Pods() {
+		if nodes[p.Spec.NodeName] && kube.Movable(&p, time.Now()) {
+			refs = append(refs, kube.Ref(&p))
+		}
+	}
+	slices.SortFunc(refs, func(a, b world.Ref) int { return int(a.Name[len(a.Name)-1]) - int(b.Name[len(b.Name)-1]) })
+	return refs
+}
+
+// scripted brings up n nodes with one small pod each, and a script that decides.
+func scripted(t *testing.T, n int, cause disrupt.Cause) (*controllertest.Env, *script) {
+	t.Helper()
+	e := controllertest.New(t, memory.Options{Create: 2 * time.Second, Delete: time.Second})
+	s := &script{e: e, cause: cause, off: true}
+	e.Disrupt = func(c *disruption.Controller) { c.Search, c.Recheck = s.search, s.recheck }
+	e.Restart()
+	e.Pace = 5 * time.Second
+	e.Create(controllertest.Pool("web", "30s"))
+	for i := range n {
+		e.Create(controllertest.Pod(fmt.Sprint("web-", i), "31", "1Gi")) // one machine each
+	}
+	e.Until(60, "initialized nodes", func() bool {
+		e.Join()
+		return ready(e) == n
+	})
+	for i, node := range e.Nodes() {
+		old := controllertest.Get(e, &corev1.Pod{}, fmt.Sprint("web-", i))
+		e.Delete(old)
+		e.Create(small(i))
+		e.Bind(fmt.Sprint("web-", i), node.Name)
+	}
+	e.Steps(6) // nominations lapse
+	return e, s
+}
+
+func small(i int) *corev1.Pod { return controllertest.Pod(fmt.Sprint("web-", i), "100m", "100Mi") }
+
+func ready(e *controllertest.Env) int {
+	n := 0
+	for _, c := range e.Claims() {
+		if kube.ConditionTrue(&c, karpv1.ConditionTypeInitialized) {
+			n++
+		}
+	}
+	return n
+}
+
+// live does for n pods what their owner, the scheduler and kubelets would: whoever is
+// missing comes back, and who has no node gets one that takes pods.
+func live(e *controllertest.Env, n int) {
+	e.Join()
+	there := map[string]*corev1.Pod{}
+	for _, p := range e.Pods() {
+		there[p.Name] = &p
+	}
+	for i := range n {
+		p := there[fmt.Sprint("web-", i)]
+		if p == nil {
+			p = small(i)
+			e.Create(p)
+		}
+		if p.Spec.NodeName == "" {
+			for _, node := range e.Nodes() {
+				if open(&node) {
+					e.Bind(p.Name, node.Name)
+					break
+				}
+			}
+		}
+	}
+}
+
+func open(n *corev1.Node) bool {
+	return len(n.Spec.Taints) == 0 && n.DeletionTimestamp == nil && n.Labels[karpv1.NodeInitializedLabelKey] == "true"
+}
+
+func isTainted(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(x corev1.Taint) bool { return x.Key == karpv1.DisruptedTaintKey })
+}
+
+// settled reports whether the cluster is one node that has all pods, with nothing
+// left over of a move.
+func settled(e *controllertest.Env, pods int) bool {
+	claims, nodes := e.Claims(), e.Nodes()
+	if len(claims) != 1 || len(nodes) != 1 || len(e.Cloud.Machines()) != 1 || !unmarked(e) {
+		return false
+	}
+	bound := 0
+	for _, p := range e.Pods() {
+		if p.Spec.NodeName == nodes[0].Name {
+			bound++
+		}
+	}
+	return bound == pods
+}
+
+// unmarked reports whether no claim or node says that it goes.
+func unmarked(e *controllertest.Env) bool {
+	for _, c := range e.Claims() {
+		if c.Annotations[kube.MoveAnnotation] != "" || kube.ConditionTrue(&c, karpv1.ConditionTypeDisruptionReason) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(e.Nodes(), func(n corev1.Node) bool { return isTainted(&n) })
+}

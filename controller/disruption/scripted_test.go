@@ -1,0 +1,213 @@
+package disruption_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/kube"
+)
+
+// replacement returns the claim bought in place of others; nil while there is none.
+func replacement(e *controllertest.Env) *karpv1.NodeClaim {
+	for _, c := range e.Claims() {
+		if c.Annotations[kube.ReplacesAnnotation] != "" && c.DeletionTimestamp == nil {
+			return &c
+		}
+	}
+	return nil
+}
+
+func taintedNodes(e *controllertest.Env) int {
+	n := 0
+	for _, node := range e.Nodes() {
+		if isTainted(&node) {
+			n++
+		}
+	}
+	return n
+}
+
+// deleted reports whether some node was asked to go.
+func deleted(e *controllertest.Env) bool {
+	return slices.ContainsFunc(e.Claims(), func(c karpv1.NodeClaim) bool {
+		return c.DeletionTimestamp != nil && c.Annotations[kube.ReplacesAnnotation] == ""
+	})
+}
+
+// protect marks a pod or node as not to be disturbed.
+func protect(e *controllertest.Env, o client.Object, name string) {
+	e.T.Helper()
+	controllertest.Get(e, o, name).SetAnnotations(map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"})
+	if err := e.API.Update(context.Background(), o); err != nil {
+		e.T.Fatal(err)
+	}
+}
+
+// A replacement is ready before anything is asked to go, and nothing more is bought
+// for the pods that wait for it.
+//
+// Rule 140.
+func TestReplacementIsReadyFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, s := scripted(t, 2, disrupt.Underutilized)
+		e.Pace = time.Second
+		s.off = false
+		e.Until(20, "a replacement", func() bool { return replacement(e) != nil })
+		if taintedNodes(e) != 2 {
+			t.Error("a replacement was bought for nodes that take pods still")
+		}
+		e.Steps(120) // its kubelet takes its time
+		if deleted(e) || len(e.Claims()) != 3 {
+			t.Errorf("%d claims, two nodes and a replacement that is not ready should be there", len(e.Claims()))
+		}
+		e.Until(60, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
+		if got := e.Cloud.Bought(); got != 3 {
+			t.Errorf("bought %d machines, two and a replacement are enough", got)
+		}
+	})
+}
+
+// A pod that asks to be left alone saves its node whenever it does so.
+//
+// Rule 141.
+func TestDoNotDisruptSavesNode(t *testing.T) {
+	for name, ready := range map[string]func(*controllertest.Env) bool{
+		"after the taint":             func(e *controllertest.Env) bool { return taintedNodes(e) == 2 },
+		"while the replacement boots": func(e *controllertest.Env) bool { return replacement(e) != nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, s := scripted(t, 2, disrupt.Underutilized)
+				e.Pace = time.Second
+				s.off = false
+				e.Until(20, "the moment", func() bool { return ready(e) })
+				s.off = true
+				protect(e, &corev1.Pod{}, "web-1")
+				e.Until(60, "everything as before", func() bool {
+					e.Join()
+					return unmarked(e) && replacement(e) == nil && len(e.Nodes()) == 2
+				})
+				if deleted(e) || len(e.Pods()) != 2 {
+					t.Error("a node was taken although a pod of the move asked to stay")
+				}
+			})
+		})
+	}
+}
+
+// A replacement that is gone, or never gets ready, takes the move with it; the nodes
+// rest for a while, longer each time.
+//
+// Rule 142.
+func TestReplacementThatNeverComes(t *testing.T) {
+	for name, strike := range map[string]func(*controllertest.Env){
+		"gone":  func(e *controllertest.Env) { e.Delete(replacement(e)) },
+		"hangs": func(e *controllertest.Env) { e.Pace = time.Minute; e.Steps(10); e.Pace = time.Second },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, s := scripted(t, 2, disrupt.Drifted)
+				e.Pace = time.Second
+				var rests []time.Duration
+				for range 2 {
+					s.off = false
+					e.Until(300, "a replacement", func() bool { return replacement(e) != nil })
+					s.off = true
+					strike(e)
+					e.Until(20, "everything as before", func() bool { return unmarked(e) && replacement(e) == nil })
+					failed := time.Now()
+					s.off = false
+					e.Until(300, "another try", func() bool { return taintedNodes(e) > 0 })
+					rests = append(rests, time.Since(failed).Round(10*time.Second))
+				}
+				if rests[0] < 50*time.Second || rests[0] > 70*time.Second || rests[1] < 110*time.Second || rests[1] > 130*time.Second {
+					t.Errorf("rested for %s, a minute and two were expected", rests)
+				}
+				if got := e.Counter("karpenter_voluntary_disruption_queue_failures_total"); got != 2 {
+					t.Errorf("%v failures counted", got)
+				}
+			})
+		})
+	}
+}
+
+// Nodes that somebody deletes by hand drop out of their move; what was bought for
+// their pods stays.
+//
+// Rule 143.
+func TestNodeDeletedByHand(t *testing.T) {
+	for name, hand := range map[string]int{"one": 1, "both": 2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, s := scripted(t, 2, disrupt.Underutilized)
+				e.Pace = time.Second
+				s.off = false
+				e.Until(20, "a replacement", func() bool { return replacement(e) != nil })
+				s.off = true
+				for _, c := range e.Claims() {
+					if c.Annotations[kube.MoveAnnotation] != "" && hand > 0 {
+						e.Delete(&c)
+						hand--
+					}
+				}
+				e.Until(100, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
+				if got := e.Cloud.Bought(); got != 3 {
+					t.Errorf("bought %d machines, two and a replacement are enough", got)
+				}
+			})
+		})
+	}
+}
+
+// Whoever leads next goes on with a move whose replacements are all there.
+//
+// Rule 140.
+func TestNextLeaderGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, s := scripted(t, 2, disrupt.Drifted)
+		e.Pace = time.Second
+		s.off = false
+		e.Until(20, "a replacement", func() bool { return replacement(e) != nil })
+		s.off = true
+		e.Restart()
+		e.Steps(3)
+		if taintedNodes(e) != 2 {
+			t.Error("the move was taken back although all it bought is there")
+		}
+		e.Until(60, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
+		if got := e.Cloud.Bought(); got != 3 {
+			t.Errorf("bought %d machines, two and a replacement are enough", got)
+		}
+	})
+}
+
+// Taints and marks that belong to no move come off.
+//
+// Rule 140.
+func TestStrayMarksComeOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := scripted(t, 2, disrupt.Drifted)
+		node, claim := e.Nodes()[0], e.Claims()[1]
+		node.Spec.Taints = append(node.Spec.Taints, karpv1.DisruptedNoScheduleTaint)
+		if err := e.API.Update(t.Context(), &node); err != nil {
+			t.Fatal(err)
+		}
+		claim.Annotations[kube.MoveAnnotation] = "nonsense"
+		if err := e.API.Update(t.Context(), &claim); err != nil {
+			t.Fatal(err)
+		}
+		e.Steps(2)
+		if !unmarked(e) || len(e.Claims()) != 2 {
+			t.Error("marks without a move stay")
+		}
+	})
+}

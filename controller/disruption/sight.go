@@ -1,0 +1,89 @@
+package disruption
+
+import (
+	"slices"
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/kube"
+)
+
+// sight is the cluster as one round sees it.
+type sight struct {
+	now      time.Time
+	round    int
+	machines map[string]kube.Machine // by claim
+	nodes    []disrupt.Node          // those with a node and a pool, by key
+	pools    map[string]disrupt.Pool
+}
+
+func (c *Controller) read(now time.Time) *sight {
+	s := &sight{now: now, round: c.round, machines: map[string]kube.Machine{}, pools: map[string]disrupt.Pool{}}
+	for _, m := range c.Mirror.Machines() {
+		s.machines[m.Claim.Name] = m
+		if m.Node == nil || m.World.Pool == "" {
+			continue // nothing to be given back yet, or nobody's rules to follow
+		}
+		s.nodes = append(s.nodes, c.nodeOf(m, now))
+		if _, known := s.pools[m.World.Pool]; !known {
+			if pool, ok := c.poolOf(m.World.Pool, now); ok {
+				s.pools[m.World.Pool] = pool
+			}
+		}
+	}
+	return s
+}
+
+// leaving reports whether somebody deleted the claim or its node, or both are gone.
+func leaving(m kube.Machine) bool {
+	return m.Claim == nil || m.Claim.DeletionTimestamp != nil || m.Node != nil && m.Node.DeletionTimestamp != nil
+}
+
+// left lists the move's nodes that leave, whoever wants it, or that are gone.
+func (s *sight) left(m *move) []string {
+	var keys []string
+	for _, key := range m.Nodes {
+		if leaving(s.machines[key]) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// showsMarks reports whether the claim stays and is marked, or its node is.
+func showsMarks(m kube.Machine) bool {
+	return !leaving(m) && (m.Claim.Annotations[kube.MoveAnnotation] != "" || tainted(m.Node) ||
+		kube.ConditionTrue(m.Claim, karpv1.ConditionTypeDisruptionReason))
+}
+
+// clean reports whether no node of the move shows marks any more.
+func (s *sight) clean(m *move) bool {
+	return !slices.ContainsFunc(m.all, func(key string) bool { return showsMarks(s.machines[key]) })
+}
+
+// cluster is what decisions read besides the World; without is a move to leave out.
+func (c *Controller) cluster(s *sight, without *move) disrupt.Cluster {
+	d := disrupt.Cluster{Now: s.now, Nodes: s.nodes, Resting: c.rests.current(s.now), Settings: c.Settings}
+	for _, p := range s.pools {
+		p.Resting = c.rests.byPool[p.Name].until
+		d.Pools = append(d.Pools, p)
+	}
+	for _, m := range c.inOrder() {
+		if m != without && m.phase != over {
+			d.Underway = append(d.Underway, m.underway())
+		}
+	}
+	return d
+}
+
+// underway is the move as decisions count it. Where its pods go the World says itself
+// once it was told.
+func (m *move) underway() disrupt.Move {
+	u := m.Move
+	if m.departed || m.phase == undoing {
+		u.Homes, u.Launches = nil, nil
+	}
+	return u
+}

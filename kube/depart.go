@@ -1,0 +1,139 @@
+package kube
+
+import (
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Departure is nodes that will be deleted once what takes their place is ready.
+type Departure struct {
+	Nodes []string // keys
+	// Homes are nodes that exist where pods fit, Bought what is bought for the others.
+	Homes  []pack.Nomination
+	Bought []Bought
+}
+
+// Bought is a claim that is about to be created, or was just now.
+type Bought struct {
+	Claim   *karpv1.NodeClaim
+	Choices []offer.Choice
+	Pods    []world.Ref
+}
+
+// Depart counts nodes as leaving although nobody deleted them yet, and promises
+// their pods room: all at once, so that no decision sees the pods without a home
+// and buys for them. It holds until the nodes are gone or Stay is called; a node that
+// leaves already stays away.
+//
+// The claims may not exist yet (see Launched): told about afterwards, a decision in
+// between could give their room to others.
+func (m *Mirror) Depart(d Departure) {
+	m.mu.Lock()
+	now := time.Now()
+	for _, b := range d.Bought {
+		m.expect(b.Claim, b.Choices, now)
+	}
+	var woke []string
+	for _, key := range d.Nodes {
+		if m.claims[key] != nil {
+			m.departing[key] = true
+			woke = append(woke, m.tellClaim(key)...)
+		}
+	}
+	for _, h := range d.Homes {
+		m.promise(h.Node, h.Pods)
+	}
+	for _, b := range d.Bought {
+		m.promise(b.Claim.Name, b.Pods)
+	}
+	m.mu.Unlock()
+	m.rouse(m.unpromised(woke))
+}
+
+// expect makes a claim that no watch has shown yet part of the World.
+func (m *Mirror) expect(c *karpv1.NodeClaim, choices []offer.Choice, now time.Time) {
+	_, unseen := m.unseen[c.Name]
+	if m.claims[c.Name] != nil && !unseen {
+		return // a watch knows better
+	}
+	m.unseen[c.Name] = now
+	m.choices[c.Name] = memo{of: m.catalogs[ClassOf(c.Spec.NodeClassRef)], choices: offer.Spread(choices, string(c.UID))}
+	m.setClaim(c)
+}
+
+// unpromised are the pods that were promised nothing.
+func (m *Mirror) unpromised(uids []string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []string
+	for _, uid := range uids {
+		if _, ok := m.promises[uid]; !ok {
+			out = append(out, uid)
+		}
+	}
+	return out
+}
+
+// Stay takes a departure back: the nodes take pods again, theirs count as bound where
+// they are, and claims that no watch has shown are forgotten.
+func (m *Mirror) Stay(nodes, claims []string) {
+	m.mu.Lock()
+	var woke []string
+	for _, key := range nodes {
+		if m.departing[key] {
+			delete(m.departing, key)
+			woke = append(woke, m.settleDown(key)...)
+		}
+	}
+	for _, name := range claims {
+		if _, unseen := m.unseen[name]; unseen {
+			woke = append(woke, m.removeClaim(m.claims[name])...)
+		}
+	}
+	m.mu.Unlock()
+	m.rouse(woke)
+}
+
+// settleDown lets the pods of a node that stays after all be bound there, and
+// returns those that need room all the same, since somebody did delete the node.
+func (m *Mirror) settleDown(key string) []string {
+	woke := m.tellClaim(key)
+	w := m.worldNodes[key]
+	for uid := range m.podsOn[w.Name] {
+		if !w.Leaving {
+			m.breakPromise(uid)
+		}
+		woke = append(woke, m.tellPod(uid)...)
+	}
+	return woke
+}
+
+// held reports whether somebody on a departing node was promised room on this one:
+// such a promise does not lapse, since the scheduler cannot take it up yet.
+func (m *Mirror) held(key string) bool {
+	if len(m.departing) == 0 {
+		return false
+	}
+	for uid := range m.promised[key] {
+		if p := m.pods[uid]; p != nil && p.Spec.NodeName != "" && m.departing[m.keyOf(p.Spec.NodeName)] {
+			return true
+		}
+	}
+	return false
+}
+
+// Machine returns what became of a claim; false when there is no such claim.
+func (m *Mirror) Machine(claim string) (Machine, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.claims[claim]
+	if c == nil {
+		return Machine{}, false
+	}
+	return m.machine(c), true
+}
