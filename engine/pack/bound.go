@@ -72,12 +72,7 @@ func apart(tier []*stall, factions []*faction, demand quantity.Vector) float64 {
 	var sum float64
 	for i, f := range factions {
 		for _, before := range factions[:i] {
-			if !f.shares(before) {
-				continue
-			}
-			for d := range f.prices {
-				f.prices[d] = min(f.prices[d], before.prices[d])
-			}
+			f.cut(before)
 		}
 		sum += worth(&f.demand, &f.prices)
 	}
@@ -90,6 +85,26 @@ func worth(demand *quantity.Vector, prices *[quantity.Dims]float64) float64 {
 		sum += float64(float64(max(0, n)) * prices[d])
 	}
 	return sum
+}
+
+// cut takes prices above those of another faction down to them, if they share rows.
+func (f *faction) cut(by *faction) {
+	if !f.shares(by) {
+		return
+	}
+	for d := range f.prices {
+		f.prices[d] = min(f.prices[d], by.prices[d])
+	}
+}
+
+// newFaction has no pods.
+func newFaction(tier []*stall) *faction { return &faction{rows: make([]bitset.Set, len(tier))} }
+
+// admit adds the rows on which pods of the shape fit.
+func (f *faction) admit(tier []*stall, of *world.Shape) {
+	for i, m := range tier {
+		f.rows[i].Merge(m.Fit(of).All.And(m.onSale()))
+	}
 }
 
 func (f *faction) shares(o *faction) bool {
@@ -122,13 +137,11 @@ func (s *solver) factions(tier []*stall) []*faction {
 		}
 		f := by[string(s.key)]
 		if f == nil {
-			f = &faction{rows: make([]bitset.Set, len(tier))}
+			f = newFaction(tier)
 			by[string(s.key)], out = f, append(out, f)
 		}
 		f.demand = f.demand.Add(of.Requests.Times(n))
-		for i, m := range tier {
-			f.rows[i].Merge(m.Fit(of).All.And(m.onSale()))
-		}
+		f.admit(tier, of)
 	}
 	return out
 }
