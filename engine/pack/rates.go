@@ -44,8 +44,12 @@ func Worth(w *world.World, hosts []*world.Host) *Rates {
 	for _, f := range factions {
 		demand = demand.Add(f.demand)
 	}
+	machines := make([][]shape, len(factions))
+	for i, f := range factions {
+		machines[i] = shapes(tier, f.rows, &demand)
+	}
 	for _, p := range proportions() {
-		r.sets = append(r.sets, prices(tier, factions, demand, p))
+		r.sets = append(r.sets, prices(factions, machines, demand, p))
 	}
 	return r
 }
@@ -78,13 +82,13 @@ func (r *Rates) group(tier []*stall, hosts []*world.Host) []*faction {
 }
 
 // prices are the rates for one proportion, by group.
-func prices(tier []*stall, factions []*faction, demand quantity.Vector, proportion float64) [][quantity.Dims]float64 {
+func prices(factions []*faction, machines [][]shape, demand quantity.Vector, proportion float64) [][quantity.Dims]float64 {
 	order := make([]int, len(factions))
 	for i, f := range factions {
 		order[i] = i
 		asked := f.demand
 		asked[quantity.Memory] = int64(float64(asked[quantity.Memory]) * proportion)
-		_, f.prices, _ = shadow(asked, 0, shapes(tier, f.rows, &demand))
+		_, f.prices, _ = shadow(asked, 0, machines[i])
 		f.worth = worth(&demand, &f.prices)
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(factions[y].worth, factions[x].worth) })

@@ -52,7 +52,7 @@ func TestRatesBound(t *testing.T) {
 
 // BenchmarkRates finds the rates of a town and asks what each node is worth.
 func BenchmarkRates(b *testing.B) {
-	t := newTown(2000, 40000, 120)
+	t := newTown(2000, 40000, 120, 50)
 	w := t.b.World()
 	var waste, price float64
 	for b.Loop() {

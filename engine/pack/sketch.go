@@ -10,8 +10,10 @@ import (
 
 // Draft is a plan that is not written out: enough to say whether it is any good.
 type Draft struct {
-	s    *solver
-	plan *Plan // once somebody asked
+	w     *world.World
+	purse offer.Price
+	s     *solver // nil while it is enough to know that some pod has no home
+	plan  *Plan   // once somebody asked
 }
 
 // Sketch makes the plan that Solve would make if nobody preferred anything, and no
@@ -21,13 +23,40 @@ type Draft struct {
 //
 // The Draft is good until the World changes.
 func Sketch(w *world.World, purse offer.Price) *Draft {
-	b := indifferent(w)
-	b.barred = purse <= 0
-	return &Draft{s: b.attempt(nil, purse)}
+	d := &Draft{w: w, purse: purse}
+	if purse > 0 || !slices.ContainsFunc(w.Classes, func(c *world.Class) bool { return !hosted(w, c) }) {
+		d.make()
+	}
+	return d
 }
 
-// Unplaced counts the pods that have no home.
+// make makes the plan.
+func (d *Draft) make() {
+	b := indifferent(d.w)
+	b.barred = d.purse <= 0
+	d.s = b.attempt(nil, d.purse)
+}
+
+// hosted reports whether some host has room for one pod of the class, whoever its neighbours are.
+func hosted(w *world.World, c *world.Class) bool {
+	if c.Refused != "" {
+		return false
+	}
+	x := w.Index(c.Keys)
+	for _, g := range x.Accepting(c.Shape) {
+		if x.Rooms.Next(x.Groups[g].From, x.Groups[g].To, &c.Requests, c.Dims) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Unplaced counts the pods that have no home. With a purse of zero it is one as soon as
+// it is certain that there are any.
 func (d *Draft) Unplaced() int {
+	if d.s == nil {
+		return 1
+	}
 	n := 0
 	for _, k := range d.s.work {
 		n += len(k.Pods) - k.placed
@@ -36,14 +65,22 @@ func (d *Draft) Unplaced() int {
 }
 
 // Broke reports whether the plan would have cost more than the purse. It is then worth nothing.
-func (d *Draft) Broke() bool { return d.s.broke }
+func (d *Draft) Broke() bool { return d.s != nil && d.s.broke }
 
 // Price is what the launches cost per hour as planned; the plan's first choices are no dearer.
-func (d *Draft) Price() offer.Price { return d.s.spent }
+func (d *Draft) Price() offer.Price {
+	if d.s == nil {
+		return 0
+	}
+	return d.s.spent
+}
 
 // Plan writes the plan out. What pods prefer is honoured as the World's Settings say,
 // but never for more than the purse.
 func (d *Draft) Plan() Plan {
+	if d.s == nil {
+		d.make()
+	}
 	if d.plan == nil {
 		p := d.s.bargain.conclude(d.s)
 		d.plan = &p
@@ -73,7 +110,7 @@ func (d *Draft) Keep(t *world.Trial) {
 	}
 	for i := range p.Launches {
 		l := &p.Launches[i]
-		t.Settle(l.Pods, t.Add(l.node(d.s.w)))
+		t.Settle(l.Pods, t.Add(l.node(d.w)))
 	}
 }
 

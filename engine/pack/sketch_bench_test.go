@@ -14,17 +14,18 @@ import (
 )
 
 // town is a cluster of some size on which sketches are timed: Deployments with all the
-// usual demands on nodes of a few sizes, filled to between a half and nine tenths.
+// usual demands on nodes of a few sizes, filled to different degrees.
 type town struct {
 	*rand.Rand
 	b     *world.Builder
 	types []offer.Type
 	apps  []world.Pod
 	keys  []string
+	least int // percent of any resource that is used of the nodes that are filled least
 }
 
-func newTown(nodes, pods, apps int) *town {
-	t := &town{Rand: rand.New(rand.NewPCG(1, 2)), b: world.NewBuilder()}
+func newTown(nodes, pods, apps, least int) *town {
+	t := &town{Rand: rand.New(rand.NewPCG(1, 2)), b: world.NewBuilder(), least: least}
 	t.b.SetNamespace("default", nil)
 	t.sell()
 	for i, name := range []string{"general", "spare", "arm"} {
@@ -100,7 +101,7 @@ func (t *town) build(nodes, pods int) {
 		node := t.node(i)
 		left := make(quantity.Amounts)
 		for name, amount := range node.Allocatable {
-			left[name] = amount * int64(50+t.IntN(40)) / 100
+			left[name] = amount * int64(t.least+t.IntN(90-t.least)) / 100
 		}
 		there := map[int]bool{}
 		for tries := 0; tries < 60 && n < pods*(i+1)/nodes; tries++ {
@@ -154,8 +155,8 @@ func (t *town) fits(at int, p *world.Pod, n *world.Node, left quantity.Amounts, 
 	return true
 }
 
-func benchmarkProbe(b *testing.B, nodes, pods int, full bool, purse func(*world.Host) offer.Price) {
-	t := newTown(nodes, pods, 120)
+func benchmarkProbe(b *testing.B, t *town, full bool, purse func(*world.Host) offer.Price) {
+	nodes := len(t.keys)
 	w := t.b.World()
 	trial := w.Try()
 	defer trial.End()
@@ -189,16 +190,19 @@ func benchmarkProbe(b *testing.B, nodes, pods int, full bool, purse func(*world.
 // BenchmarkProbe asks of every node in turn where its pods would go.
 func BenchmarkProbe(b *testing.B) {
 	b.Run("nothing bought", func(b *testing.B) {
-		benchmarkProbe(b, 2000, 40000, false, func(*world.Host) offer.Price { return 0 })
+		benchmarkProbe(b, newTown(2000, 40000, 120, 50), false, func(*world.Host) offer.Price { return 0 })
+	})
+	b.Run("hardly any room", func(b *testing.B) {
+		benchmarkProbe(b, newTown(2000, 80000, 120, 88), false, func(*world.Host) offer.Price { return 0 })
 	})
 	b.Run("all bought", func(b *testing.B) {
-		benchmarkProbe(b, 2000, 40000, true, func(h *world.Host) offer.Price { return 3 * h.Price })
+		benchmarkProbe(b, newTown(2000, 40000, 120, 50), true, func(h *world.Host) offer.Price { return 3 * h.Price })
 	})
 }
 
 // BenchmarkVacate is what supposing alone costs.
 func BenchmarkVacate(b *testing.B) {
-	t := newTown(2000, 40000, 120)
+	t := newTown(2000, 40000, 120, 50)
 	w := t.b.World()
 	trial := w.Try()
 	b.ReportAllocs()
@@ -213,7 +217,7 @@ func BenchmarkVacate(b *testing.B) {
 
 // BenchmarkSolveInTown plans for 3,000 pods more in a town.
 func BenchmarkSolveInTown(b *testing.B) {
-	t := newTown(2000, 40000, 120)
+	t := newTown(2000, 40000, 120, 50)
 	for i := range 3000 {
 		p := t.apps[i%len(t.apps)]
 		p.Ref = world.Ref{Namespace: "default", Name: fmt.Sprint("new", i), UID: fmt.Sprint("new", i)}
