@@ -129,7 +129,7 @@ func (s *solver) onSale(k *work) []cell {
 func (s *solver) price(k *work, rows func(*stall) bitset.Set) []cell {
 	var out []cell
 	for _, m := range s.stalls {
-		if s.bargain.barred || m.Pool.Blocked != "" || m.Pool.Static {
+		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
 		all := m.Fit(k.Shape).All.And(rows(m))

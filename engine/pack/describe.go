@@ -18,6 +18,9 @@ const mostTypes = 600
 // plan writes down what was decided.
 func (s *solver) plan() Plan {
 	var p Plan
+	if s.bargain.barred {
+		s.openStalls() // to say what there would have been
+	}
 	for _, i := range slices.Sorted(maps.Keys(s.nominees)) {
 		p.Nominations = append(p.Nominations, Nomination{Node: s.w.Hosts[i].Key, Pods: s.nominees[i]})
 	}

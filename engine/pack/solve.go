@@ -131,13 +131,21 @@ func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
 		}
 		s.work = append(s.work, newWork(c, c.Pods, t))
 	}
-	for _, m := range w.Markets {
-		s.stalls = append(s.stalls, &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Rows), pods: map[*world.Shape]int{}, crowded: map[int]apartness{}})
-		s.stalls[len(s.stalls)-1].haggle = s.haggle(s.stalls[len(s.stalls)-1])
+	if !b.barred {
+		s.openStalls()
 	}
 	s.localRules()
 	s.domainRules()
 	return s
+}
+
+// openStalls lays out the markets.
+func (s *solver) openStalls() {
+	for _, m := range s.w.Markets {
+		stall := &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Rows), pods: map[*world.Shape]int{}, crowded: map[int]apartness{}}
+		stall.haggle = s.haggle(stall)
+		s.stalls = append(s.stalls, stall)
+	}
 }
 
 // run finds homes for all virtual pods, or for all others; false when there are none.
@@ -232,7 +240,7 @@ func (s *solver) byPriority() [][]*work {
 func (s *solver) tiers() [][]*stall {
 	var out [][]*stall
 	for _, m := range s.stalls {
-		if s.bargain.barred || m.Pool.Blocked != "" || m.Pool.Static {
+		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
 		if n := len(out); n > 0 && out[n-1][0].Pool.Weight == m.Pool.Weight {
