@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,6 +30,7 @@ func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
 		{&corev1.PersistentVolume{}, follow(unlisted(m.SetVolume), m.RemoveVolume)},
 		{&storagev1.StorageClass{}, follow(unlisted(m.SetStorageClass), m.RemoveStorageClass)},
 		{&storagev1.CSINode{}, follow(unlisted(m.SetCSINode), m.RemoveCSINode)},
+		{&policyv1.PodDisruptionBudget{}, follow(unlisted(m.SetPDB), m.RemovePDB)},
 		{&appsv1.DaemonSet{}, follow(unlisted(m.SetDaemon), m.RemoveDaemon)},
 	} {
 		informer, err := informers.GetInformer(ctx, feed.of, cache.BlockUntilSynced(false))

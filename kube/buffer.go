@@ -62,6 +62,7 @@ func chunk(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *cor
 // are in the World and nowhere else, so nothing is ever promised to them.
 func (m *Mirror) Spare(gone []string, come []world.Pod) {
 	m.mu.Lock()
+	m.moved()
 	for _, uid := range gone {
 		m.builder.RemovePod(uid)
 	}

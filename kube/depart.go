@@ -113,9 +113,9 @@ func (m *Mirror) settleDown(key string) []string {
 	return woke
 }
 
-// held reports whether somebody on a departing node was promised room on this one:
+// awaitedThere reports whether somebody on a departing node was promised room on this one:
 // such a promise does not lapse, since the scheduler cannot take it up yet.
-func (m *Mirror) held(key string) bool {
+func (m *Mirror) awaitedThere(key string) bool {
 	if len(m.departing) == 0 {
 		return false
 	}

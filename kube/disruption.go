@@ -183,9 +183,7 @@ func appendBlocks(out []disrupt.Block, more []podBlock) []disrupt.Block {
 func protection(p *corev1.Pod) disrupt.Block {
 	b := disrupt.Block{Because: disrupt.DoNotDisrupt, Pod: true, Facts: reason.FactsOf(map[string]any{"pod": name(p)}),
 		Detail: fmt.Sprintf(`Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=%s)`, name(p))}
-	if d, err := protectedFor(p.Annotations[karpv1.DoNotDisruptAnnotationKey]); err == nil && p.Status.StartTime != nil {
-		b.Until = p.Status.StartTime.Add(d)
-	}
+	b.Until = protectedUntil(p)
 	return b
 }
 
@@ -214,7 +212,7 @@ func names(of []types.NamespacedName) []string {
 // InvalidDoNotDisrupt is what is wrong with the pod's do-not-disrupt annotation, which
 // then asks for nothing; nil when nothing is.
 func InvalidDoNotDisrupt(p *corev1.Pod) error {
-	value, ok := p.Annotations[karpv1.DoNotDisruptAnnotationKey]
+	value, ok := annotated(p)
 	if !ok || value == "true" {
 		return nil
 	}

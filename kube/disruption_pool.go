@@ -57,11 +57,11 @@ func DisruptionPool(p *karpv1.NodePool, now time.Time) (_ disrupt.Pool, problems
 		}
 		out.Budgets = append(out.Budgets, b)
 	}
-	return out, append(problems, annotated(&out, p.Annotations)...)
+	return out, append(problems, byAnnotations(&out, p.Annotations)...)
 }
 
-// annotated fills in what annotations say.
-func annotated(out *disrupt.Pool, annotations map[string]string) (problems []error) {
+// byAnnotations fills in what annotations say.
+func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems []error) {
 	if text, ok := annotations[AnnotationMinSavings]; ok {
 		thrift, err := minSavings(text)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,8 @@ type Mirror struct {
 	// event; the zero kind takes every pool.
 	Class schema.GroupKind
 
-	wake func(pod string)
+	wake     func(pod string)
+	revision atomic.Uint64
 
 	mu      sync.Mutex // guards everything below
 	builder *world.Builder
@@ -69,6 +71,12 @@ type Mirror struct {
 	departing map[string]bool
 
 	superseded map[string]bool // UIDs of running pods whose successors are on their way
+
+	podBudgets *PodBudgets
+	podsIn     map[string]map[string]bool // namespace → UIDs
+	held       map[string]bool            // UIDs of pods that the World was told stay where they are
+	unjudged   map[string]bool            // namespaces whose pods are to be looked at again
+	lapses     map[string]time.Time       // UIDs of pods that ask to be left alone until then
 
 	storage *Storage
 	mounts  map[types.NamespacedName]map[string]bool // claim → UIDs of the pods that mount it
@@ -114,6 +122,11 @@ func NewMirror(wake func(pod string)) *Mirror {
 		activity:   map[string]time.Time{},
 		superseded: map[string]bool{},
 		departing:  map[string]bool{},
+		podBudgets: NewPodBudgets(),
+		podsIn:     map[string]map[string]bool{},
+		held:       map[string]bool{},
+		unjudged:   map[string]bool{},
+		lapses:     map[string]time.Time{},
 
 		storage: NewStorage(),
 		mounts:  map[types.NamespacedName]map[string]bool{},
@@ -126,9 +139,13 @@ func NewMirror(wake func(pod string)) *Mirror {
 // View calls f with the current World, which is valid until f returns.
 func (m *Mirror) View(f func(*world.World)) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.applyLearnt()
-	f(m.builder.World())
+	woke := append(m.judge(), m.lapse(time.Now())...)
+	func() {
+		defer m.mu.Unlock() // even if f panics: others may go on
+		f(m.builder.World())
+	}()
+	m.rouse(woke)
 }
 
 // SetPod adds or replaces a pod. listed says that the pod was there before the
@@ -144,6 +161,8 @@ func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
 		delete(m.podsOn[old.Spec.NodeName], uid)
 	}
 	m.pods[uid] = p
+	m.notePod(old, p)
+	set(m.podsIn, p.Namespace, uid)
 	if old == nil { // a pod's volumes never change
 		for _, claim := range claimsOf(p) {
 			set(m.mounts, claim, uid)
@@ -176,6 +195,8 @@ func (m *Mirror) RemovePod(p *corev1.Pod) {
 	}
 	delete(m.pods, uid)
 	delete(m.superseded, uid)
+	delete(m.lapses, uid)
+	unset(m.podsIn, p.Namespace, uid)
 	m.breakPromise(uid)
 	m.forgetDaemonPod(p)
 	m.tellPod(uid)
@@ -220,12 +241,18 @@ func (m *Mirror) tellPod(uid string) []string {
 	case !ok && had:
 		m.builder.RemovePod(uid)
 		delete(m.worldPods, uid)
+		delete(m.held, uid)
+		m.moved()
 		return nil
 	case !ok || had && reflect.DeepEqual(old, w):
 		return nil
 	}
 	m.builder.SetPod(w)
 	m.worldPods[uid] = w
+	m.moved()
+	if w.Movable && had && !old.Movable && m.worldNodes[m.keyOf(w.Node)].Leaving {
+		return []string{uid} // nothing holds it any more
+	}
 	if w.Node == "" && (!had || old.Node != "" || old.Refused != "" && w.Refused == "") {
 		return []string{uid}
 	}
@@ -243,7 +270,9 @@ func (m *Mirror) podNow(uid string) (world.Pod, bool) {
 	}
 	w := m.convert.Pod(p, time.Now())
 	m.storage.Mount(&w, p)
-	w.Movable = w.Movable && !m.superseded[uid]
+	m.noteLapse(uid, p)
+	m.noteHeld(uid, m.isHeld(p))
+	w.Movable = w.Movable && !m.superseded[uid] && !m.held[uid]
 	if key, ok := m.promises[uid]; ok {
 		w.Node, w.Movable = m.worldNodes[key].Name, true
 	}
@@ -253,7 +282,9 @@ func (m *Mirror) podNow(uid string) (world.Pod, bool) {
 // SetNode adds or replaces a Node.
 func (m *Mirror) SetNode(n *corev1.Node) {
 	m.mu.Lock()
-	if old := m.nodes[n.Name]; old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
+	old := m.nodes[n.Name]
+	m.noteNode(old, n)
+	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
 		delete(m.nodeOf, old.Spec.ProviderID)
 	}
 	m.nodes[n.Name] = n
@@ -269,6 +300,7 @@ func (m *Mirror) SetNode(n *corev1.Node) {
 // RemoveNode forgets a Node.
 func (m *Mirror) RemoveNode(n *corev1.Node) {
 	m.mu.Lock()
+	m.moved()
 	delete(m.nodes, n.Name)
 	delete(m.activity, n.Name)
 	m.placeNode(n.Name, nil)
@@ -295,6 +327,7 @@ func (m *Mirror) SetClaim(c *karpv1.NodeClaim) {
 
 func (m *Mirror) setClaim(c *karpv1.NodeClaim) []string {
 	old := m.claims[c.Name]
+	m.noteClaim(old, c)
 	m.claims[c.Name] = c
 	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
 		m.disown(old) // another claim of the same name
@@ -315,6 +348,7 @@ func (m *Mirror) RemoveClaim(c *karpv1.NodeClaim) {
 }
 
 func (m *Mirror) removeClaim(c *karpv1.NodeClaim) []string {
+	m.moved()
 	delete(m.claims, c.Name)
 	delete(m.unseen, c.Name)
 	delete(m.choices, c.Name)
@@ -378,6 +412,7 @@ func (m *Mirror) tell(w world.Node) []string {
 	}
 	m.builder.SetNode(w)
 	m.worldNodes[w.Key] = w
+	m.moved()
 	if old.Name != w.Name {
 		for uid := range m.promised[w.Key] {
 			m.tellPod(uid)
@@ -405,6 +440,7 @@ func (m *Mirror) drop(key string) {
 	if _, ok := m.worldNodes[key]; ok && key != "" {
 		m.builder.RemoveNode(key)
 		delete(m.worldNodes, key)
+		m.moved()
 	}
 }
 
@@ -438,6 +474,9 @@ func (m *Mirror) SetPool(p *karpv1.NodePool) {
 	old := m.pools[p.Name]
 	m.pools[p.Name] = p
 	changed := old == nil || !reflect.DeepEqual(Pool(old), Pool(p))
+	if changed || newsOfPool(old, p) {
+		m.moved()
+	}
 	if changed {
 		m.builder.SetPool(Pool(p))
 	}
@@ -451,6 +490,7 @@ func (m *Mirror) SetPool(p *karpv1.NodePool) {
 func (m *Mirror) RemovePool(p *karpv1.NodePool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.moved()
 	delete(m.pools, p.Name)
 	m.builder.RemovePool(p.Name)
 }
@@ -459,6 +499,9 @@ func (m *Mirror) RemovePool(p *karpv1.NodePool) {
 func (m *Mirror) SetCatalog(class string, types []offer.Type, budgets map[string]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !maps.Equal(m.budgets[class], budgets) {
+		m.moved()
+	}
 	m.budgets[class] = budgets
 	if cat := m.catalogs[class]; cat.same(types) {
 		m.builder.SetCatalog(class, cat.Types, budgets)
@@ -469,6 +512,7 @@ func (m *Mirror) SetCatalog(class string, types []offer.Type, budgets map[string
 
 // setTypes makes a class buy from types, which the provider spelt as original.
 func (m *Mirror) setTypes(class string, original, types []offer.Type) {
+	m.moved()
 	m.builder.SetCatalog(class, types, m.budgets[class])
 	cat := NewCatalog(types)
 	cat.original = original
@@ -484,6 +528,7 @@ func (m *Mirror) setTypes(class string, original, types []offer.Type) {
 func (m *Mirror) SetNamespace(n *corev1.Namespace) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.moved()
 	m.builder.SetNamespace(n.Name, n.Labels)
 }
 
@@ -491,6 +536,7 @@ func (m *Mirror) SetNamespace(n *corev1.Namespace) {
 func (m *Mirror) RemoveNamespace(n *corev1.Namespace) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.moved()
 	m.builder.RemoveNamespace(n.Name)
 }
 
@@ -498,6 +544,7 @@ func (m *Mirror) RemoveNamespace(n *corev1.Namespace) {
 func (m *Mirror) SetSettings(s world.Settings) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.moved()
 	m.builder.SetSettings(s)
 }
 

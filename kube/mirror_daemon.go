@@ -44,6 +44,7 @@ func (m *Mirror) RemoveDaemon(d *appsv1.DaemonSet) {
 		x.set, x.told = nil, nil
 		m.tidyDaemon(uid, x)
 	}
+	m.moved()
 	m.builder.RemoveDaemon(uid)
 }
 
@@ -128,6 +129,7 @@ func (m *Mirror) tellDaemon(x *daemonSet) {
 	}
 	if len(x.set.Spec.Template.Spec.ResourceClaims) > 0 {
 		if x.told != nil {
+			m.moved()
 			m.builder.RemoveDaemon(string(x.set.UID))
 			x.told = nil
 		}
@@ -138,5 +140,6 @@ func (m *Mirror) tellDaemon(x *daemonSet) {
 		return
 	}
 	x.told = &w
+	m.moved()
 	m.builder.SetDaemon(w)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,6 +64,12 @@ func TestMirrorEqualsRebuild(t *testing.T) {
 		for _, x := range kept {
 			show(fresh, x)
 		}
+		for _, x := range []*Mirror{m, fresh} {
+			x.View(func(*world.World) {}) // budgets are judged when somebody looks
+		}
+		if diff := cmp.Diff(fresh.held, m.held); diff != "" {
+			t.Fatalf("seed %d: held pods differ: %s", seed, diff)
+		}
 		if diff := cmp.Diff(fresh.worldPods, m.worldPods); diff != "" {
 			t.Fatalf("seed %d: pods differ: %s", seed, diff)
 		}
@@ -86,11 +93,13 @@ func change(random *rand.Rand, kept map[string]any, m *Mirror) {
 	unregistered := node.DeepCopy()
 	unregistered.Labels = nil
 	pod := pendingPod(fmt.Sprint("p", i))
+	pod.Labels = map[string]string{"pod": fmt.Sprint(i)}
 	diskPod := mounting(fmt.Sprint("d", i), fmt.Sprint("data", i%3))
 	options := []any{
 		early, claim, node, unregistered, pod, boundTo(pod, node.Name), boundTo(pod, "elsewhere"), diskPod, boundTo(diskPod, node.Name),
 		unboundClaim(fmt.Sprint("data", i%3), "late"), boundClaim(fmt.Sprint("data", i%3), fmt.Sprint("pv", i%2)), csiVolume(fmt.Sprint("pv", i%2)),
 		late("late"), storageClass("late", azureDisk, storagev1.VolumeBindingImmediate), reporting(node.Name, new(int32(i))), reporting(node.Name, nil),
+		randomBudget(i),
 	}
 	x := options[random.IntN(len(options))]
 	key := fmt.Sprintf("%T %s", x, x.(metav1.Object).GetName())
@@ -103,8 +112,22 @@ func change(random *rand.Rand, kept map[string]any, m *Mirror) {
 	show(m, x)
 }
 
+// randomBudget selects one pod, or all; some let none of them ever go.
+func randomBudget(i int) *policyv1.PodDisruptionBudget {
+	b := podBudgetOf(fmt.Sprint("b", i), func(b *policyv1.PodDisruptionBudget) {
+		b.Spec.Selector = &metav1.LabelSelector{}
+		if i < 6 {
+			b.Spec.Selector.MatchLabels = map[string]string{"pod": fmt.Sprint(i / 2)}
+		}
+		b.Status.DesiredHealthy += int32(i % 2)
+	})
+	return &b
+}
+
 func show(m *Mirror, x any) {
 	switch x := x.(type) {
+	case *policyv1.PodDisruptionBudget:
+		m.SetPDB(x)
 	case *corev1.Pod:
 		m.SetPod(x, false)
 	case *corev1.Node:
@@ -124,6 +147,8 @@ func show(m *Mirror, x any) {
 
 func hide(m *Mirror, x any) {
 	switch x := x.(type) {
+	case *policyv1.PodDisruptionBudget:
+		m.RemovePDB(x)
 	case *corev1.Pod:
 		m.RemovePod(x)
 	case *corev1.Node:

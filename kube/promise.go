@@ -35,6 +35,7 @@ func (m *Mirror) promise(key string, pods []world.Ref) {
 	if !ok || w.Leaving {
 		return
 	}
+	m.moved()
 	m.until[key] = time.Now().Add(NominatedFor)
 	for _, p := range pods {
 		if pod := m.pods[p.UID]; pod != nil && m.needsRoom(pod) {
@@ -59,6 +60,7 @@ func (m *Mirror) breakPromise(uid string) {
 	if !ok {
 		return
 	}
+	m.moved()
 	delete(m.promises, uid)
 	delete(m.promised[key], uid)
 	if len(m.promised[key]) == 0 {
@@ -68,6 +70,7 @@ func (m *Mirror) breakPromise(uid string) {
 
 // release takes back every promise on a node and returns the pods that need room again.
 func (m *Mirror) release(key string) []string {
+	m.moved()
 	var woke []string
 	for uid := range m.promised[key] {
 		delete(m.promises, uid)
@@ -117,7 +120,7 @@ func (m *Mirror) keyOf(node string) string {
 func (m *Mirror) Settle() {
 	now := time.Now()
 	m.mu.Lock()
-	var woke []string
+	woke := append(m.judge(), m.lapse(now)...)
 	for _, w := range m.worldNodes {
 		if !w.Stuck && stuck(w, now) {
 			woke = append(woke, m.tell(w)...)
@@ -143,7 +146,7 @@ func (m *Mirror) lapsed(key string, now time.Time) bool {
 	case !ok || w.Leaving || w.Stuck:
 		return true
 	case w.Initialized:
-		return now.After(m.until[key]) && !m.held(key)
+		return now.After(m.until[key]) && !m.awaitedThere(key)
 	}
 	return false
 }

@@ -29,6 +29,7 @@ func Cluster() []rbacv1.PolicyRule {
 		// What the World is made of.
 		follow("", "pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
 		follow("apps", "daemonsets"),
+		follow("policy", "poddisruptionbudgets"),
 		follow("storage.k8s.io", "csinodes", "storageclasses", "volumeattachments"),
 		follow(karpenter, "nodepools", "nodeclaims", "nodeoverlays"),
 		follow(azure, "aksnodeclasses"),

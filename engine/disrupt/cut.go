@@ -173,9 +173,13 @@ func describe(l *pack.Launch) {
 			l.Labels[key] = values[0]
 		}
 	}
+	first := l.Choices[0]
 	l.RunnersUp = slices.DeleteFunc(slices.Clone(l.RunnersUp), func(r pack.RunnerUp) bool {
-		return r.Because == reason.Dearer && !slices.Contains(l.Choices, r.Choice)
+		return r.Type == first.Type || r.Because == reason.Dearer && !slices.Contains(l.Choices, r.Choice)
 	})
+	for i := range l.RunnersUp {
+		l.RunnersUp[i].More = l.RunnersUp[i].Price - first.Price
+	}
 }
 
 func cloned(labels map[string]string) map[string]string {

@@ -42,12 +42,38 @@ func Bare(s *Script) *Script {
 	out := *s
 	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)
 	leaving := map[string]bool{"": true}
-	for _, n := range s.Nodes {
+	for i := range out.Nodes {
+		n := &out.Nodes[i]
 		leaving[n.Name] = leaving[n.Name] || n.Leaving
+		n.Stuck = n.Stuck && !n.Leaving // see Vacated
 	}
 	for i := range out.Pods {
 		if p := &out.Pods[i]; leaving[p.Node] {
 			p.Node, p.Movable = nowhere, false
+		}
+	}
+	return &out
+}
+
+// Vacated is a Bare script in which the nodes that are both leaving and stuck are those
+// that a Trial vacated: they take no pods, their movable ones wait and the others count
+// nowhere, yet their labels go on counting.
+func Vacated(s *Script) *Script {
+	out := *s
+	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)
+	gone := map[string]bool{}
+	for i := range out.Nodes {
+		if n := &out.Nodes[i]; n.Leaving && n.Stuck {
+			n.Leaving = false
+			gone[n.Name] = n.Name != ""
+		}
+	}
+	for i := range out.Pods {
+		switch p := &out.Pods[i]; {
+		case gone[p.Node] && p.Movable:
+			p.Node = ""
+		case gone[p.Node]:
+			p.Node = nowhere
 		}
 	}
 	return &out

@@ -21,10 +21,10 @@ func vacated(seed uint64) (*world.Trial, *enginetest.Script) {
 	for i := range bare.Nodes {
 		if n := &bare.Nodes[i]; !n.Leaving && r.IntN(3) == 0 {
 			trial.Vacate(trial.World().Host(n.Key))
-			n.Leaving = true
+			n.Leaving, n.Stuck = true, true
 		}
 	}
-	return trial, bare
+	return trial, enginetest.Vacated(bare)
 }
 
 // TestSketchIsSolve: what is written out of a sketch that may spend what it wants is

@@ -18,7 +18,8 @@ type Census struct {
 	Total  int
 }
 
-// Roll counts nodes by the value of a label: those that it looks at and that are not leaving.
+// Roll counts nodes by the value of a label: those that it looks at and that are not
+// leaving, but for those that the Trial vacated (see Vacate).
 type Roll struct {
 	Key    *constraint.Key
 	Looks  func(*Host) bool
@@ -63,7 +64,7 @@ func (t *Trial) watching(c *Class) []*Census {
 
 // recount adds the node with its pods to what is counted, or takes it off.
 func (t *Trial) recount(h *Host, by int) {
-	if h.Leaving {
+	if h.Leaving && !h.vacated {
 		return
 	}
 	for _, r := range t.rolls {
@@ -72,6 +73,9 @@ func (t *Trial) recount(h *Host, by int) {
 				delete(r.Counts, v)
 			}
 		}
+	}
+	if h.Leaving {
+		return
 	}
 	for _, m := range h.Crew() {
 		for _, c := range t.watching(m.Class) {

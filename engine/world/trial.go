@@ -61,14 +61,19 @@ func (t *Trial) later(undo func()) { t.undo = append(t.undo, undo) }
 
 // Vacate supposes that the host goes: it takes no pods, those it has count for nobody,
 // and those of them that are movable are to be placed. Vacating it twice changes nothing.
+//
+// Its labels go on counting: while it is drained kube-scheduler still sees a zone there
+// that has none of the pods, and lets those that spread go nowhere else. A plan that
+// took the zone for gone would be undone at once by whoever buys for them.
 func (t *Trial) Vacate(h *Host) {
 	if t.gone[h] {
 		return
 	}
 	t.gone[h] = true
 	t.later(func() { delete(t.gone, h) })
-	t.alter(h, func() { h.Leaving, h.Index = true, -1 })
+	t.alter(h, func() { h.Leaving, h.vacated, h.Index = true, true, -1 })
 	t.unstick(h)
+	t.setStuck(append(slices.Clip(t.w.Stuck), h))
 	t.evict(t.content(h))
 }
 
@@ -200,7 +205,7 @@ func (t *Trial) alter(h *Host, change func()) {
 	was := *h
 	t.later(func() {
 		t.recount(h, -1)
-		h.Leaving, h.Stuck, h.Index, h.Free, h.Mounted, h.place, h.crew = was.Leaving, was.Stuck, was.Index, was.Free, was.Mounted, was.place, was.crew
+		h.Leaving, h.vacated, h.Stuck, h.Index, h.Free, h.Mounted, h.place, h.crew = was.Leaving, was.vacated, was.Stuck, was.Index, was.Free, was.Mounted, was.place, was.crew
 		t.recount(h, 1)
 		t.w.reindex(h)
 	})

@@ -64,6 +64,7 @@ type Host struct {
 	at      int       // position in World.Hosts, be it closed by a Trial; negative when it is not there
 	movable []content // see content; nil when it must be made anew
 	crew    []Member  // see Crew; likewise
+	vacated bool      // by a Trial
 }
 
 // Member is pods of one class on one node.

@@ -1,0 +1,120 @@
+package kube
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+)
+
+// PodBudgets are the PodDisruptionBudgets of the cluster, kept current.
+func (m *Mirror) PodBudgets() *PodBudgets { return m.podBudgets }
+
+// SetPDB adds or replaces a PodDisruptionBudget.
+func (m *Mirror) SetPDB(p *policyv1.PodDisruptionBudget) {
+	m.mu.Lock()
+	changed, lasting := m.podBudgets.Set(p)
+	wake := m.judgeLater(p.Namespace, changed, lasting)
+	m.mu.Unlock()
+	if wake {
+		m.wake("")
+	}
+}
+
+// RemovePDB forgets a PodDisruptionBudget.
+func (m *Mirror) RemovePDB(p *policyv1.PodDisruptionBudget) {
+	m.mu.Lock()
+	gone := m.podBudgets.Remove(p)
+	wake := m.judgeLater(p.Namespace, gone, gone)
+	m.mu.Unlock()
+	if wake {
+		m.wake("")
+	}
+}
+
+// judgeLater has the namespace's pods looked at again before the World is read next: at
+// the start, and when much is deployed, budgets change by the hundred. It reports
+// whether that may be demand which somebody waits for.
+func (m *Mirror) judgeLater(namespace string, changed, lasting bool) (wake bool) {
+	if changed {
+		m.moved()
+	}
+	if !lasting || len(m.podsIn[namespace]) == 0 {
+		return false
+	}
+	m.unjudged[namespace] = true
+	return m.anyLeaving()
+}
+
+func (m *Mirror) anyLeaving() bool {
+	for _, w := range m.worldNodes {
+		if w.Leaving {
+			return true
+		}
+	}
+	return false
+}
+
+// judge looks again at the pods of namespaces whose budgets changed, and returns those
+// that need room since.
+func (m *Mirror) judge() (woke []string) {
+	for namespace := range m.unjudged {
+		for uid := range m.podsIn[namespace] {
+			if p := m.pods[uid]; m.held[uid] != m.isHeld(p) {
+				woke = append(woke, m.tellPod(uid)...)
+			}
+		}
+	}
+	clear(m.unjudged)
+	return woke
+}
+
+// isHeld reports whether a bound pod will not leave its node by eviction whatever time
+// passes. No room is looked for elsewhere: it would stand empty.
+func (m *Mirror) isHeld(p *corev1.Pod) bool {
+	return p.Spec.NodeName != "" && m.podBudgets.Refused(p).ForGood
+}
+
+// noteHeld remembers what the World was told of a pod.
+func (m *Mirror) noteHeld(uid string, held bool) {
+	if held {
+		m.held[uid] = true
+	} else {
+		delete(m.held, uid)
+	}
+}
+
+// noteLapse remembers when a pod stops asking to be left alone.
+func (m *Mirror) noteLapse(uid string, p *corev1.Pod) {
+	if until := protectedUntil(p); until.IsZero() {
+		delete(m.lapses, uid)
+	} else {
+		m.lapses[uid] = until
+	}
+}
+
+// protectedUntil is when the pod's annotation stops protecting it; zero when it does
+// not by itself.
+func protectedUntil(p *corev1.Pod) time.Time {
+	value, ok := annotated(p)
+	if !ok || value == "true" || p.Status.StartTime == nil {
+		return time.Time{}
+	}
+	d, err := protectedFor(value)
+	if err != nil {
+		return time.Time{}
+	}
+	return p.Status.StartTime.Add(d)
+}
+
+// lapse looks again at the pods that stopped asking to be left alone.
+func (m *Mirror) lapse(now time.Time) (woke []string) {
+	for uid, until := range m.lapses {
+		if !now.Before(until) {
+			delete(m.lapses, uid)
+			m.moved()
+			woke = append(woke, m.tellPod(uid)...)
+		}
+	}
+	return woke
+}
