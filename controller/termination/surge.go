@@ -66,7 +66,7 @@ func (s *Surges) Holds(ctx context.Context, p *corev1.Pod, deadline time.Time) (
 		return "", nil // who serves nobody is missed by nobody
 	}
 	d, rs, err := s.ownersOf(ctx, p)
-	if err != nil || d == nil || !s.wanted(d) {
+	if err != nil || d == nil || !s.wanted(d, p) {
 		return "", err
 	}
 	known := s.recall(d, p)
@@ -123,8 +123,9 @@ func (s *Surges) owner(ctx context.Context, of client.Object, kind string, into 
 	return into.GetUID() == ref.UID && into.GetDeletionTimestamp() == nil, nil
 }
 
-// wanted reports whether the Deployment asks for a surge, and is one that can have it.
-func (s *Surges) wanted(d *appsv1.Deployment) bool {
+// wanted reports whether the Deployment asks for a surge and has but this pod. One
+// that was scaled up since its restart is waited for all the same.
+func (s *Surges) wanted(d *appsv1.Deployment, p *corev1.Pod) bool {
 	switch value, ok := d.Annotations[surgeAnnotation]; {
 	case !ok, value == "false":
 		return false
@@ -133,7 +134,8 @@ func (s *Surges) wanted(d *appsv1.Deployment) bool {
 			Message: fmt.Sprintf("The annotation %s is %q; it may be true or false. Pods are evicted as if it were false", surgeAnnotation, value)})
 		return false
 	}
-	return d.Spec.Replicas == nil || *d.Spec.Replicas == 1
+	_, ours := stampedFor(d, p.UID)
+	return ours || d.Spec.Replicas == nil || *d.Spec.Replicas == 1
 }
 
 // hopeless says why there is nothing to wait for, or nothing any more.

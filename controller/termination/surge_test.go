@@ -305,6 +305,25 @@ func TestSurgeEnds(t *testing.T) {
 	}
 }
 
+// An autoscaler that acts in the middle of it does not end a surge.
+//
+// Rule 173.
+func TestScaledUpDuringSurge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := surging(t, nil, nil)
+		claim := a.e.Claims()[0]
+		a.e.Delete(&claim)
+		a.until(20, "the restart", func() bool { return a.rolled == 1 })
+		d := a.deployment()
+		d.Spec.Replicas = new(int32(2))
+		a.update(d)
+		a.until(60, "the claim is gone", func() bool { return !exists(a.e, claim.Name) })
+		if a.gap || a.e.Counter("karpenter_nodes_eviction_requests_total") != 0 {
+			t.Error("the old pod was evicted before the new one was ready")
+		}
+	})
+}
+
 // A rollout that the Deployment calls failed is not waited for.
 //
 // Rule 173.
