@@ -192,7 +192,7 @@ func TestSurgeLeavesNoGap(t *testing.T) {
 		if n := len(a.e.Cloud.Machines()); n != 1 {
 			t.Errorf("%d machines for one pod", n)
 		}
-		if a.e.Counter("karpenter_nodes_eviction_requests_total") != 0 {
+		if a.e.Counter("karpenter_pods_eviction_requests_total") != 0 {
 			t.Error("the pod was evicted all the same")
 		}
 	})
@@ -267,8 +267,8 @@ func TestNoSurge(t *testing.T) {
 						Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}}})
 				}
 				a.drain(20)
-				if a.rolled != 0 {
-					t.Error("it was restarted")
+				if a.rolled != 0 || a.e.Counter("karpenter_pods_eviction_requests_total") == 0 {
+					t.Errorf("restarted %d times and not evicted", a.rolled)
 				}
 				if texts := a.e.EventTexts("web"); test.said == "" && len(texts) > 0 || !a.said(test.said) && test.said != "" {
 					t.Errorf("said %q, want %q", texts, test.said)
@@ -318,7 +318,7 @@ func TestScaledUpDuringSurge(t *testing.T) {
 		d.Spec.Replicas = new(int32(2))
 		a.update(d)
 		a.until(60, "the claim is gone", func() bool { return !exists(a.e, claim.Name) })
-		if a.gap || a.e.Counter("karpenter_nodes_eviction_requests_total") != 0 {
+		if a.gap || a.e.Counter("karpenter_pods_eviction_requests_total") != 0 {
 			t.Error("the old pod was evicted before the new one was ready")
 		}
 	})
