@@ -101,7 +101,7 @@ func (s *search) appraise(n *node) {
 	d, mark := s.sketch([]*node{n}, 0)
 	fits := d.Unplaced() == 0
 	s.trial.Back(mark)
-	n.left.Costs = max(0, n.price-s.rates.of(n.host))
+	n.left.Costs = max(0, n.price-s.rates.Of(n.host))
 	if fits {
 		n.left.Costs = n.price
 	}

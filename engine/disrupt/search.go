@@ -87,7 +87,7 @@ type search struct {
 	// census counts nodes that were taken as down.
 	census map[string]Census
 	totals map[string]Totals
-	rates  *rates
+	rates  *pack.Rates
 	moves  []Move
 	steps  int
 	queue  []*node         // see wasteful
@@ -110,6 +110,7 @@ type node struct {
 	// gone nodes are in a move; homes are where moves take pods.
 	gone, home bool
 	free       bool // may be consolidated, as far as it has a say itself
+	wrong      bool // is replaced sooner or later, as it is the wrong machine for its pods
 	soon       bool // is due, and will be replaced as soon as its pool's budget allows
 	doomed     bool // will be removed by and by, so far as one can guess
 	left       Left
@@ -120,20 +121,23 @@ func newSearch(w *world.World, c *Cluster) *search {
 	for i := range c.Pools {
 		s.pools[c.Pools[i].Name] = &c.Pools[i]
 	}
+	var hosts []*world.Host
 	for i := range c.Nodes {
 		n := &node{Node: &c.Nodes[i], pool: s.pools[c.Nodes[i].Pool]}
 		n.host = w.Host(n.Key)
 		if n.host != nil {
 			n.measure()
+			hosts = append(hosts, n.host)
 		}
 		s.byKey[n.Key] = n
 		s.nodes = append(s.nodes, n)
 	}
 	slices.SortFunc(s.nodes, func(x, y *node) int { return cmp.Compare(x.Key, y.Key) })
+	s.rates = pack.Worth(w, hosts)
 	s.totals = TotalsOf(c, func(key string) offer.Price { return s.byKey[key].price })
-	s.rates = newRates(w)
 	s.resume()
 	s.judge()
+	s.weigh()
 	return s
 }
 
@@ -190,6 +194,32 @@ func (s *search) judge() {
 	}
 }
 
+// weigh finds out what the nodes waste, and which are the wrong machines for what they
+// run: however full, they would pay for a replacement.
+func (s *search) weigh() {
+	for _, n := range s.nodes {
+		if !n.free || n.gone || n.price == 0 {
+			continue
+		}
+		needs := s.rates.Of(n.host)
+		n.waste = n.price - needs
+		if s.spot([]*node{n}).Because == "" {
+			n.wrong = n.price-offer.Price(float64(needs)/n.fill()) >= max(Least(s.parts([]*node{n}), s.c.Settings), n.price/20)
+		}
+	}
+}
+
+// fill is how full the node is, by the resource of which it has least left: 0.01 to 1.
+func (n *node) fill() float64 {
+	most := 0.01
+	for _, d := range []quantity.Dim{quantity.CPU, quantity.Memory} {
+		if has := n.asked[d] + max(0, n.host.Free[d]); has > 0 {
+			most = max(most, float64(n.asked[d])/float64(has))
+		}
+	}
+	return min(most, 1)
+}
+
 // mark notes who takes part in a move.
 func (s *search) mark(m *Move) {
 	for _, key := range m.Nodes {
@@ -211,7 +241,7 @@ func (s *search) rewind() {
 		s.impose(&s.moves[i])
 	}
 	for _, n := range s.nodes {
-		if n.soon && !n.gone {
+		if (n.soon || n.wrong) && !n.gone {
 			s.trial.Shut(n.host) // whoever moved there would move twice
 		}
 	}

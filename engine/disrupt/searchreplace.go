@@ -17,7 +17,6 @@ func (s *search) wasteful() []*node {
 		if n.host == nil || !n.gone && !s.removable(n) {
 			continue
 		}
-		n.waste = n.price - s.rates.of(n.host)
 		s.queue = append(s.queue, n)
 	}
 	slices.SortStableFunc(s.queue, func(x, y *node) int { return cmp.Compare(ratio(y), ratio(x)) })
@@ -29,7 +28,7 @@ func (s *search) wasteful() []*node {
 
 // mostMates bounds the nodes of one move: more of them save hardly more for each, and a
 // move can fail as a whole.
-const mostMates = 64
+const mostMates = 32
 
 // bid is nodes that may go together, and what that would save.
 type bid struct {
@@ -44,6 +43,9 @@ func (s *search) replace(n *node) {
 	if !s.removable(n) || !s.payable(n) {
 		return
 	}
+	if n.wrong && s.exchange(n) {
+		return
+	}
 	best := s.alone(n)
 	group := samePlace(n)
 	past := s.past[group]
@@ -54,7 +56,7 @@ func (s *search) replace(n *node) {
 			break
 		}
 		fallthrough
-	case past.failures < mostFailures:
+	case past.failures < mostFailures || n.rank%8 == 0:
 		best = s.grow(n, best, &past)
 	}
 	if best == nil {
@@ -62,17 +64,47 @@ func (s *search) replace(n *node) {
 		s.past[group] = past
 		return
 	}
-	past.failures, past.ratio = 0, best.ratio
+	past.failures = 0
+	past.ratio = best.ratio
 	if len(best.set) == 1 {
 		past.size = 1
 	}
+	if !s.settle(best) {
+		past.failures++
+	}
 	s.past[group] = past
-	s.settle(best)
 }
 
 // mostFailures is how many nodes of a kind are looked at in company without success
 // before the others are looked at alone.
 const mostFailures = 4
+
+// mostExchanged is how many wrong machines go at once: enough for what is bought to be
+// well filled, few enough for a purchase that fails to hold up little.
+const mostExchanged = 16
+
+// exchange replaces the node together with others of its pool that are wrong for what
+// they run. All of them go sooner or later and each saves much: what counts is that the
+// machines bought for them are well filled, so the largest set is tried first.
+func (s *search) exchange(n *node) bool {
+	for size := mostExchanged; size > 1; size /= 2 {
+		set := s.mates(n, wrongHere, size)
+		if len(set) <= size/2 {
+			continue
+		}
+		if b := s.bid(set); b != nil && s.settle(b) {
+			return n.gone
+		}
+	}
+	return false
+}
+
+func wrongHere(n *node) string {
+	if n.wrong {
+		return "wrong in " + n.Pool
+	}
+	return n.Pool
+}
 
 // past is what was learnt from nodes of a kind.
 type past struct {
@@ -218,7 +250,7 @@ func (s *search) payable(n *node) bool {
 
 // settle writes the move down and takes it, unless something speaks against it that only
 // the plan shows.
-func (s *search) settle(b *bid) {
+func (s *search) settle(b *bid) bool {
 	m, left := s.write(b.set)
 	if left.Because == "" {
 		s.take(m)
@@ -227,9 +259,10 @@ func (s *search) settle(b *bid) {
 				n.stays(Left{Because: Receives, Detail: "Nodes like it go, and it is kept in place of one that would be bought for their pods"})
 			}
 		}
-		return
+		return true
 	}
 	b.set[0].stays(left)
+	return false
 }
 
 // write makes a move of replacing the nodes; Left says why there is none.
