@@ -198,12 +198,12 @@ func (s *search) judge() {
 // run: however full, they would pay for a replacement.
 func (s *search) weigh() {
 	for _, n := range s.nodes {
-		if !n.free || n.gone || n.price == 0 {
+		if n.host == nil || n.price == 0 {
 			continue
 		}
 		needs := s.rates.Of(n.host)
-		n.waste = n.price - needs
-		if s.spot([]*node{n}).Because == "" {
+		n.waste = n.price - needs // of nodes that go, too: a cursor counts on their place in the queue
+		if n.free && s.spot([]*node{n}).Because == "" {
 			n.wrong = n.price-offer.Price(float64(needs)/n.fill()) >= max(Least(s.parts([]*node{n}), s.c.Settings), n.price/20)
 		}
 	}

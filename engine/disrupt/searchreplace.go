@@ -14,10 +14,9 @@ func (s *search) wasteful() []*node {
 	ratio := func(n *node) float64 { return float64(n.waste) / (1 + n.Cost) }
 	s.queue = s.queue[:0]
 	for _, n := range s.nodes {
-		if n.host == nil || !n.gone && !s.removable(n) {
-			continue
+		if n.host != nil {
+			s.queue = append(s.queue, n)
 		}
-		s.queue = append(s.queue, n)
 	}
 	slices.SortStableFunc(s.queue, func(x, y *node) int { return cmp.Compare(ratio(y), ratio(x)) })
 	for i, n := range s.queue {
