@@ -1,0 +1,121 @@
+package life
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// broken is a mind that the engine serves with wrong facts, or whose answers are tampered
+// with: what a mistake in a rule would look like.
+type broken struct {
+	Engine
+	facts func(*disrupt.Cluster)
+	plan  func(*disrupt.Plan)
+}
+
+func (b broken) Search(w *world.World, c disrupt.Cluster) disrupt.Plan {
+	b.misread(&c)
+	p := b.Engine.Search(w, c)
+	b.tamper(&p)
+	return p
+}
+
+func (b broken) Recheck(w *world.World, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
+	b.misread(&c)
+	now, left := b.Engine.Recheck(w, c, m)
+	if left.Because != "" {
+		return now, left
+	}
+	p := disrupt.Plan{Moves: []disrupt.Move{now}}
+	b.tamper(&p)
+	return p.Moves[0], left
+}
+
+func (b broken) tamper(p *disrupt.Plan) {
+	if b.plan != nil {
+		b.plan(p)
+	}
+}
+
+func (b broken) misread(c *disrupt.Cluster) {
+	if b.facts != nil {
+		b.facts(c)
+	}
+}
+
+// without drops the blocks for one reason.
+func without(c *disrupt.Cluster, drop func(disrupt.Block) bool) {
+	for i := range c.Nodes {
+		c.Nodes[i].Blocks = slices.DeleteFunc(slices.Clone(c.Nodes[i].Blocks), drop)
+	}
+}
+
+// TestBrokenMindsAreCaught breaks the engine's rules one at a time. Each time the Watch
+// must notice, by the rule that was broken, within the first hours of some clusters.
+func TestBrokenMindsAreCaught(t *testing.T) {
+	pools := func(change func(*disrupt.Pool)) func(*disrupt.Cluster) {
+		return func(c *disrupt.Cluster) {
+			for i := range c.Pools {
+				change(&c.Pools[i])
+			}
+		}
+	}
+	for rule, mind := range map[string]broken{
+		"budget": {facts: pools(func(p *disrupt.Pool) {
+			for i := range p.Budgets {
+				p.Budgets[i].Nodes++
+			}
+		})},
+		"do-not-disrupt": {facts: func(c *disrupt.Cluster) {
+			without(c, func(b disrupt.Block) bool { return b.Because == disrupt.DoNotDisrupt })
+		}},
+		"pdb": {facts: func(c *disrupt.Cluster) {
+			without(c, func(b disrupt.Block) bool { return b.Because == disrupt.Budgeted })
+		}},
+		"quiet":  {facts: pools(func(p *disrupt.Pool) { p.ConsolidateAfter /= 2 })},
+		"age":    {facts: pools(func(p *disrupt.Pool) { p.MinAge = 0 })},
+		"thrift": {facts: pools(func(p *disrupt.Pool) { p.Thrift = &disrupt.Thrift{} })},
+		"policy": {facts: pools(func(p *disrupt.Pool) { p.Policy = disrupt.WhenEmptyOrUnderutilized })},
+		"due": {facts: func(c *disrupt.Cluster) {
+			for i := range c.Nodes {
+				c.Nodes[i].Due = []disrupt.Due{{Cause: disrupt.Drifted, Detail: "NodePoolDrifted", Since: c.Nodes[i].Created}}
+			}
+		}},
+		"cheaper": {plan: func(p *disrupt.Plan) { // the launch may buy what it must not
+			for i := range p.Moves {
+				for j := range p.Moves[i].Launches {
+					l := &p.Moves[i].Launches[j]
+					dear := l.Choices[len(l.Choices)-1]
+					dear.Type = "D16as"
+					l.Choices = append(slices.Clone(l.Choices), dear)
+				}
+			}
+		}},
+		"placed": {plan: func(p *disrupt.Plan) {
+			for i := range p.Moves {
+				if h := p.Moves[i].Homes; len(h) > 0 {
+					p.Moves[i].Homes = h[1:]
+				}
+			}
+		}},
+		"explained": {plan: func(p *disrupt.Plan) { p.Left = p.Left[:max(0, len(p.Left)-1)] }},
+		"disjoint":  {plan: func(p *disrupt.Plan) { p.Moves = append(p.Moves, p.Moves...) }},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			for seed := range uint64(20) {
+				c := Day(seed, mind)
+				for range 10 {
+					c.Live(time.Hour)
+					if slices.ContainsFunc(c.Watch.Faults, func(f Fault) bool { return f.Rule == rule }) {
+						return
+					}
+				}
+			}
+			t.Errorf("nobody noticed")
+		})
+	}
+}

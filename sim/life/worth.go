@@ -1,0 +1,83 @@
+package life
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Bill is what the nodes cost that nothing holds, and what their pods could cost.
+type Bill struct {
+	// Paid is the price of those nodes; Pinned that of the others, by what holds them.
+	Paid   offer.Price
+	Pinned map[string]offer.Price
+	// Bound is the plan's lower bound for the pods of those nodes in an empty cluster;
+	// Fresh is what the packer would pay there.
+	Bound, Fresh offer.Price
+}
+
+func (b Bill) String() string {
+	var pinned strings.Builder
+	for _, why := range sortedKeys(b.Pinned) {
+		fmt.Fprintf(&pinned, ", %s by %s", b.Pinned[why], why)
+	}
+	return fmt.Sprintf("%s paid, %s fresh, %s bound%s", b.Paid, b.Fresh, b.Bound, pinned.String())
+}
+
+// Bill compares the cluster with an empty one that gets the same pods. Nodes that some
+// rule pins, and the pods on them, are left out on both sides.
+func (c *Cluster) Bill() Bill {
+	b := Bill{Pinned: map[string]offer.Price{}}
+	build := world.NewBuilder()
+	build.SetCatalog(class, c.market.offered(), nil)
+	build.SetDaemon(daemon())
+	for _, p := range c.Pools {
+		build.SetPool(p.asWorld())
+	}
+	for _, m := range c.machines {
+		price := c.market.price(m.deal)
+		if why := c.pins(m); why != "" {
+			b.Pinned[why] += price
+			continue
+		}
+		b.Paid += price
+		for _, p := range m.pods {
+			if !p.dying {
+				build.SetPod(p.world(""))
+			}
+		}
+	}
+	plan := pack.Solve(build.World())
+	b.Bound, b.Fresh = plan.LowerBound, plan.Price()
+	return b
+}
+
+// pins is what keeps a node that could be cheaper; empty when nothing does.
+func (c *Cluster) pins(m *machine) string {
+	p := m.pool
+	switch {
+	case m.deleting || m.initialized.IsZero():
+		return "its way"
+	case m.stays:
+		return "annotation"
+	case p.ConsolidateAfter < 0:
+		return "never"
+	case p.Policy == disrupt.WhenEmpty && m.busy():
+		return "policy"
+	case p.Policy == disrupt.Balanced && m.busy():
+		return "balance"
+	}
+	for _, o := range m.pods {
+		switch {
+		case o.protected(c.now):
+			return "do-not-disrupt"
+		case o.owner.Every == 0 && o.owner.MaxDown == 0:
+			return "pdb"
+		}
+	}
+	return ""
+}
