@@ -94,27 +94,19 @@ func (t *tally) roll(s *solver) map[int]bool {
 	return domains
 }
 
-// samples yields at least one of any hosts that are alike to the tally.
+// samples yields at least one of any hosts that are alike to the tally; in a Trial there are
+// rolls.
 func (s *solver) samples(t *tally) iter.Seq[*world.Host] {
 	keys := t.keys
 	if f := t.filter.affinity; f != nil {
 		keys = slices.Concat(keys, f.Keys)
 	}
 	if t.filter.affinity != nil && t.filter.affinity.Named {
-		return func(yield func(*world.Host) bool) {
-			for _, h := range slices.Concat(s.w.Hosts, s.w.Stuck) {
-				if !(h.Stuck || open(h)) || h.Leaving {
-					continue
-				}
-				if !yield(h) {
-					return
-				}
-			}
-		}
+		return slices.Values(slices.Concat(s.w.Hosts, s.w.Stuck))
 	}
 	return func(yield func(*world.Host) bool) {
 		for _, g := range s.w.Index(keys).Groups {
-			if g.First != nil && !yield(g.First) {
+			if !yield(g.First) {
 				return
 			}
 		}

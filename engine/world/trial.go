@@ -16,7 +16,6 @@ import (
 type Trial struct {
 	w      World
 	undo   []func()
-	gone   map[*Host]bool
 	housed map[*pod]bool    // settled somewhere
 	guests map[*Host][]*pod // who was settled there
 
@@ -31,7 +30,7 @@ type Mark int
 
 // Try begins a Trial. It must be ended.
 func (w *World) Try() *Trial {
-	t := &Trial{w: *w, gone: map[*Host]bool{}, housed: map[*pod]bool{}, guests: map[*Host][]*pod{}, watch: map[*Class][]*Census{}}
+	t := &Trial{w: *w, housed: map[*pod]bool{}, guests: map[*Host][]*pod{}, watch: map[*Class][]*Census{}}
 	t.w.trial = t
 	t.w.Classes, t.w.Budgets, t.w.Stuck = nil, maps.Clone(w.Budgets), slices.Clip(w.Stuck)
 	return t
@@ -59,22 +58,32 @@ func (t *Trial) End() { t.Back(0) }
 
 func (t *Trial) later(undo func()) { t.undo = append(t.undo, undo) }
 
-// Vacate supposes that the host goes: it takes no pods, those it has count for nobody,
-// and those of them that are movable are to be placed. Vacating it twice changes nothing.
+// Vacate supposes that the hosts go: they take no pods, those they have count for nobody,
+// and those of them that are movable are to be placed. Vacating a host twice changes nothing.
 //
-// Its labels go on counting: while it is drained kube-scheduler still sees a zone there
+// Their labels go on counting: while a node is drained kube-scheduler still sees a zone there
 // that has none of the pods, and lets those that spread go nowhere else. A plan that
 // took the zone for gone would be undone at once by whoever buys for them.
-func (t *Trial) Vacate(h *Host) {
-	if t.gone[h] {
-		return
+func (t *Trial) Vacate(hosts ...*Host) {
+	var all []content
+	for _, h := range hosts {
+		if h.vacated {
+			continue
+		}
+		listed := h.Stuck && !h.Leaving
+		t.close(h, true)
+		if !listed {
+			t.stick(h)
+		}
+		if own := t.content(h); len(all) == 0 {
+			all = own
+		} else {
+			all = slices.Concat(all, own)
+		}
 	}
-	t.gone[h] = true
-	t.later(func() { delete(t.gone, h) })
-	t.alter(h, func() { h.Leaving, h.vacated, h.Index = true, true, -1 })
-	t.unstick(h)
-	t.setStuck(append(slices.Clip(t.w.Stuck), h))
-	t.evict(t.content(h))
+	if len(all) > 0 {
+		t.evict(all)
+	}
 }
 
 // Shut supposes that the host takes no more pods. Those it has, and its labels, still count.
@@ -82,8 +91,36 @@ func (t *Trial) Shut(h *Host) {
 	if h.Leaving || h.Stuck {
 		return
 	}
-	t.alter(h, func() { h.Stuck, h.Index = true, -1 })
-	t.setStuck(append(slices.Clip(t.w.Stuck), h))
+	t.close(h, false)
+	t.stick(h)
+}
+
+// close keeps pods from the host; with vacate those that it has count no more either.
+func (t *Trial) close(h *Host, vacate bool) {
+	leaving, stuck, vacated, index := h.Leaving, h.Stuck, h.vacated, h.Index
+	set := func(l, s, v bool, at int) {
+		if vacate {
+			t.recount(h, -1)
+		}
+		h.Leaving, h.Stuck, h.vacated, h.Index = l, s, v, at
+		if vacate {
+			t.recount(h, 1)
+		}
+		t.w.reindex(h)
+	}
+	t.later(func() { set(leaving, stuck, vacated, index) })
+	if vacate {
+		set(true, stuck, true, -1)
+		return
+	}
+	set(leaving, true, vacated, -1)
+}
+
+// stick lists the host with those that take no pods although they are there.
+func (t *Trial) stick(h *Host) {
+	n := len(t.w.Stuck)
+	t.later(func() { t.w.Stuck = t.w.Stuck[:n] })
+	t.w.Stuck = append(t.w.Stuck, h)
 }
 
 // Add supposes a machine that is to be bought. It counts against its pool's limits and
@@ -93,7 +130,7 @@ func (t *Trial) Add(n Node) *Host {
 	n.Stuck, n.Leaving = true, false
 	h := &Host{Node: n, Index: -1, at: -1, Free: t.w.Resources.Offered(n.Allocatable)}
 	h.readLabels(t.w.Space)
-	t.setStuck(append(slices.Clip(t.w.Stuck), h))
+	t.stick(h)
 	b := t.w.builder
 	b.wear(h, 1)
 	t.recount(h, 1)
@@ -152,7 +189,7 @@ func (t *Trial) Settle(pods []Ref, h *Host) {
 			delete(t.housed, p)
 		}
 	})
-	t.alter(h, func() { h.receive(come) })
+	t.receive(h, come)
 	t.count(come, h.place)
 	t.forget(come)
 }
@@ -200,17 +237,17 @@ func (t *Trial) count(pods []*pod, at *place) {
 	}
 }
 
-// alter changes a host and brings the indexes up to date.
-func (t *Trial) alter(h *Host, change func()) {
-	was := *h
+// receive lets the pods run on the host: room, mounts and counts.
+func (t *Trial) receive(h *Host, pods []*pod) {
+	free, mounted, place, crew := h.Free, h.Mounted, h.place, h.crew
 	t.later(func() {
 		t.recount(h, -1)
-		h.Leaving, h.vacated, h.Stuck, h.Index, h.Free, h.Mounted, h.place, h.crew = was.Leaving, was.vacated, was.Stuck, was.Index, was.Free, was.Mounted, was.place, was.crew
+		h.Free, h.Mounted, h.place, h.crew = free, mounted, place, crew
 		t.recount(h, 1)
 		t.w.reindex(h)
 	})
 	t.recount(h, -1)
-	change()
+	h.receive(pods)
 	t.recount(h, 1)
 	t.w.reindex(h)
 }
@@ -222,19 +259,6 @@ func (w *World) reindex(h *Host) {
 	}
 	for _, x := range w.indexes {
 		x.refresh(h)
-	}
-}
-
-func (t *Trial) setStuck(hosts []*Host) {
-	before := t.w.Stuck
-	t.later(func() { t.w.Stuck = before })
-	t.w.Stuck = hosts
-}
-
-// unstick takes the host off the list of those that count but take no pods.
-func (t *Trial) unstick(h *Host) {
-	if i := slices.Index(t.w.Stuck, h); i >= 0 {
-		t.setStuck(slices.Delete(slices.Clone(t.w.Stuck), i, i+1))
 	}
 }
 
@@ -309,22 +333,54 @@ func byAge(x, y *pod) int {
 
 // evict adds the pods to those that are to be placed.
 func (t *Trial) evict(all []content) {
-	if len(all) == 0 {
-		return
-	}
+	all = joined(all)
 	classes := slices.Clip(t.w.Classes)
 	for _, k := range all {
-		if slices.Contains(t.w.Classes, k.class) {
-			t.setHomeless(newContent(k.class, slices.Concat(k.class.homeless, k.pods)))
-			continue
+		if len(k.class.homeless) == 0 {
+			classes = append(classes, k.class)
 		}
-		t.setHomeless(k)
-		classes = append(classes, k.class)
 	}
 	slices.SortFunc(classes, compareClasses)
+	was := make([]content, len(all))
+	for i, k := range all {
+		c := k.class
+		was[i] = content{c, c.homeless, c.Pods}
+		if len(c.homeless) > 0 {
+			k = newContent(c, slices.Concat(c.homeless, k.pods))
+		}
+		c.homeless, c.Pods = k.pods, k.refs
+	}
 	t.setClasses(classes)
-	// A guest is no guest any more.
+	t.later(func() {
+		for _, k := range was {
+			k.class.homeless, k.class.Pods = k.pods, k.refs
+		}
+	})
 	t.leaveAgain(all)
+}
+
+// joined has the pods of each class together.
+func joined(all []content) []content {
+	lots := make(map[*Class]int, len(all))
+	for _, k := range all {
+		lots[k.class]++
+	}
+	if len(lots) == len(all) {
+		return all
+	}
+	out := make([]content, 0, len(lots))
+	pods := map[*Class][]*pod{}
+	for _, k := range all {
+		if lots[k.class] == 1 {
+			out = append(out, k)
+			continue
+		}
+		pods[k.class] = append(pods[k.class], k.pods...)
+	}
+	for c, those := range pods {
+		out = append(out, newContent(c, those))
+	}
+	return out
 }
 
 // leaveAgain lets pods that were settled before be without a home again.

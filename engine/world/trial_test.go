@@ -42,7 +42,15 @@ func (x *supposition) step() {
 	}
 	n := x.node()
 	switch x.IntN(6) {
-	case 0, 1:
+	case 0:
+		other := x.node()
+		x.log = append(x.log, "vacate "+n.Key+" and "+other.Key)
+		x.trial.Vacate(x.host(n), x.host(other))
+		for _, n := range []*world.Node{n, other} {
+			n.Leaving, n.Stuck = true, true
+			x.bringBack(n.Name)
+		}
+	case 1:
 		x.log = append(x.log, "vacate "+n.Key)
 		x.trial.Vacate(x.host(n))
 		n.Leaving, n.Stuck = true, true
