@@ -42,6 +42,8 @@ type bargain struct {
 	attempts     int
 	most         offer.Price // that any plan may cost
 	barred       bool        // nothing may be bought
+	sketching    bool        // a plan that leaves somebody out is worth nothing
+	patience     int         // plans that are made to find the best one
 }
 
 // item is one preference of one class.
@@ -69,7 +71,7 @@ func newBargain(w *world.World) *bargain {
 // indifferent is a bargain in which nobody prefers anything.
 func indifferent(w *world.World) *bargain {
 	return &bargain{w: w, tastes: map[*world.Class][]preference{}, minds: map[*world.Class]bool{}, open: map[*world.Shape]bool{},
-		fits: map[fitKey]*world.Fit{}, sales: map[saleKey][]cell{}, most: noPurse}
+		fits: map[fitKey]*world.Fit{}, sales: map[saleKey][]cell{}, most: noPurse, patience: mostAttempts}
 }
 
 // preferences lists what pods prefer, unless the settings ignore it.
@@ -178,7 +180,7 @@ func (b *bargain) search(before offer.Price) {
 	b.limit = min(b.most, surplus(before, b.w.Settings.Surplus))
 	b.purse = min(b.most, max(b.limit, surplus(b.best.spent, b.w.Settings.Surplus)))
 	kept := []item{}
-	for rest := b.items; len(rest) > 0 && b.attempts < mostAttempts; {
+	for rest := b.items; len(rest) > 0 && b.attempts < b.patience; {
 		n := b.longest(kept, rest)
 		kept = append(kept, rest[:n]...)
 		rest = rest[min(n+1, len(rest)):]
@@ -220,7 +222,7 @@ func (b *bargain) longest(kept, rest []item) int {
 		return len(rest)
 	}
 	had, dear := 0, len(rest)
-	for dear-had > 1 && b.attempts < mostAttempts {
+	for dear-had > 1 && b.attempts < b.patience {
 		if n := (had + dear) / 2; b.try(slices.Concat(kept, rest[:n])) {
 			had = n
 		} else {

@@ -56,6 +56,9 @@ type buyer struct {
 // buys the candidate with the lowest price per value, and as many more of it as
 // stay about as good.
 func (s *solver) buy(tier []*stall, parts []*part) {
+	if s.broke {
+		return
+	}
 	b := &buyer{solver: s, tier: tier}
 	b.pile(parts)
 	if len(b.piles) == 0 {
@@ -64,7 +67,7 @@ func (s *solver) buy(tier []*stall, parts []*part) {
 	b.scratch = filling{counts: make([]int, len(s.counters.all)), mounts: map[world.Mount]bool{}}
 	b.crowded = make([]apartness, len(s.counters.all))
 	b.gather()
-	for {
+	for !b.broke {
 		best := b.best()
 		if best == nil && !b.diluted() {
 			return

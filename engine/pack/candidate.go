@@ -59,8 +59,18 @@ func (b *buyer) gather() {
 		return cmp.Or(cmp.Compare(x.price, y.price), -cmp.Compare(len(x.group.piles), len(y.group.piles)), cmp.Compare(x.tier, y.tier), cmp.Compare(x.row, y.row))
 	})
 	b.candidates = b.undominated(b.candidates)
-	b.lambda, b.mu = b.worth(demand)
+	var cost float64
+	cost, b.lambda, b.mu = b.worth(demand)
+	b.foresee(cost)
 	b.rank()
+}
+
+// foresee breaks a sketch of which the rest costs more than is left of its purse, whatever
+// is bought. Only of the last tier is this certain: what another cannot sell may be cheaper there.
+func (b *buyer) foresee(cost float64) {
+	if b.bargain.sketching && b.last && cost*(1-1e-9)*1e9 > float64(b.purse-b.spent)+1 {
+		b.broke = true
+	}
 }
 
 // lot is rows of one market that suit the same piles.

@@ -33,7 +33,7 @@ func Sketch(w *world.World, purse offer.Price) *Draft {
 // make makes the plan.
 func (d *Draft) make() {
 	b := indifferent(d.w)
-	b.barred = d.purse <= 0
+	b.barred, b.sketching = d.purse <= 0, true
 	d.s = b.attempt(nil, d.purse)
 }
 
@@ -88,8 +88,15 @@ func (d *Draft) Plan() Plan {
 	return *d.plan
 }
 
+// sketchPatience is mostAttempts for plans that are one of many: the moves of a cluster.
+const sketchPatience = 3
+
 // conclude honours what can be paid for on top of the plan that honours nothing.
 func (b *bargain) conclude(plain *solver) Plan {
+	b.sketching = false
+	if plain.purse < noPurse {
+		b.patience = sketchPatience
+	}
 	if plain.broke {
 		return plain.plan()
 	}

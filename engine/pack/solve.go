@@ -51,6 +51,7 @@ type solver struct {
 	// than its purse is broke: it stops buying and comes to nothing.
 	spent, purse offer.Price
 	broke        bool
+	last         bool // nobody sells to those who find nothing now
 	bargain      *bargain
 	deal         deal
 	homes        []home
@@ -200,7 +201,9 @@ func (s *solver) place(group []*work) []*work {
 // buyAll puts pods into what is being bought, and buys more for the others.
 func (s *solver) buyAll(parts []*part) {
 	s.fillLaunches(parts)
-	for _, tier := range s.tiers() {
+	tiers := s.tiers()
+	for i, tier := range tiers {
+		s.last = i == len(tiers)-1
 		s.buyFrom(tier, parts)
 	}
 }

@@ -129,14 +129,14 @@ func (b *buyer) valueOfPlace(c *candidate) float64 {
 // worth prices one base unit of each resource and one machine that pods which keep
 // apart have to themselves: the shadow prices, blended with a little of each
 // resource's cheapest price so that content of a resource which is in surplus still
-// counts for something.
-func (b *buyer) worth(demand quantity.Vector) (lambda [quantity.Dims]float64, mu float64) {
+// counts for something. cost is the least that the demand can cost.
+func (b *buyer) worth(demand quantity.Vector) (cost float64, lambda [quantity.Dims]float64, mu float64) {
 	const blend = 0.05
 	shapes := make([]shape, len(b.candidates))
 	for i, c := range b.candidates {
 		shapes[i] = shape{capped(c.room, &demand), c.price}
 	}
-	_, lambda, mu = shadow(demand, b.forced, shapes)
+	cost, lambda, mu = shadow(demand, b.forced, shapes)
 	for d := range lambda {
 		if demand[d] == 0 {
 			continue
@@ -151,5 +151,5 @@ func (b *buyer) worth(demand quantity.Vector) (lambda [quantity.Dims]float64, mu
 			lambda[d] = float64((1-blend)*lambda[d]) + float64(blend*cheapest)
 		}
 	}
-	return lambda, mu
+	return cost, lambda, mu
 }
