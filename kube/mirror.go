@@ -75,7 +75,7 @@ type Mirror struct {
 	podBudgets *PodBudgets
 	podsIn     map[string]map[string]bool // namespace → UIDs
 	held       map[string]bool            // UIDs of pods that the World was told stay where they are
-	unjudged   map[string]bool            // namespaces whose pods are to be looked at again
+	unjudged   map[string]map[label]bool  // namespace → labels of pods that are to be looked at again
 	lapses     map[string]time.Time       // UIDs of pods that ask to be left alone until then
 
 	storage *Storage
@@ -125,7 +125,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 		podBudgets: NewPodBudgets(),
 		podsIn:     map[string]map[string]bool{},
 		held:       map[string]bool{},
-		unjudged:   map[string]bool{},
+		unjudged:   map[string]map[label]bool{},
 		lapses:     map[string]time.Time{},
 
 		storage: NewStorage(),

@@ -13,8 +13,7 @@ func (m *Mirror) PodBudgets() *PodBudgets { return m.podBudgets }
 // SetPDB adds or replaces a PodDisruptionBudget.
 func (m *Mirror) SetPDB(p *policyv1.PodDisruptionBudget) {
 	m.mu.Lock()
-	changed, lasting := m.podBudgets.Set(p)
-	wake := m.judgeLater(p.Namespace, changed, lasting)
+	wake := m.judgeLater(p.Namespace, m.podBudgets.Set(p))
 	m.mu.Unlock()
 	if wake {
 		m.wake("")
@@ -24,26 +23,27 @@ func (m *Mirror) SetPDB(p *policyv1.PodDisruptionBudget) {
 // RemovePDB forgets a PodDisruptionBudget.
 func (m *Mirror) RemovePDB(p *policyv1.PodDisruptionBudget) {
 	m.mu.Lock()
-	gone := m.podBudgets.Remove(p)
-	wake := m.judgeLater(p.Namespace, gone, gone)
+	wake := m.judgeLater(p.Namespace, m.podBudgets.Remove(p))
 	m.mu.Unlock()
 	if wake {
 		m.wake("")
 	}
 }
 
-// judgeLater has the namespace's pods looked at again before the World is read next: at
+// judgeLater has the pods in question looked at again before the World is read next: at
 // the start, and when much is deployed, budgets change by the hundred. It reports
 // whether that may be demand which somebody waits for.
-func (m *Mirror) judgeLater(namespace string, changed, lasting bool) (wake bool) {
-	if changed {
+func (m *Mirror) judgeLater(namespace string, news budgetNews) (wake bool) {
+	if news.changed {
 		m.moved()
 	}
-	if !lasting || len(m.podsIn[namespace]) == 0 {
+	if len(m.podsIn[namespace]) == 0 {
 		return false
 	}
-	m.unjudged[namespace] = true
-	return m.anyLeaving()
+	for _, l := range news.about {
+		set(m.unjudged, namespace, l)
+	}
+	return len(news.about) > 0 && m.anyLeaving()
 }
 
 func (m *Mirror) anyLeaving() bool {
@@ -55,12 +55,13 @@ func (m *Mirror) anyLeaving() bool {
 	return false
 }
 
-// judge looks again at the pods of namespaces whose budgets changed, and returns those
-// that need room since.
+// judge looks again at the pods whose budgets changed, and returns those that need room
+// since.
 func (m *Mirror) judge() (woke []string) {
-	for namespace := range m.unjudged {
+	for namespace, about := range m.unjudged {
 		for uid := range m.podsIn[namespace] {
-			if p := m.pods[uid]; m.held[uid] != m.isHeld(p) {
+			p := m.pods[uid]
+			if bears(p, about) && m.held[uid] != m.isHeld(p) {
 				woke = append(woke, m.tellPod(uid)...)
 			}
 		}
@@ -69,10 +70,19 @@ func (m *Mirror) judge() (woke []string) {
 	return woke
 }
 
+func bears(p *corev1.Pod, any map[label]bool) bool {
+	for l := range any {
+		if l.of(p) {
+			return true
+		}
+	}
+	return false
+}
+
 // isHeld reports whether a bound pod will not leave its node by eviction whatever time
 // passes. No room is looked for elsewhere: it would stand empty.
 func (m *Mirror) isHeld(p *corev1.Pod) bool {
-	return p.Spec.NodeName != "" && m.podBudgets.Refused(p).ForGood
+	return p.Spec.NodeName != "" && Evictable(p) && m.podBudgets.Refused(p).ForGood
 }
 
 // noteHeld remembers what the World was told of a pod.

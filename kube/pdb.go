@@ -26,17 +26,30 @@ type PodBudgets struct {
 // are found by one; few pods need to be held against many selectors that way.
 type budgetSpace struct {
 	byName  map[string]*podBudget
-	byLabel map[label][]*podBudget
+	byLabel []labelled // few: a namespace mostly agrees on one key
 	others  []*podBudget
 }
 
+// labelled is the budgets that are found by the value of one label.
+type labelled struct {
+	key     string
+	byValue map[string][]*podBudget
+}
+
+// label is what the pods that a budget selects have in common; the zero label is borne
+// by all.
 type label struct{ key, value string }
+
+func (l label) of(p *corev1.Pod) bool {
+	value, ok := p.Labels[l.key]
+	return l == label{} || ok && value == l.value
+}
 
 type podBudget struct {
 	name     types.NamespacedName
 	selector labels.Selector
 	labels   map[string]string // that every selected pod has
-	anchor   *label            // one of them, by which the budget is found; nil when there is none
+	anchor   label             // one of them, by which the budget is found; zero when there is none
 	status   policyv1.PodDisruptionBudgetStatus
 	// lagging is set until the status speaks of the newest spec; unhealthy when pods that
 	// are not ready may always go.
@@ -54,33 +67,47 @@ func NewPodBudgets(list ...policyv1.PodDisruptionBudget) *PodBudgets {
 	return b
 }
 
-// Set adds or replaces a budget. It reports whether that changes anything that a pod
-// may be told, and whether it changes which pods are held for good.
-func (b *PodBudgets) Set(p *policyv1.PodDisruptionBudget) (changed, lasting bool) {
+// Set adds or replaces a budget.
+func (b *PodBudgets) Set(p *policyv1.PodDisruptionBudget) budgetNews {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fresh := budgetOf(p)
 	old := b.remove(fresh.name)
 	b.add(fresh)
-	return budgetNews(old, fresh)
+	if old == nil {
+		return budgetNews{changed: true, about: []label{fresh.anchor}}
+	}
+	return fresh.newsSince(old)
 }
 
-// Remove forgets a budget. It reports whether there was one.
-func (b *PodBudgets) Remove(p *policyv1.PodDisruptionBudget) bool {
+// Remove forgets a budget.
+func (b *PodBudgets) Remove(p *policyv1.PodDisruptionBudget) budgetNews {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.remove(keyOf(p)) != nil
+	if old := b.remove(keyOf(p)); old != nil {
+		return budgetNews{changed: true, about: []label{old.anchor}}
+	}
+	return budgetNews{}
 }
 
-// budgetNews tells what matters about a new version. A budget without the old version
-// is news: with another one it makes two, which holds pods for good.
-func budgetNews(old, fresh *podBudget) (changed, lasting bool) {
-	if old == nil || old.selector.String() != fresh.selector.String() {
-		return true, true
+// budgetNews is what a new version of a budget changes.
+type budgetNews struct {
+	// changed is set when some pod is told something else than before.
+	changed bool
+	// about are labels of the pods among which are those that are held for good since, or
+	// not any more.
+	about []label
+}
+
+func (b *podBudget) newsSince(old *podBudget) budgetNews {
+	if old.selector.String() != b.selector.String() {
+		return budgetNews{changed: true, about: []label{old.anchor, b.anchor}}
 	}
-	lasting = old.forGood != fresh.forGood || old.unhealthy != fresh.unhealthy || old.healthy() != fresh.healthy()
+	if old.forGood != b.forGood || old.unhealthy != b.unhealthy || old.healthy() != b.healthy() {
+		return budgetNews{changed: true, about: []label{b.anchor}}
+	}
 	open := func(b *podBudget) bool { return !b.lagging && b.status.DisruptionsAllowed > 0 }
-	return lasting || open(old) != open(fresh), lasting
+	return budgetNews{changed: open(old) != open(b)}
 }
 
 func budgetOf(p *policyv1.PodDisruptionBudget) *podBudget {
@@ -104,15 +131,22 @@ func budgetOf(p *policyv1.PodDisruptionBudget) *podBudget {
 }
 
 // anchor picks the label that tells most pods apart so far.
-func (s *budgetSpace) anchor(of map[string]string) *label {
-	var best *label
+func (s *budgetSpace) anchor(of map[string]string) (best label) {
+	fewest := -1
 	for _, key := range slices.Sorted(maps.Keys(of)) {
-		l := label{key, of[key]}
-		if best == nil || len(s.byLabel[l]) < len(s.byLabel[*best]) {
-			best = &l
+		n := 0
+		if at := s.find(key); at >= 0 {
+			n = len(s.byLabel[at].byValue[of[key]])
+		}
+		if fewest < 0 || n < fewest {
+			best, fewest = label{key, of[key]}, n
 		}
 	}
 	return best
+}
+
+func (s *budgetSpace) find(key string) int {
+	return slices.IndexFunc(s.byLabel, func(l labelled) bool { return l.key == key })
 }
 
 // neverAllows reports whether the spec alone forbids every eviction.
@@ -127,15 +161,25 @@ func (b *PodBudgets) add(x *podBudget) {
 	}
 	space := b.spaces[x.name.Namespace]
 	if space == nil {
-		space = &budgetSpace{byName: map[string]*podBudget{}, byLabel: map[label][]*podBudget{}}
+		space = &budgetSpace{byName: map[string]*podBudget{}}
 		b.spaces[x.name.Namespace] = space
 	}
-	space.byName[x.name.Name] = x
-	if x.anchor = space.anchor(x.labels); x.anchor == nil {
-		space.others = append(space.others, x)
+	space.add(x)
+}
+
+func (s *budgetSpace) add(x *podBudget) {
+	s.byName[x.name.Name] = x
+	x.anchor = s.anchor(x.labels)
+	if x.anchor == (label{}) {
+		s.others = append(s.others, x)
 		return
 	}
-	space.byLabel[*x.anchor] = append(space.byLabel[*x.anchor], x)
+	at := s.find(x.anchor.key)
+	if at < 0 {
+		at = len(s.byLabel)
+		s.byLabel = append(s.byLabel, labelled{x.anchor.key, map[string][]*podBudget{}})
+	}
+	s.byLabel[at].byValue[x.anchor.value] = append(s.byLabel[at].byValue[x.anchor.value], x)
 }
 
 func (b *PodBudgets) remove(name types.NamespacedName) *podBudget {
@@ -144,19 +188,30 @@ func (b *PodBudgets) remove(name types.NamespacedName) *podBudget {
 		return nil
 	}
 	old := space.byName[name.Name]
-	delete(space.byName, name.Name)
-	is := func(x *podBudget) bool { return x == old }
-	if old.anchor == nil {
-		space.others = slices.DeleteFunc(space.others, is)
-	} else if rest := slices.DeleteFunc(space.byLabel[*old.anchor], is); len(rest) > 0 {
-		space.byLabel[*old.anchor] = rest
-	} else {
-		delete(space.byLabel, *old.anchor)
-	}
+	space.remove(old)
 	if len(space.byName) == 0 {
 		delete(b.spaces, name.Namespace)
 	}
 	return old
+}
+
+func (s *budgetSpace) remove(old *podBudget) {
+	delete(s.byName, old.name.Name)
+	is := func(x *podBudget) bool { return x == old }
+	if old.anchor == (label{}) {
+		s.others = slices.DeleteFunc(s.others, is)
+		return
+	}
+	at := s.find(old.anchor.key)
+	byValue := s.byLabel[at].byValue
+	if rest := slices.DeleteFunc(byValue[old.anchor.value], is); len(rest) > 0 {
+		byValue[old.anchor.value] = rest
+		return
+	}
+	delete(byValue, old.anchor.value)
+	if len(byValue) == 0 {
+		s.byLabel = slices.Delete(s.byLabel, at, at+1)
+	}
 }
 
 // of lists the budgets that select the pod, by name.
@@ -169,9 +224,9 @@ func (b *PodBudgets) of(p *corev1.Pod) (out []*podBudget) {
 		return nil
 	}
 	set := labels.Set(p.Labels)
-	if len(space.byLabel) > 0 {
-		for key, value := range p.Labels {
-			out = appendMatches(out, space.byLabel[label{key, value}], set)
+	for i := range space.byLabel {
+		if value, ok := p.Labels[space.byLabel[i].key]; ok {
+			out = appendMatches(out, space.byLabel[i].byValue[value], set)
 		}
 	}
 	out = appendMatches(out, space.others, set)

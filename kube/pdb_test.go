@@ -107,7 +107,7 @@ func TestPodBudgetsFindWhatSelects(t *testing.T) {
 		if random.IntN(3) == 0 {
 			gone := kept[name]
 			gone.Namespace, gone.Name = "default", name
-			if _, had := kept[name]; b.Remove(&gone) != had {
+			if _, had := kept[name]; b.Remove(&gone).changed != had {
 				t.Fatalf("step %d: removing %s told wrongly whether it was there", step, name)
 			}
 			delete(kept, name)
@@ -155,7 +155,7 @@ func TestPodBudgetNews(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
 		change           func(*policyv1.PodDisruptionBudget)
-		changed, lasting bool
+		changed, lasting bool // lasting: pods may be held since, or not any more
 	}{
 		{"new", func(*policyv1.PodDisruptionBudget) {}, true, true},
 		{"same", func(*policyv1.PodDisruptionBudget) {}, false, false},
@@ -165,8 +165,8 @@ func TestPodBudgetNews(t *testing.T) {
 		{"another selector", func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = nil }, true, true},
 	} {
 		one := podBudgetOf("b", tc.change)
-		if changed, lasting := b.Set(&one); changed != tc.changed || lasting != tc.lasting {
-			t.Errorf("%s: %t, %t", tc.name, changed, lasting)
+		if news := b.Set(&one); news.changed != tc.changed || len(news.about) > 0 != tc.lasting {
+			t.Errorf("%s: %+v", tc.name, news)
 		}
 	}
 }

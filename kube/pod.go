@@ -110,8 +110,8 @@ func ownedBy(p *corev1.Pod, apiVersion, kind string) bool {
 }
 
 func ownerUID(p *corev1.Pod, apiVersion, kind string) string {
-	for _, o := range p.OwnerReferences {
-		if o.APIVersion == apiVersion && o.Kind == kind {
+	for i := range p.OwnerReferences {
+		if o := &p.OwnerReferences[i]; o.Kind == kind && o.APIVersion == apiVersion {
 			return string(o.UID)
 		}
 	}
