@@ -144,15 +144,20 @@ func EvictionCost(p *corev1.Pod) float64 {
 	return min(max(cost, -10), 10)
 }
 
-// blocks lists who asks for the node to be left alone: the node, then pods that must
-// not be disturbed, then pods that the eviction API would not let go, by name.
+// blocks lists who asks for the node to be left alone: the node, then its pods.
 func blocks(m Machine, budgets *PodBudgets, now time.Time) (out []disrupt.Block) {
 	if m.Node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
 		out = append(out, disrupt.Block{Because: disrupt.DoNotDisrupt,
 			Detail: `Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation`})
 	}
+	return append(out, PodBlocks(m.Pods, budgets, now)...)
+}
+
+// PodBlocks lists which pods of a node ask for it to be left alone: first those that must
+// not be disturbed, then those that the eviction API would not let go, by name.
+func PodBlocks(pods []*corev1.Pod, budgets *PodBudgets, now time.Time) []disrupt.Block {
 	var asking, held []podBlock
-	for _, p := range m.Pods {
+	for _, p := range pods {
 		if p.DeletionTimestamp != nil || Terminal(p) {
 			continue
 		}
@@ -162,7 +167,7 @@ func blocks(m Machine, budgets *PodBudgets, now time.Time) (out []disrupt.Block)
 			held = append(held, podBlock{p, refused(p, r)})
 		}
 	}
-	return appendBlocks(appendBlocks(out, asking), held)
+	return appendBlocks(appendBlocks(nil, asking), held)
 }
 
 type podBlock struct {
