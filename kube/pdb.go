@@ -103,11 +103,12 @@ func (b *podBudget) newsSince(old *podBudget) budgetNews {
 	if old.selector.String() != b.selector.String() {
 		return budgetNews{changed: true, about: []label{old.anchor, b.anchor}}
 	}
-	if old.forGood != b.forGood || old.unhealthy != b.unhealthy || old.healthy() != b.healthy() {
+	open := func(b *podBudget) bool { return !b.lagging && b.status.DisruptionsAllowed > 0 }
+	lenient := old.unhealthy != b.unhealthy || old.healthy() != b.healthy()
+	if old.forGood != b.forGood || b.forGood && (lenient || open(old) != open(b)) {
 		return budgetNews{changed: true, about: []label{b.anchor}}
 	}
-	open := func(b *podBudget) bool { return !b.lagging && b.status.DisruptionsAllowed > 0 }
-	return budgetNews{changed: open(old) != open(b)}
+	return budgetNews{changed: lenient || open(old) != open(b)}
 }
 
 func budgetOf(p *policyv1.PodDisruptionBudget) *podBudget {

@@ -161,7 +161,11 @@ func TestPodBudgetNews(t *testing.T) {
 		{"same", func(*policyv1.PodDisruptionBudget) {}, false, false},
 		{"two may go", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 2 }, false, false},
 		{"none may go", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 0 }, true, false},
+		{"too few are ready", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 1 }, true, false},
 		{"none may ever go", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.DesiredHealthy = 0, 3 }, true, true},
+		{"none may ever go but those that are not ready", func(b *policyv1.PodDisruptionBudget) {
+			b.Status.DisruptionsAllowed, b.Status.DesiredHealthy, b.Status.CurrentHealthy = 0, 3, 2
+		}, true, true},
 		{"another selector", func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = nil }, true, true},
 	} {
 		one := podBudgetOf("b", tc.change)
