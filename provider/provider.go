@@ -113,7 +113,10 @@ type Instance struct {
 	Price        offer.Price
 	ImageID      string
 	// Labels are those the machine's type and offer give the node.
-	Labels                map[string]string
+	Labels map[string]string
+	// Annotations are what the claim shall remember of how its machine was made, for
+	// Drifter to compare with how it would be made today.
+	Annotations           map[string]string
 	Capacity, Allocatable quantity.Amounts
 	Created               time.Time
 	// RetryAfter is how long to wait before asking again while Creating.

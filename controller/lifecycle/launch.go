@@ -152,8 +152,8 @@ func with(amounts, extra quantity.Amounts) quantity.Amounts {
 	return out
 }
 
-// label gives the claim the labels of the machine it got. The patch works on a
-// copy, since the answer would overwrite the status in hand.
+// label gives the claim the labels of the machine it got, and notes how that was
+// made. The patch works on a copy, since the answer would overwrite the status in hand.
 func (s *step) label(ctx context.Context, machine provider.Instance) error {
 	labels := maps.Clone(machine.Labels)
 	if labels == nil {
@@ -169,11 +169,16 @@ func (s *step) label(ctx context.Context, machine provider.Instance) error {
 			labels[key] = value
 		}
 	}
-	if maps.Equal(labels, s.claim.Labels) {
+	annotations := maps.Clone(s.claim.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(annotations, machine.Annotations)
+	if maps.Equal(labels, s.claim.Labels) && maps.Equal(annotations, s.claim.Annotations) {
 		return nil
 	}
 	changed := s.stored.DeepCopy()
-	changed.Labels = labels
+	changed.Labels, changed.Annotations = labels, annotations
 	if err := s.Client.Patch(ctx, changed, client.MergeFrom(s.stored)); err != nil {
 		return fmt.Errorf("labelling nodeclaim %s: %w", s.claim.Name, err)
 	}

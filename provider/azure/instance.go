@@ -79,6 +79,7 @@ func (p *Provider) instance(ctx context.Context, vm *armcompute.VirtualMachine) 
 		Zone:         choice.Zone,
 		CapacityType: choice.CapacityType,
 		ImageID:      imageOf(vm),
+		Annotations:  annotations(vm),
 	}
 	if vm.Properties.TimeCreated != nil {
 		in.Created = *vm.Properties.TimeCreated

@@ -62,7 +62,7 @@ func (l *launch) body(ctx context.Context, m *machineType, choice offer.Choice) 
 	}
 	vm := &armcompute.VirtualMachine{
 		Location: to.Ptr(l.p.opts.Location),
-		Tags:     pointers(l.p.tags(l.class, l.claim)),
+		Tags:     pointers(l.p.machineTags(l.class, l.claim)),
 		Identity: identities(l.p.opts.NodeIdentities),
 		Properties: &armcompute.VirtualMachineProperties{
 			HardwareProfile: &armcompute.HardwareProfile{VMSize: to.Ptr(armcompute.VirtualMachineSizeTypes(choice.Type))},

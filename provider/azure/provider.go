@@ -39,7 +39,11 @@ type Provider struct {
 	claims   locks
 }
 
-var _ provider.Provider = (*Provider)(nil)
+var (
+	_ provider.Provider = (*Provider)(nil)
+	_ provider.Drifter  = (*Provider)(nil)
+	_ provider.Repairer = (*Provider)(nil)
+)
 
 // New checks the options and makes a provider. It asks the cloud nothing yet.
 func New(_ context.Context, opts Options) (*Provider, error) {

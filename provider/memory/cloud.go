@@ -27,6 +27,9 @@ type Options struct {
 	Call time.Duration
 	// RetryAfter is what Instance.RetryAfter says. Zero means a second.
 	RetryAfter time.Duration
+	// Repair is what its provider does not bear; nil means that a node must be ready
+	// again within ten minutes.
+	Repair []provider.RepairPolicy
 }
 
 // A Cloud is where machines exist.
@@ -40,6 +43,7 @@ type Cloud struct {
 	types    []offer.Type // as last shown, with Unavailable filled in
 	calls    map[string]int
 	bought   int
+	image    string // that machines start from now
 }
 
 // machine is one machine. Its times decide its state.
@@ -47,6 +51,7 @@ type machine struct {
 	claim   provider.Claim
 	choice  offer.Choice
 	typ     offer.Type
+	image   string
 	created time.Time
 	fails   bool      // after Create, instead of running
 	deleted time.Time // zero while nobody asked
@@ -74,7 +79,7 @@ func NewCloud(opts Options) *Cloud {
 	if opts.RetryAfter == 0 {
 		opts.RetryAfter = time.Second
 	}
-	return &Cloud{opts: opts, machines: map[string]*machine{}, calls: map[string]int{}, types: opts.Types}
+	return &Cloud{opts: opts, machines: map[string]*machine{}, calls: map[string]int{}, types: opts.Types, image: "memory-image"}
 }
 
 // Types are a few plausible types in two zones, each on demand and as spot.
@@ -154,8 +159,24 @@ func (c *Cloud) out(choice offer.Choice, late bool) bool {
 	return slices.ContainsFunc(c.outages, func(o Outage) bool { return o.Late == late && o.matches(choice) })
 }
 
+// PublishImage has machines start from another image from now on: those that exist
+// have drifted.
+func (c *Cloud) PublishImage(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.image = id
+}
+
+// SetTypes puts other types on sale.
+func (c *Cloud) SetTypes(types []offer.Type) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opts.Types = types
+	c.show()
+}
+
 // SetFault has f decide, before each call ("launch", "get", "list", "terminate",
-// "abandon", "catalog"), whether it fails. Nil ends the faults.
+// "abandon", "catalog", "drift"), whether it fails. Nil ends the faults.
 func (c *Cloud) SetFault(f func(op string) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,7 +24,11 @@ type Provider struct {
 	learnt   int          // len(failed) then
 }
 
-var _ provider.Provider = (*Provider)(nil)
+var (
+	_ provider.Provider = (*Provider)(nil)
+	_ provider.Drifter  = (*Provider)(nil)
+	_ provider.Repairer = (*Provider)(nil)
+)
 
 // New makes a provider that has never seen the cloud before.
 func New(c *Cloud) *Provider {
@@ -58,6 +62,9 @@ func (p *Provider) call(ctx context.Context, op string) error {
 	return nil
 }
 
+// rereads is how old a snapshot may be in which nothing has changed.
+const rereads = 10 * time.Minute
+
 // Catalog is the same for every class.
 func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Snapshot, error) {
 	if err := p.call(ctx, "catalog"); err != nil {
@@ -72,7 +79,7 @@ func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Snapshot, e
 	defer p.mu.Unlock()
 	old := p.snapshot
 	next := provider.Snapshot{Types: p.available(types), Budgets: left, Taken: time.Now()}
-	if old != nil && same(old.Types, next.Types) && maps.Equal(old.Budgets, left) {
+	if old != nil && same(old.Types, next.Types) && maps.Equal(old.Budgets, left) && next.Taken.Sub(old.Taken) < rereads {
 		return old, nil
 	}
 	p.snapshot = &next
@@ -170,7 +177,7 @@ func (p *Provider) try(claim provider.Claim, choice offer.Choice) (*machine, *pr
 			return refuse("QuotaExceeded", "Quota")
 		}
 	}
-	return &machine{claim: claim, choice: choice, typ: t, created: time.Now(), fails: c.out(choice, true)}, nil
+	return &machine{claim: claim, choice: choice, typ: t, image: c.image, created: time.Now(), fails: c.out(choice, true)}, nil
 }
 
 func (p *Provider) hasFailed(choice offer.Choice) bool {
@@ -202,7 +209,7 @@ func (c *Cloud) instance(name string, m *machine) provider.Instance {
 		ProviderID: idPrefix + name, Name: name, NodeName: name,
 		ClaimName: m.claim.Name, ClaimUID: m.claim.UID, Pool: m.claim.Pool,
 		State: c.state(m), Type: m.choice.Type, Zone: m.choice.Zone, CapacityType: m.choice.CapacityType,
-		ImageID: "memory-image", Labels: map[string]string{}, Created: m.created,
+		ImageID: m.image, Labels: map[string]string{}, Created: m.created,
 		Capacity: maps.Clone(m.typ.Capacity), Allocatable: m.typ.Capacity.Sub(m.typ.Overhead),
 	}
 	for k, values := range m.typ.Labels {

@@ -1,0 +1,48 @@
+package provider
+
+import (
+	"context"
+	"time"
+)
+
+// Drifter is a Provider that can tell whether a machine is still what would be
+// bought for its node class today.
+type Drifter interface {
+	// Drift says in what the machine differs; the zero Drift when in nothing. It
+	// answers from memory, since it is asked about every machine every few minutes:
+	// never with a call to the cloud for each. An error means that it could not be
+	// found out, and nothing follows from that.
+	Drift(ctx context.Context, m Bought) (Drift, error)
+}
+
+// Drift is one difference.
+type Drift struct {
+	// Reason is one word, spelled as Karpenter's provider for the same cloud spells it.
+	Reason string
+	// Detail is for people.
+	Detail string
+}
+
+// Bought is a claim's machine as the cluster knows it. What is not known is empty.
+type Bought struct {
+	Claim, ProviderID string
+	Class             string // node class
+	ImageID           string // as Instance.ImageID said when it was launched
+	// Annotations are the claim's, those of Instance.Annotations among them.
+	Annotations map[string]string
+	// KubeletVersion and NodeLabels are what the node says.
+	KubeletVersion string
+	NodeLabels     map[string]string
+}
+
+// Repairer is a Provider that knows by which conditions a node shows that it will
+// not get well by itself.
+type Repairer interface {
+	RepairPolicies() []RepairPolicy
+}
+
+// RepairPolicy is a node condition in a status that is not borne for longer than Tolerate.
+type RepairPolicy struct {
+	Condition, Status string
+	Tolerate          time.Duration
+}
