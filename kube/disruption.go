@@ -39,7 +39,7 @@ func DisruptionNode(m Machine, budgets *PodBudgets, soft bool, now time.Time) di
 	if life := m.Claim.Spec.ExpireAfter.Duration; life != nil {
 		n.ExpireAfter = *life
 	}
-	n.Due = due(m.Claim, n.ExpireAfter, soft, now)
+	n.Due = Dues(m.Claim, soft, now)
 	if m.Node == nil {
 		return n
 	}
@@ -102,20 +102,6 @@ func unpriced(m Machine) string {
 	}
 	return fmt.Sprintf("Instance Type %q has no price in zone %q as %s", m.World.Labels[world.LabelInstanceType],
 		m.World.Labels[world.LabelZone], m.World.Labels[world.LabelCapacityType])
-}
-
-func due(c *karpv1.NodeClaim, life time.Duration, soft bool, now time.Time) (out []disrupt.Due) {
-	for i := range c.Status.Conditions {
-		condition := &c.Status.Conditions[i]
-		if condition.Type == karpv1.ConditionTypeDrifted && condition.Status == "True" {
-			out = append(out, disrupt.Due{Cause: disrupt.Drifted, Detail: condition.Reason, Since: condition.LastTransitionTime.Time})
-		}
-	}
-	if end := c.CreationTimestamp.Add(life); soft && life > 0 && !now.Before(end) {
-		out = append(out, disrupt.Due{Cause: disrupt.Expired, Since: end})
-	}
-	slices.SortStableFunc(out, func(a, b disrupt.Due) int { return a.Since.Compare(b.Since) })
-	return out
 }
 
 // evictions counts the pods that would need another home, and what that costs.

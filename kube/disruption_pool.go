@@ -24,6 +24,9 @@ const (
 	// AnnotationSoftExpiry makes nodes past their life be replaced within budgets, like
 	// those that drifted, when it is "true".
 	AnnotationSoftExpiry = "karve.dev/soft-expiry"
+	// AnnotationRepair, "graceful", has broken nodes whose kubelet still works replaced
+	// in the same way; "forceful" is the default.
+	AnnotationRepair = "karve.dev/repair"
 )
 
 // chain bounds how many windows of a schedule are followed while they overlap.
@@ -80,6 +83,9 @@ func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems [
 	}
 	if text, ok := annotations[AnnotationSoftExpiry]; ok && text != "true" && text != "false" {
 		problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %q is neither true nor false", AnnotationSoftExpiry, text))
+	}
+	if text, ok := annotations[AnnotationRepair]; ok && text != "graceful" && text != "forceful" {
+		problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %q is neither graceful nor forceful", AnnotationRepair, text))
 	}
 	return problems
 }

@@ -146,6 +146,7 @@ func TestDisruptionPoolAnnotations(t *testing.T) {
 		{AnnotationMinNodeAge, "-5m", disrupt.Pool{MinAge: -1}, `annotation karve.dev/min-node-age, which is ignored: "-5m" is not a duration such as 10m`},
 		{AnnotationMinNodeAge, "old", disrupt.Pool{MinAge: -1}, `annotation karve.dev/min-node-age, which is ignored: "old" is not a duration such as 10m`},
 		{AnnotationSoftExpiry, "yes", disrupt.Pool{MinAge: -1}, `annotation karve.dev/soft-expiry, which is ignored: "yes" is neither true nor false`},
+		{AnnotationRepair, "soft", disrupt.Pool{MinAge: -1}, `annotation karve.dev/repair, which is ignored: "soft" is neither graceful nor forceful`},
 	} {
 		p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{tc.key: tc.value}}}
 		p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("30s")

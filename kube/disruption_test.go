@@ -176,7 +176,7 @@ func TestDisruptionNode(t *testing.T) {
 			m.Claim.Status.Conditions = append(m.Claim.Status.Conditions, conditionOf(karpv1.ConditionTypeDrifted, "ImageDrift", noon.Add(-time.Minute)))
 		}, func(n *disrupt.Node) {
 			n.ExpireAfter = 90 * time.Minute
-			n.Due = []disrupt.Due{{Cause: disrupt.Expired, Since: noon.Add(-30 * time.Minute)}, {Cause: disrupt.Drifted, Detail: "ImageDrift", Since: noon.Add(-time.Minute)}}
+			n.Due = []disrupt.Due{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: noon.Add(-30 * time.Minute)}, {Cause: disrupt.Drifted, Detail: "ImageDrift", Since: noon.Add(-time.Minute)}}
 		}},
 		"within its life": {func(m *Machine) { m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("121m") }, func(n *disrupt.Node) { n.ExpireAfter = 121 * time.Minute }},
 		"no labels":       {func(m *Machine) { m.World.Price = 0 }, func(n *disrupt.Node) { n.Unpriced = `Node does not have label "node.kubernetes.io/instance-type"` }},

@@ -118,7 +118,7 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.PreferencePolicy, "preference-policy", "Respect", "Respect honours what pods prefer, the heaviest first, while it costs little (see --preference-surplus); Ignore leaves it to the scheduler")
 	flags.StringVar(&c.PreferenceSurplus, "preference-surplus", "10", "how many percent more a plan may cost because it honours preferences, or unlimited")
 	flags.StringVar(&c.MinValuesPolicy, "min-values-policy", "Strict", "Strict or BestEffort: whether a NodePool buys with less variety than its minValues ask for when nothing else would do")
-	flags.StringVar(&c.FeatureGates, "feature-gates", "", "Name=true or Name=false, comma separated: NodeOverlay, CapacityBuffer, StaticCapacity; others change nothing")
+	flags.StringVar(&c.FeatureGates, "feature-gates", "", "Name=true or Name=false, comma separated: NodeOverlay, CapacityBuffer, StaticCapacity, NodeRepair; others change nothing")
 	flags.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a leader that died is waited for")
 	flags.DurationVar(&c.MachineGrace, "machine-grace", 30*time.Second, "age from which a machine without a NodeClaim is given back")
 }

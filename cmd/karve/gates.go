@@ -12,7 +12,9 @@ import (
 // those it does not know.
 func features(gates string) (manager.Features, error) {
 	var out manager.Features
-	known := map[string]*bool{"NodeOverlay": &out.NodeOverlay, "CapacityBuffer": &out.CapacityBuffer, "StaticCapacity": &out.StaticCapacity}
+	known := map[string]*bool{
+		"NodeOverlay": &out.NodeOverlay, "CapacityBuffer": &out.CapacityBuffer, "StaticCapacity": &out.StaticCapacity, "NodeRepair": &out.NodeRepair,
+	}
 	for gate := range strings.SplitSeq(gates, ",") {
 		if strings.TrimSpace(gate) == "" {
 			continue

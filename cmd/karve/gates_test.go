@@ -10,6 +10,7 @@ func TestFeatureGates(t *testing.T) {
 	for gates, want := range map[string]manager.Features{
 		"":                 {},
 		"NodeOverlay=true": {NodeOverlay: true},
+		"NodeRepair=true":  {NodeRepair: true},
 		"NodeRepair=false, StaticCapacity=true,CapacityBuffer=false": {StaticCapacity: true},
 		"NodeOverlay=true,NodeOverlay=false":                         {},
 	} {

@@ -90,3 +90,11 @@ func (k *Keeper) fetch(ctx context.Context, class string) error {
 	k.last[class] = snapshot
 	return nil
 }
+
+// Snapshot is what the class had on sale when it was last read, before overlays;
+// nil while it never was.
+func (k *Keeper) Snapshot(class string) *provider.Snapshot {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last[class]
+}

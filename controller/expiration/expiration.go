@@ -1,7 +1,9 @@
 // Package expiration ends NodeClaims that reached spec.expireAfter. Budgets do
 // not hold it up, as upstream promises; the drain that follows is the usual one.
 //
-// The zero Reconciler is not usable; all fields are required.
+// It refuses to end claims of pools that ask for soft expiry (kube.SoftExpiry): those
+// are due, and disruption replaces them in its own time. The zero Reconciler is not
+// usable; all fields are required.
 package expiration
 
 import (
@@ -15,9 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/kube"
 )
@@ -37,26 +41,45 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	after := claim.Spec.ExpireAfter.Duration
-	if claim.DeletionTimestamp != nil || after == nil || !kube.OfKind(claim.Spec.NodeClassRef, r.Class) {
+	end, mortal := kube.ExpiresAt(claim)
+	if claim.DeletionTimestamp != nil || !mortal || !kube.OfKind(claim.Spec.NodeClassRef, r.Class) {
 		return reconcile.Result{}, nil
 	}
-	if left := time.Until(claim.CreationTimestamp.Add(*after)); left > 0 {
+	soft, err := r.soft(ctx, claim)
+	if err != nil || soft {
+		return reconcile.Result{}, err // the pool wakes us when it changes its mind
+	}
+	if left := time.Until(end); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("deleting expired nodeclaim %s: %w", claim.Name, err)
 	}
 	r.Metrics.Disrupted(claim, "expired")
-	r.Log.Info("deleting expired nodeclaim", "nodeclaim", claim.Name, "expire-after", after.String())
+	r.Log.Info("deleting expired nodeclaim", "nodeclaim", claim.Name, "expire-after", claim.Spec.ExpireAfter.Duration.String())
 	return reconcile.Result{}, nil
 }
 
-// Register adds the reconciler to a manager.
+// soft reports whether the claim's pool asks for soft expiry. A claim without a pool,
+// or whose pool is gone, expires as ever.
+func (r *Reconciler) soft(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
+	name, pool := claim.Labels[karpv1.NodePoolLabelKey], &karpv1.NodePool{}
+	if name == "" {
+		return false, nil
+	}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return kube.SoftExpiry(pool), nil
+}
+
+// Register adds the reconciler to a manager. Claims are woken by the annotations of
+// their pool.
 func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named("nodeclaim.expiration").
 		For(&karpv1.NodeClaim{}).
+		Watches(&karpv1.NodePool{}, lookup.WakeClaimsOfPool(m.GetClient()), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(r)
 }

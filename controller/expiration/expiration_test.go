@@ -8,9 +8,12 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/expiration"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -37,6 +40,45 @@ func TestExpiredClaimsGo(t *testing.T) {
 		look()
 		if e.Claims()[0].DeletionTimestamp == nil {
 			t.Error("the claim outlived its expireAfter")
+		}
+	})
+}
+
+// A pool may have its nodes replaced within its budgets instead: then nothing is
+// deleted here, until the pool changes its mind.
+//
+// Rule 162.
+func TestSoftExpiryDeletesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		pool := controllertest.Pool("web", "Never")
+		pool.Annotations = map[string]string{kube.AnnotationSoftExpiry: "true"}
+		e.Create(pool)
+		e.Create(controllertest.Pod("a", "1", "1Gi"))
+		e.Until(10, "a claim", func() bool { return len(e.Claims()) == 1 })
+		r := &expiration.Reconciler{Client: e.API, Metrics: e.Metrics, Log: logr.Discard(), Class: controllertest.Class().GroupKind()}
+		look := func() (gone bool) {
+			claim := e.Claims()[0]
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claim)}); err != nil {
+				t.Fatal(err)
+			}
+			return e.Claims()[0].DeletionTimestamp != nil
+		}
+		time.Sleep(721 * time.Hour)
+		if look() {
+			t.Fatal("a claim that expires softly was deleted")
+		}
+		claim := e.Claims()[0]
+		if dues := kube.Dues(&claim, kube.SoftExpiry(pool), time.Now()); len(dues) != 1 || dues[0].Cause != disrupt.Expired {
+			t.Errorf("due for %v", dues)
+		}
+		pool = controllertest.Get(e, &karpv1.NodePool{}, "web")
+		pool.Annotations[kube.AnnotationSoftExpiry] = "maybe"
+		if err := e.API.Update(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+		if !look() {
+			t.Error("the claim outlived its expireAfter although the pool does not ask for soft expiry")
 		}
 	})
 }

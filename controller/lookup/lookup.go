@@ -86,3 +86,26 @@ func WakeClaims(c client.Reader) handler.EventHandler {
 		return requests
 	})
 }
+
+// WakeClaimsOfPool has the claims of a NodePool reconciled when the pool changes.
+func WakeClaimsOfPool(c client.Reader) handler.EventHandler {
+	return WakeClaimsWhere(c, func(claim *karpv1.NodeClaim, pool string) bool { return claim.Labels[karpv1.NodePoolLabelKey] == pool })
+}
+
+// WakeClaimsWhere has the claims reconciled that belong to an object, by its name,
+// when the object changes.
+func WakeClaimsWhere(c client.Reader, belongs func(claim *karpv1.NodeClaim, name string) bool) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, of client.Object) []reconcile.Request {
+		claims := &karpv1.NodeClaimList{}
+		if err := c.List(ctx, claims); err != nil {
+			return nil // only a cache that is stopping refuses
+		}
+		var requests []reconcile.Request
+		for i := range claims.Items {
+			if belongs(&claims.Items[i], of.GetName()) {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&claims.Items[i])})
+			}
+		}
+		return requests
+	})
+}

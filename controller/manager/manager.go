@@ -30,6 +30,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/drift"
 	"github.com/karve-dev/karve/controller/emptiness"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/expiration"
@@ -41,6 +42,7 @@ import (
 	"github.com/karve-dev/karve/controller/nodepool"
 	"github.com/karve-dev/karve/controller/overlay"
 	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/controller/repair"
 	"github.com/karve-dev/karve/controller/static"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/engine/world"
@@ -110,6 +112,8 @@ type Features struct {
 	CapacityBuffer bool
 	// StaticCapacity keeps as many nodes as NodePools with spec.replicas ask for.
 	StaticCapacity bool
+	// NodeRepair replaces nodes that the provider knows to be broken for good.
+	NodeRepair bool
 }
 
 // Manager runs the controllers.
@@ -313,13 +317,19 @@ func tidier(p provider.Provider) provider.Tidier {
 	return t
 }
 
+// drifter is the provider's, nil when it has none.
+func drifter(p provider.Provider) provider.Drifter {
+	d, _ := p.(provider.Drifter)
+	return d
+}
+
 func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) error {
 	class, c, live := o.NodeClass.GroupKind(), m.Client(), m.inner.GetAPIReader()
 	named := func(name string) logr.Logger { return o.Log.WithName(name) }
 	ledger := &health.Ledger{}
 	evictor := termination.NewEvictor(c, recorder, set, named("eviction-queue"))
 	evictor.Surges = &termination.Surges{Client: c, Live: live, Events: recorder, Log: named("surge"), Supersede: m.mirror.Supersede}
-	for _, r := range append(m.featured(o, set, keeper), []registrar{
+	for _, r := range append(m.featured(o, set, recorder, keeper), []registrar{
 		&lifecycle.Reconciler{
 			Client: c, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
 			Events: recorder, Metrics: set, Log: named(lifecycle.Name), Class: class, Health: ledger,
@@ -336,6 +346,9 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 			Client: c, Provider: set.Observe(o.Provider, "nodeclaim.interruption"),
 			Events: recorder, Metrics: set, Log: named("nodeclaim.interruption"), Class: class,
 		},
+		&drift.Reconciler{
+			Client: c, Catalog: keeper, Drifter: drifter(o.Provider), Events: recorder, Metrics: set, Log: named(drift.Name), Class: o.NodeClass,
+		},
 		&expiration.Reconciler{Client: c, Metrics: set, Log: named("nodeclaim.expiration"), Class: class},
 		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: named("nodepool"), Class: o.NodeClass, Health: ledger},
 	}...) {
@@ -351,7 +364,7 @@ type registrar interface {
 }
 
 // featured are the reconcilers of the features that were asked for.
-func (m *Manager) featured(o Options, set *metrics.Set, keeper *catalog.Keeper) []registrar {
+func (m *Manager) featured(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) []registrar {
 	var out []registrar
 	if o.Features.NodeOverlay {
 		out = append(out, &overlay.Reconciler{Client: m.Client(), Catalog: keeper})
@@ -363,6 +376,12 @@ func (m *Manager) featured(o Options, set *metrics.Set, keeper *catalog.Keeper) 
 		out = append(out, &static.Reconciler{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper, Metrics: set,
 			Log: o.Log.WithName("nodepool.static"), Class: o.NodeClass.GroupKind(),
+		})
+	}
+	if knows, ok := o.Provider.(provider.Repairer); ok && o.Features.NodeRepair {
+		out = append(out, &repair.Reconciler{
+			Client: m.Client(), Policies: knows.RepairPolicies(), Events: recorder, Metrics: set,
+			Log: o.Log.WithName(repair.Name), Class: o.NodeClass.GroupKind(),
 		})
 	}
 	return out

@@ -15,6 +15,7 @@ type Set struct {
 	ClaimsCreated             *prometheus.CounterVec   // reason, nodepool, min_values_relaxed
 	ClaimsTerminated          *prometheus.CounterVec   // nodepool, capacity_type, zone
 	ClaimsDisrupted           *prometheus.CounterVec   // reason, nodepool, capacity_type
+	ClaimsUnhealthy           *prometheus.CounterVec   // condition, nodepool, capacity_type, image_id
 	ClaimTermination          *prometheus.HistogramVec // nodepool
 	InstanceTermination       *prometheus.HistogramVec // nodepool
 	NodesCreated              *prometheus.CounterVec   // nodepool, zone
@@ -42,7 +43,8 @@ type Set struct {
 	DisruptionQueueFailures   *prometheus.CounterVec   // decision, reason, consolidation_type
 	ConsumingBudgets          *prometheus.GaugeVec     // nodepool, reason
 
-	PinnedCost *prometheus.GaugeVec // nodepool, reason: USD per month
+	PinnedCost     *prometheus.GaugeVec   // nodepool, reason: USD per month
+	ClaimsDrifted  *prometheus.CounterVec // nodepool, reason
 	LaunchRefusals *prometheus.CounterVec // pool, reason: our word for why a purchase was refused
 	LaunchSeconds  *prometheus.HistogramVec
 	PlanPrice      prometheus.Gauge   // USD per hour of the last plan's first choices
@@ -60,6 +62,7 @@ func New(registry prometheus.Registerer) *Set {
 		ClaimsCreated:             m.counter("karpenter_nodeclaims_created_total", "NodeClaims created.", "reason", "nodepool", "min_values_relaxed"),
 		ClaimsTerminated:          m.counter("karpenter_nodeclaims_terminated_total", "NodeClaims terminated.", "nodepool", "capacity_type", "zone"),
 		ClaimsDisrupted:           m.counter("karpenter_nodeclaims_disrupted_total", "NodeClaims disrupted.", "reason", "nodepool", "capacity_type"),
+		ClaimsUnhealthy:           m.counter("karpenter_nodeclaims_unhealthy_disrupted_total", "NodeClaims given up because their node is broken.", "condition", "nodepool", "capacity_type", "image_id"),
 		ClaimTermination:          m.histogram("karpenter_nodeclaims_termination_duration_seconds", "Deletion of a NodeClaim to its end.", doubling(12), "nodepool"),
 		InstanceTermination:       m.histogram("karpenter_nodeclaims_instance_termination_duration_seconds", "Request to terminate a machine to its end.", doubling(11), "nodepool"),
 		NodesCreated:              m.counter("karpenter_nodes_created_total", "Nodes registered.", "nodepool", "zone"),
@@ -88,6 +91,7 @@ func New(registry prometheus.Registerer) *Set {
 		ConsumingBudgets:          m.gauge("karpenter_nodepools_nodes_consuming_budgets", "Nodes that count against budgets: not ready, leaving, or chosen to go.", "nodepool", "reason"),
 
 		PinnedCost:     m.gauge("karve_nodepools_pinned_cost_per_month", "What nodes cost in USD a month that could go but for the reason.", "nodepool", "reason"),
+		ClaimsDrifted:  m.counter("karve_nodeclaims_drifted_total", "NodeClaims found drifted.", "nodepool", "reason"),
 		LaunchRefusals: m.counter("karve_launch_refusals_total", "Purchases the cloud refused.", "nodepool", "reason"),
 		LaunchSeconds:  m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
 		PlanPrice:      m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),

@@ -1,0 +1,174 @@
+// Package drift marks NodeClaims whose machine is no longer what would be bought
+// for them: the condition Drifted, by which disruption replaces them in its own time.
+//
+// It refuses to conclude anything from data that is missing, partial or about an
+// older spec: what cannot be told leaves the condition as it is. It asks the cloud
+// nothing. The zero Reconciler is not usable; all fields but Drifter are required.
+package drift
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/write"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Name is the reconciler's in logs and metrics; Karpenter calls it so.
+const Name = "nodeclaim.disruption"
+
+// every is how often a claim is looked at when nothing wakes it.
+const every = 5 * time.Minute
+
+// Reconciler keeps the condition Drifted of NodeClaims.
+type Reconciler struct {
+	Client  client.Client
+	Catalog *catalog.Keeper
+	// Drifter is the provider's; nil when it has none.
+	Drifter provider.Drifter
+	Events  *events.Recorder
+	Metrics *metrics.Set
+	Log     logr.Logger
+	// Class is the kind of node class whose claims are ours.
+	Class schema.GroupVersionKind
+
+	gone absences
+}
+
+// Reconcile looks at one claim.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	name := claim.Labels[karpv1.NodePoolLabelKey]
+	if claim.DeletionTimestamp != nil || name == "" || !kube.OfKind(claim.Spec.NodeClassRef, r.Class.GroupKind()) {
+		return reconcile.Result{}, nil // nobody's template to drift from
+	}
+	stored := claim.DeepCopy()
+	if !kube.ConditionTrue(claim, karpv1.ConditionTypeLaunched) {
+		clearDrift(claim)
+		return write.Settle(reconcile.Result{}, write.Status(ctx, r.Client, claim, stored))
+	}
+	pool := &karpv1.NodePool{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {
+		return reconcile.Result{RequeueAfter: every}, client.IgnoreNotFound(err)
+	}
+	v := r.judge(ctx, claim, pool)
+	v.note(claim)
+	if err := write.Status(ctx, r.Client, claim, stored); err != nil {
+		return write.Settle(reconcile.Result{}, err)
+	}
+	r.tell(claim, stored)
+	return reconcile.Result{RequeueAfter: every}, nil
+}
+
+// verdict is the first drift that is certain, and the reasons before it that could
+// not be decided; theProviders stands for all of its own.
+type verdict struct {
+	finding
+	undecided []string
+}
+
+const theProviders = ""
+
+// judge goes through the rules in Karpenter's order.
+func (r *Reconciler) judge(ctx context.Context, claim *karpv1.NodeClaim, pool *karpv1.NodePool) verdict {
+	class := kube.ClassOf(claim.Spec.NodeClassRef)
+	if err := r.Catalog.Ensure(ctx, class); err != nil {
+		r.Log.V(1).Info("catalog incomplete, going on with what is known", "nodeclass", class, "error", err.Error())
+	}
+	sold := r.Catalog.Snapshot(class)
+	var v verdict
+	for _, rule := range []struct {
+		reason string
+		look   func() finding
+	}{
+		{NodePoolDrifted, func() finding { return template(claim, pool) }},
+		{RequirementsDrifted, func() finding { return requirements(claim, pool, sold) }},
+		{InstanceTypeNotFound, func() finding { return r.gone.instanceType(claim, class, sold, time.Now()) }},
+		{theProviders, func() finding { return r.providers(ctx, claim, class) }},
+	} {
+		switch v.finding = rule.look(); {
+		case v.reason != "":
+			return v
+		case v.open:
+			v.undecided = append(v.undecided, rule.reason)
+		}
+	}
+	return v
+}
+
+// providers asks the provider, with what the cluster knows of the machine.
+func (r *Reconciler) providers(ctx context.Context, claim *karpv1.NodeClaim, class string) finding {
+	if r.Drifter == nil {
+		return finding{}
+	}
+	m := provider.Bought{
+		Claim: claim.Name, ProviderID: claim.Status.ProviderID, Class: class,
+		ImageID: claim.Status.ImageID, Annotations: claim.Annotations,
+	}
+	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
+	if err == nil && len(nodes) == 1 {
+		m.KubeletVersion, m.NodeLabels = nodes[0].Status.NodeInfo.KubeletVersion, nodes[0].Labels
+	}
+	drift, err := r.Drifter.Drift(ctx, m)
+	if err != nil {
+		if notReady := new(provider.NotReadyError); !errors.As(err, &notReady) { // the class says that itself
+			r.Log.V(1).Info("cannot tell whether a machine has drifted", "nodeclaim", claim.Name, "error", err.Error())
+		}
+		return finding{open: true}
+	}
+	return finding{reason: drift.Reason, detail: drift.Detail}
+}
+
+// note writes the verdict down. A reason that was given before and cannot be
+// decided now stands: it was certain once.
+func (v verdict) note(claim *karpv1.NodeClaim) {
+	if v.reason != "" {
+		claim.StatusConditions().SetTrueWithReason(karpv1.ConditionTypeDrifted, v.reason, v.detail)
+		return
+	}
+	if was := claim.StatusConditions().Get(karpv1.ConditionTypeDrifted); was == nil || !slices.Contains(v.undecided, ruleOf(was.Reason)) {
+		clearDrift(claim)
+	}
+}
+
+// ruleOf is the rule that gives a reason.
+func ruleOf(reason string) string {
+	switch reason {
+	case NodePoolDrifted, RequirementsDrifted, InstanceTypeNotFound:
+		return reason
+	}
+	return theProviders
+}
+
+func clearDrift(claim *karpv1.NodeClaim) {
+	_ = claim.StatusConditions().Clear(karpv1.ConditionTypeDrifted) // fails for dependents only
+}
+
+// tell says what changed.
+func (r *Reconciler) tell(claim, stored *karpv1.NodeClaim) {
+	now, was := claim.StatusConditions().Get(karpv1.ConditionTypeDrifted), stored.StatusConditions().Get(karpv1.ConditionTypeDrifted)
+	switch pool := claim.Labels[karpv1.NodePoolLabelKey]; {
+	case now.IsTrue() && !was.IsTrue():
+		r.Metrics.ClaimsDrifted.WithLabelValues(pool, now.Reason).Inc()
+		r.Events.Publish(events.Event{About: claim, Reason: karpv1.ConditionTypeDrifted, Message: now.Reason + ": " + now.Message})
+		r.Log.Info("nodeclaim has drifted", "nodeclaim", claim.Name, "nodepool", pool, "node", claim.Status.NodeName, "reason", now.Reason, "detail", now.Message)
+	case was.IsTrue() && !now.IsTrue():
+		r.Log.Info("nodeclaim is no longer drifted", "nodeclaim", claim.Name, "nodepool", pool, "node", claim.Status.NodeName, "reason", was.Reason)
+	}
+}

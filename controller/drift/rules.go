@@ -1,0 +1,176 @@
+package drift
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Reasons of drift that do not depend on the provider, as Karpenter spells them.
+const (
+	NodePoolDrifted      = "NodePoolDrifted"
+	RequirementsDrifted  = "RequirementsDrifted"
+	InstanceTypeNotFound = "InstanceTypeNotFound"
+)
+
+// youngest is the age below which a claim's type is not looked up: catalogs that
+// flicker must not end machines that were bought a moment ago.
+const youngest = time.Hour
+
+// A finding is what one rule says: drift, none, or that it cannot tell.
+type finding struct {
+	reason, detail string // empty reason: none
+	open           bool   // it cannot tell
+}
+
+// template compares the pool's template with the one the claim was made from.
+// Hashes of different versions say nothing about each other, nor does a missing one.
+func template(c *karpv1.NodeClaim, pool *karpv1.NodePool) finding {
+	then, now := c.Annotations, pool.Annotations
+	hash, version := karpv1.NodePoolHashAnnotationKey, karpv1.NodePoolHashVersionAnnotationKey
+	if then[hash] == "" || now[hash] == "" || then[version] == "" || then[version] != now[version] || then[hash] == now[hash] {
+		return finding{}
+	}
+	return finding{reason: NodePoolDrifted, detail: "the template of NodePool " + pool.Name + " was changed"}
+}
+
+// requirements compares what the claim's labels say of its machine with what the
+// pool asks for now. A label that the claim lacks is known from the type it is of;
+// if not, it is drift only where no new claim would lack it and no catalog gives it.
+func requirements(c *karpv1.NodeClaim, pool *karpv1.NodePool, sold *provider.Snapshot) finding {
+	set, err := constraint.NewSpace().Set(kube.Rules(pool.Spec.Template.Spec.Requirements))
+	if err != nil {
+		return finding{open: true} // the pool says what is wrong with it
+	}
+	labels, open := known(c, sold), false
+	for _, q := range set {
+		value, ok := labels[q.Key.Name]
+		switch {
+		case ok && !q.Admits(q.Key.ID(value)):
+			return finding{reason: RequirementsDrifted, detail: q.Key.Name + " is " + value + ", the pool asks for: " + q.String()}
+		case ok || q.AdmitsAbsent():
+		case sold == nil || carried(sold.Types, q.Key.Name):
+			open = true
+		default:
+			if _, one := q.Single(); one {
+				return finding{reason: RequirementsDrifted, detail: q.Key.Name + " is missing, the pool asks for: " + q.String()}
+			}
+		}
+	}
+	return finding{open: open}
+}
+
+// known is the claim's labels by today's names, with what its type and offer add.
+func known(c *karpv1.NodeClaim, sold *provider.Snapshot) map[string]string {
+	labels := map[string]string{}
+	if t := typeOf(c, sold); t != nil {
+		single(labels, t.Labels)
+		if i := offerOf(c, t); i >= 0 {
+			single(labels, t.Offers[i].Labels)
+		}
+	}
+	maps.Copy(labels, c.Labels)
+	for old, today := range karpv1.NormalizedLabels {
+		if value, ok := labels[old]; ok && labels[today] == "" {
+			labels[today] = value
+		}
+	}
+	return labels
+}
+
+func single(into map[string]string, labels map[string][]string) {
+	for key, values := range labels {
+		if len(values) == 1 {
+			into[key] = values[0]
+		}
+	}
+}
+
+func typeOf(c *karpv1.NodeClaim, sold *provider.Snapshot) *offer.Type {
+	if sold == nil {
+		return nil
+	}
+	i := slices.IndexFunc(sold.Types, func(t offer.Type) bool { return t.Name == c.Labels[world.LabelInstanceType] })
+	if i < 0 {
+		return nil
+	}
+	return &sold.Types[i]
+}
+
+// offerOf is where the type's offer is that the claim's machine was bought by, -1
+// when there is none; sold out or not. Reserved machines may go on as ordinary ones.
+func offerOf(c *karpv1.NodeClaim, t *offer.Type) int {
+	zone, kind := c.Labels[world.LabelZone], c.Labels[world.LabelCapacityType]
+	return slices.IndexFunc(t.Offers, func(o offer.Offer) bool {
+		return o.Zone == zone && (o.CapacityType == kind || kind == karpv1.CapacityTypeReserved && o.CapacityType == offer.OnDemand)
+	})
+}
+
+// carried reports whether the key is one that machines bring along.
+func carried(types []offer.Type, key string) bool {
+	if key == world.LabelInstanceType || key == world.LabelZone || key == world.LabelCapacityType {
+		return true
+	}
+	return slices.ContainsFunc(types, func(t offer.Type) bool {
+		return len(t.Labels[key]) > 0 || slices.ContainsFunc(t.Offers, func(o offer.Offer) bool { return len(o.Labels[key]) > 0 })
+	})
+}
+
+// absences remembers what was missing from a complete catalog, by class and offer,
+// and since when this process knows. The zero value remembers nothing.
+type absences struct {
+	mu    sync.Mutex
+	since map[offered]time.Time
+}
+
+type offered struct{ class, name, zone, capacityType string }
+
+// instanceType: the machine's type, or the offer it was bought by, does not exist
+// any more. One look is not enough, as an answer of the cloud may be partial: it has
+// to be missing again from data that was read after it was missed first.
+func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provider.Snapshot, now time.Time) finding {
+	of := offered{class, c.Labels[world.LabelInstanceType], c.Labels[world.LabelZone], c.Labels[world.LabelCapacityType]}
+	switch {
+	case now.Sub(c.CreationTimestamp.Time) < youngest:
+		return finding{}
+	case of.name == "" || of.zone == "" || of.capacityType == "" || sold == nil || sold.Problem != "" || len(sold.Types) == 0:
+		return finding{open: true}
+	}
+	t := typeOf(c, sold)
+	if t != nil && offerOf(c, t) >= 0 {
+		a.forget(of)
+		return finding{}
+	}
+	if missed := a.missed(of, now); !sold.Taken.After(missed) {
+		return finding{open: true}
+	}
+	return finding{reason: InstanceTypeNotFound, detail: "nothing is known of " + of.name + " in " + of.zone + " as " + of.capacityType}
+}
+
+// missed is when it was missed first.
+func (a *absences) missed(of offered, now time.Time) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.since[of]; !ok {
+		if a.since == nil {
+			a.since = map[offered]time.Time{}
+		}
+		a.since[of] = now
+	}
+	return a.since[of]
+}
+
+func (a *absences) forget(of offered) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.since, of)
+}

@@ -1,0 +1,174 @@
+package drift
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// machine is a claim of a spot machine small-4 in zone-1, two hours old.
+func machine(more map[string]string) *karpv1.NodeClaim {
+	c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon.Add(-2 * time.Hour))}}
+	c.Labels = map[string]string{
+		corev1.LabelInstanceTypeStable: "small-4", corev1.LabelTopologyZone: "zone-1", karpv1.CapacityTypeLabelKey: "spot",
+	}
+	for key, value := range more {
+		c.Labels[key] = value
+	}
+	return c
+}
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func asks(rules ...karpv1.NodeSelectorRequirementWithMinValues) *karpv1.NodePool {
+	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	p.Spec.Template.Spec.Requirements = rules
+	return p
+}
+
+func rule(key string, operator corev1.NodeSelectorOperator, values ...string) karpv1.NodeSelectorRequirementWithMinValues {
+	return karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: operator, Values: values}
+}
+
+// Only what the labels say for certain is drift; widening never is.
+//
+// Rule 158, Rule 156.
+func TestRequirementsDrift(t *testing.T) {
+	const family = "memory.karve.dev/family"
+	sold := &provider.Snapshot{Types: memory.Types(), Taken: noon}
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		rules  []karpv1.NodeSelectorRequirementWithMinValues
+		sold   *provider.Snapshot
+		drift  bool
+		open   bool
+	}{
+		"none":                            {sold: sold},
+		"met":                             {rules: list(rule(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "zone-1")), sold: sold},
+		"met, nothing known":              {rules: list(rule(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "zone-1"))},
+		"widened":                         {rules: list(rule(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, "spot", "on-demand")), sold: sold},
+		"narrowed":                        {rules: list(rule(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, "on-demand")), sold: sold, drift: true},
+		"narrowed, nothing known":         {rules: list(rule(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpNotIn, "spot")), drift: true},
+		"by an old name":                  {rules: list(rule("failure-domain.beta.kubernetes.io/zone", corev1.NodeSelectorOpIn, "zone-2")), sold: sold, drift: true},
+		"a label of the type":             {rules: list(rule(family, corev1.NodeSelectorOpIn, "small")), sold: sold},
+		"another label of the type":       {rules: list(rule(family, corev1.NodeSelectorOpIn, "large")), sold: sold, drift: true},
+		"a label nobody knows":            {rules: list(rule(family, corev1.NodeSelectorOpIn, "large")), open: true},
+		"a type nobody knows":             {labels: map[string]string{corev1.LabelInstanceTypeStable: "tiny"}, rules: list(rule(family, corev1.NodeSelectorOpIn, "large")), sold: sold, open: true},
+		"a number":                        {labels: map[string]string{"cores": "4"}, rules: list(rule("cores", corev1.NodeSelectorOpGt, "3")), sold: sold},
+		"too small a number":              {labels: map[string]string{"cores": "4"}, rules: list(rule("cores", corev1.NodeSelectorOpGt, "4")), sold: sold, drift: true},
+		"two rules on a key":              {labels: map[string]string{"cores": "4"}, rules: list(rule("cores", corev1.NodeSelectorOpGt, "3"), rule("cores", corev1.NodeSelectorOpNotIn, "4")), sold: sold, drift: true},
+		"the pool's own label, new":       {rules: list(rule("team", corev1.NodeSelectorOpIn, "a")), sold: sold, drift: true},
+		"the pool's own label, a choice":  {rules: list(rule("team", corev1.NodeSelectorOpIn, "a", "b")), sold: sold},
+		"the pool's own label, any":       {rules: list(rule("team", corev1.NodeSelectorOpExists)), sold: sold},
+		"the pool's own label, forbidden": {labels: map[string]string{"team": "a"}, rules: list(rule("team", corev1.NodeSelectorOpDoesNotExist)), sold: sold, drift: true},
+		"a rule that cannot be read":      {rules: list(rule("cores", corev1.NodeSelectorOpGt, "many")), sold: sold, open: true},
+		"certain beside unknown":          {rules: list(rule(family, corev1.NodeSelectorOpIn, "small"), rule(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "zone-2")), drift: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := requirements(machine(tc.labels), asks(tc.rules...), tc.sold)
+			if (f.reason == RequirementsDrifted) != tc.drift || (f.detail != "") != tc.drift || f.open != tc.open {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
+func list(rules ...karpv1.NodeSelectorRequirementWithMinValues) []karpv1.NodeSelectorRequirementWithMinValues {
+	return rules
+}
+
+// Only a template that is known to be another counts; hashes of other versions of
+// the formula say nothing.
+//
+// Rule 155, Rule 160.
+func TestTemplateDrift(t *testing.T) {
+	for name, tc := range map[string]struct {
+		then, now [2]string // hash, version
+		drift     bool
+	}{
+		"same":                  {[2]string{"1", "v3"}, [2]string{"1", "v3"}, false},
+		"changed":               {[2]string{"1", "v3"}, [2]string{"2", "v3"}, true},
+		"another formula":       {[2]string{"1", "v2"}, [2]string{"2", "v3"}, false},
+		"claim without":         {[2]string{}, [2]string{"2", "v3"}, false},
+		"pool without":          {[2]string{"1", "v3"}, [2]string{}, false},
+		"neither has a version": {[2]string{"1", ""}, [2]string{"2", ""}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, p := machine(nil), asks()
+			c.Annotations, p.Annotations = stamped(tc.then), stamped(tc.now)
+			if f := template(c, p); (f.reason == NodePoolDrifted) != tc.drift || f.open {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
+func stamped(s [2]string) map[string]string {
+	return map[string]string{karpv1.NodePoolHashAnnotationKey: s[0], karpv1.NodePoolHashVersionAnnotationKey: s[1]}
+}
+
+// A type is gone when two complete answers in a row lack it, never because of one
+// that failed, is partial or is the first.
+//
+// Rule 157, Rule 156.
+func TestInstanceTypeNotFound(t *testing.T) {
+	without := func(taken time.Time, problem string) *provider.Snapshot {
+		return &provider.Snapshot{Types: memory.Types()[2:], Taken: taken, Problem: problem}
+	}
+	with := func(taken time.Time) *provider.Snapshot {
+		return &provider.Snapshot{Types: memory.Types(), Taken: taken}
+	}
+	soldOut := with(noon)
+	for i := range soldOut.Types {
+		for j := range soldOut.Types[i].Offers {
+			soldOut.Types[i].Offers[j].Unavailable = "sold out"
+		}
+	}
+	noSpot := with(noon.Add(time.Hour))
+	noSpot.Types[1].Offers = noSpot.Types[1].Offers[2:] // none in zone-1
+	at := noon.Add
+	type look struct {
+		sold *provider.Snapshot
+		now  time.Time
+		want string // "", "open" or "gone"
+	}
+	for name, looks := range map[string][]look{
+		"there":                      {{with(noon), noon, ""}},
+		"sold out":                   {{soldOut, noon, ""}},
+		"nothing known":              {{nil, noon, "open"}, {nil, at(24 * time.Hour), "open"}},
+		"nothing on sale":            {{&provider.Snapshot{Taken: noon}, noon, "open"}, {&provider.Snapshot{Taken: at(time.Hour)}, at(time.Hour), "open"}},
+		"missing once":               {{without(noon, ""), noon, "open"}, {without(noon, ""), at(10 * time.Hour), "open"}},
+		"missing twice":              {{without(noon, ""), noon, "open"}, {without(at(12*time.Hour), ""), at(12*time.Hour + 1), "gone"}},
+		"read before it was missed":  {{without(noon, ""), at(time.Minute), "open"}, {without(at(time.Second), ""), at(2 * time.Minute), "open"}},
+		"back between":               {{without(noon, ""), noon, "open"}, {with(at(time.Hour)), at(time.Hour), ""}, {without(at(2*time.Hour), ""), at(2 * time.Hour), "open"}},
+		"the second is not complete": {{without(noon, ""), noon, "open"}, {without(at(time.Hour), "HTTP 500"), at(time.Hour), "open"}},
+		"the first is not complete":  {{without(noon, "HTTP 500"), noon, "open"}, {without(at(time.Hour), ""), at(time.Hour), "open"}},
+		"the offer is gone":          {{noSpot, noon.Add(time.Hour), "open"}, {&provider.Snapshot{Types: noSpot.Types, Taken: at(2 * time.Hour)}, at(2 * time.Hour), "gone"}},
+		"bought a moment ago":        {{without(noon, ""), at(-61 * time.Minute), ""}, {without(at(time.Hour), ""), at(-61 * time.Minute), ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a absences
+			for i, l := range looks {
+				f := a.instanceType(machine(nil), "default", l.sold, l.now)
+				if (f.reason == InstanceTypeNotFound) != (l.want == "gone") || f.open != (l.want == "open") {
+					t.Errorf("look %d: %+v, want %q", i, f, l.want)
+				}
+			}
+		})
+	}
+	t.Run("reserved machines go on as ordinary ones", func(t *testing.T) {
+		types := memory.Types()
+		types[1].Offers = []offer.Offer{{Zone: "zone-1", CapacityType: offer.OnDemand}}
+		c := machine(map[string]string{karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeReserved})
+		if f := new(absences).instanceType(c, "default", &provider.Snapshot{Types: types, Taken: noon}, noon); f != (finding{}) {
+			t.Errorf("%+v", f)
+		}
+	})
+}

@@ -1,0 +1,209 @@
+// Package repair ends NodeClaims whose node is broken in a way that the provider
+// knows not to get well by itself, so that others take its place. Karpenter has the
+// same behind the feature gate NodeRepair.
+//
+// It refuses when more than a fifth of a pool is broken at once: that is rarely the
+// nodes' fault. Otherwise it is forceful, as upstream is: budgets, PodDisruptionBudgets
+// and karpenter.sh/do-not-disrupt do not hold it up, and pods get no time. A pool may ask to be
+// graceful while the kubelet still works (kube.GracefulRepair). The zero Reconciler is not
+// usable; all fields are required.
+package repair
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/write"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Name is the reconciler's in logs and metrics; Karpenter calls it so.
+const Name = "node.health"
+
+const (
+	// again is when a repair that was held up is looked at again.
+	again   = 5 * time.Minute
+	workers = 10
+)
+
+// Reconciler repairs nodes by replacing them.
+type Reconciler struct {
+	Client   client.Client
+	Policies []provider.RepairPolicy
+	Events   *events.Recorder
+	Metrics  *metrics.Set
+	Log      logr.Logger
+	// Class is the kind of node class whose claims are ours.
+	Class schema.GroupKind
+}
+
+// patient is a claim with its node and what is wrong with it.
+type patient struct {
+	claim *karpv1.NodeClaim
+	node  *corev1.Node
+	pool  *karpv1.NodePool // nil for a stand-alone claim, or when it is gone
+	ill   ailment
+}
+
+// Reconcile looks at one claim's node.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if claim.DeletionTimestamp != nil || !kube.OfKind(claim.Spec.NodeClassRef, r.Class) || !kube.ConditionTrue(claim, karpv1.ConditionTypeRegistered) {
+		return reconcile.Result{}, nil
+	}
+	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
+	if err != nil || len(nodes) != 1 {
+		return reconcile.Result{}, err // its node wakes us
+	}
+	ill, ok := diagnose(&nodes[0], r.Policies)
+	wait := time.Until(ill.due)
+	if !ok || wait > 0 {
+		return write.Settle(reconcile.Result{RequeueAfter: max(0, wait)}, r.well(ctx, claim))
+	}
+	pool, err := r.poolOf(ctx, claim)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return write.Settle(r.treat(ctx, patient{claim, &nodes[0], pool, ill}))
+}
+
+func (r *Reconciler) poolOf(ctx context.Context, claim *karpv1.NodeClaim) (*karpv1.NodePool, error) {
+	name, pool := claim.Labels[karpv1.NodePoolLabelKey], &karpv1.NodePool{}
+	if name == "" {
+		return nil, nil
+	}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return pool, nil
+}
+
+// treat replaces the node, now or in disruption's own time.
+func (r *Reconciler) treat(ctx context.Context, p patient) (reconcile.Result, error) {
+	if kube.GracefulRepair(p.pool) && kube.Ready(p.node) {
+		return reconcile.Result{RequeueAfter: again}, r.ask(ctx, p)
+	}
+	held, err := r.heldUp(ctx, p)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if held != "" {
+		r.refuse(p, held)
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	return reconcile.Result{}, r.end(ctx, p)
+}
+
+// heldUp says why nothing is done: too many nodes of the pool, or of the cluster
+// for a claim without one, are broken, whether they may yet get well or not.
+func (r *Reconciler) heldUp(ctx context.Context, p patient) (string, error) {
+	nodes, where, of := &corev1.NodeList{}, "the cluster", []client.ListOption{}
+	if pool := p.claim.Labels[karpv1.NodePoolLabelKey]; pool != "" {
+		where, of = "nodepool "+pool, append(of, client.MatchingLabels{karpv1.NodePoolLabelKey: pool})
+	}
+	if err := r.Client.List(ctx, nodes, of...); err != nil {
+		return "", fmt.Errorf("counting broken nodes of %s: %w", where, err)
+	}
+	broken := 0
+	for i := range nodes.Items {
+		if _, ill := diagnose(&nodes.Items[i], r.Policies); ill {
+			broken++
+		}
+	}
+	if bearable := tolerable(len(nodes.Items)); broken > bearable {
+		return fmt.Sprintf("more than %d%% of the nodes of %s are unhealthy: %d of %d, %d may be repaired at once",
+			tolerablePercent, where, broken, len(nodes.Items), bearable), nil
+	}
+	return "", nil
+}
+
+func (r *Reconciler) refuse(p patient, why string) {
+	about := []client.Object{p.node, p.claim}
+	if p.pool != nil {
+		about = append(about, p.pool)
+	}
+	for _, o := range about {
+		r.Events.Publish(events.Event{About: o, Warning: true, Reason: "NodeRepairBlocked", Message: why, Every: 15 * time.Minute})
+	}
+}
+
+// ask marks the claim as due, for disruption to replace its node.
+func (r *Reconciler) ask(ctx context.Context, p patient) error {
+	stored := p.claim.DeepCopy()
+	if p.claim.StatusConditions().SetTrueWithReason(kube.ConditionUnhealthy, p.ill.word(), p.ill.String()) {
+		r.Log.Info("node is unhealthy, to be replaced gracefully", "nodeclaim", p.claim.Name, "node", p.node.Name, "condition", p.ill.String())
+	}
+	return write.Status(ctx, r.Client, p.claim, stored)
+}
+
+// well takes back what ask said.
+func (r *Reconciler) well(ctx context.Context, claim *karpv1.NodeClaim) error {
+	stored := claim.DeepCopy()
+	_ = claim.StatusConditions().Clear(kube.ConditionUnhealthy) // fails for dependents only
+	return write.Status(ctx, r.Client, claim, stored)
+}
+
+// end deletes the claim, with a deadline that leaves its pods no time: a broken
+// node may never confirm that they are gone.
+func (r *Reconciler) end(ctx context.Context, p patient) error {
+	if err := r.setDeadline(ctx, p.claim, time.Now()); err != nil {
+		return err
+	}
+	if err := r.Client.Delete(ctx, p.claim, client.Preconditions{UID: &p.claim.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting nodeclaim %s of an unhealthy node: %w", p.claim.Name, err)
+	}
+	labels := p.claim.Labels
+	r.Metrics.Disrupted(p.claim, "unhealthy")
+	r.Metrics.ClaimsUnhealthy.WithLabelValues(p.ill.snake(), labels[karpv1.NodePoolLabelKey], labels[karpv1.CapacityTypeLabelKey], p.claim.Status.ImageID).Inc()
+	r.Events.Publish(events.Event{About: p.claim, Warning: true, Reason: "Unhealthy", Message: "Deleting NodeClaim: " + p.ill.String()})
+	r.Log.Info("deleting unhealthy node", "nodeclaim", p.claim.Name, "node", p.node.Name, "condition", p.ill.String(), "since", p.ill.since)
+	return nil
+}
+
+// setDeadline brings the deadline forward, if there is one.
+func (r *Reconciler) setDeadline(ctx context.Context, claim *karpv1.NodeClaim, deadline time.Time) error {
+	const key = karpv1.NodeClaimTerminationTimestampAnnotationKey
+	if set, err := time.Parse(time.RFC3339, claim.Annotations[key]); err == nil && !set.After(deadline) {
+		return nil
+	}
+	stored := claim.DeepCopy()
+	if claim.Annotations == nil {
+		claim.Annotations = map[string]string{}
+	}
+	claim.Annotations[key] = deadline.Format(time.RFC3339)
+	if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); err != nil {
+		return fmt.Errorf("stamping the deadline of nodeclaim %s: %w", claim.Name, err)
+	}
+	return nil
+}
+
+// Register adds the reconciler to a manager. Claims are woken by their nodes, and by
+// the annotations of their pool.
+func (r *Reconciler) Register(m manager.Manager) error {
+	return builder.ControllerManagedBy(m).
+		Named(Name).
+		For(&karpv1.NodeClaim{}).
+		Watches(&corev1.Node{}, lookup.WakeClaims(m.GetClient())).
+		Watches(&karpv1.NodePool{}, lookup.WakeClaimsOfPool(m.GetClient()), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}

@@ -1,0 +1,47 @@
+package kube
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+)
+
+// ConditionUnhealthy of a NodeClaim is True while its node is to be repaired
+// gracefully, with the node's condition as its reason.
+const ConditionUnhealthy = "karve.dev/Unhealthy"
+
+// Dues are the causes for which a claim's node must be replaced whatever that
+// costs, oldest first. soft says that its pool asks for soft expiry (SoftExpiry).
+func Dues(c *karpv1.NodeClaim, soft bool, now time.Time) []disrupt.Due {
+	var dues []disrupt.Due
+	for i := range c.Status.Conditions {
+		condition := &c.Status.Conditions[i]
+		// Budgets know no cause for broken nodes; to be replaced by what would be bought now is what both ask.
+		if (condition.Type == karpv1.ConditionTypeDrifted || condition.Type == ConditionUnhealthy) && condition.Status == metav1.ConditionTrue {
+			dues = append(dues, disrupt.Due{Cause: disrupt.Drifted, Detail: condition.Reason, Since: condition.LastTransitionTime.Time})
+		}
+	}
+	if at, mortal := ExpiresAt(c); soft && mortal && !now.Before(at) {
+		dues = append(dues, disrupt.Due{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: at})
+	}
+	slices.SortStableFunc(dues, func(a, b disrupt.Due) int { return a.Since.Compare(b.Since) })
+	return dues
+}
+
+// ExpiresAt is the end of a claim's life; false when it has none.
+func ExpiresAt(c *karpv1.NodeClaim) (time.Time, bool) {
+	if c.Spec.ExpireAfter.Duration == nil {
+		return time.Time{}, false
+	}
+	return c.CreationTimestamp.Add(*c.Spec.ExpireAfter.Duration), true
+}
+
+// GracefulRepair reports whether broken nodes of the pool are replaced gracefully
+// while that is possible.
+func GracefulRepair(pool *karpv1.NodePool) bool {
+	return pool != nil && pool.Annotations[AnnotationRepair] == "graceful"
+}
