@@ -16,14 +16,16 @@ type rank int
 
 const (
 	unlaunched rank = iota // nothing is lost
+	unready                // a replacement, so nothing runs there yet
 	empty
 	busy
 	protected // a pod or the node asks to be left alone
 )
 
 // retirees are the first n machines to give back: those not launched yet, then
-// empty ones, then the rest by what their eviction costs for the rest of their
-// lives; those that ask to be left alone come last. Ties break on the name.
+// replacements that are not ready, then empty ones, then the rest by what their
+// eviction costs for the rest of their lives; those that ask to be left alone come
+// last. Ties break on the name.
 func retirees(machines []kube.Machine, n int, now time.Time) []kube.Machine {
 	type judged struct {
 		kube.Machine
@@ -51,6 +53,8 @@ func rankOf(m kube.Machine, now time.Time) rank {
 	switch {
 	case !kube.ConditionTrue(m.Claim, karpv1.ConditionTypeLaunched):
 		return unlaunched
+	case m.Claim.Annotations[kube.ReplacesAnnotation] != "" && !kube.ConditionTrue(m.Claim, karpv1.ConditionTypeInitialized):
+		return unready
 	case m.Node != nil && m.Node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true", slices.ContainsFunc(m.Pods, asks):
 		return protected
 	case slices.ContainsFunc(m.Pods, func(p *corev1.Pod) bool { return kube.Movable(p, now) }):

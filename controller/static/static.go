@@ -70,20 +70,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	switch lacking := *pool.Spec.Replicas - int64(len(held.staying)); {
-	case lacking < 0:
-		return reconcile.Result{RequeueAfter: again}, r.retire(ctx, pool, held.staying, int(-lacking))
-	case lacking > 0:
+	surplus := int64(len(held.staying)) - *pool.Spec.Replicas
+	if surplus > 0 {
+		return reconcile.Result{RequeueAfter: again}, r.retire(ctx, pool, held.staying, int(surplus))
+	}
+	if lacking := -surplus - held.expected; lacking > 0 {
 		return r.grow(ctx, pool, held, lacking)
 	}
 	return reconcile.Result{RequeueAfter: again}, nil
-}
-
-// holding is what a pool has.
-type holding struct {
-	staying []karpv1.NodeClaim
-	// all counts those on their way out too: limits do.
-	all int64
 }
 
 func (r *Reconciler) count(ctx context.Context, pool *karpv1.NodePool) (holding, error) {
@@ -91,20 +85,14 @@ func (r *Reconciler) count(ctx context.Context, pool *karpv1.NodePool) (holding,
 	if err := r.Live.List(ctx, list, client.MatchingLabels{karpv1.NodePoolLabelKey: pool.Name}); err != nil {
 		return holding{}, fmt.Errorf("counting the nodeclaims of nodepool %s: %w", pool.Name, err)
 	}
-	h := holding{all: int64(len(list.Items))}
-	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp == nil {
-			h.staying = append(h.staying, list.Items[i])
-		}
-	}
-	return h, nil
+	return holdingOf(list.Items), nil
 }
 
 // grow buys what is lacking, as far as limits.nodes, quota and stock allow.
 func (r *Reconciler) grow(ctx context.Context, pool *karpv1.NodePool, h holding, lacking int64) (reconcile.Result, error) {
 	n := lacking
 	if limit, ok := pool.Spec.Limits["nodes"]; ok {
-		n = min(n, max(0, limit.Value()-h.all))
+		n = min(n, max(0, limit.Value()-h.all-h.expected))
 	}
 	if n < lacking {
 		r.Log.Info("nodepool node limit reached", "nodepool", pool.Name, "nodes", h.all, "replicas", *pool.Spec.Replicas)
