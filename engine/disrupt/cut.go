@@ -16,7 +16,7 @@ import (
 // of a spot node: with fewer it is the next to be reclaimed. Karpenter asks for 15, when
 // one node is replaced.
 const (
-	fewestTypes         = 5
+	fewestTypes         = 3
 	fewestTypesUpstream = 15
 )
 

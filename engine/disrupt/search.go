@@ -104,9 +104,10 @@ type node struct {
 	asked quantity.Vector
 	worth float64 // see Worth
 	// waste is what the node costs beyond what its pods would cost at the best prices;
-	// rank is its place in the queue.
-	waste offer.Price
-	rank  int
+	// least is what replacing it must save,
+	// rank its place in the queue.
+	waste, least offer.Price
+	rank         int
 	// gone nodes are in a move; homes are where moves take pods.
 	gone, home bool
 	free       bool // may be consolidated, as far as it has a say itself
@@ -203,8 +204,12 @@ func (s *search) weigh() {
 		}
 		needs := s.rates.Of(n.host)
 		n.waste = n.price - needs // of nodes that go, too: a cursor counts on their place in the queue
+		if n.pool == nil {
+			continue
+		}
+		n.least = Least(s.parts([]*node{n}), s.c.Settings)
 		if n.free && s.spot([]*node{n}).Because == "" {
-			n.wrong = n.price-offer.Price(float64(needs)/n.fill()) >= max(Least(s.parts([]*node{n}), s.c.Settings), n.price/20)
+			n.wrong = n.price-offer.Price(float64(needs)/n.fill()) >= max(n.least, n.price/20)
 		}
 	}
 }

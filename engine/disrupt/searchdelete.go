@@ -114,7 +114,11 @@ func (s *search) delete(set []*node) (Move, Left) {
 	plan := d.Plan()
 	s.trial.Back(mark)
 	m := s.draw(Underutilized, set, plan)
-	scores, approved := Balance(s.parts(set), m.Saves(), s.totals)
+	parts := s.parts(set)
+	if m.Before > 0 && !Pays(parts, m.Before, m.After, 0, s.c.Settings) { // without a price it surely saves something
+		return Move{}, spare(set[0], m.Saves(), Least(parts, s.c.Settings))
+	}
+	scores, approved := Balance(parts, m.Saves(), s.totals)
 	if !approved {
 		return Move{}, poor(set[0])
 	}

@@ -80,7 +80,7 @@ const mostFailures = 4
 
 // mostExchanged is how many wrong machines go at once: enough for what is bought to be
 // well filled, few enough for a purchase that fails to hold up little.
-const mostExchanged = 16
+const mostExchanged = 32
 
 // exchange replaces the node together with others of its pool that are wrong for what
 // they run. All of them go sooner or later and each saves much: what counts is that the
@@ -162,13 +162,19 @@ func (s *search) mates(n *node, kind func(*node) string, size int) []*node {
 		if len(set) == size {
 			break
 		}
-		if !s.removable(o) || kind(o) != of || o.price == 0 || o.waste <= 0 || taken[o.Pool] >= s.room(o.pool, Underutilized) {
+		if !s.removable(o) || kind(o) != of || o.waste < o.least || o.price == 0 || taken[o.Pool] >= s.room(o.pool, Underutilized) || !s.goesWith(n, o) {
 			continue
 		}
 		taken[o.Pool]++
 		set = append(set, o)
 	}
 	return set
+}
+
+// goesWith keeps spot nodes out of the company of others while spot is not to be replaced
+// by spot: they would be all the same. Karpenter does not mind.
+func (s *search) goesWith(n, o *node) bool {
+	return s.c.Settings.SpotToSpot || s.c.Settings.Upstream || !allSpot([]*node{o})
 }
 
 // alone bids for the node by itself, and notes by how much a replacement is too dear.
@@ -178,7 +184,7 @@ func (s *search) alone(n *node) *bid {
 		n.stays(left)
 		return nil
 	}
-	least := Least(s.parts(set), s.c.Settings)
+	least := n.least
 	d, mark := s.sketch(set, n.price+n.price/4)
 	defer s.trial.Back(mark)
 	switch {
@@ -231,7 +237,7 @@ func cost(set []*node) offer.Price {
 
 // payable reports whether replacing the node can pay at all, and says why not.
 func (s *search) payable(n *node) bool {
-	switch least := Least(s.parts([]*node{n}), s.c.Settings); {
+	switch {
 	case n.price == 0:
 		n.stays(Left{Because: Unpriced, Detail: "Nobody knows what the node costs"})
 	case s.room(n.pool, Underutilized) == 0:
@@ -239,7 +245,7 @@ func (s *search) payable(n *node) bool {
 		n.left.Costs = max(0, n.waste)
 	case Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]):
 		n.stays(poor(n))
-	case n.waste < least:
+	case n.waste < n.least:
 		n.stays(frugal(n))
 	default:
 		return true

@@ -12,13 +12,17 @@ import (
 type Thrift struct {
 	Share   float64     // of what the nodes that go cost, 0 to 1
 	PerHour offer.Price // in money
+	// PerEviction is for each ordinary pod that moves (see Node.Cost); what a node saves that
+	// goes without a replacement must reach it, too.
+	PerEviction offer.Price
 }
 
 // Defaults are karve's rules out of the box. A replacement restarts pods, pulls images
 // and warms caches, so a few percent that tomorrow's prices may take back do not pay
-// for it; and a node that was just bought is about to be used.
+// for it; nor does a restart that saves less than $1.50 a month; and a node that was just
+// bought is about to be used.
 func Defaults() Settings {
-	return Settings{Thrift: Thrift{Share: 0.05}, MinAge: 5 * time.Minute}
+	return Settings{Thrift: Thrift{Share: 0.05, PerEviction: 1e6}, MinAge: 5 * time.Minute}
 }
 
 // Part is what one pool gives to a move.
@@ -53,11 +57,20 @@ func Least(parts []Part, s Settings) offer.Price {
 }
 
 func (p Part) asks(s Settings) offer.Price {
-	t := s.Thrift
+	t := p.thrift(s)
+	return max(t.Least(p.Price), p.perEviction(s))
+}
+
+func (p Part) thrift(s Settings) Thrift {
 	if p.Pool.Thrift != nil {
-		t = *p.Pool.Thrift
+		return *p.Pool.Thrift
 	}
-	return t.Least(p.Price)
+	return s.Thrift
+}
+
+// perEviction is what the part's evictions must save.
+func (p Part) perEviction(s Settings) offer.Price {
+	return offer.Price(math.Ceil(p.Cost * float64(p.thrift(s).PerEviction)))
 }
 
 // Least is what replacing nodes of that price must save.
@@ -69,7 +82,13 @@ func (t Thrift) Least(before offer.Price) offer.Price {
 // saves what its pools ask for, one that buys nothing saves anything at all.
 func Pays(parts []Part, before, after offer.Price, launches int, s Settings) bool {
 	if launches == 0 {
-		return before > after
+		least := offer.Price(1)
+		for _, part := range parts {
+			if !s.Upstream {
+				least = max(least, part.perEviction(s))
+			}
+		}
+		return before-after >= least
 	}
 	return before-after >= Least(parts, s)
 }
