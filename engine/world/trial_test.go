@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,12 +86,12 @@ func (x *supposition) add(like *world.Node) {
 	n.Labels = maps.Clone(like.Labels)
 	n.Labels[world.LabelHostname] = n.Key
 	n.Labels["new"] = "yes"
-	for budget := range x.script.Budgets {
+	n.Draws = slices.Clone(like.Draws)
+	for _, budget := range slices.Sorted(maps.Keys(x.script.Budgets)) {
 		if x.IntN(4) == 0 {
 			n.Draws = append(n.Draws, offer.Draw{Budget: budget, Amount: 1})
 		}
 	}
-	slices.SortFunc(n.Draws, func(a, b offer.Draw) int { return strings.Compare(a.Budget, b.Budget) })
 	x.log = append(x.log, "add "+n.Key)
 	x.added[n.Key] = x.trial.Add(n)
 	n.Stuck, n.Leaving = true, false
