@@ -77,6 +77,7 @@ type Mirror struct {
 	held       map[string]bool            // UIDs of pods that the World was told stay where they are
 	unjudged   map[string]map[label]bool  // namespace → labels of pods that are to be looked at again
 	lapses     map[string]time.Time       // UIDs of pods that ask to be left alone until then
+	misread    map[string]bool            // UIDs of pods that ask in words that nobody knows
 
 	storage *Storage
 	mounts  map[types.NamespacedName]map[string]bool // claim → UIDs of the pods that mount it
@@ -127,6 +128,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 		held:       map[string]bool{},
 		unjudged:   map[string]map[label]bool{},
 		lapses:     map[string]time.Time{},
+		misread:    map[string]bool{},
 
 		storage: NewStorage(),
 		mounts:  map[types.NamespacedName]map[string]bool{},
@@ -162,6 +164,7 @@ func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
 	}
 	m.pods[uid] = p
 	m.notePod(old, p)
+	m.noteMisread(uid, p)
 	set(m.podsIn, p.Namespace, uid)
 	if old == nil { // a pod's volumes never change
 		for _, claim := range claimsOf(p) {
@@ -196,6 +199,7 @@ func (m *Mirror) RemovePod(p *corev1.Pod) {
 	delete(m.pods, uid)
 	delete(m.superseded, uid)
 	delete(m.lapses, uid)
+	delete(m.misread, uid)
 	unset(m.podsIn, p.Namespace, uid)
 	m.breakPromise(uid)
 	m.forgetDaemonPod(p)

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,6 +93,30 @@ func (m *Mirror) noteHeld(uid string, held bool) {
 		m.held[uid] = true
 	} else {
 		delete(m.held, uid)
+	}
+}
+
+// Misread lists pods whose do-not-disrupt annotation cannot be read, by namespace and
+// name (see InvalidDoNotDisrupt). The objects are shared: look, do not touch.
+func (m *Mirror) Misread() []*corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*corev1.Pod, 0, len(m.misread))
+	for uid := range m.misread {
+		out = append(out, m.pods[uid])
+	}
+	slices.SortFunc(out, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// noteMisread remembers a pod that runs and whose annotation cannot be read.
+func (m *Mirror) noteMisread(uid string, p *corev1.Pod) {
+	if p.Spec.NodeName != "" && !Terminal(p) && InvalidDoNotDisrupt(p) != nil {
+		m.misread[uid] = true
+	} else {
+		delete(m.misread, uid)
 	}
 }
 

@@ -106,6 +106,29 @@ func TestProtectionLapses(t *testing.T) {
 	})
 }
 
+// Rule 132: pods whose annotation cannot be read are known while they run.
+func TestMisread(t *testing.T) {
+	m := NewMirror(nil)
+	want := func(names ...string) {
+		t.Helper()
+		var got []string
+		for _, p := range m.Misread() {
+			got = append(got, p.Name)
+		}
+		if !slices.Equal(got, names) {
+			t.Errorf("%v, want %v", got, names)
+		}
+	}
+	for _, p := range []*corev1.Pod{runningPod("b", annotate("yes")), runningPod("a", annotate("-1m")), runningPod("c", annotate("1m")), runningPod("d"), pendingPod("e")} {
+		m.SetPod(p, false)
+	}
+	want("a", "b")
+	m.SetPod(runningPod("a", annotate("true")), false)
+	want("b")
+	m.RemovePod(runningPod("b", annotate("yes")))
+	want()
+}
+
 // The revision moves with everything that decisions about nodes look at, and not with
 // what kubelets report all the time.
 func TestRevision(t *testing.T) {

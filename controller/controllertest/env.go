@@ -95,6 +95,7 @@ type Env struct {
 	seenPods      map[types.UID]*corev1.Pod
 	seenNodes     map[string]*corev1.Node
 	seenClaims    map[string]*karpv1.NodeClaim
+	seenBudgets   map[types.UID]*policyv1.PodDisruptionBudget
 	stopListening context.CancelFunc
 }
 
@@ -166,6 +167,7 @@ func (e *Env) Restart() {
 	}
 	e.woken = map[string]bool{}
 	e.seenPods, e.seenNodes, e.seenClaims = map[types.UID]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]*karpv1.NodeClaim{}
+	e.seenBudgets = map[types.UID]*policyv1.PodDisruptionBudget{}
 	e.Client = e.Faults.client(guarded(e.T, e.API, true))
 	live := guarded(e.T, e.API, false)
 	e.Provider = e.Faults.provider(memory.New(e.Cloud))
@@ -293,6 +295,8 @@ func (e *Env) Feed() {
 		func(p *corev1.Pod) { e.Mirror.SetPod(p, false) }, e.Mirror.RemovePod)
 	follow(e.Nodes(), e.seenNodes, func(n *corev1.Node) string { return n.Name }, e.Mirror.SetNode, e.Mirror.RemoveNode)
 	follow(e.Claims(), e.seenClaims, func(c *karpv1.NodeClaim) string { return c.Name }, e.Mirror.SetClaim, e.Mirror.RemoveClaim)
+	follow(list(e, &policyv1.PodDisruptionBudgetList{}).Items, e.seenBudgets, func(b *policyv1.PodDisruptionBudget) types.UID { return b.UID },
+		e.Mirror.SetPDB, e.Mirror.RemovePDB)
 	for _, pool := range e.NodePools() {
 		e.Mirror.SetPool(&pool)
 	}

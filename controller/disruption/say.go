@@ -192,6 +192,7 @@ func (c *Controller) tellFailed(m *move, why string) {
 
 // record says what a complete search found out.
 func (c *Controller) record(s *sight) {
+	c.tellMisread()
 	eligible := map[string]int{}
 	pinned := map[[2]string]float64{}
 	blocked := map[string]disrupt.Left{}
