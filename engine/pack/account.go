@@ -15,7 +15,7 @@ type home struct {
 
 // house notes a home, when somebody will ask.
 func (s *solver) house(h home) {
-	if len(s.bargain.items) > 0 {
+	if len(s.bargain.items) > 0 || s.bargain.sketching {
 		s.homes = append(s.homes, h)
 	}
 }

@@ -105,8 +105,10 @@ func (b *bargain) conclude(plain *solver) Plan {
 		return plain.plan()
 	}
 	b.most = plain.purse
-	// Homes are noted only once somebody asks for them.
-	return b.strike(b.attempt(nil, plain.purse))
+	if slices.Contains(slices.Collect(maps.Values(b.minds)), true) {
+		plain = b.attempt(nil, plain.purse) // minding nodes, as those do that it is held against
+	}
+	return b.strike(plain)
 }
 
 // Keep supposes in the trial, whose World the Draft is of, that the plan came true.
