@@ -18,9 +18,7 @@ func (s *search) impose(m *Move) {
 		return
 	}
 	before := s.trial.Mark()
-	for _, h := range hosts {
-		s.trial.Vacate(h)
-	}
+	s.trial.Vacate(hosts...)
 	for _, home := range m.Homes {
 		if h := s.w.Host(home.Node); h != nil && !h.Leaving {
 			s.trial.Settle(home.Pods, h)

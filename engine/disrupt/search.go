@@ -99,6 +99,7 @@ type node struct {
 	*Node
 	pool  *Pool       // nil when it is not known
 	host  *world.Host // nil when it takes no part
+	place string      // its pool, zone and capacity type
 	price offer.Price // per hour; zero when nobody knows
 	// asked is what its movable pods ask for.
 	asked quantity.Vector
@@ -151,6 +152,7 @@ func (n *node) measure() {
 		n.asked = n.asked.Add(c.Requests.Times(len(pods)))
 	})
 	n.worth = Worth(n.price, n.Node)
+	n.place = n.Pool + "|" + n.host.Labels[world.LabelZone] + "|" + n.host.Labels[world.LabelCapacityType]
 }
 
 // resume supposes what was decided before.
@@ -288,9 +290,11 @@ func (s *search) take(m Move) {
 func (s *search) sketch(set []*node, purse offer.Price) (*pack.Draft, world.Mark) {
 	s.steps++
 	m := s.trial.Mark()
-	for _, n := range set {
-		s.trial.Vacate(n.host)
+	hosts := make([]*world.Host, len(set))
+	for i, n := range set {
+		hosts[i] = n.host
 	}
+	s.trial.Vacate(hosts...)
 	return pack.Sketch(s.trial.World(), purse), m
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // wasteful lists the nodes that may be worth replacing: those first that waste most for
@@ -118,9 +117,7 @@ func kinds() []func(*node) string {
 	return []func(*node) string{samePlace, samePool, func(*node) string { return "" }}
 }
 
-func samePlace(n *node) string {
-	return n.Pool + "|" + n.host.Labels[world.LabelZone] + "|" + n.host.Labels[world.LabelCapacityType]
-}
+func samePlace(n *node) string { return n.place }
 
 func samePool(n *node) string { return n.Pool }
 

@@ -70,12 +70,12 @@ func (t *Trial) Vacate(hosts ...*Host) {
 		if h.vacated {
 			continue
 		}
-		listed := h.Stuck && !h.Leaving
+		leaving := h.Leaving
 		t.close(h, true)
-		if !listed {
+		if leaving || !h.Stuck {
 			t.stick(h)
 		}
-		if own := t.content(h); len(all) == 0 {
+		if own := t.content(h, leaving); len(all) == 0 {
 			all = own
 		} else {
 			all = slices.Concat(all, own)
@@ -269,9 +269,10 @@ type content struct {
 	refs  []Ref
 }
 
-// content lists the pods that need a home when the host goes.
-func (t *Trial) content(h *Host) []content {
-	if len(t.guests[h]) == 0 && len(t.housed) == 0 {
+// content lists the pods that need a home when the host goes. Of a host that was leaving
+// anyhow some may have one.
+func (t *Trial) content(h *Host, leaving bool) []content {
+	if len(t.guests[h]) == 0 && !leaving {
 		return h.content()
 	}
 	var pods []*pod
