@@ -35,6 +35,8 @@ func (e *Environment) azureSettings() []string {
 		// SSL_CERT_FILE, which the emulator's own list has, is not honoured on macOS.
 		"AZURE_CA_FILE="+filepath.Join(e.dir, "azure", "ca.pem"),
 		"AZURE_PRICES_URL="+e.azure.URL()+"/api/retail/prices",
+		// Whoever publishes an image here wants to see what comes of it.
+		"IMAGE_REFRESH_INTERVAL=15s",
 	)
 }
 

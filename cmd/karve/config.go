@@ -81,6 +81,8 @@ type AzureConfig struct {
 	CAFile string
 	// PricesURL is the retail price list; empty means the public one.
 	PricesURL string
+	// ImageRefresh is how often new images are looked for.
+	ImageRefresh time.Duration
 }
 
 // UnsupportedAzure are settings of the incumbent that karve knows by name and
@@ -142,6 +144,7 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&c.AdditionalTags, "additional-tags", nil, "tags for every Azure resource, key=value,…")
 	flags.StringVar(&c.CAFile, "azure-ca-file", "", "PEM file of certificate authorities to trust for Azure, besides the system's")
 	flags.StringVar(&c.PricesURL, "azure-prices-url", "", "retail price list (default: the public one)")
+	flags.DurationVar(&c.ImageRefresh, "image-refresh-interval", time.Hour, "how often new node images are looked for; the nodes drift when there are some")
 }
 
 func (u *UnsupportedAzure) bind(flags *pflag.FlagSet) {
@@ -240,6 +243,7 @@ func (c AzureConfig) validate() error {
 	f.check(c.VNetSubnetID == "" || subnetID.MatchString(c.VNetSubnetID), "vnet-subnet-id",
 		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…/subnets/…, got %q", c.VNetSubnetID)
 	f.tags(c.AdditionalTags)
+	f.check(c.ImageRefresh >= time.Second, "image-refresh-interval", "must be at least 1s, got %s", c.ImageRefresh)
 	f.variable("LOCATION", c.Location, "the Azure region, for example eastus")
 	f.variable("ARM_SUBSCRIPTION_ID (or AZURE_SUBSCRIPTION_ID)", c.SubscriptionID, "the subscription that pays for the nodes")
 	if c.Cloud != "" && c.EnvironmentFile != "" {

@@ -101,7 +101,9 @@ func control(ctx context.Context, c Config, cluster *rest.Config, access azureAc
 		return fmt.Errorf("making a client for the cluster's version: %w", err)
 	}
 	m, err := manager.New(cluster, c.Core.options(cloud, log, func(m crmanager.Manager) error {
-		reconciler := &nodeclass.Reconciler{Client: m.GetClient(), Azure: cloud, Versions: versions, Log: log.WithName(nodeclass.Name)}
+		reconciler := &nodeclass.Reconciler{
+			Client: m.GetClient(), Azure: cloud, Versions: versions, Log: log.WithName(nodeclass.Name), Every: min(nodeclass.Every, c.Azure.ImageRefresh),
+		}
 		return errors.Join(reconciler.Register(m), m.Add(crmanager.RunnableFunc(cloud.Run)))
 	}))
 	if err != nil {
@@ -193,6 +195,7 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		VMMemoryOverheadPercent: c.VMMemoryOverheadPercent,
 		AdditionalTags:          c.AdditionalTags,
 		PricesURL:               c.PricesURL,
+		ImagesEvery:             c.ImageRefresh,
 	}, nil
 }
 

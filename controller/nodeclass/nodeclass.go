@@ -57,6 +57,9 @@ type Reconciler struct {
 	Every time.Duration
 }
 
+// Every is how often a class is looked at when nothing else is asked for.
+const Every = 3 * time.Minute
+
 // retryEvery is how soon something that is missing is looked for again.
 const retryEvery = 15 * time.Second
 
@@ -116,7 +119,7 @@ func (r *Reconciler) report(class, stored *v1beta1.AKSNodeClass) {
 func (r *Reconciler) next(class *v1beta1.AKSNodeClass) time.Duration {
 	every := r.Every
 	if every == 0 {
-		every = 3 * time.Minute
+		every = Every
 	}
 	if class.IsReady() {
 		return every

@@ -127,14 +127,11 @@ func definitionNames(spec *v1beta1.AKSNodeClassSpec, version string) string {
 	return strings.Join(names, ", ")
 }
 
-// imageTTL is how long a version list is believed. AKS publishes weekly; the
-// class decides when to look at all.
-const imageTTL = time.Hour
-
 // gallery reads and remembers the newest version of image definitions.
 type gallery struct {
 	client   *armcompute.CommunityGalleryImageVersionsClient
 	location string
+	every    time.Duration // for which a list is believed: see Options.ImagesEvery
 	now      func() time.Time
 
 	mu    sync.Mutex
@@ -150,7 +147,7 @@ func (g *gallery) newest(ctx context.Context, d imageDefinition) (string, error)
 	g.mu.Lock()
 	known, ok := g.known[d]
 	g.mu.Unlock()
-	if ok && g.now().Sub(known.read) < imageTTL {
+	if ok && g.now().Sub(known.read) < g.every {
 		return known.version, nil
 	}
 	version, err := g.read(ctx, d)

@@ -69,6 +69,9 @@ type Options struct {
 	// PollEvery is how old the list of machines may be while launches wait for it.
 	// Zero means 2s: with all launches sharing one list, that is 30 reads a minute.
 	PollEvery time.Duration
+	// ImagesEvery is how long a list of an image's versions is believed. Zero means 1h:
+	// AKS publishes weekly.
+	ImagesEvery time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	Log *slog.Logger
@@ -105,6 +108,7 @@ func (o *Options) complete() error {
 	o.VMMemoryOverheadPercent = cmp.Or(o.VMMemoryOverheadPercent, 0.075)
 	o.PricesURL = cmp.Or(o.PricesURL, publicPrices)
 	o.PollEvery = cmp.Or(o.PollEvery, 2*time.Second)
+	o.ImagesEvery = cmp.Or(o.ImagesEvery, time.Hour)
 	o.Location = strings.ToLower(o.Location)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -153,5 +157,6 @@ func (o *Options) malformed() error {
 	refuse(o.NetworkPlugin == pluginNone && o.NetworkPluginMode != "", "option NetworkPluginMode must be empty when NetworkPlugin is none")
 	refuse(o.VMMemoryOverheadPercent < 0 || o.VMMemoryOverheadPercent >= 1, "option VMMemoryOverheadPercent: %v is not a share between 0 and 1", o.VMMemoryOverheadPercent)
 	refuse(o.PollEvery < 0, "option PollEvery: %v is negative", o.PollEvery)
+	refuse(o.ImagesEvery < 0, "option ImagesEvery: %v is negative", o.ImagesEvery)
 	return errors.Join(errs...)
 }

@@ -99,7 +99,7 @@ func (p *Provider) connect() error {
 		securityGroups: net.NewSecurityGroupsClient(),
 	}
 	p.network = &network{p: p, guids: map[string]memo[string]{}}
-	p.images = &gallery{client: compute.NewCommunityGalleryImageVersionsClient(), location: o.Location, now: o.Now, known: map[imageDefinition]newestVersion{}}
+	p.images = &gallery{client: compute.NewCommunityGalleryImageVersionsClient(), location: o.Location, every: o.ImagesEvery, now: o.Now, known: map[imageDefinition]newestVersion{}}
 	p.openSources(compute, options.Transport)
 	p.openRolls()
 	return nil
