@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -37,6 +38,8 @@ type Scenario struct {
 	Bound  []*corev1.Pod
 	// Pending pods are to be placed.
 	Pending []*corev1.Pod
+	// PDBs hold for bound pods; only disruption looks at them.
+	PDBs []*policyv1.PodDisruptionBudget
 	// Settings are ours; upstream knows of them only whether preferences count.
 	Settings world.Settings
 }
