@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
-	"sigs.k8s.io/karpenter/pkg/scheduling"
 
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/engine/offer"
@@ -122,9 +121,4 @@ func TestPoolsSellAThousandSizes(t *testing.T) {
 	if sold < 1000 {
 		t.Errorf("%d of %d sizes are on sale in some pool, want 1,000 at least", sold, len(s.Types))
 	}
-}
-
-func sells(p *karpv1.NodePool, it *cloudprovider.InstanceType) bool {
-	wants := scheduling.NewNodeSelectorRequirementsWithMinValues(p.Spec.Template.Spec.Requirements...)
-	return it.Requirements.Intersects(wants) == nil && it.Offerings.Available().HasCompatible(wants)
 }

@@ -1,0 +1,306 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/awslabs/operatorpkg/status"
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	"sigs.k8s.io/karpenter/pkg/operator/injection"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+	requirements "sigs.k8s.io/karpenter/pkg/scheduling"
+
+	"github.com/karve-dev/karve/bench/consolidate"
+	"github.com/karve-dev/karve/bench/fleet"
+	"github.com/karve-dev/karve/bench/scenario"
+)
+
+// Disruption is Karpenter's disruption controller over a fleet: its methods, cluster
+// state and provisioner. What its queue and the controllers around it would do over
+// minutes happens at once: a command's nodes are gone, its replacements initialized and
+// its pods where the simulation put them before it looks again. Its own limits of a
+// minute for several nodes and three for single ones hold.
+type Disruption struct {
+	ctx     context.Context
+	clock   *leaping
+	store   *store
+	state   *state.Cluster
+	cloud   *cloud
+	queue   *disruption.Queue
+	methods []disruption.Method
+	make    func() []disruption.Method
+}
+
+// NewDisruption brings up the controller.
+func NewDisruption(ctx context.Context, s *scenario.Scenario) (*Disruption, error) {
+	log.SetLogger(logr.Discard())
+	ctx = options.ToContext(injection.WithControllerName(ctx, "disruption"), &options.Options{
+		MinValuesPolicy: options.MinValuesPolicyStrict, PreferencePolicy: options.PreferencePolicyRespect, IgnoreDRARequests: true,
+		FeatureGates: options.FeatureGates{SpotToSpotConsolidation: true},
+	})
+	d := &Disruption{ctx: ctx, clock: &leaping{start: time.Now(), at: scenario.Now()}, store: newStore(s), cloud: newCloud(s)}
+	d.state = state.NewCluster(d.clock, d.store, d.cloud)
+	provisioner := provisioning.NewProvisioner(d.store, silent{}, d.cloud, d.state, d.clock, nil, nil)
+	d.queue = disruption.NewQueue(d.store, silent{}, d.state, d.clock, provisioner)
+	d.make = func() []disruption.Method {
+		return disruption.NewMethods(d.clock, d.state, d.store, provisioner, d.cloud, silent{}, d.queue)
+	}
+	d.methods = d.make()
+	for i, n := range s.Nodes {
+		if err := d.appear(n, s.Claims[i]); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range s.Bound {
+		if err := d.bind(p); err != nil {
+			return nil, err
+		}
+	}
+	for _, ds := range s.DaemonSets {
+		if err := d.state.UpdateDaemonSet(ctx, ds); err != nil {
+			return nil, fmt.Errorf("telling upstream of DaemonSet %s: %w", ds.Name, err)
+		}
+	}
+	return d, nil
+}
+
+func (d *Disruption) appear(n *corev1.Node, claim *karpv1.NodeClaim) error {
+	d.state.UpdateNodeClaim(claim)
+	if err := d.state.UpdateNode(d.ctx, n); err != nil {
+		return fmt.Errorf("telling upstream of node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+func (d *Disruption) bind(p *corev1.Pod) error {
+	if err := d.state.UpdatePod(d.ctx, p); err != nil {
+		return fmt.Errorf("telling upstream of pod %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Observe tells the controller what a change did.
+func (d *Disruption) Observe(delta fleet.Delta) error {
+	d.clock.leap(10 * time.Minute) // nodes start and drain
+	d.store.observe(delta)
+	for _, p := range delta.Ended {
+		d.state.DeletePod(client.ObjectKeyFromObject(p))
+	}
+	for i, n := range delta.Nodes {
+		if err := d.appear(n, delta.Claims[i]); err != nil {
+			return err
+		}
+	}
+	for _, p := range delta.Started {
+		if err := d.bind(p); err != nil {
+			return err
+		}
+	}
+	for _, p := range delta.Moved {
+		d.state.DeletePod(client.ObjectKeyFromObject(p))
+		if err := d.bind(p); err != nil {
+			return err
+		}
+	}
+	for _, name := range delta.Gone {
+		d.state.DeleteNodeClaim(name)
+		d.state.DeleteNode(name)
+	}
+	return nil
+}
+
+// Next asks the methods in order until one wants to act, as each round of the controller
+// does. It is done when none does and none gave up because its time was over.
+func (d *Disruption) Next() (consolidate.Round, error) {
+	r := consolidate.Round{Done: true}
+	for _, m := range d.methods {
+		changes, cut, err := d.ask(m)
+		if err != nil {
+			return r, err
+		}
+		if len(changes) > 0 {
+			return consolidate.Round{Changes: changes}, nil
+		}
+		r.Done = r.Done && !cut
+	}
+	return r, nil
+}
+
+// Pass asks every method once what it would do, as though no other had acted before.
+func (d *Disruption) Pass() error {
+	for _, m := range d.make() {
+		if _, _, err := d.ask(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask is what the controller does for one method before it starts its commands.
+func (d *Disruption) ask(m disruption.Method) ([]fleet.Change, bool, error) {
+	begun := time.Now()
+	candidates, totals, err := disruption.GetCandidatesWithTotals(d.ctx, d.state, d.store, silent{}, d.clock, d.cloud, m.ShouldDisrupt, m.Class(), d.queue, nil)
+	if err != nil {
+		return nil, false, fmt.Errorf("finding candidates for %s: %w", m.ConsolidationType(), err)
+	}
+	if len(candidates) == 0 {
+		return nil, false, nil
+	}
+	if scored, ok := m.(disruption.NodePoolTotalsSetter); ok {
+		scored.SetNodePoolTotals(totals)
+	}
+	budgets, err := disruption.BuildDisruptionBudgetMapping(d.ctx, d.state, d.clock, d.store, d.cloud, silent{}, m.Reason())
+	if err != nil {
+		return nil, false, fmt.Errorf("counting budgets for %s: %w", m.ConsolidationType(), err)
+	}
+	commands, err := m.ComputeCommands(d.ctx, budgets, candidates...)
+	if err != nil {
+		return nil, false, fmt.Errorf("asking method %s: %w", m.ConsolidationType(), err)
+	}
+	var out []fleet.Change
+	for _, c := range commands {
+		if c.Decision() == disruption.NoOpDecision {
+			continue
+		}
+		change, err := changeOf(&c)
+		if err != nil {
+			return nil, false, err
+		}
+		out = append(out, change)
+	}
+	return out, time.Since(begun) >= limit(m), nil
+}
+
+// limit is the time that the method gives itself.
+func limit(m disruption.Method) time.Duration {
+	switch m.ConsolidationType() {
+	case disruption.MultiNodeConsolidationType:
+		return disruption.MultiNodeConsolidationTimeoutDuration
+	case disruption.SingleNodeConsolidationType:
+		return disruption.SingleNodeConsolidationTimeoutDuration
+	}
+	return math.MaxInt64
+}
+
+// changeOf reads off a command where its simulation put the pods.
+func changeOf(c *disruption.Command) (fleet.Change, error) {
+	out := fleet.Change{Homes: map[string][]types.UID{}}
+	for _, n := range c.Candidates {
+		out.Gone = append(out.Gone, n.Name())
+	}
+	for _, n := range c.Results.ExistingNodes {
+		for _, p := range n.Pods {
+			out.Homes[n.Name()] = append(out.Homes[n.Name()], p.UID)
+		}
+	}
+	for _, r := range c.Replacements {
+		machine, err := cheapestOf(r.NodeClaim)
+		if err != nil {
+			return out, err
+		}
+		l := fleet.Launch{Machine: machine}
+		for _, p := range r.Pods {
+			l.Pods = append(l.Pods, p.UID)
+		}
+		out.Launches = append(out.Launches, l)
+	}
+	return out, nil
+}
+
+// cheapestOf is the machine that the claim becomes at best.
+func cheapestOf(claim *scheduling.NodeClaim) (scenario.Machine, error) {
+	best, price := scenario.Machine{Pool: claim.NodePoolName}, math.Inf(1)
+	for _, t := range claim.InstanceTypeOptions {
+		for _, o := range t.Offerings {
+			if o.Available && o.Price < price && claim.Requirements.IsCompatible(o.Requirements, requirements.AllowUndefinedWellKnownLabels) {
+				best.Type, best.Zone, best.CapacityType, price = t.Name, o.Zone(), o.CapacityType(), o.Price
+			}
+		}
+	}
+	if math.IsInf(price, 1) {
+		return best, fmt.Errorf("a NodeClaim of pool %s has nothing to buy", claim.NodePoolName)
+	}
+	return best, nil
+}
+
+// leaping is a clock that waits for nobody: whoever would wait finds the time gone.
+// Otherwise it runs as real clocks do, so that time limits mean what they say.
+type leaping struct {
+	clock.RealClock // for what is not here
+	start           time.Time
+	at              time.Time
+}
+
+func (c *leaping) leap(d time.Duration) { c.at = c.at.Add(d) }
+
+func (c *leaping) Now() time.Time { return c.at.Add(time.Since(c.start)) }
+
+func (c *leaping) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+func (c *leaping) After(d time.Duration) <-chan time.Time {
+	c.leap(d)
+	out := make(chan time.Time, 1)
+	out <- c.Now()
+	return out
+}
+
+// cloud sells what a scenario has on sale, to each pool what it may buy.
+type cloud struct {
+	cloudprovider.CloudProvider // nil: deciding buys nothing
+	byPool                      map[string][]*cloudprovider.InstanceType
+}
+
+func newCloud(s *scenario.Scenario) *cloud {
+	all := InstanceTypes(s.Types)
+	c := &cloud{byPool: map[string][]*cloudprovider.InstanceType{}}
+	for _, p := range s.Pools {
+		for _, t := range all {
+			if sells(p, t) {
+				c.byPool[p.Name] = append(c.byPool[p.Name], t)
+			}
+		}
+	}
+	return c
+}
+
+// sells reports whether the pool may buy the type at all.
+func sells(p *karpv1.NodePool, t *cloudprovider.InstanceType) bool {
+	wants := requirements.NewNodeSelectorRequirementsWithMinValues(p.Spec.Template.Spec.Requirements...)
+	return t.Requirements.Intersects(wants) == nil && t.Offerings.Available().HasCompatible(wants)
+}
+
+func (c *cloud) Name() string { return "bench" }
+
+func (c *cloud) GetInstanceTypes(_ context.Context, p *karpv1.NodePool) ([]*cloudprovider.InstanceType, error) {
+	return c.byPool[p.Name], nil
+}
+
+func (c *cloud) GetSupportedNodeClasses() []status.Object {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: "karpenter.azure.com", Version: "v1beta1", Kind: "AKSNodeClass"})
+	return []status.Object{nodeClass{u}}
+}
+
+// nodeClass is only asked what kind it is of.
+type nodeClass struct{ *unstructured.Unstructured }
+
+func (nodeClass) GetConditions() []status.Condition { return nil }
+func (nodeClass) SetConditions([]status.Condition)  {}
+func (n nodeClass) StatusConditions(...status.ForOption) status.ConditionSet {
+	return status.NewReadyConditions().For(n)
+}
