@@ -100,10 +100,12 @@ type Launch struct {
 
 // Delta is what a change did to objects.
 type Delta struct {
-	Gone  []string // nodes, and their claims of the same name
-	Ended []*corev1.Pod
-	Nodes []*corev1.Node
-	// Claims are those of Nodes, in the same order.
+	// Gone are nodes, with their claims in the same order; Ended the DaemonSets' pods on them.
+	Gone   []*corev1.Node
+	Lapsed []*karpv1.NodeClaim
+	Ended  []*corev1.Pod
+	// Nodes are new, with their claims in the same order.
+	Nodes  []*corev1.Node
 	Claims []*karpv1.NodeClaim
 	// Started are the DaemonSets' pods on Nodes; Moved run elsewhere now.
 	Started, Moved []*corev1.Pod
@@ -118,11 +120,12 @@ func (f *Fleet) Apply(c Change) (Delta, error) {
 		if f.Nodes[name] == nil {
 			return d, fmt.Errorf("node %s is gone already", name)
 		}
+		d.Gone, d.Lapsed = append(d.Gone, f.Nodes[name]), append(d.Lapsed, f.Claims[name])
 		ended, err := f.vacate(name, homeless)
 		if err != nil {
 			return d, err
 		}
-		d.Gone, d.Ended = append(d.Gone, name), append(d.Ended, ended...)
+		d.Ended = append(d.Ended, ended...)
 	}
 	for _, l := range c.Launches {
 		if err := f.buy(l, homeless, &d); err != nil {

@@ -117,9 +117,9 @@ func (d *Disruption) Observe(delta fleet.Delta) error {
 			return err
 		}
 	}
-	for _, name := range delta.Gone {
-		d.state.DeleteNodeClaim(name)
-		d.state.DeleteNode(name)
+	for i, n := range delta.Gone {
+		d.state.DeleteNodeClaim(delta.Lapsed[i].Name)
+		d.state.DeleteNode(n.Name)
 	}
 	return nil
 }

@@ -72,9 +72,9 @@ const appLabel = "app"
 
 // observe makes a change to the cluster known.
 func (s *store) observe(d fleet.Delta) {
-	for _, name := range d.Gone {
-		delete(s.nodes, name)
-		delete(s.byNode, name)
+	for _, n := range d.Gone {
+		delete(s.nodes, n.Name)
+		delete(s.byNode, n.Name)
 	}
 	for _, p := range d.Ended {
 		s.pods[s.at[p.UID]] = corev1.Pod{}

@@ -1,0 +1,134 @@
+package karve
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/karve-dev/karve/bench/consolidate"
+	"github.com/karve-dev/karve/bench/fleet"
+	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/kube"
+)
+
+// Disruption is our decision about nodes over a fleet as the product takes it: the
+// Mirror keeps the world from API objects; a pass converts machines, pools and budgets
+// and searches the whole cluster. Moves come true at once.
+type Disruption struct {
+	mirror   *kube.Mirror
+	budgets  *kube.PodBudgets
+	scenario *scenario.Scenario
+	settings disrupt.Settings
+	moves    []disrupt.Move // all that were decided
+	left     []disrupt.Left // of the last pass
+}
+
+// NewDisruption brings up the Mirror of s.
+func NewDisruption(s *scenario.Scenario) *Disruption {
+	d := &Disruption{mirror: kube.NewMirror(nil), budgets: &kube.PodBudgets{}, scenario: s, settings: disrupt.Defaults()}
+	d.settings.SpotToSpot = true // on both sides
+	d.mirror.SetSettings(s.Settings)
+	for _, p := range s.Pools {
+		d.mirror.SetPool(p)
+	}
+	d.mirror.SetCatalog(kube.ClassOf(s.Pools[0].Spec.Template.Spec.NodeClassRef), s.Types, nil)
+	for _, ds := range s.DaemonSets {
+		d.mirror.SetDaemon(ds)
+	}
+	for _, b := range s.PDBs {
+		d.budgets.Set(b)
+	}
+	for i, n := range s.Nodes {
+		d.mirror.SetClaim(s.Claims[i])
+		d.mirror.SetNode(n)
+	}
+	for _, p := range s.Bound {
+		d.mirror.SetPod(p, true)
+	}
+	d.mirror.View(func(*world.World) {})
+	return d
+}
+
+// Observe tells the Mirror what a change did, as its watches would.
+func (d *Disruption) Observe(delta fleet.Delta) error {
+	for _, p := range delta.Ended {
+		d.mirror.RemovePod(p)
+	}
+	for i, n := range delta.Nodes {
+		d.mirror.SetClaim(delta.Claims[i])
+		d.mirror.SetNode(n)
+	}
+	for _, p := range slices.Concat(delta.Started, delta.Moved) {
+		d.mirror.SetPod(p, false)
+	}
+	for i, n := range delta.Gone {
+		d.mirror.RemoveNode(n)
+		d.mirror.RemoveClaim(delta.Lapsed[i])
+	}
+	return nil
+}
+
+// Pass searches the whole cluster.
+func (d *Disruption) Pass() error {
+	d.search()
+	return nil
+}
+
+// search reads the cluster and decides, as one tick of the controller does. Whatever
+// happened is an hour ago, so that no node is too new.
+func (d *Disruption) search() disrupt.Plan {
+	now := time.Now().Add(time.Hour)
+	c := disrupt.Cluster{Now: now, Settings: d.settings}
+	for _, p := range d.scenario.Pools {
+		pool, _ := kube.DisruptionPool(p, now)
+		c.Pools = append(c.Pools, pool)
+	}
+	for _, m := range d.mirror.Machines() {
+		c.Nodes = append(c.Nodes, kube.DisruptionNode(m, d.budgets, false, now))
+	}
+	var plan disrupt.Plan
+	d.mirror.View(func(w *world.World) { plan = disrupt.Search(w, c, disrupt.Cursor{}) })
+	return plan
+}
+
+// Next is done when a pass over the whole cluster finds nothing to do.
+func (d *Disruption) Next() (consolidate.Round, error) {
+	plan := d.search()
+	if !plan.Done {
+		return consolidate.Round{}, fmt.Errorf("a search without bound stopped at %+v", plan.Next)
+	}
+	d.moves, d.left = append(d.moves, plan.Moves...), plan.Left
+	r := consolidate.Round{Done: len(plan.Moves) == 0}
+	for _, m := range plan.Moves {
+		r.Changes = append(r.Changes, changeOf(m))
+	}
+	return r, nil
+}
+
+// changeOf reads off a move: every machine is the first choice. Nodes and their claims
+// have the same name here.
+func changeOf(m disrupt.Move) fleet.Change {
+	out := fleet.Change{Gone: m.Nodes, Homes: map[string][]types.UID{}}
+	for _, h := range m.Homes {
+		out.Homes[h.Node] = append(out.Homes[h.Node], uids(h.Pods)...)
+	}
+	for _, l := range m.Launches {
+		c := l.Choices[0]
+		out.Launches = append(out.Launches, fleet.Launch{
+			Machine: scenario.Machine{Pool: l.Pool, Type: c.Type, Zone: c.Zone, CapacityType: c.CapacityType}, Pods: uids(l.Pods),
+		})
+	}
+	return out
+}
+
+func uids(refs []world.Ref) []types.UID {
+	out := make([]types.UID, len(refs))
+	for i, r := range refs {
+		out[i] = types.UID(r.UID)
+	}
+	return out
+}
