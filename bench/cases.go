@@ -20,6 +20,8 @@ type item struct {
 	// plotted items follow each other by size; one too slow for upstream ends its line.
 	plotted bool
 	measure func(context.Context) ([]report.Row, error)
+	// shrink compares how both sides consolidate.
+	shrink func(context.Context) (report.Consolidation, error)
 }
 
 // Names of the rows that the plot shows begin so; the size follows.
@@ -36,7 +38,8 @@ func (c config) items() []item {
 	out = append(out, c.existing()...)
 	out = append(out, item{name: c.arrivalName(), measure: c.arrivals})
 	out = append(out, item{name: c.memoryName(), measure: c.memory})
-	return append(out, c.growing()...)
+	out = append(out, c.growing()...)
+	return append(out, c.consolidations()...)
 }
 
 func (c config) preferences() []item {

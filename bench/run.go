@@ -45,7 +45,7 @@ func (c config) method() []string {
 
 // bench runs what was asked for and says how it went.
 func (c config) bench(ctx context.Context) error {
-	var rows []report.Row
+	var r report.Results
 	for _, it := range c.items() {
 		if !c.only.MatchString(it.name) {
 			continue
@@ -55,23 +55,33 @@ func (c config) bench(ctx context.Context) error {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s …\n", it.name)
-		if len(rows) > 0 && it.plotted && tooSlow(rows[len(rows)-1]) {
+		if len(r.Rows) > 0 && it.plotted && tooSlow(r.Rows[len(r.Rows)-1]) {
 			it.alone = "upstream is left out after what it took one size before"
 		}
-		more, err := c.measured(ctx, it)
-		if err != nil {
+		if err := c.add(ctx, it, &r); err != nil {
 			return fmt.Errorf("%s: %w", it.name, err)
 		}
-		rows = append(rows, more...)
 	}
 	if c.list {
 		return nil
 	}
 	e := c.environment()
-	if err := report.Print(os.Stdout, e, rows); err != nil || c.partial() {
+	if err := report.Print(os.Stdout, e, r); err != nil || c.partial() {
 		return err
 	}
-	return c.save(e, rows)
+	return c.save(e, r)
+}
+
+// add runs the item.
+func (c config) add(ctx context.Context, it item, to *report.Results) error {
+	if it.shrink != nil {
+		row, err := it.shrink(ctx)
+		to.Consolidations = append(to.Consolidations, row)
+		return err
+	}
+	rows, err := c.measured(ctx, it)
+	to.Rows = append(to.Rows, rows...)
+	return err
 }
 
 // tooSlow reports whether upstream need not be asked for the next size.
@@ -79,14 +89,14 @@ func tooSlow(r report.Row) bool {
 	return strings.HasPrefix(r.Scenario, nodesRow) && (r.Upstream == nil || r.Upstream.Seconds > plotPatience)
 }
 
-func (c config) save(e report.Environment, rows []report.Row) error {
-	if err := report.Save(filepath.Join(c.results, "latest.json"), rows); err != nil {
+func (c config) save(e report.Environment, r report.Results) error {
+	if err := report.Save(filepath.Join(c.results, "latest.json"), r); err != nil {
 		return err
 	}
-	if err := report.SaveMarkdown(filepath.Join(c.results, "README.md"), plotFile, e, rows); err != nil {
+	if err := report.SaveMarkdown(filepath.Join(c.results, "README.md"), plotFile, e, r); err != nil {
 		return err
 	}
-	return c.draw(rows)
+	return c.draw(r.Rows)
 }
 
 const plotFile = "scaling.svg"
@@ -236,7 +246,7 @@ func (c config) environment() report.Environment {
 		Machine: fmt.Sprintf("%s, %d cores, %s/%s", cpu(), runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH),
 		Go:      runtime.Version(), Commit: commit(),
 		Started: c.started.UTC().Format(time.RFC3339) + pick(c.quick, ", quick (small sizes)", ""),
-		Method:  c.method(),
+		Method:  append(c.method(), c.shrinkMethod()...),
 	}
 }
 

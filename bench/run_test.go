@@ -28,15 +28,19 @@ func TestSave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []report.Row
+	var r report.Results
 	for _, it := range c.items() {
-		rows = append(rows, report.Row{Scenario: it.name, Karve: &report.Side{Seconds: 0.1}, Upstream: &report.Side{Seconds: 7}})
+		if it.shrink != nil {
+			r.Consolidations = append(r.Consolidations, report.Consolidation{Scenario: it.name, Karve: &report.Shrunk{}})
+			continue
+		}
+		r.Rows = append(r.Rows, report.Row{Scenario: it.name, Karve: &report.Side{Seconds: 0.1}, Upstream: &report.Side{Seconds: 7}})
 	}
-	if err := c.save(c.environment(), rows); err != nil {
+	if err := c.save(c.environment(), r); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string][]string{
-		"latest.json": {`"scenario": "diverse 500"`}, "README.md": {"| diverse 500 |", "commit"}, plotFile: {"pending pods", "existing nodes", "upstream"},
+		"latest.json": {`"scenario": "diverse 500"`, `"scenario": "consolidate-200"`}, "README.md": {"| diverse 500 |", "| consolidate-200 |", "commit"}, plotFile: {"pending pods", "existing nodes", "upstream"},
 	} {
 		text, err := os.ReadFile(filepath.Join(folder, file))
 		if err != nil {

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/karve-dev/karve/bench/consolidate"
 	"github.com/karve-dev/karve/bench/fleet"
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
 )
@@ -131,4 +133,23 @@ func uids(refs []world.Ref) []types.UID {
 		out[i] = types.UID(r.UID)
 	}
 	return out
+}
+
+// Bound is a price that no cluster which runs the pods of s can beat, whatever holds
+// them where they are.
+func Bound(s *scenario.Scenario) offer.Price {
+	anew := *s
+	anew.Nodes, anew.Claims, anew.Bound, anew.Pending = nil, nil, nil, nil
+	for _, p := range s.Bound {
+		if kube.OwnedByDaemonSet(p) {
+			continue
+		}
+		waiting := *p // what is behind its pointers never changes
+		waiting.Spec.NodeName, waiting.Status = "", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		}}}
+		anew.Pending = append(anew.Pending, &waiting)
+	}
+	plan, _ := New(&anew).Decide()
+	return plan.LowerBound
 }

@@ -89,18 +89,13 @@ func ratio(a, b float64) *float64 {
 }
 
 // Say adds words to the note.
-func (r *Row) Say(words string) {
-	if r.Note != "" && words != "" {
-		r.Note += "; "
-	}
-	r.Note += words
-}
+func (r *Row) Say(words string) { r.Note = join(r.Note, words) }
 
-// Save writes the rows as JSON, making the folder when there is none.
-func Save(path string, rows []Row) error {
-	text, err := json.MarshalIndent(rows, "", "  ")
+// Save writes the results as JSON, making the folder when there is none.
+func Save(path string, r Results) error {
+	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		return fmt.Errorf("writing the rows as JSON: %w", err)
+		return fmt.Errorf("writing the results as JSON: %w", err)
 	}
 	return write(path, append(text, '\n'))
 }

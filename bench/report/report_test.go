@@ -46,10 +46,32 @@ func rows() []Row {
 	return out
 }
 
+// results has a cluster besides that both sides shrink.
+func results() Results {
+	c := Consolidation{
+		Scenario: "consolidate-1", LowerBound: 2, Note: "how many pods",
+		Karve:    &Shrunk{PassSeconds: 0.5, ConvergeSeconds: 1, Before: 8, After: 3, Nodes: 4, Evictions: 100, Rounds: 2},
+		Upstream: &Shrunk{PassSeconds: 5, ConvergeSeconds: 40, Before: 8, After: 4, Nodes: 5, Evictions: 160, TimedOut: true},
+	}
+	c.Compare()
+	return Results{Rows: rows(), Consolidations: []Consolidation{c}}
+}
+
+// A side that breaks the scheduler's rules is compared with nothing.
+func TestInvalidPlacementsAreNotCompared(t *testing.T) {
+	c := results().Consolidations[0]
+	c.Speedup, c.CostRatio, c.EvictionRatio = nil, nil, nil
+	c.Karve.Invalid = "pod p"
+	c.Compare()
+	if c.Speedup != nil || c.CostRatio != nil || c.EvictionRatio != nil || !strings.Contains(c.Note, "INVALID PLACEMENT by karve") {
+		t.Errorf("%+v", c)
+	}
+}
+
 // The form of the JSON is what others read: these names and no others.
 func TestSavedForm(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results", "latest.json")
-	if err := Save(path, rows()); err != nil {
+	if err := Save(path, results()); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(path)
@@ -94,6 +116,31 @@ func TestSavedForm(t *testing.T) {
     "upstream": null,
     "speedup": null,
     "cost_ratio": null
+  },
+  {
+    "scenario": "consolidate-1",
+    "karve": {
+      "pass_seconds": 0.5,
+      "converge_seconds": 1,
+      "usd_per_hour_before": 8,
+      "usd_per_hour_after": 3,
+      "nodes_after": 4,
+      "evictions": 100,
+      "timed_out": false
+    },
+    "upstream": {
+      "pass_seconds": 5,
+      "converge_seconds": 40,
+      "usd_per_hour_before": 8,
+      "usd_per_hour_after": 4,
+      "nodes_after": 5,
+      "evictions": 160,
+      "timed_out": true
+    },
+    "lower_bound_usd_per_hour": 2,
+    "speedup": 40,
+    "cost_ratio": 0.75,
+    "evictions_per_dollar_ratio": 0.5
   }
 ]
 `
@@ -105,11 +152,11 @@ func TestSavedForm(t *testing.T) {
 func TestTablesShowBothSides(t *testing.T) {
 	e := Environment{Go: "go9", Method: []string{"best of all"}}
 	var b strings.Builder
-	if err := Print(&b, e, rows()); err != nil {
+	if err := Print(&b, e, results()); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "README.md")
-	if err := SaveMarkdown(path, "scaling.svg", e, rows()); err != nil {
+	if err := SaveMarkdown(path, "scaling.svg", e, results()); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(path)
@@ -117,7 +164,7 @@ func TestTablesShowBothSides(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{b.String(), string(page)} {
-		for _, want := range []string{"go9", "diverse 1", "upstream", "4×", "0.750", "why", "best of all"} {
+		for _, want := range []string{"go9", "diverse 1", "upstream", "4×", "0.750", "why", "best of all", "consolidate-1", "50.0 %", "0.50"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in:\n%s", want, text)
 			}

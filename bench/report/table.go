@@ -55,16 +55,18 @@ func optional(v *float64, format string) string {
 }
 
 // Print writes the run for a terminal.
-func Print(w io.Writer, e Environment, rows []Row) error {
+func Print(w io.Writer, e Environment, r Results) error {
 	fmt.Fprintf(w, "%s; %s; commit %s; %s\n\n", e.Machine, e.Go, e.Commit, e.Started)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, line := range table(rows) {
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(line, "\t"), "\t"))
+	for _, lines := range r.tables() {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, line := range lines {
+			fmt.Fprintln(t, strings.TrimRight(strings.Join(line, "\t"), "\t"))
+		}
+		if err := t.Flush(); err != nil {
+			return fmt.Errorf("printing the table: %w", err)
+		}
+		fmt.Fprintln(w)
 	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("printing the table: %w", err)
-	}
-	fmt.Fprintln(w)
 	for _, m := range e.Method {
 		fmt.Fprintf(w, "- %s\n", m)
 	}
@@ -72,18 +74,14 @@ func Print(w io.Writer, e Environment, rows []Row) error {
 }
 
 // SaveMarkdown writes the run as a page beside its JSON and its plot.
-func SaveMarkdown(path, plot string, e Environment, rows []Row) error {
+func SaveMarkdown(path, plot string, e Environment, r Results) error {
 	var b strings.Builder
 	b.WriteString("# The last run of the benchmark\n\nWritten by `make bench`; `latest.json` has the numbers.\n\n")
 	for _, about := range [][2]string{{"machine", e.Machine}, {"Go", e.Go}, {"commit", e.Commit}, {"started", e.Started}} {
 		fmt.Fprintf(&b, "- %s: %s\n", about[0], about[1])
 	}
-	b.WriteString("\n")
-	for i, line := range table(rows) {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
-		if i == 0 {
-			b.WriteString(strings.Repeat("| --- ", len(line)) + "|\n")
-		}
+	for _, lines := range r.tables() {
+		b.WriteString("\n" + markdown(lines))
 	}
 	b.WriteString("\n")
 	for _, m := range e.Method {

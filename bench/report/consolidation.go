@@ -1,0 +1,153 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Shrunk is what one side made of a cluster that was too large.
+type Shrunk struct {
+	// PassSeconds is what a look at the whole cluster takes at first, ConvergeSeconds all
+	// deciding until nothing more was found or the time was over.
+	PassSeconds     float64 `json:"pass_seconds"`
+	ConvergeSeconds float64 `json:"converge_seconds"`
+	Before          float64 `json:"usd_per_hour_before"`
+	After           float64 `json:"usd_per_hour_after"`
+	Nodes           int     `json:"nodes_after"`
+	Evictions       int     `json:"evictions"`
+	TimedOut        bool    `json:"timed_out"`
+
+	// PassCPU and ConvergeCPU are what all threads computed meanwhile, seconds; Rounds
+	// counts the decisions that changed something, Bought the machines.
+	PassCPU     float64 `json:"-"`
+	ConvergeCPU float64 `json:"-"`
+	Rounds      int     `json:"-"`
+	Bought      int     `json:"-"`
+	// Invalid says what is wrong with where pods ended up: it is then no answer.
+	Invalid string `json:"-"`
+}
+
+// PerDollar is how many pods were evicted for each $/h saved; nil where nothing was.
+func (s *Shrunk) PerDollar() *float64 { return ratio(float64(s.Evictions), max(0, s.Before-s.After)) }
+
+// Consolidation is one cluster that both sides shrink.
+type Consolidation struct {
+	Scenario string  `json:"scenario"`
+	Karve    *Shrunk `json:"karve"`
+	Upstream *Shrunk `json:"upstream"` // nil where upstream did not run
+	// LowerBound is a price that no cluster with these pods can beat, $/h; zero when not known.
+	LowerBound float64 `json:"lower_bound_usd_per_hour"`
+	// Speedup is upstream's time until the end over ours, CostRatio our price at the end
+	// over upstream's, EvictionRatio our evictions per $/h saved over upstream's; nil
+	// where that means nothing.
+	Speedup       *float64 `json:"speedup"`
+	CostRatio     *float64 `json:"cost_ratio"`
+	EvictionRatio *float64 `json:"evictions_per_dollar_ratio"`
+
+	Note string `json:"-"`
+}
+
+// Compare fills in the ratios, where both ended with valid clusters.
+func (c *Consolidation) Compare() {
+	for name, s := range map[string]*Shrunk{"karve": c.Karve, "upstream": c.Upstream} {
+		if s != nil && s.Invalid != "" {
+			c.Note = join(c.Note, fmt.Sprintf("INVALID PLACEMENT by %s, no ratio: %s", name, s.Invalid))
+		}
+	}
+	k, u := c.Karve, c.Upstream
+	if k == nil || u == nil || k.Invalid != "" || u.Invalid != "" {
+		return
+	}
+	c.Speedup = ratio(u.ConvergeSeconds, k.ConvergeSeconds)
+	c.CostRatio = ratio(k.After, u.After)
+	if ours, theirs := k.PerDollar(), u.PerDollar(); ours != nil && theirs != nil {
+		c.EvictionRatio = ratio(*ours, *theirs)
+	}
+}
+
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+var consolidationHeader = []string{"cluster", "side", "first pass s", "until the end s", "CPU s", "rounds", "$/h before", "$/h after", "bound $/h", "over bound",
+	"nodes after", "bought", "evictions", "evictions per $/h", "timed out", "speedup", "cost ratio", "eviction ratio", "note"}
+
+// consolidations has a line for each side of each cluster.
+func consolidations(rows []Consolidation) [][]string {
+	lines := [][]string{consolidationHeader}
+	for _, r := range rows {
+		name := r.Scenario
+		ratios := []string{optional(r.Speedup, "%.0f×"), optional(r.CostRatio, "%.3f"), optional(r.EvictionRatio, "%.2f"), r.Note}
+		for _, side := range []struct {
+			name string
+			*Shrunk
+		}{{"karve", r.Karve}, {"upstream", r.Upstream}} {
+			if side.Shrunk == nil {
+				continue
+			}
+			lines = append(lines, append(append([]string{name, side.name}, side.cells(r.LowerBound)...), ratios...))
+			name, ratios = "", make([]string, len(ratios))
+		}
+	}
+	return lines
+}
+
+func (s *Shrunk) cells(bound float64) []string {
+	over, late := "", ""
+	if bound > 0 {
+		over = fmt.Sprintf("%.1f %%", 100*(s.After/bound-1))
+	}
+	if s.TimedOut {
+		late = "yes"
+	}
+	return []string{
+		seconds(s.PassSeconds), seconds(s.ConvergeSeconds), seconds(s.ConvergeCPU), fmt.Sprint(s.Rounds),
+		fmt.Sprintf("%.3f", s.Before), fmt.Sprintf("%.3f", s.After), nonzero(bound, "%.3f"), over,
+		fmt.Sprint(s.Nodes), fmt.Sprint(s.Bought), fmt.Sprint(s.Evictions), optional(s.PerDollar(), "%.1f"), late,
+	}
+}
+
+// Results is a whole run.
+type Results struct {
+	Rows           []Row
+	Consolidations []Consolidation
+}
+
+// MarshalJSON writes one list of scenarios.
+func (r Results) MarshalJSON() ([]byte, error) {
+	all := make([]any, 0, len(r.Rows)+len(r.Consolidations))
+	for _, row := range r.Rows {
+		all = append(all, row)
+	}
+	for _, c := range r.Consolidations {
+		all = append(all, c)
+	}
+	return json.Marshal(all)
+}
+
+// tables are those that have lines.
+func (r Results) tables() [][][]string {
+	var out [][][]string
+	if len(r.Rows) > 0 {
+		out = append(out, table(r.Rows))
+	}
+	if len(r.Consolidations) > 0 {
+		out = append(out, consolidations(r.Consolidations))
+	}
+	return out
+}
+
+func markdown(lines [][]string) string {
+	var b strings.Builder
+	for i, line := range lines {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
+		if i == 0 {
+			b.WriteString(strings.Repeat("| --- ", len(line)) + "|\n")
+		}
+	}
+	return b.String()
+}
