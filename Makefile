@@ -43,7 +43,7 @@ lint: ## gofmt, vet, staticcheck, errcheck, ineffassign
 generate: ## rewrite generated files
 	hack/generate
 
-bench: ## compare with upstream Karpenter (about 10 minutes; QUICK=1: under 3; BENCHFLAGS="-only diverse")
+bench: ## compare with upstream Karpenter (about an hour; QUICK=1: about 4 minutes; BENCHFLAGS="-only diverse")
 	cd bench && CGO_ENABLED=0 $(GO) run . $(if $(QUICK),-quick) $(BENCHFLAGS)
 
 clean: ## remove what make built and what the demo left

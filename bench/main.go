@@ -35,7 +35,7 @@ func parse(args []string) (config, error) {
 	c := config{started: time.Now()}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("only", "", "run only the scenarios whose name this regular expression finds; saves nothing")
-	flags.BoolVar(&c.quick, "quick", false, "small sizes: under three minutes")
+	flags.BoolVar(&c.quick, "quick", false, "small sizes: about four minutes")
 	flags.BoolVar(&c.karveOnly, "karve-only", false, "leave upstream out; saves nothing")
 	flags.BoolVar(&c.list, "list", false, "name the scenarios and stop")
 	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of our side to this file (with -karve-only: of nothing else)")

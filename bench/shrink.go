@@ -52,7 +52,8 @@ func (c config) shrink(ctx context.Context, it item, want scenario.Shrunk) (repo
 	}
 	row.LowerBound = karve.Bound(s).USD()
 	row.Note = fmt.Sprintf("%d pods on %d nodes", len(s.Bound), len(s.Nodes))
-	if row.Karve, err = c.shrunk(s, karve.NewDisruption(s)); err != nil {
+	var ours, theirs consolidate.Outcome
+	if row.Karve, ours, err = c.shrunk(s, karve.NewDisruption(s)); err != nil {
 		return row, fmt.Errorf("karve: %w", err)
 	}
 	switch {
@@ -64,18 +65,21 @@ func (c config) shrink(ctx context.Context, it item, want scenario.Shrunk) (repo
 		if err != nil {
 			return row, err
 		}
-		if row.Upstream, err = c.shrunk(s, d); err != nil {
+		if row.Upstream, theirs, err = c.shrunk(s, d); err != nil {
 			return row, fmt.Errorf("upstream: %w", err)
+		}
+		if n, ok := ours.EvictionsAt(theirs.After); ok {
+			row.AtUpstreamsPrice = &n
 		}
 	}
 	row.Compare()
 	return row, nil
 }
 
-func (c config) shrunk(s *scenario.Scenario, d consolidate.Decider) (*report.Shrunk, error) {
+func (c config) shrunk(s *scenario.Scenario, d consolidate.Decider) (*report.Shrunk, consolidate.Outcome, error) {
 	o, err := consolidate.Run(s, d, c.shrinkLimit())
 	if err != nil {
-		return nil, err
+		return nil, o, err
 	}
 	out := &report.Shrunk{
 		PassSeconds: o.Pass.Took.Seconds(), ConvergeSeconds: o.Converge.Took.Seconds(),
@@ -86,7 +90,7 @@ func (c config) shrunk(s *scenario.Scenario, d consolidate.Decider) (*report.Shr
 	if err := o.Audit(s); err != nil {
 		out.Invalid = err.Error()
 	}
-	return out, nil
+	return out, o, nil
 }
 
 // shrinkMethod says what the numbers about consolidation are.
@@ -95,6 +99,6 @@ func (c config) shrinkMethod() []string {
 		"Consolidation: the clusters were really full once, then most Deployments were scaled down; there are PodDisruptionBudgets, some of which allow nothing, pods that ask not to be disrupted, spread over zones and nodes, spot and on demand, three zones and pools. \"-free\" leaves out the blocks and the rules about neighbours: there the bound is a fair yardstick.",
 		"Both sides get the same objects, may disrupt all nodes at once and replace spot by spot, and keep their other defaults: karve wants a replacement to save 5 %, upstream anything. What a decision sets in motion happens at once, as decided: machines are the cheapest that their claims accept, and pods run where the decision puts them. Then the side looks again, until it finds nothing more or has computed for " + c.shrinkLimit().String() + ". kube-scheduler's filters judge where all pods that moved ended up.",
 		"The first pass is one look at the whole cluster: ours converts all nodes, pools and budgets and searches everything, which gives all moves of a round; upstream's methods are asked once each, which gives one command each. Upstream's waits for validation are not counted; its limits of one and three minutes for a method hold.",
-		"Evictions count a pod as often as it moves. The ratio is ours per $/h saved over upstream's.",
+		"Evictions count a pod as often as it moves. The ratio is ours per $/h saved over upstream's, where both came to their end. Whoever saves more must move more, and the last savings are the dearest: beside it stands how many pods ours had moved when its cluster cost no more than upstream's in the end.",
 	}
 }

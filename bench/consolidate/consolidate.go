@@ -40,6 +40,25 @@ type Outcome struct {
 	Rounds         int // that changed something
 	TimedOut       bool
 	Fleet          *fleet.Fleet
+	// Course is what was reached after each change.
+	Course []Point
+}
+
+// Point is a moment in the course of events.
+type Point struct {
+	Price     float64 // $/h
+	Evictions int
+}
+
+// EvictionsAt is how many pods had moved when all nodes cost no more than that for the
+// first time; false when they never did.
+func (o Outcome) EvictionsAt(price float64) (int, bool) {
+	for _, p := range append([]Point{{Price: o.Before}}, o.Course...) {
+		if p.Price <= price {
+			return p.Evictions, true
+		}
+	}
+	return 0, false
 }
 
 // PerDollar is how many pods were evicted for each $/h saved; zero where nothing was.
@@ -50,7 +69,8 @@ func (o Outcome) PerDollar() float64 {
 	return float64(o.Evictions) / (o.Before - o.After)
 }
 
-// Run lets the side decide until it is done, or has decided for as long as limit.
+// Run lets the side decide until it is done, or has decided for as long as limit, and
+// computed for as long if the machine had others to serve.
 func Run(s *scenario.Scenario, d Decider, limit time.Duration) (Outcome, error) {
 	o := Outcome{Fleet: fleet.New(s)}
 	var err error
@@ -62,7 +82,7 @@ func Run(s *scenario.Scenario, d Decider, limit time.Duration) (Outcome, error) 
 		return o, fmt.Errorf("the first pass: %w", err)
 	}
 	for done := false; !done; {
-		if o.TimedOut = o.Converge.Took >= limit; o.TimedOut {
+		if o.TimedOut = over(o.Converge, limit); o.TimedOut {
 			break
 		}
 		if done, err = o.round(d); err != nil {
@@ -72,6 +92,11 @@ func Run(s *scenario.Scenario, d Decider, limit time.Duration) (Outcome, error) 
 	o.Nodes, o.Evictions, o.Bought = len(o.Fleet.Nodes), o.Fleet.Evictions, o.Fleet.Bought
 	o.After, err = price(o.Fleet)
 	return o, err
+}
+
+// over goes by the clock alone where computing time is not known.
+func over(s measure.Sample, limit time.Duration) bool {
+	return s.Took >= limit && (s.CPU >= limit || s.CPU == 0)
 }
 
 func (o *Outcome) round(d Decider) (done bool, err error) {
@@ -93,6 +118,11 @@ func (o *Outcome) round(d Decider) (done bool, err error) {
 		if err := d.Observe(delta); err != nil {
 			return false, err
 		}
+		now, err := price(o.Fleet)
+		if err != nil {
+			return false, err
+		}
+		o.Course = append(o.Course, Point{Price: now, Evictions: o.Fleet.Evictions})
 	}
 	return r.Done, nil
 }

@@ -38,9 +38,12 @@ type Consolidation struct {
 	Upstream *Shrunk `json:"upstream"` // nil where upstream did not run
 	// LowerBound is a price that no cluster with these pods can beat, $/h; zero when not known.
 	LowerBound float64 `json:"lower_bound_usd_per_hour"`
+	// AtUpstreamsPrice is how many pods ours had moved when its cluster cost no more than
+	// upstream's did in the end; nil when it never did.
+	AtUpstreamsPrice *int `json:"karve_evictions_at_upstream_price"`
 	// Speedup is upstream's time until the end over ours, CostRatio our price at the end
 	// over upstream's, EvictionRatio our evictions per $/h saved over upstream's; nil
-	// where that means nothing.
+	// where that means nothing: the last where either side did not come to its end.
 	Speedup       *float64 `json:"speedup"`
 	CostRatio     *float64 `json:"cost_ratio"`
 	EvictionRatio *float64 `json:"evictions_per_dollar_ratio"`
@@ -61,7 +64,7 @@ func (c *Consolidation) Compare() {
 	}
 	c.Speedup = ratio(u.ConvergeSeconds, k.ConvergeSeconds)
 	c.CostRatio = ratio(k.After, u.After)
-	if ours, theirs := k.PerDollar(), u.PerDollar(); ours != nil && theirs != nil {
+	if ours, theirs := k.PerDollar(), u.PerDollar(); ours != nil && theirs != nil && !k.TimedOut && !u.TimedOut {
 		c.EvictionRatio = ratio(*ours, *theirs)
 	}
 }
@@ -74,14 +77,14 @@ func join(a, b string) string {
 }
 
 var consolidationHeader = []string{"cluster", "side", "first pass s", "until the end s", "CPU s", "rounds", "$/h before", "$/h after", "bound $/h", "over bound",
-	"nodes after", "bought", "evictions", "evictions per $/h", "timed out", "speedup", "cost ratio", "eviction ratio", "note"}
+	"nodes after", "bought", "evictions", "evictions per $/h", "timed out", "speedup", "cost ratio", "eviction ratio", "ours at upstream's price", "note"}
 
 // consolidations has a line for each side of each cluster.
 func consolidations(rows []Consolidation) [][]string {
 	lines := [][]string{consolidationHeader}
 	for _, r := range rows {
 		name := r.Scenario
-		ratios := []string{optional(r.Speedup, "%.0f×"), optional(r.CostRatio, "%.3f"), optional(r.EvictionRatio, "%.2f"), r.Note}
+		ratios := []string{optional(r.Speedup, "%.0f×"), optional(r.CostRatio, "%.3f"), optional(r.EvictionRatio, "%.2f"), r.atUpstreamsPrice(), r.Note}
 		for _, side := range []struct {
 			name string
 			*Shrunk
@@ -94,6 +97,13 @@ func consolidations(rows []Consolidation) [][]string {
 		}
 	}
 	return lines
+}
+
+func (c *Consolidation) atUpstreamsPrice() string {
+	if c.AtUpstreamsPrice == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d evictions", *c.AtUpstreamsPrice)
 }
 
 func (s *Shrunk) cells(bound float64) []string {

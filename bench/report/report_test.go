@@ -53,6 +53,8 @@ func results() Results {
 		Karve:    &Shrunk{PassSeconds: 0.5, ConvergeSeconds: 1, Before: 8, After: 3, Nodes: 4, Evictions: 100, Rounds: 2},
 		Upstream: &Shrunk{PassSeconds: 5, ConvergeSeconds: 40, Before: 8, After: 4, Nodes: 5, Evictions: 160, TimedOut: true},
 	}
+	soon := 70
+	c.AtUpstreamsPrice = &soon
 	c.Compare()
 	return Results{Rows: rows(), Consolidations: []Consolidation{c}}
 }
@@ -138,9 +140,10 @@ func TestSavedForm(t *testing.T) {
       "timed_out": true
     },
     "lower_bound_usd_per_hour": 2,
+    "karve_evictions_at_upstream_price": 70,
     "speedup": 40,
     "cost_ratio": 0.75,
-    "evictions_per_dollar_ratio": 0.5
+    "evictions_per_dollar_ratio": null
   }
 ]
 `
@@ -164,7 +167,7 @@ func TestTablesShowBothSides(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{b.String(), string(page)} {
-		for _, want := range []string{"go9", "diverse 1", "upstream", "4×", "0.750", "why", "best of all", "consolidate-1", "50.0 %", "0.50"} {
+		for _, want := range []string{"go9", "diverse 1", "upstream", "4×", "0.750", "why", "best of all", "consolidate-1", "50.0 %", "70 evictions"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in:\n%s", want, text)
 			}

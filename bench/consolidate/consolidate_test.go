@@ -1,0 +1,57 @@
+package consolidate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/karve-dev/karve/bench/consolidate"
+	"github.com/karve-dev/karve/bench/karve"
+	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/bench/upstream"
+)
+
+// What the benchmark shows at length must hold in small: on the same cluster ours ends
+// no dearer than upstream's, and hardly moves more pods until it costs the same; and neither
+// loses a pod or puts one where kube-scheduler would not.
+func TestOursIsNoDearerThanUpstreams(t *testing.T) {
+	for seed := range uint64(3) {
+		s, err := scenario.Consolidate(t.Context(), scenario.Shrunk{Nodes: 30, Seed: seed, Budget: "100%"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := upstream.NewDisruption(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs := shrink(t, s, karve.NewDisruption(s)), shrink(t, s, d)
+		t.Logf("seed %d: from %.3f $/h: ours %.3f with %d evictions in %d rounds, upstream's %.3f with %d in %d",
+			seed, ours.Before, ours.After, ours.Evictions, ours.Rounds, theirs.After, theirs.Evictions, theirs.Rounds)
+		if ours.After > theirs.After {
+			t.Errorf("seed %d: ours costs %.3f $/h in the end, upstream's %.3f", seed, ours.After, theirs.After)
+		}
+		if n, ok := ours.EvictionsAt(theirs.After); ok && n > theirs.Evictions*5/4 {
+			t.Errorf("seed %d: ours moves %d pods until it costs what upstream's does in the end, which moved %d", seed, n, theirs.Evictions)
+		}
+		if bound := karve.Bound(s).USD(); bound <= 0 || bound > ours.After || bound > theirs.After {
+			t.Errorf("seed %d: the bound is %.3f $/h, ours ends at %.3f, upstream's at %.3f", seed, bound, ours.After, theirs.After)
+		}
+	}
+}
+
+func shrink(t *testing.T, s *scenario.Scenario, d consolidate.Decider) consolidate.Outcome {
+	t.Helper()
+	o, err := consolidate.Run(s, d, 5*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Audit(s); err != nil {
+		t.Error(err)
+	}
+	if o.TimedOut || o.After >= o.Before || len(o.Course) == 0 {
+		t.Errorf("timed out: %v; from %.3f to %.3f $/h", o.TimedOut, o.Before, o.After)
+	}
+	if n, ok := o.EvictionsAt(o.After); !ok || n > o.Evictions {
+		t.Errorf("%d of %d evictions until the end, %v", n, o.Evictions, ok)
+	}
+	return o
+}
