@@ -9,8 +9,10 @@ import (
 )
 
 // While nothing changes, a move that was decided stays right, and all of them can still be
-// made together as they are then.
+// made together as they are then. Few may be refused: where pods are spread, it depends on
+// who comes first where they go, and a move that is refused is looked for again.
 func TestWhatWasDecidedStaysRight(t *testing.T) {
+	asked, refused := 0, 0
 	for seed := range uint64(3) {
 		f := disrupttest.Sprawl(seed, 12)
 		script := f.Script(&enginetest.Script{Types: f.Types[enginetest.Class], Pools: poolSpecs(f)})
@@ -21,12 +23,13 @@ func TestWhatWasDecidedStaysRight(t *testing.T) {
 			c.Underway = p.Moves
 			for i, m := range p.Moves {
 				now, left := disrupt.Recheck(w, c, m)
-				if left.Because != "" {
+				if asked++; left.Because != "" {
 					t.Logf("seed %d, pass %d: %v is not right any more: %s %s", seed, pass, m.Nodes, left.Because, left.Detail)
+					refused++
 					continue
 				}
-				if now.After > m.After {
-					t.Errorf("seed %d: %v costs %s, then %s", seed, m.Nodes, m.After, now.After)
+				if now.Saves() <= 0 {
+					t.Errorf("seed %d: %v costs %s, then %s", seed, m.Nodes, now.Before, now.After)
 				}
 				c.Underway[i] = now
 			}
@@ -37,5 +40,8 @@ func TestWhatWasDecidedStaysRight(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+	if refused*10 > asked {
+		t.Errorf("%d of %d moves are refused", refused, asked)
 	}
 }

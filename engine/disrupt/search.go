@@ -197,6 +197,11 @@ func (s *search) judge() {
 	}
 }
 
+// wrongShare is how many percent of its price a full node must waste to be the wrong machine.
+// Where less is at stake, pods that move there move twice only if that pays, too; and to keep
+// its room empty until then costs more.
+const wrongShare = 30
+
 // weigh finds out what the nodes waste, and which are the wrong machines for what they
 // run: however full, they would pay for a replacement.
 func (s *search) weigh() {
@@ -211,9 +216,15 @@ func (s *search) weigh() {
 		}
 		n.least = Least(s.parts([]*node{n}), s.c.Settings)
 		if n.free && s.spot([]*node{n}).Because == "" {
-			n.wrong = n.price-offer.Price(float64(needs)/n.fill()) >= max(n.least, n.price/20)
+			n.wrong = n.price-offer.Price(float64(needs)/n.fill()) >= max(n.least, n.price*wrongShare/100)
 		}
 	}
+}
+
+// fleeting nodes are kept by their youth alone: they stand as good as empty, and will be
+// looked at as soon as they are old enough.
+func (n *node) fleeting() bool {
+	return (n.left.Because == TooYoung || n.left.Because == TooSoon) && n.waste >= n.least && n.waste > n.price/2
 }
 
 // fill is how full the node is, by the resource of which it has least left: 0.01 to 1.
@@ -248,7 +259,7 @@ func (s *search) rewind() {
 		s.impose(&s.moves[i])
 	}
 	for _, n := range s.nodes {
-		if (n.soon || n.wrong) && !n.gone {
+		if (n.soon || n.wrong || n.fleeting()) && !n.gone && n.host != nil {
 			s.trial.Shut(n.host) // whoever moved there would move twice
 		}
 	}

@@ -22,7 +22,7 @@ type Thrift struct {
 // for it; nor does a restart that saves less than $1.50 a month; and a node that was just
 // bought is about to be used.
 func Defaults() Settings {
-	return Settings{Thrift: Thrift{Share: 0.05, PerEviction: 1e6}, MinAge: 5 * time.Minute}
+	return Settings{Thrift: Thrift{Share: 0.05, PerEviction: 2e6}, MinAge: 5 * time.Minute}
 }
 
 // Part is what one pool gives to a move.
