@@ -11,7 +11,7 @@ import (
 
 const cent = offer.Price(10_000_000)
 
-// Rule 126: replacements save a share of what goes, deletions anything.
+// Rule 126: replacements save a share of what goes, and all moves something for each pod.
 func TestThrift(t *testing.T) {
 	pool := func(t *Thrift) *Pool { return &Pool{Name: "p", Thrift: t} }
 	plain := []Part{{Pool: pool(nil), Nodes: 1, Price: 100 * cent}}
@@ -30,6 +30,8 @@ func TestThrift(t *testing.T) {
 		"any saving for Karpenter":  {plain, 100*cent - 1, 1, Settings{Thrift: Thrift{Share: 0.5}, Upstream: true}, true},
 		"no saving for Karpenter":   {plain, 100 * cent, 1, Settings{Upstream: true}, false},
 		"a deletion":                {plain, 0, 0, Settings{Thrift: Thrift{PerHour: 500 * cent}}, true},
+		"a deletion for many pods":  {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, Cost: 6}}, 0, 0, Defaults(), false},
+		"a deletion for some pods":  {[]Part{{Pool: pool(nil), Nodes: 1, Price: cent, Cost: 5}}, 0, 0, Defaults(), true},
 		"two pools, enough":         {money, 193 * cent, 1, Defaults(), true},
 		"two pools, too little":     {money, 193*cent + 1, 1, Defaults(), false},
 		"a pool that asks for none": {[]Part{{Pool: pool(&Thrift{}), Price: 100 * cent}}, 100*cent - 1, 1, Defaults(), true},
