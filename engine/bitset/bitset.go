@@ -184,6 +184,22 @@ func (s Set) First() int {
 	return -1
 }
 
+// Next is the least member that is i or more, -1 when there is none.
+func (s Set) Next(i int) int {
+	at := i / 64
+	if at >= len(s) {
+		return -1
+	}
+	for w := s[at] &^ (1<<(i%64) - 1); ; w = s[at] {
+		if w != 0 {
+			return at*64 + bits.TrailingZeros64(w)
+		}
+		if at++; at == len(s) {
+			return -1
+		}
+	}
+}
+
 // All yields the members in ascending order.
 func (s Set) All() iter.Seq[int] {
 	return func(yield func(int) bool) {

@@ -15,9 +15,12 @@ func (s *solver) room(i int) *quantity.Vector {
 	return &s.w.Hosts[i].Free
 }
 
-// few is how many pods are placed without copies of the World's indexes: rooms
-// that were used up meanwhile are then found by looking.
+// few is how many pods are placed without copies of the World's indexes, and more where
+// there are many hosts: rooms that were used up meanwhile are then found by looking.
 const few = 32
+
+// fewPods reports whether so few pods are to be placed.
+func fewPods(w *world.World) bool { return w.Pending() <= max(few, len(w.Hosts)/8) }
 
 // rooms is the room left by slot of the index, or more than that while few pods
 // are to be placed.
@@ -143,11 +146,21 @@ func stretches(x *world.Index, group int, apart bool) []stretch {
 	return out
 }
 
+// find returns the first slot of the stretch that may have room for a pod of the class, -1
+// when there is none.
+func (s *solver) find(k *work, in *stretch) int {
+	rooms := s.rooms(in.index)
+	if s.w.Tried() {
+		return in.index.Find(k.Shape, rooms, in.from, in.to)
+	}
+	return rooms.Next(in.from, in.to, &k.Requests, k.Dims)
+}
+
 // next returns the first host of the stretch that takes a pod of the class,
 // leaving out of it what comes before; -1 when there is none.
 func (s *solver) next(k *work, in *stretch) int {
 	for {
-		slot := s.rooms(in.index).Next(in.from, in.to, &k.Requests, k.Dims)
+		slot := s.find(k, in)
 		if slot < 0 {
 			in.from = in.to
 			return -1

@@ -44,7 +44,7 @@ func hosted(w *world.World, c *world.Class) bool {
 	}
 	x := w.Index(c.Keys)
 	for _, g := range x.Accepting(c.Shape) {
-		if x.Rooms.Next(x.Groups[g].From, x.Groups[g].To, &c.Requests, c.Dims) >= 0 {
+		if x.Find(c.Shape, x.Rooms, x.Groups[g].From, x.Groups[g].To) >= 0 {
 			return true
 		}
 	}

@@ -124,7 +124,7 @@ func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
 		fits: map[fitKey]*world.Fit{}, joints: map[step]*joint{}, interned: map[string][]*joint{}, reached: map[*tally][]int{}, sales: map[saleKey][]cell{},
 		draws: map[string]int64{}, sieves: map[nodeFilter]*sieve{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{},
 		rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*world.Shape]int{}}
-	s.used, s.indexed, s.many = map[int]*quantity.Vector{}, map[*world.Index]*world.Rooms{}, w.Pending() > few
+	s.used, s.indexed, s.many = map[int]*quantity.Vector{}, map[*world.Index]*world.Rooms{}, !fewPods(w)
 	for _, c := range w.Classes {
 		var t stance
 		if honour := d[c]; len(honour) > 0 && !l.plain[c] && !l.hopeless[c] {

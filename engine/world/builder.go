@@ -465,7 +465,7 @@ func (b *Builder) hosts() []*Host {
 	for h := range b.stale {
 		for _, x := range b.indexes {
 			if h.Index >= 0 {
-				x.Rooms.Set(x.Slot(h.Index), &h.Free)
+				x.refresh(h)
 			}
 		}
 	}

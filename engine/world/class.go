@@ -217,9 +217,9 @@ func (b *Builder) dismiss(c *Class) {
 	if c.refs--; c.refs == 0 {
 		delete(b.shapes, c.Shape.key)
 		for _, x := range b.indexes {
-			delete(x.lets, c.Shape)
+			x.forget(c.Shape)
 			for _, v := range c.Shape.variants {
-				delete(x.lets, v)
+				x.forget(v)
 			}
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // Index groups the hosts by their values of some labels, by their taints and by
@@ -21,6 +23,8 @@ type Index struct {
 	of    []int32 // group by position
 	all   []*Host // World.Hosts
 	lets  map[*Shape][]int32
+	// spots remembers for Trials which slots may have room for shapes; see Find.
+	spots map[*Shape]*bitset.Set
 	// shifted is how many groups do not begin with their First: a Trial closed some hosts.
 	shifted int
 }
@@ -76,6 +80,7 @@ func (x *Index) refresh(h *Host) {
 	slot, g := x.Slot(h.at), &x.Groups[x.of[h.at]]
 	if h.Index >= 0 {
 		x.Rooms.Set(slot, &h.Free)
+		x.spot(slot, h)
 		if g.First == nil || h.at < g.First.at {
 			x.begin(g, h)
 		}
@@ -85,6 +90,57 @@ func (x *Index) refresh(h *Host) {
 	if g.First == h {
 		x.begin(g, x.open(slot+1, g.To))
 	}
+}
+
+// Find is Rooms.Next for pods of the shape, in rooms that are the index's own or what is left
+// of them. It remembers which slots have no room for the shape: a search asks for the same again
+// and again while most hosts are full, and maxima over stretches tell little then, as one host
+// of a stretch lacks this and another that.
+func (x *Index) Find(s *Shape, rooms *Rooms, from, to int) int {
+	spots := x.spots[s]
+	if spots == nil {
+		spots = x.survey(s)
+		x.spots[s] = spots
+	}
+	for slot := spots.Next(from); slot >= 0 && slot < to; slot = spots.Next(slot + 1) {
+		switch {
+		case rooms.holds(0, slot, &s.Requests, s.Dims):
+			return slot
+		case rooms == x.Rooms:
+			spots.Drop(slot)
+		}
+	}
+	return -1
+}
+
+// survey lists the slots with room for one pod of the shape.
+func (x *Index) survey(s *Shape) *bitset.Set {
+	var spots bitset.Set
+	for slot := range x.hosts {
+		if x.Rooms.holds(0, slot, &s.Requests, s.Dims) {
+			spots.Put(slot)
+		}
+	}
+	return &spots
+}
+
+// spot notes who fits on the host in the slot.
+func (x *Index) spot(slot int, h *Host) {
+	for s, spots := range x.spots {
+		if s.within(&h.Free) {
+			spots.Put(slot)
+		}
+	}
+}
+
+// within reports whether the room holds one pod of the shape.
+func (s *Shape) within(room *quantity.Vector) bool {
+	for _, d := range s.Dims {
+		if room[d] < s.Requests[d] {
+			return false
+		}
+	}
+	return true
 }
 
 // begin makes the host the group's first; nil when it has none.
@@ -105,6 +161,12 @@ func (x *Index) open(from, to int) *Host {
 		}
 	}
 	return nil
+}
+
+// forget drops what is remembered about a shape.
+func (x *Index) forget(s *Shape) {
+	delete(x.lets, s)
+	delete(x.spots, s)
 }
 
 // lets is Accepts, whatever the shape demands of the host's name.
@@ -135,7 +197,7 @@ func (w *World) Index(keys []*constraint.Key) *Index {
 }
 
 func newIndex(hosts []*Host, keys []*constraint.Key, dims int) *Index {
-	x := &Index{Rooms: newRooms(len(hosts), dims), hosts: make([]int32, len(hosts)), slots: make([]int32, len(hosts)), of: make([]int32, len(hosts)), all: hosts, lets: map[*Shape][]int32{}}
+	x := &Index{Rooms: newRooms(len(hosts), dims), hosts: make([]int32, len(hosts)), slots: make([]int32, len(hosts)), of: make([]int32, len(hosts)), all: hosts, lets: map[*Shape][]int32{}, spots: map[*Shape]*bitset.Set{}}
 	groups := map[string]int{}
 	var name []byte
 	for i, h := range hosts {

@@ -75,11 +75,7 @@ func (t *Trial) Vacate(hosts ...*Host) {
 		if leaving || !h.Stuck {
 			t.stick(h)
 		}
-		if own := t.content(h, leaving); len(all) == 0 {
-			all = own
-		} else {
-			all = slices.Concat(all, own)
-		}
+		all = append(all, t.content(h, leaving)...)
 	}
 	if len(all) > 0 {
 		t.evict(all)
