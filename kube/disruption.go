@@ -44,8 +44,9 @@ func DisruptionNode(m Machine, budgets *PodBudgets, soft bool, now time.Time) di
 		return n
 	}
 	n.Name, n.Ready = m.Node.Name, Ready(m.Node)
-	n.Pods, n.Cost = evictions(m.Pods, now)
-	n.Blocks = blocks(m, budgets, now)
+	all := survey(m.Pods, budgets, now)
+	n.Pods, n.Cost = all.movable, all.cost
+	n.Blocks = append(ownBlocks(m.Node), all.blocks()...)
 	return n
 }
 
@@ -104,17 +105,6 @@ func unpriced(m Machine) string {
 		m.World.Labels[world.LabelZone], m.World.Labels[world.LabelCapacityType])
 }
 
-// evictions counts the pods that would need another home, and what that costs.
-func evictions(pods []*corev1.Pod, now time.Time) (n int, cost float64) {
-	for _, p := range pods {
-		if Movable(p, now) {
-			n++
-			cost += max(0, EvictionCost(p))
-		}
-	}
-	return n, cost
-}
-
 // EvictionCost is what upstream reckons that evicting a pod costs: 1, moved by the
 // pod's deletion cost and priority, from -10 to 10.
 func EvictionCost(p *corev1.Pod) float64 {
@@ -130,30 +120,51 @@ func EvictionCost(p *corev1.Pod) float64 {
 	return min(max(cost, -10), 10)
 }
 
-// blocks lists who asks for the node to be left alone: the node, then its pods.
-func blocks(m Machine, budgets *PodBudgets, now time.Time) (out []disrupt.Block) {
-	if m.Node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
-		out = append(out, disrupt.Block{Because: disrupt.DoNotDisrupt,
-			Detail: `Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation`})
+// ownBlocks is what the node itself asks for.
+func ownBlocks(n *corev1.Node) []disrupt.Block {
+	if n.Annotations[karpv1.DoNotDisruptAnnotationKey] != "true" {
+		return nil
 	}
-	return append(out, PodBlocks(m.Pods, budgets, now)...)
+	return []disrupt.Block{{Because: disrupt.DoNotDisrupt,
+		Detail: `Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation`}}
 }
 
 // PodBlocks lists which pods of a node ask for it to be left alone: first those that must
 // not be disturbed, then those that the eviction API would not let go, by name.
 func PodBlocks(pods []*corev1.Pod, budgets *PodBudgets, now time.Time) []disrupt.Block {
-	var asking, held []podBlock
+	return survey(pods, budgets, now).blocks()
+}
+
+// tenants is what the pods of a node amount to.
+type tenants struct {
+	// movable counts those that would need another home; cost is what it costs to evict them.
+	movable int
+	cost    float64
+	// asking must not be disturbed, held would not be let go by the eviction API.
+	asking, held []podBlock
+}
+
+// survey looks at every pod once: there are many, and they lie far apart.
+func survey(pods []*corev1.Pod, budgets *PodBudgets, now time.Time) (all tenants) {
 	for _, p := range pods {
+		if Movable(p, now) {
+			all.movable++
+			all.cost += max(0, EvictionCost(p))
+		}
 		if p.DeletionTimestamp != nil || Terminal(p) {
 			continue
 		}
 		if DoNotDisrupt(p, now) {
-			asking = append(asking, podBlock{p, protection(p)})
+			all.asking = append(all.asking, podBlock{p, protection(p)})
 		} else if r := budgets.Refused(p); len(r.Budgets) > 0 && Evictable(p) {
-			held = append(held, podBlock{p, refused(p, r)})
+			all.held = append(all.held, podBlock{p, refused(p, r)})
 		}
 	}
-	return appendBlocks(appendBlocks(nil, asking), held)
+	return all
+}
+
+func (t tenants) blocks() []disrupt.Block {
+	return appendBlocks(appendBlocks(nil, t.asking), t.held)
 }
 
 type podBlock struct {

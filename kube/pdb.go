@@ -215,14 +215,11 @@ func (s *budgetSpace) remove(old *podBudget) {
 	}
 }
 
-// of lists the budgets that select the pod, by name.
-func (b *PodBudgets) of(p *corev1.Pod) (out []*podBudget) {
-	if b == nil {
-		return nil
-	}
+// of adds the budgets that select the pod to out, which is empty, by name.
+func (b *PodBudgets) of(p *corev1.Pod, out []*podBudget) []*podBudget {
 	space := b.spaces[p.Namespace]
 	if space == nil {
-		return nil
+		return out
 	}
 	set := labels.Set(p.Labels)
 	for i := range space.byLabel {
@@ -266,7 +263,8 @@ func (b *PodBudgets) Refused(p *corev1.Pod) Refusal {
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	found := b.of(p)
+	var space [2]*podBudget // enough for nearly all
+	found := b.of(p, space[:0])
 	switch {
 	case len(found) > 1:
 		r := Refusal{ForGood: true}

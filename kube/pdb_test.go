@@ -133,7 +133,7 @@ func TestPodBudgetsFindWhatSelects(t *testing.T) {
 			}
 		}
 		slices.Sort(want)
-		for _, x := range b.of(p) {
+		for _, x := range b.of(p, nil) {
 			got = append(got, x.name.Name)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
