@@ -70,8 +70,14 @@ func newBargain(w *world.World) *bargain {
 
 // indifferent is a bargain in which nobody prefers anything.
 func indifferent(w *world.World) *bargain {
-	return &bargain{w: w, tastes: map[*world.Class][]preference{}, minds: map[*world.Class]bool{}, open: map[*world.Shape]bool{},
-		fits: map[fitKey]*world.Fit{}, sales: map[saleKey][]cell{}, most: noPurse, patience: mostAttempts}
+	b := &bargain{w: w, tastes: map[*world.Class][]preference{}, minds: map[*world.Class]bool{}, open: map[*world.Shape]bool{},
+		sales: map[saleKey][]cell{}, most: noPurse, patience: mostAttempts}
+	if w.Tried() {
+		b.fits = remember(w).fits
+	} else {
+		b.fits = map[fitKey]*world.Fit{}
+	}
+	return b
 }
 
 // preferences lists what pods prefer, unless the settings ignore it.

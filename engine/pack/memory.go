@@ -11,6 +11,7 @@ import (
 type memory struct {
 	censuses map[tallyKey]*world.Census
 	rolls    map[rollKey]*world.Roll
+	fits     map[fitKey]*world.Fit // see fit
 }
 
 // rollKey names the nodes that a spread looks at, by the value of a label.
@@ -24,7 +25,7 @@ func remember(w *world.World) *memory {
 	at := w.Remembered()
 	m, ok := (*at).(*memory)
 	if !ok {
-		m = &memory{censuses: map[tallyKey]*world.Census{}, rolls: map[rollKey]*world.Roll{}}
+		m = &memory{censuses: map[tallyKey]*world.Census{}, rolls: map[rollKey]*world.Roll{}, fits: map[fitKey]*world.Fit{}}
 		*at = m
 	}
 	return m
