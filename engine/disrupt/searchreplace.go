@@ -67,7 +67,7 @@ func (s *search) replace(n *node) {
 	if len(best.set) == 1 {
 		past.size = 1
 	}
-	if !s.settle(best) {
+	if !s.settle(best.set) {
 		past.failures++
 	}
 	s.past[group] = past
@@ -90,7 +90,7 @@ func (s *search) exchange(n *node) bool {
 		if len(set) <= size/2 {
 			continue
 		}
-		if b := s.bid(set); b != nil && s.settle(b) {
+		if s.settle(set) {
 			return n.gone
 		}
 	}
@@ -250,26 +250,32 @@ func (s *search) payable(n *node) bool {
 	return false
 }
 
-// settle writes the move down and takes it, unless something speaks against it that only
-// the plan shows.
-func (s *search) settle(b *bid) bool {
-	m, left := s.write(b.set)
-	if left.Because == "" {
-		s.take(m)
-		for _, n := range b.set {
-			if !n.gone {
-				n.stays(Left{Because: Receives, Detail: "Nodes like it go, and it is kept in place of one that would be bought for their pods"})
-			}
-		}
-		return true
+// settle writes the move down and takes it, unless it does not pay or something speaks
+// against it that only the plan shows.
+func (s *search) settle(set []*node) bool {
+	m, left := s.write(set)
+	if left.Because != "" {
+		set[0].stays(left)
+		return false
 	}
-	b.set[0].stays(left)
-	return false
+	s.take(m)
+	for _, n := range set {
+		if !n.gone {
+			n.stays(Left{Because: Receives, Detail: "Nodes like it go, and it is kept in place of one that would be bought for their pods"})
+		}
+	}
+	return true
 }
 
 // write makes a move of replacing the nodes; Left says why there is none.
 func (s *search) write(set []*node) (Move, Left) {
 	before, least := cost(set), Least(s.parts(set), s.c.Settings)
+	if left := s.spot(set); left.Because != "" {
+		return Move{}, left
+	}
+	if before <= least {
+		return Move{}, spare(set[0], 0, least)
+	}
 	d, mark := s.sketch(set, before-least)
 	if d.Broke() || d.Unplaced() > 0 {
 		s.trial.Back(mark)
