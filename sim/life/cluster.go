@@ -65,6 +65,9 @@ type Stats struct {
 	Longest time.Duration
 	// SoldOut counts purchases that found nothing in stock.
 	SoldOut int
+	// Undone counts machines bought for pods that a move displaced, because
+	// kube-scheduler filled their homes with others.
+	Undone int
 }
 
 // New returns an empty cluster at midnight. The mind decides; nil means the engine.
@@ -236,6 +239,9 @@ func (c *Cluster) initialize(m *machine) {
 		return
 	}
 	m.initialized = c.now
+	if life := m.pool.ExpireAfter; life > 0 {
+		c.after(m.created.Add(life).Sub(c.now), func() { c.Watch.happened(); c.changed() })
+	}
 	c.note("ready %s %v", m.key, m.deal)
 	c.changed()
 }

@@ -16,7 +16,7 @@ const Quiet = 20 * time.Hour
 // ask for, and all that will happen to it. Live(24 * time.Hour) lives it.
 func Day(seed uint64, mind Mind) *Cluster {
 	c := New(seed, mind)
-	c.Pace.Search = time.Minute
+	c.Pace.Search = 2 * time.Minute
 	if d := (&day{Cluster: c}); d.often(70) {
 		c.Settings = disrupt.Defaults()
 	}
@@ -45,18 +45,18 @@ func (d *day) sometime() time.Duration {
 }
 
 func (d *day) pools() {
-	general := &Pool{Name: "general", Policy: disrupt.WhenEmptyOrUnderutilized, ConsolidateAfter: one(d, 0, 30*time.Second, 2*time.Minute, 5*time.Minute), Budgets: d.budgets()}
+	general := &Pool{Name: "general", Policy: disrupt.WhenEmptyOrUnderutilized, ConsolidateAfter: one(d, 0, 30*time.Second, 2*time.Minute, 5*time.Minute), Budgets: d.budgets(), MinAge: -1}
 	if d.often(40) {
 		general.CapacityTypes = []string{offer.OnDemand}
 	}
 	d.Pools = append(d.Pools, general)
 	if d.often(50) {
 		d.Pools = append(d.Pools, &Pool{Name: "spot", Weight: one[int32](d, 0, 10), CapacityTypes: []string{offer.Spot}, Policy: one(d, disrupt.WhenEmptyOrUnderutilized, disrupt.Balanced),
-			ConsolidateAfter: one(d, 30*time.Second, time.Minute), Budgets: d.budgets(), MinSavings: one(d, 0, 0.05)})
+			ConsolidateAfter: one(d, 30*time.Second, time.Minute), Budgets: d.budgets(), MinSavings: one(d, 0, 0.05), MinAge: -1})
 	}
 	if d.often(50) {
 		d.Pools = append(d.Pools, &Pool{Name: "batch", Taint: "batch", Policy: one(d, disrupt.WhenEmpty, disrupt.Balanced, disrupt.WhenEmptyOrUnderutilized),
-			ConsolidateAfter: one(d, 30*time.Second, 10*time.Minute), Budgets: d.budgets(), LimitCPU: one[int64](d, 0, 64)})
+			ConsolidateAfter: one(d, 30*time.Second, 10*time.Minute), Budgets: d.budgets(), MinAge: -1, LimitCPU: one[int64](d, 0, 64)})
 	}
 	if d.often(50) {
 		d.Pools = append(d.Pools, &Pool{Name: "data", Taint: "data", CapacityTypes: []string{offer.OnDemand}, Policy: disrupt.WhenEmptyOrUnderutilized, ConsolidateAfter: 5 * time.Minute,

@@ -35,6 +35,12 @@ func TestDebug(t *testing.T) {
 		}
 		t.Logf("%s %v %s: %s %s, %s; %v", l.Key, m.deal, c.market.price(m.deal), l.Because, l.Detail, l.Costs, pods)
 	}
+	for _, m := range c.machines {
+		if m.move != nil || m.deleting || m.notReady || m.initialized.IsZero() {
+			t.Logf("%s: move %v, deleting %v, not ready %v, initialized %s", m.key, m.move != nil, m.deleting, m.notReady, m.initialized)
+		}
+	}
+	t.Log(strings.Join(c.diary[max(0, len(c.diary)-30):], "\n  "))
 	for _, w := range c.workloads {
 		t.Logf("%s x%d %dm %dMi pool=%q on-demand=%v spread=%v apart=%v down=%d", w.Name, w.Replicas, w.Milli, w.MiB, w.Pool, w.OnDemand, w.Spread, w.Apart, w.MaxDown)
 	}

@@ -64,6 +64,7 @@ func (c *Cluster) fails(m *machine) {
 	}
 	c.changed()
 	c.after(5*time.Minute, func() {
+		c.Watch.happened()
 		for _, p := range slices.Clone(m.pods) {
 			c.stop(p)
 		}

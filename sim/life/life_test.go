@@ -18,10 +18,14 @@ func TestDays(t *testing.T) {
 		seeds = 20
 	}
 	var all Bill
+	moves, undone := 0, 0
 	for seed := range seeds {
 		c := Day(seed, nil)
 		start := time.Now()
 		c.Live(24 * time.Hour)
+		for i := 0; i < 30 && len(c.moves) > 0; i++ { // nodes expire at any time
+			c.Live(time.Minute)
+		}
 		b := c.Bill()
 		all.Paid, all.Bound, all.Fresh = all.Paid+b.Paid, all.Bound+b.Bound, all.Fresh+b.Fresh
 		t.Logf("seed %d: %v nodes %d, pods %d, %s, %+v", seed, time.Since(start), len(c.machines), len(c.pods), b, c.Stats)
@@ -31,6 +35,7 @@ func TestDays(t *testing.T) {
 			}
 		}
 		unsettled(t, seed, c)
+		moves, undone = moves+c.Stats.Moves, undone+c.Stats.Undone
 		if most := offer.Price(float64(b.Fresh)*1.5) + slack; b.Paid > most {
 			t.Errorf("seed %d: costs %s after %s of quiet", seed, b, 24*time.Hour-Quiet)
 		}
@@ -38,7 +43,10 @@ func TestDays(t *testing.T) {
 	if float64(all.Paid) > 1.1*float64(all.Fresh) {
 		t.Errorf("all clusters together cost %s after hours of quiet, more than 10%% over what they would cost anew", all)
 	}
-	t.Logf("together: %s; %.1f%% over the bound", all, 100*(float64(all.Paid)/float64(all.Bound)-1))
+	if undone*10 > moves {
+		t.Errorf("%d machines were bought for pods that %d moves displaced", undone, moves)
+	}
+	t.Logf("together: %s; %.1f%% over the bound; %d moves, %d undone by the scheduler", all, 100*(float64(all.Paid)/float64(all.Bound)-1), moves, undone)
 }
 
 // slack is what a cluster of a few nodes may cost more whatever its size: less than the

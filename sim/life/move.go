@@ -143,7 +143,7 @@ func (c *Cluster) launch(m *move) {
 // objection is what the look after the taint finds against taking the node.
 func (c *Cluster) objection(m *move, n *machine) string {
 	switch {
-	case n.gone || n.deleting || n.notReady:
+	case n.gone || n.deleting:
 		return "is going by itself"
 	case n.stays:
 		return "is not to be disrupted"

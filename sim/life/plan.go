@@ -58,6 +58,7 @@ func (c *Cluster) provide() {
 	for _, l := range plan.Launches {
 		m := c.order(l.Pool, l.Choices)
 		c.note("for %s", c.describe(l.Pods))
+		c.undone(l.Pods)
 		c.view.promise(m.key, l.Pods)
 	}
 	if len(plan.Unplaced) > 0 {
@@ -104,6 +105,18 @@ func (c *Cluster) wake(left []disrupt.Left) {
 	}
 	c.woken = first
 	c.after(first.Sub(c.now), func() { c.stir++ })
+}
+
+// undone counts purchases for pods that a move displaced: kube-scheduler put others where
+// the move meant them to go. That is nobody's plan, so the fleet may be what it was.
+func (c *Cluster) undone(refs []world.Ref) {
+	for _, ref := range refs {
+		if p := c.find(ref.UID); p != nil && p.evicted {
+			c.Stats.Undone++
+			c.Watch.happened()
+			return
+		}
+	}
 }
 
 // describe says what pods ask for, for the diary.

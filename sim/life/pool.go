@@ -29,7 +29,7 @@ type Pool struct {
 	Budgets          []Budget
 	// MinSavings is the share of the price that a replacement must save.
 	MinSavings float64
-	MinAge     time.Duration
+	MinAge     time.Duration // negative means what the operator set
 	// Grace is the terminationGracePeriod; 0 means none.
 	Grace time.Duration
 	// ExpireAfter is a node's life, and ends softly; 0 means for ever.

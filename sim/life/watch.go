@@ -103,10 +103,17 @@ func (w *Watch) entitled(m *move) {
 			w.fault("empty", "move %d takes %s as empty", m.id, n.key)
 		case m.Cause == disrupt.Underutilized && p.Policy == disrupt.WhenEmpty:
 			w.fault("policy", "move %d takes %s, whose pool gives back empty nodes only", m.id, n.key)
-		case m.Cause == disrupt.Underutilized && w.c.now.Sub(n.created) < p.MinAge:
-			w.fault("age", "move %d takes %s, %s old of %s", m.id, n.key, w.c.now.Sub(n.created), p.MinAge)
+		case m.Cause == disrupt.Underutilized && w.c.now.Sub(n.created) < w.age(p):
+			w.fault("age", "move %d takes %s, %s old of %s", m.id, n.key, w.c.now.Sub(n.created), w.age(p))
 		}
 	}
+}
+
+func (w *Watch) age(p *Pool) time.Duration {
+	if p.MinAge < 0 {
+		return w.c.Settings.MinAge
+	}
+	return p.MinAge
 }
 
 // pays: a move for money is cheaper afterwards, whichever choice is bought, and by as
@@ -266,6 +273,9 @@ func (w *Watch) bought(m *machine) {
 
 // done: once a move is over, the fleet is none that was there before.
 func (w *Watch) done(m *move) {
+	if !m.voluntary() {
+		w.outside++ // the like of what was there may take its place
+	}
 	if m.stage == draining {
 		w.fleet(true)
 	}

@@ -70,6 +70,8 @@ func (c *Cluster) pins(m *machine) string {
 		return "policy"
 	case p.Policy == disrupt.Balanced && m.busy():
 		return "balance"
+	case p.MinSavings > 0.05:
+		return "min-savings"
 	}
 	for _, o := range m.pods {
 		switch {
