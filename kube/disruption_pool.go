@@ -66,7 +66,7 @@ func DisruptionPool(p *karpv1.NodePool, now time.Time) (_ disrupt.Pool, problems
 // byAnnotations fills in what annotations say.
 func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems []error) {
 	if text, ok := annotations[AnnotationMinSavings]; ok {
-		thrift, err := minSavings(text)
+		thrift, err := MinSavings(text)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %w", AnnotationMinSavings, err))
 		} else {
@@ -90,7 +90,9 @@ func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems [
 	return problems
 }
 
-func minSavings(text string) (disrupt.Thrift, error) {
+// MinSavings reads the least that replacing nodes must save: a share of what they cost
+// (5%), or an amount per hour ($0.02/h or 0.02).
+func MinSavings(text string) (disrupt.Thrift, error) {
 	value := strings.TrimSpace(text)
 	if percent, ok := strings.CutSuffix(value, "%"); ok {
 		n, err := strconv.ParseFloat(strings.TrimSpace(percent), 64)

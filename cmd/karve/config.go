@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/karve-dev/karve/kube"
 )
 
 // Config is everything "karve controller" can be told. It is filled from flags
@@ -48,6 +50,12 @@ type CoreConfig struct {
 	FeatureGates string
 	// LeaseDuration is how long a leader that died is waited for.
 	LeaseDuration time.Duration
+	// ConsolidationValidation is how long consolidation must stay right before it begins;
+	// ConsolidationMinSavings is what a replacement must save, see kube.MinSavings;
+	// ConsolidationRules is Karve or Karpenter; ConsolidationSteps bounds one look.
+	ConsolidationValidation, ConsolidationMinAge time.Duration
+	ConsolidationMinSavings, ConsolidationRules  string
+	ConsolidationSteps                           int
 	// MachineGrace is how old a machine without a NodeClaim must be before it is given back.
 	MachineGrace time.Duration
 }
@@ -120,7 +128,12 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.PreferencePolicy, "preference-policy", "Respect", "Respect honours what pods prefer, the heaviest first, while it costs little (see --preference-surplus); Ignore leaves it to the scheduler")
 	flags.StringVar(&c.PreferenceSurplus, "preference-surplus", "10", "how many percent more a plan may cost because it honours preferences, or unlimited")
 	flags.StringVar(&c.MinValuesPolicy, "min-values-policy", "Strict", "Strict or BestEffort: whether a NodePool buys with less variety than its minValues ask for when nothing else would do")
-	flags.StringVar(&c.FeatureGates, "feature-gates", "", "Name=true or Name=false, comma separated: NodeOverlay, CapacityBuffer, StaticCapacity, NodeRepair; others change nothing")
+	flags.StringVar(&c.FeatureGates, "feature-gates", "", "Name=true or Name=false, comma separated: NodeOverlay, CapacityBuffer, StaticCapacity, NodeRepair, SpotToSpotConsolidation; others change nothing")
+	flags.DurationVar(&c.ConsolidationValidation, "consolidation-validation-delay", 15*time.Second, "how long a consolidation, or the removal of an empty node, must stay right before it begins")
+	flags.StringVar(&c.ConsolidationMinSavings, "consolidation-min-savings", "5%", "the least that replacing nodes must save: a share of what they cost, or dollars an hour such as $0.02/h; NodePools may say otherwise in the annotation karve.dev/min-savings")
+	flags.DurationVar(&c.ConsolidationMinAge, "consolidation-min-node-age", 5*time.Minute, "how old a node with pods must be before it is consolidated; NodePools may say otherwise in the annotation karve.dev/min-node-age")
+	flags.StringVar(&c.ConsolidationRules, "consolidation-rules", "Karve", "Karve, or Karpenter: any saving pays, new nodes count like old ones, several nodes are replaced by one at most, and spot by spot only with 15 cheaper types")
+	flags.IntVar(&c.ConsolidationSteps, "consolidation-steps", 200, "how many sets of nodes consolidation looks into before pending pods get a turn; 0 for no bound")
 	flags.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a leader that died is waited for")
 	flags.DurationVar(&c.MachineGrace, "machine-grace", 30*time.Second, "age from which a machine without a NodeClaim is given back")
 }
@@ -213,6 +226,12 @@ func (c CoreConfig) validate() error {
 	f.check(err == nil, "preference-surplus", "%v", err)
 	_, err = features(c.FeatureGates)
 	f.check(err == nil, "feature-gates", "%v", err)
+	f.check(c.ConsolidationValidation >= 0, "consolidation-validation-delay", "must not be negative, got %s", c.ConsolidationValidation)
+	_, err = kube.MinSavings(c.ConsolidationMinSavings)
+	f.check(err == nil, "consolidation-min-savings", "%v", err)
+	f.check(c.ConsolidationMinAge >= 0, "consolidation-min-node-age", "must not be negative, got %s", c.ConsolidationMinAge)
+	f.oneOf("consolidation-rules", c.ConsolidationRules, "Karve", "Karpenter")
+	f.check(c.ConsolidationSteps >= 0, "consolidation-steps", "must not be negative, got %d", c.ConsolidationSteps)
 	f.check(c.LeaseDuration >= time.Second, "leader-election-lease-duration", "must be at least 1s, got %s", c.LeaseDuration)
 	f.check(c.MachineGrace > 0, "machine-grace", "must be positive, got %s", c.MachineGrace)
 	return f.joined()

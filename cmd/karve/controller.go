@@ -149,6 +149,8 @@ func (c CoreConfig) options(cloud *azure.Provider, log logr.Logger, add func(crm
 		LeaseDuration:           c.LeaseDuration,
 		Features:                gates,
 		Settings:                c.settings(),
+		Disruption:              c.disruption(),
+		Validation:              c.ConsolidationValidation,
 		CollectGrace:            c.MachineGrace,
 	}
 }

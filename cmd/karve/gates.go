@@ -14,6 +14,7 @@ func features(gates string) (manager.Features, error) {
 	var out manager.Features
 	known := map[string]*bool{
 		"NodeOverlay": &out.NodeOverlay, "CapacityBuffer": &out.CapacityBuffer, "StaticCapacity": &out.StaticCapacity, "NodeRepair": &out.NodeRepair,
+		"SpotToSpotConsolidation": &out.SpotToSpotConsolidation,
 	}
 	for gate := range strings.SplitSeq(gates, ",") {
 		if strings.TrimSpace(gate) == "" {

@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/kube"
 )
 
 // settings are what the flags say about every decision. The Config is valid.
@@ -16,6 +18,19 @@ func (c CoreConfig) settings() world.Settings {
 		Preferences:    world.PreferencePolicy(c.PreferencePolicy),
 		Surplus:        thousandths,
 		RelaxMinValues: c.MinValuesPolicy == "BestEffort",
+	}
+}
+
+// disruption is what the flags say about every decision about nodes. The Config is valid.
+func (c CoreConfig) disruption() disrupt.Settings {
+	thrift, _ := kube.MinSavings(c.ConsolidationMinSavings) // validated
+	gates, _ := features(c.FeatureGates)
+	return disrupt.Settings{
+		Thrift:     thrift,
+		MinAge:     c.ConsolidationMinAge,
+		SpotToSpot: gates.SpotToSpotConsolidation,
+		Upstream:   c.ConsolidationRules == "Karpenter",
+		Steps:      c.ConsolidationSteps,
 	}
 }
 

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"maps"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/world"
 )
 
@@ -33,6 +36,32 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// Rule 144.
+func TestDisruptionSettings(t *testing.T) {
+	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
+	for _, tc := range []struct {
+		env  map[string]string
+		want disrupt.Settings
+	}{
+		{nil, disrupt.Settings{Thrift: disrupt.Thrift{Share: 0.05}, MinAge: minutes(5), Steps: 200}},
+		{map[string]string{"CONSOLIDATION_MIN_SAVINGS": "$0.02/h", "CONSOLIDATION_MIN_NODE_AGE": "1h", "CONSOLIDATION_STEPS": "0"},
+			disrupt.Settings{Thrift: disrupt.Thrift{PerHour: 2e7}, MinAge: minutes(60)}},
+		{map[string]string{"CONSOLIDATION_RULES": "Karpenter", "FEATURE_GATES": "SpotToSpotConsolidation=true"},
+			disrupt.Settings{Thrift: disrupt.Thrift{Share: 0.05}, MinAge: minutes(5), Steps: 200, Upstream: true, SpotToSpot: true}},
+	} {
+		env := complete()
+		maps.Copy(env, tc.env)
+		c, err := load(nil, env)
+		if err != nil {
+			t.Errorf("%v: %v", tc.env, err)
+			continue
+		}
+		if got := c.Core.disruption(); got != tc.want || c.Core.ConsolidationValidation != 15*time.Second {
+			t.Errorf("%v: %+v after %s, want %+v", tc.env, got, c.Core.ConsolidationValidation, tc.want)
+		}
+	}
+}
+
 func TestSettingsAreRefused(t *testing.T) {
 	for _, tc := range []struct{ name, value, want string }{
 		{"PREFERENCE_SURPLUS", "much", "--preference-surplus (or PREFERENCE_SURPLUS) must be a percentage"},
@@ -41,6 +70,9 @@ func TestSettingsAreRefused(t *testing.T) {
 		{"PREFERENCE_SURPLUS", "1e9", "must be a percentage"},
 		{"PREFERENCE_SURPLUS", "2.55", "at most one digit after the point"},
 		{"PREFERENCE_POLICY", "respect", "must be one of Respect, Ignore"},
+		{"CONSOLIDATION_MIN_SAVINGS", "plenty", "--consolidation-min-savings (or CONSOLIDATION_MIN_SAVINGS) "},
+		{"CONSOLIDATION_RULES", "mine", "must be one of Karve, Karpenter"},
+		{"CONSOLIDATION_VALIDATION_DELAY", "-1s", "must not be negative"},
 		{"MIN_VALUES_POLICY", "Loose", "must be one of Strict, BestEffort"},
 	} {
 		env := complete()

@@ -38,7 +38,6 @@ import (
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/disruption"
-	"github.com/karve-dev/karve/controller/emptiness"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/gc"
 	"github.com/karve-dev/karve/controller/health"
@@ -50,6 +49,7 @@ import (
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/controller/static"
 	"github.com/karve-dev/karve/controller/termination"
+	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/memory"
@@ -83,7 +83,6 @@ type Env struct {
 	Provisioner   *provision.Provisioner
 	Lifecycle     *lifecycle.Reconciler
 	Termination   *termination.Nodes
-	Emptiness     *emptiness.Controller
 	Disruption    *disruption.Controller
 	Interruption  *interruption.Reconciler
 	Pools         *nodepool.Reconciler
@@ -196,8 +195,8 @@ func (e *Env) Restart() {
 	e.Termination = &termination.Nodes{Client: e.Client, Live: live, Provider: e.Provider,
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
 	e.Termination.Evictor.Surges = &termination.Surges{Client: e.Client, Live: live, Events: e.Events, Log: log, Supersede: e.Mirror.Supersede}
-	e.Emptiness = &emptiness.Controller{Client: e.Client, Live: live, Mirror: e.Mirror, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
-	e.Disruption = &disruption.Controller{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
+	e.Disruption = &disruption.Controller{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers,
+		Settings: disrupt.Defaults()}
 	if e.Disrupt != nil {
 		e.Disrupt(e.Disruption)
 	}
@@ -265,10 +264,6 @@ func (e *Env) round() {
 	}
 	e.claims(e.Interruption)
 	e.Feed()
-	if e.Disruption.Search == nil {
-		e.try(e.Emptiness.Disrupt(ctx))
-		return
-	}
 	e.try(e.Disruption.Disrupt(ctx))
 }
 

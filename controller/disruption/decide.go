@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -16,6 +17,8 @@ const (
 	share = 4
 	// longest is for how long one round searches; the next goes on.
 	longest = time.Second
+	// anyway is when a search that found nothing is made again.
+	anyway = 30 * time.Second
 )
 
 // search is how far deciding has come.
@@ -25,18 +28,26 @@ type search struct {
 	running bool
 	left    []disrupt.Left
 	spent   time.Duration
-	// again is when the next one may begin.
-	again time.Time
+	// again is when the next one may begin; revision is of what the last one saw, and
+	// wake when time alone changes something about that.
+	again    time.Time
+	revision uint64
+	wake     time.Time
+}
+
+// idle reports whether another search would find what the last one did.
+func (c *Controller) idle(s *sight) bool {
+	return c.search.revision == c.Mirror.Revision() && s.now.Before(c.search.wake)
 }
 
 // decide looks for moves, slice by slice so that provisioning never waits long, and
 // reports whether there are new ones.
 func (c *Controller) decide(ctx context.Context, s *sight) (found bool) {
-	if !c.search.running && s.now.Before(c.search.again) {
+	if !c.search.running && (s.now.Before(c.search.again) || c.idle(s)) {
 		return false
 	}
 	if !c.search.running {
-		c.search = search{running: true}
+		c.search = search{running: true, revision: s.revision}
 		if err := c.Catalog.Refresh(ctx); err != nil {
 			c.Log.V(1).Info("catalog incomplete, going on with the rest", "error", err.Error())
 		}
@@ -54,14 +65,42 @@ func (c *Controller) decide(ctx context.Context, s *sight) (found bool) {
 	c.search.spent += time.Since(start)
 	if !c.search.running {
 		c.search.again = s.now.Add((share - 1) * c.search.spent)
+		c.search.wake = c.wake(s)
 		c.record(s)
 	}
 	return found
 }
 
+// wake is when to search again though nothing happens: when a reason lapses, or after
+// a while, since prices change and clouds have more to sell by themselves.
+func (c *Controller) wake(s *sight) time.Time {
+	at := s.now.Add(anyway)
+	sooner := func(t time.Time) {
+		if t.After(s.now) && t.Before(at) {
+			at = t
+		}
+	}
+	for _, l := range c.search.left {
+		sooner(l.Until)
+	}
+	for _, p := range s.pools {
+		for _, b := range p.Budgets {
+			sooner(b.Until)
+		}
+	}
+	if len(c.moves) > 0 {
+		return s.now // what ends makes room in budgets
+	}
+	return at
+}
+
 func (c *Controller) slice(s *sight) (plan disrupt.Plan) {
 	d := c.cluster(s, nil)
-	c.Mirror.View(func(w *world.World) { plan = c.Search(w, d, c.search.cursor) })
+	decide := c.Search
+	if decide == nil {
+		decide = disrupt.Search
+	}
+	c.Mirror.View(func(w *world.World) { plan = decide(w, d, c.search.cursor) })
 	return plan
 }
 
@@ -86,15 +125,19 @@ func (c *Controller) delay(m *move) time.Duration {
 	return 0
 }
 
-// validate asks of every move that waited long enough whether it is still right.
+// validate asks of every move that waited long enough, or was surprised, whether it is
+// still right.
 func (c *Controller) validate(s *sight) {
 	for _, m := range c.inOrder() {
+		if m.phase == marked && m.surprised {
+			c.reconsider(m, s)
+		}
 		if m.phase != chosen || s.now.Sub(m.since) < c.delay(m) {
 			continue
 		}
 		now, left := c.recheck(m, s)
 		if left.Because == "" {
-			m.Move = now
+			m.Move, m.all = now, slices.Clone(now.Nodes) // those that may not go any more have no marks
 			m.know()
 			m.enter(marking, s.now, s.round)
 			continue
@@ -105,28 +148,27 @@ func (c *Controller) validate(s *sight) {
 	}
 }
 
-// recheck asks about the move. Of empty nodes those go that are still empty.
-func (c *Controller) recheck(m *move, s *sight) (d disrupt.Move, left disrupt.Left) {
-	others := c.cluster(s, m)
-	ask := m.Move
-	for {
-		c.Mirror.View(func(w *world.World) { d, left = c.Recheck(w, others, ask) })
-		rest := without(ask.Nodes, left.Key)
-		if left.Because == "" || m.Cause != disrupt.Empty || len(rest) == 0 || len(rest) == len(ask.Nodes) {
-			return d, left
-		}
-		c.Metrics.DisruptionFailedValidates.WithLabelValues(m.kind()).Inc()
-		c.tellRejected(m, left.Key, left.Detail)
-		ask.Nodes = rest
+// reconsider decides anew about a move whose nodes take no more pods by now.
+func (c *Controller) reconsider(m *move, s *sight) {
+	m.surprised = false
+	now, left := c.recheck(m, s)
+	if left.Because == "" && len(now.Nodes) < len(m.Nodes) {
+		left = disrupt.Left{Because: disrupt.Changed, Detail: "Not all of its nodes may still go"}
 	}
+	if left.Because == "" {
+		m.Move = now
+		m.know()
+		return
+	}
+	m.enter(c.fail(m, left.Detail), s.now, s.round)
 }
 
-func without(keys []string, key string) []string {
-	var rest []string
-	for _, k := range keys {
-		if k != key {
-			rest = append(rest, k)
-		}
+// recheck asks whether the move is still right.
+func (c *Controller) recheck(m *move, s *sight) (now disrupt.Move, left disrupt.Left) {
+	others, ask := c.cluster(s, m), c.Recheck
+	if ask == nil {
+		ask = disrupt.Recheck
 	}
-	return rest
+	c.Mirror.View(func(w *world.World) { now, left = ask(w, others, m.Move) })
+	return now, left
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func (c *Controller) nodeOf(m kube.Machine, now time.Time) disrupt.Node {
-	n := kube.DisruptionNode(m, nil, kube.SoftExpiry(c.Mirror.Pool(m.World.Pool)), now)
+	n := kube.DisruptionNode(m, c.Mirror.PodBudgets(), kube.SoftExpiry(c.Mirror.Pool(m.World.Pool)), now)
 	n.Spare = c.Buffers.Holds(n.Key)
 	return n
 }

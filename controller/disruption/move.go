@@ -45,6 +45,8 @@ const (
 	perClaim                  = 80 * time.Millisecond
 	// movers bounds how many moves are worked on at once, writers the nodes of each.
 	movers, writers = 20, 20
+	// mostSurprises is how often a move is decided anew because pods came.
+	mostSurprises = 3
 )
 
 // move is one decision on its way.
@@ -57,7 +59,7 @@ type move struct {
 	begun time.Time // it was chosen, or marked by an earlier process
 	// purchases are the claims in place of the nodes, in the order of Launches.
 	purchases []purchase
-	// pods are the UIDs of those the move knows; nil when an earlier process decided.
+	// pods are the UIDs of those the move knows.
 	pods map[string]bool
 	// gone are the nodes that were deleted or taken off the move; all is every node
 	// that was ever part of it.
@@ -67,6 +69,10 @@ type move struct {
 	// their place could not be had.
 	tired   []string
 	starved bool
+	// surprised is set when pods came to its nodes that it must provide for first;
+	// surprises counts how often.
+	surprised bool
+	surprises int
 	// departed is set once decisions count the nodes as leaving.
 	departed bool
 }
@@ -259,12 +265,12 @@ func (c *Controller) await(ctx context.Context, m *move, s *sight) (phase, error
 			return waiting, nil
 		}
 	}
-	found, err := c.objections(ctx, m, false)
+	found, err := c.objections(ctx, m)
 	if err != nil {
 		return waiting, err
 	}
 	if len(found) > 0 {
-		return c.fail(m, found[0].why), nil
+		return c.yield(m, found[0]), nil
 	}
 	return deleting, nil
 }

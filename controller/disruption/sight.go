@@ -17,10 +17,11 @@ type sight struct {
 	machines map[string]kube.Machine // by claim
 	nodes    []disrupt.Node          // those with a node and a pool, by key
 	pools    map[string]disrupt.Pool
+	revision uint64 // of the mirror, no newer than what is seen
 }
 
 func (c *Controller) read(now time.Time) *sight {
-	s := &sight{now: now, round: c.round, machines: map[string]kube.Machine{}, pools: map[string]disrupt.Pool{}}
+	s := &sight{now: now, round: c.round, machines: map[string]kube.Machine{}, pools: map[string]disrupt.Pool{}, revision: c.Mirror.Revision()}
 	for _, m := range c.Mirror.Machines() {
 		s.machines[m.Claim.Name] = m
 		if m.Node == nil || m.World.Pool == "" {

@@ -30,8 +30,8 @@ import (
 
 	"github.com/karve-dev/karve/controller/buffer"
 	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/disruption"
 	"github.com/karve-dev/karve/controller/drift"
-	"github.com/karve-dev/karve/controller/emptiness"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/expiration"
 	"github.com/karve-dev/karve/controller/gc"
@@ -45,6 +45,7 @@ import (
 	"github.com/karve-dev/karve/controller/repair"
 	"github.com/karve-dev/karve/controller/static"
 	"github.com/karve-dev/karve/controller/termination"
+	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
@@ -89,9 +90,17 @@ type Options struct {
 	// leader renews in two thirds of it and others ask every seventh.
 	LeaseDuration time.Duration
 
-	// EmptyEvery, CollectEvery and CollectGrace: see emptiness.Controller and
+	// DisruptEvery, CollectEvery and CollectGrace: see disruption.Controller and
 	// gc.Collector. Zero means 1 s, 30 s and 1 min.
-	EmptyEvery, CollectEvery, CollectGrace time.Duration
+	DisruptEvery, CollectEvery, CollectGrace time.Duration
+
+	// Disruption holds for every decision about nodes (--consolidation-min-savings,
+	// --consolidation-min-node-age, --consolidation-policy, --consolidation-steps and the
+	// feature gate SpotToSpotConsolidation); see disrupt.Defaults.
+	Disruption disrupt.Settings
+	// Validation is how long consolidation must stay right before it begins
+	// (--consolidation-validation-delay). Zero: it begins at once.
+	Validation time.Duration
 
 	// Features are off unless asked for (--feature-gates).
 	Features Features
@@ -114,6 +123,9 @@ type Features struct {
 	StaticCapacity bool
 	// NodeRepair replaces nodes that the provider knows to be broken for good.
 	NodeRepair bool
+	// SpotToSpotConsolidation lets spot nodes be replaced by cheaper spot nodes; it is for
+	// who makes Options.Disruption.
+	SpotToSpotConsolidation bool
 }
 
 // Manager runs the controllers.
@@ -293,9 +305,10 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 			Client: m.Client(), Mirror: m.mirror, Catalog: keeper, Batches: batches,
 			Events: recorder, Metrics: set, Log: o.Log.WithName("provisioner"), Buffers: m.buffers,
 		},
-		&emptiness.Controller{
-			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror,
-			Events: recorder, Metrics: set, Log: o.Log.WithName("disruption"), Every: o.EmptyEvery, Buffers: m.buffers,
+		&disruption.Controller{
+			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper,
+			Events: recorder, Metrics: set, Log: o.Log.WithName("disruption"), Buffers: m.buffers,
+			Settings: o.Disruption, Validation: o.Validation, Every: o.DisruptEvery,
 		},
 		&gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),

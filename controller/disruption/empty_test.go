@@ -1,4 +1,4 @@
-package emptiness_test
+package disruption_test
 
 import (
 	"fmt"
@@ -116,7 +116,7 @@ func TestSecondLookSavesNode(t *testing.T) {
 		late.Status.Conditions = nil
 		e.Create(late)
 		e.Bind("late", e.Nodes()[0].Name) // and this it has not heard of
-		if err := e.Emptiness.Disrupt(t.Context()); err != nil {
+		if err := e.Disruption.Disrupt(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if disrupted(e) != 0 || len(e.Claims()) != 1 || e.Claims()[0].DeletionTimestamp != nil {
