@@ -83,7 +83,7 @@ type Env struct {
 	Provisioner   *provision.Provisioner
 	Lifecycle     *lifecycle.Reconciler
 	Termination   *termination.Nodes
-	Disruption    *disruption.Controller
+	Disruption    *disruption.Controller // nil rests
 	Interruption  *interruption.Reconciler
 	Pools         *nodepool.Reconciler
 	Overlays      *overlay.Reconciler
@@ -264,7 +264,9 @@ func (e *Env) round() {
 	}
 	e.claims(e.Interruption)
 	e.Feed()
-	e.try(e.Disruption.Disrupt(ctx))
+	if e.Disruption != nil {
+		e.try(e.Disruption.Disrupt(ctx))
+	}
 }
 
 func (e *Env) claims(r reconcile.Reconciler) {

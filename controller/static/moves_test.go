@@ -68,6 +68,7 @@ func (m mover) want(when, living string) {
 func fixedPool(t *testing.T, n int64, limit string) (mover, []karpv1.NodeClaim) {
 	t.Helper()
 	m := mover{controllertest.New(t, memory.Options{})}
+	m.Disruption = nil // moves are scripted here
 	m.Create(pool(n, limit))
 	m.Until(60, "nodes", func() bool { m.Join(); return len(m.Nodes()) == int(n) })
 	m.Steps(5)
@@ -86,6 +87,7 @@ func TestMovesKeepTheNumber(t *testing.T) {
 		m.mark(a, "m1", 1)
 		m.want("before the replacement is created", all)
 		m.Restart()
+		m.Disruption = nil
 		m.Feed()
 		m.want("whoever leads", all)
 		m.replace(c[0], "z-new", "m1")
