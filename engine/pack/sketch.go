@@ -89,7 +89,7 @@ func (d *Draft) Plan() Plan {
 }
 
 // sketchPatience is mostAttempts for plans that are one of many: the moves of a cluster.
-const sketchPatience = 3
+const sketchPatience = 2
 
 // conclude honours what can be paid for on top of the plan that honours nothing.
 func (b *bargain) conclude(plain *solver) Plan {
