@@ -72,8 +72,11 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 		if len(l.Choices) == 0 {
 			return Left{Because: NotCheaper, Detail: "Can't replace with a cheaper node: it would be one of those that go"}
 		}
-		if short := lacks(l, m); len(l.Choices) < before && short != "" && !s.w.Settings.RelaxMinValues {
-			return Left{Because: reason.MinValues, Detail: fmt.Sprintf("Filtering by price: too few values of %s would be left for minValues", short)}
+		if short := lacks(l, m); len(l.Choices) < before && len(short) > 0 {
+			if !s.w.Settings.RelaxMinValues {
+				return Left{Because: reason.MinValues, Detail: fmt.Sprintf("Filtering by price: too few values of %s would be left for minValues", short[0])}
+			}
+			l.Relaxed = short
 		}
 		if left := s.flexible(l, set); left.Because != "" {
 			return left
@@ -190,9 +193,10 @@ func cloned(labels map[string]string) map[string]string {
 	return out
 }
 
-// lacks is a label of which the launch's choices have too few values for its pool's
-// minValues; empty when there is none.
-func lacks(l *pack.Launch, m *world.Market) string {
+// lacks lists the labels of which the launch's choices have too few values for its pool's
+// minValues, sorted.
+func lacks(l *pack.Launch, m *world.Market) []string {
+	var short []string
 	for i := range m.Varied {
 		v := &m.Varied[i]
 		seen := map[int]bool{}
@@ -204,10 +208,11 @@ func lacks(l *pack.Launch, m *world.Market) string {
 			}
 		}
 		if len(seen) < v.Min {
-			return v.Key.Name
+			short = append(short, v.Key.Name)
 		}
 	}
-	return ""
+	slices.Sort(short)
+	return short
 }
 
 // flexible says why a spot machine cannot take the place of spot nodes.
