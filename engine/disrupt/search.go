@@ -21,6 +21,7 @@ import (
 func Search(w *world.World, c Cluster, from Cursor) Plan {
 	s := newSearch(w, &c)
 	defer s.trial.End()
+	s.resumed = from != Cursor{}
 	all := stages()
 	for i := from.Stage; i < len(all); i++ {
 		next, done := s.stage(i, all[i], from)
@@ -40,8 +41,9 @@ type stage struct {
 	look    func(*search, *node)
 }
 
-// stages in the order in which they come. Deletions are tried twice: first the nodes that
-// are to go leave each other alone, then whoever could not go is a home for others.
+// stages in the order in which they come. Deletions are tried three times: first the nodes
+// that are to go leave each other alone, then whoever could not go is a home for others, and
+// in the end even who is mostly empty: nothing better was found for it.
 func stages() []stage {
 	return []stage{
 		{(*search).empties, (*search).empty},
@@ -49,6 +51,7 @@ func stages() []stage {
 		{(*search).doomed, (*search).remove},
 		{(*search).undecided, (*search).remove},
 		{(*search).wasteful, (*search).replace},
+		{(*search).vetoed, (*search).remove},
 		{(*search).pinned, (*search).appraise},
 	}
 }
@@ -92,6 +95,9 @@ type search struct {
 	steps  int
 	queue  []*node         // see wasteful
 	past   map[string]past // by samePlace
+	// lenient searches let pods go to nodes that are mostly empty; resumed ones do not know
+	// what earlier slices put off.
+	lenient, resumed bool
 }
 
 // node is a node with what the World knows of it.
@@ -114,6 +120,7 @@ type node struct {
 	free       bool // may be consolidated, as far as it has a say itself
 	wrong      bool // is replaced sooner or later, as it is the wrong machine for its pods
 	soon       bool // is due, and will be replaced as soon as its pool's budget allows
+	put        bool // off, as its pods would go where hardly anybody is
 	doomed     bool // will be removed by and by, so far as one can guess
 	left       Left
 }

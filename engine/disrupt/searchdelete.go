@@ -99,9 +99,35 @@ func (s *search) remove(n *node) {
 		n.stays(poor(n))
 		return
 	}
-	if m, left := s.delete([]*node{n}); left.Because == "" {
+	m, left := s.delete([]*node{n})
+	if left.Because != "" {
+		return
+	}
+	if n.put = !s.lenient && s.squanders(n, &m); !n.put {
 		s.take(m)
 	}
+}
+
+// squanders reports whether pods would go to a node of which most is wasted even then. It
+// is the one that should go: they are looked at together before they are merged there.
+func (s *search) squanders(n *node, m *Move) bool {
+	for _, home := range m.Homes {
+		h := s.byKey[home.Node]
+		if h == nil || !h.free {
+			continue
+		}
+		come := float64(n.price-n.waste) * float64(len(home.Pods)) / float64(m.Evictions)
+		if h.waste-offer.Price(come) > h.price/2 {
+			return true
+		}
+	}
+	return false
+}
+
+// vetoed lists the nodes that were put off.
+func (s *search) vetoed() []*node {
+	s.lenient = true
+	return slices.DeleteFunc(s.byWorth(), func(n *node) bool { return !n.put && !s.resumed })
 }
 
 // delete makes a move of taking the nodes away; Left says why there is none.
