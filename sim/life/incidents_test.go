@@ -319,3 +319,38 @@ func TestReplacementThatNeverRegisters(t *testing.T) {
 	}
 	faultless(t, c)
 }
+
+// TestQuietClusterNearsTheBound: where nothing blocks and machines are small beside the
+// cluster, an hour after a storm of changes ended it costs within 10 % of a price below
+// which no cluster could run the same pods.
+func TestQuietClusterNearsTheBound(t *testing.T) {
+	for seed := range uint64(3) {
+		c := New(seed, nil, &Pool{Name: "general", Policy: disrupt.WhenEmptyOrUnderutilized, ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "20%"}}, MinAge: -1})
+		c.Settings = disrupt.Defaults()
+		c.Settings.SpotToSpot = true
+		var all []*workload
+		for i, w := range []workload{{Milli: 250, MiB: 512}, {Milli: 500, MiB: 2048}, {Milli: 1000, MiB: 1024}, {Milli: 1500, MiB: 6000}, {Milli: 200, MiB: 3000}, {Milli: 700, MiB: 700}} {
+			w.Name, w.MaxDown, w.Replicas, w.Grace, w.Startup = string(rune('a'+i)), -1, 20, 10*time.Second, 5*time.Second
+			w.OnDemand = true
+			all = append(all, c.deploy(&w))
+		}
+		for range 12 {
+			c.Live(10 * time.Minute)
+			for _, w := range all {
+				c.Scale(w, 5+c.rng.IntN(40))
+			}
+		}
+		c.Live(10 * time.Minute)
+		peak := c.Bill()
+		for _, w := range all {
+			c.Scale(w, 8+c.rng.IntN(8))
+		}
+		c.Live(time.Hour)
+		b := c.Bill()
+		t.Logf("seed %d: %s before, %s after, %.1f%% over the bound; %d nodes; %+v", seed, peak, b, 100*(float64(b.Paid)/float64(b.Bound)-1), len(c.machines), c.Stats)
+		if float64(b.Paid) > 1.1*float64(b.Bound) {
+			t.Errorf("seed %d: costs %s", seed, b)
+		}
+		faultless(t, c)
+	}
+}
