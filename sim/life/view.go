@@ -171,7 +171,7 @@ func (c *Cluster) machine(key string) *machine {
 func (c *Cluster) facts(but *move) disrupt.Cluster {
 	d := disrupt.Cluster{Now: c.now, Resting: c.resting, Settings: c.Settings}
 	for _, m := range c.machines {
-		d.Nodes = append(d.Nodes, c.facts1(m, but))
+		d.Nodes = append(d.Nodes, c.nodeFacts(m, but))
 	}
 	for _, p := range c.Pools {
 		d.Pools = append(d.Pools, p.asDisrupt(c.now))
@@ -184,7 +184,7 @@ func (c *Cluster) facts(but *move) disrupt.Cluster {
 	return d
 }
 
-func (c *Cluster) facts1(m *machine, but *move) disrupt.Node {
+func (c *Cluster) nodeFacts(m *machine, but *move) disrupt.Node {
 	n := disrupt.Node{
 		Key: m.key, Name: m.key, Pool: m.pool.Name, Created: m.created, Initialized: m.initialized, Ready: m.ready(),
 		Leaving: m.deleting || m.departing(), Terminating: m.terminating, QuietSince: m.quiet(), ExpireAfter: m.pool.ExpireAfter,
