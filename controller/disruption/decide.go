@@ -88,9 +88,6 @@ func (c *Controller) wake(s *sight) time.Time {
 			sooner(b.Until)
 		}
 	}
-	if len(c.moves) > 0 {
-		return s.now // what ends makes room in budgets
-	}
 	return at
 }
 
@@ -143,6 +140,7 @@ func (c *Controller) validate(s *sight) {
 			continue
 		}
 		delete(c.moves, m.id)
+		c.search.wake = s.now
 		c.Metrics.DisruptionFailedValidates.WithLabelValues(m.kind()).Add(float64(len(m.Nodes)))
 		c.tellRejected(m, left.Key, left.Detail)
 	}

@@ -42,6 +42,9 @@ type Controller struct {
 	Search  func(*world.World, disrupt.Cluster, disrupt.Cursor) disrupt.Plan
 	Recheck func(*world.World, disrupt.Cluster, disrupt.Move) (disrupt.Move, disrupt.Left)
 
+	// sleep is until when nothing is to be done if the mirror still is as it was seen.
+	sleep time.Time
+	seen  uint64
 	round int
 	moves map[string]*move // by ID
 	rests rests
@@ -75,6 +78,9 @@ func (c *Controller) Disrupt(ctx context.Context) error {
 	if !c.Mirror.Synced() {
 		return nil
 	}
+	if now := time.Now(); c.asleep(now) {
+		return nil
+	}
 	c.round++
 	s := c.read(time.Now())
 	err := c.sweep(ctx, s) // before anything is decided: budgets count what an earlier process began
@@ -83,5 +89,39 @@ func (c *Controller) Disrupt(ctx context.Context) error {
 	if c.decide(ctx, s) {
 		err = errors.Join(err, c.advance(ctx, s))
 	}
-	return errors.Join(err, c.stamp(ctx, s))
+	err = errors.Join(err, c.stamp(ctx, s))
+	c.drowse(s, err)
+	return err
+}
+
+// dozing bounds for how long nobody looks at a cluster in which nothing happens.
+const dozing = 5 * time.Second
+
+// asleep reports whether a round would find what the last one did.
+func (c *Controller) asleep(now time.Time) bool {
+	return now.Before(c.sleep) && c.seen == c.Mirror.Revision()
+}
+
+// drowse says until when nothing happens by itself.
+func (c *Controller) drowse(s *sight, err error) {
+	c.sleep = time.Time{}
+	if err != nil || len(c.moves) > 0 || c.search.running {
+		return
+	}
+	c.seen, c.sleep = s.revision, s.now.Add(dozing)
+	sooner := func(t time.Time) {
+		if t.Before(c.sleep) {
+			c.sleep = t
+		}
+	}
+	sooner(c.search.wake)
+	if c.seen != c.search.revision {
+		sooner(c.search.again)
+	}
+	for i := range s.nodes {
+		pool := s.pools[s.nodes[i].Pool]
+		if at, quiet := disrupt.Quiet(&s.nodes[i], &pool, s.now); !quiet && at.After(s.now) {
+			sooner(at)
+		}
+	}
 }

@@ -231,6 +231,7 @@ func (c *Controller) settle(s *sight) {
 		m.tired, m.starved = nil, false
 		if m.phase == over && s.clean(m) {
 			delete(c.moves, id)
+			c.search.wake = s.now // budgets have room again
 		}
 	}
 }

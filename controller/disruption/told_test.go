@@ -1,0 +1,109 @@
+package disruption_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/controller/disruption"
+	"github.com/karve-dev/karve/engine/disrupt"
+)
+
+// decided is scripted, but karve decides itself.
+func decided(t *testing.T, n int, change func(*disruption.Controller)) *controllertest.Env {
+	t.Helper()
+	e, _ := scripted(t, n, disrupt.Underutilized)
+	e.Disrupt = func(c *disruption.Controller) {
+		c.Validation = 15 * time.Second
+		if change != nil {
+			change(c)
+		}
+	}
+	e.Restart()
+	e.Pace = time.Second
+	return e
+}
+
+// A consolidation waits until it was right for a while, and everybody concerned hears
+// what is done and what it saves.
+//
+// Rule 144, Rule 145.
+func TestConsolidationIsToldAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		e := decided(t, 2, func(c *disruption.Controller) {
+			c.Log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		})
+		nodes := e.Nodes()
+		e.Pace = 10 * time.Second
+		e.Until(60, "a node is chosen", func() bool { return said(e, nodes[0].Name, nodes[1].Name, "ConsolidationCandidate") })
+		e.Pace = time.Second
+		chosen := time.Now()
+		if taintedNodes(e) > 0 {
+			t.Error("a node was tainted as soon as it was chosen")
+		}
+		e.Until(40, "a node is tainted", func() bool { live(e, 2); return taintedNodes(e) > 0 })
+		if d := time.Since(chosen); d < 5*time.Second || d > 30*time.Second {
+			t.Errorf("tainted %s after it was chosen", d)
+		}
+		e.Pace = 5 * time.Second
+		e.Until(200, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
+		synctest.Wait()
+		if !said(e, nodes[0].Name, nodes[1].Name, "DisruptionTerminating: Disrupting Node: Underutilized") {
+			t.Errorf("nobody was told: %q", e.EventTexts(nodes[0].Name))
+		}
+		i := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, `"disrupting node(s)"`) })
+		if i < 0 || !strings.Contains(lines[i], `"reason"="underutilized"`) || !strings.Contains(lines[i], `"saves-per-month"`) {
+			t.Errorf("the log does not say what is done:\n%s", strings.Join(lines, "\n"))
+		}
+		for _, l := range lines {
+			t.Log(l)
+		}
+		if got := e.Counter("karpenter_voluntary_disruption_decisions_total"); got < 1 {
+			t.Errorf("%v decisions counted", got)
+		}
+	})
+}
+
+// said reports whether an event about one of two objects begins so.
+func said(e *controllertest.Env, a, b, begin string) bool {
+	synctest.Wait()
+	return slices.ContainsFunc(append(e.EventTexts(a), e.EventTexts(b)...), func(s string) bool { return strings.HasPrefix(s, begin) })
+}
+
+// A node that stays says why, and what that costs; the pool's gauge adds it up.
+//
+// Rule 145.
+func TestNodesThatStaySayWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := decided(t, 2, nil)
+		for i := range 2 {
+			pod := controllertest.Get(e, small(i), fmt.Sprint("web-", i))
+			protect(e, pod, pod.Name)
+		}
+		e.Pace = 20 * time.Second
+		e.Steps(30)
+		synctest.Wait()
+		for _, node := range e.Nodes() {
+			texts := e.EventTexts(node.Name)
+			if !slices.ContainsFunc(texts, func(s string) bool {
+				return strings.HasPrefix(s, `DisruptionBlocked: Pod has "karpenter.sh/do-not-disrupt" annotation`)
+			}) {
+				t.Errorf("%s says %q", node.Name, texts)
+			}
+			t.Logf("%q", texts)
+		}
+		if len(e.Nodes()) != 2 || taintedNodes(e) > 0 {
+			t.Error("a protected node was touched")
+		}
+		if got := e.Counter("karve_nodepools_pinned_cost_per_month"); got <= 0 {
+			t.Errorf("what the pinned nodes cost is said to be %v", got)
+		}
+	})
+}
