@@ -72,11 +72,11 @@ func (o Outcome) PerDollar() float64 {
 // Run lets the side decide until it is done, or has decided for as long as limit, and
 // computed for as long if the machine had others to serve.
 func Run(s *scenario.Scenario, d Decider, limit time.Duration) (Outcome, error) {
-	o := Outcome{Fleet: fleet.New(s)}
-	var err error
-	if o.Before, err = price(o.Fleet); err != nil {
-		return o, err
+	f, err := fleet.New(s)
+	if err != nil {
+		return Outcome{}, err
 	}
+	o := Outcome{Fleet: f, Before: f.Price().USD()}
 	o.Pass = measure.Once(func() { err = d.Pass() })
 	if err != nil {
 		return o, fmt.Errorf("the first pass: %w", err)
@@ -90,8 +90,8 @@ func Run(s *scenario.Scenario, d Decider, limit time.Duration) (Outcome, error) 
 		}
 	}
 	o.Nodes, o.Evictions, o.Bought = len(o.Fleet.Nodes), o.Fleet.Evictions, o.Fleet.Bought
-	o.After, err = price(o.Fleet)
-	return o, err
+	o.After = f.Price().USD()
+	return o, nil
 }
 
 // over goes by the clock alone where computing time is not known.
@@ -118,18 +118,9 @@ func (o *Outcome) round(d Decider) (done bool, err error) {
 		if err := d.Observe(delta); err != nil {
 			return false, err
 		}
-		now, err := price(o.Fleet)
-		if err != nil {
-			return false, err
-		}
-		o.Course = append(o.Course, Point{Price: now, Evictions: o.Fleet.Evictions})
+		o.Course = append(o.Course, Point{Price: o.Fleet.Price().USD(), Evictions: o.Fleet.Evictions})
 	}
 	return r.Done, nil
-}
-
-func price(f *fleet.Fleet) (float64, error) {
-	p, err := f.Price()
-	return p.USD(), err
 }
 
 // Audit says what is wrong with where the pods ended up: one that is lost, or one that

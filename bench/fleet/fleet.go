@@ -37,23 +37,34 @@ type Fleet struct {
 	// Moved are the pods that are not where they were at first.
 	Moved map[types.UID]bool
 
+	price  map[string]offer.Price // by node
+	sum    offer.Price
 	on     map[string]map[types.UID]bool // by node
 	pinned map[types.UID]string          // why the pod may not move
 }
 
 // New is the scenario as it is before anybody decides.
-func New(s *scenario.Scenario) *Fleet {
+func New(s *scenario.Scenario) (*Fleet, error) {
 	f := &Fleet{
 		Scenario: s, Nodes: map[string]*corev1.Node{}, Claims: map[string]*karpv1.NodeClaim{}, Pods: map[types.UID]*corev1.Pod{},
-		Moved: map[types.UID]bool{}, on: map[string]map[types.UID]bool{}, pinned: pinned(s),
+		Moved: map[types.UID]bool{}, price: map[string]offer.Price{}, on: map[string]map[types.UID]bool{}, pinned: pinned(s),
 	}
 	for i, n := range s.Nodes {
-		f.Nodes[n.Name], f.Claims[n.Name] = n, s.Claims[i]
+		if err := f.appear(n, s.Claims[i]); err != nil {
+			return nil, err
+		}
 	}
 	for _, p := range s.Bound {
 		f.run(p)
 	}
-	return f
+	return f, nil
+}
+
+func (f *Fleet) appear(n *corev1.Node, claim *karpv1.NodeClaim) error {
+	price, err := f.Scenario.Price(scenario.Bought(n))
+	f.Nodes[n.Name], f.Claims[n.Name], f.price[n.Name] = n, claim, price
+	f.sum += price
+	return err
 }
 
 // pinned finds who may not be evicted.
@@ -158,7 +169,9 @@ func (f *Fleet) vacate(name string, homeless map[types.UID]bool) ([]*corev1.Pod,
 			homeless[uid] = true
 		}
 	}
+	f.sum -= f.price[name]
 	delete(f.on, name)
+	delete(f.price, name)
 	delete(f.Nodes, name)
 	delete(f.Claims, name)
 	return ended, nil
@@ -171,7 +184,9 @@ func (f *Fleet) buy(l Launch, homeless map[types.UID]bool, d *Delta) error {
 	if err != nil {
 		return err
 	}
-	f.Nodes[node.Name], f.Claims[node.Name] = node, claim
+	if err := f.appear(node, claim); err != nil {
+		return err
+	}
 	for _, p := range daemons {
 		f.run(p)
 	}
@@ -199,17 +214,7 @@ func (f *Fleet) settle(node string, pods []types.UID, homeless map[types.UID]boo
 }
 
 // Price is what all nodes cost.
-func (f *Fleet) Price() (offer.Price, error) {
-	sum := offer.Price(0)
-	for _, n := range f.Nodes {
-		p, err := f.Scenario.Price(scenario.Bought(n))
-		if err != nil {
-			return 0, err
-		}
-		sum = sum.Add(p)
-	}
-	return sum, nil
-}
+func (f *Fleet) Price() offer.Price { return f.sum }
 
 // Bill is the price of nodes by how they were bought, for people.
 func (f *Fleet) Bill() string {

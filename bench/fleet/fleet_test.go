@@ -12,6 +12,15 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
+func open(t *testing.T, s *scenario.Scenario) *Fleet {
+	t.Helper()
+	f, err := New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func cluster(t *testing.T) *scenario.Scenario {
 	t.Helper()
 	s, err := scenario.Consolidate(t.Context(), scenario.Shrunk{Nodes: 10, Seed: 1, Budget: "100%"})
@@ -52,9 +61,9 @@ func (f *Fleet) free(t *testing.T) (may, mustNot string) {
 }
 
 func TestReplacingANode(t *testing.T) {
-	f := New(cluster(t))
+	f := open(t, cluster(t))
 	may, _ := f.free(t)
-	guests, before := f.guests(may), len(f.Pods)
+	guests, before, price := f.guests(may), len(f.Pods), f.Price()
 	machine := scenario.Bought(f.Nodes[may])
 	d, err := f.Apply(Change{Gone: []string{may}, Launches: []Launch{{Machine: machine, Pods: guests}}})
 	if err != nil {
@@ -66,6 +75,9 @@ func TestReplacingANode(t *testing.T) {
 	if f.Nodes[may] != nil || len(f.Nodes) != 10 || f.Evictions != len(guests) || f.Bought != 1 || len(f.Pods) != before {
 		t.Errorf("%d nodes, %d evictions, %d bought, %d pods of %d", len(f.Nodes), f.Evictions, f.Bought, len(f.Pods), before)
 	}
+	if f.Price() != price {
+		t.Errorf("the same machine again changes the price from %v to %v", price, f.Price())
+	}
 	if wrong := judge.Standing(f.Nodes, f.Pods, f.Moved); len(wrong) > 0 {
 		t.Errorf("a machine like the one before: %v", wrong)
 	}
@@ -73,7 +85,7 @@ func TestReplacingANode(t *testing.T) {
 
 func TestChangesThatCannotBe(t *testing.T) {
 	s := cluster(t)
-	may, mustNot := New(s).free(t)
+	may, mustNot := open(t, s).free(t)
 	everybody := func(f *Fleet, to string) map[string][]types.UID { return map[string][]types.UID{to: f.guests(may)} }
 	for want, change := range map[string]func(*Fleet) Change{
 		"have no home":    func(*Fleet) Change { return Change{Gone: []string{may}} },
@@ -83,7 +95,7 @@ func TestChangesThatCannotBe(t *testing.T) {
 		"needs no home":   func(f *Fleet) Change { return Change{Homes: everybody(f, mustNot)} },
 		"nobody sells X2": func(*Fleet) Change { return Change{Launches: []Launch{{Machine: scenario.Machine{Type: "X2"}}}} },
 	} {
-		f := New(s)
+		f := open(t, s)
 		if _, err := f.Apply(change(f)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
@@ -93,7 +105,7 @@ func TestChangesThatCannotBe(t *testing.T) {
 // The judge must see what Apply does not look at: a node that has no room.
 func TestNobodyFitsEverywhere(t *testing.T) {
 	s := cluster(t)
-	f := New(s)
+	f := open(t, s)
 	may, _ := f.free(t)
 	small := scenario.Machine{Pool: scenario.Bought(f.Nodes[may]).Pool, Type: "Standard_D2s_v5", Zone: f.Nodes[may].Labels[corev1.LabelTopologyZone], CapacityType: scenario.Bought(f.Nodes[may]).CapacityType}
 	for _, n := range s.Nodes { // one machine for everybody who may move

@@ -1,10 +1,14 @@
 package judge
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -24,15 +28,68 @@ func Standing(nodes map[string]*corev1.Node, pods map[types.UID]*corev1.Pod, mov
 		s.pods[string(uid)] = p
 		must(s.cache.AddPod(s.logger, p), "binding pod "+p.Name)
 	}
+	must(s.cache.UpdateSnapshot(s.logger, s.snapshot), "taking a snapshot")
+	prepared := map[types.UID]prefilter{}
 	var out []Rejection
 	for uid := range moved {
 		p := pods[uid]
-		must(s.cache.RemovePod(s.logger, p), "removing pod "+p.Name)
-		if no := s.refuses(p, p.Spec.NodeName); no != nil {
+		before, ok := prepared[workload(p)]
+		if !ok {
+			before = s.prefilter(p)
+			prepared[workload(p)] = before
+		}
+		if no := s.refusesAgain(p, before); no != nil {
 			ref := world.Ref{Namespace: p.Namespace, Name: p.Name, UID: string(uid)}
 			out = append(out, Rejection{Pod: ref, Node: p.Spec.NodeName, Plugin: no.plugin, Reason: no.reason})
 		}
-		must(s.cache.AddPod(s.logger, p), "binding pod "+p.Name)
 	}
 	return out
+}
+
+// workload is the same for pods of one template.
+func workload(p *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOf(p); owner != nil {
+		return owner.UID
+	}
+	return p.UID
+}
+
+// prefilter is what the filters know before they look at a node: the same for all pods
+// of a workload, so that a cluster of thousands of nodes is counted once for each.
+type prefilter struct {
+	state fwk.CycleState
+	no    *refusal
+}
+
+func (s *scheduler) prefilter(p *corev1.Pod) prefilter {
+	state := framework.NewCycleState()
+	_, status, _ := s.framework.RunPreFilterPlugins(s.ctx, state, p)
+	if !status.IsSuccess() {
+		return prefilter{no: &refusal{status.Plugin(), strings.Join(status.Reasons(), "; ")}}
+	}
+	return prefilter{state: state}
+}
+
+// refusesAgain takes a bound pod off its node, as preemption supposes it, and asks
+// whether it may come back; nil is a yes.
+func (s *scheduler) refusesAgain(p *corev1.Pod, before prefilter) *refusal {
+	if before.no != nil {
+		return before.no
+	}
+	info, err := s.snapshot.Get(p.Spec.NodeName)
+	if err != nil {
+		return &refusal{Plan, err.Error()}
+	}
+	without, state := info.Snapshot(), before.state.Clone()
+	must(without.RemovePod(s.logger, p), "taking pod "+p.Name+" off its node")
+	itself, err := framework.NewPodInfo(p)
+	must(err, "reading pod "+p.Name)
+	status := s.framework.RunPreFilterExtensionRemovePod(s.ctx, state, p, itself, without)
+	if status.IsSuccess() {
+		status = s.framework.RunFilterPlugins(s.ctx, state, p, without)
+	}
+	if status.IsSuccess() {
+		return nil
+	}
+	return &refusal{status.Plugin(), strings.Join(status.Reasons(), "; ")}
 }

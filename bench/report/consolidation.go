@@ -76,7 +76,7 @@ func join(a, b string) string {
 	return a + "; " + b
 }
 
-var consolidationHeader = []string{"cluster", "side", "first pass s", "until the end s", "CPU s", "rounds", "$/h before", "$/h after", "bound $/h", "over bound",
+var consolidationHeader = []string{"cluster", "side", "first pass s", "CPU s", "until the end s", "CPU s", "rounds", "$/h before", "$/h after", "bound $/h", "over bound",
 	"nodes after", "bought", "evictions", "evictions per $/h", "timed out", "speedup", "cost ratio", "eviction ratio", "ours at upstream's price", "note"}
 
 // consolidations has a line for each side of each cluster.
@@ -115,7 +115,7 @@ func (s *Shrunk) cells(bound float64) []string {
 		late = "yes"
 	}
 	return []string{
-		seconds(s.PassSeconds), seconds(s.ConvergeSeconds), seconds(s.ConvergeCPU), fmt.Sprint(s.Rounds),
+		seconds(s.PassSeconds), seconds(s.PassCPU), seconds(s.ConvergeSeconds), seconds(s.ConvergeCPU), fmt.Sprint(s.Rounds),
 		fmt.Sprintf("%.3f", s.Before), fmt.Sprintf("%.3f", s.After), nonzero(bound, "%.3f"), over,
 		fmt.Sprint(s.Nodes), fmt.Sprint(s.Bought), fmt.Sprint(s.Evictions), optional(s.PerDollar(), "%.1f"), late,
 	}
