@@ -207,7 +207,7 @@ func (c *Controller) record(s *sight) {
 		if l.Because == disrupt.BudgetExhausted {
 			blocked[l.Detail+"\x00"+machine.World.Pool] = l
 		}
-		c.tellLeft(machine, l)
+		c.tellLeft(machine, l, s)
 	}
 	for _, m := range c.moves {
 		eligible[m.reason()] += len(m.Nodes)
@@ -230,16 +230,21 @@ func (c *Controller) record(s *sight) {
 }
 
 // tellLeft tells a node's owner why it stays and what that costs.
-func (c *Controller) tellLeft(machine kube.Machine, l disrupt.Left) {
+func (c *Controller) tellLeft(machine kube.Machine, l disrupt.Left, s *sight) {
 	name := disrupt.Event(l.Because)
-	if name == "" || leaving(machine) {
+	if name == "" || leaving(machine) || machine.World.Leaving || passing(l, s.now) {
 		return
 	}
 	text := l.Detail
 	if l.Costs > 0 {
 		text += fmt.Sprintf(" (costs $%.2f a month)", monthly(l.Costs))
 	}
-	c.about(machine, events.Event{Reason: name, Message: text, Key: string(l.Because) + l.Detail, Every: repeat, Annotations: factsData(l.Facts)})
+	c.about(machine, events.Event{Reason: name, Message: text, Key: string(l.Because), Every: repeat, Annotations: factsData(l.Facts)})
+}
+
+// passing reports whether the reason is no news: it lapses before it would be repeated.
+func passing(l disrupt.Left, now time.Time) bool {
+	return l.Because == disrupt.TooYoung && l.Until.Before(now.Add(repeat))
 }
 
 func factsData(facts reason.Facts) map[string]string {
