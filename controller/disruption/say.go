@@ -97,7 +97,16 @@ func (c *Controller) tellStarting(m *move) {
 	}
 	c.Log.Info("disrupting node(s)", line...)
 	c.Metrics.DisruptionDecisions.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
+	pools := map[string]bool{}
+	for _, key := range m.Nodes {
+		machine, _ := c.Mirror.Machine(key)
+		pools[machine.World.Pool] = true
+	}
+	for pool := range pools {
+		c.Metrics.DisruptionByPool.WithLabelValues(pool, m.decision(), m.reason(), m.kind()).Inc()
+	}
 	for pool, score := range m.Score {
+		c.Metrics.ConsolidationScore.WithLabelValues(m.decision(), pool, string(disrupt.Balanced)).Observe(score)
 		c.tellScore(m, pool, score)
 	}
 }

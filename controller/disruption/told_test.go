@@ -69,8 +69,10 @@ func TestConsolidationIsToldAbout(t *testing.T) {
 		for _, l := range lines {
 			t.Log(l)
 		}
-		if got := e.Counter("karpenter_voluntary_disruption_decisions_total"); got < 1 {
-			t.Errorf("%v decisions counted", got)
+		for _, name := range []string{"karpenter_voluntary_disruption_decisions_total", "karpenter_voluntary_disruption_decisions_by_nodepool_total"} {
+			if got := e.Counter(name); got < 1 {
+				t.Errorf("%s is %v", name, got)
+			}
 		}
 	})
 }

@@ -41,6 +41,8 @@ type Set struct {
 	DisruptionEligible        *prometheus.GaugeVec     // reason
 	DisruptionFailedValidates *prometheus.CounterVec   // consolidation_type
 	DisruptionQueueFailures   *prometheus.CounterVec   // decision, reason, consolidation_type
+	DisruptionByPool          *prometheus.CounterVec   // nodepool, decision, reason, consolidation_type
+	ConsolidationScore        *prometheus.HistogramVec // decision, nodepool, policy
 	ConsumingBudgets          *prometheus.GaugeVec     // nodepool, reason
 
 	PinnedCost     *prometheus.GaugeVec   // nodepool, reason: USD per month
@@ -88,6 +90,8 @@ func New(registry prometheus.Registerer) *Set {
 		DisruptionEligible:        m.gauge("karpenter_voluntary_disruption_eligible_nodes", "Nodes eligible for disruption.", "reason"),
 		DisruptionFailedValidates: m.counter("karpenter_voluntary_disruption_failed_validations_total", "Candidates that did not stand a second look.", "consolidation_type"),
 		DisruptionQueueFailures:   m.counter("karpenter_voluntary_disruption_queue_failures_total", "Disruptions that were taken back.", "decision", "reason", "consolidation_type"),
+		DisruptionByPool:          m.counter("karpenter_voluntary_disruption_decisions_by_nodepool_total", "Disruption decisions, by the NodePools of their nodes.", "nodepool", "decision", "reason", "consolidation_type"),
+		ConsolidationScore:        m.histogram("karpenter_consolidation_score", "Scores of consolidations in Balanced NodePools.", []float64{0.1, 0.25, 0.33, 0.5, 1, 2, 5, 10}, "decision", "nodepool", "policy"),
 		ConsumingBudgets:          m.gauge("karpenter_nodepools_nodes_consuming_budgets", "Nodes that count against budgets: not ready, leaving, or chosen to go.", "nodepool", "reason"),
 
 		PinnedCost:     m.gauge("karve_nodepools_pinned_cost_per_month", "What nodes cost in USD a month that could go but for the reason.", "nodepool", "reason"),
