@@ -122,6 +122,7 @@ type node struct {
 	soon       bool // is due, and will be replaced as soon as its pool's budget allows
 	put        bool // off, as its pods would go where hardly anybody is
 	doomed     bool // will be removed by and by, so far as one can guess
+	filling    bool // together with others that are doomed it fills those that stay
 	left       Left
 }
 

@@ -55,6 +55,8 @@ func (s *search) doomed() []*node {
 	}
 	for _, n := range order {
 		if n.doomed {
+			t := tankOf(n.host)
+			n.filling = 2*t.asked[quantity.CPU] >= t.free[quantity.CPU] || 2*t.asked[quantity.Memory] >= t.free[quantity.Memory]
 			s.trial.Shut(n.host)
 		}
 	}
@@ -79,7 +81,12 @@ func likeness(h *world.Host) string {
 }
 
 // undecided lists nodes by what they save; everybody who stays is a home.
-func (s *search) undecided() []*node { return s.byWorth() }
+func (s *search) undecided() []*node {
+	for _, n := range s.nodes {
+		n.filling = false
+	}
+	return s.byWorth()
+}
 
 // removable reports whether the node may be consolidated in this plan.
 func (s *search) removable(n *node) bool {
@@ -103,12 +110,12 @@ func (s *search) remove(n *node) {
 	if left.Because != "" {
 		return
 	}
-	if n.put = !s.lenient && s.squanders(n, &m); !n.put {
+	if n.put = !s.lenient && !n.filling && s.squanders(n, &m); !n.put {
 		s.take(m)
 	}
 }
 
-// squanders reports whether pods would go to a node of which most is wasted even then. It
+// squanders reports whether pods would go to a node of which two thirds are wasted even then. It
 // is the one that should go: they are looked at together before they are merged there.
 func (s *search) squanders(n *node, m *Move) bool {
 	for _, home := range m.Homes {
@@ -117,7 +124,7 @@ func (s *search) squanders(n *node, m *Move) bool {
 			continue
 		}
 		come := float64(n.price-n.waste) * float64(len(home.Pods)) / float64(m.Evictions)
-		if h.waste-offer.Price(come) > h.price/2 {
+		if h.waste-offer.Price(come) > h.price/3*2 {
 			return true
 		}
 	}
