@@ -90,8 +90,9 @@ func (s *system) startEnvironment() (*local.Environment, error) {
 		Karve:        []string{b.karve, "controller"},
 		// Leaked machines are looked for from this age on; the default would only
 		// make the tests wait. The lease is long: on a machine that does much else at
-		// the same time a leader may be slow to renew it, and is no less alive.
-		KarveEnv: []string{"MACHINE_GRACE=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "LOG_LEVEL=debug"},
+		// the same time a leader may be slow to renew it, and is no less alive. Moves are
+		// watched as briefly before they begin as Azure's delays are short.
+		KarveEnv: []string{"MACHINE_GRACE=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s", "LOG_LEVEL=debug"},
 		Azure:    emulator.Options{TimeScale: 0.02, Seed: 1},
 		Progress: func(step string) { fmt.Println(step) },
 	})

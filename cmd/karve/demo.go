@@ -79,7 +79,9 @@ func (o demoOptions) start(ctx context.Context, voice *scenario.Voice) (*local.E
 	options := local.Options{
 		Dir:          o.StateDir,
 		Controlplane: o.Controlplane,
-		Azure:        emulator.Options{TimeScale: o.TimeScale, Seed: 1},
+		// Like Azure's delays: karve watches a move for 15 s before it begins.
+		KarveEnv: []string{fmt.Sprintf("CONSOLIDATION_VALIDATION_DELAY=%dms", int(15_000*o.TimeScale))},
+		Azure:    emulator.Options{TimeScale: o.TimeScale, Seed: 1},
 	}
 	if !o.Bare {
 		options.Progress = func(step string) { voice.Say("%s", step) }

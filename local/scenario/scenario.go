@@ -19,12 +19,15 @@ type Times struct {
 	FirstNodeReady, AllPodsRunning time.Duration
 	Pods                           int
 	Replacement, Removal           time.Duration
+	// Consolidation is until the last move ended; Before and After are USD per hour.
+	Consolidation time.Duration
+	Before, After float64
 }
 
 // String is the demo's last line.
 func (t Times) String() string {
-	return fmt.Sprintf("first node ready %.1f s after the pods were created; all %d pods running in %.1f s; evicted spot node replaced in %.1f s; empty nodes removed in %.1f s",
-		t.FirstNodeReady.Seconds(), t.Pods, t.AllPodsRunning.Seconds(), t.Replacement.Seconds(), t.Removal.Seconds())
+	return fmt.Sprintf("first node ready %.1f s after the pods were created; all %d pods running in %.1f s; evicted spot node replaced in %.1f s; consolidated in %.1f s from $%.4f to $%.4f an hour; empty nodes removed in %.1f s",
+		t.FirstNodeReady.Seconds(), t.Pods, t.AllPodsRunning.Seconds(), t.Replacement.Seconds(), t.Consolidation.Seconds(), t.Before, t.After, t.Removal.Seconds())
 }
 
 // story is a run of the scenario.
@@ -57,6 +60,7 @@ func Run(ctx context.Context, env *local.Environment, voice *Voice) (Times, erro
 		{"scaling up", s.scaleUp},
 		{"checking where pods are", s.checkPlacement},
 		{"replacing an evicted spot node", s.evict},
+		{"consolidating", s.consolidate},
 		{"scaling down", s.scaleDown},
 		{"taking stock", s.takeStock},
 	}
@@ -232,7 +236,7 @@ func (s *story) scaleDown(ctx context.Context) error {
 	if err := s.scale(ctx, "web", 0); err != nil {
 		return err
 	}
-	s.voice.Say("web is scaled from 60 to 0; nodes left empty for 10 s are given back")
+	s.voice.Say("web is scaled from %d to 0; nodes left empty for 10 s are given back", fewer)
 	err = s.until(ctx, "empty nodes are removed", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		return now.pods("web") == 0 && idle(now) == 0 && len(now.Claims) < len(before.Claims) && len(now.Nodes) == len(now.Claims), nil

@@ -1,0 +1,92 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// fewer is how many web pods are left when the evening comes, and calm how long
+// nodes must not change before karve is taken to be done.
+const (
+	fewer = 24
+	calm  = 6 * time.Second
+)
+
+// consolidate takes away most of web and waits until karve has moved what is left
+// onto fewer and cheaper nodes.
+func (s *story) consolidate(ctx context.Context) error {
+	s.voice.Title("Evening: most web pods go, and leave their nodes half empty")
+	before, err := look(ctx, s.env)
+	if err != nil {
+		return err
+	}
+	told, err := readMoves(s.env.KarveLog())
+	if err != nil {
+		return err
+	}
+	s.began = time.Now()
+	if err := s.scale(ctx, "web", fewer); err != nil {
+		return err
+	}
+	s.times.Before = s.prices.total(before.Claims)
+	s.voice.Say("web is scaled from 60 to %d: %d nodes cost $%.4f an hour, as before", fewer, len(before.Claims), s.times.Before)
+	last, err := s.settleDown(ctx, before)
+	if err != nil {
+		return err
+	}
+	s.times.Consolidation = last.Sub(s.began)
+	return s.tellConsolidation(ctx, before, len(told))
+}
+
+// settleDown waits until nodes change no more and cost less, and returns when the
+// last of them changed.
+func (s *story) settleDown(ctx context.Context, before state) (last time.Time, err error) {
+	seen := ""
+	err = s.until(ctx, "fewer or cheaper nodes run the pods", func(now state) (bool, error) {
+		s.voice.Now("%s, $%.4f an hour", now.summary(), s.prices.total(now.Claims))
+		if looks := now.fleet(); looks != seen {
+			seen, last = looks, time.Now()
+		}
+		settled := now.running("web") == fewer && now.pods("web") == fewer && len(now.Nodes) == len(now.Claims)
+		return settled && s.prices.total(now.Claims) < s.prices.total(before.Claims) && time.Since(last) > calm, nil
+	})
+	return last, err
+}
+
+// fleet is the same text as long as no node comes, goes or is about to go.
+func (s state) fleet() string {
+	var text []string
+	for _, c := range s.Claims {
+		text = append(text, fmt.Sprint(c.UID, c.Node, c.Deleting))
+	}
+	for i := range s.Nodes {
+		for _, taint := range s.Nodes[i].Spec.Taints {
+			text = append(text, s.Nodes[i].Name+taint.Key)
+		}
+	}
+	slices.Sort(text)
+	return strings.Join(text, " ")
+}
+
+func (s *story) tellConsolidation(ctx context.Context, before state, told int) error {
+	now, err := look(ctx, s.env)
+	if err != nil {
+		return err
+	}
+	moves, err := readMoves(s.env.KarveLog())
+	if err != nil {
+		return err
+	}
+	s.times.After = s.prices.total(now.Claims)
+	s.voice.Say("%d nodes instead of %d, $%.4f an hour instead of $%.4f: %.0f %% less, $%.0f a month",
+		len(now.Claims), len(before.Claims), s.times.After, s.times.Before,
+		100*(1-s.times.After/s.times.Before), (s.times.Before-s.times.After)*hoursPerMonth)
+	s.voice.Block(moveTable(moves[told:]))
+	return nil
+}
+
+// hoursPerMonth is what Azure reckons with.
+const hoursPerMonth = 730
