@@ -236,7 +236,7 @@ func (s *story) scaleDown(ctx context.Context) error {
 	if err := s.scale(ctx, "web", 0); err != nil {
 		return err
 	}
-	s.voice.Say("web is scaled from %d to 0; nodes left empty for 10 s are given back", fewer)
+	s.voice.Say("web is scaled from %d to 0; nodes left empty for 5 s are given back", fewer)
 	err = s.until(ctx, "empty nodes are removed", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		return now.pods("web") == 0 && idle(now) == 0 && len(now.Claims) < len(before.Claims) && len(now.Nodes) == len(now.Claims), nil
