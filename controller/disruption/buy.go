@@ -98,6 +98,9 @@ func (c *Controller) vanished(ctx context.Context, bought *karpv1.NodeClaim) (bo
 
 // remove asks the nodes to go. One that was asked leaves the move once that is seen.
 func (c *Controller) remove(ctx context.Context, m *move, s *sight) (phase, error) {
+	if m.displaces == nil {
+		m.displaces = c.displaces(m, s)
+	}
 	var errs []error
 	failed := c.each(m.Nodes, func(key string) error {
 		machine, ok := s.machines[key]

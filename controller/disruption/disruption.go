@@ -48,6 +48,8 @@ type Controller struct {
 	round int
 	moves map[string]*move // by ID
 	rests rests
+	// relapses are consolidations that did not come true.
+	relapses relapses
 	// orphans are replacements of no move, since when.
 	orphans map[string]time.Time
 	// search is where the search under way continues.
@@ -84,6 +86,7 @@ func (c *Controller) Disrupt(ctx context.Context) error {
 	c.round++
 	s := c.read(time.Now())
 	err := c.sweep(ctx, s) // before anything is decided: budgets count what an earlier process began
+	c.relapsed(s)          // what rests since is not validated
 	c.validate(s)
 	err = errors.Join(err, c.advance(ctx, s))
 	if c.decide(ctx, s) {

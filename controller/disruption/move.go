@@ -73,6 +73,8 @@ type move struct {
 	// surprises counts how often.
 	surprised bool
 	surprises int
+	// displaces is what its pods have yet to prove, once the nodes were asked to go.
+	displaces *unproved
 	// departed is set once decisions count the nodes as leaving.
 	departed bool
 }
@@ -229,6 +231,10 @@ func (c *Controller) settle(s *sight) {
 			c.rests.pools(m.all, s)
 		}
 		m.tired, m.starved = nil, false
+		if m.phase == over {
+			c.relapses.watch(m.displaces)
+			m.displaces = nil
+		}
 		if m.phase == over && s.clean(m) {
 			delete(c.moves, id)
 			c.search.wake = s.now // budgets have room again

@@ -199,6 +199,21 @@ func (c *Controller) tellFailed(m *move, why string) {
 	c.Log.Info("taking back disruption", "move", m.id, "reason", m.reason(), "decision", m.decision(), "nodeclaims", m.Nodes, "why", why)
 }
 
+// tellUndone says that a consolidation was in vain, and what follows from that.
+func (c *Controller) tellUndone(x suspect, pool string) {
+	rest := c.relapses.lulls[pool].length
+	c.Metrics.ConsolidationsUndone.WithLabelValues(pool).Inc()
+	c.Log.Info("consolidation did not come true, its nodepool rests", "move", x.of.id, "nodepool", pool, "nodeclaim", x.claim,
+		"pod", x.pod.Namespace+"/"+x.pod.Name, "consolidated-again-in", rest.String())
+	p := c.Mirror.Pool(pool)
+	if p == nil {
+		return
+	}
+	c.Events.Publish(events.Event{About: p, Reason: "ConsolidationUndone", Key: x.of.id, Message: fmt.Sprintf(
+		"A consolidation did not come true: the scheduler put its pods elsewhere, and nodeclaim %s was bought for %s/%s; underutilized nodes are left alone for %s",
+		x.claim, x.pod.Namespace, x.pod.Name, rest)})
+}
+
 // record says what a complete search found out.
 func (c *Controller) record(s *sight) {
 	c.tellMisread()

@@ -68,7 +68,7 @@ func (s *sight) clean(m *move) bool {
 func (c *Controller) cluster(s *sight, without *move) disrupt.Cluster {
 	d := disrupt.Cluster{Now: s.now, Nodes: s.nodes, Resting: c.rests.current(s.now), Settings: c.Settings}
 	for _, p := range s.pools {
-		p.Resting = c.rests.byPool[p.Name].until
+		p.Resting, p.Unsettled = c.rests.byPool[p.Name].until, c.relapses.rest(p.Name)
 		d.Pools = append(d.Pools, p)
 	}
 	for _, m := range c.inOrder() {

@@ -54,6 +54,8 @@ type Set struct {
 	GCHalted       prometheus.Gauge   // 1 while the list of machines is not to be trusted
 	EventsDropped  prometheus.Counter // events that found no room in the queue
 	CatalogAge     *prometheus.GaugeVec
+
+	ConsolidationsUndone *prometheus.CounterVec // nodepool
 }
 
 // New makes a Set and registers it. It panics when a name is registered twice,
@@ -103,6 +105,8 @@ func New(registry prometheus.Registerer) *Set {
 		GCHalted:       m.gauge("karve_garbage_collection_halted", "1 while the list of machines is not to be trusted.").WithLabelValues(),
 		EventsDropped:  m.counter("karve_events_dropped_total", "Events that found no room in the queue.").WithLabelValues(),
 		CatalogAge:     m.gauge("karve_catalog_age_seconds", "Age of what is known to be on sale.", "class"),
+
+		ConsolidationsUndone: m.counter("karve_consolidations_undone_total", "Consolidations after which a machine was bought for pods that they moved.", "nodepool"),
 	}
 }
 

@@ -117,6 +117,9 @@ type Pool struct {
 	MinAge time.Duration
 	// Resting is until when nothing is tried in the pool, because too much failed there.
 	Resting time.Time
+	// Unsettled is until when its underutilized nodes are left alone, because what was
+	// consolidated there did not come true.
+	Unsettled time.Time
 }
 
 // Settings are the operator's wishes.

@@ -86,7 +86,7 @@ func many(launches int) string {
 func (s *search) pinned() []*node {
 	return slices.DeleteFunc(slices.Clone(s.nodes), func(n *node) bool {
 		switch n.left.Because {
-		case DoNotDisrupt, Budgeted, ManyBudgets, Never, OnlyEmpty, PoorScore, Resting:
+		case DoNotDisrupt, Budgeted, ManyBudgets, Never, OnlyEmpty, PoorScore, Resting, Unsettled:
 			return n.host == nil || n.host.Leaving
 		}
 		return true

@@ -26,6 +26,7 @@ const (
 	OnlyEmpty       reason.Reason = "OnlyEmpty"       // the pool gives back empty nodes only
 	Unpriced        reason.Reason = "Unpriced"        // nobody knows what it costs
 	TooSoon         reason.Reason = "TooSoon"         // consolidateAfter has not passed since the last pod came or went
+	Unsettled       reason.Reason = "Unsettled"       // what was consolidated in its pool had to be bought again
 	TooYoung        reason.Reason = "TooYoung"        // it was bought a moment ago
 	BudgetExhausted reason.Reason = "BudgetExhausted" // the pool may not lose another node now
 	PoorScore       reason.Reason = "PoorScore"       // it saves too little for what it disturbs, by the pool's Balanced policy
@@ -38,7 +39,7 @@ func Event(because reason.Reason) string {
 	switch because {
 	case NoPool, NotInitialized, AlreadyLeaving, Nominated, DoNotDisrupt, Budgeted, ManyBudgets:
 		return "DisruptionBlocked"
-	case "", MoveUnderway, Resting, NotDue, NotEmpty, NotOccupied, TooSoon, BudgetExhausted, reason.Static:
+	case "", MoveUnderway, Resting, NotDue, NotEmpty, NotOccupied, TooSoon, Unsettled, BudgetExhausted, reason.Static:
 		return ""
 	}
 	return "Unconsolidatable"

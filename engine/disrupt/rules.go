@@ -117,6 +117,10 @@ func unwanted(n *Node, p *Pool, cause Cause, c *Cluster) Left {
 		return Left{Because: TooSoon, Until: at,
 			Detail: fmt.Sprintf("Quiet for %s of %s", c.Now.Sub(n.QuietSince).Truncate(time.Second), p.ConsolidateAfter)}
 	}
+	if cause == Underutilized && c.Now.Before(p.Unsettled) {
+		return Left{Because: Unsettled, Until: p.Unsettled,
+			Detail: fmt.Sprintf("The last consolidation in NodePool %q did not come true, it is tried again later", p.Name)}
+	}
 	if cause == Underutilized {
 		return young(n, p, c)
 	}

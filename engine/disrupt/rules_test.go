@@ -26,7 +26,7 @@ var (
 	protectedOne = Block{Because: DoNotDisrupt, Detail: "node"}
 )
 
-// Rule 120, Rule 121, Rule 123, Rule 124, Rule 125: who is left alone, for which causes,
+// Rule 120, Rule 121, Rule 123, Rule 124, Rule 125, Rule 150: who is left alone, for which causes,
 // and what is said about it.
 func TestEligible(t *testing.T) {
 	all := []Cause{Empty, Underutilized, Drifted, Expired}
@@ -77,6 +77,10 @@ func TestEligible(t *testing.T) {
 			`NodePool "general" has consolidation policy WhenEmpty, but node is not empty`, time.Time{}},
 		{"busy", func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidateAfter = 90 * time.Minute }, []Cause{Drifted, Expired}, Underutilized, TooSoon,
 			"Quiet for 1h0m0s of 1h30m0s", noon.Add(30 * time.Minute)},
+		{"consolidated in vain", func(_ *Node, p *Pool, _ *Cluster) { p.Unsettled = noon.Add(time.Minute) }, []Cause{Drifted, Expired}, Underutilized, Unsettled,
+			`The last consolidation in NodePool "general" did not come true, it is tried again later`, noon.Add(time.Minute)},
+		{"consolidated in vain once", func(_ *Node, p *Pool, _ *Cluster) { p.Unsettled = noon }, occupied, Empty, NotEmpty, "3 pods would need another home", time.Time{}},
+		{"consolidated in vain, empty", func(n *Node, p *Pool, _ *Cluster) { p.Unsettled, n.Pods, n.Cost = noon.Add(time.Minute), 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
 		{"young", func(_ *Node, p *Pool, _ *Cluster) { p.MinAge = 3 * time.Hour }, []Cause{Drifted, Expired}, Underutilized, TooYoung,
 			`Node is 2h0m0s old, NodePool "general" asks for 3h0m0s`, noon.Add(time.Hour)},
 		{"young and empty", func(n *Node, p *Pool, _ *Cluster) { p.MinAge, n.Pods, n.Cost = 3*time.Hour, 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
