@@ -69,6 +69,8 @@ type move struct {
 	// their place could not be had.
 	tired   []string
 	starved bool
+	// supplied is set once all of it is ready.
+	supplied bool
 	// surprised is set when pods came to its nodes that it must provide for first;
 	// surprises counts how often.
 	surprised bool
@@ -230,7 +232,10 @@ func (c *Controller) settle(s *sight) {
 		if m.starved {
 			c.rests.pools(m.all, s)
 		}
-		m.tired, m.starved = nil, false
+		if m.supplied {
+			c.rests.relieve(m.all, s)
+		}
+		m.tired, m.starved, m.supplied = nil, false, false
 		if m.phase == over {
 			c.relapses.watch(m.displaces)
 			m.displaces = nil
@@ -279,5 +284,6 @@ func (c *Controller) await(ctx context.Context, m *move, s *sight) (phase, error
 	if len(found) > 0 {
 		return c.yield(m, found[0]), nil
 	}
+	m.supplied = true
 	return deleting, nil
 }

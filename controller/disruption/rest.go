@@ -66,8 +66,12 @@ func (x rest) longer(now time.Time, tolerated int) rest {
 	return x
 }
 
-// relieve forgets the failures of pools where a move went well.
-func (r *rests) relieve(pool string) { delete(r.byPool, pool) }
+// relieve forgets the failures of the pools of nodes whose replacements came.
+func (r *rests) relieve(keys []string, s *sight) {
+	for _, key := range keys {
+		delete(r.byPool, s.machines[key].World.Pool)
+	}
+}
 
 // current lists who rests, and forgets what was long ago.
 func (r *rests) current(now time.Time) map[string]time.Time {
