@@ -83,8 +83,7 @@ type search struct {
 	w     *world.World
 	c     *Cluster
 	trial *world.Trial
-	base  world.Mark // with what was decided before supposed
-	nodes []*node    // by key
+	nodes []*node // by key
 	byKey map[string]*node
 	pools map[string]*Pool
 	// census counts nodes that were taken as down.
@@ -123,6 +122,7 @@ type node struct {
 	put        bool // off, as its pods would go where hardly anybody is
 	doomed     bool // will be removed by and by, so far as one can guess
 	filling    bool // together with others that are doomed it fills those that stay
+	shut       bool // to pods, as long as the stage lasts
 	left       Left
 }
 
@@ -180,7 +180,6 @@ func (s *search) resume() {
 			s.trial.Shut(h)
 		}
 	}
-	s.base = s.trial.Mark()
 }
 
 // judge asks of every node whether it may be consolidated.
@@ -262,15 +261,31 @@ func (s *search) mark(m *Move) {
 
 // rewind takes back what the stage before supposed, but for its moves.
 func (s *search) rewind() {
-	s.trial.Back(s.base)
-	for i := range s.moves {
-		s.impose(&s.moves[i])
-	}
+	var open []*world.Host
 	for _, n := range s.nodes {
-		if (n.soon || n.wrong || n.fleeting()) && !n.gone && n.host != nil {
-			s.trial.Shut(n.host) // whoever moved there would move twice
+		if n.shut && !n.gone && !n.wanders() {
+			n.shut = false
+			open = append(open, n.host)
 		}
 	}
+	s.trial.Reopen(open...)
+	for _, n := range s.nodes {
+		if n.wanders() && !n.gone && n.host != nil {
+			s.shut(n) // whoever moved there would move twice
+		}
+	}
+}
+
+// wanders reports whether pods on the node will have to leave it, whatever this plan does.
+func (n *node) wanders() bool { return n.soon || n.wrong || n.fleeting() }
+
+// shut keeps pods from the node until the stage ends, unless it takes none anyhow.
+func (s *search) shut(n *node) {
+	if n.host.Leaving || n.host.Stuck {
+		return
+	}
+	n.shut = true
+	s.trial.Shut(n.host)
 }
 
 // room is how many more nodes of the pool may go for that cause.

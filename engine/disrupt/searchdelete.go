@@ -57,7 +57,7 @@ func (s *search) doomed() []*node {
 		if n.doomed {
 			t := tankOf(n.host)
 			n.filling = 2*t.asked[quantity.CPU] >= t.free[quantity.CPU] || 2*t.asked[quantity.Memory] >= t.free[quantity.Memory]
-			s.trial.Shut(n.host)
+			s.shut(n)
 		}
 	}
 	return slices.DeleteFunc(order, func(n *node) bool { return !n.doomed && !n.gone })
@@ -144,17 +144,16 @@ func (s *search) delete(set []*node) (Move, Left) {
 		s.trial.Back(mark)
 		return Move{}, Left{Because: Homeless, Detail: "Not all pods would schedule on other nodes"}
 	}
-	plan := d.Plan()
-	s.trial.Back(mark)
-	m := s.draw(Underutilized, set, plan)
-	parts := s.parts(set)
-	if m.Before > 0 && !Pays(parts, m.Before, m.After, 0, s.c.Settings) { // without a price it surely saves something
-		return Move{}, spare(set[0], m.Saves(), Least(parts, s.c.Settings))
+	defer s.trial.Back(mark)
+	parts, before := s.parts(set), cost(set)
+	if before > 0 && !Pays(parts, before, 0, 0, s.c.Settings) { // without a price it surely saves something
+		return Move{}, spare(set[0], before, Least(parts, s.c.Settings))
 	}
-	scores, approved := Balance(parts, m.Saves(), s.totals)
+	scores, approved := Balance(parts, before, s.totals)
 	if !approved {
 		return Move{}, poor(set[0])
 	}
+	m := s.draw(Underutilized, set, d.Plan())
 	m.Score = scores
 	return m, Left{}
 }

@@ -11,6 +11,7 @@ import (
 type memory struct {
 	censuses map[tallyKey]*world.Census
 	rolls    map[rollKey]*world.Roll
+	lenses   map[rollKey]*world.Lens
 	fits     map[fitKey]*world.Fit // see fit
 }
 
@@ -25,7 +26,7 @@ func remember(w *world.World) *memory {
 	at := w.Remembered()
 	m, ok := (*at).(*memory)
 	if !ok {
-		m = &memory{censuses: map[tallyKey]*world.Census{}, rolls: map[rollKey]*world.Roll{}, fits: map[fitKey]*world.Fit{}}
+		m = &memory{censuses: map[tallyKey]*world.Census{}, rolls: map[rollKey]*world.Roll{}, lenses: map[rollKey]*world.Lens{}, fits: map[fitKey]*world.Fit{}}
 		*at = m
 	}
 	return m
@@ -36,7 +37,7 @@ func (s *solver) recall(k tallyKey, t *tally) {
 	m := remember(s.w)
 	c := m.censuses[k]
 	if c == nil {
-		c = t.follow(s.w)
+		c = m.follow(t, s.w)
 		m.censuses[k] = c
 	}
 	t.counts, t.total, t.domains = maps.Clone(c.Counts), c.Total, map[int]bool{}
@@ -46,7 +47,7 @@ func (s *solver) recall(k tallyKey, t *tally) {
 	at := rollKey{k.key, k.filter}
 	r := m.rolls[at]
 	if r == nil {
-		r = t.followRoll(s.w)
+		r = m.followRoll(t, s.w)
 		m.rolls[at] = r
 	}
 	for v := range r.Counts {
@@ -54,21 +55,37 @@ func (s *solver) recall(k tallyKey, t *tally) {
 	}
 }
 
+// lens is how the tally looks at nodes.
+func (m *memory) lens(t *tally) *world.Lens {
+	at := rollKey{t.key, t.filter}
+	l := m.lenses[at]
+	if l == nil {
+		only := &tally{filter: t.filter, keys: t.keys}
+		l = world.NewLens(t.key, only.passes)
+		m.lenses[at] = l
+	}
+	return l
+}
+
 // follow begins a census for the tally.
-func (t *tally) follow(w *world.World) *world.Census {
-	only := &tally{key: t.key, of: t.of, filter: t.filter, keys: t.keys}
-	c := &world.Census{Key: t.key, Looks: only.passes, Has: only.of.bumped, Settled: t.of.settled}
-	c.Counts, c.Total = only.census(w)
+func (m *memory) follow(t *tally, w *world.World) *world.Census {
+	of := t.of
+	c := &world.Census{Lens: m.lens(t), Has: of.bumped, Settled: of.settled, Counts: map[int]int{}}
+	of.each(w, func(h *world.Host, n int) {
+		if v, ok := c.Value(h); ok && n > 0 {
+			c.Counts[v] += n
+			c.Total += n
+		}
+	})
 	w.Follow(c)
 	return c
 }
 
 // followRoll begins a roll for the tally.
-func (t *tally) followRoll(w *world.World) *world.Roll {
-	only := &tally{key: t.key, filter: t.filter, keys: t.keys}
-	r := &world.Roll{Key: t.key, Looks: only.passes, Counts: map[int]int{}}
+func (m *memory) followRoll(t *tally, w *world.World) *world.Roll {
+	r := &world.Roll{Lens: m.lens(t), Counts: map[int]int{}}
 	note := func(h *world.Host) {
-		if v, ok := h.Value(t.key); ok && only.passes(h) {
+		if v, ok := r.Value(h); ok {
 			r.Counts[v]++
 		}
 	}

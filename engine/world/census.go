@@ -5,11 +5,9 @@ import "github.com/karve-dev/karve/engine/constraint"
 // Census counts pods of some kind by the value of a node label, on the nodes that it
 // looks at. Nodes that are leaving are none.
 type Census struct {
-	Key *constraint.Key
-	// Looks reports whether pods on the node count, Has whether pods of the class do. Both
-	// must always answer the same.
-	Looks func(*Host) bool
-	Has   func(*Class) bool
+	*Lens
+	// Has reports whether pods of the class count. It must always answer the same.
+	Has func(*Class) bool
 	// Settled leaves out terminating pods.
 	Settled bool
 
@@ -21,9 +19,45 @@ type Census struct {
 // Roll counts nodes by the value of a label: those that it looks at and that are not
 // leaving, but for those that the Trial vacated (see Vacate).
 type Roll struct {
-	Key    *constraint.Key
-	Looks  func(*Host) bool
+	*Lens
 	Counts map[int]int // never zero
+}
+
+// Lens tells by which value of a label a node counts, if it does. It remembers that of each node:
+// so it is good for one Trial. What looks at nodes in the same way should share one.
+type Lens struct {
+	key   *constraint.Key
+	looks func(*Host) bool
+	// known is by position in World.Hosts: the value and one, 0 where nobody asked, -1 for
+	// nodes that do not count.
+	known []int32
+}
+
+// NewLens makes a Lens for the label. looks reports whether the node counts; it must always
+// answer the same.
+func NewLens(key *constraint.Key, looks func(*Host) bool) *Lens { return &Lens{key: key, looks: looks} }
+
+// Value is the node's value; false when it does not count.
+func (l *Lens) Value(h *Host) (int, bool) {
+	if h.at < 0 {
+		return l.ask(h)
+	}
+	if h.at >= len(l.known) {
+		l.known = append(l.known, make([]int32, h.at+1-len(l.known))...)
+	}
+	known := &l.known[h.at]
+	if *known == 0 {
+		*known = -1
+		if v, ok := l.ask(h); ok {
+			*known = int32(v) + 1
+		}
+	}
+	return int(*known) - 1, *known > 0
+}
+
+func (l *Lens) ask(h *Host) (int, bool) {
+	v, ok := h.Value(l.key)
+	return v, ok && l.looks(h)
 }
 
 // Tried reports whether the World is that of a Trial: it then pays to remember what was
@@ -62,22 +96,24 @@ func (t *Trial) watching(c *Class) []*Census {
 	return out
 }
 
-// recount adds the node with its pods to what is counted, or takes it off.
-func (t *Trial) recount(h *Host, by int) {
-	if h.Leaving && !h.vacated {
-		return
-	}
+// podsCount reports whether pods on the node count, labelsCount whether its labels do.
+func podsCount(h *Host) bool   { return !h.Leaving }
+func labelsCount(h *Host) bool { return !h.Leaving || h.vacated }
+
+// recountLabels adds the node to the rolls, or takes it off.
+func (t *Trial) recountLabels(h *Host, by int) {
 	for _, r := range t.rolls {
-		if v, ok := h.Value(r.Key); ok && r.Looks(h) {
+		if v, ok := r.Value(h); ok {
 			if r.Counts[v] += by; r.Counts[v] == 0 {
 				delete(r.Counts, v)
 			}
 		}
 	}
-	if h.Leaving {
-		return
-	}
-	for _, m := range h.Crew() {
+}
+
+// recountPods adds pods on the node to what is counted, or takes them off.
+func (t *Trial) recountPods(h *Host, crew []Member, by int) {
+	for _, m := range crew {
 		for _, c := range t.watching(m.Class) {
 			c.add(h, m, by)
 		}
@@ -85,8 +121,8 @@ func (t *Trial) recount(h *Host, by int) {
 }
 
 func (c *Census) add(h *Host, m Member, by int) {
-	v, ok := h.Value(c.Key)
-	if !ok || !c.Looks(h) {
+	v, ok := c.Value(h)
+	if !ok {
 		return
 	}
 	n := m.Pods

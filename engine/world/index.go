@@ -8,7 +8,6 @@ import (
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // Index groups the hosts by their values of some labels, by their taints and by
@@ -23,8 +22,10 @@ type Index struct {
 	of    []int32 // group by position
 	all   []*Host // World.Hosts
 	lets  map[*Shape][]int32
-	// spots remembers for Trials which slots may have room for shapes; see Find.
-	spots map[*Shape]*bitset.Set
+	// spots remembers for Trials which slots may have room for shapes; see Find. grown are the
+	// slots that had less room before, in the order in which that came to be known.
+	spots map[*Shape]*spots
+	grown []int32
 	// shifted is how many groups do not begin with their First: a Trial closed some hosts.
 	shifted int
 }
@@ -79,8 +80,8 @@ func (x *Index) inOrder(groups []int32) []int32 {
 func (x *Index) refresh(h *Host) {
 	slot, g := x.Slot(h.at), &x.Groups[x.of[h.at]]
 	if h.Index >= 0 {
+		x.grow(slot, h)
 		x.Rooms.Set(slot, &h.Free)
-		x.spot(slot, h)
 		if g.First == nil || h.at < g.First.at {
 			x.begin(g, h)
 		}
@@ -97,50 +98,64 @@ func (x *Index) refresh(h *Host) {
 // and again while most hosts are full, and maxima over stretches tell little then, as one host
 // of a stretch lacks this and another that.
 func (x *Index) Find(s *Shape, rooms *Rooms, from, to int) int {
-	spots := x.spots[s]
-	if spots == nil {
-		spots = x.survey(s)
-		x.spots[s] = spots
+	in := x.spots[s]
+	if in == nil {
+		in = &spots{}
+		x.spots[s] = in
+		x.survey(s, in)
 	}
-	for slot := spots.Next(from); slot >= 0 && slot < to; slot = spots.Next(slot + 1) {
+	x.catchUp(s, in)
+	for slot := in.slots.Next(from); slot >= 0 && slot < to; slot = in.slots.Next(slot + 1) {
 		switch {
 		case rooms.holds(0, slot, &s.Requests, s.Dims):
 			return slot
 		case rooms == x.Rooms:
-			spots.Drop(slot)
+			in.slots.Drop(slot)
 		}
 	}
 	return -1
 }
 
+// spots are slots that may have room for a shape.
+type spots struct {
+	slots bitset.Set
+	seen  int // of Index.grown
+}
+
 // survey lists the slots with room for one pod of the shape.
-func (x *Index) survey(s *Shape) *bitset.Set {
-	var spots bitset.Set
+func (x *Index) survey(s *Shape, in *spots) {
 	for slot := range x.hosts {
 		if x.Rooms.holds(0, slot, &s.Requests, s.Dims) {
-			spots.Put(slot)
+			in.slots.Put(slot)
 		}
 	}
-	return &spots
+	in.seen = len(x.grown)
 }
 
-// spot notes who fits on the host in the slot.
-func (x *Index) spot(slot int, h *Host) {
-	for s, spots := range x.spots {
-		if s.within(&h.Free) {
-			spots.Put(slot)
+// catchUp looks at the slots that have more room than when the shape was asked for last.
+func (x *Index) catchUp(s *Shape, in *spots) {
+	for _, slot := range x.grown[in.seen:] {
+		if x.Rooms.holds(0, int(slot), &s.Requests, s.Dims) {
+			in.slots.Put(int(slot))
 		}
 	}
+	in.seen = len(x.grown)
 }
 
-// within reports whether the room holds one pod of the shape.
-func (s *Shape) within(room *quantity.Vector) bool {
-	for _, d := range s.Dims {
-		if room[d] < s.Requests[d] {
-			return false
-		}
+// mostGrown is how often, for each host, room may grow until what is remembered of shapes is
+// forgotten: most of them nobody asks for again.
+const mostGrown = 4
+
+// grow notes that the host's slot is about to have more room.
+func (x *Index) grow(slot int, h *Host) {
+	if len(x.spots) == 0 || x.Rooms.covers(slot, &h.Free) {
+		return
 	}
-	return true
+	if len(x.grown) >= mostGrown*len(x.hosts) {
+		x.grown = x.grown[:0]
+		clear(x.spots)
+	}
+	x.grown = append(x.grown, int32(slot))
 }
 
 // begin makes the host the group's first; nil when it has none.
@@ -197,7 +212,7 @@ func (w *World) Index(keys []*constraint.Key) *Index {
 }
 
 func newIndex(hosts []*Host, keys []*constraint.Key, dims int) *Index {
-	x := &Index{Rooms: newRooms(len(hosts), dims), hosts: make([]int32, len(hosts)), slots: make([]int32, len(hosts)), of: make([]int32, len(hosts)), all: hosts, lets: map[*Shape][]int32{}, spots: map[*Shape]*bitset.Set{}}
+	x := &Index{Rooms: newRooms(len(hosts), dims), hosts: make([]int32, len(hosts)), slots: make([]int32, len(hosts)), of: make([]int32, len(hosts)), all: hosts, lets: map[*Shape][]int32{}, spots: map[*Shape]*spots{}}
 	groups := map[string]int{}
 	var name []byte
 	for i, h := range hosts {

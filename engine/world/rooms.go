@@ -73,6 +73,16 @@ func (r *Rooms) raise(l, i int) bool {
 	return changed
 }
 
+// covers reports whether room i has as much of everything.
+func (r *Rooms) covers(i int, room *quantity.Vector) bool {
+	for d, have := range r.levels[0][i*r.dims : (i+1)*r.dims] {
+		if have < room[d] {
+			return false
+		}
+	}
+	return true
+}
+
 // Next returns the first room from from on, and before to, that holds the
 // request, which asks for nothing but dims; -1 when there is none.
 func (r *Rooms) Next(from, to int, request *quantity.Vector, dims []quantity.Dim) int {

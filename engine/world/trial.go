@@ -91,25 +91,64 @@ func (t *Trial) Shut(h *Host) {
 	t.stick(h)
 }
 
-// close keeps pods from the host; with vacate those that it has count no more either.
-func (t *Trial) close(h *Host, vacate bool) {
-	leaving, stuck, vacated, index := h.Leaving, h.Stuck, h.vacated, h.Index
-	set := func(l, s, v bool, at int) {
-		if vacate {
-			t.recount(h, -1)
+// Reopen supposes that hosts which were shut take pods again. Others are passed over: those
+// that took none before the Trial, and those that go.
+func (t *Trial) Reopen(hosts ...*Host) {
+	open := make(map[*Host]bool, len(hosts))
+	for _, h := range hosts {
+		if h.at >= 0 && h.Index < 0 && !h.Leaving {
+			open[h] = true
+			t.become(h, standing{index: h.at})
 		}
-		h.Leaving, h.Stuck, h.vacated, h.Index = l, s, v, at
-		if vacate {
-			t.recount(h, 1)
-		}
-		t.w.reindex(h)
 	}
-	t.later(func() { set(leaving, stuck, vacated, index) })
-	if vacate {
-		set(true, stuck, true, -1)
+	if len(open) == 0 {
 		return
 	}
-	set(leaving, true, vacated, -1)
+	stuck := t.w.Stuck
+	t.later(func() { t.w.Stuck = stuck })
+	t.w.Stuck = slices.DeleteFunc(slices.Clone(stuck), func(h *Host) bool { return open[h] })
+}
+
+// standing is whether a host takes pods, and why not.
+type standing struct {
+	leaving, stuck, vacated bool
+	index                   int
+}
+
+// close keeps pods from the host; with vacate those that it has count no more either.
+func (t *Trial) close(h *Host, vacate bool) {
+	if vacate {
+		t.become(h, standing{leaving: true, stuck: h.Stuck, vacated: true, index: -1})
+		return
+	}
+	t.become(h, standing{leaving: h.Leaving, stuck: true, vacated: h.vacated, index: -1})
+}
+
+// become changes how the host stands.
+func (t *Trial) become(h *Host, next standing) {
+	was := standing{h.Leaving, h.Stuck, h.vacated, h.Index}
+	t.later(func() { t.stand(h, was) })
+	t.stand(h, next)
+}
+
+func (t *Trial) stand(h *Host, as standing) {
+	pods, labels := podsCount(h), labelsCount(h)
+	h.Leaving, h.Stuck, h.vacated, h.Index = as.leaving, as.stuck, as.vacated, as.index
+	if now := podsCount(h); now != pods {
+		t.recountPods(h, h.Crew(), sign(now))
+	}
+	if now := labelsCount(h); now != labels {
+		t.recountLabels(h, sign(now))
+	}
+	t.w.reindex(h)
+}
+
+// sign is 1 for what counts from now on, -1 for what counts no more.
+func sign(counts bool) int {
+	if counts {
+		return 1
+	}
+	return -1
 }
 
 // stick lists the host with those that take no pods although they are there.
@@ -129,9 +168,9 @@ func (t *Trial) Add(n Node) *Host {
 	t.stick(h)
 	b := t.w.builder
 	b.wear(h, 1)
-	t.recount(h, 1)
+	t.recountLabels(h, 1)
 	t.later(func() {
-		t.recount(h, -1)
+		t.recountLabels(h, -1)
 		b.wear(h, -1)
 	})
 	t.charge(&h.Node)
@@ -200,51 +239,52 @@ func (h *Host) receive(pods []*pod) {
 	if h.place == nil {
 		h.place = &place{name: h.Name, host: h}
 	}
-	h.crew = muster(slices.Clone(h.Crew()), successors(pods))
-	h.Mounted = maps.Clone(h.Mounted)
+	h.crew = enlist(slices.Clone(h.Crew()), pods)
+	if slices.ContainsFunc(pods, func(p *pod) bool { return len(p.class.Mounts) > 0 }) {
+		h.Mounted = maps.Clone(h.Mounted)
+	}
 	for _, p := range pods {
 		h.Free = h.Free.Sub(p.class.Requests)
 		h.mount(p.class.Mounts)
 	}
 }
 
-// successors are the pods as they will be where they are placed anew.
-func successors(pods []*pod) []*pod {
-	out := make([]*pod, len(pods))
-	for i, p := range pods {
-		next := *p
-		next.dying = false
-		out[i] = &next
+// enlist adds the pods to the crew as they will be where they are placed anew: nobody
+// terminates there.
+func enlist(crew []Member, pods []*pod) []Member {
+	for _, p := range pods {
+		crew[enrol(&crew, p.class)].Pods++
 	}
-	return out
+	return crew
 }
 
 // count lets the pods count at a place. A terminating one is its successor there.
 func (t *Trial) count(pods []*pod, at *place) {
-	for _, p := range pods {
-		on := p.class.on
-		n, known := on[at]
-		t.later(func() {
-			if on[at] = n; !known {
-				delete(on, at)
-			}
-		})
-		on[at] = headcount{n.pods + 1, n.dying}
+	was := make([]headcount, len(pods))
+	for i, p := range pods {
+		was[i] = p.class.on[at]
+		p.class.on[at] = headcount{was[i].pods + 1, was[i].dying}
 	}
+	t.later(func() {
+		for i, p := range slices.Backward(pods) {
+			if p.class.on[at] = was[i]; was[i] == (headcount{}) {
+				delete(p.class.on, at)
+			}
+		}
+	})
 }
 
 // receive lets the pods run on the host: room, mounts and counts.
 func (t *Trial) receive(h *Host, pods []*pod) {
 	free, mounted, place, crew := h.Free, h.Mounted, h.place, h.crew
+	come := enlist(nil, pods)
 	t.later(func() {
-		t.recount(h, -1)
 		h.Free, h.Mounted, h.place, h.crew = free, mounted, place, crew
-		t.recount(h, 1)
+		t.recountPods(h, come, -1)
 		t.w.reindex(h)
 	})
-	t.recount(h, -1)
 	h.receive(pods)
-	t.recount(h, 1)
+	t.recountPods(h, come, 1)
 	t.w.reindex(h)
 }
 

@@ -22,6 +22,7 @@ type supposition struct {
 	script *enginetest.Script
 	origin []world.Pod // as they were before; in the order of the script's
 	added  map[string]*world.Host
+	closed map[string]bool // nodes that took no pods before, or are supposed
 	log    []string
 }
 
@@ -40,7 +41,7 @@ func (x *supposition) step() {
 		return
 	}
 	n := x.node()
-	switch x.IntN(6) {
+	switch x.IntN(7) {
 	case 0:
 		other := x.node()
 		x.log = append(x.log, "vacate "+n.Key+" and "+other.Key)
@@ -54,18 +55,30 @@ func (x *supposition) step() {
 		x.trial.Vacate(x.host(n))
 		n.Leaving, n.Stuck = true, true
 		x.bringBack(n.Name)
-	case 2:
-		if !n.Leaving {
-			x.log = append(x.log, "shut "+n.Key)
-			x.trial.Shut(x.host(n))
-			n.Stuck = true
-		}
-	case 3:
+	case 2, 3:
+		x.shut(n)
+	case 4:
 		x.add(n)
 	default:
 		if !n.Leaving {
 			x.settle(n)
 		}
+	}
+}
+
+// shut keeps pods from the node, or lets them in again.
+func (x *supposition) shut(n *world.Node) {
+	switch {
+	case n.Leaving:
+		x.trial.Reopen(x.host(n))
+	case n.Stuck:
+		x.log = append(x.log, "reopen "+n.Key)
+		x.trial.Reopen(x.host(n))
+		n.Stuck = x.closed[n.Key]
+	default:
+		x.log = append(x.log, "shut "+n.Key)
+		x.trial.Shut(x.host(n))
+		n.Stuck = true
 	}
 }
 
@@ -93,7 +106,7 @@ func (x *supposition) add(like *world.Node) {
 		}
 	}
 	x.log = append(x.log, "add "+n.Key)
-	x.added[n.Key] = x.trial.Add(n)
+	x.added[n.Key], x.closed[n.Key] = x.trial.Add(n), true
 	n.Stuck, n.Leaving = true, false
 	x.script.Nodes = append(x.script.Nodes, n)
 }
@@ -131,7 +144,10 @@ func TestTrialIsTrue(t *testing.T) {
 		pack.Solve(w) // makes indexes
 		before = b.Dump(w)
 		indexes := b.Indexes()
-		x := &supposition{Rand: rand.New(rand.NewPCG(seed, 3)), trial: w.Try(), script: enginetest.Bare(script), origin: script.Pods, added: map[string]*world.Host{}}
+		x := &supposition{Rand: rand.New(rand.NewPCG(seed, 3)), trial: w.Try(), script: enginetest.Bare(script), origin: script.Pods, added: map[string]*world.Host{}, closed: map[string]bool{}}
+		for _, n := range x.script.Nodes {
+			x.closed[n.Key] = n.Stuck
+		}
 		for range 3 {
 			x.steps(t, seed)
 			mark, told, nodes := x.trial.Mark(), *x.script, len(x.log)

@@ -1,8 +1,6 @@
 package world
 
 import (
-	"slices"
-
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/quantity"
 )
@@ -84,17 +82,24 @@ func (h *Host) Crew() []Member {
 // muster adds pods to the crew.
 func muster(crew []Member, pods []*pod) []Member {
 	for _, p := range pods {
-		i := slices.IndexFunc(crew, func(m Member) bool { return m.Class == p.class })
-		if i < 0 {
-			i = len(crew)
-			crew = append(crew, Member{Class: p.class})
-		}
+		i := enrol(&crew, p.class)
 		crew[i].Pods++
 		if p.dying {
 			crew[i].Terminating++
 		}
 	}
 	return crew
+}
+
+// enrol finds the class's place in the crew, and makes one when there is none.
+func enrol(crew *[]Member, c *Class) int {
+	for i := range *crew {
+		if (*crew)[i].Class == c {
+			return i
+		}
+	}
+	*crew = append(*crew, Member{Class: c})
+	return len(*crew) - 1
 }
 
 // Accepts reports whether the node's labels and taints let pods of the shape in; room is
