@@ -18,6 +18,10 @@ const (
 	ReplacesAnnotation = "karve.dev/replaces"
 )
 
+// mostReplacements is more than any move buys: a mark that says more was not written by
+// karve, and nobody makes room for so many.
+const mostReplacements = 10_000
+
 // MoveMark is what a claim that is to go says about its move.
 type MoveMark struct {
 	ID string `json:"id"`
@@ -41,7 +45,7 @@ func MoveOf(c *karpv1.NodeClaim) (m MoveMark, ok bool, err error) {
 	if !ok {
 		return MoveMark{}, false, nil
 	}
-	if err := json.Unmarshal([]byte(text), &m); err != nil || m.ID == "" {
+	if err := json.Unmarshal([]byte(text), &m); err != nil || m.ID == "" || m.Replacements < 0 || m.Replacements > mostReplacements {
 		return MoveMark{}, true, fmt.Errorf("annotation %s of nodeclaim %s is no mark of a move: %q", MoveAnnotation, c.Name, text)
 	}
 	return m, true, nil

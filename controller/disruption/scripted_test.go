@@ -194,20 +194,24 @@ func TestNextLeaderGoesOn(t *testing.T) {
 //
 // Rule 140.
 func TestStrayMarksComeOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := scripted(t, 2, disrupt.Drifted)
-		node, claim := e.Nodes()[0], e.Claims()[1]
-		node.Spec.Taints = append(node.Spec.Taints, karpv1.DisruptedNoScheduleTaint)
-		if err := e.API.Update(t.Context(), &node); err != nil {
-			t.Fatal(err)
-		}
-		claim.Annotations[kube.MoveAnnotation] = "nonsense"
-		if err := e.API.Update(t.Context(), &claim); err != nil {
-			t.Fatal(err)
-		}
-		e.Steps(2)
-		if !unmarked(e) || len(e.Claims()) != 2 {
-			t.Error("marks without a move stay")
-		}
-	})
+	for _, mark := range []string{"nonsense", `{"id":"a","replacements":-1}`, `{"id":"a","replacements":9223372036854775807}`} {
+		t.Run(mark, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { strayMarks(t, mark) }) })
+	}
+}
+
+func strayMarks(t *testing.T, mark string) {
+	e, _ := scripted(t, 2, disrupt.Drifted)
+	node, claim := e.Nodes()[0], e.Claims()[1]
+	node.Spec.Taints = append(node.Spec.Taints, karpv1.DisruptedNoScheduleTaint)
+	if err := e.API.Update(t.Context(), &node); err != nil {
+		t.Fatal(err)
+	}
+	claim.Annotations[kube.MoveAnnotation] = mark
+	if err := e.API.Update(t.Context(), &claim); err != nil {
+		t.Fatal(err)
+	}
+	e.Steps(2)
+	if !unmarked(e) || len(e.Claims()) != 2 {
+		t.Error("marks without a move stay")
+	}
 }
