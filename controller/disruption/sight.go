@@ -64,6 +64,20 @@ func (s *sight) clean(m *move) bool {
 	return !slices.ContainsFunc(m.all, func(key string) bool { return showsMarks(s.machines[key]) })
 }
 
+// trailing lists nodes that a move let go, and that look as if nothing had become of
+// them: asked to go after the sight was taken, they are down all the same; and while they
+// show its marks, marks of another move could not be told from those that must come off.
+func (s *sight) trailing(m *move) []string {
+	var keys []string
+	for _, key := range m.all {
+		machine := s.machines[key]
+		if (m.gone[key] || m.phase == over) && !leaving(machine) && (m.round == s.round || showsMarks(machine)) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // cluster is what decisions read besides the World; without is a move to leave out.
 func (c *Controller) cluster(s *sight, without *move) disrupt.Cluster {
 	d := disrupt.Cluster{Now: s.now, Nodes: s.nodes, Resting: c.rests.current(s.now), Settings: c.Settings}
@@ -74,6 +88,9 @@ func (c *Controller) cluster(s *sight, without *move) disrupt.Cluster {
 	for _, m := range c.inOrder() {
 		if m != without && m.phase != over {
 			d.Underway = append(d.Underway, m.underway())
+		}
+		if trailing := s.trailing(m); len(trailing) > 0 {
+			d.Underway = append(d.Underway, disrupt.Move{Cause: m.Cause, Nodes: trailing})
 		}
 	}
 	return d
