@@ -2,8 +2,10 @@ package termination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -27,7 +29,9 @@ import (
 const (
 	shortestRetry = time.Second // the drain itself comes by once a second
 	longestRetry  = 10 * time.Second
-	atOnce        = 20 // evictions in flight per node
+	// inOrder is for how long pods of a node are evicted one by one; atOnce is how many
+	// evictions are in flight when that is not quick enough.
+	inOrder, atOnce = 2 * time.Second, 20
 	// stuck is how long a pod may outlive its own deletion before it stops counting.
 	stuck = time.Minute
 )
@@ -74,7 +78,7 @@ func (e *Evictor) Drain(ctx context.Context, node *corev1.Node, deadline time.Ti
 	}
 	for _, group := range groups {
 		if len(group) > 0 { // later groups wait until this one is gone
-			return waiting, e.evict(ctx, group, deadline)
+			return waiting, e.evict(ctx, largestFirst(group, node), deadline)
 		}
 	}
 	return nil, nil
@@ -152,15 +156,26 @@ func graceSeconds(p *corev1.Pod) int64 {
 	return *p.Spec.TerminationGracePeriodSeconds
 }
 
-// evict asks each pod of the group that is not leaving yet.
+// evict asks each pod of the group that is not leaving yet: one after the other as long
+// as that is quick, so that those who take their places come in this order, too.
 func (e *Evictor) evict(ctx context.Context, pods []*corev1.Pod, deadline time.Time) error {
+	now := time.Now()
+	rest := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
+		return p.DeletionTimestamp != nil || kube.DoNotDisrupt(p, now) || !e.due(p.UID, now)
+	})
+	var errs []error
+	for len(rest) > 0 && time.Since(now) < inOrder {
+		errs = append(errs, e.move(ctx, rest[0], deadline))
+		rest = rest[1:]
+	}
+	return errors.Join(append(errs, e.hurry(ctx, rest, deadline))...)
+}
+
+// hurry asks many pods side by side.
+func (e *Evictor) hurry(ctx context.Context, pods []*corev1.Pod, deadline time.Time) error {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
-	now := time.Now()
 	for _, p := range pods {
-		if p.DeletionTimestamp != nil || kube.DoNotDisrupt(p, now) || !e.due(p.UID, now) {
-			continue
-		}
 		group.Go(func() error { return e.move(ctx, p, deadline) })
 	}
 	return group.Wait()
