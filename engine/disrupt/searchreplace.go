@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
 )
 
 // wasteful lists the nodes that may be worth replacing: those first that waste most for
@@ -267,6 +268,37 @@ func (s *search) settle(set []*node) bool {
 	return true
 }
 
+// draft plans what takes the place of the nodes; Left says why nothing can. What pods prefer
+// takes several plans to find out, and hardly ever makes up for what is wrong with the plan
+// that honours nothing. So that is looked at first, and when it would buy the like of one of the
+// nodes that one is returned, with no plan.
+func (s *search) draft(set []*node, purse offer.Price) (plan pack.Plan, kept *node, left Left) {
+	d, mark := s.sketch(set, purse)
+	defer s.trial.Back(mark)
+	if d.Broke() || d.Unplaced() > 0 {
+		return plan, nil, dearer(set[0], 0, false)
+	}
+	launches := slices.Clone(d.Launches())
+	if len(set) > 1 {
+		kept = same(launches, set)
+	}
+	if left = s.cut(launches, set, purse); left.Because != "" || kept != nil {
+		return plan, kept, left
+	}
+	plan = d.Plan()
+	if len(set) > 1 {
+		kept = same(plan.Launches, set)
+	}
+	return plan, kept, left
+}
+
+// redraft plans what takes the place of the nodes, whatever is bought.
+func (s *search) redraft(set []*node, purse offer.Price) pack.Plan {
+	d, mark := s.sketch(set, purse)
+	defer s.trial.Back(mark)
+	return d.Plan()
+}
+
 // write makes a move of replacing the nodes; Left says why there is none.
 func (s *search) write(set []*node) (Move, Left) {
 	before, least := cost(set), Least(s.parts(set), s.c.Settings)
@@ -276,18 +308,18 @@ func (s *search) write(set []*node) (Move, Left) {
 	if before <= least {
 		return Move{}, spare(set[0], 0, least)
 	}
-	d, mark := s.sketch(set, before-least)
-	if d.Broke() || d.Unplaced() > 0 {
-		s.trial.Back(mark)
-		return Move{}, dearer(set[0], 0, false)
-	}
-	plan := d.Plan()
-	s.trial.Back(mark)
-	if kept := same(plan.Launches, set); kept != nil && len(set) > 1 {
+	plan, kept, left := s.draft(set, before-least)
+	if kept != nil {
 		rest := slices.DeleteFunc(slices.Clone(set), func(n *node) bool { return n == kept })
 		if m, left := s.write(rest); left.Because == "" {
 			return m, left
 		}
+	}
+	if left.Because != "" {
+		return Move{}, left
+	}
+	if kept != nil && len(plan.Launches) == 0 {
+		plan = s.redraft(set, before-least)
 	}
 	if s.c.Settings.Upstream && len(plan.Launches) > 1 {
 		return Move{}, Left{Because: NotCheaper, Detail: many(len(plan.Launches))}

@@ -293,6 +293,9 @@ func surplus(price offer.Price, thousandths int) offer.Price {
 // dearer than what was planned. It describes nothing, and takes back what that would
 // take out of limits and budgets.
 func (s *solver) bill() offer.Price {
+	if s.purchased != nil {
+		return Plan{Launches: s.purchased}.Price()
+	}
 	budgets, left := maps.Clone(s.budgets), make([]quantity.Vector, len(s.stalls))
 	for i, m := range s.stalls {
 		left[i] = m.left

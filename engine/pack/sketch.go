@@ -75,6 +75,15 @@ func (d *Draft) Price() offer.Price {
 	return d.s.spent
 }
 
+// Launches are what is bought while nothing that pods merely prefer is honoured: the plan's
+// own when nobody prefers anything. They must not be changed.
+func (d *Draft) Launches() []Launch {
+	if d.s == nil {
+		d.make()
+	}
+	return d.s.purchases()
+}
+
 // Plan writes the plan out. What pods prefer is honoured as the World's Settings say,
 // but never for more than the purse.
 func (d *Draft) Plan() Plan {
