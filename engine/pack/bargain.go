@@ -131,7 +131,7 @@ func softTaints(w *world.World) []world.Taint {
 			note(m.Pool.Taints)
 		}
 	}
-	for _, h := range w.Hosts {
+	for _, h := range softlyTainted(w) {
 		if open(h) {
 			note(h.Taints)
 		}

@@ -181,8 +181,9 @@ func (b *buyer) current(c *candidate) bool {
 // purchase launches c as often as its filling repeats. It reports false when
 // limits or quota stopped it before that.
 func (b *buyer) purchase(c *candidate) bool {
-	copies := math.MaxInt32
+	copies, pods := math.MaxInt32, 0
 	for _, p := range c.content {
+		pods += p.n
 		copies = min(copies, p.part.left()/p.n)
 		if len(p.part.local.needs) > 0 {
 			copies = min(copies, 1) // whoever was the first anywhere is not the second time
@@ -196,6 +197,9 @@ func (b *buyer) purchase(c *candidate) bool {
 		if !b.order(l, &c.used) {
 			allowed = n
 			break
+		}
+		if len(c.content) > 1 {
+			l.pods = make([]world.Ref, 0, pods)
 		}
 		for _, p := range c.content {
 			l.put(b.solver, p.part, p.n)

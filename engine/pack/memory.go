@@ -2,6 +2,7 @@ package pack
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/world"
@@ -13,6 +14,7 @@ type memory struct {
 	rolls    map[rollKey]*world.Roll
 	lenses   map[rollKey]*world.Lens
 	fits     map[fitKey]*world.Fit // see fit
+	soft     *[]*world.Host        // see softlyTainted; nil until somebody asks
 }
 
 // rollKey names the nodes that a spread looks at, by the value of a label.
@@ -30,6 +32,24 @@ func remember(w *world.World) *memory {
 		*at = m
 	}
 	return m
+}
+
+// softlyTainted lists, in order, hosts among which are all that merely prefer to keep pods away.
+func softlyTainted(w *world.World) []*world.Host {
+	if !w.Tried() {
+		return w.Hosts
+	}
+	m := remember(w)
+	if m.soft == nil {
+		var out []*world.Host
+		for _, h := range w.Hosts {
+			if slices.ContainsFunc(h.Taints, func(t world.Taint) bool { return t.Effect == world.PreferNoSchedule }) {
+				out = append(out, h)
+			}
+		}
+		m.soft = &out
+	}
+	return *m.soft
 }
 
 // recall counts what runs for the tally, or remembers it.
