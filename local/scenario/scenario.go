@@ -236,10 +236,11 @@ func (s *story) scaleDown(ctx context.Context) error {
 	if err := s.scale(ctx, "web", 0); err != nil {
 		return err
 	}
-	s.voice.Say("web is scaled from %d to 0; nodes left empty for 5 s are given back", fewer)
-	err = s.until(ctx, "empty nodes are removed", func(now state) (bool, error) {
-		s.voice.Now("%s", now.summary())
-		return now.pods("web") == 0 && idle(now) == 0 && len(now.Claims) < len(before.Claims) && len(now.Nodes) == len(now.Claims), nil
+	s.voice.Say("web is scaled from %d to 0; nodes left empty for 5 s are given back, and those left too large are exchanged", fewer)
+	err = s.until(ctx, "the cluster costs less, and no node is empty", func(now state) (bool, error) {
+		s.voice.Now("%s, $%.4f an hour", now.summary(), s.prices.total(now.Claims))
+		cheaper := s.prices.total(now.Claims) < s.prices.total(before.Claims)
+		return now.pods("web") == 0 && idle(now) == 0 && cheaper && len(now.Nodes) == len(now.Claims), nil
 	})
 	if err != nil {
 		return err
@@ -249,8 +250,8 @@ func (s *story) scaleDown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.voice.Say("%d nodes are gone: $%.4f an hour instead of $%.4f",
-		len(before.Claims)-len(now.Claims), s.prices.total(now.Claims), s.prices.total(before.Claims))
+	s.voice.Say("%d nodes instead of %d: $%.4f an hour instead of $%.4f",
+		len(now.Claims), len(before.Claims), s.prices.total(now.Claims), s.prices.total(before.Claims))
 	return nil
 }
 
