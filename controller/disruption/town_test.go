@@ -220,13 +220,15 @@ func (w *town) healthy(a *app) int {
 
 // look holds what karve did against what was promised.
 func (w *town) look() {
-	claims := w.Claims()
-	down := 0
+	claims, down, there := w.Claims(), 0, map[string]bool{}
+	for _, n := range w.Nodes() {
+		there[n.Name] = true // of the others only the claim is left
+	}
 	for i := range claims {
 		c := &claims[i]
 		mark, marked, _ := kube.MoveOf(c)
 		leaving := c.DeletionTimestamp != nil
-		if (marked || leaving) && kube.ConditionTrue(c, karpv1.ConditionTypeInitialized) && !kube.ConditionTrue(c, karpv1.ConditionTypeInstanceTerminating) {
+		if (marked || leaving) && there[c.Status.NodeName] && kube.ConditionTrue(c, karpv1.ConditionTypeInitialized) && !kube.ConditionTrue(c, karpv1.ConditionTypeInstanceTerminating) {
 			down++
 		}
 		if leaving && !w.going[c.Name] {
@@ -306,12 +308,28 @@ func (w *town) live(d time.Duration) {
 				a.want = 1 + w.rng.IntN(8)
 			}
 		}
+		if w.rng.IntN(15) == 0 {
+			w.drift()
+		}
 		if w.rng.IntN(12) == 0 {
 			w.crashes++
 			w.Faults.Mode = []controllertest.Mode{controllertest.DieAfter, controllertest.Refuse, controllertest.LoseAnswer}[w.rng.IntN(3)]
 			w.Faults.At = w.Faults.Writes() + 1 + w.rng.IntN(6)
 		}
 		w.step()
+	}
+}
+
+// drift has some node be no longer what its pool asks for.
+func (w *town) drift() {
+	claims := w.Claims()
+	if len(claims) == 0 {
+		return
+	}
+	c := &claims[w.rng.IntN(len(claims))]
+	c.StatusConditions().SetTrueWithReason(karpv1.ConditionTypeDrifted, "NodePoolDrifted", "")
+	if err := w.API.Status().Update(context.Background(), c); err != nil {
+		w.T.Fatal(err)
 	}
 }
 
