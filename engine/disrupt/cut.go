@@ -136,8 +136,9 @@ func narrow(l *pack.Launch, m *world.Market, most offer.Price, banned func(offer
 	if len(kept) == len(l.Choices) {
 		return
 	}
-	l.Choices = kept
-	describe(l)
+	if l.Choices = kept; len(kept) > 0 { // an offer on sale at two prices may leave nothing
+		describe(l)
+	}
 }
 
 // worst is the most that a type costs in one of the zones.
