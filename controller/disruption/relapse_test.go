@@ -130,7 +130,7 @@ func (c *stubborn) relapse() time.Duration {
 	c.T.Helper()
 	before := c.rest
 	c.until(200, "a rest", func() bool { return c.rest.After(before) })
-	return c.rest.Sub(time.Now()).Round(time.Minute)
+	return time.Until(c.rest).Round(time.Minute)
 }
 
 // pass lets time go by in large steps, until the time has come.
