@@ -1,0 +1,5 @@
+//go:build !race
+
+package disruption_test
+
+const race = false
