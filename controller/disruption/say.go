@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -111,7 +112,7 @@ func (c *Controller) tellStarting(m *move) {
 	}
 }
 
-func cents(usd float64) float64 { return float64(int64(usd*100+0.5)) / 100 }
+func cents(usd float64) float64 { return math.Round(usd*100) / 100 }
 
 // describe names nodes with what they are.
 func (c *Controller) describe(keys []string) []string {

@@ -186,4 +186,5 @@ func (r *Reconciler) forget(pool string) {
 	r.Metrics.PoolUsage.DeletePartialMatch(map[string]string{"nodepool": pool})
 	r.Metrics.PoolLimit.DeletePartialMatch(map[string]string{"nodepool": pool})
 	r.Metrics.AllowedDisruptions.DeletePartialMatch(map[string]string{"nodepool": pool})
+	r.Metrics.ConsumingBudgets.DeletePartialMatch(map[string]string{"nodepool": pool})
 }
