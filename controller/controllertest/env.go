@@ -178,7 +178,8 @@ func (e *Env) Restart() {
 	e.Events = events.New(live, log, e.Metrics.EventsDropped.Inc)
 	ctx, stop := context.WithCancel(context.Background())
 	e.stopListening = stop
-	go func() { _ = e.Events.Start(ctx) }() // always nil
+	recorder := e.Events                    // the next process has another
+	go func() { _ = recorder.Start(ctx) }() // always nil
 
 	keeper := catalog.New(e.Provider, e.Mirror, e.Metrics)
 	keeper.Overlays = overlay.Source(e.Client)
