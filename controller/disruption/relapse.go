@@ -17,7 +17,7 @@ const (
 	proves = 10 * time.Minute
 	// firstLull is how long a pool is not consolidated after one that did not; each further
 	// one doubles it, up to longestLull.
-	firstLull, longestLull = 5 * time.Minute, 6 * time.Hour
+	firstLull, longestLull = 30 * time.Second, 6 * time.Hour
 	// mostUnproved bounds how many consolidations are kept in mind: so many are enough to
 	// find out whether they come true.
 	mostUnproved = 1000

@@ -130,7 +130,7 @@ func (c *stubborn) relapse() time.Duration {
 	c.T.Helper()
 	before := c.rest
 	c.until(200, "a rest", func() bool { return c.rest.After(before) })
-	return time.Until(c.rest).Round(time.Minute)
+	return time.Until(c.rest).Round(10 * time.Second)
 }
 
 // pass lets time go by in large steps, until the time has come.
@@ -155,14 +155,14 @@ func TestConsolidationInVain(t *testing.T) {
 			rests = append(rests, c.relapse())
 			c.pass(c.rest)
 		}
-		if want := []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute}; !slices.Equal(rests, want) {
+		if want := []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute}; !slices.Equal(rests, want) {
 			t.Errorf("rested for %s, want %s", rests, want)
 		}
 		if got := c.Counter("karve_consolidations_undone_total"); got != 3 {
 			t.Errorf("%v consolidations counted as undone", got)
 		}
 		texts := strings.Join(c.EventTexts("web"), "\n")
-		if !strings.Contains(texts, "ConsolidationUndone: A consolidation did not come true") || !strings.Contains(texts, "left alone for 20m0s") {
+		if !strings.Contains(texts, "ConsolidationUndone: A consolidation did not come true") || !strings.Contains(texts, "left alone for 2m0s") {
 			t.Errorf("the pool was told:\n%s", texts)
 		}
 
@@ -177,7 +177,7 @@ func TestConsolidationInVain(t *testing.T) {
 		c.moveOver("web-1")
 		c.Steps(6)
 		c.script.off = false
-		if got := c.relapse(); got != 5*time.Minute {
+		if got := c.relapse(); got != 30*time.Second {
 			t.Errorf("rested for %s after a long time without a relapse", got)
 		}
 	})
