@@ -193,7 +193,7 @@ func waitAll(t *testing.T, env *local.Environment, all []share, replicas func(sh
 // when it last did.
 func waitQuiet(t *testing.T, env *local.Environment) time.Time {
 	t.Helper()
-	const calm = 15 * time.Second // longer than karve watches a move before it begins
+	const calm = 70 * time.Second // longer than a NodePool rests after a first and a second consolidation in vain
 	last, seen := time.Now(), ""
 	err := local.Until(t.Context(), converges+patience, "nodes change no more", func(ctx context.Context) (bool, error) {
 		now, err := fleet(ctx, env)
