@@ -77,7 +77,7 @@ func (c *Controller) create(ctx context.Context, m *move, p purchase) error {
 func (c *Controller) depart(m *move, bought []purchase) {
 	d := kube.Departure{Nodes: m.Nodes, Homes: m.Homes}
 	for _, p := range bought {
-		d.Bought = append(d.Bought, kube.Bought{Claim: p.claim, Choices: p.launch.Choices, Pods: p.launch.Pods})
+		d.Bought = append(d.Bought, kube.Bought{Claim: p.claim.DeepCopy(), Choices: p.launch.Choices, Pods: p.launch.Pods})
 	}
 	c.Mirror.Depart(d)
 	m.departed = true
