@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning"
-	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/operator/injection"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
@@ -209,7 +208,7 @@ func changeOf(c *disruption.Command) (fleet.Change, error) {
 		}
 	}
 	for _, r := range c.Replacements {
-		machine, err := cheapestOf(r.NodeClaim)
+		machine, _, err := cheapest(r.NodeClaim)
 		if err != nil {
 			return out, err
 		}
@@ -220,22 +219,6 @@ func changeOf(c *disruption.Command) (fleet.Change, error) {
 		out.Launches = append(out.Launches, l)
 	}
 	return out, nil
-}
-
-// cheapestOf is the machine that the claim becomes at best.
-func cheapestOf(claim *scheduling.NodeClaim) (scenario.Machine, error) {
-	best, price := scenario.Machine{Pool: claim.NodePoolName}, math.Inf(1)
-	for _, t := range claim.InstanceTypeOptions {
-		for _, o := range t.Offerings {
-			if o.Available && o.Price < price && claim.Requirements.IsCompatible(o.Requirements, requirements.AllowUndefinedWellKnownLabels) {
-				best.Type, best.Zone, best.CapacityType, price = t.Name, o.Zone(), o.CapacityType(), o.Price
-			}
-		}
-	}
-	if math.IsInf(price, 1) {
-		return best, fmt.Errorf("a NodeClaim of pool %s has nothing to buy", claim.NodePoolName)
-	}
-	return best, nil
 }
 
 // leaping is a clock that waits for nobody: whoever would wait finds the time gone.

@@ -122,25 +122,29 @@ func (b *Batch) Decide() (scheduling.Results, error) {
 func USDPerHour(r scheduling.Results) (float64, error) {
 	sum := 0.0
 	for _, claim := range r.NewNodeClaims {
-		price := cheapest(claim)
-		if math.IsInf(price, 1) {
-			return 0, fmt.Errorf("a NodeClaim of pool %s has nothing to buy", claim.NodePoolName)
+		_, price, err := cheapest(claim)
+		if err != nil {
+			return 0, err
 		}
 		sum += price
 	}
 	return sum, nil
 }
 
-func cheapest(claim *scheduling.NodeClaim) float64 {
-	best := math.Inf(1)
+// cheapest is the machine that the claim becomes at best, and its price, $/h.
+func cheapest(claim *scheduling.NodeClaim) (scenario.Machine, float64, error) {
+	best, price := scenario.Machine{Pool: claim.NodePoolName}, math.Inf(1)
 	for _, t := range claim.InstanceTypeOptions {
 		for _, o := range t.Offerings {
-			if o.Available && o.Price < best && claim.Requirements.IsCompatible(o.Requirements, requirements.AllowUndefinedWellKnownLabels) {
-				best = o.Price
+			if o.Available && o.Price < price && claim.Requirements.IsCompatible(o.Requirements, requirements.AllowUndefinedWellKnownLabels) {
+				best.Type, best.Zone, best.CapacityType, price = t.Name, o.Zone(), o.CapacityType(), o.Price
 			}
 		}
 	}
-	return best
+	if math.IsInf(price, 1) {
+		return best, 0, fmt.Errorf("a NodeClaim of pool %s has nothing to buy", claim.NodePoolName)
+	}
+	return best, price, nil
 }
 
 // silent is a recorder of events that nobody reads.
