@@ -36,18 +36,21 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Rule 144.
+// Rule 126, Rule 144. Out of the box the flags say what the engine calls its defaults, and what
+// evictions must save holds whatever the flags say.
 func TestDisruptionSettings(t *testing.T) {
+	karve := disrupt.Defaults()
+	karve.Steps = 200
 	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
 	for _, tc := range []struct {
 		env  map[string]string
 		want disrupt.Settings
 	}{
-		{nil, disrupt.Settings{Thrift: disrupt.Thrift{Share: 0.05}, MinAge: minutes(5), Steps: 200}},
+		{nil, karve},
 		{map[string]string{"CONSOLIDATION_MIN_SAVINGS": "$0.02/h", "CONSOLIDATION_MIN_NODE_AGE": "1h", "CONSOLIDATION_STEPS": "0"},
-			disrupt.Settings{Thrift: disrupt.Thrift{PerHour: 2e7}, MinAge: minutes(60)}},
+			disrupt.Settings{Thrift: disrupt.Thrift{PerHour: 2e7, PerEviction: karve.Thrift.PerEviction}, MinAge: minutes(60)}},
 		{map[string]string{"CONSOLIDATION_RULES": "Karpenter", "FEATURE_GATES": "SpotToSpotConsolidation=true"},
-			disrupt.Settings{Thrift: disrupt.Thrift{Share: 0.05}, MinAge: minutes(5), Steps: 200, Upstream: true, SpotToSpot: true}},
+			disrupt.Settings{Thrift: karve.Thrift, MinAge: minutes(5), Steps: 200, Upstream: true, SpotToSpot: true}},
 	} {
 		env := complete()
 		maps.Copy(env, tc.env)
