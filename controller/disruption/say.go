@@ -261,7 +261,7 @@ func (c *Controller) tellLeft(machine kube.Machine, l disrupt.Left, s *sight) {
 		return
 	}
 	text := l.Detail
-	if l.Costs > 0 {
+	if cents(monthly(l.Costs)) > 0 {
 		text += fmt.Sprintf(" (costs $%.2f a month)", monthly(l.Costs))
 	}
 	c.about(machine, events.Event{Reason: name, Message: text, Key: string(l.Because), Every: repeat, Annotations: factsData(l.Facts)})

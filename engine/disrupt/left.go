@@ -52,11 +52,14 @@ func homeless(unplaced []pack.Unplaced) Left {
 
 // dearer says by how much the cheapest replacement is too dear, or that it is so by more.
 func dearer(n *node, by offer.Price, exactly bool) Left {
-	words := "more than $%s/h more than"
-	if exactly {
-		words = "$%s/h more than"
+	words := fmt.Sprintf("more than $%s/h more than it", by)
+	switch {
+	case exactly && by == 0:
+		words = "as much as it"
+	case exactly:
+		words = fmt.Sprintf("$%s/h more than it", by)
 	}
-	return Left{Because: NotCheaper, Detail: fmt.Sprintf("Can't replace with a cheaper node: the cheapest replacement costs "+words+" it", by),
+	return Left{Because: NotCheaper, Detail: "Can't replace with a cheaper node: the cheapest replacement costs " + words,
 		Facts: reason.FactsOf(map[string]any{"price": n.price.String(), "more": by.String()})}
 }
 
@@ -123,7 +126,10 @@ func (m *Move) describe() string {
 	case saves < 0:
 		words = append(words, fmt.Sprintf("costs $%s/h more", -saves))
 	}
-	if m.Evictions > 0 {
+	switch {
+	case m.Evictions == 1:
+		words = append(words, "1 pod moves")
+	case m.Evictions > 1:
 		words = append(words, fmt.Sprintf("%d pods move", m.Evictions))
 	}
 	return strings.Join(words, ", ")
