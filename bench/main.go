@@ -28,6 +28,7 @@ type config struct {
 	only                   *regexp.Regexp
 	quick, karveOnly, list bool
 	profile, results       string
+	limit                  time.Duration // see shrinkLimit
 	started                time.Time
 }
 
@@ -37,6 +38,7 @@ func parse(args []string) (config, error) {
 	only := flags.String("only", "", "run only the scenarios whose name this regular expression finds; saves nothing")
 	flags.BoolVar(&c.quick, "quick", false, "small sizes: about four minutes")
 	flags.BoolVar(&c.karveOnly, "karve-only", false, "leave upstream out; saves nothing")
+	flags.DurationVar(&c.limit, "limit", 0, "for how long either side may decide how to consolidate a cluster (default 5m, 30s with -quick)")
 	flags.BoolVar(&c.list, "list", false, "name the scenarios and stop")
 	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of our side to this file (with -karve-only: of nothing else)")
 	flags.StringVar(&c.results, "results", "results", "folder for latest.json, README.md and scaling.svg")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -16,8 +17,11 @@ import (
 // would do the same in more rounds, and upstream ends dearer.
 const budget = "100%"
 
-// shrinkLimit is for how long either side may decide.
-func (c config) shrinkLimit() time.Duration { return pick(c.quick, 30*time.Second, 10*time.Minute) }
+// shrinkLimit is for how long either side may decide. Upstream comes to its end within it on 200
+// nodes.
+func (c config) shrinkLimit() time.Duration {
+	return cmp.Or(c.limit, pick(c.quick, 30*time.Second, 5*time.Minute))
+}
 
 // consolidations are clusters that are too large, with all that keeps nodes where they
 // are, and free of that, where the lower bound means something.
