@@ -3,10 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"net"
-	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -60,49 +56,6 @@ type CoreConfig struct {
 	MachineGrace time.Duration
 }
 
-// AzureConfig are the settings of Karpenter's Azure provider, and where Azure is.
-type AzureConfig struct {
-	ClusterName, ClusterEndpoint string
-	VMMemoryOverheadPercent      float64
-	KubeletBootstrapToken        string
-	LinuxAdminUsername           string
-	SSHPublicKey                 string
-	NetworkPlugin                string
-	NetworkPluginMode            string
-	NetworkPolicy                string
-	NetworkDataplane             string
-	DNSServiceIP                 string
-	VNetSubnetID                 string
-	NodeIdentities               []string
-	KubeletIdentityClientID      string
-	NodeResourceGroup            string
-	AdditionalTags               map[string]string
-	Unsupported                  UnsupportedAzure
-
-	// Location, SubscriptionID, TenantID, Cloud and EnvironmentFile come from the
-	// environment only: LOCATION, ARM_SUBSCRIPTION_ID or AZURE_SUBSCRIPTION_ID,
-	// ARM_TENANT_ID or AZURE_TENANT_ID, ARM_CLOUD, AZURE_ENVIRONMENT_FILEPATH.
-	Location, SubscriptionID, TenantID string
-	Cloud, EnvironmentFile             string
-	// CAFile holds certificate authorities to trust besides the system's when
-	// talking to Azure: a private cloud's, or the emulator's.
-	CAFile string
-	// PricesURL is the retail price list; empty means the public one.
-	PricesURL string
-	// ImageRefresh is how often new images are looked for.
-	ImageRefresh time.Duration
-}
-
-// UnsupportedAzure are settings of the incumbent that karve knows by name and
-// does not honour yet. They are refused when they ask for something.
-type UnsupportedAzure struct {
-	ProvisionMode                          string
-	BootstrapServerURL, SIGTokenServerURL  string
-	UseSIG, ManageExistingMachines         bool
-	SIGSubscriptionID, DiskEncryptionSetID string
-	MachinesPoolName                       string
-}
-
 // bind declares every flag with its default.
 func (c *Config) bind(flags *pflag.FlagSet) {
 	c.Core.bind(flags)
@@ -138,39 +91,6 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.MachineGrace, "machine-grace", 30*time.Second, "age from which a machine without a NodeClaim is given back")
 }
 
-func (c *AzureConfig) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&c.ClusterName, "cluster-name", "", "name of the AKS cluster (required)")
-	flags.StringVar(&c.ClusterEndpoint, "cluster-endpoint", "", "URL of the cluster's API server as nodes reach it (required)")
-	flags.Float64Var(&c.VMMemoryOverheadPercent, "vm-memory-overhead-percent", 0.075, "share of a size's advertised memory that a node never sees")
-	flags.StringVar(&c.KubeletBootstrapToken, "kubelet-bootstrap-token", "", "bootstrap token for new nodes (required)")
-	flags.StringVar(&c.LinuxAdminUsername, "linux-admin-username", "azureuser", "administrator of the nodes")
-	flags.StringVar(&c.SSHPublicKey, "ssh-public-key", "", "the administrator's public key (required)")
-	flags.StringVar(&c.NetworkPlugin, "network-plugin", "azure", "azure or none")
-	flags.StringVar(&c.NetworkPluginMode, "network-plugin-mode", "overlay", "overlay or empty")
-	flags.StringVar(&c.NetworkPolicy, "network-policy", "", "network policy engine")
-	flags.StringVar(&c.NetworkDataplane, "network-dataplane", "cilium", "azure, cilium or empty")
-	flags.StringVar(&c.DNSServiceIP, "dns-service-ip", "", "cluster DNS address (default: that of kube-system/kube-dns, else 10.0.0.10)")
-	flags.StringVar(&c.VNetSubnetID, "vnet-subnet-id", "", "default subnet of nodes (required)")
-	flags.StringSliceVar(&c.NodeIdentities, "node-identities", nil, "identities given to nodes, comma separated")
-	flags.StringVar(&c.KubeletIdentityClientID, "kubelet-identity-client-id", "", "client id of the kubelet's identity")
-	flags.StringVar(&c.NodeResourceGroup, "node-resource-group", "", "resource group of the nodes (required)")
-	flags.StringToStringVar(&c.AdditionalTags, "additional-tags", nil, "tags for every Azure resource, key=value,…")
-	flags.StringVar(&c.CAFile, "azure-ca-file", "", "PEM file of certificate authorities to trust for Azure, besides the system's")
-	flags.StringVar(&c.PricesURL, "azure-prices-url", "", "retail price list (default: the public one)")
-	flags.DurationVar(&c.ImageRefresh, "image-refresh-interval", time.Hour, "how often new node images are looked for; the nodes drift when there are some")
-}
-
-func (u *UnsupportedAzure) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&u.ProvisionMode, "provision-mode", "aksscriptless", "only aksscriptless is supported")
-	flags.StringVar(&u.BootstrapServerURL, "nodebootstrapping-server-url", "", "not supported yet")
-	flags.BoolVar(&u.UseSIG, "use-sig", false, "not supported yet")
-	flags.StringVar(&u.SIGTokenServerURL, "sig-access-token-server-url", "", "not supported yet")
-	flags.StringVar(&u.SIGSubscriptionID, "sig-subscription-id", "", "not supported yet")
-	flags.StringVar(&u.DiskEncryptionSetID, "node-osdisk-diskencryptionset-id", "", "not supported yet")
-	flags.BoolVar(&u.ManageExistingMachines, "manage-existing-aks-machines", false, "not supported yet")
-	flags.StringVar(&u.MachinesPoolName, "aks-machines-pool-name", "", "not supported yet")
-}
-
 // acceptIgnored declares the settings of the incumbent that change nothing here,
 // so that a Deployment which has them starts. Only their form is checked.
 func acceptIgnored(flags *pflag.FlagSet) {
@@ -186,23 +106,6 @@ func acceptIgnored(flags *pflag.FlagSet) {
 	flags.Duration("provider-batch-idle-duration", time.Second, "accepted, unused: karve does not batch machines")
 	flags.Duration("provider-batch-max-duration", 5*time.Second, "accepted, unused: karve does not batch machines")
 	flags.Int("provider-batch-max-size", 50, "accepted, unused: karve does not batch machines")
-}
-
-// readEnvironment fills what has no flag.
-func (c *AzureConfig) readEnvironment(lookup func(string) (string, bool)) {
-	first := func(names ...string) string {
-		for _, name := range names {
-			if value, ok := lookup(name); ok && value != "" {
-				return value
-			}
-		}
-		return ""
-	}
-	c.Location = first("LOCATION")
-	c.SubscriptionID = first("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
-	c.TenantID = first("ARM_TENANT_ID", "AZURE_TENANT_ID")
-	c.Cloud = first("ARM_CLOUD")
-	c.EnvironmentFile = first("AZURE_ENVIRONMENT_FILEPATH")
 }
 
 // Validate reports every fault at once, each naming the flag and the variable.
@@ -236,59 +139,6 @@ func (c CoreConfig) validate() error {
 	f.check(c.MachineGrace > 0, "machine-grace", "must be positive, got %s", c.MachineGrace)
 	return f.joined()
 }
-
-func (c AzureConfig) validate() error {
-	var f faults
-	f.given("cluster-name", c.ClusterName)
-	f.given("kubelet-bootstrap-token", c.KubeletBootstrapToken)
-	f.given("ssh-public-key", c.SSHPublicKey)
-	f.given("vnet-subnet-id", c.VNetSubnetID)
-	f.given("node-resource-group", c.NodeResourceGroup)
-	if f.given("cluster-endpoint", c.ClusterEndpoint) {
-		endpoint, err := url.Parse(c.ClusterEndpoint)
-		f.check(err == nil && endpoint.Scheme != "" && endpoint.Host != "", "cluster-endpoint",
-			"must be an absolute URL such as https://name.hcp.eastus.azmk8s.io:443, got %q", c.ClusterEndpoint)
-	}
-	f.check(c.VMMemoryOverheadPercent >= 0 && c.VMMemoryOverheadPercent < 1, "vm-memory-overhead-percent",
-		"is a fraction from 0 up to 1, got %v", c.VMMemoryOverheadPercent)
-	f.check(adminName.MatchString(c.LinuxAdminUsername), "linux-admin-username",
-		"must start with a letter and have at most 32 characters, got %q", c.LinuxAdminUsername)
-	f.oneOf("network-plugin", c.NetworkPlugin, "azure", "none")
-	f.oneOf("network-plugin-mode", c.NetworkPluginMode, "overlay", "")
-	f.check(c.NetworkPlugin != "none" || c.NetworkPluginMode == "", "network-plugin-mode",
-		"must be empty with --network-plugin none")
-	f.oneOf("network-dataplane", c.NetworkDataplane, "azure", "cilium", "")
-	f.check(c.DNSServiceIP == "" || net.ParseIP(c.DNSServiceIP) != nil, "dns-service-ip", "is not an IP address: %q", c.DNSServiceIP)
-	f.check(c.VNetSubnetID == "" || subnetID.MatchString(c.VNetSubnetID), "vnet-subnet-id",
-		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…/subnets/…, got %q", c.VNetSubnetID)
-	f.tags(c.AdditionalTags)
-	f.check(c.ImageRefresh >= time.Second, "image-refresh-interval", "must be at least 1s, got %s", c.ImageRefresh)
-	f.variable("LOCATION", c.Location, "the Azure region, for example eastus")
-	f.variable("ARM_SUBSCRIPTION_ID (or AZURE_SUBSCRIPTION_ID)", c.SubscriptionID, "the subscription that pays for the nodes")
-	if c.Cloud != "" && c.EnvironmentFile != "" {
-		f.add(errors.New("ARM_CLOUD and AZURE_ENVIRONMENT_FILEPATH both say which cloud to use: set one of them"))
-	}
-	return f.joined()
-}
-
-func (u UnsupportedAzure) validate() error {
-	var f faults
-	f.check(u.ProvisionMode == "aksscriptless", "provision-mode", "karve supports aksscriptless only, got %q", u.ProvisionMode)
-	const unset = "is not supported by karve yet: remove it"
-	f.check(!u.UseSIG, "use-sig", unset)
-	f.check(u.BootstrapServerURL == "", "nodebootstrapping-server-url", unset)
-	f.check(u.SIGTokenServerURL == "", "sig-access-token-server-url", unset)
-	f.check(u.SIGSubscriptionID == "", "sig-subscription-id", unset)
-	f.check(u.DiskEncryptionSetID == "", "node-osdisk-diskencryptionset-id", unset)
-	f.check(!u.ManageExistingMachines, "manage-existing-aks-machines", unset)
-	f.check(u.MachinesPoolName == "", "aks-machines-pool-name", unset)
-	return f.joined()
-}
-
-var (
-	adminName = regexp.MustCompile(`^[A-Za-z][^\s]{0,31}$`)
-	subnetID  = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+$`)
-)
 
 // faults gathers what is wrong with a Config.
 type faults []error
@@ -327,15 +177,4 @@ func (f *faults) oneOf(flag, value string, allowed ...string) {
 		}
 	}
 	f.check(slices.Contains(allowed, value), flag, "must be one of %s, got %q", strings.Join(names, ", "), value)
-}
-
-// tags follow Azure's rules: keys are unique ignoring case and lack <>%&\?/.
-func (f *faults) tags(tags map[string]string) {
-	seen := map[string]bool{}
-	for _, key := range slices.Sorted(maps.Keys(tags)) {
-		lower := strings.ToLower(key)
-		f.check(!seen[lower], "additional-tags", "names %q twice: Azure ignores case in tag names", key)
-		f.check(!strings.ContainsAny(key, `<>%&\?/`), "additional-tags", `has the tag %q: Azure forbids < > %% & \ ? / in names`, key)
-		seen[lower] = true
-	}
 }

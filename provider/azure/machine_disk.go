@@ -1,0 +1,30 @@
+package azure
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/engine/offer"
+)
+
+// disk is the OS disk: on the host where it fits, else a managed one. Its name
+// depends on the choice too, as the disk of a failed attempt may still be on its
+// way out when the next is made.
+func (l *launch) disk(m *machineType, choice offer.Choice) *armcompute.OSDisk {
+	sum := sha256.Sum256([]byte(choice.Type + "/" + choice.Zone + "/" + choice.CapacityType))
+	sizeGB := m.offered.Capacity["ephemeral-storage"] / gigabyte
+	disk := &armcompute.OSDisk{
+		Name:         to.Ptr(l.name + "-" + hex.EncodeToString(sum[:3])),
+		CreateOption: to.Ptr(armcompute.DiskCreateOptionTypesFromImage),
+		DeleteOption: to.Ptr(armcompute.DiskDeleteOptionTypesDelete),
+		DiskSizeGB:   to.Ptr(int32(sizeGB)),
+	}
+	if placement, ok := m.sku.local.placement(sizeGB); ok {
+		disk.Caching = to.Ptr(armcompute.CachingTypesReadOnly)
+		disk.DiffDiskSettings = &armcompute.DiffDiskSettings{Option: to.Ptr(armcompute.DiffDiskOptionsLocal), Placement: to.Ptr(placement)}
+	}
+	return disk
+}

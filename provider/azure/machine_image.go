@@ -1,0 +1,36 @@
+package azure
+
+import (
+	"context"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider"
+)
+
+// image picks from the class's status or, before the class controller has been
+// there, from the galleries.
+func (l *launch) image(ctx context.Context, s *sku) (string, error) {
+	images := l.class.Status.Images
+	if len(images) == 0 {
+		var err error
+		if images, err = l.p.Images(ctx, &l.class.Spec, kubernetesVersion(l.class)); err != nil {
+			return "", err
+		}
+	}
+	id, ok := imageFor(images, s)
+	if !ok {
+		return "", &provider.NotReadyError{Class: l.class.Name, Reason: v1beta1.ReasonImagesNotFound, Detail: "no image starts on " + s.name}
+	}
+	return id, nil
+}
+
+func imageReference(id string) *armcompute.ImageReference {
+	if strings.HasPrefix(strings.ToLower(id), "/communitygalleries/") {
+		return &armcompute.ImageReference{CommunityGalleryImageID: to.Ptr(id)}
+	}
+	return &armcompute.ImageReference{ID: to.Ptr(id)}
+}
