@@ -17,9 +17,6 @@ func TestReplacementEndsWellWhateverWriteFails(t *testing.T) {
 		controllertest.DieAfter: 1, // the hardest
 		controllertest.Refuse:   3, controllertest.LoseAnswer: 3,
 	} {
-		if race {
-			every *= 4
-		}
 		t.Run(string(mode), func(t *testing.T) {
 			for at, struck := 1, true; struck; at += every {
 				synctest.Test(t, func(t *testing.T) { struck = replaceTwo(t, mode, at) })

@@ -276,7 +276,7 @@ func (w *town) undisturbed(n *corev1.Node) {
 // and nothing is left over of any move.
 func TestTownLivesThroughCrashes(t *testing.T) {
 	seeds := uint64(10)
-	if testing.Short() || race {
+	if testing.Short() {
 		seeds = 2
 	}
 	moved, crashes := 0, 0

@@ -1,5 +1,0 @@
-//go:build !race
-
-package disruption_test
-
-const race = false
