@@ -2,7 +2,9 @@ package kube
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +38,17 @@ const chain = 64
 // past their life, instead of merely deleted. The pool may be nil.
 func SoftExpiry(p *karpv1.NodePool) bool {
 	return p != nil && p.Annotations[AnnotationSoftExpiry] == "true"
+}
+
+// Pools lists every NodePool, by name. The objects are shared: look, do not touch.
+func (m *Mirror) Pools() []*karpv1.NodePool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*karpv1.NodePool, 0, len(m.pools))
+	for _, name := range slices.Sorted(maps.Keys(m.pools)) {
+		out = append(out, m.pools[name])
+	}
+	return out
 }
 
 // DisruptionPool is what a NodePool says about losing nodes, as of now. Problems are

@@ -23,9 +23,9 @@ const (
 	// shown it: longer than any watch lags, short enough that a claim deleted before
 	// it was ever seen does not host pods for ever.
 	unseenFor = time.Minute
-	// stuckAfter is when a node that is not initialized counts as one that never
+	// StuckAfter is when a node that is not initialized counts as one that never
 	// will be: nothing is promised there any more.
-	stuckAfter = 15 * time.Minute
+	StuckAfter = 15 * time.Minute
 )
 
 // Mirror keeps a World current from watch events. It holds the API objects it

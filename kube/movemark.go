@@ -29,6 +29,8 @@ type MoveMark struct {
 	Replacements int       `json:"replacements"`
 	Cause        string    `json:"cause"`
 	Since        time.Time `json:"since"`
+	// Undone is set from the moment on at which the move is taken back.
+	Undone bool `json:"undone,omitempty"`
 }
 
 // String is the annotation's value.

@@ -152,5 +152,5 @@ func (m *Mirror) lapsed(key string, now time.Time) bool {
 }
 
 func stuck(w world.Node, now time.Time) bool {
-	return !w.Initialized && !w.Created.IsZero() && now.Sub(w.Created) > stuckAfter
+	return !w.Initialized && !w.Created.IsZero() && now.Sub(w.Created) > StuckAfter
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -123,6 +122,8 @@ func (c *Controller) remove(ctx context.Context, m *move, s *sight) (phase, erro
 			m.drop(key)
 		case errors.Is(err, errLeaving):
 			m.drop(key)
+		case s.now.Sub(m.since) >= insists:
+			c.giveUp(ctx, m, s.machines[key], err)
 		default:
 			errs = append(errs, err)
 		}
@@ -133,41 +134,11 @@ func (c *Controller) remove(ctx context.Context, m *move, s *sight) (phase, erro
 	return over, nil
 }
 
-// fail has the move undone.
-func (c *Controller) fail(m *move, why string) phase {
-	m.tired = slices.Clone(m.all)
-	c.tellFailed(m, why)
-	return undoing
-}
-
-// undo takes a move back: the nodes take pods again, and replacements that nobody
-// uses go.
-//
-// The marks go first. A static pool counts a marked node and its replacement as one:
-// were the replacement to go first, it would buy another.
-func (c *Controller) undo(ctx context.Context, m *move) (phase, error) {
-	names := make([]string, 0, len(m.purchases))
-	for _, p := range m.purchases {
-		names = append(names, p.claim.Name)
-	}
-	var errs []error
-	for _, err := range c.each(m.Nodes, func(key string) error { return c.unmark(ctx, key) }) {
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return undoing, err
-	}
-	if m.departed {
-		c.Mirror.Stay(m.Nodes, names)
-		m.departed = false
-	}
-	for _, err := range c.each(names, func(name string) error { return c.discard(ctx, name, m.id) }) {
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return undoing, err
-	}
-	return over, nil
+// giveUp lets a node stay whose deletion somebody refuses for good; the others go on.
+func (c *Controller) giveUp(ctx context.Context, m *move, machine kube.Machine, err error) {
+	c.tire(m, machine.Claim.Name)
+	c.tellRefused(m, machine, err)
+	c.letStay(ctx, m, machine.Claim.Name)
 }
 
 // discard deletes a replacement that nobody uses or waits for.

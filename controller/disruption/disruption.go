@@ -50,6 +50,8 @@ type Controller struct {
 	rests rests
 	// relapses are consolidations that did not come true.
 	relapses relapses
+	// notes are what of that is written down.
+	notes notes
 	// orphans are replacements of no move, since when.
 	orphans map[string]time.Time
 	// search is where the search under way continues.
@@ -85,6 +87,7 @@ func (c *Controller) Disrupt(ctx context.Context) error {
 	}
 	c.round++
 	s := c.read(time.Now())
+	c.recall(s)
 	err := c.sweep(ctx, s) // before anything is decided: budgets count what an earlier process began
 	c.relapsed(s)          // what rests since is not validated
 	c.validate(s)
@@ -92,7 +95,7 @@ func (c *Controller) Disrupt(ctx context.Context) error {
 	if c.decide(ctx, s) {
 		err = errors.Join(err, c.advance(ctx, s))
 	}
-	err = errors.Join(err, c.stamp(ctx, s))
+	err = errors.Join(err, c.remember(ctx, s), c.stamp(ctx, s))
 	c.drowse(s, err)
 	return err
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
@@ -15,17 +17,12 @@ func (c *Controller) nodeOf(m kube.Machine, now time.Time) disrupt.Node {
 	return n
 }
 
-// poolOf reads a NodePool, and tells its owner what cannot be read; false when there
-// is none.
-func (c *Controller) poolOf(name string, now time.Time) (disrupt.Pool, bool) {
-	p := c.Mirror.Pool(name)
-	if p == nil {
-		return disrupt.Pool{}, false
-	}
+// poolOf reads a NodePool, and tells its owner what cannot be read.
+func (c *Controller) poolOf(p *karpv1.NodePool, now time.Time) disrupt.Pool {
 	pool, problems := kube.DisruptionPool(p, now)
 	for _, problem := range problems {
 		c.Events.Publish(events.Event{About: p, Warning: true, Reason: "InvalidDisruptionSettings", Every: repeat,
 			Message: fmt.Sprintf("The NodePool's disruption settings cannot be read: %v", problem)})
 	}
-	return pool, true
+	return pool
 }

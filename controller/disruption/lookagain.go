@@ -71,10 +71,10 @@ func (c *Controller) secondLook(ctx context.Context, m *move, s *sight) (phase, 
 	}
 	for _, o := range found {
 		c.Log.Info("node stays after all", "move", m.id, "nodeclaim", o.key, "reason", o.why)
-		c.letStay(ctx, m, o.key)
 		if o.kind != held {
-			m.tired = append(m.tired, o.key)
+			c.tire(m, o.key)
 		}
+		c.letStay(ctx, m, o.key)
 	}
 	switch {
 	case len(m.Nodes) == 0:
@@ -223,7 +223,10 @@ func podsObject(pods []*corev1.Pod, m *move, budgets readBudgets, now time.Time)
 // while the move is over.
 func (c *Controller) letStay(ctx context.Context, m *move, key string) {
 	m.drop(key)
-	if err := c.unmark(ctx, key); err != nil {
+	if m.departed {
+		c.Mirror.Stay([]string{key}, nil)
+	}
+	if err := c.unmark(ctx, key, c.restOf(m, key)); err != nil {
 		c.Log.Error(err, "could not take the marks off a node, trying again", "move", m.id, "nodeclaim", key)
 	}
 }

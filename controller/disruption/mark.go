@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -25,7 +26,7 @@ var errLeaving = errors.New("the node is leaving already")
 // markAll writes on every node of the move that it is to go. One that refuses ends a
 // move that buys; others go on without it.
 func (c *Controller) markAll(ctx context.Context, m *move) (phase, error) {
-	text := kube.MoveMark{ID: m.id, Replacements: m.replacements(), Cause: string(m.Cause), Since: m.begun}.String()
+	text := m.mark().String()
 	failed := c.each(m.Nodes, func(key string) error { return c.markNode(ctx, key, text, string(m.Cause)) })
 	if err := ctx.Err(); err != nil {
 		return marking, err
@@ -101,8 +102,9 @@ func (c *Controller) markNode(ctx context.Context, key, text, cause string) erro
 }
 
 // unmark takes everything off a node again, the claim's mark last: until then whoever
-// comes next knows that there is something to take off.
-func (c *Controller) unmark(ctx context.Context, key string) error {
+// comes next knows that there is something to take off. In the same write the claim says
+// how long it rests, unless that is the zero rest.
+func (c *Controller) unmark(ctx context.Context, key string, r rest) error {
 	claim := &karpv1.NodeClaim{}
 	if err := c.Live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
 		return client.IgnoreNotFound(err)
@@ -119,14 +121,21 @@ func (c *Controller) unmark(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	marked := false
 	_, err = c.changeClaim(ctx, key, func(claim *karpv1.NodeClaim) error {
+		_, marked = claim.Annotations[kube.MoveAnnotation]
 		delete(claim.Annotations, kube.MoveAnnotation)
+		r.annotate(claim)
 		return nil
 	})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("taking the mark off nodeclaim %s: %w", key, err)
+	if client.IgnoreNotFound(err) == nil {
+		return nil
 	}
-	return nil
+	if !marked { // it merely rests without saying so
+		c.Log.Error(err, "could not write down that a move failed", "nodeclaim", key)
+		return nil
+	}
+	return fmt.Errorf("taking the mark off nodeclaim %s: %w", key, err)
 }
 
 // changeClaim changes a claim's metadata over its newest version, and returns that.
@@ -140,18 +149,12 @@ func (c *Controller) changeClaim(ctx context.Context, key string, change func(*k
 		if err := change(claim); err != nil {
 			return err
 		}
-		if sameAnnotations(stored, claim) {
+		if maps.Equal(stored.Annotations, claim.Annotations) {
 			return nil
 		}
 		return c.Client.Patch(ctx, claim, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
 	})
 	return claim, err
-}
-
-func sameAnnotations(a, b client.Object) bool {
-	old, had := a.GetAnnotations()[kube.MoveAnnotation]
-	now, has := b.GetAnnotations()[kube.MoveAnnotation]
-	return had == has && old == now
 }
 
 // condition changes a claim's status over its newest version; one that is gone has none.

@@ -39,10 +39,13 @@ const (
 )
 
 const (
-	// shortestWait and longestWait bound how long replacements may take to get ready;
-	// between them it is perClaim for each of the moves' claims.
-	shortestWait, longestWait = 10 * time.Minute, time.Hour
+	// shortestWait and longestWait bound how long replacements may take from their creation
+	// to get ready; between them it is perClaim for each of the moves' claims. After the
+	// longest their room counts no more, and would be bought twice.
+	shortestWait, longestWait = 10 * time.Minute, kube.StuckAfter
 	perClaim                  = 80 * time.Millisecond
+	// insists is for how long a write that is refused is tried before the node is given up.
+	insists = time.Minute
 	// movers bounds how many moves are worked on at once, writers the nodes of each.
 	movers, writers = 20, 20
 	// mostSurprises is how often a move is decided anew because pods came.
@@ -67,8 +70,10 @@ type move struct {
 	all  []string
 	// tired are nodes to leave alone for a while; starved is set when what was to take
 	// their place could not be had.
-	tired   []string
+	tired   map[string]rest
 	starved bool
+	// renounced is set once the marks say that the move is taken back.
+	renounced bool
 	// supplied is set once all of it is ready.
 	supplied bool
 	// surprised is set when pods came to its nodes that it must provide for first;
@@ -139,6 +144,9 @@ func (m *move) know() {
 
 // drop takes nodes off the move; who goes through m.Nodes at the moment sees them all.
 func (m *move) drop(keys ...string) {
+	if len(keys) == 0 {
+		return
+	}
 	for _, key := range keys {
 		m.gone[key] = true
 	}
@@ -216,7 +224,7 @@ func (c *Controller) step(ctx context.Context, m *move, s *sight) (phase, error)
 	case deleting:
 		return c.remove(ctx, m, s)
 	case undoing:
-		return c.undo(ctx, m)
+		return c.undo(ctx, m, s)
 	case over:
 		return over, c.tidy(ctx, m, s)
 	}
@@ -226,14 +234,12 @@ func (c *Controller) step(ctx context.Context, m *move, s *sight) (phase, error)
 // settle ends moves of which nothing is to be seen any more, and has what failed rest.
 func (c *Controller) settle(s *sight) {
 	for id, m := range c.moves {
-		for _, key := range m.tired {
-			c.rests.node(key, s.now)
-		}
+		c.rests.set(m.tired)
 		if m.starved {
-			c.rests.pools(m.all, s)
+			c.rests.pools(m.suppliers(), s)
 		}
 		if m.supplied {
-			c.rests.relieve(m.all, s)
+			c.rests.relieve(m.suppliers())
 		}
 		m.tired, m.starved, m.supplied = nil, false, false
 		if m.phase == over {
@@ -245,6 +251,15 @@ func (c *Controller) settle(s *sight) {
 			c.search.wake = s.now // budgets have room again
 		}
 	}
+}
+
+// suppliers are the pools that the move buys in.
+func (m *move) suppliers() map[string]bool {
+	pools := map[string]bool{}
+	for _, p := range m.purchases {
+		pools[p.claim.Labels[karpv1.NodePoolLabelKey]] = true
+	}
+	return pools
 }
 
 // patience is how long replacements may take.
@@ -269,7 +284,7 @@ func (c *Controller) await(ctx context.Context, m *move, s *sight) (phase, error
 			return c.fail(m, fmt.Sprintf("replacement %s is gone", p.claim.Name)), nil
 		}
 		if !kube.ConditionTrue(machine.Claim, karpv1.ConditionTypeInitialized) {
-			if limit := c.patience(); s.now.Sub(m.since) > limit {
+			if limit := c.patience(); s.now.Sub(machine.Claim.CreationTimestamp.Time) > limit {
 				m.starved = true
 				return c.fail(m, fmt.Sprintf("replacement %s is not ready after %s", p.claim.Name, limit)), nil
 			}

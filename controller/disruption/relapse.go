@@ -41,7 +41,7 @@ type lull struct {
 }
 
 // relapses are consolidations that the scheduler may undo, and the pools where it did.
-// The zero relapses are none; forgetting them has one more move made in vain.
+// The zero relapses are none.
 type relapses struct {
 	open   map[string]*unproved // by move
 	judged map[string]bool      // claims that were looked at
@@ -77,10 +77,7 @@ func (r *relapses) watch(u *unproved) {
 	if u == nil || len(r.open) >= mostUnproved {
 		return
 	}
-	if r.open == nil {
-		r.open, r.lulls = map[string]*unproved{}, map[string]lull{}
-	}
-	r.open[u.id] = u
+	r.open = with(r.open, u.id, u)
 }
 
 // rest is until when the pool is not consolidated.
@@ -218,6 +215,16 @@ func (r *relapses) again(pool string, now time.Time) bool {
 	}
 	l.length = min(max(2*l.length, firstLull), longestLull)
 	l.until = now.Add(l.length)
-	r.lulls[pool] = l
+	r.lulls = with(r.lulls, pool, l)
 	return true
+}
+
+// read is a lull that an earlier process wrote down. None is longer than the longest.
+func (l lull) read(from kube.Lull, now time.Time) lull {
+	l.length = min(time.Duration(min(from.Seconds, int(longestLull/time.Second)))*time.Second, longestLull)
+	l.until = from.Until
+	if latest := now.Add(longestLull); l.until.After(latest) {
+		l.until = latest
+	}
+	return l
 }

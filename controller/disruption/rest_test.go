@@ -3,9 +3,6 @@ package disruption
 import (
 	"testing"
 	"time"
-
-	"github.com/karve-dev/karve/engine/world"
-	"github.com/karve-dev/karve/kube"
 )
 
 // Failures count while no replacement comes; one that does has them forgotten.
@@ -13,7 +10,7 @@ import (
 // Rule 142.
 func TestPoolRestsAfterFailuresInARow(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	machines := map[string]kube.Machine{"a": {World: world.Node{Pool: "web"}}, "b": {World: world.Node{Pool: "web"}}}
+	pools := map[string]bool{"web": true}
 	for name, tc := range map[string]struct {
 		course string // f: a move fails, s: another's replacements come
 		rest   time.Duration
@@ -27,14 +24,15 @@ func TestPoolRestsAfterFailuresInARow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var r rests
 			for round, what := range tc.course {
-				s := &sight{now: now, round: round + 1, machines: machines}
+				s := &sight{now: now, round: round + 1}
 				if what == 's' {
-					r.relieve([]string{"b"}, s)
+					r.relieve(pools)
 					continue
 				}
-				r.pools([]string{"a", "b"}, s) // two nodes of one move, or two moves at once
+				r.pools(pools, s)
+				r.pools(pools, s) // two moves at once
 			}
-			if got := r.byPool["web"].until.Sub(now); max(got, 0) != tc.rest {
+			if got := r.byPool["web"].Until.Sub(now); max(got, 0) != tc.rest {
 				t.Errorf("after %s the pool rests for %s, want %s", tc.course, got, tc.rest)
 			}
 		})

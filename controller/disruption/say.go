@@ -198,6 +198,12 @@ func (c *Controller) tellRemoved(m *move, machine kube.Machine) {
 func (c *Controller) tellFailed(m *move, why string) {
 	c.Metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
 	c.Log.Info("taking back disruption", "move", m.id, "reason", m.reason(), "decision", m.decision(), "nodeclaims", m.Nodes, "why", why)
+	for _, key := range m.Nodes {
+		if machine, ok := c.Mirror.Machine(key); ok {
+			c.about(machine, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
+				Message: fmt.Sprintf("Disrupting as %s is taken back: %s", m.Cause, why)})
+		}
+	}
 }
 
 // tellUndone says that a consolidation was in vain, and what follows from that.
@@ -294,4 +300,12 @@ func (c *Controller) budgets(s *sight) {
 			c.Metrics.ConsumingBudgets.WithLabelValues(name, string(cause)).Set(float64(census[name].Down))
 		}
 	}
+}
+
+// tellRefused says that a node stays because its deletion was refused again and again.
+func (c *Controller) tellRefused(m *move, machine kube.Machine, err error) {
+	c.Metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
+	c.Log.Error(err, "node stays, its deletion is refused", "move", m.id, "reason", m.reason(), "nodeclaim", machine.Claim.Name)
+	c.about(machine, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
+		Message: fmt.Sprintf("Disrupting as %s failed: the deletion was refused for %s: %v", m.Cause, insists, err)})
 }

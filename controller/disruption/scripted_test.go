@@ -3,6 +3,7 @@ package disruption_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,26 +106,37 @@ func TestDoNotDisruptSavesNode(t *testing.T) {
 }
 
 // A replacement that is gone, or never gets ready, takes the move with it; the nodes
-// rest for a while, longer each time.
+// rest for a while, longer each time, whoever leads.
 //
-// Rule 142.
+// Rule 142, Rule 146.
 func TestReplacementThatNeverComes(t *testing.T) {
-	for name, strike := range map[string]func(*controllertest.Env){
-		"gone":  func(e *controllertest.Env) { e.Delete(replacement(e)) },
-		"hangs": func(e *controllertest.Env) { e.Pace = time.Minute; e.Steps(10); e.Pace = time.Second },
+	gone := func(e *controllertest.Env) { e.Delete(replacement(e)) }
+	for name, tc := range map[string]struct {
+		strike func(*controllertest.Env)
+		forget bool // another leader takes over after each failure
+	}{
+		"gone":           {strike: gone},
+		"hangs":          {strike: func(e *controllertest.Env) { e.Pace = time.Minute; e.Steps(10); e.Pace = time.Second }},
+		"another leader": {gone, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, s := scripted(t, 2, disrupt.Drifted)
 				e.Pace = time.Second
 				var rests []time.Duration
+				const failures = "karpenter_voluntary_disruption_queue_failures_total"
+				counted := 0.0
 				for range 2 {
 					s.off = false
 					e.Until(300, "a replacement", func() bool { return replacement(e) != nil })
 					s.off = true
-					strike(e)
+					tc.strike(e)
 					e.Until(20, "everything as before", func() bool { return unmarked(e) && replacement(e) == nil })
 					failed := time.Now()
+					if tc.forget {
+						counted += e.Counter(failures)
+						e.Restart()
+					}
 					s.off = false
 					e.Until(300, "another try", func() bool { return taintedNodes(e) > 0 })
 					rests = append(rests, time.Since(failed).Round(10*time.Second))
@@ -132,8 +144,11 @@ func TestReplacementThatNeverComes(t *testing.T) {
 				if rests[0] < 50*time.Second || rests[0] > 70*time.Second || rests[1] < 110*time.Second || rests[1] > 130*time.Second {
 					t.Errorf("rested for %s, a minute and two were expected", rests)
 				}
-				if got := e.Counter("karpenter_voluntary_disruption_queue_failures_total"); got != 2 {
-					t.Errorf("%v failures counted", got)
+				if counted += e.Counter(failures); counted != 2 {
+					t.Errorf("%v failures counted", counted)
+				}
+				if texts := strings.Join(append(e.EventTexts(e.Nodes()[0].Name), e.EventTexts(e.Claims()[0].Name)...), "\n"); !strings.Contains(texts, "DisruptionFailed: Disrupting as Drifted is taken back: replacement ") {
+					t.Errorf("the owner was told:\n%s", texts)
 				}
 			})
 		})

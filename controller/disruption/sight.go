@@ -28,11 +28,9 @@ func (c *Controller) read(now time.Time) *sight {
 			continue // nothing to be given back yet, or nobody's rules to follow
 		}
 		s.nodes = append(s.nodes, c.nodeOf(m, now))
-		if _, known := s.pools[m.World.Pool]; !known {
-			if pool, ok := c.poolOf(m.World.Pool, now); ok {
-				s.pools[m.World.Pool] = pool
-			}
-		}
+	}
+	for _, p := range c.Mirror.Pools() { // those without nodes, too: something may be bought there
+		s.pools[p.Name] = c.poolOf(p, now)
 	}
 	return s
 }
@@ -82,7 +80,7 @@ func (s *sight) trailing(m *move) []string {
 func (c *Controller) cluster(s *sight, without *move) disrupt.Cluster {
 	d := disrupt.Cluster{Now: s.now, Nodes: s.nodes, Resting: c.rests.current(s.now), Settings: c.Settings}
 	for _, p := range s.pools {
-		p.Resting, p.Unsettled = c.rests.byPool[p.Name].until, c.relapses.rest(p.Name)
+		p.Resting, p.Unsettled = c.rests.byPool[p.Name].Until, c.relapses.rest(p.Name)
 		d.Pools = append(d.Pools, p)
 	}
 	for _, m := range c.inOrder() {

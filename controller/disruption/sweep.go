@@ -44,7 +44,7 @@ func (c *Controller) sweep(ctx context.Context, s *sight) error {
 		}
 		if !marked || err != nil { // the mark goes, whatever it says
 			c.Log.Info("taking marks without a move off a node", "nodeclaim", key)
-			errs = append(errs, err, c.unmark(ctx, key))
+			errs = append(errs, err, c.unmark(ctx, key, rest{}))
 			continue
 		}
 		adopt(found, mark, key, s.now)
@@ -69,6 +69,7 @@ func adopt(found map[string]*move, mark kube.MoveMark, key string, now time.Time
 		found[mark.ID] = m
 	}
 	m.Nodes, m.all = append(m.Nodes, key), append(m.all, key)
+	m.renounced = m.renounced || mark.Undone
 }
 
 // concerned is every node that moves of ours have or had.
@@ -83,7 +84,8 @@ func (c *Controller) concerned() map[string]bool {
 }
 
 // resume goes on with a move of an earlier process when all it bought is there, since
-// then everything was certain; else it is taken back, and decided anew if it is right.
+// then everything was certain; else, and when that process was taking it back, it is taken
+// back, and decided anew if it is right.
 func (c *Controller) resume(m *move, bought []kube.Machine, s *sight) {
 	wanted := len(m.purchases)
 	m.purchases = nil
@@ -91,7 +93,7 @@ func (c *Controller) resume(m *move, bought []kube.Machine, s *sight) {
 		m.purchases = append(m.purchases, purchase{claim: machine.Claim})
 	}
 	m.enter(undoing, s.now, s.round)
-	if wanted > 0 && len(bought) == wanted {
+	if wanted > 0 && len(bought) == wanted && !m.renounced {
 		m.enter(waiting, m.begun, s.round)
 		c.depart(m, nil)
 	}
@@ -134,10 +136,11 @@ func (c *Controller) tidy(ctx context.Context, m *move, s *sight) error {
 	if s.now.Sub(m.since) < patienceWithMarks {
 		return nil
 	}
+	m.since = s.now // who refuses is asked again later
 	var errs []error
 	for _, key := range m.all {
 		if showsMarks(s.machines[key]) {
-			errs = append(errs, c.unmark(ctx, key))
+			errs = append(errs, c.unmark(ctx, key, c.restOf(m, key)))
 		}
 	}
 	return errors.Join(errs...)

@@ -116,6 +116,11 @@ func TestSearch(t *testing.T) {
 		}, "a stays: NotCheaper\n"},
 		// Rule 108: a replacement must fit its pool's limits beside the node that it replaces.
 		{"limits", "pool q limit:cpu=9\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:q on=a\n", nil, "a stays: Homeless\n"},
+		// Rule 142: nothing is bought where moves failed.
+		{"supplier rests", "pool q\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:p on=a\n" + strings.ReplaceAll(d("b", 8), "pool=p", "pool=q") + "pod b1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:p on=b\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
+			due(f, c, "a", time.Hour)
+			c.Pools[0].Resting = now.Add(time.Minute)
+		}, "a stays: Resting\nb stays: Resting\n"},
 		// Rule 109: a static pool's node that is due is replaced one for one, and else stays.
 		{"static", "pool s static\n" + strings.ReplaceAll(d("a", 2)+d("b", 2), "pool=p", "pool=s") + "pod a1 cpu=1 mem=1Gi on=a\npod b1 cpu=1 mem=1Gi on=b\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
 			due(f, c, "a", time.Hour)

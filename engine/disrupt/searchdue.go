@@ -76,6 +76,9 @@ func (s *search) renew(n *node, cause Cause) (Move, Left) {
 		if len(plan.Unplaced) > 0 {
 			return m, homeless(plan.Unplaced)
 		}
+		if left := s.exhausted(plan.Launches); left.Because != "" {
+			return m, left
+		}
 		m = s.draw(cause, set, plan)
 	}
 	m.Detail = n.Due[0].Detail + ": " + m.describe()

@@ -324,6 +324,9 @@ func (s *search) write(set []*node) (Move, Left) {
 	if s.c.Settings.Upstream && len(plan.Launches) > 1 {
 		return Move{}, Left{Because: NotCheaper, Detail: many(len(plan.Launches))}
 	}
+	if left := s.exhausted(plan.Launches); left.Because != "" {
+		return Move{}, left
+	}
 	if left := s.cut(plan.Launches, set, before-least); left.Because != "" {
 		return Move{}, left
 	}

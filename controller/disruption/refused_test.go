@@ -1,0 +1,72 @@
+package disruption_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/controller/disruption"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/kube"
+)
+
+// refusing has somebody's webhook refuse that the claim is deleted.
+func refusing(e *controllertest.Env, c client.Client, claim string) client.Client {
+	return interceptor.NewClient(withWatch{c, e.API}, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if _, is := o.(*karpv1.NodeClaim); is && o.GetName() == claim {
+				return errors.New("admission webhook denied the request")
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+}
+
+// withWatch is a client that interceptors take.
+type withWatch struct {
+	client.Client
+	api client.WithWatch
+}
+
+func (w withWatch) Watch(ctx context.Context, l client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+	return w.api.Watch(ctx, l, opts...)
+}
+
+// A node whose deletion is refused for good is let go of: it takes pods again, rests, and
+// its owner is told; the other node of the move goes.
+//
+// Rule 148.
+func TestDeletionIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, s := scripted(t, 2, disrupt.Drifted)
+		stays := e.Claims()[0]
+		e.Disrupt = func(c *disruption.Controller) {
+			c.Search, c.Recheck = s.search, s.recheck
+			c.Client = refusing(e, c.Client, stays.Name)
+		}
+		e.Restart()
+		e.Pace = time.Second
+		s.off = false
+		e.Until(60, "one node on its way out", func() bool { e.Join(); return deleted(e) })
+		s.off = true
+		e.Until(90, "the other as before", func() bool { e.Join(); return unmarked(e) && len(e.Claims()) == 2 })
+		claim := controllertest.Get(e, &karpv1.NodeClaim{}, stays.Name)
+		if r, err := kube.RestOf(claim); err != nil || r.Failures != 1 {
+			t.Errorf("rests %v, %v", r, err)
+		}
+		synctest.Wait()
+		texts := strings.Join(append(e.EventTexts(stays.Name), e.EventTexts(claim.Status.NodeName)...), "\n")
+		if !strings.Contains(texts, "DisruptionFailed: Disrupting as Drifted failed: the deletion was refused for 1m0s") {
+			t.Errorf("the owner was told:\n%s", texts)
+		}
+	})
+}

@@ -1,0 +1,19 @@
+package disrupt
+
+import (
+	"fmt"
+
+	"github.com/karve-dev/karve/engine/pack"
+)
+
+// exhausted says that something would be bought in a pool that rests: what was bought
+// there for other moves just now never came.
+func (s *search) exhausted(launches []pack.Launch) Left {
+	for i := range launches {
+		if p := s.pools[launches[i].Pool]; p != nil && s.c.Now.Before(p.Resting) {
+			return Left{Because: Resting, Until: p.Resting, Detail: fmt.Sprintf(
+				"What takes its place would be bought in NodePool %q, where moves failed; it is tried again later", p.Name)}
+		}
+	}
+	return Left{}
+}
