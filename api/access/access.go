@@ -66,9 +66,14 @@ func Own() []rbacv1.PolicyRule {
 	}
 }
 
-// System is what karve may do in kube-system: ask where the cluster's DNS is.
+// System is what karve may do in kube-system: ask where the cluster's DNS is, and follow the
+// tokens that nodes join with. Roles cannot tell types of secrets apart; karve asks for those of
+// type bootstrap.kubernetes.io/token only. Who strikes that rule out sets KUBELET_BOOTSTRAP_TOKEN.
 func System() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"kube-dns"}, Verbs: []string{"get"}}}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"kube-dns"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list", "watch"}},
+	}
 }
 
 func follow(group string, resources ...string) rbacv1.PolicyRule {
@@ -91,7 +96,7 @@ func Objects(namespace string) []client.Object {
 		},
 	}
 	all = append(all, local(account, namespace, name, Own())...)
-	return append(all, local(account, metav1.NamespaceSystem, name+"-dns", System())...)
+	return append(all, local(account, metav1.NamespaceSystem, name+"-system", System())...)
 }
 
 // local is a role in a namespace, bound to the account.

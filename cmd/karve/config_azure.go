@@ -60,7 +60,7 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.ClusterName, "cluster-name", "", "name of the AKS cluster (required)")
 	flags.StringVar(&c.ClusterEndpoint, "cluster-endpoint", "", "URL of the cluster's API server as nodes reach it (required)")
 	flags.Float64Var(&c.VMMemoryOverheadPercent, "vm-memory-overhead-percent", 0.075, "share of a size's advertised memory that a node never sees")
-	flags.StringVar(&c.KubeletBootstrapToken, "kubelet-bootstrap-token", "", "bootstrap token for new nodes (required)")
+	flags.StringVar(&c.KubeletBootstrapToken, "kubelet-bootstrap-token", "", "bootstrap token for new nodes, for when those of the cluster (secrets in kube-system) cannot be read or have expired")
 	flags.StringVar(&c.LinuxAdminUsername, "linux-admin-username", "azureuser", "administrator of the nodes")
 	flags.StringVar(&c.SSHPublicKey, "ssh-public-key", "", "the administrator's public key (required)")
 	flags.StringVar(&c.NetworkPlugin, "network-plugin", "azure", "azure or none")
@@ -109,7 +109,8 @@ func (c *AzureConfig) readEnvironment(lookup func(string) (string, bool)) {
 func (c AzureConfig) validate() error {
 	var f faults
 	f.given("cluster-name", c.ClusterName)
-	f.given("kubelet-bootstrap-token", c.KubeletBootstrapToken)
+	f.check(c.KubeletBootstrapToken == "" || tokenForm.MatchString(c.KubeletBootstrapToken), "kubelet-bootstrap-token",
+		"must be six letters or digits, a dot, and sixteen more, all lower case")
 	f.given("ssh-public-key", c.SSHPublicKey)
 	f.given("vnet-subnet-id", c.VNetSubnetID)
 	f.given("node-resource-group", c.NodeResourceGroup)

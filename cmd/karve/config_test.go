@@ -59,7 +59,7 @@ func TestConfigNamesEveryMissingSetting(t *testing.T) {
 		t.Fatal("an empty environment was accepted")
 	}
 	for _, name := range []string{
-		"--cluster-name (or CLUSTER_NAME)", "--cluster-endpoint", "KUBELET_BOOTSTRAP_TOKEN", "SSH_PUBLIC_KEY",
+		"--cluster-name (or CLUSTER_NAME)", "--cluster-endpoint", "SSH_PUBLIC_KEY",
 		"VNET_SUBNET_ID", "AZURE_NODE_RESOURCE_GROUP", "LOCATION", "ARM_SUBSCRIPTION_ID",
 	} {
 		if !strings.Contains(err.Error(), name) {
@@ -87,6 +87,7 @@ func TestConfigRefusesNonsense(t *testing.T) {
 		{"ADDITIONAL_TAGS", "a/b=1", "Azure forbids"},
 		{"PROVISION_MODE", "bootstrappingclient", "aksscriptless only"},
 		{"USE_SIG", "true", "not supported by karve yet"},
+		{"KUBELET_BOOTSTRAP_TOKEN", "ABC", "must be six letters or digits"},
 		{"MEMORY_LIMIT", "1Gi", "MEMORY_LIMIT"},
 	} {
 		env := complete()

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,6 +91,11 @@ func control(ctx context.Context, c Config, cluster *rest.Config, access azureAc
 	if err != nil {
 		return err
 	}
+	tokens, err := c.Azure.tokens(cluster, log)
+	if err != nil {
+		return err
+	}
+	options.BootstrapToken = tokens.Token
 	options.Classes = nodeclass.Classes(classes)
 	options.Log = slog.New(logr.ToSlogHandler(log.WithName("azure")))
 	cloud, err := azure.New(ctx, options)
@@ -104,7 +110,7 @@ func control(ctx context.Context, c Config, cluster *rest.Config, access azureAc
 		reconciler := &nodeclass.Reconciler{
 			Client: m.GetClient(), Azure: cloud, Versions: versions, Log: log.WithName(nodeclass.Name), Every: min(nodeclass.Every, c.Azure.ImageRefresh),
 		}
-		return errors.Join(reconciler.Register(m), m.Add(crmanager.RunnableFunc(cloud.Run)))
+		return errors.Join(reconciler.Register(m), m.Add(crmanager.RunnableFunc(cloud.Run)), m.Add(tokens))
 	}))
 	if err != nil {
 		return fmt.Errorf("wiring the controllers: %w", err)
@@ -193,12 +199,20 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		KubeletIdentityClientID: c.KubeletIdentityClientID,
 		SSHPublicKey:            c.SSHPublicKey,
 		AdminUsername:           c.LinuxAdminUsername,
-		BootstrapToken:          func(context.Context) (string, error) { return c.KubeletBootstrapToken, nil },
 		VMMemoryOverheadPercent: c.VMMemoryOverheadPercent,
 		AdditionalTags:          c.AdditionalTags,
 		PricesURL:               c.PricesURL,
 		ImagesEvery:             c.ImageRefresh,
 	}, nil
+}
+
+// tokens follow the cluster's bootstrap tokens once they are started.
+func (c AzureConfig) tokens(cluster *rest.Config, log logr.Logger) (*bootstrapTokens, error) {
+	secrets, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for bootstrap tokens: %w", err)
+	}
+	return newBootstrapTokens(secrets, c.KubeletBootstrapToken, log.WithName("tokens"))
 }
 
 // authorityOf is the certificate that nodes must trust to join: the one we trust.
