@@ -18,6 +18,8 @@ type Bill struct {
 	// Bound is the plan's lower bound for the pods of those nodes in an empty cluster;
 	// Fresh is what the packer would pay there.
 	Bound, Fresh offer.Price
+	// Floor is a price below which nobody can run those pods; see floor.go.
+	Floor offer.Price
 }
 
 func (b Bill) String() string {
@@ -25,7 +27,7 @@ func (b Bill) String() string {
 	for _, why := range sortedKeys(b.Pinned) {
 		fmt.Fprintf(&pinned, ", %s by %s", b.Pinned[why], why)
 	}
-	return fmt.Sprintf("%s paid, %s fresh, %s bound%s", b.Paid, b.Fresh, b.Bound, pinned.String())
+	return fmt.Sprintf("%s paid, %s fresh, %s floor, %s bound%s", b.Paid, b.Fresh, b.Floor, b.Bound, pinned.String())
 }
 
 // Bill compares the cluster with an empty one that gets the same pods. Nodes that some
@@ -38,6 +40,7 @@ func (c *Cluster) Bill() Bill {
 	for _, p := range c.Pools {
 		build.SetPool(p.asWorld())
 	}
+	var pods []*pod
 	for _, m := range c.machines {
 		price := c.market.price(m.deal)
 		if why := c.pins(m); why != "" {
@@ -48,11 +51,12 @@ func (c *Cluster) Bill() Bill {
 		for _, p := range m.pods {
 			if !p.dying {
 				build.SetPod(p.world(""))
+				pods = append(pods, p)
 			}
 		}
 	}
 	plan := pack.Solve(build.World())
-	b.Bound, b.Fresh = plan.LowerBound, plan.Price()
+	b.Bound, b.Fresh, b.Floor = plan.LowerBound, plan.Price(), c.floor(pods)
 	return b
 }
 
