@@ -1,6 +1,7 @@
 package life
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -29,7 +30,7 @@ func (c *Cluster) drain(n *machine) {
 	if n.gone || n.terminating {
 		return
 	}
-	for _, p := range slices.Clone(n.pods) {
+	for _, p := range n.largestFirst() {
 		switch {
 		case p.dying:
 		case !n.deadline.IsZero() && !c.now.Before(n.deadline.Add(-p.owner.Grace)):
@@ -63,4 +64,16 @@ func (c *Cluster) evict(p *pod, n *machine, forced bool) {
 		return
 	}
 	w.moving++
+	w.reconcile(c) // at once: successors queue in the order of evictions
+}
+
+// largestFirst are the machine's pods in the order in which controller/termination has
+// them leave.
+func (n *machine) largestFirst() []*pod {
+	size := func(p *pod) float64 {
+		return float64(p.owner.Milli)/float64(n.milli) + float64(p.owner.MiB)/float64(n.mib)
+	}
+	out := slices.Clone(n.pods)
+	slices.SortStableFunc(out, func(a, b *pod) int { return cmp.Compare(size(b), size(a)) })
+	return out
 }
