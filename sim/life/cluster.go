@@ -42,6 +42,8 @@ type Cluster struct {
 	providing bool      // a provisioning batch is due already
 	resting   map[string]time.Time
 	failed    map[string]int // moves of a node that failed, in a row
+	unproved  []*unproved
+	lulls     map[*Pool]lull
 	diary     []string
 	Stats     Stats
 }
@@ -68,6 +70,8 @@ type Stats struct {
 	// Undone counts machines bought for pods that a move displaced, because
 	// kube-scheduler filled their homes with others.
 	Undone int
+	// Lulls counts rests of pools after that.
+	Lulls int
 }
 
 // New returns an empty cluster at midnight. The mind decides; nil means the engine.
@@ -77,7 +81,7 @@ func New(seed uint64, mind Mind, pools ...*Pool) *Cluster {
 	}
 	c := &Cluster{
 		clock: clock{now: dawn}, rng: rand.New(rand.NewPCG(seed, 0xd1)), mind: mind, Pools: pools, market: newMarket(),
-		resting: map[string]time.Time{}, failed: map[string]int{}, Settings: disrupt.Settings{SpotToSpot: true},
+		resting: map[string]time.Time{}, failed: map[string]int{}, lulls: map[*Pool]lull{}, Settings: disrupt.Settings{SpotToSpot: true},
 		Pace: Pace{
 			Batch: 2 * time.Second, Search: 10 * time.Second, Validation: 15 * time.Second,
 			Boot: [2]time.Duration{40 * time.Second, 100 * time.Second}, Gone: 20 * time.Second, GiveUp: 15 * time.Minute,
@@ -212,9 +216,8 @@ func (c *Cluster) buy(m *machine) {
 			continue
 		}
 		if c.market.failing[d] {
-			c.market.restock(d, true)
-			c.after(3*time.Minute, func() { c.market.restock(d, false); c.changed() })
-			c.changed()
+			c.SoldOut(d, true)
+			c.after(3*time.Minute, func() { c.SoldOut(d, false) })
 			continue
 		}
 		s := c.market.bySize[d.typ]

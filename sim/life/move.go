@@ -178,6 +178,7 @@ func (c *Cluster) advance(m *move) {
 		}
 	}
 	m.stage = draining
+	c.watchFor(m)
 	for _, n := range m.nodes {
 		c.Stats.ByCause[m.Cause]++
 		c.delete(n)

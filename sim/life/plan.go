@@ -59,6 +59,7 @@ func (c *Cluster) provide() {
 		m := c.order(l.Pool, l.Choices)
 		c.note("for %s", c.describe(l.Pods))
 		c.undone(l.Pods)
+		c.relapsed(l.Pods)
 		c.view.promise(m.key, l.Pods)
 	}
 	if len(plan.Unplaced) > 0 {

@@ -174,7 +174,9 @@ func (c *Cluster) facts(but *move) disrupt.Cluster {
 		d.Nodes = append(d.Nodes, c.nodeFacts(m, but))
 	}
 	for _, p := range c.Pools {
-		d.Pools = append(d.Pools, p.asDisrupt(c.now))
+		pool := p.asDisrupt(c.now)
+		pool.Unsettled = c.lulls[p].until
+		d.Pools = append(d.Pools, pool)
 	}
 	for _, m := range c.moves {
 		if m != but && m.stage < launched {

@@ -27,15 +27,18 @@ func (f Fault) String() string { return f.At.Format("15:04:05") + " " + f.Rule +
 type Watch struct {
 	c      *Cluster
 	Faults []Fault
+	Rests  int // times that the fleet stood still and was compared with what it was
 
-	outside int            // changes that are nobody's decision: workloads, nodes, prices
-	fleets  map[string]int // fleets seen while nothing moved, by the last outside change before
-	prices  int            // price changes
-	frozen  map[*move]int  // prices when a move was chosen
+	outside int // changes that are nobody's decision: workloads, nodes, prices
+	saved   int // moves for money that are over
+	fleets  map[string]visit
+	stirred int           // changes of the cluster when its fleet was looked at
+	prices  int           // price changes
+	frozen  map[*move]int // prices when a move was chosen
 }
 
 func newWatch(c *Cluster) *Watch {
-	return &Watch{c: c, fleets: map[string]int{}, frozen: map[*move]int{}}
+	return &Watch{c: c, fleets: map[string]visit{}, frozen: map[*move]int{}}
 }
 
 func (w *Watch) fault(rule, format string, args ...any) {
@@ -54,7 +57,6 @@ func (w *Watch) chosen(m *move) {
 			w.fault("resting", "move %d takes %s, which rests until %s", m.id, n.key, until.Format(time.TimeOnly))
 		}
 	}
-	w.fleet(false)
 }
 
 // confirmed: what is still right is what was decided, or less.
@@ -271,41 +273,47 @@ func (w *Watch) bought(m *machine) {
 	}
 }
 
-// done: once a move is over, the fleet is none that was there before.
+// done: a move is over.
 func (w *Watch) done(m *move) {
 	if !m.voluntary() {
-		w.outside++ // the like of what was there may take its place
+		w.outside++ // time asked for it: what is bought may be dearer, and the like of what was there follow
+		return
 	}
 	if m.stage == draining {
-		w.fleet(true)
+		w.saved++
 	}
 }
 
-// fleet looks for cycles: while nothing moves, machines of a kind are counted, and the
-// counts must be new unless something changed from outside.
-func (w *Watch) fleet(after bool) {
-	for _, m := range w.c.moves {
-		if m.stage >= launched && m.stage != over && len(m.nodes) > 0 {
-			return
-		}
-	}
-	if slices.ContainsFunc(w.c.pods, func(p *pod) bool { return p.node == nil }) {
-		return // what is bought for them is no move
-	}
-	if slices.ContainsFunc(w.c.machines, func(n *machine) bool { return n.deal.typ == "" || n.deleting }) {
+// visit is the last time that a fleet was seen.
+type visit struct{ outside, saved int }
+
+// fleet looks for cycles: whenever nothing moves and nothing waits, machines of a kind are
+// counted. Once a move for money is over, the counts must be none that were there before,
+// unless something changed from outside; whoever undid the move, kube-scheduler included.
+func (w *Watch) fleet() {
+	if w.stirred == w.c.stir || !w.rest() {
 		return
 	}
+	w.stirred = w.c.stir
+	w.Rests++
 	kinds := make([]string, len(w.c.machines))
 	for i, n := range w.c.machines {
 		kinds[i] = fmt.Sprint(n.pool.Name, n.version, n.deal)
 	}
 	slices.Sort(kinds)
 	key := strings.Join(kinds, "\n")
-	since, seen := w.fleets[key]
-	if seen && since == w.outside && after {
-		w.fault("cycle", "the fleet is what it was before, and nothing changed from outside")
+	was, seen := w.fleets[key]
+	if seen && was.outside == w.outside && was.saved < w.saved {
+		w.fault("cycle", "the fleet is what it was %d moves before, and nothing changed from outside", w.saved-was.saved)
 	}
-	w.fleets[key] = w.outside
+	w.fleets[key] = visit{w.outside, w.saved}
+}
+
+// rest reports whether every pod runs and no machine comes or goes.
+func (w *Watch) rest() bool {
+	return !slices.ContainsFunc(w.c.moves, func(m *move) bool { return m.stage >= launched && m.stage != over }) &&
+		!slices.ContainsFunc(w.c.pods, func(p *pod) bool { return p.node == nil }) &&
+		!slices.ContainsFunc(w.c.machines, func(n *machine) bool { return n.initialized.IsZero() || n.deleting })
 }
 
 // happened says that something changed from outside.
@@ -324,6 +332,7 @@ func (w *Watch) look() {
 			w.fault("lost", "%s is gone with pods on it", n.key)
 		}
 	}
+	w.fleet()
 }
 
 // explained: every node that stays has a reason.

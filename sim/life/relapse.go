@@ -1,0 +1,103 @@
+package life
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// What Rule 150 promises, in the executor's own words: consolidations that the scheduler
+// undoes get rare.
+const (
+	proves                 = 10 * time.Minute
+	forgives               = time.Hour
+	firstLull, longestLull = 30 * time.Second, 6 * time.Hour
+)
+
+// unproved is a consolidation of which nobody knows yet whether it came true.
+type unproved struct {
+	nodes  []*machine
+	pools  map[*Pool]bool
+	owners map[*workload]int // how many pods lived when the nodes began to go
+	since  time.Time         // all nodes are gone; zero while they are not
+}
+
+// lull is for how long a pool is not consolidated.
+type lull struct {
+	length time.Duration
+	until  time.Time
+}
+
+// watchFor remembers whose pods the move displaces.
+func (c *Cluster) watchFor(m *move) {
+	if m.Cause != disrupt.Underutilized {
+		return
+	}
+	u := &unproved{nodes: slices.Clone(m.nodes), pools: map[*Pool]bool{}, owners: map[*workload]int{}}
+	for _, n := range m.nodes {
+		u.pools[n.pool] = true
+		for _, p := range n.pods {
+			if !p.dying {
+				u.owners[p.owner] = len(p.owner.live())
+			}
+		}
+	}
+	c.unproved = append(c.unproved, u)
+}
+
+// relapsed is called with the pods that a machine is bought for.
+func (c *Cluster) relapsed(refs []world.Ref) {
+	c.prove()
+	for _, u := range c.unproved {
+		if !slices.ContainsFunc(refs, func(ref world.Ref) bool { return u.displaced(c.find(ref.UID)) }) {
+			continue
+		}
+		for _, p := range c.Pools {
+			if u.pools[p] {
+				c.lull(p)
+			}
+		}
+	}
+}
+
+// prove forgets consolidations that came true, and forgives pools where all did for long.
+func (c *Cluster) prove() {
+	c.unproved = slices.DeleteFunc(c.unproved, func(u *unproved) bool {
+		if u.since.IsZero() && !slices.ContainsFunc(u.nodes, func(n *machine) bool { return !n.gone }) {
+			u.since = c.now
+		}
+		return len(u.pools) == 0 || !u.since.IsZero() && c.now.Sub(u.since) > proves
+	})
+	maps.DeleteFunc(c.lulls, func(p *Pool, l lull) bool {
+		waits := slices.ContainsFunc(c.unproved, func(u *unproved) bool { return u.pools[p] })
+		return !waits && c.now.Sub(l.until) > max(2*l.length, forgives)
+	})
+}
+
+// displaced reports whether the pod may be one that the consolidation moved. A CronJob's
+// runs have owners of their own.
+func (u *unproved) displaced(p *pod) bool {
+	if p != nil && p.owner.Every > 0 && !p.evicted {
+		return false
+	}
+	return p != nil && len(p.owner.live()) <= u.owners[p.owner] && (p.node == nil || slices.Contains(u.nodes, p.node))
+}
+
+// lull lets a pool rest, unless it does. What was consolidated before says nothing more about it.
+func (c *Cluster) lull(p *Pool) {
+	for _, u := range c.unproved {
+		delete(u.pools, p)
+	}
+	l := c.lulls[p]
+	if c.now.Before(l.until) {
+		return
+	}
+	l.length = min(max(2*l.length, firstLull), longestLull)
+	l.until = c.now.Add(l.length)
+	c.lulls[p] = l
+	c.Stats.Lulls++
+	c.note("pool %s rests for %s", p.Name, l.length)
+}
