@@ -15,6 +15,10 @@ const (
 	// proves is how long after the last of its nodes is gone a consolidation may still turn
 	// out not to have come true.
 	proves = 10 * time.Minute
+	// succeeds is how long after the last of its nodes is gone what takes the place of its
+	// pods is made at the latest: it is made when they are evicted. Pods that come later
+	// belong to a wave, a rollout or somebody else's end.
+	succeeds = 10 * time.Second
 	// firstLull is how long a pool is not consolidated after one that did not; each further
 	// one doubles it, up to longestLull.
 	firstLull, longestLull = 30 * time.Second, 6 * time.Hour
@@ -180,6 +184,9 @@ func (c *Controller) suspectsOf(machine kube.Machine, s *sight) []suspect {
 // that another node's end moves.
 func (u *unproved) displaced(p *corev1.Pod, s *sight) bool {
 	if u.owners[kube.OwnerOf(p)] == 0 {
+		return false
+	}
+	if made := p.CreationTimestamp.Time; !u.until.IsZero() && made.After(u.until.Add(succeeds-proves)) {
 		return false
 	}
 	return p.Spec.NodeName == "" || slices.ContainsFunc(u.nodes, func(key string) bool {

@@ -23,6 +23,7 @@ type stubborn struct {
 	*controllertest.Env
 	script  *script
 	crowded bool
+	workers []string // whom the owner keeps alive
 	// rest is until when the pool was left alone, as the last decision was told.
 	rest time.Time
 }
@@ -30,7 +31,7 @@ type stubborn struct {
 func newStubborn(t *testing.T, cause disrupt.Cause) *stubborn {
 	t.Helper()
 	e, s := scripted(t, 2, cause)
-	c := &stubborn{Env: e, script: s, crowded: true}
+	c := &stubborn{Env: e, script: s, crowded: true, workers: []string{"web-0", "web-1"}}
 	decide := func(w *world.World, d disrupt.Cluster, from disrupt.Cursor) disrupt.Plan {
 		c.rest = d.Pools[0].Unsettled
 		if d.Now.Before(c.rest) {
@@ -66,7 +67,7 @@ func (c *stubborn) step() {
 	for _, p := range c.Pods() {
 		there[p.Name] = p
 	}
-	for i, name := range []string{"web-0", "web-1"} {
+	for i, name := range c.workers {
 		if p, ok := there[name]; !ok {
 			c.Create(small(i))
 		} else if p.Spec.NodeName == "" {
@@ -201,18 +202,19 @@ func (c *stubborn) moveOver(name string) {
 	c.schedule(name)
 }
 
-// Owners that grow, and nodes that must be replaced whatever comes of it, say nothing
+// Owners that grow, pods that come long after, and nodes that must be replaced whatever comes of it, say nothing
 // about whether consolidation comes true.
 //
 // Rule 150.
 func TestNotEveryPurchaseIsARelapse(t *testing.T) {
 	for name, tc := range map[string]struct {
-		cause disrupt.Cause
-		grow  bool
+		cause      disrupt.Cause
+		grow, late bool
 	}{
-		"the owner grows":      {cause: disrupt.Underutilized, grow: true},
-		"the nodes were due":   {cause: disrupt.Drifted},
-		"nothing needs a room": {cause: disrupt.Underutilized},
+		"the owner grows":           {cause: disrupt.Underutilized, grow: true},
+		"its pod is made anew late": {cause: disrupt.Underutilized, late: true},
+		"the nodes were due":        {cause: disrupt.Drifted},
+		"nothing needs a room":      {cause: disrupt.Underutilized},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -223,10 +225,17 @@ func TestNotEveryPurchaseIsARelapse(t *testing.T) {
 					c.until(100, "one node that runs everything", func() bool { return settled(c.Env, 2) })
 					c.Create(controllertest.Pod("web-2", "31", "1Gi"))
 				}
+				if tc.late {
+					c.until(100, "one node that runs everything", func() bool { return settled(c.Env, 2) })
+					c.pass(time.Now().Add(time.Minute))
+					c.workers = []string{"web-0"}
+					c.Delete(controllertest.Get(c.Env, &corev1.Pod{}, "web-1"))
+					c.Create(controllertest.Pod("web-2", "31", "1Gi"))
+				}
 				for range 40 {
 					c.step()
 				}
-				if bought, want := c.Cloud.Bought() > 3, tc.grow || c.crowded; bought != want {
+				if bought, want := c.Cloud.Bought() > 3, tc.grow || tc.late || c.crowded; bought != want {
 					t.Errorf("more than two nodes and a replacement was bought: %t, want %t", bought, want)
 				}
 				if !c.rest.IsZero() || c.Counter("karve_consolidations_undone_total") != 0 {
