@@ -53,11 +53,7 @@ func replaceTwo(t *testing.T, mode controllertest.Mode, at int) (struck bool) {
 //
 // Rule 140, Rule 141.
 func TestUndoingEndsWellWhereverItDies(t *testing.T) {
-	every := 1
-	if race {
-		every = 4
-	}
-	for at, struck := 1, true; struck; at += every {
+	for at, struck := 1, true; struck; at++ {
 		synctest.Test(t, func(t *testing.T) { struck = undoOne(t, at) })
 		if t.Failed() {
 			t.Fatalf("write %d", at)
