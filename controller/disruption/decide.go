@@ -28,6 +28,7 @@ type search struct {
 	running bool
 	left    []disrupt.Left
 	spent   time.Duration
+	began   time.Time
 	// again is when the next one may begin; revision is of what the last one saw, and
 	// wake when time alone changes something about that.
 	again    time.Time
@@ -47,7 +48,7 @@ func (c *Controller) decide(ctx context.Context, s *sight) (found bool) {
 		return false
 	}
 	if !c.search.running {
-		c.search = search{running: true, revision: s.revision}
+		c.search = search{running: true, revision: s.revision, began: time.Now()}
 		if err := c.Catalog.Refresh(ctx); err != nil {
 			c.Log.V(1).Info("catalog incomplete, going on with the rest", "error", err.Error())
 		}
@@ -66,6 +67,7 @@ func (c *Controller) decide(ctx context.Context, s *sight) (found bool) {
 	if !c.search.running {
 		c.search.again = s.now.Add((share - 1) * c.search.spent)
 		c.search.wake = c.wake(s)
+		c.Metrics.DisruptionSearch.Observe(c.search.spent.Seconds())
 		c.record(s)
 	}
 	return found
@@ -103,6 +105,7 @@ func (c *Controller) slice(s *sight) (plan disrupt.Plan) {
 
 func (c *Controller) choose(d disrupt.Move, s *sight) {
 	m := newMove(d, rand.String(8), s.now, s.round)
+	m.sought = c.search.began
 	if c.moves == nil {
 		c.moves = map[string]*move{}
 	}
@@ -111,7 +114,13 @@ func (c *Controller) choose(d disrupt.Move, s *sight) {
 		c.tellChosen(m, s)
 		return
 	}
-	m.enter(marking, s.now, s.round) // it is right at this moment
+	c.begin(m, s) // it is right at this moment
+}
+
+// begin has a move made that is right.
+func (c *Controller) begin(m *move, s *sight) {
+	c.Metrics.DisruptionDeciding.WithLabelValues(m.reason(), m.kind()).Observe(time.Since(m.sought).Seconds())
+	m.enter(marking, s.now, s.round)
 }
 
 // delay is how long the move must stay right before it begins.
@@ -136,7 +145,7 @@ func (c *Controller) validate(s *sight) {
 		if left.Because == "" {
 			m.Move, m.all = now, slices.Clone(now.Nodes) // those that may not go any more have no marks
 			m.know()
-			m.enter(marking, s.now, s.round)
+			c.begin(m, s)
 			continue
 		}
 		delete(c.moves, m.id)

@@ -60,6 +60,8 @@ type move struct {
 	since time.Time // it is in the phase
 	round int       // in which the phase began
 	begun time.Time // it was chosen, or marked by an earlier process
+	// sought is when the search began that found it, zero when that was an earlier process's.
+	sought time.Time
 	// purchases are the claims in place of the nodes, in the order of Launches.
 	purchases []purchase
 	// pods are the UIDs of those the move knows.

@@ -105,11 +105,25 @@ func (c *Controller) tellStarting(m *move) {
 	}
 	for pool := range pools {
 		c.Metrics.DisruptionByPool.WithLabelValues(pool, m.decision(), m.reason(), m.kind()).Inc()
+		if m.patient() {
+			c.Metrics.ConsolidationMoves.WithLabelValues(approved, pool, c.policyOf(pool)).Inc()
+		}
 	}
 	for pool, score := range m.Score {
-		c.Metrics.ConsolidationScore.WithLabelValues(m.decision(), pool, string(disrupt.Balanced)).Observe(score)
+		c.Metrics.ConsolidationScore.WithLabelValues(approved, pool, string(disrupt.Balanced)).Observe(score)
 		c.tellScore(m, pool, score)
 	}
+}
+
+// What a NodePool's policy says of a consolidation.
+const approved, rejected = "approved", "rejected"
+
+func (c *Controller) policyOf(pool string) string {
+	p := c.Mirror.Pool(pool)
+	if p == nil {
+		return ""
+	}
+	return string(p.Spec.Disruption.ConsolidationPolicy)
 }
 
 func cents(usd float64) float64 { return math.Round(usd*100) / 100 }
@@ -191,6 +205,7 @@ func (c *Controller) tellWaiting(_ *move, claim *karpv1.NodeClaim) {
 func (c *Controller) tellRemoved(m *move, machine kube.Machine) {
 	c.about(machine, events.Event{Reason: "DisruptionTerminating", Message: "Disrupting Node: " + string(m.Cause)})
 	c.Metrics.Disrupted(machine.Claim, m.reason())
+	c.count(m, machine)
 	c.Log.Info("deleted nodeclaim", "nodeclaim", machine.Claim.Name, "node", machine.World.Name, "move", m.id, "reason", m.reason())
 }
 
@@ -224,7 +239,6 @@ func (c *Controller) tellUndone(x suspect, pool string) {
 // record says what a complete search found out.
 func (c *Controller) record(s *sight) {
 	c.tellMisread()
-	eligible := map[string]int{}
 	pinned := map[[2]string]float64{}
 	blocked := map[string]disrupt.Left{}
 	for _, l := range c.search.left {
@@ -238,15 +252,12 @@ func (c *Controller) record(s *sight) {
 		if l.Because == disrupt.BudgetExhausted {
 			blocked[l.Detail+"\x00"+machine.World.Pool] = l
 		}
+		if l.Because == disrupt.PoorScore {
+			c.Metrics.ConsolidationMoves.WithLabelValues(rejected, machine.World.Pool, c.policyOf(machine.World.Pool)).Inc()
+		}
 		c.tellLeft(machine, l, s)
 	}
-	for _, m := range c.moves {
-		eligible[m.reason()] += len(m.Nodes)
-	}
-	for _, cause := range []disrupt.Cause{disrupt.Empty, disrupt.Drifted, disrupt.Underutilized} {
-		why := strings.ToLower(string(cause))
-		c.Metrics.DisruptionEligible.WithLabelValues(why).Set(float64(eligible[why]))
-	}
+	c.eligible(s)
 	c.Metrics.PinnedCost.Reset()
 	for key, cost := range pinned {
 		c.Metrics.PinnedCost.WithLabelValues(key[0], key[1]).Set(cents(cost))

@@ -33,7 +33,7 @@ func decided(t *testing.T, n int, change func(*disruption.Controller)) *controll
 // A consolidation waits until it was right for a while, and everybody concerned hears
 // what is done and what it saves.
 //
-// Rule 144, Rule 145.
+// Rule 144, Rule 145, Rule 149.
 func TestConsolidationIsToldAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
@@ -69,10 +69,14 @@ func TestConsolidationIsToldAbout(t *testing.T) {
 		for _, l := range lines {
 			t.Log(l)
 		}
-		for _, name := range []string{"karpenter_voluntary_disruption_decisions_total", "karpenter_voluntary_disruption_decisions_by_nodepool_total"} {
+		for _, name := range []string{"karpenter_voluntary_disruption_decisions_total", "karpenter_voluntary_disruption_decisions_by_nodepool_total",
+			"karpenter_consolidation_moves_total", "karpenter_pods_disruption_initiated_total"} {
 			if got := e.Counter(name); got < 1 {
 				t.Errorf("%s is %v", name, got)
 			}
+		}
+		if saved := e.Counter("karve_consolidation_saved_usd_per_hour_total"); saved <= 0 {
+			t.Errorf("the consolidation is said to save $%v an hour", saved)
 		}
 	})
 }

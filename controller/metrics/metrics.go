@@ -42,7 +42,11 @@ type Set struct {
 	DisruptionFailedValidates *prometheus.CounterVec   // consolidation_type
 	DisruptionQueueFailures   *prometheus.CounterVec   // decision, reason, consolidation_type
 	DisruptionByPool          *prometheus.CounterVec   // nodepool, decision, reason, consolidation_type
+	DisruptionDeciding        *prometheus.HistogramVec // reason, consolidation_type
+	ConsolidationTimeouts     *prometheus.CounterVec   // consolidation_type
 	ConsolidationScore        *prometheus.HistogramVec // decision, nodepool, policy
+	ConsolidationMoves        *prometheus.CounterVec   // decision, nodepool, policy
+	PodsDisrupted             *prometheus.CounterVec   // reason, nodepool, capacity_type, consolidation_policy, termination_mode
 	ConsumingBudgets          *prometheus.GaugeVec     // nodepool, reason
 
 	PinnedCost     *prometheus.GaugeVec   // nodepool, reason: USD per month
@@ -56,6 +60,8 @@ type Set struct {
 	CatalogAge     *prometheus.GaugeVec
 
 	ConsolidationsUndone *prometheus.CounterVec // nodepool
+	ConsolidationSaved   *prometheus.CounterVec // nodepool: USD per hour
+	DisruptionSearch     prometheus.Histogram
 }
 
 // New makes a Set and registers it. It panics when a name is registered twice,
@@ -94,6 +100,10 @@ func New(registry prometheus.Registerer) *Set {
 		DisruptionQueueFailures:   m.counter("karpenter_voluntary_disruption_queue_failures_total", "Disruptions that were taken back.", "decision", "reason", "consolidation_type"),
 		DisruptionByPool:          m.counter("karpenter_voluntary_disruption_decisions_by_nodepool_total", "Disruption decisions, by the NodePools of their nodes.", "nodepool", "decision", "reason", "consolidation_type"),
 		ConsolidationScore:        m.histogram("karpenter_consolidation_score", "Scores of consolidations in Balanced NodePools.", []float64{0.1, 0.25, 0.33, 0.5, 1, 2, 5, 10}, "decision", "nodepool", "policy"),
+		DisruptionDeciding:        m.histogram("karpenter_voluntary_disruption_decision_evaluation_duration_seconds", "Beginning of the search that found a disruption to its start, validation included.", durations(), "reason", "consolidation_type"),
+		ConsolidationTimeouts:     zero(m.counter("karpenter_voluntary_disruption_consolidation_timeouts_total", "Searches that were given up for want of time; none ever is.", "consolidation_type"), "multi", "single"),
+		ConsolidationMoves:        m.counter("karpenter_consolidation_moves_total", "Consolidations by the NodePools of their nodes, approved or rejected by their policy.", "decision", "nodepool", "policy"),
+		PodsDisrupted:             m.counter("karpenter_pods_disruption_initiated_total", "Pods that need another home, of nodes that were asked to go.", "reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"),
 		ConsumingBudgets:          m.gauge("karpenter_nodepools_nodes_consuming_budgets", "Nodes that count against budgets: not ready, leaving, or chosen to go.", "nodepool", "reason"),
 
 		PinnedCost:     m.gauge("karve_nodepools_pinned_cost_per_month", "What nodes cost in USD a month that could go but for the reason.", "nodepool", "reason"),
@@ -107,7 +117,17 @@ func New(registry prometheus.Registerer) *Set {
 		CatalogAge:     m.gauge("karve_catalog_age_seconds", "Age of what is known to be on sale.", "class"),
 
 		ConsolidationsUndone: m.counter("karve_consolidations_undone_total", "Consolidations after which a machine was bought for pods that they moved.", "nodepool"),
+		ConsolidationSaved:   m.counter("karve_consolidation_saved_usd_per_hour_total", "What consolidations took off the bill, by the NodePools of the nodes that went.", "nodepool"),
+		DisruptionSearch:     m.histogram("karve_disruption_search_seconds", "Time that one complete search for disruptions takes.", durations()).WithLabelValues().(prometheus.Histogram),
 	}
+}
+
+// zero begins counting at nothing, for series that dashboards expect to be there.
+func zero(c *prometheus.CounterVec, values ...string) *prometheus.CounterVec {
+	for _, v := range values {
+		c.WithLabelValues(v)
+	}
+	return c
 }
 
 type maker struct{ registry prometheus.Registerer }
