@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -35,11 +34,9 @@ import (
 )
 
 const (
-	// PreemptionScheduled is the node condition that AKS's problem detector sets when
-	// Azure announces that it takes a spot machine back.
-	PreemptionScheduled corev1.NodeConditionType = "PreemptionScheduled"
-	// notice is how long Azure leaves a spot machine after announcing its end.
-	notice = 30 * time.Second
+	// leastNotice is how long Azure leaves a spot machine, at the least, after announcing
+	// its end.
+	leastNotice = 30 * time.Second
 	// recheck is how often a silent node's machine is asked about.
 	recheck = 10 * time.Second
 	workers = 50
@@ -69,8 +66,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if node != nil && announced(node) {
-		return reconcile.Result{}, r.leaveInTime(ctx, claim, node)
+	if node != nil {
+		if notice, ok := kube.NoticeOf(node); ok && notice.Kind == kube.NoticePreempt {
+			return reconcile.Result{}, r.leaveInTime(ctx, claim, node, notice)
+		}
 	}
 	if node != nil && kube.Ready(node) {
 		return reconcile.Result{}, nil
@@ -92,16 +91,10 @@ func (r *Reconciler) nodeOf(ctx context.Context, claim *karpv1.NodeClaim) (*core
 	return &nodes[0], nil
 }
 
-func announced(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == PreemptionScheduled && c.Status == corev1.ConditionTrue
-	})
-}
-
-// leaveInTime starts the drain with the notice as its deadline, so that pods get
-// all the time there is. No budget holds it up: the machine goes anyway.
-func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) error {
-	if err := r.setDeadline(ctx, claim, time.Now().Add(notice)); err != nil {
+// leaveInTime starts the drain with the machine's end as its deadline, so that pods
+// get all the time there is. No budget holds it up: the machine goes anyway.
+func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice) error {
+	if err := r.setDeadline(ctx, claim, deadline(n, time.Now())); err != nil {
 		return err
 	}
 	r.Events.Publish(events.Event{About: node, Warning: true, Reason: "SpotInterrupted", Key: "announced",
@@ -109,8 +102,22 @@ func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, n
 	return r.end(ctx, claim, "interruption announced")
 }
 
+// deadline is when the machine may be gone. A notice that does not say has been seen
+// a moment after it came.
+func deadline(n kube.Notice, now time.Time) time.Time {
+	switch {
+	case n.Started:
+		return now
+	case n.At.IsZero():
+		return now.Add(leastNotice)
+	}
+	return n.At
+}
+
+// setDeadline leaves an earlier deadline as it is.
 func (r *Reconciler) setDeadline(ctx context.Context, claim *karpv1.NodeClaim, deadline time.Time) error {
-	if claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey] != "" {
+	earlier, err := time.Parse(time.RFC3339, claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey])
+	if err == nil && !earlier.After(deadline) {
 		return nil
 	}
 	stored := claim.DeepCopy()

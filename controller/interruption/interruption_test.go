@@ -1,6 +1,7 @@
 package interruption_test
 
 import (
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,7 +10,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
-	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -27,7 +27,7 @@ func withNode(t *testing.T) *controllertest.Env {
 	return e
 }
 
-func setCondition(t *testing.T, e *controllertest.Env, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
+func setCondition(t *testing.T, e *controllertest.Env, kind corev1.NodeConditionType, status corev1.ConditionStatus, message string) {
 	t.Helper()
 	node := e.Nodes()[0]
 	for i := range node.Status.Conditions {
@@ -36,7 +36,7 @@ func setCondition(t *testing.T, e *controllertest.Env, kind corev1.NodeCondition
 		}
 	}
 	if kind != corev1.NodeReady {
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status})
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, Message: message})
 	}
 	if err := e.API.Status().Update(t.Context(), &node); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestReclaimedMachineIsReplaced(t *testing.T) {
 		e := withNode(t)
 		lost := e.Claims()[0].Name
 		e.Cloud.Reclaim(e.Cloud.Machines()[0])
-		setCondition(t, e, corev1.NodeReady, corev1.ConditionUnknown)
+		setCondition(t, e, corev1.NodeReady, corev1.ConditionUnknown, "")
 		e.Steps(5)
 		claims := e.Claims()
 		if len(claims) > 1 || len(claims) == 1 && claims[0].Name == lost {
@@ -65,7 +65,7 @@ func TestReclaimedMachineIsReplaced(t *testing.T) {
 func TestSilentNodeIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
-		setCondition(t, e, corev1.NodeReady, corev1.ConditionUnknown)
+		setCondition(t, e, corev1.NodeReady, corev1.ConditionUnknown, "")
 		e.Steps(30)
 		if e.Claims()[0].DeletionTimestamp != nil {
 			t.Error("a node that merely does not report lost its claim")
@@ -73,7 +73,9 @@ func TestSilentNodeIsNotGone(t *testing.T) {
 	})
 }
 
-// An announced end starts the drain with the notice as its deadline.
+// An announced end starts the drain with the announced time as its deadline.
+//
+// Rule 180.
 func TestAnnouncedEndDrainsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
@@ -84,16 +86,65 @@ func TestAnnouncedEndDrainsInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		setCondition(t, e, interruption.PreemptionScheduled, corev1.ConditionTrue)
+		end := start.Add(39 * time.Second).Truncate(time.Second)
+		setCondition(t, e, kube.ConditionPreemption, corev1.ConditionTrue, "Preempt Scheduled: "+end.UTC().Format(http.TimeFormat)+". EventId: a")
 		e.Step()
 		claim := e.Claims()[0]
-		deadline, err := time.Parse(time.RFC3339, claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey])
-		if err != nil || deadline.Sub(start) > 31*time.Second || claim.DeletionTimestamp == nil {
-			t.Fatalf("deadline %v (%v), deletion %v", deadline, err, claim.DeletionTimestamp)
+		if deadline := deadlineOf(t, &claim); !deadline.Equal(end) || claim.DeletionTimestamp == nil {
+			t.Fatalf("deadline %v, want %v; deletion %v", deadline, end, claim.DeletionTimestamp)
 		}
 		e.Until(40, "the pod is gone", func() bool { return len(e.Pods()) == 0 })
-		if took := time.Since(start); took > 25*time.Second {
+		if took := time.Since(start); took > 34*time.Second {
 			t.Errorf("the protected pod left after %s, too late for its 10s of grace", took)
 		}
 	})
+}
+
+// A notice without a time leaves the least time that Azure gives, one that has begun none.
+//
+// Rule 180.
+func TestNoticesWithoutATime(t *testing.T) {
+	for message, left := range map[string]time.Duration{
+		"Preempt Scheduled: unknown.": 30 * time.Second,
+		"Preempt Started.":            0,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := withNode(t)
+			start := time.Now()
+			setCondition(t, e, kube.ConditionPreemption, corev1.ConditionTrue, message)
+			e.Step()
+			claim := e.Claims()[0]
+			if got := deadlineOf(t, &claim).Sub(start); got < left-time.Second || got > left+time.Second {
+				t.Errorf("%q leaves %s, want %s", message, got, left)
+			}
+		})
+	}
+}
+
+// Advice to move and other conditions do not end a machine that runs.
+//
+// Rule 180.
+func TestAdviceIsNoInterruption(t *testing.T) {
+	for _, message := range []string{
+		"SpotRebalanceRecommendation Advisory: Sat, 01 Aug 2026 12:00:30 GMT. For more information, see https://aka.ms/x",
+		"Freeze Scheduled: Sat, 01 Aug 2026 12:00:30 GMT.", "no words that anyone knows", "",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := withNode(t)
+			setCondition(t, e, kube.ConditionPreemption, corev1.ConditionTrue, message)
+			e.Steps(5)
+			if claims := e.Claims(); len(claims) != 1 || claims[0].DeletionTimestamp != nil {
+				t.Errorf("%q ended the claim", message)
+			}
+		})
+	}
+}
+
+func deadlineOf(t *testing.T, claim *karpv1.NodeClaim) time.Time {
+	t.Helper()
+	deadline, err := time.Parse(time.RFC3339, claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey])
+	if err != nil {
+		t.Fatalf("claim %s has no deadline: %v", claim.Name, err)
+	}
+	return deadline
 }

@@ -19,6 +19,7 @@ const (
 	familyQuota          kind = "familyQuota"
 	regionalQuota        kind = "regionalQuota"
 	spotQuota            kind = "spotQuota"
+	machineQuota         kind = "machineQuota" // of machines, however small
 	skuNotAvailable      kind = "skuNotAvailable"
 	zonalAllocation      kind = "zonalAllocation"
 	allocation           kind = "allocation"
@@ -62,7 +63,7 @@ const (
 
 func (r refusal) reason() string {
 	switch r.kind {
-	case familyQuota, regionalQuota, spotQuota:
+	case familyQuota, regionalQuota, spotQuota, machineQuota:
 		return reasonQuota
 	case skuNotAvailable, zonalAllocation, allocation, overconstrained, overconstrainedZonal:
 		return reasonOutOfStock
@@ -198,6 +199,8 @@ func byQuota(text string) (kind, bool) {
 		return spotQuota, zero
 	case strings.Contains(text, "Total Regional Cores quota"):
 		return regionalQuota, zero
+	case strings.Contains(text, "Virtual Machines quota"):
+		return machineQuota, zero
 	case strings.Contains(text, "Family Cores quota"), strings.Contains(text, "Cores quota"):
 		return familyQuota, zero
 	}

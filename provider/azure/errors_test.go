@@ -29,6 +29,7 @@ func quotaBody(which, limit string) string {
 		`, Current Usage: 96, Additional Required: 32, (Minimum) New Limit Required: 128. Submit a request for Quota increase at https://aka.ms/ProdportalCRP/x"}}`
 }
 
+// Rule 183.
 func TestClassify(t *testing.T) {
 	wrapped := func(code, message string) string {
 		return `{"error":{"code":"` + code + `","message":"` + message + `"}}`
@@ -47,6 +48,7 @@ func TestClassify(t *testing.T) {
 		{name: "family quota of nothing", status: 409, body: quotaBody("standardNCADSA100v4Family Cores", "0"), want: familyQuota, reason: "Quota", zero: true},
 		{name: "family whose name lacks the word", status: 409, body: quotaBody("Standard NDASv4_A100 Family Cores", "10"), want: familyQuota, reason: "Quota"},
 		{name: "regional quota", status: 409, body: quotaBody("Total Regional Cores", "100"), want: regionalQuota, reason: "Quota"},
+		{name: "quota of machines", status: 409, body: quotaBody("Virtual Machines", "25000"), want: machineQuota, reason: "Quota"},
 		{name: "spot quota, in words", status: 409, body: quotaBody("Low Priority Cores", "100"), want: spotQuota, reason: "Quota"},
 		{name: "spot quota, in the link only", status: 409, body: wrapped("OperationNotAllowed", "exceeding approved standardDSv5Family Cores quota, see https://x?LowPriorityCores"), want: spotQuota, reason: "Quota"},
 		{name: "an operation in the wrong state", status: 409, body: wrapped("OperationNotAllowed", "VM is deallocated"), want: otherRefusal, reason: "Other"},

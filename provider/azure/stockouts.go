@@ -98,6 +98,9 @@ func (r refusal) spread(s *sku, zone, capacityType, subnet string) (keys []block
 		return []blockKey{{capacityType: offer.Spot}}, s.vcpusUnless(r.limitIsZero), time.Hour
 	case regionalQuota:
 		return []blockKey{{capacityType: offer.OnDemand}}, s.vcpusUnless(r.limitIsZero), 10 * time.Minute
+	case machineQuota:
+		// Every machine counts as one, so no size fares better than another.
+		return both(blockKey{}), 0, 10 * time.Minute
 	case familyQuota:
 		ttl = 10 * time.Minute
 		if r.limitIsZero {

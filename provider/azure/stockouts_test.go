@@ -31,6 +31,7 @@ func TestStockoutsSpread(t *testing.T) {
 		{refusal{kind: familyQuota}, onDemand, 10 * time.Minute, []probe{{d2, "r-1", onDemand, false}, {d8, "r-3", onDemand, true}, {e4, "r-1", onDemand, false}, {d4, "r-1", spot, false}}},
 		{refusal{kind: familyQuota, limitIsZero: true}, onDemand, time.Hour, []probe{{d2, "0", onDemand, true}, {e4, "r-1", onDemand, false}}},
 		{refusal{kind: regionalQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", onDemand, false}, {d8, "r-1", spot, false}}},
+		{refusal{kind: machineQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", spot, true}}},
 		{refusal{kind: skuNotAvailable}, onDemand, 23 * time.Hour, []probe{{d4, "r-2", onDemand, true}, {d4, "0", onDemand, false}, {d4, "r-1", spot, false}, {d8, "r-1", onDemand, false}}},
 		{refusal{kind: skuNotAvailable}, spot, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "r-3", onDemand, false}}},
 		{refusal{kind: zonalAllocation}, spot, time.Hour, []probe{{d4, "r-1", onDemand, true}, {d8, "r-1", spot, true}, {d2, "r-1", spot, false}, {d4, "r-2", spot, false}, {e4, "r-1", spot, false}}},

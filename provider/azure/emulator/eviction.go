@@ -79,8 +79,8 @@ func (s *Server) announceEviction(v *vm, notice time.Duration) {
 	v.preempt = event
 	s.log.Info("eviction announced", slog.String("vm", v.name), slog.Time("notBefore", event.notBefore))
 	if listener, listens := s.options.Guest.(Preempter); listens && v.stopGuest != nil {
-		name, notBefore := v.name, event.notBefore
-		s.guests.Go(func() { listener.Preempt(name, notBefore) })
+		name, notice := v.name, Preemption{EventID: event.id, NotBefore: event.notBefore}
+		s.guests.Go(func() { listener.Preempt(name, notice) })
 	}
 	s.afterScaled(notice, func() {
 		if v.preempt == event {

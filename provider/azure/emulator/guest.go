@@ -51,9 +51,16 @@ type Guest interface {
 	Run(ctx context.Context, m Machine)
 }
 
-// Preempter is a Guest that listens for scheduled events: Preempt is called
-// when Azure announces that it will take the named virtual machine back, not
-// before notBefore. It must not block.
+// Preempter is a Guest that listens for scheduled events: Preempt is called when
+// Azure announces that it will take the named virtual machine back. It must not block.
 type Preempter interface {
-	Preempt(vm string, notBefore time.Time)
+	Preempt(vm string, p Preemption)
+}
+
+// Preemption is the notice of an eviction.
+type Preemption struct {
+	// EventID is the event's, in the form of a UUID.
+	EventID string
+	// NotBefore is the earliest time of the eviction.
+	NotBefore time.Time
 }

@@ -40,7 +40,7 @@ type preemptible struct {
 	noticed chan string
 }
 
-func (p preemptible) Preempt(vm string, _ time.Time) { p.noticed <- vm }
+func (p preemptible) Preempt(vm string, _ emulator.Preemption) { p.noticed <- vm }
 
 func TestEvictionWithPolicyDeallocate(t *testing.T) {
 	g := newGuest()

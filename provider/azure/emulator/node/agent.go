@@ -62,7 +62,7 @@ func NewAgent(o Options) *Agent {
 // when the payload can never make a node. When the machine is gone (the cause of
 // ctx says so) the Node is left as a dead kubelet leaves it.
 func (a *Agent) Run(ctx context.Context, m emulator.Machine) {
-	g := &guest{agent: a, machine: m, preempt: make(chan time.Time, 1)}
+	g := &guest{agent: a, machine: m, preempt: make(chan emulator.Preemption, 1)}
 	a.enter(g)
 	defer a.leave(g)
 	g.say("booted %s as %s", m.Size.Name, m.ComputerName)
@@ -83,10 +83,10 @@ func (a *Agent) Run(ctx context.Context, m emulator.Machine) {
 // remains for a while after the machine has gone, and holds no secret.
 func (a *Agent) Console(vmName string) string { return a.console.read(vmName) }
 
-// Preempt tells a running machine that Azure will take it back, not before
-// notBefore, as a Scheduled Event would; its Node says so in a condition. A
-// machine that is still booting hears nothing, as it would not ask yet.
-func (a *Agent) Preempt(vmName string, notBefore time.Time) {
+// Preempt tells a running machine that Azure will take it back, as a Scheduled
+// Event would; its Node says so in a condition. A machine that is still booting
+// hears nothing, as it would not ask yet.
+func (a *Agent) Preempt(vmName string, p emulator.Preemption) {
 	a.mu.Lock()
 	g, ok := a.guests[vmName]
 	a.mu.Unlock()
@@ -99,7 +99,7 @@ func (a *Agent) Preempt(vmName string, notBefore time.Time) {
 	default:
 	}
 	select {
-	case g.preempt <- notBefore:
+	case g.preempt <- p:
 	default: // another notice came in between; it is as good as this one
 	}
 }
@@ -131,7 +131,7 @@ type guest struct {
 	agent   *Agent
 	machine emulator.Machine
 	payload Payload
-	preempt chan time.Time
+	preempt chan emulator.Preemption
 	last    string // the last line said; attempts repeat themselves
 }
 
@@ -164,10 +164,10 @@ func (g *guest) serve(ctx context.Context, k *kubelet) {
 		select {
 		case <-ctx.Done():
 			return
-		case notBefore := <-g.preempt:
-			g.say("scheduled event: Preempt, not before %s", notBefore.UTC().Format(time.RFC3339))
+		case p := <-g.preempt:
+			g.say("scheduled event: Preempt, not before %s", p.NotBefore.UTC().Format(time.RFC3339))
 			g.retry(ctx, "reporting the preemption", func(ctx context.Context) error {
-				return k.reportPreemption(ctx, notBefore)
+				return k.reportPreemption(ctx, p)
 			})
 		}
 	}

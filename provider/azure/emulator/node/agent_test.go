@@ -331,10 +331,10 @@ func TestAgentJoins(t *testing.T) {
 	if n.Annotations["kwok.x-k8s.io/node"] != "fake" || status(n, corev1.NodeReady) != corev1.ConditionFalse {
 		t.Errorf("annotations %v, conditions %v", n.Annotations, n.Status.Conditions)
 	}
-	a.Preempt(testNode, time.Unix(1_800_000_000, 0))
+	a.Preempt(testNode, emulator.Preemption{EventID: "A1", NotBefore: time.Unix(1_800_000_000, 0)})
 	n = s.waitFor(t, "preempting", func(n *corev1.Node) bool { return status(n, "PreemptionScheduled") == corev1.ConditionTrue })
 	c := findCondition(n.Status.Conditions, "PreemptionScheduled")
-	if c.Reason != "SpotEvictionIncoming" || !strings.Contains(c.Message, "2027-01-15T08:00:00Z") {
+	if c.Reason != "SpotEvictionIncoming" || !strings.HasPrefix(c.Message, "Preempt Scheduled: Fri, 15 Jan 2027 08:00:00 GMT. ") || !strings.HasSuffix(c.Message, " EventId: A1") {
 		t.Errorf("condition %+v", c)
 	}
 	if len(n.Annotations) != 3 || len(n.Status.Conditions) != 5 {
@@ -425,7 +425,7 @@ func TestStartedAgain(t *testing.T) {
 	a := s.agent
 	stop := boot(a, s.payload())
 	s.waitFor(t, "registering", exists)
-	a.Preempt(testNode, time.Now())
+	a.Preempt(testNode, emulator.Preemption{NotBefore: time.Now()})
 	s.waitFor(t, "preempting", func(n *corev1.Node) bool { return status(n, conditionPreemption) == corev1.ConditionTrue })
 	stop(emulator.ErrDeallocated)
 	s.waitFor(t, "going silent", isSilent)
@@ -487,7 +487,7 @@ func TestBrokenPayloadSaysWhy(t *testing.T) {
 	if got := a.Console(testNode); !strings.Contains(got, "the node will never join: customData never started") {
 		t.Errorf("console: %s", got)
 	}
-	a.Preempt(testNode, time.Now()) // nobody is listening; nothing happens
+	a.Preempt(testNode, emulator.Preemption{NotBefore: time.Now()}) // nobody is listening; nothing happens
 }
 
 // waitForConsole polls: a console has no events.

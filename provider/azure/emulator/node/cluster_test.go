@@ -263,7 +263,7 @@ func (w *world) runPod(nodeName string) {
 // preempt sends the notice; the node must stay otherwise healthy.
 func (w *world) preempt(name string) {
 	w.t.Helper()
-	w.cloud.agent.Preempt(name, time.Now().Add(30*time.Second))
+	w.cloud.agent.Preempt(name, emulator.Preemption{EventID: "A1", NotBefore: time.Now().Add(30 * time.Second)})
 	w.nodeWhere(name, "preempting", func(n *corev1.Node) bool {
 		for _, c := range n.Status.Conditions {
 			if c.Type == "PreemptionScheduled" && c.Status == corev1.ConditionTrue && c.Reason == "SpotEvictionIncoming" {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
+
+	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // enroll gets the node its certificate, however long it takes; false means ctx
@@ -146,11 +148,13 @@ func twoWay(old, updated *corev1.Node) ([]byte, error) {
 }
 
 // conditionPreemption is what the node problem detector of AKS images reports a
-// Preempt event as.
+// Preempt event as. Its message was seen on nodes of AKS (Azure/karpenter-provider-azure,
+// pull request 1829); the condition also brings mere advice, in other words.
 const conditionPreemption corev1.NodeConditionType = "PreemptionScheduled"
 
-func (k *kubelet) reportPreemption(ctx context.Context, notBefore time.Time) error {
-	message := "Azure will evict this spot machine, not before " + notBefore.UTC().Format(time.RFC3339)
+func (k *kubelet) reportPreemption(ctx context.Context, p emulator.Preemption) error {
+	message := fmt.Sprintf("Preempt Scheduled: %s. For more information, see https://aka.ms/aks-spot-eviction. EventId: %s",
+		p.NotBefore.UTC().Format(http.TimeFormat), p.EventID)
 	c := condition(conditionPreemption, corev1.ConditionTrue, "SpotEvictionIncoming", message, time.Now())
 	return k.patch(ctx, statusPatch{Conditions: []corev1.NodeCondition{c}}, nil)
 }
