@@ -20,6 +20,8 @@ import (
 type PodBudgets struct {
 	mu     sync.RWMutex
 	spaces map[string]*budgetSpace // by namespace
+	// surging are pods that leave by rolling restarts; see Mirror.Surging.
+	surging map[types.UID]bool
 }
 
 // budgetSpace is the budgets of a namespace. Most select by a label with a value, and
@@ -256,8 +258,16 @@ type Refusal struct {
 	Status policyv1.PodDisruptionBudgetStatus
 }
 
-// Refused judges the pod as the eviction API does.
+// Refused judges the pod as the eviction API does, unless no eviction is needed.
 func (b *PodBudgets) Refused(p *corev1.Pod) Refusal {
+	r := b.judge(p)
+	if len(r.Budgets) > 0 && b.surges(p) {
+		return Refusal{}
+	}
+	return r
+}
+
+func (b *PodBudgets) judge(p *corev1.Pod) Refusal {
 	if b == nil || unbudgeted(p) {
 		return Refusal{}
 	}

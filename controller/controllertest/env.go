@@ -196,6 +196,7 @@ func (e *Env) Restart() {
 	e.Termination.Evictor.Surges = &termination.Surges{Client: e.Client, Live: live, Events: e.Events, Log: log, Supersede: e.Mirror.Supersede}
 	e.Disruption = &disruption.Controller{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers,
 		Settings: disrupt.Defaults()}
+	e.Disruption.Surges = e.Termination.Evictor.Surges
 	if e.Disrupt != nil {
 		e.Disrupt(e.Disruption)
 	}

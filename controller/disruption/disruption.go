@@ -30,6 +30,9 @@ type Controller struct {
 	Log     logr.Logger
 	// Buffers know which nodes have room for capacity buffers; nil when nobody asks for any.
 	Buffers *buffer.Keeper
+	// Surges know which pods leave their nodes although no eviction is allowed; nil when
+	// none do.
+	Surges surger
 	// Settings hold for every decision. Settings.Steps bounds how long provisioning
 	// may have to wait for one; zero means no bound.
 	Settings disrupt.Settings
@@ -54,6 +57,8 @@ type Controller struct {
 	notes notes
 	// orphans are replacements of no move, since when.
 	orphans map[string]time.Time
+	// surges are pods that leave without an eviction.
+	surges surges
 	// search is where the search under way continues.
 	search search
 }
@@ -87,6 +92,9 @@ func (c *Controller) Disrupt(ctx context.Context) error {
 	}
 	c.round++
 	s := c.read(time.Now())
+	if c.surging(ctx, s) {
+		s = c.read(s.now)
+	}
 	c.recall(s)
 	err := c.sweep(ctx, s) // before anything is decided: budgets count what an earlier process began
 	c.relapsed(s)          // what rests since is not validated

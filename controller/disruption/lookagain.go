@@ -167,7 +167,7 @@ func (c *Controller) objectionOn(ctx context.Context, m *move, claim *karpv1.Nod
 	}
 	now := time.Now()
 	if !mayIgnorePods(m, claim) {
-		if o, err := podsObject(pods, m, budgets, now); err != nil || o.kind != none {
+		if o, err := c.podsObject(ctx, pods, m, budgets, now); err != nil || o.kind != none {
 			return o, err
 		}
 	}
@@ -197,7 +197,7 @@ func mayIgnorePods(m *move, claim *karpv1.NodeClaim) bool {
 
 // podsObject is the first pod's reason to stay. Budgets matter before anything is
 // bought only: later the drain waits for them.
-func podsObject(pods []*corev1.Pod, m *move, budgets readBudgets, now time.Time) (objection, error) {
+func (c *Controller) podsObject(ctx context.Context, pods []*corev1.Pod, m *move, budgets readBudgets, now time.Time) (objection, error) {
 	for _, p := range pods {
 		if p.DeletionTimestamp != nil || kube.Terminal(p) {
 			continue
@@ -212,7 +212,7 @@ func podsObject(pods []*corev1.Pod, m *move, budgets readBudgets, now time.Time)
 		if err != nil {
 			return objection{}, err
 		}
-		if r := now.Refused(p); len(r.Budgets) > 0 {
+		if r := now.Refused(p); len(r.Budgets) > 0 && !(c.Surges != nil && now.MaySurge(p) && c.serves(ctx, p)) {
 			return objection{kind: held, why: fmt.Sprintf("Pdb prevents pod evictions (PodDisruptionBudget=%v)", r.Budgets)}, nil
 		}
 	}

@@ -133,6 +133,7 @@ type Manager struct {
 	inner   crmanager.Manager
 	mirror  *kube.Mirror
 	buffers *buffer.Keeper // nil unless the feature was asked for
+	surges  *termination.Surges
 }
 
 // New wires everything for the cluster at cfg, without starting anything.
@@ -274,6 +275,8 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	if o.Features.CapacityBuffer {
 		m.buffers = buffer.NewKeeper(m.Client(), m.mirror)
 	}
+	m.surges = &termination.Surges{Client: m.Client(), Live: m.inner.GetAPIReader(), Events: recorder,
+		Log: o.Log.WithName("surge"), Supersede: m.mirror.Supersede}
 	if err := m.addLoops(o, set, recorder, keeper, batches); err != nil {
 		return err
 	}
@@ -308,7 +311,7 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 		&disruption.Controller{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper,
 			Events: recorder, Metrics: set, Log: o.Log.WithName("disruption"), Buffers: m.buffers,
-			Settings: o.Disruption, Validation: o.Validation, Every: o.DisruptEvery,
+			Settings: o.Disruption, Validation: o.Validation, Every: o.DisruptEvery, Surges: m.surges,
 		},
 		&gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
@@ -341,7 +344,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 	named := func(name string) logr.Logger { return o.Log.WithName(name) }
 	ledger := &health.Ledger{}
 	evictor := termination.NewEvictor(c, recorder, set, named("eviction-queue"))
-	evictor.Surges = &termination.Surges{Client: c, Live: live, Events: recorder, Log: named("surge"), Supersede: m.mirror.Supersede}
+	evictor.Surges = m.surges
 	for _, r := range append(m.featured(o, set, recorder, keeper), []registrar{
 		&lifecycle.Reconciler{
 			Client: c, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),

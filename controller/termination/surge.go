@@ -85,6 +85,20 @@ func (s *Surges) Holds(ctx context.Context, p *corev1.Pod, deadline time.Time) (
 	return "its successor, which Deployment " + d.Name + " rolls out", nil
 }
 
+// Serves reports whether the pod would leave by a surge if its node were drained now, as
+// far as that can be told beforehand.
+func (s *Surges) Serves(ctx context.Context, p *corev1.Pod) (bool, error) {
+	if s == nil || s.givenUp(p) || !ready(p) {
+		return false, nil
+	}
+	d, rs, err := s.ownersOf(ctx, p)
+	if err != nil || d == nil || !s.wanted(d, p) || unfit(d) != "" || !newest(d, rs) && failed(d) != "" {
+		return false, err
+	}
+	why, err := s.tied(ctx, p)
+	return why == "" && err == nil, err
+}
+
 func ready(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
