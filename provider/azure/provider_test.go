@@ -38,6 +38,12 @@ func newRegion(t *testing.T, opts emulator.Options) *region {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return regionOf(t, server)
+}
+
+// regionOf makes options for a provider of an emulator, and closes it after the test.
+func regionOf(t *testing.T, server *emulator.Server) *region {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := server.CheckInvariants(); err != nil {
 			t.Errorf("the cloud is inconsistent: %v", err)

@@ -33,8 +33,13 @@ func (s *Server) SubnetID() string {
 	return s.subnetID(s.options.NodeResourceGroup, s.vnetName(), "aks-subnet")
 }
 
-// CACertPEM is the certificate to trust.
-func (s *Server) CACertPEM() []byte { return s.authority.pem }
+// CACertPEM is the certificate to trust; empty without a listener.
+func (s *Server) CACertPEM() []byte {
+	if s.authority == nil {
+		return nil
+	}
+	return s.authority.pem
+}
 
 // Cloud points the Azure SDK at the emulator.
 func (s *Server) Cloud() cloud.Configuration {
@@ -46,12 +51,17 @@ func (s *Server) Cloud() cloud.Configuration {
 	}
 }
 
-// Client is an HTTP client that trusts the emulator's authority.
+// Client is an HTTP client that trusts the emulator's authority or, without a
+// listener, calls the emulator itself.
 func (s *Server) Client() *http.Client {
+	if s.http == nil {
+		return &http.Client{Transport: inProcess{s}}
+	}
 	return &http.Client{Transport: s.Transport()}
 }
 
-// Transport is a new transport that trusts the emulator's authority.
+// Transport is a new transport that trusts the emulator's authority. It needs a
+// listener.
 func (s *Server) Transport() *http.Transport {
 	return &http.Transport{
 		TLSClientConfig:     &tls.Config{RootCAs: s.authority.pool, MinVersion: tls.VersionTLS12},
@@ -66,8 +76,12 @@ func (s *Server) ClientOptions() *arm.ClientOptions {
 }
 
 // Credential is the SDK's workload identity, trading the emulator's federated
-// token at the emulator's token endpoint.
+// token at the emulator's token endpoint. Without a listener its tokens come from the
+// emulator directly.
 func (s *Server) Credential() (azcore.TokenCredential, error) {
+	if s.http == nil {
+		return issuer{s}, nil
+	}
 	credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
 		ClientOptions:            policy.ClientOptions{Cloud: s.Cloud(), Transport: s.Client()},
 		ClientID:                 s.options.ClientID,
@@ -82,7 +96,7 @@ func (s *Server) Credential() (azcore.TokenCredential, error) {
 }
 
 // Environ is the environment another process needs to use the emulator as its
-// Azure, as "KEY=value".
+// Azure, as "KEY=value". It needs a listener.
 func (s *Server) Environ() []string {
 	return []string{
 		"AZURE_CLIENT_ID=" + s.options.ClientID,

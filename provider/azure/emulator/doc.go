@@ -4,7 +4,8 @@
 // their quota, virtual machines with genuine asynchronous operations, network
 // interfaces with addresses taken from a subnet, disks, extensions, community
 // gallery images and retail prices. The Azure SDK for Go talks to it unmodified
-// through cloud.Configuration.
+// through cloud.Configuration. New makes one without a listener, which tests call
+// in process and in virtual time.
 //
 // It behaves like the real thing where a client can tell: quota is enforced,
 // subnets fill up, sizes run out, spot machines are evicted with notice,

@@ -32,9 +32,9 @@ type Server struct {
 	zones []string
 
 	authority *authority
-	url       string // https://host:port, without a slash at the end
+	url       string // https://host:port, without a slash at the end; nowhere without a listener
 	files     files
-	http      *http.Server
+	http      *http.Server // nil without a listener, as is authority
 	ends      context.CancelCauseFunc
 	alive     context.Context
 	running   sync.WaitGroup // the listener and the agenda
@@ -110,12 +110,16 @@ func (s *Server) listen(ctx context.Context) error {
 			s.log.Error("emulator stopped listening", "error", err)
 		}
 	})
+	s.closeWith(ctx)
+	return nil
+}
+
+func (s *Server) closeWith(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		if err := s.Close(); err != nil {
 			s.log.Error("closing with the context", "error", err)
 		}
 	})
-	return nil
 }
 
 // reachable names a host that clients can dial when the listener is bound to
