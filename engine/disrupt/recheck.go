@@ -22,6 +22,9 @@ func Recheck(w *world.World, c Cluster, m Move) (Move, Left) {
 	if len(set) == 0 || len(set) < len(m.Nodes) && len(m.Launches) > 0 {
 		return Move{}, left
 	}
+	if !m.Cause.graceful() {
+		s.admit()
+	}
 	s.only(&m)
 	if now, left := s.repeat(set, &m); left.Because == "" {
 		return now, left

@@ -97,6 +97,8 @@ type search struct {
 	// lenient searches let pods go to nodes that are mostly empty; resumed ones do not know
 	// what earlier slices put off.
 	lenient, resumed bool
+	// admitted is set while pods may go to nodes that are busy.
+	admitted bool
 }
 
 // node is a node with what the World knows of it.
@@ -123,6 +125,7 @@ type node struct {
 	doomed     bool // will be removed by and by, so far as one can guess
 	filling    bool // together with others that are doomed it fills those that stay
 	shut       bool // to pods, as long as the stage lasts
+	admitted   bool // although it is busy; see admit
 	left       Left
 }
 
@@ -261,6 +264,7 @@ func (s *search) mark(m *Move) {
 
 // rewind takes back what the stage before supposed, but for its moves.
 func (s *search) rewind() {
+	s.dismiss()
 	var open []*world.Host
 	for _, n := range s.nodes {
 		if n.shut && !n.gone && !n.wanders() {

@@ -84,6 +84,12 @@ func TestSearch(t *testing.T) {
 			due(f, c, "a", time.Hour)
 			due(f, c, "b", time.Minute)
 		}, "Drifted a ->z:1 0.2000\nDrifted b buys D2/o|D4/o|D8/o:1 0.3000\nz stays: Receives\n"},
+		// Rule 103: they may go to one that is busy, which nobody moves to for money.
+		{"due goes to who is busy", d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\n" + d("b", 4) + "pod b1 cpu=3500m mem=1Gi on=b\n" + d("c", 8) + "pod c1 cpu=4500m mem=1Gi on=c\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
+			due(f, c, "a", time.Hour)
+			c.Nodes[2].QuietSince = now
+			c.Pools[0].ConsolidateAfter = time.Minute
+		}, "Drifted a ->c:1 0.2000\nb stays: NotCheaper\nc stays: TooSoon\n"},
 		// Rule 104: the node goes that saves most for what it disturbs.
 		{"delete", d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\npod a2 cpu=1 mem=1Gi on=a\n" + d("b", 4) + "pod b1 cpu=1 mem=1Gi on=b\n",
 			nil, "Underutilized b ->a:1 0.2000\na stays: Receives\n"},

@@ -70,6 +70,7 @@ func (s *search) renew(n *node, cause Cause) (Move, Left) {
 		m = s.draw(cause, set, pack.Plan{Launches: launches})
 		m.Evictions = n.Pods
 	} else {
+		s.admit()
 		d, mark := s.sketch(set, noPurse)
 		plan := d.Plan()
 		s.trial.Back(mark)
