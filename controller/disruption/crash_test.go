@@ -1,49 +1,71 @@
 package disruption_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// Whatever write karve fails or dies at while it replaces two nodes by one, in the
-// end that one runs everything, and nothing is left over.
+// Whatever write karve fails or dies at while it makes a move, in the end the move is made,
+// everything runs, and nothing is left over.
 //
 // Rule 140.
-func TestReplacementEndsWellWhateverWriteFails(t *testing.T) {
-	for mode, every := range map[controllertest.Mode]int{
-		controllertest.DieAfter: 1, // the hardest
-		controllertest.Refuse:   3, controllertest.LoseAnswer: 3,
+func TestMovesEndWellWhateverWriteFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		turn  turn
+		every map[controllertest.Mode]int // write is struck
+	}{
+		"two by one":   {turn{cause: disrupt.Underutilized, nodes: 2, by: 1}, map[controllertest.Mode]int{controllertest.DieAfter: 1, controllertest.Refuse: 3, controllertest.LoseAnswer: 3}},
+		"three by two": {turn{cause: disrupt.Underutilized, nodes: 3, by: 2}, map[controllertest.Mode]int{controllertest.DieAfter: 2, controllertest.Refuse: 5, controllertest.LoseAnswer: 5}},
+		"due":          {turn{cause: disrupt.Drifted, nodes: 1, by: 1}, map[controllertest.Mode]int{controllertest.DieAfter: 2, controllertest.Refuse: 3, controllertest.LoseAnswer: 3}},
+		"deleted":      {turn{cause: disrupt.Underutilized, nodes: 3}, map[controllertest.Mode]int{controllertest.DieAfter: 2, controllertest.Refuse: 3, controllertest.LoseAnswer: 3}},
 	} {
-		t.Run(string(mode), func(t *testing.T) {
-			for at, struck := 1, true; struck; at += every {
-				synctest.Test(t, func(t *testing.T) { struck = replaceTwo(t, mode, at) })
-				if t.Failed() {
-					t.Fatalf("%s write %d", mode, at)
+		for mode, every := range tc.every {
+			t.Run(name+", "+string(mode), func(t *testing.T) {
+				for at, struck := 1, true; struck; at += every {
+					synctest.Test(t, func(t *testing.T) { struck = tc.turn.strike(t, mode, at) })
+					if t.Failed() {
+						t.Fatalf("%s write %d", mode, at)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
-// replaceTwo strikes the given write after everything is up, and reports whether the
-// fault came into play.
-func replaceTwo(t *testing.T, mode controllertest.Mode, at int) (struck bool) {
-	e, s := scripted(t, 2, disrupt.Underutilized)
+// turn is a move: so many nodes by so many others, or without any to one of them.
+type turn struct {
+	cause     disrupt.Cause
+	nodes, by int
+}
+
+// strike strikes the given write after everything is up, and reports whether the fault
+// came into play.
+func (x turn) strike(t *testing.T, mode controllertest.Mode, at int) (struck bool) {
+	e, s := scripted(t, x.nodes, x.cause)
+	s.by = x.by
+	if x.by == 0 {
+		s.keeps = e.Claims()[0].Name
+	}
+	old := e.Claims()
 	before := e.Faults.Writes()
 	e.Faults.Mode, e.Faults.At = mode, before+at
 	s.off = false
-	e.Until(300, "one node that runs everything", func() bool {
-		live(e, 2)
-		return settled(e, 2)
+	e.Until(300, "as few nodes as planned that run everything", func() bool {
+		live(e, x.nodes)
+		return settledOn(e, max(x.by, 1), x.nodes) && !slices.ContainsFunc(e.Claims(), func(c karpv1.NodeClaim) bool {
+			return c.Name != s.keeps && slices.ContainsFunc(old, func(o karpv1.NodeClaim) bool { return o.Name == c.Name })
+		})
 	})
-	if bought := e.Cloud.Bought(); bought > 4 {
-		t.Errorf("bought %d machines, 3 or 4 were needed", bought)
+	if bought, most := e.Cloud.Bought(), x.nodes+2*x.by; bought > most {
+		t.Errorf("bought %d machines, at most %d were needed", bought, most)
 	}
 	return e.Faults.Writes() >= before+at
 }

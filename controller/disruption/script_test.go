@@ -22,6 +22,10 @@ import (
 // merely deleted once that one is there.
 type script struct {
 	e *controllertest.Env
+	// by is how many nodes are bought instead; zero is one.
+	by int
+	// keeps is a node that the others' pods move to, so that nothing is bought.
+	keeps string
 	// cause of every move; off stops deciding.
 	cause disrupt.Cause
 	off   bool
@@ -43,7 +47,7 @@ func (s *script) search(w *world.World, c disrupt.Cluster, _ disrupt.Cursor) dis
 	for _, n := range c.Nodes {
 		switch {
 		case n.Leaving || busy[n.Key] || c.Now.Before(c.Resting[n.Key]) || len(n.Blocks) > 0:
-		case s.isNew(n.Key):
+		case s.isNew(n.Key), n.Key == s.keeps:
 			if !n.Initialized.IsZero() {
 				home = n.Key
 			}
@@ -59,12 +63,17 @@ func (s *script) search(w *world.World, c disrupt.Cluster, _ disrupt.Cursor) dis
 	if home != "" {
 		move.Homes = []pack.Nomination{{Node: home, Pods: pods}}
 	} else {
-		move.Launches = pack.Static(w, "web", 1)
+		move.Launches = pack.Static(w, "web", max(s.by, 1))
 		if len(move.Launches) == 0 {
 			return plan
 		}
-		move.Launches[0].Pods = pods
-		move.After = move.Launches[0].Choices[0].Price
+		for i, p := range pods {
+			l := &move.Launches[i%len(move.Launches)]
+			l.Pods = append(l.Pods, p)
+		}
+		for _, l := range move.Launches {
+			move.After += l.Choices[0].Price
+		}
 	}
 	plan.Moves = append(plan.Moves, move)
 	return plan
@@ -170,14 +179,16 @@ func isTainted(n *corev1.Node) bool {
 
 // settled reports whether the cluster is one node that has all pods, with nothing
 // left over of a move.
-func settled(e *controllertest.Env, pods int) bool {
-	claims, nodes := e.Claims(), e.Nodes()
-	if len(claims) != 1 || len(nodes) != 1 || len(e.Cloud.Machines()) != 1 || !unmarked(e) {
+func settled(e *controllertest.Env, pods int) bool { return settledOn(e, 1, pods) }
+
+// settledOn reports the same of so many nodes.
+func settledOn(e *controllertest.Env, n, pods int) bool {
+	if len(e.Claims()) != n || len(e.Nodes()) != n || len(e.Cloud.Machines()) != n || !unmarked(e) {
 		return false
 	}
 	bound := 0
 	for _, p := range e.Pods() {
-		if p.Spec.NodeName == nodes[0].Name {
+		if p.Spec.NodeName != "" {
 			bound++
 		}
 	}
