@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -119,6 +120,17 @@ func uids(claims []*karpv1.NodeClaim) map[string]bool {
 	return set
 }
 
+// providerIDs are in lower case.
+func providerIDs(claims []*karpv1.NodeClaim) map[string]bool {
+	set := make(map[string]bool, len(claims))
+	for _, claim := range claims {
+		if claim.Status.ProviderID != "" {
+			set[strings.ToLower(claim.Status.ProviderID)] = true
+		}
+	}
+	return set
+}
+
 func (c *Collector) halt(on bool) {
 	if on {
 		c.Metrics.GCHalted.Set(1)
@@ -146,14 +158,14 @@ func (c *Collector) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 func compare(claims []*karpv1.NodeClaim, machines []provider.Instance) (missing []*karpv1.NodeClaim, known int) {
 	listed := make(map[string]bool, len(machines))
 	for _, m := range machines {
-		listed[m.ProviderID] = true
+		listed[strings.ToLower(m.ProviderID)] = true // clouds do not care about case, and claims may be another's
 	}
 	for _, claim := range claims {
 		if claim.DeletionTimestamp != nil || !kube.ConditionTrue(claim, karpv1.ConditionTypeLaunched) {
 			continue
 		}
 		known++
-		if !listed[claim.Status.ProviderID] {
+		if !listed[strings.ToLower(claim.Status.ProviderID)] {
 			missing = append(missing, claim)
 		}
 	}
@@ -202,10 +214,10 @@ func (c *Collector) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, er
 
 // removeMachines gives back machines that belong to no claim.
 func (c *Collector) removeMachines(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) error {
-	owned := uids(claims)
+	owned, known := uids(claims), providerIDs(claims)
 	var errs []error
 	for _, m := range machines {
-		if owned[m.ClaimUID] || m.State == provider.Terminating || time.Since(m.Created) < orElse(c.Grace, time.Minute) {
+		if owned[m.ClaimUID] || known[strings.ToLower(m.ProviderID)] || m.State == provider.Terminating || time.Since(m.Created) < orElse(c.Grace, time.Minute) {
 			continue
 		}
 		errs = append(errs, c.removeMachine(ctx, m))
@@ -216,8 +228,8 @@ func (c *Collector) removeMachines(ctx context.Context, machines []provider.Inst
 func (c *Collector) removeMachine(ctx context.Context, m provider.Instance) error {
 	claim := &karpv1.NodeClaim{}
 	err := c.Live.Get(ctx, client.ObjectKey{Name: m.ClaimName}, claim)
-	if err == nil && string(claim.UID) == m.ClaimUID {
-		return nil // the cache was behind
+	if err == nil && (m.ClaimUID == "" || string(claim.UID) == m.ClaimUID) {
+		return nil // the cache was behind, or the machine was made by one who did not note the UID
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("making sure that machine %s is nobody's: %w", m.Name, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,6 +144,49 @@ func TestMissingFromListAloneIsNoProof(t *testing.T) {
 		}
 		if deleting(e) != 0 {
 			t.Error("a claim went although its machine can be found")
+		}
+	})
+}
+
+// nameless lists machines as one who did not note claims' UIDs has made them.
+type nameless struct {
+	provider.Provider
+	ended []string
+}
+
+func (p *nameless) List(ctx context.Context) ([]provider.Instance, error) {
+	all, err := p.Provider.List(ctx)
+	for i := range all {
+		all[i].ClaimUID = ""
+		all[i].ProviderID = strings.ToUpper(all[i].ProviderID)
+	}
+	return all, err
+}
+
+func (p *nameless) Terminate(_ context.Context, id string) error {
+	p.ended = append(p.ended, id)
+	return nil
+}
+
+// Machines that another provider made are known by provider ID, and by the name of
+// their claim while that has none.
+//
+// Rule 181.
+func TestMachinesWithoutUIDsAreTheirClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := launched(t, 5)
+		p := &nameless{Provider: e.Collector.Provider}
+		e.Collector.Provider = p
+		claim := e.Claims()[0]
+		claim.Status = karpv1.NodeClaimStatus{} // asked for, and its provider ID not learnt
+		if err := e.API.Status().Update(t.Context(), &claim); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Collector.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(p.ended) > 0 || deleting(e) > 0 || e.Counter("karve_garbage_collection_halted") != 0 {
+			t.Errorf("ended %v, %d claims are being deleted", p.ended, deleting(e))
 		}
 	})
 }

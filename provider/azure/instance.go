@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 
@@ -13,7 +14,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Get reads one machine, with its power state.
+// Get reads one machine, with its power state. One that exists and is not ours is an
+// error of its own.
 func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error) {
 	name, err := p.machineOf(id)
 	if err != nil {
@@ -24,7 +26,8 @@ func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error
 		return provider.Instance{}, err
 	}
 	if !p.ours(vm) {
-		return provider.Instance{}, provider.ErrNotFound
+		// It exists, so it is not "gone": whoever believed that would give up its claim.
+		return provider.Instance{}, fmt.Errorf("machine %s exists and does not carry the tags of cluster %s: restore them (%s, %s), or delete its NodeClaim and the machine", name, p.opts.ClusterName, tagCluster, tagClaimUID)
 	}
 	return p.instance(ctx, vm), nil
 }
@@ -71,7 +74,7 @@ func (p *Provider) instance(ctx context.Context, vm *armcompute.VirtualMachine) 
 		ProviderID:   providerID(p.opts.SubscriptionID, p.opts.NodeResourceGroup, name),
 		Name:         name,
 		NodeName:     name,
-		ClaimName:    tag(vm.Tags, tagClaim),
+		ClaimName:    claimOf(vm),
 		ClaimUID:     tag(vm.Tags, tagClaimUID),
 		Pool:         tag(vm.Tags, tagNodePool),
 		State:        state(vm),

@@ -97,6 +97,9 @@ func (l *launch) standing(ctx context.Context) (vm *armcompute.VirtualMachine, k
 	if err != nil {
 		return nil, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
+	if theirs := l.p.legacy(v, l.claim); theirs != nil {
+		l.name = legacyName(l.claim.Name)
+	}
 	flight := l.p.flights.get(l.name)
 	if v.started.Before(flight.asked) {
 		return nil, false, nil
@@ -109,7 +112,7 @@ func (l *launch) standing(ctx context.Context) (vm *armcompute.VirtualMachine, k
 	case vm == nil && !flight.asked.IsZero():
 		return l.vanished(ctx)
 	}
-	if vm != nil && tag(vm.Tags, tagClaimUID) != l.claim.UID {
+	if vm != nil && tag(vm.Tags, tagClaimUID) != l.claim.UID && !l.p.inherited(vm) {
 		return nil, false, fmt.Errorf("launching %s: a machine named %s exists and belongs to claim UID %q, not %q: delete it or the claim", l.claim.Name, l.name, tag(vm.Tags, tagClaimUID), l.claim.UID)
 	}
 	return vm, true, nil
@@ -298,6 +301,10 @@ func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (pro
 		return l.waiting(), nil
 	}
 	in := l.p.instance(ctx, vm)
+	if in.ClaimUID == "" { // inherited
+		in.ClaimUID = l.claim.UID
+		l.p.describe(ctx, &in, l.claim.Class)
+	}
 	if in.State == provider.Running {
 		l.p.flights.drop(l.name)
 		return in, nil

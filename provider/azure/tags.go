@@ -22,6 +22,8 @@ const (
 	tagKubernetes = "karve.dev_kubernetes-version"
 	tagAKSOwner   = "karpenter.azure.com_cluster"
 	tagNodePool   = "karpenter.sh_nodepool"
+	// tagAKSMachine is on machines that Karpenter's provider has AKS's own machine API make.
+	tagAKSMachine = "karpenter.azure.com_aksmachine_nodeclaim"
 	tagBilling    = "compute.aks.billing"
 	billingLinux  = "linux"
 )
@@ -92,7 +94,8 @@ func tag(tags map[string]*string, key string) string {
 	return ""
 }
 
-// ours reports whether this installation bought the machine.
+// ours reports whether the machine is this cluster's to keep or to end: karve bought
+// it, or Karpenter's provider for Azure did before karve took over.
 func (p *Provider) ours(vm *armcompute.VirtualMachine) bool {
-	return strings.EqualFold(tag(vm.Tags, tagCluster), p.opts.ClusterName) && tag(vm.Tags, tagClaimUID) != ""
+	return strings.EqualFold(tag(vm.Tags, tagCluster), p.opts.ClusterName) && tag(vm.Tags, tagClaimUID) != "" || p.inherited(vm)
 }

@@ -64,13 +64,20 @@ func (p *Provider) Abandon(ctx context.Context, claim provider.Claim) error {
 		return err
 	}
 	defer release()
-	return p.endUnseen(ctx, machineName(claim.Name, claim.UID))
+	err = p.endUnseen(ctx, machineName(claim.Name, claim.UID))
+	if errors.Is(err, provider.ErrNotFound) {
+		return p.abandonLegacy(ctx, claim)
+	}
+	return err
 }
 
 // end deletes a machine that is ours and not yet on its way out.
 func (p *Provider) end(ctx context.Context, name string, vm *armcompute.VirtualMachine) error {
 	if !p.ours(vm) {
 		return fmt.Errorf("terminating %s: the machine does not carry the tags of cluster %s, so it is not ours to delete", name, p.opts.ClusterName)
+	}
+	if madeByAKS(vm) {
+		return fmt.Errorf("terminating %s: it belongs to an AKS machine pool, which karve cannot ask yet: delete the machine with az aks nodepool delete-machines", name)
 	}
 	if text(vm.Properties.ProvisioningState) == stateDeleting {
 		return nil
@@ -114,8 +121,9 @@ func (p *Provider) clear(ctx context.Context, name string) error {
 }
 
 // belongs reports whether a resource of that name was made for a machine: inline
-// interfaces and disks carry its name and a suffix.
+// interfaces and disks carry its name and a suffix. Those of machines that were not
+// named by us have just its name: aks-web-abc-def may be another claim's.
 func belongs(resource, machine string) bool {
 	resource = strings.ToLower(resource)
-	return resource == machine || strings.HasPrefix(resource, machine+"-")
+	return resource == machine || ourName.MatchString(machine) && strings.HasPrefix(resource, machine+"-")
 }
