@@ -351,6 +351,17 @@ func (e *Env) Nodes() []corev1.Node { return list(e, &corev1.NodeList{}).Items }
 // Claims lists all NodeClaims.
 func (e *Env) Claims() []karpv1.NodeClaim { return list(e, &karpv1.NodeClaimList{}).Items }
 
+// Ready counts the NodeClaims that are initialized.
+func (e *Env) Ready() int {
+	n := 0
+	for _, c := range e.Claims() {
+		if kube.ConditionTrue(&c, karpv1.ConditionTypeInitialized) {
+			n++
+		}
+	}
+	return n
+}
+
 // NodePools lists all NodePools.
 func (e *Env) NodePools() []karpv1.NodePool { return list(e, &karpv1.NodePoolList{}).Items }
 

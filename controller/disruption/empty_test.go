@@ -30,13 +30,7 @@ func withNodes(t *testing.T, n int, change func(*karpv1.NodePool)) *controllerte
 	}
 	e.Until(30, "initialized nodes", func() bool {
 		e.Join()
-		up := 0
-		for _, c := range e.Claims() {
-			if kube.ConditionTrue(&c, karpv1.ConditionTypeInitialized) {
-				up++
-			}
-		}
-		return up == n
+		return e.Ready() == n
 	})
 	for i, node := range e.Nodes() {
 		e.Bind(fmt.Sprint("web-", i), node.Name)

@@ -49,7 +49,7 @@ func upgrade(t *testing.T, before func(*karpv1.NodePool)) {
 	for i := range 4 {
 		e.Create(controllertest.Pod(fmt.Sprint("web-", i), "31", "1Gi")) // one machine each
 	}
-	e.Until(60, "four nodes", func() bool { e.Join(); return ready(e) == 4 })
+	e.Until(60, "four nodes", func() bool { e.Join(); return e.Ready() == 4 })
 	for i, node := range e.Nodes() {
 		e.Bind(fmt.Sprint("web-", i), node.Name)
 	}

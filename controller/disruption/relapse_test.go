@@ -183,7 +183,7 @@ func TestConsolidationInVain(t *testing.T) {
 		c.crowded, c.script.off = true, true
 		c.Create(controllertest.Pod("web-2", "31", "1Gi"))
 		c.own()
-		c.until(50, "a second node", func() bool { return ready(c.Env) == 2 })
+		c.until(50, "a second node", func() bool { return c.Ready() == 2 })
 		c.Delete(controllertest.Get(c.Env, &corev1.Pod{}, "web-2"))
 		c.moveOver("web-1")
 		c.Steps(6)

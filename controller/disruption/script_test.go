@@ -120,7 +120,7 @@ func scripted(t *testing.T, n int, cause disrupt.Cause) (*controllertest.Env, *s
 	}
 	e.Until(60, "initialized nodes", func() bool {
 		e.Join()
-		return ready(e) == n
+		return e.Ready() == n
 	})
 	for i, node := range e.Nodes() {
 		old := controllertest.Get(e, &corev1.Pod{}, fmt.Sprint("web-", i))
@@ -133,16 +133,6 @@ func scripted(t *testing.T, n int, cause disrupt.Cause) (*controllertest.Env, *s
 }
 
 func small(i int) *corev1.Pod { return controllertest.Pod(fmt.Sprint("web-", i), "100m", "100Mi") }
-
-func ready(e *controllertest.Env) int {
-	n := 0
-	for _, c := range e.Claims() {
-		if kube.ConditionTrue(&c, karpv1.ConditionTypeInitialized) {
-			n++
-		}
-	}
-	return n
-}
 
 // live does for n pods what their owner, the scheduler and kubelets would: whoever is
 // missing comes back, and who has no node gets one that takes pods.

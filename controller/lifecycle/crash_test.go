@@ -6,10 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-
 	"github.com/karve-dev/karve/controller/controllertest"
-	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -44,7 +41,7 @@ func upAndDown(t *testing.T, pods int, mode controllertest.Mode, at int) (struck
 	}
 	e.Until(60, "an initialized claim per pod", func() bool {
 		e.Join()
-		return initialized(e) == pods
+		return e.Ready() == pods
 	})
 	if got := len(e.Cloud.Machines()); got != pods {
 		t.Errorf("%d machines for %d claims", got, len(e.Claims()))
@@ -60,14 +57,4 @@ func upAndDown(t *testing.T, pods int, mode controllertest.Mode, at int) (struck
 		return len(e.Claims()) == 0 && len(e.Nodes()) == 0 && len(e.Cloud.Machines()) == 0
 	})
 	return e.Faults.Writes() >= at
-}
-
-func initialized(e *controllertest.Env) int {
-	n := 0
-	for _, c := range e.Claims() {
-		if kube.ConditionTrue(&c, karpv1.ConditionTypeInitialized) {
-			n++
-		}
-	}
-	return n
 }

@@ -163,6 +163,15 @@ func (a *app) drain(steps int) {
 	a.until(steps, "the claim is gone", func() bool { return !exists(a.e, claim.Name) })
 }
 
+// restart deletes the only claim, waits until a surge has begun for it, and names it.
+func (a *app) restart() string {
+	a.e.T.Helper()
+	claim := a.e.Claims()[0]
+	a.e.Delete(&claim)
+	a.until(20, "the restart", func() bool { return a.rolled == 1 })
+	return claim.Name
+}
+
 func (a *app) has(pod string) bool { return slices.Contains(names(a.e), pod) }
 
 func (a *app) said(what string) bool {
@@ -311,13 +320,11 @@ func TestSurgeEnds(t *testing.T) {
 func TestScaledUpDuringSurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := surging(t, nil, nil)
-		claim := a.e.Claims()[0]
-		a.e.Delete(&claim)
-		a.until(20, "the restart", func() bool { return a.rolled == 1 })
+		claim := a.restart()
 		d := a.deployment()
 		d.Spec.Replicas = new(int32(2))
 		a.update(d)
-		a.until(60, "the claim is gone", func() bool { return !exists(a.e, claim.Name) })
+		a.until(60, "the claim is gone", func() bool { return !exists(a.e, claim) })
 		if a.gap || a.e.Counter("karpenter_pods_eviction_requests_total") != 0 {
 			t.Error("the old pod was evicted before the new one was ready")
 		}
@@ -331,9 +338,7 @@ func TestFailedRolloutEndsSurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := surging(t, nil, nil)
 		a.neverReady = true
-		claim := a.e.Claims()[0]
-		a.e.Delete(&claim)
-		a.until(20, "the restart", func() bool { return a.rolled == 1 })
+		a.restart()
 		d := a.deployment()
 		d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
 		a.update(d)
@@ -368,9 +373,7 @@ func TestUndoneRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := surging(t, nil, nil)
 		a.neverReady = true
-		claim := a.e.Claims()[0]
-		a.e.Delete(&claim)
-		a.until(20, "the restart", func() bool { return a.rolled == 1 })
+		a.restart()
 		d := a.deployment()
 		d.Spec.Template.Annotations, a.seen = nil, ""
 		d.Annotations[rev] = "1"
