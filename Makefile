@@ -14,6 +14,10 @@ CC           ?= cc
 RACE         := $(if $(shell command -v $(CC) 2>/dev/null),-race)
 CGO          := $(if $(RACE),1,0)
 
+# Whatever runs in one goroutine, of which internal/arch makes sure: the race detector has
+# nothing to look for. The longest first.
+ALONE        := ./sim/... ./engine/... ./internal/...
+
 DEMOFLAGS    := $(if $(ONCE),--once) $(if $(BARE),--bare)
 
 .DEFAULT_GOAL := help
@@ -32,8 +36,8 @@ demo: build controlplane ## the whole system on this machine, narrated (ONCE=1: 
 	@$(KARVE) demo $(DEMOFLAGS)
 
 test: controlplane ## every test of every module, the end-to-end ones on the embedded control plane included
-	CGO_ENABLED=$(CGO) KARVE_CONTROLPLANE=$(CONTROLPLANE) $(GO) test -vet=off $(RACE) $(TESTFLAGS) $$($(GO) list ./... | grep -v /e2e$$)
-	CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) ./sim/life # every day of its lives: under the race detector it lives only a few
+	CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) $(ALONE)
+	CGO_ENABLED=$(CGO) KARVE_CONTROLPLANE=$(CONTROLPLANE) $(GO) test -vet=off $(RACE) $(TESTFLAGS) $$($(GO) list ./... | grep -Ev '/(engine|sim|internal|e2e)(/|$$)')
 	CGO_ENABLED=$(CGO) KARVE_CONTROLPLANE=$(CONTROLPLANE) $(GO) test -count=1 -vet=off $(RACE) $(TESTFLAGS) ./e2e # it builds karve itself: Go's cache of results cannot know
 	cd local/controlplane && CGO_ENABLED=0 $(GO) test -trimpath -vet=off $(TESTFLAGS) ./...
 	cd bench && CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) ./... # with the flags of lint: most of Kubernetes is compiled only once

@@ -44,6 +44,27 @@ func TestPackageVariablesAreNeverWritten(t *testing.T) {
 	}
 }
 
+// A decision is made by one goroutine, so that it is the same at any GOMAXPROCS. The race
+// detector has nothing to look for there: make test leaves it out.
+func TestDecisionsStartNoGoroutines(t *testing.T) {
+	for _, file := range sources(t) {
+		if !within(file.Dir, "engine") && !within(file.Dir, "sim") {
+			continue
+		}
+		for _, path := range file.imports() {
+			if path == "sync" || path == "sync/atomic" {
+				t.Errorf("%s imports %s: what one goroutine does needs no guard", file.Path, path)
+			}
+		}
+		ast.Inspect(file.Tree, func(n ast.Node) bool {
+			if _, starts := n.(*ast.GoStmt); starts {
+				t.Errorf("%s starts a goroutine: decide in one, or let make test run these packages under the race detector again", file.Path)
+			}
+			return true
+		})
+	}
+}
+
 func TestNoDrawers(t *testing.T) {
 	dirs, _ := folders(sources(t))
 	for _, dir := range dirs {
