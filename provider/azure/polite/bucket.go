@@ -1,0 +1,105 @@
+package polite
+
+import (
+	"math"
+	"time"
+)
+
+// A bucket is what we believe we may still take of one limit. It is always a
+// little behind Azure's own, never ahead of it.
+type bucket struct {
+	perSecond float64 // gain by the table
+	full      float64 // most that we let gather
+	reserve   float64 // tokens that stay for others, and for the network's jitter
+	share     float64 // of the gain that is ours while others are below their reserve
+
+	tokens  float64
+	last    time.Time // when tokens was true
+	closed  time.Time // refused until then
+	cut     float64   // part of the gain that refusals let us believe in, up to 1
+	cutAt   time.Time
+	crowded bool // others take so much that their reserve is touched
+}
+
+const (
+	// jitter is how far apart requests may arrive that were sent with a pause: what
+	// is gained in that time stays untouched, or a burst could come too early.
+	jitter = 200 * time.Millisecond
+	// regain is how long it takes to believe in the table again after refusals made
+	// us doubt all of it.
+	regain = 10 * time.Minute
+	// leastCut bounds the doubt.
+	leastCut = 1.0 / 64
+	// hair forgives the rounding of sums of fractions.
+	hair = 1e-6
+)
+
+// newBucket is full. Share is the part of the burst that is ours, pace how many
+// times faster than by the table it refills.
+func newBucket(l limit, share, pace float64, now time.Time) *bucket {
+	b := &bucket{perSecond: l.perMinute / 60 * pace, share: share, last: now, cut: 1}
+	margin := math.Min(b.perSecond*jitter.Seconds(), l.burst/4)
+	b.reserve = l.burst*(1-share) + margin
+	b.full = math.Max(1, l.burst-b.reserve)
+	b.tokens = b.full
+	return b
+}
+
+func (b *bucket) gain() float64 {
+	if b.crowded {
+		return b.perSecond * b.cut * b.share
+	}
+	return b.perSecond * b.cut
+}
+
+// refill brings the bucket up to now. Nothing is gained while it is closed.
+func (b *bucket) refill(now time.Time) {
+	if !now.After(b.last) {
+		return
+	}
+	from := b.last
+	if b.closed.After(from) {
+		from = b.closed
+	}
+	if now.After(from) {
+		b.tokens = math.Min(b.full, b.tokens+b.gain()*now.Sub(from).Seconds())
+	}
+	b.cut = math.Min(1, b.cut+now.Sub(b.last).Seconds()/regain.Seconds())
+	b.last = now
+}
+
+// wait is how long until n tokens are there. The bucket has been brought up to now.
+func (b *bucket) wait(n float64, now time.Time) time.Duration {
+	shut := max(0, b.closed.Sub(now))
+	missing := n - b.tokens
+	if missing <= hair {
+		return shut
+	}
+	seconds := missing / b.gain()
+	return shut + time.Duration(math.Ceil(seconds*float64(time.Second)))
+}
+
+// lower takes Azure's word for what is left, where that is less than we thought.
+// The word was true at some time since the request was sent.
+func (b *bucket) lower(left float64, sent, now time.Time) {
+	b.refill(now)
+	usable := left + 1 + b.perSecond*now.Sub(sent).Seconds() - b.reserve
+	b.crowded = usable < 0
+	b.tokens = math.Min(b.tokens, math.Max(0, usable))
+}
+
+// refused empties the bucket until Azure wants to be asked again, and halves what
+// we believe it to gain. Refusals of requests that were on their way when the
+// first came back say nothing new.
+func (b *bucket) refused(after time.Duration, sent, now time.Time) {
+	b.refill(now)
+	b.tokens = 0
+	if until := now.Add(after); until.After(b.closed) {
+		b.closed = until
+	}
+	if sent.After(b.cutAt) {
+		b.cut, b.cutAt = math.Max(leastCut, b.cut/2), now
+	}
+}
+
+func (b *bucket) isFull() bool { return b.tokens >= b.full-hair }
