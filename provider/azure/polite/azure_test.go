@@ -67,7 +67,7 @@ func (a *azureLimits) take(name string, n float64) (left float64, wait time.Dura
 	b.tokens = math.Min(b.burst, b.tokens+b.perSecond*now.Sub(b.last).Seconds())
 	b.last = now
 	if b.tokens < n {
-		return math.Floor(b.tokens), time.Duration((n - b.tokens) / b.perSecond * float64(time.Second))
+		return math.Floor(b.tokens), 1 + time.Duration((n-b.tokens)/b.perSecond*float64(time.Second))
 	}
 	b.tokens -= n
 	a.lowest[name] = math.Min(a.lowest[name], b.tokens)
