@@ -37,6 +37,9 @@ func (e *Environment) azureSettings() []string {
 		"AZURE_PRICES_URL="+e.azure.URL()+"/api/retail/prices",
 		// Whoever publishes an image here wants to see what comes of it.
 		"IMAGE_REFRESH_INTERVAL=15s",
+		// Its limits on requests keep its own time, and nobody shares them.
+		fmt.Sprint("ARM_PACE=", 1/e.options.Azure.TimeScale),
+		"ARM_SHARE=1",
 	)
 }
 

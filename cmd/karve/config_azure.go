@@ -44,6 +44,9 @@ type AzureConfig struct {
 	PricesURL string
 	// ImageRefresh is how often new images are looked for.
 	ImageRefresh time.Duration
+	// ARMShare is the part of each burst of requests to Azure that is ours to use, up to
+	// 1. ARMPace is how many times faster than Azure's a simulated Azure's limits refill.
+	ARMShare, ARMPace float64
 }
 
 // UnsupportedAzure are settings of the incumbent that karve knows by name and
@@ -75,6 +78,8 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&c.AdditionalTags, "additional-tags", nil, "tags for every Azure resource, key=value,…")
 	flags.StringVar(&c.CAFile, "azure-ca-file", "", "PEM file of certificate authorities to trust for Azure, besides the system's")
 	flags.StringVar(&c.PricesURL, "azure-prices-url", "", "retail price list (default: the public one)")
+	flags.Float64Var(&c.ARMShare, "arm-share", 0.5, "share of each burst of requests Azure allows the subscription that karve may use; the rest is left to others")
+	flags.Float64Var(&c.ARMPace, "arm-pace", 1, "for a simulated Azure: how many times faster than the real one its request limits refill; inf when it has none")
 	flags.DurationVar(&c.ImageRefresh, "image-refresh-interval", time.Hour, "how often new node images are looked for; the nodes drift when there are some")
 }
 
@@ -132,6 +137,8 @@ func (c AzureConfig) validate() error {
 	f.check(c.VNetSubnetID == "" || subnetID.MatchString(c.VNetSubnetID), "vnet-subnet-id",
 		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…/subnets/…, got %q", c.VNetSubnetID)
 	f.tags(c.AdditionalTags)
+	f.check(c.ARMShare > 0 && c.ARMShare <= 1, "arm-share", "is a fraction above 0 and up to 1, got %v", c.ARMShare)
+	f.check(c.ARMPace > 0, "arm-pace", "must be positive, got %v", c.ARMPace)
 	f.check(c.ImageRefresh >= time.Second, "image-refresh-interval", "must be at least 1s, got %s", c.ImageRefresh)
 	f.variable("LOCATION", c.Location, "the Azure region, for example eastus")
 	f.variable("ARM_SUBSCRIPTION_ID (or AZURE_SUBSCRIPTION_ID)", c.SubscriptionID, "the subscription that pays for the nodes")

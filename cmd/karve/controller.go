@@ -203,6 +203,8 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		AdditionalTags:          c.AdditionalTags,
 		PricesURL:               c.PricesURL,
 		ImagesEvery:             c.ImageRefresh,
+		ARMShare:                c.ARMShare,
+		ARMPace:                 c.ARMPace,
 	}, nil
 }
 

@@ -263,6 +263,9 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 		return err
 	}
 	set := metrics.New(o.Registry)
+	if cloud, ok := o.Provider.(provider.Metered); ok {
+		metrics.Requests(o.Registry, o.Provider.Name(), cloud)
+	}
 	buildInfo(o.Registry, o.Version)
 	recorder, err := m.recorder(cfg, o, set)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/karve-dev/karve/provider/azure/polite"
 )
 
 // kind is what an ARM error means to us.
@@ -107,7 +109,7 @@ func classify(err error) refusal {
 	}
 	r := refusal{code: resp.ErrorCode, detail: shorten(message(resp)), err: err}
 	if resp.RawResponse != nil {
-		r.retryAfter = retryAfter(resp.RawResponse.Header)
+		r.retryAfter = polite.RetryAfter(resp.RawResponse.Header)
 	}
 	if kind, decided := byStatus(resp.StatusCode); decided {
 		r.kind = kind

@@ -163,6 +163,11 @@ func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, er
 			l.attempts = append(l.attempts, attempt)
 			continue
 		}
+		if wait := l.mayBuy(); wait > 0 {
+			in := l.waiting()
+			in.RetryAfter = wait
+			return in, false, nil
+		}
 		if budget, ok := l.p.ledger.reserve(l.name, o.Draws, l.in.quota.value, l.in.quota.taken); !ok {
 			l.refused(choice, "QuotaReserved", reasonQuota, "not enough left of quota "+budget)
 			short = true
@@ -177,6 +182,7 @@ func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, er
 			return in, false, err
 		}
 	}
+	l.p.forgetBuying(l.name)
 	return provider.Instance{}, short, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
 }
 
@@ -317,6 +323,9 @@ func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (pro
 // so that the next call can try the next choice. A machine with power has not
 // failed, whatever operation on it did.
 func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
+	if !l.p.mayDelete(l.name) {
+		return l.waiting(), nil // it is told of once it can go
+	}
 	vm, err := l.p.readMachine(ctx, l.name)
 	if errors.Is(err, provider.ErrNotFound) {
 		return l.waiting(), nil

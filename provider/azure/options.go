@@ -72,6 +72,12 @@ type Options struct {
 	// ImagesEvery is how long a list of an image's versions is believed. Zero means 1h:
 	// AKS publishes weekly.
 	ImagesEvery time.Duration
+	// ARMShare is the part of each burst of requests allowed to the subscription that is
+	// karve's to use, above 0 and up to 1. Zero means 0.5: the rest is for others.
+	ARMShare float64
+	// ARMPace is how many times faster than Azure's the limits of a simulated Azure
+	// refill; infinite when it has none. Zero means 1.
+	ARMPace float64
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	Log *slog.Logger
@@ -109,6 +115,8 @@ func (o *Options) complete() error {
 	o.PricesURL = cmp.Or(o.PricesURL, publicPrices)
 	o.PollEvery = cmp.Or(o.PollEvery, 2*time.Second)
 	o.ImagesEvery = cmp.Or(o.ImagesEvery, time.Hour)
+	o.ARMShare = cmp.Or(o.ARMShare, 0.5)
+	o.ARMPace = cmp.Or(o.ARMPace, 1)
 	o.Location = strings.ToLower(o.Location)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -157,6 +165,8 @@ func (o *Options) malformed() error {
 	refuse(o.NetworkPlugin == pluginNone && o.NetworkPluginMode != "", "option NetworkPluginMode must be empty when NetworkPlugin is none")
 	refuse(o.VMMemoryOverheadPercent < 0 || o.VMMemoryOverheadPercent >= 1, "option VMMemoryOverheadPercent: %v is not a share between 0 and 1", o.VMMemoryOverheadPercent)
 	refuse(o.PollEvery < 0, "option PollEvery: %v is negative", o.PollEvery)
+	refuse(!(o.ARMShare > 0 && o.ARMShare <= 1), "option ARMShare: %v is not a share above 0 and up to 1", o.ARMShare)
+	refuse(!(o.ARMPace > 0), "option ARMPace: %v is not a positive number", o.ARMPace)
 	refuse(o.ImagesEvery < 0, "option ImagesEvery: %v is negative", o.ImagesEvery)
 	return errors.Join(errs...)
 }

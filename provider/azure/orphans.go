@@ -131,8 +131,11 @@ func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, err
 }
 
 // Reclaim asks for an orphan's deletion. One that Azure still keeps for its
-// machine is left for a later call.
+// machine, or whose turn it is not yet by Azure's limits, is left for a later call.
 func (p *Provider) Reclaim(ctx context.Context, o Orphan) error {
+	if !p.mayReclaim(o.Name) {
+		return nil
+	}
 	var err error
 	if o.Kind == OrphanNIC {
 		_, err = p.clients.nics.BeginDelete(ctx, p.opts.NodeResourceGroup, o.Name, nil)

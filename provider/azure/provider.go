@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/polite"
 )
 
 // Provider buys AKS nodes. It is safe for concurrent use. Run keeps its view of
@@ -21,6 +22,7 @@ import (
 type Provider struct {
 	opts    Options
 	clients clients
+	limits  *polite.Buckets
 
 	skus   *source[skuSet]
 	prices *source[priceTable]
@@ -80,7 +82,8 @@ type clients struct {
 
 func (p *Provider) connect() error {
 	o := &p.opts
-	options := polite(o.ClientOptions)
+	p.limits = polite.New(polite.Options{Share: o.ARMShare, Pace: o.ARMPace, Now: o.Now})
+	options := limited(o.ClientOptions, p.limits)
 	compute, err := armcompute.NewClientFactory(o.SubscriptionID, o.Credential, options)
 	if err != nil {
 		return fmt.Errorf("making compute clients: %w", err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -69,6 +70,7 @@ func regionOf(t *testing.T, server *emulator.Server) *region {
 		SSHPublicKey:      "ssh-ed25519 AAAA test",
 		PricesURL:         server.URL() + "/api/retail/prices",
 		PollEvery:         time.Nanosecond, // nothing here is worth waiting for
+		ARMPace:           math.Inf(1),     // nor limited
 		BootstrapToken:    func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
 		Classes: azure.ClassesFunc(func(_ context.Context, name string) (*v1beta1.AKSNodeClass, error) {
 			if name != "default" {

@@ -46,6 +46,10 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 // process did not delete. The list may be older than the machine, so the machine
 // itself is asked for.
 func (p *Provider) endUnseen(ctx context.Context, name string) error {
+	p.forgetBuying(name)
+	if !p.mayLook(name) {
+		return nil
+	}
 	vm, err := p.readMachine(ctx, name)
 	if errors.Is(err, provider.ErrNotFound) {
 		return p.clear(ctx, name)
@@ -86,8 +90,12 @@ func (p *Provider) end(ctx context.Context, name string, vm *armcompute.VirtualM
 }
 
 // remove asks for a machine's deletion and does not wait for it. Force skips the
-// guest's shutdown: its pods have been drained.
+// guest's shutdown: its pods have been drained. When it is not the machine's turn
+// by Azure's limits, nothing happens: whoever asks asks again until it is gone.
 func (p *Provider) remove(ctx context.Context, name string, vm *armcompute.VirtualMachine) error {
+	if !p.mayDelete(name) {
+		return nil
+	}
 	_, err := p.clients.vms.BeginDelete(ctx, p.opts.NodeResourceGroup, name,
 		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
 	if err != nil && classify(err).kind != notFound {

@@ -1,18 +1,21 @@
 package azure
 
 import (
-	"net/http"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/polite"
 )
 
-// polite returns the client options with retries that never hold a caller for
-// long. A Retry-After beyond MaxRetryDelay is handed to us instead of being
-// waited for, and a launch then says when to come back.
-func polite(in *arm.ClientOptions) *arm.ClientOptions {
+// limited returns the client options with every try kept within Azure's limits,
+// and with retries that never hold a caller for long. A Retry-After beyond
+// MaxRetryDelay is handed to us instead of being waited for, and a launch then
+// says when to come back.
+func limited(in *arm.ClientOptions, buckets *polite.Buckets) *arm.ClientOptions {
 	out := arm.ClientOptions{}
 	if in != nil {
 		out = *in
@@ -24,24 +27,35 @@ func polite(in *arm.ClientOptions) *arm.ClientOptions {
 	if out.Telemetry.ApplicationID == "" {
 		out.Telemetry.ApplicationID = "karve"
 	}
+	out.PerRetryPolicies = append(slices.Clip(out.PerRetryPolicies), buckets.Policy())
 	return &out
 }
 
-// retryAfter reads the header in its three spellings; zero when there is none.
-func retryAfter(h http.Header) time.Duration {
-	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
-		if ms, err := strconv.Atoi(h.Get(name)); err == nil && ms > 0 {
-			return time.Duration(ms) * time.Millisecond
-		}
-	}
-	raw := h.Get("Retry-After")
-	if s, err := strconv.Atoi(raw); err == nil && s > 0 {
-		return time.Duration(s) * time.Second
-	}
-	if at, err := http.ParseTime(raw); err == nil {
-		if sent, err := http.ParseTime(h.Get("Date")); err == nil && at.After(sent) {
-			return at.Sub(sent)
-		}
-	}
-	return 0
+// Requests is what was asked of Azure since the provider was made.
+func (p *Provider) Requests() provider.Requests { return p.limits.Requests() }
+
+var _ provider.Metered = (*Provider)(nil)
+
+// mayBuy asks for the one write that makes a machine. It returns how long to stay
+// away when it is not its turn yet, so that no worker waits with the claim in hand.
+func (l *launch) mayBuy() (wait time.Duration) {
+	return l.p.limits.Ticket(l.name, polite.Create, polite.ARMWrites, polite.PutVM)
+}
+
+// forgetBuying gives back a turn that is not needed any more.
+func (p *Provider) forgetBuying(machine string) { p.limits.Drop(machine, polite.PutVM) }
+
+// mayDelete reports whether it is the turn of a machine to be deleted; of the part
+// of one, when it is a part. What is not deleted now is on a later call.
+func (p *Provider) mayDelete(machine string) bool {
+	return p.limits.Ticket(machine, polite.StopLeak, polite.ARMDeletes, polite.DeleteVM) == 0
+}
+
+func (p *Provider) mayReclaim(part string) bool {
+	return p.limits.Ticket(part, polite.StopLeak, polite.ARMDeletes) == 0
+}
+
+// mayLook reports whether it is the turn of a machine to be read before it is deleted.
+func (p *Provider) mayLook(machine string) bool {
+	return p.limits.Ticket(machine, polite.StopLeak, polite.ARMReads, polite.GetVM) == 0
 }

@@ -1,0 +1,55 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/karve-dev/karve/provider"
+)
+
+type metered provider.Requests
+
+func (m metered) Requests() provider.Requests { return provider.Requests(m) }
+
+// Rule 195: requests by class, method and outcome, waits, what is left, and
+// requests for each machine are metrics.
+func TestRequests(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	Requests(registry, "azure", metered{
+		Counts: []provider.RequestCount{
+			{Class: "vm-list", Method: "GET", Outcome: "ok", N: 10},
+			{Class: "vm-put", Method: "PUT", Outcome: "held", N: 3},
+			{Class: "vm-put", Method: "PUT", Outcome: "ok", N: 4},
+			{Class: "vm-put", Method: "PUT", Outcome: "refused", N: 1},
+		},
+		Waits:    []provider.RequestWait{{Class: "vm-put", N: 2, Total: 1500 * time.Millisecond}},
+		Left:     map[string]float64{"arm-writes": 95},
+		Machines: 4,
+	})
+	const want = `
+# HELP karve_azure_request_wait_seconds_total Time that requests waited for their turn.
+# TYPE karve_azure_request_wait_seconds_total counter
+karve_azure_request_wait_seconds_total{class="vm-put"} 1.5
+# HELP karve_azure_requests_left Requests that the cloud's limits and our share of them allow right now.
+# TYPE karve_azure_requests_left gauge
+karve_azure_requests_left{class="arm-writes"} 95
+# HELP karve_azure_requests_per_machine Requests (reads, writes, deletes) since the start for each machine bought.
+# TYPE karve_azure_requests_per_machine gauge
+karve_azure_requests_per_machine{kind="deletes"} 0
+karve_azure_requests_per_machine{kind="reads"} 2.5
+karve_azure_requests_per_machine{kind="writes"} 1.25
+`
+	err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"karve_azure_request_wait_seconds_total", "karve_azure_requests_left", "karve_azure_requests_per_machine")
+	if err != nil {
+		t.Error(err)
+	}
+	n, err := testutil.GatherAndCount(registry, "karve_azure_requests_total", "karve_azure_machines_bought_total", "karve_azure_request_waits_total")
+	if err != nil || n != 6 {
+		t.Errorf("%d series, %v; want 6", n, err)
+	}
+}
