@@ -82,6 +82,13 @@ func (a *azureLimits) others(name string, n float64) bool {
 	return wait == 0
 }
 
+// asked is how many requests have come.
+func (a *azureLimits) asked() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.requests
+}
+
 func (a *azureLimits) way() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -84,7 +84,7 @@ func TestPolicyHoldsBack(t *testing.T) {
 			go c.send(t, http.MethodPatch, vmURL("m2"))
 		}
 		synctest.Wait()
-		asked, start := azure.requests, time.Now()
+		asked, start := azure.asked(), time.Now()
 		resp, err := c.do(t.Context(), http.MethodPatch, vmURL("m3"))
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || time.Since(start) > 5*time.Second {
 			t.Fatalf("got %v, %v after %v, want 429 soon", resp, err, time.Since(start))
@@ -93,7 +93,7 @@ func TestPolicyHoldsBack(t *testing.T) {
 		if after := polite.RetryAfter(resp.Header); after < 5*time.Second || !strings.Contains(said.Error(), "Held back by karve") {
 			t.Errorf("told to come back after %v: %v", after, said)
 		}
-		if azure.requests != asked {
+		if azure.asked() != asked {
 			t.Error("the request was sent nevertheless")
 		}
 		held := 0
