@@ -24,6 +24,7 @@ func newVirtualRegion(t *testing.T, opts emulator.Options) *region {
 	r := regionOf(t, server)
 	r.options.CABundle = []byte("nobody dials here")
 	r.options.PollEvery = 0 // as in production
+	r.options.ARMPace = 0   // as Azure
 	return r
 }
 
