@@ -46,7 +46,7 @@ func DisruptionNode(m Machine, budgets *PodBudgets, soft bool, now time.Time) di
 	n.Name, n.Ready = m.Node.Name, Ready(m.Node)
 	all := survey(m.Pods, budgets, now)
 	n.Pods, n.Cost = all.movable, all.cost
-	n.Blocks = append(ownBlocks(m.Node), all.blocks()...)
+	n.Blocks = append(append(severalNodes(m), ownBlocks(m.Node)...), all.blocks()...)
 	return n
 }
 

@@ -52,8 +52,9 @@ type Mirror struct {
 	pools   map[string]*karpv1.NodePool
 	daemons map[string]*daemonSet // by UID
 
-	nodeOf  map[string]string // provider ID → node name
-	claimOf map[string]string // provider ID → claim name
+	nodeOf  map[string]string          // provider ID → node name
+	nodesOf map[string]map[string]bool // provider ID → names of all nodes that have it
+	claimOf map[string]string          // provider ID → claim name
 	unseen  map[string]time.Time
 
 	catalogs map[string]*Catalog // by node class
@@ -111,6 +112,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 		pools:      map[string]*karpv1.NodePool{},
 		daemons:    map[string]*daemonSet{},
 		nodeOf:     map[string]string{},
+		nodesOf:    map[string]map[string]bool{},
 		claimOf:    map[string]string{},
 		unseen:     map[string]time.Time{},
 		catalogs:   map[string]*Catalog{},
@@ -286,17 +288,17 @@ func (m *Mirror) podNow(uid string) (world.Pod, bool) {
 // SetNode adds or replaces a Node.
 func (m *Mirror) SetNode(n *corev1.Node) {
 	m.mu.Lock()
+	var woke []string
 	old := m.nodes[n.Name]
 	m.noteNode(old, n)
 	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
-		delete(m.nodeOf, old.Spec.ProviderID)
+		m.untie(old)
+		woke = m.tellClaim(m.claimOf[old.Spec.ProviderID])
 	}
 	m.nodes[n.Name] = n
-	if n.Spec.ProviderID != "" {
-		m.nodeOf[n.Spec.ProviderID] = n.Name
-	}
+	m.tie(n)
 	m.placeNode(n.Name, n)
-	woke := m.tellNode(n.Name)
+	woke = append(woke, m.tellNode(n.Name)...)
 	m.mu.Unlock()
 	m.rouse(woke)
 }
@@ -308,9 +310,7 @@ func (m *Mirror) RemoveNode(n *corev1.Node) {
 	delete(m.nodes, n.Name)
 	delete(m.activity, n.Name)
 	m.placeNode(n.Name, nil)
-	if m.nodeOf[n.Spec.ProviderID] == n.Name {
-		delete(m.nodeOf, n.Spec.ProviderID)
-	}
+	m.untie(n)
 	m.drop(n.Name)
 	var woke []string
 	if claim, ok := m.claimOf[n.Spec.ProviderID]; ok {
@@ -632,6 +632,9 @@ func (m *Mirror) Waiting() int {
 type Machine struct {
 	Claim *karpv1.NodeClaim
 	Node  *corev1.Node // nil until there is one
+	// Nodes counts the Nodes that have its provider ID. There should be one; of several,
+	// Node is the youngest.
+	Nodes int
 	Pods  []*corev1.Pod
 	// World is the node as the engine sees it.
 	World world.Node
@@ -664,6 +667,7 @@ func (m *Mirror) machine(c *karpv1.NodeClaim) Machine {
 	if x.Node = m.nodes[m.nodeOf[c.Status.ProviderID]]; x.Node == nil {
 		return x
 	}
+	x.Nodes = len(m.nodesOf[c.Status.ProviderID])
 	for uid := range m.podsOn[x.Node.Name] {
 		x.Pods = append(x.Pods, m.pods[uid])
 	}

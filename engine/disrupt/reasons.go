@@ -13,6 +13,7 @@ const (
 	DoNotDisrupt   reason.Reason = "DoNotDisrupt"   // the node or a pod asks to be left alone
 	Budgeted       reason.Reason = "PodBudget"      // a PodDisruptionBudget lets no pod of it go
 	ManyBudgets    reason.Reason = "ManyPodBudgets" // the eviction API refuses pods with several PodDisruptionBudgets
+	SeveralNodes   reason.Reason = "SeveralNodes"   // which Node its machine is cannot be told
 	Resting        reason.Reason = "Resting"        // a move of it, or too many in its pool, failed
 )
 
@@ -37,7 +38,7 @@ const (
 // Karpenter names them; empty when Karpenter tells nobody.
 func Event(because reason.Reason) string {
 	switch because {
-	case NoPool, NotInitialized, AlreadyLeaving, Nominated, DoNotDisrupt, Budgeted, ManyBudgets:
+	case NoPool, NotInitialized, AlreadyLeaving, Nominated, DoNotDisrupt, Budgeted, ManyBudgets, SeveralNodes:
 		return "DisruptionBlocked"
 	case "", MoveUnderway, Resting, NotDue, NotEmpty, NotOccupied, TooSoon, Unsettled, BudgetExhausted, reason.Static:
 		return ""
