@@ -22,20 +22,27 @@ const (
 	updateVM
 	deleteVM
 	pollOperation
+	// The Kubernetes service's: clusters and agent pools, lists of clusters, its
+	// operations, and everything else of it.
+	putAKS
+	listAKS
+	pollAKS
+	callAKS
 )
 
 // limits is a class's limits: what Resource Manager counts it as, and what
-// Compute allows per minute and as a burst, for one resource and for all.
+// Compute or the Kubernetes service allows per minute and as a burst, for one
+// resource and for all. What the latter's count as depends on the method.
 type limits struct {
 	arm             string
-	compute         string
+	compute, aks    string
 	resource, total limit
 }
 
 // limit is a token bucket's size; the zero limit does not limit.
 type limit struct{ perMinute, burst float64 }
 
-// limitsOf is the table of Compute's published limits.
+// limitsOf is the table of the published limits of Compute and of AKS.
 func limitsOf(c class) limits {
 	switch c {
 	case reads:
@@ -45,20 +52,39 @@ func limitsOf(c class) limits {
 	case deletes:
 		return limits{arm: "deletes"}
 	case readVM:
-		return limits{"reads", "GetVM", limit{12, 36}, limit{8000, 24000}}
+		return limits{arm: "reads", compute: "GetVM", resource: limit{12, 36}, total: limit{8000, 24000}}
 	case listVM:
-		return limits{"reads", "ListVM", limit{}, limit{300, 900}}
+		return limits{arm: "reads", compute: "ListVM", total: limit{300, 900}}
 	case writeVM:
-		return limits{"writes", "PutVM", limit{4, 12}, limit{500, 1500}}
+		return limits{arm: "writes", compute: "PutVM", resource: limit{4, 12}, total: limit{500, 1500}}
 	case updateVM:
-		return limits{"writes", "UpdateVM", limit{4, 12}, limit{500, 1500}}
+		return limits{arm: "writes", compute: "UpdateVM", resource: limit{4, 12}, total: limit{500, 1500}}
 	case deleteVM:
-		return limits{"deletes", "DeleteVM", limit{4, 12}, limit{500, 1500}}
+		return limits{arm: "deletes", compute: "DeleteVM", resource: limit{4, 12}, total: limit{500, 1500}}
 	case pollOperation:
-		return limits{"reads", "GetOperation", limit{15, 45}, limit{5000, 15000}}
+		return limits{arm: "reads", compute: "GetOperation", resource: limit{15, 45}, total: limit{5000, 15000}}
+	case putAKS:
+		return limits{aks: "PUT", resource: limit{1, 20}}
+	case listAKS:
+		return limits{aks: "LIST", total: limit{60, 500}}
+	case pollAKS:
+		return limits{aks: "operation status", total: limit{120, 200}}
+	case callAKS:
+		return limits{aks: "API", total: limit{60, 60}}
 	default:
 		return limits{}
 	}
+}
+
+// armKind is what Resource Manager counts a method as.
+func armKind(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead:
+		return "reads"
+	case http.MethodDelete:
+		return "deletes"
+	}
+	return "writes"
 }
 
 // armLimit is Resource Manager's bucket per subscription and kind of request.
@@ -90,6 +116,9 @@ const bucketsKept = 10000
 // enforced. Minutes are the emulator's: at TimeScale 0 buckets never empty.
 func (s *Server) throttle(req *request, route *route, header http.Header) error {
 	p := limitsOf(route.class)
+	if p.aks != "" {
+		p.arm = armKind(req.http.Method)
+	}
 	if p.arm == "" {
 		return nil
 	}
@@ -101,10 +130,32 @@ func (s *Server) throttle(req *request, route *route, header http.Header) error 
 	if wait > 0 && s.throttles.enforced {
 		return s.subscriptionThrottled(route.name, wait)
 	}
+	if p.aks != "" {
+		return s.throttleAKS(p, req)
+	}
 	if p.compute == "" {
 		return nil
 	}
 	return s.throttleCompute(p, req, header)
+}
+
+// throttleAKS tells of nothing that is left: the service has no such headers.
+func (s *Server) throttleAKS(p limits, req *request) error {
+	var wait time.Duration
+	if p.total != (limit{}) {
+		_, wait = s.take("aks/"+p.aks, p.total)
+	}
+	if p.resource != (limit{}) {
+		_, w := s.take("aks/"+p.aks+strings.ToLower(req.http.URL.Path), p.resource)
+		wait = max(wait, w)
+	}
+	if wait == 0 || !s.throttles.enforced {
+		return nil
+	}
+	e := refuse(http.StatusTooManyRequests, "TooManyRequests", "Too many %s requests of the Kubernetes service. Please try again after %d seconds.", p.aks, wholeSeconds(wait))
+	e.header = http.Header{}
+	setRetryAfter(e.header, wait)
+	return e
 }
 
 func (s *Server) throttleCompute(p limits, req *request, header http.Header) error {
