@@ -124,3 +124,22 @@ func TestCloudByName(t *testing.T) {
 		}
 	}
 }
+
+// Rule 191: the share of Azure's limits is a setting, and a senseless one is refused by name.
+func TestARMShare(t *testing.T) {
+	c, err := load(nil, complete())
+	if err != nil || c.Azure.ARMShare != 0.5 || c.Azure.ARMPace != 1 {
+		t.Errorf("by default share %v, pace %v, %v; want half at Azure's pace", c.Azure.ARMShare, c.Azure.ARMPace, err)
+	}
+	env := complete()
+	env["ARM_SHARE"], env["ARM_PACE"] = "1", "+Inf" // as local mode sets it without delays
+	if _, err := load(nil, env); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"--arm-share=0", "--arm-share=1.5", "--arm-share=NaN", "--arm-pace=0", "--arm-pace=-1"} {
+		name, _, _ := strings.Cut(bad, "=")
+		if _, err := load([]string{bad}, complete()); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
