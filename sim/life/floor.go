@@ -15,7 +15,9 @@ import (
 //
 // Each kind of pod gets a worth, so that no filling of any machine is worth more than the
 // machine costs. What all pods are worth together is then a floor, whatever the worths
-// are (weak duality); the master problem only looks for good ones.
+// are (weak duality); the master problem only looks for good ones. As there are no halves
+// of machines either, it is split into cases, so many machines of some sort at most or at
+// least one more, and the lowest of all cases counts.
 
 // kind is the pods of one workload that must be somewhere.
 type kind struct {
@@ -38,20 +40,22 @@ type vessel struct {
 
 // filling is one way to use a vessel.
 type filling struct {
-	zone  string
-	count []int // by kind
-	price float64
+	vessel int
+	zone   string
+	count  []int // by kind
+	price  float64
 }
 
 // floor is the least that machines for those pods cost. Pods of the same workloads that
-// run on other machines count where evenness over zones is concerned.
-func (c *Cluster) floor(pods []*pod) offer.Price {
+// run on other machines count where evenness over zones is concerned. What is known to be
+// enough only saves work.
+func (c *Cluster) floor(pods []*pod, enough offer.Price) offer.Price {
 	kinds := c.kinds(pods)
 	if len(kinds) == 0 {
 		return 0
 	}
 	f := newFloor(kinds, c.vessels(kinds))
-	return offer.Price(math.Floor(f.solve() * 1e9))
+	return offer.Price(math.Floor(f.solve(enough.USD()) * 1e9))
 }
 
 // kinds sorts pods by workload.
@@ -176,12 +180,16 @@ func (d demand) counts(zone string) bool {
 type floorer struct {
 	kinds   []kind
 	vessels []*vessel
+	class   []int // by vessel: those that admit the same
 	demands []demand
-	master  *master
+	known   []filling // that were of use
 }
 
 func newFloor(kinds []kind, vessels []*vessel) *floorer {
 	f := &floorer{kinds: kinds, vessels: vessels}
+	for i, v := range vessels {
+		f.class = append(f.class, slices.IndexFunc(vessels[:i+1], func(o *vessel) bool { return slices.Equal(o.admits, v.admits) }))
+	}
 	for i, k := range kinds {
 		f.demands = append(f.demands, demand{kind: i, n: k.n})
 		for _, z := range zones {
@@ -193,92 +201,114 @@ func newFloor(kinds []kind, vessels []*vessel) *floorer {
 			}
 		}
 	}
-	rhs := make([]float64, len(f.demands))
-	for i, d := range f.demands {
-		rhs[i] = float64(d.n)
-	}
-	f.master = newMaster(rhs)
 	return f
 }
 
-// rounds bounds the search for better worths. What was found until then is a floor, too.
+// rounds bounds the search for better worths in one case. What was found until then is a
+// floor, too.
 const rounds = 200
 
-// solve returns the floor in dollars an hour.
-func (f *floorer) solve() float64 {
-	best := 0.0
+// relax returns the floor of a case in dollars an hour, and how much there is of each known
+// filling in the best mixture.
+func (f *floorer) relax(limits []limit) (floor float64, shares map[int]float64) {
+	m := f.master(limits)
 	for range rounds {
-		worth := f.master.duals()
+		m.optimize()
+		worth := m.duals()
 		sum := 0.0
-		for i, d := range f.demands {
-			sum += worth[i] * float64(d.n)
+		for i, n := range m.rhs {
+			sum += worth[i] * n
 		}
-		over, found := f.overfull(worth)
-		best = max(best, sum/over)
-		if len(found) == 0 || best >= sum*(1-1e-6) {
+		over, found := f.overfull(worth, limits)
+		floor = max(floor, sum/over)
+		if len(found) == 0 || floor >= sum*(1-1e-6) {
 			break
 		}
 		for _, x := range found {
-			f.master.add(f.column(x), x.price)
+			f.known = append(f.known, x)
+			m.add(f.column(x, limits), x.price)
 		}
-		f.master.optimize()
 	}
-	return best * (1 - 1e-9)
+	shares = map[int]float64{}
+	for row, j := range m.basis {
+		if j >= len(m.rhs) {
+			shares[j-len(m.rhs)] = m.at[row]
+		}
+	}
+	return floor * (1 - 1e-9), shares
+}
+
+// master is the problem of a case with all fillings that are known.
+func (f *floorer) master(limits []limit) *master {
+	var rhs []float64
+	var most []bool
+	for _, d := range f.demands {
+		rhs, most = append(rhs, float64(d.n)), append(most, false)
+	}
+	for _, l := range limits {
+		rhs, most = append(rhs, float64(l.n)), append(most, l.most)
+	}
+	m := newMaster(rhs, most)
+	for _, x := range f.known {
+		m.add(f.column(x, limits), x.price)
+	}
+	return m
+}
+
+func (f *floorer) column(x filling, limits []limit) []float64 {
+	col := make([]float64, 0, len(f.demands)+len(limits))
+	for _, d := range f.demands {
+		n := 0
+		if d.counts(x.zone) {
+			n = x.count[d.kind]
+		}
+		col = append(col, float64(n))
+	}
+	for _, l := range limits {
+		n := 0
+		if l.counts(f, x.vessel, x.zone) {
+			n = 1
+		}
+		col = append(col, float64(n))
+	}
+	return col
 }
 
 // overfull returns fillings that are worth more than their machine costs, and how many
 // times as much at most; at least once.
-func (f *floorer) overfull(worth []float64) (float64, []filling) {
+func (f *floorer) overfull(worth []float64, limits []limit) (float64, []filling) {
 	over := 1.0
 	var found []filling
-	for _, v := range f.vessels {
-		for _, x := range v.markets(f, worth) {
-			value, count := f.fill(v, x, x.price*(1+1e-9))
+	for i, v := range f.vessels {
+		for _, x := range f.markets(i, worth, limits) {
+			value, count := f.fill(v, x, x.price*(1+1e-9)-x.itself)
 			if count == nil {
 				continue
 			}
-			over = max(over, value/x.price)
-			found = append(found, filling{x.zone, count, x.price})
+			over = max(over, (value+x.itself)/x.price)
+			found = append(found, filling{i, x.zone, count, x.price})
 		}
 	}
 	return over, found
 }
 
-func (f *floorer) column(x filling) []float64 {
-	col := make([]float64, len(f.demands))
-	for i, d := range f.demands {
-		if d.counts(x.zone) {
-			col[i] = float64(x.count[d.kind])
-		}
-	}
-	return col
-}
-
 // zoneWorth is a vessel in a zone, and what pods are worth there.
 type zoneWorth struct {
-	zone  string
-	price float64
-	worth []float64 // by kind
-	most  []int     // of a kind on one machine
+	zone   string
+	price  float64
+	worth  []float64 // by kind
+	most   []int     // of a kind on one machine
+	itself float64   // what the machine is worth, negative when there should be fewer of them
 }
 
-// markets leaves out zones where pods are worth the same for more money.
-func (v *vessel) markets(f *floorer, worth []float64) []zoneWorth {
+// markets leaves out zones where the same is worth the same for more money.
+func (f *floorer) markets(vessel int, worth []float64, limits []limit) []zoneWorth {
 	var out []zoneWorth
 	for _, z := range zones {
-		x := zoneWorth{zone: z, price: v.zones[z], worth: make([]float64, len(f.kinds))}
-		for i, d := range f.demands {
-			if v.admits[d.kind] && d.counts(z) {
-				x.worth[d.kind] += worth[i]
-			}
-		}
-		for i, k := range f.kinds {
-			x.most = append(x.most, k.inOne(z))
-			if !v.admits[i] {
-				x.most[i] = 0
-			}
-		}
-		same := slices.IndexFunc(out, func(o zoneWorth) bool { return slices.Equal(o.worth, x.worth) && slices.Equal(o.most, x.most) })
+		x := f.market(vessel, z, worth, limits)
+		same := slices.IndexFunc(out, func(o zoneWorth) bool {
+			return o.itself == x.itself && slices.Equal(o.worth, x.worth) && slices.Equal(o.most, x.most)
+		})
 		switch {
 		case same < 0:
 			out = append(out, x)
@@ -287,4 +317,25 @@ func (v *vessel) markets(f *floorer, worth []float64) []zoneWorth {
 		}
 	}
 	return out
+}
+
+func (f *floorer) market(vessel int, zone string, worth []float64, limits []limit) zoneWorth {
+	v := f.vessels[vessel]
+	x := zoneWorth{zone: zone, price: v.zones[zone], worth: make([]float64, len(f.kinds)), most: make([]int, len(f.kinds))}
+	for i, d := range f.demands {
+		if v.admits[d.kind] && d.counts(zone) {
+			x.worth[d.kind] += worth[i]
+		}
+	}
+	for i, k := range f.kinds {
+		if v.admits[i] {
+			x.most[i] = k.inOne(zone)
+		}
+	}
+	for i, l := range limits {
+		if l.counts(f, vessel, zone) {
+			x.itself += worth[len(f.demands)+i]
+		}
+	}
+	return x
 }

@@ -17,7 +17,7 @@ func TestFloorIsOne(t *testing.T) {
 		c, pods := handful(seed)
 		least := &exhaust{c: c, pods: pods, best: math.Inf(1)}
 		least.place(0, nil, 0)
-		floor := c.floor(pods).USD()
+		floor := c.floor(pods, 1e12).USD()
 		if floor > least.best+1e-6 {
 			t.Errorf("seed %d: the floor is %.4f, and %.4f is enough: %s", seed, floor, least.best, describe(c))
 		}

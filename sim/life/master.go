@@ -1,13 +1,17 @@
 package life
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // master is the linear program that shares fillings out: the least money for columns that
-// together cover each row's demand. It is the revised simplex method on an explicit
+// together have at least, or at most, so much in each row. It is the revised simplex method on an explicit
 // inverse, for a few dozen rows.
 type master struct {
 	rhs     []float64
-	cols    [][]float64 // fillings, after one column for what a row has too much of
+	most    []bool      // by row: at most that
+	cols    [][]float64 // fillings, after one column for what a row has too much or too little of
 	costs   []float64
 	basis   []int // by row; -1 for help that is too dear to stay
 	inverse [][]float64
@@ -19,17 +23,16 @@ const help = 100
 
 const eps = 1e-10
 
-func newMaster(rhs []float64) *master {
-	m := &master{rhs: rhs}
+func newMaster(rhs []float64, most []bool) *master {
+	m := &master{rhs: rhs, most: most, at: slices.Clone(rhs)}
 	for i := range rhs {
-		unit := make([]float64, len(rhs))
-		unit[i] = 1
-		excess := make([]float64, len(rhs))
-		excess[i] = -1
-		m.cols, m.costs = append(m.cols, excess), append(m.costs, 0)
-		m.inverse = append(m.inverse, unit)
-		m.basis = append(m.basis, -1)
-		m.at = append(m.at, rhs[i])
+		unit, slack, basic := make([]float64, len(rhs)), make([]float64, len(rhs)), -1
+		unit[i], slack[i] = 1, -1
+		if most[i] {
+			slack[i], basic = 1, i
+		}
+		m.cols, m.costs = append(m.cols, slack), append(m.costs, 0)
+		m.inverse, m.basis = append(m.inverse, unit), append(m.basis, basic)
 	}
 	return m
 }
@@ -45,20 +48,16 @@ func (m *master) cost(row int) float64 {
 	return m.costs[m.basis[row]]
 }
 
-// duals are what one unit of each demand is worth now; never negative.
+// duals are what one more in each row costs now: never negative where at least something
+// is asked for, nor positive where at most.
 func (m *master) duals() []float64 {
-	out := make([]float64, len(m.rhs))
-	for row := range m.basis {
-		c := m.cost(row)
-		if c == 0 {
-			continue
-		}
-		for i, x := range m.inverse[row] {
-			out[i] += c * x
-		}
-	}
+	out := m.prices()
 	for i := range out {
-		out[i] = max(0, out[i])
+		if m.most[i] {
+			out[i] = min(0, out[i])
+		} else {
+			out[i] = max(0, out[i])
+		}
 	}
 	return out
 }
@@ -88,7 +87,7 @@ func (m *master) optimize() {
 	}
 }
 
-// prices are the duals as they are, negative ones included.
+// prices are the duals as they come.
 func (m *master) prices() []float64 {
 	out := make([]float64, len(m.rhs))
 	for row := range m.basis {

@@ -56,7 +56,7 @@ func (c *Cluster) Bill() Bill {
 		}
 	}
 	plan := pack.Solve(build.World())
-	b.Bound, b.Fresh, b.Floor = plan.LowerBound, plan.Price(), c.floor(pods)
+	b.Bound, b.Fresh, b.Floor = plan.LowerBound, plan.Price(), c.floor(pods, b.Paid)
 	return b
 }
 
