@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/world"
 )
 
@@ -15,6 +17,16 @@ type broken struct {
 	Engine
 	facts func(*disrupt.Cluster)
 	plan  func(*disrupt.Plan)
+	late  func(*disrupt.Move) // once it was looked at again
+	buy   func(*pack.Plan)
+}
+
+func (b broken) Provide(w *world.World) pack.Plan {
+	p := b.Engine.Provide(w)
+	if b.buy != nil {
+		b.buy(&p)
+	}
+	return p
 }
 
 func (b broken) Search(w *world.World, c disrupt.Cluster) disrupt.Plan {
@@ -32,6 +44,9 @@ func (b broken) Recheck(w *world.World, c disrupt.Cluster, m disrupt.Move) (disr
 	}
 	p := disrupt.Plan{Moves: []disrupt.Move{now}}
 	b.tamper(&p)
+	if b.late != nil {
+		b.late(&p.Moves[0])
+	}
 	return p.Moves[0], left
 }
 
@@ -118,4 +133,43 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 			t.Errorf("nobody noticed")
 		})
 	}
+}
+
+// TestCyclesAreCaught has moves undone on purpose: by a replacement that is what was there
+// before, and by one that is missing and must be bought for the pods that wait.
+func TestCyclesAreCaught(t *testing.T) {
+	dear := func(all []pack.Launch) {
+		for i, l := range all {
+			all[i].Choices = slices.Clone(l.Choices)
+			for j := range l.Choices {
+				all[i].Choices[j].Type = "D4s"
+			}
+		}
+	}
+	for rule, mind := range map[string]broken{
+		"cycle":   {late: func(m *disrupt.Move) { dear(m.Launches) }},
+		"relapse": {late: func(m *disrupt.Move) { m.Launches = nil }, buy: func(p *pack.Plan) { dear(p.Launches) }},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			c := newcomer(mind, 12)
+			c.Pace.Search = 10 * time.Minute
+			c.Live(2 * time.Hour)
+			if !slices.ContainsFunc(c.Watch.Faults, func(f Fault) bool { return f.Rule == rule }) {
+				t.Errorf("nobody noticed; %+v", c.Stats)
+			}
+		})
+	}
+}
+
+// newcomer is a settled cluster of D4s nodes when the cheaper D4as comes on sale.
+func newcomer(mind Mind, pods int) *Cluster {
+	p := &Pool{Name: "general", ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "1"}}, MinAge: -1, Types: []string{"D4s", "D4as"}, CapacityTypes: []string{offer.OnDemand}}
+	c := New(1, mind, p)
+	noBargain(c)
+	c.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxDown: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
+	c.Live(10 * time.Minute)
+	for _, z := range zones {
+		c.SoldOut(deal{"D4as", z, offer.OnDemand}, false)
+	}
+	return c
 }

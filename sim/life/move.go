@@ -26,6 +26,8 @@ type move struct {
 	nodes []*machine
 	// bought are its replacements.
 	bought []*machine
+	// unproved is what must not be bought again for it to have come true; nil for nothing.
+	unproved *unproved
 }
 
 // choose begins a move. What is voluntary waits and is looked at again.
@@ -227,6 +229,7 @@ func (c *Cluster) progress() {
 		switch {
 		case len(m.nodes) == 0:
 			c.Watch.done(m)
+			c.went(m)
 			c.end(m)
 		case m.stage == launched:
 			c.advance(m)

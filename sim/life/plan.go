@@ -109,12 +109,11 @@ func (c *Cluster) wake(left []disrupt.Left) {
 }
 
 // undone counts purchases for pods that a move displaced: kube-scheduler put others where
-// the move meant them to go. That is nobody's plan, so the fleet may be what it was.
+// the move meant them to go.
 func (c *Cluster) undone(refs []world.Ref) {
 	for _, ref := range refs {
 		if p := c.find(ref.UID); p != nil && p.evicted {
 			c.Stats.Undone++
-			c.Watch.happened()
 			return
 		}
 	}

@@ -15,6 +15,8 @@ const (
 	proves                 = 10 * time.Minute
 	forgives               = time.Hour
 	firstLull, longestLull = 30 * time.Second, 6 * time.Hour
+	// succeeds is how long after its pods are gone successors may still be made.
+	succeeds = 10 * time.Second
 )
 
 // unproved is a consolidation of which nobody knows yet whether it came true.
@@ -45,7 +47,14 @@ func (c *Cluster) watchFor(m *move) {
 			}
 		}
 	}
-	c.unproved = append(c.unproved, u)
+	c.unproved, m.unproved = append(c.unproved, u), u
+}
+
+// went: all nodes of the move are gone.
+func (c *Cluster) went(m *move) {
+	if m.unproved != nil {
+		m.unproved.since = c.now
+	}
 }
 
 // relapsed is called with the pods that a machine is bought for.
@@ -66,9 +75,6 @@ func (c *Cluster) relapsed(refs []world.Ref) {
 // prove forgets consolidations that came true, and forgives pools where all did for long.
 func (c *Cluster) prove() {
 	c.unproved = slices.DeleteFunc(c.unproved, func(u *unproved) bool {
-		if u.since.IsZero() && !slices.ContainsFunc(u.nodes, func(n *machine) bool { return !n.gone }) {
-			u.since = c.now
-		}
 		return len(u.pools) == 0 || !u.since.IsZero() && c.now.Sub(u.since) > proves
 	})
 	maps.DeleteFunc(c.lulls, func(p *Pool, l lull) bool {
@@ -81,6 +87,9 @@ func (c *Cluster) prove() {
 // runs have owners of their own.
 func (u *unproved) displaced(p *pod) bool {
 	if p != nil && p.owner.Every > 0 && !p.evicted {
+		return false
+	}
+	if p != nil && !u.since.IsZero() && p.created.After(u.since.Add(succeeds)) {
 		return false
 	}
 	return p != nil && len(p.owner.live()) <= u.owners[p.owner] && (p.node == nil || slices.Contains(u.nodes, p.node))

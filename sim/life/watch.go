@@ -285,11 +285,11 @@ func (w *Watch) done(m *move) {
 }
 
 // visit is the last time that a fleet was seen.
-type visit struct{ outside, saved int }
+type visit struct{ outside, saved, undone int }
 
 // fleet looks for cycles: whenever nothing moves and nothing waits, machines of a kind are
-// counted. Once a move for money is over, the counts must be none that were there before,
-// unless something changed from outside; whoever undid the move, kube-scheduler included.
+// counted, wherever they are as long as they cost the same. Once a move for money is over, the counts must be none that were there before,
+// unless something changed from outside. It is a relapse when kube-scheduler undid a move.
 func (w *Watch) fleet() {
 	if w.stirred == w.c.stir || !w.rest() {
 		return
@@ -298,15 +298,19 @@ func (w *Watch) fleet() {
 	w.Rests++
 	kinds := make([]string, len(w.c.machines))
 	for i, n := range w.c.machines {
-		kinds[i] = fmt.Sprint(n.pool.Name, n.version, n.deal)
+		kinds[i] = fmt.Sprint(n.pool.Name, n.version, n.deal.typ, n.deal.capacity, w.c.market.price(n.deal))
 	}
 	slices.Sort(kinds)
 	key := strings.Join(kinds, "\n")
 	was, seen := w.fleets[key]
 	if seen && was.outside == w.outside && was.saved < w.saved {
-		w.fault("cycle", "the fleet is what it was %d moves before, and nothing changed from outside", w.saved-was.saved)
+		rule := "cycle"
+		if was.undone < w.c.Stats.Undone {
+			rule = "relapse"
+		}
+		w.fault(rule, "the fleet is what it was %d moves before, and nothing changed from outside", w.saved-was.saved)
 	}
-	w.fleets[key] = visit{w.outside, w.saved}
+	w.fleets[key] = visit{w.outside, w.saved, w.c.Stats.Undone}
 }
 
 // rest reports whether every pod runs and no machine comes or goes.
