@@ -16,7 +16,7 @@ const Quiet = 20 * time.Hour
 // ask for, and all that will happen to it. Live(24 * time.Hour) lives it.
 func Day(seed uint64, mind Mind) *Cluster {
 	c := New(seed, mind)
-	c.Pace.Search = 2 * time.Minute
+	c.Pace.Search = time.Minute
 	if d := (&day{Cluster: c}); d.often(70) {
 		c.Settings = disrupt.Defaults()
 	}
@@ -64,10 +64,14 @@ func (d *day) pools() {
 	}
 }
 
-// budgets draws what owners write: a share, a number, a freeze in office hours, one for
-// drift alone.
+// budgets draws what owners write: a share, a number, those by day only, a freeze in
+// office hours, one for drift alone.
 func (d *day) budgets() []Budget {
 	all := []Budget{{Nodes: one(d, "10%", "20%", "1", "3", "100%")}}
+	if d.often(70) { // one node at a time forbids what takes two: at night it may be more
+		all[0].Schedule, all[0].Lasts = "0 6 * * *", 13*time.Hour
+		all = append(all, Budget{Nodes: one(d, "50%", "100%")})
+	}
 	if d.often(30) {
 		all = append(all, Budget{Nodes: "0", Schedule: fmt.Sprintf("%d %d * * 1-5", d.rng.IntN(60), 7+d.rng.IntN(3)), Lasts: time.Duration(1+d.rng.IntN(9)) * time.Hour,
 			Reasons: one(d, nil, []disrupt.Cause{disrupt.Underutilized}, []disrupt.Cause{disrupt.Drifted, disrupt.Underutilized})})
@@ -92,12 +96,15 @@ func (d *day) workloads() {
 	for i := range 4 + d.rng.IntN(6) {
 		w := &workload{
 			Name: fmt.Sprintf("w%d", i), Milli: one[int64](d, 100, 250, 500, 500, 1000, 1500, 3000), MiB: one[int64](d, 128, 512, 1024, 2048, 6000),
-			Replicas: 1 + d.rng.IntN(9), MaxDown: -1, Grace: time.Duration(d.rng.IntN(60)) * time.Second, Startup: time.Duration(1+d.rng.IntN(40)) * time.Second,
+			Replicas: 2 + d.rng.IntN(10), MaxDown: -1, Grace: time.Duration(d.rng.IntN(60)) * time.Second, Startup: time.Duration(1+d.rng.IntN(40)) * time.Second,
 		}
 		if p := d.dedicated(); p != nil {
 			w.Pool, w.Tolerates = p.Name, p.Taint
 		}
 		w.Spread, w.OnDemand = d.often(25), w.Pool == "" && d.often(15)
+		if w.Spread && d.often(75) { // without it the first node that is ready takes all
+			w.Domains = 3
+		}
 		w.Apart = d.often(12)
 		if w.Apart {
 			w.Replicas = min(w.Replicas, 5)

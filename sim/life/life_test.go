@@ -1,6 +1,8 @@
 package life
 
 import (
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -8,34 +10,30 @@ import (
 )
 
 // TestDays lives a day in each of many clusters. Nothing that users rely on is broken at
-// any instant, and a few hours after the load stops changing every cluster is about as
-// cheap as one that is bought anew: all together within 10 %, none far off. (Budgets of one
-// node at a time forbid moves that would take two, and spot nodes are replaced by spot only
-// with a choice of types, so that some stay a little dearer.)
+// any instant, no fleet is what it was before a move unless something changed from outside
+// or kube-scheduler undid the move (rarely, and ever more so), and a few hours after the load stops changing all clusters together cost at most 10 %
+// more than what is possible (see floor.go), none far more than one that is bought anew.
+// (Budgets of one node at a time forbid moves that would take two, pods that moved cost
+// something, too, and spot nodes are replaced by spot only with a choice of types.)
 func TestDays(t *testing.T) {
-	seeds := uint64(200)
-	if testing.Short() || race {
-		seeds = 20
-	}
 	var all Bill
-	moves, undone := 0, 0
-	for seed := range seeds {
-		c := Day(seed, nil)
-		start := time.Now()
-		c.Live(24 * time.Hour)
-		for i := 0; i < 30 && len(c.moves) > 0; i++ { // nodes expire at any time
-			c.Live(time.Minute)
-		}
-		b := c.Bill()
+	var total Stats
+	relapses := 0
+	for seed, l := range liveAll(t, seeds()) {
+		b, s := l.bill, l.cluster.Stats
 		all.Paid, all.Bound, all.Fresh, all.Floor = all.Paid+b.Paid, all.Bound+b.Bound, all.Fresh+b.Fresh, all.Floor+b.Floor
-		t.Logf("seed %d: %v nodes %d, pods %d, %s, %+v rests %d", seed, time.Since(start), len(c.machines), len(c.pods), b, c.Stats, c.Watch.Rests)
-		for i, f := range c.Watch.Faults {
+		total.Moves, total.Undone, total.Lulls = total.Moves+s.Moves, total.Undone+s.Undone, total.Lulls+s.Lulls
+		t.Logf("seed %d: %v nodes %d, pods %d, %s, %+v", seed, l.took, len(l.cluster.machines), len(l.cluster.pods), b, s)
+		for i, f := range l.cluster.Watch.Faults {
+			if f.Rule == "relapse" { // the executor's Rule 150 has seen to it
+				relapses++
+				continue
+			}
 			if i < 5 {
 				t.Errorf("seed %d: %s", seed, f)
 			}
 		}
-		unsettled(t, seed, c)
-		moves, undone = moves+c.Stats.Moves, undone+c.Stats.Undone
+		unsettled(t, seed, l.cluster)
 		if b.Paid < b.Floor {
 			t.Errorf("seed %d: costs %s, less than is possible", seed, b)
 		}
@@ -46,13 +44,61 @@ func TestDays(t *testing.T) {
 	if float64(all.Paid) > 1.1*float64(all.Fresh) {
 		t.Errorf("all clusters together cost %s after hours of quiet, more than 10%% over what they would cost anew", all)
 	}
-	if float64(all.Paid) > 1.15*float64(all.Floor) {
-		t.Errorf("all clusters together cost %s after hours of quiet, more than 15%% over what is possible", all)
+	if float64(all.Paid) > 1.1*float64(all.Floor) {
+		t.Errorf("all clusters together cost %s after hours of quiet, more than 10%% over what is possible", all)
 	}
-	if undone*10 > moves {
-		t.Errorf("%d machines were bought for pods that %d moves displaced", undone, moves)
+	if total.Undone*10 > total.Moves || relapses*100 > total.Moves {
+		t.Errorf("%d machines were bought for pods that %d moves displaced, and %d times the fleet was what it was before", total.Undone, total.Moves, relapses)
 	}
-	t.Logf("together: %s; %.1f%% over the floor; %d moves, %d undone by the scheduler", all, 100*(float64(all.Paid)/float64(all.Floor)-1), moves, undone)
+	t.Logf("together: %s; %.1f%% over the floor; %d moves, %d undone by the scheduler, %d rests for it, %d times the fleet was what it was before",
+		all, 100*(float64(all.Paid)/float64(all.Floor)-1), total.Moves, total.Undone, total.Lulls, relapses)
+}
+
+// seeds is how many days are lived.
+func seeds() int {
+	if testing.Short() || race {
+		return 20
+	}
+	return 200
+}
+
+// lived is a day that is over.
+type lived struct {
+	cluster *Cluster
+	bill    Bill
+	took    time.Duration
+}
+
+// liveAll lives the days of the first seeds, as many at a time as there are processors.
+func liveAll(t *testing.T, n int) []lived {
+	t.Helper()
+	out, next := make([]lived, n), make(chan int)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for seed := range next {
+				out[seed] = live(uint64(seed))
+			}
+		})
+	}
+	for seed := range n {
+		next <- seed
+	}
+	close(next)
+	workers.Wait()
+	return out
+}
+
+func live(seed uint64) lived {
+	start := time.Now()
+	c := Day(seed, nil)
+	c.Live(24 * time.Hour)
+	for i := 0; i < 30 && len(c.moves) > 0; i++ { // nodes expire at any time
+		c.Live(time.Minute)
+	}
+	b := c.Bill()
+	c.view, c.events, c.diary = nil, nil, nil // nobody asks any more, and there are many days
+	return lived{c, b, time.Since(start)}
 }
 
 // slack is what a cluster of a few nodes may cost more whatever its size: less than the
@@ -60,7 +106,7 @@ func TestDays(t *testing.T) {
 const slack = offer.Price(30e6)
 
 // unsettled says whose pods do not run although everything has been quiet for hours.
-func unsettled(t *testing.T, seed uint64, c *Cluster) {
+func unsettled(t *testing.T, seed int, c *Cluster) {
 	t.Helper()
 	for _, w := range c.workloads {
 		if w.Every == 0 && running(w) != w.Replicas {

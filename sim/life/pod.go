@@ -59,6 +59,7 @@ type workload struct {
 	Tolerates  string // key of a taint
 	OnDemand   bool   // nodeSelector on the capacity type
 	Spread     bool   // over zones, hard, maxSkew 1
+	Domains    int32  // minDomains of the spread: zones without a node count, too; 0 means 1
 	Apart      bool   // one a node
 	// MaxDown is the maxUnavailable of a PodDisruptionBudget; negative means no such budget.
 	MaxDown      int
@@ -93,7 +94,7 @@ func (c *Cluster) deploy(w *workload) *workload {
 	}
 	mine := world.Selector{Namespaces: []string{"default"}, Labels: world.Term{{Key: "app", Operator: constraint.In, Values: []string{w.Name}}}}
 	if w.Spread {
-		w.spec.Spreads = []world.Spread{{Key: world.LabelZone, MaxSkew: 1, Select: mine}}
+		w.spec.Spreads = []world.Spread{{Key: world.LabelZone, MaxSkew: 1, MinDomains: w.Domains, Select: mine}}
 	}
 	if w.Apart {
 		w.spec.AntiAffinity = []world.PodTerm{{Key: world.LabelHostname, Select: mine}}

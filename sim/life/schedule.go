@@ -68,6 +68,9 @@ func (c *Cluster) even(w *workload, zone string) bool {
 		}
 	}
 	least := count[zone]
+	if len(count) < int(w.Domains) {
+		least = 0
+	}
 	for _, n := range count {
 		least = min(least, n)
 	}
