@@ -2,6 +2,7 @@ package kube
 
 import (
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,7 +108,23 @@ func Purchase(c *karpv1.NodeClaim, choices []offer.Choice) provider.Claim {
 		Taints:        birthTaints(c.Spec.Taints),
 		StartupTaints: birthTaints(c.Spec.StartupTaints),
 		Requests:      Amounts(c.Spec.Resources.Requests),
+		Memory:        memory(c),
+		Urgent:        c.Annotations[UrgentAnnotation] == "true",
 	}
+}
+
+// UrgentAnnotation set to "true" on a NodeClaim asks for its machine before others.
+const UrgentAnnotation = "karve.dev/urgent"
+
+// memory is what was noted on a claim under karve's own domain.
+func memory(c *karpv1.NodeClaim) map[string]string {
+	out := map[string]string{}
+	for key, value := range c.Annotations {
+		if strings.HasPrefix(key, "karve.dev/") {
+			out[key] = value
+		}
+	}
+	return out
 }
 
 // birthTaints are taints as a provider passes them to the machine's kubelet.

@@ -64,10 +64,20 @@ type Snapshot struct {
 	// Budgets is what is left of each quota that offers draw on, by budget name. A
 	// budget that is not listed is not limited.
 	Budgets map[string]int64
+	// Pressure is how fast budgets run out, by budget name; those that do not shrink, or
+	// of which that is not known, are not listed. It decides nothing.
+	Pressure map[string]Exhaustion
 	// Taken is when the data was read from the cloud; its oldest part counts.
 	Taken time.Time
 	// Problem says what could not be refreshed since, in words; empty when all is fresh.
 	Problem string
+}
+
+// Exhaustion is a budget that shrinks.
+type Exhaustion struct {
+	Left int64
+	// In is how long what is left lasts if it goes on like this.
+	In time.Duration
 }
 
 // Claim is the part of a NodeClaim a provider needs.
@@ -82,6 +92,12 @@ type Claim struct {
 	Taints, StartupTaints []Taint
 	// Requests decides nothing here; it is recorded with the machine.
 	Requests quantity.Amounts
+	// Memory holds what Instance.Memory asked to be remembered, among other annotations of
+	// the claim under karve.dev/. Anybody who may write claims may have written it, and it
+	// may be missing: losing it costs time and nothing else.
+	Memory map[string]string
+	// Urgent asks for this machine before others: pods lose theirs meanwhile.
+	Urgent bool
 }
 
 // Taint is a node taint.
@@ -116,7 +132,12 @@ type Instance struct {
 	Labels map[string]string
 	// Annotations are what the claim shall remember of how its machine was made, for
 	// Drifter to compare with how it would be made today.
-	Annotations           map[string]string
+	Annotations map[string]string
+	// Memory is what the next Launch of the claim shall be told, by whatever process, as
+	// annotations under karve.dev/ of 8 KiB at most together. It is stored before Launch
+	// is called again; an empty value forgets. Once the claim is launched its keys are
+	// forgotten.
+	Memory                map[string]string
 	Capacity, Allocatable quantity.Amounts
 	Created               time.Time
 	// RetryAfter is how long to wait before asking again while Creating.

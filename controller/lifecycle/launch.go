@@ -41,6 +41,9 @@ func (s *step) launch(ctx context.Context) error {
 	if err != nil {
 		return s.refused(ctx, err)
 	}
+	if err := s.remember(ctx, machine.Memory); err != nil {
+		return err
+	}
 	if err := s.findNode(ctx); err != nil {
 		return err
 	}
@@ -49,6 +52,26 @@ func (s *step) launch(ctx context.Context) error {
 		return nil
 	}
 	return s.launched(ctx, machine)
+}
+
+// remember notes on the claim what the provider wants to be told next time. It goes
+// before everything else: another process may be the one that asks.
+func (s *step) remember(ctx context.Context, memory map[string]string) error {
+	annotations := merged(s.claim.Annotations, memory)
+	maps.DeleteFunc(annotations, func(key, value string) bool {
+		_, told := memory[key]
+		return told && value == ""
+	})
+	if maps.Equal(annotations, s.claim.Annotations) {
+		return nil
+	}
+	changed := s.stored.DeepCopy()
+	changed.Annotations = annotations
+	if err := s.Client.Patch(ctx, changed, client.MergeFrom(s.stored)); err != nil {
+		return fmt.Errorf("noting on nodeclaim %s how its machine is made: %w", s.claim.Name, err)
+	}
+	s.adopt(changed)
+	return nil
 }
 
 // up reports whether the machine counts as launched. A node that joined is proof
@@ -174,6 +197,9 @@ func (s *step) label(ctx context.Context, machine provider.Instance) error {
 		annotations = map[string]string{}
 	}
 	maps.Copy(annotations, machine.Annotations)
+	for key := range machine.Memory {
+		delete(annotations, key) // a launch that is over needs none
+	}
 	if maps.Equal(labels, s.claim.Labels) && maps.Equal(annotations, s.claim.Annotations) {
 		return nil
 	}

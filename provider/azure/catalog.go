@@ -130,7 +130,7 @@ func (c *catalog) refresh(p *Provider, in inputs) {
 }
 
 func same(a, b *provider.Snapshot) bool {
-	return sameTypes(a.Types, b.Types) && maps.Equal(a.Budgets, b.Budgets) && a.Taken.Equal(b.Taken) && a.Problem == b.Problem
+	return sameTypes(a.Types, b.Types) && maps.Equal(a.Budgets, b.Budgets) && maps.Equal(a.Pressure, b.Pressure) && a.Taken.Equal(b.Taken) && a.Problem == b.Problem
 }
 
 func sameTypes(a, b []offer.Type) bool {

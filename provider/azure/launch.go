@@ -30,8 +30,9 @@ type launch struct {
 	in    inputs
 
 	attempts []provider.Attempt
-	requests int // purchases the cloud was asked for
-	strange  int // refusals in a row that nobody has classified
+	requests int               // purchases the cloud was asked for
+	strange  int               // refusals in a row that nobody has classified
+	accepted map[string]string // what to remember of the purchase
 }
 
 // Launch drives the claim's machine one step: it buys one if there is none,
@@ -281,7 +282,7 @@ func (l *launch) bought(m *machineType, choice offer.Choice) provider.Instance {
 	in := l.waiting()
 	in.ProviderID = providerID(l.p.opts.SubscriptionID, l.p.opts.NodeResourceGroup, l.name)
 	in.Type, in.Zone, in.CapacityType = choice.Type, choice.Zone, choice.CapacityType
-	in.Created = l.p.opts.Now()
+	in.Created, in.Memory = l.p.opts.Now(), l.accepted
 	in.ImageID, _ = imageFor(l.class.Status.Images, m.sku)
 	m.describe(&in)
 	l.p.opts.Log.Info("machine bought", slog.String("claim", l.claim.Name), slog.String("machine", l.name), slog.String("size", choice.Type),
@@ -307,6 +308,7 @@ func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (pro
 		return l.waiting(), nil
 	}
 	in := l.p.instance(ctx, vm)
+	in.Memory = l.memory()
 	if in.ClaimUID == "" { // inherited
 		in.ClaimUID = l.claim.UID
 		l.p.describe(ctx, &in, l.claim.Class)
@@ -334,7 +336,9 @@ func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
 		return provider.Instance{}, err
 	}
 	if state(vm) != provider.Failed {
-		return l.p.instance(ctx, vm), nil
+		in := l.p.instance(ctx, vm)
+		in.Memory = l.memory()
+		return in, nil
 	}
 	choice := l.p.choiceOf(vm)
 	r := l.whyFailed(ctx, vm)
@@ -347,11 +351,13 @@ func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
 	if err := l.p.remove(ctx, l.name, vm); err != nil {
 		return provider.Instance{}, err
 	}
-	return l.waiting(), nil
+	in := l.waiting()
+	in.Memory = l.forgotten()
+	return in, nil
 }
 
-// whyFailed reads the failure from the operation while this process remembers
-// it, and from the machine's own status otherwise.
+// whyFailed reads the failure from the operation, as this process or the claim
+// remembers it, and from the machine's own status otherwise.
 func (l *launch) whyFailed(ctx context.Context, vm *armcompute.VirtualMachine) refusal {
 	if op := l.p.flights.get(l.name).operation; op != nil {
 		if _, err := op.Poll(ctx); err == nil && op.Done() {
@@ -359,6 +365,9 @@ func (l *launch) whyFailed(ctx context.Context, vm *armcompute.VirtualMachine) r
 				return failure(classify(err))
 			}
 		}
+	}
+	if r, ok := l.noted(ctx, l.p.choiceOf(vm)); ok {
+		return failure(r)
 	}
 	for _, s := range statuses(vm) {
 		if code, ok := strings.CutPrefix(text(s.Code), "ProvisioningState/failed/"); ok {

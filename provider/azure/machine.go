@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
@@ -21,7 +23,8 @@ func (l *launch) create(ctx context.Context, m *machineType, choice offer.Choice
 	if err != nil {
 		return err
 	}
-	poller, err := l.p.clients.vms.BeginCreateOrUpdate(ctx, l.p.opts.NodeResourceGroup, l.name, *body,
+	var accepted *http.Response
+	poller, err := l.p.clients.vms.BeginCreateOrUpdate(runtime.WithCaptureResponse(ctx, &accepted), l.p.opts.NodeResourceGroup, l.name, *body,
 		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
 	if err != nil {
 		if classify(err).kind == staleReference {
@@ -32,6 +35,7 @@ func (l *launch) create(ctx context.Context, m *machineType, choice offer.Choice
 	now := l.p.opts.Now()
 	l.p.ledger.settle(l.name, now)
 	l.p.flights.put(l.name, flight{asked: now, operation: poller})
+	l.accepted = toNote(accepted, choice, now)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
@@ -71,6 +72,7 @@ func (p *Provider) Name() string { return "azure" }
 
 // clients are the parts of the SDK that are used, all on one transport.
 type clients struct {
+	arm            *arm.Client // for what has no client of its own
 	vms            *armcompute.VirtualMachinesClient
 	disks          *armcompute.DisksClient
 	nics           *armnetwork.InterfacesClient
@@ -92,7 +94,12 @@ func (p *Provider) connect() error {
 	if err != nil {
 		return fmt.Errorf("making network clients: %w", err)
 	}
+	plain, err := arm.NewClient("karve", "v1.0.0", o.Credential, options)
+	if err != nil {
+		return fmt.Errorf("making the ARM client: %w", err)
+	}
 	p.clients = clients{
+		arm:            plain,
 		vms:            compute.NewVirtualMachinesClient(),
 		disks:          compute.NewDisksClient(),
 		nics:           net.NewInterfacesClient(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/provider"
@@ -158,6 +159,59 @@ func (r *run) launchAcrossRestarts() {
 		r.Errorf("the claim had several machines: %v", ids)
 	}
 	r.wantOne(claim)
+}
+
+// launchRemembers restarts after a purchase: with what was to be remembered, without it,
+// and with what somebody else wrote in its place.
+func (r *run) launchRemembers() {
+	for name, recall := range map[string]func(map[string]string){
+		"kept": func(map[string]string) {}, "lost": func(m map[string]string) { clear(m) },
+		"spoilt": func(m map[string]string) {
+			for key := range m {
+				m[key] = `{"url":"https://example.com/"}`
+			}
+		},
+	} {
+		choices := r.distinct(2)
+		r.StockOut(r.T, choices[0], true)
+		claim := r.claim(name, choices...)
+		claim.Memory = map[string]string{}
+		in, p := provider.Instance{}, r.p
+		for i := range steps {
+			if i == 1 {
+				p = r.Open(r.T)
+			}
+			var err error
+			in, err = p.Launch(r.Context(), claim)
+			r.must(err)
+			if in.State == provider.Running {
+				break
+			}
+			r.memorize(claim.Memory, in.Memory)
+			recall(claim.Memory)
+			r.pause(in.RetryAfter)
+		}
+		if in.State != provider.Running || in.ClaimUID != claim.UID {
+			r.Fatalf("%s: the claim has %+v", name, in)
+		}
+		r.terminate(func() error { return p.Terminate(r.Context(), in.ProviderID) })
+		r.wantNothing()
+		r.p = r.Open(r.T) // which has not learnt what is out of stock
+	}
+}
+
+// memorize does to a claim's memory what Instance.Memory asks for.
+func (r *run) memorize(into, memory map[string]string) {
+	r.Helper()
+	size := 0
+	for key, value := range memory {
+		if size += len(key) + len(value); !strings.HasPrefix(key, "karve.dev/") || size > 9<<10 {
+			r.Errorf("to be remembered: %s, %d bytes", key, size)
+		}
+		if into[key] = value; value == "" {
+			delete(into, key)
+		}
+	}
 }
 
 func (r *run) launchNamesakes() {

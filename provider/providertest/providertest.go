@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"a claim launched again and again has one machine", (*run).launchRepeats},
 		{"a claim launched concurrently has one machine", (*run).launchConcurrently},
 		{"a claim launched across restarts has one machine", (*run).launchAcrossRestarts},
+		{"what a provider wants remembered may be lost or wrong", (*run).launchRemembers},
 		{"claims of one name and two UIDs have two machines", (*run).launchNamesakes},
 		{"a launch walks past stock-outs", (*run).launchFailsOver},
 		{"a launch walks past machines that never come up", (*run).launchFailsOverLate},

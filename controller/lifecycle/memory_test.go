@@ -1,0 +1,60 @@
+package lifecycle_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// forgetful wants something remembered while its machines are made, and writes down
+// what it is told.
+type forgetful struct {
+	provider.Provider
+	told []string
+}
+
+const remembered = "karve.dev/test-operation"
+
+func (p *forgetful) Launch(ctx context.Context, c provider.Claim) (provider.Instance, error) {
+	p.told = append(p.told, c.Memory[remembered])
+	in, err := p.Provider.Launch(ctx, c)
+	in.Memory = map[string]string{remembered: "one"}
+	return in, err
+}
+
+// What a provider wants remembered is on the claim before it is asked again, whoever
+// asks, and goes when the launch is over.
+//
+// Rule 182.
+func TestMemoryIsKeptWhileLaunching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{Create: 10 * time.Second})
+		p := &forgetful{Provider: e.Provider}
+		e.Lifecycle.Provider = p
+		e.Create(controllertest.Pool("web", "Never"))
+		e.Create(controllertest.Pod("web", "1", "1Gi"))
+		e.Until(8, "a purchase", func() bool { return len(p.told) > 0 })
+		if got := e.Claims()[0].Annotations[remembered]; got != "one" {
+			t.Fatalf("remembered %q", got)
+		}
+		e.Restart()
+		p.Provider = e.Provider
+		e.Lifecycle.Provider = p
+		asked := len(p.told)
+		e.Until(20, "an initialized claim", func() bool { e.Join(); return initialized(e) == 1 })
+		if len(p.told) == asked || p.told[asked] != "one" {
+			t.Errorf("the next process told it %v", p.told[asked:])
+		}
+		if got, left := e.Claims()[0].Annotations[remembered]; left {
+			t.Errorf("still remembered after the launch: %q", got)
+		}
+		if got, left := e.Nodes()[0].Annotations[remembered]; left {
+			t.Errorf("the node has it: %q", got)
+		}
+	})
+}

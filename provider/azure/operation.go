@@ -1,0 +1,106 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/karve-dev/karve/engine/offer"
+)
+
+// AnnotationOperation of a NodeClaim is the operation that makes its machine, while it
+// does. A process that did not begin it learns from it why the machine failed.
+const AnnotationOperation = "karve.dev/azure-operation"
+
+// longestOperation is more than Azure's URLs have, which may carry a signature.
+const longestOperation = 8 << 10
+
+// operation is what AnnotationOperation holds, as JSON.
+type operation struct {
+	// URL is Azure's, of the operation's status.
+	URL string `json:"url"`
+	// Type, Zone and CapacityType are what was bought.
+	Type         string    `json:"type"`
+	Zone         string    `json:"zone"`
+	CapacityType string    `json:"capacityType"`
+	Begun        time.Time `json:"begun"`
+}
+
+// toNote is what a claim shall note of an accepted purchase; nil without a URL.
+func toNote(accepted *http.Response, choice offer.Choice, now time.Time) map[string]string {
+	if accepted == nil || accepted.Header.Get("Azure-AsyncOperation") == "" {
+		return nil
+	}
+	text, err := json.Marshal(operation{
+		URL: accepted.Header.Get("Azure-AsyncOperation"), Type: choice.Type, Zone: choice.Zone, CapacityType: choice.CapacityType,
+		Begun: now.UTC().Truncate(time.Second),
+	})
+	if err != nil || len(text) > longestOperation {
+		return nil
+	}
+	return map[string]string{AnnotationOperation: string(text)}
+}
+
+// memory is what the claim noted of its operation; nil when nothing.
+func (l *launch) memory() map[string]string {
+	if text := l.claim.Memory[AnnotationOperation]; text != "" {
+		return map[string]string{AnnotationOperation: text}
+	}
+	return nil
+}
+
+// forgotten takes back what the claim noted.
+func (l *launch) forgotten() map[string]string { return map[string]string{AnnotationOperation: ""} }
+
+// noted reads why the operation failed that the claim has noted, with one request. It
+// reports false when that cannot be known: the claim notes none or another machine's,
+// or Azure has forgotten it.
+func (l *launch) noted(ctx context.Context, choice offer.Choice) (refusal, bool) {
+	var op operation
+	if err := json.Unmarshal([]byte(l.claim.Memory[AnnotationOperation]), &op); err != nil {
+		return refusal{}, false
+	}
+	if op.Type != choice.Type || op.Zone != choice.Zone || op.CapacityType != choice.CapacityType || !l.p.trusts(op.URL) {
+		return refusal{}, false
+	}
+	req, err := runtime.NewRequest(ctx, http.MethodGet, op.URL)
+	if err != nil {
+		return refusal{}, false
+	}
+	resp, err := l.p.clients.arm.Pipeline().Do(req)
+	if err != nil {
+		return refusal{}, false
+	}
+	body, err := runtime.Payload(resp)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return refusal{}, false
+	}
+	var status struct {
+		Status string
+		Error  struct{ Code, Message string }
+	}
+	if json.Unmarshal(body, &status) != nil || status.Status != stateFailed || status.Error.Code == "" {
+		return refusal{}, false
+	}
+	return understand(status.Error.Code, status.Error.Message), true
+}
+
+// trusts reports whether a URL is one of Resource Manager's for this subscription. Our
+// credentials go along with the request, and annotations can be written by others.
+func (p *Provider) trusts(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil || u.User != nil {
+		return false
+	}
+	home, err := url.Parse(p.clients.arm.Endpoint())
+	if err != nil || u.Scheme != home.Scheme || !strings.EqualFold(u.Host, home.Host) {
+		return false
+	}
+	prefix := "/subscriptions/" + p.opts.SubscriptionID + "/providers/Microsoft.Compute/"
+	return len(u.Path) > len(prefix) && strings.EqualFold(u.Path[:len(prefix)], prefix) && !strings.Contains(u.Path, "..")
+}

@@ -1,0 +1,67 @@
+package azure_test
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// A process that did not begin an operation reads once why it failed, and only from
+// Resource Manager.
+//
+// Rule 182.
+func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change *strings.Replacer
+		reads  int
+	}{
+		"as noted":             {strings.NewReplacer(), 1},
+		"another host":         {strings.NewReplacer("https://", "https://evil."), 0},
+		"a user in front":      {strings.NewReplacer("https://", "https://a:b@"), 0},
+		"another subscription": {strings.NewReplacer("/subscriptions/", "/subscriptions/0"), 0},
+		"another provider's":   {strings.NewReplacer("Microsoft.Compute", "Microsoft.Network"), 0},
+		"another machine's":    {strings.NewReplacer("Standard_D4s_v5", "Standard_D8s_v5"), 0},
+		"forgotten by Azure":   {strings.NewReplacer("/operations/", "/operations/0"), 1},
+		"not even JSON":        {strings.NewReplacer("{", ""), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+			r.options.PollEvery = 1
+			r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
+			c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
+			in, err := r.provider(t).Launch(t.Context(), c)
+			if err != nil || in.Memory[azure.AnnotationOperation] == "" {
+				t.Fatalf("to be remembered: %v, %v", in.Memory, err)
+			}
+			c.Memory = maps.Clone(in.Memory)
+			c.Memory[azure.AnnotationOperation] = tc.change.Replace(c.Memory[azure.AnnotationOperation])
+			before := r.Ledger().ByOperation["Operations.Get"]
+			p := r.provider(t)
+			for range 2000 {
+				if in, err = p.Launch(t.Context(), c); err != nil || len(in.Attempts) > 0 {
+					break
+				}
+			}
+			if err != nil || len(in.Attempts) != 1 || in.Attempts[0].Code != "ZonalAllocationFailed" {
+				t.Errorf("attempts %+v, %v", in.Attempts, err)
+			}
+			if value, told := in.Memory[azure.AnnotationOperation]; !told || value != "" {
+				t.Errorf("a failed machine's operation is still remembered: %v", in.Memory)
+			}
+			if got := r.Ledger().ByOperation["Operations.Get"] - before; got != tc.reads {
+				t.Errorf("the operation was read %d times, want %d", got, tc.reads)
+			}
+			for range 2000 {
+				if err := p.Abandon(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
+					return
+				}
+			}
+			t.Error("the machine does not go")
+		})
+	}
+}
