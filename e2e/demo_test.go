@@ -28,6 +28,7 @@ func demo(t *testing.T, dir string, args ...string) *exec.Cmd {
 // The quick start: the demo plays its whole scenario, says so in plain lines when
 // nobody watches a terminal, and its last line has the times.
 func TestDemoOnce(t *testing.T) {
+	raced.wait(t)
 	dir := t.TempDir()
 	output, err := demo(t, dir, "--once").Output()
 	if err != nil {
@@ -50,6 +51,7 @@ func TestDemoOnce(t *testing.T) {
 // Whatever ends the demo ends all that it started, and a next run in the same
 // folder works.
 func TestNothingOutlivesAKilledDemo(t *testing.T) {
+	raced.wait(t)
 	dir := t.TempDir()
 	for range 2 {
 		cmd := demo(t, dir, "--bare")

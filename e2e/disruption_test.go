@@ -103,7 +103,7 @@ func (s share) manifest(pool string) []byte {
 //
 // Rule 128.
 func TestScaleDownConverges(t *testing.T) {
-	env := environment(t)
+	env := plain.take(t)
 	settle(t, env)
 	all := mix()
 	for _, s := range all {
@@ -189,11 +189,11 @@ func waitAll(t *testing.T, env *local.Environment, all []share, replicas func(sh
 	}
 }
 
-// waitQuiet waits until nothing about nodes has changed for a while, and returns
-// when it last did.
+// waitQuiet waits until nothing about nodes has changed for a while and no NodePool
+// rests after a consolidation in vain, and returns when something last changed.
 func waitQuiet(t *testing.T, env *local.Environment) time.Time {
 	t.Helper()
-	const calm = 70 * time.Second // longer than a NodePool rests after a first and a second consolidation in vain
+	const calm = 30 * time.Second
 	last, seen := time.Now(), ""
 	err := local.Until(t.Context(), converges+patience, "nodes change no more", func(ctx context.Context) (bool, error) {
 		now, err := fleet(ctx, env)
@@ -203,12 +203,36 @@ func waitQuiet(t *testing.T, env *local.Environment) time.Time {
 		if now != seen {
 			last, seen = time.Now(), now
 		}
-		return time.Since(last) > calm, env.Err()
+		resting, err := restsUntil(ctx, env)
+		return time.Since(last) > calm && time.Since(resting) > calm, errors.Join(err, env.Err())
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return last
+}
+
+// restsUntil is when the last rest ends that a NodePool was told of.
+func restsUntil(ctx context.Context, env *local.Environment) (time.Time, error) {
+	var list corev1.EventList
+	if err := env.Client().List(ctx, &list); err != nil {
+		return time.Time{}, err
+	}
+	var latest time.Time
+	for _, e := range list.Items {
+		if e.Reason != "ConsolidationUndone" {
+			continue
+		}
+		_, text, _ := strings.Cut(e.Message, "left alone for ")
+		rest, err := time.ParseDuration(text)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("how long the NodePool rests: %w", err)
+		}
+		if until := e.LastTimestamp.Add(rest); until.After(latest) {
+			latest = until
+		}
+	}
+	return latest, nil
 }
 
 // fleet is what waitQuiet looks at: the claims, and the nodes that are about to go.

@@ -14,7 +14,7 @@ import (
 //
 // Rule 129.
 func TestImageReleaseChangesEveryNode(t *testing.T) {
-	env := environment(t)
+	env := plain.take(t)
 	settle(t, env)
 	var all []share
 	for i := range 10 {

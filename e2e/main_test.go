@@ -22,37 +22,51 @@ const patience = 4 * time.Minute
 // built are the commands under test.
 type built struct{ karve, controlplane string }
 
-// system builds the commands and brings up the shared environment, once, when a
-// first test wants them.
+// system is one environment that tests share, each in its turn. It builds the commands
+// and brings everything up, once, when a first test wants it.
 type system struct {
 	dir   string
+	flags []string // to build karve with
 	build func() (built, error)
 	start func() (*local.Environment, error)
+	turn  sync.Mutex // of the tests that use it
 
 	mu      sync.Mutex
 	running *local.Environment
 }
 
-var shared = newSystem()
+// Two systems go on side by side: most tests have karve run under the race detector,
+// where the machine can; those of large clusters have what users run, which takes a
+// fraction of the time.
+var raced, plain = newSystem("raced", raceDetector()...), newSystem("plain")
 
-func newSystem() *system {
-	s := &system{dir: filepath.Join(os.TempDir(), fmt.Sprintf("karve-e2e-%d", os.Getpid()))}
+func newSystem(name string, flags ...string) *system {
+	s := &system{dir: filepath.Join(os.TempDir(), fmt.Sprintf("karve-e2e-%d", os.Getpid()), name), flags: flags}
 	s.build = sync.OnceValues(s.buildCommands)
 	s.start = sync.OnceValues(s.startEnvironment)
 	return s
 }
 
+// raceDetector is the flag to build with where KARVE_RACE asks for it.
+func raceDetector() []string {
+	if os.Getenv("KARVE_RACE") == "" {
+		return nil
+	}
+	return []string{"-race"}
+}
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if err := shared.close(code != 0); err != nil {
-		fmt.Fprintln(os.Stderr, "stopping the shared environment:", err)
-		code = max(code, 1)
+	for _, s := range []*system{raced, plain} {
+		if err := s.close(code != 0); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping", s.dir, err)
+			code = max(code, 1)
+		}
 	}
 	os.Exit(code)
 }
 
-// buildCommands builds karve as it is now, with the race detector when the tests
-// run with it, and finds the control plane.
+// buildCommands builds karve as it is now, and finds the control plane.
 func (s *system) buildCommands() (built, error) {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return built{}, err
@@ -68,10 +82,7 @@ func (s *system) buildCommands() (built, error) {
 	if _, err := os.Stat(b.controlplane); err != nil {
 		return built{}, fmt.Errorf("the control plane is not built (%w): run 'make controlplane', or name it in KARVE_CONTROLPLANE", err)
 	}
-	args := []string{"build", "-o", b.karve}
-	if raceDetector {
-		args = append(args, "-race")
-	}
+	args := append([]string{"build", "-o", b.karve}, s.flags...)
 	output, err := exec.Command("go", append(args, "../cmd/karve")...).CombinedOutput()
 	if err != nil {
 		return built{}, fmt.Errorf("building karve: %w\n%s", err, output)
@@ -85,7 +96,7 @@ func (s *system) startEnvironment() (*local.Environment, error) {
 		return nil, err
 	}
 	env, err := local.Start(context.Background(), local.Options{
-		Dir:          filepath.Join(s.dir, "shared"),
+		Dir:          s.dir,
 		Controlplane: b.controlplane,
 		Karve:        []string{b.karve, "controller"},
 		// Leaked machines are looked for from this age on; the default would only
@@ -94,7 +105,7 @@ func (s *system) startEnvironment() (*local.Environment, error) {
 		// watched as briefly before they begin as Azure's delays are short.
 		KarveEnv: []string{"MACHINE_GRACE=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s", "LOG_LEVEL=debug"},
 		Azure:    emulator.Options{TimeScale: 0.02, Seed: 1},
-		Progress: func(step string) { fmt.Println(step) },
+		Progress: func(step string) { fmt.Println(filepath.Base(s.dir)+":", step) },
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,22 +122,28 @@ func (s *system) close(failed bool) error {
 		errs = append(errs, s.running.Close())
 	}
 	if failed {
-		fmt.Println("logs of this run:", filepath.Join(s.dir, "shared", "logs"))
+		fmt.Println("logs of this run:", filepath.Join(s.dir, "logs"))
 		return errors.Join(errs...)
 	}
-	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+	errs = append(errs, os.RemoveAll(s.dir))
+	_ = os.Remove(filepath.Dir(s.dir)) // the last one out: it has to be empty
+	return errors.Join(errs...)
 }
 
-// environment is the shared system; the test fails when it is not healthy, before
-// and after.
-func environment(t *testing.T) *local.Environment {
+// environment is the system of most tests.
+func environment(t *testing.T) *local.Environment { return raced.take(t) }
+
+// take waits for the test's turn with the system; the test fails when it is not
+// healthy, before and after.
+func (s *system) take(t *testing.T) *local.Environment {
 	t.Helper()
-	env, err := shared.start()
+	s.wait(t)
+	env, err := s.start()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := env.Err(); err != nil {
-		t.Fatalf("the shared environment broke in an earlier test: %v", err)
+		t.Fatalf("the environment broke in an earlier test: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := env.Err(); err != nil {
@@ -136,10 +153,19 @@ func environment(t *testing.T) *local.Environment {
 	return env
 }
 
+// wait has tests of one system run one after the other, beside those of the other: two
+// busy clusters are all that two cores hold, so whoever starts one himself waits, too.
+func (s *system) wait(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	s.turn.Lock()
+	t.Cleanup(s.turn.Unlock) // after all else that the test cleans up
+}
+
 // commands builds without starting anything.
 func commands(t *testing.T) built {
 	t.Helper()
-	b, err := shared.build()
+	b, err := plain.build()
 	if err != nil {
 		t.Fatal(err)
 	}

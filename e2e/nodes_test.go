@@ -64,7 +64,7 @@ func TestEmptyNodesAreGivenBack(t *testing.T) {
 
 // A thousand pods of one CPU come to run. How long it took is printed, not judged.
 func TestThousandPodsRun(t *testing.T) {
-	env := environment(t)
+	env := plain.take(t)
 	settle(t, env)
 	apply(t, env, pool("thousand", "default", ""))
 	began := time.Now()
