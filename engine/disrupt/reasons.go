@@ -31,6 +31,7 @@ const (
 	TooYoung        reason.Reason = "TooYoung"        // it was bought a moment ago
 	BudgetExhausted reason.Reason = "BudgetExhausted" // the pool may not lose another node now
 	PoorScore       reason.Reason = "PoorScore"       // it saves too little for what it disturbs, by the pool's Balanced policy
+	Scattered       reason.Reason = "Scattered"       // wherever the scheduler may put its pods, it would not pay
 	TooDear         reason.Reason = "TooDear"         // it saves less than the pool asks for
 )
 

@@ -19,7 +19,7 @@ import (
 // questions to the packer, and the Plan says where to go on. A Cluster in other order gives the
 // same Plan.
 func Search(w *world.World, c Cluster, from Cursor) Plan {
-	s := newSearch(w, &c)
+	s := newSearch(w, &c, !c.Settings.Upstream)
 	defer s.trial.End()
 	s.resumed = from != Cursor{}
 	all := stages()
@@ -90,10 +90,13 @@ type search struct {
 	census map[string]Census
 	totals map[string]Totals
 	rates  *pack.Rates
+	floor  *floor // where pods of moves end up; nil when nobody asks
 	moves  []Move
 	steps  int
 	queue  []*node         // see wasteful
 	past   map[string]past // by samePlace
+	// exchanged is how many wrong machines went at once when that was tried last, by pool.
+	exchanged map[string]int
 	// lenient searches let pods go to nodes that are mostly empty; resumed ones do not know
 	// what earlier slices put off.
 	lenient, resumed bool
@@ -129,8 +132,9 @@ type node struct {
 	left       Left
 }
 
-func newSearch(w *world.World, c *Cluster) *search {
-	s := &search{w: w, c: c, trial: w.Try(), byKey: map[string]*node{}, pools: map[string]*Pool{}, census: CensusOf(c), past: map[string]past{}}
+// newSearch supposes what is under way. Its moves are rehearsed when that is wished.
+func newSearch(w *world.World, c *Cluster, rehearsed bool) *search {
+	s := &search{w: w, c: c, trial: w.Try(), byKey: map[string]*node{}, pools: map[string]*Pool{}, census: CensusOf(c), past: map[string]past{}, exchanged: map[string]int{}}
 	for i := range c.Pools {
 		s.pools[c.Pools[i].Name] = &c.Pools[i]
 	}
@@ -148,6 +152,9 @@ func newSearch(w *world.World, c *Cluster) *search {
 	slices.SortFunc(s.nodes, func(x, y *node) int { return cmp.Compare(x.Key, y.Key) })
 	s.rates = pack.Worth(w, hosts)
 	s.totals = TotalsOf(c, func(key string) offer.Price { return s.byKey[key].price })
+	if rehearsed {
+		s.floor = newFloor(w)
+	}
 	s.resume()
 	s.judge()
 	s.weigh()
@@ -171,6 +178,7 @@ func (s *search) resume() {
 	for i := range s.c.Underway {
 		m := &s.c.Underway[i]
 		s.mark(m)
+		s.perform(m)
 		s.impose(m)
 	}
 	for _, n := range s.nodes {
@@ -319,6 +327,9 @@ func (s *search) take(m Move) {
 		s.census[pool] = count
 	}
 	s.mark(&m)
+	if m.Cause != Underutilized { // the others were rehearsed
+		s.perform(&m)
+	}
 	s.impose(&m)
 	s.moves = append(s.moves, m)
 }

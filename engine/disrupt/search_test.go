@@ -59,6 +59,15 @@ func TestSearch(t *testing.T) {
 		i := slices.IndexFunc(c.Nodes, func(n disrupt.Node) bool { return n.Key == key })
 		c.Nodes[i].Due = []disrupt.Due{{Cause: disrupt.Drifted, Detail: "ImageDrift", Since: now.Add(-ago)}}
 	}
+	keep := func(keys ...string) func(*disrupttest.Fleet, *disrupt.Cluster) {
+		return func(_ *disrupttest.Fleet, c *disrupt.Cluster) {
+			for i := range c.Nodes {
+				if slices.Contains(keys, c.Nodes[i].Key) {
+					c.Nodes[i].Blocks = []disrupt.Block{{Because: disrupt.DoNotDisrupt}}
+				}
+			}
+		}
+	}
 	one := []disrupt.Budget{{Nodes: 1, Active: true}}
 	for _, tc := range []struct {
 		name, script string
@@ -100,6 +109,19 @@ func TestSearch(t *testing.T) {
 		}, "a stays: NotCheaper\nb stays: NotInitialized\nc stays: TooSoon\n"},
 		// Rule 105: one is replaced by one; what is bought may be nothing that does not pay.
 		{"replace", d("a", 8) + "pod a1 cpu=1500m mem=1Gi on=a\n", nil, "Underutilized a buys D2/o|D4/o:1 0.3000\n"},
+		// Rule 133: one pod goes where the other is to go, which then has no room.
+		{"scattered", d("x", 4, "price=0.10") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi on=z\n",
+			keep("y", "z"), "x stays: Scattered\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
+		{"scattered, but worth it", d("x", 4, "price=0.11") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi on=z\n",
+			keep("y", "z"), "Underutilized x ->y:1 ->z:1 0.1100\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
+		{"scattered for Karpenter", d("x", 4, "price=0.10") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi on=z\n",
+			func(f *disrupttest.Fleet, c *disrupt.Cluster) {
+				keep("y", "z")(f, c)
+				c.Settings.Upstream = true
+			}, "Underutilized x ->y:1 ->z:1 0.1000\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
+		// Rule 135: where pods must keep apart, nobody is where the scheduler would not put him.
+		{"scattered, but apart", d("x", 4, "price=0.10") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi label:app=w apart:kubernetes.io/hostname=app:w on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi label:app=w on=z\n",
+			keep("y", "z"), "Underutilized x ->y:1 ->z:1 0.1000\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
 		// Rule 105: two are replaced by two others, when neither alone saves enough.
 		{"two by one", "type T16 cpu=16 mem=64Gi price=0.60\n" + d("a", 8) + d("b", 8) + "pods a x3 cpu=2500m mem=1Gi on=a\npods b x3 cpu=2500m mem=1Gi on=b\n",
 			nil, "Underutilized a+b buys T16/o:6 0.2000\n"},

@@ -84,17 +84,24 @@ const mostExchanged = 32
 
 // exchange replaces the node together with others of its pool that are wrong for what
 // they run. All of them go sooner or later and each saves much: what counts is that the
-// machines bought for them are well filled, so the largest set is tried first.
+// machines bought for them are well filled, so the largest set is tried first. What was too large
+// for one is mostly too large for those that follow.
 func (s *search) exchange(n *node) bool {
-	for size := mostExchanged; size > 1; size /= 2 {
+	size, tried := s.exchanged[n.Pool]
+	if !tried || n.rank%8 == 0 {
+		size = mostExchanged
+	}
+	for ; size > 1; size /= 2 {
 		set := s.mates(n, wrongHere, size)
 		if len(set) <= size/2 {
 			continue
 		}
 		if s.settle(set) {
+			s.exchanged[n.Pool] = size
 			return n.gone
 		}
 	}
+	s.exchanged[n.Pool] = size
 	return false
 }
 
@@ -244,7 +251,9 @@ func (s *search) payable(n *node) bool {
 	case Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]):
 		n.stays(poor(n))
 	case n.waste < n.least:
-		n.stays(frugal(n))
+		if n.left.Because != Scattered { // it need not be replaced, it might just go
+			n.stays(frugal(n))
+		}
 	default:
 		return true
 	}
@@ -255,6 +264,9 @@ func (s *search) payable(n *node) bool {
 // against it that only the plan shows.
 func (s *search) settle(set []*node) bool {
 	m, left := s.write(set)
+	if left.Because == "" {
+		left = s.rehearse(&m)
+	}
 	if left.Because != "" {
 		set[0].stays(left)
 		return false

@@ -1,0 +1,158 @@
+package disrupt_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Rule 133: whatever kube-scheduler makes of a move, the cluster is cheaper afterwards. The
+// scheduler here is the test's own: it knows nothing of plans and puts pods where most is left.
+func TestMovesPayHoweverPodsScatter(t *testing.T) {
+	seeds := uint64(500)
+	if testing.Short() {
+		seeds = 100
+	}
+	moves, more := 0, 0
+	for seed := range seeds {
+		f := scene(seed)
+		p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
+		for i, m := range p.Moves {
+			before, nodes := f.Price(), f.Bought
+			scatter(t, f, &m)
+			moves++
+			more += f.Bought - nodes - len(m.Launches)
+			if after := f.Price(); after >= before {
+				t.Errorf("seed %d: move %d, %v -> %d launches for %s, leads from %s to %s", seed, i, m.Nodes, len(m.Launches), m.After, before, after)
+			}
+		}
+	}
+	if more == 0 {
+		t.Error("nothing was bought besides: the scheduler did what was planned")
+	}
+	t.Logf("%d moves, %d machines besides", moves, more)
+}
+
+// scene is a few nodes with pods of all sizes on them.
+func scene(seed uint64) *disrupttest.Fleet {
+	r := rand.New(rand.NewPCG(seed, 0x5ca7))
+	f := disrupttest.New()
+	var types []offer.Type
+	for i, cores := range []int64{2, 4, 8, 16} {
+		for j, memory := range []int64{2, 4} {
+			price := offer.Price((40+8*j)*int(cores)-i-j) * 1e6
+			types = append(types, offer.Type{Name: fmt.Sprint("FD"[j:j+1], cores), Offers: []offer.Offer{{Zone: "1", CapacityType: offer.OnDemand, Price: price}},
+				Capacity: amounts(cores*1000, cores*memory<<10, 110)})
+		}
+	}
+	f.SetCatalog(enginetest.Class, types)
+	f.SetPool(world.Pool{Name: "p", Class: enginetest.Class})
+	for i := range 3 + r.IntN(8) {
+		like := &types[r.IntN(len(types))]
+		name := fmt.Sprintf("a%02d", i)
+		f.SetNode(world.Node{Key: name, Name: name, Pool: "p", Claim: true, Initialized: true, Capacity: like.Capacity, Allocatable: like.Capacity, Price: like.Offers[0].Price,
+			Labels: map[string]string{world.LabelHostname: name, world.LabelPool: "p", world.LabelZone: "1", world.LabelCapacityType: offer.OnDemand, world.LabelInstanceType: like.Name}})
+		left := like.Capacity
+		for range r.IntN(12) {
+			p := world.Pod{Movable: true, Node: name, Requests: amounts(100+r.Int64N(3900), 100+r.Int64N(9000), 1)}
+			p.UID = fmt.Sprintf("%s-%d", name, len(f.Pods))
+			p.Namespace, p.Name = "default", p.UID
+			if next := left.Sub(p.Requests); next[quantity.NameCPU] >= 0 && next[quantity.NameMemory] >= 0 {
+				left = next
+				f.SetPod(p)
+			}
+		}
+	}
+	return f
+}
+
+func amounts(milli, mib, pods int64) quantity.Amounts {
+	return quantity.Amounts{quantity.NameCPU: milli, quantity.NameMemory: mib << 20, quantity.NamePods: pods}
+}
+
+// scatter makes the move: what it buys comes, its nodes go, and their pods are
+// scheduled, the largest first.
+func scatter(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move) {
+	t.Helper()
+	for _, l := range m.Launches {
+		if _, err := f.Buy(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type evicted struct {
+		world.Pod
+		share float64
+	}
+	var pods []evicted
+	for _, key := range m.Nodes {
+		for _, uid := range slices.Sorted(maps.Keys(f.Pods)) {
+			if p := f.Pods[uid]; p.Node == key {
+				pods = append(pods, evicted{p, share(p.Requests, f.Nodes[key].Allocatable)})
+			}
+		}
+		f.RemoveNode(key)
+	}
+	slices.SortStableFunc(pods, func(x, y evicted) int { return cmp.Compare(y.share, x.share) })
+	for _, p := range pods {
+		p.Node = emptiest(f, p.Requests)
+		if p.Node == "" {
+			p.Node = forOne(t, f, p.Requests)
+		}
+		f.SetPod(p.Pod)
+	}
+}
+
+// share is which part of a machine is asked for: cpu and memory together.
+func share(asked, of quantity.Amounts) float64 {
+	return float64(asked[quantity.NameCPU])/float64(of[quantity.NameCPU]) + float64(asked[quantity.NameMemory])/float64(of[quantity.NameMemory])
+}
+
+// emptiest is the node with room that has most of it left then; empty when there is none.
+func emptiest(f *disrupttest.Fleet, asked quantity.Amounts) string {
+	best, most := "", -1.0
+	for _, key := range slices.Sorted(maps.Keys(f.Nodes)) {
+		free := f.Nodes[key].Allocatable
+		for _, p := range f.Pods {
+			if p.Node == key {
+				free = free.Sub(p.Requests)
+			}
+		}
+		free = free.Sub(asked)
+		if free[quantity.NameCPU] < 0 || free[quantity.NameMemory] < 0 || free[quantity.NamePods] < 0 {
+			continue
+		}
+		if left := share(free, f.Nodes[key].Allocatable); left > most {
+			best, most = key, left
+		}
+	}
+	return best
+}
+
+// forOne buys the cheapest machine that holds one pod.
+func forOne(t *testing.T, f *disrupttest.Fleet, asked quantity.Amounts) string {
+	t.Helper()
+	var best offer.Choice
+	for _, of := range f.Types[enginetest.Class] {
+		free := of.Capacity.Sub(asked)
+		o := of.Offers[0]
+		if free[quantity.NameCPU] >= 0 && free[quantity.NameMemory] >= 0 && (best.Type == "" || o.Price < best.Price) {
+			best = offer.Choice{Type: of.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
+		}
+	}
+	n, err := f.Buy(pack.Launch{Pool: "p", Choices: []offer.Choice{best}, Labels: map[string]string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Name
+}
