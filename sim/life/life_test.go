@@ -1,8 +1,7 @@
 package life
 
 import (
-	"runtime"
-	"sync"
+	"strconv"
 	"testing"
 	"time"
 
@@ -72,20 +71,15 @@ type lived struct {
 // liveAll lives the days of the first seeds, as many at a time as there are processors.
 func liveAll(t *testing.T, n int) []lived {
 	t.Helper()
-	out, next := make([]lived, n), make(chan int)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for seed := range next {
+	out := make([]lived, n)
+	t.Run("live", func(t *testing.T) { // ends when all have
+		for seed := range out {
+			t.Run(strconv.Itoa(seed), func(t *testing.T) {
+				t.Parallel()
 				out[seed] = live(uint64(seed))
-			}
-		})
-	}
-	for seed := range n {
-		next <- seed
-	}
-	close(next)
-	workers.Wait()
+			})
+		}
+	})
 	return out
 }
 
