@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -75,49 +76,51 @@ func inheritedRegion(t *testing.T) *region {
 
 // Rule 181.
 func TestMachinesOfKarpenterAreThisClusters(t *testing.T) {
-	r := inheritedRegion(t)
-	id := r.inherit(t, "web-x7k2p", unchanged)
-	p := r.provider(t)
-	var in provider.Instance
-	for range 2000 {
-		var err error
-		if in, err = p.Get(t.Context(), id); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		r := inheritedRegion(t)
+		id := r.inherit(t, "web-x7k2p", unchanged)
+		p := r.provider(t)
+		var in provider.Instance
+		for range 2000 {
+			var err error
+			if in, err = p.Get(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			if in.State == provider.Running {
+				break
+			}
+			time.Sleep(10 * time.Second)
+		}
+		if in.State != provider.Running || !strings.EqualFold(in.ProviderID, id) || in.ClaimName != "web-x7k2p" || in.ClaimUID != "" || in.Pool != "web" ||
+			in.Type != "Standard_D4s_v5" || in.Zone != "eastus-1" || in.NodeName != "aks-web-x7k2p" {
+			t.Errorf("read as %+v", in)
+		}
+		if list, err := p.List(t.Context()); err != nil || len(list) != 1 || list[0].ProviderID != in.ProviderID {
+			t.Errorf("listed as %+v, %v", list, err)
+		}
+		// An earlier hash and no word of Kubernetes' version, as its claims have it.
+		drift, err := p.Drift(t.Context(), provider.Bought{
+			Claim: "web-x7k2p", ProviderID: id, Class: "default", ImageID: in.ImageID, KubeletVersion: "v1.36.3",
+			Annotations: map[string]string{v1beta1.AnnotationHash: "1", v1beta1.AnnotationHashVersion: "v1"},
+		})
+		if drift.Reason != "" {
+			t.Errorf("it drifted: %+v, %v", drift, err)
+		}
+		if orphans, err := p.Orphans(t.Context()); err != nil || len(orphans) > 0 {
+			t.Errorf("orphans %+v, %v", orphans, err)
+		}
+		neighbour := r.inherit(t, "web-x7k2p-abcde", unchanged)
+		if err := r.down(t, p, id); err != nil {
 			t.Fatal(err)
 		}
-		if in.State == provider.Running {
-			break
+		r.wantMachines(t, 1)
+		if _, err := p.Get(t.Context(), neighbour); err != nil {
+			t.Errorf("the machine whose name begins alike: %v", err)
 		}
-		time.Sleep(time.Millisecond)
-	}
-	if in.State != provider.Running || !strings.EqualFold(in.ProviderID, id) || in.ClaimName != "web-x7k2p" || in.ClaimUID != "" || in.Pool != "web" ||
-		in.Type != "Standard_D4s_v5" || in.Zone != "eastus-1" || in.NodeName != "aks-web-x7k2p" {
-		t.Errorf("read as %+v", in)
-	}
-	if list, err := p.List(t.Context()); err != nil || len(list) != 1 || list[0].ProviderID != in.ProviderID {
-		t.Errorf("listed as %+v, %v", list, err)
-	}
-	// An earlier hash and no word of Kubernetes' version, as its claims have it.
-	drift, err := p.Drift(t.Context(), provider.Bought{
-		Claim: "web-x7k2p", ProviderID: id, Class: "default", ImageID: in.ImageID, KubeletVersion: "v1.36.3",
-		Annotations: map[string]string{v1beta1.AnnotationHash: "1", v1beta1.AnnotationHashVersion: "v1"},
+		if _, err := p.Get(t.Context(), id); !errors.Is(err, provider.ErrNotFound) {
+			t.Errorf("after its end: %v", err)
+		}
 	})
-	if drift.Reason != "" {
-		t.Errorf("it drifted: %+v, %v", drift, err)
-	}
-	if orphans, err := p.Orphans(t.Context()); err != nil || len(orphans) > 0 {
-		t.Errorf("orphans %+v, %v", orphans, err)
-	}
-	neighbour := r.inherit(t, "web-x7k2p-abcde", unchanged)
-	if err := r.down(t, p, id); err != nil {
-		t.Fatal(err)
-	}
-	r.wantMachines(t, 1)
-	if _, err := p.Get(t.Context(), neighbour); err != nil {
-		t.Errorf("the machine whose name begins alike: %v", err)
-	}
-	if _, err := p.Get(t.Context(), id); !errors.Is(err, provider.ErrNotFound) {
-		t.Errorf("after its end: %v", err)
-	}
 }
 
 // A launch that Karpenter began is finished, not repeated.
@@ -142,20 +145,23 @@ func TestLaunchTakesOverKarpentersMachine(t *testing.T) {
 }
 
 func TestAbandonedClaimOfKarpenter(t *testing.T) {
-	r := inheritedRegion(t)
-	r.inherit(t, "web-x7k2p", unchanged)
-	p := r.provider(t)
-	c := claim("web-x7k2p", onDemand("Standard_D8s_v5", "eastus-2"))
-	for range 2000 {
-		if err := p.Abandon(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		r := inheritedRegion(t)
+		r.inherit(t, "web-x7k2p", unchanged)
+		p := r.provider(t)
+		c := claim("web-x7k2p", onDemand("Standard_D8s_v5", "eastus-2"))
+		for range 2000 {
+			if err := p.Abandon(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
 		}
-	}
-	if left := r.residue(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+		if left := r.residue(t); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
 }
 
 // What exists is not gone, whosever it is, and what is not ours is not ended.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
@@ -30,38 +32,41 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 		"not even JSON":        {strings.NewReplacer("{", ""), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
-			r.options.PollEvery = 1
-			r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
-			c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
-			in, err := r.provider(t).Launch(t.Context(), c)
-			if err != nil || in.Memory[azure.AnnotationOperation] == "" {
-				t.Fatalf("to be remembered: %v, %v", in.Memory, err)
-			}
-			c.Memory = maps.Clone(in.Memory)
-			c.Memory[azure.AnnotationOperation] = tc.change.Replace(c.Memory[azure.AnnotationOperation])
-			before := r.Ledger().ByOperation["Operations.Get"]
-			p := r.provider(t)
-			for range 2000 {
-				if in, err = p.Launch(t.Context(), c); err != nil || len(in.Attempts) > 0 {
-					break
+			synctest.Test(t, func(t *testing.T) {
+				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+				r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
+				c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
+				in, err := r.provider(t).Launch(t.Context(), c)
+				if err != nil || in.Memory[azure.AnnotationOperation] == "" {
+					t.Fatalf("to be remembered: %v, %v", in.Memory, err)
 				}
-			}
-			if err != nil || len(in.Attempts) != 1 || in.Attempts[0].Code != "ZonalAllocationFailed" {
-				t.Errorf("attempts %+v, %v", in.Attempts, err)
-			}
-			if value, told := in.Memory[azure.AnnotationOperation]; !told || value != "" {
-				t.Errorf("a failed machine's operation is still remembered: %v", in.Memory)
-			}
-			if got := r.Ledger().ByOperation["Operations.Get"] - before; got != tc.reads {
-				t.Errorf("the operation was read %d times, want %d", got, tc.reads)
-			}
-			for range 2000 {
-				if err := p.Abandon(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
-					return
+				c.Memory = maps.Clone(in.Memory)
+				c.Memory[azure.AnnotationOperation] = tc.change.Replace(c.Memory[azure.AnnotationOperation])
+				before := r.Ledger().ByOperation["Operations.Get"]
+				p := r.provider(t)
+				for range 2000 {
+					if in, err = p.Launch(t.Context(), c); err != nil || len(in.Attempts) > 0 {
+						break
+					}
+					time.Sleep(in.RetryAfter)
 				}
-			}
-			t.Error("the machine does not go")
+				if err != nil || len(in.Attempts) != 1 || in.Attempts[0].Code != "ZonalAllocationFailed" {
+					t.Errorf("attempts %+v, %v", in.Attempts, err)
+				}
+				if value, told := in.Memory[azure.AnnotationOperation]; !told || value != "" {
+					t.Errorf("a failed machine's operation is still remembered: %v", in.Memory)
+				}
+				if got := r.Ledger().ByOperation["Operations.Get"] - before; got != tc.reads {
+					t.Errorf("the operation was read %d times, want %d", got, tc.reads)
+				}
+				for range 2000 {
+					if err := p.Abandon(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
+						return
+					}
+					time.Sleep(time.Second)
+				}
+				t.Error("the machine does not go")
+			})
 		})
 	}
 }
