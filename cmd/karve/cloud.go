@@ -16,6 +16,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
 // azureAccess is how to reach Azure and as whom.
@@ -111,6 +113,29 @@ func readEnvironmentFile(path string) (cloud.Configuration, error) {
 			cloud.ResourceManager: {Endpoint: file.ResourceManagerEndpoint, Audience: file.TokenAudience},
 		},
 	}, nil
+}
+
+// customCloud is what nodes are told of the cloud in AZURE_ENVIRONMENT_FILEPATH. Only
+// clouds called akscustom mean anything to AKS images; nodes elsewhere go by their location.
+func (c AzureConfig) customCloud() (bootstrap.Cloud, error) {
+	if c.EnvironmentFile == "" {
+		return bootstrap.Cloud{}, nil
+	}
+	text, err := os.ReadFile(c.EnvironmentFile)
+	if err != nil {
+		return bootstrap.Cloud{}, fmt.Errorf("reading AZURE_ENVIRONMENT_FILEPATH: %w", err)
+	}
+	var file struct {
+		Name                    string `json:"name"`
+		ContainerRegistrySuffix string `json:"containerRegistryDNSSuffix"`
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return bootstrap.Cloud{}, fmt.Errorf("reading AZURE_ENVIRONMENT_FILEPATH %s: %w", c.EnvironmentFile, err)
+	}
+	if !strings.EqualFold(file.Name, "akscustom") {
+		return bootstrap.Cloud{}, nil
+	}
+	return bootstrap.Cloud{Environment: text, RegistrySuffix: file.ContainerRegistrySuffix}, nil
 }
 
 // trusting returns a client for Azure. All its requests share one pool of

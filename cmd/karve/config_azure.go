@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
 // AzureConfig are the settings of Karpenter's Azure provider, and where Azure is.
@@ -42,6 +44,8 @@ type AzureConfig struct {
 	CAFile string
 	// PricesURL is the retail price list; empty means the public one.
 	PricesURL string
+	// BootstrapContract is auto, structured or environment; see bootstrap.Contract.
+	BootstrapContract string
 	// ImageRefresh is how often new images are looked for.
 	ImageRefresh time.Duration
 	// ARMShare is the part of each burst of requests to Azure that is ours to use, up to
@@ -80,6 +84,7 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.PricesURL, "azure-prices-url", "", "retail price list (default: the public one)")
 	flags.Float64Var(&c.ARMShare, "arm-share", 0.5, "share of each burst of requests Azure allows the subscription that karve may use; the rest is left to others")
 	flags.Float64Var(&c.ARMPace, "arm-pace", 1, "for a simulated Azure: how many times faster than the real one its request limits refill; inf when it has none")
+	flags.StringVar(&c.BootstrapContract, "bootstrap-contract", string(bootstrap.Auto), "how machines are told to become nodes: structured (a document for the image's node controller), environment (variables for its scripts), or auto, which goes by the image's version")
 	flags.DurationVar(&c.ImageRefresh, "image-refresh-interval", time.Hour, "how often new node images are looked for; the nodes drift when there are some")
 }
 
@@ -139,6 +144,8 @@ func (c AzureConfig) validate() error {
 	f.tags(c.AdditionalTags)
 	f.check(c.ARMShare > 0 && c.ARMShare <= 1, "arm-share", "is a fraction above 0 and up to 1, got %v", c.ARMShare)
 	f.check(c.ARMPace > 0, "arm-pace", "must be positive, got %v", c.ARMPace)
+	_, err := bootstrap.ParseContract(c.BootstrapContract)
+	f.check(err == nil, "bootstrap-contract", "%v", err)
 	f.check(c.ImageRefresh >= time.Second, "image-refresh-interval", "must be at least 1s, got %s", c.ImageRefresh)
 	f.variable("LOCATION", c.Location, "the Azure region, for example eastus")
 	f.variable("ARM_SUBSCRIPTION_ID (or AZURE_SUBSCRIPTION_ID)", c.SubscriptionID, "the subscription that pays for the nodes")

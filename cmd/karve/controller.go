@@ -27,6 +27,7 @@ import (
 	"github.com/karve-dev/karve/controller/manager"
 	"github.com/karve-dev/karve/controller/nodeclass"
 	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
 func controllerCommand() *cobra.Command {
@@ -179,6 +180,10 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 	if err != nil {
 		return azure.Options{}, err
 	}
+	custom, err := c.customCloud()
+	if err != nil {
+		return azure.Options{}, err
+	}
 	return azure.Options{
 		Credential:              access.Credential,
 		ClientOptions:           access.Options,
@@ -199,6 +204,8 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		KubeletIdentityClientID: c.KubeletIdentityClientID,
 		SSHPublicKey:            c.SSHPublicKey,
 		AdminUsername:           c.LinuxAdminUsername,
+		BootstrapContract:       bootstrap.Contract(c.BootstrapContract), // validated
+		CustomCloud:             custom,
 		VMMemoryOverheadPercent: c.VMMemoryOverheadPercent,
 		AdditionalTags:          c.AdditionalTags,
 		PricesURL:               c.PricesURL,

@@ -150,10 +150,15 @@ func (r *Reconciler) validate(class *v1beta1.AKSNodeClass) {
 	class.SetTrue(v1beta1.ConditionTypeValidationSucceeded)
 }
 
-// localDNS: nodes run no DNS cache yet. That is decided, and honoured says it.
+// localDNS: Required is on. Preferred would be on where the cluster is known to
+// support it, which cannot be told yet, and honoured says so; it stays on where it was.
 func (r *Reconciler) localDNS(class *v1beta1.AKSNodeClass) {
-	off := v1beta1.LocalDNSStateDisabled
-	class.Status.LocalDNSState = &off
+	state := v1beta1.LocalDNSStateDisabled
+	if d := class.Spec.LocalDNS; d != nil &&
+		(d.Mode == v1beta1.LocalDNSModeRequired || d.Mode == v1beta1.LocalDNSModePreferred && class.LocalDNSEnabled()) {
+		state = v1beta1.LocalDNSStateEnabled
+	}
+	class.Status.LocalDNSState = &state
 	class.SetTrue(v1beta1.ConditionTypeLocalDNSReady)
 }
 

@@ -230,13 +230,36 @@ func TestAHiccupDoesNotUnmakeAClass(t *testing.T) {
 
 func TestFieldsWithoutEffectAreTold(t *testing.T) {
 	class := newClass()
-	on := true
-	class.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: &on}
+	class.Spec.LocalDNS = &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}
 	s := newStage(t, class)
 	s.reconcile()
-	s.wantCondition(v1beta1.ConditionTypeFieldsHonoured, metav1.ConditionFalse, v1beta1.ReasonFieldsNotHonoured, "artifactStreaming")
+	s.wantCondition(v1beta1.ConditionTypeFieldsHonoured, metav1.ConditionFalse, v1beta1.ReasonFieldsNotHonoured, "localDNS")
 	if !s.class().IsReady() {
 		t.Error("a field without effect blocks the class")
+	}
+}
+
+// Rule 204.
+func TestLocalDNSIsOnWhereItIsRequired(t *testing.T) {
+	on := v1beta1.LocalDNSStateEnabled
+	for name, test := range map[string]struct {
+		dns  *v1beta1.LocalDNS
+		was  *v1beta1.LocalDNSState
+		want bool
+	}{
+		"no cache":         {nil, &on, false},
+		"disabled":         {&v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModeDisabled}, &on, false},
+		"required":         {&v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModeRequired}, nil, true},
+		"preferred":        {&v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}, nil, false},
+		"preferred and on": {&v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}, &on, true},
+	} {
+		class := newClass()
+		class.Spec.LocalDNS, class.Status.LocalDNSState = test.dns, test.was
+		s := newStage(t, class)
+		s.reconcile()
+		if got := s.class().LocalDNSEnabled(); got != test.want {
+			t.Errorf("%s: the cache is on: %v", name, got)
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ func TestTypesOfARealSize(t *testing.T) {
 		"karpenter.azure.com/sku-storage-ephemeralos-maxsize": {"161"},
 		"kubernetes.azure.com/cluster":                        {"MC_karve_karve_eastus"}, "kubernetes.azure.com/mode": {"system", "user"},
 		"kubernetes.azure.com/os-sku": {"Ubuntu"}, "kubernetes.azure.com/sku-cpu": {"4"}, "kubernetes.azure.com/sku-memory": {"16384"},
+		"kubernetes.azure.com/localdns-state": {"disabled"},
 	}
 	if diff := cmp.Diff(want, d4.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
@@ -295,15 +296,37 @@ func TestUnhonoured(t *testing.T) {
 		t.Errorf("an empty class has %v", fields)
 	}
 	c.Spec.FIPSMode = to.Ptr(v1beta1.FIPSModeFIPS)
-	c.Spec.LocalDNS = &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModeRequired}
+	c.Spec.LocalDNS = &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}
 	c.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)}
 	c.Spec.LinuxOSConfig = &v1beta1.LinuxOSConfiguration{SwapFileSize: to.Ptr("1Gi"), Sysctls: &v1beta1.SysctlConfiguration{}}
-	if fields := azure.Unhonoured(c); len(fields) != 5 {
+	if fields := azure.Unhonoured(c); len(fields) != 2 {
 		t.Errorf("got %d: %v", len(fields), fields)
 	}
-	c.Spec.LocalDNS.Mode = v1beta1.LocalDNSModeDisabled
-	if fields := azure.Unhonoured(c); len(fields) != 4 {
-		t.Errorf("a cache that is turned off counts: %v", fields)
+	for _, mode := range []v1beta1.LocalDNSMode{v1beta1.LocalDNSModeDisabled, v1beta1.LocalDNSModeRequired} {
+		c.Spec.LocalDNS.Mode = mode
+		if fields := azure.Unhonoured(c); len(fields) != 1 {
+			t.Errorf("a cache that is %s counts: %v", mode, fields)
+		}
+	}
+}
+
+// The cache takes part of a small machine's cores, so it is not put on one.
+//
+// Rule 204.
+func TestLocalDNSWantsFourCores(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	c := class("1.36.3")
+	c.Status.LocalDNSState = to.Ptr(v1beta1.LocalDNSStateEnabled)
+	r.class.Store(c)
+	s := snapshot(t, r.provider(t))
+	d4 := mustFind(t, s, "Standard_D4ds_v5")
+	if got := d4.Labels[v1beta1.AKSLabelLocalDNSState]; len(got) != 1 || got[0] != "enabled" {
+		t.Errorf("label %s is %v", v1beta1.AKSLabelLocalDNSState, got)
+	}
+	for _, small := range s.Types {
+		if small.Capacity["cpu"] < 4000 {
+			t.Errorf("%s is on sale with the cache", small.Name)
+		}
 	}
 }
 

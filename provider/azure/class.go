@@ -23,6 +23,7 @@ type shape struct {
 	trustedLaunch bool
 	gpuDriver     bool
 	streaming     bool
+	localDNS      bool
 	fips          bool
 	minor         int // of Kubernetes 1; zero while not known
 	runs          runnable
@@ -81,6 +82,7 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 		trustedLaunch: spec.UsesTrustedLaunch(),
 		gpuDriver:     spec.InstallsGPUDriver(),
 		streaming:     spec.StreamsArtifacts(),
+		localDNS:      class.LocalDNSEnabled(),
 		fips:          spec.FIPS(),
 		minor:         minorOf(kubernetesVersion(class)),
 		subnet:        strings.ToLower(p.subnetOf(class)),

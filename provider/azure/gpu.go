@@ -3,34 +3,28 @@ package azure
 import (
 	"strings"
 
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
-// gpuDriver is what the image is told about GPUs.
-type gpuDriver struct {
-	present bool // there is an NVIDIA GPU
-	install bool // and AKS brings the driver
-	kind    string
-	version string
+// gpuFor is what the image of a machine is told about GPUs: AKS brings drivers for
+// NVIDIA's only.
+func gpuFor(s *sku, install bool) bootstrap.GPU {
+	if s.gpus == 0 || s.gpu.Manufacturer != vmsize.NVIDIA {
+		return bootstrap.GPU{}
+	}
+	return bootstrap.GPU{Present: true, Install: install, Kind: gpuKind(s.gpu)}
 }
 
-// driverFor picks the driver that AKS images carry for a size. The versions must
-// be those baked into the images.
-func driverFor(s *sku, install bool) gpuDriver {
-	if s.gpus == 0 || s.gpu.Manufacturer != vmsize.NVIDIA {
-		return gpuDriver{}
-	}
-	d := gpuDriver{present: true, install: install, kind: "cuda-lts", version: "580.159.04"}
+func gpuKind(gpu vmsize.GPU) bootstrap.GPUKind {
 	switch {
-	case strings.HasPrefix(s.gpu.Name, "RTXPRO6000"):
-		d.kind, d.version = "grid-v20", "595.58.03"
-	case s.gpu.Name == "A10":
-		d.kind, d.version = "grid", "570.211.01"
+	case strings.HasPrefix(gpu.Name, "RTXPRO6000"):
+		return bootstrap.GridV20
+	case gpu.Name == "A10":
+		return bootstrap.Grid
 	}
-	return d
+	return bootstrap.Compute
 }
 
 // gridDriver reports whether the GPU is a virtual one with a driver of its own.
-func gridDriver(gpu vmsize.GPU) bool {
-	return gpu.Name == "A10" || strings.HasPrefix(gpu.Name, "RTXPRO6000")
-}
+func gridDriver(gpu vmsize.GPU) bool { return gpuKind(gpu) != bootstrap.Compute }

@@ -51,6 +51,7 @@ func (p *Provider) typeLabels(s *sku, sh shape) map[string][]string {
 	set(v1beta1.AKSLabelOSSKU, sh.image.OSSKU())
 	set(v1beta1.AKSLabelCPU, number(s.vcpus))
 	set(v1beta1.AKSLabelMemory, number(s.memoryMiB))
+	set(v1beta1.AKSLabelLocalDNSState, map[bool]string{true: "enabled", false: "disabled"}[sh.localDNS])
 	if sh.fips {
 		set(v1beta1.AKSLabelFIPSEnabled, "true")
 	}

@@ -1,6 +1,7 @@
 package azure_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,9 @@ import (
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 const vmPath = "/virtualMachines/[^/]+$"
@@ -40,6 +43,46 @@ func spot(size, zone string) offer.Choice {
 
 func claim(name string, choices ...offer.Choice) provider.Claim {
 	return provider.Claim{Name: name, UID: "uid-of-" + name, Pool: "web", Class: "default", Choices: choices, Labels: map[string]string{"team": "a"}}
+}
+
+// bootRecorder keeps what machines boot with.
+type bootRecorder struct{ booted chan emulator.Machine }
+
+func (b bootRecorder) Run(_ context.Context, m emulator.Machine) { b.booted <- m }
+
+// Machines from new images get the document, those from older ones the script, and
+// what the flag says goes for both.
+//
+// Rule 201.
+func TestBootstrapContractFollowsTheImage(t *testing.T) {
+	for _, test := range []struct {
+		contract bootstrap.Contract
+		publish  string
+		document bool
+	}{
+		{"", "", false},
+		{"", "202608.02.0", true},
+		{bootstrap.Environment, "202608.02.0", false},
+		{bootstrap.Structured, "", true},
+	} {
+		guest := bootRecorder{make(chan emulator.Machine, 1)}
+		r := newRegion(t, emulator.Options{SystemNodes: -1, Guest: guest}).small()
+		r.options.BootstrapContract = test.contract
+		if test.publish != "" {
+			if err := r.PublishImage("", test.publish); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
+		m := <-guest.booted
+		if got := bytes.HasPrefix(m.CustomData, []byte("MIME-Version: 1.0\r\n")); got != test.document {
+			t.Errorf("contract %q, image %s: document %v", test.contract, m.ImageID, got)
+		}
+		payload, err := node.ReadPayload(t.Context(), m.CustomData)
+		if err != nil || payload.Server != "karve.example:6443" || payload.Kubelet.Labels["karpenter.sh/nodepool"] != "web" {
+			t.Errorf("the machine read %s, %v, %v", payload.Server, payload.Kubelet.Labels, err)
+		}
+	}
 }
 
 // run launches until the machine runs. Errors that the fault may cause are asked

@@ -54,7 +54,7 @@ func (l *launch) body(ctx context.Context, m *machineType, choice offer.Choice) 
 	if err != nil {
 		return nil, prepare(err)
 	}
-	customData, err := l.customData(ctx, m, choice, subnet)
+	customData, err := l.customData(ctx, m, choice, subnet, image)
 	if err != nil {
 		return nil, prepare(err)
 	}

@@ -2,42 +2,115 @@ package azure
 
 import (
 	"context"
-	"errors"
+	"encoding/base64"
 	"fmt"
 	"maps"
+	"net/url"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
 // customData asks for the token now: one that was rotated an hour ago would make
 // machines that never join.
-func (l *launch) customData(ctx context.Context, m *machineType, choice offer.Choice, subnet subnetID) (string, error) {
+func (l *launch) customData(ctx context.Context, m *machineType, choice offer.Choice, subnet subnetID, image string) (string, error) {
 	o := &l.p.opts
 	token, err := o.BootstrapToken(ctx)
 	if err != nil {
 		return "", fmt.Errorf("reading the bootstrap token: %w", err)
 	}
-	if token == "" {
-		return "", errors.New("the bootstrap token is empty")
-	}
 	labels, err := l.nodeLabels(ctx, m, choice, subnet)
 	if err != nil {
 		return "", err
 	}
-	taints := append([]provider.Taint{unregistered()}, l.claim.Taints...)
-	n := &bootNode{
-		name: l.name, server: serverName(o.ClusterEndpoint), ca: o.CABundle, token: token,
-		version: kubernetesVersion(l.class), labels: labels, taints: append(taints, l.claim.StartupTaints...),
-		maxPods: m.maxPods, reserved: m.reserved, gpu: driverFor(m.sku, l.class.Spec.InstallsGPUDriver()),
-		kubelet: l.class.Spec.Kubelet, dns: o.DNSServiceIP,
-		subscription: o.SubscriptionID, tenant: o.TenantID, group: o.NodeResourceGroup, location: o.Location,
-		subnet: subnet, networkPlugin: o.bootstrapPlugin(), networkPolicy: o.NetworkPolicy,
-		identityClientID: o.KubeletIdentityClientID, adminUser: o.AdminUsername,
+	place, err := l.place(ctx, subnet)
+	if err != nil {
+		return "", err
 	}
-	return n.customData()
+	n := l.bootNode(m, labels, place)
+	n.Token, n.ImageVersion = token, imageVersion(image)
+	data, err := bootstrap.Encode(n, o.BootstrapContract.For(n.ImageVersion))
+	if err != nil {
+		return "", fmt.Errorf("writing what the machine boots with: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(data), nil
+}
+
+// bootNode is what the machine must know, but for its token and image.
+func (l *launch) bootNode(m *machineType, labels map[string]string, place bootstrap.Network) bootstrap.Node {
+	o, spec := &l.p.opts, &l.class.Spec
+	taints := append([]provider.Taint{unregistered()}, l.claim.Taints...)
+	n := bootstrap.Node{
+		Server: serverName(o.ClusterEndpoint), CA: o.CABundle, Version: kubernetesVersion(l.class),
+		Labels: kubeletLabels(labels), Taints: append(taints, l.claim.StartupTaints...), MaxPods: m.maxPods,
+		Reserved: m.reserved.boot(), Kubelet: spec.Kubelet, OS: spec.LinuxOSConfig, DNS: o.DNSServiceIP,
+		Size: m.sku.name, Arch: m.sku.arch, GPU: gpuFor(m.sku, spec.InstallsGPUDriver()), StreamArtifacts: spec.StreamsArtifacts(),
+		Subscription: o.SubscriptionID, Tenant: o.TenantID, ResourceGroup: o.NodeResourceGroup, Location: o.Location,
+		Cloud: o.CustomCloud, Network: place, Identity: o.KubeletIdentityClientID, Admin: o.AdminUsername,
+	}
+	if l.class.LocalDNSEnabled() {
+		n.LocalDNS = spec.LocalDNS
+	}
+	return n
+}
+
+// place says where in the network the node is. AKS calls the agents' security group
+// and route table by the eight digits that are in the name of its network too.
+func (l *launch) place(ctx context.Context, subnet subnetID) (bootstrap.Network, error) {
+	o := &l.p.opts
+	place := bootstrap.Network{
+		VNet: subnet.vnet, VNetResourceGroup: subnet.group, Subnet: subnet.subnet, Plugin: o.bootstrapPlugin(), Policy: o.NetworkPolicy,
+	}
+	digits := eightDigits.FindString(subnet.vnet)
+	if !subnet.managed(o.NodeResourceGroup) {
+		nsg, err := l.p.network.securityGroup(ctx, subnet)
+		if err != nil {
+			return place, err
+		}
+		digits = eightDigits.FindString(nsg[strings.LastIndex(nsg, "/")+1:])
+	}
+	if digits != "" {
+		place.SecurityGroup, place.RouteTable = "aks-agentpool-"+digits+"-nsg", "aks-agentpool-"+digits+"-routetable"
+	}
+	return place, nil
+}
+
+var eightDigits = regexp.MustCompile(`\d{8}`)
+
+// unregistered keeps pods away from a node until the controller has seen it.
+func unregistered() provider.Taint {
+	return provider.Taint{Key: "karpenter.sh/unregistered", Effect: "NoExecute"}
+}
+
+// kubeletLabels are the labels that the kubelet may give its own node.
+func kubeletLabels(labels map[string]string) map[string]string {
+	own := maps.Clone(labels)
+	maps.DeleteFunc(own, func(key, _ string) bool { return !kubeletMaySet(key) })
+	return own
+}
+
+// imageVersion is the version in an image's id; empty when there is none.
+func imageVersion(id string) string {
+	const versions = "/versions/"
+	i := strings.LastIndex(strings.ToLower(id), versions)
+	if i < 0 {
+		return ""
+	}
+	return id[i+len(versions):]
+}
+
+// serverName is the API server as host[:port].
+func serverName(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return endpoint // refused when the options were read
+	}
+	return u.Host
 }
 
 // bootstrapPlugin is the plugin the image sets up: none where a DaemonSet brings it.

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
 // Options says which cluster to provision for and how. Fields marked required
@@ -55,6 +56,13 @@ type Options struct {
 	// BootstrapToken returns the token kubelets join with ("abcdef.0123456789abcdef").
 	// It is asked at every launch, so that a rotated token is seen. Required.
 	BootstrapToken func(context.Context) (string, error)
+
+	// BootstrapContract is the form in which machines are told how to become nodes;
+	// empty means bootstrap.Auto: the one that suits their image.
+	BootstrapContract bootstrap.Contract
+	// CustomCloud is what nodes are told of a cloud that is neither public nor
+	// sovereign. The zero value tells them of none.
+	CustomCloud bootstrap.Cloud
 
 	// VMMemoryOverheadPercent is the share of a size's advertised memory that its
 	// firmware and kernel are expected to take. Zero means 0.075.
@@ -164,6 +172,8 @@ func (o *Options) malformed() error {
 	refuse(o.NetworkPluginMode != "" && o.NetworkPluginMode != modeOverlay, "option NetworkPluginMode: %q is neither overlay nor empty", o.NetworkPluginMode)
 	refuse(o.NetworkPlugin == pluginNone && o.NetworkPluginMode != "", "option NetworkPluginMode must be empty when NetworkPlugin is none")
 	refuse(o.VMMemoryOverheadPercent < 0 || o.VMMemoryOverheadPercent >= 1, "option VMMemoryOverheadPercent: %v is not a share between 0 and 1", o.VMMemoryOverheadPercent)
+	_, err = bootstrap.ParseContract(string(cmp.Or(o.BootstrapContract, bootstrap.Auto)))
+	refuse(err != nil, "option BootstrapContract: %v", err)
 	refuse(o.PollEvery < 0, "option PollEvery: %v is negative", o.PollEvery)
 	refuse(!(o.ARMShare > 0 && o.ARMShare <= 1), "option ARMShare: %v is not a share above 0 and up to 1", o.ARMShare)
 	refuse(!(o.ARMPace > 0), "option ARMPace: %v is not a positive number", o.ARMPace)

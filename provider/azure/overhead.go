@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
 const (
@@ -37,6 +38,11 @@ type reservation struct {
 	milliCPU         int64
 	memory, eviction int64 // bytes
 	storage          int64 // bytes: the kubelet evicts below a tenth of the disk
+}
+
+// boot is the reservation in the units that kubelets are told it in.
+func (r reservation) boot() bootstrap.Reserved {
+	return bootstrap.Reserved{MilliCPU: r.milliCPU, MemoryMiB: r.memory / mebibyte, EvictionMiB: r.eviction / mebibyte}
 }
 
 // reserve follows AKS. Since Kubernetes 1.29 it reserves memory by the number of

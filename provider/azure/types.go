@@ -61,9 +61,14 @@ func (sh shape) accepts(s *sku) bool {
 		return false
 	case sh.streaming && s.arch == archARM64:
 		return false
+	case sh.localDNS && (s.vcpus < localDNSCPUs || s.memoryMiB < localDNSMiB):
+		return false
 	}
 	return s.gpus == 0 || sh.acceptsGPU(s.gpu)
 }
+
+// The DNS cache wants machines of at least so many cores and so much memory.
+const localDNSCPUs, localDNSMiB = 4, 244
 
 // acceptsGPU: AKS installs NVIDIA drivers only, and those for virtualised A10
 // and RTX PRO cards on Ubuntu only. Without its driver anything goes.

@@ -66,7 +66,7 @@ func (a *Agent) Run(ctx context.Context, m emulator.Machine) {
 	a.enter(g)
 	defer a.leave(g)
 	g.say("booted %s as %s", m.Size.Name, m.ComputerName)
-	payload, err := ReadPayload(ctx, m.CustomData)
+	payload, err := readPayload(ctx, m.CustomData, imageVersion(m.ImageID))
 	if err == nil && !payload.Kubelet.Register {
 		err = errors.New("--register-node=false keeps the kubelet from registering")
 	}

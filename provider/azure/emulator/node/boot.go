@@ -47,19 +47,33 @@ var errNeverProvisioned = errors.New("customData never started " + provisionStar
 // environment the image's provisioning script was started with. Variables that
 // were assigned but neither exported nor put before the command do not reach it,
 // exactly as on a real machine.
-func provisionEnvironment(ctx context.Context, customData []byte) (map[string]string, error) {
-	script, err := unpack(customData)
-	if err != nil {
-		return nil, err
-	}
-	file, err := parseScript(script)
+func provisionEnvironment(ctx context.Context, customData []byte, version string) (map[string]string, error) {
+	scripts, err := unpack(customData)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
 	defer cancel()
-	m := &image{}
-	err = m.runSafely(ctx, file, expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"))
+	m := &image{version: version, files: map[string]*bytes.Buffer{}}
+	for _, script := range scripts {
+		file, err := parseScript(script)
+		if err != nil {
+			return nil, err
+		}
+		env, err := m.boot(ctx, file)
+		if env != nil || err != nil {
+			return env, err
+		}
+	}
+	return nil, errNeverProvisioned
+}
+
+// boot runs one script to its end. Both results are nil when it started nothing.
+func (m *image) boot(ctx context.Context, file *syntax.File) (map[string]string, error) {
+	err := m.runSafely(ctx, file, expand.ListEnviron("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"))
+	if m.controllerStarted() {
+		return m.controllerEnvironment()
+	}
 	if env := m.environment(); env != nil {
 		// What the script does after provisioning cannot take the node back.
 		return env, nil
@@ -70,11 +84,11 @@ func provisionEnvironment(ctx context.Context, customData []byte) (map[string]st
 	if err != nil {
 		return nil, fmt.Errorf("running customData: %w", err)
 	}
-	return nil, errNeverProvisioned
+	return nil, nil
 }
 
-// unpack undoes what cloud-init would undo, and refuses what is no shell script.
-func unpack(customData []byte) ([]byte, error) {
+// unpack undoes what cloud-init would undo, and refuses what holds no shell script.
+func unpack(customData []byte) ([][]byte, error) {
 	data := customData
 	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		r, err := gzip.NewReader(bytes.NewReader(data))
@@ -90,11 +104,13 @@ func unpack(customData []byte) ([]byte, error) {
 		return nil, fmt.Errorf("customData is larger than %d bytes", maxScript)
 	case len(bytes.TrimSpace(data)) == 0:
 		return nil, errors.New("the machine has no customData")
+	case isMultipart(data):
+		return bootHooks(data)
 	case !bytes.HasPrefix(data, []byte("#!")):
 		// cloud-init decides by the first line.
 		return nil, fmt.Errorf("customData does not start with #! but with %q: cloud-init would not run it", firstLine(data))
 	}
-	return data, nil
+	return [][]byte{data}, nil
 }
 
 func firstLine(data []byte) string {
@@ -143,8 +159,12 @@ func quoteEscapes(parts []syntax.WordPart) []syntax.WordPart {
 // image is the virtual machine as far as a bootstrap script can see it: a few
 // files, a few programs, and everything else there but without effect.
 type image struct {
+	version string // of the image, such as 202607.06.0; may be empty
+
 	mu          sync.Mutex // guards what follows: a script may run things in the background
 	provisioned map[string]string
+	files       map[string]*bytes.Buffer // what scripts wrote, by path
+	controller  bool                     // the node controller was started
 	commands    int
 	depth       int
 }
@@ -173,10 +193,10 @@ func (m *image) run(ctx context.Context, file *syntax.File, env expand.Environ, 
 		interp.StdIO(nil, io.Discard, io.Discard),
 		interp.CallHandler(m.count),
 		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return m.exec }),
-		interp.OpenHandler(open),
-		interp.StatHandler(stat),
+		interp.OpenHandler(m.open),
+		interp.StatHandler(m.stat),
 		interp.AccessHandler(func(ctx context.Context, name string, _ interp.AccessMode) error {
-			_, err := stat(ctx, name, true)
+			_, err := m.stat(ctx, name, true)
 			return err
 		}),
 		interp.ReadDirHandler2(func(context.Context, string) ([]fs.DirEntry, error) { return nil, nil }),
@@ -184,7 +204,12 @@ func (m *image) run(ctx context.Context, file *syntax.File, env expand.Environ, 
 	if err != nil {
 		return fmt.Errorf("starting a shell: %w", err)
 	}
-	return r.Run(ctx, file)
+	err = r.Run(ctx, file)
+	if wait, broken := parseScript([]byte("wait")); broken == nil {
+		// What a script leaves in the background lives on without it.
+		_ = r.Run(ctx, wait)
+	}
+	return err
 }
 
 func (m *image) deeper(by int) int {
@@ -221,6 +246,11 @@ func (m *image) exec(ctx context.Context, args []string) error {
 			args = args[min(2, len(args)):]
 		case "bash", "sh":
 			return m.shell(ctx, args[1:])
+		case "base64":
+			return base64Decode(ctx, args[1:])
+		case "systemctl":
+			m.systemctl(args[1:])
+			return nil
 		default:
 			if isProvisioner(args[0]) {
 				m.provision(ctx)
@@ -248,6 +278,10 @@ func (m *image) shell(ctx context.Context, args []string) error {
 		}
 		// The first word after the command is its $0.
 		return m.run(ctx, file, exported(ctx), args[min(2, len(args)):]...)
+	}
+	if len(args) > 0 && path.Clean(args[0]) == controllerLauncher && m.hasLauncher() {
+		m.startController()
+		return nil
 	}
 	if len(args) == 0 || !isProvisioner(args[0]) {
 		return interp.ExitStatus(127)
@@ -291,17 +325,42 @@ func exported(ctx context.Context) expand.Environ {
 	return expand.ListEnviron(pairs...)
 }
 
-// open gives scripts a disk that takes every write and remembers none.
-func open(_ context.Context, name string, flag int, _ os.FileMode) (io.ReadWriteCloser, error) {
+// open gives scripts a disk that takes every write. Of those it remembers the node
+// controller's document.
+func (m *image) open(_ context.Context, name string, flag int, _ os.FileMode) (io.ReadWriteCloser, error) {
 	if flag&(os.O_WRONLY|os.O_RDWR) == 0 && name != os.DevNull {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
-	return void{}, nil
+	if name = path.Clean(name); name != controllerConfig {
+		return void{}, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.files[name] == nil || flag&os.O_TRUNC != 0 {
+		m.files[name] = &bytes.Buffer{}
+	}
+	return &disk{image: m, file: m.files[name]}, nil
 }
 
-func stat(_ context.Context, name string, _ bool) (fs.FileInfo, error) {
+// disk is an open file that is remembered.
+type disk struct {
+	void
+	image *image
+	file  *bytes.Buffer
+}
+
+func (d *disk) Write(p []byte) (int, error) {
+	d.image.mu.Lock()
+	defer d.image.mu.Unlock()
+	if d.file.Len()+len(p) > maxScript {
+		return 0, fmt.Errorf("the disk is full at %d bytes", maxScript)
+	}
+	return d.file.Write(p)
+}
+
+func (m *image) stat(_ context.Context, name string, _ bool) (fs.FileInfo, error) {
 	switch name = path.Clean(name); {
-	case isProvisioner(name), name == "/bin/bash", name == "/usr/bin/bash", name == os.DevNull:
+	case name == controllerLauncher && m.hasLauncher(), isProvisioner(name), name == "/bin/bash", name == "/usr/bin/bash", name == os.DevNull:
 		return fileInfo{name: path.Base(name), mode: 0o755}, nil
 	case name == "/" || strings.HasPrefix(provisionStart, name+"/"), strings.HasPrefix("/var/log/azure/", name+"/"):
 		return fileInfo{name: path.Base(name), mode: fs.ModeDir | 0o755}, nil

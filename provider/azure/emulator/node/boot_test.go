@@ -47,7 +47,7 @@ func TestProvisionEnvironment(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			env, err := provisionEnvironment(t.Context(), []byte("#!/bin/bash\n"+test.script))
+			env, err := provisionEnvironment(t.Context(), []byte("#!/bin/bash\n"+test.script), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestProvisionEnvironmentRefuses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			env, err := provisionEnvironment(t.Context(), []byte(test.customData))
+			env, err := provisionEnvironment(t.Context(), []byte(test.customData), "")
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, error %v; want an error with %q", env, err, test.want)
 			}
@@ -97,7 +97,7 @@ func TestGzippedPayload(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	env, err := provisionEnvironment(t.Context(), packed.Bytes())
+	env, err := provisionEnvironment(t.Context(), packed.Bytes(), "")
 	if err != nil || env["X"] != "one" {
 		t.Errorf("X = %q, error %v", env["X"], err)
 	}
@@ -112,7 +112,7 @@ func TestGzipBombIsRefused(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := provisionEnvironment(t.Context(), packed.Bytes()); err == nil {
+	if _, err := provisionEnvironment(t.Context(), packed.Bytes(), ""); err == nil {
 		t.Error("two megabytes of script were accepted")
 	}
 }
@@ -124,7 +124,7 @@ func TestScriptsAreShutIn(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/bash\necho x > " + dir + "/leak\nexport GOT=$(cat " + dir + "/leak)$(< /etc/hostname)$EMULATOR_SECRET\n" +
 		"ls=" + dir + "/*; export LS=$(echo $ls)\n" + provision
-	env, err := provisionEnvironment(t.Context(), []byte(script))
+	env, err := provisionEnvironment(t.Context(), []byte(script), "")
 	if err != nil {
 		t.Fatal(err)
 	}

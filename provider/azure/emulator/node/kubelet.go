@@ -26,6 +26,8 @@ type Kubelet struct {
 	Hostname string
 	// MaxPods and PodsPerCore bound the number of pods; PodsPerCore 0 does not.
 	MaxPods, PodsPerCore int64
+	// FailsOnSwap is the kubelet's default: it does not start on a machine with swap.
+	FailsOnSwap bool
 	// Register is false for a kubelet that was told to stay out of the cluster.
 	Register bool
 	// Reserved is kube-reserved and system-reserved together.
@@ -73,6 +75,7 @@ func parseKubelet(args []string, version string) (Kubelet, error) {
 		MaxPods:     int64(raw.maxPods),
 		PodsPerCore: int64(raw.podsPerCore),
 		Register:    raw.registerNode,
+		FailsOnSwap: raw.failSwapOn,
 	}
 	if err := checkLabels(k.Labels); err != nil {
 		return Kubelet{}, fmt.Errorf("--node-labels: %w", err)

@@ -26,6 +26,8 @@ type Payload struct {
 	// GPUDriver reports that the payload asked for the NVIDIA driver.
 	GPUDriver bool
 	Kubelet   Kubelet
+	// System is what the machine's kernel is told.
+	System System
 }
 
 // versionForm is the release form of Kubernetes versions, which is all that
@@ -35,8 +37,21 @@ var versionForm = regexp.MustCompile(`^1\.[0-9]{1,3}\.[0-9]{1,4}$`)
 // ReadPayload runs customData and reads what the provisioning script of an AKS
 // image would read, under the names that script uses. The error says why the
 // machine would never join; it holds no secret.
+//
+// customData may be either contract: a script that exports the variables, or a
+// document for the node controller that makes them.
 func ReadPayload(ctx context.Context, customData []byte) (Payload, error) {
-	env, err := provisionEnvironment(ctx, customData)
+	return readPayload(ctx, customData, "")
+}
+
+// Environment is what the provisioning script of an image of that version (empty: a
+// new one) would be started with. It holds secrets.
+func Environment(ctx context.Context, customData []byte, version string) (map[string]string, error) {
+	return provisionEnvironment(ctx, customData, version)
+}
+
+func readPayload(ctx context.Context, customData []byte, version string) (Payload, error) {
+	env, err := provisionEnvironment(ctx, customData, version)
 	if err != nil {
 		return Payload{}, err
 	}
@@ -71,7 +86,13 @@ func readEnvironment(env map[string]string) (Payload, error) {
 	if p.Kubelet, err = parseKubelet(command, p.KubernetesVersion); err != nil {
 		return Payload{}, fmt.Errorf("starting the kubelet: %w", err)
 	}
-	return p, nil
+	if p.System, err = readSystem(env); err != nil {
+		return Payload{}, fmt.Errorf("setting up the system: %w", err)
+	}
+	if p.System.SwapMiB > 0 && p.Kubelet.FailsOnSwap {
+		return Payload{}, errors.New("starting the kubelet: --fail-swap-on is true, and the machine has swap")
+	}
+	return p, checkCredentialProvider(env, p.KubernetesVersion)
 }
 
 // serverAddress adds the port AKS serves on when the name has none.

@@ -103,11 +103,12 @@ func TestReadPayload(t *testing.T) {
 				{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute},
 				{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule},
 			},
-			External: true,
-			MaxPods:  110,
-			Register: true,
-			Reserved: corev1.ResourceList{"cpu": resource.MustParse("140m"), "memory": resource.MustParse("1843Mi")},
-			Eviction: []Threshold{{Signal: "memory.available", Amount: resource.MustParse("750Mi")}},
+			External:    true,
+			MaxPods:     110,
+			Register:    true,
+			FailsOnSwap: true,
+			Reserved:    corev1.ResourceList{"cpu": resource.MustParse("140m"), "memory": resource.MustParse("1843Mi")},
+			Eviction:    []Threshold{{Signal: "memory.available", Amount: resource.MustParse("750Mi")}},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

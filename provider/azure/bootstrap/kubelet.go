@@ -1,8 +1,9 @@
-package azure
+package bootstrap
 
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,66 +15,82 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// unregistered keeps pods away from a node until the controller has seen it.
-func unregistered() provider.Taint {
-	return provider.Taint{Key: "karpenter.sh/unregistered", Effect: "NoExecute"}
-}
+// flagValue is what a kubelet's flag may hold: the image writes all flags into one
+// line of a unit's environment, and splits it at white space.
+var flagValue = regexp.MustCompile(`^[A-Za-z0-9_.,:=/<%*+\[\]-]*$`)
 
-// kubeletFlags is the kubelet's command line, in order of the flags' names. The
-// image splits it at white space, so no value may hold any.
-func (n *bootNode) kubeletFlags() (string, error) {
+// kubeletFlags are the kubelet's flags by name, without dashes.
+func (n *Node) kubeletFlags() (map[string]string, error) {
 	flags := n.baseFlags()
-	taints, err := registerTaints(n.taints)
+	taints, err := registerTaints(n.Taints)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	flags["register-with-taints"] = taints
 	n.versionFlags(flags)
-	if n.kubelet != nil {
-		userFlags(flags, n.kubelet)
+	if n.Kubelet != nil {
+		userFlags(flags, n.Kubelet)
 	}
-	words := make([]string, 0, len(flags))
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
-		word := "--" + name + "=" + flags[name]
-		if strings.ContainsAny(word, " \t\r\n") {
-			return "", fmt.Errorf("kubelet flag %s: %q holds white space", name, flags[name])
+		if !flagValue.MatchString(flags[name]) {
+			return nil, fmt.Errorf("kubelet flag %s: %q cannot be written into a unit", name, flags[name])
 		}
-		words = append(words, word)
 	}
-	return strings.Join(words, " "), nil
+	return flags, nil
 }
 
-func (n *bootNode) baseFlags() map[string]string {
+// checkLabels refuses labels that a kubelet would choke on, where somebody sees it.
+func checkLabels(labels map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if errs := validation.IsQualifiedName(key); len(errs) > 0 {
+			return fmt.Errorf("node label %q: %s", key, errs[0])
+		}
+		if errs := validation.IsValidLabelValue(labels[key]); len(errs) > 0 {
+			return fmt.Errorf("node label %s=%q: %s", key, labels[key], errs[0])
+		}
+	}
+	return nil
+}
+
+// pairs writes a map as name=value, in order of the names.
+func pairs(m map[string]string, prefix, separator string) string {
+	words := make([]string, 0, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		words = append(words, prefix+name+"="+m[name])
+	}
+	return strings.Join(words, separator)
+}
+
+func (n *Node) baseFlags() map[string]string {
 	return map[string]string{
-		"address":                           "0.0.0.0",
-		"anonymous-auth":                    "false",
-		"authentication-token-webhook":      "true",
-		"authorization-mode":                "Webhook",
-		"cgroup-driver":                     "systemd",
-		"cgroups-per-qos":                   "true",
-		"client-ca-file":                    "/etc/kubernetes/certs/ca.crt",
-		"cloud-provider":                    "external",
-		"cluster-dns":                       n.dns,
-		"cluster-domain":                    "cluster.local",
-		"container-log-max-size":            "50M",
-		"enforce-node-allocatable":          "pods",
-		"event-qps":                         "0",
-		"eviction-hard":                     n.reserved.evictionHard(),
-		"image-gc-high-threshold":           "85",
-		"image-gc-low-threshold":            "80",
-		"kube-reserved":                     n.reserved.kubeReserved(),
-		"max-pods":                          strconv.FormatInt(n.maxPods, 10),
-		"node-status-update-frequency":      "10s",
-		"pod-manifest-path":                 "/etc/kubernetes/manifests",
-		"pod-max-pids":                      "-1",
-		"protect-kernel-defaults":           "true",
-		"read-only-port":                    "0",
-		"resolv-conf":                       "/run/systemd/resolve/resolv.conf",
-		"rotate-certificates":               "true",
-		"streaming-connection-idle-timeout": "4h",
-		"tls-cert-file":                     "/etc/kubernetes/certs/kubeletserver.crt",
-		"tls-cipher-suites":                 strings.Join(cipherSuites(), ","),
-		"tls-private-key-file":              "/etc/kubernetes/certs/kubeletserver.key",
+		"address":                      "0.0.0.0",
+		"anonymous-auth":               "false",
+		"authentication-token-webhook": "true",
+		"authorization-mode":           "Webhook",
+		"cgroup-driver":                "systemd",
+		"cgroups-per-qos":              "true",
+		"client-ca-file":               "/etc/kubernetes/certs/ca.crt",
+		"cloud-provider":               "external",
+		"cluster-dns":                  n.DNS,
+		"cluster-domain":               "cluster.local",
+		"container-log-max-size":       "50M",
+		"enforce-node-allocatable":     "pods",
+		"event-qps":                    "0",
+		"eviction-hard":                n.Reserved.evictionHard(),
+		"image-gc-high-threshold":      "85",
+		"image-gc-low-threshold":       "80",
+		"kube-reserved":                n.Reserved.kubeReserved(),
+		"max-pods":                     strconv.FormatInt(n.MaxPods, 10),
+		"node-status-update-frequency": "10s",
+		"pod-manifest-path":            "/etc/kubernetes/manifests",
+		"pod-max-pids":                 "-1",
+		"protect-kernel-defaults":      "true",
+		"read-only-port":               "0",
+		"resolv-conf":                  "/run/systemd/resolve/resolv.conf",
+		"rotate-certificates":          "true",
+		"tls-cert-file":                "/etc/kubernetes/certs/kubeletserver.crt",
+		"tls-cipher-suites":            strings.Join(cipherSuites(), ","),
+		"tls-private-key-file":         "/etc/kubernetes/certs/kubeletserver.key",
 	}
 }
 
@@ -92,26 +109,27 @@ func cipherSuites() []string {
 
 // evictionHard keeps the disk thresholds of AKS beside that of memory: giving
 // the flag replaces all of the kubelet's own.
-func (r reservation) evictionHard() string {
-	return fmt.Sprintf("memory.available<%dMi,nodefs.available<10%%,nodefs.inodesFree<5%%,pid.available<2000", r.eviction/mebibyte)
+func (r Reserved) evictionHard() string {
+	return fmt.Sprintf("memory.available<%dMi,nodefs.available<10%%,nodefs.inodesFree<5%%,pid.available<2000", r.EvictionMiB)
 }
 
-func (r reservation) kubeReserved() string {
-	return fmt.Sprintf("cpu=%dm,memory=%dMi,pid=1000", r.milliCPU, r.memory/mebibyte)
+func (r Reserved) kubeReserved() string {
+	return fmt.Sprintf("cpu=%dm,memory=%dMi,pid=1000", r.MilliCPU, r.MemoryMiB)
 }
 
 // versionFlags adds flags that only some kubelets know: one that meets an
 // unknown flag exits.
-func (n *bootNode) versionFlags(flags map[string]string) {
-	minor := minorOf(n.version)
+func (n *Node) versionFlags(flags map[string]string) {
+	minor := n.minor()
 	if minor < 31 {
 		flags["keep-terminated-pod-volumes"] = "false"
 	}
 	if minor < 34 {
 		flags["cloud-config"] = "/etc/kubernetes/azure.json"
+		flags["streaming-connection-idle-timeout"] = "4h"
 	}
 	if minor < 35 {
-		flags["pod-infra-container-image"] = "mcr.microsoft.com/oss/kubernetes/pause:3.6"
+		flags["pod-infra-container-image"] = n.pauseImage()
 	}
 	if minor < 30 {
 		flags["azure-container-registry-config"] = "/etc/kubernetes/azure.json"

@@ -1,0 +1,93 @@
+package bootstrap
+
+import (
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// GPUKind is which of the drivers that AKS builds a card wants.
+type GPUKind string
+
+// Compute is for cards whole machines have; Grid and GridV20 are for virtual ones.
+const (
+	Compute GPUKind = ""
+	Grid    GPUKind = "grid"
+	GridV20 GPUKind = "grid-v20"
+)
+
+// A driver is what an image installs.
+type driver struct {
+	since                int // build date of the first image that has it, YYYYMMDD
+	kind, version, build string
+}
+
+// gpuData are facts about drivers and sizes; see its head.
+//
+//go:embed gpu.txt
+var gpuData string
+
+// gpuTable is gpuData, read.
+type gpuTable struct {
+	drivers []driver // in order of since
+	fabric  map[string]bool
+}
+
+// gpus reads the table once. It is part of the program: a fault in it is ours.
+var gpus = sync.OnceValue(func() gpuTable {
+	t, err := readGPUs(gpuData)
+	if err != nil {
+		panic(err)
+	}
+	return t
+})
+
+func readGPUs(text string) (gpuTable, error) {
+	t := gpuTable{fabric: map[string]bool{}}
+	for i, line := range strings.Split(text, "\n") {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0 || words[0] == "#":
+		case words[0] == "driver" && len(words) == 5:
+			since, err := strconv.Atoi(words[1])
+			if err != nil || len(t.drivers) > 0 && since < t.drivers[len(t.drivers)-1].since {
+				return t, fmt.Errorf("gpu.txt:%d: %q is no date, or not in order", i+1, words[1])
+			}
+			t.drivers = append(t.drivers, driver{since, words[2], words[3], words[4]})
+		case words[0] == "fabric" && len(words) == 2:
+			t.fabric[words[1]] = true
+		default:
+			return t, fmt.Errorf("gpu.txt:%d: cannot be read: %q", i+1, line)
+		}
+	}
+	return t, nil
+}
+
+// driver is the newest of the card's kind that the node's image has. The image holds
+// it ready: another version would be fetched at boot, or not be there at all.
+func (n *Node) driver() (driver, error) {
+	if !n.GPU.Present {
+		return driver{}, nil
+	}
+	kinds := []string{string(n.GPU.Kind)}
+	if n.GPU.Kind == Compute {
+		kinds = []string{"cuda-lts", "cuda"} // images have one or both; the first is preferred
+	}
+	for _, kind := range kinds {
+		var best driver
+		for _, d := range gpus().drivers {
+			if d.kind == kind && (d.since <= n.built() || d.since == gpus().drivers[0].since) {
+				best = d
+			}
+		}
+		if best.kind != "" {
+			return best, nil
+		}
+	}
+	return driver{}, fmt.Errorf("image %s has no GPU driver %s, which %s needs", n.ImageVersion, n.GPU.Kind, n.Size)
+}
+
+// fabricManager reports whether the GPUs of the size are joined by a switch of their own.
+func (n *Node) fabricManager() bool { return gpus().fabric[strings.ToLower(n.Size)] }

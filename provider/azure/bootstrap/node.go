@@ -1,0 +1,174 @@
+package bootstrap
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider"
+)
+
+// A Node is everything a machine must know to become a node. Fields are required
+// unless they say otherwise.
+type Node struct {
+	Server  string // API server as nodes reach it, host[:port]
+	CA      []byte // of the API server, PEM
+	Token   string // bootstrap token; a secret
+	Version string // of Kubernetes, without "v"
+
+	// Labels are those the kubelet may give itself; Taints it registers with, beside
+	// which the node may be empty. Both may be nil.
+	Labels  map[string]string
+	Taints  []provider.Taint
+	MaxPods int64
+	// Reserved is kept from pods.
+	Reserved Reserved
+	// Kubelet and OS are what users set; nil leaves everything as AKS has it.
+	Kubelet *v1beta1.KubeletConfiguration
+	OS      *v1beta1.LinuxOSConfiguration
+	// LocalDNS runs a DNS cache on the node; nil runs none. Its mode is not looked at.
+	LocalDNS *v1beta1.LocalDNS
+	DNS      string // address of the cluster's DNS service
+
+	Size string // of the machine, for example Standard_D4s_v5
+	Arch string // amd64 or arm64
+	GPU  GPU
+	// ImageVersion is the version of the image, such as 202607.06.0; empty means a
+	// new one.
+	ImageVersion string
+	// StreamArtifacts has images start before they are pulled whole.
+	StreamArtifacts bool
+
+	Subscription, Tenant string // Tenant may be empty
+	ResourceGroup        string
+	Location             string
+	// Cloud is a custom cloud; the zero value is the public or sovereign one of Location.
+	Cloud   Cloud
+	Network Network
+	// Identity is the client id of the kubelet's identity; it may be empty.
+	Identity string
+	Admin    string // name of the administrator
+}
+
+// Reserved is what a node keeps from its pods.
+type Reserved struct {
+	MilliCPU    int64
+	MemoryMiB   int64
+	EvictionMiB int64 // of memory: below it the kubelet evicts
+}
+
+// GPU is what the image is told about NVIDIA GPUs. The zero value is none.
+type GPU struct {
+	Present bool
+	Install bool // install the driver
+	// Kind is which driver the card wants.
+	Kind GPUKind
+}
+
+// Network says where a node is. SecurityGroup and RouteTable may be empty: only
+// cloud providers of old, inside the kubelet, changed them.
+type Network struct {
+	VNet, VNetResourceGroup, Subnet string
+	SecurityGroup, RouteTable       string
+	Plugin                          string // none where a DaemonSet brings it, or azure
+	Policy                          string // the cluster's policy engine; may be empty
+}
+
+// MaxSize is the most bytes of customData that Azure takes, decoded.
+const MaxSize = 64<<10 - 1
+
+// ErrTooLarge reports a Node that does not fit into MaxSize.
+var ErrTooLarge = errors.New("the bootstrap payload is larger than Azure takes")
+
+// Encode writes the node for one of the contracts (not Auto). An error names what
+// is wrong with the node; it holds no secret.
+func Encode(n Node, c Contract) ([]byte, error) {
+	if err := n.check(); err != nil {
+		return nil, err
+	}
+	var data []byte
+	var err error
+	switch c {
+	case Environment:
+		data, err = n.environment()
+	case Structured:
+		data, err = n.structured()
+	default:
+		return nil, fmt.Errorf("%q is no contract that images read", c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxSize {
+		return nil, fmt.Errorf("%w: %d bytes where %d fit; give the node fewer or shorter labels, taints or localDNS zones", ErrTooLarge, len(data), MaxSize)
+	}
+	return data, nil
+}
+
+// The scripts of the image put values into YAML, JSON and unit files without
+// quoting them. So nothing goes in that is more than a name.
+var (
+	plainName   = regexp.MustCompile(`^[\pL\pN_][\pL\pN_.()-]*$`)
+	serverForm  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$`)
+	tokenForm   = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+	versionForm = regexp.MustCompile(`^1\.[0-9]{1,3}\.[0-9]{1,4}$`)
+)
+
+func (n *Node) check() error {
+	var errs []error
+	require := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	require(serverForm.MatchString(n.Server), "API server %q is not host[:port]", n.Server)
+	require(tokenForm.MatchString(n.Token), "the bootstrap token is not six letters or digits, a dot, and sixteen more")
+	require(versionForm.MatchString(n.Version), "Kubernetes version %q is not 1.x.y", n.Version)
+	block, _ := pem.Decode(n.CA)
+	require(block != nil && block.Type == "CERTIFICATE", "the API server's authority holds no PEM certificate")
+	require(n.MaxPods > 0, "max pods %d is not positive", n.MaxPods)
+	_, err := netip.ParseAddr(n.DNS)
+	require(err == nil, "DNS address %q is not an IP address", n.DNS)
+	require(n.Arch == "amd64" || n.Arch == "arm64", "architecture %q is neither amd64 nor arm64", n.Arch)
+	require(n.Network.Plugin == "none" || n.Network.Plugin == "azure", "network plugin %q is neither none nor azure", n.Network.Plugin)
+	for _, f := range n.names() {
+		require(f.optional && f.value == "" || plainName.MatchString(f.value), "%s %q is not a plain name", f.what, f.value)
+	}
+	return errors.Join(append(errs, n.Cloud.check(), checkOS(n.OS), checkLocalDNS(n.LocalDNS))...)
+}
+
+// field is a value that must be a name.
+type field struct {
+	what, value string
+	optional    bool
+}
+
+func (n *Node) names() []field {
+	return []field{
+		{"subscription", n.Subscription, false}, {"tenant", n.Tenant, true}, {"resource group", n.ResourceGroup, false},
+		{"location", n.Location, false}, {"virtual network", n.Network.VNet, false}, {"subnet", n.Network.Subnet, false},
+		{"resource group of the network", n.Network.VNetResourceGroup, false}, {"security group", n.Network.SecurityGroup, true},
+		{"route table", n.Network.RouteTable, true}, {"network policy", n.Network.Policy, true}, {"size", n.Size, false},
+		{"identity", n.Identity, true}, {"administrator", n.Admin, false},
+	}
+}
+
+// minor is the minor version of Kubernetes 1.
+func (n *Node) minor() int {
+	minor, _ := strconv.Atoi(strings.Split(n.Version, ".")[1]) // checked
+	return minor
+}
+
+// policy is the policy engine as images know it: others bring their own agents.
+func (n *Node) policy() string {
+	switch n.Network.Policy {
+	case "azure", "calico", "none":
+		return n.Network.Policy
+	}
+	return ""
+}

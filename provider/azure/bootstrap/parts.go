@@ -1,0 +1,66 @@
+package bootstrap
+
+import "fmt"
+
+// packages is where AKS keeps what images may lack.
+const packages = "https://packages.aks.azure.com"
+
+// kubeBinaries is where images fetch a kubelet they do not hold; from 1.34 on they
+// have package repositories for that.
+func (n *Node) kubeBinaries() string {
+	if n.minor() >= 34 {
+		return ""
+	}
+	return fmt.Sprintf("%s/kubernetes/v%s/binaries/kubernetes-node-linux-%s.tar.gz", packages, n.Version, n.Arch)
+}
+
+// credentialProvider is where images fetch what lets kubelets pull from Azure's
+// registries; from 1.34 on they have package repositories for that. The versions
+// are those of parts/common/components.json.
+func (n *Node) credentialProvider() string {
+	version := map[int]string{30: "1.30.15", 31: "1.31.12", 32: "1.32.11", 33: "1.33.7"}[n.minor()]
+	if version == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s/cloud-provider-azure/v%s/binaries/azure-acr-credential-provider-linux-%s-v%[2]s.tar.gz", packages, version, n.Arch)
+}
+
+// pauseImage holds the namespaces of a pod.
+func (n *Node) pauseImage() string { return n.cloud().registry + "/oss/kubernetes/pause:3.6" }
+
+// containerd configures the runtime: runc or, where we have the GPU driver
+// installed, NVIDIA's wrapper of it.
+func (n *Node) containerd(gpu bool) string {
+	runtime, binary := "runc", "/usr/bin/runc"
+	if gpu {
+		runtime, binary = "nvidia-container-runtime", "/usr/bin/nvidia-container-runtime"
+	}
+	streaming, proxy := "", ""
+	if n.StreamArtifacts {
+		streaming = "\n    snapshotter = \"overlaybd\"\n    disable_snapshot_annotations = false"
+		proxy = "[proxy_plugins]\n  [proxy_plugins.overlaybd]\n    type = \"snapshot\"\n    address = \"/run/overlaybd-snapshotter/overlaybd.sock\"\n"
+	}
+	return fmt.Sprintf(`version = 2
+oom_score = -999
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "%[3]s"
+  enable_cdi = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]%[4]s
+    default_runtime_name = "%[1]s"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.%[1]s]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.%[1]s.options]
+        BinaryName = "%[2]s"
+        SystemdCgroup = true
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.untrusted]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.untrusted.options]
+        BinaryName = "%[2]s"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "/etc/containerd/certs.d"
+  [plugins."io.containerd.grpc.v1.cri".registry.headers]
+    X-Meta-Source-Client = ["azure/aks"]
+[metrics]
+  address = "0.0.0.0:10257"
+%[5]s`, runtime, binary, n.pauseImage(), streaming, proxy)
+}
