@@ -70,7 +70,7 @@ func inheritedRegion(t *testing.T) *region {
 		t.Fatal(err)
 	}
 	r := regionOf(t, server).small()
-	r.options.CABundle = []byte("nobody dials here")
+	r.options.CABundle = []byte(testAuthority)
 	return r
 }
 
