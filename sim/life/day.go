@@ -56,7 +56,7 @@ func (d *day) pools() {
 	}
 	if d.often(50) {
 		d.Pools = append(d.Pools, &Pool{Name: "batch", Taint: "batch", Policy: one(d, disrupt.WhenEmpty, disrupt.Balanced, disrupt.WhenEmptyOrUnderutilized),
-			ConsolidateAfter: one(d, 30*time.Second, 10*time.Minute), Budgets: d.budgets(), MinAge: -1, LimitCPU: one[int64](d, 0, 64)})
+			ConsolidateAfter: one(d, 30*time.Second, 10*time.Minute), Budgets: d.budgets(), MinAge: -1, LimitCPU: one[int64](d, 0, 128)})
 	}
 	if d.often(50) {
 		d.Pools = append(d.Pools, &Pool{Name: "data", Taint: "data", CapacityTypes: []string{offer.OnDemand}, Policy: disrupt.WhenEmptyOrUnderutilized, ConsolidateAfter: 5 * time.Minute,
