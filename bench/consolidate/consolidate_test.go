@@ -15,7 +15,7 @@ import (
 // loses a pod or puts one where kube-scheduler would not.
 func TestOursIsNoDearerThanUpstreams(t *testing.T) {
 	var us, them consolidate.Outcome // of all clusters together
-	for seed := range uint64(3) {
+	for seed := range uint64(6) {
 		s, err := scenario.Consolidate(t.Context(), scenario.Shrunk{Nodes: 30, Seed: seed, Budget: "100%"})
 		if err != nil {
 			t.Fatal(err)
@@ -48,9 +48,9 @@ func TestOursIsNoDearerThanUpstreams(t *testing.T) {
 	}
 }
 
-// mostPerDollar is how many pods ours may move for each $/h saved, of upstream's. Ours
-// ends cheaper, and the last savings are the dearest.
-const mostPerDollar = 1.5
+// mostPerDollar is how many pods ours may move for each $/h saved, of upstream's, over all
+// clusters together.
+const mostPerDollar = 1
 
 func shrink(t *testing.T, s *scenario.Scenario, d consolidate.Decider) consolidate.Outcome {
 	t.Helper()

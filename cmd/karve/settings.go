@@ -24,7 +24,7 @@ func (c CoreConfig) settings() world.Settings {
 // disruption is what the flags say about every decision about nodes. The Config is valid.
 func (c CoreConfig) disruption() disrupt.Settings {
 	thrift, _ := kube.MinSavings(c.ConsolidationMinSavings) // validated
-	thrift.PerEviction = disrupt.Defaults().Thrift.PerEviction
+	thrift.PerEviction, thrift.PerPod = disrupt.Defaults().Thrift.PerEviction, disrupt.Defaults().Thrift.PerPod
 	gates, _ := features(c.FeatureGates)
 	return disrupt.Settings{
 		Thrift:     thrift,

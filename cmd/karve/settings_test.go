@@ -48,7 +48,7 @@ func TestDisruptionSettings(t *testing.T) {
 	}{
 		{nil, karve},
 		{map[string]string{"CONSOLIDATION_MIN_SAVINGS": "$0.02/h", "CONSOLIDATION_MIN_NODE_AGE": "1h", "CONSOLIDATION_STEPS": "0"},
-			disrupt.Settings{Thrift: disrupt.Thrift{PerHour: 2e7, PerEviction: karve.Thrift.PerEviction}, MinAge: minutes(60)}},
+			disrupt.Settings{Thrift: disrupt.Thrift{PerHour: 2e7, PerEviction: karve.Thrift.PerEviction, PerPod: karve.Thrift.PerPod}, MinAge: minutes(60)}},
 		{map[string]string{"CONSOLIDATION_RULES": "Karpenter", "FEATURE_GATES": "SpotToSpotConsolidation=true"},
 			disrupt.Settings{Thrift: karve.Thrift, MinAge: minutes(5), Steps: 200, Upstream: true, SpotToSpot: true}},
 	} {

@@ -17,6 +17,9 @@ func Recheck(w *world.World, c Cluster, m Move) (Move, Left) {
 	c.Underway = slices.DeleteFunc(slices.Clone(c.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
 	s := newSearch(w, &c, false)
 	defer s.trial.End()
+	for _, n := range s.nodes {
+		n.wrong = false // who is to stay was guessed then, and the guess is not what is asked now
+	}
 	s.rewind()
 	set, left := s.stillGoing(&m)
 	if len(set) == 0 || len(set) < len(m.Nodes) && len(m.Launches) > 0 {

@@ -122,6 +122,8 @@ type node struct {
 	// gone nodes are in a move; homes are where moves take pods.
 	gone, home bool
 	free       bool // may be consolidated, as far as it has a say itself
+	keeper     bool // see tanks
+	swappable  bool // may be replaced, as far as the way it was bought has a say
 	wrong      bool // is replaced sooner or later, as it is the wrong machine for its pods
 	soon       bool // is due, and will be replaced as soon as its pool's budget allows
 	put        bool // off, as its pods would go where hardly anybody is
@@ -157,6 +159,7 @@ func newSearch(w *world.World, c *Cluster, rehearsed bool) *search {
 	}
 	s.resume()
 	s.judge()
+	s.fair()
 	s.weigh()
 	return s
 }
@@ -215,10 +218,39 @@ func (s *search) judge() {
 	}
 }
 
-// wrongShare is how many percent of its price a full node must waste to be the wrong machine.
-// Where less is at stake, pods that move there move twice only if that pays, too; and to keep
-// its room empty until then costs more.
-const wrongShare = 30
+// fair finds out what an eviction must save: a share of what a pod costs on average. That is
+// the bill that remains if all goes well (what pinned nodes cost, and what the other pods need at
+// the best prices) for each pod that may move: where few may, they would have to move for
+// everybody. It does not change while the cluster shrinks, so no plan is undone by the next.
+func (s *search) fair() {
+	t := &s.c.Settings.Thrift
+	if t.PerPod <= 0 {
+		return
+	}
+	bill, pods := offer.Price(0), 0.0
+	for _, n := range s.nodes {
+		switch {
+		case n.host == nil || n.gone || n.host.Leaving:
+		case n.pinned():
+			bill = bill.Add(n.price)
+		default:
+			bill = bill.Add(s.rates.Of(n.host))
+			pods += n.Cost
+		}
+	}
+	if pods > 0 {
+		t.PerEviction = min(t.PerEviction, offer.Price(t.PerPod*float64(bill)/pods))
+	}
+}
+
+// pinned nodes stay for longer than a while.
+func (n *node) pinned() bool {
+	switch n.left.Because {
+	case NotInitialized, Nominated, MoveUnderway, AlreadyLeaving, Resting:
+		return false
+	}
+	return !n.free && !n.soon && n.left.Because != "" && n.left.Until.IsZero()
+}
 
 // weigh finds out what the nodes waste, and which are the wrong machines for what they
 // run: however full, they would pay for a replacement.
@@ -233,27 +265,15 @@ func (s *search) weigh() {
 			continue
 		}
 		n.least = Least(s.parts([]*node{n}), s.c.Settings)
-		if n.free && s.spot([]*node{n}).Because == "" {
-			n.wrong = n.price-offer.Price(float64(needs)/n.fill()) >= max(n.least, n.price*wrongShare/100)
-		}
+		n.swappable = s.spot([]*node{n}).Because == ""
 	}
+	s.keepers()
 }
 
 // fleeting nodes are kept by their youth alone: they stand as good as empty, and will be
 // looked at as soon as they are old enough.
 func (n *node) fleeting() bool {
 	return (n.left.Because == TooYoung || n.left.Because == TooSoon) && n.waste >= n.least && n.waste > n.price/2
-}
-
-// fill is how full the node is, by the resource of which it has least left: 0.01 to 1.
-func (n *node) fill() float64 {
-	most := 0.01
-	for _, d := range []quantity.Dim{quantity.CPU, quantity.Memory} {
-		if has := n.asked[d] + max(0, n.host.Free[d]); has > 0 {
-			most = max(most, float64(n.asked[d])/float64(has))
-		}
-	}
-	return min(most, 1)
 }
 
 // mark notes who takes part in a move.

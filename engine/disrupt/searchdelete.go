@@ -2,13 +2,9 @@ package disrupt
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // noPurse is the purse of those who may spend what they want.
@@ -21,63 +17,17 @@ func (s *search) byWorth() []*node {
 	return out
 }
 
-// doomed lists nodes by what they save, and keeps those that will go, by and by, from
-// being homes: pods would have to move again. Who that is, is a guess: as many as the
-// room on the others can hold if pods were a liquid.
+// doomed lists the nodes that are to go, by what they save, and keeps them from being homes:
+// pods would have to move again.
 func (s *search) doomed() []*node {
 	order := s.byWorth()
-	type tank struct{ free, asked quantity.Vector }
-	tanks := map[string]*tank{}
-	tankOf := func(h *world.Host) *tank {
-		name := likeness(h)
-		if tanks[name] == nil {
-			tanks[name] = &tank{}
-		}
-		return tanks[name]
-	}
-	for _, h := range s.trial.World().Hosts {
-		if h.Index >= 0 && !h.Leaving && !h.Stuck {
-			pour(&tankOf(h).free, &h.Free, 1)
-		}
-	}
 	for _, n := range order {
-		if !s.removable(n) {
-			n.doomed = false
-			continue
-		}
-		t := tankOf(n.host)
-		free, asked := t.free, t.asked
-		pour(&free, &n.host.Free, -1)
-		pour(&asked, &n.asked, 1)
-		if n.doomed = free.Holds(&asked); n.doomed {
-			t.free, t.asked = free, asked
-		}
-	}
-	for _, n := range order {
-		if n.doomed {
-			t := tankOf(n.host)
-			n.filling = 2*t.asked[quantity.CPU] >= t.free[quantity.CPU] || 2*t.asked[quantity.Memory] >= t.free[quantity.Memory]
+		if n.doomed = !n.keeper && s.removable(n); n.doomed {
+			n.filling = true
 			s.shut(n)
 		}
 	}
 	return slices.DeleteFunc(order, func(n *node) bool { return !n.doomed && !n.gone })
-}
-
-// pour adds what is there of the resources that every pod asks for.
-func pour(sum, v *quantity.Vector, by int64) {
-	for _, d := range []quantity.Dim{quantity.CPU, quantity.Memory, quantity.Pods} {
-		sum[d] += by * max(0, v[d])
-	}
-}
-
-// likeness tells nodes apart that hardly take each other's pods.
-func likeness(h *world.Host) string {
-	var b strings.Builder
-	b.WriteString(h.Labels["kubernetes.io/arch"])
-	for _, t := range h.Taints {
-		fmt.Fprintf(&b, "|%s=%s:%s", t.Key, t.Value, t.Effect)
-	}
-	return b.String()
 }
 
 // undecided lists nodes by what they save; everybody who stays is a home.

@@ -15,14 +15,17 @@ type Thrift struct {
 	// PerEviction is for each ordinary pod that moves (see Node.Cost); what a node saves that
 	// goes without a replacement must reach it, too.
 	PerEviction offer.Price
+	// PerPod lowers PerEviction to this share of what a pod that may move costs on average: see
+	// search.fair. Zero leaves it as it is.
+	PerPod float64
 }
 
 // Defaults are karve's rules out of the box. A replacement restarts pods, pulls images
 // and warms caches, so a few percent that tomorrow's prices may take back do not pay
-// for it; nor does a restart that saves less than $1.50 a month; and a node that was just
+// for it; nor does a restart that saves less than a quarter of what the pod costs; and a node that was just
 // bought is about to be used.
 func Defaults() Settings {
-	return Settings{Thrift: Thrift{Share: 0.05, PerEviction: 2e6}, MinAge: 5 * time.Minute}
+	return Settings{Thrift: Thrift{Share: 0.05, PerEviction: 2.5e6, PerPod: 0.25}, MinAge: 5 * time.Minute}
 }
 
 // Part is what one pool gives to a move.

@@ -25,6 +25,8 @@ import (
 type Rates struct {
 	groups map[*world.Shape]int
 	sets   [][][quantity.Dims]float64 // by proportion and group: USD/h per base unit
+	demand []quantity.Vector          // by group
+	prices [][quantity.Dims]float64   // the set under which all pods together are worth most
 }
 
 // proportions are by how much the memory asked for is scaled before prices are found.
@@ -43,6 +45,7 @@ func Worth(w *world.World, hosts []*world.Host) *Rates {
 	var demand quantity.Vector
 	for _, f := range factions {
 		demand = demand.Add(f.demand)
+		r.demand = append(r.demand, f.demand)
 	}
 	machines := make([][]shape, len(factions))
 	for i, f := range factions {
@@ -51,6 +54,7 @@ func Worth(w *world.World, hosts []*world.Host) *Rates {
 	for _, p := range proportions() {
 		r.sets = append(r.sets, prices(factions, machines, demand, p))
 	}
+	r.prices = r.dearest(factions)
 	return r
 }
 

@@ -1,0 +1,160 @@
+package disrupt
+
+import (
+	"cmp"
+	"slices"
+)
+
+// keepers guesses, before anybody moves, which nodes stay: pods then go once, to where they
+// stay. A keeper costs hardly more, when it is full, than new machines would for its pods, or not
+// so much more that its own pods should move. Those are filled first that keep most pods in place
+// for the least extra in the least room, and when everybody's pods have a place the rest goes.
+//
+// Pods are a liquid here, of groups that may use the same machines, worth what they cost at
+// the best prices. A group is welcome where it is already. The guess decides who is a home, and
+// who goes first; what may go is decided by plans.
+func (s *search) keepers() {
+	t := &tanks{s: s, left: make([]float64, s.rates.Groups()), welcome: map[string][]bool{}}
+	var order []*tank
+	for _, n := range s.nodes {
+		n.keeper, n.wrong = true, false
+		if n.host != nil && !n.gone && !n.host.Leaving {
+			order = append(order, t.see(n))
+		}
+	}
+	for _, x := range order {
+		t.rate(x)
+	}
+	slices.SortStableFunc(order, func(x, y *tank) int {
+		if x.free != y.free { // who stays anyhow is filled first
+			return cmp.Compare(ordinal(x.free), ordinal(y.free))
+		}
+		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(x.worth, y.worth))
+	})
+	for _, x := range order {
+		t.fill(x)
+	}
+}
+
+func ordinal(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// tanks are the nodes of a cluster when pods are a liquid.
+type tanks struct {
+	s *search
+	// left is what the pods of each group that have no place yet are worth, USD per hour.
+	left []float64
+	// welcome are the groups seen on nodes of a place.
+	welcome map[string][]bool
+}
+
+// tank is a node among tanks; USD per hour.
+type tank struct {
+	*node
+	own  []float64 // what its pods are worth, by group
+	full float64   // what it would hold, filled up with the pods that are worth most there
+	// score is what keeping it is worth, when full, for each unit of what it holds.
+	score float64
+}
+
+// see notes the pods of a node.
+func (t *tanks) see(n *node) *tank {
+	x := &tank{node: n, own: make([]float64, len(t.left))}
+	if t.welcome[n.place] == nil {
+		t.welcome[n.place] = make([]bool, len(t.left))
+	}
+	t.s.rates.Parts(n.host, func(group int, worth float64) {
+		x.own[group] += worth
+		t.left[group] += worth
+		t.welcome[n.place][group] = true
+	})
+	return x
+}
+
+// leastPerEviction is what it is worth at the very least that a pod need not move, USD per hour:
+// among nodes that cost the same, those with most pods stay.
+const leastPerEviction = 1e-5
+
+// rate scores a node: its pods need not move, but it costs more than they are worth.
+func (t *tanks) rate(x *tank) {
+	most := 0.0
+	for group, own := range x.own {
+		x.full += own
+		if t.welcome[x.place][group] {
+			most = max(most, t.s.rates.Room(x.host, group))
+		}
+	}
+	x.full += most
+	if x.pool == nil || x.full <= 0 {
+		return
+	}
+	spares := max(t.s.parts([]*node{x.node})[0].perEviction(t.s.c.Settings).USD(), leastPerEviction*x.Cost)
+	x.score = (spares - (x.price.USD() - x.full)) / x.full
+}
+
+const (
+	// wrongShare is how much of its price a node must waste, however full, to be the wrong machine.
+	// Below that a new one, which is never quite full either, is hardly better.
+	wrongShare = 0.1
+	// fullShare is how full a keeper must get. Where less is left for it, its pods had better
+	// fill others.
+	fullShare = 0.9
+)
+
+// fill gives the node its own pods and those of others that are welcome, unless it goes.
+func (t *tanks) fill(x *tank) {
+	holds, from := t.pour(x)
+	if x.free {
+		x.wrong = x.swappable && x.price.USD()-x.full >= max(x.least.USD(), x.price.USD()*wrongShare)
+		x.keeper = !x.wrong && (holds >= x.full*fullShare || !x.swappable && holds > 0)
+	}
+	if !x.keeper {
+		return
+	}
+	for group := range t.left {
+		t.left[group] -= from[group]
+	}
+}
+
+// pour is what the node would hold of what is left, in all and by group: its own pods, then
+// those that are worth most there.
+func (t *tanks) pour(x *tank) (holds float64, from []float64) {
+	from = make([]float64, len(t.left))
+	for group, own := range x.own {
+		from[group] = min(own, t.left[group])
+		holds += from[group]
+	}
+	free := 1.0
+	if x.host.Index < 0 { // nobody may move there
+		free = 0
+	}
+	for free > 1e-3 {
+		best, room := t.dearest(x, from)
+		if best < 0 {
+			break
+		}
+		come := min(t.left[best]-from[best], room*free)
+		from[best] += come
+		holds += come
+		free -= come / room
+	}
+	return holds, from
+}
+
+// dearest is the group with pods left to which the node's room is worth most; -1 for none.
+func (t *tanks) dearest(x *tank, from []float64) (best int, room float64) {
+	best = -1
+	for group, welcome := range t.welcome[x.place] {
+		if !welcome || t.left[group]-from[group] <= 1e-9 {
+			continue
+		}
+		if r := t.s.rates.Room(x.host, group); r > room {
+			best, room = group, r
+		}
+	}
+	return best, room
+}
