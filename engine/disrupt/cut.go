@@ -60,12 +60,13 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 	for i := range launches {
 		after = after.Add(launches[i].Choices[0].Price)
 	}
+	likes := likesOf(set)
 	for i := range launches {
 		l := &launches[i]
 		most := share(purse, l.Choices[0].Price, after)
 		m := market(s.w, l.Pool)
 		banned := func(c offer.Choice) bool {
-			return slices.ContainsFunc(set, func(n *node) bool { return len(set) > 1 && n.is(l.Pool, c) })
+			return len(set) > 1 && likes[like{l.Pool, c.Type, c.Zone, c.CapacityType}]
 		}
 		before := len(l.Choices)
 		narrow(l, m, most, banned)
@@ -83,6 +84,18 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 		}
 	}
 	return Left{}
+}
+
+// like is all that tells machines apart that are bought.
+type like struct{ pool, instanceType, zone, capacityType string }
+
+func likesOf(set []*node) map[like]bool {
+	out := make(map[like]bool, len(set))
+	for _, n := range set {
+		l := n.host.Labels
+		out[like{n.Pool, l[world.LabelInstanceType], l[world.LabelZone], l[world.LabelCapacityType]}] = true
+	}
+	return out
 }
 
 // share is purse·part/whole, rounded down.

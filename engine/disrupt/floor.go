@@ -18,10 +18,9 @@ type floor struct {
 	w     *world.World
 	seats []seat
 	of    map[*world.Host]int
-	// shelves hold the open seats by how empty they are, the emptiest last.
-	shelves [shelves][]int32
-	// perCPU and perMemory are the smallest of any seat: the least by which a pod fills one.
-	perCPU, perMemory float64
+	// sizes are the machines that there are, by what they have for pods.
+	sizes  []*size
+	sizeOf map[[2]int64]*size
 
 	doors    map[*world.Shape]*[]verdict // by seat
 	manners  map[*world.Class]*manners
@@ -32,19 +31,36 @@ type floor struct {
 // shelves is how finely seats are told apart by how empty they are.
 const shelves = 256
 
+// size is all seats of as much cpu and memory: a pod fills the same share of each, so that
+// kube-scheduler likes the emptiest best.
+type size struct {
+	// perCPU and perMemory are which share of the machine a base unit of each is.
+	perCPU, perMemory float64
+	// shelves hold the open seats by how empty they are; none above top has any.
+	shelves [shelves][]stand
+	top     int
+}
+
+// stand is where a seat is found, how empty it is, and what most pods lack if they have no room
+// there: most seats are passed over without a look at them.
+type stand struct {
+	at          int
+	empty       float64
+	cpu, memory int64
+}
+
 // seat is a node, or a machine to be bought.
 type seat struct {
 	host   *world.Host   // nil for what is to be bought:
 	market *world.Market // a row of this
 	row    int
 
-	free quantity.Vector
-	// perCPU and perMemory are which share of the machine a base unit of each is.
-	perCPU, perMemory float64
-	crew              []world.Member // who runs there to begin with
-	guests            []*world.Class // who came
-	open              bool
-	shelf, place      int
+	free         quantity.Vector
+	size         *size
+	crew         []world.Member // who runs there to begin with
+	guests       []*world.Class // who came
+	open         bool
+	shelf, place int
 }
 
 // change is a seat as it was.
@@ -62,7 +78,7 @@ const (
 )
 
 func newFloor(w *world.World) *floor {
-	f := &floor{w: w, of: make(map[*world.Host]int, len(w.Hosts)), perCPU: math.Inf(1), perMemory: math.Inf(1),
+	f := &floor{w: w, of: make(map[*world.Host]int, len(w.Hosts)), sizeOf: map[[2]int64]*size{},
 		doors: map[*world.Shape]*[]verdict{}, manners: map[*world.Class]*manners{}, cheapest: map[*world.Shape]deal{}}
 	f.seats = make([]seat, 0, len(w.Hosts)+len(w.Hosts)/8)
 	for _, h := range w.Hosts {
@@ -76,8 +92,7 @@ func newFloor(w *world.World) *floor {
 
 // add opens a seat of that size.
 func (f *floor) add(s seat, cpu, memory int64) int {
-	s.perCPU, s.perMemory = 1/float64(max(1, cpu)), 1/float64(max(1, memory))
-	f.perCPU, f.perMemory = min(f.perCPU, s.perCPU), min(f.perMemory, s.perMemory)
+	s.size = f.sizeFor(cpu, memory)
 	f.seats = append(f.seats, s)
 	at := len(f.seats) - 1
 	f.unshelve(at)
@@ -90,14 +105,20 @@ func (f *floor) buy(m *world.Market, row int) int {
 	return f.add(seat{market: m, row: row, free: m.Room[row]}, size[quantity.CPU], size[quantity.Memory])
 }
 
-// emptiness is which share of the seat is free: cpu and memory together, up to 2.
-func (s *seat) emptiness() float64 {
-	return float64(s.free[quantity.CPU])*s.perCPU + float64(s.free[quantity.Memory])*s.perMemory
+func (f *floor) sizeFor(cpu, memory int64) *size {
+	key := [2]int64{cpu, memory}
+	known := f.sizeOf[key]
+	if known == nil {
+		known = &size{perCPU: 1 / float64(max(1, cpu)), perMemory: 1 / float64(max(1, memory))}
+		f.sizeOf[key] = known
+		f.sizes = append(f.sizes, known)
+	}
+	return known
 }
 
-// left is how empty the seat is with one more pod.
-func (s *seat) left(request *quantity.Vector) float64 {
-	return float64(s.free[quantity.CPU]-request[quantity.CPU])*s.perCPU + float64(s.free[quantity.Memory]-request[quantity.Memory])*s.perMemory
+// share is which share of a seat of the size those are: cpu and memory together, up to 2.
+func (z *size) share(v *quantity.Vector) float64 {
+	return float64(v[quantity.CPU])*z.perCPU + float64(v[quantity.Memory])*z.perMemory
 }
 
 func (s *seat) holds(c *world.Class) bool {
@@ -109,23 +130,30 @@ func (s *seat) holds(c *world.Class) bool {
 	return true
 }
 
-// unshelve opens the seat: it is put onto the shelf where it belongs.
+// unshelve opens the seat: it is put onto the shelf where it belongs. One that can have no
+// further pod, however small, stays closed.
 func (f *floor) unshelve(at int) {
 	s := &f.seats[at]
+	if s.free[quantity.Pods] < 1 {
+		return
+	}
 	s.open = true
-	s.shelf = max(0, min(shelves-1, int(s.emptiness()*(shelves/2))))
-	s.place = len(f.shelves[s.shelf])
-	f.shelves[s.shelf] = append(f.shelves[s.shelf], int32(at))
+	z := s.size
+	empty := z.share(&s.free)
+	s.shelf = max(0, min(shelves-1, int(empty*(shelves/2))))
+	s.place = len(z.shelves[s.shelf])
+	z.shelves[s.shelf] = append(z.shelves[s.shelf], stand{at, empty, s.free[quantity.CPU], s.free[quantity.Memory]})
+	z.top = max(z.top, s.shelf)
 }
 
 // shelve takes the seat off its shelf.
 func (f *floor) shelve(at int) {
 	s := &f.seats[at]
-	shelf := f.shelves[s.shelf]
+	shelf := s.size.shelves[s.shelf]
 	last := shelf[len(shelf)-1]
 	shelf[s.place] = last
-	f.seats[last].place = s.place
-	f.shelves[s.shelf] = shelf[:len(shelf)-1]
+	f.seats[last.at].place = s.place
+	s.size.shelves[s.shelf] = shelf[:len(shelf)-1]
 	s.open = false
 }
 
@@ -146,7 +174,9 @@ func (f *floor) back(log, seats int) {
 		}
 	}
 	for at := len(f.seats) - 1; at >= seats; at-- {
-		f.shelve(at)
+		if f.seats[at].open {
+			f.shelve(at)
+		}
 	}
 	f.seats = f.seats[:seats]
 	for _, door := range f.doors {
@@ -175,23 +205,35 @@ func (f *floor) sit(c *world.Class, at int) {
 // best is the seat that kube-scheduler likes best for the pod; -1 when none has room.
 func (f *floor) best(p *evicted) int {
 	found, most := -1, math.Inf(-1)
-	fills := float64(p.Requests[quantity.CPU])*f.perCPU + float64(p.Requests[quantity.Memory])*f.perMemory
-	for shelf := shelves - 1; shelf >= 0; shelf-- {
-		if emptiest := float64(shelf+1) / (shelves / 2); shelf < shelves-1 && emptiest-fills < most {
+	for _, z := range f.sizes {
+		found, most = f.emptiest(z, p, found, most)
+	}
+	return found
+}
+
+// emptiest finds the emptiest seat of the size that takes the pod, if kube-scheduler likes it
+// better than the one found so far, of which most would be left.
+func (f *floor) emptiest(z *size, p *evicted, found int, most float64) (int, float64) {
+	for z.top > 0 && len(z.shelves[z.top]) == 0 {
+		z.top--
+	}
+	fills, cpu, memory := z.share(&p.Requests), p.Requests[quantity.CPU], p.Requests[quantity.Memory]
+	for shelf := z.top; shelf >= 0; shelf-- {
+		emptiest := float64(shelf+1) / (shelves / 2)
+		if shelf < shelves-1 && (emptiest-fills < most || emptiest < fills) {
 			break
 		}
-		for _, at := range f.shelves[shelf] {
-			s := &f.seats[at]
-			left := s.left(&p.Requests)
-			if left < most || left == most && int(at) > found {
+		for _, stand := range z.shelves[shelf] {
+			left := stand.empty - fills
+			if stand.cpu < cpu || stand.memory < memory || left < most || left == most && stand.at > found {
 				continue
 			}
-			if s.holds(p.Class) && f.admit(p, int(at)) {
-				found, most = int(at), left
+			if f.seats[stand.at].holds(p.Class) && f.admit(p, stand.at) {
+				found, most = stand.at, left
 			}
 		}
 	}
-	return found
+	return found, most
 }
 
 // admit reports whether the pod may sit there, whatever the room.

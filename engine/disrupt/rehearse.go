@@ -8,7 +8,6 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -150,7 +149,7 @@ func (f *floor) evict(set []*node, plan map[string]int) []evicted {
 		f.leave(at)
 		s := &f.seats[at]
 		add := func(c *world.Class, meant int) {
-			share := float64(c.Requests[quantity.CPU])*s.perCPU + float64(c.Requests[quantity.Memory])*s.perMemory
+			share := s.size.share(&c.Requests)
 			out = append(out, evicted{c, f.mannersOf(c), meant, f.doorOf(c.Shape), share})
 		}
 		n.host.Movable(func(c *world.Class, pods []world.Ref) {
