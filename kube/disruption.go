@@ -45,7 +45,7 @@ func DisruptionNode(m Machine, budgets *PodBudgets, soft bool, now time.Time) di
 	}
 	n.Name, n.Ready = m.Node.Name, Ready(m.Node)
 	all := survey(m.Pods, budgets, now)
-	n.Pods, n.Cost = all.movable, all.cost
+	n.Pods, n.Cost, n.Guards = all.movable, all.cost, all.guards
 	n.Blocks = append(append(severalNodes(m), ownBlocks(m.Node)...), all.blocks()...)
 	return n
 }
@@ -142,6 +142,7 @@ type tenants struct {
 	cost    float64
 	// asking must not be disturbed, held would not be let go by the eviction API.
 	asking, held []podBlock
+	guards       []disrupt.Guard
 }
 
 // survey looks at every pod once: there are many, and they lie far apart.
@@ -156,11 +157,28 @@ func survey(pods []*corev1.Pod, budgets *PodBudgets, now time.Time) (all tenants
 		}
 		if DoNotDisrupt(p, now) {
 			all.asking = append(all.asking, podBlock{p, protection(p)})
-		} else if r := budgets.Refused(p); len(r.Budgets) > 0 && Evictable(p) {
+			continue
+		}
+		switch r := budgets.Refused(p); {
+		case !Evictable(p):
+		case len(r.Budgets) > 0:
 			all.held = append(all.held, podBlock{p, refused(p, r)})
+		case r.Guard.Name != "":
+			all.guard(p, r)
 		}
 	}
 	return all
+}
+
+// guard notes that a budget lets the pod go.
+func (t *tenants) guard(p *corev1.Pod, r Refusal) {
+	name := r.Guard.String()
+	at := slices.IndexFunc(t.guards, func(g disrupt.Guard) bool { return g.Budget == name })
+	if at < 0 {
+		at = len(t.guards)
+		t.guards = append(t.guards, disrupt.Guard{Budget: name, Allowed: r.Allowed})
+	}
+	t.guards[at].Pods = append(t.guards[at].Pods, string(p.UID))
 }
 
 func (t tenants) blocks() []disrupt.Block {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/disrupt"
@@ -196,6 +197,23 @@ func TestDisruptionNode(t *testing.T) {
 	m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("90m")
 	if n := DisruptionNode(m, nil, false, noon); n.Due != nil {
 		t.Error("a node past its life is replaced in a pool that deletes it")
+	}
+}
+
+// Rule 133: who leaves late is known from the budgets that let some pods go.
+func TestGuards(t *testing.T) {
+	m := readyMachine()
+	m.Pods = []*corev1.Pod{runningPod("a"), runningPod("b"), runningPod("other", func(p *corev1.Pod) { p.Labels = nil })}
+	for _, p := range m.Pods {
+		p.UID = types.UID(p.Name)
+	}
+	want := []disrupt.Guard{{Budget: "default/web", Allowed: 1, Pods: []string{"a", "b"}}}
+	if diff := cmp.Diff(want, DisruptionNode(m, NewPodBudgets(podBudgetOf("web")), false, noon).Guards); diff != "" {
+		t.Errorf("one of two may go: %s", diff)
+	}
+	none := podBudgetOf("web", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 })
+	if n := DisruptionNode(m, NewPodBudgets(none), false, noon); n.Guards != nil || len(n.Blocks) != 2 {
+		t.Errorf("none may go: guards %v, %d blocks", n.Guards, len(n.Blocks))
 	}
 }
 

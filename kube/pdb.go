@@ -254,6 +254,9 @@ type Refusal struct {
 	// ForGood is set when waiting does not help: the budgets or the number of pods must
 	// change first.
 	ForGood bool
+	// Guard is the budget that lets the pod go now, and so many with it; Budgets are empty then.
+	Guard   types.NamespacedName
+	Allowed int
 	// Status is what the budget says, when it is one.
 	Status policyv1.PodDisruptionBudgetStatus
 }
@@ -282,8 +285,10 @@ func (b *PodBudgets) judge(p *corev1.Pod) Refusal {
 			r.Budgets = append(r.Budgets, x.name)
 		}
 		return r
-	case len(found) == 0 || found[0].admits(p):
+	case len(found) == 0:
 		return Refusal{}
+	case found[0].admits(p):
+		return Refusal{Guard: found[0].name, Allowed: int(found[0].status.DisruptionsAllowed)}
 	}
 	return Refusal{Budgets: []types.NamespacedName{found[0].name}, ForGood: found[0].forGood, Status: found[0].status}
 }

@@ -67,8 +67,19 @@ type Node struct {
 	Unpriced string
 	// Blocks are who asks for the node to be left alone, in a fixed order.
 	Blocks []Block
+	// Guards are the PodDisruptionBudgets of its pods that let some go, though not all at once
+	// perhaps: the others leave later.
+	Guards []Guard
 	// Due are the causes for which it must be replaced whatever that costs, oldest first.
 	Due []Due
+}
+
+// Guard is a PodDisruptionBudget, the pods of a node that it selects, by UID, and how many of all
+// that it selects may be evicted now.
+type Guard struct {
+	Budget  string
+	Allowed int
+	Pods    []string
 }
 
 // Block is one reason to leave a node alone.

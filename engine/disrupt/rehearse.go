@@ -97,6 +97,7 @@ type evicted struct {
 	door  *[]verdict
 	// share of its node that it asks for.
 	share float64
+	guard *Guard // nil when no budget holds it up
 }
 
 // expect opens seats for what the move buys, and says where it sends its pods, by UID.
@@ -148,25 +149,56 @@ func (f *floor) evict(set []*node, plan map[string]int) []evicted {
 		}
 		f.leave(at)
 		s := &f.seats[at]
-		add := func(c *world.Class, meant int) {
-			share := s.size.share(&c.Requests)
-			out = append(out, evicted{c, f.mannersOf(c), meant, f.doorOf(c.Shape), share})
+		add := func(c *world.Class, meant int, g *Guard) {
+			out = append(out, evicted{c, f.mannersOf(c), meant, f.doorOf(c.Shape), s.size.share(&c.Requests), g})
 		}
+		guards := guardsOf(n)
 		n.host.Movable(func(c *world.Class, pods []world.Ref) {
 			for _, ref := range pods {
 				meant, known := plan[ref.UID]
 				if !known {
 					meant = at
 				}
-				add(c, meant)
+				add(c, meant, guards[ref.UID])
 			}
 		})
 		for _, c := range s.guests {
-			add(c, at)
+			add(c, at, nil)
 		}
 	}
 	slices.SortStableFunc(out, func(x, y evicted) int { return cmp.Compare(y.share, x.share) })
+	return heldUp(out)
+}
+
+func guardsOf(n *node) map[string]*Guard {
+	if len(n.Guards) == 0 {
+		return nil
+	}
+	out := map[string]*Guard{}
+	for i := range n.Guards {
+		for _, uid := range n.Guards[i].Pods {
+			out[uid] = &n.Guards[i]
+		}
+	}
 	return out
+}
+
+// heldUp puts those last whom a PodDisruptionBudget lets go only after others of theirs run again:
+// meanwhile everybody else has sat down.
+func heldUp(pods []evicted) []evicted {
+	gone := map[string]int{}
+	var late []evicted
+	first := pods[:0]
+	for _, p := range pods {
+		if p.guard != nil {
+			if gone[p.guard.Budget]++; gone[p.guard.Budget] > p.guard.Allowed {
+				late = append(late, p)
+				continue
+			}
+		}
+		first = append(first, p)
+	}
+	return append(first, late...)
 }
 
 // manners are what a class demands of its neighbours, as far as that is followed here: within a

@@ -202,6 +202,7 @@ func (c *Cluster) nodeFacts(m *machine, but *move) disrupt.Node {
 		n.Pods++
 		n.Cost++
 		n.Blocks = append(n.Blocks, c.blocks(p)...)
+		n.Guards = guarded(n.Guards, p)
 	}
 	n.Promised = slices.ContainsFunc(c.pods, func(p *pod) bool { return p.promise == m.key }) || c.now.Before(c.view.promised[m.key])
 	if m.version != m.pool.Version {
@@ -211,6 +212,21 @@ func (c *Cluster) nodeFacts(m *machine, but *move) disrupt.Node {
 		n.Due = append(n.Due, disrupt.Due{Cause: disrupt.Expired, Detail: "Expired", Since: end})
 	}
 	return n
+}
+
+// guarded notes that the pod has a budget which lets some go.
+func guarded(guards []disrupt.Guard, p *pod) []disrupt.Guard {
+	w := p.owner
+	if w.Every != 0 || w.MaxDown < 0 || w.allowed() == 0 {
+		return guards
+	}
+	at := slices.IndexFunc(guards, func(g disrupt.Guard) bool { return g.Budget == w.Name })
+	if at < 0 {
+		at = len(guards)
+		guards = append(guards, disrupt.Guard{Budget: w.Name, Allowed: w.allowed()})
+	}
+	guards[at].Pods = append(guards[at].Pods, p.uid)
+	return guards
 }
 
 func (c *Cluster) blocks(p *pod) []disrupt.Block {
