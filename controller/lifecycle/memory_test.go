@@ -46,7 +46,7 @@ func TestMemoryIsKeptWhileLaunching(t *testing.T) {
 		p.Provider = e.Provider
 		e.Lifecycle.Provider = p
 		asked := len(p.told)
-		e.Until(20, "an initialized claim", func() bool { e.Join(); return initialized(e) == 1 })
+		e.Until(20, "an initialized claim", func() bool { e.Join(); return e.Ready() == 1 })
 		if len(p.told) == asked || p.told[asked] != "one" {
 			t.Errorf("the next process told it %v", p.told[asked:])
 		}
