@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
@@ -24,7 +24,7 @@ func (l *launch) create(ctx context.Context, m *machineType, choice offer.Choice
 		return err
 	}
 	var accepted *http.Response
-	poller, err := l.p.clients.vms.BeginCreateOrUpdate(runtime.WithCaptureResponse(ctx, &accepted), l.p.opts.NodeResourceGroup, l.name, *body,
+	poller, err := l.p.clients.vms.BeginCreateOrUpdate(policy.WithCaptureResponse(ctx, &accepted), l.p.opts.NodeResourceGroup, l.name, *body,
 		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
 	if err != nil {
 		if classify(err).kind == staleReference {
