@@ -33,23 +33,27 @@ func allSpot(set []*node) bool {
 	return !slices.ContainsFunc(set, func(n *node) bool { return n.host.Labels[world.LabelCapacityType] != offer.Spot })
 }
 
+// like is all that tells machines apart that are bought.
+type like struct{ pool, instanceType, zone, capacityType string }
+
+func (n *node) like() like {
+	l := n.host.Labels
+	return like{n.Pool, l[world.LabelInstanceType], l[world.LabelZone], l[world.LabelCapacityType]}
+}
+
+func likeOf(pool string, c offer.Choice) like { return like{pool, c.Type, c.Zone, c.CapacityType} }
+
 // same is a node that one of the launches would buy again.
 func same(launches []pack.Launch, set []*node) *node {
 	for i := range launches {
-		l := &launches[i]
+		bought := likeOf(launches[i].Pool, launches[i].Choices[0])
 		for _, n := range set {
-			if n.is(l.Pool, l.Choices[0]) {
+			if n.like() == bought {
 				return n
 			}
 		}
 	}
 	return nil
-}
-
-// is reports whether buying the choice for the pool would get the like of the node.
-func (n *node) is(pool string, c offer.Choice) bool {
-	return n.Pool == pool && n.host.Labels[world.LabelInstanceType] == c.Type && n.host.Labels[world.LabelZone] == c.Zone &&
-		n.host.Labels[world.LabelCapacityType] == c.CapacityType
 }
 
 // cut leaves of each launch the choices with which the move still pays, whichever are
@@ -60,13 +64,16 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 	for i := range launches {
 		after = after.Add(launches[i].Choices[0].Price)
 	}
-	likes := likesOf(set)
+	likes := make(map[like]bool, len(set))
+	for _, n := range set {
+		likes[n.like()] = true
+	}
 	for i := range launches {
 		l := &launches[i]
 		most := share(purse, l.Choices[0].Price, after)
 		m := market(s.w, l.Pool)
 		banned := func(c offer.Choice) bool {
-			return len(set) > 1 && likes[like{l.Pool, c.Type, c.Zone, c.CapacityType}]
+			return len(set) > 1 && likes[likeOf(l.Pool, c)]
 		}
 		before := len(l.Choices)
 		narrow(l, m, most, banned)
@@ -84,18 +91,6 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 		}
 	}
 	return Left{}
-}
-
-// like is all that tells machines apart that are bought.
-type like struct{ pool, instanceType, zone, capacityType string }
-
-func likesOf(set []*node) map[like]bool {
-	out := make(map[like]bool, len(set))
-	for _, n := range set {
-		l := n.host.Labels
-		out[like{n.Pool, l[world.LabelInstanceType], l[world.LabelZone], l[world.LabelCapacityType]}] = true
-	}
-	return out
 }
 
 // share is purse·part/whole, rounded down.
