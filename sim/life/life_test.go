@@ -36,6 +36,9 @@ func TestDays(t *testing.T) {
 		if b.Paid < b.Floor {
 			t.Errorf("seed %d: costs %s, less than is possible", seed, b)
 		}
+		if len(b.Pinned) == 0 && b.Fresh < b.Floor {
+			t.Errorf("seed %d: %s: less than the floor buys it anew", seed, b)
+		}
 		if most := offer.Price(float64(b.Fresh)*1.5) + slack; b.Paid > most {
 			t.Errorf("seed %d: costs %s after %s of quiet", seed, b, 24*time.Hour-Quiet)
 		}
@@ -55,7 +58,7 @@ func TestDays(t *testing.T) {
 
 // seeds is how many days are lived.
 func seeds() int {
-	if testing.Short() || race {
+	if testing.Short() {
 		return 20
 	}
 	return 200

@@ -18,7 +18,8 @@ type Bill struct {
 	// Bound is the plan's lower bound for the pods of those nodes in an empty cluster;
 	// Fresh is what the packer would pay there.
 	Bound, Fresh offer.Price
-	// Floor is a price below which nobody can run those pods; see floor.go.
+	// Floor is a price below which nobody can run those pods where they are; see floor.go. Their
+	// like on pinned nodes count for its evenness over zones, and not for Fresh: that may be less.
 	Floor offer.Price
 }
 

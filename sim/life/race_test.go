@@ -1,6 +1,0 @@
-//go:build race
-
-package life
-
-// race says that the race detector watches, which takes ten times as long.
-const race = true
