@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/provider"
@@ -87,47 +85,6 @@ func (p *Provider) newLaunch(ctx context.Context, claim provider.Claim) (*launch
 	}
 	types := p.typesOf(claim.Class, p.shape(class), in)
 	return &launch{p: p, claim: claim, name: machineName(claim.Name, claim.UID), class: class, types: types, in: in}, nil
-}
-
-// standing finds the claim's machine in the shared list. It reports false while
-// no list is new enough to tell, which is only ever so for a machine that this
-// process has just asked for.
-func (l *launch) standing(ctx context.Context) (vm *armcompute.VirtualMachine, known bool, err error) {
-	now := l.p.opts.Now()
-	v, err := l.p.machines.since(ctx, now.Add(-l.p.opts.PollEvery))
-	if err != nil {
-		return nil, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
-	}
-	if theirs := l.p.legacy(v, l.claim); theirs != nil {
-		l.name = legacyName(l.claim.Name)
-	}
-	flight := l.p.flights.get(l.name)
-	if v.started.Before(flight.asked) {
-		return nil, false, nil
-	}
-	vm = v.byName[l.name]
-	switch {
-	case vm == nil && flight.leaving:
-		l.p.ledger.credit(l.name, flight.draws, now)
-		l.p.flights.drop(l.name)
-	case vm == nil && !flight.asked.IsZero():
-		return l.vanished(ctx)
-	}
-	if vm != nil && tag(vm.Tags, tagClaimUID) != l.claim.UID && !l.p.inherited(vm) {
-		return nil, false, fmt.Errorf("launching %s: a machine named %s exists and belongs to claim UID %q, not %q: delete it or the claim", l.claim.Name, l.name, tag(vm.Tags, tagClaimUID), l.claim.UID)
-	}
-	return vm, true, nil
-}
-
-// vanished looks closely at a machine that was bought and is missing from the
-// list, before another is bought in its place.
-func (l *launch) vanished(ctx context.Context) (*armcompute.VirtualMachine, bool, error) {
-	vm, err := l.p.readMachine(ctx, l.name)
-	if errors.Is(err, provider.ErrNotFound) {
-		l.p.flights.drop(l.name)
-		return nil, true, nil
-	}
-	return vm, err == nil, err
 }
 
 // buy walks down the choices until one is accepted.
@@ -297,91 +254,4 @@ func (l *launch) waiting() provider.Instance {
 		Name: l.name, NodeName: l.name, ClaimName: l.claim.Name, ClaimUID: l.claim.UID, Pool: l.claim.Pool,
 		State: provider.Creating, RetryAfter: l.p.opts.PollEvery, Attempts: l.attempts,
 	}
-}
-
-// follow says how an existing machine stands.
-func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (provider.Instance, error) {
-	switch text(vm.Properties.ProvisioningState) {
-	case stateFailed:
-		return l.failed(ctx)
-	case stateDeleting:
-		return l.waiting(), nil
-	}
-	in := l.p.instance(ctx, vm)
-	in.Memory = l.memory()
-	if in.ClaimUID == "" { // inherited
-		in.ClaimUID = l.claim.UID
-		l.p.describe(ctx, &in, l.claim.Class)
-	}
-	if in.State == provider.Running {
-		l.p.flights.drop(l.name)
-		return in, nil
-	}
-	in.RetryAfter = l.p.opts.PollEvery
-	return in, nil
-}
-
-// failed finds out why a machine never came up, remembers it, and gives it back
-// so that the next call can try the next choice. A machine with power has not
-// failed, whatever operation on it did.
-func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
-	if !l.p.mayDelete(l.name) {
-		return l.waiting(), nil // it is told of once it can go
-	}
-	vm, err := l.p.readMachine(ctx, l.name)
-	if errors.Is(err, provider.ErrNotFound) {
-		return l.waiting(), nil
-	}
-	if err != nil {
-		return provider.Instance{}, err
-	}
-	if state(vm) != provider.Failed {
-		in := l.p.instance(ctx, vm)
-		in.Memory = l.memory()
-		return in, nil
-	}
-	choice := l.p.choiceOf(vm)
-	r := l.whyFailed(ctx, vm)
-	if s := l.in.skus.value.byName[choice.Type]; s != nil {
-		l.p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, l.subnet())
-	}
-	l.refused(choice, r.code, r.reason(), r.detail)
-	l.p.opts.Log.Info("machine failed", slog.String("claim", l.claim.Name), slog.String("machine", l.name),
-		slog.String("size", choice.Type), slog.String("zone", choice.Zone), slog.String("code", r.code))
-	if err := l.p.remove(ctx, l.name, vm); err != nil {
-		return provider.Instance{}, err
-	}
-	in := l.waiting()
-	in.Memory = l.forgotten()
-	return in, nil
-}
-
-// whyFailed reads the failure from the operation, as this process or the claim
-// remembers it, and from the machine's own status otherwise.
-func (l *launch) whyFailed(ctx context.Context, vm *armcompute.VirtualMachine) refusal {
-	if op := l.p.flights.get(l.name).operation; op != nil {
-		if _, err := op.Poll(ctx); err == nil && op.Done() {
-			if _, err := op.Result(ctx); err != nil {
-				return failure(classify(err))
-			}
-		}
-	}
-	if r, ok := l.noted(ctx, l.p.choiceOf(vm)); ok {
-		return failure(r)
-	}
-	for _, s := range statuses(vm) {
-		if code, ok := strings.CutPrefix(text(s.Code), "ProvisioningState/failed/"); ok {
-			return failure(understand(code, text(s.Message)))
-		}
-	}
-	return refusal{kind: otherRefusal, code: "ProvisioningFailed", detail: "Azure does not say why"}
-}
-
-// failure makes sure that a failed machine's offer rests for a while, whatever
-// the code: the machine is there and has failed, so asking again at once is no use.
-func failure(r refusal) refusal {
-	if !r.ofOffer() {
-		r.kind = otherRefusal
-	}
-	return r
 }
