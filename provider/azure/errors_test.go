@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/karve-dev/karve/engine/offer"
 )
 
 // answer makes the error the SDK makes of an HTTP response.
@@ -29,11 +31,14 @@ func quotaBody(which, limit string) string {
 		`, Current Usage: 96, Additional Required: 32, (Minimum) New Limit Required: 128. Submit a request for Quota increase at https://aka.ms/ProdportalCRP/x"}}`
 }
 
-// Rule 183.
+// A row for each code, and some for what comes without one or in other words.
+//
+// Rule 183. Rule 230.
 func TestClassify(t *testing.T) {
 	wrapped := func(code, message string) string {
 		return `{"error":{"code":"` + code + `","message":"` + message + `"}}`
 	}
+	seen := map[meaning]bool{}
 	for _, test := range []struct {
 		name   string
 		status int
@@ -43,32 +48,34 @@ func TestClassify(t *testing.T) {
 		reason string
 		zero   bool
 		after  time.Duration
+		avoid  extent // none: another offer would fare no better
+		rest   time.Duration
 	}{
-		{name: "family quota", status: 409, body: quotaBody("standardDSv5Family Cores", "100"), want: familyQuota, reason: "Quota"},
-		{name: "family quota of nothing", status: 409, body: quotaBody("standardNCADSA100v4Family Cores", "0"), want: familyQuota, reason: "Quota", zero: true},
-		{name: "family whose name lacks the word", status: 409, body: quotaBody("Standard NDASv4_A100 Family Cores", "10"), want: familyQuota, reason: "Quota"},
-		{name: "regional quota", status: 409, body: quotaBody("Total Regional Cores", "100"), want: regionalQuota, reason: "Quota"},
-		{name: "quota of machines", status: 409, body: quotaBody("Virtual Machines", "25000"), want: machineQuota, reason: "Quota"},
-		{name: "spot quota, in words", status: 409, body: quotaBody("Low Priority Cores", "100"), want: spotQuota, reason: "Quota"},
-		{name: "spot quota, in the link only", status: 409, body: wrapped("OperationNotAllowed", "exceeding approved standardDSv5Family Cores quota, see https://x?LowPriorityCores"), want: spotQuota, reason: "Quota"},
-		{name: "an operation in the wrong state", status: 409, body: wrapped("OperationNotAllowed", "VM is deallocated"), want: otherRefusal, reason: "Other"},
+		{name: "family quota", status: 409, body: quotaBody("standardDSv5Family Cores", "100"), want: familyQuota, reason: "Quota", avoid: thisFamily, rest: 10 * time.Minute},
+		{name: "family quota of nothing", status: 409, body: quotaBody("standardNCADSA100v4Family Cores", "0"), want: familyQuota, reason: "Quota", zero: true, avoid: thisFamily, rest: time.Hour},
+		{name: "family whose name lacks the word", status: 409, body: quotaBody("Standard NDASv4_A100 Family Cores", "10"), want: familyQuota, reason: "Quota", avoid: thisFamily, rest: 10 * time.Minute},
+		{name: "regional quota", status: 409, body: quotaBody("Total Regional Cores", "100"), want: regionalQuota, reason: "Quota", avoid: thisCapacityType, rest: 10 * time.Minute},
+		{name: "quota of machines", status: 409, body: quotaBody("Virtual Machines", "25000"), want: machineQuota, reason: "Quota", avoid: everything, rest: 10 * time.Minute},
+		{name: "spot quota, in words", status: 409, body: quotaBody("Low Priority Cores", "100"), want: spotQuota, reason: "Quota", avoid: thisCapacityType, rest: time.Hour},
+		{name: "spot quota, in the link only", status: 409, body: wrapped("OperationNotAllowed", "exceeding approved standardDSv5Family Cores quota, see https://x?LowPriorityCores"), want: spotQuota, reason: "Quota", avoid: thisCapacityType, rest: time.Hour},
+		{name: "an operation in the wrong state", status: 409, body: wrapped("OperationNotAllowed", "VM is deallocated"), want: otherRefusal, reason: "Other", avoid: thisOffer, rest: 3 * time.Minute},
 		{name: "compute throttling, flat, with the code of quota", status: 429, header: "Retry-After: 1200",
 			body: `{"code":"OperationNotAllowed","message":"The server rejected the request because too many requests have been received for this subscription.","details":[{"code":"TooManyRequests","target":"HighCostGet30Min","message":"{}"}]}`,
 			want: throttled, reason: "Throttled", after: 20 * time.Minute},
 		{name: "ARM throttling", status: 429, header: "x-ms-retry-after-ms: 250", body: wrapped("SubscriptionRequestsThrottled", "Please try again after '17' seconds."), want: throttled, reason: "Throttled", after: 250 * time.Millisecond},
-		{name: "size out of stock", status: 409, body: wrapped("SkuNotAvailable", "The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions: Standard_D4s_v5' is currently not available in location 'eastus'."), want: skuNotAvailable, reason: "OutOfStock"},
-		{name: "zone out of stock", status: 409, body: wrapped("ZonalAllocationFailed", "Allocation failed. We do not have sufficient capacity for the requested VM size in this zone."), want: zonalAllocation, reason: "OutOfStock"},
-		{name: "zone out of stock, told by an operation", status: 200, body: `{"status":"Failed","error":{"code":"ZonalAllocationFailed","message":"Allocation failed."}}`, want: zonalAllocation, reason: "OutOfStock"},
-		{name: "region out of stock", status: 409, body: wrapped("AllocationFailed", "Allocation failed. The cluster is out of capacity."), want: allocation, reason: "OutOfStock"},
-		{name: "overconstrained in a zone", status: 409, body: wrapped("OverconstrainedZonalAllocationRequest", "Allocation failed."), want: overconstrainedZonal, reason: "OutOfStock"},
-		{name: "overconstrained", status: 409, body: wrapped("OverconstrainedAllocationRequest", "Allocation failed."), want: overconstrained, reason: "OutOfStock"},
-		{name: "size not sold here", status: 400, body: wrapped("InvalidParameter", "The requested VM size Standard_X1 is not available in the current region."), want: sizeNotSupported, reason: "Restricted"},
-		{name: "size not sold to the subscription", status: 400, body: wrapped("BadRequest", "The VM size of Standard_X1 is not supported for subscription s"), want: sizeNotSupported, reason: "Restricted"},
-		{name: "another bad parameter", status: 400, body: wrapped("InvalidParameter", "The value of parameter adminUsername is invalid."), want: otherRefusal, reason: "Other"},
-		{name: "policy", status: 403, body: wrapped("RequestDisallowedByPolicy", "Resource 'x' was disallowed by policy."), want: disallowed, reason: "Restricted"},
-		{name: "subnet full", status: 400, body: wrapped("SubnetIsFull", "Subnet aks-subnet with address prefix 10.0.0.0/28 does not have enough capacity for 1 IP addresses."), want: subnetFull, reason: "Network"},
+		{name: "size out of stock", status: 409, body: wrapped("SkuNotAvailable", "The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions: Standard_D4s_v5' is currently not available in location 'eastus'."), want: skuNotAvailable, reason: "OutOfStock", avoid: thisSizeInScope, rest: 23 * time.Hour},
+		{name: "zone out of stock", status: 409, body: wrapped("ZonalAllocationFailed", "Allocation failed. We do not have sufficient capacity for the requested VM size in this zone."), want: zonalAllocation, reason: "OutOfStock", avoid: thisFamilyInZone, rest: time.Hour},
+		{name: "zone out of stock, told by an operation", status: 200, body: `{"status":"Failed","error":{"code":"ZonalAllocationFailed","message":"Allocation failed."}}`, want: zonalAllocation, reason: "OutOfStock", avoid: thisFamilyInZone, rest: time.Hour},
+		{name: "region out of stock", status: 409, body: wrapped("AllocationFailed", "Allocation failed. The cluster is out of capacity."), want: allocation, reason: "OutOfStock", avoid: thisFamilyScope, rest: time.Hour},
+		{name: "overconstrained in a zone", status: 409, body: wrapped("OverconstrainedZonalAllocationRequest", "Allocation failed."), want: overconstrainedZonal, reason: "OutOfStock", avoid: thisOffer, rest: time.Hour},
+		{name: "overconstrained", status: 409, body: wrapped("OverconstrainedAllocationRequest", "Allocation failed."), want: overconstrained, reason: "OutOfStock", avoid: thisSizeInScope, rest: time.Hour},
+		{name: "size not sold here", status: 400, body: wrapped("InvalidParameter", "The requested VM size Standard_X1 is not available in the current region."), want: sizeNotSupported, reason: "Restricted", avoid: thisSize, rest: 23 * time.Hour},
+		{name: "size not sold to the subscription", status: 400, body: wrapped("BadRequest", "The VM size of Standard_X1 is not supported for subscription s"), want: sizeNotSupported, reason: "Restricted", avoid: thisSize, rest: 23 * time.Hour},
+		{name: "another bad parameter", status: 400, body: wrapped("InvalidParameter", "The value of parameter adminUsername is invalid."), want: otherRefusal, reason: "Other", avoid: thisOffer, rest: 3 * time.Minute},
+		{name: "policy", status: 403, body: wrapped("RequestDisallowedByPolicy", "Resource 'x' was disallowed by policy."), want: disallowed, reason: "Restricted", avoid: thisSize, rest: 10 * time.Minute},
+		{name: "subnet full", status: 400, body: wrapped("SubnetIsFull", "Subnet aks-subnet with address prefix 10.0.0.0/28 does not have enough capacity for 1 IP addresses."), want: subnetFull, reason: "Network", avoid: thisSubnet, rest: time.Minute},
 		{name: "load balancer pool gone", status: 400, body: wrapped("InvalidResourceReference", "Resource p referenced by resource n was not found."), want: staleReference, reason: "Network"},
-		{name: "NIC kept for another machine", status: 400, body: wrapped("NicReservedForAnotherVm", "Nic(s) in request is reserved for another Virtual Machine for 180 seconds."), want: inUse, reason: "Other"},
+		{name: "NIC kept for another machine", status: 400, body: wrapped("NicReservedForAnotherVm", "Nic(s) in request is reserved for another Virtual Machine for 180 seconds."), want: inUse, reason: "Other", after: 30 * time.Second},
 		{name: "image gone", status: 404, body: wrapped("GalleryImageNotFound", "The gallery image is not available in eastus region."), want: imageMissing, reason: "Other"},
 		{name: "not found", status: 404, body: wrapped("ResourceNotFound", "The Resource was not found."), want: notFound, reason: "Other"},
 		{name: "not found without a code", status: 404, body: ``, want: notFound, reason: "Other"},
@@ -79,18 +86,82 @@ func TestClassify(t *testing.T) {
 		{name: "token expired", status: 401, body: wrapped("ExpiredAuthenticationToken", "The access token expiry is in the past."), want: denied, reason: "Other"},
 		{name: "server error", status: 500, body: wrapped("InternalServerError", "Encountered internal server error."), want: transient, reason: "Other"},
 		{name: "not even JSON", status: 503, body: `<html>upstream</html>`, want: transient, reason: "Other"},
-		{name: "unheard of", status: 409, body: wrapped("BrandNewError", "Something else."), want: otherRefusal, reason: "Other"},
+		{name: "quota told by the machine API", status: 200, body: wrapped("QuotaExceeded", "Code=\\\"OperationNotAllowed\\\" Message=\\\"exceeding approved LowPriorityCores quota\\\""), want: spotQuota, reason: "Quota", avoid: thisCapacityType, rest: time.Hour},
+		{name: "its family's", status: 200, body: wrapped("QuotaExceeded", "exceeding approved standardDSv5Family Cores quota"), want: familyQuota, reason: "Quota", avoid: thisFamily, rest: 10 * time.Minute},
+		{name: "its region's", status: 200, body: wrapped("QuotaExceeded", "exceeding approved Total Regional Cores quota"), want: regionalQuota, reason: "Quota", avoid: thisCapacityType, rest: 10 * time.Minute},
+		{name: "its machines'", status: 200, body: wrapped("QuotaExceeded", "exceeding approved Virtual Machines quota"), want: machineQuota, reason: "Quota", avoid: everything, rest: 10 * time.Minute},
+		{name: "its spot quota in words", status: 200, body: wrapped("QuotaExceeded", "exceeding approved Low Priority Cores quota"), want: spotQuota, reason: "Quota", avoid: thisCapacityType, rest: time.Hour},
+		{name: "size the machine API does not take", status: 400, body: `{"code":"VMSizeNotSupported","message":"The VM size is not supported."}`, want: sizeNotSupported, reason: "Restricted", avoid: thisSize, rest: 23 * time.Hour},
+		{name: "size not sold to the subscription, said otherwise", status: 400, body: wrapped("InvalidParameter", "The VM size of Standard_X1 is not supported for subscription s"), want: sizeNotSupported, reason: "Restricted", avoid: thisSize, rest: 23 * time.Hour},
+		{name: "no such AKS machine", status: 400, body: `{"code":"InvalidParameter","message":"Cannot find any valid machines to delete in agent pool p"}`, want: notFound, reason: "Other"},
+		{name: "spot dearer than the maximum", status: 409, body: wrapped("SpotPriceGreaterThanProvidedMaxPrice", "the provided max price '0.01 USD' is lower than the current spot price '0.02 USD' for Azure Spot VM size 'x'."), want: spotPrice, reason: "Restricted", avoid: thisSizeAsSpot, rest: 10 * time.Minute},
+		{name: "size never spot", status: 400, body: wrapped("AzureSpotIsNotSupportedForThisVMSize", "Azure Spot is not supported for this VM size."), want: spotTerms, reason: "Restricted", avoid: thisSizeAsSpot, rest: time.Hour},
+		{name: "subscription without spot", status: 400, body: wrapped("AzureSpotFeatureNotEnabledForSubscription", "The Azure Spot feature is not enabled for this subscription."), want: spotTerms, reason: "Restricted", avoid: thisSizeAsSpot, rest: time.Hour},
+		{name: "spot without ephemeral disks", status: 400, body: wrapped("EphemeralOSDisksNotSupportedForSpotVMs", "Ephemeral OS disks are not supported for Azure Spot VMs."), want: spotTerms, reason: "Restricted", avoid: thisSizeAsSpot, rest: time.Hour},
+		{name: "eviction policy", status: 400, body: wrapped("EvictionPolicyCanBeSetOnlyOnAzureSpotVirtualMachines", "Eviction policy can be set only on Azure Spot Virtual Machines."), want: spotTerms, reason: "Restricted", avoid: thisSizeAsSpot, rest: time.Hour},
+		{name: "priority", status: 400, body: wrapped("VMPriorityCannotBeApplied", "The specified priority value 'Spot' cannot be applied."), want: spotTerms, reason: "Restricted", avoid: thisSizeAsSpot, rest: time.Hour},
+		{name: "billing profile and priority at odds", status: 400, body: wrapped("ConflictingUserInput", "The billing profile is for Azure Spot machines only."), want: spotTerms, reason: "Restricted", avoid: thisSizeAsSpot, rest: time.Hour},
+		{name: "a request at odds with what is there", status: 409, body: wrapped("ConflictingUserInput", "Disk x already exists in resource group g."), want: otherRefusal, reason: "Other", avoid: thisOffer, rest: 3 * time.Minute},
+		{name: "subnet too small", status: 400, body: wrapped("InsufficientSubnetSize", "Subnet too small."), want: subnetFull, reason: "Network", avoid: thisSubnet, rest: time.Minute},
+		{name: "NIC in use", status: 400, body: wrapped("NicInUse", "Network Interface n is used by existing resource v."), want: inUse, reason: "Other"},
+		{name: "network busy", status: 409, body: wrapped("AnotherOperationInProgress", "Another operation on this or dependent resource is in progress."), want: inUse, reason: "Other"},
+		{name: "network to be asked again", status: 409, body: wrapped("RetryableError", "A retryable error occurred."), want: inUse, reason: "Other"},
+		{name: "network locked", status: 409, header: "Retry-After: 10", body: wrapped("RetryableErrorDueToAnotherOperation", "Operation was preempted."), want: inUse, reason: "Other", after: 10 * time.Second},
+		{name: "network locked, as throttling", status: 429, header: "Retry-After: 10", body: wrapped("RetryableError", "A retryable error occurred."), want: throttled, reason: "Throttled", after: 10 * time.Second},
+		{name: "image gone from its region", status: 400, body: wrapped("ImageNotFound", "The image is not available in eastus region."), want: imageMissing, reason: "Other"},
+		{name: "image withdrawn", status: 404, body: wrapped("PlatformImageNotFound", "The platform image is not available."), want: imageMissing, reason: "Other"},
+		{name: "system that never reported", status: 200, body: `{"status":"Failed","error":{"code":"OSProvisioningTimedOut","message":"OS Provisioning for VM 'x' did not finish in the allotted time."}}`, want: bootFailed, reason: "Other", avoid: thisOffer, rest: 10 * time.Minute},
+		{name: "extension", status: 409, body: wrapped("VMExtensionProvisioningError", "VM has reported a failure when processing extension x."), want: extensionFailed, reason: "Other"},
+		{name: "slow extension", status: 409, body: wrapped("VMExtensionProvisioningTimeout", "Provisioning of VM extension x has timed out."), want: extensionFailed, reason: "Other"},
+		{name: "extension for good", status: 409, body: wrapped("VMExtensionHandlerNonTransientError", "The handler has failed."), want: extensionFailed, reason: "Other"},
+		{name: "it exists, told late", status: 200, body: wrapped("PreconditionFailed", "Etag mismatch."), want: exists, reason: "Other"},
+		{name: "it exists otherwise", status: 409, body: wrapped("Conflict", "It exists."), want: exists, reason: "Other"},
+		{name: "no resource group", status: 404, body: wrapped("ResourceGroupNotFound", "Resource group 'g' could not be found."), want: notFound, reason: "Other"},
+		{name: "no parent", status: 404, body: wrapped("ParentResourceNotFound", "Can not perform requested operation on nested resource."), want: notFound, reason: "Other"},
+		{name: "AKS finds nothing", status: 404, body: `{"code":"NotFound","message":"Could not find agent pool."}`, want: notFound, reason: "Other"},
+		{name: "forbidden without a code", status: 403, body: ``, want: denied, reason: "Other"},
+		{name: "token invalid", status: 401, body: wrapped("InvalidAuthenticationToken", "The access token is invalid."), want: denied, reason: "Other"},
+		{name: "token invalid, told late", status: 200, body: wrapped("InvalidAuthenticationToken", "The access token is invalid."), want: denied, reason: "Other"},
+		{name: "token expired, told late", status: 200, body: wrapped("ExpiredAuthenticationToken", "It has expired."), want: denied, reason: "Other"},
+		{name: "throttled, told late", status: 200, body: wrapped("TooManyRequests", "Too many."), want: throttled, reason: "Throttled"},
+		{name: "ARM throttling, told late", status: 200, body: wrapped("SubscriptionRequestsThrottled", "Too many."), want: throttled, reason: "Throttled"},
+		{name: "AKS throttling", status: 429, body: `{"code":"ResourceRequestsThrottled","message":"Too many."}`, want: throttled, reason: "Throttled"},
+		{name: "AKS throttling, told late", status: 200, body: wrapped("ResourceRequestsThrottled", "Too many."), want: throttled, reason: "Throttled"},
+		{name: "server error, told late", status: 200, body: wrapped("InternalServerError", "Sorry."), want: transient, reason: "Other"},
+		{name: "execution error", status: 200, body: wrapped("InternalExecutionError", "An internal execution error occurred."), want: transient, reason: "Other"},
+		{name: "unavailable, told late", status: 200, body: wrapped("ServiceUnavailable", "Sorry."), want: transient, reason: "Other"},
+		{name: "gateway, told late", status: 200, body: wrapped("GatewayTimeout", "Sorry."), want: transient, reason: "Other"},
+		{name: "unheard of", status: 409, body: wrapped("BrandNewError", "Something else."), want: otherRefusal, reason: "Other", avoid: thisOffer, rest: 3 * time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := classify(armError(test.status, test.header, test.body))
+			err := armError(test.status, test.header, test.body)
+			r := classify(err)
+			seen[meaningOf(r.code, err.Error())] = true
 			if r.kind != test.want || r.reason() != test.reason || r.limitIsZero != test.zero || r.retryAfter != test.after {
 				t.Errorf("got %s, reason %s, zero %v, after %v; want %s, %s, %v, %v",
 					r.kind, r.reason(), r.limitIsZero, r.retryAfter, test.want, test.reason, test.zero, test.after)
+			}
+			if r.conduct().avoid != test.avoid || r.ofOffer() != (test.avoid != "") || r.rests(offer.OnDemand) != test.rest {
+				t.Errorf("%q rests for %v, want %q for %v", r.conduct().avoid, r.rests(offer.OnDemand), test.avoid, test.rest)
 			}
 			if strings.Contains(r.detail, "\n") || strings.Contains(r.detail, "arm.example") {
 				t.Errorf("the detail is not one sentence: %q", r.detail)
 			}
 		})
+	}
+	for _, m := range meanings {
+		if !seen[m] {
+			t.Errorf("no row is about %s %q", m.code, m.says)
+		}
+	}
+}
+
+func TestEveryKindHasAConduct(t *testing.T) {
+	for _, m := range meanings {
+		c, known := conducts[m.kind]
+		if !known || c.reason == "" || (c.avoid == "") != (c.rest == 0) {
+			t.Errorf("%s: %+v", m.kind, c)
+		}
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/karve-dev/karve/engine/offer"
 )
 
 // stockouts remembers what the cloud refused to sell, how widely that holds and
@@ -60,11 +58,11 @@ func scopeOf(zone string) string {
 
 // learn remembers a refusal of s in a zone.
 func (m *stockouts) learn(r refusal, s *sku, zone, capacityType, subnet string) {
-	keys, floor, ttl := r.spread(s, zone, capacityType, subnet)
-	if ttl == 0 {
+	keys, floor := r.spread(s, zone, capacityType, subnet)
+	if len(keys) == 0 {
 		return
 	}
-	until := m.now().Add(ttl)
+	until := m.now().Add(r.rests(capacityType))
 	words := fmt.Sprintf("%s; tried again after %s", r.words(), until.UTC().Format("15:04:05Z"))
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,64 +80,6 @@ func (m *stockouts) learn(r refusal, s *sku, zone, capacityType, subnet string) 
 		}
 	}
 	m.version++
-}
-
-// spread says how widely a refusal holds, from which size on, and for how long.
-// A zero ttl means that it says nothing about the next purchase.
-func (r refusal) spread(s *sku, zone, capacityType, subnet string) (keys []blockKey, floor int64, ttl time.Duration) {
-	scope := scopeOf(zone)
-	both := func(k blockKey) []blockKey {
-		onDemand, spot := k, k
-		onDemand.capacityType, spot.capacityType = offer.OnDemand, offer.Spot
-		return []blockKey{onDemand, spot}
-	}
-	switch r.kind {
-	case spotQuota:
-		return []blockKey{{capacityType: offer.Spot}}, s.vcpusUnless(r.limitIsZero), time.Hour
-	case regionalQuota:
-		return []blockKey{{capacityType: offer.OnDemand}}, s.vcpusUnless(r.limitIsZero), 10 * time.Minute
-	case machineQuota:
-		// Every machine counts as one, so no size fares better than another.
-		return both(blockKey{}), 0, 10 * time.Minute
-	case familyQuota:
-		ttl = 10 * time.Minute
-		if r.limitIsZero {
-			ttl = time.Hour
-		}
-		return []blockKey{{family: s.family, capacityType: capacityType}}, s.vcpusUnless(r.limitIsZero), ttl
-	case skuNotAvailable:
-		ttl = 23 * time.Hour
-		if capacityType == offer.Spot {
-			ttl = time.Hour
-		}
-		return []blockKey{{size: s.name, capacityType: capacityType, scope: scope}}, 0, ttl
-	case zonalAllocation:
-		return both(blockKey{family: s.family, zone: zone}), s.vcpus, time.Hour
-	case allocation:
-		return both(blockKey{family: s.family, scope: scope}), s.vcpus, time.Hour
-	case overconstrainedZonal:
-		return []blockKey{{size: s.name, zone: zone, capacityType: capacityType}}, 0, time.Hour
-	case overconstrained:
-		return []blockKey{{size: s.name, scope: scope, capacityType: capacityType}}, 0, time.Hour
-	case sizeNotSupported:
-		return both(blockKey{size: s.name}), 0, 23 * time.Hour
-	case disallowed:
-		return both(blockKey{size: s.name}), 0, 10 * time.Minute
-	case subnetFull:
-		return []blockKey{{subnet: subnet}}, 0, time.Minute
-	case otherRefusal:
-		return []blockKey{{size: s.name, zone: zone, capacityType: capacityType}}, 0, 3 * time.Minute
-	}
-	return nil, 0, 0
-}
-
-// vcpusUnless is the size from which a quota refusal holds: this one and larger
-// ones, or every size when nothing at all may be bought.
-func (s *sku) vcpusUnless(limitIsZero bool) int64 {
-	if limitIsZero {
-		return 0
-	}
-	return s.vcpus
 }
 
 // recall returns the memory that speaks against buying s there.

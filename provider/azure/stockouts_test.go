@@ -39,6 +39,8 @@ func TestStockoutsSpread(t *testing.T) {
 		{refusal{kind: overconstrainedZonal}, spot, time.Hour, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}, {d4, "r-2", spot, false}}},
 		{refusal{kind: overconstrained}, spot, time.Hour, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, false}}},
 		{refusal{kind: sizeNotSupported}, spot, 23 * time.Hour, []probe{{d4, "0", onDemand, true}, {d8, "r-1", spot, false}}},
+		{refusal{kind: spotPrice}, spot, 10 * time.Minute, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, true}, {d4, "r-1", onDemand, false}, {d2, "r-1", spot, false}}},
+		{refusal{kind: bootFailed}, spot, 10 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}}},
 		{refusal{kind: subnetFull}, spot, time.Minute, []probe{{e4, "0", onDemand, true}}},
 		{refusal{kind: otherRefusal}, spot, 3 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-2", spot, false}}},
 		{refusal{kind: throttled}, spot, 0, []probe{{d4, "r-1", spot, false}}},

@@ -1,0 +1,82 @@
+package azure
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// A permission is what Azure found our identity to lack.
+type permission struct{ action, scope, principal string }
+
+// The words of AuthorizationFailed and LinkedAuthorizationFailed. The latter first
+// names what is allowed, which is of no interest.
+var (
+	lackedAction = regexp.MustCompile(`(?:does not have (?:authorization|permission)) to perform action(?:\(s\))? '([^']+)'(?: (?:over|on the linked) scopes?(?:\(s\))? '([^']+)')?`)
+	lackedBy     = regexp.MustCompile(`object id '([^']+)'`)
+)
+
+// lacked reads a permission out of a refusal's message; the zero permission when it
+// names none.
+func lacked(message string) permission {
+	action := lackedAction.FindStringSubmatch(message)
+	if action == nil {
+		return permission{}
+	}
+	p := permission{action: action[1], scope: action[2]}
+	if principal := lackedBy.FindStringSubmatch(message); principal != nil {
+		p.principal = principal[1]
+	}
+	return p
+}
+
+// roles are the built-in roles that hold an action, the most particular prefix first.
+var roles = []struct{ prefix, role string }{
+	{"Microsoft.ManagedIdentity/userAssignedIdentities/", "Managed Identity Operator"},
+	{"Microsoft.Network/", "Network Contributor"},
+	{"Microsoft.Compute/virtualMachines/", "Virtual Machine Contributor"},
+	{"Microsoft.Compute/disks/", "Virtual Machine Contributor"},
+	{"Microsoft.ContainerService/", "Azure Kubernetes Service Contributor Role"},
+}
+
+// role is a built-in role that holds the action, in words; the last ones are of sizes,
+// quota, images and disk encryption sets.
+func (p permission) role() string {
+	for _, r := range roles {
+		if len(p.action) >= len(r.prefix) && strings.EqualFold(p.action[:len(r.prefix)], r.prefix) {
+			return fmt.Sprintf("the role %q, or another", r.role)
+		}
+	}
+	if strings.HasSuffix(strings.ToLower(p.action), "/read") {
+		return `the role "Reader", or another`
+	}
+	return "a role"
+}
+
+// advice is the next step.
+func (p permission) advice() string {
+	scope, who := "the scope", "the identity karve runs as"
+	if p.scope != "" {
+		scope = p.scope
+	}
+	if p.principal != "" {
+		who = "object id " + p.principal
+	}
+	return fmt.Sprintf("assign %s with the action %s to %s on %s", p.role(), p.action, who, scope)
+}
+
+// advise is the next step after a refusal, where there is one that a person must take.
+func advise(k kind, message string) string {
+	switch k {
+	case denied:
+		if p := lacked(message); p.action != "" {
+			return p.advice()
+		}
+		return "check the identity that karve runs as, its federated credential and its role assignments"
+	case disallowed:
+		return "exempt the node resource group from the policy, or give the NodePool requirements that it allows"
+	case imageMissing:
+		return "the image is not to be had in this region: set another imageFamily, or wait until it is published"
+	}
+	return ""
+}
