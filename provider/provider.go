@@ -49,8 +49,9 @@ type Provider interface {
 // may stay behind when a machine goes.
 type Tidier interface {
 	// Tidy gives back parts that belong to no machine, unless claimed reports that the
-	// claim they were made for lives: its machine may be on its way. It returns their names.
-	Tidy(ctx context.Context, claimed func(claimUID string) bool) ([]string, error)
+	// claim they were made for lives: its machine may be on its way. Parts of one who did
+	// not note the claim's UID are told by its name alone. It returns what was given back.
+	Tidy(ctx context.Context, claimed func(name, uid string) bool) ([]string, error)
 }
 
 // ErrNotFound reports that the machine does not exist (any more).

@@ -5,6 +5,23 @@ import (
 	"time"
 )
 
+// Candid is a Provider that says what of its cloud's lists it could not read.
+type Candid interface {
+	// Unreadable are the rows of the last lists that were passed over. It answers from
+	// memory.
+	Unreadable() []Unreadable
+}
+
+// Unreadable is a row of a list that makes no sense. It hides nothing else: what it is
+// about is neither gone nor to be given back.
+type Unreadable struct {
+	Kind string // what was listed, such as "virtual machines"
+	Name string // empty when that cannot be read either
+	// Claim is the NodeClaim it was made for, if that can be read.
+	Claim string
+	Why   string
+}
+
 // Drifter is a Provider that can tell whether a machine is still what would be
 // bought for its node class today.
 type Drifter interface {

@@ -2,10 +2,10 @@
 // which cost money for ever, and claims without a machine, which promise room
 // that does not exist.
 //
-// It refuses to act on a list it cannot trust. An error, or a list that lacks
-// half of the machines that claims say exist, halts both directions until it is
-// explained. The zero Collector is not usable; all fields but Every and Grace are
-// required.
+// It refuses to act on a list it cannot trust. An error, or a list that lacks more
+// of the machines that claims say exist than accidents take, halts both directions
+// until it is explained. The zero Collector is not usable; all fields are required
+// but those that say so.
 package gc
 
 import (
@@ -28,10 +28,6 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// few is how many missing machines are a misfortune rather than a broken list.
-// Each is asked about by itself before anything is done.
-const few = 3
-
 // Collector compares claims and machines.
 type Collector struct {
 	Client client.Client
@@ -44,6 +40,8 @@ type Collector struct {
 	// Tidier gives back what machines left behind; nil when the provider's machines
 	// leave nothing.
 	Tidier provider.Tidier
+	// Candid says what of the lists could not be read; nil when nothing ever is.
+	Candid provider.Candid
 	// Class is the kind of node class whose claims are ours.
 	Class schema.GroupKind
 	// Every is the pause between rounds; zero means 30 s.
@@ -52,7 +50,9 @@ type Collector struct {
 	// its way into the cache. Zero means one minute.
 	Grace time.Duration
 
-	tidied time.Time // last
+	tidied     time.Time                    // last
+	doubted    time.Time                    // since when lists lack too much; zero when they do not
+	unreadable map[provider.Unreadable]bool // told of
 }
 
 // Start collects at once, since a crash may have left something, and then again
@@ -77,18 +77,15 @@ func (c *Collector) Collect(ctx context.Context) error {
 		c.halt(true)
 		return fmt.Errorf("listing machines: %w", err)
 	}
+	c.tellUnreadable(ctx)
 	claims, err := c.claims(ctx) // after the machines: each one's claim is older than itself
 	if err != nil {
 		return err
 	}
 	missing, known := compare(claims, machines)
-	if len(missing) >= few && 2*len(missing) > known {
-		c.halt(true)
-		c.Events.Publish(events.Event{About: missing[0], Warning: true, Reason: "GarbageCollectionHalted", Key: "halted",
-			Message: fmt.Sprintf("The cloud lists %d machines, but %d of %d known ones are missing: not trusting the list", len(machines), len(missing), known)})
-		return fmt.Errorf("%d of %d machines are missing from the cloud's list: not trusting it", len(missing), known)
+	if err := c.trust(ctx, missing, known, len(machines)); err != nil {
+		return err
 	}
-	c.halt(false)
 	return errors.Join(c.removeClaims(ctx, missing), c.removeMachines(ctx, machines, claims), c.tidy(ctx, claims))
 }
 
@@ -101,8 +98,8 @@ func (c *Collector) tidy(ctx context.Context, claims []*karpv1.NodeClaim) error 
 		return nil
 	}
 	c.tidied = time.Now()
-	live := uids(claims)
-	names, err := c.Tidier.Tidy(ctx, func(uid string) bool { return live[uid] })
+	live, named := uids(claims), names(claims)
+	names, err := c.Tidier.Tidy(ctx, func(name, uid string) bool { return live[uid] || uid == "" && named[name] })
 	for _, name := range names {
 		c.Log.Info("garbage collecting what a machine left behind", "resource", name)
 	}
@@ -116,6 +113,14 @@ func uids(claims []*karpv1.NodeClaim) map[string]bool {
 	set := make(map[string]bool, len(claims))
 	for _, claim := range claims {
 		set[string(claim.UID)] = true
+	}
+	return set
+}
+
+func names(claims []*karpv1.NodeClaim) map[string]bool {
+	set := make(map[string]bool, len(claims))
+	for _, claim := range claims {
+		set[claim.Name] = true
 	}
 	return set
 }

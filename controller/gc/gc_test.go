@@ -104,11 +104,12 @@ func (p truncated) List(ctx context.Context) ([]provider.Instance, error) {
 	return all[:p.keep], errors.Join(err, p.err)
 }
 
+// Rule 220.
 func TestListThatCannotBeTrustedHalts(t *testing.T) {
 	for name, tc := range map[string]truncated{
 		"error": {keep: 5, err: errors.New("throttled")},
 		"empty": {keep: 0},
-		"short": {keep: 2},
+		"short": {keep: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -116,8 +117,12 @@ func TestListThatCannotBeTrustedHalts(t *testing.T) {
 				whole := e.Collector.Provider
 				tc.Provider = whole
 				e.Collector.Provider = tc
-				if err := e.Collector.Collect(t.Context()); err == nil {
-					t.Error("no word about it")
+				// However long it goes on: what is missing can be found.
+				for range 40 {
+					if err := e.Collector.Collect(t.Context()); err == nil {
+						t.Error("no word about it")
+					}
+					time.Sleep(30 * time.Second)
 				}
 				if deleting(e) != 0 || len(e.Cloud.Machines()) != 5 {
 					t.Error("it was acted on")
@@ -132,6 +137,74 @@ func TestListThatCannotBeTrustedHalts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A tenth of a large cluster may vanish, and a little more may not; what has vanished
+// for certain is collected ten minutes later all the same.
+//
+// Rule 220.
+func TestMassLossIsBelievedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := launched(t, 40)
+		for _, m := range e.Cloud.Machines()[:5] {
+			e.Cloud.Reclaim(m)
+		}
+		if err := e.Collector.Collect(t.Context()); err == nil || deleting(e) != 0 {
+			t.Fatalf("5 of 40 machines vanished at once: %v, %d claims are being deleted", err, deleting(e))
+		}
+		time.Sleep(9 * time.Minute)
+		if err := e.Collector.Collect(t.Context()); err == nil || deleting(e) != 0 {
+			t.Fatalf("nine minutes later: %v, %d claims are being deleted", err, deleting(e))
+		}
+		time.Sleep(time.Minute)
+		if err := e.Collector.Collect(t.Context()); err != nil || deleting(e) != 5 || e.Counter("karve_garbage_collection_halted") != 0 {
+			t.Errorf("ten minutes later: %v, %d claims are being deleted", err, deleting(e))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		e := launched(t, 40)
+		for _, m := range e.Cloud.Machines()[:4] {
+			e.Cloud.Reclaim(m)
+		}
+		if err := e.Collector.Collect(t.Context()); err != nil || deleting(e) != 4 {
+			t.Errorf("4 of 40 machines vanished: %v, %d claims are being deleted", err, deleting(e))
+		}
+	})
+}
+
+// garbled has rows that make no sense.
+type garbled []provider.Unreadable
+
+func (g garbled) Unreadable() []provider.Unreadable { return g }
+
+// Rule 222.
+func TestUnreadableRowsAreToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := launched(t, 1)
+		e.Collector.Candid = garbled{{Kind: "virtual machines", Name: "a", Claim: e.Claims()[0].Name, Why: "torn"}, {Kind: "disks", Why: "empty"}}
+		for range 3 {
+			if err := e.Collector.Collect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := e.Counter("karve_garbage_collection_unreadable_rows"); n != 2 {
+			t.Errorf("%v rows are counted, want 2", n)
+		}
+		e.Steps(2) // events are written beside everything else
+		var said []string
+		for _, text := range e.EventTexts(e.Claims()[0].Name) {
+			if strings.HasPrefix(text, "MachineUnreadable: ") {
+				said = append(said, text)
+			}
+		}
+		if len(said) != 1 {
+			t.Errorf("said %q", said)
+		}
+		e.Collector.Candid = garbled{}
+		if err := e.Collector.Collect(t.Context()); err != nil || e.Counter("karve_garbage_collection_unreadable_rows") != 0 {
+			t.Errorf("still counted: %v", err)
+		}
+	})
 }
 
 // A list may lag: what Get still finds, and what still reports, stays.
@@ -198,9 +271,9 @@ type tidier struct {
 	uid   string
 }
 
-func (x *tidier) Tidy(_ context.Context, claimed func(string) bool) ([]string, error) {
+func (x *tidier) Tidy(_ context.Context, claimed func(name, uid string) bool) ([]string, error) {
 	x.asked++
-	x.lives = claimed(x.uid)
+	x.lives = claimed("", x.uid)
 	return []string{"nic-left-behind"}, nil
 }
 

@@ -319,7 +319,7 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 		&gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
-			Tidier: tidier(o.Provider), Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
+			Tidier: tidier(o.Provider), Candid: candid(o.Provider), Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
 		},
 		&reporter{mirror: m.mirror, metrics: set},
 	} {
@@ -334,6 +334,12 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 func tidier(p provider.Provider) provider.Tidier {
 	t, _ := p.(provider.Tidier)
 	return t
+}
+
+// candid is the provider's, nil when it has none.
+func candid(p provider.Provider) provider.Candid {
+	c, _ := p.(provider.Candid)
+	return c
 }
 
 // drifter is the provider's, nil when it has none.

@@ -56,6 +56,7 @@ type Set struct {
 	PlanPrice      prometheus.Gauge   // USD per hour of the last plan's first choices
 	PlanBound      prometheus.Gauge   // and the least any plan could cost
 	GCHalted       prometheus.Gauge   // 1 while the list of machines is not to be trusted
+	GCUnreadable   prometheus.Gauge   // rows of the cloud's lists that make no sense
 	EventsDropped  prometheus.Counter // events that found no room in the queue
 	CatalogAge     *prometheus.GaugeVec
 
@@ -113,6 +114,7 @@ func New(registry prometheus.Registerer) *Set {
 		PlanPrice:      m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),
 		PlanBound:      m.gauge("karve_plan_lower_bound_usd_per_hour", "Price below which no plan can host the same pods.").WithLabelValues(),
 		GCHalted:       m.gauge("karve_garbage_collection_halted", "1 while the list of machines is not to be trusted.").WithLabelValues(),
+		GCUnreadable:   m.gauge("karve_garbage_collection_unreadable_rows", "Rows of the cloud's lists that make no sense and are passed over.").WithLabelValues(),
 		EventsDropped:  m.counter("karve_events_dropped_total", "Events that found no room in the queue.").WithLabelValues(),
 		CatalogAge:     m.gauge("karve_catalog_age_seconds", "Age of what is known to be on sale.", "class"),
 

@@ -17,7 +17,7 @@ import (
 // process has just asked for.
 func (l *launch) standing(ctx context.Context) (vm *armcompute.VirtualMachine, known bool, err error) {
 	now := l.p.opts.Now()
-	v, err := l.p.machines.since(ctx, now.Add(-l.p.opts.PollEvery))
+	v, err := l.p.machines.since(ctx, now.Add(-l.p.pace()))
 	if err != nil {
 		return nil, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
@@ -71,7 +71,7 @@ func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (pro
 		l.p.flights.drop(l.name)
 		return in, nil
 	}
-	in.RetryAfter = l.p.opts.PollEvery
+	in.RetryAfter = l.p.pace()
 	return in, nil
 }
 

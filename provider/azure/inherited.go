@@ -53,7 +53,7 @@ func (p *Provider) legacy(v view[*armcompute.VirtualMachine], claim provider.Cla
 
 // abandonLegacy gives back what Karpenter's provider made for a claim.
 func (p *Provider) abandonLegacy(ctx context.Context, claim provider.Claim) error {
-	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.opts.PollEvery))
+	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.pace()))
 	if err != nil {
 		return fmt.Errorf("abandoning %s: %w", claim.Name, err)
 	}

@@ -252,6 +252,6 @@ func (l *launch) bought(m *machineType, choice offer.Choice) provider.Instance {
 func (l *launch) waiting() provider.Instance {
 	return provider.Instance{
 		Name: l.name, NodeName: l.name, ClaimName: l.claim.Name, ClaimUID: l.claim.UID, Pool: l.claim.Pool,
-		State: provider.Creating, RetryAfter: l.p.opts.PollEvery, Attempts: l.attempts,
+		State: provider.Creating, RetryAfter: l.p.pace(), Attempts: l.attempts,
 	}
 }

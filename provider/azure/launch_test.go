@@ -468,10 +468,10 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 	if err != nil || len(orphans) != 1 || orphans[0].Kind != azure.OrphanNIC || orphans[0].Claim != "a" {
 		t.Fatalf("orphans after it went: %+v, %v", orphans, err)
 	}
-	if names, err := p.Tidy(t.Context(), func(uid string) bool { return uid == c.UID }); err != nil || len(names) > 0 {
+	if names, err := p.Tidy(t.Context(), func(_, uid string) bool { return uid == c.UID }); err != nil || len(names) > 0 {
 		t.Fatalf("tidied up %v, %v while the claim lives", names, err)
 	}
-	if names, err := p.Tidy(t.Context(), func(string) bool { return false }); err != nil || len(names) != 1 {
+	if names, err := p.Tidy(t.Context(), func(_, _ string) bool { return false }); err != nil || len(names) != 1 {
 		t.Fatalf("tidied up %v, %v, want the orphan", names, err)
 	}
 	for range 2000 {

@@ -74,8 +74,8 @@ type Options struct {
 	// Classes reads AKSNodeClasses. Required.
 	Classes Classes
 
-	// PollEvery is how old the list of machines may be while launches wait for it.
-	// Zero means 2s: with all launches sharing one list, that is 30 reads a minute.
+	// PollEvery is how old the list of machines may be while launches wait for it, all of
+	// them for the same. Zero means 2s while it has at most three pages, and 5s above.
 	PollEvery time.Duration
 	// ImagesEvery is how long a list of an image's versions is believed. Zero means 1h:
 	// AKS publishes weekly.
@@ -121,7 +121,6 @@ func (o *Options) complete() error {
 	o.DNSServiceIP = cmp.Or(o.DNSServiceIP, "10.0.0.10")
 	o.VMMemoryOverheadPercent = cmp.Or(o.VMMemoryOverheadPercent, 0.075)
 	o.PricesURL = cmp.Or(o.PricesURL, publicPrices)
-	o.PollEvery = cmp.Or(o.PollEvery, 2*time.Second)
 	o.ImagesEvery = cmp.Or(o.ImagesEvery, time.Hour)
 	o.ARMShare = cmp.Or(o.ARMShare, 0.5)
 	o.ARMPace = cmp.Or(o.ARMPace, 1)

@@ -73,7 +73,7 @@ func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
 }
 
 // Tidy reclaims the orphans of claims that are no more.
-func (p *Provider) Tidy(ctx context.Context, claimed func(claimUID string) bool) ([]string, error) {
+func (p *Provider) Tidy(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
 	orphans, err := p.Orphans(ctx)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (p *Provider) Tidy(ctx context.Context, claimed func(claimUID string) bool)
 	var names []string
 	var errs []error
 	for _, o := range orphans {
-		if claimed(o.ClaimUID) {
+		if claimed(o.Claim, o.ClaimUID) {
 			continue
 		}
 		if err := p.Reclaim(ctx, o); err != nil {
@@ -104,7 +104,7 @@ func detached(d *armcompute.Disk) bool { return text(d.ManagedBy) == "" }
 // leftovers are what a machine that is gone has left behind, by name: disks do
 // not always carry the tags of their machine.
 func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, error) {
-	since := p.opts.Now().Add(-p.opts.PollEvery)
+	since := p.opts.Now().Add(-p.pace())
 	if asked := p.flights.get(machine).asked; asked.After(since) {
 		since = asked
 	}

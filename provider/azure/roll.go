@@ -2,33 +2,60 @@ package azure
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+
+	"github.com/karve-dev/karve/provider"
 )
 
 // A roll is the list of one kind of resource in the node resource group. All
-// who wait for a resource share it: a hundred launches cost one list every
-// PollEvery, not a hundred reads.
+// who wait for a resource share it: a hundred launches cost one list every now and
+// then (see pace), not a hundred reads.
 type roll[T any] struct {
-	what string
-	list func(context.Context) ([]T, error)
-	name func(T) string
-	now  func() time.Time
+	what   string
+	rows   func(context.Context) (rows []json.RawMessage, pages int, err error)
+	decode func(json.RawMessage) (T, error)
+	name   func(T) string
+	now    func() time.Time
 
 	asking gate
+	known  map[string]T // rows of the last list as they came; guarded by asking
 	mu     sync.Mutex
 	last   view[T]
 }
 
 // A view is a complete list. It holds what existed when it was started.
 type view[T any] struct {
-	started time.Time
-	byName  map[string]T // lower case
+	started    time.Time
+	pages      int
+	byName     map[string]T // lower case; not to be changed
+	unreadable []provider.Unreadable
+}
+
+// How old a list may be while somebody waits for what it will say: long ones cost a
+// request for each page, so they are read less often.
+const (
+	paceShort  = 2 * time.Second
+	paceLong   = 5 * time.Second
+	shortPages = 3
+)
+
+// pace is how old the list of machines may be for those who wait for theirs. Nobody
+// reads it for them while nobody waits.
+func (p *Provider) pace() time.Duration {
+	switch {
+	case p.opts.PollEvery > 0:
+		return p.opts.PollEvery
+	case p.machines.current().pages <= shortPages:
+		return paceShort
+	}
+	return paceLong
 }
 
 // since returns a view that was started at t or later. Callers that arrive while
@@ -53,73 +80,84 @@ func (r *roll[T]) current() view[T] {
 	return r.last
 }
 
-// read makes a new view. A list that fails on any page is no list.
+// read makes a new view. Rows that came before are not read again.
 func (r *roll[T]) read(ctx context.Context) (view[T], error) {
 	v := view[T]{started: r.now(), byName: map[string]T{}}
-	items, err := r.list(ctx)
+	rows, pages, err := r.rows(ctx)
 	if err != nil {
 		return view[T]{}, wrap(err, "listing %s", r.what)
 	}
-	for _, item := range items {
-		if name := r.name(item); name != "" {
-			v.byName[strings.ToLower(name)] = item
+	v.pages = pages
+	known := make(map[string]T, len(rows))
+	for _, row := range rows {
+		item, err := r.understand(row)
+		if err != nil {
+			v.unreadable = append(v.unreadable, unreadable(r.what, row, err))
+			continue
 		}
+		known[string(row)] = item
+		v.byName[strings.ToLower(r.name(item))] = item
 	}
+	r.known = known
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = v
 	return v, nil
 }
 
+func (r *roll[T]) understand(row json.RawMessage) (T, error) {
+	if item, ok := r.known[string(row)]; ok {
+		return item, nil
+	}
+	item, err := r.decode(row)
+	if err == nil && r.name(item) == "" {
+		err = errors.New("it lacks its name or its properties")
+	}
+	return item, err
+}
+
+// unreadable says what can be said of a row that cannot be read.
+func unreadable(what string, row json.RawMessage, why error) provider.Unreadable {
+	u := provider.Unreadable{Kind: what, Why: shorten(why.Error())}
+	var name struct{ Name string }
+	_ = json.Unmarshal(row, &name) // whatever can be had
+	var tags struct{ Tags map[string]*string }
+	_ = json.Unmarshal(row, &tags)
+	u.Name, u.Claim = name.Name, tag(tags.Tags, tagClaim)
+	return u
+}
+
+// Unreadable are the rows of the last lists that were passed over.
+func (p *Provider) Unreadable() []provider.Unreadable {
+	var all []provider.Unreadable
+	all = append(all, p.machines.current().unreadable...)
+	all = append(all, p.nics.current().unreadable...)
+	return append(all, p.disks.current().unreadable...)
+}
+
+var _ provider.Candid = (*Provider)(nil)
+
 func (p *Provider) openRolls() {
-	group := p.opts.NodeResourceGroup
-	p.machines = &roll[*armcompute.VirtualMachine]{
-		what: "virtual machines", now: p.opts.Now, asking: newGate(),
-		list: func(ctx context.Context) ([]*armcompute.VirtualMachine, error) {
-			return pages(ctx, p.clients.vms.NewListPager(group, nil), func(r armcompute.VirtualMachinesClientListResponse) []*armcompute.VirtualMachine { return r.Value })
-		},
-		name: func(vm *armcompute.VirtualMachine) string {
-			if vm == nil || vm.Properties == nil {
-				return "" // a row that says nothing must not hide the others
-			}
-			return text(vm.Name)
-		},
-	}
-	p.nics = &roll[*armnetwork.Interface]{
-		what: "network interfaces", now: p.opts.Now, asking: newGate(),
-		list: func(ctx context.Context) ([]*armnetwork.Interface, error) {
-			return pages(ctx, p.clients.nics.NewListPager(group, nil), func(r armnetwork.InterfacesClientListResponse) []*armnetwork.Interface { return r.Value })
-		},
-		name: func(nic *armnetwork.Interface) string {
-			if nic == nil {
-				return ""
-			}
-			return text(nic.Name)
-		},
-	}
-	p.disks = &roll[*armcompute.Disk]{
-		what: "disks", now: p.opts.Now, asking: newGate(),
-		list: func(ctx context.Context) ([]*armcompute.Disk, error) {
-			return pages(ctx, p.clients.disks.NewListByResourceGroupPager(group, nil), func(r armcompute.DisksClientListByResourceGroupResponse) []*armcompute.Disk { return r.Value })
-		},
-		name: func(d *armcompute.Disk) string {
-			if d == nil {
-				return ""
-			}
-			return text(d.Name)
+	p.machines = openRoll(p, machineShelf, decodeRow[armcompute.VirtualMachine], func(vm *armcompute.VirtualMachine) string {
+		if vm.Properties == nil {
+			return ""
+		}
+		return text(vm.Name)
+	})
+	p.nics = openRoll(p, nicShelf, decodeRow[armnetwork.Interface], func(nic *armnetwork.Interface) string { return text(nic.Name) })
+	p.disks = openRoll(p, diskShelf, decodeRow[armcompute.Disk], func(d *armcompute.Disk) string { return text(d.Name) })
+}
+
+func openRoll[T any](p *Provider, s shelf, decode func(json.RawMessage) (T, error), name func(T) string) *roll[T] {
+	return &roll[T]{
+		what: s.what, now: p.opts.Now, asking: newGate(), decode: decode, name: name,
+		rows: func(ctx context.Context) ([]json.RawMessage, int, error) {
+			return s.rows(ctx, p.clients.arm, p.opts.SubscriptionID, p.opts.NodeResourceGroup)
 		},
 	}
 }
 
-// pages reads a list to its end.
-func pages[R, T any](ctx context.Context, pager *runtime.Pager[R], items func(R) []T) ([]T, error) {
-	var all []T
-	for pager.More() {
-		page, err := pager.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, items(page)...)
-	}
-	return all, nil
+func decodeRow[T any](row json.RawMessage) (*T, error) {
+	item := new(T)
+	return item, json.Unmarshal(row, item)
 }

@@ -20,7 +20,7 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.opts.PollEvery))
+	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.pace()))
 	if err != nil {
 		return fmt.Errorf("terminating %s: %w", name, err)
 	}

@@ -1,0 +1,107 @@
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/provider"
+)
+
+const (
+	// few is how many missing machines are a misfortune rather than a broken list.
+	// Each is asked about by itself before anything is done.
+	few = 3
+	// many is the part of all machines, as a divisor, beyond which it is no misfortune
+	// in a large cluster either.
+	many = 10
+	// convincing is how long a list has to say the same before it may be right about
+	// what nobody believed at first.
+	convincing = 10 * time.Minute
+)
+
+// errDoubted reports a list that is not acted on.
+var errDoubted = errors.New("not trusting the list")
+
+// doubtful reports whether a list lacks more than accidents explain: all machines, or
+// more than a few and more than a tenth.
+func doubtful(missing, known int) bool {
+	return missing > max(few, known/many) || missing == known && known > 1
+}
+
+// trust decides whether the list may be acted on. One that lacks too much is not, until
+// it is whole again, or has said the same for so long that it is worth the requests to
+// ask about every missing machine: when all of them turn out to be gone, it was right.
+func (c *Collector) trust(ctx context.Context, missing []*karpv1.NodeClaim, known, listed int) error {
+	if !doubtful(len(missing), known) {
+		c.doubted = time.Time{}
+		c.halt(false)
+		return nil
+	}
+	c.halt(true)
+	if c.doubted.IsZero() {
+		c.doubted = time.Now()
+	}
+	if time.Since(c.doubted) >= convincing {
+		switch gone, err := c.allGone(ctx, missing); {
+		case err != nil:
+			return err
+		case gone:
+			c.Log.Info("machines are gone as the list says, garbage collection goes on", "missing", len(missing), "known", known)
+			c.halt(false)
+			return nil
+		}
+	}
+	c.Events.Publish(events.Event{About: missing[0], Warning: true, Reason: "GarbageCollectionHalted", Key: "halted",
+		Message: fmt.Sprintf("The cloud lists %d machines, but %d of %d known ones are missing: not trusting the list", listed, len(missing), known)})
+	return fmt.Errorf("%d of %d machines are missing from the cloud's list: %w", len(missing), known, errDoubted)
+}
+
+// allGone asks about one machine after the other and stops at the first that is there.
+func (c *Collector) allGone(ctx context.Context, missing []*karpv1.NodeClaim) (bool, error) {
+	for _, claim := range missing {
+		if gone, err := c.gone(ctx, claim); err != nil || !gone {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// tellUnreadable says which rows of the cloud's lists were passed over, each once for
+// as long as it is there.
+func (c *Collector) tellUnreadable(ctx context.Context) {
+	if c.Candid == nil {
+		return
+	}
+	now := map[provider.Unreadable]bool{}
+	for _, row := range c.Candid.Unreadable() {
+		if now[row] = true; c.unreadable[row] {
+			continue
+		}
+		c.Log.Error(errors.New(row.Why), "passing over what the cloud's list says, as it makes no sense", "list", row.Kind, "name", row.Name, "nodeclaim", row.Claim)
+		c.tellClaim(ctx, row)
+	}
+	c.unreadable = now
+	c.Metrics.GCUnreadable.Set(float64(len(now)))
+}
+
+func (c *Collector) tellClaim(ctx context.Context, row provider.Unreadable) {
+	if row.Claim == "" {
+		return
+	}
+	claim := &karpv1.NodeClaim{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: row.Claim}, claim); err != nil {
+		if !apierrors.IsNotFound(err) {
+			c.Log.Error(err, "cannot tell the nodeclaim of its machine", "nodeclaim", row.Claim)
+		}
+		return
+	}
+	c.Events.Publish(events.Event{About: claim, Warning: true, Reason: "MachineUnreadable",
+		Message: fmt.Sprintf("What the list of %s says about %s makes no sense: it is left alone (%s)", row.Kind, row.Name, row.Why)})
+}

@@ -1,0 +1,162 @@
+package azure_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// editor changes lists on their way, and writes down which version of which API was asked.
+type editor struct {
+	inner    policy.Transporter
+	edit     func(url, list string) string
+	versions map[string]string // by last segment of the path
+}
+
+func (e *editor) Do(req *http.Request) (*http.Response, error) {
+	resp, err := e.inner.Do(req)
+	kind := path.Base(req.URL.Path)
+	switch kind {
+	case "virtualMachines", "networkInterfaces", "disks":
+	default:
+		return resp, err
+	}
+	e.versions[kind] = req.URL.Query().Get("api-version")
+	if err != nil || e.edit == nil {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader([]byte(e.edit(req.URL.String(), string(body)))))
+	resp.ContentLength = -1
+	return resp, nil
+}
+
+func (r *region) edited(edit func(url, list string) string) *editor {
+	options := *r.options.ClientOptions
+	e := &editor{options.Transport, edit, map[string]string{}}
+	options.Transport = e
+	r.options.ClientOptions = &options
+	return e
+}
+
+// A row that cannot be read hides no other, and is told of. Its machine is not taken
+// for gone, nor bought again.
+//
+// Rule 222.
+func TestBadRowsArePassedOver(t *testing.T) {
+	size := regexp.MustCompile(`"vmSize": ?"Standard_E2s_v5"`)
+	for name, edit := range map[string]func(url, list string) string{
+		"a field of another type": func(_, list string) string { return size.ReplaceAllString(list, `"vmSize": {"name": 2}`) },
+		"rows of nothing":         func(_, list string) string { return strings.Replace(list, `"value":[`, `"value":[null,{},7,"x",`, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+			p := r.provider(t)
+			good, _ := run(t, p, claim("good", onDemand("Standard_D2s_v5", "eastus-1")))
+			c := claim("bad", onDemand("Standard_E2s_v5", "eastus-1"))
+			bad, _ := run(t, p, c)
+			r.edited(edit)
+			p = r.provider(t)
+			list, err := p.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			listed := map[string]bool{}
+			for _, in := range list {
+				listed[in.ProviderID] = true
+			}
+			rows := p.Unreadable()
+			if !listed[good.ProviderID] || len(rows) == 0 {
+				t.Fatalf("listed %v, unreadable %v", listed, rows)
+			}
+			if listed[bad.ProviderID] {
+				return
+			}
+			want := provider.Unreadable{Kind: "virtual machines", Name: bad.Name, Claim: "bad", Why: rows[0].Why}
+			if diff := cmp.Diff([]provider.Unreadable{want}, rows); diff != "" || want.Why == "" {
+				t.Errorf("unreadable (-want +got):\n%s", diff)
+			}
+			if _, err := p.Launch(t.Context(), c); err != nil {
+				t.Errorf("launching again: %v", err)
+			}
+			r.wantMachines(t, 2)
+		})
+	}
+}
+
+// Rule 25.
+func TestWhatIsNoListIsAnError(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1, PageSize: 1}).small()
+	p := r.provider(t)
+	for i := range 2 {
+		run(t, p, claim(fmt.Sprint("claim-", i), onDemand("Standard_D2s_v5", "eastus-1")))
+	}
+	next := regexp.MustCompile(`"nextLink": ?"([^"]*)"`)
+	for name, edit := range map[string]func(url, list string) string{
+		"no value":       func(string, string) string { return `{}` },
+		"cut off":        func(_, list string) string { return list[:len(list)/2] },
+		"a page of HTML": func(string, string) string { return `<html>` },
+		"elsewhere":      func(_, list string) string { return next.ReplaceAllString(list, `"nextLink":"https://evil.example/"`) },
+		"in a circle":    func(url, list string) string { return next.ReplaceAllString(list, `"nextLink":"`+url+`"`) },
+	} {
+		r := &region{Server: r.Server, options: r.options}
+		r.edited(edit)
+		if list, err := r.provider(t).List(t.Context()); err == nil {
+			t.Errorf("%s: %d machines and no error", name, len(list))
+		}
+	}
+}
+
+// Lists are asked of the API that the SDK's types were made for.
+func TestListsAreOfTheSDKsVersions(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	e := r.edited(nil)
+	if _, err := r.provider(t).Orphans(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ours := e.versions
+	e.versions = map[string]string{}
+	compute, err := armcompute.NewClientFactory(r.SubscriptionID(), r.options.Credential, r.options.ClientOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, err := armnetwork.NewClientFactory(r.SubscriptionID(), r.options.Credential, r.options.ClientOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ask := range []func() error{
+		func() error {
+			_, err := compute.NewVirtualMachinesClient().NewListPager("x", nil).NextPage(t.Context())
+			return err
+		},
+		func() error {
+			_, err := compute.NewDisksClient().NewListByResourceGroupPager("x", nil).NextPage(t.Context())
+			return err
+		},
+		func() error {
+			_, err := network.NewInterfacesClient().NewListPager("x", nil).NextPage(t.Context())
+			return err
+		},
+	} {
+		_ = ask() // there is no such group; only the question counts
+	}
+	if diff := cmp.Diff(e.versions, ours); diff != "" || len(ours) != 3 {
+		t.Errorf("versions (-SDK +ours):\n%s", diff)
+	}
+}

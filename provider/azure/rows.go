@@ -1,0 +1,104 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+)
+
+// A shelf is where Azure keeps one kind of resource of the node resource group. The
+// SDK could list it too, but refuses a whole page for one row that it cannot read,
+// and reads every row anew each time, which is most of the work of a large cluster.
+type shelf struct {
+	what     string // "virtual machines", for people
+	provider string // Microsoft.Compute/virtualMachines
+	version  string // of the API, the one whose answers the SDK's types are made for
+}
+
+// The versions are those of the SDK's clients for the same resources.
+var (
+	machineShelf = shelf{"virtual machines", "Microsoft.Compute/virtualMachines", "2026-04-01"}
+	nicShelf     = shelf{"network interfaces", "Microsoft.Network/networkInterfaces", "2025-03-01"}
+	diskShelf    = shelf{"disks", "Microsoft.Compute/disks", "2026-03-02"}
+)
+
+// mostPages is more than any list has that ends: Azure gives some hundred rows a page.
+const mostPages = 2000
+
+// A page is one answer to a list.
+type page struct {
+	Value    *[]json.RawMessage `json:"value"`
+	NextLink string             `json:"nextLink"`
+}
+
+// rows reads the shelf of a resource group to its end, row by row as they came. A list
+// that fails on any page is no list.
+func (s shelf) rows(ctx context.Context, client *arm.Client, subscription, group string) (rows []json.RawMessage, pages int, err error) {
+	next := runtime.JoinPaths(client.Endpoint(), "subscriptions", url.PathEscape(subscription), "resourceGroups", url.PathEscape(group), "providers", s.provider)
+	next += "?api-version=" + s.version
+	for seen := map[string]bool{}; next != ""; pages++ {
+		if seen[next] || pages == mostPages {
+			return nil, 0, fmt.Errorf("page %d leads back to an earlier one, or to ever more", pages)
+		}
+		seen[next] = true
+		p, err := readPage(ctx, client, next)
+		if err != nil {
+			return nil, 0, err
+		}
+		rows, next = append(rows, *p.Value...), p.NextLink
+	}
+	return rows, pages, nil
+}
+
+func readPage(ctx context.Context, client *arm.Client, link string) (page, error) {
+	if err := ofManager(client.Endpoint(), link); err != nil {
+		return page{}, err
+	}
+	req, err := runtime.NewRequest(ctx, http.MethodGet, link)
+	if err != nil {
+		return page{}, err
+	}
+	req.Raw().Header.Set("Accept", "application/json")
+	resp, err := client.Pipeline().Do(req)
+	if err != nil {
+		return page{}, err
+	}
+	if !runtime.HasStatusCode(resp, http.StatusOK) {
+		return page{}, runtime.NewResponseError(resp)
+	}
+	body, err := runtime.Payload(resp)
+	if err != nil {
+		return page{}, err
+	}
+	var p page
+	if err := json.Unmarshal(body, &p); err != nil {
+		return page{}, fmt.Errorf("the answer is no list: %w", err)
+	}
+	if p.Value == nil {
+		return page{}, errors.New("the answer is no list: it has no value")
+	}
+	return p, nil
+}
+
+// ofManager refuses links to another host: our credentials go along.
+func ofManager(endpoint, link string) error {
+	home, err := url.Parse(endpoint)
+	if err != nil {
+		return err
+	}
+	u, err := url.Parse(link)
+	if err != nil {
+		return fmt.Errorf("the link to the next page is no URL: %w", err)
+	}
+	if u.Scheme != home.Scheme || !strings.EqualFold(u.Host, home.Host) || u.User != nil {
+		return fmt.Errorf("the next page is said to be at %s, which is not Azure Resource Manager", u.Host)
+	}
+	return nil
+}
