@@ -43,7 +43,7 @@ type stage struct {
 
 // stages in the order in which they come. Deletions are tried three times: first the nodes
 // that are to go leave each other alone, then whoever could not go is a home for others, and
-// in the end even who is mostly empty: nothing better was found for it.
+// in the end even who is mostly empty or seemed the wrong machine: nothing better was found for it.
 func stages() []stage {
 	return []stage{
 		{(*search).empties, (*search).empty},

@@ -129,6 +129,9 @@ func TestSearch(t *testing.T) {
 		{"wrong machines", "type S2 cpu=2 mem=8Gi spot=0.02\ntype S4 cpu=4 mem=16Gi spot=0.04\ntype S8 cpu=8 mem=32Gi spot=0.08\n" + d("w", 8) + "pods w x6 cpu=1 mem=1Gi on=w\n" +
 			strings.ReplaceAll(d("k", 4, "price=0.04")+d("x", 2, "price=0.02"), "on-demand", "spot") + "pods k x2 cpu=1 mem=1Gi on=k\npod x1 cpu=1 mem=1Gi on=x\n",
 			nil, "Underutilized x ->k:1 0.0200\nUnderutilized w ->k:1 buys S4/s|S8/s:4 buys S2/s|S4/s|S8/s:1 0.3400\nk stays: Receives\n"},
+		// Rule 113: what nothing can replace is a home after all.
+		{"machines that are not sold any more", d("a", 4, "label:fpga=yes") + d("b", 8, "label:fpga=yes") + "pod a1 cpu=1 mem=1Gi need:fpga=In:yes on=a\npod b1 cpu=1 mem=1Gi need:fpga=In:yes on=b\n",
+			nil, "Underutilized b ->a:1 0.4000\na stays: Homeless\n"},
 		// Rule 106: spot is replaced by spot only where that is wished, and by enough types.
 		{"spot", strings.ReplaceAll(d("a", 8), "on-demand", "spot") + "type S2 cpu=2 mem=8Gi spot=0.02\ntype S4 cpu=4 mem=16Gi spot=0.04\ntype S8 cpu=8 mem=16Gi spot=0.08\npod a1 cpu=1 mem=1Gi on=a\n",
 			func(_ *disrupttest.Fleet, c *disrupt.Cluster) { c.Settings.SpotToSpot = false }, "a stays: SpotToSpot\n"},

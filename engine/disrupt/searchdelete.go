@@ -86,10 +86,19 @@ func (s *search) squanders(n *node, m *Move) bool {
 	return false
 }
 
-// vetoed lists the nodes that were put off.
+// vetoed lists the nodes that were put off. Machines that seemed wrong and yet cannot be replaced
+// by anything cheaper are homes again; then whoever had none is looked at once more.
 func (s *search) vetoed() []*node {
 	s.lenient = true
-	return slices.DeleteFunc(s.byWorth(), func(n *node) bool { return !n.put && !s.resumed })
+	again := s.resumed
+	for _, n := range s.nodes {
+		if n.wrong && !n.gone && (n.left.Because == NotCheaper || n.left.Because == Homeless) {
+			n.wrong = false
+			again = true
+		}
+	}
+	s.rewind()
+	return slices.DeleteFunc(s.byWorth(), func(n *node) bool { return !n.put && !again })
 }
 
 // delete makes a move of taking the nodes away; Left says why there is none.

@@ -1,0 +1,160 @@
+package disrupt_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// TestTwin compares where the search ends, when every move comes true until there is none, with
+// the cheapest cluster of all that can be had by giving up any of the nodes and letting their
+// pods go where enginetest.Best puts them. Any saving pays here. Nothing that the search
+// reaches is out of the twin's reach, so to end cheaper is a fault of either.
+func TestTwin(t *testing.T) {
+	const worlds, least = 1500, 0.97
+	var compared, optimal, needless, over int
+	var paid, possible offer.Price
+	worst, worstSeed := 0.0, uint64(0)
+	for seed := uint64(0); compared < worlds && over < worlds; seed++ {
+		s := sparse(seed)
+		before := disrupttest.Of(s).Price()
+		if before == 0 {
+			continue
+		}
+		best, ok := cheapest(s)
+		if !ok {
+			over++
+			continue
+		}
+		compared++
+		got := converged(t, seed, s)
+		paid, possible = paid.Add(got), possible.Add(best)
+		switch {
+		case got < best:
+			t.Fatalf("seed %d: the search ends at %s, cheaper than the best of all, %s\n%s", seed, got, best, enginetest.Format(s))
+		case got == best:
+			optimal++
+		case best == 0:
+			needless++
+			t.Logf("seed %d: %s is paid, nothing need be", seed, got)
+		default:
+			if gap := got.USD()/best.USD() - 1; gap > worst {
+				worst, worstSeed = gap, seed
+			}
+			if testing.Verbose() {
+				t.Logf("seed %d: ends at %s, the best is %s", seed, got, best)
+			}
+		}
+	}
+	share := float64(optimal) / float64(compared)
+	t.Logf("%d worlds: %.1f %% end as cheap as can be, all together %.1f %% dearer; needless in %d, worst gap %.0f %% (seed %d); %d too large to compare",
+		compared, 100*share, 100*(paid.USD()/possible.USD()-1), needless, 100*worst, worstSeed, over)
+	if share < least {
+		t.Errorf("only %.1f %% end as cheap as can be, want %.0f %%", 100*share, 100*least)
+	}
+}
+
+// sparse is a small world of which a plan came true and of whose pods some are gone since. What
+// the twin knows nothing of is left out: that one move makes room in limits and quota for the
+// next, that nobody is sent to nodes which are not ready, and that spot nodes are replaced only
+// where there is a choice.
+func sparse(seed uint64) *enginetest.Script {
+	s := enginetest.RandomSmall(seed, false)
+	s.Budgets = nil
+	for i := range s.Pools {
+		s.Pools[i].Limits = nil
+	}
+	s = enginetest.After(s, pack.Solve(s.World()))
+	r := rand.New(rand.NewPCG(seed, 0x7e1))
+	s.Pods = slices.DeleteFunc(s.Pods, func(p world.Pod) bool { return p.Daemon == "" && r.IntN(100) < 40 })
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		p.Movable = p.Movable || p.Node != "" && p.Daemon == ""
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Initialized = true
+		n.Claim = n.Claim && n.Labels[world.LabelCapacityType] != offer.Spot
+		if n.Price == 0 { // else it would be unknown
+			n.Price = offer.Price(n.Capacity[quantity.NameCPU] * 40_000)
+		}
+	}
+	return enginetest.Bare(s)
+}
+
+// converged is what the script's cluster costs once the search finds nothing more to do.
+func converged(t *testing.T, seed uint64, s *enginetest.Script) offer.Price {
+	f := disrupttest.Of(s)
+	for pass := 0; ; pass++ {
+		p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
+		if len(p.Moves) == 0 {
+			return f.Price()
+		}
+		if err := f.Apply(p.Moves); err != nil || pass > 20 {
+			t.Fatalf("seed %d, pass %d: %v", seed, pass, err)
+		}
+	}
+}
+
+// cheapest tries every set of nodes. It reports false when that is too much.
+func cheapest(s *enginetest.Script) (offer.Price, bool) {
+	var free []int
+	for i, n := range s.Nodes {
+		if n.Claim && n.Pool != "" && n.Initialized && !n.Leaving {
+			free = append(free, i)
+		}
+	}
+	if len(free) > 6 {
+		return 0, false
+	}
+	best := disrupttest.Of(s).Price()
+	for set := 1; set < 1<<len(free); set++ {
+		price, homes, ok := without(s, free, set)
+		if !ok {
+			return 0, false
+		}
+		if homes {
+			best = min(best, price)
+		}
+	}
+	return best, true
+}
+
+// without is what the cluster costs when those nodes are given up, and whether all their pods
+// find homes. It reports false when that is too much to try.
+func without(s *enginetest.Script, free []int, set int) (price offer.Price, homes, ok bool) {
+	out := *s
+	out.Nodes = slices.Clone(s.Nodes)
+	going := map[string]bool{}
+	for bit, at := range free {
+		if set>>bit&1 == 1 {
+			out.Nodes[at].Leaving = true
+			going[out.Nodes[at].Name] = true
+		}
+	}
+	moving := 0
+	for _, p := range s.Pods {
+		if going[p.Node] && p.Movable {
+			moving++
+		}
+	}
+	score, ok := enginetest.Best(&out)
+	for _, n := range score.Placed {
+		moving -= n
+	}
+	price = score.Price
+	for _, n := range out.Nodes {
+		if !going[n.Name] {
+			price = price.Add(n.Price)
+		}
+	}
+	return price, moving == 0, ok
+}
