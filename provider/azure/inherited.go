@@ -20,9 +20,14 @@ const namePrefix = "aks-"
 
 // inherited reports whether a machine was made for this cluster by Karpenter's provider.
 func (p *Provider) inherited(vm *armcompute.VirtualMachine) bool {
-	return strings.EqualFold(tag(vm.Tags, tagAKSOwner), p.opts.ClusterName) && tag(vm.Tags, tagNodePool) != "" &&
-		tag(vm.Tags, tagCluster) == "" && tag(vm.Tags, tagClaimUID) == "" &&
-		(strings.HasPrefix(strings.ToLower(text(vm.Name)), namePrefix) || madeByAKS(vm))
+	return p.inheritedTags(vm.Tags) && (strings.HasPrefix(strings.ToLower(text(vm.Name)), namePrefix) || madeByAKS(vm))
+}
+
+// inheritedTags reports whether a resource was tagged by Karpenter's provider for this
+// cluster, and by nobody else for karve.
+func (p *Provider) inheritedTags(tags map[string]*string) bool {
+	return strings.EqualFold(tag(tags, tagAKSOwner), p.opts.ClusterName) && tag(tags, tagNodePool) != "" &&
+		tag(tags, tagCluster) == "" && tag(tags, tagClaimUID) == ""
 }
 
 // madeByAKS reports whether the machine belongs to AKS's machine API, which must be
@@ -58,7 +63,7 @@ func (p *Provider) abandonLegacy(ctx context.Context, claim provider.Claim) erro
 		return fmt.Errorf("abandoning %s: %w", claim.Name, err)
 	}
 	if vm := p.legacy(v, claim); vm != nil {
-		return p.end(ctx, legacyName(claim.Name), vm)
+		return p.endListed(ctx, legacyName(claim.Name), vm)
 	}
 	return provider.ErrNotFound
 }

@@ -453,35 +453,6 @@ func (r *region) leaveNIC(t *testing.T, name string, c provider.Claim) {
 	}
 }
 
-func TestOrphansAreFoundAndReclaimed(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
-	p := r.provider(t)
-	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
-	in, _ := run(t, p, c)
-	r.leaveNIC(t, in.Name+"-left", c)
-	r.leaveNIC(t, "somebody-elses", provider.Claim{Name: "b"})
-	if orphans, err := p.Orphans(t.Context()); err != nil || len(orphans) > 0 {
-		t.Fatalf("orphans while the machine lives: %v, %v", orphans, err)
-	}
-	r.deleteVM(t, in.Name)
-	orphans, err := p.Orphans(t.Context())
-	if err != nil || len(orphans) != 1 || orphans[0].Kind != azure.OrphanNIC || orphans[0].Claim != "a" {
-		t.Fatalf("orphans after it went: %+v, %v", orphans, err)
-	}
-	if names, err := p.Tidy(t.Context(), func(_, uid string) bool { return uid == c.UID }); err != nil || len(names) > 0 {
-		t.Fatalf("tidied up %v, %v while the claim lives", names, err)
-	}
-	if names, err := p.Tidy(t.Context(), func(_, _ string) bool { return false }); err != nil || len(names) != 1 {
-		t.Fatalf("tidied up %v, %v, want the orphan", names, err)
-	}
-	for range 2000 {
-		if orphans, err := p.Orphans(t.Context()); err == nil && len(orphans) == 0 {
-			return
-		}
-	}
-	t.Error("the orphan is still there")
-}
-
 // A leftover that carries the machine's name goes with the machine.
 func TestTerminateTakesLeftoversAlong(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()

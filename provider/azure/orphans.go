@@ -3,7 +3,11 @@ package azure
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
@@ -27,18 +31,13 @@ const (
 	OrphanDisk = "Disk"
 )
 
-// Orphans lists interfaces and disks that carry our tags, are bound to nothing
-// and whose machine is not in a list made after theirs. An error means that
-// the list is not complete.
+// Orphans lists interfaces and disks that carry our tags or those of Karpenter's
+// provider, are bound to nothing and whose machine is not in a list made after theirs.
+// An error means that the list is not complete.
 func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
 	// What is made together with a machine appears before it or with it, so the
 	// machines must be listed last; a machine listed after its NIC cannot be missed.
-	start := p.opts.Now()
-	nics, err := p.nics.since(ctx, start)
-	if err != nil {
-		return nil, err
-	}
-	disks, err := p.disks.since(ctx, start)
+	parts, err := p.looseParts(ctx, p.opts.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -46,68 +45,34 @@ func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
 	if err != nil {
 		return nil, err
 	}
-	owned := func(tags map[string]*string, name string) (Orphan, bool) {
-		o := Orphan{Name: name, Claim: tag(tags, tagClaim), ClaimUID: tag(tags, tagClaimUID)}
-		machine := machineName(o.Claim, o.ClaimUID)
-		ours := strings.EqualFold(tag(tags, tagCluster), p.opts.ClusterName) && o.ClaimUID != ""
-		return o, ours && belongs(name, machine) && machines.byName[machine] == nil
-	}
 	var out []Orphan
-	for _, name := range sortedKeys(nics.byName) {
-		if nic := nics.byName[name]; free(nic) {
-			if o, ok := owned(nic.Tags, name); ok {
-				o.Kind = OrphanNIC
-				out = append(out, o)
-			}
-		}
-	}
-	for _, name := range sortedKeys(disks.byName) {
-		if disk := disks.byName[name]; detached(disk) {
-			if o, ok := owned(disk.Tags, name); ok {
-				o.Kind = OrphanDisk
-				out = append(out, o)
-			}
+	for _, part := range parts {
+		o, machine, ours := p.ownerOf(part)
+		if ours && machines.byName[machine] == nil && !machines.mayHold(machine) {
+			out = append(out, o)
 		}
 	}
 	return out, nil
 }
 
-// Tidy reclaims the orphans of claims that are no more.
-func (p *Provider) Tidy(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
-	orphans, err := p.Orphans(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	var errs []error
-	for _, o := range orphans {
-		if claimed(o.Claim, o.ClaimUID) {
-			continue
+// mayHold reports whether a row that could not be read may be the one of that name.
+func (v view[T]) mayHold(name string) bool {
+	for _, row := range v.unreadable {
+		if row.Name == "" || strings.EqualFold(row.Name, name) {
+			return true
 		}
-		if err := p.Reclaim(ctx, o); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		names = append(names, o.Name)
 	}
-	return names, errors.Join(errs...)
+	return false
 }
 
-var _ provider.Tidier = (*Provider)(nil)
-
-func free(nic *armnetwork.Interface) bool {
-	return nic.Properties == nil || nic.Properties.VirtualMachine == nil
+// A part is an interface or disk.
+type part struct {
+	kind, name string
+	tags       map[string]*string
 }
 
-func detached(d *armcompute.Disk) bool { return text(d.ManagedBy) == "" }
-
-// leftovers are what a machine that is gone has left behind, by name: disks do
-// not always carry the tags of their machine.
-func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, error) {
-	since := p.opts.Now().Add(-p.pace())
-	if asked := p.flights.get(machine).asked; asked.After(since) {
-		since = asked
-	}
+// looseParts are those that are bound to nothing, as of since or later.
+func (p *Provider) looseParts(ctx context.Context, since time.Time) ([]part, error) {
 	nics, err := p.nics.since(ctx, since)
 	if err != nil {
 		return nil, err
@@ -116,15 +81,129 @@ func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, err
 	if err != nil {
 		return nil, err
 	}
-	var left []Orphan
+	var parts []part
 	for _, name := range sortedKeys(nics.byName) {
-		if belongs(name, machine) {
-			left = append(left, Orphan{Kind: OrphanNIC, Name: name})
+		if nic := nics.byName[name]; free(nic) {
+			parts = append(parts, part{OrphanNIC, name, nic.Tags})
 		}
 	}
 	for _, name := range sortedKeys(disks.byName) {
-		if belongs(name, machine) {
-			left = append(left, Orphan{Kind: OrphanDisk, Name: name})
+		if disk := disks.byName[name]; detached(disk) {
+			parts = append(parts, part{OrphanDisk, name, disk.Tags})
+		}
+	}
+	return parts, nil
+}
+
+func free(nic *armnetwork.Interface) bool {
+	return nic.Properties == nil || nic.Properties.VirtualMachine == nil
+}
+
+func detached(d *armcompute.Disk) bool { return text(d.ManagedBy) == "" }
+
+// ownerOf says by its tags whose a part is, and whether it is this cluster's at all.
+func (p *Provider) ownerOf(x part) (o Orphan, machine string, ours bool) {
+	o = Orphan{Kind: x.kind, Name: x.name, Claim: tag(x.tags, tagClaim), ClaimUID: tag(x.tags, tagClaimUID)}
+	if strings.EqualFold(tag(x.tags, tagCluster), p.opts.ClusterName) && o.ClaimUID != "" {
+		machine = machineName(o.Claim, o.ClaimUID)
+		return o, machine, belongs(x.name, machine)
+	}
+	if p.inheritedTags(x.tags) && strings.HasPrefix(x.name, namePrefix) && tag(x.tags, tagAKSMachine) == "" {
+		o.Claim = strings.TrimPrefix(x.name, namePrefix)
+		return o, x.name, true
+	}
+	return o, "", false
+}
+
+// reservedFor is how long Azure keeps an interface for a machine that could not be
+// made. Nothing that was loose for a shorter time is nobody's.
+const reservedFor = 180 * time.Second
+
+// Tidy reclaims the orphans of claims that are no more.
+func (p *Provider) Tidy(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
+	orphans, err := p.Orphans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	orphans = slices.DeleteFunc(orphans, func(o Orphan) bool { return claimed(o.Claim, o.ClaimUID) })
+	var names []string
+	var errs []error
+	for _, o := range p.strays.old(orphans, p.opts.Now()) {
+		asked, err := p.reclaim(ctx, o)
+		if asked {
+			names = append(names, o.Name)
+		}
+		errs = append(errs, err)
+	}
+	return names, errors.Join(errs...)
+}
+
+var _ provider.Tidier = (*Provider)(nil)
+
+// strays remember since when parts are orphans, and which of them Azure would not give
+// up yet. Losing that costs time and nothing else.
+type strays struct {
+	mu    sync.Mutex
+	first map[Orphan]time.Time
+	busy  map[string]time.Time // refused until then, by kind and name
+}
+
+// old returns those that have been orphans for longer than any reservation, and
+// forgets those that are none any more.
+func (s *strays) old(orphans []Orphan, now time.Time) []Orphan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := map[Orphan]time.Time{}
+	var old []Orphan
+	for _, o := range orphans {
+		since, known := s.first[o]
+		if !known {
+			since = now
+		}
+		if first[o] = since; now.Sub(since) >= reservedFor {
+			old = append(old, o)
+		}
+	}
+	s.first = first
+	return old
+}
+
+// refusedFor is how long a part is left alone that Azure would not give up.
+const refusedFor = 30 * time.Second
+
+// keptBack reports whether Azure has just refused to give the part up.
+func (s *strays) keptBack(o Orphan, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Before(s.busy[o.Kind+o.Name])
+}
+
+func (s *strays) refused(o Orphan, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.busy, func(_ string, until time.Time) bool { return !now.Before(until) })
+	if s.busy == nil {
+		s.busy = map[string]time.Time{}
+	}
+	s.busy[o.Kind+o.Name] = now.Add(refusedFor)
+}
+
+// leftovers are what a machine that is gone has left behind. Disks do not always carry
+// the tags of their machine, so those that carry none are known by the name we gave.
+func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, error) {
+	since := p.opts.Now().Add(-p.pace())
+	if asked := p.flights.get(machine).asked; asked.After(since) {
+		since = asked
+	}
+	parts, err := p.looseParts(ctx, since)
+	if err != nil {
+		return nil, err
+	}
+	var left []Orphan
+	for _, x := range parts {
+		o, owner, ours := p.ownerOf(x)
+		if ours && owner == machine || x.kind == OrphanDisk && len(x.tags) == 0 && isDiskOf(x.name, machine) {
+			left = append(left, o)
 		}
 	}
 	return left, nil
@@ -133,20 +212,29 @@ func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, err
 // Reclaim asks for an orphan's deletion. One that Azure still keeps for its
 // machine, or whose turn it is not yet by Azure's limits, is left for a later call.
 func (p *Provider) Reclaim(ctx context.Context, o Orphan) error {
-	if !p.mayReclaim(o.Name) {
-		return nil
+	_, err := p.reclaim(ctx, o)
+	return err
+}
+
+// reclaim reports whether the orphan is on its way out.
+func (p *Provider) reclaim(ctx context.Context, o Orphan) (asked bool, err error) {
+	if p.strays.keptBack(o, p.opts.Now()) || !p.mayReclaim(o.Name) {
+		return false, nil
 	}
-	var err error
 	if o.Kind == OrphanNIC {
 		_, err = p.clients.nics.BeginDelete(ctx, p.opts.NodeResourceGroup, o.Name, nil)
 	} else {
 		_, err = p.clients.disks.BeginDelete(ctx, p.opts.NodeResourceGroup, o.Name, nil)
 	}
-	if err == nil {
-		return nil
+	switch classify(err).kind {
+	case inUse:
+		p.strays.refused(o, p.opts.Now())
+		return false, nil
+	case notFound:
+		return true, nil
 	}
-	if kind := classify(err).kind; kind == notFound || kind == inUse {
-		return nil
+	if err != nil {
+		return false, wrap(err, "deleting %s %s", o.Kind, o.Name)
 	}
-	return wrap(err, "deleting %s %s", o.Kind, o.Name)
+	return true, nil
 }

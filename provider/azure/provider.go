@@ -39,6 +39,7 @@ type Provider struct {
 	nics     *roll[*armnetwork.Interface]
 	disks    *roll[*armcompute.Disk]
 	flights  flights
+	strays   strays
 	claims   locks
 }
 

@@ -160,3 +160,20 @@ func TestListsAreOfTheSDKsVersions(t *testing.T) {
 		t.Errorf("versions (-SDK +ours):\n%s", diff)
 	}
 }
+
+// retagger answers reads of one machine as if it had just been given to somebody else.
+type retagger struct{ inner policy.Transporter }
+
+func (g *retagger) Do(req *http.Request) (*http.Response, error) {
+	resp, err := g.inner.Do(req)
+	if err != nil || req.Method != http.MethodGet || !strings.Contains(req.URL.Path, "/virtualMachines/") {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte(`"karve"`), []byte(`"other"`))))
+	resp.ContentLength = -1
+	return resp, nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
@@ -34,12 +35,31 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 		}
 	}
 	if vm := v.byName[name]; vm != nil {
-		return p.end(ctx, name, vm)
+		return p.endListed(ctx, name, vm)
 	}
 	if flight.leaving {
 		return p.clear(ctx, name)
 	}
 	return p.endUnseen(ctx, name)
+}
+
+// endListed ends a machine that the shared list shows. A list is a moment old and says
+// nothing of power, so what is deleted is looked at itself first.
+func (p *Provider) endListed(ctx context.Context, name string, vm *armcompute.VirtualMachine) error {
+	if err := p.endable(name, vm); err != nil || leaving(vm) {
+		return err
+	}
+	if !p.mayDelete(name) || !p.mayLook(name) {
+		return nil
+	}
+	vm, err := p.readMachine(ctx, name)
+	if errors.Is(err, provider.ErrNotFound) {
+		return nil // the next call looks for what it left behind
+	}
+	if err != nil {
+		return err
+	}
+	return p.end(ctx, name, vm)
 }
 
 // endUnseen ends a machine that the shared list does not show and that this
@@ -75,18 +95,28 @@ func (p *Provider) Abandon(ctx context.Context, claim provider.Claim) error {
 	return err
 }
 
-// end deletes a machine that is ours and not yet on its way out.
+// end deletes a machine that is ours and not yet on its way out. It must have been read
+// by itself just now.
 func (p *Provider) end(ctx context.Context, name string, vm *armcompute.VirtualMachine) error {
+	if err := p.endable(name, vm); err != nil || leaving(vm) {
+		return err
+	}
+	return p.remove(ctx, name, vm)
+}
+
+func leaving(vm *armcompute.VirtualMachine) bool {
+	return text(vm.Properties.ProvisioningState) == stateDeleting
+}
+
+// endable refuses machines that are not karve's to end.
+func (p *Provider) endable(name string, vm *armcompute.VirtualMachine) error {
 	if !p.ours(vm) {
 		return fmt.Errorf("terminating %s: the machine does not carry the tags of cluster %s, so it is not ours to delete", name, p.opts.ClusterName)
 	}
 	if madeByAKS(vm) {
 		return fmt.Errorf("terminating %s: it belongs to an AKS machine pool, which karve cannot ask yet: delete the machine with az aks nodepool delete-machines", name)
 	}
-	if text(vm.Properties.ProvisioningState) == stateDeleting {
-		return nil
-	}
-	return p.remove(ctx, name, vm)
+	return nil
 }
 
 // remove asks for a machine's deletion and does not wait for it. Force skips the
@@ -127,6 +157,14 @@ func (p *Provider) clear(ctx context.Context, name string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// isDiskOf reports whether a name is the one that disk gives the OS disk of a machine.
+func isDiskOf(disk, machine string) bool {
+	suffix, ok := strings.CutPrefix(strings.ToLower(disk), machine+"-")
+	return ok && ourName.MatchString(machine) && diskSuffix.MatchString(suffix)
+}
+
+var diskSuffix = regexp.MustCompile(`^[0-9a-f]{6}$`)
 
 // belongs reports whether a resource of that name was made for a machine: inline
 // interfaces and disks carry its name and a suffix. Those of machines that were not

@@ -39,7 +39,11 @@ var _ provider.Metered = (*Provider)(nil)
 // mayBuy asks for the one write that makes a machine. It returns how long to stay
 // away when it is not its turn yet, so that no worker waits with the claim in hand.
 func (l *launch) mayBuy() (wait time.Duration) {
-	return l.p.limits.Ticket(l.name, polite.Create, polite.ARMWrites, polite.PutVM)
+	priority := polite.Create
+	if l.claim.Urgent {
+		priority = polite.Replace
+	}
+	return l.p.limits.Ticket(l.name, priority, polite.ARMWrites, polite.PutVM)
 }
 
 // forgetBuying gives back a turn that is not needed any more.

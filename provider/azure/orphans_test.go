@@ -1,0 +1,138 @@
+package azure_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+func nobody(string, string) bool { return false }
+
+// What a machine left behind is nobody's once it was so for longer than Azure reserves
+// interfaces, and unless its claim lives. What others made is left alone.
+//
+// Rule 224.
+func TestOrphansAreFoundAndReclaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		p := r.provider(t)
+		c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
+		if _, err := r.up(t, p, c); err != nil {
+			t.Fatal(err)
+		}
+		name := r.State().VMs[0].Name
+		r.leaveNIC(t, name+"-left", c)
+		r.leaveNIC(t, name+"-right", provider.Claim{Name: "b"})
+		if orphans, err := p.Orphans(t.Context()); err != nil || len(orphans) > 0 {
+			t.Fatalf("orphans while the machine lives: %v, %v", orphans, err)
+		}
+		r.deleteVM(t, name)
+		orphans, err := p.Orphans(t.Context())
+		if err != nil || len(orphans) != 1 || orphans[0].Kind != azure.OrphanNIC || orphans[0].Claim != "a" {
+			t.Fatalf("orphans after it went: %+v, %v", orphans, err)
+		}
+		tidy := func(want int, claimed func(name, uid string) bool, when string) {
+			t.Helper()
+			if names, err := p.Tidy(t.Context(), claimed); err != nil || len(names) != want {
+				t.Fatalf("tidied up %v, %v %s, want %d", names, err, when, want)
+			}
+		}
+		tidy(0, nobody, "at once")
+		time.Sleep(5 * time.Minute)
+		tidy(0, func(_, uid string) bool { return uid == c.UID }, "while the claim lives")
+		tidy(0, nobody, "when it is seen first")
+		time.Sleep(5 * time.Minute)
+		tidy(1, nobody, "five minutes later")
+		time.Sleep(time.Minute)
+		if left := r.residue(t); !slices.Equal(left, []string{"interface " + name + "-right"}) {
+			t.Errorf("left are %v, want what is nobody's to delete", left)
+		}
+	})
+}
+
+// Interfaces and disks that Karpenter's provider left behind go too, by the name of
+// their claim, for they carry no UID.
+//
+// Rule 224.
+func TestOrphansOfKarpenter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r.inherit(t, "web-lives", unchanged)
+		for claim, tags := range map[string]string{
+			"web-gone":  `"karpenter.azure.com_cluster": "karve", "karpenter.sh_nodepool": "web"`,
+			"web-soon":  `"karpenter.azure.com_cluster": "karve", "karpenter.sh_nodepool": "web"`,
+			"web-other": `"karpenter.azure.com_cluster": "other", "karpenter.sh_nodepool": "web"`,
+			"web-aks":   `"karpenter.azure.com_cluster": "karve", "karpenter.sh_nodepool": "web", "karpenter.azure.com_aksmachine_nodeclaim": "web-aks"`,
+			"web-none":  `"team": "a"`,
+		} {
+			nic := "/subscriptions/" + r.SubscriptionID() + "/resourceGroups/" + r.NodeResourceGroup() + "/providers/Microsoft.Network/networkInterfaces/aks-" + claim
+			body := strings.ReplaceAll(golden(t, "interface.json"), `"karpenter.azure.com_cluster": "karve", "karpenter.sh_nodepool": "web"`, tags)
+			r.put(t, nic, strings.NewReplacer("SUBNET", r.SubnetID(), "web-x7k2p", claim).Replace(body))
+		}
+		p := r.provider(t)
+		for range 3 {
+			if _, err := p.Tidy(t.Context(), func(name, uid string) bool { return uid == "" && name == "web-soon" }); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Minute)
+		}
+		want := []string{"machine aks-web-lives", "interface aks-web-aks", "interface aks-web-lives", "interface aks-web-none", "interface aks-web-other", "interface aks-web-soon", "disk aks-web-lives"}
+		if left := r.residue(t); !slices.Equal(left, want) {
+			t.Errorf("left are %v, want %v", left, want)
+		}
+	})
+}
+
+// An interface that Azure keeps for a machine is asked for seldom, and gone once it
+// may go.
+//
+// Rule 224.
+func TestReservedInterfaceIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
+		p := r.provider(t)
+		id, err := r.up(t, p, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.leaveNIC(t, r.State().VMs[0].Name+"-left", c)
+		start := time.Now()
+		r.fault(t, emulator.Fault{Method: "DELETE", Path: "/networkInterfaces/", Status: 400, Code: "NicReservedForAnotherVm", Times: 6})
+		if err := r.down(t, p, id); err != nil {
+			t.Fatal(err)
+		}
+		if took, asked := time.Since(start), r.Ledger().ByOperation["NetworkInterfaces.Delete"]; took < 3*time.Minute || took > 5*time.Minute || asked > 8 {
+			t.Errorf("gone after %v and %d requests", took, asked)
+		}
+		if left := r.residue(t); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
+}
+
+// What is about to be deleted is looked at itself first: the list is a moment old.
+//
+// Rule 223.
+func TestNothingIsDeletedByAListAlone(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	p := r.provider(t)
+	in, _ := run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
+	reads := r.Ledger().ByOperation["VirtualMachines.Get"]
+	options := *r.options.ClientOptions
+	options.Transport = &retagger{inner: options.Transport}
+	r.options.ClientOptions = &options
+	if err := r.provider(t).Terminate(t.Context(), in.ProviderID); err == nil || !strings.Contains(err.Error(), "not ours to delete") {
+		t.Errorf("a machine that was given to somebody since it was listed: %v", err)
+	}
+	if got := r.Ledger().ByOperation["VirtualMachines.Get"] - reads; got != 1 {
+		t.Errorf("it was read %d times, want once", got)
+	}
+	r.wantMachines(t, 1)
+}
