@@ -2,9 +2,8 @@ package disrupt
 
 import (
 	"math"
-	"slices"
 
-	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
@@ -18,45 +17,22 @@ type floor struct {
 	w     *world.World
 	seats []seat
 	of    map[*world.Host]int
-	// sizes are the machines that there are, by what they have for pods.
-	sizes  []*size
-	sizeOf map[[2]int64]*size
+	// asked are the labels by which pods tell nodes apart.
+	asked   []*constraint.Key
+	blocks  []*block
+	blockOf map[likeness]*block
 
-	doors    map[*world.Shape]*[]verdict // by seat
+	doors    map[*world.Shape]*door
 	manners  map[*world.Class]*manners
 	cheapest map[*world.Shape]deal
 	log      []change
 }
 
-// shelves is how finely seats are told apart by how empty they are.
-const shelves = 256
-
-// size is all seats of as much cpu and memory: a pod fills the same share of each, so that
-// kube-scheduler likes the emptiest best.
-type size struct {
-	// perCPU and perMemory are which share of the machine a base unit of each is.
-	perCPU, perMemory float64
-	// shelves hold the open seats by how empty they are; none above top has any.
-	shelves [shelves][]stand
-	top     int
-}
-
-// stand is where a seat is found, how empty it is, and what most pods lack if they have no room
-// there: most seats are passed over without a look at them.
-type stand struct {
-	at          int
-	empty       float64
-	cpu, memory int64
-}
-
 // seat is a node, or a machine to be bought.
 type seat struct {
-	host   *world.Host   // nil for what is to be bought:
-	market *world.Market // a row of this
-	row    int
-
+	host         *world.Host // nil for what is to be bought
 	free         quantity.Vector
-	size         *size
+	block        *block
 	crew         []world.Member // who runs there to begin with
 	guests       []*world.Class // who came
 	open         bool
@@ -69,30 +45,20 @@ type change struct {
 	was seat
 }
 
-// verdict is whether a seat lets pods of a shape in, once somebody asked.
-type verdict byte
-
-const (
-	admitted verdict = 1 + iota
-	barred
-)
-
 func newFloor(w *world.World) *floor {
-	f := &floor{w: w, of: make(map[*world.Host]int, len(w.Hosts)), sizeOf: map[[2]int64]*size{},
-		doors: map[*world.Shape]*[]verdict{}, manners: map[*world.Class]*manners{}, cheapest: map[*world.Shape]deal{}}
+	f := &floor{w: w, of: make(map[*world.Host]int, len(w.Hosts)), asked: w.Asked(), blockOf: map[likeness]*block{},
+		doors: map[*world.Shape]*door{}, manners: map[*world.Class]*manners{}, cheapest: map[*world.Shape]deal{}}
 	f.seats = make([]seat, 0, len(w.Hosts)+len(w.Hosts)/8)
 	for _, h := range w.Hosts {
 		if h.Initialized && h.Index >= 0 {
-			f.of[h] = len(f.seats)
-			f.add(seat{host: h, free: h.Free, crew: h.Crew()}, h.Allocatable[quantity.NameCPU], h.Allocatable[quantity.NameMemory])
+			f.of[h] = f.add(seat{host: h, block: f.blockWith(h), free: h.Free, crew: h.Crew()})
 		}
 	}
 	return f
 }
 
-// add opens a seat of that size.
-func (f *floor) add(s seat, cpu, memory int64) int {
-	s.size = f.sizeFor(cpu, memory)
+// add opens a seat.
+func (f *floor) add(s seat) int {
 	f.seats = append(f.seats, s)
 	at := len(f.seats) - 1
 	f.unshelve(at)
@@ -101,24 +67,7 @@ func (f *floor) add(s seat, cpu, memory int64) int {
 
 // buy opens a seat for a machine of that row.
 func (f *floor) buy(m *world.Market, row int) int {
-	size := m.Catalog.Room[m.Catalog.Rows[row].Type]
-	return f.add(seat{market: m, row: row, free: m.Room[row]}, size[quantity.CPU], size[quantity.Memory])
-}
-
-func (f *floor) sizeFor(cpu, memory int64) *size {
-	key := [2]int64{cpu, memory}
-	known := f.sizeOf[key]
-	if known == nil {
-		known = &size{perCPU: 1 / float64(max(1, cpu)), perMemory: 1 / float64(max(1, memory))}
-		f.sizeOf[key] = known
-		f.sizes = append(f.sizes, known)
-	}
-	return known
-}
-
-// share is which share of a seat of the size those are: cpu and memory together, up to 2.
-func (z *size) share(v *quantity.Vector) float64 {
-	return float64(v[quantity.CPU])*z.perCPU + float64(v[quantity.Memory])*z.perMemory
+	return f.add(seat{block: f.blockFor(m, row), free: m.Room[row]})
 }
 
 func (s *seat) holds(c *world.Class) bool {
@@ -138,22 +87,15 @@ func (f *floor) unshelve(at int) {
 		return
 	}
 	s.open = true
-	z := s.size
-	empty := z.share(&s.free)
-	s.shelf = max(0, min(shelves-1, int(empty*(shelves/2))))
-	s.place = len(z.shelves[s.shelf])
-	z.shelves[s.shelf] = append(z.shelves[s.shelf], stand{at, empty, s.free[quantity.CPU], s.free[quantity.Memory]})
-	z.top = max(z.top, s.shelf)
+	s.shelf, s.place = s.block.put(at, &s.free)
 }
 
 // shelve takes the seat off its shelf.
 func (f *floor) shelve(at int) {
 	s := &f.seats[at]
-	shelf := s.size.shelves[s.shelf]
-	last := shelf[len(shelf)-1]
-	shelf[s.place] = last
-	f.seats[last.at].place = s.place
-	s.size.shelves[s.shelf] = shelf[:len(shelf)-1]
+	if moved := s.block.take(s.shelf, s.place); moved != at {
+		f.seats[moved].place = s.place
+	}
 	s.open = false
 }
 
@@ -179,9 +121,6 @@ func (f *floor) back(log, seats int) {
 		}
 	}
 	f.seats = f.seats[:seats]
-	for _, door := range f.doors {
-		*door = (*door)[:min(len(*door), seats)]
-	}
 }
 
 // leave closes a seat.
@@ -204,31 +143,43 @@ func (f *floor) sit(c *world.Class, at int) {
 
 // best is the seat that kube-scheduler likes best for the pod; -1 when none has room.
 func (f *floor) best(p *evicted) int {
-	found, most := -1, math.Inf(-1)
-	for _, z := range f.sizes {
-		found, most = f.emptiest(z, p, found, most)
+	found, most := f.planned(p)
+	if p.fixed {
+		return found
+	}
+	for _, b := range f.open(p.Shape) {
+		if fills := b.share(&p.Requests); b.emptiest()-fills >= most && f.near(p, b) {
+			found, most = f.emptiest(b, p, fills, found, most)
+		}
 	}
 	return found
 }
 
-// emptiest finds the emptiest seat of the size that takes the pod, if kube-scheduler likes it
-// better than the one found so far, of which most would be left.
-func (f *floor) emptiest(z *size, p *evicted, found int, most float64) (int, float64) {
-	for z.top > 0 && len(z.shelves[z.top]) == 0 {
-		z.top--
+// planned is the seat that the plan gives the pod, if it can be had, and how much of it is left then.
+func (f *floor) planned(p *evicted) (found int, most float64) {
+	s := &f.seats[p.meant]
+	if !s.open || s.free[quantity.CPU] < p.Requests[quantity.CPU] || s.free[quantity.Memory] < p.Requests[quantity.Memory] ||
+		!s.holds(p.Class) || !s.lets(p.Shape) {
+		return -1, math.Inf(-1)
 	}
-	fills, cpu, memory := z.share(&p.Requests), p.Requests[quantity.CPU], p.Requests[quantity.Memory]
-	for shelf := z.top; shelf >= 0; shelf-- {
-		emptiest := float64(shelf+1) / (shelves / 2)
-		if shelf < shelves-1 && (emptiest-fills < most || emptiest < fills) {
+	return p.meant, s.block.share(&s.free) - s.block.share(&p.Requests)
+}
+
+// emptiest finds the emptiest seat of the block that takes the pod, if kube-scheduler likes it
+// better than the one found so far, of which most would be left.
+func (f *floor) emptiest(b *block, p *evicted, fills float64, found int, most float64) (int, float64) {
+	cpu, memory := p.Requests[quantity.CPU], p.Requests[quantity.Memory]
+	for shelf := b.top(); shelf >= 0; shelf = b.below(shelf) {
+		if ceiling := ceilingOf(shelf); ceiling-fills < most || ceiling < fills {
 			break
 		}
-		for _, stand := range z.shelves[shelf] {
+		for i := range b.shelves[shelf] {
+			stand := &b.shelves[shelf][i]
 			left := stand.empty - fills
 			if stand.cpu < cpu || stand.memory < memory || left < most || left == most && stand.at > found {
 				continue
 			}
-			if f.seats[stand.at].holds(p.Class) && f.admit(p, stand.at) {
+			if f.seats[stand.at].takes(p) {
 				found, most = stand.at, left
 			}
 		}
@@ -236,41 +187,9 @@ func (f *floor) emptiest(z *size, p *evicted, found int, most float64) (int, flo
 	return found, most
 }
 
-// admit reports whether the pod may sit there, whatever the room.
-func (f *floor) admit(p *evicted, at int) bool {
-	return f.lets(p, at) && (p.easy || f.suits(p, at))
-}
-
-// lets is what labels and taints say.
-func (f *floor) lets(p *evicted, at int) bool {
-	if at >= len(*p.door) {
-		*p.door = append(*p.door, make([]verdict, len(f.seats)-len(*p.door))...)
-	}
-	known := &(*p.door)[at]
-	if *known == 0 {
-		*known = barred
-		if f.seats[at].lets(p.Shape) {
-			*known = admitted
-		}
-	}
-	return *known == admitted
-}
-
-func (s *seat) lets(shape *world.Shape) bool {
-	if s.host != nil {
-		return s.host.Accepts(shape)
-	}
-	return slices.ContainsFunc(s.market.Fit(shape).Admitted, func(rows bitset.Set) bool { return rows.Has(s.row) })
-}
-
-// doorOf is what is known of who lets pods of the shape in.
-func (f *floor) doorOf(shape *world.Shape) *[]verdict {
-	door := f.doors[shape]
-	if door == nil {
-		door = new([]verdict)
-		f.doors[shape] = door
-	}
-	return door
+// takes reports whether the pod has room there and everybody lets it in.
+func (s *seat) takes(p *evicted) bool {
+	return s.holds(p.Class) && (!p.Named || s.lets(p.Shape)) && s.suits(p)
 }
 
 // deal is the cheapest machine that a pod can be bought; without a market there is none.

@@ -94,7 +94,6 @@ type evicted struct {
 	*manners
 	// meant is the seat that the plan gives it; -1 when there is none.
 	meant int
-	door  *[]verdict
 	// share of its node that it asks for.
 	share float64
 	guard *Guard // nil when no budget holds it up
@@ -150,7 +149,7 @@ func (f *floor) evict(set []*node, plan map[string]int) []evicted {
 		f.leave(at)
 		s := &f.seats[at]
 		add := func(c *world.Class, meant int, g *Guard) {
-			out = append(out, evicted{c, f.mannersOf(c), meant, f.doorOf(c.Shape), s.size.share(&c.Requests), g})
+			out = append(out, evicted{c, f.mannersOf(c), meant, s.block.share(&c.Requests), g})
 		}
 		guards := guardsOf(n)
 		n.host.Movable(func(c *world.Class, pods []world.Ref) {
@@ -205,7 +204,6 @@ func heldUp(pods []evicted) []evicted {
 // node exactly; within a zone or the like pods stay in that which the plan chose; and where that
 // is not enough they sit where the plan has them.
 type manners struct {
-	easy    bool // they demand nothing
 	fixed   bool
 	within  []*constraint.Key
 	avoids  []*world.Crowd     // their own anti-affinity, on one node
@@ -258,24 +256,27 @@ func (f *floor) learn(c *world.Class) *manners {
 			keep(r.Key)
 		}
 	}
-	m.easy = !m.fixed && len(m.within)+len(m.avoids)+len(m.shunned) == 0
 	return m
 }
 
-// suits reports whether neighbours let the pod sit there.
-func (f *floor) suits(p *evicted, at int) bool {
-	if at == p.meant {
-		return true
-	}
-	if p.fixed {
-		return false
-	}
+// near reports whether the block is where the pod must stay: in the zone or the like of the
+// seat that the plan gives it.
+func (f *floor) near(p *evicted, b *block) bool {
+	meant := f.seats[p.meant].block
 	for _, k := range p.within {
-		if !f.together(k, at, p.meant) {
+		v, ok := b.value(k)
+		if want, known := meant.value(k); !ok || !known || v != want {
 			return false
 		}
 	}
-	s := &f.seats[at]
+	return true
+}
+
+// suits reports whether neighbours let the pod sit there.
+func (s *seat) suits(p *evicted) bool {
+	if len(p.avoids)+len(p.shunned) == 0 {
+		return true
+	}
 	for _, m := range s.crew {
 		if p.clashes(m.Class) {
 			return false
@@ -288,26 +289,4 @@ func (f *floor) suits(p *evicted, at int) bool {
 func (p *evicted) clashes(c *world.Class) bool {
 	return slices.ContainsFunc(p.avoids, func(g *world.Crowd) bool { return g.Has(c) }) ||
 		slices.ContainsFunc(p.shunned, func(r *world.Repulsion) bool { return r.Owned(c) })
-}
-
-// together reports whether both seats have the same value of the label.
-func (f *floor) together(k *constraint.Key, x, y int) bool {
-	vx, okx := f.seats[x].value(k)
-	vy, oky := f.seats[y].value(k)
-	return okx && oky && vx == vy
-}
-
-// value is the seat's value of a label. Of what is to be bought only the zone and how it is
-// bought are certain.
-func (s *seat) value(k *constraint.Key) (int, bool) {
-	if s.host != nil {
-		return s.host.Value(k)
-	}
-	switch o := &s.market.Catalog.Rows[s.row]; k.Name {
-	case world.LabelZone:
-		return k.ID(o.Zone), true
-	case world.LabelCapacityType:
-		return k.ID(o.CapacityType), true
-	}
-	return 0, false
 }

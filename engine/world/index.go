@@ -243,6 +243,9 @@ func newIndex(hosts []*Host, keys []*constraint.Key, dims int) *Index {
 	return x
 }
 
+// Likeness is equal for hosts that pods cannot tell apart by their taints and those labels.
+func (h *Host) Likeness(keys []*constraint.Key) string { return string(h.likeness(nil, keys)) }
+
 // likeness writes bytes that are equal for hosts that an index puts together.
 func (h *Host) likeness(b []byte, keys []*constraint.Key) []byte {
 	b = append(b, 0)
