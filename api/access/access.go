@@ -58,11 +58,13 @@ func Cluster() []rbacv1.PolicyRule {
 	}
 }
 
-// Own is what karve may do in its own namespace: take part in the election of a leader.
+// Own is what karve may do in its own namespace: take part in the election of a leader, and
+// read when AKS means to maintain nodes.
 func Own() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"}},
 		rule("", "create", "events"),
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"upcoming-maintenance-window"}, Verbs: []string{"get"}},
 	}
 }
 

@@ -60,6 +60,7 @@ type CoreConfig struct {
 func (c *Config) bind(flags *pflag.FlagSet) {
 	c.Core.bind(flags)
 	c.Azure.bind(flags)
+	c.Azure.Images.bind(flags)
 	c.Azure.Unsupported.bind(flags)
 	acceptIgnored(flags)
 }
@@ -110,7 +111,7 @@ func acceptIgnored(flags *pflag.FlagSet) {
 
 // Validate reports every fault at once, each naming the flag and the variable.
 func (c Config) Validate() error {
-	return errors.Join(c.Core.validate(), c.Azure.validate(), c.Azure.Unsupported.validate())
+	return errors.Join(c.Core.validate(), c.Azure.validate(), c.Azure.Images.validate(), c.Azure.Unsupported.validate())
 }
 
 func (c CoreConfig) validate() error {

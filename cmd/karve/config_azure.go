@@ -32,6 +32,7 @@ type AzureConfig struct {
 	KubeletIdentityClientID      string
 	NodeResourceGroup            string
 	AdditionalTags               map[string]string
+	Images                       ImagesConfig
 	Unsupported                  UnsupportedAzure
 
 	// Location, SubscriptionID, TenantID, Cloud and EnvironmentFile come from the
@@ -56,11 +57,10 @@ type AzureConfig struct {
 // UnsupportedAzure are settings of the incumbent that karve knows by name and
 // does not honour yet. They are refused when they ask for something.
 type UnsupportedAzure struct {
-	ProvisionMode                          string
-	BootstrapServerURL, SIGTokenServerURL  string
-	UseSIG, ManageExistingMachines         bool
-	SIGSubscriptionID, DiskEncryptionSetID string
-	MachinesPoolName                       string
+	ProvisionMode          string
+	BootstrapServerURL     string
+	ManageExistingMachines bool
+	MachinesPoolName       string
 }
 
 func (c *AzureConfig) bind(flags *pflag.FlagSet) {
@@ -91,10 +91,6 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 func (u *UnsupportedAzure) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&u.ProvisionMode, "provision-mode", "aksscriptless", "only aksscriptless is supported")
 	flags.StringVar(&u.BootstrapServerURL, "nodebootstrapping-server-url", "", "not supported yet")
-	flags.BoolVar(&u.UseSIG, "use-sig", false, "not supported yet")
-	flags.StringVar(&u.SIGTokenServerURL, "sig-access-token-server-url", "", "not supported yet")
-	flags.StringVar(&u.SIGSubscriptionID, "sig-subscription-id", "", "not supported yet")
-	flags.StringVar(&u.DiskEncryptionSetID, "node-osdisk-diskencryptionset-id", "", "not supported yet")
 	flags.BoolVar(&u.ManageExistingMachines, "manage-existing-aks-machines", false, "not supported yet")
 	flags.StringVar(&u.MachinesPoolName, "aks-machines-pool-name", "", "not supported yet")
 }
@@ -114,6 +110,7 @@ func (c *AzureConfig) readEnvironment(lookup func(string) (string, bool)) {
 	c.TenantID = first("ARM_TENANT_ID", "AZURE_TENANT_ID")
 	c.Cloud = first("ARM_CLOUD")
 	c.EnvironmentFile = first("AZURE_ENVIRONMENT_FILEPATH")
+	c.Images.SystemNamespace = first("SYSTEM_NAMESPACE")
 }
 
 func (c AzureConfig) validate() error {
@@ -159,11 +156,7 @@ func (u UnsupportedAzure) validate() error {
 	var f faults
 	f.check(u.ProvisionMode == "aksscriptless", "provision-mode", "karve supports aksscriptless only, got %q", u.ProvisionMode)
 	const unset = "is not supported by karve yet: remove it"
-	f.check(!u.UseSIG, "use-sig", unset)
 	f.check(u.BootstrapServerURL == "", "nodebootstrapping-server-url", unset)
-	f.check(u.SIGTokenServerURL == "", "sig-access-token-server-url", unset)
-	f.check(u.SIGSubscriptionID == "", "sig-subscription-id", unset)
-	f.check(u.DiskEncryptionSetID == "", "node-osdisk-diskencryptionset-id", unset)
 	f.check(!u.ManageExistingMachines, "manage-existing-aks-machines", unset)
 	f.check(u.MachinesPoolName == "", "aks-machines-pool-name", unset)
 	return f.joined()

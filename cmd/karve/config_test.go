@@ -86,7 +86,8 @@ func TestConfigRefusesNonsense(t *testing.T) {
 		{"ADDITIONAL_TAGS", "a=1,A=2", "twice"},
 		{"ADDITIONAL_TAGS", "a/b=1", "Azure forbids"},
 		{"PROVISION_MODE", "bootstrappingclient", "aksscriptless only"},
-		{"USE_SIG", "true", "not supported by karve yet"},
+		{"USE_SIG", "true", "--sig-subscription-id"},
+		{"NODE_OSDISK_DISKENCRYPTIONSET_ID", "mine", "must look like /subscriptions/"},
 		{"KUBELET_BOOTSTRAP_TOKEN", "ABC", "must be six letters or digits"},
 		{"MEMORY_LIMIT", "1Gi", "MEMORY_LIMIT"},
 	} {

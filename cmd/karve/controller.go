@@ -109,7 +109,7 @@ func control(ctx context.Context, c Config, cluster *rest.Config, access azureAc
 	}
 	m, err := manager.New(cluster, c.Core.options(cloud, log, func(m crmanager.Manager) error {
 		reconciler := &nodeclass.Reconciler{
-			Client: m.GetClient(), Azure: cloud, Versions: versions, Log: log.WithName(nodeclass.Name), Every: min(nodeclass.Every, c.Azure.ImageRefresh),
+			Client: m.GetClient(), Azure: cloud, Versions: versions, Window: c.Azure.Images.window(m.GetAPIReader()), Log: log.WithName(nodeclass.Name), Every: min(nodeclass.Every, c.Azure.ImageRefresh),
 		}
 		return errors.Join(reconciler.Register(m), m.Add(crmanager.RunnableFunc(cloud.Run)), m.Add(tokens))
 	}))
@@ -210,6 +210,8 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		AdditionalTags:          c.AdditionalTags,
 		PricesURL:               c.PricesURL,
 		ImagesEvery:             c.ImageRefresh,
+		SharedGallery:           c.Images.gallery(),
+		DiskEncryptionSetID:     c.Images.DiskEncryptionSetID,
 		ARMShare:                c.ARMShare,
 		ARMPace:                 c.ARMPace,
 	}, nil

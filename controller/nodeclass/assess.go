@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	versionutil "k8s.io/apimachinery/pkg/util/version"
 
@@ -38,10 +37,9 @@ const (
 // assess finds out everything about a class, each part after those it needs.
 func (r *Reconciler) assess(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	class.InitConditions()
-	r.kubernetesVersion(class)
-	r.images(ctx, class)
+	r.images(ctx, class, r.kubernetesVersion(class))
 	r.subnet(ctx, class)
-	r.validate(class)
+	r.validate(ctx, class)
 	r.localDNS(class)
 	r.honoured(class)
 	r.capacity(ctx, class)
@@ -49,19 +47,21 @@ func (r *Reconciler) assess(ctx context.Context, class *v1beta1.AKSNodeClass) {
 
 // kubernetesVersion takes the API server's version. It never goes down: behind a
 // load balancer an old server may answer during an upgrade, and nodes must not
-// be made older for it.
-func (r *Reconciler) kubernetesVersion(class *v1beta1.AKSNodeClass) {
+// be made older for it. It reports whether the cluster was upgraded.
+func (r *Reconciler) kubernetesVersion(class *v1beta1.AKSNodeClass) (upgraded bool) {
 	const condition = v1beta1.ConditionTypeKubernetesVersionReady
 	info, err := r.Versions.ServerVersion()
 	if err != nil {
 		keep(class, condition, class.Status.KubernetesVersion != nil, err)
-		return
+		return false
 	}
 	seen, _, _ := strings.Cut(strings.TrimPrefix(info.GitVersion, "v"), "+") // no node image has build metadata
-	if !older(seen, class.Status.KubernetesVersion) {
+	if known := class.Status.KubernetesVersion; !older(seen, known) {
+		upgraded = known != nil && *known != seen
 		class.Status.KubernetesVersion = &seen
 	}
 	class.SetTrue(condition)
+	return upgraded
 }
 
 // older reports whether a version is below the one known so far.
@@ -91,38 +91,6 @@ func keep(class *v1beta1.AKSNodeClass, condition string, known bool, err error) 
 	class.SetUnknown(condition, ReasonLookupFailed, err.Error())
 }
 
-// images looks up what new nodes start from.
-func (r *Reconciler) images(ctx context.Context, class *v1beta1.AKSNodeClass) {
-	const condition = v1beta1.ConditionTypeImagesReady
-	if class.Status.KubernetesVersion == nil {
-		class.SetUnknown(condition, v1beta1.ReasonAwaitingReconciliation, "the Kubernetes version is not known yet")
-		return
-	}
-	images, err := r.Azure.Images(ctx, &class.Spec, *class.Status.KubernetesVersion)
-	switch {
-	case errors.Is(err, azure.ErrFIPSNeedsSharedGallery):
-		r.noImages(class, v1beta1.ReasonSIGRequiredForFIPS, err)
-	case errors.Is(err, azure.ErrNoImages):
-		r.noImages(class, v1beta1.ReasonImagesNotFound, err)
-	case err != nil:
-		keep(class, condition, len(class.Status.Images) > 0, err)
-	default:
-		r.useImages(class, images)
-	}
-}
-
-func (r *Reconciler) noImages(class *v1beta1.AKSNodeClass, reason string, err error) {
-	class.Status.Images = nil
-	class.SetFalse(v1beta1.ConditionTypeImagesReady, reason, err.Error())
-}
-
-func (r *Reconciler) useImages(class *v1beta1.AKSNodeClass, images []v1beta1.NodeImage) {
-	if !equality.Semantic.DeepEqual(class.Status.Images, images) {
-		class.Status.Images = images
-	}
-	class.SetTrue(v1beta1.ConditionTypeImagesReady)
-}
-
 // subnet checks that nodes can join the network.
 func (r *Reconciler) subnet(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	const condition = v1beta1.ConditionTypeSubnetsReady
@@ -142,12 +110,6 @@ func (r *Reconciler) subnet(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	default:
 		class.SetUnknown(condition, v1beta1.ReasonSubnetUnknownError, err.Error())
 	}
-}
-
-// validate: what only Azure could refuse about a class is its disk encryption
-// set, which this version cannot be given.
-func (r *Reconciler) validate(class *v1beta1.AKSNodeClass) {
-	class.SetTrue(v1beta1.ConditionTypeValidationSucceeded)
 }
 
 // localDNS: Required is on. Preferred would be on where the cluster is known to

@@ -24,6 +24,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
 )
 
 // Name is the controller's name in logs and metrics.
@@ -31,11 +32,14 @@ const Name = "nodeclass.status"
 
 // Azure is what the reconciler asks of the provider.
 type Azure interface {
-	// Images returns the newest images for a spec and a Kubernetes version.
-	Images(ctx context.Context, spec *v1beta1.AKSNodeClassSpec, kubernetesVersion string) ([]v1beta1.NodeImage, error)
+	// Images returns the images that a class wishes for.
+	Images(ctx context.Context, wish azure.ImageWish) ([]v1beta1.NodeImage, error)
 	// CheckSubnet returns a *azure.SubnetError when nodes cannot join the subnet.
 	// An empty id means the cluster's own.
 	CheckSubnet(ctx context.Context, id string) error
+	// CheckDiskEncryptionSet returns a *azure.DiskEncryptionSetError when disks cannot be
+	// encrypted as configured.
+	CheckDiskEncryptionSet(ctx context.Context) error
 	// Catalog returns what can be bought for a class.
 	Catalog(ctx context.Context, class string) (*provider.Snapshot, error)
 }
@@ -45,12 +49,21 @@ type Versions interface {
 	ServerVersion() (*version.Info, error)
 }
 
+// Window is when nodes may be maintained.
+type Window interface {
+	// Open reports whether that is now, and, when not, from when on; the zero time when
+	// nobody knows. An error means that it cannot be told.
+	Open(ctx context.Context) (open bool, from time.Time, err error)
+}
+
 // Reconciler keeps AKSNodeClasses' status.
 type Reconciler struct {
 	Client   client.Client
 	Azure    Azure
 	Versions Versions
-	Log      logr.Logger
+	// Window tells when classes may get newer images; nil means always.
+	Window Window
+	Log    logr.Logger
 	// Events is made by Register when nil; without either nothing is published.
 	Events *events.Recorder
 	// Every is how often a class is looked at anyway. Zero means 3 min.

@@ -30,18 +30,26 @@ import (
 type cloud struct {
 	images    []v1beta1.NodeImage
 	imageErr  error
+	wished    azure.ImageWish // last
+	diskErr   error
 	subnetErr error
 	snapshot  *provider.Snapshot
 	catErr    error
 }
 
-func (c *cloud) Images(_ context.Context, _ *v1beta1.AKSNodeClassSpec, version string) ([]v1beta1.NodeImage, error) {
+func (c *cloud) Images(_ context.Context, wish azure.ImageWish) ([]v1beta1.NodeImage, error) {
+	c.wished = wish
 	var out []v1beta1.NodeImage
 	for _, i := range c.images {
-		out = append(out, v1beta1.NodeImage{ID: i.ID + "@" + version})
+		out = append(out, v1beta1.NodeImage{ID: i.ID + "@" + wish.Kubernetes})
+	}
+	if wish.Hold {
+		out = wish.Have
 	}
 	return out, c.imageErr
 }
+
+func (c *cloud) CheckDiskEncryptionSet(context.Context) error { return c.diskErr }
 
 func (c *cloud) CheckSubnet(context.Context, string) error { return c.subnetErr }
 
@@ -169,6 +177,12 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 			v1beta1.ConditionTypeImagesReady, metav1.ConditionFalse, v1beta1.ReasonImagesNotFound, "none of a, b", false},
 		{"FIPS", func(s *stage) { s.cloud.imageErr = azure.ErrFIPSNeedsSharedGallery },
 			v1beta1.ConditionTypeImagesReady, metav1.ConditionFalse, v1beta1.ReasonSIGRequiredForFIPS, "fipsMode", false},
+		{"disk encryption", func(s *stage) {
+			s.cloud.diskErr = &azure.DiskEncryptionSetError{Reason: azure.DiskEncryptionSetDenied, Detail: "give its identity the role Reader"}
+		},
+			v1beta1.ConditionTypeValidationSucceeded, metav1.ConditionFalse, v1beta1.ReasonDiskEncryptionSetRBACMissing, "Reader", false},
+		{"disk encryption cannot be looked up", func(s *stage) { s.cloud.diskErr = errors.New("503") },
+			v1beta1.ConditionTypeValidationSucceeded, metav1.ConditionUnknown, nodeclass.ReasonLookupFailed, "503", false},
 		{"galleries down", func(s *stage) { s.cloud.imageErr = errors.New("503") },
 			v1beta1.ConditionTypeImagesReady, metav1.ConditionUnknown, nodeclass.ReasonLookupFailed, "503", false},
 		{"no such subnet", func(s *stage) {

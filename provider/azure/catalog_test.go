@@ -143,7 +143,7 @@ func TestClassNarrowsTypes(t *testing.T) {
 			c.Spec.ImageFamily = to.Ptr(v1beta1.ImageFamilyAzureLinux)
 		}, "Standard_NV36ads_A10_v5", "Standard_NC24ads_A100_v4"},
 		{"images of the status", func(c *v1beta1.AKSNodeClass) {
-			images, err := p.Images(t.Context(), &c.Spec, "1.36.3")
+			images, err := p.Images(t.Context(), azure.ImageWish{Spec: &c.Spec, Kubernetes: "1.36.3"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,8 +295,8 @@ func TestUnhonoured(t *testing.T) {
 	if fields := azure.Unhonoured(c); len(fields) > 0 {
 		t.Errorf("an empty class has %v", fields)
 	}
-	c.Spec.FIPSMode = to.Ptr(v1beta1.FIPSModeFIPS)
 	c.Spec.LocalDNS = &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}
+	c.Annotations = map[string]string{azure.AnnotationSpotMaxPrice: "cheap"}
 	c.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)}
 	c.Spec.LinuxOSConfig = &v1beta1.LinuxOSConfiguration{SwapFileSize: to.Ptr("1Gi"), Sysctls: &v1beta1.SysctlConfiguration{}}
 	if fields := azure.Unhonoured(c); len(fields) != 2 {

@@ -28,6 +28,7 @@ type shape struct {
 	minor         int // of Kubernetes 1; zero while not known
 	runs          runnable
 	subnet        string // lower case
+	spot          spotLimit
 }
 
 // runnable says which machines the class has an image for.
@@ -94,6 +95,7 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 		sh.maxPods = int64(*spec.MaxPods)
 	}
 	sh.runs = runnableBy(class)
+	sh.spot, _ = spotLimitOf(class) // told by Unhonoured
 	return sh
 }
 

@@ -83,7 +83,9 @@ func olderVersion(had, want string) bool {
 
 // imageDrift: the class has a newer version of the image that the machine was made
 // from. A definition that the class lacks may have been lost in a partial answer, and
-// a version that went back may be one that was withdrawn: neither is drift.
+// a version that went back may be one that was withdrawn: neither is drift. Where the
+// class names its version, to have another is drift in either direction: that is how
+// nodes are taken back from a bad image.
 func imageDrift(class *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
 	if err := settled(class, v1beta1.ConditionTypeImagesReady); err != nil {
 		return provider.Drift{}, err
@@ -91,28 +93,24 @@ func imageDrift(class *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift,
 	name, had := imageNamed(m.ImageID)
 	for _, image := range class.Status.Images {
 		other, version := imageNamed(image.ID)
-		if name != "" && strings.EqualFold(name, other) && olderImage(had, version) {
+		if name == "" || !strings.EqualFold(name, other) {
+			continue
+		}
+		older := compareVersions(had, version)
+		if named := class.Annotations[AnnotationImageVersion] == version; older < 0 || named && older != 0 {
 			return provider.Drift{Reason: ImageDrift, Detail: "made from version " + had + " of image " + name + ", new machines from " + version}, nil
 		}
 	}
 	return provider.Drift{}, nil
 }
 
-// imageNamed takes definition and version out of an image's ID, in a community or
-// a shared gallery: …/images/<definition>/versions/<version>. Others have no name.
-func imageNamed(id string) (definition, version string) {
-	parts := strings.Split(id, "/")
-	n := len(parts)
-	if n < 4 || !strings.EqualFold(parts[n-4], "images") || !strings.EqualFold(parts[n-2], "versions") {
-		return "", ""
+// compareVersions goes number by number; what is not numbers compares to nothing.
+func compareVersions(a, b string) int {
+	na, nb := numbers(a), numbers(b)
+	if na == nil || nb == nil {
+		return 0
 	}
-	return parts[n-3], parts[n-1]
-}
-
-// olderImage compares versions number by number; it is false for what is not numbers.
-func olderImage(had, want string) bool {
-	a, b := numbers(had), numbers(want)
-	return a != nil && b != nil && slices.Compare(a, b) < 0
+	return slices.Compare(na, nb)
 }
 
 func numbers(version string) []int {

@@ -23,12 +23,18 @@ func (l *launch) create(ctx context.Context, m *machineType, choice offer.Choice
 	if err != nil {
 		return err
 	}
+	if ctx, err = l.p.auxiliary.allow(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errBeforeRequest, err)
+	}
 	var accepted *http.Response
 	poller, err := l.p.clients.vms.BeginCreateOrUpdate(policy.WithCaptureResponse(ctx, &accepted), l.p.opts.NodeResourceGroup, l.name, *body,
 		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
 	if err != nil {
-		if classify(err).kind == staleReference {
+		switch classify(err).kind {
+		case staleReference:
 			l.p.network.forgetPools()
+		case denied:
+			l.p.auxiliary.forget(ctx)
 		}
 		return err
 	}
@@ -79,19 +85,8 @@ func (l *launch) body(ctx context.Context, m *machineType, choice offer.Choice) 
 	if l.claim.Labels[v1beta1.LabelSKUUltraSSD] == "true" {
 		vm.Properties.AdditionalCapabilities = &armcompute.AdditionalCapabilities{UltraSSDEnabled: to.Ptr(true)}
 	}
-	setPriority(vm.Properties, choice.CapacityType)
+	m.setPriority(vm.Properties, choice.CapacityType)
 	return vm, nil
-}
-
-// setPriority makes a spot machine one that Azure may take back, for which we pay
-// up to the full price and of which nothing stays.
-func setPriority(vm *armcompute.VirtualMachineProperties, capacityType string) {
-	vm.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesRegular)
-	if capacityType == offer.Spot {
-		vm.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)
-		vm.EvictionPolicy = to.Ptr(armcompute.VirtualMachineEvictionPolicyTypesDelete)
-		vm.BillingProfile = &armcompute.BillingProfile{MaxPrice: to.Ptr(-1.0)}
-	}
 }
 
 func (l *launch) os(customData string) *armcompute.OSProfile {

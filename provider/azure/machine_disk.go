@@ -26,5 +26,8 @@ func (l *launch) disk(m *machineType, choice offer.Choice) *armcompute.OSDisk {
 		disk.Caching = to.Ptr(armcompute.CachingTypesReadOnly)
 		disk.DiffDiskSettings = &armcompute.DiffDiskSettings{Option: to.Ptr(armcompute.DiffDiskOptionsLocal), Placement: to.Ptr(placement)}
 	}
+	if set := l.p.opts.DiskEncryptionSetID; set != "" {
+		disk.ManagedDisk = &armcompute.ManagedDiskParameters{DiskEncryptionSet: &armcompute.DiskEncryptionSetParameters{ID: to.Ptr(set)}}
+	}
 	return disk
 }

@@ -16,8 +16,11 @@ import (
 func (l *launch) image(ctx context.Context, s *sku) (string, error) {
 	images := l.class.Status.Images
 	if len(images) == 0 {
-		var err error
-		if images, err = l.p.Images(ctx, &l.class.Spec, kubernetesVersion(l.class)); err != nil {
+		wish, err := ImageWishOf(l.class)
+		if err != nil {
+			return "", &provider.NotReadyError{Class: l.class.Name, Reason: v1beta1.ReasonImagesNotFound, Detail: err.Error()}
+		}
+		if images, err = l.p.Images(ctx, wish); err != nil {
 			return "", err
 		}
 	}

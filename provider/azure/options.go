@@ -80,6 +80,12 @@ type Options struct {
 	// ImagesEvery is how long a list of an image's versions is believed. Zero means 1h:
 	// AKS publishes weekly.
 	ImagesEvery time.Duration
+	// SharedGallery makes machines start from the galleries AKS shares with single
+	// customers, which have FIPS images, instead of the community ones.
+	SharedGallery SharedGallery
+	// DiskEncryptionSetID is the set that OS disks are encrypted with; empty means Azure's
+	// own keys.
+	DiskEncryptionSetID string
 	// ARMShare is the part of each burst of requests allowed to the subscription that is
 	// karve's to use, above 0 and up to 1. Zero means 0.5: the rest is for others.
 	ARMShare float64
@@ -177,5 +183,11 @@ func (o *Options) malformed() error {
 	refuse(!(o.ARMShare > 0 && o.ARMShare <= 1), "option ARMShare: %v is not a share above 0 and up to 1", o.ARMShare)
 	refuse(!(o.ARMPace > 0), "option ARMPace: %v is not a positive number", o.ARMPace)
 	refuse(o.ImagesEvery < 0, "option ImagesEvery: %v is negative", o.ImagesEvery)
+	errs = append(errs, o.SharedGallery.malformed())
+	if o.DiskEncryptionSetID != "" {
+		set, err := parseEncryptionSetID(o.DiskEncryptionSetID)
+		refuse(err != nil, "option DiskEncryptionSetID: %v", err)
+		refuse(err == nil && !strings.EqualFold(set.subscription, o.SubscriptionID), "option DiskEncryptionSetID: subscription %s is not the one that machines are in", set.subscription)
+	}
 	return errors.Join(errs...)
 }

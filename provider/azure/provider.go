@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
@@ -28,7 +29,11 @@ type Provider struct {
 	skus   *source[skuSet]
 	prices *source[priceTable]
 	quota  *source[usages]
-	images *gallery
+	images *imageList
+	// auxiliary is the right to use images that others share.
+	auxiliary *auxiliary
+	// encryptable is when the disk encryption set was last found usable.
+	encryptable atomic.Pointer[time.Time]
 
 	network   *network
 	stockouts *stockouts
@@ -76,6 +81,7 @@ type clients struct {
 	arm            *arm.Client // for what has no client of its own
 	vms            *armcompute.VirtualMachinesClient
 	disks          *armcompute.DisksClient
+	encryptionSets *armcompute.DiskEncryptionSetsClient
 	nics           *armnetwork.InterfacesClient
 	subnets        *armnetwork.SubnetsClient
 	vnets          *armnetwork.VirtualNetworksClient
@@ -103,6 +109,7 @@ func (p *Provider) connect() error {
 		arm:            plain,
 		vms:            compute.NewVirtualMachinesClient(),
 		disks:          compute.NewDisksClient(),
+		encryptionSets: compute.NewDiskEncryptionSetsClient(),
 		nics:           net.NewInterfacesClient(),
 		subnets:        net.NewSubnetsClient(),
 		vnets:          net.NewVirtualNetworksClient(),
@@ -110,7 +117,8 @@ func (p *Provider) connect() error {
 		securityGroups: net.NewSecurityGroupsClient(),
 	}
 	p.network = &network{p: p, guids: map[string]memo[string]{}}
-	p.images = &gallery{client: compute.NewCommunityGalleryImageVersionsClient(), location: o.Location, every: o.ImagesEvery, now: o.Now, known: map[imageDefinition]newestVersion{}}
+	p.images = &imageList{gallery: p.gallery(compute), every: o.ImagesEvery, now: o.Now, known: map[imageDefinition]memo[[]build]{}}
+	p.auxiliary = newAuxiliary(o)
 	p.openSources(compute, options.Transport)
 	p.openRolls()
 	return nil

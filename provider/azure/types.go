@@ -22,7 +22,8 @@ type machineType struct {
 	sku      *sku
 	reserved reservation
 	maxPods  int64
-	offered  offer.Type // Offers lack Unavailable
+	offered  offer.Type  // Offers lack what makes them unavailable for a while
+	spotMost offer.Price // the most to pay for it as spot; zero is any price
 }
 
 // buildTypes makes the types of a shape out of the region's sizes and prices.
@@ -88,12 +89,13 @@ func (p *Provider) machineType(s *sku, sh shape, price price, labels *labelCache
 		sku:      s,
 		reserved: reserved,
 		maxPods:  sh.maxPods,
+		spotMost: sh.spot.most(price.onDemand),
 		offered: offer.Type{
 			Name:     s.name,
 			Labels:   p.typeLabels(s, sh),
 			Capacity: p.capacity(s, sh),
 			Overhead: reserved.overhead(),
-			Offers:   p.offers(s, price, labels),
+			Offers:   p.offers(s, price, sh.spot, labels),
 		},
 	}
 }
@@ -119,10 +121,10 @@ func (p *Provider) capacity(s *sku, sh shape) quantity.Amounts {
 
 // offers lists every zone of the size and, last, the region without a choice of
 // zone, each on demand and, where Azure sells it so, as spot.
-func (p *Provider) offers(s *sku, price price, labels *labelCache) []offer.Offer {
+func (p *Provider) offers(s *sku, price price, limit spotLimit, labels *labelCache) []offer.Offer {
 	ways := []offer.Offer{{CapacityType: offer.OnDemand, Price: price.onDemand, Draws: s.draws(offer.OnDemand)}}
 	if s.lowPriority {
-		ways = append(ways, offer.Offer{CapacityType: offer.Spot, Price: price.spot, Draws: s.draws(offer.Spot)})
+		ways = append(ways, offer.Offer{CapacityType: offer.Spot, Price: price.spot, Draws: s.draws(offer.Spot), Unavailable: limit.forbids(price)})
 	}
 	offers := make([]offer.Offer, 0, (len(s.zones)+1)*len(ways))
 	add := func(zone string, ultra bool) {

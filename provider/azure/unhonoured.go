@@ -14,8 +14,10 @@ func Unhonoured(class *v1beta1.AKSNodeClass) []string {
 		}
 	}
 	spec := &class.Spec
-	say(spec.FIPS(), "fipsMode: FIPS images cannot be read yet")
 	say(spec.LocalDNS != nil && spec.LocalDNS.Mode == v1beta1.LocalDNSModePreferred && !class.LocalDNSEnabled(),
 		"localDNS.mode Preferred: nodes run no DNS cache unless it is Required")
+	if _, err := spotLimitOf(class); err != nil {
+		fields = append(fields, err.Error())
+	}
 	return fields
 }

@@ -2,8 +2,8 @@
 // with a certificate authority of its own, the part of Azure Resource Manager
 // that provisioning Kubernetes nodes needs: a token endpoint, VM sizes and
 // their quota, virtual machines with genuine asynchronous operations, network
-// interfaces with addresses taken from a subnet, disks, extensions, community
-// gallery images and retail prices. The Azure SDK for Go talks to it unmodified
+// interfaces with addresses taken from a subnet, disks and their encryption sets,
+// extensions, images of community and shared galleries, and retail prices. The Azure SDK for Go talks to it unmodified
 // through cloud.Configuration. New makes one without a listener, which tests call
 // in process and in virtual time.
 //

@@ -14,7 +14,7 @@ const (
 	linuxGallery  = "AKSAzureLinux-f7c7cda5-1c9a-4bdc-a222-9614c968580b"
 )
 
-// image is one image definition of a community gallery.
+// image is one image definition. Those with FIPS are in the shared galleries only.
 type image struct {
 	Gallery, Name string
 	Architecture  string // x64 or Arm64
@@ -106,10 +106,10 @@ func (s *Server) PublishImage(pattern, version string) error {
 	return nil
 }
 
-// definition finds an image definition and its versions. Callers hold mu.
+// definition finds a public image definition and its versions. Callers hold mu.
 func (s *Server) definition(gallery, name string) (imageVersions, bool) {
 	for _, d := range s.images {
-		if strings.EqualFold(d.Gallery, gallery) && strings.EqualFold(d.Name, name) {
+		if strings.EqualFold(d.Gallery, gallery) && strings.EqualFold(d.Name, name) && !strings.Contains(d.Name, "fips") {
 			return d, true
 		}
 	}

@@ -93,6 +93,7 @@ func routes() []route {
 		open("GET", "{tenant}/discovery/instance", "Identity.DiscoverInstance", (*Server).discoverInstance),
 		open("GET", "{tenant}/v2.0/.well-known/openid-configuration", "Identity.DiscoverTenant", (*Server).discoverTenant),
 		open("POST", "{tenant}/oauth2/v2.0/token", "Identity.Token", (*Server).issueToken),
+		open("GET", "sharedgallery/token", "SharedGallery.Token", (*Server).issueSharedToken),
 		open("GET", "api/retail/prices", "RetailPrices.List", (*Server).listPrices),
 
 		azure("GET", inSubscription+"/locations", "Subscriptions.ListLocations", reads, (*Server).listLocations),
@@ -103,6 +104,8 @@ func routes() []route {
 		azure("GET", inLocation+"/usages", "Usage.List", reads, (*Server).listUsages),
 		azure("GET", gallery, "CommunityGalleryImageVersions.List", reads, (*Server).listImageVersions),
 		azure("GET", gallery+"/{version}", "CommunityGalleryImageVersions.Get", reads, (*Server).getImageVersion),
+		azure("GET", inSubscription+"/providers/microsoft.containerservice/locations/{location}/nodeimageversions", "NodeImageVersions.List", reads, (*Server).listNodeImages),
+		azure("GET", computeIn+"diskencryptionsets/{set}", "DiskEncryptionSets.Get", reads, (*Server).getEncryptionSet),
 		azure("GET", inSubscription+"/providers/{namespace}/locations/{location}/operations/{operation}", "Operations.Get", pollOperation, (*Server).getOperation),
 
 		azure("PUT", vm+"/{vm}", "VirtualMachines.CreateOrUpdate", writeVM, (*Server).putVM),

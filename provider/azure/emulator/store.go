@@ -18,14 +18,15 @@ type store struct {
 	throttles  throttles
 	faults     []*fault
 
-	groups        map[string]*group // by lower-case name
-	vms           map[string]*vm
-	hosts         map[string]*vm // by lower-case computer name
-	nics          map[string]*nic
-	disks         map[string]*disk
-	vnets         map[string]*vnet
-	nsgs          map[string]*nsg
-	loadBalancers map[string]*loadBalancer
+	groups         map[string]*group // by lower-case name
+	vms            map[string]*vm
+	hosts          map[string]*vm // by lower-case computer name
+	nics           map[string]*nic
+	disks          map[string]*disk
+	encryptionSets map[string]*common
+	vnets          map[string]*vnet
+	nsgs           map[string]*nsg
+	loadBalancers  map[string]*loadBalancer
 
 	quota        quota
 	stockouts    []*Stockout
@@ -35,19 +36,20 @@ type store struct {
 
 func newStore(o Options) store {
 	return store{
-		timeScale:     o.TimeScale,
-		operations:    operations{byID: map[string]*operation{}},
-		throttles:     throttles{enforced: o.Throttle, buckets: map[string]*bucket{}},
-		groups:        map[string]*group{},
-		vms:           map[string]*vm{},
-		hosts:         map[string]*vm{},
-		nics:          map[string]*nic{},
-		disks:         map[string]*disk{},
-		vnets:         map[string]*vnet{},
-		nsgs:          map[string]*nsg{},
-		loadBalancers: map[string]*loadBalancer{},
-		restrictions:  slices.Clone(o.Restrictions),
-		images:        publishedImages(),
+		timeScale:      o.TimeScale,
+		operations:     operations{byID: map[string]*operation{}},
+		throttles:      throttles{enforced: o.Throttle, buckets: map[string]*bucket{}},
+		groups:         map[string]*group{},
+		vms:            map[string]*vm{},
+		hosts:          map[string]*vm{},
+		nics:           map[string]*nic{},
+		disks:          map[string]*disk{},
+		encryptionSets: map[string]*common{},
+		vnets:          map[string]*vnet{},
+		nsgs:           map[string]*nsg{},
+		loadBalancers:  map[string]*loadBalancer{},
+		restrictions:   slices.Clone(o.Restrictions),
+		images:         publishedImages(),
 	}
 }
 

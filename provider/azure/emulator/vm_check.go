@@ -13,7 +13,7 @@ import (
 // are new. Its order is from the plainest mistake to the rarest.
 func (s *Server) checkVM(v *vm) error {
 	for _, check := range []func(*vm) error{
-		s.checkNames, s.checkZone, s.checkPriority, s.checkImage, s.checkDisk, s.checkInterfaces, s.checkRestrictions,
+		s.checkNames, s.checkZone, s.checkPriority, s.checkImage, s.checkDisk, s.checkEncryption, s.checkInterfaces, s.checkRestrictions,
 	} {
 		if err := check(v); err != nil {
 			return err
@@ -72,19 +72,22 @@ func (s *Server) checkPriority(v *vm) error {
 	return nil
 }
 
-// checkImage holds an image of the community galleries against the size. Other
-// images are taken on trust.
+// checkImage holds an image of AKS's galleries against the size. Other images are
+// taken on trust.
 func (s *Server) checkImage(v *vm) error {
 	reference := v.spec.Properties.StorageProfile.ImageReference
 	if reference.name() == "" {
 		return invalidParameter("imageReference", "Required parameter 'imageReference' is missing (null).")
 	}
-	if reference.CommunityGalleryImageID == "" {
-		return nil
-	}
 	image, found := s.imageByID(reference.CommunityGalleryImageID)
+	if reference.CommunityGalleryImageID == "" {
+		if !strings.Contains(strings.ToLower(reference.ID), "/galleries/") {
+			return nil
+		}
+		image, found = s.sharedImage(reference.ID)
+	}
 	if !found {
-		return notFound("GalleryImageNotFound", "The gallery image %s is not available in %s region. Please contact image owner to replicate to this region, or change your requested region.", reference.CommunityGalleryImageID, v.location)
+		return notFound("GalleryImageNotFound", "The gallery image %s is not available in %s region. Please contact image owner to replicate to this region, or change your requested region.", reference.name(), v.location)
 	}
 	if image.Architecture != v.size.Architecture {
 		return badRequest("BadRequest", "Cannot create a VM of size '%s' because this VM size only supports a CPU Architecture of '%s', but an image or disk given has CPU Architecture '%s'.", v.size.Name, v.size.Architecture, image.Architecture)

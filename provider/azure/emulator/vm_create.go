@@ -14,6 +14,9 @@ func (s *Server) putVM(r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	if err := s.authoriseShared(r, w); err != nil {
+		return reply{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g, err := s.groupOf(r)

@@ -70,6 +70,9 @@ type osDiskSpec struct {
 	} `json:"diffDiskSettings"`
 	ManagedDisk struct {
 		StorageAccountType string `json:"storageAccountType"`
+		DiskEncryptionSet  struct {
+			ID string `json:"id"`
+		} `json:"diskEncryptionSet"`
 	} `json:"managedDisk"`
 }
 

@@ -1,0 +1,63 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// A DiskEncryptionSetError reports that disks cannot be encrypted as configured, until
+// somebody changes that.
+type DiskEncryptionSetError struct{ Reason, Detail string }
+
+func (e *DiskEncryptionSetError) Error() string { return e.Reason + ": " + e.Detail }
+
+// Reasons of a DiskEncryptionSetError.
+const (
+	DiskEncryptionSetDenied   = "DiskEncryptionSetRBACMissing"
+	DiskEncryptionSetNotFound = "DiskEncryptionSetNotFound"
+)
+
+type encryptionSetID struct{ subscription, group, name string }
+
+var encryptionSetForm = regexp.MustCompile(`(?i)^/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/Microsoft\.Compute/diskEncryptionSets/([^/]+)$`)
+
+func parseEncryptionSetID(id string) (encryptionSetID, error) {
+	m := encryptionSetForm.FindStringSubmatch(id)
+	if m == nil {
+		return encryptionSetID{}, fmt.Errorf("%q is not /subscriptions/…/resourceGroups/…/providers/Microsoft.Compute/diskEncryptionSets/…", id)
+	}
+	return encryptionSetID{m[1], m[2], m[3]}, nil
+}
+
+// encryptionTTL is how long it is believed that the set may be used: every class asks.
+const encryptionTTL = time.Hour
+
+// CheckDiskEncryptionSet reports whether karve may use the configured set, with a
+// *DiskEncryptionSetError when it may not. Without one there is nothing to check.
+func (p *Provider) CheckDiskEncryptionSet(ctx context.Context) error {
+	if p.opts.DiskEncryptionSetID == "" {
+		return nil
+	}
+	if last := p.encryptable.Load(); last != nil && p.opts.Now().Sub(*last) < encryptionTTL {
+		return nil
+	}
+	id, err := parseEncryptionSetID(p.opts.DiskEncryptionSetID)
+	if err != nil {
+		return err // refused when the options were read
+	}
+	now := p.opts.Now()
+	_, err = p.clients.encryptionSets.Get(ctx, id.group, id.name, nil)
+	if err == nil {
+		p.encryptable.Store(&now)
+		return nil
+	}
+	switch classify(err).kind {
+	case denied:
+		return &DiskEncryptionSetError{DiskEncryptionSetDenied, fmt.Sprintf("karve may not read disk encryption set %s: give its identity the role Reader on it", p.opts.DiskEncryptionSetID)}
+	case notFound:
+		return &DiskEncryptionSetError{DiskEncryptionSetNotFound, fmt.Sprintf("disk encryption set %s does not exist: correct node-osdisk-diskencryptionset-id or create it", p.opts.DiskEncryptionSetID)}
+	}
+	return wrap(err, "reading disk encryption set %s", id.name)
+}

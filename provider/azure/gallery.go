@@ -1,0 +1,96 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// A gallery is where images are published.
+type gallery interface {
+	// builds lists the versions of a definition; one that does not exist has none.
+	builds(ctx context.Context, d imageDefinition) ([]build, error)
+	// listsAll reports whether versions that are not listed do not exist.
+	listsAll() bool
+	// id is the resource ID of a version.
+	id(d imageDefinition, version string) string
+}
+
+// An imageList is a gallery that need not be asked every time.
+type imageList struct {
+	gallery
+	every time.Duration // for which a list is believed: see Options.ImagesEvery
+	now   func() time.Time
+
+	mu    sync.Mutex
+	known map[imageDefinition]memo[[]build]
+}
+
+func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, error) {
+	s.mu.Lock()
+	known, ok := s.known[d]
+	s.mu.Unlock()
+	if ok && s.now().Sub(known.read) < s.every {
+		return known.value, nil
+	}
+	builds, err := s.gallery.builds(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[d] = memo[[]build]{builds, s.now()}
+	return builds, nil
+}
+
+// communityGallery is what AKS publishes for everybody.
+type communityGallery struct {
+	client   *armcompute.CommunityGalleryImageVersionsClient
+	location string
+}
+
+// publicName is what a gallery is called by those it does not belong to.
+func publicName(os string) string {
+	if os == osAzureLinux {
+		return "AKSAzureLinux-f7c7cda5-1c9a-4bdc-a222-9614c968580b"
+	}
+	return "AKSUbuntu-38d80f77-467a-481f-a8d4-09b6d4220bd2"
+}
+
+func (communityGallery) listsAll() bool { return true }
+
+func (communityGallery) id(d imageDefinition, version string) string {
+	return fmt.Sprintf("/CommunityGalleries/%s/images/%s/versions/%s", publicName(d.os), d.name, version)
+}
+
+func (g communityGallery) builds(ctx context.Context, d imageDefinition) ([]build, error) {
+	var builds []build
+	pager := g.client.NewListPager(g.location, publicName(d.os), d.name, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			if r := classify(err); r.kind == notFound || r.kind == imageMissing {
+				return nil, nil
+			}
+			return nil, err
+		}
+		for _, v := range page.Value {
+			if v != nil && text(v.Name) != "" && v.Properties != nil {
+				builds = append(builds, buildOf(v))
+			}
+		}
+	}
+	return builds, nil
+}
+
+func buildOf(v *armcompute.CommunityGalleryImageVersion) build {
+	b := build{version: text(v.Name)}
+	if out := v.Properties.PublishedDate; out != nil {
+		b.published = *out
+	}
+	b.withdrawn = v.Properties.ExcludeFromLatest != nil && *v.Properties.ExcludeFromLatest
+	return b
+}

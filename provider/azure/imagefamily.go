@@ -1,0 +1,140 @@
+package azure
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+)
+
+// Operating systems that AKS publishes node images of, spelled as it spells them.
+const (
+	osUbuntu     = "AKSUbuntu"
+	osAzureLinux = "AKSAzureLinux"
+)
+
+// An imageDefinition is one line of images: an operating system for one kind of machine.
+type imageDefinition struct{ os, name string }
+
+// arch and gen2 are in the names of AKS's definitions: those that say neither are of
+// amd64 and generation 1.
+func (d imageDefinition) arch() string {
+	if strings.Contains(d.name, "arm64") {
+		return archARM64
+	}
+	return archAMD64
+}
+
+func (d imageDefinition) generation() string {
+	if strings.Contains(d.name, "gen2") {
+		return v1beta1.HyperVGeneration2
+	}
+	return v1beta1.HyperVGeneration1
+}
+
+func (d imageDefinition) requirements() []corev1.NodeSelectorRequirement {
+	return []corev1.NodeSelectorRequirement{
+		{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{d.arch()}},
+		{Key: v1beta1.LabelSKUHyperVGeneration, Operator: corev1.NodeSelectorOpIn, Values: []string{d.generation()}},
+	}
+}
+
+// A release is what an image family means for one Kubernetes version. One without
+// definitions does not exist.
+type release struct {
+	label       string // value of os-sku-effective
+	definitions []imageDefinition
+}
+
+func (r release) names() string {
+	var names []string
+	for _, d := range r.definitions {
+		names = append(names, d.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// editions are the images of one release of an operating system, by what is asked of
+// them, preferred ones first: generation 2 before 1. Trusted launch and FIPS exist for
+// few kinds of machines, for some releases for none.
+type editions struct {
+	os, label                         string
+	plain, trusted, fips, fipsTrusted []string
+}
+
+func ubuntu2004() editions { // what AKS has of it is for FIPS only
+	return editions{os: osUbuntu, label: "Ubuntu", fips: []string{"2004gen2fipscontainerd", "2004fipscontainerd"}}
+}
+
+func ubuntu2204() editions {
+	return editions{
+		os: osUbuntu, label: "Ubuntu2204",
+		plain:       []string{"2204gen2containerd", "2204containerd", "2204gen2arm64containerd"},
+		trusted:     []string{"2204gen2TLcontainerd"},
+		fipsTrusted: []string{"2204gen2fipsTLcontainerd"},
+	}
+}
+
+func ubuntu2404() editions {
+	return editions{
+		os: osUbuntu, label: "Ubuntu2404",
+		plain:   []string{"2404gen2containerd", "2404containerd", "2404gen2arm64containerd"},
+		trusted: []string{"2404gen2TLcontainerd"},
+	}
+}
+
+func azureLinux2() editions {
+	return editions{
+		os: osAzureLinux, label: "AzureLinux2",
+		plain: []string{"V2gen2", "V2", "V2gen2arm64"}, trusted: []string{"V2gen2TL"}, fips: []string{"V2gen2fips", "V2fips"},
+	}
+}
+
+func azureLinux3() editions {
+	return editions{
+		os: osAzureLinux, label: "AzureLinux3",
+		plain: []string{"V3gen2", "V3", "V3gen2arm64"}, trusted: []string{"V3gen2TL"}, fips: []string{"V3gen2fips", "V3fips", "V3gen2arm64fips"},
+	}
+}
+
+// releaseFor resolves an image family.
+func releaseFor(spec *v1beta1.AKSNodeClassSpec, minor int) release {
+	return editionsOf(spec, minor).release(spec.UsesTrustedLaunch(), spec.FIPS())
+}
+
+// editionsOf follows AKS's defaults where the family leaves the release open. FIPS and
+// trusted launch keep Ubuntu to the newest release that has them for certain.
+func editionsOf(spec *v1beta1.AKSNodeClassSpec, minor int) editions {
+	trusted := spec.UsesTrustedLaunch()
+	switch family := imageFamily(spec); {
+	case family == v1beta1.ImageFamilyAzureLinux && minor >= 32:
+		return azureLinux3()
+	case family == v1beta1.ImageFamilyAzureLinux:
+		return azureLinux2()
+	case family == v1beta1.ImageFamilyUbuntu2404:
+		return ubuntu2404()
+	case family == v1beta1.ImageFamilyUbuntu && spec.FIPS() && !trusted:
+		return ubuntu2004()
+	case family == v1beta1.ImageFamilyUbuntu && !spec.FIPS() && !trusted && minor >= 34:
+		return ubuntu2404()
+	}
+	return ubuntu2204()
+}
+
+func (e editions) release(trusted, fips bool) release {
+	names := e.plain
+	switch {
+	case trusted && fips:
+		names = e.fipsTrusted
+	case trusted:
+		names = e.trusted
+	case fips:
+		names = e.fips
+	}
+	r := release{label: e.label}
+	for _, name := range names {
+		r.definitions = append(r.definitions, imageDefinition{e.os, name})
+	}
+	return r
+}

@@ -1,0 +1,63 @@
+package azure
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+)
+
+// runnableBy says which machines a class has images for: those of its status,
+// or, while that is empty, those its family is published for.
+func runnableBy(class *v1beta1.AKSNodeClass) runnable {
+	var r runnable
+	for _, image := range class.Status.Images {
+		r.add(image.Requirements)
+	}
+	if len(class.Status.Images) > 0 {
+		return r
+	}
+	for _, d := range releaseFor(&class.Spec, minorOf(kubernetesVersion(class))).definitions {
+		r.add(d.requirements())
+	}
+	return r
+}
+
+func (r *runnable) add(reqs []corev1.NodeSelectorRequirement) {
+	r.amd64gen1 = r.amd64gen1 || meets(reqs, archAMD64, v1beta1.HyperVGeneration1)
+	r.amd64gen2 = r.amd64gen2 || meets(reqs, archAMD64, v1beta1.HyperVGeneration2)
+	r.arm64gen2 = r.arm64gen2 || meets(reqs, archARM64, v1beta1.HyperVGeneration2)
+}
+
+// imageFor picks the first image that a size can start.
+func imageFor(images []v1beta1.NodeImage, s *sku) (string, bool) {
+	for _, image := range images {
+		if s.gen2 && meets(image.Requirements, s.arch, v1beta1.HyperVGeneration2) ||
+			s.gen1 && meets(image.Requirements, s.arch, v1beta1.HyperVGeneration1) {
+			return image.ID, true
+		}
+	}
+	return "", false
+}
+
+// meets reports whether a machine of that architecture and generation may start
+// an image with these requirements. A key we do not know is not held against it:
+// the class controller wrote them.
+func meets(reqs []corev1.NodeSelectorRequirement, arch, generation string) bool {
+	for _, req := range reqs {
+		value := ""
+		switch req.Key {
+		case corev1.LabelArchStable:
+			value = arch
+		case v1beta1.LabelSKUHyperVGeneration:
+			value = generation
+		default:
+			continue
+		}
+		if req.Operator == corev1.NodeSelectorOpIn && !slices.Contains(req.Values, value) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,161 @@
+package azure
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+)
+
+// Every family resolves to what AKS has for it, and to nothing where it has nothing.
+//
+// Rule 260.
+func TestFamiliesResolve(t *testing.T) {
+	yes, fips := true, v1beta1.FIPSModeFIPS
+	for _, test := range []struct {
+		family        v1beta1.ImageFamily
+		minor         int
+		trusted, fips bool
+		label, names  string
+	}{
+		{"", 33, false, false, "Ubuntu2204", "2204gen2containerd, 2204containerd, 2204gen2arm64containerd"},
+		{"Ubuntu", 34, false, false, "Ubuntu2404", "2404gen2containerd, 2404containerd, 2404gen2arm64containerd"},
+		{"Ubuntu", 36, true, false, "Ubuntu2204", "2204gen2TLcontainerd"},
+		{"Ubuntu", 36, false, true, "Ubuntu", "2004gen2fipscontainerd, 2004fipscontainerd"},
+		{"Ubuntu", 36, true, true, "Ubuntu2204", "2204gen2fipsTLcontainerd"},
+		{"Ubuntu2204", 36, false, false, "Ubuntu2204", "2204gen2containerd, 2204containerd, 2204gen2arm64containerd"},
+		{"Ubuntu2204", 36, true, true, "Ubuntu2204", "2204gen2fipsTLcontainerd"},
+		{"Ubuntu2204", 36, false, true, "Ubuntu2204", ""},
+		{"Ubuntu2404", 30, true, false, "Ubuntu2404", "2404gen2TLcontainerd"},
+		{"Ubuntu2404", 36, false, true, "Ubuntu2404", ""},
+		{"AzureLinux", 31, false, false, "AzureLinux2", "V2gen2, V2, V2gen2arm64"},
+		{"AzureLinux", 31, false, true, "AzureLinux2", "V2gen2fips, V2fips"},
+		{"AzureLinux", 32, true, false, "AzureLinux3", "V3gen2TL"},
+		{"AzureLinux", 32, false, true, "AzureLinux3", "V3gen2fips, V3fips, V3gen2arm64fips"},
+		{"AzureLinux", 32, true, true, "AzureLinux3", ""},
+	} {
+		spec := &v1beta1.AKSNodeClassSpec{ImageFamily: &test.family}
+		if test.trusted {
+			spec.Security = &v1beta1.Security{TrustedLaunch: &v1beta1.TrustedLaunch{VTPM: &yes}}
+		}
+		if test.fips {
+			spec.FIPSMode = &fips
+		}
+		if got := releaseFor(spec, test.minor); got.label != test.label || got.names() != test.names {
+			t.Errorf("%s, minor %d, trusted %v, FIPS %v: %s with %q; want %s with %q", test.family, test.minor, test.trusted, test.fips, got.label, got.names(), test.label, test.names)
+		}
+	}
+}
+
+func TestDefinitionsTellTheirMachines(t *testing.T) {
+	for name, want := range map[string]string{
+		"2204gen2containerd": "amd64 2", "2204containerd": "amd64 1", "2204gen2arm64containerd": "arm64 2", "V3": "amd64 1", "V3gen2TL": "amd64 2", "V3gen2arm64fips": "arm64 2",
+	} {
+		d := imageDefinition{osUbuntu, name}
+		if got := d.arch() + " " + d.generation(); got != want {
+			t.Errorf("%s is for %s, want %s", name, got, want)
+		}
+	}
+}
+
+// Rule 260, Rule 262, Rule 263.
+func TestVersionsAreChosen(t *testing.T) {
+	now := time.Date(2026, 5, 20, 0, 0, 0, 0, time.UTC)
+	day := func(n int) time.Time { return now.AddDate(0, 0, -n) }
+	community := []build{
+		{version: "202605.10.0", published: day(8)},
+		{version: "202605.17.0", published: day(1)},
+		{version: "202605.18.0", published: day(1), withdrawn: true},
+		{version: "202604.26.0", published: day(20)},
+		{version: "202605.3.0", published: day(15)},
+	}
+	told := []build{{version: "202605.17.0"}, {version: "202605.9.0"}, {version: "202605.10.0"}, {version: "2026.04.01"}} // no dates
+	for name, test := range map[string]struct {
+		builds []build
+		wish   ImageWish
+		want   string
+	}{
+		"newest":                       {community, ImageWish{}, "202605.17.0"},
+		"a week old":                   {community, ImageWish{MinAge: 7 * 24 * time.Hour}, "202605.10.0"},
+		"to the hour":                  {community, ImageWish{MinAge: 8 * 24 * time.Hour}, "202605.10.0"},
+		"nothing is old enough":        {community, ImageWish{MinAge: 100 * 24 * time.Hour}, ""},
+		"by name":                      {community, ImageWish{Version: "202604.26.0"}, "202604.26.0"},
+		"by name, age means nothing":   {community, ImageWish{Version: "202605.17.0", MinAge: 7 * 24 * time.Hour}, "202605.17.0"},
+		"by name, withdrawn":           {community, ImageWish{Version: "202605.18.0"}, "202605.18.0"},
+		"by name, does not exist":      {community, ImageWish{Version: "202601.01.0"}, ""},
+		"without dates, by number":     {told, ImageWish{}, "202605.17.0"},
+		"without dates, a week old":    {told, ImageWish{MinAge: 7 * 24 * time.Hour}, "202605.10.0"},
+		"without dates, a month old":   {told, ImageWish{MinAge: 30 * 24 * time.Hour}, "2026.04.01"},
+		"a version that tells nothing": {[]build{{version: "latest"}}, ImageWish{MinAge: time.Hour}, ""},
+		"no versions":                  {nil, ImageWish{}, ""},
+	} {
+		for turn := range max(len(test.builds), 1) {
+			turned := append(test.builds[turn:len(test.builds):len(test.builds)], test.builds[:turn]...)
+			if got := test.wish.choose(turned, now); got != test.want {
+				t.Errorf("%s, in order %d: %q, want %q", name, turn, got, test.want)
+			}
+		}
+	}
+}
+
+func TestWishesAreReadFromAnnotations(t *testing.T) {
+	for _, test := range []struct{ key, value, wrong string }{
+		{AnnotationImageVersion, "202510.19.0", ""},
+		{AnnotationImageVersion, "newest", "it must be a version of a node image"},
+		{AnnotationImageMinAge, "7d", ""},
+		{AnnotationImageMinAge, "36h", ""},
+		{AnnotationImageMinAge, "0d", ""},
+		{AnnotationImageMinAge, "week", "it must be a number of days"},
+		{AnnotationImageMinAge, "", "it must be a number of days"},
+		{AnnotationImageMinAge, "-1d", "up to 365d"},
+		{AnnotationImageMinAge, "9999999999d", "up to 365d"},
+	} {
+		class := &v1beta1.AKSNodeClass{}
+		class.Annotations = map[string]string{test.key: test.value}
+		_, err := ImageWishOf(class)
+		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
+			t.Errorf("%s: %q: %v, want %q", test.key, test.value, err, test.wrong)
+		}
+	}
+	class := &v1beta1.AKSNodeClass{}
+	class.Annotations = map[string]string{AnnotationImageVersion: "202510.19.0", AnnotationImageMinAge: "2d"}
+	w, err := ImageWishOf(class)
+	if diff := cmp.Diff([]any{"202510.19.0", 48 * time.Hour}, []any{w.Version, w.MinAge}); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// Rule 266.
+func TestSpotLimits(t *testing.T) {
+	p := price{onDemand: 200_000_000, spot: 80_000_000} // nano-dollars
+	for text, want := range map[string]struct {
+		most     int64
+		forbids  string
+		readable bool
+	}{
+		"0.09": {90_000_000, "", true},
+		"0.05": {50_000_000, "spot price 0.0800/h is above the class's limit of 0.0500/h", true},
+		"40%":  {80_000_000, "", true},
+		"39%":  {78_000_000, "above the class's limit", true},
+		"100%": {200_000_000, "", true},
+		"101%": {0, "cannot be read", false},
+		"-1":   {0, "cannot be read", false},
+		"":     {0, "cannot be read", false},
+		"NaN":  {0, "cannot be read", false},
+		"1e99": {0, "cannot be read", false},
+	} {
+		class := &v1beta1.AKSNodeClass{}
+		class.Annotations = map[string]string{AnnotationSpotMaxPrice: text}
+		limit, err := spotLimitOf(class)
+		got := limit.forbids(p)
+		if (err == nil) != want.readable || int64(limit.most(p.onDemand)) != want.most || (got == "") != (want.forbids == "") || !strings.Contains(got, want.forbids) {
+			t.Errorf("%q: most %d, forbids %q, %v; want %+v", text, limit.most(p.onDemand), got, err, want)
+		}
+		if told := Unhonoured(class); (len(told) == 0) != want.readable {
+			t.Errorf("%q: told is %v", text, told)
+		}
+	}
+}

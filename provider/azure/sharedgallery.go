@@ -1,0 +1,145 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+)
+
+// SharedGallery says how to reach the galleries that AKS shares with single customers
+// only. The zero value does not use them.
+type SharedGallery struct {
+	// SubscriptionID is AKS's, which the galleries are in.
+	SubscriptionID string
+	// TokenURL hands out tokens for that subscription's tenant, which go along when a
+	// machine is made.
+	TokenURL string
+}
+
+func (g SharedGallery) used() bool { return g != SharedGallery{} }
+
+func (g SharedGallery) malformed() error {
+	if !g.used() {
+		return nil
+	}
+	if g.SubscriptionID == "" {
+		return errors.New("option SharedGallery.SubscriptionID is required with a token server")
+	}
+	if u, err := url.Parse(g.TokenURL); err != nil || u.Scheme == "" || u.Host == "" {
+		return fmt.Errorf("option SharedGallery.TokenURL: %q is not an absolute URL", g.TokenURL)
+	}
+	return nil
+}
+
+// gallery is where this installation's images come from.
+func (p *Provider) gallery(compute *armcompute.ClientFactory) gallery {
+	o := &p.opts
+	if !o.SharedGallery.used() {
+		return communityGallery{client: compute.NewCommunityGalleryImageVersionsClient(), location: o.Location}
+	}
+	return &sharedGallery{
+		arm: p.clients.arm, subscription: o.SubscriptionID, location: o.Location, owner: o.SharedGallery.SubscriptionID,
+		seen: map[imageDefinition][]build{},
+	}
+}
+
+// sharedGallery is what AKS publishes for its own. What it has is told by AKS, not by
+// the gallery, which we may start machines from and not look into; and AKS tells no more
+// than the newest version of each image. Those that were seen before are remembered, or
+// no version would ever be a week old where there is a new one each week.
+type sharedGallery struct {
+	arm                    *arm.Client
+	subscription, location string
+	owner                  string // subscription of the galleries
+
+	mu   sync.Mutex
+	seen map[imageDefinition][]build
+}
+
+func (*sharedGallery) listsAll() bool { return false }
+
+func (g *sharedGallery) id(d imageDefinition, version string) string {
+	return fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/galleries/%s/images/%s/versions/%s",
+		g.owner, strings.Replace(d.os, "AKS", "AKS-", 1), d.os, d.name, version)
+}
+
+const nodeImagesVersion = "2026-04-02-preview" // no stable version has the list
+
+// nodeImages is one page of AKS's list of node image versions.
+type nodeImages struct {
+	Value []struct {
+		OS      string `json:"os"`
+		SKU     string `json:"sku"`
+		Version string `json:"version"`
+	} `json:"value"`
+	NextLink string `json:"nextLink"`
+}
+
+// maxImagePages is far beyond what AKS has.
+const maxImagePages = 100
+
+func (g *sharedGallery) builds(ctx context.Context, d imageDefinition) ([]build, error) {
+	next := runtime.JoinPaths(g.arm.Endpoint(), "subscriptions", url.PathEscape(g.subscription),
+		"providers/Microsoft.ContainerService/locations", url.PathEscape(g.location), "nodeImageVersions") + "?api-version=" + nodeImagesVersion
+	for range maxImagePages {
+		page, err := g.page(ctx, next)
+		if err != nil {
+			return nil, err
+		}
+		g.remember(page, d)
+		if next = page.NextLink; next == "" {
+			return g.remembered(d), nil
+		}
+	}
+	return nil, fmt.Errorf("the list of node images did not end after %d pages", maxImagePages)
+}
+
+func (g *sharedGallery) remember(page nodeImages, d imageDefinition) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range page.Value {
+		b := build{version: v.Version}
+		if v.OS == d.os && strings.EqualFold(v.SKU, d.name) && v.Version != "" && !slices.Contains(g.seen[d], b) {
+			g.seen[d] = append(g.seen[d], b)
+		}
+	}
+}
+
+func (g *sharedGallery) remembered(d imageDefinition) []build {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.seen[d])
+}
+
+func (g *sharedGallery) page(ctx context.Context, address string) (nodeImages, error) {
+	var page nodeImages
+	req, err := runtime.NewRequest(ctx, http.MethodGet, address)
+	if err != nil {
+		return page, err
+	}
+	resp, err := g.arm.Pipeline().Do(req)
+	if err != nil {
+		return page, err
+	}
+	if !runtime.HasStatusCode(resp, http.StatusOK) {
+		return page, runtime.NewResponseError(resp)
+	}
+	body, err := runtime.Payload(resp)
+	if err != nil {
+		return page, err
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		return page, fmt.Errorf("reading the list of node images: %w", err)
+	}
+	return page, nil
+}
