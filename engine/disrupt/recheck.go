@@ -12,11 +12,14 @@ import (
 // go, budgets and all, their pods have a home, it buys what it was to buy or less, and it
 // pays. It returns the move as it is now; Left, of the first node that objects, when it is
 // not right any more. A move that buys nothing goes on with those of its nodes that may
-// still go. Nothing is rehearsed anew: what was decided together would be judged apart. The move itself may be among Cluster.Underway.
+// still go. Nothing is rehearsed anew: what was decided together would be judged apart. Nor is
+// anybody kept that was to go, as long as nothing speaks against the move: whoever decides sees a larger
+// choice, and both would disagree for ever. The move itself may be among Cluster.Underway.
 func Recheck(w *world.World, c Cluster, m Move) (Move, Left) {
 	c.Underway = slices.DeleteFunc(slices.Clone(c.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
 	s := newSearch(w, &c, false)
 	defer s.trial.End()
+	s.decided = true
 	for _, n := range s.nodes {
 		n.wrong = false // who is to stay was guessed then, and the guess is not what is asked now
 	}

@@ -1,11 +1,13 @@
 package disrupt_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
 	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/world"
 )
 
 // While nothing changes, a move that was decided stays right, and all of them can still be
@@ -44,4 +46,41 @@ func TestWhatWasDecidedStaysRight(t *testing.T) {
 	if refused*10 > asked {
 		t.Errorf("%d of %d moves are refused", refused, asked)
 	}
+}
+
+// Rule 112: while nothing changes some move of every plan is still right, so that it does not go on for ever
+// that the same is decided and refused.
+func TestSomethingComesTrue(t *testing.T) {
+	asked, refused := 0, 0
+	for seed := range uint64(300) {
+		s := enginetest.Bare(enginetest.Populated(seed, 25))
+		f := disrupttest.Of(s)
+		for pass := 0; ; pass++ {
+			w, c := f.Builder.World(), f.Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
+			c.Underway = disrupt.Search(w, c, disrupt.Cursor{}).Moves
+			if len(c.Underway) == 0 {
+				break
+			}
+			asked += len(c.Underway)
+			right := stillRight(w, c)
+			if refused += len(c.Underway) - len(right); len(right) == 0 {
+				t.Fatalf("seed %d, pass %d: of %d moves none is right when looked at again\n%s", seed, pass, len(c.Underway), enginetest.Format(f.Script(s)))
+			}
+			if err := f.Apply(right); err != nil || pass > 30 {
+				t.Fatalf("seed %d, pass %d: %v", seed, pass, err)
+			}
+		}
+	}
+	t.Logf("%d of %d moves were refused", refused, asked)
+}
+
+// stillRight looks at the moves under way again, one after the other, as what they are then.
+func stillRight(w *world.World, c disrupt.Cluster) (right []disrupt.Move) {
+	c.Underway = slices.Clone(c.Underway)
+	for i, m := range slices.Clone(c.Underway) {
+		if now, left := disrupt.Recheck(w, c, m); left.Because == "" {
+			c.Underway[i], right = now, append(right, now)
+		}
+	}
+	return right
 }

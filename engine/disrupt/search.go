@@ -100,6 +100,8 @@ type search struct {
 	// lenient searches let pods go to nodes that are mostly empty; resumed ones do not know
 	// what earlier slices put off.
 	lenient, resumed bool
+	// decided is set when a move is looked at again: who goes is settled, and nobody is kept after all.
+	decided bool
 	// admitted is set while pods may go to nodes that are busy.
 	admitted bool
 }

@@ -291,14 +291,14 @@ func (s *search) draft(set []*node, purse offer.Price) (plan pack.Plan, kept *no
 		return plan, nil, dearer(set[0], 0, false)
 	}
 	launches := slices.Clone(d.Launches())
-	if len(set) > 1 {
+	if len(set) > 1 && !s.decided {
 		kept = same(launches, set)
 	}
 	if left = s.cut(launches, set, purse); left.Because != "" || kept != nil {
 		return plan, kept, left
 	}
 	plan = d.Plan()
-	if len(set) > 1 {
+	if len(set) > 1 && !s.decided {
 		kept = same(plan.Launches, set)
 	}
 	return plan, kept, left
