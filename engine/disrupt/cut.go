@@ -68,6 +68,7 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 	for _, n := range set {
 		likes[n.like()] = true
 	}
+	alike := map[*offer.Choice][]offer.Choice{} // launches that are alike share their choices
 	for i := range launches {
 		l := &launches[i]
 		most := share(purse, l.Choices[0].Price, after)
@@ -75,8 +76,13 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 		banned := func(c offer.Choice) bool {
 			return len(set) > 1 && likes[likeOf(l.Pool, c)]
 		}
-		before := len(l.Choices)
-		narrow(l, m, most, banned)
+		before, first := len(l.Choices), &l.Choices[0]
+		kept, known := alike[first]
+		if !known {
+			kept = narrow(l.Choices, m, most, banned)
+			alike[first] = kept
+		}
+		limit(l, kept)
 		if len(l.Choices) == 0 {
 			return Left{Because: NotCheaper, Detail: "Can't replace with a cheaper node: it would be one of those that go"}
 		}
@@ -106,23 +112,20 @@ func share(purse, part, whole offer.Price) offer.Price {
 	return offer.Price(q)
 }
 
-// narrow drops the choices that cost more than most. What remains is bought the way the
+// narrow leaves the choices that cost no more than most. They are bought the way the
 // first is, in zones where that is cheap enough: a claim names types and zones apart, and
 // no pair of them may be too dear.
-func narrow(l *pack.Launch, m *world.Market, most offer.Price, banned func(offer.Choice) bool) {
+func narrow(choices []offer.Choice, m *world.Market, most offer.Price, banned func(offer.Choice) bool) []offer.Choice {
 	var kept []offer.Choice
 	var zones []string
-	for _, c := range l.Choices {
-		if banned(c) {
+	for _, c := range choices {
+		if len(kept) > 0 && (c.CapacityType != kept[0].CapacityType || c.Price > most) || banned(c) {
 			continue
 		}
-		if len(kept) == 0 || c.CapacityType == kept[0].CapacityType && c.Price <= most {
-			kept = append(kept, c)
-		}
+		kept = append(kept, c)
 	}
 	if len(kept) == 0 || kept[0].Price > most {
-		l.Choices = nil
-		return
+		return nil
 	}
 	for _, c := range kept {
 		if c.Type == kept[0].Type && !slices.Contains(zones, c.Zone) {
@@ -130,7 +133,7 @@ func narrow(l *pack.Launch, m *world.Market, most offer.Price, banned func(offer
 		}
 	}
 	tooDear := map[string]bool{}
-	kept = slices.DeleteFunc(kept, func(c offer.Choice) bool {
+	return slices.DeleteFunc(kept, func(c offer.Choice) bool { // an offer on sale at two prices may leave nothing
 		if !slices.Contains(zones, c.Zone) {
 			return true
 		}
@@ -139,12 +142,16 @@ func narrow(l *pack.Launch, m *world.Market, most offer.Price, banned func(offer
 			dear = worst(m.Catalog.Type(c.Type), c.CapacityType, zones) > most
 			tooDear[c.Type] = dear
 		}
-		return dear || banned(c)
+		return dear
 	})
+}
+
+// limit leaves the launch those of its choices.
+func limit(l *pack.Launch, kept []offer.Choice) {
 	if len(kept) == len(l.Choices) {
 		return
 	}
-	if l.Choices = kept; len(kept) > 0 { // an offer on sale at two prices may leave nothing
+	if l.Choices = kept; len(kept) > 0 {
 		describe(l)
 	}
 }

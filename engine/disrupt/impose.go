@@ -65,11 +65,13 @@ func machine(l *pack.Launch, w *world.World, key string) world.Node {
 	if m == nil {
 		return n
 	}
+	seen := map[string]bool{}
 	for at, c := range l.Choices {
 		t := m.Catalog.Type(c.Type)
-		if t == nil {
+		if t == nil || seen[c.Type] {
 			continue
 		}
+		seen[c.Type] = true
 		room := t.Capacity.Sub(t.Overhead)
 		if n.Capacity == nil {
 			n.Capacity, n.Allocatable = maps.Clone(t.Capacity), room

@@ -44,6 +44,7 @@ type bargain struct {
 	barred       bool        // nothing may be bought
 	sketching    bool        // a plan that leaves somebody out is worth nothing
 	patience     int         // plans that are made to find the best one
+	boundless    bool        // nobody asks what such plans cost at least
 }
 
 // item is one preference of one class.

@@ -26,7 +26,9 @@ func (s *solver) plan() Plan {
 	}
 	p.Launches = s.purchases()
 	p.Unplaced = s.leftOut()
-	p.LowerBound = s.lowerBound()
+	if !s.bargain.boundless {
+		p.LowerBound = s.lowerBound()
+	}
 	return p
 }
 

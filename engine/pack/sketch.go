@@ -85,7 +85,7 @@ func (d *Draft) Launches() []Launch {
 }
 
 // Plan writes the plan out. What pods prefer is honoured as the World's Settings say,
-// but never for more than the purse.
+// but never for more than the purse. A plan with a purse has no LowerBound.
 func (d *Draft) Plan() Plan {
 	if d.s == nil {
 		d.make()
@@ -104,7 +104,7 @@ const sketchPatience = 2
 func (b *bargain) conclude(plain *solver) Plan {
 	b.sketching = false
 	if plain.purse < noPurse {
-		b.patience = sketchPatience
+		b.patience, b.boundless = sketchPatience, true
 	}
 	if plain.broke {
 		return plain.plan()
