@@ -20,8 +20,7 @@ func Dues(c *karpv1.NodeClaim, soft bool, now time.Time) []disrupt.Due {
 	var dues []disrupt.Due
 	for i := range c.Status.Conditions {
 		condition := &c.Status.Conditions[i]
-		// Budgets know no cause for broken nodes; to be replaced by what would be bought now is what both ask.
-		if (condition.Type == karpv1.ConditionTypeDrifted || condition.Type == ConditionUnhealthy) && condition.Status == metav1.ConditionTrue {
+		if due(condition.Type) && condition.Status == metav1.ConditionTrue {
 			dues = append(dues, disrupt.Due{Cause: disrupt.Drifted, Detail: condition.Reason, Since: condition.LastTransitionTime.Time})
 		}
 	}
@@ -30,6 +29,17 @@ func Dues(c *karpv1.NodeClaim, soft bool, now time.Time) []disrupt.Due {
 	}
 	slices.SortStableFunc(dues, func(a, b disrupt.Due) int { return a.Since.Compare(b.Since) })
 	return dues
+}
+
+// due reports whether a condition of that type asks for a replacement. Budgets know no cause
+// for broken nodes, or for those that others will end: to be replaced by what would be bought
+// now is what all of them ask.
+func due(condition string) bool {
+	switch condition {
+	case karpv1.ConditionTypeDrifted, ConditionUnhealthy, ConditionMaintenance:
+		return true
+	}
+	return false
 }
 
 // ExpiresAt is the end of a claim's life; false when it has none.

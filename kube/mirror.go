@@ -37,6 +37,9 @@ type Mirror struct {
 	// provisioner in the same cluster are not bought for. Set it before the first
 	// event; the zero kind takes every pool.
 	Class schema.GroupKind
+	// Hurry is told, before wake is, of pods whose machine goes without being asked; nil
+	// when nobody wants to know. Like wake it must not call back. Set it before the first event.
+	Hurry func(pod string)
 
 	wake     func(pod string)
 	revision atomic.Uint64
@@ -299,8 +302,9 @@ func (m *Mirror) SetNode(n *corev1.Node) {
 	m.tie(n)
 	m.placeNode(n.Name, n)
 	woke = append(woke, m.tellNode(n.Name)...)
+	claim := m.claims[m.claimOf[n.Spec.ProviderID]]
 	m.mu.Unlock()
-	m.rouse(woke)
+	m.rouseFrom(claim, woke)
 }
 
 // RemoveNode forgets a Node.
@@ -326,7 +330,7 @@ func (m *Mirror) SetClaim(c *karpv1.NodeClaim) {
 	delete(m.unseen, c.Name)
 	woke := m.setClaim(c)
 	m.mu.Unlock()
-	m.rouse(woke)
+	m.rouseFrom(c, woke)
 }
 
 func (m *Mirror) setClaim(c *karpv1.NodeClaim) []string {
@@ -673,6 +677,16 @@ func (m *Mirror) machine(c *karpv1.NodeClaim) Machine {
 	}
 	x.Activity = m.activity[x.Node.Name]
 	return x
+}
+
+// rouseFrom wakes pods that lose their home on the claim's machine. The claim may be nil.
+func (m *Mirror) rouseFrom(c *karpv1.NodeClaim, pods []string) {
+	if m.Hurry != nil && Interrupted(c) {
+		for _, uid := range pods {
+			m.Hurry(uid)
+		}
+	}
+	m.rouse(pods)
 }
 
 func (m *Mirror) rouse(pods []string) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
 // A NoticeKind is what the cloud is about to do to a machine, as Azure's Scheduled
@@ -34,6 +35,19 @@ const (
 	// LeavesAtAnnotation is the RFC 3339 time before which nothing happens to the machine.
 	LeavesAtAnnotation = "karve.dev/leaves-at"
 )
+
+// InterruptedAnnotation of a NodeClaim says why its machine goes without being asked: a
+// NoticeKind, or that it is gone already. Room for its pods is bought before other room.
+const InterruptedAnnotation = "karve.dev/interrupted"
+
+// Interrupted reports whether the claim's machine goes without being asked. The claim may be nil.
+func Interrupted(c *karpv1.NodeClaim) bool {
+	return c != nil && c.Annotations[InterruptedAnnotation] != ""
+}
+
+// ConditionMaintenance of a NodeClaim is True while its machine will be restarted, moved or
+// deleted from outside, and there is time to replace it first; the NoticeKind is its reason.
+const ConditionMaintenance = "karve.dev/Maintenance"
 
 // A Notice is the cloud's announcement that it will disturb a node's machine.
 type Notice struct {

@@ -55,6 +55,18 @@ func (m *Mirror) needsRoom(p *corev1.Pod) bool {
 	return !m.superseded[string(p.UID)] && (p.Spec.NodeName == "" || m.worldNodes[m.keyOf(p.Spec.NodeName)].Leaving)
 }
 
+// Interrupts reports whether any of the pods runs on a machine that goes without being asked.
+func (m *Mirror) Interrupts(pods []world.Ref) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range pods {
+		if pod := m.pods[p.UID]; pod != nil && pod.Spec.NodeName != "" && Interrupted(m.claims[m.keyOf(pod.Spec.NodeName)]) {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *Mirror) breakPromise(uid string) {
 	key, ok := m.promises[uid]
 	if !ok {

@@ -1,19 +1,18 @@
 // Package access says what karve may do in its cluster: as little as lets every
-// controller work, features that are off by default included.
+// controller work, features that are off by default included; and what its agent on
+// every node may do, which is less.
 //
 // It installs nothing, and grants nothing to nodes, which join by what their kubelets may do. Every call
 // returns fresh objects, which the caller may change. There are no values to be zero.
 package access
 
 import (
-	"fmt"
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 )
 
 // name is of the service account and everything that is bound to it.
@@ -127,14 +126,5 @@ func subjects(a *corev1.ServiceAccount) []rbacv1.Subject {
 
 // YAML writes Objects as one stream of YAML documents, as kubectl apply takes it.
 func YAML(w io.Writer, namespace string) error {
-	for _, object := range Objects(namespace) {
-		doc, err := yaml.Marshal(object)
-		if err != nil {
-			return fmt.Errorf("encoding %T: %w", object, err)
-		}
-		if _, err := fmt.Fprintf(w, "---\n%s", doc); err != nil {
-			return fmt.Errorf("writing %T: %w", object, err)
-		}
-	}
-	return nil
+	return Write(w, Objects(namespace)...)
 }

@@ -39,7 +39,7 @@ func command() *cobra.Command {
 		SilenceErrors: true, // main prints it, once
 		Args:          cobra.NoArgs,
 	}
-	root.AddCommand(controllerCommand(), demoCommand(), crdsCommand(), rbacCommand(), versionCommand())
+	root.AddCommand(controllerCommand(), demoCommand(), agentCommand(), crdsCommand(), rbacCommand(), versionCommand())
 	return root
 }
 

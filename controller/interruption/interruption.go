@@ -1,10 +1,11 @@
 // Package interruption notices machines that go without being asked: a spot
-// machine that is about to be taken back, or one that is gone already. It ends
-// their claims at once, so that replacements are bought while pods still run or
-// moments after they stopped.
+// machine that is about to be taken back, one that will be restarted, moved or
+// deleted from outside, or one that is gone already. It ends their claims in time, so
+// that replacements are bought while pods still run or moments after they stopped.
 //
 // It refuses to believe a silent node: only the provider's word that the machine
-// does not exist, or will not come back, ends a claim. The zero Reconciler is not
+// does not exist, or will not come back, ends a claim. Nor does any budget or breaker hold
+// it up: the machine goes anyway. The zero Reconciler is not
 // usable; all fields are required.
 package interruption
 
@@ -29,14 +30,19 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
 
 const (
 	// leastNotice is how long Azure leaves a spot machine, at the least, after announcing
-	// its end.
-	leastNotice = 30 * time.Second
+	// its end, and leastMaintenance what it leaves before anything else that ends a machine.
+	leastNotice      = 30 * time.Second
+	leastMaintenance = 5 * time.Minute
+	// unhurried is how much time must be left for a replacement to be made ready first: twice
+	// what a machine takes to become a node.
+	unhurried = 5 * time.Minute
 	// recheck is how often a silent node's machine is asked about.
 	recheck = 10 * time.Second
 	workers = 50
@@ -66,12 +72,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if node != nil {
-		if notice, ok := kube.NoticeOf(node); ok && notice.Kind == kube.NoticePreempt {
-			return reconcile.Result{}, r.leaveInTime(ctx, claim, node, notice)
-		}
+	if node == nil {
+		return r.verify(ctx, claim)
 	}
-	if node != nil && kube.Ready(node) {
+	if notice, ok := kube.NoticeOf(node); ok && notice.Kind != kube.NoticeFreeze {
+		return write.Settle(r.heed(ctx, claim, node, notice))
+	} else if ok {
+		r.reportFreeze(node, notice)
+	}
+	if err := r.calm(ctx, claim); err != nil {
+		return write.Settle(reconcile.Result{}, err)
+	}
+	if kube.Ready(node) {
 		return reconcile.Result{}, nil
 	}
 	return r.verify(ctx, claim)
@@ -91,15 +103,74 @@ func (r *Reconciler) nodeOf(ctx context.Context, claim *karpv1.NodeClaim) (*core
 	return &nodes[0], nil
 }
 
+// heed acts on a notice that the machine goes: it is replaced first while there is time
+// for that, and drained by its end otherwise.
+func (r *Reconciler) heed(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice) (reconcile.Result, error) {
+	end := deadline(n, time.Now())
+	if spare := time.Until(end) - unhurried; n.Kind != kube.NoticePreempt && spare > 0 {
+		return reconcile.Result{RequeueAfter: spare}, r.ask(ctx, claim, node, n, end)
+	}
+	return reconcile.Result{}, r.leaveInTime(ctx, claim, node, n, end)
+}
+
 // leaveInTime starts the drain with the machine's end as its deadline, so that pods
 // get all the time there is. No budget holds it up: the machine goes anyway.
-func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice) error {
-	if err := r.setDeadline(ctx, claim, deadline(n, time.Now())); err != nil {
+func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
+	if err := r.stamp(ctx, claim, string(n.Kind), end); err != nil {
 		return err
 	}
-	r.Events.Publish(events.Event{About: node, Warning: true, Reason: "SpotInterrupted", Key: "announced",
-		Message: "The machine is about to be taken back: draining, and buying a replacement"})
-	return r.end(ctx, claim, "interruption announced")
+	r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonOf(n.Kind), Key: "announced",
+		Message: fmt.Sprintf("The machine %s: draining, and buying a replacement", future(n.Kind))})
+	return r.end(ctx, claim, "interruption announced: "+string(n.Kind))
+}
+
+// ask marks the claim as due, for disruption to replace its node before it drains it.
+func (r *Reconciler) ask(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
+	stored := claim.DeepCopy()
+	text := fmt.Sprintf("The machine %s at %s", future(n.Kind), end.UTC().Format(time.RFC3339))
+	if claim.StatusConditions().SetTrueWithReason(kube.ConditionMaintenance, string(n.Kind), text) {
+		r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonOf(n.Kind), Key: "asked", Message: text + ": replacing it before"})
+		r.Log.Info("machine goes soon, to be replaced first", "nodeclaim", claim.Name, "node", node.Name, "notice", n.Kind, "at", end)
+	}
+	return write.Status(ctx, r.Client, claim, stored)
+}
+
+// calm takes back what ask said, when the notice was taken back.
+func (r *Reconciler) calm(ctx context.Context, claim *karpv1.NodeClaim) error {
+	if !kube.ConditionTrue(claim, kube.ConditionMaintenance) {
+		return nil
+	}
+	stored := claim.DeepCopy()
+	_ = claim.StatusConditions().Clear(kube.ConditionMaintenance) // fails for dependents only
+	return write.Status(ctx, r.Client, claim, stored)
+}
+
+// reportFreeze says what its owner may want to know; a machine that stands still for some
+// seconds keeps its pods.
+func (r *Reconciler) reportFreeze(node *corev1.Node, n kube.Notice) {
+	r.Events.Publish(events.Event{About: node, Reason: reasonOf(n.Kind), Key: n.EventID,
+		Message: "The machine will stand still for some seconds: nothing is done about it"})
+}
+
+// reasonOf is the reason of the event about a notice.
+func reasonOf(k kube.NoticeKind) string {
+	if k == kube.NoticePreempt {
+		return "SpotInterrupted"
+	}
+	return string(k) + "Scheduled"
+}
+
+// future is what will happen to the machine, in words.
+func future(k kube.NoticeKind) string {
+	switch k {
+	case kube.NoticeTerminate:
+		return "is about to be deleted"
+	case kube.NoticeRedeploy:
+		return "is about to move to another host, without its local disks"
+	case kube.NoticeReboot:
+		return "is about to be restarted"
+	}
+	return "is about to be taken back"
 }
 
 // deadline is when the machine may be gone. A notice that does not say has been seen
@@ -108,25 +179,29 @@ func deadline(n kube.Notice, now time.Time) time.Time {
 	switch {
 	case n.Started:
 		return now
-	case n.At.IsZero():
+	case !n.At.IsZero():
+		return n.At
+	case n.Kind == kube.NoticePreempt:
 		return now.Add(leastNotice)
 	}
-	return n.At
+	return now.Add(leastMaintenance)
 }
 
-// setDeadline leaves an earlier deadline as it is.
-func (r *Reconciler) setDeadline(ctx context.Context, claim *karpv1.NodeClaim, deadline time.Time) error {
-	earlier, err := time.Parse(time.RFC3339, claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey])
-	if err == nil && !earlier.After(deadline) {
-		return nil
-	}
+// stamp notes why the claim ends, and by when. A zero deadline is none, and an earlier one
+// stays as it is.
+func (r *Reconciler) stamp(ctx context.Context, claim *karpv1.NodeClaim, why string, deadline time.Time) error {
+	const key = karpv1.NodeClaimTerminationTimestampAnnotationKey
 	stored := claim.DeepCopy()
 	if claim.Annotations == nil {
 		claim.Annotations = map[string]string{}
 	}
-	claim.Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey] = deadline.Format(time.RFC3339)
+	claim.Annotations[kube.InterruptedAnnotation] = why
+	earlier, err := time.Parse(time.RFC3339, claim.Annotations[key])
+	if !deadline.IsZero() && (err != nil || earlier.After(deadline)) {
+		claim.Annotations[key] = deadline.Format(time.RFC3339)
+	}
 	if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); err != nil {
-		return fmt.Errorf("stamping the deadline of nodeclaim %s: %w", claim.Name, err)
+		return fmt.Errorf("stamping the end of nodeclaim %s: %w", claim.Name, err)
 	}
 	return nil
 }
@@ -136,13 +211,21 @@ func (r *Reconciler) verify(ctx context.Context, claim *karpv1.NodeClaim) (recon
 	machine, err := r.Provider.Get(ctx, claim.Status.ProviderID)
 	switch {
 	case errors.Is(err, provider.ErrNotFound):
-		return reconcile.Result{}, r.end(ctx, claim, "machine is gone")
+		return reconcile.Result{}, r.lost(ctx, claim, "machine is gone")
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("asking about the machine of nodeclaim %s: %w", claim.Name, err)
 	case machine.State == provider.Stopped || machine.State == provider.Terminating:
-		return reconcile.Result{}, r.end(ctx, claim, "machine is "+string(machine.State))
+		return reconcile.Result{}, r.lost(ctx, claim, "machine is "+string(machine.State))
 	}
 	return reconcile.Result{RequeueAfter: recheck}, nil
+}
+
+// lost ends the claim of a machine that runs no pods any more.
+func (r *Reconciler) lost(ctx context.Context, claim *karpv1.NodeClaim, why string) error {
+	if err := r.stamp(ctx, claim, "Lost", time.Time{}); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return r.end(ctx, claim, why)
 }
 
 func (r *Reconciler) end(ctx context.Context, claim *karpv1.NodeClaim, why string) error {

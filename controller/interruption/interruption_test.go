@@ -1,15 +1,19 @@
 package interruption_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -59,6 +63,39 @@ func TestReclaimedMachineIsReplaced(t *testing.T) {
 		e.Create(controllertest.Pod("successor", "1", "1Gi"))
 		e.Until(10, "a replacement", func() bool { e.Join(); return len(e.Nodes()) == 1 && len(e.Cloud.Machines()) == 1 })
 	})
+}
+
+// What is bought for pods that lose their machine is bought before anything else, from the
+// first step on, and its mirror says so at once.
+//
+// Rule 295.
+func TestReplacementIsUrgent(t *testing.T) {
+	for _, how := range []string{"announced", "gone"} {
+		synctest.Test(t, func(t *testing.T) {
+			e := withNode(t)
+			var hurried []string
+			e.Mirror.Hurry = func(pod string) { hurried = append(hurried, pod) }
+			lost := e.Claims()[0].Name
+			if how == "announced" {
+				mark(t, e, kube.NoticePreempt, time.Now().Add(30*time.Second))
+			} else {
+				e.Cloud.Reclaim(e.Cloud.Machines()[0])
+				setCondition(t, e, corev1.NodeReady, corev1.ConditionUnknown, "")
+			}
+			e.Steps(2)
+			if len(hurried) != 1 {
+				t.Errorf("%s: %d pods are in a hurry, want 1", how, len(hurried))
+			}
+			for _, c := range e.Claims() {
+				if urgent := c.Annotations[kube.UrgentAnnotation] == "true"; urgent != (c.Name != lost) {
+					t.Errorf("%s: claim %s is urgent: %v", how, c.Name, urgent)
+				}
+			}
+			if how == "announced" && len(e.Claims()) != 2 {
+				t.Errorf("%d claims after two steps, want the old and its replacement", len(e.Claims()))
+			}
+		})
+	}
 }
 
 // A silent node whose machine runs is left alone.
@@ -135,6 +172,136 @@ func TestAdviceIsNoInterruption(t *testing.T) {
 			e.Steps(5)
 			if claims := e.Claims(); len(claims) != 1 || claims[0].DeletionTimestamp != nil {
 				t.Errorf("%q ended the claim", message)
+			}
+		})
+	}
+}
+
+// mark is what an agent writes on the node.
+func mark(t *testing.T, e *controllertest.Env, kind kube.NoticeKind, at time.Time) {
+	t.Helper()
+	node := e.Nodes()[0]
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: kube.InterruptionTaint, Value: string(kind), Effect: corev1.TaintEffectNoSchedule})
+	node.Annotations = map[string]string{kube.LeavesAtAnnotation: at.UTC().Format(time.RFC3339)}
+	if err := e.API.Update(t.Context(), &node); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A machine that is restarted, moved or deleted from outside is replaced before it is
+// drained while there are five minutes left, and drained by its end.
+//
+// Rule 292.
+func TestMaintenanceIsPrepared(t *testing.T) {
+	for _, kind := range []kube.NoticeKind{kube.NoticeReboot, kube.NoticeRedeploy, kube.NoticeTerminate} {
+		synctest.Test(t, func(t *testing.T) {
+			e := withNode(t)
+			old, end := e.Claims()[0].Name, time.Now().Add(15*time.Minute)
+			mark(t, e, kind, end)
+			most := 0
+			e.Until(300, "the old machine is gone", func() bool {
+				e.Join()
+				most = max(most, e.Ready())
+				claims := e.Claims()
+				return len(claims) == 1 && claims[0].Name != old
+			})
+			if most != 2 || time.Now().After(end) {
+				t.Errorf("%s: at most %d nodes were ready at once, want 2: the replacement comes first", kind, most)
+			}
+		})
+	}
+}
+
+// Where disruption may not help, as a budget forbids it, the node is drained when five
+// minutes are left, with the machine's end as its deadline.
+//
+// Rule 292.
+func TestMaintenanceThatNothingPrepared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := withNode(t)
+		pod := e.Pods()[0]
+		pod.Finalizers = []string{"example.com/runs"} // or its claim would be gone within seconds
+		if err := e.API.Update(t.Context(), &pod); err != nil {
+			t.Fatal(err)
+		}
+		pool := e.NodePools()[0]
+		pool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
+		if err := e.API.Update(t.Context(), &pool); err != nil {
+			t.Fatal(err)
+		}
+		end := time.Now().Add(10 * time.Minute).Truncate(time.Second)
+		mark(t, e, kube.NoticeTerminate, end)
+		e.Steps(290)
+		if claim := e.Claims()[0]; claim.DeletionTimestamp != nil || !kube.ConditionTrue(&claim, kube.ConditionMaintenance) {
+			t.Fatalf("deleted at %v, conditions %v", claim.DeletionTimestamp, claim.Status.Conditions)
+		}
+		name := e.Claims()[0].Name
+		e.Steps(15)
+		claim := controllertest.Get(e, &karpv1.NodeClaim{}, name)
+		if claim.DeletionTimestamp == nil || !deadlineOf(t, claim).Equal(end) || !kube.Interrupted(claim) {
+			t.Errorf("with five minutes left: deleted at %v, annotations %v", claim.DeletionTimestamp, claim.Annotations)
+		}
+	})
+}
+
+// A notice that is taken back leaves the machine alone.
+//
+// Rule 292.
+func TestMaintenanceTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := withNode(t)
+		e.Disruption = nil
+		mark(t, e, kube.NoticeReboot, time.Now().Add(15*time.Minute))
+		e.Steps(5)
+		node := e.Nodes()[0]
+		node.Spec.Taints, node.Annotations = nil, nil
+		if err := e.API.Update(t.Context(), &node); err != nil {
+			t.Fatal(err)
+		}
+		e.Steps(1000)
+		if claim := e.Claims()[0]; claim.DeletionTimestamp != nil || kube.ConditionTrue(&claim, kube.ConditionMaintenance) {
+			t.Errorf("deleted at %v, conditions %v", claim.DeletionTimestamp, claim.Status.Conditions)
+		}
+	})
+}
+
+// Every pod has its own grace, or what is left of the machine's time, whatever else protects it.
+//
+// Rule 293.
+func TestPodsGetTheWholeNotice(t *testing.T) {
+	for grace, protected := range map[int64]bool{5: false, 10: true, 20: false, 25: true, 30: true, 600: false, 3600: true} {
+		synctest.Test(t, func(t *testing.T) {
+			e := withNode(t)
+			e.Pace = 250 * time.Millisecond
+			pod := e.Pods()[0]
+			pod.Finalizers = []string{"example.com/runs"} // it goes when its kubelet says so
+			pod.Spec.TerminationGracePeriodSeconds = &grace
+			if protected {
+				pod.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}
+			}
+			if err := e.API.Update(t.Context(), &pod); err != nil {
+				t.Fatal(err)
+			}
+			gets := time.Duration(grace) * time.Second
+			e.Termination.Evictor = termination.NewEvictor(interceptor.NewClient(e.API, interceptor.Funcs{
+				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+					gets = time.Duration(*(&client.DeleteOptions{}).ApplyOptions(opts).GracePeriodSeconds) * time.Second
+					return c.Delete(ctx, o, opts...)
+				},
+			}), e.Events, e.Metrics, e.Termination.Log)
+			end := time.Now().Add(30 * time.Second).Truncate(time.Second)
+			mark(t, e, kube.NoticePreempt, end)
+			var asked time.Time
+			e.Until(200, "the pod is asked to go", func() bool {
+				if e.Pods()[0].DeletionTimestamp == nil {
+					asked = time.Now() // the next step begins now
+					return false
+				}
+				return true
+			})
+			least := min(time.Duration(grace)*time.Second, 28*time.Second)
+			if gets < least || asked.Add(gets).After(end.Add(time.Second)) {
+				t.Errorf("a pod with %ds of grace gets %s, %s before the machine goes", grace, gets, end.Sub(asked))
 			}
 		})
 	}

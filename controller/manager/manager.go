@@ -257,7 +257,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	}
 	batches := provision.NewBatcher(o.BatchIdle, o.BatchMax)
 	m.mirror = kube.NewMirror(batches.Trigger)
-	m.mirror.Class = o.NodeClass.GroupKind()
+	m.mirror.Class, m.mirror.Hurry = o.NodeClass.GroupKind(), batches.Hurry
 	m.mirror.SetSettings(o.Settings)
 	if err := m.mirror.Attach(ctx, m.inner.GetCache()); err != nil {
 		return err

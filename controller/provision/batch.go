@@ -11,12 +11,17 @@ import (
 // come; those that do come during the work are gathered meanwhile.
 const eager = 10
 
+// urgent is how long a batch stays open once pods are in it that lose their machine
+// without being asked: what Azure takes within seconds goes into one plan, and a
+// stream of notices does not hold up the first of them.
+const urgent = 100 * time.Millisecond
+
 // Batcher gathers pods that need room. It fires soon after the first one when
 // nothing happened for a while, and otherwise when no new pod came for Idle or
-// the batch has been open for Max.
+// the batch has been open for Max. Pods in a hurry close it at once.
 type Batcher struct {
 	idle, longest time.Duration
-	kick          chan struct{}
+	kick, rush    chan struct{}
 
 	mu    sync.Mutex
 	known map[string]bool // pods of the open batch
@@ -32,7 +37,7 @@ func NewBatcher(idle, longest time.Duration) *Batcher {
 	if longest <= 0 {
 		longest = 10 * time.Second
 	}
-	return &Batcher{idle: idle, longest: longest, kick: make(chan struct{}, 1), known: map[string]bool{}}
+	return &Batcher{idle: idle, longest: longest, kick: make(chan struct{}, 1), rush: make(chan struct{}, 1), known: map[string]bool{}}
 }
 
 // Trigger adds a pod to the open batch; "" asks for a batch without naming one. A
@@ -52,6 +57,15 @@ func (b *Batcher) Trigger(pod string) {
 	}
 }
 
+// Hurry asks for a batch within a tenth of a second, for a pod whose machine is taken
+// away. It never blocks.
+func (b *Batcher) Hurry(string) {
+	select {
+	case b.rush <- struct{}{}:
+	default: // somebody is in a hurry already
+	}
+}
+
 // Wait returns when a batch is due, at the latest after retry: pods that nothing
 // could host may have become hostable without anybody saying so. It reports false
 // when the context ends.
@@ -60,7 +74,9 @@ func (b *Batcher) Wait(ctx context.Context, retry time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case <-b.kick:
-		b.gather(ctx)
+		b.gather(ctx, time.After(b.longest))
+	case <-b.rush:
+		b.gather(ctx, time.After(urgent))
 	case <-time.After(retry):
 	}
 	b.mu.Lock()
@@ -70,12 +86,12 @@ func (b *Batcher) Wait(ctx context.Context, retry time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-func (b *Batcher) gather(ctx context.Context) {
+func (b *Batcher) gather(ctx context.Context, closing <-chan time.Time) {
 	gap := b.idle
 	if time.Since(b.quietSince) > b.idle {
 		gap = b.idle / eager
 	}
-	closing := time.After(b.longest)
+	rush := b.rush
 	for {
 		select {
 		case <-ctx.Done():
@@ -84,6 +100,8 @@ func (b *Batcher) gather(ctx context.Context) {
 			return
 		case <-time.After(gap):
 			return
+		case <-rush:
+			closing, rush = time.After(min(urgent, b.longest)), nil // only the first in a hurry sets the time
 		case <-b.kick:
 		}
 	}

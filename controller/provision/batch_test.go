@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -19,4 +20,51 @@ func TestBatcherOfStandbyDoesNotGrow(t *testing.T) {
 	if !b.Wait(context.Background(), time.Hour) {
 		t.Error("no batch once it leads")
 	}
+}
+
+// Whatever else comes meanwhile, pods that lose their machine wait a tenth of a second.
+//
+// Rule 295.
+func TestBatchOfPodsInAHurry(t *testing.T) {
+	for name, busy := range map[string]bool{"idle": false, "busy": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := NewBatcher(0, 0)
+				if busy {
+					b.Trigger("earlier")
+					b.Wait(t.Context(), time.Hour)
+				}
+				for i := range 200 { // pods that come and notices of evictions, for ten seconds
+					time.AfterFunc(time.Duration(i)*50*time.Millisecond, func() { b.Trigger(strconv.Itoa(i)); b.Hurry(strconv.Itoa(i)) })
+				}
+				start := time.Now()
+				for range 50 {
+					b.Wait(t.Context(), time.Hour)
+					if took := time.Since(start); took > 150*time.Millisecond {
+						t.Fatalf("a batch took %s", took)
+					}
+					start = time.Now()
+				}
+				time.Sleep(10 * time.Second)
+			})
+		})
+	}
+}
+
+// A batch that gathers already closes once somebody in it is in a hurry.
+//
+// Rule 295.
+func TestHurryClosesAnOpenBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBatcher(0, 0)
+		b.Trigger("earlier")
+		b.Wait(t.Context(), time.Hour)
+		start := time.Now()
+		b.Trigger("patient")
+		time.AfterFunc(300*time.Millisecond, func() { b.Hurry("evicted") })
+		b.Wait(t.Context(), time.Hour)
+		if took := time.Since(start); took != 400*time.Millisecond {
+			t.Errorf("closed after %s, want 400ms", took)
+		}
+	})
 }

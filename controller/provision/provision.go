@@ -170,7 +170,14 @@ func (p *Provisioner) create(ctx context.Context, l pack.Launch) error {
 	if pool == nil {
 		return fmt.Errorf("creating a nodeclaim: nodepool %q was deleted meanwhile", l.Pool)
 	}
-	claim, err := Create(ctx, p.Client, p.Catalog, l, pool)
+	urgent := p.Mirror.Interrupts(l.Pods)
+	claim, err := Create(ctx, p.Client, func() *karpv1.NodeClaim {
+		claim := Draft(p.Catalog, l, pool)
+		if urgent {
+			claim.Annotations[kube.UrgentAnnotation] = "true"
+		}
+		return claim
+	})
 	if err != nil {
 		for _, pod := range l.Pods {
 			p.Batches.Trigger(pod.UID)
@@ -186,10 +193,10 @@ func (p *Provisioner) create(ctx context.Context, l pack.Launch) error {
 	return nil
 }
 
-// Create writes a launch down as a claim of the pool, under a free name.
-func Create(ctx context.Context, c client.Client, k *catalog.Keeper, l pack.Launch, pool *karpv1.NodePool) (*karpv1.NodeClaim, error) {
+// Create writes a claim down, drafted again until its name is free.
+func Create(ctx context.Context, c client.Client, draft func() *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
 	for {
-		claim := Draft(k, l, pool)
+		claim := draft()
 		err := c.Create(ctx, claim)
 		if !apierrors.IsAlreadyExists(err) {
 			return claim, err

@@ -136,7 +136,7 @@ func (r *Reconciler) buy(ctx context.Context, pool *karpv1.NodePool, launches []
 }
 
 func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l pack.Launch) error {
-	claim, err := provision.Create(ctx, r.Client, r.Catalog, l, pool)
+	claim, err := provision.Create(ctx, r.Client, func() *karpv1.NodeClaim { return provision.Draft(r.Catalog, l, pool) })
 	if err != nil {
 		return fmt.Errorf("creating a nodeclaim of static nodepool %s: %w", pool.Name, err)
 	}

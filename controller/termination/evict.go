@@ -126,18 +126,18 @@ func critical(p *corev1.Pod) bool {
 	return p.Spec.PriorityClassName == "system-cluster-critical" || p.Spec.PriorityClassName == "system-node-critical"
 }
 
-// force deletes, across all groups, the pods whose own grace no longer fits
-// before the deadline.
+// force deletes, across all groups, the pods whose own grace will no longer fit
+// before the deadline when the drain comes by again: each gets its grace, or what is left.
 func (e *Evictor) force(ctx context.Context, pods []*corev1.Pod, deadline, now time.Time) error {
 	if deadline.IsZero() {
 		return nil
 	}
 	for _, p := range pods {
 		grace := time.Duration(graceSeconds(p)) * time.Second
-		if !now.After(deadline.Add(-grace)) || p.DeletionTimestamp != nil && !p.DeletionTimestamp.After(deadline) {
+		if now.Before(deadline.Add(-grace-drainPoll)) || p.DeletionTimestamp != nil && !p.DeletionTimestamp.After(deadline) {
 			continue
 		}
-		left := max(int64(deadline.Sub(now)/time.Second), 1)
+		left := min(max(int64(deadline.Sub(now)/time.Second), 1), max(graceSeconds(p), 1))
 		if err := e.client.Delete(ctx, p, client.GracePeriodSeconds(left), client.Preconditions{UID: &p.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting pod %s/%s to meet its node's deadline: %w", p.Namespace, p.Name, err)
 		}

@@ -80,8 +80,8 @@ func (s *Server) vmState(v *vm) VMState {
 	if v.failure != nil {
 		state.Failure = v.failure.Code
 	}
-	if v.preempt != nil {
-		state.Preempt = &v.preempt.notBefore
+	if e := v.event(preempt); e != nil {
+		state.Preempt = &e.notBefore
 	}
 	return state
 }

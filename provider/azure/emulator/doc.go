@@ -20,9 +20,12 @@
 //	GET    faults       POST faults {method, path, times, skip, status, code, message, retryAfterSeconds, flat, lose}    DELETE faults
 //	PUT    quota {name, limit} | throttling {enabled} | timescale {scale}
 //	POST   images {definition, version} | subnets {resourceGroup, vnet, name, prefix} | tokens/revoke
-//	POST   vms/NAME/evict {noticeSeconds}    GET vms/NAME/scheduledevents
+//	POST   vms/NAME/evict {noticeSeconds}
+//	GET    vms/NAME/scheduledevents    POST vms/NAME/scheduledevents {kind, noticeSeconds}    DELETE vms/NAME/scheduledevents
 //
-// for example
+// and vms/NAME/imds is the metadata service of a machine, for an agent on it.
+//
+// For example
 //
 //	curl --cacert ca.pem $URL/_emulator/stockouts -d '{"size":"Standard_D*s_v5","zone":"1"}'
 //

@@ -18,6 +18,8 @@ var (
 	// ErrDeallocated: the machine was stopped and left its host. The resource
 	// remains, keeps its place in the quota, and may be started again.
 	ErrDeallocated = errors.New("virtual machine deallocated")
+	// ErrRestarted: the machine starts anew, on its host or on another.
+	ErrRestarted = errors.New("virtual machine restarted")
 )
 
 // Machine is what a virtual machine knows about itself when its boot ends. It

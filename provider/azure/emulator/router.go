@@ -163,5 +163,11 @@ func routes() []route {
 		admin("POST", "tokens/revoke", (*Server).adminRevokeTokens),
 		admin("POST", "vms/{vm}/evict", (*Server).adminEvict),
 		admin("GET", "vms/{vm}/scheduledevents", (*Server).adminScheduledEvents),
+		admin("POST", "vms/{vm}/scheduledevents", (*Server).adminAnnounce),
+		admin("DELETE", "vms/{vm}/scheduledevents", (*Server).adminWithdraw),
+		admin("GET", "vms/{vm}/imds/metadata/instance", (*Server).imdsInstance),
+		admin("GET", "vms/{vm}/imds/metadata/instance/compute", (*Server).imdsCompute),
+		admin("GET", "vms/{vm}/imds/metadata/scheduledevents", (*Server).imdsEvents),
+		admin("POST", "vms/{vm}/imds/metadata/scheduledevents", (*Server).imdsStart),
 	}
 }

@@ -35,8 +35,9 @@ type vm struct {
 	life int
 	// stopGuest ends the guest that runs now; nil when none does.
 	stopGuest context.CancelCauseFunc
-	// preempt is the eviction announced, or nil.
-	preempt *scheduledEvent
+	// events are those announced to the machine, and incarnation counts their changes.
+	events      []*scheduledEvent
+	incarnation int
 	// hosted machines were there from the start, and run no guest.
 	hosted bool
 }

@@ -85,7 +85,8 @@ func (s *Server) deallocateVM(r *request) (reply, error) {
 func (s *Server) beginDeallocate(v *vm, cause error) *operation {
 	s.operations.finish(v.at, preempted())
 	v.endGuest(cause)
-	v.state, v.power, v.preempt = updating, deallocating, nil
+	v.state, v.power, v.events = updating, deallocating, nil
+	v.incarnation++
 	v.at = s.begin("Microsoft.Compute", computePace)
 	op, life := v.at, v.life
 	s.later(s.options.Latency.Power, func() {

@@ -197,11 +197,16 @@ func (g *guest) silence(ctx context.Context, k *kubelet, cause error) {
 	g.agent.options.Log.Error("node still looks alive", "vm", g.machine.Name, "node", k.name, "last", g.last)
 }
 
-// gone reports whether ctx ended because there is no machine any more, rather
+// gone reports whether ctx ended because the machine runs no more, rather
 // than because the emulator stops.
 func gone(ctx context.Context) bool {
 	cause := context.Cause(ctx)
-	return errors.Is(cause, emulator.ErrDeleted) || errors.Is(cause, emulator.ErrEvicted) || errors.Is(cause, emulator.ErrDeallocated)
+	for _, end := range []error{emulator.ErrDeleted, emulator.ErrEvicted, emulator.ErrDeallocated, emulator.ErrRestarted} {
+		if errors.Is(cause, end) {
+			return true
+		}
+	}
+	return false
 }
 
 // retry acts until it succeeds, with growing pauses, or until ctx ends; then it
