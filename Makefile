@@ -38,7 +38,7 @@ demo: build controlplane ## the whole system on this machine, narrated (ONCE=1: 
 test: controlplane ## every test of every module, the end-to-end ones on the embedded control plane included
 	CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) $(ALONE)
 	CGO_ENABLED=$(CGO) KARVE_CONTROLPLANE=$(CONTROLPLANE) $(GO) test -vet=off $(RACE) $(TESTFLAGS) $$($(GO) list ./... | grep -Ev '/(engine|sim|internal|e2e)(/|$$)')
-	CGO_ENABLED=$(CGO) KARVE_CONTROLPLANE=$(CONTROLPLANE) KARVE_RACE=$(RACE) $(GO) test -count=1 -vet=off -parallel 100 $(TESTFLAGS) ./e2e # it builds karve itself: Go's cache of results cannot know. Most of its tests wait their turn
+	CGO_ENABLED=0 KARVE_CONTROLPLANE=$(CONTROLPLANE) KARVE_RACE=$(RACE) $(GO) test -count=1 -vet=off -parallel 100 $(TESTFLAGS) ./e2e # it builds karve itself, for most tests with the race detector: Go's cache of results cannot know. Most of its tests wait their turn
 	cd local/controlplane && CGO_ENABLED=0 $(GO) test -trimpath -vet=off $(TESTFLAGS) ./...
 	cd bench && CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) ./... # with the flags of lint: most of Kubernetes is compiled only once
 

@@ -31,13 +31,13 @@ type census struct{ nodes, down int }
 
 func censusOf(t *testing.T, now instant, pool string) census {
 	going := map[string]bool{} // nodes whose machines are on their way out
-	now.each(claimsKind, func(o *unstructured.Unstructured) {
+	now.each(claimsKind, func(o *object) {
 		if claimSays(o, "InstanceTerminating") {
 			going[nodeOfClaim(o)] = true
 		}
 	})
 	var count census
-	now.each(nodesKind, func(o *unstructured.Unstructured) {
+	now.each(nodesKind, func(o *object) {
 		labels := o.GetLabels()
 		if labels["karpenter.sh/nodepool"] != pool || labels["karpenter.sh/initialized"] != "true" || going[o.GetName()] {
 			return
@@ -62,15 +62,16 @@ func kept(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(x corev1.Taint) bool { return x.Key == "karpenter.sh/disrupted" })
 }
 
-func claimSays(o *unstructured.Unstructured, condition string) bool {
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+func claimSays(o *object, condition string) bool {
+	field, _, _ := unstructured.NestedFieldNoCopy(o.Object, "status", "conditions")
+	conditions, _ := field.([]any)
 	return slices.ContainsFunc(conditions, func(c any) bool {
 		fields, ok := c.(map[string]any)
 		return ok && fields["type"] == condition && fields["status"] == "True"
 	})
 }
 
-func nodeOfClaim(o *unstructured.Unstructured) string {
+func nodeOfClaim(o *object) string {
 	name, _, _ := unstructured.NestedString(o.Object, "status", "nodeName")
 	return name
 }
@@ -83,7 +84,7 @@ func checkCapacity(t *testing.T, h *history, pool string, milliCPU int64) {
 	least := int64(-1)
 	h.replay(t, func(now instant) {
 		sum := int64(0)
-		now.each(nodesKind, func(o *unstructured.Unstructured) {
+		now.each(nodesKind, func(o *object) {
 			if o.GetLabels()["karpenter.sh/nodepool"] == pool && o.GetLabels()["karpenter.sh/initialized"] == "true" && o.GetDeletionTimestamp() == nil {
 				sum += as[corev1.Node](t, o).Status.Allocatable.Cpu().MilliValue()
 			}

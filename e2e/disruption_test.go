@@ -203,8 +203,11 @@ func waitQuiet(t *testing.T, env *local.Environment) time.Time {
 		if now != seen {
 			last, seen = time.Now(), now
 		}
+		if err := env.Err(); err != nil || time.Since(last) <= calm {
+			return false, err
+		}
 		resting, err := restsUntil(ctx, env)
-		return time.Since(last) > calm && time.Since(resting) > calm, errors.Join(err, env.Err())
+		return time.Since(resting) > calm, err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -215,14 +218,11 @@ func waitQuiet(t *testing.T, env *local.Environment) time.Time {
 // restsUntil is when the last rest ends that a NodePool was told of.
 func restsUntil(ctx context.Context, env *local.Environment) (time.Time, error) {
 	var list corev1.EventList
-	if err := env.Client().List(ctx, &list); err != nil {
+	if err := env.Client().List(ctx, &list, client.MatchingFields{"reason": "ConsolidationUndone"}); err != nil {
 		return time.Time{}, err
 	}
 	var latest time.Time
 	for _, e := range list.Items {
-		if e.Reason != "ConsolidationUndone" {
-			continue
-		}
 		_, text, _ := strings.Cut(e.Message, "left alone for ")
 		rest, err := time.ParseDuration(text)
 		if err != nil {

@@ -32,7 +32,13 @@ type history struct {
 type version struct {
 	revision uint64
 	id       objectID
-	object   *unstructured.Unstructured
+	object   *object
+}
+
+// object is what a watch showed. It is seen at many instants, and read into its type once.
+type object struct {
+	*unstructured.Unstructured
+	typed any
 }
 
 type objectID struct{ resource, namespace, name string }
@@ -101,9 +107,9 @@ func (h *history) note(resource string, o *unstructured.Unstructured, deleted bo
 		h.broken = fmt.Errorf("the version of %s %s: %w", resource, o.GetName(), err)
 		return
 	}
-	v := version{revision: revision, id: objectID{resource, o.GetNamespace(), o.GetName()}, object: o}
-	if deleted {
-		v.object = nil
+	v := version{revision: revision, id: objectID{resource, o.GetNamespace(), o.GetName()}}
+	if !deleted {
+		v.object = &object{Unstructured: o}
 	}
 	h.versions = append(h.versions, v)
 }
@@ -111,7 +117,7 @@ func (h *history) note(resource string, o *unstructured.Unstructured, deleted bo
 // instant is the cluster right after a write.
 type instant struct {
 	of      version
-	objects map[objectID]*unstructured.Unstructured
+	objects map[objectID]*object
 }
 
 // replay shows every instant so far to see, first to last. What the watches have
@@ -124,7 +130,7 @@ func (h *history) replay(t *testing.T, see func(instant)) {
 		t.Errorf("the history has a hole: %v", h.broken)
 	}
 	slices.SortStableFunc(h.versions, func(a, b version) int { return cmp.Compare(a.revision, b.revision) })
-	now := instant{objects: map[objectID]*unstructured.Unstructured{}}
+	now := instant{objects: map[objectID]*object{}}
 	for _, v := range h.versions {
 		now.of = v
 		if v.object == nil {
@@ -137,7 +143,7 @@ func (h *history) replay(t *testing.T, see func(instant)) {
 }
 
 // each visits the objects of a kind.
-func (now instant) each(kind schema.GroupVersionResource, visit func(*unstructured.Unstructured)) {
+func (now instant) each(kind schema.GroupVersionResource, visit func(*object)) {
 	for id, o := range now.objects {
 		if id.resource == kind.Resource {
 			visit(o)
@@ -146,11 +152,15 @@ func (now instant) each(kind schema.GroupVersionResource, visit func(*unstructur
 }
 
 // as reads an object into its type.
-func as[T any](t *testing.T, o *unstructured.Unstructured) *T {
+func as[T any](t *testing.T, o *object) *T {
 	t.Helper()
+	if into, read := o.typed.(*T); read {
+		return into
+	}
 	into := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
 		t.Fatal(err)
 	}
+	o.typed = into
 	return into
 }

@@ -26,7 +26,7 @@ type built struct{ karve, controlplane string }
 // and brings everything up, once, when a first test wants it.
 type system struct {
 	dir   string
-	flags []string // to build karve with
+	race  bool // karve is built with the race detector
 	build func() (built, error)
 	start func() (*local.Environment, error)
 	turn  sync.Mutex // of the tests that use it
@@ -38,21 +38,13 @@ type system struct {
 // Two systems go on side by side: most tests have karve run under the race detector,
 // where the machine can; those of large clusters have what users run, which takes a
 // fraction of the time.
-var raced, plain = newSystem("raced", raceDetector()...), newSystem("plain")
+var raced, plain = newSystem("raced", os.Getenv("KARVE_RACE") != ""), newSystem("plain", false)
 
-func newSystem(name string, flags ...string) *system {
-	s := &system{dir: filepath.Join(os.TempDir(), fmt.Sprintf("karve-e2e-%d", os.Getpid()), name), flags: flags}
+func newSystem(name string, race bool) *system {
+	s := &system{dir: filepath.Join(os.TempDir(), fmt.Sprintf("karve-e2e-%d", os.Getpid()), name), race: race}
 	s.build = sync.OnceValues(s.buildCommands)
 	s.start = sync.OnceValues(s.startEnvironment)
 	return s
-}
-
-// raceDetector is the flag to build with where KARVE_RACE asks for it.
-func raceDetector() []string {
-	if os.Getenv("KARVE_RACE") == "" {
-		return nil
-	}
-	return []string{"-race"}
 }
 
 func TestMain(m *testing.M) {
@@ -82,9 +74,11 @@ func (s *system) buildCommands() (built, error) {
 	if _, err := os.Stat(b.controlplane); err != nil {
 		return built{}, fmt.Errorf("the control plane is not built (%w): run 'make controlplane', or name it in KARVE_CONTROLPLANE", err)
 	}
-	args := append([]string{"build", "-o", b.karve}, s.flags...)
-	output, err := exec.Command("go", append(args, "../cmd/karve")...).CombinedOutput()
-	if err != nil {
+	build := exec.Command("go", "build", "-o", b.karve, fmt.Sprint("-race=", s.race), "../cmd/karve")
+	if s.race { // which needs cgo; users' karve has none
+		build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
+	if output, err := build.CombinedOutput(); err != nil {
 		return built{}, fmt.Errorf("building karve: %w\n%s", err, output)
 	}
 	return b, nil

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/karve-dev/karve/local"
@@ -72,12 +71,12 @@ func checkNoGap(t *testing.T, h *history) {
 	began := false // the list that history begins with comes object by object
 	h.replay(t, func(now instant) {
 		ready, served := 0, 0
-		now.each(podsKind, func(o *unstructured.Unstructured) {
+		now.each(podsKind, func(o *object) {
 			if o.GetLabels()["app"] == "single" && available(as[corev1.Pod](t, o)) {
 				ready++
 			}
 		})
-		now.each(slicesKind, func(o *unstructured.Unstructured) {
+		now.each(slicesKind, func(o *object) {
 			if o.GetLabels()[discoveryv1.LabelServiceName] == "single" {
 				served += serving(as[discoveryv1.EndpointSlice](t, o))
 			}
