@@ -21,6 +21,8 @@ type flight struct {
 	asked time.Time
 	// operation tells why the creation failed; nil when unknown.
 	operation *createPoller
+	// looked is when the machine was last read for being late.
+	looked time.Time
 	// leaving is set once the machine was asked to be deleted.
 	leaving bool
 	// draws is the quota a leaving machine will give back.

@@ -25,7 +25,7 @@ func (l *launch) standing(ctx context.Context) (vm *armcompute.VirtualMachine, k
 		l.name = legacyName(l.claim.Name)
 	}
 	flight := l.p.flights.get(l.name)
-	if v.started.Before(flight.asked) {
+	if !flight.asked.IsZero() && !v.started.After(flight.asked) {
 		return nil, false, nil
 	}
 	vm = v.byName[l.name]
@@ -68,10 +68,13 @@ func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (pro
 		l.p.describe(ctx, &in, l.claim.Class)
 	}
 	if in.State == provider.Running {
-		l.p.flights.drop(l.name)
+		l.p.arrived(l.name)
 		return in, nil
 	}
 	in.RetryAfter = l.p.pace()
+	if in.State == provider.Creating && l.p.late(l.name, vm) {
+		return l.chase(ctx, in)
+	}
 	return in, nil
 }
 
@@ -94,8 +97,12 @@ func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
 		in.Memory = l.memory()
 		return in, nil
 	}
+	return l.giveBack(ctx, vm, l.whyFailed(ctx, vm))
+}
+
+// giveBack remembers why a machine failed and deletes it.
+func (l *launch) giveBack(ctx context.Context, vm *armcompute.VirtualMachine, r refusal) (provider.Instance, error) {
 	choice := l.p.choiceOf(vm)
-	r := l.whyFailed(ctx, vm)
 	if s := l.in.skus.value.byName[choice.Type]; s != nil {
 		l.p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, l.subnet())
 	}

@@ -45,6 +45,7 @@ type Provider struct {
 	disks    *roll[*armcompute.Disk]
 	flights  flights
 	strays   strays
+	punctual punctuality
 	claims   locks
 }
 

@@ -26,11 +26,11 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 		return fmt.Errorf("terminating %s: %w", name, err)
 	}
 	flight := p.flights.get(name)
-	if v.started.Before(flight.asked) {
+	if !flight.asked.IsZero() && !v.started.After(flight.asked) {
 		if flight.leaving {
 			return nil
 		}
-		if v, err = p.machines.since(ctx, flight.asked); err != nil {
+		if v, err = p.machines.since(ctx, flight.asked.Add(1)); err != nil {
 			return fmt.Errorf("terminating %s: %w", name, err)
 		}
 	}
@@ -131,6 +131,7 @@ func (p *Provider) remove(ctx context.Context, name string, vm *armcompute.Virtu
 	if err != nil && classify(err).kind != notFound {
 		return wrap(err, "deleting machine %s", name)
 	}
+	p.learnStuck(name, vm)
 	p.flights.put(name, flight{asked: p.opts.Now(), leaving: true, draws: p.drawsOf(vm)})
 	return nil
 }

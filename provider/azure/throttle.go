@@ -63,3 +63,8 @@ func (p *Provider) mayReclaim(part string) bool {
 func (p *Provider) mayLook(machine string) bool {
 	return p.limits.Ticket(machine, polite.StopLeak, polite.ARMReads, polite.GetVM) == 0
 }
+
+// mayGlance reports whether it is the turn of a machine to be read out of curiosity.
+func (p *Provider) mayGlance(machine string) bool {
+	return p.limits.Ticket(machine, polite.Read, polite.ARMReads, polite.GetVM) == 0
+}

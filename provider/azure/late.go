@@ -1,0 +1,118 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/provider"
+)
+
+// punctuality learns how long machines take to be made from those that were made last.
+// The zero punctuality has seen none.
+type punctuality struct {
+	mu   sync.Mutex
+	took []time.Duration
+	next int // the oldest of took
+}
+
+const (
+	sample      = 200 // machines that are remembered
+	telling     = 20  // machines that say something
+	lateFactor  = 3   // of what 95 of 100 machines take at the most
+	lateAtFirst = 3 * time.Minute
+	lateAtLeast = 30 * time.Second
+	// lookAgain is how often a late machine is read by itself.
+	lookAgain = 30 * time.Second
+)
+
+func (p *punctuality) note(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.took) < sample {
+		p.took = append(p.took, took)
+		return
+	}
+	p.took[p.next] = took
+	p.next = (p.next + 1) % sample
+}
+
+// patience is how long a machine may take before it is late.
+func (p *punctuality) patience() time.Duration {
+	p.mu.Lock()
+	took := slices.Clone(p.took)
+	p.mu.Unlock()
+	if len(took) < telling {
+		return lateAtFirst
+	}
+	slices.Sort(took)
+	return max(lateAtLeast, lateFactor*took[len(took)*95/100])
+}
+
+// arrived notes how long a machine took that this process asked for.
+func (p *Provider) arrived(name string) {
+	if f := p.flights.get(name); !f.asked.IsZero() && !f.leaving {
+		p.punctual.note(p.opts.Now().Sub(f.asked))
+	}
+	p.flights.drop(name)
+}
+
+// late reports whether a machine takes far longer to be made than others do.
+func (p *Provider) late(name string, vm *armcompute.VirtualMachine) bool {
+	begun := p.flights.get(name).asked
+	if created := vm.Properties.TimeCreated; begun.IsZero() && created != nil {
+		begun = *created
+	}
+	return !begun.IsZero() && p.opts.Now().Sub(begun) > p.punctual.patience()
+}
+
+// chase looks closely at a machine that is late: its operation may have come to an end
+// that the list does not show. Not being able to tell is no reason to end it.
+func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Instance, error) {
+	f, now := l.p.flights.get(l.name), l.p.opts.Now()
+	if now.Sub(f.looked) < lookAgain || !l.p.mayGlance(l.name) {
+		return in, nil
+	}
+	f.looked = now
+	l.p.flights.put(l.name, f)
+	vm, err := l.p.readMachine(ctx, l.name)
+	switch {
+	case errors.Is(err, provider.ErrNotFound):
+		return l.waiting(), nil
+	case err != nil:
+		l.p.opts.Log.Warn("cannot look at a machine that is late", slog.String("machine", l.name), slog.Any("err", err))
+		return in, nil
+	case power(vm) == "running":
+		in.State, in.RetryAfter = provider.Running, 0
+		l.p.arrived(l.name)
+		return in, nil
+	case text(vm.Properties.ProvisioningState) != stateCreating:
+		return l.follow(ctx, vm)
+	}
+	if r, failed := l.noted(ctx, l.p.choiceOf(vm)); failed && l.p.mayDelete(l.name) {
+		return l.giveBack(ctx, vm, failure(r))
+	}
+	return in, nil
+}
+
+// stuck is learnt of a machine that was given up while it was still being made.
+func stuck() refusal {
+	return refusal{kind: otherRefusal, code: "StillCreating", detail: "the machine took so long to be made that it was given up"}
+}
+
+// learnStuck has the offer rest of a machine that is ended before it came to be, if it
+// was late: the next claim had better try another.
+func (p *Provider) learnStuck(name string, vm *armcompute.VirtualMachine) {
+	if state(vm) != provider.Creating || !p.late(name, vm) {
+		return
+	}
+	choice := p.choiceOf(vm)
+	if s := p.skus.read().value.byName[choice.Type]; s != nil {
+		p.stockouts.learn(stuck(), s, choice.Zone, choice.CapacityType, "")
+	}
+}

@@ -1,0 +1,148 @@
+package azure_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// A laggard says of machines that they are still being made, in lists and, if it is
+// stubborn, in reads of one.
+type laggard struct {
+	inner     policy.Transporter
+	stubborn  bool
+	powerless bool // reads say nothing of power
+}
+
+var (
+	settled  = regexp.MustCompile(`"provisioningState": ?"(Succeeded|Failed)"`)
+	anyPower = regexp.MustCompile(`"code": ?"PowerState/[a-z]+"`)
+)
+
+func (l *laggard) Do(req *http.Request) (*http.Response, error) {
+	resp, err := l.inner.Do(req)
+	list := strings.HasSuffix(req.URL.Path, "/virtualMachines")
+	one := strings.Contains(req.URL.Path, "/virtualMachines/")
+	if err != nil || req.Method != http.MethodGet || !list && !one {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if list || l.stubborn {
+		body = settled.ReplaceAll(body, []byte(`"provisioningState":"Creating"`))
+	}
+	if l.powerless {
+		body = anyPower.ReplaceAll(body, []byte(`"code":"Unknown"`))
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), -1
+	return resp, nil
+}
+
+// A machine that takes far longer to be made than others is looked at closely: what it
+// turns out to be counts, and nothing that could not be found out.
+//
+// Rule 221.
+func TestLateMachinesAreLookedAt(t *testing.T) {
+	const first, second = "Standard_D4s_v5", "Standard_E4s_v5"
+	for name, tc := range map[string]struct {
+		lag     laggard
+		fails   bool // late, for want of stock
+		faults  int  // reads that fail first
+		size    string
+		atLeast time.Duration
+	}{
+		"the list lags":                  {lag: laggard{}, size: first, atLeast: 3 * time.Minute},
+		"it runs before it is made":      {lag: laggard{stubborn: true}, size: first, atLeast: 3 * time.Minute},
+		"it cannot be read at first":     {lag: laggard{stubborn: true}, faults: 20, size: first, atLeast: 4 * time.Minute},
+		"its operation failed long ago":  {lag: laggard{stubborn: true, powerless: true}, fails: true, size: second, atLeast: 3 * time.Minute},
+		"it failed and the list is late": {lag: laggard{}, fails: true, size: second, atLeast: 3 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+				if tc.fails {
+					r.stockOut(t, onDemand(first, "eastus-1"), true)
+				}
+				options := *r.options.ClientOptions
+				tc.lag.inner = options.Transport
+				options.Transport = &tc.lag
+				r.options.ClientOptions = &options
+				if tc.faults > 0 {
+					r.fault(t, emulator.Fault{Method: "GET", Path: vmPath, Status: 503, Times: tc.faults})
+				}
+				p, c := r.provider(t), claim("a", onDemand(first, "eastus-1"), onDemand(second, "eastus-1"))
+				start := time.Now()
+				for time.Since(start) < 20*time.Minute {
+					in, err := p.Launch(t.Context(), c)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if in.Type == second { // the laggard would have us wait for it as well
+						break
+					}
+					if in.State == provider.Running {
+						break
+					}
+					c.Memory = remembering(c.Memory, in.Memory)
+					time.Sleep(in.RetryAfter)
+				}
+				if took := time.Since(start); took < tc.atLeast || took > tc.atLeast+3*time.Minute {
+					t.Errorf("it took %v", took)
+				}
+				if vms := r.State().VMs; len(vms) != 1 || vms[0].Size != tc.size {
+					t.Errorf("there are %+v", vms)
+				}
+				if n := r.Ledger().ByOperation["VirtualMachines.Get"]; n-tc.faults > 4 {
+					t.Errorf("it was read %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// A machine that never comes up teaches something when its claim is given up.
+//
+// Rule 221.
+func TestStuckMachinesOfferRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		options := *r.options.ClientOptions
+		options.Transport = &laggard{inner: options.Transport, stubborn: true, powerless: true}
+		r.options.ClientOptions = &options
+		p := r.provider(t)
+		choices := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
+		for start := time.Now(); time.Since(start) < 5*time.Minute; time.Sleep(2 * time.Second) {
+			if in, err := p.Launch(t.Context(), choices); err != nil || in.State != provider.Creating {
+				t.Fatalf("stuck: %+v, %v", in, err)
+			}
+		}
+		for range 100 {
+			err := p.Abandon(t.Context(), choices)
+			if errors.Is(err, provider.ErrNotFound) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		again := choices
+		again.Name, again.UID = "b", "uid-of-b"
+		if in, err := p.Launch(t.Context(), again); err != nil || in.Type != "Standard_E4s_v5" {
+			t.Errorf("bought %s, %v", in.Type, err)
+		}
+	})
+}
