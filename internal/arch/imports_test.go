@@ -31,6 +31,8 @@ var rooms = []room{
 		Why: "reading a size's name needs nothing but the name"},
 	{Folder: "provider/azure/emulator", Knows: []string{"provider/azure/vmsize"},
 		Why: "an emulator that shared code with the provider would share its mistakes, and tests would agree with both"},
+	{Folder: "drill", Knows: []string{"engine", "provider", "provider/azure", "provider/azure/emulator", "api"},
+		Why: "it lets the real provider buy from an emulated Azure; nobody needs it but tests and benchmarks"},
 	{Folder: "journal", Knows: []string{"engine"},
 		Why: "the journal records decisions; it makes none"},
 	{Folder: "kube", Knows: []string{"engine", "provider", "api"},

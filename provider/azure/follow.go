@@ -68,6 +68,7 @@ func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (pro
 		l.p.describe(ctx, &in, l.claim.Class)
 	}
 	if in.State == provider.Running {
+		l.p.prudence.proven(l.name)
 		l.p.arrived(l.name)
 		return in, nil
 	}
@@ -106,6 +107,7 @@ func (l *launch) giveBack(ctx context.Context, vm *armcompute.VirtualMachine, r 
 	if s := l.in.skus.value.byName[choice.Type]; s != nil {
 		l.p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, l.subnet())
 	}
+	l.p.prudence.lost(l.name)
 	l.refused(choice, r.code, r.reason(), r.detail)
 	l.p.opts.Log.Info("machine failed", slog.String("claim", l.claim.Name), slog.String("machine", l.name),
 		slog.String("size", choice.Type), slog.String("zone", choice.Zone), slog.String("code", r.code))

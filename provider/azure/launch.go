@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,40 +109,107 @@ func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
 }
 
 // walk tries the choices in order. It reports whether any was left out for want
-// of quota by our own books.
+// of quota by our own books. While enough is ventured on a choice, the next one may
+// be taken if it costs hardly more.
 func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, err error) {
+	var held *offer.Choice // the first on which enough is ventured
 	for _, choice := range l.claim.Choices {
+		if held != nil && dearer(choice, *held) {
+			break
+		}
 		m := l.types.byName[choice.Type]
 		o := m.offer(choice)
-		if o == nil {
-			l.refused(choice, "NotOffered", reasonRestricted, "the node class cannot be bought this way")
+		if !l.eligible(m, o, choice) {
 			continue
 		}
-		if attempt, refused := l.remembered(m.sku, o, choice); refused {
-			l.attempts = append(l.attempts, attempt)
+		if !l.ventures(choice) {
+			held = cmp.Or(held, &choice)
 			continue
 		}
-		if wait := l.mayBuy(); wait > 0 {
-			in := l.waiting()
-			in.RetryAfter = wait
-			return in, false, nil
-		}
-		if budget, ok := l.p.ledger.reserve(l.name, o.Draws, l.in.quota.value, l.in.quota.taken); !ok {
-			l.refused(choice, "QuotaReserved", reasonQuota, "not enough left of quota "+budget)
-			short = true
-			continue
-		}
-		if l.requests++; l.requests > maxAttempts {
-			l.p.ledger.cancel(l.name)
-			return l.waiting(), false, nil
-		}
-		in, done, err := l.try(ctx, m, choice)
-		if done || err != nil {
+		in, lacks, done, err := l.purchase(ctx, m, o, choice)
+		if short = short || lacks; done || err != nil {
 			return in, false, err
 		}
 	}
+	if held != nil {
+		return l.hold(ctx, *held)
+	}
 	l.p.forgetBuying(l.name)
 	return provider.Instance{}, short, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
+}
+
+// hold waits until more is known of a choice; a claim whose pods lose their machine
+// meanwhile does not.
+func (l *launch) hold(ctx context.Context, choice offer.Choice) (provider.Instance, bool, error) {
+	if !l.claim.Urgent {
+		l.p.forgetBuying(l.name)
+		return l.proofPending(), false, nil
+	}
+	m := l.types.byName[choice.Type]
+	in, short, done, err := l.purchase(ctx, m, m.offer(choice), choice)
+	if done || err != nil {
+		return in, false, err
+	}
+	return in, short, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
+}
+
+// proofPending describes a machine that is not asked for yet. What we only remember is
+// not told again with every poll.
+func (l *launch) proofPending() provider.Instance {
+	in := l.waiting()
+	if l.requests == 0 {
+		in.Attempts = nil
+	}
+	return in
+}
+
+// dearer reports whether a choice costs over 10 % more than another: so much a claim
+// pays for going elsewhere at once.
+func dearer(c, than offer.Choice) bool { return 10*c.Price > 11*than.Price }
+
+// ventures takes a place in the choice's window. A claim that accepts nothing else
+// needs none: waiting would find it nothing better.
+func (l *launch) ventures(choice offer.Choice) bool {
+	return len(l.claim.Choices) == 1 || l.p.prudence.take(l.name, ventureOf(choice))
+}
+
+// eligible reports whether nothing that we know already speaks against a choice.
+func (l *launch) eligible(m *machineType, o *offer.Offer, choice offer.Choice) bool {
+	if o == nil {
+		l.refused(choice, "NotOffered", reasonRestricted, "the node class cannot be bought this way")
+		return false
+	}
+	attempt, refused := l.remembered(m.sku, o, choice)
+	if refused {
+		l.attempts = append(l.attempts, attempt)
+	}
+	return !refused
+}
+
+// purchase buys a choice if it is the claim's turn and there is quota. It reports
+// whether quota is lacking, and whether this call is done.
+func (l *launch) purchase(ctx context.Context, m *machineType, o *offer.Offer, choice offer.Choice) (in provider.Instance, lacks, done bool, err error) {
+	if wait := l.mayBuy(); wait > 0 {
+		l.p.prudence.withdraw(l.name)
+		in := l.waiting()
+		in.RetryAfter = wait
+		return in, false, true, nil
+	}
+	if budget, ok := l.p.ledger.reserve(l.name, o.Draws, l.in.quota.value, l.in.quota.taken); !ok {
+		l.p.prudence.withdraw(l.name)
+		l.refused(choice, "QuotaReserved", reasonQuota, "not enough left of quota "+budget)
+		return in, true, false, nil
+	}
+	if l.requests++; l.requests > maxAttempts {
+		l.p.ledger.cancel(l.name)
+		l.p.prudence.withdraw(l.name)
+		return l.waiting(), false, true, nil
+	}
+	in, done, err = l.try(ctx, m, choice)
+	if in.ProviderID == "" {
+		l.p.prudence.withdraw(l.name)
+	}
+	return in, false, done, err
 }
 
 // offer is the offer a choice names; nil when the type is not sold that way.
@@ -215,6 +283,7 @@ func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provide
 	if !r.ofOffer() {
 		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
+	l.p.prudence.lost(l.name)
 	l.p.stockouts.learn(r, m.sku, choice.Zone, choice.CapacityType, l.subnet())
 	l.p.opts.Log.Info("machine refused", slog.String("claim", l.claim.Name), slog.String("size", choice.Type),
 		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.String("code", r.code))

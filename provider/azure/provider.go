@@ -37,6 +37,7 @@ type Provider struct {
 
 	network   *network
 	stockouts *stockouts
+	prudence  *prudence
 	ledger    *ledger
 	catalogs  catalogs
 
@@ -63,6 +64,7 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 	p := &Provider{
 		opts:      opts,
 		stockouts: newStockouts(opts.Now),
+		prudence:  newPrudence(opts.Now),
 		ledger:    newLedger(),
 		catalogs:  catalogs{classes: map[string]*catalog{}},
 		flights:   flights{byName: map[string]flight{}},

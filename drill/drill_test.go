@@ -1,0 +1,38 @@
+package drill_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/karve-dev/karve/drill"
+)
+
+// Where a third of the families have quota for a few machines only and one in twenty
+// pairs of size and zone is sold out, at least 95 % of the machines come by the first
+// purchase, and all come in the end; more than when each attempt knows one offer.
+//
+// Rule 241.
+func TestFirstPurchases(t *testing.T) {
+	scenario := drill.Scenario{Seed: 1}
+	karve := serve(t, "karve", drill.Karve, scenario)
+	if karve.FirstAttemptSuccess() < 0.95 || karve.Served != karve.Orders {
+		t.Errorf("%.3f came by the first purchase, %d of %d at all; want 0.95 and all (seed %d)", karve.FirstAttemptSuccess(), karve.Served, karve.Orders, scenario.Seed)
+	}
+	incumbent := serve(t, "the incumbent", drill.Incumbent, scenario)
+	if karve.FirstAttempts <= incumbent.FirstAttempts || karve.Purchases >= incumbent.Purchases {
+		t.Errorf("the incumbent is no worse (seed %d)", scenario.Seed)
+	}
+}
+
+func serve(t *testing.T, name string, strategy func(context.Context, drill.Scenario) (drill.Result, error), s drill.Scenario) (got drill.Result) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		if got, err = strategy(t.Context(), s); err != nil {
+			t.Fatalf("%s, seed %d: %v", name, s.Seed, err)
+		}
+	})
+	t.Logf("%s, seed %d: %v", name, s.Seed, got)
+	return got
+}
