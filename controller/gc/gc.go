@@ -187,6 +187,10 @@ func (c *Collector) removeClaims(ctx context.Context, missing []*karpv1.NodeClai
 			errs = append(errs, err)
 			continue
 		}
+		if err := c.stampLost(ctx, claim); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		if err := c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("deleting nodeclaim %s, whose machine is gone: %w", claim.Name, err))
 			continue
@@ -195,6 +199,19 @@ func (c *Collector) removeClaims(ctx context.Context, missing []*karpv1.NodeClai
 		c.Log.Info("garbage collecting nodeclaim with no cloudprovider representation", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID)
 	}
 	return errors.Join(errs...)
+}
+
+// stampLost notes on the claim why it ends, so that room for its pods is bought first.
+func (c *Collector) stampLost(ctx context.Context, claim *karpv1.NodeClaim) error {
+	stored := claim.DeepCopy()
+	if claim.Annotations == nil {
+		claim.Annotations = map[string]string{}
+	}
+	claim.Annotations[kube.InterruptedAnnotation] = "Lost"
+	if err := c.Client.Patch(ctx, claim, client.MergeFrom(stored)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("noting on nodeclaim %s that its machine is gone: %w", claim.Name, err)
+	}
+	return nil
 }
 
 func (c *Collector) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {

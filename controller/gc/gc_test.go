@@ -58,6 +58,11 @@ func TestClaimWithoutMachineGoes(t *testing.T) {
 		if got := deleting(e); got != 1 {
 			t.Errorf("%d claims are being deleted, want the one without a machine", got)
 		}
+		for _, c := range e.Claims() {
+			if kube.Interrupted(&c) != (c.DeletionTimestamp != nil) {
+				t.Errorf("claim %s: %v", c.Name, c.Annotations)
+			}
+		}
 	})
 }
 

@@ -85,7 +85,8 @@ func (s *step) markInitialized(ctx context.Context) error {
 }
 
 // giveUp ends a claim that takes too long to get a machine, or whose machine
-// takes too long to join.
+// takes too long to join. A machine that was accepted and cannot be seen may be well: it
+// has the time to join.
 func (s *step) giveUp(ctx context.Context) error {
 	for _, t := range []struct {
 		condition, why string
@@ -95,7 +96,7 @@ func (s *step) giveUp(ctx context.Context) error {
 		{karpv1.ConditionTypeRegistered, "registration_timeout", registrationTimeout},
 	} {
 		c := s.StatusConditions().Get(t.condition)
-		if c.IsTrue() {
+		if c.IsTrue() || s.unseen && t.condition == karpv1.ConditionTypeLaunched {
 			continue
 		}
 		left := t.after - time.Since(c.LastTransitionTime.Time)

@@ -30,13 +30,14 @@ func (s *step) launch(ctx context.Context) error {
 	if kube.ConditionTrue(s.claim, karpv1.ConditionTypeLaunched) {
 		return nil
 	}
+	s.unseen = s.claim.Status.ProviderID != ""
 	choices, err := s.choices(ctx)
 	if err != nil {
 		return s.launchFailed(ctx, "LaunchFailed", err)
 	}
 	machine, err := s.buy(ctx, choices)
 	if machine.ProviderID != "" {
-		s.claim.Status.ProviderID = machine.ProviderID
+		s.claim.Status.ProviderID, s.unseen = machine.ProviderID, false
 	}
 	if err != nil {
 		return s.refused(ctx, err)

@@ -102,7 +102,9 @@ type step struct {
 	node *corev1.Node
 	// over ends the pass: the claim is being deleted, or nothing more can be known.
 	over bool
-	next time.Duration
+	// unseen is set when the provider could not tell how a machine fares that it has accepted.
+	unseen bool
+	next   time.Duration
 	// news is told once the status is written: a pass over a stale copy finds the
 	// same again, fails to write it, and must not tell it twice.
 	news []func()

@@ -165,7 +165,7 @@ func (r *Reconciler) well(ctx context.Context, claim *karpv1.NodeClaim) error {
 // end deletes the claim, with a deadline that leaves its pods no time: a broken
 // node may never confirm that they are gone.
 func (r *Reconciler) end(ctx context.Context, p patient) error {
-	if err := r.setDeadline(ctx, p.claim, time.Now()); err != nil {
+	if err := r.stamp(ctx, p.claim, time.Now()); err != nil {
 		return err
 	}
 	if err := r.Client.Delete(ctx, p.claim, client.Preconditions{UID: &p.claim.UID}); client.IgnoreNotFound(err) != nil {
@@ -179,19 +179,20 @@ func (r *Reconciler) end(ctx context.Context, p patient) error {
 	return nil
 }
 
-// setDeadline brings the deadline forward, if there is one.
-func (r *Reconciler) setDeadline(ctx context.Context, claim *karpv1.NodeClaim, deadline time.Time) error {
+// stamp brings the deadline forward, if there is one, and notes that pods lose their
+// machine without being asked: room for them is bought before other room.
+func (r *Reconciler) stamp(ctx context.Context, claim *karpv1.NodeClaim, deadline time.Time) error {
 	const key = karpv1.NodeClaimTerminationTimestampAnnotationKey
-	if set, err := time.Parse(time.RFC3339, claim.Annotations[key]); err == nil && !set.After(deadline) {
-		return nil
-	}
 	stored := claim.DeepCopy()
 	if claim.Annotations == nil {
 		claim.Annotations = map[string]string{}
 	}
-	claim.Annotations[key] = deadline.Format(time.RFC3339)
+	claim.Annotations[kube.InterruptedAnnotation] = "Unhealthy"
+	if set, err := time.Parse(time.RFC3339, claim.Annotations[key]); err != nil || set.After(deadline) {
+		claim.Annotations[key] = deadline.Format(time.RFC3339)
+	}
 	if err := r.Client.Patch(ctx, claim, client.MergeFrom(stored)); err != nil {
-		return fmt.Errorf("stamping the deadline of nodeclaim %s: %w", claim.Name, err)
+		return fmt.Errorf("stamping the end of nodeclaim %s: %w", claim.Name, err)
 	}
 	return nil
 }

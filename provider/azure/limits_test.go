@@ -84,3 +84,45 @@ func cost(t *testing.T, ledger emulator.Ledger, n int) {
 		t.Errorf("%.2f writes and %.2f reads for each machine, %d requests throttled", writes, reads, ledger.Throttled)
 	}
 }
+
+// What replaces a machine that was taken away is bought before what merely grows.
+//
+// Rule 193.
+func TestUrgentClaimsBuyFirst(t *testing.T) {
+	const n = 300
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{
+			SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1, SubnetPrefix: "10.0.0.0/16",
+			Quota: map[string]int{"standardDSv5Family": 100_000}, RegionalCores: 100_000,
+		}).small()
+		p := r.provider(t)
+		if _, err := p.Catalog(t.Context(), "default"); err != nil {
+			t.Fatal(err)
+		}
+		bought := make([]time.Time, n+1)
+		r.each(t, n+1, func(i int) error {
+			c := claim(fmt.Sprint("web-", i), onDemand("Standard_D2s_v5", "eastus-1"))
+			if i == n { // comes last, while the others wait
+				time.Sleep(5 * time.Second)
+				c.Urgent = true
+			}
+			for {
+				in, err := p.Launch(t.Context(), c)
+				if err != nil || in.ProviderID != "" {
+					bought[i] = time.Now()
+					return err
+				}
+				time.Sleep(in.RetryAfter)
+			}
+		})
+		later := 0
+		for _, at := range bought[:n] {
+			if at.After(bought[n]) {
+				later++
+			}
+		}
+		if later < 120 {
+			t.Errorf("%d of %d that came before it were bought after it", later, n)
+		}
+	})
+}

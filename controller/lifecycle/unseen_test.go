@@ -1,0 +1,67 @@
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// blind buys, and for a while after that cannot tell how machines fare.
+type blind struct {
+	provider.Provider
+	answer error // nil says that it has to wait
+	until  time.Time
+}
+
+func (p *blind) Launch(ctx context.Context, c provider.Claim) (provider.Instance, error) {
+	in, err := p.Provider.Launch(ctx, c)
+	if err != nil || p.until.IsZero() || time.Now().After(p.until) {
+		return in, err
+	}
+	return provider.Instance{State: provider.Creating, RetryAfter: time.Minute}, p.answer
+}
+
+// A machine that was accepted is not given up for want of an answer about it, however
+// long that takes, while it may still join; one that is known not to come up is.
+//
+// Rule 226.
+func TestUnseenMachineIsNotGivenUp(t *testing.T) {
+	for name, answer := range map[string]error{"it fails": errors.New("service unavailable"), "it has to wait": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, p := bought(t, memory.Options{Create: time.Minute})
+				p.answer, p.until = answer, time.Now().Add(8*time.Minute)
+				claim := e.Claims()[0]
+				e.Pace = 20 * time.Second
+				e.Until(60, "an initialized claim", func() bool { e.Join(); return e.Ready() == 1 })
+				if got := e.Claims(); len(got) != 1 || got[0].UID != claim.UID || e.Cloud.Bought() != 1 {
+					t.Errorf("%d claims, %d machines were bought; want the first of each", len(got), e.Cloud.Bought())
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := bought(t, memory.Options{Create: time.Hour})
+		claim := e.Claims()[0]
+		e.Pace = 20 * time.Second
+		e.Until(30, "another claim", func() bool { return len(e.Claims()) > 0 && e.Claims()[0].UID != claim.UID })
+	})
+}
+
+// bought is a claim whose machine was accepted.
+func bought(t *testing.T, o memory.Options) (*controllertest.Env, *blind) {
+	t.Helper()
+	e := controllertest.New(t, o)
+	p := &blind{Provider: e.Provider}
+	e.Lifecycle.Provider = p
+	e.Create(controllertest.Pool("web", "Never"))
+	e.Create(controllertest.Pod("web", "1", "1Gi"))
+	e.Until(8, "a purchase", func() bool { return len(e.Claims()) == 1 && e.Claims()[0].Status.ProviderID != "" })
+	return e, p
+}
