@@ -266,6 +266,9 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	if cloud, ok := o.Provider.(provider.Metered); ok {
 		metrics.Requests(o.Registry, o.Provider.Name(), cloud)
 	}
+	if cloud, ok := o.Provider.(provider.Priced); ok {
+		metrics.Prices(o.Registry, o.Provider.Name(), cloud)
+	}
 	buildInfo(o.Registry, o.Version)
 	recorder, err := m.recorder(cfg, o, set)
 	if err != nil {

@@ -43,6 +43,7 @@ func (r *Reconciler) assess(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	r.localDNS(class)
 	r.honoured(class)
 	r.capacity(ctx, class)
+	r.prices(class)
 }
 
 // kubernetesVersion takes the API server's version. It never goes down: behind a

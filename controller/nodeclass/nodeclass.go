@@ -40,6 +40,10 @@ type Azure interface {
 	// CheckDiskEncryptionSet returns a *azure.DiskEncryptionSetError when disks cannot be
 	// encrypted as configured.
 	CheckDiskEncryptionSet(ctx context.Context) error
+	// PricesProblem says why the price list could not be read; DoubtedPrices are those of
+	// its prices that are not believed.
+	PricesProblem() string
+	DoubtedPrices() []azure.DoubtedPrice
 	// Catalog returns what can be bought for a class.
 	Catalog(ctx context.Context, class string) (*provider.Snapshot, error)
 }

@@ -32,6 +32,8 @@ type cloud struct {
 	imageErr  error
 	wished    azure.ImageWish // last
 	diskErr   error
+	pricesErr string
+	doubted   []azure.DoubtedPrice
 	subnetErr error
 	snapshot  *provider.Snapshot
 	catErr    error
@@ -50,6 +52,9 @@ func (c *cloud) Images(_ context.Context, wish azure.ImageWish) ([]v1beta1.NodeI
 }
 
 func (c *cloud) CheckDiskEncryptionSet(context.Context) error { return c.diskErr }
+
+func (c *cloud) PricesProblem() string               { return c.pricesErr }
+func (c *cloud) DoubtedPrices() []azure.DoubtedPrice { return c.doubted }
 
 func (c *cloud) CheckSubnet(context.Context, string) error { return c.subnetErr }
 
@@ -193,6 +198,12 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 			v1beta1.ConditionTypeSubnetsReady, metav1.ConditionUnknown, v1beta1.ReasonSubnetUnknownError, "503", false},
 		{"API server down", func(s *stage) { s.server.err = errors.New("no route") },
 			v1beta1.ConditionTypeKubernetesVersionReady, metav1.ConditionUnknown, nodeclass.ReasonLookupFailed, "no route", false},
+		{"prices not read", func(s *stage) { s.cloud.pricesErr = "reading prices: 503" },
+			nodeclass.ConditionTypePricesBelieved, metav1.ConditionFalse, nodeclass.ReasonPricesNotRead, "503", true},
+		{"a price is not believed", func(s *stage) {
+			s.cloud.doubted = []azure.DoubtedPrice{{Size: "D4", CapacityType: "spot", Said: 96}, {}, {}, {}}
+		},
+			nodeclass.ConditionTypePricesBelieved, metav1.ConditionFalse, nodeclass.ReasonPricesRefused, "4 prices of the list are not believed: D4 (spot) at 96 USD/h: no price is known; ", true},
 		{"no quota", func(s *stage) { s.cloud.snapshot.Budgets = map[string]int64{"family:D": 3} },
 			nodeclass.ConditionTypeCapacityAvailable, metav1.ConditionFalse, nodeclass.ReasonQuotaExhausted, "none of 1 offers", true},
 		{"no stock", func(s *stage) { s.cloud.snapshot.Types[0].Offers[0].Unavailable = "SkuNotAvailable" },

@@ -12,6 +12,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
 // catalogs keeps the last snapshot of each class, so that the pointer changes
@@ -111,7 +112,7 @@ func (c *catalog) refresh(p *Provider, in inputs) {
 	next := provider.Snapshot{
 		Budgets: p.ledger.left(c.set.budgets, in.quota.value, in.quota.taken),
 		Taken:   in.taken(),
-		Problem: in.problem(c.set),
+		Problem: in.problem(c.set, p.judge.listed),
 	}
 	available := availableFrom{stock: stock, limits: in.quota.version}
 	old := c.snapshot
@@ -148,15 +149,15 @@ func (in inputs) taken() time.Time {
 	return oldest
 }
 
-func (in inputs) problem(set *typeSet) string {
+func (in inputs) problem(set *typeSet, list pricelist.List) string {
 	var parts []string
 	for _, problem := range []string{in.skus.problem, in.prices.problem, in.quota.problem} {
 		if problem != "" {
 			parts = append(parts, problem)
 		}
 	}
-	if in.prices.problem != "" && set.guessed > 0 {
-		parts = append(parts, fmt.Sprintf("%d types are offered at guessed prices", set.guessed))
+	if in.prices.problem != "" {
+		parts = append(parts, set.otherPrices(list)...)
 	}
 	return strings.Join(parts, "; ")
 }

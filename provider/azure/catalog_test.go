@@ -213,7 +213,7 @@ func TestCatalogWithoutPricesOrQuotaSaysSo(t *testing.T) {
 	r.options.PricesURL = r.URL() + "/nowhere"
 	r.fault(t, emulator.Fault{Method: "GET", Path: "/usages$", Status: 403, Code: "AuthorizationFailed", Times: -1})
 	s := snapshot(t, r.provider(t))
-	for _, words := range []string{"reading prices", "reading quota", "guessed prices"} {
+	for _, words := range []string{"reading prices", "reading quota", "built-in prices (eastus, 2026-08)"} {
 		if !strings.Contains(s.Problem, words) {
 			t.Errorf("the problem does not say %q: %s", words, s.Problem)
 		}
@@ -223,7 +223,7 @@ func TestCatalogWithoutPricesOrQuotaSaysSo(t *testing.T) {
 	}
 	small, large := mustFind(t, s, "Standard_D2s_v5").Offers[0].Price, mustFind(t, s, "Standard_D8s_v5").Offers[0].Price
 	if small <= 0 || large <= small {
-		t.Errorf("guessed prices: %v for two vCPUs, %v for eight", small, large)
+		t.Errorf("built-in prices: %v for two vCPUs, %v for eight", small, large)
 	}
 }
 

@@ -1,24 +1,40 @@
 package azure
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
-// A guesser prices sizes the list does not know, high enough that one is bought
-// only when nothing with a price will do: at the highest price per vCPU of its
-// family letter, or of the whole region for a family that has no price at all.
-type guesser struct {
-	perVCPU map[string]offer.Price // by family letter; "" for the region
+// A basis is where a price comes from.
+type basis int
+
+const (
+	fromList basis = iota
+	builtIn
+	guessed
+)
+
+// A valuer prices sizes: by the list, else by what karve was built with, else by a guess
+// high enough that one is bought only when nothing with a price will do. The guess is the
+// highest price per vCPU of its family letter, or of the whole region for a family that
+// has no price at all.
+type valuer struct {
+	listed, builtIn priceTable
+	perVCPU         map[string]offer.Price // by family letter; "" for the region
 }
 
-func newGuesser(skus []*sku, prices priceTable) guesser {
-	g := guesser{perVCPU: map[string]offer.Price{}}
+func newValuer(skus []*sku, listed, builtIn priceTable) valuer {
+	v := valuer{listed: listed, builtIn: builtIn, perVCPU: map[string]offer.Price{}}
 	for _, s := range skus {
-		p := prices[s.name].onDemand / offer.Price(s.vcpus)
-		g.perVCPU[s.size.Family] = max(g.perVCPU[s.size.Family], p)
-		g.perVCPU[""] = max(g.perVCPU[""], p)
+		known := cmp.Or(listed[s.name].onDemand, builtIn[s.name].onDemand)
+		each := known / offer.Price(s.vcpus)
+		v.perVCPU[s.size.Family] = max(v.perVCPU[s.size.Family], each)
+		v.perVCPU[""] = max(v.perVCPU[""], each)
 	}
-	return g
+	return v
 }
 
 // Without any price list: dearer than general purpose machines have ever been,
@@ -28,25 +44,37 @@ const (
 	guessPerGPU  offer.Price = 15 * 1e9
 )
 
-func (g guesser) guess(s *sku) offer.Price {
-	if p := g.perVCPU[s.size.Family]; p > 0 {
-		return p * offer.Price(s.vcpus)
-	}
-	if p := g.perVCPU[""]; p > 0 {
+func (v valuer) guess(s *sku) offer.Price {
+	if p := cmp.Or(v.perVCPU[s.size.Family], v.perVCPU[""]); p > 0 {
 		return p * offer.Price(s.vcpus)
 	}
 	return guessPerVCPU*offer.Price(s.vcpus) + guessPerGPU*offer.Price(s.gpus)
 }
 
-// price returns what the size costs and whether that is a guess. A size without
-// a spot meter is reckoned at its full price, which is the most it can cost.
-func (g guesser) price(s *sku, prices priceTable) (p price, guessed bool) {
-	p = prices[s.name]
+// price returns what the size costs and how that is known. A size without a spot meter is
+// reckoned at its full price, which is the most it can cost.
+func (v valuer) price(s *sku) (p price, by basis) {
+	p = v.listed[s.name]
 	if p.onDemand == 0 {
-		p.onDemand, guessed = g.guess(s), true
+		p.onDemand, by = v.builtIn[s.name].onDemand, builtIn
+		p.spot = cmp.Or(p.spot, v.builtIn[s.name].spot)
+	}
+	if p.onDemand == 0 {
+		p.onDemand, by = v.guess(s), guessed
 	}
 	if p.spot == 0 || p.spot > p.onDemand {
 		p.spot = p.onDemand
 	}
-	return p, guessed
+	return p, by
+}
+
+// otherPrices says in words how many types are not priced by the list.
+func (t *typeSet) otherPrices(list pricelist.List) (parts []string) {
+	if n := t.values[builtIn]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d types are offered at built-in prices (%s, %s)", n, list.Region, list.Of))
+	}
+	if n := t.values[guessed]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d types are offered at guessed prices", n))
+	}
+	return parts
 }

@@ -3,7 +3,6 @@ package azure
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,12 +22,13 @@ type price struct{ onDemand, spot offer.Price }
 type priceTable map[string]price
 
 // priceReader reads the retail price list of a region. The list is public and
-// wants no token.
+// wants no token. Reads do not overlap: a source asks one at a time.
 type priceReader struct {
 	transport policy.Transporter
 	url       string
 	location  string
 	now       func() time.Time
+	judge     *priceJudge
 }
 
 const (
@@ -39,30 +39,33 @@ const (
 
 // read follows the pages of the list.
 func (r *priceReader) read(ctx context.Context) (priceTable, error) {
-	table := priceTable{}
-	next, err := r.first()
+	first, err := r.first()
 	if err != nil {
 		return nil, err
 	}
+	meters, next := newMeters(r.location, r.now()), first
 	for range maxPages {
 		page, err := r.page(ctx, next)
 		if err != nil {
 			return nil, err
 		}
-		table.add(page.Items, r.now())
+		meters.add(page.Items)
 		if page.NextPageLink == "" {
-			return table, table.check()
+			return r.judge.believe(meters)
+		}
+		if !sameHost(first, page.NextPageLink) {
+			return nil, fmt.Errorf("the price list goes on at another host: %s", shorten(page.NextPageLink))
 		}
 		next = page.NextPageLink
 	}
 	return nil, fmt.Errorf("the price list did not end after %d pages", maxPages)
 }
 
-func (t priceTable) check() error {
-	if len(t) == 0 {
-		return errors.New("the price list holds no VM size of the region")
-	}
-	return nil
+// sameHost reports whether two addresses are of one host; the list writes its port out.
+func sameHost(a, b string) bool {
+	ua, errA := url.Parse(a)
+	ub, errB := url.Parse(b)
+	return errA == nil && errB == nil && ua.Scheme == ub.Scheme && strings.EqualFold(ua.Hostname(), ub.Hostname())
 }
 
 func (r *priceReader) first() (string, error) {
@@ -79,22 +82,8 @@ func (r *priceReader) first() (string, error) {
 }
 
 type pricePage struct {
-	Items        []priceItem
+	Items        []json.RawMessage
 	NextPageLink string
-}
-
-type priceItem struct {
-	ArmSKUName         string    `json:"armSkuName"`
-	SKUName            string    `json:"skuName"`
-	MeterName          string    `json:"meterName"`
-	ProductName        string    `json:"productName"`
-	Type               string    `json:"type"`
-	CurrencyCode       string    `json:"currencyCode"`
-	UnitOfMeasure      string    `json:"unitOfMeasure"`
-	RetailPrice        float64   `json:"retailPrice"`
-	TierMinimumUnits   float64   `json:"tierMinimumUnits"`
-	EffectiveStartDate time.Time `json:"effectiveStartDate"`
-	EffectiveEndDate   time.Time `json:"effectiveEndDate"`
 }
 
 // page fetches one page, three times at most.
@@ -132,63 +121,4 @@ func (r *priceReader) get(ctx context.Context, address string) (pricePage, error
 		return pricePage{}, fmt.Errorf("reading a page of the price list: %w", err)
 	}
 	return page, nil
-}
-
-// add takes the Linux meters of a page. Of several meters for one size the
-// cheapest counts, in whatever order they come: for some series the list holds a
-// second meter at the Windows price that is not named so.
-func (t priceTable) add(items []priceItem, now time.Time) {
-	for _, item := range items {
-		if !item.counts(now) {
-			continue
-		}
-		p, err := offer.USDPerHour(item.RetailPrice)
-		if err != nil || p == 0 {
-			continue
-		}
-		entry := t[item.ArmSKUName]
-		if item.spot() {
-			entry.spot = cheaper(entry.spot, p)
-		} else {
-			entry.onDemand = cheaper(entry.onDemand, p)
-		}
-		t[item.ArmSKUName] = entry
-	}
-}
-
-// counts reports whether the meter is the hourly price of a Linux machine today.
-func (i priceItem) counts(now time.Time) bool {
-	switch {
-	case i.ArmSKUName == "", i.Type != "" && i.Type != "Consumption", i.CurrencyCode != "" && i.CurrencyCode != "USD":
-		return false
-	case i.UnitOfMeasure != "" && i.UnitOfMeasure != "1 Hour", i.TierMinimumUnits > 0:
-		return false
-	case strings.HasSuffix(i.ProductName, " Windows"), strings.HasSuffix(i.ProductName, "Cloud Services"), strings.Contains(i.ProductName, "Dedicated Host"):
-		return false
-	case strings.HasSuffix(i.SKUName, " Low Priority"), strings.HasSuffix(i.MeterName, " Low Priority"):
-		return false
-	case i.EffectiveStartDate.After(now), !i.EffectiveEndDate.IsZero() && i.EffectiveEndDate.Before(now):
-		return false
-	}
-	return true
-}
-
-func (i priceItem) spot() bool {
-	return strings.HasSuffix(i.SKUName, " Spot") || strings.HasSuffix(i.MeterName, " Spot")
-}
-
-// cheaper is the lower of two prices, of which a may be unknown.
-func cheaper(a, b offer.Price) offer.Price {
-	if a == 0 {
-		return b
-	}
-	return min(a, b)
-}
-
-// doubtPrices refuses a list that lost more than half of its sizes.
-func doubtPrices(last, next priceTable) error {
-	if len(next)*2 < len(last) {
-		return fmt.Errorf("the price list shrank from %d to %d sizes at once: keeping the earlier one", len(last), len(next))
-	}
-	return nil
 }

@@ -1,10 +1,19 @@
 package azure
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/offer"
 )
 
 func TestPricesTakeTheLinuxMeterWhateverTheOrder(t *testing.T) {
@@ -32,28 +41,180 @@ func TestPricesTakeTheLinuxMeterWhateverTheOrder(t *testing.T) {
 		meter(0, nil),
 		meter(-1, nil),
 	}
-	want := priceTable{"Standard_D2s_v5": {onDemand: 96_000_000, spot: 19_000_000}}
-	for turn := range items {
-		table := priceTable{}
-		table.add(append(items[turn:len(items):len(items)], items[:turn]...), now)
-		if diff := cmp.Diff(want, table, cmp.AllowUnexported(price{})); diff != "" {
+	wantTable(t, items, now, priceTable{"Standard_D2s_v5": {onDemand: 96_000_000, spot: 19_000_000}})
+}
+
+// wantTable reads rows in every rotation of their order.
+func wantTable(t *testing.T, items []priceItem, now time.Time, want priceTable) {
+	t.Helper()
+	var rows []json.RawMessage
+	for _, item := range items {
+		row, err := json.Marshal(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, row)
+	}
+	for turn := range rows {
+		m := newMeters("eastus", now)
+		m.add(rows[turn:])
+		m.add(rows[:turn])
+		if diff := cmp.Diff(want, m.table(), cmp.AllowUnexported(price{})); diff != "" {
 			t.Fatalf("in order %d (-want +got):\n%s", turn, diff)
 		}
 	}
 }
 
-func TestGuessIsDearerThanSiblings(t *testing.T) {
-	known, unknown, alone := testSKU("Standard_D2s_v5", "f", 2), testSKU("Standard_D4s_v9", "f", 4), testSKU("Standard_N8_v1", "n", 8)
+// Of several meters the region's primary one counts, of several prices of one meter the
+// one in force since last, and among equals the cheapest.
+//
+// Rule 250.
+func TestOneMeterCounts(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	row := func(size, id string, usd float64, primary bool, since int) priceItem {
+		return priceItem{ArmSKUName: size, ArmRegionName: "EastUS", MeterID: id, RetailPrice: usd, IsPrimaryMeterRegion: primary, EffectiveStartDate: now.AddDate(0, since, 0)}
+	}
+	elsewhere := row("Standard_D2", "a", 0.001, true, -1)
+	elsewhere.ArmRegionName = "westus"
+	wantTable(t, []priceItem{
+		row("Standard_D2", "a", 0.2, true, -2), row("Standard_D2", "b", 0.1, false, -1), // primary, though dearer and older
+		row("Standard_D4", "a", 0.3, true, -9), row("Standard_D4", "a", 0.4, true, -2), row("Standard_D4", "a", 0.1, true, +1), // the latest in force
+		row("Standard_D8", "a", 0.9, true, -1), row("Standard_D8", "b", 0.8, true, -3), // two primary meters: one is for Windows and does not say so
+		row("Standard_E2", "a", 0.5, false, -1), row("Standard_E2", "b", 0.6, false, -1), // none is primary
+		row("Standard_E4", "a", -0.5, true, -1), row("Standard_E4", "b", 0.7, false, -1), // nor is one that says nonsense
+		elsewhere,
+	}, now, priceTable{
+		"Standard_D2": {onDemand: 200_000_000}, "Standard_D4": {onDemand: 400_000_000}, "Standard_D8": {onDemand: 800_000_000},
+		"Standard_E2": {onDemand: 500_000_000}, "Standard_E4": {onDemand: 700_000_000},
+	})
+}
+
+// pages is a price list whose pages a test writes.
+type pages map[string]string // by path
+
+func (p pages) Do(req *http.Request) (*http.Response, error) {
+	body, ok := p[req.URL.Path]
+	status := http.StatusOK
+	if !ok {
+		status = http.StatusNotFound
+	}
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
+}
+
+// list writes a page of "size=price" on demand, or "size~price" as spot.
+func list(next string, rows ...string) string {
+	var items []string
+	for _, row := range rows {
+		sku, usd, onDemand := strings.Cut(row, "=")
+		name := sku
+		if !onDemand {
+			sku, usd, _ = strings.Cut(row, "~")
+			name = sku + " Spot"
+		}
+		items = append(items, fmt.Sprintf(`{"armSkuName":%q,"skuName":%q,"retailPrice":%s}`, sku, name, usd))
+	}
+	return fmt.Sprintf(`{"Items":[%s],"NextPageLink":%q}`, strings.Join(items, ","), next)
+}
+
+func judged(t *testing.T) *priceJudge {
+	t.Helper()
+	j, err := newPriceJudge("eastus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// Lists that cannot be true are refused as a whole, and the earlier one stays.
+//
+// Rule 251.
+func TestPoisonedLists(t *testing.T) {
+	good := []string{"Standard_D2s_v5=0.096", "Standard_D4s_v5=0.192", "Standard_D8s_v5=0.384", "Standard_D4s_v5~0.0406"}
+	for name, test := range map[string]struct {
+		pages pages
+		want  string
+	}{
+		"not JSON":             {pages{"/": "<html>maintenance</html>"}, "reading a page"},
+		"cut off":              {pages{"/": list("", good...)[:80]}, "reading a page"},
+		"empty":                {pages{"/": `{"Items":[],"NextPageLink":null}`}, "holds no VM size"},
+		"null":                 {pages{"/": `null`}, "holds no VM size"},
+		"shrunk":               {pages{"/": list("", good[0])}, "shrank from 3 to 1"},
+		"without end":          {pages{"/": list("https://prices/", good...)}, "did not end after"},
+		"goes on elsewhere":    {pages{"/": list("https://evil/", good...)}, "at another host"},
+		"goes on in the clear": {pages{"/": list("http://prices/2", good...)}, "at another host"},
+		"a page is missing":    {pages{"/": list("https://prices:443/2", good...)}, "Not Found"},
+		"a thousand times":     {pages{"/": list("", "Standard_D2s_v5=96", "Standard_D4s_v5=192", "Standard_D8s_v5=384")}, "cannot be true, such as Standard_D2s_v5 (on-demand) at 96 USD/h: 0.0960 is used"},
+		"in cents of cents":    {pages{"/": list("", "Standard_D2s_v5=0.00000096", "Standard_D4s_v5=0.00000192", "Standard_D8s_v5=0.00000384")}, "cannot be true"},
+		"prices are words":     {pages{"/": list("", `Standard_D2s_v5="cheap"`, `Standard_D4s_v5=[]`, `Standard_D8s_v5=1e999`, "Standard_D16s_v5=0.768")}, "cannot be read"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &priceReader{transport: pages{"/": list("", good...)}, url: "https://prices/", location: "eastus", now: time.Now, judge: judged(t)}
+			first, err := r.read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.transport = test.pages
+			if _, err := r.read(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v, want %q", name, err, test.want)
+			}
+			r.transport = pages{"/": list("https://prices:443/2", good[:2]...), "/2": list("", good[2:]...)}
+			if again, err := r.read(t.Context()); err != nil || !maps.Equal(first, again) || len(r.judge.doubted) > 0 {
+				t.Errorf("after %s: %v, doubted %v", name, err, r.judge.doubted)
+			}
+		})
+	}
+}
+
+// A single price that cannot be true is replaced by the one known before, also the first
+// time, when only the built-in one is known.
+//
+// Rule 251.
+func TestImplausiblePricesAreReplaced(t *testing.T) {
+	fill := []string{"Standard_D8s_v5=0.384", "Standard_D16s_v5=0.768", "Standard_D32s_v5=1.536", "Standard_D48s_v5=2.304"}
+	for _, test := range []struct {
+		row  string
+		used offer.Price // of Standard_D4s_v5 on demand
+		told string
+	}{
+		{"Standard_D4s_v5=0.2", 200_000_000, ""},
+		{"Standard_D4s_v5=1.9", 1_900_000_000, ""},
+		{"Standard_D4s_v5=192", 192_000_000, "Standard_D4s_v5 (on-demand) at 192 USD/h: 0.1920 is used"},
+		{"Standard_D4s_v5=0.000192", 192_000_000, "Standard_D4s_v5 (on-demand) at 0.000192 USD/h: 0.1920 is used"},
+		{"Standard_D4s_v5=0", 192_000_000, "Standard_D4s_v5 (on-demand) at 0 USD/h: 0.1920 is used"},
+		{"Standard_D4s_v5=-3", 192_000_000, "Standard_D4s_v5 (on-demand) at -3 USD/h: 0.1920 is used"},
+		{"Standard_D4s_v99=0", 0, "Standard_D4s_v99 (on-demand) at 0 USD/h: no price is known"},
+		{"Standard_D4s_v99=5000", 0, "Standard_D4s_v99 (on-demand) at 5000 USD/h: no price is known"},
+	} {
+		r := &priceReader{transport: pages{"/": list("", append(fill, test.row)...)}, url: "https://prices/", location: "eastus", now: time.Now, judge: judged(t)}
+		table, err := r.read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := ""
+		for _, d := range r.judge.doubted {
+			told += d.String()
+		}
+		if got := table["Standard_D4s_v5"].onDemand; got != test.used || told != test.told {
+			t.Errorf("%s: %s is used, told %q; want %s and %q", test.row, got, told, test.used, test.told)
+		}
+	}
+}
+
+// Rule 252.
+func TestSizesWithoutAPriceOnTheList(t *testing.T) {
+	known, unknown, alone, old := testSKU("Standard_D2s_v5", "f", 2), testSKU("Standard_D4s_v9", "f", 4), testSKU("Standard_N8_v1", "n", 8), testSKU("Standard_E2_v3", "e", 2)
 	known.size.Family, unknown.size.Family, alone.size.Family, alone.gpus = "D", "D", "N", 2
-	prices := priceTable{known.name: {onDemand: 100, spot: 20}}
-	g := newGuesser([]*sku{known, unknown, alone}, prices)
-	if p, guessed := g.price(known, prices); guessed || p.onDemand != 100 || p.spot != 20 {
-		t.Errorf("known: %+v, %v", p, guessed)
+	v := newValuer([]*sku{known, unknown, alone}, priceTable{known.name: {onDemand: 100, spot: 20}}, priceTable{known.name: {onDemand: 90}, old.name: {onDemand: 70, spot: 30}})
+	if p, by := v.price(known); by != fromList || p.onDemand != 100 || p.spot != 20 {
+		t.Errorf("on the list: %+v, %v", p, by)
 	}
-	if p, guessed := g.price(unknown, prices); !guessed || p.onDemand < 200 || p.spot != p.onDemand {
-		t.Errorf("unknown: %+v, %v", p, guessed)
+	if p, by := v.price(old); by != builtIn || p.onDemand != 70 || p.spot != 30 {
+		t.Errorf("built in: %+v, %v", p, by)
 	}
-	if p, guessed := newGuesser([]*sku{alone}, nil).price(alone, nil); !guessed || p.onDemand < 2*guessPerGPU {
-		t.Errorf("without any list: %+v, %v", p, guessed)
+	if p, by := v.price(unknown); by != guessed || p.onDemand < 200 || p.spot != p.onDemand {
+		t.Errorf("unknown: %+v, %v", p, by)
+	}
+	if p, by := newValuer([]*sku{alone}, nil, nil).price(alone); by != guessed || p.onDemand < 2*guessPerGPU {
+		t.Errorf("without any list: %+v, %v", p, by)
 	}
 }

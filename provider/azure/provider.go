@@ -28,6 +28,7 @@ type Provider struct {
 
 	skus   *source[skuSet]
 	prices *source[priceTable]
+	judge  *priceJudge
 	quota  *source[usages]
 	images *imageList
 	// auxiliary is the right to use images that others share.
@@ -122,6 +123,9 @@ func (p *Provider) connect() error {
 	p.network = &network{p: p, guids: map[string]memo[string]{}}
 	p.images = &imageList{gallery: p.gallery(compute), every: o.ImagesEvery, now: o.Now, known: map[imageDefinition]memo[[]build]{}}
 	p.auxiliary = newAuxiliary(o)
+	if p.judge, err = newPriceJudge(o.Location); err != nil {
+		return err
+	}
 	p.openSources(compute, options.Transport)
 	p.openRolls()
 	return nil
@@ -133,10 +137,10 @@ func (p *Provider) openSources(compute *armcompute.ClientFactory, transport poli
 		transport = &http.Client{}
 	}
 	skus := &skuReader{client: compute.NewResourceSKUsClient(), location: o.Location, log: o.Log}
-	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now}
+	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now, judge: p.judge}
 	quota := &quotaReader{client: compute.NewUsageClient(), location: o.Location}
 	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, now: o.Now, asking: newGate()}
-	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, doubt: doubtPrices, now: o.Now, asking: newGate()}
+	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, now: o.Now, asking: newGate()}
 	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, now: o.Now, asking: newGate()}
 }
 

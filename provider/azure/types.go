@@ -14,7 +14,8 @@ type typeSet struct {
 	types   []machineType // by name
 	byName  map[string]*machineType
 	budgets []string // that any offer draws on
-	guessed int      // types without a price in the list
+	// values counts types by how their price is known.
+	values map[basis]int
 }
 
 // A machineType is one size under one class.
@@ -28,19 +29,17 @@ type machineType struct {
 
 // buildTypes makes the types of a shape out of the region's sizes and prices.
 func (p *Provider) buildTypes(skus skuSet, prices priceTable, sh shape) *typeSet {
-	guesses := newGuesser(skus.list, prices)
+	values := newValuer(skus.list, prices, p.judge.builtIn)
 	labels := newLabelCache()
-	set := &typeSet{byName: make(map[string]*machineType, len(skus.list))}
+	set := &typeSet{byName: make(map[string]*machineType, len(skus.list)), values: map[basis]int{}}
 	budgets := newNameSet(budgetRegional, budgetLowPriority, budgetMachines)
 	set.types = make([]machineType, 0, len(skus.list))
 	for _, s := range skus.list {
 		if !sh.accepts(s) {
 			continue
 		}
-		price, guessed := guesses.price(s, prices)
-		if guessed {
-			set.guessed++
-		}
+		price, by := values.price(s)
+		set.values[by]++
 		set.types = append(set.types, p.machineType(s, sh, price, labels))
 		budgets.add(familyBudget(s.family))
 	}

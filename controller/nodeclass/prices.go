@@ -1,0 +1,44 @@
+package nodeclass
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+)
+
+// Whether the price list is believed. It informs and does not count towards Ready: there
+// is always a price to go by.
+const (
+	// ConditionTypePricesBelieved: machines are chosen by the prices that Azure's list has.
+	ConditionTypePricesBelieved = "karve.dev/PricesBelieved"
+	// ReasonPricesNotRead: the list could not be read, or not as a whole be true.
+	ReasonPricesNotRead = "PricesNotRead"
+	// ReasonPricesRefused: single prices of the list cannot be true.
+	ReasonPricesRefused = "PricesRefused"
+)
+
+// pricesTold is how many prices the condition names.
+const pricesTold = 3
+
+// prices tells where others are gone by than those of the list.
+func (r *Reconciler) prices(class *v1beta1.AKSNodeClass) {
+	if problem := r.Azure.PricesProblem(); problem != "" {
+		class.SetFalse(ConditionTypePricesBelieved, ReasonPricesNotRead, problem+"; earlier or built-in prices are used")
+		return
+	}
+	doubted := r.Azure.DoubtedPrices()
+	if len(doubted) == 0 {
+		class.SetTrue(ConditionTypePricesBelieved)
+		return
+	}
+	var words []string
+	for _, d := range doubted[:min(len(doubted), pricesTold)] {
+		words = append(words, d.String())
+	}
+	if more := len(doubted) - len(words); more > 0 {
+		words = append(words, fmt.Sprintf("and %d more", more))
+	}
+	class.SetFalse(ConditionTypePricesBelieved, ReasonPricesRefused,
+		fmt.Sprintf("%d prices of the list are not believed: %s (a NodeOverlay can set a price)", len(doubted), strings.Join(words, "; ")))
+}
