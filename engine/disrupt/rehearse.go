@@ -66,11 +66,24 @@ func (s *search) setOf(m *Move) []*node {
 }
 
 // play lets the nodes of the move go and their pods sit down, one by one, in the order in which
-// they are evicted: the largest first. What finds no room is bought for: extra is what that
-// costs per hour. Some may be homeless even so.
+// they are evicted: of each node the largest first. Nodes are drained side by side, and nobody
+// knows who is faster: so pods of several come once mixed and once node after node, and the worse
+// counts. What finds no room is bought for: extra is what that costs per hour. Some may be
+// homeless even so.
 func (f *floor) play(m *Move, set []*node) (extra offer.Price, homeless bool) {
+	if len(set) > 1 {
+		log, seats := len(f.log), len(f.seats)
+		extra, homeless = f.act(m, set, nodeByNode)
+		f.back(log, seats)
+	}
+	more, worse := f.act(m, set, mixed)
+	return max(extra, more), homeless || worse
+}
+
+// act is one way in which the move may go.
+func (f *floor) act(m *Move, set []*node, order func([][]evicted) []evicted) (extra offer.Price, homeless bool) {
 	plan := f.expect(m)
-	pods := f.evict(set, plan)
+	pods := heldUp(order(f.evict(set, plan)))
 	for i := range pods {
 		p := &pods[i]
 		if at := f.best(p); at >= 0 {
@@ -86,6 +99,24 @@ func (f *floor) play(m *Move, set []*node) (extra offer.Price, homeless bool) {
 		f.sit(p.Class, f.buy(d.market, d.row))
 	}
 	return extra, homeless
+}
+
+// mixed and nodeByNode are in which order pods of several nodes leave.
+func mixed(nodes [][]evicted) []evicted {
+	out := slices.Concat(nodes...)
+	largestFirst(out)
+	return out
+}
+
+func nodeByNode(nodes [][]evicted) []evicted {
+	for _, pods := range nodes {
+		largestFirst(pods)
+	}
+	return slices.Concat(nodes...)
+}
+
+func largestFirst(pods []evicted) {
+	slices.SortStableFunc(pods, func(x, y evicted) int { return cmp.Compare(y.share, x.share) })
 }
 
 // evicted is a pod that looks for a seat.
@@ -137,11 +168,10 @@ func bought(w *world.World, l *pack.Launch) (*world.Market, int) {
 	return nil, 0
 }
 
-// evict closes the seats of the nodes and lists who must leave them, in the order in which
-// they do.
-func (f *floor) evict(set []*node, plan map[string]int) []evicted {
-	var out []evicted
-	for _, n := range set {
+// evict closes the seats of the nodes and lists who must leave them, node by node.
+func (f *floor) evict(set []*node, plan map[string]int) [][]evicted {
+	out := make([][]evicted, len(set))
+	for i, n := range set {
 		at, ok := f.of[n.host]
 		if !ok {
 			continue
@@ -149,7 +179,7 @@ func (f *floor) evict(set []*node, plan map[string]int) []evicted {
 		f.leave(at)
 		s := &f.seats[at]
 		add := func(c *world.Class, meant int, g *Guard) {
-			out = append(out, evicted{c, f.mannersOf(c), meant, s.block.share(&c.Requests), g})
+			out[i] = append(out[i], evicted{c, f.mannersOf(c), meant, s.block.share(&c.Requests), g})
 		}
 		guards := guardsOf(n)
 		n.host.Movable(func(c *world.Class, pods []world.Ref) {
@@ -165,8 +195,7 @@ func (f *floor) evict(set []*node, plan map[string]int) []evicted {
 			add(c, at, nil)
 		}
 	}
-	slices.SortStableFunc(out, func(x, y evicted) int { return cmp.Compare(y.share, x.share) })
-	return heldUp(out)
+	return out
 }
 
 func guardsOf(n *node) map[string]*Guard {

@@ -30,7 +30,7 @@ func TestMovesPayHoweverPodsScatter(t *testing.T) {
 		p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
 		for i, m := range p.Moves {
 			before, nodes := f.Price(), f.Bought
-			scatter(t, f, &m)
+			scatter(t, f, &m, false)
 			moves++
 			more += f.Bought - nodes - len(m.Launches)
 			if after := f.Price(); after >= before {
@@ -42,6 +42,27 @@ func TestMovesPayHoweverPodsScatter(t *testing.T) {
 		t.Error("nothing was bought besides: the scheduler did what was planned")
 	}
 	t.Logf("%d moves, %d machines besides", moves, more)
+}
+
+// Rule 133: nor does it matter which of its nodes is drained first.
+func TestMovesPayWhicheverNodeIsDrainedFirst(t *testing.T) {
+	moves := 0
+	for seed := range uint64(1000) {
+		f := scene(seed)
+		p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
+		if len(p.Moves) == 0 || len(p.Moves[0].Nodes) < 2 { // later ones count on where pods of earlier ones went
+			continue
+		}
+		m, before := p.Moves[0], f.Price()
+		scatter(t, f, &m, true)
+		moves++
+		if after := f.Price(); after >= before {
+			t.Errorf("seed %d: %v -> %d launches for %s leads from %s to %s", seed, m.Nodes, len(m.Launches), m.After, before, after)
+		}
+	}
+	if moves < 20 {
+		t.Errorf("only %d moves of several nodes", moves)
+	}
 }
 
 // scene is a few nodes with pods of all sizes on them.
@@ -82,8 +103,8 @@ func amounts(milli, mib, pods int64) quantity.Amounts {
 }
 
 // scatter makes the move: what it buys comes, its nodes go, and their pods are
-// scheduled, the largest first.
-func scatter(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move) {
+// scheduled, the largest first: of all, or of each node.
+func scatter(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move, nodeByNode bool) {
 	t.Helper()
 	for _, l := range m.Launches {
 		if _, err := f.Buy(l); err != nil {
@@ -93,17 +114,24 @@ func scatter(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move) {
 	type evicted struct {
 		world.Pod
 		share float64
+		turn  int
 	}
 	var pods []evicted
-	for _, key := range m.Nodes {
+	turn := 0
+	for i, key := range m.Nodes {
+		if nodeByNode {
+			turn = i
+		}
 		for _, uid := range slices.Sorted(maps.Keys(f.Pods)) {
 			if p := f.Pods[uid]; p.Node == key {
-				pods = append(pods, evicted{p, share(p.Requests, f.Nodes[key].Allocatable)})
+				pods = append(pods, evicted{p, share(p.Requests, f.Nodes[key].Allocatable), turn})
 			}
 		}
 		f.RemoveNode(key)
 	}
-	slices.SortStableFunc(pods, func(x, y evicted) int { return cmp.Compare(y.share, x.share) })
+	slices.SortStableFunc(pods, func(x, y evicted) int {
+		return cmp.Or(cmp.Compare(x.turn, y.turn), cmp.Compare(y.share, x.share))
+	})
 	for _, p := range pods {
 		p.Node = emptiest(f, p.Requests)
 		if p.Node == "" {
