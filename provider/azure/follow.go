@@ -61,6 +61,15 @@ func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (pro
 	case stateDeleting:
 		return l.waiting(), nil
 	}
+	in := l.stands(ctx, vm)
+	if in.State == provider.Creating && l.p.late(l.name, vm) {
+		return l.chase(ctx, in)
+	}
+	return in, nil
+}
+
+// stands describes a machine that has not failed.
+func (l *launch) stands(ctx context.Context, vm *armcompute.VirtualMachine) provider.Instance {
 	in := l.p.instance(ctx, vm)
 	in.Memory = l.memory()
 	if in.ClaimUID == "" { // inherited
@@ -68,15 +77,11 @@ func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (pro
 		l.p.describe(ctx, &in, l.claim.Class)
 	}
 	if in.State == provider.Running {
-		l.p.prudence.proven(l.name)
 		l.p.arrived(l.name)
-		return in, nil
+		return in
 	}
 	in.RetryAfter = l.p.pace()
-	if in.State == provider.Creating && l.p.late(l.name, vm) {
-		return l.chase(ctx, in)
-	}
-	return in, nil
+	return in
 }
 
 // failed finds out why a machine never came up, remembers it, and gives it back
@@ -94,9 +99,7 @@ func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
 		return provider.Instance{}, err
 	}
 	if state(vm) != provider.Failed {
-		in := l.p.instance(ctx, vm)
-		in.Memory = l.memory()
-		return in, nil
+		return l.stands(ctx, vm), nil
 	}
 	return l.giveBack(ctx, vm, l.whyFailed(ctx, vm))
 }

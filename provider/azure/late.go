@@ -54,8 +54,9 @@ func (p *punctuality) patience() time.Duration {
 	return max(lateAtLeast, lateFactor*took[len(took)*95/100])
 }
 
-// arrived notes how long a machine took that this process asked for.
+// arrived notes that a machine came up, and how long it took if this process asked for it.
 func (p *Provider) arrived(name string) {
+	p.prudence.proven(name)
 	if f := p.flights.get(name); !f.asked.IsZero() && !f.leaving {
 		p.punctual.note(p.opts.Now().Sub(f.asked))
 	}

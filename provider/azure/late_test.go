@@ -2,6 +2,7 @@ package azure_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 // stubborn, in reads of one.
 type laggard struct {
 	inner     policy.Transporter
+	says      string // instead of Creating
 	stubborn  bool
 	powerless bool // reads say nothing of power
 }
@@ -42,7 +44,7 @@ func (l *laggard) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if list || l.stubborn {
-		body = settled.ReplaceAll(body, []byte(`"provisioningState":"Creating"`))
+		body = settled.ReplaceAll(body, []byte(`"provisioningState":"`+cmp.Or(l.says, "Creating")+`"`))
 	}
 	if l.powerless {
 		body = anyPower.ReplaceAll(body, []byte(`"code":"Unknown"`))
@@ -111,6 +113,59 @@ func TestLateMachinesAreLookedAt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A machine whose creation was reported as failed and that runs all the same has not
+// failed.
+//
+// Rule 221.
+func TestReportedFailureIsNotBelievedOfARunningMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		options := *r.options.ClientOptions
+		options.Transport = &laggard{inner: options.Transport, stubborn: true, says: "Failed"}
+		r.options.ClientOptions = &options
+		p := r.provider(t)
+		c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
+		if _, err := r.up(t, p, c); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := r.provider(t).Launch(t.Context(), c); err != nil || again.State != provider.Running || again.Type != "Standard_D4s_v5" {
+			t.Errorf("after a restart: %+v, %v", again, err)
+		}
+		if n := r.Ledger().ByOperation["VirtualMachines.Delete"]; n > 0 {
+			t.Errorf("it was deleted %d times", n)
+		}
+		r.wantMachines(t, 1)
+	})
+}
+
+// A list that is short says of no machine that it is gone.
+//
+// Rule 223.
+func TestShortListIsNoProofOfTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		p := r.provider(t)
+		id, err := r.up(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.edited(func(string, string) string { return `{"value":[]}` })
+		p = r.provider(t)
+		for start := time.Now(); ; time.Sleep(2 * time.Second) {
+			err := p.Terminate(t.Context(), id)
+			if errors.Is(err, provider.ErrNotFound) {
+				break
+			}
+			if err != nil || time.Since(start) > 5*time.Minute {
+				t.Fatalf("after %v: %v", time.Since(start), err)
+			}
+		}
+		if left := r.residue(t); len(left) > 0 {
+			t.Errorf("called gone, and left behind: %v", left)
+		}
+	})
 }
 
 // A machine that never comes up teaches something when its claim is given up.

@@ -37,7 +37,7 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 	if vm := v.byName[name]; vm != nil {
 		return p.endListed(ctx, name, vm)
 	}
-	if flight.leaving {
+	if flight.gone {
 		return p.clear(ctx, name)
 	}
 	return p.endUnseen(ctx, name)
@@ -62,9 +62,9 @@ func (p *Provider) endListed(ctx context.Context, name string, vm *armcompute.Vi
 	return p.end(ctx, name, vm)
 }
 
-// endUnseen ends a machine that the shared list does not show and that this
-// process did not delete. The list may be older than the machine, so the machine
-// itself is asked for.
+// endUnseen ends a machine that the shared list does not show. The list may be older
+// than the machine, or lack what it should hold, so the machine itself is asked for:
+// who believes that it is gone forgets it.
 func (p *Provider) endUnseen(ctx context.Context, name string) error {
 	p.forgetBuying(name)
 	if !p.mayLook(name) {
@@ -139,9 +139,9 @@ func (p *Provider) remove(ctx context.Context, name string, vm *armcompute.Virtu
 // clear finishes a termination: the machine is gone, and so must be what
 // belonged to it.
 func (p *Provider) clear(ctx context.Context, name string) error {
-	if flight := p.flights.get(name); flight.leaving {
+	if flight := p.flights.get(name); flight.leaving && !flight.gone {
 		p.ledger.credit(name, flight.draws, p.opts.Now())
-		flight.draws = nil // credited
+		flight.gone = true
 		p.flights.put(name, flight)
 	}
 	left, err := p.leftovers(ctx, name)
