@@ -72,7 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	s := &step{Reconciler: r, claim: claim, stored: claim.DeepCopy()}
 	s.StatusConditions() // makes what is missing Unknown, so that timeouts begin to count
-	for _, phase := range []func(context.Context) error{s.launch, s.register, s.initialize, s.giveUp} {
+	for _, phase := range []func(context.Context) error{s.launch, s.register, s.seek, s.initialize, s.giveUp} {
 		if err := phase(ctx); err != nil || s.over {
 			return write.Settle(s.result(), s.save(ctx, err))
 		}

@@ -1,0 +1,46 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+const (
+	// joinsBy is when most machines have long joined: three times the slowest of a healthy
+	// region. Those that have not are asked about.
+	joinsBy = 3 * time.Minute
+	// askAgain is how often they are.
+	askAgain = time.Minute
+)
+
+// seek asks about a machine whose Node does not come. One that was stopped or deleted
+// from outside never joins, and its pods need not wait for the time-out; an answer that
+// cannot be had ends nothing.
+func (s *step) seek(ctx context.Context) error {
+	launched := s.StatusConditions().Get(karpv1.ConditionTypeLaunched)
+	if s.node != nil || !launched.IsTrue() || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) {
+		return nil
+	}
+	if wait := joinsBy - time.Since(launched.LastTransitionTime.Time); wait > 0 {
+		s.again(wait)
+		return nil
+	}
+	s.again(askAgain)
+	machine, err := s.Provider.Get(ctx, s.claim.Status.ProviderID)
+	switch {
+	case errors.Is(err, provider.ErrNotFound):
+	case err != nil:
+		s.Log.Error(err, "cannot ask about a machine that does not join", "nodeclaim", s.claim.Name)
+		return nil
+	case machine.State != provider.Stopped && machine.State != provider.Terminating:
+		return nil
+	}
+	s.Log.Info("lost machine that never joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", machine.State)
+	return s.remove(ctx, "interrupted")
+}

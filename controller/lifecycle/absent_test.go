@@ -1,0 +1,44 @@
+package lifecycle_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// A machine that is deallocated before it joins is replaced a few minutes later, not at
+// the time-out; one that merely takes its time is waited for.
+//
+// Rule 227.
+func TestMachineStoppedBeforeItJoins(t *testing.T) {
+	for name, stopped := range map[string]bool{"stopped": true, "slow": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := controllertest.New(t, memory.Options{})
+				e.Create(controllertest.Pool("web", "Never"))
+				e.Create(controllertest.Pod("web", "1", "1Gi"))
+				e.Until(8, "a machine", func() bool {
+					return len(e.Claims()) == 1 && kube.ConditionTrue(&e.Claims()[0], karpv1.ConditionTypeLaunched)
+				})
+				claim, start := e.Claims()[0], time.Now()
+				if stopped {
+					e.Cloud.Stop(e.Cloud.Machines()[0])
+				}
+				e.Pace = 20 * time.Second
+				for time.Since(start) < 6*time.Minute {
+					e.Step()
+				}
+				replaced := len(e.Claims()) != 1 || e.Claims()[0].UID != claim.UID
+				if replaced != stopped {
+					t.Errorf("after %v, replaced: %v", time.Since(start), replaced)
+				}
+			})
+		})
+	}
+}
