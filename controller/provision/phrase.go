@@ -21,7 +21,7 @@ func phrase(f reason.Funnel) string {
 		return ""
 	}
 	switch last.By {
-	case reason.Requirements, reason.Resources, reason.Availability, reason.Quota:
+	case reason.Requirements, reason.Resources, reason.Availability, reason.Quota, reason.Addresses:
 		return shortage(f, last)
 	case reason.Taints:
 		return "did not tolerate taint" + parenthesis("taint", last.Facts.Text("taint"))

@@ -14,7 +14,7 @@ import (
 
 // filterOrder is how the cuts of a funnel follow each other.
 var filterOrder = []reason.Reason{
-	reason.Requirements, reason.Volumes, reason.Taints, reason.Resources, reason.Ports, reason.Limits, reason.Quota, reason.Availability, reason.MinValues, reason.Topology,
+	reason.Requirements, reason.Volumes, reason.Taints, reason.Resources, reason.Ports, reason.Limits, reason.Quota, reason.Addresses, reason.Availability, reason.MinValues, reason.Topology,
 }
 
 // reasons holds the explanation of pods that were left out to account: pools all

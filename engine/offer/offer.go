@@ -112,6 +112,10 @@ func (c Choice) differsInZone(o Choice) bool {
 	return c == o
 }
 
+// AddressBudget begins the names of budgets that are not quota but the addresses left
+// in a network; what follows is the network's name.
+const AddressBudget = "subnet:"
+
 // Draw takes Amount out of the budget of that name, for instance vCPUs out of a
 // VM family's quota.
 type Draw struct {

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/world"
@@ -75,7 +77,7 @@ func because(f reason.Funnel) reason.Reason {
 // furthest ranks a funnel by how late its last candidate fell out: the pool that
 // came closest explains the pod best.
 func furthest(f reason.Funnel) int {
-	for i, r := range []reason.Reason{reason.Static, reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Ports, reason.Limits, reason.Quota, reason.Availability, reason.MinValues, reason.Topology} {
+	for i, r := range []reason.Reason{reason.Static, reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Ports, reason.Limits, reason.Quota, reason.Addresses, reason.Availability, reason.MinValues, reason.Topology} {
 		if because(f) == r {
 			return i
 		}
@@ -116,7 +118,9 @@ func (e *explainer) trail(m *stall, shape *world.Shape) *trail {
 	f.Cuts = m.Cuts(shape, e.w)
 	v := &trail{f, m.Fit(shape).All}
 	v.sift(reason.Limits, m.withinLimits, func(out bitset.Set) (string, map[string]any) { return m.explainLimits(e.w, out) })
-	v.sift(reason.Quota, func(row int) bool { return e.drawable(&m.Catalog.Rows[row], nil) }, func(out bitset.Set) (string, map[string]any) { return e.explainQuota(m, out) })
+	for _, kind := range []reason.Reason{reason.Quota, reason.Addresses} {
+		v.sift(kind, func(row int) bool { return !e.lacks(&m.Catalog.Rows[row], kind) }, func(out bitset.Set) (string, map[string]any) { return e.explainBudget(m, out, kind) })
+	}
 	v.sift(reason.Availability, func(row int) bool { return m.Catalog.Rows[row].Unavailable == "" }, m.explainAvailability)
 	return v
 }
@@ -170,13 +174,38 @@ func (m *stall) explainLimits(w *world.World, rows bitset.Set) (string, map[stri
 	return detail, map[string]any{"limit": name, "value": limit, "used": limit - left, "left": max(0, left), "needed": needed}
 }
 
-// explainQuota names the budget that most of the rows need more of.
-func (s *solver) explainQuota(m *stall, rows bitset.Set) (string, map[string]any) {
+// kindOf is the reason for which a budget keeps offers out.
+func kindOf(budget string) reason.Reason {
+	if strings.HasPrefix(budget, offer.AddressBudget) {
+		return reason.Addresses
+	}
+	return reason.Quota
+}
+
+// lacks reports whether a budget of that kind has too little left for a row.
+func (s *solver) lacks(row *offer.Row, kind reason.Reason) bool {
+	return slices.ContainsFunc(row.Draws, func(d offer.Draw) bool {
+		left, limited := s.budgets[d.Budget]
+		return limited && left < d.Amount && kindOf(d.Budget) == kind
+	})
+}
+
+// explainScarcity is explainBudget for one row, with the kind that it lacks.
+func (s *solver) explainScarcity(m *stall, row int) (kind reason.Reason, why func() (string, map[string]any)) {
+	kind = reason.Quota
+	if !s.lacks(&m.Catalog.Rows[row], kind) {
+		kind = reason.Addresses
+	}
+	return kind, func() (string, map[string]any) { return s.explainBudget(m, bitset.Of(row), kind) }
+}
+
+// explainBudget names the budget of a kind that most of the rows need more of.
+func (s *solver) explainBudget(m *stall, rows bitset.Set, kind reason.Reason) (string, map[string]any) {
 	short, needed := map[string]int{}, map[string]int64{}
 	for row := range rows.All() {
 		for _, d := range m.Catalog.Rows[row].Draws {
 			left, ok := s.budgets[d.Budget]
-			if !ok || d.Amount <= left {
+			if !ok || d.Amount <= left || kindOf(d.Budget) != kind {
 				continue
 			}
 			if n, seen := needed[d.Budget]; !seen || d.Amount < n {
@@ -193,6 +222,9 @@ func (s *solver) explainQuota(m *stall, rows bitset.Set) (string, map[string]any
 	}
 	left := max(0, s.budgets[worst])
 	detail := fmt.Sprintf("quota %s has %d left", worst, left)
+	if subnet, ok := strings.CutPrefix(worst, offer.AddressBudget); ok {
+		detail = fmt.Sprintf("subnet %s has %d addresses left", subnet, left)
+	}
 	if left > 0 {
 		detail += fmt.Sprintf(", the smallest machine takes %d", needed[worst])
 	}

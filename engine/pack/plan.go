@@ -82,7 +82,7 @@ type RunnerUp struct {
 	Pool string      // that would have bought it
 	More offer.Price // than the first choice, per hour; negative when it is cheaper
 	// Because is Dearer for what is among the choices, and else what kept it out of them:
-	// Availability, Quota, Limits, Requirements, Preference, Topology, Weight, or
+	// Availability, Quota, Addresses, Limits, Requirements, Preference, Topology, Weight, or
 	// Resources when it is too small.
 	Because reason.Reason
 	Why     string       // in words

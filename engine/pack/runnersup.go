@@ -181,7 +181,8 @@ func (c *comparison) lose(row int) {
 	case r.Unavailable != "":
 		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
 	case !c.drawable(r, m.Catalog.Rows[c.launch.row].Draws):
-		c.note(&c.lost, m, row, reason.Quota, func() (string, map[string]any) { return c.explainQuota(m, bitset.Of(row)) })
+		kind, why := c.explainScarcity(m, row)
+		c.note(&c.lost, m, row, kind, why)
 	case !c.known(m).Has(row):
 		c.note(&c.ruledOut, m, row, reason.Topology, func() (string, map[string]any) {
 			return "spread pods do not reckon with a machine there", map[string]any{"zone": r.Zone}
@@ -286,7 +287,8 @@ func (c *comparison) loseElsewhere(m *stall, row int) {
 	case r.Unavailable != "":
 		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
 	case !c.drawable(r, nil):
-		c.note(&c.lost, m, row, reason.Quota, func() (string, map[string]any) { return c.explainQuota(m, bitset.Of(row)) })
+		kind, why := c.explainScarcity(m, row)
+		c.note(&c.lost, m, row, kind, why)
 	case !m.withinLimits(row):
 		c.note(&c.lost, m, row, reason.Limits, func() (string, map[string]any) { return m.explainLimits(c.w, bitset.Of(row)) })
 	case m.Pool.Weight < c.launch.stall.Pool.Weight:

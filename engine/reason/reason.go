@@ -17,6 +17,7 @@ const (
 	Ports        Reason = "Ports"        // a DaemonSet takes a host port that the pod needs
 	Limits       Reason = "Limits"       // the pool's spec.limits leave no room
 	Quota        Reason = "Quota"        // the subscription's quota leaves no room
+	Addresses    Reason = "Addresses"    // the subnet has no addresses left
 	Availability Reason = "Availability" // on no shelf now: out of stock or restricted
 )
 

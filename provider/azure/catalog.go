@@ -57,7 +57,11 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 	if err != nil {
 		return nil, err
 	}
-	return p.catalog(class, p.shape(c), in), nil
+	sh := p.shape(c)
+	if book := p.addresses.of(sh.subnet); book != nil {
+		_ = book.source.ensure(ctx) // kept as the source's problem
+	}
+	return p.catalog(class, sh, in), nil
 }
 
 // inputs waits for a first answer of each source. Prices and quota may be
@@ -109,11 +113,13 @@ func (p *Provider) built(name string, sh shape, in inputs) *catalog {
 // as they hold the same, so that whoever compiles them can tell by a glance.
 func (c *catalog) refresh(p *Provider, in inputs) {
 	blocks, stock := p.stockouts.snapshot()
+	book := p.addresses.of(c.built.shape.subnet)
 	next := provider.Snapshot{
 		Budgets: p.ledger.left(c.set.budgets, in.quota.value, in.quota.taken),
 		Taken:   in.taken(),
-		Problem: in.problem(c.set, p.judge.listed),
+		Problem: in.problem(c.set, p.judge.listed, book),
 	}
+	maps.Copy(next.Budgets, book.left())
 	available := availableFrom{stock: stock, limits: in.quota.version}
 	old := c.snapshot
 	if old != nil && c.available == available {
@@ -149,9 +155,9 @@ func (in inputs) taken() time.Time {
 	return oldest
 }
 
-func (in inputs) problem(set *typeSet, list pricelist.List) string {
+func (in inputs) problem(set *typeSet, list pricelist.List, book *addressBook) string {
 	var parts []string
-	for _, problem := range []string{in.skus.problem, in.prices.problem, in.quota.problem} {
+	for _, problem := range []string{in.skus.problem, in.prices.problem, in.quota.problem, book.problem()} {
 		if problem != "" {
 			parts = append(parts, problem)
 		}

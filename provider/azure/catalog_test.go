@@ -84,11 +84,12 @@ func TestTypesOfARealSize(t *testing.T) {
 	}, ways); diff != "" {
 		t.Errorf("offers (-want +got):\n%s", diff)
 	}
-	draws := []offer.Draw{{Budget: "family:standardDDSv5Family", Amount: 4}, {Budget: "regional", Amount: 4}, {Budget: "virtualMachines", Amount: 1}}
+	address := offer.Draw{Budget: addressesOf(r.SubnetID()), Amount: 1}
+	draws := []offer.Draw{{Budget: "family:standardDDSv5Family", Amount: 4}, {Budget: "regional", Amount: 4}, {Budget: "virtualMachines", Amount: 1}, address}
 	if diff := cmp.Diff(draws, d4.Offers[0].Draws); diff != "" {
 		t.Errorf("draws (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]offer.Draw{{Budget: "lowPriority", Amount: 4}, {Budget: "virtualMachines", Amount: 1}}, d4.Offers[1].Draws); diff != "" {
+	if diff := cmp.Diff([]offer.Draw{{Budget: "lowPriority", Amount: 4}, {Budget: "virtualMachines", Amount: 1}, address}, d4.Offers[1].Draws); diff != "" {
 		t.Errorf("draws of spot (-want +got):\n%s", diff)
 	}
 	for _, o := range d4.Offers {
@@ -208,12 +209,15 @@ func TestSnapshotKeepsItsTypesWhileOnlyBudgetsMove(t *testing.T) {
 	}
 }
 
+// Rule 234.
 func TestCatalogWithoutPricesOrQuotaSaysSo(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	r.options.PricesURL = r.URL() + "/nowhere"
 	r.fault(t, emulator.Fault{Method: "GET", Path: "/usages$", Status: 403, Code: "AuthorizationFailed", Times: -1})
+	r.fault(t, emulator.Fault{Method: "GET", Path: "/subnets/[^/]+$", Status: 403, Code: "AuthorizationFailed", Times: -1,
+		Message: "The client 'c' with object id 'o-1' does not have authorization to perform action 'Microsoft.Network/virtualNetworks/subnets/read' over scope '/x' or the scope is invalid."})
 	s := snapshot(t, r.provider(t))
-	for _, words := range []string{"reading prices", "reading quota", "built-in prices (eastus, 2026-08)"} {
+	for _, words := range []string{"reading prices", "reading quota", "built-in prices (eastus, 2026-08)", "reading addresses of subnet", `assign the role "Network Contributor"`, "without regard to the addresses"} {
 		if !strings.Contains(s.Problem, words) {
 			t.Errorf("the problem does not say %q: %s", words, s.Problem)
 		}
@@ -254,6 +258,7 @@ func TestRegionWithoutZones(t *testing.T) {
 	}
 }
 
+// Rule 236.
 func TestCheckSubnet(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	p := r.provider(t)
@@ -284,6 +289,15 @@ func TestCheckSubnet(t *testing.T) {
 	var wrong *azure.SubnetError
 	if err := p.CheckSubnet(t.Context(), strings.Replace(mine, "/one", "/two", 1)); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetNotFound {
 		t.Errorf("a subnet that does not exist: %v", err)
+	}
+	if err := r.DelegateSubnet(mine, "Microsoft.Web/serverFarms"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CheckSubnet(t.Context(), mine); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetDelegated || !strings.Contains(wrong.Detail, "Microsoft.Web/serverFarms") {
+		t.Errorf("a delegated subnet: %v", err)
+	}
+	if err := r.DelegateSubnet(mine, ""); err != nil {
+		t.Fatal(err)
 	}
 	// In a network of one's own the interface names the agent pools' security group.
 	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))

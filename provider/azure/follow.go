@@ -31,7 +31,7 @@ func (l *launch) standing(ctx context.Context) (vm *armcompute.VirtualMachine, k
 	vm = v.byName[l.name]
 	switch {
 	case vm == nil && flight.leaving:
-		l.p.ledger.credit(l.name, flight.draws, now)
+		l.p.credit(l.name, flight.draws, now)
 		l.p.flights.drop(l.name)
 	case vm == nil && !flight.asked.IsZero():
 		return l.vanished(ctx)

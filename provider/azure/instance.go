@@ -216,10 +216,18 @@ func statuses(vm *armcompute.VirtualMachine) []*armcompute.InstanceViewStatus {
 }
 
 // drawsOf is the quota a machine uses up, as far as its size is known.
-func (p *Provider) drawsOf(vm *armcompute.VirtualMachine) []offer.Draw {
+// What it takes of its subnet is its class's to say.
+func (p *Provider) drawsOf(ctx context.Context, vm *armcompute.VirtualMachine) []offer.Draw {
 	choice := p.choiceOf(vm)
-	if s := p.skus.read().value.byName[choice.Type]; s != nil {
-		return s.draws(choice.CapacityType)
+	s := p.skus.read().value.byName[choice.Type]
+	if s == nil {
+		return nil
 	}
-	return nil
+	draws := s.draws(choice.CapacityType)
+	if class, err := p.class(ctx, tag(vm.Tags, tagClass)); err == nil {
+		if d, ok := p.addressDraw(p.shape(class)); ok {
+			draws = append(draws, d)
+		}
+	}
+	return draws
 }

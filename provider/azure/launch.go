@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
@@ -98,11 +97,8 @@ func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
 		return in, err
 	}
 	// Our own books said no. They may be behind: machines of others may have gone.
-	if err := l.p.quota.refreshOlder(ctx, l.p.opts.Now().Add(-5*time.Second)); err != nil {
-		return in, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
-	}
-	if fresh := l.p.quota.read(); fresh.taken.After(l.in.quota.taken) {
-		l.in.quota, l.attempts = fresh, nil
+	if newer, failed := l.recount(ctx); failed == nil && newer {
+		l.attempts = nil
 		in, _, err = l.walk(ctx)
 	}
 	return in, err
@@ -195,13 +191,13 @@ func (l *launch) purchase(ctx context.Context, m *machineType, o *offer.Offer, c
 		in.RetryAfter = wait
 		return in, false, true, nil
 	}
-	if budget, ok := l.p.ledger.reserve(l.name, o.Draws, l.in.quota.value, l.in.quota.taken); !ok {
+	if budget, ok := l.reserve(o.Draws); !ok {
 		l.p.prudence.withdraw(l.name)
-		l.refused(choice, "QuotaReserved", reasonQuota, "not enough left of quota "+budget)
+		l.refused(choice, "QuotaReserved", reasonOfBudget(budget), "not enough left of "+budgetInWords(budget))
 		return in, true, false, nil
 	}
 	if l.requests++; l.requests > maxAttempts {
-		l.p.ledger.cancel(l.name)
+		l.unreserve()
 		l.p.prudence.withdraw(l.name)
 		return l.waiting(), false, true, nil
 	}
@@ -254,7 +250,7 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offer.Choice) (
 	}
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) || errors.Is(err, errBeforeRequest) {
-		l.p.ledger.cancel(l.name)
+		l.unreserve()
 		return provider.Instance{}, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
 	return l.answer(classify(err), m, choice)
@@ -265,11 +261,11 @@ func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provide
 	l.attempts = append(l.attempts, provider.Attempt{Choice: choice, Code: r.code, Reason: r.reason(), Detail: r.detail})
 	if r.kind == transient {
 		// The machine may exist. Only a list from now on can tell.
-		l.p.ledger.settle(l.name, l.p.opts.Now())
+		l.settle(l.p.opts.Now())
 		l.p.flights.put(l.name, flight{asked: l.p.opts.Now()})
 		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
-	l.p.ledger.cancel(l.name)
+	l.unreserve()
 	switch r.kind {
 	case exists:
 		// Another process was faster. The next call finds its machine in the list.
@@ -281,6 +277,9 @@ func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provide
 		return in, true, nil
 	}
 	if !r.ofOffer() {
+		if subnet, err := parseSubnetID(l.subnet()); err == nil {
+			l.p.network.deny(subnet, r)
+		}
 		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
 	l.p.prudence.lost(l.name)

@@ -39,7 +39,7 @@ func (l *launch) create(ctx context.Context, m *machineType, choice offer.Choice
 		return err
 	}
 	now := l.p.opts.Now()
-	l.p.ledger.settle(l.name, now)
+	l.settle(now)
 	l.p.flights.put(l.name, flight{asked: now, operation: poller})
 	l.accepted = toNote(accepted, choice, now)
 	return nil

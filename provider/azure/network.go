@@ -52,6 +52,12 @@ func (e *SubnetError) Error() string { return e.Detail }
 const (
 	SubnetIDInvalid = "SubnetIDInvalid"
 	SubnetNotFound  = "SubnetNotFound"
+	// SubnetDelegated: the subnet is given to another service, whose resources alone may join.
+	SubnetDelegated = "SubnetDelegated"
+	// SubnetTooSmall: it could not hold a single node, even if it were empty.
+	SubnetTooSmall = "SubnetTooSmall"
+	// SubnetJoinDenied: Azure refused a machine lately because karve may not join it.
+	SubnetJoinDenied = "SubnetJoinDenied"
 )
 
 // CheckSubnet reports whether nodes can join the subnet of a class: a
@@ -71,14 +77,34 @@ func (p *Provider) CheckSubnet(ctx context.Context, id string) error {
 	if err := subnet.joinable(own, p.opts.NodeResourceGroup); err != nil {
 		return err
 	}
-	_, err = p.clients.subnets.Get(ctx, subnet.group, subnet.vnet, subnet.subnet, nil)
+	resp, err := p.clients.subnets.Get(ctx, subnet.group, subnet.vnet, subnet.subnet, nil)
 	if err == nil {
-		return nil
+		return p.holdsNodes(subnet, resp.Properties)
 	}
 	if r := classify(err); r.kind == notFound {
 		return &SubnetError{SubnetNotFound, fmt.Sprintf("subnet %s does not exist in virtual network %s: create it or correct vnetSubnetID", subnet.subnet, subnet.vnet)}
 	}
 	return wrap(err, "reading subnet %s", subnet.subnet)
+}
+
+// holdsNodes reports why a subnet that exists cannot take nodes.
+func (p *Provider) holdsNodes(s subnetID, properties *armnetwork.SubnetPropertiesFormat) error {
+	if properties == nil {
+		return nil
+	}
+	for _, d := range properties.Delegations {
+		if d != nil && d.Properties != nil && text(d.Properties.ServiceName) != "" {
+			return &SubnetError{SubnetDelegated, fmt.Sprintf("subnet %s is delegated to %s, so that no node can join it: name another subnet, or remove the delegation", s.subnet, text(d.Properties.ServiceName))}
+		}
+	}
+	size, needs := addressesIn(properties), p.addressesOf(p.defaultMaxPods())
+	if size > 0 && size < needs {
+		return &SubnetError{SubnetTooSmall, fmt.Sprintf("subnet %s has %d addresses for machines and a node takes %d: name a larger subnet, or use the overlay", s.subnet, size, needs)}
+	}
+	if why := p.network.joinDenied(s); why != "" {
+		return &SubnetError{SubnetJoinDenied, why}
+	}
+	return nil
 }
 
 // joinable applies AKS's rules: nodes stay in the cluster's network, and a
@@ -101,6 +127,8 @@ type network struct {
 	pools memo[[]string]          // load balancer backend pools, by id
 	nsg   memo[string]            // of the agent pools
 	guids map[string]memo[string] // of virtual networks, by lower-case group/name
+	// denied is why machines could not join a subnet, by lower-case network/subnet.
+	denied map[string]memo[string]
 }
 
 // memo is a value with the time it was read; a zero time means never.
@@ -115,7 +143,34 @@ const (
 	poolsTTL = 2 * time.Hour
 	nsgTTL   = 12 * time.Hour
 	guidTTL  = 12 * time.Hour
+	// deniedTTL is how long a class waits for a role before it is tried again.
+	deniedTTL = 5 * time.Minute
 )
+
+// joinAction is the right to put machines into a subnet.
+const joinAction = "Microsoft.Network/virtualNetworks/subnets/join/action"
+
+// deny remembers that a machine was refused for want of the right to join its subnet.
+// There is no asking beforehand.
+func (n *network) deny(s subnetID, r refusal) {
+	if r.kind != denied || !strings.Contains(strings.ToLower(r.advice), strings.ToLower(joinAction)) {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.denied[addressBudget(s)] = memo[string]{r.advice, n.p.opts.Now()}
+}
+
+// joinDenied is why machines may not join, if that was so lately.
+func (n *network) joinDenied(s subnetID) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.denied[addressBudget(s)]
+	if known.read.IsZero() || n.p.opts.Now().Sub(known.read) >= deniedTTL {
+		return ""
+	}
+	return known.value
+}
 
 // remembered returns a fresh memo or reads anew. Parallel readers may read twice.
 func remembered[T any](n *network, get func() memo[T], put func(memo[T]), ttl time.Duration, read func() (T, error)) (T, error) {

@@ -40,6 +40,7 @@ type Provider struct {
 	stockouts *stockouts
 	prudence  *prudence
 	ledger    *ledger
+	addresses *addressBooks
 	catalogs  catalogs
 
 	machines *roll[*armcompute.VirtualMachine]
@@ -120,7 +121,8 @@ func (p *Provider) connect() error {
 		loadBalancers:  net.NewLoadBalancersClient(),
 		securityGroups: net.NewSecurityGroupsClient(),
 	}
-	p.network = &network{p: p, guids: map[string]memo[string]{}}
+	p.addresses = &addressBooks{p: p, byID: map[string]*addressBook{}}
+	p.network = &network{p: p, guids: map[string]memo[string]{}, denied: map[string]memo[string]{}}
 	p.images = &imageList{gallery: p.gallery(compute), every: o.ImagesEvery, now: o.Now, known: map[imageDefinition]memo[[]build]{}}
 	p.auxiliary = newAuxiliary(o)
 	if p.judge, err = newPriceJudge(o.Location); err != nil {
@@ -159,6 +161,7 @@ func (p *Provider) Run(ctx context.Context) error {
 	wg.Go(func() { p.skus.keep(ctx, skusEvery) })
 	wg.Go(func() { p.prices.keep(ctx, pricesEvery) })
 	wg.Go(func() { p.keepQuota(ctx) })
+	wg.Go(func() { p.keepAddresses(ctx) })
 	wg.Wait()
 	return ctx.Err()
 }

@@ -24,6 +24,21 @@ const (
 // familyBudget is the budget of on-demand vCPUs of a quota family.
 func familyBudget(family string) string { return "family:" + family }
 
+// budgetInWords names a budget to people.
+func budgetInWords(budget string) string {
+	if subnet, ok := strings.CutPrefix(budget, offer.AddressBudget); ok {
+		return "the addresses of subnet " + subnet
+	}
+	return "quota " + budget
+}
+
+func reasonOfBudget(budget string) string {
+	if strings.HasPrefix(budget, offer.AddressBudget) {
+		return reasonNetwork
+	}
+	return reasonQuota
+}
+
 // usage is one quota: what may be used and what is.
 type usage struct{ limit, used int64 }
 

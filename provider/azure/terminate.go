@@ -132,7 +132,7 @@ func (p *Provider) remove(ctx context.Context, name string, vm *armcompute.Virtu
 		return wrap(err, "deleting machine %s", name)
 	}
 	p.learnStuck(name, vm)
-	p.flights.put(name, flight{asked: p.opts.Now(), leaving: true, draws: p.drawsOf(vm)})
+	p.flights.put(name, flight{asked: p.opts.Now(), leaving: true, draws: p.drawsOf(ctx, vm)})
 	return nil
 }
 
@@ -140,7 +140,7 @@ func (p *Provider) remove(ctx context.Context, name string, vm *armcompute.Virtu
 // belonged to it.
 func (p *Provider) clear(ctx context.Context, name string) error {
 	if flight := p.flights.get(name); flight.leaving && !flight.gone {
-		p.ledger.credit(name, flight.draws, p.opts.Now())
+		p.credit(name, flight.draws, p.opts.Now())
 		flight.gone = true
 		p.flights.put(name, flight)
 	}

@@ -94,7 +94,7 @@ func (p *Provider) machineType(s *sku, sh shape, price price, labels *labelCache
 			Labels:   p.typeLabels(s, sh),
 			Capacity: p.capacity(s, sh),
 			Overhead: reserved.overhead(),
-			Offers:   p.offers(s, price, sh.spot, labels),
+			Offers:   p.withAddresses(p.offers(s, price, sh.spot, labels), sh),
 		},
 	}
 }

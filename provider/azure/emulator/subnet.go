@@ -14,6 +14,7 @@ type subnet struct {
 	id, name string
 	prefix   netip.Prefix
 	nsg      string                // id, or empty
+	service  string                // it is delegated to, or empty
 	owners   map[netip.Addr]string // address → id of the IP configuration
 	// lowest is not above the lowest free address.
 	lowest netip.Addr
@@ -66,6 +67,18 @@ func (s *Server) AddSubnet(group, network, name, prefix string) (id string, err 
 		return "", fmt.Errorf("adding subnet %s: %w", name, err)
 	}
 	return n.id, nil
+}
+
+// DelegateSubnet gives a subnet to a service, such as Microsoft.Web/serverFarms.
+func (s *Server) DelegateSubnet(id, service string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.subnetByID(id)
+	if n == nil {
+		return fmt.Errorf("delegating a subnet: there is no %s", id)
+	}
+	n.service = service
+	return nil
 }
 
 // subnetPrefix reads a range that leaves room for at least three machines.
@@ -150,6 +163,9 @@ func (n *subnet) view() any {
 	}
 	if n.nsg != "" {
 		properties["networkSecurityGroup"] = ref(n.nsg)
+	}
+	if n.service != "" {
+		properties["delegations"] = []any{map[string]any{"name": "delegation", "properties": map[string]string{"serviceName": n.service}}}
 	}
 	return map[string]any{
 		"id": n.id, "name": n.name, "type": "Microsoft.Network/virtualNetworks/subnets", "properties": properties,

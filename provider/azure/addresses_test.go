@@ -1,0 +1,113 @@
+package azure_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// addressesOf is the budget of a subnet, by its id.
+func addressesOf(id string) string {
+	part := strings.Split(strings.ToLower(id), "/")
+	return offer.AddressBudget + part[len(part)-3] + "/" + part[len(part)-1]
+}
+
+func (r *region) launchAll(t *testing.T, p *azure.Provider, claims ...provider.Claim) (ids []string) {
+	t.Helper()
+	for _, c := range claims {
+		in, _ := run(t, p, c)
+		ids = append(ids, in.ProviderID)
+	}
+	return ids
+}
+
+// A subnet's addresses are planned with like quota, so that Azure never has to refuse a
+// machine for want of one.
+//
+// Rule 233.
+func TestAddressesAreABudget(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three for machines
+	p := r.provider(t)
+	budget := addressesOf(r.SubnetID())
+	want := func(what string, left int64) {
+		t.Helper()
+		if got, known := snapshot(t, p).Budgets[budget]; got != left || !known {
+			t.Errorf("%s: %d addresses are left (known: %v), want %d", what, got, known, left)
+		}
+	}
+	want("at first", 3)
+	one := onDemand("Standard_D2s_v5", "eastus-1")
+	ids := r.launchAll(t, p, claim("a", one), claim("b", one), claim("c", spot("Standard_D2s_v5", "eastus-2")))
+	want("three machines run", 0)
+
+	_, err := p.Launch(t.Context(), claim("d", one, onDemand("Standard_E2s_v5", "eastus-1")))
+	var capacity *provider.CapacityError
+	if !errors.As(err, &capacity) || capacity.Attempts[0].Reason != "Network" || !strings.Contains(capacity.Attempts[0].Detail, "addresses of subnet") {
+		t.Errorf("a fourth: %v", err)
+	}
+	if refused := r.Ledger().Refused; refused != 0 {
+		t.Errorf("Azure had to refuse %d requests", refused)
+	}
+	r.end(t, p, ids[0])
+	want("one is gone", 1)
+	run(t, p, claim("d", one))
+	want("another came", 0)
+}
+
+func (r *region) end(t *testing.T, p *azure.Provider, id string) {
+	t.Helper()
+	for range 1000 {
+		if err := p.Terminate(t.Context(), id); errors.Is(err, provider.ErrNotFound) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatalf("%s does not go", id)
+}
+
+// Without an overlay each pod has an address of its own in the subnet.
+//
+// Rule 233.
+func TestNodesOfASubnetTakeAddressesForTheirPods(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/26"}).small() // 59
+	r.options.NetworkPlugin = "azure"
+	p := r.provider(t)
+	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
+	if left := snapshot(t, p).Budgets[addressesOf(r.SubnetID())]; left != 29 {
+		t.Errorf("%d addresses are left after a node of 30 pods in 59", left)
+	}
+	if _, err := p.Launch(t.Context(), claim("b", onDemand("Standard_D2s_v5", "eastus-1"))); !errors.As(err, new(*provider.CapacityError)) {
+		t.Errorf("a second node: %v", err)
+	}
+	small := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/28"}).small()
+	small.options.NetworkPlugin = "azure"
+	var wrong *azure.SubnetError
+	if err := small.provider(t).CheckSubnet(t.Context(), ""); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetTooSmall {
+		t.Errorf("a subnet of eleven addresses: %v", err)
+	}
+}
+
+// Rule 236.
+func TestSubnetThatMayNotBeJoined(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "LinkedAuthorizationFailed",
+		Message: "The client 'c' with object id 'o-1' has permission to perform action 'Microsoft.Compute/virtualMachines/write' on scope '/vm'; however, it does not have permission to perform action(s) 'Microsoft.Network/virtualNetworks/subnets/join/action' on the linked scope(s) '/the/subnet' (respectively) or the linked scope(s) are invalid."})
+	p := r.provider(t)
+	if err := p.CheckSubnet(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err == nil || errors.As(err, new(*provider.CapacityError)) {
+		t.Errorf("launching: %v", err)
+	}
+	var wrong *azure.SubnetError
+	err := p.CheckSubnet(t.Context(), "")
+	if !errors.As(err, &wrong) || wrong.Reason != azure.SubnetJoinDenied || !strings.Contains(wrong.Detail, `assign the role "Network Contributor"`) || !strings.Contains(wrong.Detail, "/the/subnet") {
+		t.Errorf("the subnet: %v", err)
+	}
+}
