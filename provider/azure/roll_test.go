@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -176,4 +178,49 @@ func (g *retagger) Do(req *http.Request) (*http.Response, error) {
 	resp.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte(`"karve"`), []byte(`"other"`))))
 	resp.ContentLength = -1
 	return resp, nil
+}
+
+// A short list is read every two seconds, a long one every five, for however many who
+// wait, and none for nobody.
+//
+// Rule 221.
+func TestListsAreReadAsOftenAsTheyAreShort(t *testing.T) {
+	for pageSize, want := range map[int]time.Duration{0: 2 * time.Second, 2: 5 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, PageSize: pageSize}).small()
+			p := r.provider(t)
+			const n = 10
+			claims := make([]provider.Claim, n)
+			for i := range claims {
+				claims[i] = claim(fmt.Sprint("web-", i), onDemand("Standard_D2s_v5", "eastus-1"))
+				if _, err := p.Launch(t.Context(), claims[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+			if _, err := p.List(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			pages := 1
+			if pageSize > 0 {
+				pages = n / pageSize
+			}
+			before, start := r.Ledger().ByOperation["VirtualMachines.List"], time.Now()
+			for time.Since(start) < 10*time.Second {
+				time.Sleep(100 * time.Millisecond)
+				in, err := p.Launch(t.Context(), claims[time.Since(start).Milliseconds()/100%n])
+				if err != nil || in.State != provider.Creating || in.RetryAfter != want {
+					t.Fatalf("waiting: %+v, %v; want to be asked again after %v", in, err, want)
+				}
+			}
+			if got, most := r.Ledger().ByOperation["VirtualMachines.List"]-before, int(10*time.Second/want)*pages; got > most {
+				t.Errorf("%d pages were read in 10s, want %d at most", got, most)
+			}
+			before = r.Ledger().ByOperation["VirtualMachines.List"]
+			time.Sleep(10 * time.Minute)
+			if got := r.Ledger().ByOperation["VirtualMachines.List"] - before; got > 0 {
+				t.Errorf("%d pages were read for nobody", got)
+			}
+		})
+	}
 }
