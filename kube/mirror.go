@@ -281,7 +281,7 @@ func (m *Mirror) podNow(uid string) (world.Pod, bool) {
 	m.storage.Mount(&w, p)
 	m.noteLapse(uid, p)
 	m.noteHeld(uid, m.isHeld(p))
-	w.Movable = w.Movable && !m.superseded[uid] && !m.held[uid]
+	w.Movable = (w.Movable && !m.held[uid] || m.losesMachine(p)) && !m.superseded[uid]
 	if key, ok := m.promises[uid]; ok {
 		w.Node, w.Movable = m.worldNodes[key].Name, true
 	}
@@ -427,9 +427,29 @@ func (m *Mirror) tell(w world.Node) []string {
 		}
 	}
 	if w.Leaving && !old.Leaving {
+		if Interrupted(m.claims[w.Key]) {
+			m.retell(w.Name)
+		}
 		return append(m.release(w.Key), m.movable(w.Name)...)
 	}
 	return nil
+}
+
+// losesMachine reports whether a bound pod will need another home as its machine goes
+// without being asked: nothing protects it from that.
+func (m *Mirror) losesMachine(p *corev1.Pod) bool {
+	if p.Spec.NodeName == "" || !homeless(p) {
+		return false
+	}
+	key := m.keyOf(p.Spec.NodeName)
+	return m.worldNodes[key].Leaving && Interrupted(m.claims[key])
+}
+
+// retell tells the World of the pods on a node again.
+func (m *Mirror) retell(node string) {
+	for uid := range m.podsOn[node] {
+		m.tellPod(uid)
+	}
 }
 
 // movable lists the pods that lose their home with the node.

@@ -75,7 +75,13 @@ func Terminal(p *corev1.Pod) bool {
 // A terminating pod will not, except that the successor of a StatefulSet's pod
 // takes over its identity and so its demand.
 func Movable(p *corev1.Pod, now time.Time) bool {
-	if Terminal(p) || OwnedByDaemonSet(p) || Static(p) || DoNotDisrupt(p, now) {
+	return !DoNotDisrupt(p, now) && homeless(p)
+}
+
+// homeless reports whether a pod will need another home when its node goes, whatever it
+// asks for.
+func homeless(p *corev1.Pod) bool {
+	if Terminal(p) || OwnedByDaemonSet(p) || Static(p) {
 		return false
 	}
 	return p.DeletionTimestamp == nil || ownedBy(p, "apps/v1", "StatefulSet")

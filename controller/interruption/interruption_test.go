@@ -3,6 +3,7 @@ package interruption_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,13 +71,20 @@ func TestReclaimedMachineIsReplaced(t *testing.T) {
 //
 // Rule 295.
 func TestReplacementIsUrgent(t *testing.T) {
-	for _, how := range []string{"announced", "gone"} {
+	for _, how := range []string{"announced", "announced to a protected pod", "gone"} {
 		synctest.Test(t, func(t *testing.T) {
 			e := withNode(t)
+			if strings.Contains(how, "protected") {
+				pod := e.Pods()[0]
+				pod.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}
+				if err := e.API.Update(t.Context(), &pod); err != nil {
+					t.Fatal(err)
+				}
+			}
 			var hurried []string
 			e.Mirror.Hurry = func(pod string) { hurried = append(hurried, pod) }
 			lost := e.Claims()[0].Name
-			if how == "announced" {
+			if how != "gone" {
 				mark(t, e, kube.NoticePreempt, time.Now().Add(30*time.Second))
 			} else {
 				e.Cloud.Reclaim(e.Cloud.Machines()[0])
@@ -91,7 +99,7 @@ func TestReplacementIsUrgent(t *testing.T) {
 					t.Errorf("%s: claim %s is urgent: %v", how, c.Name, urgent)
 				}
 			}
-			if how == "announced" && len(e.Claims()) != 2 {
+			if how != "gone" && len(e.Claims()) != 2 {
 				t.Errorf("%d claims after two steps, want the old and its replacement", len(e.Claims()))
 			}
 		})

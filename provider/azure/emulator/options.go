@@ -50,6 +50,9 @@ type Options struct {
 	// together, VirtualMachines their number. Zero: 20000, 20000 and 25000.
 	RegionalCores, LowPriorityCores, VirtualMachines int
 
+	// Sizes are patterns with * and ?, letter case ignored, of the sizes that the region sells:
+	// reading all that Azure has takes a client seconds. Empty: all.
+	Sizes []string
 	// Restrictions are sizes this subscription may not buy.
 	Restrictions []Restriction
 	// Throttle enforces Compute's and Resource Manager's request limits.

@@ -14,6 +14,9 @@ func (s *Server) indexSizes(sizes []catalog.Size) {
 	s.sizes = make(map[string]catalog.Size, len(sizes))
 	seen := map[string]bool{}
 	for _, size := range sizes {
+		if !s.options.sells(size.Name) {
+			continue
+		}
 		s.sizes[strings.ToLower(size.Name)] = size
 		s.sizeNames = append(s.sizeNames, size.Name)
 		zones, _ := size.ZonesIn(s.options.Location)
@@ -22,6 +25,11 @@ func (s *Server) indexSizes(sizes []catalog.Size) {
 		}
 	}
 	s.zones = slices.Sorted(maps.Keys(seen))
+}
+
+// sells reports whether a size is among Sizes.
+func (o Options) sells(size string) bool {
+	return len(o.Sizes) == 0 || slices.ContainsFunc(o.Sizes, func(pattern string) bool { return matchesSize(pattern, size) })
 }
 
 // sizesSold names the first n sizes of the region.
