@@ -66,7 +66,7 @@ type UnsupportedAzure struct {
 func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.ClusterName, "cluster-name", "", "name of the AKS cluster (required)")
 	flags.StringVar(&c.ClusterEndpoint, "cluster-endpoint", "", "URL of the cluster's API server as nodes reach it (required)")
-	flags.Float64Var(&c.VMMemoryOverheadPercent, "vm-memory-overhead-percent", 0.075, "share of a size's advertised memory that a node never sees")
+	flags.Float64Var(&c.VMMemoryOverheadPercent, "vm-memory-overhead-percent", 0.075, "share of a size's advertised memory that a node never sees, until one of the size was seen")
 	flags.StringVar(&c.KubeletBootstrapToken, "kubelet-bootstrap-token", "", "bootstrap token for new nodes, for when those of the cluster (secrets in kube-system) cannot be read or have expired")
 	flags.StringVar(&c.LinuxAdminUsername, "linux-admin-username", "azureuser", "administrator of the nodes")
 	flags.StringVar(&c.SSHPublicKey, "ssh-public-key", "", "the administrator's public key (required)")

@@ -40,6 +40,7 @@ import (
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/nodepool"
+	"github.com/karve-dev/karve/controller/observe"
 	"github.com/karve-dev/karve/controller/overlay"
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/controller/repair"
@@ -391,7 +392,7 @@ type registrar interface {
 	Register(crmanager.Manager) error
 }
 
-// featured are the reconcilers of the features that were asked for.
+// featured are the reconcilers of the features that were asked for, or that the provider has.
 func (m *Manager) featured(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) []registrar {
 	var out []registrar
 	if o.Features.NodeOverlay {
@@ -405,6 +406,9 @@ func (m *Manager) featured(o Options, set *metrics.Set, recorder *events.Recorde
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper, Metrics: set,
 			Log: o.Log.WithName("nodepool.static"), Class: o.NodeClass.GroupKind(),
 		})
+	}
+	if learns, ok := o.Provider.(provider.Observer); ok {
+		out = append(out, &observe.Reconciler{Client: m.Client(), Observer: learns, Class: o.NodeClass.GroupKind()})
 	}
 	if knows, ok := o.Provider.(provider.Repairer); ok && o.Features.NodeRepair {
 		out = append(out, &repair.Reconciler{

@@ -32,8 +32,8 @@ type catalog struct {
 
 // builtFrom and availableFrom are the versions of what a catalog depends on.
 type builtFrom struct {
-	shape        shape
-	skus, prices uint64
+	shape                shape
+	skus, prices, memory uint64
 }
 
 type availableFrom struct{ stock, limits uint64 }
@@ -102,7 +102,7 @@ func (p *Provider) built(name string, sh shape, in inputs) *catalog {
 		c = &catalog{}
 		p.catalogs.classes[name] = c
 	}
-	built := builtFrom{shape: sh, skus: in.skus.version, prices: in.prices.version}
+	built := builtFrom{shape: sh, skus: in.skus.version, prices: in.prices.version, memory: p.memory.now()}
 	if c.set == nil || c.built != built {
 		*c = catalog{built: built, set: p.buildTypes(in.skus.value, in.prices.value, sh), snapshot: c.snapshot}
 	}

@@ -65,7 +65,8 @@ type Options struct {
 	CustomCloud bootstrap.Cloud
 
 	// VMMemoryOverheadPercent is the share of a size's advertised memory that its
-	// firmware and kernel are expected to take. Zero means 0.075.
+	// firmware and kernel are expected to take until a node of the size was seen. Zero
+	// means 0.075.
 	VMMemoryOverheadPercent float64
 	// AdditionalTags are put on every resource; those of a class win over them.
 	AdditionalTags map[string]string

@@ -29,6 +29,7 @@ type Provider struct {
 	skus   *source[skuSet]
 	prices *source[priceTable]
 	judge  *priceJudge
+	memory seenMemory
 	quota  *source[usages]
 	images *imageList
 	// auxiliary is the right to use images that others share.
@@ -68,6 +69,7 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 		stockouts: newStockouts(opts.Now),
 		prudence:  newPrudence(opts.Now),
 		ledger:    newLedger(),
+		memory:    seenMemory{bytes: map[string]int64{}},
 		catalogs:  catalogs{classes: map[string]*catalog{}},
 		flights:   flights{byName: map[string]flight{}},
 		claims:    locks{held: map[string]*lock{}},

@@ -102,7 +102,7 @@ func (p *Provider) machineType(s *sku, sh shape, price price, labels *labelCache
 func (p *Provider) capacity(s *sku, sh shape) quantity.Amounts {
 	c := quantity.Amounts{
 		quantity.NameCPU:     s.vcpus * 1000,
-		quantity.NameMemory:  usableMemory(s.memoryMiB, p.opts.VMMemoryOverheadPercent),
+		quantity.NameMemory:  p.memoryOf(s),
 		quantity.NameStorage: sh.diskGB * gigabyte,
 		quantity.NamePods:    sh.maxPods,
 	}

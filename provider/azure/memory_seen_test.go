@@ -1,0 +1,63 @@
+package azure_test
+
+import (
+	"testing"
+
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// What nodes of a size turned out to have counts for the next one: more of the machine is
+// for pods, and what is reserved stays the same. The least counts, and nonsense does not.
+//
+// Rule 254.
+func TestSeenMemoryCounts(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	p := r.provider(t)
+	const advertised = 16384 << 20
+	see := func(size string, bytes int64) {
+		t.Helper()
+		if err := p.Observe(t.Context(), provider.Seen{Type: size, Memory: bytes}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	see("Standard_D4ds_v5", advertised+1) // before anything else was asked of the region
+	first := snapshot(t, p)
+	before := mustFind(t, first, "Standard_D4ds_v5")
+	for _, test := range []struct {
+		name       string
+		seen, want int64
+	}{
+		{"a whole MiB", 15_900<<20 + 1000, 15_900 << 20},
+		{"a larger one", 16_000 << 20, 15_900 << 20},
+		{"a smaller one", 15_800 << 20, 15_800 << 20},
+		{"more than was paid for", advertised + 1, 15_800 << 20},
+		{"hardly any", 1 << 30, 15_800 << 20},
+		{"less than nothing", -1, 15_800 << 20},
+	} {
+		see("Standard_D4ds_v5", test.seen)
+		now := mustFind(t, snapshot(t, p), "Standard_D4ds_v5")
+		if got := now.Capacity["memory"]; got != test.want {
+			t.Errorf("%s: %d MiB of memory, want %d", test.name, got>>20, test.want>>20)
+		}
+		if now.Overhead["memory"] != before.Overhead["memory"] || now.Capacity["cpu"] != before.Capacity["cpu"] {
+			t.Errorf("%s: overhead %v, capacity %v", test.name, now.Overhead, now.Capacity)
+		}
+		if now.Capacity.Sub(now.Overhead)["memory"] <= before.Capacity.Sub(before.Overhead)["memory"] {
+			t.Errorf("%s: what was learnt leaves pods no more", test.name)
+		}
+	}
+	last := snapshot(t, p)
+	see("Standard_D4ds_v5", 15_800<<20)
+	see("Standard_Nonsense", 15_800<<20)
+	if snapshot(t, p) != last {
+		t.Error("nothing new was seen, and the catalog is another")
+	}
+	if other := mustFind(t, last, "Standard_D8ds_v5"); other.Capacity["memory"] != mustFind(t, first, "Standard_D8ds_v5").Capacity["memory"] {
+		t.Error("another size learnt from it")
+	}
+	in, _ := run(t, p, claim("a", onDemand("Standard_D4ds_v5", "eastus-1")))
+	if in.Capacity["memory"] != 15_800<<20 {
+		t.Errorf("the machine that was bought has %d MiB", in.Capacity["memory"]>>20)
+	}
+}

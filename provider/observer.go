@@ -1,0 +1,19 @@
+package provider
+
+import "context"
+
+// Observer is a Provider that learns from nodes what its machines really have, which is
+// less than clouds advertise and is not told beforehand.
+type Observer interface {
+	// Observe is told of a node on a machine that the provider sold. It may be told the
+	// same as often as one likes, and of what cannot be true, which it does not believe. An
+	// error means that it cannot judge yet and wants to be told again.
+	Observe(context.Context, Seen) error
+}
+
+// Seen is what a node says of its machine.
+type Seen struct {
+	Type string
+	// Memory is all there is for the kubelet and pods together, in bytes.
+	Memory int64
+}
