@@ -87,8 +87,21 @@ func (k *Keeper) fetch(ctx context.Context, class string) error {
 	defer k.mu.Unlock()
 	k.read[class] = time.Now()
 	k.metrics.CatalogAge.WithLabelValues(class).Set(time.Since(snapshot.Taken).Seconds())
+	k.gauge(snapshot)
 	k.last[class] = snapshot
 	return nil
+}
+
+// gauge shows what is left of budgets, and for how long.
+func (k *Keeper) gauge(s *provider.Snapshot) {
+	for budget, left := range s.Budgets {
+		k.metrics.BudgetLeft.WithLabelValues(budget).Set(float64(left))
+		if e, ends := s.Pressure[budget]; ends {
+			k.metrics.BudgetEnds.WithLabelValues(budget).Set(e.In.Seconds())
+		} else {
+			k.metrics.BudgetEnds.DeleteLabelValues(budget)
+		}
+	}
 }
 
 // Snapshot is what the class had on sale when it was last read, before overlays;

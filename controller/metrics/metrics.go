@@ -59,6 +59,8 @@ type Set struct {
 	GCUnreadable   prometheus.Gauge   // rows of the cloud's lists that make no sense
 	EventsDropped  prometheus.Counter // events that found no room in the queue
 	CatalogAge     *prometheus.GaugeVec
+	BudgetLeft     *prometheus.GaugeVec // budget
+	BudgetEnds     *prometheus.GaugeVec // budget: seconds
 
 	ConsolidationsUndone *prometheus.CounterVec // nodepool
 	ConsolidationSaved   *prometheus.CounterVec // nodepool: USD per hour
@@ -116,6 +118,8 @@ func New(registry prometheus.Registerer) *Set {
 		GCHalted:       m.gauge("karve_garbage_collection_halted", "1 while the list of machines is not to be trusted.").WithLabelValues(),
 		GCUnreadable:   m.gauge("karve_garbage_collection_unreadable_rows", "Rows of the cloud's lists that make no sense and are passed over.").WithLabelValues(),
 		EventsDropped:  m.counter("karve_events_dropped_total", "Events that found no room in the queue.").WithLabelValues(),
+		BudgetLeft:     m.gauge("karve_budget_left", "What is left of a quota (cores, machines) or of a subnet's addresses.", "budget"),
+		BudgetEnds:     m.gauge("karve_budget_exhausted_seconds", "How long a budget lasts if it goes on as in the last ten minutes; only of those that end within a day.", "budget"),
 		CatalogAge:     m.gauge("karve_catalog_age_seconds", "Age of what is known to be on sale.", "class"),
 
 		ConsolidationsUndone: m.counter("karve_consolidations_undone_total", "Consolidations after which a machine was bought for pods that they moved.", "nodepool"),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 )
@@ -140,8 +141,10 @@ func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.AKSNodeClass) 
 	snapshot, err := r.Azure.Catalog(ctx, class.Name)
 	if err != nil {
 		class.SetUnknown(ConditionTypeCapacityAvailable, ReasonLookupFailed, err.Error())
+		class.SetUnknown(kube.ConditionQuotaAvailable, ReasonLookupFailed, err.Error())
 		return
 	}
+	r.quota(class, snapshot)
 	reason, message := scarcity(snapshot)
 	if reason == "" {
 		class.SetTrue(ConditionTypeCapacityAvailable)
@@ -165,7 +168,7 @@ func scarcity(s *provider.Snapshot) (reason, message string) {
 				overQuota++
 			}
 			if sample == "" {
-				sample = s.Types[i].Name + ": " + firstOf(o.Unavailable, "quota "+short+" has too little left")
+				sample = s.Types[i].Name + ": " + firstOf(o.Unavailable, budgetInWords(short)+" has too little left")
 			}
 		}
 	}

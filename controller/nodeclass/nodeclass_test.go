@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/controller/nodeclass"
 	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 )
@@ -168,6 +170,7 @@ func TestKubernetesVersionNeverGoesDown(t *testing.T) {
 	}
 }
 
+// Rule 237.
 func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -206,6 +209,20 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 			nodeclass.ConditionTypePricesBelieved, metav1.ConditionFalse, nodeclass.ReasonPricesRefused, "4 prices of the list are not believed: D4 (spot) at 96 USD/h: no price is known; ", true},
 		{"no quota", func(s *stage) { s.cloud.snapshot.Budgets = map[string]int64{"family:D": 3} },
 			nodeclass.ConditionTypeCapacityAvailable, metav1.ConditionFalse, nodeclass.ReasonQuotaExhausted, "none of 1 offers", true},
+		{"no quota, by its own condition", func(s *stage) { s.cloud.snapshot.Budgets = map[string]int64{"family:D": 3} },
+			kube.ConditionQuotaAvailable, metav1.ConditionFalse, nodeclass.ReasonQuotaExhausted, "quota family:D", true},
+		{"no addresses", func(s *stage) {
+			s.cloud.snapshot.Types[0].Offers[0].Draws = []offer.Draw{{Budget: "subnet:net/nodes", Amount: 30}}
+			s.cloud.snapshot.Budgets = map[string]int64{"subnet:net/nodes": 29}
+		},
+			kube.ConditionQuotaAvailable, metav1.ConditionFalse, nodeclass.ReasonAddressesExhausted, "enlarge the subnet", true},
+		{"quota for an hour", func(s *stage) {
+			s.cloud.snapshot.Budgets = map[string]int64{"family:D": 40}
+			s.cloud.snapshot.Pressure = map[string]provider.Exhaustion{"family:D": {Left: 40, In: 65 * time.Minute}}
+		},
+			kube.ConditionQuotaAvailable, metav1.ConditionTrue, nodeclass.ReasonQuotaRunsOut, "quota family:D has 40 left, for 1h5m if", true},
+		{"quota not known", func(s *stage) { s.cloud.snapshot.Problem = "reading quota: 403" },
+			kube.ConditionQuotaAvailable, metav1.ConditionUnknown, nodeclass.ReasonQuotaNotKnown, "reading quota: 403", true},
 		{"no stock", func(s *stage) { s.cloud.snapshot.Types[0].Offers[0].Unavailable = "SkuNotAvailable" },
 			nodeclass.ConditionTypeCapacityAvailable, metav1.ConditionFalse, nodeclass.ReasonNothingAvailable, "SkuNotAvailable", true},
 		{"no types", func(s *stage) { s.cloud.snapshot.Types = nil },

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/awslabs/operatorpkg/status"
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -105,13 +106,25 @@ func (r *Reconciler) classReady(ctx context.Context, pool *karpv1.NodePool) erro
 		return nil
 	}
 	repeat(pool, class)
+	repeatQuota(pool, class)
 	r.registrations(pool, class.GetGeneration())
 	return nil
 }
 
+// repeatQuota tells of the pool what its node class says of quota; nothing where the
+// class says nothing.
+func repeatQuota(pool *karpv1.NodePool, class *unstructured.Unstructured) {
+	const condition = kube.ConditionQuotaAvailable
+	if quota := conditionOf(class, condition); quota.Reason != "" {
+		pool.StatusConditions().Set(quota)
+		return
+	}
+	_ = pool.StatusConditions().Clear(condition) // refused for conditions that Ready depends on
+}
+
 func repeat(pool *karpv1.NodePool, class *unstructured.Unstructured) {
 	const condition = karpv1.ConditionTypeNodeClassReady
-	ready := readiness(class)
+	ready := conditionOf(class, "Ready")
 	switch ready.Status {
 	case metav1.ConditionTrue:
 		pool.StatusConditions().SetTrue(condition)
@@ -122,19 +135,19 @@ func repeat(pool *karpv1.NodePool, class *unstructured.Unstructured) {
 	}
 }
 
-// readiness reads the Ready condition of any kind of node class; one that is not
-// there is unknown.
-func readiness(class *unstructured.Unstructured) metav1.Condition {
+// conditionOf reads a condition of any kind of node class; one that is not there is
+// unknown, and has no reason.
+func conditionOf(class *unstructured.Unstructured, kind string) status.Condition {
 	list, _, _ := unstructured.NestedSlice(class.Object, "status", "conditions")
 	for _, item := range list {
 		c, ok := item.(map[string]any)
-		if !ok || c["type"] != "Ready" {
+		if !ok || c["type"] != kind {
 			continue
 		}
 		text := func(key string) string { s, _ := c[key].(string); return s }
-		return metav1.Condition{Type: "Ready", Status: metav1.ConditionStatus(text("status")), Reason: text("reason"), Message: text("message")}
+		return status.Condition{Type: kind, Status: metav1.ConditionStatus(text("status")), Reason: text("reason"), Message: text("message")}
 	}
-	return metav1.Condition{Type: "Ready", Status: metav1.ConditionUnknown}
+	return status.Condition{Type: kind, Status: metav1.ConditionUnknown}
 }
 
 // count adds up what the pool has provisioned.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -54,6 +55,32 @@ func TestReadiness(t *testing.T) {
 		}
 		if len(e.Claims()) != 1 || e.Claims()[0].Labels[karpv1.NodePoolLabelKey] != "good" {
 			t.Error("the pools in trouble stopped the good one, or were bought from")
+		}
+	})
+}
+
+// A pool says of quota what its class does, and is ready all the same.
+//
+// Rule 237.
+func TestQuotaOfTheClassIsThePools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Create(class("poor", map[string]any{"type": "Ready", "status": "True", "reason": "Ready"},
+			map[string]any{"type": kube.ConditionQuotaAvailable, "status": "False", "reason": "QuotaExhausted", "message": "raise it"}))
+		p := controllertest.Pool("on-poor", "30s")
+		p.Spec.Template.Spec.NodeClassRef.Name = "poor"
+		e.Create(p)
+		e.Create(controllertest.Pool("other", "30s"))
+		e.Steps(5)
+		conditions := controllertest.Get(e, &karpv1.NodePool{}, "on-poor").StatusConditions()
+		if c := conditions.Get(kube.ConditionQuotaAvailable); c == nil || !c.IsFalse() || c.Reason != "QuotaExhausted" || c.Message != "raise it" {
+			t.Errorf("the pool says %+v", c)
+		}
+		if !conditions.Root().IsTrue() {
+			t.Errorf("the pool is not ready: %+v", conditions.Root())
+		}
+		if c := controllertest.Get(e, &karpv1.NodePool{}, "other").StatusConditions().Get(kube.ConditionQuotaAvailable); c != nil {
+			t.Errorf("a pool whose class says nothing says %+v", c)
 		}
 	})
 }

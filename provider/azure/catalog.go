@@ -120,6 +120,7 @@ func (c *catalog) refresh(p *Provider, in inputs) {
 		Problem: in.problem(c.set, p.judge.listed, book),
 	}
 	maps.Copy(next.Budgets, book.left())
+	next.Pressure = p.pressure.observe(p.opts.Now(), next.Budgets)
 	available := availableFrom{stock: stock, limits: in.quota.version}
 	old := c.snapshot
 	if old != nil && c.available == available {

@@ -42,6 +42,7 @@ type Provider struct {
 	prudence  *prudence
 	ledger    *ledger
 	addresses *addressBooks
+	pressure  pressure
 	catalogs  catalogs
 
 	machines *roll[*armcompute.VirtualMachine]

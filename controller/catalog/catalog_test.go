@@ -1,0 +1,51 @@
+package catalog
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Rule 237.
+func TestBudgetsAreGauges(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	k := New(nil, nil, metrics.New(registry))
+	k.gauge(&provider.Snapshot{
+		Budgets:  map[string]int64{"regional": 40, "lowPriority": 7},
+		Pressure: map[string]provider.Exhaustion{"regional": {Left: 40, In: time.Minute}, "lowPriority": {Left: 7, In: time.Hour}},
+	})
+	k.gauge(&provider.Snapshot{
+		Budgets:  map[string]int64{"regional": 30, "lowPriority": 7},
+		Pressure: map[string]provider.Exhaustion{"regional": {Left: 30, In: 2 * time.Minute}},
+	})
+	want := map[string]float64{
+		"karve_budget_left regional": 30, "karve_budget_left lowPriority": 7,
+		"karve_budget_exhausted_seconds regional": 120,
+	}
+	if diff := cmp.Diff(want, budgets(t, registry)); diff != "" {
+		t.Errorf("gauges (-want +got):\n%s", diff)
+	}
+}
+
+// budgets reads the gauges that are about budgets.
+func budgets(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if labels := m.GetLabel(); len(labels) == 1 && labels[0].GetName() == "budget" {
+				got[f.GetName()+" "+labels[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return got
+}

@@ -1,0 +1,110 @@
+package nodeclass
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Reasons of kube.ConditionQuotaAvailable besides ReasonQuotaExhausted.
+const (
+	// ReasonAddressesExhausted: the subnet has no room for a node.
+	ReasonAddressesExhausted = "AddressesExhausted"
+	// ReasonQuotaRunsOut: it holds, and not for long if it goes on like this.
+	ReasonQuotaRunsOut = "QuotaRunsOut"
+	// ReasonQuotaNotKnown: it could not be read, and machines are bought without regard to it.
+	ReasonQuotaNotKnown = "QuotaNotKnown"
+)
+
+const (
+	// runsOut is how soon a budget must end to be told.
+	runsOut = 6 * time.Hour
+	// budgetsTold is how many are named.
+	budgetsTold = 3
+)
+
+// quota tells whether quota and addresses leave room, and for how long.
+func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
+	set := func(status metav1.ConditionStatus, reason, message string) {
+		class.SetCondition(metav1.Condition{Type: kube.ConditionQuotaAvailable, Status: status, Reason: reason, Message: message})
+	}
+	offers, short := shortages(s)
+	switch {
+	case len(s.Budgets) == 0:
+		set(metav1.ConditionUnknown, ReasonQuotaNotKnown, firstOf(s.Problem, "there is no reading yet")+": machines are bought until Azure refuses them")
+	case offers > 0 && short.all == offers:
+		reason, step := ReasonQuotaExhausted, "raise the subscription's quota or free some"
+		if short.addresses == offers {
+			reason, step = ReasonAddressesExhausted, "enlarge the subnet, or name another in vnetSubnetID"
+		}
+		set(metav1.ConditionFalse, reason, fmt.Sprintf("none of %d offers fits into what is left (%s): %s", offers, budgetInWords(short.sample), step))
+	default:
+		if ending := endings(s.Pressure); len(ending) > 0 {
+			set(metav1.ConditionTrue, ReasonQuotaRunsOut, strings.Join(ending, "; "))
+			return
+		}
+		class.SetTrue(kube.ConditionQuotaAvailable)
+	}
+}
+
+// shortage counts offers that a budget does not hold.
+type shortage struct {
+	all, addresses int    // for want of anything, of addresses
+	sample         string // a budget
+}
+
+func shortages(s *provider.Snapshot) (offers int, short shortage) {
+	for i := range s.Types {
+		for j := range s.Types[i].Offers {
+			offers++
+			budget := shortOf(&s.Types[i].Offers[j], s.Budgets)
+			if budget == "" {
+				continue
+			}
+			short.all++
+			short.sample = firstOf(short.sample, budget)
+			if strings.HasPrefix(budget, offer.AddressBudget) {
+				short.addresses++
+			}
+		}
+	}
+	return offers, short
+}
+
+// endings are the budgets that soon end, the first to end first.
+func endings(pressure map[string]provider.Exhaustion) []string {
+	soon := slices.DeleteFunc(slices.Sorted(maps.Keys(pressure)), func(budget string) bool { return pressure[budget].In > runsOut })
+	slices.SortStableFunc(soon, func(a, b string) int { return cmp.Compare(pressure[a].In, pressure[b].In) })
+	var words []string
+	for _, budget := range soon[:min(len(soon), budgetsTold)] {
+		e := pressure[budget]
+		words = append(words, fmt.Sprintf("%s has %d left, for %s if it goes on like this", budgetInWords(budget), e.Left, minutes(e.In)))
+	}
+	return words
+}
+
+// minutes writes 1h5m, without seconds.
+func minutes(d time.Duration) string {
+	if d < time.Minute {
+		return "less than a minute"
+	}
+	return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
+}
+
+// budgetInWords names a budget to people.
+func budgetInWords(budget string) string {
+	if subnet, ok := strings.CutPrefix(budget, offer.AddressBudget); ok {
+		return "subnet " + subnet
+	}
+	return "quota " + budget
+}
