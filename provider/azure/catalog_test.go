@@ -101,6 +101,7 @@ func TestTypesOfARealSize(t *testing.T) {
 	}
 }
 
+// Rule 255.
 func TestSizesThatCannotBeNodesAreLeftOut(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	s := snapshot(t, r.provider(t))
@@ -122,6 +123,7 @@ func TestSizesThatCannotBeNodesAreLeftOut(t *testing.T) {
 	}
 }
 
+// Rule 255.
 func TestClassNarrowsTypes(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	p := r.provider(t)
@@ -143,6 +145,13 @@ func TestClassNarrowsTypes(t *testing.T) {
 		{"AzureLinux and drivers", func(c *v1beta1.AKSNodeClass) {
 			c.Spec.ImageFamily = to.Ptr(v1beta1.ImageFamilyAzureLinux)
 		}, "Standard_NV36ads_A10_v5", "Standard_NC24ads_A100_v4"},
+		{"drivers are the user's own", func(c *v1beta1.AKSNodeClass) {
+			c.Spec.ImageFamily, c.Spec.GPU = to.Ptr(v1beta1.ImageFamilyAzureLinux), &v1beta1.GPU{Mode: to.Ptr(v1beta1.GPUModeNone)}
+			c.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)} // so that something goes
+		}, "Standard_D4ps_v5", "Standard_NV36ads_A10_v5"},
+		{"the DNS cache", func(c *v1beta1.AKSNodeClass) {
+			c.Status.LocalDNSState = to.Ptr(v1beta1.LocalDNSStateEnabled)
+		}, "Standard_D2s_v5", "Standard_D4s_v5"},
 		{"images of the status", func(c *v1beta1.AKSNodeClass) {
 			images, err := p.Images(t.Context(), azure.ImageWish{Spec: &c.Spec, Kubernetes: "1.36.3"})
 			if err != nil {

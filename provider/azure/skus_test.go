@@ -64,6 +64,7 @@ func TestDataDisks(t *testing.T) {
 	}
 }
 
+// Rule 255.
 func TestAMDNeedsNobodyToInstallDrivers(t *testing.T) {
 	amd := vmsize.GPU{Name: "MI300X", Manufacturer: vmsize.AMD}
 	if (shape{gpuDriver: true}).acceptsGPU(amd) || !(shape{}).acceptsGPU(amd) {
