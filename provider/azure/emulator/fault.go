@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"slices"
@@ -37,10 +38,19 @@ type Fault struct {
 type fault struct {
 	Fault
 	method, path *regexp.Regexp
+	// draw passes requests over when there is one.
+	draw *rand.Rand
+	// change, breaks and delay say how an answer differs from what it would be; with none
+	// of them it is a refusal. before: the request is not carried out.
+	change         func(*answerWriter)
+	breaks, before bool
+	delay          time.Duration
 }
 
 // AddFault has the next matching requests fail. Faults added first match first.
-func (s *Server) AddFault(f Fault) error {
+func (s *Server) AddFault(f Fault) error { return s.addFault(f) }
+
+func (s *Server) addFault(f Fault, more ...func(*fault)) error {
 	compiled := &fault{Fault: f}
 	if compiled.Times == 0 {
 		compiled.Times = 1
@@ -55,17 +65,21 @@ func (s *Server) AddFault(f Fault) error {
 	if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
 		return fmt.Errorf("fault with status %d: it must be between 400 and 599", f.Status)
 	}
+	for _, detail := range more {
+		detail(compiled)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, compiled)
 	return nil
 }
 
-// ClearFaults ends every fault.
+// ClearFaults ends every fault of requests, and what machines do that they should not. What
+// has struck already stays.
 func (s *Server) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = nil
+	s.faults, s.quirks = nil, nil
 }
 
 // Faults are those still at work, with Times and Skip as they stand.
@@ -85,6 +99,9 @@ func (s *Server) takeFault(req *request) *fault {
 	defer s.mu.Unlock()
 	for i, f := range s.faults {
 		if !f.method.MatchString(req.http.Method) || !f.path.MatchString(req.http.URL.Path) {
+			continue
+		}
+		if f.draw != nil && f.draw.IntN(3) > 0 {
 			continue
 		}
 		if f.Skip > 0 {

@@ -41,7 +41,14 @@ type inProcess struct{ server *Server }
 func (t inProcess) Do(req *http.Request) (*http.Response, error) { return t.RoundTrip(req) }
 
 // RoundTrip answers one request, for http.Client.
-func (t inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t inProcess) RoundTrip(req *http.Request) (resp *http.Response, err error) {
+	defer func() {
+		if broken := recover(); broken == http.ErrAbortHandler { //nolint:errorlint // the very value, as net/http has it
+			resp, err = nil, fmt.Errorf("reading the answer to %s %s: %w", req.Method, req.URL.Path, io.ErrUnexpectedEOF)
+		} else if broken != nil {
+			panic(broken)
+		}
+	}()
 	if req.Body == nil {
 		req = req.Clone(req.Context())
 		req.Body = http.NoBody // as servers see it

@@ -155,6 +155,8 @@ func routes() []route {
 		admin("GET", "faults", (*Server).adminListFaults),
 		admin("POST", "faults", (*Server).adminAddFault),
 		admin("DELETE", "faults", (*Server).adminClearFaults),
+		admin("GET", "faults/catalogue", (*Server).adminCatalogue),
+		admin("POST", "faults/named", (*Server).adminInject),
 		admin("PUT", "quota", (*Server).adminSetQuota),
 		admin("PUT", "throttling", (*Server).adminSetThrottling),
 		admin("PUT", "timescale", (*Server).adminSetTimeScale),

@@ -190,6 +190,14 @@ func (s *Server) serveAzure(w http.ResponseWriter, req *request, route *route) {
 		return
 	}
 	fault := s.takeFault(req)
+	if fault != nil && (fault.change != nil || fault.breaks) {
+		s.strike(w, fault, func(w http.ResponseWriter) {
+			rep, err := route.handle(s, req)
+			s.ledger.count(route, req, err)
+			s.finish(w, req.http)(rep, err)
+		})
+		return
+	}
 	if fault != nil && !fault.Lose {
 		s.ledger.count(route, req, fault.refusal())
 		s.writeError(w, req.http, fault.refusal())

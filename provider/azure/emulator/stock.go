@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +24,8 @@ type Stockout struct {
 	Mode string `json:"mode,omitempty"`
 	// Left is how many matching machines can still be bought before it is so.
 	Left int `json:"left,omitempty"`
+	// Times is how many purchases fail before there is stock again. Zero: until it is cleared.
+	Times int `json:"times,omitempty"`
 }
 
 // The modes of a Stockout.
@@ -112,12 +115,23 @@ func (s *Server) shortage(v *vm) (now, late *Error) {
 			o.Left--
 			return nil, nil
 		}
+		s.restock(o)
 		if o.Mode == SkuNotAvailable {
 			return skuNotAvailable(v.size.Name, s.options.Location), nil
 		}
 		return nil, allocationFailure(o.Mode, v, s.options.Location)
 	}
 	return nil, nil
+}
+
+// restock ends a stock-out that has failed purchases as often as it shall.
+func (s *Server) restock(o *Stockout) {
+	if o.Times == 0 {
+		return
+	}
+	if o.Times--; o.Times == 0 {
+		s.stockouts = slices.DeleteFunc(slices.Clone(s.stockouts), func(other *Stockout) bool { return other == o })
+	}
 }
 
 func allocationFailure(mode string, v *vm, location string) *Error {

@@ -17,6 +17,7 @@ type store struct {
 	operations operations
 	throttles  throttles
 	faults     []*fault
+	quirks     map[string]int // times left, by name
 
 	groups         map[string]*group // by lower-case name
 	vms            map[string]*vm

@@ -127,6 +127,9 @@ func (s *Server) allocate(v *vm, failure *Error) {
 	if failure != nil {
 		wait /= 3
 	}
+	if failure == nil && s.quirk(stuckCreating) {
+		return
+	}
 	s.afterScaled(wait, func() {
 		if v.life == life {
 			s.endCreation(v, failure)
@@ -135,15 +138,35 @@ func (s *Server) allocate(v *vm, failure *Error) {
 }
 
 func (s *Server) endCreation(v *vm, failure *Error) {
-	s.operations.finish(v.at, failure)
+	op := v.at
+	s.operations.finish(op, failure)
 	v.at = nil
 	if failure != nil {
 		v.state, v.failure = failed, failure
 		s.log.Info("allocation failed", slog.String("vm", v.name), slog.String("size", v.size.Name), slog.String("code", failure.Code))
 		return
 	}
+	if s.quirk(lateSuccess) {
+		s.succeedLate(v, op)
+		return
+	}
 	v.state, v.power = succeeded, starting
 	s.bootLater(v)
+}
+
+// succeedLate has a machine come up whose creation was reported as failed.
+func (s *Server) succeedLate(v *vm, op *operation) {
+	v.state, v.failure = failed, refuse(http.StatusInternalServerError, "InternalExecutionError", "An internal execution error occurred. Please retry later.")
+	if op != nil {
+		op.status, op.failure = failed, v.failure
+	}
+	life := v.life
+	s.afterScaled(late, func() {
+		if v.life == life {
+			v.state, v.power, v.failure = succeeded, starting, nil
+			s.bootLater(v)
+		}
+	})
 }
 
 // bootLater boots the machine after its delay, unless something ends its life.

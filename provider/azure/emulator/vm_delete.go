@@ -33,6 +33,9 @@ func (s *Server) beginDelete(v *vm, cause error) *operation {
 	v.state = deleting
 	op := s.begin("Microsoft.Compute", computePace)
 	v.at = op
+	if s.quirk(stuckDeleting) {
+		return op
+	}
 	s.later(s.options.Latency.Delete, func() {
 		s.removeVM(v)
 		s.operations.finish(op, nil)

@@ -1,0 +1,127 @@
+package emulator
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// breaks has the connection break, after a while.
+func breaks(after time.Duration) func(*fault) {
+	return func(f *fault) { f.breaks, f.delay = true, after }
+}
+
+// before has a fault strike before the request is carried out.
+func before(f *fault) { f.before = true }
+
+// changes has the request carried out, and its answer changed.
+func changes(change func(*answerWriter)) func(*fault) {
+	return func(f *fault) { f.change = change }
+}
+
+// strike answers a request that a fault without a refusal strikes.
+func (s *Server) strike(w http.ResponseWriter, f *fault, serve func(http.ResponseWriter)) {
+	answer := &answerWriter{header: http.Header{}}
+	if !f.before {
+		serve(answer)
+	}
+	if f.delay > 0 {
+		time.Sleep(s.pace(f.delay))
+	}
+	if f.breaks {
+		panic(http.ErrAbortHandler) // how a handler says that nothing more will come
+	}
+	f.change(answer)
+	for name, values := range answer.header {
+		w.Header()[name] = values
+	}
+	answer.WriteHeader(http.StatusOK)
+	w.WriteHeader(answer.status)
+	_, _ = w.Write(answer.body.Bytes()) // a client that went away loses it
+}
+
+// pace is a delay at the emulator's pace.
+func (s *Server) pace(d time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.scaled(d)
+}
+
+// edit changes a document in an answer; anything else stays as it is.
+func edit(w *answerWriter, change func(map[string]any)) {
+	var document map[string]any
+	if json.Unmarshal(w.body.Bytes(), &document) != nil {
+		return
+	}
+	change(document)
+	raw, err := json.Marshal(document)
+	if err != nil {
+		return
+	}
+	w.body.Reset()
+	w.body.Write(raw)
+}
+
+// listCut leaves a share of a list, and no further pages.
+func listCut(share float64) func(*answerWriter) {
+	return func(w *answerWriter) {
+		edit(w, func(d map[string]any) {
+			for _, name := range []string{"value", "Items"} {
+				if items, is := d[name].([]any); is {
+					d[name] = items[:int(float64(len(items))*share)]
+				}
+			}
+			delete(d, "nextLink")
+			delete(d, "NextPageLink")
+		})
+	}
+}
+
+// pricesBy changes every price of a page.
+func pricesBy(of func(float64) float64) func(*answerWriter) {
+	return func(w *answerWriter) {
+		edit(w, func(d map[string]any) {
+			items, _ := d["Items"].([]any)
+			for _, item := range items {
+				row, _ := item.(map[string]any)
+				for _, name := range []string{"retailPrice", "unitPrice"} {
+					if p, is := row[name].(float64); is {
+						row[name] = of(p)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Quirks are what machines do that they should not.
+const (
+	stuckCreating = "StuckCreating" // a creation never ends
+	stuckDeleting = "StuckDeleting" // a deletion never ends
+	lateSuccess   = "LateSuccess"   // a creation is reported as failed, and succeeds a minute later
+)
+
+// late is how much later than its failure was reported a machine comes up after all.
+const late = time.Minute
+
+func (s *Server) addQuirk(name string, times int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.quirks == nil {
+		s.quirks = map[string]int{}
+	}
+	if times == 0 {
+		times = 1
+	}
+	s.quirks[name] = times
+}
+
+// quirk spends one of a quirk's times. Callers hold mu.
+func (s *Server) quirk(name string) bool {
+	left := s.quirks[name]
+	if left == 0 {
+		return false
+	}
+	s.quirks[name] = max(left-1, -1)
+	return true
+}
