@@ -243,6 +243,7 @@ func TestRunAsksEverySecond(t *testing.T) {
 		m.show(event("Preempt", "Scheduled", end, "vm-1"))
 		go m.Run(ctx)
 		time.Sleep(9*time.Second + time.Millisecond)
+		synctest.Wait()
 		if m.asked != 10 {
 			t.Errorf("asked %d times in 9 seconds", m.asked)
 		}
