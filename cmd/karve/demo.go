@@ -81,7 +81,7 @@ func (o demoOptions) start(ctx context.Context, voice *scenario.Voice) (*local.E
 		Controlplane: o.Controlplane,
 		// Like Azure's delays: karve watches a move for 15 s before it begins.
 		KarveEnv: []string{fmt.Sprintf("CONSOLIDATION_VALIDATION_DELAY=%dms", int(15_000*o.TimeScale))},
-		Azure:    emulator.Options{TimeScale: o.TimeScale, Seed: 1},
+		Azure:    emulator.Options{TimeScale: o.TimeScale, Seed: 1, Quota: scenario.Quota()},
 	}
 	if !o.Bare {
 		options.Progress = func(step string) { voice.Say("%s", step) }

@@ -58,6 +58,7 @@ func Run(ctx context.Context, env *local.Environment, voice *Voice) (Times, erro
 		{"deploying", s.deploy},
 		{"deciding", s.decide},
 		{"scaling up", s.scaleUp},
+		{"checking the quota", s.checkQuota},
 		{"checking where pods are", s.checkPlacement},
 		{"replacing an evicted spot node", s.evict},
 		{"consolidating", s.consolidate},

@@ -20,6 +20,8 @@ type Ledger struct {
 	Unknown int `json:"unknown"`
 	// ByOperation counts by the SDK's name: "VirtualMachines.CreateOrUpdate".
 	ByOperation map[string]int `json:"byOperation"`
+	// RefusedByOperation counts those of Refused likewise.
+	RefusedByOperation map[string]int `json:"refusedByOperation"`
 }
 
 type ledger struct {
@@ -32,7 +34,7 @@ func (s *Server) Ledger() Ledger {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	counts := s.ledger.counts
-	counts.ByOperation = maps.Clone(counts.ByOperation)
+	counts.ByOperation, counts.RefusedByOperation = maps.Clone(counts.ByOperation), maps.Clone(counts.RefusedByOperation)
 	return counts
 }
 
@@ -46,7 +48,7 @@ func (l *ledger) count(route *route, req *request, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.counts.ByOperation == nil {
-		l.counts.ByOperation = map[string]int{}
+		l.counts.ByOperation, l.counts.RefusedByOperation = map[string]int{}, map[string]int{}
 	}
 	l.counts.ByOperation[route.name]++
 	switch {
@@ -60,6 +62,7 @@ func (l *ledger) count(route *route, req *request, err error) {
 		return
 	}
 	l.counts.Refused++
+	l.counts.RefusedByOperation[route.name]++
 	if asError(err).Status == http.StatusTooManyRequests {
 		l.counts.Throttled++
 	}
