@@ -12,7 +12,6 @@ import (
 
 	"github.com/karve-dev/karve/local"
 	"github.com/karve-dev/karve/local/scenario"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // demoOptions are the flags of "karve demo".
@@ -81,7 +80,7 @@ func (o demoOptions) start(ctx context.Context, voice *scenario.Voice) (*local.E
 		Controlplane: o.Controlplane,
 		// Like Azure's delays: karve watches a move for 15 s before it begins.
 		KarveEnv: []string{fmt.Sprintf("CONSOLIDATION_VALIDATION_DELAY=%dms", int(15_000*o.TimeScale))},
-		Azure:    emulator.Options{TimeScale: o.TimeScale, Seed: 1, Quota: scenario.Quota()},
+		Azure:    scenario.Azure(o.TimeScale),
 	}
 	if !o.Bare {
 		options.Progress = func(step string) { voice.Say("%s", step) }

@@ -16,4 +16,6 @@ var (
 	train []byte
 	//go:embed manifests/db.yaml
 	db []byte
+	//go:embed manifests/edge.yaml
+	edge []byte
 )

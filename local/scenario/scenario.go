@@ -37,6 +37,8 @@ type story struct {
 	prices priceList
 	times  Times
 	began  time.Time // of the chapter
+	// refused is how many purchases Azure had refused when the chapter began.
+	refused int
 }
 
 // patience is how long a step may take before it has failed. It is far above
@@ -63,6 +65,7 @@ func Run(ctx context.Context, env *local.Environment, voice *Voice) (Times, erro
 		{"replacing an evicted spot node", s.evict},
 		{"consolidating", s.consolidate},
 		{"scaling down", s.scaleDown},
+		{"filling the subnet", s.fillSubnet},
 		{"taking stock", s.takeStock},
 	}
 	for i, step := range steps {

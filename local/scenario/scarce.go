@@ -1,0 +1,120 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// The scenario's subscription has little of what is cheapest for web, and its subnet room for
+// some two dozen machines.
+const (
+	scarceFamily = "standardDASv5Family"
+	scarceCores  = 20
+	smallSubnet  = "10.224.0.0/27"
+)
+
+// Azure is where the scenario takes place.
+func Azure(timeScale float64) emulator.Options {
+	return emulator.Options{TimeScale: timeScale, Seed: 1, Quota: map[string]int{scarceFamily: scarceCores}, SubnetPrefix: smallSubnet}
+}
+
+// checkQuota tells how a family's quota was used up without asking Azure for more than there is.
+func (s *story) checkQuota(context.Context) error {
+	var used emulator.Usage
+	for _, u := range s.env.Emulator().Usages() {
+		if strings.EqualFold(u.Name, scarceFamily) {
+			used = u
+		}
+	}
+	s.voice.Title("The subscription may have %d vCPUs of family DASv5, and no more", used.Limit)
+	s.voice.Say("%d of them are in use, what else web needed is of the next cheapest family", used.Current)
+	return s.checkPurchases()
+}
+
+// checkPurchases tells that nothing was asked for in vain.
+func (s *story) checkPurchases() error {
+	if refused := s.refusals(); refused > s.refused {
+		return fmt.Errorf("Azure refused %d purchases", refused-s.refused)
+	}
+	s.voice.Say("Azure had to refuse no purchase")
+	return nil
+}
+
+// refusals counts the purchases that Azure refused so far.
+func (s *story) refusals() int {
+	return s.env.Emulator().Ledger().RefusedByOperation["VirtualMachines.CreateOrUpdate"]
+}
+
+// fillSubnet asks for more nodes than the subnet has addresses, shows what the pods that wait
+// are told, and takes the others away again.
+func (s *story) fillSubnet(ctx context.Context) error {
+	s.voice.Title("More nodes are wanted than the subnet has addresses")
+	before, err := look(ctx, s.env)
+	if err != nil {
+		return err
+	}
+	s.refused = s.refusals()
+	if err := s.env.Apply(ctx, edge); err != nil {
+		return err
+	}
+	s.voice.Say("Deployment edge: 30 × 0.1 CPU, no two on a node; the subnet %s has room for some two dozen machines", smallSubnet)
+	told := ""
+	err = s.until(ctx, "the subnet is full, and the pods that wait know", func(now state) (bool, error) {
+		s.voice.Now("%s", now.summary())
+		waiting := now.pods("edge") - now.running("edge")
+		if waiting == 0 || len(now.Claims) == len(before.Claims) || now.readyNodes() < len(now.Claims) {
+			return false, nil
+		}
+		told, err = s.toldOfAddresses(ctx)
+		return told != "", err
+	})
+	if err != nil {
+		return err
+	}
+	now, err := look(ctx, s.env)
+	if err != nil {
+		return err
+	}
+	s.voice.Say("%d nodes came, %d edge pods run, %d wait and are told:", len(now.Claims)-len(before.Claims), now.running("edge"), now.pods("edge")-now.running("edge"))
+	s.voice.Block(told)
+	if err := s.checkPurchases(); err != nil {
+		return err
+	}
+	return s.leaveSubnet(ctx, len(before.Claims))
+}
+
+// leaveSubnet takes the edge pods away and waits until their nodes are given back.
+func (s *story) leaveSubnet(ctx context.Context, nodes int) error {
+	if err := s.scale(ctx, "edge", 0); err != nil {
+		return err
+	}
+	err := s.until(ctx, "the nodes of edge are given back", func(now state) (bool, error) {
+		s.voice.Now("%s", now.summary())
+		return now.pods("edge") == 0 && idle(now) == 0 && len(now.Claims) <= nodes && len(now.Nodes) == len(now.Claims), nil
+	})
+	if err != nil {
+		return err
+	}
+	s.voice.Say("edge is scaled to 0, and its nodes are given back")
+	return nil
+}
+
+// toldOfAddresses is what an edge pod that waits is told about the subnet; empty while none is.
+func (s *story) toldOfAddresses(ctx context.Context) (string, error) {
+	var events corev1.EventList
+	if err := s.env.Client().List(ctx, &events, client.InNamespace(namespace)); err != nil {
+		return "", fmt.Errorf("listing events: %w", err)
+	}
+	for _, e := range events.Items {
+		if strings.HasPrefix(e.InvolvedObject.Name, "edge-") && strings.Contains(e.Message, "addresses left") {
+			return e.Message, nil
+		}
+	}
+	return "", nil
+}
