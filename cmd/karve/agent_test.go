@@ -48,7 +48,9 @@ func TestAgentMayMarkItsOwnNodeOnly(t *testing.T) {
 		t.Errorf("the agent cannot mark its own node: %v", err)
 	}
 	for what, change := range map[string]func(*corev1.Node){
-		"add a taint":          func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "x", Effect: "NoSchedule"}) },
+		"add a taint": func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "x", Effect: "NoSchedule"})
+		},
 		"take a taint off":     func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[1:] },
 		"evict by its taint":   func(n *corev1.Node) { n.Spec.Taints[len(n.Spec.Taints)-1].Effect = "NoExecute" },
 		"annotate":             func(n *corev1.Node) { n.Annotations["x"] = "y" },

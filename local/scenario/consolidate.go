@@ -12,7 +12,7 @@ import (
 // nodes must not change before karve is taken to be done.
 const (
 	fewer = 24
-	calm  = 6 * time.Second
+	calm  = 12 * time.Second
 )
 
 // consolidate takes away most of web and waits until karve has moved what is left

@@ -168,7 +168,9 @@ func TestFaultsOfCatalogueOverAdmin(t *testing.T) {
 		}
 		price := func() float64 {
 			_, text, _ := b.try("GET", "/api/retail/prices?$filter=armRegionName%20eq%20'eastus'", "")
-			var page struct{ Items []struct{ RetailPrice float64 } }
+			var page struct {
+				Items []struct{ RetailPrice float64 }
+			}
 			if err := json.Unmarshal([]byte(text), &page); err != nil || len(page.Items) == 0 {
 				t.Fatalf("%v: %s", err, text)
 			}
