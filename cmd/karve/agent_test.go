@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +34,9 @@ func TestAgentMayMarkItsOwnNodeOnly(t *testing.T) {
 		}
 	}
 	own, nobodys := as(t, c.RESTConfig(), "mine"), as(t, c.RESTConfig(), "")
+	// Others taint the nodes, too, meanwhile: nobody's kubelet speaks for them.
 	mark := func(n *corev1.Node) {
-		n.Spec.Taints = append(n.Spec.Taints[:1], corev1.Taint{Key: kube.InterruptionTaint, Value: "Preempt", Effect: corev1.TaintEffectNoSchedule})
+		n.Spec.Taints = append(others(n), corev1.Taint{Key: kube.InterruptionTaint, Value: "Preempt", Effect: corev1.TaintEffectNoSchedule})
 		n.Annotations[kube.LeavesAtAnnotation] = time.Now().Format(time.RFC3339Nano)
 	}
 	// A policy takes a moment to come into force; until then roles alone would let this pass.
@@ -51,8 +53,12 @@ func TestAgentMayMarkItsOwnNodeOnly(t *testing.T) {
 		"add a taint": func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "x", Effect: "NoSchedule"})
 		},
-		"take a taint off":     func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[1:] },
-		"evict by its taint":   func(n *corev1.Node) { n.Spec.Taints[len(n.Spec.Taints)-1].Effect = "NoExecute" },
+		"take a taint off": func(n *corev1.Node) {
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "kept" })
+		},
+		"evict by its taint": func(n *corev1.Node) {
+			n.Spec.Taints = append(others(n), corev1.Taint{Key: kube.InterruptionTaint, Value: "Preempt", Effect: corev1.TaintEffectNoExecute})
+		},
 		"annotate":             func(n *corev1.Node) { n.Annotations["x"] = "y" },
 		"change an annotation": func(n *corev1.Node) { n.Annotations["kept"] = "no" },
 		"drop an annotation":   func(n *corev1.Node) { delete(n.Annotations, "kept") },
@@ -75,11 +81,16 @@ func TestAgentMayMarkItsOwnNodeOnly(t *testing.T) {
 		t.Errorf("the agent may delete nodes: %v", err)
 	}
 	if err := patch(t.Context(), own, "mine", func(n *corev1.Node) {
-		n.Spec.Taints = n.Spec.Taints[:1]
+		n.Spec.Taints = others(n)
 		delete(n.Annotations, kube.LeavesAtAnnotation)
 	}); err != nil {
 		t.Errorf("the agent cannot take its mark off: %v", err)
 	}
+}
+
+// others are the node's taints but the agent's.
+func others(n *corev1.Node) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == kube.InterruptionTaint })
 }
 
 var errTooEarly = context.DeadlineExceeded
