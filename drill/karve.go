@@ -48,7 +48,7 @@ func (s Scenario) serve(ctx context.Context, strategy func(*deal) buyer) (Result
 	if err != nil {
 		return Result{}, fmt.Errorf("opening the region of seed %d: %w", s.Seed, err)
 	}
-	defer d.region.Close()
+	defer func() { _ = d.region.Close() }() // it has no listener and no guests to wait for
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = d.provider.Run(ctx) }) // its error is that of ctx
 	defer wg.Wait()

@@ -79,7 +79,7 @@ func (p *Provider) readAddresses(ctx context.Context, s subnetID) (usages, error
 	}
 	size := addressesIn(resp.Properties)
 	if size == 0 {
-		return nil, errors.New("Azure tells no range of it")
+		return nil, errors.New("the answer of Azure has no range of it")
 	}
 	return usages{addressBudget(s): {limit: size, used: int64(len(resp.Properties.IPConfigurations))}}, nil
 }
