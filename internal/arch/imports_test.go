@@ -47,6 +47,8 @@ var rooms = []room{
 		Why: "an agent tells what its machine hears, in the words that kube reads; it decides nothing"},
 	{Folder: "drill/storm", Knows: []string{"agent", "engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "api"},
 		Why: "a storm passes over everything that acts, put together as a command would"},
+	{Folder: "drill/adoption", Knows: []string{"engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "controller/nodeclass", "api"},
+		Why: "whoever takes a cluster over brings everything that acts, put together as a command would"},
 	{Folder: "cost", Knows: []string{"engine", "kube", "journal", "api"},
 		Why: "cost prices what others recorded"},
 	{Folder: "local", Knows: []string{"api", "provider/azure/emulator"},
@@ -68,7 +70,7 @@ var rooms = []room{
 var kubernetes = []string{"k8s.io/", "sigs.k8s.io/"}
 
 // speaksKubernetes lists the rooms that may import Kubernetes modules.
-var speaksKubernetes = []string{"agent", "api", "kube", "controller", "cmd", "drill/storm", "local", "e2e", "provider/azure", "provider/azure/emulator/node", "sim", "cli"}
+var speaksKubernetes = []string{"agent", "api", "kube", "controller", "cmd", "drill/adoption", "drill/storm", "local", "e2e", "provider/azure", "provider/azure/emulator/node", "sim", "cli"}
 
 func TestImportsPointInward(t *testing.T) {
 	for _, file := range sources(t) {
