@@ -10,15 +10,16 @@ import (
 // State is all that can be seen at once of the emulator, as GET
 // /_emulator/state shows it.
 type State struct {
-	VMs        []VMState  `json:"vms"`
-	NICs       []NICState `json:"nics"`
-	Disks      []string   `json:"disks"`
-	Usages     []Usage    `json:"usages"` // those in use
-	Stockouts  []Stockout `json:"stockouts"`
-	Faults     []Fault    `json:"faults"`
-	Ledger     Ledger     `json:"ledger"`
-	TimeScale  float64    `json:"timeScale"`
-	Throttling bool       `json:"throttling"`
+	VMs        []VMState      `json:"vms"`
+	Machines   []MachineState `json:"machines"` // of agent pools
+	NICs       []NICState     `json:"nics"`
+	Disks      []string       `json:"disks"`
+	Usages     []Usage        `json:"usages"` // those in use
+	Stockouts  []Stockout     `json:"stockouts"`
+	Faults     []Fault        `json:"faults"`
+	Ledger     Ledger         `json:"ledger"`
+	TimeScale  float64        `json:"timeScale"`
+	Throttling bool           `json:"throttling"`
 	// Operations counts those still in progress.
 	Operations int `json:"operations"`
 }
@@ -56,6 +57,7 @@ func (s *Server) State() State {
 	for _, k := range slices.Sorted(maps.Keys(s.vms)) {
 		state.VMs = append(state.VMs, s.vmState(s.vms[k]))
 	}
+	state.Machines = s.machineStates()
 	for _, k := range slices.Sorted(maps.Keys(s.nics)) {
 		n := s.nics[k]
 		state.NICs = append(state.NICs, NICState{Name: n.name, VM: n.vm, IP: n.address()})

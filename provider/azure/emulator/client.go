@@ -28,6 +28,12 @@ func (s *Server) ClientID() string          { return s.options.ClientID }
 func (s *Server) Location() string          { return s.options.Location }
 func (s *Server) NodeResourceGroup() string { return s.options.NodeResourceGroup }
 
+// ClusterResourceGroup is the group of the cluster itself.
+func (s *Server) ClusterResourceGroup() string { return s.options.ClusterName }
+
+// MachinesPool is the agent pool in which AKS makes single machines.
+func (s *Server) MachinesPool() string { return s.options.MachinesPool }
+
 // SubnetID is the cluster's own subnet.
 func (s *Server) SubnetID() string {
 	return s.subnetID(s.options.NodeResourceGroup, s.vnetName(), "aks-subnet")

@@ -3,7 +3,7 @@
 // that provisioning Kubernetes nodes needs: a token endpoint, VM sizes and
 // their quota, virtual machines with genuine asynchronous operations, network
 // interfaces with addresses taken from a subnet, disks and their encryption sets,
-// extensions, images of community and shared galleries, and retail prices. The Azure SDK for Go talks to it unmodified
+// extensions, machines of AKS agent pools, images of community and shared galleries, and retail prices. The Azure SDK for Go talks to it unmodified
 // through cloud.Configuration. New makes one without a listener, which tests call
 // in process and in virtual time.
 //
@@ -21,6 +21,7 @@
 //	GET    faults/catalogue    POST faults/named {name, target, times, seed}
 //	PUT    quota {name, limit} | throttling {enabled} | timescale {scale}
 //	POST   images {definition, version} | subnets {resourceGroup, vnet, name, prefix} | tokens/revoke
+//	POST   machines/NAME/drift {reason}
 //	POST   vms/NAME/evict {noticeSeconds}
 //	GET    vms/NAME/scheduledevents    POST vms/NAME/scheduledevents {kind, noticeSeconds}    DELETE vms/NAME/scheduledevents
 //

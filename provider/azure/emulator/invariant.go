@@ -14,7 +14,7 @@ import (
 func (s *Server) CheckInvariants() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(s.checkUse(), s.checkNICBonds(), s.checkDiskBonds(), s.checkAddresses())
+	return errors.Join(s.checkUse(), s.checkNICBonds(), s.checkDiskBonds(), s.checkMachineBonds(), s.checkAddresses())
 }
 
 func (s *Server) checkUse() error {
@@ -65,6 +65,21 @@ func (s *Server) checkDiskBonds() error {
 	for _, d := range s.disks {
 		if d.vm != attached[d] {
 			errs = append(errs, fmt.Errorf("disk %s says it is attached to %q; it is attached to %q", d.name, d.vm, attached[d]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Server) checkMachineBonds() error {
+	var errs []error
+	for _, m := range s.machines {
+		if m.vm != nil && (m.vm.machine != m || s.vms[key(m.vm.group, m.vm.name)] != m.vm) {
+			errs = append(errs, fmt.Errorf("machine %s of pool %s has %s behind it, which is not its own or does not exist", m.name, m.pool.name, m.vm.name))
+		}
+	}
+	for _, v := range s.vms {
+		if m := v.machine; m != nil && s.machines[machineKey(m.pool.name, m.name)] != m {
+			errs = append(errs, fmt.Errorf("virtual machine %s belongs to a machine that AKS does not know", v.name))
 		}
 	}
 	return errors.Join(errs...)

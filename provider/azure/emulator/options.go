@@ -32,6 +32,8 @@ type Options struct {
 	SystemNodes int
 	// SystemNodeSize defaults to Standard_D4s_v5.
 	SystemNodeSize string
+	// MachinesPool names the agent pool in which AKS makes single machines. Empty: "machines".
+	MachinesPool string
 
 	// Seed makes latencies, ids and names repeatable for a repeated sequence
 	// of requests.
@@ -122,6 +124,7 @@ func (o Options) withDefaults() (Options, error) {
 	setString(&o.NodeResourceGroup, fmt.Sprintf("MC_%s_%s_%s", o.ClusterName, o.ClusterName, o.Location))
 	setString(&o.SubnetPrefix, "10.224.0.0/16")
 	setString(&o.SystemNodeSize, "Standard_D4s_v5")
+	setString(&o.MachinesPool, "machines")
 	setInt(&o.SystemNodes, 2)
 	setInt(&o.DefaultFamilyCores, 3000)
 	setInt(&o.RegionalCores, 20000)

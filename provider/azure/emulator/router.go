@@ -89,6 +89,7 @@ func routes() []route {
 	disk := computeIn + "disks"
 	nic := networkIn + "networkinterfaces"
 	vnet := networkIn + "virtualnetworks"
+	pool := inGroup + "/providers/microsoft.containerservice/managedclusters/{cluster}/agentpools/{pool}"
 	return []route{
 		open("GET", "{tenant}/discovery/instance", "Identity.DiscoverInstance", (*Server).discoverInstance),
 		open("GET", "{tenant}/v2.0/.well-known/openid-configuration", "Identity.DiscoverTenant", (*Server).discoverTenant),
@@ -106,6 +107,7 @@ func routes() []route {
 		azure("GET", gallery+"/{version}", "CommunityGalleryImageVersions.Get", reads, (*Server).getImageVersion),
 		azure("GET", inSubscription+"/providers/microsoft.containerservice/locations/{location}/nodeimageversions", "NodeImageVersions.List", reads, (*Server).listNodeImages),
 		azure("GET", computeIn+"diskencryptionsets/{set}", "DiskEncryptionSets.Get", reads, (*Server).getEncryptionSet),
+		azure("GET", inSubscription+"/providers/microsoft.containerservice/locations/{location}/operations/{operation}", "ManagedClusters.GetOperation", pollAKS, (*Server).getOperation),
 		azure("GET", inSubscription+"/providers/{namespace}/locations/{location}/operations/{operation}", "Operations.Get", pollOperation, (*Server).getOperation),
 
 		azure("PUT", vm+"/{vm}", "VirtualMachines.CreateOrUpdate", writeVM, (*Server).putVM),
@@ -146,6 +148,13 @@ func routes() []route {
 		azure("GET", networkIn+"loadbalancers", "LoadBalancers.List", reads, (*Server).listLoadBalancers),
 		azure("GET", networkIn+"loadbalancers/{lb}", "LoadBalancers.Get", reads, (*Server).getLoadBalancer),
 
+		azure("GET", pool, "AgentPools.Get", callAKS, (*Server).getPool),
+		azure("PUT", pool, "AgentPools.CreateOrUpdate", putAKS, (*Server).putPool),
+		azure("POST", pool+"/deletemachines", "AgentPools.DeleteMachines", callAKS, (*Server).deleteMachines),
+		azure("GET", pool+"/machines", "Machines.List", callAKS, (*Server).listMachines),
+		azure("GET", pool+"/machines/{machine}", "Machines.Get", callAKS, (*Server).getMachine),
+		azure("PUT", pool+"/machines/{machine}", "Machines.CreateOrUpdate", callAKS, (*Server).putMachine),
+
 		admin("GET", "state", (*Server).adminState),
 		admin("GET", "ledger", (*Server).adminLedger),
 		admin("GET", "invariants", (*Server).adminInvariants),
@@ -163,6 +172,7 @@ func routes() []route {
 		admin("POST", "images", (*Server).adminPublishImage),
 		admin("POST", "subnets", (*Server).adminAddSubnet),
 		admin("POST", "tokens/revoke", (*Server).adminRevokeTokens),
+		admin("POST", "machines/{machine}/drift", (*Server).adminDriftMachine),
 		admin("POST", "vms/{vm}/evict", (*Server).adminEvict),
 		admin("GET", "vms/{vm}/scheduledevents", (*Server).adminScheduledEvents),
 		admin("POST", "vms/{vm}/scheduledevents", (*Server).adminAnnounce),

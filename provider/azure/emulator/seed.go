@@ -37,6 +37,7 @@ func (s *Server) seed() error {
 	s.loadBalancers[key(group, "kubernetes")] = &loadBalancer{
 		common: s.newCommon(lbID, "kubernetes", group), pools: []string{"aksOutboundBackendPool", "kubernetes"},
 	}
+	s.addPool(s.options.MachinesPool, modeMachines, nil)
 	return s.seedSystemPool()
 }
 

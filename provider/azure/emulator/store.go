@@ -28,6 +28,8 @@ type store struct {
 	vnets          map[string]*vnet
 	nsgs           map[string]*nsg
 	loadBalancers  map[string]*loadBalancer
+	pools          map[string]*agentPool  // of the cluster, by lower-case name
+	machines       map[string]*aksMachine // by pool and name, lower case
 
 	quota        quota
 	stockouts    []*Stockout
@@ -49,6 +51,8 @@ func newStore(o Options) store {
 		vnets:          map[string]*vnet{},
 		nsgs:           map[string]*nsg{},
 		loadBalancers:  map[string]*loadBalancer{},
+		pools:          map[string]*agentPool{},
+		machines:       map[string]*aksMachine{},
 		restrictions:   slices.Clone(o.Restrictions),
 		images:         publishedImages(),
 	}
@@ -146,6 +150,11 @@ func list[T any](s *Server, r *request, resources map[string]T, view func(T) any
 		}
 		prefix = strings.ToLower(g.name) + "/"
 	}
+	return listUnder(s, r, prefix, resources, view)
+}
+
+// listUnder is list for resources whose keys begin with prefix.
+func listUnder[T any](s *Server, r *request, prefix string, resources map[string]T, view func(T) any) (reply, error) {
 	after := r.query.Get("$skiptoken")
 	keys := slices.Sorted(maps.Keys(resources))
 	start, _ := slices.BinarySearchFunc(keys, after, func(k, after string) int {

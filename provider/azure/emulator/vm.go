@@ -40,6 +40,8 @@ type vm struct {
 	incarnation int
 	// hosted machines were there from the start, and run no guest.
 	hosted bool
+	// machine is AKS's, if AKS made this one.
+	machine *aksMachine
 }
 
 type attachedNIC struct {

@@ -138,6 +138,7 @@ func (s *Server) allocate(v *vm, failure *Error) {
 }
 
 func (s *Server) endCreation(v *vm, failure *Error) {
+	defer s.settleMachine(v)
 	op := v.at
 	s.operations.finish(op, failure)
 	v.at = nil

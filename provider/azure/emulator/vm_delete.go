@@ -55,6 +55,7 @@ func (s *Server) removeVM(v *vm) {
 	s.quota.giveBack(claims(v.size, v.spec.isSpot()))
 	s.releaseNICs(v)
 	s.releaseDisk(v)
+	s.bereave(v)
 	s.log.Info("virtual machine gone", slog.String("vm", v.name), slog.String("size", v.size.Name))
 }
 
