@@ -74,7 +74,8 @@ type Mirror struct {
 	// departing are nodes that will be deleted, by key; see Depart.
 	departing map[string]bool
 
-	superseded map[string]bool // UIDs of running pods whose successors are on their way
+	superseded map[string]bool // UIDs of pods whose successors are on their way, or there
+	succession succession
 
 	podBudgets *PodBudgets
 	podsIn     map[string]map[string]bool // namespace → UIDs
@@ -127,6 +128,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 		until:      map[string]time.Time{},
 		activity:   map[string]time.Time{},
 		superseded: map[string]bool{},
+		succession: newSuccession(),
 		departing:  map[string]bool{},
 		podBudgets: NewPodBudgets(),
 		podsIn:     map[string]map[string]bool{},
@@ -183,6 +185,10 @@ func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
 		}
 	}
 	m.noteDaemonPod(p)
+	if old == nil && !listed {
+		m.welcome(p)
+	}
+	m.enthrone(p)
 	woke := m.tellPod(uid)
 	woke = append(woke, m.relievePressure(p.Spec.NodeName)...)
 	m.mu.Unlock()
@@ -203,6 +209,7 @@ func (m *Mirror) RemovePod(p *corev1.Pod) {
 	}
 	delete(m.pods, uid)
 	delete(m.superseded, uid)
+	m.bury(p)
 	delete(m.lapses, uid)
 	delete(m.misread, uid)
 	unset(m.podsIn, p.Namespace, uid)
@@ -274,7 +281,7 @@ func (m *Mirror) podNow(uid string) (world.Pod, bool) {
 	if p == nil || Terminal(p) {
 		return world.Pod{}, false
 	}
-	if p.Spec.NodeName == "" && !Provisionable(p) {
+	if p.Spec.NodeName == "" && !Provisionable(p) && !m.expected(p) {
 		return world.Pod{}, false
 	}
 	w := m.convert.Pod(p, time.Now())
@@ -282,6 +289,9 @@ func (m *Mirror) podNow(uid string) (world.Pod, bool) {
 	m.noteLapse(uid, p)
 	m.noteHeld(uid, m.isHeld(p))
 	w.Movable = (w.Movable && !m.held[uid] || m.losesMachine(p)) && !m.superseded[uid]
+	if m.standsIn(p) {
+		w.Movable, w.Terminating = true, false
+	}
 	if key, ok := m.promises[uid]; ok {
 		w.Node, w.Movable = m.worldNodes[key].Name, true
 	}

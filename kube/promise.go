@@ -38,11 +38,15 @@ func (m *Mirror) promise(key string, pods []world.Ref) {
 	m.moved()
 	m.until[key] = time.Now().Add(NominatedFor)
 	for _, p := range pods {
-		if pod := m.pods[p.UID]; pod != nil && m.needsRoom(pod) {
-			m.breakPromise(p.UID)
-			m.promises[p.UID] = key
-			set(m.promised, key, p.UID)
-			m.tellPod(p.UID)
+		uid := m.speaksFor(p.UID)
+		if pod := m.pods[uid]; pod != nil && m.needsRoom(pod) {
+			m.breakPromise(uid)
+			m.promises[uid] = key
+			set(m.promised, key, uid)
+			m.tellPod(uid)
+		}
+		if heir := m.pods[m.succession.heirs[p.UID]]; heir != nil {
+			m.enthrone(heir)
 		}
 	}
 	w.NominatedUntil = m.until[key]
@@ -55,12 +59,13 @@ func (m *Mirror) needsRoom(p *corev1.Pod) bool {
 	return !m.superseded[string(p.UID)] && (p.Spec.NodeName == "" || m.worldNodes[m.keyOf(p.Spec.NodeName)].Leaving)
 }
 
-// Interrupts reports whether any of the pods runs on a machine that goes without being asked.
+// Interrupts reports whether any of the pods, or whom it comes for, runs on a machine that
+// goes without being asked.
 func (m *Mirror) Interrupts(pods []world.Ref) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range pods {
-		if pod := m.pods[p.UID]; pod != nil && pod.Spec.NodeName != "" && Interrupted(m.claims[m.keyOf(pod.Spec.NodeName)]) {
+		if pod := m.pods[m.comesFor(p.UID)]; pod != nil && pod.Spec.NodeName != "" && Interrupted(m.claims[m.keyOf(pod.Spec.NodeName)]) {
 			return true
 		}
 	}

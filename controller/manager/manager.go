@@ -357,7 +357,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 	named := func(name string) logr.Logger { return o.Log.WithName(name) }
 	ledger := &health.Ledger{}
 	evictor := termination.NewEvictor(c, recorder, set, named("eviction-queue"))
-	evictor.Surges = m.surges
+	evictor.Surges, evictor.Displaces = m.surges, m.mirror.Displace
 	for _, r := range append(m.featured(o, set, recorder, keeper), []registrar{
 		&lifecycle.Reconciler{
 			Client: c, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),

@@ -42,6 +42,9 @@ type Evictor struct {
 	// Surges moves pods that must not leave before their successors are ready; nil
 	// means that there are none.
 	Surges *Surges
+	// Displaces is told of each pod before it is asked to leave, so that room can be found
+	// for the one that will take its place; nil means that nobody wants to know.
+	Displaces func(*corev1.Pod)
 
 	client  client.Client
 	events  *events.Recorder
@@ -137,6 +140,7 @@ func (e *Evictor) force(ctx context.Context, pods []*corev1.Pod, deadline, now t
 		if now.Before(deadline.Add(-grace-drainPoll)) || p.DeletionTimestamp != nil && !p.DeletionTimestamp.After(deadline) {
 			continue
 		}
+		e.displaces(p)
 		left := min(max(int64(deadline.Sub(now)/time.Second), 1), max(graceSeconds(p), 1))
 		if err := e.client.Delete(ctx, p, client.GracePeriodSeconds(left), client.Preconditions{UID: &p.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting pod %s/%s to meet its node's deadline: %w", p.Namespace, p.Name, err)
@@ -194,7 +198,14 @@ func (e *Evictor) move(ctx context.Context, p *corev1.Pod, deadline time.Time) e
 	return e.ask(ctx, p)
 }
 
+func (e *Evictor) displaces(p *corev1.Pod) {
+	if e.Displaces != nil {
+		e.Displaces(p)
+	}
+}
+
 func (e *Evictor) ask(ctx context.Context, p *corev1.Pod) error {
+	e.displaces(p)
 	err := e.client.SubResource("eviction").Create(ctx, p, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -57,6 +58,48 @@ func TestLargestPodsLeaveFirst(t *testing.T) {
 				}
 				if took := last.Sub(first); took > tc.within {
 					t.Errorf("asking took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// Whoever plans room hears of each pod before it is asked to leave, or deleted to meet its
+// node's deadline: afterwards nobody could tell its heir from a pod that was scaled away.
+//
+// Rule 177.
+func TestDisplacedPodsAreToldBefore(t *testing.T) {
+	for name, left := range map[string]time.Duration{"evicted": 0, "deleted": 5 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := withNode(t, nil, controllertest.Pod("one", "1", "1Gi"), controllertest.Pod("other", "1", "1Gi"))
+				told, asked := map[string]bool{}, 0
+				check := func(pod string) {
+					if asked++; !told[pod] {
+						t.Errorf("%s is asked to go unannounced", pod)
+					}
+				}
+				api := interceptor.NewClient(e.API, interceptor.Funcs{
+					SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, s client.Object, opts ...client.SubResourceCreateOption) error {
+						check(o.GetName())
+						return c.SubResource(sub).Create(ctx, o, s, opts...)
+					},
+					Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+						check(o.GetName())
+						return c.Delete(ctx, o, opts...)
+					},
+				})
+				evictor := termination.NewEvictor(api, e.Events, e.Metrics, e.Termination.Log)
+				evictor.Displaces = func(p *corev1.Pod) { told[p.Name] = true }
+				var deadline time.Time
+				if left > 0 {
+					deadline = time.Now().Add(left)
+				}
+				if _, err := evictor.Drain(t.Context(), &e.Nodes()[0], deadline); err != nil {
+					t.Fatal(err)
+				}
+				if asked < 2 {
+					t.Errorf("%d were asked to go, want both", asked)
 				}
 			})
 		})

@@ -137,7 +137,9 @@ func (c *cluster) startKarve(ctx context.Context, cloud provider.Provider) {
 	c.lifecycle = newQueue(ctx, &c.running, &lifecycle.Reconciler{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class,
 		End: &termination.Claims{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}})
 	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class})
-	c.nodes = newQueue(ctx, &c.running, &termination.Nodes{Client: c.slow, Live: c.slow, Provider: cloud, Evictor: termination.NewEvictor(c.slow, recorder, set, log), Events: recorder, Metrics: set, Log: log})
+	evictor := termination.NewEvictor(c.slow, recorder, set, log)
+	evictor.Displaces = c.mirror.Displace
+	c.nodes = newQueue(ctx, &c.running, &termination.Nodes{Client: c.slow, Live: c.slow, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log})
 	c.mirror.Fed()
 	c.running.Go(func() { _ = recorder.Start(ctx) })
 	c.running.Go(func() { _ = provisioner.Start(ctx) })

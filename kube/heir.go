@@ -1,0 +1,122 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// succession is who comes for whom: karve asks a pod to leave its node, and its owner makes
+// another one in its place. Between the two nobody is pending, and yet room is needed:
+// until its heir is there, and the scheduler has given up on it, the old pod stands for it.
+type succession struct {
+	heirless map[types.UID]map[string]bool // owner → UIDs of displaced pods for which nobody has come
+	heirs    map[string]string             // UID of a displaced pod → its heir's, empty while there is none
+	heirOf   map[string]string             // the reverse
+}
+
+func newSuccession() succession {
+	return succession{heirless: map[types.UID]map[string]bool{}, heirs: map[string]string{}, heirOf: map[string]string{}}
+}
+
+// Displace says that the pod is about to be asked to leave its node, so that its owner will
+// make another. Say it before asking. A pod of an owner that may not do so at once, or at
+// all, is passed over. It holds until the pod is gone.
+func (m *Mirror) Displace(p *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	uid := string(p.UID)
+	if _, known := m.succession.heirs[uid]; known || m.pods[uid] == nil || m.superseded[uid] || !replacedAtOnce(p) {
+		return
+	}
+	m.succession.heirs[uid] = ""
+	set(m.succession.heirless, OwnerOf(p), uid)
+	m.tellPod(uid)
+}
+
+// replacedAtOnce reports whether the pod's owner makes another as soon as the pod is
+// terminating. (That of a StatefulSet's pod has its name, and comes when it is gone.)
+func replacedAtOnce(p *corev1.Pod) bool {
+	return ownedBy(p, "apps/v1", "ReplicaSet") || ownedBy(p, "v1", "ReplicationController")
+}
+
+// standsIn reports whether a terminating pod stands for the one that will take its place.
+func (m *Mirror) standsIn(p *corev1.Pod) bool {
+	_, displaced := m.succession.heirs[string(p.UID)]
+	return displaced && p.DeletionTimestamp != nil && !m.superseded[string(p.UID)]
+}
+
+// welcome finds out for whom a new pod comes. Owners do not say, and it does not matter:
+// their pods are alike.
+func (m *Mirror) welcome(p *corev1.Pod) {
+	owner := OwnerOf(p)
+	for _, uid := range slices.Sorted(maps.Keys(m.succession.heirless[owner])) {
+		if m.pods[uid].DeletionTimestamp == nil {
+			continue // it was not asked yet, or a disruption budget keeps it
+		}
+		m.succession.heirs[uid], m.succession.heirOf[string(p.UID)] = string(p.UID), uid
+		unset(m.succession.heirless, owner, uid)
+		return
+	}
+}
+
+// enthrone lets an heir speak for itself as soon as the World can know of it: it has a node,
+// room is promised to the pod it comes for, or the scheduler found none.
+func (m *Mirror) enthrone(heir *corev1.Pod) {
+	uid := string(heir.UID)
+	old, ok := m.succession.heirOf[uid]
+	if !ok {
+		return
+	}
+	bound := heir.Spec.NodeName != ""
+	key, promised := m.promises[old]
+	if m.pods[old] != nil && !m.superseded[old] && (bound || promised || Provisionable(heir)) {
+		m.superseded[old] = true
+		m.breakPromise(old)
+		m.tellPod(old)
+		if promised && !bound {
+			m.promises[uid] = key
+			set(m.promised, key, uid)
+			m.tellPod(uid)
+		}
+	}
+	if bound {
+		delete(m.succession.heirOf, uid)
+	}
+}
+
+// speaksFor is who needs the room that is promised to the pod.
+func (m *Mirror) speaksFor(uid string) string {
+	if heir := m.succession.heirs[uid]; heir != "" && m.superseded[uid] {
+		return heir
+	}
+	return uid
+}
+
+// comesFor is the pod whose place the pod takes, itself when it takes nobody's.
+func (m *Mirror) comesFor(uid string) string {
+	if old, heir := m.succession.heirOf[uid]; heir {
+		return old
+	}
+	return uid
+}
+
+// expected reports whether room is promised to an heir that the scheduler has not tried yet.
+func (m *Mirror) expected(p *corev1.Pod) bool {
+	_, heir := m.succession.heirOf[string(p.UID)]
+	return heir && m.promises[string(p.UID)] != "" && p.DeletionTimestamp == nil && p.Status.NominatedNodeName == ""
+}
+
+// bury forgets a pod that is gone, whichever side it was on. Should an heir go, whoever
+// comes next is a pod like any other.
+func (m *Mirror) bury(p *corev1.Pod) {
+	uid := string(p.UID)
+	unset(m.succession.heirless, OwnerOf(p), uid)
+	delete(m.succession.heirs, uid)
+	if old := m.succession.heirOf[uid]; m.succession.heirs[old] == uid {
+		m.succession.heirs[old] = ""
+	}
+	delete(m.succession.heirOf, uid)
+}
