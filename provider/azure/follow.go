@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/provider"
 )
@@ -15,15 +12,13 @@ import (
 // standing finds the claim's machine in the shared list. It reports false while
 // no list is new enough to tell, which is only ever so for a machine that this
 // process has just asked for.
-func (l *launch) standing(ctx context.Context) (vm *armcompute.VirtualMachine, known bool, err error) {
+func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err error) {
 	now := l.p.opts.Now()
 	v, err := l.p.machines.since(ctx, now.Add(-l.p.pace()))
 	if err != nil {
 		return nil, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
-	if theirs := l.p.legacy(v, l.claim); theirs != nil {
-		l.name = legacyName(l.claim.Name)
-	}
+	l.settleOn(v)
 	flight := l.p.flights.get(l.name)
 	if !flight.asked.IsZero() && !v.started.After(flight.asked) {
 		return nil, false, nil
@@ -42,10 +37,25 @@ func (l *launch) standing(ctx context.Context) (vm *armcompute.VirtualMachine, k
 	return vm, true, nil
 }
 
+// settleOn follows the machine that the claim has, whoever made it; without one, whoever
+// makes them now would.
+func (l *launch) settleOn(v view[*machine]) {
+	if theirs := l.p.legacy(v, l.claim); theirs != nil {
+		l.maker, l.name = theirs.maker, theirs.handle
+		return
+	}
+	for _, k := range l.p.makers {
+		if name := k.handle(l.claim); v.byName[name] != nil {
+			l.maker, l.name = k, name
+			return
+		}
+	}
+}
+
 // vanished looks closely at a machine that was bought and is missing from the
 // list, before another is bought in its place.
-func (l *launch) vanished(ctx context.Context) (*armcompute.VirtualMachine, bool, error) {
-	vm, err := l.p.readMachine(ctx, l.name)
+func (l *launch) vanished(ctx context.Context) (*machine, bool, error) {
+	vm, err := l.maker.read(ctx, l.name)
 	if errors.Is(err, provider.ErrNotFound) {
 		l.p.flights.drop(l.name)
 		return nil, true, nil
@@ -54,7 +64,7 @@ func (l *launch) vanished(ctx context.Context) (*armcompute.VirtualMachine, bool
 }
 
 // follow says how an existing machine stands.
-func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (provider.Instance, error) {
+func (l *launch) follow(ctx context.Context, vm *machine) (provider.Instance, error) {
 	switch text(vm.Properties.ProvisioningState) {
 	case stateFailed:
 		return l.failed(ctx)
@@ -69,12 +79,15 @@ func (l *launch) follow(ctx context.Context, vm *armcompute.VirtualMachine) (pro
 }
 
 // stands describes a machine that has not failed.
-func (l *launch) stands(ctx context.Context, vm *armcompute.VirtualMachine) provider.Instance {
+func (l *launch) stands(ctx context.Context, vm *machine) provider.Instance {
 	in := l.p.instance(ctx, vm)
 	in.Memory = l.memory()
 	if in.ClaimUID == "" { // inherited
 		in.ClaimUID = l.claim.UID
 		l.p.describe(ctx, &in, l.claim.Class)
+	}
+	if text(vm.Name) == "" {
+		in.ProviderID = "" // its node will have another, which nobody knows yet
 	}
 	if in.State == provider.Running {
 		l.p.arrived(l.name)
@@ -88,10 +101,10 @@ func (l *launch) stands(ctx context.Context, vm *armcompute.VirtualMachine) prov
 // so that the next call can try the next choice. A machine with power has not
 // failed, whatever operation on it did.
 func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
-	if !l.p.mayDelete(l.name) {
+	if !l.maker.mayEnd(l.name) {
 		return l.waiting(), nil // it is told of once it can go
 	}
-	vm, err := l.p.readMachine(ctx, l.name)
+	vm, err := l.maker.read(ctx, l.name)
 	if errors.Is(err, provider.ErrNotFound) {
 		return l.waiting(), nil
 	}
@@ -101,11 +114,11 @@ func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
 	if state(vm) != provider.Failed {
 		return l.stands(ctx, vm), nil
 	}
-	return l.giveBack(ctx, vm, l.whyFailed(ctx, vm))
+	return l.giveBack(ctx, vm, failure(l.maker.why(ctx, l, vm)))
 }
 
 // giveBack remembers why a machine failed and deletes it.
-func (l *launch) giveBack(ctx context.Context, vm *armcompute.VirtualMachine, r refusal) (provider.Instance, error) {
+func (l *launch) giveBack(ctx context.Context, vm *machine, r refusal) (provider.Instance, error) {
 	choice := l.p.choiceOf(vm)
 	if s := l.in.skus.value.byName[choice.Type]; s != nil {
 		l.p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, l.subnet())
@@ -114,33 +127,12 @@ func (l *launch) giveBack(ctx context.Context, vm *armcompute.VirtualMachine, r 
 	l.refused(choice, r.code, r.reason(), r.detail)
 	l.p.opts.Log.Info("machine failed", slog.String("claim", l.claim.Name), slog.String("machine", l.name),
 		slog.String("size", choice.Type), slog.String("zone", choice.Zone), slog.String("code", r.code))
-	if err := l.p.remove(ctx, l.name, vm); err != nil {
+	if err := l.p.remove(ctx, vm); err != nil {
 		return provider.Instance{}, err
 	}
 	in := l.waiting()
 	in.Memory = l.forgotten()
 	return in, nil
-}
-
-// whyFailed reads the failure from the operation, as this process or the claim
-// remembers it, and from the machine's own status otherwise.
-func (l *launch) whyFailed(ctx context.Context, vm *armcompute.VirtualMachine) refusal {
-	if op := l.p.flights.get(l.name).operation; op != nil {
-		if _, err := op.Poll(ctx); err == nil && op.Done() {
-			if _, err := op.Result(ctx); err != nil {
-				return failure(classify(err))
-			}
-		}
-	}
-	if r, ok := l.noted(ctx, l.p.choiceOf(vm)); ok {
-		return failure(r)
-	}
-	for _, s := range statuses(vm) {
-		if code, ok := strings.CutPrefix(text(s.Code), "ProvisioningState/failed/"); ok {
-			return failure(understand(code, text(s.Message)))
-		}
-	}
-	return refusal{kind: otherRefusal, code: "ProvisioningFailed", detail: "Azure does not say why"}
 }
 
 // failure makes sure that a failed machine's offer rests for a while, whatever

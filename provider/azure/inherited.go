@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -19,7 +17,7 @@ import (
 const namePrefix = "aks-"
 
 // inherited reports whether a machine was made for this cluster by Karpenter's provider.
-func (p *Provider) inherited(vm *armcompute.VirtualMachine) bool {
+func (p *Provider) inherited(vm *machine) bool {
 	return p.inheritedTags(vm.Tags) && (strings.HasPrefix(strings.ToLower(text(vm.Name)), namePrefix) || madeByAKS(vm))
 }
 
@@ -32,10 +30,10 @@ func (p *Provider) inheritedTags(tags map[string]*string) bool {
 
 // madeByAKS reports whether the machine belongs to AKS's machine API, which must be
 // asked to delete it.
-func madeByAKS(vm *armcompute.VirtualMachine) bool { return tag(vm.Tags, tagAKSMachine) != "" }
+func madeByAKS(vm *machine) bool { return tag(vm.Tags, tagAKSMachine) != "" }
 
 // claimOf is the name of the NodeClaim a machine was made for.
-func claimOf(vm *armcompute.VirtualMachine) string {
+func claimOf(vm *machine) string {
 	for _, key := range []string{tagClaim, tagAKSMachine} {
 		if name := tag(vm.Tags, key); name != "" {
 			return name
@@ -49,9 +47,11 @@ func legacyName(claim string) string { return namePrefix + strings.ToLower(claim
 
 // legacy finds the machine that Karpenter's provider made for a claim. Any list will
 // do: nothing makes such machines any more.
-func (p *Provider) legacy(v view[*armcompute.VirtualMachine], claim provider.Claim) *armcompute.VirtualMachine {
-	if vm := v.byName[legacyName(claim.Name)]; vm != nil && p.inherited(vm) && tag(vm.Tags, tagNodePool) == claim.Pool {
-		return vm
+func (p *Provider) legacy(v view[*machine], claim provider.Claim) *machine {
+	for _, name := range []string{legacyName(claim.Name), strings.ToLower(claim.Name)} {
+		if vm := v.byName[name]; vm != nil && p.inherited(vm) && tag(vm.Tags, tagNodePool) == claim.Pool && claimOf(vm) == claim.Name {
+			return vm
+		}
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (p *Provider) abandonLegacy(ctx context.Context, claim provider.Claim) erro
 		return fmt.Errorf("abandoning %s: %w", claim.Name, err)
 	}
 	if vm := p.legacy(v, claim); vm != nil {
-		return p.endListed(ctx, legacyName(claim.Name), vm)
+		return p.endListed(ctx, vm)
 	}
 	return provider.ErrNotFound
 }

@@ -1,12 +1,12 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/engine/offer"
@@ -21,7 +21,8 @@ func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error
 	if err != nil {
 		return provider.Instance{}, err
 	}
-	vm, err := p.readMachine(ctx, name)
+	k, handle := p.whose(name)
+	vm, err := k.read(ctx, handle)
 	if err != nil {
 		return provider.Instance{}, err
 	}
@@ -48,27 +49,10 @@ func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 	return instances, nil
 }
 
-// readMachine reads a machine with its instance view; provider.ErrNotFound when
-// there is none.
-func (p *Provider) readMachine(ctx context.Context, name string) (*armcompute.VirtualMachine, error) {
-	resp, err := p.clients.vms.Get(ctx, p.opts.NodeResourceGroup, name,
-		&armcompute.VirtualMachinesClientGetOptions{Expand: to.Ptr(armcompute.InstanceViewTypesInstanceView)})
-	if err != nil {
-		if classify(err).kind == notFound {
-			return nil, provider.ErrNotFound
-		}
-		return nil, wrap(err, "reading machine %s", name)
-	}
-	if resp.Properties == nil {
-		resp.Properties = &armcompute.VirtualMachineProperties{}
-	}
-	return &resp.VirtualMachine, nil
-}
-
 // instance says in our words what a machine is. What only the class knows
 // (capacity, labels) is left out when the class or the size is gone.
-func (p *Provider) instance(ctx context.Context, vm *armcompute.VirtualMachine) provider.Instance {
-	name := strings.ToLower(text(vm.Name))
+func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance {
+	name := strings.ToLower(cmp.Or(text(vm.Name), p.nameToBe(vm)))
 	choice := p.choiceOf(vm)
 	in := provider.Instance{
 		ProviderID:   providerID(p.opts.SubscriptionID, p.opts.NodeResourceGroup, name),
@@ -137,7 +121,7 @@ func (m *machineType) allocatable() quantity.Amounts {
 }
 
 // choiceOf reads back from a machine which offer it was.
-func (p *Provider) choiceOf(vm *armcompute.VirtualMachine) offer.Choice {
+func (p *Provider) choiceOf(vm *machine) offer.Choice {
 	c := offer.Choice{Zone: regionalZone, CapacityType: offer.OnDemand}
 	if hw := vm.Properties.HardwareProfile; hw != nil && hw.VMSize != nil {
 		c.Type = string(*hw.VMSize)
@@ -151,7 +135,7 @@ func (p *Provider) choiceOf(vm *armcompute.VirtualMachine) offer.Choice {
 	return c
 }
 
-func imageOf(vm *armcompute.VirtualMachine) string {
+func imageOf(vm *machine) string {
 	storage := vm.Properties.StorageProfile
 	if storage == nil || storage.ImageReference == nil {
 		return ""
@@ -172,7 +156,7 @@ const (
 
 // state maps the provisioning state. A failed operation on a machine that has
 // power leaves a machine that runs.
-func state(vm *armcompute.VirtualMachine) provider.State {
+func state(vm *machine) provider.State {
 	switch text(vm.Properties.ProvisioningState) {
 	case stateDeleting:
 		return provider.Terminating
@@ -193,7 +177,7 @@ func state(vm *armcompute.VirtualMachine) provider.State {
 
 // power is the power state of a machine that was read with its instance view;
 // empty otherwise.
-func power(vm *armcompute.VirtualMachine) string {
+func power(vm *machine) string {
 	for _, status := range statuses(vm) {
 		if p, ok := strings.CutPrefix(text(status.Code), "PowerState/"); ok {
 			return p
@@ -202,7 +186,7 @@ func power(vm *armcompute.VirtualMachine) string {
 	return ""
 }
 
-func statuses(vm *armcompute.VirtualMachine) []*armcompute.InstanceViewStatus {
+func statuses(vm *machine) []*armcompute.InstanceViewStatus {
 	if vm.Properties.InstanceView == nil {
 		return nil
 	}
@@ -217,7 +201,7 @@ func statuses(vm *armcompute.VirtualMachine) []*armcompute.InstanceViewStatus {
 
 // drawsOf is the quota a machine uses up, as far as its size is known.
 // What it takes of its subnet is its class's to say.
-func (p *Provider) drawsOf(ctx context.Context, vm *armcompute.VirtualMachine) []offer.Draw {
+func (p *Provider) drawsOf(ctx context.Context, vm *machine) []offer.Draw {
 	choice := p.choiceOf(vm)
 	s := p.skus.read().value.byName[choice.Type]
 	if s == nil {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -64,7 +62,7 @@ func (p *Provider) arrived(name string) {
 }
 
 // late reports whether a machine takes far longer to be made than others do.
-func (p *Provider) late(name string, vm *armcompute.VirtualMachine) bool {
+func (p *Provider) late(name string, vm *machine) bool {
 	begun := p.flights.get(name).asked
 	if created := vm.Properties.TimeCreated; begun.IsZero() && created != nil {
 		begun = *created
@@ -81,7 +79,7 @@ func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Inst
 	}
 	f.looked = now
 	l.p.flights.put(l.name, f)
-	vm, err := l.p.readMachine(ctx, l.name)
+	vm, err := l.maker.read(ctx, l.name)
 	switch {
 	case errors.Is(err, provider.ErrNotFound):
 		return l.waiting(), nil
@@ -95,7 +93,7 @@ func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Inst
 	case text(vm.Properties.ProvisioningState) != stateCreating:
 		return l.follow(ctx, vm)
 	}
-	if r, failed := l.noted(ctx, l.p.choiceOf(vm)); failed && l.p.mayDelete(l.name) {
+	if r, failed := l.noted(ctx, l.p.choiceOf(vm)); failed && l.maker.mayEnd(l.name) {
 		return l.giveBack(ctx, vm, failure(r))
 	}
 	return in, nil
@@ -108,8 +106,8 @@ func stuck() refusal {
 
 // learnStuck has the offer rest of a machine that is ended before it came to be, if it
 // was late: the next claim had better try another.
-func (p *Provider) learnStuck(name string, vm *armcompute.VirtualMachine) {
-	if state(vm) != provider.Creating || !p.late(name, vm) {
+func (p *Provider) learnStuck(vm *machine) {
+	if state(vm) != provider.Creating || !p.late(vm.handle, vm) {
 		return
 	}
 	choice := p.choiceOf(vm)

@@ -22,7 +22,8 @@ const maxAttempts = 25
 type launch struct {
 	p     *Provider
 	claim provider.Claim
-	name  string // of the machine
+	maker maker
+	name  string // handle of the machine
 	class *v1beta1.AKSNodeClass
 	types *typeSet
 	in    inputs
@@ -31,6 +32,7 @@ type launch struct {
 	requests int               // purchases the cloud was asked for
 	strange  int               // refusals in a row that nobody has classified
 	accepted map[string]string // what to remember of the purchase
+	taken    bool              // a purchase was accepted
 }
 
 // Launch drives the claim's machine one step: it buys one if there is none,
@@ -84,7 +86,8 @@ func (p *Provider) newLaunch(ctx context.Context, claim provider.Claim) (*launch
 		return nil, fmt.Errorf("launching %s: %w", claim.Name, err)
 	}
 	types := p.typesOf(claim.Class, p.shape(class), in)
-	return &launch{p: p, claim: claim, name: machineName(claim.Name, claim.UID), class: class, types: types, in: in}, nil
+	buyer := p.makers[0]
+	return &launch{p: p, claim: claim, maker: buyer, name: buyer.handle(claim), class: class, types: types, in: in}, nil
 }
 
 // buy walks down the choices until one is accepted.
@@ -185,7 +188,7 @@ func (l *launch) eligible(m *machineType, o *offer.Offer, choice offer.Choice) b
 // purchase buys a choice if it is the claim's turn and there is quota. It reports
 // whether quota is lacking, and whether this call is done.
 func (l *launch) purchase(ctx context.Context, m *machineType, o *offer.Offer, choice offer.Choice) (in provider.Instance, lacks, done bool, err error) {
-	if wait := l.mayBuy(); wait > 0 {
+	if wait := l.maker.mayBegin(l); wait > 0 {
 		l.p.prudence.withdraw(l.name)
 		in := l.waiting()
 		in.RetryAfter = wait
@@ -202,7 +205,7 @@ func (l *launch) purchase(ctx context.Context, m *machineType, o *offer.Offer, c
 		return l.waiting(), false, true, nil
 	}
 	in, done, err = l.try(ctx, m, choice)
-	if in.ProviderID == "" {
+	if !l.taken {
 		l.p.prudence.withdraw(l.name)
 	}
 	return in, false, done, err
@@ -305,7 +308,9 @@ func (l *launch) further(r refusal) (provider.Instance, bool, error) {
 // bought describes a machine the cloud has accepted a moment ago.
 func (l *launch) bought(m *machineType, choice offer.Choice) provider.Instance {
 	in := l.waiting()
-	in.ProviderID = providerID(l.p.opts.SubscriptionID, l.p.opts.NodeResourceGroup, l.name)
+	if l.maker == (byCompute{l.p}) { // others name the virtual machine later
+		in.ProviderID = providerID(l.p.opts.SubscriptionID, l.p.opts.NodeResourceGroup, l.name)
+	}
 	in.Type, in.Zone, in.CapacityType = choice.Type, choice.Zone, choice.CapacityType
 	in.Created, in.Memory = l.p.opts.Now(), l.accepted
 	in.ImageID, _ = imageFor(l.class.Status.Images, m.sku)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
@@ -17,37 +15,22 @@ import (
 // errBeforeRequest marks failures that happened before a machine was asked for.
 var errBeforeRequest = errors.New("preparing the machine")
 
-// create asks for a machine. It never changes one that exists.
+// prepare marks an error that happened before a machine was asked for.
+func prepare(err error) error { return fmt.Errorf("%w: %w", errBeforeRequest, err) }
+
+// create has the launch's maker ask for a machine.
 func (l *launch) create(ctx context.Context, m *machineType, choice offer.Choice) error {
-	body, err := l.body(ctx, m, choice)
+	memory, err := l.maker.begin(ctx, l, m, choice)
 	if err != nil {
 		return err
 	}
-	if ctx, err = l.p.auxiliary.allow(ctx); err != nil {
-		return fmt.Errorf("%w: %w", errBeforeRequest, err)
-	}
-	var accepted *http.Response
-	poller, err := l.p.clients.vms.BeginCreateOrUpdate(policy.WithCaptureResponse(ctx, &accepted), l.p.opts.NodeResourceGroup, l.name, *body,
-		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
-	if err != nil {
-		switch classify(err).kind {
-		case staleReference:
-			l.p.network.forgetPools()
-		case denied:
-			l.p.auxiliary.forget(ctx)
-		}
-		return err
-	}
-	now := l.p.opts.Now()
-	l.settle(now)
-	l.p.flights.put(l.name, flight{asked: now, operation: poller})
-	l.accepted = toNote(accepted, choice, now)
+	l.settle(l.p.opts.Now())
+	l.accepted, l.taken = memory, true
 	return nil
 }
 
 // body is the whole machine: disk, interface and first script in one request.
 func (l *launch) body(ctx context.Context, m *machineType, choice offer.Choice) (*armcompute.VirtualMachine, error) {
-	prepare := func(err error) error { return fmt.Errorf("%w: %w", errBeforeRequest, err) }
 	image, err := l.image(ctx, m.sku)
 	if err != nil {
 		return nil, prepare(err)

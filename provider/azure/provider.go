@@ -45,7 +45,8 @@ type Provider struct {
 	pressure  pressure
 	catalogs  catalogs
 
-	machines *roll[*armcompute.VirtualMachine]
+	makers   []maker // first the one who makes machines now
+	machines *roll[*machine]
 	nics     *roll[*armnetwork.Interface]
 	disks    *roll[*armcompute.Disk]
 	flights  flights
@@ -131,6 +132,7 @@ func (p *Provider) connect() error {
 	if p.judge, err = newPriceJudge(o.Location); err != nil {
 		return err
 	}
+	p.makers = []maker{byCompute{p}}
 	p.openSources(compute, options.Transport)
 	p.openRolls()
 	return nil

@@ -22,6 +22,7 @@ type roll[T any] struct {
 	rows   func(context.Context) (rows []json.RawMessage, pages int, err error)
 	decode func(json.RawMessage) (T, error)
 	name   func(T) string
+	join   func(former, later T) T // of two rows about one thing
 	now    func() time.Time
 
 	asking gate
@@ -96,7 +97,11 @@ func (r *roll[T]) read(ctx context.Context) (view[T], error) {
 			continue
 		}
 		known[string(row)] = item
-		v.byName[strings.ToLower(r.name(item))] = item
+		name := strings.ToLower(r.name(item))
+		if former, twice := v.byName[name]; twice && r.join != nil {
+			item = r.join(former, item)
+		}
+		v.byName[name] = item
 	}
 	r.known = known
 	r.mu.Lock()
@@ -138,12 +143,7 @@ func (p *Provider) Unreadable() []provider.Unreadable {
 var _ provider.Candid = (*Provider)(nil)
 
 func (p *Provider) openRolls() {
-	p.machines = openRoll(p, machineShelf, decodeRow[armcompute.VirtualMachine], func(vm *armcompute.VirtualMachine) string {
-		if vm.Properties == nil {
-			return ""
-		}
-		return text(vm.Name)
-	})
+	p.machines = openRoll(p, machineShelf, p.decodeMachine, func(vm *machine) string { return vm.handle })
 	p.nics = openRoll(p, nicShelf, decodeRow[armnetwork.Interface], func(nic *armnetwork.Interface) string { return text(nic.Name) })
 	p.disks = openRoll(p, diskShelf, decodeRow[armcompute.Disk], func(d *armcompute.Disk) string { return text(d.Name) })
 }
@@ -155,6 +155,16 @@ func openRoll[T any](p *Provider, s shelf, decode func(json.RawMessage) (T, erro
 			return s.rows(ctx, p.clients.arm, p.opts.SubscriptionID, p.opts.NodeResourceGroup)
 		},
 	}
+}
+
+// decodeMachine reads a row of virtual machines. One without properties has no handle.
+func (p *Provider) decodeMachine(row json.RawMessage) (*machine, error) {
+	vm, err := decodeRow[armcompute.VirtualMachine](row)
+	if err != nil || vm.Properties == nil {
+		return &machine{}, err
+	}
+	k, handle := p.whose(text(vm.Name))
+	return &machine{VirtualMachine: vm, handle: handle, maker: k}, nil
 }
 
 func decodeRow[T any](row json.RawMessage) (*T, error) {

@@ -4,8 +4,6 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
 )
@@ -70,7 +68,7 @@ func setTag(tags map[string]string, key, value string) {
 
 // annotations are what a machine's claim shall remember of how it was made. A
 // machine of an earlier karve says nothing of it.
-func annotations(vm *armcompute.VirtualMachine) map[string]string {
+func annotations(vm *machine) map[string]string {
 	out := map[string]string{}
 	if hash := tag(vm.Tags, tagClassHash); hash != "" {
 		out[v1beta1.AnnotationHash], out[v1beta1.AnnotationHashVersion] = hash, v1beta1.HashVersion
@@ -96,6 +94,6 @@ func tag(tags map[string]*string, key string) string {
 
 // ours reports whether the machine is this cluster's to keep or to end: karve bought
 // it, or Karpenter's provider for Azure did before karve took over.
-func (p *Provider) ours(vm *armcompute.VirtualMachine) bool {
+func (p *Provider) ours(vm *machine) bool {
 	return strings.EqualFold(tag(vm.Tags, tagCluster), p.opts.ClusterName) && tag(vm.Tags, tagClaimUID) != "" || p.inherited(vm)
 }

@@ -1,14 +1,12 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/provider"
 )
@@ -21,6 +19,7 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	k, name := p.whose(name)
 	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.pace()))
 	if err != nil {
 		return fmt.Errorf("terminating %s: %w", name, err)
@@ -35,49 +34,49 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 		}
 	}
 	if vm := v.byName[name]; vm != nil {
-		return p.endListed(ctx, name, vm)
+		return p.endListed(ctx, vm)
 	}
 	if flight.gone {
 		return p.clear(ctx, name)
 	}
-	return p.endUnseen(ctx, name)
+	return p.endUnseen(ctx, k, name)
 }
 
 // endListed ends a machine that the shared list shows. A list is a moment old and says
 // nothing of power, so what is deleted is looked at itself first.
-func (p *Provider) endListed(ctx context.Context, name string, vm *armcompute.VirtualMachine) error {
-	if err := p.endable(name, vm); err != nil || leaving(vm) {
+func (p *Provider) endListed(ctx context.Context, vm *machine) error {
+	if err := p.endable(vm); err != nil || leaving(vm) {
 		return err
 	}
-	if !p.mayDelete(name) || !p.mayLook(name) {
+	if !vm.maker.mayEnd(vm.handle) || !p.mayLook(cmp.Or(strings.ToLower(text(vm.Name)), vm.handle)) {
 		return nil
 	}
-	vm, err := p.readMachine(ctx, name)
+	vm, err := vm.maker.read(ctx, vm.handle)
 	if errors.Is(err, provider.ErrNotFound) {
 		return nil // the next call looks for what it left behind
 	}
 	if err != nil {
 		return err
 	}
-	return p.end(ctx, name, vm)
+	return p.end(ctx, vm)
 }
 
 // endUnseen ends a machine that the shared list does not show. The list may be older
 // than the machine, or lack what it should hold, so the machine itself is asked for:
 // who believes that it is gone forgets it.
-func (p *Provider) endUnseen(ctx context.Context, name string) error {
+func (p *Provider) endUnseen(ctx context.Context, k maker, name string) error {
 	p.forgetBuying(name)
 	if !p.mayLook(name) {
 		return nil
 	}
-	vm, err := p.readMachine(ctx, name)
+	vm, err := k.read(ctx, name)
 	if errors.Is(err, provider.ErrNotFound) {
 		return p.clear(ctx, name)
 	}
 	if err != nil {
 		return err
 	}
-	return p.end(ctx, name, vm)
+	return p.end(ctx, vm)
 }
 
 // Abandon gives back whatever exists for a claim. It reads the machine itself
@@ -88,51 +87,49 @@ func (p *Provider) Abandon(ctx context.Context, claim provider.Claim) error {
 		return err
 	}
 	defer release()
-	err = p.endUnseen(ctx, machineName(claim.Name, claim.UID))
-	if errors.Is(err, provider.ErrNotFound) {
-		return p.abandonLegacy(ctx, claim)
+	for _, k := range p.makers {
+		if err := p.endUnseen(ctx, k, k.handle(claim)); !errors.Is(err, provider.ErrNotFound) {
+			return err
+		}
 	}
-	return err
+	return p.abandonLegacy(ctx, claim)
 }
 
 // end deletes a machine that is ours and not yet on its way out. It must have been read
 // by itself just now.
-func (p *Provider) end(ctx context.Context, name string, vm *armcompute.VirtualMachine) error {
-	if err := p.endable(name, vm); err != nil || leaving(vm) {
+func (p *Provider) end(ctx context.Context, vm *machine) error {
+	if err := p.endable(vm); err != nil || leaving(vm) {
 		return err
 	}
-	return p.remove(ctx, name, vm)
+	return p.remove(ctx, vm)
 }
 
-func leaving(vm *armcompute.VirtualMachine) bool {
+func leaving(vm *machine) bool {
 	return text(vm.Properties.ProvisioningState) == stateDeleting
 }
 
 // endable refuses machines that are not karve's to end.
-func (p *Provider) endable(name string, vm *armcompute.VirtualMachine) error {
+func (p *Provider) endable(vm *machine) error {
 	if !p.ours(vm) {
-		return fmt.Errorf("terminating %s: the machine does not carry the tags of cluster %s, so it is not ours to delete", name, p.opts.ClusterName)
+		return fmt.Errorf("terminating %s: the machine does not carry the tags of cluster %s, so it is not ours to delete", vm.handle, p.opts.ClusterName)
 	}
-	if madeByAKS(vm) {
-		return fmt.Errorf("terminating %s: it belongs to an AKS machine pool, which karve cannot ask yet: delete the machine with az aks nodepool delete-machines", name)
+	if _, plain := vm.maker.(byCompute); plain && madeByAKS(vm) {
+		return fmt.Errorf("terminating %s: it belongs to a machine pool of AKS that karve does not know: name the pool with --aks-machines-pool-name, or delete the machine with az aks nodepool delete-machines", vm.handle)
 	}
 	return nil
 }
 
-// remove asks for a machine's deletion and does not wait for it. Force skips the
-// guest's shutdown: its pods have been drained. When it is not the machine's turn
-// by Azure's limits, nothing happens: whoever asks asks again until it is gone.
-func (p *Provider) remove(ctx context.Context, name string, vm *armcompute.VirtualMachine) error {
-	if !p.mayDelete(name) {
+// remove asks for a machine's end. When it is not the machine's turn by Azure's limits,
+// nothing happens: whoever asks asks again until it is gone.
+func (p *Provider) remove(ctx context.Context, vm *machine) error {
+	if !vm.maker.mayEnd(vm.handle) {
 		return nil
 	}
-	_, err := p.clients.vms.BeginDelete(ctx, p.opts.NodeResourceGroup, name,
-		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
-	if err != nil && classify(err).kind != notFound {
-		return wrap(err, "deleting machine %s", name)
+	if err := vm.maker.end(ctx, vm); err != nil {
+		return err
 	}
-	p.learnStuck(name, vm)
-	p.flights.put(name, flight{asked: p.opts.Now(), leaving: true, draws: p.drawsOf(ctx, vm)})
+	p.learnStuck(vm)
+	p.flights.put(vm.handle, flight{asked: p.opts.Now(), leaving: true, draws: p.drawsOf(ctx, vm)})
 	return nil
 }
 

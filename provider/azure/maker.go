@@ -1,0 +1,134 @@
+package azure
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+)
+
+// A maker has machines made and unmade. What to buy, what was refused and what is left of
+// quota is the same for all of them.
+type maker interface {
+	// handle is the maker's name for the machine of a claim, lower case. All that is
+	// remembered of a machine is kept under it.
+	handle(claim provider.Claim) string
+	// mayBegin and mayEnd ask for the turn of a machine by Azure's limits. mayBegin
+	// returns how long to stay away when it has not come.
+	mayBegin(l *launch) time.Duration
+	mayEnd(handle string) bool
+	// begin asks for the launch's machine, and never changes one that exists. It returns
+	// what the claim shall remember of it.
+	begin(ctx context.Context, l *launch, m *machineType, choice offer.Choice) (memory map[string]string, err error)
+	// read reads a machine by itself, with its power; provider.ErrNotFound when there is none.
+	read(ctx context.Context, handle string) (*machine, error)
+	// why says why a machine failed.
+	why(ctx context.Context, l *launch, vm *machine) refusal
+	// end asks for a machine's end and does not wait for it. One that is gone is no error.
+	end(ctx context.Context, vm *machine) error
+}
+
+// A machine is one that exists, whoever made it, in Compute's words. Properties are there.
+type machine struct {
+	*armcompute.VirtualMachine
+	handle string
+	maker  maker
+	// failure is why it failed, where its maker says so; the zero refusal is none.
+	failure refusal
+	// drift is why its maker would make it anew; empty when it would not.
+	drift string
+}
+
+// byCompute has Compute make virtual machines. All there is to know of one is in it, and in
+// the operation that made it.
+type byCompute struct{ p *Provider }
+
+func (c byCompute) handle(claim provider.Claim) string { return machineName(claim.Name, claim.UID) }
+
+func (c byCompute) mayBegin(l *launch) time.Duration { return l.mayBuy() }
+
+func (c byCompute) mayEnd(handle string) bool { return c.p.mayDelete(handle) }
+
+func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice offer.Choice) (map[string]string, error) {
+	body, err := l.body(ctx, m, choice)
+	if err != nil {
+		return nil, err
+	}
+	if ctx, err = c.p.auxiliary.allow(ctx); err != nil {
+		return nil, prepare(err)
+	}
+	var accepted *http.Response
+	poller, err := c.p.clients.vms.BeginCreateOrUpdate(policy.WithCaptureResponse(ctx, &accepted), c.p.opts.NodeResourceGroup, l.name, *body,
+		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
+	if err != nil {
+		switch classify(err).kind {
+		case staleReference:
+			c.p.network.forgetPools()
+		case denied:
+			c.p.auxiliary.forget(ctx)
+		}
+		return nil, err
+	}
+	now := c.p.opts.Now()
+	c.p.flights.put(l.name, flight{asked: now, operation: poller})
+	return toNote(accepted, choice, now), nil
+}
+
+func (c byCompute) read(ctx context.Context, handle string) (*machine, error) {
+	resp, err := c.p.clients.vms.Get(ctx, c.p.opts.NodeResourceGroup, handle,
+		&armcompute.VirtualMachinesClientGetOptions{Expand: to.Ptr(armcompute.InstanceViewTypesInstanceView)})
+	if err != nil {
+		if classify(err).kind == notFound {
+			return nil, provider.ErrNotFound
+		}
+		return nil, wrap(err, "reading machine %s", handle)
+	}
+	if resp.Properties == nil {
+		resp.Properties = &armcompute.VirtualMachineProperties{}
+	}
+	return &machine{VirtualMachine: &resp.VirtualMachine, handle: handle, maker: c}, nil
+}
+
+// why reads the failure from the operation, as this process or the claim remembers it,
+// and from the machine's own status otherwise.
+func (c byCompute) why(ctx context.Context, l *launch, vm *machine) refusal {
+	if op := c.p.flights.get(vm.handle).operation; op != nil {
+		if _, err := op.Poll(ctx); err == nil && op.Done() {
+			if _, err := op.Result(ctx); err != nil {
+				return classify(err)
+			}
+		}
+	}
+	if r, ok := l.noted(ctx, c.p.choiceOf(vm)); ok {
+		return r
+	}
+	for _, s := range statuses(vm) {
+		if code, ok := strings.CutPrefix(text(s.Code), "ProvisioningState/failed/"); ok {
+			return understand(code, text(s.Message))
+		}
+	}
+	return refusal{kind: otherRefusal, code: "ProvisioningFailed", detail: "Azure does not say why"}
+}
+
+// end skips the guest's shutdown: its pods have been drained.
+func (c byCompute) end(ctx context.Context, vm *machine) error {
+	_, err := c.p.clients.vms.BeginDelete(ctx, c.p.opts.NodeResourceGroup, text(vm.Name),
+		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
+	if err != nil && classify(err).kind != notFound {
+		return wrap(err, "deleting machine %s", text(vm.Name))
+	}
+	return nil
+}
+
+// whose says who made a virtual machine by its name, and by which handle.
+func (p *Provider) whose(name string) (maker, string) { return byCompute{p}, strings.ToLower(name) }
+
+// nameToBe stands for the name of a virtual machine that there is not yet.
+func (p *Provider) nameToBe(vm *machine) string { return vm.handle }
