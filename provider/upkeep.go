@@ -52,6 +52,25 @@ type Bought struct {
 	NodeLabels     map[string]string
 }
 
+// Updater is a Provider that can change some of what machines are without replacing
+// them, such as their tags.
+type Updater interface {
+	// Update brings a machine up to date with its node class and with how the provider is
+	// configured, one step per call. It may be asked about every machine every few minutes:
+	// one that is up to date costs no call to the cloud. Nothing has to be remembered
+	// between calls.
+	Update(ctx context.Context, m Bought) (Update, error)
+}
+
+// Update is how a machine stands. The zero Update is one with nothing to be done.
+type Update struct {
+	// Changed says what was changed just now, in words; empty when nothing was.
+	Changed string
+	// RetryAfter is when to call again, because something is left to be done or to be
+	// seen; zero when nothing is.
+	RetryAfter time.Duration
+}
+
 // Repairer is a Provider that knows by which conditions a node shows that it will
 // not get well by itself.
 type Repairer interface {

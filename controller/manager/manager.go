@@ -36,6 +36,7 @@ import (
 	"github.com/karve-dev/karve/controller/expiration"
 	"github.com/karve-dev/karve/controller/gc"
 	"github.com/karve-dev/karve/controller/health"
+	"github.com/karve-dev/karve/controller/inplace"
 	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
@@ -405,6 +406,11 @@ func (m *Manager) featured(o Options, set *metrics.Set, recorder *events.Recorde
 		out = append(out, &static.Reconciler{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper, Metrics: set,
 			Log: o.Log.WithName("nodepool.static"), Class: o.NodeClass.GroupKind(),
+		})
+	}
+	if changes, ok := o.Provider.(provider.Updater); ok {
+		out = append(out, &inplace.Reconciler{
+			Client: m.Client(), Updater: changes, Events: recorder, Metrics: set, Log: o.Log.WithName(inplace.Name), Class: o.NodeClass,
 		})
 	}
 	if learns, ok := o.Provider.(provider.Observer); ok {

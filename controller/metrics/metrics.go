@@ -51,6 +51,7 @@ type Set struct {
 
 	PinnedCost     *prometheus.GaugeVec   // nodepool, reason: USD per month
 	ClaimsDrifted  *prometheus.CounterVec // nodepool, reason
+	ClaimsUpdated  *prometheus.CounterVec // nodepool, outcome
 	LaunchRefusals *prometheus.CounterVec // pool, reason: our word for why a purchase was refused
 	LaunchSeconds  *prometheus.HistogramVec
 	PlanPrice      prometheus.Gauge   // USD per hour of the last plan's first choices
@@ -111,6 +112,7 @@ func New(registry prometheus.Registerer) *Set {
 
 		PinnedCost:     m.gauge("karve_nodepools_pinned_cost_per_month", "What nodes cost in USD a month that could go but for the reason.", "nodepool", "reason"),
 		ClaimsDrifted:  m.counter("karve_nodeclaims_drifted_total", "NodeClaims found drifted.", "nodepool", "reason"),
+		ClaimsUpdated:  m.counter("karve_nodeclaims_updated_in_place_total", "Machines that were changed without being replaced (changed), or should have been (failed).", "nodepool", "outcome"),
 		LaunchRefusals: m.counter("karve_launch_refusals_total", "Purchases the cloud refused.", "nodepool", "reason"),
 		LaunchSeconds:  m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
 		PlanPrice:      m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),

@@ -2,11 +2,13 @@ package nodeclass
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -15,6 +17,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider/azure"
 )
 
 // namesTold is how many NodeClaims an event names.
@@ -97,6 +100,7 @@ func (r *Reconciler) stamp(ctx context.Context, class *v1beta1.AKSNodeClass) err
 	}
 	stored := class.DeepCopy()
 	changed := controllerutil.AddFinalizer(class, v1beta1.TerminationFinalizer)
+	changed = r.noteTags(class) || changed
 	if changed = annotate(class, hash) || changed; !changed {
 		return nil
 	}
@@ -105,6 +109,21 @@ func (r *Reconciler) stamp(ctx context.Context, class *v1beta1.AKSNodeClass) err
 		return fmt.Errorf("stamping AKSNodeClass %s: %w", class.Name, err)
 	}
 	return nil
+}
+
+// noteTags remembers what tags the class has, before a machine gets them: those that it
+// loses later are known by that. It reports whether there was anything new.
+func (r *Reconciler) noteTags(class *v1beta1.AKSNodeClass) bool {
+	keys := r.Azure.TagKeys(class)
+	if len(keys) == 0 {
+		return false
+	}
+	text, err := json.Marshal(keys)
+	if err != nil || class.Annotations[azure.AnnotationTagKeys] == string(text) {
+		return false // a list of strings has no error
+	}
+	metav1.SetMetaDataAnnotation(&class.ObjectMeta, azure.AnnotationTagKeys, string(text))
+	return true
 }
 
 func (r *Reconciler) restamp(ctx context.Context, class, hash string) error {

@@ -40,6 +40,8 @@ type Azure interface {
 	// CheckDiskEncryptionSet returns a *azure.DiskEncryptionSetError when disks cannot be
 	// encrypted as configured.
 	CheckDiskEncryptionSet(ctx context.Context) error
+	// TagKeys are the keys of all tags that the class ever gave to machines.
+	TagKeys(class *v1beta1.AKSNodeClass) []string
 	// PricesProblem says why the price list could not be read; DoubtedPrices are those of
 	// its prices that are not believed.
 	PricesProblem() string

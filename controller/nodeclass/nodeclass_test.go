@@ -35,6 +35,7 @@ type cloud struct {
 	wished    azure.ImageWish // last
 	diskErr   error
 	pricesErr string
+	tagKeys   []string
 	doubted   []azure.DoubtedPrice
 	subnetErr error
 	snapshot  *provider.Snapshot
@@ -54,6 +55,8 @@ func (c *cloud) Images(_ context.Context, wish azure.ImageWish) ([]v1beta1.NodeI
 }
 
 func (c *cloud) CheckDiskEncryptionSet(context.Context) error { return c.diskErr }
+
+func (c *cloud) TagKeys(*v1beta1.AKSNodeClass) []string { return c.tagKeys }
 
 func (c *cloud) PricesProblem() string               { return c.pricesErr }
 func (c *cloud) DoubtedPrices() []azure.DoubtedPrice { return c.doubted }
@@ -348,5 +351,21 @@ func TestAnotherHashFormulaDriftsNobody(t *testing.T) {
 		if got.Annotations[v1beta1.AnnotationHash] != want || got.Annotations[v1beta1.AnnotationHashVersion] != v1beta1.HashVersion {
 			t.Errorf("claim %s: %v", name, got.Annotations)
 		}
+	}
+}
+
+// What tags a class had is remembered by it before it is ready for machines.
+//
+// Rule 277.
+func TestTagKeysAreRemembered(t *testing.T) {
+	s := newStage(t, newClass())
+	s.reconcile()
+	if keys, noted := s.class().Annotations[azure.AnnotationTagKeys]; noted {
+		t.Errorf("a class without tags remembers %s", keys)
+	}
+	s.cloud.tagKeys = []string{"cost", "team"}
+	s.reconcile()
+	if got := s.class().Annotations[azure.AnnotationTagKeys]; got != `["cost","team"]` {
+		t.Errorf("remembered: %s", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -41,9 +42,12 @@ func TestNothingChangesHands(t *testing.T) {
 	})
 }
 
-// ownStatus reports whether a write is what karve says of classes and pools in their status.
+// ownStatus reports whether a write is what karve says of classes and pools in their
+// status, or remembers of a class for itself.
 func ownStatus(w write) bool {
-	return w.verb == "patch status" && (w.kind == "v1beta1.AKSNodeClass" || w.kind == "v1.NodePool")
+	remembers := strings.HasPrefix(w.body, `{"metadata":{"annotations":{"karve.dev/tag-keys":`) && strings.Count(w.body, "/") == 1
+	return w.kind == "v1beta1.AKSNodeClass" && (w.verb == "patch status" || w.verb == "patch" && remembers) ||
+		w.kind == "v1.NodePool" && w.verb == "patch status"
 }
 
 // everything is what must not change by karve's coming: machines, and what stands for them.
@@ -154,6 +158,37 @@ func TestAdoptedMachineEnds(t *testing.T) {
 			if text := strings.Join(lines, "\n"); strings.Contains(text, "9qmz4") || !strings.Contains(text, "web-x7k2p") || !strings.Contains(text, "web-r2d2c") {
 				t.Errorf("left of %s: %s", what, text)
 			}
+		}
+	})
+}
+
+// A class changes its tags after karve came: machines that were taken over get them in
+// place, and lose those that the class had under Karpenter. Nothing drifts.
+//
+// Rule 277.
+func TestAdoptedMachinesAreRetagged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := inherit(t).start()
+		k.run(time.Minute)
+		class := &v1beta1.AKSNodeClass{}
+		if err := k.api.Get(t.Context(), client.ObjectKey{Name: "default"}, class); err != nil {
+			t.Fatal(err)
+		}
+		class.Spec.Tags = map[string]string{"cost": "7"}
+		if err := k.api.Update(t.Context(), class); err != nil {
+			t.Fatal(err)
+		}
+		k.run(20 * time.Minute)
+		for what, text := range map[string]string{
+			"machines":   k.ask(http.MethodGet, "/providers/Microsoft.Compute/virtualMachines", nil),
+			"interfaces": k.ask(http.MethodGet, "/providers/Microsoft.Network/networkInterfaces", nil),
+		} {
+			if strings.Count(text, `"cost":"7"`) != 3 || strings.Contains(text, `"team":"a"`) || strings.Count(text, `"karpenter.azure.com_cluster":"karve"`) != 3 {
+				t.Errorf("%s: %s", what, text)
+			}
+		}
+		if got := k.drifted(); len(got) > 0 || len(k.changes) != 6 {
+			t.Errorf("drifted %q; changed in Azure %q, want each machine and its interface once", got, k.changes)
 		}
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/karve-dev/karve/controller/expiration"
 	"github.com/karve-dev/karve/controller/gc"
 	"github.com/karve-dev/karve/controller/health"
+	"github.com/karve-dev/karve/controller/inplace"
 	"github.com/karve-dev/karve/controller/interruption"
 	"github.com/karve-dev/karve/controller/lifecycle"
 	"github.com/karve-dev/karve/controller/metrics"
@@ -71,6 +72,7 @@ func (c *cluster) start() *karve {
 		&interruption.Reconciler{Client: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class},
 		&drift.Reconciler{Client: c.api, Catalog: keeper, Drifter: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},
 		&expiration.Reconciler{Client: c.api, Metrics: set, Log: log, Class: class},
+		&inplace.Reconciler{Client: c.api, Updater: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},
 		&repair.Reconciler{Client: c.api, Policies: cloud.RepairPolicies(), Events: recorder, Metrics: set, Log: log, Class: class},
 	}
 	k.nodes = []reconcile.Reconciler{

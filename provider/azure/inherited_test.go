@@ -41,7 +41,13 @@ func golden(t *testing.T, name string) string {
 
 func (r *region) put(t *testing.T, path, body string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.URL()+path+"?api-version=2024-07-01", strings.NewReader(body))
+	r.ask(t, http.MethodPut, path, body)
+}
+
+// ask sends a request that must succeed, and returns the answer.
+func (r *region) ask(t *testing.T, method, path, body string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, r.URL()+path+"?api-version=2024-07-01", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,9 +62,11 @@ func (r *region) put(t *testing.T, path, body string) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if answer, _ := io.ReadAll(resp.Body); resp.StatusCode >= 300 {
-		t.Fatalf("PUT %s: %s: %s", path, resp.Status, answer)
+	answer, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode >= 300 {
+		t.Fatalf("%s %s: %s: %s", method, path, resp.Status, answer)
 	}
+	return string(answer)
 }
 
 var unchanged = strings.NewReplacer()

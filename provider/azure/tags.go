@@ -2,6 +2,7 @@ package azure
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/karve-dev/karve/api/v1beta1"
@@ -29,26 +30,41 @@ const (
 // tags are what every resource of a claim carries: the installation's, over them
 // the class's, over them ours. Azure ignores case in tag keys and refuses "/".
 func (p *Provider) tags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[string]string {
-	out := map[string]string{}
-	add := func(tags map[string]string) {
-		for key, value := range tags {
-			setTag(out, strings.ReplaceAll(key, "/", "_"), value)
-		}
-	}
-	add(p.opts.AdditionalTags)
-	add(class.Spec.Tags)
-	add(map[string]string{
+	out := p.wishedTags(class)
+	for key, value := range map[string]string{
 		tagCluster:  p.opts.ClusterName,
 		tagClaim:    claim.Name,
 		tagClaimUID: claim.UID,
 		tagClass:    claim.Class,
 		tagAKSOwner: p.opts.ClusterName,
 		tagBilling:  billingLinux,
-	})
+	} {
+		setTag(out, key, value)
+	}
 	if claim.Pool != "" {
-		add(map[string]string{tagNodePool: claim.Pool})
+		setTag(out, tagNodePool, claim.Pool)
 	}
 	return out
+}
+
+// wishedTags are those that users ask for. They may change while machines live.
+func (p *Provider) wishedTags(class *v1beta1.AKSNodeClass) map[string]string {
+	out := map[string]string{}
+	for _, tags := range []map[string]string{p.opts.AdditionalTags, class.Spec.Tags} {
+		for key, value := range tags {
+			if key = strings.ReplaceAll(key, "/", "_"); !reserved(key) {
+				setTag(out, key, value)
+			}
+		}
+	}
+	return out
+}
+
+// reserved reports whether a tag says what a machine is, which users cannot change.
+func reserved(key string) bool {
+	return slices.ContainsFunc([]string{
+		tagCluster, tagClaim, tagClaimUID, tagClass, tagClassHash, tagKubernetes, tagAKSOwner, tagNodePool, tagAKSMachine, tagBilling,
+	}, func(ours string) bool { return strings.EqualFold(ours, key) })
 }
 
 // machineTags are what the machine itself carries besides: the only place that is

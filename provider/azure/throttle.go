@@ -68,3 +68,15 @@ func (p *Provider) mayLook(machine string) bool {
 func (p *Provider) mayGlance(machine string) bool {
 	return p.limits.Ticket(machine, polite.Read, polite.ARMReads, polite.GetVM) == 0
 }
+
+// mayUpdate reports when it is the turn of a machine to be read and changed while it
+// runs, and of its interface to be changed; zero means now. Nobody waits for that, so
+// it comes after everything else.
+func (p *Provider) mayUpdate(machine, nic string) time.Duration {
+	wait := max(p.limits.Ticket(machine, polite.Upkeep, polite.ARMWrites, polite.UpdateVM),
+		p.limits.Ticket(machine, polite.Upkeep, polite.ARMReads, polite.GetVM))
+	if nic == "" {
+		return wait
+	}
+	return max(wait, p.limits.Ticket(nic, polite.Upkeep, polite.ARMWrites))
+}

@@ -193,6 +193,9 @@ func (s *Server) patchVM(r *request) (reply, error) {
 	if v.state == deleting {
 		return reply{}, beingDeleted(v)
 	}
+	if known := r.http.Header.Get("If-Match"); known != "" && known != "*" && known != `W/"`+v.etag+`"` {
+		return reply{}, &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Message: "The condition 'If-Match' specified was not met: the resource has changed."}
+	}
 	if err := v.change(patch, s.chance.uuid()); err != nil {
 		return reply{}, err
 	}

@@ -15,7 +15,8 @@ type Priority int
 // The higher goes first. Giving back what is paid for and not wanted comes
 // before anything that would cost more.
 const (
-	Read     Priority = iota // to know more: drift, prices, sizes
+	Upkeep   Priority = iota // of what runs well as it is: tags, identities
+	Read                     // to know more: drift, prices, sizes
 	Create                   // a machine for pods that wait
 	Replace                  // a machine for one that is about to be taken away
 	StopLeak                 // the end of a machine, or of what it left behind

@@ -192,13 +192,14 @@ func TestUrgentOvertakes(t *testing.T) {
 			})
 			synctest.Wait()
 		}
+		asks("upkeep", polite.Upkeep)
 		asks("read", polite.Read)
 		asks("create", polite.Create)
 		asks("create-later", polite.Create)
 		asks("replace", polite.Replace)
 		asks("stop", polite.StopLeak)
 		wg.Wait()
-		if want := "[stop replace create create-later read]"; fmt.Sprint(order) != want {
+		if want := "[stop replace create create-later read upkeep]"; fmt.Sprint(order) != want {
 			t.Errorf("served %v, want %v", order, want)
 		}
 	})
@@ -290,7 +291,7 @@ func TestRace(t *testing.T) {
 		wg.Go(func() {
 			for i := range 200 {
 				name := fmt.Sprintf("vm%d-%d", g, i)
-				p := polite.Priority(random.IntN(4))
+				p := polite.Priority(random.IntN(5))
 				wait := b.Ticket(name, p, polite.ARMWrites, polite.PutVM)
 				switch {
 				case wait > 0 && random.IntN(2) == 0:

@@ -1,0 +1,109 @@
+// Package inplace has machines changed that run well as they are: when what they carry,
+// such as tags, is not what their node class says any more, the provider changes it, and
+// no node is replaced for that.
+//
+// It refuses to hurry: machines that are not registered wait, and whatever fails is tried
+// again minutes later. What differs is the provider's to know. The zero Reconciler is not
+// usable; all fields are required.
+package inplace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// Name is the reconciler's in logs and metrics; Karpenter's provider for Azure calls it so.
+const Name = "nodeclaim.inplaceupdate"
+
+// every is how often a claim is looked at when nothing wakes it, and how long one rests
+// whose machine could not be changed.
+const every = 10 * time.Minute
+
+// workers is few: nobody waits for them.
+const workers = 5
+
+// Reconciler keeps machines as their node class has them.
+type Reconciler struct {
+	Client  client.Client
+	Updater provider.Updater
+	Events  *events.Recorder
+	Metrics *metrics.Set
+	Log     logr.Logger
+	// Class is the kind of node class whose claims are ours.
+	Class schema.GroupVersionKind
+}
+
+// Reconcile looks at one claim's machine.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	claim := &karpv1.NodeClaim{}
+	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if claim.DeletionTimestamp != nil || !kube.OfKind(claim.Spec.NodeClassRef, r.Class.GroupKind()) {
+		return reconcile.Result{}, nil
+	}
+	if !kube.ConditionTrue(claim, karpv1.ConditionTypeRegistered) {
+		return reconcile.Result{RequeueAfter: every}, nil
+	}
+	update, err := r.Updater.Update(ctx, provider.Bought{
+		Claim: claim.Name, ProviderID: claim.Status.ProviderID, Class: kube.ClassOf(claim.Spec.NodeClassRef),
+		ImageID: claim.Status.ImageID, Annotations: claim.Annotations,
+	})
+	if notReady := new(provider.NotReadyError); errors.As(err, &notReady) {
+		return reconcile.Result{RequeueAfter: every}, nil // the class says that itself
+	}
+	if err != nil {
+		r.failed(claim, err)
+		return reconcile.Result{RequeueAfter: every}, nil
+	}
+	if update.Changed != "" {
+		r.outcome(claim, "changed")
+		r.Log.Info("changed a machine in place", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID, "what", update.Changed)
+	}
+	return reconcile.Result{RequeueAfter: cmp.Or(update.RetryAfter, every)}, nil
+}
+
+// failed tells of it where people look; the machine does its work all the same.
+func (r *Reconciler) failed(claim *karpv1.NodeClaim, err error) {
+	r.outcome(claim, "failed")
+	r.Log.Error(err, "cannot change a machine in place", "nodeclaim", claim.Name)
+	r.Events.Publish(events.Event{About: claim, Warning: true, Reason: "InPlaceUpdateFailed", Key: "update", Every: time.Hour,
+		Message: "The machine goes on as it is, and is tried again in ten minutes: " + err.Error()})
+}
+
+func (r *Reconciler) outcome(claim *karpv1.NodeClaim, outcome string) {
+	r.Metrics.ClaimsUpdated.WithLabelValues(claim.Labels[karpv1.NodePoolLabelKey], outcome).Inc()
+}
+
+// Register adds the reconciler to a manager. Claims are woken by their node class.
+func (r *Reconciler) Register(m manager.Manager) error {
+	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	class := &unstructured.Unstructured{}
+	class.SetGroupVersionKind(r.Class)
+	ofClass := func(c *karpv1.NodeClaim, class string) bool { return kube.ClassOf(c.Spec.NodeClassRef) == class }
+	return builder.ControllerManagedBy(m).
+		Named(Name).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(class, lookup.WakeClaimsWhere(m.GetClient(), ofClass), builder.WithPredicates(changed)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
