@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -81,22 +82,55 @@ func (p *Provider) readAddresses(ctx context.Context, s subnetID) (usages, error
 	if size == 0 {
 		return nil, errors.New("the answer of Azure has no range of it")
 	}
-	return usages{addressBudget(s): {limit: size, used: int64(len(resp.Properties.IPConfigurations))}}, nil
+	p.network.noteRanges(s, resp.Properties)
+	return usages{addressBudget(s): {limit: size, used: taken(resp.Properties)}}, nil
 }
 
-// addressesIn is how many IPv4 addresses machines can have in a subnet; zero when it
-// does not say.
-func addressesIn(s *armnetwork.SubnetPropertiesFormat) int64 {
+// sixSuffix ends the name of a node's IP configuration of IPv6.
+const sixSuffix = "-ipv6"
+
+// taken is how many IPv4 addresses are in use. A subnet tells no more of an IP
+// configuration than its id: those of IPv6 are known by their name where they are ours, and
+// count as well where they are not.
+func taken(s *armnetwork.SubnetPropertiesFormat) int64 {
+	var n int64
+	for _, c := range s.IPConfigurations {
+		if c != nil && !strings.HasSuffix(strings.ToLower(text(c.ID)), sixSuffix) {
+			n++
+		}
+	}
+	return n
+}
+
+// hasSix reports whether a subnet has a range of IPv6.
+func hasSix(s *armnetwork.SubnetPropertiesFormat) bool {
+	return slices.ContainsFunc(ranges(s), func(r netip.Prefix) bool { return r.Addr().Is6() })
+}
+
+// ranges are those of a subnet that can be read.
+func ranges(s *armnetwork.SubnetPropertiesFormat) []netip.Prefix {
 	if s == nil {
-		return 0
+		return nil
 	}
 	prefixes := sortedTexts(s.AddressPrefixes)
 	if len(prefixes) == 0 {
 		prefixes = []string{text(s.AddressPrefix)}
 	}
-	var size int64
+	var out []netip.Prefix
 	for _, prefix := range prefixes {
-		if r, err := netip.ParsePrefix(prefix); err == nil && r.Addr().Is4() {
+		if r, err := netip.ParsePrefix(prefix); err == nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// addressesIn is how many IPv4 addresses machines can have in a subnet; zero when it
+// does not say.
+func addressesIn(s *armnetwork.SubnetPropertiesFormat) int64 {
+	var size int64
+	for _, r := range ranges(s) {
+		if r.Addr().Is4() {
 			size += max(0, int64(1)<<(32-r.Bits())-keptByAzure)
 		}
 	}

@@ -193,7 +193,7 @@ func (r *region) shared() *region {
 // The bodies of machines, but for what they boot with and names that follow from the
 // emulator's.
 //
-// Rule 264, Rule 265, Rule 266.
+// Rule 264, Rule 265, Rule 266, Rule 279.
 func TestBodies(t *testing.T) {
 	for name, prepare := range map[string]func(*region, *v1beta1.AKSNodeClass) provider.Claim{
 		"plain": func(*region, *v1beta1.AKSNodeClass) provider.Claim {
@@ -202,6 +202,10 @@ func TestBodies(t *testing.T) {
 		"ephemeral-encrypted": func(r *region, _ *v1beta1.AKSNodeClass) provider.Claim {
 			r.options.DiskEncryptionSetID = r.AddDiskEncryptionSet("keys")
 			return claim("a", onDemand("Standard_D4ds_v5", "eastus-1"))
+		},
+		"dual-stack": func(r *region, _ *v1beta1.AKSNodeClass) provider.Claim {
+			r.sixToo(t)
+			return claim("a", onDemand("Standard_D4s_v5", "eastus-1"))
 		},
 		"spot-limited": func(_ *region, c *v1beta1.AKSNodeClass) provider.Claim {
 			c.Annotations = map[string]string{azure.AnnotationSpotMaxPrice: "50%"}

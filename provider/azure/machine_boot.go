@@ -66,6 +66,11 @@ func (l *launch) place(ctx context.Context, subnet subnetID) (bootstrap.Network,
 	place := bootstrap.Network{
 		VNet: subnet.vnet, VNetResourceGroup: subnet.group, Subnet: subnet.subnet, Plugin: o.bootstrapPlugin(), Policy: o.NetworkPolicy,
 	}
+	dual, err := l.p.network.dualStack(ctx, subnet)
+	if err != nil {
+		return place, err
+	}
+	place.DualStack = dual
 	digits := eightDigits.FindString(subnet.vnet)
 	if !subnet.managed(o.NodeResourceGroup) {
 		nsg, err := l.p.network.securityGroup(ctx, subnet)

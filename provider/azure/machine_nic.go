@@ -18,12 +18,20 @@ func (l *launch) nic(ctx context.Context, m *machineType, subnet subnetID) (*arm
 	if err != nil {
 		return nil, err
 	}
+	dual, err := l.p.network.dualStack(ctx, subnet)
+	if err != nil {
+		return nil, err
+	}
+	addresses := l.addresses(m, pools.four)
+	if dual {
+		addresses = append(addresses, l.address(l.name+sixSuffix, armcompute.IPVersionsIPv6, pools.six))
+	}
 	properties := &armcompute.VirtualMachineNetworkInterfaceConfigurationProperties{
 		Primary:                     to.Ptr(true),
 		DeleteOption:                to.Ptr(armcompute.DeleteOptionsDelete),
 		EnableAcceleratedNetworking: to.Ptr(m.sku.acceleratedNetworking),
 		EnableIPForwarding:          to.Ptr(false),
-		IPConfigurations:            l.addresses(m, pools),
+		IPConfigurations:            addresses,
 	}
 	if nsg != "" {
 		properties.NetworkSecurityGroup = &armcompute.SubResource{ID: to.Ptr(nsg)}
@@ -36,20 +44,28 @@ func (l *launch) nic(ctx context.Context, m *machineType, subnet subnetID) (*arm
 // addresses are the node's own address and, without an overlay, one for each of
 // its other pods.
 func (l *launch) addresses(m *machineType, pools []string) []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration {
-	subnet := &armcompute.SubResource{ID: to.Ptr(l.p.subnetOf(l.class))}
-	first := &armcompute.VirtualMachineNetworkInterfaceIPConfigurationProperties{Primary: to.Ptr(true), Subnet: subnet}
-	for _, pool := range pools {
-		first.LoadBalancerBackendAddressPools = append(first.LoadBalancerBackendAddressPools, &armcompute.SubResource{ID: to.Ptr(pool)})
-	}
-	all := []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration{{Name: to.Ptr(l.name), Properties: first}}
+	first := l.address(l.name, "", pools)
+	first.Properties.Primary = to.Ptr(true)
+	all := []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration{first}
 	if l.p.opts.NetworkPlugin != pluginAzure || l.p.opts.NetworkPluginMode == modeOverlay {
 		return all
 	}
 	for i := int64(1); i < m.maxPods; i++ {
-		all = append(all, &armcompute.VirtualMachineNetworkInterfaceIPConfiguration{
-			Name:       to.Ptr("ipconfig" + strconv.FormatInt(i, 10)),
-			Properties: &armcompute.VirtualMachineNetworkInterfaceIPConfigurationProperties{Primary: to.Ptr(false), Subnet: subnet},
-		})
+		all = append(all, l.address("ipconfig"+strconv.FormatInt(i, 10), "", nil))
 	}
 	return all
+}
+
+// address is one that is not the interface's first; of IPv4 when no version is given.
+func (l *launch) address(name string, version armcompute.IPVersions, pools []string) *armcompute.VirtualMachineNetworkInterfaceIPConfiguration {
+	properties := &armcompute.VirtualMachineNetworkInterfaceIPConfigurationProperties{
+		Primary: to.Ptr(false), Subnet: &armcompute.SubResource{ID: to.Ptr(l.p.subnetOf(l.class))},
+	}
+	if version != "" {
+		properties.PrivateIPAddressVersion = to.Ptr(version)
+	}
+	for _, pool := range pools {
+		properties.LoadBalancerBackendAddressPools = append(properties.LoadBalancerBackendAddressPools, &armcompute.SubResource{ID: to.Ptr(pool)})
+	}
+	return &armcompute.VirtualMachineNetworkInterfaceIPConfiguration{Name: to.Ptr(name), Properties: properties}
 }

@@ -124,9 +124,11 @@ type network struct {
 	p *Provider
 
 	mu    sync.Mutex
-	pools memo[[]string]          // load balancer backend pools, by id
+	pools memo[backends]          // of load balancers
 	nsg   memo[string]            // of the agent pools
 	guids map[string]memo[string] // of virtual networks, by lower-case group/name
+	// dual is whether subnets have addresses of IPv6 too, by lower-case network/subnet.
+	dual map[string]memo[bool]
 	// denied is why machines could not join a subnet, by lower-case network/subnet.
 	denied map[string]memo[string]
 }
@@ -191,54 +193,58 @@ func remembered[T any](n *network, get func() memo[T], put func(memo[T]), ttl ti
 	return value, nil
 }
 
-// backendPools lists the pools that nodes belong to.
-func (n *network) backendPools(ctx context.Context) ([]string, error) {
-	return remembered(n, func() memo[[]string] { return n.pools }, func(m memo[[]string]) { n.pools = m }, poolsTTL,
-		func() ([]string, error) { return n.readPools(ctx) })
+// backends are the backend pools that nodes belong to with their address of either
+// family, by id.
+type backends struct{ four, six []string }
+
+func (n *network) backendPools(ctx context.Context) (backends, error) {
+	return remembered(n, func() memo[backends] { return n.pools }, func(m memo[backends]) { n.pools = m }, poolsTTL,
+		func() (backends, error) { return n.readPools(ctx) })
 }
 
 // forgetPools makes the next launch look again.
 func (n *network) forgetPools() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.pools = memo[[]string]{}
+	n.pools = memo[backends]{}
 }
 
-func (n *network) readPools(ctx context.Context) ([]string, error) {
-	var ids []string
+func (n *network) readPools(ctx context.Context) (backends, error) {
+	var b backends
 	pager := n.p.clients.loadBalancers.NewListPager(n.p.opts.NodeResourceGroup, nil)
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
 		if err != nil {
-			return nil, wrap(err, "listing load balancers")
+			return b, wrap(err, "listing load balancers")
 		}
 		for _, lb := range page.Value {
-			ids = append(ids, nodePools(lb)...)
+			b.add(lb)
 		}
 	}
-	slices.Sort(ids)
-	return ids, nil
+	slices.Sort(b.four)
+	slices.Sort(b.six)
+	return b, nil
 }
 
-// nodePools picks the pools of AKS's own balancers whose members are NICs. Pools
-// of addresses manage themselves, and IPv6 is not ours.
-func nodePools(lb *armnetwork.LoadBalancer) []string {
+// add picks the pools of AKS's own balancers whose members are NICs. Pools of addresses
+// manage themselves.
+func (b *backends) add(lb *armnetwork.LoadBalancer) {
 	if lb == nil || lb.Properties == nil {
-		return nil
+		return
 	}
 	if name := strings.ToLower(text(lb.Name)); name != "kubernetes" && name != "kubernetes-internal" {
-		return nil
+		return
 	}
-	var ids []string
 	for _, pool := range lb.Properties.BackendAddressPools {
 		if pool == nil || text(pool.ID) == "" || byAddress(pool) {
 			continue
 		}
-		if name := strings.ToLower(text(pool.Name)); name != "aksoutboundbackendpool-ipv6" && name != "kubernetes-ipv6" {
-			ids = append(ids, text(pool.ID))
+		if name := strings.ToLower(text(pool.Name)); name == "aksoutboundbackendpool-ipv6" || name == "kubernetes-ipv6" {
+			b.six = append(b.six, text(pool.ID))
+			continue
 		}
+		b.four = append(b.four, text(pool.ID))
 	}
-	return ids
 }
 
 func byAddress(pool *armnetwork.BackendAddressPool) bool {
@@ -251,6 +257,31 @@ func byAddress(pool *armnetwork.BackendAddressPool) bool {
 		}
 	}
 	return false
+}
+
+// dualStack reports whether a node gets an address of IPv6 besides its own: where its
+// subnet has any, unless its pods have theirs from there too, which Azure's plugin knows
+// for IPv4 only.
+func (n *network) dualStack(ctx context.Context, s subnetID) (bool, error) {
+	if n.p.opts.NetworkPlugin == pluginAzure && n.p.opts.NetworkPluginMode != modeOverlay {
+		return false, nil
+	}
+	key := addressBudget(s)
+	return remembered(n, func() memo[bool] { return n.dual[key] }, func(m memo[bool]) { n.dual[key] = m }, guidTTL,
+		func() (bool, error) {
+			resp, err := n.p.clients.subnets.Get(ctx, s.group, s.vnet, s.subnet, nil)
+			if err != nil {
+				return false, wrap(err, "reading subnet %s", s.subnet)
+			}
+			return hasSix(resp.Properties), nil
+		})
+}
+
+// noteRanges remembers what a subnet was seen to have, so that launches need not ask.
+func (n *network) noteRanges(s subnetID, properties *armnetwork.SubnetPropertiesFormat) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dual[addressBudget(s)] = memo[bool]{hasSix(properties), n.p.opts.Now()}
 }
 
 // securityGroup is the group a NIC must name itself: none in a network that AKS

@@ -126,7 +126,7 @@ func (p *Provider) connect() error {
 		securityGroups: net.NewSecurityGroupsClient(),
 	}
 	p.addresses = &addressBooks{p: p, byID: map[string]*addressBook{}}
-	p.network = &network{p: p, guids: map[string]memo[string]{}, denied: map[string]memo[string]{}}
+	p.network = &network{p: p, guids: map[string]memo[string]{}, dual: map[string]memo[bool]{}, denied: map[string]memo[string]{}}
 	p.images = &imageList{gallery: p.gallery(compute), every: o.ImagesEvery, now: o.Now, known: map[imageDefinition]memo[[]build]{}}
 	p.auxiliary = newAuxiliary(o)
 	if p.judge, err = newPriceJudge(o.Location); err != nil {

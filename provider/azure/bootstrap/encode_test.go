@@ -263,6 +263,7 @@ func TestContractsAgree(t *testing.T) {
 		},
 		"old Kubernetes":  func(n *bootstrap.Node) { n.Version = "1.31.4"; n.Arch, n.Size = "arm64", "Standard_D4ps_v5" },
 		"node subnet":     func(n *bootstrap.Node) { n.Network.Plugin, n.Network.Policy = "azure", "calico" },
+		"both families":   func(n *bootstrap.Node) { n.Network.DualStack = true },
 		"China":           func(n *bootstrap.Node) { n.Location = "chinanorth3" },
 		"US government":   func(n *bootstrap.Node) { n.Location = "usgovvirginia" },
 		"custom cloud":    func(n *bootstrap.Node) { n.Cloud = customCloud() },

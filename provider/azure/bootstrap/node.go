@@ -77,6 +77,7 @@ type Network struct {
 	SecurityGroup, RouteTable       string
 	Plugin                          string // none where a DaemonSet brings it, or azure
 	Policy                          string // the cluster's policy engine; may be empty
+	DualStack                       bool   // the node has an address of IPv6 too
 }
 
 // MaxSize is the most bytes of customData that Azure takes, decoded.

@@ -35,6 +35,7 @@ type configuration struct {
 	IsVHD           bool          `json:"is_vhd"`
 	EnableSSH       bool          `json:"enable_ssh"`
 	StreamArtifacts bool          `json:"enable_artifact_streaming,omitempty"`
+	DualStack       bool          `json:"ipv6_dual_stack_enabled,omitempty"`
 	CgroupV2        bool          `json:"needs_cgroupv2"`
 	LocalDNS        *cacheProfile `json:"local_dns_profile,omitempty"`
 	Timeout         int32         `json:"cse_timeout"` // seconds
@@ -115,10 +116,10 @@ func (n *Node) configuration() (configuration, error) {
 		Admin:           n.Admin,
 		IsVHD:           true,
 		EnableSSH:       true,
-		StreamArtifacts: n.StreamArtifacts,
-		CgroupV2:        true,
-		LocalDNS:        n.cache(),
-		Timeout:         provisionSeconds,
+		StreamArtifacts: n.StreamArtifacts, DualStack: n.Network.DualStack,
+		CgroupV2: true,
+		LocalDNS: n.cache(),
+		Timeout:  provisionSeconds,
 	}
 	if n.Cloud.Custom() {
 		c.CustomCloud = filled(object{

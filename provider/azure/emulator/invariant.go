@@ -114,7 +114,7 @@ func (n *subnet) check(held map[netip.Addr]string) error {
 		if !strings.EqualFold(held[address], owner) {
 			errs = append(errs, fmt.Errorf("subnet %s has given %s to %s, held by %q", n.name, address, owner, held[address]))
 		}
-		if !n.prefix.Contains(address) {
+		if !n.prefix.Contains(address) && !n.six.Contains(address) {
 			errs = append(errs, fmt.Errorf("subnet %s has given away %s, outside %s", n.name, address, n.prefix))
 		}
 	}

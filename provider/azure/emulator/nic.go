@@ -103,7 +103,7 @@ func (s *Server) checkNIC(id string, spec nicSpec) error {
 		}
 	}
 	wanted := map[*subnet]int{}
-	for _, c := range configs {
+	for i, c := range configs {
 		if c.Properties.Subnet == nil {
 			return badRequest("SubnetNotSpecified", "The IP configuration %s of network interface %s names no subnet.", c.Name, id)
 		}
@@ -116,7 +116,11 @@ func (s *Server) checkNIC(id string, spec nicSpec) error {
 				return invalidReference(pool.ID, id)
 			}
 		}
-		wanted[n]++
+		if !c.six() {
+			wanted[n]++
+		} else if err := checkSix(id, n, c, c.primary(i)); err != nil {
+			return err
+		}
 	}
 	for n, count := range wanted {
 		if n.free() < count-s.held(id, n) {
@@ -126,13 +130,26 @@ func (s *Server) checkNIC(id string, spec nicSpec) error {
 	return nil
 }
 
-// held is how many addresses of n the interface has already.
+// checkSix refuses an address of IPv6 where there are none, and as the first of an
+// interface, which is always one of IPv4. By which codes Azure refuses that is not on
+// record.
+func checkSix(id string, n *subnet, c ipConfigSpec, primary bool) error {
+	switch {
+	case !n.six.IsValid():
+		return badRequest("BadRequest", "IP configuration %s of network interface %s asks for an IPv6 address, and subnet %s has no IPv6 address prefix.", c.Name, id, n.name)
+	case primary:
+		return badRequest("BadRequest", "IP configuration %s of network interface %s cannot be primary, as it is of IPv6.", c.Name, id)
+	}
+	return nil
+}
+
+// held is how many addresses of n, those of IPv6 apart, the interface has already.
 func (s *Server) held(id string, n *subnet) int {
 	k, _ := keyOfID(id, nicKind)
 	count := 0
 	if old := s.nics[k]; old != nil {
 		for _, c := range old.configs {
-			if c.subnet == n {
+			if c.subnet == n && c.address.Is4() {
 				count++
 			}
 		}
@@ -153,14 +170,11 @@ func (n *nic) apply(s *Server, p nicProperties) {
 		n.nsg = p.NetworkSecurityGroup.ID
 	}
 	for i, want := range p.IPConfigurations {
-		c := &ipConfig{name: want.Name, subnet: s.subnetByID(want.Properties.Subnet.ID), primary: i == 0}
-		if want.Properties.Primary != nil {
-			c.primary = *want.Properties.Primary
-		}
+		c := &ipConfig{name: want.Name, subnet: s.subnetByID(want.Properties.Subnet.ID), primary: want.primary(i)}
 		for _, pool := range want.Properties.Pools {
 			c.pools = append(c.pools, pool.ID)
 		}
-		if before := old[strings.ToLower(want.Name)]; before != nil && before.subnet == c.subnet {
+		if before := old[strings.ToLower(want.Name)]; before != nil && before.subnet == c.subnet && before.address.Is6() == want.six() {
 			c.address = before.address
 			delete(old, strings.ToLower(want.Name))
 		}
@@ -169,8 +183,12 @@ func (n *nic) apply(s *Server, p nicProperties) {
 	for _, gone := range old {
 		gone.subnet.release(gone.address)
 	}
-	for _, c := range n.configs {
-		if !c.address.IsValid() {
+	for i, c := range n.configs {
+		switch {
+		case c.address.IsValid():
+		case p.IPConfigurations[i].six():
+			c.address = c.subnet.take6(n.configID(c))
+		default:
 			c.address = c.subnet.take(n.configID(c))
 		}
 	}

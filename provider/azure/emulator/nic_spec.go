@@ -25,9 +25,20 @@ type ipConfigSpec struct {
 	Name       string `json:"name"`
 	Properties struct {
 		Primary *bool   `json:"primary"`
+		Version string  `json:"privateIPAddressVersion"`
 		Subnet  *idRef  `json:"subnet"`
 		Pools   []idRef `json:"loadBalancerBackendAddressPools"`
 	} `json:"properties"`
+}
+
+func (c ipConfigSpec) six() bool { return strings.EqualFold(c.Properties.Version, "IPv6") }
+
+// primary is what the i-th configuration of an interface is.
+func (c ipConfigSpec) primary(i int) bool {
+	if c.Properties.Primary != nil {
+		return *c.Properties.Primary
+	}
+	return i == 0
 }
 
 type idRef struct {
@@ -69,6 +80,9 @@ func (n *nic) configView(c *ipConfig) any {
 	properties := map[string]any{
 		"provisioningState": succeeded, "primary": c.primary, "subnet": ref(c.subnet.id),
 		"privateIPAddress": c.address.String(), "privateIPAllocationMethod": "Dynamic", "privateIPAddressVersion": "IPv4",
+	}
+	if c.address.Is6() {
+		properties["privateIPAddressVersion"] = "IPv6"
 	}
 	if len(c.pools) > 0 {
 		pools := []any{}

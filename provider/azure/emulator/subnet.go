@@ -13,6 +13,9 @@ import (
 type subnet struct {
 	id, name string
 	prefix   netip.Prefix
+	six      netip.Prefix          // of IPv6; the zero Prefix when there is none
+	last6    netip.Addr            // given out
+	taken6   int                   // of the owners
 	nsg      string                // id, or empty
 	service  string                // it is delegated to, or empty
 	owners   map[netip.Addr]string // address → id of the IP configuration
@@ -35,7 +38,8 @@ func (n *subnet) size() int {
 	return 1<<(32-n.prefix.Bits()) - reservedAtStart - reservedAtEnd
 }
 
-func (n *subnet) free() int { return n.size() - len(n.owners) }
+// free is how many of them are left. IPv6 does not run out.
+func (n *subnet) free() int { return n.size() - (len(n.owners) - n.taken6) }
 
 // take gives owner the lowest free address. The caller has seen that free > 0.
 func (n *subnet) take(owner string) netip.Addr {
@@ -46,8 +50,20 @@ func (n *subnet) take(owner string) netip.Addr {
 	return n.lowest
 }
 
+// take6 gives owner an address of IPv6 that nobody had before.
+func (n *subnet) take6(owner string) netip.Addr {
+	n.last6 = n.last6.Next()
+	n.owners[n.last6] = owner
+	n.taken6++
+	return n.last6
+}
+
 func (n *subnet) release(a netip.Addr) {
 	delete(n.owners, a)
+	if a.Is6() {
+		n.taken6--
+		return
+	}
 	if a.Less(n.lowest) {
 		n.lowest = a
 	}
@@ -67,6 +83,25 @@ func (s *Server) AddSubnet(group, network, name, prefix string) (id string, err 
 		return "", fmt.Errorf("adding subnet %s: %w", name, err)
 	}
 	return n.id, nil
+}
+
+// AddIPv6 gives a subnet a range of IPv6 besides its own, as clusters of both families have.
+func (s *Server) AddIPv6(id, prefix string) error {
+	six, err := netip.ParsePrefix(prefix)
+	if err != nil || !six.Addr().Is6() || six.Bits() != 64 {
+		return fmt.Errorf("adding a range of IPv6: %q is not one, of 64 bits as Azure wants it", prefix)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.subnetByID(id)
+	if n == nil {
+		return fmt.Errorf("adding a range of IPv6: there is no subnet %s", id)
+	}
+	n.six, n.last6 = six.Masked(), six.Masked().Addr()
+	for range reservedAtStart - 1 {
+		n.last6 = n.last6.Next()
+	}
+	return nil
 }
 
 // DelegateSubnet gives a subnet to a service, such as Microsoft.Web/serverFarms.
@@ -160,6 +195,10 @@ func (n *subnet) view() any {
 	properties := map[string]any{
 		"provisioningState": succeeded, "addressPrefix": n.prefix.String(),
 		"ipConfigurations": configurations, "delegations": []any{}, "serviceEndpoints": []any{},
+	}
+	if n.six.IsValid() {
+		delete(properties, "addressPrefix")
+		properties["addressPrefixes"] = []string{n.prefix.String(), n.six.String()}
 	}
 	if n.nsg != "" {
 		properties["networkSecurityGroup"] = ref(n.nsg)

@@ -32,6 +32,9 @@ func (v *vnet) view() any {
 	var prefixes []string
 	for _, k := range slices.Sorted(maps.Keys(v.subnets)) {
 		prefixes = append(prefixes, v.subnets[k].prefix.String())
+		if six := v.subnets[k].six; six.IsValid() {
+			prefixes = append(prefixes, six.String())
+		}
 	}
 	return v.common.view("Microsoft.Network/virtualNetworks", map[string]any{
 		"provisioningState": succeeded, "resourceGuid": v.guid,

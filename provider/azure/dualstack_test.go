@@ -1,0 +1,103 @@
+package azure_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// sixToo makes the region's cluster one of both families: its subnet has a range of
+// IPv6, and its load balancer pools for that.
+func (r *region) sixToo(t *testing.T) {
+	t.Helper()
+	if err := r.AddIPv6(r.SubnetID(), "fd00:db8:deca::/64"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetBackendPools("kubernetes", "aksOutboundBackendPool", "kubernetes", "aksOutboundBackendPool-ipv6"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// families are the addresses of all interfaces, by the pools they are in.
+func (r *region) families(t *testing.T) (four, six []string) {
+	t.Helper()
+	path := "/subscriptions/" + r.SubscriptionID() + "/resourceGroups/" + r.NodeResourceGroup() + "/providers/Microsoft.Network/networkInterfaces"
+	var list struct {
+		Value []struct {
+			Properties struct {
+				IPConfigurations []struct {
+					Properties struct {
+						Primary                         bool
+						PrivateIPAddress                netip.Addr
+						LoadBalancerBackendAddressPools []struct{ ID string }
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(r.ask(t, http.MethodGet, path, "")), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, nic := range list.Value {
+		for _, c := range nic.Properties.IPConfigurations {
+			var pools []string
+			for _, pool := range c.Properties.LoadBalancerBackendAddressPools {
+				pools = append(pools, pool.ID[strings.LastIndex(pool.ID, "/")+1:])
+			}
+			text := fmt.Sprint(c.Properties.Primary, pools)
+			if c.Properties.PrivateIPAddress.Is6() {
+				six = append(six, text)
+			} else {
+				four = append(four, text)
+			}
+		}
+	}
+	return four, six
+}
+
+// A subnet with a range of IPv6 gives each node an address of it, in the pools of that
+// family; it does not count against those of IPv4. Where pods have their addresses from
+// the subnet there is none.
+//
+// Rule 279.
+func TestDualStack(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three of IPv4
+	r.sixToo(t)
+	p := r.provider(t)
+	r.launchAll(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")), claim("b", onDemand("Standard_D2s_v5", "eastus-1")))
+	four, six := r.families(t)
+	if got, want := fmt.Sprint(four), "[true [aksOutboundBackendPool kubernetes] true [aksOutboundBackendPool kubernetes]]"; got != want {
+		t.Errorf("of IPv4: %s, want %s", got, want)
+	}
+	if got, want := fmt.Sprint(six), "[false [aksOutboundBackendPool-ipv6] false [aksOutboundBackendPool-ipv6]]"; got != want {
+		t.Errorf("of IPv6: %s, want %s", got, want)
+	}
+	s, err := r.provider(t).Catalog(t.Context(), "default") // one that has bought nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	for budget, left := range s.Budgets {
+		if strings.Contains(budget, "aks-subnet") && left != 1 {
+			t.Errorf("%d addresses are left by %s, want one", left, budget)
+		}
+	}
+	r.launchAll(t, p, claim("c", onDemand("Standard_D2s_v5", "eastus-1")))
+	if _, err := p.Launch(t.Context(), claim("d", onDemand("Standard_D2s_v5", "eastus-1"))); !errors.As(err, new(*provider.CapacityError)) {
+		t.Errorf("a fourth: %v", err)
+	}
+
+	pods := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	pods.sixToo(t)
+	pods.options.NetworkPlugin = "azure"
+	pods.launchAll(t, pods.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
+	if _, six := pods.families(t); len(six) > 0 {
+		t.Errorf("beside addresses for pods, of IPv6: %v", six)
+	}
+}
