@@ -12,8 +12,11 @@ type bucket struct {
 	full      float64 // most that we let gather
 	reserve   float64 // tokens that stay for others, and for the network's jitter
 	share     float64 // of the gain that is ours while others are below their reserve
+	lendable  float64 // part of the others' reserve that what is urgent may borrow
 
 	tokens  float64
+	loan    float64   // what urgent requests borrowed and has not been gained back
+	taken   float64   // what others had taken of the lendable, when last heard of
 	last    time.Time // when tokens was true
 	closed  time.Time // refused until then
 	cut     float64   // part of the gain that refusals let us believe in, up to 1
@@ -30,6 +33,8 @@ const (
 	regain = 10 * time.Minute
 	// leastCut bounds the doubt.
 	leastCut = 1.0 / 64
+	// askAgain is the most that anybody is told to wait for tokens before asking again.
+	askAgain = time.Hour
 	// hair forgives the rounding of sums of fractions.
 	hair = 1e-6
 )
@@ -38,8 +43,8 @@ const (
 // times faster than by the table it refills.
 func newBucket(l limit, share, pace float64, now time.Time) *bucket {
 	b := &bucket{perSecond: l.perMinute / 60 * pace, share: share, last: now, cut: 1}
-	margin := math.Min(b.perSecond*jitter.Seconds(), l.burst/4)
-	b.reserve = l.burst*(1-share) + margin
+	margin, others := math.Min(b.perSecond*jitter.Seconds(), l.burst/4), l.burst*(1-share)
+	b.reserve, b.lendable = others+margin, others/2
 	b.full = math.Max(1, l.burst-b.reserve)
 	b.tokens = b.full
 	return b
@@ -62,20 +67,32 @@ func (b *bucket) refill(now time.Time) {
 		from = b.closed
 	}
 	if now.After(from) {
-		b.tokens = math.Min(b.full, b.tokens+b.gain()*now.Sub(from).Seconds())
+		seconds := now.Sub(from).Seconds()
+		b.add(b.gain() * seconds)
+		b.taken = math.Max(0, b.taken-b.perSecond*(1-b.share)*seconds)
 	}
 	b.cut = math.Min(1, b.cut+now.Sub(b.last).Seconds()/regain.Seconds())
 	b.last = now
 }
 
-// wait is how long until n tokens are there. The bucket has been brought up to now.
-func (b *bucket) wait(n float64, now time.Time) time.Duration {
+// add gains n tokens, or spends them when n is negative. Loans are paid back first.
+func (b *bucket) add(n float64) {
+	level := b.tokens - b.loan + n
+	b.tokens, b.loan = math.Min(b.full, math.Max(0, level)), math.Max(0, -level)
+}
+
+// wait is how long until n tokens are there; those who are urgent need not wait for what
+// they may borrow. The bucket has been brought up to now.
+func (b *bucket) wait(n float64, urgent bool, now time.Time) time.Duration {
 	shut := max(0, b.closed.Sub(now))
-	missing := n - b.tokens
+	missing := n - b.tokens + b.loan
+	if urgent {
+		missing -= math.Max(0, b.lendable-b.taken)
+	}
 	if missing <= hair {
 		return shut
 	}
-	seconds := missing / b.gain()
+	seconds := math.Min(missing/b.gain(), askAgain.Seconds())
 	return shut + time.Duration(math.Ceil(seconds*float64(time.Second)))
 }
 
@@ -84,7 +101,8 @@ func (b *bucket) wait(n float64, now time.Time) time.Duration {
 func (b *bucket) lower(left float64, sent, now time.Time) {
 	b.refill(now)
 	usable := left + 1 + b.perSecond*now.Sub(sent).Seconds() - b.reserve
-	b.crowded = usable < 0
+	others := math.Max(0, -usable-b.loan) // what is missing, and we did not borrow
+	b.crowded, b.taken = others > 0, others
 	b.tokens = math.Min(b.tokens, math.Max(0, usable))
 }
 
@@ -93,7 +111,7 @@ func (b *bucket) lower(left float64, sent, now time.Time) {
 // first came back say nothing new.
 func (b *bucket) refused(after time.Duration, sent, now time.Time) {
 	b.refill(now)
-	b.tokens = 0
+	b.tokens, b.taken = 0, b.lendable
 	if until := now.Add(after); until.After(b.closed) {
 		b.closed = until
 	}
@@ -102,4 +120,4 @@ func (b *bucket) refused(after time.Duration, sent, now time.Time) {
 	}
 }
 
-func (b *bucket) isFull() bool { return b.tokens >= b.full-hair }
+func (b *bucket) isFull() bool { return b.tokens >= b.full-hair && b.loan == 0 }

@@ -26,7 +26,8 @@ const (
 type Options struct {
 	// Share is the part of each burst that is ours to use, above 0 and up to 1; zero means 0.5.
 	// The rest is left to others in the subscription: while they use it, our part of
-	// what is gained shrinks to the same share. Limits of single machines are ours alone.
+	// what is gained shrinks to the same share. Replacements and ends of machines may borrow half
+	// of the others' part, and it is given back first. Limits of single machines are ours alone.
 	Share float64
 	// Pace is how many times faster than Azure's a simulated cloud's limits refill;
 	// infinite when it has none. Zero means 1.
@@ -202,10 +203,10 @@ func (b *Buckets) waitOf(pl *place, now time.Time) time.Duration {
 	var common, own time.Duration
 	for i, c := range pl.classes {
 		if k := b.bucketOf(c, now); k != nil {
-			common = max(common, k.wait(ahead[i]+1, now))
+			common = max(common, k.wait(ahead[i]+1, pl.priority >= Replace, now))
 		}
 		if k := b.bucketOfEach(c, pl.key, now); k != nil {
-			own = max(own, k.wait(1, now))
+			own = max(own, k.wait(1, true, now))
 		}
 	}
 	pl.blocked = now.Add(own)
@@ -264,7 +265,7 @@ func (b *Buckets) pay(id ticket, cs []Class, n float64, now time.Time) {
 	for _, c := range cs {
 		for _, k := range []*bucket{b.bucketOf(c, now), b.bucketOfEach(c, id.key, now)} {
 			if k != nil {
-				k.tokens = math.Min(k.full, k.tokens+n)
+				k.add(n)
 			}
 		}
 	}
