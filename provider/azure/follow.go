@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/karve-dev/karve/provider"
 )
@@ -14,7 +15,7 @@ import (
 // process has just asked for.
 func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err error) {
 	now := l.p.opts.Now()
-	v, err := l.p.machines.since(ctx, now.Add(-l.p.pace()))
+	v, err := l.look(ctx, now)
 	if err != nil {
 		return nil, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
@@ -35,6 +36,29 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 		return nil, false, fmt.Errorf("launching %s: a machine named %s exists and belongs to claim UID %q, not %q: delete it or the claim", l.claim.Name, l.name, tag(vm.Tags, tagClaimUID), l.claim.UID)
 	}
 	return vm, true, nil
+}
+
+// look reads the list of machines, or takes one that was read not long ago. A claim for
+// which nothing was asked, as far as anybody noted, need not wait until a long list is read:
+// should there be a machine all the same, Azure refuses to make a second one of that name.
+func (l *launch) look(ctx context.Context, now time.Time) (view[*machine], error) {
+	if v := l.p.machines.current(); v.byName != nil && now.Sub(v.started) < oldView && l.unheardOf(v) {
+		return v, nil
+	}
+	return l.p.machines.since(ctx, now.Add(-l.p.pace()))
+}
+
+// unheardOf reports whether neither we nor the list know of a machine of the claim's.
+func (l *launch) unheardOf(v view[*machine]) bool {
+	if l.claim.Memory[AnnotationOperation] != "" || l.p.legacy(v, l.claim) != nil {
+		return false
+	}
+	for _, k := range l.p.makers {
+		if name := k.handle(l.claim); v.byName[name] != nil || !l.p.flights.get(name).asked.IsZero() {
+			return false
+		}
+	}
+	return true
 }
 
 // settleOn follows the machine that the claim has, whoever made it; without one, whoever

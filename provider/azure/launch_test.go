@@ -155,6 +155,9 @@ func TestThrottlingIsNotARefusal(t *testing.T) {
 	if err != nil || in.State != provider.Creating || in.RetryAfter.Minutes() != 20 || in.ProviderID != "" {
 		t.Fatalf("throttled: %+v, %v", in, err)
 	}
+	if _, err := p.Launch(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
 	r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: 429, Code: "TooManyRequests", RetryAfterSeconds: 600})
 	if in, err := p.Launch(t.Context(), c); err != nil || in.RetryAfter.Minutes() != 10 {
 		t.Errorf("throttled while looking: %+v, %v", in, err)
@@ -162,6 +165,33 @@ func TestThrottlingIsNotARefusal(t *testing.T) {
 	if in, _ := run(t, p, c); in.Type != "Standard_D4s_v5" {
 		t.Errorf("throttling made the launch go on to %s", in.Type)
 	}
+}
+
+// A list of a thousand machines takes seconds. What nobody asked for yet does not wait for
+// one, and what another process has asked for meanwhile is found all the same.
+//
+// Rule 221.
+func TestFirstPurchaseWaitsForNoList(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	p, other := r.provider(t), r.provider(t)
+	first, second, third := claim("a", onDemand("Standard_D4s_v5", "eastus-1")), claim("b", onDemand("Standard_D4s_v5", "eastus-1")), claim("c", onDemand("Standard_D4s_v5", "eastus-1"))
+	if _, err := p.Launch(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Launch(t.Context(), third); err != nil {
+		t.Fatal(err)
+	}
+	r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: 429, Code: "TooManyRequests", RetryAfterSeconds: 600})
+	if in, err := p.Launch(t.Context(), second); err != nil || in.ProviderID == "" {
+		t.Errorf("it was not bought at once: %+v, %v", in, err)
+	}
+	if in, err := p.Launch(t.Context(), third); err != nil || in.State != provider.Creating {
+		t.Errorf("bought by another process: %+v, %v", in, err)
+	}
+	for _, c := range []provider.Claim{first, second, third} {
+		run(t, p, c)
+	}
+	r.wantMachines(t, 3)
 }
 
 func TestQuotaRefusalGoesToTheNextFamily(t *testing.T) {

@@ -45,6 +45,8 @@ const (
 	paceShort  = 2 * time.Second
 	paceLong   = 5 * time.Second
 	shortPages = 3
+	// oldView is how old it may be for claims that nothing was bought for yet.
+	oldView = 30 * time.Second
 )
 
 // pace is how old the list of machines may be for those who wait for theirs. Nobody
