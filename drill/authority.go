@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// newAuthority makes a certificate for nodes to be told of. It signs nothing: machines
+// Authority makes a certificate, in PEM, for nodes to be told of. It signs nothing: machines
 // are bought, and nobody joins.
-func newAuthority() ([]byte, error) {
+func Authority() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err

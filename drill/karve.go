@@ -159,7 +159,7 @@ func (s Scenario) open(ctx context.Context) (*deal, error) {
 	if err != nil {
 		return nil, err
 	}
-	authority, err := newAuthority()
+	authority, err := Authority()
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/karve-dev/karve/provider"
 )
@@ -45,7 +46,7 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 // endListed ends a machine that the shared list shows. A list is a moment old and says
 // nothing of power, so what is deleted is looked at itself first.
 func (p *Provider) endListed(ctx context.Context, vm *machine) error {
-	if err := p.endable(vm); err != nil || leaving(vm) {
+	if err := p.endable(vm); err != nil || p.leaves(vm) {
 		return err
 	}
 	if !vm.maker.mayEnd(vm.handle) || !p.mayLook(cmp.Or(strings.ToLower(text(vm.Name)), vm.handle)) {
@@ -98,14 +99,29 @@ func (p *Provider) Abandon(ctx context.Context, claim provider.Claim) error {
 // end deletes a machine that is ours and not yet on its way out. It must have been read
 // by itself just now.
 func (p *Provider) end(ctx context.Context, vm *machine) error {
-	if err := p.endable(vm); err != nil || leaving(vm) {
+	if err := p.endable(vm); err != nil || p.leaves(vm) {
 		return err
 	}
 	return p.remove(ctx, vm)
 }
 
-func leaving(vm *machine) bool {
-	return text(vm.Properties.ProvisioningState) == stateDeleting
+// stuckAfter is how long a machine may be on its way out before it is asked for once
+// more: far longer than machines take, and rarely enough to do no harm.
+const stuckAfter = 10 * time.Minute
+
+// leaves reports whether a machine is on its way out and needs no asking. A deletion that
+// is stuck does: Azure may have forgotten it, and another request gets it going. One that
+// this process did not ask for counts from when it was seen first.
+func (p *Provider) leaves(vm *machine) bool {
+	if text(vm.Properties.ProvisioningState) != stateDeleting {
+		return false
+	}
+	now, f := p.opts.Now(), p.flights.get(vm.handle)
+	if !f.leaving {
+		p.flights.put(vm.handle, flight{asked: now, leaving: true})
+		return true
+	}
+	return now.Sub(f.asked) < stuckAfter
 }
 
 // endable refuses machines that are not karve's to end.

@@ -175,7 +175,7 @@ func (s *Server) listMachines(r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return listUnder(s, r, machineKey(p.name, ""), s.machines, (*aksMachine).view)
+	return listUnder(s, r, machineKey(p.name, ""), s.machines, func(m *aksMachine) (json.RawMessage, error) { return json.Marshal(m.view()) })
 }
 
 // DriftMachine has AKS say that a machine would be made anew, and why; an empty reason

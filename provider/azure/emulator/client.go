@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -97,6 +98,21 @@ func (s *Server) Credential() (azcore.TokenCredential, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making a workload identity for the emulator: %w", err)
+	}
+	return credential, nil
+}
+
+// FederatedCredential is the SDK's workload identity in process: the federated token is
+// traded at the emulator's token endpoint, whose faults it meets.
+func (s *Server) FederatedCredential() (azcore.TokenCredential, error) {
+	credential, err := azidentity.NewClientAssertionCredential(s.options.TenantID, s.options.ClientID,
+		func(context.Context) (string, error) { return s.identity.assertion, nil },
+		&azidentity.ClientAssertionCredentialOptions{
+			ClientOptions:            policy.ClientOptions{Cloud: s.Cloud(), Transport: s.InProcess()},
+			DisableInstanceDiscovery: true,
+		})
+	if err != nil {
+		return nil, fmt.Errorf("making a federated credential for the emulator: %w", err)
 	}
 	return credential, nil
 }

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"encoding/json"
 	"net/http"
 	"time"
 )
@@ -39,10 +40,15 @@ func (d *disk) view() any {
 	return view
 }
 
+// row is the disk in a list.
+func (d *disk) row() (json.RawMessage, error) {
+	return d.listed.of(looks{etag: d.etag, state: d.state, vm: d.vm}, d.view)
+}
+
 func (s *Server) listDisks(r *request) (reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return list(s, r, s.disks, (*disk).view)
+	return list(s, r, s.disks, (*disk).row)
 }
 
 func (s *Server) getDisk(r *request) (reply, error) {

@@ -97,7 +97,7 @@ func pricesBy(of func(float64) float64) func(*answerWriter) {
 // Quirks are what machines do that they should not.
 const (
 	stuckCreating = "StuckCreating" // a creation never ends
-	stuckDeleting = "StuckDeleting" // a deletion never ends
+	stuckDeleting = "StuckDeleting" // a deletion does not end, unless it is asked for again
 	lateSuccess   = "LateSuccess"   // a creation is reported as failed, and succeeds a minute later
 )
 

@@ -163,6 +163,9 @@ func asyncFaults() []FaultKind {
 
 func computeFaults() []FaultKind {
 	const of = "compute"
+	listed := func(name string, share float64) FaultKind {
+		return requestFault(of, name, http.MethodGet, "/virtualMachines$", Fault{}, changes(listCut(share)))
+	}
 	refused := func(name, code, words string) FaultKind {
 		return requestFault(of, name, http.MethodPut, machinePath, Fault{Status: http.StatusConflict, Code: code, Message: words})
 	}
@@ -172,6 +175,7 @@ func computeFaults() []FaultKind {
 	list := []FaultKind{
 		quota("FamilyQuota", "standardDSv5Family Cores"), quota("RegionalQuota", "Total Regional Cores"), quota("SpotQuota", "LowPriorityCores"),
 		requestFault(of, "ImageNotFound", http.MethodPut, machinePath, Fault{Status: http.StatusNotFound, Code: "GalleryImageNotFound"}),
+		listed("ShortMachineList", 0.5), listed("EmptyMachineList", 0),
 		requestFault(of, "PolicyDenied", http.MethodPut, machinePath, Fault{Status: http.StatusForbidden, Code: "RequestDisallowedByPolicy"}),
 	}
 	for _, mode := range []string{SkuNotAvailable, SkuNotAvailableAsync, ZonalAllocationFailed, AllocationFailed, OverconstrainedZonalAllocationRequest, OverconstrainedAllocationRequest} {

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -234,10 +235,15 @@ func (s *Server) getNIC(r *request) (reply, error) {
 	return ok(n.view())
 }
 
+// row is the interface in a list.
+func (n *nic) row() (json.RawMessage, error) {
+	return n.listed.of(looks{etag: n.etag, state: n.state, vm: n.vm}, n.view)
+}
+
 func (s *Server) listNICs(r *request) (reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return list(s, r, s.nics, (*nic).view)
+	return list(s, r, s.nics, (*nic).row)
 }
 
 func (s *Server) deleteNIC(r *request) (reply, error) {

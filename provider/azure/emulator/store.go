@@ -1,7 +1,9 @@
 package emulator
 
 import (
-	"cmp"
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -79,6 +81,7 @@ type common struct {
 	tags            map[string]string
 	etag            string
 	created         time.Time
+	listed          rendering
 }
 
 // ref is how Azure's JSON points at another resource.
@@ -141,7 +144,7 @@ func keyOfID(id, kind string) (string, bool) {
 // list renders one page of resources, those of the request's group if it names
 // one, in order of their keys. The next page begins after the last key shown,
 // so that resources that come and go in between shift nothing. Callers hold mu.
-func list[T any](s *Server, r *request, resources map[string]T, view func(T) any) (reply, error) {
+func list[T any](s *Server, r *request, resources map[string]T, view func(T) (json.RawMessage, error)) (reply, error) {
 	prefix := ""
 	if r.params["group"] != "" {
 		g, err := s.groupOf(r)
@@ -154,29 +157,73 @@ func list[T any](s *Server, r *request, resources map[string]T, view func(T) any
 }
 
 // listUnder is list for resources whose keys begin with prefix.
-func listUnder[T any](s *Server, r *request, prefix string, resources map[string]T, view func(T) any) (reply, error) {
-	after := r.query.Get("$skiptoken")
-	keys := slices.Sorted(maps.Keys(resources))
-	start, _ := slices.BinarySearchFunc(keys, after, func(k, after string) int {
-		// The first key beyond the one shown last.
-		return cmp.Or(cmp.Compare(k, after), -1)
-	})
-	page := map[string]any{}
-	values := []any{}
-	last := ""
-	for _, k := range keys[start:] {
-		if !strings.HasPrefix(k, prefix) {
-			continue
+func listUnder[T any](s *Server, r *request, prefix string, resources map[string]T, view func(T) (json.RawMessage, error)) (reply, error) {
+	keys, next := s.page(keysAfter(resources, prefix, r.query.Get("$skiptoken")), r)
+	var page bytes.Buffer
+	page.WriteString(`{"value":[`)
+	for i, k := range keys {
+		row, err := view(resources[k])
+		if err != nil {
+			return reply{}, fmt.Errorf("encoding %s: %w", k, err)
 		}
-		if len(values) == s.options.PageSize {
-			page["nextLink"] = s.nextLink(r, last)
-			break
+		if i > 0 {
+			page.WriteByte(',')
 		}
-		values = append(values, view(resources[k]))
-		last = k
+		page.Write(row)
 	}
-	page["value"] = values
-	return ok(page)
+	page.WriteByte(']')
+	if next != "" {
+		fmt.Fprintf(&page, `,"nextLink":%q`, next) // a URL has nothing that JSON spells otherwise
+	}
+	page.WriteByte('}')
+	return reply{status: http.StatusOK, raw: page.Bytes()}, nil
+}
+
+// keysAfter are the keys with a prefix beyond the one that was shown last, in order.
+func keysAfter[T any](resources map[string]T, prefix, last string) []string {
+	var keys []string
+	for k := range resources {
+		if k > last && strings.HasPrefix(k, prefix) {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// page cuts keys off after a page, and links to the next.
+func (s *Server) page(keys []string, r *request) (shown []string, next string) {
+	if len(keys) <= s.options.PageSize {
+		return keys, ""
+	}
+	shown = keys[:s.options.PageSize]
+	return shown, s.nextLink(r, shown[len(shown)-1])
+}
+
+// looks are what may change of how a resource looks without its etag.
+type looks struct {
+	etag, state, vm string
+	nics            int
+	disk            *disk
+}
+
+// A rendering is a resource's JSON while it looks the same: lists are long, and read often.
+type rendering struct {
+	looks looks
+	raw   json.RawMessage
+}
+
+// of is the JSON of a view, made anew when the looks have changed.
+func (c *rendering) of(now looks, view func() any) (json.RawMessage, error) {
+	if c.raw != nil && c.looks == now {
+		return c.raw, nil
+	}
+	raw, err := json.Marshal(view())
+	if err != nil {
+		return nil, err
+	}
+	c.looks, c.raw = now, raw
+	return raw, nil
 }
 
 func (s *Server) nextLink(r *request, last string) string {

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -38,6 +39,8 @@ type vm struct {
 	// events are those announced to the machine, and incarnation counts their changes.
 	events      []*scheduledEvent
 	incarnation int
+	// stuck is a deletion that will not end unless it is asked for again.
+	stuck bool
 	// hosted machines were there from the start, and run no guest.
 	hosted bool
 	// machine is AKS's, if AKS made this one.
@@ -90,10 +93,15 @@ func (s *Server) getInstanceView(r *request) (reply, error) {
 	return ok(v.instanceView())
 }
 
+// row is the machine in a list.
+func (v *vm) row() (json.RawMessage, error) {
+	return v.listed.of(looks{etag: v.etag, state: v.state, nics: len(v.nics), disk: v.osDisk}, func() any { return v.view() })
+}
+
 func (s *Server) listVMs(r *request) (reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return list(s, r, s.vms, func(v *vm) any { return v.view() })
+	return list(s, r, s.vms, (*vm).row)
 }
 
 // view is the machine as a GET shows it: what was asked for, with what Azure

@@ -19,7 +19,7 @@ func (s *Server) deleteVM(r *request) (reply, error) {
 	if v == nil {
 		return reply{status: http.StatusNoContent}, nil
 	}
-	if v.state == deleting && v.at != nil {
+	if v.state == deleting && v.at != nil && !v.stuck {
 		return s.accepted(v.at)
 	}
 	return s.accepted(s.beginDelete(v, ErrDeleted))
@@ -33,7 +33,7 @@ func (s *Server) beginDelete(v *vm, cause error) *operation {
 	v.state = deleting
 	op := s.begin("Microsoft.Compute", computePace)
 	v.at = op
-	if s.quirk(stuckDeleting) {
+	if v.stuck = s.quirk(stuckDeleting); v.stuck {
 		return op
 	}
 	s.later(s.options.Latency.Delete, func() {

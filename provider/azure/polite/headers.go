@@ -108,8 +108,14 @@ func (b *Buckets) close(c call, said []remaining, after time.Duration, sent, now
 	}
 }
 
-// RetryAfter reads the header in its three spellings; zero when there is none.
-func RetryAfter(h http.Header) time.Duration {
+// Longest is the longest that Azure is believed to refuse requests for: its limits are
+// counted over half an hour at most, so one who says more errs.
+const Longest = 30 * time.Minute
+
+// RetryAfter reads the header in its three spellings, up to Longest; zero when there is none.
+func RetryAfter(h http.Header) time.Duration { return min(saidAfter(h), Longest) }
+
+func saidAfter(h http.Header) time.Duration {
 	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		if ms, err := strconv.Atoi(h.Get(name)); err == nil && ms > 0 {
 			return time.Duration(ms) * time.Millisecond

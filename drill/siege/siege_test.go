@@ -1,0 +1,63 @@
+package siege_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+
+	"github.com/karve-dev/karve/drill/siege"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// few machines are enough for a fault to show, and quick.
+const few = 24
+
+// Whatever goes wrong with Azure, machines come up and go: nothing is left behind, no
+// claim has two, nothing of others is touched, and everything comes to an end.
+//
+// Rule 242.
+func TestEveryFault(t *testing.T) {
+	besiege(t, siege.Options{Seed: 1, Machines: few})
+	for _, k := range emulator.FaultCatalogue() {
+		t.Run(k.Name, func(t *testing.T) {
+			besiege(t, siege.Options{Seed: 1, Machines: few, Faults: []string{k.Name}})
+		})
+	}
+}
+
+// Two faults at a time are no worse.
+//
+// Rule 242.
+func TestPairsOfFaults(t *testing.T) {
+	const seed = 1
+	pairs := siege.Pairs(siege.Dozen())
+	r := rand.New(rand.NewPCG(seed, 66))
+	r.Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
+	for _, pair := range pairs[:10] {
+		t.Run(pair[0]+"And"+pair[1], func(t *testing.T) {
+			besiege(t, siege.Options{Seed: seed, Machines: few, Faults: pair})
+		})
+	}
+}
+
+func TestUnknownFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := siege.Run(t.Context(), siege.Options{Machines: 1, Faults: []string{"Earthquake"}}); err == nil {
+			t.Error("an earthquake struck")
+		}
+	})
+}
+
+func besiege(t *testing.T, o siege.Options) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := siege.Run(t.Context(), o)
+		if err != nil {
+			t.Fatalf("seed %d: %v", o.Seed, err)
+		}
+		t.Log(r)
+		if err := r.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
