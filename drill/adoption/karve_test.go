@@ -34,6 +34,7 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // karve is all its controllers that have to do with machines, wired as the manager
@@ -97,7 +98,7 @@ func (c *cluster) provider() *azure.Provider {
 	options.Transport = watched{c}
 	cloud, err := azure.New(c.t.Context(), azure.Options{
 		Credential: credential, ClientOptions: &options, SubscriptionID: c.azure.SubscriptionID(), Location: c.azure.Location(), ClusterName: "karve",
-		ClusterEndpoint: "https://karve.example:6443", CABundle: []byte(authority), NodeResourceGroup: c.azure.NodeResourceGroup(), VNetSubnetID: c.azure.SubnetID(),
+		ClusterEndpoint: "https://karve.example:6443", CABundle: []byte(emulator.IdleAuthority), NodeResourceGroup: c.azure.NodeResourceGroup(), VNetSubnetID: c.azure.SubnetID(),
 		SSHPublicKey: "ssh-ed25519 AAAA test", PricesURL: c.azure.URL() + "/api/retail/prices",
 		NodeIdentities:          []string{c.group() + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/kubelet"},
 		KubeletIdentityClientID: "2d3f1c58-6f0b-4f3f-9d0a-0d3c0a5e00aa",
@@ -202,15 +203,3 @@ func tell[L client.ObjectList, T any, P interface {
 		}
 	}
 }
-
-// authority signs nothing: nobody dials. Nodes are told of no authority that is not a certificate.
-const authority = `-----BEGIN CERTIFICATE-----
-MIIBTDCB86ADAgECAgEBMAoGCCqGSM49BAMCMBUxEzARBgNVBAMTCmthcnZlIHRl
-c3QwIBcNMjYwMTAxMDAwMDAwWhgPMjEyNjAxMDEwMDAwMDBaMBUxEzARBgNVBAMT
-CmthcnZlIHRlc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAR+nrs1PDcA2YFI
-awotXkKMh9fiz9kevfOb0w5Du4o1J+dM99uunNM//itYqoAD8YuK93XL577xGkcs
-GiBPjx9kozIwMDAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBR6/ziOoVPYrr5Z
-PaZ9vtFTPH5RjjAKBggqhkjOPQQDAgNIADBFAiBpSJfKm9g2OXhdSceLMI21ENS2
-fOZurNvYyMK9s2nKGQIhAPXz51aphcQFHLJwhcQ9wCUC+79ZTCo1w71VlmJOVGl/
------END CERTIFICATE-----
-`

@@ -82,21 +82,9 @@ func newProvider(ctx context.Context, s *emulator.Server, w *wire, share float64
 	class.Name, class.Status.KubernetesVersion = "default", &version
 	return azure.New(ctx, azure.Options{
 		Credential: credential, ClientOptions: &options, SubscriptionID: s.SubscriptionID(), Location: s.Location(), ClusterName: "karve",
-		ClusterEndpoint: "https://karve.example:6443", CABundle: []byte(authority), NodeResourceGroup: s.NodeResourceGroup(), VNetSubnetID: s.SubnetID(),
+		ClusterEndpoint: "https://karve.example:6443", CABundle: []byte(emulator.IdleAuthority), NodeResourceGroup: s.NodeResourceGroup(), VNetSubnetID: s.SubnetID(),
 		ARMShare: share, SSHPublicKey: "ssh-ed25519 AAAA storm", PricesURL: s.URL() + "/api/retail/prices",
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
 		Classes:        azure.ClassesFunc(func(context.Context, string) (*v1beta1.AKSNodeClass, error) { return class, nil }),
 	})
 }
-
-// authority signs nothing: nobody dials. Nodes are told of no authority that is not a certificate.
-const authority = `-----BEGIN CERTIFICATE-----
-MIIBTDCB86ADAgECAgEBMAoGCCqGSM49BAMCMBUxEzARBgNVBAMTCmthcnZlIHRl
-c3QwIBcNMjYwMTAxMDAwMDAwWhgPMjEyNjAxMDEwMDAwMDBaMBUxEzARBgNVBAMT
-CmthcnZlIHRlc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAR+nrs1PDcA2YFI
-awotXkKMh9fiz9kevfOb0w5Du4o1J+dM99uunNM//itYqoAD8YuK93XL577xGkcs
-GiBPjx9kozIwMDAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBR6/ziOoVPYrr5Z
-PaZ9vtFTPH5RjjAKBggqhkjOPQQDAgNIADBFAiBpSJfKm9g2OXhdSceLMI21ENS2
-fOZurNvYyMK9s2nKGQIhAPXz51aphcQFHLJwhcQ9wCUC+79ZTCo1w71VlmJOVGl/
------END CERTIFICATE-----
-`

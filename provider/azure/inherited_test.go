@@ -78,7 +78,7 @@ func inheritedRegion(t *testing.T) *region {
 		t.Fatal(err)
 	}
 	r := regionOf(t, server).small()
-	r.options.CABundle = []byte(testAuthority)
+	r.options.CABundle = []byte(emulator.IdleAuthority)
 	return r
 }
 

@@ -56,18 +56,13 @@ type meaning struct {
 // status before any of them is looked at; they are here for operations that fail late,
 // whose errors have none.
 var meanings = []meaning{
-	// Quota. Spot comes first: its message may name a family as well. The last of the
-	// cores is that of a family whose name lacks the word.
+	// Quota, whichever of its two codes it has. Spot comes first: its message may name a family
+	// as well. The last of the cores is that of a family whose name lacks the word.
 	{code: "OperationNotAllowed", says: "LowPriorityCores", kind: spotQuota},
 	{code: "OperationNotAllowed", says: "Low Priority Cores", kind: spotQuota},
 	{code: "OperationNotAllowed", says: "Total Regional Cores quota", kind: regionalQuota},
 	{code: "OperationNotAllowed", says: "Virtual Machines quota", kind: machineQuota},
 	{code: "OperationNotAllowed", says: "Cores quota", kind: familyQuota},
-	{code: "QuotaExceeded", says: "LowPriorityCores", kind: spotQuota},
-	{code: "QuotaExceeded", says: "Low Priority Cores", kind: spotQuota},
-	{code: "QuotaExceeded", says: "Total Regional Cores quota", kind: regionalQuota},
-	{code: "QuotaExceeded", says: "Virtual Machines quota", kind: machineQuota},
-	{code: "QuotaExceeded", says: "Cores quota", kind: familyQuota},
 
 	// Stock.
 	{code: "SkuNotAvailable", kind: skuNotAvailable},
@@ -134,8 +129,12 @@ var meanings = []meaning{
 
 // meaningOf looks a code up; one that is not known is an otherRefusal.
 func meaningOf(code, text string) meaning {
+	known := code
+	if code == "QuotaExceeded" { // what the machine API makes of compute's
+		known = "OperationNotAllowed"
+	}
 	for _, m := range meanings {
-		if m.code == code && strings.Contains(text, m.says) {
+		if m.code == known && strings.Contains(text, m.says) {
 			return m
 		}
 	}

@@ -22,7 +22,7 @@ func newVirtualRegion(t *testing.T, opts emulator.Options) *region {
 		t.Fatal(err)
 	}
 	r := regionOf(t, server)
-	r.options.CABundle = []byte(testAuthority)
+	r.options.CABundle = []byte(emulator.IdleAuthority)
 	r.options.PollEvery = 0 // as in production
 	r.options.ARMPace = 0   // as Azure
 	return r
@@ -99,16 +99,3 @@ func (r *region) down(t *testing.T, p *azure.Provider, id string) error {
 	}
 	return fmt.Errorf("%s does not go", id)
 }
-
-// testAuthority signs nothing: without a socket nobody dials. Nodes are told of no
-// authority that is not a certificate.
-const testAuthority = `-----BEGIN CERTIFICATE-----
-MIIBTDCB86ADAgECAgEBMAoGCCqGSM49BAMCMBUxEzARBgNVBAMTCmthcnZlIHRl
-c3QwIBcNMjYwMTAxMDAwMDAwWhgPMjEyNjAxMDEwMDAwMDBaMBUxEzARBgNVBAMT
-CmthcnZlIHRlc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAR+nrs1PDcA2YFI
-awotXkKMh9fiz9kevfOb0w5Du4o1J+dM99uunNM//itYqoAD8YuK93XL577xGkcs
-GiBPjx9kozIwMDAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBR6/ziOoVPYrr5Z
-PaZ9vtFTPH5RjjAKBggqhkjOPQQDAgNIADBFAiBpSJfKm9g2OXhdSceLMI21ENS2
-fOZurNvYyMK9s2nKGQIhAPXz51aphcQFHLJwhcQ9wCUC+79ZTCo1w71VlmJOVGl/
------END CERTIFICATE-----
-`

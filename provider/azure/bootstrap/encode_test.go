@@ -19,23 +19,11 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/emulator"
 	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
-
-// testCA is a throw-away certificate: an ECDSA authority named "karve test",
-// whose key nobody has kept.
-const testCA = `-----BEGIN CERTIFICATE-----
-MIIBTDCB86ADAgECAgEBMAoGCCqGSM49BAMCMBUxEzARBgNVBAMTCmthcnZlIHRl
-c3QwIBcNMjYwMTAxMDAwMDAwWhgPMjEyNjAxMDEwMDAwMDBaMBUxEzARBgNVBAMT
-CmthcnZlIHRlc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAR+nrs1PDcA2YFI
-awotXkKMh9fiz9kevfOb0w5Du4o1J+dM99uunNM//itYqoAD8YuK93XL577xGkcs
-GiBPjx9kozIwMDAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBR6/ziOoVPYrr5Z
-PaZ9vtFTPH5RjjAKBggqhkjOPQQDAgNIADBFAiBpSJfKm9g2OXhdSceLMI21ENS2
-fOZurNvYyMK9s2nKGQIhAPXz51aphcQFHLJwhcQ9wCUC+79ZTCo1w71VlmJOVGl/
------END CERTIFICATE-----
-`
 
 func to[T any](v T) *T { return &v }
 
@@ -81,7 +69,7 @@ func linuxOS() *v1beta1.LinuxOSConfiguration {
 // testNode has every field set.
 func testNode() bootstrap.Node {
 	return bootstrap.Node{
-		Server: "karve.example:6443", CA: []byte(testCA), Token: "abcdef.0123456789abcdef", Version: "1.36.3",
+		Server: "karve.example:6443", CA: []byte(emulator.IdleAuthority), Token: "abcdef.0123456789abcdef", Version: "1.36.3",
 		Labels: map[string]string{"example.com/team": "a", "karpenter.sh/nodepool": "web", "node.kubernetes.io/pool": "p", "empty": ""},
 		Taints: []provider.Taint{
 			{Key: "karpenter.sh/unregistered", Effect: "NoExecute"}, {Key: "b", Value: "v", Effect: "NoSchedule"},
@@ -185,7 +173,7 @@ func TestPayloadIsReadAsMeant(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: a node of %s would never join: %v", c, version, err)
 			}
-			if p.Server != n.Server || p.Token != n.Token || p.KubernetesVersion != version || !p.GPUDriver || string(p.CA) != testCA {
+			if p.Server != n.Server || p.Token != n.Token || p.KubernetesVersion != version || !p.GPUDriver || string(p.CA) != emulator.IdleAuthority {
 				t.Errorf("%s %s: read as %s, %s, GPU driver %v", c, version, p.Server, p.KubernetesVersion, p.GPUDriver)
 			}
 			if diff := cmp.Diff(n.Labels, p.Kubelet.Labels); diff != "" {
