@@ -27,6 +27,7 @@ type block struct {
 	// shelves hold the open seats by how empty they are, used are those that have any.
 	shelves [shelves][]stand
 	used    [shelves / 64]uint64
+	values  []int // see tally
 }
 
 // likeness is what the seats of a block share.
@@ -144,13 +145,18 @@ func (s *seat) lets(shape *world.Shape) bool {
 	return s.block.lets(shape)
 }
 
-// value is the value of a label. Of what is to be bought only the zone and how it is
-// bought are certain.
+// value is the value of a label.
 func (b *block) value(k *constraint.Key) (int, bool) {
 	if b.host != nil {
 		return b.host.Value(k)
 	}
-	switch o := &b.market.Catalog.Rows[b.row]; k.Name {
+	return valueOf(b.market, b.row, k)
+}
+
+// valueOf is the value of a label of what is to be bought. Only the zone and how it is bought are
+// certain.
+func valueOf(m *world.Market, row int, k *constraint.Key) (int, bool) {
+	switch o := &m.Catalog.Rows[row]; k.Name {
 	case world.LabelZone:
 		return k.ID(o.Zone), true
 	case world.LabelCapacityType:

@@ -11,8 +11,7 @@ import (
 
 // floor is the cluster as kube-scheduler sees it: the nodes that take pods, those among them that the
 // search keeps shut for reasons of its own, too, and the machines that its moves buy. It puts
-// pods where kube-scheduler likes them best: where the largest share of cpu and memory is left.
-// What else kube-scheduler weighs (balance, images, what pods prefer) is left out.
+// pods where kube-scheduler likes them best; see taste.
 type floor struct {
 	w     *world.World
 	seats []seat
@@ -25,8 +24,24 @@ type floor struct {
 	doors    map[*world.Shape]*door
 	manners  map[*world.Class]*manners
 	cheapest map[*world.Shape]deal
+	tallies  []*tally
+	wanted   map[int]int // for how many pods yet to come the plan keeps room in a seat
 	log      []change
 }
+
+// taste is what kube-scheduler likes of nodes, as far as that is followed here. It adds up many scores,
+// some of which nobody here knows (images, balance, how many pods of the same owner are there).
+// Most of all it likes the share of cpu and memory that is left once the pod is there, but where
+// nodes differ in size the others may turn the scale towards the one that is emptiest before; and
+// as its scores are whole numbers up to 100, many are equal, of which it takes any.
+type taste struct {
+	asItIs   bool // how empty a node is before the pod is there
+	spiteful bool // of about equals it takes the one whose room others were to have
+}
+
+// about is how far apart seats that a scheduler in whole numbers thinks equal may be: one of 100, for cpu and
+// memory together.
+const about = 0.02
 
 // seat is a node, or a machine to be bought.
 type seat struct {
@@ -36,18 +51,23 @@ type seat struct {
 	crew         []world.Member // who runs there to begin with
 	guests       []*world.Class // who came
 	open         bool
+	left         bool // by everybody
 	shelf, place int
 }
 
-// change is a seat as it was.
+// change is a seat as it was, or with a tally by how much that has changed since.
 type change struct {
 	at  int
 	was seat
+
+	tally *tally
+	value int
+	by    int
 }
 
 func newFloor(w *world.World) *floor {
 	f := &floor{w: w, of: make(map[*world.Host]int, len(w.Hosts)), asked: w.Asked(), blockOf: map[likeness]*block{},
-		doors: map[*world.Shape]*door{}, manners: map[*world.Class]*manners{}, cheapest: map[*world.Shape]deal{}}
+		doors: map[*world.Shape]*door{}, manners: map[*world.Class]*manners{}, cheapest: map[*world.Shape]deal{}, wanted: map[int]int{}}
 	f.seats = make([]seat, 0, len(w.Hosts)+len(w.Hosts)/8)
 	for _, h := range w.Hosts {
 		if h.Initialized && h.Index >= 0 {
@@ -62,6 +82,9 @@ func (f *floor) add(s seat) int {
 	f.seats = append(f.seats, s)
 	at := len(f.seats) - 1
 	f.unshelve(at)
+	for _, t := range f.tallies {
+		t.opened(s.block, 1)
+	}
 	return at
 }
 
@@ -100,13 +123,17 @@ func (f *floor) shelve(at int) {
 }
 
 // note remembers the seat as it is.
-func (f *floor) note(at int) { f.log = append(f.log, change{at, f.seats[at]}) }
+func (f *floor) note(at int) { f.log = append(f.log, change{at: at, was: f.seats[at]}) }
 
 // back takes back what was changed since the log was that long, with so many seats.
 func (f *floor) back(log, seats int) {
 	for len(f.log) > log {
 		c := f.log[len(f.log)-1]
 		f.log = f.log[:len(f.log)-1]
+		if c.tally != nil {
+			c.tally.pods[c.value] -= c.by
+			continue
+		}
 		if f.seats[c.at].open {
 			f.shelve(c.at)
 		}
@@ -119,72 +146,114 @@ func (f *floor) back(log, seats int) {
 		if f.seats[at].open {
 			f.shelve(at)
 		}
+		for _, t := range f.tallies {
+			t.opened(f.seats[at].block, -1)
+		}
 	}
 	f.seats = f.seats[:seats]
 }
 
-// leave closes a seat.
+// leave closes a seat: who sat there looks for another.
 func (f *floor) leave(at int) {
+	f.note(at)
 	if f.seats[at].open {
-		f.note(at)
 		f.shelve(at)
 	}
+	f.seats[at].left = true
 }
 
-// sit lets a pod of the class take its room.
-func (f *floor) sit(c *world.Class, at int) {
+// sit lets a pod take its room.
+func (f *floor) sit(p *evicted, at int) {
 	f.note(at)
 	f.shelve(at)
 	s := &f.seats[at]
-	s.free = s.free.Sub(c.Requests)
-	s.guests = append(s.guests, c) // what back restores is shorter, and then all there is
+	s.free = s.free.Sub(p.Requests)
+	s.guests = append(s.guests, p.Class) // what back restores is shorter, and then all there is
 	f.unshelve(at)
+	f.count(p, at, 1)
 }
 
 // best is the seat that kube-scheduler likes best for the pod; -1 when none has room.
-func (f *floor) best(p *evicted) int {
-	found, most := f.planned(p)
+func (f *floor) best(p *evicted, t taste) int {
+	found, most := f.planned(p, t)
 	if p.fixed {
 		return found
 	}
 	for _, b := range f.open(p.Shape) {
-		if fills := b.share(&p.Requests); b.emptiest()-fills >= most && f.near(p, b) {
-			found, most = f.emptiest(b, p, fills, found, most)
+		if b.emptiest()-t.dislikes(b.share(&p.Requests))+t.leeway() >= most && f.near(p, b) && p.even(b) {
+			found, most = f.emptiest(b, p, t, found, most)
 		}
 	}
 	return found
 }
 
-// planned is the seat that the plan gives the pod, if it can be had, and how much of it is left then.
-func (f *floor) planned(p *evicted) (found int, most float64) {
+// dislikes is what of the share that the pod fills the taste takes off.
+func (t taste) dislikes(fills float64) float64 {
+	if t.asItIs {
+		return 0
+	}
+	return fills
+}
+
+// leeway is how much better a seat may be liked for the harm that is done.
+func (t taste) leeway() float64 {
+	if t.spiteful {
+		return about
+	}
+	return 0
+}
+
+// harm is how much better the seat is liked as others were to have its room.
+func (f *floor) harm(at int, t taste) float64 {
+	if t.spiteful && f.wanted[at] > 0 {
+		return about
+	}
+	return 0
+}
+
+// planned is the seat that the plan gives the pod, if it can be had, and how well it is liked.
+func (f *floor) planned(p *evicted, t taste) (found int, most float64) {
 	s := &f.seats[p.meant]
 	if !s.open || s.free[quantity.CPU] < p.Requests[quantity.CPU] || s.free[quantity.Memory] < p.Requests[quantity.Memory] ||
-		!s.holds(p.Class) || !s.lets(p.Shape) {
+		!s.holds(p.Class) || !s.lets(p.Shape) || !p.fixed && !p.even(s.block) {
 		return -1, math.Inf(-1)
 	}
-	return p.meant, s.block.share(&s.free) - s.block.share(&p.Requests)
+	return p.meant, s.block.share(&s.free) - t.dislikes(s.block.share(&p.Requests)) + f.harm(p.meant, t)
 }
 
 // emptiest finds the emptiest seat of the block that takes the pod, if kube-scheduler likes it
-// better than the one found so far, of which most would be left.
-func (f *floor) emptiest(b *block, p *evicted, fills float64, found int, most float64) (int, float64) {
+// better than the one found so far, which is liked so much.
+func (f *floor) emptiest(b *block, p *evicted, t taste, found int, most float64) (int, float64) {
 	cpu, memory := p.Requests[quantity.CPU], p.Requests[quantity.Memory]
+	fills := b.share(&p.Requests)
+	dislikes, leeway := t.dislikes(fills), t.leeway()
 	for shelf := b.top(); shelf >= 0; shelf = b.below(shelf) {
-		if ceiling := ceilingOf(shelf); ceiling-fills < most || ceiling < fills {
+		if ceiling := ceilingOf(shelf); ceiling-dislikes+leeway < most || ceiling < fills {
 			break
 		}
 		for i := range b.shelves[shelf] {
 			stand := &b.shelves[shelf][i]
-			left := stand.empty - fills
-			if stand.cpu < cpu || stand.memory < memory || left < most || left == most && stand.at > found {
+			if stand.cpu < cpu || stand.memory < memory || stand.empty-dislikes+leeway < most {
+				continue
+			}
+			likes := stand.empty - dislikes + f.harm(stand.at, t)
+			if likes < most || likes == most && !t.between(stand.at, found) {
 				continue
 			}
 			if f.seats[stand.at].takes(p) {
-				found, most = stand.at, left
+				found, most = stand.at, likes
 			}
 		}
 	}
 	return found, most
+}
+
+// between reports which of two seats that are equal otherwise is taken: the first or the last.
+func (t taste) between(at, found int) bool {
+	if t.spiteful {
+		return at >= found
+	}
+	return at <= found
 }
 
 // takes reports whether the pod has room there and everybody lets it in.
@@ -201,17 +270,25 @@ type deal struct {
 
 // dealFor is what would be bought for one pod that is alone: at most that is what it costs, as
 // pods that are bought for together share machines.
-func (f *floor) dealFor(shape *world.Shape) deal {
+func (f *floor) dealFor(p *evicted) deal {
+	if len(p.within)+len(p.spreads) == 0 {
+		return f.dealOf(p.Shape)
+	}
+	return f.findDeal(p.Shape, func(m *world.Market, row int) bool { return f.suitable(p, m, row) })
+}
+
+// dealOf is the cheapest machine for pods of the shape, wherever it is.
+func (f *floor) dealOf(shape *world.Shape) deal {
 	d, known := f.cheapest[shape]
 	if !known {
-		d = f.findDeal(shape)
+		d = f.findDeal(shape, func(*world.Market, int) bool { return true })
 		f.cheapest[shape] = d
 	}
 	return d
 }
 
 // findDeal looks for it: heavier pools come first, as they do when something is bought.
-func (f *floor) findDeal(shape *world.Shape) (best deal) {
+func (f *floor) findDeal(shape *world.Shape, suits func(m *world.Market, row int) bool) (best deal) {
 	for _, m := range f.w.Markets {
 		if best.market != nil && m.Pool.Weight < best.market.Pool.Weight {
 			break
@@ -219,16 +296,34 @@ func (f *floor) findDeal(shape *world.Shape) (best deal) {
 		if m.Pool.Blocked != "" || m.Pool.Static || m.NodesLeft == 0 {
 			continue
 		}
-		for row := range m.Fit(shape).All.All() {
+		for row := range m.Fit(shape).All.All() { // sorted by price
 			o := &m.Catalog.Rows[row]
-			if o.Unavailable != "" {
-				continue
+			if best.market != nil && o.Price >= best.price {
+				break
 			}
-			if best.market == nil || o.Price < best.price {
+			if o.Unavailable == "" && suits(m, row) {
 				best = deal{m, row, o.Price}
+				break
 			}
-			break // rows are sorted by price
 		}
 	}
 	return best
+}
+
+// suitable reports whether the machine would be where the pod must be, as far as that is known of
+// what is not bought yet.
+func (f *floor) suitable(p *evicted, m *world.Market, row int) bool {
+	meant := f.seats[p.meant].block
+	for _, k := range p.within {
+		v, known := valueOf(m, row, k)
+		if want, ok := meant.value(k); known && ok && v != want {
+			return false
+		}
+	}
+	for i := range p.spreads {
+		if v, known := valueOf(m, row, p.spreads[i].key); known && !p.spreads[i].lets(v) {
+			return false
+		}
+	}
+	return true
 }

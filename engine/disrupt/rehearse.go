@@ -7,7 +7,6 @@ import (
 
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -23,8 +22,7 @@ func (s *search) rehearse(m *Move) Left {
 	}
 	set := s.setOf(m)
 	log, seats := len(s.floor.log), len(s.floor.seats)
-	extra, homeless := s.floor.play(m, set)
-	left := s.scattered(m, extra, homeless)
+	left := s.floor.rehearse(m, set).objection()
 	if left.Because != "" {
 		s.floor.back(log, seats)
 	}
@@ -37,19 +35,36 @@ func (s *search) perform(m *Move) {
 	if s.floor == nil || len(s.hostsOf(m)) == 0 { // what drains is in the World already
 		return
 	}
-	s.floor.play(m, s.setOf(m))
+	set := s.setOf(m)
+	s.floor.meet(set)
+	s.floor.act(m, set, likeliest())
 	s.floor.log = s.floor.log[:0]
 }
 
-// scattered says why the move does not pay when so much more must be bought.
-func (s *search) scattered(m *Move, extra offer.Price, homeless bool) Left {
+// outcome is what became of a move: what it saves per hour with what was bought for it, and what is
+// bought besides. Some pods may be homeless even so.
+type outcome struct {
+	saves, extra offer.Price
+	homeless     bool
+}
+
+// worse is the outcome that speaks more against the move.
+func (o outcome) worse(other outcome) outcome {
+	if other.homeless && !o.homeless || other.homeless == o.homeless && other.saves-other.extra < o.saves-o.extra {
+		return other
+	}
+	return o
+}
+
+// objection says why the move does not pay.
+func (o outcome) objection() Left {
 	switch {
-	case homeless:
+	case o.homeless:
 		return Left{Because: Scattered, Detail: "The scheduler may put pods where others were to go, and no machine can be bought for those"}
-	case extra > 0 && m.Saves() <= extra:
-		return Left{Because: Scattered, Costs: max(0, m.Saves()),
-			Detail: fmt.Sprintf("The scheduler may put pods where others were to go: another $%s/h would be bought for those, and the move saves $%s/h", extra, m.Saves()),
-			Facts:  reason.FactsOf(map[string]any{"saves": m.Saves().String(), "more": extra.String()})}
+	case o.extra > 0 && o.saves <= o.extra:
+		return Left{Because: Scattered, Costs: max(0, o.saves),
+			Detail: fmt.Sprintf("The scheduler may put pods where others were to go: another $%s/h would be bought for those, and the move saves $%s/h", o.extra, o.saves),
+			Facts:  reason.FactsOf(map[string]any{"saves": o.saves.String(), "more": o.extra.String()})}
 	}
 	return Left{}
 }
@@ -65,43 +80,129 @@ func (s *search) setOf(m *Move) []*node {
 	return set
 }
 
-// play lets the nodes of the move go and their pods sit down, one by one, in the order in which
-// they are evicted: of each node the largest first. Nodes are drained side by side, and nobody
-// knows who is faster: so pods of several come once mixed and once node after node, and the worse
-// counts. What finds no room is bought for: extra is what that costs per hour. Some may be
-// homeless even so.
-func (f *floor) play(m *Move, set []*node) (extra offer.Price, homeless bool) {
-	if len(set) > 1 {
-		log, seats := len(f.log), len(f.seats)
-		extra, homeless = f.act(m, set, nodeByNode)
+// way is one way in which a move may go: in which order pods of several nodes leave, what the
+// scheduler likes, and which of its choices each launch becomes.
+type way struct {
+	order  order
+	taste  taste
+	choice func([]offer.Choice) offer.Choice
+}
+
+// order says when pods of several nodes leave, given those of each.
+type order func(nodes [][]evicted) []evicted
+
+// likeliest is the way in which a move most likely goes. What is decided after it counts on that.
+func likeliest() way { return way{mixed, taste{}, firstOf} }
+
+// usual are the ways that are as likely: nodes are drained side by side, and nobody knows who is
+// faster. The likeliest is the last.
+func usual(nodes int) []way {
+	if nodes == 1 {
+		return []way{likeliest()}
+	}
+	return []way{{nodeByNode, taste{}, firstOf}, likeliest()}
+}
+
+// unusual are others that are as possible: nobody knows all that the scheduler weighs, and what is in
+// stock.
+func unusual(m *Move, nodes int) []way {
+	orders := []order{mixed}
+	if nodes > 1 {
+		orders = append(orders, nodeByNode, lastNodeFirst)
+	}
+	var out []way
+	for _, o := range orders {
+		for _, t := range []taste{{asItIs: true, spiteful: true}, {asItIs: true}, {spiteful: true}} {
+			out = append(out, way{o, t, firstOf})
+			if len(m.Launches) > 0 {
+				out = append(out, way{o, t, lastOf})
+			}
+		}
+	}
+	return out
+}
+
+func firstOf(choices []offer.Choice) offer.Choice { return choices[0] }
+
+func lastOf(choices []offer.Choice) offer.Choice { return choices[len(choices)-1] }
+
+// rehearse lets the nodes of the move go and their pods sit down, one by one, in the order in which
+// they are evicted: of each node the largest first. It may go in several ways, and the worst
+// counts; the floor is left as after the likeliest. Unusual ones are looked at only where a few
+// machines more or less decide.
+func (f *floor) rehearse(m *Move, set []*node) outcome {
+	f.meet(set)
+	log, seats := len(f.log), len(f.seats)
+	worst := outcome{saves: m.Saves()}
+	try := func(ways []way) {
+		for _, w := range ways {
+			if worst.objection().Because != "" {
+				return
+			}
+			f.back(log, seats)
+			worst = worst.worse(f.act(m, set, w))
+		}
+	}
+	try(usual(len(set)))
+	if worst.saves-worst.extra < f.few(set) {
+		try(unusual(m, len(set)))
 		f.back(log, seats)
+		f.act(m, set, likeliest())
 	}
-	more, worse := f.act(m, set, mixed)
-	return max(extra, more), homeless || worse
+	return worst
 }
 
-// act is one way in which the move may go.
-func (f *floor) act(m *Move, set []*node, order func([][]evicted) []evicted) (extra offer.Price, homeless bool) {
-	plan := f.expect(m)
-	pods := heldUp(order(f.evict(set, plan)))
-	for i := range pods {
-		p := &pods[i]
-		if at := f.best(p); at >= 0 {
-			f.sit(p.Class, at)
-			continue
-		}
-		d := f.dealFor(p.Shape)
-		if d.market == nil {
-			homeless = true
-			continue
-		}
-		extra = extra.Add(d.price)
-		f.sit(p.Class, f.buy(d.market, d.row))
+// enough is how many machines a move saves that surely pays, whichever way it goes.
+const enough = 4
+
+// few is what some machines cost of the kinds that would be bought for single pods.
+func (f *floor) few(set []*node) offer.Price {
+	dearest := offer.Price(0)
+	for _, n := range set {
+		n.host.Movable(func(c *world.Class, _ []world.Ref) { dearest = max(dearest, f.dealOf(c.Shape).price) })
 	}
-	return extra, homeless
+	return enough * dearest
 }
 
-// mixed and nodeByNode are in which order pods of several nodes leave.
+// act lets the move go one way. What finds no room is bought for.
+func (f *floor) act(m *Move, set []*node, w way) outcome {
+	plan, after := f.expect(m, w.choice)
+	o := outcome{saves: m.Before - after}
+	now, late := heldUp(w.order(f.evict(set, plan)))
+	clear(f.wanted)
+	for i := range now {
+		f.count(&now[i], now[i].from, -1)
+		f.wanted[now[i].meant]++
+	}
+	for i := range late {
+		f.wanted[late[i].meant]++
+	}
+	for i := range now {
+		f.settle(&now[i], w.taste, &o)
+	}
+	for i := range late {
+		f.count(&late[i], late[i].from, -1)
+		f.settle(&late[i], w.taste, &o)
+	}
+	return o
+}
+
+// settle finds a seat for the pod, or buys one.
+func (f *floor) settle(p *evicted, t taste, o *outcome) {
+	f.wanted[p.meant]--
+	if at := f.best(p, t); at >= 0 {
+		f.sit(p, at)
+		return
+	}
+	d := f.dealFor(p)
+	if d.market == nil {
+		o.homeless = true
+		return
+	}
+	o.extra = o.extra.Add(d.price)
+	f.sit(p, f.buy(d.market, d.row))
+}
+
 func mixed(nodes [][]evicted) []evicted {
 	out := slices.Concat(nodes...)
 	largestFirst(out)
@@ -115,6 +216,11 @@ func nodeByNode(nodes [][]evicted) []evicted {
 	return slices.Concat(nodes...)
 }
 
+func lastNodeFirst(nodes [][]evicted) []evicted {
+	slices.Reverse(nodes)
+	return nodeByNode(nodes)
+}
+
 func largestFirst(pods []evicted) {
 	slices.SortStableFunc(pods, func(x, y evicted) int { return cmp.Compare(y.share, x.share) })
 }
@@ -123,16 +229,18 @@ func largestFirst(pods []evicted) {
 type evicted struct {
 	*world.Class
 	*manners
-	// meant is the seat that the plan gives it; -1 when there is none.
+	from int // its seat
+	// meant is the seat that the plan gives it: its own when there is none.
 	meant int
 	// share of its node that it asks for.
 	share float64
 	guard *Guard // nil when no budget holds it up
 }
 
-// expect opens seats for what the move buys, and says where it sends its pods, by UID.
-func (f *floor) expect(m *Move) map[string]int {
-	plan := make(map[string]int, m.Evictions)
+// expect opens seats for what the move buys, and says where it sends its pods, by UID, and what is
+// paid for the seats.
+func (f *floor) expect(m *Move, choose func([]offer.Choice) offer.Choice) (plan map[string]int, after offer.Price) {
+	plan = make(map[string]int, m.Evictions)
 	send := func(pods []world.Ref, at int) {
 		for _, ref := range pods {
 			plan[ref.UID] = at
@@ -145,23 +253,24 @@ func (f *floor) expect(m *Move) map[string]int {
 	}
 	for i := range m.Launches {
 		l := &m.Launches[i]
-		if market, row := bought(f.w, l); market != nil {
+		choice := choose(l.Choices)
+		after = after.Add(choice.Price)
+		if market, row := bought(f.w, l.Pool, choice); market != nil {
 			send(l.Pods, f.buy(market, row))
 		}
 	}
-	return plan
+	return plan, after
 }
 
-// bought finds what a launch most likely becomes: its first choice.
-func bought(w *world.World, l *pack.Launch) (*world.Market, int) {
-	m := market(w, l.Pool)
+// bought finds what a launch becomes with that choice.
+func bought(w *world.World, pool string, choice offer.Choice) (*world.Market, int) {
+	m := market(w, pool)
 	if m == nil {
 		return nil, 0
 	}
-	first := l.Choices[0]
 	for row := range m.Catalog.Rows {
 		o := &m.Catalog.Rows[row]
-		if o.Zone == first.Zone && o.CapacityType == first.CapacityType && m.Catalog.Types[o.Type].Name == first.Type {
+		if o.Zone == choice.Zone && o.CapacityType == choice.CapacityType && m.Catalog.Types[o.Type].Name == choice.Type {
 			return m, row
 		}
 	}
@@ -179,7 +288,7 @@ func (f *floor) evict(set []*node, plan map[string]int) [][]evicted {
 		f.leave(at)
 		s := &f.seats[at]
 		add := func(c *world.Class, meant int, g *Guard) {
-			out[i] = append(out[i], evicted{c, f.mannersOf(c), meant, s.block.share(&c.Requests), g})
+			out[i] = append(out[i], evicted{c, f.mannersOf(c), at, meant, s.block.share(&c.Requests), g})
 		}
 		guards := guardsOf(n)
 		n.host.Movable(func(c *world.Class, pods []world.Ref) {
@@ -211,12 +320,11 @@ func guardsOf(n *node) map[string]*Guard {
 	return out
 }
 
-// heldUp puts those last whom a PodDisruptionBudget lets go only after others of theirs run again:
+// heldUp tells apart whom a PodDisruptionBudget lets go only after others of theirs run again:
 // meanwhile everybody else has sat down.
-func heldUp(pods []evicted) []evicted {
+func heldUp(pods []evicted) (now, late []evicted) {
 	gone := map[string]int{}
-	var late []evicted
-	first := pods[:0]
+	now = pods[:0]
 	for _, p := range pods {
 		if p.guard != nil {
 			if gone[p.guard.Budget]++; gone[p.guard.Budget] > p.guard.Allowed {
@@ -224,19 +332,22 @@ func heldUp(pods []evicted) []evicted {
 				continue
 			}
 		}
-		first = append(first, p)
+		now = append(now, p)
 	}
-	return append(first, late...)
+	return now, late
 }
 
 // manners are what a class demands of its neighbours, as far as that is followed here: within a
-// node exactly; within a zone or the like pods stay in that which the plan chose; and where that
-// is not enough they sit where the plan has them.
+// node, and where pods spread over zones or the like, exactly; else pods stay in the zone that the plan
+// chose; and where that is not enough they sit where the plan has them.
 type manners struct {
 	fixed   bool
 	within  []*constraint.Key
+	spreads []spread
 	avoids  []*world.Crowd     // their own anti-affinity, on one node
 	shunned []*world.Repulsion // others' anti-affinity, on one node
+	counted []*tally           // of the first so many that are known: those that count its pods
+	known   int
 }
 
 func (f *floor) mannersOf(c *world.Class) *manners {
@@ -258,8 +369,12 @@ func (f *floor) learn(c *world.Class) *manners {
 		}
 	}
 	for i := range c.Spreads {
-		if !c.Spreads[i].Soft {
-			keep(c.Spreads[i].Key)
+		switch e := &c.Spreads[i]; {
+		case e.Soft:
+		case e.Key.Name == world.LabelHostname:
+			m.fixed = true
+		default:
+			m.spreads = append(m.spreads, f.spreadOf(c, e))
 		}
 	}
 	for _, n := range c.Affinity {

@@ -1,6 +1,7 @@
 package life
 
 import (
+	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -9,25 +10,22 @@ import (
 )
 
 // TestDays lives a day in each of many clusters. Nothing that users rely on is broken at
-// any instant, no fleet is what it was before a move unless something changed from outside
-// or kube-scheduler undid the move (rarely, and ever more so), and a few hours after the load stops changing all clusters together cost at most 10 %
+// any instant, no fleet is ever what it was before a move unless something changed from outside,
+// whatever kube-scheduler made of the move, and a few hours after the load stops changing all clusters together cost at most 10 %
 // more than what is possible (see floor.go), none far more than one that is bought anew.
 // (Budgets of one node at a time forbid moves that would take two, pods that moved cost
 // something, too, and spot nodes are replaced by spot only with a choice of types.)
 func TestDays(t *testing.T) {
 	var all Bill
 	var total Stats
-	relapses := 0
-	for seed, l := range liveAll(t, seeds()) {
+	first := firstSeed(t)
+	for i, l := range liveAll(t, first, seeds()) {
+		seed := first + uint64(i)
 		b, s := l.bill, l.cluster.Stats
 		all.Paid, all.Bound, all.Fresh, all.Floor = all.Paid+b.Paid, all.Bound+b.Bound, all.Fresh+b.Fresh, all.Floor+b.Floor
 		total.Moves, total.Undone, total.Lulls = total.Moves+s.Moves, total.Undone+s.Undone, total.Lulls+s.Lulls
 		t.Logf("seed %d: %v nodes %d, pods %d, %s, %+v", seed, l.took, len(l.cluster.machines), len(l.cluster.pods), b, s)
 		for i, f := range l.cluster.Watch.Faults {
-			if f.Rule == "relapse" { // the executor's Rule 150 has seen to it
-				relapses++
-				continue
-			}
 			if i < 5 {
 				t.Errorf("seed %d: %s", seed, f)
 			}
@@ -49,11 +47,25 @@ func TestDays(t *testing.T) {
 	if float64(all.Paid) > 1.1*float64(all.Floor) {
 		t.Errorf("all clusters together cost %s after hours of quiet, more than 10%% over what is possible", all)
 	}
-	if total.Undone*10 > total.Moves || relapses*100 > total.Moves {
-		t.Errorf("%d machines were bought for pods that %d moves displaced, and %d times the fleet was what it was before", total.Undone, total.Moves, relapses)
+	if total.Undone*50 > total.Moves {
+		t.Errorf("%d machines were bought for pods that %d moves displaced", total.Undone, total.Moves)
 	}
-	t.Logf("together: %s; %.1f%% over the floor; %d moves, %d undone by the scheduler, %d rests for it, %d times the fleet was what it was before",
-		all, 100*(float64(all.Paid)/float64(all.Floor)-1), total.Moves, total.Undone, total.Lulls, relapses)
+	t.Logf("together: %s; %.1f%% over the floor; %d moves, %d undone by the scheduler, %d rests for it",
+		all, 100*(float64(all.Paid)/float64(all.Floor)-1), total.Moves, total.Undone, total.Lulls)
+}
+
+// firstSeed is that of the first day: 0, or what LIFE_FROM says, as other days are as good.
+func firstSeed(t *testing.T) uint64 {
+	t.Helper()
+	from := os.Getenv("LIFE_FROM")
+	if from == "" {
+		return 0
+	}
+	seed, err := strconv.ParseUint(from, 10, 64)
+	if err != nil {
+		t.Fatalf("LIFE_FROM: %v", err)
+	}
+	return seed
 }
 
 // seeds is how many days are lived.
@@ -71,15 +83,16 @@ type lived struct {
 	took    time.Duration
 }
 
-// liveAll lives the days of the first seeds, as many at a time as there are processors.
-func liveAll(t *testing.T, n int) []lived {
+// liveAll lives the days of n seeds, as many at a time as there are processors.
+func liveAll(t *testing.T, first uint64, n int) []lived {
 	t.Helper()
 	out := make([]lived, n)
 	t.Run("live", func(t *testing.T) { // ends when all have
-		for seed := range out {
-			t.Run(strconv.Itoa(seed), func(t *testing.T) {
+		for i := range out {
+			seed := first + uint64(i)
+			t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 				t.Parallel()
-				out[seed] = live(uint64(seed))
+				out[i] = live(seed)
 			})
 		}
 	})
@@ -103,7 +116,7 @@ func live(seed uint64) lived {
 const slack = offer.Price(30e6)
 
 // unsettled says whose pods do not run although everything has been quiet for hours.
-func unsettled(t *testing.T, seed int, c *Cluster) {
+func unsettled(t *testing.T, seed uint64, c *Cluster) {
 	t.Helper()
 	for _, w := range c.workloads {
 		if w.Every == 0 && running(w) != w.Replicas {

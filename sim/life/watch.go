@@ -289,7 +289,7 @@ type visit struct{ outside, saved, undone int }
 
 // fleet looks for cycles: whenever nothing moves and nothing waits, machines of a kind are
 // counted, wherever they are as long as they cost the same. Once a move for money is over, the counts must be none that were there before,
-// unless something changed from outside. It is a relapse when kube-scheduler undid a move.
+// unless something changed from outside. It is called a relapse when kube-scheduler undid a move.
 func (w *Watch) fleet() {
 	if w.stirred == w.c.stir || !w.rest() {
 		return

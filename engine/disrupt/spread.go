@@ -1,0 +1,185 @@
+package disrupt
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// spread is a required spread over zones or the like, as kube-scheduler judges it: the zone that the
+// pod comes to may have at most so many more pods than the one with the fewest.
+type spread struct {
+	*tally
+	skew    int
+	domains int  // with fewer zones than that the fewest count as none
+	self    bool // the pod counts, too
+}
+
+// tally counts pods of a crowd by the value of a label, on the nodes that the spread looks at.
+type tally struct {
+	key    *constraint.Key
+	crowd  *world.Crowd
+	shape  *world.Shape // whose own affinity a node must meet; nil when any node counts
+	taints *world.Shape // whose tolerations must let it in; nil when any node counts
+
+	at    int   // in the floor's list
+	pods  []int // by value
+	nodes []int // likewise; those that go are there until everybody has left
+}
+
+// spreadOf compiles a spread of the class.
+func (f *floor) spreadOf(c *world.Class, e *world.Evenness) spread {
+	t := tally{key: e.Key, crowd: e.Crowd}
+	if !e.IgnoreAffinity && c.Shape.Picky() {
+		t.shape = c.Shape
+	}
+	if e.HonorTaints {
+		t.taints = c.Shape
+	}
+	return spread{f.tally(t), e.MaxSkew, e.MinDomains, e.Crowd.Has(c)}
+}
+
+// tally finds the one that counts the same, or counts how things are.
+func (f *floor) tally(like tally) *tally {
+	for _, t := range f.tallies {
+		if t.key == like.key && t.crowd == like.crowd && t.shape == like.shape && t.taints == like.taints {
+			return t
+		}
+	}
+	t := &like
+	t.at = len(f.tallies)
+	for i := range f.seats {
+		s := &f.seats[i]
+		t.opened(s.block, 1)
+		if v := t.value(s.block); v >= 0 && !s.left {
+			t.pods[v] += t.headcount(s)
+		}
+	}
+	f.tallies = append(f.tallies, t)
+	return t
+}
+
+// headcount is how many pods of the crowd sit there.
+func (t *tally) headcount(s *seat) int {
+	n := 0
+	for _, m := range s.crew {
+		if t.crowd.Has(m.Class) {
+			n += m.Pods - m.Terminating
+		}
+	}
+	for _, c := range s.guests {
+		if t.crowd.Has(c) {
+			n++
+		}
+	}
+	return n
+}
+
+// unknown is a value that nobody has asked for.
+const unknown = -2
+
+// value is the label's value on seats of the block; negative when they do not count.
+func (t *tally) value(b *block) int {
+	for len(b.values) <= t.at {
+		b.values = append(b.values, unknown)
+	}
+	if b.values[t.at] == unknown {
+		b.values[t.at] = t.look(b)
+	}
+	return b.values[t.at]
+}
+
+func (t *tally) look(b *block) int {
+	v, ok := b.value(t.key)
+	switch {
+	case !ok:
+		return -1
+	case b.host == nil && t.shape != nil && !b.lets(t.shape): // what a pool's nodes are like only those know who fit in
+		return -1
+	case b.host != nil && (t.shape != nil && !b.host.Meets(t.shape) || t.taints != nil && !b.host.Tolerated(t.taints)):
+		return -1
+	}
+	t.know(v)
+	return v
+}
+
+// know makes room for the value.
+func (t *tally) know(v int) {
+	for len(t.pods) <= v {
+		t.pods, t.nodes = append(t.pods, 0), append(t.nodes, 0)
+	}
+}
+
+// opened counts a seat of the block in or out.
+func (t *tally) opened(b *block, by int) {
+	if v := t.value(b); v >= 0 {
+		t.nodes[v] += by
+	}
+}
+
+// count notes that a pod came to the seat, or left it.
+func (f *floor) count(p *evicted, at, by int) {
+	for _, t := range f.countedIn(p) {
+		if v := t.value(f.seats[at].block); v >= 0 {
+			t.pods[v] += by
+			f.log = append(f.log, change{tally: t, value: v, by: by})
+		}
+	}
+}
+
+// countedIn are the tallies that pods of the class change.
+func (f *floor) countedIn(p *evicted) []*tally {
+	for _, t := range f.tallies[p.known:] {
+		if t.crowd.Has(p.Class) {
+			p.counted = append(p.counted, t)
+		}
+	}
+	p.known = len(f.tallies)
+	return p.counted
+}
+
+// lets reports whether one more pod may come to where the label has that value.
+func (s *spread) lets(v int) bool {
+	s.know(v)
+	self := 0
+	if s.self {
+		self = 1
+	}
+	return s.pods[v]+self-s.least(v) <= s.skew
+}
+
+// least is how many pods there are where they are fewest: zero while there are too few zones. One that
+// a node is about to open counts, too.
+func (s *spread) least(v int) int {
+	zones, least := 0, s.pods[v]
+	if s.nodes[v] == 0 {
+		zones++
+	}
+	for o, n := range s.nodes {
+		if n > 0 {
+			zones++
+			least = min(least, s.pods[o])
+		}
+	}
+	if zones < s.domains {
+		return 0
+	}
+	return max(0, least)
+}
+
+// even reports whether the pod's spreads let it go to seats of the block.
+func (p *evicted) even(b *block) bool {
+	return !slices.ContainsFunc(p.spreads, func(s spread) bool {
+		v := s.value(b)
+		return v < 0 || !s.lets(v)
+	})
+}
+
+// meet learns the manners of who is about to leave the nodes, as long as everybody sits where they
+// did.
+func (f *floor) meet(set []*node) {
+	for _, n := range set {
+		n.host.Movable(func(c *world.Class, _ []world.Ref) { f.mannersOf(c) })
+	}
+}

@@ -1,0 +1,32 @@
+package disrupt
+
+import "testing"
+
+// Rule 135: one more pod may come to where there are at most so many more than where there are fewest.
+func TestSpreadsLetPodsIn(t *testing.T) {
+	for name, c := range map[string]struct {
+		pods, nodes   []int // by zone
+		skew, domains int
+		want          string // o where a pod may come
+	}{
+		"where there are fewest":                {[]int{1, 2, 2}, []int{1, 1, 1}, 1, 1, "oxx"},
+		"anywhere when even":                    {[]int{2, 2, 2}, []int{1, 1, 1}, 1, 1, "ooo"},
+		"a wider skew":                          {[]int{0, 1, 2}, []int{1, 1, 1}, 2, 1, "oox"},
+		"no zone without a node counts":         {[]int{2, 2, 0}, []int{1, 1, 0}, 1, 1, "ooo"},
+		"too few zones count as an empty one":   {[]int{1, 1, 0}, []int{1, 1, 0}, 1, 3, "xxo"},
+		"an empty node of the zone counts, too": {[]int{1, 1, 0}, []int{1, 1, 2}, 1, 1, "xxo"},
+	} {
+		s := spread{&tally{pods: c.pods, nodes: c.nodes}, c.skew, c.domains, true}
+		got := ""
+		for v := range c.pods {
+			if s.lets(v) {
+				got += "o"
+			} else {
+				got += "x"
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package disrupt_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// Rule 133, Rule 135: where pods spread over zones, the scheduler may put them into another zone than
+// planned, or must; what is bought then costs what it costs in the zone where it is needed. A move pays
+// all the same, whatever the scheduler likes, whichever of its choices are bought, and however quickly its
+// pods leave. The scheduler here is the test's own.
+func TestMovesPayInWhateverZonePodsEndUp(t *testing.T) {
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 50
+	}
+	moves, more := 0, 0
+	for seed := range seeds {
+		for _, h := range happenings() {
+			f := zonedScene(seed)
+			p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{}), disrupt.Cursor{})
+			if len(p.Moves) == 0 { // later ones count on where pods of earlier ones went
+				continue
+			}
+			m, before, nodes := p.Moves[0], f.Price(), f.Bought
+			h.happen(t, f, &m)
+			moves++
+			more += f.Bought - nodes - len(m.Launches)
+			if after := f.Price(); after >= before {
+				t.Errorf("seed %d: %v -> %d launches for %s leads from %s to %s when %+v", seed, m.Nodes, len(m.Launches), m.After, before, after, h)
+			}
+		}
+	}
+	if more == 0 {
+		t.Error("nothing was bought besides: the scheduler did what was planned")
+	}
+	t.Logf("%d moves, %d machines besides", moves, more)
+}
+
+// happening is how a move goes.
+type happening struct {
+	nodeByNode, reversed bool // in which order pods leave; else the largest of all first
+	slowly               bool // one sits down before the next leaves
+	asItIs               bool // the scheduler likes what is emptiest before the pod is there
+	last                 bool // the last of all choices is bought
+}
+
+func happenings() []happening {
+	return []happening{{}, {asItIs: true}, {last: true}, {slowly: true}, {nodeByNode: true}, {nodeByNode: true, asItIs: true}, {nodeByNode: true, reversed: true}}
+}
+
+// zonedScene is a few nodes in three zones, with pods of some owners; the first two spread theirs.
+func zonedScene(seed uint64) *disrupttest.Fleet {
+	r := rand.New(rand.NewPCG(seed, 0x20e5))
+	f := disrupttest.New()
+	zones := []string{"1", "2", "3"}
+	var types []offer.Type
+	for i, cores := range []int64{2, 4, 8} {
+		for j, memory := range []int64{2, 4} {
+			var offers []offer.Offer
+			for k, z := range zones {
+				offers = append(offers, offer.Offer{Zone: z, CapacityType: offer.OnDemand, Price: offer.Price((40+8*j)*(10+k)*int(cores)-i-j) * 1e5})
+			}
+			types = append(types, offer.Type{Name: fmt.Sprint("FD"[j:j+1], cores), Offers: offers, Capacity: amounts(cores*1000, cores*memory<<10, 110)})
+		}
+	}
+	f.SetCatalog(enginetest.Class, types)
+	f.SetPool(world.Pool{Name: "p", Class: enginetest.Class})
+	for i := range 3 + r.IntN(7) {
+		like, offered := &types[r.IntN(len(types))], r.IntN(len(zones))
+		name := fmt.Sprintf("a%02d", i)
+		f.SetNode(world.Node{Key: name, Name: name, Pool: "p", Claim: true, Initialized: true, Capacity: like.Capacity, Allocatable: like.Capacity, Price: like.Offers[offered].Price,
+			Labels: map[string]string{world.LabelHostname: name, world.LabelPool: "p", world.LabelZone: zones[offered], world.LabelCapacityType: offer.OnDemand, world.LabelInstanceType: like.Name}})
+		left := like.Capacity
+		for range r.IntN(8) {
+			p := owned(r.IntN(5))
+			p.Node, p.UID = name, fmt.Sprintf("%s-%d", name, len(f.Pods))
+			p.Namespace, p.Name = "default", p.UID
+			if next := left.Sub(p.Requests); !short(next) {
+				left = next
+				f.SetPod(p)
+			}
+		}
+	}
+	return f
+}
+
+// owned is a pod of that owner.
+func owned(owner int) world.Pod {
+	app := fmt.Sprint("app", owner)
+	p := world.Pod{Movable: true, Labels: map[string]string{"app": app}, Requests: amounts([]int64{500, 1000, 300, 1500, 2500}[owner], []int64{512, 2048, 3000, 1024, 6000}[owner], 1)}
+	if owner < 2 {
+		p.Spreads = []world.Spread{{Key: world.LabelZone, MaxSkew: 1, MinDomains: int32(1 + 2*owner),
+			Select: world.Selector{Namespaces: []string{"default"}, Labels: world.Term{{Key: "app", Operator: constraint.In, Values: []string{app}}}}}}
+	}
+	return p
+}
+
+func short(a map[string]int64) bool {
+	for _, v := range a {
+		if v < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// happen makes the move: what it buys comes, its pods leave and are scheduled, its nodes go.
+func (h happening) happen(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move) {
+	t.Helper()
+	for _, l := range m.Launches {
+		if h.last {
+			l.Choices = l.Choices[len(l.Choices)-1:]
+		}
+		buy(t, f, l.Choices[0])
+	}
+	pods := h.leaving(f, m)
+	if !h.slowly {
+		for _, p := range pods {
+			p.Node = ""
+			f.SetPod(p)
+		}
+	}
+	for _, p := range pods {
+		p.Node = ""
+		f.SetPod(p)
+		p.Node = h.seat(f, &p, m.Nodes)
+		if p.Node == "" {
+			p.Node = forOneOf(t, f, &p)
+		}
+		f.SetPod(p)
+	}
+	for _, key := range m.Nodes {
+		f.RemoveNode(key)
+	}
+}
+
+// leaving lists the pods of the move in the order in which they leave.
+func (h happening) leaving(f *disrupttest.Fleet, m *disrupt.Move) []world.Pod {
+	var pods []world.Pod
+	for _, uid := range slices.Sorted(maps.Keys(f.Pods)) {
+		if p := f.Pods[uid]; slices.Contains(m.Nodes, p.Node) {
+			pods = append(pods, p)
+		}
+	}
+	turn := func(p world.Pod) int {
+		at := slices.Index(m.Nodes, p.Node)
+		switch {
+		case !h.nodeByNode:
+			return 0
+		case h.reversed:
+			return -at
+		}
+		return at
+	}
+	size := func(p world.Pod) float64 { return share(p.Requests, f.Nodes[p.Node].Allocatable) }
+	slices.SortStableFunc(pods, func(x, y world.Pod) int { return cmp.Or(cmp.Compare(turn(x), turn(y)), cmp.Compare(size(y), size(x))) })
+	return pods
+}
+
+// seat is the node that the scheduler likes best for the pod; empty when none takes it.
+func (h happening) seat(f *disrupttest.Fleet, p *world.Pod, closed []string) string {
+	best, most := "", -1.0
+	for _, key := range slices.Sorted(maps.Keys(f.Nodes)) {
+		n := f.Nodes[key]
+		free := n.Allocatable
+		for _, o := range f.Pods {
+			if o.Node == key {
+				free = free.Sub(o.Requests)
+			}
+		}
+		after := free.Sub(p.Requests)
+		if slices.Contains(closed, key) || short(after) || !even(f, p, n.Labels[world.LabelZone]) {
+			continue
+		}
+		likes := share(after, n.Allocatable)
+		if h.asItIs {
+			likes = share(free, n.Allocatable)
+		}
+		if likes > most {
+			best, most = key, likes
+		}
+	}
+	return best
+}
+
+// even reports whether the pod's spread, if it has one, lets it go to the zone.
+func even(f *disrupttest.Fleet, p *world.Pod, zone string) bool {
+	if len(p.Spreads) == 0 {
+		return true
+	}
+	count := map[string]int{zone: 0}
+	for _, n := range f.Nodes {
+		count[n.Labels[world.LabelZone]] += 0
+	}
+	for _, o := range f.Pods {
+		if n, bound := f.Nodes[o.Node]; bound && o.Labels["app"] == p.Labels["app"] {
+			count[n.Labels[world.LabelZone]]++
+		}
+	}
+	least := count[zone]
+	for _, n := range count {
+		least = min(least, n)
+	}
+	if len(count) < int(p.Spreads[0].MinDomains) {
+		least = 0
+	}
+	return count[zone]+1-least <= 1
+}
+
+// forOneOf buys the cheapest machine where the pod may be.
+func forOneOf(t *testing.T, f *disrupttest.Fleet, p *world.Pod) string {
+	t.Helper()
+	var best offer.Choice
+	for _, of := range f.Types[enginetest.Class] {
+		for _, o := range of.Offers {
+			if !short(of.Capacity.Sub(p.Requests)) && even(f, p, o.Zone) && (best.Type == "" || o.Price < best.Price) {
+				best = offer.Choice{Type: of.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
+			}
+		}
+	}
+	return buy(t, f, best)
+}
+
+// buy buys a machine, and returns the node's name.
+func buy(t *testing.T, f *disrupttest.Fleet, c offer.Choice) string {
+	t.Helper()
+	n, err := f.Buy(pack.Launch{Pool: "p", Choices: []offer.Choice{c}, Labels: map[string]string{world.LabelZone: c.Zone, world.LabelCapacityType: c.CapacityType, world.LabelInstanceType: c.Type}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Name
+}
