@@ -29,7 +29,9 @@ type assault struct {
 
 func newAssault(t *town, o Options) (*assault, error) {
 	a := &assault{town: t, random: rand.New(rand.NewPCG(o.Seed, 1))}
-	t.shortage()
+	if len(o.Faults) > 0 {
+		t.shortage()
+	}
 	catalogue := emulator.FaultCatalogue()
 	for _, name := range o.Faults {
 		i := slices.IndexFunc(catalogue, func(k emulator.FaultKind) bool { return k.Name == name })
@@ -45,8 +47,12 @@ func newAssault(t *town, o Options) (*assault, error) {
 const strikeAgain = 15 * time.Second
 
 // strikeFor strikes for so long, first right before what happens meanwhile. What has
-// struck by then stays struck.
+// struck by then stays struck. Without a fault no time passes.
 func (a *assault) strikeFor(ctx context.Context, d time.Duration, meanwhile func()) {
+	if len(a.kinds) == 0 {
+		meanwhile()
+		return
+	}
 	defer a.lift()
 	for begun := time.Now(); time.Since(begun) < d; {
 		for _, k := range a.kinds {

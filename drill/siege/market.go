@@ -29,13 +29,14 @@ const refresh = 10 * time.Second
 
 // keep looks at the catalog until ctx ends. While it cannot be had, what was last seen holds.
 func (m *market) keep(ctx context.Context) {
-	for {
-		if s, err := m.provider.Catalog(ctx, className); err == nil {
-			m.show(s)
-		}
-		if sleep(ctx, refresh) != nil {
-			return
-		}
+	for m.look(ctx); sleep(ctx, refresh) == nil; {
+		m.look(ctx)
+	}
+}
+
+func (m *market) look(ctx context.Context) {
+	if s, err := m.provider.Catalog(ctx, className); err == nil {
+		m.show(s)
 	}
 }
 

@@ -27,8 +27,14 @@ func named(id, vm string) bool { return strings.EqualFold(path.Base(id), vm) }
 func (t *town) join(c *claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.node, c.joined, t.joined[c.order] = true, true, true
+	c.node, c.joined, t.joined[c.order], t.last = true, true, true, time.Now()
 	c.poke()
+}
+
+func (t *town) lastJoined() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
 }
 
 // part notes that it does not any more.

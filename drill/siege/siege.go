@@ -100,12 +100,17 @@ func Run(ctx context.Context, o Options) (Result, error) {
 // hold is the course of the siege.
 func (t *town) hold(ctx context.Context, a *assault) (Result, error) {
 	r := Result{Options: t.options}
+	if len(a.kinds) == 0 { // of how fast machines come, what the region sells is no part
+		t.market.look(ctx)
+	}
 	begun := time.Now()
 	a.strikeFor(ctx, rage, func() { t.start(ctx) })
 	r.Endless = t.await(ctx, upWithin, t.missing)
-	r.Up = time.Since(begun)
-	if err := t.scatter(ctx); err != nil {
-		return r, err
+	r.Up = t.lastJoined().Sub(begun)
+	if len(a.kinds) > 0 {
+		if err := t.scatter(ctx); err != nil {
+			return r, err
+		}
 	}
 	a.strikeFor(ctx, calm, nothing)
 	begun = time.Now()
@@ -171,6 +176,7 @@ type town struct {
 	mu      sync.Mutex
 	claims  map[string]*claim // those that exist, by UID
 	made    int               // claims ever
+	last    time.Time         // when a machine joined last
 	joined  map[int]bool      // orders whose machine has joined
 	doubles map[string]bool   // claims that had two machines
 }

@@ -49,6 +49,8 @@ var rooms = []room{
 		Why: "a storm passes over everything that acts, put together as a command would"},
 	{Folder: "drill/adoption", Knows: []string{"engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "controller/nodeclass", "api"},
 		Why: "whoever takes a cluster over brings everything that acts, put together as a command would"},
+	{Folder: "drill/figures", Knows: []string{"drill", "drill/siege", "drill/storm", "provider/azure/emulator"},
+		Why: "it runs the drills and adds nothing but a table"},
 	{Folder: "cost", Knows: []string{"engine", "kube", "journal", "api"},
 		Why: "cost prices what others recorded"},
 	{Folder: "local", Knows: []string{"api", "provider/azure/emulator"},

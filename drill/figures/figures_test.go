@@ -1,0 +1,131 @@
+package figures_test
+
+import (
+	"context"
+	"flag"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/karve-dev/karve/drill"
+	"github.com/karve-dev/karve/drill/figures"
+	"github.com/karve-dev/karve/drill/siege"
+	"github.com/karve-dev/karve/drill/storm"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+var (
+	write    = flag.String("write", "", "measure, which takes minutes, and write the figures to this file")
+	machines = flag.Int("machines", 1000, "of each siege: what is said of faults is said of so many")
+	seed     = flag.Uint64("seed", 1, "of everything that is drawn")
+)
+
+// gathering collects figures from drills that run side by side.
+type gathering struct {
+	mu sync.Mutex
+	figures.Figures
+}
+
+func (g *gathering) add(change func(*figures.Figures)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change(&g.Figures)
+}
+
+func TestFigures(t *testing.T) {
+	if *write == "" {
+		t.Skip("it takes minutes: see -write; the drills have tests of their own")
+	}
+	g := &gathering{}
+	t.Run("drills", func(t *testing.T) { // returns when all that are parallel have
+		g.purchases(t)
+		g.growth(t)
+		g.storm(t)
+		g.sieges(t)
+	})
+	t.Logf("seed %d\n%s", *seed, g.Table())
+	if t.Failed() {
+		t.Fatal("nothing is written, as not everything could be measured")
+	}
+	if err := g.Write(*write); err != nil {
+		t.Error(err)
+	}
+}
+
+// inBubble runs a drill beside others, in virtual time.
+func inBubble(t *testing.T, name string, run func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, run)
+	})
+}
+
+func (g *gathering) purchases(t *testing.T) {
+	first := func(name string, serve func(context.Context, drill.Scenario) (drill.Result, error), to func(*figures.Figures) *float64) {
+		inBubble(t, name, func(t *testing.T) {
+			r, err := serve(t.Context(), drill.Scenario{Seed: *seed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(r)
+			g.add(func(f *figures.Figures) { *to(f) = r.FirstAttemptSuccess() })
+		})
+	}
+	first("scarcity", drill.Karve, func(f *figures.Figures) *float64 { return &f.FirstAttemptSuccess })
+	first("scarcity, one offer at a time", drill.Incumbent, func(f *figures.Figures) *float64 { return &f.BaselineFirstAttemptSuccess })
+}
+
+func (g *gathering) growth(t *testing.T) {
+	inBubble(t, "growth", func(t *testing.T) {
+		r := besiege(t, 1000, nil)
+		n, deletes := float64(r.Machines), r.Ledger.ByOperation["VirtualMachines.Delete"]
+		g.add(func(f *figures.Figures) {
+			f.ARMWritesPerNode, f.ARMReadsPerNode = float64(r.Ledger.Writes-deletes)/n, float64(r.Ledger.Reads)/n
+			f.ThrottledRequests, f.SecondsTo1000Nodes = r.Ledger.Throttled, r.Up.Seconds()
+		})
+	})
+}
+
+func (g *gathering) storm(t *testing.T) {
+	inBubble(t, "storm", func(t *testing.T) {
+		r := storm.Run(t, storm.Options{Seed: *seed})
+		t.Log(r)
+		g.add(func(f *figures.Figures) { f.NoticeToReplacementP99Seconds = r.Quantile(0.99).Seconds() })
+	})
+}
+
+// sieges are one for every fault, and one for each pair of the dozen.
+func (g *gathering) sieges(t *testing.T) {
+	for _, k := range emulator.FaultCatalogue() {
+		g.siege(t, []string{k.Name}, func(f *figures.Figures) { f.FaultsRun++ })
+	}
+	for _, pair := range siege.Pairs(siege.Dozen()) {
+		g.siege(t, pair, func(f *figures.Figures) { f.FaultPairsRun++ })
+	}
+}
+
+func (g *gathering) siege(t *testing.T, faults []string, count func(*figures.Figures)) {
+	inBubble(t, strings.Join(faults, " and "), func(t *testing.T) {
+		r := besiege(t, *machines, faults)
+		g.add(func(f *figures.Figures) {
+			f.Leaked, f.Duplicates, f.ForeignTouched = f.Leaked+len(r.Leaked), f.Duplicates+len(r.Duplicates), f.ForeignTouched+len(r.Touched)
+			count(f)
+		})
+	})
+}
+
+// besiege fails for what the figures do not tell: claims that never end.
+func besiege(t *testing.T, machines int, faults []string) siege.Result {
+	t.Helper()
+	r, err := siege.Run(t.Context(), siege.Options{Seed: *seed, Machines: machines, Faults: faults})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(r)
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+	return r
+}
