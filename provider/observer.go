@@ -1,6 +1,10 @@
 package provider
 
-import "context"
+import (
+	"context"
+
+	"github.com/karve-dev/karve/engine/offer"
+)
 
 // Observer is a Provider that learns from nodes what its machines really have, which is
 // less than clouds advertise and is not told beforehand.
@@ -16,4 +20,11 @@ type Seen struct {
 	Type string
 	// Memory is all there is for the kubelet and pods together, in bytes.
 	Memory int64
+}
+
+// Forewarned is a Provider that learns from which of its machines the cloud takes back.
+type Forewarned interface {
+	// Evicted is told of the offer of a machine whose eviction was announced. It answers
+	// from memory, and may be told twice.
+	Evicted(offer.Choice)
 }

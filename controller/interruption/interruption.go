@@ -31,6 +31,7 @@ import (
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/write"
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -52,9 +53,11 @@ const (
 type Reconciler struct {
 	Client   client.Client
 	Provider provider.Provider
-	Events   *events.Recorder
-	Metrics  *metrics.Set
-	Log      logr.Logger
+	// Forewarned hears which offers machines are taken back of; nil when nobody wants to know.
+	Forewarned provider.Forewarned
+	Events     *events.Recorder
+	Metrics    *metrics.Set
+	Log        logr.Logger
 	// Class is the kind of node class whose claims are ours.
 	Class schema.GroupKind
 }
@@ -116,12 +119,23 @@ func (r *Reconciler) heed(ctx context.Context, claim *karpv1.NodeClaim, node *co
 // leaveInTime starts the drain with the machine's end as its deadline, so that pods
 // get all the time there is. No budget holds it up: the machine goes anyway.
 func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
+	r.forewarn(claim, n)
 	if err := r.stamp(ctx, claim, string(n.Kind), end); err != nil {
 		return err
 	}
 	r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonOf(n.Kind), Key: "announced",
 		Message: fmt.Sprintf("The machine %s: draining, and buying a replacement", future(n.Kind))})
 	return r.end(ctx, claim, "interruption announced: "+string(n.Kind))
+}
+
+// forewarn tells of the machine's offer before a replacement is chosen.
+func (r *Reconciler) forewarn(claim *karpv1.NodeClaim, n kube.Notice) {
+	if r.Forewarned == nil || n.Kind != kube.NoticePreempt {
+		return
+	}
+	r.Forewarned.Evicted(offer.Choice{
+		Type: claim.Labels[corev1.LabelInstanceTypeStable], Zone: claim.Labels[corev1.LabelTopologyZone], CapacityType: claim.Labels[karpv1.CapacityTypeLabelKey],
+	})
 }
 
 // ask marks the claim as due, for disruption to replace its node before it drains it.

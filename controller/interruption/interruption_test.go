@@ -15,6 +15,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/termination"
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -322,4 +323,34 @@ func deadlineOf(t *testing.T, claim *karpv1.NodeClaim) time.Time {
 		t.Fatalf("claim %s has no deadline: %v", claim.Name, err)
 	}
 	return deadline
+}
+
+// listener notes which offers lose machines.
+type listener []offer.Choice
+
+func (l *listener) Evicted(c offer.Choice) { *l = append(*l, c) }
+
+// The provider hears of the offer of a machine that is taken back, and not of machines
+// that go for other reasons.
+//
+// Rule 246.
+func TestEvictionsAreToldOfTheirOffer(t *testing.T) {
+	for kind, want := range map[kube.NoticeKind]int{kube.NoticePreempt: 1, kube.NoticeReboot: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			e := withNode(t)
+			var heard listener
+			e.Interruption.Forewarned = &heard
+			labels := e.Claims()[0].Labels
+			mark(t, e, kind, time.Now().Add(30*time.Second))
+			e.Steps(3)
+			if len(heard) != want {
+				t.Fatalf("%s: heard of %+v", kind, heard)
+			}
+			for _, c := range heard {
+				if c.Type == "" || c.Type != labels[corev1.LabelInstanceTypeStable] || c.Zone != labels[corev1.LabelTopologyZone] || c.CapacityType != labels[karpv1.CapacityTypeLabelKey] {
+					t.Errorf("heard of %+v, the machine was %v", c, labels)
+				}
+			}
+		})
+	}
 }

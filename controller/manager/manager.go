@@ -347,6 +347,12 @@ func candid(p provider.Provider) provider.Candid {
 	return c
 }
 
+// forewarned is the provider's, nil when it has none.
+func forewarned(p provider.Provider) provider.Forewarned {
+	f, _ := p.(provider.Forewarned)
+	return f
+}
+
 // drifter is the provider's, nil when it has none.
 func drifter(p provider.Provider) provider.Drifter {
 	d, _ := p.(provider.Drifter)
@@ -374,7 +380,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		},
 		&interruption.Reconciler{
 			Client: c, Provider: set.Observe(o.Provider, "nodeclaim.interruption"),
-			Events: recorder, Metrics: set, Log: named("nodeclaim.interruption"), Class: class,
+			Events: recorder, Metrics: set, Log: named("nodeclaim.interruption"), Class: class, Forewarned: forewarned(o.Provider),
 		},
 		&drift.Reconciler{
 			Client: c, Catalog: keeper, Drifter: drifter(o.Provider), Events: recorder, Metrics: set, Log: named(drift.Name), Class: o.NodeClass,

@@ -45,6 +45,7 @@ func (r *Reconciler) assess(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	r.honoured(class)
 	r.capacity(ctx, class)
 	r.prices(class)
+	r.policy(class)
 }
 
 // kubernetesVersion takes the API server's version. It never goes down: behind a

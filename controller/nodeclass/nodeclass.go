@@ -42,6 +42,8 @@ type Azure interface {
 	CheckDiskEncryptionSet(ctx context.Context) error
 	// TagKeys are the keys of all tags that the class ever gave to machines.
 	TagKeys(class *v1beta1.AKSNodeClass) []string
+	// PolicyDenial is what a policy had against the class's last machine; empty when nothing.
+	PolicyDenial(class string) string
 	// PricesProblem says why the price list could not be read; DoubtedPrices are those of
 	// its prices that are not believed.
 	PricesProblem() string

@@ -36,6 +36,7 @@ type cloud struct {
 	diskErr   error
 	pricesErr string
 	tagKeys   []string
+	policy    string
 	doubted   []azure.DoubtedPrice
 	subnetErr error
 	snapshot  *provider.Snapshot
@@ -57,6 +58,8 @@ func (c *cloud) Images(_ context.Context, wish azure.ImageWish) ([]v1beta1.NodeI
 func (c *cloud) CheckDiskEncryptionSet(context.Context) error { return c.diskErr }
 
 func (c *cloud) TagKeys(*v1beta1.AKSNodeClass) []string { return c.tagKeys }
+
+func (c *cloud) PolicyDenial(string) string { return c.policy }
 
 func (c *cloud) PricesProblem() string               { return c.pricesErr }
 func (c *cloud) DoubtedPrices() []azure.DoubtedPrice { return c.doubted }
@@ -368,4 +371,18 @@ func TestTagKeysAreRemembered(t *testing.T) {
 	if got := s.class().Annotations[azure.AnnotationTagKeys]; got != `["cost","team"]` {
 		t.Errorf("remembered: %s", got)
 	}
+}
+
+// What a policy refuses is a condition with a next step, and the class stays ready for
+// what the policy allows.
+//
+// Rule 280.
+func TestPolicyIsACondition(t *testing.T) {
+	s := newStage(t, newClass())
+	s.reconcile()
+	s.wantCondition(nodeclass.ConditionTypeAllowedByPolicy, metav1.ConditionTrue, "AllowedByPolicy", "")
+	s.cloud.policy = "Standard_D4s_v5 in eastus-1: RequestDisallowedByPolicy: exempt the node resource group"
+	s.reconcile()
+	s.wantCondition(nodeclass.ConditionTypeAllowedByPolicy, metav1.ConditionFalse, "RequestDisallowedByPolicy", "exempt the node resource group")
+	s.wantCondition(v1beta1.ConditionTypeReady, metav1.ConditionTrue, "Ready", "")
 }

@@ -70,7 +70,7 @@ func (c *cluster) start() *karve {
 	k.claims = []reconcile.Reconciler{
 		&lifecycle.Reconciler{Client: c.api, Mirror: k.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class, Health: ledger,
 			End: &termination.Claims{Client: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}},
-		&interruption.Reconciler{Client: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class},
+		&interruption.Reconciler{Client: c.api, Provider: cloud, Forewarned: cloud, Events: recorder, Metrics: set, Log: log, Class: class},
 		&drift.Reconciler{Client: c.api, Catalog: keeper, Drifter: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},
 		&expiration.Reconciler{Client: c.api, Metrics: set, Log: log, Class: class},
 		&inplace.Reconciler{Client: c.api, Updater: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},

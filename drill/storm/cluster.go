@@ -26,7 +26,7 @@ import (
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/kube"
-	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -124,7 +124,7 @@ func spotPool() *karpv1.NodePool {
 }
 
 // startKarve wires the controllers that have to do with machines as the manager does.
-func (c *cluster) startKarve(ctx context.Context, cloud provider.Provider) {
+func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	log, class := logr.Discard(), controllertest.Class().GroupKind()
 	c.metrics = metrics.New(prometheus.NewRegistry())
 	set := c.metrics
@@ -136,7 +136,7 @@ func (c *cluster) startKarve(ctx context.Context, cloud provider.Provider) {
 	provisioner := &provision.Provisioner{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Batches: batches, Events: recorder, Metrics: set, Log: log}
 	c.lifecycle = newQueue(ctx, &c.running, &lifecycle.Reconciler{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class,
 		End: &termination.Claims{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}})
-	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class})
+	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, Forewarned: cloud, Events: recorder, Metrics: set, Log: log, Class: class})
 	evictor := termination.NewEvictor(c.slow, recorder, set, log)
 	evictor.Displaces = c.mirror.Displace
 	c.nodes = newQueue(ctx, &c.running, &termination.Nodes{Client: c.slow, Live: c.slow, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log})

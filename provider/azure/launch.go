@@ -112,7 +112,7 @@ func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
 // be taken if it costs hardly more.
 func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, err error) {
 	var held *offer.Choice // the first on which enough is ventured
-	for _, choice := range l.claim.Choices {
+	for _, choice := range l.p.evictions.last(l.claim.Choices) {
 		if held != nil && dearer(choice, *held) {
 			break
 		}
@@ -249,6 +249,7 @@ func (l *launch) subnet() string { return strings.ToLower(l.p.subnetOf(l.class))
 func (l *launch) try(ctx context.Context, m *machineType, choice offer.Choice) (provider.Instance, bool, error) {
 	err := l.create(ctx, m, choice)
 	if err == nil {
+		l.p.policies.forget(l.class.Name)
 		return l.bought(m, choice), true, nil
 	}
 	var notReady *provider.NotReadyError
@@ -284,6 +285,9 @@ func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provide
 			l.p.network.deny(subnet, r)
 		}
 		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
+	}
+	if r.kind == disallowed {
+		l.p.policies.note(l.class.Name, choice, r, l.p.opts.Now())
 	}
 	l.p.prudence.lost(l.name)
 	l.p.stockouts.learn(r, m.sku, choice.Zone, choice.CapacityType, l.subnet())

@@ -40,6 +40,8 @@ type Provider struct {
 	network   *network
 	stockouts *stockouts
 	prudence  *prudence
+	evictions *evictions
+	policies  policies
 	ledger    *ledger
 	addresses *addressBooks
 	pressure  pressure
@@ -70,6 +72,8 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 		opts:      opts,
 		stockouts: newStockouts(opts.Now),
 		prudence:  newPrudence(opts.Now),
+		evictions: newEvictions(opts.Now),
+		policies:  policies{denied: map[string]memo[string]{}},
 		ledger:    newLedger(),
 		memory:    seenMemory{bytes: map[string]int64{}},
 		catalogs:  catalogs{classes: map[string]*catalog{}},

@@ -1,0 +1,86 @@
+package azure_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// An offer that machines are taken back of comes last for ten minutes, is taken all the
+// same where there is no other, and counts as ever on demand and elsewhere.
+//
+// Rule 246.
+func TestEvictedOffersComeLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		p := r.provider(t)
+		cheap, dear := spot("Standard_D4s_v5", "eastus-1"), spot("Standard_D8s_v5", "eastus-1")
+		buys := func(name, when string, want offer.Choice, choices ...offer.Choice) {
+			t.Helper()
+			id, err := r.up(t, p, claim(name, choices...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := p.Get(t.Context(), id)
+			if err != nil || in.Type != want.Type || in.Zone != want.Zone || in.CapacityType != want.CapacityType {
+				t.Errorf("%s: bought %s in %s (%s), %v", when, in.Type, in.Zone, in.CapacityType, err)
+			}
+		}
+		buys("a", "before", cheap, cheap, dear)
+		p.Evicted(cheap)
+		buys("b", "after an eviction", dear, cheap, dear)
+		buys("c", "where there is no other", cheap, cheap)
+		buys("d", "elsewhere", spot("Standard_D4s_v5", "eastus-2"), spot("Standard_D4s_v5", "eastus-2"), dear)
+		buys("e", "on demand", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D4s_v5", "eastus-1"), dear)
+		p.Evicted(dear)
+		buys("f", "when all lose machines", cheap, cheap, dear)
+		time.Sleep(10 * time.Minute)
+		buys("g", "ten minutes later", cheap, cheap, dear)
+		p.Evicted(onDemand("Standard_D4s_v5", "eastus-1"))
+		buys("h", "what is not spot is not evicted", cheap, cheap, dear)
+	})
+}
+
+// A policy's refusal is told of, with what to do, until a machine of the class is bought.
+//
+// Rule 280.
+func TestPolicyDenialIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		p := r.provider(t)
+		deny := func() {
+			t.Helper()
+			r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "RequestDisallowedByPolicy",
+				Message: "Resource 'x' was disallowed by policy. Policy identifiers: '[{\"policyAssignment\":{\"name\":\"allowed-sizes\"}}]'."})
+			if in, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D8s_v5", "eastus-1"))); err == nil {
+				t.Fatalf("launched %+v", in)
+			}
+		}
+		if told := p.PolicyDenial("default"); told != "" {
+			t.Errorf("before anything was bought: %s", told)
+		}
+		deny()
+		for _, want := range []string{"Standard_D8s_v5 in eastus-1", "RequestDisallowedByPolicy", "exempt the node resource group", "allowed-sizes"} {
+			if told := p.PolicyDenial("default"); !strings.Contains(told, want) {
+				t.Errorf("%q does not tell of %s", told, want)
+			}
+		}
+		if _, err := r.up(t, p, provider.Claim{Name: "b", UID: "b", Class: "default", Choices: []offer.Choice{onDemand("Standard_D4s_v5", "eastus-1")}}); err != nil {
+			t.Fatal(err)
+		}
+		if told := p.PolicyDenial("default"); told != "" {
+			t.Errorf("after a machine was bought: %s", told)
+		}
+		time.Sleep(15 * time.Minute) // the offer rests no more
+		deny()
+		time.Sleep(time.Hour)
+		if told := p.PolicyDenial("default"); told != "" {
+			t.Errorf("an hour later: %s", told)
+		}
+	})
+}
