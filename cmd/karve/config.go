@@ -61,6 +61,7 @@ func (c *Config) bind(flags *pflag.FlagSet) {
 	c.Core.bind(flags)
 	c.Azure.bind(flags)
 	c.Azure.Images.bind(flags)
+	c.Azure.Machines.bind(flags)
 	c.Azure.Unsupported.bind(flags)
 	acceptIgnored(flags)
 }
@@ -104,14 +105,11 @@ func acceptIgnored(flags *pflag.FlagSet) {
 	flags.Bool("disable-cluster-state-observability", false, "accepted, unused")
 	flags.String("vnet-guid", "", "accepted, unused: the network itself is asked")
 	flags.Bool("enable-azure-sdk-logging", true, "accepted, unused: Azure requests are not logged")
-	flags.Duration("provider-batch-idle-duration", time.Second, "accepted, unused: karve does not batch machines")
-	flags.Duration("provider-batch-max-duration", 5*time.Second, "accepted, unused: karve does not batch machines")
-	flags.Int("provider-batch-max-size", 50, "accepted, unused: karve does not batch machines")
 }
 
 // Validate reports every fault at once, each naming the flag and the variable.
 func (c Config) Validate() error {
-	return errors.Join(c.Core.validate(), c.Azure.validate(), c.Azure.Images.validate(), c.Azure.Unsupported.validate())
+	return errors.Join(c.Core.validate(), c.Azure.validate(), c.Azure.Images.validate(), c.Azure.Machines.validate(), c.Azure.Unsupported.validate())
 }
 
 func (c CoreConfig) validate() error {

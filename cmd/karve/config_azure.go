@@ -33,6 +33,7 @@ type AzureConfig struct {
 	NodeResourceGroup            string
 	AdditionalTags               map[string]string
 	Images                       ImagesConfig
+	Machines                     AKSMachinesConfig
 	Unsupported                  UnsupportedAzure
 
 	// Location, SubscriptionID, TenantID, Cloud and EnvironmentFile come from the
@@ -57,10 +58,7 @@ type AzureConfig struct {
 // UnsupportedAzure are settings of the incumbent that karve knows by name and
 // does not honour yet. They are refused when they ask for something.
 type UnsupportedAzure struct {
-	ProvisionMode          string
-	BootstrapServerURL     string
-	ManageExistingMachines bool
-	MachinesPoolName       string
+	BootstrapServerURL string
 }
 
 func (c *AzureConfig) bind(flags *pflag.FlagSet) {
@@ -89,10 +87,7 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 }
 
 func (u *UnsupportedAzure) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&u.ProvisionMode, "provision-mode", "aksscriptless", "only aksscriptless is supported")
 	flags.StringVar(&u.BootstrapServerURL, "nodebootstrapping-server-url", "", "not supported yet")
-	flags.BoolVar(&u.ManageExistingMachines, "manage-existing-aks-machines", false, "not supported yet")
-	flags.StringVar(&u.MachinesPoolName, "aks-machines-pool-name", "", "not supported yet")
 }
 
 // readEnvironment fills what has no flag.
@@ -111,6 +106,7 @@ func (c *AzureConfig) readEnvironment(lookup func(string) (string, bool)) {
 	c.Cloud = first("ARM_CLOUD")
 	c.EnvironmentFile = first("AZURE_ENVIRONMENT_FILEPATH")
 	c.Images.SystemNamespace = first("SYSTEM_NAMESPACE")
+	c.Machines.ClusterGroup = first("ARM_RESOURCE_GROUP", "AZURE_RESOURCE_GROUP")
 }
 
 func (c AzureConfig) validate() error {
@@ -154,11 +150,7 @@ func (c AzureConfig) validate() error {
 
 func (u UnsupportedAzure) validate() error {
 	var f faults
-	f.check(u.ProvisionMode == "aksscriptless", "provision-mode", "karve supports aksscriptless only, got %q", u.ProvisionMode)
-	const unset = "is not supported by karve yet: remove it"
-	f.check(u.BootstrapServerURL == "", "nodebootstrapping-server-url", unset)
-	f.check(!u.ManageExistingMachines, "manage-existing-aks-machines", unset)
-	f.check(u.MachinesPoolName == "", "aks-machines-pool-name", unset)
+	f.check(u.BootstrapServerURL == "", "nodebootstrapping-server-url", "is not supported by karve yet: remove it")
 	return f.joined()
 }
 

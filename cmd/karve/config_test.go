@@ -3,9 +3,12 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/karve-dev/karve/provider/azure"
 )
 
 // complete is the least an operator must set.
@@ -85,7 +88,11 @@ func TestConfigRefusesNonsense(t *testing.T) {
 		{"LINUX_ADMIN_USERNAME", "9lives", "must start with a letter"},
 		{"ADDITIONAL_TAGS", "a=1,A=2", "twice"},
 		{"ADDITIONAL_TAGS", "a/b=1", "Azure forbids"},
-		{"PROVISION_MODE", "bootstrappingclient", "aksscriptless only"},
+		{"PROVISION_MODE", "bootstrappingclient", "must be one of aksscriptless, aksmachineapi, aksmachineapiheaderbatch"},
+		{"PROVISION_MODE", "aksmachineapi", "--aks-machines-pool-name"},
+		{"MANAGE_EXISTING_AKS_MACHINES", "true", "ARM_RESOURCE_GROUP"},
+		{"PROVIDER_BATCH_MAX_SIZE", "51", "is between 1 and 50"},
+		{"PROVIDER_BATCH_IDLE_DURATION", "6s", "--provider-batch-max-duration"},
 		{"USE_SIG", "true", "--sig-subscription-id"},
 		{"NODE_OSDISK_DISKENCRYPTIONSET_ID", "mine", "must look like /subscriptions/"},
 		{"KUBELET_BOOTSTRAP_TOKEN", "ABC", "must be six letters or digits"},
@@ -96,6 +103,28 @@ func TestConfigRefusesNonsense(t *testing.T) {
 		_, err := load(nil, env)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s=%s: got error %v, want one that says %q", test.name, test.value, err, test.want)
+		}
+	}
+}
+
+// Karpenter's modes mean what they mean there; a pool that no mode uses is none.
+//
+// Rule 270.
+func TestProvisionModes(t *testing.T) {
+	for mode, want := range map[string]azure.AKSMachines{
+		"aksscriptless": {},
+		"aksmachineapi": {Pool: "machines", ResourceGroup: "clusters", Buy: true},
+		"aksmachineapiheaderbatch": {Pool: "machines", ResourceGroup: "clusters", Buy: true,
+			Batching: azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: 50}},
+	} {
+		env := complete()
+		env["PROVISION_MODE"], env["AKS_MACHINES_POOL_NAME"], env["ARM_RESOURCE_GROUP"] = mode, "machines", "clusters"
+		c, err := load(nil, env)
+		if err != nil {
+			t.Fatalf("%s: %v", mode, err)
+		}
+		if got := c.Azure.Machines.options(); got != want {
+			t.Errorf("%s: %+v, want %+v", mode, got, want)
 		}
 	}
 }

@@ -212,6 +212,7 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		ImagesEvery:             c.ImageRefresh,
 		SharedGallery:           c.Images.gallery(),
 		DiskEncryptionSetID:     c.Images.DiskEncryptionSetID,
+		AKSMachines:             c.Machines.options(),
 		ARMShare:                c.ARMShare,
 		ARMPace:                 c.ARMPace,
 	}, nil

@@ -140,16 +140,23 @@ func (l *life) end() (bool, error) {
 // late is replaced by the next choice, there is never a second one, and the end leaves
 // nothing behind.
 //
-// Rule 225.
+// Rules 225 and 270.
 func TestKilledAtEveryWrite(t *testing.T) {
-	for name, before := range map[string]bool{"before": true, "after": false} {
+	for name, c := range map[string]struct {
+		before, byAKS bool
+		least         int
+	}{
+		// Two purchases, two ends, an interface, and the claim noted in between.
+		"before": {before: true, least: 8}, "after": {least: 8},
+		// AKS leaves no interface, and its operations are not noted.
+		"before, by AKS": {before: true, byAKS: true, least: 5}, "after, by AKS": {byAKS: true, least: 5},
+	} {
 		t.Run(name, func(t *testing.T) {
 			points := 0
 			for struck := true; struck && !t.Failed(); points++ {
-				synctest.Test(t, func(t *testing.T) { struck = liveAndDie(t, before, points+1) })
+				synctest.Test(t, func(t *testing.T) { struck = liveAndDie(t, c.before, c.byAKS, points+1) })
 			}
-			// Two purchases, two ends, an interface, and the claim noted in between.
-			if points < 8 {
+			if points <= c.least {
 				t.Errorf("it was killed at %d writes only", points-1)
 			}
 		})
@@ -157,8 +164,11 @@ func TestKilledAtEveryWrite(t *testing.T) {
 }
 
 // liveAndDie reports whether the process was killed at all.
-func liveAndDie(t *testing.T, before bool, at int) bool {
+func liveAndDie(t *testing.T, before, byAKS bool, at int) bool {
 	r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: uint64(at)}).small()
+	if byAKS {
+		r.aks(1)
+	}
 	r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
 	options := *r.options.ClientOptions
 	k := &killer{inner: options.Transport, before: before, at: at}
@@ -170,13 +180,15 @@ func liveAndDie(t *testing.T, before bool, at int) bool {
 	if vms := r.State().VMs; len(vms) != 1 || vms[0].Size != "Standard_E4s_v5" {
 		t.Errorf("killed at write %d: machines %+v", at, vms)
 	}
-	r.leaveNIC(t, r.State().VMs[0].Name+"-left", l.stored)
+	if !byAKS {
+		r.leaveNIC(t, r.State().VMs[0].Name+"-left", l.stored)
+	}
 	l.until("it is gone", l.end)
 	time.Sleep(time.Minute)
-	if left := r.residue(t); len(left) > 0 {
+	if left := append(r.residue(t), r.pooled()...); len(left) > 0 {
 		t.Errorf("killed at write %d: left behind: %v", at, left)
 	}
-	if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]; n > 3 {
+	if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"] + r.Ledger().ByOperation["Machines.CreateOrUpdate"]; n > 3 {
 		t.Errorf("killed at write %d: %d purchases", at, n)
 	}
 	return k.writes >= at

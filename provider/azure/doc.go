@@ -1,6 +1,6 @@
 // Package azure is the provider for AKS: it reads what a region sells, how much
 // quota is left and which images exist, and buys, finds and returns virtual
-// machines through the Azure SDK.
+// machines through the Azure SDK. Compute makes them, or AKS does (see maker).
 //
 // It refuses to decide: a Launch walks the choices it was given, in their order,
 // and tells what was refused. It keeps nothing that a restart must not lose. The

@@ -22,6 +22,8 @@ const (
 	K8sVersionDrift      = "K8sVersionDrift"
 	ImageDrift           = "ImageDrift"
 	KubeletIdentityDrift = "KubeletIdentityDrift"
+	// ClusterConfigDrift: AKS says so of a machine that it made.
+	ClusterConfigDrift = "ClusterConfigDrift"
 )
 
 // AnnotationKubernetesVersion is the version of Kubernetes that a claim's machine
@@ -38,7 +40,7 @@ func (p *Provider) Drift(ctx context.Context, m provider.Bought) (provider.Drift
 	}
 	var open error
 	for _, check := range []func(*v1beta1.AKSNodeClass, provider.Bought) (provider.Drift, error){
-		classDrift, versionDrift, imageDrift, p.identityDrift,
+		classDrift, versionDrift, imageDrift, p.identityDrift, p.clusterDrift,
 	} {
 		drift, err := check(class, m)
 		if drift.Reason != "" {
@@ -132,6 +134,20 @@ func (p *Provider) identityDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (pr
 		return provider.Drift{}, nil
 	}
 	return provider.Drift{Reason: KubeletIdentityDrift, Detail: "kubelets use the identity " + now + ", this one uses " + then}, nil
+}
+
+// clusterDrift: AKS would make its machine anew, by the last list of machines. That is of
+// whatever age: such drift lasts.
+func (p *Provider) clusterDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
+	name, err := p.machineOf(m.ProviderID)
+	if err != nil {
+		return provider.Drift{}, nil // there is no machine yet
+	}
+	_, handle := p.whose(name)
+	if vm := p.machines.current().byName[handle]; vm != nil && vm.said != nil && vm.said.drift != "" {
+		return provider.Drift{Reason: ClusterConfigDrift, Detail: vm.said.drift}, nil
+	}
+	return provider.Drift{}, nil
 }
 
 // settled reports why a part of the class's status must not be relied on.

@@ -45,8 +45,13 @@ func classify(err error) refusal {
 	if err == nil {
 		return refusal{}
 	}
-	var resp *azcore.ResponseError
-	if !errors.As(err, &resp) {
+	if told := new(detailError); errors.As(err, &told) {
+		r := understand(told.code, told.message)
+		r.err = err
+		return r
+	}
+	resp := responseOf(err)
+	if resp == nil {
 		return refusal{kind: transient, code: "RequestFailed", detail: shorten(err.Error()), err: err}
 	}
 	words := message(resp)
@@ -68,6 +73,19 @@ func classify(err error) refusal {
 	r.advice = advise(r.kind, words)
 	return r
 }
+
+func responseOf(err error) *azcore.ResponseError {
+	var resp *azcore.ResponseError
+	if !errors.As(err, &resp) {
+		return nil
+	}
+	return resp
+}
+
+// A detailError is what Azure says of one of many things that one request asked for.
+type detailError struct{ code, message string }
+
+func (e *detailError) Error() string { return e.code + ": " + e.message }
 
 // plainStatus is what a code that nobody knows means by its HTTP status.
 var plainStatus = map[int]kind{http.StatusNotFound: notFound, http.StatusForbidden: denied}

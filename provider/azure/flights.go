@@ -25,6 +25,8 @@ type flight struct {
 	looked time.Time
 	// leaving is set once the machine was asked to be deleted.
 	leaving bool
+	// virtual is the virtual machine behind a leaving one; empty when there is none.
+	virtual string
 	// gone is set once a leaving machine was asked for and is not there.
 	gone bool
 	// draws is the quota a leaving machine will give back.

@@ -312,8 +312,8 @@ func (l *launch) further(r refusal) (provider.Instance, bool, error) {
 // bought describes a machine the cloud has accepted a moment ago.
 func (l *launch) bought(m *machineType, choice offer.Choice) provider.Instance {
 	in := l.waiting()
-	if l.maker == (byCompute{l.p}) { // others name the virtual machine later
-		in.ProviderID = providerID(l.p.opts.SubscriptionID, l.p.opts.NodeResourceGroup, l.name)
+	if name := l.maker.virtualName(l.name); name != "" {
+		in.ProviderID = providerID(l.p.opts.SubscriptionID, l.p.opts.NodeResourceGroup, name)
 	}
 	in.Type, in.Zone, in.CapacityType = choice.Type, choice.Zone, choice.CapacityType
 	in.Created, in.Memory = l.p.opts.Now(), l.accepted
@@ -328,7 +328,7 @@ func (l *launch) bought(m *machineType, choice offer.Choice) provider.Instance {
 // may be recorded before the cloud has accepted a machine.
 func (l *launch) waiting() provider.Instance {
 	return provider.Instance{
-		Name: l.name, NodeName: l.name, ClaimName: l.claim.Name, ClaimUID: l.claim.UID, Pool: l.claim.Pool,
+		Name: l.name, NodeName: l.maker.virtualName(l.name), ClaimName: l.claim.Name, ClaimUID: l.claim.UID, Pool: l.claim.Pool,
 		State: provider.Creating, RetryAfter: l.p.pace(), Attempts: l.attempts,
 	}
 }

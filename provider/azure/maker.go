@@ -24,6 +24,8 @@ type maker interface {
 	// returns how long to stay away when it has not come.
 	mayBegin(l *launch) time.Duration
 	mayEnd(handle string) bool
+	// virtualName is what the virtual machine will be called; empty when nobody knows yet.
+	virtualName(handle string) string
 	// begin asks for the launch's machine, and never changes one that exists. It returns
 	// what the claim shall remember of it.
 	begin(ctx context.Context, l *launch, m *machineType, choice offer.Choice) (memory map[string]string, err error)
@@ -40,10 +42,10 @@ type machine struct {
 	*armcompute.VirtualMachine
 	handle string
 	maker  maker
-	// failure is why it failed, where its maker says so; the zero refusal is none.
-	failure refusal
-	// drift is why its maker would make it anew; empty when it would not.
-	drift string
+	// said is what AKS says of it; nil for one that AKS does not know. bare: AKS's words
+	// are all there is, as its virtual machine does not exist or has not been read.
+	said *said
+	bare bool
 }
 
 // byCompute has Compute make virtual machines. All there is to know of one is in it, and in
@@ -51,6 +53,8 @@ type machine struct {
 type byCompute struct{ p *Provider }
 
 func (c byCompute) handle(claim provider.Claim) string { return machineName(claim.Name, claim.UID) }
+
+func (c byCompute) virtualName(handle string) string { return handle }
 
 func (c byCompute) mayBegin(l *launch) time.Duration { return l.mayBuy() }
 
@@ -114,6 +118,10 @@ func (c byCompute) why(ctx context.Context, l *launch, vm *machine) refusal {
 			return understand(code, text(s.Message))
 		}
 	}
+	return unexplained()
+}
+
+func unexplained() refusal {
 	return refusal{kind: otherRefusal, code: "ProvisioningFailed", detail: "Azure does not say why"}
 }
 
@@ -128,7 +136,19 @@ func (c byCompute) end(ctx context.Context, vm *machine) error {
 }
 
 // whose says who made a virtual machine by its name, and by which handle.
-func (p *Provider) whose(name string) (maker, string) { return byCompute{p}, strings.ToLower(name) }
+func (p *Provider) whose(name string) (maker, string) {
+	if p.aks != nil {
+		if handle, theirs := p.aks.handleIn(name); theirs {
+			return p.aks, handle
+		}
+	}
+	return byCompute{p}, strings.ToLower(name)
+}
 
 // nameToBe stands for the name of a virtual machine that there is not yet.
-func (p *Provider) nameToBe(vm *machine) string { return vm.handle }
+func (p *Provider) nameToBe(vm *machine) string {
+	if p.aks != nil && vm.maker == maker(p.aks) {
+		return p.aks.nameToBe(vm.handle)
+	}
+	return vm.handle
+}

@@ -17,10 +17,15 @@ const maxMachineName = 60
 // node. It depends on the claim's UID, so a restarted controller finds what its
 // predecessor bought, and on its name only to please the reader.
 func machineName(claim, uid string) string {
-	sum := sha256.Sum256([]byte(uid))
-	hash := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:10]
+	hash := hashOf(uid)
 	room := maxMachineName - len("aks-") - len("-") - len(hash)
 	return "aks-" + dnsSafe(claim, room) + "-" + hash
+}
+
+// hashOf tells claims of one name apart.
+func hashOf(uid string) string {
+	sum := sha256.Sum256([]byte(uid))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:10]
 }
 
 // dnsSafe lower-cases s, replaces what a DNS label cannot hold and cuts it to room.

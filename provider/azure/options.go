@@ -87,6 +87,8 @@ type Options struct {
 	// DiskEncryptionSetID is the set that OS disks are encrypted with; empty means Azure's
 	// own keys.
 	DiskEncryptionSetID string
+	// AKSMachines says which machines AKS makes; the zero value: none.
+	AKSMachines AKSMachines
 	// ARMShare is the part of each burst of requests allowed to the subscription that is
 	// karve's to use, above 0 and up to 1. Zero means 0.5: the rest is for others.
 	ARMShare float64
@@ -96,6 +98,50 @@ type Options struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	Log *slog.Logger
+}
+
+// AKSMachines says which machines AKS makes itself, in an agent pool of mode Machines.
+// Without a pool karve sees them and cannot end them.
+type AKSMachines struct {
+	// Pool is the agent pool; it must exist.
+	Pool string
+	// ResourceGroup is the cluster's own, which is not that of its nodes. Required with a pool.
+	ResourceGroup string
+	// Buy has AKS make new machines. Without it Compute does, and AKS's are followed and ended.
+	Buy bool
+	// Batching gathers machines into requests.
+	Batching Batching
+}
+
+// Batching says which requests wait for each other to be sent as one. The zero value: none.
+type Batching struct {
+	// Idle is how long a request waits for the next, Most how long any waits at all. Zero
+	// means 1s and 5s.
+	Idle, Most time.Duration
+	// Size is how many are sent together, up to AKS's 50. Zero means 1: each goes at once.
+	Size int
+}
+
+// MostInBatch is how many machines AKS makes with one request.
+const MostInBatch = 50
+
+func (b Batching) complete() Batching {
+	return Batching{Idle: cmp.Or(b.Idle, time.Second), Most: cmp.Or(b.Most, 5*time.Second), Size: cmp.Or(b.Size, 1)}
+}
+
+func (m AKSMachines) malformed() error {
+	b := m.Batching
+	switch {
+	case m.Buy && m.Pool == "":
+		return errors.New("option AKSMachines.Pool is required for AKS to make machines")
+	case m.Pool != "" && m.ResourceGroup == "":
+		return errors.New("option AKSMachines.ResourceGroup is required with a pool")
+	case b.Size < 1 || b.Size > MostInBatch:
+		return fmt.Errorf("option AKSMachines.Batching.Size: %d is not between 1 and %d", b.Size, MostInBatch)
+	case b.Idle < 0 || b.Most < b.Idle:
+		return fmt.Errorf("option AKSMachines.Batching: %v is no time to wait, or more than %v", b.Idle, b.Most)
+	}
+	return nil
 }
 
 // Classes reads node classes.
@@ -131,6 +177,7 @@ func (o *Options) complete() error {
 	o.ImagesEvery = cmp.Or(o.ImagesEvery, time.Hour)
 	o.ARMShare = cmp.Or(o.ARMShare, 0.5)
 	o.ARMPace = cmp.Or(o.ARMPace, 1)
+	o.AKSMachines.Batching = o.AKSMachines.Batching.complete()
 	o.Location = strings.ToLower(o.Location)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -184,7 +231,7 @@ func (o *Options) malformed() error {
 	refuse(!(o.ARMShare > 0 && o.ARMShare <= 1), "option ARMShare: %v is not a share above 0 and up to 1", o.ARMShare)
 	refuse(!(o.ARMPace > 0), "option ARMPace: %v is not a positive number", o.ARMPace)
 	refuse(o.ImagesEvery < 0, "option ImagesEvery: %v is negative", o.ImagesEvery)
-	errs = append(errs, o.SharedGallery.malformed())
+	errs = append(errs, o.SharedGallery.malformed(), o.AKSMachines.malformed())
 	if o.DiskEncryptionSetID != "" {
 		set, err := parseEncryptionSetID(o.DiskEncryptionSetID)
 		refuse(err != nil, "option DiskEncryptionSetID: %v", err)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,7 @@ type Provider struct {
 	catalogs  catalogs
 
 	makers   []maker // first the one who makes machines now
+	aks      *byAKS  // nil without a pool of AKS's
 	machines *roll[*machine]
 	nics     *roll[*armnetwork.Interface]
 	disks    *roll[*armcompute.Disk]
@@ -136,9 +138,27 @@ func (p *Provider) connect() error {
 	if p.judge, err = newPriceJudge(o.Location); err != nil {
 		return err
 	}
-	p.makers = []maker{byCompute{p}}
 	p.openSources(compute, options.Transport)
+	if err := p.hireMakers(); err != nil {
+		return err
+	}
 	p.openRolls()
+	return nil
+}
+
+// hireMakers: whoever has made machines before stays, to end them.
+func (p *Provider) hireMakers() (err error) {
+	p.makers = []maker{byCompute{p}}
+	if p.opts.AKSMachines.Pool == "" {
+		return nil
+	}
+	if p.aks, err = newByAKS(p); err != nil {
+		return err
+	}
+	p.makers = append(p.makers, p.aks)
+	if p.opts.AKSMachines.Buy {
+		slices.Reverse(p.makers)
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,7 @@ import (
 // then (see pace), not a hundred reads.
 type roll[T any] struct {
 	what   string
-	rows   func(context.Context) (rows []json.RawMessage, pages int, err error)
+	rows   rowsOf
 	decode func(json.RawMessage) (T, error)
 	name   func(T) string
 	join   func(former, later T) T // of two rows about one thing
@@ -55,6 +56,8 @@ func (p *Provider) pace() time.Duration {
 	switch {
 	case p.opts.PollEvery > 0:
 		return p.opts.PollEvery
+	case p.aks != nil:
+		return p.aks.pace()
 	case p.machines.current().pages <= shortPages:
 		return paceShort
 	}
@@ -128,9 +131,12 @@ func unreadable(what string, row json.RawMessage, why error) provider.Unreadable
 	u := provider.Unreadable{Kind: what, Why: shorten(why.Error())}
 	var name struct{ Name string }
 	_ = json.Unmarshal(row, &name) // whatever can be had
-	var tags struct{ Tags map[string]*string }
+	var tags struct {
+		Tags       map[string]*string
+		Properties struct{ Tags map[string]*string } // where AKS has them
+	}
 	_ = json.Unmarshal(row, &tags)
-	u.Name, u.Claim = name.Name, tag(tags.Tags, tagClaim)
+	u.Name, u.Claim = name.Name, cmp.Or(tag(tags.Tags, tagClaim), tag(tags.Properties.Tags, tagClaim))
 	return u
 }
 
@@ -146,6 +152,10 @@ var _ provider.Candid = (*Provider)(nil)
 
 func (p *Provider) openRolls() {
 	p.machines = openRoll(p, machineShelf, p.decodeMachine, func(vm *machine) string { return vm.handle })
+	if p.aks != nil {
+		p.machines.join = join
+		p.machines.rows = p.allMachines(p.machines.rows)
+	}
 	p.nics = openRoll(p, nicShelf, decodeRow[armnetwork.Interface], func(nic *armnetwork.Interface) string { return text(nic.Name) })
 	p.disks = openRoll(p, diskShelf, decodeRow[armcompute.Disk], func(d *armcompute.Disk) string { return text(d.Name) })
 }
@@ -159,8 +169,26 @@ func openRoll[T any](p *Provider, s shelf, decode func(json.RawMessage) (T, erro
 	}
 }
 
-// decodeMachine reads a row of virtual machines. One without properties has no handle.
+type rowsOf = func(context.Context) (rows []json.RawMessage, pages int, err error)
+
+// allMachines lists AKS's machines behind the virtual ones: a machine exists for longer
+// than what is behind it, so none can be missed.
+func (p *Provider) allMachines(virtual rowsOf) rowsOf {
+	return func(ctx context.Context) ([]json.RawMessage, int, error) {
+		rows, pages, err := virtual(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		theirs, err := p.aks.rows(ctx)
+		return append(rows, theirs...), pages, err
+	}
+}
+
+// decodeMachine reads a row of machines. A virtual one without properties has no handle.
 func (p *Provider) decodeMachine(row json.RawMessage) (*machine, error) {
+	if p.aks != nil && isAKSRow(row) {
+		return p.aks.decode(row)
+	}
 	vm, err := decodeRow[armcompute.VirtualMachine](row)
 	if err != nil || vm.Properties == nil {
 		return &machine{}, err

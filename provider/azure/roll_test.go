@@ -14,6 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 	"github.com/google/go-cmp/cmp"
 
@@ -32,7 +33,7 @@ func (e *editor) Do(req *http.Request) (*http.Response, error) {
 	resp, err := e.inner.Do(req)
 	kind := path.Base(req.URL.Path)
 	switch kind {
-	case "virtualMachines", "networkInterfaces", "disks":
+	case "virtualMachines", "networkInterfaces", "disks", "machines":
 	default:
 		return resp, err
 	}
@@ -127,7 +128,7 @@ func TestWhatIsNoListIsAnError(t *testing.T) {
 
 // Lists are asked of the API that the SDK's types were made for.
 func TestListsAreOfTheSDKsVersions(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
 	e := r.edited(nil)
 	if _, err := r.provider(t).Orphans(t.Context()); err != nil {
 		t.Fatal(err)
@@ -142,7 +143,15 @@ func TestListsAreOfTheSDKsVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pools, err := armcontainerservice.NewMachinesClient(r.SubscriptionID(), r.options.Credential, r.options.ClientOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, ask := range []func() error{
+		func() error {
+			_, err := pools.NewListPager("x", "x", "x", nil).NextPage(t.Context())
+			return err
+		},
 		func() error {
 			_, err := compute.NewVirtualMachinesClient().NewListPager("x", nil).NextPage(t.Context())
 			return err
@@ -158,7 +167,7 @@ func TestListsAreOfTheSDKsVersions(t *testing.T) {
 	} {
 		_ = ask() // there is no such group; only the question counts
 	}
-	if diff := cmp.Diff(e.versions, ours); diff != "" || len(ours) != 3 {
+	if diff := cmp.Diff(e.versions, ours); diff != "" || len(ours) != 4 {
 		t.Errorf("versions (-SDK +ours):\n%s", diff)
 	}
 }

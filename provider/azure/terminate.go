@@ -145,7 +145,7 @@ func (p *Provider) remove(ctx context.Context, vm *machine) error {
 		return err
 	}
 	p.learnStuck(vm)
-	p.flights.put(vm.handle, flight{asked: p.opts.Now(), leaving: true, draws: p.drawsOf(ctx, vm)})
+	p.flights.put(vm.handle, flight{asked: p.opts.Now(), leaving: true, virtual: strings.ToLower(text(vm.Name)), draws: p.drawsOf(ctx, vm)})
 	return nil
 }
 

@@ -1,0 +1,341 @@
+package azure
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+)
+
+// byAKS has AKS make machines, in one agent pool of the cluster whose mode is Machines.
+// AKS chooses the virtual machine's name, and how it is made a node.
+type byAKS struct {
+	p        *Provider
+	machines *aks.MachinesClient
+	pools    *aks.AgentPoolsClient
+	shelf    shelf
+	virtual  *regexp.Regexp // names of virtual machines of the pool, with the handle in them
+
+	making *batcher[newMachine]
+	ending *batcher[string] // by handle
+	// pages is how many the last list had.
+	pages atomic.Int64
+}
+
+// A newMachine is one that AKS is to make: body is the template it shares with others.
+type newMachine struct {
+	name  string
+	zones []*string
+	tags  map[string]*string
+	body  *aks.Machine // without zones and tags
+}
+
+func newByAKS(p *Provider) (*byAKS, error) {
+	o := &p.opts
+	factory, err := aks.NewClientFactory(o.SubscriptionID, o.Credential, limited(o.ClientOptions, p.limits))
+	if err != nil {
+		return nil, fmt.Errorf("making container service clients: %w", err)
+	}
+	a := &byAKS{p: p, machines: factory.NewMachinesClient(), pools: factory.NewAgentPoolsClient()}
+	a.shelf = shelf{
+		what: "machines of agent pool " + o.AKSMachines.Pool, version: "2026-04-02-preview",
+		provider: "Microsoft.ContainerService/managedClusters/" + url.PathEscape(o.ClusterName) + "/agentPools/" + url.PathEscape(o.AKSMachines.Pool) + "/machines",
+	}
+	a.virtual = regexp.MustCompile(`(?i)^aks-` + regexp.QuoteMeta(o.AKSMachines.Pool) + `-(.+)-\d{8}-vm$`)
+	a.making = newBatcher(o.AKSMachines.Batching, a.create)
+	a.ending = newBatcher(o.AKSMachines.Batching, a.remove)
+	return a, nil
+}
+
+// maxAKSName is a character less than AKS's 35, like the names that Karpenter gives.
+const maxAKSName = 34
+
+func (a *byAKS) handle(claim provider.Claim) string {
+	hash := hashOf(claim.UID)
+	return dnsSafe(claim.Name, maxAKSName-len("-")-len(hash)) + "-" + hash
+}
+
+// virtualName: AKS tells with the machine.
+func (a *byAKS) virtualName(string) string { return "" }
+
+// nameToBe stands for the name of a virtual machine that there is not yet; AKS's own has
+// other digits.
+func (a *byAKS) nameToBe(handle string) string {
+	return "aks-" + strings.ToLower(a.p.opts.AKSMachines.Pool) + "-" + handle + "-00000000-vm"
+}
+
+// handleIn finds the machine that a virtual machine was made for by its name.
+func (a *byAKS) handleIn(virtual string) (string, bool) {
+	if found := a.virtual.FindStringSubmatch(virtual); found != nil {
+		return strings.ToLower(found[1]), true
+	}
+	return "", false
+}
+
+// mayBegin and mayEnd: a request has many machines, so each waits for its turn in the
+// pipeline, and comes back refused when that is far.
+func (a *byAKS) mayBegin(*launch) time.Duration { return 0 }
+func (a *byAKS) mayEnd(string) bool             { return true }
+
+func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice offer.Choice) (map[string]string, error) {
+	body, err := a.body(ctx, l, m, choice)
+	if err != nil {
+		return nil, prepare(err)
+	}
+	template, err := json.Marshal(body)
+	if err != nil {
+		return nil, prepare(fmt.Errorf("writing machine %s: %w", l.name, err))
+	}
+	one := newMachine{name: l.name, tags: pointers(a.tags(l)), body: body}
+	if zone := a.p.zoneNumber(choice.Zone); zone != "" {
+		one.zones = []*string{to.Ptr(zone)}
+	}
+	sum := sha256.Sum256(template)
+	err = a.making.ask(ctx, hex.EncodeToString(sum[:]), one)
+	if classify(err).kind == notFound {
+		return nil, &provider.NotReadyError{Class: l.class.Name, Reason: "MachinePoolNotFound", Detail: a.poolMissing()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.p.flights.put(l.name, flight{asked: a.p.opts.Now()})
+	return nil, nil
+}
+
+func (a *byAKS) poolMissing() string {
+	o := &a.p.opts
+	return fmt.Sprintf("cluster %s in resource group %s has no agent pool %s: add one with az aks nodepool add --mode Machines", o.ClusterName, o.AKSMachines.ResourceGroup, o.AKSMachines.Pool)
+}
+
+// tags are those of machines that Compute makes, and the one by which AKS's are known.
+func (a *byAKS) tags(l *launch) map[string]string {
+	tags := a.p.machineTags(l.class, l.claim)
+	setTag(tags, tagAKSMachine, l.claim.Name)
+	return tags
+}
+
+// create makes machines of one template with one request.
+func (a *byAKS) create(ctx context.Context, orders []newMachine) []error {
+	first := orders[0]
+	properties := *first.body.Properties
+	body := aks.Machine{Zones: first.zones, Properties: &properties}
+	properties.Tags = first.tags
+	header := http.Header{"AllowSpotVMSystemNode": {"true"}}
+	if len(orders) > 1 {
+		header["BatchPutMachine"] = []string{batchHeader(orders)}
+		body.Zones, properties.Tags = nil, nil
+	}
+	o := &a.p.opts
+	_, err := a.machines.BeginCreateOrUpdate(policy.WithHTTPHeader(ctx, header), o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool,
+		first.name, body, &aks.MachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
+	return apart(err, orders)
+}
+
+// batchHeader says what is different about each machine of a batch.
+func batchHeader(orders []newMachine) string {
+	type entry struct {
+		Name  string             `json:"machineName"`
+		Zones []*string          `json:"zones,omitempty"`
+		Tags  map[string]*string `json:"tags,omitempty"`
+	}
+	var header struct {
+		Machines []entry `json:"batchMachines"`
+	}
+	for _, o := range orders {
+		header.Machines = append(header.Machines, entry{o.name, o.zones, o.tags})
+	}
+	text, _ := json.Marshal(header) // of strings, which cannot fail
+	return string(text)
+}
+
+// read reads the virtual machine where there is one: Compute allows far more reading than
+// AKS, and tells of power.
+func (a *byAKS) read(ctx context.Context, handle string) (*machine, error) {
+	if gone, err := a.isGone(ctx, handle); gone || err != nil {
+		return nil, cmp.Or(err, provider.ErrNotFound)
+	}
+	if known := a.p.machines.current().byName[handle]; known != nil && !known.bare {
+		vm, err := byCompute{a.p}.read(ctx, strings.ToLower(text(known.Name)))
+		if err == nil {
+			return join(known, vm), nil
+		}
+		if !errors.Is(err, provider.ErrNotFound) {
+			return nil, err
+		}
+	}
+	m, err := a.ask(ctx, handle)
+	if err != nil || text(m.Name) == "" {
+		return m, err
+	}
+	vm, err := byCompute{a.p}.read(ctx, strings.ToLower(text(m.Name)))
+	if errors.Is(err, provider.ErrNotFound) {
+		return m, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return join(m, vm), nil
+}
+
+// isGone reports whether a machine that was asked to go is known to be gone: a list since
+// then lacks it, and so does Compute. To ask AKS about each would take a minute for thirty.
+func (a *byAKS) isGone(ctx context.Context, handle string) (bool, error) {
+	f, v := a.p.flights.get(handle), a.p.machines.current()
+	if !f.leaving || f.virtual == "" || v.byName[handle] != nil || v.mayHold(handle) || !v.started.After(f.asked) {
+		return false, nil
+	}
+	_, err := byCompute{a.p}.read(ctx, f.virtual)
+	if errors.Is(err, provider.ErrNotFound) {
+		return true, nil
+	}
+	return false, err
+}
+
+// ask reads what AKS has of a machine.
+func (a *byAKS) ask(ctx context.Context, handle string) (*machine, error) {
+	o := &a.p.opts
+	resp, err := a.machines.Get(ctx, o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool, handle, nil)
+	if classify(err).kind == notFound {
+		return nil, provider.ErrNotFound
+	}
+	if err != nil {
+		return nil, wrap(err, "reading machine %s", handle)
+	}
+	m, err := a.understand(&resp.Machine)
+	if err != nil {
+		return nil, fmt.Errorf("reading machine %s: %w", handle, err)
+	}
+	return m, nil
+}
+
+// why: AKS says with the machine.
+func (a *byAKS) why(_ context.Context, _ *launch, vm *machine) refusal {
+	if vm.said != nil && vm.said.failure.kind != "" {
+		return vm.said.failure
+	}
+	return unexplained()
+}
+
+// end has AKS take its machine away, with the virtual machine. One that AKS has forgotten
+// is Compute's to take.
+func (a *byAKS) end(ctx context.Context, vm *machine) error {
+	err := a.ending.ask(ctx, "", vm.handle)
+	switch {
+	case classify(err).kind == notFound && vm.bare:
+		return nil
+	case classify(err).kind == notFound:
+		return byCompute{a.p}.end(ctx, vm)
+	case err != nil:
+		return wrap(err, "deleting machine %s", vm.handle)
+	}
+	return nil
+}
+
+// remove ends machines with one request.
+func (a *byAKS) remove(ctx context.Context, handles []string) []error {
+	o := &a.p.opts
+	_, err := a.pools.BeginDeleteMachines(ctx, o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool,
+		aks.AgentPoolDeleteMachinesParameter{MachineNames: to.SliceOfPtrs(handles...)}, nil)
+	errs := make([]error, len(handles))
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// rows lists the pool. A pool that does not exist has no machines.
+func (a *byAKS) rows(ctx context.Context) ([]json.RawMessage, error) {
+	rows, pages, err := a.shelf.rows(ctx, a.p.clients.arm, a.p.opts.SubscriptionID, a.p.opts.AKSMachines.ResourceGroup)
+	if classify(err).kind == notFound {
+		return nil, nil
+	}
+	a.pages.Store(int64(pages))
+	return rows, err
+}
+
+// pageEvery keeps reading the list to a third of what AKS allows for everything: 60
+// requests a minute.
+const pageEvery = 3 * time.Second
+
+// pace is how old the list of machines may be.
+func (a *byAKS) pace() time.Duration {
+	return max(paceLong, time.Duration(a.pages.Load())*pageEvery)
+}
+
+// apart tells what became of each machine of a batch.
+func apart(err error, orders []newMachine) []error {
+	errs := make([]error, len(orders))
+	told, rest := toldApart(err)
+	for i, o := range orders {
+		errs[i] = rest
+		if e := told[strings.ToLower(o.name)]; e != nil {
+			errs[i] = e
+		}
+	}
+	return errs
+}
+
+// toldApart reads what AKS says of single machines of a batch, and what holds for the
+// others: they were accepted when the client was wrong about some, and nobody knows when
+// AKS itself failed.
+func toldApart(err error) (told map[string]error, rest error) {
+	code, details := detailsOf(err)
+	switch code {
+	case "BatchMachineClientError":
+		rest = nil
+	case "BatchMachineInternalServerError":
+		rest = fmt.Errorf("AKS failed in the middle of a batch: %w", err)
+	default:
+		return nil, err
+	}
+	if len(details) == 0 {
+		return nil, err
+	}
+	told = map[string]error{}
+	for _, d := range details {
+		told[strings.ToLower(d.Target)] = &detailError{cmp.Or(d.Code, code), d.Message}
+	}
+	return told, rest
+}
+
+// A batchDetail is what AKS says of one machine of a batch.
+type batchDetail struct{ Code, Message, Target string }
+
+// detailsOf reads the details of an error, which AKS puts beside its message when the
+// client was wrong, and as JSON into it when it failed itself.
+func detailsOf(err error) (code string, details []batchDetail) {
+	resp := responseOf(err)
+	if resp == nil || resp.RawResponse == nil {
+		return "", nil
+	}
+	raw, failed := runtime.Payload(resp.RawResponse)
+	var body struct {
+		Details []batchDetail
+		Error   struct{ Details []batchDetail }
+	}
+	if failed != nil || json.Unmarshal(raw, &body) != nil {
+		return resp.ErrorCode, nil
+	}
+	details = append(body.Error.Details, body.Details...)
+	if len(details) == 0 {
+		_ = json.Unmarshal([]byte(message(resp)), &details) // no details then
+	}
+	return resp.ErrorCode, details
+}

@@ -1,0 +1,198 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+)
+
+// body is what AKS shall make of a launch, but for its zone and tags: machines that are
+// alike in the rest are made with one request. It holds nothing of the claim that other
+// claims of its kind do not have.
+func (a *byAKS) body(ctx context.Context, l *launch, m *machineType, choice offer.Choice) (*aks.Machine, error) {
+	image, err := l.image(ctx, m.sku)
+	if err != nil {
+		return nil, err
+	}
+	kubernetes, err := a.kubernetes(l, m, choice)
+	if err != nil {
+		return nil, err
+	}
+	spec := &l.class.Spec
+	properties := &aks.MachineProperties{
+		Hardware:        &aks.MachineHardwareProfile{VMSize: to.Ptr(choice.Type), GpuProfile: gpuProfile(m.sku, spec)},
+		OperatingSystem: aksSystem(l, m),
+		Kubernetes:      kubernetes,
+		Network:         &aks.MachineNetworkProperties{VnetSubnetID: to.Ptr(a.p.subnetOf(l.class))},
+		Mode:            poolMode(l.claim),
+		Security:        aksSecurity(spec),
+		LocalDNSProfile: localDNSProfile(l.class),
+	}
+	if name := nodeImageOf(image); name != "" {
+		properties.NodeImageVersion = to.Ptr(name)
+	}
+	if l.claim.Labels[v1beta1.LabelSKUUltraSSD] == "true" {
+		properties.Hardware.UltraSsdEnabled = to.Ptr(true)
+	}
+	m.setAKSPriority(properties, choice.CapacityType)
+	return &aks.Machine{Properties: properties}, nil
+}
+
+// setAKSPriority is setPriority in AKS's words.
+func (m *machineType) setAKSPriority(x *aks.MachineProperties, capacityType string) {
+	x.Priority = to.Ptr(aks.ScaleSetPriorityRegular)
+	if capacityType != offer.Spot {
+		return
+	}
+	most := -1.0
+	if m.spotMost > 0 {
+		most = math.Floor(m.spotMost.USD()*1e5) / 1e5
+	}
+	x.Priority = to.Ptr(aks.ScaleSetPrioritySpot)
+	x.EvictionPolicy = to.Ptr(aks.ScaleSetEvictionPolicyDelete)
+	x.Billing = &aks.MachineBillingProfile{SpotMaxPrice: to.Ptr(float32(most))}
+}
+
+func (a *byAKS) kubernetes(l *launch, m *machineType, choice offer.Choice) (*aks.MachineKubernetesProfile, error) {
+	spec := &l.class.Spec
+	kubelet, err := kubeletConfig(spec.Kubelet)
+	if err != nil {
+		return nil, err
+	}
+	profile := &aks.MachineKubernetesProfile{
+		OrchestratorVersion:      to.Ptr(kubernetesVersion(l.class)),
+		NodeLabels:               pointers(a.labels(l, m, choice)),
+		NodeInitializationTaints: to.SliceOfPtrs(initialTaints(l.claim)...),
+		MaxPods:                  to.Ptr(int32(m.maxPods)),
+		KubeletConfig:            kubelet,
+	}
+	if spec.StreamsArtifacts() {
+		profile.ArtifactStreamingProfile = &aks.AgentPoolArtifactStreamingProfile{Enabled: to.Ptr(true)}
+	}
+	return profile, nil
+}
+
+// labels are those that a kubelet may set, without AKS's own and without those that
+// depend on the zone, which would keep machines from sharing a request. The rest are
+// synced once the node has registered.
+func (a *byAKS) labels(l *launch, m *machineType, choice offer.Choice) map[string]string {
+	labels := map[string]string{v1beta1.LabelNodeClass: l.class.Name, labelCapacityType: choice.CapacityType, labelDoNotSyncTaints: "true"}
+	single(labels, m.offered.Labels)
+	maps.Copy(labels, l.claim.Labels)
+	if l.claim.Pool != "" {
+		labels[labelNodePool] = l.claim.Pool
+	}
+	maps.DeleteFunc(labels, func(key, _ string) bool {
+		domain, _, _ := strings.Cut(key, "/")
+		return !kubeletMaySet(key) || within(domain, "kubernetes.azure.com")
+	})
+	return labels
+}
+
+// initialTaints are all that the node is born with: AKS leaves them to others from then on.
+func initialTaints(c provider.Claim) []string {
+	all := append([]provider.Taint{unregistered()}, c.Taints...)
+	var words []string
+	for _, t := range append(all, c.StartupTaints...) {
+		words = append(words, t.Key+"="+t.Value+":"+t.Effect)
+	}
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
+func poolMode(c provider.Claim) *aks.AgentPoolMode {
+	if strings.EqualFold(c.Labels[v1beta1.AKSLabelMode], string(aks.AgentPoolModeSystem)) {
+		return to.Ptr(aks.AgentPoolModeSystem)
+	}
+	return to.Ptr(aks.AgentPoolModeUser)
+}
+
+func gpuProfile(s *sku, spec *v1beta1.AKSNodeClassSpec) *aks.GPUProfile {
+	gpu := gpuFor(s, spec.InstallsGPUDriver())
+	switch {
+	case !gpu.Present:
+		return nil
+	case gpu.Install:
+		return &aks.GPUProfile{Driver: to.Ptr(aks.GPUDriverInstall)}
+	}
+	return &aks.GPUProfile{Driver: to.Ptr(aks.GPUDriverNone)}
+}
+
+func aksSystem(l *launch, m *machineType) *aks.MachineOSProfile {
+	spec := &l.class.Spec
+	sizeGB := m.offered.Capacity["ephemeral-storage"] / gigabyte
+	kind := aks.OSDiskTypeManaged
+	if _, onHost := m.sku.local.placement(sizeGB); onHost {
+		kind = aks.OSDiskTypeEphemeral
+	}
+	label := releaseFor(spec, minorOf(kubernetesVersion(l.class))).label
+	if strings.HasPrefix(label, osLinuxLabel) {
+		label = osLinuxLabel // AKS goes by the image
+	}
+	return &aks.MachineOSProfile{
+		OSType: to.Ptr(aks.OSTypeLinux), OSSKU: to.Ptr(aks.OSSKU(label)), OSDiskSizeGB: to.Ptr(int32(sizeGB)), OSDiskType: to.Ptr(kind),
+		EnableFIPS: to.Ptr(spec.FIPS()), LinuxProfile: linuxProfile(spec.LinuxOSConfig),
+	}
+}
+
+// osLinuxLabel begins what AKS calls releases of AzureLinux.
+const osLinuxLabel = "AzureLinux"
+
+func aksSecurity(spec *v1beta1.AKSNodeClassSpec) *aks.MachineSecurityProfile {
+	profile := &aks.MachineSecurityProfile{SSHAccess: to.Ptr(aks.AgentPoolSSHAccessLocalUser)}
+	if spec.Security == nil {
+		return profile
+	}
+	profile.EnableEncryptionAtHost = spec.Security.EncryptionAtHost
+	if spec.UsesTrustedLaunch() {
+		profile.EnableVTPM, profile.EnableSecureBoot = spec.Security.TrustedLaunch.VTPM, spec.Security.TrustedLaunch.SecureBoot
+	}
+	return profile
+}
+
+// kubeletConfig is the class's kubelet section in AKS's words.
+func kubeletConfig(k *v1beta1.KubeletConfiguration) (*aks.KubeletConfig, error) {
+	if k == nil {
+		return nil, nil
+	}
+	out := &aks.KubeletConfig{
+		CPUCfsQuota:          k.CPUCFSQuota,
+		ContainerLogMaxFiles: k.ContainerLogMaxFiles,
+		FailSwapOn:           k.FailSwapOn,
+		ImageGcHighThreshold: k.ImageGCHighThresholdPercent,
+		ImageGcLowThreshold:  k.ImageGCLowThresholdPercent,
+	}
+	if len(k.AllowedUnsafeSysctls) > 0 {
+		out.AllowedUnsafeSysctls = to.SliceOfPtrs(k.AllowedUnsafeSysctls...)
+	}
+	if k.CPUCFSQuotaPeriod != nil {
+		out.CPUCfsQuotaPeriod = to.Ptr(k.CPUCFSQuotaPeriod.Duration.String())
+	}
+	if k.CPUManagerPolicy != nil {
+		out.CPUManagerPolicy = to.Ptr(string(*k.CPUManagerPolicy))
+	}
+	if k.TopologyManagerPolicy != nil {
+		out.TopologyManagerPolicy = to.Ptr(string(*k.TopologyManagerPolicy))
+	}
+	if k.PodPidsLimit != nil {
+		out.PodMaxPids = to.Ptr(int32(min(*k.PodPidsLimit, math.MaxInt32)))
+	}
+	if k.ContainerLogMaxSize != nil {
+		size, err := mebibytes(*k.ContainerLogMaxSize)
+		if err != nil {
+			return nil, fmt.Errorf("kubelet.containerLogMaxSize: %w", err)
+		}
+		out.ContainerLogMaxSizeMB = size
+	}
+	return out, nil
+}

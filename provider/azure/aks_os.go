@@ -1,0 +1,114 @@
+package azure
+
+import (
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+)
+
+// linuxProfile is the class's linuxOSConfig in AKS's words; nil when it has none.
+func linuxProfile(os *v1beta1.LinuxOSConfiguration) *aks.MachineOSProfileLinuxProfile {
+	if os == nil {
+		return nil
+	}
+	out := &aks.LinuxOSConfig{Sysctls: sysctls(os.Sysctls)}
+	if os.SwapFileSize != nil {
+		out.SwapFileSizeMB, _ = mebibytes(*os.SwapFileSize) // one that cannot be read makes no class ready
+	}
+	if os.TransparentHugePageDefrag != nil {
+		out.TransparentHugePageDefrag = to.Ptr(string(*os.TransparentHugePageDefrag))
+	}
+	if os.TransparentHugePageEnabled != nil {
+		out.TransparentHugePageEnabled = to.Ptr(string(*os.TransparentHugePageEnabled))
+	}
+	return &aks.MachineOSProfileLinuxProfile{LinuxOSConfig: out}
+}
+
+// mebibytes reads a quantity as AKS counts it: up to the next whole MiB, so that a little
+// is not nothing.
+func mebibytes(text string) (*int32, error) {
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return nil, fmt.Errorf("size %q: %w", text, err)
+	}
+	return to.Ptr(int32(min((q.Value()+mebibyte-1)/mebibyte, math.MaxInt32))), nil
+}
+
+func sysctls(s *v1beta1.SysctlConfiguration) *aks.SysctlConfig {
+	if s == nil {
+		return nil
+	}
+	return &aks.SysctlConfig{
+		FsAioMaxNr:                     s.FsAioMaxNr,
+		FsFileMax:                      s.FsFileMax,
+		FsInotifyMaxUserWatches:        s.FsInotifyMaxUserWatches,
+		FsNrOpen:                       s.FsNrOpen,
+		KernelThreadsMax:               s.KernelThreadsMax,
+		NetCoreNetdevMaxBacklog:        s.NetCoreNetdevMaxBacklog,
+		NetCoreOptmemMax:               s.NetCoreOptmemMax,
+		NetCoreRmemDefault:             s.NetCoreRmemDefault,
+		NetCoreRmemMax:                 s.NetCoreRmemMax,
+		NetCoreSomaxconn:               s.NetCoreSomaxconn,
+		NetCoreWmemDefault:             s.NetCoreWmemDefault,
+		NetCoreWmemMax:                 s.NetCoreWmemMax,
+		NetIPv4IPLocalPortRange:        s.NetIPv4IPLocalPortRange,
+		NetIPv4NeighDefaultGcThresh1:   s.NetIPv4NeighDefaultGcThresh1,
+		NetIPv4NeighDefaultGcThresh2:   s.NetIPv4NeighDefaultGcThresh2,
+		NetIPv4NeighDefaultGcThresh3:   s.NetIPv4NeighDefaultGcThresh3,
+		NetIPv4TCPFinTimeout:           s.NetIPv4TCPFinTimeout,
+		NetIPv4TCPKeepaliveProbes:      s.NetIPv4TCPKeepaliveProbes,
+		NetIPv4TCPKeepaliveTime:        s.NetIPv4TCPKeepaliveTime,
+		NetIPv4TCPMaxSynBacklog:        s.NetIPv4TCPMaxSynBacklog,
+		NetIPv4TCPMaxTwBuckets:         s.NetIPv4TCPMaxTwBuckets,
+		NetIPv4TCPTwReuse:              s.NetIPv4TCPTwReuse,
+		NetIPv4TcpkeepaliveIntvl:       s.NetIPv4TCPKeepaliveIntvl,
+		NetNetfilterNfConntrackBuckets: s.NetNetfilterNfConntrackBuckets,
+		NetNetfilterNfConntrackMax:     s.NetNetfilterNfConntrackMax,
+		VMMaxMapCount:                  s.VMMaxMapCount,
+		VMSwappiness:                   s.VMSwappiness,
+		VMVfsCachePressure:             s.VMVfsCachePressure,
+	}
+}
+
+// localDNSProfile is the class's DNS cache in AKS's words; nil when its nodes run none.
+func localDNSProfile(class *v1beta1.AKSNodeClass) *aks.LocalDNSProfile {
+	if !class.LocalDNSEnabled() || class.Spec.LocalDNS == nil {
+		return nil
+	}
+	dns := class.Spec.LocalDNS
+	return &aks.LocalDNSProfile{
+		Mode:             to.Ptr(aks.LocalDNSMode(dns.Mode)),
+		VnetDNSOverrides: dnsOverrides(dns.VnetDNSOverrides), KubeDNSOverrides: dnsOverrides(dns.KubeDNSOverrides),
+	}
+}
+
+func dnsOverrides(zones []v1beta1.LocalDNSZoneOverride) map[string]*aks.LocalDNSOverride {
+	out := map[string]*aks.LocalDNSOverride{}
+	for _, z := range zones {
+		out[z.Zone] = &aks.LocalDNSOverride{
+			QueryLogging:                to.Ptr(aks.LocalDNSQueryLogging(z.QueryLogging)),
+			Protocol:                    to.Ptr(aks.LocalDNSProtocol(z.Protocol)),
+			ForwardDestination:          to.Ptr(aks.LocalDNSForwardDestination(z.ForwardDestination)),
+			ForwardPolicy:               to.Ptr(aks.LocalDNSForwardPolicy(z.ForwardPolicy)),
+			MaxConcurrent:               z.MaxConcurrent,
+			CacheDurationInSeconds:      seconds(z.CacheDuration),
+			ServeStale:                  to.Ptr(aks.LocalDNSServeStale(z.ServeStale)),
+			ServeStaleDurationInSeconds: seconds(z.ServeStaleDuration),
+		}
+	}
+	return out
+}
+
+// seconds is nil for a duration without end.
+func seconds(d v1beta1.NillableDuration) *int32 {
+	if d.Duration == nil {
+		return nil
+	}
+	return to.Ptr(int32(min(d.Duration.Seconds(), math.MaxInt32)))
+}

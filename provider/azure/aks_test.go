@@ -1,0 +1,329 @@
+package azure_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// A counter looks at the requests that pass.
+type counter struct {
+	inner policy.Transporter
+	see   func(*http.Request)
+}
+
+func (c *counter) Do(req *http.Request) (*http.Response, error) {
+	c.see(req)
+	return c.inner.Do(req)
+}
+
+func (r *region) watched(see func(*http.Request)) *region {
+	options := *r.options.ClientOptions
+	options.Transport = &counter{options.Transport, see}
+	r.options.ClientOptions = &options
+	return r
+}
+
+// Machines that are alike are made, and all are ended, with few requests: AKS allows 60 a
+// minute for everything, of which half are karve's.
+//
+// Rule 271.
+func TestAKSMachinesShareRequests(t *testing.T) {
+	const n = 120
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small().aks(azure.MostInBatch)
+		r.options.AKSMachines.Batching = azure.Batching{Size: azure.MostInBatch}
+		most := 0
+		r.watched(func(req *http.Request) {
+			most = max(most, strings.Count(req.Header.Get("BatchPutMachine"), "machineName"))
+		})
+		p := r.provider(t)
+		ids := make([]string, n)
+		r.each(t, n, func(i int) (err error) {
+			ids[i], err = r.up(t, p, claim(fmt.Sprint("web-", i), onDemand("Standard_D4s_v5", fmt.Sprint("eastus-", 1+i%3))))
+			return err
+		})
+		r.each(t, n, func(i int) error { return r.down(t, p, ids[i]) })
+		if left := append(r.residue(t), r.pooled()...); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+		done := r.Ledger()
+		if puts, ends := done.ByOperation["Machines.CreateOrUpdate"], done.ByOperation["AgentPools.DeleteMachines"]; puts > n/20 || ends > n/10 || most > azure.MostInBatch {
+			t.Errorf("%d requests to make %d machines, %d to end them, up to %d with one", puts, n, ends, most)
+		}
+		if done.Throttled > 0 {
+			t.Errorf("%d requests were refused for coming too often", done.Throttled)
+		}
+	})
+}
+
+// What AKS refuses of a batch is told to those it is about, whether or not it blames itself.
+//
+// Rule 271.
+func TestPartOfABatchIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
+		p := r.provider(t)
+		first := make([]provider.Instance, 3)
+		errs := make([]error, 3)
+		r.fault(t, emulator.Fault{Method: "PUT", Path: "/machines/", Status: http.StatusInternalServerError, Code: "BatchMachineInternalServerError", Times: -1,
+			Message: `[{"code":"SkuNotAvailable","message":"none left","target":"` + handleOf("b") + `"}]`})
+		r.each(t, 3, func(i int) error {
+			c := claim(string(rune('a'+i)), onDemand("Standard_D4s_v5", "eastus-1"))
+			first[i], errs[i] = p.Launch(t.Context(), c)
+			return nil
+		})
+		for i, err := range errs {
+			var none *provider.CapacityError
+			switch refused := errors.As(err, &none); {
+			case i == 1 && (!refused || none.Attempts[0].Code != "SkuNotAvailable"):
+				t.Errorf("b, which was refused for stock: %v", err)
+			case i != 1 && (err == nil || refused):
+				t.Errorf("%d, of which nobody knows: %+v, %v", i, first[i], err)
+			}
+		}
+		r.ClearFaults()
+		for _, name := range []string{"a", "c"} {
+			if _, err := r.up(t, p, claim(name, onDemand("Standard_E4s_v5", "eastus-1"))); err != nil {
+				t.Error(err)
+			}
+		}
+		r.wantMachines(t, 2)
+	})
+}
+
+// handleOf is what AKS calls the machine of claim(name). It must not change from one
+// version to the next, or machines would be bought twice.
+func handleOf(name string) string {
+	sum := sha256.Sum256([]byte("uid-of-" + name))
+	return name + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:10]
+}
+
+// Another process was faster: what it made is found, and nothing is made twice.
+//
+// Rule 270.
+func TestAKSMachineThatExistsIsReadAgain(t *testing.T) {
+	for _, size := range []int{1, azure.MostInBatch} {
+		r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(size)
+		blind, other := r.provider(t), r.provider(t)
+		c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"))
+		r.options.PollEvery = time.Hour
+		late := r.provider(t)
+		if _, err := late.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, other, c)
+		both := []provider.Claim{c, claim("b", onDemand("Standard_D4s_v5", "eastus-1"))}
+		r.each(t, 2, func(i int) error {
+			in, err := late.Launch(t.Context(), both[i])
+			if err == nil && in.RetryAfter <= 0 {
+				err = fmt.Errorf("it has %+v at once", in)
+			}
+			return err
+		})
+		for _, c := range both {
+			if in, _ := run(t, blind, c); in.ClaimUID != c.UID {
+				t.Errorf("launched again: %+v", in)
+			}
+		}
+		r.wantMachines(t, 2)
+	}
+}
+
+// Who gives up before the request was sent buys nothing.
+//
+// Rule 271.
+func TestLaunchThatGivesUpLeavesItsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
+		r.options.AKSMachines.Batching = azure.Batching{Size: azure.MostInBatch}
+		p := r.provider(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := p.Launch(ctx, claim("a", onDemand("Standard_D4s_v5", "eastus-1"))); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("launching for 100 ms: %v", err)
+		}
+		if _, err := r.up(t, p, claim("b", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if pooled := r.pooled(); len(pooled) != 1 || !strings.HasPrefix(pooled[0], "pooled b-") {
+			t.Errorf("the pool has %v", pooled)
+		}
+	})
+}
+
+// Whoever made a machine, it is listed, followed and ended, whoever makes them now.
+//
+// Rule 272.
+func TestModesCanBeSwitched(t *testing.T) {
+	for name, buy := range map[string]bool{"to Compute": true, "to AKS": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(1)
+				r.options.AKSMachines.Buy = buy
+				c := claim("old", onDemand("Standard_D4s_v5", "eastus-1"))
+				before := r.mustRun(t, r.provider(t), c)
+				r.options.AKSMachines.Buy = !buy
+				p := r.provider(t)
+				after := r.mustRun(t, p, claim("new", onDemand("Standard_D4s_v5", "eastus-1")))
+				if again := r.mustRun(t, p, c); again != before {
+					t.Errorf("after the switch claim old has %s beside %s", again, before)
+				}
+				if list, err := p.List(t.Context()); err != nil || len(list) != 2 {
+					t.Errorf("listed: %+v, %v", list, err)
+				}
+				if n := len(r.pooled()); n != 1 {
+					t.Errorf("AKS has %d machines", n)
+				}
+				for _, id := range []string{before, after} {
+					r.mustEnd(t, p, id)
+				}
+			})
+		})
+	}
+}
+
+func (r *region) mustRun(t *testing.T, p *azure.Provider, c provider.Claim) (id string) {
+	t.Helper()
+	id, err := r.up(t, p, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// mustEnd ends a machine, of which nothing may stay behind that no other has.
+func (r *region) mustEnd(t *testing.T, p *azure.Provider, id string) {
+	t.Helper()
+	if err := r.down(t, p, id); err != nil {
+		t.Error(err)
+	}
+	list, err := p.List(t.Context())
+	if left := append(r.residue(t), r.pooled()...); err != nil || len(list) == 0 && len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A machine of AKS's of which the size is missing hides no other, and is told of.
+//
+// Rule 222.
+func TestBadRowsOfAKSArePassedOver(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	p := r.provider(t)
+	good, _ := run(t, p, claim("good", onDemand("Standard_D2s_v5", "eastus-1")))
+	c := claim("bad", onDemand("Standard_E2s_v5", "eastus-1"))
+	run(t, p, c)
+	r.edited(func(url, list string) string {
+		if strings.Contains(url, "/machines") {
+			return strings.Replace(list, `"hardware":{"vmSize":"Standard_E2s_v5"}`, `"hardware":{}`, 1)
+		}
+		return list
+	})
+	p = r.provider(t)
+	list, err := p.List(t.Context())
+	if err != nil || !slices.ContainsFunc(list, func(in provider.Instance) bool { return in.ProviderID == good.ProviderID }) {
+		t.Errorf("listed: %+v, %v", list, err)
+	}
+	if rows := p.Unreadable(); len(rows) != 1 || rows[0].Claim != "bad" || !strings.Contains(rows[0].Why, "size") {
+		t.Errorf("unreadable: %+v", rows)
+	}
+	if _, err := p.Launch(t.Context(), c); err != nil {
+		t.Errorf("launching again: %v", err)
+	}
+	r.wantMachines(t, 2)
+}
+
+// AKS says by itself when it would make a machine anew.
+//
+// Rule 273.
+func TestDriftThatAKSTells(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r.class.Store(settledClass("1.36.3"))
+	p := r.provider(t)
+	in, _ := run(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
+	drift := func() provider.Drift {
+		t.Helper()
+		if _, err := p.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d, err := p.Drift(t.Context(), provider.Bought{Claim: "a", ProviderID: in.ProviderID, Class: "default", ImageID: in.ImageID, Annotations: in.Annotations})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if d := drift(); d.Reason != "" {
+		t.Errorf("as it was made: %+v", d)
+	}
+	if err := r.DriftMachine(handleOf("a"), "the cluster's certificates were rotated"); err != nil {
+		t.Fatal(err)
+	}
+	if d := drift(); d.Reason != azure.ClusterConfigDrift || !strings.Contains(d.Detail, "certificates") {
+		t.Errorf("AKS says that it has drifted: %+v", d)
+	}
+}
+
+// What Compute refuses AKS shows as the failure of a machine that it had accepted; it
+// means the same.
+//
+// Rule 270.
+func TestAKSMachineFailures(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r.fault(t, emulator.Fault{Path: "/usages", Status: http.StatusForbidden, Times: -1}) // or it would not be tried
+	if err := r.SetQuota("standardDSv5Family", 2); err != nil {
+		t.Fatal(err)
+	}
+	_, attempts := run(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1")))
+	if len(attempts) == 0 || attempts[0].Reason != "Quota" || attempts[0].Choice.Type != "Standard_D4s_v5" {
+		t.Errorf("attempts: %+v", attempts)
+	}
+	r.wantMachines(t, 1)
+}
+
+// A machine that is taken away under AKS's hands is still AKS's to end.
+//
+// Rule 270.
+func TestEvictedAKSMachineIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(1)
+		p := r.provider(t)
+		id := r.mustRun(t, p, claim("a", spot("Standard_D4s_v5", "eastus-1")))
+		if err := r.Evict(r.State().VMs[0].Name, -1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		got, err := p.Get(t.Context(), id)
+		if err != nil || got.State != provider.Stopped || got.ProviderID != id {
+			t.Errorf("it is %+v, %v", got, err)
+		}
+		r.mustEnd(t, p, id)
+	})
+}
+
+// Without its pool AKS makes nothing, and the class says what to do.
+//
+// Rule 274.
+func TestPoolThatDoesNotExist(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r.options.AKSMachines.Pool = "none"
+	_, err := r.provider(t).Launch(t.Context(), claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
+	var notReady *provider.NotReadyError
+	if !errors.As(err, &notReady) || !strings.Contains(notReady.Detail, "az aks nodepool add") {
+		t.Errorf("launching: %v", err)
+	}
+}

@@ -1,0 +1,144 @@
+package azure
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A batcher gathers orders that can be sent to Azure as one request: those of one key that
+// come within idle of each other, for most at the longest, up to size of them.
+type batcher[T any] struct {
+	idle, most time.Duration
+	size       int
+	// send sends orders of one key. It returns what became of each.
+	send func(ctx context.Context, orders []T) []error
+
+	mu   sync.Mutex
+	open map[string]*batch[T] // those that still take orders
+}
+
+// sendFor is how long one request may take, with its retries.
+const sendFor = 2 * time.Minute
+
+// A batch is orders that wait for each other. The batcher's mutex guards it.
+type batch[T any] struct {
+	orders []*order[T]
+	joined chan struct{} // somebody has come
+	full   chan struct{} // closed when nobody else may
+}
+
+type order[T any] struct {
+	what   T
+	answer chan error
+}
+
+func newBatcher[T any](b Batching, send func(context.Context, []T) []error) *batcher[T] {
+	return &batcher[T]{idle: b.Idle, most: b.Most, size: b.Size, send: send, open: map[string]*batch[T]{}}
+}
+
+// ask sends an order together with others of its key, and returns what became of it. When
+// ctx ends before it was sent, it will not be, and the error is marked errBeforeRequest;
+// when it ends after that, nobody knows.
+func (b *batcher[T]) ask(ctx context.Context, key string, what T) error {
+	if b.size == 1 {
+		return b.send(ctx, []T{what})[0]
+	}
+	o := b.join(ctx, key, what)
+	select {
+	case err := <-o.answer:
+		return err
+	case <-ctx.Done():
+	}
+	if b.withdraw(key, o) {
+		return prepare(ctx.Err())
+	}
+	return ctx.Err()
+}
+
+func (b *batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x := b.open[key]
+	if x == nil {
+		x = &batch[T]{joined: make(chan struct{}, 1), full: make(chan struct{})}
+		b.open[key] = x
+		// The others must not lose their request because the first goes away.
+		go b.run(context.WithoutCancel(ctx), key, x)
+	}
+	o := &order[T]{what: what, answer: make(chan error, 1)}
+	x.orders = append(x.orders, o)
+	if len(x.orders) == b.size {
+		delete(b.open, key)
+		close(x.full)
+	}
+	select {
+	case x.joined <- struct{}{}:
+	default:
+	}
+	return o
+}
+
+// withdraw takes an order back, if its batch is still open.
+func (b *batcher[T]) withdraw(key string, o *order[T]) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x := b.open[key]
+	if x == nil {
+		return false
+	}
+	for i := range x.orders {
+		if x.orders[i] == o {
+			x.orders = append(x.orders[:i], x.orders[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// run waits until a batch is complete and sends it.
+func (b *batcher[T]) run(ctx context.Context, key string, x *batch[T]) {
+	x.wait(b.idle, b.most)
+	orders := b.close(key, x)
+	if len(orders) == 0 {
+		return // all were withdrawn
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendFor)
+	defer cancel()
+	whats := make([]T, len(orders))
+	for i, o := range orders {
+		whats[i] = o.what
+	}
+	for i, err := range b.send(ctx, whats) {
+		orders[i].answer <- err
+	}
+}
+
+// wait returns when the batch is full, nobody has come for a while, or it has waited long.
+func (x *batch[T]) wait(idle, most time.Duration) {
+	quiet, end := time.NewTimer(idle), time.NewTimer(most)
+	defer quiet.Stop()
+	defer end.Stop()
+	for {
+		select {
+		case <-x.joined:
+			quiet.Reset(idle)
+		case <-x.full:
+			return
+		case <-quiet.C:
+			return
+		case <-end.C:
+			return
+		}
+	}
+}
+
+// close takes a batch's orders; nobody can join or leave it any more.
+func (b *batcher[T]) close(key string, x *batch[T]) []*order[T] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open[key] == x {
+		delete(b.open, key)
+	}
+	return x.orders
+}
