@@ -253,6 +253,7 @@ func (a *byAKS) remove(ctx context.Context, handles []string) []error {
 	o := &a.p.opts
 	_, err := a.pools.BeginDeleteMachines(ctx, o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool,
 		aks.AgentPoolDeleteMachinesParameter{MachineNames: to.SliceOfPtrs(handles...)}, nil)
+	err = shared(err)
 	errs := make([]error, len(handles))
 	for i := range errs {
 		errs[i] = err
@@ -283,6 +284,7 @@ func (a *byAKS) pace() time.Duration {
 func apart(err error, orders []newMachine) []error {
 	errs := make([]error, len(orders))
 	told, rest := toldApart(err)
+	rest = shared(rest)
 	for i, o := range orders {
 		errs[i] = rest
 		if e := told[strings.ToLower(o.name)]; e != nil {

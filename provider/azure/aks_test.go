@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,17 +24,20 @@ import (
 // A counter looks at the requests that pass.
 type counter struct {
 	inner policy.Transporter
+	mu    sync.Mutex
 	see   func(*http.Request)
 }
 
 func (c *counter) Do(req *http.Request) (*http.Response, error) {
+	c.mu.Lock()
 	c.see(req)
+	c.mu.Unlock()
 	return c.inner.Do(req)
 }
 
 func (r *region) watched(see func(*http.Request)) *region {
 	options := *r.options.ClientOptions
-	options.Transport = &counter{options.Transport, see}
+	options.Transport = &counter{inner: options.Transport, see: see}
 	r.options.ClientOptions = &options
 	return r
 }

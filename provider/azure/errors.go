@@ -45,6 +45,9 @@ func classify(err error) refusal {
 	if err == nil {
 		return refusal{}
 	}
+	if all := new(sharedError); errors.As(err, &all) {
+		return all.r
+	}
 	if told := new(detailError); errors.As(err, &told) {
 		r := understand(told.code, told.message)
 		r.err = err
@@ -80,6 +83,25 @@ func responseOf(err error) *azcore.ResponseError {
 		return nil
 	}
 	return resp
+}
+
+// A sharedError is one that many are told at once, understood already: the SDK's own
+// errors may not be read by two at a time.
+type sharedError struct {
+	r    refusal
+	text string
+}
+
+func (e *sharedError) Error() string { return e.text }
+
+// shared makes an error that many may read.
+func shared(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &sharedError{r: classify(err), text: err.Error()}
+	e.r.err = e
+	return e
 }
 
 // A detailError is what Azure says of one of many things that one request asked for.
