@@ -15,8 +15,9 @@ RACE         := $(if $(shell command -v $(CC) 2>/dev/null),-race)
 CGO          := $(if $(RACE),1,0)
 
 # Whatever runs in one goroutine, of which internal/arch makes sure: the race detector has
-# nothing to look for. The longest first.
-ALONE        := ./sim/... ./engine/... ./internal/...
+# nothing to look for. And drills, whose controllers and provider are raced by their own tests.
+# The longest first.
+UNRACED      := ./sim/... ./engine/... ./drill/... ./internal/...
 
 DEMOFLAGS    := $(if $(ONCE),--once) $(if $(BARE),--bare)
 
@@ -36,8 +37,8 @@ demo: build controlplane ## the whole system on this machine, narrated (ONCE=1: 
 	@$(KARVE) demo $(DEMOFLAGS)
 
 test: controlplane ## every test of every module, the end-to-end ones on the embedded control plane included
-	CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) $(ALONE)
-	CGO_ENABLED=$(CGO) KARVE_CONTROLPLANE=$(CONTROLPLANE) $(GO) test -vet=off $(RACE) $(TESTFLAGS) $$($(GO) list ./... | grep -Ev '/(engine|sim|internal|e2e)(/|$$)')
+	CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) $(UNRACED)
+	CGO_ENABLED=$(CGO) KARVE_CONTROLPLANE=$(CONTROLPLANE) $(GO) test -vet=off $(RACE) $(TESTFLAGS) $$($(GO) list ./... | grep -Ev '/(engine|sim|drill|internal|e2e)(/|$$)')
 	CGO_ENABLED=0 KARVE_CONTROLPLANE=$(CONTROLPLANE) KARVE_RACE=$(RACE) $(GO) test -count=1 -vet=off -parallel 100 $(TESTFLAGS) ./e2e # it builds karve itself, for most tests with the race detector: Go's cache of results cannot know. Most of its tests wait their turn
 	cd local/controlplane && CGO_ENABLED=0 $(GO) test -trimpath -vet=off $(TESTFLAGS) ./...
 	cd bench && CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) ./... # with the flags of lint: most of Kubernetes is compiled only once
