@@ -24,7 +24,8 @@ const (
 	replan              = 10 * time.Second // until pods without a machine have another claim
 )
 
-// A claim is a NodeClaim as the API stores it. What is below changed is guarded by the town.
+// A claim is a NodeClaim as the API stores it. Who serves it writes what it stores, and all
+// else is written by others; the town guards both.
 type claim struct {
 	provider.Claim
 	order  int
@@ -59,6 +60,8 @@ func (t *town) try(ctx context.Context, order, n int, replaces bool) bool {
 		t.attend(ctx, c)
 	}
 	t.end(ctx, c)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return c.joined
 }
 
@@ -107,16 +110,13 @@ func (t *town) launch(ctx context.Context, c *claim) bool {
 	var again retry
 	for begun := time.Now(); t.needed(ctx) && !t.isLost(c); {
 		in, err := t.buy(ctx, c)
-		if in.ProviderID != "" {
-			c.id, c.unseen = in.ProviderID, false
-		}
-		c.Memory = remembered(c.Memory, in.Memory)
+		t.store(c, in, err)
 		wait := max(in.RetryAfter, time.Second)
 		switch {
 		case errors.As(err, new(*provider.CapacityError)) || errors.As(err, new(*provider.NotReadyError)):
 			return false
 		case err != nil:
-			c.unseen, wait = c.id != "", again.after()
+			wait = again.after()
 		case in.State == provider.Running || in.Type != "" && t.reports(c):
 			return true
 		default:
@@ -128,6 +128,19 @@ func (t *town) launch(ctx context.Context, c *claim) bool {
 		t.pause(ctx, c, wait)
 	}
 	return false
+}
+
+// store notes on the claim what a launch said.
+func (t *town) store(c *claim, in provider.Instance, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if in.ProviderID != "" {
+		c.id, c.unseen = in.ProviderID, false
+	}
+	c.Memory = remembered(c.Memory, in.Memory)
+	if err != nil && c.id != "" {
+		c.unseen = true
+	}
 }
 
 // patience is how long a launch may take.
