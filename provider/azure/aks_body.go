@@ -54,13 +54,9 @@ func (m *machineType) setAKSPriority(x *aks.MachineProperties, capacityType stri
 	if capacityType != offer.Spot {
 		return
 	}
-	most := -1.0
-	if m.spotMost > 0 {
-		most = math.Floor(m.spotMost.USD()*1e5) / 1e5
-	}
 	x.Priority = to.Ptr(aks.ScaleSetPrioritySpot)
 	x.EvictionPolicy = to.Ptr(aks.ScaleSetEvictionPolicyDelete)
-	x.Billing = &aks.MachineBillingProfile{SpotMaxPrice: to.Ptr(float32(most))}
+	x.Billing = &aks.MachineBillingProfile{SpotMaxPrice: to.Ptr(float32(m.spotMaxPrice()))}
 }
 
 func (a *byAKS) kubernetes(l *launch, m *machineType, choice offer.Choice) (*aks.MachineKubernetesProfile, error) {

@@ -66,19 +66,22 @@ func (l spotLimit) forbids(p price) string {
 	return ""
 }
 
+// spotMaxPrice is the limit in Azure's terms, dollars an hour of five digits. Without one we
+// pay up to the full price: -1 means that the price is no reason to take the machine back.
+func (m *machineType) spotMaxPrice() float64 {
+	if m.spotMost <= 0 {
+		return -1
+	}
+	return math.Floor(m.spotMost.USD()*1e5) / 1e5
+}
+
 // setPriority makes a spot machine one that Azure may take back, of which nothing stays.
-// Without a limit we pay up to the full price: -1 means that the price is no reason to
-// take it back.
 func (m *machineType) setPriority(vm *armcompute.VirtualMachineProperties, capacityType string) {
 	vm.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesRegular)
 	if capacityType != offer.Spot {
 		return
 	}
-	most := -1.0
-	if m.spotMost > 0 {
-		most = math.Floor(m.spotMost.USD()*1e5) / 1e5 // Azure takes five digits
-	}
 	vm.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)
 	vm.EvictionPolicy = to.Ptr(armcompute.VirtualMachineEvictionPolicyTypesDelete)
-	vm.BillingProfile = &armcompute.BillingProfile{MaxPrice: to.Ptr(most)}
+	vm.BillingProfile = &armcompute.BillingProfile{MaxPrice: to.Ptr(m.spotMaxPrice())}
 }
