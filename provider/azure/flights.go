@@ -27,7 +27,8 @@ type flight struct {
 	leaving bool
 	// virtual is the virtual machine behind a leaving one; empty when there is none.
 	virtual string
-	// gone is set once a leaving machine was asked for and is not there.
+	// gone is set once a machine that is to end was asked for and is not there: what
+	// belonged to it is looked for, and it is not asked for again meanwhile.
 	gone bool
 	// draws is the quota a leaving machine will give back.
 	draws []offer.Draw

@@ -81,25 +81,17 @@ func (p *Provider) looseParts(ctx context.Context, since time.Time) ([]part, err
 	if err != nil {
 		return nil, err
 	}
-	var parts []part
-	for _, name := range sortedKeys(nics.byName) {
-		if nic := nics.byName[name]; free(nic) {
-			parts = append(parts, part{OrphanNIC, name, nic.Tags})
-		}
-	}
-	for _, name := range sortedKeys(disks.byName) {
-		if disk := disks.byName[name]; detached(disk) {
-			parts = append(parts, part{OrphanDisk, name, disk.Tags})
-		}
-	}
-	return parts, nil
+	return slices.Concat(nics.loose, disks.loose), nil
 }
 
-func free(nic *armnetwork.Interface) bool {
-	return nic.Properties == nil || nic.Properties.VirtualMachine == nil
+// looseNIC is the interface as a part, if it is bound to nothing.
+func looseNIC(name string, nic *armnetwork.Interface) (part, bool) {
+	return part{OrphanNIC, name, nic.Tags}, nic.Properties == nil || nic.Properties.VirtualMachine == nil
 }
 
-func detached(d *armcompute.Disk) bool { return text(d.ManagedBy) == "" }
+func looseDisk(name string, d *armcompute.Disk) (part, bool) {
+	return part{OrphanDisk, name, d.Tags}, text(d.ManagedBy) == ""
+}
 
 // ownerOf says by its tags whose a part is, and whether it is this cluster's at all.
 func (p *Provider) ownerOf(x part) (o Orphan, machine string, ours bool) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,11 +24,12 @@ type roll[T any] struct {
 	rows   rowsOf
 	decode func(json.RawMessage) (T, error)
 	name   func(T) string
-	join   func(former, later T) T // of two rows about one thing
+	join   func(former, later T) T                // of two rows about one thing
+	loose  func(name string, item T) (part, bool) // nil when nothing of the kind is ever loose
 	now    func() time.Time
 
 	asking gate
-	known  map[string]T // rows of the last list as they came; guarded by asking
+	known  map[string]record[T] // of the last list, by the row as it came; guarded by asking
 	mu     sync.Mutex
 	last   view[T]
 }
@@ -37,6 +39,7 @@ type view[T any] struct {
 	started    time.Time
 	pages      int
 	byName     map[string]T // lower case; not to be changed
+	loose      []part       // those bound to nothing, by name: few, and looked through often
 	unreadable []provider.Unreadable
 }
 
@@ -94,14 +97,15 @@ func (r *roll[T]) read(ctx context.Context) (view[T], error) {
 		return view[T]{}, wrap(err, "listing %s", r.what)
 	}
 	v.pages = pages
-	known := make(map[string]T, len(rows))
+	known := make(map[string]record[T], len(rows))
 	for _, row := range rows {
-		item, err := r.understand(row)
+		e, err := r.understand(row)
 		if err != nil {
 			v.unreadable = append(v.unreadable, unreadable(r.what, row, err))
 			continue
 		}
-		known[string(row)] = item
+		known[e.row] = e
+		item := e.item
 		name := strings.ToLower(r.name(item))
 		if former, twice := v.byName[name]; twice && r.join != nil {
 			item = r.join(former, item)
@@ -109,21 +113,42 @@ func (r *roll[T]) read(ctx context.Context) (view[T], error) {
 		v.byName[name] = item
 	}
 	r.known = known
+	v.loose = r.looseOf(v.byName)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = v
 	return v, nil
 }
 
-func (r *roll[T]) understand(row json.RawMessage) (T, error) {
-	if item, ok := r.known[string(row)]; ok {
-		return item, nil
+func (r *roll[T]) looseOf(byName map[string]T) []part {
+	if r.loose == nil {
+		return nil
+	}
+	var all []part
+	for name, item := range byName {
+		if x, loose := r.loose(name, item); loose {
+			all = append(all, x)
+		}
+	}
+	slices.SortFunc(all, func(a, b part) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+// A record is a row and what it says.
+type record[T any] struct {
+	row  string
+	item T
+}
+
+func (r *roll[T]) understand(row json.RawMessage) (record[T], error) {
+	if e, ok := r.known[string(row)]; ok {
+		return e, nil
 	}
 	item, err := r.decode(row)
 	if err == nil && r.name(item) == "" {
 		err = errors.New("it lacks its name or its properties")
 	}
-	return item, err
+	return record[T]{string(row), item}, err
 }
 
 // unreadable says what can be said of a row that cannot be read.
@@ -157,7 +182,9 @@ func (p *Provider) openRolls() {
 		p.machines.rows = p.allMachines(p.machines.rows)
 	}
 	p.nics = openRoll(p, nicShelf, decodeRow[armnetwork.Interface], func(nic *armnetwork.Interface) string { return text(nic.Name) })
+	p.nics.loose = looseNIC
 	p.disks = openRoll(p, diskShelf, decodeRow[armcompute.Disk], func(d *armcompute.Disk) string { return text(d.Name) })
+	p.disks.loose = looseDisk
 }
 
 func openRoll[T any](p *Provider, s shelf, decode func(json.RawMessage) (T, error), name func(T) string) *roll[T] {

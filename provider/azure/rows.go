@@ -3,7 +3,6 @@ package azure
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -32,12 +31,6 @@ var (
 // mostPages is more than any list has that ends: Azure gives some hundred rows a page.
 const mostPages = 2000
 
-// A page is one answer to a list.
-type page struct {
-	Value    *[]json.RawMessage `json:"value"`
-	NextLink string             `json:"nextLink"`
-}
-
 // rows reads the shelf of a resource group to its end, row by row as they came. A list
 // that fails on any page is no list.
 func (s shelf) rows(ctx context.Context, client *arm.Client, subscription, group string) (rows []json.RawMessage, pages int, err error) {
@@ -52,7 +45,7 @@ func (s shelf) rows(ctx context.Context, client *arm.Client, subscription, group
 		if err != nil {
 			return nil, 0, err
 		}
-		rows, next = append(rows, *p.Value...), p.NextLink
+		rows, next = append(rows, p.rows...), p.next
 	}
 	return rows, pages, nil
 }
@@ -77,14 +70,7 @@ func readPage(ctx context.Context, client *arm.Client, link string) (page, error
 	if err != nil {
 		return page{}, err
 	}
-	var p page
-	if err := json.Unmarshal(body, &p); err != nil {
-		return page{}, fmt.Errorf("the answer is no list: %w", err)
-	}
-	if p.Value == nil {
-		return page{}, errors.New("the answer is no list: it has no value")
-	}
-	return p, nil
+	return splitPage(body)
 }
 
 // ofManager refuses links to another host: our credentials go along.

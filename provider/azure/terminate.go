@@ -37,9 +37,6 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 	if vm := v.byName[name]; vm != nil {
 		return p.endListed(ctx, vm)
 	}
-	if flight.gone {
-		return p.clear(ctx, name)
-	}
 	return p.endUnseen(ctx, k, name)
 }
 
@@ -67,6 +64,9 @@ func (p *Provider) endListed(ctx context.Context, vm *machine) error {
 // who believes that it is gone forgets it.
 func (p *Provider) endUnseen(ctx context.Context, k maker, name string) error {
 	p.forgetBuying(name)
+	if p.flights.get(name).gone {
+		return p.clear(ctx, name)
+	}
 	if !p.mayLook(name) {
 		return nil
 	}
@@ -152,8 +152,10 @@ func (p *Provider) remove(ctx context.Context, vm *machine) error {
 // clear finishes a termination: the machine is gone, and so must be what
 // belonged to it.
 func (p *Provider) clear(ctx context.Context, name string) error {
-	if flight := p.flights.get(name); flight.leaving && !flight.gone {
-		p.credit(name, flight.draws, p.opts.Now())
+	if flight := p.flights.get(name); !flight.gone {
+		if flight.leaving {
+			p.credit(name, flight.draws, p.opts.Now())
+		}
 		flight.gone = true
 		p.flights.put(name, flight)
 	}

@@ -20,6 +20,7 @@ const (
 	Create                   // a machine for pods that wait
 	Replace                  // a machine for one that is about to be taken away
 	StopLeak                 // the end of a machine, or of what it left behind
+	Shared                   // one list that many of all these wait for, ends of machines too
 )
 
 // Options say how much of Azure's limits to use. The zero Options work.

@@ -232,6 +232,28 @@ func TestUrgentOvertakes(t *testing.T) {
 	})
 }
 
+// A list that a thousand ends of machines wait for is not held back by the requests of
+// those very ends.
+//
+// Rule 193.
+func TestListsForAllAreNotStarved(t *testing.T) {
+	for _, list := range []string{"Microsoft.Compute/virtualMachines", "Microsoft.Compute/disks", "Microsoft.Network/networkInterfaces"} {
+		t.Run(list, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newClient(newAzureLimits(1), 1)
+				drain(c.Buckets, polite.ARMReads)
+				for i := range 1000 {
+					c.Ticket(fmt.Sprint("ends", i), polite.StopLeak, polite.ARMReads, polite.GetVM)
+				}
+				began := time.Now()
+				if status := c.send(t, http.MethodGet, group+list); status != http.StatusOK || time.Since(began) > time.Second {
+					t.Errorf("status %d after %v", status, time.Since(began))
+				}
+			})
+		})
+	}
+}
+
 func TestPlaceIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := polite.New(polite.Options{Share: 1})

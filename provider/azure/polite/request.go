@@ -22,6 +22,8 @@ func callOf(r *http.Request) call {
 	switch namespace {
 	case "microsoft.compute":
 		c.compute(path)
+	case "microsoft.network":
+		c.network(path)
 	case "microsoft.containerservice":
 		c.aks(path)
 	}
@@ -69,17 +71,31 @@ func (c *call) compute(path []string) {
 		c.list()
 	case len(path) == 1 && path[0] == "virtualmachines":
 		c.list()
+	case len(path) == 1 && path[0] == "disks":
+		c.share()
 	case len(path) >= 2 && path[0] == "virtualmachines":
 		c.key = path[1]
 		c.machine(path[2:])
 	}
 }
 
-// list is a list of machines. All who wait for a machine wait for it.
+// list is a list of machines.
 func (c *call) list() {
 	c.add(ListVM)
+	c.share()
+}
+
+func (c *call) network(path []string) {
+	if len(path) == 1 && path[0] == "networkinterfaces" {
+		c.share()
+	}
+}
+
+// share is for a list that answers everybody at once. Who waits for it meanwhile may ask
+// for what goes before everything else, so it must not come after that.
+func (c *call) share() {
 	if c.method == http.MethodGet {
-		c.priority = Replace
+		c.priority = Shared
 	}
 }
 
