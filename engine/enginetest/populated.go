@@ -16,7 +16,11 @@ func Populated(seed uint64, pods int) *Script {
 	s := RandomFull(seed, pods)
 	s = After(s, pack.Solve(s.World()))
 	for i := range s.Pods {
-		if p := &s.Pods[i]; p.Node != "" && p.Daemon == "" {
+		p := &s.Pods[i]
+		if p.Virtual {
+			p.Node = "" // room is kept for it, but nobody ever binds it
+		}
+		if p.Node != "" && p.Daemon == "" {
 			p.Movable = true
 		}
 	}
