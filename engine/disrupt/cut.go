@@ -2,6 +2,7 @@ package disrupt
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -94,6 +95,24 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 		}
 		if left := s.flexible(l, set); left.Because != "" {
 			return left
+		}
+	}
+	return Left{}
+}
+
+// overdrawn says that there is no quota for what cut has left: another choice comes first than the
+// one that it was reserved for.
+func (s *search) overdrawn(launches []pack.Launch) Left {
+	left := maps.Clone(s.trial.World().Budgets)
+	for i := range launches {
+		l := &launches[i]
+		first := l.Choices[0]
+		for _, d := range market(s.w, l.Pool).Catalog.Type(first.Type).Draws(first) {
+			had, bounded := left[d.Budget]
+			if left[d.Budget] = had - d.Amount; bounded && had < d.Amount {
+				return Left{Because: reason.Quota, Detail: fmt.Sprintf("Can't replace with a cheaper node: what would take its place needs %d of the quota %s, which has %d left", d.Amount, d.Budget, max(0, had)),
+					Facts: reason.FactsOf(map[string]any{"budget": d.Budget, "left": max(0, had), "needed": d.Amount})}
+			}
 		}
 	}
 	return Left{}

@@ -5,37 +5,41 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/world"
 )
 
 // impose supposes that the move came true: its nodes are gone, its machines bought, its
 // pods where it takes them. A move that began to drain is in the World already. Where
-// pods came since it was decided, its nodes keep them and merely take no more.
-func (s *search) impose(m *Move) {
+// pods came since it was decided, its nodes keep them and merely take no more. It returns
+// who came where.
+func (s *search) impose(m *Move) arrivals {
 	hosts := s.hostsOf(m)
 	if len(hosts) == 0 {
-		return
+		return nil
 	}
+	came := arrivals{}
 	before := s.trial.Mark()
 	s.trial.Vacate(hosts...)
 	for _, home := range m.Homes {
 		if h := s.w.Host(home.Node); h != nil && !h.Leaving {
-			s.trial.Settle(home.Pods, h)
+			came.note(s.trial.Settle(home.Pods, h), h)
 		}
 	}
 	for i := range m.Launches {
 		l := &m.Launches[i]
 		h := s.trial.Add(machine(l, s.w, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
-		s.trial.Settle(l.Pods, h)
+		came.note(s.trial.Settle(l.Pods, h), h)
 	}
 	if len(s.trial.World().Classes) == 0 {
-		return
+		return came
 	}
 	s.trial.Back(before)
 	for _, h := range hosts {
 		s.trial.Shut(h)
 	}
+	return nil
 }
 
 // hostsOf are the nodes of the move that are still there; none once it drains.
@@ -54,20 +58,24 @@ func (s *search) hostsOf(m *Move) []*world.Host {
 }
 
 // machine is what a launch will be as far as that is certain: it counts for the largest
-// and has the room of the smallest of its choices, and draws on budgets as the first.
+// and has the room of the smallest of its choices, draws on budgets as the first, and has the labels
+// that all of them have.
 func machine(l *pack.Launch, w *world.World, key string) world.Node {
-	n := world.Node{Key: key, Pool: l.Pool, Labels: maps.Clone(l.Labels), Taints: l.Taints, Claim: true, Price: l.Choices[0].Price}
-	if n.Labels == nil {
-		n.Labels = map[string]string{}
+	n := world.Node{Key: key, Pool: l.Pool, Labels: map[string]string{}, Taints: l.Taints, Claim: true, Price: l.Choices[0].Price}
+	if m := market(w, l.Pool); m != nil {
+		size(&n, l.Choices, m.Catalog)
+		n.Labels = shared(l.Choices, m.Catalog)
 	}
+	maps.Copy(n.Labels, l.Labels)
 	n.Labels[world.LabelPool] = l.Pool
-	m := market(w, l.Pool)
-	if m == nil {
-		return n
-	}
+	return n
+}
+
+// size fills in what the machine has room for, counts for and draws.
+func size(n *world.Node, choices []offer.Choice, on *offer.Catalog) {
 	seen := map[string]bool{}
-	for at, c := range l.Choices {
-		t := m.Catalog.Type(c.Type)
+	for at, c := range choices {
+		t := on.Type(c.Type)
 		if t == nil || seen[c.Type] {
 			continue
 		}
@@ -86,7 +94,44 @@ func machine(l *pack.Launch, w *world.World, key string) world.Node {
 			n.Allocatable[name] = min(amount, room[name])
 		}
 	}
-	return n
+}
+
+// shared are the labels that a machine has whichever choice is bought.
+func shared(choices []offer.Choice, on *offer.Catalog) map[string]string {
+	out := map[string]string{}
+	for at, c := range choices {
+		t := on.Type(c.Type)
+		if t == nil {
+			continue
+		}
+		o := t.Offer(c)
+		if at == 0 {
+			collect(out, t.Labels)
+			if o != nil {
+				collect(out, o.Labels)
+			}
+		}
+		maps.DeleteFunc(out, func(key, value string) bool { return !settled(t, o, key, value) })
+	}
+	return out
+}
+
+// collect adds the labels of which there is one value.
+func collect(out map[string]string, labels map[string][]string) {
+	for key, values := range labels {
+		if len(values) == 1 {
+			out[key] = values[0]
+		}
+	}
+}
+
+// settled reports whether machines of that offer have that value of the label and cannot have another.
+func settled(t *offer.Type, o *offer.Offer, key, value string) bool {
+	values := t.Labels[key]
+	if o != nil && len(o.Labels[key]) > 0 {
+		values = o.Labels[key]
+	}
+	return len(values) == 1 && values[0] == value
 }
 
 func market(w *world.World, pool string) *world.Market {

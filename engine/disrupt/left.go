@@ -14,6 +14,7 @@ import (
 // never renamed, never reused.
 const (
 	Receives      reason.Reason = "Receives"      // pods of other nodes are to move there
+	ReliedOn      reason.Reason = "ReliedOn"      // pods of other moves may go where they are to as long as its own stay
 	Homeless      reason.Reason = "Homeless"      // nothing can take some of its pods
 	NotCheaper    reason.Reason = "NotCheaper"    // what could take its place costs as much
 	SpotToSpot    reason.Reason = "SpotToSpot"    // spot is not replaced by spot, or not by so few types
@@ -32,6 +33,16 @@ func (s *search) explainAll() {
 			n.stays(Left{Because: NotCheaper, Detail: "Can't replace with a cheaper node"})
 		}
 	}
+}
+
+// stranded says which pods the draft leaves without a home. What pods prefer may lead to a home for
+// each of them, by luck; but a move is looked for that needs none.
+func stranded(d *pack.Draft) Left {
+	if all := d.Plan().Unplaced; len(all) > 0 {
+		return homeless(all)
+	}
+	return Left{Because: Homeless, Detail: fmt.Sprintf("Not all pods would schedule: %d would not", d.Unplaced()),
+		Facts: reason.FactsOf(map[string]any{"pods": d.Unplaced()})}
 }
 
 // homeless says which pods would have no other home.

@@ -63,7 +63,7 @@ func poolsOf(s *enginetest.Script) []disrupt.Pool {
 // Rule 100, Rule 107, Rule 108. Whatever the world: every move of a plan can be made, the bill falls with every plan,
 // and after a while there is nothing left to do.
 func TestRandomWorldsConverge(t *testing.T) {
-	seeds := 300
+	seeds := 5000
 	if testing.Short() {
 		seeds = 60
 	}

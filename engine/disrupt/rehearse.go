@@ -32,7 +32,7 @@ func (s *search) rehearse(m *Move) Left {
 
 // perform lets the pods of a move that will be made go where kube-scheduler would put them.
 func (s *search) perform(m *Move) {
-	if s.floor == nil || len(s.hostsOf(m)) == 0 { // what drains is in the World already
+	if s.floor == nil {
 		return
 	}
 	set := s.setOf(m)

@@ -21,6 +21,7 @@ import (
 func Search(w *world.World, c Cluster, from Cursor) Plan {
 	s := newSearch(w, &c, !c.Settings.Upstream)
 	defer s.trial.End()
+	s.tie(s.came)
 	s.resumed = from != Cursor{}
 	all := stages()
 	for i := from.Stage; i < len(all); i++ {
@@ -90,7 +91,9 @@ type search struct {
 	census map[string]Census
 	totals map[string]Totals
 	rates  *pack.Rates
-	floor  *floor // where pods of moves end up; nil when nobody asks
+	floor  *floor   // where pods of moves end up; nil when nobody asks
+	came   arrivals // with moves under way
+	ties   ties     // of pods of moves
 	moves  []Move
 	steps  int
 	queue  []*node         // see wasteful
@@ -138,7 +141,7 @@ type node struct {
 
 // newSearch supposes what is under way. Its moves are rehearsed when that is wished.
 func newSearch(w *world.World, c *Cluster, rehearsed bool) *search {
-	s := &search{w: w, c: c, trial: w.Try(), byKey: map[string]*node{}, pools: map[string]*Pool{}, census: CensusOf(c), past: map[string]past{}, exchanged: map[string]int{}}
+	s := &search{w: w, c: c, trial: w.Try(), byKey: map[string]*node{}, pools: map[string]*Pool{}, census: CensusOf(c), past: map[string]past{}, exchanged: map[string]int{}, came: arrivals{}, ties: ties{}}
 	for i := range c.Pools {
 		s.pools[c.Pools[i].Name] = &c.Pools[i]
 	}
@@ -183,8 +186,10 @@ func (s *search) resume() {
 	for i := range s.c.Underway {
 		m := &s.c.Underway[i]
 		s.mark(m)
-		s.perform(m)
-		s.impose(m)
+		if len(s.hostsOf(m)) > 0 { // what drains is in the World already
+			s.perform(m)
+		}
+		s.came.add(s.impose(m))
 	}
 	for _, n := range s.nodes {
 		if n.host != nil && !n.gone && !Home(n.Node, n.pool, s.c) {
@@ -340,8 +345,23 @@ func (n *node) stays(left Left) {
 	n.left = left
 }
 
-// take adds the move to the plan and supposes that it comes true.
-func (s *search) take(m Move) {
+// take adds the move to the plan and supposes that it comes true, unless something speaks against it
+// beside the moves that are there.
+func (s *search) take(m Move) Left {
+	mark := s.trial.Mark()
+	came := s.impose(&m)
+	left := s.torn(came)
+	if left.Because == "" {
+		left = s.rehearse(&m)
+	}
+	if left.Because != "" {
+		s.trial.Back(mark)
+		return left
+	}
+	if m.Cause != Underutilized { // the others were rehearsed
+		s.perform(&m)
+	}
+	s.tie(came)
 	for _, key := range m.Nodes {
 		pool := s.byKey[key].Pool
 		count := s.census[pool]
@@ -349,11 +369,8 @@ func (s *search) take(m Move) {
 		s.census[pool] = count
 	}
 	s.mark(&m)
-	if m.Cause != Underutilized { // the others were rehearsed
-		s.perform(&m)
-	}
-	s.impose(&m)
 	s.moves = append(s.moves, m)
+	return Left{}
 }
 
 // sketch supposes that the nodes go and asks where their pods would be. Whoever calls it

@@ -63,11 +63,9 @@ func (s *search) remove(n *node) {
 	if n.put = !s.lenient && !n.filling && s.squanders(n, &m); n.put {
 		return
 	}
-	if left := s.rehearse(&m); left.Because != "" {
+	if left := s.take(m); left.Because != "" {
 		n.stays(left)
-		return
 	}
-	s.take(m)
 }
 
 // squanders reports whether pods would go to a node of which two thirds are wasted even then. It

@@ -48,11 +48,12 @@ func (s *search) due(n *node) {
 		return
 	}
 	m, left := s.renew(n, cause)
+	if left.Because == "" {
+		left = s.take(m)
+	}
 	if left.Because != "" {
 		n.stays(left)
-		return
 	}
-	s.take(m)
 }
 
 // renew makes a move of replacing the node whatever that costs; Left says why there is

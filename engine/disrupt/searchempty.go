@@ -35,11 +35,12 @@ func (s *search) empty(n *node) {
 		return
 	}
 	m, left := s.discard(n)
+	if left.Because == "" {
+		left = s.take(m)
+	}
 	if left.Because != "" {
 		n.stays(left)
-		return
 	}
-	s.take(m)
 }
 
 // discard makes a move of taking an empty node away. Pods that the World knows of and the

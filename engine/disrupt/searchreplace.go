@@ -196,7 +196,7 @@ func (s *search) alone(n *node) *bid {
 	case d.Broke():
 		n.stays(dearer(n, n.price/4, false))
 	case d.Unplaced() > 0:
-		n.stays(homeless(d.Plan().Unplaced))
+		n.stays(stranded(d))
 	case n.price-d.Price() <= 0:
 		n.stays(dearer(n, d.Price()-n.price, true))
 	case n.price-d.Price() < least:
@@ -251,7 +251,7 @@ func (s *search) payable(n *node) bool {
 	case Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]):
 		n.stays(poor(n))
 	case n.waste < n.least:
-		if n.left.Because != Scattered { // it need not be replaced, it might just go
+		if n.left.Because != Scattered && n.left.Because != ReliedOn { // it need not be replaced, it might just go
 			n.stays(frugal(n))
 		}
 	default:
@@ -265,13 +265,12 @@ func (s *search) payable(n *node) bool {
 func (s *search) settle(set []*node) bool {
 	m, left := s.write(set)
 	if left.Because == "" {
-		left = s.rehearse(&m)
+		left = s.take(m)
 	}
 	if left.Because != "" {
 		set[0].stays(left)
 		return false
 	}
-	s.take(m)
 	for _, n := range set {
 		if !n.gone {
 			n.stays(Left{Because: Receives, Detail: "Nodes like it go, and it is kept in place of one that would be bought for their pods"})
@@ -340,6 +339,9 @@ func (s *search) write(set []*node) (Move, Left) {
 		return Move{}, left
 	}
 	if left := s.cut(plan.Launches, set, before-least); left.Because != "" {
+		return Move{}, left
+	}
+	if left := s.overdrawn(plan.Launches); left.Because != "" {
 		return Move{}, left
 	}
 	m := s.draw(Underutilized, set, plan)

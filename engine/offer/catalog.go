@@ -118,9 +118,17 @@ func (c *Catalog) Type(name string) *Type {
 
 // Draws is what buying the choice takes out of the region's budgets.
 func (t *Type) Draws(c Choice) []Draw {
-	for _, o := range t.Offers {
-		if o.Zone == c.Zone && o.CapacityType == c.CapacityType && o.Price == c.Price {
-			return o.Draws
+	if o := t.Offer(c); o != nil {
+		return o.Draws
+	}
+	return nil
+}
+
+// Offer is the offer of the type that the choice names; nil when there is none.
+func (t *Type) Offer(c Choice) *Offer {
+	for i := range t.Offers {
+		if o := &t.Offers[i]; o.Zone == c.Zone && o.CapacityType == c.CapacityType && o.Price == c.Price {
+			return o
 		}
 	}
 	return nil

@@ -55,24 +55,35 @@ func softlyTainted(w *world.World) []*world.Host {
 // recall counts what runs for the tally, or remembers it.
 func (s *solver) recall(k tallyKey, t *tally) {
 	m := remember(s.w)
-	c := m.censuses[k]
-	if c == nil {
-		c = m.follow(t, s.w)
-		m.censuses[k] = c
-	}
+	c := m.census(k, t, s.w)
 	t.counts, t.total, t.domains = maps.Clone(c.Counts), c.Total, map[int]bool{}
 	if len(t.keys) == 0 {
 		return
 	}
-	at := rollKey{k.key, k.filter}
-	r := m.rolls[at]
-	if r == nil {
-		r = m.followRoll(t, s.w)
-		m.rolls[at] = r
-	}
-	for v := range r.Counts {
+	for v := range m.roll(t, s.w).Counts {
 		t.domains[v] = true
 	}
+}
+
+// census is what the tally counts, followed from now on.
+func (m *memory) census(k tallyKey, t *tally, w *world.World) *world.Census {
+	c := m.censuses[k]
+	if c == nil {
+		c = m.follow(t, w)
+		m.censuses[k] = c
+	}
+	return c
+}
+
+// roll is the nodes that the tally looks at, followed from now on.
+func (m *memory) roll(t *tally, w *world.World) *world.Roll {
+	at := rollKey{t.key, t.filter}
+	r := m.rolls[at]
+	if r == nil {
+		r = m.followRoll(t, w)
+		m.rolls[at] = r
+	}
+	return r
 }
 
 // lens is how the tally looks at nodes.

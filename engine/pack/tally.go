@@ -224,14 +224,7 @@ func (s *solver) domainRulesOf(k *work) {
 // evenly compiles the class's spreads. A hard one counts nodes that have every key
 // over which the class must spread, a soft one those that have its own.
 func (s *solver) evenly(k *work, add func(domainRule)) {
-	var hard []*constraint.Key
-	names := ""
-	for _, e := range k.Spreads {
-		if !e.Soft {
-			hard = append(hard, e.Key)
-			names += e.Key.Name + "\x00"
-		}
-	}
+	hard, names := hardSpreads(k.Class)
 	for i, e := range k.Spreads {
 		if e.Key.Name == world.LabelHostname || e.Soft && !k.stance.on(spreadOut, i) {
 			continue
@@ -242,6 +235,17 @@ func (s *solver) evenly(k *work, add func(domainRule)) {
 		}
 		add(domainRule{tally: s.tally(key, keys), kind: spreads, skew: e.MaxSkew, minDomains: e.MinDomains, soft: e.Soft, preference: preference{spreadOut, i, full}})
 	}
+}
+
+// hardSpreads are the labels over which pods of the class must spread, and their names in one.
+func hardSpreads(c *world.Class) (keys []*constraint.Key, names string) {
+	for i := range c.Spreads {
+		if e := &c.Spreads[i]; !e.Soft {
+			keys = append(keys, e.Key)
+			names += e.Key.Name + "\x00"
+		}
+	}
+	return keys, names
 }
 
 // spreadKey says what a spread of the class counts, and on which nodes. What the

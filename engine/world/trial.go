@@ -204,17 +204,18 @@ func (t *Trial) charge(n *Node) {
 
 // Settle supposes that the pods run on the host, which must stay. Pods that are not
 // known and those that have a home are passed over: after a while that is what becomes
-// of the pods of a move.
-func (t *Trial) Settle(pods []Ref, h *Host) {
+// of the pods of a move. It returns the classes of the others, one for each pod.
+func (t *Trial) Settle(pods []Ref, h *Host) []*Class {
 	var come []*pod
+	var classes []*Class
 	for _, ref := range pods {
 		if p := t.w.builder.pods[ref.UID]; p != nil && t.homeless(p) {
 			t.housed[p] = true
-			come = append(come, p)
+			come, classes = append(come, p), append(classes, p.class)
 		}
 	}
 	if len(come) == 0 {
-		return
+		return nil
 	}
 	guests := t.guests[h]
 	t.guests[h] = append(slices.Clip(guests), come...)
@@ -227,6 +228,7 @@ func (t *Trial) Settle(pods []Ref, h *Host) {
 	t.receive(h, come)
 	t.count(come, h.place)
 	t.forget(come)
+	return classes
 }
 
 // homeless reports whether the pod runs nowhere that stays.

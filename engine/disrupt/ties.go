@@ -1,0 +1,68 @@
+package disrupt
+
+import (
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// arrivals counts the pods of a class that come to a node.
+type arrivals map[arrival]int
+
+type arrival struct {
+	class *world.Class
+	host  *world.Host
+}
+
+// note counts pods of these classes.
+func (a arrivals) note(classes []*world.Class, h *world.Host) {
+	for _, c := range classes {
+		a[arrival{c, h}]++
+	}
+}
+
+func (a arrivals) add(others arrivals) {
+	for which, n := range others {
+		a[which] += n
+	}
+}
+
+// ties are what pods of moves need of pods elsewhere, so that kube-scheduler puts them where they are
+// to go. Moves are made side by side: what a later one takes away from where it was counted, or adds
+// to it, would upset the earlier one (Rule 100).
+type ties map[pack.Tie]tied
+
+// tied is how many pods have the tie, and the strain that it bears anyhow.
+type tied struct{ pods, borne int }
+
+// tiesOf are those of the pods that came, and how many have each.
+func (s *search) tiesOf(came arrivals) map[pack.Tie]int {
+	out := map[pack.Tie]int{}
+	for a, n := range came {
+		for _, t := range pack.Ties(s.trial.World(), a.class, a.host) {
+			out[t] += n
+		}
+	}
+	return out
+}
+
+// tie notes what the pods that came need.
+func (s *search) tie(came arrivals) {
+	for t, pods := range s.tiesOf(came) {
+		pods += s.ties[t].pods
+		s.ties[t] = tied{pods, max(0, t.Strain(pods))}
+	}
+}
+
+// torn says that pods which came tear a tie of others that came before.
+func (s *search) torn(came arrivals) Left {
+	if len(s.ties) == 0 {
+		return Left{}
+	}
+	more := s.tiesOf(came)
+	for t, is := range s.ties {
+		if t.Strain(is.pods+more[t]) > is.borne {
+			return Left{Because: ReliedOn, Detail: "Pods of other moves may go where they are to only as long as pods stay where they are now: it is looked at again when those have moved"}
+		}
+	}
+	return Left{}
+}
