@@ -1,8 +1,8 @@
 package disrupt
 
 import (
+	"cmp"
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
@@ -10,9 +10,6 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
 )
-
-// shelves is how finely seats are told apart by how empty they are.
-const shelves = 256
 
 // block is all seats that are alike but for who sits there: of as much cpu and memory, so that a pod
 // fills the same share of each and kube-scheduler likes the emptiest best; with the same taints and
@@ -24,10 +21,10 @@ type block struct {
 
 	// perCPU and perMemory are which share of the machine a base unit of each is.
 	perCPU, perMemory float64
-	// shelves hold the open seats by how empty they are, used are those that have any.
-	shelves [shelves][]stand
-	used    [shelves / 64]uint64
-	values  []int // see tally
+	stands            []stand // the open seats, the emptiest first
+	seats             int     // all of them
+	values            []int   // see tally
+	number            int     // in the floor's list
 }
 
 // likeness is what the seats of a block share.
@@ -64,7 +61,7 @@ func (f *floor) blockFor(m *world.Market, row int) *block {
 func (f *floor) block(of likeness) *block {
 	b := f.blockOf[of]
 	if b == nil {
-		b = &block{perCPU: 1 / float64(max(1, of.cpu)), perMemory: 1 / float64(max(1, of.memory))}
+		b = &block{perCPU: 1 / float64(max(1, of.cpu)), perMemory: 1 / float64(max(1, of.memory)), number: len(f.blocks)}
 		f.blockOf[of] = b
 		f.blocks = append(f.blocks, b)
 	}
@@ -76,57 +73,44 @@ func (b *block) share(v *quantity.Vector) float64 {
 	return float64(v[quantity.CPU])*b.perCPU + float64(v[quantity.Memory])*b.perMemory
 }
 
-// put puts a seat with so much free onto the shelf where it belongs.
-func (b *block) put(at int, free *quantity.Vector) (shelf, place int) {
-	empty := b.share(free)
-	shelf = max(0, min(shelves-1, int(empty*(shelves/2))))
-	place = len(b.shelves[shelf])
-	b.shelves[shelf] = append(b.shelves[shelf], stand{at, empty, free[quantity.CPU], free[quantity.Memory]})
-	b.used[shelf/64] |= 1 << (shelf % 64)
-	return shelf, place
+// before is the order in which seats are listed: the emptiest first.
+func (s stand) before(o stand) int {
+	return cmp.Or(cmp.Compare(o.empty, s.empty), cmp.Compare(s.at, o.at))
 }
 
-// take takes a seat off its shelf, and returns which one has its place now.
-func (b *block) take(shelf, place int) (moved int) {
-	all := b.shelves[shelf]
-	last := all[len(all)-1]
-	all[place] = last
-	b.shelves[shelf] = all[:len(all)-1]
-	if len(all) == 1 {
-		b.used[shelf/64] &^= 1 << (shelf % 64)
+// place is where the seat is listed, or should be.
+func (b *block) place(s stand) int {
+	i, _ := slices.BinarySearchFunc(b.stands, s, stand.before)
+	return i
+}
+
+// put lists an open seat.
+func (b *block) put(s stand) { b.stands = slices.Insert(b.stands, b.place(s), s) }
+
+// take strikes a seat off the list.
+func (b *block) take(s stand) {
+	i := b.place(s)
+	b.stands = slices.Delete(b.stands, i, i+1)
+}
+
+// move lists a seat anew that was listed otherwise: mostly not far from there.
+func (b *block) move(was, now stand) {
+	i, all := b.place(was), b.stands
+	for ; i+1 < len(all) && all[i+1].before(now) < 0; i++ {
+		all[i] = all[i+1]
 	}
-	return last.at
-}
-
-// top is the shelf with the emptiest seats; negative when none is open.
-func (b *block) top() int { return b.below(shelves) }
-
-// below is the next shelf below that one that has any seats; negative when there is none.
-func (b *block) below(shelf int) int {
-	for word := (shelf - 1) >> 6; word >= 0; word-- {
-		w := b.used[word]
-		if word == shelf>>6 {
-			w &= 1<<(shelf%64) - 1
-		}
-		if w != 0 {
-			return word*64 + bits.Len64(w) - 1
-		}
+	for ; i > 0 && now.before(all[i-1]) < 0; i-- {
+		all[i] = all[i-1]
 	}
-	return -1
+	all[i] = now
 }
 
-// emptiest bounds how empty the emptiest seat is.
-func (b *block) emptiest() float64 { return ceilingOf(b.top()) }
-
-// ceilingOf bounds how empty seats on that shelf are.
-func ceilingOf(shelf int) float64 {
-	switch shelf {
-	case -1:
+// emptiest is how empty the emptiest open seat is.
+func (b *block) emptiest() float64 {
+	if len(b.stands) == 0 {
 		return math.Inf(-1)
-	case shelves - 1:
-		return math.Inf(1)
 	}
-	return float64(shelf+1) / (shelves / 2)
+	return b.stands[0].empty
 }
 
 // lets is what labels and taints say to pods that do not ask for a node's name.
@@ -135,14 +119,6 @@ func (b *block) lets(shape *world.Shape) bool {
 		return b.host.Accepts(shape)
 	}
 	return slices.ContainsFunc(b.market.Fit(shape).Admitted, func(rows bitset.Set) bool { return rows.Has(b.row) })
-}
-
-// lets is what labels and taints say.
-func (s *seat) lets(shape *world.Shape) bool {
-	if s.host != nil {
-		return s.host.Accepts(shape)
-	}
-	return s.block.lets(shape)
 }
 
 // value is the value of a label.
@@ -168,22 +144,39 @@ func valueOf(m *world.Market, row int, k *constraint.Key) (int, bool) {
 // door is which blocks let pods of a shape in, of the first so many.
 type door struct {
 	open []*block
-	seen int
+	lets []bool // by block
 }
 
-// open lists the blocks that let pods of the shape in. Those that ask for a node's name ask each
-// for themselves.
-func (f *floor) open(shape *world.Shape) []*block {
+// doorOf is the door for pods of the shape.
+func (f *floor) doorOf(shape *world.Shape) *door {
 	d := f.doors[shape]
 	if d == nil {
 		d = &door{}
 		f.doors[shape] = d
 	}
-	for _, b := range f.blocks[d.seen:] {
-		if shape.Named || b.lets(shape) {
+	return d
+}
+
+// open lists the blocks that let pods of the shape in. Those that ask for a node's name ask each
+// for themselves.
+func (f *floor) open(d *door, shape *world.Shape) []*block {
+	for _, b := range f.blocks[len(d.lets):] {
+		lets := shape.Named || b.lets(shape)
+		if d.lets = append(d.lets, lets); lets {
 			d.open = append(d.open, b)
 		}
 	}
-	d.seen = len(f.blocks)
 	return d.open
+}
+
+// lets is what labels and taints of the seat say to the pod.
+func (f *floor) lets(s *seat, p *evicted) bool {
+	switch {
+	case p.Named && s.host != nil:
+		return s.host.Accepts(p.Shape)
+	case p.Named:
+		return s.block.lets(p.Shape)
+	}
+	f.open(p.door, p.Shape)
+	return p.door.lets[s.block.number]
 }

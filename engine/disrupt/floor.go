@@ -24,8 +24,12 @@ type floor struct {
 	doors    map[*world.Shape]*door
 	manners  map[*world.Class]*manners
 	cheapest map[*world.Shape]deal
+	rows     map[like]deal // see rowOf
 	tallies  []*tally
-	wanted   map[int]int // for how many pods yet to come the plan keeps room in a seat
+	crews    map[*world.Class][]crew // see crewsOf
+	wanted   []int                   // by seat: for how many pods yet to come the plan keeps room there
+	reach    []float64               // scratch: see best
+	party    party                   // scratch: see evict
 	log      []change
 }
 
@@ -45,29 +49,19 @@ const about = 0.02
 
 // seat is a node, or a machine to be bought.
 type seat struct {
-	host         *world.Host // nil for what is to be bought
-	free         quantity.Vector
-	block        *block
-	crew         []world.Member // who runs there to begin with
-	guests       []*world.Class // who came
-	open         bool
-	left         bool // by everybody
-	shelf, place int
-}
-
-// change is a seat as it was, or with a tally by how much that has changed since.
-type change struct {
-	at  int
-	was seat
-
-	tally *tally
-	value int
-	by    int
+	host   *world.Host // nil for what is to be bought
+	free   quantity.Vector
+	block  *block
+	crew   []world.Member // who runs there to begin with
+	guests []*world.Class // who came
+	empty  float64        // how empty it is, as its block has it; see block.share
+	open   bool
+	left   bool // by everybody
 }
 
 func newFloor(w *world.World) *floor {
 	f := &floor{w: w, of: make(map[*world.Host]int, len(w.Hosts)), asked: w.Asked(), blockOf: map[likeness]*block{},
-		doors: map[*world.Shape]*door{}, manners: map[*world.Class]*manners{}, cheapest: map[*world.Shape]deal{}, wanted: map[int]int{}}
+		doors: map[*world.Shape]*door{}, manners: map[*world.Class]*manners{}, cheapest: map[*world.Shape]deal{}, rows: map[like]deal{}}
 	f.seats = make([]seat, 0, len(w.Hosts)+len(w.Hosts)/8)
 	for _, h := range w.Hosts {
 		if h.Initialized && h.Index >= 0 {
@@ -77,20 +71,48 @@ func newFloor(w *world.World) *floor {
 	return f
 }
 
-// add opens a seat.
+// add opens a seat. One that can have no further pod, however small, stays closed.
 func (f *floor) add(s seat) int {
-	f.seats = append(f.seats, s)
-	at := len(f.seats) - 1
-	f.unshelve(at)
-	for _, t := range f.tallies {
-		t.opened(s.block, 1)
+	at := len(f.seats)
+	s.empty = s.block.share(&s.free)
+	s.open = s.roomy()
+	if f.seats = append(f.seats, s); s.open {
+		s.block.put(s.stand(at))
+	}
+	if len(f.wanted) < len(f.seats) {
+		f.wanted = append(f.wanted, 0)
+	}
+	if s.block.seats++; s.block.seats == 1 {
+		f.appear(s.block, 1)
 	}
 	return at
 }
 
+// remove takes back the seat that was opened last.
+func (f *floor) remove() {
+	at := len(f.seats) - 1
+	s := &f.seats[at]
+	if s.open {
+		s.block.take(s.stand(at))
+	}
+	if s.block.seats--; s.block.seats == 0 {
+		f.appear(s.block, -1)
+	}
+	f.seats = f.seats[:at]
+}
+
 // buy opens a seat for a machine of that row.
 func (f *floor) buy(m *world.Market, row int) int {
+	f.log = append(f.log, change{deed: buying, market: m, row: row})
 	return f.add(seat{block: f.blockFor(m, row), free: m.Room[row]})
+}
+
+// roomy reports whether the seat can have a further pod, however small.
+func (s *seat) roomy() bool { return s.free[quantity.Pods] >= 1 }
+
+// stand is the seat as its block lists it.
+func (s *seat) stand(at int) stand {
+	return stand{at, s.empty, s.free[quantity.CPU], s.free[quantity.Memory]}
 }
 
 func (s *seat) holds(c *world.Class) bool {
@@ -102,85 +124,73 @@ func (s *seat) holds(c *world.Class) bool {
 	return true
 }
 
-// unshelve opens the seat: it is put onto the shelf where it belongs. One that can have no
-// further pod, however small, stays closed.
-func (f *floor) unshelve(at int) {
-	s := &f.seats[at]
-	if s.free[quantity.Pods] < 1 {
-		return
-	}
-	s.open = true
-	s.shelf, s.place = s.block.put(at, &s.free)
-}
-
-// shelve takes the seat off its shelf.
-func (f *floor) shelve(at int) {
-	s := &f.seats[at]
-	if moved := s.block.take(s.shelf, s.place); moved != at {
-		f.seats[moved].place = s.place
-	}
-	s.open = false
-}
-
-// note remembers the seat as it is.
-func (f *floor) note(at int) { f.log = append(f.log, change{at: at, was: f.seats[at]}) }
-
-// back takes back what was changed since the log was that long, with so many seats.
-func (f *floor) back(log, seats int) {
-	for len(f.log) > log {
-		c := f.log[len(f.log)-1]
-		f.log = f.log[:len(f.log)-1]
-		if c.tally != nil {
-			c.tally.pods[c.value] -= c.by
-			continue
-		}
-		if f.seats[c.at].open {
-			f.shelve(c.at)
-		}
-		f.seats[c.at] = c.was
-		if c.was.open {
-			f.unshelve(c.at)
-		}
-	}
-	for at := len(f.seats) - 1; at >= seats; at-- {
-		if f.seats[at].open {
-			f.shelve(at)
-		}
-		for _, t := range f.tallies {
-			t.opened(f.seats[at].block, -1)
-		}
-	}
-	f.seats = f.seats[:seats]
-}
-
 // leave closes a seat: who sat there looks for another.
 func (f *floor) leave(at int) {
-	f.note(at)
-	if f.seats[at].open {
-		f.shelve(at)
+	s := &f.seats[at]
+	f.log = append(f.log, change{deed: leaving, at: at, open: s.open, left: s.left})
+	if s.open {
+		s.block.take(s.stand(at))
 	}
-	f.seats[at].left = true
+	s.open, s.left = false, true
 }
 
-// sit lets a pod take its room.
+// sit lets a pod take its room in a seat that is open.
 func (f *floor) sit(p *evicted, at int) {
-	f.note(at)
-	f.shelve(at)
-	s := &f.seats[at]
-	s.free = s.free.Sub(p.Requests)
-	s.guests = append(s.guests, p.Class) // what back restores is shorter, and then all there is
-	f.unshelve(at)
+	f.seat(p, at)
 	f.count(p, at, 1)
 }
 
-// best is the seat that kube-scheduler likes best for the pod; -1 when none has room.
+// seat is sit for a pod that nobody counts.
+func (f *floor) seat(p *evicted, at int) {
+	f.log = append(f.log, change{deed: sitting, at: at, pod: p})
+	f.seats[at].guests = append(f.seats[at].guests, p.Class)
+	p.seats = append(p.seats, at)
+	f.fill(at, p.Class, -1)
+}
+
+// fill takes the pod's room off what is free in the seat, or gives it back.
+func (f *floor) fill(at int, c *world.Class, by int64) {
+	s := &f.seats[at]
+	was := s.stand(at)
+	for _, d := range c.Dims {
+		s.free[d] += by * c.Requests[d]
+	}
+	s.empty = s.block.share(&s.free)
+	now := s.roomy()
+	switch {
+	case s.open && now:
+		s.block.move(was, s.stand(at))
+	case s.open:
+		s.block.take(was)
+	case now:
+		s.block.put(s.stand(at))
+	}
+	s.open = now
+}
+
+// best is the seat that kube-scheduler likes best for the pod; -1 when none has room. The block
+// is looked at first whose emptiest seat it would like best: most others then have none as good.
 func (f *floor) best(p *evicted, t taste) int {
 	found, most := f.planned(p, t)
 	if p.fixed {
 		return found
 	}
-	for _, b := range f.open(p.Shape) {
-		if b.emptiest()-t.dislikes(b.share(&p.Requests))+t.leeway() >= most && f.near(p, b) && p.even(b) {
+	blocks := f.open(p.door, p.Shape)
+	first, reach := -1, most
+	f.reach = f.reach[:0]
+	for i, b := range blocks {
+		r := b.emptiest() - t.dislikes(b.share(&p.Requests)) + t.leeway()
+		f.reach = append(f.reach, r)
+		if r >= reach && f.near(p, b) && p.even(b) {
+			first, reach = i, r
+		}
+	}
+	if first < 0 {
+		return found
+	}
+	found, most = f.emptiest(blocks[first], p, t, found, most)
+	for i, b := range blocks {
+		if f.reach[i] >= most && i != first && f.near(p, b) && p.even(b) {
 			found, most = f.emptiest(b, p, t, found, most)
 		}
 	}
@@ -215,7 +225,7 @@ func (f *floor) harm(at int, t taste) float64 {
 func (f *floor) planned(p *evicted, t taste) (found int, most float64) {
 	s := &f.seats[p.meant]
 	if !s.open || s.free[quantity.CPU] < p.Requests[quantity.CPU] || s.free[quantity.Memory] < p.Requests[quantity.Memory] ||
-		!s.holds(p.Class) || !s.lets(p.Shape) || !p.fixed && !p.even(s.block) {
+		!s.holds(p.Class) || !f.lets(s, p) || !p.fixed && !p.even(s.block) {
 		return -1, math.Inf(-1)
 	}
 	return p.meant, s.block.share(&s.free) - t.dislikes(s.block.share(&p.Requests)) + f.harm(p.meant, t)
@@ -227,22 +237,20 @@ func (f *floor) emptiest(b *block, p *evicted, t taste, found int, most float64)
 	cpu, memory := p.Requests[quantity.CPU], p.Requests[quantity.Memory]
 	fills := b.share(&p.Requests)
 	dislikes, leeway := t.dislikes(fills), t.leeway()
-	for shelf := b.top(); shelf >= 0; shelf = b.below(shelf) {
-		if ceiling := ceilingOf(shelf); ceiling-dislikes+leeway < most || ceiling < fills {
+	for i := range b.stands {
+		stand := &b.stands[i]
+		if stand.empty-dislikes+leeway < most || stand.empty < fills {
 			break
 		}
-		for i := range b.shelves[shelf] {
-			stand := &b.shelves[shelf][i]
-			if stand.cpu < cpu || stand.memory < memory || stand.empty-dislikes+leeway < most {
-				continue
-			}
-			likes := stand.empty - dislikes + f.harm(stand.at, t)
-			if likes < most || likes == most && !t.between(stand.at, found) {
-				continue
-			}
-			if f.seats[stand.at].takes(p) {
-				found, most = stand.at, likes
-			}
+		if stand.cpu < cpu || stand.memory < memory {
+			continue
+		}
+		likes := stand.empty - dislikes + f.harm(stand.at, t)
+		if likes < most || likes == most && !t.between(stand.at, found) {
+			continue
+		}
+		if f.takes(&f.seats[stand.at], p) {
+			found, most = stand.at, likes
 		}
 	}
 	return found, most
@@ -257,8 +265,8 @@ func (t taste) between(at, found int) bool {
 }
 
 // takes reports whether the pod has room there and everybody lets it in.
-func (s *seat) takes(p *evicted) bool {
-	return s.holds(p.Class) && (!p.Named || s.lets(p.Shape)) && s.suits(p)
+func (f *floor) takes(s *seat, p *evicted) bool {
+	return s.holds(p.Class) && (!p.Named || f.lets(s, p)) && s.suits(p)
 }
 
 // deal is the cheapest machine that a pod can be bought; without a market there is none.

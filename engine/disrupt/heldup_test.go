@@ -8,13 +8,21 @@ import (
 // Rule 133: whom a PodDisruptionBudget lets go only one after the other leaves after everybody else.
 func TestHeldUpPodsLeaveLast(t *testing.T) {
 	one, many := &Guard{Budget: "one", Allowed: 1}, &Guard{Budget: "many", Allowed: 9}
-	sorted := []evicted{{share: 0.9, guard: one}, {share: 0.8, guard: one}, {share: 0.7, guard: many}, {share: 0.6}, {share: 0.5, guard: one}, {share: 0.4, guard: many}}
-	var got []float64
-	now, late := heldUp(sorted)
-	for _, p := range slices.Concat(now, late) {
-		got = append(got, p.share)
+	p := party{budgets: map[string]int{"one": 0, "many": 1}}
+	for i, guard := range []*Guard{many, one, nil, many, one, one} { // the largest last
+		e := evicted{from: i, guard: guard}
+		if guard != nil {
+			e.budget = p.budgets[guard.Budget]
+		}
+		p.pods = append(p.pods, e)
+		p.lots = append(p.lots, lot{share: float64(i), from: i, to: i + 1})
 	}
-	if want := []float64{0.9, 0.7, 0.6, 0.4, 0.8, 0.5}; !slices.Equal(got, want) {
+	var got []int
+	now, late := p.queue(mixed)
+	for _, e := range slices.Concat(now, late) {
+		got = append(got, e.from)
+	}
+	if want := []int{5, 3, 2, 0, 4, 1}; !slices.Equal(got, want) {
 		t.Errorf("pods leave in the order %v, want %v", got, want)
 	}
 }

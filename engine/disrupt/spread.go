@@ -1,8 +1,6 @@
 package disrupt
 
 import (
-	"slices"
-
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -25,7 +23,7 @@ type tally struct {
 
 	at    int   // in the floor's list
 	pods  []int // by value
-	nodes []int // likewise; those that go are there until everybody has left
+	there []int // likewise: blocks with seats; nodes that go are there until everybody has left
 }
 
 // spreadOf compiles a spread of the class.
@@ -49,31 +47,52 @@ func (f *floor) tally(like tally) *tally {
 	}
 	t := &like
 	t.at = len(f.tallies)
-	for i := range f.seats {
-		s := &f.seats[i]
-		t.opened(s.block, 1)
-		if v := t.value(s.block); v >= 0 && !s.left {
-			t.pods[v] += t.headcount(s)
+	for _, b := range f.blocks {
+		if b.seats > 0 {
+			t.appeared(b, 1)
 		}
 	}
+	f.headcount(t)
 	f.tallies = append(f.tallies, t)
 	return t
 }
 
-// headcount is how many pods of the crowd sit there.
-func (t *tally) headcount(s *seat) int {
-	n := 0
-	for _, m := range s.crew {
-		if t.crowd.Has(m.Class) {
-			n += m.Pods - m.Terminating
+// headcount counts the pods of the tally's crowd where they are.
+func (f *floor) headcount(t *tally) {
+	note := func(at, pods int) {
+		s := &f.seats[at]
+		if v := t.value(s.block); v >= 0 && !s.left {
+			t.pods[v] += pods
 		}
 	}
-	for _, c := range s.guests {
-		if t.crowd.Has(c) {
-			n++
+	crews := f.crewsOf()
+	for _, c := range t.crowd.Members() {
+		for _, crew := range crews[c] {
+			note(crew.at, crew.pods)
+		}
+		if m := f.manners[c]; m != nil {
+			for _, at := range m.seats {
+				note(at, 1)
+			}
 		}
 	}
-	return n
+}
+
+// crew is the pods of a class in a seat to begin with, without those that terminate.
+type crew struct{ at, pods int }
+
+// crewsOf are the crews of each class, wherever they are.
+func (f *floor) crewsOf() map[*world.Class][]crew {
+	if f.crews != nil {
+		return f.crews
+	}
+	f.crews = map[*world.Class][]crew{}
+	for at := range f.seats {
+		for _, m := range f.seats[at].crew {
+			f.crews[m.Class] = append(f.crews[m.Class], crew{at, m.Pods - m.Terminating})
+		}
+	}
+	return f.crews
 }
 
 // unknown is a value that nobody has asked for.
@@ -107,14 +126,21 @@ func (t *tally) look(b *block) int {
 // know makes room for the value.
 func (t *tally) know(v int) {
 	for len(t.pods) <= v {
-		t.pods, t.nodes = append(t.pods, 0), append(t.nodes, 0)
+		t.pods, t.there = append(t.pods, 0), append(t.there, 0)
 	}
 }
 
-// opened counts a seat of the block in or out.
-func (t *tally) opened(b *block, by int) {
+// appear tells everybody who counts that the block has its first seat, or has none any more.
+func (f *floor) appear(b *block, by int) {
+	for _, t := range f.tallies {
+		t.appeared(b, by)
+	}
+}
+
+// appeared counts the block in or out.
+func (t *tally) appeared(b *block, by int) {
 	if v := t.value(b); v >= 0 {
-		t.nodes[v] += by
+		t.there[v] += by
 	}
 }
 
@@ -122,10 +148,14 @@ func (t *tally) opened(b *block, by int) {
 func (f *floor) count(p *evicted, at, by int) {
 	for _, t := range f.countedIn(p) {
 		if v := t.value(f.seats[at].block); v >= 0 {
-			t.pods[v] += by
-			f.log = append(f.log, change{tally: t, value: v, by: by})
+			f.recount(t, v, by)
 		}
 	}
+}
+
+func (f *floor) recount(t *tally, v, by int) {
+	t.pods[v] += by
+	f.log = append(f.log, change{deed: counting, tally: t, value: v, by: by})
 }
 
 // countedIn are the tallies that pods of the class change.
@@ -153,10 +183,10 @@ func (s *spread) lets(v int) bool {
 // a node is about to open counts, too.
 func (s *spread) least(v int) int {
 	zones, least := 0, s.pods[v]
-	if s.nodes[v] == 0 {
+	if s.there[v] == 0 {
 		zones++
 	}
-	for o, n := range s.nodes {
+	for o, n := range s.there {
 		if n > 0 {
 			zones++
 			least = min(least, s.pods[o])
@@ -170,16 +200,11 @@ func (s *spread) least(v int) int {
 
 // even reports whether the pod's spreads let it go to seats of the block.
 func (p *evicted) even(b *block) bool {
-	return !slices.ContainsFunc(p.spreads, func(s spread) bool {
-		v := s.value(b)
-		return v < 0 || !s.lets(v)
-	})
-}
-
-// meet learns the manners of who is about to leave the nodes, as long as everybody sits where they
-// did.
-func (f *floor) meet(set []*node) {
-	for _, n := range set {
-		n.host.Movable(func(c *world.Class, _ []world.Ref) { f.mannersOf(c) })
+	for i := range p.spreads {
+		s := &p.spreads[i]
+		if v := s.value(b); v < 0 || !s.lets(v) {
+			return false
+		}
 	}
+	return true
 }

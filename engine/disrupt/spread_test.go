@@ -5,7 +5,7 @@ import "testing"
 // Rule 135: one more pod may come to where there are at most so many more than where there are fewest.
 func TestSpreadsLetPodsIn(t *testing.T) {
 	for name, c := range map[string]struct {
-		pods, nodes   []int // by zone
+		pods, blocks  []int // by zone
 		skew, domains int
 		want          string // o where a pod may come
 	}{
@@ -16,7 +16,7 @@ func TestSpreadsLetPodsIn(t *testing.T) {
 		"too few zones count as an empty one":   {[]int{1, 1, 0}, []int{1, 1, 0}, 1, 3, "xxo"},
 		"an empty node of the zone counts, too": {[]int{1, 1, 0}, []int{1, 1, 2}, 1, 1, "xxo"},
 	} {
-		s := spread{&tally{pods: c.pods, nodes: c.nodes}, c.skew, c.domains, true}
+		s := spread{&tally{pods: c.pods, there: c.blocks}, c.skew, c.domains, true}
 		got := ""
 		for v := range c.pods {
 			if s.lets(v) {

@@ -28,6 +28,9 @@ type Crowd struct {
 // Has reports whether the selector picks the pods of a class.
 func (g *Crowd) Has(c *Class) bool { return c.crowds.Has(g.id) }
 
+// Members are the classes that the selector picks, in no order. They must not be changed.
+func (g *Crowd) Members() []*Class { return g.members }
+
 // Each calls f for every node that takes part in decisions and runs pods of the
 // crowd: how many, and how many of them are terminating. The order is undefined.
 // With real, virtual pods are left out.

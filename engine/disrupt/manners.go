@@ -1,0 +1,108 @@
+package disrupt
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// manners are what a class demands of its neighbours, as far as that is followed here: within a
+// node, and where pods spread over zones or the like, exactly; else pods stay in the zone that the plan
+// chose; and where that is not enough they sit where the plan has them.
+type manners struct {
+	fixed   bool
+	within  []*constraint.Key
+	spreads []spread
+	avoids  []*world.Crowd     // their own anti-affinity, on one node
+	shunned []*world.Repulsion // others' anti-affinity, on one node
+	counted []*tally           // of the first so many that are known: those that count its pods
+	known   int
+	door    *door
+	seats   []int // where its pods came to
+}
+
+func (f *floor) mannersOf(c *world.Class) *manners {
+	m, known := f.manners[c]
+	if !known {
+		m = f.learn(c)
+		f.manners[c] = m
+	}
+	return m
+}
+
+func (f *floor) learn(c *world.Class) *manners {
+	m := &manners{fixed: len(c.Mounts) > 0 || len(c.Ports) > 0, door: f.doorOf(c.Shape)}
+	keep := func(k *constraint.Key) {
+		if k.Name == world.LabelHostname {
+			m.fixed = true
+		} else {
+			m.within = append(m.within, k)
+		}
+	}
+	for i := range c.Spreads {
+		switch e := &c.Spreads[i]; {
+		case e.Soft:
+		case e.Key.Name == world.LabelHostname:
+			m.fixed = true
+		default:
+			m.spreads = append(m.spreads, f.spreadOf(c, e))
+		}
+	}
+	for _, n := range c.Affinity {
+		if n.Weight == 0 {
+			keep(n.Key)
+		}
+	}
+	for _, n := range c.AntiAffinity {
+		switch {
+		case n.Weight > 0:
+		case n.Key.Name == world.LabelHostname:
+			m.avoids = append(m.avoids, n.Crowd)
+		default:
+			keep(n.Key)
+		}
+	}
+	for _, r := range f.w.Repulsions {
+		switch {
+		case !r.Crowd.Has(c):
+		case r.Key.Name == world.LabelHostname:
+			m.shunned = append(m.shunned, r)
+		default:
+			keep(r.Key)
+		}
+	}
+	return m
+}
+
+// near reports whether the block is where the pod must stay: in the zone or the like of the
+// seat that the plan gives it.
+func (f *floor) near(p *evicted, b *block) bool {
+	meant := f.seats[p.meant].block
+	for _, k := range p.within {
+		v, ok := b.value(k)
+		if want, known := meant.value(k); !ok || !known || v != want {
+			return false
+		}
+	}
+	return true
+}
+
+// suits reports whether neighbours let the pod sit there.
+func (s *seat) suits(p *evicted) bool {
+	if len(p.avoids)+len(p.shunned) == 0 {
+		return true
+	}
+	for _, m := range s.crew {
+		if p.clashes(m.Class) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.guests, p.clashes)
+}
+
+// clashes reports whether the pod and those of the class cannot share a node.
+func (p *evicted) clashes(c *world.Class) bool {
+	return slices.ContainsFunc(p.avoids, func(g *world.Crowd) bool { return g.Has(c) }) ||
+		slices.ContainsFunc(p.shunned, func(r *world.Repulsion) bool { return r.Owned(c) })
+}
