@@ -1,10 +1,6 @@
 package disrupt
 
-import (
-	"slices"
-
-	"github.com/karve-dev/karve/engine/world"
-)
+import "github.com/karve-dev/karve/engine/world"
 
 // change is one thing that was done to the floor, so that it can be undone and done again.
 type change struct {
@@ -77,6 +73,3 @@ func (f *floor) again(changes []change) {
 
 // keep says that what was done stays.
 func (f *floor) keep() { f.log = f.log[:0] }
-
-// since is a copy of what was done since the log was that long.
-func (f *floor) since(from int) []change { return slices.Clone(f.log[from:]) }

@@ -87,21 +87,38 @@ func (m *memory) roll(t *tally, w *world.World) *world.Roll {
 }
 
 // lens is how the tally looks at nodes.
-func (m *memory) lens(t *tally) *world.Lens {
+func (m *memory) lens(t *tally, w *world.World) *world.Lens {
 	at := rollKey{t.key, t.filter}
 	l := m.lenses[at]
 	if l == nil {
 		only := &tally{filter: t.filter, keys: t.keys}
-		l = world.NewLens(t.key, only.passes)
+		if labels, named := only.labels(); named {
+			l = world.NewFineLens(t.key, only.passes)
+		} else {
+			l = w.NewLens(t.key, labels, only.passes)
+		}
 		m.lenses[at] = l
 	}
 	return l
 }
 
+// labels are those that the tally's filter looks at; true when the hostname is one of them.
+func (t *tally) labels() (out []*constraint.Key, named bool) {
+	out = slices.Clone(t.keys)
+	if f := t.filter.affinity; f != nil {
+		for _, alt := range f.Own() {
+			for _, q := range alt {
+				out, named = append(out, q.Key), named || q.Key.Name == world.LabelHostname
+			}
+		}
+	}
+	return out, named
+}
+
 // follow begins a census for the tally.
 func (m *memory) follow(t *tally, w *world.World) *world.Census {
 	of := t.of
-	c := &world.Census{Lens: m.lens(t), Has: of.bumped, Settled: of.settled, Counts: map[int]int{}}
+	c := &world.Census{Lens: m.lens(t, w), Has: of.bumped, Settled: of.settled, Counts: map[int]int{}}
 	of.each(w, func(h *world.Host, n int) {
 		if v, ok := c.Value(h); ok && n > 0 {
 			c.Counts[v] += n
@@ -114,7 +131,7 @@ func (m *memory) follow(t *tally, w *world.World) *world.Census {
 
 // followRoll begins a roll for the tally.
 func (m *memory) followRoll(t *tally, w *world.World) *world.Roll {
-	r := &world.Roll{Lens: m.lens(t), Counts: map[int]int{}}
+	r := &world.Roll{Lens: m.lens(t, w), Counts: map[int]int{}}
 	note := func(h *world.Host) {
 		if v, ok := r.Value(h); ok {
 			r.Counts[v]++

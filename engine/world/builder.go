@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/quantity"
@@ -425,11 +426,9 @@ func (b *Builder) forgetFits() {
 }
 
 func (b *Builder) forgetFitsOf(s *Shape) {
-	for m := range s.fits {
-		if b.markets[m.Pool.Name] != m {
-			delete(s.fits, m)
-		}
-	}
+	gone := func(m *Market) bool { return b.markets[m.Pool.Name] != m }
+	maps.DeleteFunc(s.fits, func(m *Market, _ *Fit) bool { return gone(m) })
+	maps.DeleteFunc(s.met, func(m *Market, _ bitset.Set) bool { return gone(m) })
 }
 
 // measureLimits computes what the pool may still buy.

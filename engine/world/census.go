@@ -1,6 +1,10 @@
 package world
 
-import "github.com/karve-dev/karve/engine/constraint"
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/constraint"
+)
 
 // Census counts pods of some kind by the value of a node label, on the nodes that it
 // looks at. Nodes that are leaving are none.
@@ -23,29 +27,42 @@ type Roll struct {
 	Counts map[int]int // never zero
 }
 
-// Lens tells by which value of a label a node counts, if it does. It remembers that of each node:
-// so it is good for one Trial. What looks at nodes in the same way should share one.
+// Lens tells by which value of a label a node counts, if it does. It remembers that of nodes that
+// are alike: so it is good for one Trial. What looks at nodes in the same way should share one.
 type Lens struct {
 	key   *constraint.Key
 	looks func(*Host) bool
-	// known is by position in World.Hosts: the value and one, 0 where nobody asked, -1 for
-	// nodes that do not count.
+	// alike puts together nodes that cannot be told apart; nil when each is one of its own.
+	alike *Index
+	// known is by the group in the index, or by position in World.Hosts: the value and one, 0 where
+	// nobody asked, -1 for nodes that do not count.
 	known []int32
 }
 
 // NewLens makes a Lens for the label. looks reports whether the node counts; it must always
-// answer the same.
-func NewLens(key *constraint.Key, looks func(*Host) bool) *Lens { return &Lens{key: key, looks: looks} }
+// answer the same, and for nodes that are alike by their taints and those labels, too.
+func (w *World) NewLens(key *constraint.Key, labels []*constraint.Key, looks func(*Host) bool) *Lens {
+	return &Lens{key: key, looks: looks, alike: w.Index(append(slices.Clip(labels), key))}
+}
+
+// NewFineLens is NewLens for what may answer otherwise for every node.
+func NewFineLens(key *constraint.Key, looks func(*Host) bool) *Lens {
+	return &Lens{key: key, looks: looks}
+}
 
 // Value is the node's value; false when it does not count.
 func (l *Lens) Value(h *Host) (int, bool) {
 	if h.at < 0 {
 		return l.ask(h)
 	}
-	if h.at >= len(l.known) {
-		l.known = append(l.known, make([]int32, h.at+1-len(l.known))...)
+	at := h.at
+	if l.alike != nil {
+		at = int(l.alike.of[h.at])
 	}
-	known := &l.known[h.at]
+	if at >= len(l.known) {
+		l.known = append(l.known, make([]int32, at+1-len(l.known))...)
+	}
+	known := &l.known[at]
 	if *known == 0 {
 		*known = -1
 		if v, ok := l.ask(h); ok {

@@ -243,7 +243,15 @@ func (m *Market) Jointly(c *Shape, more constraint.Set) bitset.Set {
 }
 
 // Meeting returns the rows that meet the shape's own node selector and affinity.
-func (m *Market) Meeting(c *Shape) bitset.Set { return m.anyAlternative(c.own) }
+// They must not be changed.
+func (m *Market) Meeting(c *Shape) bitset.Set {
+	rows, ok := c.met[m]
+	if !ok {
+		rows = m.anyAlternative(c.own)
+		c.met[m] = rows
+	}
+	return rows
+}
 
 // Several reports whether the launch of row i may choose between values of some label.
 func (m *Market) Several(i int) bool { return m.Catalog.Several(i) }

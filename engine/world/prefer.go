@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
@@ -73,7 +74,7 @@ func (c *Class) Insisting(terms []int, avoidSoft bool) *Shape {
 // the pods themselves require stays as it is: spreads look at that alone.
 func (s *Shape) narrowed(wishes []Wish, terms []int) *Shape {
 	v := *s
-	v.fits, v.variants, v.Keys = map[*Market]*Fit{}, nil, nil
+	v.fits, v.met, v.variants, v.Keys = map[*Market]*Fit{}, map[*Market]bitset.Set{}, nil, nil
 	v.Alternatives = slices.Clone(s.Alternatives)
 	for _, i := range terms {
 		for at, alt := range v.Alternatives {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
@@ -41,6 +42,7 @@ type Shape struct {
 	volumes []Volume         // of the first pod of the shape: others have the like
 	size    int64
 	fits    map[*Market]*Fit
+	met     map[*Market]bitset.Set // see Market.Meeting
 	// variants insist on what classes of the shape prefer; see Class.Insisting.
 	variants map[string]*Shape
 	key      string
@@ -58,7 +60,7 @@ type Mount struct {
 const mostAlternatives = 512
 
 func (b *Builder) newShape(p *Pod, key string) *Shape {
-	s := &Shape{Tolerations: p.Tolerations, Ports: p.Ports, volumes: p.Volumes, fits: map[*Market]*Fit{}, key: key}
+	s := &Shape{Tolerations: p.Tolerations, Ports: p.Ports, volumes: p.Volumes, fits: map[*Market]*Fit{}, met: map[*Market]bitset.Set{}, key: key}
 	var strange []string
 	s.Requests, strange = b.resources.Asked(p.Requests)
 	strange = append(strange, b.attach(s, p.Volumes)...)
