@@ -29,7 +29,10 @@ func (e *Environment) startAzure(ctx context.Context) error {
 	o := e.options.Azure
 	o.ClusterName = clusterName
 	o.Dir = filepath.Join(e.dir, "azure")
-	o.Guest = node.NewAgent(node.Options{Log: e.log, Silence: e.scaled(realSilence)})
+	o.Guest = node.NewAgent(node.Options{
+		Log: e.log, Silence: e.scaled(realSilence),
+		Cluster: node.Cluster{Server: e.cluster.Endpoint(), CA: e.cluster.CAData(), Token: e.cluster.BootstrapToken()},
+	})
 	o.Log = e.log
 	server, err := emulator.Start(ctx, o)
 	if err != nil {

@@ -33,6 +33,8 @@ type Options struct {
 	Karve []string
 	// KarveEnv are further settings for karve, "NAME=value".
 	KarveEnv []string
+	// ProvisionMode is karve's setting of that name: who makes machines. Empty: Compute.
+	ProvisionMode string
 	// Azure adjusts the emulator: time scale, quota, stock. Dir, Guest and Log are ours.
 	Azure emulator.Options
 	// Progress is told each step, in words, as it ends. Nil: nobody is told.
@@ -133,7 +135,7 @@ func (e *Environment) startKarve(ctx context.Context) error {
 	}
 	e.karve = &karve{
 		argv: e.options.Karve,
-		env:  slices.Concat(inherited(), e.azureSettings(), e.clusterSettings(key), e.options.KarveEnv),
+		env:  slices.Concat(inherited(), e.azureSettings(), e.clusterSettings(key), e.makerSettings(), e.options.KarveEnv),
 		log:  filepath.Join(e.dir, "logs", "karve.log"),
 	}
 	if err := e.karve.start(ctx); err != nil {

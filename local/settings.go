@@ -55,6 +55,18 @@ func (e *Environment) clusterSettings(sshKey string) []string {
 	}
 }
 
+// makerSettings tell karve who makes machines, where that is not its default.
+func (e *Environment) makerSettings() []string {
+	if e.options.ProvisionMode == "" {
+		return nil
+	}
+	return []string{
+		"PROVISION_MODE=" + e.options.ProvisionMode,
+		"AKS_MACHINES_POOL_NAME=" + e.azure.MachinesPool(),
+		"ARM_RESOURCE_GROUP=" + e.azure.ClusterResourceGroup(),
+	}
+}
+
 const clusterName = "karve"
 
 // sshKey makes a public key for the nodes' administrator. Nobody keeps the

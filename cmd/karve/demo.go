@@ -18,6 +18,7 @@ import (
 type demoOptions struct {
 	Once, Bare             bool
 	StateDir, Controlplane string
+	ProvisionMode          string
 	TimeScale              float64
 }
 
@@ -37,6 +38,7 @@ func demoCommand() *cobra.Command {
 	flags.StringVar(&o.StateDir, "state-dir", local.DefaultDir, "folder for state, logs and the kubeconfig")
 	flags.StringVar(&o.Controlplane, "controlplane", "", "the karve-controlplane binary (default: $KARVE_CONTROLPLANE, else beside karve)")
 	flags.Float64Var(&o.TimeScale, "time-scale", 0.1, "how long Azure's delays last: 1 is real, 0.1 a tenth, 0 none")
+	flags.StringVar(&o.ProvisionMode, "provision-mode", modeScriptless, "who makes machines: "+modeScriptless+" (Compute), "+modeMachines+" or "+modeBatches+" (AKS)")
 	cmd.MarkFlagsMutuallyExclusive("once", "bare")
 	return cmd
 }
@@ -77,7 +79,7 @@ func (o demoOptions) start(ctx context.Context, voice *scenario.Voice) (*local.E
 	began := time.Now()
 	options := local.Options{
 		Dir:          o.StateDir,
-		Controlplane: o.Controlplane,
+		Controlplane: o.Controlplane, ProvisionMode: o.ProvisionMode,
 		// Like Azure's delays: karve watches a move for 15 s before it begins.
 		KarveEnv: []string{fmt.Sprintf("CONSOLIDATION_VALIDATION_DELAY=%dms", int(15_000*o.TimeScale))},
 		Azure:    scenario.Azure(o.TimeScale),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -63,7 +64,7 @@ func (s *Server) putMachine(r *request) (reply, error) {
 	if refusal := s.checkMachine(one, spec); refusal != nil {
 		return reply{}, flat(badRequest(refusal.Code, "%s", refusal.Message))
 	}
-	return s.machineCreated(s.addMachine(p, one, body.Properties))
+	return s.machineCreated(s.addMachine(p, one, spec.node, body.Properties))
 }
 
 // checkMachineSpec refuses what no machine can be.
@@ -137,7 +138,7 @@ func (s *Server) putMachines(r *request, p *agentPool, header string, properties
 			refusals = append(refusals, *refusal)
 			continue
 		}
-		m := s.addMachine(p, one, properties)
+		m := s.addMachine(p, one, spec.node, properties)
 		if first == nil {
 			first = m
 		}
@@ -155,15 +156,32 @@ func (s *Server) putMachineAgain(m *aksMachine, one aMachine, properties map[str
 	if m.leaving {
 		return reply{}, flat(conflict("Conflict", "The machine %s is being deleted.", m.name))
 	}
-	before, now := merged(m.document, map[string]any{"tags": nil}), merged(properties, map[string]any{"tags": nil})
+	before, now := asked(m.document), asked(properties)
 	if !reflect.DeepEqual(before, now) || !reflect.DeepEqual(m.zones, one.Zones) {
 		return reply{}, flat(badRequest("PropertyChangeNotAllowed", "Changing properties of machine %s is not allowed.", m.name))
 	}
 	m.tags, m.etag = one.Tags, s.chance.uuid()
 	if m.vm != nil {
-		m.vm.tags = one.Tags
+		m.vm.tags = m.virtualTags()
 	}
 	return ok(m.view())
+}
+
+// asked is what clients ask for by a machine's properties, but for its tags, which may
+// change, and for what only AKS writes, which it passes over.
+func asked(properties map[string]any) map[string]any {
+	without := func(m map[string]any, keys ...string) map[string]any {
+		m = maps.Clone(m)
+		for _, key := range keys {
+			delete(m, key)
+		}
+		return m
+	}
+	rest := without(properties, "tags", "provisioningState", "eTag", "status", "resourceId")
+	if kubernetes := object(rest["kubernetes"]); len(kubernetes) > 0 {
+		rest["kubernetes"] = without(kubernetes, "nodeName", "currentOrchestratorVersion")
+	}
+	return rest
 }
 
 func (s *Server) machineCreated(m *aksMachine) (reply, error) {
@@ -173,9 +191,9 @@ func (s *Server) machineCreated(m *aksMachine) (reply, error) {
 }
 
 // addMachine accepts a machine. What AKS makes of it shows later.
-func (s *Server) addMachine(p *agentPool, one aMachine, properties map[string]any) *aksMachine {
+func (s *Server) addMachine(p *agentPool, one aMachine, node *NodeProfile, properties map[string]any) *aksMachine {
 	m := &aksMachine{
-		common: s.newCommon(p.id+"/machines/"+one.Name, one.Name, p.group), pool: p, zones: one.Zones, document: properties,
+		common: s.newCommon(p.id+"/machines/"+one.Name, one.Name, p.group), pool: p, zones: one.Zones, document: properties, node: node,
 		at: s.begin(aksSpace, aksPace),
 	}
 	m.tags = one.Tags

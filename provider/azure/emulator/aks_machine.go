@@ -15,6 +15,7 @@ type aksMachine struct {
 	pool     *agentPool
 	zones    []string
 	document map[string]any // properties as asked for
+	node     *NodeProfile   // what they say of the node
 	// vm is nil until AKS has asked for one, and once it is gone; vmID is its id ever after.
 	vm   *vm
 	vmID string
@@ -53,6 +54,8 @@ type machineSpec struct {
 	EvictionPolicy   string            `json:"evictionPolicy"`
 	NodeImageVersion string            `json:"nodeImageVersion"`
 	Tags             map[string]string `json:"tags"`
+
+	node *NodeProfile
 }
 
 // readMachineSpec reads properties.
@@ -65,7 +68,8 @@ func readMachineSpec(properties map[string]any) (machineSpec, error) {
 	if err != nil {
 		return spec, invalidContent(err)
 	}
-	return spec, nil
+	spec.node, err = readNodeProfile(properties)
+	return spec, err
 }
 
 // state is its provisioningState.
@@ -186,6 +190,19 @@ func (s *Server) DriftMachine(name, reason string) error {
 	for _, m := range s.machines {
 		if strings.EqualFold(m.name, name) {
 			m.drift = reason
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no machine %q", name)
+}
+
+// ForgetMachine has AKS lose a machine from its books. The virtual machine stays.
+func (s *Server) ForgetMachine(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, m := range s.machines {
+		if strings.EqualFold(m.name, name) {
+			delete(s.machines, k)
 			return nil
 		}
 	}

@@ -13,8 +13,6 @@ func (s *Server) machineVM(m *aksMachine, spec machineSpec, name string) map[str
 	size := s.sizes[strings.ToLower(spec.Hardware.VMSize)]
 	subnet := spec.Network.VnetSubnetID
 	setString(&subnet, s.SubnetID())
-	tags := map[string]string{"aks-managed-poolName": m.pool.name, "aks-managed-creationSource": "vms"}
-	maps.Copy(tags, m.tags)
 	properties := map[string]any{
 		"hardwareProfile": map[string]string{"vmSize": size.Name},
 		"storageProfile":  map[string]any{"imageReference": ref(s.machineImage(spec, size)), "osDisk": machineDisk(spec, size)},
@@ -35,11 +33,18 @@ func (s *Server) machineVM(m *aksMachine, spec machineSpec, name string) map[str
 			properties["billingProfile"] = map[string]any{"maxPrice": *p}
 		}
 	}
-	body := map[string]any{"location": s.options.Location, "tags": tags, "properties": properties}
+	body := map[string]any{"location": s.options.Location, "tags": m.virtualTags(), "properties": properties}
 	if len(m.zones) > 0 {
 		body["zones"] = m.zones
 	}
 	return body
+}
+
+// virtualTags are those of the virtual machine: the machine's and AKS's own.
+func (m *aksMachine) virtualTags() map[string]string {
+	tags := map[string]string{"aks-managed-poolName": m.pool.name, "aks-managed-creationSource": "vms"}
+	maps.Copy(tags, m.tags)
+	return tags
 }
 
 // machineDisk places an ephemeral disk where it fits.

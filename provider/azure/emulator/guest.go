@@ -42,6 +42,9 @@ type Machine struct {
 	ImageID string
 	// CustomData is the bootstrap payload, decoded from the base64 of the request.
 	CustomData []byte
+	// Node is what AKS makes of a machine that it asked for itself, which has no
+	// CustomData then; nil for all others.
+	Node *NodeProfile
 	Size       catalog.Size
 	Tags       map[string]string
 }

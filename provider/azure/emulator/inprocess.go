@@ -49,10 +49,7 @@ func (t inProcess) RoundTrip(req *http.Request) (resp *http.Response, err error)
 			panic(broken)
 		}
 	}()
-	if req.Body == nil {
-		req = req.Clone(req.Context())
-		req.Body = http.NoBody // as servers see it
-	}
+	req = received(req)
 	defer req.Body.Close()
 	if err := req.Context().Err(); err != nil {
 		return nil, err
@@ -60,6 +57,20 @@ func (t inProcess) RoundTrip(req *http.Request) (resp *http.Response, err error)
 	w := &answerWriter{header: http.Header{}}
 	t.server.ServeHTTP(w, req)
 	return w.response(req), nil
+}
+
+// received is a request as a server reads it off the wire: names of headers have one
+// spelling there, and there is always a body.
+func received(req *http.Request) *http.Request {
+	out := *req
+	out.Header = http.Header{}
+	for name, values := range req.Header {
+		out.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	if out.Body == nil {
+		out.Body = http.NoBody
+	}
+	return &out
 }
 
 // answerWriter keeps an answer in memory.

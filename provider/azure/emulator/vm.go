@@ -290,6 +290,9 @@ func (s *Server) machine(v *vm) Machine {
 		ImageID:    v.spec.Properties.StorageProfile.ImageReference.name(),
 		CustomData: v.customData, Size: v.size, Tags: maps.Clone(v.tags),
 	}
+	if v.machine != nil {
+		m.Node = s.nodeOf(v.machine)
+	}
 	for i, a := range v.nics {
 		if i == 0 || a.primary {
 			m.PrivateIP = a.nic.address()

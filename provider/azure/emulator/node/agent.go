@@ -21,9 +21,11 @@ const (
 
 // Options adjust an Agent. The zero value works.
 type Options struct {
-	// OSDiskGiB is the size of every machine's OS disk. Zero means 128, AKS's
-	// own default: a Machine does not tell.
+	// OSDiskGiB is the size of the OS disk of machines that do not tell, as only those do
+	// that AKS made. Zero means 128, AKS's own default.
 	OSDiskGiB int64
+	// Cluster is where machines go that AKS made itself.
+	Cluster Cluster
 	// Silence is how long after its machine went a Node is declared unknown; a
 	// real cluster takes 50 s. Zero means at once.
 	Silence time.Duration
@@ -66,7 +68,7 @@ func (a *Agent) Run(ctx context.Context, m emulator.Machine) {
 	a.enter(g)
 	defer a.leave(g)
 	g.say("booted %s as %s", m.Size.Name, m.ComputerName)
-	payload, err := readPayload(ctx, m.CustomData, imageVersion(m.ImageID))
+	payload, err := a.bootstrap(ctx, m)
 	if err == nil && !payload.Kubelet.Register {
 		err = errors.New("--register-node=false keeps the kubelet from registering")
 	}
@@ -77,6 +79,15 @@ func (a *Agent) Run(ctx context.Context, m emulator.Machine) {
 	}
 	g.payload = payload
 	g.live(ctx)
+}
+
+// bootstrap is what the machine starts as: by its customData, or by what AKS says of a
+// machine of its own.
+func (a *Agent) bootstrap(ctx context.Context, m emulator.Machine) (Payload, error) {
+	if m.Node != nil {
+		return a.options.Cluster.bootstrap(m)
+	}
+	return readPayload(ctx, m.CustomData, imageVersion(m.ImageID))
 }
 
 // Console is the boot log of a machine: how far it came, and why no further. It

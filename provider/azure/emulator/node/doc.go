@@ -9,6 +9,9 @@
 // interpreter that can touch nothing). A script that would leave a real machine
 // outside the cluster leaves this one outside too; Agent.Console says why.
 //
+// Machines that AKS made in an agent pool bring no customData. Those it bootstraps
+// itself, into the Cluster it was told of, as the machine's profile says.
+//
 // It runs no container. Nodes carry the annotation that makes kwok keep them
 // ready and run their pods, until the machine goes away. Nor does it read a
 // kubelet configuration file: a payload that insists on one is refused in words.

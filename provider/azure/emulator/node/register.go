@@ -69,6 +69,14 @@ func newKubelet(g *guest, identity *tls.Certificate) (*kubelet, error) {
 	}, nil
 }
 
+// diskGiB is the size of the machine's OS disk.
+func (g *guest) diskGiB() int64 {
+	if n := g.machine.Node; n != nil && n.OperatingSystem.OSDiskSizeGB > 0 {
+		return n.OperatingSystem.OSDiskSizeGB
+	}
+	return g.agent.options.OSDiskGiB
+}
+
 func (k *kubelet) close() { k.http.CloseIdleConnections() }
 
 // register creates the Node, or takes over the one of that name. A request under
@@ -77,7 +85,7 @@ func (k *kubelet) close() { k.http.CloseIdleConnections() }
 func (k *kubelet) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
-	node := newNode(k.guest.machine, k.guest.payload, k.guest.agent.options.OSDiskGiB, time.Now())
+	node := newNode(k.guest.machine, k.guest.payload, k.guest.diskGiB(), time.Now())
 	_, err := k.nodes.Create(ctx, node, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return k.takeOver(ctx, node)
