@@ -172,26 +172,45 @@ func (a *byAKS) read(ctx context.Context, handle string) (*machine, error) {
 		return nil, cmp.Or(err, provider.ErrNotFound)
 	}
 	if known := a.p.machines.current().byName[handle]; known != nil && !known.bare {
-		vm, err := byCompute{a.p}.read(ctx, strings.ToLower(text(known.Name)))
-		if err == nil {
-			return join(known, vm), nil
-		}
-		if !errors.Is(err, provider.ErrNotFound) {
-			return nil, err
+		if vm, err := a.behind(ctx, known); !errors.Is(err, provider.ErrNotFound) {
+			return vm, err
 		}
 	}
 	m, err := a.ask(ctx, handle)
+	if errors.Is(err, provider.ErrNotFound) {
+		return a.forgotten(ctx, handle)
+	}
 	if err != nil || text(m.Name) == "" {
 		return m, err
 	}
-	vm, err := byCompute{a.p}.read(ctx, strings.ToLower(text(m.Name)))
+	vm, err := a.behind(ctx, m)
 	if errors.Is(err, provider.ErrNotFound) {
 		return m, nil
 	}
+	return vm, err
+}
+
+// behind reads the virtual machine behind m.
+func (a *byAKS) behind(ctx context.Context, m *machine) (*machine, error) {
+	vm, err := byCompute{a.p}.read(ctx, strings.ToLower(text(m.Name)))
 	if err != nil {
 		return nil, err
 	}
+	vm.handle, vm.maker = m.handle, a
 	return join(m, vm), nil
+}
+
+// forgotten looks for the virtual machine of a machine that AKS does not know: Compute
+// lists it under a name that says whose it is.
+func (a *byAKS) forgotten(ctx context.Context, handle string) (*machine, error) {
+	v, err := a.p.machines.since(ctx, a.p.opts.Now().Add(-a.pace()))
+	if err != nil {
+		return nil, err
+	}
+	if m := v.byName[handle]; m != nil && !m.bare {
+		return a.behind(ctx, m)
+	}
+	return nil, provider.ErrNotFound
 }
 
 // isGone reports whether a machine that was asked to go is known to be gone: a list since

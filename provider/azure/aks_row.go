@@ -19,6 +19,7 @@ type said struct {
 	tags    map[string]*string
 	failure refusal // the zero refusal is none
 	drift   string  // why AKS would make it anew; empty when it would not
+	row     *aks.Machine
 }
 
 // isAKSRow tells AKS's machines from virtual machines.
@@ -58,7 +59,7 @@ func (a *byAKS) understand(m *aks.Machine) (*machine, error) {
 		vm.Properties.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)
 	}
 	out := &machine{VirtualMachine: vm, handle: strings.ToLower(text(m.Name)), maker: a, bare: true}
-	out.said = &said{state: text(x.ProvisioningState), tags: x.Tags}
+	out.said = &said{state: text(x.ProvisioningState), tags: x.Tags, row: m}
 	if x.Status != nil {
 		out.hear(x.Status)
 	}

@@ -57,14 +57,23 @@ func (p *Provider) Update(ctx context.Context, m provider.Bought) (provider.Upda
 	}
 	k, handle := p.whose(name)
 	u, vm := p.updates(class), v.byName[handle]
-	if vm == nil || !p.updatable(vm) || u.fit(vm) {
+	switch {
+	case vm == nil || !p.updatable(vm):
+		return provider.Update{}, nil
+	case vm.said != nil:
+		return p.aks.update(ctx, vm, u)
+	case u.fit(vm):
 		return provider.Update{}, nil
 	}
 	return p.update(ctx, k, name, u)
 }
 
-// updatable leaves alone what is not ours, what AKS keeps, and what Azure is working on.
+// updatable leaves alone what is not ours, what AKS keeps that karve does not know of, and
+// what Azure is working on.
 func (p *Provider) updatable(vm *machine) bool {
+	if vm.said != nil {
+		return p.ours(vm) && vm.said.updatable()
+	}
 	_, computes := vm.maker.(byCompute)
 	return computes && p.ours(vm) && !madeByAKS(vm) && text(vm.Properties.ProvisioningState) == stateSucceeded
 }

@@ -1,0 +1,62 @@
+package azure
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
+
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/polite"
+)
+
+// update has AKS change the tags of its machine, and of all that it made for it, with one
+// request: a whole machine, as the list had it. That is safe only with the tag of its
+// version: without, it would make a machine anew that went meanwhile. AKS takes sixty
+// requests a minute for everything, so a thousand machines take a quarter of an hour or
+// more, behind whatever else is asked of it.
+func (a *byAKS) update(ctx context.Context, vm *machine, u updates) (provider.Update, error) {
+	tags := u.over(vm.said.tags)
+	if sameTags(vm.said.tags, tags) {
+		return provider.Update{}, nil
+	}
+	if wait := a.p.limits.Ticket(vm.handle, polite.Upkeep, polite.ARMWrites, polite.AKS); wait > 0 {
+		return provider.Update{RetryAfter: wait}, nil
+	}
+	o := &a.p.opts
+	ctx = policy.WithHTTPHeader(ctx, http.Header{"AllowSpotVMSystemNode": {"true"}})
+	_, err := a.machines.BeginCreateOrUpdate(ctx, o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool, vm.handle,
+		tagged(vm.said.row, tags), &aks.MachinesClientBeginCreateOrUpdateOptions{IfMatch: vm.said.row.Properties.ETag})
+	switch {
+	case err == nil:
+		return provider.Update{Changed: "tags", RetryAfter: updateSight}, nil
+	case classify(err).kind == exists: // it was changed meanwhile, or has gone
+		return provider.Update{RetryAfter: updateSight}, nil
+	}
+	return provider.Update{}, wrap(err, "updating tags of machine %s", vm.handle)
+}
+
+// updatable leaves alone what AKS is working on, what it has no version of, and what is
+// about to be made anew.
+func (s *said) updatable() bool {
+	return s.state == stateSucceeded && s.drift == "" && text(s.row.Properties.ETag) != ""
+}
+
+// tagged is a machine with other tags, without what only AKS may write.
+func tagged(row *aks.Machine, tags map[string]*string) aks.Machine {
+	x := *row.Properties
+	x.Tags, x.ETag, x.ProvisioningState, x.ResourceID, x.Status = tags, nil, nil, nil, nil
+	if x.Kubernetes != nil {
+		k := *x.Kubernetes
+		k.NodeName, k.CurrentOrchestratorVersion = nil, nil
+		x.Kubernetes = to.Ptr(k)
+	}
+	if x.Network != nil {
+		n := *x.Network
+		n.IPAddresses = nil
+		x.Network = to.Ptr(n)
+	}
+	return aks.Machine{Zones: row.Zones, Properties: &x}
+}
