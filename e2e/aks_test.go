@@ -19,7 +19,8 @@ func aksMakes(t *testing.T) *local.Environment {
 	t.Helper()
 	plain.wait(t)
 	b := commands(t)
-	env, err := local.Start(t.Context(), local.Options{
+	// The test's context ends before what it left behind is looked at.
+	env, err := local.Start(context.WithoutCancel(t.Context()), local.Options{
 		Dir:           filepath.Join(t.TempDir(), "aks"),
 		Controlplane:  b.controlplane,
 		Karve:         []string{b.karve, "controller"},
