@@ -28,6 +28,8 @@ type AzureConfig struct {
 	NetworkDataplane             string
 	DNSServiceIP                 string
 	VNetSubnetID                 string
+	SecurityGroupID              string
+	LoadBalancers                []string
 	NodeIdentities               []string
 	KubeletIdentityClientID      string
 	NodeResourceGroup            string
@@ -74,6 +76,8 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.NetworkDataplane, "network-dataplane", "cilium", "azure, cilium or empty")
 	flags.StringVar(&c.DNSServiceIP, "dns-service-ip", "", "cluster DNS address (default: that of kube-system/kube-dns, else 10.0.0.10)")
 	flags.StringVar(&c.VNetSubnetID, "vnet-subnet-id", "", "default subnet of nodes (required)")
+	flags.StringVar(&c.SecurityGroupID, "node-security-group-id", "", "network security group of nodes in networks of one's own (default: the one that AKS made in the node resource group)")
+	flags.StringSliceVar(&c.LoadBalancers, "node-load-balancers", []string{"kubernetes", "kubernetes-internal"}, "load balancers in the node resource group whose pools nodes join, comma separated")
 	flags.StringSliceVar(&c.NodeIdentities, "node-identities", nil, "identities given to nodes, comma separated")
 	flags.StringVar(&c.KubeletIdentityClientID, "kubelet-identity-client-id", "", "client id of the kubelet's identity")
 	flags.StringVar(&c.NodeResourceGroup, "node-resource-group", "", "resource group of the nodes (required)")
@@ -134,6 +138,8 @@ func (c AzureConfig) validate() error {
 	f.check(c.DNSServiceIP == "" || net.ParseIP(c.DNSServiceIP) != nil, "dns-service-ip", "is not an IP address: %q", c.DNSServiceIP)
 	f.check(c.VNetSubnetID == "" || subnetID.MatchString(c.VNetSubnetID), "vnet-subnet-id",
 		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…/subnets/…, got %q", c.VNetSubnetID)
+	f.check(c.SecurityGroupID == "" || securityGroupID.MatchString(c.SecurityGroupID), "node-security-group-id",
+		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/networkSecurityGroups/…, got %q", c.SecurityGroupID)
 	f.tags(c.AdditionalTags)
 	f.check(c.ARMShare > 0 && c.ARMShare <= 1, "arm-share", "is a fraction above 0 and up to 1, got %v", c.ARMShare)
 	f.check(c.ARMPace > 0, "arm-pace", "must be positive, got %v", c.ARMPace)
@@ -155,8 +161,9 @@ func (u UnsupportedAzure) validate() error {
 }
 
 var (
-	adminName = regexp.MustCompile(`^[A-Za-z][^\s]{0,31}$`)
-	subnetID  = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+$`)
+	adminName       = regexp.MustCompile(`^[A-Za-z][^\s]{0,31}$`)
+	subnetID        = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+$`)
+	securityGroupID = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/networkSecurityGroups/[^/]+$`)
 )
 
 // tags follow Azure's rules: keys are unique ignoring case and lack <>%&\?/.

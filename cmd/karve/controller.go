@@ -195,6 +195,8 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		CABundle:                authority,
 		NodeResourceGroup:       c.NodeResourceGroup,
 		VNetSubnetID:            c.VNetSubnetID,
+		SecurityGroupID:         c.SecurityGroupID,
+		LoadBalancers:           c.LoadBalancers,
 		NetworkPlugin:           c.NetworkPlugin,
 		NetworkPluginMode:       c.NetworkPluginMode,
 		NetworkDataplane:        c.NetworkDataplane,

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -77,10 +78,12 @@ func (l *launch) place(ctx context.Context, subnet subnetID) (bootstrap.Network,
 		if err != nil {
 			return place, err
 		}
-		digits = eightDigits.FindString(nsg[strings.LastIndex(nsg, "/")+1:])
+		place.SecurityGroup = lastSegment(nsg)
+		digits = eightDigits.FindString(place.SecurityGroup)
 	}
 	if digits != "" {
-		place.SecurityGroup, place.RouteTable = "aks-agentpool-"+digits+"-nsg", "aks-agentpool-"+digits+"-routetable"
+		place.SecurityGroup = cmp.Or(place.SecurityGroup, "aks-agentpool-"+digits+"-nsg")
+		place.RouteTable = "aks-agentpool-" + digits + "-routetable"
 	}
 	return place, nil
 }

@@ -27,6 +27,15 @@ func parseSubnetID(id string) (subnetID, error) {
 	return subnetID{subscription: r.SubscriptionID, group: r.ResourceGroupName, vnet: r.Parent.Name, subnet: r.Name}, nil
 }
 
+// parseSecurityGroupID is the name in a network security group's ID.
+func parseSecurityGroupID(id string) (name string, err error) {
+	r, err := arm.ParseResourceID(id)
+	if err != nil || !strings.EqualFold(r.ResourceType.String(), "Microsoft.Network/networkSecurityGroups") {
+		return "", fmt.Errorf("%q is not the resource ID of a network security group (…/providers/Microsoft.Network/networkSecurityGroups/<group>)", id)
+	}
+	return r.Name, nil
+}
+
 // sameVNet reports whether two subnets are neighbours. ARM ids ignore case.
 func (s subnetID) sameVNet(o subnetID) bool {
 	return strings.EqualFold(s.subscription, o.subscription) && strings.EqualFold(s.group, o.group) && strings.EqualFold(s.vnet, o.vnet)
@@ -56,7 +65,7 @@ const (
 	SubnetDelegated = "SubnetDelegated"
 	// SubnetTooSmall: it could not hold a single node, even if it were empty.
 	SubnetTooSmall = "SubnetTooSmall"
-	// SubnetJoinDenied: Azure refused a machine lately because karve may not join it.
+	// SubnetJoinDenied: karve may not put machines into it.
 	SubnetJoinDenied = "SubnetJoinDenied"
 )
 
@@ -79,7 +88,10 @@ func (p *Provider) CheckSubnet(ctx context.Context, id string) error {
 	}
 	resp, err := p.clients.subnets.Get(ctx, subnet.group, subnet.vnet, subnet.subnet, nil)
 	if err == nil {
-		return p.holdsNodes(subnet, resp.Properties)
+		if err := p.holdsNodes(subnet, resp.Properties); err != nil {
+			return err
+		}
+		return p.checkJoin(ctx, subnet)
 	}
 	if r := classify(err); r.kind == notFound {
 		return &SubnetError{SubnetNotFound, fmt.Sprintf("subnet %s does not exist in virtual network %s: create it or correct vnetSubnetID", subnet.subnet, subnet.vnet)}
@@ -100,9 +112,6 @@ func (p *Provider) holdsNodes(s subnetID, properties *armnetwork.SubnetPropertie
 	size, needs := addressesIn(properties), p.addressesOf(p.defaultMaxPods())
 	if size > 0 && size < needs {
 		return &SubnetError{SubnetTooSmall, fmt.Sprintf("subnet %s has %d addresses for machines and a node takes %d: name a larger subnet, or use the overlay", s.subnet, size, needs)}
-	}
-	if why := p.network.joinDenied(s); why != "" {
-		return &SubnetError{SubnetJoinDenied, why}
 	}
 	return nil
 }
@@ -152,8 +161,8 @@ const (
 // joinAction is the right to put machines into a subnet.
 const joinAction = "Microsoft.Network/virtualNetworks/subnets/join/action"
 
-// deny remembers that a machine was refused for want of the right to join its subnet.
-// There is no asking beforehand.
+// deny remembers that a machine was refused for want of the right to join its subnet,
+// which asking beforehand does not always tell: see checkJoin.
 func (n *network) deny(s subnetID, r refusal) {
 	if r.kind != denied || !strings.Contains(strings.ToLower(r.advice), strings.ToLower(joinAction)) {
 		return
@@ -218,7 +227,7 @@ func (n *network) readPools(ctx context.Context) (backends, error) {
 			return b, wrap(err, "listing load balancers")
 		}
 		for _, lb := range page.Value {
-			b.add(lb)
+			b.add(lb, n.p.opts.LoadBalancers)
 		}
 	}
 	slices.Sort(b.four)
@@ -226,20 +235,20 @@ func (n *network) readPools(ctx context.Context) (backends, error) {
 	return b, nil
 }
 
-// add picks the pools of AKS's own balancers whose members are NICs. Pools of addresses
+// add picks the pools of the balancers named whose members are NICs. Pools of addresses
 // manage themselves.
-func (b *backends) add(lb *armnetwork.LoadBalancer) {
+func (b *backends) add(lb *armnetwork.LoadBalancer, names []string) {
 	if lb == nil || lb.Properties == nil {
 		return
 	}
-	if name := strings.ToLower(text(lb.Name)); name != "kubernetes" && name != "kubernetes-internal" {
+	if !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, text(lb.Name)) }) {
 		return
 	}
 	for _, pool := range lb.Properties.BackendAddressPools {
 		if pool == nil || text(pool.ID) == "" || byAddress(pool) {
 			continue
 		}
-		if name := strings.ToLower(text(pool.Name)); name == "aksoutboundbackendpool-ipv6" || name == "kubernetes-ipv6" {
+		if strings.HasSuffix(strings.ToLower(text(pool.Name)), "-ipv6") {
 			b.six = append(b.six, text(pool.ID))
 			continue
 		}
@@ -285,10 +294,14 @@ func (n *network) noteRanges(s subnetID, properties *armnetwork.SubnetProperties
 }
 
 // securityGroup is the group a NIC must name itself: none in a network that AKS
-// manages, where the subnet has it, and that of the agent pools elsewhere.
+// manages, where the subnet has it, and the one that the options name or that of the agent
+// pools elsewhere.
 func (n *network) securityGroup(ctx context.Context, subnet subnetID) (string, error) {
 	if subnet.managed(n.p.opts.NodeResourceGroup) {
 		return "", nil
+	}
+	if id := n.p.opts.SecurityGroupID; id != "" {
+		return id, nil
 	}
 	return remembered(n, func() memo[string] { return n.nsg }, func(m memo[string]) { n.nsg = m }, nsgTTL,
 		func() (string, error) { return n.readNSG(ctx) })
@@ -309,7 +322,7 @@ func (n *network) readNSG(ctx context.Context) (string, error) {
 		}
 	}
 	if len(found) != 1 {
-		return "", fmt.Errorf("found %d network security groups named aks-agentpool-<digits>-nsg in %s, want one", len(found), n.p.opts.NodeResourceGroup)
+		return "", fmt.Errorf("found %d network security groups named aks-agentpool-<digits>-nsg in %s, want one: name the group with --node-security-group-id", len(found), n.p.opts.NodeResourceGroup)
 	}
 	return found[0], nil
 }

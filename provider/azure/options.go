@@ -39,6 +39,13 @@ type Options struct {
 	// VNetSubnetID is the subnet for classes that name none. Required.
 	VNetSubnetID string
 
+	// SecurityGroupID is the network security group of nodes in networks that AKS does not
+	// manage. Empty means the one in NodeResourceGroup with the name that AKS gives.
+	SecurityGroupID string
+	// LoadBalancers are those in NodeResourceGroup whose pools nodes join. None means AKS's:
+	// kubernetes and kubernetes-internal.
+	LoadBalancers []string
+
 	// NetworkPlugin is azure or none. Empty means azure with overlay and the
 	// cilium dataplane, whatever the next two fields say.
 	NetworkPlugin     string
@@ -174,6 +181,9 @@ func (o *Options) complete() error {
 	o.DNSServiceIP = cmp.Or(o.DNSServiceIP, "10.0.0.10")
 	o.VMMemoryOverheadPercent = cmp.Or(o.VMMemoryOverheadPercent, 0.075)
 	o.PricesURL = cmp.Or(o.PricesURL, publicPrices)
+	if len(o.LoadBalancers) == 0 {
+		o.LoadBalancers = []string{"kubernetes", "kubernetes-internal"}
+	}
 	o.ImagesEvery = cmp.Or(o.ImagesEvery, time.Hour)
 	o.ARMShare = cmp.Or(o.ARMShare, 0.5)
 	o.ARMPace = cmp.Or(o.ARMPace, 1)
@@ -221,6 +231,8 @@ func (o *Options) malformed() error {
 	refuse(err != nil || endpoint.Host == "", "option ClusterEndpoint: %q is not an absolute URL", o.ClusterEndpoint)
 	_, err = parseSubnetID(o.VNetSubnetID)
 	refuse(err != nil, "option VNetSubnetID: %v", err)
+	_, err = parseSecurityGroupID(o.SecurityGroupID)
+	refuse(o.SecurityGroupID != "" && err != nil, "option SecurityGroupID: %v", err)
 	refuse(o.NetworkPlugin != pluginAzure && o.NetworkPlugin != pluginNone, "option NetworkPlugin: %q is neither azure nor none", o.NetworkPlugin)
 	refuse(o.NetworkPluginMode != "" && o.NetworkPluginMode != modeOverlay, "option NetworkPluginMode: %q is neither overlay nor empty", o.NetworkPluginMode)
 	refuse(o.NetworkPlugin == pluginNone && o.NetworkPluginMode != "", "option NetworkPluginMode must be empty when NetworkPlugin is none")

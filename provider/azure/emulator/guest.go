@@ -45,8 +45,8 @@ type Machine struct {
 	// Node is what AKS makes of a machine that it asked for itself, which has no
 	// CustomData then; nil for all others.
 	Node *NodeProfile
-	Size       catalog.Size
-	Tags       map[string]string
+	Size catalog.Size
+	Tags map[string]string
 }
 
 // Guest runs a machine's operating system. Run is called in its own goroutine

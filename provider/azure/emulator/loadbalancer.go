@@ -12,6 +12,19 @@ type loadBalancer struct {
 	pools []string
 }
 
+// AddLoadBalancer makes a load balancer with pools in the node resource group.
+func (s *Server) AddLoadBalancer(name string, pools ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addLoadBalancer(name, pools...)
+}
+
+func (s *Server) addLoadBalancer(name string, pools ...string) {
+	group := s.options.NodeResourceGroup
+	id := s.resourceID(group, "Microsoft.Network", "loadBalancers", name)
+	s.loadBalancers[key(group, name)] = &loadBalancer{common: s.newCommon(id, name, group), pools: pools}
+}
+
 func (l *loadBalancer) poolID(pool string) string { return l.id + "/backendAddressPools/" + pool }
 
 func (l *loadBalancer) view() any {

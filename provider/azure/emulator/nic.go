@@ -112,6 +112,9 @@ func (s *Server) checkNIC(id string, spec nicSpec) error {
 		if n == nil {
 			return invalidReference(c.Properties.Subnet.ID, id)
 		}
+		if n.closed {
+			return s.mayNotJoin(n, id)
+		}
 		for _, pool := range c.Properties.Pools {
 			if !s.hasPool(pool.ID) {
 				return invalidReference(pool.ID, id)

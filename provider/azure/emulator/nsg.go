@@ -3,6 +3,20 @@ package emulator
 // nsg is a network security group. The emulator filters no traffic.
 type nsg struct{ common }
 
+// AddSecurityGroup makes a group in the node resource group and returns its ID.
+func (s *Server) AddSecurityGroup(name string) (id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addSecurityGroup(name)
+}
+
+func (s *Server) addSecurityGroup(name string) (id string) {
+	group := s.options.NodeResourceGroup
+	id = s.resourceID(group, "Microsoft.Network", "networkSecurityGroups", name)
+	s.nsgs[key(group, name)] = &nsg{common: s.newCommon(id, name, group)}
+	return id
+}
+
 func (g *nsg) view() any {
 	return g.common.view("Microsoft.Network/networkSecurityGroups", map[string]any{
 		"provisioningState": succeeded, "securityRules": []any{},

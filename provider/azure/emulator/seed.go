@@ -20,8 +20,7 @@ func (s *Server) seed() error {
 	s.addGroup(group)
 	s.addGroup(s.options.ClusterName)
 
-	nsgID := s.resourceID(group, "Microsoft.Network", "networkSecurityGroups", s.nsgName())
-	s.nsgs[key(group, s.nsgName())] = &nsg{common: s.newCommon(nsgID, s.nsgName(), group)}
+	nsgID := s.addSecurityGroup(s.nsgName())
 
 	prefix, err := subnetPrefix(s.options.SubnetPrefix)
 	if err != nil {
@@ -33,10 +32,7 @@ func (s *Server) seed() error {
 	}
 	nodes.nsg = nsgID
 
-	lbID := s.resourceID(group, "Microsoft.Network", "loadBalancers", "kubernetes")
-	s.loadBalancers[key(group, "kubernetes")] = &loadBalancer{
-		common: s.newCommon(lbID, "kubernetes", group), pools: []string{"aksOutboundBackendPool", "kubernetes"},
-	}
+	s.addLoadBalancer("kubernetes", "aksOutboundBackendPool", "kubernetes")
 	s.addPool(s.options.MachinesPool, modeMachines, nil)
 	return s.seedSystemPool()
 }

@@ -18,6 +18,7 @@ type subnet struct {
 	taken6   int                   // of the owners
 	nsg      string                // id, or empty
 	service  string                // it is delegated to, or empty
+	closed   bool                  // clients may not join it
 	owners   map[netip.Addr]string // address → id of the IP configuration
 	// lowest is not above the lowest free address.
 	lowest netip.Addr
@@ -163,16 +164,24 @@ func (s *Server) subnetByID(id string) *subnet {
 	return s.vnets[k].subnets[strings.ToLower(segments[9])]
 }
 
+// subnetOf finds the request's subnet. Callers hold mu.
+func (s *Server) subnetOf(r *request) (*subnet, error) {
+	v, err := find(s, r, s.vnets, "Microsoft.Network/virtualNetworks", "vnet")
+	if err != nil {
+		return nil, err
+	}
+	if n := v.subnets[strings.ToLower(r.params["subnet"])]; n != nil {
+		return n, nil
+	}
+	return nil, notFound("NotFound", "Resource %s not found.", s.subnetID(v.group, v.name, r.params["subnet"]))
+}
+
 func (s *Server) getSubnet(r *request) (reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, err := find(s, r, s.vnets, "Microsoft.Network/virtualNetworks", "vnet")
+	n, err := s.subnetOf(r)
 	if err != nil {
 		return reply{}, err
-	}
-	n := v.subnets[strings.ToLower(r.params["subnet"])]
-	if n == nil {
-		return reply{}, notFound("NotFound", "Resource %s not found.", s.subnetID(v.group, v.name, r.params["subnet"]))
 	}
 	return ok(n.view())
 }

@@ -1,0 +1,106 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+)
+
+// A grant is what one role assignment lets our identity do to a resource: the actions,
+// less those that it leaves out. Patterns have * for any characters.
+type grant struct{ Actions, NotActions []string }
+
+// permissionsVersion is the version of Microsoft.Authorization's API.
+const permissionsVersion = "2022-04-01"
+
+// mostGrants bounds the pages of grants; nobody has as many roles.
+const mostGrants = 20
+
+// grants asks Azure what our identity may do to a resource. Whoever may read the resource
+// by one of the usual roles may ask that, too.
+func (p *Provider) grants(ctx context.Context, id string) ([]grant, error) {
+	var out []grant
+	next := runtime.JoinPaths(p.clients.arm.Endpoint(), id, "providers/Microsoft.Authorization/permissions") + "?api-version=" + permissionsVersion
+	for range mostGrants {
+		page, err := readPage(ctx, p.clients.arm, next)
+		if err != nil {
+			return nil, wrap(err, "reading what may be done to %s", id)
+		}
+		for _, row := range page.rows {
+			var g grant
+			if err := json.Unmarshal(row, &g); err != nil {
+				return nil, fmt.Errorf("reading what may be done to %s: %w", id, err)
+			}
+			out = append(out, g)
+		}
+		if next = page.next; next == "" {
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("reading what may be done to %s: the list has no end", id)
+}
+
+// allowed reports whether any of the grants has the action.
+func allowed(grants []grant, action string) bool {
+	for _, g := range grants {
+		if anyCovers(g.Actions, action) && !anyCovers(g.NotActions, action) {
+			return true
+		}
+	}
+	return false
+}
+
+func anyCovers(patterns []string, action string) bool {
+	for _, p := range patterns {
+		if covers(strings.ToLower(p), strings.ToLower(action)) {
+			return true
+		}
+	}
+	return false
+}
+
+// covers matches text with a pattern in which * is any number of characters.
+func covers(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if !strings.HasPrefix(text, parts[0]) {
+		return false
+	}
+	text = text[len(parts[0]):]
+	if len(parts) == 1 {
+		return text == ""
+	}
+	for _, part := range parts[1 : len(parts)-1] {
+		at := strings.Index(text, part)
+		if at < 0 {
+			return false
+		}
+		text = text[at+len(part):]
+	}
+	return strings.HasSuffix(text, parts[len(parts)-1])
+}
+
+// checkJoin asks whether our identity may put machines into a subnet, before one is
+// bought: a *SubnetError when it may not. What cannot be found out is no reason to wait:
+// Azure then says with the first machine.
+func (p *Provider) checkJoin(ctx context.Context, s subnetID) error {
+	if why := p.network.joinDenied(s); why != "" {
+		return &SubnetError{SubnetJoinDenied, why}
+	}
+	id := s.id()
+	grants, err := p.grants(ctx, id)
+	if err != nil || len(grants) == 0 || allowed(grants, joinAction) {
+		return nil //nolint:nilerr // see above
+	}
+	advice := permission{action: joinAction, scope: id}.advice()
+	return &SubnetError{SubnetJoinDenied, fmt.Sprintf("karve may not put machines into subnet %s: %s", s.subnet, advice)}
+}
+
+// id is the subnet's resource ID.
+func (s subnetID) id() string {
+	return "/subscriptions/" + url.PathEscape(s.subscription) + "/resourceGroups/" + url.PathEscape(s.group) +
+		"/providers/Microsoft.Network/virtualNetworks/" + url.PathEscape(s.vnet) + "/subnets/" + url.PathEscape(s.subnet)
+}

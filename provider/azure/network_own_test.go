@@ -1,0 +1,94 @@
+package azure_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// Whether karve may put machines into a subnet is asked before one is bought, and again
+// whenever the class is looked at.
+//
+// Rule 236.
+func TestJoinIsAskedBeforehand(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	p := r.provider(t)
+	if err := p.CheckSubnet(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetJoin(r.SubnetID(), false); err != nil {
+		t.Fatal(err)
+	}
+	var wrong *azure.SubnetError
+	err := p.CheckSubnet(t.Context(), "")
+	if !errors.As(err, &wrong) || wrong.Reason != azure.SubnetJoinDenied || !strings.Contains(wrong.Detail, `assign the role "Network Contributor"`) ||
+		!strings.Contains(wrong.Detail, "subnets/join/action") || !strings.Contains(wrong.Detail, r.SubnetID()) {
+		t.Errorf("without the right: %v", err)
+	}
+	if err := r.SetJoin(r.SubnetID(), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CheckSubnet(t.Context(), ""); err != nil {
+		t.Errorf("once it is given: %v", err)
+	}
+}
+
+// That the question cannot be answered keeps nobody from buying.
+//
+// Rule 236.
+func TestJoinThatCannotBeAsked(t *testing.T) {
+	for name, fault := range map[string]emulator.Fault{
+		"it may not be asked": {Status: http.StatusForbidden, Code: "AuthorizationFailed"},
+		"nobody answers":      {Status: http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+			fault.Method, fault.Path, fault.Times = "GET", "/permissions$", -1
+			r.fault(t, fault)
+			if err := r.SetJoin(r.SubnetID(), false); err != nil {
+				t.Fatal(err)
+			}
+			p := r.provider(t)
+			if err := p.CheckSubnet(t.Context(), ""); err != nil {
+				t.Errorf("the subnet: %v", err)
+			}
+			if _, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err == nil {
+				t.Error("a machine was made where none may be")
+			}
+			if err := p.CheckSubnet(t.Context(), ""); !errors.As(err, new(*azure.SubnetError)) {
+				t.Errorf("the subnet, after a refusal: %v", err)
+			}
+		})
+	}
+}
+
+// Security group and load balancers may have names of one's own.
+//
+// Rule 281.
+func TestNetworkOfOnesOwn(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	subnet, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.options.VNetSubnetID = subnet
+	r.options.SecurityGroupID = r.AddSecurityGroup("agents")
+	r.AddLoadBalancer("front", "workers")
+	r.options.LoadBalancers = []string{"Front"}
+	if _, err := r.up(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err != nil {
+		t.Fatal(err)
+	}
+	nics := r.ask(t, http.MethodGet, "/subscriptions/"+r.SubscriptionID()+"/resourceGroups/"+r.NodeResourceGroup()+"/providers/Microsoft.Network/networkInterfaces", "")
+	for _, want := range []string{"/networkSecurityGroups/agents", "/loadBalancers/front/backendAddressPools/workers"} {
+		if !strings.Contains(nics, want) {
+			t.Errorf("%s is missing in %s", want, nics)
+		}
+	}
+	if strings.Contains(nics, "aksOutboundBackendPool") {
+		t.Errorf("it is in AKS's pools too: %s", nics)
+	}
+}
