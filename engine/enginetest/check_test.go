@@ -45,6 +45,8 @@ func TestCheck(t *testing.T) {
 
 		{"spread in one order only", "pods v x3 cpu=1 label:a=w spread=zone:2\npods w x2 cpu=1 label:a=w spread=type:2\npod old cpu=1 label:a=w\npods x x13 cpu=1", "buy D4 1: w-1 w-2 old; buy D4 2: v-1 v-2 v-3; buy E4 1: x-1; buy E4 1: x-2; buy E4 1: x-3; buy E4 1: x-4; buy E4 1: x-5; buy E4 1: x-6; buy E4 1: x-7; buy E4 1: x-8; buy E4 1: x-9; buy E4 1: x-10; buy E4 1: x-11; buy E4 1: x-12; buy E4 1: x-13", ""},
 
+		{"spread of one workload before another's", "pods w x11 cpu=1 label:a=w spread=zone:2:min=2:t=t\npods v x5 priority=10 spread=zone:1:min=3:a=w\npod old", "buy D4 1: v-1 v-2 v-3 v-4 v-5 w-1 old; buy D4 1: w-2; buy D4 1: w-3; buy D4 1: w-4; buy D4 1: w-5; buy D4 1: w-6; buy D4 1: w-7; buy D4 1: w-8; buy D4 1: w-9; buy D4 1: w-10; buy D4 1: w-11", ""},
+
 		{"near itself", "pods w x3 cpu=2 label:a=w near=zone", "buy D4 1: w-1 w-2; buy D4 1: w-3", ""},
 		{"near itself but apart", "pods w x3 cpu=2 label:a=w near=zone", "buy D4 1: w-1 w-2; buy D4 2: w-3", "not near"},
 		{"near nobody", "pods w x1 cpu=1 label:a=w near=zone:a=x", "buy D4 1: w-1", "not near"},

@@ -411,10 +411,35 @@ func (c *cluster) replay() string {
 		}
 	}
 	copy(c.at, want)
-	if why != "" && c.frontier == nil && c.anyOrder() { // too dear for the twin
+	if why != "" && c.frontier == nil && (c.byKind(want) || c.anyOrder()) { // too dear for the twin
 		return ""
 	}
 	return why
+}
+
+// byKind tries orders in which alike pods come one after the other: where all of one workload must
+// be bound before any of another, a shuffle of all pods hardly ever finds that.
+func (c *cluster) byKind(want []int) bool {
+	defer copy(c.at, want)
+	var kinds [][]int
+	for i := c.bound; i < len(c.pods); i++ {
+		if want[i] < 0 {
+			continue
+		}
+		k := slices.IndexFunc(kinds, func(kind []int) bool { return alike(*c.pods[kind[0]], *c.pods[i]) })
+		if k < 0 {
+			k = len(kinds)
+			kinds = append(kinds, nil)
+		}
+		kinds[k] = append(kinds[k], i)
+	}
+	for try := range uint64(50) {
+		rand.New(rand.NewPCG(try, 6)).Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+		if c.seat(slices.Concat(kinds...), want, false, true) == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // anyOrder tries every order of binding in which no two alike pods of one place
@@ -503,12 +528,10 @@ func (c *cluster) waits(lots [][]int, done []byte) bool {
 }
 
 func (c *cluster) bind(want []int, r *rand.Rand, try uint64) string {
-	c.turns = c.turns[:0]
 	var left []int
 	for i := c.bound; i < len(c.pods); i++ {
 		if want[i] >= 0 {
 			left = append(left, i)
-			c.at[i] = -1
 		}
 	}
 	if try > 0 {
@@ -518,8 +541,17 @@ func (c *cluster) bind(want []int, r *rand.Rand, try uint64) string {
 	if polite {
 		slices.SortStableFunc(left, func(a, b int) int { return cmp.Compare(c.inTheWay(a), c.inTheWay(b)) })
 	}
+	return c.seat(left, want, try%2 == 0, polite)
+}
+
+// seat binds the pods; see next.
+func (c *cluster) seat(left, want []int, eager, polite bool) string {
+	c.turns = c.turns[:0]
+	for _, i := range left {
+		c.at[i] = -1
+	}
 	for len(left) > 0 {
-		next, why := c.next(left, want, try%2 == 0, polite)
+		next, why := c.next(left, want, eager, polite)
 		if next < 0 {
 			return why
 		}
