@@ -114,9 +114,9 @@ func (s *solver) onSale(k *work) []cell {
 	name := string(s.key)
 	// A machine without a choice of zone is in no zone anybody meant: such rows make
 	// a cell only where there is no other.
-	cells := s.price(k, func(m *stall) bitset.Set { return m.Rows.Minus(m.Catalog.Fallbacks) })
+	cells := s.price(k, false)
 	if len(cells) == 0 {
-		cells = s.price(k, func(m *stall) bitset.Set { return m.Rows })
+		cells = s.price(k, true)
 	}
 	if shared {
 		sales[saleKey{k.Shape, name, len(s.launches)}] = cells
@@ -124,15 +124,18 @@ func (s *solver) onSale(k *work) []cell {
 	return cells
 }
 
-// price lists the cells where some of the rows can be bought, with what a machine
-// for the class costs there at least.
-func (s *solver) price(k *work, rows func(*stall) bitset.Set) []cell {
+// price lists the cells where something can be bought, with what a machine for the class
+// costs there at least. Fallbacks are rows like others, or none.
+func (s *solver) price(k *work, fallbacks bool) []cell {
 	var out []cell
 	for _, m := range s.stalls {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
-		all := m.Fit(k.Shape).All.And(rows(m))
+		all := m.Fit(k.Shape).All
+		if !fallbacks && all.Meets(m.Catalog.Fallbacks) {
+			all = all.Minus(m.Catalog.Fallbacks)
+		}
 		if s.confined {
 			all = all.And(s.known(m))
 		}
