@@ -98,11 +98,15 @@ func (s *Server) AddIPv6(id, prefix string) error {
 	if n == nil {
 		return fmt.Errorf("adding a range of IPv6: there is no subnet %s", id)
 	}
-	n.six, n.last6 = six.Masked(), six.Masked().Addr()
+	n.addSix(six.Masked())
+	return nil
+}
+
+func (n *subnet) addSix(six netip.Prefix) {
+	n.six, n.last6 = six, six.Addr()
 	for range reservedAtStart - 1 {
 		n.last6 = n.last6.Next()
 	}
-	return nil
 }
 
 // DelegateSubnet gives a subnet to a service, such as Microsoft.Web/serverFarms.

@@ -95,11 +95,15 @@ func (s *Server) beginDeallocate(v *vm, cause error) *operation {
 	op, life := v.at, v.life
 	s.later(s.options.Latency.Power, func() {
 		if v.life == life {
-			v.state, v.power, v.at = succeeded, deallocated, nil
-			s.operations.finish(op, nil)
+			s.endDeallocation(v, op)
 		}
 	})
 	return op
+}
+
+func (s *Server) endDeallocation(v *vm, op *operation) {
+	v.state, v.power, v.at = succeeded, deallocated, nil
+	s.operations.finish(op, nil)
 }
 
 // startVM allocates a stopped machine again. Stock may have run out meanwhile.
