@@ -27,22 +27,48 @@ type imageList struct {
 
 	mu    sync.Mutex
 	known map[imageDefinition]memo[[]build]
+	// failing holds everybody off after a failure, whichever the definition: galleries fail
+	// as a whole, and classes are many.
+	failing holdOff
+}
+
+// A holdOff is the last failure, until it may be tried again: 3 seconds, and twice as long
+// each time, up to a minute.
+type holdOff struct {
+	err   error
+	wait  time.Duration
+	until time.Time
+}
+
+func (h *holdOff) failed(err error, now time.Time) {
+	if now.Before(h.until) {
+		return // who asked at the same time
+	}
+	h.wait = min(max(2*h.wait, retryFirst), time.Minute)
+	h.err, h.until = err, now.Add(h.wait)
 }
 
 func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, error) {
 	s.mu.Lock()
 	known, ok := s.known[d]
+	held := s.failing
 	s.mu.Unlock()
 	if ok && s.now().Sub(known.read) < s.every {
 		return known.value, nil
 	}
-	builds, err := s.gallery.builds(ctx, d)
-	if err != nil {
-		return nil, err
+	if s.now().Before(held.until) {
+		return nil, held.err
 	}
+	builds, err := s.gallery.builds(ctx, d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known[d] = memo[[]build]{builds, s.now()}
+	if err != nil {
+		if ctx.Err() == nil {
+			s.failing.failed(err, s.now())
+		}
+		return nil, err
+	}
+	s.known[d], s.failing = memo[[]build]{builds, s.now()}, holdOff{}
 	return builds, nil
 }
 

@@ -184,7 +184,7 @@ const (
 var conducts = map[kind]conduct{
 	familyQuota:          {reason: reasonQuota, avoid: thisFamily, rest: 10 * time.Minute, atNone: time.Hour, larger: true},
 	regionalQuota:        {reason: reasonQuota, avoid: thisCapacityType, rest: 10 * time.Minute, larger: true},
-	spotQuota:            {reason: reasonQuota, avoid: thisCapacityType, rest: time.Hour, larger: true},
+	spotQuota:            {reason: reasonQuota, avoid: thisCapacityType, rest: 10 * time.Minute, atNone: time.Hour, larger: true},
 	machineQuota:         {reason: reasonQuota, avoid: everything, rest: 10 * time.Minute}, // no size fares better than another
 	skuNotAvailable:      {reason: reasonOutOfStock, avoid: thisSizeInScope, rest: 23 * time.Hour, spot: time.Hour},
 	zonalAllocation:      {reason: reasonOutOfStock, avoid: thisFamilyInZone, rest: time.Hour, larger: true},

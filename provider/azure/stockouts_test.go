@@ -27,7 +27,7 @@ func TestStockoutsSpread(t *testing.T) {
 		ttl     time.Duration
 		probes  []probe
 	}{
-		{refusal{kind: spotQuota}, spot, time.Hour, []probe{{e4, "r-1", spot, true}, {d2, "0", spot, false}, {d8, "0", spot, true}, {d4, "r-1", onDemand, false}}},
+		{refusal{kind: spotQuota}, spot, 10 * time.Minute, []probe{{e4, "r-1", spot, true}, {d2, "0", spot, false}, {d8, "0", spot, true}, {d4, "r-1", onDemand, false}}},
 		{refusal{kind: familyQuota}, onDemand, 10 * time.Minute, []probe{{d2, "r-1", onDemand, false}, {d8, "r-3", onDemand, true}, {e4, "r-1", onDemand, false}, {d4, "r-1", spot, false}}},
 		{refusal{kind: familyQuota, limitIsZero: true}, onDemand, time.Hour, []probe{{d2, "0", onDemand, true}, {e4, "r-1", onDemand, false}}},
 		{refusal{kind: regionalQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", onDemand, false}, {d8, "r-1", spot, false}}},

@@ -1,0 +1,47 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// counted is a gallery that counts who asks.
+type counted struct {
+	gallery
+	asked int
+	err   error
+}
+
+func (g *counted) builds(context.Context, imageDefinition) ([]build, error) {
+	g.asked++
+	return []build{{version: "202511.02.0"}}, g.err
+}
+
+// However many classes and definitions there are, galleries that do not answer are asked
+// rarely, and at once again when they do.
+//
+// Rule 260.
+func TestFailingGalleriesAreAskedRarely(t *testing.T) {
+	now := time.Unix(0, 0)
+	g := &counted{err: errors.New("no answer")}
+	list := &imageList{gallery: g, every: time.Hour, now: func() time.Time { return now }, known: map[imageDefinition]memo[[]build]{}}
+	for range 10 * 60 {
+		now = now.Add(time.Second)
+		for _, name := range []string{"a", "b", "c"} {
+			if _, err := list.builds(t.Context(), imageDefinition{name: name}); !errors.Is(err, g.err) {
+				t.Fatalf("while they fail: %v", err)
+			}
+		}
+	}
+	if g.asked < 10 || g.asked > 16 {
+		t.Errorf("asked %d times in ten minutes", g.asked)
+	}
+	g.err, now = nil, now.Add(time.Minute)
+	for _, name := range []string{"a", "b", "c"} {
+		if builds, err := list.builds(t.Context(), imageDefinition{name: name}); err != nil || len(builds) != 1 {
+			t.Errorf("afterwards: %v, %v", builds, err)
+		}
+	}
+}
