@@ -386,3 +386,16 @@ func BenchmarkCatalog(b *testing.B) {
 		}
 	}
 }
+
+// Below zero there is no limit, and nothing to run into.
+//
+// Rule 234.
+func TestQuotaWithoutLimits(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	if err := r.Inject(emulator.Named{Name: "QuotaWithoutLimits", Times: -1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.up(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+		t.Error(err)
+	}
+}

@@ -64,13 +64,21 @@ func (r *quotaReader) read(ctx context.Context) (usages, error) {
 			if u == nil || u.Name == nil || u.Limit == nil || u.CurrentValue == nil {
 				continue
 			}
-			out[strings.ToLower(text(u.Name.Value))] = usage{limit: *u.Limit, used: int64(*u.CurrentValue)}
+			out[strings.ToLower(text(u.Name.Value))] = usage{limit: limitOf(*u.Limit), used: int64(*u.CurrentValue)}
 		}
 	}
 	if len(out) == 0 {
 		return nil, errors.New("the region reports no quota at all")
 	}
 	return out, nil
+}
+
+// limitOf reads a limit: below zero there is none.
+func limitOf(limit int64) int64 {
+	if limit < 0 {
+		return math.MaxInt64
+	}
+	return limit
 }
 
 // of returns the quota behind a budget.

@@ -41,10 +41,10 @@ type fault struct {
 	// draw passes requests over when there is one.
 	draw *rand.Rand
 	// change, breaks and delay say how an answer differs from what it would be; with none
-	// of them it is a refusal. before: the request is not carried out.
-	change         func(*answerWriter)
-	breaks, before bool
-	delay          time.Duration
+	// of them it is a refusal. before: the request is not carried out; twice: it is, again.
+	change                func(*answerWriter)
+	breaks, before, twice bool
+	delay                 time.Duration
 }
 
 // AddFault has the next matching requests fail. Faults added first match first.

@@ -14,6 +14,9 @@ func breaks(after time.Duration) func(*fault) {
 // before has a fault strike before the request is carried out.
 func before(f *fault) { f.before = true }
 
+// twice has a request carried out a second time; the first answer is lost.
+func twice(f *fault) { f.twice = true }
+
 // changes has the request carried out, and its answer changed.
 func changes(change func(*answerWriter)) func(*fault) {
 	return func(f *fault) { f.change = change }
@@ -23,6 +26,10 @@ func changes(change func(*answerWriter)) func(*fault) {
 func (s *Server) strike(w http.ResponseWriter, f *fault, serve func(http.ResponseWriter)) {
 	answer := &answerWriter{header: http.Header{}}
 	if !f.before {
+		serve(answer)
+	}
+	if f.twice {
+		*answer = answerWriter{header: http.Header{}}
 		serve(answer)
 	}
 	if f.delay > 0 {
@@ -92,6 +99,40 @@ func pricesBy(of func(float64) float64) func(*answerWriter) {
 			}
 		})
 	}
+}
+
+// editRows changes every row of a list.
+func editRows(w *answerWriter, change func(i int, row map[string]any)) {
+	edit(w, func(d map[string]any) {
+		for _, name := range []string{"value", "Items"} {
+			rows, _ := d[name].([]any)
+			for i, row := range rows {
+				change(i, object(row))
+			}
+		}
+	})
+}
+
+// everySecondRestricted takes every second size from the subscription.
+func everySecondRestricted(w *answerWriter) {
+	editRows(w, func(i int, row map[string]any) {
+		if i%2 == 1 {
+			row["restrictions"] = []any{map[string]any{
+				"type": "Location", "reasonCode": "NotAvailableForSubscription", "values": row["locations"],
+				"restrictionInfo": map[string]any{"locations": row["locations"]},
+			}}
+		}
+	})
+}
+
+// withoutLimits says -1, which Azure has for no limit at all.
+func withoutLimits(w *answerWriter) {
+	editRows(w, func(_ int, row map[string]any) { row["limit"] = -1 })
+}
+
+// inEuro has prices in a currency that nobody asked for.
+func inEuro(w *answerWriter) {
+	editRows(w, func(_ int, row map[string]any) { row["currencyCode"] = "EUR" })
 }
 
 // Quirks are what machines do that they should not.

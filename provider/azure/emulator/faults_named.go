@@ -89,6 +89,7 @@ func transportFaults() []FaultKind {
 		on("ResetAfterCommit", breaks(0)),
 		on("TimeoutBeforeSend", breaks(time.Minute), before),
 		on("TimeoutAfterCommit", breaks(time.Minute)),
+		on("DuplicateDelivery", twice, changes(func(*answerWriter) {})),
 		on("SlowAnswer", func(f *fault) { f.delay = 20 * time.Second }, changes(func(*answerWriter) {})),
 		on("TruncatedBody", changes(func(w *answerWriter) { w.body.Truncate(w.body.Len() / 2) })),
 		on("WrongContentType", changes(func(w *answerWriter) {
@@ -128,6 +129,10 @@ func throttleFaults() []FaultKind {
 			return nil
 		}})
 	}
+	list = append(list, FaultKind{Name: "NeighbourSpends", Surface: "throttle", inject: func(s *Server, _ Named) error {
+		s.eachBucket(func(_ string, b *bucket) { b.tokens /= 4 }) // another cluster with the same limits
+		return nil
+	}})
 	return append(list, FaultKind{Name: "LimitsHalved", Surface: "throttle", inject: func(s *Server, _ Named) error {
 		s.eachBucket(func(_ string, b *bucket) {
 			b.limit.perMinute, b.limit.burst = b.limit.perMinute/2, b.limit.burst/2
@@ -175,6 +180,7 @@ func computeFaults() []FaultKind {
 	list := []FaultKind{
 		quota("FamilyQuota", "standardDSv5Family Cores"), quota("RegionalQuota", "Total Regional Cores"), quota("SpotQuota", "LowPriorityCores"),
 		requestFault(of, "ImageNotFound", http.MethodPut, machinePath, Fault{Status: http.StatusNotFound, Code: "GalleryImageNotFound"}),
+		requestFault(of, "NoDiskEncryptionSet", http.MethodPut, machinePath, Fault{Status: http.StatusNotFound, Code: "DiskEncryptionSetNotFound"}),
 		listed("ShortMachineList", 0.5), listed("EmptyMachineList", 0),
 		requestFault(of, "PolicyDenied", http.MethodPut, machinePath, Fault{Status: http.StatusForbidden, Code: "RequestDisallowedByPolicy"}),
 	}
@@ -192,6 +198,13 @@ func computeFaults() []FaultKind {
 	for _, kind := range []string{freeze, reboot, redeploy, terminate} {
 		one(kind, func(s *Server, vm string) error { return s.Announce(vm, kind, 0) })
 	}
+	one("HostFailed", func(s *Server, name string) error {
+		return s.outOfBand(name, func(v *vm) {
+			if v.power == running {
+				s.restart(v, &scheduledEvent{kind: "HostFailed"}) // which nobody announces
+			}
+		})
+	})
 	one("Deallocated", func(s *Server, name string) error {
 		return s.outOfBand(name, func(v *vm) { s.beginDeallocate(v, ErrDeallocated) })
 	})
@@ -217,6 +230,7 @@ func networkFaults() []FaultKind {
 	const of = "network"
 	return []FaultKind{
 		requestFault(of, "SubnetIsFull", http.MethodPut, machinePath, Fault{Status: http.StatusBadRequest, Code: "SubnetIsFull", Message: "Subnet aks-subnet with address prefix 10.224.0.0/16 does not have enough capacity for 1 IP addresses."}),
+		requestFault(of, "JoinDenied", http.MethodPut, machinePath, Fault{Status: http.StatusForbidden, Code: "LinkedAuthorizationFailed", Message: "The client 'c' with object id 'c' has permission to perform action 'Microsoft.Compute/virtualMachines/write' on scope '/vm'; however, it does not have permission to perform action(s) 'Microsoft.Network/virtualNetworks/subnets/join/action' on the linked scope(s) '/subnet' (respectively) or the linked scope(s) are invalid."}),
 		requestFault(of, "NicReserved", http.MethodDelete, interfacePath, Fault{Status: http.StatusBadRequest, Code: "NicReservedForAnotherVm", Message: "Nic(s) in request is reserved for another Virtual Machine for 180 seconds. Please provide another nic(s) or retry after 180 seconds."}),
 		requestFault(of, "NicInUse", http.MethodDelete, interfacePath, Fault{Status: http.StatusBadRequest, Code: "NicInUse"}),
 		requestFault(of, "NetworkBusy", "PUT|DELETE", "/Microsoft.Network/", Fault{Status: http.StatusTooManyRequests, Code: "RetryableError", RetryAfterSeconds: 10}),
@@ -235,10 +249,13 @@ func catalogueFaults() []FaultKind {
 		requestFault(of, "NoSizes", http.MethodGet, skus, Fault{}, changes(listCut(0))),
 		requestFault(of, "HalfTheSizes", http.MethodGet, skus, Fault{}, changes(listCut(0.5))),
 		requestFault(of, "SizesUnavailable", http.MethodGet, skus, Fault{Status: http.StatusServiceUnavailable}),
+		requestFault(of, "SizesRestricted", http.MethodGet, skus, Fault{}, changes(everySecondRestricted)),
+		requestFault(of, "QuotaWithoutLimits", http.MethodGet, "/usages$", Fault{}, changes(withoutLimits)),
 		requestFault(of, "QuotaUnavailable", http.MethodGet, "/usages$", Fault{Status: http.StatusServiceUnavailable}),
 		requestFault(of, "NoQuota", http.MethodGet, "/usages$", Fault{}, changes(listCut(0))),
 		requestFault(of, "ImagesUnavailable", http.MethodGet, "/versions$", Fault{Status: http.StatusServiceUnavailable}),
 		requestFault(of, "NoPrices", http.MethodGet, prices, Fault{}, changes(listCut(0))),
+		requestFault(of, "PricesInEuro", http.MethodGet, prices, Fault{}, changes(inEuro)),
 		requestFault(of, "PricesUnavailable", http.MethodGet, prices, Fault{Status: http.StatusServiceUnavailable}),
 		price("PricesZero", func(float64) float64 { return 0 }),
 		price("PricesNegative", func(p float64) float64 { return -p }),
