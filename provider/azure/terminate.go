@@ -64,10 +64,11 @@ func (p *Provider) endListed(ctx context.Context, vm *machine) error {
 // who believes that it is gone forgets it.
 func (p *Provider) endUnseen(ctx context.Context, k maker, name string) error {
 	p.forgetBuying(name)
-	if p.flights.get(name).gone {
+	f := p.flights.get(name)
+	if f.gone {
 		return p.clear(ctx, name)
 	}
-	if !p.mayLook(name) {
+	if !p.mayLook(cmp.Or(f.virtual, name)) { // the virtual machine is what is read, where there is one
 		return nil
 	}
 	vm, err := k.read(ctx, name)

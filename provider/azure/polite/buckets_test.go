@@ -237,7 +237,7 @@ func TestUrgentOvertakes(t *testing.T) {
 //
 // Rule 193.
 func TestListsForAllAreNotStarved(t *testing.T) {
-	for _, list := range []string{"Microsoft.Compute/virtualMachines", "Microsoft.Compute/disks", "Microsoft.Network/networkInterfaces"} {
+	for _, list := range []string{"Microsoft.Compute/virtualMachines", "Microsoft.Compute/disks", "Microsoft.Network/networkInterfaces", "Microsoft.ContainerService/managedClusters/c/agentPools/p/machines"} {
 		t.Run(list, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newClient(newAzureLimits(1), 1)

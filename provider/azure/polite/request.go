@@ -130,6 +130,9 @@ func (c *call) aks(path []string) {
 		c.add(AKSPut)
 	case c.method == http.MethodPut && len(path) == 4 && of(2, "agentpools"):
 		c.add(AKSPut)
+	case c.method == http.MethodGet && len(path) == 5 && of(4, "machines"):
+		c.add(AKS)
+		c.share()
 	default:
 		c.add(AKS)
 	}

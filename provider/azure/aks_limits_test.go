@@ -1,0 +1,48 @@
+package azure_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// A thousand machines of AKS's come and go within its limit of 60 requests a minute for
+// everything: by fifties, and with lists that are read the more rarely the longer they are.
+//
+// Rule 271.
+func TestThousandMachinesOfAKS(t *testing.T) {
+	const n = 1000
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{
+			SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1, SubnetPrefix: "10.0.0.0/16",
+			Quota: map[string]int{"standardDSv5Family": 100_000}, RegionalCores: 100_000,
+		}).small().aks(azure.MostInBatch)
+		r.options.AKSMachines.Batching = azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: azure.MostInBatch}
+		r.options.ARMShare = 1
+		p := r.provider(t)
+		ids, start := make([]string, n), time.Now()
+		r.each(t, n, func(i int) (err error) {
+			ids[i], err = r.up(t, p, claim(fmt.Sprint("web-", i), onDemand("Standard_D2s_v5", "eastus-1")))
+			return err
+		})
+		up := r.Ledger()
+		t.Logf("%v until all run: %v", time.Since(start), up.ByOperation)
+		start = time.Now()
+		r.each(t, n, func(i int) error { return r.down(t, p, ids[i]) })
+		down := r.Ledger()
+		t.Logf("%v for their end: %v", time.Since(start), down.ByOperation)
+		if up.ByOperation["Machines.CreateOrUpdate"] != n/azure.MostInBatch || down.ByOperation["AgentPools.DeleteMachines"] > 2*n/azure.MostInBatch || down.Throttled != 0 {
+			t.Errorf("%d requests for machines, %d for their end, %d throttled", up.ByOperation["Machines.CreateOrUpdate"], down.ByOperation["AgentPools.DeleteMachines"], down.Throttled)
+		}
+		if asked := down.ByOperation["Machines.Get"]; asked > n/20 {
+			t.Errorf("AKS was asked about %d machines by themselves", asked)
+		}
+		if left := append(r.residue(t), r.pooled()...); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
+}
