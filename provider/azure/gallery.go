@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"golang.org/x/sync/singleflight"
 )
 
 // A gallery is where images are published.
@@ -24,6 +25,8 @@ type imageList struct {
 	gallery
 	every time.Duration // for which a list is believed: see Options.ImagesEvery
 	now   func() time.Time
+
+	reading singleflight.Group // by definition
 
 	mu    sync.Mutex
 	known map[imageDefinition]memo[[]build]
@@ -59,6 +62,11 @@ func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, err
 	if s.now().Before(held.until) {
 		return nil, held.err
 	}
+	builds, err, _ := s.reading.Do(fmt.Sprint(d), func() (any, error) { return s.read(ctx, d) })
+	return builds.([]build), err
+}
+
+func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error) {
 	builds, err := s.gallery.builds(ctx, d)
 	s.mu.Lock()
 	defer s.mu.Unlock()

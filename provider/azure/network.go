@@ -11,6 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+	"golang.org/x/sync/singleflight"
 )
 
 // subnetID is a subnet's resource ID taken apart.
@@ -132,6 +133,8 @@ func (s subnetID) joinable(own subnetID, nodeGroup string) error {
 type network struct {
 	p *Provider
 
+	reading singleflight.Group // by what is read
+
 	mu    sync.Mutex
 	pools memo[backends]          // of load balancers
 	nsg   memo[string]            // of the agent pools
@@ -183,8 +186,9 @@ func (n *network) joinDenied(s subnetID) string {
 	return known.value
 }
 
-// remembered returns a fresh memo or reads anew. Parallel readers may read twice.
-func remembered[T any](n *network, get func() memo[T], put func(memo[T]), ttl time.Duration, read func() (T, error)) (T, error) {
+// remembered returns a fresh memo or reads anew. Who comes meanwhile shares what comes of
+// it: the first of a thousand launches come together.
+func remembered[T any](n *network, what string, get func() memo[T], put func(memo[T]), ttl time.Duration, read func() (T, error)) (T, error) {
 	n.mu.Lock()
 	known := get()
 	n.mu.Unlock()
@@ -192,14 +196,17 @@ func remembered[T any](n *network, get func() memo[T], put func(memo[T]), ttl ti
 	if !known.read.IsZero() && now.Sub(known.read) < ttl {
 		return known.value, nil
 	}
-	value, err := read()
-	if err != nil {
-		return value, err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	put(memo[T]{value, now})
-	return value, nil
+	value, err, _ := n.reading.Do(what, func() (any, error) {
+		value, err := read()
+		if err != nil {
+			return value, err
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		put(memo[T]{value, now})
+		return value, nil
+	})
+	return value.(T), err
 }
 
 // backends are the backend pools that nodes belong to with their address of either
@@ -207,7 +214,7 @@ func remembered[T any](n *network, get func() memo[T], put func(memo[T]), ttl ti
 type backends struct{ four, six []string }
 
 func (n *network) backendPools(ctx context.Context) (backends, error) {
-	return remembered(n, func() memo[backends] { return n.pools }, func(m memo[backends]) { n.pools = m }, poolsTTL,
+	return remembered(n, "pools", func() memo[backends] { return n.pools }, func(m memo[backends]) { n.pools = m }, poolsTTL,
 		func() (backends, error) { return n.readPools(ctx) })
 }
 
@@ -276,7 +283,7 @@ func (n *network) dualStack(ctx context.Context, s subnetID) (bool, error) {
 		return false, nil
 	}
 	key := addressBudget(s)
-	return remembered(n, func() memo[bool] { return n.dual[key] }, func(m memo[bool]) { n.dual[key] = m }, guidTTL,
+	return remembered(n, "families of "+key, func() memo[bool] { return n.dual[key] }, func(m memo[bool]) { n.dual[key] = m }, guidTTL,
 		func() (bool, error) {
 			resp, err := n.p.clients.subnets.Get(ctx, s.group, s.vnet, s.subnet, nil)
 			if err != nil {
@@ -303,7 +310,7 @@ func (n *network) securityGroup(ctx context.Context, subnet subnetID) (string, e
 	if id := n.p.opts.SecurityGroupID; id != "" {
 		return id, nil
 	}
-	return remembered(n, func() memo[string] { return n.nsg }, func(m memo[string]) { n.nsg = m }, nsgTTL,
+	return remembered(n, "groups", func() memo[string] { return n.nsg }, func(m memo[string]) { n.nsg = m }, nsgTTL,
 		func() (string, error) { return n.readNSG(ctx) })
 }
 
@@ -330,7 +337,7 @@ func (n *network) readNSG(ctx context.Context) (string, error) {
 // vnetGUID identifies the virtual network to the overlay.
 func (n *network) vnetGUID(ctx context.Context, subnet subnetID) (string, error) {
 	key := strings.ToLower(subnet.group + "/" + subnet.vnet)
-	return remembered(n, func() memo[string] { return n.guids[key] }, func(m memo[string]) { n.guids[key] = m }, guidTTL,
+	return remembered(n, "network "+key, func() memo[string] { return n.guids[key] }, func(m memo[string]) { n.guids[key] = m }, guidTTL,
 		func() (string, error) {
 			resp, err := n.p.clients.vnets.Get(ctx, subnet.group, subnet.vnet, nil)
 			if err != nil {

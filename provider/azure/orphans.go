@@ -183,7 +183,7 @@ func (s *strays) refused(o Orphan, now time.Time) {
 // leftovers are what a machine that is gone has left behind. Disks do not always carry
 // the tags of their machine, so those that carry none are known by the name we gave.
 func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, error) {
-	since := p.opts.Now().Add(-p.pace())
+	since := p.opts.Now().Add(-p.calm())
 	if asked := p.flights.get(machine).asked; asked.After(since) {
 		since = asked
 	}

@@ -29,8 +29,31 @@ func ventureOf(c offer.Choice) venture { return venture{c.Type, c.Zone, c.Capaci
 // A window is how much is ventured on an offer.
 type window struct {
 	wide     int             // how many machines may be unproven; grows by one with each that is proven
+	doubted  bool            // it was refused, and nothing was proven since
 	unproven map[string]bool // machine names
 	asked    time.Time
+	// turnedAway are machines that found no room since a while ago, crowd how many did in
+	// the while before.
+	turnedAway map[string]bool
+	since      time.Time
+	crowd      int
+}
+
+// room is how many machines may be unproven at a time. Of a crowd, a few more than of
+// single ones: what is ventured on an offer stays a small part of what is wanted of it.
+func (w *window) room() int {
+	if w.doubted {
+		return w.wide
+	}
+	return max(w.wide, max(w.crowd, len(w.turnedAway))/oneIn)
+}
+
+// turn a machine away, and remember how many there were.
+func (w *window) turn(machine string, now time.Time) {
+	if now.Sub(w.since) >= proof {
+		w.crowd, w.since, w.turnedAway = len(w.turnedAway), now, map[string]bool{}
+	}
+	w.turnedAway[machine] = true
 }
 
 // A risk is one machine that is not proven yet.
@@ -43,6 +66,9 @@ const (
 	// firstWindow is what an unknown offer may cost when it is out of stock. Doubling
 	// from eight, a thousand machines take seven rounds on one offer; plans name several.
 	firstWindow = 8
+	// oneIn is how many machines must want an offer for one more of them to be ventured:
+	// should none be in stock, 95 of 100 have lost nothing.
+	oneIn = 20
 	// proof is how long a machine is on its way before it counts as proven: Azure
 	// refuses for want of stock long before it is done.
 	proof = 15 * time.Second
@@ -61,10 +87,11 @@ func (p *prudence) take(machine string, on venture) bool {
 	p.drop(machine)
 	now := p.now()
 	w := p.window(on, now)
-	if len(w.unproven) >= w.wide {
+	if len(w.unproven) >= w.room() {
 		p.ripen(w, now)
 	}
-	if len(w.unproven) >= w.wide {
+	if len(w.unproven) >= w.room() {
+		w.turn(machine, now)
 		return false
 	}
 	w.unproven[machine] = true
@@ -77,7 +104,7 @@ func (p *prudence) proven(machine string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.drop(machine); w != nil {
-		w.wide++
+		w.prove()
 	}
 }
 
@@ -86,7 +113,7 @@ func (p *prudence) lost(machine string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.drop(machine); w != nil {
-		w.wide = firstWindow
+		w.wide, w.doubted = firstWindow, true
 	}
 }
 
@@ -103,7 +130,7 @@ func (p *prudence) window(on venture, now time.Time) *window {
 	w := p.odds[on]
 	if w == nil {
 		p.fade(now)
-		w = &window{wide: firstWindow, unproven: map[string]bool{}}
+		w = &window{wide: firstWindow, unproven: map[string]bool{}, turnedAway: map[string]bool{}, since: now}
 		p.odds[on] = w
 	}
 	w.asked = now
@@ -128,10 +155,12 @@ func (p *prudence) ripen(w *window, now time.Time) {
 	for machine := range w.unproven {
 		if now.Sub(p.risks[machine].taken) >= proof {
 			p.drop(machine)
-			w.wide++
+			w.prove()
 		}
 	}
 }
+
+func (w *window) prove() { w.wide, w.doubted = w.wide+1, false }
 
 // drop ends a machine's risk and returns the window it was in; nil when it ran none.
 func (p *prudence) drop(machine string) *window {

@@ -2,6 +2,7 @@ package azure
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -59,5 +60,41 @@ func TestWindowsOpenWithProof(t *testing.T) {
 	want("after an hour", fill(venture{"f4", "1", "spot"}), 8)
 	if len(p.odds) != 1 || len(p.risks) != 8 {
 		t.Errorf("%d offers and %d machines are remembered", len(p.odds), len(p.risks))
+	}
+}
+
+// What a crowd ventures on an offer is one in twenty of what it wants of it, and eight
+// again once that was refused.
+//
+// Rule 240.
+func TestCrowdsVentureMore(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := newPrudence(func() time.Time { return now })
+	on := venture{"d4", "1", "spot"}
+	var ventured []string
+	all := func() (n int) {
+		for i := range 500 {
+			if name := fmt.Sprint("m", i); !slices.Contains(ventured, name) && p.take(name, on) {
+				ventured = append(ventured, name)
+				n++
+			}
+		}
+		return n
+	}
+	for _, round := range []struct {
+		what string
+		want int
+	}{{"one after the other", 23}, {"once more", 0}} { // 23 is one in twenty of the 477 that are turned away
+		if n := all(); n != round.want {
+			t.Errorf("%s: %d are ventured, want %d", round.what, n, round.want)
+		}
+	}
+	p.lost(ventured[0])
+	if n := all(); n != 0 {
+		t.Errorf("%d more are ventured after a refusal", n)
+	}
+	now = now.Add(proof)
+	if n := all(); n < firstWindow || n > 2*len(ventured) {
+		t.Errorf("%d are ventured once the others are long on their way", n)
 	}
 }

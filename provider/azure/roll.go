@@ -67,6 +67,15 @@ func (p *Provider) pace() time.Duration {
 	return paceLong
 }
 
+// calm is how old lists may be for those who end machines: nobody hurries them, and long
+// lists are most of what ends cost.
+func (p *Provider) calm() time.Duration {
+	if pace := p.pace(); pace > paceShort {
+		return 2 * pace
+	}
+	return p.pace()
+}
+
 // since returns a view that was started at t or later. Callers that arrive while
 // one is being read share the next.
 func (r *roll[T]) since(ctx context.Context, t time.Time) (view[T], error) {

@@ -21,7 +21,7 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 		return err
 	}
 	k, name := p.whose(name)
-	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.pace()))
+	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.calm()))
 	if err != nil {
 		return fmt.Errorf("terminating %s: %w", name, err)
 	}
