@@ -73,14 +73,16 @@ const (
 	rage, calm = 2 * time.Minute, 2 * time.Minute
 )
 
+// opening is when sieges begin: a bubble's time does in 2000, and the emulator's prices are of 2025.
+func opening() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
 // Run brings machines up and gives them back. Faults strike while they come up, while all
 // are up, and while they go.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Machines == 0 {
 		o.Machines = 1000
 	}
-	// A bubble's time begins in 2000, and the emulator's prices are of 2025.
-	if err := sleep(ctx, time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))); err != nil {
+	if err := sleep(ctx, time.Until(opening())); err != nil {
 		return Result{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
