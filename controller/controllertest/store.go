@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -110,28 +109,38 @@ func (s *store) list(into client.ObjectList, opts ...client.ListOption) error {
 		return err
 	}
 	o := (&client.ListOptions{}).ApplyOptions(opts)
-	var found []runtime.Object
-	for _, object := range s.all(gvr, o.Namespace) {
-		ok, err := s.selects(o, object)
-		if err != nil {
-			return err
-		}
-		if ok {
-			found = append(found, object.DeepCopyObject())
-		}
+	chosen, err := s.chosen(gvr, o)
+	if err != nil {
+		return err
 	}
-	return meta.SetList(into, found)
-}
-
-func (s *store) all(gvr schema.GroupVersionResource, namespace string) []client.Object {
-	s.mu.RLock()
-	all := slices.Collect(maps.Values(s.objects[gvr]))
-	s.mu.RUnlock()
-	all = slices.DeleteFunc(all, func(o client.Object) bool { return namespace != "" && o.GetNamespace() != namespace })
-	slices.SortFunc(all, func(a, b client.Object) int {
+	slices.SortFunc(chosen, func(a, b client.Object) int {
 		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})
-	return all
+	copies := make([]runtime.Object, len(chosen))
+	for i, object := range chosen {
+		copies[i] = object.DeepCopyObject()
+	}
+	return meta.SetList(into, copies)
+}
+
+// chosen are the objects that the options ask for, in no order: few of many, mostly.
+func (s *store) chosen(gvr schema.GroupVersionResource, o *client.ListOptions) ([]client.Object, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var chosen []client.Object
+	for key, object := range s.objects[gvr] {
+		if o.Namespace != "" && key.Namespace != o.Namespace {
+			continue
+		}
+		ok, err := s.selects(o, object)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			chosen = append(chosen, object)
+		}
+	}
+	return chosen, nil
 }
 
 func (s *store) selects(o *client.ListOptions, object client.Object) (bool, error) {

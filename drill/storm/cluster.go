@@ -181,21 +181,23 @@ func (c *cluster) Run(ctx context.Context, m emulator.Machine) {
 
 // claimOf waits for the machine's claim to know it.
 func (c *cluster) claimOf(ctx context.Context, m emulator.Machine) *karpv1.NodeClaim {
+	key := client.ObjectKey{Name: m.Tags[tagClaim]}
 	for ctx.Err() == nil {
-		claims := &karpv1.NodeClaimList{}
-		if err := c.api.List(ctx, claims); err != nil {
-			c.t.Error(err)
+		claim := &karpv1.NodeClaim{}
+		if err := c.api.Get(ctx, key, claim); err != nil {
+			c.t.Errorf("reading the claim of machine %s: %v", m.Name, err)
 			return nil
 		}
-		for i := range claims.Items {
-			if strings.HasSuffix(strings.ToLower(claims.Items[i].Status.ProviderID), "/"+strings.ToLower(m.Name)) && len(claims.Items[i].Status.Allocatable) > 0 {
-				return &claims.Items[i]
-			}
+		if claim.Status.ProviderID != "" && len(claim.Status.Allocatable) > 0 {
+			return claim
 		}
 		time.Sleep(time.Second)
 	}
 	return nil
 }
+
+// tagClaim is the tag in which karve writes a machine's claim.
+const tagClaim = "karve.dev_claim"
 
 func nodeOf(claim *karpv1.NodeClaim, name string) *corev1.Node {
 	n := &corev1.Node{}
