@@ -211,12 +211,15 @@ func TestSystemSettings(t *testing.T) {
 		if len(s.Sysctls) != 28+3+1 {
 			t.Errorf("%s: %d kernel settings: %v", c, len(s.Sysctls), s.Sysctls)
 		}
+		if pods := p.Kubelet.DNS; len(pods) != 1 || pods[0] != "169.254.10.11" {
+			t.Errorf("%s: pods ask %v, and not the DNS cache", c, pods)
+		}
 		if !strings.Contains(s.DNSCache, "corp.example:53 {") {
 			t.Errorf("%s: the DNS cache does not know the class's zone:\n%s", c, s.DNSCache)
 		}
 		plain := testNode()
 		plain.OS, plain.LocalDNS = nil, nil
-		if p, err = node.ReadPayload(t.Context(), encode(t, plain, c)); err != nil || p.System.SwapMiB != 0 || p.System.DNSCache != "" || len(p.System.Sysctls) != 8 {
+		if p, err = node.ReadPayload(t.Context(), encode(t, plain, c)); err != nil || p.System.SwapMiB != 0 || p.System.DNSCache != "" || p.Kubelet.DNS[0] != "10.0.0.10" || len(p.System.Sysctls) != 8 {
 			t.Errorf("%s: a class that sets nothing gave %+v, %v", c, p.System, err)
 		}
 	}

@@ -71,7 +71,7 @@ func (n *Node) baseFlags() map[string]string {
 		"cgroups-per-qos":              "true",
 		"client-ca-file":               "/etc/kubernetes/certs/ca.crt",
 		"cloud-provider":               "external",
-		"cluster-dns":                  n.DNS,
+		"cluster-dns":                  n.podDNS(),
 		"cluster-domain":               "cluster.local",
 		"container-log-max-size":       "50M",
 		"enforce-node-allocatable":     "pods",

@@ -26,6 +26,15 @@ const (
 	cacheMemoryMB = 128
 )
 
+// podDNS is whom pods with dnsPolicy ClusterFirst ask: the node's cache where there is one. Whoever
+// writes the kubelet's flags has to say so; the image starts the cache and no more.
+func (n *Node) podDNS() string {
+	if n.LocalDNS != nil {
+		return cacheForPods
+	}
+	return n.DNS
+}
+
 // zoneForm is that of the API: a zone becomes a word of the cache's configuration.
 var zoneForm = regexp.MustCompile(`^(\.|[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)*\.?)$`)
 

@@ -50,11 +50,15 @@ func (c Cluster) environment(m emulator.Machine) map[string]string {
 		"CONFIG_GPU_DRIVER_IF_NEEDED": strconv.FormatBool(!strings.EqualFold(p.Hardware.GPUProfile.Driver, "None")),
 	}
 	maps.Copy(env, systemSettings(p.OperatingSystem.LinuxProfile.LinuxOSConfig))
-	if strings.EqualFold(p.LocalDNSProfile.Mode, "Required") {
+	if dnsCache(p) {
 		env["SHOULD_ENABLE_LOCALDNS"] = "true"
 		env["LOCALDNS_GENERATED_COREFILE"] = base64.StdEncoding.EncodeToString([]byte(".:53 { }\n"))
 	}
 	return env
+}
+
+func dnsCache(p *emulator.NodeProfile) bool {
+	return strings.EqualFold(p.LocalDNSProfile.Mode, "Required")
 }
 
 // nodeLabels are the client's and AKS's own, which win.
@@ -105,10 +109,13 @@ func kubeletFlags(m emulator.Machine) []string {
 	if pods == 0 {
 		pods = overlayPods
 	}
-	version := minor(p.Kubernetes.OrchestratorVersion)
+	version, dns := minor(p.Kubernetes.OrchestratorVersion), "10.0.0.10"
+	if dnsCache(p) {
+		dns = cacheForPods
+	}
 	cpu, memory, spare := aksReservation(int64(m.Size.VCPUsAvailable), m.Size.MemoryGiB, pods, version)
 	flags := []string{
-		"--cloud-provider=external", fmt.Sprintf("--max-pods=%d", pods),
+		"--cloud-provider=external", "--cluster-dns=" + dns, fmt.Sprintf("--max-pods=%d", pods),
 		fmt.Sprintf("--kube-reserved=cpu=%dm,memory=%dMi,pid=1000", cpu, memory),
 		fmt.Sprintf("--eviction-hard=memory.available<%dMi,nodefs.available<10%%,nodefs.inodesFree<5%%,pid.available<2000", spare),
 	}

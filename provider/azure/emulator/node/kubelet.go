@@ -32,6 +32,8 @@ type Kubelet struct {
 	Register bool
 	// Reserved is kube-reserved and system-reserved together.
 	Reserved corev1.ResourceList
+	// DNS are the servers that pods with dnsPolicy ClusterFirst ask.
+	DNS      []string
 	Eviction []Threshold
 }
 
@@ -76,6 +78,7 @@ func parseKubelet(args []string, version string) (Kubelet, error) {
 		PodsPerCore: int64(raw.podsPerCore),
 		Register:    raw.registerNode,
 		FailsOnSwap: raw.failSwapOn,
+		DNS:         raw.clusterDNS,
 	}
 	if err := checkLabels(k.Labels); err != nil {
 		return Kubelet{}, fmt.Errorf("--node-labels: %w", err)

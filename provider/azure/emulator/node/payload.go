@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -91,6 +92,9 @@ func readEnvironment(env map[string]string) (Payload, error) {
 	}
 	if p.System.SwapMiB > 0 && p.Kubelet.FailsOnSwap {
 		return Payload{}, errors.New("starting the kubelet: --fail-swap-on is true, and the machine has swap")
+	}
+	if p.System.DNSCache != "" && !slices.Equal(p.Kubelet.DNS, []string{cacheForPods}) {
+		return Payload{}, fmt.Errorf("--cluster-dns is %v: the machine runs a DNS cache at %s that no pod would ask", p.Kubelet.DNS, cacheForPods)
 	}
 	return p, checkCredentialProvider(env, p.KubernetesVersion)
 }

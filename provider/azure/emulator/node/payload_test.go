@@ -104,6 +104,7 @@ func TestReadPayload(t *testing.T) {
 				{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule},
 			},
 			External:    true,
+			DNS:         []string{"10.0.0.10"},
 			MaxPods:     110,
 			Register:    true,
 			FailsOnSwap: true,

@@ -21,6 +21,9 @@ type System struct {
 	DNSCache string
 }
 
+// cacheForPods is where the DNS cache of AKS's images answers pods.
+const cacheForPods = "169.254.10.11"
+
 // readSystem refuses what the provisioning scripts end with an error for.
 func readSystem(env map[string]string) (System, error) {
 	var s System
