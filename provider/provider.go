@@ -111,9 +111,12 @@ const (
 	Creating    State = "Creating"    // bought, not yet running
 	Running     State = "Running"     // the cloud says it runs
 	Stopped     State = "Stopped"     // exists, but deallocated: it will not come back by itself
-	Failed      State = "Failed"      // never came up
+	Failed      State = "Failed"      // never came up, or fell later
 	Terminating State = "Terminating" // on its way out
 )
+
+// Lost reports whether a machine runs no pods and will not by itself.
+func (s State) Lost() bool { return s == Stopped || s == Failed || s == Terminating }
 
 // Instance is a machine.
 type Instance struct {

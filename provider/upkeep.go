@@ -44,6 +44,7 @@ type Drift struct {
 type Bought struct {
 	Claim, ProviderID string
 	Class             string // node class
+	Type              string // as Instance.Type said when it was launched
 	ImageID           string // as Instance.ImageID said when it was launched
 	// Annotations are the claim's, those of Instance.Annotations among them.
 	Annotations map[string]string

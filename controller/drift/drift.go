@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -119,7 +120,7 @@ func (r *Reconciler) providers(ctx context.Context, claim *karpv1.NodeClaim, cla
 	}
 	m := provider.Bought{
 		Claim: claim.Name, ProviderID: claim.Status.ProviderID, Class: class,
-		ImageID: claim.Status.ImageID, Annotations: claim.Annotations,
+		Type: claim.Labels[corev1.LabelInstanceTypeStable], ImageID: claim.Status.ImageID, Annotations: claim.Annotations,
 	}
 	nodes, err := lookup.NodesOf(ctx, r.Client, claim)
 	if err == nil && len(nodes) == 1 {

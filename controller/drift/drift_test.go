@@ -1,6 +1,7 @@
 package drift_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/drift"
+	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -257,5 +259,30 @@ func TestWhoCannotDrift(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.want("none is left")
+	})
+}
+
+// listener is a provider's Drifter that only listens.
+type listener struct{ told []provider.Bought }
+
+func (l *listener) Drift(_ context.Context, m provider.Bought) (provider.Drift, error) {
+	l.told = append(l.told, m)
+	return provider.Drift{}, nil
+}
+
+// The provider is told what its machine was bought as: it may be something else by now.
+//
+// Rule 283.
+func TestProviderIsToldWhatWasBought(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		c.joined(controllertest.Pool("web", "Never"), 1)
+		l := &listener{}
+		c.Reconciler.Drifter = l
+		c.want("asked")
+		want := c.Claims()[0].Labels[corev1.LabelInstanceTypeStable]
+		if len(l.told) != 1 || want == "" || l.told[0].Type != want {
+			t.Errorf("told %+v, want the type %q", l.told, want)
+		}
 	})
 }

@@ -228,7 +228,7 @@ func (r *Reconciler) verify(ctx context.Context, claim *karpv1.NodeClaim) (recon
 		return reconcile.Result{}, r.lost(ctx, claim, "machine is gone")
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("asking about the machine of nodeclaim %s: %w", claim.Name, err)
-	case machine.State == provider.Stopped || machine.State == provider.Terminating:
+	case machine.State.Lost():
 		return reconcile.Result{}, r.lost(ctx, claim, "machine is "+string(machine.State))
 	}
 	return reconcile.Result{RequeueAfter: recheck}, nil

@@ -8,17 +8,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/provider/memory"
 )
 
-// A machine that somebody deallocates will not come back by itself: as soon as its node
-// is silent it is replaced, and given back.
+// A machine that somebody deallocates, or that has failed, will not come back by itself: as
+// soon as its node is silent it is replaced, and given back.
 //
-// Rule 227.
-func TestDeallocatedMachineIsReplaced(t *testing.T) {
+// Rule 227. Rule 282.
+func TestLostMachineIsReplaced(t *testing.T) {
+	for name, lose := range map[string]func(*memory.Cloud, string) bool{"deallocated": (*memory.Cloud).Stop, "failed": (*memory.Cloud).Fail} {
+		t.Run(name, func(t *testing.T) { lostMachineIsReplaced(t, lose) })
+	}
+}
+
+func lostMachineIsReplaced(t *testing.T, lose func(*memory.Cloud, string) bool) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
 		lost, machine := e.Claims()[0].UID, e.Cloud.Machines()[0]
-		e.Cloud.Stop(machine)
+		if !lose(e.Cloud, machine) {
+			t.Fatal("there is no machine")
+		}
 		e.Steps(5)
 		if got := e.Claims(); len(got) != 1 || got[0].DeletionTimestamp != nil {
 			t.Fatal("its node reports, and it is given up")

@@ -20,7 +20,7 @@ const (
 )
 
 // seek asks about a machine whose Node does not come. One that was stopped or deleted
-// from outside never joins, and its pods need not wait for the time-out; an answer that
+// from outside, or has failed after it was made, never joins, and its pods need not wait for the time-out; an answer that
 // cannot be had ends nothing.
 func (s *step) seek(ctx context.Context) error {
 	launched := s.StatusConditions().Get(karpv1.ConditionTypeLaunched)
@@ -38,7 +38,7 @@ func (s *step) seek(ctx context.Context) error {
 	case err != nil:
 		s.Log.Error(err, "cannot ask about a machine that does not join", "nodeclaim", s.claim.Name)
 		return nil
-	case machine.State != provider.Stopped && machine.State != provider.Terminating:
+	case !machine.State.Lost():
 		return nil
 	}
 	s.Log.Info("lost machine that never joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", machine.State)

@@ -12,12 +12,12 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// A machine that is deallocated before it joins is replaced a few minutes later, not at
-// the time-out; one that merely takes its time is waited for.
+// A machine that is deallocated or fails before it joins is replaced a few minutes later, not
+// at the time-out; one that merely takes its time is waited for.
 //
-// Rule 227.
+// Rule 227. Rule 282.
 func TestMachineStoppedBeforeItJoins(t *testing.T) {
-	for name, stopped := range map[string]bool{"stopped": true, "slow": false} {
+	for name, stop := range map[string]func(*memory.Cloud, string) bool{"stopped": (*memory.Cloud).Stop, "failed": (*memory.Cloud).Fail, "slow": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := controllertest.New(t, memory.Options{})
@@ -27,15 +27,15 @@ func TestMachineStoppedBeforeItJoins(t *testing.T) {
 					return len(e.Claims()) == 1 && kube.ConditionTrue(&e.Claims()[0], karpv1.ConditionTypeLaunched)
 				})
 				claim, start := e.Claims()[0], time.Now()
-				if stopped {
-					e.Cloud.Stop(e.Cloud.Machines()[0])
+				if stop != nil && !stop(e.Cloud, e.Cloud.Machines()[0]) {
+					t.Fatal("there is no machine")
 				}
 				e.Pace = 20 * time.Second
 				for time.Since(start) < 6*time.Minute {
 					e.Step()
 				}
 				replaced := len(e.Claims()) != 1 || e.Claims()[0].UID != claim.UID
-				if replaced != stopped {
+				if replaced != (stop != nil) {
 					t.Errorf("after %v, replaced: %v", time.Since(start), replaced)
 				}
 			})

@@ -196,7 +196,7 @@ func (t *town) attend(ctx context.Context, c *claim) {
 		if ask {
 			in, err := t.market.provider.Get(ctx, c.id)
 			switch {
-			case errors.Is(err, provider.ErrNotFound) || err == nil && (in.State == provider.Stopped || in.State == provider.Terminating):
+			case errors.Is(err, provider.ErrNotFound) || err == nil && in.State.Lost():
 				return
 			case err != nil:
 				wait = max(wait, again.after())

@@ -24,6 +24,8 @@ const (
 	KubeletIdentityDrift = "KubeletIdentityDrift"
 	// ClusterConfigDrift: AKS says so of a machine that it made.
 	ClusterConfigDrift = "ClusterConfigDrift"
+	// SizeDrift is karve's own: Karpenter's provider does not look.
+	SizeDrift = "SizeDrift"
 )
 
 // AnnotationKubernetesVersion is the version of Kubernetes that a claim's machine
@@ -40,7 +42,7 @@ func (p *Provider) Drift(ctx context.Context, m provider.Bought) (provider.Drift
 	}
 	var open error
 	for _, check := range []func(*v1beta1.AKSNodeClass, provider.Bought) (provider.Drift, error){
-		classDrift, versionDrift, imageDrift, p.identityDrift, p.clusterDrift,
+		classDrift, versionDrift, imageDrift, p.identityDrift, p.clusterDrift, p.sizeDrift,
 	} {
 		drift, err := check(class, m)
 		if drift.Reason != "" {
@@ -139,15 +141,33 @@ func (p *Provider) identityDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (pr
 // clusterDrift: AKS would make its machine anew, by the last list of machines. That is of
 // whatever age: such drift lasts.
 func (p *Provider) clusterDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
-	name, err := p.machineOf(m.ProviderID)
-	if err != nil {
-		return provider.Drift{}, nil // there is no machine yet
-	}
-	_, handle := p.whose(name)
-	if vm := p.machines.current().byName[handle]; vm != nil && vm.said != nil && vm.said.drift != "" {
+	if vm := p.listed(m); vm != nil && vm.said != nil && vm.said.drift != "" {
 		return provider.Drift{Reason: ClusterConfigDrift, Detail: vm.said.drift}, nil
 	}
 	return provider.Drift{}, nil
+}
+
+// sizeDrift: somebody gave the machine another size than was bought, by the last list of
+// machines. What its node says of its size and price, and what limits count, is wrong then.
+func (p *Provider) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
+	vm := p.listed(m)
+	if vm == nil || !p.ours(vm) {
+		return provider.Drift{}, nil
+	}
+	if has := p.choiceOf(vm).Type; has != "" && m.Type != "" && !strings.EqualFold(has, m.Type) {
+		return provider.Drift{Reason: SizeDrift, Detail: "bought as " + m.Type + ", and somebody made it a " + has}, nil
+	}
+	return provider.Drift{}, nil
+}
+
+// listed is the machine in the last list, of whatever age; nil when it is not there.
+func (p *Provider) listed(m provider.Bought) *machine {
+	name, err := p.machineOf(m.ProviderID)
+	if err != nil {
+		return nil // there is no machine yet
+	}
+	_, handle := p.whose(name)
+	return p.machines.current().byName[handle]
 }
 
 // settled reports why a part of the class's status must not be relied on.

@@ -1,9 +1,11 @@
 package azure
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -55,7 +57,7 @@ func classify(err error) refusal {
 	}
 	resp := responseOf(err)
 	if resp == nil {
-		return refusal{kind: transient, code: "RequestFailed", detail: shorten(err.Error()), err: err}
+		return refusal{kind: transient, code: "RequestFailed", detail: shorten(err.Error()), advice: unreached(err), err: err}
 	}
 	words := message(resp)
 	r := refusal{code: resp.ErrorCode, detail: shorten(words), err: err}
@@ -75,6 +77,19 @@ func classify(err error) refusal {
 	}
 	r.advice = advise(r.kind, words)
 	return r
+}
+
+// unreached is the next step where no server was met, if a person must take it.
+func unreached(err error) string {
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &name):
+		return "check the cluster's DNS and what karve's pod may reach: nobody knows the name " + name.Name
+	case errors.As(err, &certificate):
+		return "check the clock of karve's node, and the authorities that karve trusts (SSL_CERT_FILE) if a proxy stands between it and Azure"
+	}
+	return ""
 }
 
 func responseOf(err error) *azcore.ResponseError {

@@ -1,9 +1,13 @@
 package azure
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -166,7 +170,25 @@ func TestEveryKindHasAConduct(t *testing.T) {
 }
 
 func TestClassifyBrokenConnection(t *testing.T) {
-	if r := classify(errors.New("connection reset by peer")); r.kind != transient || r.ofOffer() {
-		t.Errorf("a broken connection is %s; its outcome is unknown", r.kind)
+	if r := classify(errors.New("connection reset by peer")); r.kind != transient || r.ofOffer() || r.advice != "" {
+		t.Errorf("a broken connection is %s, and to be done is %q; its outcome is unknown", r.kind, r.advice)
+	}
+}
+
+// Whoever cannot get to Azure is told what to look at, where that is not Azure's to mend.
+//
+// Rule 284.
+func TestNoWayToAzureSaysWhatToCheck(t *testing.T) {
+	for says, err := range map[string]error{
+		"DNS":           &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "management.azure.com", IsNotFound: true}},
+		"SSL_CERT_FILE": &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}},
+	} {
+		err = &url.Error{Op: "Get", URL: "https://management.azure.com", Err: err}
+		if r := classify(err); r.kind != transient || r.ofOffer() || !strings.Contains(r.words(), says) {
+			t.Errorf("%v is %s: %s", err, r.kind, r.words())
+		}
+		if told := wrap(err, "listing machines").Error(); !strings.Contains(told, says) || !strings.Contains(told, err.Error()) {
+			t.Errorf("listing machines says %q", told)
+		}
 	}
 }

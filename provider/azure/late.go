@@ -107,11 +107,22 @@ func stuck() refusal {
 // learnStuck has the offer rest of a machine that is ended before it came to be, if it
 // was late: the next claim had better try another.
 func (p *Provider) learnStuck(vm *machine) {
-	if state(vm) != provider.Creating || !p.late(vm.handle, vm) {
-		return
+	if state(vm) == provider.Creating && p.late(vm.handle, vm) {
+		p.learnOf(vm, stuck())
 	}
+}
+
+// learnFailed has the offer rest of a machine that is ended because it failed when it had
+// been made.
+func (p *Provider) learnFailed(vm *machine) {
+	if state(vm) == provider.Failed {
+		p.learnOf(vm, failure(vm.explained()))
+	}
+}
+
+func (p *Provider) learnOf(vm *machine, r refusal) {
 	choice := p.choiceOf(vm)
 	if s := p.skus.read().value.byName[choice.Type]; s != nil {
-		p.stockouts.learn(stuck(), s, choice.Zone, choice.CapacityType, "")
+		p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, "")
 	}
 }

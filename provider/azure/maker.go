@@ -113,7 +113,15 @@ func (c byCompute) why(ctx context.Context, l *launch, vm *machine) refusal {
 	if r, ok := l.noted(ctx, c.p.choiceOf(vm)); ok {
 		return r
 	}
-	for _, s := range statuses(vm) {
+	return vm.explained()
+}
+
+// explained is why a machine failed, as it says itself.
+func (m *machine) explained() refusal {
+	if m.said != nil && m.said.failure.kind != "" {
+		return m.said.failure
+	}
+	for _, s := range statuses(m) {
 		if code, ok := strings.CutPrefix(text(s.Code), "ProvisioningState/failed/"); ok {
 			return understand(code, text(s.Message))
 		}

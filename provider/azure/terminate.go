@@ -103,7 +103,11 @@ func (p *Provider) end(ctx context.Context, vm *machine) error {
 	if err := p.endable(vm); err != nil || p.leaves(vm) {
 		return err
 	}
-	return p.remove(ctx, vm)
+	if err := p.remove(ctx, vm); err != nil || !p.flights.get(vm.handle).leaving {
+		return err
+	}
+	p.learnFailed(vm)
+	return nil
 }
 
 // stuckAfter is how long a machine may be on its way out before it is asked for once

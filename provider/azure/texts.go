@@ -44,6 +44,9 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 func wrap(err error, format string, args ...any) error {
 	act := fmt.Sprintf(format, args...)
 	if !errors.As(err, new(*azcore.ResponseError)) {
+		if advice := unreached(err); advice != "" {
+			return fmt.Errorf("%s: %s: %w", act, advice, err)
+		}
 		return fmt.Errorf("%s: %w", act, err)
 	}
 	return &callError{act: act, refusal: classify(err)}

@@ -208,6 +208,18 @@ func (c *Cloud) Stop(providerID string) bool {
 	return true
 }
 
+// Fail has a machine fail that was made long ago: it stays, and will not come back by itself.
+func (c *Cloud) Fail(providerID string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.find(providerID)
+	if m == nil {
+		return false
+	}
+	m.fails = true
+	return true
+}
+
 // Machines are the provider IDs of all machines that exist, sorted.
 func (c *Cloud) Machines() []string {
 	c.mu.Lock()

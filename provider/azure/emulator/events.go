@@ -161,11 +161,16 @@ func (s *Server) begins(v *vm, e *scheduledEvent) {
 // restart ends what runs on the machine and boots it again.
 func (s *Server) restart(v *vm, e *scheduledEvent) {
 	s.log.Info("virtual machine restarts", slog.String("vm", v.name), slog.String("kind", e.kind))
+	s.restartAfter(v, restart, func() { v.over(e) })
+}
+
+// restartAfter has the machine's guest end and another begin, then after what has to be done.
+func (s *Server) restartAfter(v *vm, d time.Duration, then func()) {
 	v.endGuest(ErrRestarted)
 	v.power = starting
 	life := v.life
-	s.afterScaled(restart, func() {
-		v.over(e)
+	s.afterScaled(d, func() {
+		then()
 		if v.life == life {
 			s.boot(v)
 		}

@@ -45,6 +45,11 @@ type fault struct {
 	change                func(*answerWriter)
 	breaks, before, twice bool
 	delay                 time.Duration
+	// line is how the connection fails, if it does. alternates: every other request is carried
+	// out before.
+	line       lineFault
+	alternates bool
+	strikes    int
 }
 
 // AddFault has the next matching requests fail. Faults added first match first.
@@ -77,6 +82,7 @@ func (s *Server) addFault(f Fault, more ...func(*fault)) error {
 // ClearFaults ends every fault of requests, and what machines do that they should not. What
 // has struck already stays.
 func (s *Server) ClearFaults() {
+	s.line.mend()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults, s.quirks = nil, nil
@@ -112,9 +118,17 @@ func (s *Server) takeFault(req *request) *fault {
 		if f.Times == 0 {
 			s.faults = slices.Delete(s.faults, i, i+1)
 		}
-		return f
+		return f.strike()
 	}
 	return nil
+}
+
+// strike is the fault as it strikes one request.
+func (f *fault) strike() *fault {
+	now := *f
+	now.before = f.before || f.alternates && f.strikes%2 == 1
+	f.strikes++
+	return &now
 }
 
 func (f *fault) refusal() *Error {

@@ -23,7 +23,7 @@ func changes(change func(*answerWriter)) func(*fault) {
 }
 
 // strike answers a request that a fault without a refusal strikes.
-func (s *Server) strike(w http.ResponseWriter, f *fault, serve func(http.ResponseWriter)) {
+func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *fault, serve func(http.ResponseWriter)) {
 	answer := &answerWriter{header: http.Header{}}
 	if !f.before {
 		serve(answer)
@@ -34,6 +34,9 @@ func (s *Server) strike(w http.ResponseWriter, f *fault, serve func(http.Respons
 	}
 	if f.delay > 0 {
 		time.Sleep(s.pace(f.delay))
+	}
+	if f.line != "" {
+		s.hangUp(w, r, f.line)
 	}
 	if f.breaks {
 		panic(http.ErrAbortHandler) // how a handler says that nothing more will come
@@ -140,10 +143,15 @@ const (
 	stuckCreating = "StuckCreating" // a creation never ends
 	stuckDeleting = "StuckDeleting" // a deletion does not end, unless it is asked for again
 	lateSuccess   = "LateSuccess"   // a creation is reported as failed, and succeeds a minute later
+	lateFailure   = "LateFailure"   // a creation is reported as done, and has failed twenty seconds later
 )
 
 // late is how much later than its failure was reported a machine comes up after all.
 const late = time.Minute
+
+// turnsOut is how much later than its success was reported a machine turns out to have
+// failed: before most have booted.
+const turnsOut = 20 * time.Second
 
 func (s *Server) addQuirk(name string, times int) {
 	s.mu.Lock()

@@ -58,6 +58,7 @@ func (s *Server) Inject(n Named) error {
 
 // Paths that faults are about unless told otherwise.
 const (
+	everyPath     = "" // tokens and prices too
 	anyPath       = "/subscriptions/"
 	machinePath   = "/virtualMachines/[^/]+$"
 	interfacePath = "/networkInterfaces/[^/]+$"
@@ -100,6 +101,10 @@ func transportFaults() []FaultKind {
 		on("SkewedDate", changes(func(w *answerWriter) {
 			w.header.Set("Date", time.Now().Add(-3*time.Hour).UTC().Format(http.TimeFormat))
 		})),
+		requestFault(of, string(tlsRefused), "", everyPath, Fault{}, onLine(tlsRefused)),
+		requestFault(of, string(certificateExpired), "", everyPath, Fault{}, onLine(certificateExpired)),
+		requestFault(of, string(nameUnknown), "", everyPath, Fault{}, onLine(nameUnknown)),
+		on(string(goAway), onLine(goAway)),
 		requestFault(of, "TooManyRequests", "", anyPath, Fault{Status: http.StatusTooManyRequests, RetryAfterSeconds: 5}),
 		requestFault(of, "TooManyRequestsWithoutRetryAfter", "", anyPath, Fault{Status: http.StatusTooManyRequests}),
 		requestFault(of, "TooManyRequestsForADay", "", anyPath, Fault{Status: http.StatusTooManyRequests, RetryAfterSeconds: 86400}),
@@ -162,7 +167,7 @@ func asyncFaults() []FaultKind {
 		requestFault(of, "OperationExpired", http.MethodGet, operationPath, Fault{Status: http.StatusGone, Code: "OperationExpired"}),
 		requestFault(of, "OperationThrottled", http.MethodGet, operationPath, Fault{Status: http.StatusTooManyRequests, Code: "OperationNotAllowed", Flat: true, RetryAfterSeconds: 17}),
 		requestFault(of, "NotFoundAfterSuccess", http.MethodGet, machinePath, Fault{Status: http.StatusNotFound, Code: "ResourceNotFound"}),
-		quirk(stuckCreating), quirk(stuckDeleting), quirk(lateSuccess),
+		quirk(stuckCreating), quirk(stuckDeleting), quirk(lateSuccess), quirk(lateFailure),
 	}
 }
 
@@ -208,6 +213,7 @@ func computeFaults() []FaultKind {
 	one("Deallocated", func(s *Server, name string) error {
 		return s.outOfBand(name, func(v *vm) { s.beginDeallocate(v, ErrDeallocated) })
 	})
+	one("Resized", (*Server).Resize)
 	one("Deleted", func(s *Server, name string) error {
 		return s.outOfBand(name, func(v *vm) { s.beginDelete(v, ErrDeleted) })
 	})

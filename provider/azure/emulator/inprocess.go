@@ -42,9 +42,10 @@ func (t inProcess) Do(req *http.Request) (*http.Response, error) { return t.Roun
 
 // RoundTrip answers one request, for http.Client.
 func (t inProcess) RoundTrip(req *http.Request) (resp *http.Response, err error) {
+	w := &answerWriter{header: http.Header{}, broken: io.ErrUnexpectedEOF}
 	defer func() {
 		if broken := recover(); broken == http.ErrAbortHandler { //nolint:errorlint // the very value, as net/http has it
-			resp, err = nil, fmt.Errorf("reading the answer to %s %s: %w", req.Method, req.URL.Path, io.ErrUnexpectedEOF)
+			resp, err = nil, fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, w.broken)
 		} else if broken != nil {
 			panic(broken)
 		}
@@ -54,7 +55,6 @@ func (t inProcess) RoundTrip(req *http.Request) (resp *http.Response, err error)
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
-	w := &answerWriter{header: http.Header{}}
 	t.server.ServeHTTP(w, req)
 	return w.response(req), nil
 }
@@ -78,6 +78,7 @@ type answerWriter struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
+	broken error // why there is none, if there is none
 }
 
 func (w *answerWriter) Header() http.Header { return w.header }

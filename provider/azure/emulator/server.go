@@ -34,6 +34,7 @@ type Server struct {
 	authority *authority
 	url       string // https://host:port, without a slash at the end; nowhere without a listener
 	files     files
+	line      line
 	http      *http.Server // nil without a listener, as is authority
 	ends      context.CancelCauseFunc
 	alive     context.Context
@@ -98,7 +99,7 @@ func (s *Server) listen(ctx context.Context) error {
 	}
 	host, port, err := net.SplitHostPort(listener.Addr().String())
 	if err == nil {
-		s.authority, err = newAuthority(host)
+		s.authority, err = s.newAuthority(host)
 	}
 	if err == nil {
 		s.url = "https://" + net.JoinHostPort(reachable(host), port)
@@ -109,7 +110,8 @@ func (s *Server) listen(ctx context.Context) error {
 	}
 	s.http = &http.Server{
 		Handler:           s,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.authority.server}, MinVersion: tls.VersionTLS12},
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.authority.server}, MinVersion: tls.VersionTLS12, GetConfigForClient: s.greet},
+		ConnContext:       s.line.remember,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(logWriter{s.log}, "", 0),
 	}
@@ -198,8 +200,8 @@ func (s *Server) serveAzure(w http.ResponseWriter, req *request, route *route) {
 		return
 	}
 	fault := s.takeFault(req)
-	if fault != nil && (fault.change != nil || fault.breaks) {
-		s.strike(w, fault, func(w http.ResponseWriter) {
+	if fault != nil && (fault.change != nil || fault.breaks || fault.line != "") {
+		s.strike(w, req.http, fault, func(w http.ResponseWriter) {
 			rep, err := route.handle(s, req)
 			s.ledger.count(route, req, err)
 			s.finish(w, req.http)(rep, err)

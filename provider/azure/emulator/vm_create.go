@@ -153,6 +153,27 @@ func (s *Server) endCreation(v *vm, failure *Error) {
 	}
 	v.state, v.power = succeeded, starting
 	s.bootLater(v)
+	if s.quirk(lateFailure) {
+		s.failLate(v, op)
+	}
+}
+
+// failLate has a machine fail whose creation was reported as done: it has no power any more,
+// and its operation tells another story than before.
+func (s *Server) failLate(v *vm, op *operation) {
+	life := v.life
+	s.afterScaled(turnsOut, func() {
+		if v.life != life {
+			return
+		}
+		v.endGuest(ErrDeallocated)
+		v.state, v.power = failed, ""
+		v.failure = refuse(http.StatusInternalServerError, "InternalExecutionError", "An internal execution error occurred. Please retry later.")
+		if op != nil {
+			op.status, op.failure = failed, v.failure
+		}
+		s.log.Info("virtual machine failed after it was made", slog.String("vm", v.name))
+	})
 }
 
 // succeedLate has a machine come up whose creation was reported as failed.

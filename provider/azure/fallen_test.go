@@ -1,0 +1,87 @@
+package azure_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// A machine that fails after it was reported as made is told to have failed, and once it is
+// given back its offer rests.
+//
+// Rule 282.
+func TestMachineThatFailsAfterSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		if err := r.Inject(emulator.Named{Name: "LateFailure"}); err != nil {
+			t.Fatal(err)
+		}
+		p := r.provider(t)
+		bought := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
+		id, err := r.up(t, p, bought)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if in, err := p.Get(t.Context(), id); err != nil || in.State != provider.Failed || !in.State.Lost() {
+			t.Fatalf("it is %+v, %v", in, err)
+		}
+		if err := r.down(t, p, id); err != nil {
+			t.Fatal(err)
+		}
+		if left := r.residue(t); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+		again := bought
+		again.Name, again.UID = "b", "uid-of-b"
+		if in, err := p.Launch(t.Context(), again); err != nil || in.Type != "Standard_E4s_v5" {
+			t.Errorf("bought %s next, %v", in.Type, err)
+		}
+	})
+}
+
+// A machine that somebody gives another size has drifted; one that has the size it was bought
+// in has not, whatever the letter case.
+//
+// Rule 283.
+func TestResizedMachineHasDrifted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		p := r.provider(t)
+		id, err := r.up(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		drift := func(size string) provider.Drift {
+			t.Helper()
+			time.Sleep(time.Minute) // a list is read
+			if _, err := p.List(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			d, err := p.Drift(t.Context(), provider.Bought{Claim: "a", ProviderID: id, Class: "default", Type: size})
+			if notReady := new(provider.NotReadyError); err != nil && !errors.As(err, &notReady) { // the class is nobody's here
+				t.Fatal(err)
+			}
+			return d
+		}
+		for _, size := range []string{"Standard_D4s_v5", "standard_d4S_V5", ""} {
+			if d := drift(size); d.Reason != "" {
+				t.Errorf("bought as %q: %+v", size, d)
+			}
+		}
+		if err := r.Resize(r.State().VMs[0].Name); err != nil {
+			t.Fatal(err)
+		}
+		if d := drift("Standard_D4s_v5"); d.Reason != azure.SizeDrift {
+			t.Errorf("resized to %s: %+v", r.State().VMs[0].Size, d)
+		}
+		if d := drift(""); d.Reason != "" {
+			t.Errorf("nobody knows what was bought: %+v", d)
+		}
+	})
+}
