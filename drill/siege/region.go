@@ -3,6 +3,7 @@ package siege
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -38,6 +39,10 @@ func open(ctx context.Context, o Options) (*town, error) {
 	if err := t.settle(ctx); err != nil {
 		return nil, fmt.Errorf("settling others there: %w", err)
 	}
+	subnet, err := t.subnet()
+	if err != nil {
+		return nil, fmt.Errorf("making its network: %w", err)
+	}
 	authority, err := drill.Authority()
 	if err != nil {
 		return nil, err
@@ -52,7 +57,7 @@ func open(ctx context.Context, o Options) (*town, error) {
 		Credential: &turnstile{credential, make(chan struct{}, 1)}, ClientOptions: options,
 		SubscriptionID: t.region.SubscriptionID(), Location: t.region.Location(), ClusterName: clusterName,
 		ClusterEndpoint: "https://karve.example:6443", CABundle: authority,
-		NodeResourceGroup: t.region.NodeResourceGroup(), VNetSubnetID: t.region.SubnetID(),
+		NodeResourceGroup: t.region.NodeResourceGroup(), VNetSubnetID: subnet,
 		SSHPublicKey: "ssh-ed25519 AAAA siege", PricesURL: t.region.URL() + "/api/retail/prices", ARMShare: 1,
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
 		Classes:        azure.ClassesFunc(func(context.Context, string) (*v1beta1.AKSNodeClass, error) { return class, nil }),
@@ -62,6 +67,15 @@ func open(ctx context.Context, o Options) (*town, error) {
 	}
 	t.market = &market{provider: p}
 	return t, nil
+}
+
+// subnet is where machines go: AKS's own, but for faults that strike only who looks for a
+// security group. Interfaces name one in a network that is not AKS's.
+func (t *town) subnet() (id string, err error) {
+	if !slices.Contains(t.options.Faults, "NoSecurityGroups") {
+		return t.region.SubnetID(), nil
+	}
+	return t.region.AddSubnet("network", "network", "nodes", "10.1.0.0/16")
 }
 
 const clusterName = "karve"

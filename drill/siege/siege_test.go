@@ -20,7 +20,9 @@ func TestEveryFault(t *testing.T) {
 	besiege(t, siege.Options{Seed: 1, Machines: few})
 	for _, k := range emulator.FaultCatalogue() {
 		t.Run(k.Name, func(t *testing.T) {
-			besiege(t, siege.Options{Seed: 1, Machines: few, Faults: []string{k.Name}})
+			if r := besiege(t, siege.Options{Seed: 1, Machines: few, Faults: []string{k.Name}}); r.Strikes == 0 {
+				t.Error("it struck nothing")
+			}
 		})
 	}
 }
@@ -48,10 +50,11 @@ func TestUnknownFault(t *testing.T) {
 	})
 }
 
-func besiege(t *testing.T, o siege.Options) {
+func besiege(t *testing.T, o siege.Options) (r siege.Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r, err := siege.Run(t.Context(), o)
+		var err error
+		r, err = siege.Run(t.Context(), o)
 		if err != nil {
 			t.Fatalf("seed %d: %v", o.Seed, err)
 		}
@@ -60,4 +63,5 @@ func besiege(t *testing.T, o siege.Options) {
 			t.Error(err)
 		}
 	})
+	return r
 }
