@@ -3,8 +3,9 @@
 // that provisioning Kubernetes nodes needs: a token endpoint, VM sizes and
 // their quota, virtual machines with genuine asynchronous operations, network
 // interfaces with addresses taken from a subnet, disks and their encryption sets,
-// extensions, machines of AKS agent pools, images of community and shared galleries, and retail prices. The Azure SDK for Go talks to it unmodified
-// through cloud.Configuration. New makes one without a listener, which tests call
+// extensions, machines of AKS agent pools, images of community and shared galleries,
+// retail prices, and Resource Graph, which lags behind it all. The Azure SDK for Go talks
+// to it unmodified through cloud.Configuration. New makes one without a listener, which tests call
 // in process and in virtual time.
 //
 // It behaves like the real thing where a client can tell: quota is enforced,

@@ -135,8 +135,9 @@ func (s *Server) checkNIC(id string, spec nicSpec) error {
 }
 
 // checkSix refuses an address of IPv6 where there are none, and as the first of an
-// interface, which is always one of IPv4. By which codes Azure refuses that is not on
-// record.
+// interface, which is always one of IPv4 (kubernetes-sigs/cloud-provider-azure#3715). By which
+// codes Azure refuses either is on no public record: these are the plainest that a client
+// must understand.
 func checkSix(id string, n *subnet, c ipConfigSpec, primary bool) error {
 	switch {
 	case !n.six.IsValid():

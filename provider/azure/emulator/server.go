@@ -230,7 +230,7 @@ func (s *Server) admit(req *request, route *route, header http.Header) error {
 	if err := s.identity.authorise(req.http); err != nil {
 		return err
 	}
-	if sub := req.params["subscription"]; !strings.EqualFold(sub, s.options.SubscriptionID) {
+	if sub, scoped := req.params["subscription"]; scoped && !strings.EqualFold(sub, s.options.SubscriptionID) {
 		return notFound("SubscriptionNotFound", "The subscription '%s' could not be found.", sub)
 	}
 	if req.query.Get("api-version") == "" {
