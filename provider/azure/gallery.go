@@ -62,8 +62,7 @@ func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, err
 	if s.now().Before(held.until) {
 		return nil, held.err
 	}
-	builds, err, _ := s.reading.Do(fmt.Sprint(d), func() (any, error) { return s.read(ctx, d) })
-	return builds.([]build), err
+	return together(ctx, &s.reading, fmt.Sprint(d), func(ctx context.Context) ([]build, error) { return s.read(ctx, d) })
 }
 
 func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error) {
@@ -71,9 +70,7 @@ func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		if ctx.Err() == nil {
-			s.failing.failed(err, s.now())
-		}
+		s.failing.failed(err, s.now())
 		return nil, err
 	}
 	s.known[d], s.failing = memo[[]build]{builds, s.now()}, holdOff{}

@@ -188,7 +188,7 @@ func (n *network) joinDenied(s subnetID) string {
 
 // remembered returns a fresh memo or reads anew. Who comes meanwhile shares what comes of
 // it: the first of a thousand launches come together.
-func remembered[T any](n *network, what string, get func() memo[T], put func(memo[T]), ttl time.Duration, read func() (T, error)) (T, error) {
+func remembered[T any](ctx context.Context, n *network, what string, get func() memo[T], put func(memo[T]), ttl time.Duration, read func(context.Context) (T, error)) (T, error) {
 	n.mu.Lock()
 	known := get()
 	n.mu.Unlock()
@@ -196,8 +196,8 @@ func remembered[T any](n *network, what string, get func() memo[T], put func(mem
 	if !known.read.IsZero() && now.Sub(known.read) < ttl {
 		return known.value, nil
 	}
-	value, err, _ := n.reading.Do(what, func() (any, error) {
-		value, err := read()
+	return together(ctx, &n.reading, what, func(ctx context.Context) (T, error) {
+		value, err := read(ctx)
 		if err != nil {
 			return value, err
 		}
@@ -206,7 +206,6 @@ func remembered[T any](n *network, what string, get func() memo[T], put func(mem
 		put(memo[T]{value, now})
 		return value, nil
 	})
-	return value.(T), err
 }
 
 // backends are the backend pools that nodes belong to with their address of either
@@ -214,8 +213,8 @@ func remembered[T any](n *network, what string, get func() memo[T], put func(mem
 type backends struct{ four, six []string }
 
 func (n *network) backendPools(ctx context.Context) (backends, error) {
-	return remembered(n, "pools", func() memo[backends] { return n.pools }, func(m memo[backends]) { n.pools = m }, poolsTTL,
-		func() (backends, error) { return n.readPools(ctx) })
+	return remembered(ctx, n, "pools", func() memo[backends] { return n.pools }, func(m memo[backends]) { n.pools = m }, poolsTTL,
+		n.readPools)
 }
 
 // forgetPools makes the next launch look again.
@@ -283,8 +282,8 @@ func (n *network) dualStack(ctx context.Context, s subnetID) (bool, error) {
 		return false, nil
 	}
 	key := addressBudget(s)
-	return remembered(n, "families of "+key, func() memo[bool] { return n.dual[key] }, func(m memo[bool]) { n.dual[key] = m }, guidTTL,
-		func() (bool, error) {
+	return remembered(ctx, n, "families of "+key, func() memo[bool] { return n.dual[key] }, func(m memo[bool]) { n.dual[key] = m }, guidTTL,
+		func(ctx context.Context) (bool, error) {
 			resp, err := n.p.clients.subnets.Get(ctx, s.group, s.vnet, s.subnet, nil)
 			if err != nil {
 				return false, wrap(err, "reading subnet %s", s.subnet)
@@ -310,8 +309,8 @@ func (n *network) securityGroup(ctx context.Context, subnet subnetID) (string, e
 	if id := n.p.opts.SecurityGroupID; id != "" {
 		return id, nil
 	}
-	return remembered(n, "groups", func() memo[string] { return n.nsg }, func(m memo[string]) { n.nsg = m }, nsgTTL,
-		func() (string, error) { return n.readNSG(ctx) })
+	return remembered(ctx, n, "groups", func() memo[string] { return n.nsg }, func(m memo[string]) { n.nsg = m }, nsgTTL,
+		n.readNSG)
 }
 
 func (n *network) readNSG(ctx context.Context) (string, error) {
@@ -337,8 +336,8 @@ func (n *network) readNSG(ctx context.Context) (string, error) {
 // vnetGUID identifies the virtual network to the overlay.
 func (n *network) vnetGUID(ctx context.Context, subnet subnetID) (string, error) {
 	key := strings.ToLower(subnet.group + "/" + subnet.vnet)
-	return remembered(n, "network "+key, func() memo[string] { return n.guids[key] }, func(m memo[string]) { n.guids[key] = m }, guidTTL,
-		func() (string, error) {
+	return remembered(ctx, n, "network "+key, func() memo[string] { return n.guids[key] }, func(m memo[string]) { n.guids[key] = m }, guidTTL,
+		func(ctx context.Context) (string, error) {
 			resp, err := n.p.clients.vnets.Get(ctx, subnet.group, subnet.vnet, nil)
 			if err != nil {
 				return "", wrap(err, "reading virtual network %s", subnet.vnet)

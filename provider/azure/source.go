@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // A source holds the last good answer to a question that is slow to ask. A
@@ -154,6 +156,19 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return false
 	case <-t.C:
 		return true
+	}
+}
+
+// together reads what everybody who asks meanwhile gets too. A caller that gives up leaves
+// alone: the others' answer is not its to take away.
+func together[T any](ctx context.Context, group *singleflight.Group, what string, read func(context.Context) (T, error)) (T, error) {
+	answers := group.DoChan(what, func() (any, error) { return read(context.WithoutCancel(ctx)) })
+	select {
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	case a := <-answers:
+		return a.Val.(T), a.Err
 	}
 }
 
