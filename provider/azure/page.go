@@ -5,160 +5,93 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A page is one answer to a list.
 type page struct {
-	rows []json.RawMessage
-	next string // link to the next page; empty on the last
+	rows []json.RawMessage // parts of the answer's body
+	next string            // link to the next page; empty on the last
 }
 
-// splitPage cuts an answer into its rows and looks into none of them. Most rows came like
-// that before and are known as they are: reading them all with encoding/json, twice as it
-// does, is most of the work of a large cluster. What no JSON is within a row comes out
-// when that row is read.
+var errNoList = errors.New("the answer is no list")
+
+// splitPage cuts an answer into its rows and decodes none of them. Most rows came like
+// that before and are known as they are: decoding them all is most of the work of a large
+// cluster.
 func splitPage(body []byte) (page, error) {
 	var p page
-	listed := false
-	rest, err := splitObject(body, func(key string, value []byte) (err error) {
-		switch {
-		case strings.EqualFold(key, "value") && value[0] == '[':
-			listed = true
-			p.rows, err = splitArray(value)
-		case strings.EqualFold(key, "nextLink"):
-			err = json.Unmarshal(value, &p.next)
-		}
-		return err
-	})
+	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	err := p.read(d, body)
+	if err == nil {
+		_, err = d.ReadToken()
+	}
 	switch {
-	case err != nil:
-		return page{}, fmt.Errorf("the answer is no list: %w", err)
-	case len(rest) > 0:
-		return page{}, errors.New("the answer is no list: something comes after its end")
-	case !listed:
-		return page{}, errors.New("the answer is no list: it has no value")
+	case err == nil:
+		return page{}, fmt.Errorf("%w: something comes after its end", errNoList)
+	case !errors.Is(err, io.EOF):
+		return page{}, fmt.Errorf("%w: %w", errNoList, err)
+	case p.rows == nil:
+		return page{}, fmt.Errorf("%w: it has no value", errNoList)
 	}
 	return p, nil
 }
 
-var errCutShort = errors.New("it is cut short, or is no JSON")
+// read takes the object that d stands before.
+func (p *page) read(d *jsontext.Decoder, body []byte) error {
+	if err := enter(d, jsontext.KindBeginObject); err != nil {
+		return err
+	}
+	for d.PeekKind() != jsontext.KindEndObject {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		switch key := name.String(); {
+		case strings.EqualFold(key, "value") && d.PeekKind() == jsontext.KindBeginArray:
+			p.rows, err = splitArray(d, body)
+		case strings.EqualFold(key, "nextLink"):
+			var link []byte
+			if link, err = d.ReadValue(); err == nil {
+				err = json.Unmarshal(link, &p.next)
+			}
+		default:
+			err = d.SkipValue()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := d.ReadToken()
+	return err
+}
 
-// splitObject calls field for each member of the object that b begins with, and returns
-// what comes behind it.
-func splitObject(b []byte, field func(key string, value []byte) error) (rest []byte, err error) {
-	if b, err = after(b, '{'); err != nil {
+// splitArray returns the elements of the array that d stands before, where they are in body.
+func splitArray(d *jsontext.Decoder, body []byte) ([]json.RawMessage, error) {
+	if err := enter(d, jsontext.KindBeginArray); err != nil {
 		return nil, err
 	}
-	if len(b) > 0 && b[0] == '}' {
-		return trim(b[1:]), nil
-	}
-	for {
-		var name, value []byte
-		if name, b, err = cut(b); err != nil {
-			return nil, err
-		}
-		var key string
-		if err := json.Unmarshal(name, &key); err != nil {
-			return nil, err
-		}
-		if b, err = after(b, ':'); err != nil {
-			return nil, err
-		}
-		if value, b, err = cut(b); err != nil {
-			return nil, err
-		}
-		if err := field(key, value); err != nil {
-			return nil, err
-		}
-		if len(b) > 0 && b[0] == '}' {
-			return trim(b[1:]), nil
-		}
-		if b, err = after(b, ','); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// splitArray returns the elements of an array.
-func splitArray(b []byte) ([]json.RawMessage, error) {
 	rows := []json.RawMessage{}
-	b, err := after(b, '[')
-	if err != nil || b[0] == ']' {
-		return rows, err
-	}
-	for {
-		var row []byte
-		if row, b, err = cut(b); err != nil {
+	for d.PeekKind() != jsontext.KindEndArray {
+		row, err := d.ReadValue()
+		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, row)
-		if len(b) == 1 && b[0] == ']' {
-			return rows, nil
-		}
-		if b, err = after(b, ','); err != nil {
-			return nil, err
-		}
+		end := d.InputOffset()
+		rows = append(rows, body[end-int64(len(row)):end])
 	}
+	_, err := d.ReadToken()
+	return rows, err
 }
 
-// after is what comes behind a sign and the white space around it.
-func after(b []byte, sign byte) ([]byte, error) {
-	b = trim(b)
-	if len(b) == 0 || b[0] != sign {
-		return nil, errCutShort
+// enter reads the sign that a value of this kind begins with.
+func enter(d *jsontext.Decoder, want jsontext.Kind) error {
+	if got := d.PeekKind(); got != want && got != jsontext.KindInvalid {
+		return fmt.Errorf("it begins with a %v", got)
 	}
-	return trim(b[1:]), nil
-}
-
-func trim(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
-
-// cut takes the one value off that b begins with: all brackets that open in it close in it.
-func cut(b []byte) (value, rest []byte, err error) {
-	depth := 0
-	for i := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			end := textEnd(b[i:])
-			if end < 0 {
-				return nil, nil, errCutShort
-			}
-			i += end - 1
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-		case ',', ':', ' ', '\t', '\r', '\n':
-			if depth == 0 {
-				return nil, nil, errCutShort
-			}
-			continue
-		default: // a number or a word
-			for i+1 < len(b) && strings.IndexByte(",:]} \t\r\n", b[i+1]) < 0 {
-				i++
-			}
-		}
-		if depth < 0 {
-			break
-		}
-		if depth == 0 {
-			return b[:i+1], trim(b[i+1:]), nil
-		}
-	}
-	return nil, nil, errCutShort
-}
-
-// textEnd is the length of the text, quotes included, that b begins with; negative when
-// it has no end.
-func textEnd(b []byte) int {
-	for i := 1; ; i++ {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return -1
-		}
-		i += n
-		if text := bytes.TrimRight(b[1:i], `\`); (i-1-len(text))%2 == 0 { // else it is escaped
-			return i + 1
-		}
-	}
+	_, err := d.ReadToken()
+	return err
 }
