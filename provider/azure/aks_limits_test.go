@@ -1,7 +1,6 @@
 package azure_test
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,26 +22,12 @@ func TestThousandMachinesOfAKS(t *testing.T) {
 		}).small().aks(azure.MostInBatch)
 		r.options.AKSMachines.Batching = azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: azure.MostInBatch}
 		r.options.ARMShare = 1
-		p := r.provider(t)
-		ids, start := make([]string, n), time.Now()
-		r.each(t, n, func(i int) (err error) {
-			ids[i], err = r.up(t, p, claim(fmt.Sprint("web-", i), onDemand("Standard_D2s_v5", "eastus-1")))
-			return err
-		})
-		up := r.Ledger()
-		t.Logf("%v until all run: %v", time.Since(start), up.ByOperation)
-		start = time.Now()
-		r.each(t, n, func(i int) error { return r.down(t, p, ids[i]) })
-		down := r.Ledger()
-		t.Logf("%v for their end: %v", time.Since(start), down.ByOperation)
-		if up.ByOperation["Machines.CreateOrUpdate"] != n/azure.MostInBatch || down.ByOperation["AgentPools.DeleteMachines"] > 2*n/azure.MostInBatch || down.Throttled != 0 {
-			t.Errorf("%d requests for machines, %d for their end, %d throttled", up.ByOperation["Machines.CreateOrUpdate"], down.ByOperation["AgentPools.DeleteMachines"], down.Throttled)
+		up, all := r.eachComesAndGoes(t, r.provider(t), n)
+		if up.ByOperation["Machines.CreateOrUpdate"] != n/azure.MostInBatch || all.ByOperation["AgentPools.DeleteMachines"] > 2*n/azure.MostInBatch || all.Throttled != 0 {
+			t.Errorf("%d requests for machines, %d for their end, %d throttled", up.ByOperation["Machines.CreateOrUpdate"], all.ByOperation["AgentPools.DeleteMachines"], all.Throttled)
 		}
-		if asked := down.ByOperation["Machines.Get"]; asked > n/20 {
+		if asked := all.ByOperation["Machines.Get"]; asked > n/20 {
 			t.Errorf("AKS was asked about %d machines by themselves", asked)
-		}
-		if left := append(r.residue(t), r.pooled()...); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
 		}
 	})
 }

@@ -51,26 +51,30 @@ func TestThousandMachinesAreNotThrottled(t *testing.T) {
 		if m := p.Requests(); m.Machines != n {
 			t.Errorf("%d machines are counted, want %d", m.Machines, n)
 		}
-		r.eachComesAndGoes(t, p, n)
-		cost(t, r.Ledger(), n)
+		_, all := r.eachComesAndGoes(t, p, n)
+		cost(t, all, n)
 	})
 }
 
-// eachComesAndGoes follows machines that were asked for until they run, and ends them.
-func (r *region) eachComesAndGoes(t *testing.T, p *azure.Provider, n int) {
+// eachComesAndGoes has machines until they run, and ends them. It returns what had been asked
+// of Azure when all ran, and in all.
+func (r *region) eachComesAndGoes(t *testing.T, p *azure.Provider, n int) (up, all emulator.Ledger) {
 	t.Helper()
 	ids, start := make([]string, n), time.Now()
 	r.each(t, n, func(i int) (err error) {
 		ids[i], err = r.up(t, p, claim(fmt.Sprint("web-", i), onDemand("Standard_D2s_v5", "eastus-1")))
 		return err
 	})
-	t.Logf("%v later all run", time.Since(start))
+	up = r.Ledger()
+	t.Logf("%v later all run: %v", time.Since(start), up.ByOperation)
 	start = time.Now()
 	r.each(t, n, func(i int) error { return r.down(t, p, ids[i]) })
-	t.Logf("%v for their end", time.Since(start))
-	if left := r.residue(t); len(left) > 0 {
+	all = r.Ledger()
+	t.Logf("%v for their end: %v", time.Since(start), all.ByOperation)
+	if left := append(r.residue(t), r.pooled()...); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+	return up, all
 }
 
 // cost holds the requests for each machine, from its purchase to its end, to what a
