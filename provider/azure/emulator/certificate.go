@@ -24,7 +24,7 @@ type authority struct {
 
 // newAuthority makes certificates for host and for the loopback names.
 func (s *Server) newAuthority(host string) (*authority, error) {
-	r, err := newRoot()
+	r, err := s.root()
 	if err != nil {
 		return nil, err
 	}

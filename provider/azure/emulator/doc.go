@@ -39,7 +39,7 @@
 // It refuses to be a general Azure: an unknown resource type is answered 404
 // with InvalidResourceType, and a property it cannot honour by changing
 // something real is echoed, not acted on. It keeps nothing on disk but its
-// certificate, federated token and connection file.
+// certificate, federated token and connection file, unless Options.Keep asks for more.
 //
 // The zero Options give an emulator of one AKS cluster in eastus, without
 // latency, on a free port of the loopback interface.

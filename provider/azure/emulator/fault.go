@@ -49,7 +49,10 @@ type fault struct {
 	// out before.
 	line       lineFault
 	alternates bool
-	strikes    int
+	// named is what it is in the catalogue, if it is there. strikes counts the requests that it
+	// struck, draws those that its draw decided about.
+	named          *Named
+	strikes, draws int
 }
 
 // AddFault has the next matching requests fail. Faults added first match first.
@@ -107,7 +110,7 @@ func (s *Server) takeFault(req *request) *fault {
 		if !f.method.MatchString(req.http.Method) || !f.path.MatchString(req.http.URL.Path) {
 			continue
 		}
-		if f.draw != nil && f.draw.IntN(3) > 0 {
+		if f.passes() {
 			continue
 		}
 		if f.Skip > 0 {
@@ -121,6 +124,12 @@ func (s *Server) takeFault(req *request) *fault {
 		return f.strike()
 	}
 	return nil
+}
+
+// passes decides whether a request is passed over.
+func (f *fault) passes() bool {
+	f.draws++
+	return f.draw != nil && f.draw.IntN(3) > 0
 }
 
 // strike is the fault as it strikes one request.

@@ -72,11 +72,12 @@ func requestFault(surface, name, method, path string, f Fault, more ...func(*fau
 		if n.Target != "" {
 			f.Path = n.Target
 		}
-		if n.Seed > 0 {
-			draw := rand.New(rand.NewPCG(n.Seed, 0x6661756c74))
-			more = append(slices.Clone(more), func(at *fault) { at.draw = draw })
-		}
-		return s.addFault(f, more...)
+		return s.addFault(f, append(slices.Clone(more), func(at *fault) {
+			at.named = &n
+			if n.Seed > 0 {
+				at.draw = rand.New(rand.NewPCG(n.Seed, 0x6661756c74))
+			}
+		})...)
 	}}
 }
 

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// What an emulator keeps for one that comes after it: all resources and operations, limits
-// and stock-outs. Faults, tokens, levels of request limits, scheduled events and images
-// published since the start are not kept.
+// What an emulator keeps for one that comes after it: all resources and operations, limits,
+// and what keep_more.go has. What it was told by its options it is told anew: its pace, and
+// whether requests are limited.
 
 // stateFile is where it is, in Options.Dir.
 const stateFile = "state.json"
@@ -38,6 +38,15 @@ type kept struct {
 	Operations []keptOperation
 	Limits     map[string]int
 	Stockouts  []*Stockout
+
+	Tokens         keptTokens
+	Faults         []keptFault
+	Quirks         map[string]int
+	Buckets        map[string]keptBucket
+	Images         []keptImage
+	SecurityGroups []keptCommon
+	EncryptionSets []keptCommon
+	LoadBalancers  []keptBalancer
 }
 
 type keptCommon struct {
@@ -70,6 +79,9 @@ type keptVM struct {
 	Stuck      bool
 	Hosted     bool
 	Machine    string // key
+	Events     []keptEvent
+	// Incarnation counts the changes of what was announced.
+	Incarnation int
 }
 
 type keptAttachment struct {
@@ -147,6 +159,9 @@ func (s *Server) goOnFromKept() error {
 	k, err := s.load()
 	if err == nil && k != nil {
 		err = s.resume(k)
+	}
+	if err == nil && k != nil {
+		err = s.resumeFaults(k.Faults)
 	}
 	if err != nil {
 		return err
@@ -230,6 +245,7 @@ func (s *Server) keep() kept {
 	inOrder(s.operations.byID, func(op *operation) {
 		k.Operations = append(k.Operations, keptOperation{op.id, op.namespace, op.status, op.started, op.ended, op.failure, op.pace})
 	})
+	s.keepMore(&k)
 	return k
 }
 
@@ -251,6 +267,7 @@ func (v *vm) keep() keptVM {
 	k := keptVM{
 		keptCommon: v.common.keep(), VMID: v.vmID, Spec: v.spec, Document: v.document, CustomData: v.customData, State: v.state, Power: v.power,
 		Failure: v.failure, Operation: v.at.name(), Stuck: v.stuck, Hosted: v.hosted,
+		Events: v.keepEvents(), Incarnation: v.incarnation,
 	}
 	for _, a := range v.nics {
 		k.NICs = append(k.NICs, keptAttachment{key(a.nic.group, a.nic.name), a.primary, a.cascade})

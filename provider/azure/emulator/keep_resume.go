@@ -19,6 +19,7 @@ func (s *Server) resume(k *kept) error {
 		s.quota.set(name, limit)
 	}
 	s.stockouts = k.Stockouts
+	s.resumeMore(k)
 	for _, name := range k.Groups {
 		s.addGroup(name)
 	}
@@ -142,7 +143,10 @@ func (s *Server) resumeVM(k keptVM) error {
 	v := &vm{
 		common: k.common(), vmID: k.VMID, wish: wish{spec: k.Spec, customData: k.CustomData, document: k.Document}, size: size,
 		state: k.State, power: k.Power, osDisk: s.disks[k.Disk], extensions: map[string]*extension{}, failure: k.Failure,
-		at: s.operations.byID[k.Operation], stuck: k.Stuck, hosted: k.Hosted,
+		at: s.operations.byID[k.Operation], stuck: k.Stuck, hosted: k.Hosted, incarnation: k.Incarnation,
+	}
+	for _, e := range k.Events {
+		v.events = append(v.events, &scheduledEvent{e.ID, e.Kind, scheduled, e.Source, e.NotBefore, e.Description, e.Lasts})
 	}
 	for _, a := range k.NICs {
 		n := s.nics[a.NIC]
@@ -169,6 +173,7 @@ func (s *Server) goOn() {
 	inOrder(s.vms, func(v *vm) {
 		owned[v.at.name()] = true
 		s.goOnWith(v)
+		s.goOnWithEvents(v)
 	})
 	inOrder(s.machines, func(m *aksMachine) {
 		owned[m.at.name()] = true

@@ -19,8 +19,8 @@ type Options struct {
 
 	// Keep has what exists survive the emulator: it is written to Dir, which must be named
 	// then, every few seconds and when the emulator closes, and the next one with the same
-	// Dir goes on from there. Faults, tokens, levels of request limits, announced events and
-	// images published since the start are not kept.
+	// Dir goes on from there: with tokens, faults, levels of request limits, announced events,
+	// published images and the certificate authority. The other options are the next one's own.
 	Keep bool
 
 	// SubscriptionID, TenantID and ClientID default to fixed UUIDs.
