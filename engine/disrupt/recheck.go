@@ -116,7 +116,7 @@ func (s *search) again(set []*node, m *Move) (Move, Left) {
 	for _, n := range set {
 		n.waste = n.price
 	}
-	return s.write(set)
+	return s.write(set, nil)
 }
 
 // agrees reports whether the move, as it is now, takes no other nodes than before and

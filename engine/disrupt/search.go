@@ -97,6 +97,7 @@ type search struct {
 	moves  []Move
 	steps  int
 	queue  []*node         // see wasteful
+	bids   []answer        // since a move was taken last: see bid
 	past   map[string]past // by samePlace
 	// exchanged is how many wrong machines went at once when that was tried last, by pool.
 	exchanged map[string]int
@@ -376,6 +377,12 @@ func (s *search) take(m Move) Left {
 // sketch supposes that the nodes go and asks where their pods would be. Whoever calls it
 // goes back to the mark.
 func (s *search) sketch(set []*node, purse offer.Price) (*pack.Draft, world.Mark) {
+	m := s.vacate(set)
+	return pack.Sketch(s.trial.World(), purse), m
+}
+
+// vacate supposes that the nodes go, to put a question to the packer or to hear more of its answer.
+func (s *search) vacate(set []*node) world.Mark {
 	s.steps++
 	m := s.trial.Mark()
 	hosts := make([]*world.Host, len(set))
@@ -383,7 +390,7 @@ func (s *search) sketch(set []*node, purse offer.Price) (*pack.Draft, world.Mark
 		hosts[i] = n.host
 	}
 	s.trial.Vacate(hosts...)
-	return pack.Sketch(s.trial.World(), purse), m
+	return m
 }
 
 func (s *search) plan(next Cursor, done bool) Plan {

@@ -34,6 +34,9 @@ type bid struct {
 	set   []*node
 	saves offer.Price
 	ratio float64 // saved for what it disturbs
+	// draft is what would take their place for no more than a move of them may cost; nil when that
+	// was not asked.
+	draft *pack.Draft
 }
 
 // replace looks for the best move that takes the node away: alone, or with others that
@@ -42,6 +45,8 @@ func (s *search) replace(n *node) {
 	if !s.removable(n) || !s.payable(n) {
 		return
 	}
+	clear(s.bids)
+	s.bids = s.bids[:0]
 	if n.wrong && s.exchange(n) {
 		return
 	}
@@ -68,7 +73,7 @@ func (s *search) replace(n *node) {
 	if len(best.set) == 1 {
 		past.size = 1
 	}
-	if !s.settle(best.set) {
+	if !s.settle(best) {
 		past.failures++
 	}
 	s.past[group] = past
@@ -96,7 +101,7 @@ func (s *search) exchange(n *node) bool {
 		if len(set) <= size/2 {
 			continue
 		}
-		if s.settle(set) {
+		if s.settle(&bid{set: set}) {
 			s.exchanged[n.Pool] = size
 			return n.gone
 		}
@@ -202,21 +207,40 @@ func (s *search) alone(n *node) *bid {
 	case n.price-d.Price() < least:
 		n.stays(spare(n, n.price-d.Price(), least))
 	default:
-		return newBid(set, n.price-d.Price())
+		return newBid(set, n.price-d.Price(), nil)
 	}
 	return nil
 }
 
-func newBid(set []*node, saves offer.Price) *bid {
+func newBid(set []*node, saves offer.Price, d *pack.Draft) *bid {
 	disturbs := 0.0
 	for _, n := range set {
 		disturbs += 1 + n.Cost
 	}
-	return &bid{set, saves, float64(saves) / disturbs}
+	return &bid{set, saves, float64(saves) / disturbs, d}
 }
 
-// bid asks what replacing the nodes together would save; nil when that is too little.
+// answer is what became of asking for a bid.
+type answer struct {
+	set []*node
+	bid *bid
+}
+
+// bid asks what replacing the nodes together would save; nil when that is too little. The same
+// company is proposed more than once.
 func (s *search) bid(set []*node) *bid {
+	for _, known := range s.bids {
+		if slices.Equal(known.set, set) {
+			s.steps++
+			return known.bid
+		}
+	}
+	b := s.ask(set)
+	s.bids = append(s.bids, answer{set, b})
+	return b
+}
+
+func (s *search) ask(set []*node) *bid {
 	if s.spot(set).Because != "" {
 		return nil
 	}
@@ -229,7 +253,7 @@ func (s *search) bid(set []*node) *bid {
 	if d.Broke() || d.Unplaced() > 0 || before-d.Price() < least {
 		return nil
 	}
-	return newBid(set, before-d.Price())
+	return newBid(set, before-d.Price(), d)
 }
 
 func cost(set []*node) offer.Price {
@@ -262,16 +286,16 @@ func (s *search) payable(n *node) bool {
 
 // settle writes the move down and takes it, unless it does not pay or something speaks
 // against it that only the plan shows.
-func (s *search) settle(set []*node) bool {
-	m, left := s.write(set)
+func (s *search) settle(b *bid) bool {
+	m, left := s.write(b.set, b.draft)
 	if left.Because == "" {
 		left = s.take(m)
 	}
 	if left.Because != "" {
-		set[0].stays(left)
+		b.set[0].stays(left)
 		return false
 	}
-	for _, n := range set {
+	for _, n := range b.set {
 		if !n.gone {
 			n.stays(Left{Because: Receives, Detail: "Nodes like it go, and it is kept in place of one that would be bought for their pods"})
 		}
@@ -282,10 +306,13 @@ func (s *search) settle(set []*node) bool {
 // draft plans what takes the place of the nodes; Left says why nothing can. What pods prefer
 // takes several plans to find out, and hardly ever makes up for what is wrong with the plan
 // that honours nothing. So that is looked at first, and when it would buy the like of one of the
-// nodes that one is returned, with no plan.
-func (s *search) draft(set []*node, purse offer.Price) (plan pack.Plan, kept *node, left Left) {
-	d, mark := s.sketch(set, purse)
+// nodes that one is returned, with no plan. It is d where that was made already.
+func (s *search) draft(set []*node, purse offer.Price, d *pack.Draft) (plan pack.Plan, kept *node, left Left) {
+	mark := s.vacate(set)
 	defer s.trial.Back(mark)
+	if d == nil {
+		d = pack.Sketch(s.trial.World(), purse)
+	}
 	if d.Broke() || d.Unplaced() > 0 {
 		return plan, nil, dearer(set[0], 0, false)
 	}
@@ -310,8 +337,9 @@ func (s *search) redraft(set []*node, purse offer.Price) pack.Plan {
 	return d.Plan()
 }
 
-// write makes a move of replacing the nodes; Left says why there is none.
-func (s *search) write(set []*node) (Move, Left) {
+// write makes a move of replacing the nodes; Left says why there is none. A draft that was made
+// already is good as long as nothing else was decided.
+func (s *search) write(set []*node, d *pack.Draft) (Move, Left) {
 	before, least := cost(set), Least(s.parts(set), s.c.Settings)
 	if left := s.spot(set); left.Because != "" {
 		return Move{}, left
@@ -319,10 +347,10 @@ func (s *search) write(set []*node) (Move, Left) {
 	if before <= least {
 		return Move{}, spare(set[0], 0, least)
 	}
-	plan, kept, left := s.draft(set, before-least)
+	plan, kept, left := s.draft(set, before-least, d)
 	if kept != nil {
 		rest := slices.DeleteFunc(slices.Clone(set), func(n *node) bool { return n == kept })
-		if m, left := s.write(rest); left.Because == "" {
+		if m, left := s.write(rest, nil); left.Because == "" {
 			return m, left
 		}
 	}

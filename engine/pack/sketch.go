@@ -21,7 +21,7 @@ type Draft struct {
 // the purse. With a purse of zero nothing is bought, not even what is free: pods then find
 // a home on hosts or none, and spread over the domains that there are.
 //
-// The Draft is good until the World changes.
+// The Draft is good until the World changes, and again once it is in all what it was.
 func Sketch(w *world.World, purse offer.Price) *Draft {
 	d := &Draft{w: w, purse: purse}
 	if purse > 0 || !slices.ContainsFunc(w.Classes, func(c *world.Class) bool { return !hosted(w, c) }) {
