@@ -27,9 +27,15 @@ func (s *search) impose(m *Move) arrivals {
 			came.note(s.trial.Settle(home.Pods, h), h)
 		}
 	}
+	kinds := map[*offer.Choice]world.Node{} // launches that are alike share their choices
 	for i := range m.Launches {
 		l := &m.Launches[i]
-		h := s.trial.Add(machine(l, s.w, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
+		kind, known := kinds[&l.Choices[0]]
+		if !known {
+			kind = kindOf(l, s.w)
+			kinds[&l.Choices[0]] = kind
+		}
+		h := s.trial.Add(machine(l, kind, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
 		came.note(s.trial.Settle(l.Pods, h), h)
 	}
 	if len(s.trial.World().Classes) == 0 {
@@ -57,15 +63,24 @@ func (s *search) hostsOf(m *Move) []*world.Host {
 	return out
 }
 
-// machine is what a launch will be as far as that is certain: it counts for the largest
-// and has the room of the smallest of its choices, draws on budgets as the first, and has the labels
+// kindOf is what a launch will be as far as its choices are certain: it counts for the largest
+// and has the room of the smallest of them, draws on budgets as the first, and has the labels
 // that all of them have.
-func machine(l *pack.Launch, w *world.World, key string) world.Node {
-	n := world.Node{Key: key, Pool: l.Pool, Labels: map[string]string{}, Taints: l.Taints, Claim: true, Price: l.Choices[0].Price}
+func kindOf(l *pack.Launch, w *world.World) world.Node {
+	n := world.Node{Pool: l.Pool, Claim: true, Price: l.Choices[0].Price}
 	if m := market(w, l.Pool); m != nil {
 		size(&n, l.Choices, m.Catalog)
 		n.Labels = shared(l.Choices, m.Catalog)
 	}
+	return n
+}
+
+// machine is one of the kind, with what else is settled about the launch.
+func machine(l *pack.Launch, kind world.Node, key string) world.Node {
+	n := kind
+	n.Key, n.Taints = key, l.Taints
+	n.Labels = make(map[string]string, len(kind.Labels)+len(l.Labels)+1)
+	maps.Copy(n.Labels, kind.Labels)
 	maps.Copy(n.Labels, l.Labels)
 	n.Labels[world.LabelPool] = l.Pool
 	return n
