@@ -63,9 +63,8 @@ func (f *floor) learn(c *world.Class) *manners {
 			keep(n.Key)
 		}
 	}
-	for _, r := range f.w.Repulsions {
+	for _, r := range f.w.Repelling(c) {
 		switch {
-		case !r.Crowd.Has(c):
 		case r.Key.Name == world.LabelHostname:
 			m.shunned = append(m.shunned, r)
 		default:

@@ -29,10 +29,11 @@ func (a arrivals) add(others arrivals) {
 // ties are what pods of moves need of pods elsewhere, so that kube-scheduler puts them where they are
 // to go. Moves are made side by side: what a later one takes away from where it was counted, or adds
 // to it, would upset the earlier one (Rule 100).
-type ties map[pack.Tie]tied
+type ties map[pack.Tie]*tied
 
-// tied is how many pods have the tie, and the strain that it bears anyhow.
-type tied struct{ pods, borne int }
+// tied is how many pods have the tie, and the strain that it bears anyhow. It holds as long as nobody
+// who is counted comes or goes.
+type tied struct{ pods, borne, holds int }
 
 // tiesOf are those of the pods that came, and how many have each.
 func (s *search) tiesOf(came arrivals) map[pack.Tie]int {
@@ -48,8 +49,10 @@ func (s *search) tiesOf(came arrivals) map[pack.Tie]int {
 // tie notes what the pods that came need.
 func (s *search) tie(came arrivals) {
 	for t, pods := range s.tiesOf(came) {
-		pods += s.ties[t].pods
-		s.ties[t] = tied{pods, max(0, t.Strain(pods))}
+		if had := s.ties[t]; had != nil {
+			pods += had.pods
+		}
+		s.ties[t] = &tied{pods, max(0, t.Strain(pods)), t.Changes()}
 	}
 }
 
@@ -60,8 +63,15 @@ func (s *search) torn(came arrivals) Left {
 	}
 	more := s.tiesOf(came)
 	for t, is := range s.ties {
-		if t.Strain(is.pods+more[t]) > is.borne {
+		newcomers, changes := more[t], t.Changes()
+		if newcomers == 0 && is.holds == changes {
+			continue
+		}
+		if t.Strain(is.pods+newcomers) > is.borne {
 			return Left{Because: ReliedOn, Detail: "Pods of other moves may go where they are to only as long as pods stay where they are now: it is looked at again when those have moved"}
+		}
+		if newcomers == 0 {
+			is.holds = changes
 		}
 	}
 	return Left{}

@@ -190,6 +190,18 @@ func (k countKey) bumped(c *world.Class) bool {
 	return k.owners.Owned(c)
 }
 
+// classes are those of the pods that count for k; not for ports.
+func (k countKey) classes() []*world.Class {
+	out := k.owners.Owners
+	if k.crowd != nil {
+		out = k.crowd.Members
+	}
+	if !k.real {
+		return out()
+	}
+	return slices.DeleteFunc(slices.Clone(out()), func(c *world.Class) bool { return c.Virtual })
+}
+
 // localRules compiles the rules of every class that has pods to place.
 func (s *solver) localRules() {
 	s.counters = counters{w: s.w, ids: map[countKey]int{}}
@@ -256,8 +268,8 @@ func (s *solver) localRulesOf(k *work) {
 			atMost(countKey{crowd: n.Crowd, real: real}, alone(n.Crowd.Has(k.Class)))
 		}
 	}
-	for _, r := range s.w.Repulsions {
-		if r.Key.Name == world.LabelHostname && r.Crowd.Has(k.Class) {
+	for _, r := range repelling(s.w, k.Class) {
+		if r.Key.Name == world.LabelHostname {
 			atMost(countKey{owners: r, real: real}, alone(r.Owned(k.Class)))
 		}
 	}

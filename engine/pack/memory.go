@@ -10,11 +10,12 @@ import (
 
 // memory is what sketches of one Trial find alike, whatever is supposed.
 type memory struct {
-	censuses map[tallyKey]*world.Census
-	rolls    map[rollKey]*world.Roll
-	lenses   map[rollKey]*world.Lens
-	fits     map[fitKey]*world.Fit // see fit
-	soft     *[]*world.Host        // see softlyTainted; nil until somebody asks
+	censuses  map[tallyKey]*world.Census
+	rolls     map[rollKey]*world.Roll
+	lenses    map[rollKey]*world.Lens
+	fits      map[fitKey]*world.Fit // see fit
+	soft      *[]*world.Host        // see softlyTainted; nil until somebody asks
+	repelling map[*world.Class][]*world.Repulsion
 }
 
 // rollKey names the nodes that a spread looks at, by the value of a label.
@@ -28,7 +29,7 @@ func remember(w *world.World) *memory {
 	at := w.Remembered()
 	m, ok := (*at).(*memory)
 	if !ok {
-		m = &memory{censuses: map[tallyKey]*world.Census{}, rolls: map[rollKey]*world.Roll{}, lenses: map[rollKey]*world.Lens{}, fits: map[fitKey]*world.Fit{}}
+		m = &memory{censuses: map[tallyKey]*world.Census{}, rolls: map[rollKey]*world.Roll{}, lenses: map[rollKey]*world.Lens{}, fits: map[fitKey]*world.Fit{}, repelling: map[*world.Class][]*world.Repulsion{}}
 		*at = m
 	}
 	return m
@@ -50,6 +51,20 @@ func softlyTainted(w *world.World) []*world.Host {
 		m.soft = &out
 	}
 	return *m.soft
+}
+
+// repelling is World.Repelling.
+func repelling(w *world.World, c *world.Class) []*world.Repulsion {
+	if !w.Tried() {
+		return w.Repelling(c)
+	}
+	known := remember(w).repelling
+	out, ok := known[c]
+	if !ok {
+		out = w.Repelling(c)
+		known[c] = out
+	}
+	return out
 }
 
 // recall counts what runs for the tally, or remembers it.
@@ -118,7 +133,7 @@ func (t *tally) labels() (out []*constraint.Key, named bool) {
 // follow begins a census for the tally.
 func (m *memory) follow(t *tally, w *world.World) *world.Census {
 	of := t.of
-	c := &world.Census{Lens: m.lens(t, w), Has: of.bumped, Settled: of.settled, Counts: map[int]int{}}
+	c := &world.Census{Lens: m.lens(t, w), Classes: of.classes(), Settled: of.settled, Counts: map[int]int{}}
 	of.each(w, func(h *world.Host, n int) {
 		if v, ok := c.Value(h); ok && n > 0 {
 			c.Counts[v] += n

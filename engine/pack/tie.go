@@ -65,6 +65,14 @@ func (t Tie) Strain(same int) int {
 	return 1 - (have - same)
 }
 
+// Changes grows with everything that may change the strain, in whichever direction.
+func (t Tie) Changes() int {
+	if t.roll == nil {
+		return t.census.Changes
+	}
+	return t.census.Changes + t.roll.Changes
+}
+
 // least is the count of the emptiest zone, zero while there are too few.
 func (t Tie) least() int {
 	if len(t.roll.Counts) < t.zones {

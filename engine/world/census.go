@@ -10,14 +10,16 @@ import (
 // looks at. Nodes that are leaving are none.
 type Census struct {
 	*Lens
-	// Has reports whether pods of the class count. It must always answer the same.
-	Has func(*Class) bool
+	// Classes are those of the pods that count.
+	Classes []*Class
 	// Settled leaves out terminating pods.
 	Settled bool
 
 	// Counts are by value, without zeros. Total is their sum.
 	Counts map[int]int
 	Total  int
+	// Changes is how often they changed: it never comes back to what it was.
+	Changes int
 }
 
 // Roll counts nodes by the value of a label: those that it looks at and that are not
@@ -25,6 +27,8 @@ type Census struct {
 type Roll struct {
 	*Lens
 	Counts map[int]int // never zero
+	// Changes is how often they changed.
+	Changes int
 }
 
 // Lens tells by which value of a label a node counts, if it does. It remembers that of nodes that
@@ -87,31 +91,14 @@ func (w *World) Remembered() *any { return &w.trial.remembered }
 
 // Follow keeps a Census, which says how things stand now, current while the Trial lasts.
 func (w *World) Follow(c *Census) {
-	t := w.trial
-	t.censuses = append(t.censuses, c)
-	for class, had := range t.watch {
-		if c.Has(class) {
-			t.watch[class] = append(had, c)
-		}
+	watch := w.trial.watch
+	for _, class := range c.Classes {
+		watch[class] = append(watch[class], c)
 	}
 }
 
 // FollowRoll does the same for a Roll.
 func (w *World) FollowRoll(r *Roll) { w.trial.rolls = append(w.trial.rolls, r) }
-
-// watching lists the censuses for which pods of the class count.
-func (t *Trial) watching(c *Class) []*Census {
-	out, ok := t.watch[c]
-	if !ok {
-		for _, census := range t.censuses {
-			if census.Has(c) {
-				out = append(out, census)
-			}
-		}
-		t.watch[c] = out
-	}
-	return out
-}
 
 // podsCount reports whether pods on the node count, labelsCount whether its labels do.
 func podsCount(h *Host) bool   { return !h.Leaving }
@@ -121,6 +108,7 @@ func labelsCount(h *Host) bool { return !h.Leaving || h.vacated }
 func (t *Trial) recountLabels(h *Host, by int) {
 	for _, r := range t.rolls {
 		if v, ok := r.Value(h); ok {
+			r.Changes++
 			if r.Counts[v] += by; r.Counts[v] == 0 {
 				delete(r.Counts, v)
 			}
@@ -131,7 +119,7 @@ func (t *Trial) recountLabels(h *Host, by int) {
 // recountPods adds pods on the node to what is counted, or takes them off.
 func (t *Trial) recountPods(h *Host, crew []Member, by int) {
 	for _, m := range crew {
-		for _, c := range t.watching(m.Class) {
+		for _, c := range t.watch[m.Class] {
 			c.add(h, m, by)
 		}
 	}
@@ -146,6 +134,7 @@ func (c *Census) add(h *Host, m Member, by int) {
 	if c.Settled {
 		n -= m.Terminating
 	}
+	c.Changes++
 	c.Total += by * n
 	if c.Counts[v] += by * n; c.Counts[v] == 0 {
 		delete(c.Counts, v)

@@ -54,9 +54,23 @@ type Repulsion struct {
 	owners []*Class
 }
 
+// Owners are the classes whose pods have the term, in no order. They must not be changed.
+func (r *Repulsion) Owners() []*Class { return r.owners }
+
 // Each is Crowd.Each for the pods that have the term.
 func (r *Repulsion) Each(real bool, f func(h *Host, pods, terminating int)) {
 	eachOf(r.owners, real, f)
+}
+
+// Repelling lists those of the World's Repulsions that keep pods of the class away, in order.
+func (w *World) Repelling(c *Class) []*Repulsion {
+	var out []*Repulsion
+	for _, r := range w.Repulsions {
+		if r.Crowd.Has(c) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // Owned reports whether the pods of a class have the term.

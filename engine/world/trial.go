@@ -19,7 +19,6 @@ type Trial struct {
 	housed map[*pod]bool    // settled somewhere
 	guests map[*Host][]*pod // who was settled there
 
-	censuses   []*Census
 	rolls      []*Roll
 	watch      map[*Class][]*Census // for which pods of the class count
 	remembered any
@@ -331,33 +330,45 @@ func (h *Host) content() []content {
 		return nil
 	}
 	if h.movable == nil {
-		h.movable = contentOf(slices.Collect(func(yield func(*pod) bool) {
-			for _, p := range h.place.pods {
-				if p.movable && !yield(p) {
-					return
-				}
+		pods := make([]*pod, 0, len(h.place.pods))
+		for _, p := range h.place.pods {
+			if p.movable {
+				pods = append(pods, p)
 			}
-		}))
+		}
+		h.movable = contentOf(pods)
 	}
 	return h.movable
 }
 
+// contentOf sorts the pods, which it may keep.
 func contentOf(pods []*pod) []content {
-	of := map[*Class][]*pod{}
-	for _, p := range pods {
-		of[p.class] = append(of[p.class], p)
+	slices.SortFunc(pods, func(x, y *pod) int {
+		if x.class != y.class {
+			return compareClasses(x.class, y.class)
+		}
+		return byAge(x, y)
+	})
+	out := []content{}
+	for len(pods) > 0 {
+		n := 1
+		for n < len(pods) && pods[n].class == pods[0].class {
+			n++
+		}
+		out = append(out, inOrder(pods[0].class, pods[:n:n]))
+		pods = pods[n:]
 	}
-	out := make([]content, 0, len(of))
-	for c, pods := range of {
-		out = append(out, newContent(c, pods))
-	}
-	slices.SortFunc(out, func(a, b content) int { return compareClasses(a.class, b.class) })
 	return out
 }
 
 func newContent(c *Class, pods []*pod) content {
 	slices.SortFunc(pods, byAge)
-	pods = slices.Compact(pods) // who was settled elsewhere may come from two hosts
+	return inOrder(c, pods)
+}
+
+// inOrder is the content of sorted pods. Who was settled elsewhere may come from two hosts.
+func inOrder(c *Class, pods []*pod) content {
+	pods = slices.Compact(pods)
 	refs := make([]Ref, len(pods))
 	for i, p := range pods {
 		refs[i] = p.Ref
