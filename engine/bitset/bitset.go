@@ -79,6 +79,13 @@ func (s Set) Keep(o Set) {
 	clear(s[n:])
 }
 
+// Cut drops the receiver's members that are in o.
+func (s Set) Cut(o Set) {
+	for i := range min(len(s), len(o)) {
+		s[i] &^= o[i]
+	}
+}
+
 // Or returns the members of either.
 func (s Set) Or(o Set) Set {
 	if len(s) < len(o) {
@@ -104,9 +111,7 @@ func (s *Set) Merge(o Set) {
 // Minus returns the members of s that are not in o.
 func (s Set) Minus(o Set) Set {
 	out := s.Clone()
-	for i := range min(len(s), len(o)) {
-		out[i] &^= o[i]
-	}
+	out.Cut(o)
 	return out
 }
 

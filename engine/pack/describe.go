@@ -335,18 +335,20 @@ func (s *solver) known(m *stall) bitset.Set {
 	if m.known != nil {
 		return m.known
 	}
-	m.known = m.Rows
+	m.known = m.Rows.Clone()
 	for _, t := range s.tallyOrder {
 		if len(t.keys) == 0 || !t.hard {
 			continue
 		}
-		var rows bitset.Set
+		rows := &s.reckoned
+		rows.Copy(m.Rows)
+		rows.Cut(s.counting(t, m))
 		for _, c := range m.Cells([]*constraint.Key{t.key}) {
 			if v := c.Values[0]; v < 0 || t.domains[v] || slices.Contains(s.opened(t), v) {
 				rows.Merge(c.Rows)
 			}
 		}
-		m.known = m.known.And(rows.Or(m.Rows.Minus(s.counting(t, m))))
+		m.known.Keep(*rows)
 	}
 	return m.known
 }

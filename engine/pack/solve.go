@@ -82,6 +82,7 @@ type solver struct {
 	orders   int          // changes of limits and quota so far
 	relaxing bool         // what is bought may have less variety than minValues ask for
 	kept     bitset.Set   // scratch: see holding
+	reckoned bitset.Set   // scratch: see known
 	spare    bitset.Set   // scratch: see choices
 	seen     []bitset.Set // scratch: see values
 	had      []int        // scratch: see values
