@@ -702,6 +702,7 @@ func (m *Mirror) machine(c *karpv1.NodeClaim) Machine {
 		return x
 	}
 	x.Nodes = len(m.nodesOf[c.Status.ProviderID])
+	x.Pods = make([]*corev1.Pod, 0, len(m.podsOn[x.Node.Name]))
 	for uid := range m.podsOn[x.Node.Name] {
 		x.Pods = append(x.Pods, m.pods[uid])
 	}

@@ -52,6 +52,7 @@ type podBudget struct {
 	selector labels.Selector
 	labels   map[string]string // that every selected pod has
 	anchor   label             // one of them, by which the budget is found; zero when there is none
+	exact    bool              // whoever bears the anchor is selected
 	status   policyv1.PodDisruptionBudgetStatus
 	// lagging is set until the status speaks of the newest spec; unhealthy when pods that
 	// are not ready may always go.
@@ -126,8 +127,9 @@ func budgetOf(p *policyv1.PodDisruptionBudget) *podBudget {
 		lagging:   p.Status.ObservedGeneration < p.Generation,
 		unhealthy: policy != nil && *policy == policyv1.AlwaysAllow,
 	}
-	if p.Spec.Selector != nil {
-		b.labels = p.Spec.Selector.MatchLabels
+	if s := p.Spec.Selector; s != nil {
+		b.labels = s.MatchLabels
+		b.exact = err == nil && len(s.MatchLabels) == 1 && len(s.MatchExpressions) == 0
 	}
 	b.forGood = neverAllows(&p.Spec) || !b.lagging && p.Status.ExpectedPods > 0 && p.Status.DesiredHealthy >= p.Status.ExpectedPods
 	return b
@@ -238,7 +240,7 @@ func (b *PodBudgets) of(p *corev1.Pod, out []*podBudget) []*podBudget {
 
 func appendMatches(out, from []*podBudget, set labels.Set) []*podBudget {
 	for _, x := range from {
-		if x.selector.Matches(set) {
+		if x.exact || x.selector.Matches(set) {
 			out = append(out, x)
 		}
 	}
