@@ -17,6 +17,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 func snapshot(t *testing.T, p *azure.Provider) *provider.Snapshot {
@@ -61,7 +62,10 @@ func TestTypesOfARealSize(t *testing.T) {
 		"karpenter.azure.com/sku-storage-ephemeralos-maxsize": {"161"},
 		"kubernetes.azure.com/cluster":                        {"MC_karve_karve_eastus"}, "kubernetes.azure.com/mode": {"system", "user"},
 		"kubernetes.azure.com/os-sku": {"Ubuntu"}, "kubernetes.azure.com/sku-cpu": {"4"}, "kubernetes.azure.com/sku-memory": {"16384"},
-		"kubernetes.azure.com/localdns-state": {"disabled"},
+		"kubernetes.azure.com/localdns-state": {"disabled"}, "kubernetes.azure.com/role": {"agent"}, "kubernetes.azure.com/ebpf-dataplane": {"cilium"},
+		"kubernetes.azure.com/azure-cni-overlay": {"true"}, "kubernetes.azure.com/podnetwork-type": {"overlay"},
+		"kubernetes.azure.com/network-stateless-cni": {"true"}, "kubernetes.azure.com/network-subnet": {"aks-subnet"},
+		"kubernetes.azure.com/os-sku-requested": {"Ubuntu"}, "kubernetes.azure.com/os-sku-effective": {"Ubuntu2404"},
 	}
 	if diff := cmp.Diff(want, d4.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
@@ -97,6 +101,55 @@ func TestTypesOfARealSize(t *testing.T) {
 			if _, ok := s.Budgets[d.Budget]; !ok {
 				t.Errorf("nothing is known of budget %s", d.Budget)
 			}
+		}
+	}
+}
+
+// What a machine will carry at boot is known before it is bought, but for what only Azure
+// can tell of its network.
+//
+// Rule 76.
+func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
+	guest := bootRecorder{make(chan emulator.Machine, 1)}
+	r := newRegion(t, emulator.Options{SystemNodes: -1, Guest: guest}).small()
+	r.options.KubeletIdentityClientID = "7a1f6471-1bf0-4dda-aec3-cb9272f09590"
+	streaming := class("1.36.3")
+	streaming.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)}
+	r.class.Store(streaming)
+	p := r.provider(t)
+	sold := mustFind(t, snapshot(t, p), "Standard_D2s_v5")
+	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
+	run(t, p, c)
+	payload, err := node.ReadPayload(t.Context(), (<-guest.booted).CustomData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range payload.Kubelet.Labels {
+		if key == v1beta1.AKSLabelVNetGUID || !strings.HasPrefix(key, v1beta1.AKSLabelDomain) {
+			continue
+		}
+		known := slices.Contains(sold.Labels[key], value)
+		for _, o := range sold.Offers {
+			known = known || slices.Contains(o.Labels[key], value)
+		}
+		if !known {
+			t.Errorf("the node is born with %s=%s, which nobody could plan with", key, value)
+		}
+	}
+	for key, want := range map[string]string{
+		v1beta1.AKSLabelEBPFDataplane: "cilium", v1beta1.AKSLabelRole: "agent", v1beta1.AKSLabelArtifactStreaming: "true",
+		v1beta1.AKSLabelPodNetworkType: "overlay", v1beta1.AKSLabelOSSKUEffective: "Ubuntu2404",
+	} {
+		if got := payload.Kubelet.Labels[key]; got != want || !slices.Equal(sold.Labels[key], []string{want}) {
+			t.Errorf("%s is %q on the node and %v on sale, want %s", key, got, sold.Labels[key], want)
+		}
+	}
+	plain := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	plain.options.NetworkPlugin, plain.options.NetworkDataplane = "azure", "azure"
+	labels := mustFind(t, snapshot(t, plain.provider(t)), "Standard_D2s_v5").Labels
+	for _, key := range []string{v1beta1.AKSLabelEBPFDataplane, v1beta1.AKSLabelPodNetworkType, v1beta1.AKSLabelArtifactStreaming} {
+		if labels[key] != nil {
+			t.Errorf("%s is %v in a cluster without Cilium, overlay and artifact streaming", key, labels[key])
 		}
 	}
 }

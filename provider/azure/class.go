@@ -27,7 +27,9 @@ type shape struct {
 	fips          bool
 	minor         int // of Kubernetes 1; zero while not known
 	runs          runnable
+	release       string // of the operating system, as its label says
 	subnet        string // lower case
+	subnetName    string // as the class spells it
 	spot          spotLimit
 }
 
@@ -87,6 +89,10 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 		fips:          spec.FIPS(),
 		minor:         minorOf(kubernetesVersion(class)),
 		subnet:        strings.ToLower(p.subnetOf(class)),
+	}
+	sh.release = releaseFor(spec, sh.minor).label
+	if id, err := parseSubnetID(p.subnetOf(class)); err == nil {
+		sh.subnetName = id.subnet
 	}
 	if spec.OSDiskSizeGB != nil {
 		sh.diskGB = int64(*spec.OSDiskSizeGB)

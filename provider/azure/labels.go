@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
@@ -55,7 +56,43 @@ func (p *Provider) typeLabels(s *sku, sh shape) map[string][]string {
 	if sh.fips {
 		set(v1beta1.AKSLabelFIPSEnabled, "true")
 	}
+	if sh.streaming {
+		set(v1beta1.AKSLabelArtifactStreaming, "true")
+	}
+	p.clusterLabels(sh, set)
 	return labels
+}
+
+// clusterLabels are what AKS puts on every node of a cluster like this one. Pods and
+// DaemonSets look for them, those of the network above all, so that machines must be
+// planned with them and not only born with them.
+func (p *Provider) clusterLabels(sh shape, set func(key string, values ...string)) {
+	o := &p.opts
+	set(v1beta1.AKSLabelRole, v1beta1.RoleAgent)
+	set(v1beta1.AKSLabelOSSKURequested, string(sh.image))
+	set(v1beta1.AKSLabelOSSKUEffective, sh.release)
+	if o.KubeletIdentityClientID != "" {
+		set(v1beta1.AKSLabelKubeletIdentityClientID, o.KubeletIdentityClientID)
+	}
+	if o.NetworkDataplane == dataplaneCilium {
+		set(v1beta1.AKSLabelEBPFDataplane, dataplaneCilium)
+	}
+	if !o.overlay() {
+		return
+	}
+	set(v1beta1.AKSLabelAzureCNIOverlay, "true")
+	set(v1beta1.AKSLabelPodNetworkType, modeOverlay)
+	if sh.minor > 0 {
+		set(v1beta1.AKSLabelNetworkStatelessCNI, strconv.FormatBool(sh.minor >= 34))
+	}
+	if sh.subnetName != "" && len(validation.IsValidLabelValue(sh.subnetName)) == 0 {
+		set(v1beta1.AKSLabelNetworkSubnet, sh.subnetName)
+	}
+}
+
+// overlay reports whether pods have addresses of their own network.
+func (o *Options) overlay() bool {
+	return o.NetworkPlugin == pluginAzure && o.NetworkPluginMode == modeOverlay
 }
 
 // series writes Dsv5 where the size name has Ds_v5.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/karve-dev/karve/api/v1beta1"
@@ -129,15 +128,19 @@ func (o *Options) bootstrapPlugin() string {
 	return pluginAzure
 }
 
-// nodeLabels are all labels the node will have: those of its type and offer, of
-// AKS, and over them those of the claim.
+// nodeLabels are all labels the node will have: those of its type and offer, and over
+// them those of the claim.
 func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offer.Choice, subnet subnetID) (map[string]string, error) {
 	labels := map[string]string{}
 	single(labels, m.offered.Labels)
 	if o := m.offer(choice); o != nil {
 		single(labels, o.Labels)
 	}
-	maps.Copy(labels, l.aksLabels(choice))
+	maps.Copy(labels, map[string]string{
+		v1beta1.LabelNodeClass:           l.class.Name,
+		v1beta1.AKSLabelMode:             v1beta1.ModeUser, // the claim may choose another
+		v1beta1.AKSLabelScaleSetPriority: priorityLabel(choice.CapacityType),
+	})
 	if err := l.networkLabels(ctx, labels, subnet); err != nil {
 		return nil, err
 	}
@@ -150,30 +153,9 @@ func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offer.Ch
 	return labels, nil
 }
 
-// aksLabels are what AKS puts on nodes of its own pools. The claim may choose
-// another mode.
-func (l *launch) aksLabels(choice offer.Choice) map[string]string {
-	spec := &l.class.Spec
-	labels := map[string]string{
-		v1beta1.LabelNodeClass:           l.class.Name,
-		v1beta1.AKSLabelRole:             v1beta1.RoleAgent,
-		v1beta1.AKSLabelMode:             v1beta1.ModeUser,
-		v1beta1.AKSLabelScaleSetPriority: priorityLabel(choice.CapacityType),
-		v1beta1.AKSLabelOSSKURequested:   string(imageFamily(spec)),
-		v1beta1.AKSLabelOSSKUEffective:   releaseFor(spec, minorOf(kubernetesVersion(l.class))).label,
-	}
-	if id := l.p.opts.KubeletIdentityClientID; id != "" {
-		labels[v1beta1.AKSLabelKubeletIdentityClientID] = id
-	}
-	return labels
-}
-
+// networkLabels are those that Azure has to be asked for.
 func (l *launch) networkLabels(ctx context.Context, labels map[string]string, subnet subnetID) error {
-	o := &l.p.opts
-	if o.NetworkDataplane == dataplaneCilium {
-		labels[v1beta1.AKSLabelEBPFDataplane] = dataplaneCilium
-	}
-	if o.NetworkPlugin != pluginAzure || o.NetworkPluginMode != modeOverlay {
+	if !l.p.opts.overlay() {
 		return nil
 	}
 	guid, err := l.p.network.vnetGUID(ctx, subnet)
@@ -183,9 +165,5 @@ func (l *launch) networkLabels(ctx context.Context, labels map[string]string, su
 	if guid != "" {
 		labels[v1beta1.AKSLabelVNetGUID] = guid
 	}
-	labels[v1beta1.AKSLabelNetworkSubnet] = subnet.subnet
-	labels[v1beta1.AKSLabelAzureCNIOverlay] = "true"
-	labels[v1beta1.AKSLabelPodNetworkType] = modeOverlay
-	labels[v1beta1.AKSLabelNetworkStatelessCNI] = strconv.FormatBool(minorOf(kubernetesVersion(l.class)) >= 34)
 	return nil
 }
