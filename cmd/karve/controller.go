@@ -208,7 +208,7 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		AdminUsername:           c.LinuxAdminUsername,
 		BootstrapContract:       bootstrap.Contract(c.BootstrapContract), // validated
 		CustomCloud:             custom,
-		VMMemoryOverheadPercent: c.VMMemoryOverheadPercent,
+		VMMemoryOverheadPercent: &c.VMMemoryOverheadPercent,
 		AdditionalTags:          c.AdditionalTags,
 		PricesURL:               c.PricesURL,
 		ImagesEvery:             c.ImageRefresh,

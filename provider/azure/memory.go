@@ -69,5 +69,5 @@ func (p *Provider) memoryOf(s *sku) int64 {
 	if seen, ok := p.memory.bytes[s.name]; ok {
 		return seen
 	}
-	return usableMemory(s.memoryMiB, p.opts.VMMemoryOverheadPercent)
+	return usableMemory(s.memoryMiB, *p.opts.VMMemoryOverheadPercent)
 }

@@ -3,6 +3,8 @@ package azure_test
 import (
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
@@ -59,5 +61,23 @@ func TestSeenMemoryCounts(t *testing.T) {
 	in, _ := run(t, p, claim("a", onDemand("Standard_D4ds_v5", "eastus-1")))
 	if in.Capacity["memory"] != 15_800<<20 {
 		t.Errorf("the machine that was bought has %d MiB", in.Capacity["memory"]>>20)
+	}
+}
+
+// Rule 299.
+func TestNoMemoryOverheadIsNone(t *testing.T) {
+	for _, test := range []struct {
+		share *float64
+		want  int64
+	}{
+		{nil, 15891378995},
+		{to.Ptr(0.0), 16 << 30},
+		{to.Ptr(0.5), 8 << 30},
+	} {
+		r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r.options.VMMemoryOverheadPercent = test.share
+		if got := mustFind(t, snapshot(t, r.provider(t)), "Standard_D4ds_v5").Capacity["memory"]; got != test.want {
+			t.Errorf("with a share of %v a machine of 16 GiB has %d bytes, want %d", test.share, got, test.want)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
@@ -72,9 +73,9 @@ type Options struct {
 	CustomCloud bootstrap.Cloud
 
 	// VMMemoryOverheadPercent is the share of a size's advertised memory that its
-	// firmware and kernel are expected to take until a node of the size was seen. Zero
-	// means 0.075.
-	VMMemoryOverheadPercent float64
+	// firmware and kernel are expected to take until a node of the size was seen, from 0 up
+	// to 1. Nil means 0.075.
+	VMMemoryOverheadPercent *float64
 	// AdditionalTags are put on every resource; those of a class win over them.
 	AdditionalTags map[string]string
 	// PricesURL is the retail price list. Empty means the public one.
@@ -179,7 +180,9 @@ func (o *Options) complete() error {
 	}
 	o.AdminUsername = cmp.Or(o.AdminUsername, "azureuser")
 	o.DNSServiceIP = cmp.Or(o.DNSServiceIP, "10.0.0.10")
-	o.VMMemoryOverheadPercent = cmp.Or(o.VMMemoryOverheadPercent, 0.075)
+	if o.VMMemoryOverheadPercent == nil {
+		o.VMMemoryOverheadPercent = to.Ptr(0.075)
+	}
 	o.PricesURL = cmp.Or(o.PricesURL, publicPrices)
 	if len(o.LoadBalancers) == 0 {
 		o.LoadBalancers = []string{"kubernetes", "kubernetes-internal"}
@@ -236,7 +239,8 @@ func (o *Options) malformed() error {
 	refuse(o.NetworkPlugin != pluginAzure && o.NetworkPlugin != pluginNone, "option NetworkPlugin: %q is neither azure nor none", o.NetworkPlugin)
 	refuse(o.NetworkPluginMode != "" && o.NetworkPluginMode != modeOverlay, "option NetworkPluginMode: %q is neither overlay nor empty", o.NetworkPluginMode)
 	refuse(o.NetworkPlugin == pluginNone && o.NetworkPluginMode != "", "option NetworkPluginMode must be empty when NetworkPlugin is none")
-	refuse(o.VMMemoryOverheadPercent < 0 || o.VMMemoryOverheadPercent >= 1, "option VMMemoryOverheadPercent: %v is not a share between 0 and 1", o.VMMemoryOverheadPercent)
+	share := *o.VMMemoryOverheadPercent
+	refuse(!(share >= 0 && share < 1), "option VMMemoryOverheadPercent: %v is not a share between 0 and 1", share)
 	_, err = bootstrap.ParseContract(string(cmp.Or(o.BootstrapContract, bootstrap.Auto)))
 	refuse(err != nil, "option BootstrapContract: %v", err)
 	refuse(o.PollEvery < 0, "option PollEvery: %v is negative", o.PollEvery)
