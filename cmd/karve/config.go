@@ -103,7 +103,6 @@ func acceptIgnored(flags *pflag.FlagSet) {
 	flags.String("scheduler-config", "", "accepted, unused")
 	flags.Bool("disable-controller-warmup", true, "accepted, unused: informers start with the process")
 	flags.Bool("disable-cluster-state-observability", false, "accepted, unused")
-	flags.String("vnet-guid", "", "accepted, unused: the network itself is asked")
 	flags.Bool("enable-azure-sdk-logging", true, "accepted, unused: Azure requests are not logged")
 }
 

@@ -27,7 +27,7 @@ type AzureConfig struct {
 	NetworkPolicy                string
 	NetworkDataplane             string
 	DNSServiceIP                 string
-	VNetSubnetID                 string
+	VNetSubnetID, VNetGUID       string
 	SecurityGroupID              string
 	LoadBalancers                []string
 	NodeIdentities               []string
@@ -76,6 +76,7 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.NetworkDataplane, "network-dataplane", "cilium", "azure, cilium or empty")
 	flags.StringVar(&c.DNSServiceIP, "dns-service-ip", "", "cluster DNS address (default: that of kube-system/kube-dns, else 10.0.0.10)")
 	flags.StringVar(&c.VNetSubnetID, "vnet-subnet-id", "", "default subnet of nodes (required)")
+	flags.StringVar(&c.VNetGUID, "vnet-guid", "", "GUID of the virtual network of --vnet-subnet-id (default: Azure is asked for it)")
 	flags.StringVar(&c.SecurityGroupID, "node-security-group-id", "", "network security group of nodes in networks of one's own (default: the one that AKS made in the node resource group)")
 	flags.StringSliceVar(&c.LoadBalancers, "node-load-balancers", []string{"kubernetes", "kubernetes-internal"}, "load balancers in the node resource group whose pools nodes join, comma separated")
 	flags.StringSliceVar(&c.NodeIdentities, "node-identities", nil, "identities given to nodes, comma separated")
@@ -138,6 +139,7 @@ func (c AzureConfig) validate() error {
 	f.check(c.DNSServiceIP == "" || net.ParseIP(c.DNSServiceIP) != nil, "dns-service-ip", "is not an IP address: %q", c.DNSServiceIP)
 	f.check(c.VNetSubnetID == "" || subnetID.MatchString(c.VNetSubnetID), "vnet-subnet-id",
 		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…/subnets/…, got %q", c.VNetSubnetID)
+	f.check(c.VNetGUID == "" || guid.MatchString(c.VNetGUID), "vnet-guid", "is no GUID: %q", c.VNetGUID)
 	f.check(c.SecurityGroupID == "" || securityGroupID.MatchString(c.SecurityGroupID), "node-security-group-id",
 		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/networkSecurityGroups/…, got %q", c.SecurityGroupID)
 	f.tags(c.AdditionalTags)
@@ -163,6 +165,7 @@ func (u UnsupportedAzure) validate() error {
 var (
 	adminName       = regexp.MustCompile(`^[A-Za-z][^\s]{0,31}$`)
 	subnetID        = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+$`)
+	guid            = regexp.MustCompile(`(?i)^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	securityGroupID = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/networkSecurityGroups/[^/]+$`)
 )
 

@@ -83,6 +83,7 @@ func TestConfigRefusesNonsense(t *testing.T) {
 		{"NETWORK_PLUGIN", "kubenet", "must be one of azure, none"},
 		{"NETWORK_PLUGIN", "none", "must be empty with --network-plugin none"},
 		{"VNET_SUBNET_ID", "my-subnet", "must look like /subscriptions/"},
+		{"VNET_GUID", "mine", "is no GUID"},
 		{"DNS_SERVICE_IP", "ten", "is not an IP address"},
 		{"VM_MEMORY_OVERHEAD_PERCENT", "7.5", "is a fraction"},
 		{"LINUX_ADMIN_USERNAME", "9lives", "must start with a letter"},

@@ -195,6 +195,7 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		CABundle:                authority,
 		NodeResourceGroup:       c.NodeResourceGroup,
 		VNetSubnetID:            c.VNetSubnetID,
+		VNetGUID:                c.VNetGUID,
 		SecurityGroupID:         c.SecurityGroupID,
 		LoadBalancers:           c.LoadBalancers,
 		NetworkPlugin:           c.NetworkPlugin,

@@ -335,6 +335,9 @@ func (n *network) readNSG(ctx context.Context) (string, error) {
 
 // vnetGUID identifies the virtual network to the overlay.
 func (n *network) vnetGUID(ctx context.Context, subnet subnetID) (string, error) {
+	if own, err := parseSubnetID(n.p.opts.VNetSubnetID); n.p.opts.VNetGUID != "" && err == nil && subnet.sameVNet(own) {
+		return n.p.opts.VNetGUID, nil
+	}
 	key := strings.ToLower(subnet.group + "/" + subnet.vnet)
 	return remembered(ctx, n, "network "+key, func() memo[string] { return n.guids[key] }, func(m memo[string]) { n.guids[key] = m }, guidTTL,
 		func(ctx context.Context) (string, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 // Whether karve may put machines into a subnet is asked before one is bought, and again
@@ -90,5 +91,29 @@ func TestNetworkOfOnesOwn(t *testing.T) {
 	}
 	if strings.Contains(nics, "aksOutboundBackendPool") {
 		t.Errorf("it is in AKS's pools too: %s", nics)
+	}
+}
+
+// An identity that may not read the network needs not where its GUID was given.
+//
+// Rule 299.
+func TestGUIDOfTheNetworkMayBeGiven(t *testing.T) {
+	for _, guid := range []string{"", "6c1f6471-1bf0-4dda-aec3-cb9272f09590"} {
+		guest := bootRecorder{make(chan emulator.Machine, 1)}
+		r := newRegion(t, emulator.Options{SystemNodes: -1, Guest: guest}).small()
+		r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualNetworks/[^/]+$", Status: 403, Code: "AuthorizationFailed", Message: "may not read"})
+		r.options.VNetGUID = guid
+		p, c := r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
+		if guid == "" {
+			if _, err := p.Launch(t.Context(), c); err == nil || !strings.Contains(err.Error(), "reading virtual network") {
+				t.Errorf("without the right to read the network, and not told its GUID: %v", err)
+			}
+			continue
+		}
+		run(t, p, c)
+		payload, err := node.ReadPayload(t.Context(), (<-guest.booted).CustomData)
+		if err != nil || payload.Kubelet.Labels["kubernetes.azure.com/nodenetwork-vnetguid"] != guid {
+			t.Errorf("the node was told GUID %q, %v", payload.Kubelet.Labels["kubernetes.azure.com/nodenetwork-vnetguid"], err)
+		}
 	}
 }

@@ -39,6 +39,9 @@ type Options struct {
 	NodeResourceGroup string
 	// VNetSubnetID is the subnet for classes that name none. Required.
 	VNetSubnetID string
+	// VNetGUID is the GUID of the virtual network of VNetSubnetID. Empty has Azure asked for it
+	// where nodes must be told, which takes the right to read the network.
+	VNetGUID string
 
 	// SecurityGroupID is the network security group of nodes in networks that AKS does not
 	// manage. Empty means the one in NodeResourceGroup with the name that AKS gives.
