@@ -108,7 +108,7 @@ func acceptIgnored(flags *pflag.FlagSet) {
 
 // Validate reports every fault at once, each naming the flag and the variable.
 func (c Config) Validate() error {
-	return errors.Join(c.Core.validate(), c.Azure.validate(), c.Azure.Images.validate(), c.Azure.Machines.validate(), c.Azure.Unsupported.validate())
+	return errors.Join(c.Core.validate(), c.Azure.validate(), c.Azure.Images.validate(!c.Azure.Machines.buys()), c.Azure.Machines.validate(), c.Azure.Unsupported.validate())
 }
 
 func (c CoreConfig) validate() error {

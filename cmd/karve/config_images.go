@@ -26,15 +26,17 @@ type ImagesConfig struct {
 
 func (c *ImagesConfig) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.UseSIG, "use-sig", false, "start machines from AKS's shared galleries, which have FIPS images, instead of the community ones")
-	flags.StringVar(&c.SIGTokenServerURL, "sig-access-token-server-url", "", "where tokens for the shared galleries come from (required with --use-sig)")
+	flags.StringVar(&c.SIGTokenServerURL, "sig-access-token-server-url", "", "where tokens for the shared galleries come from (required with --use-sig where Compute makes the machines)")
 	flags.StringVar(&c.SIGSubscriptionID, "sig-subscription-id", "", "AKS's subscription that the shared galleries are in (required with --use-sig)")
 	flags.StringVar(&c.DiskEncryptionSetID, "node-osdisk-diskencryptionset-id", "", "resource id of the disk encryption set for OS disks (default: Azure's own keys)")
 }
 
-func (c ImagesConfig) validate() error {
+// validate checks the settings for machines that Compute makes, or AKS, which needs no token
+// for galleries of its own.
+func (c ImagesConfig) validate(compute bool) error {
 	var f faults
 	if c.UseSIG {
-		if f.given("sig-access-token-server-url", c.SIGTokenServerURL) {
+		if c.SIGTokenServerURL != "" || compute && f.given("sig-access-token-server-url", c.SIGTokenServerURL) {
 			u, err := url.Parse(c.SIGTokenServerURL)
 			f.check(err == nil && u.Scheme != "" && u.Host != "", "sig-access-token-server-url", "must be an absolute URL, got %q", c.SIGTokenServerURL)
 		}

@@ -124,6 +124,10 @@ func TestProvisionModes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", mode, err)
 		}
+		env["USE_SIG"], env["SIG_SUBSCRIPTION_ID"] = "true", "00000000-0000-0000-0000-000000000002"
+		if _, err := load(nil, env); (err == nil) != want.Buy {
+			t.Errorf("%s: shared galleries without a server of tokens, which AKS does not need and Compute does: %v", mode, err)
+		}
 		if got := c.Azure.Machines.options(); got != want {
 			t.Errorf("%s: %+v, want %+v", mode, got, want)
 		}

@@ -250,7 +250,7 @@ func (o *Options) malformed() error {
 	refuse(!(o.ARMShare > 0 && o.ARMShare <= 1), "option ARMShare: %v is not a share above 0 and up to 1", o.ARMShare)
 	refuse(!(o.ARMPace > 0), "option ARMPace: %v is not a positive number", o.ARMPace)
 	refuse(o.ImagesEvery < 0, "option ImagesEvery: %v is negative", o.ImagesEvery)
-	errs = append(errs, o.SharedGallery.malformed(), o.AKSMachines.malformed())
+	errs = append(errs, o.SharedGallery.malformed(!o.AKSMachines.Buy), o.AKSMachines.malformed())
 	if o.DiskEncryptionSetID != "" {
 		set, err := parseEncryptionSetID(o.DiskEncryptionSetID)
 		refuse(err != nil, "option DiskEncryptionSetID: %v", err)

@@ -21,19 +21,22 @@ import (
 type SharedGallery struct {
 	// SubscriptionID is AKS's, which the galleries are in.
 	SubscriptionID string
-	// TokenURL hands out tokens for that subscription's tenant, which go along when a
-	// machine is made.
+	// TokenURL hands out tokens for that subscription's tenant, which go along when Compute
+	// makes a machine. Where AKS makes them it may be empty.
 	TokenURL string
 }
 
 func (g SharedGallery) used() bool { return g != SharedGallery{} }
 
-func (g SharedGallery) malformed() error {
+func (g SharedGallery) malformed(compute bool) error {
 	if !g.used() {
 		return nil
 	}
 	if g.SubscriptionID == "" {
 		return errors.New("option SharedGallery.SubscriptionID is required with a token server")
+	}
+	if g.TokenURL == "" && !compute {
+		return nil
 	}
 	if u, err := url.Parse(g.TokenURL); err != nil || u.Scheme == "" || u.Host == "" {
 		return fmt.Errorf("option SharedGallery.TokenURL: %q is not an absolute URL", g.TokenURL)
