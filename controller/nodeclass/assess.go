@@ -97,11 +97,14 @@ func keep(class *v1beta1.AKSNodeClass, condition string, known bool, err error) 
 // subnet checks that nodes can join the network.
 func (r *Reconciler) subnet(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	const condition = v1beta1.ConditionTypeSubnetsReady
-	id := ""
+	id, maxPods := "", int64(0)
 	if class.Spec.VNETSubnetID != nil {
 		id = *class.Spec.VNETSubnetID
 	}
-	err := r.Azure.CheckSubnet(ctx, id)
+	if class.Spec.MaxPods != nil {
+		maxPods = int64(*class.Spec.MaxPods)
+	}
+	err := r.Azure.CheckSubnet(ctx, id, maxPods)
 	var wrong *azure.SubnetError
 	switch was := class.Condition(condition); {
 	case err == nil:

@@ -36,7 +36,7 @@ type Azure interface {
 	Images(ctx context.Context, wish azure.ImageWish) ([]v1beta1.NodeImage, error)
 	// CheckSubnet returns a *azure.SubnetError when nodes cannot join the subnet.
 	// An empty id means the cluster's own.
-	CheckSubnet(ctx context.Context, id string) error
+	CheckSubnet(ctx context.Context, id string, maxPods int64) error
 	// CheckDiskEncryptionSet returns a *azure.DiskEncryptionSetError when disks cannot be
 	// encrypted as configured.
 	CheckDiskEncryptionSet(ctx context.Context) error

@@ -64,7 +64,7 @@ func (c *cloud) PolicyDenial(string) string { return c.policy }
 func (c *cloud) PricesProblem() string               { return c.pricesErr }
 func (c *cloud) DoubtedPrices() []azure.DoubtedPrice { return c.doubted }
 
-func (c *cloud) CheckSubnet(context.Context, string) error { return c.subnetErr }
+func (c *cloud) CheckSubnet(context.Context, string, int64) error { return c.subnetErr }
 
 func (c *cloud) Catalog(context.Context, string) (*provider.Snapshot, error) {
 	return c.snapshot, c.catErr

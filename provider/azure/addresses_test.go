@@ -88,8 +88,14 @@ func TestNodesOfASubnetTakeAddressesForTheirPods(t *testing.T) {
 	small := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/28"}).small()
 	small.options.NetworkPlugin = "azure"
 	var wrong *azure.SubnetError
-	if err := small.provider(t).CheckSubnet(t.Context(), ""); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetTooSmall {
+	if err := small.provider(t).CheckSubnet(t.Context(), "", 0); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetTooSmall {
 		t.Errorf("a subnet of eleven addresses: %v", err)
+	}
+	if err := small.provider(t).CheckSubnet(t.Context(), "", 10); err != nil {
+		t.Errorf("a node of ten pods in a subnet of eleven addresses: %v", err)
+	}
+	if err := p.CheckSubnet(t.Context(), "", 60); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetTooSmall {
+		t.Errorf("a node of 60 pods in a subnet of 59 addresses: %v", err)
 	}
 }
 
@@ -99,14 +105,14 @@ func TestSubnetThatMayNotBeJoined(t *testing.T) {
 	r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "LinkedAuthorizationFailed",
 		Message: "The client 'c' with object id 'o-1' has permission to perform action 'Microsoft.Compute/virtualMachines/write' on scope '/vm'; however, it does not have permission to perform action(s) 'Microsoft.Network/virtualNetworks/subnets/join/action' on the linked scope(s) '/the/subnet' (respectively) or the linked scope(s) are invalid."})
 	p := r.provider(t)
-	if err := p.CheckSubnet(t.Context(), ""); err != nil {
+	if err := p.CheckSubnet(t.Context(), "", 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err == nil || errors.As(err, new(*provider.CapacityError)) {
 		t.Errorf("launching: %v", err)
 	}
 	var wrong *azure.SubnetError
-	err := p.CheckSubnet(t.Context(), "")
+	err := p.CheckSubnet(t.Context(), "", 0)
 	if !errors.As(err, &wrong) || wrong.Reason != azure.SubnetJoinDenied || !strings.Contains(wrong.Detail, `assign the role "Network Contributor"`) || !strings.Contains(wrong.Detail, "/the/subnet") {
 		t.Errorf("the subnet: %v", err)
 	}

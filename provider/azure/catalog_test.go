@@ -333,7 +333,7 @@ func TestCheckSubnet(t *testing.T) {
 		{strings.Replace(own, "/subnets/aks-subnet", "/subnets/other", 1), azure.SubnetIDInvalid}, // AKS's own network has one
 		{strings.Replace(own, "/virtualNetworks/aks", "/virtualNetworks/x", 1), azure.SubnetIDInvalid},
 	} {
-		err := p.CheckSubnet(t.Context(), test.id)
+		err := p.CheckSubnet(t.Context(), test.id, 0)
 		var wrong *azure.SubnetError
 		if errors.As(err, &wrong) != (test.reason != "") || wrong != nil && wrong.Reason != test.reason || wrong == nil && err != nil {
 			t.Errorf("%q: %v, want reason %q", test.id, err, test.reason)
@@ -345,17 +345,17 @@ func TestCheckSubnet(t *testing.T) {
 	}
 	r.options.VNetSubnetID = mine
 	p = r.provider(t)
-	if err := p.CheckSubnet(t.Context(), mine); err != nil {
+	if err := p.CheckSubnet(t.Context(), mine, 0); err != nil {
 		t.Error(err)
 	}
 	var wrong *azure.SubnetError
-	if err := p.CheckSubnet(t.Context(), strings.Replace(mine, "/one", "/two", 1)); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetNotFound {
+	if err := p.CheckSubnet(t.Context(), strings.Replace(mine, "/one", "/two", 1), 0); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetNotFound {
 		t.Errorf("a subnet that does not exist: %v", err)
 	}
 	if err := r.DelegateSubnet(mine, "Microsoft.Web/serverFarms"); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.CheckSubnet(t.Context(), mine); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetDelegated || !strings.Contains(wrong.Detail, "Microsoft.Web/serverFarms") {
+	if err := p.CheckSubnet(t.Context(), mine, 0); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetDelegated || !strings.Contains(wrong.Detail, "Microsoft.Web/serverFarms") {
 		t.Errorf("a delegated subnet: %v", err)
 	}
 	if err := r.DelegateSubnet(mine, ""); err != nil {

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -72,8 +73,8 @@ const (
 
 // CheckSubnet reports whether nodes can join the subnet of a class: a
 // *SubnetError when they cannot, another error when it could not be found out.
-// An empty id means the cluster's own subnet.
-func (p *Provider) CheckSubnet(ctx context.Context, id string) error {
+// An empty id means the cluster's own subnet, and maxPods zero what AKS gives a node.
+func (p *Provider) CheckSubnet(ctx context.Context, id string, maxPods int64) error {
 	own, err := parseSubnetID(p.opts.VNetSubnetID)
 	if err != nil {
 		return &SubnetError{SubnetIDInvalid, err.Error()}
@@ -89,7 +90,7 @@ func (p *Provider) CheckSubnet(ctx context.Context, id string) error {
 	}
 	resp, err := p.clients.subnets.Get(ctx, subnet.group, subnet.vnet, subnet.subnet, nil)
 	if err == nil {
-		if err := p.holdsNodes(subnet, resp.Properties); err != nil {
+		if err := p.holdsNodes(subnet, resp.Properties, cmp.Or(maxPods, p.defaultMaxPods())); err != nil {
 			return err
 		}
 		return p.checkJoin(ctx, subnet)
@@ -100,8 +101,8 @@ func (p *Provider) CheckSubnet(ctx context.Context, id string) error {
 	return wrap(err, "reading subnet %s", subnet.subnet)
 }
 
-// holdsNodes reports why a subnet that exists cannot take nodes.
-func (p *Provider) holdsNodes(s subnetID, properties *armnetwork.SubnetPropertiesFormat) error {
+// holdsNodes reports why a subnet that exists cannot take nodes of so many pods.
+func (p *Provider) holdsNodes(s subnetID, properties *armnetwork.SubnetPropertiesFormat, maxPods int64) error {
 	if properties == nil {
 		return nil
 	}
@@ -110,9 +111,9 @@ func (p *Provider) holdsNodes(s subnetID, properties *armnetwork.SubnetPropertie
 			return &SubnetError{SubnetDelegated, fmt.Sprintf("subnet %s is delegated to %s, so that no node can join it: name another subnet, or remove the delegation", s.subnet, text(d.Properties.ServiceName))}
 		}
 	}
-	size, needs := addressesIn(properties), p.addressesOf(p.defaultMaxPods())
+	size, needs := addressesIn(properties), p.addressesOf(maxPods)
 	if size > 0 && size < needs {
-		return &SubnetError{SubnetTooSmall, fmt.Sprintf("subnet %s has %d addresses for machines and a node takes %d: name a larger subnet, or use the overlay", s.subnet, size, needs)}
+		return &SubnetError{SubnetTooSmall, fmt.Sprintf("subnet %s has %d addresses for machines and a node takes %d: name a larger subnet, lower maxPods, or use the overlay", s.subnet, size, needs)}
 	}
 	return nil
 }

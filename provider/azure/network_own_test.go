@@ -18,14 +18,14 @@ import (
 func TestJoinIsAskedBeforehand(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
-	if err := p.CheckSubnet(t.Context(), ""); err != nil {
+	if err := p.CheckSubnet(t.Context(), "", 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.SetJoin(r.SubnetID(), false); err != nil {
 		t.Fatal(err)
 	}
 	var wrong *azure.SubnetError
-	err := p.CheckSubnet(t.Context(), "")
+	err := p.CheckSubnet(t.Context(), "", 0)
 	if !errors.As(err, &wrong) || wrong.Reason != azure.SubnetJoinDenied || !strings.Contains(wrong.Detail, `assign the role "Network Contributor"`) ||
 		!strings.Contains(wrong.Detail, "subnets/join/action") || !strings.Contains(wrong.Detail, r.SubnetID()) {
 		t.Errorf("without the right: %v", err)
@@ -33,7 +33,7 @@ func TestJoinIsAskedBeforehand(t *testing.T) {
 	if err := r.SetJoin(r.SubnetID(), true); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.CheckSubnet(t.Context(), ""); err != nil {
+	if err := p.CheckSubnet(t.Context(), "", 0); err != nil {
 		t.Errorf("once it is given: %v", err)
 	}
 }
@@ -54,13 +54,13 @@ func TestJoinThatCannotBeAsked(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := r.provider(t)
-			if err := p.CheckSubnet(t.Context(), ""); err != nil {
+			if err := p.CheckSubnet(t.Context(), "", 0); err != nil {
 				t.Errorf("the subnet: %v", err)
 			}
 			if _, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err == nil {
 				t.Error("a machine was made where none may be")
 			}
-			if err := p.CheckSubnet(t.Context(), ""); !errors.As(err, new(*azure.SubnetError)) {
+			if err := p.CheckSubnet(t.Context(), "", 0); !errors.As(err, new(*azure.SubnetError)) {
 				t.Errorf("the subnet, after a refusal: %v", err)
 			}
 		})
