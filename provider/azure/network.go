@@ -88,6 +88,9 @@ func (p *Provider) CheckSubnet(ctx context.Context, id string, maxPods int64) er
 	if err := subnet.joinable(own, p.opts.NodeResourceGroup); err != nil {
 		return err
 	}
+	if !strings.EqualFold(subnet.subscription, p.opts.SubscriptionID) {
+		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in subscription %s, machines are made in %s: Azure joins their interfaces to networks of their own subscription only", subnet.subnet, subnet.subscription, p.opts.SubscriptionID)}
+	}
 	resp, err := p.clients.subnets.Get(ctx, subnet.group, subnet.vnet, subnet.subnet, nil)
 	if err == nil {
 		if err := p.holdsNodes(subnet, resp.Properties, cmp.Or(maxPods, p.defaultMaxPods())); err != nil {

@@ -117,3 +117,20 @@ func TestGUIDOfTheNetworkMayBeGiven(t *testing.T) {
 		}
 	}
 }
+
+// A default subnet of another subscription is not looked for in ours.
+//
+// Rule 236.
+func TestSubnetOfAnotherSubscription(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r.options.VNetSubnetID = strings.Replace(r.SubnetID(), r.options.SubscriptionID, "11111111-1bf0-4dda-aec3-cb9272f09590", 1)
+	var wrong *azure.SubnetError
+	err := r.provider(t).CheckSubnet(t.Context(), "", 0)
+	if !errors.As(err, &wrong) || wrong.Reason != azure.SubnetIDInvalid || !strings.Contains(wrong.Detail, "in subscription 11111111-") {
+		t.Errorf("a subnet of another subscription: %v", err)
+	}
+	r.options.VNetSubnetID = strings.Replace(r.SubnetID(), r.options.SubscriptionID, strings.ToUpper(r.options.SubscriptionID), 1)
+	if err := r.provider(t).CheckSubnet(t.Context(), "", 0); err != nil {
+		t.Errorf("our own subscription in capitals: %v", err)
+	}
+}
