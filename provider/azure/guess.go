@@ -29,7 +29,7 @@ type valuer struct {
 func newValuer(skus []*sku, listed, builtIn priceTable) valuer {
 	v := valuer{listed: listed, builtIn: builtIn, perVCPU: map[string]offer.Price{}}
 	for _, s := range skus {
-		known := cmp.Or(listed[s.name].onDemand, builtIn[s.name].onDemand)
+		known := cmp.Or(listed.size(s.name).onDemand, builtIn.size(s.name).onDemand)
 		each := known / offer.Price(s.vcpus)
 		v.perVCPU[s.size.Family] = max(v.perVCPU[s.size.Family], each)
 		v.perVCPU[""] = max(v.perVCPU[""], each)
@@ -54,10 +54,11 @@ func (v valuer) guess(s *sku) offer.Price {
 // price returns what the size costs and how that is known. A size without a spot meter is
 // reckoned at its full price, which is the most it can cost.
 func (v valuer) price(s *sku) (p price, by basis) {
-	p = v.listed[s.name]
+	p = v.listed.size(s.name)
 	if p.onDemand == 0 {
-		p.onDemand, by = v.builtIn[s.name].onDemand, builtIn
-		p.spot = cmp.Or(p.spot, v.builtIn[s.name].spot)
+		known := v.builtIn.size(s.name)
+		p.onDemand, by = known.onDemand, builtIn
+		p.spot = cmp.Or(p.spot, known.spot)
 	}
 	if p.onDemand == 0 {
 		p.onDemand, by = v.guess(s), guessed

@@ -29,7 +29,7 @@ type priceItem struct {
 
 // priced is what has a price: a size on demand, or as spot.
 type priced struct {
-	size string
+	size string // in lower case while rows are gathered: they do not agree about it
 	spot bool
 }
 
@@ -55,13 +55,14 @@ type meters struct {
 	of       map[priced]map[string]meter
 	// worthless are the rows with a price of nothing or less, by what they say.
 	worthless map[priced]float64
+	spelled   map[string]string // a size by its name in lower case
 	rows      int
 	// unreadable counts rows that are not what a row is.
 	unreadable int
 }
 
 func newMeters(location string, now time.Time) *meters {
-	return &meters{location: location, now: now, of: map[priced]map[string]meter{}, worthless: map[priced]float64{}}
+	return &meters{location: location, now: now, of: map[priced]map[string]meter{}, worthless: map[priced]float64{}, spelled: map[string]string{}}
 }
 
 // add takes the rows of a page. One that cannot be read does not hide the others.
@@ -80,7 +81,8 @@ func (m *meters) add(rows []json.RawMessage) {
 }
 
 func (m *meters) take(item priceItem) {
-	what := priced{item.ArmSKUName, item.spot()}
+	what := priced{strings.ToLower(item.ArmSKUName), item.spot()}
+	m.spelled[what.size] = max(m.spelled[what.size], item.ArmSKUName) // whatever the order of the rows
 	price, err := offer.USDPerHour(item.RetailPrice)
 	if err != nil || price == 0 {
 		m.worthless[what] = item.RetailPrice
@@ -124,10 +126,13 @@ func (m *meters) table() priceTable {
 				best = next
 			}
 		}
-		table.set(what, best.price)
+		table.set(m.named(what), best.price)
 	}
 	return table
 }
+
+// named is the same under a name that the list has.
+func (m *meters) named(what priced) priced { return priced{m.spelled[what.size], what.spot} }
 
 func (t priceTable) set(what priced, p offer.Price) {
 	entry := t[what.size]
@@ -140,10 +145,25 @@ func (t priceTable) set(what priced, p offer.Price) {
 }
 
 func (t priceTable) of(what priced) offer.Price {
+	p := t.size(what.size)
 	if what.spot {
-		return t[what.size].spot
+		return p.spot
 	}
-	return t[what.size].onDemand
+	return p.onDemand
+}
+
+// size finds the price of a size however the name is spelled: price lists and the list of
+// sizes differ in case for some ("V5").
+func (t priceTable) size(name string) price {
+	if p, ok := t[name]; ok {
+		return p
+	}
+	for other, p := range t {
+		if strings.EqualFold(other, name) {
+			return p
+		}
+	}
+	return price{}
 }
 
 // counts reports whether the meter is the hourly price of a Linux machine today.

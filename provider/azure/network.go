@@ -45,7 +45,7 @@ func (s subnetID) sameVNet(o subnetID) bool {
 
 var (
 	managedVNet = regexp.MustCompile(`(?i)^aks-vnet-\d{8}$`)
-	agentNSG    = regexp.MustCompile(`^aks-agentpool-\d{8}-nsg$`)
+	agentNSG    = regexp.MustCompile(`(?i)^aks-agentpool-\d{8}-nsg$`)
 )
 
 // managed reports whether AKS made the network, rather than the user.

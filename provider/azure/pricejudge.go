@@ -82,7 +82,7 @@ func (j *priceJudge) believe(list *meters) (priceTable, error) {
 	case len(next)*2 < len(j.believed):
 		return nil, fmt.Errorf("the price list shrank from %d to %d sizes at once: keeping the earlier one", len(j.believed), len(next))
 	}
-	doubted = append(doubted, j.fillWorthless(next, list.worthless)...)
+	doubted = append(doubted, j.fillWorthless(next, list)...)
 	slices.SortFunc(doubted, bySize)
 	j.believed, j.doubted = next, doubted
 	return next, nil
@@ -115,8 +115,9 @@ func plausible(said, known offer.Price) bool {
 }
 
 // fillWorthless uses what was known where the list has nothing but prices of zero or less.
-func (j *priceJudge) fillWorthless(next priceTable, worthless map[priced]float64) (doubted []DoubtedPrice) {
-	for what, said := range worthless {
+func (j *priceJudge) fillWorthless(next priceTable, list *meters) (doubted []DoubtedPrice) {
+	for what, said := range list.worthless {
+		what = list.named(what)
 		if next.of(what) > 0 {
 			continue // under another meter
 		}

@@ -218,3 +218,22 @@ func TestSizesWithoutAPriceOnTheList(t *testing.T) {
 		t.Errorf("without any list: %+v, %v", p, by)
 	}
 }
+
+// Rows that spell a size otherwise than the list of sizes does are about it all the same.
+//
+// Rule 250.
+func TestPricesIgnoreCase(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	row := func(size, name string, usd float64) priceItem {
+		return priceItem{ArmSKUName: size, SKUName: name, MeterID: name, RetailPrice: usd, EffectiveStartDate: now.AddDate(0, -1, 0)}
+	}
+	items := []priceItem{row("Standard_D2s_V5", "D2s V5", 0.2), row("Standard_D2s_v5", "D2s v5 Spot", 0.1), row("STANDARD_D4S_V5", "D4s V5", 0.4)}
+	table := priceTable{"Standard_D2s_v5": {onDemand: 200_000_000, spot: 100_000_000}, "STANDARD_D4S_V5": {onDemand: 400_000_000}}
+	wantTable(t, items, now, table)
+	size := &sku{name: "Standard_D4s_v5", vcpus: 4}
+	for _, v := range []valuer{newValuer([]*sku{size}, table, nil), newValuer([]*sku{size}, nil, table)} {
+		if p, by := v.price(size); p.onDemand != 400_000_000 || by == guessed {
+			t.Errorf("a price under a name in capitals is not found: %v, %v", p, by)
+		}
+	}
+}
