@@ -162,6 +162,8 @@ type Attempt struct {
 type CapacityError struct {
 	Claim    string
 	Attempts []Attempt
+	// Reason is as LaunchError's; empty where nothing was attempted.
+	Reason string
 }
 
 func (e *CapacityError) Error() string {
@@ -176,6 +178,17 @@ func (e *CapacityError) Error() string {
 	}
 	return b.String()
 }
+
+// LaunchError is a launch that failed for now, with a word for it that people may have
+// alerts on: the one that Karpenter's provider for the same cloud writes into the condition
+// Launched of a NodeClaim.
+type LaunchError struct {
+	Reason string
+	Err    error
+}
+
+func (e *LaunchError) Error() string { return e.Err.Error() }
+func (e *LaunchError) Unwrap() error { return e.Err }
 
 // NotReadyError reports that the node class cannot be bought for yet.
 type NotReadyError struct{ Class, Reason, Detail string }

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (s *step) launch(ctx context.Context) error {
 	s.unseen = s.claim.Status.ProviderID != ""
 	choices, err := s.choices(ctx)
 	if err != nil {
-		return s.launchFailed(ctx, "LaunchFailed", err)
+		return s.launchFailed(ctx, "InstanceTypeResolutionFailed", err)
 	}
 	machine, err := s.buy(ctx, choices)
 	if machine.ProviderID != "" {
@@ -122,17 +123,37 @@ func (s *step) await(machine provider.Instance) {
 func (s *step) refused(ctx context.Context, err error) error {
 	var capacity *provider.CapacityError
 	var notReady *provider.NotReadyError
+	var failed *provider.LaunchError
 	switch {
 	case errors.As(err, &capacity):
+		if err := s.note(ctx, cmp.Or(capacity.Reason, "InsufficientCapacity"), err); err != nil {
+			return err
+		}
 		s.say("InsufficientCapacityError", err)
 		s.Log.Info("insufficient capacity, deleting nodeclaim", "nodeclaim", s.claim.Name, "reason", err.Error())
 		return s.remove(ctx, "insufficient_capacity")
 	case errors.As(err, &notReady):
+		if err := s.note(ctx, "NodeClassNotReady", err); err != nil {
+			return err
+		}
 		s.say("NodeClassNotReady", err)
 		s.Log.Info("node class not ready, deleting nodeclaim", "nodeclaim", s.claim.Name, "reason", err.Error())
 		return s.remove(ctx, "nodeclass_not_ready")
+	case errors.As(err, &failed) && failed.Reason != "":
+		return s.launchFailed(ctx, failed.Reason, err)
 	}
 	return s.launchFailed(ctx, "LaunchFailed", err)
+}
+
+// note writes why the launch failed before the claim goes: who watches claims sees no other
+// word of it.
+func (s *step) note(ctx context.Context, reason string, err error) error {
+	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, shorten(err.Error()))
+	if err := s.save(ctx, nil); err != nil {
+		return err
+	}
+	s.stored = s.claim.DeepCopy()
+	return nil
 }
 
 func (s *step) say(reason string, err error) {

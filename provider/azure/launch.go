@@ -38,6 +38,11 @@ type launch struct {
 // Launch drives the claim's machine one step: it buys one if there is none,
 // looks how it fares if there is, and clears away one that failed.
 func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
+	in, err := p.launch(ctx, claim)
+	return in, named(err)
+}
+
+func (p *Provider) launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
 	if err := checkClaim(claim); err != nil {
 		return provider.Instance{}, err
 	}

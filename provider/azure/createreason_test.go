@@ -1,0 +1,50 @@
+package azure_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// A launch that fails says so in the words that Karpenter's provider for Azure has.
+//
+// Rule 298.
+func TestReasonsOfFailedLaunches(t *testing.T) {
+	choice := onDemand("Standard_D2s_v5", "eastus-1")
+	quota := "exceeding approved standardDSv5Family Cores quota. Current Limit: 10"
+	for _, test := range []struct {
+		code, message string
+		choice        offer.Choice
+		want          string
+	}{
+		{"OperationNotAllowed", quota, choice, "SubscriptionQuotaReached"},
+		{"OperationNotAllowed", "exceeding approved LowPriorityCores quota", spot("Standard_D2s_v5", "eastus-1"), "SubscriptionQuotaReached"},
+		{"SkuNotAvailable", "The requested size is currently not available", choice, "SKUNotAvailable"},
+		{"ZonalAllocationFailed", "Allocation failed.", choice, "ZonalAllocationFailure"},
+		{"AllocationFailed", "Allocation failed.", choice, "AllocationFailure"},
+		{"OverconstrainedZonalAllocationRequest", "Allocation failed.", choice, "OverconstrainedZonalAllocationFailure"},
+		{"OverconstrainedAllocationRequest", "Allocation failed.", choice, "OverconstrainedAllocationFailure"},
+		{"SomethingNew", "Nobody knows.", choice, "CreateInstanceFailed"},
+	} {
+		r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 409, Code: test.code, Message: test.message})
+		p := r.provider(t)
+		for _, when := range []string{"refused", "remembered"} {
+			_, err := p.Launch(t.Context(), claim("a", test.choice))
+			var capacity *provider.CapacityError
+			if !errors.As(err, &capacity) || capacity.Reason != test.want {
+				t.Errorf("%s, %s: %+v (%v), want %s", test.code, when, capacity, err, test.want)
+			}
+		}
+	}
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "AuthorizationFailed", Message: "no"})
+	_, err := r.provider(t).Launch(t.Context(), claim("a", choice))
+	var failed *provider.LaunchError
+	if !errors.As(err, &failed) || failed.Reason != "CreateInstanceFailed" {
+		t.Errorf("a missing permission: %v", err)
+	}
+}
