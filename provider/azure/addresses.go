@@ -54,7 +54,7 @@ func (b *addressBooks) of(id string) *addressBook {
 	}
 	book := &addressBook{subnet: subnet, ledger: newLedger()}
 	book.source = &source[usages]{
-		name: "addresses of subnet " + subnet.subnet, now: b.p.opts.Now, asking: newGate(),
+		name: "addresses of subnet " + subnet.subnet, now: b.p.opts.Now,
 		load: func(ctx context.Context) (usages, error) { return b.p.readAddresses(ctx, subnet) },
 		same: usages.sameLimits,
 	}
@@ -170,7 +170,7 @@ func (p *Provider) keepAddresses(ctx context.Context) {
 	for pause(ctx, addressesBusy) {
 		for _, book := range p.addresses.all() {
 			if book.ledger.active() || p.opts.Now().Sub(book.source.read().taken) >= addressesEvery {
-				_ = book.source.refresh(ctx) // remembered by the source as its problem
+				book.source.ask(ctx) // nobody waits: one subnet's trouble is not another's
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -34,12 +35,14 @@ type auxiliary struct {
 	audience  string
 	now       func() time.Time
 
-	asking gate // held while asking and while looking at token
+	mu     sync.Mutex
 	token  azcore.AccessToken
+	asking *asking // nil while nobody asks
+	held   holdOff
 }
 
 func newAuxiliary(o *Options) *auxiliary {
-	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), now: o.Now, asking: newGate()}
+	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), now: o.Now}
 	if o.ClientOptions != nil && o.ClientOptions.Transport != nil {
 		a.transport = o.ClientOptions.Transport
 	}
@@ -55,37 +58,78 @@ func audienceOf(o *arm.ClientOptions) string {
 	return strings.TrimSuffix(where.Services[cloud.ResourceManager].Audience, "/")
 }
 
-// allow returns a context whose requests may use the shared galleries.
+// allow returns a context whose requests may use the shared galleries. It waits briefly:
+// launches are many, and what waits with them is the end of machines too.
 func (a *auxiliary) allow(ctx context.Context) (context.Context, error) {
 	if a.url == "" {
 		return ctx, nil
 	}
-	if err := a.asking.lock(ctx); err != nil {
-		return ctx, err
+	if err := a.renew(ctx); err != nil && !a.lasts() {
+		return ctx, fmt.Errorf("asking %s for the right to use AKS's shared galleries: %w", a.url, err)
 	}
-	defer a.asking.unlock()
-	if !a.good() {
-		token, err := a.ask(ctx)
-		if err != nil {
-			return ctx, fmt.Errorf("asking %s for the right to use AKS's shared galleries: %w", a.url, err)
-		}
-		a.token = token
-	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	return policy.WithHTTPHeader(ctx, http.Header{auxiliaryHeader: {"Bearer " + a.token.Token}}), nil
 }
 
-func (a *auxiliary) good() bool {
+// renew asks for a token when it is time.
+func (a *auxiliary) renew(ctx context.Context) error {
+	a.mu.Lock()
 	now := a.now()
-	stale := !a.token.RefreshOn.IsZero() && now.After(a.token.RefreshOn)
-	return a.token.Token != "" && !stale && a.token.ExpiresOn.Sub(now) > auxiliaryMargin
+	switch {
+	case a.token.Token != "" && !a.due(now) && a.token.ExpiresOn.Sub(now) > auxiliaryMargin:
+		a.mu.Unlock()
+		return nil
+	case now.Before(a.held.until):
+		defer a.mu.Unlock()
+		return a.held.err
+	case a.asking == nil:
+		asking, lasting := newAsking(ctx, now)
+		a.asking = asking
+		go a.replace(lasting, asking)
+	}
+	asking := a.asking
+	a.mu.Unlock()
+	return asking.waitBriefly(ctx, now)
+}
+
+func (a *auxiliary) replace(ctx context.Context, asking *asking) {
+	token, err := a.ask(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asking = nil; err != nil {
+		a.held.failed(err, a.now())
+	} else {
+		a.token, a.held = token, holdOff{}
+	}
+	asking.answered(err)
+}
+
+// stop ends a question under way.
+func (a *auxiliary) stop() {
+	a.mu.Lock()
+	asking := a.asking
+	a.mu.Unlock()
+	asking.stop()
+}
+
+// due: a token without a time for its renewal is renewed when it ends.
+func (a *auxiliary) due(now time.Time) bool {
+	return !a.token.RefreshOn.IsZero() && now.After(a.token.RefreshOn)
+}
+
+// lasts reports whether the token we have is good for a purchase, due as it may be.
+func (a *auxiliary) lasts() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.token.Token != "" && a.token.ExpiresOn.Sub(a.now()) > auxiliaryMargin
 }
 
 // forget has the next purchase ask anew.
-func (a *auxiliary) forget(ctx context.Context) {
-	if a.asking.lock(ctx) == nil {
-		a.token = azcore.AccessToken{}
-		a.asking.unlock()
-	}
+func (a *auxiliary) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.token = azcore.AccessToken{}
 }
 
 func (a *auxiliary) ask(ctx context.Context) (azcore.AccessToken, error) {

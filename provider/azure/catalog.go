@@ -59,20 +59,20 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 	}
 	sh := p.shape(c)
 	if book := p.addresses.of(sh.subnet); book != nil {
-		_ = book.source.ensure(ctx) // kept as the source's problem
+		book.source.glance(ctx)
 	}
 	return p.catalog(class, sh, in), nil
 }
 
-// inputs waits for a first answer of each source. Prices and quota may be
-// missing: prices are then guessed, quota is taken to be unlimited, and the
+// inputs waits for a first answer of each source, for prices and quota briefly. Both may
+// be missing: prices are then the built-in ones, quota is taken to be unlimited, and the
 // snapshot says so. Without sizes there is nothing to sell.
 func (p *Provider) inputs(ctx context.Context) (inputs, error) {
 	var missing error
 	var wg sync.WaitGroup // each takes a second or more, the first time
 	wg.Go(func() { missing = p.skus.ensure(ctx) })
-	wg.Go(func() { _ = p.prices.ensure(ctx) }) // both are kept as the source's problem
-	wg.Go(func() { _ = p.quota.ensure(ctx) })
+	wg.Go(func() { p.prices.glance(ctx) })
+	wg.Go(func() { p.quota.glance(ctx) })
 	wg.Wait()
 	if err := errors.Join(missing, ctx.Err()); err != nil {
 		return inputs{}, err

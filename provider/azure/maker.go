@@ -76,7 +76,7 @@ func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice 
 		case staleReference:
 			c.p.network.forgetPools()
 		case denied:
-			c.p.auxiliary.forget(ctx)
+			c.p.auxiliary.forget()
 		}
 		return nil, err
 	}

@@ -170,9 +170,9 @@ func (p *Provider) openSources(compute *armcompute.ClientFactory, transport poli
 	skus := &skuReader{client: compute.NewResourceSKUsClient(), location: o.Location, log: o.Log}
 	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now, judge: p.judge}
 	quota := &quotaReader{client: compute.NewUsageClient(), location: o.Location}
-	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, now: o.Now, asking: newGate()}
-	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, now: o.Now, asking: newGate()}
-	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, now: o.Now, asking: newGate()}
+	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, now: o.Now}
+	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, now: o.Now}
+	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, now: o.Now}
 }
 
 // How often what the region sells is read again.
@@ -192,7 +192,19 @@ func (p *Provider) Run(ctx context.Context) error {
 	wg.Go(func() { p.keepQuota(ctx) })
 	wg.Go(func() { p.keepAddresses(ctx) })
 	wg.Wait()
+	p.stopAsking()
 	return ctx.Err()
+}
+
+// stopAsking ends what is asked on nobody's behalf in particular.
+func (p *Provider) stopAsking() {
+	p.skus.stop()
+	p.prices.stop()
+	p.quota.stop()
+	p.auxiliary.stop()
+	for _, book := range p.addresses.all() {
+		book.source.stop()
+	}
 }
 
 // keepQuota looks every minute whether there is a reason to read the quota.

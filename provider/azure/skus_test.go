@@ -84,7 +84,7 @@ func testSource(load func() (int, error)) (*source[int], *time.Time) {
 			}
 			return nil
 		},
-		now: func() time.Time { return now }, asking: newGate(),
+		now: func() time.Time { return now },
 	}, &now
 }
 

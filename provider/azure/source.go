@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -23,9 +24,8 @@ type source[T any] struct {
 	doubt func(last, next T) error
 	now   func() time.Time
 
-	asking gate // held while loading
-
 	mu      sync.Mutex
+	asking  *asking // nil while nobody asks
 	value   T
 	version uint64 // 0 until a first answer
 	taken   time.Time
@@ -34,9 +34,71 @@ type source[T any] struct {
 	since   time.Time // of failing
 }
 
-// retryFirst is how long a source that never had an answer waits between
-// attempts, so that many callers do not become many requests.
-const retryFirst = 3 * time.Second
+// An asking is a question under way. It goes on when those who wait for its answer give
+// up: the answer is not theirs alone.
+type asking struct {
+	started time.Time
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error // that many may read, once done
+}
+
+// newAsking is a question asked by somebody who may give up, and the context to ask it with.
+func newAsking(ctx context.Context, now time.Time) (*asking, context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestAsking)
+	return &asking{started: now, cancel: cancel, done: make(chan struct{})}, ctx
+}
+
+// answered says what came of it.
+func (a *asking) answered(err error) {
+	a.err = err
+	a.cancel()
+	close(a.done)
+}
+
+// stop ends the question, and returns when it has ended. A nil one has.
+func (a *asking) stop() {
+	if a != nil {
+		a.cancel()
+		<-a.done
+	}
+}
+
+const (
+	// retryFirst is how long a source that never had an answer waits between attempts, so
+	// that many callers do not become many requests.
+	retryFirst = 3 * time.Second
+	// longestAsking is the end of a question that gets no answer, pages and retries included.
+	longestAsking = 5 * time.Minute
+	// briefly is how long one waits for what can be done without.
+	briefly = 5 * time.Second
+)
+
+// errSlow reports that there is no answer yet. Nobody waits for it any more.
+var errSlow = fmt.Errorf("no answer for %v: going on without", briefly)
+
+func (a *asking) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-a.done:
+		return a.err
+	}
+}
+
+// waitBriefly waits until the question is as old as briefly.
+func (a *asking) waitBriefly(ctx context.Context, now time.Time) error {
+	t := time.NewTimer(a.started.Add(briefly).Sub(now))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-a.done:
+		return a.err
+	case <-t.C:
+		return errSlow
+	}
+}
 
 // An answer is what a source knows.
 type answer[T any] struct {
@@ -51,35 +113,43 @@ func (s *source[T]) ensure(ctx context.Context) error {
 	if known, err := s.settled(); known {
 		return err
 	}
-	if err := s.asking.lock(ctx); err != nil {
-		return err
+	return s.refresh(ctx)
+}
+
+// glance is ensure for what can be done without: it waits briefly, the first time. What goes
+// wrong is kept as the source's problem.
+func (s *source[T]) glance(ctx context.Context) {
+	if known, _ := s.settled(); known {
+		return
 	}
-	defer s.asking.unlock()
-	if known, err := s.settled(); known {
-		return err
+	failed := s.read().problem != ""
+	a := s.ask(ctx)
+	if failed {
+		return
 	}
-	return s.ask(ctx)
+	if err := a.waitBriefly(ctx, s.now()); errors.Is(err, errSlow) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.asking == a {
+			_ = s.fail(wrap(err, "reading %s", s.name))
+		}
+	}
 }
 
 // refresh asks anew.
 func (s *source[T]) refresh(ctx context.Context) error {
-	if err := s.asking.lock(ctx); err != nil {
-		return err
-	}
-	defer s.asking.unlock()
-	return s.ask(ctx)
+	return s.ask(ctx).wait(ctx)
 }
 
-// refreshOlder asks anew unless an answer was asked for after t.
+// refreshOlder asks anew unless an answer was asked for after t. It waits briefly.
 func (s *source[T]) refreshOlder(ctx context.Context, t time.Time) error {
-	if err := s.asking.lock(ctx); err != nil {
-		return err
+	for !s.read().taken.After(t) {
+		a := s.ask(ctx)
+		if err := a.waitBriefly(ctx, s.now()); err != nil {
+			return err
+		}
 	}
-	defer s.asking.unlock()
-	if s.read().taken.After(t) {
-		return nil
-	}
-	return s.ask(ctx)
+	return nil
 }
 
 func (s *source[T]) settled() (bool, error) {
@@ -91,33 +161,61 @@ func (s *source[T]) settled() (bool, error) {
 	return s.failing != nil && s.now().Sub(s.tried) < retryFirst, s.failing
 }
 
-func (s *source[T]) ask(ctx context.Context) error {
-	started := s.now()
-	next, err := s.load(ctx)
+// ask asks, unless somebody does.
+func (s *source[T]) ask(ctx context.Context) *asking {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.asking != nil {
+		return s.asking
+	}
+	gone := ctx.Err()
+	a, ctx := newAsking(ctx, s.now())
+	if gone != nil {
+		a.answered(gone)
+		return a
+	}
+	s.asking = a
+	go func() {
+		next, err := s.load(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asking = nil
+		a.answered(s.take(next, err, a.started))
+	}()
+	return a
+}
+
+// stop ends a question under way.
+func (s *source[T]) stop() {
+	s.mu.Lock()
+	a := s.asking
+	s.mu.Unlock()
+	a.stop()
+}
+
+// take keeps an answer that is believed. Callers hold the lock.
+func (s *source[T]) take(next T, err error, asked time.Time) error {
 	if err == nil && s.version > 0 && s.doubt != nil {
 		err = s.doubt(s.value, next)
 	}
 	if err != nil {
-		return s.fail(ctx, started, wrap(err, "reading %s", s.name))
+		return s.fail(shared(wrap(err, "reading %s", s.name)))
 	}
 	if s.version == 0 || !s.same(s.value, next) {
 		s.version++
 	}
 	s.value = next
-	s.taken, s.tried, s.failing = started, started, nil
+	s.taken, s.tried, s.failing = asked, asked, nil
 	return nil
 }
 
-func (s *source[T]) fail(ctx context.Context, started time.Time, err error) error {
-	if ctx.Err() != nil {
-		return err // the caller gave up; that says nothing about the cloud
-	}
+// fail remembers a failure, from its end on. Callers hold the lock.
+func (s *source[T]) fail(err error) error {
+	s.tried = s.now()
 	if s.failing == nil {
-		s.since = started
+		s.since = s.tried
 	}
-	s.failing, s.tried = err, started
+	s.failing = err
 	return err
 }
 

@@ -53,6 +53,8 @@ type fault struct {
 	// struck, draws those that its draw decided about.
 	named          *Named
 	strikes, draws int
+	// hangs: the delay ends when the client gives up.
+	hangs bool
 }
 
 // AddFault has the next matching requests fail. Faults added first match first.

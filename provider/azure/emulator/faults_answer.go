@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -10,6 +11,10 @@ import (
 func breaks(after time.Duration) func(*fault) {
 	return func(f *fault) { f.breaks, f.delay = true, after }
 }
+
+// hangs has no answer come for ten minutes, as when a firewall drops it, or until the client
+// gives up.
+func hangs(f *fault) { f.hangs, f.breaks, f.before, f.delay = true, true, true, 10*time.Minute }
 
 // before has a fault strike before the request is carried out.
 func before(f *fault) { f.before = true }
@@ -32,7 +37,10 @@ func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *fault, serve 
 		*answer = answerWriter{header: http.Header{}}
 		serve(answer)
 	}
-	if f.delay > 0 {
+	switch {
+	case f.hangs:
+		wait(r.Context(), s.pace(f.delay))
+	case f.delay > 0:
 		time.Sleep(s.pace(f.delay))
 	}
 	if f.line != "" {
@@ -48,6 +56,16 @@ func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *fault, serve 
 	answer.WriteHeader(http.StatusOK)
 	w.WriteHeader(answer.status)
 	_, _ = w.Write(answer.body.Bytes()) // a client that went away loses it
+}
+
+// wait ends with the client's patience, if that is shorter.
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
 }
 
 // pace is a delay at the emulator's pace.

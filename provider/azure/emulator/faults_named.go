@@ -267,6 +267,8 @@ func catalogueFaults() []FaultKind {
 		price("PricesZero", func(float64) float64 { return 0 }),
 		price("PricesNegative", func(p float64) float64 { return -p }),
 		price("PricesTimes1000", func(p float64) float64 { return 1000 * p }),
+		requestFault(of, "PricesHang", http.MethodGet, prices, Fault{}, hangs),
+		requestFault(of, "QuotaHangs", http.MethodGet, "/usages$", Fault{}, hangs),
 	}
 }
 

@@ -1,0 +1,121 @@
+package azure_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// running has the provider keep its view of the region as in production, until the test ends.
+func running(t *testing.T, p *azure.Provider) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+}
+
+// What machines can be bought without holds none of them up: prices, quota and addresses that
+// do not come. The catalog says what is missing, and has it once it comes.
+//
+// Rule 55.
+func TestWhatHangsHoldsNothingUp(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault emulator.Named
+		says  string
+	}{
+		"prices":    {emulator.Named{Name: "PricesHang"}, "reading prices"},
+		"quota":     {emulator.Named{Name: "QuotaHangs"}, "reading quota"},
+		"addresses": {emulator.Named{Name: "QuotaHangs", Target: "/subnets/[^/]+$"}, "reading addresses of subnet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1})
+				if name != "prices" {
+					r.small() // which has its prices from elsewhere
+				}
+				test.fault.Times = -1
+				if err := r.Inject(test.fault); err != nil {
+					t.Fatal(err)
+				}
+				p := r.provider(t)
+				running(t, p)
+				for i := range 60 { // half an hour
+					start := time.Now()
+					s := snapshot(t, p)
+					if took, patience := time.Since(start), 5*time.Second; took > patience || i > 0 && took > 0 {
+						t.Fatalf("after %d of them, a catalog took %v", i, took)
+					}
+					if !strings.Contains(s.Problem, test.says) {
+						t.Fatalf("the problem does not say %q: %q", test.says, s.Problem)
+					}
+					if i%20 == 0 && name != "addresses" { // a machine has to be told of its subnet
+						if _, err := r.up(t, p, claim(fmt.Sprint("a", i), onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+							t.Fatal(err)
+						}
+					}
+					time.Sleep(30 * time.Second)
+				}
+				r.ClearFaults()
+				time.Sleep(6 * time.Minute)                                                                                                // the last that hangs, and a minute
+				if s := snapshot(t, p); strings.Contains(s.Problem, "reading "+name) && !strings.Contains(s.Problem, "holds no VM size") { // in the year 2000 nothing is sold yet
+					t.Errorf("it answers again: %s", s.Problem)
+				}
+			})
+		})
+	}
+}
+
+// A server of tokens that does not answer holds up no launch for longer than a moment, is not
+// asked for each, and not missed while the last token is good.
+//
+// Rule 55.
+func TestTokensThatHangHoldNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().shared()
+		sent := r.record()
+		p := r.provider(t)
+		hang := func() {
+			t.Helper()
+			if err := r.Inject(emulator.Named{Name: "PricesHang", Target: "/sharedgallery/token$", Times: -1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hang()
+		asked := func() int {
+			sent.mu.Lock()
+			defer sent.mu.Unlock()
+			return sent.asked["/sharedgallery/token"]
+		}
+		for i := range 100 {
+			start := time.Now()
+			_, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
+			if err == nil || !strings.Contains(err.Error(), "right to use AKS's shared galleries") {
+				t.Fatalf("launched without a token: %v", err)
+			}
+			if took := time.Since(start); took > 6*time.Second {
+				t.Fatalf("launch %d took %v", i, took)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := asked(); n == 0 || n > 5 {
+			t.Errorf("%d requests in two minutes", n)
+		}
+		r.ClearFaults()
+		time.Sleep(2 * time.Minute)
+		if _, err := r.up(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+			t.Fatal(err)
+		}
+		hang()
+		time.Sleep(31 * time.Minute) // past the half of its life
+		if _, err := r.up(t, p, claim("b", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+			t.Errorf("with a token that is good: %v", err)
+		}
+	})
+}
