@@ -2,6 +2,7 @@ package kube
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/provider"
@@ -30,13 +33,24 @@ func Claim(l pack.Launch, pool *karpv1.NodePool, name string) *karpv1.NodeClaim 
 		Spec: karpv1.NodeClaimSpec{
 			Taints:                 template.Spec.Taints,
 			StartupTaints:          template.Spec.StartupTaints,
-			Requirements:           Requirements(l.Rules),
+			Requirements:           Requirements(writable(l.Rules)),
 			Resources:              karpv1.ResourceRequirements{Requests: ResourceList(l.Requests)},
 			NodeClassRef:           template.Spec.NodeClassRef,
 			ExpireAfter:            template.Spec.ExpireAfter,
 			TerminationGracePeriod: template.Spec.TerminationGracePeriod,
 		},
 	}
+}
+
+// writable leaves out rules on labels that AKS gives all nodes of a class and that the API
+// server lets nobody write into a NodeClaim's requirements. The types that the claim names
+// meet them.
+func writable(rules []constraint.Rule) []constraint.Rule {
+	allowed := v1beta1.AllowedAKSLabels()
+	return slices.DeleteFunc(slices.Clone(rules), func(r constraint.Rule) bool {
+		domain, _, _ := strings.Cut(r.Key, "/")
+		return domain == v1beta1.AKSLabelDomain && !slices.Contains(allowed, r.Key)
+	})
 }
 
 func claimLabels(l pack.Launch, pool *karpv1.NodePool) map[string]string {

@@ -477,3 +477,24 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("daemons run on cordoned nodes too: %+v", got.Tolerations)
 	}
 }
+
+// What the API server would refuse a NodeClaim for is not written into it: a pod may look
+// for any label of AKS's.
+//
+// Rule 76.
+func TestClaimLacksLabelsThatItMayNotAskFor(t *testing.T) {
+	rule := func(key string) constraint.Rule {
+		return constraint.Rule{Key: key, Operator: constraint.In, Values: []string{"x"}}
+	}
+	launch := pack.Launch{Rules: []constraint.Rule{
+		rule("kubernetes.azure.com/podnetwork-type"), rule("kubernetes.azure.com/ebpf-dataplane"), rule("kubernetes.azure.com/role"), rule("my.kubernetes.azure.com.example/role"),
+	}}
+	c := Claim(launch, &karpv1.NodePool{}, "web-abcde")
+	want := []constraint.Rule{launch.Rules[1], launch.Rules[3]}
+	if diff := cmp.Diff(want, []constraint.Rule(Rules(c.Spec.Requirements))); diff != "" {
+		t.Errorf("requirements (-want +got):\n%s", diff)
+	}
+	if len(launch.Rules) != 4 || launch.Rules[0].Key != "kubernetes.azure.com/podnetwork-type" {
+		t.Errorf("the plan was changed: %v", launch.Rules)
+	}
+}
