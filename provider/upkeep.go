@@ -32,6 +32,13 @@ type Drifter interface {
 	Drift(ctx context.Context, m Bought) (Drift, error)
 }
 
+// Restless is a Drifter that notices when what it says of a machine may have changed.
+type Restless interface {
+	// Stirred are the NodeClaims about whose machines Drift may say something else since Stirred
+	// was called last. It answers from memory, and has one caller.
+	Stirred() []string
+}
+
 // Drift is one difference.
 type Drift struct {
 	// Reason is one word, spelled as Karpenter's provider for the same cloud spells it.

@@ -5,30 +5,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
 )
 
 // workers is many: a new image marks every claim of a cluster.
 const workers = 50
 
-// Register adds the reconciler to a manager. Claims are woken by their pool and
-// their node class.
+// Register adds the reconciler to a manager. Claims are woken by their pool, by their node
+// class, and by a provider that notices changes of machines.
 func (r *Reconciler) Register(m manager.Manager) error {
 	// A pool's status counts its nodes: it changes with every one of them.
 	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	class := &unstructured.Unstructured{}
 	class.SetGroupVersionKind(r.Class)
 	ofClass := func(c *karpv1.NodeClaim, class string) bool { return kube.ClassOf(c.Spec.NodeClassRef) == class }
-	return builder.ControllerManagedBy(m).
+	work := builder.ControllerManagedBy(m).
 		Named(Name).
 		For(&karpv1.NodeClaim{}).
 		Watches(&karpv1.NodePool{}, lookup.WakeClaimsOfPool(m.GetClient()), builder.WithPredicates(changed)).
 		Watches(class, lookup.WakeClaimsWhere(m.GetClient(), ofClass)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers})
+	if restless, notices := r.Drifter.(provider.Restless); notices {
+		l := listener{restless, make(chan event.GenericEvent)}
+		work = work.WatchesRawSource(source.Channel(l.wake, &handler.EnqueueRequestForObject{}))
+		if err := m.Add(manager.RunnableFunc(l.listen)); err != nil {
+			return err
+		}
+	}
+	return work.Complete(r)
 }

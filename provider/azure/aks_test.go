@@ -252,9 +252,9 @@ func TestBadRowsOfAKSArePassedOver(t *testing.T) {
 	r.wantMachines(t, 2)
 }
 
-// AKS says by itself when it would make a machine anew.
+// AKS says by itself when it would make a machine anew, and that is noticed once.
 //
-// Rule 273.
+// Rule 273. Rule 285.
 func TestDriftThatAKSTells(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
 	r.class.Store(settledClass("1.36.3"))
@@ -274,11 +274,20 @@ func TestDriftThatAKSTells(t *testing.T) {
 	if d := drift(); d.Reason != "" {
 		t.Errorf("as it was made: %+v", d)
 	}
+	if changed := p.Stirred(); len(changed) > 0 {
+		t.Errorf("seen for the first time, %v have changed", changed)
+	}
 	if err := r.DriftMachine(handleOf("a"), "the cluster's certificates were rotated"); err != nil {
 		t.Fatal(err)
 	}
 	if d := drift(); d.Reason != azure.ClusterConfigDrift || !strings.Contains(d.Detail, "certificates") {
 		t.Errorf("AKS says that it has drifted: %+v", d)
+	}
+	if changed := p.Stirred(); fmt.Sprint(changed) != "[a]" {
+		t.Errorf("changed are %v, want a", changed)
+	}
+	if changed := p.Stirred(); len(changed) > 0 {
+		t.Errorf("%v have changed again", changed)
 	}
 }
 

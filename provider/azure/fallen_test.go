@@ -2,6 +2,7 @@ package azure_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,7 +49,7 @@ func TestMachineThatFailsAfterSuccess(t *testing.T) {
 // A machine that somebody gives another size has drifted; one that has the size it was bought
 // in has not, whatever the letter case.
 //
-// Rule 283.
+// Rule 283. Rule 285.
 func TestResizedMachineHasDrifted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
@@ -77,8 +78,14 @@ func TestResizedMachineHasDrifted(t *testing.T) {
 		if err := r.Resize(r.State().VMs[0].Name); err != nil {
 			t.Fatal(err)
 		}
+		if changed := p.Stirred(); len(changed) > 0 {
+			t.Errorf("before it was listed again, %v have changed", changed)
+		}
 		if d := drift("Standard_D4s_v5"); d.Reason != azure.SizeDrift {
 			t.Errorf("resized to %s: %+v", r.State().VMs[0].Size, d)
+		}
+		if changed := p.Stirred(); fmt.Sprint(changed) != "[a]" {
+			t.Errorf("changed are %v, want a", changed)
 		}
 		if d := drift(""); d.Reason != "" {
 			t.Errorf("nobody knows what was bought: %+v", d)

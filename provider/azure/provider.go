@@ -56,6 +56,7 @@ type Provider struct {
 	flights  flights
 	strays   strays
 	punctual punctuality
+	restless restless
 	claims   locks
 }
 
