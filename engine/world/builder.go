@@ -69,6 +69,7 @@ type pod struct {
 	daemon  string
 	movable bool
 	dying   bool
+	housed  bool // a Trial settled it somewhere
 }
 
 // place is a node name with the pods bound to it, whether or not the node is known.

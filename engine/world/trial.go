@@ -16,7 +16,6 @@ import (
 type Trial struct {
 	w      World
 	undo   []func()
-	housed map[*pod]bool    // settled somewhere
 	guests map[*Host][]*pod // who was settled there
 
 	rolls      []*Roll
@@ -29,7 +28,7 @@ type Mark int
 
 // Try begins a Trial. It must be ended.
 func (w *World) Try() *Trial {
-	t := &Trial{w: *w, housed: map[*pod]bool{}, guests: map[*Host][]*pod{}, watch: map[*Class][]*Census{}}
+	t := &Trial{w: *w, guests: map[*Host][]*pod{}, watch: map[*Class][]*Census{}}
 	t.w.trial = t
 	t.w.Classes, t.w.Budgets, t.w.Stuck = nil, maps.Clone(w.Budgets), slices.Clip(w.Stuck)
 	return t
@@ -208,8 +207,8 @@ func (t *Trial) Settle(pods []Ref, h *Host) []*Class {
 	var come []*pod
 	var classes []*Class
 	for _, ref := range pods {
-		if p := t.w.builder.pods[ref.UID]; p != nil && t.homeless(p) {
-			t.housed[p] = true
+		if p := t.w.builder.pods[ref.UID]; p != nil && p.homeless() {
+			p.housed = true
 			come, classes = append(come, p), append(classes, p.class)
 		}
 	}
@@ -221,7 +220,7 @@ func (t *Trial) Settle(pods []Ref, h *Host) []*Class {
 	t.later(func() {
 		t.guests[h] = guests
 		for _, p := range come {
-			delete(t.housed, p)
+			p.housed = false
 		}
 	})
 	t.receive(h, come)
@@ -231,8 +230,8 @@ func (t *Trial) Settle(pods []Ref, h *Host) []*Class {
 }
 
 // homeless reports whether the pod runs nowhere that stays.
-func (t *Trial) homeless(p *pod) bool {
-	return !t.housed[p] && (p.place == nil || p.place.host == nil || p.place.host.Leaving)
+func (p *pod) homeless() bool {
+	return !p.housed && (p.place == nil || p.place.host == nil || p.place.host.Leaving)
 }
 
 // receive makes room for the pods.
@@ -315,7 +314,7 @@ func (t *Trial) content(h *Host, leaving bool) []content {
 	var pods []*pod
 	if h.place != nil {
 		for _, p := range h.place.pods {
-			if p.movable && !t.housed[p] {
+			if p.movable && !p.housed {
 				pods = append(pods, p)
 			}
 		}
@@ -435,14 +434,11 @@ func joined(all []content) []content {
 
 // leaveAgain lets pods that were settled before be without a home again.
 func (t *Trial) leaveAgain(all []content) {
-	if len(t.housed) == 0 {
-		return
-	}
 	for _, k := range all {
 		for _, p := range k.pods {
-			if t.housed[p] {
-				delete(t.housed, p)
-				t.later(func() { t.housed[p] = true })
+			if p.housed {
+				p.housed = false
+				t.later(func() { p.housed = true })
 			}
 		}
 	}
@@ -458,7 +454,7 @@ func (t *Trial) forget(pods []*pod) {
 			continue
 		}
 		seen[c] = true
-		rest := slices.DeleteFunc(slices.Clone(c.homeless), func(p *pod) bool { return t.housed[p] })
+		rest := slices.DeleteFunc(slices.Clone(c.homeless), func(p *pod) bool { return p.housed })
 		t.setHomeless(newContent(c, rest))
 		if len(rest) == 0 {
 			settled = append(settled, c)
