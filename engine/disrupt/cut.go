@@ -37,11 +37,6 @@ func allSpot(set []*node) bool {
 // like is all that tells machines apart that are bought.
 type like struct{ pool, instanceType, zone, capacityType string }
 
-func (n *node) like() like {
-	l := n.host.Labels
-	return like{n.Pool, l[world.LabelInstanceType], l[world.LabelZone], l[world.LabelCapacityType]}
-}
-
 func likeOf(pool string, c offer.Choice) like { return like{pool, c.Type, c.Zone, c.CapacityType} }
 
 // same is a node that one of the launches would buy again.
@@ -49,7 +44,7 @@ func same(launches []pack.Launch, set []*node) *node {
 	for i := range launches {
 		bought := likeOf(launches[i].Pool, launches[i].Choices[0])
 		for _, n := range set {
-			if n.like() == bought {
+			if n.as == bought {
 				return n
 			}
 		}
@@ -67,7 +62,7 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 	}
 	likes := make(map[like]bool, len(set))
 	for _, n := range set {
-		likes[n.like()] = true
+		likes[n.as] = true
 	}
 	alike := map[*offer.Choice][]offer.Choice{} // launches that are alike share their choices
 	for i := range launches {

@@ -113,7 +113,7 @@ func size(n *world.Node, choices []offer.Choice, on *offer.Catalog) {
 
 // shared are the labels that a machine has whichever choice is bought.
 func shared(choices []offer.Choice, on *offer.Catalog) map[string]string {
-	out := map[string]string{}
+	var left []label
 	for at, c := range choices {
 		t := on.Type(c.Type)
 		if t == nil {
@@ -121,23 +121,30 @@ func shared(choices []offer.Choice, on *offer.Catalog) map[string]string {
 		}
 		o := t.Offer(c)
 		if at == 0 {
-			collect(out, t.Labels)
+			left = collect(nil, t.Labels)
 			if o != nil {
-				collect(out, o.Labels)
+				left = collect(left, o.Labels)
 			}
 		}
-		maps.DeleteFunc(out, func(key, value string) bool { return !settled(t, o, key, value) })
+		left = slices.DeleteFunc(left, func(l label) bool { return !settled(t, o, l.key, l.value) })
+	}
+	out := make(map[string]string, len(left))
+	for _, l := range left {
+		out[l.key] = l.value
 	}
 	return out
 }
 
+type label struct{ key, value string }
+
 // collect adds the labels of which there is one value.
-func collect(out map[string]string, labels map[string][]string) {
+func collect(out []label, labels map[string][]string) []label {
 	for key, values := range labels {
 		if len(values) == 1 {
-			out[key] = values[0]
+			out = append(out, label{key, values[0]})
 		}
 	}
+	return out
 }
 
 // settled reports whether machines of that offer have that value of the label and cannot have another.

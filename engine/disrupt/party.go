@@ -21,7 +21,7 @@ type party struct {
 	launch int            // the number of the first launch
 	goal   map[string]int // by UID
 
-	guards  map[string]*Guard // by UID
+	guards  map[string]*Guard // of the node that is cleared, by UID
 	budgets map[string]int    // numbers
 	gone    []int             // scratch: see queue
 
@@ -73,9 +73,9 @@ func (f *floor) gather(m *Move, set []*node) *party {
 // reset makes it a party without anybody.
 func (p *party) reset(m *Move) {
 	*p = party{move: m, from: p.from[:0], pods: p.pods[:0], lots: p.lots[:0], goals: p.goals[:0], goal: p.goal,
-		guards: p.guards, budgets: p.budgets, gone: p.gone, now: p.now, late: p.late}
+		budgets: p.budgets, gone: p.gone, now: p.now, late: p.late}
 	if p.goal == nil {
-		p.goal, p.guards, p.budgets = map[string]int{}, map[string]*Guard{}, map[string]int{}
+		p.goal, p.budgets = map[string]int{}, map[string]int{}
 	}
 	clear(p.goal)
 	clear(p.budgets)
@@ -91,16 +91,26 @@ func (p *party) send(pods []world.Ref, at int) {
 
 // guard looks at whose leave the pods of a node need.
 func (p *party) guard(n *node) {
-	clear(p.guards)
 	for i := range n.Guards {
-		g := &n.Guards[i]
-		if _, known := p.budgets[g.Budget]; !known {
-			p.budgets[g.Budget] = len(p.budgets)
-		}
-		for _, uid := range g.Pods {
-			p.guards[uid] = g
+		name := n.Guards[i].Budget
+		if _, known := p.budgets[name]; !known {
+			p.budgets[name] = len(p.budgets)
 		}
 	}
+	p.guards = n.guardians()
+}
+
+// guardians are the node's Guards by the pods that they let go.
+func (n *node) guardians() map[string]*Guard {
+	if n.guarded == nil && len(n.Guards) > 0 {
+		n.guarded = map[string]*Guard{}
+		for i := range n.Guards {
+			for _, uid := range n.Guards[i].Pods {
+				n.guarded[uid] = &n.Guards[i]
+			}
+		}
+	}
+	return n.guarded
 }
 
 // clear adds those who sit there to the party.

@@ -116,10 +116,13 @@ type node struct {
 	pool  *Pool       // nil when it is not known
 	host  *world.Host // nil when it takes no part
 	place string      // its pool, zone and capacity type
+	as    like        // what it was bought as
 	price offer.Price // per hour; zero when nobody knows
 	// asked is what its movable pods ask for.
 	asked quantity.Vector
 	worth float64 // see Worth
+	// guarded are its Guards by the pods that they let go, once somebody asked.
+	guarded map[string]*Guard
 	// waste is what the node costs beyond what its pods would cost at the best prices;
 	// least is what replacing it must save,
 	// rank its place in the queue.
@@ -179,7 +182,9 @@ func (n *node) measure() {
 		n.asked = n.asked.Add(c.Requests.Times(len(pods)))
 	})
 	n.worth = Worth(n.price, n.Node)
-	n.place = n.Pool + "|" + n.host.Labels[world.LabelZone] + "|" + n.host.Labels[world.LabelCapacityType]
+	l := n.host.Labels
+	n.as = like{n.Pool, l[world.LabelInstanceType], l[world.LabelZone], l[world.LabelCapacityType]}
+	n.place = n.Pool + "|" + n.as.zone + "|" + n.as.capacityType
 }
 
 // resume supposes what was decided before.
