@@ -29,7 +29,7 @@ func isAKSRow(row json.RawMessage) bool {
 }
 
 func (a *byAKS) decode(row json.RawMessage) (*machine, error) {
-	m, err := decodeRow[aks.Machine](row)
+	m, err := decodeRow[aks.Machine](a.p)(row)
 	if err != nil {
 		return nil, err
 	}

@@ -2,11 +2,9 @@ package azure
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
@@ -68,9 +66,7 @@ func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice 
 	if ctx, err = c.p.auxiliary.allow(ctx); err != nil {
 		return nil, prepare(err)
 	}
-	var accepted *http.Response
-	poller, err := c.p.clients.vms.BeginCreateOrUpdate(policy.WithCaptureResponse(ctx, &accepted), c.p.opts.NodeResourceGroup, l.name, *body,
-		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
+	poller, accepted, err := c.put(ctx, l.name, *body)
 	if err != nil {
 		switch classify(err).kind {
 		case staleReference:
@@ -86,18 +82,17 @@ func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice 
 }
 
 func (c byCompute) read(ctx context.Context, handle string) (*machine, error) {
-	resp, err := c.p.clients.vms.Get(ctx, c.p.opts.NodeResourceGroup, handle,
-		&armcompute.VirtualMachinesClientGetOptions{Expand: to.Ptr(armcompute.InstanceViewTypesInstanceView)})
+	vm, err := c.get(ctx, handle)
 	if err != nil {
 		if classify(err).kind == notFound {
 			return nil, provider.ErrNotFound
 		}
 		return nil, wrap(err, "reading machine %s", handle)
 	}
-	if resp.Properties == nil {
-		resp.Properties = &armcompute.VirtualMachineProperties{}
+	if vm.Properties == nil {
+		vm.Properties = &armcompute.VirtualMachineProperties{}
 	}
-	return &machine{VirtualMachine: &resp.VirtualMachine, handle: handle, maker: c}, nil
+	return &machine{VirtualMachine: vm, handle: handle, maker: c}, nil
 }
 
 // why reads the failure from the operation, as this process or the claim remembers it,

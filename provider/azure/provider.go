@@ -25,6 +25,7 @@ import (
 type Provider struct {
 	opts    Options
 	clients clients
+	decoder decoder
 	limits  *polite.Buckets
 
 	skus   *source[skuSet]

@@ -190,9 +190,9 @@ func (p *Provider) openRolls() {
 		p.machines.join = join
 		p.machines.rows = p.allMachines(p.machines.rows)
 	}
-	p.nics = openRoll(p, nicShelf, decodeRow[armnetwork.Interface], func(nic *armnetwork.Interface) string { return text(nic.Name) })
+	p.nics = openRoll(p, nicShelf, decodeRow[armnetwork.Interface](p), func(nic *armnetwork.Interface) string { return text(nic.Name) })
 	p.nics.loose = looseNIC
-	p.disks = openRoll(p, diskShelf, decodeRow[armcompute.Disk], func(d *armcompute.Disk) string { return text(d.Name) })
+	p.disks = openRoll(p, diskShelf, decodeRow[armcompute.Disk](p), func(d *armcompute.Disk) string { return text(d.Name) })
 	p.disks.loose = looseDisk
 }
 
@@ -225,7 +225,7 @@ func (p *Provider) decodeMachine(row json.RawMessage) (*machine, error) {
 	if p.aks != nil && isAKSRow(row) {
 		return p.aks.decode(row)
 	}
-	vm, err := decodeRow[armcompute.VirtualMachine](row)
+	vm, err := decodeRow[armcompute.VirtualMachine](p)(row)
 	if err != nil || vm.Properties == nil {
 		return &machine{}, err
 	}
@@ -233,7 +233,9 @@ func (p *Provider) decodeMachine(row json.RawMessage) (*machine, error) {
 	return &machine{VirtualMachine: vm, handle: handle, maker: k}, nil
 }
 
-func decodeRow[T any](row json.RawMessage) (*T, error) {
-	item := new(T)
-	return item, json.Unmarshal(row, item)
+func decodeRow[T any](p *Provider) func(row json.RawMessage) (*T, error) {
+	return func(row json.RawMessage) (*T, error) {
+		item := new(T)
+		return item, p.decoder.decode(row, item)
+	}
 }

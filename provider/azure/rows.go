@@ -34,8 +34,7 @@ const mostPages = 2000
 // rows reads the shelf of a resource group to its end, row by row as they came. A list
 // that fails on any page is no list.
 func (s shelf) rows(ctx context.Context, client *arm.Client, subscription, group string) (rows []json.RawMessage, pages int, err error) {
-	next := runtime.JoinPaths(client.Endpoint(), "subscriptions", url.PathEscape(subscription), "resourceGroups", url.PathEscape(group), "providers", s.provider)
-	next += "?api-version=" + s.version
+	next := s.link(client, subscription, group, "")
 	for seen := map[string]bool{}; next != ""; pages++ {
 		if seen[next] || pages == mostPages {
 			return nil, 0, fmt.Errorf("page %d leads back to an earlier one, or to ever more", pages)
@@ -48,6 +47,15 @@ func (s shelf) rows(ctx context.Context, client *arm.Client, subscription, group
 		rows, next = append(rows, p.rows...), p.next
 	}
 	return rows, pages, nil
+}
+
+// link leads to one resource of the shelf, or to the list of all when the name is empty.
+func (s shelf) link(client *arm.Client, subscription, group, name string) string {
+	parts := []string{"subscriptions", url.PathEscape(subscription), "resourceGroups", url.PathEscape(group), "providers", s.provider}
+	if name != "" {
+		parts = append(parts, url.PathEscape(name))
+	}
+	return runtime.JoinPaths(client.Endpoint(), parts...) + "?api-version=" + s.version
 }
 
 func readPage(ctx context.Context, client *arm.Client, link string) (page, error) {

@@ -3,11 +3,11 @@ package bootstrap
 import (
 	_ "embed"
 	"encoding/base64"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // contractNames are the variables of the environment contract; see its head.
@@ -16,7 +16,7 @@ import (
 var contractNames string
 
 // names are all variables of the contract.
-func names() []string {
+var names = sync.OnceValue(func() []string {
 	var all []string
 	for line := range strings.Lines(contractNames) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -24,7 +24,7 @@ func names() []string {
 		}
 	}
 	return all
-}
+})
 
 // environment is the machine's first script: the variables that the provisioning
 // scripts on AKS images read, then those scripts.
@@ -33,8 +33,9 @@ func (n *Node) environment() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	vars := map[string]string{}
-	for _, name := range names() {
+	all := names()
+	vars := make(map[string]string, len(all)+len(given))
+	for _, name := range all {
 		vars[name] = "" // scripts must not see what the machine happened to have
 	}
 	maps.Copy(vars, given)
@@ -46,9 +47,10 @@ func (n *Node) environment() ([]byte, error) {
 // nothing in it can end the word.
 func script(vars map[string]string) string {
 	var b strings.Builder
+	b.Grow(16 << 10) // most are shorter
 	b.WriteString("#!/bin/bash\nset -o allexport\n")
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		fmt.Fprintf(&b, "%s=%s\n", name, shellQuote(vars[name]))
+		b.WriteString(name + "=" + shellQuote(vars[name]) + "\n")
 	}
 	b.WriteString(provision)
 	return b.String()

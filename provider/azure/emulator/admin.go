@@ -73,11 +73,23 @@ func (s *Server) State() State {
 	return state
 }
 
+// Tagged is what a tag says of each virtual machine that has it, by the machine's name.
+func (s *Server) Tagged(tag string) map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	said := make(map[string]string, len(s.vms))
+	for _, v := range s.vms {
+		if value, has := v.tags[tag]; has {
+			said[v.name] = value
+		}
+	}
+	return said
+}
+
 func (s *Server) vmState(v *vm) VMState {
-	m := s.machine(v)
 	state := VMState{
-		Name: v.name, ResourceGroup: v.group, Size: v.size.Name, Zone: m.Zone, Priority: m.Priority,
-		Provisioning: v.state, Power: v.power, PrivateIP: m.PrivateIP, Created: v.created, Tags: m.Tags,
+		Name: v.name, ResourceGroup: v.group, Size: v.size.Name, Zone: v.spec.zone(), Priority: v.spec.priority(),
+		Provisioning: v.state, Power: v.power, PrivateIP: v.address(), Created: v.created, Tags: maps.Clone(v.tags),
 	}
 	if v.failure != nil {
 		state.Failure = v.failure.Code

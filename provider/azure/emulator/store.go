@@ -160,13 +160,18 @@ func list[T any](s *Server, r *request, resources map[string]T, view func(T) (js
 // listUnder is list for resources whose keys begin with prefix.
 func listUnder[T any](s *Server, r *request, prefix string, resources map[string]T, view func(T) (json.RawMessage, error)) (reply, error) {
 	keys, next := s.page(keysAfter(resources, prefix, r.query.Get("$skiptoken")), r)
-	var page bytes.Buffer
-	page.WriteString(`{"value":[`)
+	rows, size := make([]json.RawMessage, len(keys)), len(next)
 	for i, k := range keys {
 		row, err := view(resources[k])
 		if err != nil {
 			return reply{}, fmt.Errorf("encoding %s: %w", k, err)
 		}
+		rows[i], size = row, size+len(row)+1
+	}
+	var page bytes.Buffer
+	page.Grow(size + 100)
+	page.WriteString(`{"value":[`)
+	for i, row := range rows {
 		if i > 0 {
 			page.WriteByte(',')
 		}

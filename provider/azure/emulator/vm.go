@@ -288,17 +288,22 @@ func (s *Server) machine(v *vm) Machine {
 		SubscriptionID: s.options.SubscriptionID, ResourceGroup: v.group, Location: v.location,
 		Zone: v.spec.zone(), Priority: v.spec.priority(),
 		ImageID:    v.spec.Properties.StorageProfile.ImageReference.name(),
-		CustomData: v.customData, Size: v.size, Tags: maps.Clone(v.tags),
+		CustomData: v.customData, Size: v.size, Tags: maps.Clone(v.tags), PrivateIP: v.address(),
 	}
 	if v.machine != nil {
 		m.Node = s.nodeOf(v.machine)
 	}
+	return m
+}
+
+// address is that of the primary interface; empty when there is none.
+func (v *vm) address() (ip string) {
 	for i, a := range v.nics {
 		if i == 0 || a.primary {
-			m.PrivateIP = a.nic.address()
+			ip = a.nic.address()
 		}
 	}
-	return m
+	return ip
 }
 
 // FindMachine looks a machine up by the name its operating system has, letter

@@ -1,9 +1,11 @@
 package emulator
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -130,13 +132,26 @@ type wish struct {
 // readWish reads a body. customData must not be seen again, so it is removed.
 func readWish(body []byte) (wish, error) {
 	var w wish
-	if err := json.Unmarshal(body, &w.document); err != nil {
-		return w, invalidContent(err)
-	}
 	if err := json.Unmarshal(body, &w.spec); err != nil {
 		return w, invalidContent(err)
 	}
+	if err := json.Unmarshal(withoutCustomData(body, w.spec.Properties.OSProfile.CustomData), &w.document); err != nil {
+		return w, invalidContent(err)
+	}
 	return w.takeCustomData()
+}
+
+// withoutCustomData saves reading twice what is most of a body, where it is written as most
+// clients write it. No tag is as long.
+func withoutCustomData(body []byte, encoded string) []byte {
+	if len(encoded) <= 256 {
+		return body
+	}
+	before, after, _ := bytes.Cut(body, []byte(`"customData":"`))
+	if rest, is := bytes.CutPrefix(after, []byte(encoded+`"`)); is {
+		return slices.Concat(before, []byte(`"customData":""`), rest)
+	}
+	return body
 }
 
 func (w wish) takeCustomData() (wish, error) {

@@ -1,0 +1,203 @@
+package azure
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime/datetime"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A decoder reads JSON into the SDK's types in one go. Their own methods read what is in
+// an object once more at each level of it, and the lists of a large cluster are long.
+//
+// Members are matched to fields by name, letter case ignored, as the SDK names its fields.
+// Types that need more than that are left to their methods. The zero decoder works, and
+// many may use it at a time.
+type decoder struct {
+	plans sync.Map // by reflect.Type; see planOf
+}
+
+// A plan is the fields of a struct by their names in lower case; nil when the struct is
+// left to its own method.
+type plan map[string]int
+
+// decode reads all of b into what into points to, and passes over what the type has no
+// field for. It fails where b is no JSON.
+func (d *decoder) decode(b []byte, into any) error {
+	r := reading{d, jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
+	if err := r.value(reflect.ValueOf(into).Elem()); err != nil {
+		return err
+	}
+	switch _, err := r.json.ReadToken(); {
+	case err == nil:
+		return errors.New("something comes after its end")
+	case !errors.Is(err, io.EOF):
+		return err
+	}
+	return nil
+}
+
+// A reading is a decoder at work.
+type reading struct {
+	*decoder
+	json *jsontext.Decoder
+}
+
+var timeType = reflect.TypeFor[time.Time]()
+
+// value reads one value. Null changes nothing.
+func (r *reading) value(v reflect.Value) error {
+	if r.json.PeekKind() == jsontext.KindNull {
+		return r.json.SkipValue()
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		return r.value(v.Elem())
+	case reflect.String:
+		return r.text(v)
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Uint8 {
+			return r.array(v)
+		}
+	case reflect.Map:
+		if v.Type().Key().Kind() == reflect.String {
+			return r.entries(v)
+		}
+	case reflect.Struct:
+		if v.Type() == timeType {
+			return r.other((*datetime.RFC3339)(v.Addr().Interface().(*time.Time)))
+		}
+		if p := r.planOf(v.Type()); p != nil {
+			return r.fields(v, p)
+		}
+	}
+	return r.other(v.Addr().Interface())
+}
+
+// other reads a value as encoding/json does.
+func (r *reading) other(into any) error {
+	value, err := r.json.ReadValue()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(value, into)
+}
+
+func (r *reading) text(v reflect.Value) error {
+	text, err := r.json.ReadToken()
+	if err != nil {
+		return err
+	}
+	if text.Kind() != jsontext.KindString {
+		return fmt.Errorf("it is no string, but a %v", text.Kind())
+	}
+	v.SetString(text.String())
+	return nil
+}
+
+// fields reads an object into a struct.
+func (r *reading) fields(v reflect.Value, p plan) error {
+	if err := enter(r.json, jsontext.KindBeginObject); err != nil {
+		return err
+	}
+	for r.json.PeekKind() != jsontext.KindEndObject {
+		name, err := r.json.ReadValue()
+		if err != nil {
+			return err
+		}
+		i, known := p.field(name)
+		if known {
+			err = r.value(v.Field(i))
+		} else {
+			err = r.json.SkipValue()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := r.json.ReadToken()
+	return err
+}
+
+// field finds the field of a quoted name. None is longer than the buffer.
+func (p plan) field(quoted []byte) (int, bool) {
+	var buffer [64]byte
+	lower := buffer[:0]
+	for _, c := range quoted[1:min(len(quoted)-1, len(buffer))] {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower = append(lower, c)
+	}
+	i, known := p[string(lower)]
+	return i, known && len(quoted) <= len(buffer)
+}
+
+// entries reads an object into a map of strings to something.
+func (r *reading) entries(v reflect.Value) error {
+	if err := enter(r.json, jsontext.KindBeginObject); err != nil {
+		return err
+	}
+	if v.IsNil() {
+		v.Set(reflect.MakeMap(v.Type()))
+	}
+	for r.json.PeekKind() != jsontext.KindEndObject {
+		name, err := r.json.ReadToken()
+		if err != nil {
+			return err
+		}
+		key := reflect.ValueOf(name.String()).Convert(v.Type().Key())
+		item := reflect.New(v.Type().Elem()).Elem()
+		if err := r.value(item); err != nil {
+			return err
+		}
+		v.SetMapIndex(key, item)
+	}
+	_, err := r.json.ReadToken()
+	return err
+}
+
+// array reads an array into a slice.
+func (r *reading) array(v reflect.Value) error {
+	if err := enter(r.json, jsontext.KindBeginArray); err != nil {
+		return err
+	}
+	v.Set(reflect.MakeSlice(v.Type(), 0, 1))
+	for r.json.PeekKind() != jsontext.KindEndArray {
+		item := reflect.New(v.Type().Elem()).Elem()
+		if err := r.value(item); err != nil {
+			return err
+		}
+		v.Set(reflect.Append(v, item))
+	}
+	_, err := r.json.ReadToken()
+	return err
+}
+
+func (d *decoder) planOf(t reflect.Type) plan {
+	if p, known := d.plans.Load(t); known {
+		return p.(plan)
+	}
+	p := plan{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if !f.IsExported() || f.Type.Kind() == reflect.Interface && f.Type.NumMethod() > 0 || f.Type == reflect.TypeFor[[]byte]() {
+			p = nil
+			break
+		}
+		p[strings.ToLower(f.Name)] = i
+	}
+	d.plans.Store(t, p)
+	return p
+}
