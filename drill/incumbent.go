@@ -95,7 +95,7 @@ func (in *incumbent) buy(ctx context.Context, o order) (offer.Price, error) {
 			}
 			in.learn(err, choice)
 		}
-		if err := sleep(ctx, replan); err != nil {
+		if err := Sleep(ctx, replan); err != nil {
 			return 0, err
 		}
 	}

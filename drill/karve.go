@@ -39,7 +39,7 @@ type deal struct {
 // serve opens the region and serves each order when its time comes.
 func (s Scenario) serve(ctx context.Context, strategy func(*deal) buyer) (Result, error) {
 	// A bubble's time begins in 2000, and the emulator's prices are of 2025.
-	if err := sleep(ctx, time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))); err != nil {
+	if err := Sleep(ctx, time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))); err != nil {
 		return Result{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -67,7 +67,7 @@ func (s Scenario) work(ctx context.Context, d *deal, buy buyer) (Result, error) 
 	var wg sync.WaitGroup
 	for i, o := range orders {
 		wg.Go(func() {
-			if errs[i] = sleep(ctx, o.at); errs[i] != nil {
+			if errs[i] = Sleep(ctx, o.at); errs[i] != nil {
 				return
 			}
 			outcomes[i], errs[i] = d.outcome(ctx, o, buy)
@@ -112,7 +112,7 @@ func (d *deal) buy(ctx context.Context, o order) (offer.Price, error) {
 				return in.Price, err
 			}
 		}
-		if err := sleep(ctx, replan); err != nil {
+		if err := Sleep(ctx, replan); err != nil {
 			return 0, err
 		}
 	}
@@ -132,18 +132,9 @@ func (d *deal) launch(ctx context.Context, c provider.Claim) (provider.Instance,
 			return in, nil
 		}
 		c.Memory = in.Memory
-		if err := sleep(ctx, in.RetryAfter); err != nil {
+		if err := Sleep(ctx, in.RetryAfter); err != nil {
 			return in, err
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
@@ -23,19 +22,9 @@ func tap(next policy.Transporter) *wire { return &wire{next: next, purchases: ma
 
 var machinePath = regexp.MustCompile(`(?i)/providers/Microsoft\.Compute/virtualMachines/([^/]+)$`)
 
-// How long a request is on its way.
-const (
-	readTakes  = 100 * time.Millisecond
-	writeTakes = time.Second
-)
-
 // Do passes a request on.
 func (w *wire) Do(req *http.Request) (*http.Response, error) {
-	takes := readTakes
-	if req.Method != http.MethodGet {
-		takes = writeTakes
-	}
-	if err := sleep(req.Context(), takes); err != nil {
+	if err := Travel(req); err != nil {
 		return nil, err
 	}
 	resp, err := w.next.Do(req)

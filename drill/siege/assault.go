@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/karve-dev/karve/drill"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
@@ -64,7 +65,7 @@ func (a *assault) strikeFor(ctx context.Context, d time.Duration, meanwhile func
 		meanwhile()
 		meanwhile = nothing
 		a.town.observe()
-		if sleep(ctx, strikeAgain) != nil {
+		if drill.Sleep(ctx, strikeAgain) != nil {
 			return
 		}
 	}

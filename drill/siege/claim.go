@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/karve-dev/karve/drill"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -44,10 +45,11 @@ type claim struct {
 func (t *town) serve(ctx context.Context, order int) {
 	replaces := false
 	for n := 0; t.needed(ctx); n++ {
-		if len(t.market.choices(order)) > 0 {
-			replaces = t.try(ctx, order, n, replaces)
+		if len(t.market.choices(order)) == 0 {
+			t.rest(ctx)
+			continue
 		}
-		if t.needed(ctx) && !replaces {
+		if replaces = t.try(ctx, order, n, replaces); t.needed(ctx) && !replaces {
 			t.rest(ctx)
 		}
 	}
@@ -246,7 +248,7 @@ func (t *town) end(ctx context.Context, c *claim) {
 		default:
 			again = retry{}
 		}
-		_ = sleep(ctx, wait) // the loop sees it
+		_ = drill.Sleep(ctx, wait) // the loop sees it
 	}
 }
 

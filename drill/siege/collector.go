@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/karve-dev/karve/drill"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -26,7 +27,7 @@ type collector struct {
 }
 
 func (t *town) collect(ctx context.Context) {
-	for sleep(ctx, collectEvery) == nil {
+	for drill.Sleep(ctx, collectEvery) == nil {
 		machines, err := t.market.provider.List(ctx)
 		if err != nil {
 			continue

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/karve-dev/karve/drill"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
@@ -29,7 +30,7 @@ const refresh = 10 * time.Second
 
 // keep looks at the catalog until ctx ends. While it cannot be had, what was last seen holds.
 func (m *market) keep(ctx context.Context) {
-	for m.look(ctx); sleep(ctx, refresh) == nil; {
+	for m.look(ctx); drill.Sleep(ctx, refresh) == nil; {
 		m.look(ctx)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/karve-dev/karve/drill"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
@@ -84,8 +85,8 @@ func (t *town) count() int {
 // observe looks for claims with two machines.
 func (t *town) observe() {
 	machines := map[string]int{}
-	for _, vm := range t.region.State().VMs {
-		if uid := vm.Tags[tagClaimUID]; uid != "" && t.foreign.machines[vm.Name] == nil {
+	for vm, uid := range t.region.Tagged(tagClaimUID) {
+		if uid != "" && t.foreign.machines[vm] == nil {
 			machines[uid]++
 		}
 	}
@@ -182,7 +183,7 @@ func (t *town) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := sleep(ctx, 10*time.Minute); err != nil { // until all of them run
+	if err := drill.Sleep(ctx, 10*time.Minute); err != nil { // until all of them run
 		return err
 	}
 	state := t.region.State()
@@ -271,20 +272,12 @@ type wire struct {
 
 func tap(next policy.Transporter, others foreign) *wire { return &wire{next: next, others: others} }
 
-// How long a request is on its way.
-const (
-	readTakes  = 100 * time.Millisecond
-	writeTakes = time.Second
-)
-
 // Do passes a request on.
 func (w *wire) Do(req *http.Request) (*http.Response, error) {
-	takes := readTakes
 	if req.Method != http.MethodGet {
-		takes = writeTakes
 		w.note(req)
 	}
-	if err := sleep(req.Context(), takes); err != nil {
+	if err := drill.Travel(req); err != nil {
 		return nil, err
 	}
 	return w.next.Do(req)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/karve-dev/karve/drill"
 )
 
 // A mistake is what a provider might do wrong beside one of its requests.
@@ -108,7 +110,7 @@ func TestOraclesFindMistakes(t *testing.T) {
 
 func withMistake(t *testing.T, m mistake) Result {
 	t.Helper()
-	if err := sleep(t.Context(), time.Until(opening())); err != nil {
+	if err := drill.Sleep(t.Context(), time.Until(opening())); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/karve-dev/karve/drill"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
@@ -82,7 +83,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Machines == 0 {
 		o.Machines = 1000
 	}
-	if err := sleep(ctx, time.Until(opening())); err != nil {
+	if err := drill.Sleep(ctx, time.Until(opening())); err != nil {
 		return Result{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -142,7 +143,7 @@ func (t *town) await(ctx context.Context, limit time.Duration, open func() []str
 	for begun := time.Now(); ; {
 		t.observe()
 		left := open()
-		if len(left) == 0 || time.Since(begun) > limit || sleep(ctx, 5*time.Second) != nil {
+		if len(left) == 0 || time.Since(begun) > limit || drill.Sleep(ctx, 5*time.Second) != nil {
 			return left
 		}
 	}
@@ -153,15 +154,6 @@ func (t *town) close(cancel context.CancelFunc) {
 	cancel()
 	t.acting.Wait()
 	_ = t.region.Close() // it has no listener, and its guests end with it
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // A town is whoever needs machines, and where they come from.
