@@ -212,7 +212,8 @@ func (s *solver) choices(l *launch) bitset.Set {
 func (s *solver) open(l *launch) bitset.Set {
 	j := l.joint
 	if j.open == nil {
-		j.open = s.admitted(l).And(s.known(l.stall)).And(l.stall.onSale())
+		j.open = s.admitted(l).And(s.known(l.stall))
+		j.open.Keep(l.stall.onSale())
 	}
 	return j.open
 }

@@ -68,7 +68,9 @@ func (s *solver) joinAnew(j *joint, m *stall, row int, admitted bitset.Set, alt 
 	if !ok {
 		return nil
 	}
-	return s.intern(set, j.rows.And(admitted))
+	s.common.Copy(j.rows)
+	s.common.Keep(admitted)
+	return s.intern(set, s.common)
 }
 
 // chooses reports whether the launch of the row may choose between values of some
@@ -90,7 +92,8 @@ func (m *stall) chooses(row int, alt constraint.Set, c *cell) bool {
 	return false
 }
 
-// intern returns the joint of that set and those rows, the same one each time.
+// intern returns the joint of that set and those rows, the same one each time. The rows are
+// copied.
 func (s *solver) intern(set constraint.Set, rows bitset.Set) *joint {
 	s.key = rows.Append(s.key[:0])
 	for _, j := range s.interned[string(s.key)] {
@@ -98,7 +101,7 @@ func (s *solver) intern(set constraint.Set, rows bitset.Set) *joint {
 			return j
 		}
 	}
-	j := &joint{set: set, rows: rows}
+	j := &joint{set: set, rows: rows.Clone()}
 	s.interned[string(s.key)] = append(s.interned[string(s.key)], j)
 	return j
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -13,8 +14,9 @@ type memory struct {
 	censuses  map[tallyKey]*world.Census
 	rolls     map[rollKey]*world.Roll
 	lenses    map[rollKey]*world.Lens
-	fits      map[fitKey]*world.Fit // see fit
-	soft      *[]*world.Host        // see softlyTainted; nil until somebody asks
+	fits      map[fitKey]*world.Fit        // see fit
+	soft      *[]*world.Host               // see softlyTainted; nil until somebody asks
+	sale      map[*world.Market]bitset.Set // see onSale
 	repelling map[*world.Class][]*world.Repulsion
 }
 
@@ -29,7 +31,7 @@ func remember(w *world.World) *memory {
 	at := w.Remembered()
 	m, ok := (*at).(*memory)
 	if !ok {
-		m = &memory{censuses: map[tallyKey]*world.Census{}, rolls: map[rollKey]*world.Roll{}, lenses: map[rollKey]*world.Lens{}, fits: map[fitKey]*world.Fit{}, repelling: map[*world.Class][]*world.Repulsion{}}
+		m = &memory{censuses: map[tallyKey]*world.Census{}, rolls: map[rollKey]*world.Roll{}, lenses: map[rollKey]*world.Lens{}, fits: map[fitKey]*world.Fit{}, sale: map[*world.Market]bitset.Set{}, repelling: map[*world.Class][]*world.Repulsion{}}
 		*at = m
 	}
 	return m
@@ -51,6 +53,18 @@ func softlyTainted(w *world.World) []*world.Host {
 		m.soft = &out
 	}
 	return *m.soft
+}
+
+// onSale are the market's rows that are available; nil where it does not pay to remember them.
+func onSale(w *world.World, m *world.Market) bitset.Set {
+	if !w.Tried() {
+		return nil
+	}
+	known := remember(w).sale
+	if known[m] == nil {
+		known[m] = (&stall{Market: m}).onSale()
+	}
+	return known[m]
 }
 
 // repelling is World.Repelling.

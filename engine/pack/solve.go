@@ -83,6 +83,7 @@ type solver struct {
 	relaxing bool         // what is bought may have less variety than minValues ask for
 	kept     bitset.Set   // scratch: see holding
 	reckoned bitset.Set   // scratch: see known
+	common   bitset.Set   // scratch: see joinAnew
 	spare    bitset.Set   // scratch: see choices
 	seen     []bitset.Set // scratch: see values
 	had      []int        // scratch: see values
@@ -144,7 +145,7 @@ func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
 // openStalls lays out the markets.
 func (s *solver) openStalls() {
 	for _, m := range s.w.Markets {
-		stall := &stall{Market: m, left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Rows), pods: map[*world.Shape]int{}, crowded: map[int]apartness{}}
+		stall := &stall{Market: m, sale: onSale(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Rows), pods: map[*world.Shape]int{}, crowded: map[int]apartness{}}
 		stall.haggle = s.haggle(stall)
 		s.stalls = append(s.stalls, stall)
 	}
