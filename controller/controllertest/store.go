@@ -40,13 +40,21 @@ type store struct {
 	mu sync.RWMutex
 	// Objects are replaced, never changed; so they are copied without the lock.
 	objects map[schema.GroupVersionResource]map[types.NamespacedName]client.Object
+	// found are the objects that have a value in a field with an index.
+	found map[place]map[types.NamespacedName]client.Object
+}
+
+// A place is what an index tells objects by.
+type place struct {
+	of           reflect.Type
+	field, value string
 }
 
 var _ clienttesting.ObjectTracker = (*store)(nil)
 
 func newStore(scheme *runtime.Scheme) *store {
 	s := &store{scheme: scheme, indexes: map[reflect.Type]map[string]client.IndexerFunc{},
-		objects: map[schema.GroupVersionResource]map[types.NamespacedName]client.Object{}}
+		objects: map[schema.GroupVersionResource]map[types.NamespacedName]client.Object{}, found: map[place]map[types.NamespacedName]client.Object{}}
 	for _, i := range kube.Indexes() {
 		of := reflect.TypeOf(i.Of)
 		if s.indexes[of] == nil {
@@ -109,7 +117,7 @@ func (s *store) list(into client.ObjectList, opts ...client.ListOption) error {
 		return err
 	}
 	o := (&client.ListOptions{}).ApplyOptions(opts)
-	chosen, err := s.chosen(gvr, o)
+	chosen, err := s.chosen(gvr, o, itemOf(into))
 	if err != nil {
 		return err
 	}
@@ -123,43 +131,73 @@ func (s *store) list(into client.ObjectList, opts ...client.ListOption) error {
 	return meta.SetList(into, copies)
 }
 
+// itemOf is the type of a list's objects, as a pointer; nil when it has none.
+func itemOf(list client.ObjectList) reflect.Type {
+	items := reflect.ValueOf(list).Elem().FieldByName("Items")
+	if !items.IsValid() {
+		return nil
+	}
+	return reflect.PointerTo(items.Type().Elem())
+}
+
 // chosen are the objects that the options ask for, in no order: few of many, mostly.
-func (s *store) chosen(gvr schema.GroupVersionResource, o *client.ListOptions) ([]client.Object, error) {
+func (s *store) chosen(gvr schema.GroupVersionResource, o *client.ListOptions, of reflect.Type) ([]client.Object, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	among, err := s.among(gvr, o, of)
+	if err != nil {
+		return nil, err
+	}
 	var chosen []client.Object
-	for key, object := range s.objects[gvr] {
-		if o.Namespace != "" && key.Namespace != o.Namespace {
+	for key, object := range among {
+		if o.Namespace != "" && key.Namespace != o.Namespace || o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.GetLabels())) {
 			continue
 		}
-		ok, err := s.selects(o, object)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			chosen = append(chosen, object)
-		}
+		chosen = append(chosen, object)
 	}
 	return chosen, nil
 }
 
-func (s *store) selects(o *client.ListOptions, object client.Object) (bool, error) {
-	if o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.GetLabels())) {
-		return false, nil
+// among are all objects of a kind, or those that an index finds. Of is their type.
+func (s *store) among(gvr schema.GroupVersionResource, o *client.ListOptions, of reflect.Type) (map[types.NamespacedName]client.Object, error) {
+	if o.FieldSelector == nil || o.FieldSelector.Empty() {
+		return s.objects[gvr], nil
 	}
-	if o.FieldSelector == nil {
-		return true, nil
+	fields := o.FieldSelector.Requirements()
+	if r := fields[0]; len(fields) > 1 || s.indexes[of][r.Field] == nil || r.Operator == selection.NotEquals {
+		return nil, fmt.Errorf("listing %v where %v: no index answers that", of, o.FieldSelector)
 	}
-	for _, r := range o.FieldSelector.Requirements() {
-		extract := s.indexes[reflect.TypeOf(object)][r.Field]
-		if extract == nil || r.Operator == selection.NotEquals {
-			return false, fmt.Errorf("listing %T where %s%s%s: no index answers that", object, r.Field, r.Operator, r.Value)
+	return s.found[place{of, fields[0].Field, fields[0].Value}], nil
+}
+
+// enter has an object in all indexes of its type, and leave in none. Callers hold the lock.
+func (s *store) enter(key types.NamespacedName, o client.Object) {
+	for _, p := range s.places(o) {
+		if s.found[p] == nil {
+			s.found[p] = map[types.NamespacedName]client.Object{}
 		}
-		if !slices.Contains(extract(object), r.Value) {
-			return false, nil
+		s.found[p][key] = o
+	}
+}
+
+func (s *store) leave(key types.NamespacedName, o client.Object) {
+	for _, p := range s.places(o) {
+		if delete(s.found[p], key); len(s.found[p]) == 0 {
+			delete(s.found, p)
 		}
 	}
-	return true, nil
+}
+
+// places are where the indexes find an object; nil has none.
+func (s *store) places(o client.Object) []place {
+	of := reflect.TypeOf(o)
+	var all []place
+	for field, extract := range s.indexes[of] {
+		for _, value := range extract(o) {
+			all = append(all, place{of, field, value})
+		}
+	}
+	return all
 }
 
 // Get returns a copy of one object, for the double to change.
@@ -210,7 +248,7 @@ func (s *store) put(gvr schema.GroupVersionResource, sent client.Object, namespa
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := client.ObjectKeyFromObject(sent)
-	_, there := s.objects[gvr][key]
+	former, there := s.objects[gvr][key]
 	switch {
 	case there && !replace:
 		return apierrors.NewAlreadyExists(gvr.GroupResource(), key.Name)
@@ -220,6 +258,8 @@ func (s *store) put(gvr schema.GroupVersionResource, sent client.Object, namespa
 	if s.objects[gvr] == nil {
 		s.objects[gvr] = map[types.NamespacedName]client.Object{}
 	}
+	s.leave(key, former)
+	s.enter(key, sent)
 	s.objects[gvr][key] = sent
 	return nil
 }
@@ -251,9 +291,11 @@ func (s *store) Delete(gvr schema.GroupVersionResource, namespace, name string, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
-	if _, ok := s.objects[gvr][key]; !ok {
+	o, ok := s.objects[gvr][key]
+	if !ok {
 		return apierrors.NewNotFound(gvr.GroupResource(), name)
 	}
+	s.leave(key, o)
 	delete(s.objects[gvr], key)
 	return nil
 }

@@ -49,7 +49,12 @@ func (s *Server) Evict(name string, notice time.Duration) error {
 	return nil
 }
 
+// vmNamed is the machine of that name, in whatever group it is: mostly in that of the nodes,
+// whose agents ask every second.
 func (s *Server) vmNamed(name string) *vm {
+	if v := s.vms[key(s.options.NodeResourceGroup, name)]; v != nil {
+		return v
+	}
 	for _, v := range s.vms {
 		if strings.EqualFold(v.name, name) {
 			return v
