@@ -76,6 +76,7 @@ type Mirror struct {
 
 	superseded map[string]bool // UIDs of pods whose successors are on their way, or there
 	succession succession
+	bereft     bereft
 
 	podBudgets *PodBudgets
 	podsIn     map[string]map[string]bool // namespace → UIDs
@@ -129,6 +130,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 		activity:   map[string]time.Time{},
 		superseded: map[string]bool{},
 		succession: newSuccession(),
+		bereft:     bereft{},
 		departing:  map[string]bool{},
 		podBudgets: NewPodBudgets(),
 		podsIn:     map[string]map[string]bool{},
@@ -191,7 +193,11 @@ func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
 	m.enthrone(p)
 	woke := m.tellPod(uid)
 	woke = append(woke, m.relievePressure(p.Spec.NodeName)...)
+	urgent := m.Hurry != nil && slices.Contains(woke, uid) && m.urgent(p)
 	m.mu.Unlock()
+	if urgent {
+		m.Hurry(uid)
+	}
 	m.rouse(woke)
 }
 
@@ -201,6 +207,7 @@ func (m *Mirror) RemovePod(p *corev1.Pod) {
 	defer m.mu.Unlock()
 	uid := string(p.UID)
 	if old := m.pods[uid]; old != nil {
+		m.mourn(old)
 		m.noteActivity(old, nil)
 		delete(m.podsOn[old.Spec.NodeName], uid)
 		for _, claim := range claimsOf(old) {

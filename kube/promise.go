@@ -59,13 +59,13 @@ func (m *Mirror) needsRoom(p *corev1.Pod) bool {
 	return !m.superseded[string(p.UID)] && (p.Spec.NodeName == "" || m.worldNodes[m.keyOf(p.Spec.NodeName)].Leaving)
 }
 
-// Interrupts reports whether any of the pods, or whom it comes for, runs on a machine that
-// goes without being asked.
+// Interrupts reports whether any of the pods runs on a machine that goes without being asked,
+// or comes in the place of one that does or did.
 func (m *Mirror) Interrupts(pods []world.Ref) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range pods {
-		if pod := m.pods[m.comesFor(p.UID)]; pod != nil && pod.Spec.NodeName != "" && Interrupted(m.claims[m.keyOf(pod.Spec.NodeName)]) {
+		if pod := m.pods[p.UID]; pod != nil && m.urgent(pod) {
 			return true
 		}
 	}

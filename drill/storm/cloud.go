@@ -15,15 +15,13 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// How long requests to Azure take.
-const (
-	readTakes  = 100 * time.Millisecond
-	writeTakes = time.Second
-)
+// writeTakes is how long a write to Azure takes.
+const writeTakes = time.Second
 
 // wire is the way to Azure. It takes its time, and notes when machines are asked for.
 type wire struct {
-	next policy.Transporter
+	next      policy.Transporter
+	readTakes time.Duration
 
 	mu        sync.Mutex
 	purchases []time.Time
@@ -33,7 +31,7 @@ var machinePath = regexp.MustCompile(`(?i)/providers/Microsoft\.Compute/virtualM
 
 // Do passes a request on.
 func (w *wire) Do(r *http.Request) (*http.Response, error) {
-	takes := readTakes
+	takes := w.readTakes
 	if r.Method != http.MethodGet {
 		takes = writeTakes
 	}

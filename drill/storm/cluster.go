@@ -83,7 +83,7 @@ func newCluster(t testing.TB, o Options) *cluster {
 	if c.azure, err = newAzure(ctx, o, c); err != nil {
 		t.Fatal(err)
 	}
-	c.cloud = &wire{next: c.azure.InProcess()}
+	c.cloud = &wire{next: c.azure.InProcess(), readTakes: o.ReadTakes}
 	cloud, err := newProvider(ctx, c.azure, c.cloud, o.Share)
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +143,21 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	c.mirror.Fed()
 	c.running.Go(func() { _ = recorder.Start(ctx) })
 	c.running.Go(func() { _ = provisioner.Start(ctx) })
+}
+
+// urgent counts the NodeClaims whose machines were bought before others.
+func (c *cluster) urgent() int {
+	claims := &karpv1.NodeClaimList{}
+	if err := c.api.List(context.Background(), claims); err != nil {
+		c.t.Error(err)
+	}
+	n := 0
+	for i := range claims.Items {
+		if claims.Items[i].Annotations[kube.UrgentAnnotation] == "true" {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *cluster) stop() {

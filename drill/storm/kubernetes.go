@@ -108,10 +108,12 @@ func (c *cluster) bury(p *corev1.Pod, then time.Time) {
 	c.createPod(p.Name+"-next", *p.Spec.TerminationGracePeriodSeconds, false)
 }
 
-// createPod makes a pod that fills a machine of four vCPUs.
+// createPod makes a pod that fills a machine of four vCPUs, of an owner that makes another
+// once it is gone.
 func (c *cluster) createPod(name string, grace int64, protected bool) {
 	p := controllertest.Pod(name, "3", "4Gi")
 	p.Spec.TerminationGracePeriodSeconds = &grace
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "work", UID: "work", Controller: new(true)}}
 	if protected {
 		p.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: "true"}
 	}

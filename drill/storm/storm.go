@@ -16,13 +16,16 @@ type Options struct {
 	Nodes, Evicted int
 	// Within is the time in which all evictions are announced. Zero: 20 s.
 	Within time.Duration
+	// ReadTakes is how long a read of Azure takes. Zero: 100 ms.
+	ReadTakes time.Duration
 	// Share is karve's of Azure's limits, as --arm-share. Zero: as out of the box.
 	Share float64
 }
 
 // Result is how it went.
 type Result struct {
-	Evicted, Bought int
+	// Urgent is how many of the machines Bought went before others.
+	Evicted, Bought, Urgent int
 	// Delays are between the announcement of an eviction and the request for the machine that
 	// comes in its place, shortest first: of the n-th each.
 	Delays []time.Duration
@@ -49,8 +52,8 @@ func (r Result) Quantile(q float64) time.Duration {
 }
 
 func (r Result) String() string {
-	return fmt.Sprintf("%d machines taken back, %d bought; notice to request p50 %v, p99 %v, at most %v; %d of %d pods got too little; %d requests throttled; up in %v",
-		r.Evicted, r.Bought, r.Quantile(0.5), r.Quantile(0.99), r.Quantile(1), len(r.Shorted), r.Pods, r.Throttled, r.Up.Round(time.Second))
+	return fmt.Sprintf("%d machines taken back, %d bought (%d urgently); notice to request p50 %v, p99 %v, at most %v; %d of %d pods got too little; %d requests throttled; up in %v",
+		r.Evicted, r.Bought, r.Urgent, r.Quantile(0.5), r.Quantile(0.99), r.Quantile(1), len(r.Shorted), r.Pods, r.Throttled, r.Up.Round(time.Second))
 }
 
 func (o Options) withDefaults() Options {
@@ -63,8 +66,15 @@ func (o Options) withDefaults() Options {
 	if o.Within == 0 {
 		o.Within = 20 * time.Second
 	}
+	if o.ReadTakes == 0 {
+		o.ReadTakes = 100 * time.Millisecond
+	}
 	return o
 }
+
+// rest is how long the cluster stands still before: limits have recovered, and what was read
+// of Azure is old.
+const rest = 2 * time.Minute
 
 // settle is how long after the last notice everything is looked at: all machines are gone.
 const settle = 90 * time.Second
@@ -82,11 +92,12 @@ func Run(t testing.TB, o Options) Result {
 	}
 	c.await(30*time.Minute, "all pods run", func() bool { return c.runningPods() == o.Nodes })
 	r := Result{Evicted: o.Evicted, Up: time.Since(start)}
-	time.Sleep(5 * time.Minute) // limits have recovered
+	time.Sleep(rest)
 	notices := c.evict(random, o)
 	time.Sleep(settle)
 	r.Delays = delays(notices, c.cloud.purchasesSince(notices[0]))
 	r.Bought, r.Pods = len(c.cloud.purchasesSince(notices[0])), len(c.ends)
+	r.Urgent = c.urgent()
 	r.Shorted, r.Throttled = c.shorted(), int(c.azure.Ledger().Throttled)
 	return r
 }

@@ -41,8 +41,10 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 // look reads the list of machines, or takes one that was read not long ago. A claim for
 // which nothing was asked, as far as anybody noted, need not wait until a long list is read:
 // should there be a machine all the same, Azure refuses to make a second one of that name.
+// An urgent one makes do with any list that this process has read: after a quiet hour the
+// first of many would wait for all pages.
 func (l *launch) look(ctx context.Context, now time.Time) (view[*machine], error) {
-	if v := l.p.machines.current(); v.byName != nil && now.Sub(v.started) < oldView && l.unheardOf(v) {
+	if v := l.p.machines.current(); v.byName != nil && (l.claim.Urgent || now.Sub(v.started) < oldView) && l.unheardOf(v) {
 		return v, nil
 	}
 	return l.p.machines.since(ctx, now.Add(-l.p.pace()))

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -192,6 +195,41 @@ func TestFirstPurchaseWaitsForNoList(t *testing.T) {
 		run(t, p, c)
 	}
 	r.wantMachines(t, 3)
+}
+
+// After a quiet hour the list is old. An urgent launch does not wait for another, and buys
+// nothing twice.
+//
+// Rule 221.
+func TestUrgentPurchaseMakesDoWithAnOldList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := 0
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small().watched(func(req *http.Request) {
+			if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/virtualMachines") {
+				lists++
+			}
+		})
+		p, other := r.provider(t), r.provider(t)
+		if _, err := r.up(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		urgent, twin := claim("b", onDemand("Standard_D4s_v5", "eastus-1")), claim("c", onDemand("Standard_D4s_v5", "eastus-1"))
+		urgent.Urgent, twin.Urgent = true, true
+		if _, err := other.Launch(t.Context(), twin); err != nil {
+			t.Fatal(err)
+		}
+		before := lists
+		if in, err := p.Launch(t.Context(), urgent); err != nil || in.ProviderID == "" || lists != before {
+			t.Errorf("bought %q after %d lists, want one at once: %v", in.ProviderID, lists-before, err)
+		}
+		for _, c := range []provider.Claim{urgent, twin} {
+			if _, err := r.up(t, p, c); err != nil {
+				t.Error(err)
+			}
+		}
+		r.wantMachines(t, 3)
+	})
 }
 
 func TestQuotaRefusalGoesToTheNextFamily(t *testing.T) {
