@@ -14,6 +14,7 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -107,6 +108,11 @@ func OfKind(ref *karpv1.NodeClassReference, kind schema.GroupKind) bool {
 func Choices(c *karpv1.NodeClaim, types []offer.Type) ([]offer.Choice, error) {
 	choices, err := offer.Acceptable(types, Rules(c.Spec.Requirements), Amounts(c.Spec.Resources.Requests))
 	return offer.Spread(choices, string(c.UID)), err
+}
+
+// OfferOf is the offer that a claim's machine was bought by; empty before it is launched.
+func OfferOf(c *karpv1.NodeClaim) offer.Choice {
+	return offer.Choice{Type: c.Labels[world.LabelInstanceType], Zone: c.Labels[world.LabelZone], CapacityType: c.Labels[world.LabelCapacityType]}
 }
 
 // Purchase is what a provider needs to know to buy the claim's machine, given

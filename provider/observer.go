@@ -28,3 +28,10 @@ type Forewarned interface {
 	// from memory, and may be told twice.
 	Evicted(offer.Choice)
 }
+
+// Blamed is a Provider that learns from which of its machines came up and were of no use.
+type Blamed interface {
+	// Useless is told of the offer of a machine whose node lacks what it was bought for, and
+	// what that is. It answers from memory, and may be told twice.
+	Useless(c offer.Choice, lacks string)
+}

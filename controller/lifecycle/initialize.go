@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,6 +36,8 @@ func (s *step) initialize(ctx context.Context) error {
 	return nil
 }
 
+const resourceNotRegistered = "ResourceNotRegistered"
+
 // obstacle is the first thing that keeps the node from being initialized, as a
 // condition reason and a message; empty when nothing does.
 func obstacle(n *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
@@ -56,7 +59,7 @@ func obstacle(n *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) 
 	for name, want := range claim.Spec.Resources.Requests {
 		have := n.Status.Allocatable[name]
 		if !want.IsZero() && have.IsZero() && promised(claim, name) {
-			return "ResourceNotRegistered", fmt.Sprintf("Resource %q was requested but not registered", name)
+			return resourceNotRegistered, fmt.Sprintf("Resource %q was requested but not registered", name)
 		}
 	}
 	return "", ""
@@ -81,6 +84,32 @@ func (s *step) markInitialized(ctx context.Context) error {
 	if err := s.Client.Patch(ctx, s.node, client.MergeFrom(stored)); err != nil {
 		return fmt.Errorf("marking node %s initialized: %w", stored.Name, err)
 	}
+	return nil
+}
+
+// lacking ends a claim whose node has joined and never shows what it was bought for, such as
+// GPUs whose driver is broken. Its pods see room on it that never comes, and nothing else
+// would end it: disruption leaves nodes alone that are not initialized. Anything else that
+// keeps a node from being initialized is for people, who may be at it.
+func (s *step) lacking(ctx context.Context) error {
+	registered, c := s.StatusConditions().Get(karpv1.ConditionTypeRegistered), s.StatusConditions().Get(karpv1.ConditionTypeInitialized)
+	if !registered.IsTrue() || c.IsTrue() || c.Reason != resourceNotRegistered {
+		return nil
+	}
+	if left := resourceTimeout - time.Since(registered.LastTransitionTime.Time); left > 0 {
+		s.again(left)
+		return nil
+	}
+	s.Log.Info("terminating due to timeout", "nodeclaim", s.claim.Name, "condition", karpv1.ConditionTypeInitialized, "timeout", resourceTimeout.String(),
+		"reason", c.Reason, "message", c.Message)
+	if s.Blamed != nil {
+		s.Blamed.Useless(kube.OfferOf(s.claim), c.Message) // before a replacement is chosen
+	}
+	s.say(c.Reason, errors.New(c.Message+": replacing the machine"))
+	if err := s.remove(ctx, "initialization_timeout"); err != nil {
+		return err
+	}
+	s.Health.Note(s.claim.OwnerReferences, health.Outcome{Failed: true, Reason: c.Reason, Message: c.Message})
 	return nil
 }
 

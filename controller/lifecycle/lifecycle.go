@@ -32,6 +32,9 @@ const (
 	// machine, and that machine to join, before another one is tried.
 	launchTimeout       = 5 * time.Minute
 	registrationTimeout = 15 * time.Minute
+	// resourceTimeout is how long a node that has joined may take to show what it was bought
+	// for. Operators that build drivers on the node need ten minutes.
+	resourceTimeout = 20 * time.Minute
 	// soon is when to ask again about a machine whose provider does not say when.
 	soon = time.Second
 )
@@ -47,6 +50,10 @@ type Reconciler struct {
 	Log      logr.Logger
 	// Health hears how machines came up; nil when nobody wants to know.
 	Health *health.Ledger
+	// Blamed hears which offers led to machines of no use, Forewarned which lost machines before
+	// they joined; nil when nobody wants to know.
+	Blamed     provider.Blamed
+	Forewarned provider.Forewarned
 	// Class is the kind of node class whose claims are ours; others belong to other
 	// installations.
 	Class schema.GroupKind
@@ -72,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	s := &step{Reconciler: r, claim: claim, stored: claim.DeepCopy()}
 	s.StatusConditions() // makes what is missing Unknown, so that timeouts begin to count
-	for _, phase := range []func(context.Context) error{s.launch, s.register, s.seek, s.initialize, s.giveUp} {
+	for _, phase := range []func(context.Context) error{s.launch, s.register, s.seek, s.initialize, s.lacking, s.giveUp} {
 		if err := phase(ctx); err != nil || s.over {
 			return write.Settle(s.result(), s.save(ctx, err))
 		}

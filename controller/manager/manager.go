@@ -353,6 +353,12 @@ func forewarned(p provider.Provider) provider.Forewarned {
 	return f
 }
 
+// blamed is the provider's, nil when it has none.
+func blamed(p provider.Provider) provider.Blamed {
+	b, _ := p.(provider.Blamed)
+	return b
+}
+
 // drifter is the provider's, nil when it has none.
 func drifter(p provider.Provider) provider.Drifter {
 	d, _ := p.(provider.Drifter)
@@ -369,6 +375,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		&lifecycle.Reconciler{
 			Client: c, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
 			Events: recorder, Metrics: set, Log: named(lifecycle.Name), Class: class, Health: ledger,
+			Blamed: blamed(o.Provider), Forewarned: forewarned(o.Provider),
 			End: &termination.Claims{
 				Client: c, Provider: set.Observe(o.Provider, lifecycle.Name),
 				Events: recorder, Metrics: set, Log: named("nodeclaim.termination"), Class: class,

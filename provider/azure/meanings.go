@@ -26,6 +26,7 @@ const (
 	disallowed           kind = "disallowed"   // by a policy of the subscription
 	subnetFull           kind = "subnetFull"   // no address is left
 	bootFailed           kind = "bootFailed"   // the machine was made, and its system never reported
+	useless              kind = "useless"      // the machine joined without what it was bought for, as nodes say
 	otherRefusal         kind = "otherRefusal" // a 4xx nobody has told us about
 
 	// These are not about the offer: another one would fare no better.
@@ -197,6 +198,7 @@ var conducts = map[kind]conduct{
 	disallowed:           {reason: reasonRestricted, avoid: thisSize, rest: 10 * time.Minute},
 	subnetFull:           {reason: reasonNetwork, avoid: thisSubnet, rest: time.Minute},
 	bootFailed:           {reason: reasonOther, avoid: thisOffer, rest: 10 * time.Minute},
+	useless:              {reason: reasonOther, avoid: thisSize, rest: time.Hour},
 	otherRefusal:         {reason: reasonOther, avoid: thisOffer, rest: 3 * time.Minute},
 	staleReference:       {reason: reasonNetwork},
 	imageMissing:         {reason: reasonOther},

@@ -1,0 +1,96 @@
+package lifecycle_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider/memory"
+)
+
+// complaints notes which offers were of no use.
+type complaints []offer.Choice
+
+func (c *complaints) Useless(o offer.Choice, _ string) { *c = append(*c, o) }
+
+func rewrite(e *controllertest.Env, node *corev1.Node) {
+	e.T.Helper()
+	if err := e.API.Status().Update(context.Background(), node); err != nil {
+		e.T.Fatal(err)
+	}
+}
+
+// A node that never shows the GPU it was bought for is replaced after 20 minutes, and the
+// provider hears of its offer; one whose driver comes up in time stays, and so does one that
+// waits for something else.
+//
+// Rule 297.
+func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		broken, taint bool
+		replaced      bool
+	}{
+		{"the driver is broken", true, false, true},
+		{"the driver comes late", false, false, false},
+		{"a startup taint stays", true, true, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := controllertest.New(t, memory.Options{})
+				var heard complaints
+				e.Lifecycle.Blamed = &heard
+				e.Create(controllertest.Pool("web", "Never"))
+				pod := controllertest.Pod("train", "1", "1Gi")
+				pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")
+				pod.Spec.Containers[0].Resources.Limits = pod.Spec.Containers[0].Resources.Requests
+				e.Create(pod)
+				e.Until(8, "a machine", func() bool {
+					return len(e.Claims()) == 1 && kube.ConditionTrue(&e.Claims()[0], karpv1.ConditionTypeLaunched)
+				})
+				e.Join()
+				node := e.Nodes()[0]
+				gpus := node.Status.Allocatable["nvidia.com/gpu"]
+				delete(node.Status.Allocatable, "nvidia.com/gpu")
+				if test.taint {
+					node.Status.Conditions[0].Status = "False"
+				}
+				rewrite(e, &node)
+				claim, start := e.Claims()[0], time.Now()
+				e.Pace = 30 * time.Second
+				for time.Since(start) < 15*time.Minute {
+					e.Step()
+				}
+				if c := e.Claims()[0]; c.UID != claim.UID || c.DeletionTimestamp != nil {
+					t.Fatalf("the claim went after %v", time.Since(start))
+				}
+				if !test.broken {
+					late := e.Nodes()[0]
+					late.Status.Allocatable["nvidia.com/gpu"] = gpus
+					rewrite(e, &late)
+				}
+				for time.Since(start) < 25*time.Minute {
+					e.Step()
+				}
+				replaced := true
+				for _, c := range e.Claims() {
+					replaced = replaced && (c.UID != claim.UID || c.DeletionTimestamp != nil)
+				}
+				if replaced != test.replaced {
+					t.Errorf("replaced: %v", replaced)
+				}
+				if told := len(heard) > 0 && heard[0] == (offer.Choice{Type: "gpu-8", Zone: heard[0].Zone, CapacityType: heard[0].CapacityType}) && heard[0].Zone != ""; told != test.replaced {
+					t.Errorf("the provider heard of %+v", heard)
+				}
+			})
+		})
+	}
+}
