@@ -31,7 +31,6 @@ import (
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/write"
-	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -119,7 +118,9 @@ func (r *Reconciler) heed(ctx context.Context, claim *karpv1.NodeClaim, node *co
 // leaveInTime starts the drain with the machine's end as its deadline, so that pods
 // get all the time there is. No budget holds it up: the machine goes anyway.
 func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node, n kube.Notice, end time.Time) error {
-	r.forewarn(claim, n)
+	if n.Kind == kube.NoticePreempt {
+		r.forewarn(claim)
+	}
 	if err := r.stamp(ctx, claim, string(n.Kind), end); err != nil {
 		return err
 	}
@@ -129,13 +130,10 @@ func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, n
 }
 
 // forewarn tells of the machine's offer before a replacement is chosen.
-func (r *Reconciler) forewarn(claim *karpv1.NodeClaim, n kube.Notice) {
-	if r.Forewarned == nil || n.Kind != kube.NoticePreempt {
-		return
+func (r *Reconciler) forewarn(claim *karpv1.NodeClaim) {
+	if r.Forewarned != nil {
+		r.Forewarned.Evicted(kube.OfferOf(claim))
 	}
-	r.Forewarned.Evicted(offer.Choice{
-		Type: claim.Labels[corev1.LabelInstanceTypeStable], Zone: claim.Labels[corev1.LabelTopologyZone], CapacityType: claim.Labels[karpv1.CapacityTypeLabelKey],
-	})
 }
 
 // ask marks the claim as due, for disruption to replace its node before it drains it.
@@ -235,7 +233,11 @@ func (r *Reconciler) verify(ctx context.Context, claim *karpv1.NodeClaim) (recon
 }
 
 // lost ends the claim of a machine that runs no pods any more.
+// A spot machine that goes without notice was most likely taken back.
 func (r *Reconciler) lost(ctx context.Context, claim *karpv1.NodeClaim, why string) error {
+	if claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
+		r.forewarn(claim)
+	}
 	if err := r.stamp(ctx, claim, "Lost", time.Time{}); err != nil {
 		return client.IgnoreNotFound(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/provider/memory"
@@ -47,4 +48,34 @@ func lostMachineIsReplaced(t *testing.T, lose func(*memory.Cloud, string) bool) 
 			return len(machines) == 1 && machines[0] != machine && e.Ready() == 1
 		})
 	})
+}
+
+// The provider hears of the offer of a spot machine that went without notice, before its
+// replacement is chosen, and of no other's.
+//
+// Rule 246.
+func TestSpotMachineLostWithoutNotice(t *testing.T) {
+	for sold, want := range map[string]int{karpv1.CapacityTypeSpot: 1, karpv1.CapacityTypeOnDemand: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			e := withNode(t)
+			var heard listener
+			e.Interruption.Forewarned = &heard
+			claim := e.Claims()[0]
+			claim.Labels[karpv1.CapacityTypeLabelKey] = sold
+			if err := e.API.Update(t.Context(), &claim); err != nil {
+				t.Fatal(err)
+			}
+			e.Cloud.Stop(e.Cloud.Machines()[0])
+			setCondition(t, e, corev1.NodeReady, corev1.ConditionUnknown, "")
+			e.Until(10, "the end of its claim", func() bool { return len(e.Claims()) == 0 || e.Claims()[0].DeletionTimestamp != nil })
+			if len(heard) != want {
+				t.Fatalf("%s: heard of %+v", sold, heard)
+			}
+			for _, c := range heard {
+				if c.Type == "" || c.Zone == "" || c.CapacityType != sold {
+					t.Errorf("heard of %+v", c)
+				}
+			}
+		})
+	}
 }

@@ -41,6 +41,9 @@ func (s *step) seek(ctx context.Context) error {
 	case !machine.State.Lost():
 		return nil
 	}
+	if s.Forewarned != nil && s.claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
+		s.Forewarned.Evicted(kube.OfferOf(s.claim)) // taken back, most likely
+	}
 	s.Log.Info("lost machine that never joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", machine.State)
 	return s.remove(ctx, "interrupted")
 }
