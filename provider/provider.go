@@ -70,6 +70,9 @@ type Snapshot struct {
 	Pressure map[string]Exhaustion
 	// Taken is when the data was read from the cloud; its oldest part counts.
 	Taken time.Time
+	// Listed is when Types were last read to their end, whatever is missing besides; zero
+	// while that fails.
+	Listed time.Time
 	// Problem says what could not be refreshed since, in words; empty when all is fresh.
 	Problem string
 }

@@ -142,7 +142,7 @@ func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provide
 	switch {
 	case now.Sub(c.CreationTimestamp.Time) < youngest:
 		return finding{}
-	case of.name == "" || of.zone == "" || of.capacityType == "" || sold == nil || sold.Problem != "" || len(sold.Types) == 0:
+	case of.name == "" || of.zone == "" || of.capacityType == "" || sold == nil || sold.Listed.IsZero() || len(sold.Types) == 0:
 		return finding{open: true}
 	}
 	t := typeOf(c, sold)
@@ -150,7 +150,7 @@ func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provide
 		a.forget(of)
 		return finding{}
 	}
-	if missed := a.missed(of, now); !sold.Taken.After(missed) {
+	if missed := a.missed(of, now); !sold.Listed.After(missed) {
 		return finding{open: true}
 	}
 	return finding{reason: InstanceTypeNotFound, detail: "nothing is known of " + of.name + " in " + of.zone + " as " + of.capacityType}

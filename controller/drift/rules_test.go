@@ -42,7 +42,7 @@ func rule(key string, operator corev1.NodeSelectorOperator, values ...string) ka
 // Rule 158, Rule 156.
 func TestRequirementsDrift(t *testing.T) {
 	const family = "memory.karve.dev/family"
-	sold := &provider.Snapshot{Types: memory.Types(), Taken: noon}
+	sold := &provider.Snapshot{Types: memory.Types(), Taken: noon, Listed: noon}
 	for name, tc := range map[string]struct {
 		labels map[string]string
 		rules  []karpv1.NodeSelectorRequirementWithMinValues
@@ -119,12 +119,19 @@ func stamped(s [2]string) map[string]string {
 //
 // Rule 157, Rule 156.
 func TestInstanceTypeNotFound(t *testing.T) {
+	at := noon.Add
 	without := func(taken time.Time, problem string) *provider.Snapshot {
-		return &provider.Snapshot{Types: memory.Types()[2:], Taken: taken, Problem: problem}
+		s := &provider.Snapshot{Types: memory.Types()[2:], Taken: taken, Listed: taken, Problem: problem}
+		if problem == "HTTP 500" {
+			s.Listed = time.Time{}
+		}
+		return s
 	}
 	with := func(taken time.Time) *provider.Snapshot {
-		return &provider.Snapshot{Types: memory.Types(), Taken: taken}
+		return &provider.Snapshot{Types: memory.Types(), Taken: taken, Listed: taken}
 	}
+	unpriced := without(at(12*time.Hour), "no prices since yesterday")
+	unpriced.Taken = noon.Add(-24 * time.Hour)
 	soldOut := with(noon)
 	for i := range soldOut.Types {
 		for j := range soldOut.Types[i].Offers {
@@ -133,7 +140,6 @@ func TestInstanceTypeNotFound(t *testing.T) {
 	}
 	noSpot := with(noon.Add(time.Hour))
 	noSpot.Types[1].Offers = noSpot.Types[1].Offers[2:] // none in zone-1
-	at := noon.Add
 	type look struct {
 		sold *provider.Snapshot
 		now  time.Time
@@ -143,14 +149,15 @@ func TestInstanceTypeNotFound(t *testing.T) {
 		"there":                      {{with(noon), noon, ""}},
 		"sold out":                   {{soldOut, noon, ""}},
 		"nothing known":              {{nil, noon, "open"}, {nil, at(24 * time.Hour), "open"}},
-		"nothing on sale":            {{&provider.Snapshot{Taken: noon}, noon, "open"}, {&provider.Snapshot{Taken: at(time.Hour)}, at(time.Hour), "open"}},
+		"nothing on sale":            {{&provider.Snapshot{Taken: noon, Listed: noon}, noon, "open"}, {&provider.Snapshot{Taken: at(time.Hour), Listed: at(time.Hour)}, at(time.Hour), "open"}},
 		"missing once":               {{without(noon, ""), noon, "open"}, {without(noon, ""), at(10 * time.Hour), "open"}},
 		"missing twice":              {{without(noon, ""), noon, "open"}, {without(at(12*time.Hour), ""), at(12*time.Hour + 1), "gone"}},
 		"read before it was missed":  {{without(noon, ""), at(time.Minute), "open"}, {without(at(time.Second), ""), at(2 * time.Minute), "open"}},
 		"back between":               {{without(noon, ""), noon, "open"}, {with(at(time.Hour)), at(time.Hour), ""}, {without(at(2*time.Hour), ""), at(2 * time.Hour), "open"}},
 		"the second is not complete": {{without(noon, ""), noon, "open"}, {without(at(time.Hour), "HTTP 500"), at(time.Hour), "open"}},
 		"the first is not complete":  {{without(noon, "HTTP 500"), noon, "open"}, {without(at(time.Hour), ""), at(time.Hour), "open"}},
-		"the offer is gone":          {{noSpot, noon.Add(time.Hour), "open"}, {&provider.Snapshot{Types: noSpot.Types, Taken: at(2 * time.Hour)}, at(2 * time.Hour), "gone"}},
+		"prices are not known":       {{without(noon, "no prices"), noon, "open"}, {unpriced, at(12*time.Hour + 1), "gone"}},
+		"the offer is gone":          {{noSpot, noon.Add(time.Hour), "open"}, {&provider.Snapshot{Types: noSpot.Types, Taken: at(2 * time.Hour), Listed: at(2 * time.Hour)}, at(2 * time.Hour), "gone"}},
 		"bought a moment ago":        {{without(noon, ""), at(-61 * time.Minute), ""}, {without(at(time.Hour), ""), at(-61 * time.Minute), ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +174,7 @@ func TestInstanceTypeNotFound(t *testing.T) {
 		types := memory.Types()
 		types[1].Offers = []offer.Offer{{Zone: "zone-1", CapacityType: offer.OnDemand}}
 		c := machine(map[string]string{karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeReserved})
-		if f := new(absences).instanceType(c, "default", &provider.Snapshot{Types: types, Taken: noon}, noon); f != (finding{}) {
+		if f := new(absences).instanceType(c, "default", &provider.Snapshot{Types: types, Taken: noon, Listed: noon}, noon); f != (finding{}) {
 			t.Errorf("%+v", f)
 		}
 	})

@@ -47,6 +47,8 @@ type Azure interface {
 	// PricesProblem says why the price list could not be read; DoubtedPrices are those of
 	// its prices that are not believed.
 	PricesProblem() string
+	// PricesUnlisted says that it was read and does not have the region.
+	PricesUnlisted() string
 	DoubtedPrices() []azure.DoubtedPrice
 	// Catalog returns what can be bought for a class.
 	Catalog(ctx context.Context, class string) (*provider.Snapshot, error)

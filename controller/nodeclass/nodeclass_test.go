@@ -35,6 +35,7 @@ type cloud struct {
 	wished    azure.ImageWish // last
 	diskErr   error
 	pricesErr string
+	unlisted  string
 	tagKeys   []string
 	policy    string
 	doubted   []azure.DoubtedPrice
@@ -61,6 +62,7 @@ func (c *cloud) TagKeys(*v1beta1.AKSNodeClass) []string { return c.tagKeys }
 
 func (c *cloud) PolicyDenial(string) string { return c.policy }
 
+func (c *cloud) PricesUnlisted() string              { return c.unlisted }
 func (c *cloud) PricesProblem() string               { return c.pricesErr }
 func (c *cloud) DoubtedPrices() []azure.DoubtedPrice { return c.doubted }
 
@@ -209,6 +211,8 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 			v1beta1.ConditionTypeKubernetesVersionReady, metav1.ConditionUnknown, nodeclass.ReasonLookupFailed, "no route", false},
 		{"prices not read", func(s *stage) { s.cloud.pricesErr = "reading prices: 503" },
 			nodeclass.ConditionTypePricesBelieved, metav1.ConditionFalse, nodeclass.ReasonPricesNotRead, "503", true},
+		{"a region without prices", func(s *stage) { s.cloud.unlisted = "the list does not have the region" },
+			nodeclass.ConditionTypePricesBelieved, metav1.ConditionUnknown, nodeclass.ReasonPricesNotListed, "does not have the region", true},
 		{"a price is not believed", func(s *stage) {
 			s.cloud.doubted = []azure.DoubtedPrice{{Size: "D4", CapacityType: "spot", Said: 96}, {}, {}, {}}
 		},

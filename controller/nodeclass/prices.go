@@ -14,6 +14,9 @@ const (
 	ConditionTypePricesBelieved = "karve.dev/PricesBelieved"
 	// ReasonPricesNotRead: the list could not be read, or not as a whole be true.
 	ReasonPricesNotRead = "PricesNotRead"
+	// ReasonPricesNotListed: the list does not have the region, as those of China and of
+	// private clouds.
+	ReasonPricesNotListed = "PricesNotListed"
 	// ReasonPricesRefused: single prices of the list cannot be true.
 	ReasonPricesRefused = "PricesRefused"
 )
@@ -25,6 +28,10 @@ const pricesTold = 3
 func (r *Reconciler) prices(class *v1beta1.AKSNodeClass) {
 	if problem := r.Azure.PricesProblem(); problem != "" {
 		class.SetFalse(ConditionTypePricesBelieved, ReasonPricesNotRead, problem+"; earlier or built-in prices are used")
+		return
+	}
+	if unlisted := r.Azure.PricesUnlisted(); unlisted != "" {
+		class.SetUnknown(ConditionTypePricesBelieved, ReasonPricesNotListed, unlisted+" (a NodeOverlay can set a price)")
 		return
 	}
 	doubted := r.Azure.DoubtedPrices()

@@ -117,6 +117,7 @@ func (c *catalog) refresh(p *Provider, in inputs) {
 	next := provider.Snapshot{
 		Budgets: p.ledger.left(c.set.budgets, in.quota.value, in.quota.taken),
 		Taken:   in.taken(),
+		Listed:  in.listed(),
 		Problem: in.problem(c.set, p.judge.listed, book),
 	}
 	maps.Copy(next.Budgets, book.left())
@@ -138,7 +139,7 @@ func (c *catalog) refresh(p *Provider, in inputs) {
 }
 
 func same(a, b *provider.Snapshot) bool {
-	return sameTypes(a.Types, b.Types) && maps.Equal(a.Budgets, b.Budgets) && maps.Equal(a.Pressure, b.Pressure) && a.Taken.Equal(b.Taken) && a.Problem == b.Problem
+	return sameTypes(a.Types, b.Types) && maps.Equal(a.Budgets, b.Budgets) && maps.Equal(a.Pressure, b.Pressure) && a.Taken.Equal(b.Taken) && a.Listed.Equal(b.Listed) && a.Problem == b.Problem
 }
 
 func sameTypes(a, b []offer.Type) bool {
@@ -154,6 +155,15 @@ func (in inputs) taken() time.Time {
 		}
 	}
 	return oldest
+}
+
+// listed is when the region's sizes were read; zero while that fails. Prices and quota take
+// no size off the list.
+func (in inputs) listed() time.Time {
+	if in.skus.problem != "" {
+		return time.Time{}
+	}
+	return in.skus.taken
 }
 
 func (in inputs) problem(set *typeSet, list pricelist.List, book *addressBook) string {

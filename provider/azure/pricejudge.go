@@ -41,11 +41,13 @@ func (d DoubtedPrice) String() string {
 type priceJudge struct {
 	builtIn priceTable
 	// listed is where the built-in prices are from.
-	listed pricelist.List
+	listed   pricelist.List
+	location string
 
 	mu       sync.Mutex
 	believed priceTable // last
 	doubted  []DoubtedPrice
+	absent   bool // the list has no row of the region
 }
 
 func newPriceJudge(location string) (*priceJudge, error) {
@@ -53,7 +55,7 @@ func newPriceJudge(location string) (*priceJudge, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &priceJudge{builtIn: make(priceTable, len(list.Prices)), listed: list}
+	j := &priceJudge{builtIn: make(priceTable, len(list.Prices)), listed: list, location: location}
 	for size, p := range list.Prices {
 		onDemand, errA := offer.USDPerHour(p.OnDemand)
 		spot, errB := offer.USDPerHour(p.Spot)
@@ -72,7 +74,13 @@ func (j *priceJudge) believe(list *meters) (priceTable, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	doubted := j.replaceImplausible(next)
+	j.absent = list.rows == 0 && len(j.believed) == 0 && !strings.EqualFold(j.listed.Region, j.location)
 	switch {
+	case j.absent:
+		// Nobody has seen prices of this region: sovereign and private clouds are not in the
+		// public list, and asking every minute would not put them there.
+		j.believed, j.doubted = next, nil
+		return next, nil
 	case len(next) == 0:
 		return nil, errors.New("the price list holds no VM size of the region")
 	case list.unreadable*2 > list.rows:
@@ -151,6 +159,17 @@ func (p *Provider) DoubtedPrices() []DoubtedPrice {
 
 // PricesProblem says in words why the price list could not be read; empty when it could.
 func (p *Provider) PricesProblem() string { return p.prices.read().problem }
+
+// PricesUnlisted says in words that the price list was read and does not have the region;
+// empty when it has.
+func (p *Provider) PricesUnlisted() string {
+	p.judge.mu.Lock()
+	defer p.judge.mu.Unlock()
+	if !p.judge.absent {
+		return ""
+	}
+	return fmt.Sprintf("Azure's price list does not have the region %s: machines are chosen by prices of %s, %s", p.judge.location, p.judge.listed.Region, p.judge.listed.Of)
+}
 
 // Prices counts what is gone by.
 func (p *Provider) Prices() provider.Prices {

@@ -237,3 +237,31 @@ func TestPricesIgnoreCase(t *testing.T) {
 		}
 	}
 }
+
+// The list does not have every region, and asking again at once does not help. Where it should
+// have one, an empty list is not believed.
+//
+// Rule 252.
+func TestRegionThatIsNotOnTheList(t *testing.T) {
+	for location, want := range map[string]bool{"chinanorth3": true, "private": true, "eastus": false} {
+		j, err := newPriceJudge(location)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = j.believe(newMeters(location, time.Now()))
+		if (err == nil) != want || j.absent != want {
+			t.Errorf("%s: %v, absent %v", location, err, j.absent)
+		}
+		if _, err := j.believe(newMeters(location, time.Now())); (err == nil) != want {
+			t.Errorf("%s, again: %v", location, err)
+		}
+	}
+	j, err := newPriceJudge("private")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.believed = priceTable{"Standard_D2s_v5": {onDemand: 1}}
+	if _, err := j.believe(newMeters("private", time.Now())); err == nil || j.absent {
+		t.Errorf("a region that was on the list: %v", err)
+	}
+}

@@ -78,7 +78,7 @@ func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Snapshot, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old := p.snapshot
-	next := provider.Snapshot{Types: p.available(types), Budgets: left, Taken: time.Now()}
+	next := provider.Snapshot{Types: p.available(types), Budgets: left, Taken: time.Now(), Listed: time.Now()}
 	if old != nil && same(old.Types, next.Types) && maps.Equal(old.Budgets, left) && next.Taken.Sub(old.Taken) < rereads {
 		return old, nil
 	}
