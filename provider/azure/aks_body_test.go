@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -77,8 +78,9 @@ func TestAKSIsToldAll(t *testing.T) {
 		"properties": map[string]any{
 			"hardware": map[string]any{"vmSize": "Standard_D4s_v5"}, "mode": "User", "priority": "Spot", "evictionPolicy": "Delete",
 			"billing": map[string]any{"spotMaxPrice": -1.0}, "nodeImageVersion": "AKSUbuntu-2404gen2containerd-202511.02.0",
-			"network":  map[string]any{"vnetSubnetID": r.SubnetID()},
-			"security": map[string]any{"enableEncryptionAtHost": true, "sshAccess": "LocalUser"},
+			"network":         map[string]any{"vnetSubnetID": r.SubnetID()},
+			"localDNSProfile": map[string]any{"mode": "Disabled"},
+			"security":        map[string]any{"enableEncryptionAtHost": true, "sshAccess": "LocalUser"},
 			"operatingSystem": map[string]any{
 				"osType": "Linux", "osSKU": "Ubuntu2404", "osDiskSizeGB": 128.0, "osDiskType": "Managed", "enableFIPS": false,
 				"linuxProfile": map[string]any{"linuxOSConfig": map[string]any{"swapFileSizeMB": 1500.0}},
@@ -95,6 +97,34 @@ func TestAKSIsToldAll(t *testing.T) {
 	}
 	if header.Get("AllowSpotVMSystemNode") != "true" || header.Get("If-None-Match") != "*" || header.Get("BatchPutMachine") != "" {
 		t.Errorf("with the headers %v", header)
+	}
+}
+
+// AKS is told whether nodes run the DNS cache, whatever the class prefers.
+//
+// Rule 204.
+func TestAKSIsToldOfTheDNSCache(t *testing.T) {
+	for _, test := range []struct {
+		mode    v1beta1.LocalDNSMode
+		enabled bool
+		want    string
+	}{
+		{"", false, "Disabled"}, {v1beta1.LocalDNSModeDisabled, false, "Disabled"}, {v1beta1.LocalDNSModePreferred, false, "Disabled"},
+		{v1beta1.LocalDNSModePreferred, true, "Required"}, {v1beta1.LocalDNSModeRequired, true, "Required"},
+	} {
+		r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+		body, _ := r.asked(t, func(class *v1beta1.AKSNodeClass) {
+			if test.mode != "" {
+				class.Spec.LocalDNS = &v1beta1.LocalDNS{Mode: test.mode}
+			}
+			if test.enabled {
+				class.Status.LocalDNSState = to.Ptr(v1beta1.LocalDNSStateEnabled)
+			}
+		}, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
+		told, _ := body["properties"].(map[string]any)["localDNSProfile"].(map[string]any)
+		if told["mode"] != test.want {
+			t.Errorf("mode %q, enabled %v: AKS is told %v, want %s", test.mode, test.enabled, told, test.want)
+		}
 	}
 }
 

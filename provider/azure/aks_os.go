@@ -76,14 +76,15 @@ func sysctls(s *v1beta1.SysctlConfiguration) *aks.SysctlConfig {
 	}
 }
 
-// localDNSProfile is the class's DNS cache in AKS's words; nil when its nodes run none.
+// localDNSProfile is the class's DNS cache in AKS's words. Whether nodes run one is decided
+// here, as sizes and labels depend on it: AKS is not left to prefer, nor to its default.
 func localDNSProfile(class *v1beta1.AKSNodeClass) *aks.LocalDNSProfile {
-	if !class.LocalDNSEnabled() || class.Spec.LocalDNS == nil {
-		return nil
-	}
 	dns := class.Spec.LocalDNS
+	if !class.LocalDNSEnabled() || dns == nil {
+		return &aks.LocalDNSProfile{Mode: to.Ptr(aks.LocalDNSModeDisabled)}
+	}
 	return &aks.LocalDNSProfile{
-		Mode:             to.Ptr(aks.LocalDNSMode(dns.Mode)),
+		Mode:             to.Ptr(aks.LocalDNSModeRequired),
 		VnetDNSOverrides: dnsOverrides(dns.VnetDNSOverrides), KubeDNSOverrides: dnsOverrides(dns.KubeDNSOverrides),
 	}
 }
