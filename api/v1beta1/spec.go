@@ -42,8 +42,9 @@ type AKSNodeClassSpec struct {
 	FIPSMode *FIPSMode `json:"fipsMode,omitempty"`
 
 	// tags are put on every Azure resource created for a node, such as its
-	// machine, network interface and disk. A "/" in a key is written as "_", which
-	// Azure requires. Changing tags does not replace nodes.
+	// machine and network interface; Azure gives the disk those of the machine when it
+	// is made. A "/" in a key is written as "_", which Azure requires. Changing tags
+	// does not replace nodes; disks of nodes that run keep the tags they have.
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 512)",message="a tag key may have at most 512 characters: shorten it"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('[<>%&?]'))",message="a tag key may not contain any of < > % & ?: remove these characters"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.contains('\\\\'))",message="a tag key may not contain a backslash: remove it"
