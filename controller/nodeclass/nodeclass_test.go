@@ -231,6 +231,10 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 			s.cloud.snapshot.Pressure = map[string]provider.Exhaustion{"family:D": {Left: 40, In: 65 * time.Minute}}
 		},
 			kube.ConditionQuotaAvailable, metav1.ConditionTrue, nodeclass.ReasonQuotaRunsOut, "quota family:D has 40 left, for 1h5m if", true},
+		{"quota known in part", func(s *stage) {
+			s.cloud.snapshot.Budgets = map[string]int64{"regional": 40}
+		},
+			kube.ConditionQuotaAvailable, metav1.ConditionTrue, nodeclass.ReasonQuotaInPart, "nothing is known of quota family:D:", true},
 		{"quota not known", func(s *stage) { s.cloud.snapshot.Problem = "reading quota: 403" },
 			kube.ConditionQuotaAvailable, metav1.ConditionUnknown, nodeclass.ReasonQuotaNotKnown, "reading quota: 403", true},
 		{"no stock", func(s *stage) { s.cloud.snapshot.Types[0].Offers[0].Unavailable = "SkuNotAvailable" },

@@ -22,6 +22,8 @@ const (
 	ReasonAddressesExhausted = "AddressesExhausted"
 	// ReasonQuotaRunsOut: it holds, and not for long if it goes on like this.
 	ReasonQuotaRunsOut = "QuotaRunsOut"
+	// ReasonQuotaInPart: as far as is known it leaves room, and the message says what is not.
+	ReasonQuotaInPart = "QuotaKnownInPart"
 	// ReasonQuotaNotKnown: it could not be read, and machines are bought without regard to it.
 	ReasonQuotaNotKnown = "QuotaNotKnown"
 )
@@ -53,8 +55,39 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
 			set(metav1.ConditionTrue, ReasonQuotaRunsOut, strings.Join(ending, "; "))
 			return
 		}
+		if open := unbounded(s); len(open) > 0 {
+			set(metav1.ConditionTrue, ReasonQuotaInPart, "nothing is known of "+few(open)+": machines are bought until Azure refuses them")
+			return
+		}
 		class.SetTrue(kube.ConditionQuotaAvailable)
 	}
+}
+
+// unbounded are the budgets that offers draw on and of which nothing is known, in words.
+func unbounded(s *provider.Snapshot) []string {
+	var open []string
+	for i := range s.Types {
+		for _, o := range s.Types[i].Offers {
+			for _, d := range o.Draws {
+				if _, known := s.Budgets[d.Budget]; !known && !slices.Contains(open, d.Budget) {
+					open = append(open, d.Budget)
+				}
+			}
+		}
+	}
+	slices.Sort(open)
+	for i, budget := range open {
+		open[i] = budgetInWords(budget)
+	}
+	return open
+}
+
+// few names the first of many.
+func few(names []string) string {
+	if len(names) <= budgetsTold {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:budgetsTold], ", "), len(names)-budgetsTold)
 }
 
 // shortage counts offers that a budget does not hold.

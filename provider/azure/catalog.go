@@ -176,7 +176,19 @@ func (in inputs) problem(set *typeSet, list pricelist.List, book *addressBook) s
 	if in.prices.problem != "" {
 		parts = append(parts, set.otherPrices(list)...)
 	}
+	if families := in.quota.value.unlisted(set.budgets); len(families) > 0 {
+		parts = append(parts, fmt.Sprintf("the region's quota does not list %s: its machines are bought until Azure refuses them", few(families)))
+	}
 	return strings.Join(parts, "; ")
+}
+
+// few names the first of many.
+func few(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // availableTypes fills in why offers cannot be bought now. Types without such an

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -92,6 +93,23 @@ func (u usages) of(budget string) (usage, bool) {
 	}
 	quota, ok := u[key]
 	return quota, ok
+}
+
+// unlisted are the families among budgets that a reading of the quota does not have, in order.
+// Their machines are bought without regard to it.
+func (u usages) unlisted(budgets []string) []string {
+	if len(u) == 0 {
+		return nil // there is no reading, which is a problem of its own
+	}
+	var out []string
+	for _, b := range budgets {
+		family, of := strings.CutPrefix(b, "family:")
+		if _, ok := u.of(b); of && !ok {
+			out = append(out, family)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // sameLimits compares the part of the quota that makes a size unbuyable for good. The

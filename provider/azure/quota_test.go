@@ -1,12 +1,15 @@
 package azure
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
 // Rule 11.
@@ -50,5 +53,21 @@ func TestUsagesIgnoreCase(t *testing.T) {
 	quota := usages{"standardnddsa100v4family": {limit: 7}}
 	if q, ok := quota.of(familyBudget("StandardNDDSA100v4Family")); !ok || q.limit != 7 {
 		t.Errorf("got %+v, %v", q, ok)
+	}
+}
+
+// Rule 234.
+func TestFamiliesThatQuotaDoesNotList(t *testing.T) {
+	budgets := []string{budgetRegional, familyBudget("standardDSv5Family"), familyBudget("standardNew"), familyBudget("standardB"), budgetLowPriority}
+	quota := usages{"cores": {limit: 100}, "standarddsv5family": {limit: 10}}
+	if got := quota.unlisted(budgets); !slices.Equal(got, []string{"standardB", "standardNew"}) {
+		t.Errorf("not listed: %v", got)
+	}
+	if got := usages(nil).unlisted(budgets); got != nil {
+		t.Errorf("without any reading: %v", got)
+	}
+	p := inputs{quota: answer[usages]{value: quota}}.problem(&typeSet{budgets: budgets}, pricelist.List{}, nil)
+	if !strings.Contains(p, "does not list standardB, standardNew") {
+		t.Errorf("the catalog's problem is %q", p)
 	}
 }
