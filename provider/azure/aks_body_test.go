@@ -14,6 +14,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
@@ -162,4 +163,17 @@ func fill(v any) int {
 		}
 	}
 	return s.NumField()
+}
+
+// Tokens for AKS's galleries are for Compute: AKS needs none.
+//
+// Rule 264.
+func TestAKSNeedsNoToken(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r.options.SharedGallery = azure.SharedGallery{SubscriptionID: r.SharedSubscriptionID()}
+	run(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
+	r.options.AKSMachines = azure.AKSMachines{}
+	if _, err := azure.New(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), "SharedGallery.TokenURL") {
+		t.Errorf("Compute without a server of tokens: %v", err)
+	}
 }
