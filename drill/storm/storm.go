@@ -74,10 +74,10 @@ func (o Options) withDefaults() Options {
 
 // rest is how long the cluster stands still before: limits have recovered, and what was read
 // of Azure is old.
-const rest = 2 * time.Minute
+const rest = 45 * time.Second
 
 // settle is how long after the last notice everything is looked at: all machines are gone.
-const settle = 90 * time.Second
+const settle = time.Minute
 
 // Run brings a cluster up, has the storm pass over it, and tells what came of it.
 func Run(t testing.TB, o Options) Result {
