@@ -44,6 +44,9 @@ type Azure interface {
 	TagKeys(class *v1beta1.AKSNodeClass) []string
 	// PolicyDenial is what a policy had against the class's last machine; empty when nothing.
 	PolicyDenial(class string) string
+	// ClassTrouble is why no machine of a class is asked for now; the reason is empty when
+	// that is not so.
+	ClassTrouble(class string) (reason, detail string)
 	// PricesProblem says why the price list could not be read; DoubtedPrices are those of
 	// its prices that are not believed.
 	PricesProblem() string

@@ -38,10 +38,12 @@ type cloud struct {
 	unlisted  string
 	tagKeys   []string
 	policy    string
-	doubted   []azure.DoubtedPrice
-	subnetErr error
-	snapshot  *provider.Snapshot
-	catErr    error
+	// trouble is what the class's machines are refused for, troubleSays what it says.
+	trouble, troubleSays string
+	doubted              []azure.DoubtedPrice
+	subnetErr            error
+	snapshot             *provider.Snapshot
+	catErr               error
 }
 
 func (c *cloud) Images(_ context.Context, wish azure.ImageWish) ([]v1beta1.NodeImage, error) {
@@ -61,6 +63,8 @@ func (c *cloud) CheckDiskEncryptionSet(context.Context) error { return c.diskErr
 func (c *cloud) TagKeys(*v1beta1.AKSNodeClass) []string { return c.tagKeys }
 
 func (c *cloud) PolicyDenial(string) string { return c.policy }
+
+func (c *cloud) ClassTrouble(string) (reason, detail string) { return c.trouble, c.troubleSays }
 
 func (c *cloud) PricesUnlisted() string              { return c.unlisted }
 func (c *cloud) PricesProblem() string               { return c.pricesErr }
@@ -392,5 +396,19 @@ func TestPolicyIsACondition(t *testing.T) {
 	s.cloud.policy = "Standard_D4s_v5 in eastus-1: RequestDisallowedByPolicy: exempt the node resource group"
 	s.reconcile()
 	s.wantCondition(nodeclass.ConditionTypeAllowedByPolicy, metav1.ConditionFalse, "RequestDisallowedByPolicy", "exempt the node resource group")
+	s.wantCondition(v1beta1.ConditionTypeReady, metav1.ConditionTrue, "Ready", "")
+}
+
+// Rule 56, Rule 57.
+func TestRefusedMachinesAreACondition(t *testing.T) {
+	s := newStage(t, newClass())
+	s.reconcile()
+	s.wantCondition(v1beta1.ConditionTypeReady, metav1.ConditionTrue, "Ready", "")
+	s.cloud.trouble, s.cloud.troubleSays = azure.ClassDenied, "assign the role"
+	s.reconcile()
+	s.wantCondition(v1beta1.ConditionTypeValidationSucceeded, metav1.ConditionFalse, azure.ClassDenied, "assign the role")
+	s.wantCondition(v1beta1.ConditionTypeReady, metav1.ConditionFalse, "", "")
+	s.cloud.trouble = ""
+	s.reconcile()
 	s.wantCondition(v1beta1.ConditionTypeReady, metav1.ConditionTrue, "Ready", "")
 }

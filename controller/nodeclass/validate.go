@@ -8,16 +8,20 @@ import (
 	"github.com/karve-dev/karve/provider/azure"
 )
 
-// validate: what only Azure could refuse about a class is its disk encryption set.
+// validate: what only Azure could refuse about a class is its disk encryption set, known
+// beforehand, and whatever it had against the class's machines.
 func (r *Reconciler) validate(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	const condition = v1beta1.ConditionTypeValidationSucceeded
 	err := r.Azure.CheckDiskEncryptionSet(ctx)
 	var wrong *azure.DiskEncryptionSetError
+	trouble, detail := r.Azure.ClassTrouble(class.Name)
 	switch {
-	case err == nil:
-		class.SetTrue(condition)
 	case errors.As(err, &wrong):
 		class.SetFalse(condition, wrong.Reason, wrong.Detail)
+	case trouble != "":
+		class.SetFalse(condition, trouble, detail)
+	case err == nil:
+		class.SetTrue(condition)
 	default:
 		keep(class, condition, true, err)
 	}

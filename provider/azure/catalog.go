@@ -84,7 +84,7 @@ func (p *Provider) catalog(name string, sh shape, in inputs) *provider.Snapshot 
 	p.catalogs.mu.Lock()
 	defer p.catalogs.mu.Unlock()
 	c := p.built(name, sh, in)
-	c.refresh(p, in)
+	c.refresh(p, name, in)
 	return c.snapshot
 }
 
@@ -111,7 +111,7 @@ func (p *Provider) built(name string, sh shape, in inputs) *catalog {
 
 // refresh brings the snapshot up to date. Its Types stay the same slice as long
 // as they hold the same, so that whoever compiles them can tell by a glance.
-func (c *catalog) refresh(p *Provider, in inputs) {
+func (c *catalog) refresh(p *Provider, name string, in inputs) {
 	blocks, stock := p.stockouts.snapshot()
 	book := p.addresses.of(c.built.shape.subnet)
 	next := provider.Snapshot{
@@ -127,7 +127,7 @@ func (c *catalog) refresh(p *Provider, in inputs) {
 	if old != nil && c.available == available {
 		next.Types = old.Types
 	} else {
-		next.Types = p.availableTypes(c.set, blocks, in.quota.value, c.built.shape.subnet)
+		next.Types = p.availableTypes(c.set, blocks, in.quota.value, buyer{name, c.built.shape.subnet})
 		if old != nil && reflect.DeepEqual(old.Types, next.Types) {
 			next.Types = old.Types
 		}
@@ -193,20 +193,20 @@ func few(names []string) string {
 
 // availableTypes fills in why offers cannot be bought now. Types without such an
 // offer share their offers with the set.
-func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota usages, subnet string) []offer.Type {
+func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota usages, by buyer) []offer.Type {
 	types := make([]offer.Type, len(set.types))
 	for i := range set.types {
 		m := &set.types[i]
 		types[i] = m.offered
-		types[i].Offers = p.availableOffers(m, blocks, quota, subnet)
+		types[i].Offers = p.availableOffers(m, blocks, quota, by)
 	}
 	return types
 }
 
-func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usages, subnet string) []offer.Offer {
+func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usages, by buyer) []offer.Offer {
 	offers, copied := m.offered.Offers, false
 	for i := range m.offered.Offers {
-		why := p.unavailable(m.sku, &m.offered.Offers[i], blocks, quota, subnet)
+		why := p.unavailable(m.sku, &m.offered.Offers[i], blocks, quota, by)
 		if why == "" {
 			continue
 		}
@@ -220,7 +220,7 @@ func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usage
 
 // unavailable says in words why an offer cannot be bought: it is not sold to
 // this subscription, its quota could never hold it, or it was refused lately.
-func (p *Provider) unavailable(s *sku, o *offer.Offer, blocks blockView, quota usages, subnet string) string {
+func (p *Provider) unavailable(s *sku, o *offer.Offer, blocks blockView, quota usages, by buyer) string {
 	if s.barred != "" {
 		return s.barred
 	}
@@ -232,7 +232,7 @@ func (p *Provider) unavailable(s *sku, o *offer.Offer, blocks blockView, quota u
 			return fmt.Sprintf("quota %s is %d, this takes %d", d.Budget, q.limit, d.Amount)
 		}
 	}
-	if b, ok := blocks.recall(s, o.Zone, o.CapacityType, subnet); ok {
+	if b, ok := blocks.recall(s, o.Zone, o.CapacityType, by); ok {
 		return b.words
 	}
 	return ""

@@ -22,6 +22,7 @@ type refusal struct {
 	code        string // the cloud's
 	detail      string // its message, shortened
 	advice      string // the next step; empty when nobody has to take one
+	lacks       string // the action that a permission is missing for; empty when it is not known
 	limitIsZero bool   // a quota of nothing at all
 	retryAfter  time.Duration
 	err         error
@@ -75,7 +76,7 @@ func classify(err error) refusal {
 	if kind, plain := plainStatus[resp.StatusCode]; plain && r.kind == otherRefusal {
 		r.kind = kind
 	}
-	r.advice = advise(r.kind, words)
+	r.advise(words)
 	return r
 }
 
@@ -140,7 +141,7 @@ func (r *refusal) read(code, text string) {
 func understand(code, text string) refusal {
 	r := refusal{code: code, detail: shorten(text), err: fmt.Errorf("%s: %s", code, text)}
 	r.read(code, text)
-	r.advice = advise(r.kind, text)
+	r.advise(text)
 	return r
 }
 

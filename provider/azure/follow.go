@@ -147,7 +147,7 @@ func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
 func (l *launch) giveBack(ctx context.Context, vm *machine, r refusal) (provider.Instance, error) {
 	choice := l.p.choiceOf(vm)
 	if s := l.in.skus.value.byName[choice.Type]; s != nil {
-		l.p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, l.subnet())
+		l.p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, l.buyer())
 	}
 	l.p.prudence.lost(l.name)
 	l.refused(choice, r.code, r.reason(), r.detail)

@@ -108,7 +108,7 @@ func stuck() refusal {
 // was late: the next claim had better try another.
 func (p *Provider) learnStuck(vm *machine) {
 	if state(vm) == provider.Creating && p.late(vm.handle, vm) {
-		p.learnOf(vm, stuck())
+		p.learnOf(vm, stuck(), buyer{})
 	}
 }
 
@@ -116,13 +116,13 @@ func (p *Provider) learnStuck(vm *machine) {
 // been made.
 func (p *Provider) learnFailed(vm *machine) {
 	if state(vm) == provider.Failed {
-		p.learnOf(vm, failure(vm.explained()))
+		p.learnOf(vm, failure(vm.explained()), buyer{class: tag(vm.Tags, tagClass)})
 	}
 }
 
-func (p *Provider) learnOf(vm *machine, r refusal) {
+func (p *Provider) learnOf(vm *machine, r refusal, by buyer) {
 	choice := p.choiceOf(vm)
 	if s := p.skus.read().value.byName[choice.Type]; s != nil {
-		p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, "")
+		p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, by)
 	}
 }

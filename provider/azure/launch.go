@@ -91,13 +91,16 @@ func (p *Provider) newLaunch(ctx context.Context, claim provider.Claim) (*launch
 		return nil, fmt.Errorf("launching %s: %w", claim.Name, err)
 	}
 	types := p.typesOf(claim.Class, p.shape(class), in)
-	buyer := p.makers[0]
-	return &launch{p: p, claim: claim, maker: buyer, name: buyer.handle(claim), class: class, types: types, in: in}, nil
+	first := p.makers[0]
+	return &launch{p: p, claim: claim, maker: first, name: first.handle(claim), class: class, types: types, in: in}, nil
 }
 
 // buy walks down the choices until one is accepted.
 func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
 	if err := buyable(l.class); err != nil {
+		return provider.Instance{}, err
+	}
+	if err := l.p.mayNotBuy(l.class.Name); err != nil {
 		return provider.Instance{}, err
 	}
 	in, short, err := l.walk(ctx)
@@ -235,10 +238,10 @@ func (l *launch) refused(choice offer.Choice, code, reason, detail string) {
 
 // remembered says whether what we know already speaks against a choice.
 func (l *launch) remembered(s *sku, o *offer.Offer, choice offer.Choice) (provider.Attempt, bool) {
-	if b, ok := l.p.stockouts.recall(s, o.Zone, o.CapacityType, l.subnet()); ok {
+	if b, ok := l.p.stockouts.recall(s, o.Zone, o.CapacityType, l.buyer()); ok {
 		return provider.Attempt{Choice: choice, Code: b.code, Reason: b.reason, Detail: b.words}, true
 	}
-	if why := l.p.unavailable(s, o, nil, l.in.quota.value, ""); why != "" {
+	if why := l.p.unavailable(s, o, nil, l.in.quota.value, buyer{}); why != "" {
 		reason := reasonQuota
 		if s.barred != "" || len(s.barredZones) > 0 {
 			reason = reasonRestricted
@@ -248,6 +251,8 @@ func (l *launch) remembered(s *sku, o *offer.Offer, choice offer.Choice) (provid
 	return provider.Attempt{}, false
 }
 
+func (l *launch) buyer() buyer { return buyer{class: l.class.Name, subnet: l.subnet()} }
+
 func (l *launch) subnet() string { return strings.ToLower(l.p.subnetOf(l.class)) }
 
 // try buys one choice. It reports false when it was refused and the next may be tried.
@@ -255,11 +260,13 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offer.Choice) (
 	err := l.create(ctx, m, choice)
 	if err == nil {
 		l.p.policies.forget(l.class.Name)
+		l.p.stockouts.sold(l.class.Name)
 		return l.bought(m, choice), true, nil
 	}
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) || errors.Is(err, errBeforeRequest) {
 		l.unreserve()
+		l.blame(classify(err))
 		return provider.Instance{}, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
 	return l.answer(classify(err), m, choice)
@@ -289,13 +296,14 @@ func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provide
 		if subnet, err := parseSubnetID(l.subnet()); err == nil {
 			l.p.network.deny(subnet, r)
 		}
+		l.blame(r)
 		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
 	if r.kind == disallowed {
 		l.p.policies.note(l.class.Name, choice, r, l.p.opts.Now())
 	}
 	l.p.prudence.lost(l.name)
-	l.p.stockouts.learn(r, m.sku, choice.Zone, choice.CapacityType, l.subnet())
+	l.p.stockouts.learn(r, m.sku, choice.Zone, choice.CapacityType, l.buyer())
 	l.p.opts.Log.Info("machine refused", slog.String("claim", l.claim.Name), slog.String("size", choice.Type),
 		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.String("code", r.code))
 	return l.further(r)
@@ -308,7 +316,7 @@ func (l *launch) further(r refusal) (provider.Instance, bool, error) {
 		l.strange = 0
 		return provider.Instance{}, false, nil
 	}
-	if l.strange++; l.strange < 3 {
+	if l.strange++; !l.blame(r) && l.strange < 3 {
 		return provider.Instance{}, false, nil
 	}
 	return provider.Instance{}, false, wrap(r.err, "launching %s: three choices were refused alike", l.claim.Name)

@@ -163,6 +163,8 @@ type conduct struct {
 	spot   time.Duration // rest where the offer was spot; zero: rest
 	// larger says that smaller sizes may still be had.
 	larger bool
+	// ofClass says that it may be the class that is wrong: offers rest for it alone.
+	ofClass bool
 }
 
 // An extent is a set of offers, seen from the one that was refused.
@@ -193,13 +195,13 @@ var conducts = map[kind]conduct{
 	overconstrainedZonal: {reason: reasonOutOfStock, avoid: thisOffer, rest: time.Hour},
 	overconstrained:      {reason: reasonOutOfStock, avoid: thisSizeInScope, rest: time.Hour},
 	sizeNotSupported:     {reason: reasonRestricted, avoid: thisSize, rest: 23 * time.Hour},
-	spotPrice:            {reason: reasonRestricted, avoid: thisSizeAsSpot, rest: 10 * time.Minute}, // prices move
+	spotPrice:            {reason: reasonRestricted, avoid: thisSizeAsSpot, rest: 10 * time.Minute, ofClass: true}, // prices move
 	spotTerms:            {reason: reasonRestricted, avoid: thisSizeAsSpot, rest: time.Hour},
-	disallowed:           {reason: reasonRestricted, avoid: thisSize, rest: 10 * time.Minute},
+	disallowed:           {reason: reasonRestricted, avoid: thisSize, rest: 10 * time.Minute, ofClass: true},
 	subnetFull:           {reason: reasonNetwork, avoid: thisSubnet, rest: time.Minute},
-	bootFailed:           {reason: reasonOther, avoid: thisOffer, rest: 10 * time.Minute},
+	bootFailed:           {reason: reasonOther, avoid: thisOffer, rest: 10 * time.Minute, ofClass: true},
 	useless:              {reason: reasonOther, avoid: thisSize, rest: time.Hour},
-	otherRefusal:         {reason: reasonOther, avoid: thisOffer, rest: 3 * time.Minute},
+	otherRefusal:         {reason: reasonOther, avoid: thisOffer, rest: 3 * time.Minute, ofClass: true},
 	staleReference:       {reason: reasonNetwork},
 	imageMissing:         {reason: reasonOther},
 	extensionFailed:      {reason: reasonOther},
@@ -231,12 +233,18 @@ func (r refusal) rests(capacityType string) time.Duration {
 }
 
 // spread says which offers a refusal of s speaks against, and from which size on.
-func (r refusal) spread(s *sku, zone, capacityType, subnetID string) (keys []blockKey, floor int64) {
+func (r refusal) spread(s *sku, zone, capacityType string, by buyer) (keys []blockKey, floor int64) {
 	c := r.conduct()
 	if c.larger && !r.limitIsZero {
 		floor = s.vcpus
 	}
-	return c.avoid.of(s, zone, capacityType, subnetID), floor
+	keys = c.avoid.of(s, zone, capacityType, by.subnet)
+	if c.ofClass {
+		for i := range keys {
+			keys[i].class = by.class
+		}
+	}
+	return keys, floor
 }
 
 // of are the blocks that make up an extent.

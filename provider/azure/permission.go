@@ -65,6 +65,14 @@ func (p permission) advice() string {
 	return fmt.Sprintf("assign %s with the action %s to %s on %s", p.role(), p.action, who, scope)
 }
 
+// advise adds the next step.
+func (r *refusal) advise(message string) {
+	r.advice = advise(r.kind, message)
+	if r.kind == denied {
+		r.lacks = lacked(message).action
+	}
+}
+
 // advise is the next step after a refusal, where there is one that a person must take.
 func advise(k kind, message string) string {
 	switch k {

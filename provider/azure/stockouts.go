@@ -15,17 +15,24 @@ type stockouts struct {
 	mu      sync.Mutex
 	blocks  map[blockKey]block
 	version uint64
-	next    time.Time // when the first block ends; zero when there is none
+	next    time.Time            // when the first block ends; zero when there is none
+	bought  map[string]time.Time // the last machine, by class
 }
 
 // A blockKey says what is blocked; an empty field means any. At most one of size
-// and family is set, and at most one of zone and scope.
+// and family is set, and at most one of zone and scope. A class is set where it may be the
+// class that is wrong; its other fields are then those of a size, or none.
 type blockKey struct {
+	class                      string
 	size, family, capacityType string
 	zone                       string // zone label value
 	scope                      string // zonal or regional
 	subnet                     string // lower case
 }
+
+// A buyer is whom something is refused or sold to: a class, and the subnet (lower case) that
+// its machines join.
+type buyer struct{ class, subnet string }
 
 // A block ends at until and holds for sizes of at least minVCPUs.
 type block struct {
@@ -37,7 +44,7 @@ type block struct {
 }
 
 func newStockouts(now func() time.Time) *stockouts {
-	return &stockouts{now: now, blocks: map[blockKey]block{}}
+	return &stockouts{now: now, blocks: map[blockKey]block{}, bought: map[string]time.Time{}}
 }
 
 // Scopes of placement, as the placement-scope label spells them.
@@ -57,13 +64,13 @@ func scopeOf(zone string) string {
 }
 
 // learn remembers a refusal of s in a zone.
-func (m *stockouts) learn(r refusal, s *sku, zone, capacityType, subnet string) {
-	keys, floor := r.spread(s, zone, capacityType, subnet)
+func (m *stockouts) learn(r refusal, s *sku, zone, capacityType string, by buyer) {
+	keys, floor := r.spread(s, zone, capacityType, by)
 	if len(keys) == 0 {
 		return
 	}
 	until := m.now().Add(r.rests(capacityType))
-	words := fmt.Sprintf("%s; tried again after %s", r.words(), until.UTC().Format("15:04:05Z"))
+	words := r.restWords(until)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, key := range keys {
@@ -74,19 +81,29 @@ func (m *stockouts) learn(r refusal, s *sku, zone, capacityType, subnet string) 
 				b.until, b.words = old.until, old.words
 			}
 		}
-		m.blocks[key] = b
-		if m.next.IsZero() || b.until.Before(m.next) {
-			m.next = b.until
-		}
+		m.put(key, b)
 	}
 	m.version++
 }
 
+// put remembers a block. Callers hold the lock.
+func (m *stockouts) put(key blockKey, b block) {
+	m.blocks[key] = b
+	if m.next.IsZero() || b.until.Before(m.next) {
+		m.next = b.until
+	}
+}
+
+// restWords are a refusal's words, and until when it is minded.
+func (r refusal) restWords(until time.Time) string {
+	return fmt.Sprintf("%s; tried again after %s", r.words(), until.UTC().Format("15:04:05Z"))
+}
+
 // recall returns the memory that speaks against buying s there.
-func (m *stockouts) recall(s *sku, zone, capacityType, subnet string) (block, bool) {
+func (m *stockouts) recall(s *sku, zone, capacityType string, by buyer) (block, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.view().recall(s, zone, capacityType, subnet)
+	return m.view().recall(s, zone, capacityType, by)
 }
 
 // snapshot returns the memories that still hold, and their version. The map may
@@ -137,13 +154,16 @@ func (m *stockouts) fade() {
 // blockView answers from a set of memories.
 type blockView map[blockKey]block
 
-func (v blockView) recall(s *sku, zone, capacityType, subnet string) (block, bool) {
+func (v blockView) recall(s *sku, zone, capacityType string, by buyer) (block, bool) {
 	if len(v) == 0 {
 		return block{}, false
 	}
 	scope := scopeOf(zone)
 	for _, key := range [...]blockKey{
-		{subnet: subnet},
+		{class: by.class},
+		{class: by.class, size: s.name, capacityType: capacityType},
+		{class: by.class, size: s.name, capacityType: capacityType, zone: zone},
+		{subnet: by.subnet},
 		{capacityType: capacityType},
 		{family: s.family, capacityType: capacityType},
 		{family: s.family, capacityType: capacityType, zone: zone},

@@ -47,10 +47,10 @@ func TestStockoutsSpread(t *testing.T) {
 	} {
 		now := time.Unix(0, 0)
 		m := newStockouts(func() time.Time { return now })
-		m.learn(test.refusal, d4, "r-1", test.ct, "subnet")
+		m.learn(test.refusal, d4, "r-1", test.ct, buyer{"class", "subnet"})
 		learnt := m.current()
 		for _, p := range test.probes {
-			if _, blocked := m.recall(p.sku, p.zone, p.ct, "subnet"); blocked != p.blocked {
+			if _, blocked := m.recall(p.sku, p.zone, p.ct, buyer{"class", "subnet"}); blocked != p.blocked {
 				t.Errorf("%s (%s): %s in %s (%s) blocked is %v", test.refusal.kind, test.ct, p.sku.name, p.zone, p.ct, blocked)
 			}
 		}
@@ -62,7 +62,7 @@ func TestStockoutsSpread(t *testing.T) {
 			t.Errorf("%s: forgotten before %v", test.refusal.kind, test.ttl)
 		}
 		now = now.Add(2 * time.Second)
-		if _, blocked := m.recall(d8, "r-1", test.ct, "subnet"); blocked || m.current() == learnt {
+		if _, blocked := m.recall(d8, "r-1", test.ct, buyer{"class", "subnet"}); blocked || m.current() == learnt {
 			t.Errorf("%s: not forgotten after %v, or the version says nothing of it", test.refusal.kind, test.ttl)
 		}
 	}
@@ -71,9 +71,9 @@ func TestStockoutsSpread(t *testing.T) {
 func TestStockoutsKeepTheWider(t *testing.T) {
 	m := newStockouts(func() time.Time { return time.Unix(0, 0) })
 	small, large := testSKU("a", "f", 2), testSKU("b", "f", 64)
-	m.learn(refusal{kind: familyQuota}, small, "0", offer.OnDemand, "")
-	m.learn(refusal{kind: familyQuota}, large, "0", offer.OnDemand, "")
-	if _, blocked := m.recall(small, "0", offer.OnDemand, ""); !blocked {
+	m.learn(refusal{kind: familyQuota}, small, "0", offer.OnDemand, buyer{})
+	m.learn(refusal{kind: familyQuota}, large, "0", offer.OnDemand, buyer{})
+	if _, blocked := m.recall(small, "0", offer.OnDemand, buyer{}); !blocked {
 		t.Error("a refusal of a large size made one of a small size forgotten")
 	}
 }

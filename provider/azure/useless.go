@@ -16,6 +16,6 @@ func (p *Provider) Useless(c offer.Choice, lacks string) {
 	if s == nil {
 		return
 	}
-	p.stockouts.learn(refusal{kind: useless, code: "ResourceNotRegistered", detail: shorten(lacks)}, s, c.Zone, c.CapacityType, "")
+	p.stockouts.learn(refusal{kind: useless, code: "ResourceNotRegistered", detail: shorten(lacks)}, s, c.Zone, c.CapacityType, buyer{})
 	p.opts.Log.Warn("machine joined without what it was bought for", slog.String("size", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
 }

@@ -1,0 +1,145 @@
+package azure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// everySize are offers of some sizes in one zone.
+func everySize() (choices []offer.Choice) {
+	for _, series := range []string{"D%ds_v5", "E%ds_v5", "D%dds_v5", "E%dds_v5", "D%das_v5"} {
+		for _, cores := range []int{2, 4, 8, 16} {
+			choices = append(choices, onDemand("Standard_"+fmt.Sprintf(series, cores), "eastus-1"))
+		}
+	}
+	return choices
+}
+
+// twoClasses are default and another of the same shape.
+func (r *region) twoClasses() *region {
+	r.options.Classes = azure.ClassesFunc(func(_ context.Context, name string) (*v1beta1.AKSNodeClass, error) {
+		c := r.class.Load().DeepCopy()
+		c.Name = name
+		return c, nil
+	})
+	return r
+}
+
+func blocked(t *testing.T, p *azure.Provider, class string) (n int, why string) {
+	t.Helper()
+	s, err := p.Catalog(t.Context(), class)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range s.Types {
+		for _, o := range k.Offers {
+			if o.Unavailable != "" {
+				n, why = n+1, o.Unavailable
+			}
+		}
+	}
+	return n, why
+}
+
+// What Azure has against a class costs it its own offers, and those of no other. What nobody
+// knows, of three sizes alike, has the class rest with a reason; others are tried then.
+//
+// Rule 56.
+func TestWrongClassHarmsOnlyItself(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault     emulator.Fault
+		most      int // requests within five minutes
+		condition string
+	}{
+		"policy": {emulator.Fault{Status: 403, Code: "RequestDisallowedByPolicy", Message: "Resource 'x' was disallowed by policy: tag team is missing."}, 20, ""},
+		"feature": {emulator.Fault{Status: 400, Code: "InvalidParameter",
+			Message: "The property 'securityProfile.encryptionAtHost' is not valid because the feature is not enabled for this subscription's offers."}, 6, azure.ClassRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses()
+				test.fault.Method, test.fault.Path, test.fault.Times = "PUT", "/virtualMachines/[^/]*bad", -1
+				r.fault(t, test.fault)
+				p := r.provider(t)
+				before, _ := blocked(t, p, "good")
+				bad := provider.Claim{Name: "bad", UID: "bad", Class: "bad", Choices: everySize()}
+				var last error
+				for range 50 {
+					_, last = p.Launch(t.Context(), bad)
+					time.Sleep(5 * time.Second)
+				}
+				if last == nil {
+					t.Fatal("launched")
+				}
+				if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]; n == 0 || n > test.most {
+					t.Errorf("%d requests for machines", n)
+				}
+				if now, why := blocked(t, p, "good"); now != before {
+					t.Errorf("the other class lost %d offers: %s", now-before, why)
+				}
+				if now, _ := blocked(t, p, "bad"); now == before {
+					t.Error("the class has all its offers")
+				}
+				reason, detail := p.ClassTrouble("bad")
+				if reason != test.condition || reason != "" && (!strings.Contains(detail, "encryptionAtHost") || !strings.Contains(detail, "correct what the AKSNodeClass asks for")) {
+					t.Errorf("the class says %s: %s", reason, detail)
+				}
+				if _, err := r.up(t, p, provider.Claim{Name: "fine", UID: "fine", Class: "good", Choices: everySize()}); err != nil {
+					t.Errorf("the other class: %v", err)
+				}
+				r.ClearFaults()
+				time.Sleep(11 * time.Minute)
+				if _, err := r.up(t, p, bad); err != nil {
+					t.Errorf("after its rest: %v", err)
+				}
+				if reason, _ := p.ClassTrouble("bad"); reason != "" {
+					t.Errorf("it still says %s", reason)
+				}
+			})
+		})
+	}
+}
+
+// A permission that is missing has the class rest for five minutes, with the role to assign.
+//
+// Rule 57.
+func TestDeniedClassRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses()
+		r.fault(t, emulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]*bad", Status: 403, Code: "LinkedAuthorizationFailed", Times: -1,
+			Message: "The client 'c' with object id 'o-1' has permission to perform action 'Microsoft.Compute/virtualMachines/write' on scope '/vm'; however, it does not have permission to perform action(s) 'Microsoft.ManagedIdentity/userAssignedIdentities/assign/action' on the linked scope(s) '/the/identity' (respectively) or the linked scope(s) are invalid."})
+		p := r.provider(t)
+		for i := range 290 {
+			_, err := p.Launch(t.Context(), provider.Claim{Name: "bad", UID: fmt.Sprint(i), Class: "bad", Choices: everySize()})
+			if err == nil || i > 0 && !errors.As(err, new(*provider.NotReadyError)) || !strings.Contains(err.Error(), "Managed Identity Operator") {
+				t.Fatalf("launch %d: %v", i, err)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]; n != 1 {
+			t.Errorf("%d requests for machines, want one", n)
+		}
+		if reason, detail := p.ClassTrouble("bad"); reason != azure.ClassDenied || !strings.Contains(detail, "o-1 on /the/identity") {
+			t.Errorf("the class says %s: %s", reason, detail)
+		}
+		if reason, _ := p.ClassTrouble("good"); reason != "" {
+			t.Errorf("the other class says %s", reason)
+		}
+		r.ClearFaults()
+		time.Sleep(11 * time.Second)
+		if _, err := r.up(t, p, provider.Claim{Name: "bad", UID: "x", Class: "bad", Choices: everySize()}); err != nil {
+			t.Errorf("five minutes later: %v", err)
+		}
+	})
+}
