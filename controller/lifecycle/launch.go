@@ -110,8 +110,12 @@ func (s *step) choices(ctx context.Context) ([]offer.Choice, error) {
 }
 
 func (s *step) await(machine provider.Instance) {
-	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, "Launching",
-		shorten(fmt.Sprintf("machine %s is %s", machine.Name, machine.State)))
+	message := fmt.Sprintf("machine %s is %s", machine.Name, machine.State)
+	if n := len(machine.Attempts); n > 0 && machine.ProviderID == "" {
+		last := machine.Attempts[n-1]
+		message = fmt.Sprintf("machine %s is not bought yet: %s was refused with %s: %s", machine.Name, last.Choice.Type, last.Code, last.Detail)
+	}
+	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, "Launching", shorten(message))
 	if machine.RetryAfter <= 0 {
 		machine.RetryAfter = soon
 	}

@@ -3,12 +3,15 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -52,4 +55,28 @@ func TestClaimSaysWhyItsLaunchFailed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// refusing is asked again and again.
+type refusing struct{ provider.Provider }
+
+func (refusing) Launch(context.Context, provider.Claim) (provider.Instance, error) {
+	return provider.Instance{Name: "m", State: provider.Creating, RetryAfter: time.Second,
+		Attempts: []provider.Attempt{{Choice: offer.Choice{Type: "small"}, Code: "InvalidResourceReference", Detail: "the group is not there"}}}, nil
+}
+
+// While a machine is refused and asked for again, its claim says what the cloud said last.
+//
+// Rule 58.
+func TestClaimSaysWhyItsMachineIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{})
+		e.Lifecycle.Provider = refusing{e.Provider}
+		e.Create(controllertest.Pool("web", "Never"))
+		e.Create(controllertest.Pod("web", "1", "1Gi"))
+		e.Until(8, "the cloud's words", func() bool {
+			return len(e.Claims()) == 1 && strings.Contains(e.Claims()[0].StatusConditions().Get(karpv1.ConditionTypeLaunched).Message,
+				"small was refused with InvalidResourceReference: the group is not there")
+		})
+	})
 }

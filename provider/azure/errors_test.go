@@ -78,7 +78,7 @@ func TestClassify(t *testing.T) {
 		{name: "another bad parameter", status: 400, body: wrapped("InvalidParameter", "The value of parameter adminUsername is invalid."), want: otherRefusal, reason: "Other", avoid: thisOffer, rest: 3 * time.Minute},
 		{name: "policy", status: 403, body: wrapped("RequestDisallowedByPolicy", "Resource 'x' was disallowed by policy."), want: disallowed, reason: "Restricted", avoid: thisSize, rest: 10 * time.Minute},
 		{name: "subnet full", status: 400, body: wrapped("SubnetIsFull", "Subnet aks-subnet with address prefix 10.0.0.0/28 does not have enough capacity for 1 IP addresses."), want: subnetFull, reason: "Network", avoid: thisSubnet, rest: time.Minute},
-		{name: "load balancer pool gone", status: 400, body: wrapped("InvalidResourceReference", "Resource p referenced by resource n was not found."), want: staleReference, reason: "Network"},
+		{name: "load balancer pool gone", status: 400, body: wrapped("InvalidResourceReference", "Resource p referenced by resource n was not found."), want: staleReference, reason: "Network", after: 10 * time.Second},
 		{name: "NIC kept for another machine", status: 400, body: wrapped("NicReservedForAnotherVm", "Nic(s) in request is reserved for another Virtual Machine for 180 seconds."), want: inUse, reason: "Other", after: 30 * time.Second},
 		{name: "image gone", status: 404, body: wrapped("GalleryImageNotFound", "The gallery image is not available in eastus region."), want: imageMissing, reason: "Other"},
 		{name: "not found", status: 404, body: wrapped("ResourceNotFound", "The Resource was not found."), want: notFound, reason: "Other"},

@@ -70,7 +70,7 @@ func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice 
 	if err != nil {
 		switch classify(err).kind {
 		case staleReference:
-			c.p.network.forgetPools()
+			c.p.network.forget()
 		case denied:
 			c.p.auxiliary.forget()
 		}

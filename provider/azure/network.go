@@ -155,8 +155,8 @@ type memo[T any] struct {
 	read  time.Time
 }
 
-// How long what the network looks like is believed. A pool that has gone is
-// noticed at once by the launch that names it; see forgetPools.
+// How long what the network looks like is believed. What has gone is noticed at once by the
+// launch that names it; see forget.
 const (
 	poolsTTL = 2 * time.Hour
 	nsgTTL   = 12 * time.Hour
@@ -221,11 +221,14 @@ func (n *network) backendPools(ctx context.Context) (backends, error) {
 		n.readPools)
 }
 
-// forgetPools makes the next launch look again.
-func (n *network) forgetPools() {
+// forget makes the next launch look again at all that a machine refers to: Azure names what
+// it does not find only in words.
+func (n *network) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.pools = memo[backends]{}
+	n.pools, n.nsg = memo[backends]{}, memo[string]{}
+	clear(n.guids)
+	clear(n.dual)
 }
 
 func (n *network) readPools(ctx context.Context) (backends, error) {

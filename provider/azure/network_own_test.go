@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/emulator"
@@ -133,4 +135,42 @@ func TestSubnetOfAnotherSubscription(t *testing.T) {
 	if err := r.provider(t).CheckSubnet(t.Context(), "", 0); err != nil {
 		t.Errorf("our own subscription in capitals: %v", err)
 	}
+}
+
+// What a machine refers to and Azure does not find is looked for anew by the next purchase,
+// some seconds later; until then the claim is told Azure's words.
+//
+// Rule 58.
+func TestSecurityGroupIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		subnet, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.options.VNetSubnetID = subnet
+		p := r.provider(t)
+		if _, err := r.up(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range r.SecurityGroups() {
+			r.RemoveSecurityGroup(g)
+		}
+		r.AddSecurityGroup("aks-agentpool-87654321-nsg")
+		b := claim("b", onDemand("Standard_D2s_v5", "eastus-1"))
+		in, err := p.Launch(t.Context(), b)
+		if err != nil || in.ProviderID != "" || len(in.Attempts) != 1 || in.Attempts[0].Code != "InvalidResourceReference" || in.RetryAfter < 10*time.Second {
+			t.Errorf("the first purchase after that: %+v, %v", in, err)
+		}
+		before := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]
+		if _, err := r.up(t, p, b); err != nil {
+			t.Fatal(err)
+		}
+		if asked := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"] - before; asked != 1 {
+			t.Errorf("it took %d more purchases", asked)
+		}
+		if nics := r.ask(t, http.MethodGet, "/subscriptions/"+r.SubscriptionID()+"/resourceGroups/"+r.NodeResourceGroup()+"/providers/Microsoft.Network/networkInterfaces", ""); !strings.Contains(nics, "aks-agentpool-87654321-nsg") {
+			t.Errorf("the new group is missing in %s", nics)
+		}
+	})
 }

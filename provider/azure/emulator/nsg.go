@@ -1,5 +1,7 @@
 package emulator
 
+import "slices"
+
 // nsg is a network security group. The emulator filters no traffic.
 type nsg struct{ common }
 
@@ -8,6 +10,25 @@ func (s *Server) AddSecurityGroup(name string) (id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.addSecurityGroup(name)
+}
+
+// SecurityGroups are the names of the groups in the node resource group.
+func (s *Server) SecurityGroups() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, g := range s.nsgs {
+		names = append(names, g.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// RemoveSecurityGroup takes one away. Azure would refuse while an interface names it.
+func (s *Server) RemoveSecurityGroup(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.nsgs, key(s.options.NodeResourceGroup, name))
 }
 
 func (s *Server) addSecurityGroup(name string) (id string) {
