@@ -11,6 +11,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
 // maxAttempts is how many purchases one Launch call tries before it lets others
@@ -262,6 +263,10 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offer.Choice) (
 		l.p.policies.forget(l.class.Name)
 		l.p.stockouts.sold(l.class.Name)
 		return l.bought(m, choice), true, nil
+	}
+	var driver *bootstrap.DriverError
+	if errors.As(err, &driver) {
+		return l.answer(refusal{kind: noDriver, code: "NoGPUDriver", detail: driver.Error(), err: err}, m, choice)
 	}
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) || errors.Is(err, errBeforeRequest) {

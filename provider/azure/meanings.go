@@ -27,6 +27,7 @@ const (
 	subnetFull           kind = "subnetFull"   // no address is left
 	bootFailed           kind = "bootFailed"   // the machine was made, and its system never reported
 	useless              kind = "useless"      // the machine joined without what it was bought for, as nodes say
+	noDriver             kind = "noDriver"     // the class's image has no driver for the size's GPU; nothing was asked for
 	otherRefusal         kind = "otherRefusal" // a 4xx nobody has told us about
 
 	// These are not about the offer: another one would fare no better.
@@ -91,7 +92,7 @@ var meanings = []meaning{
 	// The network.
 	{code: "SubnetIsFull", kind: subnetFull},
 	{code: "InsufficientSubnetSize", kind: subnetFull},
-	{code: "InvalidResourceReference", kind: staleReference},
+	{code: "InvalidResourceReference", kind: staleReference, wait: 10 * time.Second},
 	{code: "NicReservedForAnotherVm", kind: inUse, wait: 30 * time.Second}, // of the 180 it may take
 	{code: "NicInUse", kind: inUse},
 	{code: "AnotherOperationInProgress", kind: inUse},
@@ -201,6 +202,7 @@ var conducts = map[kind]conduct{
 	subnetFull:           {reason: reasonNetwork, avoid: thisSubnet, rest: time.Minute},
 	bootFailed:           {reason: reasonOther, avoid: thisOffer, rest: 10 * time.Minute, ofClass: true},
 	useless:              {reason: reasonOther, avoid: thisSize, rest: time.Hour},
+	noDriver:             {reason: reasonRestricted, avoid: thisSize, rest: 10 * time.Minute, ofClass: true},
 	otherRefusal:         {reason: reasonOther, avoid: thisOffer, rest: 3 * time.Minute, ofClass: true},
 	staleReference:       {reason: reasonNetwork},
 	imageMissing:         {reason: reasonOther},

@@ -86,7 +86,17 @@ func (n *Node) driver() (driver, error) {
 			return best, nil
 		}
 	}
-	return driver{}, fmt.Errorf("image %s has no GPU driver %s, which %s needs", n.ImageVersion, n.GPU.Kind, n.Size)
+	return driver{}, &DriverError{Image: n.ImageVersion, Size: n.Size, Driver: n.GPU.Kind}
+}
+
+// A DriverError says that a size needs a GPU driver which its image does not have.
+type DriverError struct {
+	Image, Size string
+	Driver      GPUKind
+}
+
+func (e *DriverError) Error() string {
+	return fmt.Sprintf("image %s has no GPU driver %s, which %s needs: use a newer image, or another size", e.Image, e.Driver, e.Size)
 }
 
 // fabricManager reports whether the GPUs of the size are joined by a switch of their own.
