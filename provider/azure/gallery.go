@@ -3,6 +3,8 @@ package azure
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +32,9 @@ type imageList struct {
 
 	mu    sync.Mutex
 	known map[imageDefinition]memo[[]build]
+	// doubted is when a machine was refused because its image was not there, by the image's
+	// lower-case definition and version.
+	doubted map[string]time.Time
 	// failing holds everybody off after a failure, whichever the definition: galleries fail
 	// as a whole, and classes are many.
 	failing holdOff
@@ -75,6 +80,36 @@ func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error
 	}
 	s.known[d], s.failing = memo[[]build]{builds, s.now()}, holdOff{}
 	return builds, nil
+}
+
+// doubtedFor is how long an image that a machine was refused for counts only where a list
+// has it.
+const doubtedFor = time.Hour
+
+// doubt notes that a machine was refused because this image is not there, and has its
+// definition listed anew.
+func (s *imageList) doubt(id string) {
+	name, version := imageNamed(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.doubted == nil {
+		s.doubted = map[string]time.Time{}
+	}
+	maps.DeleteFunc(s.doubted, func(_ string, at time.Time) bool { return s.now().Sub(at) >= doubtedFor })
+	s.doubted[doubtKey(name, version)] = s.now()
+	maps.DeleteFunc(s.known, func(d imageDefinition, _ memo[[]build]) bool { return strings.EqualFold(d.name, name) })
+}
+
+// doubtful reports whether a machine was refused lately because this version is not there.
+func (s *imageList) doubtful(definition, version string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, doubted := s.doubted[doubtKey(definition, version)]
+	return doubted && s.now().Sub(at) < doubtedFor
+}
+
+func doubtKey(definition, version string) string {
+	return strings.ToLower(definition + "/" + version)
 }
 
 // communityGallery is what AKS publishes for everybody.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/karve-dev/karve/api/v1beta1"
@@ -43,20 +44,24 @@ func (p *Provider) Images(ctx context.Context, wish ImageWish) ([]v1beta1.NodeIm
 // version is the version of one definition that the class wants; empty when there is none.
 func (p *Provider) version(ctx context.Context, d imageDefinition, wish ImageWish) (string, error) {
 	had := wish.had(d)
-	if wish.Hold && wish.Version == "" && had != "" {
+	holds, gone := wish.Hold && wish.Version == "" && had != "", p.images.doubtful(d.name, had)
+	if holds && !gone {
 		return had, nil
 	}
 	builds, err := p.images.builds(ctx, d)
 	if err != nil {
 		return "", err
 	}
+	if holds && slices.ContainsFunc(builds, func(b build) bool { return b.version == had }) {
+		return had, nil // it is there after all
+	}
 	version := wish.choose(builds, p.opts.Now())
 	switch {
 	case version != "" || len(builds) == 0:
 		return version, nil
-	case wish.Version != "" && !p.images.listsAll():
+	case wish.Version != "" && !p.images.listsAll() && !p.images.doubtful(d.name, wish.Version):
 		return wish.Version, nil // nobody could tell us; a launch will
-	case wish.MinAge > 0 && wish.Version == "":
+	case wish.MinAge > 0 && wish.Version == "" && !gone:
 		return had, nil
 	}
 	return "", nil

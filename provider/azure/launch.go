@@ -32,6 +32,7 @@ type launch struct {
 	attempts []provider.Attempt
 	requests int               // purchases the cloud was asked for
 	strange  int               // refusals in a row that nobody has classified
+	imageID  string            // of the machine last asked for
 	accepted map[string]string // what to remember of the purchase
 	taken    bool              // a purchase was accepted
 }
@@ -297,6 +298,9 @@ func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provide
 		in.RetryAfter = max(in.RetryAfter, r.retryAfter)
 		return in, true, nil
 	}
+	if r.kind == imageMissing {
+		l.p.images.doubt(l.imageID)
+	}
 	if !r.ofOffer() {
 		if subnet, err := parseSubnetID(l.subnet()); err == nil {
 			l.p.network.deny(subnet, r)
@@ -335,7 +339,7 @@ func (l *launch) bought(m *machineType, choice offer.Choice) provider.Instance {
 	}
 	in.Type, in.Zone, in.CapacityType = choice.Type, choice.Zone, choice.CapacityType
 	in.Created, in.Memory = l.p.opts.Now(), l.accepted
-	in.ImageID, _ = imageFor(l.class.Status.Images, m.sku)
+	in.ImageID = l.imageID
 	m.describe(&in)
 	l.p.opts.Log.Info("machine bought", slog.String("claim", l.claim.Name), slog.String("machine", l.name), slog.String("size", choice.Type),
 		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.Int("refused", len(l.attempts)))

@@ -11,15 +11,16 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// image picks from the class's status or, before the class controller has been
-// there, from the galleries.
+// image picks from the class's status; from the galleries before the class controller has
+// been there, or when the one picked is not there any more.
 func (l *launch) image(ctx context.Context, s *sku) (string, error) {
 	images := l.class.Status.Images
-	if len(images) == 0 {
+	if id, ok := imageFor(images, s); len(images) == 0 || ok && l.p.images.doubtful(imageNamed(id)) {
 		wish, err := ImageWishOf(l.class)
 		if err != nil {
 			return "", &provider.NotReadyError{Class: l.class.Name, Reason: v1beta1.ReasonImagesNotFound, Detail: err.Error()}
 		}
+		wish.Hold = true // newer images are for the class controller to take
 		if images, err = l.p.Images(ctx, wish); err != nil {
 			return "", err
 		}
@@ -28,6 +29,7 @@ func (l *launch) image(ctx context.Context, s *sku) (string, error) {
 	if !ok {
 		return "", &provider.NotReadyError{Class: l.class.Name, Reason: v1beta1.ReasonImagesNotFound, Detail: "no image starts on " + s.name}
 	}
+	l.imageID = id
 	return id, nil
 }
 

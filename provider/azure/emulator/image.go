@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -104,6 +105,15 @@ func (s *Server) PublishImage(pattern, version string) error {
 		return fmt.Errorf("publishing image version %s: no definition matches %q", version, pattern)
 	}
 	return nil
+}
+
+// RemoveImage takes a version away from all definitions.
+func (s *Server) RemoveImage(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.images {
+		s.images[i].versions = slices.DeleteFunc(s.images[i].versions, func(v imageVersion) bool { return v.name == version })
+	}
 }
 
 // definition finds a public image definition and its versions. Callers hold mu.
