@@ -90,6 +90,8 @@ func TestGraphLags(t *testing.T) {
 			t.Errorf("it was gone after %v", took)
 		}
 		time.Sleep(time.Hour) // nobody asks, and nothing is followed
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		if s := b.graph.rows; s != nil {
 			t.Errorf("%d rows are kept", len(s))
 		}
