@@ -91,7 +91,7 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 		subnet:        strings.ToLower(p.subnetOf(class)),
 	}
 	sh.release = releaseFor(spec, sh.minor).label
-	if id, err := parseSubnetID(p.subnetOf(class)); err == nil {
+	if id, err := p.subnetIn(class); err == nil {
 		sh.subnetName = id.subnet
 	}
 	if spec.OSDiskSizeGB != nil {
@@ -132,6 +132,14 @@ func minorOf(version string) int {
 		return 0
 	}
 	return n
+}
+
+// subnetIn is subnetOf taken apart.
+func (p *Provider) subnetIn(class *v1beta1.AKSNodeClass) (subnetID, error) {
+	if id := p.subnetOf(class); id != p.opts.VNetSubnetID {
+		return parseSubnetID(id)
+	}
+	return p.own, nil
 }
 
 // subnetOf is the subnet that nodes of the class join.

@@ -35,7 +35,7 @@ func (l *launch) body(ctx context.Context, m *machineType, choice offer.Choice) 
 	if err != nil {
 		return nil, prepare(err)
 	}
-	subnet, err := parseSubnetID(l.p.subnetOf(l.class))
+	subnet, err := l.p.subnetIn(l.class)
 	if err != nil {
 		return nil, prepare(err)
 	}

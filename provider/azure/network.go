@@ -75,17 +75,14 @@ const (
 // *SubnetError when they cannot, another error when it could not be found out.
 // An empty id means the cluster's own subnet, and maxPods zero what AKS gives a node.
 func (p *Provider) CheckSubnet(ctx context.Context, id string, maxPods int64) error {
-	own, err := parseSubnetID(p.opts.VNetSubnetID)
-	if err != nil {
-		return &SubnetError{SubnetIDInvalid, err.Error()}
-	}
-	subnet := own
+	subnet := p.own
 	if id != "" {
+		var err error
 		if subnet, err = parseSubnetID(id); err != nil {
 			return &SubnetError{SubnetIDInvalid, err.Error()}
 		}
 	}
-	if err := subnet.joinable(own, p.opts.NodeResourceGroup); err != nil {
+	if err := subnet.joinable(p.own, p.opts.NodeResourceGroup); err != nil {
 		return err
 	}
 	if !strings.EqualFold(subnet.subscription, p.opts.SubscriptionID) {
@@ -342,7 +339,7 @@ func (n *network) readNSG(ctx context.Context) (string, error) {
 
 // vnetGUID identifies the virtual network to the overlay.
 func (n *network) vnetGUID(ctx context.Context, subnet subnetID) (string, error) {
-	if own, err := parseSubnetID(n.p.opts.VNetSubnetID); n.p.opts.VNetGUID != "" && err == nil && subnet.sameVNet(own) {
+	if n.p.opts.VNetGUID != "" && subnet.sameVNet(n.p.own) {
 		return n.p.opts.VNetGUID, nil
 	}
 	key := strings.ToLower(subnet.group + "/" + subnet.vnet)

@@ -24,6 +24,7 @@ import (
 // the region fresh.
 type Provider struct {
 	opts    Options
+	own     subnetID // of the options, taken apart
 	clients clients
 	decoder decoder
 	limits  *polite.Buckets
@@ -72,6 +73,10 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 	if err := opts.complete(); err != nil {
 		return nil, fmt.Errorf("azure: %w", err)
 	}
+	own, err := parseSubnetID(opts.VNetSubnetID)
+	if err != nil {
+		return nil, fmt.Errorf("azure: %w", err)
+	}
 	p := &Provider{
 		opts:      opts,
 		stockouts: newStockouts(opts.Now),
@@ -80,6 +85,7 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 		policies:  policies{denied: map[string]memo[string]{}},
 		ledger:    newLedger(),
 		memory:    seenMemory{bytes: map[string]int64{}},
+		own:       own,
 		catalogs:  catalogs{classes: map[string]*catalog{}},
 		flights:   flights{byName: map[string]flight{}},
 		claims:    locks{held: map[string]*lock{}},
