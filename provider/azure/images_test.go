@@ -175,6 +175,13 @@ func (b *bodies) Do(req *http.Request) (*http.Response, error) {
 	return b.inner.Do(req)
 }
 
+// times is how often a path was asked for.
+func (b *bodies) times(path string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.asked[path]
+}
+
 // record keeps what is asked of the region from now on.
 func (r *region) record() *bodies {
 	options := *r.options.ClientOptions
@@ -320,19 +327,19 @@ func TestSharedGalleriesWantAToken(t *testing.T) {
 			_, err := r.up(t, p, claim(string(rune('a'+i)), onDemand("Standard_D4s_v5", "eastus-1")))
 			return err
 		})
-		if sent.asked[token] != 1 {
-			t.Errorf("%d tokens were asked for", sent.asked[token])
+		if sent.times(token) != 1 {
+			t.Errorf("%d tokens were asked for", sent.times(token))
 		}
 		time.Sleep(31 * time.Minute) // past the half of its life, when it is to be renewed
-		if _, err := r.up(t, p, claim("later", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil || sent.asked[token] != 2 {
-			t.Errorf("half an hour later: %d tokens, %v", sent.asked[token], err)
+		if _, err := r.up(t, p, claim("later", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil || sent.times(token) != 2 {
+			t.Errorf("half an hour later: %d tokens, %v", sent.times(token), err)
 		}
 		r.RevokeTokens()
 		if _, err := p.Launch(t.Context(), claim("revoked", onDemand("Standard_D4s_v5", "eastus-1"))); err == nil {
 			t.Error("a revoked token was taken")
 		}
-		if _, err := r.up(t, p, claim("revoked", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil || sent.asked[token] != 3 {
-			t.Errorf("after a refusal: %d tokens, %v", sent.asked[token], err)
+		if _, err := r.up(t, p, claim("revoked", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil || sent.times(token) != 3 {
+			t.Errorf("after a refusal: %d tokens, %v", sent.times(token), err)
 		}
 		r.options.SharedGallery.TokenURL += "/nowhere"
 		_, err := r.provider(t).Launch(t.Context(), claim("other", onDemand("Standard_D4s_v5", "eastus-1")))
