@@ -33,5 +33,5 @@ type Forewarned interface {
 type Blamed interface {
 	// Useless is told of the offer of a machine whose node lacks what it was bought for, and
 	// what that is. It answers from memory, and may be told twice.
-	Useless(c offer.Choice, lacks string)
+	Useless(class string, c offer.Choice, lacks string)
 }

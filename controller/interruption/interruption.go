@@ -45,7 +45,9 @@ const (
 	unhurried = 5 * time.Minute
 	// recheck is how often a silent node's machine is asked about.
 	recheck = 10 * time.Second
-	workers = 50
+	// fallenAfter is how long a node is silent until its machine's failure counts.
+	fallenAfter = 2 * time.Minute
+	workers     = 50
 )
 
 // Reconciler ends claims whose machine goes.
@@ -75,7 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if node == nil {
-		return r.verify(ctx, claim)
+		return r.verify(ctx, claim, fallenAfter)
 	}
 	if notice, ok := kube.NoticeOf(node); ok && notice.Kind != kube.NoticeFreeze {
 		return write.Settle(r.heed(ctx, claim, node, notice))
@@ -88,7 +90,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if kube.Ready(node) {
 		return reconcile.Result{}, nil
 	}
-	return r.verify(ctx, claim)
+	return r.verify(ctx, claim, silence(node))
+}
+
+// silence is for how long a node has not been ready.
+func silence(node *corev1.Node) time.Duration {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return time.Since(c.LastTransitionTime.Time)
+		}
+	}
+	return 0
 }
 
 // concerns reports whether the claim's node could be lost: it had one.
@@ -218,14 +230,16 @@ func (r *Reconciler) stamp(ctx context.Context, claim *karpv1.NodeClaim, why str
 	return nil
 }
 
-// verify asks the cloud about a machine whose node is missing or silent.
-func (r *Reconciler) verify(ctx context.Context, claim *karpv1.NodeClaim) (reconcile.Result, error) {
+// verify asks the cloud about a machine whose node is missing, or silent for so long. That a
+// machine has failed may be an old word about one that only restarts: it counts after a while.
+func (r *Reconciler) verify(ctx context.Context, claim *karpv1.NodeClaim, silent time.Duration) (reconcile.Result, error) {
 	machine, err := r.Provider.Get(ctx, claim.Status.ProviderID)
 	switch {
 	case errors.Is(err, provider.ErrNotFound):
 		return reconcile.Result{}, r.lost(ctx, claim, "machine is gone")
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("asking about the machine of nodeclaim %s: %w", claim.Name, err)
+	case machine.State == provider.Failed && silent < fallenAfter:
 	case machine.State.Lost():
 		return reconcile.Result{}, r.lost(ctx, claim, "machine is "+string(machine.State))
 	}

@@ -94,16 +94,18 @@ func (s *step) markInitialized(ctx context.Context) error {
 func (s *step) lacking(ctx context.Context) error {
 	registered, c := s.StatusConditions().Get(karpv1.ConditionTypeRegistered), s.StatusConditions().Get(karpv1.ConditionTypeInitialized)
 	if !registered.IsTrue() || c.IsTrue() || c.Reason != resourceNotRegistered {
+		s.lacks.Delete(s.claim.Name)
 		return nil
 	}
-	if left := resourceTimeout - time.Since(registered.LastTransitionTime.Time); left > 0 {
+	since, _ := s.lacks.LoadOrStore(s.claim.Name, time.Now())
+	if left := resourceTimeout - time.Since(since.(time.Time)); left > 0 {
 		s.again(left)
 		return nil
 	}
 	s.Log.Info("terminating due to timeout", "nodeclaim", s.claim.Name, "condition", karpv1.ConditionTypeInitialized, "timeout", resourceTimeout.String(),
 		"reason", c.Reason, "message", c.Message)
 	if s.Blamed != nil {
-		s.Blamed.Useless(kube.OfferOf(s.claim), c.Message) // before a replacement is chosen
+		s.Blamed.Useless(kube.ClassOf(s.claim.Spec.NodeClassRef), kube.OfferOf(s.claim), c.Message) // before a replacement is chosen
 	}
 	s.say(c.Reason, errors.New(c.Message+": replacing the machine"))
 	if err := s.remove(ctx, "initialization_timeout"); err != nil {

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -60,12 +61,19 @@ type Reconciler struct {
 	// End takes over once a claim is being deleted. It shares this controller's
 	// queue, so that the launch and the end of one claim never overlap.
 	End reconcile.Reconciler
+
+	// lacks is since when nodes of claims, by name, lack nothing but what they were bought for. A
+	// restart forgets it: they are given more time then.
+	lacks sync.Map
 }
 
 // Reconcile takes one claim as far as it will go now.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.lacks.Delete(req.Name)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !kube.OfKind(claim.Spec.NodeClassRef, r.Class) {

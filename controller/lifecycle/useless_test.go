@@ -19,7 +19,7 @@ import (
 // complaints notes which offers were of no use.
 type complaints []offer.Choice
 
-func (c *complaints) Useless(o offer.Choice, _ string) { *c = append(*c, o) }
+func (c *complaints) Useless(_ string, o offer.Choice, _ string) { *c = append(*c, o) }
 
 func rewrite(e *controllertest.Env, node *corev1.Node) {
 	e.T.Helper()
@@ -35,13 +35,14 @@ func rewrite(e *controllertest.Env, node *corev1.Node) {
 // Rule 297.
 func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
 	for _, test := range []struct {
-		name          string
-		broken, taint bool
-		replaced      bool
+		name                     string
+		broken, silent, recovers bool
+		replaced                 bool
 	}{
-		{"the driver is broken", true, false, true},
-		{"the driver comes late", false, false, false},
-		{"a startup taint stays", true, true, false},
+		{"the driver is broken", true, false, false, true},
+		{"the driver comes late", false, false, false, false},
+		{"it is not ready", true, true, false, false},
+		{"it was not ready, and has not had its time since", true, true, true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
 				node := e.Nodes()[0]
 				gpus := node.Status.Allocatable["nvidia.com/gpu"]
 				delete(node.Status.Allocatable, "nvidia.com/gpu")
-				if test.taint {
+				if test.silent {
 					node.Status.Conditions[0].Status = "False"
 				}
 				rewrite(e, &node)
@@ -76,6 +77,14 @@ func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
 					late := e.Nodes()[0]
 					late.Status.Allocatable["nvidia.com/gpu"] = gpus
 					rewrite(e, &late)
+				}
+				for time.Since(start) < 21*time.Minute {
+					e.Step()
+				}
+				if test.recovers {
+					ready := e.Nodes()[0]
+					ready.Status.Conditions[0].Status = "True"
+					rewrite(e, &ready)
 				}
 				for time.Since(start) < 25*time.Minute {
 					e.Step()

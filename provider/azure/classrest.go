@@ -45,6 +45,8 @@ func (p *Provider) mayNotBuy(class string) error {
 // reports whether it was.
 func (l *launch) blame(r refusal) bool {
 	switch {
+	case r.lacks != "" && l.p.stockouts.buysNow(l.class.Name):
+		return false // a role that is still spreading, mostly
 	case r.lacks != "":
 		l.p.stockouts.rest(l.class.Name, ClassDenied, r, deniedTTL)
 	case r.kind == otherRefusal && l.p.stockouts.alike(l.class.Name, r.code):
@@ -84,7 +86,7 @@ func (m *stockouts) rest(class, reason string, r refusal, ttl time.Duration) {
 func (m *stockouts) alike(class, code string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now().Sub(m.bought[class]) < refusedTTL {
+	if m.sells(class) {
 		return false
 	}
 	sizes := map[string]bool{}
@@ -95,6 +97,15 @@ func (m *stockouts) alike(class, code string) bool {
 	}
 	return len(sizes) >= alikeSizes
 }
+
+// buysNow reports whether a machine of the class was bought lately.
+func (m *stockouts) buysNow(class string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sells(class)
+}
+
+func (m *stockouts) sells(class string) bool { return m.now().Sub(m.bought[class]) < refusedTTL }
 
 // sold notes that machines of a class can be bought.
 func (m *stockouts) sold(class string) {

@@ -32,9 +32,9 @@ type imageList struct {
 
 	mu    sync.Mutex
 	known map[imageDefinition]memo[[]build]
-	// doubted is when a machine was refused because its image was not there, by the image's
+	// doubted is when machines were refused because their image was not there, by the image's
 	// lower-case definition and version.
-	doubted map[string]time.Time
+	doubted map[string]doubt
 	// failing holds everybody off after a failure, whichever the definition: galleries fail
 	// as a whole, and classes are many.
 	failing holdOff
@@ -82,9 +82,15 @@ func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error
 	return builds, nil
 }
 
-// doubtedFor is how long an image that a machine was refused for counts only where a list
-// has it.
-const doubtedFor = time.Hour
+// A doubt is when machines were refused for want of one image, first and last.
+type doubt struct{ first, last time.Time }
+
+// doubtedFor is how long an image that machines were refused for, with doubtedAfter between
+// two of them, counts only where a list has it.
+const (
+	doubtedFor   = time.Hour
+	doubtedAfter = time.Minute
+)
 
 // doubt notes that a machine was refused because this image is not there, and has its
 // definition listed anew.
@@ -93,19 +99,34 @@ func (s *imageList) doubt(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.doubted == nil {
-		s.doubted = map[string]time.Time{}
+		s.doubted = map[string]doubt{}
 	}
-	maps.DeleteFunc(s.doubted, func(_ string, at time.Time) bool { return s.now().Sub(at) >= doubtedFor })
-	s.doubted[doubtKey(name, version)] = s.now()
+	now := s.now()
+	maps.DeleteFunc(s.doubted, func(_ string, d doubt) bool { return now.Sub(d.last) >= doubtedFor })
+	d, known := s.doubted[doubtKey(name, version)]
+	if d.last = now; !known {
+		d.first = now
+	}
+	s.doubted[doubtKey(name, version)] = d
 	maps.DeleteFunc(s.known, func(d imageDefinition, _ memo[[]build]) bool { return strings.EqualFold(d.name, name) })
 }
 
-// doubtful reports whether a machine was refused lately because this version is not there.
+// found notes that a machine starts from this image.
+func (s *imageList) found(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.doubted) > 0 {
+		delete(s.doubted, doubtKey(imageNamed(id)))
+	}
+}
+
+// doubtful reports whether machines were refused lately because this version is not there: not
+// once, which may be one server's word.
 func (s *imageList) doubtful(definition, version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at, doubted := s.doubted[doubtKey(definition, version)]
-	return doubted && s.now().Sub(at) < doubtedFor
+	d, doubted := s.doubted[doubtKey(definition, version)]
+	return doubted && d.last.Sub(d.first) >= doubtedAfter && s.now().Sub(d.last) < doubtedFor
 }
 
 func doubtKey(definition, version string) string {

@@ -263,6 +263,7 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offer.Choice) (
 	if err == nil {
 		l.p.policies.forget(l.class.Name)
 		l.p.stockouts.sold(l.class.Name)
+		l.p.images.found(l.imageID)
 		return l.bought(m, choice), true, nil
 	}
 	var driver *bootstrap.DriverError

@@ -201,7 +201,7 @@ var conducts = map[kind]conduct{
 	disallowed:           {reason: reasonRestricted, avoid: thisSize, rest: 10 * time.Minute, ofClass: true},
 	subnetFull:           {reason: reasonNetwork, avoid: thisSubnet, rest: time.Minute},
 	bootFailed:           {reason: reasonOther, avoid: thisOffer, rest: 10 * time.Minute, ofClass: true},
-	useless:              {reason: reasonOther, avoid: thisSize, rest: time.Hour},
+	useless:              {reason: reasonOther, avoid: thisSize, rest: time.Hour, ofClass: true},
 	noDriver:             {reason: reasonRestricted, avoid: thisSize, rest: 10 * time.Minute, ofClass: true},
 	otherRefusal:         {reason: reasonOther, avoid: thisOffer, rest: 3 * time.Minute, ofClass: true},
 	staleReference:       {reason: reasonNetwork},

@@ -13,8 +13,8 @@ func TestUselessSizesRest(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	snapshot(t, p)
-	p.Useless(onDemand("Standard_D4s_v5", "eastus-1"), `Resource "nvidia.com/gpu" was requested but not registered`)
-	p.Useless(onDemand("Standard_Z99", "eastus-1"), "nobody knows this size")
+	p.Useless("default", onDemand("Standard_D4s_v5", "eastus-1"), `Resource "nvidia.com/gpu" was requested but not registered`)
+	p.Useless("default", onDemand("Standard_Z99", "eastus-1"), "nobody knows this size")
 	s := snapshot(t, p)
 	for _, o := range mustFind(t, s, "Standard_D4s_v5").Offers {
 		if o.Unavailable == "" {
