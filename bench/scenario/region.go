@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
@@ -31,6 +32,7 @@ func region(ctx context.Context) (types []offer.Type, err error) {
 		NodeResourceGroup: server.NodeResourceGroup(), VNetSubnetID: server.SubnetID(), SSHPublicKey: "ssh-ed25519 AAAA bench",
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
 		Classes:        azure.ClassesFunc(nodeClass),
+		Patience:       time.Minute, // a busy machine takes its time
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the emulated region: %w", err)

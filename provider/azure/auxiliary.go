@@ -34,6 +34,7 @@ type auxiliary struct {
 	url       string // empty: no token is needed
 	audience  string
 	now       func() time.Time
+	patience  time.Duration
 
 	mu     sync.Mutex
 	token  azcore.AccessToken
@@ -42,7 +43,7 @@ type auxiliary struct {
 }
 
 func newAuxiliary(o *Options) *auxiliary {
-	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), now: o.Now}
+	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), now: o.Now, patience: o.Patience}
 	if o.ClientOptions != nil && o.ClientOptions.Transport != nil {
 		a.transport = o.ClientOptions.Transport
 	}
@@ -90,7 +91,7 @@ func (a *auxiliary) renew(ctx context.Context) error {
 	}
 	asking := a.asking
 	a.mu.Unlock()
-	return asking.waitBriefly(ctx, now)
+	return asking.waitBriefly(ctx, now, a.patience)
 }
 
 func (a *auxiliary) replace(ctx context.Context, asking *asking) {

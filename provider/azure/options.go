@@ -86,6 +86,9 @@ type Options struct {
 	// Classes reads AKSNodeClasses. Required.
 	Classes Classes
 
+	// Patience is how long a catalog or a launch waits for what can be done without, such as
+	// prices; zero means 5 seconds.
+	Patience time.Duration
 	// PollEvery is how old the list of machines may be while launches wait for it, all of
 	// them for the same. Zero means 2s while it has at most three pages, and 5s above.
 	PollEvery time.Duration
@@ -181,6 +184,7 @@ func (o *Options) complete() error {
 	if o.NetworkPlugin == "" {
 		o.NetworkPlugin, o.NetworkPluginMode, o.NetworkDataplane = pluginAzure, modeOverlay, dataplaneCilium
 	}
+	o.Patience = cmp.Or(o.Patience, 5*time.Second)
 	o.AdminUsername = cmp.Or(o.AdminUsername, "azureuser")
 	o.DNSServiceIP = cmp.Or(o.DNSServiceIP, "10.0.0.10")
 	if o.VMMemoryOverheadPercent == nil {
@@ -246,6 +250,7 @@ func (o *Options) malformed() error {
 	refuse(!(share >= 0 && share < 1), "option VMMemoryOverheadPercent: %v is not a share between 0 and 1", share)
 	_, err = bootstrap.ParseContract(string(cmp.Or(o.BootstrapContract, bootstrap.Auto)))
 	refuse(err != nil, "option BootstrapContract: %v", err)
+	refuse(o.Patience < 0, "option Patience: %v is negative", o.Patience)
 	refuse(o.PollEvery < 0, "option PollEvery: %v is negative", o.PollEvery)
 	refuse(!(o.ARMShare > 0 && o.ARMShare <= 1), "option ARMShare: %v is not a share above 0 and up to 1", o.ARMShare)
 	refuse(!(o.ARMPace > 0), "option ARMPace: %v is not a positive number", o.ARMPace)

@@ -69,6 +69,7 @@ func regionOf(t *testing.T, server *emulator.Server) *region {
 		VNetSubnetID:      server.SubnetID(),
 		SSHPublicKey:      "ssh-ed25519 AAAA test",
 		PricesURL:         server.URL() + "/api/retail/prices",
+		Patience:          time.Hour,       // for as long as a busy machine takes
 		PollEvery:         time.Nanosecond, // nothing here is worth waiting for
 		ARMPace:           math.Inf(1),     // nor limited
 		BootstrapToken:    func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },

@@ -23,6 +23,8 @@ type source[T any] struct {
 	// doubt refuses an answer that cannot be true in the light of the last one; nil believes all.
 	doubt func(last, next T) error
 	now   func() time.Time
+	// patience is how long one waits for what can be done without.
+	patience time.Duration
 
 	mu      sync.Mutex
 	asking  *asking // nil while nobody asks
@@ -70,12 +72,10 @@ const (
 	retryFirst = 3 * time.Second
 	// longestAsking is the end of a question that gets no answer, pages and retries included.
 	longestAsking = 5 * time.Minute
-	// briefly is how long one waits for what can be done without.
-	briefly = 5 * time.Second
 )
 
 // errSlow reports that there is no answer yet. Nobody waits for it any more.
-var errSlow = fmt.Errorf("no answer for %v: going on without", briefly)
+var errSlow = errors.New("going on without")
 
 func (a *asking) wait(ctx context.Context) error {
 	select {
@@ -86,9 +86,9 @@ func (a *asking) wait(ctx context.Context) error {
 	}
 }
 
-// waitBriefly waits until the question is as old as briefly.
-func (a *asking) waitBriefly(ctx context.Context, now time.Time) error {
-	t := time.NewTimer(a.started.Add(briefly).Sub(now))
+// waitBriefly waits until the question is so old.
+func (a *asking) waitBriefly(ctx context.Context, now time.Time, patience time.Duration) error {
+	t := time.NewTimer(a.started.Add(patience).Sub(now))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -96,7 +96,7 @@ func (a *asking) waitBriefly(ctx context.Context, now time.Time) error {
 	case <-a.done:
 		return a.err
 	case <-t.C:
-		return errSlow
+		return fmt.Errorf("no answer for %v: %w", patience, errSlow)
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *source[T]) glance(ctx context.Context) {
 	if failed {
 		return
 	}
-	if err := a.waitBriefly(ctx, s.now()); errors.Is(err, errSlow) {
+	if err := a.waitBriefly(ctx, s.now(), s.patience); errors.Is(err, errSlow) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.asking == a {
@@ -145,7 +145,7 @@ func (s *source[T]) refresh(ctx context.Context) error {
 func (s *source[T]) refreshOlder(ctx context.Context, t time.Time) error {
 	for !s.read().taken.After(t) {
 		a := s.ask(ctx)
-		if err := a.waitBriefly(ctx, s.now()); err != nil {
+		if err := a.waitBriefly(ctx, s.now(), s.patience); err != nil {
 			return err
 		}
 	}
