@@ -24,7 +24,7 @@ func newVirtualRegion(t *testing.T, opts emulator.Options) *region {
 	r := regionOf(t, server)
 	r.options.CABundle = []byte(emulator.IdleAuthority)
 	r.options.Patience, r.options.PollEvery = 0, 0 // as in production
-	r.options.ARMPace = 0   // as Azure
+	r.options.ARMPace = 0                          // as Azure
 	return r
 }
 
