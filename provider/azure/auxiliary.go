@@ -70,8 +70,14 @@ func (a *auxiliary) allow(ctx context.Context) (context.Context, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.token.Token == "" {
+		return ctx, errTokenRefused
+	}
 	return policy.WithHTTPHeader(ctx, http.Header{auxiliaryHeader: {"Bearer " + a.token.Token}}), nil
 }
+
+// errTokenRefused reports that another purchase was refused with the token just now.
+var errTokenRefused = errors.New("the right to use AKS's shared galleries was refused a moment ago: asking anew")
 
 // renew asks for a token when it is time.
 func (a *auxiliary) renew(ctx context.Context) error {
