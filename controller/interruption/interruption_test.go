@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -39,6 +40,7 @@ func setCondition(t *testing.T, e *controllertest.Env, kind corev1.NodeCondition
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == kind {
 			node.Status.Conditions[i].Status = status
+			node.Status.Conditions[i].LastTransitionTime = metav1.Now()
 		}
 	}
 	if kind != corev1.NodeReady {

@@ -143,3 +143,28 @@ func TestDeniedClassRests(t *testing.T) {
 		}
 	})
 }
+
+// A permission that is denied right after a machine of the class was bought is still on its way,
+// and has nobody rest.
+//
+// Rule 57.
+func TestSpreadingRoleHasNobodyRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		p := r.provider(t)
+		if _, err := r.up(t, p, claim("a", everySize()...)); err != nil {
+			t.Fatal(err)
+		}
+		r.fault(t, emulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]+$", Status: 403, Code: "AuthorizationFailed", Times: 1,
+			Message: "The client 'c' with object id 'o-1' does not have authorization to perform action 'Microsoft.Compute/virtualMachines/write' over scope '/vm' or the scope is invalid."})
+		if _, err := p.Launch(t.Context(), claim("b", everySize()...)); err == nil {
+			t.Fatal("launched without the right to")
+		}
+		if reason, detail := p.ClassTrouble("default"); reason != "" {
+			t.Errorf("the class rests: %s: %s", reason, detail)
+		}
+		if _, err := r.up(t, p, claim("b", everySize()...)); err != nil {
+			t.Errorf("when asked again: %v", err)
+		}
+	})
+}
