@@ -40,7 +40,7 @@ func (r *Reconciler) images(ctx context.Context, class *v1beta1.AKSNodeClass, up
 		return
 	}
 	held := heldBack{}
-	if !upgraded && len(class.Status.Images) > 0 && wish.Version == "" {
+	if !upgraded && wish.Version == "" && (len(class.Status.Images) > 0 || len(azure.ImagesKept(class)) > 0) {
 		held = r.heldBack(ctx)
 	}
 	wish.Hold = held.reason != ""
@@ -97,18 +97,23 @@ func (r *Reconciler) heldBack(ctx context.Context) heldBack {
 }
 
 func (r *Reconciler) noImages(class *v1beta1.AKSNodeClass, reason string, err error) {
+	azure.KeepImages(class, nil) // when there are some again, machines need not be replaced at once
 	class.Status.Images = nil
 	class.SetFalse(v1beta1.ConditionTypeImagesReady, reason, err.Error())
 }
 
 func (r *Reconciler) useImages(class *v1beta1.AKSNodeClass, images []v1beta1.NodeImage, held heldBack) {
 	const condition = v1beta1.ConditionTypeImagesReady
+	if held.reason != "" {
+		azure.KeepImages(class, images)
+	}
 	if !equality.Semantic.DeepEqual(class.Status.Images, images) {
 		class.Status.Images = images
 	}
 	if held.reason == "" {
+		delete(class.Annotations, azure.AnnotationImagesKept)
 		class.SetTrue(condition)
 		return
 	}
-	class.SetCondition(metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: held.reason, Message: held.message})
+	class.SetCondition(metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: held.reason, Message: held.message + azure.KeptInWords(class)})
 }

@@ -171,3 +171,67 @@ func TestNamedVersionDoesNotWait(t *testing.T) {
 	s.wantImage("misspelt", "image@1.36.3")
 	s.wantCondition(ready, metav1.ConditionTrue, nodeclass.ReasonCannotBeRefreshed, "it must be a version of a node image")
 }
+
+// What a class must start new machines from while its images are held, because its own are gone,
+// makes nobody drift before the window opens: it notes what it had, whatever comes in between.
+//
+// Rule 247.
+func TestImagesThatAreLostReplaceNobody(t *testing.T) {
+	const ready = v1beta1.ConditionTypeImagesReady
+	gallery := func(version string) []v1beta1.NodeImage {
+		return []v1beta1.NodeImage{{ID: "/CommunityGalleries/g/images/Gen2/versions/" + version}}
+	}
+	for name, lose := range map[string]func(s *stage, annotate func(string)){
+		"for another": func(*stage, func(string)) {},
+		"for none": func(s *stage, _ func(string)) {
+			s.cloud.imageErr = azure.ErrNoImages
+			s.reconcile()
+			s.wantCondition(ready, metav1.ConditionFalse, v1beta1.ReasonImagesNotFound, "")
+		},
+		"for a name that does not exist": func(s *stage, annotate func(string)) {
+			s.cloud.imageErr = azure.ErrNoImages
+			annotate("202501.01.0")
+			s.wantCondition(ready, metav1.ConditionFalse, v1beta1.ReasonImagesNotFound, "")
+			annotate("")
+		},
+		"and galleries are down": func(s *stage, _ func(string)) {
+			s.reconcile()
+			s.cloud.imageErr = errors.New("503")
+			s.reconcile()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, newClass(), plan("2026-11-22T02:00:00Z", "2026-11-22T06:00:00Z"))
+			now := s.windowed("2026-11-21T12:00:00Z")
+			s.cloud.images = gallery("1.0.0")
+			s.reconcile()
+			s.cloud.images, s.cloud.lost = gallery("2.0.0"), true
+			lose(s, func(version string) {
+				class := s.class()
+				metav1.SetMetaDataAnnotation(&class.ObjectMeta, azure.AnnotationImageVersion, version)
+				if version == "" {
+					delete(class.Annotations, azure.AnnotationImageVersion)
+				}
+				if err := s.client.Update(t.Context(), class); err != nil {
+					t.Fatal(err)
+				}
+				s.reconcile()
+			})
+			s.cloud.imageErr = nil
+			for range 2 {
+				s.reconcile()
+				class := s.class()
+				if kept := azure.ImagesKept(class)["gen2"]; kept != "1.0.0@1.36.3" || class.Status.Images[0].ID != gallery("2.0.0")[0].ID+"@1.36.3" {
+					t.Errorf("images %v, kept %q", class.Status.Images, kept)
+				}
+				s.wantCondition(ready, metav1.ConditionTrue, nodeclass.ReasonMaintenanceWindowClosed, "as Azure has no more 1.0.0")
+			}
+			now.Time = now.Add(14 * time.Hour)
+			s.reconcile()
+			if kept := azure.ImagesKept(s.class()); kept != nil {
+				t.Errorf("kept after the window opened: %v", kept)
+			}
+			s.wantCondition(ready, metav1.ConditionTrue, "ImagesReady", "")
+		})
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -119,6 +120,9 @@ func ignoreRaces(err error) (reconcile.Result, error) {
 
 // save writes the status if it says something new.
 func (r *Reconciler) save(ctx context.Context, class, stored *v1beta1.AKSNodeClass) error {
+	if err := r.saveKept(ctx, class, stored); err != nil {
+		return err
+	}
 	if equality.Semantic.DeepEqual(stored.Status, class.Status) {
 		return nil
 	}
@@ -127,6 +131,26 @@ func (r *Reconciler) save(ctx context.Context, class, stored *v1beta1.AKSNodeCla
 		return fmt.Errorf("writing the status of AKSNodeClass %s: %w", class.Name, err)
 	}
 	r.report(class, stored)
+	return nil
+}
+
+// saveKept writes which images machines may stay on, before the status has others: nobody must
+// drift in between.
+func (r *Reconciler) saveKept(ctx context.Context, class, stored *v1beta1.AKSNodeClass) error {
+	const key = azure.AnnotationImagesKept
+	value, has := class.Annotations[key]
+	if old, had := stored.Annotations[key]; old == value && had == has {
+		return nil
+	}
+	next := stored.DeepCopy()
+	if delete(next.Annotations, key); has {
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, key, value)
+	}
+	patch := client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, next, patch); err != nil {
+		return fmt.Errorf("writing which images AKSNodeClass %s keeps: %w", class.Name, err)
+	}
+	class.ResourceVersion, stored.ResourceVersion = next.ResourceVersion, next.ResourceVersion
 	return nil
 }
 

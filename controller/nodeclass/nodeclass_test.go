@@ -32,6 +32,7 @@ import (
 type cloud struct {
 	images    []v1beta1.NodeImage
 	imageErr  error
+	lost      bool            // images are given up though they are held
 	wished    azure.ImageWish // last
 	diskErr   error
 	pricesErr string
@@ -52,7 +53,7 @@ func (c *cloud) Images(_ context.Context, wish azure.ImageWish) ([]v1beta1.NodeI
 	for _, i := range c.images {
 		out = append(out, v1beta1.NodeImage{ID: i.ID + "@" + wish.Kubernetes})
 	}
-	if wish.Hold {
+	if wish.Hold && len(wish.Have) > 0 && !c.lost {
 		out = wish.Have
 	}
 	return out, c.imageErr

@@ -89,19 +89,21 @@ func olderVersion(had, want string) bool {
 // from. A definition that the class lacks may have been lost in a partial answer, and
 // a version that went back may be one that was withdrawn: neither is drift. Where the
 // class names its version, to have another is drift in either direction: that is how
-// nodes are taken back from a bad image.
+// nodes are taken back from a bad image. A version that new machines have for want of the one
+// that the class was to keep makes nobody drift who has that one.
 func imageDrift(class *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
 	if err := settled(class, v1beta1.ConditionTypeImagesReady); err != nil {
 		return provider.Drift{}, err
 	}
 	name, had := imageNamed(m.ImageID)
+	kept := ImagesKept(class)
 	for _, image := range class.Status.Images {
 		other, version := imageNamed(image.ID)
 		if name == "" || !strings.EqualFold(name, other) {
 			continue
 		}
-		older := compareVersions(had, version)
-		if named := class.Annotations[AnnotationImageVersion] == version; older < 0 || named && older != 0 {
+		named := class.Annotations[AnnotationImageVersion] == version
+		if older := compareVersions(had, owed(kept, name, version)); older < 0 || named && compareVersions(had, version) != 0 {
 			return provider.Drift{Reason: ImageDrift, Detail: "made from version " + had + " of image " + name + ", new machines from " + version}, nil
 		}
 	}

@@ -34,7 +34,7 @@ func image(definition, version string) string {
 // A machine has drifted when it is certain that a new one would be another; a
 // newer one, and whatever is not known, is no drift.
 //
-// Rule 159.
+// Rule 159, Rule 247.
 func TestDriftOfMachines(t *testing.T) {
 	gen2 := image("2204gen2containerd", "202512.09.0")
 	hashed := func(hash, version string) map[string]string {
@@ -57,7 +57,19 @@ func TestDriftOfMachines(t *testing.T) {
 		"definition was lost":           {m: provider.Bought{ImageID: image("2204gen2arm64containerd", "202501.01.0")}},
 		"shared gallery, same version":  {m: provider.Bought{ImageID: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/AKSUbuntu/images/2204gen2containerd/versions/202512.09.0"}},
 		"shared gallery, older version": {m: provider.Bought{ImageID: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/AKSUbuntu/images/2204Gen2containerd/versions/202412.09.0"}, want: azure.ImageDrift},
-		"an image that is no version":   {m: provider.Bought{ImageID: "/subscriptions/s/images/mine"}},
+		"the class lost the image":      {change: keeps("202511.30.0"), m: provider.Bought{ImageID: image("2204gen2containerd", "202511.30.0")}},
+		"older than the one lost":       {change: keeps("202511.30.0"), m: provider.Bought{ImageID: image("2204Gen2containerd", "202511.29.0")}, want: azure.ImageDrift},
+		"between lost and new":          {change: keeps("202511.30.0"), m: provider.Bought{ImageID: image("2204gen2containerd", "202512.01.0")}},
+		"new is older than lost":        {change: keeps("202601.01.0"), m: provider.Bought{ImageID: gen2}},
+		"kept cannot be read":           {change: keeps(`","`), m: provider.Bought{ImageID: image("2204gen2containerd", "202511.30.0")}, want: azure.ImageDrift},
+		"lost, but another is named": {
+			change: func(c *v1beta1.AKSNodeClass) {
+				keeps("202511.30.0")(c)
+				c.Annotations[azure.AnnotationImageVersion] = "202512.09.0"
+			},
+			m: provider.Bought{ImageID: image("2204gen2containerd", "202511.30.0")}, want: azure.ImageDrift,
+		},
+		"an image that is no version": {m: provider.Bought{ImageID: "/subscriptions/s/images/mine"}},
 		"images of an older spec": {
 			change: func(c *v1beta1.AKSNodeClass) { c.Generation++ },
 			m:      provider.Bought{ImageID: image("2204gen2containerd", "202511.30.0")}, open: true,
@@ -106,6 +118,13 @@ func TestDriftOfMachines(t *testing.T) {
 				t.Errorf("the error is %v", err)
 			}
 		})
+	}
+}
+
+// keeps says that the class lost a version of the image.
+func keeps(version string) func(*v1beta1.AKSNodeClass) {
+	return func(c *v1beta1.AKSNodeClass) {
+		c.Annotations[azure.AnnotationImagesKept] = `{"2204gen2containerd":"` + version + `"}`
 	}
 }
 

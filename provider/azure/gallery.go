@@ -86,10 +86,12 @@ func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error
 type doubt struct{ first, last time.Time }
 
 // doubtedFor is how long an image that machines were refused for, with doubtedAfter between
-// two of them, counts only where a list has it.
+// two of them, counts only where a list has it. Where no list can have it the refusals are all
+// there is to go by: they must last doubtedUnlisted.
 const (
-	doubtedFor   = time.Hour
-	doubtedAfter = time.Minute
+	doubtedFor      = time.Hour
+	doubtedAfter    = time.Minute
+	doubtedUnlisted = 5 * time.Minute
 )
 
 // doubt notes that a machine was refused because this image is not there, and has its
@@ -126,7 +128,22 @@ func (s *imageList) doubtful(definition, version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, doubted := s.doubted[doubtKey(definition, version)]
-	return doubted && d.last.Sub(d.first) >= doubtedAfter && s.now().Sub(d.last) < doubtedFor
+	after := doubtedAfter
+	if !s.listsAll() {
+		after = doubtedUnlisted
+	}
+	return doubted && d.last.Sub(d.first) >= after && s.now().Sub(d.last) < doubtedFor
+}
+
+// credible leaves out what machines were refused for and the gallery does not tell any more.
+func (s *imageList) credible(d imageDefinition, builds []build) []build {
+	var left []build
+	for _, b := range builds {
+		if !b.past || !s.doubtful(d.name, b.version) {
+			left = append(left, b)
+		}
+	}
+	return left
 }
 
 func doubtKey(definition, version string) string {

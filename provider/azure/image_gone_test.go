@@ -73,12 +73,67 @@ func TestNamedImageThatIsNotThere(t *testing.T) {
 		r.class.Store(c)
 		web := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 		refused(t, p, web)
+		time.Sleep(4 * time.Minute)
+		refused(t, p, web)
+		if images, err := imagesOf(t, p, c, false); err != nil || len(images) != len(c.Status.Images) {
+			t.Errorf("images after four minutes: %v, %v", versionsOf(images), err)
+		}
 		time.Sleep(time.Minute)
 		refused(t, p, web)
 		images, err := imagesOf(t, p, c, false)
 		if err != nil || len(images) != len(c.Status.Images)-1 || images[0].ID == c.Status.Images[0].ID {
 			t.Errorf("images after that: %v, %v", versionsOf(images), err)
 		}
+	})
+}
+
+// Shared galleries tell their newest version only. An older one that a class holds is given up
+// when machines are refused for it for five minutes, though karve has seen it told; what was told
+// and is newer than what is told now was withdrawn, and is not chosen.
+//
+// Rule 65, Rule 247, Rule 263.
+func TestImageThatSharedGalleriesTellNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const used, next, bad = "202511.02.0", "202512.01.0", "202601.05.0"
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small().shared()
+		p, c := r.provider(t), class("1.36.3")
+		want := func(when string, hold bool, version string) {
+			t.Helper()
+			images, err := imagesOf(t, p, c, hold)
+			if err != nil || versionsOf(images[:1])[0] != version {
+				t.Fatalf("%s: %v, %v; want %s", when, versionsOf(images), err, version)
+			}
+			c.Status.Images = images
+			r.class.Store(c.DeepCopy())
+		}
+		publish := func(version string) {
+			t.Helper()
+			if err := r.PublishImage("", version); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Hour) // a list is believed for one
+		}
+		want("at first", false, used)
+		publish(next)
+		want("held", true, used)
+		r.RemoveImage(used)
+		web := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
+		for range 2 {
+			refused(t, p, web)
+			want("refused", true, used)
+			time.Sleep(150 * time.Second)
+		}
+		refused(t, p, web)
+		want("refused for five minutes", true, next)
+		if _, err := p.Launch(t.Context(), web); err != nil {
+			t.Error(err)
+		}
+
+		publish(bad)
+		want("a newer one", false, bad)
+		r.RemoveImage(bad)
+		time.Sleep(2 * time.Hour)
+		want("it was withdrawn", false, next)
 	})
 }
 

@@ -48,16 +48,18 @@ func (p *Provider) version(ctx context.Context, d imageDefinition, wish ImageWis
 	if holds && !gone {
 		return had, nil
 	}
-	builds, err := p.images.builds(ctx, d)
+	known, err := p.images.builds(ctx, d)
 	if err != nil {
 		return "", err
 	}
-	if holds && slices.ContainsFunc(builds, func(b build) bool { return b.version == had }) {
+	builds := p.images.credible(d, known)
+	gone = gone && !slices.ContainsFunc(builds, func(b build) bool { return b.version == had })
+	if holds && !gone {
 		return had, nil // it is there after all
 	}
 	version := wish.choose(builds, p.opts.Now())
 	switch {
-	case version != "" || len(builds) == 0:
+	case version != "" || len(known) == 0:
 		return version, nil
 	case wish.Version != "" && !p.images.listsAll() && !p.images.doubtful(d.name, wish.Version):
 		return wish.Version, nil // nobody could tell us; a launch will

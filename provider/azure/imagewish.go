@@ -86,12 +86,7 @@ func days(d time.Duration) string {
 
 // had is the version of a definition that the class has; empty when it has none.
 func (w ImageWish) had(d imageDefinition) string {
-	for _, image := range w.Have {
-		if name, version := imageNamed(image.ID); strings.EqualFold(name, d.name) {
-			return version
-		}
-	}
-	return ""
+	return versionIn(w.Have, d.name)
 }
 
 // choose picks a version; empty when none will do. A version that is wanted by name may
@@ -116,6 +111,7 @@ type build struct {
 	version   string
 	published time.Time // zero when the gallery does not say
 	withdrawn bool      // not to be chosen for being the newest
+	past      bool      // told by an earlier list, and not by the last
 }
 
 // olderThan reports whether it has been out for so long. What the gallery does not say
@@ -143,6 +139,12 @@ func builtOn(version string) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// tooOld reports whether AKS has taken a version away by now.
+func tooOld(b build, now time.Time) bool {
+	built := builtOn(b.version)
+	return !built.IsZero() && now.Sub(built) > oldestMinAge
 }
 
 // later orders builds by date of publication, then by version, so that equal dates do

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -52,7 +53,7 @@ func (p *Provider) gallery(compute *armcompute.ClientFactory) gallery {
 	}
 	return &sharedGallery{
 		arm: p.clients.arm, subscription: o.SubscriptionID, location: o.Location, owner: o.SharedGallery.SubscriptionID,
-		seen: map[imageDefinition][]build{},
+		now: o.Now, seen: map[imageDefinition][]build{},
 	}
 }
 
@@ -64,6 +65,7 @@ type sharedGallery struct {
 	arm                    *arm.Client
 	subscription, location string
 	owner                  string // subscription of the galleries
+	now                    func() time.Time
 
 	mu   sync.Mutex
 	seen map[imageDefinition][]build
@@ -94,34 +96,48 @@ const maxImagePages = 100
 func (g *sharedGallery) builds(ctx context.Context, d imageDefinition) ([]build, error) {
 	next := runtime.JoinPaths(g.arm.Endpoint(), "subscriptions", url.PathEscape(g.subscription),
 		"providers/Microsoft.ContainerService/locations", url.PathEscape(g.location), "nodeImageVersions") + "?api-version=" + nodeImagesVersion
+	var told []build
 	for range maxImagePages {
 		page, err := g.page(ctx, next)
 		if err != nil {
 			return nil, err
 		}
-		g.remember(page, d)
+		told = append(told, page.of(d)...)
 		if next = page.NextLink; next == "" {
-			return g.remembered(d), nil
+			return g.remember(d, told), nil
 		}
 	}
 	return nil, fmt.Errorf("the list of node images did not end after %d pages", maxImagePages)
 }
 
-func (g *sharedGallery) remember(page nodeImages, d imageDefinition) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// of are the versions of one definition.
+func (page nodeImages) of(d imageDefinition) (told []build) {
 	for _, v := range page.Value {
-		b := build{version: v.Version}
-		if v.OS == d.os && strings.EqualFold(v.SKU, d.name) && v.Version != "" && !slices.Contains(g.seen[d], b) {
-			g.seen[d] = append(g.seen[d], b)
+		if v.OS == d.os && strings.EqualFold(v.SKU, d.name) && v.Version != "" {
+			told = append(told, build{version: v.Version})
 		}
 	}
+	return told
 }
 
-func (g *sharedGallery) remembered(d imageDefinition) []build {
+// remember adds what AKS tells now to what it told before. What it told before and would be
+// newer than all it tells now was withdrawn, and a year after it was built a version is taken
+// away: both are forgotten.
+func (g *sharedGallery) remember(d imageDefinition, told []build) []build {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.seen[d])
+	known := slices.Clone(told)
+	for _, b := range g.seen[d] {
+		b.past = true
+		same := func(t build) bool { return t.version == b.version }
+		newer := func(t build) bool { return later(t, b) }
+		withdrawn := len(told) > 0 && !slices.ContainsFunc(told, newer)
+		if !withdrawn && !tooOld(b, g.now()) && !slices.ContainsFunc(told, same) {
+			known = append(known, b)
+		}
+	}
+	g.seen[d] = known
+	return slices.Clone(known)
 }
 
 func (g *sharedGallery) page(ctx context.Context, address string) (nodeImages, error) {
