@@ -3,6 +3,7 @@ package figures_test
 import (
 	"context"
 	"flag"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -38,12 +39,7 @@ func TestFigures(t *testing.T) {
 		t.Skip("it takes minutes: see -write; the drills have tests of their own")
 	}
 	g := &gathering{}
-	t.Run("drills", func(t *testing.T) { // returns when all that are parallel have
-		g.purchases(t)
-		g.growth(t)
-		g.storm(t)
-		g.sieges(t)
-	})
+	t.Run("drills", func(t *testing.T) { sideBySide(t, g.parts()) })
 	t.Logf("seed %d\n%s", *seed, g.Table())
 	if t.Failed() {
 		t.Fatal("nothing is written, as not everything could be measured")
@@ -53,67 +49,95 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// inBubble runs a drill beside others, in virtual time.
-func inBubble(t *testing.T, name string, run func(*testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, run)
-	})
+// A part is one drill. It runs in a bubble of virtual time.
+type part struct {
+	name string
+	run  func(*testing.T)
 }
 
-func (g *gathering) purchases(t *testing.T) {
-	first := func(name string, serve func(context.Context, drill.Scenario) (drill.Result, error), to func(*figures.Figures) *float64) {
-		inBubble(t, name, func(t *testing.T) {
+// parts are all drills, the longest first: nothing is left to run alone in the end.
+func (g *gathering) parts() []part {
+	all := []part{g.storm()}
+	all = append(all, g.purchases()...)
+	all = append(all, g.growth())
+	return append(all, g.sieges()...)
+}
+
+// sideBySide runs parts in their order, as many at a time as there are processors. Those of
+// testing's own that are parallel run in no order.
+func sideBySide(t *testing.T, all []part) {
+	next := make(chan part)
+	var lanes sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		lanes.Go(func() {
+			for p := range next {
+				t.Run(p.name, func(t *testing.T) { synctest.Test(t, p.run) })
+			}
+		})
+	}
+	for _, p := range all {
+		next <- p
+	}
+	close(next)
+	lanes.Wait()
+}
+
+func (g *gathering) purchases() []part {
+	first := func(name string, serve func(context.Context, drill.Scenario) (drill.Result, error), to func(*figures.Figures) *float64) part {
+		return part{name, func(t *testing.T) {
 			r, err := serve(t.Context(), drill.Scenario{Seed: *seed})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Log(r)
 			g.add(func(f *figures.Figures) { *to(f) = r.FirstAttemptSuccess() })
-		})
+		}}
 	}
-	first("scarcity", drill.Karve, func(f *figures.Figures) *float64 { return &f.FirstAttemptSuccess })
-	first("scarcity, one offer at a time", drill.Incumbent, func(f *figures.Figures) *float64 { return &f.BaselineFirstAttemptSuccess })
+	return []part{
+		first("scarcity", drill.Karve, func(f *figures.Figures) *float64 { return &f.FirstAttemptSuccess }),
+		first("scarcity, one offer at a time", drill.Incumbent, func(f *figures.Figures) *float64 { return &f.BaselineFirstAttemptSuccess }),
+	}
 }
 
-func (g *gathering) growth(t *testing.T) {
-	inBubble(t, "growth", func(t *testing.T) {
+func (g *gathering) growth() part {
+	return part{"growth", func(t *testing.T) {
 		r := besiege(t, 1000, nil)
 		n, deletes := float64(r.Machines), r.Ledger.ByOperation["VirtualMachines.Delete"]
 		g.add(func(f *figures.Figures) {
 			f.ARMWritesPerNode, f.ARMReadsPerNode = float64(r.Ledger.Writes-deletes)/n, float64(r.Ledger.Reads)/n
 			f.ThrottledRequests, f.SecondsTo1000Nodes = r.Ledger.Throttled, r.Up.Seconds()
 		})
-	})
+	}}
 }
 
-func (g *gathering) storm(t *testing.T) {
-	inBubble(t, "storm", func(t *testing.T) {
+func (g *gathering) storm() part {
+	return part{"storm", func(t *testing.T) {
 		r := storm.Run(t, storm.Options{Seed: *seed})
 		t.Log(r)
 		g.add(func(f *figures.Figures) { f.NoticeToReplacementP99Seconds = r.Quantile(0.99).Seconds() })
-	})
+	}}
 }
 
-// sieges are one for every fault, and one for each pair of the dozen.
-func (g *gathering) sieges(t *testing.T) {
-	for _, k := range emulator.FaultCatalogue() {
-		g.siege(t, []string{k.Name}, func(f *figures.Figures) { f.FaultsRun++ })
-	}
+// sieges are one for each pair of the dozen, which are longer, and one for every fault.
+func (g *gathering) sieges() []part {
+	var all []part
 	for _, pair := range siege.Pairs(siege.Dozen()) {
-		g.siege(t, pair, func(f *figures.Figures) { f.FaultPairsRun++ })
+		all = append(all, g.siege(pair, func(f *figures.Figures) { f.FaultPairsRun++ }))
 	}
+	for _, k := range emulator.FaultCatalogue() {
+		all = append(all, g.siege([]string{k.Name}, func(f *figures.Figures) { f.FaultsRun++ }))
+	}
+	return all
 }
 
-func (g *gathering) siege(t *testing.T, faults []string, count func(*figures.Figures)) {
-	inBubble(t, strings.Join(faults, " and "), func(t *testing.T) {
+func (g *gathering) siege(faults []string, count func(*figures.Figures)) part {
+	return part{strings.Join(faults, " and "), func(t *testing.T) {
 		r := besiege(t, *machines, faults)
 		g.add(func(f *figures.Figures) {
 			f.Leaked, f.Duplicates, f.ForeignTouched = f.Leaked+len(r.Leaked), f.Duplicates+len(r.Duplicates), f.ForeignTouched+len(r.Touched)
 			count(f)
 		})
-	})
+	}}
 }
 
 // besiege fails for what the figures do not tell: claims that never end.
