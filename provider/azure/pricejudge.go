@@ -78,7 +78,8 @@ func (j *priceJudge) believe(list *meters) (priceTable, error) {
 	switch {
 	case j.absent:
 		// Nobody has seen prices of this region: sovereign and private clouds are not in the
-		// public list, and asking every minute would not put them there.
+		// public list, and asking every minute would not put them there. It may have failed to
+		// say so, and is read again before its next turn.
 		j.believed, j.doubted = next, nil
 		return next, nil
 	case len(next) == 0:
@@ -168,7 +169,7 @@ func (p *Provider) PricesUnlisted() string {
 	if !p.judge.absent {
 		return ""
 	}
-	return fmt.Sprintf("Azure's price list does not have the region %s: machines are chosen by prices of %s, %s", p.judge.location, p.judge.listed.Region, p.judge.listed.Of)
+	return fmt.Sprintf("Azure's price list does not have the region %s: machines are chosen by prices of %s, %s, and the list is read again every %.0f minutes", p.judge.location, p.judge.listed.Region, p.judge.listed.Of, nothingFor.Minutes())
 }
 
 // Prices counts what is gone by.

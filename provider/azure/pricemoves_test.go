@@ -87,3 +87,58 @@ func TestPriceMovesCountAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// publicList is a price list that has no row until it is told otherwise.
+type publicList struct {
+	inner  policy.Transporter
+	listed atomic.Bool
+	asked  atomic.Int64
+}
+
+func (l *publicList) Do(req *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(req.URL.Path, "/retail/prices") {
+		return l.inner.Do(req)
+	}
+	l.asked.Add(1)
+	body := `{"Items":[]}`
+	if l.listed.Load() {
+		body = `{"Items":[{"armSkuName":"Standard_D4s_v5","skuName":"D4s v5","armRegionName":"italynorth","retailPrice":0.25}]}`
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
+}
+
+// A list that has nothing of a region that karve has no prices of either is not believed for
+// long: it is read again after half an hour, and what it has then counts.
+//
+// Rule 252.
+func TestEmptyPriceListIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		options := *r.options.ClientOptions
+		prices := &publicList{inner: options.Transport}
+		options.Transport = prices
+		r.options.ClientOptions, r.options.Location = &options, "italynorth"
+		p := r.provider(t)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		defer func() { stop(); <-ended }()
+
+		time.Sleep(95 * time.Minute)
+		if n := prices.asked.Load(); n != 4 {
+			t.Errorf("the list was read %d times in 95 minutes, want 4", n)
+		}
+		if got := p.PricesUnlisted(); !strings.Contains(got, "italynorth") || !strings.Contains(got, "every 30 minutes") || p.Prices().Believed != 0 {
+			t.Errorf("it says %q, and %d prices are believed", got, p.Prices().Believed)
+		}
+		prices.listed.Store(true)
+		time.Sleep(30 * time.Minute)
+		if got := p.PricesUnlisted(); got != "" || p.Prices().Believed != 1 {
+			t.Errorf("once it is listed: %q, %d prices believed", got, p.Prices().Believed)
+		}
+		time.Sleep(11 * time.Hour)
+		if n := prices.asked.Load(); n != 5 {
+			t.Errorf("the list was read %d times, want no more than 5", n)
+		}
+	})
+}

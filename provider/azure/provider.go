@@ -179,7 +179,8 @@ func (p *Provider) openSources(compute *armcompute.ClientFactory, transport poli
 	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now, judge: p.judge}
 	quota := &quotaReader{client: compute.NewUsageClient(), location: o.Location}
 	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, now: o.Now, patience: o.Patience}
-	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, now: o.Now, patience: o.Patience}
+	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, now: o.Now, patience: o.Patience,
+		nothing: func(t priceTable) bool { return len(t) == 0 }}
 	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, now: o.Now, patience: o.Patience}
 }
 

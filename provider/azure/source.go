@@ -23,6 +23,8 @@ type source[T any] struct {
 	// doubt refuses an answer that cannot be true in the light of the last one; nil believes all.
 	doubt func(last, next T) error
 	now   func() time.Time
+	// nothing reports that an answer may be none, which is asked again before long; nil believes all.
+	nothing func(T) bool
 	// patience is how long one waits for what can be done without.
 	patience time.Duration
 
@@ -72,6 +74,8 @@ const (
 	retryFirst = 3 * time.Second
 	// longestAsking is the end of a question that gets no answer, pages and retries included.
 	longestAsking = 5 * time.Minute
+	// nothingFor is how long an answer that may be none counts.
+	nothingFor = 30 * time.Minute
 )
 
 // errSlow reports that there is no answer yet. Nobody waits for it any more.
@@ -235,8 +239,11 @@ func (s *source[T]) keep(ctx context.Context, every time.Duration) {
 	_ = s.ensure(ctx) // remembered by the source as its problem
 	for {
 		wait := every
-		if s.read().problem != "" {
+		switch known := s.read(); {
+		case known.problem != "":
 			wait = min(every, time.Minute)
+		case s.nothing != nil && s.nothing(known.value):
+			wait = min(every, nothingFor)
 		}
 		if !pause(ctx, wait) {
 			return
