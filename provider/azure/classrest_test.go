@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -64,7 +65,7 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 	}{
 		"policy": {emulator.Fault{Status: 403, Code: "RequestDisallowedByPolicy", Message: "Resource 'x' was disallowed by policy: tag team is missing."}, 20, ""},
 		"feature": {emulator.Fault{Status: 400, Code: "InvalidParameter",
-			Message: "The property 'securityProfile.encryptionAtHost' is not valid because the feature is not enabled for this subscription's offers."}, 6, azure.ClassRefused},
+			Message: "The property 'securityProfile.encryptionAtHost' is not valid because the feature is not enabled for this subscription's offers."}, 9, azure.ClassRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -109,6 +110,55 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Where it was a matter of sizes after all, the one that can be had is found: after each rest twice
+// as many are tried, and none of them twice, in whatever zone.
+//
+// Rule 56.
+func TestSizeThatCanBeHadIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		choices := everySize()
+		for _, c := range everySize() {
+			c.Zone = "eastus-2"
+			choices = append(choices, c)
+		}
+		slices.SortStableFunc(choices, func(a, b offer.Choice) int { return strings.Compare(a.Type, b.Type) })
+		const wrong = 19 // of 20 sizes, or fewer where one is tried in two zones at first
+		r.fault(t, emulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]+$", Status: 400, Code: "InvalidParameter", Message: "The value of a property is not allowed.", Times: wrong})
+		sent := r.record()
+		p := r.provider(t)
+		start, rests, resting := time.Now(), 0, false
+		for {
+			in, err := p.Launch(t.Context(), claim("a", choices...))
+			if err == nil && in.Type != "" {
+				break
+			}
+			if time.Since(start) > time.Hour {
+				t.Fatalf("not found within an hour, after %d requests: %v", len(sent.put), err)
+			}
+			reason, detail := p.ClassTrouble("default")
+			if reason != "" && !resting {
+				rests++
+				if sizes := []int{0, 3, 9}[min(rests, 2)]; !strings.Contains(detail, fmt.Sprintf("machines of %d sizes were refused alike", sizes)) {
+					t.Errorf("rest %d after %d requests: %s", rests, len(sent.put), detail)
+				}
+			}
+			resting = reason != ""
+			time.Sleep(5 * time.Second)
+		}
+		if took := time.Since(start); rests != 2 || took > 8*time.Minute {
+			t.Errorf("it took %s and %d rests", took, rests)
+		}
+		tried := map[string]int{}
+		for i, put := range sent.put {
+			size := put["properties"].(map[string]any)["hardwareProfile"].(map[string]any)["vmSize"].(string)
+			if tried[size]++; i >= 6 && tried[size] > 1 {
+				t.Errorf("request %d is for %s again", i, size)
+			}
+		}
+	})
 }
 
 // A permission that is missing has the class rest for five minutes, with the role to assign.

@@ -17,6 +17,8 @@ type stockouts struct {
 	version uint64
 	next    time.Time            // when the first block ends; zero when there is none
 	bought  map[string]time.Time // the last machine, by class
+	// suspects are classes of which several sizes were refused alike.
+	suspects map[string]suspicion
 }
 
 // A blockKey says what is blocked; an empty field means any. At most one of size
@@ -44,7 +46,7 @@ type block struct {
 }
 
 func newStockouts(now func() time.Time) *stockouts {
-	return &stockouts{now: now, blocks: map[blockKey]block{}, bought: map[string]time.Time{}}
+	return &stockouts{now: now, blocks: map[blockKey]block{}, bought: map[string]time.Time{}, suspects: map[string]suspicion{}}
 }
 
 // Scopes of placement, as the placement-scope label spells them.
