@@ -46,7 +46,7 @@ type Buckets struct {
 	mu      sync.Mutex
 	all     map[Class]*bucket
 	each    map[resource]*bucket
-	queue   []*place // the next to be served first
+	queue   queue
 	places  map[ticket]*place
 	granted map[ticket]grant
 	serial  uint64 // of places
@@ -72,18 +72,6 @@ type ticket struct {
 
 func ticketOf(key string, cs []Class) ticket {
 	return ticket{key: strings.ToLower(key), class: cs[len(cs)-1]}
-}
-
-// A place in the queue is kept for whoever comes back to it in time.
-type place struct {
-	ticket
-	classes  []Class
-	priority Priority
-	serial   uint64
-	since    time.Time
-	due      time.Time // when it was told to come back
-	// blocked is until when the resource's own limits keep it from going.
-	blocked time.Time
 }
 
 // A grant is tokens taken for a request that has not been made yet.
@@ -177,15 +165,9 @@ func (b *Buckets) enqueue(id ticket, p Priority, cs []Class, now time.Time) *pla
 	default:
 		return pl
 	}
-	at, _ := slices.BinarySearchFunc(b.queue, pl, order)
-	b.queue = slices.Insert(b.queue, at, pl)
+	b.queue.enter(pl)
 	b.places[id] = pl
 	return pl
-}
-
-// order puts the urgent first, and who came first among equals.
-func order(x, y *place) int {
-	return cmp.Or(cmp.Compare(y.priority, x.priority), cmp.Compare(x.serial, y.serial))
 }
 
 func (b *Buckets) leave(id ticket) {
@@ -193,14 +175,13 @@ func (b *Buckets) leave(id ticket) {
 	if pl == nil {
 		return
 	}
-	at, _ := slices.BinarySearchFunc(b.queue, pl, order)
-	b.queue = slices.Delete(b.queue, at, at+1)
+	b.queue.leave(pl)
 	delete(b.places, id)
 }
 
 // waitOf is how long until there are tokens for a place and for all before it.
 func (b *Buckets) waitOf(pl *place, now time.Time) time.Duration {
-	ahead := b.ahead(pl, now)
+	ahead := b.queue.ahead(pl, b.shutBeside(pl, now), now)
 	var common, own time.Duration
 	for i, c := range pl.classes {
 		if k := b.bucketOf(c, now); k != nil {
@@ -210,28 +191,8 @@ func (b *Buckets) waitOf(pl *place, now time.Time) time.Duration {
 			own = max(own, k.wait(1, true, now))
 		}
 	}
-	pl.blocked = now.Add(own)
+	pl.block(now.Add(own))
 	return max(common, own)
-}
-
-// ahead counts, for each class of a place, those before it that will take a
-// token first. Who cannot go for a reason that the place does not share must not
-// hold it up meanwhile.
-func (b *Buckets) ahead(pl *place, now time.Time) []float64 {
-	n := make([]float64, len(pl.classes))
-	shut := b.shutBeside(pl, now)
-	at, _ := slices.BinarySearchFunc(b.queue, pl, order)
-	for _, q := range b.queue[:at] {
-		if q.blocked.After(now) && q.key != pl.key || slices.ContainsFunc(q.classes, func(c Class) bool { return slices.Contains(shut, c) }) {
-			continue
-		}
-		for i, c := range pl.classes {
-			if slices.Contains(q.classes, c) {
-				n[i]++
-			}
-		}
-	}
-	return n
 }
 
 // shutBeside lists the classes that Azure refuses for now, but for the place's.
@@ -323,7 +284,7 @@ func (b *Buckets) sweep(now time.Time) {
 		return
 	}
 	b.swept = now
-	b.queue = slices.DeleteFunc(b.queue, func(pl *place) bool {
+	b.queue.forget(func(pl *place) bool {
 		lapsed := now.Sub(pl.due) > patience
 		if lapsed {
 			delete(b.places, pl.ticket)
