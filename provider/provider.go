@@ -135,7 +135,7 @@ type Instance struct {
 	CapacityType string
 	Price        offer.Price
 	ImageID      string
-	// Labels are those the machine's type and offer give the node.
+	// Labels are those the machine's type and offer give the node. Maps are not to be changed.
 	Labels map[string]string
 	// Annotations are what the claim shall remember of how its machine was made, for
 	// Drifter to compare with how it would be made today.

@@ -88,7 +88,7 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 		localDNS:      class.LocalDNSEnabled(),
 		fips:          spec.FIPS(),
 		minor:         minorOf(kubernetesVersion(class)),
-		subnet:        strings.ToLower(p.subnetOf(class)),
+		subnet:        p.subnetKey(class),
 	}
 	sh.release = releaseFor(spec, sh.minor).label
 	if id, err := p.subnetIn(class); err == nil {
@@ -140,6 +140,14 @@ func (p *Provider) subnetIn(class *v1beta1.AKSNodeClass) (subnetID, error) {
 		return parseSubnetID(id)
 	}
 	return p.own, nil
+}
+
+// subnetKey is subnetOf in lower case.
+func (p *Provider) subnetKey(class *v1beta1.AKSNodeClass) string {
+	if id := p.subnetOf(class); id != p.opts.VNetSubnetID {
+		return strings.ToLower(id)
+	}
+	return p.ownKey
 }
 
 // subnetOf is the subnet that nodes of the class join.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -55,7 +54,7 @@ func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance 
 	name := strings.ToLower(cmp.Or(text(vm.Name), p.nameToBe(vm)))
 	choice := p.choiceOf(vm)
 	in := provider.Instance{
-		ProviderID:   providerID(p.opts.SubscriptionID, p.opts.NodeResourceGroup, name),
+		ProviderID:   p.providerID(name),
 		Name:         name,
 		NodeName:     name,
 		ClaimName:    claimOf(vm),
@@ -86,24 +85,40 @@ func (p *Provider) describe(ctx context.Context, in *provider.Instance, classNam
 		return
 	}
 	inputs := inputs{skus: p.skus.read(), prices: p.prices.read(), quota: p.quota.read()}
-	if m := p.typesOf(className, p.shape(class), inputs).byName[in.Type]; m != nil {
-		m.describe(in)
-	}
+	p.typesOf(className, p.shape(class), inputs).describe(in)
 }
 
-// describe adds capacity, price and labels of the offer that was taken.
-func (m *machineType) describe(in *provider.Instance) {
-	in.Capacity = maps.Clone(m.offered.Capacity)
-	in.Allocatable = m.allocatable()
-	in.Labels = map[string]string{}
-	single(in.Labels, m.offered.Labels)
-	for i := range m.offered.Offers {
-		o := &m.offered.Offers[i]
-		if o.Zone == in.Zone && o.CapacityType == in.CapacityType {
-			in.Price = o.Price
-			single(in.Labels, o.Labels)
-		}
+// A description is what a class says about the machines of one offer.
+type description struct {
+	capacity, allocatable quantity.Amounts
+	labels                map[string]string
+	price                 offer.Price
+}
+
+// describe adds capacity, price and labels of the offer that was taken, if the class has its
+// type. They are shared: whoever asks how a thousand machines stand is told little else.
+func (s *typeSet) describe(in *provider.Instance) {
+	m := s.byName[in.Type]
+	if m == nil {
+		return
 	}
+	of := offer.Choice{Type: in.Type, Zone: in.Zone, CapacityType: in.CapacityType}
+	known, ok := s.described.Load(of)
+	if !ok {
+		known, _ = s.described.LoadOrStore(of, m.description(of))
+	}
+	d := known.(*description)
+	in.Capacity, in.Allocatable, in.Labels, in.Price = d.capacity, d.allocatable, d.labels, d.price
+}
+
+func (m *machineType) description(of offer.Choice) *description {
+	d := &description{capacity: m.offered.Capacity, allocatable: m.allocatable(), labels: map[string]string{}}
+	single(d.labels, m.offered.Labels)
+	if o := m.offer(of); o != nil {
+		d.price = o.Price
+		single(d.labels, o.Labels)
+	}
+	return d
 }
 
 // single copies the labels that have one possible value.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
@@ -255,7 +254,7 @@ func (l *launch) remembered(s *sku, o *offer.Offer, choice offer.Choice) (provid
 
 func (l *launch) buyer() buyer { return buyer{class: l.class.Name, subnet: l.subnet()} }
 
-func (l *launch) subnet() string { return strings.ToLower(l.p.subnetOf(l.class)) }
+func (l *launch) subnet() string { return l.p.subnetKey(l.class) }
 
 // try buys one choice. It reports false when it was refused and the next may be tried.
 func (l *launch) try(ctx context.Context, m *machineType, choice offer.Choice) (provider.Instance, bool, error) {
@@ -336,12 +335,12 @@ func (l *launch) further(r refusal) (provider.Instance, bool, error) {
 func (l *launch) bought(m *machineType, choice offer.Choice) provider.Instance {
 	in := l.waiting()
 	if name := l.maker.virtualName(l.name); name != "" {
-		in.ProviderID = providerID(l.p.opts.SubscriptionID, l.p.opts.NodeResourceGroup, name)
+		in.ProviderID = l.p.providerID(name)
 	}
 	in.Type, in.Zone, in.CapacityType = choice.Type, choice.Zone, choice.CapacityType
 	in.Created, in.Memory = l.p.opts.Now(), l.accepted
 	in.ImageID = l.imageID
-	m.describe(&in)
+	l.types.describe(&in)
 	l.p.opts.Log.Info("machine bought", slog.String("claim", l.claim.Name), slog.String("machine", l.name), slog.String("size", choice.Type),
 		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.Int("refused", len(l.attempts)))
 	return in

@@ -3,7 +3,6 @@ package azure
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"net/url"
@@ -34,11 +33,11 @@ func (l *launch) customData(ctx context.Context, m *machineType, choice offer.Ch
 	}
 	n := l.bootNode(m, labels, place)
 	n.Token, n.ImageVersion = token, imageVersion(image)
-	data, err := bootstrap.Encode(n, o.BootstrapContract.For(n.ImageVersion))
+	data, err := l.p.boots.CustomData(n, o.BootstrapContract.For(n.ImageVersion))
 	if err != nil {
 		return "", fmt.Errorf("writing what the machine boots with: %w", err)
 	}
-	return base64.StdEncoding.EncodeToString(data), nil
+	return data, nil
 }
 
 // bootNode is what the machine must know, but for its token and image.

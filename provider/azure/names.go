@@ -25,8 +25,10 @@ func machineName(claim, uid string) string {
 // hashOf tells claims of one name apart.
 func hashOf(uid string) string {
 	sum := sha256.Sum256([]byte(uid))
-	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:10]
+	return lowerBase32.EncodeToString(sum[:10])[:10]
 }
+
+var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567")
 
 // dnsSafe lower-cases s, replaces what a DNS label cannot hold and cuts it to room.
 func dnsSafe(s string, room int) string {
@@ -43,16 +45,20 @@ func dnsSafe(s string, room int) string {
 	return safe
 }
 
-// providerID is the ID that Azure's cloud provider gives the node of a machine;
-// it lower-cases the resource group.
-func providerID(subscription, group, machine string) string {
-	return fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s",
-		subscription, strings.ToLower(group), machine)
+// providerIDs is how the IDs begin that Azure's cloud provider gives the nodes of machines;
+// it lower-cases the resource group. The machine's name follows.
+func providerIDs(subscription, group string) string {
+	return fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/", subscription, strings.ToLower(group))
 }
+
+func (p *Provider) providerID(machine string) string { return p.ids + machine }
 
 // machineOf returns the machine that a provider ID names. Machines outside the
 // node resource group are not ours to touch and are refused.
 func (p *Provider) machineOf(id string) (string, error) {
+	if n := len(p.ids); len(id) > n && strings.EqualFold(id[:n], p.ids) && !strings.Contains(id[n:], "/") {
+		return strings.ToLower(id[n:]), nil // as nearly all are, and they are asked about often
+	}
 	path, ok := strings.CutPrefix(id, "azure://")
 	if !ok {
 		return "", fmt.Errorf("provider ID %q does not start with azure://", id)

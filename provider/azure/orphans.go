@@ -47,9 +47,8 @@ func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
 	}
 	var out []Orphan
 	for _, part := range parts {
-		o, machine, ours := p.ownerOf(part)
-		if ours && machines.byName[machine] == nil && !machines.mayHold(machine) {
-			out = append(out, o)
+		if part.ours && machines.byName[part.machine] == nil && !machines.mayHold(part.machine) {
+			out = append(out, part.orphan)
 		}
 	}
 	return out, nil
@@ -65,10 +64,13 @@ func (v view[T]) mayHold(name string) bool {
 	return false
 }
 
-// A part is an interface or disk.
+// A part is an interface or disk, and whose it is.
 type part struct {
 	kind, name string
 	tags       map[string]*string
+	orphan     Orphan // should its machine not exist
+	machine    string // its owner by its tags
+	ours       bool   // it is this cluster's, by its tags
 }
 
 // looseParts are those that are bound to nothing, as of since or later.
@@ -85,12 +87,24 @@ func (p *Provider) looseParts(ctx context.Context, since time.Time) ([]part, err
 }
 
 // looseNIC is the interface as a part, if it is bound to nothing.
-func looseNIC(name string, nic *armnetwork.Interface) (part, bool) {
-	return part{OrphanNIC, name, nic.Tags}, nic.Properties == nil || nic.Properties.VirtualMachine == nil
+func (p *Provider) looseNIC(name string, nic *armnetwork.Interface) (part, bool) {
+	if nic.Properties != nil && nic.Properties.VirtualMachine != nil {
+		return part{}, false
+	}
+	return p.part(OrphanNIC, name, nic.Tags), true
 }
 
-func looseDisk(name string, d *armcompute.Disk) (part, bool) {
-	return part{OrphanDisk, name, d.Tags}, text(d.ManagedBy) == ""
+func (p *Provider) looseDisk(name string, d *armcompute.Disk) (part, bool) {
+	if text(d.ManagedBy) != "" {
+		return part{}, false
+	}
+	return p.part(OrphanDisk, name, d.Tags), true
+}
+
+func (p *Provider) part(kind, name string, tags map[string]*string) part {
+	x := part{kind: kind, name: name, tags: tags}
+	x.orphan, x.machine, x.ours = p.ownerOf(x)
+	return x
 }
 
 // ownerOf says by its tags whose a part is, and whether it is this cluster's at all.
@@ -193,9 +207,8 @@ func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, err
 	}
 	var left []Orphan
 	for _, x := range parts {
-		o, owner, ours := p.ownerOf(x)
-		if ours && owner == machine || x.kind == OrphanDisk && len(x.tags) == 0 && isDiskOf(x.name, machine) {
-			left = append(left, o)
+		if x.ours && x.machine == machine || x.kind == OrphanDisk && len(x.tags) == 0 && isDiskOf(x.name, machine) {
+			left = append(left, x.orphan)
 		}
 	}
 	return left, nil

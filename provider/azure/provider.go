@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/polite"
 )
 
@@ -25,8 +27,11 @@ import (
 type Provider struct {
 	opts    Options
 	own     subnetID // of the options, taken apart
+	ownKey  string   // the same in lower case
+	ids     string   // how provider IDs of machines begin
 	clients clients
 	decoder decoder
+	boots   bootstrap.Encoder
 	limits  *polite.Buckets
 
 	skus   *source[skuSet]
@@ -86,6 +91,8 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 		ledger:    newLedger(),
 		memory:    seenMemory{bytes: map[string]int64{}},
 		own:       own,
+		ownKey:    strings.ToLower(opts.VNetSubnetID),
+		ids:       providerIDs(opts.SubscriptionID, opts.NodeResourceGroup),
 		catalogs:  catalogs{classes: map[string]*catalog{}},
 		flights:   flights{byName: map[string]flight{}},
 		claims:    locks{held: map[string]*lock{}},

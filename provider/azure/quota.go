@@ -125,8 +125,8 @@ type ledger struct {
 	entries map[string]entry // by machine name
 	dirty   bool             // something changed since active was last asked
 
-	// sums adds up the entries that a reading of the quota taken then does not
-	// hold; nil when it must be added up anew.
+	// sums adds up the entries, none of which a reading of the quota taken then holds; nil
+	// when it must be added up anew.
 	sums map[string]int64
 	then time.Time
 }
@@ -207,14 +207,34 @@ func (l *ledger) left(budgets []string, quota usages, taken time.Time) map[strin
 func clampQuota(n int64) int64 { return min(n, math.MaxInt64/4) }
 
 func (l *ledger) enter(machine string, e entry) {
-	l.entries[machine] = e
-	l.sums, l.dirty = nil, true
+	l.forget(machine)
+	l.entries[machine], l.dirty = e, true
+	if e.heldBy(l.then) {
+		l.sums = nil
+	}
+	e.addTo(l.sums, 1)
 }
 
 func (l *ledger) forget(machine string) {
-	if _, ok := l.entries[machine]; ok {
+	if e, ok := l.entries[machine]; ok {
 		delete(l.entries, machine)
-		l.sums = nil
+		e.addTo(l.sums, -1)
+	}
+}
+
+// heldBy reports whether a reading of the quota taken then holds the entry.
+func (e entry) heldBy(taken time.Time) bool { return !e.settled.IsZero() && e.settled.Before(taken) }
+
+// addTo counts the entry n times; sums may be nil.
+func (e entry) addTo(sums map[string]int64, n int64) {
+	if sums == nil {
+		return
+	}
+	if e.credit {
+		n = -n
+	}
+	for _, d := range e.draws {
+		sums[d.Budget] += n * d.Amount
 	}
 }
 
@@ -225,17 +245,11 @@ func (l *ledger) outstanding(taken time.Time) map[string]int64 {
 	}
 	l.sums, l.then = map[string]int64{}, taken
 	for machine, e := range l.entries {
-		if !e.settled.IsZero() && e.settled.Before(taken) {
+		if e.heldBy(taken) {
 			delete(l.entries, machine)
 			continue
 		}
-		for _, d := range e.draws {
-			if e.credit {
-				l.sums[d.Budget] -= d.Amount
-			} else {
-				l.sums[d.Budget] += d.Amount
-			}
-		}
+		e.addTo(l.sums, 1)
 	}
 	return l.sums
 }

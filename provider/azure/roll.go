@@ -191,9 +191,9 @@ func (p *Provider) openRolls() {
 		p.machines.rows = p.allMachines(p.machines.rows)
 	}
 	p.nics = openRoll(p, nicShelf, decodeRow[armnetwork.Interface](p), func(nic *armnetwork.Interface) string { return text(nic.Name) })
-	p.nics.loose = looseNIC
+	p.nics.loose = p.looseNIC
 	p.disks = openRoll(p, diskShelf, decodeRow[armcompute.Disk](p), func(d *armcompute.Disk) string { return text(d.Name) })
-	p.disks.loose = looseDisk
+	p.disks.loose = p.looseDisk
 }
 
 func openRoll[T any](p *Provider, s shelf, decode func(json.RawMessage) (T, error), name func(T) string) *roll[T] {

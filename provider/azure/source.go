@@ -283,11 +283,23 @@ type gate chan struct{}
 func newGate() gate { return make(gate, 1) }
 
 func (g gate) lock(ctx context.Context) error {
+	if g.tryLock() {
+		return nil
+	}
 	select {
 	case g <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+func (g gate) tryLock() bool {
+	select {
+	case g <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 

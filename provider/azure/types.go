@@ -2,6 +2,7 @@ package azure
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
@@ -16,6 +17,8 @@ type typeSet struct {
 	budgets []string // that any offer draws on
 	// values counts types by how their price is known.
 	values map[basis]int
+	// described are what was said of machines so far, by offer.Choice without its price.
+	described sync.Map
 }
 
 // A machineType is one size under one class.

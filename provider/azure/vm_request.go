@@ -79,8 +79,8 @@ func (c byCompute) request(ctx context.Context, method, name string, query url.V
 	return req, nil
 }
 
-// encodeMachine writes a machine as the SDK does, but for customData: that is most of it,
-// needs no escapes, and would be looked through once more at each level of the body.
+// encodeMachine writes a machine as the SDK does, but for customData: that is most of it, is
+// base64, which needs no escapes, and would be looked through once more at each level of the body.
 func encodeMachine(vm armcompute.VirtualMachine) ([]byte, error) {
 	os := vm.Properties.OSProfile
 	if os == nil || os.CustomData == nil {
@@ -94,13 +94,9 @@ func encodeMachine(vm armcompute.VirtualMachine) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	customData, err := json.Marshal(os.CustomData)
-	if err != nil {
-		return nil, err
-	}
 	// A quote within a string has a backslash before it, and only one object has that name.
-	const profile, key = `"osProfile":{`, `"customData":`
-	before, after, _ := bytes.Cut(body, []byte(profile))
-	after = bytes.Replace(after, []byte(key+`""`), append([]byte(key), customData...), 1)
-	return slices.Concat(before, []byte(profile), after), nil
+	const profile, key = `"osProfile":{`, `"customData":"`
+	at := bytes.Index(body, []byte(profile))
+	at += bytes.Index(body[at:], []byte(key+`"`)) + len(key)
+	return slices.Concat(body[:at], []byte(*os.CustomData), body[at:]), nil
 }

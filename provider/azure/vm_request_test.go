@@ -13,7 +13,7 @@ import (
 func TestEncodedAsBySDK(t *testing.T) {
 	for _, os := range []*armcompute.OSProfile{
 		nil, {ComputerName: to.Ptr("a")}, {CustomData: to.Ptr(strings.Repeat("aGk+/w==", 3000)), ComputerName: to.Ptr("a")},
-		{AdminUsername: to.Ptr(`"customData":""`), CustomData: to.Ptr(`"<customData>":""`)},
+		{AdminUsername: to.Ptr(`"customData":""`), CustomData: to.Ptr("b3NQcm9maWxl")},
 	} {
 		vm := armcompute.VirtualMachine{
 			Tags: map[string]*string{`"customData":""`: to.Ptr(`"customData":""`), "customData": to.Ptr("x")},

@@ -1,0 +1,56 @@
+package azure
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offer"
+)
+
+// The sums of a ledger are those of its entries, whatever was entered and forgotten since
+// they were added up.
+func TestLedgerKeepsItsSums(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		l, now := newLedger(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		taken := now
+		for range 200 {
+			now = now.Add(time.Second)
+			machine := fmt.Sprint(r.IntN(10))
+			draws := []offer.Draw{{Budget: fmt.Sprint(r.IntN(3)), Amount: 1 + r.Int64N(5)}}
+			switch r.IntN(6) {
+			case 0, 1:
+				l.reserve(machine, draws, nil, taken)
+			case 2:
+				l.settle(machine, now.Add(-time.Duration(r.IntN(5))*time.Second))
+			case 3:
+				l.cancel(machine)
+			case 4:
+				l.credit(machine, draws, now)
+			case 5:
+				taken = now
+			}
+			if got, want := l.outstanding(taken), sumsOf(l, taken); !sameSums(got, want) {
+				t.Fatalf("the sums are %v, want %v (seed %d)", got, want, seed)
+			}
+		}
+	}
+}
+
+func sumsOf(l *ledger, taken time.Time) map[string]int64 {
+	anew := &ledger{entries: maps.Clone(l.entries)}
+	return anew.outstanding(taken)
+}
+
+// sameSums reports whether sums are equal, where none is zero.
+func sameSums(a, b map[string]int64) bool {
+	for budget := range maps.Keys(a) {
+		if a[budget] != b[budget] {
+			return false
+		}
+	}
+	return len(b) <= len(a)
+}
