@@ -38,10 +38,6 @@ type deal struct {
 
 // serve opens the region and serves each order when its time comes.
 func (s Scenario) serve(ctx context.Context, strategy func(*deal) buyer) (Result, error) {
-	// A bubble's time begins in 2000, and the emulator's prices are of 2025.
-	if err := Sleep(ctx, time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))); err != nil {
-		return Result{}, err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	d, err := s.open(ctx)
@@ -53,7 +49,11 @@ func (s Scenario) serve(ctx context.Context, strategy func(*deal) buyer) (Result
 	wg.Go(func() { _ = d.provider.Run(ctx) }) // its error is that of ctx
 	defer wg.Wait()
 	defer cancel()
-	if _, err := d.provider.Catalog(ctx, className); err != nil {
+	catalog, err := d.provider.Catalog(ctx, className)
+	if err == nil && catalog.Problem != "" {
+		err = fmt.Errorf("the catalog is not whole: %s", catalog.Problem) // prices, for one, would be others than Azure's
+	}
+	if err != nil {
 		return Result{}, err
 	}
 	return s.work(ctx, d, strategy(d))

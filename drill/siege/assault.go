@@ -85,6 +85,10 @@ func (a *assault) strike(k emulator.FaultKind) {
 		for range max(1, some/8) {
 			a.strikeMachine(k)
 		}
+	case k.Name == "SizeRetired":
+		a.inject(emulator.Named{Name: k.Name, Target: cheapest})
+	case k.Name == addressesLinger:
+		a.inject(emulator.Named{Name: k.Name, Times: a.town.options.Machines})
 	case k.Target == "size":
 		a.inject(emulator.Named{Name: k.Name, Target: cheapest, Times: forever})
 	case k.Target == "path" && !rare(k):
@@ -103,7 +107,7 @@ const forever = 1 << 40
 // them, others one in three.
 func rare(k emulator.FaultKind) bool {
 	return k.Surface == "catalogue" || strings.HasPrefix(k.Name, "Operation") ||
-		slices.Contains([]string{"TokensUnavailable", "FederationRefused", "NoSecurityGroups", "NoLoadBalancers", "NicReserved", "NicInUse"}, k.Name)
+		slices.Contains([]string{"TokensUnavailable", "FederationRefused", "NoSecurityGroups", "NoLoadBalancers", "NicReserved", "NicInUse", "NetworkBusy"}, k.Name)
 }
 
 // strikeMachine strikes one machine at random, if there is one that it can strike.

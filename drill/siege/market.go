@@ -49,6 +49,16 @@ func (m *market) show(s *provider.Snapshot) {
 	}
 }
 
+// problem is what was last missing, prices for one; what nobody has looked at is.
+func (m *market) problem() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.snapshot == nil {
+		return "it cannot be had"
+	}
+	return m.snapshot.Problem
+}
+
 // choices are what an order accepts, cheapest first: on-demand machines if its number is
 // even, spot machines if not. Equal zones take turns.
 func (m *market) choices(order int) []offer.Choice {

@@ -9,11 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-
-	"github.com/karve-dev/karve/drill"
 )
 
 // A mistake is what a provider might do wrong beside one of its requests.
@@ -110,9 +107,6 @@ func TestOraclesFindMistakes(t *testing.T) {
 
 func withMistake(t *testing.T, m mistake) Result {
 	t.Helper()
-	if err := drill.Sleep(t.Context(), time.Until(opening())); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	town, err := open(ctx, Options{Seed: 1, Machines: 4})

@@ -3,7 +3,10 @@ package siege
 import (
 	"context"
 	"fmt"
+	"math/bits"
+	"net/http"
 	"slices"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -69,14 +72,21 @@ func open(ctx context.Context, o Options) (*town, error) {
 	return t, nil
 }
 
-// subnet is where machines go: AKS's own, but for faults that strike only who looks for a
-// security group. Interfaces name one in a network that is not AKS's.
+// subnet is where machines go: AKS's own, but for two faults. Only who is in another network
+// looks for a security group, and addresses that linger are missed where there are few more
+// than machines.
 func (t *town) subnet() (id string, err error) {
-	if !slices.Contains(t.options.Faults, "NoSecurityGroups") {
+	prefix := 16
+	if slices.Contains(t.options.Faults, addressesLinger) {
+		const azures = 5 // addresses of each subnet
+		prefix = 32 - bits.Len(uint(t.options.Machines+azures))
+	} else if !slices.Contains(t.options.Faults, "NoSecurityGroups") {
 		return t.region.SubnetID(), nil
 	}
-	return t.region.AddSubnet("network", "network", "nodes", "10.1.0.0/16")
+	return t.region.AddSubnet("network", "network", "nodes", fmt.Sprintf("10.1.0.0/%d", prefix))
 }
+
+const addressesLinger = "AddressesLinger"
 
 const clusterName = "karve"
 
@@ -117,12 +127,35 @@ func (t *town) shortage() {
 // Run is what happens on a machine: its node joins, and is silent once the machine ends.
 func (t *town) Run(ctx context.Context, m emulator.Machine) {
 	c := t.claimOf(m)
-	if c == nil {
+	if c == nil || !t.introduced(ctx, m) {
 		return
 	}
 	t.join(c)
 	<-ctx.Done()
 	t.part(c)
+}
+
+// introduced has a machine ask its metadata service who it is, as nodes do before they join,
+// until it knows or ends.
+func (t *town) introduced(ctx context.Context, m emulator.Machine) bool {
+	metadata := &http.Client{Transport: t.region.MetadataOf(m.Name), Timeout: 10 * time.Second}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://169.254.169.254/metadata/instance/compute?api-version=2021-02-01", nil)
+	if err != nil {
+		panic(err) // only the address can be wrong, and it is not
+	}
+	req.Header.Set("Metadata", "true")
+	for {
+		answer, err := metadata.Do(req)
+		if err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return true
+			}
+		}
+		if drill.Sleep(ctx, time.Second) != nil {
+			return false
+		}
+	}
 }
 
 // claimOf is the claim that a machine was made for; nil when there is none.

@@ -74,17 +74,11 @@ const (
 	rage, calm = 2 * time.Minute, 2 * time.Minute
 )
 
-// opening is when sieges begin: a bubble's time does in 2000, and the emulator's prices are of 2025.
-func opening() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
-
 // Run brings machines up and gives them back. Faults strike while they come up, while all
 // are up, and while they go.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Machines == 0 {
 		o.Machines = 1000
-	}
-	if err := drill.Sleep(ctx, time.Until(opening())); err != nil {
-		return Result{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -105,6 +99,9 @@ func (t *town) hold(ctx context.Context, a *assault) (Result, error) {
 	r := Result{Options: t.options}
 	if len(a.kinds) == 0 { // of how fast machines come, what the region sells is no part
 		t.market.look(ctx)
+		if problem := t.market.problem(); problem != "" {
+			return r, fmt.Errorf("nothing is at fault, and the catalog is not whole: %s", problem)
+		}
 	}
 	begun := time.Now()
 	a.strikeFor(ctx, rage, func() { t.start(ctx) })

@@ -17,16 +17,17 @@
 // The endpoint under /_emulator/ asks for no token and speaks JSON:
 //
 //	GET    state | ledger | invariants
-//	GET    stockouts    POST stockouts {size, zone, priority, mode, left}    DELETE stockouts?size=&zone=&priority=
+//	GET    stockouts    POST stockouts {size, zone, priority, mode, left, times, everySeconds, seed}    DELETE stockouts?size=&zone=&priority=
 //	GET    faults       POST faults {method, path, times, skip, status, code, message, retryAfterSeconds, flat, lose}    DELETE faults
-//	GET    faults/catalogue    POST faults/named {name, target, times, seed}
+//	GET    faults/catalogue    POST faults/named {name, target, times, seed}    (FAULTS.md lists them)
 //	PUT    quota {name, limit} | throttling {enabled} | timescale {scale}
 //	POST   images {definition, version} | subnets {resourceGroup, vnet, name, prefix} | tokens/revoke
 //	POST   machines/NAME/drift {reason}
 //	POST   vms/NAME/evict {noticeSeconds}
 //	GET    vms/NAME/scheduledevents    POST vms/NAME/scheduledevents {kind, noticeSeconds}    DELETE vms/NAME/scheduledevents
 //
-// and vms/NAME/imds is the metadata service of a machine, for an agent on it.
+// and vms/NAME/imds is the metadata service of a machine, for an agent on it; it issues tokens
+// to the machine's identities, too.
 //
 // For example
 //

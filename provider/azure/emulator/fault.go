@@ -2,7 +2,6 @@ package emulator
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"slices"
@@ -38,21 +37,27 @@ type Fault struct {
 type fault struct {
 	Fault
 	method, path *regexp.Regexp
-	// draw passes requests over when there is one.
-	draw *rand.Rand
 	// change, breaks and delay say how an answer differs from what it would be; with none
 	// of them it is a refusal. before: the request is not carried out; twice: it is, again.
 	change                func(*answerWriter)
 	breaks, before, twice bool
 	delay                 time.Duration
+	// dribbles: the headers come at once, the body in pieces over so long. reorders: the
+	// answer comes after the next one that is struck; waiting is the one that does.
+	dribbles time.Duration
+	reorders bool
+	waiting  *chan struct{}
+	// ofMetadata faults are of the metadata service's requests, all others of Azure's.
+	ofMetadata bool
 	// line is how the connection fails, if it does. alternates: every other request is carried
 	// out before.
 	line       lineFault
 	alternates bool
 	// named is what it is in the catalogue, if it is there. strikes counts the requests that it
-	// struck, draws those that its draw decided about.
-	named          *Named
-	strikes, draws int
+	// struck.
+	named   *Named
+	strikes int
+	luck    luck
 	// hangs: the delay ends when the client gives up.
 	hangs bool
 }
@@ -85,12 +90,12 @@ func (s *Server) addFault(f Fault, more ...func(*fault)) error {
 }
 
 // ClearFaults ends every fault of requests, and what machines do that they should not. What
-// has struck already stays.
+// has struck already stays. Sizes that were retired are offered again.
 func (s *Server) ClearFaults() {
 	s.line.mend()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults, s.quirks = nil, nil
+	s.faults, s.quirks, s.retired = nil, nil, nil
 }
 
 // Faults are those still at work, with Times and Skip as they stand.
@@ -105,14 +110,14 @@ func (s *Server) Faults() []Fault {
 }
 
 // takeFault spends one of a fault's times on req, or returns nil.
-func (s *Server) takeFault(req *request) *fault {
+func (s *Server) takeFault(req *request, route *route) *fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, f := range s.faults {
-		if !f.method.MatchString(req.http.Method) || !f.path.MatchString(req.http.URL.Path) {
+		if f.ofMetadata != route.isMetadata || !f.method.MatchString(req.http.Method) || !f.path.MatchString(req.http.URL.Path) {
 			continue
 		}
-		if f.passes() {
+		if f.luck.passes() {
 			continue
 		}
 		if f.Skip > 0 {
@@ -126,12 +131,6 @@ func (s *Server) takeFault(req *request) *fault {
 		return f.strike()
 	}
 	return nil
-}
-
-// passes decides whether a request is passed over.
-func (f *fault) passes() bool {
-	f.draws++
-	return f.draw != nil && f.draw.IntN(3) > 0
 }
 
 // strike is the fault as it strikes one request.

@@ -1,9 +1,11 @@
 package emulator
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -27,6 +29,20 @@ func changes(change func(*answerWriter)) func(*fault) {
 	return func(f *fault) { f.change = change }
 }
 
+// unchanged leaves an answer as it is: it is struck otherwise.
+func unchanged(*answerWriter) {}
+
+// dribbles has headers come at once and the body little by little.
+func dribbles(over time.Duration) func(*fault) {
+	return func(f *fault) { f.dribbles, f.change = over, unchanged }
+}
+
+// reorders has answers overtake each other.
+func reorders(f *fault) { f.reorders, f.waiting, f.change = true, new(chan struct{}), unchanged }
+
+// handles reports whether the fault strikes otherwise than by a refusal.
+func (f *fault) handles() bool { return f.change != nil || f.breaks || f.line != "" }
+
 // strike answers a request that a fault without a refusal strikes.
 func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *fault, serve func(http.ResponseWriter)) {
 	answer := &answerWriter{header: http.Header{}}
@@ -37,12 +53,7 @@ func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *fault, serve 
 		*answer = answerWriter{header: http.Header{}}
 		serve(answer)
 	}
-	switch {
-	case f.hangs:
-		wait(r.Context(), s.pace(f.delay))
-	case f.delay > 0:
-		time.Sleep(s.pace(f.delay))
-	}
+	s.hold(w, r, f)
 	if f.line != "" {
 		s.hangUp(w, r, f.line)
 	}
@@ -55,7 +66,27 @@ func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *fault, serve 
 	}
 	answer.WriteHeader(http.StatusOK)
 	w.WriteHeader(answer.status)
+	if f.dribbles > 0 {
+		s.dribble(w, r, answer.body.Bytes(), s.pace(f.dribbles))
+		return
+	}
 	_, _ = w.Write(answer.body.Bytes()) // a client that went away loses it
+}
+
+// hold keeps an answer back for as long as the fault says. A client that gives up meanwhile
+// has none.
+func (s *Server) hold(w http.ResponseWriter, r *http.Request, f *fault) {
+	if f.reorders {
+		s.overtaken(r.Context(), f)
+	}
+	if f.delay > 0 {
+		wait(r.Context(), s.pace(f.delay))
+	}
+	err := r.Context().Err()
+	if answer, inProcess := w.(*answerWriter); inProcess && err != nil {
+		answer.broken = err
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // wait ends with the client's patience, if that is shorter.
@@ -67,6 +98,78 @@ func wait(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	}
 }
+
+// overtaken waits until the next answer that is struck is a second ahead, for half a minute
+// at most; unless it is that one itself.
+func (s *Server) overtaken(ctx context.Context, f *fault) {
+	s.mu.Lock()
+	ahead := *f.waiting
+	if *f.waiting = nil; ahead == nil {
+		*f.waiting = make(chan struct{})
+	}
+	mine := *f.waiting
+	s.mu.Unlock()
+	if ahead != nil {
+		close(ahead)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.pace(30*time.Second))
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		s.mu.Lock()
+		if *f.waiting == mine {
+			*f.waiting = nil
+		}
+		s.mu.Unlock()
+	case <-mine:
+		wait(ctx, s.pace(time.Second))
+	}
+}
+
+// pieces is in how many a body comes that dribbles.
+const pieces = 10
+
+// dribble sends a body over so long.
+func (s *Server) dribble(w http.ResponseWriter, r *http.Request, body []byte, over time.Duration) {
+	if answer, inProcess := w.(*answerWriter); inProcess {
+		answer.body.Write(body)
+		answer.dribbles = over // while it is read
+		return
+	}
+	flush := http.NewResponseController(w)
+	for piece := range slices.Chunk(body, 1+len(body)/pieces) {
+		_ = flush.Flush() // a client that went away reads nothing
+		wait(r.Context(), over/pieces)
+		if _, err := w.Write(piece); err != nil {
+			return
+		}
+	}
+}
+
+// A dribble is a body that is read in pieces, each after a while.
+type dribble struct {
+	ctx    context.Context
+	body   *bytes.Buffer
+	piece  int
+	period time.Duration
+	ready  int // bytes of a piece that has come
+}
+
+func (d *dribble) Read(p []byte) (int, error) {
+	if d.ready == 0 && d.body.Len() > 0 {
+		wait(d.ctx, d.period)
+		d.ready = d.piece
+	}
+	if err := d.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := d.body.Read(p[:min(len(p), max(d.ready, 1))])
+	d.ready -= n
+	return n, err
+}
+
+func (d *dribble) Close() error { return nil }
 
 // pace is a delay at the emulator's pace.
 func (s *Server) pace(d time.Duration) time.Duration {
@@ -154,41 +257,4 @@ func withoutLimits(w *answerWriter) {
 // inEuro has prices in a currency that nobody asked for.
 func inEuro(w *answerWriter) {
 	editRows(w, func(_ int, row map[string]any) { row["currencyCode"] = "EUR" })
-}
-
-// Quirks are what machines do that they should not.
-const (
-	stuckCreating = "StuckCreating" // a creation never ends
-	stuckDeleting = "StuckDeleting" // a deletion does not end, unless it is asked for again
-	lateSuccess   = "LateSuccess"   // a creation is reported as failed, and succeeds a minute later
-	lateFailure   = "LateFailure"   // a creation is reported as done, and has failed twenty seconds later
-)
-
-// late is how much later than its failure was reported a machine comes up after all.
-const late = time.Minute
-
-// turnsOut is how much later than its success was reported a machine turns out to have
-// failed: before most have booted.
-const turnsOut = 20 * time.Second
-
-func (s *Server) addQuirk(name string, times int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.quirks == nil {
-		s.quirks = map[string]int{}
-	}
-	if times == 0 {
-		times = 1
-	}
-	s.quirks[name] = times
-}
-
-// quirk spends one of a quirk's times. Callers hold mu.
-func (s *Server) quirk(name string) bool {
-	left := s.quirks[name]
-	if left == 0 {
-		return false
-	}
-	s.quirks[name] = max(left-1, -1)
-	return true
 }

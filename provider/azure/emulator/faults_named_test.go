@@ -4,9 +4,14 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // try sends a request in process; the error is the connection's.
@@ -180,4 +185,29 @@ func TestFaultsOfCatalogueOverAdmin(t *testing.T) {
 			t.Errorf("prices %v and %v", wrong, right)
 		}
 	})
+}
+
+// The page about faults has every fault of the catalogue, once, and no other.
+func TestPageOfFaults(t *testing.T) {
+	page, err := os.ReadFile("FAULTS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named []string
+	for _, line := range strings.Split(string(page), "\n") {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			for _, name := range regexp.MustCompile("`([A-Za-z0-9]+)`").FindAllStringSubmatch(cells[3], -1) {
+				named = append(named, name[1])
+			}
+		}
+	}
+	var known []string
+	for _, k := range FaultCatalogue() {
+		known = append(known, k.Name)
+	}
+	slices.Sort(named)
+	slices.Sort(known)
+	if diff := cmp.Diff(known, named); diff != "" {
+		t.Errorf("the catalogue and the page differ (-catalogue +page):\n%s", diff)
+	}
 }

@@ -79,6 +79,8 @@ type answerWriter struct {
 	status int
 	body   bytes.Buffer
 	broken error // why there is none, if there is none
+	// dribbles is how long the body takes to be read.
+	dribbles time.Duration
 }
 
 func (w *answerWriter) Header() http.Header { return w.header }
@@ -105,10 +107,14 @@ func (w *answerWriter) response(req *http.Request) *http.Response {
 	if header.Get("Date") == "" {
 		header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	}
+	size, body := int64(w.body.Len()), io.NopCloser(&w.body)
+	if w.dribbles > 0 {
+		body = &dribble{ctx: req.Context(), body: &w.body, piece: 1 + w.body.Len()/pieces, period: w.dribbles / pieces}
+	}
 	return &http.Response{
 		StatusCode: w.status, Status: fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header, Body: io.NopCloser(&w.body), ContentLength: int64(w.body.Len()), Request: req,
+		Header: header, Body: body, ContentLength: size, Request: req,
 	}
 }
 

@@ -111,6 +111,9 @@ func (s *Server) checkAddresses() error {
 func (n *subnet) check(held map[netip.Addr]string) error {
 	var errs []error
 	for address, owner := range n.owners {
+		if n.lingering[address] {
+			owner = "" // nobody's, and nobody may have it
+		}
 		if !strings.EqualFold(held[address], owner) {
 			errs = append(errs, fmt.Errorf("subnet %s has given %s to %s, held by %q", n.name, address, owner, held[address]))
 		}

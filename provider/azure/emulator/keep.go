@@ -41,7 +41,8 @@ type kept struct {
 
 	Tokens         keptTokens
 	Faults         []keptFault
-	Quirks         map[string]int
+	Quirks         map[string]keptQuirk
+	Retired        []string
 	Buckets        map[string]keptBucket
 	Images         []keptImage
 	SecurityGroups []keptCommon

@@ -19,6 +19,12 @@ type keptFault struct {
 	Strikes, Draws int
 }
 
+type keptQuirk struct {
+	Left  int
+	Seed  uint64
+	Draws int
+}
+
 type keptBucket struct {
 	PerMinute, Burst, Tokens float64
 	Last                     time.Time
@@ -63,9 +69,12 @@ func (i *identity) resume(k keptTokens) {
 
 // keepMore describes it. Callers hold mu.
 func (s *Server) keepMore(k *kept) {
-	k.Tokens, k.Quirks = s.identity.keep(), maps.Clone(s.quirks)
+	k.Tokens, k.Retired, k.Quirks = s.identity.keep(), s.retired, map[string]keptQuirk{}
+	for name, q := range s.quirks {
+		k.Quirks[name] = keptQuirk{q.left, q.luck.seed, q.luck.draws}
+	}
 	for _, f := range s.faults {
-		k.Faults = append(k.Faults, keptFault{f.Fault, f.named, f.strikes, f.draws})
+		k.Faults = append(k.Faults, keptFault{f.Fault, f.named, f.strikes, f.luck.draws})
 	}
 	k.Buckets = s.throttles.keep(time.Now(), s.timeScale)
 	for _, d := range s.images {
@@ -94,7 +103,10 @@ func (t *throttles) keep(now time.Time, scale float64) map[string]keptBucket {
 // resumeMore brings it back, before the resources that refer to it. Callers hold mu.
 func (s *Server) resumeMore(k *kept) {
 	s.identity.resume(k.Tokens)
-	s.quirks = k.Quirks
+	s.retired, s.quirks = k.Retired, map[string]*quirk{}
+	for name, q := range k.Quirks {
+		s.quirks[name] = &quirk{q.Left, luck{q.Seed, q.Draws}}
+	}
 	for key, b := range k.Buckets {
 		s.throttles.buckets[key] = &bucket{limit: limit{b.PerMinute, b.Burst}, tokens: b.Tokens, last: b.Last}
 	}
@@ -151,9 +163,7 @@ func (s *Server) resumeFault(k keptFault) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.faults[len(s.faults)-1]
-	for f.strikes = k.Strikes; f.draws < k.Draws; {
-		f.passes()
-	}
+	f.strikes, f.luck.draws = k.Strikes, k.Draws
 	return nil
 }
 

@@ -291,8 +291,22 @@ func (s *Server) removeNIC(n *nic) {
 	if s.nics[key(n.group, n.name)] != n {
 		return
 	}
+	linger := s.quirk(addressesLinger)
 	for _, c := range n.configs {
-		c.subnet.release(c.address)
+		if linger {
+			s.releaseLate(c.subnet, c.address)
+		} else {
+			c.subnet.release(c.address)
+		}
 	}
 	delete(s.nics, key(n.group, n.name))
+}
+
+// releaseLate has an address stay taken for a while that nobody has any more.
+func (s *Server) releaseLate(n *subnet, a netip.Addr) {
+	n.lingering[a] = true
+	s.afterScaled(lingers, func() {
+		delete(n.lingering, a)
+		n.release(a)
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
 )
@@ -137,7 +138,7 @@ func (s *Server) matchingPrices(conditions []condition) ([]price, error) {
 	var rows []price
 	for _, region := range regions {
 		for _, name := range s.sizeNames {
-			rows = appendMatching(rows, pricesOf(s.sizes[strings.ToLower(name)], region), conditions)
+			rows = appendMatching(rows, pricesOf(s.sizes[strings.ToLower(name)], region, s.pricesSince), conditions)
 		}
 	}
 	return rows, nil
@@ -160,23 +161,33 @@ func appendMatching(rows, candidates []price, conditions []condition) []price {
 // pricesOf is what the list says about a size in a region. One size in sixteen
 // has its first meter twice, as some have in the real list: with another meter
 // id, and not as the region's primary meter.
-func pricesOf(size catalog.Size, region string) []price {
+func pricesOf(size catalog.Size, region string, since time.Time) []price {
 	var rows []price
 	for _, m := range size.Meters(region) {
-		rows = append(rows, priceOf(size, region, m, true))
+		rows = append(rows, priceOf(size, region, since, m, true))
 	}
 	if len(rows) > 0 && hash(size.Name)%16 == 0 {
-		rows = append(rows, priceOf(size, region, size.Meters(region)[0], false))
+		rows = append(rows, priceOf(size, region, since, size.Meters(region)[0], false))
 	}
 	return rows
 }
 
-func priceOf(size catalog.Size, region string, m catalog.Meter, primary bool) price {
+// listedSince is when the catalogue's prices came into force: in 2025, or the day before an
+// emulator began whose clock is behind that, as a testing/synctest bubble's is.
+func listedSince(began time.Time) time.Time {
+	since := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	if began.Before(since) {
+		return began.Add(-24 * time.Hour).UTC().Truncate(time.Hour)
+	}
+	return since
+}
+
+func priceOf(size catalog.Size, region string, since time.Time, m catalog.Meter, primary bool) price {
 	id := hash(region, size.Name, m.Name, m.Product, strconv.FormatBool(primary))
 	product := hash(m.Product)
 	return price{
 		CurrencyCode: "USD", RetailPrice: m.USD, UnitPrice: m.USD, ARMRegionName: region, Location: priceLocation(region),
-		EffectiveStartDate: "2025-01-01T00:00:00Z",
+		EffectiveStartDate: since.Format(time.RFC3339),
 		MeterID:            uuidOf(region, size.Name, m.Name, m.Product, strconv.FormatBool(primary)),
 		MeterName:          m.Name,
 		ProductID:          fmt.Sprintf("DZH318Z%05X", product&0xfffff),

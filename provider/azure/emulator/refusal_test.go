@@ -85,13 +85,13 @@ func TestBadRequests(t *testing.T) {
 		}), 400, "InvalidParameter"},
 		{"eviction policy on a regular machine", machine(func(v *armcompute.VirtualMachine) {
 			v.Properties.EvictionPolicy = to.Ptr(armcompute.VirtualMachineEvictionPolicyTypesDelete)
-		}), 400, "InvalidParameter"},
-		{"spot of a size without spot", a.spot("Standard_B2s", "1", "Delete"), 400, "BadRequest"},
+		}), 400, "EvictionPolicyCanBeSetOnlyOnAzureSpotVirtualMachines"},
+		{"spot of a size without spot", a.spot("Standard_B2s", "1", "Delete"), 400, "AzureSpotIsNotSupportedForThisVMSize"},
 		{"spot price too low", func() armcompute.VirtualMachine {
 			vm := a.spot("Standard_D4s_v5", "1", "Delete")
 			vm.Properties.BillingProfile.MaxPrice = to.Ptr(0.001)
 			return vm
-		}(), 409, "OperationNotAllowed"},
+		}(), 409, "SpotPriceGreaterThanProvidedMaxPrice"},
 		{"no interface", machine(func(v *armcompute.VirtualMachine) { v.Properties.NetworkProfile = nil }), 400, "InvalidParameter"},
 		{"missing interface", separate(a.machine("Standard_D4s_v5", "1"), a.SubnetID()+"/x", "Delete"), 400, "InvalidResourceReference"},
 		{"inline interface without api version", machine(func(v *armcompute.VirtualMachine) { v.Properties.NetworkProfile.NetworkAPIVersion = nil }), 400, "InvalidParameter"},

@@ -16,6 +16,8 @@ type route struct {
 	handle  func(*Server, *request) (reply, error)
 	isOpen  bool // needs no bearer token
 	isAdmin bool // not Azure: neither counted, throttled nor faulted
+	// isMetadata is of the metadata service of a machine, which has faults of its own.
+	isMetadata bool
 }
 
 // find returns the route for a request and its parameters. A path that is
@@ -80,6 +82,13 @@ func open(method, pattern, name string, handle func(*Server, *request) (reply, e
 func admin(method, pattern string, handle func(*Server, *request) (reply, error)) route {
 	r := open(method, "_emulator/"+pattern, "", handle)
 	r.isAdmin = true
+	return r
+}
+
+// metadata is a route of a machine's metadata service.
+func metadata(method, pattern string, handle func(*Server, *request) (reply, error)) route {
+	r := admin(method, "vms/{vm}/imds/metadata/"+pattern, handle)
+	r.isMetadata = true
 	return r
 }
 
@@ -181,9 +190,10 @@ func routes() []route {
 		admin("GET", "vms/{vm}/scheduledevents", (*Server).adminScheduledEvents),
 		admin("POST", "vms/{vm}/scheduledevents", (*Server).adminAnnounce),
 		admin("DELETE", "vms/{vm}/scheduledevents", (*Server).adminWithdraw),
-		admin("GET", "vms/{vm}/imds/metadata/instance", (*Server).imdsInstance),
-		admin("GET", "vms/{vm}/imds/metadata/instance/compute", (*Server).imdsCompute),
-		admin("GET", "vms/{vm}/imds/metadata/scheduledevents", (*Server).imdsEvents),
-		admin("POST", "vms/{vm}/imds/metadata/scheduledevents", (*Server).imdsStart),
+		metadata("GET", "instance", (*Server).imdsInstance),
+		metadata("GET", "instance/compute", (*Server).imdsCompute),
+		metadata("GET", "scheduledevents", (*Server).imdsEvents),
+		metadata("POST", "scheduledevents", (*Server).imdsStart),
+		metadata("GET", "identity/oauth2/token", (*Server).imdsToken),
 	}
 }

@@ -30,6 +30,8 @@ type Server struct {
 	sizeNames []string
 	// zones are all those that any size has in the region.
 	zones []string
+	// pricesSince is when the prices of the retail list came into force.
+	pricesSince time.Time
 
 	authority *authority
 	url       string // https://host:port, without a slash at the end; nowhere without a listener
@@ -76,7 +78,7 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the catalogue of sizes: %w", err)
 	}
-	s := &Server{options: o, log: o.Log, routes: routes(), chance: newChance(o.Seed), agenda: newAgenda()}
+	s := &Server{options: o, log: o.Log, routes: routes(), chance: newChance(o.Seed), agenda: newAgenda(), pricesSince: listedSince(time.Now())}
 	s.indexSizes(sizes)
 	s.identity = newIdentity(o)
 	s.store = newStore(o)
@@ -186,11 +188,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req := &request{http: r, params: params, query: r.URL.Query(), body: body}
-	if route.isAdmin {
-		s.finish(w, r)(route.handle(s, req))
-		return
+	serve := func(w http.ResponseWriter) { s.finish(w, r)(route.handle(s, req)) }
+	switch {
+	case route.isMetadata:
+		if fault := s.takeFault(req, route); fault != nil {
+			s.strike(w, r, fault, serve)
+			return
+		}
+		serve(w)
+	case route.isAdmin:
+		serve(w)
+	default:
+		s.serveAzure(w, req, route)
 	}
-	s.serveAzure(w, req, route)
 }
 
 func (s *Server) serveAzure(w http.ResponseWriter, req *request, route *route) {
@@ -199,8 +209,8 @@ func (s *Server) serveAzure(w http.ResponseWriter, req *request, route *route) {
 		s.writeError(w, req.http, err)
 		return
 	}
-	fault := s.takeFault(req)
-	if fault != nil && (fault.change != nil || fault.breaks || fault.line != "") {
+	fault := s.takeFault(req, route)
+	if fault != nil && fault.handles() {
 		s.strike(w, req.http, fault, func(w http.ResponseWriter) {
 			rep, err := route.handle(s, req)
 			s.ledger.count(route, req, err)

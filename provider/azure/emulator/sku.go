@@ -29,7 +29,7 @@ func (s *Server) indexSizes(sizes []catalog.Size) {
 
 // sells reports whether a size is among Sizes.
 func (o Options) sells(size string) bool {
-	return len(o.Sizes) == 0 || slices.ContainsFunc(o.Sizes, func(pattern string) bool { return matchesSize(pattern, size) })
+	return len(o.Sizes) == 0 || sizesLike(o.Sizes)(size)
 }
 
 // sizesSold names the first n sizes of the region.
@@ -97,14 +97,27 @@ func (s *Server) listSKUs(r *request) (reply, error) {
 		}
 		location = normalLocation(parts[1])
 	}
-	values := []sku{}
+	values, retired := []sku{}, s.retiredNow()
 	for _, name := range s.sizeNames {
 		size := s.sizes[strings.ToLower(name)]
-		if zones, offered := size.ZonesIn(location); offered {
+		if zones, offered := size.ZonesIn(location); offered && !retired(name) {
 			values = append(values, s.skuOf(size, location, zones))
 		}
 	}
 	return answer(http.StatusOK, nil, map[string]any{"value": values})
+}
+
+// retiredNow tells of sizes whether they are off sale.
+func (s *Server) retiredNow() func(size string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sizesLike(slices.Clone(s.retired))
+}
+
+func sizesLike(patterns []string) func(size string) bool {
+	return func(size string) bool {
+		return slices.ContainsFunc(patterns, func(pattern string) bool { return matchesSize(pattern, size) })
+	}
 }
 
 func (s *Server) skuOf(size catalog.Size, location string, zones []string) sku {

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Stockout says what Azure has run out of. Empty fields match everything.
@@ -26,6 +27,15 @@ type Stockout struct {
 	Left int `json:"left,omitempty"`
 	// Times is how many purchases fail before there is stock again. Zero: until it is cleared.
 	Times int `json:"times,omitempty"`
+	// EverySeconds above zero, at TimeScale 1, has it come and go: out of stock for so long from
+	// when it was added, in stock for as long, and so on.
+	EverySeconds float64 `json:"everySeconds,omitempty"`
+	// Seed above zero passes about two of three purchases over, as Named's does.
+	Seed uint64 `json:"seed,omitempty"`
+	// Since and Draws are the emulator's own: when it was added, and of how many purchases its
+	// seed has decided.
+	Since time.Time `json:"since,omitzero"`
+	Draws int       `json:"draws,omitempty"`
 }
 
 // The modes of a Stockout.
@@ -47,6 +57,9 @@ func (o Stockout) valid() error {
 	}
 	if _, err := path.Match(o.Size, ""); err != nil {
 		return fmt.Errorf("stock-out size %q is not a pattern: %w", o.Size, err)
+	}
+	if o.EverySeconds < 0 {
+		return fmt.Errorf("stock-out for %v seconds: it must be zero or more", o.EverySeconds)
 	}
 	if o.Left < 0 {
 		return fmt.Errorf("stock-out with %d machines left: it must be zero or more", o.Left)
@@ -72,6 +85,7 @@ func (s *Server) AddStockout(o Stockout) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	o.Since, o.Draws = time.Now(), 0
 	s.stockouts = append([]*Stockout{&o}, s.stockouts...)
 	return nil
 }
@@ -108,7 +122,7 @@ func (s *Server) Stockouts() []Stockout {
 // Callers hold mu.
 func (s *Server) shortage(v *vm) (now, late *Error) {
 	for _, o := range s.stockouts {
-		if !o.matches(v) {
+		if !o.matches(v) || s.inStock(o) {
 			continue
 		}
 		if o.Left > 0 {
@@ -122,6 +136,16 @@ func (s *Server) shortage(v *vm) (now, late *Error) {
 		return nil, allocationFailure(o.Mode, v, s.options.Location)
 	}
 	return nil, nil
+}
+
+// inStock reports whether a stock-out that comes and goes is gone, or passes a purchase over.
+func (s *Server) inStock(o *Stockout) bool {
+	if every := s.scaled(time.Duration(o.EverySeconds * float64(time.Second))); every > 0 && time.Since(o.Since)/every%2 == 1 {
+		return true
+	}
+	l := luck{o.Seed, o.Draws}
+	defer func() { o.Draws = l.draws }()
+	return l.passes()
 }
 
 // restock ends a stock-out that has failed purchases as often as it shall.

@@ -19,7 +19,8 @@ type store struct {
 	operations operations
 	throttles  throttles
 	faults     []*fault
-	quirks     map[string]int // times left, by name
+	quirks     map[string]*quirk // by name
+	retired    []string          // patterns of sizes that are not sold for now
 
 	groups         map[string]*group // by lower-case name
 	vms            map[string]*vm

@@ -20,6 +20,8 @@ type subnet struct {
 	service  string                // it is delegated to, or empty
 	closed   bool                  // clients may not join it
 	owners   map[netip.Addr]string // address → id of the IP configuration
+	// lingering are those of owners that are gone.
+	lingering map[netip.Addr]bool
 	// lowest is not above the lowest free address.
 	lowest netip.Addr
 }
@@ -27,7 +29,7 @@ type subnet struct {
 const reservedAtStart, reservedAtEnd = 4, 1
 
 func newSubnet(id, name string, prefix netip.Prefix) *subnet {
-	n := &subnet{id: id, name: name, prefix: prefix, owners: map[netip.Addr]string{}, lowest: prefix.Addr()}
+	n := &subnet{id: id, name: name, prefix: prefix, owners: map[netip.Addr]string{}, lingering: map[netip.Addr]bool{}, lowest: prefix.Addr()}
 	for range reservedAtStart {
 		n.lowest = n.lowest.Next()
 	}

@@ -132,6 +132,9 @@ func (s *Server) throttle(req *request, route *route, header http.Header) error 
 	if wait > 0 && s.throttles.enforced {
 		return s.subscriptionThrottled(route.name, wait)
 	}
+	if _, wait := s.take("tenant/"+p.arm, armLimit(p.arm)); wait > 0 && s.throttles.enforced {
+		return s.tenantThrottled(wait)
+	}
 	if p.aks != "" {
 		return s.throttleAKS(p, req)
 	}
@@ -227,6 +230,17 @@ func (s *Server) subscriptionThrottled(operation string, wait time.Duration) *Er
 	seconds := wholeSeconds(wait)
 	e := refuse(http.StatusTooManyRequests, "SubscriptionRequestsThrottled",
 		"Number of requests for subscription '%s' and operation '%s' exceeded the backend storage limit. Please try again after '%d' seconds.", s.options.SubscriptionID, operation, seconds)
+	e.header = http.Header{}
+	setRetryAfter(e.header, wait)
+	return e
+}
+
+// tenantThrottled is of all of a tenant's subscriptions together. They have the limits that
+// one has (learn.microsoft.com, "Understand how Azure Resource Manager throttles requests"), and
+// no header tells how much others have left of them.
+func (s *Server) tenantThrottled(wait time.Duration) *Error {
+	e := refuse(http.StatusTooManyRequests, "TenantRequestsThrottled",
+		"Number of requests for tenant '%s' exceeded the limit. Please try again after '%d' seconds.", s.options.TenantID, wholeSeconds(wait))
 	e.header = http.Header{}
 	setRetryAfter(e.header, wait)
 	return e

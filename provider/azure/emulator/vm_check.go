@@ -48,6 +48,8 @@ func (s *Server) checkZone(v *vm) error {
 	return nil
 }
 
+// checkPriority refuses terms of spot machines by the codes of Azure's own table of them
+// (learn.microsoft.com, "Error codes for Azure Spot Virtual Machines"), which tells no status.
 func (s *Server) checkPriority(v *vm) error {
 	p := v.spec.Properties
 	if p.Priority != "" && !v.spec.isSpot() && !strings.EqualFold(p.Priority, "Regular") {
@@ -55,7 +57,7 @@ func (s *Server) checkPriority(v *vm) error {
 	}
 	if !v.spec.isSpot() {
 		if p.EvictionPolicy != "" {
-			return invalidParameter("evictionPolicy", "Eviction policy can be set only on Azure Spot Virtual Machines. For more information, see http://aka.ms/AzureSpot/errormessages.")
+			return badRequest("EvictionPolicyCanBeSetOnlyOnAzureSpotVirtualMachines", "Eviction policy can be set only on Azure Spot Virtual Machines. For more information, see http://aka.ms/AzureSpot/errormessages.")
 		}
 		return nil
 	}
@@ -64,10 +66,10 @@ func (s *Server) checkPriority(v *vm) error {
 	}
 	price, _ := v.size.PriceIn(v.location)
 	if !v.size.Spot {
-		return badRequest("BadRequest", "The VM size '%s' does not support Azure Spot. For more information, see http://aka.ms/AzureSpot/errormessages.", v.size.Name)
+		return badRequest("AzureSpotIsNotSupportedForThisVMSize", "Azure Spot is not supported for this VM size '%s'. For more information, see http://aka.ms/AzureSpot/errormessages.", v.size.Name)
 	}
 	if b := p.BillingProfile; b != nil && b.MaxPrice != nil && *b.MaxPrice != -1 && *b.MaxPrice < price.Spot {
-		return conflict("OperationNotAllowed", "Unable to perform operation 'Create VM' since the provided max price '%g USD' is lower than the current spot price '%g USD' for Azure Spot VM size '%s'. For more information, see http://aka.ms/AzureSpot/errormessages.", *b.MaxPrice, price.Spot, v.size.Name)
+		return conflict("SpotPriceGreaterThanProvidedMaxPrice", "Unable to perform operation 'Create VM' since the provided max price '%g USD' is lower than the current spot price '%g USD' for Azure Spot VM size '%s'. For more information, see http://aka.ms/AzureSpot/errormessages.", *b.MaxPrice, price.Spot, v.size.Name)
 	}
 	return nil
 }

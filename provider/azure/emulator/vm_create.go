@@ -66,6 +66,9 @@ func (s *Server) createVM(group, name string, w wish) (reply, error) {
 	if err := s.attachNICs(v); err != nil {
 		return reply{}, err
 	}
+	if s.quirk(nicOrphaned) {
+		return reply{}, s.orphanNICs(v)
+	}
 	s.quota.take(claims(v.size, v.spec.isSpot()))
 	s.addOSDisk(v)
 	s.vms[key(group, name)] = v
@@ -139,6 +142,11 @@ func (s *Server) allocate(v *vm, failure *Error) {
 
 func (s *Server) endCreation(v *vm, failure *Error) {
 	defer s.settleMachine(v)
+	if failure == nil && s.quirk(stuckUpdating) {
+		v.state, v.power = updating, starting // and its operation goes on
+		s.bootLater(v)
+		return
+	}
 	op := v.at
 	s.operations.finish(op, failure)
 	v.at = nil
@@ -223,7 +231,7 @@ func (s *Server) plan(group, name string, w wish) (*vm, error) {
 // sizeNamed finds a size sold in the region.
 func (s *Server) sizeNamed(name string) (catalog.Size, error) {
 	size, known := s.sizes[strings.ToLower(name)]
-	if known {
+	if known && !sizesLike(s.retired)(size.Name) {
 		if _, offered := size.ZonesIn(s.options.Location); offered {
 			return size, nil
 		}

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"net/http"
 	"strings"
 	"time"
 )
@@ -136,4 +137,13 @@ func (s *Server) releaseNICs(v *vm) {
 			a.nic.vm = ""
 		}
 	}
+}
+
+// orphanNICs fails a creation when its interfaces are made already. They are kept for the
+// machine for a while, and nobody else takes care of them.
+func (s *Server) orphanNICs(v *vm) error {
+	for _, a := range v.nics {
+		s.reserve(a.nic, v.id)
+	}
+	return refuse(http.StatusInternalServerError, "InternalExecutionError", "An internal execution error occurred. Please retry later.")
 }
