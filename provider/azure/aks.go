@@ -49,7 +49,7 @@ type newMachine struct {
 
 func newByAKS(p *Provider) (*byAKS, error) {
 	o := &p.opts
-	factory, err := aks.NewClientFactory(o.SubscriptionID, o.Credential, limited(o.ClientOptions, p.limits))
+	factory, err := aks.NewClientFactory(o.SubscriptionID, p.credential, limited(o.ClientOptions, p.limits, p.credential))
 	if err != nil {
 		return nil, fmt.Errorf("making container service clients: %w", err)
 	}

@@ -33,6 +33,8 @@ type Provider struct {
 	decoder decoder
 	boots   bootstrap.Encoder
 	limits  *polite.Buckets
+	// credential signs requests.
+	credential *renewal
 
 	skus   *source[skuSet]
 	prices *source[priceTable]
@@ -122,16 +124,17 @@ type clients struct {
 func (p *Provider) connect() error {
 	o := &p.opts
 	p.limits = polite.New(polite.Options{Share: o.ARMShare, Pace: o.ARMPace, Now: o.Now})
-	options := limited(o.ClientOptions, p.limits)
-	compute, err := armcompute.NewClientFactory(o.SubscriptionID, o.Credential, options)
+	p.credential = &renewal{TokenCredential: o.Credential, now: o.Now}
+	options := limited(o.ClientOptions, p.limits, p.credential)
+	compute, err := armcompute.NewClientFactory(o.SubscriptionID, p.credential, options)
 	if err != nil {
 		return fmt.Errorf("making compute clients: %w", err)
 	}
-	net, err := armnetwork.NewClientFactory(o.SubscriptionID, o.Credential, options)
+	net, err := armnetwork.NewClientFactory(o.SubscriptionID, p.credential, options)
 	if err != nil {
 		return fmt.Errorf("making network clients: %w", err)
 	}
-	plain, err := arm.NewClient("karve", "v1.0.0", o.Credential, options)
+	plain, err := arm.NewClient("karve", "v1.0.0", p.credential, options)
 	if err != nil {
 		return fmt.Errorf("making the ARM client: %w", err)
 	}

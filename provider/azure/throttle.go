@@ -14,8 +14,8 @@ import (
 // limited returns the client options with every try kept within Azure's limits,
 // and with retries that never hold a caller for long. A Retry-After beyond
 // MaxRetryDelay is handed to us instead of being waited for, and a launch then
-// says when to come back.
-func limited(in *arm.ClientOptions, buckets *polite.Buckets) *arm.ClientOptions {
+// says when to come back. Tokens that are refused are renewed.
+func limited(in *arm.ClientOptions, buckets *polite.Buckets, renewal *renewal) *arm.ClientOptions {
 	out := arm.ClientOptions{}
 	if in != nil {
 		out = *in
@@ -27,7 +27,7 @@ func limited(in *arm.ClientOptions, buckets *polite.Buckets) *arm.ClientOptions 
 	if out.Telemetry.ApplicationID == "" {
 		out.Telemetry.ApplicationID = "karve"
 	}
-	out.PerRetryPolicies = append(slices.Clip(out.PerRetryPolicies), buckets.Policy())
+	out.PerRetryPolicies = append(slices.Clip(out.PerRetryPolicies), buckets.Policy(), renewal)
 	return &out
 }
 
