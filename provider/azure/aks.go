@@ -119,6 +119,9 @@ func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice off
 	return nil, nil
 }
 
+// final: AKS asks Compute later.
+func (*byAKS) final() bool { return false }
+
 func (a *byAKS) poolMissing() string {
 	o := &a.p.opts
 	return fmt.Sprintf("cluster %s in resource group %s has no agent pool %s: add one with az aks nodepool add --mode Machines", o.ClusterName, o.AKSMachines.ResourceGroup, o.AKSMachines.Pool)

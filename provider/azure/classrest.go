@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -57,7 +58,7 @@ func (l *launch) blame(r refusal) bool {
 		if !alike {
 			return false
 		}
-		r.advice = fmt.Sprintf("machines of %d sizes were refused alike: correct what the AKSNodeClass asks for, or what the subscription allows", sizes)
+		r.advice = cmp.Or(r.advice, fmt.Sprintf("machines of %d sizes were refused alike: correct what the AKSNodeClass asks for, or what the subscription allows", sizes))
 		l.p.stockouts.rest(l.class.Name, ClassRefused, r, refusedTTL)
 	default:
 		return false

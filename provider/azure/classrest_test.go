@@ -56,34 +56,41 @@ func blocked(t *testing.T, p *azure.Provider, class string) (n int, why string) 
 // What Azure has against a class costs it its own offers, and those of no other. What nobody
 // knows, of three sizes alike, has the class rest with a reason; others are tried then.
 //
-// Rule 56.
+// Rule 56. Rule 114.
 func TestWrongClassHarmsOnlyItself(t *testing.T) {
+	policy := emulator.Fault{Status: 403, Code: "RequestDisallowedByPolicy", Message: "Resource 'x' was disallowed by policy: tag team is missing."}
+	feature := emulator.Fault{Status: 400, Code: "InvalidParameter",
+		Message: "The property 'securityProfile.encryptionAtHost' is not valid because the feature is not enabled for this subscription's offers."}
 	for name, test := range map[string]struct {
 		fault     emulator.Fault
+		aks       bool
 		most      int // requests within five minutes
 		condition string
 	}{
-		"policy": {emulator.Fault{Status: 403, Code: "RequestDisallowedByPolicy", Message: "Resource 'x' was disallowed by policy: tag team is missing."}, 20, ""},
-		"feature": {emulator.Fault{Status: 400, Code: "InvalidParameter",
-			Message: "The property 'securityProfile.encryptionAtHost' is not valid because the feature is not enabled for this subscription's offers."}, 9, azure.ClassRefused},
+		"policy":                      {policy, false, 20, ""},
+		"feature":                     {feature, false, 9, azure.ClassRefused},
+		"policy, where AKS makes it":  {policy, true, 20, ""},
+		"feature, where AKS makes it": {feature, true, 9, azure.ClassRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses()
+				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses().madeBy(test.aks)
 				test.fault.Method, test.fault.Path, test.fault.Times = "PUT", "/virtualMachines/[^/]*bad", -1
 				r.fault(t, test.fault)
 				p := r.provider(t)
 				before, _ := blocked(t, p, "good")
 				bad := provider.Claim{Name: "bad", UID: "bad", Class: "bad", Choices: everySize()}
-				var last error
+				var reason, detail string // of its last rest
 				for range 50 {
-					_, last = p.Launch(t.Context(), bad)
+					if in, _ := p.Launch(t.Context(), bad); in.State == provider.Running {
+						t.Fatal("launched")
+					}
+					if now, why := p.ClassTrouble("bad"); now != "" {
+						reason, detail = now, why
+					}
 					time.Sleep(5 * time.Second)
 				}
-				if last == nil {
-					t.Fatal("launched")
-				}
-				if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]; n == 0 || n > test.most {
+				if n := r.requested(); n == 0 || n > test.most {
 					t.Errorf("%d requests for machines", n)
 				}
 				if now, why := blocked(t, p, "good"); now != before {
@@ -92,7 +99,6 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 				if now, _ := blocked(t, p, "bad"); now == before {
 					t.Error("the class has all its offers")
 				}
-				reason, detail := p.ClassTrouble("bad")
 				if reason != test.condition || reason != "" && (!strings.Contains(detail, "encryptionAtHost") || !strings.Contains(detail, "correct what the AKSNodeClass asks for")) {
 					t.Errorf("the class says %s: %s", reason, detail)
 				}
@@ -161,23 +167,61 @@ func TestSizeThatCanBeHadIsFound(t *testing.T) {
 	})
 }
 
+// eachMaker runs a test in a bubble for either maker of machines. AKS accepts machines before
+// it asks Compute, and shows what Compute refuses as their failure.
+func eachMaker(t *testing.T, test func(t *testing.T, aks bool)) {
+	for name, aks := range map[string]bool{"Compute makes it": false, "AKS makes it": true} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, aks) }) })
+	}
+}
+
+func (r *region) madeBy(aks bool) *region {
+	if aks {
+		r.aks(1)
+	}
+	return r
+}
+
+// requested is how many machines were asked for.
+func (r *region) requested() int {
+	done := r.Ledger().ByOperation
+	if r.options.AKSMachines.Buy {
+		return done["Machines.CreateOrUpdate"]
+	}
+	return done["VirtualMachines.CreateOrUpdate"]
+}
+
+// toTheEnd launches until the machine runs or is refused.
+func toTheEnd(t *testing.T, p *azure.Provider, c provider.Claim) (provider.Instance, error) {
+	t.Helper()
+	for range 1000 {
+		in, err := p.Launch(t.Context(), c)
+		if err != nil || in.State == provider.Running {
+			return in, err
+		}
+		time.Sleep(in.RetryAfter)
+	}
+	t.Fatalf("claim %s comes to no end", c.Name)
+	return provider.Instance{}, nil
+}
+
 // A permission that is missing has the class rest for five minutes, with the role to assign.
 //
-// Rule 57.
+// Rule 57. Rule 114.
 func TestDeniedClassRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses()
+	eachMaker(t, func(t *testing.T, aks bool) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses().madeBy(aks)
 		r.fault(t, emulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]*bad", Status: 403, Code: "LinkedAuthorizationFailed", Times: -1,
 			Message: "The client 'c' with object id 'o-1' has permission to perform action 'Microsoft.Compute/virtualMachines/write' on scope '/vm'; however, it does not have permission to perform action(s) 'Microsoft.ManagedIdentity/userAssignedIdentities/assign/action' on the linked scope(s) '/the/identity' (respectively) or the linked scope(s) are invalid."})
 		p := r.provider(t)
-		for i := range 290 {
-			_, err := p.Launch(t.Context(), provider.Claim{Name: "bad", UID: fmt.Sprint(i), Class: "bad", Choices: everySize()})
+		for i := range 250 {
+			_, err := toTheEnd(t, p, provider.Claim{Name: "bad", UID: fmt.Sprint(i), Class: "bad", Choices: everySize()})
 			if err == nil || i > 0 && !errors.As(err, new(*provider.NotReadyError)) || !strings.Contains(err.Error(), "Managed Identity Operator") {
 				t.Fatalf("launch %d: %v", i, err)
 			}
 			time.Sleep(time.Second)
 		}
-		if n := r.Ledger().ByOperation["VirtualMachines.CreateOrUpdate"]; n != 1 {
+		if n := r.requested(); n != 1 {
 			t.Errorf("%d requests for machines, want one", n)
 		}
 		if reason, detail := p.ClassTrouble("bad"); reason != azure.ClassDenied || !strings.Contains(detail, "o-1 on /the/identity") {
@@ -187,7 +231,7 @@ func TestDeniedClassRests(t *testing.T) {
 			t.Errorf("the other class says %s", reason)
 		}
 		r.ClearFaults()
-		time.Sleep(11 * time.Second)
+		time.Sleep(51 * time.Second)
 		if _, err := r.up(t, p, provider.Claim{Name: "bad", UID: "x", Class: "bad", Choices: everySize()}); err != nil {
 			t.Errorf("five minutes later: %v", err)
 		}
@@ -197,24 +241,29 @@ func TestDeniedClassRests(t *testing.T) {
 // A permission that is denied right after a machine of the class was bought is still on its way,
 // and has nobody rest.
 //
-// Rule 57.
+// Rule 57. Rule 114.
 func TestSpreadingRoleHasNobodyRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+	eachMaker(t, func(t *testing.T, aks bool) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(aks)
 		p := r.provider(t)
 		if _, err := r.up(t, p, claim("a", everySize()...)); err != nil {
 			t.Fatal(err)
 		}
 		r.fault(t, emulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]+$", Status: 403, Code: "AuthorizationFailed", Times: 1,
 			Message: "The client 'c' with object id 'o-1' does not have authorization to perform action 'Microsoft.Compute/virtualMachines/write' over scope '/vm' or the scope is invalid."})
-		if _, err := p.Launch(t.Context(), claim("b", everySize()...)); err == nil {
-			t.Fatal("launched without the right to")
+		for state := provider.Creating; state != provider.Running; {
+			in, err := p.Launch(t.Context(), claim("b", everySize()...))
+			if errors.As(err, new(*provider.NotReadyError)) {
+				t.Fatal(err)
+			}
+			state = in.State
+			if reason, detail := p.ClassTrouble("default"); reason != "" {
+				t.Fatalf("the class rests: %s: %s", reason, detail)
+			}
+			time.Sleep(in.RetryAfter)
 		}
-		if reason, detail := p.ClassTrouble("default"); reason != "" {
-			t.Errorf("the class rests: %s: %s", reason, detail)
-		}
-		if _, err := r.up(t, p, claim("b", everySize()...)); err != nil {
-			t.Errorf("when asked again: %v", err)
+		if n := r.requested(); n != 3 {
+			t.Errorf("%d requests for machines, want three: one was denied", n)
 		}
 	})
 }

@@ -113,6 +113,7 @@ func TestClassify(t *testing.T) {
 		{name: "network locked", status: 409, header: "Retry-After: 10", body: wrapped("RetryableErrorDueToAnotherOperation", "Operation was preempted."), want: inUse, reason: "Other", after: 10 * time.Second},
 		{name: "network locked, as throttling", status: 429, header: "Retry-After: 10", body: wrapped("RetryableError", "A retryable error occurred."), want: throttled, reason: "Throttled", after: 10 * time.Second},
 		{name: "image gone from its region", status: 400, body: wrapped("ImageNotFound", "The image is not available in eastus region."), want: imageMissing, reason: "Other"},
+		{name: "image that AKS does not have", status: 400, body: `{"code":"InvalidParameter","message":"The node image version AKSUbuntu-2204gen2containerd-202511.02.0 is not available."}`, want: imageMissing, reason: "Other"},
 		{name: "image withdrawn", status: 404, body: wrapped("PlatformImageNotFound", "The platform image is not available."), want: imageMissing, reason: "Other"},
 		{name: "system that never reported", status: 200, body: `{"status":"Failed","error":{"code":"OSProvisioningTimedOut","message":"OS Provisioning for VM 'x' did not finish in the allotted time."}}`, want: bootFailed, reason: "Other", avoid: thisOffer, rest: 10 * time.Minute},
 		{name: "extension", status: 409, body: wrapped("VMExtensionProvisioningError", "VM has reported a failure when processing extension x."), want: extensionFailed, reason: "Other"},

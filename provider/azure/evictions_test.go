@@ -48,16 +48,16 @@ func TestEvictedOffersComeLast(t *testing.T) {
 
 // A policy's refusal is told of, with what to do, until a machine of the class is bought.
 //
-// Rule 280.
+// Rule 280. Rule 114.
 func TestPolicyDenialIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+	eachMaker(t, func(t *testing.T, aks bool) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(aks)
 		p := r.provider(t)
 		deny := func() {
 			t.Helper()
 			r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "RequestDisallowedByPolicy",
 				Message: "Resource 'x' was disallowed by policy. Policy identifiers: '[{\"policyAssignment\":{\"name\":\"allowed-sizes\"}}]'."})
-			if in, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D8s_v5", "eastus-1"))); err == nil {
+			if in, err := toTheEnd(t, p, claim("a", onDemand("Standard_D8s_v5", "eastus-1"))); err == nil {
 				t.Fatalf("launched %+v", in)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -116,7 +117,7 @@ func (l *launch) stands(ctx context.Context, vm *machine) provider.Instance {
 		in.ProviderID = "" // its node will have another, which nobody knows yet
 	}
 	if in.State == provider.Running {
-		l.p.arrived(l.name)
+		l.arrived(vm)
 		return in
 	}
 	in.RetryAfter = l.p.pace()
@@ -140,15 +141,22 @@ func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
 	if state(vm) != provider.Failed {
 		return l.stands(ctx, vm), nil
 	}
-	return l.giveBack(ctx, vm, failure(l.maker.why(ctx, l, vm)))
+	return l.giveBack(ctx, vm, l.maker.why(ctx, l, vm))
+}
+
+// arrived notes that the machine came up. Of a maker whose word is not Compute's it is the
+// first sign that Compute made it.
+func (l *launch) arrived(vm *machine) {
+	l.p.arrived(l.name)
+	if !l.maker.final() {
+		l.granted(imageOf(vm))
+	}
 }
 
 // giveBack remembers why a machine failed and deletes it.
 func (l *launch) giveBack(ctx context.Context, vm *machine, r refusal) (provider.Instance, error) {
 	choice := l.p.choiceOf(vm)
-	if s := l.in.skus.value.byName[choice.Type]; s != nil {
-		l.p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, l.buyer())
-	}
+	l.heed(r, vm, choice)
 	l.p.prudence.lost(l.name)
 	l.refused(choice, r.code, r.reason(), r.detail)
 	l.p.opts.Log.Info("machine failed", slog.String("claim", l.claim.Name), slog.String("machine", l.name),
@@ -159,6 +167,21 @@ func (l *launch) giveBack(ctx context.Context, vm *machine, r refusal) (provider
 	in := l.waiting()
 	in.Memory = l.forgotten()
 	return in, nil
+}
+
+// heed learns from why a machine failed as from a refusal: what AKS has accepted Compute may
+// refuse later.
+func (l *launch) heed(r refusal, vm *machine, choice offer.Choice) {
+	if l.mind(r, imageOf(vm), choice) {
+		return
+	}
+	late := failure(r)
+	if s := l.in.skus.value.byName[choice.Type]; s != nil {
+		l.p.stockouts.learn(late, s, choice.Zone, choice.CapacityType, l.buyer())
+	}
+	if r.kind == otherRefusal || r.kind == denied {
+		l.blame(late)
+	}
 }
 
 // failure makes sure that a failed machine's offer rests for a while, whatever

@@ -1,10 +1,16 @@
 package azure_test
 
 import (
+	"io"
 	"net/http"
+	"path"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
@@ -14,37 +20,44 @@ import (
 // An image that Azure does not find any more, and does not list, is given up, though its
 // class holds its images; one that is listed stays, whatever a single answer said.
 //
-// Rule 65.
+// Rule 65. Rule 114.
 func TestImageThatIsGone(t *testing.T) {
 	const used, next = "202511.02.0", "202510.19.0"
+	notFound := func(r *region, times int) {
+		r.fault(t, emulator.Fault{Method: http.MethodPut, Path: "/virtualMachines/[^/]+$", Status: http.StatusNotFound, Code: "GalleryImageNotFound", Times: times})
+	}
 	for name, test := range map[string]struct {
-		happens func(*region)
+		happens func(r *region, quiet *atomic.Bool)
+		aks     bool
 		stays   string
 	}{
-		"taken away": {func(r *region) { r.RemoveImage(used) }, next},
-		"not found once": {func(r *region) {
-			r.fault(t, emulator.Fault{Method: http.MethodPut, Path: "/virtualMachines/[^/]+$", Status: http.StatusNotFound, Code: "GalleryImageNotFound", Times: 1})
-		}, used},
+		"taken away":                {func(r *region, _ *atomic.Bool) { r.RemoveImage(used) }, false, next},
+		"not found once":            {func(r *region, _ *atomic.Bool) { notFound(r, 1) }, false, used},
+		"AKS has it no more":        {func(r *region, _ *atomic.Bool) { r.RemoveImage(used) }, true, next},
+		"AKS finds it out later":    {func(r *region, quiet *atomic.Bool) { notFound(r, 2); quiet.Store(true) }, true, next},
+		"AKS does not find it once": {func(r *region, _ *atomic.Bool) { notFound(r, 1) }, true, used},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small().madeBy(test.aks)
+				quiet := r.mayUnlist(used, next)
 				p, c := r.provider(t), class("1.36.3")
 				var err error
 				if c.Status.Images, err = imagesOf(t, p, c, true); err != nil {
 					t.Fatal(err)
 				}
 				r.class.Store(c)
-				test.happens(r)
+				test.happens(r, quiet)
 				web := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 				refused(t, p, web)
 				if images, err := imagesOf(t, p, c, true); err != nil || versionsOf(images[:1])[0] != used {
 					t.Errorf("images after one refusal: %v, %v", versionsOf(images), err)
 				}
 				if test.stays == next {
-					time.Sleep(time.Minute)
+					time.Sleep(3 * time.Minute)
 					refused(t, p, web)
 				}
+				time.Sleep(3 * time.Minute) // an offer that failed rests as long
 				images, err := imagesOf(t, p, c, true)
 				if err != nil || versionsOf(images[:1])[0] != test.stays { // the first is the one that was tried
 					t.Fatalf("images of the class: %v, %v; want %s", versionsOf(images), err, test.stays)
@@ -137,10 +150,39 @@ func TestImageThatSharedGalleriesTellNoMore(t *testing.T) {
 	})
 }
 
+// mayUnlist has galleries tell of another version instead of one when it is switched on; AKS accepts
+// machines of it all the same.
+func (r *region) mayUnlist(version, instead string) *atomic.Bool {
+	options, u := *r.options.ClientOptions, &unlisted{inner: r.options.ClientOptions.Transport, version: version, instead: instead}
+	options.Transport = u
+	r.options.ClientOptions = &options
+	return &u.on
+}
+
+type unlisted struct {
+	inner            policy.Transporter
+	version, instead string
+	on               atomic.Bool
+}
+
+func (u *unlisted) Do(req *http.Request) (*http.Response, error) {
+	resp, err := u.inner.Do(req)
+	if err != nil || !u.on.Load() || path.Base(req.URL.Path) != "versions" {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(strings.NewReader(strings.ReplaceAll(string(body), u.version, u.instead)))
+	resp.ContentLength = -1
+	return resp, nil
+}
+
 // refused has a machine asked for that there is no image for.
 func refused(t *testing.T, p *azure.Provider, c provider.Claim) {
 	t.Helper()
-	if in, err := p.Launch(t.Context(), c); err == nil {
+	if in, err := toTheEnd(t, p, c); err == nil {
 		t.Fatalf("there is a machine of an image that was not found: %+v", in)
 	}
 }

@@ -88,13 +88,13 @@ func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Inst
 		return in, nil
 	case power(vm) == "running":
 		in.State, in.RetryAfter = provider.Running, 0
-		l.p.arrived(l.name)
+		l.arrived(vm)
 		return in, nil
 	case text(vm.Properties.ProvisioningState) != stateCreating:
 		return l.follow(ctx, vm)
 	}
 	if r, failed := l.noted(ctx, l.p.choiceOf(vm)); failed && l.maker.mayEnd(l.name) {
-		return l.giveBack(ctx, vm, failure(r))
+		return l.giveBack(ctx, vm, r)
 	}
 	return in, nil
 }

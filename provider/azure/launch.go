@@ -260,9 +260,9 @@ func (l *launch) subnet() string { return l.p.subnetKey(l.class) }
 func (l *launch) try(ctx context.Context, m *machineType, choice offer.Choice) (provider.Instance, bool, error) {
 	err := l.create(ctx, m, choice)
 	if err == nil {
-		l.p.policies.forget(l.class.Name)
-		l.p.stockouts.sold(l.class.Name)
-		l.p.images.found(l.imageID)
+		if l.maker.final() {
+			l.granted(l.imageID)
+		}
 		return l.bought(m, choice), true, nil
 	}
 	var driver *bootstrap.DriverError
@@ -276,6 +276,13 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offer.Choice) (
 		return provider.Instance{}, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
 	return l.answer(classify(err), m, choice)
+}
+
+// granted notes that Compute makes machines of the class, from this image.
+func (l *launch) granted(image string) {
+	l.p.policies.forget(l.class.Name)
+	l.p.stockouts.sold(l.class.Name)
+	l.p.images.found(image)
 }
 
 // answer acts on a refused or failed purchase.
@@ -298,24 +305,32 @@ func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provide
 		in.RetryAfter = max(in.RetryAfter, r.retryAfter)
 		return in, true, nil
 	}
-	if r.kind == imageMissing {
-		l.p.images.doubt(l.imageID)
-	}
+	l.mind(r, l.imageID, choice)
 	if !r.ofOffer() {
-		if subnet, err := parseSubnetID(l.subnet()); err == nil {
-			l.p.network.deny(subnet, r)
-		}
-		l.blame(r)
 		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
-	}
-	if r.kind == disallowed {
-		l.p.policies.note(l.class.Name, choice, r, l.p.opts.Now())
 	}
 	l.p.prudence.lost(l.name)
 	l.p.stockouts.learn(r, m.sku, choice.Zone, choice.CapacityType, l.buyer())
 	l.p.opts.Log.Info("machine refused", slog.String("claim", l.claim.Name), slog.String("size", choice.Type),
 		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.String("code", r.code))
 	return l.further(r)
+}
+
+// mind remembers what a refusal says of the class, its image, its subnet and the
+// subscription's policies. It reports whether the class rests for it.
+func (l *launch) mind(r refusal, image string, choice offer.Choice) (rests bool) {
+	switch {
+	case r.kind == imageMissing:
+		l.p.images.doubt(image)
+	case r.kind == disallowed:
+		l.p.policies.note(l.class.Name, choice, r, l.p.opts.Now())
+	case !r.ofOffer():
+		if subnet, err := parseSubnetID(l.subnet()); err == nil {
+			l.p.network.deny(subnet, r)
+		}
+		return l.blame(r)
+	}
+	return false
 }
 
 // further goes on to the next choice, unless the same unknown refusal came for

@@ -27,6 +27,8 @@ type maker interface {
 	// begin asks for the launch's machine, and never changes one that exists. It returns
 	// what the claim shall remember of it.
 	begin(ctx context.Context, l *launch, m *machineType, choice offer.Choice) (memory map[string]string, err error)
+	// final reports whether a machine that it accepts is one that Compute has accepted.
+	final() bool
 	// read reads a machine by itself, with its power; provider.ErrNotFound when there is none.
 	read(ctx context.Context, handle string) (*machine, error)
 	// why says why a machine failed.
@@ -80,6 +82,8 @@ func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice 
 	c.p.flights.put(l.name, flight{asked: now, operation: poller})
 	return toNote(accepted, choice, now), nil
 }
+
+func (byCompute) final() bool { return true }
 
 func (c byCompute) read(ctx context.Context, handle string) (*machine, error) {
 	vm, err := c.get(ctx, handle)

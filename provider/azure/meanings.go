@@ -101,6 +101,7 @@ var meanings = []meaning{
 
 	// The machine itself.
 	{code: "ImageNotFound", kind: imageMissing},
+	{code: "InvalidParameter", says: "node image version", kind: imageMissing}, // AKS's word for one
 	{code: "GalleryImageNotFound", kind: imageMissing},
 	{code: "PlatformImageNotFound", kind: imageMissing},
 	{code: "OSProvisioningTimedOut", kind: bootFailed},

@@ -211,6 +211,9 @@ func (s *Server) buildMachine(m *aksMachine) {
 	}
 	name, w, err := s.machineWish(m)
 	if err == nil {
+		err = s.refusalOfVM(s.resourceID(s.options.NodeResourceGroup, "Microsoft.Compute", "virtualMachines", name))
+	}
+	if err == nil {
 		_, err = s.createVM(s.options.NodeResourceGroup, name, w)
 	}
 	if err != nil {

@@ -5,13 +5,15 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
 // Fault makes requests fail on purpose.
 type Fault struct {
 	// Method and Path are regular expressions, unanchored, letter case
-	// ignored; empty matches all. Path is compared with the URL's path.
+	// ignored; empty matches all. Path is compared with the URL's path. A refusal whose Path
+	// names /virtualMachines strikes those, too, that AKS asks for.
 	Method string `json:"method,omitempty"`
 	Path   string `json:"path,omitempty"`
 	// Times is how many requests fail before the fault is over. Zero means 1,
@@ -113,8 +115,27 @@ func (s *Server) Faults() []Fault {
 func (s *Server) takeFault(req *request, route *route) *fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.faultOf(req.http.Method, req.http.URL.Path, func(f *fault) bool { return f.ofMetadata == route.isMetadata })
+}
+
+// refusalOfVM spends one of a fault's times on a virtual machine that AKS asks for, or returns
+// nil. Only plain refusals of virtual machines strike it: AKS has a connection and an identity
+// of its own. Callers hold mu.
+func (s *Server) refusalOfVM(id string) error {
+	f := s.faultOf(http.MethodPut, id, func(f *fault) bool {
+		return f.Status > 0 && !f.ofMetadata && strings.Contains(strings.ToLower(f.Path), "/virtualmachines")
+	})
+	if f == nil {
+		return nil
+	}
+	return f.refusal()
+}
+
+// faultOf spends one of the times of the first fault of a request that may strike it.
+// Callers hold mu.
+func (s *Server) faultOf(method, path string, may func(*fault) bool) *fault {
 	for i, f := range s.faults {
-		if f.ofMetadata != route.isMetadata || !f.method.MatchString(req.http.Method) || !f.path.MatchString(req.http.URL.Path) {
+		if !f.method.MatchString(method) || !f.path.MatchString(path) || !may(f) {
 			continue
 		}
 		if f.luck.passes() {
