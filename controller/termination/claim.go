@@ -60,7 +60,7 @@ func (r *Claims) finalize(ctx context.Context, claim *karpv1.NodeClaim) (reconci
 	}
 	gone, err := r.returnMachine(ctx, claim)
 	if err != nil {
-		return reconcile.Result{}, err
+		return reconcile.Result{}, errors.Join(err, sayFailing(ctx, r.Client, r.Events, claim, err))
 	}
 	if !gone {
 		return reconcile.Result{RequeueAfter: poll}, r.markTerminating(ctx, claim)
@@ -149,11 +149,4 @@ func (r *Claims) letGo(ctx context.Context, claim *karpv1.NodeClaim) error {
 	r.Events.Publish(events.Event{About: stored, Reason: "Finalized", Message: "Finalized karpenter.sh/termination"})
 	r.Log.Info("deleted nodeclaim", "nodeclaim", stored.Name, "provider-id", stored.Status.ProviderID, "node", stored.Status.NodeName)
 	return nil
-}
-
-// patchStatus writes what change does to the claim's status, if it does anything.
-func patchStatus(ctx context.Context, c client.Client, claim *karpv1.NodeClaim, change func()) error {
-	stored := claim.DeepCopy()
-	change()
-	return write.Status(ctx, c, claim, stored)
 }

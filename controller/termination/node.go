@@ -336,7 +336,8 @@ func (r *Nodes) terminate(ctx context.Context, node *corev1.Node, claim *karpv1.
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("terminating the machine of node %s: %w", node.Name, err)
+		err = fmt.Errorf("terminating the machine of node %s: %w", node.Name, err)
+		return 0, errors.Join(err, sayFailing(ctx, r.Client, r.Events, claim, err))
 	}
 	return poll, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
 		c.StatusConditions().SetTrue(karpv1.ConditionTypeInstanceTerminating)
