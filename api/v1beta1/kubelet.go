@@ -27,14 +27,16 @@ type KubeletConfiguration struct {
 
 	// imageGCHighThresholdPercent is the disk usage, in percent, above which
 	// unused images are always removed. It must be greater than
-	// imageGCLowThresholdPercent. Default: the kubelet's.
+	// imageGCLowThresholdPercent. Default: 85, or five above
+	// imageGCLowThresholdPercent where that is higher than 84.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +optional
 	ImageGCHighThresholdPercent *int32 `json:"imageGCHighThresholdPercent,omitempty"`
 
 	// imageGCLowThresholdPercent is the disk usage, in percent, down to which
-	// unused images are removed and below which none is. Default: the kubelet's.
+	// unused images are removed and below which none is. Default: 80, or five
+	// below imageGCHighThresholdPercent where that is lower than 81.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +optional

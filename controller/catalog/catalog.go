@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type Keeper struct {
 	mu       sync.Mutex
 	last     map[string]*provider.Snapshot
 	read     map[string]time.Time
+	gauged   map[string]bool // the budgets that have gauges
 	overlays Overlays
 	sold     map[string]sold // what the mirror was last told, by class
 }
@@ -48,7 +50,7 @@ type sold struct {
 
 // New returns a Keeper that knows nothing yet.
 func New(p provider.Provider, m *kube.Mirror, s *metrics.Set) *Keeper {
-	return &Keeper{provider: p, mirror: m, metrics: s, last: map[string]*provider.Snapshot{}, read: map[string]time.Time{}, sold: map[string]sold{}}
+	return &Keeper{provider: p, mirror: m, metrics: s, last: map[string]*provider.Snapshot{}, read: map[string]time.Time{}, gauged: map[string]bool{}, sold: map[string]sold{}}
 }
 
 // Refresh reads overlays, and the catalog of every class in use. The error names
@@ -61,6 +63,7 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 		group.Go(func() { failed[i] = k.fetch(ctx, class) })
 	}
 	group.Wait()
+	k.forget(classes)
 	failed[len(classes)] = k.publish(ctx)
 	return errors.Join(failed...)
 }
@@ -92,9 +95,38 @@ func (k *Keeper) fetch(ctx context.Context, class string) error {
 	return nil
 }
 
+// forget drops what is known of classes that nothing names any more, and the gauges of
+// budgets that no class draws on: an alert on one would never end.
+func (k *Keeper) forget(used []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for class := range k.last {
+		if slices.Contains(used, class) {
+			continue
+		}
+		delete(k.last, class)
+		delete(k.read, class)
+		delete(k.sold, class)
+		k.metrics.CatalogAge.DeleteLabelValues(class)
+	}
+	for budget := range k.gauged {
+		drawn := false
+		for _, s := range k.last {
+			_, draws := s.Budgets[budget]
+			drawn = drawn || draws
+		}
+		if !drawn {
+			k.metrics.BudgetLeft.DeleteLabelValues(budget)
+			k.metrics.BudgetEnds.DeleteLabelValues(budget)
+			delete(k.gauged, budget)
+		}
+	}
+}
+
 // gauge shows what is left of budgets, and for how long.
 func (k *Keeper) gauge(s *provider.Snapshot) {
 	for budget, left := range s.Budgets {
+		k.gauged[budget] = true
 		k.metrics.BudgetLeft.WithLabelValues(budget).Set(float64(left))
 		if e, ends := s.Pressure[budget]; ends {
 			k.metrics.BudgetEnds.WithLabelValues(budget).Set(e.In.Seconds())

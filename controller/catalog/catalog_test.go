@@ -32,6 +32,30 @@ func TestBudgetsAreGauges(t *testing.T) {
 	}
 }
 
+// A class that nothing names any more takes the gauges of its budgets along; those that
+// others draw on stay.
+//
+// Rule 237.
+func TestGaugesGoWithTheirBudgets(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	k := New(nil, nil, metrics.New(registry))
+	k.last["a"] = &provider.Snapshot{
+		Budgets:  map[string]int64{"regional": 40, "addresses/a": 7},
+		Pressure: map[string]provider.Exhaustion{"addresses/a": {Left: 7, In: time.Minute}},
+	}
+	k.last["b"] = &provider.Snapshot{Budgets: map[string]int64{"regional": 40}}
+	for _, s := range k.last {
+		k.gauge(s)
+	}
+	k.forget([]string{"b"})
+	if diff := cmp.Diff(map[string]float64{"karve_budget_left regional": 40}, budgets(t, registry)); diff != "" {
+		t.Errorf("gauges (-want +got):\n%s", diff)
+	}
+	if k.Snapshot("a") != nil || k.Snapshot("b") == nil {
+		t.Error("of the two classes the wrong one is forgotten")
+	}
+}
+
 // budgets reads the gauges that are about budgets.
 func budgets(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()

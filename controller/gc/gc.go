@@ -234,12 +234,13 @@ func (c *Collector) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, er
 	return true, nil
 }
 
-// removeMachines gives back machines that belong to no claim.
+// removeMachines gives back machines that belong to no claim. Those on their way out are asked
+// for again: a deletion can get stuck, and of these nobody else reminds the cloud.
 func (c *Collector) removeMachines(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) error {
 	owned, known := uids(claims), providerIDs(claims)
 	var errs []error
 	for _, m := range machines {
-		if owned[m.ClaimUID] || known[strings.ToLower(m.ProviderID)] || m.State == provider.Terminating || time.Since(m.Created) < orElse(c.Grace, time.Minute) {
+		if owned[m.ClaimUID] || known[strings.ToLower(m.ProviderID)] || time.Since(m.Created) < orElse(c.Grace, time.Minute) {
 			continue
 		}
 		errs = append(errs, c.removeMachine(ctx, m))
@@ -258,6 +259,9 @@ func (c *Collector) removeMachine(ctx context.Context, m provider.Instance) erro
 	}
 	if err := c.Provider.Terminate(ctx, m.ProviderID); err != nil && !errors.Is(err, provider.ErrNotFound) {
 		return fmt.Errorf("terminating machine %s, which belongs to no nodeclaim: %w", m.Name, err)
+	}
+	if m.State == provider.Terminating {
+		return nil // it was told when it was asked to go
 	}
 	c.Log.Info("garbage collecting machine without a nodeclaim", "machine", m.Name, "provider-id", m.ProviderID, "nodeclaim", m.ClaimName)
 	return nil

@@ -97,6 +97,37 @@ func TestMachineWithoutClaimGoes(t *testing.T) {
 	})
 }
 
+// A deletion can get stuck: the provider, who knows what another request does, is asked for
+// a machine without a claim until it is gone.
+//
+// Rule 239.
+func TestMachineOnItsWayOutIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := controllertest.New(t, memory.Options{Delete: time.Hour})
+		p := memory.New(e.Cloud)
+		snapshot, err := p.Catalog(t.Context(), "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		choices, err := kube.Choices(&karpv1.NodeClaim{}, snapshot.Types)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Launch(t.Context(), provider.Claim{Name: "stray", UID: "nobody", Choices: choices}); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			time.Sleep(2 * time.Minute)
+			if err := e.Collector.Collect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := e.Cloud.Calls()["terminate"]; n != 5 {
+			t.Errorf("the provider was asked %d times in 5 rounds", n)
+		}
+	})
+}
+
 // truncated lists fewer machines than there are, and finds none of the rest.
 type truncated struct {
 	provider.Provider

@@ -14,6 +14,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
 // body is what AKS shall make of a launch, but for its zone and tags: machines that are
@@ -165,9 +166,8 @@ func kubeletConfig(k *v1beta1.KubeletConfiguration) (*aks.KubeletConfig, error) 
 		CPUCfsQuota:          k.CPUCFSQuota,
 		ContainerLogMaxFiles: k.ContainerLogMaxFiles,
 		FailSwapOn:           k.FailSwapOn,
-		ImageGcHighThreshold: k.ImageGCHighThresholdPercent,
-		ImageGcLowThreshold:  k.ImageGCLowThresholdPercent,
 	}
+	out.ImageGcHighThreshold, out.ImageGcLowThreshold = bootstrap.ImageGC(k)
 	if len(k.AllowedUnsafeSysctls) > 0 {
 		out.AllowedUnsafeSysctls = to.SliceOfPtrs(k.AllowedUnsafeSysctls...)
 	}

@@ -553,6 +553,21 @@ func (r *region) deleteVM(t *testing.T, name string) {
 	}
 }
 
+// Kubernetes compares provider IDs letter by letter, and Azure's cloud provider writes the
+// subscription in small ones: however karve is told of it, nodes find their NodeClaims. So
+// does a region by the name that people read.
+//
+// Rule 154.
+func TestSubscriptionInCapitals(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1, SubscriptionID: "5b1a0c6e-7d0f-4a6e-9c55-0d3c0a5e0abc"}).small()
+	r.options.SubscriptionID = strings.ToUpper(r.SubscriptionID())
+	r.options.Location = "East US"
+	in, _ := run(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
+	if !strings.HasPrefix(in.ProviderID, "azure:///subscriptions/"+r.SubscriptionID()+"/") {
+		t.Errorf("a machine in subscription %s has the provider ID %s", r.SubscriptionID(), in.ProviderID)
+	}
+}
+
 func TestOptionsAreRefusedByName(t *testing.T) {
 	_, err := azure.New(context.Background(), azure.Options{})
 	for _, name := range []string{"Credential", "SubscriptionID", "Location", "ClusterName", "ClusterEndpoint", "CABundle", "NodeResourceGroup", "VNetSubnetID", "SSHPublicKey", "BootstrapToken", "Classes"} {

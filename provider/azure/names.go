@@ -46,7 +46,7 @@ func dnsSafe(s string, room int) string {
 }
 
 // providerIDs is how the IDs begin that Azure's cloud provider gives the nodes of machines;
-// it lower-cases the resource group. The machine's name follows.
+// it lower-cases the subscription and the resource group. The machine's name follows.
 func providerIDs(subscription, group string) string {
 	return fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/", subscription, strings.ToLower(group))
 }

@@ -198,7 +198,8 @@ func (o *Options) complete() error {
 	o.ARMShare = cmp.Or(o.ARMShare, 0.5)
 	o.ARMPace = cmp.Or(o.ARMPace, 1)
 	o.AKSMachines.Batching = o.AKSMachines.Batching.complete()
-	o.Location = strings.ToLower(o.Location)
+	o.Location = strings.ReplaceAll(strings.ToLower(o.Location), " ", "") // East US is eastus
+	o.SubscriptionID = strings.ToLower(o.SubscriptionID)                  // as provider IDs of nodes have it
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -186,6 +186,52 @@ func TestPayloadIsReadAsMeant(t *testing.T) {
 	}
 }
 
+// A cluster on long-term support has a version with a suffix, and so have its kubelets.
+//
+// Rule 202.
+func TestLongTermSupport(t *testing.T) {
+	for _, c := range contracts {
+		n := testNode()
+		n.Version = "1.30.101-akslts"
+		p, err := node.ReadPayload(t.Context(), encode(t, n, c))
+		if err != nil {
+			t.Fatalf("%s: %v", c, err)
+		}
+		if p.KubernetesVersion != n.Version {
+			t.Errorf("%s: the kubelet is of %s, want %s", c, p.KubernetesVersion, n.Version)
+		}
+	}
+}
+
+// A class that sets one threshold of image collection beyond the usual other one gets nodes
+// that start all the same: the emulator's kubelet refuses thresholds as the real one does.
+//
+// Rule 26.
+func TestOneImageThresholdAlone(t *testing.T) {
+	for _, x := range []struct{ high, low, wantHigh, wantLow *int32 }{
+		{nil, nil, nil, nil},
+		{to(int32(90)), nil, to(int32(90)), nil},
+		{to(int32(80)), nil, to(int32(80)), to(int32(75))},
+		{to(int32(3)), nil, to(int32(3)), to(int32(0))},
+		{nil, to(int32(60)), nil, to(int32(60))},
+		{nil, to(int32(85)), to(int32(90)), to(int32(85))},
+		{nil, to(int32(98)), to(int32(100)), to(int32(98))},
+		{to(int32(70)), to(int32(60)), to(int32(70)), to(int32(60))},
+	} {
+		n := testNode()
+		n.Kubelet.ImageGCHighThresholdPercent, n.Kubelet.ImageGCLowThresholdPercent = x.high, x.low
+		high, low := bootstrap.ImageGC(n.Kubelet)
+		if diff := cmp.Diff([]*int32{x.wantHigh, x.wantLow}, []*int32{high, low}); diff != "" {
+			t.Errorf("thresholds (-want +got):\n%s", diff)
+		}
+		for _, c := range contracts {
+			if _, err := node.ReadPayload(t.Context(), encode(t, n, c)); err != nil {
+				t.Errorf("%s: %v", c, err)
+			}
+		}
+	}
+}
+
 // Every setting of the operating system that a class can make reaches the machine.
 //
 // Rule 203.

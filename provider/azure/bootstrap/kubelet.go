@@ -77,8 +77,8 @@ func (n *Node) baseFlags() map[string]string {
 		"enforce-node-allocatable":     "pods",
 		"event-qps":                    "0",
 		"eviction-hard":                n.Reserved.evictionHard(),
-		"image-gc-high-threshold":      "85",
-		"image-gc-low-threshold":       "80",
+		"image-gc-high-threshold":      strconv.Itoa(usualGCHigh),
+		"image-gc-low-threshold":       strconv.Itoa(usualGCLow),
 		"kube-reserved":                n.Reserved.kubeReserved(),
 		"max-pods":                     strconv.FormatInt(n.MaxPods, 10),
 		"node-status-update-frequency": "10s",
@@ -150,8 +150,9 @@ func userFlags(flags map[string]string, k *v1beta1.KubeletConfiguration) {
 		flags["cpu-cfs-quota-period"] = period.Duration.String()
 		flags["feature-gates"] = "CustomCPUCFSQuotaPeriod=true" // or the kubelet refuses to start
 	}
-	set(flags, "image-gc-high-threshold", k.ImageGCHighThresholdPercent)
-	set(flags, "image-gc-low-threshold", k.ImageGCLowThresholdPercent)
+	high, low := ImageGC(k)
+	set(flags, "image-gc-high-threshold", high)
+	set(flags, "image-gc-low-threshold", low)
 	set(flags, "topology-manager-policy", k.TopologyManagerPolicy)
 	if len(k.AllowedUnsafeSysctls) > 0 {
 		flags["allowed-unsafe-sysctls"] = strings.Join(slices.Sorted(slices.Values(k.AllowedUnsafeSysctls)), ",")
@@ -160,6 +161,26 @@ func userFlags(flags map[string]string, k *v1beta1.KubeletConfiguration) {
 	set(flags, "container-log-max-files", k.ContainerLogMaxFiles)
 	set(flags, "pod-max-pids", k.PodPidsLimit)
 	set(flags, "fail-swap-on", k.FailSwapOn)
+}
+
+// The thresholds of nodes whose class sets none, in percent of the disk.
+const usualGCHigh, usualGCLow = 85, 80
+
+// ImageGC returns the class's thresholds of image collection, in percent of the disk; nil is
+// one that the class leaves alone. Of a class that sets one beyond the other's usual value
+// the other goes along, five below or above: a kubelet whose low threshold is not below
+// the high one does not start.
+func ImageGC(k *v1beta1.KubeletConfiguration) (high, low *int32) {
+	high, low = k.ImageGCHighThresholdPercent, k.ImageGCLowThresholdPercent
+	switch {
+	case low == nil && high != nil && *high <= usualGCLow:
+		below := max(*high-5, 0)
+		low = &below
+	case high == nil && low != nil && *low >= usualGCHigh:
+		above := min(*low+5, 100)
+		high = &above
+	}
+	return high, low
 }
 
 // set writes a flag that the user has given.

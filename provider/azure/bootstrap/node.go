@@ -117,7 +117,7 @@ var (
 	plainName   = regexp.MustCompile(`^[\pL\pN_][\pL\pN_.()-]*$`)
 	serverForm  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$`)
 	tokenForm   = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
-	versionForm = regexp.MustCompile(`^1\.[0-9]{1,3}\.[0-9]{1,4}$`)
+	versionForm = regexp.MustCompile(`^1\.[0-9]{1,3}\.[0-9]{1,4}(-[a-z0-9]+)?$`)
 )
 
 func (n *Node) check() error {
@@ -129,7 +129,7 @@ func (n *Node) check() error {
 	}
 	require(serverForm.MatchString(n.Server), "API server %q is not host[:port]", n.Server)
 	require(tokenForm.MatchString(n.Token), "the bootstrap token is not six letters or digits, a dot, and sixteen more")
-	require(versionForm.MatchString(n.Version), "Kubernetes version %q is not 1.x.y", n.Version)
+	require(versionForm.MatchString(n.Version), "Kubernetes version %q is not 1.x.y, nor 1.x.y-akslts", n.Version)
 	block, _ := pem.Decode(n.CA)
 	require(block != nil && block.Type == "CERTIFICATE", "the API server's authority holds no PEM certificate")
 	require(n.MaxPods > 0, "max pods %d is not positive", n.MaxPods)

@@ -266,7 +266,7 @@ func cloudLabels(m emulator.Machine) map[string]string {
 const azurePrefix = "azure://"
 
 func providerID(m emulator.Machine) string {
-	return azurePrefix + "/subscriptions/" + m.SubscriptionID + "/resourceGroups/" + strings.ToLower(m.ResourceGroup) +
+	return azurePrefix + "/subscriptions/" + strings.ToLower(m.SubscriptionID) + "/resourceGroups/" + strings.ToLower(m.ResourceGroup) +
 		"/providers/Microsoft.Compute/virtualMachines/" + m.Name
 }
 

@@ -33,7 +33,7 @@ type Payload struct {
 
 // versionForm is the release form of Kubernetes versions, which is all that
 // images are published for.
-var versionForm = regexp.MustCompile(`^1\.[0-9]{1,3}\.[0-9]{1,4}$`)
+var versionForm = regexp.MustCompile(`^1\.[0-9]{1,3}\.[0-9]{1,4}(-[a-z0-9]+)?$`)
 
 // ReadPayload runs customData and reads what the provisioning script of an AKS
 // image would read, under the names that script uses. The error says why the
