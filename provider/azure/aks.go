@@ -109,8 +109,10 @@ func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice off
 	}
 	sum := sha256.Sum256(template)
 	err = a.making.ask(ctx, hex.EncodeToString(sum[:]), one)
-	if classify(err).kind == notFound {
-		return nil, &provider.NotReadyError{Class: l.class.Name, Reason: "MachinePoolNotFound", Detail: a.poolMissing()}
+	if r := classify(err); r.kind == notFound {
+		r.advice = a.poolMissing()
+		a.p.stockouts.rest(l.class.Name, ClassWithoutPool, r, poolMissingTTL)
+		return nil, &provider.NotReadyError{Class: l.class.Name, Reason: ClassWithoutPool, Detail: r.advice}
 	}
 	if err != nil {
 		return nil, err

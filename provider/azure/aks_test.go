@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
@@ -328,15 +329,82 @@ func TestEvictedAKSMachineIsStopped(t *testing.T) {
 	})
 }
 
-// Without its pool AKS makes nothing, and the class says what to do.
+// Without its pool AKS makes nothing, and the class says what to do: nothing is on sale for it,
+// and AKS is asked once a minute until the pool is there.
 //
 // Rule 274.
 func TestPoolThatDoesNotExist(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
-	r.options.AKSMachines.Pool = "none"
-	_, err := r.provider(t).Launch(t.Context(), claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
-	var notReady *provider.NotReadyError
-	if !errors.As(err, &notReady) || !strings.Contains(notReady.Detail, "az aks nodepool add") {
-		t.Errorf("launching: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(1)
+		r.options.AKSMachines.Pool = "later"
+		p := r.provider(t)
+		before, _ := blocked(t, p, "default")
+		for i := range 150 {
+			_, err := p.Launch(t.Context(), claim(fmt.Sprint("a", i), onDemand("Standard_D4s_v5", "eastus-1")))
+			var notReady *provider.NotReadyError
+			if !errors.As(err, &notReady) || notReady.Reason != azure.ClassWithoutPool || !strings.Contains(notReady.Detail, "az aks nodepool add") {
+				t.Fatalf("launching: %v", err)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := r.requested(); n != 3 {
+			t.Errorf("%d requests in 150 s, want 3", n)
+		}
+		if n, why := blocked(t, p, "default"); n == before || !strings.Contains(why, "later") {
+			t.Errorf("%d offers are not for sale, %d before: %s", n, before, why)
+		}
+		if reason, detail := p.ClassTrouble("default"); reason != azure.ClassWithoutPool || !strings.Contains(detail, "az aks nodepool add") {
+			t.Errorf("the class says %s: %s", reason, detail)
+		}
+		r.addPool(t, "later")
+		time.Sleep(time.Minute)
+		if _, err := r.up(t, p, claim("b", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+			t.Errorf("once there is one: %v", err)
+		}
+	})
+}
+
+// addPool adds an agent pool for single machines.
+func (r *region) addPool(t *testing.T, name string) {
+	t.Helper()
+	pools, err := aks.NewAgentPoolsClient(r.SubscriptionID(), r.options.Credential, r.ClientOptions())
+	if err != nil {
+		t.Fatal(err)
 	}
+	mode := aks.AgentPoolMode("Machines")
+	if _, err := pools.BeginCreateOrUpdate(t.Context(), r.ClusterResourceGroup(), "karve", name,
+		aks.AgentPool{Properties: &aks.ManagedClusterAgentPoolProfileProperties{Mode: &mode}}, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While AKS changes the cluster it takes no other order: that is waited for, whoever is to be
+// made, and says nothing against sizes or class.
+//
+// Rule 115.
+func TestClusterThatIsBeingChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(1)
+		p := r.provider(t)
+		before, _ := blocked(t, p, "default")
+		r.fault(t, emulator.Fault{Method: "PUT|POST", Path: "/agentPools/", Status: http.StatusConflict, Code: "OperationNotAllowed", Flat: true, Times: 4,
+			Message: "Operation is not allowed: Another agentpool operation (machines - Updating) is in progress, please wait for it to finish before starting a new operation."})
+		start := time.Now()
+		for i := range 4 {
+			in, err := p.Launch(t.Context(), claim("a", everySize()...))
+			if err != nil || in.Type != "" || in.RetryAfter < 30*time.Second {
+				t.Fatalf("%d: %+v, %v", i, in, err)
+			}
+			time.Sleep(in.RetryAfter)
+		}
+		if n, why := blocked(t, p, "default"); n != before {
+			t.Errorf("%d offers rest, such as %s", n-before, why)
+		}
+		if reason, detail := p.ClassTrouble("default"); reason != "" {
+			t.Errorf("the class says %s: %s", reason, detail)
+		}
+		if _, err := r.up(t, p, claim("a", everySize()...)); err != nil || time.Since(start) > 5*time.Minute {
+			t.Errorf("after %s: %v", time.Since(start), err)
+		}
+	})
 }

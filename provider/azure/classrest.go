@@ -15,7 +15,12 @@ const (
 	ClassRefused = "MachinesRefused"
 	// ClassDenied: karve lacks a permission that machines of the class need.
 	ClassDenied = "PermissionMissing"
+	// ClassWithoutPool: the agent pool in which AKS is to make machines does not exist.
+	ClassWithoutPool = "MachinePoolNotFound"
 )
+
+// poolMissingTTL is how long a class then rests: somebody may be adding the pool.
+const poolMissingTTL = time.Minute
 
 const (
 	// alikeSizes is of how many sizes an unknown refusal is, it seems, no matter of sizes. After each

@@ -109,6 +109,8 @@ func TestClassify(t *testing.T) {
 		{name: "subnet too small", status: 400, body: wrapped("InsufficientSubnetSize", "Subnet too small."), want: subnetFull, reason: "Network", avoid: thisSubnet, rest: time.Minute},
 		{name: "NIC in use", status: 400, body: wrapped("NicInUse", "Network Interface n is used by existing resource v."), want: inUse, reason: "Other"},
 		{name: "network busy", status: 409, body: wrapped("AnotherOperationInProgress", "Another operation on this or dependent resource is in progress."), want: inUse, reason: "Other"},
+		{name: "AKS changes the pool", status: 409, body: `{"code":"OperationNotAllowed","message":"Operation is not allowed: Another agentpool operation (machines - Updating) is in progress, please wait for it to finish before starting a new operation."}`, want: inUse, reason: "Other", after: 30 * time.Second},
+		{name: "AKS changes the cluster", status: 409, body: wrapped("OperationNotAllowed", "Another operation (Upgrading) is in progress."), want: inUse, reason: "Other", after: 30 * time.Second},
 		{name: "network to be asked again", status: 409, body: wrapped("RetryableError", "A retryable error occurred."), want: inUse, reason: "Other"},
 		{name: "network locked", status: 409, header: "Retry-After: 10", body: wrapped("RetryableErrorDueToAnotherOperation", "Operation was preempted."), want: inUse, reason: "Other", after: 10 * time.Second},
 		{name: "network locked, as throttling", status: 429, header: "Retry-After: 10", body: wrapped("RetryableError", "A retryable error occurred."), want: throttled, reason: "Throttled", after: 10 * time.Second},

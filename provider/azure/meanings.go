@@ -98,6 +98,7 @@ var meanings = []meaning{
 	{code: "AnotherOperationInProgress", kind: inUse},
 	{code: "RetryableError", kind: inUse},
 	{code: "RetryableErrorDueToAnotherOperation", kind: inUse},
+	{code: "OperationNotAllowed", says: "is in progress", kind: inUse, wait: 30 * time.Second}, // AKS's, while the cluster or a pool is changed
 
 	// The machine itself.
 	{code: "ImageNotFound", kind: imageMissing},
