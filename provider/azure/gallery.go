@@ -61,13 +61,25 @@ func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, err
 	known, ok := s.known[d]
 	held := s.failing
 	s.mu.Unlock()
-	if ok && s.now().Sub(known.read) < s.every {
+	if ok && s.now().Sub(known.read) < s.believed(known.value) {
 		return known.value, nil
 	}
 	if s.now().Before(held.until) {
 		return nil, held.err
 	}
 	return together(ctx, &s.reading, fmt.Sprint(d), func(ctx context.Context) ([]build, error) { return s.read(ctx, d) })
+}
+
+// emptyFor is how long a list without any version is believed: what AKS has published for years
+// does not go from one hour to the next.
+const emptyFor = time.Minute
+
+// believed is how long a list is.
+func (s *imageList) believed(builds []build) time.Duration {
+	if len(builds) == 0 {
+		return min(s.every, emptyFor)
+	}
+	return s.every
 }
 
 func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error) {

@@ -41,7 +41,9 @@ func (p *Provider) Images(ctx context.Context, wish ImageWish) ([]v1beta1.NodeIm
 	return images, nil
 }
 
-// version is the version of one definition that the class wants; empty when there is none.
+// version is the version of one definition that the class wants; empty when there is none. A
+// gallery that tells of no version at all takes none away: what the class has it keeps, until
+// machines are refused for it.
 func (p *Provider) version(ctx context.Context, d imageDefinition, wish ImageWish) (string, error) {
 	had := wish.had(d)
 	holds, gone := wish.Hold && wish.Version == "" && had != "", p.images.doubtful(d.name, had)
@@ -59,8 +61,15 @@ func (p *Provider) version(ctx context.Context, d imageDefinition, wish ImageWis
 	}
 	version := wish.choose(builds, p.opts.Now())
 	switch {
-	case version != "" || len(known) == 0:
+	case version != "":
 		return version, nil
+	case len(known) == 0 && had != "" && !gone:
+		if wish.Version != "" && wish.Version != had {
+			return "", fmt.Errorf("%s has no version in %s at present", d.name, p.opts.Location)
+		}
+		return had, nil
+	case len(known) == 0:
+		return "", nil
 	case wish.Version != "" && !p.images.listsAll() && !p.images.doubtful(d.name, wish.Version):
 		return wish.Version, nil // nobody could tell us; a launch will
 	case wish.MinAge > 0 && wish.Version == "" && !gone:

@@ -155,6 +155,7 @@ func catalogueFaults() []FaultKind {
 		requestFault(of, "QuotaWithoutLimits", http.MethodGet, "/usages$", Fault{}, changes(withoutLimits)),
 		requestFault(of, "QuotaUnavailable", http.MethodGet, "/usages$", Fault{Status: http.StatusServiceUnavailable}),
 		requestFault(of, "NoQuota", http.MethodGet, "/usages$", Fault{}, changes(listCut(0))),
+		requestFault(of, "NoImages", http.MethodGet, "(/versions|/nodeImageVersions)$", Fault{}, changes(listCut(0))),
 		requestFault(of, "ImagesUnavailable", http.MethodGet, "/versions$", Fault{Status: http.StatusServiceUnavailable}),
 		requestFault(of, "NoPrices", http.MethodGet, prices, Fault{}, changes(listCut(0))),
 		requestFault(of, "PricesMissing", http.MethodGet, prices, Fault{}, changes(everySecondMissing)),
