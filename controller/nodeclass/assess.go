@@ -41,8 +41,7 @@ func (r *Reconciler) assess(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	r.images(ctx, class, r.kubernetesVersion(class))
 	r.subnet(ctx, class)
 	r.validate(ctx, class)
-	r.localDNS(class)
-	r.honoured(class)
+	r.honoured(class, r.localDNS(ctx, class))
 	r.capacity(ctx, class)
 	r.prices(class)
 	r.policy(class)
@@ -118,21 +117,12 @@ func (r *Reconciler) subnet(ctx context.Context, class *v1beta1.AKSNodeClass) {
 	}
 }
 
-// localDNS: Required is on. Preferred would be on where the cluster is known to
-// support it, which cannot be told yet, and honoured says so; it stays on where it was.
-func (r *Reconciler) localDNS(class *v1beta1.AKSNodeClass) {
-	state := v1beta1.LocalDNSStateDisabled
-	if d := class.Spec.LocalDNS; d != nil &&
-		(d.Mode == v1beta1.LocalDNSModeRequired || d.Mode == v1beta1.LocalDNSModePreferred && class.LocalDNSEnabled()) {
-		state = v1beta1.LocalDNSStateEnabled
-	}
-	class.Status.LocalDNSState = &state
-	class.SetTrue(v1beta1.ConditionTypeLocalDNSReady)
-}
-
 // honoured tells which fields have no effect.
-func (r *Reconciler) honoured(class *v1beta1.AKSNodeClass) {
+func (r *Reconciler) honoured(class *v1beta1.AKSNodeClass, withoutDNS string) {
 	fields := azure.Unhonoured(class)
+	if withoutDNS != "" {
+		fields = append(fields, withoutDNS)
+	}
 	if len(fields) == 0 {
 		class.SetTrue(v1beta1.ConditionTypeFieldsHonoured)
 		return

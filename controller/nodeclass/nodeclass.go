@@ -43,6 +43,8 @@ type Azure interface {
 	CheckDiskEncryptionSet(ctx context.Context) error
 	// TagKeys are the keys of all tags that the class ever gave to machines.
 	TagKeys(class *v1beta1.AKSNodeClass) []string
+	// WithoutLocalDNS is why nodes of a class do not run a DNS cache that it prefers.
+	WithoutLocalDNS(class *v1beta1.AKSNodeClass) string
 	// PolicyDenial is what a policy had against the class's last machine; empty when nothing.
 	PolicyDenial(class string) string
 	// ClassTrouble is why no machine of a class is asked for now; the reason is empty when

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,7 +39,9 @@ type cloud struct {
 	pricesErr string
 	unlisted  string
 	tagKeys   []string
-	policy    string
+	// withoutDNS is what speaks against a DNS cache.
+	withoutDNS string
+	policy     string
 	// trouble is what the class's machines are refused for, troubleSays what it says.
 	trouble, troubleSays string
 	doubted              []azure.DoubtedPrice
@@ -62,6 +65,8 @@ func (c *cloud) Images(_ context.Context, wish azure.ImageWish) ([]v1beta1.NodeI
 func (c *cloud) CheckDiskEncryptionSet(context.Context) error { return c.diskErr }
 
 func (c *cloud) TagKeys(*v1beta1.AKSNodeClass) []string { return c.tagKeys }
+
+func (c *cloud) WithoutLocalDNS(*v1beta1.AKSNodeClass) string { return c.withoutDNS }
 
 func (c *cloud) PolicyDenial(string) string { return c.policy }
 
@@ -293,34 +298,48 @@ func TestFieldsWithoutEffectAreTold(t *testing.T) {
 	class := newClass()
 	class.Spec.LocalDNS = &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}
 	s := newStage(t, class)
+	s.cloud.withoutDNS = "it is Sunday"
 	s.reconcile()
-	s.wantCondition(v1beta1.ConditionTypeFieldsHonoured, metav1.ConditionFalse, v1beta1.ReasonFieldsNotHonoured, "localDNS")
+	s.wantCondition(v1beta1.ConditionTypeFieldsHonoured, metav1.ConditionFalse, v1beta1.ReasonFieldsNotHonoured, "localDNS.mode Preferred: nodes run no DNS cache, as it is Sunday")
 	if !s.class().IsReady() {
 		t.Error("a field without effect blocks the class")
 	}
 }
 
+// The cache is on where it is required, and where it is preferred and nothing speaks against it;
+// there it stays on then.
+//
 // Rule 204.
 func TestLocalDNSIsOnWhereItIsRequired(t *testing.T) {
-	on := v1beta1.LocalDNSStateEnabled
+	on, off := v1beta1.LocalDNSStateEnabled, v1beta1.LocalDNSStateDisabled
+	required, preferred := &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModeRequired}, &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}
+	other := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "node-local-dns"}}
 	for name, test := range map[string]struct {
-		dns  *v1beta1.LocalDNS
-		was  *v1beta1.LocalDNSState
-		want bool
+		dns     *v1beta1.LocalDNS
+		was     *v1beta1.LocalDNSState
+		against string
+		objects []client.Object
+		want    bool
+		says    string
 	}{
-		"no cache":         {nil, &on, false},
-		"disabled":         {&v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModeDisabled}, &on, false},
-		"required":         {&v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModeRequired}, nil, true},
-		"preferred":        {&v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}, nil, false},
-		"preferred and on": {&v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}, &on, true},
+		"no cache":                 {dns: nil, was: &on},
+		"disabled":                 {dns: &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModeDisabled}, was: &on},
+		"required":                 {dns: required, against: "it is old", objects: []client.Object{other}, want: true},
+		"preferred":                {dns: preferred, was: &off, want: true},
+		"preferred and too old":    {dns: preferred, against: "it is old", says: "as it is old"},
+		"preferred beside another": {dns: preferred, objects: []client.Object{other}, says: "DaemonSet kube-system/node-local-dns"},
+		"preferred and on":         {dns: preferred, was: &on, against: "it is old", objects: []client.Object{other}, want: true},
 	} {
 		class := newClass()
 		class.Spec.LocalDNS, class.Status.LocalDNSState = test.dns, test.was
-		s := newStage(t, class)
+		s := newStage(t, append(test.objects, class)...)
+		s.cloud.withoutDNS = test.against
 		s.reconcile()
-		if got := s.class().LocalDNSEnabled(); got != test.want {
-			t.Errorf("%s: the cache is on: %v", name, got)
+		if got := s.class(); got.LocalDNSEnabled() != test.want || !got.IsReady() {
+			t.Errorf("%s: the cache is on: %v; the class is ready: %v", name, got.LocalDNSEnabled(), got.IsReady())
 		}
+		honoured := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[test.says == ""]
+		s.wantCondition(v1beta1.ConditionTypeFieldsHonoured, honoured, "", test.says)
 	}
 }
 

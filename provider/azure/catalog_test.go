@@ -375,7 +375,7 @@ func TestUnhonoured(t *testing.T) {
 	c.Annotations = map[string]string{azure.AnnotationSpotMaxPrice: "cheap"}
 	c.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)}
 	c.Spec.LinuxOSConfig = &v1beta1.LinuxOSConfiguration{SwapFileSize: to.Ptr("1Gi"), Sysctls: &v1beta1.SysctlConfiguration{}}
-	if fields := azure.Unhonoured(c); len(fields) != 2 {
+	if fields := azure.Unhonoured(c); len(fields) != 1 {
 		t.Errorf("got %d: %v", len(fields), fields)
 	}
 	for _, mode := range []v1beta1.LocalDNSMode{v1beta1.LocalDNSModeDisabled, v1beta1.LocalDNSModeRequired} {

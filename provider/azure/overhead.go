@@ -16,6 +16,8 @@ const (
 const (
 	pluginAzure     = "azure"
 	pluginNone      = "none"
+	policyCilium    = "cilium"
+	policyCalico    = "calico"
 	modeOverlay     = "overlay"
 	dataplaneCilium = "cilium"
 )

@@ -8,14 +8,6 @@ import (
 // effect on its nodes yet. Silence about them would be a promise.
 func Unhonoured(class *v1beta1.AKSNodeClass) []string {
 	var fields []string
-	say := func(set bool, text string) {
-		if set {
-			fields = append(fields, text)
-		}
-	}
-	spec := &class.Spec
-	say(spec.LocalDNS != nil && spec.LocalDNS.Mode == v1beta1.LocalDNSModePreferred && !class.LocalDNSEnabled(),
-		"localDNS.mode Preferred: nodes run no DNS cache unless it is Required")
 	if _, err := spotLimitOf(class); err != nil {
 		fields = append(fields, err.Error())
 	}
