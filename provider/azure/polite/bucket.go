@@ -33,8 +33,9 @@ const (
 	regain = 10 * time.Minute
 	// leastCut bounds the doubt.
 	leastCut = 1.0 / 64
-	// askAgain is the most that anybody is told to wait for tokens before asking again.
-	askAgain = time.Hour
+	// askAgain is the most that anybody is told to wait for tokens before asking again: who
+	// was before them may have gone, or others may use less.
+	askAgain = time.Minute
 	// hair forgives the rounding of sums of fractions.
 	hair = 1e-6
 )
@@ -50,11 +51,32 @@ func newBucket(l limit, share, pace float64, now time.Time) *bucket {
 	return b
 }
 
-func (b *bucket) gain() float64 {
+// rate is the gain for a second by the table, as far as it is ours.
+func (b *bucket) rate() float64 {
 	if b.crowded {
-		return b.perSecond * b.cut * b.share
+		return b.perSecond * b.share
 	}
-	return b.perSecond * b.cut
+	return b.perSecond
+}
+
+// gained is what comes in so many seconds, while the belief in the table grows from cut on.
+func (b *bucket) gained(cut, seconds float64) float64 {
+	growing := math.Min(seconds, (1-cut)*regain.Seconds())
+	return b.rate() * (cut*growing + growing*growing/2/regain.Seconds() + seconds - growing)
+}
+
+// takes is how many seconds n tokens take to come: gained the other way round.
+func (b *bucket) takes(cut, n float64) float64 {
+	growing := (1 - cut) * regain.Seconds()
+	if inTime := b.gained(cut, growing); n > inTime {
+		return growing + (n-inTime)/b.rate()
+	}
+	return regain.Seconds() * (math.Sqrt(cut*cut+2*n/b.rate()/regain.Seconds()) - cut)
+}
+
+// believed is the cut after d without another refusal.
+func (b *bucket) believed(d time.Duration) float64 {
+	return math.Min(1, b.cut+d.Seconds()/regain.Seconds())
 }
 
 // refill brings the bucket up to now. Nothing is gained while it is closed.
@@ -68,10 +90,10 @@ func (b *bucket) refill(now time.Time) {
 	}
 	if now.After(from) {
 		seconds := now.Sub(from).Seconds()
-		b.add(b.gain() * seconds)
+		b.add(b.gained(b.believed(from.Sub(b.last)), seconds))
 		b.taken = math.Max(0, b.taken-b.perSecond*(1-b.share)*seconds)
 	}
-	b.cut = math.Min(1, b.cut+now.Sub(b.last).Seconds()/regain.Seconds())
+	b.cut = b.believed(now.Sub(b.last))
 	b.last = now
 }
 
@@ -92,7 +114,7 @@ func (b *bucket) wait(n float64, urgent bool, now time.Time) time.Duration {
 	if missing <= hair {
 		return shut
 	}
-	seconds := math.Min(missing/b.gain(), askAgain.Seconds())
+	seconds := math.Min(b.takes(b.believed(shut), missing), askAgain.Seconds())
 	return shut + time.Duration(math.Ceil(seconds*float64(time.Second)))
 }
 
