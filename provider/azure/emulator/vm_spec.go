@@ -132,26 +132,31 @@ type wish struct {
 // readWish reads a body. customData must not be seen again, so it is removed.
 func readWish(body []byte) (wish, error) {
 	var w wish
+	body, encoded := cutCustomData(body)
 	if err := json.Unmarshal(body, &w.spec); err != nil {
 		return w, invalidContent(err)
 	}
-	if err := json.Unmarshal(withoutCustomData(body, w.spec.Properties.OSProfile.CustomData), &w.document); err != nil {
+	if err := json.Unmarshal(body, &w.document); err != nil {
 		return w, invalidContent(err)
 	}
+	w.spec.Properties.OSProfile.CustomData += encoded
 	return w.takeCustomData()
 }
 
-// withoutCustomData saves reading twice what is most of a body, where it is written as most
-// clients write it. No tag is as long.
-func withoutCustomData(body []byte, encoded string) []byte {
-	if len(encoded) <= 256 {
-		return body
+// cutCustomData takes what is most of a body out of it, where it is written as most clients
+// write it, so that it is not read as JSON.
+func cutCustomData(body []byte) (rest []byte, encoded string) {
+	const profile, key = `"osProfile":{`, `"customData":"`
+	from := bytes.Index(body, []byte(profile)) + len(profile)
+	at := bytes.Index(body, []byte(key)) + len(key)
+	if from < len(profile) || at < from || bytes.ContainsAny(body[from:at], "{}") {
+		return body, ""
 	}
-	before, after, _ := bytes.Cut(body, []byte(`"customData":"`))
-	if rest, is := bytes.CutPrefix(after, []byte(encoded+`"`)); is {
-		return slices.Concat(before, []byte(`"customData":""`), rest)
+	length := bytes.IndexByte(body[at:], '"')
+	if length < 0 || bytes.IndexByte(body[at:at+length], '\\') >= 0 {
+		return body, ""
 	}
-	return body
+	return slices.Concat(body[:at], body[at+length:]), string(body[at : at+length])
 }
 
 func (w wish) takeCustomData() (wish, error) {
