@@ -29,10 +29,14 @@ func (a *byAKS) body(ctx context.Context, l *launch, m *machineType, choice offe
 	if err != nil {
 		return nil, err
 	}
+	system, err := aksSystem(l, m)
+	if err != nil {
+		return nil, err
+	}
 	spec := &l.class.Spec
 	properties := &aks.MachineProperties{
 		Hardware:        &aks.MachineHardwareProfile{VMSize: to.Ptr(choice.Type), GpuProfile: gpuProfile(m.sku, spec)},
-		OperatingSystem: aksSystem(l, m),
+		OperatingSystem: system,
 		Kubernetes:      kubernetes,
 		Network:         &aks.MachineNetworkProperties{VnetSubnetID: to.Ptr(a.p.subnetOf(l.class))},
 		Mode:            poolMode(l.claim),
@@ -125,7 +129,7 @@ func gpuProfile(s *sku, spec *v1beta1.AKSNodeClassSpec) *aks.GPUProfile {
 	return &aks.GPUProfile{Driver: to.Ptr(aks.GPUDriverNone)}
 }
 
-func aksSystem(l *launch, m *machineType) *aks.MachineOSProfile {
+func aksSystem(l *launch, m *machineType) (*aks.MachineOSProfile, error) {
 	spec := &l.class.Spec
 	sizeGB := m.offered.Capacity["ephemeral-storage"] / gigabyte
 	kind := aks.OSDiskTypeManaged
@@ -136,10 +140,14 @@ func aksSystem(l *launch, m *machineType) *aks.MachineOSProfile {
 	if strings.HasPrefix(label, osLinuxLabel) {
 		label = osLinuxLabel // AKS goes by the image
 	}
+	profile, err := linuxProfile(spec.LinuxOSConfig)
+	if err != nil {
+		return nil, err
+	}
 	return &aks.MachineOSProfile{
 		OSType: to.Ptr(aks.OSTypeLinux), OSSKU: to.Ptr(aks.OSSKU(label)), OSDiskSizeGB: to.Ptr(int32(sizeGB)), OSDiskType: to.Ptr(kind),
-		EnableFIPS: to.Ptr(spec.FIPS()), LinuxProfile: linuxProfile(spec.LinuxOSConfig),
-	}
+		EnableFIPS: to.Ptr(spec.FIPS()), LinuxProfile: profile,
+	}, nil
 }
 
 // osLinuxLabel begins what AKS calls releases of AzureLinux.

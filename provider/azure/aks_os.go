@@ -13,13 +13,18 @@ import (
 )
 
 // linuxProfile is the class's linuxOSConfig in AKS's words; nil when it has none.
-func linuxProfile(os *v1beta1.LinuxOSConfiguration) *aks.MachineOSProfileLinuxProfile {
+// A size that cannot be read is an error: AKS would make nodes without it.
+func linuxProfile(os *v1beta1.LinuxOSConfiguration) (*aks.MachineOSProfileLinuxProfile, error) {
 	if os == nil {
-		return nil
+		return nil, nil
 	}
 	out := &aks.LinuxOSConfig{Sysctls: sysctls(os.Sysctls)}
 	if os.SwapFileSize != nil {
-		out.SwapFileSizeMB, _ = mebibytes(*os.SwapFileSize) // one that cannot be read makes no class ready
+		size, err := mebibytes(*os.SwapFileSize)
+		if err != nil {
+			return nil, fmt.Errorf("linuxOSConfig.swapFileSize: %w", err)
+		}
+		out.SwapFileSizeMB = size
 	}
 	if os.TransparentHugePageDefrag != nil {
 		out.TransparentHugePageDefrag = to.Ptr(string(*os.TransparentHugePageDefrag))
@@ -27,7 +32,7 @@ func linuxProfile(os *v1beta1.LinuxOSConfiguration) *aks.MachineOSProfileLinuxPr
 	if os.TransparentHugePageEnabled != nil {
 		out.TransparentHugePageEnabled = to.Ptr(string(*os.TransparentHugePageEnabled))
 	}
-	return &aks.MachineOSProfileLinuxProfile{LinuxOSConfig: out}
+	return &aks.MachineOSProfileLinuxProfile{LinuxOSConfig: out}, nil
 }
 
 // mebibytes reads a quantity as AKS counts it: up to the next whole MiB, so that a little

@@ -63,6 +63,7 @@ func (p *Provider) launch(ctx context.Context, claim provider.Claim) (provider.I
 		in.RetryAfter = max(in.RetryAfter, r.retryAfter)
 		return in, nil
 	case err != nil:
+		l.unlisted(err)
 		return provider.Instance{}, err
 	case !known:
 		return l.waiting(), nil
@@ -272,7 +273,9 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offer.Choice) (
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) || errors.Is(err, errBeforeRequest) {
 		l.unreserve()
-		l.blame(classify(err))
+		if !l.blame(classify(err)) {
+			l.unprepared(err)
+		}
 		return provider.Instance{}, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
 	return l.answer(classify(err), m, choice)

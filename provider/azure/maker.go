@@ -66,7 +66,7 @@ func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice 
 		return nil, err
 	}
 	if ctx, err = c.p.auxiliary.allow(ctx); err != nil {
-		return nil, prepare(err)
+		return nil, prepare(&passingError{err})
 	}
 	poller, accepted, err := c.put(ctx, l.name, *body)
 	if err != nil {

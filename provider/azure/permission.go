@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -67,10 +68,16 @@ func (p permission) advice() string {
 
 // advise adds the next step.
 func (r *refusal) advise(message string) {
-	r.advice = advise(r.kind, message)
+	r.advice = cmp.Or(advise(r.kind, message), absent[r.code])
 	if r.kind == denied {
 		r.lacks = lacked(message).action
 	}
+}
+
+// absent is the next step where something is missing that settings name.
+var absent = map[string]string{
+	"ResourceGroupNotFound": "correct AZURE_NODE_RESOURCE_GROUP (az aks show --query nodeResourceGroup tells the cluster's), or the id that names the group",
+	"SubscriptionNotFound":  "correct ARM_SUBSCRIPTION_ID, or let the identity that karve runs as read that subscription",
 }
 
 // advise is the next step after a refusal, where there is one that a person must take.

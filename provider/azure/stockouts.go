@@ -19,6 +19,8 @@ type stockouts struct {
 	bought  map[string]time.Time // the last machine, by class
 	// suspects are classes of which several sizes were refused alike.
 	suspects map[string]suspicion
+	// hitches are what machines could not be prepared for last, by class.
+	hitches map[string]hitch
 }
 
 // A blockKey says what is blocked; an empty field means any. At most one of size
@@ -46,7 +48,7 @@ type block struct {
 }
 
 func newStockouts(now func() time.Time) *stockouts {
-	return &stockouts{now: now, blocks: map[blockKey]block{}, bought: map[string]time.Time{}, suspects: map[string]suspicion{}}
+	return &stockouts{now: now, blocks: map[blockKey]block{}, bought: map[string]time.Time{}, suspects: map[string]suspicion{}, hitches: map[string]hitch{}}
 }
 
 // Scopes of placement, as the placement-scope label spells them.
