@@ -157,6 +157,7 @@ func throttleFaults() []FaultKind {
 	add("ExhaustedTenant", empty("tenant/"))
 	add("NeighbourSpends", func(_ string, b *bucket) { b.tokens /= 4 }) // another cluster with the same limits
 	add("LimitsHalved", func(_ string, b *bucket) {
+		b.cut = true
 		b.limit.perMinute, b.limit.burst = b.limit.perMinute/2, b.limit.burst/2
 		b.tokens = min(b.tokens, b.limit.burst)
 	})

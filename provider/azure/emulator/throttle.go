@@ -105,6 +105,7 @@ type throttles struct {
 
 type bucket struct {
 	limit  limit
+	cut    bool // less than Azure's limit, as a fault made it
 	tokens float64
 	last   time.Time
 }
@@ -220,7 +221,7 @@ func (t *throttles) prune(now time.Time, scale float64) {
 		return
 	}
 	for key, b := range t.buckets {
-		if b.refill(now, scale); b.tokens >= b.limit.burst {
+		if b.refill(now, scale); b.tokens >= b.limit.burst && !b.cut {
 			delete(t.buckets, key)
 		}
 	}

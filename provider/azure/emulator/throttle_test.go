@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -50,5 +51,18 @@ func TestThrottlingOfAKS(t *testing.T) {
 				t.Errorf("%s %s after %v: %v", test.method, test.path, test.next, err)
 			}
 		})
+	}
+}
+
+// A limit that a fault halved stays so, however many buckets are swept away around it.
+func TestHalvedLimitsAreKept(t *testing.T) {
+	now := time.Now()
+	th := throttles{buckets: map[string]*bucket{"halved": {limit: limit{perMinute: 1, burst: 2}, cut: true, tokens: 2, last: now}}}
+	for i := range bucketsKept {
+		th.buckets[fmt.Sprint(i)] = &bucket{limit: limit{perMinute: 2, burst: 4}, tokens: 4, last: now}
+	}
+	th.prune(now, 1)
+	if b := th.buckets["halved"]; len(th.buckets) != 1 || b == nil || b.limit.burst != 2 {
+		t.Errorf("%d buckets are left, the halved one: %+v", len(th.buckets), b)
 	}
 }
