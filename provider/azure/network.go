@@ -3,6 +3,7 @@ package azure
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -160,6 +161,8 @@ const (
 	guidTTL  = 12 * time.Hour
 	// deniedTTL is how long a class waits for a role before it is tried again.
 	deniedTTL = 5 * time.Minute
+	// longestLook is the end of a look at the network that gets no answer, retries included.
+	longestLook = 30 * time.Second
 )
 
 // joinAction is the right to put machines into a subnet.
@@ -188,7 +191,8 @@ func (n *network) joinDenied(s subnetID) string {
 }
 
 // remembered returns a fresh memo or reads anew. Who comes meanwhile shares what comes of
-// it: the first of a thousand launches come together.
+// it: the first of a thousand launches come together. What does not come for a moment holds
+// nobody up: what was known goes on then, or the launch fails and comes back.
 func remembered[T any](ctx context.Context, n *network, what string, get func() memo[T], put func(memo[T]), ttl time.Duration, read func(context.Context) (T, error)) (T, error) {
 	n.mu.Lock()
 	known := get()
@@ -197,7 +201,11 @@ func remembered[T any](ctx context.Context, n *network, what string, get func() 
 	if !known.read.IsZero() && now.Sub(known.read) < ttl {
 		return known.value, nil
 	}
-	return together(ctx, &n.reading, what, func(ctx context.Context) (T, error) {
+	brief, stop := context.WithTimeout(ctx, n.p.opts.Patience)
+	defer stop()
+	value, err := together(brief, &n.reading, what, func(ctx context.Context) (T, error) {
+		ctx, stop := context.WithTimeout(ctx, longestLook)
+		defer stop()
 		value, err := read(ctx)
 		if err != nil {
 			return value, err
@@ -207,6 +215,13 @@ func remembered[T any](ctx context.Context, n *network, what string, get func() 
 		put(memo[T]{value, now})
 		return value, nil
 	})
+	switch {
+	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+		return value, err
+	case !known.read.IsZero():
+		return known.value, nil
+	}
+	return value, fmt.Errorf("reading %s: no answer for %v", what, n.p.opts.Patience)
 }
 
 // backends are the backend pools that nodes belong to with their address of either

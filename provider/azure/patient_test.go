@@ -117,3 +117,48 @@ func TestTokensThatHangHoldNothingUp(t *testing.T) {
 		}
 	})
 }
+
+// What a machine must be told of its subnet, and does not come, holds a launch up for a moment; it
+// fails, and comes back. What was known once goes on.
+//
+// Rule 55, Rule 248.
+func TestSubnetThatHangsHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		p := r.provider(t)
+		hang := func() {
+			t.Helper()
+			if err := r.Inject(emulator.Named{Name: "QuotaHangs", Target: "/subnets/[^/]+$", Times: -1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hang()
+		for i := range 20 {
+			start := time.Now()
+			_, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
+			if err == nil || !strings.Contains(err.Error(), "no answer for 5s") {
+				t.Fatalf("launched without knowing the subnet: %v", err)
+			}
+			// The first waits for the subnet's addresses too.
+			if took := time.Since(start); took > 6*time.Second && i > 0 || took > 11*time.Second {
+				t.Fatalf("launch %d took %v", i, took)
+			}
+			time.Sleep(time.Second)
+		}
+		if reason, detail := p.ClassTrouble("default"); reason != "" {
+			t.Errorf("the class rests: %s: %s", reason, detail)
+		}
+		r.ClearFaults()
+		time.Sleep(6 * time.Minute) // until what hangs has ended
+		if _, err := r.up(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
+			t.Fatal(err)
+		}
+		hang()
+		time.Sleep(25 * time.Hour)
+		start := time.Now()
+		if _, err := p.Launch(t.Context(), claim("b", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil || time.Since(start) > 25*time.Second {
+			t.Errorf("a day later: %v after %v", err, time.Since(start))
+		}
+		time.Sleep(6 * time.Minute)
+	})
+}
