@@ -13,7 +13,6 @@ import (
 	"github.com/karve-dev/karve/drill/figures"
 	"github.com/karve-dev/karve/drill/siege"
 	"github.com/karve-dev/karve/drill/storm"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 var (
@@ -118,14 +117,15 @@ func (g *gathering) storm() part {
 	}}
 }
 
-// sieges are one for each pair of the dozen, which are longer, and one for every fault.
+// sieges are one for each pair of the dozen, which are longer, and one for every fault, or several
+// that are alike.
 func (g *gathering) sieges() []part {
 	var all []part
 	for _, pair := range siege.Pairs(siege.Dozen()) {
 		all = append(all, g.siege(pair, func(f *figures.Figures) { f.FaultPairsRun++ }))
 	}
-	for _, k := range emulator.FaultCatalogue() {
-		all = append(all, g.siege([]string{k.Name}, func(f *figures.Figures) { f.FaultsRun++ }))
+	for _, faults := range siege.Alone() {
+		all = append(all, g.siege(faults, func(f *figures.Figures) { f.FaultsRun += len(faults) }))
 	}
 	return all
 }

@@ -15,9 +15,29 @@ import (
 // Dozen are the faults of which every pair is tried: those that cross each other's ways.
 func Dozen() []string {
 	return []string{
-		"LostPut", "LostDelete", "TooManyRequestsWithoutRetryAfter", "LateSuccess", "StuckCreating", "OperationNotFound",
-		"ZonalAllocationFailed", "FamilyQuota", "SubnetIsFull", "NicReserved", "TokensRevoked", "ShortMachineList",
+		"LostPut", "LostDelete", "TooManyRequestsWithoutRetryAfter", "LateSuccess", "StuckCreating", "ReorderedAnswers",
+		"ZonalAllocationFailed", "FamilyQuota", "SubnetIsFull", "NicOrphaned", "TokensExpired", "ShortMachineList",
 	}
+}
+
+// Alone are all faults of the catalogue, each once, as they strike without any other; those
+// that are the same thing to who buys machines strike together.
+func Alone() [][]string {
+	alike := [][]string{
+		{"Status408", "Status500", "Status502", "Status503", "Status504"},                         // a server that fails
+		{"ResetBeforeSend", "TLSHandshakeFailed", "CertificateExpired", "NameNotResolved"},        // no server is met
+		{"ExhaustedAksPUT", "ExhaustedAksLIST", "ExhaustedAksOperationstatus", "ExhaustedAksAPI"}, // nobody asks AKS
+		{"ExhaustedComputeGetVM", "ExhaustedComputeUpdateVM", "ExhaustedComputeGetOperation"},     // few ask for these
+		{"Evicted30s", "Evicted10s", "EvictedAtOnce"},                                             // and each strikes other machines
+		{"Freeze", "Reboot", "Redeploy", "Terminate"},                                             // likewise
+	}
+	all := slices.Clone(alike)
+	for _, k := range emulator.FaultCatalogue() {
+		if !slices.ContainsFunc(alike, func(group []string) bool { return slices.Contains(group, k.Name) }) {
+			all = append(all, []string{k.Name})
+		}
+	}
+	return all
 }
 
 // An assault has faults strike.

@@ -42,6 +42,29 @@ func TestPairsOfFaults(t *testing.T) {
 	}
 }
 
+// Those that are alike strike together, and nothing is left out.
+//
+// Rule 242.
+func TestFaultsAlike(t *testing.T) {
+	struck := map[string]int{}
+	for _, faults := range siege.Alone() {
+		for _, name := range faults {
+			struck[name]++
+		}
+		if len(faults) > 1 {
+			besiege(t, siege.Options{Seed: 1, Machines: few, Faults: faults})
+		}
+	}
+	for _, k := range emulator.FaultCatalogue() {
+		if struck[k.Name] != 1 {
+			t.Errorf("%s strikes %d times", k.Name, struck[k.Name])
+		}
+	}
+	if len(struck) != len(emulator.FaultCatalogue()) {
+		t.Errorf("%d faults of %d", len(struck), len(emulator.FaultCatalogue()))
+	}
+}
+
 func TestUnknownFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := siege.Run(t.Context(), siege.Options{Machines: 1, Faults: []string{"Earthquake"}}); err == nil {
