@@ -221,7 +221,7 @@ func remembered[T any](ctx context.Context, n *network, what string, get func() 
 	case !known.read.IsZero():
 		return known.value, nil
 	}
-	return value, fmt.Errorf("reading %s: no answer for %v", what, n.p.opts.Patience)
+	return value, fmt.Errorf("reading %s: no answer for %v: %w", what, n.p.opts.Patience, err) // which passes
 }
 
 // backends are the backend pools that nodes belong to with their address of either
