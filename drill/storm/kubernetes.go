@@ -239,6 +239,6 @@ func (c *cluster) runningPods() int {
 // runAgent runs until the machine ends.
 func (c *cluster) runAgent(ctx context.Context, node, vm string) {
 	a := &agent.Agent{Node: node, Client: c.slow, Log: logr.Discard(),
-		Metadata: agent.Metadata{Endpoint: agent.Endpoint, HTTP: &http.Client{Transport: c.azure.MetadataOf(vm)}}}
+		Metadata: agent.Metadata{Endpoint: agent.Endpoint, HTTP: &http.Client{Transport: c.azure.MetadataOf(vm), Timeout: agent.Direct().Timeout}}}
 	a.Run(ctx)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // Options are the size of a storm.
@@ -20,6 +22,8 @@ type Options struct {
 	ReadTakes time.Duration
 	// Share is karve's of Azure's limits, as --arm-share. Zero: as out of the box.
 	Share float64
+	// SlowMetadata has machines' metadata services take six seconds for every answer.
+	SlowMetadata bool
 }
 
 // Result is how it went.
@@ -92,6 +96,11 @@ func Run(t testing.TB, o Options) Result {
 	}
 	c.await(30*time.Minute, "all pods run", func() bool { return c.runningPods() == o.Nodes })
 	r := Result{Evicted: o.Evicted, Up: time.Since(start)}
+	if o.SlowMetadata {
+		if err := c.azure.Inject(emulator.Named{Name: "MetadataSlow", Times: -1}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	time.Sleep(rest)
 	notices := c.evict(random, o)
 	time.Sleep(settle)

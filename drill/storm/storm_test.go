@@ -25,3 +25,17 @@ func TestStorm(t *testing.T) {
 		}
 	})
 }
+
+// A metadata service that takes six seconds to answer costs the agents twelve at most: an answer
+// may have been made up right before the notice.
+//
+// Rule 244.
+func TestSlowMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := storm.Run(t, storm.Options{Seed: 1, Nodes: 24, Evicted: 12, SlowMetadata: true})
+		t.Log(r)
+		if r.Quantile(1) > 14*time.Second || r.Quantile(0) < 6*time.Second || len(r.Delays) != r.Evicted || r.Bought != r.Evicted || r.Urgent != r.Evicted {
+			t.Errorf("want as many machines as go, each asked for urgently and 6 to 14 s after the notice: %v", r)
+		}
+	})
+}
