@@ -194,7 +194,11 @@ func (e *LaunchError) Error() string { return e.Err.Error() }
 func (e *LaunchError) Unwrap() error { return e.Err }
 
 // NotReadyError reports that the node class cannot be bought for yet.
-type NotReadyError struct{ Class, Reason, Detail string }
+type NotReadyError struct {
+	Class, Reason, Detail string
+	// Unsettled: it is still being found out.
+	Unsettled bool
+}
 
 func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("node class %s is not ready: %s: %s", e.Class, e.Reason, e.Detail)

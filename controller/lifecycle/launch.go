@@ -123,7 +123,8 @@ func (s *step) await(machine provider.Instance) {
 }
 
 // refused sorts the provider's answers: nothing to be had and nothing to be done
-// end the claim, since another decision is better than waiting here.
+// end the claim, since another decision is better than waiting here. What is still being found
+// out of a class is waited for.
 func (s *step) refused(ctx context.Context, err error) error {
 	var capacity *provider.CapacityError
 	var notReady *provider.NotReadyError
@@ -136,6 +137,8 @@ func (s *step) refused(ctx context.Context, err error) error {
 		s.say("InsufficientCapacityError", err)
 		s.Log.Info("insufficient capacity, deleting nodeclaim", "nodeclaim", s.claim.Name, "reason", err.Error())
 		return s.remove(ctx, "insufficient_capacity")
+	case errors.As(err, &notReady) && notReady.Unsettled:
+		return s.launchFailed(ctx, "NodeClassReadinessUnknown", err)
 	case errors.As(err, &notReady):
 		if err := s.note(ctx, "NodeClassNotReady", err); err != nil {
 			return err

@@ -31,11 +31,12 @@ func (p unwilling) Launch(context.Context, provider.Claim) (provider.Instance, e
 // Rule 298.
 func TestClaimSaysWhyItsLaunchFailed(t *testing.T) {
 	for want, because := range map[string]error{
-		"SKUNotAvailable":      &provider.CapacityError{Claim: "c", Reason: "SKUNotAvailable"},
-		"InsufficientCapacity": &provider.CapacityError{Claim: "c"},
-		"NodeClassNotReady":    &provider.NotReadyError{Class: "c", Reason: "r"},
-		"CreateInstanceFailed": &provider.LaunchError{Reason: "CreateInstanceFailed", Err: errors.New("403")},
-		"LaunchFailed":         errors.New("no word for it"),
+		"SKUNotAvailable":           &provider.CapacityError{Claim: "c", Reason: "SKUNotAvailable"},
+		"InsufficientCapacity":      &provider.CapacityError{Claim: "c"},
+		"NodeClassNotReady":         &provider.NotReadyError{Class: "c", Reason: "r"},
+		"NodeClassReadinessUnknown": &provider.NotReadyError{Class: "c", Reason: "r", Unsettled: true},
+		"CreateInstanceFailed":      &provider.LaunchError{Reason: "CreateInstanceFailed", Err: errors.New("403")},
+		"LaunchFailed":              errors.New("no word for it"),
 	} {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -329,6 +329,23 @@ func TestEvictedAKSMachineIsStopped(t *testing.T) {
 	})
 }
 
+// A claim notes what AKS calls its machine, where AKS made it.
+//
+// Rule 270.
+func TestClaimNotesItsAKSMachine(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	in, _ := run(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
+	want := "/managedClusters/karve/agentPools/" + r.MachinesPool() + "/machines/" + handleOf("a")
+	if id := in.Annotations["karpenter.azure.com/aks-machine-resource-id"]; !strings.HasPrefix(id, "/subscriptions/") || !strings.HasSuffix(id, want) {
+		t.Errorf("the claim notes %q, which does not end in %s", id, want)
+	}
+	r.options.AKSMachines.Buy = false
+	in, _ = run(t, r.provider(t), claim("b", onDemand("Standard_D4s_v5", "eastus-1")))
+	if id, noted := in.Annotations["karpenter.azure.com/aks-machine-resource-id"]; noted {
+		t.Errorf("the claim of a machine of Compute's notes %q", id)
+	}
+}
+
 // Without its pool AKS makes nothing, and the class says what to do: nothing is on sale for it,
 // and AKS is asked once a minute until the pool is there.
 //

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
 )
@@ -65,7 +67,7 @@ func buyable(class *v1beta1.AKSNodeClass) error {
 	}
 	// A status about an older spec would buy a machine that has drifted at birth.
 	if ready := class.Condition(v1beta1.ConditionTypeReady); len(class.Status.Conditions) > 0 && !class.IsReady() {
-		return refuse(ready.Reason, ready.Message)
+		return &provider.NotReadyError{Class: class.Name, Reason: ready.Reason, Detail: ready.Message, Unsettled: ready.Status != metav1.ConditionFalse}
 	}
 	if kubernetesVersion(class) == "" {
 		return refuse("KubernetesVersionNotReady", "the Kubernetes version is not known yet")

@@ -439,23 +439,27 @@ func TestMachineCarriesWhatTheClassSays(t *testing.T) {
 func TestNotReady(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
-	want := func(reason string, c provider.Claim) {
+	want := func(reason string, c provider.Claim, unsettled bool) {
 		t.Helper()
 		_, err := p.Launch(t.Context(), c)
 		var notReady *provider.NotReadyError
-		if !errors.As(err, &notReady) || notReady.Reason != reason {
-			t.Errorf("got %v, want a NotReadyError for %s", err, reason)
+		if !errors.As(err, &notReady) || notReady.Reason != reason || notReady.Unsettled != unsettled {
+			t.Errorf("got %v, want a NotReadyError for %s, unsettled: %v", err, reason, unsettled)
 		}
 	}
 	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 	r.class.Store(class(""))
-	want("KubernetesVersionNotReady", c)
+	want("KubernetesVersionNotReady", c, false)
 	unready := class("1.36.3")
 	unready.SetFalse(v1beta1.ConditionTypeSubnetsReady, v1beta1.ReasonSubnetNotFound, "no such subnet")
 	r.class.Store(unready)
-	want("UnhealthyDependents", c)
+	want("UnhealthyDependents", c, false)
+	edited := class("1.36.3")
+	edited.InitConditions()
+	r.class.Store(edited)
+	want(edited.Condition(v1beta1.ConditionTypeReady).Reason, c, true)
 	c.Class = "nobody"
-	want("NodeClassNotFound", c)
+	want("NodeClassNotFound", c, false)
 	r.wantMachines(t, 0)
 }
 

@@ -92,6 +92,9 @@ func annotations(vm *machine) map[string]string {
 	if version := tag(vm.Tags, tagKubernetes); version != "" {
 		out[AnnotationKubernetesVersion] = version
 	}
+	if vm.said != nil && text(vm.said.row.ID) != "" {
+		out[v1beta1.AnnotationAKSMachineResourceID] = *vm.said.row.ID
+	}
 	return out
 }
 
