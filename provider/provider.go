@@ -73,6 +73,9 @@ type Snapshot struct {
 	// Listed is when Types were last read to their end, whatever is missing besides; zero
 	// while that fails.
 	Listed time.Time
+	// Unread are the types that the cloud lists and that could not be read, sorted: they are not
+	// among Types, and have not gone. An empty name may be any type's.
+	Unread []string
 	// Problem says what could not be refreshed since, in words; empty when all is fresh.
 	Problem string
 }

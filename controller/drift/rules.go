@@ -3,6 +3,7 @@ package drift
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -146,6 +147,9 @@ func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provide
 		return finding{open: true}
 	}
 	t := typeOf(c, sold)
+	if t == nil && unread(sold, of.name) {
+		return finding{open: true}
+	}
 	if t != nil && offerOf(c, t) >= 0 {
 		a.forget(of)
 		return finding{}
@@ -154,6 +158,11 @@ func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provide
 		return finding{open: true}
 	}
 	return finding{reason: InstanceTypeNotFound, detail: "nothing is known of " + of.name + " in " + of.zone + " as " + of.capacityType}
+}
+
+// unread reports whether the type may be there, in words that could not be read.
+func unread(sold *provider.Snapshot, name string) bool {
+	return slices.ContainsFunc(sold.Unread, func(u string) bool { return u == "" || strings.EqualFold(u, name) })
 }
 
 // missed is when it was missed first.

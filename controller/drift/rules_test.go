@@ -117,7 +117,7 @@ func stamped(s [2]string) map[string]string {
 // A type is gone when two complete answers in a row lack it, never because of one
 // that failed, is partial or is the first.
 //
-// Rule 157, Rule 156.
+// Rule 157, Rule 156, Rule 119.
 func TestInstanceTypeNotFound(t *testing.T) {
 	at := noon.Add
 	without := func(taken time.Time, problem string) *provider.Snapshot {
@@ -129,6 +129,11 @@ func TestInstanceTypeNotFound(t *testing.T) {
 	}
 	with := func(taken time.Time) *provider.Snapshot {
 		return &provider.Snapshot{Types: memory.Types(), Taken: taken, Listed: taken}
+	}
+	unread := func(taken time.Time, names ...string) *provider.Snapshot {
+		s := without(taken, "")
+		s.Unread = names
+		return s
 	}
 	unpriced := without(at(12*time.Hour), "no prices since yesterday")
 	unpriced.Taken = noon.Add(-24 * time.Hour)
@@ -146,19 +151,22 @@ func TestInstanceTypeNotFound(t *testing.T) {
 		want string // "", "open" or "gone"
 	}
 	for name, looks := range map[string][]look{
-		"there":                      {{with(noon), noon, ""}},
-		"sold out":                   {{soldOut, noon, ""}},
-		"nothing known":              {{nil, noon, "open"}, {nil, at(24 * time.Hour), "open"}},
-		"nothing on sale":            {{&provider.Snapshot{Taken: noon, Listed: noon}, noon, "open"}, {&provider.Snapshot{Taken: at(time.Hour), Listed: at(time.Hour)}, at(time.Hour), "open"}},
-		"missing once":               {{without(noon, ""), noon, "open"}, {without(noon, ""), at(10 * time.Hour), "open"}},
-		"missing twice":              {{without(noon, ""), noon, "open"}, {without(at(12*time.Hour), ""), at(12*time.Hour + 1), "gone"}},
-		"read before it was missed":  {{without(noon, ""), at(time.Minute), "open"}, {without(at(time.Second), ""), at(2 * time.Minute), "open"}},
-		"back between":               {{without(noon, ""), noon, "open"}, {with(at(time.Hour)), at(time.Hour), ""}, {without(at(2*time.Hour), ""), at(2 * time.Hour), "open"}},
-		"the second is not complete": {{without(noon, ""), noon, "open"}, {without(at(time.Hour), "HTTP 500"), at(time.Hour), "open"}},
-		"the first is not complete":  {{without(noon, "HTTP 500"), noon, "open"}, {without(at(time.Hour), ""), at(time.Hour), "open"}},
-		"prices are not known":       {{without(noon, "no prices"), noon, "open"}, {unpriced, at(12*time.Hour + 1), "gone"}},
-		"the offer is gone":          {{noSpot, noon.Add(time.Hour), "open"}, {&provider.Snapshot{Types: noSpot.Types, Taken: at(2 * time.Hour), Listed: at(2 * time.Hour)}, at(2 * time.Hour), "gone"}},
-		"bought a moment ago":        {{without(noon, ""), at(-61 * time.Minute), ""}, {without(at(time.Hour), ""), at(-61 * time.Minute), ""}},
+		"there":                        {{with(noon), noon, ""}},
+		"sold out":                     {{soldOut, noon, ""}},
+		"nothing known":                {{nil, noon, "open"}, {nil, at(24 * time.Hour), "open"}},
+		"nothing on sale":              {{&provider.Snapshot{Taken: noon, Listed: noon}, noon, "open"}, {&provider.Snapshot{Taken: at(time.Hour), Listed: at(time.Hour)}, at(time.Hour), "open"}},
+		"missing once":                 {{without(noon, ""), noon, "open"}, {without(noon, ""), at(10 * time.Hour), "open"}},
+		"missing twice":                {{without(noon, ""), noon, "open"}, {without(at(12*time.Hour), ""), at(12*time.Hour + 1), "gone"}},
+		"read before it was missed":    {{without(noon, ""), at(time.Minute), "open"}, {without(at(time.Second), ""), at(2 * time.Minute), "open"}},
+		"back between":                 {{without(noon, ""), noon, "open"}, {with(at(time.Hour)), at(time.Hour), ""}, {without(at(2*time.Hour), ""), at(2 * time.Hour), "open"}},
+		"the second is not complete":   {{without(noon, ""), noon, "open"}, {without(at(time.Hour), "HTTP 500"), at(time.Hour), "open"}},
+		"the first is not complete":    {{without(noon, "HTTP 500"), noon, "open"}, {without(at(time.Hour), ""), at(time.Hour), "open"}},
+		"prices are not known":         {{without(noon, "no prices"), noon, "open"}, {unpriced, at(12*time.Hour + 1), "gone"}},
+		"the offer is gone":            {{noSpot, noon.Add(time.Hour), "open"}, {&provider.Snapshot{Types: noSpot.Types, Taken: at(2 * time.Hour), Listed: at(2 * time.Hour)}, at(2 * time.Hour), "gone"}},
+		"it may be one without a name": {{unread(at(12*time.Hour), ""), noon, "open"}, {unread(at(24*time.Hour), ""), at(24 * time.Hour), "open"}},
+		"it could not be read":         {{unread(at(12*time.Hour), "Small-4"), noon, "open"}, {unread(at(24*time.Hour), "Small-4"), at(24 * time.Hour), "open"}},
+		"another could not be read":    {{unread(noon, "A"), noon, "open"}, {unread(at(12*time.Hour), "A"), at(12*time.Hour + 1), "gone"}},
+		"bought a moment ago":          {{without(noon, ""), at(-61 * time.Minute), ""}, {without(at(time.Hour), ""), at(-61 * time.Minute), ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var a absences

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -118,6 +119,7 @@ func (c *catalog) refresh(p *Provider, name string, in inputs) {
 		Budgets: p.ledger.left(c.set.budgets, in.quota.value, in.quota.taken),
 		Taken:   in.taken(),
 		Listed:  in.listed(),
+		Unread:  in.skus.value.unread,
 		Problem: in.problem(c.set, p.judge.listed, book),
 	}
 	maps.Copy(next.Budgets, book.left())
@@ -139,7 +141,7 @@ func (c *catalog) refresh(p *Provider, name string, in inputs) {
 }
 
 func same(a, b *provider.Snapshot) bool {
-	return sameTypes(a.Types, b.Types) && maps.Equal(a.Budgets, b.Budgets) && maps.Equal(a.Pressure, b.Pressure) && a.Taken.Equal(b.Taken) && a.Listed.Equal(b.Listed) && a.Problem == b.Problem
+	return sameTypes(a.Types, b.Types) && maps.Equal(a.Budgets, b.Budgets) && maps.Equal(a.Pressure, b.Pressure) && a.Taken.Equal(b.Taken) && a.Listed.Equal(b.Listed) && slices.Equal(a.Unread, b.Unread) && a.Problem == b.Problem
 }
 
 func sameTypes(a, b []offer.Type) bool {
@@ -168,7 +170,7 @@ func (in inputs) listed() time.Time {
 
 func (in inputs) problem(set *typeSet, list pricelist.List, book *addressBook) string {
 	var parts []string
-	for _, problem := range []string{in.skus.problem, in.prices.problem, in.quota.problem, book.problem()} {
+	for _, problem := range []string{in.skus.problem, in.skus.value.unreadInWords(), in.prices.problem, in.quota.problem, book.problem()} {
 		if problem != "" {
 			parts = append(parts, problem)
 		}

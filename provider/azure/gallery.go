@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"golang.org/x/sync/singleflight"
 )
@@ -164,9 +167,13 @@ func doubtKey(definition, version string) string {
 
 // communityGallery is what AKS publishes for everybody.
 type communityGallery struct {
-	client   *armcompute.CommunityGalleryImageVersionsClient
-	location string
+	arm                    *arm.Client
+	decoder                *decoder
+	subscription, location string
 }
+
+// galleryVersion is that of the SDK's client for galleries.
+const galleryVersion = "2025-12-03"
 
 // publicName is what a gallery is called by those it does not belong to.
 func publicName(os string) string {
@@ -183,20 +190,20 @@ func (communityGallery) id(d imageDefinition, version string) string {
 }
 
 func (g communityGallery) builds(ctx context.Context, d imageDefinition) ([]build, error) {
-	var builds []build
-	pager := g.client.NewListPager(g.location, publicName(d.os), d.name, nil)
-	for pager.More() {
-		page, err := pager.NextPage(ctx)
-		if err != nil {
-			if r := classify(err); r.kind == notFound || r.kind == imageMissing {
-				return nil, nil
-			}
-			return nil, err
+	link := runtime.JoinPaths(g.arm.Endpoint(), "subscriptions", url.PathEscape(g.subscription),
+		"providers/Microsoft.Compute/locations", url.PathEscape(g.location),
+		"communityGalleries", url.PathEscape(publicName(d.os)), "images", url.PathEscape(d.name), "versions") + "?api-version=" + galleryVersion
+	list, _, err := listed[armcompute.CommunityGalleryImageVersion](ctx, g.arm, g.decoder, link)
+	if err != nil {
+		if r := classify(err); r.kind == notFound || r.kind == imageMissing {
+			return nil, nil
 		}
-		for _, v := range page.Value {
-			if v != nil && text(v.Name) != "" && v.Properties != nil {
-				builds = append(builds, buildOf(v))
-			}
+		return nil, err
+	}
+	var builds []build
+	for _, v := range list {
+		if text(v.Name) != "" && v.Properties != nil {
+			builds = append(builds, buildOf(v))
 		}
 	}
 	return builds, nil

@@ -163,7 +163,12 @@ const (
 	deniedTTL = 5 * time.Minute
 	// longestLook is the end of a look at the network that gets no answer, retries included.
 	longestLook = 30 * time.Second
+	// againAfter is how soon is read again what could not be read, or was empty.
+	againAfter = time.Minute
 )
+
+// dueIn is when a memo was read that is due in so long.
+func dueIn(d time.Duration, now time.Time, ttl time.Duration) time.Time { return now.Add(d - ttl) }
 
 // joinAction is the right to put machines into a subnet.
 const joinAction = "Microsoft.Network/virtualNetworks/subnets/join/action"
@@ -191,8 +196,10 @@ func (n *network) joinDenied(s subnetID) string {
 }
 
 // remembered returns a fresh memo or reads anew. Who comes meanwhile shares what comes of
-// it: the first of a thousand launches come together. What does not come for a moment holds
-// nobody up: what was known goes on then, or the launch fails and comes back.
+// it: the first of a thousand launches come together. What was known stays while it cannot be
+// read, and is tried again after a minute: Azure itself says when a machine names what is gone.
+// What does not come for a moment holds nobody up: what was known goes on then, or the launch
+// fails and comes back.
 func remembered[T any](ctx context.Context, n *network, what string, get func() memo[T], put func(memo[T]), ttl time.Duration, read func(context.Context) (T, error)) (T, error) {
 	n.mu.Lock()
 	known := get()
@@ -207,13 +214,17 @@ func remembered[T any](ctx context.Context, n *network, what string, get func() 
 		ctx, stop := context.WithTimeout(ctx, longestLook)
 		defer stop()
 		value, err := read(ctx)
-		if err != nil {
-			return value, err
-		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		put(memo[T]{value, now})
-		return value, nil
+		switch known := get(); {
+		case err == nil:
+			put(memo[T]{value, now})
+		case known.read.IsZero():
+			return value, err
+		default:
+			put(memo[T]{known.value, dueIn(againAfter, now, ttl)})
+		}
+		return get().value, nil
 	})
 	switch {
 	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
@@ -228,9 +239,20 @@ func remembered[T any](ctx context.Context, n *network, what string, get func() 
 // family, by id.
 type backends struct{ four, six []string }
 
+func (b backends) none() bool { return len(b.four)+len(b.six) == 0 }
+
 func (n *network) backendPools(ctx context.Context) (backends, error) {
-	return remembered(ctx, n, "pools", func() memo[backends] { return n.pools }, func(m memo[backends]) { n.pools = m }, poolsTTL,
-		n.readPools)
+	return remembered(ctx, n, "pools", func() memo[backends] { return n.pools }, n.notePools, poolsTTL, n.readPools)
+}
+
+// notePools remembers the pools. That there are none is believed for a minute, and not at all
+// where there were some: machines without them may have no way out, and never join. Pools that
+// are gone Azure refuses by name; see forget.
+func (n *network) notePools(m memo[backends]) {
+	if m.value.none() {
+		m = memo[backends]{n.pools.value, dueIn(againAfter, n.p.opts.Now(), poolsTTL)}
+	}
+	n.pools = m
 }
 
 // forget makes the next launch look again at all that a machine refers to: Azure names what
@@ -245,14 +267,19 @@ func (n *network) forget() {
 
 func (n *network) readPools(ctx context.Context) (backends, error) {
 	var b backends
-	pager := n.p.clients.loadBalancers.NewListPager(n.p.opts.NodeResourceGroup, nil)
-	for pager.More() {
-		page, err := pager.NextPage(ctx)
-		if err != nil {
-			return b, wrap(err, "listing load balancers")
+	client, o := n.p.clients.arm, &n.p.opts
+	list, odd, err := listed[armnetwork.LoadBalancer](ctx, client, &n.p.decoder, balancerShelf.link(client, o.SubscriptionID, o.NodeResourceGroup, ""))
+	if err != nil {
+		return b, wrap(err, "listing load balancers")
+	}
+	for _, row := range odd {
+		if name := nameIn(row); n.p.balances(name) {
+			return b, fmt.Errorf("listing load balancers: %s cannot be read", name)
 		}
-		for _, lb := range page.Value {
-			b.add(lb, n.p.opts.LoadBalancers)
+	}
+	for _, lb := range list {
+		if n.p.balances(text(lb.Name)) {
+			b.add(lb)
 		}
 	}
 	slices.Sort(b.four)
@@ -260,13 +287,14 @@ func (n *network) readPools(ctx context.Context) (backends, error) {
 	return b, nil
 }
 
-// add picks the pools of the balancers named whose members are NICs. Pools of addresses
-// manage themselves.
-func (b *backends) add(lb *armnetwork.LoadBalancer, names []string) {
-	if lb == nil || lb.Properties == nil {
-		return
-	}
-	if !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, text(lb.Name)) }) {
+// balances reports whether nodes belong to the load balancer of that name.
+func (p *Provider) balances(name string) bool {
+	return slices.ContainsFunc(p.opts.LoadBalancers, func(ours string) bool { return strings.EqualFold(ours, name) })
+}
+
+// add picks the pools whose members are NICs. Pools of addresses manage themselves.
+func (b *backends) add(lb *armnetwork.LoadBalancer) {
+	if lb.Properties == nil {
 		return
 	}
 	for _, pool := range lb.Properties.BackendAddressPools {

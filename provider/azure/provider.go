@@ -117,7 +117,6 @@ type clients struct {
 	nics           *armnetwork.InterfacesClient
 	subnets        *armnetwork.SubnetsClient
 	vnets          *armnetwork.VirtualNetworksClient
-	loadBalancers  *armnetwork.LoadBalancersClient
 	securityGroups *armnetwork.SecurityGroupsClient
 }
 
@@ -146,17 +145,16 @@ func (p *Provider) connect() error {
 		nics:           net.NewInterfacesClient(),
 		subnets:        net.NewSubnetsClient(),
 		vnets:          net.NewVirtualNetworksClient(),
-		loadBalancers:  net.NewLoadBalancersClient(),
 		securityGroups: net.NewSecurityGroupsClient(),
 	}
 	p.addresses = &addressBooks{p: p, byID: map[string]*addressBook{}}
 	p.network = &network{p: p, guids: map[string]memo[string]{}, dual: map[string]memo[bool]{}, denied: map[string]memo[string]{}}
-	p.images = &imageList{gallery: p.gallery(compute), every: o.ImagesEvery, now: o.Now, known: map[imageDefinition]memo[[]build]{}}
+	p.images = &imageList{gallery: p.gallery(), every: o.ImagesEvery, now: o.Now, known: map[imageDefinition]memo[[]build]{}}
 	p.auxiliary = newAuxiliary(o)
 	if p.judge, err = newPriceJudge(o.Location); err != nil {
 		return err
 	}
-	p.openSources(compute, options.Transport)
+	p.openSources(options.Transport)
 	if err := p.hireMakers(); err != nil {
 		return err
 	}
@@ -180,14 +178,14 @@ func (p *Provider) hireMakers() (err error) {
 	return nil
 }
 
-func (p *Provider) openSources(compute *armcompute.ClientFactory, transport policy.Transporter) {
+func (p *Provider) openSources(transport policy.Transporter) {
 	o := &p.opts
 	if transport == nil {
 		transport = &http.Client{}
 	}
-	skus := &skuReader{client: compute.NewResourceSKUsClient(), location: o.Location, log: o.Log}
+	skus := &skuReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location, log: o.Log}
 	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now, judge: p.judge}
-	quota := &quotaReader{client: compute.NewUsageClient(), location: o.Location}
+	quota := &quotaReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location}
 	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, now: o.Now, patience: o.Patience}
 	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, now: o.Now, patience: o.Patience,
 		nothing: func(t priceTable) bool { return len(t) == 0 }}

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/engine/offer"
@@ -49,22 +52,24 @@ type usages map[string]usage
 
 // quotaReader reads the region's quota.
 type quotaReader struct {
-	client   *armcompute.UsageClient
-	location string
+	arm                    *arm.Client
+	decoder                *decoder
+	subscription, location string
 }
 
+// usagesVersion is that of the SDK's client for quota.
+const usagesVersion = "2026-04-01"
+
 func (r *quotaReader) read(ctx context.Context) (usages, error) {
+	link := runtime.JoinPaths(r.arm.Endpoint(), "subscriptions", url.PathEscape(r.subscription),
+		"providers/Microsoft.Compute/locations", url.PathEscape(r.location), "usages") + "?api-version=" + usagesVersion
+	list, _, err := listed[armcompute.Usage](ctx, r.arm, r.decoder, link)
+	if err != nil {
+		return nil, err
+	}
 	out := usages{}
-	pager := r.client.NewListPager(r.location, nil)
-	for pager.More() {
-		page, err := pager.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, u := range page.Value {
-			if u == nil || u.Name == nil || u.Limit == nil || u.CurrentValue == nil {
-				continue
-			}
+	for _, u := range list {
+		if u.Name != nil && u.Limit != nil && u.CurrentValue != nil {
 			out[strings.ToLower(text(u.Name.Value))] = usage{limit: limitOf(*u.Limit), used: int64(*u.CurrentValue)}
 		}
 	}

@@ -26,6 +26,8 @@ var (
 	machineShelf = shelf{"virtual machines", "Microsoft.Compute/virtualMachines", "2026-04-01"}
 	nicShelf     = shelf{"network interfaces", "Microsoft.Network/networkInterfaces", "2025-03-01"}
 	diskShelf    = shelf{"disks", "Microsoft.Compute/disks", "2026-03-02"}
+
+	balancerShelf = shelf{"load balancers", "Microsoft.Network/loadBalancers", "2025-03-01"}
 )
 
 // mostPages is more than any list has that ends: Azure gives some hundred rows a page.
@@ -34,7 +36,42 @@ const mostPages = 2000
 // rows reads the shelf of a resource group to its end, row by row as they came. A list
 // that fails on any page is no list.
 func (s shelf) rows(ctx context.Context, client *arm.Client, subscription, group string) (rows []json.RawMessage, pages int, err error) {
-	next := s.link(client, subscription, group, "")
+	return allRows(ctx, client, s.link(client, subscription, group, ""))
+}
+
+// listed reads any list of Resource Manager to its end. Rows that make no T hide no others: they
+// are odd.
+func listed[T any](ctx context.Context, client *arm.Client, d *decoder, link string) (list []*T, odd []json.RawMessage, err error) {
+	rows, _, err := allRows(ctx, client, link)
+	for _, row := range rows {
+		item := new(T)
+		if d.decode(row, item) != nil {
+			odd = append(odd, row)
+			continue
+		}
+		list = append(list, item)
+	}
+	return list, odd, err
+}
+
+// nameIn is what an odd row is called; empty when it does not say.
+func nameIn(row json.RawMessage) string { return textIn(row, "name") }
+
+// textIn is a text in an odd row; empty when there is none.
+func textIn(row json.RawMessage, key string) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(row, &fields) != nil {
+		return ""
+	}
+	var value string
+	if json.Unmarshal(fields[key], &value) != nil {
+		return ""
+	}
+	return value
+}
+
+// allRows follows the links from page to page.
+func allRows(ctx context.Context, client *arm.Client, next string) (rows []json.RawMessage, pages int, err error) {
 	for seen := map[string]bool{}; next != ""; pages++ {
 		if seen[next] || pages == mostPages {
 			return nil, 0, fmt.Errorf("page %d leads back to an earlier one, or to ever more", pages)

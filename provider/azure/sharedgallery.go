@@ -14,7 +14,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
 // SharedGallery says how to reach the galleries that AKS shares with single customers
@@ -46,10 +45,10 @@ func (g SharedGallery) malformed(compute bool) error {
 }
 
 // gallery is where this installation's images come from.
-func (p *Provider) gallery(compute *armcompute.ClientFactory) gallery {
+func (p *Provider) gallery() gallery {
 	o := &p.opts
 	if !o.SharedGallery.used() {
-		return communityGallery{client: compute.NewCommunityGalleryImageVersionsClient(), location: o.Location}
+		return communityGallery{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location}
 	}
 	return &sharedGallery{
 		arm: p.clients.arm, subscription: o.SubscriptionID, location: o.Location, owner: o.SharedGallery.SubscriptionID,

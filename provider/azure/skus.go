@@ -5,48 +5,76 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
 // skuSet is what the region sells that AKS can run, sorted by name, with
 // canonical family spellings.
 type skuSet struct {
-	list    []*sku
-	byName  map[string]*sku
-	skipped int // sizes that could not be read
+	list   []*sku
+	byName map[string]*sku
+	// unread are the names of sizes that are listed and could not be read, sorted; empty for one
+	// that does not say its name.
+	unread []string
 }
+
+// skusVersion is that of the SDK's client for sizes.
+const skusVersion = "2021-07-01"
 
 // skuReader reads the region's sizes.
 type skuReader struct {
-	client   *armcompute.ResourceSKUsClient
-	location string
-	log      *slog.Logger
+	arm                    *arm.Client
+	decoder                *decoder
+	subscription, location string
+	log                    *slog.Logger
 }
 
 func (r *skuReader) read(ctx context.Context) (skuSet, error) {
-	filter := fmt.Sprintf("location eq '%s'", r.location)
-	pager := r.client.NewListPager(&armcompute.ResourceSKUsClientListOptions{Filter: to.Ptr(filter)})
-	var raw []*armcompute.ResourceSKU
-	for pager.More() {
-		page, err := pager.NextPage(ctx)
-		if err != nil {
-			return skuSet{}, err
-		}
-		raw = append(raw, page.Value...)
+	query := url.Values{"api-version": {skusVersion}, "$filter": {fmt.Sprintf("location eq '%s'", r.location)}}
+	link := runtime.JoinPaths(r.arm.Endpoint(), "subscriptions", url.PathEscape(r.subscription), "providers/Microsoft.Compute/skus") + "?" + query.Encode()
+	raw, odd, err := listed[armcompute.ResourceSKU](ctx, r.arm, r.decoder, link)
+	if err != nil {
+		return skuSet{}, err
 	}
 	set := readSKUs(raw, r.location, r.log)
+	for _, row := range odd {
+		if kind := textIn(row, "resourceType"); kind == "" || strings.EqualFold(kind, "virtualMachines") {
+			set.unreadable(nameIn(row))
+		}
+	}
 	if len(set.list) == 0 {
 		return skuSet{}, errors.New("the region sells no VM size that a node could be")
 	}
 	return set, nil
 }
 
+// unreadable notes a size that could not be read.
+func (s *skuSet) unreadable(name string) {
+	if i, known := slices.BinarySearch(s.unread, name); !known {
+		s.unread = slices.Insert(s.unread, i, name)
+	}
+}
+
+// unreadInWords tells of those sizes; empty when there are none.
+func (s *skuSet) unreadInWords() string {
+	if len(s.unread) == 0 {
+		return ""
+	}
+	names := slices.Clone(s.unread)
+	if names[0] == "" {
+		names[0] = "one without a name"
+	}
+	return fmt.Sprintf("Azure's description of VM sizes cannot be read: %s: they are not bought, and their machines stay", few(names))
+}
+
 // readSKUs reads sizes one by one: one that cannot be read is skipped and
-// counted, as a new kind of size must not stop the others from being bought.
+// noted, as a new kind of size must not stop the others from being bought.
 func readSKUs(raw []*armcompute.ResourceSKU, location string, log *slog.Logger) skuSet {
 	set := skuSet{byName: map[string]*sku{}}
 	for _, item := range raw {
@@ -55,8 +83,8 @@ func readSKUs(raw []*armcompute.ResourceSKU, location string, log *slog.Logger) 
 		}
 		s, err := readSKU(item, location)
 		if err != nil {
-			set.skipped++
-			log.Debug("VM size skipped", "size", text(item.Name), "error", err)
+			set.unreadable(text(item.Name))
+			log.Debug("VM size not read", "size", text(item.Name), "error", err)
 			continue
 		}
 		if s.usable() && set.byName[s.name] == nil {

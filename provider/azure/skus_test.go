@@ -24,7 +24,7 @@ func rawSKU(name, family string, capabilities map[string]string) *armcompute.Res
 }
 
 // One size that cannot be read must not hide the others.
-func TestMalformedSizesAreSkippedAndCounted(t *testing.T) {
+func TestMalformedSizesAreSkippedAndNoted(t *testing.T) {
 	good := map[string]string{"vCPUs": "4", "MemoryGB": "16", "HyperVGenerations": "V1,V2"}
 	raw := []*armcompute.ResourceSKU{
 		nil,
@@ -39,8 +39,8 @@ func TestMalformedSizesAreSkippedAndCounted(t *testing.T) {
 		{ResourceType: to.Ptr("virtualMachines")},
 	}
 	set := readSKUs(raw, "eastus", slog.New(slog.DiscardHandler))
-	if len(set.list) != 2 || set.skipped != 6 {
-		t.Fatalf("%d sizes and %d skipped, want 2 and 6", len(set.list), set.skipped)
+	if len(set.list) != 2 || len(set.unread) != 6 {
+		t.Fatalf("%d sizes and %q unread, want 2 and 6", len(set.list), set.unread)
 	}
 	if set.list[0].family != set.list[1].family {
 		t.Errorf("one family is spelled %q and %q", set.list[0].family, set.list[1].family)
