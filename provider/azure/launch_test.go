@@ -417,7 +417,7 @@ func TestMachineCarriesWhatTheClassSays(t *testing.T) {
 	}
 	want := map[string]string{
 		"env": "test", "a_b": "c", "karve.dev_claim": "a", "karve.dev_claim-uid": "uid-of-a", "karve.dev_cluster": "karve", "karve.dev_class": "default",
-		"karve.dev_class-hash": c.Hash(), "karve.dev_kubernetes-version": "1.36.3",
+		"karve.dev_class-hash": c.Hash(), "karve.dev_class-hash-version": "v3", "karve.dev_kubernetes-version": "1.36.3",
 		"karpenter.azure.com_cluster": "karve", "karpenter.sh_nodepool": "web", "compute.aks.billing": "linux",
 	}
 	if diff := cmp.Diff(want, tags); diff != "" {

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -17,10 +18,12 @@ const (
 	tagClass    = "karve.dev_class"
 	// How the machine was made, for Drift: the hash of its class and the version of
 	// Kubernetes it was asked to run.
-	tagClassHash  = "karve.dev_class-hash"
-	tagKubernetes = "karve.dev_kubernetes-version"
-	tagAKSOwner   = "karpenter.azure.com_cluster"
-	tagNodePool   = "karpenter.sh_nodepool"
+	tagClassHash = "karve.dev_class-hash"
+	// tagHashVersion says how that hash is computed. Machines without it are of when v3 was.
+	tagHashVersion = "karve.dev_class-hash-version"
+	tagKubernetes  = "karve.dev_kubernetes-version"
+	tagAKSOwner    = "karpenter.azure.com_cluster"
+	tagNodePool    = "karpenter.sh_nodepool"
 	// tagAKSMachine is on machines that Karpenter's provider has AKS's own machine API make.
 	tagAKSMachine = "karpenter.azure.com_aksmachine_nodeclaim"
 	tagBilling    = "compute.aks.billing"
@@ -63,7 +66,7 @@ func (p *Provider) wishedTags(class *v1beta1.AKSNodeClass) map[string]string {
 // reserved reports whether a tag says what a machine is, which users cannot change.
 func reserved(key string) bool {
 	return slices.ContainsFunc([]string{
-		tagCluster, tagClaim, tagClaimUID, tagClass, tagClassHash, tagKubernetes, tagAKSOwner, tagNodePool, tagAKSMachine, tagBilling,
+		tagCluster, tagClaim, tagClaimUID, tagClass, tagClassHash, tagHashVersion, tagKubernetes, tagAKSOwner, tagNodePool, tagAKSMachine, tagBilling,
 	}, func(ours string) bool { return strings.EqualFold(ours, key) })
 }
 
@@ -72,6 +75,7 @@ func reserved(key string) bool {
 func (p *Provider) machineTags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[string]string {
 	out := p.tags(class, claim)
 	setTag(out, tagClassHash, class.Hash())
+	setTag(out, tagHashVersion, v1beta1.HashVersion)
 	setTag(out, tagKubernetes, kubernetesVersion(class))
 	return out
 }
@@ -87,7 +91,7 @@ func setTag(tags map[string]string, key, value string) {
 func annotations(vm *machine) map[string]string {
 	out := map[string]string{}
 	if hash := tag(vm.Tags, tagClassHash); hash != "" {
-		out[v1beta1.AnnotationHash], out[v1beta1.AnnotationHashVersion] = hash, v1beta1.HashVersion
+		out[v1beta1.AnnotationHash], out[v1beta1.AnnotationHashVersion] = hash, cmp.Or(tag(vm.Tags, tagHashVersion), "v3")
 	}
 	if version := tag(vm.Tags, tagKubernetes); version != "" {
 		out[AnnotationKubernetesVersion] = version
