@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"fmt"
 	"log/slog"
 
 	"github.com/karve-dev/karve/engine/offer"
@@ -9,13 +10,43 @@ import (
 
 var _ provider.Blamed = (*Provider)(nil)
 
+// notRegistered is the code of nodes that lack what their machines were bought for.
+const notRegistered = "ResourceNotRegistered"
+
 // Useless has the size rest for an hour, for that class: what its machine lacks (mostly a driver that its
-// image does not bring up) the next one would lack in any zone, while another size may do.
+// image does not bring up) the next one would lack in any zone, while another size may do. Where sizes
+// with GPUs of several models lack theirs it is no matter of sizes, and all of them rest.
 func (p *Provider) Useless(class string, c offer.Choice, lacks string) {
-	s := p.skus.read().value.byName[c.Type]
+	sizes := p.skus.read().value.byName
+	s := sizes[c.Type]
 	if s == nil {
 		return
 	}
-	p.stockouts.learn(refusal{kind: useless, code: "ResourceNotRegistered", detail: shorten(lacks)}, s, c.Zone, c.CapacityType, buyer{class: class})
+	r := refusal{kind: useless, code: notRegistered, detail: shorten(lacks)}
+	p.stockouts.learn(r, s, c.Zone, c.CapacityType, buyer{class: class})
 	p.opts.Log.Warn("machine joined without what it was bought for", slog.String("size", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
+	if s.gpus == 0 || !p.stockouts.pluginMissing(class, sizes) {
+		return
+	}
+	r.advice = "machines of several GPU models came without: check that the cluster has a device plugin for them, and that it runs on the class's nodes"
+	for _, other := range sizes {
+		if other.gpus > 0 {
+			p.stockouts.learn(r, other, c.Zone, c.CapacityType, buyer{class: class})
+		}
+	}
+	p.opts.Log.Warn("machines of several GPU models joined without their GPUs: sizes with GPUs rest", slog.String("class", class), slog.String("lacks", lacks))
+}
+
+// pluginMissing reports whether nodes of three sizes of a class, with GPUs of two models at least,
+// lacked them within the last hour.
+func (m *stockouts) pluginMissing(class string, known map[string]*sku) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sizes, models := map[string]bool{}, map[string]bool{}
+	for key, b := range m.view() {
+		if s := known[key.size]; key.class == class && b.code == notRegistered && s != nil && s.gpus > 0 {
+			sizes[key.size], models[fmt.Sprint(s.gpu)] = true, true
+		}
+	}
+	return len(sizes) >= alikeSizes && len(models) > 1
 }

@@ -1,8 +1,12 @@
 package azure_test
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
@@ -31,4 +35,54 @@ func TestUselessSizesRest(t *testing.T) {
 			t.Errorf("a larger size of its family rests too: %s", o.Unavailable)
 		}
 	}
+}
+
+// Where GPUs of several models do not show, in sizes of one class, it is the device plugin that is
+// missing: all sizes with GPUs rest for the class, for an hour, and those without do not.
+//
+// Rule 249.
+func TestMissingDevicePluginHasGPUsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).twoClasses()
+		p := r.provider(t)
+		resting := func(class string) (gpus, plain int, why string) {
+			t.Helper()
+			s, err := p.Catalog(t.Context(), class)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range s.Types {
+				for _, o := range k.Offers {
+					if !strings.Contains(o.Unavailable, "not registered") {
+						continue
+					}
+					if _, has := k.Labels[v1beta1.LabelSKUGPUCount]; has {
+						gpus, why = gpus+1, o.Unavailable
+						continue
+					}
+					plain++
+				}
+			}
+			return gpus, plain, why
+		}
+		const lacks = `Resource "nvidia.com/gpu" was requested but not registered`
+		resting("default") // reads what is sold
+		counts := []int{}
+		for _, size := range []string{"Standard_NC4as_T4_v3", "Standard_NC8as_T4_v3", "Standard_NC16as_T4_v3", "Standard_NC24ads_A100_v4"} {
+			p.Useless("default", onDemand(size, "eastus-1"), lacks)
+			n, _, _ := resting("default")
+			counts = append(counts, n)
+		}
+		n, plain, why := resting("default")
+		if plain > 0 || counts[0] == 0 || counts[2] > 3*counts[0] || counts[3] <= 5*counts[0] || !strings.Contains(why, "device plugin") {
+			t.Errorf("resting after each of four: %v, and %d offers without GPUs: %s", counts, plain, why)
+		}
+		if n, _, _ := resting("other"); n > 0 {
+			t.Errorf("%d offers of another class rest", n)
+		}
+		time.Sleep(time.Hour + time.Second)
+		if left, _, _ := resting("default"); left > 0 {
+			t.Errorf("an hour later %d of %d rest", left, n)
+		}
+	})
 }
