@@ -114,6 +114,9 @@ func (t *town) residue() []string {
 			names = append(names, "machine "+vm.Name)
 		}
 	}
+	for _, m := range state.Machines {
+		names = append(names, "machine "+m.Name+" of AKS's")
+	}
 	for _, nic := range state.NICs {
 		if !t.foreign.parts[nic.Name] {
 			names = append(names, "interface "+nic.Name)

@@ -57,7 +57,8 @@ func open(ctx context.Context, o Options) (*town, error) {
 	class := &v1beta1.AKSNodeClass{Status: v1beta1.AKSNodeClassStatus{KubernetesVersion: &version}}
 	class.Name = className
 	p, err := azure.New(ctx, azure.Options{
-		Credential: &turnstile{credential, make(chan struct{}, 1)}, ClientOptions: options,
+		AKSMachines: t.pool(),
+		Credential:  &turnstile{credential, make(chan struct{}, 1)}, ClientOptions: options,
 		SubscriptionID: t.region.SubscriptionID(), Location: t.region.Location(), ClusterName: clusterName,
 		ClusterEndpoint: "https://karve.example:6443", CABundle: authority,
 		NodeResourceGroup: t.region.NodeResourceGroup(), VNetSubnetID: subnet,
@@ -70,6 +71,17 @@ func open(ctx context.Context, o Options) (*town, error) {
 	}
 	t.market = &market{provider: p}
 	return t, nil
+}
+
+// pool is where AKS makes machines, in batches; none where Compute does.
+func (t *town) pool() azure.AKSMachines {
+	if !t.options.AKS {
+		return azure.AKSMachines{}
+	}
+	return azure.AKSMachines{
+		Pool: t.region.MachinesPool(), ResourceGroup: t.region.ClusterResourceGroup(), Buy: true,
+		Batching: azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: azure.MostInBatch},
+	}
 }
 
 // subnet is where machines go: AKS's own, but for two faults. Only who is in another network

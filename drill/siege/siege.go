@@ -20,6 +20,8 @@ type Options struct {
 	Machines int
 	// Faults are names of the emulator's catalogue. They strike together.
 	Faults []string
+	// AKS has AKS make the machines, many with one request, instead of Compute.
+	AKS bool
 }
 
 // Result is what was found.
@@ -107,7 +109,7 @@ func (t *town) hold(ctx context.Context, a *assault) (Result, error) {
 	a.strikeFor(ctx, rage, func() { t.start(ctx) })
 	r.Endless = t.await(ctx, upWithin, t.missing)
 	r.Up = t.lastJoined().Sub(begun)
-	if len(a.kinds) > 0 {
+	if len(a.kinds) > 0 && !t.options.AKS { // what belongs to AKS's machines is AKS's to take away
 		if err := t.scatter(ctx); err != nil {
 			return r, err
 		}

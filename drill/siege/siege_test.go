@@ -2,6 +2,7 @@ package siege_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -62,6 +63,26 @@ func TestFaultsAlike(t *testing.T) {
 	}
 	if len(struck) != len(emulator.FaultCatalogue()) {
 		t.Errorf("%d faults of %d", len(struck), len(emulator.FaultCatalogue()))
+	}
+}
+
+// So it is where AKS makes the machines, many with one request: while requests are throttled or
+// lost, machines fail late, and tokens end.
+//
+// Rule 117.
+func TestFaultsWhereAKSMakesMachines(t *testing.T) {
+	for _, faults := range [][]string{
+		{}, {"TooManyRequestsWithoutRetryAfter"}, {"TimeoutAfterCommit"}, {"ZonalAllocationFailed"}, {"LateFailure", "TokensRevoked"}, {"ResetAfterCommit", "FamilyQuota"},
+	} {
+		t.Run(strings.Join(faults, "And"), func(t *testing.T) {
+			r := besiege(t, siege.Options{Seed: 1, Machines: few, Faults: faults, AKS: true})
+			if len(faults) > 0 && r.Strikes == 0 {
+				t.Error("it struck nothing")
+			}
+			if done := r.Ledger.ByOperation; done["Machines.CreateOrUpdate"] == 0 || done["AgentPools.DeleteMachines"] == 0 {
+				t.Errorf("AKS made no machines: %v", done)
+			}
+		})
 	}
 }
 

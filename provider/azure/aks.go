@@ -272,11 +272,15 @@ func (a *byAKS) end(ctx context.Context, vm *machine) error {
 	return nil
 }
 
-// remove ends machines with one request.
+// remove ends machines with one request. Where AKS refuses that for a reason nobody knows, one
+// of them may be to blame: halves are asked for, and their halves, so that the others go.
 func (a *byAKS) remove(ctx context.Context, handles []string) []error {
 	o := &a.p.opts
 	_, err := a.pools.BeginDeleteMachines(ctx, o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool,
 		aks.AgentPoolDeleteMachinesParameter{MachineNames: to.SliceOfPtrs(handles...)}, nil)
+	if half := len(handles) / 2; half > 0 && classify(err).kind == otherRefusal {
+		return append(a.remove(ctx, handles[:half]), a.remove(ctx, handles[half:])...)
+	}
 	err = shared(err)
 	errs := make([]error, len(handles))
 	for i := range errs {

@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -109,6 +110,64 @@ func TestPartOfABatchIsRefused(t *testing.T) {
 		}
 		r.wantMachines(t, 2)
 	})
+}
+
+// A machine that AKS refuses to end keeps none of its batch.
+//
+// Rule 271.
+func TestOneOfABatchCannotBeEnded(t *testing.T) {
+	const n = 12
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(azure.MostInBatch)
+		r.options.AKSMachines.Batching = azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: azure.MostInBatch}
+		guard := &unending{inner: r.options.ClientOptions.Transport, name: handleOf("web-7")}
+		options := *r.options.ClientOptions
+		options.Transport = guard
+		r.options.ClientOptions = &options
+		p := r.provider(t)
+		ids := make([]string, n)
+		r.each(t, n, func(i int) (err error) {
+			ids[i], err = r.up(t, p, claim(fmt.Sprint("web-", i), onDemand("Standard_D4s_v5", "eastus-1")))
+			return err
+		})
+		r.each(t, n, func(i int) error {
+			if err := r.down(t, p, ids[i]); (err != nil) != (i == 7) {
+				return fmt.Errorf("web-%d: %w", i, err)
+			}
+			return nil
+		})
+		if left := r.pooled(); len(left) != 1 || left[0] != "pooled "+handleOf("web-7") {
+			t.Errorf("the pool has %v", left)
+		}
+		guard.name = ""
+		if err := r.down(t, p, ids[7]); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// unending refuses requests to end machines among which is that of the name.
+type unending struct {
+	inner policy.Transporter
+	name  string
+}
+
+func (u *unending) Do(req *http.Request) (*http.Response, error) {
+	if u.name == "" || !strings.HasSuffix(req.URL.Path, "/deleteMachines") {
+		return u.inner.Do(req)
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(string(body), u.name) {
+		return &http.Response{
+			StatusCode: http.StatusBadRequest, Status: "400 Bad Request", Request: req, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(`{"code":"MachineIsProtected","message":"A machine cannot be deleted."}`)),
+		}, nil
+	}
+	req.Body = io.NopCloser(strings.NewReader(string(body)))
+	return u.inner.Do(req)
 }
 
 // handleOf is what AKS calls the machine of claim(name). It must not change from one
