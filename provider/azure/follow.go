@@ -12,13 +12,16 @@ import (
 )
 
 // standing finds the claim's machine in the shared list. It reports false while
-// no list is new enough to tell, which is only ever so for a machine that this
-// process has just asked for.
+// no list is new enough to tell: for a machine that this process has just asked for, and
+// while somebody else reads the list.
 func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err error) {
 	now := l.p.opts.Now()
 	v, err := l.look(ctx, now)
 	if err != nil {
 		return nil, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
+	}
+	if l.again > 0 {
+		return nil, false, nil
 	}
 	l.settleOn(v)
 	flight := l.p.flights.get(l.name)
@@ -43,12 +46,14 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 // which nothing was asked, as far as anybody noted, need not wait until a long list is read:
 // should there be a machine all the same, Azure refuses to make a second one of that name.
 // An urgent one makes do with any list that this process has read: after a quiet hour the
-// first of many would wait for all pages.
-func (l *launch) look(ctx context.Context, now time.Time) (view[*machine], error) {
+// first of many would wait for all pages. Nobody waits here while another reads the list, as
+// workers are few: there is no view then, and again says when there will be.
+func (l *launch) look(ctx context.Context, now time.Time) (v view[*machine], err error) {
 	if v := l.p.machines.current(); v.byName != nil && (l.claim.Urgent || now.Sub(v.started) < oldView) && l.unheardOf(v) {
 		return v, nil
 	}
-	return l.p.machines.since(ctx, now.Add(-l.p.pace()))
+	v, l.again, err = l.p.machines.glance(ctx, now.Add(-l.p.pace()))
+	return v, err
 }
 
 // unheardOf reports whether neither we nor the list know of a machine of the claim's.

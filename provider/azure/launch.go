@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offer"
@@ -34,6 +35,7 @@ type launch struct {
 	imageID  string            // of the machine last asked for
 	accepted map[string]string // what to remember of the purchase
 	taken    bool              // a purchase was accepted
+	again    time.Duration     // until the list that somebody reads is there; zero when nobody does
 }
 
 // Launch drives the claim's machine one step: it buys one if there is none,
@@ -66,7 +68,9 @@ func (p *Provider) launch(ctx context.Context, claim provider.Claim) (provider.I
 		l.unlisted(err)
 		return provider.Instance{}, err
 	case !known:
-		return l.waiting(), nil
+		in := l.waiting()
+		in.RetryAfter = cmp.Or(l.again, in.RetryAfter)
+		return in, nil
 	case vm == nil:
 		return l.buy(ctx)
 	}

@@ -32,6 +32,8 @@ type roll[T any] struct {
 	known  map[string]record[T] // of the last list, by the row as it came; guarded by asking
 	mu     sync.Mutex
 	last   view[T]
+	begun  time.Time     // when the list under way was started, or the last one
+	took   time.Duration // by the last list
 }
 
 // A view is a complete list. It holds what existed when it was started.
@@ -92,6 +94,34 @@ func (r *roll[T]) since(ctx context.Context, t time.Time) (view[T], error) {
 	return r.read(ctx)
 }
 
+// glance is since for those who can come back: when somebody else is reading the list it says
+// after how long that will be done, and has no view. Only the very first list is waited for.
+func (r *roll[T]) glance(ctx context.Context, t time.Time) (v view[T], again time.Duration, err error) {
+	if v := r.current(); v.byName == nil || !v.started.Before(t) {
+		v, err = r.since(ctx, t)
+		return v, 0, err
+	}
+	if !r.asking.tryLock() {
+		return view[T]{}, r.remaining(), nil
+	}
+	defer r.asking.unlock()
+	if v := r.current(); !v.started.Before(t) {
+		return v, 0, nil
+	}
+	v, err = r.read(ctx)
+	return v, 0, err
+}
+
+// soonest is how long those at least stay away who come back for a list under way.
+const soonest = 100 * time.Millisecond
+
+// remaining guesses when the list under way will be there, by how long the last one took.
+func (r *roll[T]) remaining() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(soonest, r.took-r.now().Sub(r.begun))
+}
+
 func (r *roll[T]) current() view[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,6 +131,9 @@ func (r *roll[T]) current() view[T] {
 // read makes a new view. Rows that came before are not read again.
 func (r *roll[T]) read(ctx context.Context) (view[T], error) {
 	v := view[T]{started: r.now(), byName: map[string]T{}}
+	r.mu.Lock()
+	r.begun = v.started
+	r.mu.Unlock()
 	rows, pages, err := r.rows(ctx)
 	if err != nil {
 		return view[T]{}, wrap(err, "listing %s", r.what)
@@ -125,7 +158,7 @@ func (r *roll[T]) read(ctx context.Context) (view[T], error) {
 	v.loose = r.looseOf(v.byName)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last = v
+	r.last, r.took = v, r.now().Sub(v.started)
 	return v, nil
 }
 
