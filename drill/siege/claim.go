@@ -1,6 +1,7 @@
 package siege
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +114,7 @@ func (t *town) launch(ctx context.Context, c *claim) bool {
 	for begun := time.Now(); t.needed(ctx) && !t.isLost(c); {
 		in, err := t.buy(ctx, c)
 		t.store(c, in, err)
-		wait := max(in.RetryAfter, time.Second)
+		wait := cmp.Or(in.RetryAfter, time.Second)
 		switch {
 		case errors.As(err, new(*provider.CapacityError)) || errors.As(err, new(*provider.NotReadyError)):
 			return false
