@@ -175,7 +175,7 @@ func (c *Cluster) advance(m *move) {
 			c.fail(m, "a replacement is gone")
 			return
 		}
-		if r.initialized.IsZero() {
+		if !r.ready() { // yet, or any more: then it is gone before long
 			return
 		}
 	}
