@@ -18,6 +18,11 @@ const (
 	mostTakers   = 256
 	mostPartners = 8
 	mostRows     = 4
+	// mostMachines is of how many even those are looked at that are well filled: where
+	// there are few, the cells of a zone are quickly through, and a half-empty machine is a
+	// large part of the bill.
+	mostMachines = 32
+	looseShare   = 0.8 // of a machine that is filled well
 )
 
 // load is pods of one part on one machine.
@@ -53,7 +58,7 @@ func (s *solver) improve() {
 	s.rehouse()
 }
 
-// loose lists machines with room to spare, the emptiest first.
+// loose lists machines with room to spare, or all of a few, the emptiest first.
 func (x *improver) loose() []*launch {
 	type filled struct {
 		l    *launch
@@ -61,7 +66,7 @@ func (x *improver) loose() []*launch {
 	}
 	var all []filled
 	for _, l := range x.launches {
-		if part := l.filled(); part < 0.8 && l.movable() {
+		if part := l.filled(); (part < looseShare || len(x.launches) <= mostMachines) && l.movable() {
 			all = append(all, filled{l, part})
 		}
 	}
