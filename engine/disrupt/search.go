@@ -99,6 +99,8 @@ type search struct {
 	queue  []*node         // see wasteful
 	bids   []answer        // since a move was taken last: see bid
 	past   map[string]past // by samePlace
+	// unlodged is how many nodes in a row found no room for their pods that was worth it: see lodge.
+	unlodged map[string]int // likewise
 	// exchanged is how many wrong machines went at once when that was tried last, by pool.
 	exchanged map[string]int
 	// lenient searches let pods go to nodes that are mostly empty; resumed ones do not know
@@ -145,7 +147,7 @@ type node struct {
 
 // newSearch supposes what is under way. Its moves are rehearsed when that is wished.
 func newSearch(w *world.World, c *Cluster, rehearsed bool) *search {
-	s := &search{w: w, c: c, trial: w.Try(), byKey: map[string]*node{}, pools: map[string]*Pool{}, census: CensusOf(c), past: map[string]past{}, exchanged: map[string]int{}, came: arrivals{}, ties: ties{}}
+	s := &search{w: w, c: c, trial: w.Try(), byKey: map[string]*node{}, pools: map[string]*Pool{}, census: CensusOf(c), past: map[string]past{}, unlodged: map[string]int{}, exchanged: map[string]int{}, came: arrivals{}, ties: ties{}}
 	for i := range c.Pools {
 		s.pools[c.Pools[i].Name] = &c.Pools[i]
 	}

@@ -30,6 +30,15 @@ func d(name string, cores int, words ...string) string {
 		name, cores, 4*cores, float64(cores)/20, cores, strings.Join(words, " "))
 }
 
+// fullOf is pods of one core each.
+func fullOf(node string, pods int) string {
+	var b strings.Builder
+	for i := range pods {
+		fmt.Fprintf(&b, "pod %s%d cpu=1 mem=1Gi on=%s\n", node, i, node)
+	}
+	return b.String()
+}
+
 // told writes the moves and who stays, one a line.
 func told(p disrupt.Plan) string {
 	var b strings.Builder
@@ -109,6 +118,11 @@ func TestSearch(t *testing.T) {
 		}, "a stays: NotCheaper\nb stays: NotInitialized\nc stays: TooSoon\n"},
 		// Rule 105: one is replaced by one; what is bought may be nothing that does not pay.
 		{"replace", d("a", 8) + "pod a1 cpu=1500m mem=1Gi on=a\n", nil, "Underutilized a buys D2/o|D4/o:1 0.3000\n"},
+		// Rule 136: a node that is full goes where others have free room for so many that a smaller machine does for the rest.
+		{"full, and yet too many", d("x", 8) + fullOf("x", 8) + d("y", 8) + "pod y1 cpu=2 mem=1Gi on=y\n",
+			keep("y"), "Underutilized x ->y:6 buys D2/o|D4/o:2 0.3000\ny stays: DoNotDisrupt\n"},
+		{"full, and hardly too many", d("x", 8) + fullOf("x", 8) + d("y", 8) + "pod y1 cpu=7 mem=1Gi on=y\n",
+			keep("y"), "x stays: NotCheaper\ny stays: DoNotDisrupt\n"},
 		// Rule 133: one pod goes where the other is to go, which then has no room.
 		{"scattered", d("x", 4, "price=0.10") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi on=z\n",
 			keep("y", "z"), "x stays: Scattered\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},

@@ -45,6 +45,10 @@ func (s *search) replace(n *node) {
 	if !s.removable(n) || !s.payable(n) {
 		return
 	}
+	if n.waste < n.least {
+		s.lodge(n)
+		return
+	}
 	clear(s.bids)
 	s.bids = s.bids[:0]
 	if n.wrong && s.exchange(n) {
@@ -77,6 +81,26 @@ func (s *search) replace(n *node) {
 		past.failures++
 	}
 	s.past[group] = past
+}
+
+// lodge replaces a node that wastes less than a replacement must save. That is no bound where others
+// have room to spare: what finds a home there need not be bought for, and the rates do not
+// know of it. Where hardly anybody of a place finds such room, few are asked.
+func (s *search) lodge(n *node) {
+	if s.unlodged[n.place] < mostFailures || n.rank%8 == 0 {
+		b := s.ask([]*node{n})
+		if b != nil && s.settle(b) {
+			s.unlodged[n.place] = 0
+			return
+		}
+		s.unlodged[n.place]++
+		if b != nil {
+			return // settle said why
+		}
+	}
+	if n.left.Because != Scattered && n.left.Because != ReliedOn { // it need not be replaced, it might just go
+		n.stays(frugal(n))
+	}
 }
 
 // mostFailures is how many nodes of a kind are looked at in company without success
@@ -274,10 +298,6 @@ func (s *search) payable(n *node) bool {
 		n.left.Costs = max(0, n.waste)
 	case Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]):
 		n.stays(poor(n))
-	case n.waste < n.least:
-		if n.left.Because != Scattered && n.left.Because != ReliedOn { // it need not be replaced, it might just go
-			n.stays(frugal(n))
-		}
 	default:
 		return true
 	}
