@@ -35,7 +35,7 @@ type hitch struct {
 
 // unprepared has the class rest for what its machines cannot be prepared for time and again.
 func (l *launch) unprepared(err error) {
-	if passes(err) {
+	if passes(err) || l.p.mayNotBuy(l.class.Name) != nil { // it has a reason to rest already
 		return
 	}
 	r := ofPreparation(err)
