@@ -128,6 +128,7 @@ func (c AzureConfig) customCloud() (bootstrap.Cloud, error) {
 	var file struct {
 		Name                    string `json:"name"`
 		ContainerRegistrySuffix string `json:"containerRegistryDNSSuffix"`
+		RepoDepotEndpoint       string `json:"repoDepotEndpoint"`
 	}
 	if err := json.Unmarshal(text, &file); err != nil {
 		return bootstrap.Cloud{}, fmt.Errorf("reading AZURE_ENVIRONMENT_FILEPATH %s: %w", c.EnvironmentFile, err)
@@ -135,7 +136,7 @@ func (c AzureConfig) customCloud() (bootstrap.Cloud, error) {
 	if !strings.EqualFold(file.Name, "akscustom") {
 		return bootstrap.Cloud{}, nil
 	}
-	return bootstrap.Cloud{Environment: text, RegistrySuffix: file.ContainerRegistrySuffix}, nil
+	return bootstrap.Cloud{Environment: text, RegistrySuffix: file.ContainerRegistrySuffix, RepoDepot: file.RepoDepotEndpoint}, nil
 }
 
 // trusting returns a client for Azure. All its requests share one pool of
