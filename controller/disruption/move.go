@@ -285,7 +285,7 @@ func (c *Controller) await(ctx context.Context, m *move, s *sight) (phase, error
 			m.starved = true
 			return c.fail(m, fmt.Sprintf("replacement %s is gone", p.claim.Name)), nil
 		}
-		if !kube.ConditionTrue(machine.Claim, karpv1.ConditionTypeInitialized) {
+		if !ready(machine) {
 			if limit := c.patience(); s.now.Sub(machine.Claim.CreationTimestamp.Time) > limit {
 				m.starved = true
 				return c.fail(m, fmt.Sprintf("replacement %s is not ready after %s", p.claim.Name, limit)), nil
@@ -303,4 +303,10 @@ func (c *Controller) await(ctx context.Context, m *move, s *sight) (phase, error
 	}
 	m.supplied = true
 	return deleting, nil
+}
+
+// ready reports whether a replacement takes pods: initialized for good, and its kubelet has
+// not stopped answering while others were waited for.
+func ready(m kube.Machine) bool {
+	return kube.ConditionTrue(m.Claim, karpv1.ConditionTypeInitialized) && m.Node != nil && kube.Ready(m.Node)
 }

@@ -77,6 +77,61 @@ func TestReplacementIsReadyFirst(t *testing.T) {
 	})
 }
 
+// A replacement that was initialized and has stopped answering takes no pods: the nodes wait
+// until it does again, however ready the other replacements are.
+//
+// Rule 140.
+func TestReplacementThatStoppedAnsweringIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, s := scripted(t, 3, disrupt.Underutilized)
+		e.Pace, s.by = time.Second, 2
+		s.off = false
+		old := map[string]bool{}
+		for _, n := range e.Nodes() {
+			old[n.Name] = true
+		}
+		var came []string
+		e.Until(60, "two replacements", func() bool {
+			e.Join()
+			came = nil
+			for _, n := range e.Nodes() {
+				if !old[n.Name] {
+					came = append(came, n.Name)
+					answer(e, n.Name, len(came) == 1) // the other one is late
+				}
+			}
+			return len(came) == 2
+		})
+		e.Until(30, "one of them is initialized", func() bool { return e.Ready() == 4 })
+		answer(e, came[0], false)
+		answer(e, came[1], true)
+		e.Until(30, "both were initialized", func() bool { return e.Ready() == 5 })
+		e.Steps(30)
+		if deleted(e) || len(e.Claims()) != 5 {
+			t.Fatal("nodes were asked to go while a replacement does not answer")
+		}
+		answer(e, came[0], true)
+		e.Until(60, "two nodes that run everything", func() bool { live(e, 3); return settledOn(e, 2, 3) })
+	})
+}
+
+// answer has a node's kubelet report, or none.
+func answer(e *controllertest.Env, name string, does bool) {
+	e.T.Helper()
+	n := controllertest.Get(e, &corev1.Node{}, name)
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			c.Status = corev1.ConditionUnknown
+			if does {
+				c.Status = corev1.ConditionTrue
+			}
+		}
+	}
+	if err := e.API.Status().Update(context.Background(), n); err != nil {
+		e.T.Fatal(err)
+	}
+}
+
 // A pod that asks to be left alone saves its node whenever it does so.
 //
 // Rule 141.
