@@ -22,9 +22,9 @@ func TestWaitIsTrue(t *testing.T) {
 		b.refused(time.Second, now.Add(-time.Millisecond), now)
 		b.crowded = r.IntN(2) == 0
 		n := 1 + r.Float64()*(b.full-1)
-		told, all := b.wait(n, false, now), time.Duration(0)
+		var all time.Duration
 		for b.tokens < n-hair {
-			told = b.wait(n, false, now)
+			told := b.wait(n, false, now)
 			if told <= 0 || told > askAgain+b.closed.Sub(now) && told > askAgain {
 				t.Fatalf("told to wait %v (seed %d)", told, seed)
 			}
