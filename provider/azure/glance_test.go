@@ -3,9 +3,16 @@ package azure_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/emulator"
@@ -60,5 +67,62 @@ func TestOneLaunchReadsTheListForAll(t *testing.T) {
 			}
 		}
 		r.wantMachines(t, 2)
+	})
+}
+
+// slowLists has each list of machines take a while.
+type slowLists struct {
+	inner policy.Transporter
+	takes time.Duration
+	lists *atomic.Int64
+}
+
+func (s slowLists) Do(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/virtualMachines") {
+		s.lists.Add(1)
+		time.Sleep(s.takes)
+	}
+	return s.inner.Do(req)
+}
+
+// A list that takes longer than it may be old serves all who wait for it all the same: every
+// one of many machines is seen to run within a few lists.
+//
+// Rule 67.
+func TestSlowListServesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		var lists atomic.Int64
+		options := *r.options.ClientOptions
+		options.Transport = slowLists{options.Transport, 12 * time.Second, &lists}
+		r.options.ClientOptions = &options
+		p := r.provider(t)
+		const many = 60
+		begun, polls := time.Now(), atomic.Int64{}
+		var all sync.WaitGroup
+		for i := range many {
+			all.Go(func() {
+				c := claim(fmt.Sprint("a", i), onDemand("Standard_D4s_v5", "eastus-1"))
+				for {
+					in, err := p.Launch(t.Context(), c)
+					polls.Add(1)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if in.State == provider.Running {
+						return
+					}
+					if in.Memory != nil {
+						c.Memory = in.Memory
+					}
+					time.Sleep(max(in.RetryAfter, 100*time.Millisecond))
+				}
+			})
+		}
+		all.Wait()
+		if took, n := time.Since(begun), lists.Load(); took > 5*time.Minute || n > 20 || polls.Load() > 100*many {
+			t.Errorf("%d machines run after %v, %d lists and %d launches", many, took, n, polls.Load())
+		}
 	})
 }

@@ -39,6 +39,7 @@ type roll[T any] struct {
 // A view is a complete list. It holds what existed when it was started.
 type view[T any] struct {
 	started    time.Time
+	ended      time.Time
 	pages      int
 	byName     map[string]T // lower case; not to be changed
 	loose      []part       // those bound to nothing, by name: few, and looked through often
@@ -96,16 +97,21 @@ func (r *roll[T]) since(ctx context.Context, t time.Time) (view[T], error) {
 
 // glance is since for those who can come back: when somebody else is reading the list it says
 // after how long that will be done, and has no view. Only the very first list is waited for.
+// A list is new until t is past its end: those who came back for one that took longer than they
+// may be old would all find it too old.
 func (r *roll[T]) glance(ctx context.Context, t time.Time) (v view[T], again time.Duration, err error) {
-	if v := r.current(); v.byName == nil || !v.started.Before(t) {
+	switch v := r.current(); {
+	case v.byName == nil:
 		v, err = r.since(ctx, t)
 		return v, 0, err
+	case !v.ended.Before(t):
+		return v, 0, nil
 	}
 	if !r.asking.tryLock() {
 		return view[T]{}, r.remaining(), nil
 	}
 	defer r.asking.unlock()
-	if v := r.current(); !v.started.Before(t) {
+	if v := r.current(); !v.ended.Before(t) {
 		return v, 0, nil
 	}
 	v, err = r.read(ctx)
@@ -115,11 +121,13 @@ func (r *roll[T]) glance(ctx context.Context, t time.Time) (v view[T], again tim
 // soonest is how long those at least stay away who come back for a list under way.
 const soonest = 100 * time.Millisecond
 
-// remaining guesses when the list under way will be there, by how long the last one took.
+// remaining guesses when the list under way will be there, by how long the last one took. One that
+// takes longer may take longer yet, and is asked about ever less often.
 func (r *roll[T]) remaining() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return max(soonest, r.took-r.now().Sub(r.begun))
+	elapsed := r.now().Sub(r.begun)
+	return max(soonest, r.took-elapsed, min(elapsed/4, paceLong))
 }
 
 func (r *roll[T]) current() view[T] {
@@ -158,7 +166,8 @@ func (r *roll[T]) read(ctx context.Context) (view[T], error) {
 	v.loose = r.looseOf(v.byName)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last, r.took = v, r.now().Sub(v.started)
+	v.ended = r.now()
+	r.last, r.took = v, v.ended.Sub(v.started)
 	return v, nil
 }
 
