@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"sync/atomic"
@@ -87,7 +86,7 @@ func (t *bootstrapTokens) Token(ctx context.Context) (string, error) {
 			corev1.SecretTypeBootstrapToken, metav1.NamespaceSystem, spelled("kubelet-bootstrap-token"), *refused)
 	}
 	if !t.informer.HasSynced() {
-		return "", errors.New("the bootstrap tokens of the cluster are not known yet")
+		return "", fmt.Errorf("the bootstrap tokens of the cluster are not known yet: %w", context.DeadlineExceeded)
 	}
 	return "", fmt.Errorf("no secret of type %s in %s is good for %s more: create one with kubeadm token create, or set %s",
 		corev1.SecretTypeBootstrapToken, metav1.NamespaceSystem, tokenReserve, spelled("kubelet-bootstrap-token"))

@@ -19,14 +19,14 @@ const reasonFailed = "TerminationFailed"
 const unsaid = time.Minute
 
 // sayFailing says on the claim why its machine cannot be given back; it is paid for until it
-// is. Once the cloud has agreed to end it, a call that fails changes nothing.
+// is. Where the cloud seemed to have agreed to end it, the condition stays, and the event tells.
 func sayFailing(ctx context.Context, c client.Client, recorder *events.Recorder, claim *karpv1.NodeClaim, failure error) error {
 	said := claim.StatusConditions().Get(karpv1.ConditionTypeInstanceTerminating)
+	if said != nil && (said.IsTrue() || said.Reason == reasonFailed) && time.Since(said.LastTransitionTime.Time) >= unsaid {
+		recorder.Publish(events.Event{About: claim, Warning: true, Reason: reasonFailed, Message: failure.Error(), Key: reasonFailed})
+	}
 	if said.IsTrue() {
 		return nil
-	}
-	if said != nil && said.Reason == reasonFailed && time.Since(said.LastTransitionTime.Time) >= unsaid {
-		recorder.Publish(events.Event{About: claim, Warning: true, Reason: reasonFailed, Message: failure.Error(), Key: reasonFailed})
 	}
 	return patchStatus(ctx, c, claim, func() {
 		claim.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeInstanceTerminating, reasonFailed, failure.Error())

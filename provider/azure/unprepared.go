@@ -51,8 +51,8 @@ func (l *launch) unlisted(err error) {
 	if r.kind != notFound && r.kind != denied || l.p.mayNotBuy(l.class.Name) != nil {
 		return
 	}
-	if !l.blame(r) {
-		l.unprepared(err)
+	if l.p.stockouts.hindered(l.class.Name, r.words()) && !l.blame(r) {
+		l.p.stockouts.rest(l.class.Name, ClassUnprepared, ofPreparation(err), unpreparedTTL)
 	}
 }
 
