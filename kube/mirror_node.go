@@ -1,0 +1,195 @@
+package kube
+
+import (
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// SetNode adds or replaces a Node.
+func (m *Mirror) SetNode(n *corev1.Node) {
+	m.mu.Lock()
+	var woke []string
+	old := m.nodes[n.Name]
+	m.noteNode(old, n)
+	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
+		m.untie(old)
+		woke = m.tellClaim(m.claimOf[old.Spec.ProviderID])
+	}
+	m.nodes[n.Name] = n
+	m.tie(n)
+	m.placeNode(n.Name, n)
+	woke = append(woke, m.tellNode(n.Name)...)
+	claim := m.claims[m.claimOf[n.Spec.ProviderID]]
+	m.mu.Unlock()
+	m.rouseFrom(claim, woke)
+}
+
+// RemoveNode forgets a Node.
+func (m *Mirror) RemoveNode(n *corev1.Node) {
+	m.mu.Lock()
+	m.moved()
+	delete(m.nodes, n.Name)
+	delete(m.activity, n.Name)
+	m.placeNode(n.Name, nil)
+	m.untie(n)
+	m.drop(n.Name)
+	var woke []string
+	if claim, ok := m.claimOf[n.Spec.ProviderID]; ok {
+		woke = m.tellClaim(claim)
+	}
+	m.mu.Unlock()
+	m.rouse(woke)
+}
+
+// SetClaim adds or replaces a NodeClaim.
+func (m *Mirror) SetClaim(c *karpv1.NodeClaim) {
+	m.mu.Lock()
+	delete(m.unseen, c.Name)
+	woke := m.setClaim(c)
+	m.mu.Unlock()
+	m.rouseFrom(c, woke)
+}
+
+func (m *Mirror) setClaim(c *karpv1.NodeClaim) []string {
+	old := m.claims[c.Name]
+	m.noteClaim(old, c)
+	m.claims[c.Name] = c
+	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
+		m.disown(old) // another claim of the same name
+	}
+	if c.Status.ProviderID != "" {
+		m.claimOf[c.Status.ProviderID] = c.Name
+		m.drop(m.nodeOf[c.Status.ProviderID]) // its node was taken for one of nobody's
+	}
+	return m.tellClaim(c.Name)
+}
+
+// RemoveClaim forgets a NodeClaim; pods that were promised room on it need it elsewhere.
+func (m *Mirror) RemoveClaim(c *karpv1.NodeClaim) {
+	m.mu.Lock()
+	woke := m.removeClaim(c)
+	m.mu.Unlock()
+	m.rouse(woke)
+}
+
+func (m *Mirror) removeClaim(c *karpv1.NodeClaim) []string {
+	m.moved()
+	delete(m.claims, c.Name)
+	delete(m.unseen, c.Name)
+	delete(m.choices, c.Name)
+	delete(m.departing, c.Name)
+	woke := m.release(c.Name)
+	m.drop(c.Name)
+	return append(woke, m.disown(c)...)
+}
+
+// disown leaves the claim's node, if there is one, to itself.
+func (m *Mirror) disown(c *karpv1.NodeClaim) []string {
+	if m.claimOf[c.Status.ProviderID] != c.Name {
+		return nil
+	}
+	delete(m.claimOf, c.Status.ProviderID)
+	if name, ok := m.nodeOf[c.Status.ProviderID]; ok {
+		return m.tellNode(name)
+	}
+	return nil
+}
+
+func (m *Mirror) tellNode(name string) []string {
+	n := m.nodes[name]
+	if claim, ok := m.claimOf[n.Spec.ProviderID]; ok && n.Spec.ProviderID != "" {
+		m.drop(name) // it may have been nobody's while it had no provider ID
+		return m.tellClaim(claim)
+	}
+	w := Node(n, nil, nil, nil)
+	m.limits.apply(&w, nil)
+	return m.tell(w)
+}
+
+func (m *Mirror) tellClaim(name string) []string {
+	c := m.claims[name]
+	if c == nil {
+		return nil
+	}
+	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
+	w := Node(m.nodes[m.nodeOf[c.Status.ProviderID]], c, cat, m.choicesOf(c))
+	m.limits.apply(&w, cat.find(w.Labels[world.LabelInstanceType]))
+	if !m.limits.reports(w.Name) {
+		// Storage drivers label a node, in their own terms, when they start there. Until
+		// then a pod whose disk lies in its zone would not be let in.
+		w.Labels = cat.complete(w.Labels)
+	}
+	return m.tell(w)
+}
+
+// tell brings the World up to date about one node, and about the pods promised
+// to it when the name they are bound under changes.
+func (m *Mirror) tell(w world.Node) []string {
+	old, had := m.worldNodes[w.Key]
+	if w.Initialized && had && !old.Initialized && len(m.promised[w.Key]) > 0 {
+		m.until[w.Key] = time.Now().Add(NominatedFor) // the scheduler can only begin now
+	}
+	w.NominatedUntil = m.until[w.Key]
+	w.Leaving = w.Leaving || m.departing[w.Key]
+	w.Stuck = stuck(w, time.Now())
+	if had && reflect.DeepEqual(old, w) {
+		return nil
+	}
+	m.builder.SetNode(w)
+	m.worldNodes[w.Key] = w
+	m.moved()
+	if old.Name != w.Name {
+		for uid := range m.promised[w.Key] {
+			m.tellPod(uid)
+		}
+	}
+	if w.Leaving && !old.Leaving {
+		if Interrupted(m.claims[w.Key]) {
+			m.retell(w.Name)
+		}
+		return append(m.release(w.Key), m.movable(w.Name)...)
+	}
+	return nil
+}
+
+// losesMachine reports whether a bound pod will need another home as its machine goes
+// without being asked: nothing protects it from that.
+func (m *Mirror) losesMachine(p *corev1.Pod) bool {
+	if p.Spec.NodeName == "" || !homeless(p) {
+		return false
+	}
+	key := m.keyOf(p.Spec.NodeName)
+	return m.worldNodes[key].Leaving && Interrupted(m.claims[key])
+}
+
+// retell tells the World of the pods on a node again.
+func (m *Mirror) retell(node string) {
+	for uid := range m.podsOn[node] {
+		m.tellPod(uid)
+	}
+}
+
+// movable lists the pods that lose their home with the node.
+func (m *Mirror) movable(node string) []string {
+	var uids []string
+	for uid := range m.podsOn[node] {
+		if m.worldPods[uid].Movable {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+// drop takes a node out of the World.
+func (m *Mirror) drop(key string) {
+	if _, ok := m.worldNodes[key]; ok && key != "" {
+		m.builder.RemoveNode(key)
+		delete(m.worldNodes, key)
+		m.moved()
+	}
+}

@@ -1,0 +1,119 @@
+package kube
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/offer"
+)
+
+// choicesOf lists what a claim without a machine can become. It is worked out
+// once per catalog: a burst of launches asks thousands of times.
+func (m *Mirror) choicesOf(c *karpv1.NodeClaim) []offer.Choice {
+	if len(c.Status.Allocatable) > 0 {
+		delete(m.choices, c.Name)
+		return nil
+	}
+	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
+	known, ok := m.choices[c.Name]
+	if cat == nil || ok && known.of == cat {
+		return known.choices
+	}
+	choices, err := Choices(c, cat.Types)
+	if err != nil {
+		return nil // the launch reports it
+	}
+	m.choices[c.Name] = memo{of: cat, choices: choices}
+	return choices
+}
+
+// SetPool adds or replaces a NodePool. One of another kind of node class is
+// ignored; a pool cannot change its kind.
+func (m *Mirror) SetPool(p *karpv1.NodePool) {
+	if m.Class.Kind != "" && !OfKind(p.Spec.Template.Spec.NodeClassRef, m.Class) {
+		return
+	}
+	m.mu.Lock()
+	old := m.pools[p.Name]
+	m.pools[p.Name] = p
+	changed := old == nil || !reflect.DeepEqual(Pool(old), Pool(p))
+	if changed || newsOfPool(old, p) {
+		m.moved()
+	}
+	if changed {
+		m.builder.SetPool(Pool(p))
+	}
+	m.mu.Unlock()
+	if changed {
+		m.wake("")
+	}
+}
+
+// RemovePool forgets a NodePool.
+func (m *Mirror) RemovePool(p *karpv1.NodePool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.moved()
+	delete(m.pools, p.Name)
+	m.builder.RemovePool(p.Name)
+}
+
+// SetCatalog sets what a node class can buy and what is left of the budgets.
+func (m *Mirror) SetCatalog(class string, types []offer.Type, budgets map[string]int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !maps.Equal(m.budgets[class], budgets) {
+		m.moved()
+	}
+	m.budgets[class] = budgets
+	if cat := m.catalogs[class]; cat.same(types) {
+		m.builder.SetCatalog(class, cat.Types, budgets)
+		return
+	}
+	m.setTypes(class, types, m.limits.lower(types))
+}
+
+// setTypes makes a class buy from types, which the provider spelt as original.
+func (m *Mirror) setTypes(class string, original, types []offer.Type) {
+	m.moved()
+	m.builder.SetCatalog(class, types, m.budgets[class])
+	cat := NewCatalog(types)
+	cat.original = original
+	m.catalogs[class] = cat
+	for name, c := range m.claims {
+		if ClassOf(c.Spec.NodeClassRef) == class {
+			m.tellClaim(name)
+		}
+	}
+}
+
+// Classes lists the node classes that pools and claims buy from, sorted.
+func (m *Mirror) Classes() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	classes := map[string]bool{}
+	for _, p := range m.pools {
+		classes[ClassOf(p.Spec.Template.Spec.NodeClassRef)] = true
+	}
+	for _, c := range m.claims {
+		classes[ClassOf(c.Spec.NodeClassRef)] = true
+	}
+	delete(classes, "")
+	return slices.Sorted(maps.Keys(classes))
+}
+
+// Choices lists what a claim can become, cheapest first, from the last catalog
+// set; the error says which requirement cannot be read.
+func (m *Mirror) Choices(c *karpv1.NodeClaim) ([]offer.Choice, error) {
+	m.mu.Lock()
+	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
+	known, ok := m.choices[c.Name]
+	m.mu.Unlock()
+	if ok && known.of == cat || cat == nil {
+		return known.choices, nil
+	}
+	return Choices(c, cat.Types) // outside the lock: it takes milliseconds
+}
