@@ -66,21 +66,27 @@ func TestClaimWithoutMachineGoes(t *testing.T) {
 	})
 }
 
+// stray buys a machine that belongs to no claim.
+func stray(t *testing.T, e *controllertest.Env) {
+	t.Helper()
+	p := memory.New(e.Cloud)
+	snapshot, err := p.Catalog(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	choices, err := kube.Choices(&karpv1.NodeClaim{}, snapshot.Types)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Launch(t.Context(), provider.Claim{Name: "stray", UID: "nobody", Choices: choices}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestMachineWithoutClaimGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 2)
-		p := memory.New(e.Cloud)
-		snapshot, err := p.Catalog(t.Context(), "default")
-		if err != nil {
-			t.Fatal(err)
-		}
-		choices, err := kube.Choices(&karpv1.NodeClaim{}, snapshot.Types)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Launch(t.Context(), provider.Claim{Name: "stray", UID: "nobody", Choices: choices}); err != nil {
-			t.Fatal(err)
-		}
+		stray(t, e)
 		if err := e.Collector.Collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -104,18 +110,7 @@ func TestMachineWithoutClaimGoes(t *testing.T) {
 func TestMachineOnItsWayOutIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{Delete: time.Hour})
-		p := memory.New(e.Cloud)
-		snapshot, err := p.Catalog(t.Context(), "default")
-		if err != nil {
-			t.Fatal(err)
-		}
-		choices, err := kube.Choices(&karpv1.NodeClaim{}, snapshot.Types)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Launch(t.Context(), provider.Claim{Name: "stray", UID: "nobody", Choices: choices}); err != nil {
-			t.Fatal(err)
-		}
+		stray(t, e)
 		for range 5 {
 			time.Sleep(2 * time.Minute)
 			if err := e.Collector.Collect(t.Context()); err != nil {
