@@ -37,7 +37,8 @@ type skuReader struct {
 
 func (r *skuReader) read(ctx context.Context) (skuSet, error) {
 	query := url.Values{"api-version": {skusVersion}, "$filter": {fmt.Sprintf("location eq '%s'", r.location)}}
-	link := runtime.JoinPaths(r.arm.Endpoint(), "subscriptions", url.PathEscape(r.subscription), "providers/Microsoft.Compute/skus") + "?" + query.Encode()
+	link := runtime.JoinPaths(r.arm.Endpoint(), "subscriptions", url.PathEscape(r.subscription), "providers/Microsoft.Compute/skus") + "?" +
+		strings.ReplaceAll(query.Encode(), "+", "%20") // as the SDK does: not every service takes a plus for a space
 	raw, odd, err := listed[armcompute.ResourceSKU](ctx, r.arm, r.decoder, link)
 	if err != nil {
 		return skuSet{}, err
