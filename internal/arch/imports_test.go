@@ -63,6 +63,8 @@ var rooms = []room{
 		Why: "a command wires everything together and is imported by nobody"},
 	{Folder: "e2e", Knows: []string{"local", "api", "provider/azure/emulator"},
 		Why: "end-to-end tests see what a user sees"},
+	{Folder: "hack", Knows: []string{"engine"},
+		Why: "tools of developers ask the engine; no part of karve knows them"},
 	{Folder: "internal/arch", StandardOnly: true,
 		Why: "the rules of the house depend on nobody"},
 }
