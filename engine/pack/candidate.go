@@ -43,7 +43,7 @@ func (b *buyer) gather() {
 	b.refit()
 	b.gathered = b.purchases
 	demand := b.apportion()
-	b.brim = demand
+	b.brim = b.whole
 	if b.forced > 1 {
 		for d, n := range b.each {
 			b.brim[d] = min(b.brim[d], 2*n)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
 )
 
 // apartness counts the pods left to place that share a counter, and how many of
@@ -19,9 +20,9 @@ func (b *buyer) forces(g *group) bool { return b.forced > 1 && len(g.apart) > 0 
 // share works out anew how many machines there must be and what each would hold,
 // and ranks the candidates by that.
 func (b *buyer) share() {
-	demand := b.apportion()
+	b.apportion()
 	for d, n := range b.each {
-		if n > b.brim[d] && b.brim[d] < demand[d] {
+		if n > b.brim[d] && b.brim[d] < b.whole[d] {
 			b.gather()
 			return
 		}
@@ -30,7 +31,9 @@ func (b *buyer) share() {
 }
 
 // apportion works out how many machines there must be and what each would hold.
-// It returns what is left to place in all.
+// It returns what is left to place in all. Volumes that several pods mount are not part of that:
+// how often one is attached depends on how many machines its pods are on. So they are not shared
+// out either; a machine may need a slot for each of them.
 func (b *buyer) apportion() quantity.Vector {
 	b.forced, b.shared = b.forcedNow(), b.purchases
 	var demand, largest quantity.Vector
@@ -43,19 +46,42 @@ func (b *buyer) apportion() quantity.Vector {
 			largest[d] = max(largest[d], n)
 		}
 	}
-	b.each, b.whole = demand, demand
+	mounted := b.mounted()
+	b.whole = demand.Add(mounted)
+	b.each = b.whole
 	b.asked = b.asked[:0]
-	for d, n := range demand {
+	for d, n := range b.whole {
 		if n > 0 {
 			b.asked = append(b.asked, d)
 		}
 	}
 	if b.forced > 1 {
 		for d := range b.each {
-			b.each[d] = max(largest[d], demand[d]/int64(b.forced)+largest[d]/2)
+			b.each[d] = max(largest[d], demand[d]/int64(b.forced)+largest[d]/2) + mounted[d]
 		}
 	}
 	return demand
+}
+
+// mounted counts the slots that a machine with every volume needs which pods left to place mount
+// and others may mount too.
+func (b *buyer) mounted() (slots quantity.Vector) {
+	var seen map[world.Mount]bool
+	for _, l := range b.piles {
+		if l.left == 0 {
+			continue
+		}
+		for _, m := range l.shape.Mounts {
+			if seen == nil {
+				seen = map[world.Mount]bool{}
+			}
+			if !seen[m] {
+				seen[m] = true
+				slots[m.Dim]++
+			}
+		}
+	}
+	return slots
 }
 
 // rank sorts the candidates by the least that a unit of value can cost there.
