@@ -12,6 +12,7 @@ import (
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/world"
 )
 
@@ -360,7 +361,8 @@ func domains(p place, keys []string) string {
 
 // leftOut: no pod is unplaced that a node which exists would take as it is, nor one
 // that would fit there but for pods nobody waits for. Pods that spread are left
-// out of this: a plan may count domains that are not there yet.
+// out of this: a plan may count domains that are not there yet. Nor is one unplaced
+// for which a machine could be bought; see couldBuy.
 func (c *checker) leftOut() {
 	for _, u := range c.plan.Unplaced {
 		c.needlessly(u)
@@ -373,7 +375,47 @@ func (c *checker) leftOut() {
 				c.couldTake(i, at)
 			}
 		}
+		for _, ref := range u.Pods {
+			if u.Because != reason.Invalid { // its requests mean nothing
+				c.couldBuy(c.pods[ref.UID])
+			}
+		}
 	}
+}
+
+// couldBuy: no pod is unplaced that looks at its neighbours on its own node alone, if at any, and
+// that a machine would take which some pool could buy for it without limits, quota or minValues.
+// Machines with a choice of values for some label are left out of this.
+func (c *checker) couldBuy(i int) {
+	if p := c.cluster.pods[i]; p.Refused != "" || optsOut(p) || c.looksBeyondNode(i) {
+		return
+	}
+	for _, pool := range c.Pools {
+		if pool.Static || pool.Blocked != "" || len(pool.Limits) > 0 || slices.ContainsFunc(pool.Requirements, func(r constraint.Rule) bool { return r.MinValues > 0 }) {
+			continue
+		}
+		c.onFresh(i, pool, func(at int) {
+			if why, _ := c.cluster.refused(i, at); why == "" && !c.cluster.places[at].open() {
+				c.fail("pod %s is left out although pool %s could buy it a machine: %v", c.cluster.pods[i].Name, pool.Name, c.cluster.places[at].labels)
+			}
+		})
+	}
+}
+
+// open reports whether some label has several values still.
+func (p *place) open() bool {
+	for _, values := range p.labels {
+		if len(values) > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// looksBeyondNode reports whether the pod must join others, or minds pods on other nodes.
+func (c *checker) looksBeyondNode(i int) bool {
+	beyond := func(t counted) bool { return t.key != world.LabelHostname }
+	return c.cluster.hasNear[i] || slices.ContainsFunc(c.cluster.spreads[i], beyond) || slices.ContainsFunc(c.cluster.anti[i], beyond)
 }
 
 func optsOut(p *world.Pod) bool {

@@ -78,6 +78,7 @@ func TestCheck(t *testing.T) {
 		{"stuck", "node n cpu=4 stuck\npods w x1 cpu=1", "on n: w-1", "takes none"},
 		{"leaving", "node n cpu=4 leaving\npods w x1 cpu=1", "on n: w-1", "takes none"},
 		{"left out", "node n cpu=4\npods w x1 cpu=1", "leave w-1", "would take it"},
+		{"left out though a machine would do", "pods w x2 cpu=1 label:a=w apart=host volume=v:disk:shared", "buy D4 1: w-1; leave w-2", "pool all could buy it a machine"},
 		{"left out for spare room", "node n cpu=1\npods w x1 cpu=1\npods spare x1 cpu=1 virtual", "on n: spare-1; leave w-1", "would take it"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

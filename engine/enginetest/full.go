@@ -3,6 +3,7 @@ package enginetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/karve-dev/karve/engine/constraint"
@@ -28,6 +29,7 @@ func RandomFull(seed uint64, pods int) *Script {
 	r.fullVariety(seed)
 	r.fullNodes()
 	r.fullPods()
+	r.fullReplicas(seed)
 	r.fullDaemons()
 	return s
 }
@@ -111,6 +113,50 @@ func (r *random) fullPods() {
 				v.ID += "-" + p.Name
 			}
 			p.Volumes = append(p.Volumes, v)
+		}
+	}
+}
+
+// fullReplicas has replicas that wait keep apart and mount volumes that others may mount too: one
+// together, or each its own. It draws from a source of its own, so that worlds are otherwise what
+// they were without it.
+func (r *random) fullReplicas(seed uint64) {
+	own := &random{Rand: rand.New(rand.NewPCG(seed, 0x3e92)), s: r.s}
+	var dress func(p *world.Pod)
+	workload := ""
+	for i := range r.s.Pods {
+		p := &r.s.Pods[i]
+		if p.Node != "" {
+			continue
+		}
+		if name := p.Name[:max(0, strings.LastIndexByte(p.Name, '-'))]; name != workload {
+			workload, dress = name, own.replica(*p, fmt.Sprint("replicas-", i))
+		}
+		dress(p)
+	}
+}
+
+// replica is what makes pods of a workload, of which p is the first, keep apart and mount a
+// volume; most are left as they are.
+func (r *random) replica(p world.Pod, volume string) func(*world.Pod) {
+	if !r.often(15) {
+		return func(*world.Pod) {}
+	}
+	each, kind, skew := r.often(50), r.IntN(3), int32(1+r.IntN(2))
+	alike := world.Selector{Namespaces: []string{p.Namespace}, Labels: world.Term{{Key: "app", Operator: constraint.In, Values: []string{p.Labels["app"]}}}}
+	return func(p *world.Pod) {
+		v := world.Volume{ID: volume, Driver: driver, Shared: true}
+		if each {
+			v.ID += "-" + p.Name
+		}
+		p.Volumes = append(slices.Clip(p.Volumes), v)
+		switch kind {
+		case 0:
+			p.AntiAffinity = append(slices.Clip(p.AntiAffinity), world.PodTerm{Key: world.LabelHostname, Select: alike})
+		case 1:
+			p.Spreads = append(slices.Clip(p.Spreads), world.Spread{Key: world.LabelHostname, MaxSkew: skew, Select: alike})
+		default:
+			p.Ports = append(slices.Clip(p.Ports), world.Port{Protocol: "TCP", Port: 9000})
 		}
 	}
 }

@@ -35,6 +35,7 @@ func RandomSmall(seed uint64, full bool) *Script {
 		r.fullPools()
 		r.fullNodes()
 		r.fullPods()
+		r.fullReplicas(seed)
 		r.fullDaemons()
 		r.s.Namespaces = map[string]map[string]string{"default": {}, "team-a": {"env": "prod"}, "team-b": {"env": "test"}}
 		r.plainPools()

@@ -84,8 +84,15 @@ func (c *checker) solitary(i int) bool {
 // suitable is the variety of the offers that would hold the pod alone.
 func (c *checker) suitable(i int, pool world.Pool) variety {
 	out := variety{}
-	at := len(c.cluster.places)
-	defer func() { c.cluster.places = c.cluster.places[:at] }()
+	c.onFresh(i, pool, func(at int) { out.note(c.cluster.places[at].labels) })
+	return out
+}
+
+// onFresh visits the machines, each as a place of its own, that the pool could buy without quota
+// and that would hold the pod alone.
+func (c *checker) onFresh(i int, pool world.Pool, visit func(at int)) {
+	at, before := len(c.cluster.places), c.cluster.at[i]
+	defer func() { c.cluster.places, c.cluster.at[i] = c.cluster.places[:at], before }()
 	seen := map[string]bool{}
 	for _, t := range c.Types {
 		if seen[t.Name] {
@@ -93,18 +100,18 @@ func (c *checker) suitable(i int, pool world.Pool) variety {
 		}
 		seen[t.Name] = true
 		for _, o := range t.Offers {
-			if n, ok := c.sold(t, o, pool); ok {
-				c.cluster.places = append(c.cluster.places[:at], n)
-				before := c.cluster.at[i]
-				c.cluster.at[i] = at
-				if c.cluster.unfit(i, at) == "" && c.cluster.crowded(at) == "" {
-					out.note(n.labels)
-				}
+			n, ok := c.sold(t, o, pool)
+			if !ok {
+				continue
+			}
+			c.cluster.places = append(c.cluster.places[:at], n)
+			c.cluster.at[i] = at
+			if c.cluster.unfit(i, at) == "" && c.cluster.crowded(at) == "" {
 				c.cluster.at[i] = before
+				visit(at)
 			}
 		}
 	}
-	return out
 }
 
 // sold is the node that an offer becomes in a pool, if the pool may have it. Where labels
