@@ -183,16 +183,10 @@ func (k *work) evens() bool {
 // count for a spread of the class: its pods may have been assigned, and so have to be
 // bound, before them, and must not be in their way then.
 func (k *work) ahead(o *work, count func(int) int) int {
-	n := math.MaxInt32
 	if o == k || !slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads && !r.soft && r.tally.of.bumped(o.Class) }) {
-		return n
+		return math.MaxInt32
 	}
-	for _, c := range o.local.caps {
-		if slices.Contains(k.local.bumps, c.counter) {
-			n = min(n, c.most-count(c.counter))
-		}
-	}
-	return max(0, n)
+	return o.local.beside(&k.local, count)
 }
 
 // crowding sums what the class's spread constraints count in the cell.

@@ -44,6 +44,7 @@ type bargain struct {
 	barred       bool        // nothing may be bought
 	sketching    bool        // a plan that leaves somebody out is worth nothing
 	patience     int         // plans that are made to find the best one
+	steps        int         // that improve may take for each plan
 	boundless    bool        // nobody asks what such plans cost at least
 }
 
@@ -72,7 +73,7 @@ func newBargain(w *world.World) *bargain {
 // indifferent is a bargain in which nobody prefers anything.
 func indifferent(w *world.World) *bargain {
 	b := &bargain{w: w, tastes: map[*world.Class][]preference{}, minds: map[*world.Class]bool{}, open: map[*world.Shape]bool{},
-		sales: map[saleKey][]cell{}, most: noPurse, patience: mostAttempts}
+		sales: map[saleKey][]cell{}, most: noPurse, patience: mostAttempts, steps: mostSteps}
 	if w.Tried() {
 		b.fits = remember(w).fits
 	} else {

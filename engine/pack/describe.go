@@ -26,6 +26,7 @@ func (s *solver) plan() Plan {
 	}
 	p.Launches = s.purchases()
 	p.Unplaced = s.leftOut()
+	p.Unimproved = s.unimproved
 	if !s.bargain.boundless {
 		p.LowerBound = s.lowerBound()
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -13,6 +14,7 @@ type filling struct {
 	room   quantity.Vector
 	counts []int // by counter
 	dirty  []int // counters above zero
+	marked bitset.Set
 	mounts map[world.Mount]bool
 	joined []*pile
 	order  []*part
@@ -69,6 +71,7 @@ func (f *filling) reset(room quantity.Vector) {
 	}
 	f.dirty, f.order, f.least = f.dirty[:0], f.order[:0], nil
 	clear(f.mounts)
+	clear(f.marked)
 	for _, l := range f.joined {
 		l.joined = false
 	}
@@ -148,7 +151,7 @@ func (b *buyer) putFollowers(c *candidate) {
 func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
 	f := &b.scratch
 	n = min(n, p.left()-p.taken, p.fits(&f.room))
-	if n <= 0 {
+	if n <= 0 || f.marked.Meets(p.local.bars) {
 		return 0
 	}
 	if p.evens() {
@@ -203,6 +206,7 @@ func (f *filling) take(p *part, n int) {
 			f.room[m.Dim]--
 		}
 	}
+	f.marked.Merge(p.local.marks)
 	for _, i := range p.local.bumps {
 		if f.counts[i] == 0 {
 			f.dirty = append(f.dirty, i)

@@ -53,6 +53,9 @@ func (s *solver) takes(k *work, i int) int {
 	}
 	n := math.MaxInt32
 	if k.local.restricted() {
+		if s.barred(k, i) {
+			return 0
+		}
 		n = k.local.room(&s.counters, func(c int) int { return s.counters.on(c, i) })
 		if n > 0 && len(k.local.mounts) > 0 {
 			left, ok := mounted(*room, k.local.mounts, func(m world.Mount) bool { return s.w.Hosts[i].Mounted[m] || s.mounts[i][m] })
@@ -99,6 +102,7 @@ func (s *solver) nominate(k *work, i, n int) {
 	for _, c := range k.local.bumps {
 		s.counters.plan(c, i, n)
 	}
+	s.counters.mark(k, i)
 	s.house(home{work: k, host: i, pods: n})
 	s.nominees[i] = append(s.nominees[i], k.take(n)...)
 }

@@ -23,6 +23,10 @@ const (
 	// large part of the bill.
 	mostMachines = 32
 	looseShare   = 0.8 // of a machine that is filled well
+	// mostSteps bounds improve where machines have many kinds of pods, each with many rules. A step
+	// is one look at whether pods fit on a machine, or at whether one kind of pods there stands them
+	// beside it. Plans for 20,000 pods take 50,000 at most, so they are as if there were no bound.
+	mostSteps = 1 << 20
 )
 
 // load is pods of one part on one machine.
@@ -36,12 +40,17 @@ type improver struct {
 	*solver
 	prices map[*launch]offer.Price // see price
 	gone   map[*launch]bool
+	steps  int // taken so far
 }
+
+// spent reports whether no step is left.
+func (x *improver) spent() bool { return x.steps >= x.bargain.steps }
 
 // improve does without machines whose pods fit beside others, and puts one cheaper
 // machine in the place of two. A pod stays in its cell and its neighbours' rules
 // hold where it comes, so no count that others rely on changes. The work is
-// bounded: only the machines that are filled least well are looked at.
+// bounded: only the machines that are filled least well are looked at, and only for so many steps.
+// What was not looked at is counted.
 func (s *solver) improve() {
 	x := &improver{solver: s, prices: map[*launch]offer.Price{}, gone: map[*launch]bool{}}
 	loose := x.loose()
@@ -50,6 +59,7 @@ func (s *solver) improve() {
 	}
 	x.drop(loose)
 	x.merge(loose)
+	s.improving = x.steps
 	if len(x.gone) == 0 {
 		return
 	}
@@ -75,6 +85,7 @@ func (x *improver) loose() []*launch {
 	for _, f := range all[:min(len(all), mostImproved)] {
 		out = append(out, f.l)
 	}
+	x.unimproved = len(all) - len(out)
 	return out
 }
 
@@ -101,6 +112,9 @@ func (x *improver) drop(loose []*launch) {
 	slices.SortStableFunc(takers, func(a, b *launch) int { return cmp.Compare(b.free[quantity.CPU], a.free[quantity.CPU]) })
 	takers = takers[:min(len(takers), mostTakers)]
 	for _, l := range loose {
+		if x.spent() {
+			return
+		}
 		if trials := x.without(l, takers); trials != nil && x.cost(trials) < x.price(l) {
 			x.remove(l)
 			x.commit(trials)
@@ -116,7 +130,7 @@ func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 		pods := l.pods[at : at+o.n]
 		at += o.n
 		for _, t := range takers {
-			if len(pods) == 0 {
+			if len(pods) == 0 || x.spent() {
 				break
 			}
 			if t == l || x.gone[t] || t.stall.Pool.Weight < l.stall.Pool.Weight {
@@ -124,7 +138,7 @@ func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 			}
 			trial := trials[t]
 			if trial == nil {
-				if o.part.fits(&t.free) == 0 {
+				if x.room(t, o.part) == 0 {
 					continue
 				}
 				trial = t.clone()
@@ -142,7 +156,7 @@ func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 
 // move puts as many of the pods on the machine as it takes, and returns how many.
 func (x *improver) move(to *launch, p *part, pods []world.Ref) int {
-	n := min(len(pods), to.takes(x.solver, p.work), to.stands(p))
+	n := min(len(pods), x.room(to, p))
 	if n == 0 {
 		return 0
 	}
@@ -158,24 +172,31 @@ func (x *improver) move(to *launch, p *part, pods []world.Ref) int {
 	return n
 }
 
+// room is how many pods of the part the machine has room for, its neighbours' rules minded.
+func (x *improver) room(on *launch, p *part) int {
+	x.steps++
+	n := on.takes(x.solver, p.work)
+	if n == 0 {
+		return 0
+	}
+	x.steps += len(on.kinds)
+	return min(n, on.stands(p))
+}
+
 // stands is how many pods of the part those on the machine stand beside them
 // whoever is bound first. Newcomers that have to come later than others elsewhere
 // must not also have to come earlier than these.
 func (l *launch) stands(p *part) int {
 	n := math.MaxInt32
 	for _, k := range l.kinds {
-		for _, c := range k.local.caps {
-			if slices.Contains(p.local.bumps, c.counter) {
-				n = min(n, c.most-l.counts[c.counter])
-			}
-		}
+		n = min(n, k.local.beside(&p.local, func(c int) int { return l.counts[c] }))
 	}
-	return max(0, n)
+	return n
 }
 
 func (l *launch) clone() *launch {
 	out := *l
-	out.counts, out.mounts = maps.Clone(l.counts), maps.Clone(l.mounts)
+	out.counts, out.mounts, out.marked = maps.Clone(l.counts), maps.Clone(l.mounts), l.marked.Clone()
 	out.pods, out.loads, out.kinds = slices.Clip(l.pods), slices.Clip(l.loads), slices.Clip(l.kinds)
 	return &out
 }
@@ -242,16 +263,34 @@ func (s *solver) unreserve(m *stall, row int) {
 // merge puts one machine in the place of two where that is cheaper.
 func (x *improver) merge(loose []*launch) {
 	for i, a := range loose {
-		tried := 0
-		for _, b := range loose[i+1:] {
-			if x.gone[a] || tried == mostPartners {
-				break
-			}
-			if x.gone[b] || a.stall != b.stall {
-				continue
-			}
-			tried++
-			x.mergeTwo(a, b)
+		if !x.mergeWith(a, loose[i+1:]) {
+			x.leave(loose[i:])
+			return
+		}
+	}
+}
+
+// mergeWith looks for a partner for a; false when the steps are spent before it is done.
+func (x *improver) mergeWith(a *launch, partners []*launch) bool {
+	tried := 0
+	for _, b := range partners {
+		if x.spent() || x.gone[a] || tried == mostPartners {
+			break
+		}
+		if x.gone[b] || a.stall != b.stall {
+			continue
+		}
+		tried++
+		x.mergeTwo(a, b)
+	}
+	return !x.spent()
+}
+
+// leave counts machines that are not looked at, or not to the end, as the steps are spent.
+func (x *improver) leave(loose []*launch) {
+	for _, l := range loose {
+		if !x.gone[l] {
+			x.unimproved++
 		}
 	}
 }
@@ -267,15 +306,28 @@ func (x *improver) mergeTwo(a, b *launch) {
 	}
 	m.Sieve(rows, &used)
 	before := x.price(a) + x.price(b)
+	if x.clash(a, b) {
+		return
+	}
 	tried := 0
 	for row := range rows.All() {
-		if tried++; m.Catalog.Rows[row].Price >= before || tried > mostRows {
+		if tried++; m.Catalog.Rows[row].Price >= before || tried > mostRows || x.spent() {
 			return
 		}
 		if one := x.together(m, row, a, b); one != nil && x.replace(a, b, one, before) {
 			return
 		}
 	}
+}
+
+// clash reports whether pods of b do not come to a machine with those of a, however large.
+func (x *improver) clash(a, b *launch) bool {
+	count := func(c int) int { return a.counts[c] }
+	return slices.ContainsFunc(b.loads, func(o load) bool {
+		x.steps += 1 + len(a.kinds)
+		l := &o.part.local
+		return a.marked.Meets(l.bars) || l.room(&x.counters, count) < o.n || a.stands(o.part) < o.n
+	})
 }
 
 // together is a machine of the row with the pods of both; nil when it cannot have them.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -21,6 +22,7 @@ type launch struct {
 	first int     // the row of the first choice, once described
 
 	counts map[int]int // counters above zero
+	marked bitset.Set  // by the pods; see local.marks
 	mounts map[world.Mount]bool
 	// least is the variety it must keep, and claim what it takes of its pool's limits; nil without minValues.
 	least []int
@@ -53,6 +55,9 @@ func (s *solver) fillLaunches(parts []*part) {
 // takes is how many pods of the class the launch has room for.
 func (l *launch) takes(s *solver, k *work) int {
 	n := k.fits(&l.free)
+	if l.marked.Meets(k.local.bars) {
+		return 0
+	}
 	if n > 0 && k.evens() {
 		for _, o := range l.kinds {
 			n = min(n, k.ahead(o, func(c int) int { return l.counts[c] }))
@@ -112,6 +117,7 @@ func (l *launch) hold(p *part, pods []world.Ref) {
 		l.free[m.Dim]--
 		l.used[m.Dim]++
 	}
+	l.marked.Merge(p.local.marks)
 	for _, c := range p.local.bumps {
 		if l.counts == nil {
 			l.counts = map[int]int{}

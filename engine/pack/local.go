@@ -4,17 +4,26 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/world"
 )
 
 // local is what a class asks of the one machine its pods run on, as arithmetic on
 // counters of that machine: hostname spread and (anti-)affinity, in both
 // directions, and host ports.
+//
+// Where every pod of many workloads keeps away from all others, each of them looks at as many
+// counters as there are workloads, and adds to as many. These counters need no numbers: they must
+// be zero. So they are sets.
 type local struct {
-	bumps  []int // counters that each pod adds one to
+	bumps  []int // counters that each pod adds one to, of those that caps and needs look at
 	caps   []limit
 	needs  []need
 	mounts []world.Mount
+	// bars are counters that must be zero where the pods come, and marks those of all bars that
+	// are not zero once they are there.
+	bars, marks bitset.Set
+	barring     []int // of bars, those of the pods' own terms
 }
 
 // limit allows the counter to be at most most, once the pod has bumped it when own.
@@ -47,7 +56,9 @@ type need struct {
 }
 
 // restricted reports whether neighbours can keep the class off a machine.
-func (l *local) restricted() bool { return len(l.caps)+len(l.needs)+len(l.mounts) > 0 }
+func (l *local) restricted() bool {
+	return len(l.caps)+len(l.needs)+len(l.mounts) > 0 || !l.bars.Empty()
+}
 
 // counter is one thing that is counted per machine.
 type counter struct {
@@ -58,6 +69,8 @@ type counter struct {
 	sum     int
 	running int // over all hosts, once counted
 	counted bool
+	// barred is set when pods look at the counter in their bars, numbered when some do in caps or needs.
+	barred, numbered bool
 	// pioneers are works of which a pod that the counter counts may be the first of its
 	// kind in a zone or the like.
 	pioneers []*work
@@ -85,6 +98,9 @@ type counters struct {
 	w   *world.World
 	ids map[countKey]int
 	all []*counter
+	// owners are ids of the counters of real pods that have a term, and virtualToo of those of all.
+	owners, virtualToo map[*world.Repulsion]int
+	marked             map[int]bitset.Set // by pods that are to come to hosts, by host index
 }
 
 func (t *counters) id(k countKey) int {
@@ -94,6 +110,20 @@ func (t *counters) id(k countKey) int {
 	i := len(t.all)
 	t.ids[k] = i
 	t.all = append(t.all, &counter{of: k})
+	return i
+}
+
+// ownersOf is id for a counter of those that have a term.
+func (t *counters) ownersOf(r *world.Repulsion, real bool) int {
+	known := t.owners
+	if !real {
+		known = t.virtualToo
+	}
+	i, ok := known[r]
+	if !ok {
+		i = t.id(countKey{owners: r, real: real})
+		known[r] = i
+	}
 	return i
 }
 
@@ -110,6 +140,16 @@ func (t *counters) plan(c, i, n int) {
 	}
 	k.planned[i] += n
 	k.sum += n
+}
+
+// mark notes what pods of the work mark on host i.
+func (t *counters) mark(k *work, i int) {
+	if k.local.marks.Empty() {
+		return
+	}
+	marked := t.marked[i]
+	marked.Merge(k.local.marks)
+	t.marked[i] = marked
 }
 
 // total is the number of a counter over all machines; not for ports.
@@ -172,7 +212,7 @@ func (k countKey) each(w *world.World, f func(*world.Host, int)) {
 }
 
 // isPort reports whether uses of a host port are counted.
-func (k countKey) isPort() bool { return k.crowd == nil && k.owners == nil }
+func (k *countKey) isPort() bool { return k.crowd == nil && k.owners == nil }
 
 // uses reports whether the port bumps the counter.
 func (k countKey) uses(p world.Port) bool {
@@ -180,7 +220,7 @@ func (k countKey) uses(p world.Port) bool {
 }
 
 // bumped reports whether pods of the class count for k; not for ports.
-func (k countKey) bumped(c *world.Class) bool {
+func (k *countKey) bumped(c *world.Class) bool {
 	switch {
 	case k.real && c.Virtual:
 		return false
@@ -204,24 +244,31 @@ func (k countKey) classes() []*world.Class {
 
 // localRules compiles the rules of every class that has pods to place.
 func (s *solver) localRules() {
-	s.counters = counters{w: s.w, ids: map[countKey]int{}}
+	s.counters = counters{w: s.w, ids: map[countKey]int{}, owners: map[*world.Repulsion]int{}, virtualToo: map[*world.Repulsion]int{}, marked: map[int]bitset.Set{}}
 	for _, k := range s.work {
 		s.localRulesOf(k)
 	}
-	for key, i := range s.counters.ids {
-		if key.isPort() {
-			continue
-		}
-		for _, k := range s.work {
-			if key.bumped(k.Class) {
-				k.local.bumps = append(k.local.bumps, i)
-			}
-		}
-	}
 	for _, k := range s.work {
-		k.local.bumps = append(k.local.bumps, s.counters.bumpedPorts(k.Class)...)
+		s.counters.bump(k)
 		k.local.settle()
 	}
+}
+
+// bump notes the counters that pods of the work add to.
+func (t *counters) bump(k *work) {
+	l := &k.local
+	for i, c := range t.all {
+		if c.of.isPort() || !c.of.bumped(k.Class) {
+			continue
+		}
+		if c.numbered {
+			l.bumps = append(l.bumps, i)
+		}
+		if c.barred {
+			l.marks.Put(i)
+		}
+	}
+	l.bumps = append(l.bumps, t.bumpedPorts(k.Class)...)
 }
 
 // bumpedPorts are the counters of ports that pods of the class count for.
@@ -245,47 +292,63 @@ func (l *local) settle() {
 	slices.Sort(l.bumps)
 	l.bumps = slices.Compact(l.bumps)
 	for i := range l.caps {
-		l.caps[i].own = slices.Contains(l.bumps, l.caps[i].counter)
+		_, l.caps[i].own = slices.BinarySearch(l.bumps, l.caps[i].counter)
 	}
 }
 
-// contains looks in an ascending list.
 func (s *solver) localRulesOf(k *work) {
 	l := &k.local
 	l.mounts = k.Mounts
 	real := !k.Virtual
-	atMost := func(key countKey, most int) {
-		l.cap(s.counters.id(key), most)
+	atMost := func(counter, most int) {
+		s.counters.all[counter].numbered = true
+		l.cap(counter, most)
+	}
+	bar := func(counter int) {
+		s.counters.all[counter].barred = true
+		l.bars.Put(counter)
 	}
 	for i, e := range k.Spreads {
 		if (!e.Soft || k.stance.on(spreadOut, i)) && e.Key.Name == world.LabelHostname {
 			// A machine can always be added, so the emptiest has none.
-			atMost(countKey{crowd: e.Crowd, settled: true, real: real}, e.MaxSkew)
+			atMost(s.counters.id(countKey{crowd: e.Crowd, settled: true, real: real}), e.MaxSkew)
 		}
 	}
 	for i, n := range k.AntiAffinity {
 		if (n.Weight == 0 || k.stance.on(offOthers, i)) && n.Key.Name == world.LabelHostname {
-			atMost(countKey{crowd: n.Crowd, real: real}, alone(n.Crowd.Has(k.Class)))
+			if c := s.counters.id(countKey{crowd: n.Crowd, real: real}); n.Crowd.Has(k.Class) {
+				atMost(c, 1)
+			} else {
+				bar(c)
+				l.barring = append(l.barring, c)
+			}
 		}
 	}
-	for _, r := range repelling(s.w, k.Class) {
-		if r.Key.Name == world.LabelHostname {
-			atMost(countKey{owners: r, real: real}, alone(r.Owned(k.Class)))
+	for r := range repelling(s.w, k.Class) {
+		if r.Key.Name != world.LabelHostname {
+			continue
+		}
+		if c := s.counters.ownersOf(r, real); r.Owned(k.Class) {
+			atMost(c, 1)
+		} else {
+			bar(c)
 		}
 	}
 	for i, n := range k.Affinity {
 		if (n.Weight == 0 || k.stance.on(nearOthers, i)) && n.Key.Name == world.LabelHostname {
-			l.needs = append(l.needs, need{counter: s.counters.id(countKey{crowd: n.Crowd, real: real}), own: n.Crowd.Has(k.Class)})
+			c := s.counters.id(countKey{crowd: n.Crowd, real: real})
+			s.counters.all[c].numbered = true
+			l.needs = append(l.needs, need{counter: c, own: n.Crowd.Has(k.Class)})
 		}
 	}
 	for _, p := range k.Ports {
 		key := countKey{protocol: p.Protocol, port: p.Port, real: real}
 		if p.Address() != "*" {
 			key.ip = "*"
-			atMost(key, 0)
+			atMost(s.counters.id(key), 0)
 			key.ip = p.IP
 		}
-		atMost(key, 1)
+		atMost(s.counters.id(key), 1)
 	}
 }
 
@@ -308,7 +371,8 @@ func alone(own bool) int {
 	return 0
 }
 
-// room is how many pods may come to a machine whose counters are read by count.
+// room is how many pods may come to a machine whose counters are read by count, but for what the
+// bars say.
 func (l *local) room(all *counters, count func(int) int) int {
 	n := math.MaxInt32
 	for _, c := range l.caps {
@@ -326,4 +390,43 @@ func (l *local) room(all *counters, count func(int) int) int {
 		}
 	}
 	return max(0, n)
+}
+
+// beside is how many pods of o stand those of l beside them whoever is bound first, on a machine
+// whose counters are read by count.
+func (l *local) beside(o *local, count func(int) int) int {
+	if l.bars.Meets(o.marks) {
+		return 0
+	}
+	n := math.MaxInt32
+	for _, c := range l.caps {
+		if _, bumped := slices.BinarySearch(o.bumps, c.counter); bumped {
+			n = min(n, c.most-count(c.counter))
+		}
+	}
+	return max(0, n)
+}
+
+// barred reports whether pods on host i, or on their way there, keep the class off it or must not
+// have it beside them.
+func (s *solver) barred(k *work, i int) bool {
+	l := &k.local
+	if l.bars.Empty() {
+		return false
+	}
+	h := s.w.Hosts[i]
+	if s.counters.marked[i].Meets(l.bars) || slices.ContainsFunc(l.barring, func(c int) bool { return s.counters.all[c].of.on(h) > 0 }) {
+		return true
+	}
+	return slices.ContainsFunc(h.Crew(), func(m world.Member) bool {
+		return m.Pods > 0 && (k.Virtual || !m.Class.Virtual) && k.repelledBy(m.Class)
+	})
+}
+
+// repelledBy reports whether pods of the class, with terms that the work's own pods do not have,
+// keep those off their node.
+func (k *work) repelledBy(c *world.Class) bool {
+	return slices.ContainsFunc(c.Repulsions(), func(r *world.Repulsion) bool {
+		return r.Key.Name == world.LabelHostname && r.Crowd.Has(k.Class) && !r.Owned(k.Class)
+	})
 }

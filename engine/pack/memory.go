@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -67,10 +68,16 @@ func onSale(w *world.World, m *world.Market) bitset.Set {
 	return known[m]
 }
 
-// repelling is World.Repelling.
-func repelling(w *world.World, c *world.Class) []*world.Repulsion {
+// repelling yields what World.Repelling lists.
+func repelling(w *world.World, c *world.Class) iter.Seq[*world.Repulsion] {
 	if !w.Tried() {
-		return w.Repelling(c)
+		return func(yield func(*world.Repulsion) bool) {
+			for _, r := range w.Repulsions {
+				if r.Crowd.Has(c) && !yield(r) {
+					return
+				}
+			}
+		}
 	}
 	known := remember(w).repelling
 	out, ok := known[c]
@@ -78,7 +85,7 @@ func repelling(w *world.World, c *world.Class) []*world.Repulsion {
 		out = w.Repelling(c)
 		known[c] = out
 	}
-	return out
+	return slices.Values(out)
 }
 
 // recall counts what runs for the tally, or remembers it.

@@ -19,6 +19,9 @@ type Plan struct {
 	// what they ask for (linear programs), minding which rows each pod may use and how
 	// many machines those need that keep apart. Zero when nothing is launched.
 	LowerBound offer.Price
+	// Unimproved is how many machines with room to spare are bought without a look at whether the
+	// plan can do without them: the search for that is bounded.
+	Unimproved int
 	// Preferences says what became of preferred affinity, soft spread and the like.
 	Preferences Preferences
 }

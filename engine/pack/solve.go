@@ -87,6 +87,10 @@ type solver struct {
 	spare    bitset.Set   // scratch: see choices
 	seen     []bitset.Set // scratch: see values
 	had      []int        // scratch: see values
+
+	// improving is how many steps improve took, and unimproved how many machines it left alone as
+	// its bounds were reached.
+	improving, unimproved int
 }
 
 // work is a class with the pods still to be placed. Pods that no longer insist on

@@ -62,6 +62,10 @@ func (r *Repulsion) Each(real bool, f func(h *Host, pods, terminating int)) {
 	eachOf(r.owners, real, f)
 }
 
+// Repulsions are the required anti-affinity terms that the class's own pods have. They must not be
+// changed.
+func (c *Class) Repulsions() []*Repulsion { return c.repulsions }
+
 // Repelling lists those of the World's Repulsions that keep pods of the class away, in order.
 func (w *World) Repelling(c *Class) []*Repulsion {
 	var out []*Repulsion
