@@ -71,3 +71,17 @@ func citations(t *testing.T, root string) map[string][]string {
 	}
 	return cited
 }
+
+// TestRulesEndWithTheirSentence: a rule whose text does not end with a full stop has lost its
+// last words, mostly to a rule that was put into the middle of it.
+func TestRulesEndWithTheirSentence(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("../..", "docs", "behaviour.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range regexp.MustCompile(`(?m)^(\d+)\. .*(\n +.*)*`).FindAllStringSubmatch(string(doc), -1) {
+		if !strings.HasSuffix(rule[0], ".") {
+			t.Errorf("rule %s of docs/behaviour.md ends in the middle of a sentence: %q", rule[1], rule[0][max(0, len(rule[0])-60):])
+		}
+	}
+}
