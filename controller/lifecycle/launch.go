@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/awslabs/operatorpkg/status"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -72,8 +75,7 @@ func (s *step) remember(ctx context.Context, memory map[string]string) error {
 	if err := s.Client.Patch(ctx, changed, client.MergeFrom(s.stored)); err != nil {
 		return fmt.Errorf("noting on nodeclaim %s how its machine is made: %w", s.claim.Name, err)
 	}
-	s.adopt(changed)
-	return nil
+	return s.adopt(changed)
 }
 
 // up reports whether the machine counts as launched. A node that joined is proof
@@ -237,14 +239,21 @@ func (s *step) label(ctx context.Context, machine provider.Instance) error {
 	if err := s.Client.Patch(ctx, changed, client.MergeFrom(s.stored)); err != nil {
 		return fmt.Errorf("labelling nodeclaim %s: %w", s.claim.Name, err)
 	}
-	s.adopt(changed)
-	return nil
+	return s.adopt(changed)
 }
 
-// adopt takes over the metadata of a newer version, keeping the status in hand.
-func (s *step) adopt(newer *karpv1.NodeClaim) {
+// adopt takes over the metadata of a newer version, keeping the status in hand. A newer
+// version with another status than this pass began with ends the pass, as a conflict: with
+// that version's number the lock of save would let a stale status be written, and what a
+// pass before has found and told would be told again.
+func (s *step) adopt(newer *karpv1.NodeClaim) error {
+	if !equality.Semantic.DeepEqual(newer.Status, s.stored.Status) {
+		return apierrors.NewConflict(schema.GroupResource{Group: "karpenter.sh", Resource: "nodeclaims"}, s.claim.Name,
+			errors.New("its status was written meanwhile"))
+	}
 	s.claim.ObjectMeta = *newer.ObjectMeta.DeepCopy()
 	s.stored.ObjectMeta = *newer.ObjectMeta.DeepCopy()
+	return nil
 }
 
 // stage records how long after its creation the claim came this far.
