@@ -54,14 +54,16 @@ type Set struct {
 	ClaimsUpdated  *prometheus.CounterVec // nodepool, outcome
 	LaunchRefusals *prometheus.CounterVec // pool, reason: our word for why a purchase was refused
 	LaunchSeconds  *prometheus.HistogramVec
-	PlanPrice      prometheus.Gauge   // USD per hour of the last plan's first choices
-	PlanBound      prometheus.Gauge   // and the least any plan could cost
-	GCHalted       prometheus.Gauge   // 1 while the list of machines is not to be trusted
-	GCUnreadable   prometheus.Gauge   // rows of the cloud's lists that make no sense
-	EventsDropped  prometheus.Counter // events that found no room in the queue
-	CatalogAge     *prometheus.GaugeVec
-	BudgetLeft     *prometheus.GaugeVec // budget
-	BudgetEnds     *prometheus.GaugeVec // budget: seconds
+	PlanPrice      prometheus.Gauge // USD per hour of the last plan's first choices
+	PlanBound      prometheus.Gauge // and the least any plan could cost
+	GCHalted       prometheus.Gauge // 1 while the list of machines is not to be trusted
+	GCUnreadable   prometheus.Gauge // rows of the cloud's lists that make no sense
+	// DeletionsRefused are of pods that had to go with their node.
+	DeletionsRefused *prometheus.CounterVec // code
+	EventsDropped    prometheus.Counter     // events that found no room in the queue
+	CatalogAge       *prometheus.GaugeVec
+	BudgetLeft       *prometheus.GaugeVec // budget
+	BudgetEnds       *prometheus.GaugeVec // budget: seconds
 
 	ConsolidationsUndone *prometheus.CounterVec // nodepool
 	ConsolidationSaved   *prometheus.CounterVec // nodepool: USD per hour
@@ -110,19 +112,20 @@ func New(registry prometheus.Registerer) *Set {
 		PodsDisrupted:             m.counter("karpenter_pods_disruption_initiated_total", "Pods that need another home, of nodes that were asked to go.", "reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"),
 		ConsumingBudgets:          m.gauge("karpenter_nodepools_nodes_consuming_budgets", "Nodes that count against budgets: not ready, leaving, or chosen to go.", "nodepool", "reason"),
 
-		PinnedCost:     m.gauge("karve_nodepools_pinned_cost_per_month", "What nodes cost in USD a month that could go but for the reason.", "nodepool", "reason"),
-		ClaimsDrifted:  m.counter("karve_nodeclaims_drifted_total", "NodeClaims found drifted.", "nodepool", "reason"),
-		ClaimsUpdated:  m.counter("karve_nodeclaims_updated_in_place_total", "Machines that were changed without being replaced (changed), or should have been (failed).", "nodepool", "outcome"),
-		LaunchRefusals: m.counter("karve_launch_refusals_total", "Purchases the cloud refused.", "nodepool", "reason"),
-		LaunchSeconds:  m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
-		PlanPrice:      m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),
-		PlanBound:      m.gauge("karve_plan_lower_bound_usd_per_hour", "Price below which no plan can host the same pods.").WithLabelValues(),
-		GCHalted:       m.gauge("karve_garbage_collection_halted", "1 while the list of machines is not to be trusted.").WithLabelValues(),
-		GCUnreadable:   m.gauge("karve_garbage_collection_unreadable_rows", "Rows of the cloud's lists that make no sense and are passed over.").WithLabelValues(),
-		EventsDropped:  m.counter("karve_events_dropped_total", "Events that found no room in the queue.").WithLabelValues(),
-		BudgetLeft:     m.gauge("karve_budget_left", "What is left of a quota (cores, machines) or of a subnet's addresses.", "budget"),
-		BudgetEnds:     m.gauge("karve_budget_exhausted_seconds", "How long a budget lasts if it goes on as in the last ten minutes; only of those that end within a day.", "budget"),
-		CatalogAge:     m.gauge("karve_catalog_age_seconds", "Age of what is known to be on sale.", "class"),
+		PinnedCost:       m.gauge("karve_nodepools_pinned_cost_per_month", "What nodes cost in USD a month that could go but for the reason.", "nodepool", "reason"),
+		ClaimsDrifted:    m.counter("karve_nodeclaims_drifted_total", "NodeClaims found drifted.", "nodepool", "reason"),
+		ClaimsUpdated:    m.counter("karve_nodeclaims_updated_in_place_total", "Machines that were changed without being replaced (changed), or should have been (failed).", "nodepool", "outcome"),
+		LaunchRefusals:   m.counter("karve_launch_refusals_total", "Purchases the cloud refused.", "nodepool", "reason"),
+		LaunchSeconds:    m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
+		PlanPrice:        m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),
+		PlanBound:        m.gauge("karve_plan_lower_bound_usd_per_hour", "Price below which no plan can host the same pods.").WithLabelValues(),
+		GCHalted:         m.gauge("karve_garbage_collection_halted", "1 while the list of machines is not to be trusted.").WithLabelValues(),
+		GCUnreadable:     m.gauge("karve_garbage_collection_unreadable_rows", "Rows of the cloud's lists that make no sense and are passed over.").WithLabelValues(),
+		DeletionsRefused: m.counter("karve_pod_deletions_refused_total", "Deletions of pods, to end their node, that the API server refused, by response code.", "code"),
+		EventsDropped:    m.counter("karve_events_dropped_total", "Events that found no room in the queue.").WithLabelValues(),
+		BudgetLeft:       m.gauge("karve_budget_left", "What is left of a quota (cores, machines) or of a subnet's addresses.", "budget"),
+		BudgetEnds:       m.gauge("karve_budget_exhausted_seconds", "How long a budget lasts if it goes on as in the last ten minutes; only of those that end within a day.", "budget"),
+		CatalogAge:       m.gauge("karve_catalog_age_seconds", "Age of what is known to be on sale.", "class"),
 
 		ConsolidationsUndone: m.counter("karve_consolidations_undone_total", "Consolidations after which a machine was bought for pods that they moved.", "nodepool"),
 		ConsolidationSaved:   m.counter("karve_consolidation_saved_usd_per_hour_total", "What consolidations took off the bill, by the NodePools of the nodes that went.", "nodepool"),

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -16,7 +15,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -27,8 +25,6 @@ import (
 )
 
 const (
-	shortestRetry = time.Second // the drain itself comes by once a second
-	longestRetry  = 10 * time.Second
 	// inOrder is for how long pods of a node are evicted one by one; atOnce is how many
 	// evictions are in flight when that is not quick enough.
 	inOrder, atOnce = 2 * time.Second, 20
@@ -51,19 +47,13 @@ type Evictor struct {
 	metrics *metrics.Set
 	log     logr.Logger
 
-	mu   sync.Mutex
-	held map[types.UID]backoff
-}
-
-type backoff struct {
-	until time.Time
-	next  time.Duration
-	why   string // what the pod waits for
+	held        backoffs // pods that were asked to leave and may not yet
+	undeletable backoffs // pods whose deletion, past their node's deadline, was refused
 }
 
 // NewEvictor returns an Evictor that has asked nobody yet.
 func NewEvictor(c client.Client, e *events.Recorder, m *metrics.Set, log logr.Logger) *Evictor {
-	return &Evictor{client: c, events: e, metrics: m, log: log, held: map[types.UID]backoff{}}
+	return &Evictor{client: c, events: e, metrics: m, log: log}
 }
 
 // Drain takes one step of emptying the node and returns the pods it still waits
@@ -75,13 +65,14 @@ func (e *Evictor) Drain(ctx context.Context, node *corev1.Node, deadline time.Ti
 		return nil, err
 	}
 	now := time.Now()
+	_, all := sort(pods, now)
+	e.force(ctx, all, deadline, now)
+	pods, _ = e.split(pods, deadline)
 	groups, waiting := sort(pods, now)
-	if err := e.force(ctx, waiting, deadline, now); err != nil {
-		return waiting, err
-	}
 	for _, group := range groups {
 		if len(group) > 0 { // later groups wait until this one is gone
-			return waiting, e.evict(ctx, largestFirst(group, node), deadline)
+			e.evict(ctx, largestFirst(group, node), deadline)
+			return waiting, ctx.Err()
 		}
 	}
 	return nil, nil
@@ -131,26 +122,33 @@ func critical(p *corev1.Pod) bool {
 
 // force deletes, across all groups, the pods whose own grace will no longer fit
 // before the deadline when the drain comes by again: each gets its grace, or what is left.
-func (e *Evictor) force(ctx context.Context, pods []*corev1.Pod, deadline, now time.Time) error {
+func (e *Evictor) force(ctx context.Context, pods []*corev1.Pod, deadline, now time.Time) {
 	if deadline.IsZero() {
-		return nil
+		return
 	}
 	for _, p := range pods {
 		grace := time.Duration(graceSeconds(p)) * time.Second
-		if now.Before(deadline.Add(-grace-drainPoll)) || p.DeletionTimestamp != nil && !p.DeletionTimestamp.After(deadline) {
+		if now.Before(deadline.Add(-grace-drainPoll)) || p.DeletionTimestamp != nil && !p.DeletionTimestamp.After(deadline) || !e.undeletable.due(p.UID, now) {
 			continue
 		}
-		e.displaces(p)
-		left := min(max(int64(deadline.Sub(now)/time.Second), 1), max(graceSeconds(p), 1))
-		if err := e.client.Delete(ctx, p, client.GracePeriodSeconds(left), client.Preconditions{UID: &p.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting pod %s/%s to meet its node's deadline: %w", p.Namespace, p.Name, err)
-		}
-		e.metrics.PodsDrained.WithLabelValues("Forceful Termination").Inc()
-		e.events.Publish(events.Event{About: p, Reason: "Disrupted", Key: "forced",
-			Message: fmt.Sprintf("Deleting the pod to accommodate the terminationTime %s of the node. The pod was granted %d seconds of grace-period of its %d terminationGracePeriodSeconds",
-				deadline.Format(time.RFC3339), left, graceSeconds(p))})
+		e.remove(ctx, p, deadline, now)
 	}
-	return nil
+}
+
+// remove deletes a pod to meet its node's deadline.
+func (e *Evictor) remove(ctx context.Context, p *corev1.Pod, deadline, now time.Time) {
+	e.displaces(p)
+	left := min(max(int64(deadline.Sub(now)/time.Second), 1), max(graceSeconds(p), 1))
+	err := e.client.Delete(ctx, p, client.GracePeriodSeconds(left), client.Preconditions{UID: &p.UID})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		e.refuse(p, deletion, err)
+		return
+	}
+	e.undeletable.forget(p.UID)
+	e.metrics.PodsDrained.WithLabelValues("Forceful Termination").Inc()
+	e.events.Publish(events.Event{About: p, Reason: "Disrupted", Key: "forced",
+		Message: fmt.Sprintf("Deleting the pod to accommodate the terminationTime %s of the node. The pod was granted %d seconds of grace-period of its %d terminationGracePeriodSeconds",
+			deadline.Format(time.RFC3339), left, graceSeconds(p))})
 }
 
 func graceSeconds(p *corev1.Pod) int64 {
@@ -162,40 +160,40 @@ func graceSeconds(p *corev1.Pod) int64 {
 
 // evict asks each pod of the group that is not leaving yet: one after the other as long
 // as that is quick, so that those who take their places come in this order, too.
-func (e *Evictor) evict(ctx context.Context, pods []*corev1.Pod, deadline time.Time) error {
+func (e *Evictor) evict(ctx context.Context, pods []*corev1.Pod, deadline time.Time) {
 	now := time.Now()
 	rest := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
-		return p.DeletionTimestamp != nil || kube.DoNotDisrupt(p, now) || !e.due(p.UID, now)
+		return p.DeletionTimestamp != nil || kube.DoNotDisrupt(p, now) || !e.held.due(p.UID, now)
 	})
-	var errs []error
 	for len(rest) > 0 && time.Since(now) < inOrder {
-		errs = append(errs, e.move(ctx, rest[0], deadline))
+		e.move(ctx, rest[0], deadline)
 		rest = rest[1:]
 	}
-	return errors.Join(append(errs, e.hurry(ctx, rest, deadline))...)
+	e.hurry(ctx, rest, deadline)
 }
 
 // hurry asks many pods side by side.
-func (e *Evictor) hurry(ctx context.Context, pods []*corev1.Pod, deadline time.Time) error {
+func (e *Evictor) hurry(ctx context.Context, pods []*corev1.Pod, deadline time.Time) {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, p := range pods {
-		group.Go(func() error { return e.move(ctx, p, deadline) })
+		group.Go(func() error { e.move(ctx, p, deadline); return nil })
 	}
-	return group.Wait()
+	_ = group.Wait() // what keeps a pod is noted with the pod
 }
 
 // move evicts the pod unless it waits for its successor.
-func (e *Evictor) move(ctx context.Context, p *corev1.Pod, deadline time.Time) error {
+func (e *Evictor) move(ctx context.Context, p *corev1.Pod, deadline time.Time) {
 	waitsFor, err := e.Surges.Holds(ctx, p, deadline)
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		e.held.hold(p.UID, holdup{"unknown", "whether it can surge is not known: " + err.Error()})
+		e.log.Error(err, "cannot tell whether a pod can surge", "pod", p.Namespace+"/"+p.Name)
+	case waitsFor != "":
+		e.held.hold(p.UID, holdup{"held", "waits for " + waitsFor})
+	default:
+		e.ask(ctx, p)
 	}
-	if waitsFor != "" {
-		e.hold(p.UID, "waits for "+waitsFor)
-		return nil
-	}
-	return e.ask(ctx, p)
 }
 
 func (e *Evictor) displaces(p *corev1.Pod) {
@@ -204,7 +202,7 @@ func (e *Evictor) displaces(p *corev1.Pod) {
 	}
 }
 
-func (e *Evictor) ask(ctx context.Context, p *corev1.Pod) error {
+func (e *Evictor) ask(ctx context.Context, p *corev1.Pod) {
 	e.displaces(p)
 	err := e.client.SubResource("eviction").Create(ctx, p, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
@@ -213,58 +211,28 @@ func (e *Evictor) ask(ctx context.Context, p *corev1.Pod) error {
 	e.metrics.Evictions.WithLabelValues(code(err)).Inc()
 	switch {
 	case err == nil:
-		e.forget(p.UID)
+		e.held.forget(p.UID)
 		e.metrics.PodsDrained.WithLabelValues("Evicted").Inc()
 		e.events.Publish(events.Event{About: p, Reason: "Evicted", Key: "evicted", Message: "Evicted pod: its node is being removed"})
-		return nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another pod of the same name
-		e.forget(p.UID)
-		return nil
+		e.held.forget(p.UID)
 	case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err): // a budget, or several, which the API refuses
-		e.hold(p.UID, refusal(err))
+		e.held.hold(p.UID, holdup{"held", refusal(err)})
 		e.log.V(1).Info("eviction held back", "pod", p.Namespace+"/"+p.Name, "reason", err.Error())
-		return nil
+	default:
+		e.refuse(p, eviction, err)
 	}
-	return fmt.Errorf("evicting pod %s/%s: %w", p.Namespace, p.Name, err)
 }
+
+// noCode stands for the code of a request that got no answer.
+const noCode = "error"
 
 func code(err error) string {
 	if err == nil {
 		return strconv.Itoa(http.StatusCreated)
 	}
-	if status, ok := err.(apierrors.APIStatus); ok {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return strconv.Itoa(int(status.Status().Code))
 	}
-	return "error"
-}
-
-func (e *Evictor) due(uid types.UID, now time.Time) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return !now.Before(e.held[uid].until)
-}
-
-// hold doubles the time until the pod is asked again.
-func (e *Evictor) hold(uid types.UID, why string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	next := max(e.held[uid].next, shortestRetry)
-	e.held[uid] = backoff{until: time.Now().Add(next), next: min(2*next, longestRetry), why: why}
-	if len(e.held) > 1<<14 {
-		e.sweep()
-	}
-}
-
-func (e *Evictor) sweep() {
-	for uid, b := range e.held {
-		if time.Since(b.until) > longestRetry {
-			delete(e.held, uid)
-		}
-	}
-}
-
-func (e *Evictor) forget(uid types.UID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.held, uid)
+	return noCode
 }

@@ -35,6 +35,8 @@ const (
 	kubeletSlack = 2 * time.Second
 	// excludeFromBalancers is set before the drain, so that no new connection arrives.
 	excludeFromBalancers = corev1.LabelNodeExcludeBalancers
+	// reasonElapsed is why a node goes without what it would have waited for.
+	reasonElapsed = "TerminationGracePeriodElapsed"
 )
 
 // Nodes drains and finalizes Nodes that carry our finalizer.
@@ -145,7 +147,8 @@ func (r *Nodes) silent(ctx context.Context, node *corev1.Node) (bool, error) {
 }
 
 // bury ends what the API still shows of a machine that does not exist: its pods
-// run nowhere, and controllers wait for them to be gone before they replace them.
+// run nowhere, and controllers wait for them to be gone before they replace them. The node
+// goes without a pod whose deletion is refused: keeping it would not keep the pod running.
 func (r *Nodes) bury(ctx context.Context, node *corev1.Node) error {
 	pods, err := lookup.PodsOn(ctx, r.Client, node.Name)
 	if err != nil {
@@ -153,7 +156,11 @@ func (r *Nodes) bury(ctx context.Context, node *corev1.Node) error {
 	}
 	for _, p := range pods {
 		err := r.Client.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		switch {
+		case client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err):
+		case code(err) != noCode:
+			r.Evictor.refuse(p, deletion, err)
+		default:
 			return fmt.Errorf("deleting pod %s/%s of a machine that is gone: %w", p.Namespace, p.Name, err)
 		}
 	}
@@ -190,11 +197,14 @@ func (r *Nodes) drain(ctx context.Context, node *corev1.Node, claim *karpv1.Node
 	}
 	deadline := deadlineOf(claim)
 	waiting, err := r.Evictor.Drain(ctx, node, deadline)
-	if err == nil && len(waiting) == 0 {
-		waiting, err = r.lateArrivals(ctx, node)
-	}
 	if err != nil {
 		return 0, err
+	}
+	var without []*corev1.Pod
+	if len(waiting) == 0 {
+		if waiting, without, err = r.lateArrivals(ctx, node, deadline); err != nil {
+			return 0, err
+		}
 	}
 	if len(waiting) > 0 {
 		r.reportDraining(node, waiting)
@@ -205,20 +215,35 @@ func (r *Nodes) drain(ctx context.Context, node *corev1.Node, claim *karpv1.Node
 	if left := settling - time.Since(node.DeletionTimestamp.Time); left > 0 {
 		return left, nil
 	}
+	if len(without) > 0 {
+		return 0, r.goWithout(ctx, node, claim, without)
+	}
 	r.Metrics.NodesDrained.WithLabelValues(node.Labels[karpv1.NodePoolLabelKey]).Inc()
 	return 0, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
 		c.StatusConditions().SetTrueWithReason(karpv1.ConditionTypeDrained, "Drained", "")
 	})
 }
 
-// lateArrivals looks past the cache for pods it does not know yet.
-func (r *Nodes) lateArrivals(ctx context.Context, node *corev1.Node) ([]*corev1.Pod, error) {
+// lateArrivals looks past the cache for pods it does not know yet. It tells those that the
+// node waits for from those that it goes without.
+func (r *Nodes) lateArrivals(ctx context.Context, node *corev1.Node, deadline time.Time) (waiting, without []*corev1.Pod, err error) {
 	pods, err := lookup.PodsOn(ctx, r.Live, node.Name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	_, waiting := sort(pods, time.Now())
-	return waiting, nil
+	_, all := sort(pods, time.Now())
+	waiting, without = r.Evictor.split(all, deadline)
+	return waiting, without, nil
+}
+
+// goWithout says which pods the node does not wait for any more.
+func (r *Nodes) goWithout(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, pods []*corev1.Pod) error {
+	who, _ := r.Evictor.Waiting(pods)
+	text := fmt.Sprintf("The node goes without %d pods: %s", len(pods), who)
+	r.Events.Publish(events.Event{About: node, Warning: true, Reason: reasonElapsed, Key: "drain", Message: text})
+	return r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
+		c.StatusConditions().SetFalse(karpv1.ConditionTypeDrained, reasonElapsed, text)
+	})
 }
 
 func (r *Nodes) reportDraining(node *corev1.Node, waiting []*corev1.Pod) {
@@ -266,7 +291,7 @@ func (r *Nodes) awaitVolumes(ctx context.Context, node *corev1.Node, claim *karp
 	}
 	if deadline := deadlineOf(claim); !deadline.IsZero() && !time.Now().Before(deadline) {
 		return 0, r.condition(ctx, claim, func(c *karpv1.NodeClaim) {
-			c.StatusConditions().SetFalse(karpv1.ConditionTypeVolumesDetached, "TerminationGracePeriodElapsed", "")
+			c.StatusConditions().SetFalse(karpv1.ConditionTypeVolumesDetached, reasonElapsed, "")
 		})
 	}
 	r.Events.Publish(events.Event{About: node, Reason: "AwaitingVolumeDetachment", Key: "volumes",

@@ -63,15 +63,15 @@ func (e *Evictor) holdup(p *corev1.Pod, itsTurn bool, now time.Time) holdup {
 	switch {
 	case p.DeletionTimestamp != nil:
 		return ending(p, now)
+	case e.undeletable.why(p.UID) != holdup{}:
+		return e.undeletable.why(p.UID)
 	case !itsTurn:
 		return holdup{"later", "leaves after other pods"}
 	case kube.DoNotDisrupt(p, now):
 		return holdup{"protected", "is marked " + karpv1.DoNotDisruptAnnotationKey}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if why := e.held[p.UID].why; why != "" {
-		return holdup{"held", why}
+	if why := e.held.why(p.UID); why != (holdup{}) {
+		return why
 	}
 	return holdup{"asked", "was asked to leave"}
 }

@@ -1,0 +1,70 @@
+package termination
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	shortestRetry = time.Second // the drain itself comes by once a second
+	longestRetry  = 10 * time.Second
+)
+
+// backoffs remembers which pods are not to be asked again yet, and why each is still there.
+// Forgetting that is harmless. The zero value remembers no pod.
+type backoffs struct {
+	mu sync.Mutex
+	of map[types.UID]backoff
+}
+
+type backoff struct {
+	until time.Time
+	next  time.Duration
+	why   holdup
+}
+
+// due reports whether the pod may be asked now.
+func (b *backoffs) due(uid types.UID, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !now.Before(b.of[uid].until)
+}
+
+// hold doubles the time until the pod is asked again, and reports whether the reason is new.
+func (b *backoffs) hold(uid types.UID, why holdup) (news bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of == nil {
+		b.of = map[types.UID]backoff{}
+	}
+	former := b.of[uid]
+	next := max(former.next, shortestRetry)
+	b.of[uid] = backoff{until: time.Now().Add(next), next: min(2*next, longestRetry), why: why}
+	if len(b.of) > 1<<14 {
+		b.sweep()
+	}
+	return former.why != why
+}
+
+func (b *backoffs) sweep() {
+	for uid, held := range b.of {
+		if time.Since(held.until) > longestRetry {
+			delete(b.of, uid)
+		}
+	}
+}
+
+// why is what keeps the pod; the zero holdup when it was not held back.
+func (b *backoffs) why(uid types.UID) holdup {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of[uid].why
+}
+
+func (b *backoffs) forget(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.of, uid)
+}
