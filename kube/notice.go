@@ -49,6 +49,10 @@ func Interrupted(c *karpv1.NodeClaim) bool {
 // deleted from outside, and there is time to replace it first; the NoticeKind is its reason.
 const ConditionMaintenance = "karve.dev/Maintenance"
 
+// ConditionProviderIDRecognized of a NodeClaim is False when its provider ID is none that its
+// cloud issues: no machine can be found, or ended, by it.
+const ConditionProviderIDRecognized = "karve.dev/ProviderIDRecognized"
+
 // A Notice is the cloud's announcement that it will disturb a node's machine.
 type Notice struct {
 	Kind NoticeKind

@@ -57,6 +57,17 @@ type Tidier interface {
 // ErrNotFound reports that the machine does not exist (any more).
 var ErrNotFound = errors.New("machine not found")
 
+// ErrForeign reports a provider ID that the cloud issues to no machine. It is an
+// ErrNotFound: there is nothing to look for, and nothing to give back.
+var ErrForeign = fmt.Errorf("the provider ID is of another cloud: %w", ErrNotFound)
+
+// Recognizer is a Provider that tells its cloud's provider IDs from others'.
+type Recognizer interface {
+	// Recognizes reports whether the cloud may have issued a provider ID. It answers from
+	// the ID alone; calls with any other ID end in ErrForeign.
+	Recognizes(providerID string) bool
+}
+
 // Snapshot is a catalog at a point in time. It is never changed.
 type Snapshot struct {
 	// Types stays the very same slice from one snapshot to the next as long as the
@@ -195,6 +206,9 @@ type LaunchError struct {
 
 func (e *LaunchError) Error() string { return e.Err.Error() }
 func (e *LaunchError) Unwrap() error { return e.Err }
+
+// ClassNotFound is the reason of a NotReadyError when there is no such node class.
+const ClassNotFound = "NodeClassNotFound"
 
 // NotReadyError reports that the node class cannot be bought for yet.
 type NotReadyError struct {

@@ -188,8 +188,8 @@ func (e *Env) Restart() {
 	class := Class().GroupKind()
 	e.Provisioner = &provision.Provisioner{Client: e.Client, Mirror: e.Mirror, Catalog: keeper,
 		Batches: provision.NewBatcher(0, 0), Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers}
-	e.Lifecycle = &lifecycle.Reconciler{Client: e.Client, Mirror: e.Mirror, Catalog: keeper, Provider: e.Provider,
-		Events: e.Events, Metrics: e.Metrics, Log: log, Class: class, Health: ledger,
+	e.Lifecycle = &lifecycle.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Provider: e.Provider,
+		Events: e.Events, Metrics: e.Metrics, Log: log, Class: Class(), Health: ledger,
 		End: &termination.Claims{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}}
 	e.Termination = &termination.Nodes{Client: e.Client, Live: live, Provider: e.Provider,
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
@@ -203,7 +203,8 @@ func (e *Env) Restart() {
 	}
 	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
 	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class(), Health: ledger}
-	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
+	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class,
+		Recognizer: memory.New(e.Cloud)}
 	e.Static = &static.Reconciler{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Metrics: e.Metrics, Log: log, Class: class}
 	e.Mirror.Fed()
 }

@@ -42,6 +42,8 @@ type Collector struct {
 	Tidier provider.Tidier
 	// Candid says what of the lists could not be read; nil when nothing ever is.
 	Candid provider.Candid
+	// Recognizer tells the cloud's provider IDs from others'; nil when all are taken for its own.
+	Recognizer provider.Recognizer
 	// Class is the kind of node class whose claims are ours.
 	Class schema.GroupKind
 	// Every is the pause between rounds; zero means 30 s.
@@ -82,11 +84,14 @@ func (c *Collector) Collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	missing, known := compare(claims, machines)
+	own, foreign := c.split(claims)
+	told := c.tellForeign(ctx, foreign)
+	missing, known := compare(own, machines)
 	if err := c.trust(ctx, missing, known, len(machines)); err != nil {
-		return err
+		return errors.Join(told, err)
 	}
-	return errors.Join(c.removeClaims(ctx, missing), c.removeMachines(ctx, machines, claims), c.tidy(ctx, claims))
+	without, _ := compare(foreign, nil)
+	return errors.Join(told, c.removeClaims(ctx, append(missing, without...)), c.removeMachines(ctx, machines, claims), c.tidy(ctx, claims))
 }
 
 // tidyEvery is the pause between looks for parts without a machine. Machines take

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
@@ -329,4 +330,9 @@ func TestPartsLeftBehindAreLookedForNowAndThen(t *testing.T) {
 			t.Errorf("asked %d times in five minutes and one round, want 2", x.asked)
 		}
 	})
+}
+
+// ofClaim finds the Node of a claim.
+func ofClaim(claim karpv1.NodeClaim) func(corev1.Node) bool {
+	return func(n corev1.Node) bool { return n.Spec.ProviderID == claim.Status.ProviderID }
 }

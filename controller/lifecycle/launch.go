@@ -36,6 +36,9 @@ func (s *step) launch(ctx context.Context) error {
 	}
 	s.unseen = s.claim.Status.ProviderID != ""
 	choices, err := s.choices(ctx)
+	if classMissing(err) {
+		return s.withoutClass(ctx, err)
+	}
 	if err != nil {
 		return s.launchFailed(ctx, "InstanceTypeResolutionFailed", err)
 	}
@@ -139,6 +142,8 @@ func (s *step) refused(ctx context.Context, err error) error {
 		s.say("InsufficientCapacityError", err)
 		s.Log.Info("insufficient capacity, deleting nodeclaim", "nodeclaim", s.claim.Name, "reason", err.Error())
 		return s.remove(ctx, "insufficient_capacity")
+	case classMissing(err):
+		return s.withoutClass(ctx, err)
 	case errors.As(err, &notReady) && notReady.Unsettled:
 		return s.launchFailed(ctx, "NodeClassReadinessUnknown", err)
 	case errors.As(err, &notReady):

@@ -42,7 +42,9 @@ const (
 
 // Reconciler drives NodeClaims of one kind of node class.
 type Reconciler struct {
-	Client   client.Client
+	Client client.Client
+	// Live reads past the cache: a node class is missing only when the API says so now.
+	Live     client.Reader
 	Mirror   *kube.Mirror
 	Catalog  *catalog.Keeper
 	Provider provider.Provider
@@ -55,9 +57,9 @@ type Reconciler struct {
 	// they joined; nil when nobody wants to know.
 	Blamed     provider.Blamed
 	Forewarned provider.Forewarned
-	// Class is the kind of node class whose claims are ours; others belong to other
-	// installations.
-	Class schema.GroupKind
+	// Class is the kind of node class whose claims are ours, in the version to read; others
+	// belong to other installations.
+	Class schema.GroupVersionKind
 	// End takes over once a claim is being deleted. It shares this controller's
 	// queue, so that the launch and the end of one claim never overlap.
 	End reconcile.Reconciler
@@ -76,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !kube.OfKind(claim.Spec.NodeClassRef, r.Class) {
+	if !kube.OfKind(claim.Spec.NodeClassRef, r.Class.GroupKind()) {
 		return reconcile.Result{}, nil
 	}
 	if claim.DeletionTimestamp != nil {

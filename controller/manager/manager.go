@@ -324,7 +324,7 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 		&gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
-			Tidier: tidier(o.Provider), Candid: candid(o.Provider), Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
+			Tidier: tidier(o.Provider), Candid: candid(o.Provider), Recognizer: recognizer(o.Provider), Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
 		},
 		&reporter{mirror: m.mirror, metrics: set},
 	} {
@@ -345,6 +345,12 @@ func tidier(p provider.Provider) provider.Tidier {
 func candid(p provider.Provider) provider.Candid {
 	c, _ := p.(provider.Candid)
 	return c
+}
+
+// recognizer is the provider's, nil when it has none.
+func recognizer(p provider.Provider) provider.Recognizer {
+	r, _ := p.(provider.Recognizer)
+	return r
 }
 
 // forewarned is the provider's, nil when it has none.
@@ -373,8 +379,8 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 	evictor.Surges, evictor.Displaces = m.surges, m.mirror.Displace
 	for _, r := range append(m.featured(o, set, recorder, keeper), []registrar{
 		&lifecycle.Reconciler{
-			Client: c, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
-			Events: recorder, Metrics: set, Log: named(lifecycle.Name), Class: class, Health: ledger,
+			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
+			Events: recorder, Metrics: set, Log: named(lifecycle.Name), Class: o.NodeClass, Health: ledger,
 			Blamed: blamed(o.Provider), Forewarned: forewarned(o.Provider),
 			End: &termination.Claims{
 				Client: c, Provider: set.Observe(o.Provider, lifecycle.Name),

@@ -68,7 +68,7 @@ func (c *cluster) start() *karve {
 	k.classes = []reconcile.Reconciler{&nodeclass.Reconciler{Client: c.api, Azure: cloud, Versions: kubernetes("v1.36.3"), Log: log, Events: recorder}}
 	k.pools = []reconcile.Reconciler{&nodepool.Reconciler{Client: c.api, Mirror: k.mirror, Metrics: set, Log: log, Class: kind, Health: ledger}}
 	k.claims = []reconcile.Reconciler{
-		&lifecycle.Reconciler{Client: c.api, Mirror: k.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class, Health: ledger,
+		&lifecycle.Reconciler{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: kind, Health: ledger,
 			End: &termination.Claims{Client: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}},
 		&interruption.Reconciler{Client: c.api, Provider: cloud, Forewarned: cloud, Events: recorder, Metrics: set, Log: log, Class: class},
 		&drift.Reconciler{Client: c.api, Catalog: keeper, Drifter: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},
@@ -82,7 +82,7 @@ func (c *cluster) start() *karve {
 	}
 	k.provisioner = &provision.Provisioner{Client: c.api, Mirror: k.mirror, Catalog: keeper, Batches: provision.NewBatcher(0, 0), Events: recorder, Metrics: set, Log: log}
 	k.disruption = &disruption.Controller{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Events: recorder, Metrics: set, Log: log, Settings: disrupt.Defaults()}
-	k.collector = &gc.Collector{Client: c.api, Live: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class, Tidier: cloud, Candid: cloud}
+	k.collector = &gc.Collector{Client: c.api, Live: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class, Tidier: cloud, Candid: cloud, Recognizer: cloud}
 	k.feed()
 	k.mirror.Fed()
 	return k

@@ -134,7 +134,7 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	c.mirror.Hurry = batches.Hurry
 	keeper := catalog.New(cloud, c.mirror, set)
 	provisioner := &provision.Provisioner{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Batches: batches, Events: recorder, Metrics: set, Log: log}
-	c.lifecycle = newQueue(ctx, &c.running, &lifecycle.Reconciler{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class,
+	c.lifecycle = newQueue(ctx, &c.running, &lifecycle.Reconciler{Client: c.slow, Live: c.slow, Mirror: c.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: controllertest.Class(),
 		End: &termination.Claims{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}})
 	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, Forewarned: cloud, Events: recorder, Metrics: set, Log: log, Class: class})
 	evictor := termination.NewEvictor(c.slow, recorder, set, log)

@@ -49,7 +49,7 @@ func (r runnable) starts(s *sku) bool {
 func (p *Provider) class(ctx context.Context, name string) (*v1beta1.AKSNodeClass, error) {
 	class, err := p.opts.Classes.AKSNodeClass(ctx, name)
 	if errors.Is(err, ErrClassNotFound) {
-		return nil, &provider.NotReadyError{Class: name, Reason: "NodeClassNotFound", Detail: "there is no AKSNodeClass of that name"}
+		return nil, &provider.NotReadyError{Class: name, Reason: provider.ClassNotFound, Detail: "there is no AKSNodeClass of that name"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading AKSNodeClass %s: %w", name, err)

@@ -3,10 +3,13 @@ package azure
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+
+	"github.com/karve-dev/karve/provider"
 )
 
 // maxMachineName leaves room below the 64 characters that Azure allows a Linux
@@ -53,22 +56,28 @@ func providerIDs(subscription, group string) string {
 
 func (p *Provider) providerID(machine string) string { return p.ids + machine }
 
+// Recognizes reports whether a provider ID names a virtual machine of Azure, whosever it is.
+func (p *Provider) Recognizes(id string) bool {
+	_, err := p.machineOf(id)
+	return !errors.Is(err, provider.ErrForeign)
+}
+
 // machineOf returns the machine that a provider ID names. Machines outside the
-// node resource group are not ours to touch and are refused.
+// node resource group are not ours to touch and are refused: they may exist.
 func (p *Provider) machineOf(id string) (string, error) {
 	if n := len(p.ids); len(id) > n && strings.EqualFold(id[:n], p.ids) && !strings.Contains(id[n:], "/") {
 		return strings.ToLower(id[n:]), nil // as nearly all are, and they are asked about often
 	}
 	path, ok := strings.CutPrefix(id, "azure://")
 	if !ok {
-		return "", fmt.Errorf("provider ID %q does not start with azure://", id)
+		return "", fmt.Errorf("provider ID %q does not start with azure://: %w", id, provider.ErrForeign)
 	}
 	parsed, err := arm.ParseResourceID(path)
 	if err != nil {
-		return "", fmt.Errorf("provider ID %q: %w", id, err)
+		return "", fmt.Errorf("provider ID %q: %w: %w", id, provider.ErrForeign, err)
 	}
 	if !strings.EqualFold(parsed.ResourceType.String(), "Microsoft.Compute/virtualMachines") {
-		return "", fmt.Errorf("provider ID %q is not a virtual machine", id)
+		return "", fmt.Errorf("provider ID %q is not a virtual machine: %w", id, provider.ErrForeign)
 	}
 	if !strings.EqualFold(parsed.SubscriptionID, p.opts.SubscriptionID) || !strings.EqualFold(parsed.ResourceGroupName, p.opts.NodeResourceGroup) {
 		return "", fmt.Errorf("provider ID %q is outside the node resource group %s", id, p.opts.NodeResourceGroup)

@@ -73,6 +73,8 @@ var (
 	_ provider.Provider = (*Provider)(nil)
 	_ provider.Drifter  = (*Provider)(nil)
 	_ provider.Repairer = (*Provider)(nil)
+
+	_ provider.Recognizer = (*Provider)(nil)
 )
 
 // New checks the options and makes a provider. It asks the cloud nothing yet.

@@ -44,6 +44,9 @@ var _ provider.Updater = (*Provider)(nil)
 // later call finds that something is left to be done.
 func (p *Provider) Update(ctx context.Context, m provider.Bought) (provider.Update, error) {
 	name, err := p.machineOf(m.ProviderID)
+	if errors.Is(err, provider.ErrForeign) {
+		return provider.Update{}, nil // as for a machine that is gone
+	}
 	if err != nil {
 		return provider.Update{}, err
 	}

@@ -28,6 +28,8 @@ var (
 	_ provider.Provider = (*Provider)(nil)
 	_ provider.Drifter  = (*Provider)(nil)
 	_ provider.Repairer = (*Provider)(nil)
+
+	_ provider.Recognizer = (*Provider)(nil)
 )
 
 // New makes a provider that has never seen the cloud before.
@@ -249,10 +251,13 @@ func (p *Provider) Get(ctx context.Context, providerID string) (provider.Instanc
 	defer p.cloud.mu.Unlock()
 	m := p.cloud.find(providerID)
 	if m == nil {
-		return provider.Instance{}, provider.ErrNotFound
+		return provider.Instance{}, missing(providerID)
 	}
 	return p.cloud.instance(nameOf(providerID), m), nil
 }
+
+// Recognizes reports whether a provider ID is one of the clouds in memory.
+func (p *Provider) Recognizes(providerID string) bool { return nameOf(providerID) != "" }
 
 // List returns all machines, by name.
 func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
@@ -290,10 +295,18 @@ func (c *Cloud) end(providerID string) error {
 	defer c.mu.Unlock()
 	m := c.find(providerID)
 	if m == nil {
-		return provider.ErrNotFound
+		return missing(providerID)
 	}
 	if m.deleted.IsZero() {
 		m.deleted = time.Now()
 	}
 	return nil
+}
+
+// missing is why no machine has a provider ID.
+func missing(providerID string) error {
+	if nameOf(providerID) == "" {
+		return provider.ErrForeign
+	}
+	return provider.ErrNotFound
 }

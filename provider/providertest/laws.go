@@ -349,6 +349,25 @@ func (r *run) notFound() {
 	}
 }
 
+func (r *run) foreign() {
+	in := r.launch(r.claim("a", r.choices()[0]))
+	knows, ok := r.p.(provider.Recognizer)
+	if ok && !knows.Recognizes(in.ProviderID) {
+		r.Errorf("%q is not recognized", in.ProviderID)
+	}
+	for _, id := range []string{"other:///region/i-1", "other", "/"} {
+		if ok && knows.Recognizes(id) {
+			r.Errorf("%q is recognized", id)
+		}
+		if _, err := r.p.Get(r.Context(), id); !errors.Is(err, provider.ErrForeign) || !errors.Is(err, provider.ErrNotFound) {
+			r.Errorf("get %q: %v", id, err)
+		}
+		if err := r.p.Terminate(r.Context(), id); !errors.Is(err, provider.ErrForeign) || !errors.Is(err, provider.ErrNotFound) {
+			r.Errorf("terminate %q: %v", id, err)
+		}
+	}
+}
+
 func (r *run) abandon() {
 	claim := r.claim("a", r.choices()[0])
 	_, err := r.p.Launch(r.Context(), claim)

@@ -64,6 +64,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"get and list agree", (*run).listAndGet},
 		{"a terminated machine is gone with all that was its", (*run).terminateLeavesNothing},
 		{"what is not there is not found", (*run).notFound},
+		{"another cloud's provider ID is nobody's", (*run).foreign},
 		{"a claim without a provider ID can be abandoned", (*run).abandon},
 		{"launches draw on budgets and terminations refill them", (*run).budgets},
 		{"many claims at once have one machine each", (*run).launchMany},

@@ -1,0 +1,53 @@
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/write"
+	"github.com/karve-dev/karve/kube"
+)
+
+const reasonForeign = "ForeignProviderID"
+
+// split tells claims whose machine could be in the cloud's list from those whose provider ID is
+// another cloud's. That the list lacks these says nothing against it.
+func (c *Collector) split(claims []*karpv1.NodeClaim) (own, foreign []*karpv1.NodeClaim) {
+	for _, claim := range claims {
+		if id := claim.Status.ProviderID; c.Recognizer != nil && id != "" && !c.Recognizer.Recognizes(id) {
+			foreign = append(foreign, claim)
+			continue
+		}
+		own = append(own, claim)
+	}
+	return own, foreign
+}
+
+// tellForeign says on claims that their provider ID is another cloud's, each once.
+func (c *Collector) tellForeign(ctx context.Context, claims []*karpv1.NodeClaim) error {
+	var errs []error
+	for _, claim := range claims {
+		errs = append(errs, c.tellForeignOne(ctx, claim))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Collector) tellForeignOne(ctx context.Context, claim *karpv1.NodeClaim) error {
+	stored := claim.DeepCopy()
+	text := fmt.Sprintf("Provider ID %q is none that provider %s issues: the machine can neither be found nor ended by it. "+
+		"Delete the NodeClaim, and whatever machine it stands for where that runs", claim.Status.ProviderID, c.Provider.Name())
+	if claim.StatusConditions().Get(kube.ConditionProviderIDRecognized).IsFalse() {
+		return nil
+	}
+	claim.StatusConditions().SetFalse(kube.ConditionProviderIDRecognized, reasonForeign, text)
+	if err := write.Status(ctx, c.Client, claim, stored); err != nil {
+		return write.Calm(err) // the next round says it
+	}
+	c.Events.Publish(events.Event{About: claim, Warning: true, Reason: reasonForeign, Message: text})
+	c.Log.Info("the provider ID of a nodeclaim is of another cloud", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID)
+	return nil
+}

@@ -1,0 +1,50 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// classMissing reports whether the provider finds no node class of the claim's.
+func classMissing(err error) bool {
+	var notReady *provider.NotReadyError
+	return errors.As(err, &notReady) && notReady.Reason == provider.ClassNotFound
+}
+
+// withoutClass ends a claim whose node class does not exist: waiting brings it no machine. The
+// provider reads classes from a cache, which may be behind a class that was just made, so the
+// API is asked before.
+func (s *step) withoutClass(ctx context.Context, missing error) error {
+	exists, err := s.classExists(ctx)
+	if err != nil || exists {
+		return s.launchFailed(ctx, "NodeClassReadinessUnknown", errors.Join(missing, err))
+	}
+	if err := s.note(ctx, provider.ClassNotFound, missing); err != nil {
+		return err
+	}
+	s.say("NodeClassResolutionError", fmt.Errorf("%w: create it, or correct spec.nodeClassRef of what makes the NodeClaim", missing))
+	s.Log.Info("node class not found, deleting nodeclaim", "nodeclaim", s.claim.Name, "nodeclass", kube.ClassOf(s.claim.Spec.NodeClassRef))
+	return s.remove(ctx, "nodeclass_not_ready")
+}
+
+// classExists asks the API, past the cache. A kind that it does not serve has no classes.
+func (s *step) classExists(ctx context.Context) (bool, error) {
+	class, name := &unstructured.Unstructured{}, kube.ClassOf(s.claim.Spec.NodeClassRef)
+	class.SetGroupVersionKind(s.Class)
+	switch err := s.Live.Get(ctx, client.ObjectKey{Name: name}, class); {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading node class %q past the cache: %w", name, err)
+	}
+	return true, nil
+}
