@@ -19,9 +19,9 @@ func (m *Mirror) tie(n *corev1.Node) {
 }
 
 // untie forgets it.
-func (m *Mirror) untie(n *corev1.Node) {
-	if id := n.Spec.ProviderID; id != "" {
-		unset(m.nodesOf, id, n.Name)
+func (m *Mirror) untie(name, id string) {
+	if id != "" {
+		unset(m.nodesOf, id, name)
 		m.elect(id)
 	}
 }

@@ -13,12 +13,15 @@ import (
 // until its heir is there, and the scheduler has given up on it, the old pod stands for it.
 type succession struct {
 	heirless map[types.UID]map[string]bool // owner → UIDs of displaced pods for which nobody has come
-	heirs    map[string]string             // UID of a displaced pod → its heir's, empty while there is none
-	heirOf   map[string]string             // the reverse
+	// owners are the keys under which displaced pods are in heirless. A pod can lose its
+	// owner while it leaves; the owner makes another all the same.
+	owners map[string]types.UID
+	heirs  map[string]string // UID of a displaced pod → its heir's, empty while there is none
+	heirOf map[string]string // the reverse
 }
 
 func newSuccession() succession {
-	return succession{heirless: map[types.UID]map[string]bool{}, heirs: map[string]string{}, heirOf: map[string]string{}}
+	return succession{heirless: map[types.UID]map[string]bool{}, owners: map[string]types.UID{}, heirs: map[string]string{}, heirOf: map[string]string{}}
 }
 
 // Displace says that the pod is about to be asked to leave its node, so that its owner will
@@ -32,6 +35,7 @@ func (m *Mirror) Displace(p *corev1.Pod) {
 		return
 	}
 	m.succession.heirs[uid] = ""
+	m.succession.owners[uid] = OwnerOf(p)
 	set(m.succession.heirless, OwnerOf(p), uid)
 	m.tellPod(uid)
 }
@@ -57,9 +61,15 @@ func (m *Mirror) welcome(p *corev1.Pod) {
 			continue // it was not asked yet, or a disruption budget keeps it
 		}
 		m.succession.heirs[uid], m.succession.heirOf[string(p.UID)] = string(p.UID), uid
-		unset(m.succession.heirless, owner, uid)
+		m.succession.awaitsNone(uid)
 		return
 	}
+}
+
+// awaitsNone records that no pod is to come in the place of this one any more.
+func (s *succession) awaitsNone(uid string) {
+	unset(s.heirless, s.owners[uid], uid)
+	delete(s.owners, uid)
 }
 
 // enthrone lets an heir speak for itself as soon as the World can know of it: it has a node,
@@ -111,9 +121,8 @@ func (m *Mirror) expected(p *corev1.Pod) bool {
 
 // bury forgets a pod that is gone, whichever side it was on. Should an heir go, whoever
 // comes next is a pod like any other.
-func (m *Mirror) bury(p *corev1.Pod) {
-	uid := string(p.UID)
-	unset(m.succession.heirless, OwnerOf(p), uid)
+func (m *Mirror) bury(uid string) {
+	m.succession.awaitsNone(uid)
 	delete(m.succession.heirs, uid)
 	if old := m.succession.heirOf[uid]; m.succession.heirs[old] == uid {
 		m.succession.heirs[old] = ""

@@ -86,7 +86,7 @@ func TestHeirAndForebearCountAsOne(t *testing.T) {
 	m.RemovePod(old)
 	want("the old pod is gone", "uid-next")
 	m.RemovePod(next)
-	if s := m.succession; len(s.heirless)+len(s.heirs)+len(s.heirOf)+len(m.superseded) != 0 {
+	if s := m.succession; len(s.heirless)+len(s.owners)+len(s.heirs)+len(s.heirOf)+len(m.superseded) != 0 {
 		t.Errorf("pods that are gone are remembered: %+v, superseded %v", s, m.superseded)
 	}
 }
@@ -165,5 +165,28 @@ func TestWhoHasNoHeir(t *testing.T) {
 	m.SetPod(askedToLeave(loner), false)
 	if got := needy(m); slices.Contains(got, "uid-loner") {
 		t.Error("room is sought for a pod that nobody makes anew")
+	}
+}
+
+// A pod that loses its owner while it leaves is forgotten like any other: the owner's next
+// pods come for pods that are there.
+//
+// Rule 177.
+func TestDisplacedPodLosesItsOwner(t *testing.T) {
+	for name, seen := range map[string]bool{"seen before it goes": true, "told with its end": false} {
+		t.Run(name, func(t *testing.T) {
+			m, old, _ := succeeding(t)
+			m.Displace(old)
+			orphan := askedToLeave(old)
+			orphan.OwnerReferences = nil
+			if seen {
+				m.SetPod(orphan, false)
+			}
+			m.RemovePod(orphan)
+			m.SetPod(untried("next"), false)
+			if s := m.succession; len(s.heirless)+len(s.owners)+len(s.heirs)+len(s.heirOf) != 0 {
+				t.Errorf("a pod that is gone is remembered: %+v", s)
+			}
+		})
 	}
 }

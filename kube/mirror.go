@@ -50,6 +50,8 @@ type Mirror struct {
 	claims  map[string]*karpv1.NodeClaim
 	pools   map[string]*karpv1.NodePool
 	daemons map[string]*daemonSet // by UID
+	// daemonOf is which of them has a pod, by the pod's UID.
+	daemonOf map[string]string
 
 	nodeOf  map[string]string          // provider ID → node name
 	nodesOf map[string]map[string]bool // provider ID → names of all nodes that have it
@@ -112,6 +114,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 		claims:     map[string]*karpv1.NodeClaim{},
 		pools:      map[string]*karpv1.NodePool{},
 		daemons:    map[string]*daemonSet{},
+		daemonOf:   map[string]string{},
 		nodeOf:     map[string]string{},
 		nodesOf:    map[string]map[string]bool{},
 		claimOf:    map[string]string{},

@@ -65,30 +65,33 @@ func (m *Mirror) tidyDaemon(uid string, x *daemonSet) {
 
 // noteDaemonPod takes in a pod that may be a DaemonSet's.
 func (m *Mirror) noteDaemonPod(p *corev1.Pod) {
-	owner := ownerUID(p, "apps/v1", "DaemonSet")
-	if owner == "" {
-		return
+	uid, owner := string(p.UID), ownerUID(p, "apps/v1", "DaemonSet")
+	gone := owner == "" || Terminal(p) || p.DeletionTimestamp != nil
+	if gone || m.daemonOf[uid] != owner {
+		m.forgetDaemonPod(uid)
 	}
-	if Terminal(p) || p.DeletionTimestamp != nil {
-		m.forgetDaemonPod(p)
+	if gone {
 		return
 	}
 	x := m.daemonSet(owner)
-	x.pods[string(p.UID)] = p
+	x.pods[uid], m.daemonOf[uid] = p, owner
 	if x.current(p) && (x.newest == nil || x.newest.UID == p.UID || newer(p, x.newest)) {
 		x.newest = p
 		m.tellDaemon(x)
 	}
 }
 
-func (m *Mirror) forgetDaemonPod(p *corev1.Pod) {
-	owner := ownerUID(p, "apps/v1", "DaemonSet")
-	x := m.daemons[owner]
-	if owner == "" || x == nil {
+// forgetDaemonPod takes a pod from the DaemonSet that it was noted with, if any: it may have
+// lost that owner since.
+func (m *Mirror) forgetDaemonPod(uid string) {
+	owner, noted := m.daemonOf[uid]
+	if !noted {
 		return
 	}
-	delete(x.pods, string(p.UID))
-	if x.newest != nil && x.newest.UID == p.UID {
+	delete(m.daemonOf, uid)
+	x := m.daemons[owner]
+	delete(x.pods, uid)
+	if x.newest != nil && string(x.newest.UID) == uid {
 		x.choose()
 		m.tellDaemon(x)
 	}

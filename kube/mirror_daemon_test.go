@@ -108,3 +108,32 @@ func TestDaemonOfRealPod(t *testing.T) {
 		t.Errorf("the pod is of %q", got)
 	}
 }
+
+// A pod that is its DaemonSet's no more tells nothing of new nodes, and is not remembered.
+//
+// Rule 7.
+func TestDaemonPodLosesItsOwner(t *testing.T) {
+	for name, seen := range map[string]bool{"seen before it goes": true, "told with its end": false} {
+		t.Run(name, func(t *testing.T) {
+			m, d := NewMirror(nil), agent("1")
+			m.SetDaemon(d)
+			p := agentPod("a", "1", 1, "300m")
+			m.SetPod(p, false)
+			orphan := p.DeepCopy()
+			orphan.OwnerReferences = nil
+			if seen {
+				m.SetPod(orphan, false)
+			} else {
+				m.RemovePod(orphan)
+			}
+			if got := m.daemons[string(d.UID)].told.Requests["cpu"]; got != 100 {
+				t.Errorf("a new node keeps cpu %dm for the DaemonSet, want the template's 100m", got)
+			}
+			m.RemovePod(orphan)
+			m.RemoveDaemon(d)
+			if len(m.daemons) != 0 {
+				t.Errorf("something is remembered: %v", m.daemons)
+			}
+		})
+	}
+}

@@ -17,7 +17,7 @@ func (m *Mirror) SetNode(n *corev1.Node) {
 	old := m.nodes[n.Name]
 	m.noteNode(old, n)
 	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
-		m.untie(old)
+		m.untie(old.Name, old.Spec.ProviderID)
 		woke = m.tellClaim(m.claimOf[old.Spec.ProviderID])
 	}
 	m.nodes[n.Name] = n
@@ -33,13 +33,17 @@ func (m *Mirror) SetNode(n *corev1.Node) {
 func (m *Mirror) RemoveNode(n *corev1.Node) {
 	m.mu.Lock()
 	m.moved()
+	id := n.Spec.ProviderID
+	if known := m.nodes[n.Name]; known != nil {
+		id = known.Spec.ProviderID // whatever the node's end says
+	}
 	delete(m.nodes, n.Name)
 	delete(m.activity, n.Name)
 	m.placeNode(n.Name, nil)
-	m.untie(n)
+	m.untie(n.Name, id)
 	m.drop(n.Name)
 	var woke []string
-	if claim, ok := m.claimOf[n.Spec.ProviderID]; ok {
+	if claim, ok := m.claimOf[id]; ok {
 		woke = m.tellClaim(claim)
 	}
 	m.mu.Unlock()
@@ -79,6 +83,9 @@ func (m *Mirror) RemoveClaim(c *karpv1.NodeClaim) {
 
 func (m *Mirror) removeClaim(c *karpv1.NodeClaim) []string {
 	m.moved()
+	if known := m.claims[c.Name]; known != nil {
+		c = known // whatever the claim's end says
+	}
 	delete(m.claims, c.Name)
 	delete(m.unseen, c.Name)
 	delete(m.choices, c.Name)

@@ -67,12 +67,12 @@ func (m *Mirror) RemovePod(p *corev1.Pod) {
 	}
 	delete(m.pods, uid)
 	delete(m.superseded, uid)
-	m.bury(p)
+	m.bury(uid)
 	delete(m.lapses, uid)
 	delete(m.misread, uid)
 	unset(m.podsIn, p.Namespace, uid)
 	m.breakPromise(uid)
-	m.forgetDaemonPod(p)
+	m.forgetDaemonPod(uid)
 	m.tellPod(uid)
 }
 
