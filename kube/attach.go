@@ -17,29 +17,26 @@ import (
 // Attach feeds the Mirror from a cache's informers. Call it once, before the
 // cache starts.
 func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
-	for _, feed := range []struct {
-		of      client.Object
-		handler toolscache.ResourceEventHandler
-	}{
-		{&corev1.Pod{}, follow(m.SetPod, m.RemovePod)},
-		{&corev1.Node{}, follow(unlisted(m.SetNode), m.RemoveNode)},
-		{&karpv1.NodeClaim{}, follow(unlisted(m.SetClaim), m.RemoveClaim)},
-		{&karpv1.NodePool{}, follow(unlisted(m.SetPool), m.RemovePool)},
-		{&corev1.Namespace{}, follow(unlisted(m.SetNamespace), m.RemoveNamespace)},
-		{&corev1.PersistentVolumeClaim{}, follow(unlisted(m.SetVolumeClaim), m.RemoveVolumeClaim)},
-		{&corev1.PersistentVolume{}, follow(unlisted(m.SetVolume), m.RemoveVolume)},
-		{&storagev1.StorageClass{}, follow(unlisted(m.SetStorageClass), m.RemoveStorageClass)},
-		{&storagev1.CSINode{}, follow(unlisted(m.SetCSINode), m.RemoveCSINode)},
-		{&policyv1.PodDisruptionBudget{}, follow(unlisted(m.SetPDB), m.RemovePDB)},
-		{&appsv1.DaemonSet{}, follow(unlisted(m.SetDaemon), m.RemoveDaemon)},
+	for _, f := range []*feed{
+		feedOf(m, &corev1.Pod{}, m.setPod, m.removePod),
+		feedOf(m, &corev1.Node{}, unlisted(m.setNode), m.removeNode),
+		feedOf(m, &karpv1.NodeClaim{}, unlisted(m.seeClaim), func(c *karpv1.NodeClaim) news { return news{woke: m.removeClaim(c)} }),
+		feedOf(m, &karpv1.NodePool{}, unlisted(m.setPool), m.removePool),
+		feedOf(m, &corev1.Namespace{}, unlisted(m.setNamespace), m.removeNamespace),
+		feedOf(m, &corev1.PersistentVolumeClaim{}, unlisted(m.setVolumeClaim), m.removeVolumeClaim),
+		feedOf(m, &corev1.PersistentVolume{}, unlisted(m.setVolume), m.removeVolume),
+		feedOf(m, &storagev1.StorageClass{}, unlisted(m.setStorageClass), m.removeStorageClass),
+		feedOf(m, &storagev1.CSINode{}, unlisted(m.setCSINode), m.removeCSINode),
+		feedOf(m, &policyv1.PodDisruptionBudget{}, unlisted(m.setPDB), m.removePDB),
+		feedOf(m, &appsv1.DaemonSet{}, unlisted(m.setDaemon), m.removeDaemon),
 	} {
-		informer, err := informers.GetInformer(ctx, feed.of, cache.BlockUntilSynced(false))
+		informer, err := informers.GetInformer(ctx, f.of, cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("watching %T: %w", feed.of, err)
+			return fmt.Errorf("watching %T: %w", f.of, err)
 		}
-		registration, err := informer.AddEventHandler(feed.handler)
+		registration, err := informer.AddEventHandler(f.handler())
 		if err != nil {
-			return fmt.Errorf("following %T: %w", feed.of, err)
+			return fmt.Errorf("following %T: %w", f.of, err)
 		}
 		m.feeds = append(m.feeds, registration)
 	}
@@ -57,31 +54,51 @@ func (m *Mirror) Synced() bool {
 	return len(m.feeds) > 0
 }
 
-func unlisted[T any](set func(T)) func(T, bool) {
-	return func(x T, _ bool) { set(x) }
+// feed is how the Mirror is shown the objects of one kind.
+type feed struct {
+	mirror *Mirror
+	of     client.Object
+	// set adds or replaces an object, remove forgets it. Callers hold the Mirror's lock.
+	set    func(o any, listed bool) news
+	remove func(o any) news
 }
 
-func follow[T any](set func(T, bool), remove func(T)) toolscache.ResourceEventHandler {
+// feedOf is the feed of objects of of's type.
+func feedOf[T client.Object](m *Mirror, of T, set func(T, bool) news, remove func(T) news) *feed {
+	return &feed{mirror: m, of: of,
+		set:    func(o any, listed bool) news { return set(o.(T), listed) },
+		remove: func(o any) news { return remove(o.(T)) },
+	}
+}
+
+func unlisted[T any](set func(T) news) func(T, bool) news {
+	return func(x T, _ bool) news { return set(x) }
+}
+
+func (f *feed) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, listed bool) {
-			if x, ok := obj.(T); ok {
-				set(x, listed)
-			}
+		AddFunc: func(o any, listed bool) { f.mirror.change(func() news { return f.set(o, listed) }) },
+		UpdateFunc: func(old, now any) {
+			f.mirror.change(func() news { return f.replace(old.(client.Object), now.(client.Object)) })
 		},
-		UpdateFunc: func(_, obj any) {
-			if x, ok := obj.(T); ok {
-				set(x, false)
+		DeleteFunc: func(o any) {
+			if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = tombstone.Obj
 			}
-		},
-		DeleteFunc: func(obj any) {
-			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-				obj = tombstone.Obj
-			}
-			if x, ok := obj.(T); ok {
-				remove(x)
-			}
+			f.mirror.change(func() news { return f.remove(o) })
 		},
 	}
+}
+
+// replace takes in another state of an object. One that was deleted and made anew while the
+// watch was interrupted is told as an update as well, but is another object: what is known
+// of the old one, also by its name, does not hold for it.
+func (f *feed) replace(old, now client.Object) news {
+	if old.GetUID() == now.GetUID() {
+		return f.set(now, false)
+	}
+	gone := f.remove(old)
+	return gone.and(f.set(now, false))
 }
 
 // Fed declares that the Mirror was shown everything by its owner, who calls the

@@ -163,22 +163,29 @@ func (l *attachLimits) apply(w *world.Node, t *offer.Type) {
 }
 
 // SetCSINode adds or replaces what the storage drivers of a node report.
-func (m *Mirror) SetCSINode(n *storagev1.CSINode) { m.reportAttachLimits(n.Name, n) }
+func (m *Mirror) SetCSINode(n *storagev1.CSINode) {
+	m.change(func() news { return m.setCSINode(n) })
+}
 
 // RemoveCSINode forgets what the storage drivers of a node reported.
-func (m *Mirror) RemoveCSINode(n *storagev1.CSINode) { m.reportAttachLimits(n.Name, nil) }
+func (m *Mirror) RemoveCSINode(n *storagev1.CSINode) {
+	m.change(func() news { return m.removeCSINode(n) })
+}
 
-func (m *Mirror) reportAttachLimits(name string, n *storagev1.CSINode) {
-	m.mu.Lock()
+func (m *Mirror) setCSINode(n *storagev1.CSINode) news { return m.reportAttachLimits(n.Name, n) }
+
+func (m *Mirror) removeCSINode(n *storagev1.CSINode) news {
+	return m.reportAttachLimits(n.Name, nil)
+}
+
+func (m *Mirror) reportAttachLimits(name string, n *storagev1.CSINode) news {
 	if m.limits.report(name, n) {
 		m.relearnCatalogs()
 	}
-	var woke []string
-	if m.nodes[name] != nil {
-		woke = m.tellNode(name)
+	if m.nodes[name] == nil {
+		return news{}
 	}
-	m.mu.Unlock()
-	m.rouse(woke)
+	return news{woke: m.tellNode(name)}
 }
 
 // placeNode notes which machine type a node is; n is nil when the node is gone.

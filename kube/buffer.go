@@ -61,14 +61,14 @@ func chunk(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *cor
 // Spare replaces virtual pods: those that go, by UID, and those that come. They
 // are in the World and nowhere else, so nothing is ever promised to them.
 func (m *Mirror) Spare(gone []string, come []world.Pod) {
-	m.mu.Lock()
-	m.moved()
-	for _, uid := range gone {
-		m.builder.RemovePod(uid)
-	}
-	for _, p := range come {
-		m.builder.SetPod(p)
-	}
-	m.mu.Unlock()
-	m.wake("")
+	m.change(func() news {
+		m.moved()
+		for _, uid := range gone {
+			m.builder.RemovePod(uid)
+		}
+		for _, p := range come {
+			m.builder.SetPod(p)
+		}
+		return anything(true)
+	})
 }

@@ -32,11 +32,11 @@ type Bought struct {
 //
 // The claims may not exist yet (see Launched): told about afterwards, a decision in
 // between could give their room to others.
-func (m *Mirror) Depart(d Departure) {
-	m.mu.Lock()
-	now := time.Now()
+func (m *Mirror) Depart(d Departure) { m.change(func() news { return m.depart(d) }) }
+
+func (m *Mirror) depart(d Departure) news {
 	for _, b := range d.Bought {
-		m.expect(b.Claim, b.Choices, now)
+		m.expect(b.Claim, b.Choices, time.Now())
 	}
 	var woke []string
 	for _, key := range d.Nodes {
@@ -51,8 +51,7 @@ func (m *Mirror) Depart(d Departure) {
 	for _, b := range d.Bought {
 		m.promise(b.Claim.Name, b.Pods)
 	}
-	m.mu.Unlock()
-	m.rouse(m.unpromised(woke))
+	return news{woke: m.unpromised(woke)}
 }
 
 // expect makes a claim that no watch has shown yet part of the World.
@@ -68,8 +67,6 @@ func (m *Mirror) expect(c *karpv1.NodeClaim, choices []offer.Choice, now time.Ti
 
 // unpromised are the pods that were promised nothing.
 func (m *Mirror) unpromised(uids []string) []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var out []string
 	for _, uid := range uids {
 		if _, ok := m.promises[uid]; !ok {
@@ -82,7 +79,10 @@ func (m *Mirror) unpromised(uids []string) []string {
 // Stay takes a departure back: the nodes take pods again, theirs count as bound where
 // they are, and claims that no watch has shown are forgotten.
 func (m *Mirror) Stay(nodes, claims []string) {
-	m.mu.Lock()
+	m.change(func() news { return m.stay(nodes, claims) })
+}
+
+func (m *Mirror) stay(nodes, claims []string) news {
 	var woke []string
 	for _, key := range nodes {
 		if m.departing[key] {
@@ -95,8 +95,7 @@ func (m *Mirror) Stay(nodes, claims []string) {
 			woke = append(woke, m.removeClaim(m.claims[name])...)
 		}
 	}
-	m.mu.Unlock()
-	m.rouse(woke)
+	return news{woke: woke}
 }
 
 // settleDown lets the pods of a node that stays after all be bound there, and

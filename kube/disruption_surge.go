@@ -50,17 +50,17 @@ func (b *PodBudgets) surge(pods map[types.UID]bool) (news []types.UID) {
 // an eviction, all of them: no budget holds those, and room is looked for in time. It
 // reports whether that is news.
 func (m *Mirror) Surging(pods map[types.UID]bool) bool {
-	news := m.podBudgets.surge(pods)
-	if len(news) == 0 {
+	others := m.podBudgets.surge(pods)
+	if len(others) == 0 {
 		return false
 	}
-	m.mu.Lock()
-	var woke []string
-	for _, uid := range news {
-		woke = append(woke, m.tellPod(string(uid))...)
-	}
-	m.moved()
-	m.mu.Unlock()
-	m.rouse(woke)
+	m.change(func() news {
+		var woke []string
+		for _, uid := range others {
+			woke = append(woke, m.tellPod(string(uid))...)
+		}
+		m.moved()
+		return news{woke: woke}
+	})
 	return true
 }

@@ -28,8 +28,10 @@ func newSuccession() succession {
 // make another. Say it before asking. A pod of an owner that may not do so at once, or at
 // all, is passed over. It holds until the pod is gone.
 func (m *Mirror) Displace(p *corev1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.change(func() news { m.displace(p); return news{} })
+}
+
+func (m *Mirror) displace(p *corev1.Pod) {
 	uid := string(p.UID)
 	if _, known := m.succession.heirs[uid]; known || m.pods[uid] == nil || m.superseded[uid] || !replacedAtOnce(p) {
 		return

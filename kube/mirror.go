@@ -148,38 +148,43 @@ func NewMirror(wake func(pod string)) *Mirror {
 
 // View calls f with the current World, which is valid until f returns.
 func (m *Mirror) View(f func(*world.World)) {
-	m.mu.Lock()
-	m.applyLearnt()
-	woke := append(m.judge(), m.lapse(time.Now())...)
-	func() {
-		defer m.mu.Unlock() // even if f panics: others may go on
+	m.change(func() news {
+		m.applyLearnt()
+		woke := append(m.judge(), m.lapse(time.Now())...)
 		f(m.builder.World())
-	}()
-	m.rouse(woke)
+		return news{woke: woke}
+	})
 }
 
 // SetNamespace adds or replaces a Namespace: selectors of pods may ask for its labels.
 func (m *Mirror) SetNamespace(n *corev1.Namespace) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.change(func() news { return m.setNamespace(n) })
+}
+
+func (m *Mirror) setNamespace(n *corev1.Namespace) news {
 	m.moved()
 	m.builder.SetNamespace(n.Name, n.Labels)
+	return news{}
 }
 
 // RemoveNamespace forgets a Namespace.
 func (m *Mirror) RemoveNamespace(n *corev1.Namespace) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.change(func() news { return m.removeNamespace(n) })
+}
+
+func (m *Mirror) removeNamespace(n *corev1.Namespace) news {
 	m.moved()
 	m.builder.RemoveNamespace(n.Name)
+	return news{}
 }
 
 // SetSettings sets the operator's wishes.
 func (m *Mirror) SetSettings(s world.Settings) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.moved()
-	m.builder.SetSettings(s)
+	m.change(func() news {
+		m.moved()
+		m.builder.SetSettings(s)
+		return news{}
+	})
 }
 
 // Pod returns the pod with that UID, nil when there is none.
@@ -228,22 +233,6 @@ func (m *Mirror) Waiting() int {
 		}
 	}
 	return n
-}
-
-// rouseFrom wakes pods that lose their home on the claim's machine. The claim may be nil.
-func (m *Mirror) rouseFrom(c *karpv1.NodeClaim, pods []string) {
-	if m.Hurry != nil && Interrupted(c) {
-		for _, uid := range pods {
-			m.Hurry(uid)
-		}
-	}
-	m.rouse(pods)
-}
-
-func (m *Mirror) rouse(pods []string) {
-	for _, uid := range pods {
-		m.wake(uid)
-	}
 }
 
 func set[K, M comparable](sets map[K]map[M]bool, key K, member M) {

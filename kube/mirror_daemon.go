@@ -27,18 +27,23 @@ type daemonSet struct {
 
 // SetDaemon adds or replaces a DaemonSet.
 func (m *Mirror) SetDaemon(d *appsv1.DaemonSet) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.change(func() news { return m.setDaemon(d) })
+}
+
+func (m *Mirror) setDaemon(d *appsv1.DaemonSet) news {
 	x := m.daemonSet(string(d.UID))
 	x.set = d
 	x.choose()
 	m.tellDaemon(x)
+	return news{}
 }
 
 // RemoveDaemon forgets a DaemonSet.
 func (m *Mirror) RemoveDaemon(d *appsv1.DaemonSet) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.change(func() news { return m.removeDaemon(d) })
+}
+
+func (m *Mirror) removeDaemon(d *appsv1.DaemonSet) news {
 	uid := string(d.UID)
 	if x := m.daemons[uid]; x != nil {
 		x.set, x.told = nil, nil
@@ -46,6 +51,7 @@ func (m *Mirror) RemoveDaemon(d *appsv1.DaemonSet) {
 	}
 	m.moved()
 	m.builder.RemoveDaemon(uid)
+	return news{}
 }
 
 func (m *Mirror) daemonSet(uid string) *daemonSet {

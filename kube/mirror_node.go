@@ -11,8 +11,9 @@ import (
 )
 
 // SetNode adds or replaces a Node.
-func (m *Mirror) SetNode(n *corev1.Node) {
-	m.mu.Lock()
+func (m *Mirror) SetNode(n *corev1.Node) { m.change(func() news { return m.setNode(n) }) }
+
+func (m *Mirror) setNode(n *corev1.Node) news {
 	var woke []string
 	old := m.nodes[n.Name]
 	m.noteNode(old, n)
@@ -24,14 +25,13 @@ func (m *Mirror) SetNode(n *corev1.Node) {
 	m.tie(n)
 	m.placeNode(n.Name, n)
 	woke = append(woke, m.tellNode(n.Name)...)
-	claim := m.claims[m.claimOf[n.Spec.ProviderID]]
-	m.mu.Unlock()
-	m.rouseFrom(claim, woke)
+	return m.losing(m.claims[m.claimOf[n.Spec.ProviderID]], woke)
 }
 
 // RemoveNode forgets a Node.
-func (m *Mirror) RemoveNode(n *corev1.Node) {
-	m.mu.Lock()
+func (m *Mirror) RemoveNode(n *corev1.Node) { m.change(func() news { return m.removeNode(n) }) }
+
+func (m *Mirror) removeNode(n *corev1.Node) news {
 	m.moved()
 	id := n.Spec.ProviderID
 	if known := m.nodes[n.Name]; known != nil {
@@ -42,21 +42,21 @@ func (m *Mirror) RemoveNode(n *corev1.Node) {
 	m.placeNode(n.Name, nil)
 	m.untie(n.Name, id)
 	m.drop(n.Name)
-	var woke []string
 	if claim, ok := m.claimOf[id]; ok {
-		woke = m.tellClaim(claim)
+		return news{woke: m.tellClaim(claim)}
 	}
-	m.mu.Unlock()
-	m.rouse(woke)
+	return news{}
 }
 
 // SetClaim adds or replaces a NodeClaim.
 func (m *Mirror) SetClaim(c *karpv1.NodeClaim) {
-	m.mu.Lock()
+	m.change(func() news { return m.seeClaim(c) })
+}
+
+// seeClaim takes in a claim that a watch shows.
+func (m *Mirror) seeClaim(c *karpv1.NodeClaim) news {
 	delete(m.unseen, c.Name)
-	woke := m.setClaim(c)
-	m.mu.Unlock()
-	m.rouseFrom(c, woke)
+	return m.losing(c, m.setClaim(c))
 }
 
 func (m *Mirror) setClaim(c *karpv1.NodeClaim) []string {
@@ -75,10 +75,7 @@ func (m *Mirror) setClaim(c *karpv1.NodeClaim) []string {
 
 // RemoveClaim forgets a NodeClaim; pods that were promised room on it need it elsewhere.
 func (m *Mirror) RemoveClaim(c *karpv1.NodeClaim) {
-	m.mu.Lock()
-	woke := m.removeClaim(c)
-	m.mu.Unlock()
-	m.rouse(woke)
+	m.change(func() news { return news{woke: m.removeClaim(c)} })
 }
 
 func (m *Mirror) removeClaim(c *karpv1.NodeClaim) []string {

@@ -14,22 +14,20 @@ func (m *Mirror) PodBudgets() *PodBudgets { return m.podBudgets }
 
 // SetPDB adds or replaces a PodDisruptionBudget.
 func (m *Mirror) SetPDB(p *policyv1.PodDisruptionBudget) {
-	m.mu.Lock()
-	wake := m.judgeLater(p.Namespace, m.podBudgets.Set(p))
-	m.mu.Unlock()
-	if wake {
-		m.wake("")
-	}
+	m.change(func() news { return m.setPDB(p) })
+}
+
+func (m *Mirror) setPDB(p *policyv1.PodDisruptionBudget) news {
+	return anything(m.judgeLater(p.Namespace, m.podBudgets.Set(p)))
 }
 
 // RemovePDB forgets a PodDisruptionBudget.
 func (m *Mirror) RemovePDB(p *policyv1.PodDisruptionBudget) {
-	m.mu.Lock()
-	wake := m.judgeLater(p.Namespace, m.podBudgets.Remove(p))
-	m.mu.Unlock()
-	if wake {
-		m.wake("")
-	}
+	m.change(func() news { return m.removePDB(p) })
+}
+
+func (m *Mirror) removePDB(p *policyv1.PodDisruptionBudget) news {
+	return anything(m.judgeLater(p.Namespace, m.podBudgets.Remove(p)))
 }
 
 // judgeLater has the pods in question looked at again before the World is read next: at

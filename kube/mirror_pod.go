@@ -13,7 +13,10 @@ import (
 // SetPod adds or replaces a pod. listed says that the pod was there before the
 // watch began, so that its being bound is no news.
 func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
-	m.mu.Lock()
+	m.change(func() news { return m.setPod(p, listed) })
+}
+
+func (m *Mirror) setPod(p *corev1.Pod, listed bool) news {
 	uid := string(p.UID)
 	old := m.pods[uid]
 	if !listed {
@@ -44,18 +47,16 @@ func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
 	m.enthrone(p)
 	woke := m.tellPod(uid)
 	woke = append(woke, m.relievePressure(p.Spec.NodeName)...)
-	urgent := m.Hurry != nil && slices.Contains(woke, uid) && m.urgent(p)
-	m.mu.Unlock()
-	if urgent {
-		m.Hurry(uid)
+	if m.Hurry != nil && slices.Contains(woke, uid) && m.urgent(p) {
+		return news{woke: woke, hurry: []string{uid}}
 	}
-	m.rouse(woke)
+	return news{woke: woke}
 }
 
 // RemovePod forgets a pod.
-func (m *Mirror) RemovePod(p *corev1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *Mirror) RemovePod(p *corev1.Pod) { m.change(func() news { return m.removePod(p) }) }
+
+func (m *Mirror) removePod(p *corev1.Pod) news {
 	uid := string(p.UID)
 	if old := m.pods[uid]; old != nil {
 		m.mourn(old)
@@ -74,6 +75,7 @@ func (m *Mirror) RemovePod(p *corev1.Pod) {
 	m.breakPromise(uid)
 	m.forgetDaemonPod(uid)
 	m.tellPod(uid)
+	return news{}
 }
 
 // noteActivity stamps the node when a pod other than a DaemonSet's is bound to

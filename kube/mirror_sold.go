@@ -32,11 +32,12 @@ func (m *Mirror) choicesOf(c *karpv1.NodeClaim) []offer.Choice {
 
 // SetPool adds or replaces a NodePool. One of another kind of node class is
 // ignored; a pool cannot change its kind.
-func (m *Mirror) SetPool(p *karpv1.NodePool) {
+func (m *Mirror) SetPool(p *karpv1.NodePool) { m.change(func() news { return m.setPool(p) }) }
+
+func (m *Mirror) setPool(p *karpv1.NodePool) news {
 	if m.Class.Kind != "" && !OfKind(p.Spec.Template.Spec.NodeClassRef, m.Class) {
-		return
+		return news{}
 	}
-	m.mu.Lock()
 	old := m.pools[p.Name]
 	m.pools[p.Name] = p
 	changed := old == nil || !reflect.DeepEqual(Pool(old), Pool(p))
@@ -46,25 +47,27 @@ func (m *Mirror) SetPool(p *karpv1.NodePool) {
 	if changed {
 		m.builder.SetPool(Pool(p))
 	}
-	m.mu.Unlock()
-	if changed {
-		m.wake("")
-	}
+	return anything(changed)
 }
 
 // RemovePool forgets a NodePool.
 func (m *Mirror) RemovePool(p *karpv1.NodePool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.change(func() news { return m.removePool(p) })
+}
+
+func (m *Mirror) removePool(p *karpv1.NodePool) news {
 	m.moved()
 	delete(m.pools, p.Name)
 	m.builder.RemovePool(p.Name)
+	return news{}
 }
 
 // SetCatalog sets what a node class can buy and what is left of the budgets.
 func (m *Mirror) SetCatalog(class string, types []offer.Type, budgets map[string]int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.change(func() news { m.setCatalog(class, types, budgets); return news{} })
+}
+
+func (m *Mirror) setCatalog(class string, types []offer.Type, budgets map[string]int64) {
 	if !maps.Equal(m.budgets[class], budgets) {
 		m.moved()
 	}

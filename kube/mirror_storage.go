@@ -11,27 +11,29 @@ import (
 // SetVolumeClaim adds or replaces a PersistentVolumeClaim and looks again at the
 // pods that mount it.
 func (m *Mirror) SetVolumeClaim(c *corev1.PersistentVolumeClaim) {
-	m.mu.Lock()
+	m.change(func() news { return m.setVolumeClaim(c) })
+}
+
+func (m *Mirror) setVolumeClaim(c *corev1.PersistentVolumeClaim) news {
 	key := keyOf(c)
 	m.unname(key)
 	m.storage.claims[key] = c
 	if c.Spec.VolumeName != "" {
 		set(m.claimed, c.Spec.VolumeName, key)
 	}
-	woke := m.tellMounting(key)
-	m.mu.Unlock()
-	m.rouse(woke)
+	return news{woke: m.tellMounting(key)}
 }
 
 // RemoveVolumeClaim forgets a PersistentVolumeClaim.
 func (m *Mirror) RemoveVolumeClaim(c *corev1.PersistentVolumeClaim) {
-	m.mu.Lock()
+	m.change(func() news { return m.removeVolumeClaim(c) })
+}
+
+func (m *Mirror) removeVolumeClaim(c *corev1.PersistentVolumeClaim) news {
 	key := keyOf(c)
 	m.unname(key)
 	delete(m.storage.claims, key)
-	woke := m.tellMounting(key)
-	m.mu.Unlock()
-	m.rouse(woke)
+	return news{woke: m.tellMounting(key)}
 }
 
 // unname forgets which volume the claim named.
@@ -44,43 +46,47 @@ func (m *Mirror) unname(key types.NamespacedName) {
 // SetVolume adds or replaces a PersistentVolume and looks again at the pods that
 // mount it.
 func (m *Mirror) SetVolume(v *corev1.PersistentVolume) {
-	m.mu.Lock()
+	m.change(func() news { return m.setVolume(v) })
+}
+
+func (m *Mirror) setVolume(v *corev1.PersistentVolume) news {
 	m.storage.volumes[v.Name] = v
-	woke := m.tellVolume(v.Name)
-	m.mu.Unlock()
-	m.rouse(woke)
+	return news{woke: m.tellVolume(v.Name)}
 }
 
 // RemoveVolume forgets a PersistentVolume.
 func (m *Mirror) RemoveVolume(v *corev1.PersistentVolume) {
-	m.mu.Lock()
+	m.change(func() news { return m.removeVolume(v) })
+}
+
+func (m *Mirror) removeVolume(v *corev1.PersistentVolume) news {
 	delete(m.storage.volumes, v.Name)
-	woke := m.tellVolume(v.Name)
-	m.mu.Unlock()
-	m.rouse(woke)
+	return news{woke: m.tellVolume(v.Name)}
 }
 
 // SetStorageClass adds or replaces a StorageClass and looks again at the pods
 // whose volumes are still to be made.
 func (m *Mirror) SetStorageClass(c *storagev1.StorageClass) {
-	m.mu.Lock()
+	m.change(func() news { return m.setStorageClass(c) })
+}
+
+func (m *Mirror) setStorageClass(c *storagev1.StorageClass) news {
 	old := m.storage.classes[c.Name]
 	m.storage.classes[c.Name] = c
-	var woke []string
-	if !sameClass(old, c) {
-		woke = m.tellUnbound()
+	if sameClass(old, c) {
+		return news{}
 	}
-	m.mu.Unlock()
-	m.rouse(woke)
+	return news{woke: m.tellUnbound()}
 }
 
 // RemoveStorageClass forgets a StorageClass.
 func (m *Mirror) RemoveStorageClass(c *storagev1.StorageClass) {
-	m.mu.Lock()
+	m.change(func() news { return m.removeStorageClass(c) })
+}
+
+func (m *Mirror) removeStorageClass(c *storagev1.StorageClass) news {
 	delete(m.storage.classes, c.Name)
-	woke := m.tellUnbound()
-	m.mu.Unlock()
-	m.rouse(woke)
+	return news{woke: m.tellUnbound()}
 }
 
 // sameClass reports whether both say the same about volumes yet to be made.

@@ -17,17 +17,16 @@ const NominatedFor = 20 * time.Second
 // Launched remembers a claim that was just created, before any watch shows it,
 // what it may become, and which pods it was bought for.
 func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offer.Choice, pods []world.Ref) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.expect(c, choices, time.Now())
-	m.promise(c.Name, pods)
+	m.change(func() news {
+		m.expect(c, choices, time.Now())
+		m.promise(c.Name, pods)
+		return news{}
+	})
 }
 
 // Nominate promises pods room on a node that exists or is on its way.
 func (m *Mirror) Nominate(key string, pods []world.Ref) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.promise(key, pods)
+	m.change(func() news { m.promise(key, pods); return news{} })
 }
 
 func (m *Mirror) promise(key string, pods []world.Ref) {
@@ -134,9 +133,9 @@ func (m *Mirror) keyOf(node string) string {
 // Settle ends what has lapsed: nodes that hang stop being room, promises on them
 // and promises on ready nodes that the scheduler did not take up are taken back,
 // and claims that no watch ever showed are forgotten.
-func (m *Mirror) Settle() {
-	now := time.Now()
-	m.mu.Lock()
+func (m *Mirror) Settle() { m.change(func() news { return m.settle(time.Now()) }) }
+
+func (m *Mirror) settle(now time.Time) news {
 	woke := append(m.judge(), m.lapse(now)...)
 	for _, w := range m.worldNodes {
 		if !w.Stuck && stuck(w, now) {
@@ -153,8 +152,7 @@ func (m *Mirror) Settle() {
 			woke = append(woke, m.removeClaim(m.claims[name])...)
 		}
 	}
-	m.mu.Unlock()
-	m.rouse(woke)
+	return news{woke: woke}
 }
 
 func (m *Mirror) lapsed(key string, now time.Time) bool {

@@ -6,9 +6,10 @@ import corev1 "k8s.io/api/core/v1"
 // rolling restart is on its way. The old pod needs no other home then, and room
 // promised to it is there for its successor. It holds until the pod is gone.
 func (m *Mirror) Supersede(p *corev1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	uid := string(p.UID)
+	m.change(func() news { m.supersede(string(p.UID)); return news{} })
+}
+
+func (m *Mirror) supersede(uid string) {
 	if m.pods[uid] == nil || m.superseded[uid] {
 		return
 	}
