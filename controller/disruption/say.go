@@ -304,6 +304,8 @@ func factsData(facts reason.Facts) map[string]string {
 func (c *Controller) budgets(s *sight) {
 	d := c.cluster(s, nil)
 	census := disrupt.CensusOf(&d)
+	c.Metrics.AllowedDisruptions.Reset() // pools that are gone have none
+	c.Metrics.ConsumingBudgets.Reset()
 	for name, pool := range s.pools {
 		for _, cause := range []disrupt.Cause{disrupt.Empty, disrupt.Drifted, disrupt.Underutilized} {
 			allowed, _ := disrupt.Allowed(&pool, census[name], cause)

@@ -14,11 +14,8 @@ import (
 
 	"github.com/awslabs/operatorpkg/status"
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,12 +27,15 @@ import (
 	"github.com/karve-dev/karve/controller/health"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/write"
-	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/kube"
 )
 
-// recount is how often the resources of a pool are added up anyway.
-const recount = 10 * time.Second
+const (
+	// recount is how often the resources of a pool are added up anyway.
+	recount = 10 * time.Second
+	// unsynced is how soon to look again while the cluster is not known completely.
+	unsynced = 200 * time.Millisecond
+)
 
 // Reconciler keeps NodePools' status.
 type Reconciler struct {
@@ -47,6 +47,8 @@ type Reconciler struct {
 	Health *health.Ledger
 	// Class is the kind of node class whose pools are ours, in the version to read.
 	Class schema.GroupVersionKind
+
+	shown shownSeries
 }
 
 // Reconcile brings one pool's annotations and status up to date.
@@ -61,6 +63,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !kube.OfKind(pool.Spec.Template.Spec.NodeClassRef, r.Class.GroupKind()) {
 		return reconcile.Result{}, nil
 	}
+	if !r.Mirror.Synced() { // it would be said to have nothing
+		return reconcile.Result{RequeueAfter: unsynced}, nil
+	}
 	if err := r.hash(ctx, pool); err != nil {
 		return retry(err)
 	}
@@ -69,7 +74,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.classReady(ctx, pool); err != nil {
 		return retry(err)
 	}
-	r.count(pool)
+	if err := r.count(ctx, pool); err != nil {
+		return retry(err)
+	}
 	return retry(write.Status(ctx, r.Client, pool, stored))
 }
 
@@ -148,56 +155,4 @@ func conditionOf(class *unstructured.Unstructured, kind string) status.Condition
 		return status.Condition{Type: kind, Status: metav1.ConditionStatus(text("status")), Reason: text("reason"), Message: text("message")}
 	}
 	return status.Condition{Type: kind, Status: metav1.ConditionUnknown}
-}
-
-// count adds up what the pool has provisioned.
-func (r *Reconciler) count(pool *karpv1.NodePool) {
-	sum, nodes := quantity.Amounts{}, int64(0)
-	for _, m := range r.Mirror.Machines() {
-		if m.World.Pool != pool.Name || m.Claim.DeletionTimestamp != nil {
-			continue
-		}
-		nodes++
-		sum = sum.Add(capacity(m))
-	}
-	sum[quantity.NameNodes] = nodes
-	resources := kube.ResourceList(sum)
-	resources[quantity.NameNodes] = *resource.NewQuantity(nodes, resource.DecimalSI) // also when there are none
-	if !equality.Semantic.DeepEqual(pool.Status.Resources, resources) {
-		pool.Status.Resources = resources
-	}
-	pool.Status.Nodes = &nodes
-	r.gauge(pool, sum)
-}
-
-// capacity is what the machine really has, once that is known.
-func capacity(m kube.Machine) quantity.Amounts {
-	if m.Node != nil && len(m.Node.Status.Capacity) > 0 {
-		return kube.Amounts(m.Node.Status.Capacity)
-	}
-	return kube.Amounts(m.Claim.Status.Capacity)
-}
-
-func (r *Reconciler) gauge(pool *karpv1.NodePool, usage quantity.Amounts) {
-	for name, n := range usage {
-		r.Metrics.PoolUsage.WithLabelValues(name, pool.Name).Set(human(name, n))
-	}
-	for name, n := range kube.Amounts(corev1.ResourceList(pool.Spec.Limits)) {
-		r.Metrics.PoolLimit.WithLabelValues(name, pool.Name).Set(human(name, n))
-	}
-}
-
-// human turns base units into those of dashboards: cores, not milli-cores.
-func human(name string, n int64) float64 {
-	if name == quantity.NameCPU {
-		return float64(n) / 1000
-	}
-	return float64(n)
-}
-
-func (r *Reconciler) forget(pool string) {
-	r.Metrics.PoolUsage.DeletePartialMatch(map[string]string{"nodepool": pool})
-	r.Metrics.PoolLimit.DeletePartialMatch(map[string]string{"nodepool": pool})
-	r.Metrics.AllowedDisruptions.DeletePartialMatch(map[string]string{"nodepool": pool})
-	r.Metrics.ConsumingBudgets.DeletePartialMatch(map[string]string{"nodepool": pool})
 }
