@@ -163,7 +163,7 @@ func (s Scenario) open(ctx context.Context) (*deal, error) {
 	d.provider, err = azure.New(ctx, azure.Options{
 		Credential: credential, ClientOptions: options,
 		SubscriptionID: region.SubscriptionID(), Location: region.Location(), ClusterName: "karve",
-		ClusterEndpoint: "https://karve.example:6443", CABundle: authority,
+		ClusterEndpoint: "https://karve.example:443", CABundle: authority,
 		NodeResourceGroup: region.NodeResourceGroup(), VNetSubnetID: region.SubnetID(),
 		SSHPublicKey: "ssh-ed25519 AAAA drill", PricesURL: region.URL() + "/api/retail/prices", ARMShare: 1,
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },

@@ -31,7 +31,8 @@ func (e *Environment) startAzure(ctx context.Context) error {
 	o.Dir = filepath.Join(e.dir, "azure")
 	o.Guest = node.NewAgent(node.Options{
 		Log: e.log, Silence: e.scaled(realSilence),
-		Cluster: node.Cluster{Server: e.cluster.Endpoint(), CA: e.cluster.CAData(), Token: e.cluster.BootstrapToken()},
+		Cluster: node.Cluster{Server: e.cluster.PublicEndpoint(), CA: e.cluster.CAData(), Token: e.cluster.BootstrapToken()},
+		Routes:  e.cluster.Routes(),
 	})
 	o.Log = e.log
 	server, err := emulator.Start(ctx, o)

@@ -48,7 +48,7 @@ func (e *Environment) clusterSettings(sshKey string) []string {
 	return []string{
 		"KUBECONFIG=" + e.karveKubeconfig(),
 		"CLUSTER_NAME=" + clusterName,
-		"CLUSTER_ENDPOINT=" + e.cluster.Endpoint(),
+		"CLUSTER_ENDPOINT=" + e.cluster.PublicEndpoint(),
 		"KUBELET_BOOTSTRAP_TOKEN=" + e.cluster.BootstrapToken(),
 		"SSH_PUBLIC_KEY=" + sshKey,
 		"LEADER_ELECTION_NAMESPACE=kube-system",

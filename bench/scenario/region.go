@@ -28,7 +28,7 @@ func region(ctx context.Context) (types []offer.Type, err error) {
 	provider, err := azure.New(ctx, azure.Options{
 		Credential: credential, ClientOptions: server.ClientOptions(), PricesURL: server.URL() + "/api/retail/prices",
 		SubscriptionID: server.SubscriptionID(), Location: server.Location(), ClusterName: "bench",
-		ClusterEndpoint: "https://bench.example:6443", CABundle: server.CACertPEM(),
+		ClusterEndpoint: "https://bench.example:443", CABundle: server.CACertPEM(),
 		NodeResourceGroup: server.NodeResourceGroup(), VNetSubnetID: server.SubnetID(), SSHPublicKey: "ssh-ed25519 AAAA bench",
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
 		Classes:        azure.ClassesFunc(nodeClass),

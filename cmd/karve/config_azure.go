@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"net"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,7 +64,7 @@ type UnsupportedAzure struct {
 
 func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.ClusterName, "cluster-name", "", "name of the AKS cluster (required)")
-	flags.StringVar(&c.ClusterEndpoint, "cluster-endpoint", "", "URL of the cluster's API server as nodes reach it (required)")
+	flags.StringVar(&c.ClusterEndpoint, "cluster-endpoint", "", "URL of the cluster's API server as nodes reach it, on port 443 (required)")
 	flags.Float64Var(&c.VMMemoryOverheadPercent, "vm-memory-overhead-percent", 0.075, "share of a size's advertised memory that a node never sees, until one of the size was seen")
 	flags.StringVar(&c.KubeletBootstrapToken, "kubelet-bootstrap-token", "", "bootstrap token for new nodes, for when those of the cluster (secrets in kube-system) cannot be read or have expired")
 	flags.StringVar(&c.LinuxAdminUsername, "linux-admin-username", "azureuser", "administrator of the nodes")
@@ -123,9 +122,8 @@ func (c AzureConfig) validate() error {
 	f.given("vnet-subnet-id", c.VNetSubnetID)
 	f.given("node-resource-group", c.NodeResourceGroup)
 	if f.given("cluster-endpoint", c.ClusterEndpoint) {
-		endpoint, err := url.Parse(c.ClusterEndpoint)
-		f.check(err == nil && endpoint.Scheme != "" && endpoint.Host != "", "cluster-endpoint",
-			"must be an absolute URL such as https://name.hcp.eastus.azmk8s.io:443, got %q", c.ClusterEndpoint)
+		_, err := bootstrap.ServerName(c.ClusterEndpoint)
+		f.check(err == nil, "cluster-endpoint", "%v", err)
 	}
 	f.check(c.VMMemoryOverheadPercent >= 0 && c.VMMemoryOverheadPercent < 1, "vm-memory-overhead-percent",
 		"is a fraction from 0 up to 1, got %v", c.VMMemoryOverheadPercent)

@@ -74,6 +74,8 @@ func TestConfigNamesEveryMissingSetting(t *testing.T) {
 func TestConfigRefusesNonsense(t *testing.T) {
 	for _, test := range []struct{ name, value, want string }{
 		{"CLUSTER_ENDPOINT", "prod.example", "must be an absolute URL"},
+		{"CLUSTER_ENDPOINT", "https://prod.example:6443", "--cluster-endpoint (or CLUSTER_ENDPOINT) must have port 443 or none"}, // Rule 310
+		{"CLUSTER_ENDPOINT", "https://[fd00::1]:443", "--cluster-endpoint (or CLUSTER_ENDPOINT) must name a host or an IPv4 address"},
 		{"METRICS_PORT", "eighty", `METRICS_PORT="eighty"`},
 		{"METRICS_PORT", "70000", "must be a port number"},
 		{"ENABLE_PROFILING", "maybe", "ENABLE_PROFILING"},

@@ -98,7 +98,7 @@ func (c *cluster) provider() *azure.Provider {
 	options.Transport = watched{c}
 	cloud, err := azure.New(c.t.Context(), azure.Options{
 		Credential: credential, ClientOptions: &options, SubscriptionID: c.azure.SubscriptionID(), Location: c.azure.Location(), ClusterName: "karve",
-		ClusterEndpoint: "https://karve.example:6443", CABundle: []byte(emulator.IdleAuthority), NodeResourceGroup: c.azure.NodeResourceGroup(), VNetSubnetID: c.azure.SubnetID(),
+		ClusterEndpoint: "https://karve.example:443", CABundle: []byte(emulator.IdleAuthority), NodeResourceGroup: c.azure.NodeResourceGroup(), VNetSubnetID: c.azure.SubnetID(),
 		SSHPublicKey: "ssh-ed25519 AAAA test", PricesURL: c.azure.URL() + "/api/retail/prices",
 		NodeIdentities:          []string{c.group() + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/kubelet"},
 		KubeletIdentityClientID: "2d3f1c58-6f0b-4f3f-9d0a-0d3c0a5e00aa",

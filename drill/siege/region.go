@@ -60,7 +60,7 @@ func open(ctx context.Context, o Options) (*town, error) {
 		AKSMachines: t.pool(),
 		Credential:  &turnstile{credential, make(chan struct{}, 1)}, ClientOptions: options,
 		SubscriptionID: t.region.SubscriptionID(), Location: t.region.Location(), ClusterName: clusterName,
-		ClusterEndpoint: "https://karve.example:6443", CABundle: authority,
+		ClusterEndpoint: "https://karve.example:443", CABundle: authority,
 		NodeResourceGroup: t.region.NodeResourceGroup(), VNetSubnetID: subnet,
 		SSHPublicKey: "ssh-ed25519 AAAA siege", PricesURL: t.region.URL() + "/api/retail/prices", ARMShare: 1,
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },

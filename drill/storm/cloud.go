@@ -80,7 +80,7 @@ func newProvider(ctx context.Context, s *emulator.Server, w *wire, share float64
 	class.Name, class.Status.KubernetesVersion = "default", &version
 	return azure.New(ctx, azure.Options{
 		Credential: credential, ClientOptions: &options, SubscriptionID: s.SubscriptionID(), Location: s.Location(), ClusterName: "karve",
-		ClusterEndpoint: "https://karve.example:6443", CABundle: []byte(emulator.IdleAuthority), NodeResourceGroup: s.NodeResourceGroup(), VNetSubnetID: s.SubnetID(),
+		ClusterEndpoint: "https://karve.example:443", CABundle: []byte(emulator.IdleAuthority), NodeResourceGroup: s.NodeResourceGroup(), VNetSubnetID: s.SubnetID(),
 		ARMShare: share, SSHPublicKey: "ssh-ed25519 AAAA storm", PricesURL: s.URL() + "/api/retail/prices",
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
 		Classes:        azure.ClassesFunc(func(context.Context, string) (*v1beta1.AKSNodeClass, error) { return class, nil }),

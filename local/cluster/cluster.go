@@ -238,6 +238,18 @@ func (c *Cluster) Processes() map[string]int {
 // Endpoint is the URL of the API server.
 func (c *Cluster) Endpoint() string { return c.ports.apiServer.url() }
 
+// publicName is what AKS could call the API server.
+const publicName = "karve-dns-4e6b1a7c.hcp.eastus.azmk8s.io"
+
+// PublicEndpoint is the URL of the API server as AKS would give it, and as its certificate
+// has it: by name, on port 443. No resolver knows the name; Routes says where it leads.
+func (c *Cluster) PublicEndpoint() string { return "https://" + publicName + ":443" }
+
+// Routes are the addresses, host:port, that PublicEndpoint leads to.
+func (c *Cluster) Routes() map[string]string {
+	return map[string]string{publicName + ":443": c.ports.apiServer.address()}
+}
+
 // CAData is the PEM certificate that signed the API server's, and that signs kubelets'.
 func (c *Cluster) CAData() []byte { return c.credentials.cluster.certPEM }
 

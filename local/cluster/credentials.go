@@ -89,14 +89,14 @@ func (m *maker) authority(name string) *pair {
 	})
 }
 
-// server certificates name every way a local client may call the machine, and the
-// addresses pods would use.
+// server certificates name every way a local client may call the machine, the
+// addresses pods would use, and what nodes call it.
 func (m *maker) server(ca *pair, name string) *pair {
 	return m.sign(ca, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", publicName},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.ParseIP(kubernetesServiceIP)},
 	})
 }

@@ -82,8 +82,31 @@ func TestBootstrapContractFollowsTheImage(t *testing.T) {
 			t.Errorf("contract %q, image %s: document %v", test.contract, m.ImageID, got)
 		}
 		payload, err := node.ReadPayload(t.Context(), m.CustomData)
-		if err != nil || payload.Server != "karve.example:6443" || payload.Kubelet.Labels["karpenter.sh/nodepool"] != "web" {
+		if err != nil || payload.Server != "karve.example:443" || payload.Kubelet.Labels["karpenter.sh/nodepool"] != "web" {
 			t.Errorf("the machine read %s, %v, %v", payload.Server, payload.Kubelet.Labels, err)
+		}
+	}
+}
+
+// AKS gives a cluster's endpoint with port 443, which its images add to the name themselves:
+// machines are told the host alone, or they ask for NAME:443:443 and never join.
+//
+// Rule 310.
+func TestMachinesAreToldTheHostOfTheAPIServer(t *testing.T) {
+	const host = "prod-1b2c3d4e.hcp.eastus.azmk8s.io"
+	for _, contract := range []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured} {
+		for _, endpoint := range []string{"https://" + host + ":443", "https://" + host} {
+			guest := bootRecorder{make(chan emulator.Machine, 1)}
+			r := newRegion(t, emulator.Options{SystemNodes: -1, Guest: guest}).small()
+			r.options.BootstrapContract, r.options.ClusterEndpoint = contract, endpoint
+			run(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
+			env, err := node.Environment(t.Context(), (<-guest.booted).CustomData, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if env["API_SERVER_NAME"] != host {
+				t.Errorf("%s, endpoint %s: the image's scripts see API_SERVER_NAME=%s", contract, endpoint, env["API_SERVER_NAME"])
+			}
 		}
 	}
 }
@@ -582,6 +605,7 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	for name, spoil := range map[string]func(*azure.Options){
 		"ClusterEndpoint":   func(o *azure.Options) { o.ClusterEndpoint = "karve.example" },
+		"port 443 or none":  func(o *azure.Options) { o.ClusterEndpoint = "https://karve.example:6443" },
 		"VNetSubnetID":      func(o *azure.Options) { o.VNetSubnetID = "/subscriptions/x" },
 		"NetworkPlugin":     func(o *azure.Options) { o.NetworkPlugin = "kubenet" },
 		"NetworkPluginMode": func(o *azure.Options) { o.NetworkPlugin, o.NetworkPluginMode = "none", "overlay" },

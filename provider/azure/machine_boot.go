@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/url"
 	"regexp"
 	"strings"
 
@@ -45,7 +44,7 @@ func (l *launch) bootNode(m *machineType, labels map[string]string, place bootst
 	o, spec := &l.p.opts, &l.class.Spec
 	taints := append([]provider.Taint{unregistered()}, l.claim.Taints...)
 	n := bootstrap.Node{
-		Server: serverName(o.ClusterEndpoint), CA: o.CABundle, Version: kubernetesVersion(l.class),
+		Server: o.serverName(), CA: o.CABundle, Version: kubernetesVersion(l.class),
 		Labels: kubeletLabels(labels), Taints: append(taints, l.claim.StartupTaints...), MaxPods: m.maxPods,
 		Reserved: m.reserved.boot(), Kubelet: spec.Kubelet, OS: spec.LinuxOSConfig, DNS: o.DNSServiceIP,
 		Size: m.sku.name, Arch: m.sku.arch, GPU: gpuFor(m.sku, spec.InstallsGPUDriver()), StreamArtifacts: spec.StreamsArtifacts(),
@@ -110,13 +109,10 @@ func imageVersion(id string) string {
 	return id[i+len(versions):]
 }
 
-// serverName is the API server as host[:port].
-func serverName(endpoint string) string {
-	u, err := url.Parse(endpoint)
-	if err != nil {
-		return endpoint // refused when the options were read
-	}
-	return u.Host
+// serverName is the host of the API server.
+func (o *Options) serverName() string {
+	name, _ := bootstrap.ServerName(o.ClusterEndpoint) // checked with the options
+	return name
 }
 
 // bootstrapPlugin is the plugin the image sets up: none where a DaemonSet brings it.

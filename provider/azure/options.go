@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 	"time"
 
@@ -31,7 +30,7 @@ type Options struct {
 	TenantID       string
 	Location       string // region name such as eastus; required
 	ClusterName    string // required
-	// ClusterEndpoint is the URL of the API server as nodes reach it. Required.
+	// ClusterEndpoint is the URL of the API server as nodes reach it, on port 443. Required.
 	ClusterEndpoint string
 	// CABundle is the PEM of the authority that signed the API server. Required.
 	CABundle []byte
@@ -238,8 +237,8 @@ func (o *Options) malformed() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	endpoint, err := url.Parse(o.ClusterEndpoint)
-	refuse(err != nil || endpoint.Host == "", "option ClusterEndpoint: %q is not an absolute URL", o.ClusterEndpoint)
+	_, err := bootstrap.ServerName(o.ClusterEndpoint)
+	refuse(err != nil, "option ClusterEndpoint: %v", err)
 	_, err = parseSubnetID(o.VNetSubnetID)
 	refuse(err != nil, "option VNetSubnetID: %v", err)
 	_, err = parseSecurityGroupID(o.SecurityGroupID)

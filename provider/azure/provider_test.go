@@ -63,7 +63,7 @@ func regionOf(t *testing.T, server *emulator.Server) *region {
 		SubscriptionID:    server.SubscriptionID(),
 		Location:          server.Location(),
 		ClusterName:       "karve",
-		ClusterEndpoint:   "https://karve.example:6443",
+		ClusterEndpoint:   "https://karve.example:443",
 		CABundle:          server.CACertPEM(),
 		NodeResourceGroup: server.NodeResourceGroup(),
 		VNetSubnetID:      server.SubnetID(),

@@ -69,7 +69,7 @@ func linuxOS() *v1beta1.LinuxOSConfiguration {
 // testNode has every field set.
 func testNode() bootstrap.Node {
 	return bootstrap.Node{
-		Server: "karve.example:6443", CA: []byte(emulator.IdleAuthority), Token: "abcdef.0123456789abcdef", Version: "1.36.3",
+		Server: "karve.example", CA: []byte(emulator.IdleAuthority), Token: "abcdef.0123456789abcdef", Version: "1.36.3",
 		Labels: map[string]string{"example.com/team": "a", "karpenter.sh/nodepool": "web", "node.kubernetes.io/pool": "p", "empty": ""},
 		Taints: []provider.Taint{
 			{Key: "karpenter.sh/unregistered", Effect: "NoExecute"}, {Key: "b", Value: "v", Effect: "NoSchedule"},
@@ -173,7 +173,7 @@ func TestPayloadIsReadAsMeant(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: a node of %s would never join: %v", c, version, err)
 			}
-			if p.Server != n.Server || p.Token != n.Token || p.KubernetesVersion != version || !p.GPUDriver || string(p.CA) != emulator.IdleAuthority {
+			if p.Server != n.Server+":443" || p.Token != n.Token || p.KubernetesVersion != version || !p.GPUDriver || string(p.CA) != emulator.IdleAuthority {
 				t.Errorf("%s %s: read as %s, %s, GPU driver %v", c, version, p.Server, p.KubernetesVersion, p.GPUDriver)
 			}
 			if diff := cmp.Diff(n.Labels, p.Kubelet.Labels); diff != "" {
@@ -557,7 +557,7 @@ func FuzzValuesCannotBreakOut(f *testing.F) {
 			n.OS.Sysctls.NetIPv4IPLocalPortRange = &value
 			read = func(p node.Payload) string { return p.System.Sysctls["net.ipv4.ip_local_port_range"] }
 		case 5:
-			n.Server = value + ":443"
+			n.Server = value
 			read = func(p node.Payload) string { return strings.TrimSuffix(p.Server, ":443") }
 		case 6:
 			n.Network.Subnet = value

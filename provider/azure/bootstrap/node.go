@@ -16,7 +16,7 @@ import (
 // A Node is everything a machine must know to become a node. Fields are required
 // unless they say otherwise.
 type Node struct {
-	Server  string // API server as nodes reach it, host[:port]
+	Server  string // host of the API server as nodes reach it; images add port 443
 	CA      []byte // of the API server, PEM
 	Token   string // bootstrap token; a secret
 	Version string // of Kubernetes, without "v"
@@ -115,7 +115,7 @@ func Encode(n Node, c Contract) ([]byte, error) {
 // quoting them. So nothing goes in that is more than a name.
 var (
 	plainName   = regexp.MustCompile(`^[\pL\pN_][\pL\pN_.()-]*$`)
-	serverForm  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$`)
+	serverForm  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`)
 	tokenForm   = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 	versionForm = regexp.MustCompile(`^1\.[0-9]{1,3}\.[0-9]{1,4}(-[a-z0-9]+)?$`)
 )
@@ -127,7 +127,7 @@ func (n *Node) check() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	require(serverForm.MatchString(n.Server), "API server %q is not host[:port]", n.Server)
+	require(serverForm.MatchString(n.Server), "API server %q is neither a host name nor an IPv4 address", n.Server)
 	require(tokenForm.MatchString(n.Token), "the bootstrap token is not six letters or digits, a dot, and sixteen more")
 	require(versionForm.MatchString(n.Version), "Kubernetes version %q is not 1.x.y, nor 1.x.y-akslts", n.Version)
 	block, _ := pem.Decode(n.CA)

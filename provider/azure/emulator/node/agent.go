@@ -26,6 +26,9 @@ type Options struct {
 	OSDiskGiB int64
 	// Cluster is where machines go that AKS made itself.
 	Cluster Cluster
+	// Routes are where connections of machines lead that do not lead where they say, by
+	// host:port: what DNS and a load balancer do between a node and its API server.
+	Routes map[string]string
 	// Silence is how long after its machine went a Node is declared unknown; a
 	// real cluster takes 50 s. Zero means at once.
 	Silence time.Duration

@@ -59,7 +59,6 @@ func startAPIServer(t *testing.T) *apiServer {
 		nodes:    map[string]*corev1.Node{},
 		csiNodes: map[string]*storagev1.CSINode{},
 		changed:  make(chan struct{}, 100),
-		agent:    NewAgent(Options{Silence: time.Millisecond}),
 	}
 	block, _ := pem.Decode(testAuthorityWithKey(t, &s.key))
 	var err error
@@ -73,13 +72,22 @@ func startAPIServer(t *testing.T) *apiServer {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes are part of the tests
 	s.StartTLS()
 	t.Cleanup(s.Close)
+	s.agent = NewAgent(Options{Silence: time.Millisecond, Routes: s.routes()})
 	return s
+}
+
+// serverName is in the certificates of httptest.
+const serverName = "example.com"
+
+// routes lead from the API server's name to where it listens.
+func (s *apiServer) routes() map[string]string {
+	return map[string]string{serverName + ":443": s.Listener.Addr().String()}
 }
 
 func (s *apiServer) payload() []byte {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	env := goodEnvironment(ca)
-	env["API_SERVER_NAME"] = strings.TrimPrefix(s.URL, "https://")
+	env["API_SERVER_NAME"] = serverName
 	return script(env)
 }
 
@@ -455,7 +463,7 @@ func TestRegistrationIsRetried(t *testing.T) {
 
 func TestWrongTokenNeverJoins(t *testing.T) {
 	s := startAPIServer(t)
-	a := NewAgent(Options{})
+	a := NewAgent(Options{Routes: s.routes()})
 	payload := strings.ReplaceAll(string(s.payload()), goodToken, "aaaaaa.0123456789abcdef")
 	stop := boot(a, []byte(payload))
 	waitForConsole(t, a, "Unauthorized")
@@ -471,11 +479,26 @@ func TestWrongTokenNeverJoins(t *testing.T) {
 func TestWrongAuthorityNeverJoins(t *testing.T) {
 	s := startAPIServer(t)
 	env := goodEnvironment(testAuthority(t))
-	env["API_SERVER_NAME"] = strings.TrimPrefix(s.URL, "https://")
-	a := NewAgent(Options{})
+	env["API_SERVER_NAME"] = serverName
+	a := NewAgent(Options{Routes: s.routes()})
 	stop := boot(a, script(env))
 	waitForConsole(t, a, "certificate")
 	stop(emulator.ErrDeleted)
+	if len(s.nodes) != 0 {
+		t.Errorf("joined: %v", s.nodes)
+	}
+}
+
+// The image appends :443 to the name it is told: one that has a port already is no host's.
+//
+// Rule 310.
+func TestNameWithAPortNeverJoins(t *testing.T) {
+	s := startAPIServer(t)
+	payload := strings.ReplaceAll(string(s.payload()), `="`+serverName+`"`, `="`+serverName+`:443"`)
+	s.agent.Run(t.Context(), testMachine([]byte(payload)))
+	if got := s.agent.Console(testNode); !strings.Contains(got, `the node will never join: reading API_SERVER_NAME: "example.com:443" has a port`) {
+		t.Errorf("console: %s", got)
+	}
 	if len(s.nodes) != 0 {
 		t.Errorf("joined: %v", s.nodes)
 	}

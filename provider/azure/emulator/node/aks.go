@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // Cluster is what AKS knows of its cluster and tells the machines that it makes itself.
 // The zero Cluster can be joined by none of them.
 type Cluster struct {
-	// Server is the API server, as a URL or host:port.
+	// Server is the URL of the API server, on port 443.
 	Server string
 	// CA is the cluster's certificate authority in PEM.
 	CA []byte
@@ -39,7 +40,7 @@ func (c Cluster) bootstrap(m emulator.Machine) (Payload, error) {
 func (c Cluster) environment(m emulator.Machine) map[string]string {
 	p := m.Node
 	env := map[string]string{
-		"API_SERVER_NAME":     strings.TrimPrefix(c.Server, "https://"),
+		"API_SERVER_NAME":     c.serverName(),
 		"KUBE_CA_CRT":         base64.StdEncoding.EncodeToString(c.CA),
 		"TLS_BOOTSTRAP_TOKEN": c.Token,
 		"KUBERNETES_VERSION":  p.Kubernetes.OrchestratorVersion,
@@ -55,6 +56,15 @@ func (c Cluster) environment(m emulator.Machine) map[string]string {
 		env["LOCALDNS_GENERATED_COREFILE"] = base64.StdEncoding.EncodeToString([]byte(".:53 { }\n"))
 	}
 	return env
+}
+
+// serverName is the host of the API server, which is all that AKS tells its machines of it.
+func (c Cluster) serverName() string {
+	u, err := url.Parse(c.Server)
+	if err != nil {
+		return c.Server // the image says what is wrong with it
+	}
+	return u.Hostname()
 }
 
 func dnsCache(p *emulator.NodeProfile) bool {

@@ -37,7 +37,7 @@ func aksMachine(t *testing.T, profile string) emulator.Machine {
 
 func TestNodeOfAKSMachine(t *testing.T) {
 	m := aksMachine(t, aksProfile)
-	c := Cluster{Server: "https://127.0.0.1:6443", CA: testAuthority(t), Token: goodToken}
+	c := Cluster{Server: "https://demo-dns-1234.hcp.eastus.azmk8s.io:443", CA: testAuthority(t), Token: goodToken}
 	p, err := c.bootstrap(m)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestNodeOfAKSMachine(t *testing.T) {
 	}, n.Spec.Taints); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
-	if n.Spec.ProviderID != "" || p.Server != "127.0.0.1:6443" || n.Status.NodeInfo.KubeletVersion != "v1.34.2" {
+	if n.Spec.ProviderID != "" || p.Server != "demo-dns-1234.hcp.eastus.azmk8s.io:443" || n.Status.NodeInfo.KubeletVersion != "v1.34.2" {
 		t.Errorf("provider id %q, server %q, kubelet %s", n.Spec.ProviderID, p.Server, n.Status.NodeInfo.KubeletVersion)
 	}
 	reserved := p.Kubelet.Reserved[corev1.ResourceMemory]
@@ -78,7 +78,7 @@ func TestNodeOfAKSMachine(t *testing.T) {
 
 // What a kubelet refuses, AKS's bootstrap cannot make it take.
 func TestAKSMachinesThatNeverJoin(t *testing.T) {
-	c := Cluster{Server: "https://127.0.0.1:6443", CA: testAuthority(t), Token: goodToken}
+	c := Cluster{Server: "https://demo-dns-1234.hcp.eastus.azmk8s.io:443", CA: testAuthority(t), Token: goodToken}
 	for name, test := range map[string]struct {
 		cluster Cluster
 		profile string

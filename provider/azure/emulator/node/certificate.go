@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -35,9 +36,9 @@ const (
 
 // connect makes a client of the payload's API server that trusts the payload's
 // authority only. Its transport is its own, so nothing outlives the node.
-func connect(p Payload, identity *tls.Certificate) (*rest.Config, *http.Client, error) {
+func (g *guest) connect(identity *tls.Certificate) (*rest.Config, *http.Client, error) {
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(p.CA) {
+	if !roots.AppendCertsFromPEM(g.payload.CA) {
 		return nil, nil, errors.New("KUBE_CA_CRT holds no usable certificate")
 	}
 	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
@@ -45,24 +46,33 @@ func connect(p Payload, identity *tls.Certificate) (*rest.Config, *http.Client, 
 		config.Certificates = []tls.Certificate{*identity}
 	}
 	transport := &http.Transport{
+		DialContext:         g.agent.options.dial,
 		TLSClientConfig:     config,
 		TLSHandshakeTimeout: 10 * time.Second,
 		IdleConnTimeout:     idleConnection,
 		ForceAttemptHTTP2:   true,
 	}
-	return &rest.Config{Host: "https://" + p.Server, QPS: -1}, &http.Client{Transport: transport}, nil
+	return &rest.Config{Host: "https://" + g.payload.Server, QPS: -1}, &http.Client{Transport: transport}, nil
 }
 
-// enroll trades the bootstrap token for the client certificate of a node, as the
+// dial goes where the network around the machine leads.
+func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if to, ok := o.Routes[address]; ok {
+		address = to
+	}
+	return (&net.Dialer{Timeout: requestTimeout}).DialContext(ctx, network, address)
+}
+
+// certificate trades the bootstrap token for the client certificate of a node, as the
 // kubelet's TLS bootstrap does. It waits for the request to be approved and
 // signed.
-func enroll(ctx context.Context, p Payload, name string, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
-	config, httpClient, err := connect(p, nil)
+func (g *guest) certificate(ctx context.Context, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
+	config, httpClient, err := g.connect(nil)
 	if err != nil {
 		return nil, err
 	}
 	defer httpClient.CloseIdleConnections()
-	httpClient.Transport = bearer{token: p.Token, next: httpClient.Transport}
+	httpClient.Transport = bearer{token: g.payload.Token, next: httpClient.Transport}
 	client, err := kubernetes.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("building a bootstrap client: %w", err)
@@ -70,7 +80,7 @@ func enroll(ctx context.Context, p Payload, name string, key *ecdsa.PrivateKey) 
 	// The library would log each step of each node.
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), certificateWait)
 	defer cancel()
-	return requestCertificate(ctx, client, name, key)
+	return requestCertificate(ctx, client, nodeName(g.machine, g.payload.Kubelet), key)
 }
 
 func requestCertificate(ctx context.Context, client kubernetes.Interface, name string, key *ecdsa.PrivateKey) (*tls.Certificate, error) {

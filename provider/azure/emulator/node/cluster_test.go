@@ -77,7 +77,7 @@ KUBELET_NODE_LABELS="karpenter.sh/nodepool=default,kubernetes.azure.com/role=age
 KUBELET_FLAGS="--cloud-provider=external --max-pods=30 --kube-reserved=cpu=100m --eviction-hard=memory.available<750Mi %s" \
 GPU_NODE=true CONFIG_GPU_DRIVER_IF_NEEDED=true \
 /usr/bin/nohup /bin/bash -c "/bin/bash /opt/azure/containers/provision_start.sh"
-`, strings.TrimPrefix(c.Endpoint(), "https://"), base64.StdEncoding.EncodeToString(c.CAData()), token, flags)
+`, strings.TrimSuffix(strings.TrimPrefix(c.PublicEndpoint(), "https://"), ":443"), base64.StdEncoding.EncodeToString(c.CAData()), token, flags)
 }
 
 func machine(name string, customData []byte) emulator.Machine {
@@ -100,7 +100,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	c, client := clustertest.Start(t, t.TempDir())
 	cloud := &machines{
-		agent: node.NewAgent(node.Options{}),
+		agent: node.NewAgent(node.Options{Routes: c.Routes()}),
 		end:   map[string]context.CancelCauseFunc{}, known: map[string]emulator.Machine{}, state: map[string]node.State{},
 	}
 	t.Cleanup(cloud.stopAll)

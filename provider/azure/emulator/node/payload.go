@@ -16,7 +16,7 @@ import (
 // Payload is what a node takes from its customData: whom to join, with what
 // credential, and as what.
 type Payload struct {
-	// Server is the API server as host:port.
+	// Server is the API server as host:port, of which the image adds the port.
 	Server string
 	// CA is the cluster's certificate authority in PEM.
 	CA []byte
@@ -99,18 +99,18 @@ func readEnvironment(env map[string]string) (Payload, error) {
 	return p, checkCredentialProvider(env, p.KubernetesVersion)
 }
 
-// serverAddress adds the port AKS serves on when the name has none.
+// serverAddress appends :443, as the scripts of the image do wherever they use the name. They
+// look the name up first and exit, before the kubelet starts, when it is none.
 func serverAddress(name string) (string, error) {
-	if name == "" {
+	switch {
+	case name == "":
 		return "", errors.New("it is missing: the node does not know whom to join")
-	}
-	if strings.ContainsAny(name, "/?#@ \t\n") {
+	case strings.ContainsAny(name, "/?#@[] \t\n") || strings.Count(name, ":") > 1:
 		return "", fmt.Errorf("%q is not a host name", name)
+	case strings.Contains(name, ":"):
+		return "", fmt.Errorf("%q has a port: the image appends :443 to it, and finds no such host", name)
 	}
-	if _, _, err := net.SplitHostPort(name); err == nil {
-		return name, nil
-	}
-	return net.JoinHostPort(strings.Trim(name, "[]"), "443"), nil
+	return net.JoinHostPort(name, "443"), nil
 }
 
 func certificateAuthority(encoded string) ([]byte, error) {

@@ -32,7 +32,7 @@ func (g *guest) enroll(ctx context.Context) (*tls.Certificate, bool) {
 				return err
 			}
 		}
-		identity, err = enroll(ctx, g.payload, nodeName(g.machine, g.payload.Kubelet), key)
+		identity, err = g.certificate(ctx, key)
 		if refused := (*refusedError)(nil); errors.As(err, &refused) {
 			key = nil
 		}
@@ -51,7 +51,7 @@ type kubelet struct {
 }
 
 func newKubelet(g *guest, identity *tls.Certificate) (*kubelet, error) {
-	config, httpClient, err := connect(g.payload, identity)
+	config, httpClient, err := g.connect(identity)
 	if err != nil {
 		return nil, err
 	}

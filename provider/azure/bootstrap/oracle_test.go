@@ -1,0 +1,215 @@
+package bootstrap_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/emulator/node"
+)
+
+// agentBaker is where Azure/AgentBaker may lie, whose parser and scripts AKS images have.
+const agentBaker = "../../../../shared/oracles/agentbaker"
+
+// images returns that folder, or skips the test.
+func images(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(agentBaker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("%s is not there: nothing is held against what images really run", dir)
+	}
+	return dir
+}
+
+// parserMain prints the environment that the node controller of an image makes of the
+// document it reads.
+const parserMain = `package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+
+	"github.com/Azure/agentbaker/aks-node-controller/parser"
+	"github.com/Azure/agentbaker/aks-node-controller/pkg/gpu"
+	"github.com/Azure/agentbaker/aks-node-controller/pkg/nodeconfigutils"
+)
+
+func main() {
+	data, err := io.ReadAll(os.Stdin)
+	check(err)
+	config, err := nodeconfigutils.UnmarshalConfigurationV1(data)
+	check(err)
+	check(nodeconfigutils.Validate(config))
+	command, err := parser.BuildCSECmd(context.Background(), config, &gpu.GPUConfiguration{})
+	check(err)
+	for _, variable := range command.Env {
+		fmt.Printf("%s\x00", variable)
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+`
+
+// parserModule needs little of what the real one does, as only its parser is built.
+const parserModule = `module github.com/Azure/agentbaker/aks-node-controller
+
+go 1.25
+
+require (
+	github.com/Masterminds/semver/v3 v3.4.0
+	google.golang.org/protobuf v1.36.12
+)
+`
+
+var parser struct {
+	build sync.Once
+	path  string
+	err   error
+}
+
+// realParser builds the image's own parser, once. The files of its tests stay behind.
+func realParser(t *testing.T) string {
+	t.Helper()
+	source := filepath.Join(images(t), "aks-node-controller")
+	parser.build.Do(func() {
+		dir, err := os.MkdirTemp("", "agentbaker")
+		if err != nil {
+			parser.err = err
+			return
+		}
+		parser.path, parser.err = buildParser(source, dir)
+	})
+	if parser.err != nil {
+		t.Skipf("the parser of AgentBaker cannot be built here: %v", parser.err)
+	}
+	return parser.path
+}
+
+func buildParser(source, dir string) (string, error) {
+	for _, part := range []string{"parser", "pkg", "helpers"} {
+		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(source, part))); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "pkg", "nodeconfigutils", "testutil.go")); err != nil {
+		return "", err
+	}
+	for name, text := range map[string]string{"go.mod": parserModule, "main.go": parserMain} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	build := exec.Command("go", "build", "-mod=mod", "-o", "parse", ".")
+	build.Dir = dir
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", errors.New(string(output))
+	}
+	return filepath.Join(dir, "parse"), nil
+}
+
+// TestMain takes the parser away again.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if parser.path != "" {
+		os.RemoveAll(filepath.Dir(parser.path))
+	}
+	os.Exit(code)
+}
+
+// realEnvironment is what an image starts its scripts with: what the script of the environment
+// contract exports, or what the real parser makes of the document.
+func realEnvironment(t *testing.T, n bootstrap.Node, c bootstrap.Contract) map[string]string {
+	t.Helper()
+	data := encode(t, n, c)
+	if c == bootstrap.Environment {
+		env, err := node.Environment(t.Context(), data, n.ImageVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return env
+	}
+	parse := exec.Command(realParser(t))
+	parse.Stdin = bytes.NewReader(documentIn(t, data))
+	parse.Stderr = os.Stderr
+	output, err := parse.Output()
+	if err != nil {
+		t.Fatalf("the image's parser refuses the document: %v", err)
+	}
+	env := map[string]string{}
+	for variable := range strings.SplitSeq(string(output), "\x00") {
+		name, value, _ := strings.Cut(variable, "=")
+		env[name] = value
+	}
+	return env
+}
+
+// documentIn is the node controller's document in the boot hook of customData.
+func documentIn(t *testing.T, customData []byte) []byte {
+	t.Helper()
+	_, rest, _ := strings.Cut(string(customData), "<<'EOF'\n")
+	encoded, _, found := strings.Cut(rest, "EOF\n")
+	document, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(encoded, "\n", ""))
+	if !found || err != nil {
+		t.Fatalf("there is no document in the boot hook: %v", err)
+	}
+	return document
+}
+
+// serverUse is where scripts make a URL of the API server's name.
+var serverUse = regexp.MustCompile(`https://\$\{API_SERVER_NAME\}[^\s"']*`)
+
+// Every URL that the scripts of an image make of the name they are told, with the parser that
+// images have in between, is the endpoint that AKS gives for a cluster.
+//
+// Rule 310.
+func TestScriptsReachTheEndpoint(t *testing.T) {
+	scripts := filepath.Join(images(t), "parts", "linux", "cloud-init", "artifacts")
+	const endpoint = "https://prod-1b2c3d4e.hcp.eastus.azmk8s.io:443"
+	name, err := bootstrap.ServerName(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := testNode()
+	n.Server = name
+	uses := 0
+	for _, file := range []string{"cse_main.sh", "cse_config.sh"} {
+		text, err := os.ReadFile(filepath.Join(scripts, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range contracts {
+			told := realEnvironment(t, n, c)["API_SERVER_NAME"]
+			for _, use := range serverUse.FindAllString(string(text), -1) {
+				got := strings.ReplaceAll(use, "${API_SERVER_NAME}", told)
+				if _, err := url.Parse(got); err != nil || got != endpoint {
+					t.Errorf("%s: %s asks for %s (%v), want %s", c, file, got, err, endpoint)
+				}
+				uses++
+			}
+		}
+	}
+	if uses == 0 {
+		t.Error("no script makes a URL of API_SERVER_NAME: the test looks for the wrong thing")
+	}
+}

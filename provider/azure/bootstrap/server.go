@@ -1,0 +1,23 @@
+package bootstrap
+
+import (
+	"fmt"
+	"net/url"
+)
+
+// ServerName is the host of the API server at endpoint, a URL. The scripts of AKS images append
+// :443 to it wherever they use it (cse_main.sh, cse_config.sh): a name that has a port already
+// is none they can look up, and with another port they would ask the wrong one.
+func ServerName(endpoint string) (string, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme == "" || u.Hostname() == "" {
+		return "", fmt.Errorf("must be an absolute URL such as https://name.hcp.eastus.azmk8s.io:443, got %q", endpoint)
+	}
+	if port := u.Port(); port != "" && port != "443" {
+		return "", fmt.Errorf("must have port 443 or none, got %q: nodes of AKS images use port 443, whatever they are told", endpoint)
+	}
+	if !serverForm.MatchString(u.Hostname()) {
+		return "", fmt.Errorf("must name a host or an IPv4 address, got %q: the scripts of AKS images cannot look up others", endpoint)
+	}
+	return u.Hostname(), nil
+}
