@@ -119,11 +119,10 @@ func poolMode(c provider.Claim) *aks.AgentPoolMode {
 }
 
 func gpuProfile(s *sku, spec *v1beta1.AKSNodeClassSpec) *aks.GPUProfile {
-	gpu := gpuFor(s, spec.InstallsGPUDriver())
 	switch {
-	case !gpu.Present:
+	case !hasNVIDIA(s):
 		return nil
-	case gpu.Install:
+	case spec.InstallsGPUDriver():
 		return &aks.GPUProfile{Driver: to.Ptr(aks.GPUDriverInstall)}
 	}
 	return &aks.GPUProfile{Driver: to.Ptr(aks.GPUDriverNone)}

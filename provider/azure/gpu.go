@@ -7,13 +7,16 @@ import (
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
-// gpuFor is what the image of a machine is told about GPUs: AKS brings drivers for
-// NVIDIA's only.
+// hasNVIDIA reports whether the size has GPUs that AKS brings drivers for.
+func hasNVIDIA(s *sku) bool { return s.gpus > 0 && s.gpu.Manufacturer == vmsize.NVIDIA }
+
+// gpuFor is what the image of a machine is told about GPUs: nothing where it is to leave them
+// to a driver that the class's users bring.
 func gpuFor(s *sku, install bool) bootstrap.GPU {
-	if s.gpus == 0 || s.gpu.Manufacturer != vmsize.NVIDIA {
+	if !install || !hasNVIDIA(s) {
 		return bootstrap.GPU{}
 	}
-	return bootstrap.GPU{Present: true, Install: install, Kind: gpuKind(s.gpu)}
+	return bootstrap.GPU{Install: true, Kind: gpuKind(s.gpu)}
 }
 
 func gpuKind(gpu vmsize.GPU) bootstrap.GPUKind {

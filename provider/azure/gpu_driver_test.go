@@ -1,12 +1,18 @@
 package azure_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+
+	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 // A size whose GPU the class's image has no driver for is passed over, and not offered to the
@@ -30,5 +36,33 @@ func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
 	}
 	if o := find(snapshot(t, p), newer); o == nil || o.Offers[0].Unavailable == "" {
 		t.Errorf("%s is offered to the class: %+v", newer, o)
+	}
+}
+
+// Where the class's users bring the GPU driver, such as by NVIDIA's GPU Operator, the image is not
+// told of the GPU: its scripts take a machine that is called a GPU node for one to install AKS's
+// driver on, or exit where they have none for it.
+//
+// Rule 311.
+func TestUsersBringTheDriver(t *testing.T) {
+	const a100, rtx = "Standard_NC24ads_A100_v4", "Standard_NC36ds_xl_RTXPRO6000BSE_v6"
+	for _, contract := range []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured} {
+		for _, size := range []string{a100, rtx} {
+			guest := bootRecorder{make(chan emulator.Machine, 1)}
+			r := newRegion(t, emulator.Options{SystemNodes: -1, Location: "westus2", Guest: guest, DefaultFamilyCores: 1000})
+			r.options.Location, r.options.BootstrapContract = "westus2", contract
+			c := class("1.36.3")
+			c.Spec.GPU = &v1beta1.GPU{Mode: to.Ptr(v1beta1.GPUModeNone)}
+			r.class.Store(c)
+			run(t, r.provider(t), claim("train", onDemand(size, "westus2-1")))
+			m := <-guest.booted
+			env, err := node.Environment(context.Background(), m.CustomData, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if env["GPU_NODE"] != "false" || env["CONFIG_GPU_DRIVER_IF_NEEDED"] != "false" {
+				t.Errorf("%s, %s: GPU_NODE=%s CONFIG_GPU_DRIVER_IF_NEEDED=%s", contract, size, env["GPU_NODE"], env["CONFIG_GPU_DRIVER_IF_NEEDED"])
+			}
+		}
 	}
 }

@@ -83,7 +83,7 @@ func testNode() bootstrap.Node {
 			AllowedUnsafeSysctls: []string{"net.core.somaxconn", "kernel.msg*"},
 		},
 		OS: linuxOS(), LocalDNS: localDNS(), DNS: "10.0.0.10",
-		Size: "Standard_ND96asr_v4", Arch: "amd64", GPU: bootstrap.GPU{Present: true, Install: true}, ImageVersion: "202607.20.0", StreamArtifacts: true,
+		Size: "Standard_ND96asr_v4", Arch: "amd64", GPU: bootstrap.GPU{Install: true}, ImageVersion: "202607.20.0", StreamArtifacts: true,
 		Subscription: "0b1f6471-1bf0-4dda-aec3-cb9272f09590", Tenant: "t", ResourceGroup: "MC_rg_prod_eastus", Location: "eastus",
 		Network: bootstrap.Network{
 			VNet: "aks-vnet-12345678", VNetResourceGroup: "MC_rg_prod_eastus", Subnet: "aks-subnet", Plugin: "none", Policy: "cilium",

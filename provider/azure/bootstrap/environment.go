@@ -148,10 +148,10 @@ func (n *Node) systemVariables() map[string]string {
 	return map[string]string{
 		"ARTIFACT_STREAMING_ENABLED":          strconv.FormatBool(n.StreamArtifacts),
 		"CONFIG_GPU_DRIVER_IF_NEEDED":         strconv.FormatBool(n.GPU.Install),
-		"CONTAINERD_CONFIG_CONTENT":           encode(n.containerd(n.GPU.Present && n.GPU.Install)),
+		"CONTAINERD_CONFIG_CONTENT":           encode(n.containerd(n.GPU.Install)),
 		"CONTAINERD_CONFIG_NO_GPU_CONTENT":    encode(n.containerd(false)),
 		"GPU_NEEDS_FABRIC_MANAGER":            strconv.FormatBool(n.fabricManager()),
-		"GPU_NODE":                            strconv.FormatBool(n.GPU.Present),
+		"GPU_NODE":                            strconv.FormatBool(n.GPU.Install),
 		"SHOULD_CONFIG_SWAP_FILE":             strconv.FormatBool(n.swapMB() > 0),
 		"SHOULD_CONFIG_TRANSPARENT_HUGE_PAGE": strconv.FormatBool(enabled != "" || defrag != ""),
 		"SWAP_FILE_SIZE_MB":                   strconv.FormatInt(n.swapMB(), 10),

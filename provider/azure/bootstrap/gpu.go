@@ -68,7 +68,7 @@ func readGPUs(text string) (gpuTable, error) {
 // driver is the newest of the card's kind that the node's image has. The image holds
 // it ready: another version would be fetched at boot, or not be there at all.
 func (n *Node) driver() (driver, error) {
-	if !n.GPU.Present {
+	if !n.GPU.Install {
 		return driver{}, nil
 	}
 	kinds := []string{string(n.GPU.Kind)}

@@ -62,10 +62,10 @@ type Reserved struct {
 	EvictionMiB int64 // of memory: below it the kubelet evicts
 }
 
-// GPU is what the image is told about NVIDIA GPUs. The zero value is none.
+// GPU is what the image is told about NVIDIA GPUs. The zero value has it leave alone any that
+// are there: images install AKS's driver wherever they are told of a GPU.
 type GPU struct {
-	Present bool
-	Install bool // install the driver
+	Install bool // install AKS's driver
 	// Kind is which driver the card wants.
 	Kind GPUKind
 }

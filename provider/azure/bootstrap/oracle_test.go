@@ -213,3 +213,40 @@ func TestScriptsReachTheEndpoint(t *testing.T) {
 		t.Error("no script makes a URL of API_SERVER_NAME: the test looks for the wrong thing")
 	}
 }
+
+// driverInstalled is the question that the main script of an image asks before it installs AKS's
+// GPU driver.
+var driverInstalled = regexp.MustCompile(`(?s)# Install and configure GPU drivers[^\n]*\n\s*if ([^\n]+); then\n`)
+
+// With the environment of a class whose users bring the driver, the image's own question whether
+// to install one has the answer no, and containers are started without NVIDIA's runtime, which
+// comes with the driver.
+//
+// Rule 311.
+func TestScriptsLeaveTheGPUToItsOwner(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(images(t), "parts", "linux", "cloud-init", "artifacts", "cse_main.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	question := driverInstalled.FindStringSubmatch(string(text))
+	if question == nil {
+		t.Fatal("cse_main.sh asks another question before it installs a driver")
+	}
+	for _, c := range contracts {
+		for _, install := range []bool{true, false} {
+			n := testNode()
+			n.GPU.Install = install
+			env := realEnvironment(t, n, c)
+			ask := exec.Command("bash", "-c", "if "+question[1]+"; then echo installs; else echo leaves it; fi")
+			ask.Env = []string{"GPU_NODE=" + env["GPU_NODE"]}
+			answer, err := ask.Output()
+			if got := strings.TrimSpace(string(answer)); err != nil || (got == "installs") != install {
+				t.Errorf("%s, install %v: the image %s (%v)", c, install, got, err)
+			}
+			runtime, err := base64.StdEncoding.DecodeString(env["CONTAINERD_CONFIG_CONTENT"])
+			if got := strings.Contains(string(runtime), "nvidia-container-runtime"); err != nil || got != install {
+				t.Errorf("%s, install %v: NVIDIA's runtime is configured: %v (%v)\n%s", c, install, got, err, runtime)
+			}
+		}
+	}
+}

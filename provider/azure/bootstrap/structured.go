@@ -108,7 +108,7 @@ func (n *Node) configuration() (configuration, error) {
 		}),
 		Kubelet:         filled(object{"kubelet_flags": dashed, "kubelet_node_labels": n.Labels}),
 		LinuxOS:         n.linuxOS(),
-		GPU:             object{"enable_nvidia": n.GPU.Present, "config_gpu_driver": n.GPU.Install},
+		GPU:             object{"enable_nvidia": n.GPU.Install, "config_gpu_driver": n.GPU.Install},
 		Network:         n.network(),
 		CA:              base64.StdEncoding.EncodeToString(n.CA),
 		Kubernetes:      n.Version,

@@ -72,6 +72,9 @@ func (a *Agent) Run(ctx context.Context, m emulator.Machine) {
 	defer a.leave(g)
 	g.say("booted %s as %s", m.Size.Name, m.ComputerName)
 	payload, err := a.bootstrap(ctx, m)
+	if err == nil {
+		err = payload.installDriver(m)
+	}
 	if err == nil && !payload.Kubelet.Register {
 		err = errors.New("--register-node=false keeps the kubelet from registering")
 	}

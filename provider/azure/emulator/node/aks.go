@@ -46,10 +46,10 @@ func (c Cluster) environment(m emulator.Machine) map[string]string {
 		"KUBERNETES_VERSION":  p.Kubernetes.OrchestratorVersion,
 		"KUBELET_NODE_LABELS": pairs(nodeLabels(m)),
 		"KUBELET_FLAGS":       strings.Join(kubeletFlags(m), " "),
-		// AKS installs the driver unless it is told not to.
-		"GPU_NODE":                    strconv.FormatBool(m.Size.GPUs > 0),
-		"CONFIG_GPU_DRIVER_IF_NEEDED": strconv.FormatBool(!strings.EqualFold(p.Hardware.GPUProfile.Driver, "None")),
 	}
+	// AKS installs the driver unless it is told not to. The scripts hear of no GPU then.
+	driver := strconv.FormatBool(hasNVIDIA(m.Size) && !strings.EqualFold(p.Hardware.GPUProfile.Driver, "None"))
+	env["GPU_NODE"], env["CONFIG_GPU_DRIVER_IF_NEEDED"] = driver, driver
 	maps.Copy(env, systemSettings(p.OperatingSystem.LinuxProfile.LinuxOSConfig))
 	if dnsCache(p) {
 		env["SHOULD_ENABLE_LOCALDNS"] = "true"

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
-	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
 const (
@@ -42,8 +41,7 @@ func observe(size catalog.Size, diskGiB int64) hardware {
 	if strings.EqualFold(size.Architecture, "Arm64") {
 		h.arch = "arm64"
 	}
-	// The driver is NVIDIA's: on other makers' cards it finds nothing.
-	if name, err := vmsize.Parse(size.Name); err == nil && name.GPU().Manufacturer == vmsize.NVIDIA {
+	if hasNVIDIA(size) {
 		h.gpus = int64(size.GPUs)
 	}
 	return h
@@ -51,8 +49,8 @@ func observe(size catalog.Size, diskGiB int64) hardware {
 
 func wholeKiB(bytes float64) int64 { return int64(bytes) / kibibyte * kibibyte }
 
-// capacity is all the node has. GPUs show only when the driver was asked for:
-// without it no device plugin finds them.
+// capacity is all the node has when it registers. GPUs show only where the image installed their
+// driver: without it no device plugin finds them.
 func capacity(h hardware, p Payload) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(h.cpus, resource.DecimalSI),

@@ -24,7 +24,7 @@ type Payload struct {
 	Token string
 	// KubernetesVersion is the kubelet's version, without a leading "v".
 	KubernetesVersion string
-	// GPUDriver reports that the payload asked for the NVIDIA driver.
+	// GPUDriver reports that the image installs AKS's NVIDIA driver.
 	GPUDriver bool
 	Kubelet   Kubelet
 	// System is what the machine's kernel is told.
@@ -63,7 +63,9 @@ func readEnvironment(env map[string]string) (Payload, error) {
 	p := Payload{
 		Token:             env["TLS_BOOTSTRAP_TOKEN"],
 		KubernetesVersion: strings.TrimPrefix(env["KUBERNETES_VERSION"], "v"),
-		GPUDriver:         env["GPU_NODE"] == "true" && env["CONFIG_GPU_DRIVER_IF_NEEDED"] == "true",
+		// Where CONFIG_GPU_DRIVER_IF_NEEDED is not true either: scripts look for a driver that
+		// works first then, and install theirs when they find none.
+		GPUDriver: env["GPU_NODE"] == "true",
 	}
 	var err error
 	if p.Server, err = serverAddress(env["API_SERVER_NAME"]); err != nil {
