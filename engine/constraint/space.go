@@ -7,10 +7,16 @@ import (
 // Space interns label keys and their values. It only grows; values keep their
 // number for its whole life, so Requirements made at any time can be compared.
 // Not safe for concurrent use while it grows.
-type Space struct{ keys map[string]*Key }
+type Space struct {
+	keys map[string]*Key
+	size int // keys and values
+}
 
 // NewSpace returns an empty Space.
 func NewSpace() *Space { return &Space{keys: map[string]*Key{}} }
+
+// Len is how many keys and values the Space has seen.
+func (s *Space) Len() int { return s.size }
 
 // Key is one label key with the values seen so far.
 type Key struct {
@@ -20,14 +26,16 @@ type Key struct {
 	// numbers[i] is values[i] as an integer, where isNumber[i].
 	numbers  []int64
 	isNumber []bool
+	space    *Space
 }
 
 // Key returns the interned key of that name.
 func (s *Space) Key(name string) *Key {
 	k, ok := s.keys[name]
 	if !ok {
-		k = &Key{Name: name, ids: map[string]int{}}
+		k = &Key{Name: name, ids: map[string]int{}, space: s}
 		s.keys[name] = k
+		s.size++
 	}
 	return k
 }
@@ -49,6 +57,7 @@ func (k *Key) ID(value string) int {
 	k.numbers = append(k.numbers, n)
 	k.isNumber = append(k.isNumber, err == nil)
 	k.ids[value] = id
+	k.space.size++
 	return id
 }
 

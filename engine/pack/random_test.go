@@ -1,6 +1,7 @@
 package pack_test
 
 import (
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/enginetest"
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/pack"
@@ -178,5 +180,35 @@ func settle(b *world.Builder, s *enginetest.Script) {
 	}
 	for _, p := range s.Pods {
 		b.SetPod(p)
+	}
+}
+
+// TestFormerSelectorsChangeNothing (Rule 15): labels that selectors of pods asked for which
+// are gone tell no pods apart any more.
+func TestFormerSelectorsChangeNothing(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		script := enginetest.RandomFull(seed, 30)
+		for i := range script.Pods {
+			p := &script.Pods[i]
+			p.Labels = maps.Clone(p.Labels)
+			if p.Labels == nil {
+				p.Labels = map[string]string{}
+			}
+			p.Labels["once"] = string(rune('a' + r.IntN(3)))
+		}
+		b := script.Builder()
+		curious := script.Pods[0]
+		curious.UID, curious.Spreads = "curious", []world.Spread{{Key: world.LabelZone, MaxSkew: 1, Select: world.Selector{
+			Namespaces: []string{curious.Namespace}, Labels: world.Term{{Key: "once", Operator: constraint.In, Values: []string{"a"}}}}}}
+		b.SetPod(curious)
+		if seed%2 == 0 {
+			b.World()
+		}
+		b.RemovePod(curious.UID)
+		want := enginetest.Print(pack.Solve(script.World()))
+		if diff := cmp.Diff(want, enginetest.Print(pack.Solve(b.World()))); diff != "" {
+			t.Fatalf("seed %d: a selector that is gone changes the plan:\n%s\n%s", seed, diff, enginetest.Format(script))
+		}
 	}
 }

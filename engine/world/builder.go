@@ -31,7 +31,8 @@ type Builder struct {
 	labelled   map[string][]*Class // by label and value that some selector may anchor on
 	repulsions map[string]*Repulsion
 	repelling  []*Repulsion    // the same in order; nil when it must be made anew
-	mentioned  map[string]bool // pod labels that some selector asks for
+	mentioned  map[string]int  // pod labels that some selector asks for, with the classes that have one
+	unwanted   map[string]bool // of mentioned, those that no class may ask for any more
 	namespaces map[string]map[string]string
 
 	pods     map[string]*pod   // by UID
@@ -51,6 +52,7 @@ type Builder struct {
 	order   []*Host                 // hosts that take pods, in order; nil when it must be made anew
 	stuck   []*Host                 // made with order
 	indexes map[string]*Index       // of order, by label keys
+	turn    int                     // Worlds handed out
 	moved   []*Class                // classes whose Pods were last made up of more than waiting ones
 	dims    int                     // resources known when vectors were last made
 	scratch signature
@@ -96,7 +98,7 @@ func NewBuilder() *Builder {
 	return &Builder{
 		space: constraint.NewSpace(), podLabels: constraint.NewSpace(), resources: quantity.NewSpace(),
 		shapes: map[string]*Shape{}, classes: map[string]*Class{}, crowds: map[string]*Crowd{}, anchored: map[string][]*Crowd{}, labelled: map[string][]*Class{}, repulsions: map[string]*Repulsion{},
-		mentioned: map[string]bool{}, namespaces: map[string]map[string]string{},
+		mentioned: map[string]int{}, unwanted: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*Host{}, pools: map[string]Pool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{}, worn: map[*constraint.Key]int{},
 		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, stale: map[*Host]bool{}, indexes: map[string]*Index{},
@@ -342,6 +344,16 @@ func (b *Builder) SetNamespace(name string, labels map[string]string) {
 	b.regroup()
 }
 
+// RemoveCatalog forgets what a node class can buy: its pools sell nothing.
+func (b *Builder) RemoveCatalog(class string) {
+	delete(b.catalogs, class)
+	for name, p := range b.pools {
+		if p.Class == class {
+			delete(b.markets, name)
+		}
+	}
+}
+
 // RemoveNamespace forgets a namespace.
 func (b *Builder) RemoveNamespace(name string) {
 	delete(b.namespaces, name)
@@ -353,6 +365,8 @@ func (b *Builder) SetSettings(s Settings) { b.settings = s }
 
 // World returns the current snapshot. It stays valid until the next change.
 func (b *Builder) World() *World {
+	b.unmention()
+	b.forgetIndexes()
 	b.measure()
 	w := &World{
 		Space: b.space, Resources: b.resources, Markets: b.compileMarkets(),
@@ -361,6 +375,14 @@ func (b *Builder) World() *World {
 	}
 	return w
 }
+
+// Interned is how many labels and values the Builder keeps a number for, those included that
+// nothing has any more: numbers are not given twice. When most of them are of no use, a new
+// Builder that is told the same holds less, and its World is no other.
+func (b *Builder) Interned() int { return b.space.Len() + b.podLabels.Len() + len(b.crowdByID) }
+
+// Load is how many things the World is made of.
+func (b *Builder) Load() int { return len(b.pods) + len(b.nodes) + len(b.classes) + len(b.crowds) }
 
 // sortedRepulsions lists the repulsions in order; the slice is kept until they change.
 func (b *Builder) sortedRepulsions() []*Repulsion {

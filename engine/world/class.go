@@ -2,7 +2,9 @@ package world
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
@@ -35,6 +37,7 @@ type Class struct {
 	crowds     bitset.Set        // that pick the class
 	repulsions []*Repulsion      // that its pods have
 	named      []*Crowd          // that its constraints name
+	mentions   []string          // pod labels that its selectors ask for
 
 	key, body string
 	pods      int // pods folded into the class, bound ones included
@@ -88,7 +91,7 @@ func (b *Builder) class(p *Pod) *Class {
 		return c
 	}
 	key := string(s.bytes)
-	c := &Class{Shape: b.shape(p, key[:shapeLen]), Priority: p.Priority, Virtual: p.Virtual,
+	c := &Class{Shape: b.shape(p, key[:shapeLen]), Priority: p.Priority, Virtual: p.Virtual, mentions: mentions(p),
 		namespace: p.Namespace, labels: b.kept(p.Labels), key: key, body: key[:bodyLen], on: map[*place]headcount{}}
 	c.Preferred = b.wishes(p)
 	c.Refused, c.Detail, c.Facts = c.Shape.Refused, c.Shape.Detail, c.Shape.Facts
@@ -116,7 +119,7 @@ func (b *Builder) shape(p *Pod, key string) *Shape {
 func (b *Builder) kept(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range labels {
-		if b.mentioned[k] {
+		if _, ok := b.mentioned[k]; ok {
 			out[k] = v
 		}
 	}
@@ -184,6 +187,9 @@ func (b *Builder) neighbours(c *Class, terms []PodTerm) ([]Neighbours, error) {
 // admit makes a new class known and asks every selector about it.
 func (b *Builder) admit(c *Class) {
 	b.classes[c.key] = c
+	for _, label := range c.mentions {
+		b.mentioned[label]++
+	}
 	for label, value := range c.labels {
 		at := anchor(label, value)
 		b.labelled[at] = append(b.labelled[at], c)
@@ -199,6 +205,11 @@ func (b *Builder) admit(c *Class) {
 // dismiss forgets a class that has no pods any more.
 func (b *Builder) dismiss(c *Class) {
 	delete(b.classes, c.key)
+	for _, label := range c.mentions {
+		if b.mentioned[label]--; b.mentioned[label] == 0 {
+			b.unwanted[label] = true
+		}
+	}
 	for id := range c.crowds.Clone().All() {
 		b.crowdByID[id].forget(c)
 	}
@@ -216,22 +227,62 @@ func (b *Builder) dismiss(c *Class) {
 	}
 	if c.refs--; c.refs == 0 {
 		delete(b.shapes, c.Shape.key)
+		b.forgetShape(c.Shape)
+	} else if len(c.Preferred) > 0 {
+		b.forgetVariants(c.Shape) // other classes of the shape have other preferences, or make them anew
+	}
+}
+
+// forgetShape drops what the indexes remember about a shape and its variants.
+func (b *Builder) forgetShape(s *Shape) {
+	for _, x := range b.indexes {
+		x.forget(s)
+	}
+	b.forgetVariants(s)
+}
+
+func (b *Builder) forgetVariants(s *Shape) {
+	for _, v := range s.variants {
 		for _, x := range b.indexes {
-			x.forget(c.Shape)
-			for _, v := range c.Shape.variants {
-				x.forget(v)
-			}
+			x.forget(v)
 		}
 	}
+	s.variants = nil
+}
+
+// selectors visits those of the pod.
+func selectors(p *Pod, visit func(*Selector)) {
+	for i := range p.Spreads {
+		visit(&p.Spreads[i].Select)
+	}
+	for i := range p.Affinity {
+		visit(&p.Affinity[i].Select)
+	}
+	for i := range p.AntiAffinity {
+		visit(&p.AntiAffinity[i].Select)
+	}
+}
+
+// mentions lists the labels that the pod's selectors ask for, each once.
+func mentions(p *Pod) []string {
+	var out []string
+	selectors(p, func(s *Selector) {
+		for _, r := range s.Labels {
+			if !slices.Contains(out, r.Key) {
+				out = append(out, r.Key)
+			}
+		}
+	})
+	return out
 }
 
 // mentionAll notes the labels that the pod's selectors ask for. Classes were
 // folded without the new ones, so pods that carry them are folded again.
 func (b *Builder) mentionAll(p *Pod) {
 	var fresh map[string]bool
-	note := func(s *Selector) {
+	selectors(p, func(s *Selector) {
 		for _, r := range s.Labels {
-			if b.mentioned[r.Key] {
+			if _, ok := b.mentioned[r.Key]; ok {
 				continue
 			}
 			if fresh == nil {
@@ -239,28 +290,57 @@ func (b *Builder) mentionAll(p *Pod) {
 			}
 			fresh[r.Key] = true
 		}
-	}
-	for i := range p.Spreads {
-		note(&p.Spreads[i].Select)
-	}
-	for i := range p.Affinity {
-		note(&p.Affinity[i].Select)
-	}
-	for i := range p.AntiAffinity {
-		note(&p.AntiAffinity[i].Select)
-	}
+	})
 	if len(fresh) == 0 {
 		return
 	}
 	for key := range fresh {
-		b.mentioned[key] = true
+		b.mentioned[key] = 0
 	}
-	for _, q := range b.pods {
-		for key := range fresh {
-			if _, ok := q.labels[key]; ok {
-				b.refold(q)
-				break
-			}
+	b.refoldAll(fresh)
+}
+
+// unmention folds pods again whose classes go by labels that no selector asks for any more:
+// what was asked for once must not tell them apart for ever. It waits for the next World, as
+// the last pod that asks is often followed by another.
+func (b *Builder) unmention() {
+	if len(b.unwanted) == 0 {
+		return
+	}
+	maps.DeleteFunc(b.unwanted, func(label string, _ bool) bool { return b.mentioned[label] > 0 })
+	for label := range b.unwanted {
+		delete(b.mentioned, label)
+	}
+	if len(b.unwanted) > 0 && b.anyHas(b.unwanted) {
+		b.refoldAll(b.unwanted)
+	}
+	clear(b.unwanted)
+}
+
+// anyHas reports whether a class goes by one of the labels.
+func (b *Builder) anyHas(labels map[string]bool) bool {
+	for _, c := range b.classes {
+		if bearsAny(c.labels, labels) {
+			return true
+		}
+	}
+	return false
+}
+
+func bearsAny(has map[string]string, labels map[string]bool) bool {
+	for label := range labels {
+		if _, ok := has[label]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// refoldAll folds the pods that carry any of the labels again.
+func (b *Builder) refoldAll(labels map[string]bool) {
+	for _, p := range b.pods {
+		if bearsAny(p.labels, labels) {
+			b.refold(p)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package world
 import (
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,6 +27,8 @@ type Index struct {
 	// slots that had less room before, in the order in which that came to be known.
 	spots map[*Shape]*spots
 	grown []int32
+	// asked is when it was asked for last, in Worlds handed out by the Builder.
+	asked int
 	// shifted is how many groups do not begin with their First: a Trial closed some hosts.
 	shifted int
 }
@@ -208,7 +211,17 @@ func (w *World) Index(keys []*constraint.Key) *Index {
 		x = newIndex(w.Hosts, keys, w.Resources.Len())
 		w.indexes[name.String()] = x
 	}
+	x.asked = w.builder.turn
 	return x
+}
+
+// idleIndex is after how many Worlds an index that nothing asks for is forgotten: pods may ask
+// for other labels for ever while the nodes stay.
+const idleIndex = 64
+
+func (b *Builder) forgetIndexes() {
+	b.turn++
+	maps.DeleteFunc(b.indexes, func(_ string, x *Index) bool { return b.turn-x.asked > idleIndex })
 }
 
 func newIndex(hosts []*Host, keys []*constraint.Key, dims int) *Index {

@@ -102,6 +102,10 @@ func (c *Cell) Set() constraint.Set {
 	return out
 }
 
+// mostCells is over how many lists of keys a market remembers its cells before it begins anew:
+// pods may name other labels for ever while the market stays.
+const mostCells = 1024
+
 // Cells lists the cells over keys in which the market has rows, with those rows.
 // It is compiled once per list of keys.
 func (m *Market) Cells(keys []*constraint.Key) []CellRows {
@@ -126,6 +130,9 @@ func (m *Market) Cells(keys []*constraint.Key) []CellRows {
 			}
 		}
 		cells = next
+	}
+	if len(m.cells) >= mostCells {
+		clear(m.cells)
 	}
 	m.cells[name] = cells
 	return cells

@@ -47,10 +47,10 @@ func (s *signature) amounts(a quantity.Amounts) {
 }
 
 // labels writes the labels that keep admits, by key.
-func (s *signature) labels(labels map[string]string, keep map[string]bool) {
+func (s *signature) labels(labels map[string]string, keep map[string]int) {
 	s.names = s.names[:0]
 	for key := range labels {
-		if keep[key] {
+		if _, ok := keep[key]; ok {
 			s.names = append(s.names, key)
 		}
 	}
