@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,12 +24,13 @@ func (m *Mirror) mourn(p *corev1.Pod) {
 		return
 	}
 	now := time.Now()
-	for other, since := range m.bereft {
-		if now.Sub(since) >= bereftFor {
-			delete(m.bereft, other)
-		}
-	}
+	m.bereft.comfort(now)
 	m.bereft[owner] = now
+}
+
+// comfort forgets the owners that have had the time to make other pods.
+func (b bereft) comfort(now time.Time) {
+	maps.DeleteFunc(b, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= bereftFor })
 }
 
 // roomFor reports whether there is room for who needs it in the pod's place.

@@ -64,9 +64,11 @@ func (m *Mirror) Spare(gone []string, come []world.Pod) {
 	m.change(func() news {
 		m.moved()
 		for _, uid := range gone {
+			delete(m.spare, uid)
 			m.builder.RemovePod(uid)
 		}
 		for _, p := range come {
+			m.spare[p.UID] = p
 			m.builder.SetPod(p)
 		}
 		return anything(true)

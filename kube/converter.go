@@ -30,6 +30,9 @@ func keep[K comparable, V any](table *map[K]V, key K, v V) V {
 	return v
 }
 
+// shared is how many values are kept to be handed out again.
+func (k *Converter) shared() int { return len(k.amounts) + len(k.labels) + len(k.namespaces) }
+
 // requests is the function Requests.
 func (k *Converter) requests(p *corev1.Pod) quantity.Amounts {
 	sum, ok := plainSum(p)

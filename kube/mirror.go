@@ -42,6 +42,7 @@ type Mirror struct {
 
 	mu      sync.Mutex // guards everything below
 	builder *world.Builder
+	footing footing // of builder
 	convert Converter
 
 	pods    map[string]*corev1.Pod // by UID
@@ -61,9 +62,13 @@ type Mirror struct {
 	catalogs map[string]*Catalog // by node class
 	choices  map[string]memo     // by claim, while its machine is not chosen
 
-	// What the World was last told, so that an event which changes nothing costs nothing.
+	// What the World was last told, so that an event which changes nothing costs nothing, and
+	// so that it can be told again.
 	worldPods  map[string]world.Pod
 	worldNodes map[string]world.Node
+	spare      map[string]world.Pod // pods that exist nowhere else, by UID
+	namespaces map[string]map[string]string
+	settings   world.Settings
 
 	promises map[string]string          // pod UID → node key
 	promised map[string]map[string]bool // node key → pod UIDs
@@ -123,6 +128,8 @@ func NewMirror(wake func(pod string)) *Mirror {
 		choices:    map[string]memo{},
 		worldPods:  map[string]world.Pod{},
 		worldNodes: map[string]world.Node{},
+		spare:      map[string]world.Pod{},
+		namespaces: map[string]map[string]string{},
 		promises:   map[string]string{},
 		promised:   map[string]map[string]bool{},
 		until:      map[string]time.Time{},
@@ -163,6 +170,7 @@ func (m *Mirror) SetNamespace(n *corev1.Namespace) {
 
 func (m *Mirror) setNamespace(n *corev1.Namespace) news {
 	m.moved()
+	m.namespaces[n.Name] = n.Labels
 	m.builder.SetNamespace(n.Name, n.Labels)
 	return news{}
 }
@@ -174,6 +182,7 @@ func (m *Mirror) RemoveNamespace(n *corev1.Namespace) {
 
 func (m *Mirror) removeNamespace(n *corev1.Namespace) news {
 	m.moved()
+	delete(m.namespaces, n.Name)
 	m.builder.RemoveNamespace(n.Name)
 	return news{}
 }
@@ -182,6 +191,7 @@ func (m *Mirror) removeNamespace(n *corev1.Namespace) news {
 func (m *Mirror) SetSettings(s world.Settings) {
 	m.change(func() news {
 		m.moved()
+		m.settings = s
 		m.builder.SetSettings(s)
 		return news{}
 	})

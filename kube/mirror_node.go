@@ -38,7 +38,8 @@ func (m *Mirror) removeNode(n *corev1.Node) news {
 		id = known.Spec.ProviderID // whatever the node's end says
 	}
 	delete(m.nodes, n.Name)
-	delete(m.activity, n.Name)
+	delete(m.until, n.Name)
+	m.forgetActivity(n.Name)
 	m.placeNode(n.Name, nil)
 	m.untie(n.Name, id)
 	m.drop(n.Name)

@@ -23,7 +23,7 @@ func (m *Mirror) setPod(p *corev1.Pod, listed bool) news {
 		m.noteActivity(old, p)
 	}
 	if old != nil && old.Spec.NodeName != p.Spec.NodeName {
-		delete(m.podsOn[old.Spec.NodeName], uid)
+		unset(m.podsOn, old.Spec.NodeName, uid)
 	}
 	m.pods[uid] = p
 	m.notePod(old, p)
@@ -61,7 +61,8 @@ func (m *Mirror) removePod(p *corev1.Pod) news {
 	if old := m.pods[uid]; old != nil {
 		m.mourn(old)
 		m.noteActivity(old, nil)
-		delete(m.podsOn[old.Spec.NodeName], uid)
+		unset(m.podsOn, old.Spec.NodeName, uid)
+		m.forgetActivity(old.Spec.NodeName)
 		for _, claim := range claimsOf(old) {
 			unset(m.mounts, claim, uid)
 		}
@@ -90,6 +91,14 @@ func (m *Mirror) noteActivity(old, now *corev1.Pod) {
 	}
 	if phaseOfStay(old) != phaseOfStay(now) {
 		m.activity[either.Spec.NodeName] = time.Now()
+	}
+}
+
+// forgetActivity drops what is known of a node that is gone, with the last of its pods: they
+// may stay after it for a while.
+func (m *Mirror) forgetActivity(node string) {
+	if m.nodes[node] == nil && len(m.podsOn[node]) == 0 {
+		delete(m.activity, node)
 	}
 }
 

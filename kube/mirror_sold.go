@@ -93,6 +93,17 @@ func (m *Mirror) setTypes(class string, original, types []offer.Type) {
 	}
 }
 
+// RemoveCatalog forgets what a node class can buy. Should a pool or claim buy from it after
+// all, its catalog must be set again.
+func (m *Mirror) RemoveCatalog(class string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.moved()
+	delete(m.catalogs, class)
+	delete(m.budgets, class)
+	m.builder.RemoveCatalog(class)
+}
+
 // Classes lists the node classes that pools and claims buy from, sorted.
 func (m *Mirror) Classes() []string {
 	m.mu.Lock()

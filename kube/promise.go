@@ -152,6 +152,7 @@ func (m *Mirror) settle(now time.Time) news {
 			woke = append(woke, m.removeClaim(m.claims[name])...)
 		}
 	}
+	m.tidy()
 	return news{woke: woke}
 }
 

@@ -63,7 +63,9 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 		group.Go(func() { failed[i] = k.fetch(ctx, class) })
 	}
 	group.Wait()
-	k.forget(classes)
+	for _, class := range k.forget(classes) {
+		k.mirror.RemoveCatalog(class)
+	}
 	failed[len(classes)] = k.publish(ctx)
 	return errors.Join(failed...)
 }
@@ -96,14 +98,15 @@ func (k *Keeper) fetch(ctx context.Context, class string) error {
 }
 
 // forget drops what is known of classes that nothing names any more, and the gauges of
-// budgets that no class draws on: an alert on one would never end.
-func (k *Keeper) forget(used []string) {
+// budgets that no class draws on: an alert on one would never end. It returns those classes.
+func (k *Keeper) forget(used []string) (gone []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for class := range k.last {
 		if slices.Contains(used, class) {
 			continue
 		}
+		gone = append(gone, class)
 		delete(k.last, class)
 		delete(k.read, class)
 		delete(k.sold, class)
@@ -121,6 +124,7 @@ func (k *Keeper) forget(used []string) {
 			delete(k.gauged, budget)
 		}
 	}
+	return gone
 }
 
 // gauge shows what is left of budgets, and for how long.

@@ -12,7 +12,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// reporter keeps the gauges about the mirror itself current, leader or not.
+// reporter keeps the gauges about the mirror itself current, and has it let go of what is
+// gone, leader or not.
 type reporter struct {
 	mirror  *kube.Mirror
 	metrics *metrics.Set
@@ -23,6 +24,7 @@ func (r *reporter) Start(ctx context.Context) error {
 	since := time.Now()
 	for {
 		if r.mirror.Synced() {
+			r.mirror.Tidy()
 			since = time.Now()
 			r.metrics.Synced.Set(1)
 		} else {

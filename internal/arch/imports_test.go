@@ -49,6 +49,8 @@ var rooms = []room{
 		Why: "a storm passes over everything that acts, put together as a command would"},
 	{Folder: "drill/adoption", Knows: []string{"engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "controller/nodeclass", "api"},
 		Why: "whoever takes a cluster over brings everything that acts, put together as a command would"},
+	{Folder: "drill/soak", Knows: []string{"engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "controller/nodeclass", "api"},
+		Why: "whatever lives as long as the process is searched for what it should have forgotten"},
 	{Folder: "drill/figures", Knows: []string{"drill", "drill/siege", "drill/storm", "provider/azure/emulator"},
 		Why: "it runs the drills and adds nothing but a table"},
 	{Folder: "cost", Knows: []string{"engine", "kube", "journal", "api"},
@@ -74,7 +76,7 @@ var rooms = []room{
 var kubernetes = []string{"k8s.io/", "sigs.k8s.io/"}
 
 // speaksKubernetes lists the rooms that may import Kubernetes modules.
-var speaksKubernetes = []string{"agent", "api", "kube", "controller", "cmd", "drill/adoption", "drill/storm", "local", "e2e", "provider/azure", "provider/azure/emulator/node", "sim", "cli"}
+var speaksKubernetes = []string{"agent", "api", "kube", "controller", "cmd", "drill/adoption", "drill/soak", "drill/storm", "local", "e2e", "provider/azure", "provider/azure/emulator/node", "sim", "cli"}
 
 func TestImportsPointInward(t *testing.T) {
 	for _, file := range sources(t) {

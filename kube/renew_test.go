@@ -1,0 +1,218 @@
+package kube
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/world"
+)
+
+// The World that a Mirror begins anew with is the one it had: whenever that is, it changes no
+// plan.
+//
+// Rule 15, Rule 350.
+func TestBeginningAnewChangesNoPlan(t *testing.T) {
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 350))
+		kept, m := map[string]any{}, NewMirror(nil)
+		furnish(m)
+		for range 300 {
+			change(random, kept, m)
+			if random.IntN(50) == 0 {
+				m.renew()
+			}
+		}
+		before := planOf(m)
+		m.renew()
+		if diff := cmp.Diff(before, planOf(m)); diff != "" {
+			t.Fatalf("seed %d: a new beginning changes the plan:\n%s", seed, diff)
+		}
+	}
+}
+
+// Each thing that a plan depends on is told to the new World: without any of them the plan of
+// the crowded world below would be another.
+//
+// Rule 350.
+func TestBeginningAnewForgetsNothingThatIs(t *testing.T) {
+	for name, omit := range map[string]func(*Mirror){
+		"settings":   func(m *Mirror) { m.settings = world.Settings{} },
+		"namespaces": func(m *Mirror) { clear(m.namespaces) },
+		"catalogs":   func(m *Mirror) { clear(m.catalogs) },
+		"budgets":    func(m *Mirror) { clear(m.budgets) },
+		"pools":      func(m *Mirror) { clear(m.pools) },
+		"daemons":    func(m *Mirror) { clear(m.daemons) },
+		"nodes":      func(m *Mirror) { clear(m.worldNodes) },
+		"pods":       func(m *Mirror) { clear(m.worldPods) },
+		"buffers":    func(m *Mirror) { clear(m.spare) },
+	} {
+		m := NewMirror(nil)
+		furnish(m)
+		before := planOf(m)
+		m.renew()
+		if diff := cmp.Diff(before, planOf(m)); diff != "" {
+			t.Errorf("a new beginning changes the plan:\n%s", diff)
+		}
+		omit(m)
+		m.renew()
+		if planOf(m) == before {
+			t.Errorf("the plan does not depend on %s, so that this test proves nothing of them", name)
+		}
+	}
+}
+
+func planOf(m *Mirror) (plan string) {
+	m.View(func(w *world.World) { plan = enginetest.Print(pack.Solve(w)) })
+	return plan
+}
+
+// furnish shows a cluster in which everything matters.
+func furnish(m *Mirror) {
+	m.SetSettings(world.Settings{Preferences: world.Ignore})
+	m.SetNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"team": "a"}}})
+	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	pool.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Name: "default"}
+	pool.StatusConditions().SetTrue(karpv1.ConditionTypeValidationSucceeded)
+	pool.StatusConditions().SetTrue(karpv1.ConditionTypeNodeClassReady)
+	m.SetPool(pool)
+	m.SetCatalog("default", furniture(), map[string]int64{"cores": 8})
+	m.SetDaemon(agent("1"))
+	claim, node := joined(claimNamed("there"))
+	m.SetClaim(claim)
+	m.SetNode(node)
+	m.SetPod(boundTo(pendingPod("runs"), node.Name), true)
+	small := pendingPod("small")
+	small.Spec.Containers = []corev1.Container{container("cpu", "300m")}
+	m.SetPod(small, false)
+	alone := pendingPod("alone")
+	alone.Spec.Containers = []corev1.Container{container("cpu", "500m")}
+	alone.Spec.Affinity = &corev1.Affinity{
+		PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}}},
+		NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: zoned(corev1.LabelTopologyZone, "z2")}}},
+	}
+	m.SetPod(alone, false)
+	for i := range 6 {
+		m.SetPod(pendingPod(fmt.Sprint("w", i)), false)
+	}
+	spare := Pod(pendingPod("spare"), time.Time{})
+	spare.Virtual = true
+	m.Spare(nil, []world.Pod{spare})
+}
+
+// furniture is two sizes in two zones, of which one is dearer.
+func furniture() []offer.Type {
+	var out []offer.Type
+	for _, cores := range []int64{2, 4} {
+		x := offer.Type{Name: fmt.Sprint("t", cores), Capacity: quantity.Amounts{quantity.NameCPU: 1000 * cores, quantity.NameMemory: cores << 32, quantity.NamePods: 20}}
+		for i, zone := range []string{"z1", "z2"} {
+			x.Offers = append(x.Offers, offer.Offer{Zone: zone, CapacityType: offer.OnDemand, Price: offer.Price((cores*10 + int64(i)) * 1e6), Draws: []offer.Draw{{Budget: "cores", Amount: cores}}})
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// A thousand nodes under new names are worth a new beginning, one is not: what the beginnings
+// cost stays a small part of what the changes cost.
+//
+// Rule 350.
+func TestBeginningAnewIsRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, builder, beginnings := NewMirror(nil), (*world.Builder)(nil), 0
+		furnish(m)
+		const nodes = 20_000
+		for i := range nodes {
+			claim, node := joined(claimNamed(fmt.Sprint("n", i)))
+			node.Labels[corev1.LabelHostname] = node.Name
+			m.SetClaim(claim)
+			m.SetNode(node)
+			if i%10 == 0 {
+				m.View(func(*world.World) {})
+				m.Settle()
+			}
+			m.RemoveNode(node)
+			m.RemoveClaim(claim)
+			if m.builder != builder {
+				builder = m.builder
+				beginnings++
+			}
+		}
+		if most := nodes/spareNumbers + 1; beginnings > most || beginnings < 2 {
+			t.Errorf("%d beginnings for %d nodes, want 2 to %d", beginnings, nodes, most)
+		}
+		if n := m.builder.Interned(); n > 4*spareNumbers {
+			t.Errorf("%d numbers are kept", n)
+		}
+	})
+}
+
+// A standby, which never decides, forgets like a leader.
+//
+// Rule 350.
+func TestStandbyForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMirror(nil)
+		furnish(m)
+		for i := range 5000 {
+			p := pendingPod(fmt.Sprint("job", i))
+			p.Spec.NodeSelector = map[string]string{"job": p.Name}
+			m.SetPod(p, false)
+			budget := podBudgetOf(p.Name)
+			budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"job": p.Name}}
+			m.SetPDB(&budget)
+			m.RemovePod(p)
+			m.RemovePDB(&budget)
+			if i%100 == 0 {
+				m.View(func(w *world.World) { w.Pending() })
+			}
+			m.Tidy()
+		}
+		if n := m.builder.Interned(); n > 4*spareNumbers {
+			t.Errorf("%d numbers are kept", n)
+		}
+		if n := len(m.unjudged); n > 1 {
+			t.Errorf("%d namespaces are to be judged", n)
+		}
+	})
+}
+
+// What a node's pods did is forgotten with the last of both: a node that is gone first leaves
+// nothing behind.
+//
+// Rule 350.
+func TestPodsThatOutliveTheirNodeLeaveNothing(t *testing.T) {
+	for name, podFirst := range map[string]bool{"pod first": true, "node first": false} {
+		m := NewMirror(nil)
+		for i := range 3 {
+			_, node := joined(claimNamed(fmt.Sprint("n", i)))
+			p := boundTo(pendingPod(fmt.Sprint("p", i)), node.Name)
+			m.SetNode(node)
+			m.SetPod(p, false)
+			m.Nominate(node.Name, []world.Ref{Ref(p)})
+			if podFirst {
+				m.RemovePod(p)
+			}
+			m.RemoveNode(node)
+			if !podFirst {
+				m.RemovePod(p)
+			}
+		}
+		if left := len(m.podsOn) + len(m.activity) + len(m.until); left > 0 {
+			t.Errorf("%s: pods of %d nodes, the activity of %d, nominations of %d are kept", name, len(m.podsOn), len(m.activity), len(m.until))
+		}
+	}
+}
+
