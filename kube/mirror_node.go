@@ -39,7 +39,7 @@ func (m *Mirror) removeNode(n *corev1.Node) news {
 	}
 	delete(m.nodes, n.Name)
 	delete(m.until, n.Name)
-	m.forgetActivity(n.Name)
+	delete(m.activity, n.Name)
 	m.placeNode(n.Name, nil)
 	m.untie(n.Name, id)
 	m.drop(n.Name)

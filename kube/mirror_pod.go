@@ -95,7 +95,7 @@ func (m *Mirror) noteActivity(old, now *corev1.Pod) {
 }
 
 // forgetActivity drops what is known of a node that is gone, with the last of its pods: they
-// may stay after it for a while.
+// may stay after it for a while, and go then.
 func (m *Mirror) forgetActivity(node string) {
 	if m.nodes[node] == nil && len(m.podsOn[node]) == 0 {
 		delete(m.activity, node)

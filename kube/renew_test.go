@@ -215,4 +215,3 @@ func TestPodsThatOutliveTheirNodeLeaveNothing(t *testing.T) {
 		}
 	}
 }
-
