@@ -39,7 +39,7 @@ type Catalog struct {
 
 	columns  map[*constraint.Key]*column
 	several  bitset.Set // rows with several values for some label
-	measured int        // resources known when the vectors were made
+	measured int        // version of the positions when the vectors were made
 }
 
 // column indexes the rows by the values of one label.
@@ -86,13 +86,13 @@ func Compile(space *constraint.Space, resources *quantity.Space, types []Type) *
 	return c
 }
 
-// Measure brings the vectors up to date with resources that pods have asked for
-// since. Only the owner of the World may call it.
+// Measure brings the vectors up to date with positions that have moved since. Only
+// the owner of the World may call it.
 func (c *Catalog) Measure(resources *quantity.Space) {
-	if c.measured == resources.Len() {
+	if c.measured == resources.Version() {
 		return
 	}
-	c.measured = resources.Len()
+	c.measured = resources.Version()
 	c.Capacity = make([]quantity.Vector, len(c.Types))
 	c.Room = make([]quantity.Vector, len(c.Types))
 	for i, t := range c.Types {

@@ -105,7 +105,14 @@ func TestAcceptableEqualsCatalog(t *testing.T) {
 
 func byCatalog(types []offer.Type, rules []constraint.Rule, requests quantity.Amounts) ([]offer.Choice, error) {
 	space, resources := constraint.NewSpace(), quantity.NewSpace()
-	asked, _ := resources.Asked(requests)
+	for name := range requests {
+		resources.Ask(name, 1)
+	}
+	for _, t := range types {
+		resources.Offer(quantity.Catalogs, t.Capacity, 1)
+	}
+	resources.Settle()
+	asked := resources.Asked(requests)
 	set, err := space.Set(rules)
 	c := offer.Compile(space, resources, types)
 	var out []offer.Choice

@@ -196,7 +196,7 @@ func (s *solver) choices(l *launch) bitset.Set {
 	if s.scarce(m).Meets(out) {
 		s.dropScarce(l, out)
 	}
-	if len(m.Limited) > 0 {
+	if len(m.Limited)+len(m.Uncounted) > 0 {
 		s.dropOverLimits(l, out)
 	}
 	if m.varied() {
@@ -268,6 +268,11 @@ func (s *solver) dropScarce(l *launch, rows bitset.Set) {
 // largest of them.
 func (s *solver) dropOverLimits(l *launch, rows bitset.Set) {
 	m := l.stall
+	for _, u := range m.Uncounted {
+		for row := range rows.And(u.Rows).All() {
+			rows.Drop(row)
+		}
+	}
 	planned := m.capacity(l.row)
 	if l.claim != nil {
 		planned = l.claim

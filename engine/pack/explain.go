@@ -165,6 +165,9 @@ func (m *stall) explainLimits(w *world.World, rows bitset.Set) (string, map[stri
 			worst, most, needed = d, n, least
 		}
 	}
+	if u := m.uncounted(rows.First()); u != nil && most == 0 {
+		return m.explainUncounted(u)
+	}
 	name := w.Resources.Name(worst)
 	limit, left := m.Pool.Limits[name], m.left[worst]
 	detail := fmt.Sprintf("limits.%s is %s, %s of it left", name, quantity.Format(name, limit), quantity.Format(name, max(0, left)))
@@ -172,6 +175,17 @@ func (m *stall) explainLimits(w *world.World, rows bitset.Set) (string, map[stri
 		detail += fmt.Sprintf(", the smallest machine has %s", quantity.Format(name, needed))
 	}
 	return detail, map[string]any{"limit": name, "value": limit, "used": limit - left, "left": max(0, left), "needed": needed}
+}
+
+// explainUncounted names a limit on a resource that has no position.
+func (m *stall) explainUncounted(u *world.Uncounted) (string, map[string]any) {
+	limit := m.Pool.Limits[u.Limit]
+	facts := map[string]any{"limit": u.Limit, "value": limit, "used": limit - u.Left, "left": max(0, u.Left), "needed": 0}
+	detail := fmt.Sprintf("limits.%s is %s, %s of it left", u.Limit, quantity.Format(u.Limit, limit), quantity.Format(u.Limit, max(0, u.Left)))
+	if u.Left < 0 {
+		return detail, facts
+	}
+	return fmt.Sprintf("%s, but more than %d extended resources are offered and asked for at the same time, and others are counted first", detail, quantity.Extended), facts
 }
 
 // kindOf is the reason for which a budget keeps offers out.

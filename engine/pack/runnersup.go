@@ -207,6 +207,9 @@ func (c *comparison) beyond(row int) (string, map[string]any) {
 				map[string]any{"limit": name, "value": m.Pool.Limits[name], "left": left, "needed": more}
 		}
 	}
+	if u := m.uncounted(row); u != nil {
+		return m.explainUncounted(u)
+	}
 	return "beyond the pool's limits", nil
 }
 

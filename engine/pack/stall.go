@@ -107,7 +107,18 @@ func (m *stall) withinLimits(row int) bool {
 			return false
 		}
 	}
-	return true
+	return m.uncounted(row) == nil
+}
+
+// uncounted is the limit without a count that keeps the row from being bought; nil when
+// there is none.
+func (m *stall) uncounted(row int) *world.Uncounted {
+	for i := range m.Uncounted {
+		if u := &m.Uncounted[i]; u.Rows.Has(row) {
+			return u
+		}
+	}
+	return nil
 }
 
 // reserve takes one node of row out of limits and budgets.

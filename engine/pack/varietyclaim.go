@@ -27,7 +27,7 @@ func (s *solver) exchangeable(l *launch, row int) bool {
 
 // claimed reports whether the row is no larger than what the launch takes of the pool's limits.
 func (m *stall) claimed(l *launch, row int) bool {
-	return !slices.ContainsFunc(m.Limited, func(d quantity.Dim) bool { return m.capacity(row)[d] > l.claim[d] })
+	return m.uncounted(row) == nil && !slices.ContainsFunc(m.Limited, func(d quantity.Dim) bool { return m.capacity(row)[d] > l.claim[d] })
 }
 
 // onceDrawable reports whether there was quota for the row before anything was bought.

@@ -12,7 +12,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Names of the resources every node has, spelled as Kubernetes spells them.
@@ -38,12 +37,18 @@ const (
 	Memory
 	Storage
 	Pods
+	// Unoffered stands for all resources without a position of their own. Nothing has
+	// any of it, so a pod that asks for one of them fits nowhere.
+	Unoffered
 	base
 )
 
-// Dims is how many resources a Vector can hold: four that every node has and the
-// extended ones (GPUs, huge pages, devices) that some pod of one World asks for.
-const Dims = 20
+// Dims is the length of a Vector: the positions that every Space shares and those
+// of the extended resources (GPUs, huge pages, devices, attached volumes).
+const Dims = 24
+
+// Extended is how many extended resources can have a position at one time.
+const Extended = Dims - int(base)
 
 // Most is the largest amount of one resource. Sums saturate here, far below
 // overflow, so a typo of 1e18 bytes is merely a pod that fits nowhere.
@@ -54,6 +59,24 @@ type Amounts map[string]int64
 
 // Names lists the resources in a, sorted.
 func (a Amounts) Names() []string { return slices.Sorted(maps.Keys(a)) }
+
+// Asked lists the resources of a request, the base ones first and then by name.
+// Requests of nothing, or below nothing, are left out.
+func (a Amounts) Asked() []string {
+	var out, extended []string
+	for _, name := range []string{NameCPU, NameMemory, NameStorage, NamePods} {
+		if a[name] > 0 {
+			out = append(out, name)
+		}
+	}
+	for name, n := range a {
+		if n > 0 && !slices.Contains(out, name) {
+			extended = append(extended, name)
+		}
+	}
+	slices.Sort(extended)
+	return append(out, extended...)
+}
 
 // Add returns a new bag holding a + b, saturating at Most.
 func (a Amounts) Add(b Amounts) Amounts {
@@ -77,101 +100,6 @@ func (a Amounts) Sub(b Amounts) Amounts {
 		diff[name] = clamp(clamp(diff[name]) - clamp(n))
 	}
 	return diff
-}
-
-// Space gives every resource name its position. It only grows, so Vectors made
-// early stay valid. The zero Space is not usable; see NewSpace.
-type Space struct {
-	names  []string
-	dims   map[string]Dim
-	attach []Dim // those that begin with Attachable
-}
-
-// NewSpace returns a Space that knows the four base resources.
-func NewSpace() *Space {
-	s := &Space{dims: map[string]Dim{}}
-	for _, name := range []string{NameCPU, NameMemory, NameStorage, NamePods} {
-		s.Dim(name)
-	}
-	return s
-}
-
-// Dim returns the position of a resource, giving it one when it is new. It
-// reports false when the Space is full: the caller must then treat the resource
-// as one that nothing offers.
-func (s *Space) Dim(name string) (Dim, bool) {
-	if d, ok := s.dims[name]; ok {
-		return d, true
-	}
-	if len(s.names) == Dims {
-		return 0, false
-	}
-	d := Dim(len(s.names))
-	s.names = append(s.names, name)
-	s.dims[name] = d
-	if strings.HasPrefix(name, Attachable) {
-		s.attach = append(s.attach, d)
-	}
-	return d, true
-}
-
-// Lookup is Dim for readers: it never grows the Space.
-func (s *Space) Lookup(name string) (Dim, bool) {
-	d, ok := s.dims[name]
-	return d, ok
-}
-
-// Name returns the resource at position d.
-func (s *Space) Name(d Dim) string { return s.names[d] }
-
-// Len is the number of resources known.
-func (s *Space) Len() int { return len(s.names) }
-
-// Offered turns what a node or machine type provides into a Vector. Resources
-// without a position are dropped: no pod in this Space asks for them. Attachments
-// that are not listed are unlimited.
-func (s *Space) Offered(a Amounts) Vector {
-	var v Vector
-	for _, d := range s.attach {
-		v[d] = Most
-	}
-	for name, n := range a {
-		if d, ok := s.dims[name]; ok {
-			v[d] = clamp(n)
-		}
-	}
-	return v
-}
-
-// Asked turns a request into a Vector and gives new resources a position. It
-// returns the names that found no room; a pod that asks for one fits nowhere.
-func (s *Space) Asked(a Amounts) (Vector, []string) {
-	var v Vector
-	var left []string
-	for _, name := range a.Names() {
-		n := a[name]
-		if n <= 0 {
-			continue // nobody brings room along
-		}
-		d, ok := s.Dim(name)
-		if !ok {
-			left = append(left, name)
-			continue
-		}
-		v[d] = clamp(n)
-	}
-	return v, left
-}
-
-// Amounts turns v back into a bag, leaving zeros out.
-func (s *Space) Amounts(v Vector) Amounts {
-	a := Amounts{}
-	for d, name := range s.names {
-		if v[d] != 0 {
-			a[name] = v[d]
-		}
-	}
-	return a
 }
 
 // Vector counts resources in base units, one per Dim.

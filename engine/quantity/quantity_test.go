@@ -1,7 +1,6 @@
 package quantity_test
 
 import (
-	"fmt"
 	"math"
 	"testing"
 
@@ -40,19 +39,6 @@ func TestNothingOverflows(t *testing.T) {
 	room := quantity.Vector{quantity.Memory: 1 << 40}
 	if room.Fits(&huge) != 0 {
 		t.Error("an exabyte fits a terabyte")
-	}
-}
-
-func TestSpaceIsFinite(t *testing.T) {
-	s := quantity.NewSpace()
-	for i := range quantity.Dims - 4 {
-		if _, ok := s.Dim(fmt.Sprintf("example.com/device-%d", i)); !ok {
-			t.Fatalf("no room for resource %d", i)
-		}
-	}
-	v, left := s.Asked(quantity.Amounts{"cpu": 1000, "example.com/one-too-many": 1, "example.com/none": 0})
-	if len(left) != 1 || left[0] != "example.com/one-too-many" || v[quantity.CPU] != 1000 {
-		t.Errorf("asked %v, left over %v", v, left)
 	}
 }
 

@@ -43,18 +43,18 @@ type Builder struct {
 	catalogs map[string]catalog // by node class
 	markets  map[string]*Market // by pool
 
-	worn    map[*constraint.Key]int // labels, by how many nodes have them
-	queue   map[*Class]bool         // classes with pods that are bound to no node
-	leaving map[*Host]bool          // nodes whose movable pods need new homes
-	drawing map[*Host]bool          // nodes that the cloud's count of quota lacks
-	holding map[string]holding      // by pool
-	stale   map[*Host]bool          // whose free room must be recomputed
-	order   []*Host                 // hosts that take pods, in order; nil when it must be made anew
-	stuck   []*Host                 // made with order
-	indexes map[string]*Index       // of order, by label keys
-	turn    int                     // Worlds handed out
-	moved   []*Class                // classes whose Pods were last made up of more than waiting ones
-	dims    int                     // resources known when vectors were last made
+	worn    map[*constraint.Key]int    // labels, by how many nodes have them
+	queue   map[*Class]bool            // classes with pods that are bound to no node
+	leaving map[*Host]bool             // nodes whose movable pods need new homes
+	drawing map[*Host]bool             // nodes that the cloud's count of quota lacks
+	holding map[string]holding         // by pool
+	stale   map[*Host]bool             // whose free room must be recomputed
+	order   []*Host                    // hosts that take pods, in order; nil when it must be made anew
+	stuck   []*Host                    // made with order
+	indexes map[string]*Index          // of order, by label keys
+	turn    int                        // Worlds handed out
+	moved   []*Class                   // classes whose Pods were last made up of more than waiting ones
+	asking  map[string]map[*Shape]bool // extended resources, by the shapes that ask for them
 	scratch signature
 }
 
@@ -101,7 +101,7 @@ func NewBuilder() *Builder {
 		mentioned: map[string]int{}, unwanted: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*Host{}, pools: map[string]Pool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{}, worn: map[*constraint.Key]int{},
-		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, stale: map[*Host]bool{}, indexes: map[string]*Index{},
+		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, stale: map[*Host]bool{}, indexes: map[string]*Index{}, asking: map[string]map[*Shape]bool{},
 	}
 }
 
@@ -217,6 +217,7 @@ func (b *Builder) SetNode(n Node) {
 	b.stale[h] = true
 	b.order = nil
 	b.hold(h, 1)
+	b.offer(&h.Node, 1)
 	if n.Leaving {
 		b.leaving[h] = true
 	}
@@ -241,6 +242,7 @@ func (b *Builder) RemoveNode(key string) {
 	delete(b.drawing, h)
 	b.order = nil
 	b.hold(h, -1)
+	b.offer(&h.Node, -1)
 	b.wear(h, -1)
 	if at := h.place; at != nil && at.host == h {
 		at.host = nil
@@ -276,17 +278,14 @@ func (b *Builder) hold(h *Host, by int) {
 
 // SetPool adds or replaces a pool.
 func (b *Builder) SetPool(p Pool) {
-	for _, name := range p.Limits.Names() {
-		if name != quantity.NameNodes {
-			b.resources.Dim(name)
-		}
-	}
+	b.RemovePool(p.Name)
+	b.askFor(p.Limits, 1)
 	b.pools[p.Name] = p
-	delete(b.markets, p.Name)
 }
 
 // RemovePool forgets a pool.
 func (b *Builder) RemovePool(name string) {
+	b.askFor(b.pools[name].Limits, -1)
 	delete(b.pools, name)
 	delete(b.markets, name)
 }
@@ -296,7 +295,8 @@ func (b *Builder) RemovePool(name string) {
 func (b *Builder) SetDaemon(d Daemon) {
 	b.RemoveDaemon(d.UID)
 	entry := &daemon{Daemon: d, tolerations: d.Tolerations}
-	entry.requests, _ = b.resources.Asked(d.Requests)
+	entry.measure(b.resources)
+	b.askFor(d.Requests, 1)
 	entry.alternatives, _ = b.alternatives(d.Required, d.AnyOf)
 	b.daemons[d.UID] = entry
 	b.daemonsChanged()
@@ -304,9 +304,11 @@ func (b *Builder) SetDaemon(d Daemon) {
 
 // RemoveDaemon forgets the DaemonSet with that UID.
 func (b *Builder) RemoveDaemon(uid string) {
-	if _, ok := b.daemons[uid]; !ok {
+	old, ok := b.daemons[uid]
+	if !ok {
 		return
 	}
+	b.askFor(old.Requests, -1)
 	delete(b.daemons, uid)
 	b.daemonsChanged()
 }
@@ -325,6 +327,8 @@ func (b *Builder) SetCatalog(class string, types []offer.Type, budgets map[strin
 	entry := catalog{compiled: old.compiled, budgets: budgets}
 	if old.compiled == nil || !sameTypes(old.compiled, types) {
 		entry.compiled = offer.Compile(b.space, b.resources, types)
+		b.sell(old.compiled, -1)
+		b.sell(entry.compiled, 1)
 		for name, p := range b.pools {
 			if p.Class == class {
 				delete(b.markets, name)
@@ -332,6 +336,16 @@ func (b *Builder) SetCatalog(class string, types []offer.Type, budgets map[strin
 		}
 	}
 	b.catalogs[class] = entry
+}
+
+// sell counts what the machine types of a catalog offer.
+func (b *Builder) sell(c *offer.Catalog, by int) {
+	if c == nil {
+		return
+	}
+	for i := range c.Types {
+		b.resources.Offer(quantity.Catalogs, c.Types[i].Capacity, by)
+	}
 }
 
 func sameTypes(c *offer.Catalog, types []offer.Type) bool {
@@ -392,19 +406,6 @@ func (b *Builder) sortedRepulsions() []*Repulsion {
 	return b.repelling
 }
 
-// measure widens all vectors after a pod asked for a resource not seen before.
-func (b *Builder) measure() {
-	if b.dims == b.resources.Len() {
-		return
-	}
-	b.dims = b.resources.Len()
-	for _, c := range b.catalogs {
-		c.compiled.Measure(b.resources)
-	}
-	clear(b.indexes)
-	b.daemonsChanged()
-}
-
 func (b *Builder) compileMarkets() []*Market {
 	var out []*Market
 	var laid map[layout]*Market
@@ -456,20 +457,37 @@ func (b *Builder) forgetFitsOf(s *Shape) {
 
 // measureLimits computes what the pool may still buy.
 func (m *Market) measureLimits(resources *quantity.Space, h holding) {
-	m.NodesLeft, m.Limited, m.Left = -1, nil, quantity.Vector{}
+	m.NodesLeft, m.Limited, m.Left, m.Uncounted = -1, nil, quantity.Vector{}, nil
 	for _, name := range m.Pool.Limits.Names() {
 		limit := m.Pool.Limits[name]
 		if name == quantity.NameNodes {
 			m.NodesLeft = max(0, int(min(limit, 1<<30))-h.nodes)
 			continue
 		}
+		left := limit - h.capacity[name]
 		d, ok := resources.Lookup(name)
 		if !ok {
+			m.leaveUncounted(resources, name, left)
 			continue
 		}
 		m.Limited = append(m.Limited, d)
-		m.Left[d] = limit - h.capacity[name]
+		m.Left[d] = left
 	}
+}
+
+// leaveUncounted keeps a limit on a resource that has no position: nothing offers it, or
+// there are more resources than positions.
+func (m *Market) leaveUncounted(resources *quantity.Space, name string, left int64) {
+	if left >= 0 && !resources.OffersFrom(quantity.Catalogs, name) {
+		return
+	}
+	var rows bitset.Set
+	for i, r := range m.Catalog.Rows {
+		if left < 0 || m.Catalog.Types[r.Type].Capacity[name] > 0 {
+			rows.Put(i)
+		}
+	}
+	m.Uncounted = append(m.Uncounted, Uncounted{Limit: name, Left: left, Rows: rows})
 }
 
 // hosts brings the hosts up to date and returns those that take pods, in order.

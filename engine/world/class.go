@@ -227,6 +227,7 @@ func (b *Builder) dismiss(c *Class) {
 	}
 	if c.refs--; c.refs == 0 {
 		delete(b.shapes, c.Shape.key)
+		b.unask(c.Shape)
 		b.forgetShape(c.Shape)
 	} else if len(c.Preferred) > 0 {
 		b.forgetVariants(c.Shape) // other classes of the shape have other preferences, or make them anew

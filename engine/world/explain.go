@@ -28,7 +28,7 @@ func (m *Market) Cuts(c *Shape, w *World) []reason.Cut {
 	if taint, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
 		e.cut(reason.Taints, nil, func(bitset.Set) (string, map[string]any) { return ofTaint(taint) })
 	}
-	asked := c.alone()
+	asked := c.aloneVector()
 	e.cut(reason.Resources, m.Holding(&asked), e.ofResources)
 	if taken := m.portsTakenFrom(c); !taken.Empty() {
 		e.cut(reason.Ports, e.left.Minus(taken), e.ofPorts)
@@ -36,8 +36,8 @@ func (m *Market) Cuts(c *Shape, w *World) []reason.Cut {
 	return e.cuts
 }
 
-// alone is what one pod of the shape takes on a machine of its own.
-func (c *Shape) alone() quantity.Vector {
+// aloneVector is what one pod of the shape takes on a machine of its own.
+func (c *Shape) aloneVector() quantity.Vector {
 	asked := c.Requests
 	for _, mount := range c.Mounts {
 		asked[mount.Dim]++
@@ -217,15 +217,13 @@ func (e *explanation) ofPorts(before bitset.Set) (string, map[string]any) {
 // ofResources names the resource that is shortest, with the most of it there is.
 func (e *explanation) ofResources(before bitset.Set) (string, map[string]any) {
 	asked := e.shape.alone()
-	alone := map[string]int64{}
+	alone, requests := map[string]int64{}, map[string]int64{}
 	var worst shortage
-	for d, n := range asked {
-		if n == 0 {
-			continue
-		}
-		s := e.shortage(quantity.Dim(d), n, before)
+	for _, name := range asked.Asked() {
+		s := e.shortage(name, min(quantity.Most, asked[name]), before)
+		requests[name] = s.asked
 		if s.removed > 0 {
-			alone[s.name] = int64(s.removed)
+			alone[name] = int64(s.removed)
 		}
 		if worst.name == "" || s.exceeds(worst) {
 			worst = s
@@ -233,15 +231,52 @@ func (e *explanation) ofResources(before bitset.Set) (string, map[string]any) {
 	}
 	facts := map[string]any{
 		"resource": worst.name, "asked": worst.asked, "largest": worst.largest, "largestType": worst.largestType,
-		"resources": alone, "requests": map[string]int64(e.world.Resources.Amounts(asked)),
+		"resources": alone, "requests": requests,
 	}
 	switch {
+	case worst.unplanned:
+		return e.ofUnplanned(facts), facts
 	case !e.left.Empty():
-		return "requests " + e.world.describe(e.shape.Requests), facts
+		return "requests " + describe(e.shape.asks), facts
 	case worst.asked <= worst.largest:
 		return "no single type holds all of its requests together", facts
 	}
 	return worst.String(), facts
+}
+
+// ofUnplanned names the resources that nothing offers and, when everything that the pod
+// asks for is offered somewhere, those for which there is no position.
+func (e *explanation) ofUnplanned(facts map[string]any) string {
+	asked := e.shape.alone()
+	var unoffered, short []string
+	for _, name := range asked.Asked() {
+		switch d, _ := e.world.Resources.Place(name); {
+		case d != quantity.Unoffered:
+		case e.world.Resources.Short(name):
+			short = append(short, name)
+		default:
+			unoffered = append(unoffered, name)
+		}
+	}
+	if len(unoffered) > 0 {
+		facts["unoffered"] = unoffered[:min(len(unoffered), mostListed)]
+		return "requests " + listed(asked, unoffered) + ", which no instance type and no node offers"
+	}
+	facts["unplanned"], facts["most"] = short[:min(len(short), mostListed)], quantity.Extended
+	return fmt.Sprintf("requests %s, for which no room is planned: more than %d extended resources are offered and asked for at the same time, and others go first",
+		listed(asked, short), quantity.Extended)
+}
+
+// listed spells out requests: 1 of example.com/a, 2 of example.com/b.
+func listed(asked quantity.Amounts, names []string) string {
+	var parts []string
+	for _, name := range names[:min(len(names), mostListed)] {
+		parts = append(parts, quantity.Format(name, asked[name])+" of "+name)
+	}
+	if more := len(names) - len(parts); more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(parts, ", "), more)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // shortage says how far what is on sale falls short of a request.
@@ -249,13 +284,21 @@ type shortage struct {
 	name           string
 	asked, largest int64
 	largestType    string
-	removed        int // offers that have less
+	removed        int  // offers that have less
+	unplanned      bool // the resource has no position
 }
 
-func (e *explanation) shortage(d quantity.Dim, asked int64, rows bitset.Set) shortage {
+func (e *explanation) shortage(name string, asked int64, rows bitset.Set) shortage {
+	d, limited := e.world.Resources.Place(name)
+	switch {
+	case !limited:
+		return shortage{name: name, asked: asked, largest: quantity.Most}
+	case d == quantity.Unoffered:
+		return shortage{name: name, asked: asked, removed: rows.Len(), unplanned: true}
+	}
 	var only quantity.Vector
 	only[d] = asked
-	s := shortage{name: e.world.Resources.Name(d), asked: asked, removed: rows.Minus(e.market.Holding(&only)).Len()}
+	s := shortage{name: name, asked: asked, removed: rows.Minus(e.market.Holding(&only)).Len()}
 	for i := range rows.All() {
 		if n := max(0, e.market.Room[i][d]); n > s.largest {
 			s.largest, s.largestType = n, e.market.Catalog.Types[e.market.Catalog.Rows[i].Type].Name
@@ -264,9 +307,12 @@ func (e *explanation) shortage(d quantity.Dim, asked int64, rows bitset.Set) sho
 	return s
 }
 
-// exceeds puts what is asked in vain first, by its ratio to the most there is,
-// and then what most offers lack.
+// exceeds puts resources without a position first, then what is asked in vain, by its
+// ratio to the most there is, and then what most offers lack.
 func (s shortage) exceeds(o shortage) bool {
+	if s.unplanned != o.unplanned {
+		return s.unplanned
+	}
 	if vain := s.asked > s.largest; vain || o.asked > o.largest {
 		return vain && float64(s.asked)/float64(max(1, s.largest)) > float64(o.asked)/float64(max(1, o.largest))
 	}
@@ -283,11 +329,11 @@ func (s shortage) String() string {
 }
 
 // describe lists a request for people: cpu 6, memory 12Gi.
-func (w *World) describe(v quantity.Vector) string {
+func describe(asked quantity.Amounts) string {
 	var parts []string
-	for d, n := range v[:w.Resources.Len()] {
-		if name := w.Resources.Name(quantity.Dim(d)); n > 0 && name != quantity.NamePods {
-			parts = append(parts, name+" "+quantity.Format(name, n))
+	for _, name := range asked.Asked() {
+		if name != quantity.NamePods {
+			parts = append(parts, name+" "+quantity.Format(name, min(quantity.Most, asked[name])))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -26,6 +26,9 @@ type Market struct {
 	// by nodes and claims. Only resources in Limited count.
 	Left    quantity.Vector
 	Limited []quantity.Dim
+	// Uncounted are the limits on resources without a position. Machines that have any of
+	// such a resource are not bought, as nothing counts how many of them there may be.
+	Uncounted []Uncounted
 	// NodesLeft is how many more nodes the pool may have; negative means no limit.
 	NodesLeft int
 	// Varied are the labels with minValues, in the order of the pool's requirements.
@@ -35,6 +38,13 @@ type Market struct {
 	cells   map[string][]CellRows
 	taken   []portsTaken // by DaemonSets that take host ports
 	laid    layout
+}
+
+// Uncounted is a limit that no launch may count against, and the rows that would.
+type Uncounted struct {
+	Limit string
+	Left  int64
+	Rows  bitset.Set
 }
 
 // layout names what DaemonSets take of a catalog's rows. Markets for which it is the
@@ -184,7 +194,7 @@ func (m *Market) fit(c *Shape) *Fit {
 	if _, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
 		return f
 	}
-	asked := c.alone()
+	asked := c.aloneVector()
 	holding := m.Holding(&asked)
 	taken := m.portsTakenFrom(c)
 	f.Shut = !taken.Empty()

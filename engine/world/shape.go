@@ -3,7 +3,6 @@ package world
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
@@ -14,7 +13,8 @@ import (
 // Shape is what pods ask of the machine they run on, whoever their neighbours
 // are. Classes that differ only in neighbours, priority or name share one.
 type Shape struct {
-	// Requests includes one attachment per volume that only the pod itself mounts.
+	// Requests includes one attachment per volume that only the pod itself mounts, and
+	// is made anew when the resources' positions change.
 	Requests quantity.Vector
 	// Dims lists the resources in Requests.
 	Dims []quantity.Dim
@@ -38,6 +38,7 @@ type Shape struct {
 	Detail  string
 	Facts   reason.Facts // the parameters of Detail
 
+	asks    quantity.Amounts // Requests by name
 	own     []constraint.Set // Alternatives without the volumes'
 	volumes []Volume         // of the first pod of the shape: others have the like
 	size    int64
@@ -60,16 +61,10 @@ type Mount struct {
 const mostAlternatives = 512
 
 func (b *Builder) newShape(p *Pod, key string) *Shape {
-	s := &Shape{Tolerations: p.Tolerations, Ports: p.Ports, volumes: p.Volumes, fits: map[*Market]*Fit{}, met: map[*Market]bitset.Set{}, key: key}
-	var strange []string
-	s.Requests, strange = b.resources.Asked(p.Requests)
-	strange = append(strange, b.attach(s, p.Volumes)...)
-	for d, n := range s.Requests {
-		if n > 0 {
-			s.Dims = append(s.Dims, quantity.Dim(d))
-		}
-	}
-	s.size = sizeOf(&s.Requests)
+	s := &Shape{Tolerations: p.Tolerations, Ports: p.Ports, volumes: p.Volumes, asks: asksOf(p), key: key}
+	b.ask(s)
+	s.measure(b.resources)
+	s.size = sizeOf(s.asks)
 	own, err := b.alternatives(p.Required, p.AnyOf)
 	s.own, s.Alternatives = own, own
 	if err == nil {
@@ -82,10 +77,6 @@ func (b *Builder) newShape(p *Pod, key string) *Shape {
 	case b.optsOut(s.own):
 		s.Refused, s.Detail = reason.OptedOut, "the pod requires that "+LabelPool+" does not exist"
 		s.Facts = reason.FactsOf(map[string]any{"key": LabelPool})
-	case len(strange) > 0:
-		s.Refused = reason.Resources
-		s.Detail = fmt.Sprintf("more than %d different resources are requested in this cluster; no room is planned for %s", quantity.Dims, strings.Join(strange, ", "))
-		s.Facts = reason.FactsOf(map[string]any{"resources": strange, "most": quantity.Dims})
 	}
 	return s
 }
@@ -104,32 +95,26 @@ func (s *Shape) noteKeys() {
 	}
 }
 
-// attach adds the attachments of volumes to what the shape asks for.
-func (b *Builder) attach(s *Shape, volumes []Volume) (strange []string) {
-	for _, v := range volumes {
-		if v.Driver == "" {
-			continue
-		}
-		name := quantity.Attachable + v.Driver
-		d, ok := b.resources.Dim(name)
-		switch {
-		case !ok:
-			strange = append(strange, name)
-		case v.Shared:
-			s.Mounts = append(s.Mounts, Mount{Volume: v.ID, Dim: d})
-		default:
-			s.Requests[d]++
+// asksOf is what one pod requests, with one attachment per volume that only it mounts.
+func asksOf(p *Pod) quantity.Amounts {
+	attach := quantity.Amounts{}
+	for _, v := range p.Volumes {
+		if v.Driver != "" && !v.Shared {
+			attach[quantity.Attachable+v.Driver]++
 		}
 	}
-	return strange
+	if len(attach) == 0 {
+		return p.Requests
+	}
+	return p.Requests.Add(attach)
 }
 
 // sizeOf ranks requests by the largest of their shares. A GiB of memory weighs a
 // quarter of a core, the usual shape of a machine.
-func sizeOf(v *quantity.Vector) int64 {
-	size := max(v[quantity.CPU], v[quantity.Memory]/(4<<30/1000))
-	for d := int(quantity.Pods) + 1; d < quantity.Dims; d++ {
-		if v[d] > 0 {
+func sizeOf(asks quantity.Amounts) int64 {
+	size := max(0, min(quantity.Most, asks[quantity.NameCPU]), min(quantity.Most, asks[quantity.NameMemory])/(4<<30/1000))
+	for name, n := range asks {
+		if n > 0 && quantity.IsExtended(name) {
 			size += 1 << 40 // pods that need a rare resource go before all others
 		}
 	}

@@ -1,0 +1,137 @@
+package quantity_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// placed lists the extended resources that have a position, by position.
+func placed(s *quantity.Space, names []string) []string {
+	var out []string
+	for d := range quantity.Dim(s.Len()) {
+		if name := s.Name(d); slices.Contains(names, name) {
+			if at, ok := s.Lookup(name); ok && at == d {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// TestPositions (Rules 325 and 327): a resource has a position while something offers it
+// and something asks for it, and positions follow the names.
+func TestPositions(t *testing.T) {
+	s := quantity.NewSpace()
+	disks, gpu, fpga, odd := quantity.Attachable+"disk", "nvidia.com/gpu", "example.com/fpga", "example.com/odd"
+	all := []string{disks, gpu, fpga, odd}
+	for _, step := range []struct {
+		name  string
+		count func()
+		want  []string
+	}{
+		{"asked for", func() { s.Ask(odd, 1); s.Ask(gpu, 1); s.Ask(disks, 1) }, nil},
+		{"offered", func() { s.Offer(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{gpu}},
+		{"none of it is no offer", func() { s.Offer(quantity.Nodes, quantity.Amounts{odd: 0}, 1) }, []string{gpu}},
+		{"a limit of none is a limit", func() { s.Offer(quantity.Nodes, quantity.Amounts{disks: 0}, 1) }, []string{disks, gpu}},
+		{"before others by name", func() { s.Ask(fpga, 2) }, []string{disks, fpga, gpu}},
+		{"still asked for", func() { s.Ask(fpga, -1) }, []string{disks, fpga, gpu}},
+		{"not asked for", func() { s.Ask(fpga, -1) }, []string{disks, gpu}},
+		{"not offered", func() { s.Offer(quantity.Catalogs, quantity.Amounts{gpu: 1, fpga: 1}, -1) }, []string{disks}},
+		{"again", func() { s.Ask(fpga, 1); s.Offer(quantity.Nodes, quantity.Amounts{gpu: 1, fpga: 1}, 1) }, []string{disks, fpga, gpu}},
+	} {
+		step.count()
+		s.Settle()
+		if diff := cmp.Diff(step.want, placed(s, all)); diff != "" {
+			t.Errorf("%s: %s", step.name, diff)
+		}
+	}
+}
+
+// TestAskedWithoutPosition (Rule 325): requests for what nothing offers all count at one
+// position, where nothing has room; volumes that nothing limits count nowhere.
+func TestAskedWithoutPosition(t *testing.T) {
+	s := quantity.NewSpace()
+	request := quantity.Amounts{"cpu": 500, "example.com/a": 3, "example.com/b": 1, "example.com/none": 0, quantity.Attachable + "disk": 2}
+	want := quantity.Vector{quantity.CPU: 500, quantity.Unoffered: 1}
+	if got := s.Asked(request); got != want {
+		t.Errorf("asked %v, want %v", got, want)
+	}
+	room := s.Offered(quantity.Amounts{"cpu": 4000, "example.com/a": 8})
+	if room.Holds(&want) {
+		t.Error("a machine has room for what has no position")
+	}
+}
+
+// TestSettleTellsWhatChanged (Rule 326): a resource that keeps its position moves no other,
+// and only requests for it are to be made anew.
+func TestSettleTellsWhatChanged(t *testing.T) {
+	s := quantity.NewSpace()
+	plugin := func(by int) { s.Offer(quantity.Nodes, quantity.Amounts{"example.com/b": 1}, by) }
+	for _, step := range []struct {
+		name    string
+		count   func()
+		changed []string
+		moved   bool
+	}{
+		{"nothing", func() {}, nil, false},
+		{"a first one", func() { s.Ask("example.com/b", 1); plugin(1) }, []string{"example.com/b"}, true},
+		{"its plugin goes", func() { plugin(-1) }, []string{"example.com/b"}, false},
+		{"and comes", func() { plugin(1) }, []string{"example.com/b"}, false},
+		{"goes and comes unseen", func() { plugin(-1); plugin(1) }, nil, false},
+		{"one more offers it", func() { plugin(1) }, nil, false},
+		{"nobody offers this", func() { s.Ask("example.com/a", 1) }, nil, false},
+	} {
+		step.count()
+		changed, moved := s.Settle()
+		if !slices.Equal(changed, step.changed) || moved != step.moved {
+			t.Errorf("%s: %v and %v, want %v and %v", step.name, changed, moved, step.changed, step.moved)
+		}
+	}
+}
+
+// TestPositionsAreShared (Rule 328): of more resources than positions, attach limits go first, then
+// what catalogs offer, then what nodes do, by name, whatever the order in which they came.
+func TestPositionsAreShared(t *testing.T) {
+	var names []string
+	offer := map[string]quantity.Source{}
+	for i := range quantity.Extended {
+		node, sold := fmt.Sprintf("a.example.com/%02d", i), fmt.Sprintf("b.example.com/%02d", i)
+		offer[node], offer[sold] = quantity.Nodes, quantity.Catalogs
+		names = append(names, node, sold)
+	}
+	if quantity.Extended != 19 {
+		t.Errorf("rule 328 says 19 resources, there are positions for %d", quantity.Extended)
+	}
+	disks := quantity.Attachable + "z"
+	offer[disks], names = quantity.Nodes, append(names, disks)
+	want := []string{disks}
+	for i := range quantity.Extended - 1 {
+		want = append(want, fmt.Sprintf("b.example.com/%02d", i))
+	}
+	for seed := range uint64(50) {
+		r, s := rand.New(rand.NewPCG(seed, 1)), quantity.NewSpace()
+		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		for _, name := range names {
+			s.Offer(offer[name], quantity.Amounts{name: 1}, 1)
+			s.Ask(name, 1)
+			if r.IntN(3) == 0 {
+				s.Settle()
+			}
+		}
+		s.Settle()
+		if diff := cmp.Diff(want, placed(s, names)); diff != "" {
+			t.Fatalf("seed %d: %s", seed, diff)
+		}
+		s.Ask(disks, -1)
+		s.Settle()
+		if _, ok := s.Lookup(fmt.Sprintf("b.example.com/%02d", quantity.Extended-1)); !ok {
+			t.Fatalf("seed %d: a position that is free is not given to the next", seed)
+		}
+	}
+}
