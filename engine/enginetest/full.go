@@ -17,7 +17,7 @@ const driver = "disk.csi.example.com"
 
 // RandomFull is Random with every semantic mixed in: spread, pod affinity both ways
 // with selectors that reach other workloads and namespaces, ports, volumes and
-// attach limits, preferences, minValues, reservations, static pools, virtual and
+// attach limits, devices, preferences, minValues, reservations, static pools, virtual and
 // terminating pods, and nodes in every state.
 func RandomFull(seed uint64, pods int) *Script {
 	s := Random(seed, pods)
@@ -31,6 +31,7 @@ func RandomFull(seed uint64, pods int) *Script {
 	r.fullPods()
 	r.fullReplicas(seed)
 	r.fullDaemons()
+	r.fullResources(seed)
 	return s
 }
 

@@ -162,7 +162,7 @@ func TestAnyHistory(t *testing.T) {
 // stir changes, moves, removes or re-adds something.
 func stir(b *world.Builder, s *enginetest.Script, r *rand.Rand) {
 	pod, pool := s.Pods[r.IntN(len(s.Pods))], s.Pools[r.IntN(len(s.Pools))]
-	switch r.IntN(12) {
+	switch r.IntN(14) {
 	case 0:
 		b.RemovePod(pod.UID)
 	case 1:
@@ -193,6 +193,15 @@ func stir(b *world.Builder, s *enginetest.Script, r *rand.Rand) {
 		b.SetSettings(world.Settings{Preferences: world.Ignore})
 	case 11:
 		pack.Solve(b.World())
+	case 12:
+		pod.Requests = devices(pod.Requests, r)
+		b.SetPod(pod)
+	case 13:
+		types := slices.Clone(s.Types)
+		for i := range types {
+			types[i].Capacity = devices(types[i].Capacity, r)
+		}
+		b.SetCatalog(enginetest.Class, types, s.Budgets)
 	}
 }
 
@@ -208,6 +217,7 @@ func stirNode(b *world.Builder, s *enginetest.Script, r *rand.Rand) {
 	n.Labels = maps.Clone(n.Labels)
 	n.Labels[world.LabelZone] = fmt.Sprint(1 + r.IntN(4))
 	n.Stuck = r.IntN(2) == 0
+	n.Allocatable = devices(n.Allocatable, r)
 	b.SetNode(n)
 }
 

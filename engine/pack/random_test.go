@@ -1,6 +1,7 @@
 package pack_test
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"runtime"
@@ -146,7 +147,7 @@ func churn(b *world.Builder, s *enginetest.Script, r *rand.Rand) {
 
 // churnNode removes a node, or tells the builder that it has become another.
 func churnNode(b *world.Builder, n world.Node, r *rand.Rand) {
-	switch r.IntN(5) {
+	switch r.IntN(6) {
 	case 0:
 		b.RemoveNode(n.Key)
 		return
@@ -159,8 +160,15 @@ func churnNode(b *world.Builder, n world.Node, r *rand.Rand) {
 	case 4:
 		n.Allocatable = n.Allocatable.Add(quantity.Amounts{quantity.NameCPU: 500})
 		n.Taints = append(slices.Clone(n.Taints), world.Taint{Key: "churned", Effect: world.NoSchedule})
+	case 5:
+		n.Allocatable = devices(n.Allocatable, r)
 	}
 	b.SetNode(n)
+}
+
+// devices are the amounts with a device that only some have.
+func devices(a quantity.Amounts, r *rand.Rand) quantity.Amounts {
+	return a.Add(quantity.Amounts{fmt.Sprintf("example.com/device-%d", r.IntN(30)): int64(r.IntN(3))})
 }
 
 // settle tells the builder the script's end state without starting over.
