@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -14,7 +13,7 @@ type filling struct {
 	room   quantity.Vector
 	counts []int // by counter
 	dirty  []int // counters above zero
-	marked bitset.Set
+	residents
 	mounts map[world.Mount]bool
 	joined []*pile
 	order  []*part
@@ -71,7 +70,7 @@ func (f *filling) reset(room quantity.Vector) {
 	}
 	f.dirty, f.order, f.least = f.dirty[:0], f.order[:0], nil
 	clear(f.mounts)
-	clear(f.marked)
+	f.clear()
 	for _, l := range f.joined {
 		l.joined = false
 	}
@@ -150,8 +149,11 @@ func (b *buyer) putFollowers(c *candidate) {
 // putPart adds up to n pods of a part and returns how many it added.
 func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
 	f := &b.scratch
+	if f.bars(&p.local) {
+		return 0
+	}
 	n = min(n, p.left()-p.taken, p.fits(&f.room))
-	if n <= 0 || f.marked.Meets(p.local.bars) {
+	if n <= 0 {
 		return 0
 	}
 	if p.evens() {
@@ -206,7 +208,7 @@ func (f *filling) take(p *part, n int) {
 			f.room[m.Dim]--
 		}
 	}
-	f.marked.Merge(p.local.marks)
+	f.join(&p.local)
 	for _, i := range p.local.bumps {
 		if f.counts[i] == 0 {
 			f.dirty = append(f.dirty, i)

@@ -102,7 +102,7 @@ func (s *solver) nominate(k *work, i, n int) {
 	for _, c := range k.local.bumps {
 		s.counters.plan(c, i, n)
 	}
-	s.counters.mark(k, i)
+	s.counters.join(k, i)
 	s.house(home{work: k, host: i, pods: n})
 	s.nominees[i] = append(s.nominees[i], k.take(n)...)
 }

@@ -196,7 +196,7 @@ func (l *launch) stands(p *part) int {
 
 func (l *launch) clone() *launch {
 	out := *l
-	out.counts, out.mounts, out.marked = maps.Clone(l.counts), maps.Clone(l.mounts), l.marked.Clone()
+	out.counts, out.mounts, out.residents = maps.Clone(l.counts), maps.Clone(l.mounts), l.residents.clone()
 	out.pods, out.loads, out.kinds = slices.Clip(l.pods), slices.Clip(l.loads), slices.Clip(l.kinds)
 	return &out
 }
@@ -326,7 +326,7 @@ func (x *improver) clash(a, b *launch) bool {
 	return slices.ContainsFunc(b.loads, func(o load) bool {
 		x.steps += 1 + len(a.kinds)
 		l := &o.part.local
-		return a.marked.Meets(l.bars) || l.room(&x.counters, count) < o.n || a.stands(o.part) < o.n
+		return a.bars(l) || l.room(&x.counters, count) < o.n || a.stands(o.part) < o.n
 	})
 }
 

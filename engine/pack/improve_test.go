@@ -64,8 +64,8 @@ func TestImproveIsBounded(t *testing.T) {
 	}
 }
 
-// TestImproveStopsWhereStepsEnd (Rule 321): with any number of steps the plan is valid, the same each
-// time, takes no more of them than one look beyond, and says when machines were left alone.
+// TestImproveStopsWhereStepsEnd (Rule 321): with any number of steps the plan is valid, the same
+// each time, takes no more of them than one look beyond, and says when machines were left alone.
 func TestImproveStopsWhereStepsEnd(t *testing.T) {
 	const look = 100 // of the kinds of pods on one machine, and of one more step
 	cut := 0

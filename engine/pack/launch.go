@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/world"
 )
@@ -22,7 +21,7 @@ type launch struct {
 	first int     // the row of the first choice, once described
 
 	counts map[int]int // counters above zero
-	marked bitset.Set  // by the pods; see local.marks
+	residents
 	mounts map[world.Mount]bool
 	// least is the variety it must keep, and claim what it takes of its pool's limits; nil without minValues.
 	least []int
@@ -55,7 +54,7 @@ func (s *solver) fillLaunches(parts []*part) {
 // takes is how many pods of the class the launch has room for.
 func (l *launch) takes(s *solver, k *work) int {
 	n := k.fits(&l.free)
-	if l.marked.Meets(k.local.bars) {
+	if l.bars(&k.local) {
 		return 0
 	}
 	if n > 0 && k.evens() {
@@ -117,7 +116,7 @@ func (l *launch) hold(p *part, pods []world.Ref) {
 		l.free[m.Dim]--
 		l.used[m.Dim]++
 	}
-	l.marked.Merge(p.local.marks)
+	l.join(&p.local)
 	for _, c := range p.local.bumps {
 		if l.counts == nil {
 			l.counts = map[int]int{}

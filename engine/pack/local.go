@@ -12,18 +12,47 @@ import (
 // counters of that machine: hostname spread and (anti-)affinity, in both
 // directions, and host ports.
 //
-// Where every pod of many workloads keeps away from all others, each of them looks at as many
-// counters as there are workloads, and adds to as many. These counters need no numbers: they must
-// be zero. So they are sets.
+// Anti-affinity to pods that do not have the same term themselves needs no arithmetic: there must
+// be none of them. See residents.
 type local struct {
-	bumps  []int // counters that each pod adds one to, of those that caps and needs look at
+	bumps  []int // counters that each pod adds one to
 	caps   []limit
 	needs  []need
 	mounts []world.Mount
-	// bars are counters that must be zero where the pods come, and marks those of all bars that
-	// are not zero once they are there.
-	bars, marks bitset.Set
-	barring     []int // of bars, those of the pods' own terms
+
+	picked  bitset.Set // by which crowds the pods are; nil when that keeps no pods apart
+	avoids  []int      // crowds of others that the pods keep away from
+	repels  []int      // crowds of others that the pods' required terms keep away
+	kept    bool       // required terms of others may keep the pods away
+	virtual bool
+}
+
+// residents are the pods on a machine as far as anti-affinity to other kinds of pods goes. Where
+// every pod keeps away from all others there are as many terms as pods, so crowds are compared as
+// sets of IDs. Virtual pods are placed last, so real pods meet none here.
+type residents struct {
+	picked bitset.Set // by which crowds some of them are
+	repels bitset.Set // crowds that some of them keep away
+}
+
+// bars reports whether pods cannot come.
+func (m *residents) bars(l *local) bool {
+	return l.kept && m.repels.Meets(l.picked) || slices.ContainsFunc(l.avoids, m.picked.Has)
+}
+
+// join adds pods.
+func (m *residents) join(l *local) {
+	m.picked.Merge(l.picked)
+	for _, g := range l.repels {
+		m.repels.Put(g)
+	}
+}
+
+func (m *residents) clone() residents { return residents{m.picked.Clone(), m.repels.Clone()} }
+
+func (m *residents) clear() {
+	clear(m.picked)
+	clear(m.repels)
 }
 
 // limit allows the counter to be at most most, once the pod has bumped it when own.
@@ -57,7 +86,7 @@ type need struct {
 
 // restricted reports whether neighbours can keep the class off a machine.
 func (l *local) restricted() bool {
-	return len(l.caps)+len(l.needs)+len(l.mounts) > 0 || !l.bars.Empty()
+	return len(l.caps)+len(l.needs)+len(l.mounts)+len(l.avoids) > 0 || l.kept
 }
 
 // counter is one thing that is counted per machine.
@@ -69,8 +98,6 @@ type counter struct {
 	sum     int
 	running int // over all hosts, once counted
 	counted bool
-	// barred is set when pods look at the counter in their bars, numbered when some do in caps or needs.
-	barred, numbered bool
 	// pioneers are works of which a pod that the counter counts may be the first of its
 	// kind in a zone or the like.
 	pioneers []*work
@@ -98,9 +125,8 @@ type counters struct {
 	w   *world.World
 	ids map[countKey]int
 	all []*counter
-	// owners are ids of the counters of real pods that have a term, and virtualToo of those of all.
-	owners, virtualToo map[*world.Repulsion]int
-	marked             map[int]bitset.Set // by pods that are to come to hosts, by host index
+	// comers are pods that are to come to hosts, by host index.
+	comers map[int]residents
 }
 
 func (t *counters) id(k countKey) int {
@@ -110,20 +136,6 @@ func (t *counters) id(k countKey) int {
 	i := len(t.all)
 	t.ids[k] = i
 	t.all = append(t.all, &counter{of: k})
-	return i
-}
-
-// ownersOf is id for a counter of those that have a term.
-func (t *counters) ownersOf(r *world.Repulsion, real bool) int {
-	known := t.owners
-	if !real {
-		known = t.virtualToo
-	}
-	i, ok := known[r]
-	if !ok {
-		i = t.id(countKey{owners: r, real: real})
-		known[r] = i
-	}
 	return i
 }
 
@@ -142,14 +154,13 @@ func (t *counters) plan(c, i, n int) {
 	k.sum += n
 }
 
-// mark notes what pods of the work mark on host i.
-func (t *counters) mark(k *work, i int) {
-	if k.local.marks.Empty() {
-		return
+// join notes that pods of the work are to come to host i.
+func (t *counters) join(k *work, i int) {
+	if len(k.local.picked)+len(k.local.repels) > 0 {
+		comers := t.comers[i]
+		comers.join(&k.local)
+		t.comers[i] = comers
 	}
-	marked := t.marked[i]
-	marked.Merge(k.local.marks)
-	t.marked[i] = marked
 }
 
 // total is the number of a counter over all machines; not for ports.
@@ -244,13 +255,22 @@ func (k countKey) classes() []*world.Class {
 
 // localRules compiles the rules of every class that has pods to place.
 func (s *solver) localRules() {
-	s.counters = counters{w: s.w, ids: map[countKey]int{}, owners: map[*world.Repulsion]int{}, virtualToo: map[*world.Repulsion]int{}, marked: map[int]bitset.Set{}}
+	s.counters = counters{w: s.w, ids: map[countKey]int{}, comers: map[int]residents{}}
 	for _, k := range s.work {
 		s.localRulesOf(k)
+	}
+	watched := s.terms.apart.Clone()
+	for _, k := range s.work {
+		for _, g := range k.local.avoids {
+			watched.Put(g)
+		}
 	}
 	for _, k := range s.work {
 		s.counters.bump(k)
 		k.local.settle()
+		if !k.local.picked.Meets(watched) {
+			k.local.picked = nil
+		}
 	}
 }
 
@@ -258,14 +278,8 @@ func (s *solver) localRules() {
 func (t *counters) bump(k *work) {
 	l := &k.local
 	for i, c := range t.all {
-		if c.of.isPort() || !c.of.bumped(k.Class) {
-			continue
-		}
-		if c.numbered {
+		if !c.of.isPort() && c.of.bumped(k.Class) {
 			l.bumps = append(l.bumps, i)
-		}
-		if c.barred {
-			l.marks.Put(i)
 		}
 	}
 	l.bumps = append(l.bumps, t.bumpedPorts(k.Class)...)
@@ -300,56 +314,57 @@ func (s *solver) localRulesOf(k *work) {
 	l := &k.local
 	l.mounts = k.Mounts
 	real := !k.Virtual
-	atMost := func(counter, most int) {
-		s.counters.all[counter].numbered = true
-		l.cap(counter, most)
-	}
-	bar := func(counter int) {
-		s.counters.all[counter].barred = true
-		l.bars.Put(counter)
+	atMost := func(key countKey, most int) {
+		l.cap(s.counters.id(key), most)
 	}
 	for i, e := range k.Spreads {
 		if (!e.Soft || k.stance.on(spreadOut, i)) && e.Key.Name == world.LabelHostname {
 			// A machine can always be added, so the emptiest has none.
-			atMost(s.counters.id(countKey{crowd: e.Crowd, settled: true, real: real}), e.MaxSkew)
+			atMost(countKey{crowd: e.Crowd, settled: true, real: real}, e.MaxSkew)
 		}
 	}
-	for i, n := range k.AntiAffinity {
-		if (n.Weight == 0 || k.stance.on(offOthers, i)) && n.Key.Name == world.LabelHostname {
-			if c := s.counters.id(countKey{crowd: n.Crowd, real: real}); n.Crowd.Has(k.Class) {
-				atMost(c, 1)
-			} else {
-				bar(c)
-				l.barring = append(l.barring, c)
-			}
-		}
-	}
-	for r := range repelling(s.w, k.Class) {
-		if r.Key.Name != world.LabelHostname {
-			continue
-		}
-		if c := s.counters.ownersOf(r, real); r.Owned(k.Class) {
-			atMost(c, 1)
-		} else {
-			bar(c)
-		}
-	}
+	s.antiAffinityOf(k, atMost)
 	for i, n := range k.Affinity {
 		if (n.Weight == 0 || k.stance.on(nearOthers, i)) && n.Key.Name == world.LabelHostname {
-			c := s.counters.id(countKey{crowd: n.Crowd, real: real})
-			s.counters.all[c].numbered = true
-			l.needs = append(l.needs, need{counter: c, own: n.Crowd.Has(k.Class)})
+			l.needs = append(l.needs, need{counter: s.counters.id(countKey{crowd: n.Crowd, real: real}), own: n.Crowd.Has(k.Class)})
 		}
 	}
 	for _, p := range k.Ports {
 		key := countKey{protocol: p.Protocol, port: p.Port, real: real}
 		if p.Address() != "*" {
 			key.ip = "*"
-			atMost(s.counters.id(key), 0)
+			atMost(key, 0)
 			key.ip = p.IP
 		}
-		atMost(s.counters.id(key), 1)
+		atMost(key, 1)
 	}
+}
+
+// antiAffinityOf compiles the terms over nodes, those of other pods included.
+func (s *solver) antiAffinityOf(k *work, atMost func(countKey, int)) {
+	l := &k.local
+	for i, n := range k.AntiAffinity {
+		switch {
+		case n.Weight != 0 && !k.stance.on(offOthers, i) || n.Key.Name != world.LabelHostname:
+		case n.Crowd.Has(k.Class):
+			atMost(countKey{crowd: n.Crowd, real: !k.Virtual}, 1)
+		default:
+			l.avoids = append(l.avoids, n.Crowd.ID())
+		}
+	}
+	for _, r := range k.Class.Repulsions() {
+		if r.Key.Name != world.LabelHostname {
+			continue
+		}
+		if s.terms.apart.Has(r.Crowd.ID()) {
+			l.repels = append(l.repels, r.Crowd.ID())
+		}
+		if r.Crowd.Has(k.Class) {
+			atMost(countKey{owners: r, real: !k.Virtual}, 1)
+		}
+	}
+	l.picked, l.virtual = k.Class.Crowds(), k.Virtual
+	l.kept = s.terms.apart.Meets(l.picked)
 }
 
 // pioneer notes that pods of the work that join others of their own kind in a zone or
@@ -371,8 +386,8 @@ func alone(own bool) int {
 	return 0
 }
 
-// room is how many pods may come to a machine whose counters are read by count, but for what the
-// bars say.
+// room is how many pods may come to a machine whose counters are read by count, as far as the
+// residents' kinds let them.
 func (l *local) room(all *counters, count func(int) int) int {
 	n := math.MaxInt32
 	for _, c := range l.caps {
@@ -395,7 +410,7 @@ func (l *local) room(all *counters, count func(int) int) int {
 // beside is how many pods of o stand those of l beside them whoever is bound first, on a machine
 // whose counters are read by count.
 func (l *local) beside(o *local, count func(int) int) int {
-	if l.bars.Meets(o.marks) {
+	if (l.virtual || !o.virtual) && l.excludes(o) {
 		return 0
 	}
 	n := math.MaxInt32
@@ -407,26 +422,29 @@ func (l *local) beside(o *local, count func(int) int) int {
 	return max(0, n)
 }
 
+// excludes reports whether the anti-affinity of either keeps the pods off each other's nodes.
+func (l *local) excludes(o *local) bool {
+	return slices.ContainsFunc(l.avoids, o.picked.Has) || l.kept && slices.ContainsFunc(o.repels, l.picked.Has)
+}
+
 // barred reports whether pods on host i, or on their way there, keep the class off it or must not
 // have it beside them.
 func (s *solver) barred(k *work, i int) bool {
 	l := &k.local
-	if l.bars.Empty() {
+	if !l.kept && len(l.avoids) == 0 {
 		return false
 	}
-	h := s.w.Hosts[i]
-	if s.counters.marked[i].Meets(l.bars) || slices.ContainsFunc(l.barring, func(c int) bool { return s.counters.all[c].of.on(h) > 0 }) {
+	if comers, any := s.counters.comers[i]; any && comers.bars(l) {
 		return true
 	}
-	return slices.ContainsFunc(h.Crew(), func(m world.Member) bool {
-		return m.Pods > 0 && (k.Virtual || !m.Class.Virtual) && k.repelledBy(m.Class)
+	return slices.ContainsFunc(s.w.Hosts[i].Crew(), func(m world.Member) bool {
+		return m.Pods > 0 && (k.Virtual || !m.Class.Virtual) && (slices.ContainsFunc(l.avoids, m.Class.Crowds().Has) || k.repelledBy(m.Class))
 	})
 }
 
-// repelledBy reports whether pods of the class, with terms that the work's own pods do not have,
-// keep those off their node.
+// repelledBy reports whether pods of the class keep those of the work off their node.
 func (k *work) repelledBy(c *world.Class) bool {
 	return slices.ContainsFunc(c.Repulsions(), func(r *world.Repulsion) bool {
-		return r.Key.Name == world.LabelHostname && r.Crowd.Has(k.Class) && !r.Owned(k.Class)
+		return r.Key.Name == world.LabelHostname && r.Crowd.Has(k.Class)
 	})
 }

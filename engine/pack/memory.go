@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"iter"
 	"maps"
 	"slices"
 
@@ -12,13 +11,13 @@ import (
 
 // memory is what sketches of one Trial find alike, whatever is supposed.
 type memory struct {
-	censuses  map[tallyKey]*world.Census
-	rolls     map[rollKey]*world.Roll
-	lenses    map[rollKey]*world.Lens
-	fits      map[fitKey]*world.Fit        // see fit
-	soft      *[]*world.Host               // see softlyTainted; nil until somebody asks
-	sale      map[*world.Market]bitset.Set // see onSale
-	repelling map[*world.Class][]*world.Repulsion
+	censuses map[tallyKey]*world.Census
+	rolls    map[rollKey]*world.Roll
+	lenses   map[rollKey]*world.Lens
+	fits     map[fitKey]*world.Fit        // see fit
+	soft     *[]*world.Host               // see softlyTainted; nil until somebody asks
+	sale     map[*world.Market]bitset.Set // see onSale
+	terms    *terms
 }
 
 // rollKey names the nodes that a spread looks at, by the value of a label.
@@ -32,7 +31,7 @@ func remember(w *world.World) *memory {
 	at := w.Remembered()
 	m, ok := (*at).(*memory)
 	if !ok {
-		m = &memory{censuses: map[tallyKey]*world.Census{}, rolls: map[rollKey]*world.Roll{}, lenses: map[rollKey]*world.Lens{}, fits: map[fitKey]*world.Fit{}, sale: map[*world.Market]bitset.Set{}, repelling: map[*world.Class][]*world.Repulsion{}}
+		m = &memory{censuses: map[tallyKey]*world.Census{}, rolls: map[rollKey]*world.Roll{}, lenses: map[rollKey]*world.Lens{}, fits: map[fitKey]*world.Fit{}, sale: map[*world.Market]bitset.Set{}}
 		*at = m
 	}
 	return m
@@ -68,24 +67,35 @@ func onSale(w *world.World, m *world.Market) bitset.Set {
 	return known[m]
 }
 
-// repelling yields what World.Repelling lists.
-func repelling(w *world.World, c *world.Class) iter.Seq[*world.Repulsion] {
+// terms are the required anti-affinity terms of the World's pods.
+type terms struct {
+	domains []*world.Repulsion // over labels other than the hostname
+	apart   bitset.Set         // the crowds of the others, where pods without the term are among them
+}
+
+// termsOf sorts the terms, or remembers them.
+func termsOf(w *world.World) *terms {
 	if !w.Tried() {
-		return func(yield func(*world.Repulsion) bool) {
-			for _, r := range w.Repulsions {
-				if r.Crowd.Has(c) && !yield(r) {
-					return
-				}
-			}
+		return newTerms(w)
+	}
+	m := remember(w)
+	if m.terms == nil {
+		m.terms = newTerms(w)
+	}
+	return m.terms
+}
+
+func newTerms(w *world.World) *terms {
+	t := &terms{}
+	for _, r := range w.Repulsions {
+		switch {
+		case r.Key.Name != world.LabelHostname:
+			t.domains = append(t.domains, r)
+		case slices.ContainsFunc(r.Crowd.Members(), func(c *world.Class) bool { return !r.Owned(c) }):
+			t.apart.Put(r.Crowd.ID())
 		}
 	}
-	known := remember(w).repelling
-	out, ok := known[c]
-	if !ok {
-		out = w.Repelling(c)
-		known[c] = out
-	}
-	return slices.Values(out)
+	return t
 }
 
 // recall counts what runs for the tally, or remembers it.

@@ -213,7 +213,7 @@ func (s *solver) relax(k *work) *work {
 		k.rules[i].unwatch()
 	}
 	s.localRulesOf(rest)
-	rest.local.bumps, rest.local.marks = k.local.bumps, k.local.marks
+	rest.local.bumps = k.local.bumps
 	rest.local.settle()
 	s.domainRulesOf(rest)
 	s.settleDomains(rest)

@@ -56,6 +56,7 @@ type solver struct {
 	deal         deal
 	homes        []home
 
+	terms      *terms
 	counters   counters
 	tallies    map[tallyKey]*tally
 	tallyOrder []*tally
@@ -141,6 +142,7 @@ func newSolver(b *bargain, l *lessons, d deal, purse offer.Price) *solver {
 	if !b.barred {
 		s.openStalls()
 	}
+	s.terms = termsOf(w)
 	s.localRules()
 	s.domainRules()
 	return s

@@ -209,8 +209,8 @@ func (s *solver) domainRulesOf(k *work) {
 			add(domainRule{tally: s.tally(tallyKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: avoids, soft: n.Weight > 0, preference: preference{offOthers, i, n.Weight}})
 		}
 	}
-	for r := range repelling(s.w, k.Class) {
-		if r.Key.Name != world.LabelHostname {
+	for _, r := range s.terms.domains {
+		if r.Crowd.Has(k.Class) {
 			add(domainRule{tally: s.tally(tallyKey{key: r.Key, of: countKey{owners: r, real: real}}, nil), kind: avoids})
 		}
 	}

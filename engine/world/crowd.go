@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
@@ -24,6 +25,12 @@ type Crowd struct {
 	// there is no such label.
 	anchor string
 }
+
+// ID tells the crowds of a World apart: a small number.
+func (g *Crowd) ID() int { return g.id }
+
+// Crowds are the IDs of the crowds that pick the class. They must not be changed.
+func (c *Class) Crowds() bitset.Set { return c.crowds }
 
 // Has reports whether the selector picks the pods of a class.
 func (g *Crowd) Has(c *Class) bool { return c.crowds.Has(g.id) }
