@@ -26,6 +26,9 @@ const (
 	convincing = 10 * time.Minute
 )
 
+// reasonHalted is the reason of events about what is not collected for doubt.
+const reasonHalted = "GarbageCollectionHalted"
+
 // errDoubted reports a list that is not acted on.
 var errDoubted = errors.New("not trusting the list")
 
@@ -41,7 +44,6 @@ func doubtful(missing, known int) bool {
 func (c *Collector) trust(ctx context.Context, missing []*karpv1.NodeClaim, known, listed int) error {
 	if !doubtful(len(missing), known) {
 		c.doubted = time.Time{}
-		c.halt(false)
 		return nil
 	}
 	c.halt(true)
@@ -54,11 +56,10 @@ func (c *Collector) trust(ctx context.Context, missing []*karpv1.NodeClaim, know
 			return err
 		case gone:
 			c.Log.Info("machines are gone as the list says, garbage collection goes on", "missing", len(missing), "known", known)
-			c.halt(false)
 			return nil
 		}
 	}
-	c.Events.Publish(events.Event{About: missing[0], Warning: true, Reason: "GarbageCollectionHalted", Key: "halted",
+	c.Events.Publish(events.Event{About: missing[0], Warning: true, Reason: reasonHalted, Key: "halted",
 		Message: fmt.Sprintf("The cloud lists %d machines, but %d of %d known ones are missing: not trusting the list", listed, len(missing), known)})
 	return fmt.Errorf("%d of %d machines are missing from the cloud's list: %w", len(missing), known, errDoubted)
 }

@@ -4,7 +4,8 @@
 //
 // It refuses to act on a list it cannot trust. An error, or a list that lacks more
 // of the machines that claims say exist than accidents take, halts both directions
-// until it is explained. The zero Collector is not usable; all fields are required
+// until it is explained. A list of claims that lacks those of more machines than
+// accidents leave has the machines kept. The zero Collector is not usable; all fields are required
 // but those that say so.
 package gc
 
@@ -16,7 +17,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -55,6 +55,12 @@ type Collector struct {
 	tidied     time.Time                    // last
 	doubted    time.Time                    // since when lists lack too much; zero when they do not
 	unreadable map[provider.Unreadable]bool // told of
+
+	// Machines are known by their provider IDs, in lower case.
+	seen      map[string]bool      // with a claim or a Node, of those listed last
+	busy      map[string]time.Time // since when machines that work have no claim
+	confirmed map[string]bool      // a person said that they may go
+	lostSince time.Time            // since when claims seem to be lost; zero when they do not
 }
 
 // Start collects at once, since a crash may have left something, and then again
@@ -91,7 +97,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 		return errors.Join(told, err)
 	}
 	without, _ := compare(foreign, nil)
-	return errors.Join(told, c.removeClaims(ctx, append(missing, without...)), c.removeMachines(ctx, machines, claims), c.tidy(ctx, claims))
+	return errors.Join(told, c.removeClaims(ctx, append(missing, without...)), c.removeOrphans(ctx, machines, claims))
 }
 
 // tidyEvery is the pause between looks for parts without a machine. Machines take
@@ -237,39 +243,6 @@ func (c *Collector) gone(ctx context.Context, claim *karpv1.NodeClaim) (bool, er
 		}
 	}
 	return true, nil
-}
-
-// removeMachines gives back machines that belong to no claim. Those on their way out are asked
-// for again: a deletion can get stuck, and of these nobody else reminds the cloud.
-func (c *Collector) removeMachines(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) error {
-	owned, known := uids(claims), providerIDs(claims)
-	var errs []error
-	for _, m := range machines {
-		if owned[m.ClaimUID] || known[strings.ToLower(m.ProviderID)] || time.Since(m.Created) < orElse(c.Grace, time.Minute) {
-			continue
-		}
-		errs = append(errs, c.removeMachine(ctx, m))
-	}
-	return errors.Join(errs...)
-}
-
-func (c *Collector) removeMachine(ctx context.Context, m provider.Instance) error {
-	claim := &karpv1.NodeClaim{}
-	err := c.Live.Get(ctx, client.ObjectKey{Name: m.ClaimName}, claim)
-	if err == nil && (m.ClaimUID == "" || string(claim.UID) == m.ClaimUID) {
-		return nil // the cache was behind, or the machine was made by one who did not note the UID
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("making sure that machine %s is nobody's: %w", m.Name, err)
-	}
-	if err := c.Provider.Terminate(ctx, m.ProviderID); err != nil && !errors.Is(err, provider.ErrNotFound) {
-		return fmt.Errorf("terminating machine %s, which belongs to no nodeclaim: %w", m.Name, err)
-	}
-	if m.State == provider.Terminating {
-		return nil // it was told when it was asked to go
-	}
-	c.Log.Info("garbage collecting machine without a nodeclaim", "machine", m.Name, "provider-id", m.ProviderID, "nodeclaim", m.ClaimName)
-	return nil
 }
 
 func orElse(d, otherwise time.Duration) time.Duration {

@@ -56,8 +56,10 @@ type Set struct {
 	LaunchSeconds  *prometheus.HistogramVec
 	PlanPrice      prometheus.Gauge // USD per hour of the last plan's first choices
 	PlanBound      prometheus.Gauge // and the least any plan could cost
-	GCHalted       prometheus.Gauge // 1 while the list of machines is not to be trusted
-	GCUnreadable   prometheus.Gauge // rows of the cloud's lists that make no sense
+	GCHalted       prometheus.Gauge // 1 while what it finds is not acted on
+	// OrphanedMachines have no NodeClaim and are kept, as the NodeClaims may be what is missing.
+	OrphanedMachines prometheus.Gauge
+	GCUnreadable     prometheus.Gauge // rows of the cloud's lists that make no sense
 	// DeletionsRefused are of pods that had to go with their node.
 	DeletionsRefused *prometheus.CounterVec // code
 	EventsDropped    prometheus.Counter     // events that found no room in the queue
@@ -119,7 +121,8 @@ func New(registry prometheus.Registerer) *Set {
 		LaunchSeconds:    m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
 		PlanPrice:        m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),
 		PlanBound:        m.gauge("karve_plan_lower_bound_usd_per_hour", "Price below which no plan can host the same pods.").WithLabelValues(),
-		GCHalted:         m.gauge("karve_garbage_collection_halted", "1 while the list of machines is not to be trusted.").WithLabelValues(),
+		GCHalted:         m.gauge("karve_garbage_collection_halted", "1 while the list of machines, or that of NodeClaims, is not to be trusted.").WithLabelValues(),
+		OrphanedMachines: m.gauge("karve_orphaned_machines", "Machines without a NodeClaim that are kept, as the NodeClaims may be what is missing.").WithLabelValues(),
 		GCUnreadable:     m.gauge("karve_garbage_collection_unreadable_rows", "Rows of the cloud's lists that make no sense and are passed over.").WithLabelValues(),
 		DeletionsRefused: m.counter("karve_pod_deletions_refused_total", "Deletions of pods, to end their node, that the API server refused, by response code.", "code"),
 		EventsDropped:    m.counter("karve_events_dropped_total", "Events that found no room in the queue.").WithLabelValues(),

@@ -1,0 +1,182 @@
+package gc
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/write"
+	"github.com/karve-dev/karve/kube"
+)
+
+const reasonOrphaned = "OrphanedMachines"
+
+// errClaimsLost reports that machines are kept because their claims may be what is missing.
+var errClaimsLost = errors.New("not trusting the list of nodeclaims")
+
+// lost reports whether more machines have no claim than accidents leave: more than a few and
+// more than a tenth, or all that there are while one of them works.
+func lost(orphans []orphan, machines int) bool {
+	return len(orphans) > max(few, machines/many) || len(orphans) == machines && slices.ContainsFunc(orphans, orphan.works)
+}
+
+// trustClaims returns the orphans that may go. When claims were lost (as by a restore of etcd),
+// or are another cluster's of the same name, none goes until that is explained: the claims are
+// back, nothing is left of what the machines did, or a person confirms it.
+func (c *Collector) trustClaims(ctx context.Context, orphans []orphan, machines int) ([]orphan, error) {
+	confirmed, open := c.byConfirmation(orphans)
+	if !lost(open, machines) {
+		c.lostSince = time.Time{}
+		_, err := c.confirmation(ctx, "")
+		return orphans, errors.Join(err, c.tellPools(ctx, nil))
+	}
+	if c.lostSince.IsZero() {
+		c.lostSince = time.Now()
+	}
+	halt := halted{open, machines, markOf(open, c.lostSince)}
+	yes, err := c.confirmation(ctx, halt.mark)
+	if yes {
+		c.confirm(open)
+	}
+	if yes || time.Since(c.lostSince) >= convincing && !slices.ContainsFunc(open, func(o orphan) bool { return !o.over() }) {
+		c.Log.Info("machines without a nodeclaim are given back", "machines", len(open), "confirmed", yes)
+		return orphans, errors.Join(err, c.tellPools(ctx, nil))
+	}
+	return confirmed, errors.Join(err, c.tellPools(ctx, &halt), fmt.Errorf("%d of %d machines have no nodeclaim: %w", len(open), machines, errClaimsLost))
+}
+
+// byConfirmation tells the orphans that a person gave up from others. That ends with a claim.
+func (c *Collector) byConfirmation(orphans []orphan) (confirmed, open []orphan) {
+	still := map[string]bool{}
+	for _, o := range orphans {
+		if c.confirmed[o.id()] {
+			still[o.id()] = true
+			confirmed = append(confirmed, o)
+			continue
+		}
+		open = append(open, o)
+	}
+	c.confirmed = still
+	return confirmed, open
+}
+
+func (c *Collector) confirm(orphans []orphan) {
+	for _, o := range orphans {
+		c.confirmed[o.id()] = true
+	}
+}
+
+// markOf names these machines in this halt, so that no other can be meant by it.
+func markOf(orphans []orphan, since time.Time) string {
+	var ids []string
+	for _, o := range orphans {
+		ids = append(ids, o.id())
+	}
+	slices.Sort(ids)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", since.UnixNano(), strings.Join(ids, " ")))
+	return fmt.Sprintf("%d-%x", len(orphans), sum[:6])
+}
+
+// confirmation reads whether a NodePool's annotation confirms what the mark names. It takes
+// every such annotation off before anything is done, so that none is left for a later halt.
+func (c *Collector) confirmation(ctx context.Context, mark string) (yes bool, err error) {
+	pools, err := c.pools(ctx)
+	if err != nil {
+		return false, err
+	}
+	var errs []error
+	for _, pool := range pools {
+		value, has := pool.Annotations[kube.AnnotationCollectOrphans]
+		if !has {
+			continue
+		}
+		stored := pool.DeepCopy()
+		delete(pool.Annotations, kube.AnnotationCollectOrphans)
+		if err := c.Client.Patch(ctx, pool, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
+			errs = append(errs, fmt.Errorf("taking the confirmation off nodepool %s: %w", stored.Name, err))
+			continue
+		}
+		right := mark != "" && value == mark
+		yes = yes || right
+		c.tellConfirmation(pool, value, right)
+	}
+	return yes, errors.Join(errs...)
+}
+
+func (c *Collector) tellConfirmation(pool *karpv1.NodePool, value string, right bool) {
+	e := events.Event{About: pool, Reason: "OrphanedMachinesConfirmed", Message: "The machines without a NodeClaim are given back, as " + value + " confirms"}
+	if !right {
+		e.Warning, e.Reason = true, "ConfirmationIgnored"
+		e.Message = fmt.Sprintf("The annotation %s=%s confirms nothing that is held back now. What the condition %s says, if it is there, has the value to use",
+			kube.AnnotationCollectOrphans, value, kube.ConditionMachinesClaimed)
+	}
+	c.Events.Publish(e)
+}
+
+// A halted collection keeps machines that have no claim.
+type halted struct {
+	orphans  []orphan
+	machines int
+	mark     string
+}
+
+func (h *halted) text(pool string) string {
+	var names []string
+	working := 0
+	for _, o := range h.orphans {
+		if len(names) < few {
+			names = append(names, o.machine.Name)
+		}
+		if o.works() {
+			working++
+		}
+	}
+	return fmt.Sprintf("%d of %d machines have no NodeClaim, and the Nodes of %d of them work (%s, …): NodeClaims may be lost, or another cluster has this one's name. "+
+		"These machines are kept. Restore the NodeClaims, or give all these machines back with: kubectl annotate nodepool %s %s=%s",
+		len(h.orphans), h.machines, working, strings.Join(names, ", "), pool, kube.AnnotationCollectOrphans, h.mark)
+}
+
+// tellPools says on all NodePools that machines are kept, and why; nil that none is.
+func (c *Collector) tellPools(ctx context.Context, h *halted) error {
+	c.Metrics.OrphanedMachines.Set(0)
+	if h != nil {
+		c.Metrics.OrphanedMachines.Set(float64(len(h.orphans)))
+	}
+	pools, err := c.pools(ctx)
+	errs := []error{err}
+	for _, pool := range pools {
+		stored := pool.DeepCopy()
+		if h == nil {
+			_ = pool.StatusConditions().Clear(kube.ConditionMachinesClaimed) // refused for conditions that Ready depends on
+		} else {
+			text := h.text(pool.Name)
+			pool.StatusConditions().SetFalse(kube.ConditionMachinesClaimed, reasonOrphaned, text)
+			c.Events.Publish(events.Event{About: pool, Warning: true, Reason: reasonHalted, Key: "orphans", Every: convincing, Message: text})
+		}
+		errs = append(errs, write.Calm(write.Status(ctx, c.Client, pool, stored)))
+	}
+	return errors.Join(errs...)
+}
+
+// pools lists the NodePools of our kind of node class.
+func (c *Collector) pools(ctx context.Context) ([]*karpv1.NodePool, error) {
+	list := &karpv1.NodePoolList{}
+	if err := c.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing nodepools: %w", err)
+	}
+	var pools []*karpv1.NodePool
+	for i := range list.Items {
+		if kube.OfKind(list.Items[i].Spec.Template.Spec.NodeClassRef, c.Class) {
+			pools = append(pools, &list.Items[i])
+		}
+	}
+	return pools, nil
+}

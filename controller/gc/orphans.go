@@ -1,0 +1,216 @@
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/lookup"
+	"github.com/karve-dev/karve/kube"
+	"github.com/karve-dev/karve/provider"
+)
+
+// An orphan is a machine that belongs to no claim.
+type orphan struct {
+	machine provider.Instance
+	node    *corev1.Node // nil when the API has none
+	// known: an earlier round saw the machine with a claim or a Node of this cluster.
+	known bool
+}
+
+func (o orphan) id() string { return strings.ToLower(o.machine.ProviderID) }
+
+// works reports whether the machine may run pods: its Node is ready, or was not long ago.
+func (o orphan) works() bool {
+	return o.node != nil && (kube.Ready(o.node) || time.Since(silentSince(o.node)) < convincing)
+}
+
+// over reports whether nothing is left of what the machine did in this cluster. A machine of
+// which the cluster never had a Node may work elsewhere.
+func (o orphan) over() bool { return !o.works() && (o.node != nil || o.known) }
+
+// silentSince is since when a node has not been ready.
+func silentSince(node *corev1.Node) time.Time {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return node.CreationTimestamp.Time
+}
+
+// removeOrphans gives back machines that belong to no claim, unless the claims are what may be
+// missing. Those on their way out are asked for again: a deletion can get stuck, and of these
+// nothing else reminds the cloud.
+func (c *Collector) removeOrphans(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) error {
+	orphans, ended, err := c.orphans(ctx, machines, claims)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, m := range ended {
+		errs = append(errs, c.removeMachine(ctx, m))
+	}
+	trusted, doubt := c.trustClaims(ctx, orphans, len(machines)-len(ended))
+	c.halt(errors.Is(doubt, errClaimsLost))
+	for _, o := range trusted {
+		errs = append(errs, c.removeOrphan(ctx, o))
+	}
+	c.forgetBusy(orphans)
+	if doubt == nil { // what machines on their way leave lying about is told by the same claims
+		errs = append(errs, c.tidy(ctx, claims))
+	}
+	return errors.Join(append(errs, doubt)...)
+}
+
+// orphans lists the machines that belong to no claim, apart from those that run nothing any
+// more: these are no sign of lost claims. One that is very young may have a claim that the
+// cache does not show yet.
+func (c *Collector) orphans(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) (orphans []orphan, ended []provider.Instance, err error) {
+	owned, ids, seen := uids(claims), providerIDs(claims), map[string]bool{}
+	for _, m := range machines {
+		o := orphan{machine: m}
+		if o.known = c.seen[o.id()]; owned[m.ClaimUID] || ids[o.id()] {
+			seen[o.id()] = true
+			continue
+		}
+		if o.node, err = c.nodeOf(ctx, m); err != nil {
+			return nil, nil, err
+		}
+		seen[o.id()] = o.known || o.node != nil
+		switch {
+		case time.Since(m.Created) < orElse(c.Grace, time.Minute):
+		case m.State == provider.Terminating, m.State.Lost() && !o.works():
+			ended = append(ended, m)
+		default:
+			orphans = append(orphans, o)
+		}
+	}
+	c.seen = seen
+	return orphans, ended, nil
+}
+
+// nodeOf finds a machine's Node: by its provider ID, or by the name it was to register under.
+func (c *Collector) nodeOf(ctx context.Context, m provider.Instance) (*corev1.Node, error) {
+	nodes, err := lookup.NodesOf(ctx, c.Client, &karpv1.NodeClaim{Status: karpv1.NodeClaimStatus{ProviderID: m.ProviderID}})
+	if err != nil {
+		return nil, err
+	}
+	if len(nodes) > 0 {
+		return &nodes[0], nil
+	}
+	node := &corev1.Node{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: m.NodeName}, node); err != nil {
+		if m.NodeName == "" || apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("looking for the node of machine %s: %w", m.Name, err)
+	}
+	return node, nil
+}
+
+// removeOrphan gives a machine back. One that works and runs pods is drained first.
+func (c *Collector) removeOrphan(ctx context.Context, o orphan) error {
+	if !o.works() || c.confirmed[o.id()] {
+		return c.removeMachine(ctx, o.machine)
+	}
+	runs, err := c.runsPods(ctx, o.node)
+	if err != nil {
+		return err
+	}
+	if !runs {
+		return c.removeMachine(ctx, o.machine)
+	}
+	return c.drain(ctx, o)
+}
+
+// runsPods reports whether pods run on a node that would have to go elsewhere.
+func (c *Collector) runsPods(ctx context.Context, node *corev1.Node) (bool, error) {
+	pods, err := lookup.PodsOn(ctx, c.Client, node.Name)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+		return !kube.Terminal(p) && !kube.Static(p) && !kube.OwnedByDaemonSet(p)
+	}), nil
+}
+
+// drain has the Node of an orphan drained, once its claim was missing for long enough to come
+// back. When the Node is gone the machine runs no pods any more, and goes as others do.
+func (c *Collector) drain(ctx context.Context, o orphan) error {
+	if c.busy == nil {
+		c.busy = map[string]time.Time{}
+	}
+	if c.busy[o.id()].IsZero() {
+		c.busy[o.id()] = time.Now()
+	}
+	c.Events.Publish(events.Event{About: o.node, Warning: true, Reason: "NodeClaimMissing", Key: "drain", Every: convincing,
+		Message: fmt.Sprintf("The NodeClaim %s of this node's machine does not exist. Restore it to keep the node; "+
+			"otherwise the node is drained ten minutes after that was noticed, and its machine given back", o.machine.ClaimName)})
+	if time.Since(c.busy[o.id()]) < convincing || o.node.DeletionTimestamp != nil {
+		return nil
+	}
+	if there, err := c.claimed(ctx, o.machine); there || err != nil {
+		return err
+	}
+	return c.deleteNode(ctx, o.node)
+}
+
+// deleteNode deletes a node in a way that has it drained.
+func (c *Collector) deleteNode(ctx context.Context, node *corev1.Node) error {
+	stored := node.DeepCopy()
+	if controllerutil.AddFinalizer(node, karpv1.TerminationFinalizer) {
+		if err := c.Client.Patch(ctx, node, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("preparing node %s, which has no nodeclaim, for its drain: %w", stored.Name, err)
+		}
+	}
+	if err := c.Client.Delete(ctx, node, client.Preconditions{UID: &stored.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting node %s, which has no nodeclaim: %w", stored.Name, err)
+	}
+	c.Log.Info("draining node without a nodeclaim", "node", stored.Name, "provider-id", stored.Spec.ProviderID)
+	return nil
+}
+
+// forgetBusy forgets since when machines have been without a claim that are not any more.
+func (c *Collector) forgetBusy(orphans []orphan) {
+	for id := range c.busy {
+		if !slices.ContainsFunc(orphans, func(o orphan) bool { return o.id() == id }) {
+			delete(c.busy, id)
+		}
+	}
+}
+
+func (c *Collector) removeMachine(ctx context.Context, m provider.Instance) error {
+	if there, err := c.claimed(ctx, m); there || err != nil {
+		return err
+	}
+	if err := c.Provider.Terminate(ctx, m.ProviderID); err != nil && !errors.Is(err, provider.ErrNotFound) {
+		return fmt.Errorf("terminating machine %s, which belongs to no nodeclaim: %w", m.Name, err)
+	}
+	if m.State == provider.Terminating {
+		return nil // it was told when it was asked to go
+	}
+	c.Log.Info("garbage collecting machine without a nodeclaim", "machine", m.Name, "provider-id", m.ProviderID, "nodeclaim", m.ClaimName)
+	return nil
+}
+
+// claimed asks the API past the cache, which may be behind. A machine that does not note the
+// UID of its claim is any claim's of that name.
+func (c *Collector) claimed(ctx context.Context, m provider.Instance) (bool, error) {
+	claim := &karpv1.NodeClaim{}
+	err := c.Live.Get(ctx, client.ObjectKey{Name: m.ClaimName}, claim)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("making sure that machine %s is no nodeclaim's: %w", m.Name, err)
+	}
+	return err == nil && (m.ClaimUID == "" || string(claim.UID) == m.ClaimUID), nil
+}
