@@ -76,7 +76,7 @@ func (c *CoreConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.LeaderElectionName, "leader-election-name", "karpenter-leader-election", "name of the lease")
 	flags.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease (default: the pod's own)")
 	flags.Int64Var(&c.MemoryLimit, "memory-limit", -1, "container memory limit in bytes; Go keeps to 90 % of it")
-	flags.StringVar(&c.LogLevel, "log-level", "info", "debug, info or error")
+	flags.StringVar(&c.LogLevel, "log-level", "info", "debug, info (also when empty) or error")
 	flags.StringSliceVar(&c.LogOutputPaths, "log-output-paths", []string{"stdout"}, "where logs go: stdout, stderr or files")
 	flags.DurationVar(&c.BatchMaxDuration, "batch-max-duration", 10*time.Second, "longest time pods are gathered before a decision")
 	flags.DurationVar(&c.BatchIdleDuration, "batch-idle-duration", time.Second, "a batch ends when no pod came for so long")
@@ -117,7 +117,8 @@ func (c CoreConfig) validate() error {
 	f.port("health-probe-port", c.HealthProbePort)
 	f.check(c.KubeClientQPS > 0, "kube-client-qps", "must be positive, got %d", c.KubeClientQPS)
 	f.check(c.KubeClientBurst > 0, "kube-client-burst", "must be positive, got %d", c.KubeClientBurst)
-	f.oneOf("log-level", c.LogLevel, "debug", "info", "error")
+	f.oneOf("log-level", c.LogLevel, "debug", "info", "error", "")
+	f.check(len(c.LogOutputPaths) > 0, "log-output-paths", "names no output: use stdout, stderr or files")
 	f.check(c.BatchIdleDuration > 0, "batch-idle-duration", "must be positive, got %s", c.BatchIdleDuration)
 	f.check(c.BatchMaxDuration >= c.BatchIdleDuration, "batch-max-duration",
 		"must be at least --batch-idle-duration (%s), got %s", c.BatchIdleDuration, c.BatchMaxDuration)

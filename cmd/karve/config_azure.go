@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net"
@@ -69,7 +70,7 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.KubeletBootstrapToken, "kubelet-bootstrap-token", "", "bootstrap token for new nodes, for when those of the cluster (secrets in kube-system) cannot be read or have expired")
 	flags.StringVar(&c.LinuxAdminUsername, "linux-admin-username", "azureuser", "administrator of the nodes")
 	flags.StringVar(&c.SSHPublicKey, "ssh-public-key", "", "the administrator's public key (required)")
-	flags.StringVar(&c.NetworkPlugin, "network-plugin", "azure", "azure or none")
+	flags.StringVar(&c.NetworkPlugin, "network-plugin", "azure", "azure, or none (also when empty)")
 	flags.StringVar(&c.NetworkPluginMode, "network-plugin-mode", "overlay", "overlay or empty")
 	flags.StringVar(&c.NetworkPolicy, "network-policy", "", "network policy engine")
 	flags.StringVar(&c.NetworkDataplane, "network-dataplane", "cilium", "azure, cilium or empty")
@@ -77,7 +78,7 @@ func (c *AzureConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.VNetSubnetID, "vnet-subnet-id", "", "default subnet of nodes (required)")
 	flags.StringVar(&c.VNetGUID, "vnet-guid", "", "GUID of the virtual network of --vnet-subnet-id (default: Azure is asked for it)")
 	flags.StringVar(&c.SecurityGroupID, "node-security-group-id", "", "network security group of nodes in networks of one's own (default: the one that AKS made in the node resource group)")
-	flags.StringSliceVar(&c.LoadBalancers, "node-load-balancers", []string{"kubernetes", "kubernetes-internal"}, "load balancers in the node resource group whose pools nodes join, comma separated")
+	flags.StringSliceVar(&c.LoadBalancers, "node-load-balancers", []string{"kubernetes", "kubernetes-internal"}, "load balancers in the node resource group whose pools nodes join, comma separated; empty for none")
 	flags.StringSliceVar(&c.NodeIdentities, "node-identities", nil, "identities given to nodes, comma separated")
 	flags.StringVar(&c.KubeletIdentityClientID, "kubelet-identity-client-id", "", "client id of the kubelet's identity")
 	flags.StringVar(&c.NodeResourceGroup, "node-resource-group", "", "resource group of the nodes (required)")
@@ -113,6 +114,10 @@ func (c *AzureConfig) readEnvironment(lookup func(string) (string, bool)) {
 	c.Machines.ClusterGroup = first("ARM_RESOURCE_GROUP", "AZURE_RESOURCE_GROUP")
 }
 
+// plugin is the network plugin. An empty one is none: so the script that installs Karpenter's
+// provider writes a cluster that has none of AKS's.
+func (c AzureConfig) plugin() string { return cmp.Or(c.NetworkPlugin, "none") }
+
 func (c AzureConfig) validate() error {
 	var f faults
 	f.given("cluster-name", c.ClusterName)
@@ -129,9 +134,9 @@ func (c AzureConfig) validate() error {
 		"is a fraction from 0 up to 1, got %v", c.VMMemoryOverheadPercent)
 	f.check(adminName.MatchString(c.LinuxAdminUsername), "linux-admin-username",
 		"must start with a letter and have at most 32 characters, got %q", c.LinuxAdminUsername)
-	f.oneOf("network-plugin", c.NetworkPlugin, "azure", "none")
+	f.oneOf("network-plugin", c.NetworkPlugin, "azure", "none", "")
 	f.oneOf("network-plugin-mode", c.NetworkPluginMode, "overlay", "")
-	f.check(c.NetworkPlugin != "none" || c.NetworkPluginMode == "", "network-plugin-mode",
+	f.check(c.plugin() != "none" || c.NetworkPluginMode == "", "network-plugin-mode",
 		"must be empty with --network-plugin none")
 	f.oneOf("network-dataplane", c.NetworkDataplane, "azure", "cilium", "")
 	f.check(c.DNSServiceIP == "" || net.ParseIP(c.DNSServiceIP) != nil, "dns-service-ip", "is not an IP address: %q", c.DNSServiceIP)

@@ -198,7 +198,7 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 		VNetGUID:                c.VNetGUID,
 		SecurityGroupID:         c.SecurityGroupID,
 		LoadBalancers:           c.LoadBalancers,
-		NetworkPlugin:           c.NetworkPlugin,
+		NetworkPlugin:           c.plugin(),
 		NetworkPluginMode:       c.NetworkPluginMode,
 		NetworkDataplane:        c.NetworkDataplane,
 		NetworkPolicy:           c.NetworkPolicy,

@@ -18,8 +18,8 @@ func envName(flag string) string {
 }
 
 // fillFromEnvironment sets every flag that was not given from its variable. A
-// flag wins over the environment, an empty variable counts as unset. All faults
-// are reported together: an operator fixes a Deployment once, not five times.
+// flag wins over the environment. All faults are reported together: an operator
+// fixes a Deployment once, not five times.
 func fillFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var faults []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -27,7 +27,7 @@ func fillFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool
 			return
 		}
 		value, ok := lookup(envName(f.Name))
-		if !ok || value == "" {
+		if !ok || value == "" && !hasEmpty(f) {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
@@ -35,6 +35,14 @@ func fillFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool
 		}
 	})
 	return errors.Join(faults...)
+}
+
+// hasEmpty reports whether an empty variable is a value of the flag: a text or a list may be
+// empty. Numbers, switches and durations keep their defaults then, as Karpenter has it. So do
+// tags: none are their default, and an empty text is no list of pairs.
+func hasEmpty(f *pflag.Flag) bool {
+	kind := f.Value.Type()
+	return kind == "string" || kind == "stringSlice"
 }
 
 // shown hides secrets: a value that is wrong still must not reach a log.

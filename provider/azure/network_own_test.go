@@ -96,6 +96,21 @@ func TestNetworkOfOnesOwn(t *testing.T) {
 	}
 }
 
+// Where the list of load balancers is empty, nodes join no pool.
+//
+// Rule 281.
+func TestNoLoadBalancer(t *testing.T) {
+	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r.options.LoadBalancers = []string{}
+	if _, err := r.up(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err != nil {
+		t.Fatal(err)
+	}
+	nics := r.ask(t, http.MethodGet, "/subscriptions/"+r.SubscriptionID()+"/resourceGroups/"+r.NodeResourceGroup()+"/providers/Microsoft.Network/networkInterfaces", "")
+	if strings.Contains(nics, "backendAddressPools") {
+		t.Errorf("the node is in a pool: %s", nics)
+	}
+}
+
 // An identity that may not read the network needs not where its GUID was given.
 //
 // Rule 299.

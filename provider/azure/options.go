@@ -45,8 +45,8 @@ type Options struct {
 	// SecurityGroupID is the network security group of nodes in networks that AKS does not
 	// manage. Empty means the one in NodeResourceGroup with the name that AKS gives.
 	SecurityGroupID string
-	// LoadBalancers are those in NodeResourceGroup whose pools nodes join. None means AKS's:
-	// kubernetes and kubernetes-internal.
+	// LoadBalancers are those in NodeResourceGroup whose pools nodes join; empty for none. Nil
+	// means AKS's: kubernetes and kubernetes-internal.
 	LoadBalancers []string
 
 	// NetworkPlugin is azure or none. Empty means azure with overlay and the
@@ -190,7 +190,7 @@ func (o *Options) complete() error {
 		o.VMMemoryOverheadPercent = to.Ptr(0.075)
 	}
 	o.PricesURL = cmp.Or(o.PricesURL, publicPrices)
-	if len(o.LoadBalancers) == 0 {
+	if o.LoadBalancers == nil {
 		o.LoadBalancers = []string{"kubernetes", "kubernetes-internal"}
 	}
 	o.ImagesEvery = cmp.Or(o.ImagesEvery, time.Hour)
