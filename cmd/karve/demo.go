@@ -12,6 +12,7 @@ import (
 
 	"github.com/karve-dev/karve/local"
 	"github.com/karve-dev/karve/local/scenario"
+	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // demoOptions are the flags of "karve demo".
@@ -82,7 +83,7 @@ func (o demoOptions) start(ctx context.Context, voice *scenario.Voice) (*local.E
 		Controlplane: o.Controlplane, ProvisionMode: o.ProvisionMode,
 		// Like Azure's delays: karve watches a move for 15 s before it begins.
 		KarveEnv: []string{fmt.Sprintf("CONSOLIDATION_VALIDATION_DELAY=%dms", int(15_000*o.TimeScale))},
-		Azure:    scenario.Azure(o.TimeScale),
+		Azure:    o.azure(),
 	}
 	if !o.Bare {
 		options.Progress = func(step string) { voice.Say("%s", step) }
@@ -96,6 +97,15 @@ func (o demoOptions) start(ctx context.Context, voice *scenario.Voice) (*local.E
 			time.Since(began).Seconds(), env.Kubeconfig(), env.Emulator().URL(), o.TimeScale)
 	}
 	return env, nil
+}
+
+// azure is where the demo takes place. The scenario tells of a small subnet and a scarce family,
+// and other workloads get what a subscription ordinarily has.
+func (o demoOptions) azure() emulator.Options {
+	if o.Bare {
+		return emulator.Options{TimeScale: o.TimeScale, Seed: 1}
+	}
+	return scenario.Azure(o.TimeScale)
 }
 
 // play runs what was asked for and, unless it was asked to end, stays up.
