@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,6 +86,70 @@ func TestNothingOutlivesAKilledDemo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A karve that ends by itself, as one that loses its lease does, is started again, and the demo
+// says so and goes on.
+//
+// Rule 314.
+func TestDemoStartsKarveAgain(t *testing.T) {
+	raced.wait(t)
+	dir := t.TempDir()
+	cmd := demo(t, dir, "--bare")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	until := func(want string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), want) {
+				return
+			}
+		}
+		t.Fatalf("the demo ended, and never said %q\n%s", want, tailOf(filepath.Join(dir, "logs", "karve.log")))
+	}
+	until("KUBECONFIG=")
+	killController(t, dir)
+	until("karve ended by itself (signal: killed); it is started again in 1s")
+	until("karve is up again")
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	until("stopping")
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// killController kills the controller whose environment has the folder in it.
+func killController(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil || len(files) == 0 {
+		t.Skip("this system does not show the environment of processes")
+	}
+	for _, file := range files {
+		// A process may end while we look; then there is nothing to read.
+		environment, _ := os.ReadFile(file)
+		arguments, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if !bytes.Contains(environment, []byte(dir)) || !bytes.Contains(arguments, []byte("\x00controller\x00")) {
+			continue
+		}
+		id, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil {
+			err = syscall.Kill(id, syscall.SIGKILL)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatal("no controller is found")
 }
 
 // processesNaming lists living processes that have the text in their arguments

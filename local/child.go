@@ -20,6 +20,7 @@ const parentVariable = "KARVE_PARENT_FD"
 type child struct {
 	cmd   *exec.Cmd
 	leash *os.File
+	began time.Time
 	// ended is closed when the process is gone; err is set before.
 	ended chan struct{}
 	err   error
@@ -45,7 +46,7 @@ func startChild(argv, env []string, output *os.File) (*child, error) {
 		write.Close()
 		return nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}
-	c := &child{cmd: cmd, leash: write, ended: make(chan struct{})}
+	c := &child{cmd: cmd, leash: write, began: time.Now(), ended: make(chan struct{})}
 	go c.wait()
 	return c, nil
 }

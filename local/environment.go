@@ -39,6 +39,9 @@ type Options struct {
 	Azure emulator.Options
 	// Progress is told each step, in words, as it ends. Nil: nobody is told.
 	Progress func(step string)
+	// Restarted has karve started again when it ends by itself, as a Deployment would, and is
+	// told so each time. Nil: karve stays ended, which Err and Wait report.
+	Restarted func(what string)
 }
 
 // Environment is a running system. Its methods are safe for concurrent use.
@@ -50,6 +53,7 @@ type Environment struct {
 	cloud   *background
 	disks   *background
 	karve   *karve
+	keeper  *background // starts karve again
 	client  client.Client
 	logs    *os.File
 	log     *slog.Logger
@@ -133,13 +137,13 @@ func (e *Environment) startKarve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.karve = &karve{
-		argv: e.options.Karve,
-		env:  slices.Concat(inherited(), e.azureSettings(), e.clusterSettings(key), e.makerSettings(), e.options.KarveEnv),
-		log:  filepath.Join(e.dir, "logs", "karve.log"),
-	}
+	env := slices.Concat(inherited(), e.azureSettings(), e.clusterSettings(key), e.makerSettings(), e.options.KarveEnv)
+	e.karve = newKarve(e.options.Karve, env, filepath.Join(e.dir, "logs", "karve.log"), e.options.Restarted)
 	if err := e.karve.start(ctx); err != nil {
 		return err
+	}
+	if e.options.Restarted != nil {
+		e.keeper = inBackground(ctx, e.karve.keep)
 	}
 	e.options.Progress("karve is up")
 	return nil
@@ -149,6 +153,9 @@ func (e *Environment) startKarve(ctx context.Context) error {
 // talks to all others.
 func (e *Environment) Close() error {
 	var errs []error
+	if e.keeper != nil {
+		e.keeper.stop()
+	}
 	if e.karve != nil {
 		errs = append(errs, e.StopKarve())
 	}
@@ -169,8 +176,8 @@ func (e *Environment) Close() error {
 	return errors.Join(errs...)
 }
 
-// Err says what ended by itself: a part of the control plane, or karve. Nil
-// while everything runs.
+// Err says what ended by itself for good: a part of the control plane, or karve. Nil
+// while everything runs, or karve is started again.
 func (e *Environment) Err() error { return errors.Join(e.cluster.Err(), e.karveErr()) }
 
 // Kubeconfig is the path of an administrator's kubeconfig.

@@ -13,21 +13,36 @@ import (
 	"time"
 )
 
-// karve is the controller's process: at most one at a time.
+// karve is the controller's process: at most one at a time. newKarve makes them.
 type karve struct {
 	argv []string
 	env  []string
 	log  string
 
+	// notice is told what keep does; nil has karve stay ended when it ends by itself.
+	notice   func(text string)
+	restarts restarts
+	started  chan struct{} // holds one token when start was called
+	over     chan struct{} // closed when keep gives karve up
+
 	mu      sync.Mutex
 	process *child
 	ready   string // URL that answers 200 when karve works
+	failure error  // why keep has given karve up
+}
+
+func newKarve(argv, env []string, log string, notice func(string)) *karve {
+	return &karve{argv: argv, env: env, log: log, notice: notice, started: make(chan struct{}, 1), over: make(chan struct{})}
 }
 
 // start runs karve and returns when it is ready.
 func (k *karve) start(ctx context.Context) error {
 	if err := k.launch(ctx); err != nil {
 		return fmt.Errorf("starting karve: %w", err)
+	}
+	select {
+	case k.started <- struct{}{}:
+	default:
 	}
 	if err := k.waitReady(ctx); err != nil {
 		return fmt.Errorf("waiting for karve: %w", err)
@@ -156,8 +171,11 @@ func (e *Environment) StopKarve() error {
 func (e *Environment) KarveLog() string { return e.karve.log }
 
 // karveErr says that karve ended by itself, with its last words; nil while it
-// runs and after we ended it.
+// runs or is started again, and after we ended it.
 func (e *Environment) karveErr() error {
+	if e.karve.notice != nil {
+		return e.karve.gaveUp()
+	}
 	process, _ := e.karve.current()
 	if process == nil || process.asked.Load() {
 		return nil

@@ -82,8 +82,9 @@ func (o demoOptions) start(ctx context.Context, voice *scenario.Voice) (*local.E
 		Dir:          o.StateDir,
 		Controlplane: o.Controlplane, ProvisionMode: o.ProvisionMode,
 		// Like Azure's delays: karve watches a move for 15 s before it begins.
-		KarveEnv: []string{fmt.Sprintf("CONSOLIDATION_VALIDATION_DELAY=%dms", int(15_000*o.TimeScale))},
-		Azure:    o.azure(),
+		KarveEnv:  []string{fmt.Sprintf("CONSOLIDATION_VALIDATION_DELAY=%dms", int(15_000*o.TimeScale))},
+		Azure:     o.azure(),
+		Restarted: func(what string) { voice.Say("%s", what) },
 	}
 	if !o.Bare {
 		options.Progress = func(step string) { voice.Say("%s", step) }

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 )
 
 // Voice tells a story to a person. On a terminal the current state is one line
 // that changes in place; anywhere else it is plain lines, not too many, without
-// control characters. The zero Voice is not usable.
+// control characters. The zero Voice is not usable; others may be used by many at a time.
 type Voice struct {
+	mu       sync.Mutex
 	out      io.Writer
 	terminal bool
 	now      func() time.Time
@@ -33,18 +35,24 @@ func NewVoice(out io.Writer, terminal bool) *Voice {
 
 // Title opens a chapter.
 func (v *Voice) Title(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.settle()
 	fmt.Fprintf(v.out, "\n%s\n", v.bold(fmt.Sprintf(format, args...)))
 }
 
 // Say tells one thing that is so from now on, with the time since the beginning.
 func (v *Voice) Say(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.settle()
 	fmt.Fprintf(v.out, "%s  %s\n", v.clock(), fmt.Sprintf(format, args...))
 }
 
 // Block prints lines that belong to what was just said, such as a table.
 func (v *Voice) Block(text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.settle()
 	for line := range strings.Lines(text) {
 		fmt.Fprintf(v.out, "          %s\n", strings.TrimRight(line, "\n"))
@@ -54,6 +62,8 @@ func (v *Voice) Block(text string) {
 // Now tells how things stand and will soon stand otherwise.
 func (v *Voice) Now(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if text == v.live {
 		return
 	}
