@@ -83,7 +83,7 @@ require (
 
 var parser struct {
 	build sync.Once
-	path  string
+	dir   string
 	err   error
 }
 
@@ -92,47 +92,45 @@ func realParser(t *testing.T) string {
 	t.Helper()
 	source := filepath.Join(images(t), "aks-node-controller")
 	parser.build.Do(func() {
-		dir, err := os.MkdirTemp("", "agentbaker")
-		if err != nil {
-			parser.err = err
-			return
+		if parser.dir, parser.err = os.MkdirTemp("", "agentbaker"); parser.err == nil {
+			parser.err = buildParser(source, parser.dir)
 		}
-		parser.path, parser.err = buildParser(source, dir)
 	})
 	if parser.err != nil {
 		t.Skipf("the parser of AgentBaker cannot be built here: %v", parser.err)
 	}
-	return parser.path
+	return filepath.Join(parser.dir, "parse")
 }
 
-func buildParser(source, dir string) (string, error) {
+// buildParser leaves the program parse in dir.
+func buildParser(source, dir string) error {
 	for _, part := range []string{"parser", "pkg", "helpers"} {
 		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(source, part))); err != nil {
-			return "", err
+			return err
 		}
 	}
 	if err := os.Remove(filepath.Join(dir, "pkg", "nodeconfigutils", "testutil.go")); err != nil {
-		return "", err
+		return err
 	}
 	for name, text := range map[string]string{"go.mod": parserModule, "main.go": parserMain} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			return "", err
+			return err
 		}
 	}
 	build := exec.Command("go", "build", "-mod=mod", "-o", "parse", ".")
 	build.Dir = dir
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
-		return "", errors.New(string(output))
+		return errors.New(string(output))
 	}
-	return filepath.Join(dir, "parse"), nil
+	return nil
 }
 
 // TestMain takes the parser away again.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if parser.path != "" {
-		os.RemoveAll(filepath.Dir(parser.path))
+	if parser.dir != "" {
+		_ = os.RemoveAll(parser.dir) // what stays is the system's to clean
 	}
 	os.Exit(code)
 }
