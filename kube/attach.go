@@ -38,7 +38,11 @@ func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
 		if err != nil {
 			return fmt.Errorf("following %T: %w", f.of, err)
 		}
-		m.feeds = append(m.feeds, registration)
+		f.registration = registration
+		if stored, ok := informer.(interface{ GetStore() toolscache.Store }); ok {
+			f.store = stored.GetStore()
+		}
+		m.feeds = append(m.feeds, f)
 	}
 	return nil
 }
@@ -47,7 +51,7 @@ func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
 // been taken in. Nothing may be decided before.
 func (m *Mirror) Synced() bool {
 	for _, f := range m.feeds {
-		if !f.HasSynced() {
+		if !f.registration.HasSynced() {
 			return false
 		}
 	}
@@ -56,8 +60,11 @@ func (m *Mirror) Synced() bool {
 
 // feed is how the Mirror is shown the objects of one kind.
 type feed struct {
-	mirror *Mirror
-	of     client.Object
+	mirror       *Mirror
+	of           client.Object
+	registration interface{ HasSynced() bool }
+	// store has what the informer knows; nil when it does not say.
+	store toolscache.Store
 	// set adds or replaces an object, remove forgets it. Callers hold the Mirror's lock.
 	set    func(o any, listed bool) news
 	remove func(o any) news
@@ -77,33 +84,32 @@ func unlisted[T any](set func(T) news) func(T, bool) news {
 
 func (f *feed) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(o any, listed bool) { f.mirror.change(func() news { return f.set(o, listed) }) },
+		AddFunc: func(o any, listed bool) {
+			f.take(o.(client.Object), func() news { return f.set(o, listed) })
+		},
 		UpdateFunc: func(old, now any) {
-			f.mirror.change(func() news { return f.replace(old.(client.Object), now.(client.Object)) })
+			f.update(old.(client.Object), now.(client.Object))
 		},
 		DeleteFunc: func(o any) {
 			if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = tombstone.Obj
 			}
-			f.mirror.change(func() news { return f.remove(o) })
+			f.end(o.(client.Object))
 		},
 	}
 }
 
-// replace takes in another state of an object. One that was deleted and made anew while the
-// watch was interrupted is told as an update as well, but is another object: what is known
-// of the old one, also by its name, does not hold for it.
+// replace takes in an object in the place of another one of its name. One that was deleted
+// and made anew while the watch was interrupted is told as an update, but is another object:
+// what is known of the old one, also by its name, does not hold for it.
 func (f *feed) replace(old, now client.Object) news {
-	if old.GetUID() == now.GetUID() {
-		return f.set(now, false)
-	}
 	gone := f.remove(old)
 	return gone.and(f.set(now, false))
 }
 
 // Fed declares that the Mirror was shown everything by its owner, who calls the
 // Set and Remove methods instead of Attach.
-func (m *Mirror) Fed() { m.feeds = append(m.feeds, fed{}) }
+func (m *Mirror) Fed() { m.feeds = append(m.feeds, &feed{registration: fed{}}) }
 
 type fed struct{}
 

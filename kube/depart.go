@@ -128,7 +128,7 @@ func (m *Mirror) awaitedThere(key string) bool {
 
 // Machine returns what became of a claim; false when there is no such claim.
 func (m *Mirror) Machine(claim string) (Machine, bool) {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	c := m.claims[claim]
 	if c == nil {

@@ -42,7 +42,7 @@ func SoftExpiry(p *karpv1.NodePool) bool {
 
 // Pools lists every NodePool, by name. The objects are shared: look, do not touch.
 func (m *Mirror) Pools() []*karpv1.NodePool {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	out := make([]*karpv1.NodePool, 0, len(m.pools))
 	for _, name := range slices.Sorted(maps.Keys(m.pools)) {

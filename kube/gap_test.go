@@ -241,8 +241,13 @@ func (x *monkey) namespace(i int) *corev1.Namespace {
 // compare has a Mirror that is shown the cluster as it is now say the same.
 func (x *monkey) compare(t *testing.T) {
 	t.Helper()
-	for uid := range x.mirror.succession.heirs { // that is known of the past, and of no list
-		x.remove(x.mirror.Pod(uid))
+	// What is known of these is of the past, and no list tells it.
+	past := slices.Concat(keysOf(x.mirror.succession.heirs), keysOf(x.mirror.superseded))
+	for _, p := range past {
+		if pod := x.mirror.Pod(p); pod != nil {
+			x.remove(pod)
+			x.settle()
+		}
 	}
 	x.settle()
 	fresh := NewMirror(nil)

@@ -8,10 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/offer"
 	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/internal/panics"
 )
 
 const (
@@ -37,10 +39,28 @@ type Mirror struct {
 	// when nobody wants to know. Like wake it must not call back. Set it before the first event.
 	Hurry func(pod string)
 
+	// Panics hears of panics in handlers of events, which then leave the object out. Nil
+	// recovers nothing. Set it before the first event.
+	Panics *panics.Reporter
+	// LeftOut is told of objects that are left out of the World, and why. Nil when nobody
+	// wants to know. It must not call back.
+	LeftOut func(o client.Object, because *panics.Panic)
+
 	wake     func(pod string)
 	revision atomic.Uint64
 
-	mu      sync.Mutex // guards everything below
+	feeds []*feed
+
+	mu sync.Mutex // guards everything below
+	// spoilt is set while the state is changed. Found set by whoever locks next, the change
+	// ended with a panic, and nothing of the state can be relied on.
+	spoilt  bool
+	leftOut map[leftOutKey]*leftOut
+	state
+}
+
+// state is what a Mirror knows of the cluster. It can be built anew; see restore.
+type state struct {
 	builder *world.Builder
 	footing footing // of builder
 	convert Converter
@@ -66,7 +86,7 @@ type Mirror struct {
 	// so that it can be told again.
 	worldPods  map[string]world.Pod
 	worldNodes map[string]world.Node
-	spare      map[string]world.Pod // pods that exist nowhere else, by UID
+	spare      map[string]world.Pod // virtual pods, by UID; see Spare
 	namespaces map[string]map[string]string
 	settings   world.Settings
 
@@ -94,8 +114,6 @@ type Mirror struct {
 	limits  *attachLimits
 	relearn bool                        // limits changed since the catalogs were lowered to them
 	budgets map[string]map[string]int64 // by node class, as last set
-
-	feeds []interface{ HasSynced() bool }
 }
 
 type memo struct {
@@ -110,8 +128,11 @@ func NewMirror(wake func(pod string)) *Mirror {
 	if wake == nil {
 		wake = func(string) {}
 	}
-	return &Mirror{
-		wake:       wake,
+	return &Mirror{wake: wake, leftOut: map[leftOutKey]*leftOut{}, state: newState()}
+}
+
+func newState() state {
+	return state{
 		builder:    world.NewBuilder(),
 		pods:       map[string]*corev1.Pod{},
 		podsOn:     map[string]map[string]bool{},
@@ -199,21 +220,21 @@ func (m *Mirror) SetSettings(s world.Settings) {
 
 // Pod returns the pod with that UID, nil when there is none.
 func (m *Mirror) Pod(uid string) *corev1.Pod {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	return m.pods[uid]
 }
 
 // Pool returns the NodePool of that name, nil when there is none.
 func (m *Mirror) Pool(name string) *karpv1.NodePool {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	return m.pools[name]
 }
 
 // Describe names a node of the World as people know it: nodeclaim/x, node/y.
 func (m *Mirror) Describe(key string) string {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	w := m.worldNodes[key]
 	switch {
@@ -227,14 +248,14 @@ func (m *Mirror) Describe(key string) string {
 
 // Nodes counts the machines of the World, those on their way included.
 func (m *Mirror) Nodes() int {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	return len(m.worldNodes)
 }
 
 // Waiting counts the pods that need room and were not promised any.
 func (m *Mirror) Waiting() int {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	n := 0
 	for _, p := range m.worldPods {

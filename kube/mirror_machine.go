@@ -31,7 +31,7 @@ type Machine struct {
 
 // Machines lists every NodeClaim, by name. The objects are shared: look, do not touch.
 func (m *Mirror) Machines() []Machine {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	out := make([]Machine, 0, len(m.claims))
 	for _, c := range m.claims {

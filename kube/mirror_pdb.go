@@ -97,7 +97,7 @@ func (m *Mirror) noteHeld(uid string, held bool) {
 // Misread lists pods whose do-not-disrupt annotation cannot be read, by namespace and
 // name (see InvalidDoNotDisrupt). The objects are shared: look, do not touch.
 func (m *Mirror) Misread() []*corev1.Pod {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	out := make([]*corev1.Pod, 0, len(m.misread))
 	for uid := range m.misread {

@@ -106,7 +106,7 @@ func (m *Mirror) RemoveCatalog(class string) {
 
 // Classes lists the node classes that pools and claims buy from, sorted.
 func (m *Mirror) Classes() []string {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	classes := map[string]bool{}
 	for _, p := range m.pools {
@@ -122,7 +122,7 @@ func (m *Mirror) Classes() []string {
 // Choices lists what a claim can become, cheapest first, from the last catalog
 // set; the error says which requirement cannot be read.
 func (m *Mirror) Choices(c *karpv1.NodeClaim) ([]offer.Choice, error) {
-	m.mu.Lock()
+	m.lock()
 	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
 	known, ok := m.choices[c.Name]
 	m.mu.Unlock()

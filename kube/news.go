@@ -41,7 +41,18 @@ func (m *Mirror) change(f func() news) {
 }
 
 func (m *Mirror) locked(f func() news) news {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
-	return f()
+	m.spoilt = true
+	n := f()
+	m.spoilt = false
+	return n
+}
+
+// lock locks the Mirror, and restores it if a panic left it half changed.
+func (m *Mirror) lock() {
+	m.mu.Lock()
+	if m.spoilt {
+		m.restore()
+	}
 }

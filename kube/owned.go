@@ -17,7 +17,7 @@ func OwnerOf(p *corev1.Pod) types.UID {
 // PromisedTo lists the pods that were told to expect room on a node, by its key, in no
 // particular order. The objects are shared: look, do not touch.
 func (m *Mirror) PromisedTo(key string) []*corev1.Pod {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	pods := make([]*corev1.Pod, 0, len(m.promised[key]))
 	for uid := range m.promised[key] {
@@ -31,7 +31,7 @@ func (m *Mirror) PromisedTo(key string) []*corev1.Pod {
 //
 // It looks at every pod: ask rarely, and for all owners at once.
 func (m *Mirror) Strength(owners map[types.UID]bool) map[types.UID]int {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	count := map[types.UID]int{}
 	for uid, p := range m.pods {

@@ -61,7 +61,7 @@ func (m *Mirror) needsRoom(p *corev1.Pod) bool {
 // Interrupts reports whether any of the pods runs on a machine that goes without being asked,
 // or comes in the place of one that does or did.
 func (m *Mirror) Interrupts(pods []world.Ref) bool {
-	m.mu.Lock()
+	m.lock()
 	defer m.mu.Unlock()
 	for _, p := range pods {
 		if pod := m.pods[p.UID]; pod != nil && m.urgent(pod) {
@@ -133,7 +133,12 @@ func (m *Mirror) keyOf(node string) string {
 // Settle ends what has lapsed: nodes that hang stop being room, promises on them
 // and promises on ready nodes that the scheduler did not take up are taken back,
 // and claims that no watch ever showed are forgotten.
-func (m *Mirror) Settle() { m.change(func() news { return m.settle(time.Now()) }) }
+// Objects that were left out and have changed are looked at again.
+func (m *Mirror) Settle() {
+	now := time.Now()
+	m.retryLeftOut(now)
+	m.change(func() news { return m.settle(now) })
+}
 
 func (m *Mirror) settle(now time.Time) news {
 	woke := append(m.judge(), m.lapse(now)...)

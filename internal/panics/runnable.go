@@ -1,0 +1,18 @@
+package panics
+
+import "context"
+
+// Runnable is a loop for controller-runtime's manager, which goes on after a panic.
+type Runnable struct {
+	Panics *Reporter
+	Where  string
+	Run    func(context.Context) error
+	// Everywhere has it run in every process, and not in the leader only.
+	Everywhere bool
+}
+
+// Start runs the loop until ctx ends.
+func (r Runnable) Start(ctx context.Context) error { return r.Panics.Loop(ctx, r.Where, r.Run) }
+
+// NeedLeaderElection tells the manager where to run it.
+func (r Runnable) NeedLeaderElection() bool { return !r.Everywhere }

@@ -1,0 +1,208 @@
+package kube
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/internal/panics"
+)
+
+// poison is the label of objects with which the handlers of a poisoned Mirror panic.
+const poison = "poison"
+
+// poisoned makes the Mirror's handlers panic with objects that bear the label, once they have
+// taken them in: everything is half changed then. It returns what is said of that.
+func poisoned(m *Mirror) (said *[]string) {
+	said = &[]string{}
+	m.Panics = &panics.Reporter{Log: func(p *panics.Panic) { *said = append(*said, p.Error()) }}
+	m.LeftOut = func(o client.Object, _ *panics.Panic) { *said = append(*said, "left out: "+o.GetName()) }
+	for _, f := range m.feeds {
+		set, remove := f.set, f.remove
+		f.set = func(o any, listed bool) news { n := set(o, listed); explode(o); return n }
+		f.remove = func(o any) news { n := remove(o); explode(o); return n }
+	}
+	return said
+}
+
+func explode(o any) {
+	if o.(client.Object).GetLabels()[poison] != "" {
+		panic("boom")
+	}
+}
+
+func spoiltBy(o client.Object) client.Object {
+	o = o.DeepCopyObject().(client.Object)
+	o.SetLabels(map[string]string{poison: "yes"})
+	return o
+}
+
+// An object with which a handler panics is left out until it changes; all else goes on, and
+// the Mirror is as if it had never been shown the object.
+//
+// Rule 332.
+func TestPoisonObjectIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMirror(nil)
+		claim, node := joined(claimNamed("web-1"))
+		held := pendingPod("held")
+		c := watchCluster(t, m, claim, node, held)
+		said := poisoned(m)
+		m.Nominate("web-1", []world.Ref{Ref(held)})
+		want := func(when string, waiting int, pods ...string) {
+			t.Helper()
+			synctest.Wait()
+			m.View(func(*world.World) {})
+			if got := keysOf(m.worldPods); !slices.Equal(got, pods) || m.Waiting() != waiting {
+				t.Errorf("%s: the World has pods %v, %d of which wait; want %v, %d", when, got, m.Waiting(), pods, waiting)
+			}
+		}
+		bad := pendingPod("bad")
+		c.put(spoiltBy(bad))
+		want("a pod with which the handler panics", 0, "uid-held")
+		if wanted := []string{"panic in informer about *v1.Pod default/bad: boom", "left out: bad"}; !slices.Equal(*said, wanted) {
+			t.Errorf("said %q, want %q", *said, wanted)
+		}
+		c.put(pendingPod("good"))
+		want("another pod", 1, "uid-good", "uid-held")
+		c.put(bad)
+		want("it has changed", 2, "uid-bad", "uid-good", "uid-held")
+		c.put(spoiltBy(bad))
+		want("its handler panics again", 1, "uid-good", "uid-held")
+		c.remove(spoiltBy(bad))
+		c.remove(pendingPod("good"))
+		want("it is gone", 0, "uid-held")
+		if len(m.leftOut) != 0 {
+			t.Errorf("something is remembered: %v", m.leftOut)
+		}
+	})
+}
+
+// An object with which the handler panics again and again is looked at ever more rarely, and
+// what it says by then is taken in without another change.
+//
+// Rule 332.
+func TestPoisonObjectIsTriedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMirror(nil)
+		c := watchCluster(t, m)
+		said := poisoned(m)
+		for range 7200 {
+			c.put(spoiltBy(pendingPod("bad")))
+			time.Sleep(time.Second)
+			m.Settle()
+		}
+		if n := len(*said) / 2; n < 7 || n > 9 { // at once, again, and after 1, 2, 4, 8, 16, 32, 60 minutes
+			t.Errorf("a pod that changed every second for two hours was tried %d times, want about 8", n)
+		}
+		c.put(pendingPod("bad"))
+		synctest.Wait()
+		if m.Waiting() != 0 {
+			t.Fatal("it is not looked at for now")
+		}
+		time.Sleep(longestLeftOut)
+		m.Settle()
+		if m.Waiting() != 1 {
+			t.Error("it is never looked at again")
+		}
+	})
+}
+
+// A decision that panics leaves the Mirror as it was: unlocked, with what was promised, with
+// machines that no watch has shown yet, and with nodes that are to be deleted.
+//
+// Rule 332.
+func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMirror(nil)
+		sell(m)
+		claim, node := joined(claimNamed("web-1"))
+		old, oldNode := joined(claimNamed("old-1"))
+		a, b, moves := pendingPod("a"), pendingPod("b"), boundTo(pendingPod("moves"), oldNode.Name)
+		c := watchCluster(t, m, claim, node, old, oldNode, a, b, moves)
+		said := poisoned(m)
+		m.Nominate("web-1", []world.Ref{Ref(a)})
+		m.Launched(claimNamed("new-1"), nil, []world.Ref{Ref(b)})
+		m.Depart(Departure{Nodes: []string{"old-1"}, Bought: []Bought{{Claim: claimNamed("new-2"), Pods: []world.Ref{Ref(moves)}}}})
+		m.Spare(nil, []world.Pod{{Ref: world.Ref{UID: "virtual"}}})
+		c.put(boundTo(pendingPod("c"), node.Name))
+		synctest.Wait()
+		type facts struct {
+			Pods, Nodes, Promises, Departing, Activity, Unseen any
+			Virtual                                            int
+		}
+		read := func() (out facts) {
+			m.View(func(w *world.World) {
+				out = facts{m.worldPods, m.worldNodes, m.promises, m.departing, m.activity, keysOf(m.unseen), virtual(w)}
+			})
+			return out
+		}
+		before := read()
+		m.Panics.Try("decision", "", func() {
+			m.View(func(*world.World) {
+				m.pods, m.worldNodes = nil, nil // it had its hands in everything
+				panic("boom")
+			})
+		})
+		if diff := cmp.Diff(before, read()); diff != "" {
+			t.Errorf("the Mirror is not what it was (-before +after):\n%s", diff)
+		}
+		if len(*said) != 1 {
+			t.Errorf("said %q", *said)
+		}
+	})
+}
+
+func virtual(w *world.World) (n int) {
+	for _, c := range w.Classes {
+		for _, p := range c.Pods {
+			if p.UID == "virtual" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Whatever is poisoned, and whenever: the rest of the Mirror equals one that was never shown
+// the objects.
+//
+// Rule 332, Rule 15.
+func TestMirrorEqualsRebuildAfterPanics(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := NewMirror(nil)
+				sell(m)
+				x := &monkey{Rand: rand.New(rand.NewPCG(seed, 8)), watched: watchCluster(t, m), mirror: m}
+				said := poisoned(m)
+				for range 30 {
+					x.round()
+					if o := x.draw(); x.IntN(3) == 0 {
+						x.touch(spoiltBy(o))
+					}
+				}
+				if len(*said) == 0 {
+					t.Fatal("nothing was poisoned")
+				}
+				for _, o := range x.objects() {
+					if o.GetLabels()[poison] != "" {
+						x.remove(o)
+					}
+				}
+				for range 30 { // longer than anything is left out
+					x.settle()
+					m.Settle()
+				}
+				x.compare(t)
+			})
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package kube
+
+import (
+	"maps"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// restore builds the state anew after a panic left it half changed: from what the informers
+// know, without the objects that are left out, and with what no list tells (promises, claims
+// that no watch has shown yet, nodes that are to be deleted). What was known of successions
+// is forgotten, as after a restart. Callers hold the lock.
+func (m *Mirror) restore() {
+	m.spoilt = false
+	if !m.listable() {
+		return // its owner shows it everything; there is nothing to begin from
+	}
+	old := m.state
+	for !m.rebuild(&old) {
+	}
+	m.moved()
+	m.wake("")
+}
+
+// rebuild reports false when it panicked. It does not do so again for the same reason: the
+// object is left out then, or what is remembered is forgotten.
+func (m *Mirror) rebuild(old *state) bool {
+	budgets := m.podBudgets // others hold it
+	budgets.clear()
+	m.state = newState()
+	m.podBudgets = budgets
+	remembered := m.Panics.Try(restoring, "", func() { m.recallBefore(old) }) == nil
+	if remembered && !m.feedAll() {
+		return false
+	}
+	if remembered && m.Panics.Try(restoring, "", func() { m.recallAfter(old) }) == nil {
+		return true
+	}
+	*old = state{}
+	return false
+}
+
+// restoring is where panics of a restoration are counted.
+const restoring = "mirror"
+
+func (m *Mirror) listable() bool {
+	for _, f := range m.feeds {
+		if f.store == nil {
+			return false
+		}
+	}
+	return len(m.feeds) > 0
+}
+
+// recallBefore brings back what objects are to be seen in the light of.
+func (m *Mirror) recallBefore(old *state) {
+	m.settings = old.settings
+	m.builder.SetSettings(old.settings)
+	for class, cat := range old.catalogs {
+		m.setCatalog(class, cat.original, old.budgets[class])
+	}
+	maps.Copy(m.departing, old.departing)
+	maps.Copy(m.superseded, old.superseded)
+	maps.Copy(m.until, old.until)
+	maps.Copy(m.activity, old.activity)
+	for name, since := range old.unseen {
+		if c := old.claims[name]; c != nil {
+			m.unseen[name], m.choices[name] = since, old.choices[name]
+			m.setClaim(c)
+		}
+	}
+}
+
+// feedAll shows the Mirror what the informers know. It reports false when that panicked with
+// an object, which is left out from then on.
+func (m *Mirror) feedAll() bool {
+	now := time.Now()
+	for _, f := range m.feeds {
+		for _, x := range f.store.List() {
+			o := x.(client.Object)
+			if m.leaves(f, o, now) {
+				continue
+			}
+			if p := m.Panics.Try(handling, f.about(o), func() { f.set(o, true) }); p != nil {
+				m.noteLeftOut(f, o, p)
+				return false
+			}
+			delete(m.leftOut, f.key(o))
+		}
+	}
+	return true
+}
+
+// recallAfter brings back what is said of pods and nodes that are there.
+func (m *Mirror) recallAfter(old *state) {
+	maps.DeleteFunc(m.superseded, func(uid string, _ bool) bool { return m.pods[uid] == nil })
+	maps.DeleteFunc(m.departing, func(key string, _ bool) bool { return m.claims[key] == nil })
+	maps.DeleteFunc(m.until, func(key string, _ time.Time) bool { _, there := m.worldNodes[key]; return !there })
+	maps.DeleteFunc(m.activity, func(name string, _ time.Time) bool { return m.nodes[name] == nil })
+	for uid, key := range old.promises {
+		w, there := m.worldNodes[key]
+		if pod := m.pods[uid]; pod != nil && there && !w.Leaving && m.needsRoom(pod) {
+			m.promises[uid] = key
+			set(m.promised, key, uid)
+			m.tellPod(uid)
+		}
+	}
+	maps.Copy(m.spare, old.spare)
+	for _, p := range m.spare {
+		m.builder.SetPod(p)
+	}
+}
+
+// clear forgets all budgets.
+func (b *PodBudgets) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spaces = nil
+}
