@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -25,6 +26,8 @@ type Agent struct {
 	// Client reads and patches the Node, and creates events about it. It needs no cache.
 	Client client.Client
 	Log    logr.Logger
+	// Panics hears of panics, after which the agent goes on; nil recovers nothing.
+	Panics *panics.Reporter
 
 	vm      string          // what Azure calls this machine; empty until it was asked
 	told    int64           // incarnation of the last document that the Node tells of
@@ -35,6 +38,10 @@ type Agent struct {
 
 // Run looks once a second until ctx ends. Whatever fails is tried again.
 func (a *Agent) Run(ctx context.Context) {
+	_ = a.Panics.Loop(ctx, "agent", a.follow) // always nil
+}
+
+func (a *Agent) follow(ctx context.Context) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -43,7 +50,7 @@ func (a *Agent) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-ticker.C:
 		}
 	}

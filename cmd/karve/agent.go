@@ -15,6 +15,7 @@ import (
 
 	"github.com/karve-dev/karve/agent"
 	"github.com/karve-dev/karve/api/access"
+	"github.com/karve-dev/karve/controller/manager"
 )
 
 // AgentConfig is what an agent on a node is told.
@@ -81,7 +82,7 @@ func runAgent(ctx context.Context, c AgentConfig) error {
 	}
 	log = log.WithName("agent")
 	log.Info("starting", "version", version, "node", c.NodeName, "endpoint", c.IMDSEndpoint)
-	a := &agent.Agent{Node: c.NodeName, Metadata: agent.Metadata{Endpoint: c.IMDSEndpoint, HTTP: agent.Direct()}, Client: api, Log: log}
+	a := &agent.Agent{Node: c.NodeName, Metadata: agent.Metadata{Endpoint: c.IMDSEndpoint, HTTP: agent.Direct()}, Client: api, Log: log, Panics: manager.ReportPanics(log)}
 	a.Run(ctx)
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/controller/manager"
 	"github.com/karve-dev/karve/controller/nodeclass"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
@@ -96,6 +97,8 @@ func control(ctx context.Context, c Config, cluster *rest.Config, access azureAc
 	if err != nil {
 		return err
 	}
+	recovered := manager.ReportPanics(log)
+	options.Panics = recovered
 	options.BootstrapToken = tokens.Token
 	options.Classes = nodeclass.Classes(classes)
 	options.Log = slog.New(logr.ToSlogHandler(log.WithName("azure")))
@@ -107,12 +110,17 @@ func control(ctx context.Context, c Config, cluster *rest.Config, access azureAc
 	if err != nil {
 		return fmt.Errorf("making a client for the cluster's version: %w", err)
 	}
-	m, err := manager.New(cluster, c.Core.options(cloud, log, func(m crmanager.Manager) error {
+	add := func(m crmanager.Manager) error {
 		reconciler := &nodeclass.Reconciler{
-			Client: m.GetClient(), Azure: cloud, Versions: versions, Window: c.Azure.Images.window(m.GetAPIReader()), Log: log.WithName(nodeclass.Name), Every: min(nodeclass.Every, c.Azure.ImageRefresh),
+			Client: m.GetClient(), Azure: cloud, Versions: versions, Window: c.Azure.Images.window(m.GetAPIReader()), Log: log.WithName(nodeclass.Name), Every: min(nodeclass.Every, c.Azure.ImageRefresh), Panics: recovered,
 		}
-		return errors.Join(reconciler.Register(m), m.Add(crmanager.RunnableFunc(cloud.Run)), m.Add(tokens))
-	}))
+		return errors.Join(reconciler.Register(m),
+			m.Add(panics.Runnable{Panics: recovered, Where: "azure", Run: cloud.Run}),
+			m.Add(panics.Runnable{Panics: recovered, Where: "tokens", Run: tokens.Start}))
+	}
+	settings := c.Core.options(cloud, log, add)
+	settings.Panics = recovered
+	m, err := manager.New(cluster, settings)
 	if err != nil {
 		return fmt.Errorf("wiring the controllers: %w", err)
 	}

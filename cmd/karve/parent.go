@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+
+	"github.com/karve-dev/karve/internal/panics"
 )
 
 // parentVariable names an inherited file descriptor: the read end of a pipe whose
@@ -22,11 +24,11 @@ func dieWithParent() error {
 	if err != nil || fd < 3 {
 		return fmt.Errorf("%s=%q is not an inherited file descriptor", parentVariable, value)
 	}
-	go func() {
+	(&panics.Reporter{}).Go("parent", func() {
 		// The parent never writes: the read returns only at the pipe's end. karve is
 		// made to be killed at any point, so there is nothing to tidy.
 		_, _ = os.NewFile(uintptr(fd), "parent").Read(make([]byte, 1))
 		os.Exit(1)
-	}()
+	})
 	return nil
 }

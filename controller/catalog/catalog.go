@@ -17,6 +17,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -58,11 +59,11 @@ func New(p provider.Provider, m *kube.Mirror, s *metrics.Set) *Keeper {
 func (k *Keeper) Refresh(ctx context.Context) error {
 	classes := k.mirror.Classes()
 	failed := make([]error, len(classes)+1)
-	var group sync.WaitGroup
+	var group panics.Group
 	for i, class := range classes {
-		group.Go(func() { failed[i] = k.fetch(ctx, class) })
+		group.Go(func() error { failed[i] = k.fetch(ctx, class); return nil })
 	}
-	group.Wait()
+	_ = group.Wait() // failed has it all
 	for _, class := range k.forget(classes) {
 		k.mirror.RemoveCatalog(class)
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/write"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -56,7 +56,7 @@ func (c *Controller) markAll(ctx context.Context, m *move) (phase, error) {
 // each does something for every node side by side and returns what failed.
 func (c *Controller) each(keys []string, do func(key string) error) map[string]error {
 	var (
-		group  errgroup.Group
+		group  panics.Group
 		mu     sync.Mutex
 		failed = map[string]error{}
 	)

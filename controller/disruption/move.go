@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -158,7 +158,7 @@ func (m *move) drop(keys ...string) {
 // advance takes every move as far as it will go now.
 func (c *Controller) advance(ctx context.Context, s *sight) error {
 	var (
-		group errgroup.Group
+		group panics.Group
 		mu    sync.Mutex
 		errs  []error
 	)

@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/write"
 	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -19,7 +19,7 @@ const stampEvery = 10 * time.Second
 // stamp keeps what others read up to date: when a pod last came or went, and whether
 // the node has been quiet for long enough.
 func (c *Controller) stamp(ctx context.Context, s *sight) error {
-	var group errgroup.Group
+	var group panics.Group
 	group.SetLimit(writers)
 	for i := range s.nodes {
 		n := &s.nodes[i]

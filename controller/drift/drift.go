@@ -24,6 +24,7 @@ import (
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/write"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -45,6 +46,8 @@ type Reconciler struct {
 	Log     logr.Logger
 	// Class is the kind of node class whose claims are ours.
 	Class schema.GroupVersionKind
+	// Panics hears of panics of what listens to the Drifter; nil recovers nothing.
+	Panics *panics.Reporter
 
 	gone absences
 }

@@ -13,6 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/lookup"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -37,7 +38,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	if restless, notices := r.Drifter.(provider.Restless); notices {
 		l := listener{restless, make(chan event.GenericEvent)}
 		work = work.WatchesRawSource(source.Channel(l.wake, &handler.EnqueueRequestForObject{}))
-		if err := m.Add(manager.RunnableFunc(l.listen)); err != nil {
+		if err := m.Add(panics.Runnable{Panics: r.Panics, Where: "nodeclaim.disruption.listener", Run: l.listen}); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/karve-dev/karve/internal/panics"
 )
 
 const (
@@ -45,6 +47,9 @@ type Event struct {
 
 // Recorder publishes events. Publish may be called before Start.
 type Recorder struct {
+	// Panics hears of panics while events are written; nil recovers nothing. Set it before Start.
+	Panics *panics.Reporter
+
 	client  client.Client
 	log     logr.Logger
 	dropped func()
@@ -158,22 +163,21 @@ func shorten(s string) string {
 
 // Start publishes until the context ends.
 func (r *Recorder) Start(ctx context.Context) error {
-	var group sync.WaitGroup
+	var group panics.Group
 	for range workers {
-		group.Go(func() { r.work(ctx) })
+		group.Go(func() error { return r.Panics.Loop(ctx, "events", r.work) })
 	}
-	group.Wait()
-	return nil
+	return group.Wait()
 }
 
 // NeedLeaderElection is false: only leaders say things, but all may finish saying them.
 func (r *Recorder) NeedLeaderElection() bool { return false }
 
-func (r *Recorder) work(ctx context.Context) {
+func (r *Recorder) work(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case e := <-r.events:
 			if err := r.client.Create(ctx, e); err != nil && ctx.Err() == nil {
 				r.log.V(1).Info("event refused", "reason", e.Reason, "error", err.Error())

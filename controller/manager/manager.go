@@ -49,6 +49,7 @@ import (
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -110,6 +111,10 @@ type Options struct {
 	// Settings hold for every decision (--preference-policy, --preference-surplus,
 	// --min-values-policy).
 	Settings world.Settings
+
+	// Panics hears of panics of goroutines, loops and handlers, also before New. Nil means one
+	// that logs to Log. New has it count, too.
+	Panics *panics.Reporter
 
 	// Registry is where metrics go; nil means the process's own.
 	Registry prometheus.Registerer
@@ -180,6 +185,9 @@ func (o *Options) complete() error {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}
+	if o.Panics == nil {
+		o.Panics = ReportPanics(o.Log)
+	}
 	return nil
 }
 
@@ -191,18 +199,19 @@ func def[T comparable](field *T, value T) {
 }
 
 func (o *Options) inner(cfg *rest.Config) crmanager.Options {
-	skip, renew, ask := true, o.LeaseDuration*2/3, o.LeaseDuration/7
+	yes, renew, ask := true, o.LeaseDuration*2/3, o.LeaseDuration/7
 	return crmanager.Options{
-		Scheme: clientgoscheme.Scheme,
-		Logger: o.Log,
-		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Scheme:   clientgoscheme.Scheme,
+		Logger:   o.Log,
+		Cache:    cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		NewCache: newGuardedCache(o.Panics),
+		Client:   client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics: metricsserver.Options{
 			BindAddress:   address(o.MetricsPort),
 			ExtraHandlers: o.profiles(),
 		},
 		HealthProbeBindAddress: address(o.HealthPort),
-		Controller:             config.Controller{SkipNameValidation: &skip},
+		Controller:             config.Controller{SkipNameValidation: &yes, RecoverPanic: &yes},
 
 		LeaderElection:          !o.DisableLeaderElection,
 		LeaderElectionID:        o.LeaderElectionName,
@@ -265,17 +274,19 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 		return err
 	}
 	set := metrics.New(o.Registry)
+	guarded := guardedRegistry{o.Registry, o.Panics}
 	if cloud, ok := o.Provider.(provider.Metered); ok {
-		metrics.Requests(o.Registry, o.Provider.Name(), cloud)
+		metrics.Requests(guarded, o.Provider.Name(), cloud)
 	}
 	if cloud, ok := o.Provider.(provider.Priced); ok {
-		metrics.Prices(o.Registry, o.Provider.Name(), cloud)
+		metrics.Prices(guarded, o.Provider.Name(), cloud)
 	}
 	buildInfo(o.Registry, o.Version)
 	recorder, err := m.recorder(cfg, o, set)
 	if err != nil {
 		return err
 	}
+	recoverFrom(o.Panics, m.mirror, set, recorder)
 	keeper := catalog.New(o.Provider, m.mirror, set)
 	if o.Features.NodeOverlay {
 		keeper.Overlays = overlay.Source(m.Client())
@@ -307,32 +318,45 @@ func (m *Manager) recorder(cfg *rest.Config, o Options, set *metrics.Set) (*even
 		return nil, fmt.Errorf("making a client for events: %w", err)
 	}
 	r := events.New(c, o.Log.WithName("events"), set.EventsDropped.Inc)
-	return r, m.inner.Add(r)
+	r.Panics = o.Panics
+	return r, m.add(o.Panics, named{"events", r})
 }
 
 func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper, batches *provision.Batcher) error {
-	for _, loop := range []crmanager.Runnable{
-		&provision.Provisioner{
+	for _, loop := range []named{
+		{"provisioner", &provision.Provisioner{
 			Client: m.Client(), Mirror: m.mirror, Catalog: keeper, Batches: batches,
 			Events: recorder, Metrics: set, Log: o.Log.WithName("provisioner"), Buffers: m.buffers,
-		},
-		&disruption.Controller{
+		}},
+		{"disruption", &disruption.Controller{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper,
 			Events: recorder, Metrics: set, Log: o.Log.WithName("disruption"), Buffers: m.buffers,
 			Settings: o.Disruption, Validation: o.Validation, Every: o.DisruptEvery, Surges: m.surges,
-		},
-		&gc.Collector{
+		}},
+		{"nodeclaim.garbagecollection", &gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
 			Tidier: tidier(o.Provider), Candid: candid(o.Provider), Recognizer: recognizer(o.Provider), Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
-		},
-		&reporter{mirror: m.mirror, metrics: set},
+		}},
+		{"reporter", &reporter{mirror: m.mirror, metrics: set}},
 	} {
-		if err := m.inner.Add(loop); err != nil {
-			return fmt.Errorf("adding %T: %w", loop, err)
+		if err := m.add(o.Panics, loop); err != nil {
+			return fmt.Errorf("adding %T: %w", loop.Runnable, err)
 		}
 	}
 	return nil
+}
+
+// named is a loop with its name in metrics.
+type named struct {
+	where string
+	crmanager.Runnable
+}
+
+// add has the manager run a loop, again after a panic.
+func (m *Manager) add(p *panics.Reporter, loop named) error {
+	elected, says := loop.Runnable.(crmanager.LeaderElectionRunnable)
+	return m.inner.Add(panics.Runnable{Panics: p, Where: loop.where, Run: loop.Start, Everywhere: says && !elected.NeedLeaderElection()})
 }
 
 // tidier is the provider's, nil when it has none.
@@ -373,33 +397,33 @@ func drifter(p provider.Provider) provider.Drifter {
 
 func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) error {
 	class, c, live := o.NodeClass.GroupKind(), m.Client(), m.inner.GetAPIReader()
-	named := func(name string) logr.Logger { return o.Log.WithName(name) }
+	logOf := func(name string) logr.Logger { return o.Log.WithName(name) }
 	ledger := &health.Ledger{}
-	evictor := termination.NewEvictor(c, recorder, set, named("eviction-queue"))
+	evictor := termination.NewEvictor(c, recorder, set, logOf("eviction-queue"))
 	evictor.Surges, evictor.Displaces = m.surges, m.mirror.Displace
 	for _, r := range append(m.featured(o, set, recorder, keeper), []registrar{
 		&lifecycle.Reconciler{
 			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
-			Events: recorder, Metrics: set, Log: named(lifecycle.Name), Class: o.NodeClass, Health: ledger,
+			Events: recorder, Metrics: set, Log: logOf(lifecycle.Name), Class: o.NodeClass, Health: ledger,
 			Blamed: blamed(o.Provider), Forewarned: forewarned(o.Provider),
 			End: &termination.Claims{
 				Client: c, Provider: set.Observe(o.Provider, lifecycle.Name),
-				Events: recorder, Metrics: set, Log: named("nodeclaim.termination"), Class: class,
+				Events: recorder, Metrics: set, Log: logOf("nodeclaim.termination"), Class: class,
 			},
 		},
 		&termination.Nodes{
 			Client: c, Live: live, Provider: set.Observe(o.Provider, "node.termination"),
-			Evictor: evictor, Events: recorder, Metrics: set, Log: named("node.termination"),
+			Evictor: evictor, Events: recorder, Metrics: set, Log: logOf("node.termination"),
 		},
 		&interruption.Reconciler{
 			Client: c, Provider: set.Observe(o.Provider, "nodeclaim.interruption"),
-			Events: recorder, Metrics: set, Log: named("nodeclaim.interruption"), Class: class, Forewarned: forewarned(o.Provider),
+			Events: recorder, Metrics: set, Log: logOf("nodeclaim.interruption"), Class: class, Forewarned: forewarned(o.Provider),
 		},
 		&drift.Reconciler{
-			Client: c, Catalog: keeper, Drifter: drifter(o.Provider), Events: recorder, Metrics: set, Log: named(drift.Name), Class: o.NodeClass,
+			Client: c, Catalog: keeper, Drifter: drifter(o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), Class: o.NodeClass, Panics: o.Panics,
 		},
-		&expiration.Reconciler{Client: c, Metrics: set, Log: named("nodeclaim.expiration"), Class: class},
-		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: named("nodepool"), Class: o.NodeClass, Health: ledger},
+		&expiration.Reconciler{Client: c, Metrics: set, Log: logOf("nodeclaim.expiration"), Class: class},
+		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: logOf("nodepool"), Class: o.NodeClass, Health: ledger},
 	}...) {
 		if err := r.Register(m.inner); err != nil {
 			return fmt.Errorf("registering %T: %w", r, err)

@@ -63,6 +63,7 @@ type Set struct {
 	// DeletionsRefused are of pods that had to go with their node.
 	DeletionsRefused *prometheus.CounterVec // code
 	EventsDropped    prometheus.Counter     // events that found no room in the queue
+	Panics           *prometheus.CounterVec // where
 	CatalogAge       *prometheus.GaugeVec
 	BudgetLeft       *prometheus.GaugeVec // budget
 	BudgetEnds       *prometheus.GaugeVec // budget: seconds
@@ -126,6 +127,7 @@ func New(registry prometheus.Registerer) *Set {
 		GCUnreadable:     m.gauge("karve_garbage_collection_unreadable_rows", "Rows of the cloud's lists that make no sense and are passed over.").WithLabelValues(),
 		DeletionsRefused: m.counter("karve_pod_deletions_refused_total", "Deletions of pods, to end their node, that the API server refused, by response code.", "code"),
 		EventsDropped:    m.counter("karve_events_dropped_total", "Events that found no room in the queue.").WithLabelValues(),
+		Panics:           m.counter("karve_panics_recovered_total", "Panics that did not end the process, reconcilers' excepted.", "where"),
 		BudgetLeft:       m.gauge("karve_budget_left", "What is left of a quota (cores, machines) or of a subnet's addresses.", "budget"),
 		BudgetEnds:       m.gauge("karve_budget_exhausted_seconds", "How long a budget lasts if it goes on as in the last ten minutes; only of those that end within a day.", "budget"),
 		CatalogAge:       m.gauge("karve_catalog_age_seconds", "Age of what is known to be on sale.", "class"),

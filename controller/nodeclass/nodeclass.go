@@ -24,6 +24,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 )
@@ -84,6 +85,8 @@ type Reconciler struct {
 	Events *events.Recorder
 	// Every is how often a class is looked at anyway. Zero means 3 min.
 	Every time.Duration
+	// Panics hears of panics while its events are written; nil recovers nothing.
+	Panics *panics.Reporter
 }
 
 // Every is how often a class is looked at when nothing else is asked for.

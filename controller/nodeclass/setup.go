@@ -17,6 +17,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider/azure"
 )
 
@@ -31,7 +32,8 @@ func (r *Reconciler) Register(m manager.Manager) error {
 	}
 	if r.Events == nil {
 		r.Events = events.New(r.Client, r.Log.WithName("events"), func() {})
-		if err := m.Add(r.Events); err != nil {
+		r.Events.Panics = r.Panics
+		if err := m.Add(panics.Runnable{Panics: r.Panics, Where: "events", Run: r.Events.Start, Everywhere: true}); err != nil {
 			return fmt.Errorf("adding the event recorder: %w", err)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +22,7 @@ import (
 	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -146,7 +146,7 @@ func podCount(plan pack.Plan) int {
 // the others.
 func (p *Provisioner) launch(ctx context.Context, launches []pack.Launch) error {
 	var (
-		group errgroup.Group
+		group panics.Group
 		mu    sync.Mutex
 		errs  []error
 	)

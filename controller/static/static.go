@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +26,7 @@ import (
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -125,7 +125,7 @@ func (r *Reconciler) decide(ctx context.Context, pool *karpv1.NodePool, n int) (
 }
 
 func (r *Reconciler) buy(ctx context.Context, pool *karpv1.NodePool, launches []pack.Launch) error {
-	var group errgroup.Group
+	var group panics.Group
 	group.SetLimit(writers)
 	errs := make([]error, len(launches))
 	for i, l := range launches {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +20,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -174,7 +174,7 @@ func (e *Evictor) evict(ctx context.Context, pods []*corev1.Pod, deadline time.T
 
 // hurry asks many pods side by side.
 func (e *Evictor) hurry(ctx context.Context, pods []*corev1.Pod, deadline time.Time) {
-	var group errgroup.Group
+	var group panics.Group
 	group.SetLimit(atOnce)
 	for _, p := range pods {
 		group.Go(func() error { e.move(ctx, p, deadline); return nil })

@@ -54,7 +54,7 @@ func (b *addressBooks) of(id string) *addressBook {
 	}
 	book := &addressBook{subnet: subnet, ledger: newLedger()}
 	book.source = &source[usages]{
-		name: "addresses of subnet " + subnet.subnet, now: b.p.opts.Now, patience: b.p.opts.Patience,
+		name: "addresses of subnet " + subnet.subnet, now: b.p.opts.Now, patience: b.p.opts.Patience, panics: b.p.opts.Panics,
 		load: func(ctx context.Context) (usages, error) { return b.p.readAddresses(ctx, subnet) },
 		same: usages.sameLimits,
 	}

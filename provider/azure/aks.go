@@ -59,8 +59,8 @@ func newByAKS(p *Provider) (*byAKS, error) {
 		provider: "Microsoft.ContainerService/managedClusters/" + url.PathEscape(o.ClusterName) + "/agentPools/" + url.PathEscape(o.AKSMachines.Pool) + "/machines",
 	}
 	a.virtual = regexp.MustCompile(`(?i)^aks-` + regexp.QuoteMeta(o.AKSMachines.Pool) + `-(.+)-\d{8}-vm$`)
-	a.making = newBatcher(o.AKSMachines.Batching, a.create)
-	a.ending = newBatcher(o.AKSMachines.Batching, a.remove)
+	a.making = newBatcher(o.AKSMachines.Batching, o.Panics, a.create)
+	a.ending = newBatcher(o.AKSMachines.Batching, o.Panics, a.remove)
 	return a, nil
 }
 

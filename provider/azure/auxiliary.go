@@ -16,6 +16,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/karve-dev/karve/internal/panics"
 )
 
 // auxiliaryHeader carries the right to use what another tenant shares, beside our own
@@ -35,6 +37,7 @@ type auxiliary struct {
 	audience  string
 	now       func() time.Time
 	patience  time.Duration
+	panics    *panics.Reporter
 
 	mu     sync.Mutex
 	token  azcore.AccessToken
@@ -43,7 +46,7 @@ type auxiliary struct {
 }
 
 func newAuxiliary(o *Options) *auxiliary {
-	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), now: o.Now, patience: o.Patience}
+	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), now: o.Now, patience: o.Patience, panics: o.Panics}
 	if o.ClientOptions != nil && o.ClientOptions.Transport != nil {
 		a.transport = o.ClientOptions.Transport
 	}
@@ -93,7 +96,7 @@ func (a *auxiliary) renew(ctx context.Context) error {
 	case a.asking == nil:
 		asking, lasting := newAsking(ctx, now)
 		a.asking = asking
-		go a.replace(lasting, asking)
+		a.panics.Go(panicsHere, func() { a.replace(lasting, asking) })
 	}
 	asking := a.asking
 	a.mu.Unlock()
@@ -101,7 +104,8 @@ func (a *auxiliary) renew(ctx context.Context) error {
 }
 
 func (a *auxiliary) replace(ctx context.Context, asking *asking) {
-	token, err := a.ask(ctx)
+	var token azcore.AccessToken
+	err := a.panics.Do(panicsHere, func() (err error) { token, err = a.ask(ctx); return err })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.asking = nil; err != nil {

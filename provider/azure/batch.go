@@ -2,8 +2,11 @@ package azure
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/karve-dev/karve/internal/panics"
 )
 
 // A batcher gathers orders that can be sent to Azure as one request: those of one key that
@@ -12,7 +15,8 @@ type batcher[T any] struct {
 	idle, most time.Duration
 	size       int
 	// send sends orders of one key. It returns what became of each.
-	send func(ctx context.Context, orders []T) []error
+	send   func(ctx context.Context, orders []T) []error
+	panics *panics.Reporter
 
 	mu   sync.Mutex
 	open map[string]*batch[T] // those that still take orders
@@ -33,8 +37,8 @@ type order[T any] struct {
 	answer chan error
 }
 
-func newBatcher[T any](b Batching, send func(context.Context, []T) []error) *batcher[T] {
-	return &batcher[T]{idle: b.Idle, most: b.Most, size: b.Size, send: send, open: map[string]*batch[T]{}}
+func newBatcher[T any](b Batching, p *panics.Reporter, send func(context.Context, []T) []error) *batcher[T] {
+	return &batcher[T]{panics: p, idle: b.Idle, most: b.Most, size: b.Size, send: send, open: map[string]*batch[T]{}}
 }
 
 // ask sends an order together with others of its key, and returns what became of it. When
@@ -64,7 +68,8 @@ func (b *batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
 		x = &batch[T]{joined: make(chan struct{}, 1), full: make(chan struct{})}
 		b.open[key] = x
 		// The others must not lose their request because the first goes away.
-		go b.run(context.WithoutCancel(ctx), key, x)
+		lasting := context.WithoutCancel(ctx)
+		b.panics.Go(panicsHere, func() { b.run(lasting, key, x) })
 	}
 	o := &order[T]{what: what, answer: make(chan error, 1)}
 	x.orders = append(x.orders, o)
@@ -109,9 +114,17 @@ func (b *batcher[T]) run(ctx context.Context, key string, x *batch[T]) {
 	for i, o := range orders {
 		whats[i] = o.what
 	}
-	for i, err := range b.send(ctx, whats) {
+	for i, err := range b.sent(ctx, whats) {
 		orders[i].answer <- err
 	}
+}
+
+// sent sends orders. After a panic nobody knows what became of any.
+func (b *batcher[T]) sent(ctx context.Context, orders []T) (became []error) {
+	if err := b.panics.Do(panicsHere, func() error { became = b.send(ctx, orders); return nil }); err != nil {
+		return slices.Repeat([]error{err}, len(orders))
+	}
+	return became
 }
 
 // wait returns when the batch is full, nobody has come for a while, or it has waited long.

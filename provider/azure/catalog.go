@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
@@ -70,11 +71,11 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 // snapshot says so. Without sizes there is nothing to sell.
 func (p *Provider) inputs(ctx context.Context) (inputs, error) {
 	var missing error
-	var wg sync.WaitGroup // each takes a second or more, the first time
-	wg.Go(func() { missing = p.skus.ensure(ctx) })
-	wg.Go(func() { p.prices.glance(ctx) })
-	wg.Go(func() { p.quota.glance(ctx) })
-	wg.Wait()
+	var group panics.Group // each takes a second or more, the first time
+	group.Go(func() error { missing = p.skus.ensure(ctx); return nil })
+	group.Go(func() error { p.prices.glance(ctx); return nil })
+	group.Go(func() error { p.quota.glance(ctx); return nil })
+	_ = group.Wait() // missing has it
 	if err := errors.Join(missing, ctx.Err()); err != nil {
 		return inputs{}, err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-	"golang.org/x/sync/singleflight"
 )
 
 // A gallery is where images are published.
@@ -31,7 +30,7 @@ type imageList struct {
 	every time.Duration // for which a list is believed: see Options.ImagesEvery
 	now   func() time.Time
 
-	reading singleflight.Group // by definition
+	reading readings // by definition
 
 	mu    sync.Mutex
 	known map[imageDefinition]memo[[]build]

@@ -13,7 +13,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
-	"golang.org/x/sync/singleflight"
 )
 
 // subnetID is a subnet's resource ID taken apart.
@@ -135,7 +134,7 @@ func (s subnetID) joinable(own subnetID, nodeGroup string) error {
 type network struct {
 	p *Provider
 
-	reading singleflight.Group // by what is read
+	reading readings // by what is read
 
 	mu    sync.Mutex
 	pools memo[backends]          // of load balancers

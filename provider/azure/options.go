@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
@@ -111,6 +112,8 @@ type Options struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	Log *slog.Logger
+	// Panics hears of panics of goroutines that the provider starts; nil recovers nothing.
+	Panics *panics.Reporter
 }
 
 // AKSMachines says which machines AKS makes itself, in an agent pool of mode Machines.

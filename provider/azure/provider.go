@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
+	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/polite"
@@ -150,8 +150,8 @@ func (p *Provider) connect() error {
 		securityGroups: net.NewSecurityGroupsClient(),
 	}
 	p.addresses = &addressBooks{p: p, byID: map[string]*addressBook{}}
-	p.network = &network{p: p, guids: map[string]memo[string]{}, dual: map[string]memo[bool]{}, denied: map[string]memo[string]{}}
-	p.images = &imageList{gallery: p.gallery(), every: o.ImagesEvery, now: o.Now, known: map[imageDefinition]memo[[]build]{}}
+	p.network = &network{p: p, reading: readings{panics: o.Panics}, guids: map[string]memo[string]{}, dual: map[string]memo[bool]{}, denied: map[string]memo[string]{}}
+	p.images = &imageList{gallery: p.gallery(), every: o.ImagesEvery, now: o.Now, reading: readings{panics: o.Panics}, known: map[imageDefinition]memo[[]build]{}}
 	p.auxiliary = newAuxiliary(o)
 	if p.judge, err = newPriceJudge(o.Location); err != nil {
 		return err
@@ -188,10 +188,10 @@ func (p *Provider) openSources(transport policy.Transporter) {
 	skus := &skuReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location, log: o.Log}
 	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now, judge: p.judge}
 	quota := &quotaReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location}
-	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, now: o.Now, patience: o.Patience}
-	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, now: o.Now, patience: o.Patience,
+	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, now: o.Now, patience: o.Patience, panics: o.Panics}
+	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, now: o.Now, patience: o.Patience, panics: o.Panics,
 		nothing: func(t priceTable) bool { return len(t) == 0 }}
-	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, now: o.Now, patience: o.Patience}
+	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, now: o.Now, patience: o.Patience, panics: o.Panics}
 }
 
 // How often what the region sells is read again.
@@ -205,12 +205,18 @@ const (
 
 // Run keeps sizes, prices and quota fresh until ctx ends. Its error is that of ctx.
 func (p *Provider) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	wg.Go(func() { p.skus.keep(ctx, skusEvery) })
-	wg.Go(func() { p.prices.keep(ctx, pricesEvery) })
-	wg.Go(func() { p.keepQuota(ctx) })
-	wg.Go(func() { p.keepAddresses(ctx) })
-	wg.Wait()
+	var group panics.Group
+	for _, keep := range []func(context.Context){
+		func(ctx context.Context) { p.skus.keep(ctx, skusEvery) },
+		func(ctx context.Context) { p.prices.keep(ctx, pricesEvery) },
+		p.keepQuota,
+		p.keepAddresses,
+	} {
+		group.Go(func() error {
+			return p.opts.Panics.Loop(ctx, panicsHere, func(ctx context.Context) error { keep(ctx); return nil })
+		})
+	}
+	_ = group.Wait() // always nil
 	p.stopAsking()
 	return ctx.Err()
 }

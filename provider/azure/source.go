@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/karve-dev/karve/internal/panics"
 )
 
 // A source holds the last good answer to a question that is slow to ask. A
@@ -27,6 +29,7 @@ type source[T any] struct {
 	nothing func(T) bool
 	// patience is how long one waits for what can be done without.
 	patience time.Duration
+	panics   *panics.Reporter
 
 	mu      sync.Mutex
 	asking  *asking // nil while nobody asks
@@ -179,14 +182,21 @@ func (s *source[T]) ask(ctx context.Context) *asking {
 		return a
 	}
 	s.asking = a
-	go func() {
-		next, err := s.load(ctx)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.asking = nil
-		a.answered(s.take(next, err, a.started))
-	}()
+	s.panics.Go(panicsHere, func() { s.answer(ctx, a) })
 	return a
+}
+
+// panicsHere is where panics of the provider's goroutines are counted.
+const panicsHere = "azure"
+
+// answer asks the cloud, and tells those who wait. A panic is a failure like others.
+func (s *source[T]) answer(ctx context.Context, a *asking) {
+	var next T
+	err := s.panics.Do(panicsHere, func() (err error) { next, err = s.load(ctx); return err })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking = nil
+	a.answered(s.panics.Do(panicsHere, func() error { return s.take(next, err, a.started) }))
 }
 
 // stop ends a question under way.
@@ -266,8 +276,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // together reads what everybody who asks meanwhile gets too. A caller that gives up leaves
 // alone: the others' answer is not its to take away.
-func together[T any](ctx context.Context, group *singleflight.Group, what string, read func(context.Context) (T, error)) (T, error) {
-	answers := group.DoChan(what, func() (any, error) { return read(context.WithoutCancel(ctx)) })
+func together[T any](ctx context.Context, group *readings, what string, read func(context.Context) (T, error)) (T, error) {
+	answers := group.DoChan(what, func() (any, error) {
+		var out T
+		err := group.panics.Do(panicsHere, func() (err error) { out, err = read(context.WithoutCancel(ctx)); return err })
+		return out, err
+	})
 	select {
 	case <-ctx.Done():
 		var none T
@@ -275,6 +289,12 @@ func together[T any](ctx context.Context, group *singleflight.Group, what string
 	case a := <-answers:
 		return a.Val.(T), a.Err
 	}
+}
+
+// readings are what is being read, each thing once; see together.
+type readings struct {
+	singleflight.Group
+	panics *panics.Reporter
 }
 
 // A gate is a mutex whose wait ends with the caller's context. Make one with newGate.

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-
-	"golang.org/x/sync/singleflight"
 )
 
 // What many wait for is read once, and still comes when the one who asked first gives up.
 func TestWhoGivesUpTakesNobodysAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var group singleflight.Group
+		var group readings
 		reads, answered := 0, make(chan struct{})
 		read := func(ctx context.Context) (string, error) {
 			reads++
