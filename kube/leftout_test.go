@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,8 +23,14 @@ const poison = "poison"
 // taken them in: everything is half changed then. It returns what is said of that.
 func poisoned(m *Mirror) (said *[]string) {
 	said = &[]string{}
-	m.Panics = &panics.Reporter{Log: func(p *panics.Panic) { *said = append(*said, p.Error()) }}
-	m.LeftOut = func(o client.Object, _ *panics.Panic) { *said = append(*said, "left out: "+o.GetName()) }
+	var mu sync.Mutex // handlers of several kinds say something at a time
+	say := func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		*said = append(*said, text)
+	}
+	m.Panics = &panics.Reporter{Log: func(p *panics.Panic) { say(p.Error()) }}
+	m.LeftOut = func(o client.Object, _ *panics.Panic) { say("left out: " + o.GetName()) }
 	for _, f := range m.feeds {
 		set, remove := f.set, f.remove
 		f.set = func(o any, listed bool) news { n := set(o, listed); explode(o); return n }

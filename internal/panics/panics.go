@@ -35,7 +35,8 @@ func (p *Panic) Error() string {
 // goroutine that panicked, which may be another one.
 func (p *Panic) GoString() string { return p.Error() + "\n" + string(p.Stack) }
 
-// Reporter is told of panics. Set its fields before it is used.
+// Reporter is told of panics. Set its fields before it is used; they are called by several
+// goroutines at a time.
 type Reporter struct {
 	Log   func(*Panic)       // nil writes to standard error
 	Count func(where string) // nil counts nothing
