@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"time"
 
 	"github.com/karve-dev/karve/engine/world"
@@ -48,9 +49,24 @@ func (m *Mirror) tidy() {
 	}
 }
 
+// mentioned lists the labels that selectors ask for or did and that some pod has.
+func (m *Mirror) mentioned() []string {
+	return slices.DeleteFunc(m.builder.Mentioned(), func(label string) bool { return !m.anyPodHas(label) })
+}
+
+func (m *Mirror) anyPodHas(label string) bool {
+	for _, w := range m.worldPods {
+		if _, ok := w.Labels[label]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 // renew tells a new builder what there is.
 func (m *Mirror) renew() {
 	b := world.NewBuilder()
+	b.Mention(m.mentioned()...)
 	b.SetSettings(m.settings)
 	for name, labels := range m.namespaces {
 		b.SetNamespace(name, labels)

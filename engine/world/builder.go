@@ -31,8 +31,8 @@ type Builder struct {
 	labelled   map[string][]*Class // by label and value that some selector may anchor on
 	repulsions map[string]*Repulsion
 	repelling  []*Repulsion    // the same in order; nil when it must be made anew
-	mentioned  map[string]int  // pod labels that some selector asks for, with the classes that have one
-	unwanted   map[string]bool // of mentioned, those that no class may ask for any more
+	mentioned  map[string]int  // pod labels that some selector asks for or did, with the classes that do
+	former     map[string]bool // of mentioned, those that no class asks for any more; see unmention
 	namespaces map[string]map[string]string
 
 	pods     map[string]*pod   // by UID
@@ -98,7 +98,7 @@ func NewBuilder() *Builder {
 	return &Builder{
 		space: constraint.NewSpace(), podLabels: constraint.NewSpace(), resources: quantity.NewSpace(),
 		shapes: map[string]*Shape{}, classes: map[string]*Class{}, crowds: map[string]*Crowd{}, anchored: map[string][]*Crowd{}, labelled: map[string][]*Class{}, repulsions: map[string]*Repulsion{},
-		mentioned: map[string]int{}, unwanted: map[string]bool{}, namespaces: map[string]map[string]string{},
+		mentioned: map[string]int{}, former: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*Host{}, pools: map[string]Pool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*Market{}, worn: map[*constraint.Key]int{},
 		queue: map[*Class]bool{}, leaving: map[*Host]bool{}, drawing: map[*Host]bool{}, holding: map[string]holding{}, stale: map[*Host]bool{}, indexes: map[string]*Index{}, asking: map[string]map[*Shape]bool{},
@@ -246,6 +246,9 @@ func (b *Builder) RemoveNode(key string) {
 	b.wear(h, -1)
 	if at := h.place; at != nil && at.host == h {
 		at.host = nil
+		if h.Leaving {
+			b.stays(at)
+		}
 		if len(at.pods) == 0 {
 			delete(b.places, at.name)
 		}

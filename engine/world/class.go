@@ -79,20 +79,23 @@ func (c *Class) Repels() []*Repulsion { return c.repulsions }
 
 // class returns the Class of a pod, compiling it when no pod was like it before.
 func (b *Builder) class(p *Pod) *Class {
-	b.mentionAll(p)
+	if done := b.mentionAll(p); done != nil {
+		defer done()
+	}
+	exact := p.Node == ""
 	s := &b.scratch
 	s.reset()
 	s.shape(p)
 	shapeLen := len(s.bytes)
 	s.body(p)
 	bodyLen := len(s.bytes)
-	s.labels(p.Labels, b.mentioned)
+	s.labels(p.Labels, b, exact)
 	if c := b.classes[string(s.bytes)]; c != nil {
 		return c
 	}
 	key := string(s.bytes)
 	c := &Class{Shape: b.shape(p, key[:shapeLen]), Priority: p.Priority, Virtual: p.Virtual, mentions: mentions(p),
-		namespace: p.Namespace, labels: b.kept(p.Labels), key: key, body: key[:bodyLen], on: map[*place]headcount{}}
+		namespace: p.Namespace, labels: b.kept(p.Labels, exact), key: key, body: key[:bodyLen], on: map[*place]headcount{}}
 	c.Preferred = b.wishes(p)
 	c.Refused, c.Detail, c.Facts = c.Shape.Refused, c.Shape.Detail, c.Shape.Facts
 	if p.Refused != "" {
@@ -115,11 +118,20 @@ func (b *Builder) shape(p *Pod, key string) *Shape {
 	return s
 }
 
-// kept are the labels that some selector asks for.
-func (b *Builder) kept(labels map[string]string) map[string]string {
+// tells reports whether pods are told apart by a label, because some selector asks for it. Pods
+// that are to be placed are told apart by no other (exact), or the plan would depend on what
+// was in the cluster once; pods that stay where they are may be told apart by labels that
+// selectors asked for before.
+func (b *Builder) tells(label string, exact bool) bool {
+	asking, known := b.mentioned[label]
+	return known && (asking > 0 || !exact)
+}
+
+// kept are the labels that pods are told apart by.
+func (b *Builder) kept(labels map[string]string, exact bool) map[string]string {
 	out := map[string]string{}
 	for k, v := range labels {
-		if _, ok := b.mentioned[k]; ok {
+		if b.tells(k, exact) {
 			out[k] = v
 		}
 	}
@@ -206,9 +218,7 @@ func (b *Builder) admit(c *Class) {
 func (b *Builder) dismiss(c *Class) {
 	delete(b.classes, c.key)
 	for _, label := range c.mentions {
-		if b.mentioned[label]--; b.mentioned[label] == 0 {
-			b.unwanted[label] = true
-		}
+		b.unask(label)
 	}
 	for id := range c.crowds.Clone().All() {
 		b.crowdByID[id].forget(c)
@@ -277,88 +287,147 @@ func mentions(p *Pod) []string {
 	return out
 }
 
-// mentionAll notes the labels that the pod's selectors ask for. Classes were
-// folded without the new ones, so pods that carry them are folded again.
-func (b *Builder) mentionAll(p *Pod) {
-	var fresh map[string]bool
+// mentionAll notes the labels that the pod's selectors ask for, and returns what is to be done
+// once the pod's class is known, if anything. Classes were folded without the new ones, so pods that carry
+// them are folded again.
+func (b *Builder) mentionAll(p *Pod) (done func()) {
+	var fresh, again map[string]bool
 	selectors(p, func(s *Selector) {
 		for _, r := range s.Labels {
-			if _, ok := b.mentioned[r.Key]; ok {
-				continue
+			switch asking, known := b.mentioned[r.Key]; {
+			case asking > 0:
+			case known:
+				again = with(again, r.Key)
+			default:
+				fresh = with(fresh, r.Key)
 			}
-			if fresh == nil {
-				fresh = map[string]bool{}
-			}
-			fresh[r.Key] = true
 		}
 	})
-	if len(fresh) == 0 {
-		return
+	if len(fresh)+len(again) == 0 {
+		return nil
 	}
-	for key := range fresh {
-		b.mentioned[key] = 0
-	}
-	b.refoldAll(fresh)
-}
-
-// unmention folds pods again whose classes go by labels that no selector asks for any more:
-// what was asked for once must not tell them apart for ever. It waits for the next World, as
-// the last pod that asks is often followed by another.
-func (b *Builder) unmention() {
-	if len(b.unwanted) == 0 {
-		return
-	}
-	maps.DeleteFunc(b.unwanted, func(label string, _ bool) bool { return b.mentioned[label] > 0 })
-	for label := range b.unwanted {
-		delete(b.mentioned, label)
-	}
-	if len(b.unwanted) > 0 && b.anyHas(b.unwanted) {
-		b.refoldAll(b.unwanted)
-	}
-	clear(b.unwanted)
-}
-
-// anyHas reports whether a class goes by one of the labels.
-func (b *Builder) anyHas(labels map[string]bool) bool {
-	for _, c := range b.classes {
-		if bearsAny(c.labels, labels) {
-			return true
+	for _, labels := range []map[string]bool{fresh, again} {
+		for label := range labels {
+			b.mentioned[label]++ // until the class counts itself
+			delete(b.former, label)
 		}
 	}
-	return false
+	if len(again) > 0 {
+		b.refoldMoving(func(p *pod) bool { return bearsAny(p.labels, again) })
+	}
+	if len(fresh) > 0 {
+		for _, q := range b.pods {
+			if bearsAny(q.labels, fresh) {
+				b.refold(q, b.moves(q))
+			}
+		}
+	}
+	return func() {
+		for _, labels := range []map[string]bool{fresh, again} {
+			for label := range labels {
+				b.unask(label)
+			}
+		}
+	}
+}
+
+func with(set map[string]bool, label string) map[string]bool {
+	if set == nil {
+		set = map[string]bool{}
+	}
+	set[label] = true
+	return set
+}
+
+// unask counts one class less that asks for the label.
+func (b *Builder) unask(label string) {
+	if b.mentioned[label]--; b.mentioned[label] == 0 {
+		b.former[label] = true
+	}
 }
 
 func bearsAny(has map[string]string, labels map[string]bool) bool {
-	for label := range labels {
-		if _, ok := has[label]; ok {
+	for label := range has {
+		if labels[label] {
 			return true
 		}
 	}
 	return false
 }
 
-// refoldAll folds the pods that carry any of the labels again.
-func (b *Builder) refoldAll(labels map[string]bool) {
-	for _, p := range b.pods {
-		if bearsAny(p.labels, labels) {
-			b.refold(p)
+// moves reports whether the pod is to be placed, now or when its node goes.
+func (b *Builder) moves(p *pod) bool {
+	return p.place == nil || p.place.host != nil && b.leaving[p.place.host]
+}
+
+// unmention folds pods that are to be placed again where they are told apart by labels that no
+// selector asks for any more. Those that stay are left as they are: selectors that come and go
+// would have all pods of a large cluster folded again and again.
+func (b *Builder) unmention() {
+	if len(b.former) > 0 {
+		b.refoldMoving(func(p *pod) bool { return bearsAny(p.class.labels, b.former) })
+	}
+}
+
+// refoldMoving folds pods again that are to be placed, if they must be.
+func (b *Builder) refoldMoving(must func(*pod) bool) {
+	var moving []*pod
+	for c := range b.queue {
+		for _, p := range c.waiting {
+			if must(p) {
+				moving = append(moving, p)
+			}
 		}
+	}
+	for h := range b.leaving {
+		if h.place == nil {
+			continue
+		}
+		for _, p := range h.place.pods {
+			if must(p) {
+				moving = append(moving, p)
+			}
+		}
+	}
+	for _, p := range moving {
+		b.refold(p, true)
+	}
+}
+
+// stays folds the pods at a place again whose host does not leave any more, or is gone.
+func (b *Builder) stays(at *place) {
+	if len(b.former) == 0 {
+		return
+	}
+	for _, p := range slices.Clone(at.pods) {
+		b.refold(p, false)
+	}
+}
+
+// Mentioned lists the labels that selectors ask for or did, in no order.
+func (b *Builder) Mentioned() []string { return slices.Collect(maps.Keys(b.mentioned)) }
+
+// Mention has pods that stay where they are told apart by labels that selectors asked for
+// before. It is for a new Builder that takes the place of another, before it is told of pods.
+func (b *Builder) Mention(labels ...string) {
+	for _, label := range labels {
+		b.mentioned[label], b.former[label] = 0, true
 	}
 }
 
 // refold moves a pod to the class that tells apart by labels mentioned since.
-func (b *Builder) refold(p *pod) {
+func (b *Builder) refold(p *pod, exact bool) {
 	old := p.class
 	s := &b.scratch
 	s.reset()
 	s.bytes = append(s.bytes, old.body...)
-	s.labels(p.labels, b.mentioned)
+	s.labels(p.labels, b, exact)
 	c := b.classes[string(s.bytes)]
 	if c == old {
 		return
 	}
 	if c == nil {
-		c = b.split(old, string(s.bytes), b.kept(p.labels))
+		c = b.split(old, string(s.bytes), b.kept(p.labels, exact))
 	}
 	b.leave(p)
 	p.class = c

@@ -46,11 +46,11 @@ func (s *signature) amounts(a quantity.Amounts) {
 	}
 }
 
-// labels writes the labels that keep admits, by key.
-func (s *signature) labels(labels map[string]string, keep map[string]int) {
+// labels writes the labels that a pod is told apart by, by key: see Builder.tells.
+func (s *signature) labels(labels map[string]string, b *Builder, exact bool) {
 	s.names = s.names[:0]
 	for key := range labels {
-		if _, ok := keep[key]; ok {
+		if b.tells(key, exact) {
 			s.names = append(s.names, key)
 		}
 	}
