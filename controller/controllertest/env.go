@@ -95,6 +95,7 @@ type Env struct {
 	seenNodes     map[string]*corev1.Node
 	seenClaims    map[string]*karpv1.NodeClaim
 	seenBudgets   map[types.UID]*policyv1.PodDisruptionBudget
+	seenPools     map[string]*karpv1.NodePool
 	stopListening context.CancelFunc
 }
 
@@ -164,7 +165,7 @@ func (e *Env) Restart() {
 	}
 	e.woken = map[string]bool{}
 	e.seenPods, e.seenNodes, e.seenClaims = map[types.UID]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]*karpv1.NodeClaim{}
-	e.seenBudgets = map[types.UID]*policyv1.PodDisruptionBudget{}
+	e.seenBudgets, e.seenPools = map[types.UID]*policyv1.PodDisruptionBudget{}, map[string]*karpv1.NodePool{}
 	e.Client = e.Faults.client(guarded(e.T, e.API, true))
 	live := guarded(e.T, e.API, false)
 	e.Provider = e.Faults.provider(memory.New(e.Cloud))
@@ -296,9 +297,7 @@ func (e *Env) Feed() {
 	follow(e.Claims(), e.seenClaims, func(c *karpv1.NodeClaim) string { return c.Name }, e.Mirror.SetClaim, e.Mirror.RemoveClaim)
 	follow(list(e, &policyv1.PodDisruptionBudgetList{}).Items, e.seenBudgets, func(b *policyv1.PodDisruptionBudget) types.UID { return b.UID },
 		e.Mirror.SetPDB, e.Mirror.RemovePDB)
-	for _, pool := range e.NodePools() {
-		e.Mirror.SetPool(&pool)
-	}
+	follow(e.NodePools(), e.seenPools, func(p *karpv1.NodePool) string { return p.Name }, e.Mirror.SetPool, e.Mirror.RemovePool)
 }
 
 func follow[T any, K comparable, P interface {

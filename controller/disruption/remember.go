@@ -85,6 +85,7 @@ func (c *Controller) remember(ctx context.Context, s *sight) error {
 	if s.now.Before(c.notes.again) {
 		return nil
 	}
+	maps.DeleteFunc(c.notes.written, func(pool string, _ said) bool { return c.Mirror.Pool(pool) == nil })
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.notes.written)) {
 		now := c.noteOf(name)

@@ -130,8 +130,15 @@ func carried(types []offer.Type, key string) bool {
 // and since when this process knows. The zero value remembers nothing.
 type absences struct {
 	mu    sync.Mutex
-	since map[offered]time.Time
+	since map[offered]absence
 }
+
+// absence is since when something is missing, and when that was asked for last.
+type absence struct{ since, asked time.Time }
+
+// unasked is after how long an absence is forgotten that no machine suffers from: claims are
+// looked at every few minutes.
+const unasked = time.Hour
 
 type offered struct{ class, name, zone, capacityType string }
 
@@ -169,13 +176,16 @@ func unread(sold *provider.Snapshot, name string) bool {
 func (a *absences) missed(of offered, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, ok := a.since[of]; !ok {
-		if a.since == nil {
-			a.since = map[offered]time.Time{}
-		}
-		a.since[of] = now
+	x, ok := a.since[of]
+	if !ok {
+		maps.DeleteFunc(a.since, func(_ offered, x absence) bool { return now.Sub(x.asked) > unasked })
+		x.since = now
 	}
-	return a.since[of]
+	if x.asked = now; a.since == nil {
+		a.since = map[offered]absence{}
+	}
+	a.since[of] = x
+	return x.since
 }
 
 func (a *absences) forget(of offered) {

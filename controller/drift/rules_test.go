@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -186,4 +187,23 @@ func TestInstanceTypeNotFound(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	})
+}
+
+// What was missed by machines that are gone is forgotten once others miss something.
+//
+// Rule 350.
+func TestAbsencesThatNothingSuffersFromAreForgotten(t *testing.T) {
+	var a absences
+	now := time.Unix(0, 0)
+	for i := range 1000 {
+		a.missed(offered{class: fmt.Sprint("class", i), name: "t"}, now)
+		kept := a.missed(offered{class: "stays", name: "t"}, now)
+		if !kept.Equal(time.Unix(0, 0)) {
+			t.Fatalf("what was missed at first is missed since %v", kept)
+		}
+		now = now.Add(5 * time.Minute)
+	}
+	if most := int(unasked/(5*time.Minute)) + 2; len(a.since) > most {
+		t.Errorf("%d absences are remembered, want %d at most", len(a.since), most)
+	}
 }

@@ -10,6 +10,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -57,7 +58,12 @@ type Recorder struct {
 
 	mu   sync.Mutex
 	seen map[string]time.Time // key → when it may be said again
+	// full is how many of seen are looked through for those that may be said again.
+	full int
 }
+
+// least is how many events are remembered at least before any is forgotten.
+const least = 256
 
 // New returns a Recorder; dropped is called for each event that found no room in the queue.
 func New(c client.Client, log logr.Logger, dropped func()) *Recorder {
@@ -97,19 +103,18 @@ func (r *Recorder) fresh(e Event) bool {
 	if now.Before(r.seen[key]) {
 		return false
 	}
-	if len(r.seen) > 4*queue {
+	if len(r.seen) >= max(least, r.full) {
 		r.forget(now)
 	}
 	r.seen[key] = now.Add(every)
 	return true
 }
 
+// forget drops what may be said again. It comes by once twice as much is remembered as was
+// left the last time, so that it looks at few for each event however many there are.
 func (r *Recorder) forget(now time.Time) {
-	for key, until := range r.seen {
-		if now.After(until) {
-			delete(r.seen, key)
-		}
-	}
+	maps.DeleteFunc(r.seen, func(_ string, until time.Time) bool { return !now.Before(until) })
+	r.full = 2 * len(r.seen)
 }
 
 func write(e Event, scheme *runtime.Scheme) (*corev1.Event, error) {

@@ -6,6 +6,7 @@
 package health
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -55,6 +56,16 @@ func (l *Ledger) Forget(pool types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.pools, pool)
+}
+
+// Keep drops what is known about all pools but those that are there.
+func (l *Ledger) Keep(there map[types.UID]bool) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.pools, func(pool types.UID, _ []Outcome) bool { return !there[pool] })
 }
 
 // Resume takes a condition that an earlier process left for as many outcomes as

@@ -6,6 +6,8 @@
 package metrics
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
@@ -71,13 +73,29 @@ type Set struct {
 	ConsolidationsUndone *prometheus.CounterVec // nodepool
 	ConsolidationSaved   *prometheus.CounterVec // nodepool: USD per hour
 	DisruptionSearch     prometheus.Histogram
+
+	byPool []series // that have the label nodepool
 }
+
+// series are those of one metric.
+type series interface {
+	DeletePartialMatch(prometheus.Labels) int
+}
+
+// ForgetPool ends all series of a NodePool that is gone.
+func (m *Set) ForgetPool(name string) {
+	for _, s := range m.byPool {
+		s.DeletePartialMatch(prometheus.Labels{labelPool: name})
+	}
+}
+
+const labelPool = "nodepool"
 
 // New makes a Set and registers it. It panics when a name is registered twice,
 // which is a bug of ours.
 func New(registry prometheus.Registerer) *Set {
-	m := maker{registry}
-	return &Set{
+	m := &maker{registry: registry}
+	set := &Set{
 		ClaimsCreated:             m.counter("karpenter_nodeclaims_created_total", "NodeClaims created.", "reason", "nodepool", "min_values_relaxed"),
 		ClaimsTerminated:          m.counter("karpenter_nodeclaims_terminated_total", "NodeClaims terminated.", "nodepool", "capacity_type", "zone"),
 		ClaimsDisrupted:           m.counter("karpenter_nodeclaims_disrupted_total", "NodeClaims disrupted.", "reason", "nodepool", "capacity_type"),
@@ -136,6 +154,8 @@ func New(registry prometheus.Registerer) *Set {
 		ConsolidationSaved:   m.counter("karve_consolidation_saved_usd_per_hour_total", "What consolidations took off the bill, by the NodePools of the nodes that went.", "nodepool"),
 		DisruptionSearch:     m.histogram("karve_disruption_search_seconds", "Time that one complete search for disruptions takes.", durations()).WithLabelValues().(prometheus.Histogram),
 	}
+	set.byPool = m.byPool
+	return set
 }
 
 // zero begins counting at nothing, for series that dashboards expect to be there.
@@ -146,32 +166,46 @@ func zero(c *prometheus.CounterVec, values ...string) *prometheus.CounterVec {
 	return c
 }
 
-type maker struct{ registry prometheus.Registerer }
+type maker struct {
+	registry prometheus.Registerer
+	byPool   []series
+}
 
-func (m maker) counter(name, help string, labels ...string) *prometheus.CounterVec {
+// register makes the metric known.
+func (m *maker) register(of interface {
+	prometheus.Collector
+	series
+}, labels []string) {
+	m.registry.MustRegister(of)
+	if slices.Contains(labels, labelPool) {
+		m.byPool = append(m.byPool, of)
+	}
+}
+
+func (m *maker) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	m.registry.MustRegister(c)
+	m.register(c, labels)
 	return c
 }
 
-func (m maker) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+func (m *maker) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	m.registry.MustRegister(g)
+	m.register(g, labels)
 	return g
 }
 
-func (m maker) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+func (m *maker) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	m.registry.MustRegister(h)
+	m.register(h, labels)
 	return h
 }
 
-func (m maker) summary(name, help string, labels ...string) *prometheus.SummaryVec {
+func (m *maker) summary(name, help string, labels ...string) *prometheus.SummaryVec {
 	s := prometheus.NewSummaryVec(prometheus.SummaryOpts{
 		Name: name, Help: help,
 		Objectives: map[float64]float64{0: 0, 0.5: 0.05, 0.9: 0.01, 0.99: 0.001, 1: 0},
 	}, labels)
-	m.registry.MustRegister(s)
+	m.register(s, labels)
 	return s
 }
 

@@ -49,6 +49,7 @@ type Reconciler struct {
 	Class schema.GroupVersionKind
 
 	shown shownSeries
+	gone  departed
 }
 
 // Reconcile brings one pool's annotations and status up to date.
@@ -56,10 +57,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	pool := &karpv1.NodePool{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(req.Name)
+			return r.forget(ctx, req.Name)
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, err
 	}
+	r.gone.back(pool.Name)
 	if !kube.OfKind(pool.Spec.Template.Spec.NodeClassRef, r.Class.GroupKind()) {
 		return reconcile.Result{}, nil
 	}

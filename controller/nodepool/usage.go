@@ -82,8 +82,8 @@ func human(name string, n int64) float64 {
 	return float64(n)
 }
 
-// forget ends the series of a pool that is gone.
-func (r *Reconciler) forget(pool string) {
+// endGauges ends the series of what a pool that is gone has and may have.
+func (r *Reconciler) endGauges(pool string) {
 	r.shown.forget(pool)
 	for _, gauge := range []*prometheus.GaugeVec{
 		r.Metrics.PoolUsage, r.Metrics.PoolLimit, r.Metrics.AllowedDisruptions, r.Metrics.ConsumingBudgets, r.Metrics.PinnedCost,

@@ -1,6 +1,7 @@
 package termination
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -15,9 +16,13 @@ const (
 // backoffs remembers which pods are not to be asked again yet, and why each is still there.
 // Forgetting that is harmless. The zero value remembers no pod.
 type backoffs struct {
-	mu sync.Mutex
-	of map[types.UID]backoff
+	mu   sync.Mutex
+	of   map[types.UID]backoff
+	full int // how many are remembered when pods that are gone are looked for
 }
+
+// leastHeld is how many pods are remembered at least before any is forgotten.
+const leastHeld = 256
 
 type backoff struct {
 	until time.Time
@@ -42,18 +47,17 @@ func (b *backoffs) hold(uid types.UID, why holdup) (news bool) {
 	former := b.of[uid]
 	next := max(former.next, shortestRetry)
 	b.of[uid] = backoff{until: time.Now().Add(next), next: min(2*next, longestRetry), why: why}
-	if len(b.of) > 1<<14 {
+	if len(b.of) > max(leastHeld, b.full) {
 		b.sweep()
 	}
 	return former.why != why
 }
 
+// sweep forgets pods that are not asked to go any more: most are gone. It runs once twice as
+// many are remembered as it left the last time.
 func (b *backoffs) sweep() {
-	for uid, held := range b.of {
-		if time.Since(held.until) > longestRetry {
-			delete(b.of, uid)
-		}
-	}
+	maps.DeleteFunc(b.of, func(_ types.UID, held backoff) bool { return time.Since(held.until) > longestRetry })
+	b.full = 2 * len(b.of)
 }
 
 // why is what keeps the pod; the zero holdup when it was not held back.

@@ -218,7 +218,7 @@ func (b *Builder) admit(c *Class) {
 func (b *Builder) dismiss(c *Class) {
 	delete(b.classes, c.key)
 	for _, label := range c.mentions {
-		b.unask(label)
+		b.dropMention(label)
 	}
 	for id := range c.crowds.Clone().All() {
 		b.crowdByID[id].forget(c)
@@ -325,7 +325,7 @@ func (b *Builder) mentionAll(p *Pod) (done func()) {
 	return func() {
 		for _, labels := range []map[string]bool{fresh, again} {
 			for label := range labels {
-				b.unask(label)
+				b.dropMention(label)
 			}
 		}
 	}
@@ -339,8 +339,8 @@ func with(set map[string]bool, label string) map[string]bool {
 	return set
 }
 
-// unask counts one class less that asks for the label.
-func (b *Builder) unask(label string) {
+// dropMention counts one class less that asks for the label.
+func (b *Builder) dropMention(label string) {
 	if b.mentioned[label]--; b.mentioned[label] == 0 {
 		b.former[label] = true
 	}

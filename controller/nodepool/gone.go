@@ -1,0 +1,85 @@
+package nodepool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/kube"
+)
+
+// countsStay is how long what was counted of a pool can be read after its end: whoever reads
+// metrics once a minute, or misses some, still sees the last machines go.
+const countsStay = 10 * time.Minute
+
+// departed is since when pools are gone of which something is still known, by name. The zero
+// departed are none.
+type departed struct {
+	mu    sync.Mutex
+	since map[string]time.Time
+}
+
+// over reports whether the pool is gone for long enough; while it is not, since now at the
+// latest.
+func (d *departed) over(pool string, now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since, known := d.since[pool]
+	switch {
+	case !known:
+		if d.since == nil {
+			d.since = map[string]time.Time{}
+		}
+		d.since[pool] = now
+		return false
+	case now.Sub(since) < countsStay:
+		return false
+	}
+	delete(d.since, pool)
+	return true
+}
+
+// back says that the pool is there.
+func (d *departed) back(pool string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.since, pool)
+}
+
+// forget ends what is known of a pool that is gone: what it has and may have at once, what was
+// counted once its last machine is gone for a while.
+func (r *Reconciler) forget(ctx context.Context, pool string) (reconcile.Result, error) {
+	r.endGauges(pool)
+	if err := r.forgetOutcomes(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	if slices.ContainsFunc(r.Mirror.Machines(), func(x kube.Machine) bool { return x.World.Pool == pool }) {
+		r.gone.back(pool)
+		return reconcile.Result{RequeueAfter: countsStay}, nil
+	}
+	if !r.gone.over(pool, time.Now()) {
+		return reconcile.Result{RequeueAfter: countsStay}, nil
+	}
+	r.Metrics.ForgetPool(pool)
+	return reconcile.Result{}, nil
+}
+
+// forgetOutcomes has the ledger know of no pools but those that there are.
+func (r *Reconciler) forgetOutcomes(ctx context.Context) error {
+	pools := &karpv1.NodePoolList{}
+	if err := r.Client.List(ctx, pools); err != nil {
+		return fmt.Errorf("listing nodepools: %w", err)
+	}
+	there := map[types.UID]bool{}
+	for i := range pools.Items {
+		there[pools.Items[i].UID] = true
+	}
+	r.Health.Keep(there)
+	return nil
+}
