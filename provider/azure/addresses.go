@@ -30,6 +30,7 @@ type addressBook struct {
 	subnet subnetID
 	source *source[usages] // of one budget
 	ledger *ledger
+	asked  time.Time // last; guarded by the mutex of addressBooks
 }
 
 // addressBooks are kept by subnet id in lower case.
@@ -46,13 +47,14 @@ func (b *addressBooks) of(id string) *addressBook {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if book, known := b.byID[id]; known {
+		book.asked = b.p.opts.Now()
 		return book
 	}
 	subnet, err := parseSubnetID(id)
 	if err != nil {
 		return nil
 	}
-	book := &addressBook{subnet: subnet, ledger: newLedger()}
+	book := &addressBook{subnet: subnet, ledger: newLedger(), asked: b.p.opts.Now()}
 	book.source = &source[usages]{
 		name: "addresses of subnet " + subnet.subnet, now: b.p.opts.Now, patience: b.p.opts.Patience, panics: b.p.opts.Panics,
 		load: func(ctx context.Context) (usages, error) { return b.p.readAddresses(ctx, subnet) },

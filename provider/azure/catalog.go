@@ -30,6 +30,7 @@ type catalog struct {
 	set       *typeSet
 	available availableFrom
 	snapshot  *provider.Snapshot
+	asked     time.Time // last
 }
 
 // builtFrom and availableFrom are the versions of what a catalog depends on.
@@ -63,6 +64,7 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 	if book := p.addresses.of(sh.subnet); book != nil {
 		book.source.glance(ctx)
 	}
+	p.tidy()
 	return p.catalog(class, sh, in), nil
 }
 
@@ -108,6 +110,7 @@ func (p *Provider) built(name string, sh shape, in inputs) *catalog {
 	if c.set == nil || c.built != built {
 		*c = catalog{built: built, set: p.buildTypes(in.skus.value, in.prices.value, sh), snapshot: c.snapshot}
 	}
+	c.asked = p.opts.Now()
 	return c
 }
 

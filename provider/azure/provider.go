@@ -67,6 +67,9 @@ type Provider struct {
 	punctual punctuality
 	restless restless
 	claims   locks
+
+	tidying sync.Mutex
+	tidied  time.Time // see tidy; guarded by tidying
 }
 
 var (
