@@ -49,7 +49,7 @@ var rooms = []room{
 		Why: "a storm passes over everything that acts, put together as a command would"},
 	{Folder: "drill/adoption", Knows: []string{"engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "controller/nodeclass", "api"},
 		Why: "whoever takes a cluster over brings everything that acts, put together as a command would"},
-	{Folder: "drill/soak", Knows: []string{"engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "controller/nodeclass", "api"},
+	{Folder: "drill/soak", Knows: []string{"drill", "engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "controller/nodeclass", "api"},
 		Why: "whatever lives as long as the process is searched for what it should have forgotten"},
 	{Folder: "drill/figures", Knows: []string{"drill", "drill/siege", "drill/storm", "provider/azure/emulator"},
 		Why: "it runs the drills and adds nothing but a table"},
