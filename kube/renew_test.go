@@ -34,9 +34,9 @@ func TestBeginningAnewChangesNoPlan(t *testing.T) {
 				m.renew()
 			}
 		}
-		before := planOf(m)
+		before := printedPlan(m)
 		m.renew()
-		if diff := cmp.Diff(before, planOf(m)); diff != "" {
+		if diff := cmp.Diff(before, printedPlan(m)); diff != "" {
 			t.Fatalf("seed %d: a new beginning changes the plan:\n%s", seed, diff)
 		}
 	}
@@ -60,20 +60,20 @@ func TestBeginningAnewForgetsNothingThatIs(t *testing.T) {
 	} {
 		m := NewMirror(nil)
 		furnish(m)
-		before := planOf(m)
+		before := printedPlan(m)
 		m.renew()
-		if diff := cmp.Diff(before, planOf(m)); diff != "" {
+		if diff := cmp.Diff(before, printedPlan(m)); diff != "" {
 			t.Errorf("a new beginning changes the plan:\n%s", diff)
 		}
 		omit(m)
 		m.renew()
-		if planOf(m) == before {
+		if printedPlan(m) == before {
 			t.Errorf("the plan does not depend on %s, so that this test proves nothing of them", name)
 		}
 	}
 }
 
-func planOf(m *Mirror) (plan string) {
+func printedPlan(m *Mirror) (plan string) {
 	m.View(func(w *world.World) { plan = enginetest.Print(pack.Solve(w)) })
 	return plan
 }

@@ -218,7 +218,7 @@ func (b *Builder) admit(c *Class) {
 func (b *Builder) dismiss(c *Class) {
 	delete(b.classes, c.key)
 	for _, label := range c.mentions {
-		b.dropMention(label)
+		b.releaseLabel(label)
 	}
 	for id := range c.crowds.Clone().All() {
 		b.crowdByID[id].forget(c)
@@ -325,7 +325,7 @@ func (b *Builder) mentionAll(p *Pod) (done func()) {
 	return func() {
 		for _, labels := range []map[string]bool{fresh, again} {
 			for label := range labels {
-				b.dropMention(label)
+				b.releaseLabel(label)
 			}
 		}
 	}
@@ -339,8 +339,8 @@ func with(set map[string]bool, label string) map[string]bool {
 	return set
 }
 
-// dropMention counts one class less that asks for the label.
-func (b *Builder) dropMention(label string) {
+// releaseLabel counts one class less that asks for the label.
+func (b *Builder) releaseLabel(label string) {
 	if b.mentioned[label]--; b.mentioned[label] == 0 {
 		b.former[label] = true
 	}
