@@ -72,7 +72,11 @@ func (r recorder) recorded(folder string) error {
 		return fmt.Errorf("no transcripts in %s", folder)
 	}
 	for _, file := range files {
-		name := "transcript/" + strings.TrimSuffix(filepath.Base(file), ".txt")
+		inside, err := filepath.Rel(folder, file)
+		if err != nil {
+			return err
+		}
+		name := "transcript/" + strings.TrimSuffix(filepath.ToSlash(inside), ".txt")
 		if !r.wants(name) {
 			continue
 		}
