@@ -83,7 +83,7 @@ func newRegion(t *testing.T, ctx context.Context) *region {
 	options.Transport = a.azure.InProcess()
 	a.cloud, err = azure.New(ctx, azure.Options{
 		Credential: credential, ClientOptions: &options, SubscriptionID: a.azure.SubscriptionID(), Location: a.azure.Location(), ClusterName: "karve",
-		ClusterEndpoint: "https://karve.example:6443", CABundle: authority, NodeResourceGroup: a.azure.NodeResourceGroup(), VNetSubnetID: a.azure.SubnetID(),
+		ClusterEndpoint: "https://karve.example:443", CABundle: authority, NodeResourceGroup: a.azure.NodeResourceGroup(), VNetSubnetID: a.azure.SubnetID(),
 		SSHPublicKey: "ssh-ed25519 AAAA test", PricesURL: a.azure.URL() + "/api/retail/prices", ARMShare: 1,
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
 		Classes: azure.ClassesFunc(func(_ context.Context, name string) (*v1beta1.AKSNodeClass, error) {
