@@ -120,7 +120,7 @@ func event(kind, status string, at time.Time, vms ...string) agent.Event {
 // Events that end the machine are on its Node a second later, in one write each, and go
 // again when they are over.
 //
-// Rule 290.
+// Rule INTERRUPTION-2.
 func TestEventsAreToldInOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -145,7 +145,7 @@ func TestEventsAreToldInOneWrite(t *testing.T) {
 
 // The events of other machines, a freeze and kinds nobody knows change nothing.
 //
-// Rule 290.
+// Rule INTERRUPTION-2.
 func TestOthersEventsAreNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -169,7 +169,7 @@ func TestOthersEventsAreNotTold(t *testing.T) {
 // Of several events the one that comes first is told; one that started has no time left,
 // whatever its time was.
 //
-// Rule 290.
+// Rule INTERRUPTION-2.
 func TestSoonestEventIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -191,7 +191,7 @@ func TestSoonestEventIsTold(t *testing.T) {
 // What an earlier agent wrote is taken off by the next one when the event is over: a
 // machine that was restarted has a new agent.
 //
-// Rule 290.
+// Rule INTERRUPTION-2.
 func TestNewAgentClearsWhatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)

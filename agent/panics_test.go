@@ -26,7 +26,7 @@ func (e *exploding) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // An agent that panics goes on a second later.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestAgentGoesOnAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, told := newMachine(t), 0

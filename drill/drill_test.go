@@ -12,7 +12,7 @@ import (
 // pairs of size and zone is sold out, at least 95 % of the machines come by the first
 // purchase, and all come in the end; more than when each attempt knows one offer.
 //
-// Rule 241.
+// Rule REFUSAL-4.
 func TestFirstPurchases(t *testing.T) {
 	scenario := drill.Scenario{Seed: 1}
 	karve := serve(t, "karve", drill.Karve, scenario)

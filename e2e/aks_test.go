@@ -46,7 +46,7 @@ func aksMakes(t *testing.T) *local.Environment {
 // Twenty pods come to run on machines that AKS makes and bootstraps; a node that somebody
 // deletes is replaced; and nothing stays behind, in AKS's pool either.
 //
-// Rule 270.
+// Rule AKS-1.
 func TestMachinesOfAKSBecomeNodes(t *testing.T) {
 	env := aksMakes(t)
 	settle(t, env)

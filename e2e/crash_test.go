@@ -19,7 +19,7 @@ type progress struct{ claims, machines, nodes, pods int }
 // A power cut at any moment of a scale-up must leave, once karve is back, exactly
 // one machine per NodeClaim and none without.
 //
-// Rule 21.
+// Rule LAUNCH-3.
 func TestKillsDuringScaleUpLeakAndDuplicateNothing(t *testing.T) {
 	env := environment(t)
 	settle(t, env)

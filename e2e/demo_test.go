@@ -91,7 +91,7 @@ func TestNothingOutlivesAKilledDemo(t *testing.T) {
 // A karve that ends by itself, as one that loses its lease does, is started again, and the demo
 // says so and goes on.
 //
-// Rule 314.
+// Rule DEMO-2.
 func TestDemoStartsKarveAgain(t *testing.T) {
 	raced.wait(t)
 	dir := t.TempDir()

@@ -101,7 +101,7 @@ func (s share) manifest(pool string) []byte {
 // A thousand pods become seven hundred: the cluster becomes as small as it gets, in five minutes
 // where the machine is not busy, its budget kept at every instant, no protected pod touched.
 //
-// Rule 128.
+// Rule BUDGET-1.
 func TestScaleDownConverges(t *testing.T) {
 	env := plain.take(t)
 	settle(t, env)

@@ -6,5 +6,5 @@
 // NodePools of its own that it removes. With KARVE_RACE set, karve runs under the race
 // detector in one of them, that of all but large clusters. They need
 // bin/karve-controlplane ("make controlplane") and fail without it. No test asserts how
-// long anything takes, but for the one that holds rule 128 to its five minutes.
+// long anything takes, but for the one that holds rule BUDGET-1 to its five minutes.
 package e2e

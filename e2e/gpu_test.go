@@ -18,7 +18,7 @@ const gpus = corev1.ResourceName("nvidia.com/gpu")
 // Where users bring the GPU driver, nodes join without GPUs, and pods get those that the users'
 // device plugin tells of later. Here the test is the plugin.
 //
-// Rule 311.
+// Rule BOOTSTRAP-10.
 func TestUsersBringTheGPUDriver(t *testing.T) {
 	env := environment(t)
 	settle(t, env)

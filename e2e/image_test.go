@@ -12,7 +12,7 @@ import (
 // An image release changes every node of a cluster of 600 pods: within the budget,
 // each replaced before it goes, and all pods there in the end.
 //
-// Rule 129.
+// Rule BUDGET-2.
 func TestImageReleaseChangesEveryNode(t *testing.T) {
 	env := plain.take(t)
 	settle(t, env)

@@ -20,7 +20,7 @@ import (
 // in which no pod is ready or the Service has no endpoint; a PodDisruptionBudget
 // that would hold back an eviction for ever does not hold the drain.
 //
-// Rule 170.
+// Rule SURGE-2.
 func TestSurgeLeavesNoUnreadySecond(t *testing.T) {
 	env := environment(t)
 	settle(t, env)

@@ -124,7 +124,7 @@ func TestAttachLimitIsLearnt(t *testing.T) {
 // No kubelet reports attached volumes as a resource, so a claim must not ask for
 // them, and no status or total shows them.
 //
-// Rule 52.
+// Rule VOLUME-4.
 func TestAttachmentsAreNoResources(t *testing.T) {
 	amounts := quantity.Amounts{"cpu": 1000, attachDisks: 2}
 	c := Claim(pack.Launch{Requests: amounts}, &karpv1.NodePool{}, "a")
@@ -138,7 +138,7 @@ func TestAttachmentsAreNoResources(t *testing.T) {
 // A machine on its way takes pods whose disks lie in its zone, although only the
 // disk driver will give the node the label that says so.
 //
-// Rule 51.
+// Rule VOLUME-3.
 func TestNodesCarryWhatTheirDriversWillSay(t *testing.T) {
 	const key = "topology.disk.csi.azure.com/zone"
 	types := diskTypes()

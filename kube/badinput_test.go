@@ -113,7 +113,7 @@ func requested(pairs ...string) func(p *corev1.Pod, i int) {
 // Nothing that an API object can say makes karve panic, hang or buy what cannot be
 // meant: every pod is placed or told why.
 //
-// Rule 71, Rule 17.
+// Rule POD-6, Rule POD-5.
 func TestBadObjects(t *testing.T) {
 	app := picks("app", "w")
 	host, zone := corev1.LabelHostname, corev1.LabelTopologyZone

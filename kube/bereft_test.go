@@ -36,7 +36,7 @@ func losing(t *testing.T, interrupted bool) (m *Mirror, old *corev1.Pod) {
 // A pod that comes in the place of one whose machine was taken back is as urgent as that was,
 // though it is gone already and nobody made room for it.
 //
-// Rule 178.
+// Rule DRAIN-9.
 func TestWhoComesForALostPodIsUrgent(t *testing.T) {
 	for name, test := range map[string]struct {
 		interrupted bool

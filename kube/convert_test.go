@@ -53,7 +53,7 @@ func TestHugeAmountsDoNotWrapAround(t *testing.T) {
 	}
 }
 
-// Rule 49.
+// Rule POD-4.
 func TestRequests(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container("cpu", "200m")
@@ -153,7 +153,7 @@ func TestPodConstraints(t *testing.T) {
 
 // Labels of old mean today's wherever somebody names a node label.
 //
-// Rule 47.
+// Rule REQUIREMENT-5.
 func TestLabelsOfOld(t *testing.T) {
 	for old, today := range karpv1.NormalizedLabels {
 		exists := corev1.NodeSelectorRequirement{Key: old, Operator: corev1.NodeSelectorOpExists}
@@ -197,7 +197,7 @@ func TestLabelsOfOld(t *testing.T) {
 // Karpenter's own operators, which no pod can use, hold for NodePools, NodeClaims
 // and NodeOverlays, and are written down on the claims that come of them.
 //
-// Rule 3.
+// Rule REQUIREMENT-1.
 func TestOperatorsOfPools(t *testing.T) {
 	var rules []constraint.Rule
 	for _, o := range []constraint.Operator{constraint.Gt, constraint.Lt, constraint.Gte, constraint.Lte} {
@@ -223,7 +223,7 @@ func TestOperatorsOfPools(t *testing.T) {
 	}
 }
 
-// Rule 5, Rule 46, Rule 84.
+// Rule POD-3, Rule REQUIREMENT-4, Rule REASON-7.
 func TestRefusal(t *testing.T) {
 	term := func(terms ...corev1.NodeSelectorTerm) corev1.PodSpec {
 		return corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -267,7 +267,7 @@ func owned(kind, version string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, UID: "owner"}}}
 }
 
-// Rule 1.
+// Rule POD-1.
 func TestProvisionable(t *testing.T) {
 	pending := func(change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}}}
@@ -346,7 +346,7 @@ func TestNodeOfClaimWithoutMachine(t *testing.T) {
 // Limits are hard also while what a claim may become is out of stock: the machine
 // may be on its way already.
 //
-// Rule 10.
+// Rule LIMIT-1.
 func TestLimitsCountTypesOutOfStock(t *testing.T) {
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}}
 	claim.Spec.Resources.Requests = resources("cpu", "1")
@@ -430,7 +430,7 @@ func TestClaimOfLaunch(t *testing.T) {
 	}
 }
 
-// Rule 84.
+// Rule REASON-7.
 func TestPoolReadiness(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*karpv1.NodePool)
@@ -481,7 +481,7 @@ func TestDaemon(t *testing.T) {
 // What the API server would refuse a NodeClaim for is not written into it: a pod may look
 // for any label of AKS's.
 //
-// Rule 76.
+// Rule REQUIREMENT-6.
 func TestClaimLacksLabelsThatItMayNotAskFor(t *testing.T) {
 	rule := func(key string) constraint.Rule {
 		return constraint.Rule{Key: key, Operator: constraint.In, Values: []string{"x"}}

@@ -19,7 +19,7 @@ import (
 // Budgets allow what Karpenter's own arithmetic allows, at any time of any zone's
 // year, and change only when they say so.
 //
-// Rule 32, Rule 128.
+// Rule CONSOLIDATION-1, Rule BUDGET-1.
 func TestBudgetsAgreeWithKarpenter(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -113,7 +113,7 @@ func printed(p *karpv1.NodePool) string {
 	return out
 }
 
-// Rule 125, Rule 126, Rule 130: what annotations ask for, and what is said of those that
+// Rule CONSOLIDATION-5, Rule CONSOLIDATION-16, Rule BUDGET-3: what annotations ask for, and what is said of those that
 // cannot be read.
 func TestDisruptionPoolAnnotations(t *testing.T) {
 	money := func(usd float64) *disrupt.Thrift {
@@ -166,7 +166,7 @@ func TestDisruptionPoolAnnotations(t *testing.T) {
 	}
 }
 
-// Rule 130.
+// Rule BUDGET-3.
 func TestUnreadableBudgetsAreSaid(t *testing.T) {
 	p := &karpv1.NodePool{}
 	schedule := "whenever"

@@ -49,7 +49,7 @@ func ownedAs(apiVersion, kind string) func(*corev1.Pod) {
 
 func terminating(p *corev1.Pod) { at := metav1.NewTime(noon); p.DeletionTimestamp = &at }
 
-// Rule 121, Rule 122, Rule 132: whom pods protect, in Karpenter's words.
+// Rule BLOCK-2, Rule BLOCK-3, Rule BLOCK-4: whom pods protect, in Karpenter's words.
 func TestBlocks(t *testing.T) {
 	shut := func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 }
 	one, two := []policyv1.PodDisruptionBudget{podBudgetOf("b", shut)}, []policyv1.PodDisruptionBudget{podBudgetOf("b"), podBudgetOf("a")}
@@ -100,7 +100,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// Rule 132.
+// Rule BLOCK-4.
 func TestInvalidDoNotDisrupt(t *testing.T) {
 	for value, want := range map[string]string{
 		"true": "", "10m": "", "false": `failed to parse "false" as a duration: time: invalid duration "false"`, "-1h": `duration "-1h" must be positive`,
@@ -118,7 +118,7 @@ func TestInvalidDoNotDisrupt(t *testing.T) {
 	}
 }
 
-// Rule 134: what evicting the pods of a node costs.
+// Rule CONSOLIDATION-18: what evicting the pods of a node costs.
 func TestEvictionCost(t *testing.T) {
 	cost := func(text string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.PodDeletionCost: text} }
@@ -200,7 +200,7 @@ func TestDisruptionNode(t *testing.T) {
 	}
 }
 
-// Rule 133: who leaves late is known from the budgets that let some pods go.
+// Rule CONSOLIDATION-20: who leaves late is known from the budgets that let some pods go.
 func TestGuards(t *testing.T) {
 	m := readyMachine()
 	m.Pods = []*corev1.Pod{runningPod("a"), runningPod("b"), runningPod("other", func(p *corev1.Pod) { p.Labels = nil })}

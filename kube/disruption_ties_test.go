@@ -12,7 +12,7 @@ import (
 // Of several Nodes with one provider ID the youngest counts, whatever order they come and
 // go in; until one is left the machine is left alone.
 //
-// Rule 169.
+// Rule BLOCK-6.
 func TestSeveralNodesOfOneMachine(t *testing.T) {
 	m := NewMirror(nil)
 	claim, old := joined(claimNamed("a"))

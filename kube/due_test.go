@@ -12,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// Rule 162, Rule 165.
+// Rule EXPIRE-1, Rule REPAIR-3.
 func TestDues(t *testing.T) {
 	born := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	at := func(h int) time.Time { return born.Add(time.Duration(h) * time.Hour) }

@@ -111,7 +111,7 @@ func expectOutcomes(t *testing.T, m *Mirror, when string, want map[string]string
 // Pods with resources that nothing offers keep no other pod from its machine, however many
 // they are, and are told which resources those are.
 //
-// Rule 325.
+// Rule POD-7.
 func TestInventedResourcesKeepNoPodWaiting(t *testing.T) {
 	m := gpuCluster()
 	served := map[string]string{}
@@ -136,7 +136,7 @@ func TestInventedResourcesKeepNoPodWaiting(t *testing.T) {
 // A pod that waits for a resource gets its machine or node once something begins to offer
 // the resource, and waits again when nothing does, with the words that it had before.
 //
-// Rule 326.
+// Rule POD-8.
 func TestResourceIsOfferedLater(t *testing.T) {
 	m := gpuCluster()
 	m.SetPod(asking("designer", fpga), false)
@@ -168,7 +168,7 @@ func TestResourceIsOfferedLater(t *testing.T) {
 
 // A limit that a CSI driver begins to report holds for pods that waited before.
 //
-// Rule 326.
+// Rule POD-8.
 func TestAttachLimitIsReportedLater(t *testing.T) {
 	m := NewMirror(nil)
 	m.SetVolumeClaim(boundClaim("data", "pv"))
@@ -187,7 +187,7 @@ func TestAttachLimitIsReportedLater(t *testing.T) {
 // In a long life many kinds of devices come and go, one node after the other; each is
 // planned for while it is there, and what was there first still is.
 //
-// Rule 327.
+// Rule POD-9.
 func TestManyKindsOfDevicesComeAndGo(t *testing.T) {
 	m := gpuCluster()
 	m.SetPod(asking("trainer", gpu), false)
@@ -209,7 +209,7 @@ func TestManyKindsOfDevicesComeAndGo(t *testing.T) {
 // order of events decides nothing. The others are told, and are planned for as soon as
 // there is a position.
 //
-// Rule 328.
+// Rule POD-10.
 func TestMoreResourcesThanPositions(t *testing.T) {
 	const kinds = 40
 	left := quantity.Extended - 2 // besides GPUs and disks
@@ -261,7 +261,7 @@ func TestMoreResourcesThanPositions(t *testing.T) {
 // A limit of a NodePool on a resource holds whether or not pods ask for the resource, and
 // whatever else is asked for.
 //
-// Rule 329, Rule 10.
+// Rule LIMIT-2, Rule LIMIT-1.
 func TestLimitsOnExtendedResources(t *testing.T) {
 	limited := func(pairs ...string) *karpv1.NodePool {
 		p := nastyPool("all")
@@ -297,7 +297,7 @@ func TestLimitsOnExtendedResources(t *testing.T) {
 // What a Mirror that has seen a long life plans, to the last word, is what one that was
 // just told the end of it plans.
 //
-// Rule 15, Rule 327.
+// Rule PLAN-10, Rule POD-9.
 func TestOnlyTheEndStateOfResourcesCounts(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 2))

@@ -24,7 +24,7 @@ import (
 // A pod that was deleted and made anew while the watch was cut is one pod, not two: no
 // machine is bought for the one that is gone.
 //
-// Rule 330.
+// Rule MEMORY-1.
 func TestPodMadeAnewInAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
@@ -50,7 +50,7 @@ func TestPodMadeAnewInAGap(t *testing.T) {
 // A DaemonSet that was deleted and made anew while the watch was cut takes its room on new
 // nodes once.
 //
-// Rule 330.
+// Rule MEMORY-1.
 func TestDaemonSetMadeAnewInAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
@@ -71,7 +71,7 @@ func TestDaemonSetMadeAnewInAGap(t *testing.T) {
 // Room that was promised on a NodeClaim is not promised on another one of its name, and what
 // pods did on a Node says nothing of another one.
 //
-// Rule 330.
+// Rule MEMORY-1.
 func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
@@ -107,7 +107,7 @@ func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
 // Whatever watches miss, and in whatever state they tell of an end, the Mirror knows in the
 // end what a list of the cluster says.
 //
-// Rule 330, Rule 15.
+// Rule MEMORY-1, Rule PLAN-10.
 func TestMirrorEqualsRebuildAfterGaps(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

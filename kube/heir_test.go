@@ -64,7 +64,7 @@ func needy(m *Mirror) []string {
 // Between the eviction of a pod and the moment the scheduler gives up on its heir a plan
 // counts one pod: never none, never two.
 //
-// Rule 177.
+// Rule DRAIN-8.
 func TestHeirAndForebearCountAsOne(t *testing.T) {
 	m, old, _ := succeeding(t)
 	want := func(when string, uids ...string) {
@@ -93,7 +93,7 @@ func TestHeirAndForebearCountAsOne(t *testing.T) {
 
 // Room that was promised to a pod is its heir's, whenever either comes, and is taken once.
 //
-// Rule 177.
+// Rule DRAIN-8.
 func TestHeirInheritsThePromise(t *testing.T) {
 	for name, promisedFirst := range map[string]bool{"promised first": true, "heir first": false} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestHeirInheritsThePromise(t *testing.T) {
 // A pod that the scheduler finds a place for at once needs no other, nor does the one it
 // came for.
 //
-// Rule 177.
+// Rule DRAIN-8.
 func TestHeirThatIsBoundNeedsNothing(t *testing.T) {
 	m, old, home := succeeding(t)
 	m.Displace(old)
@@ -146,7 +146,7 @@ func TestHeirThatIsBoundNeedsNothing(t *testing.T) {
 
 // Who is scaled away has no heir, and pods that come and go for other reasons are nobody's.
 //
-// Rule 177.
+// Rule DRAIN-8.
 func TestWhoHasNoHeir(t *testing.T) {
 	m, old, _ := succeeding(t)
 	m.SetPod(askedToLeave(old), false)
@@ -171,7 +171,7 @@ func TestWhoHasNoHeir(t *testing.T) {
 // A pod that loses its owner while it leaves is forgotten like any other: the owner's next
 // pods come for pods that are there.
 //
-// Rule 177.
+// Rule DRAIN-8.
 func TestDisplacedPodLosesItsOwner(t *testing.T) {
 	for name, seen := range map[string]bool{"seen before it goes": true, "told with its end": false} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,7 @@ func spoiltBy(o client.Object) client.Object {
 // An object with which a handler panics is left out until it changes; all else goes on, and
 // the Mirror is as if it had never been shown the object.
 //
-// Rule 333.
+// Rule PANIC-2.
 func TestPoisonObjectIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
@@ -95,7 +95,7 @@ func TestPoisonObjectIsLeftOut(t *testing.T) {
 // An object with which the handler panics again and again is looked at ever more rarely, and
 // what it says by then is taken in without another change.
 //
-// Rule 333.
+// Rule PANIC-2.
 func TestPoisonObjectIsTriedRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
@@ -125,7 +125,7 @@ func TestPoisonObjectIsTriedRarely(t *testing.T) {
 // A decision that panics leaves the Mirror as it was: unlocked, with what was promised, with
 // machines that no watch has shown yet, and with nodes that are to be deleted.
 //
-// Rule 332, Rule 333.
+// Rule PANIC-1, Rule PANIC-2.
 func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
@@ -181,7 +181,7 @@ func virtual(w *world.World) (n int) {
 // Whatever is poisoned, and whenever: the rest of the Mirror equals one that was never shown
 // the objects.
 //
-// Rule 333, Rule 15.
+// Rule PANIC-2, Rule PLAN-10.
 func TestMirrorEqualsRebuildAfterPanics(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

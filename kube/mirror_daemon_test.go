@@ -36,7 +36,7 @@ func agentPod(uid, generation string, made int64, cpu string) *corev1.Pod {
 // template takes, as admission may have changed it; without one, what the
 // template says.
 //
-// Rule 7.
+// Rule PLAN-2.
 func TestDaemonOverheadIsThatOfRealPods(t *testing.T) {
 	m := NewMirror(nil)
 	cpu := func() int64 {
@@ -111,7 +111,7 @@ func TestDaemonOfRealPod(t *testing.T) {
 
 // A pod that is its DaemonSet's no more tells nothing of new nodes, and is not remembered.
 //
-// Rule 7.
+// Rule PLAN-2.
 func TestDaemonPodLosesItsOwner(t *testing.T) {
 	for name, seen := range map[string]bool{"seen before it goes": true, "told with its end": false} {
 		t.Run(name, func(t *testing.T) {

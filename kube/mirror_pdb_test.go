@@ -37,7 +37,7 @@ func movables(m *Mirror) (uids []string) {
 	return uids
 }
 
-// Rule 131: no room is looked for elsewhere while a pod will not come.
+// Rule BLOCK-5: no room is looked for elsewhere while a pod will not come.
 func TestPodsThatAreHeldForGoodAreNoDemand(t *testing.T) {
 	var woken []string
 	m := NewMirror(func(uid string) { woken = append(woken, uid) })
@@ -86,7 +86,7 @@ func TestPodsThatAreHeldForGoodAreNoDemand(t *testing.T) {
 	}
 }
 
-// Rule 132: a pod needs another home from the moment on that its annotation lapses.
+// Rule BLOCK-4: a pod needs another home from the moment on that its annotation lapses.
 func TestProtectionLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var woken []string
@@ -106,7 +106,7 @@ func TestProtectionLapses(t *testing.T) {
 	})
 }
 
-// Rule 132: pods whose annotation cannot be read are known while they run.
+// Rule BLOCK-4: pods whose annotation cannot be read are known while they run.
 func TestMisread(t *testing.T) {
 	m := NewMirror(nil)
 	want := func(names ...string) {

@@ -52,7 +52,7 @@ func joined(c *karpv1.NodeClaim) (*karpv1.NodeClaim, *corev1.Node) {
 
 // Whatever order events come in, the World is the one a fresh list would give.
 //
-// Rule 15.
+// Rule PLAN-10.
 func TestMirrorEqualsRebuild(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -168,7 +168,7 @@ func hide(m *Mirror, x any) {
 
 // A pod that was bought for is no reason to buy again, until its claim is given up.
 //
-// Rule 20.
+// Rule LAUNCH-2.
 func TestPromiseHoldsUntilClaimGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var woken []string
@@ -192,7 +192,7 @@ func TestPromiseHoldsUntilClaimGoes(t *testing.T) {
 	})
 }
 
-// Rule 20.
+// Rule LAUNCH-2.
 func TestPromiseLapsesOnReadyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
@@ -221,7 +221,7 @@ func TestPromiseLapsesOnReadyNode(t *testing.T) {
 
 // Strangers that take the room end the promises at once.
 //
-// Rule 20.
+// Rule LAUNCH-2.
 func TestPromiseYieldsToStrangers(t *testing.T) {
 	m := NewMirror(nil)
 	pod, stranger := pendingPod("a"), pendingPod("b")

@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// Rule 180.
+// Rule INTERRUPTION-1.
 func TestNoticesOfTheProblemDetector(t *testing.T) {
 	at := time.Date(2026, 8, 1, 5, 41, 2, 0, time.UTC)
 	const id = "A1B2C3D4-E5F6-4A7B-8C9D-0E1F2A3B4C5D"

@@ -35,7 +35,7 @@ func runningPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// Rule 122: PodDisruptionBudgets are judged as the eviction API judges them.
+// Rule BLOCK-3: PodDisruptionBudgets are judged as the eviction API judges them.
 func TestRefusals(t *testing.T) {
 	type pdb = policyv1.PodDisruptionBudget
 	zero := func(b *pdb) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 }

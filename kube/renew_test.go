@@ -22,7 +22,7 @@ import (
 // The World that a Mirror begins anew with is the one it had: whenever that is, it changes no
 // plan.
 //
-// Rule 15, Rule 350.
+// Rule PLAN-10, Rule MEMORY-2.
 func TestBeginningAnewChangesNoPlan(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 350))
@@ -45,7 +45,7 @@ func TestBeginningAnewChangesNoPlan(t *testing.T) {
 // Each thing that a plan depends on is told to the new World: without any of them the plan of
 // the crowded world below would be another.
 //
-// Rule 350.
+// Rule MEMORY-2.
 func TestBeginningAnewForgetsNothingThatIs(t *testing.T) {
 	for name, omit := range map[string]func(*Mirror){
 		"settings":   func(m *Mirror) { m.settings = world.Settings{} },
@@ -128,7 +128,7 @@ func furniture() []offer.Type {
 // A thousand nodes under new names are worth a new beginning, one is not: what the beginnings
 // cost stays a small part of what the changes cost.
 //
-// Rule 350.
+// Rule MEMORY-2.
 func TestBeginningAnewIsRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, builder, beginnings := NewMirror(nil), (*world.Builder)(nil), 0
@@ -161,7 +161,7 @@ func TestBeginningAnewIsRare(t *testing.T) {
 
 // A standby, which never decides, forgets like a leader.
 //
-// Rule 350.
+// Rule MEMORY-2.
 func TestStandbyForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)
@@ -192,7 +192,7 @@ func TestStandbyForgets(t *testing.T) {
 // What a node's pods did is forgotten with the last of both: a node that is gone first leaves
 // nothing behind.
 //
-// Rule 350.
+// Rule MEMORY-2.
 func TestPodsThatOutliveTheirNodeLeaveNothing(t *testing.T) {
 	for name, podFirst := range map[string]bool{"pod first": true, "node first": false} {
 		m := NewMirror(nil)

@@ -99,7 +99,7 @@ func mount(s *Storage, p *corev1.Pod) world.Pod {
 	return w
 }
 
-// Rule 50.
+// Rule VOLUME-2.
 func TestVolumes(t *testing.T) {
 	inTree := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "old"}}
 	inTree.Spec.AzureDisk = &corev1.AzureDiskVolumeSource{DiskName: "d", DataDiskURI: "/subscriptions/s/d"}
@@ -165,7 +165,7 @@ func TestVolumes(t *testing.T) {
 // Every case in which the scheduler would place the pod nowhere, and buying a
 // machine would not help.
 //
-// Rule 50.
+// Rule VOLUME-2.
 func TestVolumesThatRefusePods(t *testing.T) {
 	leaving := &metav1.Time{Time: time.Unix(1, 0)}
 	deleted := unboundClaim("data", "late")

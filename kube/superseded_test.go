@@ -8,7 +8,7 @@ import (
 
 // Room is found for a running pod or for its successor, never for both.
 //
-// Rule 174.
+// Rule SURGE-6.
 func TestSupersededPodNeedsNoRoom(t *testing.T) {
 	m := NewMirror(nil)
 	old, next := pendingPod("old"), pendingPod("next")

@@ -14,7 +14,7 @@ import (
 // Pauses double with each quick end, an end after a sound run starts the count anew, and after
 // five starts that came to nothing there is no sixth.
 //
-// Rule 314.
+// Rule DEMO-2.
 func TestPausesBeforeKarveIsStartedAgain(t *testing.T) {
 	var r restarts
 	for i, step := range []struct {
@@ -55,7 +55,7 @@ func keeping(t *testing.T, argv ...string) (*karve, <-chan string) {
 // A karve that ends by itself is started again, and the demo says so; one that was ended stays
 // ended until it is started by the same hand, and is watched over again then.
 //
-// Rule 314.
+// Rule DEMO-2.
 func TestKarveIsStartedAgain(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -94,7 +94,7 @@ func TestKarveIsStartedAgain(t *testing.T) {
 
 // A karve that never stays up is given up, with what it said last.
 //
-// Rule 314.
+// Rule DEMO-2.
 func TestQuickEndsAreReported(t *testing.T) {
 	k, said := keeping(t, "/bin/sh", "-c", "echo the lease is lost; exit 3")
 	<-k.over

@@ -21,7 +21,7 @@ import (
 
 // An agent may mark the node that its token is bound to, and nothing else of any node.
 //
-// Rule 291.
+// Rule INTERRUPTION-4.
 func TestAgentMayMarkItsOwnNodeOnly(t *testing.T) {
 	c, _ := clustertest.Start(t, t.TempDir())
 	admin, err := client.New(c.RESTConfig(), client.Options{})

@@ -74,7 +74,7 @@ func TestConfigNamesEveryMissingSetting(t *testing.T) {
 func TestConfigRefusesNonsense(t *testing.T) {
 	for _, test := range []struct{ name, value, want string }{
 		{"CLUSTER_ENDPOINT", "prod.example", "must be an absolute URL"},
-		{"CLUSTER_ENDPOINT", "https://prod.example:6443", "--cluster-endpoint (or CLUSTER_ENDPOINT) must have port 443 or none"}, // Rule 310
+		{"CLUSTER_ENDPOINT", "https://prod.example:6443", "--cluster-endpoint (or CLUSTER_ENDPOINT) must have port 443 or none"}, // Rule BOOTSTRAP-4
 		{"CLUSTER_ENDPOINT", "https://[fd00::1]:443", "--cluster-endpoint (or CLUSTER_ENDPOINT) must name a host or an IPv4 address"},
 		{"METRICS_PORT", "eighty", `METRICS_PORT="eighty"`},
 		{"METRICS_PORT", "70000", "must be a port number"},
@@ -112,7 +112,7 @@ func TestConfigRefusesNonsense(t *testing.T) {
 
 // Karpenter's modes mean what they mean there; a pool that no mode uses is none.
 //
-// Rule 270.
+// Rule AKS-1.
 func TestProvisionModes(t *testing.T) {
 	for mode, want := range map[string]azure.AKSMachines{
 		"aksscriptless": {},
@@ -162,7 +162,7 @@ func TestCloudByName(t *testing.T) {
 	}
 }
 
-// Rule 191: the share of Azure's limits is a setting, and a senseless one is refused by name.
+// Rule REQUEST-2: the share of Azure's limits is a setting, and a senseless one is refused by name.
 func TestARMShare(t *testing.T) {
 	c, err := load(nil, complete())
 	if err != nil || c.Azure.ARMShare != 0.5 || c.Azure.ARMPace != 1 {

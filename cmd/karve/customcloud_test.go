@@ -8,7 +8,7 @@ import (
 
 // Nodes of a custom cloud are told where its registries and its packages are.
 //
-// Rule 206.
+// Rule BOOTSTRAP-11.
 func TestEndpointsOfACustomCloud(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cloud.json")
 	text := `{"name": "AKSCustom", "resourceManagerEndpoint": "https://management.example", "containerRegistryDNSSuffix": "registry.example", "repoDepotEndpoint": "https://packages.example"}`

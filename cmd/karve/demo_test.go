@@ -13,7 +13,7 @@ import (
 // The scenario tells what happens when a subnet is full. Workloads that users bring to the
 // bare demo get the subnet that AKS gives a cluster.
 //
-// Rule 313.
+// Rule DEMO-1.
 func TestBareDemoHasAnOrdinarySubnet(t *testing.T) {
 	for bare, want := range map[bool]int{true: 16, false: 27} {
 		server, err := emulator.Start(t.Context(), demoOptions{Bare: bare}.azure())

@@ -35,7 +35,7 @@ func nodeSubnet() map[string]string {
 // A cluster without overlay keeps its pods in the node's subnet: the incumbent's empty variable
 // is not taken for one that is missing, whose default is overlay.
 //
-// Rule 312.
+// Rule SETTING-4.
 func TestNodeSubnetIsNoOverlay(t *testing.T) {
 	for plugin, want := range map[string][]string{
 		"azure": {"azure", "", "", ""},
@@ -70,7 +70,7 @@ var refusedEmpty = map[string]string{
 // Empty means empty for texts and lists. Numbers, switches and durations cannot be empty: their
 // defaults stay, as Karpenter has it.
 //
-// Rule 312.
+// Rule SETTING-4.
 func TestEveryVariableMayBeEmpty(t *testing.T) {
 	defaults := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 	new(Config).bind(defaults)
@@ -108,7 +108,7 @@ const incumbentsValues = "../../../shared/oracles/karpenter-provider-azure/karpe
 // What these tests call an installation of Karpenter's provider is one: its own template has
 // these variables.
 //
-// Rule 312.
+// Rule SETTING-4.
 func TestIncumbentsTemplateIsKnown(t *testing.T) {
 	text, err := os.ReadFile(incumbentsValues)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -21,7 +21,7 @@ import (
 // PodDisruptionBudgets are judged (by kube) as a real API server judges them, whatever they
 // select and whoever is ready.
 //
-// Rule 122.
+// Rule BLOCK-3.
 func TestRefusalsAgreeWithTheEvictionAPI(t *testing.T) {
 	_, client := clustertest.Start(t, t.TempDir())
 	const seed = 122

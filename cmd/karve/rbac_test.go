@@ -34,7 +34,7 @@ import (
 // kind that nobody follows. What single controllers write is held against the role
 // in all their tests, by controllertest.
 //
-// Rule 53.
+// Rule PERMISSION-1.
 func TestRoleHoldsWhatIsFollowed(t *testing.T) {
 	cluster := newEmptyCluster(t)
 	o := CoreConfig{

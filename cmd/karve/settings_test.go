@@ -36,7 +36,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Rule 126, Rule 144. Out of the box the flags say what the engine calls its defaults, and what
+// Rule CONSOLIDATION-16, Rule MOVE-6. Out of the box the flags say what the engine calls its defaults, and what
 // evictions must save holds whatever the flags say.
 func TestDisruptionSettings(t *testing.T) {
 	karve := disrupt.Defaults()

@@ -63,7 +63,7 @@ func wantToken(t *testing.T, tokens *bootstrapTokens, id string) {
 // Tokens are rotated: a new one is made, the old one expires or goes. Every launch
 // shows one that the API server still takes.
 //
-// Rule 200.
+// Rule BOOTSTRAP-1.
 func TestTokenIsReadLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := fake.NewClientset(tokenSecret("aaaaaa", time.Hour))
@@ -89,7 +89,7 @@ func TestTokenIsReadLive(t *testing.T) {
 
 // What the API server's authenticator would refuse is no token.
 //
-// Rule 200.
+// Rule BOOTSTRAP-1.
 func TestTokenMustBeUsable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := fake.NewClientset(
@@ -113,7 +113,7 @@ func TestTokenMustBeUsable(t *testing.T) {
 // A role without the right to read tokens leaves the flag; without it the error
 // tells both ways out.
 //
-// Rule 200.
+// Rule BOOTSTRAP-1.
 func TestTokenOfTheFlagWhereReadingIsForbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := fake.NewClientset()

@@ -53,7 +53,7 @@ func reasons(e *controllertest.Env, name string) [2]string {
 // Room is bought for a buffer, kept while nothing runs there, and given back with
 // the buffer.
 //
-// Rule 44.
+// Rule BUFFER-1.
 func TestBufferKeepsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -88,7 +88,7 @@ func TestBufferKeepsRoom(t *testing.T) {
 
 // A pod takes the room that was kept at once; new room is bought behind it.
 //
-// Rule 44.
+// Rule BUFFER-1.
 func TestPodsTakeTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -115,7 +115,7 @@ func TestPodsTakeTheRoom(t *testing.T) {
 	})
 }
 
-// Rule 44.
+// Rule BUFFER-1.
 func TestWhatBuffersAskFor(t *testing.T) {
 	ten := int32(10)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: appsv1.DeploymentSpec{

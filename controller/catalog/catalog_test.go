@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Rule 237.
+// Rule QUOTA-4.
 func TestBudgetsAreGauges(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k := New(nil, nil, metrics.New(registry))
@@ -35,7 +35,7 @@ func TestBudgetsAreGauges(t *testing.T) {
 // A class that nothing names any more takes the gauges of its budgets along; those that
 // others draw on stay.
 //
-// Rule 237.
+// Rule QUOTA-4.
 func TestGaugesGoWithTheirBudgets(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k := New(nil, nil, metrics.New(registry))

@@ -48,7 +48,7 @@ func down(e *controllertest.Env) int {
 
 // The moment in which a node is asked to go is not the moment for the next.
 //
-// Rule 129.
+// Rule BUDGET-2.
 func TestBudgetCountsWhoWasJustDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := due(t, 3)

@@ -16,7 +16,7 @@ import (
 // Whatever write karve fails or dies at while it makes a move, in the end the move is made,
 // everything runs, and nothing is left over.
 //
-// Rule 140.
+// Rule MOVE-1.
 func TestMovesEndWellWhateverWriteFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		turn  turn
@@ -73,7 +73,7 @@ func (x turn) strike(t *testing.T, mode controllertest.Mode, at int) (struck boo
 // Whoever dies while a move is taken back, the next finishes that: the pod that asked to
 // be left alone keeps its node, and so does the other.
 //
-// Rule 140, Rule 141.
+// Rule MOVE-1, Rule MOVE-3.
 func TestUndoingEndsWellWhereverItDies(t *testing.T) {
 	for at, struck := 1, true; struck; at++ {
 		synctest.Test(t, func(t *testing.T) { struck = undoOne(t, at) })

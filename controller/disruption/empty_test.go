@@ -55,7 +55,7 @@ func disrupted(e *controllertest.Env) int {
 	return n
 }
 
-// Rule 32.
+// Rule CONSOLIDATION-1.
 func TestEmptyNodesGoAfterConsolidateAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNodes(t, 2, nil)
@@ -68,7 +68,7 @@ func TestEmptyNodesGoAfterConsolidateAfter(t *testing.T) {
 	})
 }
 
-// Rule 32.
+// Rule CONSOLIDATION-1.
 func TestBudgets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		budget karpv1.Budget
@@ -99,7 +99,7 @@ func TestBudgets(t *testing.T) {
 
 // A pod that slips in between the decision and the taint saves its node.
 //
-// Rule 33.
+// Rule CONSOLIDATION-2.
 func TestSecondLookSavesNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNodes(t, 1, nil)
@@ -136,7 +136,7 @@ func TestStaleTaintComesOff(t *testing.T) {
 	})
 }
 
-// Rule 33.
+// Rule CONSOLIDATION-2.
 func TestProtectedNodesStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNodes(t, 1, nil)

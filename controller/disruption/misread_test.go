@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// Rule 132: who asks in words that nobody knows is told so.
+// Rule BLOCK-4: who asks in words that nobody knows is told so.
 func TestMisreadAnnotationIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := scripted(t, 1, disrupt.Underutilized)

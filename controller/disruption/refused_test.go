@@ -44,7 +44,7 @@ func (w withWatch) Watch(ctx context.Context, l client.ObjectList, opts ...clien
 // A node whose deletion is refused for good is let go of: it takes pods again, rests, and
 // its owner is told; the other node of the move goes.
 //
-// Rule 148.
+// Rule MOVE-7.
 func TestDeletionIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, s := scripted(t, 2, disrupt.Drifted)

@@ -147,7 +147,7 @@ func (c *stubborn) pass(until time.Time) {
 // A consolidation that the scheduler undoes is not made again at once, and each time
 // later, whoever leads; after a while without that, all is forgiven.
 //
-// Rule 146, Rule 150.
+// Rule MOVE-9, Rule CONSOLIDATION-23.
 func TestConsolidationInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newStubborn(t, disrupt.Underutilized)
@@ -205,7 +205,7 @@ func (c *stubborn) moveOver(name string) {
 // Owners that grow, pods that come long after, and nodes that must be replaced whatever comes of it, say nothing
 // about whether consolidation comes true.
 //
-// Rule 150.
+// Rule CONSOLIDATION-23.
 func TestNotEveryPurchaseIsARelapse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cause      disrupt.Cause

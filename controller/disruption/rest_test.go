@@ -7,7 +7,7 @@ import (
 
 // Failures count while no replacement comes; one that does has them forgotten.
 //
-// Rule 142.
+// Rule MOVE-4.
 func TestPoolRestsAfterFailuresInARow(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pools := map[string]bool{"web": true}

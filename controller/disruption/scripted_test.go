@@ -56,7 +56,7 @@ func protect(e *controllertest.Env, o client.Object, name string) {
 // A replacement is ready before anything is asked to go, and nothing more is bought
 // for the pods that wait for it.
 //
-// Rule 140.
+// Rule MOVE-1.
 func TestReplacementIsReadyFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, s := scripted(t, 2, disrupt.Underutilized)
@@ -80,7 +80,7 @@ func TestReplacementIsReadyFirst(t *testing.T) {
 // A replacement that was initialized and has stopped answering takes no pods: the nodes wait
 // until it does again, however ready the other replacements are.
 //
-// Rule 140.
+// Rule MOVE-1.
 func TestReplacementThatStoppedAnsweringIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, s := scripted(t, 3, disrupt.Underutilized)
@@ -134,7 +134,7 @@ func answer(e *controllertest.Env, name string, does bool) {
 
 // A pod that asks to be left alone saves its node whenever it does so.
 //
-// Rule 141.
+// Rule MOVE-3.
 func TestDoNotDisruptSavesNode(t *testing.T) {
 	for name, ready := range map[string]func(*controllertest.Env) bool{
 		"after the taint":             func(e *controllertest.Env) bool { return taintedNodes(e) == 2 },
@@ -163,7 +163,7 @@ func TestDoNotDisruptSavesNode(t *testing.T) {
 // A replacement that is gone, or never gets ready, takes the move with it; the nodes
 // rest for a while, longer each time, whoever leads.
 //
-// Rule 142, Rule 146.
+// Rule MOVE-4, Rule MOVE-9.
 func TestReplacementThatNeverComes(t *testing.T) {
 	gone := func(e *controllertest.Env) { e.Delete(replacement(e)) }
 	for name, tc := range map[string]struct {
@@ -213,7 +213,7 @@ func TestReplacementThatNeverComes(t *testing.T) {
 // Nodes that somebody deletes by hand drop out of their move; what was bought for
 // their pods stays.
 //
-// Rule 143.
+// Rule MOVE-5.
 func TestNodeDeletedByHand(t *testing.T) {
 	for name, hand := range map[string]int{"one": 1, "both": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestNodeDeletedByHand(t *testing.T) {
 
 // Whoever leads next goes on with a move whose replacements are all there.
 //
-// Rule 140.
+// Rule MOVE-1.
 func TestNextLeaderGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, s := scripted(t, 2, disrupt.Drifted)
@@ -262,7 +262,7 @@ func TestNextLeaderGoesOn(t *testing.T) {
 
 // Taints and marks that belong to no move come off.
 //
-// Rule 140.
+// Rule MOVE-1.
 func TestStrayMarksComeOff(t *testing.T) {
 	for _, mark := range []string{"nonsense", `{"id":"a","replacements":-1}`, `{"id":"a","replacements":9223372036854775807}`} {
 		t.Run(mark, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { strayMarks(t, mark) }) })

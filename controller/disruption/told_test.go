@@ -33,7 +33,7 @@ func decided(t *testing.T, n int, change func(*disruption.Controller)) *controll
 // A consolidation waits until it was right for a while, and everybody concerned hears
 // what is done and what it saves.
 //
-// Rule 144, Rule 145, Rule 149.
+// Rule MOVE-6, Rule MOVE-8, Rule METRIC-1.
 func TestConsolidationIsToldAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
@@ -89,7 +89,7 @@ func said(e *controllertest.Env, a, b, begin string) bool {
 
 // A node that stays says why, and what that costs; the pool's gauge adds it up.
 //
-// Rule 145.
+// Rule MOVE-8.
 func TestNodesThatStaySayWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := decided(t, 2, nil)

@@ -86,7 +86,7 @@ func (c *cluster) joined(pool *karpv1.NodePool, n int) {
 // A claim drifts for the first reason that holds, in order, and no longer when
 // none does. What is not part of the template never makes it drift.
 //
-// Rule 155.
+// Rule DRIFT-1.
 func TestDriftComesAndGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
@@ -118,7 +118,7 @@ func TestDriftComesAndGoes(t *testing.T) {
 // What was just bought has not drifted, whatever the pool asks for: else each
 // replacement would be replaced.
 //
-// Rule 158.
+// Rule DRIFT-4.
 func TestWhatWasJustBoughtHasNotDrifted(t *testing.T) {
 	rule := func(key string, operator corev1.NodeSelectorOperator, values ...string) karpv1.NodeSelectorRequirementWithMinValues {
 		return karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: operator, Values: values}
@@ -160,7 +160,7 @@ func TestWhatWasJustBoughtHasNotDrifted(t *testing.T) {
 // Data that is missing makes nobody drift and clears nobody: not a catalog that
 // shrank once, nor a provider that cannot tell.
 //
-// Rule 156, Rule 157.
+// Rule DRIFT-2, Rule DRIFT-3.
 func TestMissingDataChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
@@ -204,7 +204,7 @@ func TestMissingDataChangesNothing(t *testing.T) {
 // An upgrade that brings another formula for hashes makes nobody drift, and whoever
 // had drifted stays so.
 //
-// Rule 160.
+// Rule DRIFT-6.
 func TestUpgradeMakesNobodyDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
@@ -239,7 +239,7 @@ func TestUpgradeMakesNobodyDrift(t *testing.T) {
 
 // Claims that were not launched, are going, or belong to no pool do not drift.
 //
-// Rule 155.
+// Rule DRIFT-1.
 func TestWhoCannotDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
@@ -272,7 +272,7 @@ func (l *listener) Drift(_ context.Context, m provider.Bought) (provider.Drift, 
 
 // The provider is told what its machine was bought as: it may be something else by now.
 //
-// Rule 283.
+// Rule DRIFT-9.
 func TestProviderIsToldWhatWasBought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)

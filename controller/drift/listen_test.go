@@ -21,7 +21,7 @@ func (s *stirring) Stirred() (now []string) {
 
 // Claims whose machines have changed are looked at within seconds, each once.
 //
-// Rule 285.
+// Rule DRIFT-10.
 func TestChangedMachinesAreLookedAtSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

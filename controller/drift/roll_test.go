@@ -15,7 +15,7 @@ import (
 // A release that drifts every node at once is rolled out within the budget and
 // outside of the hours that the pool excludes, at every instant.
 //
-// Rule 167.
+// Rule DRIFT-12.
 func TestReleaseKeepsToBudgetAndWindow(t *testing.T) {
 	const nodes, tenth, lasts = 43, 5, 25 * time.Minute // a tenth is rounded up; how long a node is down
 	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}

@@ -40,7 +40,7 @@ func rule(key string, operator corev1.NodeSelectorOperator, values ...string) ka
 
 // Only what the labels say for certain is drift; widening never is.
 //
-// Rule 158, Rule 156.
+// Rule DRIFT-4, Rule DRIFT-2.
 func TestRequirementsDrift(t *testing.T) {
 	const family = "memory.karve.dev/family"
 	sold := &provider.Snapshot{Types: memory.Types(), Taken: noon, Listed: noon}
@@ -88,7 +88,7 @@ func list(rules ...karpv1.NodeSelectorRequirementWithMinValues) []karpv1.NodeSel
 // Only a template that is known to be another counts; hashes of other versions of
 // the formula say nothing.
 //
-// Rule 155, Rule 160.
+// Rule DRIFT-1, Rule DRIFT-6.
 func TestTemplateDrift(t *testing.T) {
 	for name, tc := range map[string]struct {
 		then, now [2]string // hash, version
@@ -118,7 +118,7 @@ func stamped(s [2]string) map[string]string {
 // A type is gone when two complete answers in a row lack it, never because of one
 // that failed, is partial or is the first.
 //
-// Rule 157, Rule 156, Rule 119.
+// Rule DRIFT-3, Rule DRIFT-2, Rule CATALOG-4.
 func TestInstanceTypeNotFound(t *testing.T) {
 	at := noon.Add
 	without := func(taken time.Time, problem string) *provider.Snapshot {
@@ -191,7 +191,7 @@ func TestInstanceTypeNotFound(t *testing.T) {
 
 // What was missed by machines that are gone is forgotten once others miss something.
 //
-// Rule 350.
+// Rule MEMORY-2.
 func TestAbsencesThatNothingSuffersFromAreForgotten(t *testing.T) {
 	var a absences
 	now := time.Unix(0, 0)

@@ -52,7 +52,7 @@ func (c *cluster) live() (claims, staying, outdated int) {
 // All nodes of a static pool drift at once: each is replaced before it goes, so there
 // are never fewer that work than were asked for, nor more than the limit allows.
 //
-// Rule 166.
+// Rule STATIC-5.
 func TestStaticPoolIsRenewedWithinItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fixed(t, 3, "4")
@@ -71,7 +71,7 @@ func TestStaticPoolIsRenewedWithinItsLimit(t *testing.T) {
 
 // A limit that leaves no room for one more keeps the nodes.
 //
-// Rule 166.
+// Rule STATIC-5.
 func TestStaticPoolAtItsLimitKeepsItsNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fixed(t, 3, "3")

@@ -47,7 +47,7 @@ func TestExpiredClaimsGo(t *testing.T) {
 // A pool may have its nodes replaced within its budgets instead: then nothing is
 // deleted here, until the pool changes its mind.
 //
-// Rule 162.
+// Rule EXPIRE-1.
 func TestSoftExpiryDeletesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

@@ -17,7 +17,7 @@ import (
 // Claims with provider IDs of another cloud say nothing against the cloud's list, however many
 // they are: what else is to be collected is collected. Each of them is told of once.
 //
-// Rule 344.
+// Rule LAUNCH-10.
 func TestForeignProviderIDsAreToldOnceAndHaltNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 6)

@@ -107,7 +107,7 @@ func TestMachineWithoutClaimGoes(t *testing.T) {
 // A deletion can get stuck: the provider, who knows what another request does, is asked for
 // a machine without a claim until it is gone.
 //
-// Rule 239.
+// Rule VM-7.
 func TestMachineOnItsWayOutIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{Delete: time.Hour})
@@ -136,7 +136,7 @@ func (p truncated) List(ctx context.Context) ([]provider.Instance, error) {
 	return all[:p.keep], errors.Join(err, p.err)
 }
 
-// Rule 220.
+// Rule COLLECT-3.
 func TestListThatCannotBeTrustedHalts(t *testing.T) {
 	for name, tc := range map[string]truncated{
 		"error": {keep: 5, err: errors.New("throttled")},
@@ -174,7 +174,7 @@ func TestListThatCannotBeTrustedHalts(t *testing.T) {
 // A tenth of a large cluster may vanish, and a little more may not; what has vanished
 // for certain is collected ten minutes later all the same.
 //
-// Rule 220.
+// Rule COLLECT-3.
 func TestMassLossIsBelievedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 40)
@@ -209,7 +209,7 @@ type garbled []provider.Unreadable
 
 func (g garbled) Unreadable() []provider.Unreadable { return g }
 
-// Rule 222.
+// Rule COLLECT-1.
 func TestUnreadableRowsAreToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 1)
@@ -276,7 +276,7 @@ func (p *nameless) Terminate(_ context.Context, id string) error {
 // Machines that another provider made are known by provider ID, and by the name of
 // their claim while that has none.
 //
-// Rule 181.
+// Rule TAKEOVER-3.
 func TestMachinesWithoutUIDsAreTheirClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 5)

@@ -79,7 +79,7 @@ func orphaned(e *controllertest.Env) (message string, said bool) {
 // takes and however small the cluster is: pool, event and metrics say so. It ends when the
 // claims are back.
 //
-// Rule 345.
+// Rule COLLECT-4.
 func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 40} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 // A karve that is installed in another cluster under the same name sees machines of which its
 // cluster has neither claims nor Nodes. They are not its own to give back.
 //
-// Rule 345.
+// Rule COLLECT-4.
 func TestMachinesOfNamesakeAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := busy(t, 40)
@@ -143,7 +143,7 @@ func TestMachinesOfNamesakeAreLeftAlone(t *testing.T) {
 // Machines that lost their claims and whose Nodes are gone, or silent for ten minutes, run
 // nothing any more: they are given back, many at once ten minutes later than few.
 //
-// Rule 346.
+// Rule COLLECT-5.
 func TestOrphansWithoutWorkingNodesGo(t *testing.T) {
 	for name, end := range map[string]func(*controllertest.Env){
 		"gone": loseNodes,
@@ -191,7 +191,7 @@ func TestOrphansWithoutWorkingNodesGo(t *testing.T) {
 // A person confirms that the machines may go, by the mark that the pool's condition names. It
 // stands for these machines in this halt: it is taken off, and read again it confirms nothing.
 //
-// Rule 347.
+// Rule COLLECT-6.
 func TestConfirmationIsForTheseMachinesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := busy(t, 10)
@@ -244,7 +244,7 @@ func collectMark(e *controllertest.Env, mark func() string) string {
 // One machine of many that works and has lost its claim is not pulled from under its pods: ten
 // minutes later its Node is drained, as any other, and then the machine goes.
 //
-// Rule 348.
+// Rule COLLECT-7.
 func TestSingleOrphanIsDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := busy(t, 5)
@@ -295,7 +295,7 @@ func protect(e *controllertest.Env, node, value string) {
 // Machines that have failed run nothing, and are no sign of lost claims, however many they are.
 // Claims whose machine is gone are collected while machines without a claim are kept.
 //
-// Rule 345. Rule 346.
+// Rule COLLECT-4. Rule COLLECT-5.
 func TestHaltKeepsNeitherFailedMachinesNorLostClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := busy(t, 20)
@@ -330,7 +330,7 @@ func TestHaltKeepsNeitherFailedMachinesNorLostClaims(t *testing.T) {
 
 // A machine without a claim on which nothing but DaemonSets' pods run is not waited for.
 //
-// Rule 348.
+// Rule COLLECT-7.
 func TestIdleOrphanGoesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := busy(t, 5)

@@ -8,7 +8,7 @@ import (
 	"github.com/karve-dev/karve/controller/health"
 )
 
-// Rule 48.
+// Rule LAUNCH-11.
 func TestVerdict(t *testing.T) {
 	pool := []metav1.OwnerReference{{Kind: "NodePool", UID: "p"}}
 	for _, tc := range []struct {

@@ -33,7 +33,7 @@ func (c *changer) Update(_ context.Context, m provider.Bought) (provider.Update,
 // The provider is asked about registered machines. What it changed and could not change is
 // counted, and whoever looks at the claim finds why.
 //
-// Rule 277.
+// Rule SETTING-1.
 func TestRegisteredMachinesAreBroughtUpToDate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

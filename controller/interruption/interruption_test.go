@@ -72,7 +72,7 @@ func TestReclaimedMachineIsReplaced(t *testing.T) {
 // What is bought for pods that lose their machine is bought before anything else, from the
 // first step on, and its mirror says so at once.
 //
-// Rule 295.
+// Rule INTERRUPTION-7.
 func TestReplacementIsUrgent(t *testing.T) {
 	for _, how := range []string{"announced", "announced to a protected pod", "gone"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestSilentNodeIsNotGone(t *testing.T) {
 
 // An announced end starts the drain with the announced time as its deadline.
 //
-// Rule 180.
+// Rule INTERRUPTION-1.
 func TestAnnouncedEndDrainsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
@@ -150,7 +150,7 @@ func TestAnnouncedEndDrainsInTime(t *testing.T) {
 
 // A notice without a time leaves the least time that Azure gives, one that has begun none.
 //
-// Rule 180.
+// Rule INTERRUPTION-1.
 func TestNoticesWithoutATime(t *testing.T) {
 	for message, left := range map[string]time.Duration{
 		"Preempt Scheduled: unknown.": 30 * time.Second,
@@ -171,7 +171,7 @@ func TestNoticesWithoutATime(t *testing.T) {
 
 // Advice to move and other conditions do not end a machine that runs.
 //
-// Rule 180.
+// Rule INTERRUPTION-1.
 func TestAdviceIsNoInterruption(t *testing.T) {
 	for _, message := range []string{
 		"SpotRebalanceRecommendation Advisory: Sat, 01 Aug 2026 12:00:30 GMT. For more information, see https://aka.ms/x",
@@ -202,7 +202,7 @@ func mark(t *testing.T, e *controllertest.Env, kind kube.NoticeKind, at time.Tim
 // A machine that is restarted, moved or deleted from outside is replaced before it is
 // drained while there are five minutes left, and drained by its end.
 //
-// Rule 292.
+// Rule INTERRUPTION-5.
 func TestMaintenanceIsPrepared(t *testing.T) {
 	for _, kind := range []kube.NoticeKind{kube.NoticeReboot, kube.NoticeRedeploy, kube.NoticeTerminate} {
 		synctest.Test(t, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestMaintenanceIsPrepared(t *testing.T) {
 // Where disruption may not help, as a budget forbids it, the node is drained when five
 // minutes are left, with the machine's end as its deadline.
 //
-// Rule 292.
+// Rule INTERRUPTION-5.
 func TestMaintenanceThatNothingPrepared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
@@ -257,7 +257,7 @@ func TestMaintenanceThatNothingPrepared(t *testing.T) {
 
 // A notice that is taken back leaves the machine alone.
 //
-// Rule 292.
+// Rule INTERRUPTION-5.
 func TestMaintenanceTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t)
@@ -278,7 +278,7 @@ func TestMaintenanceTakenBack(t *testing.T) {
 
 // Every pod has its own grace, or what is left of the machine's time, whatever else protects it.
 //
-// Rule 293.
+// Rule INTERRUPTION-6.
 func TestPodsGetTheWholeNotice(t *testing.T) {
 	for grace, protected := range map[int64]bool{5: false, 10: true, 20: false, 25: true, 30: true, 600: false, 3600: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -335,7 +335,7 @@ func (l *listener) Evicted(c offer.Choice) { *l = append(*l, c) }
 // The provider hears of the offer of a machine that is taken back, and not of machines
 // that go for other reasons.
 //
-// Rule 246.
+// Rule INTERRUPTION-9.
 func TestEvictionsAreToldOfTheirOffer(t *testing.T) {
 	for kind, want := range map[kube.NoticeKind]int{kube.NoticePreempt: 1, kube.NoticeReboot: 0} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // silent it is replaced, and given back. One that is said to have failed may only restart: it
 // has two minutes.
 //
-// Rule 227. Rule 282.
+// Rule VM-6. Rule VM-5.
 func TestLostMachineIsReplaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose  func(*memory.Cloud, string) bool
@@ -60,7 +60,7 @@ func lostMachineIsReplaced(t *testing.T, lose func(*memory.Cloud, string) bool, 
 // The provider hears of the offer of a spot machine that went without notice, before its
 // replacement is chosen, and of no other's.
 //
-// Rule 246.
+// Rule INTERRUPTION-9.
 func TestSpotMachineLostWithoutNotice(t *testing.T) {
 	for sold, want := range map[string]int{karpv1.CapacityTypeSpot: 1, karpv1.CapacityTypeOnDemand: 0} {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // A machine that is deallocated or fails before it joins is replaced a few minutes later, not
 // at the time-out; one that merely takes its time is waited for.
 //
-// Rule 227. Rule 282.
+// Rule VM-6. Rule VM-5.
 func TestMachineStoppedBeforeItJoins(t *testing.T) {
 	for name, stop := range map[string]func(*memory.Cloud, string) bool{"stopped": (*memory.Cloud).Stop, "failed": (*memory.Cloud).Fail, "slow": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -44,7 +44,7 @@ func claimOf(class string) *karpv1.NodeClaim {
 
 // A claim whose node class does not exist ends in its first pass, and says why.
 //
-// Rule 343.
+// Rule LAUNCH-9.
 func TestClaimWithoutNodeClassEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -71,7 +71,7 @@ func TestClaimWithoutNodeClassEndsAtOnce(t *testing.T) {
 // A class that the provider's cache does not show yet ends no claim: the API is asked past it.
 // Nor does an API that does not answer.
 //
-// Rule 343.
+// Rule LAUNCH-9.
 func TestClaimOutlivesCacheThatIsBehind(t *testing.T) {
 	for name, answer := range map[string]error{"the class is there": nil, "no answer": apierrors.NewInternalError(context.DeadlineExceeded)} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestClaimOutlivesCacheThatIsBehind(t *testing.T) {
 
 // A kind of class that the API does not serve has no classes.
 //
-// Rule 343.
+// Rule LAUNCH-9.
 func TestClaimOfUnservedKindOfNodeClassEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

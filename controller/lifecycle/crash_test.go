@@ -13,7 +13,7 @@ import (
 // Whatever write karve fails or dies at, a scale-up ends with exactly one machine
 // per claim and the scale-down after it with none.
 
-// Rule 21.
+// Rule LAUNCH-3.
 func TestOneMachinePerClaimWhateverWriteFails(t *testing.T) {
 	for mode, pods := range map[controllertest.Mode]int{
 		controllertest.DieAfter: 2, // the hardest, so with claims that can be confused

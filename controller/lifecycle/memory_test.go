@@ -30,7 +30,7 @@ func (p *forgetful) Launch(ctx context.Context, c provider.Claim) (provider.Inst
 // What a provider wants remembered is on the claim before it is asked again, whoever
 // asks, and goes when the launch is over.
 //
-// Rule 182.
+// Rule VM-3.
 func TestMemoryIsKeptWhileLaunching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{Create: 10 * time.Second})

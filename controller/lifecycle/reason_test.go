@@ -28,7 +28,7 @@ func (p unwilling) Launch(context.Context, provider.Claim) (provider.Instance, e
 
 // A claim says why its machine was refused, one that is given up too, before it goes.
 //
-// Rule 298.
+// Rule LAUNCH-8.
 func TestClaimSaysWhyItsLaunchFailed(t *testing.T) {
 	for want, because := range map[string]error{
 		"SKUNotAvailable":           &provider.CapacityError{Claim: "c", Reason: "SKUNotAvailable"},
@@ -68,7 +68,7 @@ func (refusing) Launch(context.Context, provider.Claim) (provider.Instance, erro
 
 // While a machine is refused and asked for again, its claim says what the cloud said last.
 //
-// Rule 58.
+// Rule REFUSAL-5.
 func TestClaimSaysWhyItsMachineIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

@@ -40,7 +40,7 @@ func lagging(e *controllertest.Env) client.Client {
 // A pass over a copy of a NodeClaim that the cache has not brought up to date finds again
 // what the pass before has written: it says nothing of it, and counts nothing.
 //
-// Rule 340.
+// Rule LAUNCH-7.
 func TestStagesAreToldOnceWhateverTheCacheShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{Create: 5 * time.Second})

@@ -30,7 +30,7 @@ func (p *blind) Launch(ctx context.Context, c provider.Claim) (provider.Instance
 // A machine that was accepted is not given up for want of an answer about it, however
 // long that takes, while it may still join; one that is known not to come up is.
 //
-// Rule 226.
+// Rule VM-2.
 func TestUnseenMachineIsNotGivenUp(t *testing.T) {
 	for name, answer := range map[string]error{"it fails": errors.New("service unavailable"), "it has to wait": nil} {
 		t.Run(name, func(t *testing.T) {

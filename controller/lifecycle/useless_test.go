@@ -32,7 +32,7 @@ func rewrite(e *controllertest.Env, node *corev1.Node) {
 // provider hears of its offer; one whose driver comes up in time stays, and so does one that
 // waits for something else.
 //
-// Rule 297.
+// Rule REFUSAL-11.
 func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
 	for _, test := range []struct {
 		name                     string

@@ -41,7 +41,7 @@ func (f *failing) NeedLeaderElection() bool { return false }
 
 // A loop that panics runs again in the same place.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestLoopsRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner, loop, where := &adding{}, &failing{}, ""
@@ -62,7 +62,7 @@ func TestLoopsRunAgain(t *testing.T) {
 // What controllers ask of an object before they are woken may panic: the event is lost, and
 // the informer goes on.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestHandlersAreGuarded(t *testing.T) {
 	var said []string
 	reporter := &panics.Reporter{Log: func(p *panics.Panic) { said = append(said, p.Error()) }}
@@ -90,7 +90,7 @@ func (unreadable) Collect(chan<- prometheus.Metric) { panic("boom") }
 
 // A metric that cannot be read leaves the others.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestCollectorsAreGuarded(t *testing.T) {
 	registry, reporter := prometheus.NewRegistry(), &panics.Reporter{Log: func(*panics.Panic) {}}
 	guarded := guardedRegistry{registry, reporter}
@@ -104,7 +104,7 @@ func TestCollectorsAreGuarded(t *testing.T) {
 // Panics are logged with their stack, and counted by where they were; the owner of an object
 // that is left out is told.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestPanicsAreToldAndCounted(t *testing.T) {
 	var lines []string
 	o := Options{Provider: memory.New(memory.NewCloud(memory.Options{})), NodeClass: controllertest.Class(), Log: funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})}

@@ -44,7 +44,7 @@ func row(c prometheus.Collector, desc string) string {
 
 // The list of metrics in the docs is what is registered.
 //
-// Rule 149.
+// Rule METRIC-1.
 func TestListOfMetrics(t *testing.T) {
 	l := &lister{}
 	metrics.New(l)

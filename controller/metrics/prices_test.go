@@ -15,7 +15,7 @@ type priced provider.Prices
 
 func (p priced) Prices() provider.Prices { return provider.Prices(p) }
 
-// Rule 251: prices that are not believed are a metric.
+// Rule PRICE-2: prices that are not believed are a metric.
 func TestPrices(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	Prices(registry, "azure", priced{Believed: 900, Doubted: 2, Read: time.Unix(1000, 0)})

@@ -15,7 +15,7 @@ type metered provider.Requests
 
 func (m metered) Requests() provider.Requests { return provider.Requests(m) }
 
-// Rule 195: requests by class, method and outcome, waits, what is left, and
+// Rule METRIC-4: requests by class, method and outcome, waits, what is left, and
 // requests for each machine are metrics.
 func TestRequests(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()

@@ -47,7 +47,7 @@ func (s *stage) wantImage(when, id string) {
 // Outside the window a class keeps its images, whatever its spec becomes; inside it gets
 // newer ones. One that has none yet does not wait.
 //
-// Rule 261.
+// Rule IMAGE-2.
 func TestImagesWaitForTheWindow(t *testing.T) {
 	const ready = v1beta1.ConditionTypeImagesReady
 	s := newStage(t, newClass(), plan("2026-11-22T02:00:00Z", "2026-11-22T06:00:00Z"))
@@ -85,7 +85,7 @@ func TestImagesWaitForTheWindow(t *testing.T) {
 
 // Images of another Kubernetes do not wait, not even when they could not be found at once.
 //
-// Rule 261.
+// Rule IMAGE-2.
 func TestUpgradesDoNotWaitForTheWindow(t *testing.T) {
 	s := newStage(t, newClass(), plan("2026-11-22T02:00:00Z", "2026-11-22T06:00:00Z"))
 	s.windowed("2026-11-21T12:00:00Z")
@@ -106,7 +106,7 @@ func TestUpgradesDoNotWaitForTheWindow(t *testing.T) {
 // A window that cannot be read is not open: nodes must not be replaced because somebody
 // mistyped a time. Without a plan it is.
 //
-// Rule 261.
+// Rule IMAGE-2.
 func TestWindowThatCannotBeRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		plan   client.Object
@@ -143,7 +143,7 @@ func newClaimless() client.Object {
 // misspelt changes nothing where there are images, since the newest would replace the
 // nodes that were to be held back.
 //
-// Rule 262.
+// Rule IMAGE-4.
 func TestNamedVersionDoesNotWait(t *testing.T) {
 	const ready = v1beta1.ConditionTypeImagesReady
 	s := newStage(t, newClass(), plan("2026-11-22T02:00:00Z", "2026-11-22T06:00:00Z"))
@@ -175,7 +175,7 @@ func TestNamedVersionDoesNotWait(t *testing.T) {
 // What a class must start new machines from while its images are held, because its own are gone,
 // makes nobody drift before the window opens: it notes what it had, whatever comes in between.
 //
-// Rule 247.
+// Rule IMAGE-3.
 func TestImagesThatAreLostReplaceNobody(t *testing.T) {
 	const ready = v1beta1.ConditionTypeImagesReady
 	gallery := func(version string) []v1beta1.NodeImage {

@@ -188,7 +188,7 @@ func TestKubernetesVersionNeverGoesDown(t *testing.T) {
 	}
 }
 
-// Rule 237.
+// Rule QUOTA-4.
 func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -309,7 +309,7 @@ func TestFieldsWithoutEffectAreTold(t *testing.T) {
 // The cache is on where it is required, and where it is preferred and nothing speaks against it;
 // there it stays on then.
 //
-// Rule 204.
+// Rule BOOTSTRAP-8.
 func TestLocalDNSIsOnWhereItIsRequired(t *testing.T) {
 	on, off := v1beta1.LocalDNSStateEnabled, v1beta1.LocalDNSStateDisabled
 	required, preferred := &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModeRequired}, &v1beta1.LocalDNS{Mode: v1beta1.LocalDNSModePreferred}
@@ -391,7 +391,7 @@ func TestAnotherHashFormulaDriftsNobody(t *testing.T) {
 
 // What tags a class had is remembered by it before it is ready for machines.
 //
-// Rule 277.
+// Rule SETTING-1.
 func TestTagKeysAreRemembered(t *testing.T) {
 	s := newStage(t, newClass())
 	s.reconcile()
@@ -408,7 +408,7 @@ func TestTagKeysAreRemembered(t *testing.T) {
 // What a policy refuses is a condition with a next step, and the class stays ready for
 // what the policy allows.
 //
-// Rule 280.
+// Rule REFUSAL-9.
 func TestPolicyIsACondition(t *testing.T) {
 	s := newStage(t, newClass())
 	s.reconcile()
@@ -419,7 +419,7 @@ func TestPolicyIsACondition(t *testing.T) {
 	s.wantCondition(v1beta1.ConditionTypeReady, metav1.ConditionTrue, "Ready", "")
 }
 
-// Rule 56, Rule 57.
+// Rule REFUSAL-6, Rule REFUSAL-7.
 func TestRefusedMachinesAreACondition(t *testing.T) {
 	s := newStage(t, newClass())
 	s.reconcile()

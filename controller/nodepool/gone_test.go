@@ -16,7 +16,7 @@ import (
 // What was counted of a pool can be read for ten minutes after the last of its machines is
 // gone, and no longer. What it has and may have ends with the pool.
 //
-// Rule 351.
+// Rule METRIC-3.
 func TestMetricsGoWithTheirPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -62,7 +62,7 @@ func TestMetricsGoWithTheirPool(t *testing.T) {
 
 // A pool that comes back keeps its counts.
 //
-// Rule 351.
+// Rule METRIC-3.
 func TestMetricsOfAPoolThatComesBackStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

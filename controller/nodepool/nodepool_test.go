@@ -61,7 +61,7 @@ func TestReadiness(t *testing.T) {
 
 // A pool says of quota what its class does, and is ready all the same.
 //
-// Rule 237.
+// Rule QUOTA-4.
 func TestQuotaOfTheClassIsThePools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

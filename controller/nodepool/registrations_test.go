@@ -20,7 +20,7 @@ func healthy(t *testing.T, e *controllertest.Env) (status, reason string) {
 // Machines that never join make the pool's registrations unhealthy, across a
 // restart, until the pool is changed or enough machines join.
 //
-// Rule 48.
+// Rule LAUNCH-11.
 func TestRegistrationHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

@@ -42,7 +42,7 @@ func series(e *controllertest.Env, metric, pool string) map[string]float64 {
 // What a NodePool uses is shown as nothing once its last node is gone, and a limit that was
 // taken off is not shown. With the NodePool both go.
 //
-// Rule 331.
+// Rule METRIC-2.
 func TestUsageEndsWithTheLastNode(t *testing.T) {
 	const usage, limit = "karpenter_nodepools_usage", "karpenter_nodepools_limit"
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func reconcilePool(e *controllertest.Env, name string) reconcile.Result {
 // After a restart a NodePool keeps the count that it has until the cluster is known: it does
 // not say that it has no nodes.
 //
-// Rule 331.
+// Rule METRIC-2.
 func TestStatusWaitsForTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := twoNodes(t)
@@ -115,7 +115,7 @@ func TestStatusWaitsForTheCluster(t *testing.T) {
 // A NodePool counts the NodeClaim whose event had it counted, although the Mirror hears of
 // the same event later.
 //
-// Rule 331.
+// Rule METRIC-2.
 func TestStatusCountsTheClaimThatWokeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := twoNodes(t)
@@ -138,7 +138,7 @@ func TestStatusCountsTheClaimThatWokeIt(t *testing.T) {
 // A NodePool that is gone has no series of budgets either, though disruption may have looked
 // at it a last time after that.
 //
-// Rule 331.
+// Rule METRIC-2.
 func TestBudgetsEndWithThePool(t *testing.T) {
 	const allowed, consuming = "karpenter_nodepools_allowed_disruptions", "karpenter_nodepools_nodes_consuming_budgets"
 	synctest.Test(t, func(t *testing.T) {

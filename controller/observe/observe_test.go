@@ -52,7 +52,7 @@ func claimOf(group string) *karpv1.NodeClaim {
 // The provider is told of registered nodes with a NodeClaim of its own, by the type that
 // the claim was bought as: what the node says of its type does not count.
 //
-// Rule 254.
+// Rule CATALOG-2.
 func TestRegisteredNodesAreTold(t *testing.T) {
 	registered := map[string]string{karpv1.NodeRegisteredLabelKey: "true", corev1.LabelInstanceTypeStable: "M416"}
 	for name, test := range map[string]struct {

@@ -41,7 +41,7 @@ func condition(e *controllertest.Env, name string) (status, reason string) {
 
 // Spot that is priced out of the market is not bought first.
 //
-// Rule 42.
+// Rule OVERLAY-1.
 func TestPricesOfOverlaysDecide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -66,7 +66,7 @@ func TestPricesOfOverlaysDecide(t *testing.T) {
 
 // A device that the cloud does not know of is bought for once an overlay tells.
 //
-// Rule 43.
+// Rule OVERLAY-2.
 func TestCapacityOfOverlaysCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -92,7 +92,7 @@ func TestCapacityOfOverlaysCounts(t *testing.T) {
 	})
 }
 
-// Rule 42, Rule 43.
+// Rule OVERLAY-1, Rule OVERLAY-2.
 func TestOverlaysHearWhatIsWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

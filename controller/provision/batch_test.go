@@ -24,7 +24,7 @@ func TestBatcherOfStandbyDoesNotGrow(t *testing.T) {
 
 // Whatever else comes meanwhile, pods that lose their machine wait a tenth of a second.
 //
-// Rule 295.
+// Rule INTERRUPTION-7.
 func TestBatchOfPodsInAHurry(t *testing.T) {
 	for name, busy := range map[string]bool{"idle": false, "busy": true} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestBatchOfPodsInAHurry(t *testing.T) {
 
 // A batch that gathers already closes once somebody in it is in a hurry.
 //
-// Rule 295.
+// Rule INTERRUPTION-7.
 func TestHurryClosesAnOpenBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBatcher(0, 0)

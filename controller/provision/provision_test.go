@@ -21,7 +21,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// Rule 19.
+// Rule LAUNCH-1.
 func TestBatcherWindows(t *testing.T) {
 	const idle, longest = time.Second, 3 * time.Second
 	for _, tc := range []struct {
@@ -76,7 +76,7 @@ func TestBatcherRetriesAndStops(t *testing.T) {
 	})
 }
 
-// Rule 14, Rule 41.
+// Rule REASON-1, Rule REASON-3.
 func TestExplain(t *testing.T) {
 	u := pack.Unplaced{Funnels: []reason.Funnel{
 		{Pool: "web", Offers: 5012, Cuts: []reason.Cut{
@@ -104,7 +104,7 @@ func TestExplain(t *testing.T) {
 
 // Upstream's failure texts stay, whichever filter took the last offer.
 //
-// Rule 14, Rule 41.
+// Rule REASON-1, Rule REASON-3.
 func TestExplainKeepsKnownPhrases(t *testing.T) {
 	cut := func(by reason.Reason, removed int, detail string, facts ...reason.Fact) reason.Cut {
 		return reason.Cut{By: by, Removed: removed, Detail: detail, Facts: facts}
@@ -135,7 +135,7 @@ func TestExplainKeepsKnownPhrases(t *testing.T) {
 
 // The engine's own words and parameters come through, none of them twice.
 //
-// Rule 80, Rule 83.
+// Rule REASON-4, Rule REASON-6.
 func TestExplainWhatTheEngineSays(t *testing.T) {
 	script, err := enginetest.Parse(`
 type D4 cpu=4 mem=16Gi price=0.2 zones=1,2
@@ -164,7 +164,7 @@ pod alone cpu=1 near=zone:app=nobody`)
 
 // A pod that nothing can host hears why once; the same news is not repeated.
 //
-// Rule 24.
+// Rule REASON-2.
 func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -190,7 +190,7 @@ func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
 
 // What no machine can cure is said at once, with what to change.
 //
-// Rule 5, Rule 46, Rule 50.
+// Rule POD-3, Rule REQUIREMENT-4, Rule VOLUME-2.
 func TestRefusedPodsHearWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -232,7 +232,7 @@ func TestRefusedPodsHearWhy(t *testing.T) {
 
 // Pods that come while machines for others boot are not bought for twice.
 //
-// Rule 20.
+// Rule LAUNCH-2.
 func TestNoBatchBuysTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{Create: time.Minute})
@@ -250,7 +250,7 @@ func TestNoBatchBuysTwice(t *testing.T) {
 
 // A stock-out ends the claim and leads to another choice.
 //
-// Rule 22.
+// Rule LAUNCH-4.
 func TestStockOutLeadsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -275,7 +275,7 @@ func TestStockOutLeadsElsewhere(t *testing.T) {
 // A node carries the labels that its pool's requirements leave no choice about:
 // the scheduler would never put the pod there otherwise.
 //
-// Rule 13.
+// Rule REQUIREMENT-3.
 func TestRequirementsBecomeLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -300,7 +300,7 @@ func TestRequirementsBecomeLabels(t *testing.T) {
 
 // A node that registers and never becomes ready is waited for, but not for ever.
 //
-// Rule 20.
+// Rule LAUNCH-2.
 func TestNodeThatNeverGetsReadyIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

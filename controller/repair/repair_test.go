@@ -84,7 +84,7 @@ func (w *ward) leaving() int {
 // A node that stays broken for as long as that is borne goes at once, whoever asks
 // to be left alone; one that gets well in time stays.
 //
-// Rule 163.
+// Rule REPAIR-1.
 func TestBrokenNodesGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := controllertest.Pool("web", "Never")
@@ -128,7 +128,7 @@ func TestBrokenNodesGo(t *testing.T) {
 // With more than a fifth of a pool broken, rounded up, nothing is repaired, and the
 // node, its claim and its pool say so, each for itself.
 //
-// Rule 164.
+// Rule REPAIR-2.
 func TestManyBrokenNodesStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := admit(t, controllertest.Pool("web", "Never"), 6)
@@ -168,7 +168,7 @@ func TestManyBrokenNodesStay(t *testing.T) {
 
 // A claim without a pool counts among all nodes of the cluster.
 //
-// Rule 164.
+// Rule REPAIR-2.
 func TestClaimsWithoutAPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := admit(t, controllertest.Pool("web", "Never"), 6)
@@ -204,7 +204,7 @@ func TestClaimsWithoutAPool(t *testing.T) {
 // A pool may ask to be graceful: while the kubelet works, the node is due for
 // disruption, however many are; when it does not, pods cannot be moved gracefully.
 //
-// Rule 165.
+// Rule REPAIR-3.
 func TestGracefulRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := controllertest.Pool("web", "Never")

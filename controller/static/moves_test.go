@@ -78,7 +78,7 @@ func fixedPool(t *testing.T, n int64, limit string) (mover, []karpv1.NodeClaim) 
 // While a node of a static pool is replaced, the pool neither buys another nor gives
 // one back; when the move has ended or was taken back, it has its number.
 //
-// Rule 166.
+// Rule STATIC-5.
 func TestMovesKeepTheNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := fixedPool(t, 3, "")
@@ -108,7 +108,7 @@ func TestMovesKeepTheNumber(t *testing.T) {
 
 // A node that is lost during a move is bought at once, beside the replacement.
 //
-// Rule 166.
+// Rule STATIC-5.
 func TestLossDuringAMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := fixedPool(t, 3, "")
@@ -124,7 +124,7 @@ func TestLossDuringAMove(t *testing.T) {
 // A replacement that a move has promised counts towards limits.nodes before it
 // exists: a pool that is to grow meanwhile leaves it its place.
 //
-// Rule 166.
+// Rule STATIC-5.
 func TestMovesWithinTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := fixedPool(t, 2, "4")
@@ -153,7 +153,7 @@ func TestMovesWithinTheLimit(t *testing.T) {
 // Of too many, a replacement that is not ready goes first: that of a move which was
 // taken back is one.
 //
-// Rule 166.
+// Rule STATIC-5.
 func TestUnreadyReplacementsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, c := fixedPool(t, 2, "")

@@ -35,7 +35,7 @@ func scale(t *testing.T, e *controllertest.Env, replicas int64) {
 	}
 }
 
-// Rule 45.
+// Rule STATIC-2.
 func TestReplicasAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -61,7 +61,7 @@ func TestReplicasAreKept(t *testing.T) {
 // Not even a restart in the middle of a purchase exceeds limits.nodes, or the
 // number asked for.
 //
-// Rule 45.
+// Rule STATIC-2.
 func TestLimitOfNodesIsHard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -107,7 +107,7 @@ func TestStaticNodesHostPods(t *testing.T) {
 
 // Empty nodes go first, then those with least to evict; who asks to be left alone comes last.
 //
-// Rule 45.
+// Rule STATIC-2.
 func TestScaleDownOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

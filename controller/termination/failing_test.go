@@ -17,7 +17,7 @@ import (
 // there, at once, and an event tells whoever watches, once it has lasted for a minute. As
 // soon as the cloud relents it goes.
 //
-// Rule 179.
+// Rule DRAIN-10.
 func TestMachineThatIsNotGivenBackSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})

@@ -31,7 +31,7 @@ func told(e *controllertest.Env, about string, texts ...string) bool {
 // The event about a drain that hangs names each pod with what keeps it: the budget,
 // the annotation, its turn.
 //
-// Rule 175.
+// Rule DRAIN-4.
 func TestHangingDrainSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		protected := controllertest.Pod("protected", "1", "1Gi")
@@ -63,7 +63,7 @@ func TestHangingDrainSaysWhy(t *testing.T) {
 // A pod whose finalizer never goes is named, and holds the node up for a minute
 // beyond its grace, not for ever.
 //
-// Rule 176.
+// Rule DRAIN-5.
 func TestFinalizerOfPodDoesNotHoldNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := controllertest.Pod("kept", "1", "1Gi")
@@ -88,7 +88,7 @@ func TestFinalizerOfPodDoesNotHoldNode(t *testing.T) {
 // A volume that is never detached holds its node until the node's deadline, where
 // it has one, and for ever where not; either way that is said, and other nodes go.
 //
-// Rule 176.
+// Rule DRAIN-5.
 func TestAttachmentThatNeverGoes(t *testing.T) {
 	for _, grace := range []time.Duration{0, 2 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {

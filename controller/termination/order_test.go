@@ -19,7 +19,7 @@ import (
 // The largest pods of a group are asked first, each when the one before was answered;
 // where answers take long the others are asked side by side.
 //
-// Rule 28.
+// Rule DRAIN-1.
 func TestLargestPodsLeaveFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer time.Duration
@@ -67,7 +67,7 @@ func TestLargestPodsLeaveFirst(t *testing.T) {
 // Whoever plans room hears of each pod before it is asked to leave, or deleted to meet its
 // node's deadline: afterwards nobody could tell its heir from a pod that was scaled away.
 //
-// Rule 177.
+// Rule DRAIN-8.
 func TestDisplacedPodsAreToldBefore(t *testing.T) {
 	for name, left := range map[string]time.Duration{"evicted": 0, "deleted": 5 * time.Second} {
 		t.Run(name, func(t *testing.T) {

@@ -57,7 +57,7 @@ func (w *webhook) guard(e *controllertest.Env) {
 // not a failure, the pods beside it leave, and pod and node say what is refused and what to
 // do. The pod is asked again with back-off, and leaves once it may.
 //
-// Rule 341.
+// Rule DRAIN-6.
 func TestRefusedEvictionIsSaidAndHoldsNoOtherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t, nil, ofDaemonSet(controllertest.Pod("guarded", "2", "1Gi")), ofDaemonSet(controllertest.Pod("plain", "1", "1Gi")))
@@ -111,7 +111,7 @@ func evictions(t *testing.T, e *controllertest.Env, code string) float64 {
 // the deletion of one of its pods; the other pods have had their grace by then. Without a
 // deadline it waits.
 //
-// Rule 342.
+// Rule DRAIN-7.
 func TestRefusedDeletionDoesNotOutliveTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		protected := controllertest.Pod("protected", "1", "1Gi")
@@ -154,7 +154,7 @@ func running(e *controllertest.Env, id string) bool {
 
 // A machine that is gone has its Node removed, whatever is refused about its pods.
 //
-// Rule 342.
+// Rule DRAIN-7.
 func TestRefusedDeletionDoesNotKeepNodeOfLostMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t, nil, ofDaemonSet(controllertest.Pod("guarded", "2", "1Gi")), ofDaemonSet(controllertest.Pod("plain", "1", "1Gi")))

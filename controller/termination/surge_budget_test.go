@@ -37,7 +37,7 @@ func drifted(t *testing.T, change func(*appsv1.Deployment, *corev1.Pod)) *app {
 // A budget that never lets the only pod go does not hold its node when the pod surges: the
 // replacement is there first, then the new pod, then the old one goes, without an eviction.
 //
-// Rule 168.
+// Rule SURGE-1.
 func TestBudgetDoesNotHoldWhatSurges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := drifted(t, nil)
@@ -54,7 +54,7 @@ func TestBudgetDoesNotHoldWhatSurges(t *testing.T) {
 
 // What could not surge is held by its budget, as ever.
 //
-// Rule 168.
+// Rule SURGE-1.
 func TestBudgetHoldsWhatDoesNotSurge(t *testing.T) {
 	for name, change := range map[string]func(*appsv1.Deployment, *corev1.Pod){
 		"not asked for": func(d *appsv1.Deployment, _ *corev1.Pod) { delete(d.Annotations, "karve.dev/surge") },

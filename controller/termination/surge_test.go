@@ -187,7 +187,7 @@ func isReady(p *corev1.Pod) bool {
 // The old pod goes once the new one is ready; the Deployment is restarted once,
 // and one machine is bought for the two of them.
 //
-// Rule 170.
+// Rule SURGE-2.
 func TestSurgeLeavesNoGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := surging(t, nil, nil)
@@ -209,7 +209,7 @@ func TestSurgeLeavesNoGap(t *testing.T) {
 
 // A restart of karve in the middle restarts nothing twice, wherever it was killed.
 //
-// Rule 171.
+// Rule SURGE-3.
 func TestSurgeSurvivesRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := surging(t, nil, nil)
@@ -227,7 +227,7 @@ func TestSurgeSurvivesRestarts(t *testing.T) {
 
 // The node of the new pod may be drained next: that is another move.
 //
-// Rule 171.
+// Rule SURGE-3.
 func TestSurgeAgainOnTheNextNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := surging(t, nil, nil)
@@ -241,7 +241,7 @@ func TestSurgeAgainOnTheNextNode(t *testing.T) {
 
 // What cannot surge is evicted as any pod, and the Deployment says why.
 //
-// Rule 172.
+// Rule SURGE-4.
 func TestNoSurge(t *testing.T) {
 	zero, one := intstr.FromInt32(0), intstr.FromInt32(1)
 	for _, test := range []struct {
@@ -289,7 +289,7 @@ func TestNoSurge(t *testing.T) {
 
 // A new pod that never gets ready is waited for five minutes, restarts of karve or not.
 //
-// Rule 173.
+// Rule SURGE-5.
 func TestSurgeEnds(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestSurgeEnds(t *testing.T) {
 
 // An autoscaler that acts in the middle of it does not end a surge.
 //
-// Rule 173.
+// Rule SURGE-5.
 func TestScaledUpDuringSurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := surging(t, nil, nil)
@@ -333,7 +333,7 @@ func TestScaledUpDuringSurge(t *testing.T) {
 
 // A rollout that the Deployment calls failed is not waited for.
 //
-// Rule 173.
+// Rule SURGE-5.
 func TestFailedRolloutEndsSurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := surging(t, nil, nil)
@@ -351,7 +351,7 @@ func TestFailedRolloutEndsSurge(t *testing.T) {
 
 // A rollout that is under way already brings a successor, so none is begun.
 //
-// Rule 171.
+// Rule SURGE-3.
 func TestRolloutUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := surging(t, nil, nil)
@@ -368,7 +368,7 @@ func TestRolloutUnderWay(t *testing.T) {
 
 // Who undoes the restart is not fought: the pod is evicted.
 //
-// Rule 173.
+// Rule SURGE-5.
 func TestUndoneRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := surging(t, nil, nil)
@@ -388,7 +388,7 @@ func TestUndoneRestart(t *testing.T) {
 // The deadline of a node stands above a surge: one that cannot end in time is not
 // begun, and one that does not is cut off.
 //
-// Rule 173.
+// Rule SURGE-5.
 func TestDeadlineOfSurge(t *testing.T) {
 	for grace, restarts := range map[time.Duration]int{80 * time.Second: 0, 3 * time.Minute: 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -423,7 +423,7 @@ func TestProtectedPodDoesNotSurge(t *testing.T) {
 
 // Whatever write karve fails or dies at, there is one restart and no gap.
 //
-// Rule 171.
+// Rule SURGE-3.
 func TestSurgeWhateverWriteFails(t *testing.T) {
 	for _, mode := range []controllertest.Mode{controllertest.DieAfter, controllertest.LoseAnswer} {
 		for at, struck := 1, true; struck; at++ {

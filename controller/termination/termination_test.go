@@ -69,7 +69,7 @@ func ofDaemonSet(p *corev1.Pod) *corev1.Pod {
 // Pods leave in four groups, each after the one before; those that tolerate the
 // taint stay to the end; then node, machine and claim go.
 //
-// Rule 28.
+// Rule DRAIN-1.
 func TestDrainOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		staying := controllertest.Pod("staying", "1", "1Gi")
@@ -124,7 +124,7 @@ func TestNodeIsKeptOut(t *testing.T) {
 
 // The deadline overrides protection, early enough for the pod's own grace.
 //
-// Rule 29.
+// Rule DRAIN-2.
 func TestDeadlineForces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		protected := controllertest.Pod("protected", "1", "1Gi")
@@ -146,7 +146,7 @@ func TestDeadlineForces(t *testing.T) {
 
 // A disruption budget's refusal is asked again, with patience.
 //
-// Rule 28.
+// Rule DRAIN-1.
 func TestBudgetHoldsEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t, nil, controllertest.Pod("guarded", "1", "1Gi"))
@@ -176,7 +176,7 @@ func TestBudgetHoldsEviction(t *testing.T) {
 
 // A volume still attached keeps the machine.
 //
-// Rule 30.
+// Rule DRAIN-3.
 func TestVolumesDetachFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := withNode(t, nil)
@@ -197,7 +197,7 @@ func TestVolumesDetachFirst(t *testing.T) {
 
 // A claim that is deleted while its machine is being bought leaves nothing.
 //
-// Rule 31.
+// Rule LAUNCH-6.
 func TestClaimDeletedDuringLaunch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{Create: time.Minute})

@@ -21,7 +21,7 @@ import (
 // karve looks at a cluster of Karpenter's provider for an hour and leaves it alone:
 // nothing is deleted, nothing drifts, nothing is replaced, and Azure is only read.
 //
-// Rule 275.
+// Rule TAKEOVER-1.
 func TestNothingChangesHands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := inherit(t)
@@ -64,7 +64,7 @@ func (c *cluster) everything() map[string][]string {
 // The hour in which nothing happened was one of work: the same karve sees at once that a
 // newer image is there.
 //
-// Rule 275.
+// Rule TAKEOVER-1.
 func TestWhatChangesAfterwardsCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := inherit(t, `budgets: [{nodes: "100%"}]`, `budgets: [{nodes: "0"}]`)
@@ -105,7 +105,7 @@ func (c *cluster) drifted() []string {
 // A cluster whose hashes were made by an older formula is stamped anew, and otherwise
 // left alone.
 //
-// Rule 276.
+// Rule TAKEOVER-2.
 func TestOlderHashesAreStampedAnew(t *testing.T) {
 	for name, older := range map[string][]string{
 		"of classes": {`aksnodeclass-hash: "3145810534234257534"`, `aksnodeclass-hash: "17"`, "aksnodeclass-hash-version: v3", "aksnodeclass-hash-version: v2"},
@@ -136,7 +136,7 @@ func TestOlderHashesAreStampedAnew(t *testing.T) {
 // What was taken over ends like anything else: drained, given back with its interface and
 // its disk, and nothing else with it.
 //
-// Rule 181.
+// Rule TAKEOVER-3.
 func TestAdoptedMachineEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := inherit(t).start()
@@ -165,7 +165,7 @@ func TestAdoptedMachineEnds(t *testing.T) {
 // A class changes its tags after karve came: machines that were taken over get them in
 // place, and lose those that the class had under Karpenter. Nothing drifts.
 //
-// Rule 277.
+// Rule SETTING-1.
 func TestAdoptedMachinesAreRetagged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := inherit(t).start()

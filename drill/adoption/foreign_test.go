@@ -20,7 +20,7 @@ const foreignID = "aws:///us-east-1a/i-0123456789abcdef0"
 // A NodeClaim whose provider ID no Azure has issued is left alone while its Node works, and
 // says once what is wrong with it. No controller fails for it: a failure fails this test.
 //
-// Rule 344.
+// Rule LAUNCH-10.
 func TestForeignProviderIDIsSaidAndFailsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := inherit(t).start()
@@ -40,7 +40,7 @@ func TestForeignProviderIDIsSaidAndFailsNothing(t *testing.T) {
 // It goes when somebody deletes it, and when its Node does not work any more; claims of
 // machines that exist stay.
 //
-// Rule 344.
+// Rule LAUNCH-10.
 func TestForeignProviderIDDoesNotKeepNodeClaim(t *testing.T) {
 	for name, end := range map[string]func(*karve, *karpv1.NodeClaim, *corev1.Node) error{
 		"deleted": func(k *karve, claim *karpv1.NodeClaim, _ *corev1.Node) error {
@@ -127,7 +127,7 @@ func (c *cluster) writesOf(name string) int {
 
 // A NodeClaim whose AKSNodeClass does not exist ends at once.
 //
-// Rule 343.
+// Rule LAUNCH-9.
 func TestNodeClaimWithoutAKSNodeClassEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := inherit(t).start()

@@ -16,7 +16,7 @@ const few = 24
 // Whatever goes wrong with Azure, machines come up and go: nothing is left behind, no
 // claim has two, nothing of others is touched, and everything comes to an end.
 //
-// Rule 242.
+// Rule VM-8.
 func TestEveryFault(t *testing.T) {
 	besiege(t, siege.Options{Seed: 1, Machines: few})
 	for _, k := range emulator.FaultCatalogue() {
@@ -30,7 +30,7 @@ func TestEveryFault(t *testing.T) {
 
 // Two faults at a time are no worse.
 //
-// Rule 242.
+// Rule VM-8.
 func TestPairsOfFaults(t *testing.T) {
 	const seed = 1
 	pairs := siege.Pairs(siege.Dozen())
@@ -45,7 +45,7 @@ func TestPairsOfFaults(t *testing.T) {
 
 // Those that are alike strike together, and nothing is left out.
 //
-// Rule 242.
+// Rule VM-8.
 func TestFaultsAlike(t *testing.T) {
 	struck := map[string]int{}
 	for _, faults := range siege.Alone() {
@@ -69,7 +69,7 @@ func TestFaultsAlike(t *testing.T) {
 // So it is where AKS makes the machines, many with one request: while requests are throttled or
 // lost, machines fail late, and tokens end.
 //
-// Rule 117.
+// Rule AKS-8.
 func TestFaultsWhereAKSMakesMachines(t *testing.T) {
 	for _, faults := range [][]string{
 		{}, {"TooManyRequestsWithoutRetryAfter"}, {"TimeoutAfterCommit"}, {"ZonalAllocationFailed"}, {"LateFailure", "TokensRevoked"}, {"ResetAfterCommit", "FamilyQuota"},

@@ -24,7 +24,7 @@ import (
 // The provider for Azure holds no more after hundreds of node classes and machines than after
 // half of them: catalogs, subnets, refusals and what it knows of machines go with them.
 //
-// Rule 350.
+// Rule MEMORY-2.
 func TestAzureProviderForgetsWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

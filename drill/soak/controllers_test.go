@@ -24,7 +24,7 @@ import (
 // workloads and machines than after half of them. The last are gone in the end, so what is
 // held then is what a process keeps for ever.
 //
-// Rule 350.
+// Rule MEMORY-2.
 func TestControllersForgetWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &controllers{Env: controllertest.New(t, memory.Options{Create: 5 * time.Second, Delete: 5 * time.Second}), r: rand.New(rand.NewPCG(*seed, 351))}

@@ -28,7 +28,7 @@ import (
 // generations than after some: names, labels, selectors, topology keys, namespaces and
 // resources that nothing has any more are forgotten.
 //
-// Rule 350.
+// Rule MEMORY-2.
 func TestMirrorForgetsWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(*seed, 350))

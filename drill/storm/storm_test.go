@@ -12,7 +12,7 @@ import (
 // two seconds of the notice, none of them waits for a read of Azure or comes after others, and
 // every pod has its grace or what is left.
 //
-// Rule 178, Rule 221, Rule 293, Rule 294.
+// Rule DRAIN-9, Rule VM-1, Rule INTERRUPTION-6, Rule INTERRUPTION-8.
 func TestStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := storm.Run(t, storm.Options{Seed: 1, Nodes: 60, Evicted: 40, Within: 3 * time.Second, ReadTakes: 2 * time.Second})
@@ -29,7 +29,7 @@ func TestStorm(t *testing.T) {
 // A metadata service that takes six seconds to answer costs the agents twelve at most: an answer
 // may have been made up right before the notice.
 //
-// Rule 244.
+// Rule INTERRUPTION-3.
 func TestSlowMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := storm.Run(t, storm.Options{Seed: 1, Nodes: 24, Evicted: 12, SlowMetadata: true})

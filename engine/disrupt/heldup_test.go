@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Rule 133: whom a PodDisruptionBudget lets go only one after the other leaves after everybody else.
+// Rule CONSOLIDATION-20: whom a PodDisruptionBudget lets go only one after the other leaves after everybody else.
 func TestHeldUpPodsLeaveLast(t *testing.T) {
 	one, many := &Guard{Budget: "one", Allowed: 1}, &Guard{Budget: "many", Allowed: 9}
 	p := party{budgets: map[string]int{"one": 0, "many": 1}}

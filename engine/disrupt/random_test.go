@@ -60,7 +60,7 @@ func poolsOf(s *enginetest.Script) []disrupt.Pool {
 	return out
 }
 
-// Rule 100, Rule 107, Rule 108. Whatever the world: every move of a plan can be made, the bill falls with every plan,
+// Rule CONSOLIDATION-6, Rule CONSOLIDATION-19, Rule CONSOLIDATION-14. Whatever the world: every move of a plan can be made, the bill falls with every plan,
 // and after a while there is nothing left to do.
 func TestRandomWorldsConverge(t *testing.T) {
 	seeds := 5000
@@ -101,7 +101,7 @@ func TestRandomWorldsConverge(t *testing.T) {
 	t.Logf("%d moves, %d launches", moves, launches)
 }
 
-// Rule 101: the order in which anything is listed does not matter.
+// Rule CONSOLIDATION-7: the order in which anything is listed does not matter.
 func TestOrderDoesNotMatter(t *testing.T) {
 	for seed := range uint64(60) {
 		s := enginetest.Bare(enginetest.Populated(seed, 25))
@@ -121,7 +121,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// Rule 111: a search in slices, with the moves of earlier ones under way, ends, keeps budgets, and
+// Rule CONSOLIDATION-8: a search in slices, with the moves of earlier ones under way, ends, keeps budgets, and
 // its moves can all be made together.
 func TestSlicesAddUp(t *testing.T) {
 	for _, steps := range []int{1, 7, 40} {

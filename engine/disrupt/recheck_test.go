@@ -48,7 +48,7 @@ func TestWhatWasDecidedStaysRight(t *testing.T) {
 	}
 }
 
-// Rule 112: while nothing changes some move of every plan is still right, so that it does not go on for ever
+// Rule MOVE-2: while nothing changes some move of every plan is still right, so that it does not go on for ever
 // that the same is decided and refused.
 func TestSomethingComesTrue(t *testing.T) {
 	asked, refused := 0, 0

@@ -13,7 +13,7 @@ import (
 // plans, spreads the pods over what is emptiest, they take the room that others were to have, and what
 // must be bought for those costs more than the move saves. Later moves
 // would take that away again, and so on for ever. So a move is made only when the cluster is cheaper
-// with what is bought then, too (Rule 133). The floor is left as it is then.
+// with what is bought then, too (Rule CONSOLIDATION-20). The floor is left as it is then.
 func (s *search) rehearse(m *Move) Left {
 	if s.floor == nil || m.Cause != Underutilized {
 		return Left{}

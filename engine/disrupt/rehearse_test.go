@@ -17,7 +17,7 @@ import (
 	"github.com/karve-dev/karve/engine/world"
 )
 
-// Rule 133: whatever kube-scheduler makes of a move, the cluster is cheaper afterwards. The
+// Rule CONSOLIDATION-20: whatever kube-scheduler makes of a move, the cluster is cheaper afterwards. The
 // scheduler here is the test's own: it knows nothing of plans and puts pods where most is left.
 func TestMovesPayHoweverPodsScatter(t *testing.T) {
 	seeds := uint64(500)
@@ -44,7 +44,7 @@ func TestMovesPayHoweverPodsScatter(t *testing.T) {
 	t.Logf("%d moves, %d machines besides", moves, more)
 }
 
-// Rule 133: nor does it matter which of its nodes is drained first.
+// Rule CONSOLIDATION-20: nor does it matter which of its nodes is drained first.
 func TestMovesPayWhicheverNodeIsDrainedFirst(t *testing.T) {
 	moves := 0
 	for seed := range uint64(1000) {

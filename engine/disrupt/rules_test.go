@@ -26,7 +26,7 @@ var (
 	protectedOne = Block{Because: DoNotDisrupt, Detail: "node"}
 )
 
-// Rule 120, Rule 121, Rule 123, Rule 124, Rule 125, Rule 150: who is left alone, for which causes,
+// Rule BLOCK-1, Rule BLOCK-2, Rule CONSOLIDATION-3, Rule CONSOLIDATION-4, Rule CONSOLIDATION-5, Rule CONSOLIDATION-23: who is left alone, for which causes,
 // and what is said about it.
 func TestEligible(t *testing.T) {
 	all := []Cause{Empty, Underutilized, Drifted, Expired}
@@ -115,7 +115,7 @@ func TestUnknownPool(t *testing.T) {
 	}
 }
 
-// Rule 124: nodes that are busy themselves take in nobody who is moved to save money.
+// Rule CONSOLIDATION-4: nodes that are busy themselves take in nobody who is moved to save money.
 func TestHomes(t *testing.T) {
 	p := Pool{Name: "general", ConsolidateAfter: 90 * time.Minute}
 	for name, tc := range map[string]struct {

@@ -2,7 +2,7 @@ package disrupt
 
 import "testing"
 
-// Rule 135: one more pod may come to where there are at most so many more than where there are fewest.
+// Rule CONSOLIDATION-21: one more pod may come to where there are at most so many more than where there are fewest.
 func TestSpreadsLetPodsIn(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods, blocks  []int // by zone

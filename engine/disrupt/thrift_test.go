@@ -11,7 +11,7 @@ import (
 
 const cent = offer.Price(10_000_000)
 
-// Rule 126: replacements save a share of what goes, and all moves something for each pod.
+// Rule CONSOLIDATION-16: replacements save a share of what goes, and all moves something for each pod.
 func TestThrift(t *testing.T) {
 	pool := func(t *Thrift) *Pool { return &Pool{Name: "p", Thrift: t} }
 	plain := []Part{{Pool: pool(nil), Nodes: 1, Price: 100 * cent}}
@@ -52,7 +52,7 @@ func TestThrift(t *testing.T) {
 	}
 }
 
-// Rule 127: a move of a Balanced pool saves at least half as much of it as it disturbs.
+// Rule CONSOLIDATION-17: a move of a Balanced pool saves at least half as much of it as it disturbs.
 func TestBalanced(t *testing.T) {
 	nodes := make([]Node, 10)
 	prices := map[string]offer.Price{}
@@ -101,7 +101,7 @@ func TestBalanced(t *testing.T) {
 	}
 }
 
-// Rule 134: a saving is worth more the less it disturbs.
+// Rule CONSOLIDATION-18: a saving is worth more the less it disturbs.
 func TestWorth(t *testing.T) {
 	if a, b := Worth(10*cent, &Node{Cost: 9}), Worth(10*cent, &Node{}); b != 10*a {
 		t.Errorf("%v and %v", a, b)

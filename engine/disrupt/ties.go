@@ -28,7 +28,7 @@ func (a arrivals) add(others arrivals) {
 
 // ties are what pods of moves need of pods elsewhere, so that kube-scheduler puts them where they are
 // to go. Moves are made side by side: what a later one takes away from where it was counted, or adds
-// to it, would upset the earlier one (Rule 100).
+// to it, would upset the earlier one (Rule CONSOLIDATION-6).
 type ties map[pack.Tie]*tied
 
 // tied is how many pods have the tie, and the strain that it bears anyhow. It holds as long as nobody

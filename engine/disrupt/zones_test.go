@@ -17,7 +17,7 @@ import (
 	"github.com/karve-dev/karve/engine/world"
 )
 
-// Rule 133, Rule 135: where pods spread over zones, the scheduler may put them into another zone than
+// Rule CONSOLIDATION-20, Rule CONSOLIDATION-21: where pods spread over zones, the scheduler may put them into another zone than
 // planned, or must; what is bought then costs what it costs in the zone where it is needed. A move pays
 // all the same, whatever the scheduler likes, whichever of its choices are bought, and however quickly its
 // pods leave. The scheduler here is the test's own.

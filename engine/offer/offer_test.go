@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// TestSpread (Rule 18): the zones of a type take turns, what is dearer or a
+// TestSpread (Rule PLAN-6): the zones of a type take turns, what is dearer or a
 // fallback stays behind, and one claim always gets the same order.
 func TestSpread(t *testing.T) {
 	choices := []offer.Choice{

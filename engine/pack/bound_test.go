@@ -8,7 +8,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// TestShadowPrices (Rule 16): the shadow prices are feasible, so the bound is one, and no
+// TestShadowPrices (Rule PLAN-11): the shadow prices are feasible, so the bound is one, and no
 // mix of two shapes is cheaper, so with two resources it is exact.
 func TestShadowPrices(t *testing.T) {
 	for seed := range uint64(2000) {

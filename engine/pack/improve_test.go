@@ -44,7 +44,7 @@ func repellers(t testing.TB, n int) *enginetest.Script {
 	return script
 }
 
-// TestImproveIsBounded (Rule 321): what is looked over of a plan for pods that all repel each other
+// TestImproveIsBounded (Rule PLAN-9): what is looked over of a plan for pods that all repel each other
 // grows no faster than they do once machines are left alone, and the plan says how many are.
 func TestImproveIsBounded(t *testing.T) {
 	taken := map[int]int{}
@@ -64,7 +64,7 @@ func TestImproveIsBounded(t *testing.T) {
 	}
 }
 
-// TestImproveStopsWhereStepsEnd (Rule 321): with any number of steps the plan is valid, the same
+// TestImproveStopsWhereStepsEnd (Rule PLAN-9): with any number of steps the plan is valid, the same
 // each time, takes no more of them than one look beyond, and says when machines were left alone.
 func TestImproveStopsWhereStepsEnd(t *testing.T) {
 	const look = 100 // of the kinds of pods on one machine, and of one more step

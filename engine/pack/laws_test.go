@@ -122,7 +122,7 @@ func placed(p pack.Plan) pack.Plan {
 	return p
 }
 
-// TestSameBytesOnAnyMachine (Rule 15): the hash of many plans does not depend on
+// TestSameBytesOnAnyMachine (Rule PLAN-10): the hash of many plans does not depend on
 // the number of processors, nor on the run.
 func TestSameBytesOnAnyMachine(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))

@@ -10,7 +10,7 @@ import (
 	"github.com/karve-dev/karve/engine/world"
 )
 
-// TestRespectLosesNobody (Rule 60): whatever pods prefer, a plan that respects it is
+// TestRespectLosesNobody (Rule PREFERENCE-1): whatever pods prefer, a plan that respects it is
 // valid, places as many pods of every priority as one that ignores it, and costs at
 // most the surplus more.
 func TestRespectLosesNobody(t *testing.T) {
@@ -65,7 +65,7 @@ func placedByPriority(s *enginetest.Script, p pack.Plan) map[int32]int {
 	return out
 }
 
-// TestUpstreamsPreferencePods (Rule 62): with no bound on the surplus, pods that would
+// TestUpstreamsPreferencePods (Rule PREFERENCE-3): with no bound on the surplus, pods that would
 // like a node of their own get one each, as upstream buys them; with 10 % they share
 // the nodes that they would share without, in the zone they prefer.
 func TestUpstreamsPreferencePods(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 // TestRandomWorlds holds every invariant of a plan on seeded worlds.
 func TestRandomWorlds(t *testing.T) { holdsOn(t, enginetest.Random, 3000) }
 
-// TestFullWorlds (Rule 5) holds them on worlds in which all semantics are mixed.
+// TestFullWorlds (Rule POD-3) holds them on worlds in which all semantics are mixed.
 func TestFullWorlds(t *testing.T) { holdsOn(t, enginetest.RandomFull, 1500) }
 
 func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script, worlds uint64) {
@@ -45,7 +45,7 @@ func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script
 	}
 }
 
-// TestSolveIsDeterministic (Rule 15): neither the order in which things were told nor the
+// TestSolveIsDeterministic (Rule PLAN-10): neither the order in which things were told nor the
 // number of processors changes a byte of the plan.
 func TestSolveIsDeterministic(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -191,7 +191,7 @@ func settle(b *world.Builder, s *enginetest.Script) {
 	}
 }
 
-// TestFormerSelectorsChangeNothing (Rule 15): labels that selectors of pods asked for which
+// TestFormerSelectorsChangeNothing (Rule PLAN-10): labels that selectors of pods asked for which
 // are gone tell no pods apart that are to be placed, wherever those were meanwhile.
 func TestFormerSelectorsChangeNothing(t *testing.T) {
 	for seed := range uint64(400) {

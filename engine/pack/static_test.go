@@ -31,7 +31,7 @@ func types(launches []pack.Launch) []string {
 	return out
 }
 
-// Rule 82: the cheapest machines that have room for the DaemonSets and are on
+// Rule STATIC-3: the cheapest machines that have room for the DaemonSets and are on
 // sale, as far as quota and limits last.
 func TestStaticPlans(t *testing.T) {
 	const catalog = `
@@ -70,7 +70,7 @@ pods web x3 cpu=1
 	}
 }
 
-// Rule 82: what falls short of minValues is bought where that is allowed, and says so.
+// Rule STATIC-3: what falls short of minValues is bought where that is allowed, and says so.
 func TestStaticRelaxesVariety(t *testing.T) {
 	launches := static(t, `
 settings relax-min-values

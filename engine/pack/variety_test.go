@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/pack"
 )
 
-// Rule 85: a claim lists 600 types at most, and those that its variety depends on are
+// Rule MIN-VALUES-1: a claim lists 600 types at most, and those that its variety depends on are
 // among them however dear.
 func TestVarietyAmongManyTypes(t *testing.T) {
 	var b strings.Builder

@@ -20,7 +20,7 @@ func TestFitsIsRepeatedHolds(t *testing.T) {
 	}
 }
 
-// TestNothingOverflows (Rule 17): a typo of an exabyte saturates instead of wrapping round
+// TestNothingOverflows (Rule POD-5): a typo of an exabyte saturates instead of wrapping round
 // into a pod that fits anywhere.
 func TestNothingOverflows(t *testing.T) {
 	huge := quantity.Vector{quantity.Memory: quantity.Most}

@@ -24,7 +24,7 @@ func placed(s *quantity.Space, names []string) []string {
 	return out
 }
 
-// TestPositions (Rules 325 and 327): a resource has a position while something offers it
+// TestPositions (Rule POD-7, Rule POD-9): a resource has a position while something offers it
 // and something asks for it, and positions follow the names.
 func TestPositions(t *testing.T) {
 	s := quantity.NewSpace()
@@ -53,7 +53,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestAskedWithoutPosition (Rule 325): requests for what nothing offers all count at one
+// TestAskedWithoutPosition (Rule POD-7): requests for what nothing offers all count at one
 // position, where nothing has room; volumes that nothing limits count nowhere.
 func TestAskedWithoutPosition(t *testing.T) {
 	s := quantity.NewSpace()
@@ -68,7 +68,7 @@ func TestAskedWithoutPosition(t *testing.T) {
 	}
 }
 
-// TestSettleTellsWhatChanged (Rule 326): a resource that keeps its position moves no other,
+// TestSettleTellsWhatChanged (Rule POD-8): a resource that keeps its position moves no other,
 // and only requests for it are to be made anew.
 func TestSettleTellsWhatChanged(t *testing.T) {
 	s := quantity.NewSpace()
@@ -95,7 +95,7 @@ func TestSettleTellsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestPositionsAreShared (Rule 328): of more resources than positions, attach limits go first, then
+// TestPositionsAreShared (Rule POD-10): of more resources than positions, attach limits go first, then
 // what catalogs offer, then what nodes do, by name, whatever the order in which they came.
 func TestPositionsAreShared(t *testing.T) {
 	var names []string
@@ -106,7 +106,7 @@ func TestPositionsAreShared(t *testing.T) {
 		names = append(names, node, sold)
 	}
 	if quantity.Extended != 19 {
-		t.Errorf("rule 328 says 19 resources, there are positions for %d", quantity.Extended)
+		t.Errorf("rule POD-10 says 19 resources, there are positions for %d", quantity.Extended)
 	}
 	disks := quantity.Attachable + "z"
 	offer[disks], names = quantity.Nodes, append(names, disks)

@@ -8,7 +8,7 @@ import (
 	"github.com/karve-dev/karve/engine/world"
 )
 
-// TestDevicePluginComesAndGoes (Rule 326): a device plugin that comes and goes on one node has
+// TestDevicePluginComesAndGoes (Rule POD-8): a device plugin that comes and goes on one node has
 // what was found out about pods that ask for its devices forgotten, and nothing else.
 func TestDevicePluginComesAndGoes(t *testing.T) {
 	script, err := enginetest.Parse(`

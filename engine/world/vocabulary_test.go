@@ -7,7 +7,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Rule 83: one or two wrong letters are a typo; keys are not alike because they
+// Rule REASON-6: one or two wrong letters are a typo; keys are not alike because they
 // share a domain.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {

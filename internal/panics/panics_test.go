@@ -19,7 +19,7 @@ func heard() (*Reporter, *[]*Panic, map[string]int) {
 
 // A panic is told with where it was, about what, and the stack that led there.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestPanicIsToldOnce(t *testing.T) {
 	r, all, counts := heard()
 	p := r.Try("informer", "Pod default/a", explode)
@@ -60,7 +60,7 @@ func TestErrorsPassThrough(t *testing.T) {
 
 // A loop that panics runs again, ever more rarely, until it is told to end.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestLoopGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, all, _ := heard()
@@ -86,7 +86,7 @@ func TestLoopGoesOn(t *testing.T) {
 // A panic of one of several goroutines reaches who waits for them, with its own stack, once
 // all have ended.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestGroupPassesPanicsOn(t *testing.T) {
 	r, all, _ := heard()
 	ended := 0

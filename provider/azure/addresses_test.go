@@ -29,7 +29,7 @@ func (r *region) launchAll(t *testing.T, p *azure.Provider, claims ...provider.C
 // A subnet's addresses are planned with like quota, so that Azure never has to refuse a
 // machine for want of one.
 //
-// Rule 233.
+// Rule NETWORK-1.
 func TestAddressesAreABudget(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three for machines
 	p := r.provider(t)
@@ -73,7 +73,7 @@ func (r *region) end(t *testing.T, p *azure.Provider, id string) {
 
 // Without an overlay each pod has an address of its own in the subnet.
 //
-// Rule 233.
+// Rule NETWORK-1.
 func TestNodesOfASubnetTakeAddressesForTheirPods(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/26"}).small() // 59
 	r.options.NetworkPlugin = "azure"
@@ -99,7 +99,7 @@ func TestNodesOfASubnetTakeAddressesForTheirPods(t *testing.T) {
 	}
 }
 
-// Rule 236.
+// Rule NETWORK-2.
 func TestSubnetThatMayNotBeJoined(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "LinkedAuthorizationFailed",

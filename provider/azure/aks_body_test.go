@@ -43,7 +43,7 @@ func (r *region) asked(t *testing.T, change func(*v1beta1.AKSNodeClass), c provi
 
 // AKS is told all that a class and a claim say.
 //
-// Rule 270.
+// Rule AKS-1.
 func TestAKSIsToldAll(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
 	c := claim("a", spot("Standard_D4s_v5", "eastus-2"))
@@ -103,7 +103,7 @@ func TestAKSIsToldAll(t *testing.T) {
 
 // AKS is told whether nodes run the DNS cache, whatever the class prefers.
 //
-// Rule 204.
+// Rule BOOTSTRAP-8.
 func TestAKSIsToldOfTheDNSCache(t *testing.T) {
 	for _, test := range []struct {
 		mode    v1beta1.LocalDNSMode
@@ -131,7 +131,7 @@ func TestAKSIsToldOfTheDNSCache(t *testing.T) {
 
 // None of the settings of kubelet and system gets lost on the way to AKS's words.
 //
-// Rule 270.
+// Rule AKS-1.
 func TestAKSHearsEverySetting(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
 	var set map[string]int
@@ -167,7 +167,7 @@ func fill(v any) int {
 
 // Tokens for AKS's galleries are for Compute: AKS needs none.
 //
-// Rule 264.
+// Rule IMAGE-6.
 func TestAKSNeedsNoToken(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
 	r.options.SharedGallery = azure.SharedGallery{SubscriptionID: r.SharedSubscriptionID()}

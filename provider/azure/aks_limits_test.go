@@ -12,7 +12,7 @@ import (
 // A thousand machines of AKS's come and go within its limit of 60 requests a minute for
 // everything: by fifties, and with lists that are read the more rarely the longer they are.
 //
-// Rule 271.
+// Rule AKS-2.
 func TestThousandMachinesOfAKS(t *testing.T) {
 	const n = 1000
 	synctest.Test(t, func(t *testing.T) {

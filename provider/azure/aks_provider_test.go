@@ -22,7 +22,7 @@ func (r *region) aks(size int) *region {
 // What holds of machines that Compute makes holds of those that AKS makes, singly or many
 // with one request.
 //
-// Rule 270.
+// Rule AKS-1.
 func TestAKSMachineLaws(t *testing.T) {
 	for name, size := range map[string]int{"singly": 1, "in batches": azure.MostInBatch} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ func (r *region) watched(see func(*http.Request)) *region {
 // Machines that are alike are made, and all are ended, with few requests: AKS allows 60 a
 // minute for everything, of which half are karve's.
 //
-// Rule 271.
+// Rule AKS-2.
 func TestAKSMachinesShareRequests(t *testing.T) {
 	const n = 120
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestAKSMachinesShareRequests(t *testing.T) {
 
 // What AKS refuses of a batch is told to those it is about, whether or not it blames itself.
 //
-// Rule 271.
+// Rule AKS-2.
 func TestPartOfABatchIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
@@ -114,7 +114,7 @@ func TestPartOfABatchIsRefused(t *testing.T) {
 
 // A machine that AKS refuses to end keeps none of its batch.
 //
-// Rule 271.
+// Rule AKS-2.
 func TestOneOfABatchCannotBeEnded(t *testing.T) {
 	const n = 12
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func handleOf(name string) string {
 
 // Another process was faster: what it made is found, and nothing is made twice.
 //
-// Rule 270.
+// Rule AKS-1.
 func TestAKSMachineThatExistsIsReadAgain(t *testing.T) {
 	for _, size := range []int{1, azure.MostInBatch} {
 		r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(size)
@@ -210,7 +210,7 @@ func TestAKSMachineThatExistsIsReadAgain(t *testing.T) {
 
 // Who gives up before the request was sent buys nothing.
 //
-// Rule 271.
+// Rule AKS-2.
 func TestLaunchThatGivesUpLeavesItsBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
@@ -233,7 +233,7 @@ func TestLaunchThatGivesUpLeavesItsBatch(t *testing.T) {
 
 // Whoever made a machine, it is listed, followed and ended, whoever makes them now.
 //
-// Rule 272.
+// Rule AKS-3.
 func TestModesCanBeSwitched(t *testing.T) {
 	for name, buy := range map[string]bool{"to Compute": true, "to AKS": false} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +285,7 @@ func (r *region) mustEnd(t *testing.T, p *azure.Provider, id string) {
 
 // A machine of AKS's of which the size is missing hides no other, and is told of.
 //
-// Rule 222.
+// Rule COLLECT-1.
 func TestBadRowsOfAKSArePassedOver(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
 	p := r.provider(t)
@@ -314,7 +314,7 @@ func TestBadRowsOfAKSArePassedOver(t *testing.T) {
 
 // AKS says by itself when it would make a machine anew, and that is noticed once.
 //
-// Rule 273. Rule 285.
+// Rule AKS-4. Rule DRIFT-10.
 func TestDriftThatAKSTells(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
 	r.class.Store(settledClass("1.36.3"))
@@ -354,7 +354,7 @@ func TestDriftThatAKSTells(t *testing.T) {
 // What Compute refuses AKS shows as the failure of a machine that it had accepted; it
 // means the same.
 //
-// Rule 270.
+// Rule AKS-1.
 func TestAKSMachineFailures(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
 	r.fault(t, emulator.Fault{Path: "/usages", Status: http.StatusForbidden, Times: -1}) // or it would not be tried
@@ -370,7 +370,7 @@ func TestAKSMachineFailures(t *testing.T) {
 
 // A machine that is taken away under AKS's hands is still AKS's to end.
 //
-// Rule 270.
+// Rule AKS-1.
 func TestEvictedAKSMachineIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(1)
@@ -390,7 +390,7 @@ func TestEvictedAKSMachineIsStopped(t *testing.T) {
 
 // A claim notes what AKS calls its machine, where AKS made it.
 //
-// Rule 270.
+// Rule AKS-1.
 func TestClaimNotesItsAKSMachine(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
 	in, _ := run(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
@@ -408,7 +408,7 @@ func TestClaimNotesItsAKSMachine(t *testing.T) {
 // Without its pool AKS makes nothing, and the class says what to do: nothing is on sale for it,
 // and AKS is asked once a minute until the pool is there.
 //
-// Rule 274.
+// Rule AKS-6.
 func TestPoolThatDoesNotExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(1)
@@ -457,7 +457,7 @@ func (r *region) addPool(t *testing.T, name string) {
 // While AKS changes the cluster it takes no other order: that is waited for, whoever is to be
 // made, and says nothing against sizes or class.
 //
-// Rule 115.
+// Rule AKS-7.
 func TestClusterThatIsBeingChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(1)

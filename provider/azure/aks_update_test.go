@@ -45,7 +45,7 @@ func (f *fleet) pooledTags() []map[string]string {
 // Tags follow the class on machines that AKS made, by one request, and nothing of AKS's
 // own is lost.
 //
-// Rule 277.
+// Rule SETTING-1.
 func TestTagsOfAKSMachinesFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newAKSFleet(t)
@@ -72,7 +72,7 @@ func TestTagsOfAKSMachinesFollow(t *testing.T) {
 // Whatever happens between the list and the write, the machine is changed in the end, and
 // none is made.
 //
-// Rule 277.
+// Rule SETTING-1.
 func TestTagsOfAKSMachinesAfterFailures(t *testing.T) {
 	for name, fault := range map[string]emulator.Fault{
 		"AKS fails":               {Method: "PUT", Path: "/machines/", Status: 500, Times: 8},
@@ -103,7 +103,7 @@ func TestTagsOfAKSMachinesAfterFailures(t *testing.T) {
 
 // A machine that goes after it was listed is not made anew by the change of its tags.
 //
-// Rule 277.
+// Rule SETTING-1.
 func TestTagsMakeNoMachineAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newAKSFleet(t)
@@ -131,7 +131,7 @@ func TestTagsMakeNoMachineAnew(t *testing.T) {
 // A machine that AKS has lost from its books is ended by Compute, whether karve had seen
 // it with AKS before or is new.
 //
-// Rule 272.
+// Rule AKS-3.
 func TestMachineForgottenByAKSIsEnded(t *testing.T) {
 	for name, another := range map[string]bool{"by who bought it": false, "by another process": true} {
 		t.Run(name, func(t *testing.T) {

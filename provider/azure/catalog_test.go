@@ -108,7 +108,7 @@ func TestTypesOfARealSize(t *testing.T) {
 // What a machine will carry at boot is known before it is bought, but for what only Azure
 // can tell of its network.
 //
-// Rule 76.
+// Rule REQUIREMENT-6.
 func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
 	guest := bootRecorder{make(chan emulator.Machine, 1)}
 	r := newRegion(t, emulator.Options{SystemNodes: -1, Guest: guest}).small()
@@ -154,7 +154,7 @@ func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
 	}
 }
 
-// Rule 255.
+// Rule CATALOG-1.
 func TestSizesThatCannotBeNodesAreLeftOut(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	s := snapshot(t, r.provider(t))
@@ -176,7 +176,7 @@ func TestSizesThatCannotBeNodesAreLeftOut(t *testing.T) {
 	}
 }
 
-// Rule 255.
+// Rule CATALOG-1.
 func TestClassNarrowsTypes(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	p := r.provider(t)
@@ -271,7 +271,7 @@ func TestSnapshotKeepsItsTypesWhileOnlyBudgetsMove(t *testing.T) {
 	}
 }
 
-// Rule 234.
+// Rule QUOTA-3.
 func TestCatalogWithoutPricesOrQuotaSaysSo(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	r.options.PricesURL = r.URL() + "/nowhere"
@@ -320,7 +320,7 @@ func TestRegionWithoutZones(t *testing.T) {
 	}
 }
 
-// Rule 236.
+// Rule NETWORK-2.
 func TestCheckSubnet(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	p := r.provider(t)
@@ -365,7 +365,7 @@ func TestCheckSubnet(t *testing.T) {
 	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
 }
 
-// Rule 27.
+// Rule BOOTSTRAP-7.
 func TestUnhonoured(t *testing.T) {
 	c := class("1.36.3")
 	if fields := azure.Unhonoured(c); len(fields) > 0 {
@@ -388,7 +388,7 @@ func TestUnhonoured(t *testing.T) {
 
 // The cache takes part of a small machine's cores, so it is not put on one.
 //
-// Rule 204.
+// Rule BOOTSTRAP-8.
 func TestLocalDNSWantsFourCores(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	c := class("1.36.3")
@@ -442,7 +442,7 @@ func BenchmarkCatalog(b *testing.B) {
 
 // Below zero there is no limit, and nothing to run into.
 //
-// Rule 234.
+// Rule QUOTA-3.
 func TestQuotaWithoutLimits(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	if err := r.Inject(emulator.Named{Name: "QuotaWithoutLimits", Times: -1}); err != nil {

@@ -56,7 +56,7 @@ func blocked(t *testing.T, p *azure.Provider, class string) (n int, why string) 
 // What Azure has against a class costs it its own offers, and those of no other. What nobody
 // knows, of three sizes alike, has the class rest with a reason; others are tried then.
 //
-// Rule 56. Rule 114.
+// Rule REFUSAL-6. Rule AKS-5.
 func TestWrongClassHarmsOnlyItself(t *testing.T) {
 	policy := emulator.Fault{Status: 403, Code: "RequestDisallowedByPolicy", Message: "Resource 'x' was disallowed by policy: tag team is missing."}
 	feature := emulator.Fault{Status: 400, Code: "InvalidParameter",
@@ -121,7 +121,7 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 // Where it was a matter of sizes after all, the one that can be had is found: after each rest twice
 // as many are tried, and none of them twice, in whatever zone.
 //
-// Rule 56.
+// Rule REFUSAL-6.
 func TestSizeThatCanBeHadIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
@@ -207,7 +207,7 @@ func toTheEnd(t *testing.T, p *azure.Provider, c provider.Claim) (provider.Insta
 
 // A permission that is missing has the class rest for five minutes, with the role to assign.
 //
-// Rule 57. Rule 114.
+// Rule REFUSAL-7. Rule AKS-5.
 func TestDeniedClassRests(t *testing.T) {
 	eachMaker(t, func(t *testing.T, aks bool) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses().madeBy(aks)
@@ -241,7 +241,7 @@ func TestDeniedClassRests(t *testing.T) {
 // A permission that is denied right after a machine of the class was bought is still on its way,
 // and has nobody rest.
 //
-// Rule 57. Rule 114.
+// Rule REFUSAL-7. Rule AKS-5.
 func TestSpreadingRoleHasNobodyRest(t *testing.T) {
 	eachMaker(t, func(t *testing.T, aks bool) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(aks)

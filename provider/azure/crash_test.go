@@ -140,7 +140,7 @@ func (l *life) end() (bool, error) {
 // late is replaced by the next choice, there is never a second one, and the end leaves
 // nothing behind.
 //
-// Rules 225 and 270.
+// Rule VM-4, Rule AKS-1.
 func TestKilledAtEveryWrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, byAKS bool

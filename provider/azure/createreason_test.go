@@ -11,7 +11,7 @@ import (
 
 // A launch that fails says so in the words that Karpenter's provider for Azure has.
 //
-// Rule 298.
+// Rule LAUNCH-8.
 func TestReasonsOfFailedLaunches(t *testing.T) {
 	choice := onDemand("Standard_D2s_v5", "eastus-1")
 	quota := "exceeding approved standardDSv5Family Cores quota. Current Limit: 10"

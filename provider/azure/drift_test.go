@@ -34,7 +34,7 @@ func image(definition, version string) string {
 // A machine has drifted when it is certain that a new one would be another; a
 // newer one, and whatever is not known, is no drift.
 //
-// Rule 159, Rule 247.
+// Rule DRIFT-5, Rule IMAGE-3.
 func TestDriftOfMachines(t *testing.T) {
 	gen2 := image("2204gen2containerd", "202512.09.0")
 	hashed := func(hash, version string) map[string]string {
@@ -135,7 +135,7 @@ func unsettle(c *v1beta1.AKSNodeClass) {
 // A machine that was just made has not drifted; it has when a new image, a newer
 // Kubernetes or a change of the class comes. Asking costs no request.
 //
-// Rule 159, Rule 161.
+// Rule DRIFT-5, Rule DRIFT-8.
 func TestMachinesKnowHowTheyWereMade(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)

@@ -66,7 +66,7 @@ func (r *region) families(t *testing.T) (four, six []string) {
 // family; it does not count against those of IPv4. Where pods have their addresses from
 // the subnet there is none.
 //
-// Rule 279.
+// Rule NETWORK-5.
 func TestDualStack(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three of IPv4
 	r.sixToo(t)

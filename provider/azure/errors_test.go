@@ -37,7 +37,7 @@ func quotaBody(which, limit string) string {
 
 // A row for each code, and some for what comes without one or in other words.
 //
-// Rule 183. Rule 230.
+// Rule REFUSAL-2. Rule REFUSAL-1.
 func TestClassify(t *testing.T) {
 	wrapped := func(code, message string) string {
 		return `{"error":{"code":"` + code + `","message":"` + message + `"}}`
@@ -180,7 +180,7 @@ func TestClassifyBrokenConnection(t *testing.T) {
 
 // Whoever cannot get to Azure is told what to look at, where that is not Azure's to mend.
 //
-// Rule 284.
+// Rule REQUEST-9.
 func TestNoWayToAzureSaysWhatToCheck(t *testing.T) {
 	for says, err := range map[string]error{
 		"DNS":           &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "management.azure.com", IsNotFound: true}},

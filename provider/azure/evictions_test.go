@@ -14,7 +14,7 @@ import (
 // An offer that machines are taken back of comes last for ten minutes, is taken all the
 // same where there is no other, and counts as ever on demand and elsewhere.
 //
-// Rule 246.
+// Rule INTERRUPTION-9.
 func TestEvictedOffersComeLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
@@ -48,7 +48,7 @@ func TestEvictedOffersComeLast(t *testing.T) {
 
 // A policy's refusal is told of, with what to do, until a machine of the class is bought.
 //
-// Rule 280. Rule 114.
+// Rule REFUSAL-9. Rule AKS-5.
 func TestPolicyDenialIsTold(t *testing.T) {
 	eachMaker(t, func(t *testing.T, aks bool) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(aks)

@@ -15,7 +15,7 @@ import (
 // A machine that fails after it was reported as made is told to have failed, and once it is
 // given back its offer rests.
 //
-// Rule 282.
+// Rule VM-5.
 func TestMachineThatFailsAfterSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
@@ -49,7 +49,7 @@ func TestMachineThatFailsAfterSuccess(t *testing.T) {
 // A machine that somebody gives another size has drifted; one that has the size it was bought
 // in has not, whatever the letter case.
 //
-// Rule 283. Rule 285.
+// Rule DRIFT-9. Rule DRIFT-10.
 func TestResizedMachineHasDrifted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()

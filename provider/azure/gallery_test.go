@@ -22,7 +22,7 @@ func (g *counted) builds(context.Context, imageDefinition) ([]build, error) {
 // However many classes and definitions there are, galleries that do not answer are asked
 // rarely, and at once again when they do.
 //
-// Rule 260.
+// Rule IMAGE-1.
 func TestFailingGalleriesAreAskedRarely(t *testing.T) {
 	now := time.Unix(0, 0)
 	g := &counted{err: errors.New("no answer")}

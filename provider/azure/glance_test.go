@@ -21,7 +21,7 @@ import (
 // While one launch reads the list of machines, however long that takes, the others come back
 // later.
 //
-// Rule 67.
+// Rule REQUEST-8.
 func TestOneLaunchReadsTheListForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
@@ -88,7 +88,7 @@ func (s slowLists) Do(req *http.Request) (*http.Response, error) {
 // A list that takes longer than it may be old serves all who wait for it all the same: every
 // one of many machines is seen to run within a few lists.
 //
-// Rule 67.
+// Rule REQUEST-8.
 func TestSlowListServesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()

@@ -18,7 +18,7 @@ import (
 // A size whose GPU the class's image has no driver for is passed over, and not offered to the
 // class again for a while.
 //
-// Rule 59.
+// Rule REFUSAL-10.
 func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
 	const newer, older = "Standard_NC36ds_xl_RTXPRO6000BSE_v6", "Standard_D2s_v5"
 	r := newRegion(t, emulator.Options{SystemNodes: -1, Location: "westus2", Quota: map[string]int{"StandardNCdsRTXPRO6000BSEv6XLFamily": 1000}}) // images of 2025
@@ -43,7 +43,7 @@ func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
 // told of the GPU: its scripts take a machine that is called a GPU node for one to install AKS's
 // driver on, or exit where they have none for it.
 //
-// Rule 311.
+// Rule BOOTSTRAP-10.
 func TestUsersBringTheDriver(t *testing.T) {
 	const a100, rtx = "Standard_NC24ads_A100_v4", "Standard_NC36ds_xl_RTXPRO6000BSE_v6"
 	for _, contract := range []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured} {

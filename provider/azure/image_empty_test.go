@@ -16,7 +16,7 @@ import (
 // all of them do or one image's; a class without images waits a minute, and not until the next
 // list is due.
 //
-// Rule 118, Rule 25.
+// Rule IMAGE-8, Rule CATALOG-3.
 func TestEmptyGalleriesTakeNothing(t *testing.T) {
 	empty := func(of string) func(*testing.T, *region) {
 		return func(t *testing.T, r *region) {
@@ -60,7 +60,7 @@ func TestEmptyGalleriesTakeNothing(t *testing.T) {
 
 // A version that is named while the galleries are empty is not said to be wrong: nobody can tell.
 //
-// Rule 118.
+// Rule IMAGE-8.
 func TestNamedImageOfEmptyGalleries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()

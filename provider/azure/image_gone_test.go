@@ -20,7 +20,7 @@ import (
 // An image that Azure does not find any more, and does not list, is given up, though its
 // class holds its images; one that is listed stays, whatever a single answer said.
 //
-// Rule 65. Rule 114.
+// Rule IMAGE-7. Rule AKS-5.
 func TestImageThatIsGone(t *testing.T) {
 	const used, next = "202511.02.0", "202510.19.0"
 	notFound := func(r *region, times int) {
@@ -73,7 +73,7 @@ func TestImageThatIsGone(t *testing.T) {
 // A version that an annotation names, and of which no list tells, is believed in until a
 // machine is refused for it.
 //
-// Rule 65, Rule 262.
+// Rule IMAGE-7, Rule IMAGE-4.
 func TestNamedImageThatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small().shared()
@@ -104,7 +104,7 @@ func TestNamedImageThatIsNotThere(t *testing.T) {
 // when machines are refused for it for five minutes, though karve has seen it told; what was told
 // and is newer than what is told now was withdrawn, and is not chosen.
 //
-// Rule 65, Rule 247, Rule 263.
+// Rule IMAGE-7, Rule IMAGE-3, Rule IMAGE-5.
 func TestImageThatSharedGalleriesTellNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const used, next, bad = "202511.02.0", "202512.01.0", "202601.05.0"

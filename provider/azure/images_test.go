@@ -52,7 +52,7 @@ func imagesOf(t *testing.T, p *azure.Provider, c *v1beta1.AKSNodeClass, hold boo
 // What a class has stays while it is held, comes back when it is asked for by name, and
 // goes on when nothing holds it; definitions that are new to it get the newest all the same.
 //
-// Rule 260, Rule 261, Rule 262, Rule 263.
+// Rule IMAGE-1, Rule IMAGE-2, Rule IMAGE-4, Rule IMAGE-5.
 func TestImagesOfAClass(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	p := r.provider(t)
@@ -89,7 +89,7 @@ func TestImagesOfAClass(t *testing.T) {
 // New images make nobody drift whose class names its version; machines of any other
 // version do, so that nodes can be taken back from a bad image.
 //
-// Rule 262.
+// Rule IMAGE-4.
 func TestNamedVersionIsTheOnlyOne(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	c := class("1.36.3")
@@ -200,7 +200,7 @@ func (r *region) shared() *region {
 // The bodies of machines, but for what they boot with and names that follow from the
 // emulator's.
 //
-// Rule 264, Rule 265, Rule 266, Rule 279.
+// Rule IMAGE-6, Rule IMAGE-9, Rule PRICE-5, Rule NETWORK-5.
 func TestBodies(t *testing.T) {
 	for name, prepare := range map[string]func(*region, *v1beta1.AKSNodeClass) provider.Claim{
 		"plain": func(*region, *v1beta1.AKSNodeClass) provider.Claim {
@@ -265,7 +265,7 @@ func wantBody(t *testing.T, path string, got []byte) {
 // FIPS images are in the shared galleries only, where AKS tells no more than the newest
 // version of each; one that is asked for by name is believed to exist.
 //
-// Rule 263, Rule 264.
+// Rule IMAGE-5, Rule IMAGE-6.
 func TestSharedGalleries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1})
@@ -316,7 +316,7 @@ func TestSharedGalleries(t *testing.T) {
 // The token for the shared galleries goes along with purchases only, is kept for as long
 // as it is good, and is asked for anew when Azure does not take it.
 //
-// Rule 264.
+// Rule IMAGE-6.
 func TestSharedGalleriesWantAToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small().shared()
@@ -349,7 +349,7 @@ func TestSharedGalleriesWantAToken(t *testing.T) {
 	})
 }
 
-// Rule 265.
+// Rule IMAGE-9.
 func TestDiskEncryptionSetIsChecked(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	r.options.ClientOptions.Retry.MaxRetries = -1
@@ -386,7 +386,7 @@ func TestDiskEncryptionSetIsChecked(t *testing.T) {
 
 // A spot price above the class's limit is not bought, and says so.
 //
-// Rule 266.
+// Rule PRICE-5.
 func TestSpotAboveTheLimitIsNotSold(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	c := class("1.36.3")

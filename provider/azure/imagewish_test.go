@@ -12,7 +12,7 @@ import (
 
 // Every family resolves to what AKS has for it, and to nothing where it has nothing.
 //
-// Rule 260.
+// Rule IMAGE-1.
 func TestFamiliesResolve(t *testing.T) {
 	yes, fips := true, v1beta1.FIPSModeFIPS
 	for _, test := range []struct {
@@ -61,7 +61,7 @@ func TestDefinitionsTellTheirMachines(t *testing.T) {
 	}
 }
 
-// Rule 260, Rule 262, Rule 263.
+// Rule IMAGE-1, Rule IMAGE-4, Rule IMAGE-5.
 func TestVersionsAreChosen(t *testing.T) {
 	now := time.Date(2026, 5, 20, 0, 0, 0, 0, time.UTC)
 	day := func(n int) time.Time { return now.AddDate(0, 0, -n) }
@@ -128,7 +128,7 @@ func TestWishesAreReadFromAnnotations(t *testing.T) {
 	}
 }
 
-// Rule 266.
+// Rule PRICE-5.
 func TestSpotLimits(t *testing.T) {
 	p := price{onDemand: 200_000_000, spot: 80_000_000} // nano-dollars
 	for text, want := range map[string]struct {

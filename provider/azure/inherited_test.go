@@ -82,7 +82,7 @@ func inheritedRegion(t *testing.T) *region {
 	return r
 }
 
-// Rule 181.
+// Rule TAKEOVER-3.
 func TestMachinesOfKarpenterAreThisClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := inheritedRegion(t)
@@ -133,7 +133,7 @@ func TestMachinesOfKarpenterAreThisClusters(t *testing.T) {
 
 // A launch that Karpenter began is finished, not repeated.
 //
-// Rule 181.
+// Rule TAKEOVER-3.
 func TestLaunchTakesOverKarpentersMachine(t *testing.T) {
 	r := inheritedRegion(t)
 	id := r.inherit(t, "web-x7k2p", unchanged)
@@ -174,7 +174,7 @@ func TestAbandonedClaimOfKarpenter(t *testing.T) {
 
 // What exists is not gone, whosever it is, and what is not ours is not ended.
 //
-// Rule 181.
+// Rule TAKEOVER-3.
 func TestForeignMachinesAreNeitherGoneNorEnded(t *testing.T) {
 	for name, change := range map[string]*strings.Replacer{
 		"another cluster":   strings.NewReplacer(`"karpenter.azure.com_cluster": "karve"`, `"karpenter.azure.com_cluster": "other"`),
@@ -200,7 +200,7 @@ func TestForeignMachinesAreNeitherGoneNorEnded(t *testing.T) {
 
 // Machines of AKS's own machine API are seen, and left to it.
 //
-// Rule 181.
+// Rule TAKEOVER-3.
 func TestMachinesOfTheMachineAPIAreSeenAndNotEnded(t *testing.T) {
 	r := inheritedRegion(t)
 	id := r.inherit(t, "web-x7k2p", strings.NewReplacer(`"team": "a"`, `"karpenter.azure.com_aksmachine_nodeclaim": "web-abcde"`))

@@ -56,7 +56,7 @@ func (l *laggard) Do(req *http.Request) (*http.Response, error) {
 // A machine that takes far longer to be made than others is looked at closely: what it
 // turns out to be counts, and nothing that could not be found out.
 //
-// Rule 221.
+// Rule VM-1.
 func TestLateMachinesAreLookedAt(t *testing.T) {
 	const first, second = "Standard_D4s_v5", "Standard_E4s_v5"
 	for name, tc := range map[string]struct {
@@ -118,7 +118,7 @@ func TestLateMachinesAreLookedAt(t *testing.T) {
 // A machine whose creation was reported as failed and that runs all the same has not
 // failed.
 //
-// Rule 221.
+// Rule VM-1.
 func TestReportedFailureIsNotBelievedOfARunningMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
@@ -142,7 +142,7 @@ func TestReportedFailureIsNotBelievedOfARunningMachine(t *testing.T) {
 
 // A list that is short says of no machine that it is gone.
 //
-// Rule 223.
+// Rule COLLECT-2.
 func TestShortListIsNoProofOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
@@ -170,7 +170,7 @@ func TestShortListIsNoProofOfTheEnd(t *testing.T) {
 
 // A machine that never comes up teaches something when its claim is given up.
 //
-// Rule 221.
+// Rule VM-1.
 func TestStuckMachinesOfferRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()

@@ -56,7 +56,7 @@ func (b bootRecorder) Run(_ context.Context, m emulator.Machine) { b.booted <- m
 // Machines from new images get the document, those from older ones the script, and
 // what the flag says goes for both.
 //
-// Rule 201.
+// Rule BOOTSTRAP-2.
 func TestBootstrapContractFollowsTheImage(t *testing.T) {
 	for _, test := range []struct {
 		contract bootstrap.Contract
@@ -91,7 +91,7 @@ func TestBootstrapContractFollowsTheImage(t *testing.T) {
 // AKS gives a cluster's endpoint with port 443, which its images add to the name themselves:
 // machines are told the host alone, or they ask for NAME:443:443 and never join.
 //
-// Rule 310.
+// Rule BOOTSTRAP-4.
 func TestMachinesAreToldTheHostOfTheAPIServer(t *testing.T) {
 	const host = "prod-1b2c3d4e.hcp.eastus.azmk8s.io"
 	for _, contract := range []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured} {
@@ -196,7 +196,7 @@ func TestThrottlingIsNotARefusal(t *testing.T) {
 // A list of a thousand machines takes seconds. What nobody asked for yet does not wait for
 // one, and what another process has asked for meanwhile is found all the same.
 //
-// Rule 221.
+// Rule VM-1.
 func TestFirstPurchaseWaitsForNoList(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p, other := r.provider(t), r.provider(t)
@@ -223,7 +223,7 @@ func TestFirstPurchaseWaitsForNoList(t *testing.T) {
 // After a quiet hour the list is old. An urgent launch does not wait for another, and buys
 // nothing twice.
 //
-// Rule 221.
+// Rule VM-1.
 func TestUrgentPurchaseMakesDoWithAnOldList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := 0
@@ -302,7 +302,7 @@ func TestKnownQuotaIsNotOverrun(t *testing.T) {
 	}
 }
 
-// Rule 23.
+// Rule LAUNCH-5.
 func TestAForeignMachineIsLeftAlone(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
@@ -334,7 +334,7 @@ func TestAForeignMachineIsLeftAlone(t *testing.T) {
 	r.wantMachines(t, 1)
 }
 
-// Rule 25.
+// Rule CATALOG-3.
 func TestBrokenListIsNoList(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1, PageSize: 2}).small()
 	p := r.provider(t)
@@ -584,7 +584,7 @@ func (r *region) deleteVM(t *testing.T, name string) {
 // subscription in small ones: however karve is told of it, nodes find their NodeClaims. So
 // does a region by the name that people read.
 //
-// Rule 154.
+// Rule SETTING-5.
 func TestSubscriptionInCapitals(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1, SubscriptionID: "5b1a0c6e-7d0f-4a6e-9c55-0d3c0a5e0abc"}).small()
 	r.options.SubscriptionID = strings.ToUpper(r.SubscriptionID())

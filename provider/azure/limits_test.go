@@ -12,10 +12,10 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// Rule 190: a thousand machines are asked for as fast as Azure's limits allow, in
+// Rule REQUEST-1: a thousand machines are asked for as fast as Azure's limits allow, in
 // some 80 seconds, with one write each, and not one request is refused.
 //
-// Rule 225: nor does what follows, until they are gone, cost more than a little.
+// Rule VM-4: nor does what follows, until they are gone, cost more than a little.
 func TestThousandMachinesAreNotThrottled(t *testing.T) {
 	const n = 1000
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func cost(t *testing.T, ledger emulator.Ledger, n int) {
 
 // What replaces a machine that was taken away is bought before what merely grows.
 //
-// Rule 193.
+// Rule REQUEST-5.
 func TestUrgentClaimsBuyFirst(t *testing.T) {
 	const n = 300
 	synctest.Test(t, func(t *testing.T) {

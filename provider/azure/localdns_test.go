@@ -11,7 +11,7 @@ import (
 // A DNS cache that is preferred waits for Kubernetes 1.37, and for a network in which no policy
 // can keep pods from it.
 //
-// Rule 204.
+// Rule BOOTSTRAP-8.
 func TestPreferredLocalDNS(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1})
 	for name, test := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 // What nodes of a size turned out to have counts for the next one: more of the machine is
 // for pods, and what is reserved stays the same. The least counts, and nonsense does not.
 //
-// Rule 254.
+// Rule CATALOG-2.
 func TestSeenMemoryCounts(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
@@ -64,7 +64,7 @@ func TestSeenMemoryCounts(t *testing.T) {
 	}
 }
 
-// Rule 299.
+// Rule SETTING-3.
 func TestNoMemoryOverheadIsNone(t *testing.T) {
 	for _, test := range []struct {
 		share *float64

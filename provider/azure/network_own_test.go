@@ -16,7 +16,7 @@ import (
 // Whether karve may put machines into a subnet is asked before one is bought, and again
 // whenever the class is looked at.
 //
-// Rule 236.
+// Rule NETWORK-2.
 func TestJoinIsAskedBeforehand(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
@@ -42,7 +42,7 @@ func TestJoinIsAskedBeforehand(t *testing.T) {
 
 // That the question cannot be answered keeps nobody from buying.
 //
-// Rule 236.
+// Rule NETWORK-2.
 func TestJoinThatCannotBeAsked(t *testing.T) {
 	for name, fault := range map[string]emulator.Fault{
 		"it may not be asked": {Status: http.StatusForbidden, Code: "AuthorizationFailed"},
@@ -71,7 +71,7 @@ func TestJoinThatCannotBeAsked(t *testing.T) {
 
 // Security group and load balancers may have names of one's own.
 //
-// Rule 281.
+// Rule NETWORK-6.
 func TestNetworkOfOnesOwn(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	subnet, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
@@ -98,7 +98,7 @@ func TestNetworkOfOnesOwn(t *testing.T) {
 
 // Where the list of load balancers is empty, nodes join no pool.
 //
-// Rule 281.
+// Rule NETWORK-6.
 func TestNoLoadBalancer(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	r.options.LoadBalancers = []string{}
@@ -113,7 +113,7 @@ func TestNoLoadBalancer(t *testing.T) {
 
 // An identity that may not read the network needs not where its GUID was given.
 //
-// Rule 299.
+// Rule SETTING-3.
 func TestGUIDOfTheNetworkMayBeGiven(t *testing.T) {
 	for _, guid := range []string{"", "6c1f6471-1bf0-4dda-aec3-cb9272f09590"} {
 		guest := bootRecorder{make(chan emulator.Machine, 1)}
@@ -137,7 +137,7 @@ func TestGUIDOfTheNetworkMayBeGiven(t *testing.T) {
 
 // A default subnet of another subscription is not looked for in ours.
 //
-// Rule 236.
+// Rule NETWORK-2.
 func TestSubnetOfAnotherSubscription(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	r.options.VNetSubnetID = strings.Replace(r.SubnetID(), r.options.SubscriptionID, "11111111-1bf0-4dda-aec3-cb9272f09590", 1)
@@ -155,7 +155,7 @@ func TestSubnetOfAnotherSubscription(t *testing.T) {
 // What a machine refers to and Azure does not find is looked for anew by the next purchase,
 // some seconds later; until then the claim is told Azure's words.
 //
-// Rule 58.
+// Rule REFUSAL-5.
 func TestSecurityGroupIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()

@@ -44,7 +44,7 @@ func (m *misprint) Do(req *http.Request) (*http.Response, error) {
 
 // A row that makes no sense hides no other, whatever it is about.
 //
-// Rule 119.
+// Rule CATALOG-4.
 func TestOddRowsHideNoOther(t *testing.T) {
 	for kind, odd := range map[string]string{
 		"skus":          `{"name": "Standard_D4s_v5", "resourceType": "virtualMachines", "family": {"name": 4}}`,
@@ -79,7 +79,7 @@ func TestOddRowsHideNoOther(t *testing.T) {
 // What the network was known to be serves while Azure does not answer or says that there is
 // nothing; that there are no load balancers is believed for a minute, by who has seen none yet.
 //
-// Rule 151.
+// Rule NETWORK-4.
 func TestNetworkStaysKnown(t *testing.T) {
 	const network = "/Microsoft.Network/.*(loadBalancers|networkSecurityGroups|/virtualNetworks/[^/]+|/subnets/[^/]+)$"
 	synctest.Test(t, func(t *testing.T) {

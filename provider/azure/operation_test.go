@@ -16,7 +16,7 @@ import (
 // A process that did not begin an operation reads once why it failed, and only from
 // Resource Manager.
 //
-// Rule 182.
+// Rule VM-3.
 func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change *strings.Replacer

@@ -17,7 +17,7 @@ func nobody(string, string) bool { return false }
 // What a machine left behind is nobody's once it was so for longer than Azure reserves
 // interfaces, and unless its claim lives. What others made is left alone.
 //
-// Rule 224.
+// Rule COLLECT-8.
 func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
@@ -59,7 +59,7 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 // Interfaces and disks that Karpenter's provider left behind go too, by the name of
 // their claim, for they carry no UID.
 //
-// Rule 224.
+// Rule COLLECT-8.
 func TestOrphansOfKarpenter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
@@ -92,7 +92,7 @@ func TestOrphansOfKarpenter(t *testing.T) {
 // An interface that Azure keeps for a machine is asked for seldom, and gone once it
 // may go.
 //
-// Rule 224.
+// Rule COLLECT-8.
 func TestReservedInterfaceIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
@@ -119,7 +119,7 @@ func TestReservedInterfaceIsWaitedFor(t *testing.T) {
 
 // What is about to be deleted is looked at itself first: the list is a moment old.
 //
-// Rule 223.
+// Rule COLLECT-2.
 func TestNothingIsDeletedByAListAlone(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)

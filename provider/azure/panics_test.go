@@ -19,7 +19,7 @@ func reported() (*panics.Reporter, *int) {
 // An answer that makes karve panic is a failure like others: those who wait are told, and it
 // is asked again.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestAnswerThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, n := reported()
@@ -43,7 +43,7 @@ func TestAnswerThatPanics(t *testing.T) {
 
 // What several wait for together may panic, too.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestReadingThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, n := reported()
@@ -58,7 +58,7 @@ func TestReadingThatPanics(t *testing.T) {
 
 // Every order of a batch hears of a panic.
 //
-// Rule 332.
+// Rule PANIC-1.
 func TestBatchThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, n := reported()

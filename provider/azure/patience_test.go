@@ -10,7 +10,7 @@ import (
 
 // One who says that nothing may be asked of Azure for a day is not believed.
 //
-// Rule 238.
+// Rule REQUEST-7.
 func TestNobodyWaitsForADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small()
@@ -33,7 +33,7 @@ func TestNobodyWaitsForADay(t *testing.T) {
 
 // A deletion that does not come to an end is asked for again, by another process too.
 //
-// Rule 239.
+// Rule VM-7.
 func TestStuckDeletions(t *testing.T) {
 	for name, restarted := range map[string]bool{"by the same process": false, "by another": true} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func running(t *testing.T, p *azure.Provider) {
 // What machines can be bought without holds none of them up: prices, quota and addresses that
 // do not come. The catalog says what is missing, and has it once it comes.
 //
-// Rule 55.
+// Rule REQUEST-11.
 func TestWhatHangsHoldsNothingUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault emulator.Named
@@ -75,7 +75,7 @@ func TestWhatHangsHoldsNothingUp(t *testing.T) {
 // A server of tokens that does not answer holds up no launch for longer than a moment, is not
 // asked for each, and not missed while the last token is good.
 //
-// Rule 55.
+// Rule REQUEST-11.
 func TestTokensThatHangHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().shared()
@@ -121,7 +121,7 @@ func TestTokensThatHangHoldNothingUp(t *testing.T) {
 // What a machine must be told of its subnet, and does not come, holds a launch up for a moment; it
 // fails, and comes back. What was known once goes on.
 //
-// Rule 55, Rule 248.
+// Rule REQUEST-11, Rule NETWORK-3.
 func TestSubnetThatHangsHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()

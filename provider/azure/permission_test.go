@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Rule 232.
+// Rule PERMISSION-2.
 func TestMissingPermissionsSayWhichRole(t *testing.T) {
 	const authorization = "The client 'c' with object id 'o-1' does not have authorization to perform action '%' over scope '/subscriptions/s/x' or the scope is invalid. If access was recently granted, please refresh your credentials."
 	const linked = "The client 'c' with object id 'o-1' has permission to perform action 'Microsoft.Compute/virtualMachines/write' on scope '/vm'; however, it does not have permission to perform action(s) '%' on the linked scope(s) '/subscriptions/s/x' (respectively) or the linked scope(s) are invalid."

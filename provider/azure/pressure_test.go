@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Rule 237.
+// Rule QUOTA-4.
 func TestPressureSaysWhenABudgetEnds(t *testing.T) {
 	var p pressure
 	now := time.Unix(1000, 0)

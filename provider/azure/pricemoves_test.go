@@ -47,7 +47,7 @@ func (i *inflation) Do(req *http.Request) (*http.Response, error) {
 // What is on sale has the new prices as soon as the list is read. A price that cannot be
 // true is not among them, and is told.
 //
-// Rule 251, Rule 253.
+// Rule PRICE-2, Rule PRICE-4.
 func TestPriceMovesCountAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
@@ -110,7 +110,7 @@ func (l *publicList) Do(req *http.Request) (*http.Response, error) {
 // A list that has nothing of a region that karve has no prices of either is not believed for
 // long: it is read again after half an hour, and what it has then counts.
 //
-// Rule 252.
+// Rule PRICE-3.
 func TestEmptyPriceListIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()

@@ -68,7 +68,7 @@ func wantTable(t *testing.T, items []priceItem, now time.Time, want priceTable) 
 // Of several meters the region's primary one counts, of several prices of one meter the
 // one in force since last, and among equals the cheapest.
 //
-// Rule 250.
+// Rule PRICE-1.
 func TestOneMeterCounts(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	row := func(size, id string, usd float64, primary bool, since int) priceItem {
@@ -127,7 +127,7 @@ func judged(t *testing.T) *priceJudge {
 
 // Lists that cannot be true are refused as a whole, and the earlier one stays.
 //
-// Rule 251.
+// Rule PRICE-2.
 func TestPoisonedLists(t *testing.T) {
 	good := []string{"Standard_D2s_v5=0.096", "Standard_D4s_v5=0.192", "Standard_D8s_v5=0.384", "Standard_D4s_v5~0.0406"}
 	for name, test := range map[string]struct {
@@ -168,7 +168,7 @@ func TestPoisonedLists(t *testing.T) {
 // A single price that cannot be true is replaced by the one known before, also the first
 // time, when only the built-in one is known.
 //
-// Rule 251.
+// Rule PRICE-2.
 func TestImplausiblePricesAreReplaced(t *testing.T) {
 	fill := []string{"Standard_D8s_v5=0.384", "Standard_D16s_v5=0.768", "Standard_D32s_v5=1.536", "Standard_D48s_v5=2.304"}
 	for _, test := range []struct {
@@ -200,7 +200,7 @@ func TestImplausiblePricesAreReplaced(t *testing.T) {
 	}
 }
 
-// Rule 252.
+// Rule PRICE-3.
 func TestSizesWithoutAPriceOnTheList(t *testing.T) {
 	known, unknown, alone, old := testSKU("Standard_D2s_v5", "f", 2), testSKU("Standard_D4s_v9", "f", 4), testSKU("Standard_N8_v1", "n", 8), testSKU("Standard_E2_v3", "e", 2)
 	known.size.Family, unknown.size.Family, alone.size.Family, alone.gpus = "D", "D", "N", 2
@@ -221,7 +221,7 @@ func TestSizesWithoutAPriceOnTheList(t *testing.T) {
 
 // Rows that spell a size otherwise than the list of sizes does are about it all the same.
 //
-// Rule 250.
+// Rule PRICE-1.
 func TestPricesIgnoreCase(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	row := func(size, name string, usd float64) priceItem {
@@ -241,7 +241,7 @@ func TestPricesIgnoreCase(t *testing.T) {
 // The list does not have every region, and asking again at once does not help. Where it should
 // have one, an empty list is not believed.
 //
-// Rule 252.
+// Rule PRICE-3.
 func TestRegionThatIsNotOnTheList(t *testing.T) {
 	for location, want := range map[string]bool{"chinanorth3": true, "private": true, "eastus": false} {
 		j, err := newPriceJudge(location)

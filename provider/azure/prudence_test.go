@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rule 240.
+// Rule REFUSAL-3.
 func TestWindowsOpenWithProof(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := newPrudence(func() time.Time { return now })
@@ -66,7 +66,7 @@ func TestWindowsOpenWithProof(t *testing.T) {
 // What a crowd ventures on an offer is one in twenty of what it wants of it, and eight
 // again once that was refused.
 //
-// Rule 240.
+// Rule REFUSAL-3.
 func TestCrowdsVentureMore(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := newPrudence(func() time.Time { return now })

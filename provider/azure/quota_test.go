@@ -12,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
-// Rule 11.
+// Rule QUOTA-1.
 func TestLedger(t *testing.T) {
 	quota := usages{"dsv5": {limit: 100, used: 90}, "cores": {limit: 50, used: 0}}
 	names := []string{"family:DSv5", budgetRegional, budgetLowPriority}
@@ -56,7 +56,7 @@ func TestUsagesIgnoreCase(t *testing.T) {
 	}
 }
 
-// Rule 234.
+// Rule QUOTA-3.
 func TestFamiliesThatQuotaDoesNotList(t *testing.T) {
 	budgets := []string{budgetRegional, familyBudget("standardDSv5Family"), familyBudget("standardNew"), familyBudget("standardB"), budgetLowPriority}
 	quota := usages{"cores": {limit: 100}, "standarddsv5family": {limit: 10}}

@@ -12,7 +12,7 @@ import (
 // A token that is refused before its time makes one request fail, not an hour of them; and
 // while new ones are refused as well, few are asked for.
 //
-// Rule 243.
+// Rule REQUEST-10.
 func TestRefusedTokenIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, ClientID: "c11e17ed-0000-0000-0000-000000000243"}).small()

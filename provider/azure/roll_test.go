@@ -61,7 +61,7 @@ func (r *region) edited(edit func(url, list string) string) *editor {
 // A row that cannot be read hides no other, and is told of. Its machine is not taken
 // for gone, nor bought again.
 //
-// Rule 222.
+// Rule COLLECT-1.
 func TestBadRowsArePassedOver(t *testing.T) {
 	size := regexp.MustCompile(`"vmSize": ?"Standard_E2s_v5"`)
 	for name, edit := range map[string]func(url, list string) string{
@@ -103,7 +103,7 @@ func TestBadRowsArePassedOver(t *testing.T) {
 	}
 }
 
-// Rule 25.
+// Rule CATALOG-3.
 func TestWhatIsNoListIsAnError(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1, PageSize: 1}).small()
 	p := r.provider(t)
@@ -192,7 +192,7 @@ func (g *retagger) Do(req *http.Request) (*http.Response, error) {
 // A short list is read every two seconds, a long one every five, for however many who
 // wait, and none for nobody.
 //
-// Rule 221.
+// Rule VM-1.
 func TestListsAreReadAsOftenAsTheyAreShort(t *testing.T) {
 	for pageSize, want := range map[int]time.Duration{0: 2 * time.Second, 2: 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -64,7 +64,7 @@ func TestDataDisks(t *testing.T) {
 	}
 }
 
-// Rule 255.
+// Rule CATALOG-1.
 func TestAMDNeedsNobodyToInstallDrivers(t *testing.T) {
 	amd := vmsize.GPU{Name: "MI300X", Manufacturer: vmsize.AMD}
 	if (shape{gpuDriver: true}).acceptsGPU(amd) || !(shape{}).acceptsGPU(amd) {
@@ -88,7 +88,7 @@ func testSource(load func() (int, error)) (*source[int], *time.Time) {
 	}, &now
 }
 
-// Rule 25.
+// Rule CATALOG-3.
 func TestSourceKeepsTheLastGoodAnswer(t *testing.T) {
 	answer, failure, asked := 0, errors.New("down"), 0
 	s, now := testSource(func() (int, error) { asked++; return answer, failure })

@@ -11,7 +11,7 @@ func testSKU(name, family string, vcpus int64) *sku {
 	return &sku{name: name, family: family, vcpus: vcpus, memoryMiB: vcpus * 4096}
 }
 
-// Rule 22.
+// Rule LAUNCH-4.
 func TestStockoutsSpread(t *testing.T) {
 	d2, d4, d8 := testSKU("Standard_D2s_v5", "dsv5", 2), testSKU("Standard_D4s_v5", "dsv5", 4), testSKU("Standard_D8s_v5", "dsv5", 8)
 	e4 := testSKU("Standard_E4s_v5", "esv5", 4)

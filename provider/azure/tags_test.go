@@ -12,7 +12,7 @@ import (
 // A machine in flight while karve is upgraded has not drifted because hashes are computed
 // otherwise now; one whose class was changed has.
 //
-// Rule 152.
+// Rule DRIFT-7.
 func TestHashOfAnEarlierKarve(t *testing.T) {
 	class := &v1beta1.AKSNodeClass{}
 	class.Annotations = map[string]string{v1beta1.AnnotationHash: "new", v1beta1.AnnotationHashVersion: v1beta1.HashVersion}

@@ -19,7 +19,7 @@ import (
 // What no machine of a class can be prepared for has it rest for three minutes and say so, with
 // the next step; it buys again once that is mended.
 //
-// Rule 116.
+// Rule REFUSAL-8.
 func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 	swap := func(r *region, size string) {
 		c := class("1.36.3")
@@ -109,7 +109,7 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 // What passes by itself, and what is wrong with one claim of a class that is bought for, has
 // nobody rest.
 //
-// Rule 116.
+// Rule REFUSAL-8.
 func TestPassingHitchesHaveNobodyRest(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int

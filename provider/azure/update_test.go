@@ -129,7 +129,7 @@ func (f *fleet) want(tags map[string]string) {
 // Tags follow the class, on the machine and its interface, by one write each; what others
 // put there stays, and what is up to date costs nothing.
 //
-// Rule 277.
+// Rule SETTING-1.
 func TestTagsFollowInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -168,7 +168,7 @@ func TestTagsFollowInPlace(t *testing.T) {
 
 // Identities are added, and none is taken away.
 //
-// Rule 278.
+// Rule SETTING-2.
 func TestIdentitiesAreAddedInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -188,7 +188,7 @@ func TestIdentitiesAreAddedInPlace(t *testing.T) {
 // Whoever was stopped half-way is followed by one who finishes: after the interface, after
 // a write whose answer was lost, after somebody else's change.
 //
-// Rule 277.
+// Rule SETTING-1.
 func TestUpdateGoesOnAfterFailures(t *testing.T) {
 	for name, fault := range map[string]emulator.Fault{
 		"the machine is not changed":  {Method: "PATCH", Path: vmPath, Status: 500, Times: 8},
@@ -219,7 +219,7 @@ func TestUpdateGoesOnAfterFailures(t *testing.T) {
 
 // Machines of others are not changed.
 //
-// Rule 277.
+// Rule SETTING-1.
 func TestForeignMachinesAreNotChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := inheritedRegion(t)

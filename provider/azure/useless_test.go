@@ -13,7 +13,7 @@ import (
 // A size whose machine joined without its GPU rests everywhere for its class; other sizes do not,
 // nor does it for other classes.
 //
-// Rule 297.
+// Rule REFUSAL-11.
 func TestUselessSizesRest(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().twoClasses()
 	p := r.provider(t)
@@ -40,7 +40,7 @@ func TestUselessSizesRest(t *testing.T) {
 // Where GPUs of several models do not show, in sizes of one class, it is the device plugin that is
 // missing: all sizes with GPUs rest for the class, for an hour, and those without do not.
 //
-// Rule 249.
+// Rule REFUSAL-12.
 func TestMissingDevicePluginHasGPUsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).twoClasses()

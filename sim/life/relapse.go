@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/world"
 )
 
-// What Rule 150 promises, in the executor's own words: consolidations that the scheduler
+// What Rule CONSOLIDATION-23 promises, in the executor's own words: consolidations that the scheduler
 // undoes get rare.
 const (
 	proves                 = 10 * time.Minute

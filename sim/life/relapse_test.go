@@ -8,7 +8,7 @@ import (
 )
 
 // TestMovesInVainGetRare: a mind that forgets what its moves must buy has the same pods
-// evicted and the same machines bought again and again. With Rule 150 in the executor a
+// evicted and the same machines bought again and again. With Rule CONSOLIDATION-23 in the executor a
 // rest doubles each time, from half a minute to six hours.
 func TestMovesInVainGetRare(t *testing.T) {
 	c := newcomer(broken{late: func(m *disrupt.Move) { m.Launches = nil }}, 12)

@@ -107,7 +107,7 @@ func encode(t testing.TB, n bootstrap.Node, c bootstrap.Contract) []byte {
 	return data
 }
 
-// Rule 202.
+// Rule BOOTSTRAP-3.
 func TestGolden(t *testing.T) {
 	for _, c := range contracts {
 		for _, version := range minors {
@@ -163,7 +163,7 @@ func compare(t *testing.T, golden string, got []byte) {
 // The emulator's node reads payloads with a real shell, the node controller's types
 // and the kubelet's own flag table. What it understands must be what was meant.
 //
-// Rule 202.
+// Rule BOOTSTRAP-3.
 func TestPayloadIsReadAsMeant(t *testing.T) {
 	for _, c := range contracts {
 		for _, version := range minors {
@@ -188,7 +188,7 @@ func TestPayloadIsReadAsMeant(t *testing.T) {
 
 // A cluster on long-term support has a version with a suffix, and so have its kubelets.
 //
-// Rule 202.
+// Rule BOOTSTRAP-3.
 func TestLongTermSupport(t *testing.T) {
 	for _, c := range contracts {
 		n := testNode()
@@ -206,7 +206,7 @@ func TestLongTermSupport(t *testing.T) {
 // A class that sets one threshold of image collection beyond the usual other one gets nodes
 // that start all the same: the emulator's kubelet refuses thresholds as the real one does.
 //
-// Rule 26.
+// Rule BOOTSTRAP-6.
 func TestOneImageThresholdAlone(t *testing.T) {
 	for _, x := range []struct{ high, low, wantHigh, wantLow *int32 }{
 		{nil, nil, nil, nil},
@@ -234,7 +234,7 @@ func TestOneImageThresholdAlone(t *testing.T) {
 
 // Every setting of the operating system that a class can make reaches the machine.
 //
-// Rule 203.
+// Rule BOOTSTRAP-5.
 func TestSystemSettings(t *testing.T) {
 	for _, c := range contracts {
 		p, err := node.ReadPayload(t.Context(), encode(t, testNode(), c))
@@ -271,7 +271,7 @@ func TestSystemSettings(t *testing.T) {
 	}
 }
 
-// Rule 204.
+// Rule BOOTSTRAP-8.
 func TestCorefile(t *testing.T) {
 	p, err := node.ReadPayload(t.Context(), encode(t, testNode(), bootstrap.Environment))
 	if err != nil {
@@ -290,7 +290,7 @@ var leftToTheImage = []string{
 // Both contracts say the same: what the image makes of the document is what the
 // script exports.
 //
-// Rule 202.
+// Rule BOOTSTRAP-3.
 func TestContractsAgree(t *testing.T) {
 	for name, change := range map[string]func(*bootstrap.Node){
 		"everything": func(*bootstrap.Node) {},
@@ -340,7 +340,7 @@ func customCloud() bootstrap.Cloud {
 
 // Every variable that an image's scripts read is exported, the empty ones too.
 //
-// Rule 202.
+// Rule BOOTSTRAP-3.
 func TestEveryVariableIsExported(t *testing.T) {
 	names, err := os.ReadFile("names.txt")
 	if err != nil {
@@ -369,7 +369,7 @@ func TestEveryVariableIsExported(t *testing.T) {
 	}
 }
 
-// Rule 201.
+// Rule BOOTSTRAP-2.
 func TestContractFollowsTheImage(t *testing.T) {
 	for _, test := range []struct {
 		asked   bootstrap.Contract
@@ -399,7 +399,7 @@ func TestContractFollowsTheImage(t *testing.T) {
 
 // An image holds one driver per kind; the script must ask for that one.
 //
-// Rule 205.
+// Rule BOOTSTRAP-9.
 func TestDriverIsTheImages(t *testing.T) {
 	for _, test := range []struct {
 		version      string
@@ -436,7 +436,7 @@ func TestDriverIsTheImages(t *testing.T) {
 
 // Images tell sovereign clouds by their location; custom ones are described.
 //
-// Rule 206.
+// Rule BOOTSTRAP-11.
 func TestClouds(t *testing.T) {
 	for _, test := range []struct {
 		location, target, manager, pause string
@@ -465,7 +465,7 @@ func TestClouds(t *testing.T) {
 
 // What the image, its scripts or the kubelet would choke on buys no machine.
 //
-// Rule 26.
+// Rule BOOTSTRAP-6.
 func TestNonsenseIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*bootstrap.Node){
 		"label value with a comma": func(n *bootstrap.Node) { n.Labels["x"] = "a,b=c" },
@@ -512,7 +512,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// Rule 207.
+// Rule BOOTSTRAP-12.
 func TestTooLarge(t *testing.T) {
 	for _, c := range contracts {
 		n := testNode()
@@ -528,7 +528,7 @@ func TestTooLarge(t *testing.T) {
 // Whatever stands in a value: either nobody buys a machine, or the machine reads
 // exactly that, and nothing else has changed.
 //
-// Rule 26.
+// Rule BOOTSTRAP-6.
 func FuzzValuesCannotBreakOut(f *testing.F) {
 	for _, value := range []string{
 		"plain", "'", `'; reboot; '`, "$(reboot)", "`reboot`", "a\nEOF\nreboot", "é", `","x":"`, "\x00", "--==karve=bootstrap==--", "a b", "%s", "\\",

@@ -180,7 +180,7 @@ var serverUse = regexp.MustCompile(`https://\$\{API_SERVER_NAME\}[^\s"']*`)
 // Every URL that the scripts of an image make of the name they are told, with the parser that
 // images have in between, is the endpoint that AKS gives for a cluster.
 //
-// Rule 310.
+// Rule BOOTSTRAP-4.
 func TestScriptsReachTheEndpoint(t *testing.T) {
 	scripts := filepath.Join(images(t), "parts", "linux", "cloud-init", "artifacts")
 	const endpoint = "https://prod-1b2c3d4e.hcp.eastus.azmk8s.io:443"
@@ -220,7 +220,7 @@ var driverInstalled = regexp.MustCompile(`(?s)# Install and configure GPU driver
 // to install one has the answer no, and containers are started without NVIDIA's runtime, which
 // comes with the driver.
 //
-// Rule 311.
+// Rule BOOTSTRAP-10.
 func TestScriptsLeaveTheGPUToItsOwner(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(images(t), "parts", "linux", "cloud-init", "artifacts", "cse_main.sh"))
 	if err != nil {

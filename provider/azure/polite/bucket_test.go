@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rule 66: who is told to wait finds its tokens when it comes back and not a second before,
+// Rule REQUEST-4: who is told to wait finds its tokens when it comes back and not a second before,
 // however much was refused, and is told a minute at the most.
 func TestWaitIsTrue(t *testing.T) {
 	for seed := range uint64(200) {
@@ -49,7 +49,7 @@ func TestWaitIsTrue(t *testing.T) {
 	}
 }
 
-// Rule 66: those who queue while Azure refuses everything go once it does no more, and not when
+// Rule REQUEST-4: those who queue while Azure refuses everything go once it does no more, and not when
 // it looked to them as if their turn would come.
 func TestQueueRecovers(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

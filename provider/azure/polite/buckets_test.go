@@ -14,7 +14,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/polite"
 )
 
-// Rule 190: a thousand machines need 80 seconds at the least, since Resource
+// Rule REQUEST-1: a thousand machines need 80 seconds at the least, since Resource
 // Manager takes 200 writes at once and 10 a second from then on. We need no more
 // than half a second longer, and are not refused once.
 func TestThousandTickets(t *testing.T) {
@@ -45,7 +45,7 @@ func TestThousandTickets(t *testing.T) {
 	})
 }
 
-// Rule 191: half of each burst is left to others by default, even when we have
+// Rule REQUEST-2: half of each burst is left to others by default, even when we have
 // more to do than fits.
 func TestHalfIsLeftToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestHalfIsLeftToOthers(t *testing.T) {
 	})
 }
 
-// Rule 191: what is urgent may borrow half of what is left to others, and who is not
+// Rule REQUEST-2: what is urgent may borrow half of what is left to others, and who is not
 // waits until that has been gained back.
 func TestUrgentBorrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestUrgentBorrows(t *testing.T) {
 	})
 }
 
-// Rule 191: two clusters that share a limit both get on, neither is refused, and
+// Rule REQUEST-2: two clusters that share a limit both get on, neither is refused, and
 // neither gets less than a third of what there is.
 func TestTwoClustersShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestTwoClustersShare(t *testing.T) {
 	})
 }
 
-// Rule 191: a neighbour that takes all it can get cannot starve us.
+// Rule REQUEST-2: a neighbour that takes all it can get cannot starve us.
 func TestGreedyNeighbour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		azure := newAzureLimits(10)
@@ -131,7 +131,7 @@ func TestGreedyNeighbour(t *testing.T) {
 	})
 }
 
-// Rule 192: when Azure gives less than its table says, that is learnt: first from
+// Rule REQUEST-3: when Azure gives less than its table says, that is learnt: first from
 // what answers say is left, then from refusals, which become rare.
 func TestLearnsCutLimit(t *testing.T) {
 	for _, silent := range []bool{false, true} {
@@ -193,7 +193,7 @@ func (w *work) count(within time.Duration) (n int) {
 	return n
 }
 
-// Rule 193: what stops a leak goes before replacements, those before new
+// Rule REQUEST-5: what stops a leak goes before replacements, those before new
 // machines, and all before mere reading.
 func TestUrgentOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestUrgentOvertakes(t *testing.T) {
 // A list that a thousand ends of machines wait for is not held back by the requests of
 // those very ends.
 //
-// Rule 193.
+// Rule REQUEST-5.
 func TestListsForAllAreNotStarved(t *testing.T) {
 	for _, list := range []string{"Microsoft.Compute/virtualMachines", "Microsoft.Compute/disks", "Microsoft.Network/networkInterfaces", "Microsoft.ContainerService/managedClusters/c/agentPools/p/machines"} {
 		t.Run(list, func(t *testing.T) {

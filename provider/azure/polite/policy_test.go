@@ -28,7 +28,7 @@ func (r *refusing) Do(req *http.Request) (*http.Response, error) {
 	return answer(req, r.status, r.header.Clone()), nil
 }
 
-// Rule 192: a refusal closes the limits it is about until Azure says, and no others.
+// Rule REQUEST-3: a refusal closes the limits it is about until Azure says, and no others.
 func TestRefusalCloses(t *testing.T) {
 	const arm, compute = "X-Ms-Ratelimit-Remaining-Subscription-Writes", "X-Ms-Ratelimit-Remaining-Resource"
 	network := group + "Microsoft.Network/networkInterfaces/n"
@@ -69,7 +69,7 @@ func TestRefusalCloses(t *testing.T) {
 	}
 }
 
-// Rule 194: a request waits a few seconds for its turn and no longer; then it is
+// Rule REQUEST-6: a request waits a few seconds for its turn and no longer; then it is
 // answered as Azure would have, and not sent.
 func TestPolicyHoldsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -491,7 +491,7 @@ func TestWrongAuthorityNeverJoins(t *testing.T) {
 
 // The image appends :443 to the name it is told: one that has a port already is no host's.
 //
-// Rule 310.
+// Rule BOOTSTRAP-4.
 func TestNameWithAPortNeverJoins(t *testing.T) {
 	s := startAPIServer(t)
 	payload := strings.ReplaceAll(string(s.payload()), `="`+serverName+`"`, `="`+serverName+`:443"`)

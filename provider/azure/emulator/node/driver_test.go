@@ -12,7 +12,7 @@ import (
 // CONFIG_GPU_DRIVER_IF_NEEDED says, unless the machine's tag forbids it; where they cannot, they
 // exit.
 //
-// Rule 311.
+// Rule BOOTSTRAP-10.
 func TestScriptsInstallTheDriver(t *testing.T) {
 	const ubuntu, azureLinux = "/CommunityGalleries/AKSUbuntu/images/2204gen2containerd/versions/202607.06.0", "/CommunityGalleries/AKSAzureLinux/images/V3gen2/versions/202607.06.0"
 	const a100, amd, rtx = "Standard_NC24ads_A100_v4", "Standard_NV28adms_V710_v5", "Standard_NC36ds_xl_RTXPRO6000BSE_v6"
