@@ -3,7 +3,6 @@
 
 GO           ?= go
 BIN          := bin
-KARVE        := $(BIN)/karve
 CONTROLPLANE := $(CURDIR)/$(BIN)/karve-controlplane
 VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS      := -s -w -X main.version=$(VERSION)
@@ -27,14 +26,14 @@ DEMOFLAGS    := $(if $(ONCE),--once) $(if $(BARE),--bare)
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-build: ## build bin/karve
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(KARVE) ./cmd/karve
+build: ## build bin/karve, which runs in a cluster, and bin/karve-demo
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/karve ./cmd/karve-demo
 
 controlplane: ## build bin/karve-controlplane: Kubernetes in one binary (once, about 4 minutes)
 	@hack/build-controlplane
 
 demo: build controlplane ## the whole system on this machine, narrated (ONCE=1: check each step and exit; BARE=1: no workload)
-	@$(KARVE) demo $(DEMOFLAGS)
+	@$(BIN)/karve-demo $(DEMOFLAGS)
 
 test: controlplane ## every test of every module, the end-to-end ones on the embedded control plane included
 	CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) $(UNRACED)

@@ -23,7 +23,7 @@ func aksMakes(t *testing.T) *local.Environment {
 	env, err := local.Start(context.WithoutCancel(t.Context()), local.Options{
 		Dir:           filepath.Join(t.TempDir(), "aks"),
 		Controlplane:  b.controlplane,
-		Karve:         []string{b.karve, "controller"},
+		Karve:         b.karve,
 		ProvisionMode: "aksmachineapiheaderbatch",
 		KarveEnv:      []string{"MACHINE_GRACE=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s"},
 		Azure:         emulator.Options{TimeScale: 0.02, Seed: 1},

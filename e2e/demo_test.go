@@ -17,11 +17,12 @@ import (
 	"github.com/karve-dev/karve/local"
 )
 
-// demo is the command a newcomer runs, with its state in a folder of the test's.
+// demo is the command a newcomer runs, with its state in a folder of the test's. It finds the
+// karve beside it.
 func demo(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	b := commands(t)
-	cmd := exec.Command(b.karve, append([]string{"demo", "--state-dir", dir, "--controlplane", b.controlplane}, args...)...)
+	cmd := exec.Command(b.demo, append([]string{"--state-dir", dir, "--controlplane", b.controlplane}, args...)...)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
@@ -33,7 +34,7 @@ func TestDemoOnce(t *testing.T) {
 	dir := t.TempDir()
 	output, err := demo(t, dir, "--once").Output()
 	if err != nil {
-		t.Fatalf("karve demo --once: %v\n%s\n%s", err, output, tailOf(filepath.Join(dir, "logs", "karve.log")))
+		t.Fatalf("karve-demo --once: %v\n%s\n%s", err, output, tailOf(filepath.Join(dir, "logs", "karve.log")))
 	}
 	t.Logf("\n%s", output)
 	if i := bytes.IndexFunc(output, func(r rune) bool { return r < ' ' && r != '\n' }); i >= 0 {

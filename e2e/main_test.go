@@ -20,7 +20,7 @@ import (
 const patience = 4 * time.Minute
 
 // built are the commands under test.
-type built struct{ karve, controlplane string }
+type built struct{ karve, demo, controlplane string }
 
 // system is one environment that tests share, each in its turn. It builds the commands
 // and brings everything up, once, when a first test wants it.
@@ -58,12 +58,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildCommands builds karve as it is now, and finds the control plane.
+// buildCommands builds karve and its demo as they are now, and finds the control plane.
 func (s *system) buildCommands() (built, error) {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return built{}, err
 	}
-	b := built{karve: filepath.Join(s.dir, "karve"), controlplane: os.Getenv("KARVE_CONTROLPLANE")}
+	b := built{
+		karve: filepath.Join(s.dir, "karve"), demo: filepath.Join(s.dir, "karve-demo"), // named like their packages
+		controlplane: os.Getenv("KARVE_CONTROLPLANE"),
+	}
 	if b.controlplane == "" {
 		b.controlplane = "../bin/karve-controlplane"
 	}
@@ -74,7 +77,7 @@ func (s *system) buildCommands() (built, error) {
 	if _, err := os.Stat(b.controlplane); err != nil {
 		return built{}, fmt.Errorf("the control plane is not built (%w): run 'make controlplane', or name it in KARVE_CONTROLPLANE", err)
 	}
-	build := exec.Command("go", "build", "-o", b.karve, fmt.Sprint("-race=", s.race), "../cmd/karve")
+	build := exec.Command("go", "build", "-o", s.dir+"/", fmt.Sprint("-race=", s.race), "../cmd/karve", "../cmd/karve-demo")
 	if s.race { // which needs cgo; users' karve has none
 		build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	}
@@ -92,7 +95,7 @@ func (s *system) startEnvironment() (*local.Environment, error) {
 	env, err := local.Start(context.Background(), local.Options{
 		Dir:          s.dir,
 		Controlplane: b.controlplane,
-		Karve:        []string{b.karve, "controller"},
+		Karve:        b.karve,
 		// Leaked machines are looked for from this age on; the default would only
 		// make the tests wait. The lease is long: on a machine that does much else at
 		// the same time a leader may be slow to renew it, and is no less alive. Moves are

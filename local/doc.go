@@ -4,7 +4,7 @@
 // kubeconfig and Azure through HTTPS and a workload identity, and knows nothing
 // of being local.
 //
-// It is what "karve demo" and the end-to-end tests stand on. It decides nothing
+// It is what karve-demo and the end-to-end tests stand on. It decides nothing
 // and simulates nothing itself, and it refuses to share its folder with a second
 // run. Nothing it starts outlives it, even after SIGKILL.
 package local

@@ -16,11 +16,11 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// DefaultDir is where "karve demo" keeps its state, relative to the current folder.
+// DefaultDir is where karve-demo keeps its state, relative to the current folder.
 const DefaultDir = ".karve/demo"
 
-// Options say what to bring up. The zero value works when the control plane's
-// binary lies beside karve's own.
+// Options say what to bring up. Karve is required; the rest may be zero when the
+// control plane's binary lies beside this executable.
 type Options struct {
 	// Dir holds all state: certificates, logs, kubeconfig. What an earlier run left
 	// there is overwritten. Empty means DefaultDir.
@@ -28,9 +28,8 @@ type Options struct {
 	// Controlplane is the karve-controlplane binary. Empty means $KARVE_CONTROLPLANE,
 	// else the file of that name beside this executable.
 	Controlplane string
-	// Karve is the command that runs the controller, settings apart. Empty means this
-	// executable's "controller".
-	Karve []string
+	// Karve is the karve binary, whose "controller" runs. Required.
+	Karve string
 	// KarveEnv are further settings for karve, "NAME=value".
 	KarveEnv []string
 	// ProvisionMode is karve's setting of that name: who makes machines. Empty: Compute.
@@ -79,6 +78,9 @@ func Start(ctx context.Context, o Options) (*Environment, error) {
 }
 
 func (o Options) withDefaults() (Options, error) {
+	if o.Karve == "" {
+		return o, errors.New("local: Options.Karve is required")
+	}
 	if o.Dir == "" {
 		o.Dir = DefaultDir
 	}
@@ -88,9 +90,6 @@ func (o Options) withDefaults() (Options, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return o, fmt.Errorf("finding this executable: %w", err)
-	}
-	if len(o.Karve) == 0 {
-		o.Karve = []string{self, "controller"}
 	}
 	if o.Controlplane == "" {
 		o.Controlplane = os.Getenv("KARVE_CONTROLPLANE")
@@ -138,7 +137,7 @@ func (e *Environment) startKarve(ctx context.Context) error {
 		return err
 	}
 	env := slices.Concat(inherited(), e.azureSettings(), e.clusterSettings(key), e.makerSettings(), e.options.KarveEnv)
-	e.karve = newKarve(e.options.Karve, env, filepath.Join(e.dir, "logs", "karve.log"), e.options.Restarted)
+	e.karve = newKarve([]string{e.options.Karve, "controller"}, env, filepath.Join(e.dir, "logs", "karve.log"), e.options.Restarted)
 	if err := e.karve.start(ctx); err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func refused(err error) bool {
 func TestAgentManifest(t *testing.T) {
 	run := func(args ...string) (string, error) {
 		var out strings.Builder
-		cmd := command()
+		cmd := rootCommand()
 		cmd.SetOut(&out)
 		cmd.SetArgs(append([]string{"agent"}, args...))
 		err := cmd.Execute()

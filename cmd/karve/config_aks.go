@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/karve-dev/karve/cmd/internal/provisionmode"
 	"github.com/karve-dev/karve/provider/azure"
 )
 
@@ -23,15 +24,9 @@ type AKSMachinesConfig struct {
 	ClusterGroup string
 }
 
-// The provision modes that karve has, as Karpenter spells them.
-const (
-	modeScriptless = "aksscriptless"
-	modeMachines   = "aksmachineapi"
-	modeBatches    = "aksmachineapiheaderbatch"
-)
-
 func (c *AKSMachinesConfig) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&c.ProvisionMode, "provision-mode", modeScriptless, "who makes machines: "+modeScriptless+" (Compute), "+modeMachines+" (AKS, one by one) or "+modeBatches+" (AKS, many with one request)")
+	flags.StringVar(&c.ProvisionMode, "provision-mode", provisionmode.Scriptless,
+		"who makes machines: "+provisionmode.Scriptless+" (Compute), "+provisionmode.Machines+" (AKS, one by one) or "+provisionmode.Batches+" (AKS, many with one request)")
 	flags.BoolVar(&c.ManageExisting, "manage-existing-aks-machines", false, "follow and end machines that AKS made, while Compute makes new ones")
 	flags.StringVar(&c.Pool, "aks-machines-pool-name", "", "agent pool of mode Machines that AKS makes machines in (required for it to make or end any)")
 	flags.DurationVar(&c.BatchIdle, "provider-batch-idle-duration", time.Second, "how long a machine waits for others to be asked for with it")
@@ -40,11 +35,11 @@ func (c *AKSMachinesConfig) bind(flags *pflag.FlagSet) {
 }
 
 // buys reports whether AKS makes new machines.
-func (c AKSMachinesConfig) buys() bool { return c.ProvisionMode != modeScriptless }
+func (c AKSMachinesConfig) buys() bool { return c.ProvisionMode != provisionmode.Scriptless }
 
 func (c AKSMachinesConfig) validate() error {
 	var f faults
-	f.oneOf("provision-mode", c.ProvisionMode, modeScriptless, modeMachines, modeBatches)
+	f.oneOf("provision-mode", c.ProvisionMode, provisionmode.Scriptless, provisionmode.Machines, provisionmode.Batches)
 	if c.buys() || c.ManageExisting {
 		f.given("aks-machines-pool-name", c.Pool)
 		f.variable("ARM_RESOURCE_GROUP (or AZURE_RESOURCE_GROUP)", c.ClusterGroup, "the resource group of the cluster itself")
@@ -60,7 +55,7 @@ func (c AKSMachinesConfig) options() azure.AKSMachines {
 		return azure.AKSMachines{}
 	}
 	m := azure.AKSMachines{Pool: c.Pool, ResourceGroup: c.ClusterGroup, Buy: c.buys()}
-	if c.ProvisionMode == modeBatches {
+	if c.ProvisionMode == provisionmode.Batches {
 		m.Batching = azure.Batching{Idle: c.BatchIdle, Most: c.BatchMax, Size: c.BatchSize}
 	}
 	return m

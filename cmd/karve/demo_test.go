@@ -1,61 +1,25 @@
 package main
 
 import (
-	"net/netip"
+	"bytes"
+	"strings"
 	"testing"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
-
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// The scenario tells what happens when a subnet is full. Workloads that users bring to the
-// bare demo get the subnet that AKS gives a cluster.
-//
-// Rule DEMO-1.
-func TestBareDemoHasAnOrdinarySubnet(t *testing.T) {
-	for bare, want := range map[bool]int{true: 16, false: 27} {
-		server, err := emulator.Start(t.Context(), demoOptions{Bare: bare}.azure())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer server.Close()
-		if got := subnetBits(t, server); got != want {
-			t.Errorf("bare %v: the subnet is a /%d, want /%d", bare, got, want)
-		}
-		scarce := false
-		for _, u := range server.Usages() {
-			scarce = scarce || u.Limit == 20
-		}
-		if scarce == bare {
-			t.Errorf("bare %v: a family is scarce: %v", bare, scarce)
+// karve has no demo in it, and says which binary does, with any flag of the demo's.
+func TestDemoIsAnotherBinary(t *testing.T) {
+	for _, args := range [][]string{{"demo"}, {"demo", "--once"}, {"demo", "--help"}} {
+		cmd := rootCommand()
+		cmd.SetArgs(args)
+		cmd.SetOut(new(bytes.Buffer))
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "run karve-demo") {
+			t.Errorf("karve %s: %v, want an error that names karve-demo", strings.Join(args, " "), err)
 		}
 	}
-}
-
-// subnetBits is the length of the nodes' subnet's prefix, as Azure tells it.
-func subnetBits(t *testing.T, server *emulator.Server) int {
-	t.Helper()
-	id, err := arm.ParseResourceID(server.SubnetID())
-	if err != nil {
-		t.Fatal(err)
+	cmd, help := rootCommand(), new(bytes.Buffer)
+	cmd.SetArgs([]string{"--help"})
+	cmd.SetOut(help)
+	if err := cmd.ExecuteContext(t.Context()); err != nil || !strings.Contains(help.String(), "controller") || strings.Contains(help.String(), "demo") {
+		t.Errorf("karve --help (%v) lists a demo:\n%s", err, help)
 	}
-	credential, err := server.Credential()
-	if err != nil {
-		t.Fatal(err)
-	}
-	subnets, err := armnetwork.NewSubnetsClient(id.SubscriptionID, credential, server.ClientOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	subnet, err := subnets.Get(t.Context(), id.ResourceGroupName, id.Parent.Name, id.Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	prefix, err := netip.ParsePrefix(*subnet.Properties.AddressPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return prefix.Bits()
 }
