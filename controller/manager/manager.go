@@ -336,7 +336,8 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 		{"nodeclaim.garbagecollection", &gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
-			Tidier: tidier(o.Provider), Candid: candid(o.Provider), Recognizer: recognizer(o.Provider), Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
+			Tidier: as[provider.Tidier](o.Provider), Candid: as[provider.Candid](o.Provider), Recognizer: as[provider.Recognizer](o.Provider),
+			Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
 		}},
 		{"reporter", &reporter{mirror: m.mirror, metrics: set}},
 	} {
@@ -359,40 +360,11 @@ func (m *Manager) add(p *panics.Reporter, loop named) error {
 	return m.inner.Add(panics.Runnable{Panics: p, Where: loop.where, Run: loop.Start, Everywhere: says && !elected.NeedLeaderElection()})
 }
 
-// tidier is the provider's, nil when it has none.
-func tidier(p provider.Provider) provider.Tidier {
-	t, _ := p.(provider.Tidier)
+// as returns the provider as T, one of the optional interfaces of package provider; nil when the
+// provider lacks it. Pass Options.Provider: the wrapper of metrics.Set.Observe hides them all.
+func as[T any](p provider.Provider) T {
+	t, _ := p.(T)
 	return t
-}
-
-// candid is the provider's, nil when it has none.
-func candid(p provider.Provider) provider.Candid {
-	c, _ := p.(provider.Candid)
-	return c
-}
-
-// recognizer is the provider's, nil when it has none.
-func recognizer(p provider.Provider) provider.Recognizer {
-	r, _ := p.(provider.Recognizer)
-	return r
-}
-
-// forewarned is the provider's, nil when it has none.
-func forewarned(p provider.Provider) provider.Forewarned {
-	f, _ := p.(provider.Forewarned)
-	return f
-}
-
-// blamed is the provider's, nil when it has none.
-func blamed(p provider.Provider) provider.Blamed {
-	b, _ := p.(provider.Blamed)
-	return b
-}
-
-// drifter is the provider's, nil when it has none.
-func drifter(p provider.Provider) provider.Drifter {
-	d, _ := p.(provider.Drifter)
-	return d
 }
 
 func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.Recorder, keeper *catalog.Keeper) error {
@@ -405,7 +377,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		&lifecycle.Reconciler{
 			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
 			Events: recorder, Metrics: set, Log: logOf(lifecycle.Name), Class: o.NodeClass, Health: ledger,
-			Blamed: blamed(o.Provider), Forewarned: forewarned(o.Provider),
+			Blamed: as[provider.Blamed](o.Provider), Forewarned: as[provider.Forewarned](o.Provider),
 			End: &termination.Claims{
 				Client: c, Provider: set.Observe(o.Provider, lifecycle.Name),
 				Events: recorder, Metrics: set, Log: logOf("nodeclaim.termination"), Class: class,
@@ -417,10 +389,10 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		},
 		&interruption.Reconciler{
 			Client: c, Provider: set.Observe(o.Provider, "nodeclaim.interruption"),
-			Events: recorder, Metrics: set, Log: logOf("nodeclaim.interruption"), Class: class, Forewarned: forewarned(o.Provider),
+			Events: recorder, Metrics: set, Log: logOf("nodeclaim.interruption"), Class: class, Forewarned: as[provider.Forewarned](o.Provider),
 		},
 		&drift.Reconciler{
-			Client: c, Catalog: keeper, Drifter: drifter(o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), Class: o.NodeClass, Panics: o.Panics,
+			Client: c, Catalog: keeper, Drifter: as[provider.Drifter](o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), Class: o.NodeClass, Panics: o.Panics,
 		},
 		&expiration.Reconciler{Client: c, Metrics: set, Log: logOf("nodeclaim.expiration"), Class: class},
 		&nodepool.Reconciler{Client: c, Mirror: m.mirror, Metrics: set, Log: logOf("nodepool"), Class: o.NodeClass, Health: ledger},
