@@ -196,6 +196,7 @@ func TestMirrorEqualsRebuildAfterPanics(t *testing.T) {
 						x.touch(spoiltBy(o))
 					}
 				}
+				synctest.Wait()
 				if len(*said) == 0 {
 					t.Fatal("nothing was poisoned")
 				}
