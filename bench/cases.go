@@ -7,7 +7,7 @@ import (
 
 	"github.com/karve-dev/karve/bench/report"
 	"github.com/karve-dev/karve/bench/scenario"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // item is one row of the run: a comparison of both sides on what make builds, or,
@@ -44,15 +44,15 @@ func (c config) items() []item {
 
 func (c config) preferences() []item {
 	n := pick(c.quick, 500, 4000)
-	with := func(name string, s world.Settings) item {
+	with := func(name string, s cluster.Settings) item {
 		return item{name: fmt.Sprintf("preferences %d %s", n, name), make: always(func() *scenario.Scenario { return scenario.Preferences(n, s) })}
 	}
-	unlimited := with("respect unlimited", world.Settings{Preferences: world.Respect, Surplus: world.UnlimitedSurplus})
+	unlimited := with("respect unlimited", cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus})
 	unlimited.alone = "surplus without bound; upstream's is the row above"
 	return []item{
-		with("respect", world.Settings{Preferences: world.Respect, Surplus: 100}),
+		with("respect", cluster.Settings{Preferences: cluster.Respect, Surplus: 100}),
 		unlimited,
-		with("ignore", world.Settings{Preferences: world.Ignore}),
+		with("ignore", cluster.Settings{Preferences: cluster.Ignore}),
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/karve-dev/karve/bench/karve"
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/bench/upstream"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // upstream needs minutes for all of its 4,000; the run of the benchmark has them.
@@ -17,7 +17,7 @@ var wishful = flag.Int("wishful", 500, "how many pods with preferences upstream 
 // A surplus without bound is upstream's way with preferences: of its own pods that
 // would rather not share a node each gets one, for the same money.
 func TestUnlimitedSurplusIsUpstreamsWay(t *testing.T) {
-	s := scenario.Preferences(*wishful, world.Settings{Preferences: world.Respect, Surplus: world.UnlimitedSurplus})
+	s := scenario.Preferences(*wishful, cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus})
 	c, err := upstream.New(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -38,13 +38,13 @@ func TestUnlimitedSurplusIsUpstreamsWay(t *testing.T) {
 // Of 4,000 such pods the usual surplus makes a handful of nodes, at nearly what they
 // cost without preferences.
 func TestPreferencesHaveAPrice(t *testing.T) {
-	plan := func(s world.Settings) pack.Plan {
+	plan := func(s cluster.Settings) schedule.Plan {
 		p, _ := karve.New(scenario.Preferences(4000, s)).Decide()
 		return p
 	}
-	least := plan(world.Settings{Preferences: world.Ignore})
-	usual := plan(world.Settings{Preferences: world.Respect, Surplus: 100})
-	unlimited := plan(world.Settings{Preferences: world.Respect, Surplus: world.UnlimitedSurplus})
+	least := plan(cluster.Settings{Preferences: cluster.Ignore})
+	usual := plan(cluster.Settings{Preferences: cluster.Respect, Surplus: 100})
+	unlimited := plan(cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus})
 	if len(usual.Launches) > 40 || usual.Price().USD() > 1.1*least.Price().USD() {
 		t.Errorf("%d nodes for %.3f $/h within the surplus, %.3f without preferences", len(usual.Launches), usual.Price().USD(), least.Price().USD())
 	}

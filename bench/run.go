@@ -15,8 +15,8 @@ import (
 	"github.com/karve-dev/karve/bench/report"
 	"github.com/karve-dev/karve/bench/scenario"
 	"github.com/karve-dev/karve/bench/upstream"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 const (
@@ -162,9 +162,9 @@ func (c config) compare(ctx context.Context, it item, s *scenario.Scenario) (rep
 
 // wishes says what became of preferences where they count: a price is no merit of a
 // plan that honours none.
-func wishes(s *scenario.Scenario, p pack.Preferences) string {
+func wishes(s *scenario.Scenario, p schedule.Preferences) string {
 	switch {
-	case s.Settings.Preferences != world.Respect:
+	case s.Settings.Preferences != cluster.Respect:
 		return ""
 	case p.Asked == 0:
 		return "ours looked at no preference"

@@ -16,7 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
@@ -72,9 +72,9 @@ func newIncumbent(d *deal) (*incumbent, error) {
 	}
 	for i := range in.sold.Types {
 		t := &in.sold.Types[i]
-		for _, f := range t.Offers {
-			for _, draw := range f.Draws {
-				if name, ok := strings.CutPrefix(draw.Budget, "family:"); ok {
+		for _, f := range t.Offerings {
+			for _, draw := range f.QuotaUses {
+				if name, ok := strings.CutPrefix(draw.Quota, "family:"); ok {
 					in.families[t.Name] = strings.ToLower(name)
 				}
 			}
@@ -83,7 +83,7 @@ func newIncumbent(d *deal) (*incumbent, error) {
 	return in, nil
 }
 
-func (in *incumbent) buy(ctx context.Context, o order) (offer.Price, error) {
+func (in *incumbent) buy(ctx context.Context, o order) (offering.Price, error) {
 	for try := range patience {
 		if choice, ok := in.choose(o); ok {
 			err := in.attempt(ctx, fmt.Sprintf("aks-%s-%d", o.name, try), choice)
@@ -103,7 +103,7 @@ func (in *incumbent) buy(ctx context.Context, o order) (offer.Price, error) {
 }
 
 // choose takes the one offer that is tried.
-func (in *incumbent) choose(o order) (offer.Choice, bool) {
+func (in *incumbent) choose(o order) (offering.Ref, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.lookAtQuota()
@@ -113,14 +113,14 @@ func (in *incumbent) choose(o order) (offer.Choice, bool) {
 			return c, true
 		}
 	}
-	return offer.Choice{}, false
+	return offering.Ref{}, false
 }
 
 // mayHave compares an on-demand machine's cores with what was left of its family's
 // quota when that was looked up.
-func (in *incumbent) mayHave(c offer.Choice) bool {
+func (in *incumbent) mayHave(c offering.Ref) bool {
 	left, known := in.left[in.families[c.Type]]
-	return c.CapacityType == offer.Spot || !known || left >= in.cores(c.Type)
+	return c.CapacityType == offering.Spot || !known || left >= in.cores(c.Type)
 }
 
 func (in *incumbent) cores(size string) int64 {
@@ -143,7 +143,7 @@ func (in *incumbent) lookAtQuota() {
 }
 
 // attempt asks for a machine and waits until it is there, or why not.
-func (in *incumbent) attempt(ctx context.Context, name string, c offer.Choice) error {
+func (in *incumbent) attempt(ctx context.Context, name string, c offering.Ref) error {
 	location := in.deal.region.Location()
 	vm := map[string]any{"location": location, "properties": properties(name, in.deal.region.SubnetID(), c)}
 	if zone := strings.TrimPrefix(c.Zone, location+"-"); zone != c.Zone {
@@ -202,7 +202,7 @@ func (body) Close() error { return nil }
 func streaming(b []byte) body { return body{bytes.NewReader(b)} }
 
 // properties are the least a machine can be asked for with.
-func properties(name, subnet string, c offer.Choice) map[string]any {
+func properties(name, subnet string, c offering.Ref) map[string]any {
 	ref := func(id string) map[string]any { return map[string]any{"id": id} }
 	p := map[string]any{
 		"hardwareProfile": map[string]any{"vmSize": c.Type},
@@ -219,7 +219,7 @@ func properties(name, subnet string, c offer.Choice) map[string]any {
 			}}},
 		},
 	}
-	if c.CapacityType == offer.Spot {
+	if c.CapacityType == offering.Spot {
 		p["priority"], p["evictionPolicy"] = "Spot", "Delete"
 	}
 	return p
@@ -227,7 +227,7 @@ func properties(name, subnet string, c offer.Choice) map[string]any {
 
 // learn keeps what the incumbent's table of refusals keeps, for as long. A refused size
 // takes the larger ones of its family along.
-func (in *incumbent) learn(err error, c offer.Choice) {
+func (in *incumbent) learn(err error, c offering.Ref) {
 	var refusal *azcore.ResponseError
 	code, text := "", err.Error()
 	if errors.As(err, &refusal) {
@@ -236,7 +236,7 @@ func (in *incumbent) learn(err error, c offer.Choice) {
 	zones, both, lasts := []string{c.Zone}, false, 3*time.Minute
 	switch {
 	case code == "OperationNotAllowed" && strings.Contains(text, "LowPriorityCores"):
-		in.rest(in.all(func(f offer.Offer) bool { return f.CapacityType == offer.Spot }), time.Hour)
+		in.rest(in.all(func(f offering.Offering) bool { return f.CapacityType == offering.Spot }), time.Hour)
 		return
 	case code == "OperationNotAllowed" && strings.Contains(text, "Total Regional Cores"):
 		return // nothing is remembered
@@ -247,7 +247,7 @@ func (in *incumbent) learn(err error, c offer.Choice) {
 		}
 	case code == emulator.SkuNotAvailable:
 		zones, lasts = in.scope(c), 23*time.Hour
-		if c.CapacityType == offer.Spot {
+		if c.CapacityType == offering.Spot {
 			lasts = time.Hour
 		}
 	case code == emulator.ZonalAllocationFailed:
@@ -263,7 +263,7 @@ func (in *incumbent) learn(err error, c offer.Choice) {
 }
 
 // scope are the zones of a choice's scope: all, or the region without a choice of zone.
-func (in *incumbent) scope(c offer.Choice) []string {
+func (in *incumbent) scope(c offering.Ref) []string {
 	if c.Fallback {
 		return []string{c.Zone}
 	}
@@ -273,7 +273,7 @@ func (in *incumbent) scope(c offer.Choice) []string {
 
 // family are the offers of the choice's family with at least its cores, in some zones
 // or everywhere, as the choice is sold or in both ways.
-func (in *incumbent) family(c offer.Choice, zones []string, both bool) []rest {
+func (in *incumbent) family(c offering.Ref, zones []string, both bool) []rest {
 	cores := in.cores(c.Type)
 	var all []rest
 	for i := range in.sold.Types {
@@ -281,7 +281,7 @@ func (in *incumbent) family(c offer.Choice, zones []string, both bool) []rest {
 		if in.families[t.Name] != in.families[c.Type] || t.Capacity["cpu"]/1000 < cores {
 			continue
 		}
-		for _, f := range t.Offers {
+		for _, f := range t.Offerings {
 			if (both || f.CapacityType == c.CapacityType) && (zones == nil || slices.Contains(zones, f.Zone)) {
 				all = append(all, rest{t.Name, f.Zone, f.CapacityType})
 			}
@@ -290,10 +290,10 @@ func (in *incumbent) family(c offer.Choice, zones []string, both bool) []rest {
 	return all
 }
 
-func (in *incumbent) all(match func(offer.Offer) bool) []rest {
+func (in *incumbent) all(match func(offering.Offering) bool) []rest {
 	var all []rest
 	for i := range in.sold.Types {
-		for _, f := range in.sold.Types[i].Offers {
+		for _, f := range in.sold.Types[i].Offerings {
 			if match(f) {
 				all = append(all, rest{in.sold.Types[i].Name, f.Zone, f.CapacityType})
 			}

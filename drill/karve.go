@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/emulator"
@@ -27,7 +27,7 @@ func Karve(ctx context.Context, s Scenario) (Result, error) {
 
 // A buyer serves one order, however often it must try, and returns the price of the
 // machine; zero when there is none in the end. Names of machines are the order's and more.
-type buyer func(ctx context.Context, o order) (offer.Price, error)
+type buyer func(ctx context.Context, o order) (offering.Price, error)
 
 // A deal is a scenario under way.
 type deal struct {
@@ -98,7 +98,7 @@ func (d *deal) outcome(ctx context.Context, o order, buy buyer) (Result, error) 
 }
 
 // buy is karve: a claim that lists what would do, launched until its machine runs.
-func (d *deal) buy(ctx context.Context, o order) (offer.Price, error) {
+func (d *deal) buy(ctx context.Context, o order) (offering.Price, error) {
 	for try := range patience {
 		snapshot, err := d.provider.Catalog(ctx, className)
 		if err != nil {
@@ -106,7 +106,7 @@ func (d *deal) buy(ctx context.Context, o order) (offer.Price, error) {
 		}
 		if choices := o.choices(snapshot); len(choices) > 0 {
 			in, err := d.launch(ctx, provider.Claim{
-				Name: fmt.Sprintf("%s-%d", o.name, try), UID: fmt.Sprintf("uid-%s-%d", o.name, try), Pool: "drill", Class: className, Choices: choices,
+				Name: fmt.Sprintf("%s-%d", o.name, try), UID: fmt.Sprintf("uid-%s-%d", o.name, try), Pool: "drill", Class: className, Offerings: choices,
 			})
 			if !errors.As(err, new(*provider.CapacityError)) {
 				return in.Price, err
@@ -131,7 +131,7 @@ func (d *deal) launch(ctx context.Context, c provider.Claim) (provider.Instance,
 		case in.State == provider.Running:
 			return in, nil
 		}
-		c.Memory = in.Memory
+		c.LaunchState = in.LaunchState
 		if err := Sleep(ctx, in.RetryAfter); err != nil {
 			return in, err
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/emulator"
@@ -42,7 +42,7 @@ type Result struct {
 	// Took is from the first order to the last machine.
 	Took time.Duration
 	// Price is of all machines for an hour.
-	Price offer.Price
+	Price offering.Price
 }
 
 // FirstAttemptSuccess is the share of orders whose first purchase brought their machine.
@@ -140,7 +140,7 @@ var pools = []pool{
 	{},
 }
 
-func (p pool) allows(t *offer.Type) bool {
+func (p pool) allows(t *offering.InstanceType) bool {
 	has := func(label string, values []string) bool {
 		return values == nil || len(t.Labels[label]) == 1 && slices.Contains(values, t.Labels[label][0])
 	}
@@ -173,16 +173,16 @@ const mostTypes = 60
 
 // choices are the offers that would do and seem to be had, cheapest first. Equal zones
 // take turns from order to order.
-func (o order) choices(s *provider.Snapshot) []offer.Choice {
-	var all []offer.Choice
+func (o order) choices(s *provider.Snapshot) []offering.Ref {
+	var all []offering.Ref
 	for i := range s.Types {
 		t := &s.Types[i]
 		if t.Capacity["nvidia.com/gpu"]+t.Capacity["amd.com/gpu"] > 0 || !o.pool.allows(t) || !holds(t.Capacity.Sub(t.Overhead), o.needs) {
 			continue
 		}
-		for _, f := range t.Offers {
-			if f.Unavailable == "" && o.accepts(f) && affordable(s.Budgets, f.Draws) {
-				all = append(all, offer.Choice{Type: t.Name, Zone: f.Zone, CapacityType: f.CapacityType, Price: f.Price, Fallback: f.Fallback})
+		for _, f := range t.Offerings {
+			if f.Unavailable == "" && o.accepts(f) && affordable(s.QuotaLeft, f.QuotaUses) {
+				all = append(all, offering.Ref{Type: t.Name, Zone: f.Zone, CapacityType: f.CapacityType, Price: f.Price, Fallback: f.Fallback})
 			}
 		}
 	}
@@ -199,13 +199,13 @@ func holds(room, needs quantity.Amounts) bool {
 	return true
 }
 
-func (o order) accepts(f offer.Offer) bool {
-	return (o.spot || f.CapacityType == offer.OnDemand) && (o.zone == "" || o.zone == f.Zone)
+func (o order) accepts(f offering.Offering) bool {
+	return (o.spot || f.CapacityType == offering.OnDemand) && (o.zone == "" || o.zone == f.Zone)
 }
 
-func affordable(budgets map[string]int64, draws []offer.Draw) bool {
+func affordable(budgets map[string]int64, draws []offering.QuotaUse) bool {
 	for _, d := range draws {
-		if left, limited := budgets[d.Budget]; limited && left < d.Amount {
+		if left, limited := budgets[d.Quota]; limited && left < d.Amount {
 			return false
 		}
 	}
@@ -213,7 +213,7 @@ func affordable(budgets map[string]int64, draws []offer.Draw) bool {
 }
 
 // firstTypes cuts a list off before the type after the n-th.
-func firstTypes(all []offer.Choice, n int) []offer.Choice {
+func firstTypes(all []offering.Ref, n int) []offering.Ref {
 	seen := map[string]bool{}
 	for i, c := range all {
 		if seen[c.Type] = true; len(seen) > n {
@@ -224,11 +224,11 @@ func firstTypes(all []offer.Choice, n int) []offer.Choice {
 }
 
 // order sorts by price, then places without a choice of zone last, then by turns.
-func (o order) order(a, b offer.Choice) int {
+func (o order) order(a, b offering.Ref) int {
 	return cmp.Or(cmp.Compare(a.Price, b.Price), cmp.Compare(rank(a, o.turn), rank(b, o.turn)))
 }
 
-func rank(c offer.Choice, turn int) int {
+func rank(c offering.Ref, turn int) int {
 	if c.Fallback {
 		return 3
 	}

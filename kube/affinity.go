@@ -6,13 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // affinity returns the node selector as one conjunction and the required node
 // affinity as alternatives.
-func affinity(spec *corev1.PodSpec) (required world.Term, anyOf []world.Term) {
+func affinity(spec *corev1.PodSpec) (required cluster.Term, anyOf []cluster.Term) {
 	required = selector(spec.NodeSelector)
 	terms := requiredTerms(spec.Affinity)
 	if terms == nil {
@@ -29,26 +29,26 @@ func affinity(spec *corev1.PodSpec) (required world.Term, anyOf []world.Term) {
 
 // preferences converts preferred node affinity. A term that is empty or without
 // weight prefers nothing, and one that names a node by field no machine to buy.
-func preferences(a *corev1.Affinity) []world.Preference {
+func preferences(a *corev1.Affinity) []cluster.PreferredSchedulingTerm {
 	if a == nil || a.NodeAffinity == nil {
 		return nil
 	}
-	var out []world.Preference
+	var out []cluster.PreferredSchedulingTerm
 	for i := range a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
 		p := &a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[i]
 		if p.Weight > 0 && len(p.Preference.MatchExpressions) > 0 && len(p.Preference.MatchFields) == 0 {
-			out = append(out, world.Preference{Weight: p.Weight, Term: expressions(p.Preference.MatchExpressions)})
+			out = append(out, cluster.PreferredSchedulingTerm{Weight: p.Weight, Term: expressions(p.Preference.MatchExpressions)})
 		}
 	}
 	return out
 }
 
 // selector converts labels of nodes.
-func selector(labels map[string]string) world.Term {
+func selector(labels map[string]string) cluster.Term {
 	if len(labels) == 0 {
 		return nil
 	}
-	term := appendLabels(make(world.Term, 0, len(labels)), labels)
+	term := appendLabels(make(cluster.Term, 0, len(labels)), labels)
 	for i := range term {
 		term[i].Key = normal(term[i].Key)
 	}
@@ -56,8 +56,8 @@ func selector(labels map[string]string) world.Term {
 	return term
 }
 
-func expressions(in []corev1.NodeSelectorRequirement) world.Term {
-	term := make(world.Term, 0, len(in))
+func expressions(in []corev1.NodeSelectorRequirement) cluster.Term {
+	term := make(cluster.Term, 0, len(in))
 	for _, e := range in {
 		term = append(term, constraint.Rule{Key: normal(e.Key), Operator: constraint.Operator(e.Operator), Values: e.Values})
 	}
@@ -65,8 +65,8 @@ func expressions(in []corev1.NodeSelectorRequirement) world.Term {
 }
 
 // Rules converts the requirements of a NodePool or NodeClaim.
-func Rules(in []karpv1.NodeSelectorRequirementWithMinValues) world.Term {
-	term := make(world.Term, 0, len(in))
+func Rules(in []karpv1.NodeSelectorRequirementWithMinValues) cluster.Term {
+	term := make(cluster.Term, 0, len(in))
 	for _, r := range in {
 		term = append(term, constraint.Rule{
 			Key:       normal(r.Key),
@@ -103,27 +103,27 @@ func normal(key string) string {
 	return key
 }
 
-func tolerations(in []corev1.Toleration) []world.Toleration {
+func tolerations(in []corev1.Toleration) []cluster.Toleration {
 	if len(in) == 0 {
 		return nil
 	}
-	out := make([]world.Toleration, 0, len(in))
+	out := make([]cluster.Toleration, 0, len(in))
 	for _, t := range in {
-		out = append(out, world.Toleration{
-			Key: t.Key, Operator: string(t.Operator), Value: t.Value, Effect: world.Effect(t.Effect),
+		out = append(out, cluster.Toleration{
+			Key: t.Key, Operator: string(t.Operator), Value: t.Value, Effect: cluster.Effect(t.Effect),
 		})
 	}
 	return out
 }
 
 // Taints converts taints.
-func Taints(in []corev1.Taint) []world.Taint {
+func Taints(in []corev1.Taint) []cluster.Taint {
 	if len(in) == 0 {
 		return nil
 	}
-	out := make([]world.Taint, 0, len(in))
+	out := make([]cluster.Taint, 0, len(in))
 	for _, t := range in {
-		out = append(out, world.Taint{Key: t.Key, Value: t.Value, Effect: world.Effect(t.Effect)})
+		out = append(out, cluster.Taint{Key: t.Key, Value: t.Value, Effect: cluster.Effect(t.Effect)})
 	}
 	return out
 }

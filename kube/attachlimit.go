@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // attachLimits knows how many volumes each node can attach, by what the CSI
@@ -102,8 +102,8 @@ func reported(n *storagev1.CSINode) map[string]int64 {
 
 // lower returns types with the learnt limits where those are smaller, and types
 // itself when there are none.
-func (l *attachLimits) lower(types []offer.Type) []offer.Type {
-	var out []offer.Type
+func (l *attachLimits) lower(types []offering.InstanceType) []offering.InstanceType {
+	var out []offering.InstanceType
 	for i := range types {
 		capacity := lowered(types[i].Capacity, l.learnt[types[i].Name])
 		if capacity == nil {
@@ -139,7 +139,7 @@ func lowered(capacity quantity.Amounts, limits map[string]int64) quantity.Amount
 // apply puts the node's limits among its allocatable resources: what its drivers
 // report and, for drivers that have not reported yet, what its type can attach.
 // t may be nil.
-func (l *attachLimits) apply(w *world.Node, t *offer.Type) {
+func (l *attachLimits) apply(w *cluster.Node, t *offering.InstanceType) {
 	if w.Allocatable == nil {
 		w.Allocatable = quantity.Amounts{}
 	}
@@ -192,7 +192,7 @@ func (m *Mirror) reportAttachLimits(name string, n *storagev1.CSINode) news {
 func (m *Mirror) placeNode(name string, n *corev1.Node) {
 	kind := ""
 	if n != nil {
-		kind = n.Labels[world.LabelInstanceType]
+		kind = n.Labels[cluster.LabelInstanceType]
 	}
 	if m.limits.place(name, kind) {
 		m.relearnCatalogs()
@@ -219,7 +219,7 @@ func (m *Mirror) applyLearnt() {
 }
 
 // sameLimits compares two versions of one list of types.
-func sameLimits(a, b []offer.Type) bool {
+func sameLimits(a, b []offering.InstanceType) bool {
 	for i := range a {
 		if !maps.Equal(a[i].Capacity, b[i].Capacity) {
 			return false

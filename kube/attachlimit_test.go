@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 const attachDisks = quantity.Attachable + azureDisk
@@ -29,12 +29,12 @@ func reporting(node string, limit *int32) *storagev1.CSINode {
 }
 
 // diskTypes are d2 that attaches 4 disks and d4 that attaches 8.
-func diskTypes() []offer.Type {
-	of := func(name string, cpu, disks int64) offer.Type {
-		return offer.Type{Name: name, Capacity: quantity.Amounts{"cpu": cpu, "pods": 10, attachDisks: disks},
-			Offers: []offer.Offer{{Zone: "z1", CapacityType: offer.Spot, Price: offer.Price(cpu)}}}
+func diskTypes() []offering.InstanceType {
+	of := func(name string, cpu, disks int64) offering.InstanceType {
+		return offering.InstanceType{Name: name, Capacity: quantity.Amounts{"cpu": cpu, "pods": 10, attachDisks: disks},
+			Offerings: []offering.Offering{{Zone: "z1", CapacityType: offering.Spot, Price: offering.Price(cpu)}}}
 	}
-	return []offer.Type{of("d2", 2000, 4), of("d4", 4000, 8)}
+	return []offering.InstanceType{of("d2", 2000, 4), of("d4", 4000, 8)}
 }
 
 // sized is the claim and node of a machine of a type.
@@ -58,7 +58,7 @@ func TestAttachLimitOfNodes(t *testing.T) {
 	stranger := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}
 	early := claim.DeepCopy()
 	early.Status = karpv1.NodeClaimStatus{}
-	early.Spec.Requirements = Requirements([]constraint.Rule{{Key: world.LabelInstanceType, Operator: constraint.In, Values: []string{"d2", "d4"}}})
+	early.Spec.Requirements = Requirements([]constraint.Rule{{Key: cluster.LabelInstanceType, Operator: constraint.In, Values: []string{"d2", "d4"}}})
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -86,7 +86,7 @@ func TestAttachLimitIsLearnt(t *testing.T) {
 	m, types := NewMirror(nil), diskTypes()
 	sold := func() []int64 {
 		var out []int64
-		m.View(func(*world.World) {
+		m.View(func(*cluster.Snapshot) {
 			for _, t := range m.catalogs["default"].Types {
 				out = append(out, t.Capacity[attachDisks])
 			}
@@ -127,7 +127,7 @@ func TestAttachLimitIsLearnt(t *testing.T) {
 // Rule VOLUME-4.
 func TestAttachmentsAreNoResources(t *testing.T) {
 	amounts := quantity.Amounts{"cpu": 1000, attachDisks: 2}
-	c := Claim(pack.Launch{Requests: amounts}, &karpv1.NodePool{}, "a")
+	c := Claim(schedule.Launch{Requests: amounts}, &karpv1.NodePool{}, "a")
 	for _, list := range []corev1.ResourceList{c.Spec.Resources.Requests, ResourceList(amounts)} {
 		if diff := cmp.Diff(quantity.Amounts{"cpu": 1000}, Amounts(list)); diff != "" {
 			t.Error(diff)
@@ -143,18 +143,18 @@ func TestNodesCarryWhatTheirDriversWillSay(t *testing.T) {
 	const key = "topology.disk.csi.azure.com/zone"
 	types := diskTypes()
 	for i := range types {
-		types[i].Offers[0].Labels = map[string][]string{key: {"z1"}, "ultra": {"false", "true"}}
+		types[i].Offerings[0].Labels = map[string][]string{key: {"z1"}, "ultra": {"false", "true"}}
 	}
 	m := NewMirror(nil)
 	m.SetCatalog("default", types, nil)
 	claim, node := sized("web-1", "d4")
 	for _, o := range []metav1.Object{claim, node} {
-		o.GetLabels()[world.LabelZone], o.GetLabels()[world.LabelCapacityType] = "z1", offer.Spot
+		o.GetLabels()[cluster.LabelZone], o.GetLabels()[cluster.LabelCapacityType] = "z1", offering.Spot
 	}
 	early := claim.DeepCopy()
 	early.Status = karpv1.NodeClaimStatus{}
 	early.Labels = map[string]string{karpv1.NodePoolLabelKey: "web"}
-	early.Spec.Requirements = Requirements([]constraint.Rule{in(world.LabelInstanceType, "d4")})
+	early.Spec.Requirements = Requirements([]constraint.Rule{in(cluster.LabelInstanceType, "d4")})
 	started := node.DeepCopy()
 	delete(started.Labels, karpv1.NodeInitializedLabelKey)
 	elsewhere := node.DeepCopy()

@@ -10,30 +10,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // nasty is a cluster about to be spoilt: pods that would all be served.
 type nasty struct {
 	pods  []*corev1.Pod
 	pools []*karpv1.NodePool
-	types []offer.Type
+	types []offering.InstanceType
 	nodes []*corev1.Node
 }
 
 func newNasty() *nasty {
-	size := func(name string, cores int64, price offer.Price) offer.Type {
-		t := offer.Type{Name: name, Labels: map[string][]string{corev1.LabelArchStable: {"amd64"}, corev1.LabelOSStable: {"linux"}},
+	size := func(name string, cores int64, price offering.Price) offering.InstanceType {
+		t := offering.InstanceType{Name: name, Labels: map[string][]string{corev1.LabelArchStable: {"amd64"}, corev1.LabelOSStable: {"linux"}},
 			Capacity: quantity.Amounts{quantity.NameCPU: cores * 1000, quantity.NameMemory: cores << 32, quantity.NamePods: 110, quantity.NameStorage: 100 << 30}}
 		for _, zone := range []string{"1", "2", "3"} {
-			t.Offers = append(t.Offers, offer.Offer{Zone: zone, CapacityType: offer.OnDemand, Price: price})
+			t.Offerings = append(t.Offerings, offering.Offering{Zone: zone, CapacityType: offering.OnDemand, Price: price})
 		}
 		return t
 	}
-	n := &nasty{types: []offer.Type{size("D4", 4, 200e6), size("D16", 16, 800e6)}, pools: []*karpv1.NodePool{nastyPool("all")}}
+	n := &nasty{types: []offering.InstanceType{size("D4", 4, 200e6), size("D16", 16, 800e6)}, pools: []*karpv1.NodePool{nastyPool("all")}}
 	n.grow(1)
 	return n
 }
@@ -65,7 +65,7 @@ func every(count int, edit func(p *corev1.Pod, i int)) func(*nasty) {
 }
 
 // solve runs the whole path from API objects to the plan.
-func (n *nasty) solve() (plan pack.Plan) {
+func (n *nasty) solve() (plan schedule.Plan) {
 	m := NewMirror(nil)
 	for _, p := range n.pools {
 		m.SetPool(p)
@@ -77,7 +77,7 @@ func (n *nasty) solve() (plan pack.Plan) {
 	for _, p := range n.pods {
 		m.SetPod(p, true)
 	}
-	m.View(func(w *world.World) { plan = pack.Solve(w) })
+	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
 	return plan
 }
 
@@ -288,11 +288,11 @@ func TestBadObjects(t *testing.T) {
 				n.pools[0].Spec.Limits[corev1.ResourceName("example.com/"+v)] = resources("x", "1")["x"]
 			}
 		}, 1},
-		{"machines that pay", func(n *nasty) { n.types[0].Offers[0].Price, n.types[1].Offers[2].Price = -1, math.MinInt64 }, 1},
+		{"machines that pay", func(n *nasty) { n.types[0].Offerings[0].Price, n.types[1].Offerings[2].Price = -1, math.MinInt64 }, 1},
 		{"machines beyond price", func(n *nasty) {
 			for i := range n.types {
-				for j := range n.types[i].Offers {
-					n.types[i].Offers[j].Price = 1e18
+				for j := range n.types[i].Offerings {
+					n.types[i].Offerings[j].Price = 1e18
 				}
 			}
 			every(12, func(p *corev1.Pod, i int) {
@@ -301,8 +301,8 @@ func TestBadObjects(t *testing.T) {
 		}, 12},
 		{"machines for nothing", func(n *nasty) {
 			for i := range n.types {
-				for j := range n.types[i].Offers {
-					n.types[i].Offers[j].Price = 0
+				for j := range n.types[i].Offerings {
+					n.types[i].Offerings[j].Price = 0
 				}
 			}
 			n.grow(200)
@@ -335,10 +335,10 @@ func TestBadObjects(t *testing.T) {
 }
 
 // holdToAccount wants every pod to be placed once or to have a reason.
-func (n *nasty) holdToAccount(t *testing.T, plan pack.Plan, served int) {
+func (n *nasty) holdToAccount(t *testing.T, plan schedule.Plan, served int) {
 	t.Helper()
 	seen := map[types.UID]int{}
-	note := func(pods []world.Ref) int {
+	note := func(pods []cluster.PodRef) int {
 		for _, p := range pods {
 			seen[types.UID(p.UID)]++
 		}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // losing is a Mirror with a machine that is taken back, or merely leaves, on which the pod
@@ -50,7 +50,7 @@ func TestWhoComesForALostPodIsUrgent(t *testing.T) {
 		"long after":                 {interrupted: true, next: ofReplicaSet(pendingPod("next")), later: 2 * time.Minute},
 		"of somebody else":           {interrupted: true, next: pendingPod("next")},
 		"of a machine that may stay": {next: ofReplicaSet(pendingPod("next"))},
-		"there was room for it":      {interrupted: true, before: func(m *Mirror, old *corev1.Pod) { m.Nominate("staying", []world.Ref{Ref(old)}) }, next: ofReplicaSet(pendingPod("next"))},
+		"there was room for it":      {interrupted: true, before: func(m *Mirror, old *corev1.Pod) { m.Nominate("staying", []cluster.PodRef{Ref(old)}) }, next: ofReplicaSet(pendingPod("next"))},
 		"it came while the old was there": {interrupted: true, before: func(m *Mirror, old *corev1.Pod) {
 			m.Displace(old)
 			m.SetPod(askedToLeave(old), false)
@@ -74,7 +74,7 @@ func TestWhoComesForALostPodIsUrgent(t *testing.T) {
 				m.Hurry = func(uid string) { hurried = append(hurried, uid) }
 				known := m.pods["uid-next"] != nil && Provisionable(m.pods["uid-next"])
 				m.SetPod(test.next, false)
-				if got := m.Interrupts([]world.Ref{Ref(test.next)}); got != test.want {
+				if got := m.Interrupts([]cluster.PodRef{Ref(test.next)}); got != test.want {
 					t.Errorf("urgent: %t, want %t", got, test.want)
 				}
 				if got := slices.Contains(hurried, "uid-next"); !known && got != test.want {

@@ -12,16 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // VirtualPods are the first n chunks of room that a CapacityBuffer asks for, as
 // pods that exist nowhere else. Volumes that somebody would have to make are left
 // out: nobody makes them for a pod that never runs.
-func VirtualPods(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec, n int) []world.Pod {
+func VirtualPods(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec, n int) []cluster.Pod {
 	p := chunk(b, t)
-	out := make([]world.Pod, 0, n)
+	out := make([]cluster.Pod, 0, n)
 	for i := range n {
 		p.Name = fmt.Sprintf("capacity-buffer-%s-%d", b.Name, i)
 		p.UID = types.UID(fmt.Sprintf("%s-%d", b.UID, i))
@@ -60,7 +60,7 @@ func chunk(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *cor
 
 // Spare replaces virtual pods: those that go, by UID, and those that come. They
 // are in the World and nowhere else, so nothing is ever promised to them.
-func (m *Mirror) Spare(gone []string, come []world.Pod) {
+func (m *Mirror) Spare(gone []string, come []cluster.Pod) {
 	m.change(func() news {
 		m.moved()
 		for _, uid := range gone {

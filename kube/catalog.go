@@ -3,29 +3,29 @@ package kube
 import (
 	"maps"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Catalog is what a node class can buy, by type name. A nil Catalog knows nothing.
 type Catalog struct {
-	Types  []offer.Type
-	byName map[string]*offer.Type
+	Types  []offering.InstanceType
+	byName map[string]*offering.InstanceType
 	// original is the list that the provider gave; Types may be a copy with smaller
 	// attach limits.
-	original []offer.Type
+	original []offering.InstanceType
 }
 
 // NewCatalog indexes types, which must not change afterwards.
-func NewCatalog(types []offer.Type) *Catalog {
-	c := &Catalog{Types: types, original: types, byName: make(map[string]*offer.Type, len(types))}
+func NewCatalog(types []offering.InstanceType) *Catalog {
+	c := &Catalog{Types: types, original: types, byName: make(map[string]*offering.InstanceType, len(types))}
 	for i := range types {
 		c.byName[types[i].Name] = &types[i]
 	}
 	return c
 }
 
-func (c *Catalog) find(name string) *offer.Type {
+func (c *Catalog) find(name string) *offering.InstanceType {
 	if c == nil {
 		return nil
 	}
@@ -33,12 +33,12 @@ func (c *Catalog) find(name string) *offer.Type {
 }
 
 // price is what a node with these labels costs, zero when it is not on sale.
-func (c *Catalog) price(labels map[string]string) offer.Price {
-	t := c.find(labels[world.LabelInstanceType])
+func (c *Catalog) price(labels map[string]string) offering.Price {
+	t := c.find(labels[cluster.LabelInstanceType])
 	if t == nil {
 		return 0
 	}
-	if o := find(t, labels[world.LabelZone], labels[world.LabelCapacityType]); o != nil {
+	if o := find(t, labels[cluster.LabelZone], labels[cluster.LabelCapacityType]); o != nil {
 		return o.Price
 	}
 	return 0
@@ -47,7 +47,7 @@ func (c *Catalog) price(labels map[string]string) offer.Price {
 // complete returns labels with what else a machine of that type, zone and capacity
 // type carries; labels itself when nothing is missing.
 func (c *Catalog) complete(labels map[string]string) map[string]string {
-	t := c.find(labels[world.LabelInstanceType])
+	t := c.find(labels[cluster.LabelInstanceType])
 	if t == nil {
 		return labels
 	}
@@ -63,7 +63,7 @@ func (c *Catalog) complete(labels map[string]string) map[string]string {
 			out[key] = values[0]
 		}
 	}
-	if o := find(t, labels[world.LabelZone], labels[world.LabelCapacityType]); o != nil {
+	if o := find(t, labels[cluster.LabelZone], labels[cluster.LabelCapacityType]); o != nil {
 		add(o.Labels)
 	}
 	add(t.Labels)
@@ -71,7 +71,7 @@ func (c *Catalog) complete(labels map[string]string) map[string]string {
 }
 
 // same reports whether types is the very list that the provider gave before.
-func (c *Catalog) same(types []offer.Type) bool {
+func (c *Catalog) same(types []offering.InstanceType) bool {
 	if c == nil || len(c.original) != len(types) {
 		return false
 	}

@@ -11,17 +11,17 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/provider"
 )
 
 // Claim writes down a planned launch as a NodeClaim of the pool it came from. The
 // finalizer is there from the start: a claim that is deleted before anyone looked
 // at it must still be asked about its machine.
-func Claim(l pack.Launch, pool *karpv1.NodePool, name string) *karpv1.NodeClaim {
+func Claim(l schedule.Launch, pool *karpv1.NodePool, name string) *karpv1.NodeClaim {
 	template := pool.Spec.Template
 	return &karpv1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -54,7 +54,7 @@ func writable(rules []constraint.Rule) []constraint.Rule {
 	})
 }
 
-func claimLabels(l pack.Launch, pool *karpv1.NodePool) map[string]string {
+func claimLabels(l schedule.Launch, pool *karpv1.NodePool) map[string]string {
 	labels := maps.Clone(pool.Spec.Template.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -105,30 +105,30 @@ func OfKind(ref *karpv1.NodeClassReference, kind schema.GroupKind) bool {
 
 // Choices lists the offers of types that the claim accepts, cheapest first, its
 // own turn among zones. The error says which requirement cannot be read.
-func Choices(c *karpv1.NodeClaim, types []offer.Type) ([]offer.Choice, error) {
-	choices, err := offer.Acceptable(types, Rules(c.Spec.Requirements), Amounts(c.Spec.Resources.Requests))
-	return offer.Spread(choices, string(c.UID)), err
+func Choices(c *karpv1.NodeClaim, types []offering.InstanceType) ([]offering.Ref, error) {
+	choices, err := offering.Compatible(types, Rules(c.Spec.Requirements), Amounts(c.Spec.Resources.Requests))
+	return offering.RotateZones(choices, string(c.UID)), err
 }
 
 // OfferOf is the offer that a claim's machine was bought by; empty before it is launched.
-func OfferOf(c *karpv1.NodeClaim) offer.Choice {
-	return offer.Choice{Type: c.Labels[world.LabelInstanceType], Zone: c.Labels[world.LabelZone], CapacityType: c.Labels[world.LabelCapacityType]}
+func OfferOf(c *karpv1.NodeClaim) offering.Ref {
+	return offering.Ref{Type: c.Labels[cluster.LabelInstanceType], Zone: c.Labels[cluster.LabelZone], CapacityType: c.Labels[cluster.LabelCapacityType]}
 }
 
 // Purchase is what a provider needs to know to buy the claim's machine, given
 // the offers it may choose from.
-func Purchase(c *karpv1.NodeClaim, choices []offer.Choice) provider.Claim {
+func Purchase(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
 	return provider.Claim{
 		Name:          c.Name,
 		UID:           string(c.UID),
 		Pool:          c.Labels[karpv1.NodePoolLabelKey],
 		Class:         ClassOf(c.Spec.NodeClassRef),
-		Choices:       choices,
+		Offerings:     choices,
 		Labels:        maps.Clone(c.Labels),
 		Taints:        birthTaints(c.Spec.Taints),
 		StartupTaints: birthTaints(c.Spec.StartupTaints),
 		Requests:      Amounts(c.Spec.Resources.Requests),
-		Memory:        memory(c),
+		LaunchState:   memory(c),
 		Urgent:        c.Annotations[UrgentAnnotation] == "true",
 	}
 }

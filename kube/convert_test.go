@@ -14,12 +14,12 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 func resources(pairs ...string) corev1.ResourceList {
@@ -134,17 +134,17 @@ func TestPodConstraints(t *testing.T) {
 		}},
 		Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
 	}}
-	want := world.Pod{
+	want := cluster.Pod{
 		Requests: quantity.Amounts{"pods": 1},
-		Required: world.Term{
+		Required: cluster.Term{
 			{Key: "kubernetes.io/arch", Operator: constraint.In, Values: []string{"arm64"}},
 			{Key: "team", Operator: constraint.In, Values: []string{"a"}},
 		},
-		AnyOf: []world.Term{
+		AnyOf: []cluster.Term{
 			{{Key: "gen", Operator: constraint.Gt, Values: []string{"3"}}, {Key: "old", Operator: constraint.DoesNotExist}},
 			{{Key: "zone", Operator: constraint.NotIn, Values: []string{"z1"}}},
 		},
-		Tolerations: []world.Toleration{{Key: "gpu", Operator: "Exists", Effect: world.NoSchedule}},
+		Tolerations: []cluster.Toleration{{Key: "gpu", Operator: "Exists", Effect: cluster.NoSchedule}},
 	}
 	if diff := cmp.Diff(want, Pod(&p, time.Time{})); diff != "" {
 		t.Error(diff)
@@ -205,7 +205,7 @@ func TestOperatorsOfPools(t *testing.T) {
 	}
 	asked := Requirements(rules)
 	pool, claim, overlay := &karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}
-	pool.Spec.Template.Spec.Requirements, claim.Spec.Requirements = asked, Claim(pack.Launch{Rules: rules}, pool, "a").Spec.Requirements
+	pool.Spec.Template.Spec.Requirements, claim.Spec.Requirements = asked, Claim(schedule.Launch{Rules: rules}, pool, "a").Spec.Requirements
 	for _, r := range asked {
 		if err := karpv1.ValidateRequirement(t.Context(), r); err != nil {
 			t.Error(err)
@@ -216,8 +216,8 @@ func TestOperatorsOfPools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, got := range map[string]world.Term{"NodePool": Pool(pool).Requirements, "NodeClaim": Rules(claim.Spec.Requirements), "NodeOverlay": read.Rules} {
-		if diff := cmp.Diff(world.Term(rules), got); diff != "" {
+	for what, got := range map[string]cluster.Term{"NodePool": Pool(pool).Requirements, "NodeClaim": Rules(claim.Spec.Requirements), "NodeOverlay": read.Rules} {
+		if diff := cmp.Diff(cluster.Term(rules), got); diff != "" {
 			t.Errorf("%s: %s", what, diff)
 		}
 	}
@@ -311,12 +311,12 @@ func TestDoNotDisrupt(t *testing.T) {
 }
 
 func catalogOfTwo() *Catalog {
-	t := func(name string, cpu, gib int64, price offer.Price) offer.Type {
-		return offer.Type{Name: name, Labels: map[string][]string{"arch": {"amd64"}, "many": {"a", "b"}},
+	t := func(name string, cpu, gib int64, price offering.Price) offering.InstanceType {
+		return offering.InstanceType{Name: name, Labels: map[string][]string{"arch": {"amd64"}, "many": {"a", "b"}},
 			Capacity: quantity.Amounts{"cpu": cpu, "memory": gib << 30}, Overhead: quantity.Amounts{"cpu": 100},
-			Offers: []offer.Offer{{Zone: "z1", CapacityType: offer.Spot, Price: price, Draws: []offer.Draw{{Budget: "spot", Amount: cpu / 1000}}}}}
+			Offerings: []offering.Offering{{Zone: "z1", CapacityType: offering.Spot, Price: price, QuotaUses: []offering.QuotaUse{{Quota: "spot", Amount: cpu / 1000}}}}}
 	}
-	return NewCatalog([]offer.Type{t("lean", 4000, 8, 10), t("fat", 2000, 32, 20)})
+	return NewCatalog([]offering.InstanceType{t("lean", 4000, 8, 10), t("fat", 2000, 32, 20)})
 }
 
 func TestNodeOfClaimWithoutMachine(t *testing.T) {
@@ -324,22 +324,22 @@ func TestNodeOfClaimWithoutMachine(t *testing.T) {
 	claim.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 	claim.Spec.StartupTaints = []corev1.Taint{{Key: "starting", Effect: corev1.TaintEffectNoSchedule}}
 	cat := catalogOfTwo()
-	choices := []offer.Choice{{Type: "lean", Zone: "z1", CapacityType: offer.Spot, Price: 10}, {Type: "fat", Zone: "z1", CapacityType: offer.Spot, Price: 20}}
-	want := world.Node{
+	choices := []offering.Ref{{Type: "lean", Zone: "z1", CapacityType: offering.Spot, Price: 10}, {Type: "fat", Zone: "z1", CapacityType: offering.Spot, Price: 20}}
+	want := cluster.Node{
 		Key: "web-1", Name: "nodeclaim/web-1", Pool: "web", Claim: true, Price: 10,
-		Labels: map[string]string{karpv1.NodePoolLabelKey: "web", "arch": "amd64", world.LabelInstanceType: "lean", world.LabelZone: "z1", world.LabelCapacityType: "spot"},
-		Taints: []world.Taint{{Key: "gpu", Effect: world.NoSchedule}},
+		Labels: map[string]string{karpv1.NodePoolLabelKey: "web", "arch": "amd64", cluster.LabelInstanceType: "lean", cluster.LabelZone: "z1", cluster.LabelCapacityType: "spot"},
+		Taints: []cluster.Taint{{Key: "gpu", Effect: cluster.NoSchedule}},
 		// Limits see the most, pods the least of what it may become.
 		Capacity:    quantity.Amounts{"cpu": 4000, "memory": 32 << 30},
 		Allocatable: quantity.Amounts{"cpu": 1900, "memory": 8 << 30},
-		Draws:       []offer.Draw{{Budget: "spot", Amount: 4}},
+		QuotaUses:   []offering.QuotaUse{{Quota: "spot", Amount: 4}},
 	}
 	if diff := cmp.Diff(want, Node(nil, claim, cat, choices)); diff != "" {
 		t.Error(diff)
 	}
 	claim.Status.ProviderID = "bought" // from here on the cloud counts it
-	if got := Node(nil, claim, cat, choices); got.Draws != nil {
-		t.Errorf("a bought machine still draws %v", got.Draws)
+	if got := Node(nil, claim, cat, choices); got.QuotaUses != nil {
+		t.Errorf("a bought machine still draws %v", got.QuotaUses)
 	}
 }
 
@@ -354,7 +354,7 @@ func TestLimitsCountTypesOutOfStock(t *testing.T) {
 		{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"lean", "fat"}},
 	}
 	want := quantity.Amounts{"cpu": 4000, "memory": 32 << 30}
-	for _, choices := range [][]offer.Choice{nil, {{Type: "fat", Zone: "z1", CapacityType: offer.Spot, Price: 20}}} {
+	for _, choices := range [][]offering.Ref{nil, {{Type: "fat", Zone: "z1", CapacityType: offering.Spot, Price: 20}}} {
 		got := Node(nil, claim, catalogOfTwo(), choices)
 		if diff := cmp.Diff(want, got.Capacity); diff != "" {
 			t.Errorf("%d choices left: %s", len(choices), diff)
@@ -374,7 +374,7 @@ func TestNodeBeforeAndAfterInitialization(t *testing.T) {
 	node.Status.Allocatable = resources("cpu", "3900m")
 
 	early := Node(node, claim, nil, nil)
-	if diff := cmp.Diff([]world.Taint{{Key: "team", Value: "a", Effect: world.NoSchedule}}, early.Taints); diff != "" {
+	if diff := cmp.Diff([]cluster.Taint{{Key: "team", Value: "a", Effect: cluster.NoSchedule}}, early.Taints); diff != "" {
 		t.Errorf("before initialization only lasting taints count: %s", diff)
 	}
 	if diff := cmp.Diff(quantity.Amounts{"cpu": 3900, "nvidia.com/gpu": 1}, early.Allocatable); diff != "" {
@@ -401,7 +401,7 @@ func TestClaimOfLaunch(t *testing.T) {
 		StartupTaints: []corev1.Taint{{Key: "starting", Effect: corev1.TaintEffectNoSchedule}},
 		ExpireAfter:   karpv1.MustParseNillableDuration("720h"),
 	}
-	launch := pack.Launch{
+	launch := schedule.Launch{
 		Pool:     "web",
 		Rules:    []constraint.Rule{{Key: "sku", Operator: constraint.In, Values: []string{"D4"}, MinValues: 1}},
 		Labels:   map[string]string{"kubernetes.io/arch": "amd64"},
@@ -472,7 +472,7 @@ func TestDaemon(t *testing.T) {
 	if diff := cmp.Diff(quantity.Amounts{"cpu": 100, "pods": 1}, got.Requests); diff != "" {
 		t.Error(diff)
 	}
-	cordon := world.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: "Exists", Effect: world.NoSchedule}
+	cordon := cluster.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: "Exists", Effect: cluster.NoSchedule}
 	if !slices.Contains(got.Tolerations, cordon) {
 		t.Errorf("daemons run on cordoned nodes too: %+v", got.Tolerations)
 	}
@@ -486,7 +486,7 @@ func TestClaimLacksLabelsThatItMayNotAskFor(t *testing.T) {
 	rule := func(key string) constraint.Rule {
 		return constraint.Rule{Key: key, Operator: constraint.In, Values: []string{"x"}}
 	}
-	launch := pack.Launch{Rules: []constraint.Rule{
+	launch := schedule.Launch{Rules: []constraint.Rule{
 		rule("kubernetes.azure.com/podnetwork-type"), rule("kubernetes.azure.com/ebpf-dataplane"), rule("kubernetes.azure.com/role"), rule("my.kubernetes.azure.com.example/role"),
 	}}
 	c := Claim(launch, &karpv1.NodePool{}, "web-abcde")

@@ -3,8 +3,8 @@ package kube
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Converter converts many pods, which come from few templates: parts that are
@@ -13,7 +13,7 @@ import (
 // nothing; it is not safe for concurrent use.
 type Converter struct {
 	amounts    map[usualAmounts]quantity.Amounts
-	labels     map[[2]string]world.Term // by key and value
+	labels     map[[2]string]cluster.Term // by key and value
 	namespaces map[string][]string
 }
 
@@ -49,7 +49,7 @@ func (k *Converter) requests(p *corev1.Pod) quantity.Amounts {
 }
 
 // oneLabel is the rule that the one label of the map must be there.
-func (k *Converter) oneLabel(labels map[string]string) world.Term {
+func (k *Converter) oneLabel(labels map[string]string) cluster.Term {
 	if k == nil {
 		return appendLabels(nil, labels)
 	}

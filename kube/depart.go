@@ -5,24 +5,24 @@ import (
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Departure is nodes that will be deleted once what takes their place is ready.
 type Departure struct {
 	Nodes []string // keys
 	// Homes are nodes that exist where pods fit, Bought what is bought for the others.
-	Homes  []pack.Nomination
+	Homes  []schedule.Nomination
 	Bought []Bought
 }
 
 // Bought is a claim that is about to be created, or was just now.
 type Bought struct {
 	Claim   *karpv1.NodeClaim
-	Choices []offer.Choice
-	Pods    []world.Ref
+	Choices []offering.Ref
+	Pods    []cluster.PodRef
 }
 
 // Depart counts nodes as leaving although nobody deleted them yet, and promises
@@ -55,13 +55,13 @@ func (m *Mirror) depart(d Departure) news {
 }
 
 // expect makes a claim that no watch has shown yet part of the World.
-func (m *Mirror) expect(c *karpv1.NodeClaim, choices []offer.Choice, now time.Time) {
+func (m *Mirror) expect(c *karpv1.NodeClaim, choices []offering.Ref, now time.Time) {
 	_, unseen := m.unseen[c.Name]
 	if m.claims[c.Name] != nil && !unseen {
 		return // a watch knows better
 	}
 	m.unseen[c.Name] = now
-	m.choices[c.Name] = memo{of: m.catalogs[ClassOf(c.Spec.NodeClassRef)], choices: offer.Spread(choices, string(c.UID))}
+	m.choices[c.Name] = memo{of: m.catalogs[ClassOf(c.Spec.NodeClassRef)], choices: offering.RotateZones(choices, string(c.UID))}
 	m.setClaim(c)
 }
 

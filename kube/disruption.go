@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // DisruptionNode is a machine as decisions about nodes see it at a moment. soft says
@@ -93,16 +93,16 @@ func unpriced(m Machine) string {
 	if m.World.Price > 0 || m.Node == nil {
 		return ""
 	}
-	for _, key := range []string{world.LabelInstanceType, world.LabelCapacityType, world.LabelZone} {
+	for _, key := range []string{cluster.LabelInstanceType, cluster.LabelCapacityType, cluster.LabelZone} {
 		if m.World.Labels[key] == "" {
 			return fmt.Sprintf("Node does not have label %q", key)
 		}
 	}
 	if !m.KnownType {
-		return fmt.Sprintf("Instance Type %q not found", m.World.Labels[world.LabelInstanceType])
+		return fmt.Sprintf("Instance Type %q not found", m.World.Labels[cluster.LabelInstanceType])
 	}
-	return fmt.Sprintf("Instance Type %q has no price in zone %q as %s", m.World.Labels[world.LabelInstanceType],
-		m.World.Labels[world.LabelZone], m.World.Labels[world.LabelCapacityType])
+	return fmt.Sprintf("Instance Type %q has no price in zone %q as %s", m.World.Labels[cluster.LabelInstanceType],
+		m.World.Labels[cluster.LabelZone], m.World.Labels[cluster.LabelCapacityType])
 }
 
 // EvictionCost is what upstream reckons that evicting a pod costs: 1, moved by the

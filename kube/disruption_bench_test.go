@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // BenchmarkDisruptionNodes reads a cluster of 2,000 nodes and 40,000 pods, half of them
@@ -36,7 +36,7 @@ func BenchmarkDisruptionNodes(b *testing.B) {
 			m.SetPod(p, true)
 		}
 	}
-	m.View(func(*world.World) {})
+	m.View(func(*cluster.Snapshot) {})
 	b.Run("machines", func(b *testing.B) {
 		for b.Loop() {
 			m.Machines()
@@ -57,7 +57,7 @@ func BenchmarkDisruptionNodes(b *testing.B) {
 				p.Status.DesiredHealthy += int32(i % 2)
 			})
 			m.SetPDB(&one)
-			m.View(func(*world.World) {})
+			m.View(func(*cluster.Snapshot) {})
 		}
 	})
 }

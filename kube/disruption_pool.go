@@ -13,7 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Annotations of a NodePool by which its owner says what a move must be worth.
@@ -117,7 +117,7 @@ func MinSavings(text string) (disrupt.Thrift, error) {
 	value = strings.TrimSuffix(strings.TrimPrefix(value, "$"), "/h")
 	n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	if err == nil && n >= 0 {
-		price, priceErr := offer.USDPerHour(n)
+		price, priceErr := offering.USDPerHour(n)
 		if priceErr == nil {
 			return disrupt.Thrift{PerHour: price}, nil
 		}

@@ -13,7 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Budgets allow what Karpenter's own arithmetic allows, at any time of any zone's
@@ -117,7 +117,7 @@ func printed(p *karpv1.NodePool) string {
 // cannot be read.
 func TestDisruptionPoolAnnotations(t *testing.T) {
 	money := func(usd float64) *disrupt.Thrift {
-		p, err := offer.USDPerHour(usd)
+		p, err := offering.USDPerHour(usd)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -25,7 +25,7 @@ func readyMachine(pods ...*corev1.Pod) Machine {
 	c.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour))
 	c.Status.Conditions = append(c.Status.Conditions, conditionOf(karpv1.ConditionTypeInitialized, "Initialized", noon.Add(-time.Hour)))
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return Machine{Claim: c, Node: n, Pods: pods, World: world.Node{Pool: "web", Initialized: true, Price: 1}}
+	return Machine{Claim: c, Node: n, Pods: pods, World: cluster.Node{Pool: "web", Initialized: true, Price: 1}}
 }
 
 func conditionOf(kind, why string, at time.Time) (c status.Condition) {
@@ -218,5 +218,5 @@ func TestGuards(t *testing.T) {
 }
 
 func placed() map[string]string {
-	return map[string]string{world.LabelInstanceType: "d4", world.LabelCapacityType: "spot", world.LabelZone: "1"}
+	return map[string]string{cluster.LabelInstanceType: "d4", cluster.LabelCapacityType: "spot", cluster.LabelZone: "1"}
 }

@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 const gpu, fpga = "nvidia.com/gpu", "example.com/fpga"
@@ -34,14 +34,14 @@ func gpuCluster() *Mirror {
 }
 
 // gpuTypes are what it can buy, with more resources of each.
-func gpuTypes(more quantity.Amounts) []offer.Type {
-	of := func(name string, price offer.Price, capacity quantity.Amounts) offer.Type {
+func gpuTypes(more quantity.Amounts) []offering.InstanceType {
+	of := func(name string, price offering.Price, capacity quantity.Amounts) offering.InstanceType {
 		for _, a := range []quantity.Amounts{{"cpu": 4000, "memory": 16 << 30, "pods": 110, attachDisks: 8}, more} {
 			capacity = capacity.Add(a)
 		}
-		return offer.Type{Name: name, Capacity: capacity, Offers: []offer.Offer{{Zone: "1", CapacityType: offer.OnDemand, Price: price}}}
+		return offering.InstanceType{Name: name, Capacity: capacity, Offerings: []offering.Offering{{Zone: "1", CapacityType: offering.OnDemand, Price: price}}}
 	}
-	return []offer.Type{of("d4", 2e8, nil), of("nc4", 9e8, quantity.Amounts{gpu: 1})}
+	return []offering.InstanceType{of("d4", 2e8, nil), of("nc4", 9e8, quantity.Amounts{gpu: 1})}
 }
 
 // asking is a pending pod that requests one of each resource.
@@ -68,8 +68,8 @@ func device(name string, kinds ...string) *corev1.Node {
 // to, or why it has no home.
 func outcomes(m *Mirror) map[string]string {
 	out := map[string]string{}
-	m.View(func(w *world.World) {
-		plan := pack.Solve(w)
+	m.View(func(w *cluster.Snapshot) {
+		plan := schedule.Solve(w)
 		for _, l := range plan.Launches {
 			for _, p := range l.Pods {
 				out[p.Name] = l.Choices[0].Type
@@ -90,7 +90,7 @@ func outcomes(m *Mirror) map[string]string {
 }
 
 // why is the last cut of the first pool, or the whole refusal.
-func why(u pack.Unplaced) string {
+func why(u schedule.Unplaced) string {
 	if len(u.Funnels) == 0 {
 		return string(u.Because) + ": " + u.Detail
 	}
@@ -339,7 +339,7 @@ func TestOnlyTheEndStateOfResourcesCounts(t *testing.T) {
 	}
 }
 
-func planOf(m *Mirror) (plan pack.Plan) {
-	m.View(func(w *world.World) { plan = pack.Solve(w) })
+func planOf(m *Mirror) (plan schedule.Plan) {
+	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
 	return plan
 }

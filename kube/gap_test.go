@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // A pod that was deleted and made anew while the watch was cut is one pod, not two: no
@@ -81,7 +81,7 @@ func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
 		c := watchCluster(t, m, claim, node, pod)
 		c.put(runs)
 		synctest.Wait()
-		m.Nominate("web-1", []world.Ref{Ref(pod)})
+		m.Nominate("web-1", []cluster.PodRef{Ref(pod)})
 		if m.Waiting() != 0 || m.Machines()[0].Activity.IsZero() {
 			t.Fatalf("%d pods wait, activity at %v", m.Waiting(), m.Machines()[0].Activity)
 		}
@@ -263,9 +263,9 @@ func (x *monkey) compare(t *testing.T) {
 
 // known is what a Mirror knows of its cluster, and what it would buy.
 func known(m *Mirror) map[string]any {
-	var plan pack.Plan
-	m.View(func(w *world.World) { plan = pack.Solve(w) })
-	told := map[string]*world.Daemon{}
+	var plan schedule.Plan
+	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
+	told := map[string]*cluster.DaemonSet{}
 	for uid, x := range m.daemons {
 		told[uid] = x.told
 	}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // succeeding is a Mirror with a leaving node on which a ReplicaSet's pod "old" runs, and a
@@ -50,7 +50,7 @@ func askedToLeave(p *corev1.Pod) *corev1.Pod {
 // needy lists the pods that a plan would find room for.
 func needy(m *Mirror) []string {
 	var out []string
-	m.View(func(*world.World) {
+	m.View(func(*cluster.Snapshot) {
 		for uid, w := range m.worldPods {
 			if w.Node == "" || w.Movable && m.worldNodes[m.keyOf(w.Node)].Leaving {
 				out = append(out, uid)
@@ -104,7 +104,7 @@ func TestHeirInheritsThePromise(t *testing.T) {
 			if !promisedFirst {
 				m.SetPod(next, false)
 			}
-			m.Nominate("staying", []world.Ref{Ref(old)})
+			m.Nominate("staying", []cluster.PodRef{Ref(old)})
 			if promisedFirst {
 				if got := m.worldPods["uid-old"].Node; got != home {
 					t.Fatalf("the old pod counts on %q, want %q", got, home)
@@ -138,7 +138,7 @@ func TestHeirThatIsBoundNeedsNothing(t *testing.T) {
 	if got := needy(m); len(got) != 0 {
 		t.Errorf("%v need room", got)
 	}
-	m.Nominate("staying", []world.Ref{Ref(old)}) // a plan from before
+	m.Nominate("staying", []cluster.PodRef{Ref(old)}) // a plan from before
 	if len(m.promises) != 0 {
 		t.Errorf("room is promised to %v", m.promises)
 	}

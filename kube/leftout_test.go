@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/internal/panics"
 )
 
@@ -62,11 +62,11 @@ func TestPoisonObjectIsLeftOut(t *testing.T) {
 		held := pendingPod("held")
 		c := watchCluster(t, m, claim, node, held)
 		said := poisoned(m)
-		m.Nominate("web-1", []world.Ref{Ref(held)})
+		m.Nominate("web-1", []cluster.PodRef{Ref(held)})
 		want := func(when string, waiting int, pods ...string) {
 			t.Helper()
 			synctest.Wait()
-			m.View(func(*world.World) {})
+			m.View(func(*cluster.Snapshot) {})
 			if got := keysOf(m.worldPods); !slices.Equal(got, pods) || m.Waiting() != waiting {
 				t.Errorf("%s: the World has pods %v, %d of which wait; want %v, %d", when, got, m.Waiting(), pods, waiting)
 			}
@@ -135,10 +135,10 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 		a, b, moves := pendingPod("a"), pendingPod("b"), boundTo(pendingPod("moves"), oldNode.Name)
 		c := watchCluster(t, m, claim, node, old, oldNode, a, b, moves)
 		said := poisoned(m)
-		m.Nominate("web-1", []world.Ref{Ref(a)})
-		m.Launched(claimNamed("new-1"), nil, []world.Ref{Ref(b)})
-		m.Depart(Departure{Nodes: []string{"old-1"}, Bought: []Bought{{Claim: claimNamed("new-2"), Pods: []world.Ref{Ref(moves)}}}})
-		m.Spare(nil, []world.Pod{{Ref: world.Ref{UID: "virtual"}}})
+		m.Nominate("web-1", []cluster.PodRef{Ref(a)})
+		m.Launched(claimNamed("new-1"), nil, []cluster.PodRef{Ref(b)})
+		m.Depart(Departure{Nodes: []string{"old-1"}, Bought: []Bought{{Claim: claimNamed("new-2"), Pods: []cluster.PodRef{Ref(moves)}}}})
+		m.Spare(nil, []cluster.Pod{{PodRef: cluster.PodRef{UID: "virtual"}}})
 		c.put(boundTo(pendingPod("c"), node.Name))
 		synctest.Wait()
 		type facts struct {
@@ -146,14 +146,14 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 			Virtual                                            int
 		}
 		read := func() (out facts) {
-			m.View(func(w *world.World) {
+			m.View(func(w *cluster.Snapshot) {
 				out = facts{m.worldPods, m.worldNodes, m.promises, m.departing, m.activity, keysOf(m.unseen), virtual(w)}
 			})
 			return out
 		}
 		before := read()
 		m.Panics.Try("decision", "", func() {
-			m.View(func(*world.World) {
+			m.View(func(*cluster.Snapshot) {
 				m.pods, m.worldNodes = nil, nil // it had its hands in everything
 				panic("boom")
 			})
@@ -167,7 +167,7 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 	})
 }
 
-func virtual(w *world.World) (n int) {
+func virtual(w *cluster.Snapshot) (n int) {
 	for _, c := range w.Classes {
 		for _, p := range c.Pods {
 			if p.UID == "virtual" {

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/internal/panics"
 )
 
@@ -61,7 +61,7 @@ type Mirror struct {
 
 // state is what a Mirror knows of the cluster. It can be built anew; see restore.
 type state struct {
-	builder *world.Builder
+	builder *cluster.Builder
 	footing footing // of builder
 	convert Converter
 
@@ -84,11 +84,11 @@ type state struct {
 
 	// What the World was last told, so that an event which changes nothing costs nothing, and
 	// so that it can be told again.
-	worldPods  map[string]world.Pod
-	worldNodes map[string]world.Node
-	spare      map[string]world.Pod // virtual pods, by UID; see Spare
+	worldPods  map[string]cluster.Pod
+	worldNodes map[string]cluster.Node
+	spare      map[string]cluster.Pod // virtual pods, by UID; see Spare
 	namespaces map[string]map[string]string
-	settings   world.Settings
+	settings   cluster.Settings
 
 	promises map[string]string          // pod UID → node key
 	promised map[string]map[string]bool // node key → pod UIDs
@@ -118,7 +118,7 @@ type state struct {
 
 type memo struct {
 	of      *Catalog
-	choices []offer.Choice
+	choices []offering.Ref
 }
 
 // NewMirror returns a Mirror of an empty cluster. wake is called with the UID of
@@ -133,7 +133,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 
 func newState() state {
 	return state{
-		builder:    world.NewBuilder(),
+		builder:    cluster.NewBuilder(),
 		pods:       map[string]*corev1.Pod{},
 		podsOn:     map[string]map[string]bool{},
 		nodes:      map[string]*corev1.Node{},
@@ -147,9 +147,9 @@ func newState() state {
 		unseen:     map[string]time.Time{},
 		catalogs:   map[string]*Catalog{},
 		choices:    map[string]memo{},
-		worldPods:  map[string]world.Pod{},
-		worldNodes: map[string]world.Node{},
-		spare:      map[string]world.Pod{},
+		worldPods:  map[string]cluster.Pod{},
+		worldNodes: map[string]cluster.Node{},
+		spare:      map[string]cluster.Pod{},
 		namespaces: map[string]map[string]string{},
 		promises:   map[string]string{},
 		promised:   map[string]map[string]bool{},
@@ -175,11 +175,11 @@ func newState() state {
 }
 
 // View calls f with the current World, which is valid until f returns.
-func (m *Mirror) View(f func(*world.World)) {
+func (m *Mirror) View(f func(*cluster.Snapshot)) {
 	m.change(func() news {
 		m.applyLearnt()
 		woke := append(m.judge(), m.lapse(time.Now())...)
-		f(m.builder.World())
+		f(m.builder.Snapshot())
 		return news{woke: woke}
 	})
 }
@@ -209,7 +209,7 @@ func (m *Mirror) removeNamespace(n *corev1.Namespace) news {
 }
 
 // SetSettings sets the operator's wishes.
-func (m *Mirror) SetSettings(s world.Settings) {
+func (m *Mirror) SetSettings(s cluster.Settings) {
 	m.change(func() news {
 		m.moved()
 		m.settings = s

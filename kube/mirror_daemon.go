@@ -7,7 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // generationOfPod and generationOfSet are where the DaemonSet controller writes
@@ -21,8 +21,8 @@ const (
 type daemonSet struct {
 	set    *appsv1.DaemonSet // nil until it is shown
 	pods   map[string]*corev1.Pod
-	newest *corev1.Pod   // of those made of the present template; nil when there is none
-	told   *world.Daemon // what the World was last told
+	newest *corev1.Pod        // of those made of the present template; nil when there is none
+	told   *cluster.DaemonSet // what the World was last told
 }
 
 // SetDaemon adds or replaces a DaemonSet.

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 func agent(generation string) *appsv1.DaemonSet {
@@ -94,17 +94,17 @@ func TestDaemonOfRealPod(t *testing.T) {
 	p.Spec.Affinity = zones([]corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}}})
 	p.Spec.NodeSelector = map[string]string{"gpu": "yes"}
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	want := world.Daemon{
-		Ref:         world.Ref{Namespace: "kube-system", Name: "agent", UID: "owner"},
+	want := cluster.DaemonSet{
+		PodRef:      cluster.PodRef{Namespace: "kube-system", Name: "agent", UID: "owner"},
 		Requests:    quantity.Amounts{"cpu": 300, "pods": 1},
-		Required:    world.Term{{Key: "gpu", Operator: constraint.In, Values: []string{"yes"}}},
-		AnyOf:       []world.Term{{in(world.LabelZone, "z1")}, {in(world.LabelZone, "z2")}},
-		Tolerations: []world.Toleration{{Operator: "Exists"}},
+		Required:    cluster.Term{{Key: "gpu", Operator: constraint.In, Values: []string{"yes"}}},
+		AnyOf:       []cluster.Term{{in(cluster.LabelZone, "z1")}, {in(cluster.LabelZone, "z2")}},
+		Tolerations: []cluster.Toleration{{Operator: "Exists"}},
 	}
 	if diff := cmp.Diff(want, daemonLike(d, p)); diff != "" {
 		t.Error(diff)
 	}
-	if got := Pod(p, time.Time{}).Daemon; got != "owner" {
+	if got := Pod(p, time.Time{}).DaemonSet; got != "owner" {
 		t.Errorf("the pod is of %q", got)
 	}
 }

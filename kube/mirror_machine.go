@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // Machine is a NodeClaim with what became of it.
@@ -20,7 +20,7 @@ type Machine struct {
 	Nodes int
 	Pods  []*corev1.Pod
 	// World is the node as the engine sees it.
-	World world.Node
+	World cluster.Node
 	// Promised counts the pods that were told to expect room here and are not bound yet.
 	Promised int
 	// KnownType is set when the machine's type is in the catalog of its node class.
@@ -43,7 +43,7 @@ func (m *Mirror) Machines() []Machine {
 
 func (m *Mirror) machine(c *karpv1.NodeClaim) Machine {
 	x := Machine{Claim: c, World: m.worldNodes[c.Name], Promised: len(m.promised[c.Name])}
-	x.KnownType = m.catalogs[ClassOf(c.Spec.NodeClassRef)].find(x.World.Labels[world.LabelInstanceType]) != nil
+	x.KnownType = m.catalogs[ClassOf(c.Spec.NodeClassRef)].find(x.World.Labels[cluster.LabelInstanceType]) != nil
 	if c.Status.ProviderID == "" {
 		return x
 	}

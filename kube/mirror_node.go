@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // SetNode adds or replaces a Node.
@@ -123,7 +123,7 @@ func (m *Mirror) tellClaim(name string) []string {
 	}
 	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
 	w := Node(m.nodes[m.nodeOf[c.Status.ProviderID]], c, cat, m.choicesOf(c))
-	m.limits.apply(&w, cat.find(w.Labels[world.LabelInstanceType]))
+	m.limits.apply(&w, cat.find(w.Labels[cluster.LabelInstanceType]))
 	if !m.limits.reports(w.Name) {
 		// Storage drivers label a node, in their own terms, when they start there. Until
 		// then a pod whose disk lies in its zone would not be let in.
@@ -134,14 +134,14 @@ func (m *Mirror) tellClaim(name string) []string {
 
 // tell brings the World up to date about one node, and about the pods promised
 // to it when the name they are bound under changes.
-func (m *Mirror) tell(w world.Node) []string {
+func (m *Mirror) tell(w cluster.Node) []string {
 	old, had := m.worldNodes[w.Key]
 	if w.Initialized && had && !old.Initialized && len(m.promised[w.Key]) > 0 {
 		m.until[w.Key] = time.Now().Add(NominatedFor) // the scheduler can only begin now
 	}
 	w.NominatedUntil = m.until[w.Key]
 	w.Leaving = w.Leaving || m.departing[w.Key]
-	w.Stuck = stuck(w, time.Now())
+	w.Unschedulable = stuck(w, time.Now())
 	if had && reflect.DeepEqual(old, w) {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // leavingNode shows m a node on its way out with the pods on it.
@@ -27,7 +27,7 @@ func leavingNode(m *Mirror, pods ...*corev1.Pod) *corev1.Node {
 }
 
 func movables(m *Mirror) (uids []string) {
-	m.View(func(*world.World) {})
+	m.View(func(*cluster.Snapshot) {})
 	for uid, p := range m.worldPods {
 		if p.Movable {
 			uids = append(uids, uid)
@@ -142,7 +142,7 @@ func TestRevision(t *testing.T) {
 		t.Helper()
 		before := m.Revision()
 		change()
-		m.View(func(*world.World) {})
+		m.View(func(*cluster.Snapshot) {})
 		if moved := m.Revision() != before; moved != moves {
 			t.Errorf("%s: the revision moved: %t", name, moved)
 		}

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // SetPod adds or replaces a pod. listed says that the pod was there before the
@@ -145,13 +145,13 @@ func (m *Mirror) tellPod(uid string) []string {
 }
 
 // podNow is the pod as the World should see it; false when it should not.
-func (m *Mirror) podNow(uid string) (world.Pod, bool) {
+func (m *Mirror) podNow(uid string) (cluster.Pod, bool) {
 	p := m.pods[uid]
 	if p == nil || Terminal(p) {
-		return world.Pod{}, false
+		return cluster.Pod{}, false
 	}
 	if p.Spec.NodeName == "" && !Provisionable(p) && !m.expected(p) {
-		return world.Pod{}, false
+		return cluster.Pod{}, false
 	}
 	w := m.convert.Pod(p, time.Now())
 	m.storage.Mount(&w, p)

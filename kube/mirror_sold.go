@@ -7,12 +7,12 @@ import (
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // choicesOf lists what a claim without a machine can become. It is worked out
 // once per catalog: a burst of launches asks thousands of times.
-func (m *Mirror) choicesOf(c *karpv1.NodeClaim) []offer.Choice {
+func (m *Mirror) choicesOf(c *karpv1.NodeClaim) []offering.Ref {
 	if len(c.Status.Allocatable) > 0 {
 		delete(m.choices, c.Name)
 		return nil
@@ -63,11 +63,11 @@ func (m *Mirror) removePool(p *karpv1.NodePool) news {
 }
 
 // SetCatalog sets what a node class can buy and what is left of the budgets.
-func (m *Mirror) SetCatalog(class string, types []offer.Type, budgets map[string]int64) {
+func (m *Mirror) SetCatalog(class string, types []offering.InstanceType, budgets map[string]int64) {
 	m.change(func() news { m.setCatalog(class, types, budgets); return news{} })
 }
 
-func (m *Mirror) setCatalog(class string, types []offer.Type, budgets map[string]int64) {
+func (m *Mirror) setCatalog(class string, types []offering.InstanceType, budgets map[string]int64) {
 	if !maps.Equal(m.budgets[class], budgets) {
 		m.moved()
 	}
@@ -80,7 +80,7 @@ func (m *Mirror) setCatalog(class string, types []offer.Type, budgets map[string
 }
 
 // setTypes makes a class buy from types, which the provider spelt as original.
-func (m *Mirror) setTypes(class string, original, types []offer.Type) {
+func (m *Mirror) setTypes(class string, original, types []offering.InstanceType) {
 	m.moved()
 	m.builder.SetCatalog(class, types, m.budgets[class])
 	cat := NewCatalog(types)
@@ -121,7 +121,7 @@ func (m *Mirror) Classes() []string {
 
 // Choices lists what a claim can become, cheapest first, from the last catalog
 // set; the error says which requirement cannot be read.
-func (m *Mirror) Choices(c *karpv1.NodeClaim) ([]offer.Choice, error) {
+func (m *Mirror) Choices(c *karpv1.NodeClaim) ([]offering.Ref, error) {
 	m.lock()
 	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
 	known, ok := m.choices[c.Name]

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 func pendingPod(name string) *corev1.Pod {
@@ -65,7 +65,7 @@ func TestMirrorEqualsRebuild(t *testing.T) {
 			show(fresh, x)
 		}
 		for _, x := range []*Mirror{m, fresh} {
-			x.View(func(*world.World) {}) // budgets are judged when somebody looks
+			x.View(func(*cluster.Snapshot) {}) // budgets are judged when somebody looks
 		}
 		if diff := cmp.Diff(fresh.held, m.held); diff != "" {
 			t.Fatalf("seed %d: held pods differ: %s", seed, diff)
@@ -178,7 +178,7 @@ func TestPromiseHoldsUntilClaimGoes(t *testing.T) {
 		if m.Waiting() != 1 || len(woken) != 1 {
 			t.Fatalf("waiting %d, woken %v", m.Waiting(), woken)
 		}
-		m.Launched(claim, nil, []world.Ref{Ref(pod)})
+		m.Launched(claim, nil, []cluster.PodRef{Ref(pod)})
 		time.Sleep(5 * time.Minute) // booting takes a while
 		m.SetClaim(claim)           // the watch shows it at last
 		m.Settle()
@@ -199,7 +199,7 @@ func TestPromiseLapsesOnReadyNode(t *testing.T) {
 		pod := pendingPod("a")
 		m.SetPod(pod, false)
 		early := claimNamed("web-1")
-		m.Launched(early, nil, []world.Ref{Ref(pod)})
+		m.Launched(early, nil, []cluster.PodRef{Ref(pod)})
 		claim, node := joined(early)
 		m.SetClaim(claim)
 		m.SetNode(node)
@@ -230,7 +230,7 @@ func TestPromiseYieldsToStrangers(t *testing.T) {
 	m.SetClaim(claim)
 	m.SetNode(node)
 	m.SetPod(pod, false)
-	m.Nominate("web-1", []world.Ref{Ref(pod)})
+	m.Nominate("web-1", []cluster.PodRef{Ref(pod)})
 	m.SetPod(boundTo(pendingPod("small"), node.Name), false)
 	if m.Waiting() != 0 {
 		t.Fatal("a stranger that leaves room ended the promise")
@@ -254,9 +254,9 @@ func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
 		pool.Spec.Template.Spec.NodeClassRef = &ref
 		m.SetPool(pool)
 	}
-	m.View(func(w *world.World) {
-		if len(w.Markets) != 1 || w.Markets[0].Pool.Name != "AKSNodeClass" {
-			t.Errorf("%d markets, want the one of our kind", len(w.Markets))
+	m.View(func(w *cluster.Snapshot) {
+		if len(w.Catalogs) != 1 || w.Catalogs[0].Pool.Name != "AKSNodeClass" {
+			t.Errorf("%d markets, want the one of our kind", len(w.Catalogs))
 		}
 	})
 }
@@ -267,7 +267,7 @@ func TestUnseenClaimIsForgotten(t *testing.T) {
 		m := NewMirror(nil)
 		pod := pendingPod("a")
 		m.SetPod(pod, false)
-		m.Launched(claimNamed("web-1"), nil, []world.Ref{Ref(pod)})
+		m.Launched(claimNamed("web-1"), nil, []cluster.PodRef{Ref(pod)})
 		time.Sleep(unseenFor + time.Second)
 		m.Settle()
 		if m.Waiting() != 1 || len(m.Machines()) != 0 {

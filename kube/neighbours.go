@@ -7,12 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // neighbours fills in what the pod asks of other pods: spread and (anti-)affinity.
-func (k *Converter) neighbours(w *world.Pod, p *corev1.Pod) {
+func (k *Converter) neighbours(w *cluster.Pod, p *corev1.Pod) {
 	c := asker{known: k, labels: p.Labels, namespace: p.Namespace}
 	w.Spreads = c.spreads(p.Spec.TopologySpreadConstraints)
 	a := p.Spec.Affinity
@@ -35,14 +35,14 @@ type asker struct {
 	own       []string // the namespace as a list, made once
 }
 
-func (c *asker) spreads(in []corev1.TopologySpreadConstraint) []world.Spread {
+func (c *asker) spreads(in []corev1.TopologySpreadConstraint) []cluster.TopologySpreadConstraint {
 	if len(in) == 0 {
 		return nil
 	}
-	out := make([]world.Spread, len(in))
+	out := make([]cluster.TopologySpreadConstraint, len(in))
 	for i := range in {
 		s := &in[i]
-		out[i] = world.Spread{
+		out[i] = cluster.TopologySpreadConstraint{
 			Key:            normal(s.TopologyKey),
 			MaxSkew:        s.MaxSkew,
 			MinDomains:     valueOr(s.MinDomains, 0),
@@ -58,11 +58,11 @@ func (c *asker) spreads(in []corev1.TopologySpreadConstraint) []world.Spread {
 
 // podTerms puts required terms first. A preferred term without a weight is no
 // preference; the API server lets none through.
-func (c *asker) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) []world.PodTerm {
+func (c *asker) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) []cluster.PodAffinityTerm {
 	if len(required)+len(preferred) == 0 {
 		return nil
 	}
-	out := make([]world.PodTerm, 0, len(required)+len(preferred))
+	out := make([]cluster.PodAffinityTerm, 0, len(required)+len(preferred))
 	for i := range required {
 		out = append(out, c.podTerm(&required[i], 0))
 	}
@@ -74,8 +74,8 @@ func (c *asker) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.W
 	return out
 }
 
-func (c *asker) podTerm(t *corev1.PodAffinityTerm, weight int32) world.PodTerm {
-	out := world.PodTerm{
+func (c *asker) podTerm(t *corev1.PodAffinityTerm, weight int32) cluster.PodAffinityTerm {
+	out := cluster.PodAffinityTerm{
 		Key:    normal(t.TopologyKey),
 		Select: c.labelled(t.LabelSelector, t.MatchLabelKeys, t.MismatchLabelKeys),
 		Weight: weight,
@@ -106,23 +106,23 @@ func (c *asker) ownNamespace() []string {
 // read make pick nothing, as the scheduler and Karpenter have it. The pod's own
 // values of the match keys must be shared, those of the mismatch keys must not;
 // keys that the pod lacks are ignored.
-func (c *asker) labelled(s *metav1.LabelSelector, match, mismatch []string) world.Selector {
+func (c *asker) labelled(s *metav1.LabelSelector, match, mismatch []string) cluster.Selector {
 	if s == nil {
-		return world.Selector{Nothing: true}
+		return cluster.Selector{Nothing: true}
 	}
 	if len(s.MatchLabels) == 1 && len(s.MatchExpressions)+len(match)+len(mismatch) == 0 {
-		return world.Selector{Labels: c.known.oneLabel(s.MatchLabels)}
+		return cluster.Selector{Labels: c.known.oneLabel(s.MatchLabels)}
 	}
 	rules, ok := selectorRules(s, len(match)+len(mismatch))
 	if !ok {
-		return world.Selector{Nothing: true}
+		return cluster.Selector{Nothing: true}
 	}
 	rules = c.merge(rules, match, constraint.In)
 	rules = c.merge(rules, mismatch, constraint.NotIn)
-	return world.Selector{Labels: rules}
+	return cluster.Selector{Labels: rules}
 }
 
-func (c *asker) merge(rules world.Term, keys []string, op constraint.Operator) world.Term {
+func (c *asker) merge(rules cluster.Term, keys []string, op constraint.Operator) cluster.Term {
 	for _, key := range keys {
 		value, ok := c.labels[key]
 		if !ok || says(rules, key, op, value) {
@@ -133,7 +133,7 @@ func (c *asker) merge(rules world.Term, keys []string, op constraint.Operator) w
 	return rules
 }
 
-func says(rules world.Term, key string, op constraint.Operator, value string) bool {
+func says(rules cluster.Term, key string, op constraint.Operator, value string) bool {
 	return slices.ContainsFunc(rules, func(r constraint.Rule) bool {
 		return r.Key == key && r.Operator == op && len(r.Values) == 1 && r.Values[0] == value
 	})
@@ -141,8 +141,8 @@ func says(rules world.Term, key string, op constraint.Operator, value string) bo
 
 // selectorRules writes a label selector as rules, with room for more to be
 // appended; never nil. It reports false for one that the API server would refuse.
-func selectorRules(s *metav1.LabelSelector, more int) (world.Term, bool) {
-	out := make(world.Term, 0, len(s.MatchLabels)+len(s.MatchExpressions)+more)
+func selectorRules(s *metav1.LabelSelector, more int) (cluster.Term, bool) {
+	out := make(cluster.Term, 0, len(s.MatchLabels)+len(s.MatchExpressions)+more)
 	out = appendLabels(out, s.MatchLabels)
 	for i := range s.MatchExpressions {
 		e := &s.MatchExpressions[i]
@@ -157,7 +157,7 @@ func selectorRules(s *metav1.LabelSelector, more int) (world.Term, bool) {
 }
 
 // appendLabels adds labels as In rules, in the order of their keys, for a map has none.
-func appendLabels(out world.Term, labels map[string]string) world.Term {
+func appendLabels(out cluster.Term, labels map[string]string) cluster.Term {
 	start, values := len(out), make([]string, 0, len(labels))
 	for key, value := range labels {
 		values = append(values, value)
@@ -168,7 +168,7 @@ func appendLabels(out world.Term, labels map[string]string) world.Term {
 	return out
 }
 
-func sortTerm(t world.Term) {
+func sortTerm(t cluster.Term) {
 	if len(t) > 1 {
 		slices.SortFunc(t, func(a, b constraint.Rule) int { return strings.Compare(a.Key, b.Key) })
 	}

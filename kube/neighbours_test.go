@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 func in(key string, values ...string) constraint.Rule {
@@ -42,38 +42,38 @@ func TestSpreads(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		in   corev1.TopologySpreadConstraint
-		want world.Spread
+		want cluster.TopologySpreadConstraint
 	}{
 		{"defaults: affinity honoured, taints ignored",
 			corev1.TopologySpreadConstraint{TopologyKey: "zone", MaxSkew: 1, LabelSelector: picks("app", "web")},
-			world.Spread{Key: "zone", MaxSkew: 1, Select: world.Selector{Namespaces: own, Labels: world.Term{in("app", "web")}}}},
+			cluster.TopologySpreadConstraint{Key: "zone", MaxSkew: 1, Select: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("app", "web")}}}},
 		{"everything said", corev1.TopologySpreadConstraint{
 			TopologyKey: "failure-domain.beta.kubernetes.io/zone", MaxSkew: 2, MinDomains: new(int32(3)), WhenUnsatisfiable: corev1.ScheduleAnyway,
 			NodeAffinityPolicy: &ignore, NodeTaintsPolicy: &honor, LabelSelector: picks("b", "2", "a", "1")},
-			world.Spread{Key: world.LabelZone, MaxSkew: 2, MinDomains: 3, Soft: true, IgnoreAffinity: true, HonorTaints: true,
-				Select: world.Selector{Namespaces: own, Labels: world.Term{in("a", "1"), in("b", "2")}}}},
+			cluster.TopologySpreadConstraint{Key: cluster.LabelZone, MaxSkew: 2, MinDomains: 3, Soft: true, IgnoreAffinity: true, HonorTaints: true,
+				Select: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("a", "1"), in("b", "2")}}}},
 		{"match keys: the pod's values, unknown keys ignored",
 			corev1.TopologySpreadConstraint{LabelSelector: picks("app", "web"), MatchLabelKeys: []string{"rev", "unknown"}},
-			world.Spread{Select: world.Selector{Namespaces: own, Labels: world.Term{in("app", "web"), in("rev", "7")}}}},
+			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("app", "web"), in("rev", "7")}}}},
 		{"match keys that the API server merged already",
 			corev1.TopologySpreadConstraint{LabelSelector: picks("rev", "7"), MatchLabelKeys: []string{"rev"}},
-			world.Spread{Select: world.Selector{Namespaces: own, Labels: world.Term{in("rev", "7")}}}},
+			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Labels: cluster.Term{in("rev", "7")}}}},
 		{"an empty selector picks every pod", corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{}},
-			world.Spread{Select: world.Selector{Namespaces: own, Labels: world.Term{}}}},
+			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Labels: cluster.Term{}}}},
 		{"no selector picks none", corev1.TopologySpreadConstraint{MatchLabelKeys: []string{"rev"}},
-			world.Spread{Select: world.Selector{Namespaces: own, Nothing: true}}},
+			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Nothing: true}}},
 		{"a selector without values picks none", corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}}},
-			world.Spread{Select: world.Selector{Namespaces: own, Nothing: true}}},
+			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Nothing: true}}},
 		{"a selector with a strange operator picks none", corev1.TopologySpreadConstraint{LabelSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}},
-			world.Spread{Select: world.Selector{Namespaces: own, Nothing: true}}},
+			cluster.TopologySpreadConstraint{Select: cluster.Selector{Namespaces: own, Nothing: true}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := shopper()
 			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{tc.in}
 			before := p.DeepCopy()
-			if diff := cmp.Diff([]world.Spread{tc.want}, Pod(p, time.Time{}).Spreads); diff != "" {
+			if diff := cmp.Diff([]cluster.TopologySpreadConstraint{tc.want}, Pod(p, time.Time{}).Spreads); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(before, p); diff != "" {
@@ -84,26 +84,26 @@ func TestSpreads(t *testing.T) {
 }
 
 func TestPodTerms(t *testing.T) {
-	web := world.Term{in("app", "web")}
+	web := cluster.Term{in("app", "web")}
 	for _, tc := range []struct {
 		name string
 		in   corev1.PodAffinityTerm
-		want world.Selector
+		want cluster.Selector
 	}{
 		{"the pod's own namespace", corev1.PodAffinityTerm{LabelSelector: picks("app", "web")},
-			world.Selector{Namespaces: own, Labels: web}},
+			cluster.Selector{Namespaces: own, Labels: web}},
 		{"named namespaces", corev1.PodAffinityTerm{LabelSelector: picks("app", "web"), Namespaces: []string{"x"}},
-			world.Selector{Namespaces: []string{"x"}, Labels: web}},
+			cluster.Selector{Namespaces: []string{"x"}, Labels: web}},
 		{"every namespace", corev1.PodAffinityTerm{LabelSelector: picks("app", "web"), NamespaceSelector: &metav1.LabelSelector{}},
-			world.Selector{NamespaceLabels: world.Term{}, Labels: web}},
+			cluster.Selector{NamespaceLabels: cluster.Term{}, Labels: web}},
 		{"named and selected namespaces", corev1.PodAffinityTerm{LabelSelector: picks("app", "web"), Namespaces: []string{"x"}, NamespaceSelector: picks("team", "a")},
-			world.Selector{Namespaces: []string{"x"}, NamespaceLabels: world.Term{in("team", "a")}, Labels: web}},
+			cluster.Selector{Namespaces: []string{"x"}, NamespaceLabels: cluster.Term{in("team", "a")}, Labels: web}},
 		{"a namespace selector that cannot be read admits none", corev1.PodAffinityTerm{LabelSelector: picks("app", "web"),
 			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}},
-			world.Selector{Labels: web}},
+			cluster.Selector{Labels: web}},
 		{"match and mismatch keys", corev1.PodAffinityTerm{LabelSelector: picks("app", "web"), MatchLabelKeys: []string{"rev", "none"}, MismatchLabelKeys: []string{"app"}},
-			world.Selector{Namespaces: own, Labels: world.Term{in("app", "web"), in("rev", "7"), notIn("app", "web")}}},
-		{"no selector picks none", corev1.PodAffinityTerm{}, world.Selector{Namespaces: own, Nothing: true}},
+			cluster.Selector{Namespaces: own, Labels: cluster.Term{in("app", "web"), in("rev", "7"), notIn("app", "web")}}},
+		{"no selector picks none", corev1.PodAffinityTerm{}, cluster.Selector{Namespaces: own, Nothing: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := shopper()
@@ -114,10 +114,10 @@ func TestPodTerms(t *testing.T) {
 					{Weight: 7, PodAffinityTerm: tc.in}, {Weight: 0, PodAffinityTerm: tc.in}}},
 			}
 			got := Pod(p, time.Time{})
-			if diff := cmp.Diff([]world.PodTerm{{Key: "kubernetes.io/arch", Select: tc.want}}, got.Affinity); diff != "" {
+			if diff := cmp.Diff([]cluster.PodAffinityTerm{{Key: "kubernetes.io/arch", Select: tc.want}}, got.Affinity); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff([]world.PodTerm{{Key: "kubernetes.io/arch", Select: tc.want, Weight: 7}}, got.AntiAffinity); diff != "" {
+			if diff := cmp.Diff([]cluster.PodAffinityTerm{{Key: "kubernetes.io/arch", Select: tc.want, Weight: 7}}, got.AntiAffinity); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -134,9 +134,9 @@ func TestPreferences(t *testing.T) {
 		{Weight: 50}, {Weight: 0, Preference: wants("nothing")},
 		{Weight: 9, Preference: corev1.NodeSelectorTerm{MatchFields: wants("metadata.name").MatchExpressions}},
 	}}}
-	want := []world.Preference{
-		{Weight: 1, Term: world.Term{{Key: "kubernetes.io/os", Operator: constraint.Exists}}},
-		{Weight: 100, Term: world.Term{{Key: "gpu", Operator: constraint.Exists}}},
+	want := []cluster.PreferredSchedulingTerm{
+		{Weight: 1, Term: cluster.Term{{Key: "kubernetes.io/os", Operator: constraint.Exists}}},
+		{Weight: 100, Term: cluster.Term{{Key: "gpu", Operator: constraint.Exists}}},
 	}
 	got := Pod(p, time.Time{})
 	if diff := cmp.Diff(want, got.Preferred); diff != "" || got.Refused != "" {
@@ -154,7 +154,7 @@ func TestHostPorts(t *testing.T) {
 		ports(corev1.ContainerPort{ContainerPort: 80}),
 		ports(corev1.ContainerPort{HostPort: 443, HostIP: "10.0.0.1"}, corev1.ContainerPort{HostPort: 53, Protocol: corev1.ProtocolSCTP}),
 	}
-	want := []world.Port{{Protocol: "UDP", Port: 1}, {Protocol: "TCP", IP: "10.0.0.1", Port: 443}, {Protocol: "SCTP", Port: 53}}
+	want := []cluster.Port{{Protocol: "UDP", Port: 1}, {Protocol: "TCP", IP: "10.0.0.1", Port: 443}, {Protocol: "SCTP", Port: 53}}
 	if diff := cmp.Diff(want, Pod(p, time.Time{}).Ports); diff != "" {
 		t.Error(diff)
 	}
@@ -166,12 +166,12 @@ func TestDaemonPorts(t *testing.T) {
 	d := agent("1")
 	d.Spec.Template.Spec.HostNetwork = true
 	d.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9100}, {ContainerPort: 53, HostPort: 54, Protocol: corev1.ProtocolUDP}}
-	if diff := cmp.Diff([]world.Port{{Protocol: "TCP", Port: 9100}, {Protocol: "UDP", Port: 54}}, daemonLike(d, nil).Ports); diff != "" {
+	if diff := cmp.Diff([]cluster.Port{{Protocol: "TCP", Port: 9100}, {Protocol: "UDP", Port: 54}}, daemonLike(d, nil).Ports); diff != "" {
 		t.Error(diff)
 	}
 	p := agentPod("a", "1", 1, "300m")
 	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9100, HostPort: 9200}}
-	if diff := cmp.Diff([]world.Port{{Protocol: "TCP", Port: 9200}}, daemonLike(d, p).Ports); diff != "" {
+	if diff := cmp.Diff([]cluster.Port{{Protocol: "TCP", Port: 9200}}, daemonLike(d, p).Ports); diff != "" {
 		t.Error(diff)
 	}
 }

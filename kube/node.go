@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Node merges a NodeClaim with the Node its machine became. Either may be nil,
@@ -21,7 +21,7 @@ import (
 // Until the node is initialized the claim's estimate stands in for resources the
 // kubelet does not report yet, and startup and ephemeral taints are left out:
 // they will be gone by the time pods need them gone.
-func Node(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer.Choice) world.Node {
+func Node(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
 	switch {
 	case c == nil:
 		return unmanaged(n)
@@ -31,8 +31,8 @@ func Node(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer.Cho
 	return registered(n, c, cat)
 }
 
-func unmanaged(n *corev1.Node) world.Node {
-	return world.Node{
+func unmanaged(n *corev1.Node) cluster.Node {
+	return cluster.Node{
 		Key:         n.Name,
 		Name:        n.Name,
 		Labels:      n.Labels,
@@ -45,7 +45,7 @@ func unmanaged(n *corev1.Node) world.Node {
 	}
 }
 
-func registered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog) world.Node {
+func registered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog) cluster.Node {
 	w := claimed(n, c)
 	w.Labels = n.Labels
 	w.Taints = Taints(withCordon(n))
@@ -59,7 +59,7 @@ func registered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog) world.Node {
 	return w
 }
 
-func unregistered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer.Choice) world.Node {
+func unregistered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
 	w := claimed(n, c)
 	w.Labels = c.Labels
 	w.Taints = Taints(c.Spec.Taints)
@@ -72,8 +72,8 @@ func unregistered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []o
 }
 
 // claimed fills in what does not depend on how far the machine has come.
-func claimed(n *corev1.Node, c *karpv1.NodeClaim) world.Node {
-	w := world.Node{
+func claimed(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
+	w := cluster.Node{
 		Key:         c.Name,
 		Name:        InFlightName(c.Name),
 		Pool:        c.Labels[karpv1.NodePoolLabelKey],
@@ -104,7 +104,7 @@ func InFlightName(claim string) string { return "nodeclaim/" + claim }
 // on a guess that fails simply becomes pending again. Capacity and Allocatable
 // are on the safe side: the most that may count against limits, the least that
 // pods will find.
-func expected(w world.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer.Choice) world.Node {
+func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
 	known := false
 	for _, choice := range choices {
 		t := cat.find(choice.Type)
@@ -142,12 +142,12 @@ func typesNamed(c *karpv1.NodeClaim) []string {
 	return nil
 }
 
-func likeliest(w world.Node, c *karpv1.NodeClaim, t *offer.Type, choice offer.Choice) world.Node {
+func likeliest(w cluster.Node, c *karpv1.NodeClaim, t *offering.InstanceType, choice offering.Ref) cluster.Node {
 	w.Labels = choiceLabels(c, t, choice)
 	w.Capacity, w.Allocatable = maps.Clone(t.Capacity), t.Capacity.Sub(t.Overhead)
 	w.Price = choice.Price
 	if o := find(t, choice.Zone, choice.CapacityType); o != nil && c.Status.ProviderID == "" {
-		w.Draws = o.Draws
+		w.QuotaUses = o.QuotaUses
 	}
 	return w
 }
@@ -174,14 +174,14 @@ func narrow(a, b quantity.Amounts) {
 	}
 }
 
-func choiceLabels(c *karpv1.NodeClaim, t *offer.Type, choice offer.Choice) map[string]string {
+func choiceLabels(c *karpv1.NodeClaim, t *offering.InstanceType, choice offering.Ref) map[string]string {
 	labels := singles(t.Labels)
 	if o := find(t, choice.Zone, choice.CapacityType); o != nil {
 		maps.Copy(labels, singles(o.Labels))
 	}
-	labels[world.LabelInstanceType] = choice.Type
-	labels[world.LabelZone] = choice.Zone
-	labels[world.LabelCapacityType] = choice.CapacityType
+	labels[cluster.LabelInstanceType] = choice.Type
+	labels[cluster.LabelZone] = choice.Zone
+	labels[cluster.LabelCapacityType] = choice.CapacityType
 	maps.Copy(labels, c.Labels)
 	return labels
 }
@@ -196,10 +196,10 @@ func singles(labels map[string][]string) map[string]string {
 	return one
 }
 
-func find(t *offer.Type, zone, capacityType string) *offer.Offer {
-	for i := range t.Offers {
-		if t.Offers[i].Zone == zone && t.Offers[i].CapacityType == capacityType {
-			return &t.Offers[i]
+func find(t *offering.InstanceType, zone, capacityType string) *offering.Offering {
+	for i := range t.Offerings {
+		if t.Offerings[i].Zone == zone && t.Offerings[i].CapacityType == capacityType {
+			return &t.Offerings[i]
 		}
 	}
 	return nil

@@ -8,20 +8,20 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Overlay converts a NodeOverlay. Its error says what in it cannot be read.
-func Overlay(o *karpv1alpha1.NodeOverlay) (offer.Overlay, error) {
+func Overlay(o *karpv1alpha1.NodeOverlay) (offering.Overlay, error) {
 	change, err := priceChange(&o.Spec)
 	if err != nil {
-		return offer.Overlay{}, fmt.Errorf("reading nodeoverlay %s: %w", o.Name, err)
+		return offering.Overlay{}, fmt.Errorf("reading nodeoverlay %s: %w", o.Name, err)
 	}
 	requirements := make([]karpv1.NodeSelectorRequirementWithMinValues, 0, len(o.Spec.Requirements))
 	for _, r := range o.Spec.Requirements {
 		requirements = append(requirements, karpv1.NodeSelectorRequirementWithMinValues{Key: r.Key, Operator: r.Operator, Values: r.Values})
 	}
-	return offer.Overlay{
+	return offering.Overlay{
 		Name:     o.Name,
 		Weight:   valueOr(o.Spec.Weight, 0),
 		Rules:    Rules(requirements),
@@ -30,14 +30,14 @@ func Overlay(o *karpv1alpha1.NodeOverlay) (offer.Overlay, error) {
 	}, nil
 }
 
-func priceChange(s *karpv1alpha1.NodeOverlaySpec) (offer.Change, error) {
+func priceChange(s *karpv1alpha1.NodeOverlaySpec) (offering.PriceChange, error) {
 	switch {
 	case s.Price != nil && s.PriceAdjustment != nil:
-		return offer.Change{}, errors.New("both price and priceAdjustment are set: choose one")
+		return offering.PriceChange{}, errors.New("both price and priceAdjustment are set: choose one")
 	case s.Price != nil:
-		return offer.ParsePrice(*s.Price)
+		return offering.ParsePrice(*s.Price)
 	case s.PriceAdjustment != nil:
-		return offer.ParseAdjustment(*s.PriceAdjustment)
+		return offering.ParseAdjustment(*s.PriceAdjustment)
 	}
-	return offer.Change{}, nil
+	return offering.PriceChange{}, nil
 }

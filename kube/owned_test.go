@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // made is a pending pod that its owner makes anew when it goes.
@@ -42,7 +42,7 @@ func TestPromisedTo(t *testing.T) {
 	if got := m.PromisedTo("x"); len(got) != 0 {
 		t.Errorf("%d pods are promised room before anybody promised any", len(got))
 	}
-	m.Nominate("x", []world.Ref{Ref(p)})
+	m.Nominate("x", []cluster.PodRef{Ref(p)})
 	if got := m.PromisedTo("x"); len(got) != 1 || got[0] != p {
 		t.Errorf("promised to %v", got)
 	}

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // Pod converts a pod as it stands at a moment (duration-bound annotations lapse).
@@ -15,14 +15,14 @@ import (
 // knows what the pod's claims stand for.
 //
 // What needs no conversion is shared with p, which must not change afterwards.
-func Pod(p *corev1.Pod, now time.Time) world.Pod { return (*Converter)(nil).Pod(p, now) }
+func Pod(p *corev1.Pod, now time.Time) cluster.Pod { return (*Converter)(nil).Pod(p, now) }
 
 // Pod is the function Pod; what it returns may be shared with pods converted before.
-func (k *Converter) Pod(p *corev1.Pod, now time.Time) world.Pod {
+func (k *Converter) Pod(p *corev1.Pod, now time.Time) cluster.Pod {
 	required, anyOf := affinity(&p.Spec)
 	daemon := ownerUID(p, "apps/v1", "DaemonSet")
-	w := world.Pod{
-		Ref:         Ref(p),
+	w := cluster.Pod{
+		PodRef:      Ref(p),
 		Created:     p.CreationTimestamp.Time,
 		Priority:    valueOr(p.Spec.Priority, 0),
 		Labels:      p.Labels,
@@ -33,7 +33,7 @@ func (k *Converter) Pod(p *corev1.Pod, now time.Time) world.Pod {
 		Preferred:   preferences(p.Spec.Affinity),
 		Ports:       hostPorts(&p.Spec),
 		Node:        p.Spec.NodeName,
-		Daemon:      daemon,
+		DaemonSet:   daemon,
 		Movable:     p.Spec.NodeName != "" && Movable(p, now),
 		Terminating: p.DeletionTimestamp != nil,
 	}
@@ -43,8 +43,8 @@ func (k *Converter) Pod(p *corev1.Pod, now time.Time) world.Pod {
 }
 
 // Ref names a pod.
-func Ref(p *corev1.Pod) world.Ref {
-	return world.Ref{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}
+func Ref(p *corev1.Pod) cluster.PodRef {
+	return cluster.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}
 }
 
 // Provisionable reports whether room should be found for the pod: the scheduler

@@ -7,19 +7,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Pool converts a NodePool. A pool that is not ready is blocked with the reason
 // its conditions give; the others go on.
-func Pool(p *karpv1.NodePool) world.Pool {
+func Pool(p *karpv1.NodePool) cluster.NodePool {
 	spec := p.Spec.Template.Spec
 	labels := byToday(p.Spec.Template.Labels)
 	if ref := spec.NodeClassRef; ref != nil {
 		labels[karpv1.NodeClassLabelKey(ref.GroupKind())] = ref.Name
 	}
-	w := world.Pool{
+	w := cluster.NodePool{
 		Name:         p.Name,
 		Weight:       valueOr(p.Spec.Weight, 0),
 		Requirements: Rules(spec.Requirements),
@@ -75,11 +75,11 @@ func blocked(p *karpv1.NodePool) (reason.Reason, string, reason.Facts) {
 
 // Daemon converts the pod that a DaemonSet puts on every node it matches, as its
 // template has it.
-func Daemon(d *appsv1.DaemonSet) world.Daemon {
+func Daemon(d *appsv1.DaemonSet) cluster.DaemonSet {
 	spec := &d.Spec.Template.Spec
 	required, anyOf := affinity(spec)
-	return world.Daemon{
-		Ref:         world.Ref{Namespace: d.Namespace, Name: d.Name, UID: string(d.UID)},
+	return cluster.DaemonSet{
+		PodRef:      cluster.PodRef{Namespace: d.Namespace, Name: d.Name, UID: string(d.UID)},
 		Requests:    Requests(&corev1.Pod{Spec: *spec}),
 		Required:    required,
 		AnyOf:       anyOf,
@@ -91,7 +91,7 @@ func Daemon(d *appsv1.DaemonSet) world.Daemon {
 // daemonLike is Daemon with the requests, node selector, tolerations and ports of a pod
 // that the DaemonSet has already, since admission may have changed them. That
 // pod's node affinity names its own node, so the template's stands. pod may be nil.
-func daemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) world.Daemon {
+func daemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) cluster.DaemonSet {
 	w := Daemon(d)
 	if pod != nil {
 		w.Requests = Requests(pod)
@@ -103,10 +103,10 @@ func daemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) world.Daemon {
 }
 
 // daemonTolerations are those the DaemonSet controller adds to its pods.
-func daemonTolerations(hostNetwork bool) []world.Toleration {
-	all := []world.Toleration{
-		{Key: corev1.TaintNodeNotReady, Operator: "Exists", Effect: world.NoExecute},
-		{Key: corev1.TaintNodeUnreachable, Operator: "Exists", Effect: world.NoExecute},
+func daemonTolerations(hostNetwork bool) []cluster.Toleration {
+	all := []cluster.Toleration{
+		{Key: corev1.TaintNodeNotReady, Operator: "Exists", Effect: cluster.NoExecute},
+		{Key: corev1.TaintNodeUnreachable, Operator: "Exists", Effect: cluster.NoExecute},
 	}
 	keys := []string{
 		corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
@@ -116,7 +116,7 @@ func daemonTolerations(hostNetwork bool) []world.Toleration {
 		keys = append(keys, corev1.TaintNodeNetworkUnavailable)
 	}
 	for _, key := range keys {
-		all = append(all, world.Toleration{Key: key, Operator: "Exists", Effect: world.NoSchedule})
+		all = append(all, cluster.Toleration{Key: key, Operator: "Exists", Effect: cluster.NoSchedule})
 	}
 	return all
 }

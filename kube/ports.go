@@ -3,15 +3,15 @@ package kube
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // hostPorts lists the ports of the node that the pod holds while it runs: those
 // of its containers and of init containers that stay (sidecars), as the
 // scheduler counts them. On the host's network every port is the host's: the API
 // server writes that into pods, not into the templates of DaemonSets.
-func hostPorts(spec *corev1.PodSpec) []world.Port {
-	var out []world.Port
+func hostPorts(spec *corev1.PodSpec) []cluster.Port {
+	var out []cluster.Port
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; valueOr(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
 			out = appendPorts(out, c.Ports, spec.HostNetwork)
@@ -24,7 +24,7 @@ func hostPorts(spec *corev1.PodSpec) []world.Port {
 }
 
 // appendPorts keeps ports that no host has: they are a reason to refuse the pod.
-func appendPorts(out []world.Port, in []corev1.ContainerPort, all bool) []world.Port {
+func appendPorts(out []cluster.Port, in []corev1.ContainerPort, all bool) []cluster.Port {
 	for i := range in {
 		p := &in[i]
 		port := p.HostPort
@@ -38,7 +38,7 @@ func appendPorts(out []world.Port, in []corev1.ContainerPort, all bool) []world.
 		if protocol == "" {
 			protocol = corev1.ProtocolTCP
 		}
-		out = append(out, world.Port{Protocol: string(protocol), IP: p.HostIP, Port: port})
+		out = append(out, cluster.Port{Protocol: string(protocol), IP: p.HostIP, Port: port})
 	}
 	return out
 }

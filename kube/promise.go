@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // NominatedFor is how long a promise of room holds on a node that is ready:
@@ -16,7 +16,7 @@ const NominatedFor = 20 * time.Second
 
 // Launched remembers a claim that was just created, before any watch shows it,
 // what it may become, and which pods it was bought for.
-func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offer.Choice, pods []world.Ref) {
+func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offering.Ref, pods []cluster.PodRef) {
 	m.change(func() news {
 		m.expect(c, choices, time.Now())
 		m.promise(c.Name, pods)
@@ -25,11 +25,11 @@ func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offer.Choice, pods []wo
 }
 
 // Nominate promises pods room on a node that exists or is on its way.
-func (m *Mirror) Nominate(key string, pods []world.Ref) {
+func (m *Mirror) Nominate(key string, pods []cluster.PodRef) {
 	m.change(func() news { m.promise(key, pods); return news{} })
 }
 
-func (m *Mirror) promise(key string, pods []world.Ref) {
+func (m *Mirror) promise(key string, pods []cluster.PodRef) {
 	w, ok := m.worldNodes[key]
 	if !ok || w.Leaving {
 		return
@@ -60,7 +60,7 @@ func (m *Mirror) needsRoom(p *corev1.Pod) bool {
 
 // Interrupts reports whether any of the pods runs on a machine that goes without being asked,
 // or comes in the place of one that does or did.
-func (m *Mirror) Interrupts(pods []world.Ref) bool {
+func (m *Mirror) Interrupts(pods []cluster.PodRef) bool {
 	m.lock()
 	defer m.mu.Unlock()
 	for _, p := range pods {
@@ -143,7 +143,7 @@ func (m *Mirror) Settle() {
 func (m *Mirror) settle(now time.Time) news {
 	woke := append(m.judge(), m.lapse(now)...)
 	for _, w := range m.worldNodes {
-		if !w.Stuck && stuck(w, now) {
+		if !w.Unschedulable && stuck(w, now) {
 			woke = append(woke, m.tell(w)...)
 		}
 	}
@@ -164,7 +164,7 @@ func (m *Mirror) settle(now time.Time) news {
 func (m *Mirror) lapsed(key string, now time.Time) bool {
 	w, ok := m.worldNodes[key]
 	switch {
-	case !ok || w.Leaving || w.Stuck:
+	case !ok || w.Leaving || w.Unschedulable:
 		return true
 	case w.Initialized:
 		return now.After(m.until[key]) && !m.awaitedThere(key)
@@ -172,6 +172,6 @@ func (m *Mirror) lapsed(key string, now time.Time) bool {
 	return false
 }
 
-func stuck(w world.Node, now time.Time) bool {
+func stuck(w cluster.Node, now time.Time) bool {
 	return !w.Initialized && !w.Created.IsZero() && now.Sub(w.Created) > StuckAfter
 }

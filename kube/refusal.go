@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // denial is why no machine can be bought for a pod: in words, and its parameters
@@ -20,7 +20,7 @@ type denial struct {
 }
 
 // deny writes a denial down on the pod, unless there is one already.
-func (d denial) deny(w *world.Pod) {
+func (d denial) deny(w *cluster.Pod) {
 	if d.because != "" && w.Refused == "" {
 		w.Refused, w.RefusedDetail, w.RefusedFacts = d.because, d.words, reason.FactsOf(d.facts)
 	}

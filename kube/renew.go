@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // A World gives labels and values numbers that it never gives again, and a Mirror shares what
@@ -65,7 +65,7 @@ func (m *Mirror) anyPodHas(label string) bool {
 
 // renew tells a new builder what there is.
 func (m *Mirror) renew() {
-	b := world.NewBuilder()
+	b := cluster.NewBuilder()
 	b.Mention(m.mentioned()...)
 	b.SetSettings(m.settings)
 	for name, labels := range m.namespaces {
@@ -85,7 +85,7 @@ func (m *Mirror) renew() {
 	for _, w := range m.worldNodes {
 		b.SetNode(w)
 	}
-	for _, pods := range []map[string]world.Pod{m.worldPods, m.spare} {
+	for _, pods := range []map[string]cluster.Pod{m.worldPods, m.spare} {
 		for _, w := range pods {
 			b.SetPod(w)
 		}

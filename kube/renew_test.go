@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // The World that a Mirror begins anew with is the one it had: whenever that is, it changes no
@@ -48,7 +48,7 @@ func TestBeginningAnewChangesNoPlan(t *testing.T) {
 // Rule MEMORY-2.
 func TestBeginningAnewForgetsNothingThatIs(t *testing.T) {
 	for name, omit := range map[string]func(*Mirror){
-		"settings":   func(m *Mirror) { m.settings = world.Settings{} },
+		"settings":   func(m *Mirror) { m.settings = cluster.Settings{} },
 		"namespaces": func(m *Mirror) { clear(m.namespaces) },
 		"catalogs":   func(m *Mirror) { clear(m.catalogs) },
 		"budgets":    func(m *Mirror) { clear(m.budgets) },
@@ -74,13 +74,13 @@ func TestBeginningAnewForgetsNothingThatIs(t *testing.T) {
 }
 
 func printedPlan(m *Mirror) (plan string) {
-	m.View(func(w *world.World) { plan = enginetest.Print(pack.Solve(w)) })
+	m.View(func(w *cluster.Snapshot) { plan = enginetest.Print(schedule.Solve(w)) })
 	return plan
 }
 
 // furnish shows a cluster in which everything matters.
 func furnish(m *Mirror) {
-	m.SetSettings(world.Settings{Preferences: world.Ignore})
+	m.SetSettings(cluster.Settings{Preferences: cluster.Ignore})
 	m.SetNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"team": "a"}}})
 	pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	pool.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Name: "default"}
@@ -109,16 +109,16 @@ func furnish(m *Mirror) {
 	}
 	spare := Pod(pendingPod("spare"), time.Time{})
 	spare.Virtual = true
-	m.Spare(nil, []world.Pod{spare})
+	m.Spare(nil, []cluster.Pod{spare})
 }
 
 // furniture is two sizes in two zones, of which one is dearer.
-func furniture() []offer.Type {
-	var out []offer.Type
+func furniture() []offering.InstanceType {
+	var out []offering.InstanceType
 	for _, cores := range []int64{2, 4} {
-		x := offer.Type{Name: fmt.Sprint("t", cores), Capacity: quantity.Amounts{quantity.NameCPU: 1000 * cores, quantity.NameMemory: cores << 32, quantity.NamePods: 20}}
+		x := offering.InstanceType{Name: fmt.Sprint("t", cores), Capacity: quantity.Amounts{quantity.NameCPU: 1000 * cores, quantity.NameMemory: cores << 32, quantity.NamePods: 20}}
 		for i, zone := range []string{"z1", "z2"} {
-			x.Offers = append(x.Offers, offer.Offer{Zone: zone, CapacityType: offer.OnDemand, Price: offer.Price((cores*10 + int64(i)) * 1e6), Draws: []offer.Draw{{Budget: "cores", Amount: cores}}})
+			x.Offerings = append(x.Offerings, offering.Offering{Zone: zone, CapacityType: offering.OnDemand, Price: offering.Price((cores*10 + int64(i)) * 1e6), QuotaUses: []offering.QuotaUse{{Quota: "cores", Amount: cores}}})
 		}
 		out = append(out, x)
 	}
@@ -131,7 +131,7 @@ func furniture() []offer.Type {
 // Rule MEMORY-2.
 func TestBeginningAnewIsRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, builder, beginnings := NewMirror(nil), (*world.Builder)(nil), 0
+		m, builder, beginnings := NewMirror(nil), (*cluster.Builder)(nil), 0
 		furnish(m)
 		const nodes = 20_000
 		for i := range nodes {
@@ -140,7 +140,7 @@ func TestBeginningAnewIsRare(t *testing.T) {
 			m.SetClaim(claim)
 			m.SetNode(node)
 			if i%10 == 0 {
-				m.View(func(*world.World) {})
+				m.View(func(*cluster.Snapshot) {})
 				m.Settle()
 			}
 			m.RemoveNode(node)
@@ -176,7 +176,7 @@ func TestStandbyForgets(t *testing.T) {
 			m.RemovePod(p)
 			m.RemovePDB(&budget)
 			if i%100 == 0 {
-				m.View(func(w *world.World) { w.Pending() })
+				m.View(func(w *cluster.Snapshot) { w.Pending() })
 			}
 			m.Tidy()
 		}
@@ -201,7 +201,7 @@ func TestPodsThatOutliveTheirNodeLeaveNothing(t *testing.T) {
 			p := boundTo(pendingPod(fmt.Sprint("p", i)), node.Name)
 			m.SetNode(node)
 			m.SetPod(p, false)
-			m.Nominate(node.Name, []world.Ref{Ref(p)})
+			m.Nominate(node.Name, []cluster.PodRef{Ref(p)})
 			if podFirst {
 				m.RemovePod(p)
 			}

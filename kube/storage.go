@@ -13,9 +13,9 @@ import (
 	csitranslation "k8s.io/csi-translation-lib"
 	"k8s.io/klog/v2"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Annotations that the volume controllers and administrators set.
@@ -61,7 +61,7 @@ func keyOf(o metav1.Object) types.NamespacedName {
 // Mount fills in the volumes of p, converted before from the same pod, and refuses
 // the pod when one of them cannot be mounted anywhere for now. A bound pod keeps
 // those that are known: they take up room to attach.
-func (s *Storage) Mount(w *world.Pod, p *corev1.Pod) {
+func (s *Storage) Mount(w *cluster.Pod, p *corev1.Pod) {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		mounted, fault := s.mount(p, v)
@@ -77,7 +77,7 @@ func (s *Storage) Mount(w *world.Pod, p *corev1.Pod) {
 
 // mount says what one volume asks for; the zero Volume asks for nothing. fault
 // says why it cannot be mounted at all.
-func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out world.Volume, fault string) {
+func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out cluster.Volume, fault string) {
 	key, ok := claimOf(p, v)
 	if !ok {
 		return s.inline(p, v), ""
@@ -130,15 +130,15 @@ func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
 
 // inline is a disk that the pod names itself, in the form of old. Other volumes
 // without a claim attach nothing.
-func (s *Storage) inline(p *corev1.Pod, v *corev1.Volume) world.Volume {
+func (s *Storage) inline(p *corev1.Pod, v *corev1.Volume) cluster.Volume {
 	if !oldInline(v) || !s.csi.IsInlineMigratable(v) {
-		return world.Volume{}
+		return cluster.Volume{}
 	}
 	pv, err := s.csi.TranslateInTreeInlineVolumeToCSI(klog.Background(), v, p.Namespace)
 	if err != nil || pv.Spec.CSI == nil {
-		return world.Volume{} // it names no disk that could be counted
+		return cluster.Volume{} // it names no disk that could be counted
 	}
-	return world.Volume{ID: attached(pv.Spec.CSI), Driver: pv.Spec.CSI.Driver, Shared: true}
+	return cluster.Volume{ID: attached(pv.Spec.CSI), Driver: pv.Spec.CSI.Driver, Shared: true}
 }
 
 func oldInline(v *corev1.Volume) bool {
@@ -148,13 +148,13 @@ func oldInline(v *corev1.Volume) bool {
 
 // claimed resolves a claim that exists. The cases in which the scheduler would
 // not place the pod on any node are faults.
-func (s *Storage) claimed(c *corev1.PersistentVolumeClaim) (world.Volume, string) {
+func (s *Storage) claimed(c *corev1.PersistentVolumeClaim) (cluster.Volume, string) {
 	key := keyOf(c)
 	switch {
 	case c.DeletionTimestamp != nil:
-		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is being deleted", key)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is being deleted", key)
 	case c.Status.Phase == corev1.ClaimLost:
-		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s has lost its PersistentVolume %s", key, c.Spec.VolumeName)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s has lost its PersistentVolume %s", key, c.Spec.VolumeName)
 	case c.Spec.VolumeName == "":
 		return s.unbound(key, valueOr(c.Spec.StorageClassName, ""))
 	}
@@ -165,15 +165,15 @@ func (s *Storage) claimed(c *corev1.PersistentVolumeClaim) (world.Volume, string
 	return out, fault
 }
 
-func (s *Storage) bound(claim types.NamespacedName, name string) (world.Volume, string) {
+func (s *Storage) bound(claim types.NamespacedName, name string) (cluster.Volume, string) {
 	pv := s.volumes[name]
 	switch {
 	case pv == nil:
-		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which does not exist", claim, name)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which does not exist", claim, name)
 	case pv.DeletionTimestamp != nil:
-		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which is being deleted", claim, name)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which is being deleted", claim, name)
 	}
-	out := world.Volume{ID: claim.String(), AnyOf: places(pv)}
+	out := cluster.Volume{ID: claim.String(), AnyOf: places(pv)}
 	if source := s.source(pv); source != nil {
 		out.ID, out.Driver = attached(source), source.Driver
 	}
@@ -202,12 +202,12 @@ func attached(source *corev1.CSIPersistentVolumeSource) string {
 
 // places are the alternatives of the volume's node affinity. A volume on a node's
 // own disk is tied to that node by name; Karpenter lets the pod move, and so do we.
-func places(pv *corev1.PersistentVolume) []world.Term {
+func places(pv *corev1.PersistentVolume) []cluster.Term {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
 	}
 	local := pv.Spec.Local != nil || pv.Spec.HostPath != nil
-	var out []world.Term
+	var out []cluster.Term
 	for _, t := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
 		if len(t.MatchExpressions) == 0 {
 			continue
@@ -225,21 +225,21 @@ func places(pv *corev1.PersistentVolume) []world.Term {
 }
 
 // unbound resolves a claim whose volume is made when its first pod has a node.
-func (s *Storage) unbound(claim types.NamespacedName, name string) (world.Volume, string) {
+func (s *Storage) unbound(claim types.NamespacedName, name string) (cluster.Volume, string) {
 	class := s.classes[name]
 	switch {
 	case name == "":
-		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and names no StorageClass: name one, or make a volume for it", claim)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and names no StorageClass: name one, or make a volume for it", claim)
 	case class == nil:
-		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and its StorageClass %s does not exist: create it", claim, name)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and its StorageClass %s does not exist: create it", claim, name)
 	case valueOr(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate:
-		return world.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound, and StorageClass %s (volumeBindingMode Immediate) binds claims before their pods are placed: wait for its volume", claim, name)
+		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound, and StorageClass %s (volumeBindingMode Immediate) binds claims before their pods are placed: wait for its volume", claim, name)
 	}
-	return world.Volume{ID: claim.String(), Driver: s.driver(class), AnyOf: topologies(class)}, ""
+	return cluster.Volume{ID: claim.String(), Driver: s.driver(class), AnyOf: topologies(class)}, ""
 }
 
 // unborn resolves an ephemeral volume whose claim has not been made yet.
-func (s *Storage) unborn(claim types.NamespacedName, e *corev1.EphemeralVolumeSource) (world.Volume, string) {
+func (s *Storage) unborn(claim types.NamespacedName, e *corev1.EphemeralVolumeSource) (cluster.Volume, string) {
 	name := ""
 	if e.VolumeClaimTemplate != nil && e.VolumeClaimTemplate.Spec.StorageClassName != nil {
 		name = *e.VolumeClaimTemplate.Spec.StorageClassName
@@ -276,10 +276,10 @@ func (s *Storage) driver(c *storagev1.StorageClass) string {
 }
 
 // topologies are the alternatives of a class's allowedTopologies.
-func topologies(c *storagev1.StorageClass) []world.Term {
-	var out []world.Term
+func topologies(c *storagev1.StorageClass) []cluster.Term {
+	var out []cluster.Term
 	for _, t := range c.AllowedTopologies {
-		term := make(world.Term, 0, len(t.MatchLabelExpressions))
+		term := make(cluster.Term, 0, len(t.MatchLabelExpressions))
 		for _, e := range t.MatchLabelExpressions {
 			term = append(term, constraint.Rule{Key: normal(e.Key), Operator: constraint.In, Values: e.Values})
 		}

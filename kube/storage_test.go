@@ -10,8 +10,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 const azureDisk = "disk.csi.azure.com"
@@ -93,7 +93,7 @@ func stored(objects ...any) *Storage {
 	return s
 }
 
-func mount(s *Storage, p *corev1.Pod) world.Pod {
+func mount(s *Storage, p *corev1.Pod) cluster.Pod {
 	w := Pod(p, time.Time{})
 	s.Mount(&w, p)
 	return w
@@ -125,32 +125,32 @@ func TestVolumes(t *testing.T) {
 	empty := pendingPod("m")
 	empty.Spec.Volumes = []corev1.Volume{{Name: "d", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 
-	inZ := func(zones ...string) []world.Term { return []world.Term{{in(world.LabelZone, zones...)}} }
+	inZ := func(zones ...string) []cluster.Term { return []cluster.Term{{in(cluster.LabelZone, zones...)}} }
 	data := mounting("a", "data")
 	for _, tc := range []struct {
 		name string
 		pod  *corev1.Pod
 		in   *Storage
-		want []world.Volume
+		want []cluster.Volume
 	}{
 		{"bound, either of two zones", data, stored(boundClaim("data", "pv"), csiVolume("pv", zoned(corev1.LabelTopologyZone, "z1"), zoned(corev1.LabelFailureDomainBetaZone, "z2"))),
-			[]world.Volume{{ID: "disk.csi.azure.com/handle-pv", Driver: azureDisk, Shared: true, AnyOf: append(inZ("z1"), inZ("z2")...)}}},
+			[]cluster.Volume{{ID: "disk.csi.azure.com/handle-pv", Driver: azureDisk, Shared: true, AnyOf: append(inZ("z1"), inZ("z2")...)}}},
 		{"a disk in the form of old", data, stored(boundClaim("data", "old"), inTree),
-			[]world.Volume{{ID: "disk.csi.azure.com//subscriptions/s/d", Driver: azureDisk, Shared: true}}},
-		{"the same named by the pod itself", inline, stored(), []world.Volume{{ID: "disk.csi.azure.com//subscriptions/s/d", Driver: azureDisk, Shared: true}}},
-		{"a file share attaches nothing", data, stored(boundClaim("data", "nfs"), nfs), []world.Volume{{ID: "default/data", Shared: true}}},
-		{"a local volume lets its node go", data, stored(boundClaim("data", "local"), onDisk), []world.Volume{{ID: "default/data", Shared: true}}},
-		{"but not its zone", data, stored(boundClaim("data", "local"), onDiskInZone), []world.Volume{{ID: "default/data", Shared: true, AnyOf: inZ("z1")}}},
-		{"to be made later", data, stored(unboundClaim("data", "late"), late("late")), []world.Volume{{ID: "default/data", Driver: azureDisk, Shared: true}}},
-		{"to be made later, in these zones", data, stored(unboundClaim("data", "late"), restricted), []world.Volume{{ID: "default/data", Driver: azureDisk, Shared: true, AnyOf: inZ("z1", "z2")}}},
+			[]cluster.Volume{{ID: "disk.csi.azure.com//subscriptions/s/d", Driver: azureDisk, Shared: true}}},
+		{"the same named by the pod itself", inline, stored(), []cluster.Volume{{ID: "disk.csi.azure.com//subscriptions/s/d", Driver: azureDisk, Shared: true}}},
+		{"a file share attaches nothing", data, stored(boundClaim("data", "nfs"), nfs), []cluster.Volume{{ID: "default/data", Shared: true}}},
+		{"a local volume lets its node go", data, stored(boundClaim("data", "local"), onDisk), []cluster.Volume{{ID: "default/data", Shared: true}}},
+		{"but not its zone", data, stored(boundClaim("data", "local"), onDiskInZone), []cluster.Volume{{ID: "default/data", Shared: true, AnyOf: inZ("z1")}}},
+		{"to be made later", data, stored(unboundClaim("data", "late"), late("late")), []cluster.Volume{{ID: "default/data", Driver: azureDisk, Shared: true}}},
+		{"to be made later, in these zones", data, stored(unboundClaim("data", "late"), restricted), []cluster.Volume{{ID: "default/data", Driver: azureDisk, Shared: true, AnyOf: inZ("z1", "z2")}}},
 		{"to be made by a provisioner of old", data, stored(unboundClaim("data", "late"), storageClass("late", "kubernetes.io/azure-disk", storagev1.VolumeBindingWaitForFirstConsumer)),
-			[]world.Volume{{ID: "default/data", Driver: azureDisk, Shared: true}}},
-		{"one pod only", data, stored(alone, csiVolume("pv")), []world.Volume{{ID: "disk.csi.azure.com/handle-pv", Driver: azureDisk}}},
-		{"a StatefulSet's own", ofSet, stored(unboundClaim("data-db-0", "late"), late("late")), []world.Volume{{ID: "default/data-db-0", Driver: azureDisk}}},
-		{"ephemeral, claim not made yet", ephemeral(new("late")), stored(late("late")), []world.Volume{{ID: "default/e-scratch", Driver: azureDisk}}},
-		{"ephemeral, claim made", ephemeral(new("late")), stored(late("late"), made), []world.Volume{{ID: "default/e-scratch", Driver: azureDisk}}},
+			[]cluster.Volume{{ID: "default/data", Driver: azureDisk, Shared: true}}},
+		{"one pod only", data, stored(alone, csiVolume("pv")), []cluster.Volume{{ID: "disk.csi.azure.com/handle-pv", Driver: azureDisk}}},
+		{"a StatefulSet's own", ofSet, stored(unboundClaim("data-db-0", "late"), late("late")), []cluster.Volume{{ID: "default/data-db-0", Driver: azureDisk}}},
+		{"ephemeral, claim not made yet", ephemeral(new("late")), stored(late("late")), []cluster.Volume{{ID: "default/e-scratch", Driver: azureDisk}}},
+		{"ephemeral, claim made", ephemeral(new("late")), stored(late("late"), made), []cluster.Volume{{ID: "default/e-scratch", Driver: azureDisk}}},
 		{"ephemeral, newest default class", ephemeral(nil), stored(marked(storageClass("a", "other", storagev1.VolumeBindingWaitForFirstConsumer), 1), marked(late("b"), 2)),
-			[]world.Volume{{ID: "default/e-scratch", Driver: azureDisk}}},
+			[]cluster.Volume{{ID: "default/e-scratch", Driver: azureDisk}}},
 		{"nothing to attach", empty, stored(), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

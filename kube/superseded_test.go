@@ -3,7 +3,7 @@ package kube
 import (
 	"testing"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // Room is found for a running pod or for its successor, never for both.
@@ -22,7 +22,7 @@ func TestSupersededPodNeedsNoRoom(t *testing.T) {
 	m.SetNode(home)
 	old = boundTo(old, node.Name)
 	m.SetPod(old, false)
-	m.Nominate(staying.Name, []world.Ref{Ref(old)})
+	m.Nominate(staying.Name, []cluster.PodRef{Ref(old)})
 	if got := m.worldPods["uid-old"].Node; got != home.Name {
 		t.Fatalf("the promise holds on %q, want %q", got, home.Name)
 	}
@@ -31,7 +31,7 @@ func TestSupersededPodNeedsNoRoom(t *testing.T) {
 	if w := m.worldPods["uid-old"]; w.Node != node.Name || w.Movable {
 		t.Errorf("bound to %q, movable %t: want where it runs, and not movable", w.Node, w.Movable)
 	}
-	m.Nominate(staying.Name, []world.Ref{Ref(old), Ref(next)})
+	m.Nominate(staying.Name, []cluster.PodRef{Ref(old), Ref(next)})
 	if _, promised := m.promises["uid-old"]; promised {
 		t.Error("room was promised to the old pod again")
 	}

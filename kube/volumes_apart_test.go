@@ -8,8 +8,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // TestReplicasApartWithVolumes (Rule SPREAD-5): replicas of a Deployment that keep apart get a node
@@ -44,7 +44,7 @@ func TestReplicasApartWithVolumes(t *testing.T) {
 }
 
 // solveMounting plans for pods of a Deployment, each with a claim to be bound where it runs.
-func solveMounting(pods int, claim func(i int) string, edit func(*corev1.Pod)) (plan pack.Plan) {
+func solveMounting(pods int, claim func(i int) string, edit func(*corev1.Pod)) (plan schedule.Plan) {
 	n, m := newNasty(), NewMirror(nil)
 	m.SetPool(n.pools[0])
 	m.SetCatalog(ClassOf(n.pools[0].Spec.Template.Spec.NodeClassRef), n.types, nil)
@@ -58,6 +58,6 @@ func solveMounting(pods int, claim func(i int) string, edit func(*corev1.Pod)) (
 		edit(p)
 		m.SetPod(p, true)
 	}
-	m.View(func(w *world.World) { plan = pack.Solve(w) })
+	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
 	return plan
 }

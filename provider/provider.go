@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
@@ -42,16 +42,16 @@ type Provider interface {
 	Terminate(ctx context.Context, providerID string) error
 	// Abandon gives back whatever machine exists for a claim that never learnt its
 	// provider ID; ErrNotFound when there is none.
-	Abandon(ctx context.Context, claim Claim) error
+	TerminateUnclaimed(ctx context.Context, claim Claim) error
 }
 
-// Tidier is a Provider whose machines are made of parts (interfaces, disks) that
+// OrphanCollector is a Provider whose machines are made of parts (interfaces, disks) that
 // may stay behind when a machine goes.
-type Tidier interface {
+type OrphanCollector interface {
 	// Tidy gives back parts that belong to no machine, unless claimed reports that the
 	// claim they were made for lives: its machine may be on its way. Parts of one who did
 	// not note the claim's UID are told by its name alone. It returns what was given back.
-	Tidy(ctx context.Context, claimed func(name, uid string) bool) ([]string, error)
+	CollectOrphans(ctx context.Context, claimed func(name, uid string) bool) ([]string, error)
 }
 
 // ErrNotFound reports that the machine does not exist (any more).
@@ -72,13 +72,13 @@ type Recognizer interface {
 type Snapshot struct {
 	// Types stays the very same slice from one snapshot to the next as long as the
 	// types hold the same, so that whoever compiles them can tell by its first element.
-	Types []offer.Type
+	Types []offering.InstanceType
 	// Budgets is what is left of each quota that offers draw on, by budget name. A
 	// budget that is not listed is not limited.
-	Budgets map[string]int64
+	QuotaLeft map[string]int64
 	// Pressure is how fast budgets run out, by budget name; those that do not shrink, or
 	// of which that is not known, are not listed. It decides nothing.
-	Pressure map[string]Exhaustion
+	QuotaPressure map[string]Exhaustion
 	// Taken is when the data was read from the cloud; its oldest part counts.
 	Taken time.Time
 	// Listed is when Types were last read to their end, whatever is missing besides; zero
@@ -104,16 +104,16 @@ type Claim struct {
 	Pool      string // NodePool; empty for stand-alone claims
 	Class     string // node class
 	// Choices are the acceptable offers, cheapest first.
-	Choices []offer.Choice
+	Offerings []offering.Ref
 	// Labels and taints the node must register with. StartupTaints too are set at birth.
 	Labels                map[string]string
 	Taints, StartupTaints []Taint
 	// Requests decides nothing here; it is recorded with the machine.
 	Requests quantity.Amounts
-	// Memory holds what Instance.Memory asked to be remembered, among other annotations of
+	// Memory holds what Instance.LaunchState asked to be remembered, among other annotations of
 	// the claim under karve.dev/. Anybody who may write claims may have written it, and it
 	// may be missing: losing it costs time and nothing else.
-	Memory map[string]string
+	LaunchState map[string]string
 	// Urgent asks for this machine before others: pods lose theirs meanwhile.
 	Urgent bool
 }
@@ -147,7 +147,7 @@ type Instance struct {
 	Type         string
 	Zone         string
 	CapacityType string
-	Price        offer.Price
+	Price        offering.Price
 	ImageID      string
 	// Labels are those the machine's type and offer give the node. Maps are not to be changed.
 	Labels map[string]string
@@ -158,7 +158,7 @@ type Instance struct {
 	// annotations under karve.dev/ of 8 KiB at most together. It is stored before Launch
 	// is called again; an empty value forgets. Once the claim is launched its keys are
 	// forgotten.
-	Memory                map[string]string
+	LaunchState           map[string]string
 	Capacity, Allocatable quantity.Amounts
 	Created               time.Time
 	// RetryAfter is how long to wait before asking again while Creating.
@@ -169,10 +169,10 @@ type Instance struct {
 
 // Attempt is one refused purchase.
 type Attempt struct {
-	Choice offer.Choice
-	Code   string // the cloud's error code
-	Reason string // our stable word: Quota, OutOfStock, Restricted, Throttled, Network, Other
-	Detail string
+	Offering offering.Ref
+	Code     string // the cloud's error code
+	Reason   string // our stable word: Quota, OutOfStock, Restricted, Throttled, Network, Other
+	Detail   string
 }
 
 // CapacityError reports that none of a claim's choices can be bought for now.
@@ -191,7 +191,7 @@ func (e *CapacityError) Error() string {
 			fmt.Fprintf(&b, "; and %d more", len(e.Attempts)-i)
 			break
 		}
-		fmt.Fprintf(&b, "; %s in %s (%s): %s", a.Choice.Type, a.Choice.Zone, a.Choice.CapacityType, a.Reason)
+		fmt.Fprintf(&b, "; %s in %s (%s): %s", a.Offering.Type, a.Offering.Zone, a.Offering.CapacityType, a.Reason)
 	}
 	return b.String()
 }

@@ -2,8 +2,8 @@ package provider
 
 import "time"
 
-// Metered is a Provider that counts its requests to a cloud that limits them.
-type Metered interface {
+// RequestStats is a Provider that counts its requests to a cloud that limits them.
+type RequestStats interface {
 	// Requests is what was asked of the cloud since the process started. It answers
 	// from memory.
 	Requests() Requests

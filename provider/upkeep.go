@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Candid is a Provider that says what of its cloud's lists it could not read.
-type Candid interface {
+// UnreadableLister is a Provider that says what of its cloud's lists it could not read.
+type UnreadableLister interface {
 	// Unreadable are the rows of the last lists that were passed over. It answers from
 	// memory.
 	Unreadable() []Unreadable
@@ -29,14 +29,14 @@ type Drifter interface {
 	// answers from memory, since it is asked about every machine every few minutes:
 	// never with a call to the cloud for each. An error means that it could not be
 	// found out, and nothing follows from that.
-	Drift(ctx context.Context, m Bought) (Drift, error)
+	Drift(ctx context.Context, m LaunchedNode) (Drift, error)
 }
 
-// Restless is a Drifter that notices when what it says of a machine may have changed.
-type Restless interface {
+// DriftNotifier is a Drifter that notices when what it says of a machine may have changed.
+type DriftNotifier interface {
 	// Stirred are the NodeClaims about whose machines Drift may say something else since Stirred
 	// was called last. It answers from memory, and has one caller.
-	Stirred() []string
+	DriftChanged() []string
 }
 
 // Drift is one difference.
@@ -47,8 +47,8 @@ type Drift struct {
 	Detail string
 }
 
-// Bought is a claim's machine as the cluster knows it. What is not known is empty.
-type Bought struct {
+// LaunchedNode is a claim's machine as the cluster knows it. What is not known is empty.
+type LaunchedNode struct {
 	Claim, ProviderID string
 	Class             string // node class
 	Type              string // as Instance.Type said when it was launched
@@ -67,7 +67,7 @@ type Updater interface {
 	// configured, one step per call. It may be asked about every machine every few minutes:
 	// one that is up to date costs no call to the cloud. Nothing has to be remembered
 	// between calls.
-	Update(ctx context.Context, m Bought) (Update, error)
+	Update(ctx context.Context, m LaunchedNode) (Update, error)
 }
 
 // Update is how a machine stands. The zero Update is one with nothing to be done.

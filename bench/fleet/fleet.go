@@ -20,7 +20,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/bench/scenario"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -37,8 +37,8 @@ type Fleet struct {
 	// Moved are the pods that are not where they were at first.
 	Moved map[types.UID]bool
 
-	price  map[string]offer.Price // by node
-	sum    offer.Price
+	price  map[string]offering.Price // by node
+	sum    offering.Price
 	on     map[string]map[types.UID]bool // by node
 	pinned map[types.UID]string          // why the pod may not move
 }
@@ -47,7 +47,7 @@ type Fleet struct {
 func New(s *scenario.Scenario) (*Fleet, error) {
 	f := &Fleet{
 		Scenario: s, Nodes: map[string]*corev1.Node{}, Claims: map[string]*karpv1.NodeClaim{}, Pods: map[types.UID]*corev1.Pod{},
-		Moved: map[types.UID]bool{}, price: map[string]offer.Price{}, on: map[string]map[types.UID]bool{}, pinned: pinned(s),
+		Moved: map[types.UID]bool{}, price: map[string]offering.Price{}, on: map[string]map[types.UID]bool{}, pinned: pinned(s),
 	}
 	for i, n := range s.Nodes {
 		if err := f.appear(n, s.Claims[i]); err != nil {
@@ -214,7 +214,7 @@ func (f *Fleet) settle(node string, pods []types.UID, homeless map[types.UID]boo
 }
 
 // Price is what all nodes cost.
-func (f *Fleet) Price() offer.Price { return f.sum }
+func (f *Fleet) Price() offering.Price { return f.sum }
 
 // Bill is the price of nodes by how they were bought, for people.
 func (f *Fleet) Bill() string {

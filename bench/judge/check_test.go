@@ -4,9 +4,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // TestCheckSeesWhatTheSchedulerSees spoils plans by moving pods about. Whatever the
@@ -16,7 +16,7 @@ func TestCheckSeesWhatTheSchedulerSees(t *testing.T) {
 	refused := 0
 	for seed := *first; seed < *first+uint64(*worlds)/4; seed++ {
 		s := enginetest.RandomFull(seed, 1+int(seed%32))
-		p := spoil(pack.Solve(s.World()), rand.New(rand.NewPCG(seed, 3)))
+		p := spoil(schedule.Solve(s.World()), rand.New(rand.NewPCG(seed, 3)))
 		found := Replay(s, p)
 		if len(found) == 0 {
 			continue
@@ -33,8 +33,8 @@ func TestCheckSeesWhatTheSchedulerSees(t *testing.T) {
 }
 
 // spoil moves up to three pods of the plan to other machines in it.
-func spoil(p pack.Plan, r *rand.Rand) pack.Plan {
-	var homes []*[]world.Ref
+func spoil(p schedule.Plan, r *rand.Rand) schedule.Plan {
+	var homes []*[]cluster.PodRef
 	for i := range p.Nominations {
 		homes = append(homes, &p.Nominations[i].Pods)
 	}

@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/world"
 )
 
-func tolerations(in []world.Toleration) []corev1.Toleration {
+func tolerations(in []cluster.Toleration) []corev1.Toleration {
 	var out []corev1.Toleration
 	for _, t := range in {
 		out = append(out, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOperator(t.Operator), Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
@@ -23,9 +23,9 @@ func tolerations(in []world.Toleration) []corev1.Toleration {
 // nodeSelector writes that all of required and one of anyOf must hold; nil when
 // that is always so. Kubernetes reads an empty term as never true, the engine as
 // always, so one empty alternative makes them all superfluous.
-func nodeSelector(required world.Term, anyOf []world.Term) *corev1.NodeSelector {
+func nodeSelector(required cluster.Term, anyOf []cluster.Term) *corev1.NodeSelector {
 	if len(anyOf) == 0 {
-		anyOf = []world.Term{nil}
+		anyOf = []cluster.Term{nil}
 	}
 	out := &corev1.NodeSelector{}
 	for _, alternative := range anyOf {
@@ -38,7 +38,7 @@ func nodeSelector(required world.Term, anyOf []world.Term) *corev1.NodeSelector 
 	return out
 }
 
-func expressions(t world.Term) []corev1.NodeSelectorRequirement {
+func expressions(t cluster.Term) []corev1.NodeSelectorRequirement {
 	var out []corev1.NodeSelectorRequirement
 	for _, r := range t {
 		switch r.Operator {
@@ -99,7 +99,7 @@ func bound(r constraint.Rule) []corev1.NodeSelectorRequirement {
 
 // affinity writes nodeSelector, node affinity and the required terms of pod
 // (anti-)affinity.
-func affinity(p world.Pod) *corev1.Affinity {
+func affinity(p cluster.Pod) *corev1.Affinity {
 	a := &corev1.Affinity{}
 	if where := nodeSelector(p.Required, p.AnyOf); where != nil {
 		a.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: where}
@@ -113,7 +113,7 @@ func affinity(p world.Pod) *corev1.Affinity {
 	return a
 }
 
-func podTerms(in []world.PodTerm) []corev1.PodAffinityTerm {
+func podTerms(in []cluster.PodAffinityTerm) []corev1.PodAffinityTerm {
 	var out []corev1.PodAffinityTerm
 	for _, t := range in {
 		if t.Weight != 0 {
@@ -132,7 +132,7 @@ func podTerms(in []world.PodTerm) []corev1.PodAffinityTerm {
 }
 
 // spread writes one constraint. Kubernetes always counts in the pod's own namespace.
-func spread(s world.Spread) corev1.TopologySpreadConstraint {
+func spread(s cluster.TopologySpreadConstraint) corev1.TopologySpreadConstraint {
 	out := corev1.TopologySpreadConstraint{
 		TopologyKey: s.Key, MaxSkew: s.MaxSkew, LabelSelector: labelSelector(s.Select), WhenUnsatisfiable: corev1.DoNotSchedule,
 		NodeAffinityPolicy: policy(corev1.NodeInclusionPolicyHonor), NodeTaintsPolicy: policy(corev1.NodeInclusionPolicyIgnore),
@@ -155,14 +155,14 @@ func spread(s world.Spread) corev1.TopologySpreadConstraint {
 func policy(p corev1.NodeInclusionPolicy) *corev1.NodeInclusionPolicy { return &p }
 
 // labelSelector writes which pods are meant, namespaces aside; nil means none.
-func labelSelector(s world.Selector) *metav1.LabelSelector {
+func labelSelector(s cluster.Selector) *metav1.LabelSelector {
 	if s.Nothing {
 		return nil
 	}
 	return matching(s.Labels)
 }
 
-func matching(t world.Term) *metav1.LabelSelector {
+func matching(t cluster.Term) *metav1.LabelSelector {
 	out := &metav1.LabelSelector{}
 	for _, r := range t {
 		if r.Operator == constraint.NotIn && len(r.Values) == 0 {

@@ -9,7 +9,7 @@
 // A pod may be accepted at any of these times.
 //
 // It refuses to share code with the engine or with kube's converters: what a field
-// means is read from engine/world's documentation once more, so that a mistake
+// means is read from engine/cluster's documentation once more, so that a mistake
 // there is not repeated here. Preferences are left out; filters do not look at them.
 // The engine does not tell a volume that is there from one to be made where it may
 // be; the judge writes some as bound claims and some as claims that wait for a node.

@@ -8,18 +8,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // hearing is one plan with every launch bought one way, as objects.
 type hearing struct {
 	script  *enginetest.Script
-	plan    pack.Plan             // each launch with the choice it was bought as
-	specs   map[string]*world.Pod // by UID
+	plan    schedule.Plan           // each launch with the choice it was bought as
+	specs   map[string]*cluster.Pod // by UID
 	objects *objects
 	nodes   []*corev1.Node
 	placed  []placement
@@ -28,8 +28,8 @@ type hearing struct {
 
 // placement is one planned pod.
 type placement struct {
-	ref  world.Ref
-	spec *world.Pod
+	ref  cluster.PodRef
+	spec *cluster.Pod
 	pod  *corev1.Pod
 	node string
 	turn int // how many pods the plan puts on the node before
@@ -38,13 +38,13 @@ type placement struct {
 // moves reports whether the pod must leave another node first.
 func (p placement) moves() bool { return p.spec.Node != "" }
 
-func newHearing(s *enginetest.Script, p pack.Plan, to terms) *hearing {
-	h := &hearing{script: s, specs: map[string]*world.Pod{}, objects: newObjects(s, to.make)}
+func newHearing(s *enginetest.Script, p schedule.Plan, to terms) *hearing {
+	h := &hearing{script: s, specs: map[string]*cluster.Pod{}, objects: newObjects(s, to.make)}
 	for i := range s.Pods {
 		h.specs[s.Pods[i].UID] = &s.Pods[i]
 	}
 	for _, n := range s.Nodes {
-		if !n.Stuck || n.Name != "" { // what never registers is no node
+		if !n.Unschedulable || n.Name != "" { // what never registers is no node
 			h.nodes = append(h.nodes, h.objects.node(n))
 		}
 	}
@@ -55,7 +55,7 @@ func newHearing(s *enginetest.Script, p pack.Plan, to terms) *hearing {
 	h.plan.Launches = nil
 	for i, l := range p.Launches {
 		if len(l.Choices) > 0 {
-			l.Choices = []offer.Choice{to.choose(l)}
+			l.Choices = []offering.Ref{to.choose(l)}
 		}
 		h.plan.Launches = append(h.plan.Launches, l)
 		h.launch(fmt.Sprintf("launch-%d", i+1), l)
@@ -63,20 +63,20 @@ func newHearing(s *enginetest.Script, p pack.Plan, to terms) *hearing {
 	return h
 }
 
-func (h *hearing) nominate(n pack.Nomination) {
-	i := slices.IndexFunc(h.script.Nodes, func(x world.Node) bool { return x.Key == n.Node })
+func (h *hearing) nominate(n schedule.Nomination) {
+	i := slices.IndexFunc(h.script.Nodes, func(x cluster.Node) bool { return x.Key == n.Node })
 	if i < 0 {
 		h.fault(n.Pods, n.Node, "there is no such node")
 		return
 	}
-	if node := h.script.Nodes[i]; node.Leaving || node.Stuck {
+	if node := h.script.Nodes[i]; node.Leaving || node.Unschedulable {
 		h.fault(n.Pods, n.Node, "the node takes no new pods")
 		return
 	}
 	h.place(n.Pods, nodeName(h.script.Nodes[i]))
 }
 
-func (h *hearing) launch(name string, l pack.Launch) {
+func (h *hearing) launch(name string, l schedule.Launch) {
 	if len(l.Choices) == 0 {
 		h.fault(l.Pods, name, "the launch has no choices")
 		return
@@ -90,13 +90,13 @@ func (h *hearing) launch(name string, l pack.Launch) {
 	h.place(l.Pods, name)
 }
 
-func (h *hearing) fault(pods []world.Ref, node, reason string) {
+func (h *hearing) fault(pods []cluster.PodRef, node, reason string) {
 	for _, ref := range pods {
 		h.faults = append(h.faults, Rejection{Pod: ref, Node: node, Plugin: Plan, Reason: reason})
 	}
 }
 
-func (h *hearing) place(pods []world.Ref, node string) {
+func (h *hearing) place(pods []cluster.PodRef, node string) {
 	for i, ref := range pods {
 		spec := h.specs[ref.UID]
 		switch {
@@ -113,7 +113,7 @@ func (h *hearing) place(pods []world.Ref, node string) {
 }
 
 func (h *hearing) leaving(node string) bool {
-	return slices.ContainsFunc(h.script.Nodes, func(n world.Node) bool { return n.Leaving && nodeName(n) == node })
+	return slices.ContainsFunc(h.script.Nodes, func(n cluster.Node) bool { return n.Leaving && nodeName(n) == node })
 }
 
 // stage is a moment in the course of events.
@@ -233,7 +233,7 @@ func (h *hearing) inTheWay() map[string]int {
 }
 
 // carries reports whether labels meet a selector, which only decides an order here.
-func carries(labels map[string]string, t world.Term) bool {
+func carries(labels map[string]string, t cluster.Term) bool {
 	for _, r := range t {
 		v, ok := labels[r.Key]
 		if one := ok && (r.Operator == constraint.Exists || slices.Contains(r.Values, v)); one == (r.Operator == constraint.NotIn || r.Operator == constraint.DoesNotExist) {
@@ -243,8 +243,8 @@ func carries(labels map[string]string, t world.Term) bool {
 	return true
 }
 
-func shares(p *world.Pod, c world.Spread) bool {
-	return slices.ContainsFunc(p.Spreads, func(x world.Spread) bool { return x.Key == c.Key && !x.Soft })
+func shares(p *cluster.Pod, c cluster.TopologySpreadConstraint) bool {
+	return slices.ContainsFunc(p.Spreads, func(x cluster.TopologySpreadConstraint) bool { return x.Key == c.Key && !x.Soft })
 }
 
 // run lives through the stages and returns what was refused to the end. Pods
@@ -298,7 +298,7 @@ func (h *hearing) end(s *scheduler) {
 		}
 	}
 	for _, n := range h.script.Nodes {
-		if n.Stuck && s.knows(nodeName(n)) {
+		if n.Unschedulable && s.knows(nodeName(n)) {
 			s.untaint(nodeName(n), corev1.TaintNodeNotReady)
 		}
 	}
@@ -324,7 +324,7 @@ func (h *hearing) scheduler() *scheduler {
 		p := &h.script.Pods[i]
 		if p.Node != "" && s.knows(p.Node) {
 			s.bind(h.objects.pod(*p), p.Node)
-			running[[2]string{p.Node, p.Daemon}] = true
+			running[[2]string{p.Node, p.DaemonSet}] = true
 		}
 	}
 	for _, n := range h.nodes {

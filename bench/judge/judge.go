@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Rejection is a planned pod that the scheduler keeps from its planned node.
 type Rejection struct {
-	Pod  world.Ref
+	Pod  cluster.PodRef
 	Node string
 	// Plugin is the filter that refused; Plan when the plan itself makes no sense.
 	Plugin string
@@ -30,34 +30,34 @@ func (r Rejection) String() string {
 
 // Replay judges the plan with every launch bought as its first choice and every
 // volume there already. No rejections means that the plan is right.
-func Replay(s *enginetest.Script, p pack.Plan) []Rejection {
+func Replay(s *enginetest.Script, p schedule.Plan) []Rejection {
 	return newHearing(s, p, terms{choose: firstChoice}).judge()
 }
 
 // ReplayAny judges the plan with every launch bought as any of its choices: a
 // launch fails over when its first choice is out of stock. Of the volumes that are
 // one waiting pod's own some are still to be made.
-func ReplayAny(s *enginetest.Script, p pack.Plan, seed uint64) []Rejection {
+func ReplayAny(s *enginetest.Script, p schedule.Plan, seed uint64) []Rejection {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return newHearing(s, p, terms{
-		choose: func(l pack.Launch) offer.Choice { return l.Choices[r.IntN(len(l.Choices))] },
+		choose: func(l schedule.Launch) offering.Ref { return l.Choices[r.IntN(len(l.Choices))] },
 		make:   func() bool { return r.IntN(2) == 0 },
 	}).judge()
 }
 
 // terms are what a plan leaves open.
 type terms struct {
-	choose func(pack.Launch) offer.Choice
+	choose func(schedule.Launch) offering.Ref
 	// make says of the next volume that is one waiting pod's own whether it is still to
 	// be made; nil: all are there.
 	make func() bool
 }
 
-func firstChoice(l pack.Launch) offer.Choice { return l.Choices[0] }
+func firstChoice(l schedule.Launch) offering.Ref { return l.Choices[0] }
 
 // Miss is a pod that the plan left out although a node would take it.
 type Miss struct {
-	Pod  world.Ref
+	Pod  cluster.PodRef
 	Node string
 }
 
@@ -67,7 +67,7 @@ func (m Miss) String() string { return fmt.Sprintf("%s would fit on %s", m.Pod.N
 // Misses lists the pods that the plan did not place although a node that exists
 // would take them as things stand, and still would after everything planned is in
 // place. Pods of leaving nodes, refused and virtual ones are not looked at.
-func Misses(s *enginetest.Script, p pack.Plan) []Miss {
+func Misses(s *enginetest.Script, p schedule.Plan) []Miss {
 	h := newHearing(s, p, terms{choose: firstChoice})
 	before, after := h.scheduler(), h.scheduler()
 	defer before.close()
@@ -84,14 +84,14 @@ func Misses(s *enginetest.Script, p pack.Plan) []Miss {
 	return out
 }
 
-func (h *hearing) missed(ref world.Ref, before, after *scheduler) string {
+func (h *hearing) missed(ref cluster.PodRef, before, after *scheduler) string {
 	spec := h.specs[ref.UID]
 	if spec == nil || spec.Node != "" || spec.Refused != "" || spec.Virtual {
 		return ""
 	}
 	pod := h.objects.pod(*spec)
 	for _, n := range h.script.Nodes {
-		if n.Leaving || n.Stuck {
+		if n.Leaving || n.Unschedulable {
 			continue
 		}
 		if before.refuses(pod, nodeName(n)) == nil && after.refuses(pod, nodeName(n)) == nil {

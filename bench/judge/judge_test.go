@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // TestVerdicts hands the judge the plans made by hand of testdata: for every filter
@@ -44,7 +44,7 @@ func TestVerdicts(t *testing.T) {
 // testCase is a plan for a world and what the judge has to say.
 type testCase struct {
 	name, world string
-	plan        pack.Plan
+	plan        schedule.Plan
 	refusedBy   []string // plugins; none when the plan is right
 }
 
@@ -108,19 +108,19 @@ func always() bool { return true }
 
 // byHand adds a line to a plan: `on node: pods` or `buy type zone: pods`. Everything is
 // bought on demand for pool web.
-func byHand(t *testing.T, p *pack.Plan, line string) {
+func byHand(t *testing.T, p *schedule.Plan, line string) {
 	t.Helper()
 	head, names, _ := strings.Cut(line, ":")
-	var refs []world.Ref
+	var refs []cluster.PodRef
 	for _, name := range strings.Fields(names) {
-		refs = append(refs, world.Ref{Namespace: "default", Name: name, UID: name})
+		refs = append(refs, cluster.PodRef{Namespace: "default", Name: name, UID: name})
 	}
 	switch f := strings.Fields(head); f[0] {
 	case "on":
-		p.Nominations = append(p.Nominations, pack.Nomination{Node: f[1], Pods: refs})
+		p.Nominations = append(p.Nominations, schedule.Nomination{Node: f[1], Pods: refs})
 	case "buy":
-		choice := offer.Choice{Type: f[1], Zone: f[2], CapacityType: offer.OnDemand}
-		p.Launches = append(p.Launches, pack.Launch{Pool: "web", Choices: []offer.Choice{choice}, Pods: refs})
+		choice := offering.Ref{Type: f[1], Zone: f[2], CapacityType: offering.OnDemand}
+		p.Launches = append(p.Launches, schedule.Launch{Pool: "web", Choices: []offering.Ref{choice}, Pods: refs})
 	default:
 		t.Fatalf("%q is not a plan", line)
 	}
@@ -133,9 +133,9 @@ func TestReplayAny(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p pack.Plan
+	var p schedule.Plan
 	byHand(t, &p, "buy D4 1: web-1")
-	p.Launches[0].Choices = append(p.Launches[0].Choices, offer.Choice{Type: "D4", Zone: "2", CapacityType: offer.OnDemand})
+	p.Launches[0].Choices = append(p.Launches[0].Choices, offering.Ref{Type: "D4", Zone: "2", CapacityType: offering.OnDemand})
 	if got := Replay(s, p); len(got) > 0 {
 		t.Errorf("as its first choice: %v", got)
 	}
@@ -155,15 +155,15 @@ func TestMisses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := func(i int) world.Ref { return s.Pods[i].Ref }
-	placed := pack.Plan{
-		Nominations: []pack.Nomination{{Node: "n1", Pods: []world.Ref{web(0)}}},
-		Unplaced:    []pack.Unplaced{{Pods: []world.Ref{web(1)}}},
+	web := func(i int) cluster.PodRef { return s.Pods[i].PodRef }
+	placed := schedule.Plan{
+		Nominations: []schedule.Nomination{{Node: "n1", Pods: []cluster.PodRef{web(0)}}},
+		Unplaced:    []schedule.Unplaced{{Pods: []cluster.PodRef{web(1)}}},
 	}
 	if got := Misses(s, placed); len(got) > 0 {
 		t.Errorf("the node is full: %v", got)
 	}
-	idle := pack.Plan{Unplaced: []pack.Unplaced{{Pods: []world.Ref{web(0), web(1)}}}}
+	idle := schedule.Plan{Unplaced: []schedule.Unplaced{{Pods: []cluster.PodRef{web(0), web(1)}}}}
 	if diff := cmp.Diff([]Miss{{web(0), "n1"}, {web(1), "n1"}}, Misses(s, idle)); diff != "" {
 		t.Error(diff)
 	}

@@ -6,17 +6,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // machine writes the node that a launch becomes when it is bought as that choice.
 // It has the labels of the type, then those of the offer, the pool and the launch;
 // the choice has the last word.
-func (o *objects) machine(name string, l pack.Launch, c offer.Choice) (*corev1.Node, error) {
-	pool := slices.IndexFunc(o.script.Pools, func(p world.Pool) bool { return p.Name == l.Pool })
+func (o *objects) machine(name string, l schedule.Launch, c offering.Ref) (*corev1.Node, error) {
+	pool := slices.IndexFunc(o.script.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })
 	if pool < 0 {
 		return nil, fmt.Errorf("there is no pool %s", l.Pool)
 	}
@@ -37,25 +37,25 @@ func (o *objects) machine(name string, l pack.Launch, c offer.Choice) (*corev1.N
 			labels[key] = value
 		}
 	}
-	labels[world.LabelPool] = l.Pool
-	labels[world.LabelInstanceType] = c.Type
-	labels[world.LabelZone] = c.Zone
-	labels[world.LabelCapacityType] = c.CapacityType
-	labels[world.LabelHostname] = name
+	labels[cluster.LabelPool] = l.Pool
+	labels[cluster.LabelInstanceType] = c.Type
+	labels[cluster.LabelZone] = c.Zone
+	labels[cluster.LabelCapacityType] = c.CapacityType
+	labels[cluster.LabelHostname] = name
 	return o.bare(name, labels, l.Taints, t.Capacity.Sub(t.Overhead)), nil
 }
 
 // onSale finds what a choice names: the first type of that name, and its offer,
 // at the choice's price where several differ in nothing else.
-func (o *objects) onSale(c offer.Choice) (*offer.Type, *offer.Offer) {
-	i := slices.IndexFunc(o.script.Types, func(t offer.Type) bool { return t.Name == c.Type })
+func (o *objects) onSale(c offering.Ref) (*offering.InstanceType, *offering.Offering) {
+	i := slices.IndexFunc(o.script.Types, func(t offering.InstanceType) bool { return t.Name == c.Type })
 	if i < 0 {
 		return nil, nil
 	}
 	t := &o.script.Types[i]
-	var found *offer.Offer
-	for j := range t.Offers {
-		x := &t.Offers[j]
+	var found *offering.Offering
+	for j := range t.Offerings {
+		x := &t.Offerings[j]
 		if x.Zone == c.Zone && x.CapacityType == c.CapacityType && (found == nil || found.Price != c.Price) {
 			found = x
 		}

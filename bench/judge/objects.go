@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/enginetest"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // objects writes a script's world as Kubernetes objects, and keeps those that
@@ -69,7 +69,7 @@ func (o *objects) namespace(name string) string {
 }
 
 // nodeName is the Kubernetes name of a node, or the one it will have.
-func nodeName(n world.Node) string {
+func nodeName(n cluster.Node) string {
 	if n.Name == "" {
 		return n.Key
 	}
@@ -78,27 +78,27 @@ func nodeName(n world.Node) string {
 
 // node writes a node that exists or is on its way. One that leaves or is stuck
 // carries the taint that keeps pods off it meanwhile.
-func (o *objects) node(n world.Node) *corev1.Node {
+func (o *objects) node(n cluster.Node) *corev1.Node {
 	name := nodeName(n)
 	labels := maps.Clone(n.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	if labels[world.LabelHostname] == "" {
-		labels[world.LabelHostname] = name // every kubelet sets it
+	if labels[cluster.LabelHostname] == "" {
+		labels[cluster.LabelHostname] = name // every kubelet sets it
 	}
 	out := o.bare(name, labels, n.Taints, n.Allocatable)
 	if n.Leaving {
 		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule})
 	}
-	if n.Stuck {
+	if n.Unschedulable {
 		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
 	}
 	return out
 }
 
 // bare writes a node of these properties and keeps its attach limits.
-func (o *objects) bare(name string, labels map[string]string, taints []world.Taint, room quantity.Amounts) *corev1.Node {
+func (o *objects) bare(name string, labels map[string]string, taints []cluster.Taint, room quantity.Amounts) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels}}
 	for _, t := range taints {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
@@ -133,7 +133,7 @@ func resources(a quantity.Amounts) corev1.ResourceList {
 }
 
 // pod writes a pod that is bound nowhere yet.
-func (o *objects) pod(p world.Pod) *corev1.Pod {
+func (o *objects) pod(p cluster.Pod) *corev1.Pod {
 	out := o.body(p)
 	out.Labels = p.Labels
 	if p.Terminating && p.Node != "" {
@@ -150,13 +150,13 @@ func (o *objects) pod(p world.Pod) *corev1.Pod {
 
 // ghost writes what is left of a pod that has ended: the room, ports and volumes it
 // had, in a namespace of its own where app!=web does not find it.
-func (o *objects) ghost(p world.Pod) *corev1.Pod {
+func (o *objects) ghost(p cluster.Pod) *corev1.Pod {
 	p.Namespace = "ended"
 	return o.body(p)
 }
 
 // body writes what a pod takes of its node.
-func (o *objects) body(p world.Pod) *corev1.Pod {
+func (o *objects) body(p cluster.Pod) *corev1.Pod {
 	requests := resources(p.Requests)
 	delete(requests, corev1.ResourcePods) // every pod is one without saying so
 	main := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: requests}}
@@ -176,22 +176,22 @@ func (o *objects) body(p world.Pod) *corev1.Pod {
 }
 
 // daemon writes the pod that a DaemonSet puts on one node.
-func (o *objects) daemon(d world.Daemon, node string) *corev1.Pod {
+func (o *objects) daemon(d cluster.DaemonSet, node string) *corev1.Pod {
 	name := fmt.Sprintf("%s-on-%s", d.UID, node)
-	return o.pod(world.Pod{
-		Ref:      world.Ref{Namespace: d.Namespace, Name: name, UID: name},
+	return o.pod(cluster.Pod{
+		PodRef:   cluster.PodRef{Namespace: d.Namespace, Name: name, UID: name},
 		Requests: d.Requests, Required: d.Required, AnyOf: d.AnyOf, Tolerations: d.Tolerations,
 	})
 }
 
 // holder writes a pod that takes nothing but the ports of a DaemonSet's pod on one node,
 // in a namespace of its own; nil when there are none.
-func (o *objects) holder(d world.Daemon, node string) *corev1.Pod {
+func (o *objects) holder(d cluster.DaemonSet, node string) *corev1.Pod {
 	if len(d.Ports) == 0 {
 		return nil
 	}
 	name := fmt.Sprintf("%s-ports-on-%s", d.UID, node)
-	return o.ghost(world.Pod{Ref: world.Ref{Name: name, UID: name}, Ports: d.Ports})
+	return o.ghost(cluster.Pod{PodRef: cluster.PodRef{Name: name, UID: name}, Ports: d.Ports})
 }
 
 // unmake picks volumes to be made: such as one waiting pod alone mounts, of a kind
@@ -212,13 +212,13 @@ func (o *objects) unmake(pick func() bool) {
 	}
 }
 
-func known(namespace string, v world.Volume) string {
+func known(namespace string, v cluster.Volume) string {
 	return fmt.Sprintf("%q %q %q %v", namespace, v.ID, v.Driver, v.AnyOf)
 }
 
 // claim keeps a claim with what stands behind it, and returns the claim's name.
 // Volumes of one ID are one volume, whoever claims it.
-func (o *objects) claim(namespace string, v world.Volume) string {
+func (o *objects) claim(namespace string, v cluster.Volume) string {
 	key := known(namespace, v)
 	if name, ok := o.claims[key]; ok {
 		return name
@@ -236,7 +236,7 @@ func (o *objects) claim(namespace string, v world.Volume) string {
 }
 
 // bind keeps the volume that the claim is bound to.
-func (o *objects) bind(claim *corev1.PersistentVolumeClaim, v world.Volume) {
+func (o *objects) bind(claim *corev1.PersistentVolumeClaim, v cluster.Volume) {
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "volume-of-" + claim.Name, ResourceVersion: "1"}}
 	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name}
 	volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/" + claim.Name} // nothing is attached for it
@@ -254,7 +254,7 @@ func (o *objects) bind(claim *corev1.PersistentVolumeClaim, v world.Volume) {
 }
 
 // wait keeps a class that makes the claim's volume once its pod has a node.
-func (o *objects) wait(claim *corev1.PersistentVolumeClaim, v world.Volume) {
+func (o *objects) wait(claim *corev1.PersistentVolumeClaim, v cluster.Volume) {
 	mode := storagev1.VolumeBindingWaitForFirstConsumer
 	class := &storagev1.StorageClass{
 		ObjectMeta:  metav1.ObjectMeta{Name: "class-of-" + claim.Name},
@@ -270,7 +270,7 @@ func (o *objects) wait(claim *corev1.PersistentVolumeClaim, v world.Volume) {
 }
 
 // topologies writes alternatives as a StorageClass has them, false when it cannot.
-func topologies(anyOf []world.Term) ([]corev1.TopologySelectorTerm, bool) {
+func topologies(anyOf []cluster.Term) ([]corev1.TopologySelectorTerm, bool) {
 	var out []corev1.TopologySelectorTerm
 	for _, alternative := range anyOf {
 		var term corev1.TopologySelectorTerm

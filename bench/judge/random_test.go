@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 var (
@@ -18,7 +18,7 @@ var (
 
 // TestPlansPassTheScheduler: the scheduler carries out every plan for random worlds
 // of every semantic, whichever of its choices each launch becomes. A seed that
-// fails prints a transcript to keep in engine/pack/testdata.
+// fails prints a transcript to keep in engine/schedule/testdata.
 func TestPlansPassTheScheduler(t *testing.T) { judgeWorlds(t, enginetest.RandomFull) }
 
 // TestPlainPlansPassTheScheduler is the same without neighbours, ports and volumes:
@@ -34,7 +34,7 @@ func judgeWorlds(t *testing.T, random func(seed uint64, pods int) *enginetest.Sc
 				t.Parallel()
 				for seed := *first + shard; seed < *first+uint64(*worlds); seed += shards {
 					script := random(seed, 1+int(seed%32))
-					placed.Add(int64(count(pack.Solve(script.World()))))
+					placed.Add(int64(count(schedule.Solve(script.World()))))
 					if len(rejections(script, seed)) == 0 {
 						continue
 					}
@@ -52,7 +52,7 @@ func judgeWorlds(t *testing.T, random func(seed uint64, pods int) *enginetest.Sc
 	}
 }
 
-func count(p pack.Plan) int {
+func count(p schedule.Plan) int {
 	n := 0
 	for _, l := range p.Launches {
 		n += len(l.Pods)
@@ -65,7 +65,7 @@ func count(p pack.Plan) int {
 
 // rejections solves the script and has the plan judged twice.
 func rejections(s *enginetest.Script, seed uint64) []Rejection {
-	plan := pack.Solve(s.World())
+	plan := schedule.Solve(s.World())
 	return append(Replay(s, plan), ReplayAny(s, plan, seed)...)
 }
 
@@ -82,12 +82,12 @@ func transcript(s *enginetest.Script, seed uint64) string {
 	for _, r := range rejections(small, seed) {
 		fmt.Fprintf(&w, "# %s\n", r)
 	}
-	fmt.Fprintf(&w, "%s----\n%s", enginetest.Format(small), printed(pack.Solve(small.World())))
+	fmt.Fprintf(&w, "%s----\n%s", enginetest.Format(small), printed(schedule.Solve(small.World())))
 	return w.String()
 }
 
 // printed writes the plan, unless it is so wrong that it cannot be printed.
-func printed(p pack.Plan) string {
+func printed(p schedule.Plan) string {
 	for i, l := range p.Launches {
 		if len(l.Choices) == 0 {
 			return fmt.Sprintf("launch %d of %d has no choices\n", i+1, len(p.Launches))
@@ -102,7 +102,7 @@ func TestMissedNodes(t *testing.T) {
 	missed, unplaced := 0, 0
 	for seed := *first; seed < *first+uint64(*worlds)/4; seed++ {
 		script := enginetest.RandomFull(seed, 1+int(seed%32))
-		plan := pack.Solve(script.World())
+		plan := schedule.Solve(script.World())
 		for _, u := range plan.Unplaced {
 			unplaced += len(u.Pods)
 		}

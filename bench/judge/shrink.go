@@ -4,11 +4,11 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Shrink returns a small script for which fails still holds, made of s by leaving
@@ -49,11 +49,11 @@ func (k *shrinker) try(edit func(*enginetest.Script)) bool {
 }
 
 func (k *shrinker) lists() bool {
-	pods := cut(k, func(s *enginetest.Script) *[]world.Pod { return &s.Pods })
-	nodes := cut(k, func(s *enginetest.Script) *[]world.Node { return &s.Nodes })
-	pools := cut(k, func(s *enginetest.Script) *[]world.Pool { return &s.Pools })
-	types := cut(k, func(s *enginetest.Script) *[]offer.Type { return &s.Types })
-	daemons := cut(k, func(s *enginetest.Script) *[]world.Daemon { return &s.Daemons })
+	pods := cut(k, func(s *enginetest.Script) *[]cluster.Pod { return &s.Pods })
+	nodes := cut(k, func(s *enginetest.Script) *[]cluster.Node { return &s.Nodes })
+	pools := cut(k, func(s *enginetest.Script) *[]cluster.NodePool { return &s.Pools })
+	types := cut(k, func(s *enginetest.Script) *[]offering.InstanceType { return &s.Types })
+	daemons := cut(k, func(s *enginetest.Script) *[]cluster.DaemonSet { return &s.Daemons })
 	return pods || nodes || pools || types || daemons
 }
 
@@ -88,8 +88,8 @@ func (k *shrinker) maps() bool {
 	for name := range k.best.Budgets {
 		changed = k.try(func(s *enginetest.Script) { s.Budgets = lacking(s.Budgets, name) }) || changed
 	}
-	if k.best.Settings != (world.Settings{}) {
-		changed = k.try(func(s *enginetest.Script) { s.Settings = world.Settings{} }) || changed
+	if k.best.Settings != (cluster.Settings{}) {
+		changed = k.try(func(s *enginetest.Script) { s.Settings = cluster.Settings{} }) || changed
 	}
 	return changed
 }
@@ -174,66 +174,66 @@ func dropKeys[T, V any](field func(*T) *map[string]V, but ...string) []simpler[T
 }
 
 func (k *shrinker) pods() bool {
-	ways := []simpler[world.Pod]{
-		dropAll(func(p *world.Pod) *[]constraint.Rule { return (*[]constraint.Rule)(&p.Required) }),
-		dropAll(func(p *world.Pod) *[]world.Term { return &p.AnyOf }),
-		dropAll(func(p *world.Pod) *[]world.Toleration { return &p.Tolerations }),
-		dropAll(func(p *world.Pod) *[]world.Preference { return &p.Preferred }),
-		dropAll(func(p *world.Pod) *[]world.Spread { return &p.Spreads }),
-		dropAll(func(p *world.Pod) *[]world.PodTerm { return &p.Affinity }),
-		dropAll(func(p *world.Pod) *[]world.PodTerm { return &p.AntiAffinity }),
-		dropAll(func(p *world.Pod) *[]world.Port { return &p.Ports }),
-		dropAll(func(p *world.Pod) *[]world.Volume { return &p.Volumes }),
-		dropLast(func(p *world.Pod) *[]constraint.Rule { return (*[]constraint.Rule)(&p.Required) }),
-		dropLast(func(p *world.Pod) *[]world.Term { return &p.AnyOf }),
-		dropLast(func(p *world.Pod) *[]world.Toleration { return &p.Tolerations }),
-		dropLast(func(p *world.Pod) *[]world.Spread { return &p.Spreads }),
-		drop(func(p *world.Pod) *bool { return &p.Terminating }),
-		drop(func(p *world.Pod) *bool { return &p.Virtual }),
-		drop(func(p *world.Pod) *int32 { return &p.Priority }),
+	ways := []simpler[cluster.Pod]{
+		dropAll(func(p *cluster.Pod) *[]constraint.Rule { return (*[]constraint.Rule)(&p.Required) }),
+		dropAll(func(p *cluster.Pod) *[]cluster.Term { return &p.AnyOf }),
+		dropAll(func(p *cluster.Pod) *[]cluster.Toleration { return &p.Tolerations }),
+		dropAll(func(p *cluster.Pod) *[]cluster.PreferredSchedulingTerm { return &p.Preferred }),
+		dropAll(func(p *cluster.Pod) *[]cluster.TopologySpreadConstraint { return &p.Spreads }),
+		dropAll(func(p *cluster.Pod) *[]cluster.PodAffinityTerm { return &p.Affinity }),
+		dropAll(func(p *cluster.Pod) *[]cluster.PodAffinityTerm { return &p.AntiAffinity }),
+		dropAll(func(p *cluster.Pod) *[]cluster.Port { return &p.Ports }),
+		dropAll(func(p *cluster.Pod) *[]cluster.Volume { return &p.Volumes }),
+		dropLast(func(p *cluster.Pod) *[]constraint.Rule { return (*[]constraint.Rule)(&p.Required) }),
+		dropLast(func(p *cluster.Pod) *[]cluster.Term { return &p.AnyOf }),
+		dropLast(func(p *cluster.Pod) *[]cluster.Toleration { return &p.Tolerations }),
+		dropLast(func(p *cluster.Pod) *[]cluster.TopologySpreadConstraint { return &p.Spreads }),
+		drop(func(p *cluster.Pod) *bool { return &p.Terminating }),
+		drop(func(p *cluster.Pod) *bool { return &p.Virtual }),
+		drop(func(p *cluster.Pod) *int32 { return &p.Priority }),
 	}
-	ways = append(ways, dropKeys(func(p *world.Pod) *map[string]string { return &p.Labels })...)
-	ways = append(ways, dropKeys(func(p *world.Pod) *map[string]int64 { return (*map[string]int64)(&p.Requests) }, quantity.NamePods)...)
-	return simplify(k, func(s *enginetest.Script) *[]world.Pod { return &s.Pods }, ways)
+	ways = append(ways, dropKeys(func(p *cluster.Pod) *map[string]string { return &p.Labels })...)
+	ways = append(ways, dropKeys(func(p *cluster.Pod) *map[string]int64 { return (*map[string]int64)(&p.Requests) }, quantity.NamePods)...)
+	return simplify(k, func(s *enginetest.Script) *[]cluster.Pod { return &s.Pods }, ways)
 }
 
 func (k *shrinker) nodes() bool {
-	ways := []simpler[world.Node]{
-		dropAll(func(n *world.Node) *[]world.Taint { return &n.Taints }),
-		drop(func(n *world.Node) *bool { return &n.Leaving }),
-		drop(func(n *world.Node) *bool { return &n.Stuck }),
+	ways := []simpler[cluster.Node]{
+		dropAll(func(n *cluster.Node) *[]cluster.Taint { return &n.Taints }),
+		drop(func(n *cluster.Node) *bool { return &n.Leaving }),
+		drop(func(n *cluster.Node) *bool { return &n.Unschedulable }),
 	}
-	ways = append(ways, dropKeys(func(n *world.Node) *map[string]string { return &n.Labels }, world.LabelHostname, world.LabelPool)...)
-	return simplify(k, func(s *enginetest.Script) *[]world.Node { return &s.Nodes }, ways)
+	ways = append(ways, dropKeys(func(n *cluster.Node) *map[string]string { return &n.Labels }, cluster.LabelHostname, cluster.LabelPool)...)
+	return simplify(k, func(s *enginetest.Script) *[]cluster.Node { return &s.Nodes }, ways)
 }
 
 func (k *shrinker) pools() bool {
-	ways := []simpler[world.Pool]{
-		dropAll(func(p *world.Pool) *[]constraint.Rule { return (*[]constraint.Rule)(&p.Requirements) }),
-		dropLast(func(p *world.Pool) *[]constraint.Rule { return (*[]constraint.Rule)(&p.Requirements) }),
-		dropAll(func(p *world.Pool) *[]world.Taint { return &p.Taints }),
-		drop(func(p *world.Pool) *int32 { return &p.Weight }),
-		drop(func(p *world.Pool) *bool { return &p.Static }),
+	ways := []simpler[cluster.NodePool]{
+		dropAll(func(p *cluster.NodePool) *[]constraint.Rule { return (*[]constraint.Rule)(&p.Requirements) }),
+		dropLast(func(p *cluster.NodePool) *[]constraint.Rule { return (*[]constraint.Rule)(&p.Requirements) }),
+		dropAll(func(p *cluster.NodePool) *[]cluster.Taint { return &p.Taints }),
+		drop(func(p *cluster.NodePool) *int32 { return &p.Weight }),
+		drop(func(p *cluster.NodePool) *bool { return &p.Static }),
 	}
-	ways = append(ways, dropKeys(func(p *world.Pool) *map[string]string { return &p.Labels })...)
-	ways = append(ways, dropKeys(func(p *world.Pool) *map[string]int64 { return (*map[string]int64)(&p.Limits) })...)
-	return simplify(k, func(s *enginetest.Script) *[]world.Pool { return &s.Pools }, ways)
+	ways = append(ways, dropKeys(func(p *cluster.NodePool) *map[string]string { return &p.Labels })...)
+	ways = append(ways, dropKeys(func(p *cluster.NodePool) *map[string]int64 { return (*map[string]int64)(&p.Limits) })...)
+	return simplify(k, func(s *enginetest.Script) *[]cluster.NodePool { return &s.Pools }, ways)
 }
 
 func (k *shrinker) types() bool {
-	offers := func(t *offer.Type) *[]offer.Offer { return &t.Offers }
-	ways := []simpler[offer.Type]{
+	offers := func(t *offering.InstanceType) *[]offering.Offering { return &t.Offerings }
+	ways := []simpler[offering.InstanceType]{
 		dropLast(offers),
-		func(t *offer.Type) bool {
-			if len(t.Offers) < 2 {
+		func(t *offering.InstanceType) bool {
+			if len(t.Offerings) < 2 {
 				return false
 			}
-			t.Offers = t.Offers[1:]
+			t.Offerings = t.Offerings[1:]
 			return true
 		},
 	}
-	ways = append(ways, dropKeys(func(t *offer.Type) *map[string][]string { return &t.Labels })...)
-	ways = append(ways, dropKeys(func(t *offer.Type) *map[string]int64 { return (*map[string]int64)(&t.Overhead) })...)
-	ways = append(ways, dropKeys(func(t *offer.Type) *map[string]int64 { return (*map[string]int64)(&t.Capacity) }, quantity.NameCPU, quantity.NameMemory, quantity.NamePods)...)
-	return simplify(k, func(s *enginetest.Script) *[]offer.Type { return &s.Types }, ways)
+	ways = append(ways, dropKeys(func(t *offering.InstanceType) *map[string][]string { return &t.Labels })...)
+	ways = append(ways, dropKeys(func(t *offering.InstanceType) *map[string]int64 { return (*map[string]int64)(&t.Overhead) })...)
+	ways = append(ways, dropKeys(func(t *offering.InstanceType) *map[string]int64 { return (*map[string]int64)(&t.Capacity) }, quantity.NameCPU, quantity.NameMemory, quantity.NamePods)...)
+	return simplify(k, func(s *enginetest.Script) *[]offering.InstanceType { return &s.Types }, ways)
 }

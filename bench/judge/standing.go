@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // Standing asks of each of the moved pods whether the scheduler would put it where it
@@ -39,7 +39,7 @@ func Standing(nodes map[string]*corev1.Node, pods map[types.UID]*corev1.Pod, mov
 			prepared[workload(p)] = before
 		}
 		if no := s.refusesAgain(p, before); no != nil {
-			ref := world.Ref{Namespace: p.Namespace, Name: p.Name, UID: string(uid)}
+			ref := cluster.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(uid)}
 			out = append(out, Rejection{Pod: ref, Node: p.Spec.NodeName, Plugin: no.plugin, Reason: no.reason})
 		}
 	}

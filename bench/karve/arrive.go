@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/karve-dev/karve/bench/measure"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Arrivals is how it went when pods came one at a time.
@@ -21,10 +21,10 @@ type Arrivals struct {
 func (c *Cluster) Arrive(pods []*corev1.Pod) Arrivals {
 	var a Arrivals
 	for _, p := range pods {
-		var plan pack.Plan
+		var plan schedule.Plan
 		a.Once(func() {
 			c.Set(p)
-			plan = pack.Solve(c.Builder.World())
+			plan = schedule.Solve(c.Builder.Snapshot())
 		})
 		c.settle(p, plan, &a)
 	}
@@ -32,7 +32,7 @@ func (c *Cluster) Arrive(pods []*corev1.Pod) Arrivals {
 }
 
 // settle makes the plan for one pod come true, so far as nodes exist for it.
-func (c *Cluster) settle(p *corev1.Pod, plan pack.Plan, a *Arrivals) {
+func (c *Cluster) settle(p *corev1.Pod, plan schedule.Plan, a *Arrivals) {
 	switch {
 	case len(plan.Nominations) > 0:
 		a.Bound++

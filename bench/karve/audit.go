@@ -6,11 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -43,8 +43,8 @@ func Script(s *scenario.Scenario) *enginetest.Script {
 // pods as any of its choices, two pods on one node of which one repels the other. It
 // is no full check (see the tests, and the judge); it keeps a broken engine from
 // looking fast.
-func Audit(s *scenario.Scenario, plan pack.Plan) error {
-	pods := map[string]world.Pod{}
+func Audit(s *scenario.Scenario, plan schedule.Plan) error {
+	pods := map[string]cluster.Pod{}
 	for _, p := range s.Pending {
 		pods[string(p.UID)] = Pod(p)
 	}
@@ -72,7 +72,7 @@ func Audit(s *scenario.Scenario, plan pack.Plan) error {
 	return auditNodes(plan, pods)
 }
 
-func auditNodes(plan pack.Plan, pods map[string]world.Pod) error {
+func auditNodes(plan schedule.Plan, pods map[string]cluster.Pod) error {
 	for i, l := range plan.Launches {
 		if err := auditNeighbours(l.Pods, pods); err != nil {
 			return fmt.Errorf("launch %d: %w", i, err)
@@ -86,8 +86,8 @@ func auditNodes(plan pack.Plan, pods map[string]world.Pod) error {
 	return nil
 }
 
-func groups(plan pack.Plan) [][]world.Ref {
-	var out [][]world.Ref
+func groups(plan schedule.Plan) [][]cluster.PodRef {
+	var out [][]cluster.PodRef
 	for _, l := range plan.Launches {
 		out = append(out, l.Pods)
 	}
@@ -100,7 +100,7 @@ func groups(plan pack.Plan) [][]world.Ref {
 	return out
 }
 
-func auditLaunch(l pack.Launch, pods map[string]world.Pod, rooms map[string]quantity.Amounts) error {
+func auditLaunch(l schedule.Launch, pods map[string]cluster.Pod, rooms map[string]quantity.Amounts) error {
 	sum := quantity.Amounts{}.Add(l.Daemons)
 	for _, ref := range l.Pods {
 		sum = sum.Add(pods[ref.UID].Requests)
@@ -114,7 +114,7 @@ func auditLaunch(l pack.Launch, pods map[string]world.Pod, rooms map[string]quan
 }
 
 // auditNeighbours looks at pods that are to share a node.
-func auditNeighbours(group []world.Ref, pods map[string]world.Pod) error {
+func auditNeighbours(group []cluster.PodRef, pods map[string]cluster.Pod) error {
 	for _, ref := range group {
 		if other := repelled(ref, group, pods); other != "" {
 			return fmt.Errorf("%s and %s share a node, against anti-affinity", ref.Name, other)
@@ -123,7 +123,7 @@ func auditNeighbours(group []world.Ref, pods map[string]world.Pod) error {
 	return nil
 }
 
-func holds(room, sum quantity.Amounts, c offer.Choice) error {
+func holds(room, sum quantity.Amounts, c offering.Ref) error {
 	for name, n := range sum {
 		if n > room[name] {
 			return fmt.Errorf("%s has %d of %s, its pods ask for %d", c.Type, room[name], name, n)
@@ -133,9 +133,9 @@ func holds(room, sum quantity.Amounts, c offer.Choice) error {
 }
 
 // repelled names a neighbour that the pod's required anti-affinity keeps off its node.
-func repelled(ref world.Ref, neighbours []world.Ref, pods map[string]world.Pod) string {
+func repelled(ref cluster.PodRef, neighbours []cluster.PodRef, pods map[string]cluster.Pod) string {
 	for _, t := range pods[ref.UID].AntiAffinity {
-		if t.Weight != 0 || t.Key != world.LabelHostname {
+		if t.Weight != 0 || t.Key != cluster.LabelHostname {
 			continue
 		}
 		for _, n := range neighbours {
@@ -148,7 +148,7 @@ func repelled(ref world.Ref, neighbours []world.Ref, pods map[string]world.Pod) 
 }
 
 // picks reads the one kind of selector that scenarios use: labels that are equal.
-func picks(s world.Selector, labels map[string]string) bool {
+func picks(s cluster.Selector, labels map[string]string) bool {
 	for _, r := range s.Labels {
 		if len(r.Values) != 1 || labels[r.Key] != r.Values[0] {
 			return false

@@ -11,9 +11,9 @@ import (
 	"github.com/karve-dev/karve/bench/consolidate"
 	"github.com/karve-dev/karve/bench/fleet"
 	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -51,7 +51,7 @@ func NewDisruption(s *scenario.Scenario) *Disruption {
 	for _, p := range s.Bound {
 		d.mirror.SetPod(p, true)
 	}
-	d.mirror.View(func(*world.World) {})
+	d.mirror.View(func(*cluster.Snapshot) {})
 	return d
 }
 
@@ -93,7 +93,7 @@ func (d *Disruption) search() disrupt.Plan {
 		c.Nodes = append(c.Nodes, kube.DisruptionNode(m, d.budgets, false, now))
 	}
 	var plan disrupt.Plan
-	d.mirror.View(func(w *world.World) { plan = disrupt.Search(w, c, disrupt.Cursor{}) })
+	d.mirror.View(func(w *cluster.Snapshot) { plan = disrupt.Search(w, c, disrupt.Cursor{}) })
 	return plan
 }
 
@@ -127,7 +127,7 @@ func changeOf(m disrupt.Move) fleet.Change {
 	return out
 }
 
-func uids(refs []world.Ref) []types.UID {
+func uids(refs []cluster.PodRef) []types.UID {
 	out := make([]types.UID, len(refs))
 	for i, r := range refs {
 		out[i] = types.UID(r.UID)
@@ -137,7 +137,7 @@ func uids(refs []world.Ref) []types.UID {
 
 // Bound is a price that no cluster which runs the pods of s can beat, whatever holds
 // them where they are.
-func Bound(s *scenario.Scenario) offer.Price {
+func Bound(s *scenario.Scenario) offering.Price {
 	anew := *s
 	anew.Nodes, anew.Claims, anew.Bound, anew.Pending = nil, nil, nil, nil
 	for _, p := range s.Bound {

@@ -12,14 +12,14 @@ import (
 
 	"github.com/karve-dev/karve/bench/measure"
 	"github.com/karve-dev/karve/bench/scenario"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
 )
 
 // Cluster is a world kept warm.
 type Cluster struct {
-	Builder *world.Builder
+	Builder *cluster.Builder
 	convert kube.Converter
 	pending []*corev1.Pod
 	names   map[string]string // of nodes, by key
@@ -27,7 +27,7 @@ type Cluster struct {
 
 // New brings up the world of s without its pending pods.
 func New(s *scenario.Scenario) *Cluster {
-	b := world.NewBuilder()
+	b := cluster.NewBuilder()
 	b.SetSettings(s.Settings)
 	b.SetNamespace("default", namespaceLabels())
 	b.SetCatalog(scenario.Class, s.Types, nil)
@@ -47,7 +47,7 @@ func New(s *scenario.Scenario) *Cluster {
 	for _, p := range s.Bound {
 		c.Set(p)
 	}
-	b.World()
+	b.Snapshot()
 	return c
 }
 
@@ -56,20 +56,20 @@ func namespaceLabels() map[string]string {
 }
 
 // Pod converts a pod as the product does.
-func Pod(p *corev1.Pod) world.Pod { return kube.Pod(p, scenario.Now()) }
+func Pod(p *corev1.Pod) cluster.Pod { return kube.Pod(p, scenario.Now()) }
 
 // Set tells the world of a pod.
 func (c *Cluster) Set(p *corev1.Pod) { c.Builder.SetPod(c.convert.Pod(p, scenario.Now())) }
 
 // Decide takes in the pending pods and plans for them. It also says how long
 // planning alone took.
-func (c *Cluster) Decide() (pack.Plan, time.Duration) {
+func (c *Cluster) Decide() (schedule.Plan, time.Duration) {
 	for _, p := range c.pending {
 		c.Set(p)
 	}
-	w := c.Builder.World()
+	w := c.Builder.Snapshot()
 	start := time.Now()
-	plan := pack.Solve(w)
+	plan := schedule.Solve(w)
 	return plan, time.Since(start)
 }
 
@@ -79,12 +79,12 @@ func (c *Cluster) Forget() {
 	for _, p := range c.pending {
 		c.Builder.RemovePod(string(p.UID))
 	}
-	c.Builder.World()
+	c.Builder.Snapshot()
 }
 
 // Run is what repeated decisions on one scenario gave.
 type Run struct {
-	Plan    pack.Plan
+	Plan    schedule.Plan
 	Samples []measure.Sample
 	Solve   []measure.Sample // planning alone; what it allocates is not counted
 }

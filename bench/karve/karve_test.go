@@ -6,9 +6,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/bench/scenario"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 func small(t *testing.T) []*scenario.Scenario {
@@ -19,9 +19,9 @@ func small(t *testing.T) []*scenario.Scenario {
 	}
 	return []*scenario.Scenario{
 		scenario.Diverse(50), scenario.Existing(6, 60, 40), azure,
-		scenario.Preferences(20, world.Settings{Preferences: world.Respect, Surplus: 100}),
-		scenario.Preferences(20, world.Settings{Preferences: world.Respect, Surplus: world.UnlimitedSurplus}),
-		scenario.Preferences(20, world.Settings{Preferences: world.Ignore}),
+		scenario.Preferences(20, cluster.Settings{Preferences: cluster.Respect, Surplus: 100}),
+		scenario.Preferences(20, cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus}),
+		scenario.Preferences(20, cluster.Settings{Preferences: cluster.Ignore}),
 	}
 }
 
@@ -68,10 +68,10 @@ func TestAuditFindsFaults(t *testing.T) {
 	if len(plan.Launches) == 0 {
 		t.Fatal("nothing is bought")
 	}
-	for name, spoil := range map[string]func(*pack.Launch){
-		"a pod twice":    func(l *pack.Launch) { l.Pods = append(l.Pods, l.Pods[0]) },
-		"a pod missing":  func(l *pack.Launch) { l.Pods = l.Pods[1:] },
-		"a tiny machine": func(l *pack.Launch) { l.Choices[0].Type = "fake-it-0"; l.Daemons = map[string]int64{"cpu": 1000} },
+	for name, spoil := range map[string]func(*schedule.Launch){
+		"a pod twice":    func(l *schedule.Launch) { l.Pods = append(l.Pods, l.Pods[0]) },
+		"a pod missing":  func(l *schedule.Launch) { l.Pods = l.Pods[1:] },
+		"a tiny machine": func(l *schedule.Launch) { l.Choices[0].Type = "fake-it-0"; l.Daemons = map[string]int64{"cpu": 1000} },
 	} {
 		spoiled, _ := New(s).Decide()
 		spoil(&spoiled.Launches[0])

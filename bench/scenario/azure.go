@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // zones are those of the region. Machines without a choice of zone are on sale too,
@@ -33,17 +33,17 @@ func Azure(ctx context.Context, count int, plain bool) (*Scenario, error) {
 	}
 	return &Scenario{
 		Name: "azure", Types: unmetered(types), Pools: azurePools(), DaemonSets: azureDaemonSets(), Pending: d.pods,
-		Settings: world.Settings{Surplus: 100}, // for preferences, in thousandths: what karve starts with
+		Settings: cluster.Settings{Surplus: 100}, // for preferences, in thousandths: what karve starts with
 	}, nil
 }
 
 // unmetered takes out what buying draws from quotas: upstream knows of none.
-func unmetered(types []offer.Type) []offer.Type {
+func unmetered(types []offering.InstanceType) []offering.InstanceType {
 	out := slices.Clone(types)
 	for i := range out {
-		out[i].Offers = slices.Clone(out[i].Offers)
-		for j := range out[i].Offers {
-			out[i].Offers[j].Draws = nil
+		out[i].Offerings = slices.Clone(out[i].Offerings)
+		for j := range out[i].Offerings {
+			out[i].Offerings[j].QuotaUses = nil
 		}
 	}
 	return out

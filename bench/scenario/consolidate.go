@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -46,7 +46,7 @@ func Consolidate(ctx context.Context, c Shrunk) (*Scenario, error) {
 	}
 	s := &Scenario{
 		Name: "consolidate", Types: unmetered(whole(types)), DaemonSets: azureDaemonSets(), Pools: shrunkPools(c.Budget),
-		Settings: world.Settings{Surplus: 100},
+		Settings: cluster.Settings{Surplus: 100},
 	}
 	b := &builder{want: c, Scenario: s, random: random{rand.New(rand.NewPCG(seed, c.Seed))}, shelves: map[shelf][]*opened{}}
 	if err := b.fill(); err != nil {
@@ -58,8 +58,8 @@ func Consolidate(ctx context.Context, c Shrunk) (*Scenario, error) {
 
 // whole leaves out the sizes with cores turned off: they cost what the full ones do,
 // and would make every decision of upstream's slower for nothing.
-func whole(types []offer.Type) []offer.Type {
-	return slices.DeleteFunc(types, func(t offer.Type) bool { return strings.Contains(t.Name, "-") })
+func whole(types []offering.InstanceType) []offering.InstanceType {
+	return slices.DeleteFunc(types, func(t offering.InstanceType) bool { return strings.Contains(t.Name, "-") })
 }
 
 // The pools of a shrunk cluster. Pods that name none may go to the first two.
@@ -315,9 +315,9 @@ func (b *builder) open(at shelf, need quantity.Amounts) (*opened, error) {
 // capacityType of the next node of a pool: spot is short now and then.
 func (b *builder) capacityType(pool string) string {
 	if pool == steady || pool == flexible && b.IntN(5) == 0 {
-		return offer.OnDemand
+		return offering.OnDemand
 	}
-	return offer.Spot
+	return offering.Spot
 }
 
 // shrink scales Deployments down, each by its own measure. Which replicas go is chance.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
 )
@@ -16,12 +16,12 @@ import (
 // withConstrained adds the sizes with some of their cores turned off. The product
 // leaves them out, for they cost what the full size does; as machines to choose
 // among they are as real as the others, and make a long list longer for both sides.
-func withConstrained(types []offer.Type, region string) ([]offer.Type, error) {
+func withConstrained(types []offering.InstanceType, region string) ([]offering.InstanceType, error) {
 	sizes, err := catalog.Sizes()
 	if err != nil {
 		return nil, fmt.Errorf("listing constrained sizes: %w", err)
 	}
-	full := make(map[string]*offer.Type, len(types))
+	full := make(map[string]*offering.InstanceType, len(types))
 	for i := range types {
 		full[types[i].Name] = &types[i]
 	}
@@ -35,7 +35,7 @@ func withConstrained(types []offer.Type, region string) ([]offer.Type, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(t.Offers) > 0 {
+		if len(t.Offerings) > 0 {
 			out = append(out, t)
 		}
 	}
@@ -43,7 +43,7 @@ func withConstrained(types []offer.Type, region string) ([]offer.Type, error) {
 }
 
 // constrained is the full size with fewer cores, where it is sold at what it costs.
-func constrained(s catalog.Size, full *offer.Type, region string) (offer.Type, error) {
+func constrained(s catalog.Size, full *offering.InstanceType, region string) (offering.InstanceType, error) {
 	t := *full
 	t.Name = s.Name
 	cores := []string{strconv.Itoa(s.VCPUsAvailable)}
@@ -54,10 +54,10 @@ func constrained(s catalog.Size, full *offer.Type, region string) (offer.Type, e
 	t.Capacity[quantity.NameCPU] = int64(s.VCPUsAvailable) * 1000
 	zones, _ := s.ZonesIn(region)
 	price, _ := s.PriceIn(region)
-	t.Offers = nil
-	for _, o := range full.Offers {
+	t.Offerings = nil
+	for _, o := range full.Offerings {
 		usd := price.OnDemand
-		if o.CapacityType == offer.Spot {
+		if o.CapacityType == offering.Spot {
 			usd = price.Spot
 		}
 		zone, zonal := strings.CutPrefix(o.Zone, region+"-")
@@ -65,10 +65,10 @@ func constrained(s catalog.Size, full *offer.Type, region string) (offer.Type, e
 			continue
 		}
 		var err error
-		if o.Price, err = offer.USDPerHour(usd); err != nil {
+		if o.Price, err = offering.USDPerHour(usd); err != nil {
 			return t, fmt.Errorf("pricing %s: %w", s.Name, err)
 		}
-		t.Offers = append(t.Offers, o)
+		t.Offerings = append(t.Offerings, o)
 	}
 	return t, nil
 }

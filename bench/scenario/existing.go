@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
@@ -30,7 +30,7 @@ func Existing(nodes, bound, waiting int) *Scenario {
 	return s
 }
 
-func (s *Scenario) addNode(t *offer.Type, i int) {
+func (s *Scenario) addNode(t *offering.InstanceType, i int) {
 	name := serial("node", i)
 	labels := map[string]string{
 		corev1.LabelHostname:               name,

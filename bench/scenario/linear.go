@@ -7,43 +7,43 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // linearTypes are the fake types of upstream's benchmark: the i-th has i cores,
 // 2 GiB for each and room for ten pods for each, at a price that is linear in
 // both resources and the same in every zone and as spot.
-func linearTypes(n int) []offer.Type {
-	out := make([]offer.Type, 0, n)
+func linearTypes(n int) []offering.InstanceType {
+	out := make([]offering.InstanceType, 0, n)
 	for i := int64(1); i <= int64(n); i++ {
 		out = append(out, linearType(i))
 	}
 	return out
 }
 
-func linearType(cores int64) offer.Type {
+func linearType(cores int64) offering.InstanceType {
 	memory := 2 * cores << 30
-	return offer.Type{
+	return offering.InstanceType{
 		Name: fmt.Sprintf("fake-it-%d", cores-1),
 		Labels: map[string][]string{
 			corev1.LabelArchStable: {"amd64"},
 			corev1.LabelOSStable:   {"linux", "windows", "darwin"},
 			"integer":              {fmt.Sprint(cores)},
 		},
-		Capacity: quantity.Amounts{quantity.NameCPU: cores * 1000, quantity.NameMemory: memory, quantity.NamePods: cores * 10},
-		Overhead: quantity.Amounts{quantity.NameCPU: 100, quantity.NameMemory: 10 << 20},
-		Offers:   linearOffers(offer.Price(cores*100_000_000 + memory/10)), // 0.1 $ a core, 0.1 $ a billion bytes
+		Capacity:  quantity.Amounts{quantity.NameCPU: cores * 1000, quantity.NameMemory: memory, quantity.NamePods: cores * 10},
+		Overhead:  quantity.Amounts{quantity.NameCPU: 100, quantity.NameMemory: 10 << 20},
+		Offerings: linearOffers(offering.Price(cores*100_000_000 + memory/10)), // 0.1 $ a core, 0.1 $ a billion bytes
 	}
 }
 
-func linearOffers(price offer.Price) []offer.Offer {
-	var out []offer.Offer
+func linearOffers(price offering.Price) []offering.Offering {
+	var out []offering.Offering
 	for _, way := range []struct{ zone, capacityType string }{
-		{"test-zone-1", offer.Spot}, {"test-zone-2", offer.Spot},
-		{"test-zone-1", offer.OnDemand}, {"test-zone-2", offer.OnDemand}, {"test-zone-3", offer.OnDemand},
+		{"test-zone-1", offering.Spot}, {"test-zone-2", offering.Spot},
+		{"test-zone-1", offering.OnDemand}, {"test-zone-2", offering.OnDemand}, {"test-zone-3", offering.OnDemand},
 	} {
-		out = append(out, offer.Offer{Zone: way.zone, CapacityType: way.capacityType, Price: price})
+		out = append(out, offering.Offering{Zone: way.zone, CapacityType: way.capacityType, Price: price})
 	}
 	return out
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -74,7 +74,7 @@ func claimOf(node *corev1.Node, template karpv1.NodeClaimTemplateSpec) *karpv1.N
 }
 
 // Price is what the machine costs.
-func (s *Scenario) Price(m Machine) (offer.Price, error) {
+func (s *Scenario) Price(m Machine) (offering.Price, error) {
 	_, sold := s.sold(m)
 	if sold == nil {
 		return 0, fmt.Errorf("nobody sells %s in %s as %s", m.Type, m.Zone, m.CapacityType)
@@ -82,13 +82,13 @@ func (s *Scenario) Price(m Machine) (offer.Price, error) {
 	return sold.Price, nil
 }
 
-func (s *Scenario) sold(m Machine) (*offer.Type, *offer.Offer) {
-	i := slices.IndexFunc(s.Types, func(t offer.Type) bool { return t.Name == m.Type })
+func (s *Scenario) sold(m Machine) (*offering.InstanceType, *offering.Offering) {
+	i := slices.IndexFunc(s.Types, func(t offering.InstanceType) bool { return t.Name == m.Type })
 	if i < 0 {
 		return nil, nil
 	}
-	offers := s.Types[i].Offers
-	j := slices.IndexFunc(offers, func(o offer.Offer) bool { return o.Zone == m.Zone && o.CapacityType == m.CapacityType })
+	offers := s.Types[i].Offerings
+	j := slices.IndexFunc(offers, func(o offering.Offering) bool { return o.Zone == m.Zone && o.CapacityType == m.CapacityType })
 	if j < 0 {
 		return nil, nil
 	}

@@ -4,13 +4,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // Preferences are the pods of upstream's preference benchmark, all alike. Each
 // would like one zone, a zone without its like (of which there are three, so that
 // few can have it), and a node without its like (which money can buy for all).
-func Preferences(count int, settings world.Settings) *Scenario {
+func Preferences(count int, settings cluster.Settings) *Scenario {
 	request := newRandom().request()
 	pods := make([]*corev1.Pod, count)
 	for i := range pods {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Class is the node class that every pool of a scenario buys from.
@@ -28,7 +28,7 @@ const Class = "default"
 type Scenario struct {
 	Name string
 	// Types is what every pool can buy, subject to its requirements.
-	Types      []offer.Type
+	Types      []offering.InstanceType
 	Pools      []*karpv1.NodePool
 	DaemonSets []*appsv1.DaemonSet
 	// Nodes exist and are initialized, each with the NodeClaim of the same index;
@@ -41,7 +41,7 @@ type Scenario struct {
 	// PDBs hold for bound pods; only disruption looks at them.
 	PDBs []*policyv1.PodDisruptionBudget
 	// Settings are ours; upstream knows of them only whether preferences count.
-	Settings world.Settings
+	Settings cluster.Settings
 }
 
 // moment is when everything was created: no scheduler may look at a clock.

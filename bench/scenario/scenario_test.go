@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // same compares scenarios by everything a scheduler sees; conditions carry the
@@ -28,7 +28,7 @@ func same(t *testing.T, a, b *Scenario) {
 
 func TestScenariosAreTheSameEachTime(t *testing.T) {
 	same(t, Diverse(103), Diverse(103))
-	same(t, Preferences(7, world.Settings{}), Preferences(7, world.Settings{}))
+	same(t, Preferences(7, cluster.Settings{}), Preferences(7, cluster.Settings{}))
 	one, two := Existing(9, 40, 25), Existing(9, 40, 25)
 	same(t, one, two)
 	if diff := cmp.Diff(Shuffled(one.Pending), Shuffled(two.Pending)); diff != "" {

@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/scheduling"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // InstanceTypes converts what is on sale. As a cloud provider of upstream's does,
 // it declares the labels of its types well known, and says of each type which of
 // them it lacks.
-func InstanceTypes(types []offer.Type) []*cloudprovider.InstanceType {
+func InstanceTypes(types []offering.InstanceType) []*cloudprovider.InstanceType {
 	keys := labelKeys(types)
 	karpv1.WellKnownLabels.Insert(keys...)
 	out := make([]*cloudprovider.InstanceType, len(types))
@@ -28,7 +28,7 @@ func InstanceTypes(types []offer.Type) []*cloudprovider.InstanceType {
 	return out
 }
 
-func labelKeys(types []offer.Type) []string {
+func labelKeys(types []offering.InstanceType) []string {
 	seen := map[string]bool{}
 	note := func(labels map[string][]string) {
 		for key := range labels {
@@ -37,14 +37,14 @@ func labelKeys(types []offer.Type) []string {
 	}
 	for i := range types {
 		note(types[i].Labels)
-		for j := range types[i].Offers {
-			note(types[i].Offers[j].Labels)
+		for j := range types[i].Offerings {
+			note(types[i].Offerings[j].Labels)
 		}
 	}
 	return slices.Sorted(maps.Keys(seen))
 }
 
-func instanceType(t *offer.Type, keys []string) *cloudprovider.InstanceType {
+func instanceType(t *offering.InstanceType, keys []string) *cloudprovider.InstanceType {
 	values := map[string][]string{corev1.LabelInstanceTypeStable: {t.Name}}
 	for _, key := range keys {
 		values[key] = slices.Clone(t.Labels[key])
@@ -54,8 +54,8 @@ func instanceType(t *offer.Type, keys []string) *cloudprovider.InstanceType {
 		Capacity: ResourceList(t.Capacity),
 		Overhead: &cloudprovider.InstanceTypeOverhead{KubeReserved: ResourceList(t.Overhead)},
 	}
-	for _, o := range t.Offers {
-		way := offering(o)
+	for _, o := range t.Offerings {
+		way := upstreamOffering(o)
 		it.Offerings = append(it.Offerings, way)
 		for key, r := range way.Requirements {
 			values[key] = append(values[key], r.Values()...)
@@ -72,7 +72,7 @@ func instanceType(t *offer.Type, keys []string) *cloudprovider.InstanceType {
 	return it
 }
 
-func offering(o offer.Offer) *cloudprovider.Offering {
+func upstreamOffering(o offering.Offering) *cloudprovider.Offering {
 	r := scheduling.NewLabelRequirements(map[string]string{
 		karpv1.CapacityTypeLabelKey: o.CapacityType,
 		corev1.LabelTopologyZone:    o.Zone,

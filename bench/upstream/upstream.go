@@ -30,7 +30,7 @@ import (
 	nodepoolutils "sigs.k8s.io/karpenter/pkg/utils/nodepool"
 
 	"github.com/karve-dev/karve/bench/scenario"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // workers is what upstream's own benchmark uses.
@@ -67,7 +67,7 @@ func New(ctx context.Context, s *scenario.Scenario) (*Cluster, error) {
 		c.daemons = append(c.daemons, daemonset.PodForDaemonSet(d))
 	}
 	c.opts = []scheduling.Options{scheduling.NumConcurrentReconciles(workers), scheduling.MinValuesPolicy(options.MinValuesPolicyStrict)}
-	if s.Settings.Preferences == world.Ignore {
+	if s.Settings.Preferences == cluster.Ignore {
 		c.opts = append(c.opts, scheduling.IgnorePreferences)
 	}
 	return c, c.learn(s)

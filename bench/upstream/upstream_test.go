@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 
 	"github.com/karve-dev/karve/bench/scenario"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -31,7 +31,7 @@ func TestTypesAgree(t *testing.T) {
 	}
 }
 
-func agree(t *testing.T, ours *offer.Type, theirs *cloudprovider.InstanceType) {
+func agree(t *testing.T, ours *offering.InstanceType, theirs *cloudprovider.InstanceType) {
 	t.Helper()
 	if diff := cmp.Diff(ours.Capacity.Sub(ours.Overhead), kube.Amounts(theirs.Allocatable())); diff != "" {
 		t.Errorf("%s: allocatable (-ours +theirs):\n%s", ours.Name, diff)
@@ -39,10 +39,10 @@ func agree(t *testing.T, ours *offer.Type, theirs *cloudprovider.InstanceType) {
 	if diff := cmp.Diff(ours.Capacity, kube.Amounts(theirs.Capacity)); diff != "" {
 		t.Errorf("%s: capacity (-ours +theirs):\n%s", ours.Name, diff)
 	}
-	if len(ours.Offers) != len(theirs.Offerings) {
-		t.Fatalf("%s: %d offers of ours, %d of theirs", ours.Name, len(ours.Offers), len(theirs.Offerings))
+	if len(ours.Offerings) != len(theirs.Offerings) {
+		t.Fatalf("%s: %d offers of ours, %d of theirs", ours.Name, len(ours.Offerings), len(theirs.Offerings))
 	}
-	for i, o := range ours.Offers {
+	for i, o := range ours.Offerings {
 		w := theirs.Offerings[i]
 		if w.Zone() != o.Zone || w.CapacityType() != o.CapacityType || w.Price != o.Price.USD() || w.Available != (o.Unavailable == "") {
 			t.Errorf("%s: offer %d: ours %+v, theirs %+v", ours.Name, i, o, w)

@@ -6,16 +6,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
 )
 
 // settings are what the flags say about every decision. The Config is valid.
-func (c CoreConfig) settings() world.Settings {
+func (c CoreConfig) settings() cluster.Settings {
 	thousandths, _ := surplus(c.PreferenceSurplus) // validated
-	return world.Settings{
-		Preferences:    world.PreferencePolicy(c.PreferencePolicy),
+	return cluster.Settings{
+		Preferences:    cluster.PreferencePolicy(c.PreferencePolicy),
 		Surplus:        thousandths,
 		RelaxMinValues: c.MinValuesPolicy == "BestEffort",
 	}
@@ -41,7 +41,7 @@ const mostSurplus = 100_000
 // surplus reads --preference-surplus into thousandths.
 func surplus(text string) (int, error) {
 	if text == "unlimited" {
-		return world.UnlimitedSurplus, nil
+		return cluster.UnlimitedSurplus, nil
 	}
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
 	thousandths := math.Round(percent * 10)

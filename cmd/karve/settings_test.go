@@ -6,20 +6,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 func TestSettings(t *testing.T) {
 	for _, tc := range []struct {
 		env  map[string]string
-		want world.Settings
+		want cluster.Settings
 	}{
-		{nil, world.Settings{Preferences: world.Respect, Surplus: 100}},
-		{map[string]string{"PREFERENCE_POLICY": "Ignore", "MIN_VALUES_POLICY": "BestEffort"}, world.Settings{Preferences: world.Ignore, Surplus: 100, RelaxMinValues: true}},
-		{map[string]string{"PREFERENCE_SURPLUS": "unlimited"}, world.Settings{Preferences: world.Respect, Surplus: world.UnlimitedSurplus}},
-		{map[string]string{"PREFERENCE_SURPLUS": "2.5%"}, world.Settings{Preferences: world.Respect, Surplus: 25}},
-		{map[string]string{"PREFERENCE_SURPLUS": "0"}, world.Settings{Preferences: world.Respect}},
+		{nil, cluster.Settings{Preferences: cluster.Respect, Surplus: 100}},
+		{map[string]string{"PREFERENCE_POLICY": "Ignore", "MIN_VALUES_POLICY": "BestEffort"}, cluster.Settings{Preferences: cluster.Ignore, Surplus: 100, RelaxMinValues: true}},
+		{map[string]string{"PREFERENCE_SURPLUS": "unlimited"}, cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus}},
+		{map[string]string{"PREFERENCE_SURPLUS": "2.5%"}, cluster.Settings{Preferences: cluster.Respect, Surplus: 25}},
+		{map[string]string{"PREFERENCE_SURPLUS": "0"}, cluster.Settings{Preferences: cluster.Respect}},
 	} {
 		env := complete()
 		for name, value := range tc.env {

@@ -20,8 +20,8 @@ import (
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 
 	"github.com/karve-dev/karve/controller/write"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -41,7 +41,7 @@ type Keeper struct {
 type entry struct {
 	template corev1.PodTemplateSpec
 	uid      types.UID
-	pods     []world.Pod
+	pods     []cluster.Pod
 }
 
 // NewKeeper returns a Keeper that knows no buffers yet.
@@ -87,7 +87,7 @@ func (k *Keeper) forget(name types.NamespacedName) (gone []string) {
 }
 
 // Real is the pods without the virtual ones.
-func (k *Keeper) Real(pods []world.Ref) []world.Ref {
+func (k *Keeper) Real(pods []cluster.PodRef) []cluster.PodRef {
 	if k == nil {
 		return pods
 	}
@@ -96,7 +96,7 @@ func (k *Keeper) Real(pods []world.Ref) []world.Ref {
 	if len(k.owners) == 0 {
 		return pods
 	}
-	var real []world.Ref
+	var real []cluster.PodRef
 	for _, p := range pods {
 		if _, virtual := k.owners[p.UID]; !virtual {
 			real = append(real, p)
@@ -106,7 +106,7 @@ func (k *Keeper) Real(pods []world.Ref) []world.Ref {
 }
 
 // Decided remembers which nodes have room for buffers after a decision.
-func (k *Keeper) Decided(nominations []pack.Nomination) {
+func (k *Keeper) Decided(nominations []schedule.Nomination) {
 	if k == nil {
 		return
 	}
@@ -120,7 +120,7 @@ func (k *Keeper) Decided(nominations []pack.Nomination) {
 }
 
 // Launched remembers that a node is bought, also for buffers.
-func (k *Keeper) Launched(node string, pods []world.Ref) {
+func (k *Keeper) Launched(node string, pods []cluster.PodRef) {
 	if k == nil {
 		return
 	}
@@ -129,7 +129,7 @@ func (k *Keeper) Launched(node string, pods []world.Ref) {
 	k.hold(node, pods)
 }
 
-func (k *Keeper) hold(node string, pods []world.Ref) {
+func (k *Keeper) hold(node string, pods []cluster.PodRef) {
 	for _, p := range pods {
 		if _, virtual := k.owners[p.UID]; virtual {
 			k.held[node] = true
@@ -150,7 +150,7 @@ func (k *Keeper) Holds(node string) bool {
 }
 
 // Report writes down on every buffer whether existing nodes have its room.
-func (k *Keeper) Report(ctx context.Context, plan pack.Plan) error {
+func (k *Keeper) Report(ctx context.Context, plan schedule.Plan) error {
 	if k == nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (k *Keeper) Report(ctx context.Context, plan pack.Plan) error {
 }
 
 // fits counts the chunks of each buffer that nodes have room for.
-func (k *Keeper) fits(plan pack.Plan) map[types.NamespacedName]int {
+func (k *Keeper) fits(plan schedule.Plan) map[types.NamespacedName]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := map[types.NamespacedName]int{}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/controller/metrics"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
@@ -45,7 +45,7 @@ type Keeper struct {
 
 // sold is a snapshot's types after overlays.
 type sold struct {
-	offer.Adjusted
+	offering.Overlaid
 	of *provider.Snapshot
 }
 
@@ -116,7 +116,7 @@ func (k *Keeper) forget(used []string) (gone []string) {
 	for budget := range k.gauged {
 		drawn := false
 		for _, s := range k.last {
-			_, draws := s.Budgets[budget]
+			_, draws := s.QuotaLeft[budget]
 			drawn = drawn || draws
 		}
 		if !drawn {
@@ -130,10 +130,10 @@ func (k *Keeper) forget(used []string) (gone []string) {
 
 // gauge shows what is left of budgets, and for how long.
 func (k *Keeper) gauge(s *provider.Snapshot) {
-	for budget, left := range s.Budgets {
+	for budget, left := range s.QuotaLeft {
 		k.gauged[budget] = true
 		k.metrics.BudgetLeft.WithLabelValues(budget).Set(float64(left))
-		if e, ends := s.Pressure[budget]; ends {
+		if e, ends := s.QuotaPressure[budget]; ends {
 			k.metrics.BudgetEnds.WithLabelValues(budget).Set(e.In.Seconds())
 		} else {
 			k.metrics.BudgetEnds.DeleteLabelValues(budget)

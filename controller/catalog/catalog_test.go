@@ -16,12 +16,12 @@ func TestBudgetsAreGauges(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k := New(nil, nil, metrics.New(registry))
 	k.gauge(&provider.Snapshot{
-		Budgets:  map[string]int64{"regional": 40, "lowPriority": 7},
-		Pressure: map[string]provider.Exhaustion{"regional": {Left: 40, In: time.Minute}, "lowPriority": {Left: 7, In: time.Hour}},
+		QuotaLeft:     map[string]int64{"regional": 40, "lowPriority": 7},
+		QuotaPressure: map[string]provider.Exhaustion{"regional": {Left: 40, In: time.Minute}, "lowPriority": {Left: 7, In: time.Hour}},
 	})
 	k.gauge(&provider.Snapshot{
-		Budgets:  map[string]int64{"regional": 30, "lowPriority": 7},
-		Pressure: map[string]provider.Exhaustion{"regional": {Left: 30, In: 2 * time.Minute}},
+		QuotaLeft:     map[string]int64{"regional": 30, "lowPriority": 7},
+		QuotaPressure: map[string]provider.Exhaustion{"regional": {Left: 30, In: 2 * time.Minute}},
 	})
 	want := map[string]float64{
 		"karve_budget_left regional": 30, "karve_budget_left lowPriority": 7,
@@ -40,10 +40,10 @@ func TestGaugesGoWithTheirBudgets(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k := New(nil, nil, metrics.New(registry))
 	k.last["a"] = &provider.Snapshot{
-		Budgets:  map[string]int64{"regional": 40, "addresses/a": 7},
-		Pressure: map[string]provider.Exhaustion{"addresses/a": {Left: 7, In: time.Minute}},
+		QuotaLeft:     map[string]int64{"regional": 40, "addresses/a": 7},
+		QuotaPressure: map[string]provider.Exhaustion{"addresses/a": {Left: 7, In: time.Minute}},
 	}
-	k.last["b"] = &provider.Snapshot{Budgets: map[string]int64{"regional": 40}}
+	k.last["b"] = &provider.Snapshot{QuotaLeft: map[string]int64{"regional": 40}}
 	for _, s := range k.last {
 		k.gauge(s)
 	}

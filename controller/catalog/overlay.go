@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
 )
@@ -17,7 +17,7 @@ type Source func(context.Context) (Overlays, error)
 // Overlays are overlays with a version: the same version means the same overlays.
 type Overlays struct {
 	Version string
-	List    []offer.Overlay
+	List    []offering.Overlay
 }
 
 // publish lays overlays on what is on sale and tells the mirror what changed.
@@ -60,11 +60,11 @@ func (k *Keeper) lay(overlays Overlays) {
 		k.tellBudgets(classes)
 		return
 	}
-	adjusted, _ := offer.Adjust(k.types(classes), overlays.List)
+	adjusted, _ := offering.ApplyOverlays(k.types(classes), overlays.List)
 	for i, class := range classes {
 		snapshot := k.last[class]
-		k.sold[class] = sold{Adjusted: adjusted[i], of: snapshot}
-		k.mirror.SetCatalog(class, adjusted[i].Types, snapshot.Budgets)
+		k.sold[class] = sold{Overlaid: adjusted[i], of: snapshot}
+		k.mirror.SetCatalog(class, adjusted[i].Types, snapshot.QuotaLeft)
 	}
 }
 
@@ -77,12 +77,12 @@ func (k *Keeper) tellBudgets(classes []string) {
 		}
 		s.of = snapshot
 		k.sold[class] = s
-		k.mirror.SetCatalog(class, s.Types, snapshot.Budgets)
+		k.mirror.SetCatalog(class, s.Types, snapshot.QuotaLeft)
 	}
 }
 
-func (k *Keeper) types(classes []string) [][]offer.Type {
-	out := make([][]offer.Type, 0, len(classes))
+func (k *Keeper) types(classes []string) [][]offering.InstanceType {
+	out := make([][]offering.InstanceType, 0, len(classes))
 	for _, class := range classes {
 		out = append(out, k.last[class].Types)
 	}
@@ -98,17 +98,17 @@ func sameTypes(a, b *provider.Snapshot) bool {
 }
 
 // Judge says what is wrong with the overlays, given all that is on sale.
-func (k *Keeper) Judge(overlays []offer.Overlay) []offer.Fault {
+func (k *Keeper) Judge(overlays []offering.Overlay) []offering.OverlayProblem {
 	k.mu.Lock()
 	types := k.types(slices.Sorted(maps.Keys(k.last)))
 	k.mu.Unlock()
-	_, faults := offer.Adjust(types, overlays)
+	_, faults := offering.ApplyOverlays(types, overlays)
 	return faults
 }
 
 // Touched reports whether overlays changed the price or the capacity of any of
 // the types among the choices.
-func (k *Keeper) Touched(class string, choices []offer.Choice) (price, capacity bool) {
+func (k *Keeper) Touched(class string, choices []offering.Ref) (price, capacity bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.sold[class]
@@ -127,7 +127,7 @@ func (k *Keeper) Extra(class, name string) quantity.Amounts {
 	if !s.Enlarged[name] {
 		return nil
 	}
-	named := func(t offer.Type) bool { return t.Name == name }
+	named := func(t offering.InstanceType) bool { return t.Name == name }
 	i := slices.IndexFunc(s.Types, named)
 	extra := quantity.Amounts{}
 	for resource, n := range s.Types[i].Capacity {

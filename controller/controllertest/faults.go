@@ -105,8 +105,8 @@ func (p faulty) Terminate(ctx context.Context, id string) error {
 	return p.faults.write(func() error { return p.Provider.Terminate(ctx, id) })
 }
 
-func (p faulty) Abandon(ctx context.Context, claim provider.Claim) error {
-	return p.faults.write(func() error { return p.Provider.Abandon(ctx, claim) })
+func (p faulty) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
+	return p.faults.write(func() error { return p.Provider.TerminateUnclaimed(ctx, claim) })
 }
 
 // born gives created objects what a real API server gives them.

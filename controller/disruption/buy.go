@@ -14,14 +14,14 @@ import (
 
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/provision"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
 )
 
 // purchase is a claim in place of the move's nodes.
 type purchase struct {
 	claim  *karpv1.NodeClaim
-	launch pack.Launch // zero when an earlier process bought it
+	launch schedule.Launch // zero when an earlier process bought it
 }
 
 // buy creates what takes the nodes' place. Decisions know of it before the API does:

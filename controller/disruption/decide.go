@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 const (
@@ -99,7 +99,7 @@ func (c *Controller) slice(s *sight) (plan disrupt.Plan) {
 	if decide == nil {
 		decide = disrupt.Search
 	}
-	c.Mirror.View(func(w *world.World) { plan = decide(w, d, c.search.cursor) })
+	c.Mirror.View(func(w *cluster.Snapshot) { plan = decide(w, d, c.search.cursor) })
 	return plan
 }
 
@@ -176,6 +176,6 @@ func (c *Controller) recheck(m *move, s *sight) (now disrupt.Move, left disrupt.
 	if ask == nil {
 		ask = disrupt.Recheck
 	}
-	c.Mirror.View(func(w *world.World) { now, left = ask(w, others, m.Move) })
+	c.Mirror.View(func(w *cluster.Snapshot) { now, left = ask(w, others, m.Move) })
 	return now, left
 }

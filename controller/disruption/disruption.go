@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -42,8 +42,8 @@ type Controller struct {
 	// Every is how often nodes are looked at; zero means every second.
 	Every time.Duration
 	// Search and Recheck decide; nil means disrupt.Search and disrupt.Recheck.
-	Search  func(*world.World, disrupt.Cluster, disrupt.Cursor) disrupt.Plan
-	Recheck func(*world.World, disrupt.Cluster, disrupt.Move) (disrupt.Move, disrupt.Left)
+	Search  func(*cluster.Snapshot, disrupt.Cluster, disrupt.Cursor) disrupt.Plan
+	Recheck func(*cluster.Snapshot, disrupt.Cluster, disrupt.Move) (disrupt.Move, disrupt.Left)
 
 	// sleep is until when nothing is to be done if the mirror still is as it was seen.
 	sleep time.Time

@@ -13,8 +13,8 @@ import (
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/disruption"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // stubborn is a cluster whose scheduler gives the room that a consolidation counts on to
@@ -32,7 +32,7 @@ func newStubborn(t *testing.T, cause disrupt.Cause) *stubborn {
 	t.Helper()
 	e, s := scripted(t, 2, cause)
 	c := &stubborn{Env: e, script: s, crowded: true, workers: []string{"web-0", "web-1"}}
-	decide := func(w *world.World, d disrupt.Cluster, from disrupt.Cursor) disrupt.Plan {
+	decide := func(w *cluster.Snapshot, d disrupt.Cluster, from disrupt.Cursor) disrupt.Plan {
 		c.rest = d.Pools[0].Unsettled
 		if d.Now.Before(c.rest) {
 			return disrupt.Plan{Done: true}

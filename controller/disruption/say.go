@@ -14,9 +14,9 @@ import (
 
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -72,7 +72,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func monthly(p offer.Price) float64 { return month * p.USD() }
+func monthly(p offering.Price) float64 { return month * p.USD() }
 
 // tellRejected says that a move was not right any more when it was looked at again.
 func (c *Controller) tellRejected(m *move, key, why string) {
@@ -155,7 +155,7 @@ func replacements(bought []purchase) []string {
 // destinations says where the pods go: node, then how many and the first of them.
 func (c *Controller) destinations(m *move) []string {
 	var out []string
-	add := func(to string, n pack.Nomination) {
+	add := func(to string, n schedule.Nomination) {
 		if len(n.Pods) == 0 {
 			return
 		}
@@ -169,7 +169,7 @@ func (c *Controller) destinations(m *move) []string {
 		add(c.Mirror.Describe(h.Node), h)
 	}
 	for _, p := range m.purchases {
-		add("nodeclaim/"+p.claim.Name, pack.Nomination{Pods: p.launch.Pods})
+		add("nodeclaim/"+p.claim.Name, schedule.Nomination{Pods: p.launch.Pods})
 	}
 	if len(out) > named {
 		out = append(out[:named:named], fmt.Sprintf("and to %d more nodes", len(out)-named))

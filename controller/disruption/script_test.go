@@ -11,9 +11,9 @@ import (
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/disruption"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -31,7 +31,7 @@ type script struct {
 	off   bool
 }
 
-func (s *script) search(w *world.World, c disrupt.Cluster, _ disrupt.Cursor) disrupt.Plan {
+func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor) disrupt.Plan {
 	plan := disrupt.Plan{Done: true}
 	if s.off {
 		return plan
@@ -61,9 +61,9 @@ func (s *script) search(w *world.World, c disrupt.Cluster, _ disrupt.Cursor) dis
 	pods := s.podsOf(move.Nodes)
 	move.Evictions = len(pods)
 	if home != "" {
-		move.Homes = []pack.Nomination{{Node: home, Pods: pods}}
+		move.Homes = []schedule.Nomination{{Node: home, Pods: pods}}
 	} else {
-		move.Launches = pack.Static(w, "web", max(s.by, 1))
+		move.Launches = schedule.Static(w, "web", max(s.by, 1))
 		if len(move.Launches) == 0 {
 			return plan
 		}
@@ -79,7 +79,7 @@ func (s *script) search(w *world.World, c disrupt.Cluster, _ disrupt.Cursor) dis
 	return plan
 }
 
-func (s *script) recheck(_ *world.World, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
+func (s *script) recheck(_ *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
 	for _, n := range c.Nodes {
 		if slices.Contains(m.Nodes, n.Key) && (n.Leaving || n.Promised || len(n.Blocks) > 0) {
 			return m, disrupt.Left{Key: n.Key, Because: disrupt.Nominated, Detail: "Node is nominated for a pending pod"}
@@ -92,7 +92,7 @@ func (s *script) isNew(claim string) bool {
 	return controllertest.Get(s.e, &karpv1.NodeClaim{}, claim).Annotations[kube.ReplacesAnnotation] != ""
 }
 
-func (s *script) podsOf(claims []string) (refs []world.Ref) {
+func (s *script) podsOf(claims []string) (refs []cluster.PodRef) {
 	nodes := map[string]bool{}
 	for _, name := range claims {
 		nodes[controllertest.Get(s.e, &karpv1.NodeClaim{}, name).Status.NodeName] = true
@@ -102,7 +102,7 @@ func (s *script) podsOf(claims []string) (refs []world.Ref) {
 			refs = append(refs, kube.Ref(&p))
 		}
 	}
-	slices.SortFunc(refs, func(a, b world.Ref) int { return int(a.Name[len(a.Name)-1]) - int(b.Name[len(b.Name)-1]) })
+	slices.SortFunc(refs, func(a, b cluster.PodRef) int { return int(a.Name[len(a.Name)-1]) - int(b.Name[len(b.Name)-1]) })
 	return refs
 }
 

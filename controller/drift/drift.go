@@ -121,7 +121,7 @@ func (r *Reconciler) providers(ctx context.Context, claim *karpv1.NodeClaim, cla
 	if r.Drifter == nil {
 		return finding{}
 	}
-	m := provider.Bought{
+	m := provider.LaunchedNode{
 		Claim: claim.Name, ProviderID: claim.Status.ProviderID, Class: class,
 		Type: claim.Labels[corev1.LabelInstanceTypeStable], ImageID: claim.Status.ImageID, Annotations: claim.Annotations,
 	}

@@ -263,9 +263,9 @@ func TestWhoCannotDrift(t *testing.T) {
 }
 
 // listener is a provider's Drifter that only listens.
-type listener struct{ told []provider.Bought }
+type listener struct{ told []provider.LaunchedNode }
 
-func (l *listener) Drift(_ context.Context, m provider.Bought) (provider.Drift, error) {
+func (l *listener) Drift(_ context.Context, m provider.LaunchedNode) (provider.Drift, error) {
 	l.told = append(l.told, m)
 	return provider.Drift{}, nil
 }

@@ -17,14 +17,14 @@ const listenEvery = 10 * time.Second
 // listener has claims looked at as soon as the provider notices that their machines have
 // changed, and not at the next round.
 type listener struct {
-	provider provider.Restless
+	provider provider.DriftNotifier
 	wake     chan event.GenericEvent
 }
 
 // listen works until ctx ends.
 func (l listener) listen(ctx context.Context) error {
 	for {
-		for _, name := range l.provider.Stirred() {
+		for _, name := range l.provider.DriftChanged() {
 			claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			select {
 			case l.wake <- event.GenericEvent{Object: claim}:

@@ -12,7 +12,7 @@ import (
 // stirring says on one call after the other what it has.
 type stirring [][]string
 
-func (s *stirring) Stirred() (now []string) {
+func (s *stirring) DriftChanged() (now []string) {
 	if len(*s) > 0 {
 		now, *s = (*s)[0], (*s)[1:]
 	}

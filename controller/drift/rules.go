@@ -9,9 +9,9 @@ import (
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -76,7 +76,7 @@ func known(c *karpv1.NodeClaim, sold *provider.Snapshot) map[string]string {
 	if t := typeOf(c, sold); t != nil {
 		single(labels, t.Labels)
 		if i := offerOf(c, t); i >= 0 {
-			single(labels, t.Offers[i].Labels)
+			single(labels, t.Offerings[i].Labels)
 		}
 	}
 	maps.Copy(labels, c.Labels)
@@ -96,11 +96,11 @@ func single(into map[string]string, labels map[string][]string) {
 	}
 }
 
-func typeOf(c *karpv1.NodeClaim, sold *provider.Snapshot) *offer.Type {
+func typeOf(c *karpv1.NodeClaim, sold *provider.Snapshot) *offering.InstanceType {
 	if sold == nil {
 		return nil
 	}
-	i := slices.IndexFunc(sold.Types, func(t offer.Type) bool { return t.Name == c.Labels[world.LabelInstanceType] })
+	i := slices.IndexFunc(sold.Types, func(t offering.InstanceType) bool { return t.Name == c.Labels[cluster.LabelInstanceType] })
 	if i < 0 {
 		return nil
 	}
@@ -109,20 +109,20 @@ func typeOf(c *karpv1.NodeClaim, sold *provider.Snapshot) *offer.Type {
 
 // offerOf is where the type's offer is that the claim's machine was bought by, -1
 // when there is none; sold out or not. Reserved machines may go on as ordinary ones.
-func offerOf(c *karpv1.NodeClaim, t *offer.Type) int {
-	zone, kind := c.Labels[world.LabelZone], c.Labels[world.LabelCapacityType]
-	return slices.IndexFunc(t.Offers, func(o offer.Offer) bool {
-		return o.Zone == zone && (o.CapacityType == kind || kind == karpv1.CapacityTypeReserved && o.CapacityType == offer.OnDemand)
+func offerOf(c *karpv1.NodeClaim, t *offering.InstanceType) int {
+	zone, kind := c.Labels[cluster.LabelZone], c.Labels[cluster.LabelCapacityType]
+	return slices.IndexFunc(t.Offerings, func(o offering.Offering) bool {
+		return o.Zone == zone && (o.CapacityType == kind || kind == karpv1.CapacityTypeReserved && o.CapacityType == offering.OnDemand)
 	})
 }
 
 // carried reports whether the key is one that machines bring along.
-func carried(types []offer.Type, key string) bool {
-	if key == world.LabelInstanceType || key == world.LabelZone || key == world.LabelCapacityType {
+func carried(types []offering.InstanceType, key string) bool {
+	if key == cluster.LabelInstanceType || key == cluster.LabelZone || key == cluster.LabelCapacityType {
 		return true
 	}
-	return slices.ContainsFunc(types, func(t offer.Type) bool {
-		return len(t.Labels[key]) > 0 || slices.ContainsFunc(t.Offers, func(o offer.Offer) bool { return len(o.Labels[key]) > 0 })
+	return slices.ContainsFunc(types, func(t offering.InstanceType) bool {
+		return len(t.Labels[key]) > 0 || slices.ContainsFunc(t.Offerings, func(o offering.Offering) bool { return len(o.Labels[key]) > 0 })
 	})
 }
 
@@ -146,7 +146,7 @@ type offered struct{ class, name, zone, capacityType string }
 // any more. One look is not enough, as an answer of the cloud may be partial: it has
 // to be missing again from data that was read after it was missed first.
 func (a *absences) instanceType(c *karpv1.NodeClaim, class string, sold *provider.Snapshot, now time.Time) finding {
-	of := offered{class, c.Labels[world.LabelInstanceType], c.Labels[world.LabelZone], c.Labels[world.LabelCapacityType]}
+	of := offered{class, c.Labels[cluster.LabelInstanceType], c.Labels[cluster.LabelZone], c.Labels[cluster.LabelCapacityType]}
 	switch {
 	case now.Sub(c.CreationTimestamp.Time) < youngest:
 		return finding{}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -140,12 +140,12 @@ func TestInstanceTypeNotFound(t *testing.T) {
 	unpriced.Taken = noon.Add(-24 * time.Hour)
 	soldOut := with(noon)
 	for i := range soldOut.Types {
-		for j := range soldOut.Types[i].Offers {
-			soldOut.Types[i].Offers[j].Unavailable = "sold out"
+		for j := range soldOut.Types[i].Offerings {
+			soldOut.Types[i].Offerings[j].Unavailable = "sold out"
 		}
 	}
 	noSpot := with(noon.Add(time.Hour))
-	noSpot.Types[1].Offers = noSpot.Types[1].Offers[2:] // none in zone-1
+	noSpot.Types[1].Offerings = noSpot.Types[1].Offerings[2:] // none in zone-1
 	type look struct {
 		sold *provider.Snapshot
 		now  time.Time
@@ -181,7 +181,7 @@ func TestInstanceTypeNotFound(t *testing.T) {
 	}
 	t.Run("reserved machines go on as ordinary ones", func(t *testing.T) {
 		types := memory.Types()
-		types[1].Offers = []offer.Offer{{Zone: "zone-1", CapacityType: offer.OnDemand}}
+		types[1].Offerings = []offering.Offering{{Zone: "zone-1", CapacityType: offering.OnDemand}}
 		c := machine(map[string]string{karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeReserved})
 		if f := new(absences).instanceType(c, "default", &provider.Snapshot{Types: types, Taken: noon, Listed: noon}, noon); f != (finding{}) {
 			t.Errorf("%+v", f)

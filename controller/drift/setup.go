@@ -35,7 +35,7 @@ func (r *Reconciler) Register(m manager.Manager) error {
 		Watches(&karpv1.NodePool{}, lookup.WakeClaimsOfPool(m.GetClient()), builder.WithPredicates(changed)).
 		Watches(class, lookup.WakeClaimsWhere(m.GetClient(), ofClass)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers})
-	if restless, notices := r.Drifter.(provider.Restless); notices {
+	if restless, notices := r.Drifter.(provider.DriftNotifier); notices {
 		l := listener{restless, make(chan event.GenericEvent)}
 		work = work.WatchesRawSource(source.Channel(l.wake, &handler.EnqueueRequestForObject{}))
 		if err := m.Add(panics.Runnable{Panics: r.Panics, Where: "nodeclaim.disruption.listener", Run: l.listen}); err != nil {

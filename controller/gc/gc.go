@@ -39,9 +39,9 @@ type Collector struct {
 	Log      logr.Logger
 	// Tidier gives back what machines left behind; nil when the provider's machines
 	// leave nothing.
-	Tidier provider.Tidier
+	Tidier provider.OrphanCollector
 	// Candid says what of the lists could not be read; nil when nothing ever is.
-	Candid provider.Candid
+	Candid provider.UnreadableLister
 	// Recognizer tells the cloud's provider IDs from others'; nil when all are taken for its own.
 	Recognizer provider.Recognizer
 	// Class is the kind of node class whose claims are ours.
@@ -110,7 +110,7 @@ func (c *Collector) tidy(ctx context.Context, claims []*karpv1.NodeClaim) error 
 	}
 	c.tidied = time.Now()
 	live, named := uids(claims), names(claims)
-	names, err := c.Tidier.Tidy(ctx, func(name, uid string) bool { return live[uid] || uid == "" && named[name] })
+	names, err := c.Tidier.CollectOrphans(ctx, func(name, uid string) bool { return live[uid] || uid == "" && named[name] })
 	for _, name := range names {
 		c.Log.Info("garbage collecting what a machine left behind", "resource", name)
 	}

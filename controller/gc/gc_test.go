@@ -79,7 +79,7 @@ func stray(t *testing.T, e *controllertest.Env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Launch(t.Context(), provider.Claim{Name: "stray", UID: "nobody", Choices: choices}); err != nil {
+	if _, err := p.Launch(t.Context(), provider.Claim{Name: "stray", UID: "nobody", Offerings: choices}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -303,7 +303,7 @@ type tidier struct {
 	uid   string
 }
 
-func (x *tidier) Tidy(_ context.Context, claimed func(name, uid string) bool) ([]string, error) {
+func (x *tidier) CollectOrphans(_ context.Context, claimed func(name, uid string) bool) ([]string, error) {
 	x.asked++
 	x.lives = claimed("", x.uid)
 	return []string{"nic-left-behind"}, nil

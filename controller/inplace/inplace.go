@@ -64,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !kube.ConditionTrue(claim, karpv1.ConditionTypeRegistered) {
 		return reconcile.Result{RequeueAfter: every}, nil
 	}
-	update, err := r.Updater.Update(ctx, provider.Bought{
+	update, err := r.Updater.Update(ctx, provider.LaunchedNode{
 		Claim: claim.Name, ProviderID: claim.Status.ProviderID, Class: kube.ClassOf(claim.Spec.NodeClassRef),
 		ImageID: claim.Status.ImageID, Annotations: claim.Annotations,
 	})

@@ -22,10 +22,10 @@ import (
 type changer struct {
 	update provider.Update
 	err    error
-	asked  []provider.Bought
+	asked  []provider.LaunchedNode
 }
 
-func (c *changer) Update(_ context.Context, m provider.Bought) (provider.Update, error) {
+func (c *changer) Update(_ context.Context, m provider.LaunchedNode) (provider.Update, error) {
 	c.asked = append(c.asked, m)
 	return c.update, c.err
 }

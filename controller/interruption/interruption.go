@@ -55,7 +55,7 @@ type Reconciler struct {
 	Client   client.Client
 	Provider provider.Provider
 	// Forewarned hears which offers machines are taken back of; nil when nobody wants to know.
-	Forewarned provider.Forewarned
+	Forewarned provider.EvictionObserver
 	Events     *events.Recorder
 	Metrics    *metrics.Set
 	Log        logr.Logger
@@ -144,7 +144,7 @@ func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, n
 // forewarn tells of the machine's offer before a replacement is chosen.
 func (r *Reconciler) forewarn(claim *karpv1.NodeClaim) {
 	if r.Forewarned != nil {
-		r.Forewarned.Evicted(kube.OfferOf(claim))
+		r.Forewarned.EvictionAnnounced(kube.OfferOf(claim))
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/termination"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -328,9 +328,9 @@ func deadlineOf(t *testing.T, claim *karpv1.NodeClaim) time.Time {
 }
 
 // listener notes which offers lose machines.
-type listener []offer.Choice
+type listener []offering.Ref
 
-func (l *listener) Evicted(c offer.Choice) { *l = append(*l, c) }
+func (l *listener) EvictionAnnounced(c offering.Ref) { *l = append(*l, c) }
 
 // The provider hears of the offer of a machine that is taken back, and not of machines
 // that go for other reasons.

@@ -16,9 +16,9 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/events"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -49,7 +49,7 @@ func (s *step) launch(ctx context.Context) error {
 	if err != nil {
 		return s.refused(ctx, err)
 	}
-	if err := s.remember(ctx, machine.Memory); err != nil {
+	if err := s.remember(ctx, machine.LaunchState); err != nil {
 		return err
 	}
 	if err := s.findNode(ctx); err != nil {
@@ -90,7 +90,7 @@ func up(machine provider.Instance, joined bool) bool {
 
 // buy drives the purchase. When nothing the claim accepts is on sale any more (its
 // own purchase may have taken the last of a quota) only a machine that exists counts.
-func (s *step) buy(ctx context.Context, choices []offer.Choice) (provider.Instance, error) {
+func (s *step) buy(ctx context.Context, choices []offering.Ref) (provider.Instance, error) {
 	if len(choices) > 0 {
 		return s.Provider.Launch(ctx, kube.Purchase(s.claim, choices))
 	}
@@ -106,7 +106,7 @@ func (s *step) buy(ctx context.Context, choices []offer.Choice) (provider.Instan
 }
 
 // choices are recomputed from the claim alone, so a new leader can go on with it.
-func (s *step) choices(ctx context.Context) ([]offer.Choice, error) {
+func (s *step) choices(ctx context.Context) ([]offering.Ref, error) {
 	class := kube.ClassOf(s.claim.Spec.NodeClassRef)
 	if err := s.Catalog.Ensure(ctx, class); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (s *step) await(machine provider.Instance) {
 	message := fmt.Sprintf("machine %s is %s", machine.Name, machine.State)
 	if n := len(machine.Attempts); n > 0 && machine.ProviderID == "" {
 		last := machine.Attempts[n-1]
-		message = fmt.Sprintf("machine %s is not bought yet: %s was refused with %s: %s", machine.Name, last.Choice.Type, last.Code, last.Detail)
+		message = fmt.Sprintf("machine %s is not bought yet: %s was refused with %s: %s", machine.Name, last.Offering.Type, last.Code, last.Detail)
 	}
 	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, "Launching", shorten(message))
 	if machine.RetryAfter <= 0 {
@@ -220,9 +220,9 @@ func (s *step) label(ctx context.Context, machine provider.Instance) error {
 	}
 	maps.Copy(labels, s.claim.Labels)
 	for key, value := range map[string]string{
-		world.LabelInstanceType: machine.Type,
-		world.LabelZone:         machine.Zone,
-		world.LabelCapacityType: machine.CapacityType,
+		cluster.LabelInstanceType: machine.Type,
+		cluster.LabelZone:         machine.Zone,
+		cluster.LabelCapacityType: machine.CapacityType,
 	} {
 		if value != "" {
 			labels[key] = value
@@ -233,7 +233,7 @@ func (s *step) label(ctx context.Context, machine provider.Instance) error {
 		annotations = map[string]string{}
 	}
 	maps.Copy(annotations, machine.Annotations)
-	for key := range machine.Memory {
+	for key := range machine.LaunchState {
 		delete(annotations, key) // a launch that is over needs none
 	}
 	if maps.Equal(labels, s.claim.Labels) && maps.Equal(annotations, s.claim.Annotations) {

@@ -55,8 +55,8 @@ type Reconciler struct {
 	Health *health.Ledger
 	// Blamed hears which offers led to machines of no use, Forewarned which lost machines before
 	// they joined; nil when nobody wants to know.
-	Blamed     provider.Blamed
-	Forewarned provider.Forewarned
+	Blamed     provider.FailureObserver
+	Forewarned provider.EvictionObserver
 	// Class is the kind of node class whose claims are ours, in the version to read; others
 	// belong to other installations.
 	Class schema.GroupVersionKind

@@ -21,9 +21,9 @@ type forgetful struct {
 const remembered = "karve.dev/test-operation"
 
 func (p *forgetful) Launch(ctx context.Context, c provider.Claim) (provider.Instance, error) {
-	p.told = append(p.told, c.Memory[remembered])
+	p.told = append(p.told, c.LaunchState[remembered])
 	in, err := p.Provider.Launch(ctx, c)
-	in.Memory = map[string]string{remembered: "one"}
+	in.LaunchState = map[string]string{remembered: "one"}
 	return in, err
 }
 

@@ -11,7 +11,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -63,7 +63,7 @@ type refusing struct{ provider.Provider }
 
 func (refusing) Launch(context.Context, provider.Claim) (provider.Instance, error) {
 	return provider.Instance{Name: "m", State: provider.Creating, RetryAfter: time.Second,
-		Attempts: []provider.Attempt{{Choice: offer.Choice{Type: "small"}, Code: "InvalidResourceReference", Detail: "the group is not there"}}}, nil
+		Attempts: []provider.Attempt{{Offering: offering.Ref{Type: "small"}, Code: "InvalidResourceReference", Detail: "the group is not there"}}}, nil
 }
 
 // While a machine is refused and asked for again, its claim says what the cloud said last.

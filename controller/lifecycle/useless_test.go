@@ -11,15 +11,15 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
 // complaints notes which offers were of no use.
-type complaints []offer.Choice
+type complaints []offering.Ref
 
-func (c *complaints) Useless(_ string, o offer.Choice, _ string) { *c = append(*c, o) }
+func (c *complaints) NodeUnusable(_ string, o offering.Ref, _ string) { *c = append(*c, o) }
 
 func rewrite(e *controllertest.Env, node *corev1.Node) {
 	e.T.Helper()
@@ -96,7 +96,7 @@ func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
 				if replaced != test.replaced {
 					t.Errorf("replaced: %v", replaced)
 				}
-				if told := len(heard) > 0 && heard[0] == (offer.Choice{Type: "gpu-8", Zone: heard[0].Zone, CapacityType: heard[0].CapacityType}) && heard[0].Zone != ""; told != test.replaced {
+				if told := len(heard) > 0 && heard[0] == (offering.Ref{Type: "gpu-8", Zone: heard[0].Zone, CapacityType: heard[0].CapacityType}) && heard[0].Zone != ""; told != test.replaced {
 					t.Errorf("the provider heard of %+v", heard)
 				}
 			})

@@ -47,8 +47,8 @@ import (
 	"github.com/karve-dev/karve/controller/repair"
 	"github.com/karve-dev/karve/controller/static"
 	"github.com/karve-dev/karve/controller/termination"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/world"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
@@ -110,7 +110,7 @@ type Options struct {
 
 	// Settings hold for every decision (--preference-policy, --preference-surplus,
 	// --min-values-policy).
-	Settings world.Settings
+	Settings cluster.Settings
 
 	// Panics hears of panics of goroutines, loops and handlers, also before New. Nil means one
 	// that logs to Log. New has it count, too.
@@ -275,10 +275,10 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	}
 	set := metrics.New(o.Registry)
 	guarded := guardedRegistry{o.Registry, o.Panics}
-	if cloud, ok := o.Provider.(provider.Metered); ok {
+	if cloud, ok := o.Provider.(provider.RequestStats); ok {
 		metrics.Requests(guarded, o.Provider.Name(), cloud)
 	}
-	if cloud, ok := o.Provider.(provider.Priced); ok {
+	if cloud, ok := o.Provider.(provider.PriceReporter); ok {
 		metrics.Prices(guarded, o.Provider.Name(), cloud)
 	}
 	buildInfo(o.Registry, o.Version)
@@ -336,7 +336,7 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 		{"nodeclaim.garbagecollection", &gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
-			Tidier: as[provider.Tidier](o.Provider), Candid: as[provider.Candid](o.Provider), Recognizer: as[provider.Recognizer](o.Provider),
+			Tidier: as[provider.OrphanCollector](o.Provider), Candid: as[provider.UnreadableLister](o.Provider), Recognizer: as[provider.Recognizer](o.Provider),
 			Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
 		}},
 		{"reporter", &reporter{mirror: m.mirror, metrics: set}},
@@ -377,7 +377,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		&lifecycle.Reconciler{
 			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
 			Events: recorder, Metrics: set, Log: logOf(lifecycle.Name), Class: o.NodeClass, Health: ledger,
-			Blamed: as[provider.Blamed](o.Provider), Forewarned: as[provider.Forewarned](o.Provider),
+			Blamed: as[provider.FailureObserver](o.Provider), Forewarned: as[provider.EvictionObserver](o.Provider),
 			End: &termination.Claims{
 				Client: c, Provider: set.Observe(o.Provider, lifecycle.Name),
 				Events: recorder, Metrics: set, Log: logOf("nodeclaim.termination"), Class: class,
@@ -389,7 +389,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		},
 		&interruption.Reconciler{
 			Client: c, Provider: set.Observe(o.Provider, "nodeclaim.interruption"),
-			Events: recorder, Metrics: set, Log: logOf("nodeclaim.interruption"), Class: class, Forewarned: as[provider.Forewarned](o.Provider),
+			Events: recorder, Metrics: set, Log: logOf("nodeclaim.interruption"), Class: class, Forewarned: as[provider.EvictionObserver](o.Provider),
 		},
 		&drift.Reconciler{
 			Client: c, Catalog: keeper, Drifter: as[provider.Drifter](o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), Class: o.NodeClass, Panics: o.Panics,
@@ -428,7 +428,7 @@ func (m *Manager) featured(o Options, set *metrics.Set, recorder *events.Recorde
 			Client: m.Client(), Updater: changes, Events: recorder, Metrics: set, Log: o.Log.WithName(inplace.Name), Class: o.NodeClass,
 		})
 	}
-	if learns, ok := o.Provider.(provider.Observer); ok {
+	if learns, ok := o.Provider.(provider.CapacityObserver); ok {
 		out = append(out, &observe.Reconciler{Client: m.Client(), Observer: learns, Class: o.NodeClass.GroupKind()})
 	}
 	if knows, ok := o.Provider.(provider.Repairer); ok && o.Features.NodeRepair {

@@ -11,14 +11,14 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-type priced provider.Prices
+type priced provider.PriceStats
 
-func (p priced) Prices() provider.Prices { return provider.Prices(p) }
+func (p priced) PriceStats() provider.PriceStats { return provider.PriceStats(p) }
 
 // Rule PRICE-2: prices that are not believed are a metric.
 func TestPrices(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	Prices(registry, "azure", priced{Believed: 900, Doubted: 2, Read: time.Unix(1000, 0)})
+	Prices(registry, "azure", priced{Accepted: 900, Rejected: 2, Read: time.Unix(1000, 0)})
 	Prices(registry, "other", priced{})
 	const want = `
 # HELP karve_azure_prices_doubted Prices of the list that are not believed.

@@ -51,9 +51,9 @@ func (o observed) Terminate(ctx context.Context, id string) error {
 	return err
 }
 
-func (o observed) Abandon(ctx context.Context, claim provider.Claim) error {
+func (o observed) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
 	start := time.Now()
-	err := o.Provider.Abandon(ctx, claim)
+	err := o.Provider.TerminateUnclaimed(ctx, claim)
 	o.note("Delete", start, err)
 	return err
 }

@@ -10,7 +10,7 @@ import (
 
 // Requests exposes what a provider counts of its requests to a cloud, as
 // karve_<cloud>_…. It panics when that is done twice, which is a bug of ours.
-func Requests(registry prometheus.Registerer, cloud string, of provider.Metered) {
+func Requests(registry prometheus.Registerer, cloud string, of provider.RequestStats) {
 	name := func(rest string) string { return "karve_" + cloud + "_" + rest }
 	describe := func(rest, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name(rest), help, labels, nil)
@@ -28,7 +28,7 @@ func Requests(registry prometheus.Registerer, cloud string, of provider.Metered)
 
 // requests reads the provider's counts when it is scraped.
 type requests struct {
-	of                                               provider.Metered
+	of                                               provider.RequestStats
 	requests, waits, waited, left, machines, perNode *prometheus.Desc
 }
 

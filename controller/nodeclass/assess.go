@@ -10,7 +10,7 @@ import (
 	versionutil "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
@@ -151,9 +151,9 @@ func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.AKSNodeClass) 
 func scarcity(s *provider.Snapshot) (reason, message string) {
 	offers, overQuota, sample := 0, 0, ""
 	for i := range s.Types {
-		for j := range s.Types[i].Offers {
-			o := &s.Types[i].Offers[j]
-			short := shortOf(o, s.Budgets)
+		for j := range s.Types[i].Offerings {
+			o := &s.Types[i].Offerings[j]
+			short := shortOf(o, s.QuotaLeft)
 			if o.Unavailable == "" && short == "" {
 				return "", ""
 			}
@@ -176,10 +176,10 @@ func scarcity(s *provider.Snapshot) (reason, message string) {
 }
 
 // shortOf is the budget that does not hold an offer; empty when all do.
-func shortOf(o *offer.Offer, budgets map[string]int64) string {
-	for _, d := range o.Draws {
-		if left, limited := budgets[d.Budget]; limited && left < d.Amount {
-			return d.Budget
+func shortOf(o *offering.Offering, budgets map[string]int64) string {
+	for _, d := range o.QuotaUses {
+		if left, limited := budgets[d.Quota]; limited && left < d.Amount {
+			return d.Quota
 		}
 	}
 	return ""

@@ -23,7 +23,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/controller/nodeclass"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
@@ -113,8 +113,8 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1beta1.AKSNodeClass{}, &karpv1.NodeClaim{}).Build()
 	s := &stage{T: t, client: c, server: &server{version: "v1.36.3"}, cloud: &cloud{
 		images: []v1beta1.NodeImage{{ID: "image"}},
-		snapshot: &provider.Snapshot{Types: []offer.Type{{Name: "D4", Offers: []offer.Offer{
-			{Zone: "1", CapacityType: offer.OnDemand, Draws: []offer.Draw{{Budget: "family:D", Amount: 4}}},
+		snapshot: &provider.Snapshot{Types: []offering.InstanceType{{Name: "D4", Offerings: []offering.Offering{
+			{Zone: "1", CapacityType: offering.OnDemand, QuotaUses: []offering.QuotaUse{{Quota: "family:D", Amount: 4}}},
 		}}}},
 	}}
 	s.r = &nodeclass.Reconciler{Client: c, Azure: s.cloud, Versions: s.server, Log: logr.Discard()}
@@ -227,27 +227,27 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 			s.cloud.doubted = []azure.DoubtedPrice{{Size: "D4", CapacityType: "spot", Said: 96}, {}, {}, {}}
 		},
 			nodeclass.ConditionTypePricesBelieved, metav1.ConditionFalse, nodeclass.ReasonPricesRefused, "4 prices of the list are not believed: D4 (spot) at 96 USD/h: no price is known; ", true},
-		{"no quota", func(s *stage) { s.cloud.snapshot.Budgets = map[string]int64{"family:D": 3} },
+		{"no quota", func(s *stage) { s.cloud.snapshot.QuotaLeft = map[string]int64{"family:D": 3} },
 			nodeclass.ConditionTypeCapacityAvailable, metav1.ConditionFalse, nodeclass.ReasonQuotaExhausted, "none of 1 offers", true},
-		{"no quota, by its own condition", func(s *stage) { s.cloud.snapshot.Budgets = map[string]int64{"family:D": 3} },
+		{"no quota, by its own condition", func(s *stage) { s.cloud.snapshot.QuotaLeft = map[string]int64{"family:D": 3} },
 			kube.ConditionQuotaAvailable, metav1.ConditionFalse, nodeclass.ReasonQuotaExhausted, "quota family:D", true},
 		{"no addresses", func(s *stage) {
-			s.cloud.snapshot.Types[0].Offers[0].Draws = []offer.Draw{{Budget: "subnet:net/nodes", Amount: 30}}
-			s.cloud.snapshot.Budgets = map[string]int64{"subnet:net/nodes": 29}
+			s.cloud.snapshot.Types[0].Offerings[0].QuotaUses = []offering.QuotaUse{{Quota: "subnet:net/nodes", Amount: 30}}
+			s.cloud.snapshot.QuotaLeft = map[string]int64{"subnet:net/nodes": 29}
 		},
 			kube.ConditionQuotaAvailable, metav1.ConditionFalse, nodeclass.ReasonAddressesExhausted, "enlarge the subnet", true},
 		{"quota for an hour", func(s *stage) {
-			s.cloud.snapshot.Budgets = map[string]int64{"family:D": 40}
-			s.cloud.snapshot.Pressure = map[string]provider.Exhaustion{"family:D": {Left: 40, In: 65 * time.Minute}}
+			s.cloud.snapshot.QuotaLeft = map[string]int64{"family:D": 40}
+			s.cloud.snapshot.QuotaPressure = map[string]provider.Exhaustion{"family:D": {Left: 40, In: 65 * time.Minute}}
 		},
 			kube.ConditionQuotaAvailable, metav1.ConditionTrue, nodeclass.ReasonQuotaRunsOut, "quota family:D has 40 left, for 1h5m if", true},
 		{"quota known in part", func(s *stage) {
-			s.cloud.snapshot.Budgets = map[string]int64{"regional": 40}
+			s.cloud.snapshot.QuotaLeft = map[string]int64{"regional": 40}
 		},
 			kube.ConditionQuotaAvailable, metav1.ConditionTrue, nodeclass.ReasonQuotaInPart, "nothing is known of quota family:D:", true},
 		{"quota not known", func(s *stage) { s.cloud.snapshot.Problem = "reading quota: 403" },
 			kube.ConditionQuotaAvailable, metav1.ConditionUnknown, nodeclass.ReasonQuotaNotKnown, "reading quota: 403", true},
-		{"no stock", func(s *stage) { s.cloud.snapshot.Types[0].Offers[0].Unavailable = "SkuNotAvailable" },
+		{"no stock", func(s *stage) { s.cloud.snapshot.Types[0].Offerings[0].Unavailable = "SkuNotAvailable" },
 			nodeclass.ConditionTypeCapacityAvailable, metav1.ConditionFalse, nodeclass.ReasonNothingAvailable, "SkuNotAvailable", true},
 		{"no types", func(s *stage) { s.cloud.snapshot.Types = nil },
 			nodeclass.ConditionTypeCapacityAvailable, metav1.ConditionFalse, nodeclass.ReasonNoTypes, "no VM size", true},

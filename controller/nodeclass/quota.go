@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider"
 )
@@ -42,7 +42,7 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
 	}
 	offers, short := shortages(s)
 	switch {
-	case len(s.Budgets) == 0:
+	case len(s.QuotaLeft) == 0:
 		set(metav1.ConditionUnknown, ReasonQuotaNotKnown, firstOf(s.Problem, "there is no reading yet")+": machines are bought until Azure refuses them")
 	case offers > 0 && short.all == offers:
 		reason, step := ReasonQuotaExhausted, "raise the subscription's quota or free some"
@@ -51,7 +51,7 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
 		}
 		set(metav1.ConditionFalse, reason, fmt.Sprintf("none of %d offers fits into what is left (%s): %s", offers, budgetInWords(short.sample), step))
 	default:
-		if ending := endings(s.Pressure); len(ending) > 0 {
+		if ending := endings(s.QuotaPressure); len(ending) > 0 {
 			set(metav1.ConditionTrue, ReasonQuotaRunsOut, strings.Join(ending, "; "))
 			return
 		}
@@ -67,10 +67,10 @@ func (r *Reconciler) quota(class *v1beta1.AKSNodeClass, s *provider.Snapshot) {
 func unbounded(s *provider.Snapshot) []string {
 	var open []string
 	for i := range s.Types {
-		for _, o := range s.Types[i].Offers {
-			for _, d := range o.Draws {
-				if _, known := s.Budgets[d.Budget]; !known && !slices.Contains(open, d.Budget) {
-					open = append(open, d.Budget)
+		for _, o := range s.Types[i].Offerings {
+			for _, d := range o.QuotaUses {
+				if _, known := s.QuotaLeft[d.Quota]; !known && !slices.Contains(open, d.Quota) {
+					open = append(open, d.Quota)
 				}
 			}
 		}
@@ -98,15 +98,15 @@ type shortage struct {
 
 func shortages(s *provider.Snapshot) (offers int, short shortage) {
 	for i := range s.Types {
-		for j := range s.Types[i].Offers {
+		for j := range s.Types[i].Offerings {
 			offers++
-			budget := shortOf(&s.Types[i].Offers[j], s.Budgets)
+			budget := shortOf(&s.Types[i].Offerings[j], s.QuotaLeft)
 			if budget == "" {
 				continue
 			}
 			short.all++
 			short.sample = firstOf(short.sample, budget)
-			if strings.HasPrefix(budget, offer.AddressBudget) {
+			if strings.HasPrefix(budget, offering.AddressQuota) {
 				short.addresses++
 			}
 		}
@@ -136,7 +136,7 @@ func minutes(d time.Duration) string {
 
 // budgetInWords names a budget to people.
 func budgetInWords(budget string) string {
-	if subnet, ok := strings.CutPrefix(budget, offer.AddressBudget); ok {
+	if subnet, ok := strings.CutPrefix(budget, offering.AddressQuota); ok {
 		return "subnet " + subnet
 	}
 	return "quota " + budget

@@ -30,7 +30,7 @@ const Name = "node.observation"
 // Reconciler tells of nodes.
 type Reconciler struct {
 	Client   client.Client
-	Observer provider.Observer
+	Observer provider.CapacityObserver
 	// Class is the kind of node class whose claims are ours.
 	Class schema.GroupKind
 }
@@ -49,7 +49,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil || len(claims) != 1 || !kube.OfKind(claims[0].Spec.NodeClassRef, r.Class) {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, r.Observer.Observe(ctx, provider.Seen{Type: claims[0].Labels[corev1.LabelInstanceTypeStable], Memory: memory})
+	return reconcile.Result{}, r.Observer.ObserveCapacity(ctx, provider.ObservedCapacity{Type: claims[0].Labels[corev1.LabelInstanceTypeStable], Memory: memory})
 }
 
 // Register adds the reconciler to a manager. Nodes wake it when they appear, register or

@@ -24,11 +24,11 @@ import (
 
 // learner notes what it is told.
 type learner struct {
-	told []provider.Seen
+	told []provider.ObservedCapacity
 	err  error
 }
 
-func (l *learner) Observe(_ context.Context, s provider.Seen) error {
+func (l *learner) ObserveCapacity(_ context.Context, s provider.ObservedCapacity) error {
 	l.told = append(l.told, s)
 	return l.err
 }
@@ -57,9 +57,9 @@ func TestRegisteredNodesAreTold(t *testing.T) {
 	registered := map[string]string{karpv1.NodeRegisteredLabelKey: "true", corev1.LabelInstanceTypeStable: "M416"}
 	for name, test := range map[string]struct {
 		objects []client.Object
-		want    []provider.Seen
+		want    []provider.ObservedCapacity
 	}{
-		"ours":           {[]client.Object{nodeWith("16Gi", registered), claimOf(class.Group)}, []provider.Seen{{Type: "D4", Memory: 16 << 30}}},
+		"ours":           {[]client.Object{nodeWith("16Gi", registered), claimOf(class.Group)}, []provider.ObservedCapacity{{Type: "D4", Memory: 16 << 30}}},
 		"not registered": {[]client.Object{nodeWith("16Gi", nil), claimOf(class.Group)}, nil},
 		"nobody's":       {[]client.Object{nodeWith("16Gi", registered)}, nil},
 		"another's":      {[]client.Object{nodeWith("16Gi", registered), claimOf("karpenter.k8s.aws")}, nil},

@@ -24,7 +24,7 @@ import (
 
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/write"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -68,7 +68,7 @@ func version(list []karpv1alpha1.NodeOverlay) string {
 	return b.String()
 }
 
-func convert(ctx context.Context, o *karpv1alpha1.NodeOverlay) (offer.Overlay, error) {
+func convert(ctx context.Context, o *karpv1alpha1.NodeOverlay) (offering.Overlay, error) {
 	out, err := kube.Overlay(o)
 	return out, errors.Join(o.RuntimeValidate(ctx), err)
 }
@@ -99,7 +99,7 @@ type fault struct{ reason, message string }
 
 func (r *Reconciler) judge(ctx context.Context, list []karpv1alpha1.NodeOverlay) map[string]fault {
 	faults := map[string]fault{}
-	var overlays []offer.Overlay
+	var overlays []offering.Overlay
 	for i := range list {
 		o, err := convert(ctx, &list[i])
 		if err != nil {

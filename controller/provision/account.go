@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // preferences are the words of a decision's log line about what pods merely
 // prefer; none when nobody prefers anything.
-func preferences(p pack.Preferences) []any {
+func preferences(p schedule.Preferences) []any {
 	if p.Asked == 0 {
 		return nil
 	}
@@ -19,10 +19,10 @@ func preferences(p pack.Preferences) []any {
 
 // choice are the words of a launch's log line about what is bought first, and
 // what would have been bought instead.
-func choice(l pack.Launch) []any {
+func choice(l schedule.Launch) []any {
 	first := l.Choices[0]
 	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD()}
-	if i := slices.IndexFunc(l.Choices, func(c offer.Choice) bool { return c.Type != first.Type }); i >= 0 {
+	if i := slices.IndexFunc(l.Choices, func(c offering.Ref) bool { return c.Type != first.Type }); i >= 0 {
 		words = append(words, "runner-up", l.Choices[i].Type, "runner-up-price", l.Choices[i].Price.USD())
 	}
 	if len(l.RunnersUp) == 0 {

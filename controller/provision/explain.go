@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // FunnelAnnotation holds, on a FailedScheduling event, the funnels as JSON: what
@@ -28,7 +28,7 @@ func silent(r reason.Reason) bool { return r == reason.OptedOut }
 
 // Explain says in one line why nothing can host a group of pods: how many pools
 // were asked, and for each which filter removed the last candidate, with counts.
-func Explain(u pack.Unplaced) string {
+func Explain(u schedule.Unplaced) string {
 	if len(u.Funnels) == 0 {
 		return plainly(u)
 	}
@@ -52,7 +52,7 @@ func allStatic(fs []reason.Funnel) bool {
 	return !slices.ContainsFunc(fs, func(f reason.Funnel) bool { return f.Blocked != reason.Static })
 }
 
-func plainly(u pack.Unplaced) string {
+func plainly(u schedule.Unplaced) string {
 	switch {
 	case u.Because == reason.NoPools:
 		return "no dynamic nodepools found: create a NodePool"
@@ -144,7 +144,7 @@ func bounded(value any) string {
 }
 
 // gist is what must change for the same pod to be told again: the filters, not the counts.
-func gist(u pack.Unplaced) string {
+func gist(u schedule.Unplaced) string {
 	parts := []string{string(u.Because)}
 	for _, f := range u.Funnels {
 		last, _ := f.Last()

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // ownRequirements is how a market words a cut that no pod had a part in.
-const ownRequirements = world.OwnRequirements
+const ownRequirements = cluster.OwnRequirements
 
 // phrase adds the words that runbooks for Karpenter search for; empty while
 // something is left. They are upstream's failure texts; the pool's name, which

@@ -19,9 +19,9 @@ import (
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/metrics"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 )
@@ -107,16 +107,16 @@ func (p *Provisioner) sayIncomplete(err error) {
 	p.incomplete = text
 }
 
-func (p *Provisioner) decide() (plan pack.Plan, took time.Duration) {
-	p.Mirror.View(func(w *world.World) {
+func (p *Provisioner) decide() (plan schedule.Plan, took time.Duration) {
+	p.Mirror.View(func(w *cluster.Snapshot) {
 		start := time.Now()
-		plan = pack.Solve(w)
+		plan = schedule.Solve(w)
 		took = time.Since(start)
 	})
 	return plan, took
 }
 
-func (p *Provisioner) act(ctx context.Context, plan pack.Plan) error {
+func (p *Provisioner) act(ctx context.Context, plan schedule.Plan) error {
 	p.Buffers.Decided(plan.Nominations)
 	for _, n := range plan.Nominations {
 		pods := p.Buffers.Real(n.Pods)
@@ -134,7 +134,7 @@ func (p *Provisioner) act(ctx context.Context, plan pack.Plan) error {
 	return p.launch(ctx, plan.Launches)
 }
 
-func podCount(plan pack.Plan) int {
+func podCount(plan schedule.Plan) int {
 	n := 0
 	for _, l := range plan.Launches {
 		n += len(l.Pods)
@@ -144,7 +144,7 @@ func podCount(plan pack.Plan) int {
 
 // launch creates the claims side by side. One that is refused must not hold back
 // the others.
-func (p *Provisioner) launch(ctx context.Context, launches []pack.Launch) error {
+func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch) error {
 	var (
 		group panics.Group
 		mu    sync.Mutex
@@ -165,7 +165,7 @@ func (p *Provisioner) launch(ctx context.Context, launches []pack.Launch) error 
 	return errors.Join(errs...)
 }
 
-func (p *Provisioner) create(ctx context.Context, l pack.Launch) error {
+func (p *Provisioner) create(ctx context.Context, l schedule.Launch) error {
 	pool := p.Mirror.Pool(l.Pool)
 	if pool == nil {
 		return fmt.Errorf("creating a nodeclaim: nodepool %q was deleted meanwhile", l.Pool)
@@ -205,7 +205,7 @@ func Create(ctx context.Context, c client.Client, draft func() *karpv1.NodeClaim
 }
 
 // Draft is the claim that a launch stands for, under a name that is probably free.
-func Draft(k *catalog.Keeper, l pack.Launch, pool *karpv1.NodePool) *karpv1.NodeClaim {
+func Draft(k *catalog.Keeper, l schedule.Launch, pool *karpv1.NodePool) *karpv1.NodeClaim {
 	claim := kube.Claim(l, pool, pool.Name+"-"+rand.String(5))
 	keepVariety(claim, pool, l.Relaxed)
 	noteOverlays(claim, k, l)
@@ -213,7 +213,7 @@ func Draft(k *catalog.Keeper, l pack.Launch, pool *karpv1.NodePool) *karpv1.Node
 }
 
 // noteOverlays marks a claim that overlays had a part in.
-func noteOverlays(claim *karpv1.NodeClaim, k *catalog.Keeper, l pack.Launch) {
+func noteOverlays(claim *karpv1.NodeClaim, k *catalog.Keeper, l schedule.Launch) {
 	price, capacity := k.Touched(kube.ClassOf(claim.Spec.NodeClassRef), l.Choices)
 	if price {
 		claim.Annotations[karpv1alpha1.PriceOverlayAppliedAnnotationKey] = "true"
@@ -224,7 +224,7 @@ func noteOverlays(claim *karpv1.NodeClaim, k *catalog.Keeper, l pack.Launch) {
 }
 
 // tell says to each pod where it should land.
-func (p *Provisioner) tell(pods []world.Ref, node string) {
+func (p *Provisioner) tell(pods []cluster.PodRef, node string) {
 	landing := p.Mirror.Describe(node)
 	for _, ref := range pods {
 		if pod := p.Mirror.Pod(ref.UID); pod != nil {
@@ -233,7 +233,7 @@ func (p *Provisioner) tell(pods []world.Ref, node string) {
 	}
 }
 
-func (p *Provisioner) record(plan pack.Plan, took time.Duration) {
+func (p *Provisioner) record(plan schedule.Plan, took time.Duration) {
 	unplaced, ignored := 0, 0
 	for _, u := range plan.Unplaced {
 		if u.Pods = p.Buffers.Real(u.Pods); len(u.Pods) == 0 {
@@ -256,7 +256,7 @@ func (p *Provisioner) record(plan pack.Plan, took time.Duration) {
 }
 
 // explain says to each pod of the group why nothing can host it.
-func (p *Provisioner) explain(u pack.Unplaced) {
+func (p *Provisioner) explain(u schedule.Unplaced) {
 	text := "Failed to schedule pod, " + Explain(u)
 	data := map[string]string{}
 	if funnels := funnelData(u.Funnels); funnels != "" {

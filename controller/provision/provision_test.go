@@ -16,8 +16,8 @@ import (
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/provision"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/pack"
 	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -78,7 +78,7 @@ func TestBatcherRetriesAndStops(t *testing.T) {
 
 // Rule REASON-1, Rule REASON-3.
 func TestExplain(t *testing.T) {
-	u := pack.Unplaced{Funnels: []reason.Funnel{
+	u := schedule.Unplaced{Funnels: []reason.Funnel{
 		{Pool: "web", Offers: 5012, Cuts: []reason.Cut{
 			{By: reason.Requirements, Removed: 4712, Detail: "sku-family In [D]"},
 			{By: reason.Resources, Removed: 300, Detail: "largest has 30.2 CPU free"},
@@ -90,14 +90,14 @@ func TestExplain(t *testing.T) {
 	if diff := cmp.Diff(want, provision.Explain(u)); diff != "" {
 		t.Error(diff)
 	}
-	static := pack.Unplaced{Funnels: []reason.Funnel{{Pool: "fixed", Blocked: reason.Static}}}
+	static := schedule.Unplaced{Funnels: []reason.Funnel{{Pool: "fixed", Blocked: reason.Static}}}
 	if got := provision.Explain(static); !strings.HasSuffix(got, ": no dynamic nodepools found") {
 		t.Error(got)
 	}
-	if got := provision.Explain(pack.Unplaced{Because: reason.NoPools}); !strings.Contains(got, "no dynamic nodepools found") {
+	if got := provision.Explain(schedule.Unplaced{Because: reason.NoPools}); !strings.Contains(got, "no dynamic nodepools found") {
 		t.Error(got)
 	}
-	if got := provision.Explain(pack.Unplaced{Because: reason.Unsupported, Detail: "host ports"}); got != "Unsupported: host ports" {
+	if got := provision.Explain(schedule.Unplaced{Because: reason.Unsupported, Detail: "host ports"}); got != "Unsupported: host ports" {
 		t.Error(got)
 	}
 }
@@ -126,7 +126,7 @@ func TestExplainKeepsKnownPhrases(t *testing.T) {
 		},
 		"unsatisfiable topology constraint for topology spread, key=z (counts = [1:2], podDomains = [1])": {cut(reason.Topology, 9, "", reason.Fact{Name: "counts", Value: map[string]int64{"1": 2}}, reason.Fact{Name: "podDomains", Value: []string{"1"}}, reason.Fact{Name: "key", Value: "z"}, reason.Fact{Name: "type", Value: "topology spread"})},
 	} {
-		got := provision.Explain(pack.Unplaced{Funnels: []reason.Funnel{{Pool: "web", Offers: 9, Cuts: cuts}}})
+		got := provision.Explain(schedule.Unplaced{Funnels: []reason.Funnel{{Pool: "web", Offers: 9, Cuts: cuts}}})
 		if !strings.Contains(got, want) || !strings.HasPrefix(got, `0/1 nodepools can host it: pool "web": 9 offers → `) {
 			t.Errorf("%q does not say %q", got, want)
 		}
@@ -148,7 +148,7 @@ pod alone cpu=1 near=zone:app=nobody`)
 		t.Fatal(err)
 	}
 	var got []string
-	for _, u := range pack.Solve(script.World()).Unplaced {
+	for _, u := range schedule.Solve(script.World()).Unplaced {
 		got = append(got, u.Pods[0].Name+": "+provision.Explain(u))
 	}
 	const start = `: 0/1 nodepools can host it: pool "web": 3 offers → 2 after its own Requirements → 0 after `

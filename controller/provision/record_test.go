@@ -7,17 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 func TestChoiceNamesRunnersUp(t *testing.T) {
-	l := pack.Launch{
-		Choices: []offer.Choice{{Type: "D4", Zone: "1", CapacityType: "spot", Price: 2e8}},
-		RunnersUp: []pack.RunnerUp{
-			{Choice: offer.Choice{Type: "D8", Zone: "2", CapacityType: "spot", Price: 3e8}, More: 1e8, Because: reason.Dearer, Why: "dearer"},
-			{Choice: offer.Choice{Type: "D2", Zone: "1", CapacityType: "spot", Price: 1e8}, More: -1e8, Because: reason.Quota, Why: "quota familyD has 0 left"},
+	l := schedule.Launch{
+		Choices: []offering.Ref{{Type: "D4", Zone: "1", CapacityType: "spot", Price: 2e8}},
+		RunnersUp: []schedule.RunnerUp{
+			{Ref: offering.Ref{Type: "D8", Zone: "2", CapacityType: "spot", Price: 3e8}, More: 1e8, Because: reason.Dearer, Why: "dearer"},
+			{Ref: offering.Ref{Type: "D2", Zone: "1", CapacityType: "spot", Price: 1e8}, More: -1e8, Because: reason.Quota, Why: "quota familyD has 0 left"},
 		},
 	}
 	words := choice(l)
@@ -28,11 +28,11 @@ func TestChoiceNamesRunnersUp(t *testing.T) {
 }
 
 func TestPreferencesAreLeftOutWhenNobodyHasAny(t *testing.T) {
-	if words := preferences(pack.Preferences{}); words != nil {
+	if words := preferences(schedule.Preferences{}); words != nil {
 		t.Errorf("says %v", words)
 	}
 	want := []any{"preferences-asked", 3, "preferences-honoured", 2, "preferences-cost", 0.5}
-	if diff := cmp.Diff(want, preferences(pack.Preferences{Asked: 3, Honoured: 2, Cost: 5e8})); diff != "" {
+	if diff := cmp.Diff(want, preferences(schedule.Preferences{Asked: 3, Honoured: 2, Cost: 5e8})); diff != "" {
 		t.Error(diff)
 	}
 }

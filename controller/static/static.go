@@ -24,8 +24,8 @@ import (
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/controller/provision"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 )
@@ -50,8 +50,8 @@ type Reconciler struct {
 	Log     logr.Logger
 	// Class is the kind of node class whose pools are ours.
 	Class schema.GroupKind
-	// Choose decides which machines to buy; nil means pack.Static.
-	Choose func(w *world.World, pool string, n int) []pack.Launch
+	// Choose decides which machines to buy; nil means schedule.Static.
+	Choose func(w *cluster.Snapshot, pool string, n int) []schedule.Launch
 }
 
 // Reconcile brings one pool nearer to its number.
@@ -112,19 +112,19 @@ func (r *Reconciler) grow(ctx context.Context, pool *karpv1.NodePool, h holding,
 
 // decide chooses from the newest catalog: what was sold out a moment ago must not
 // be asked for again at once.
-func (r *Reconciler) decide(ctx context.Context, pool *karpv1.NodePool, n int) (launches []pack.Launch) {
+func (r *Reconciler) decide(ctx context.Context, pool *karpv1.NodePool, n int) (launches []schedule.Launch) {
 	if err := r.Catalog.Refresh(ctx); err != nil {
 		r.Log.V(1).Info("catalog incomplete, going on with the rest", "error", err.Error())
 	}
 	choose := r.Choose
 	if choose == nil {
-		choose = pack.Static
+		choose = schedule.Static
 	}
-	r.Mirror.View(func(w *world.World) { launches = choose(w, pool.Name, n) })
+	r.Mirror.View(func(w *cluster.Snapshot) { launches = choose(w, pool.Name, n) })
 	return launches
 }
 
-func (r *Reconciler) buy(ctx context.Context, pool *karpv1.NodePool, launches []pack.Launch) error {
+func (r *Reconciler) buy(ctx context.Context, pool *karpv1.NodePool, launches []schedule.Launch) error {
 	var group panics.Group
 	group.SetLimit(writers)
 	errs := make([]error, len(launches))
@@ -135,7 +135,7 @@ func (r *Reconciler) buy(ctx context.Context, pool *karpv1.NodePool, launches []
 	return errors.Join(errs...)
 }
 
-func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l pack.Launch) error {
+func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedule.Launch) error {
 	claim, err := provision.Create(ctx, r.Client, func() *karpv1.NodeClaim { return provision.Draft(r.Catalog, l, pool) })
 	if err != nil {
 		return fmt.Errorf("creating a nodeclaim of static nodepool %s: %w", pool.Name, err)

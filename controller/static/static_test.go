@@ -12,8 +12,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
@@ -152,7 +152,7 @@ func TestShortDecisionIsRepeated(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
 		e.Pace = time.Second
 		asked := []int{}
-		e.Static.Choose = func(_ *world.World, _ string, n int) []pack.Launch {
+		e.Static.Choose = func(_ *cluster.Snapshot, _ string, n int) []schedule.Launch {
 			asked = append(asked, n)
 			return nil
 		}

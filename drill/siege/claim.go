@@ -140,7 +140,7 @@ func (t *town) store(c *claim, in provider.Instance, err error) {
 	if in.ProviderID != "" {
 		c.id, c.unseen = in.ProviderID, false
 	}
-	c.Memory = remembered(c.Memory, in.Memory)
+	c.LaunchState = remembered(c.LaunchState, in.LaunchState)
 	if err != nil && c.id != "" {
 		c.unseen = true
 	}
@@ -159,7 +159,7 @@ func (c *claim) patience() time.Duration {
 func (t *town) buy(ctx context.Context, c *claim) (provider.Instance, error) {
 	if choices := t.market.choices(c.order); len(choices) > 0 {
 		bought := c.Claim
-		bought.Choices, bought.Memory = choices, maps.Clone(c.Memory)
+		bought.Offerings, bought.LaunchState = choices, maps.Clone(c.LaunchState)
 		return t.market.provider.Launch(ctx, bought)
 	}
 	nothing := &provider.CapacityError{Claim: c.Name}
@@ -237,7 +237,7 @@ func (t *town) end(ctx context.Context, c *claim) {
 		if c.id != "" {
 			err = t.market.provider.Terminate(ctx, c.id)
 		} else {
-			err = t.market.provider.Abandon(ctx, c.Claim)
+			err = t.market.provider.TerminateUnclaimed(ctx, c.Claim)
 		}
 		wait := endPoll
 		switch {

@@ -128,7 +128,7 @@ func (t *town) tidy(ctx context.Context, claims map[string]claim) {
 	for c := range maps.Values(claims) {
 		names[c.Name] = true
 	}
-	_, _ = t.market.provider.Tidy(ctx, func(name, uid string) bool {
+	_, _ = t.market.provider.CollectOrphans(ctx, func(name, uid string) bool {
 		_, lives := claims[uid]
 		return lives || uid == "" && names[name]
 	})

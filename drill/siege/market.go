@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/drill"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 )
@@ -20,7 +20,7 @@ type market struct {
 
 	mu       sync.Mutex
 	snapshot *provider.Snapshot
-	lists    [2 * zones][]offer.Choice // by capacity type and turn
+	lists    [2 * zones][]offering.Ref // by capacity type and turn
 }
 
 const zones = 3
@@ -45,7 +45,7 @@ func (m *market) show(s *provider.Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s != m.snapshot {
-		m.snapshot, m.lists = s, [2 * zones][]offer.Choice{}
+		m.snapshot, m.lists = s, [2 * zones][]offering.Ref{}
 	}
 }
 
@@ -61,7 +61,7 @@ func (m *market) problem() string {
 
 // choices are what an order accepts, cheapest first: on-demand machines if its number is
 // even, spot machines if not. Equal zones take turns.
-func (m *market) choices(order int) []offer.Choice {
+func (m *market) choices(order int) []offering.Ref {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.snapshot == nil {
@@ -74,21 +74,21 @@ func (m *market) choices(order int) []offer.Choice {
 	return m.lists[i]
 }
 
-func accepted(s *provider.Snapshot, order int) []offer.Choice {
-	capacityType := offer.OnDemand
+func accepted(s *provider.Snapshot, order int) []offering.Ref {
+	capacityType := offering.OnDemand
 	if order%2 == 1 {
-		capacityType = offer.Spot
+		capacityType = offering.Spot
 	}
-	all := []offer.Choice{}
+	all := []offering.Ref{}
 	for i := range s.Types {
-		for _, f := range s.Types[i].Offers {
+		for _, f := range s.Types[i].Offerings {
 			if f.CapacityType == capacityType && f.Unavailable == "" && !f.Fallback {
-				all = append(all, offer.Choice{Type: s.Types[i].Name, Zone: f.Zone, CapacityType: f.CapacityType, Price: f.Price})
+				all = append(all, offering.Ref{Type: s.Types[i].Name, Zone: f.Zone, CapacityType: f.CapacityType, Price: f.Price})
 			}
 		}
 	}
-	turn := func(c offer.Choice) int { return (int(c.Zone[len(c.Zone)-1]) + order) % zones }
-	slices.SortStableFunc(all, func(a, b offer.Choice) int {
+	turn := func(c offering.Ref) int { return (int(c.Zone[len(c.Zone)-1]) + order) % zones }
+	slices.SortStableFunc(all, func(a, b offering.Ref) int {
 		return cmp.Or(cmp.Compare(a.Price, b.Price), cmp.Compare(turn(a), turn(b)))
 	})
 	return all

@@ -15,7 +15,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/drill"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/emulator"
@@ -109,7 +109,7 @@ func (a *region) class(name string) *v1beta1.AKSNodeClass {
 }
 
 // catalog is what a class sells, asked for as the controllers do.
-func (a *region) catalog(class string) []offer.Type {
+func (a *region) catalog(class string) []offering.InstanceType {
 	s, err := a.cloud.Catalog(a.t.Context(), class)
 	if err != nil {
 		a.t.Fatalf("the catalog of class %s: %v", class, err)
@@ -160,22 +160,22 @@ func (a *region) live(generation int) {
 }
 
 // launch buys a machine, as the lifecycle controller does; it may be refused.
-func (a *region) launch(name, class string, of offer.Type) (provider.Instance, bool) {
+func (a *region) launch(name, class string, of offering.InstanceType) (provider.Instance, bool) {
 	claim := provider.Claim{Name: name, UID: "uid-" + name, Pool: "pool-" + class, Class: class}
-	for i := range of.Offers {
-		o := &of.Offers[i]
+	for i := range of.Offerings {
+		o := &of.Offerings[i]
 		if o.Unavailable == "" {
-			claim.Choices = append(claim.Choices, offer.Choice{Type: of.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Fallback: o.Fallback})
+			claim.Offerings = append(claim.Offerings, offering.Ref{Type: of.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Fallback: o.Fallback})
 		}
 	}
 	for ends := time.Now().Add(10 * time.Minute); time.Now().Before(ends); time.Sleep(5 * time.Second) {
 		in, err := a.cloud.Launch(a.t.Context(), claim)
-		claim.Memory = in.Memory
+		claim.LaunchState = in.LaunchState
 		switch {
 		case err == nil && in.State == provider.Running:
 			return in, true
 		case errors.As(err, new(*provider.CapacityError)) || errors.As(err, new(*provider.NotReadyError)):
-			if err := a.cloud.Abandon(a.t.Context(), claim); err != nil && !errors.Is(err, provider.ErrNotFound) {
+			if err := a.cloud.TerminateUnclaimed(a.t.Context(), claim); err != nil && !errors.Is(err, provider.ErrNotFound) {
 				a.t.Logf("abandoning %s: %v", name, err)
 			}
 			return in, false

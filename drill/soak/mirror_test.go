@@ -18,8 +18,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/controller/controllertest"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/memory"
 )
@@ -36,7 +36,7 @@ func TestMirrorForgetsWhatIsGone(t *testing.T) {
 		stays := resident(m)
 		decide := func() {
 			m.Settle()
-			m.View(func(w *world.World) { pack.Solve(w) })
+			m.View(func(w *cluster.Snapshot) { schedule.Solve(w) })
 		}
 		soak{
 			half: perHalf(1000), slack: numbers, bytes: 2 << 20,
@@ -67,8 +67,8 @@ func TestMirrorForgetsWhatIsGone(t *testing.T) {
 // numbers are given until there are twice as many as are in use and a thousand; then all
 // begins anew (kube.Mirror.Tidy). What conversions share is treated alike, and of events said
 // lately some hundreds are remembered. Selectors have as many numbers as there were at most.
-var numbers = map[string]int{"constraint.": 4096, "kube.Converter.": 4096, "world.signature.": 4096,
-	"world.Builder.mentioned": 2048, "world.Builder.former": 2048, "world.Builder.crowdByID": 64, "world.Builder.freeCrowds": 64, "events.Recorder.seen": 512}
+var numbers = map[string]int{"constraint.": 4096, "kube.Converter.": 4096, "cluster.signature.": 4096,
+	"cluster.Builder.mentioned": 2048, "cluster.Builder.former": 2048, "cluster.Builder.crowdByID": 64, "cluster.Builder.freeCrowds": 64, "events.Recorder.seen": 512}
 
 // resident shows a pool, a node and a pod that stay.
 func resident(m *kube.Mirror) *corev1.Pod {
@@ -118,7 +118,7 @@ type generation struct {
 	nodes     []*corev1.Node
 	csi       []*storagev1.CSINode
 	pods      []*corev1.Pod
-	virtual   []world.Pod
+	virtual   []cluster.Pod
 	daemon    *appsv1.DaemonSet
 	budget    *policyv1.PodDisruptionBudget
 	disk      *corev1.PersistentVolumeClaim
@@ -143,7 +143,7 @@ func newGeneration(n int, r *rand.Rand) *generation {
 	for i := range 2 + r.IntN(5) {
 		g.pods = append(g.pods, g.pod(i, r))
 	}
-	g.virtual = []world.Pod{kube.Pod(named(controllertest.Pod("v", "1", "1Gi"), name, "virtual-"+name), time.Time{})}
+	g.virtual = []cluster.Pod{kube.Pod(named(controllertest.Pod("v", "1", "1Gi"), name, "virtual-"+name), time.Time{})}
 	g.virtual[0].Virtual = true
 	g.daemon = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "agent", UID: types.UID("agent-" + name)}}
 	g.daemon.Spec.Template.Spec = controllertest.Pod("x", "100m", "64Mi").Spec
@@ -212,8 +212,8 @@ func (g *generation) show(m *kube.Mirror) {
 
 // change binds pods, promises room and lets a node go before what runs on it.
 func (g *generation) change(m *kube.Mirror) {
-	m.Launched(g.claims[0], nil, []world.Ref{kube.Ref(g.pods[0])})
-	m.Nominate(g.claims[0].Name, []world.Ref{kube.Ref(g.pods[1])})
+	m.Launched(g.claims[0], nil, []cluster.PodRef{kube.Ref(g.pods[0])})
+	m.Nominate(g.claims[0].Name, []cluster.PodRef{kube.Ref(g.pods[1])})
 	for i, p := range g.pods[1:] {
 		bound := p.DeepCopy()
 		bound.Spec.NodeName = g.nodes[i%len(g.nodes)].Name

@@ -1,6 +1,6 @@
 package disrupt
 
-import "github.com/karve-dev/karve/engine/world"
+import "github.com/karve-dev/karve/engine/cluster"
 
 // admit opens nodes that are merely busy to the pods of nodes that are due. Whoever moves
 // there for money may move again soon, or find it filled up; what must go needs a home
@@ -10,13 +10,13 @@ func (s *search) admit() {
 		return
 	}
 	s.admitted = true
-	var open []*world.Host
+	var open []*cluster.NodeInfo
 	for _, n := range s.nodes {
 		if n.admitted = s.busy(n); n.admitted {
 			open = append(open, n.host)
 		}
 	}
-	s.trial.Reopen(open...)
+	s.trial.Uncordon(open...)
 }
 
 // busy nodes would be homes if no pod had come or gone there.
@@ -32,7 +32,7 @@ func (s *search) dismiss() {
 	s.admitted = false
 	for _, n := range s.nodes {
 		if n.admitted && !n.gone {
-			s.trial.Shut(n.host)
+			s.trial.Cordon(n.host)
 		}
 		n.admitted = false
 	}

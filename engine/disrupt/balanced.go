@@ -3,7 +3,7 @@ package disrupt
 import (
 	"math"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Threshold is the score that a move in a Balanced pool needs: the share it saves of
@@ -13,12 +13,12 @@ const Threshold = 0.5
 // Totals are what the nodes of a pool cost together, and what it would disturb if they
 // all went.
 type Totals struct {
-	Price    offer.Price // per hour
+	Price    offering.Price // per hour
 	Disturbs float64
 }
 
 // TotalsOf adds up every pool; price is what the node of that key costs.
-func TotalsOf(c *Cluster, price func(key string) offer.Price) map[string]Totals {
+func TotalsOf(c *Cluster, price func(key string) offering.Price) map[string]Totals {
 	out := map[string]Totals{}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -33,7 +33,7 @@ func TotalsOf(c *Cluster, price func(key string) offer.Price) map[string]Totals 
 // Score compares the share of its cost that a pool saves with the share of it that is
 // disturbed: 1 is as much for an eviction as the pool's average. Saving something
 // without disturbing anything is worth any score; a pool that costs nothing scores 0.
-func Score(saves offer.Price, disturbs float64, of Totals) float64 {
+func Score(saves offering.Price, disturbs float64, of Totals) float64 {
 	switch {
 	case saves <= 0 || of.Price <= 0 || of.Disturbs <= 0:
 		return 0
@@ -46,8 +46,8 @@ func Score(saves offer.Price, disturbs float64, of Totals) float64 {
 // Balance scores a move for each of its Balanced pools and reports whether all of them
 // approve. What the move saves is split by what each pool's nodes cost. Other pools
 // have no say. The scores are nil when no pool is Balanced.
-func Balance(parts []Part, saves offer.Price, totals map[string]Totals) (scores map[string]float64, approved bool) {
-	before := offer.Price(0)
+func Balance(parts []Part, saves offering.Price, totals map[string]Totals) (scores map[string]float64, approved bool) {
+	before := offering.Price(0)
 	for _, part := range parts {
 		before = before.Add(part.Price)
 	}
@@ -58,7 +58,7 @@ func Balance(parts []Part, saves offer.Price, totals map[string]Totals) (scores 
 		}
 		own := saves
 		if before > 0 && len(parts) > 1 {
-			own = offer.Price(float64(saves) * float64(part.Price) / float64(before))
+			own = offering.Price(float64(saves) * float64(part.Price) / float64(before))
 		}
 		score := Score(own, part.Disturbs(), totals[part.Pool.Name])
 		if scores == nil {
@@ -72,6 +72,6 @@ func Balance(parts []Part, saves offer.Price, totals map[string]Totals) (scores 
 
 // Hopeless reports whether the node cannot score enough in its Balanced pool even if
 // it went and nothing took its place. In a pool whose cost is not known nothing is.
-func Hopeless(n *Node, p *Pool, price offer.Price, of Totals) bool {
+func Hopeless(n *Node, p *Pool, price offering.Price, of Totals) bool {
 	return p.Policy == Balanced && of.Price > 0 && Score(price, 1+n.Cost, of) < Threshold
 }

@@ -6,17 +6,17 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // block is all seats that are alike but for who sits there: of as much cpu and memory, so that a pod
 // fills the same share of each and kube-scheduler likes the emptiest best; with the same taints and
 // values of those labels that pods ask for, so that a pod is let into all or none.
 type block struct {
-	host   *world.Host   // one of them; nil for what is to be bought:
-	market *world.Market // a row of this
+	host   *cluster.NodeInfo    // one of them; nil for what is to be bought:
+	market *cluster.PoolCatalog // a row of this
 	row    int
 
 	// perCPU and perMemory are which share of the machine a base unit of each is.
@@ -30,8 +30,8 @@ type block struct {
 // likeness is what the seats of a block share.
 type likeness struct {
 	cpu, memory int64
-	look        string        // taints and labels of a node,
-	market      *world.Market // or what is bought
+	look        string               // taints and labels of a node,
+	market      *cluster.PoolCatalog // or what is bought
 	row         int
 }
 
@@ -44,15 +44,15 @@ type stand struct {
 }
 
 // blockWith is the block of the node.
-func (f *floor) blockWith(h *world.Host) *block {
-	b := f.block(likeness{cpu: h.Allocatable[quantity.NameCPU], memory: h.Allocatable[quantity.NameMemory], look: h.Likeness(f.asked)})
+func (f *floor) blockWith(h *cluster.NodeInfo) *block {
+	b := f.block(likeness{cpu: h.Allocatable[quantity.NameCPU], memory: h.Allocatable[quantity.NameMemory], look: h.GroupKey(f.asked)})
 	b.host = h
 	return b
 }
 
 // blockFor is the block of machines of that row.
-func (f *floor) blockFor(m *world.Market, row int) *block {
-	size := m.Catalog.Room[m.Catalog.Rows[row].Type]
+func (f *floor) blockFor(m *cluster.PoolCatalog, row int) *block {
+	size := m.Catalog.Allocatable[m.Catalog.Offerings[row].Type]
 	b := f.block(likeness{cpu: size[quantity.CPU], memory: size[quantity.Memory], market: m, row: row})
 	b.market, b.row = m, row
 	return b
@@ -114,11 +114,11 @@ func (b *block) emptiest() float64 {
 }
 
 // lets is what labels and taints say to pods that do not ask for a node's name.
-func (b *block) lets(shape *world.Shape) bool {
+func (b *block) lets(shape *cluster.PodShape) bool {
 	if b.host != nil {
 		return b.host.Accepts(shape)
 	}
-	return slices.ContainsFunc(b.market.Fit(shape).Admitted, func(rows bitset.Set) bool { return rows.Has(b.row) })
+	return slices.ContainsFunc(b.market.Compatible(shape).Admitted, func(rows bitset.Set) bool { return rows.Has(b.row) })
 }
 
 // value is the value of a label.
@@ -131,11 +131,11 @@ func (b *block) value(k *constraint.Key) (int, bool) {
 
 // valueOf is the value of a label of what is to be bought. Only the zone and how it is bought are
 // certain.
-func valueOf(m *world.Market, row int, k *constraint.Key) (int, bool) {
-	switch o := &m.Catalog.Rows[row]; k.Name {
-	case world.LabelZone:
+func valueOf(m *cluster.PoolCatalog, row int, k *constraint.Key) (int, bool) {
+	switch o := &m.Catalog.Offerings[row]; k.Name {
+	case cluster.LabelZone:
 		return k.ID(o.Zone), true
-	case world.LabelCapacityType:
+	case cluster.LabelCapacityType:
 		return k.ID(o.CapacityType), true
 	}
 	return 0, false
@@ -148,7 +148,7 @@ type door struct {
 }
 
 // doorOf is the door for pods of the shape.
-func (f *floor) doorOf(shape *world.Shape) *door {
+func (f *floor) doorOf(shape *cluster.PodShape) *door {
 	d := f.doors[shape]
 	if d == nil {
 		d = &door{}
@@ -159,9 +159,9 @@ func (f *floor) doorOf(shape *world.Shape) *door {
 
 // open lists the blocks that let pods of the shape in. Those that ask for a node's name ask each
 // for themselves.
-func (f *floor) open(d *door, shape *world.Shape) []*block {
+func (f *floor) open(d *door, shape *cluster.PodShape) []*block {
 	for _, b := range f.blocks[len(d.lets):] {
-		lets := shape.Named || b.lets(shape)
+		lets := shape.UsesHostname || b.lets(shape)
 		if d.lets = append(d.lets, lets); lets {
 			d.open = append(d.open, b)
 		}
@@ -172,11 +172,11 @@ func (f *floor) open(d *door, shape *world.Shape) []*block {
 // lets is what labels and taints of the seat say to the pod.
 func (f *floor) lets(s *seat, p *evicted) bool {
 	switch {
-	case p.Named && s.host != nil:
-		return s.host.Accepts(p.Shape)
-	case p.Named:
-		return s.block.lets(p.Shape)
+	case p.UsesHostname && s.host != nil:
+		return s.host.Accepts(p.PodShape)
+	case p.UsesHostname:
+		return s.block.lets(p.PodShape)
 	}
-	f.open(p.door, p.Shape)
+	f.open(p.door, p.PodShape)
 	return p.door.lets[s.block.number]
 }

@@ -1,6 +1,6 @@
 package disrupt
 
-import "github.com/karve-dev/karve/engine/world"
+import "github.com/karve-dev/karve/engine/cluster"
 
 // change is one thing that was done to the floor, so that it can be undone and done again.
 type change struct {
@@ -10,7 +10,7 @@ type change struct {
 
 	open, left bool // how the seat was before everybody left it
 
-	market *world.Market // what was bought
+	market *cluster.PoolCatalog // what was bought
 	row    int
 
 	tally     *tally // what was counted
@@ -47,7 +47,7 @@ func (f *floor) undo(c *change) {
 		s := &f.seats[c.at]
 		s.guests = s.guests[:len(s.guests)-1]
 		c.pod.seats = c.pod.seats[:len(c.pod.seats)-1]
-		f.fill(c.at, c.pod.Class, 1)
+		f.fill(c.at, c.pod.PodClass, 1)
 	case buying:
 		f.remove()
 	case counting:

@@ -33,7 +33,7 @@ const (
 
 // Node is a node of a pool as far as the World does not know it.
 type Node struct {
-	Key  string // world.Node.Key
+	Key  string // cluster.Node.Key
 	Name string // of the Kubernetes Node, for texts
 	Pool string
 

@@ -6,11 +6,11 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Numbers of machine types that a spot machine must be able to be when it takes the place
@@ -31,16 +31,16 @@ func (s *search) spot(set []*node) Left {
 }
 
 func allSpot(set []*node) bool {
-	return !slices.ContainsFunc(set, func(n *node) bool { return n.host.Labels[world.LabelCapacityType] != offer.Spot })
+	return !slices.ContainsFunc(set, func(n *node) bool { return n.host.Labels[cluster.LabelCapacityType] != offering.Spot })
 }
 
 // like is all that tells machines apart that are bought.
 type like struct{ pool, instanceType, zone, capacityType string }
 
-func likeOf(pool string, c offer.Choice) like { return like{pool, c.Type, c.Zone, c.CapacityType} }
+func likeOf(pool string, c offering.Ref) like { return like{pool, c.Type, c.Zone, c.CapacityType} }
 
 // same is a node that one of the launches would buy again.
-func same(launches []pack.Launch, set []*node) *node {
+func same(launches []schedule.Launch, set []*node) *node {
 	for i := range launches {
 		bought := likeOf(launches[i].Pool, launches[i].Choices[0])
 		for _, n := range set {
@@ -55,8 +55,8 @@ func same(launches []pack.Launch, set []*node) *node {
 // cut leaves of each launch the choices with which the move still pays, whichever are
 // bought: what may be spent is shared out by the first choices. None of them is the like of
 // a node that goes. Left says why nothing remains.
-func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Left {
-	var after offer.Price
+func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Price) Left {
+	var after offering.Price
 	for i := range launches {
 		after = after.Add(launches[i].Choices[0].Price)
 	}
@@ -64,12 +64,12 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 	for _, n := range set {
 		likes[n.as] = true
 	}
-	alike := map[*offer.Choice][]offer.Choice{} // launches that are alike share their choices
+	alike := map[*offering.Ref][]offering.Ref{} // launches that are alike share their choices
 	for i := range launches {
 		l := &launches[i]
 		most := share(purse, l.Choices[0].Price, after)
 		m := market(s.w, l.Pool)
-		banned := func(c offer.Choice) bool {
+		banned := func(c offering.Ref) bool {
 			return len(set) > 1 && likes[likeOf(l.Pool, c)]
 		}
 		before, first := len(l.Choices), &l.Choices[0]
@@ -97,16 +97,16 @@ func (s *search) cut(launches []pack.Launch, set []*node, purse offer.Price) Lef
 
 // overdrawn says that there is no quota for what cut has left: another choice comes first than the
 // one that it was reserved for.
-func (s *search) overdrawn(launches []pack.Launch) Left {
-	left := maps.Clone(s.trial.World().Budgets)
+func (s *search) overdrawn(launches []schedule.Launch) Left {
+	left := maps.Clone(s.trial.Snapshot().QuotaLeft)
 	for i := range launches {
 		l := &launches[i]
 		first := l.Choices[0]
-		for _, d := range market(s.w, l.Pool).Catalog.Type(first.Type).Draws(first) {
-			had, bounded := left[d.Budget]
-			if left[d.Budget] = had - d.Amount; bounded && had < d.Amount {
-				return Left{Because: reason.Quota, Detail: fmt.Sprintf("Can't replace with a cheaper node: what would take its place needs %d of the quota %s, which has %d left", d.Amount, d.Budget, max(0, had)),
-					Facts: reason.FactsOf(map[string]any{"budget": d.Budget, "left": max(0, had), "needed": d.Amount})}
+		for _, d := range market(s.w, l.Pool).Catalog.InstanceType(first.Type).QuotaUses(first) {
+			had, bounded := left[d.Quota]
+			if left[d.Quota] = had - d.Amount; bounded && had < d.Amount {
+				return Left{Because: reason.Quota, Detail: fmt.Sprintf("Can't replace with a cheaper node: what would take its place needs %d of the quota %s, which has %d left", d.Amount, d.Quota, max(0, had)),
+					Facts: reason.FactsOf(map[string]any{"budget": d.Quota, "left": max(0, had), "needed": d.Amount})}
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func (s *search) overdrawn(launches []pack.Launch) Left {
 }
 
 // share is purse·part/whole, rounded down.
-func share(purse, part, whole offer.Price) offer.Price {
+func share(purse, part, whole offering.Price) offering.Price {
 	if whole <= 0 || purse <= 0 {
 		return purse
 	}
@@ -123,14 +123,14 @@ func share(purse, part, whole offer.Price) offer.Price {
 		return purse
 	}
 	q, _ := bits.Div64(hi, lo, uint64(whole))
-	return offer.Price(q)
+	return offering.Price(q)
 }
 
 // narrow leaves the choices that cost no more than most. They are bought the way the
 // first is, in zones where that is cheap enough: a claim names types and zones apart, and
 // no pair of them may be too dear.
-func narrow(choices []offer.Choice, m *world.Market, most offer.Price, banned func(offer.Choice) bool) []offer.Choice {
-	var kept []offer.Choice
+func narrow(choices []offering.Ref, m *cluster.PoolCatalog, most offering.Price, banned func(offering.Ref) bool) []offering.Ref {
+	var kept []offering.Ref
 	var zones []string
 	for _, c := range choices {
 		if len(kept) > 0 && (c.CapacityType != kept[0].CapacityType || c.Price > most) || banned(c) {
@@ -147,13 +147,13 @@ func narrow(choices []offer.Choice, m *world.Market, most offer.Price, banned fu
 		}
 	}
 	tooDear := map[string]bool{}
-	return slices.DeleteFunc(kept, func(c offer.Choice) bool { // an offer on sale at two prices may leave nothing
+	return slices.DeleteFunc(kept, func(c offering.Ref) bool { // an offer on sale at two prices may leave nothing
 		if !slices.Contains(zones, c.Zone) {
 			return true
 		}
 		dear, known := tooDear[c.Type]
 		if !known {
-			dear = worst(m.Catalog.Type(c.Type), c.CapacityType, zones) > most
+			dear = worst(m.Catalog.InstanceType(c.Type), c.CapacityType, zones) > most
 			tooDear[c.Type] = dear
 		}
 		return dear
@@ -161,7 +161,7 @@ func narrow(choices []offer.Choice, m *world.Market, most offer.Price, banned fu
 }
 
 // limit leaves the launch those of its choices.
-func limit(l *pack.Launch, kept []offer.Choice) {
+func limit(l *schedule.Launch, kept []offering.Ref) {
 	if len(kept) == len(l.Choices) {
 		return
 	}
@@ -171,9 +171,9 @@ func limit(l *pack.Launch, kept []offer.Choice) {
 }
 
 // worst is the most that a type costs in one of the zones.
-func worst(t *offer.Type, capacityType string, zones []string) offer.Price {
-	var most offer.Price
-	for _, o := range t.Offers {
+func worst(t *offering.InstanceType, capacityType string, zones []string) offering.Price {
+	var most offering.Price
+	for _, o := range t.Offerings {
 		if o.CapacityType == capacityType && slices.Contains(zones, o.Zone) && o.Unavailable == "" {
 			most = max(most, o.Price)
 		}
@@ -182,7 +182,7 @@ func worst(t *offer.Type, capacityType string, zones []string) offer.Price {
 }
 
 // describe brings the launch's rules and labels in line with its choices.
-func describe(l *pack.Launch) {
+func describe(l *schedule.Launch) {
 	chosen := map[string][]string{}
 	note := func(key, value string) {
 		if !slices.Contains(chosen[key], value) {
@@ -190,11 +190,11 @@ func describe(l *pack.Launch) {
 		}
 	}
 	for _, c := range l.Choices {
-		note(world.LabelInstanceType, c.Type)
-		note(world.LabelZone, c.Zone)
-		note(world.LabelCapacityType, c.CapacityType)
+		note(cluster.LabelInstanceType, c.Type)
+		note(cluster.LabelZone, c.Zone)
+		note(cluster.LabelCapacityType, c.CapacityType)
 	}
-	slices.Sort(chosen[world.LabelZone])
+	slices.Sort(chosen[cluster.LabelZone])
 	l.Rules, l.Labels = slices.Clone(l.Rules), cloned(l.Labels)
 	for i, r := range l.Rules {
 		if values := chosen[r.Key]; values != nil {
@@ -207,8 +207,8 @@ func describe(l *pack.Launch) {
 		}
 	}
 	first := l.Choices[0]
-	l.RunnersUp = slices.DeleteFunc(slices.Clone(l.RunnersUp), func(r pack.RunnerUp) bool {
-		return r.Type == first.Type || r.Because == reason.Dearer && !slices.Contains(l.Choices, r.Choice)
+	l.RunnersUp = slices.DeleteFunc(slices.Clone(l.RunnersUp), func(r schedule.RunnerUp) bool {
+		return r.Type == first.Type || r.Because == reason.Dearer && !slices.Contains(l.Choices, r.Ref)
 	})
 	for i := range l.RunnersUp {
 		l.RunnersUp[i].More = l.RunnersUp[i].Price - first.Price
@@ -225,13 +225,13 @@ func cloned(labels map[string]string) map[string]string {
 
 // lacks lists the labels of which the launch's choices have too few values for its pool's
 // minValues, sorted.
-func lacks(l *pack.Launch, m *world.Market) []string {
+func lacks(l *schedule.Launch, m *cluster.PoolCatalog) []string {
 	var short []string
-	for i := range m.Varied {
-		v := &m.Varied[i]
+	for i := range m.MinValues {
+		v := &m.MinValues[i]
 		seen := map[int]bool{}
-		for row := range m.Catalog.Rows {
-			if slices.Contains(l.Choices, m.Catalog.Choice(row)) {
+		for row := range m.Catalog.Offerings {
+			if slices.Contains(l.Choices, m.Catalog.Ref(row)) {
 				for _, id := range v.Values(row) {
 					seen[id] = true
 				}
@@ -246,8 +246,8 @@ func lacks(l *pack.Launch, m *world.Market) []string {
 }
 
 // flexible says why a spot machine cannot take the place of spot nodes.
-func (s *search) flexible(l *pack.Launch, set []*node) Left {
-	if !allSpot(set) || l.Choices[0].CapacityType != offer.Spot {
+func (s *search) flexible(l *schedule.Launch, set []*node) Left {
+	if !allSpot(set) || l.Choices[0].CapacityType != offering.Spot {
 		return Left{}
 	}
 	fewest := fewestTypes

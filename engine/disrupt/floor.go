@@ -3,33 +3,33 @@ package disrupt
 import (
 	"math"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // floor is the cluster as kube-scheduler sees it: the nodes that take pods, those among them that the
 // search keeps shut for reasons of its own, too, and the machines that its moves buy. It puts
 // pods where kube-scheduler likes them best; see taste.
 type floor struct {
-	w     *world.World
+	w     *cluster.Snapshot
 	seats []seat
-	of    map[*world.Host]int
+	of    map[*cluster.NodeInfo]int
 	// asked are the labels by which pods tell nodes apart.
 	asked   []*constraint.Key
 	blocks  []*block
 	blockOf map[likeness]*block
 
-	doors    map[*world.Shape]*door
-	manners  map[*world.Class]*manners
-	cheapest map[*world.Shape]deal
+	doors    map[*cluster.PodShape]*door
+	manners  map[*cluster.PodClass]*manners
+	cheapest map[*cluster.PodShape]deal
 	rows     map[like]deal // see rowOf
 	tallies  []*tally
-	crews    map[*world.Class][]crew // see crewsOf
-	wanted   []int                   // by seat: for how many pods yet to come the plan keeps room there
-	reach    []float64               // scratch: see best
-	party    party                   // scratch: see evict
+	crews    map[*cluster.PodClass][]crew // see crewsOf
+	wanted   []int                        // by seat: for how many pods yet to come the plan keeps room there
+	reach    []float64                    // scratch: see best
+	party    party                        // scratch: see evict
 	log      []change
 }
 
@@ -49,23 +49,23 @@ const about = 0.02
 
 // seat is a node, or a machine to be bought.
 type seat struct {
-	host   *world.Host // nil for what is to be bought
+	host   *cluster.NodeInfo // nil for what is to be bought
 	free   quantity.Vector
 	block  *block
-	crew   []world.Member // who runs there to begin with
-	guests []*world.Class // who came
-	empty  float64        // how empty it is, as its block has it; see block.share
+	crew   []cluster.ClassCount // who runs there to begin with
+	guests []*cluster.PodClass  // who came
+	empty  float64              // how empty it is, as its block has it; see block.share
 	open   bool
 	left   bool // by everybody
 }
 
-func newFloor(w *world.World) *floor {
-	f := &floor{w: w, of: make(map[*world.Host]int, len(w.Hosts)), asked: w.Asked(), blockOf: map[likeness]*block{},
-		doors: map[*world.Shape]*door{}, manners: map[*world.Class]*manners{}, cheapest: map[*world.Shape]deal{}, rows: map[like]deal{}}
-	f.seats = make([]seat, 0, len(w.Hosts)+len(w.Hosts)/8)
-	for _, h := range w.Hosts {
+func newFloor(w *cluster.Snapshot) *floor {
+	f := &floor{w: w, of: make(map[*cluster.NodeInfo]int, len(w.Nodes)), asked: w.LabelsUsed(), blockOf: map[likeness]*block{},
+		doors: map[*cluster.PodShape]*door{}, manners: map[*cluster.PodClass]*manners{}, cheapest: map[*cluster.PodShape]deal{}, rows: map[like]deal{}}
+	f.seats = make([]seat, 0, len(w.Nodes)+len(w.Nodes)/8)
+	for _, h := range w.Nodes {
 		if h.Initialized && h.Index >= 0 {
-			f.of[h] = f.add(seat{host: h, block: f.blockWith(h), free: h.Free, crew: h.Crew()})
+			f.of[h] = f.add(seat{host: h, block: f.blockWith(h), free: h.Free, crew: h.PodsByClass()})
 		}
 	}
 	return f
@@ -102,9 +102,9 @@ func (f *floor) remove() {
 }
 
 // buy opens a seat for a machine of that row.
-func (f *floor) buy(m *world.Market, row int) int {
+func (f *floor) buy(m *cluster.PoolCatalog, row int) int {
 	f.log = append(f.log, change{deed: buying, market: m, row: row})
-	return f.add(seat{block: f.blockFor(m, row), free: m.Room[row]})
+	return f.add(seat{block: f.blockFor(m, row), free: m.Allocatable[row]})
 }
 
 // roomy reports whether the seat can have a further pod, however small.
@@ -115,7 +115,7 @@ func (s *seat) stand(at int) stand {
 	return stand{at, s.empty, s.free[quantity.CPU], s.free[quantity.Memory]}
 }
 
-func (s *seat) holds(c *world.Class) bool {
+func (s *seat) holds(c *cluster.PodClass) bool {
 	for _, d := range c.Dims {
 		if s.free[d] < c.Requests[d] {
 			return false
@@ -143,13 +143,13 @@ func (f *floor) sit(p *evicted, at int) {
 // seat is sit for a pod that nobody counts.
 func (f *floor) seat(p *evicted, at int) {
 	f.log = append(f.log, change{deed: sitting, at: at, pod: p})
-	f.seats[at].guests = append(f.seats[at].guests, p.Class)
+	f.seats[at].guests = append(f.seats[at].guests, p.PodClass)
 	p.seats = append(p.seats, at)
-	f.fill(at, p.Class, -1)
+	f.fill(at, p.PodClass, -1)
 }
 
 // fill takes the pod's room off what is free in the seat, or gives it back.
-func (f *floor) fill(at int, c *world.Class, by int64) {
+func (f *floor) fill(at int, c *cluster.PodClass, by int64) {
 	s := &f.seats[at]
 	was := s.stand(at)
 	for _, d := range c.Dims {
@@ -175,7 +175,7 @@ func (f *floor) best(p *evicted, t taste) int {
 	if p.fixed {
 		return found
 	}
-	blocks := f.open(p.door, p.Shape)
+	blocks := f.open(p.door, p.PodShape)
 	first, reach := -1, most
 	f.reach = f.reach[:0]
 	for i, b := range blocks {
@@ -225,7 +225,7 @@ func (f *floor) harm(at int, t taste) float64 {
 func (f *floor) planned(p *evicted, t taste) (found int, most float64) {
 	s := &f.seats[p.meant]
 	if !s.open || s.free[quantity.CPU] < p.Requests[quantity.CPU] || s.free[quantity.Memory] < p.Requests[quantity.Memory] ||
-		!s.holds(p.Class) || !f.lets(s, p) || !p.fixed && !p.even(s.block) {
+		!s.holds(p.PodClass) || !f.lets(s, p) || !p.fixed && !p.even(s.block) {
 		return -1, math.Inf(-1)
 	}
 	return p.meant, s.block.share(&s.free) - t.dislikes(s.block.share(&p.Requests)) + f.harm(p.meant, t)
@@ -266,46 +266,46 @@ func (t taste) between(at, found int) bool {
 
 // takes reports whether the pod has room there and everybody lets it in.
 func (f *floor) takes(s *seat, p *evicted) bool {
-	return s.holds(p.Class) && (!p.Named || f.lets(s, p)) && s.suits(p)
+	return s.holds(p.PodClass) && (!p.UsesHostname || f.lets(s, p)) && s.suits(p)
 }
 
 // deal is the cheapest machine that a pod can be bought; without a market there is none.
 type deal struct {
-	market *world.Market
+	market *cluster.PoolCatalog
 	row    int
-	price  offer.Price
+	price  offering.Price
 }
 
 // dealFor is what would be bought for one pod that is alone: at most that is what it costs, as
 // pods that are bought for together share machines.
 func (f *floor) dealFor(p *evicted) deal {
 	if len(p.within)+len(p.spreads) == 0 {
-		return f.dealOf(p.Shape)
+		return f.dealOf(p.PodShape)
 	}
-	return f.findDeal(p.Shape, func(m *world.Market, row int) bool { return f.suitable(p, m, row) })
+	return f.findDeal(p.PodShape, func(m *cluster.PoolCatalog, row int) bool { return f.suitable(p, m, row) })
 }
 
 // dealOf is the cheapest machine for pods of the shape, wherever it is.
-func (f *floor) dealOf(shape *world.Shape) deal {
+func (f *floor) dealOf(shape *cluster.PodShape) deal {
 	d, known := f.cheapest[shape]
 	if !known {
-		d = f.findDeal(shape, func(*world.Market, int) bool { return true })
+		d = f.findDeal(shape, func(*cluster.PoolCatalog, int) bool { return true })
 		f.cheapest[shape] = d
 	}
 	return d
 }
 
 // findDeal looks for it: heavier pools come first, as they do when something is bought.
-func (f *floor) findDeal(shape *world.Shape, suits func(m *world.Market, row int) bool) (best deal) {
-	for _, m := range f.w.Markets {
+func (f *floor) findDeal(shape *cluster.PodShape, suits func(m *cluster.PoolCatalog, row int) bool) (best deal) {
+	for _, m := range f.w.Catalogs {
 		if best.market != nil && m.Pool.Weight < best.market.Pool.Weight {
 			break
 		}
 		if m.Pool.Blocked != "" || m.Pool.Static || m.NodesLeft == 0 {
 			continue
 		}
-		for row := range m.Fit(shape).All.All() { // sorted by price
-			o := &m.Catalog.Rows[row]
+		for row := range m.Compatible(shape).All.All() { // sorted by price
+			o := &m.Catalog.Offerings[row]
 			if best.market != nil && o.Price >= best.price {
 				break
 			}
@@ -320,7 +320,7 @@ func (f *floor) findDeal(shape *world.Shape, suits func(m *world.Market, row int
 
 // suitable reports whether the machine would be where the pod must be, as far as that is known of
 // what is not bought yet.
-func (f *floor) suitable(p *evicted, m *world.Market, row int) bool {
+func (f *floor) suitable(p *evicted, m *cluster.PoolCatalog, row int) bool {
 	meant := f.seats[p.meant].block
 	for _, k := range p.within {
 		v, known := valueOf(m, row, k)

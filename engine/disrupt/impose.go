@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // impose supposes that the move came true: its nodes are gone, its machines bought, its
@@ -21,13 +21,13 @@ func (s *search) impose(m *Move) arrivals {
 	}
 	came := arrivals{}
 	before := s.trial.Mark()
-	s.trial.Vacate(hosts...)
+	s.trial.RemoveNodes(hosts...)
 	for _, home := range m.Homes {
-		if h := s.w.Host(home.Node); h != nil && !h.Leaving {
-			came.note(s.trial.Settle(home.Pods, h), h)
+		if h := s.w.NodeByKey(home.Node); h != nil && !h.Leaving {
+			came.note(s.trial.Place(home.Pods, h), h)
 		}
 	}
-	kinds := map[*offer.Choice]world.Node{} // launches that are alike share their choices
+	kinds := map[*offering.Ref]cluster.Node{} // launches that are alike share their choices
 	for i := range m.Launches {
 		l := &m.Launches[i]
 		kind, known := kinds[&l.Choices[0]]
@@ -35,24 +35,24 @@ func (s *search) impose(m *Move) arrivals {
 			kind = kindOf(l, s.w)
 			kinds[&l.Choices[0]] = kind
 		}
-		h := s.trial.Add(machine(l, kind, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
-		came.note(s.trial.Settle(l.Pods, h), h)
+		h := s.trial.AddNode(machine(l, kind, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
+		came.note(s.trial.Place(l.Pods, h), h)
 	}
-	if len(s.trial.World().Classes) == 0 {
+	if len(s.trial.Snapshot().Classes) == 0 {
 		return came
 	}
-	s.trial.Back(before)
+	s.trial.RollbackTo(before)
 	for _, h := range hosts {
-		s.trial.Shut(h)
+		s.trial.Cordon(h)
 	}
 	return nil
 }
 
 // hostsOf are the nodes of the move that are still there; none once it drains.
-func (s *search) hostsOf(m *Move) []*world.Host {
-	var out []*world.Host
+func (s *search) hostsOf(m *Move) []*cluster.NodeInfo {
+	var out []*cluster.NodeInfo
 	for _, key := range m.Nodes {
-		switch h := s.w.Host(key); {
+		switch h := s.w.NodeByKey(key); {
 		case h == nil:
 		case h.Leaving:
 			return nil
@@ -66,8 +66,8 @@ func (s *search) hostsOf(m *Move) []*world.Host {
 // kindOf is what a launch will be as far as its choices are certain: it counts for the largest
 // and has the room of the smallest of them, draws on budgets as the first, and has the labels
 // that all of them have.
-func kindOf(l *pack.Launch, w *world.World) world.Node {
-	n := world.Node{Pool: l.Pool, Claim: true, Price: l.Choices[0].Price}
+func kindOf(l *schedule.Launch, w *cluster.Snapshot) cluster.Node {
+	n := cluster.Node{Pool: l.Pool, Claim: true, Price: l.Choices[0].Price}
 	if m := market(w, l.Pool); m != nil {
 		size(&n, l.Choices, m.Catalog)
 		n.Labels = shared(l.Choices, m.Catalog)
@@ -76,21 +76,21 @@ func kindOf(l *pack.Launch, w *world.World) world.Node {
 }
 
 // machine is one of the kind, with what else is settled about the launch.
-func machine(l *pack.Launch, kind world.Node, key string) world.Node {
+func machine(l *schedule.Launch, kind cluster.Node, key string) cluster.Node {
 	n := kind
 	n.Key, n.Taints = key, l.Taints
 	n.Labels = make(map[string]string, len(kind.Labels)+len(l.Labels)+1)
 	maps.Copy(n.Labels, kind.Labels)
 	maps.Copy(n.Labels, l.Labels)
-	n.Labels[world.LabelPool] = l.Pool
+	n.Labels[cluster.LabelPool] = l.Pool
 	return n
 }
 
 // size fills in what the machine has room for, counts for and draws.
-func size(n *world.Node, choices []offer.Choice, on *offer.Catalog) {
+func size(n *cluster.Node, choices []offering.Ref, on *offering.Catalog) {
 	seen := map[string]bool{}
 	for at, c := range choices {
-		t := on.Type(c.Type)
+		t := on.InstanceType(c.Type)
 		if t == nil || seen[c.Type] {
 			continue
 		}
@@ -100,7 +100,7 @@ func size(n *world.Node, choices []offer.Choice, on *offer.Catalog) {
 			n.Capacity, n.Allocatable = maps.Clone(t.Capacity), room
 		}
 		if at == 0 {
-			n.Draws = t.Draws(c)
+			n.QuotaUses = t.QuotaUses(c)
 		}
 		for name, amount := range t.Capacity {
 			n.Capacity[name] = max(n.Capacity[name], amount)
@@ -112,14 +112,14 @@ func size(n *world.Node, choices []offer.Choice, on *offer.Catalog) {
 }
 
 // shared are the labels that a machine has whichever choice is bought.
-func shared(choices []offer.Choice, on *offer.Catalog) map[string]string {
+func shared(choices []offering.Ref, on *offering.Catalog) map[string]string {
 	var left []label
 	for at, c := range choices {
-		t := on.Type(c.Type)
+		t := on.InstanceType(c.Type)
 		if t == nil {
 			continue
 		}
-		o := t.Offer(c)
+		o := t.Offering(c)
 		if at == 0 {
 			left = collect(nil, t.Labels)
 			if o != nil {
@@ -148,7 +148,7 @@ func collect(out []label, labels map[string][]string) []label {
 }
 
 // settled reports whether machines of that offer have that value of the label and cannot have another.
-func settled(t *offer.Type, o *offer.Offer, key, value string) bool {
+func settled(t *offering.InstanceType, o *offering.Offering, key, value string) bool {
 	values := t.Labels[key]
 	if o != nil && len(o.Labels[key]) > 0 {
 		values = o.Labels[key]
@@ -156,10 +156,10 @@ func settled(t *offer.Type, o *offer.Offer, key, value string) bool {
 	return len(values) == 1 && values[0] == value
 }
 
-func market(w *world.World, pool string) *world.Market {
-	i := slices.IndexFunc(w.Markets, func(m *world.Market) bool { return m.Pool.Name == pool })
+func market(w *cluster.Snapshot, pool string) *cluster.PoolCatalog {
+	i := slices.IndexFunc(w.Catalogs, func(m *cluster.PoolCatalog) bool { return m.Pool.Name == pool })
 	if i < 0 {
 		return nil
 	}
-	return w.Markets[i]
+	return w.Catalogs[i]
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Why a node stays that might go as far as it has a say itself. Values are part of karve's API:
@@ -37,7 +37,7 @@ func (s *search) explainAll() {
 
 // stranded says which pods the draft leaves without a home. What pods prefer may lead to a home for
 // each of them, by luck; but a move is looked for that needs none.
-func stranded(d *pack.Draft) Left {
+func stranded(d *schedule.Draft) Left {
 	if all := d.Plan().Unplaced; len(all) > 0 {
 		return homeless(all)
 	}
@@ -46,7 +46,7 @@ func stranded(d *pack.Draft) Left {
 }
 
 // homeless says which pods would have no other home.
-func homeless(unplaced []pack.Unplaced) Left {
+func homeless(unplaced []schedule.Unplaced) Left {
 	u := unplaced[0]
 	n := 0
 	for _, all := range unplaced {
@@ -62,7 +62,7 @@ func homeless(unplaced []pack.Unplaced) Left {
 }
 
 // dearer says by how much the cheapest replacement is too dear, or that it is so by more.
-func dearer(n *node, by offer.Price, exactly bool) Left {
+func dearer(n *node, by offering.Price, exactly bool) Left {
 	words := fmt.Sprintf("more than $%s/h more than it", by)
 	switch {
 	case exactly && by == 0:
@@ -81,7 +81,7 @@ func frugal(n *node) Left {
 }
 
 // spare says that a replacement would save, though less than is asked for.
-func spare(n *node, saves, least offer.Price) Left {
+func spare(n *node, saves, least offering.Price) Left {
 	return Left{Because: TooDear, Costs: saves,
 		Detail: fmt.Sprintf("Can't replace with a cheaper node: the cheapest replacement saves $%s/h, less than the $%s/h that a replacement must save", saves, least),
 		Facts:  reason.FactsOf(map[string]any{"price": n.price.String(), "saves": saves.String(), "least": least.String()})}
@@ -114,7 +114,7 @@ func (s *search) appraise(n *node) {
 	}
 	d, mark := s.sketch([]*node{n}, 0)
 	fits := d.Unplaced() == 0
-	s.trial.Back(mark)
+	s.trial.RollbackTo(mark)
 	n.left.Costs = max(0, n.price-s.rates.Of(n.host))
 	if fits {
 		n.left.Costs = n.price

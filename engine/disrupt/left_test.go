@@ -3,14 +3,14 @@ package disrupt
 import (
 	"testing"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Rule CONSOLIDATION-22: a node that stays is told by how much what could take its place is too dear.
 func TestDearer(t *testing.T) {
 	n := &node{price: 86e6}
 	for _, tc := range []struct {
-		by      offer.Price
+		by      offering.Price
 		exactly bool
 		want    string
 	}{

@@ -3,8 +3,8 @@ package disrupt
 import (
 	"slices"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // manners are what a class demands of its neighbours, as far as that is followed here: within a
@@ -14,15 +14,15 @@ type manners struct {
 	fixed   bool
 	within  []*constraint.Key
 	spreads []spread
-	avoids  []*world.Crowd     // their own anti-affinity, on one node
-	shunned []*world.Repulsion // others' anti-affinity, on one node
-	counted []*tally           // of the first so many that are known: those that count its pods
+	avoids  []*cluster.PodSelector      // their own anti-affinity, on one node
+	shunned []*cluster.AntiAffinityTerm // others' anti-affinity, on one node
+	counted []*tally                    // of the first so many that are known: those that count its pods
 	known   int
 	door    *door
 	seats   []int // where its pods came to
 }
 
-func (f *floor) mannersOf(c *world.Class) *manners {
+func (f *floor) mannersOf(c *cluster.PodClass) *manners {
 	m, known := f.manners[c]
 	if !known {
 		m = f.learn(c)
@@ -31,10 +31,10 @@ func (f *floor) mannersOf(c *world.Class) *manners {
 	return m
 }
 
-func (f *floor) learn(c *world.Class) *manners {
-	m := &manners{fixed: len(c.Mounts) > 0 || len(c.Ports) > 0, door: f.doorOf(c.Shape)}
+func (f *floor) learn(c *cluster.PodClass) *manners {
+	m := &manners{fixed: len(c.Mounts) > 0 || len(c.Ports) > 0, door: f.doorOf(c.PodShape)}
 	keep := func(k *constraint.Key) {
-		if k.Name == world.LabelHostname {
+		if k.Name == cluster.LabelHostname {
 			m.fixed = true
 		} else {
 			m.within = append(m.within, k)
@@ -43,7 +43,7 @@ func (f *floor) learn(c *world.Class) *manners {
 	for i := range c.Spreads {
 		switch e := &c.Spreads[i]; {
 		case e.Soft:
-		case e.Key.Name == world.LabelHostname:
+		case e.Key.Name == cluster.LabelHostname:
 			m.fixed = true
 		default:
 			m.spreads = append(m.spreads, f.spreadOf(c, e))
@@ -57,15 +57,15 @@ func (f *floor) learn(c *world.Class) *manners {
 	for _, n := range c.AntiAffinity {
 		switch {
 		case n.Weight > 0:
-		case n.Key.Name == world.LabelHostname:
+		case n.Key.Name == cluster.LabelHostname:
 			m.avoids = append(m.avoids, n.Crowd)
 		default:
 			keep(n.Key)
 		}
 	}
-	for _, r := range f.w.Repelling(c) {
+	for _, r := range f.w.AntiAffinityAgainst(c) {
 		switch {
-		case r.Key.Name == world.LabelHostname:
+		case r.Key.Name == cluster.LabelHostname:
 			m.shunned = append(m.shunned, r)
 		default:
 			keep(r.Key)
@@ -101,7 +101,7 @@ func (s *seat) suits(p *evicted) bool {
 }
 
 // clashes reports whether the pod and those of the class cannot share a node.
-func (p *evicted) clashes(c *world.Class) bool {
-	return slices.ContainsFunc(p.avoids, func(g *world.Crowd) bool { return g.Has(c) }) ||
-		slices.ContainsFunc(p.shunned, func(r *world.Repulsion) bool { return r.Owned(c) })
+func (p *evicted) clashes(c *cluster.PodClass) bool {
+	return slices.ContainsFunc(p.avoids, func(g *cluster.PodSelector) bool { return g.Selects(c) }) ||
+		slices.ContainsFunc(p.shunned, func(r *cluster.AntiAffinityTerm) bool { return r.OwnedBy(c) })
 }

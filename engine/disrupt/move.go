@@ -3,9 +3,9 @@ package disrupt
 import (
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Move is nodes that go together, and what takes their place. Moves of one plan share
@@ -17,11 +17,11 @@ type Move struct {
 	// Homes are nodes that exist where pods fit; Launches what is bought for the others.
 	// Whichever choices are bought, the move saves what its pools ask for, unless the
 	// cause leaves no choice.
-	Homes    []pack.Nomination
-	Launches []pack.Launch
+	Homes    []schedule.Nomination
+	Launches []schedule.Launch
 	// Before is what the nodes that go cost per hour, After what the launches cost at
 	// their first choices.
-	Before, After offer.Price
+	Before, After offering.Price
 	// Evictions counts the pods that move.
 	Evictions int
 	// Detail says why in words; for Balanced pools Score is what decided, per pool.
@@ -30,7 +30,7 @@ type Move struct {
 }
 
 // Saves is what the move saves per hour; negative when it costs.
-func (m Move) Saves() offer.Price { return m.Before - m.After }
+func (m Move) Saves() offering.Price { return m.Before - m.After }
 
 // Left is a node that stays, and why.
 type Left struct {
@@ -42,7 +42,7 @@ type Left struct {
 	Until time.Time
 	// Costs is what leaving it costs per hour: what would be saved if it could go; zero
 	// when that was not looked into.
-	Costs offer.Price
+	Costs offering.Price
 }
 
 // Plan is moves to make, best first, and every node that is left alone with the reason.

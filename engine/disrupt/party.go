@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // party is the pods that leave their seats for a move, whichever way it goes: as listed on its
@@ -30,7 +30,7 @@ type party struct {
 
 // evicted is a pod that looks for a seat.
 type evicted struct {
-	*world.Class
+	*cluster.PodClass
 	*manners
 	from int // its seat
 	goal int // negative when the plan gives it none
@@ -53,7 +53,7 @@ func (f *floor) gather(m *Move, set []*node) *party {
 	p := &f.party
 	p.reset(m)
 	for _, home := range m.Homes {
-		if at, ok := f.of[f.w.Host(home.Node)]; ok {
+		if at, ok := f.of[f.w.NodeByKey(home.Node)]; ok {
 			p.send(home.Pods, at)
 		}
 	}
@@ -82,7 +82,7 @@ func (p *party) reset(m *Move) {
 }
 
 // send gives pods a goal.
-func (p *party) send(pods []world.Ref, at int) {
+func (p *party) send(pods []cluster.PodRef, at int) {
 	for _, ref := range pods {
 		p.goal[ref.UID] = len(p.goals)
 	}
@@ -117,8 +117,8 @@ func (n *node) guardians() map[string]*Guard {
 func (f *floor) clear(p *party, node, at int) {
 	p.from = append(p.from, at)
 	s := &f.seats[at]
-	add := func(c *world.Class, pods []world.Ref) {
-		e := evicted{Class: c, manners: f.mannersOf(c), from: at, goal: -1}
+	add := func(c *cluster.PodClass, pods []cluster.PodRef) {
+		e := evicted{PodClass: c, manners: f.mannersOf(c), from: at, goal: -1}
 		first := len(p.pods)
 		for _, ref := range pods {
 			p.pods = append(p.pods, p.told(e, ref.UID))
@@ -128,7 +128,7 @@ func (f *floor) clear(p *party, node, at int) {
 		}
 		p.lots = append(p.lots, lot{node, s.block.share(&c.Requests), first, len(p.pods)})
 	}
-	s.host.Movable(add)
+	s.host.EachMovable(add)
 	for _, c := range s.guests {
 		add(c, nil)
 	}
@@ -146,7 +146,7 @@ func (p *party) told(e evicted, uid string) evicted {
 }
 
 // aim opens seats for what the move buys, tells everybody theirs, and says what is paid for them.
-func (f *floor) aim(p *party, choose func([]offer.Choice) offer.Choice) (after offer.Price) {
+func (f *floor) aim(p *party, choose func([]offering.Ref) offering.Ref) (after offering.Price) {
 	for i := range p.move.Launches {
 		l := &p.move.Launches[i]
 		choice := choose(l.Choices)
@@ -167,7 +167,7 @@ func (f *floor) aim(p *party, choose func([]offer.Choice) offer.Choice) (after o
 }
 
 // rowOf finds what a launch becomes with that choice.
-func (f *floor) rowOf(pool string, choice offer.Choice) deal {
+func (f *floor) rowOf(pool string, choice offering.Ref) deal {
 	of := likeOf(pool, choice)
 	d, known := f.rows[of]
 	if !known {
@@ -177,13 +177,13 @@ func (f *floor) rowOf(pool string, choice offer.Choice) deal {
 	return d
 }
 
-func bought(w *world.World, of like) deal {
+func bought(w *cluster.Snapshot, of like) deal {
 	m := market(w, of.pool)
 	if m == nil {
 		return deal{}
 	}
-	for row := range m.Catalog.Rows {
-		o := &m.Catalog.Rows[row]
+	for row := range m.Catalog.Offerings {
+		o := &m.Catalog.Offerings[row]
 		if o.Zone == of.zone && o.CapacityType == of.capacityType && m.Catalog.Types[o.Type].Name == of.instanceType {
 			return deal{m, row, o.Price}
 		}

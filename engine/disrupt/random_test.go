@@ -8,11 +8,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // sound holds a plan against the cluster as a script: all moves come true at once, every
@@ -20,8 +20,8 @@ import (
 // hold, and no node goes that is a home.
 func sound(s *enginetest.Script, moves []disrupt.Move) error {
 	going := map[string]bool{}
-	var p pack.Plan
-	homes := map[string][]world.Ref{}
+	var p schedule.Plan
+	homes := map[string][]cluster.PodRef{}
 	var errs []error
 	for _, m := range moves {
 		for _, key := range m.Nodes {
@@ -42,7 +42,7 @@ func sound(s *enginetest.Script, moves []disrupt.Move) error {
 		if going[key] {
 			errs = append(errs, fmt.Errorf("node %s goes and is a home", key))
 		}
-		p.Nominations = append(p.Nominations, pack.Nomination{Node: key, Pods: homes[key]})
+		p.Nominations = append(p.Nominations, schedule.Nomination{Node: key, Pods: homes[key]})
 	}
 	out := *s
 	out.Nodes = slices.Clone(s.Nodes)
@@ -74,7 +74,7 @@ func TestRandomWorldsConverge(t *testing.T) {
 		pools := poolsOf(s)
 		settings := disrupt.Settings{SpotToSpot: seed%2 == 0}
 		for pass := 0; ; pass++ {
-			p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), pools, settings), disrupt.Cursor{})
+			p := disrupt.Search(f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), pools, settings), disrupt.Cursor{})
 			if !p.Done {
 				t.Fatalf("seed %d: a search without a bound is not done", seed)
 			}
@@ -139,7 +139,7 @@ func TestSlicesAddUp(t *testing.T) {
 			var from disrupt.Cursor
 			known := map[string]bool{}
 			for slice := 0; ; slice++ {
-				p := disrupt.Search(f.Builder.World(), c, from)
+				p := disrupt.Search(f.Builder.Snapshot(), c, from)
 				c.Underway = append(c.Underway, p.Moves...)
 				for _, l := range p.Left {
 					known[l.Key] = true
@@ -173,8 +173,8 @@ func TestSlicesAddUp(t *testing.T) {
 	}
 }
 
-func poolSpecs(f *disrupttest.Fleet) []world.Pool {
-	var out []world.Pool
+func poolSpecs(f *disrupttest.Fleet) []cluster.NodePool {
+	var out []cluster.NodePool
 	for _, name := range slices.Sorted(maps.Keys(f.Pools)) {
 		out = append(out, f.Pools[name])
 	}

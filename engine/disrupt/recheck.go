@@ -3,9 +3,9 @@ package disrupt
 import (
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Recheck reports whether a move that was decided before is still right: its nodes may
@@ -15,7 +15,7 @@ import (
 // still go. Nothing is rehearsed anew: what was decided together would be judged apart. Nor is
 // anybody kept that was to go, as long as nothing speaks against the move: whoever decides sees a larger
 // choice, and both would disagree for ever. The move itself may be among Cluster.Underway.
-func Recheck(w *world.World, c Cluster, m Move) (Move, Left) {
+func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Left) {
 	c.Underway = slices.DeleteFunc(slices.Clone(c.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
 	s := newSearch(w, &c, false)
 	defer s.trial.End()
@@ -46,9 +46,9 @@ func (s *search) only(m *Move) {
 	for _, home := range m.Homes {
 		homes[home.Node] = true
 	}
-	for _, h := range s.w.Hosts {
+	for _, h := range s.w.Nodes {
 		if !homes[h.Key] && h.Index >= 0 && !slices.Contains(m.Nodes, h.Key) {
-			s.trial.Shut(h)
+			s.trial.Cordon(h)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func agrees(now, before *Move) bool {
 	}
 	open := slices.Clone(before.Launches)
 	for i := range now.Launches {
-		at := slices.IndexFunc(open, func(o pack.Launch) bool { return within(&now.Launches[i], &o) })
+		at := slices.IndexFunc(open, func(o schedule.Launch) bool { return within(&now.Launches[i], &o) })
 		if at < 0 {
 			return false
 		}
@@ -143,13 +143,13 @@ func agrees(now, before *Move) bool {
 }
 
 // within reports whether the first choice of the launch was a choice of the other.
-func within(l, other *pack.Launch) bool {
+func within(l, other *schedule.Launch) bool {
 	return l.Pool == other.Pool && slices.Contains(other.Choices, l.Choices[0])
 }
 
 // restrict drops choices that are not among those.
-func restrict(l *pack.Launch, among []offer.Choice) {
-	kept := slices.DeleteFunc(slices.Clone(l.Choices), func(c offer.Choice) bool { return !slices.Contains(among, c) })
+func restrict(l *schedule.Launch, among []offering.Ref) {
+	kept := slices.DeleteFunc(slices.Clone(l.Choices), func(c offering.Ref) bool { return !slices.Contains(among, c) })
 	if len(kept) < len(l.Choices) {
 		l.Choices = kept
 		describe(l)

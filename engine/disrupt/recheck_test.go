@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // While nothing changes, a move that was decided stays right, and all of them can still be
@@ -20,7 +20,7 @@ func TestWhatWasDecidedStaysRight(t *testing.T) {
 		script := f.Script(&enginetest.Script{Types: f.Types[enginetest.Class], Pools: poolSpecs(f)})
 		for pass := range 4 {
 			c := f.Cluster(disrupttest.Now(), disrupttest.SprawlPools(), disrupt.Settings{SpotToSpot: true})
-			w := f.Builder.World()
+			w := f.Builder.Snapshot()
 			p := disrupt.Search(w, c, disrupt.Cursor{})
 			c.Underway = p.Moves
 			for i, m := range p.Moves {
@@ -56,7 +56,7 @@ func TestSomethingComesTrue(t *testing.T) {
 		s := enginetest.Bare(enginetest.Populated(seed, 25))
 		f := disrupttest.Of(s)
 		for pass := 0; ; pass++ {
-			w, c := f.Builder.World(), f.Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
+			w, c := f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true})
 			c.Underway = disrupt.Search(w, c, disrupt.Cursor{}).Moves
 			if len(c.Underway) == 0 {
 				break
@@ -75,7 +75,7 @@ func TestSomethingComesTrue(t *testing.T) {
 }
 
 // stillRight looks at the moves under way again, one after the other, as what they are then.
-func stillRight(w *world.World, c disrupt.Cluster) (right []disrupt.Move) {
+func stillRight(w *cluster.Snapshot, c disrupt.Cluster) (right []disrupt.Move) {
 	c.Underway = slices.Clone(c.Underway)
 	for i, m := range slices.Clone(c.Underway) {
 		if now, left := disrupt.Recheck(w, c, m); left.Because == "" {

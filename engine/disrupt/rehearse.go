@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // rehearse says why a consolidation must not be made: kube-scheduler, which knows nothing of
@@ -39,7 +39,7 @@ func (s *search) perform(m *Move) {
 // outcome is what became of a move: what it saves per hour with what was bought for it, and what is
 // bought besides. Some pods may be homeless even so.
 type outcome struct {
-	saves, extra offer.Price
+	saves, extra offering.Price
 	homeless     bool
 }
 
@@ -80,7 +80,7 @@ func (s *search) setOf(m *Move) []*node {
 type way struct {
 	order  order
 	taste  taste
-	choice func([]offer.Choice) offer.Choice
+	choice func([]offering.Ref) offering.Ref
 }
 
 // likeliest is the way in which a move most likely goes. What is decided after it counts on that.
@@ -114,9 +114,9 @@ func unusual(m *Move, nodes int) []way {
 	return out
 }
 
-func firstOf(choices []offer.Choice) offer.Choice { return choices[0] }
+func firstOf(choices []offering.Ref) offering.Ref { return choices[0] }
 
-func lastOf(choices []offer.Choice) offer.Choice { return choices[len(choices)-1] }
+func lastOf(choices []offering.Ref) offering.Ref { return choices[len(choices)-1] }
 
 // rehearse lets the nodes of the move go and their pods sit down, one by one, in the order in which
 // they are evicted: of each node the largest first. It may go in several ways, and the worst
@@ -149,10 +149,10 @@ func (f *floor) rehearse(m *Move, set []*node) outcome {
 const enough = 4
 
 // few is what some machines cost of the kinds that would be bought for single pods.
-func (f *floor) few(set []*node) offer.Price {
-	dearest := offer.Price(0)
+func (f *floor) few(set []*node) offering.Price {
+	dearest := offering.Price(0)
 	for _, n := range set {
-		n.host.Movable(func(c *world.Class, _ []world.Ref) { dearest = max(dearest, f.dealOf(c.Shape).price) })
+		n.host.EachMovable(func(c *cluster.PodClass, _ []cluster.PodRef) { dearest = max(dearest, f.dealOf(c.PodShape).price) })
 	}
 	return enough * dearest
 }

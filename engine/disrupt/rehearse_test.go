@@ -8,13 +8,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Rule CONSOLIDATION-20: whatever kube-scheduler makes of a move, the cluster is cheaper afterwards. The
@@ -27,7 +27,7 @@ func TestMovesPayHoweverPodsScatter(t *testing.T) {
 	moves, more := 0, 0
 	for seed := range seeds {
 		f := scene(seed)
-		p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
+		p := disrupt.Search(f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
 		for i, m := range p.Moves {
 			before, nodes := f.Price(), f.Bought
 			scatter(t, f, &m, false)
@@ -49,7 +49,7 @@ func TestMovesPayWhicheverNodeIsDrainedFirst(t *testing.T) {
 	moves := 0
 	for seed := range uint64(1000) {
 		f := scene(seed)
-		p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
+		p := disrupt.Search(f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
 		if len(p.Moves) == 0 || len(p.Moves[0].Nodes) < 2 { // later ones count on where pods of earlier ones went
 			continue
 		}
@@ -69,24 +69,24 @@ func TestMovesPayWhicheverNodeIsDrainedFirst(t *testing.T) {
 func scene(seed uint64) *disrupttest.Fleet {
 	r := rand.New(rand.NewPCG(seed, 0x5ca7))
 	f := disrupttest.New()
-	var types []offer.Type
+	var types []offering.InstanceType
 	for i, cores := range []int64{2, 4, 8, 16} {
 		for j, memory := range []int64{2, 4} {
-			price := offer.Price((40+8*j)*int(cores)-i-j) * 1e6
-			types = append(types, offer.Type{Name: fmt.Sprint("FD"[j:j+1], cores), Offers: []offer.Offer{{Zone: "1", CapacityType: offer.OnDemand, Price: price}},
+			price := offering.Price((40+8*j)*int(cores)-i-j) * 1e6
+			types = append(types, offering.InstanceType{Name: fmt.Sprint("FD"[j:j+1], cores), Offerings: []offering.Offering{{Zone: "1", CapacityType: offering.OnDemand, Price: price}},
 				Capacity: amounts(cores*1000, cores*memory<<10, 110)})
 		}
 	}
 	f.SetCatalog(enginetest.Class, types)
-	f.SetPool(world.Pool{Name: "p", Class: enginetest.Class})
+	f.SetPool(cluster.NodePool{Name: "p", Class: enginetest.Class})
 	for i := range 3 + r.IntN(8) {
 		like := &types[r.IntN(len(types))]
 		name := fmt.Sprintf("a%02d", i)
-		f.SetNode(world.Node{Key: name, Name: name, Pool: "p", Claim: true, Initialized: true, Capacity: like.Capacity, Allocatable: like.Capacity, Price: like.Offers[0].Price,
-			Labels: map[string]string{world.LabelHostname: name, world.LabelPool: "p", world.LabelZone: "1", world.LabelCapacityType: offer.OnDemand, world.LabelInstanceType: like.Name}})
+		f.SetNode(cluster.Node{Key: name, Name: name, Pool: "p", Claim: true, Initialized: true, Capacity: like.Capacity, Allocatable: like.Capacity, Price: like.Offerings[0].Price,
+			Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelPool: "p", cluster.LabelZone: "1", cluster.LabelCapacityType: offering.OnDemand, cluster.LabelInstanceType: like.Name}})
 		left := like.Capacity
 		for range r.IntN(12) {
-			p := world.Pod{Movable: true, Node: name, Requests: amounts(100+r.Int64N(3900), 100+r.Int64N(9000), 1)}
+			p := cluster.Pod{Movable: true, Node: name, Requests: amounts(100+r.Int64N(3900), 100+r.Int64N(9000), 1)}
 			p.UID = fmt.Sprintf("%s-%d", name, len(f.Pods))
 			p.Namespace, p.Name = "default", p.UID
 			if next := left.Sub(p.Requests); next[quantity.NameCPU] >= 0 && next[quantity.NameMemory] >= 0 {
@@ -112,7 +112,7 @@ func scatter(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move, nodeByNode boo
 		}
 	}
 	type evicted struct {
-		world.Pod
+		cluster.Pod
 		share float64
 		turn  int
 	}
@@ -170,15 +170,15 @@ func emptiest(f *disrupttest.Fleet, asked quantity.Amounts) string {
 // forOne buys the cheapest machine that holds one pod.
 func forOne(t *testing.T, f *disrupttest.Fleet, asked quantity.Amounts) string {
 	t.Helper()
-	var best offer.Choice
+	var best offering.Ref
 	for _, of := range f.Types[enginetest.Class] {
 		free := of.Capacity.Sub(asked)
-		o := of.Offers[0]
+		o := of.Offerings[0]
 		if free[quantity.NameCPU] >= 0 && free[quantity.NameMemory] >= 0 && (best.Type == "" || o.Price < best.Price) {
-			best = offer.Choice{Type: of.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
+			best = offering.Ref{Type: of.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
 		}
 	}
-	n, err := f.Buy(pack.Launch{Pool: "p", Choices: []offer.Choice{best}, Labels: map[string]string{}})
+	n, err := f.Buy(schedule.Launch{Pool: "p", Choices: []offering.Ref{best}, Labels: map[string]string{}})
 	if err != nil {
 		t.Fatal(err)
 	}

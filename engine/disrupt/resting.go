@@ -3,12 +3,12 @@ package disrupt
 import (
 	"fmt"
 
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // exhausted says that something would be bought in a pool that rests: what was bought
 // there for other moves just now never came.
-func (s *search) exhausted(launches []pack.Launch) Left {
+func (s *search) exhausted(launches []schedule.Launch) Left {
 	for i := range launches {
 		if p := s.pools[launches[i].Pool]; p != nil && s.c.Now.Before(p.Resting) {
 			return Left{Because: Resting, Until: p.Resting, Detail: fmt.Sprintf(

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Search decides which nodes go and what takes their place. It supposes moves in the
@@ -18,7 +18,7 @@ import (
 // others; nodes whose pods are cheaper elsewhere. With Settings.Steps it stops after so many
 // questions to the packer, and the Plan says where to go on. A Cluster in other order gives the
 // same Plan.
-func Search(w *world.World, c Cluster, from Cursor) Plan {
+func Search(w *cluster.Snapshot, c Cluster, from Cursor) Plan {
 	s := newSearch(w, &c, !c.Settings.Upstream)
 	defer s.trial.End()
 	s.tie(s.came)
@@ -81,16 +81,16 @@ func (s *search) stage(i int, of stage, from Cursor) (next Cursor, done bool) {
 
 // search is one call of Search or Recheck.
 type search struct {
-	w     *world.World
+	w     *cluster.Snapshot
 	c     *Cluster
-	trial *world.Trial
+	trial *cluster.WhatIf
 	nodes []*node // by key
 	byKey map[string]*node
 	pools map[string]*Pool
 	// census counts nodes that were taken as down.
 	census map[string]Census
 	totals map[string]Totals
-	rates  *pack.Rates
+	rates  *schedule.Rates
 	floor  *floor   // where pods of moves end up; nil when nobody asks
 	came   arrivals // with moves under way
 	ties   ties     // of pods of moves
@@ -115,11 +115,11 @@ type search struct {
 // node is a node with what the World knows of it.
 type node struct {
 	*Node
-	pool  *Pool       // nil when it is not known
-	host  *world.Host // nil when it takes no part
-	place string      // its pool, zone and capacity type
-	as    like        // what it was bought as
-	price offer.Price // per hour; zero when nobody knows
+	pool  *Pool             // nil when it is not known
+	host  *cluster.NodeInfo // nil when it takes no part
+	place string            // its pool, zone and capacity type
+	as    like              // what it was bought as
+	price offering.Price    // per hour; zero when nobody knows
 	// asked is what its movable pods ask for.
 	asked quantity.Vector
 	worth float64 // see Worth
@@ -128,7 +128,7 @@ type node struct {
 	// waste is what the node costs beyond what its pods would cost at the best prices;
 	// least is what replacing it must save,
 	// rank its place in the queue.
-	waste, least offer.Price
+	waste, least offering.Price
 	rank         int
 	// gone nodes are in a move; homes are where moves take pods.
 	gone, home bool
@@ -146,15 +146,15 @@ type node struct {
 }
 
 // newSearch supposes what is under way. Its moves are rehearsed when that is wished.
-func newSearch(w *world.World, c *Cluster, rehearsed bool) *search {
-	s := &search{w: w, c: c, trial: w.Try(), byKey: map[string]*node{}, pools: map[string]*Pool{}, census: CensusOf(c), past: map[string]past{}, unlodged: map[string]int{}, exchanged: map[string]int{}, came: arrivals{}, ties: ties{}}
+func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
+	s := &search{w: w, c: c, trial: w.WhatIf(), byKey: map[string]*node{}, pools: map[string]*Pool{}, census: CensusOf(c), past: map[string]past{}, unlodged: map[string]int{}, exchanged: map[string]int{}, came: arrivals{}, ties: ties{}}
 	for i := range c.Pools {
 		s.pools[c.Pools[i].Name] = &c.Pools[i]
 	}
-	var hosts []*world.Host
+	var hosts []*cluster.NodeInfo
 	for i := range c.Nodes {
 		n := &node{Node: &c.Nodes[i], pool: s.pools[c.Nodes[i].Pool]}
-		n.host = w.Host(n.Key)
+		n.host = w.NodeByKey(n.Key)
 		if n.host != nil {
 			n.measure()
 			hosts = append(hosts, n.host)
@@ -163,8 +163,8 @@ func newSearch(w *world.World, c *Cluster, rehearsed bool) *search {
 		s.nodes = append(s.nodes, n)
 	}
 	slices.SortFunc(s.nodes, func(x, y *node) int { return cmp.Compare(x.Key, y.Key) })
-	s.rates = pack.Worth(w, hosts)
-	s.totals = TotalsOf(c, func(key string) offer.Price { return s.byKey[key].price })
+	s.rates = schedule.Worth(w, hosts)
+	s.totals = TotalsOf(c, func(key string) offering.Price { return s.byKey[key].price })
 	if rehearsed {
 		s.floor = newFloor(w)
 	}
@@ -180,12 +180,12 @@ func (n *node) measure() {
 	if n.Unpriced == "" {
 		n.price = n.host.Price
 	}
-	n.host.Movable(func(c *world.Class, pods []world.Ref) {
+	n.host.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
 		n.asked = n.asked.Add(c.Requests.Times(len(pods)))
 	})
 	n.worth = Worth(n.price, n.Node)
 	l := n.host.Labels
-	n.as = like{n.Pool, l[world.LabelInstanceType], l[world.LabelZone], l[world.LabelCapacityType]}
+	n.as = like{n.Pool, l[cluster.LabelInstanceType], l[cluster.LabelZone], l[cluster.LabelCapacityType]}
 	n.place = n.Pool + "|" + n.as.zone + "|" + n.as.capacityType
 }
 
@@ -201,12 +201,12 @@ func (s *search) resume() {
 	}
 	for _, n := range s.nodes {
 		if n.host != nil && !n.gone && !Home(n.Node, n.pool, s.c) {
-			s.trial.Shut(n.host)
+			s.trial.Cordon(n.host)
 		}
 	}
-	for _, h := range slices.Clone(s.trial.World().Hosts) {
+	for _, h := range slices.Clone(s.trial.Snapshot().Nodes) {
 		if !h.Initialized && h.Index >= 0 {
-			s.trial.Shut(h)
+			s.trial.Cordon(h)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (s *search) fair() {
 	if t.PerPod <= 0 {
 		return
 	}
-	bill, pods := offer.Price(0), 0.0
+	bill, pods := offering.Price(0), 0.0
 	for _, n := range s.nodes {
 		switch {
 		case n.host == nil || n.gone || n.host.Leaving:
@@ -254,7 +254,7 @@ func (s *search) fair() {
 		}
 	}
 	if pods > 0 {
-		t.PerEviction = min(t.PerEviction, offer.Price(t.PerPod*float64(bill)/pods))
+		t.PerEviction = min(t.PerEviction, offering.Price(t.PerPod*float64(bill)/pods))
 	}
 }
 
@@ -308,14 +308,14 @@ func (s *search) mark(m *Move) {
 // rewind takes back what the stage before supposed, but for its moves.
 func (s *search) rewind() {
 	s.dismiss()
-	var open []*world.Host
+	var open []*cluster.NodeInfo
 	for _, n := range s.nodes {
 		if n.shut && !n.gone && !n.wanders() {
 			n.shut = false
 			open = append(open, n.host)
 		}
 	}
-	s.trial.Reopen(open...)
+	s.trial.Uncordon(open...)
 	for _, n := range s.nodes {
 		if n.wanders() && !n.gone && n.host != nil {
 			s.shut(n) // whoever moved there would move twice
@@ -328,11 +328,11 @@ func (n *node) wanders() bool { return n.soon || n.wrong || n.fleeting() }
 
 // shut keeps pods from the node until the stage ends, unless it takes none anyhow.
 func (s *search) shut(n *node) {
-	if n.host.Leaving || n.host.Stuck {
+	if n.host.Leaving || n.host.Unschedulable {
 		return
 	}
 	n.shut = true
-	s.trial.Shut(n.host)
+	s.trial.Cordon(n.host)
 }
 
 // room is how many more nodes of the pool may go for that cause.
@@ -363,7 +363,7 @@ func (s *search) take(m Move) Left {
 		left = s.rehearse(&m)
 	}
 	if left.Because != "" {
-		s.trial.Back(mark)
+		s.trial.RollbackTo(mark)
 		return left
 	}
 	if m.Cause != Underutilized { // the others were rehearsed
@@ -383,20 +383,20 @@ func (s *search) take(m Move) Left {
 
 // sketch supposes that the nodes go and asks where their pods would be. Whoever calls it
 // goes back to the mark.
-func (s *search) sketch(set []*node, purse offer.Price) (*pack.Draft, world.Mark) {
+func (s *search) sketch(set []*node, purse offering.Price) (*schedule.Draft, cluster.Mark) {
 	m := s.vacate(set)
-	return pack.Sketch(s.trial.World(), purse), m
+	return schedule.Sketch(s.trial.Snapshot(), purse), m
 }
 
 // vacate supposes that the nodes go, to put a question to the packer or to hear more of its answer.
-func (s *search) vacate(set []*node) world.Mark {
+func (s *search) vacate(set []*node) cluster.Mark {
 	s.steps++
 	m := s.trial.Mark()
-	hosts := make([]*world.Host, len(set))
+	hosts := make([]*cluster.NodeInfo, len(set))
 	for i, n := range set {
 		hosts[i] = n.host
 	}
-	s.trial.Vacate(hosts...)
+	s.trial.RemoveNodes(hosts...)
 	return m
 }
 

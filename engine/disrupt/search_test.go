@@ -12,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
 )
 
@@ -185,7 +185,7 @@ func TestSearch(t *testing.T) {
 			if tc.change != nil {
 				tc.change(f, &c)
 			}
-			if diff := cmp.Diff(tc.want, told(disrupt.Search(f.Builder.World(), c, disrupt.Cursor{}))); diff != "" {
+			if diff := cmp.Diff(tc.want, told(disrupt.Search(f.Builder.Snapshot(), c, disrupt.Cursor{}))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -203,14 +203,14 @@ func TestWishesCost(t *testing.T) {
 	for i := range c.Nodes {
 		c.Nodes[i].Blocks = []disrupt.Block{{Because: disrupt.DoNotDisrupt, Detail: "asked to"}}
 	}
-	got := map[string]offer.Price{}
-	for _, l := range disrupt.Search(f.Builder.World(), c, disrupt.Cursor{}).Left {
+	got := map[string]offering.Price{}
+	for _, l := range disrupt.Search(f.Builder.Snapshot(), c, disrupt.Cursor{}).Left {
 		if l.Because != disrupt.DoNotDisrupt {
 			t.Errorf("%s stays because of %s", l.Key, l.Because)
 		}
 		got[l.Key] = l.Costs
 	}
-	if diff := cmp.Diff(map[string]offer.Price{"a": 2e8, "b": 4e8}, got); diff != "" {
+	if diff := cmp.Diff(map[string]offering.Price{"a": 2e8, "b": 4e8}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -245,7 +245,7 @@ func TestRecheck(t *testing.T) {
 				return f, f.Cluster(disrupttest.Now(), pools, disrupt.Settings{})
 			}
 			f, c := search(script)
-			p := disrupt.Search(f.Builder.World(), c, disrupt.Cursor{})
+			p := disrupt.Search(f.Builder.Snapshot(), c, disrupt.Cursor{})
 			if len(p.Moves) != 1 {
 				t.Fatalf("moves: %s", told(p))
 			}
@@ -254,7 +254,7 @@ func TestRecheck(t *testing.T) {
 				tc.change(&c)
 			}
 			c.Underway = p.Moves
-			m, left := disrupt.Recheck(f.Builder.World(), c, p.Moves[0])
+			m, left := disrupt.Recheck(f.Builder.Snapshot(), c, p.Moves[0])
 			if left.Because != tc.want {
 				t.Errorf("%q %s", left.Because, left.Detail)
 			}

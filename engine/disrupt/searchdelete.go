@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // noPurse is the purse of those who may spend what they want.
-const noPurse = offer.Price(1<<63 - 1)
+const noPurse = offering.Price(1<<63 - 1)
 
 // byWorth lists all nodes, those first that save most for what they disturb.
 func (s *search) byWorth() []*node {
@@ -77,7 +77,7 @@ func (s *search) squanders(n *node, m *Move) bool {
 			continue
 		}
 		come := float64(n.price-n.waste) * float64(len(home.Pods)) / float64(m.Evictions)
-		if h.waste-offer.Price(come) > h.price/3*2 {
+		if h.waste-offering.Price(come) > h.price/3*2 {
 			return true
 		}
 	}
@@ -103,10 +103,10 @@ func (s *search) vetoed() []*node {
 func (s *search) delete(set []*node) (Move, Left) {
 	d, mark := s.sketch(set, 0)
 	if d.Unplaced() > 0 {
-		s.trial.Back(mark)
+		s.trial.RollbackTo(mark)
 		return Move{}, Left{Because: Homeless, Detail: "Not all pods would schedule on other nodes"}
 	}
-	defer s.trial.Back(mark)
+	defer s.trial.RollbackTo(mark)
 	parts, before := s.parts(set), cost(set)
 	if before > 0 && !Pays(parts, before, 0, 0, s.c.Settings) { // without a price it surely saves something
 		return Move{}, spare(set[0], before, Least(parts, s.c.Settings))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // dues lists the nodes that must be replaced: the pools take turns, so that one whose
@@ -64,17 +64,17 @@ func (s *search) renew(n *node, cause Cause) (Move, Left) {
 	m := Move{}
 	if n.pool.Static {
 		s.steps++
-		launches := pack.Static(s.trial.World(), n.Pool, 1)
+		launches := schedule.Static(s.trial.Snapshot(), n.Pool, 1)
 		if len(launches) == 0 {
 			return m, Left{Because: Unreplaceable, Detail: fmt.Sprintf("NodePool %q can buy no machine to take its place", n.Pool)}
 		}
-		m = s.draw(cause, set, pack.Plan{Launches: launches})
+		m = s.draw(cause, set, schedule.Plan{Launches: launches})
 		m.Evictions = n.Pods
 	} else {
 		s.admit()
 		d, mark := s.sketch(set, noPurse)
 		plan := d.Plan()
-		s.trial.Back(mark)
+		s.trial.RollbackTo(mark)
 		if len(plan.Unplaced) > 0 {
 			return m, homeless(plan.Unplaced)
 		}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // empties lists the nodes that run nothing which would need another home, dearest first:
@@ -47,7 +47,7 @@ func (s *search) empty(n *node) {
 // Cluster does not came a moment ago.
 func (s *search) discard(n *node) (Move, Left) {
 	d, mark := s.sketch([]*node{n}, 0)
-	defer s.trial.Back(mark)
+	defer s.trial.RollbackTo(mark)
 	if d.Unplaced() > 0 && !s.c.Settings.Upstream {
 		return Move{}, Left{Because: NotEmpty, Detail: "Pods came that would need another home"}
 	}
@@ -55,7 +55,7 @@ func (s *search) discard(n *node) (Move, Left) {
 }
 
 // draw writes a move down.
-func (s *search) draw(cause Cause, set []*node, p pack.Plan) Move {
+func (s *search) draw(cause Cause, set []*node, p schedule.Plan) Move {
 	m := Move{Cause: cause, Homes: p.Nominations, Launches: p.Launches, After: p.Price()}
 	for _, n := range set {
 		m.Nodes = append(m.Nodes, n.Key)

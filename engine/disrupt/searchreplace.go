@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // wasteful lists the nodes that may be worth replacing: those first that waste most for
@@ -32,11 +32,11 @@ const mostMates = 32
 // bid is nodes that may go together, and what that would save.
 type bid struct {
 	set   []*node
-	saves offer.Price
+	saves offering.Price
 	ratio float64 // saved for what it disturbs
 	// draft is what would take their place for no more than a move of them may cost; nil when that
 	// was not asked.
-	draft *pack.Draft
+	draft *schedule.Draft
 }
 
 // replace looks for the best move that takes the node away: alone, or with others that
@@ -220,7 +220,7 @@ func (s *search) alone(n *node) *bid {
 	}
 	least := n.least
 	d, mark := s.sketch(set, n.price+n.price/4)
-	defer s.trial.Back(mark)
+	defer s.trial.RollbackTo(mark)
 	switch {
 	case d.Broke():
 		n.stays(dearer(n, n.price/4, false))
@@ -236,7 +236,7 @@ func (s *search) alone(n *node) *bid {
 	return nil
 }
 
-func newBid(set []*node, saves offer.Price, d *pack.Draft) *bid {
+func newBid(set []*node, saves offering.Price, d *schedule.Draft) *bid {
 	disturbs := 0.0
 	for _, n := range set {
 		disturbs += 1 + n.Cost
@@ -273,15 +273,15 @@ func (s *search) ask(set []*node) *bid {
 		return nil
 	}
 	d, mark := s.sketch(set, before-least)
-	defer s.trial.Back(mark)
+	defer s.trial.RollbackTo(mark)
 	if d.Broke() || d.Unplaced() > 0 || before-d.Price() < least {
 		return nil
 	}
 	return newBid(set, before-d.Price(), d)
 }
 
-func cost(set []*node) offer.Price {
-	var sum offer.Price
+func cost(set []*node) offering.Price {
+	var sum offering.Price
 	for _, n := range set {
 		sum = sum.Add(n.price)
 	}
@@ -327,11 +327,11 @@ func (s *search) settle(b *bid) bool {
 // takes several plans to find out, and hardly ever makes up for what is wrong with the plan
 // that honours nothing. So that is looked at first, and when it would buy the like of one of the
 // nodes that one is returned, with no plan. It is d where that was made already.
-func (s *search) draft(set []*node, purse offer.Price, d *pack.Draft) (plan pack.Plan, kept *node, left Left) {
+func (s *search) draft(set []*node, purse offering.Price, d *schedule.Draft) (plan schedule.Plan, kept *node, left Left) {
 	mark := s.vacate(set)
-	defer s.trial.Back(mark)
+	defer s.trial.RollbackTo(mark)
 	if d == nil {
-		d = pack.Sketch(s.trial.World(), purse)
+		d = schedule.Sketch(s.trial.Snapshot(), purse)
 	}
 	if d.Broke() || d.Unplaced() > 0 {
 		return plan, nil, dearer(set[0], 0, false)
@@ -351,15 +351,15 @@ func (s *search) draft(set []*node, purse offer.Price, d *pack.Draft) (plan pack
 }
 
 // redraft plans what takes the place of the nodes, whatever is bought.
-func (s *search) redraft(set []*node, purse offer.Price) pack.Plan {
+func (s *search) redraft(set []*node, purse offering.Price) schedule.Plan {
 	d, mark := s.sketch(set, purse)
-	defer s.trial.Back(mark)
+	defer s.trial.RollbackTo(mark)
 	return d.Plan()
 }
 
 // write makes a move of replacing the nodes; Left says why there is none. A draft that was made
 // already is good as long as nothing else was decided.
-func (s *search) write(set []*node, d *pack.Draft) (Move, Left) {
+func (s *search) write(set []*node, d *schedule.Draft) (Move, Left) {
 	before, least := cost(set), Least(s.parts(set), s.c.Settings)
 	if left := s.spot(set); left.Because != "" {
 		return Move{}, left

@@ -1,8 +1,8 @@
 package disrupt
 
 import (
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // spread is a required spread over zones or the like, as kube-scheduler judges it: the zone that the
@@ -17,9 +17,9 @@ type spread struct {
 // tally counts pods of a crowd by the value of a label, on the nodes that the spread looks at.
 type tally struct {
 	key    *constraint.Key
-	crowd  *world.Crowd
-	shape  *world.Shape // whose own affinity a node must meet; nil when any node counts
-	taints *world.Shape // whose tolerations must let it in; nil when any node counts
+	crowd  *cluster.PodSelector
+	shape  *cluster.PodShape // whose own affinity a node must meet; nil when any node counts
+	taints *cluster.PodShape // whose tolerations must let it in; nil when any node counts
 
 	at    int   // in the floor's list
 	pods  []int // by value
@@ -27,15 +27,15 @@ type tally struct {
 }
 
 // spreadOf compiles a spread of the class.
-func (f *floor) spreadOf(c *world.Class, e *world.Evenness) spread {
+func (f *floor) spreadOf(c *cluster.PodClass, e *cluster.TopologySpread) spread {
 	t := tally{key: e.Key, crowd: e.Crowd}
-	if !e.IgnoreAffinity && c.Shape.Picky() {
-		t.shape = c.Shape
+	if !e.IgnoreAffinity && c.PodShape.HasNodeConstraints() {
+		t.shape = c.PodShape
 	}
 	if e.HonorTaints {
-		t.taints = c.Shape
+		t.taints = c.PodShape
 	}
-	return spread{f.tally(t), e.MaxSkew, e.MinDomains, e.Crowd.Has(c)}
+	return spread{f.tally(t), e.MaxSkew, e.MinDomains, e.Crowd.Selects(c)}
 }
 
 // tally finds the one that counts the same, or counts how things are.
@@ -66,7 +66,7 @@ func (f *floor) headcount(t *tally) {
 		}
 	}
 	crews := f.crewsOf()
-	for _, c := range t.crowd.Members() {
+	for _, c := range t.crowd.Classes() {
 		for _, crew := range crews[c] {
 			note(crew.at, crew.pods)
 		}
@@ -82,11 +82,11 @@ func (f *floor) headcount(t *tally) {
 type crew struct{ at, pods int }
 
 // crewsOf are the crews of each class, wherever they are.
-func (f *floor) crewsOf() map[*world.Class][]crew {
+func (f *floor) crewsOf() map[*cluster.PodClass][]crew {
 	if f.crews != nil {
 		return f.crews
 	}
-	f.crews = map[*world.Class][]crew{}
+	f.crews = map[*cluster.PodClass][]crew{}
 	for at := range f.seats {
 		for _, m := range f.seats[at].crew {
 			f.crews[m.Class] = append(f.crews[m.Class], crew{at, m.Pods - m.Terminating})
@@ -116,7 +116,7 @@ func (t *tally) look(b *block) int {
 		return -1
 	case b.host == nil && t.shape != nil && !b.lets(t.shape): // what a pool's nodes are like only those know who fit in
 		return -1
-	case b.host != nil && (t.shape != nil && !b.host.Meets(t.shape) || t.taints != nil && !b.host.Tolerated(t.taints)):
+	case b.host != nil && (t.shape != nil && !b.host.MatchesOwn(t.shape) || t.taints != nil && !b.host.Tolerated(t.taints)):
 		return -1
 	}
 	t.know(v)
@@ -161,7 +161,7 @@ func (f *floor) recount(t *tally, v, by int) {
 // countedIn are the tallies that pods of the class change.
 func (f *floor) countedIn(p *evicted) []*tally {
 	for _, t := range f.tallies[p.known:] {
-		if t.crowd.Has(p.Class) {
+		if t.crowd.Selects(p.PodClass) {
 			p.counted = append(p.counted, t)
 		}
 	}

@@ -4,17 +4,17 @@ import (
 	"math"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Thrift is the least that a replacement must save: the larger of both holds. The zero
 // Thrift asks for any saving at all.
 type Thrift struct {
-	Share   float64     // of what the nodes that go cost, 0 to 1
-	PerHour offer.Price // in money
+	Share   float64        // of what the nodes that go cost, 0 to 1
+	PerHour offering.Price // in money
 	// PerEviction is for each ordinary pod that moves (see Node.Cost); what a node saves that
 	// goes without a replacement must reach it, too.
-	PerEviction offer.Price
+	PerEviction offering.Price
 	// PerPod lowers PerEviction to this share of what a pod that may move costs on average: see
 	// search.fair. Zero leaves it as it is.
 	PerPod float64
@@ -34,7 +34,7 @@ type Part struct {
 	// Nodes of the pool that go, what they cost per hour, and what it costs to evict
 	// their pods (the sum of Node.Cost).
 	Nodes int
-	Price offer.Price
+	Price offering.Price
 	Cost  float64
 }
 
@@ -44,13 +44,13 @@ func (p Part) Disturbs() float64 { return float64(p.Nodes) + p.Cost }
 
 // Worth is what an eviction saves: a node's price for each thing it disturbs. Nodes of
 // the highest worth go first.
-func Worth(price offer.Price, n *Node) float64 { return float64(price) / (1 + n.Cost) }
+func Worth(price offering.Price, n *Node) float64 { return float64(price) / (1 + n.Cost) }
 
 // Least is what replacing those nodes must save at least, per hour: every pool asks for
 // its share of what its own nodes cost. At least the smallest amount there is: a move
 // that saves nothing disturbs for nothing.
-func Least(parts []Part, s Settings) offer.Price {
-	least := offer.Price(0)
+func Least(parts []Part, s Settings) offering.Price {
+	least := offering.Price(0)
 	for _, part := range parts {
 		if !s.Upstream {
 			least = least.Add(part.asks(s))
@@ -59,7 +59,7 @@ func Least(parts []Part, s Settings) offer.Price {
 	return max(least, 1)
 }
 
-func (p Part) asks(s Settings) offer.Price {
+func (p Part) asks(s Settings) offering.Price {
 	t := p.thrift(s)
 	return max(t.Least(p.Price), p.perEviction(s))
 }
@@ -72,20 +72,20 @@ func (p Part) thrift(s Settings) Thrift {
 }
 
 // perEviction is what the part's evictions must save.
-func (p Part) perEviction(s Settings) offer.Price {
-	return offer.Price(math.Ceil(p.Cost * float64(p.thrift(s).PerEviction)))
+func (p Part) perEviction(s Settings) offering.Price {
+	return offering.Price(math.Ceil(p.Cost * float64(p.thrift(s).PerEviction)))
 }
 
 // Least is what replacing nodes of that price must save.
-func (t Thrift) Least(before offer.Price) offer.Price {
-	return max(offer.Price(math.Ceil(t.Share*float64(before))), t.PerHour, 0)
+func (t Thrift) Least(before offering.Price) offering.Price {
+	return max(offering.Price(math.Ceil(t.Share*float64(before))), t.PerHour, 0)
 }
 
 // Pays reports whether a consolidation is worth its while: one that buys something
 // saves what its pools ask for, one that buys nothing saves anything at all.
-func Pays(parts []Part, before, after offer.Price, launches int, s Settings) bool {
+func Pays(parts []Part, before, after offering.Price, launches int, s Settings) bool {
 	if launches == 0 {
-		least := offer.Price(1)
+		least := offering.Price(1)
 		for _, part := range parts {
 			if !s.Upstream {
 				least = max(least, part.perEviction(s))

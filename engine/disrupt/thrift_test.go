@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
-const cent = offer.Price(10_000_000)
+const cent = offering.Price(10_000_000)
 
 // Rule CONSOLIDATION-16: replacements save a share of what goes, and all moves something for each pod.
 func TestThrift(t *testing.T) {
@@ -18,7 +18,7 @@ func TestThrift(t *testing.T) {
 	money := []Part{{Pool: pool(&Thrift{Share: 0.01, PerHour: 2 * cent}), Price: 100 * cent}, {Pool: pool(nil), Price: 100 * cent}}
 	for name, tc := range map[string]struct {
 		parts    []Part
-		after    offer.Price
+		after    offering.Price
 		launches int
 		s        Settings
 		want     bool
@@ -36,7 +36,7 @@ func TestThrift(t *testing.T) {
 		"two pools, too little":     {money, 193*cent + 1, 1, Defaults(), false},
 		"a pool that asks for none": {[]Part{{Pool: pool(&Thrift{}), Price: 100 * cent}}, 100*cent - 1, 1, Defaults(), true},
 	} {
-		before := offer.Price(0)
+		before := offering.Price(0)
 		for _, p := range tc.parts {
 			before += p.Price
 		}
@@ -55,13 +55,13 @@ func TestThrift(t *testing.T) {
 // Rule CONSOLIDATION-17: a move of a Balanced pool saves at least half as much of it as it disturbs.
 func TestBalanced(t *testing.T) {
 	nodes := make([]Node, 10)
-	prices := map[string]offer.Price{}
+	prices := map[string]offering.Price{}
 	for i := range nodes {
 		nodes[i] = Node{Key: string(rune('a' + i)), Pool: "p", Pods: 9, Cost: 9}
 		prices[nodes[i].Key] = 10 * cent
 	}
 	nodes[9].Pool = "q"
-	totals := TotalsOf(&Cluster{Nodes: nodes}, func(key string) offer.Price { return prices[key] })
+	totals := TotalsOf(&Cluster{Nodes: nodes}, func(key string) offering.Price { return prices[key] })
 	want := map[string]Totals{"p": {90 * cent, 90}, "q": {10 * cent, 10}}
 	if diff := cmp.Diff(want, totals); diff != "" {
 		t.Fatal(diff)
@@ -71,7 +71,7 @@ func TestBalanced(t *testing.T) {
 	both := append(one, Part{Pool: q, Nodes: 1, Price: 10 * cent, Cost: 9})
 	for name, tc := range map[string]struct {
 		parts  []Part
-		saves  offer.Price
+		saves  offering.Price
 		scores map[string]float64
 		ok     bool
 	}{

@@ -1,20 +1,20 @@
 package disrupt
 
 import (
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // arrivals counts the pods of a class that come to a node.
 type arrivals map[arrival]int
 
 type arrival struct {
-	class *world.Class
-	host  *world.Host
+	class *cluster.PodClass
+	host  *cluster.NodeInfo
 }
 
 // note counts pods of these classes.
-func (a arrivals) note(classes []*world.Class, h *world.Host) {
+func (a arrivals) note(classes []*cluster.PodClass, h *cluster.NodeInfo) {
 	for _, c := range classes {
 		a[arrival{c, h}]++
 	}
@@ -29,17 +29,17 @@ func (a arrivals) add(others arrivals) {
 // ties are what pods of moves need of pods elsewhere, so that kube-scheduler puts them where they are
 // to go. Moves are made side by side: what a later one takes away from where it was counted, or adds
 // to it, would upset the earlier one (Rule CONSOLIDATION-6).
-type ties map[pack.Tie]*tied
+type ties map[schedule.Tie]*tied
 
 // tied is how many pods have the tie, and the strain that it bears anyhow. It holds as long as nobody
 // who is counted comes or goes.
 type tied struct{ pods, borne, holds int }
 
 // tiesOf are those of the pods that came, and how many have each.
-func (s *search) tiesOf(came arrivals) map[pack.Tie]int {
-	out := map[pack.Tie]int{}
+func (s *search) tiesOf(came arrivals) map[schedule.Tie]int {
+	out := map[schedule.Tie]int{}
 	for a, n := range came {
-		for _, t := range pack.Ties(s.trial.World(), a.class, a.host) {
+		for _, t := range schedule.Ties(s.trial.Snapshot(), a.class, a.host) {
 			out[t] += n
 		}
 	}

@@ -105,7 +105,7 @@ pod d-0 on=d
 				t.Fatal(err)
 			}
 			f := disrupttest.Of(s)
-			p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
+			p := disrupt.Search(f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
 			if err := sound(s, p.Moves); err != nil {
 				t.Error(err)
 			}

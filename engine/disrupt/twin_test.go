@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // TestTwin compares where the search ends, when every move comes true until there is none, with
@@ -21,7 +21,7 @@ import (
 func TestTwin(t *testing.T) {
 	const worlds, least = 1500, 0.97
 	var compared, optimal, needless, over int
-	var paid, possible offer.Price
+	var paid, possible offering.Price
 	worst, worstSeed := 0.0, uint64(0)
 	for seed := uint64(0); compared < worlds && over < worlds; seed++ {
 		s := sparse(seed)
@@ -72,29 +72,29 @@ func sparse(seed uint64) *enginetest.Script {
 	for i := range s.Pools {
 		s.Pools[i].Limits = nil
 	}
-	s = enginetest.After(s, pack.Solve(s.World()))
+	s = enginetest.After(s, schedule.Solve(s.World()))
 	r := rand.New(rand.NewPCG(seed, 0x7e1))
-	s.Pods = slices.DeleteFunc(s.Pods, func(p world.Pod) bool { return p.Daemon == "" && r.IntN(100) < 40 })
+	s.Pods = slices.DeleteFunc(s.Pods, func(p cluster.Pod) bool { return p.DaemonSet == "" && r.IntN(100) < 40 })
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		p.Movable = p.Movable || p.Node != "" && p.Daemon == ""
+		p.Movable = p.Movable || p.Node != "" && p.DaemonSet == ""
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		n.Initialized = true
-		n.Claim = n.Claim && n.Labels[world.LabelCapacityType] != offer.Spot
+		n.Claim = n.Claim && n.Labels[cluster.LabelCapacityType] != offering.Spot
 		if n.Price == 0 { // else it would be unknown
-			n.Price = offer.Price(n.Capacity[quantity.NameCPU] * 40_000)
+			n.Price = offering.Price(n.Capacity[quantity.NameCPU] * 40_000)
 		}
 	}
 	return enginetest.Bare(s)
 }
 
 // converged is what the script's cluster costs once the search finds nothing more to do.
-func converged(t *testing.T, seed uint64, s *enginetest.Script) offer.Price {
+func converged(t *testing.T, seed uint64, s *enginetest.Script) offering.Price {
 	f := disrupttest.Of(s)
 	for pass := 0; ; pass++ {
-		p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
+		p := disrupt.Search(f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), poolsOf(s), disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
 		if len(p.Moves) == 0 {
 			return f.Price()
 		}
@@ -105,7 +105,7 @@ func converged(t *testing.T, seed uint64, s *enginetest.Script) offer.Price {
 }
 
 // cheapest tries every set of nodes. It reports false when that is too much.
-func cheapest(s *enginetest.Script) (offer.Price, bool) {
+func cheapest(s *enginetest.Script) (offering.Price, bool) {
 	var free []int
 	for i, n := range s.Nodes {
 		if n.Claim && n.Pool != "" && n.Initialized && !n.Leaving {
@@ -130,7 +130,7 @@ func cheapest(s *enginetest.Script) (offer.Price, bool) {
 
 // without is what the cluster costs when those nodes are given up, and whether all their pods
 // find homes. It reports false when that is too much to try.
-func without(s *enginetest.Script, free []int, set int) (price offer.Price, homes, ok bool) {
+func without(s *enginetest.Script, free []int, set int) (price offering.Price, homes, ok bool) {
 	out := *s
 	out.Nodes = slices.Clone(s.Nodes)
 	going := map[string]bool{}

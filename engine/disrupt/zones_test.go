@@ -8,13 +8,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Rule CONSOLIDATION-20, Rule CONSOLIDATION-21: where pods spread over zones, the scheduler may put them into another zone than
@@ -30,7 +30,7 @@ func TestMovesPayInWhateverZonePodsEndUp(t *testing.T) {
 	for seed := range seeds {
 		for _, h := range happenings() {
 			f := zonedScene(seed)
-			p := disrupt.Search(f.Builder.World(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{}), disrupt.Cursor{})
+			p := disrupt.Search(f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{}), disrupt.Cursor{})
 			if len(p.Moves) == 0 { // later ones count on where pods of earlier ones went
 				continue
 			}
@@ -66,23 +66,23 @@ func zonedScene(seed uint64) *disrupttest.Fleet {
 	r := rand.New(rand.NewPCG(seed, 0x20e5))
 	f := disrupttest.New()
 	zones := []string{"1", "2", "3"}
-	var types []offer.Type
+	var types []offering.InstanceType
 	for i, cores := range []int64{2, 4, 8} {
 		for j, memory := range []int64{2, 4} {
-			var offers []offer.Offer
+			var offers []offering.Offering
 			for k, z := range zones {
-				offers = append(offers, offer.Offer{Zone: z, CapacityType: offer.OnDemand, Price: offer.Price((40+8*j)*(10+k)*int(cores)-i-j) * 1e5})
+				offers = append(offers, offering.Offering{Zone: z, CapacityType: offering.OnDemand, Price: offering.Price((40+8*j)*(10+k)*int(cores)-i-j) * 1e5})
 			}
-			types = append(types, offer.Type{Name: fmt.Sprint("FD"[j:j+1], cores), Offers: offers, Capacity: amounts(cores*1000, cores*memory<<10, 110)})
+			types = append(types, offering.InstanceType{Name: fmt.Sprint("FD"[j:j+1], cores), Offerings: offers, Capacity: amounts(cores*1000, cores*memory<<10, 110)})
 		}
 	}
 	f.SetCatalog(enginetest.Class, types)
-	f.SetPool(world.Pool{Name: "p", Class: enginetest.Class})
+	f.SetPool(cluster.NodePool{Name: "p", Class: enginetest.Class})
 	for i := range 3 + r.IntN(7) {
 		like, offered := &types[r.IntN(len(types))], r.IntN(len(zones))
 		name := fmt.Sprintf("a%02d", i)
-		f.SetNode(world.Node{Key: name, Name: name, Pool: "p", Claim: true, Initialized: true, Capacity: like.Capacity, Allocatable: like.Capacity, Price: like.Offers[offered].Price,
-			Labels: map[string]string{world.LabelHostname: name, world.LabelPool: "p", world.LabelZone: zones[offered], world.LabelCapacityType: offer.OnDemand, world.LabelInstanceType: like.Name}})
+		f.SetNode(cluster.Node{Key: name, Name: name, Pool: "p", Claim: true, Initialized: true, Capacity: like.Capacity, Allocatable: like.Capacity, Price: like.Offerings[offered].Price,
+			Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelPool: "p", cluster.LabelZone: zones[offered], cluster.LabelCapacityType: offering.OnDemand, cluster.LabelInstanceType: like.Name}})
 		left := like.Capacity
 		for range r.IntN(8) {
 			p := owned(r.IntN(5))
@@ -98,12 +98,12 @@ func zonedScene(seed uint64) *disrupttest.Fleet {
 }
 
 // owned is a pod of that owner.
-func owned(owner int) world.Pod {
+func owned(owner int) cluster.Pod {
 	app := fmt.Sprint("app", owner)
-	p := world.Pod{Movable: true, Labels: map[string]string{"app": app}, Requests: amounts([]int64{500, 1000, 300, 1500, 2500}[owner], []int64{512, 2048, 3000, 1024, 6000}[owner], 1)}
+	p := cluster.Pod{Movable: true, Labels: map[string]string{"app": app}, Requests: amounts([]int64{500, 1000, 300, 1500, 2500}[owner], []int64{512, 2048, 3000, 1024, 6000}[owner], 1)}
 	if owner < 2 {
-		p.Spreads = []world.Spread{{Key: world.LabelZone, MaxSkew: 1, MinDomains: int32(1 + 2*owner),
-			Select: world.Selector{Namespaces: []string{"default"}, Labels: world.Term{{Key: "app", Operator: constraint.In, Values: []string{app}}}}}}
+		p.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, MinDomains: int32(1 + 2*owner),
+			Select: cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{app}}}}}}
 	}
 	return p
 }
@@ -148,14 +148,14 @@ func (h happening) happen(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move) {
 }
 
 // leaving lists the pods of the move in the order in which they leave.
-func (h happening) leaving(f *disrupttest.Fleet, m *disrupt.Move) []world.Pod {
-	var pods []world.Pod
+func (h happening) leaving(f *disrupttest.Fleet, m *disrupt.Move) []cluster.Pod {
+	var pods []cluster.Pod
 	for _, uid := range slices.Sorted(maps.Keys(f.Pods)) {
 		if p := f.Pods[uid]; slices.Contains(m.Nodes, p.Node) {
 			pods = append(pods, p)
 		}
 	}
-	turn := func(p world.Pod) int {
+	turn := func(p cluster.Pod) int {
 		at := slices.Index(m.Nodes, p.Node)
 		switch {
 		case !h.nodeByNode:
@@ -165,13 +165,15 @@ func (h happening) leaving(f *disrupttest.Fleet, m *disrupt.Move) []world.Pod {
 		}
 		return at
 	}
-	size := func(p world.Pod) float64 { return share(p.Requests, f.Nodes[p.Node].Allocatable) }
-	slices.SortStableFunc(pods, func(x, y world.Pod) int { return cmp.Or(cmp.Compare(turn(x), turn(y)), cmp.Compare(size(y), size(x))) })
+	size := func(p cluster.Pod) float64 { return share(p.Requests, f.Nodes[p.Node].Allocatable) }
+	slices.SortStableFunc(pods, func(x, y cluster.Pod) int {
+		return cmp.Or(cmp.Compare(turn(x), turn(y)), cmp.Compare(size(y), size(x)))
+	})
 	return pods
 }
 
 // seat is the node that the scheduler likes best for the pod; empty when none takes it.
-func (h happening) seat(f *disrupttest.Fleet, p *world.Pod, closed []string) string {
+func (h happening) seat(f *disrupttest.Fleet, p *cluster.Pod, closed []string) string {
 	best, most := "", -1.0
 	for _, key := range slices.Sorted(maps.Keys(f.Nodes)) {
 		n := f.Nodes[key]
@@ -182,7 +184,7 @@ func (h happening) seat(f *disrupttest.Fleet, p *world.Pod, closed []string) str
 			}
 		}
 		after := free.Sub(p.Requests)
-		if slices.Contains(closed, key) || short(after) || !even(f, p, n.Labels[world.LabelZone]) {
+		if slices.Contains(closed, key) || short(after) || !even(f, p, n.Labels[cluster.LabelZone]) {
 			continue
 		}
 		likes := share(after, n.Allocatable)
@@ -197,17 +199,17 @@ func (h happening) seat(f *disrupttest.Fleet, p *world.Pod, closed []string) str
 }
 
 // even reports whether the pod's spread, if it has one, lets it go to the zone.
-func even(f *disrupttest.Fleet, p *world.Pod, zone string) bool {
+func even(f *disrupttest.Fleet, p *cluster.Pod, zone string) bool {
 	if len(p.Spreads) == 0 {
 		return true
 	}
 	count := map[string]int{zone: 0}
 	for _, n := range f.Nodes {
-		count[n.Labels[world.LabelZone]] += 0
+		count[n.Labels[cluster.LabelZone]] += 0
 	}
 	for _, o := range f.Pods {
 		if n, bound := f.Nodes[o.Node]; bound && o.Labels["app"] == p.Labels["app"] {
-			count[n.Labels[world.LabelZone]]++
+			count[n.Labels[cluster.LabelZone]]++
 		}
 	}
 	least := count[zone]
@@ -221,13 +223,13 @@ func even(f *disrupttest.Fleet, p *world.Pod, zone string) bool {
 }
 
 // forOneOf buys the cheapest machine where the pod may be.
-func forOneOf(t *testing.T, f *disrupttest.Fleet, p *world.Pod) string {
+func forOneOf(t *testing.T, f *disrupttest.Fleet, p *cluster.Pod) string {
 	t.Helper()
-	var best offer.Choice
+	var best offering.Ref
 	for _, of := range f.Types[enginetest.Class] {
-		for _, o := range of.Offers {
+		for _, o := range of.Offerings {
 			if !short(of.Capacity.Sub(p.Requests)) && even(f, p, o.Zone) && (best.Type == "" || o.Price < best.Price) {
-				best = offer.Choice{Type: of.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
+				best = offering.Ref{Type: of.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
 			}
 		}
 	}
@@ -235,9 +237,9 @@ func forOneOf(t *testing.T, f *disrupttest.Fleet, p *world.Pod) string {
 }
 
 // buy buys a machine, and returns the node's name.
-func buy(t *testing.T, f *disrupttest.Fleet, c offer.Choice) string {
+func buy(t *testing.T, f *disrupttest.Fleet, c offering.Ref) string {
 	t.Helper()
-	n, err := f.Buy(pack.Launch{Pool: "p", Choices: []offer.Choice{c}, Labels: map[string]string{world.LabelZone: c.Zone, world.LabelCapacityType: c.CapacityType, world.LabelInstanceType: c.Type}})
+	n, err := f.Buy(schedule.Launch{Pool: "p", Choices: []offering.Ref{c}, Labels: map[string]string{cluster.LabelZone: c.Zone, cluster.LabelCapacityType: c.CapacityType, cluster.LabelInstanceType: c.Type}})
 	if err != nil {
 		t.Fatal(err)
 	}

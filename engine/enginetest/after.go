@@ -5,15 +5,15 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // After is the script once its plan has come true: launches are nodes as their
 // first choices, pods are bound where the plan put them, leaving nodes are gone.
 // What was left out still waits.
-func After(s *Script, p pack.Plan) *Script {
+func After(s *Script, p schedule.Plan) *Script {
 	out := *s
 	home := map[string]string{}
 	leaving := map[string]bool{}
@@ -25,7 +25,7 @@ func After(s *Script, p pack.Plan) *Script {
 		}
 		if n.Name == "" {
 			n.Name, n.Labels = n.Key, maps.Clone(n.Labels)
-			n.Labels[world.LabelHostname] = n.Key
+			n.Labels[cluster.LabelHostname] = n.Key
 		}
 		out.Nodes = append(out.Nodes, n)
 	}
@@ -58,9 +58,9 @@ func After(s *Script, p pack.Plan) *Script {
 }
 
 // become is the node that a launch ends as.
-func (s *Script) become(name string, l pack.Launch) world.Node {
+func (s *Script) become(name string, l schedule.Launch) cluster.Node {
 	t, o := s.onSale(l.Choices[0])
-	pool := s.Pools[slices.IndexFunc(s.Pools, func(p world.Pool) bool { return p.Name == l.Pool })]
+	pool := s.Pools[slices.IndexFunc(s.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })]
 	labels := map[string]string{}
 	for k, values := range s.labelsOf(*t, *o, pool) {
 		for _, v := range values {
@@ -71,9 +71,9 @@ func (s *Script) become(name string, l pack.Launch) world.Node {
 		}
 	}
 	maps.Copy(labels, l.Labels)
-	maps.Copy(labels, map[string]string{world.LabelHostname: name, world.LabelInstanceType: t.Name, world.LabelZone: o.Zone, world.LabelCapacityType: o.CapacityType, world.LabelPool: pool.Name})
-	return world.Node{
+	maps.Copy(labels, map[string]string{cluster.LabelHostname: name, cluster.LabelInstanceType: t.Name, cluster.LabelZone: o.Zone, cluster.LabelCapacityType: o.CapacityType, cluster.LabelPool: pool.Name})
+	return cluster.Node{
 		Key: name, Name: name, Pool: pool.Name, Claim: true, Initialized: true, Labels: labels, Taints: l.Taints,
-		Capacity: t.Capacity, Allocatable: t.Capacity.Sub(t.Overhead), Draws: o.Draws, Price: o.Price,
+		Capacity: t.Capacity, Allocatable: t.Capacity.Sub(t.Overhead), QuotaUses: o.QuotaUses, Price: o.Price,
 	}
 }

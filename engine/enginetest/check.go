@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Check holds a plan against its script, from first principles and without the
@@ -25,7 +25,7 @@ import (
 //
 // Domains are those of the nodes that exist or are bought: kube-scheduler knows no
 // others. A plan that spreads wider passes too.
-func Check(s *Script, p pack.Plan) error {
+func Check(s *Script, p schedule.Plan) error {
 	c := &checker{Script: s, plan: p, pods: map[string]int{}, seen: map[string]int{}}
 	c.everyPodOnce()
 	c.build()
@@ -42,7 +42,7 @@ func Check(s *Script, p pack.Plan) error {
 	c.preferences()
 	c.limits()
 	c.budgets()
-	if slices.ContainsFunc(p.Launches, func(l pack.Launch) bool { return len(l.Choices) == 0 }) {
+	if slices.ContainsFunc(p.Launches, func(l schedule.Launch) bool { return len(l.Choices) == 0 }) {
 		return errors.Join(c.errs...) // such a plan has no price
 	}
 	if p.Price() < p.LowerBound {
@@ -53,12 +53,12 @@ func Check(s *Script, p pack.Plan) error {
 
 type checker struct {
 	*Script
-	plan pack.Plan
+	plan schedule.Plan
 	pods map[string]int // by UID, into cluster.pods
 	seen map[string]int
 	errs []error
 
-	cluster *cluster
+	cluster *refCluster
 	byKey   map[string]int // place by node key
 	first   []int          // place by launch, as its first choice
 }
@@ -68,7 +68,7 @@ func (c *checker) fail(format string, args ...any) {
 }
 
 func (c *checker) everyPodOnce() {
-	note := func(pods []world.Ref) {
+	note := func(pods []cluster.PodRef) {
 		for _, p := range pods {
 			c.seen[p.UID]++
 		}
@@ -98,11 +98,11 @@ func (c *checker) everyPodOnce() {
 }
 
 func (c *checker) leaving(node string) bool {
-	return slices.ContainsFunc(c.Nodes, func(n world.Node) bool { return n.Name == node && n.Leaving })
+	return slices.ContainsFunc(c.Nodes, func(n cluster.Node) bool { return n.Name == node && n.Leaving })
 }
 
 // homeless pods are those a plan must say something about.
-func (c *checker) homeless(p world.Pod) bool {
+func (c *checker) homeless(p cluster.Pod) bool {
 	return p.Node == "" || c.leaving(p.Node) && p.Movable
 }
 
@@ -117,8 +117,8 @@ func (c *checker) build() {
 }
 
 // inOrder lists the pods that run and stay, then those that need a home.
-func (s *Script) inOrder(homeless func(world.Pod) bool) (pods []*world.Pod, bound int) {
-	var wait []*world.Pod
+func (s *Script) inOrder(homeless func(cluster.Pod) bool) (pods []*cluster.Pod, bound int) {
+	var wait []*cluster.Pod
 	for i := range s.Pods {
 		if homeless(s.Pods[i]) {
 			wait = append(wait, &s.Pods[i])
@@ -130,13 +130,13 @@ func (s *Script) inOrder(homeless func(world.Pod) bool) (pods []*world.Pod, boun
 }
 
 // addNodes adds a place per node that is not leaving, with its bound pods.
-func (s *Script) addNodes(c *cluster) map[string]int {
+func (s *Script) addNodes(c *refCluster) map[string]int {
 	byKey := map[string]int{}
 	for _, n := range s.Nodes {
 		if n.Leaving {
 			continue
 		}
-		labels := map[string][]string{world.LabelHostname: {"unregistered " + n.Key}}
+		labels := map[string][]string{cluster.LabelHostname: {"unregistered " + n.Key}}
 		for k, v := range n.Labels {
 			labels[k] = []string{v}
 		}
@@ -151,7 +151,7 @@ func (s *Script) addNodes(c *cluster) map[string]int {
 		byKey[n.Key] = at
 		overhead, ports := s.daemons(labels, n.Taints, n.Name)
 		c.places = append(c.places, place{
-			name: "node " + n.Key, labels: labels, taints: n.Taints, closed: n.Stuck,
+			name: "node " + n.Key, labels: labels, taints: n.Taints, closed: n.Unschedulable,
 			room: room.Sub(overhead), attach: attachable(n.Allocatable), ports: ports,
 		})
 	}
@@ -168,7 +168,7 @@ func attachable(a quantity.Amounts) map[string]int64 {
 	return out
 }
 
-func (c *checker) nomination(n pack.Nomination) {
+func (c *checker) nomination(n schedule.Nomination) {
 	at, ok := c.byKey[n.Node]
 	if !ok || c.cluster.places[at].closed {
 		c.fail("pods nominated to %s, which takes none", n.Node)
@@ -177,14 +177,14 @@ func (c *checker) nomination(n pack.Nomination) {
 	c.admits(at, n.Pods)
 }
 
-func (c *checker) launch(i int, l pack.Launch) {
+func (c *checker) launch(i int, l schedule.Launch) {
 	c.first = append(c.first, len(c.cluster.places))
-	p := slices.IndexFunc(c.Pools, func(p world.Pool) bool { return p.Name == l.Pool })
+	p := slices.IndexFunc(c.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })
 	if len(l.Choices) == 0 || p < 0 {
 		c.fail("launch %d has no choices or no pool", i)
 		return
 	}
-	if !slices.IsSortedFunc(l.Choices, func(a, b offer.Choice) int { return cmp.Compare(a.Price, b.Price) }) {
+	if !slices.IsSortedFunc(l.Choices, func(a, b offering.Ref) int { return cmp.Compare(a.Price, b.Price) }) {
 		c.fail("launch %d: choices are not sorted by price", i)
 	}
 	if err := c.runnersUp(l); err != nil {
@@ -206,7 +206,7 @@ func (c *checker) launch(i int, l pack.Launch) {
 }
 
 // bought is the node that a launch becomes as one of its choices.
-func (c *checker) bought(i int, l pack.Launch, pool world.Pool, choice offer.Choice) place {
+func (c *checker) bought(i int, l schedule.Launch, pool cluster.NodePool, choice offering.Ref) place {
 	t, o := c.onSale(choice)
 	if t == nil || o.Unavailable != "" || o.Price != choice.Price {
 		c.fail("launch %d: choice %v is not on sale", i, choice)
@@ -233,14 +233,14 @@ func (c *checker) bought(i int, l pack.Launch, pool world.Pool, choice offer.Cho
 	}
 	n := c.asPlace(*t, pool, labels)
 	n.name = fmt.Sprintf("launch %d as %v", i, choice)
-	n.labels[world.LabelHostname] = []string{fmt.Sprintf("a name nobody knows %d", i)}
+	n.labels[cluster.LabelHostname] = []string{fmt.Sprintf("a name nobody knows %d", i)}
 	return n
 }
 
-func (s *Script) onSale(choice offer.Choice) (*offer.Type, *offer.Offer) {
+func (s *Script) onSale(choice offering.Ref) (*offering.InstanceType, *offering.Offering) {
 	for i := range s.Types {
-		for j := range s.Types[i].Offers {
-			o := &s.Types[i].Offers[j]
+		for j := range s.Types[i].Offerings {
+			o := &s.Types[i].Offerings[j]
 			if s.Types[i].Name == choice.Type && o.Zone == choice.Zone && o.CapacityType == choice.CapacityType && o.Price == choice.Price {
 				return &s.Types[i], o
 			}
@@ -250,15 +250,15 @@ func (s *Script) onSale(choice offer.Choice) (*offer.Type, *offer.Offer) {
 }
 
 // labelsOf are the values a pool's node may carry when bought by an offer.
-func (s *Script) labelsOf(t offer.Type, o offer.Offer, pool world.Pool) map[string][]string {
+func (s *Script) labelsOf(t offering.InstanceType, o offering.Offering, pool cluster.NodePool) map[string][]string {
 	labels := maps.Clone(t.Labels)
 	if labels == nil {
 		labels = map[string][]string{}
 	}
 	maps.Copy(labels, o.Labels)
 	maps.Copy(labels, map[string][]string{
-		world.LabelPool: {pool.Name}, world.LabelInstanceType: {t.Name}, world.LabelZone: {o.Zone},
-		world.LabelCapacityType: {o.CapacityType}, world.LabelHostname: {"a name nobody knows"},
+		cluster.LabelPool: {pool.Name}, cluster.LabelInstanceType: {t.Name}, cluster.LabelZone: {o.Zone},
+		cluster.LabelCapacityType: {o.CapacityType}, cluster.LabelHostname: {"a name nobody knows"},
 	})
 	for k, v := range pool.Labels {
 		labels[k] = []string{v}
@@ -266,7 +266,7 @@ func (s *Script) labelsOf(t offer.Type, o offer.Offer, pool world.Pool) map[stri
 	return labels
 }
 
-func (s *Script) asPlace(t offer.Type, pool world.Pool, labels map[string][]string) place {
+func (s *Script) asPlace(t offering.InstanceType, pool cluster.NodePool, labels map[string][]string) place {
 	room := t.Capacity.Sub(t.Overhead)
 	overhead, ports := s.daemons(labels, pool.Taints, "")
 	return place{labels: labels, taints: pool.Taints, room: room.Sub(overhead), attach: attachable(room), ports: ports, weight: pool.Weight, launch: true}
@@ -274,11 +274,11 @@ func (s *Script) asPlace(t offer.Type, pool world.Pool, labels map[string][]stri
 
 // daemons sums the DaemonSets that match a node and have no pod on it yet, and lists
 // their ports.
-func (s *Script) daemons(labels map[string][]string, taints []world.Taint, node string) (sum quantity.Amounts, ports []world.Port) {
+func (s *Script) daemons(labels map[string][]string, taints []cluster.Taint, node string) (sum quantity.Amounts, ports []cluster.Port) {
 	sum = quantity.Amounts{}
 	for _, d := range s.Daemons {
-		present := slices.ContainsFunc(s.Pods, func(p world.Pod) bool { return node != "" && p.Node == node && p.Daemon == d.UID })
-		if _, ok := world.Tolerates(d.Tolerations, taints); ok && !present && meets(d.Required, d.AnyOf, labels) {
+		present := slices.ContainsFunc(s.Pods, func(p cluster.Pod) bool { return node != "" && p.Node == node && p.DaemonSet == d.UID })
+		if _, ok := cluster.Tolerates(d.Tolerations, taints); ok && !present && meets(d.Required, d.AnyOf, labels) {
 			sum, ports = sum.Add(d.Requests), append(ports, d.Ports...)
 		}
 	}
@@ -286,7 +286,7 @@ func (s *Script) daemons(labels map[string][]string, taints []world.Taint, node 
 }
 
 // admits puts the pods on a place and holds what needs no look at other places.
-func (c *checker) admits(at int, pods []world.Ref) {
+func (c *checker) admits(at int, pods []cluster.PodRef) {
 	where := c.cluster.places[at].name
 	for _, ref := range pods {
 		i, ok := c.pods[ref.UID]
@@ -316,7 +316,7 @@ func (c *checker) neighbours() {
 	}
 	keys := c.topologyKeys()
 	for i, l := range c.plan.Launches {
-		pool := c.Pools[slices.IndexFunc(c.Pools, func(p world.Pool) bool { return p.Name == l.Pool })]
+		pool := c.Pools[slices.IndexFunc(c.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })]
 		first := c.cluster.places[c.first[i]]
 		tried := map[string]bool{domains(first, keys): true}
 		for _, choice := range l.Choices[min(1, len(l.Choices)):] {
@@ -414,14 +414,14 @@ func (p *place) open() bool {
 
 // looksBeyondNode reports whether the pod must join others, or minds pods on other nodes.
 func (c *checker) looksBeyondNode(i int) bool {
-	beyond := func(t counted) bool { return t.key != world.LabelHostname }
+	beyond := func(t counted) bool { return t.key != cluster.LabelHostname }
 	return c.cluster.hasNear[i] || slices.ContainsFunc(c.cluster.spreads[i], beyond) || slices.ContainsFunc(c.cluster.anti[i], beyond)
 }
 
-func optsOut(p *world.Pod) bool {
-	labels := map[string][]string{world.LabelPool: {"any"}}
+func optsOut(p *cluster.Pod) bool {
+	labels := map[string][]string{cluster.LabelPool: {"any"}}
 	return slices.ContainsFunc(append(slices.Concat(p.AnyOf...), p.Required...), func(r constraint.Rule) bool {
-		return r.Key == world.LabelPool && !satisfies(r, labels[r.Key])
+		return r.Key == cluster.LabelPool && !satisfies(r, labels[r.Key])
 	})
 }
 
@@ -445,8 +445,8 @@ func (c *checker) couldTake(i, at int) {
 	}
 }
 
-func meets(required world.Term, anyOf []world.Term, labels map[string][]string) bool {
-	all := func(t world.Term) bool {
+func meets(required cluster.Term, anyOf []cluster.Term, labels map[string][]string) bool {
+	all := func(t cluster.Term) bool {
 		for _, r := range t {
 			if !satisfies(r, labels[r.Key]) {
 				return false
@@ -513,7 +513,7 @@ func (c *checker) limits() {
 			bought++
 			largest := quantity.Amounts{}
 			for _, choice := range l.Choices {
-				t := c.Types[slices.IndexFunc(c.Types, func(t offer.Type) bool { return t.Name == choice.Type })]
+				t := c.Types[slices.IndexFunc(c.Types, func(t offering.InstanceType) bool { return t.Name == choice.Type })]
 				for name, n := range t.Capacity {
 					largest[name] = max(largest[name], n)
 				}
@@ -538,8 +538,8 @@ func (c *checker) limits() {
 func (c *checker) budgets() {
 	before, drawn := map[string]int64{}, map[string]int64{}
 	for _, n := range c.Nodes {
-		for _, d := range n.Draws {
-			before[d.Budget] += d.Amount
+		for _, d := range n.QuotaUses {
+			before[d.Quota] += d.Amount
 		}
 	}
 	for _, l := range c.plan.Launches {
@@ -547,8 +547,8 @@ func (c *checker) budgets() {
 			continue
 		}
 		if _, o := c.onSale(l.Choices[0]); o != nil {
-			for _, d := range o.Draws {
-				drawn[d.Budget] += d.Amount
+			for _, d := range o.QuotaUses {
+				drawn[d.Quota] += d.Amount
 			}
 		}
 	}

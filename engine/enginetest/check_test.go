@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // shop is what the hand-made plans below buy from.
@@ -117,20 +117,20 @@ func TestCheckPools(t *testing.T) {
 }
 
 // byHand reads `on NODE: pods; buy TYPE ZONE|ZONE [capacity type]: pods; leave pods`.
-func byHand(t *testing.T, s *enginetest.Script, text string) pack.Plan {
+func byHand(t *testing.T, s *enginetest.Script, text string) schedule.Plan {
 	t.Helper()
-	var p pack.Plan
+	var p schedule.Plan
 	for _, act := range strings.Split(text, ";") {
 		head, names, _ := strings.Cut(act, ":")
 		f := strings.Fields(head)
 		switch {
 		case len(f) == 0:
 		case f[0] == "on":
-			p.Nominations = append(p.Nominations, pack.Nomination{Node: f[1], Pods: refs(strings.Fields(names))})
+			p.Nominations = append(p.Nominations, schedule.Nomination{Node: f[1], Pods: refs(strings.Fields(names))})
 		case f[0] == "leave":
-			p.Unplaced = append(p.Unplaced, pack.Unplaced{Pods: refs(f[1:]), Because: reason.Limits})
+			p.Unplaced = append(p.Unplaced, schedule.Unplaced{Pods: refs(f[1:]), Because: reason.Limits})
 		case f[0] == "buy":
-			p.Launches = append(p.Launches, pack.Launch{Pool: "all", Choices: choices(t, s, f[1:]), Pods: refs(strings.Fields(names))})
+			p.Launches = append(p.Launches, schedule.Launch{Pool: "all", Choices: choices(t, s, f[1:]), Pods: refs(strings.Fields(names))})
 		default:
 			t.Fatalf("%q is no act", act)
 		}
@@ -138,17 +138,17 @@ func byHand(t *testing.T, s *enginetest.Script, text string) pack.Plan {
 	return p
 }
 
-func choices(t *testing.T, s *enginetest.Script, f []string) []offer.Choice {
-	var out []offer.Choice
-	ct := offer.OnDemand
+func choices(t *testing.T, s *enginetest.Script, f []string) []offering.Ref {
+	var out []offering.Ref
+	ct := offering.OnDemand
 	if len(f) > 2 {
 		ct = f[2]
 	}
 	for _, typ := range s.Types {
 		for _, zone := range strings.Split(f[1], "|") {
-			for _, o := range typ.Offers {
+			for _, o := range typ.Offerings {
 				if typ.Name == f[0] && o.Zone == zone && o.CapacityType == ct {
-					out = append(out, offer.Choice{Type: typ.Name, Zone: zone, CapacityType: ct, Price: o.Price})
+					out = append(out, offering.Ref{Type: typ.Name, Zone: zone, CapacityType: ct, Price: o.Price})
 				}
 			}
 		}
@@ -159,10 +159,10 @@ func choices(t *testing.T, s *enginetest.Script, f []string) []offer.Choice {
 	return out
 }
 
-func refs(names []string) []world.Ref {
-	var out []world.Ref
+func refs(names []string) []cluster.PodRef {
+	var out []cluster.PodRef
 	for _, n := range names {
-		out = append(out, world.Ref{Namespace: "default", Name: n, UID: n})
+		out = append(out, cluster.PodRef{Namespace: "default", Name: n, UID: n})
 	}
 	return out
 }
@@ -195,7 +195,7 @@ func TestFullWorldsAreFull(t *testing.T) {
 			note("preference", len(p.Preferred) > 0)
 		}
 		for _, n := range s.Nodes {
-			note("stuck", n.Stuck)
+			note("stuck", n.Unschedulable)
 			note("leaving", n.Leaving)
 			note("unmanaged", n.Pool == "")
 			note("unregistered", n.Name == "")
@@ -208,14 +208,14 @@ func TestFullWorldsAreFull(t *testing.T) {
 		}
 		for _, typ := range s.Types {
 			note("attach limit", typ.Capacity[quantity.Attachable+"disk.csi.example.com"] > 0)
-			for _, o := range typ.Offers {
-				note("reserved", o.CapacityType == offer.Reserved)
+			for _, o := range typ.Offerings {
+				note("reserved", o.CapacityType == offering.Reserved)
 			}
 		}
 	}
 	want := []string{"bound near", "bound apart", "bound port", "bound volume", "pending near", "pending apart", "pending port", "pending volume", "virtual", "terminating", "preference",
 		"stuck", "leaving", "unmanaged", "unregistered", "static", "variety", "attach limit", "reserved"}
-	for _, key := range []string{world.LabelZone, world.LabelHostname, "team", "arch", world.LabelCapacityType} {
+	for _, key := range []string{cluster.LabelZone, cluster.LabelHostname, "team", "arch", cluster.LabelCapacityType} {
 		want = append(want, fmt.Sprintf("pending spread over %s, soft false", key), fmt.Sprintf("pending spread over %s, soft true", key))
 	}
 	for _, what := range want {

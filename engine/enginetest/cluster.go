@@ -6,21 +6,21 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // place is a node as kube-scheduler will see it: one that exists, or one a plan buys.
 type place struct {
 	name   string
 	labels map[string][]string // several values where the launch may still choose
-	taints []world.Taint
+	taints []cluster.Taint
 	// room is what is left for pods that are planned, after bound pods and DaemonSets.
 	room quantity.Amounts
 	// attach are the attach limits by driver; no entry means no limit.
 	attach map[string]int64
 	// ports are those of DaemonSets whose pods are not there yet.
-	ports  []world.Port
+	ports  []cluster.Port
 	closed bool // takes no pods, though those it has count
 	weight int32
 	launch bool
@@ -34,12 +34,12 @@ func (p *place) value(key string) (string, bool) {
 	return "", false
 }
 
-// cluster is every place with the pods on it, and answers kube-scheduler's
+// refCluster is every place with the pods on it, and answers kube-scheduler's
 // questions by counting. Leaving nodes are not part of it: their pods are judged
 // where they go, as if the node were gone already.
-type cluster struct {
+type refCluster struct {
 	places []place
-	pods   []*world.Pod
+	pods   []*cluster.Pod
 	at     []int // place of each pod; -1 while it has none
 	bound  int   // pods[:bound] ran before the plan
 
@@ -55,7 +55,7 @@ type cluster struct {
 type counted struct {
 	key   string
 	picks []bool
-	skew  world.Spread
+	skew  cluster.TopologySpreadConstraint
 }
 
 // frontier holds domains that do not exist yet but could be bought, as the twin
@@ -64,8 +64,8 @@ type frontier struct {
 	values func(pod int, key string) []string
 }
 
-func newCluster(s *Script, pods []*world.Pod, bound int) *cluster {
-	c := &cluster{pods: pods, bound: bound, at: make([]int, len(pods)), hasNear: make([]bool, len(pods))}
+func newCluster(s *Script, pods []*cluster.Pod, bound int) *refCluster {
+	c := &refCluster{pods: pods, bound: bound, at: make([]int, len(pods)), hasNear: make([]bool, len(pods))}
 	c.spreads, c.anti, c.near = make([][]counted, len(pods)), make([][]counted, len(pods)), make([][]bool, len(pods))
 	for i, p := range pods {
 		c.at[i] = -1
@@ -93,7 +93,7 @@ func newCluster(s *Script, pods []*world.Pod, bound int) *cluster {
 	return c
 }
 
-func (s *Script) picked(sel world.Selector, pods []*world.Pod) []bool {
+func (s *Script) picked(sel cluster.Selector, pods []*cluster.Pod) []bool {
 	out := make([]bool, len(pods))
 	for j, p := range pods {
 		out[j] = s.picks(sel, p)
@@ -102,7 +102,7 @@ func (s *Script) picked(sel world.Selector, pods []*world.Pod) []bool {
 }
 
 // picks reports whether a selector picks a pod.
-func (s *Script) picks(sel world.Selector, p *world.Pod) bool {
+func (s *Script) picks(sel cluster.Selector, p *cluster.Pod) bool {
 	if sel.Nothing {
 		return false
 	}
@@ -113,7 +113,7 @@ func (s *Script) picks(sel world.Selector, p *world.Pod) bool {
 	return in && holds(sel.Labels, p.Labels)
 }
 
-func holds(t world.Term, labels map[string]string) bool {
+func holds(t cluster.Term, labels map[string]string) bool {
 	for _, r := range t {
 		var values []string
 		if v, ok := labels[r.Key]; ok {
@@ -127,9 +127,9 @@ func holds(t world.Term, labels map[string]string) bool {
 }
 
 // unfit says why a pod can never run on a place, however empty; "" when it can.
-func (c *cluster) unfit(i, at int) string {
+func (c *refCluster) unfit(i, at int) string {
 	p, n := c.pods[i], &c.places[at]
-	if t, ok := world.Tolerates(p.Tolerations, n.taints); !ok {
+	if t, ok := cluster.Tolerates(p.Tolerations, n.taints); !ok {
 		return fmt.Sprintf("does not tolerate %s", t)
 	}
 	if !meets(p.Required, p.AnyOf, n.labels) {
@@ -144,7 +144,7 @@ func (c *cluster) unfit(i, at int) string {
 }
 
 // crowded says why the planned pods of a place do not fit it together.
-func (c *cluster) crowded(at int) string {
+func (c *refCluster) crowded(at int) string {
 	n := &c.places[at]
 	asked := quantity.Amounts{}
 	for i := c.bound; i < len(c.pods); i++ {
@@ -163,7 +163,7 @@ func (c *cluster) crowded(at int) string {
 	return c.tooManyVolumes(at)
 }
 
-func (c *cluster) portTaken(at int) string {
+func (c *refCluster) portTaken(at int) string {
 	for i := c.bound; i < len(c.pods); i++ {
 		if c.at[i] != at || len(c.pods[i].Ports) == 0 {
 			continue
@@ -184,7 +184,7 @@ func (c *cluster) portTaken(at int) string {
 }
 
 // clashing is a port of one list that clashes with one of the other.
-func clashing(these, those []world.Port) (world.Port, bool) {
+func clashing(these, those []cluster.Port) (cluster.Port, bool) {
 	for _, a := range these {
 		for _, b := range those {
 			if clash(a, b) {
@@ -192,18 +192,18 @@ func clashing(these, those []world.Port) (world.Port, bool) {
 			}
 		}
 	}
-	return world.Port{}, false
+	return cluster.Port{}, false
 }
 
 // clash: a port on every address clashes with the same port on any.
-func clash(a, b world.Port) bool {
+func clash(a, b cluster.Port) bool {
 	any := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
 	return a.Port > 0 && a.Port == b.Port && a.Protocol == b.Protocol && (any(a.IP) || any(b.IP) || a.IP == b.IP)
 }
 
 // tooManyVolumes counts each volume once per node; what was attached before the
 // plan is nobody's fault.
-func (c *cluster) tooManyVolumes(at int) string {
+func (c *refCluster) tooManyVolumes(at int) string {
 	attached, added := map[string]map[string]bool{}, map[string]bool{}
 	for i := range c.pods {
 		if c.at[i] != at {
@@ -231,7 +231,7 @@ func (c *cluster) tooManyVolumes(at int) string {
 // refused says why kube-scheduler would keep pod i from a place because of pods
 // that run elsewhere; "" when it would not. bootstrap tells that the pod passes
 // only as the first of those it wants to be near.
-func (c *cluster) refused(i, at int) (why string, bootstrap bool) {
+func (c *refCluster) refused(i, at int) (why string, bootstrap bool) {
 	if c.unwelcome(i, at) {
 		return fmt.Sprintf("pod %s does not stand another in its domain, or another does not stand it", c.pods[i].Name), false
 	}
@@ -252,10 +252,10 @@ func (c *cluster) refused(i, at int) (why string, bootstrap bool) {
 
 // sees reports whether pod j exists for pod i: virtual pods stand for pods to come
 // and see the others, while kube-scheduler knows nothing of them.
-func (c *cluster) sees(i, j int) bool { return !c.pods[j].Virtual || c.pods[i].Virtual }
+func (c *refCluster) sees(i, j int) bool { return !c.pods[j].Virtual || c.pods[i].Virtual }
 
 // unwelcome: an anti-affinity term of the pod, or of one that runs, forbids it.
-func (c *cluster) unwelcome(i, at int) bool {
+func (c *refCluster) unwelcome(i, at int) bool {
 	for _, t := range c.anti[i] {
 		if c.meetsIn(i, t, at) {
 			return true
@@ -274,14 +274,14 @@ func (c *cluster) unwelcome(i, at int) bool {
 	return false
 }
 
-func (c *cluster) together(a, b int, key string) bool {
+func (c *refCluster) together(a, b int, key string) bool {
 	v, ok := c.places[a].value(key)
 	w, also := c.places[b].value(key)
 	return ok && also && v == w
 }
 
 // meetsIn reports whether some pod that t picks runs in the same domain.
-func (c *cluster) meetsIn(i int, t counted, at int) bool {
+func (c *refCluster) meetsIn(i int, t counted, at int) bool {
 	for j := range c.pods {
 		if j != i && c.at[j] >= 0 && t.picks[j] && c.sees(i, j) && c.together(c.at[j], at, t.key) {
 			return true
@@ -292,7 +292,7 @@ func (c *cluster) meetsIn(i int, t counted, at int) bool {
 
 // nearby: every required term needs a matching pod in its domain; the first of a
 // group that wants to be near itself may go anywhere that has the labels.
-func (c *cluster) nearby(i, at int) (ok, first bool) {
+func (c *refCluster) nearby(i, at int) (ok, first bool) {
 	all, anywhere := true, false
 	for _, t := range c.pods[i].Affinity {
 		if t.Weight != 0 {
@@ -322,7 +322,7 @@ func (c *cluster) nearby(i, at int) (ok, first bool) {
 // Nodes count when the pod's affinity and, if asked, its tolerations let it there
 // and they carry all the keys it spreads over. Terminating pods do not count, and
 // nothing does under an empty selector: kube-scheduler's own habit.
-func (c *cluster) skew(i int, t counted, at int) (int, bool) {
+func (c *refCluster) skew(i int, t counted, at int) (int, bool) {
 	own, ok := c.places[at].value(t.key)
 	if !ok {
 		return 0, false
@@ -351,7 +351,7 @@ func (c *cluster) skew(i int, t counted, at int) (int, bool) {
 	return counts[own] + self - least, true
 }
 
-func (c *cluster) counts(i int, t counted, n int) bool {
+func (c *refCluster) counts(i int, t counted, n int) bool {
 	p, node := c.pods[i], &c.places[n]
 	for _, o := range c.spreads[i] {
 		if _, ok := node.value(o.key); !ok {
@@ -361,11 +361,11 @@ func (c *cluster) counts(i int, t counted, n int) bool {
 	if !t.skew.IgnoreAffinity && !meets(p.Required, p.AnyOf, node.labels) {
 		return false
 	}
-	_, tolerated := world.Tolerates(p.Tolerations, node.taints)
+	_, tolerated := cluster.Tolerates(p.Tolerations, node.taints)
 	return tolerated || !t.skew.HonorTaints
 }
 
-func (c *cluster) matching(i int, t counted, n int) int {
+func (c *refCluster) matching(i int, t counted, n int) int {
 	if !t.skew.Select.Nothing && len(t.skew.Select.Labels) == 0 {
 		return 0
 	}
@@ -374,7 +374,7 @@ func (c *cluster) matching(i int, t counted, n int) int {
 
 // crowd counts the pods on a place that the term picks, as pod i sees it. Those that
 // terminate do not count; in the place that a plan gives them they are new pods.
-func (c *cluster) crowd(i int, t counted, n int) int {
+func (c *refCluster) crowd(i int, t counted, n int) int {
 	sum := 0
 	for j, p := range c.pods {
 		ends := p.Terminating && j < c.bound
@@ -387,7 +387,7 @@ func (c *cluster) crowd(i int, t counted, n int) int {
 
 // alone reports whether some planned pod wants to be near one that is not there,
 // in whatever order pods are bound.
-func (c *cluster) alone() bool {
+func (c *refCluster) alone() bool {
 	for i := c.bound; i < len(c.pods); i++ {
 		if c.at[i] < 0 || !c.hasNear[i] {
 			continue
@@ -401,7 +401,7 @@ func (c *cluster) alone() bool {
 
 // replay looks for an order in which kube-scheduler would bind every planned pod
 // to its place, and says what stood in the way of the first it could not bind.
-func (c *cluster) replay() string {
+func (c *refCluster) replay() string {
 	want := slices.Clone(c.at)
 	why := ""
 	for try := range uint64(12) {
@@ -419,7 +419,7 @@ func (c *cluster) replay() string {
 
 // byKind tries orders in which alike pods come one after the other: where all of one workload must
 // be bound before any of another, a shuffle of all pods hardly ever finds that.
-func (c *cluster) byKind(want []int) bool {
+func (c *refCluster) byKind(want []int) bool {
 	defer copy(c.at, want)
 	var kinds [][]int
 	for i := c.bound; i < len(c.pods); i++ {
@@ -445,7 +445,7 @@ func (c *cluster) byKind(want []int) bool {
 // anyOrder tries every order of binding in which no two alike pods of one place
 // are told apart, up to a bound. Pods that look at nobody and that nobody looks at are
 // bound first: their turn makes no difference.
-func (c *cluster) anyOrder() bool {
+func (c *refCluster) anyOrder() bool {
 	c.turns = c.turns[:0]
 	var lots [][]int // alike pods of one place
 	for i := c.bound; i < len(c.pods); i++ {
@@ -473,7 +473,7 @@ func (c *cluster) anyOrder() bool {
 
 // aloof reports whether neither the pod nor any other has a say in when it is bound.
 // Virtual pods wait for all others.
-func (c *cluster) aloof(i int) bool {
+func (c *refCluster) aloof(i int) bool {
 	if c.pods[i].Virtual || len(c.spreads[i])+len(c.anti[i]) > 0 || c.hasNear[i] {
 		return false
 	}
@@ -486,7 +486,7 @@ func (c *cluster) aloof(i int) bool {
 	return true
 }
 
-func (c *cluster) order(lots [][]int, done []byte, want []int, dead map[string]bool) bool {
+func (c *refCluster) order(lots [][]int, done []byte, want []int, dead map[string]bool) bool {
 	if dead[string(done)] || len(dead) > 5000 {
 		return false
 	}
@@ -518,7 +518,7 @@ func (c *cluster) order(lots [][]int, done []byte, want []int, dead map[string]b
 }
 
 // waits reports whether some pod that is not virtual has not been bound yet.
-func (c *cluster) waits(lots [][]int, done []byte) bool {
+func (c *refCluster) waits(lots [][]int, done []byte) bool {
 	for k, lot := range lots {
 		if int(done[k]) < len(lot) && !c.pods[lot[0]].Virtual {
 			return true
@@ -527,7 +527,7 @@ func (c *cluster) waits(lots [][]int, done []byte) bool {
 	return false
 }
 
-func (c *cluster) bind(want []int, r *rand.Rand, try uint64) string {
+func (c *refCluster) bind(want []int, r *rand.Rand, try uint64) string {
 	var left []int
 	for i := c.bound; i < len(c.pods); i++ {
 		if want[i] >= 0 {
@@ -545,7 +545,7 @@ func (c *cluster) bind(want []int, r *rand.Rand, try uint64) string {
 }
 
 // seat binds the pods; see next.
-func (c *cluster) seat(left, want []int, eager, polite bool) string {
+func (c *refCluster) seat(left, want []int, eager, polite bool) string {
 	c.turns = c.turns[:0]
 	for _, i := range left {
 		c.at[i] = -1
@@ -564,7 +564,7 @@ func (c *cluster) seat(left, want []int, eager, polite bool) string {
 
 // inTheWay counts the spread constraints of others that count the pod though it has no
 // such constraint itself: nothing holds it back, so it lets those go first.
-func (c *cluster) inTheWay(i int) int {
+func (c *refCluster) inTheWay(i int) int {
 	n := 0
 	for j := c.bound; j < len(c.pods); j++ {
 		for _, t := range c.spreads[j] {
@@ -579,7 +579,7 @@ func (c *cluster) inTheWay(i int) int {
 // next picks who is bound now; when polite, whoever comes first and may, else those who pass only as the first of their kind, first
 // or, unless eager, last, for others they want to be near may come; in between the pods
 // that spread, the least skewed of them. Virtual pods wait for all others.
-func (c *cluster) next(left, want []int, eager, polite bool) (int, string) {
+func (c *refCluster) next(left, want []int, eager, polite bool) (int, string) {
 	best, rank, why := -1, 1<<30, ""
 	real := slices.ContainsFunc(left, func(i int) bool { return !c.pods[i].Virtual })
 	for k, i := range left {

@@ -4,10 +4,10 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Decode makes a world of any bytes, one byte per choice, so that a fuzzer that
@@ -37,7 +37,7 @@ func Decode(data []byte) (s *Script, wild bool) {
 		}
 	}
 	if wild && r.often(20) {
-		r.s.Types[0].Offers = append(r.s.Types[0].Offers, offer.Offer{Price: -1})
+		r.s.Types[0].Offerings = append(r.s.Types[0].Offerings, offering.Offering{Price: -1})
 	}
 	return r.s, wild
 }
@@ -56,25 +56,25 @@ func (c *choices) Uint64() uint64 {
 }
 
 // spoil gives a pod something that cannot be meant.
-func (r *random) spoil(p *world.Pod) {
+func (r *random) spoil(p *cluster.Pod) {
 	odd := []int64{1e18, math.MaxInt64, math.MinInt64, -1, 0}[r.IntN(5)]
 	num := []int32{0, -1, 70000, math.MaxInt32, math.MinInt32}[r.IntN(5)]
-	key := r.oneOf("", "no such key", world.LabelZone)
+	key := r.oneOf("", "no such key", cluster.LabelZone)
 	switch r.IntN(7) {
 	case 0:
 		p.Requests = p.Requests.Add(nil)
 		p.Requests[r.oneOf(quantity.NameCPU, quantity.NameMemory, quantity.NamePods, "", "a/b")] = odd
 	case 1:
-		p.Spreads = append(p.Spreads, world.Spread{Key: key, MaxSkew: num, MinDomains: num, Select: world.Selector{Nothing: r.often(50)}})
+		p.Spreads = append(p.Spreads, cluster.TopologySpreadConstraint{Key: key, MaxSkew: num, MinDomains: num, Select: cluster.Selector{Nothing: r.often(50)}})
 	case 2:
-		p.Affinity = append(p.Affinity, world.PodTerm{Key: key, Weight: num})
+		p.Affinity = append(p.Affinity, cluster.PodAffinityTerm{Key: key, Weight: num})
 	case 3:
-		p.AntiAffinity = append(p.AntiAffinity, world.PodTerm{Key: key, Weight: num, Select: world.Selector{NamespaceLabels: world.Term{}}})
+		p.AntiAffinity = append(p.AntiAffinity, cluster.PodAffinityTerm{Key: key, Weight: num, Select: cluster.Selector{NamespaceLabels: cluster.Term{}}})
 	case 4:
-		p.Ports = append(p.Ports, world.Port{Protocol: key, IP: key, Port: num})
+		p.Ports = append(p.Ports, cluster.Port{Protocol: key, IP: key, Port: num})
 	case 5:
-		p.Preferred = append(p.Preferred, world.Preference{Weight: num, Term: world.Term{{Key: key, Operator: "Near"}}})
+		p.Preferred = append(p.Preferred, cluster.PreferredSchedulingTerm{Weight: num, Term: cluster.Term{{Key: key, Operator: "Near"}}})
 	case 6:
-		p.Volumes = append(p.Volumes, world.Volume{AnyOf: []world.Term{{{Key: key, Operator: constraint.Gt, Values: []string{"x"}}}}})
+		p.Volumes = append(p.Volumes, cluster.Volume{AnyOf: []cluster.Term{{{Key: key, Operator: constraint.Gt, Values: []string{"x"}}}}})
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Format writes a script that Parse reads back as an equal one: what a failing seed
@@ -64,7 +64,7 @@ func (f *formatter) settings() {
 		words = append(words, "preferences="+string(s.Preferences))
 	}
 	switch {
-	case s.Surplus == world.UnlimitedSurplus:
+	case s.Surplus == cluster.UnlimitedSurplus:
 		words = append(words, "surplus=unlimited")
 	case s.Surplus != 0:
 		words = append(words, fmt.Sprintf("surplus=%s%%", strconv.FormatFloat(float64(s.Surplus)/10, 'f', -1, 64)))
@@ -164,15 +164,15 @@ func bytes(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func draws(ds []offer.Draw) []string {
+func draws(ds []offering.QuotaUse) []string {
 	var out []string
 	for _, d := range ds {
-		out = append(out, fmt.Sprintf("draw:%s=%d", escape(d.Budget), d.Amount))
+		out = append(out, fmt.Sprintf("draw:%s=%d", escape(d.Quota), d.Amount))
 	}
 	return out
 }
 
-func (f *formatter) typ(t offer.Type) {
+func (f *formatter) typ(t offering.InstanceType) {
 	words := amounts(t.Capacity, quantity.Amounts{quantity.NamePods: 110}, "")
 	words = append(words, amounts(t.Overhead, nil, "overhead-")...)
 	if t.Labels["kubernetes.io/arch"] == nil {
@@ -182,18 +182,18 @@ func (f *formatter) typ(t offer.Type) {
 		words = append(words, "label:"+key(k)+"="+values(t.Labels[k]))
 	}
 	f.line("type", t.Name, words)
-	for _, o := range t.Offers {
+	for _, o := range t.Offerings {
 		f.offer(t.Name, o)
 	}
 }
 
-func (f *formatter) offer(name string, o offer.Offer) {
+func (f *formatter) offer(name string, o offering.Offering) {
 	words := []string{"zone=" + escape(o.Zone), fmt.Sprintf("price=%dn", int64(o.Price))}
-	rest, labels := o.Draws, maps.Clone(o.Labels)
+	rest, labels := o.QuotaUses, maps.Clone(o.Labels)
 	switch o.CapacityType {
-	case offer.Spot:
+	case offering.Spot:
 		words = append(words, "spot")
-	case offer.Reserved:
+	case offering.Reserved:
 		if ids := labels[LabelReservation]; len(ids) == 1 && len(rest) > 0 {
 			words, rest = append(words, "reservation="+ids[0]), rest[1:]
 			delete(labels, LabelReservation)
@@ -212,7 +212,7 @@ func (f *formatter) offer(name string, o offer.Offer) {
 	f.line("offer", name, words)
 }
 
-func taints(ts []world.Taint) []string {
+func taints(ts []cluster.Taint) []string {
 	var out []string
 	for _, t := range ts {
 		out = append(out, fmt.Sprintf("taint:%s=%s:%s", escape(t.Key), escape(t.Value), t.Effect))
@@ -220,7 +220,7 @@ func taints(ts []world.Taint) []string {
 	return out
 }
 
-func tolerations(ts []world.Toleration) []string {
+func tolerations(ts []cluster.Toleration) []string {
 	var out []string
 	for _, t := range ts {
 		value := escape(t.Value)
@@ -247,7 +247,7 @@ func ruleWord(r constraint.Rule) string {
 	return word
 }
 
-func requirements(required world.Term, anyOf []world.Term) []string {
+func requirements(required cluster.Term, anyOf []cluster.Term) []string {
 	var out []string
 	for _, r := range required {
 		out = append(out, "need:"+ruleWord(r))
@@ -255,7 +255,7 @@ func requirements(required world.Term, anyOf []world.Term) []string {
 	return append(out, alternatives("or", anyOf)...)
 }
 
-func alternatives(word string, terms []world.Term) []string {
+func alternatives(word string, terms []cluster.Term) []string {
 	var out []string
 	for i, t := range terms {
 		for _, r := range t {
@@ -269,7 +269,7 @@ func alternatives(word string, terms []world.Term) []string {
 	return out
 }
 
-func (f *formatter) pool(p world.Pool) {
+func (f *formatter) pool(p cluster.NodePool) {
 	var words []string
 	if p.Weight != 0 {
 		words = append(words, fmt.Sprint("weight=", p.Weight))
@@ -287,26 +287,26 @@ func (f *formatter) pool(p world.Pool) {
 	f.line("pool", p.Name, words)
 }
 
-func (f *formatter) node(n world.Node) {
+func (f *formatter) node(n cluster.Node) {
 	words := amounts(n.Allocatable, quantity.Amounts{quantity.NamePods: 110}, "")
 	words = append(words, amounts(n.Capacity, n.Allocatable, "capacity:")...)
 	for _, w := range []struct {
 		on   bool
 		word string
-	}{{n.Pool != "", "pool=" + n.Pool}, {n.Name == "", "unregistered"}, {n.Name != "" && !n.Initialized, "coming"}, {n.Leaving, "leaving"}, {n.Stuck, "stuck"}, {n.Price != 0, fmt.Sprintf("price=%dn", int64(n.Price))}} {
+	}{{n.Pool != "", "pool=" + n.Pool}, {n.Name == "", "unregistered"}, {n.Name != "" && !n.Initialized, "coming"}, {n.Leaving, "leaving"}, {n.Unschedulable, "stuck"}, {n.Price != 0, fmt.Sprintf("price=%dn", int64(n.Price))}} {
 		if w.on {
 			words = append(words, w.word)
 		}
 	}
 	labels := maps.Clone(n.Labels)
-	if labels[world.LabelPool] == n.Pool {
-		delete(labels, world.LabelPool)
+	if labels[cluster.LabelPool] == n.Pool {
+		delete(labels, cluster.LabelPool)
 	}
-	if labels[world.LabelHostname] == n.Name {
-		delete(labels, world.LabelHostname)
+	if labels[cluster.LabelHostname] == n.Name {
+		delete(labels, cluster.LabelHostname)
 	}
 	words = append(append(words, f.labels(labels)...), taints(n.Taints)...)
-	f.line("node", n.Key, append(words, draws(n.Draws)...))
+	f.line("node", n.Key, append(words, draws(n.QuotaUses)...))
 }
 
 // pods writes runs of pods that differ only in their number as one line.
@@ -328,7 +328,7 @@ func (f *formatter) pods() {
 	}
 }
 
-func (f *formatter) podWords(p world.Pod, index int) []string {
+func (f *formatter) podWords(p cluster.Pod, index int) []string {
 	words := amounts(p.Requests, quantity.Amounts{quantity.NamePods: 1}, "")
 	for _, w := range []struct {
 		on   bool
@@ -337,7 +337,7 @@ func (f *formatter) podWords(p world.Pod, index int) []string {
 		{p.Namespace != "default", "namespace=" + p.Namespace}, {p.UID != p.Name, "uid=" + p.UID},
 		{!p.Created.Equal(time.Unix(int64(index), 0)), fmt.Sprint("created=", p.Created.Unix())},
 		{p.Priority != 0, fmt.Sprint("priority=", p.Priority)},
-		{p.Node != "", "on=" + p.Node}, {p.Daemon != "", "daemon-of=" + p.Daemon}, {p.Node != "" && !p.Movable && p.Daemon == "", "fixed"},
+		{p.Node != "", "on=" + p.Node}, {p.DaemonSet != "", "daemon-of=" + p.DaemonSet}, {p.Node != "" && !p.Movable && p.DaemonSet == "", "fixed"},
 		{p.Terminating, "terminating"}, {p.Virtual, "virtual"}, {p.Refused != "", "refused=" + escape(p.RefusedDetail)},
 	} {
 		if w.on {
@@ -368,7 +368,7 @@ func (f *formatter) podWords(p world.Pod, index int) []string {
 	return append(words, volumeWords(p.Volumes)...)
 }
 
-func portWords(ports []world.Port) []string {
+func portWords(ports []cluster.Port) []string {
 	var words []string
 	for _, port := range ports {
 		address := fmt.Sprint(port.Port)
@@ -380,7 +380,7 @@ func portWords(ports []world.Port) []string {
 	return words
 }
 
-func volumeWords(vs []world.Volume) []string {
+func volumeWords(vs []cluster.Volume) []string {
 	var words []string
 	for _, v := range vs {
 		word := "volume=" + escape(v.ID)
@@ -395,7 +395,7 @@ func volumeWords(vs []world.Volume) []string {
 	return words
 }
 
-func spreadWord(sp world.Spread) string {
+func spreadWord(sp cluster.TopologySpreadConstraint) string {
 	word := fmt.Sprintf("spread=%s:%d", key(sp.Key), sp.MaxSkew)
 	for _, w := range []struct {
 		on   bool
@@ -408,7 +408,7 @@ func spreadWord(sp world.Spread) string {
 	return word + ":" + selectorWord(sp.Select)
 }
 
-func (f *formatter) termWord(word string, t world.PodTerm, namespace string) string {
+func (f *formatter) termWord(word string, t cluster.PodAffinityTerm, namespace string) string {
 	if t.Weight != 0 {
 		word += fmt.Sprint("~", t.Weight)
 	}
@@ -424,14 +424,14 @@ func (f *formatter) termWord(word string, t world.PodTerm, namespace string) str
 	return word
 }
 
-func selectorWord(s world.Selector) string {
+func selectorWord(s cluster.Selector) string {
 	if s.Nothing {
 		return "nothing"
 	}
 	return termSelector(s.Labels)
 }
 
-func termSelector(t world.Term) string {
+func termSelector(t cluster.Term) string {
 	if len(t) == 0 {
 		return "*"
 	}

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // driver is the CSI driver of random volumes.
@@ -23,7 +23,7 @@ func RandomFull(seed uint64, pods int) *Script {
 	s := Random(seed, pods)
 	r := &random{Rand: rand.New(rand.NewPCG(seed, 0xf011)), s: s}
 	s.Namespaces = map[string]map[string]string{"default": {}, "team-a": {"env": "prod"}, "team-b": {"env": "test"}}
-	s.Settings = world.Settings{Preferences: world.PreferencePolicy(r.oneOf("", string(world.Respect), string(world.Ignore))), Surplus: []int{0, 100, 1000, world.UnlimitedSurplus}[r.IntN(4)], RelaxMinValues: r.often(50)}
+	s.Settings = cluster.Settings{Preferences: cluster.PreferencePolicy(r.oneOf("", string(cluster.Respect), string(cluster.Ignore))), Surplus: []int{0, 100, 1000, cluster.UnlimitedSurplus}[r.IntN(4)], RelaxMinValues: r.often(50)}
 	r.fullTypes()
 	r.fullPools()
 	r.fullVariety(seed)
@@ -41,12 +41,12 @@ func (r *random) fullTypes() {
 		if r.often(40) {
 			t.Capacity[quantity.Attachable+driver] = int64(1 + r.IntN(4))
 		}
-		if r.often(25) && len(t.Offers) > 0 {
+		if r.often(25) && len(t.Offerings) > 0 {
 			id := fmt.Sprint("r", i)
 			r.s.Budgets[reservation(id)] = int64(r.IntN(4))
-			o := offer.Offer{Zone: t.Offers[0].Zone, CapacityType: offer.Reserved, Price: t.Offers[0].Price / 100, Draws: []offer.Draw{{Budget: reservation(id), Amount: 1}}}
+			o := offering.Offering{Zone: t.Offerings[0].Zone, CapacityType: offering.Reserved, Price: t.Offerings[0].Price / 100, QuotaUses: []offering.QuotaUse{{Quota: reservation(id), Amount: 1}}}
 			labelOffer(&o, LabelReservation, id)
-			t.Offers = append(t.Offers, o)
+			t.Offerings = append(t.Offerings, o)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func (r *random) fullPools() {
 		p := &r.s.Pools[i]
 		p.Static = r.often(8)
 		if r.often(15) {
-			p.Requirements = append(p.Requirements, constraint.Rule{Key: r.oneOf(world.LabelInstanceType, world.LabelZone, "arch"), Operator: constraint.Exists, MinValues: 2})
+			p.Requirements = append(p.Requirements, constraint.Rule{Key: r.oneOf(cluster.LabelInstanceType, cluster.LabelZone, "arch"), Operator: constraint.Exists, MinValues: 2})
 		}
 	}
 }
@@ -64,13 +64,13 @@ func (r *random) fullPools() {
 func (r *random) fullNodes() {
 	for i := range r.s.Nodes {
 		n := &r.s.Nodes[i]
-		n.Stuck = r.often(10)
+		n.Unschedulable = r.often(10)
 		if r.often(20) { // not managed by any pool
 			n.Pool, n.Claim, n.Initialized = "", false, true
-			delete(n.Labels, world.LabelPool)
+			delete(n.Labels, cluster.LabelPool)
 		}
 		if r.often(20) {
-			delete(n.Labels, world.LabelZone)
+			delete(n.Labels, cluster.LabelZone)
 		}
 		if r.often(40) {
 			n.Labels["team"] = r.oneOf("red", "blue")
@@ -85,19 +85,19 @@ func (r *random) fullNodes() {
 }
 
 // unregister makes a node one that is still on its way: nothing is bound to it.
-func (r *random) unregister(n *world.Node) {
+func (r *random) unregister(n *cluster.Node) {
 	for i := range r.s.Pods {
 		if r.s.Pods[i].Node == n.Name {
-			r.s.Pods[i].Node, r.s.Pods[i].Movable, r.s.Pods[i].Daemon = "", false, ""
+			r.s.Pods[i].Node, r.s.Pods[i].Movable, r.s.Pods[i].DaemonSet = "", false, ""
 		}
 	}
-	n.Name, n.Initialized, n.Stuck = "", false, false
-	delete(n.Labels, world.LabelHostname)
+	n.Name, n.Initialized, n.Unschedulable = "", false, false
+	delete(n.Labels, cluster.LabelHostname)
 }
 
 // fullPods decorates whole workloads, so that pods stay alike, and bound pods one by one.
 func (r *random) fullPods() {
-	var last world.Pod
+	var last cluster.Pod
 	workload := ""
 	for i := range r.s.Pods {
 		p := &r.s.Pods[i]
@@ -123,7 +123,7 @@ func (r *random) fullPods() {
 // they were without it.
 func (r *random) fullReplicas(seed uint64) {
 	own := &random{Rand: rand.New(rand.NewPCG(seed, 0x3e92)), s: r.s}
-	var dress func(p *world.Pod)
+	var dress func(p *cluster.Pod)
 	workload := ""
 	for i := range r.s.Pods {
 		p := &r.s.Pods[i]
@@ -139,31 +139,31 @@ func (r *random) fullReplicas(seed uint64) {
 
 // replica is what makes pods of a workload, of which p is the first, keep apart and mount a
 // volume; most are left as they are.
-func (r *random) replica(p world.Pod, volume string) func(*world.Pod) {
+func (r *random) replica(p cluster.Pod, volume string) func(*cluster.Pod) {
 	if !r.often(15) {
-		return func(*world.Pod) {}
+		return func(*cluster.Pod) {}
 	}
 	each, kind, skew := r.often(50), r.IntN(3), int32(1+r.IntN(2))
-	alike := world.Selector{Namespaces: []string{p.Namespace}, Labels: world.Term{{Key: "app", Operator: constraint.In, Values: []string{p.Labels["app"]}}}}
-	return func(p *world.Pod) {
-		v := world.Volume{ID: volume, Driver: driver, Shared: true}
+	alike := cluster.Selector{Namespaces: []string{p.Namespace}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{p.Labels["app"]}}}}
+	return func(p *cluster.Pod) {
+		v := cluster.Volume{ID: volume, Driver: driver, Shared: true}
 		if each {
 			v.ID += "-" + p.Name
 		}
 		p.Volumes = append(slices.Clip(p.Volumes), v)
 		switch kind {
 		case 0:
-			p.AntiAffinity = append(slices.Clip(p.AntiAffinity), world.PodTerm{Key: world.LabelHostname, Select: alike})
+			p.AntiAffinity = append(slices.Clip(p.AntiAffinity), cluster.PodAffinityTerm{Key: cluster.LabelHostname, Select: alike})
 		case 1:
-			p.Spreads = append(slices.Clip(p.Spreads), world.Spread{Key: world.LabelHostname, MaxSkew: skew, Select: alike})
+			p.Spreads = append(slices.Clip(p.Spreads), cluster.TopologySpreadConstraint{Key: cluster.LabelHostname, MaxSkew: skew, Select: alike})
 		default:
-			p.Ports = append(slices.Clip(p.Ports), world.Port{Protocol: "TCP", Port: 9000})
+			p.Ports = append(slices.Clip(p.Ports), cluster.Port{Protocol: "TCP", Port: 9000})
 		}
 	}
 }
 
-func (r *random) decoration(pending bool) world.Pod {
-	p := world.Pod{Labels: map[string]string{"app": r.oneOf("a", "b", "c")}}
+func (r *random) decoration(pending bool) cluster.Pod {
+	p := cluster.Pod{Labels: map[string]string{"app": r.oneOf("a", "b", "c")}}
 	p.Namespace = r.oneOf("default", "default", "team-a", "team-b")
 	if r.often(50) {
 		p.Labels["tier"] = r.oneOf("x", "y")
@@ -187,7 +187,7 @@ func (r *random) decoration(pending bool) world.Pod {
 		p.Volumes = append(p.Volumes, r.volume())
 	}
 	for r.often(15) {
-		p.Preferred = append(p.Preferred, world.Preference{Weight: int32(1 + r.IntN(100)), Term: world.Term{r.rule()}})
+		p.Preferred = append(p.Preferred, cluster.PreferredSchedulingTerm{Weight: int32(1 + r.IntN(100)), Term: cluster.Term{r.rule()}})
 	}
 	p.Virtual = pending && r.often(6)
 	p.Terminating = !pending && r.often(15)
@@ -202,54 +202,54 @@ func (r *random) fullDaemons() {
 	}
 }
 
-func (r *random) port() world.Port {
-	return world.Port{Protocol: r.oneOf("TCP", "TCP", "UDP"), IP: r.oneOf("", "", "0.0.0.0", "127.0.0.1", "10.0.0.1"), Port: int32(8080 + r.IntN(2))}
+func (r *random) port() cluster.Port {
+	return cluster.Port{Protocol: r.oneOf("TCP", "TCP", "UDP"), IP: r.oneOf("", "", "0.0.0.0", "127.0.0.1", "10.0.0.1"), Port: int32(8080 + r.IntN(2))}
 }
 
-func (r *random) volume() world.Volume {
-	v := world.Volume{ID: "vol" + fmt.Sprint(r.IntN(3)), Driver: r.oneOf(driver, driver, ""), Shared: r.often(30)}
+func (r *random) volume() cluster.Volume {
+	v := cluster.Volume{ID: "vol" + fmt.Sprint(r.IntN(3)), Driver: r.oneOf(driver, driver, ""), Shared: r.often(30)}
 	for r.often(35) {
-		v.AnyOf = append(v.AnyOf, world.Term{{Key: world.LabelZone, Operator: constraint.In, Values: []string{r.oneOf("1", "2", "3")}}})
+		v.AnyOf = append(v.AnyOf, cluster.Term{{Key: cluster.LabelZone, Operator: constraint.In, Values: []string{r.oneOf("1", "2", "3")}}})
 	}
 	return v
 }
 
 func (r *random) topologyKey() string {
-	return r.oneOf(world.LabelZone, world.LabelZone, world.LabelZone, world.LabelHostname, world.LabelHostname, "team", "arch", world.LabelCapacityType)
+	return r.oneOf(cluster.LabelZone, cluster.LabelZone, cluster.LabelZone, cluster.LabelHostname, cluster.LabelHostname, "team", "arch", cluster.LabelCapacityType)
 }
 
-func (r *random) selector(p world.Pod, own int) world.Selector {
-	s := world.Selector{Namespaces: []string{p.Namespace}}
+func (r *random) selector(p cluster.Pod, own int) cluster.Selector {
+	s := cluster.Selector{Namespaces: []string{p.Namespace}}
 	value := p.Labels["app"]
 	if !r.often(own) {
 		value = r.oneOf("a", "b", "c")
 	}
 	switch r.IntN(8) {
 	case 0:
-		s.Labels = world.Term{{Key: "tier", Operator: constraint.Exists}}
+		s.Labels = cluster.Term{{Key: "tier", Operator: constraint.Exists}}
 	case 1:
-		s.Labels = world.Term{{Key: "app", Operator: constraint.NotIn, Values: []string{r.oneOf("a", "b", "c")}}}
+		s.Labels = cluster.Term{{Key: "app", Operator: constraint.NotIn, Values: []string{r.oneOf("a", "b", "c")}}}
 	default:
-		s.Labels = world.Term{{Key: "app", Operator: constraint.In, Values: []string{value}}}
+		s.Labels = cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{value}}}
 	}
 	return s
 }
 
-func (r *random) spread(p world.Pod) world.Spread {
-	return world.Spread{
+func (r *random) spread(p cluster.Pod) cluster.TopologySpreadConstraint {
+	return cluster.TopologySpreadConstraint{
 		Key: r.topologyKey(), MaxSkew: int32(1 + r.IntN(2)), MinDomains: int32(max(0, r.IntN(8)-4)), Select: r.selector(p, 80),
 		Soft: r.often(30), IgnoreAffinity: r.often(20), HonorTaints: r.often(20),
 	}
 }
 
-func (r *random) podTerm(p world.Pod, own int) world.PodTerm {
-	t := world.PodTerm{Key: r.topologyKey(), Select: r.selector(p, own)}
+func (r *random) podTerm(p cluster.Pod, own int) cluster.PodAffinityTerm {
+	t := cluster.PodAffinityTerm{Key: r.topologyKey(), Select: r.selector(p, own)}
 	switch r.IntN(6) {
 	case 0:
 		t.Select.Namespaces = []string{"team-a", "team-b"}
 	case 1:
 		t.Select.Namespaces = nil
-		t.Select.NamespaceLabels = world.Term{{Key: "env", Operator: constraint.In, Values: []string{r.oneOf("prod", "test")}}}
+		t.Select.NamespaceLabels = cluster.Term{{Key: "env", Operator: constraint.In, Values: []string{r.oneOf("prod", "test")}}}
 	}
 	if r.often(35) {
 		t.Weight = int32(1 + r.IntN(100))

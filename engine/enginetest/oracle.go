@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Score is how good an answer to a script is. Compare says which is better:
@@ -25,7 +25,7 @@ import (
 type Score struct {
 	Placed []int // by priority, most urgent first; virtual pods in the last entry
 	Light  []int // pods on bought machines by pool weight, lightest first
-	Price  offer.Price
+	Price  offering.Price
 }
 
 // Compare is negative when s is better than o.
@@ -34,10 +34,10 @@ func (s Score) Compare(o Score) int {
 }
 
 // ScoreOf scores a plan.
-func ScoreOf(s *Script, p pack.Plan) Score {
+func ScoreOf(s *Script, p schedule.Plan) Score {
 	k := newRanks(s)
 	out := k.zero()
-	byUID := map[string]*world.Pod{}
+	byUID := map[string]*cluster.Pod{}
 	for i := range s.Pods {
 		byUID[s.Pods[i].UID] = &s.Pods[i]
 	}
@@ -47,7 +47,7 @@ func ScoreOf(s *Script, p pack.Plan) Score {
 		}
 	}
 	for _, l := range p.Launches {
-		pool := s.Pools[slices.IndexFunc(s.Pools, func(p world.Pool) bool { return p.Name == l.Pool })]
+		pool := s.Pools[slices.IndexFunc(s.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })]
 		for _, ref := range l.Pods {
 			out.Placed[k.priority(byUID[ref.UID])]++
 			out.light(k.weight(pool.Weight), 1)
@@ -78,7 +78,7 @@ func (k ranks) zero() Score {
 	return Score{Placed: make([]int, len(k.priorities)+1), Light: make([]int, max(0, len(k.weights)-1))}
 }
 
-func (k ranks) priority(p *world.Pod) int {
+func (k ranks) priority(p *cluster.Pod) int {
 	if p.Virtual {
 		return len(k.priorities)
 	}
@@ -106,7 +106,7 @@ func Best(s *Script) (Score, bool) {
 type oracle struct {
 	*Script
 	ranks
-	cluster *cluster
+	cluster *refCluster
 	rows    []row
 	hosts   int // places[:hosts] exist
 	score   Score
@@ -126,9 +126,9 @@ type oracle struct {
 type row struct {
 	place
 	pool  int
-	price offer.Price
+	price offering.Price
 	size  quantity.Amounts
-	draws []offer.Draw
+	draws []offering.QuotaUse
 }
 
 func newOracle(s *Script) *oracle {
@@ -136,9 +136,9 @@ func newOracle(s *Script) *oracle {
 	for _, n := range s.Nodes {
 		leaving[n.Name] = n.Leaving
 	}
-	pods, bound := s.inOrder(func(p world.Pod) bool { return p.Node == "" || leaving[p.Node] && p.Movable })
+	pods, bound := s.inOrder(func(p cluster.Pod) bool { return p.Node == "" || leaving[p.Node] && p.Movable })
 	o := &oracle{Script: s, ranks: newRanks(s), budgets: maps.Clone(s.Budgets)}
-	slices.SortStableFunc(pods[bound:], func(a, b *world.Pod) int {
+	slices.SortStableFunc(pods[bound:], func(a, b *cluster.Pod) int {
 		return cmp.Or(cmp.Compare(o.priority(a), o.priority(b)), -cmp.Compare(a.Requests[quantity.NameCPU], b.Requests[quantity.NameCPU]))
 	})
 	o.cluster = newCluster(s, pods, bound)
@@ -202,9 +202,9 @@ func (o *oracle) homeFor(i int) bool {
 }
 
 // alike pods can trade places without anybody noticing.
-func alike(a, b world.Pod) bool {
-	for _, p := range []*world.Pod{&a, &b} {
-		p.Ref, p.Created, p.Node = world.Ref{Namespace: p.Namespace}, time.Time{}, ""
+func alike(a, b cluster.Pod) bool {
+	for _, p := range []*cluster.Pod{&a, &b} {
+		p.PodRef, p.Created, p.Node = cluster.PodRef{Namespace: p.Namespace}, time.Time{}, ""
 		p.Volumes = slices.Clone(p.Volumes)
 		for i := range p.Volumes {
 			if !p.Volumes[i].Shared {
@@ -226,7 +226,7 @@ func (o *oracle) worthTrying() []row {
 			keys[t.Key] = true
 		}
 	}
-	delete(keys, world.LabelHostname)
+	delete(keys, cluster.LabelHostname)
 	topology := slices.Sorted(maps.Keys(keys))
 	seen := map[string]bool{}
 	return slices.DeleteFunc(o.rows, func(r row) bool {
@@ -263,9 +263,9 @@ func (o *oracle) account() {
 		o.left = append(o.left, left)
 	}
 	for _, n := range o.Nodes {
-		for _, d := range n.Draws {
-			if _, ok := o.budgets[d.Budget]; ok {
-				o.budgets[d.Budget] -= d.Amount
+		for _, d := range n.QuotaUses {
+			if _, ok := o.budgets[d.Quota]; ok {
+				o.budgets[d.Quota] -= d.Amount
 			}
 		}
 	}
@@ -277,7 +277,7 @@ func (o *oracle) rowsOf(pool int) {
 		return
 	}
 	for _, t := range o.Types {
-		for _, of := range t.Offers {
+		for _, of := range t.Offerings {
 			if of.Unavailable != "" {
 				continue
 			}
@@ -291,7 +291,7 @@ func (o *oracle) rowsOf(pool int) {
 						return
 					}
 				}
-				o.rows = append(o.rows, row{place: o.asPlace(t, p, settled), pool: pool, price: of.Price, size: t.Capacity, draws: of.Draws})
+				o.rows = append(o.rows, row{place: o.asPlace(t, p, settled), pool: pool, price: of.Price, size: t.Capacity, draws: of.QuotaUses})
 			})
 		}
 	}
@@ -299,7 +299,7 @@ func (o *oracle) rowsOf(pool int) {
 
 // own are the values worth trying for labels that only the pool gives its nodes:
 // those that pods ask about, one that nobody asks about, and no label.
-func (o *oracle) own(p world.Pool) map[string][]string {
+func (o *oracle) own(p cluster.NodePool) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range p.Requirements {
 		if _, fixed := p.Labels[r.Key]; fixed || o.carried(r.Key) {
@@ -325,16 +325,16 @@ func (o *oracle) own(p world.Pool) map[string][]string {
 const absent = "\x00"
 
 func (o *oracle) carried(key string) bool {
-	return slices.ContainsFunc(o.Types, func(t offer.Type) bool {
-		return len(t.Labels[key]) > 0 || slices.ContainsFunc(t.Offers, func(of offer.Offer) bool { return len(of.Labels[key]) > 0 }) ||
-			key == world.LabelZone || key == world.LabelCapacityType || key == world.LabelInstanceType || key == world.LabelHostname || key == world.LabelPool
+	return slices.ContainsFunc(o.Types, func(t offering.InstanceType) bool {
+		return len(t.Labels[key]) > 0 || slices.ContainsFunc(t.Offerings, func(of offering.Offering) bool { return len(of.Labels[key]) > 0 }) ||
+			key == cluster.LabelZone || key == cluster.LabelCapacityType || key == cluster.LabelInstanceType || key == cluster.LabelHostname || key == cluster.LabelPool
 	})
 }
 
 // mentioned are the values that some rule of a pod, DaemonSet or pool names.
 func (o *oracle) mentioned(key string) []string {
 	var out []string
-	note := func(terms ...world.Term) {
+	note := func(terms ...cluster.Term) {
 		for _, r := range slices.Concat(terms...) {
 			if r.Key == key {
 				out = append(out, r.Values...)
@@ -378,7 +378,7 @@ func (o *oracle) settle(labels map[string][]string, yield func(map[string][]stri
 // buyable are the domains that an offer could open for a pod. A new host can
 // always be had.
 func (o *oracle) buyable(pod int, key string) []string {
-	if key == world.LabelHostname {
+	if key == cluster.LabelHostname {
 		return []string{"one more"}
 	}
 	var out []string
@@ -392,7 +392,7 @@ func (o *oracle) buyable(pod int, key string) []string {
 
 func (o *oracle) suits(pod int, r *place) bool {
 	p := o.cluster.pods[pod]
-	if _, ok := world.Tolerates(p.Tolerations, r.taints); !ok || !meets(p.Required, p.AnyOf, r.labels) {
+	if _, ok := cluster.Tolerates(p.Tolerations, r.taints); !ok || !meets(p.Required, p.AnyOf, r.labels) {
 		return false
 	}
 	for name, n := range p.Requests {
@@ -470,7 +470,7 @@ func (o *oracle) open(i int) {
 		o.take(row, 1)
 		p := row.place
 		p.labels = maps.Clone(p.labels)
-		p.labels[world.LabelHostname] = []string{"a name nobody knows " + string(rune('a'+len(o.cluster.places)))}
+		p.labels[cluster.LabelHostname] = []string{"a name nobody knows " + string(rune('a'+len(o.cluster.places)))}
 		o.cluster.places = append(o.cluster.places, p)
 		o.score.Price += row.price
 		o.put(i, len(o.cluster.places)-1)
@@ -491,7 +491,7 @@ func (o *oracle) afford(r *row) bool {
 		}
 	}
 	for _, d := range r.draws {
-		if left, ok := o.budgets[d.Budget]; ok && d.Amount > left {
+		if left, ok := o.budgets[d.Quota]; ok && d.Amount > left {
 			return false
 		}
 	}
@@ -507,8 +507,8 @@ func (o *oracle) take(r *row, n int64) {
 		}
 	}
 	for _, d := range r.draws {
-		if _, ok := o.budgets[d.Budget]; ok {
-			o.budgets[d.Budget] -= n * d.Amount
+		if _, ok := o.budgets[d.Quota]; ok {
+			o.budgets[d.Quota] -= n * d.Amount
 		}
 	}
 }
@@ -530,7 +530,7 @@ func (o *oracle) hopeless(i int) bool {
 }
 
 // toPay is a price below which the pods from i on cannot all be placed.
-func (o *oracle) toPay(i int) offer.Price {
+func (o *oracle) toPay(i int) offering.Price {
 	short := o.cpu[i]
 	c := o.cluster
 	for at := range c.places {
@@ -544,7 +544,7 @@ func (o *oracle) toPay(i int) offer.Price {
 	if short <= 0 || math.IsInf(o.perCPU, 1) {
 		return 0
 	}
-	return offer.Price(float64(short) * o.perCPU * (1 - 1e-9))
+	return offering.Price(float64(short) * o.perCPU * (1 - 1e-9))
 }
 
 func (o *oracle) finish() {

@@ -6,12 +6,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // TestBest tries the twin on worlds whose best answer a person can see.
 func TestBest(t *testing.T) {
-	const cent = offer.Price(1e7)
+	const cent = offering.Price(1e7)
 	for _, tc := range []struct {
 		name, world string
 		want        enginetest.Score

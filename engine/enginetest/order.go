@@ -1,14 +1,14 @@
 package enginetest
 
 import (
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Order is a sequence in which kube-scheduler could bind all planned pods to their
 // places, every launch bought as its first choice, as far as Check can tell. It is
 // empty when there is none, or when the plan is wrong in other ways.
-func Order(s *Script, p pack.Plan) []world.Ref {
+func Order(s *Script, p schedule.Plan) []cluster.PodRef {
 	c := &checker{Script: s, plan: p, pods: map[string]int{}, seen: map[string]int{}}
 	c.build()
 	for _, n := range p.Nominations {
@@ -20,9 +20,9 @@ func Order(s *Script, p pack.Plan) []world.Ref {
 	if len(c.errs) > 0 || c.cluster.replay() != "" {
 		return nil
 	}
-	var out []world.Ref
+	var out []cluster.PodRef
 	for _, i := range c.cluster.turns {
-		out = append(out, c.cluster.pods[i].Ref)
+		out = append(out, c.cluster.pods[i].PodRef)
 	}
 	return out
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // pod: pod web cpu=500m mem=1Gi [namespace=team-a] [label:key=value] [priority=5]
@@ -25,7 +25,7 @@ import (
 // long words are explained at spread, podTerm, port, and volume.
 func (s *Script) pod(name string, args []string) error {
 	r := podReader{terms: grouped{}, preferred: map[string]int{}, places: grouped{}}
-	r.Ref = world.Ref{Namespace: "default", Name: name, UID: name}
+	r.PodRef = cluster.PodRef{Namespace: "default", Name: name, UID: name}
 	r.Requests = quantity.Amounts{quantity.NamePods: 1}
 	r.Created = time.Unix(int64(len(s.Pods)), 0)
 	for _, arg := range args {
@@ -42,7 +42,7 @@ func (s *Script) pod(name string, args []string) error {
 
 // podReader reads one pod line.
 type podReader struct {
-	world.Pod
+	cluster.Pod
 	terms     grouped
 	preferred map[string]int
 	places    grouped
@@ -73,7 +73,7 @@ func (r *podReader) word(arg string) error {
 	case key == "spread" || base == "near" || base == "apart":
 		r.late = append(r.late, arg)
 	case key == "port":
-		var p world.Port
+		var p cluster.Port
 		if p, err = port(value); err == nil {
 			r.Ports = append(r.Ports, p)
 		}
@@ -95,7 +95,7 @@ func (r *podReader) word(arg string) error {
 	case key == "on":
 		r.Node, r.Movable = value, true
 	case key == "daemon-of":
-		r.Daemon, r.Movable = value, false
+		r.DaemonSet, r.Movable = value, false
 	case arg == "fixed":
 		r.Movable = false
 	case arg == "terminating":
@@ -117,14 +117,14 @@ func (r *podReader) prefer(weight, rest, value string) error {
 	}
 	id, key, numbered := strings.Cut(rest, ":")
 	if !numbered {
-		r.Preferred = append(r.Preferred, world.Preference{Weight: w, Term: world.Term{rule(rest, value)}})
+		r.Preferred = append(r.Preferred, cluster.PreferredSchedulingTerm{Weight: w, Term: cluster.Term{rule(rest, value)}})
 		return nil
 	}
 	i, ok := r.preferred[id]
 	if !ok {
 		i = len(r.Preferred)
 		r.preferred[id] = i
-		r.Preferred = append(r.Preferred, world.Preference{Weight: w})
+		r.Preferred = append(r.Preferred, cluster.PreferredSchedulingTerm{Weight: w})
 	}
 	if key != "" || value != "" {
 		r.Preferred[i].Term = append(r.Preferred[i].Term, rule(key, value))
@@ -133,27 +133,27 @@ func (r *podReader) prefer(weight, rest, value string) error {
 }
 
 // port: port=TCP/8080 or port=TCP/127.0.0.1:53
-func port(text string) (world.Port, error) {
+func port(text string) (cluster.Port, error) {
 	protocol, address, ok := strings.Cut(text, "/")
 	ip, number := "", address
 	if strings.Contains(address, ":") {
 		var err error
 		if ip, number, err = net.SplitHostPort(address); err != nil {
-			return world.Port{}, err
+			return cluster.Port{}, err
 		}
 	}
 	n, err := int32Of(number)
 	if !ok || err != nil {
-		return world.Port{}, fmt.Errorf("%q is not a port: say TCP/8080", text)
+		return cluster.Port{}, fmt.Errorf("%q is not a port: say TCP/8080", text)
 	}
-	return world.Port{Protocol: protocol, IP: ip, Port: n}, nil
+	return cluster.Port{Protocol: protocol, IP: ip, Port: n}, nil
 }
 
 // volume: volume=ID[:driver][:shared]; volume-in words that follow say where it can
 // be mounted.
 func (r *podReader) volume(text string) error {
 	f := strings.Split(text, ":")
-	v := world.Volume{ID: plain(f[0])}
+	v := cluster.Volume{ID: plain(f[0])}
 	for i, word := range f[1:] {
 		switch {
 		case word == "shared":
@@ -199,7 +199,7 @@ func (r *podReader) spread(text string) error {
 	if len(f) < 2 {
 		return fmt.Errorf("spread takes KEY:maxSkew, not %q", text)
 	}
-	c := world.Spread{Key: label(f[0]), Select: world.Selector{Namespaces: []string{r.Namespace}, Labels: r.own()}}
+	c := cluster.TopologySpreadConstraint{Key: label(f[0]), Select: cluster.Selector{Namespaces: []string{r.Namespace}, Labels: r.own()}}
 	var err error
 	if c.MaxSkew, err = int32Of(f[1]); err != nil {
 		return err
@@ -229,9 +229,9 @@ func (r *podReader) spread(text string) error {
 
 // podTerm: near=KEY[:selector][:in=ns|ns][:where=selector], apart=…, and near~50=… for
 // a preference. Namespaces are the pod's own when there is no in and no where.
-func (r *podReader) podTerm(text, weight string) (world.PodTerm, error) {
+func (r *podReader) podTerm(text, weight string) (cluster.PodAffinityTerm, error) {
 	f := strings.Split(text, ":")
-	t := world.PodTerm{Key: label(f[0]), Select: world.Selector{Labels: r.own()}}
+	t := cluster.PodAffinityTerm{Key: label(f[0]), Select: cluster.Selector{Labels: r.own()}}
 	var err error
 	if weight != "" {
 		if t.Weight, err = int32Of(weight); err != nil {
@@ -262,8 +262,8 @@ func (r *podReader) podTerm(text, weight string) (world.PodTerm, error) {
 }
 
 // own selects the pod's own labels.
-func (r *podReader) own() world.Term {
-	var t world.Term
+func (r *podReader) own() cluster.Term {
+	var t cluster.Term
 	for _, key := range slices.Sorted(maps.Keys(r.Labels)) {
 		t = append(t, constraint.Rule{Key: key, Operator: constraint.In, Values: []string{r.Labels[key]}})
 	}

@@ -6,28 +6,28 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Populated is a RandomFull world of which a plan has come true: most pods run, on nodes
 // of every kind, and would have to move with them. Some nodes are leaving or stuck.
 func Populated(seed uint64, pods int) *Script {
 	s := RandomFull(seed, pods)
-	s = After(s, pack.Solve(s.World()))
+	s = After(s, schedule.Solve(s.World()))
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Virtual {
 			p.Node = "" // room is kept for it, but nobody ever binds it
 		}
-		if p.Node != "" && p.Daemon == "" {
+		if p.Node != "" && p.DaemonSet == "" {
 			p.Movable = true
 		}
 	}
 	r := &random{Rand: rand.New(rand.NewPCG(seed, 11))}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		n.Leaving, n.Stuck = r.often(8), r.often(8)
+		n.Leaving, n.Unschedulable = r.often(8), r.often(8)
 		if r.often(30) {
 			n.Labels = maps.Clone(n.Labels)
 			n.Labels["shelf"] = fmt.Sprint(r.IntN(2))
@@ -49,7 +49,7 @@ func Bare(s *Script) *Script {
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
 		leaving[n.Name] = leaving[n.Name] || n.Leaving
-		n.Stuck = n.Stuck && !n.Leaving // see Vacated
+		n.Unschedulable = n.Unschedulable && !n.Leaving // see Vacated
 	}
 	for i := range out.Pods {
 		if p := &out.Pods[i]; leaving[p.Node] {
@@ -67,7 +67,7 @@ func Vacated(s *Script) *Script {
 	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)
 	gone := map[string]bool{}
 	for i := range out.Nodes {
-		if n := &out.Nodes[i]; n.Leaving && n.Stuck {
+		if n := &out.Nodes[i]; n.Leaving && n.Unschedulable {
 			n.Leaving = false
 			gone[n.Name] = n.Name != ""
 		}
@@ -84,4 +84,4 @@ func Vacated(s *Script) *Script {
 }
 
 // Homeless reports whether the pod of a Bare script runs nowhere.
-func Homeless(p world.Pod) bool { return p.Node == nowhere }
+func Homeless(p cluster.Pod) bool { return p.Node == nowhere }

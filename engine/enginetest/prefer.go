@@ -3,8 +3,8 @@ package enginetest
 import (
 	"slices"
 
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // preferences holds what the plan says of preferences against where its pods are:
@@ -14,7 +14,7 @@ func (c *checker) preferences() {
 	if p.Honoured > p.Asked || p.Cost < 0 {
 		c.fail("%d of %d preferences are honoured, at %s", p.Honoured, p.Asked, p.Cost)
 	}
-	if c.Settings.Preferences == world.Ignore && p != (pack.Preferences{}) {
+	if c.Settings.Preferences == cluster.Ignore && p != (schedule.Preferences{}) {
 		c.fail("preferences are ignored, yet the plan says %+v of them", p)
 	}
 	if p.Honoured == 0 || len(c.errs) > 0 {
@@ -56,7 +56,7 @@ func (c *checker) granted(i int) int {
 }
 
 // joined: somebody the term picks is in the domain, or the pod is the first of its kind.
-func (c *checker) joined(i, at int, t world.PodTerm) bool {
+func (c *checker) joined(i, at int, t cluster.PodAffinityTerm) bool {
 	picks := c.picked(t.Select, c.cluster.pods)
 	if c.cluster.meetsIn(i, counted{key: t.Key, picks: picks}, at) {
 		return true
@@ -74,7 +74,7 @@ func (c *checker) joined(i, at int, t world.PodTerm) bool {
 
 // even: the domain has at most maxSkew more than the emptiest there is; there can
 // always be an empty node.
-func (c *checker) even(i, at int, t world.Spread) bool {
+func (c *checker) even(i, at int, t cluster.TopologySpreadConstraint) bool {
 	own, ok := c.cluster.places[at].value(t.Key)
 	counts := map[string]int{}
 	soft := counted{t.Key, c.picked(t.Select, c.cluster.pods), t}
@@ -82,13 +82,13 @@ func (c *checker) even(i, at int, t world.Spread) bool {
 	for n := range c.cluster.places {
 		place := &c.cluster.places[n]
 		v, has := place.value(t.Key)
-		_, tolerated := world.Tolerates(p.Tolerations, place.taints)
+		_, tolerated := cluster.Tolerates(p.Tolerations, place.taints)
 		if has && (t.IgnoreAffinity || meets(p.Required, p.AnyOf, place.labels)) && (tolerated || !t.HonorTaints) {
 			counts[v] += c.cluster.crowd(i, soft, n)
 		}
 	}
 	least := 0
-	if t.Key != world.LabelHostname {
+	if t.Key != cluster.LabelHostname {
 		least = 1 << 30
 		for _, n := range counts {
 			least = min(least, n)
@@ -98,26 +98,26 @@ func (c *checker) even(i, at int, t world.Spread) bool {
 }
 
 // bothered reports whether some pool or node merely prefers to keep the pod away.
-func (c *checker) bothered(p *world.Pod) bool {
-	return slices.ContainsFunc(c.Pools, func(o world.Pool) bool { return shuns(p, o.Taints) }) ||
-		slices.ContainsFunc(c.Nodes, func(n world.Node) bool { return shuns(p, n.Taints) })
+func (c *checker) bothered(p *cluster.Pod) bool {
+	return slices.ContainsFunc(c.Pools, func(o cluster.NodePool) bool { return shuns(p, o.Taints) }) ||
+		slices.ContainsFunc(c.Nodes, func(n cluster.Node) bool { return shuns(p, n.Taints) })
 }
 
-func shuns(p *world.Pod, taints []world.Taint) bool {
-	return slices.ContainsFunc(taints, func(t world.Taint) bool {
-		if t.Effect != world.PreferNoSchedule {
+func shuns(p *cluster.Pod, taints []cluster.Taint) bool {
+	return slices.ContainsFunc(taints, func(t cluster.Taint) bool {
+		if t.Effect != cluster.PreferNoSchedule {
 			return false
 		}
 		// Tolerates turns a blind eye to this effect, which tolerations may name too.
-		t.Effect = world.NoSchedule
-		var heard []world.Toleration
+		t.Effect = cluster.NoSchedule
+		var heard []cluster.Toleration
 		for _, o := range p.Tolerations {
-			if o.Effect == "" || o.Effect == world.PreferNoSchedule {
+			if o.Effect == "" || o.Effect == cluster.PreferNoSchedule {
 				o.Effect = ""
 				heard = append(heard, o)
 			}
 		}
-		_, ok := world.Tolerates(heard, []world.Taint{t})
+		_, ok := cluster.Tolerates(heard, []cluster.Taint{t})
 		return !ok
 	})
 }

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Print writes a plan for people and for diffs. Like launches share a line.
-func Print(p pack.Plan) string {
+func Print(p schedule.Plan) string {
 	var w strings.Builder
 	for _, n := range p.Nominations {
 		fmt.Fprintf(&w, "on %s: %s\n", n.Node, names(n.Pods))
@@ -24,7 +24,7 @@ func Print(p pack.Plan) string {
 		}
 		c := l.Choices[0]
 		fmt.Fprintf(&w, "launch %s for %s: %s in %s, %s, %s/h", names(l.Pods), l.Pool, c.Type, c.Zone, c.CapacityType, c.Price)
-		if i := slices.IndexFunc(l.Choices, func(o offer.Choice) bool { return o.Type != c.Type }); i >= 0 {
+		if i := slices.IndexFunc(l.Choices, func(o offering.Ref) bool { return o.Type != c.Type }); i >= 0 {
 			next := l.Choices[i]
 			fmt.Fprintf(&w, " (%d choices; next %s at %s)", len(l.Choices), next.Type, next.Price)
 		}
@@ -46,7 +46,7 @@ func Print(p pack.Plan) string {
 	if p.Preferences.Asked > 0 {
 		fmt.Fprintf(&w, "preferences: %d of %d honoured, for %s/h\n", p.Preferences.Honoured, p.Preferences.Asked, p.Preferences.Cost)
 	}
-	if len(p.Launches) > 0 && !slices.ContainsFunc(p.Launches, func(l pack.Launch) bool { return len(l.Choices) == 0 }) {
+	if len(p.Launches) > 0 && !slices.ContainsFunc(p.Launches, func(l schedule.Launch) bool { return len(l.Choices) == 0 }) {
 		fmt.Fprintf(&w, "total %s/h, at least %s/h\n", p.Price(), p.LowerBound)
 	}
 	return w.String()
@@ -66,7 +66,7 @@ func funnel(f reason.Funnel) string {
 }
 
 // names lists pods, runs of one workload as first..last.
-func names(pods []world.Ref) string {
+func names(pods []cluster.PodRef) string {
 	if len(pods) == 0 {
 		return "nothing"
 	}
@@ -87,7 +87,7 @@ func names(pods []world.Ref) string {
 }
 
 // workload is the name without its number; a name without one stands alone.
-func workload(r world.Ref) string {
+func workload(r cluster.PodRef) string {
 	if i := strings.LastIndexByte(r.Name, '-'); i > 0 {
 		return r.Name[:i]
 	}
@@ -96,7 +96,7 @@ func workload(r world.Ref) string {
 
 // PrintWhy writes what a plan says about its reasons: every parameter of every
 // cut, and what else each machine might have been.
-func PrintWhy(p pack.Plan) string {
+func PrintWhy(p schedule.Plan) string {
 	var w strings.Builder
 	for _, l := range p.Launches {
 		c := l.Choices[0]

@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Random makes a world out of a seed: a few pools with labels, taints, weights
@@ -47,7 +47,7 @@ func (r *random) often(percent int) bool { return r.IntN(100) < percent }
 func (r *random) types(n int) {
 	for i := range n {
 		cpu := int64(1+r.IntN(4)) << r.IntN(4)
-		t := offer.Type{
+		t := offering.InstanceType{
 			Name:     fmt.Sprintf("T%d", i),
 			Labels:   map[string][]string{"arch": {r.oneOf("amd64", "arm64")}, "version": {fmt.Sprint(1 + r.IntN(6))}},
 			Capacity: quantity.Amounts{quantity.NameCPU: cpu * 1000, quantity.NameMemory: cpu << 30 * int64(1+r.IntN(8)), quantity.NamePods: int64(10 + r.IntN(100)), quantity.NameStorage: 100 << 30},
@@ -61,18 +61,18 @@ func (r *random) types(n int) {
 			t.Labels["disk"] = []string{"fast", "slow"}
 		}
 		for z := range 1 + r.IntN(3) {
-			for _, ct := range []string{offer.OnDemand, offer.Spot} {
+			for _, ct := range []string{offering.OnDemand, offering.Spot} {
 				if r.often(20) {
 					continue
 				}
-				o := offer.Offer{Zone: fmt.Sprint(z + 1), CapacityType: ct, Price: offer.Price(cpu * int64(20+r.IntN(40)) * 1e6)}
+				o := offering.Offering{Zone: fmt.Sprint(z + 1), CapacityType: ct, Price: offering.Price(cpu * int64(20+r.IntN(40)) * 1e6)}
 				if r.often(10) {
 					o.Unavailable = "out of stock"
 				}
 				if r.often(50) {
-					o.Draws = []offer.Draw{{Budget: "family" + t.Labels["version"][0], Amount: cpu}}
+					o.QuotaUses = []offering.QuotaUse{{Quota: "family" + t.Labels["version"][0], Amount: cpu}}
 				}
-				t.Offers = append(t.Offers, o)
+				t.Offerings = append(t.Offerings, o)
 			}
 		}
 		r.s.Types = append(r.s.Types, t)
@@ -93,9 +93,9 @@ func (r *random) rule() constraint.Rule {
 		return constraint.Rule{Key: "version", Operator: op, Values: []string{fmt.Sprint(r.IntN(7))}}
 	case 2:
 		op := []constraint.Operator{constraint.In, constraint.NotIn}[r.IntN(2)]
-		return constraint.Rule{Key: world.LabelZone, Operator: op, Values: []string{r.oneOf("1", "2"), r.oneOf("2", "3")}}
+		return constraint.Rule{Key: cluster.LabelZone, Operator: op, Values: []string{r.oneOf("1", "2"), r.oneOf("2", "3")}}
 	case 3:
-		return constraint.Rule{Key: world.LabelCapacityType, Operator: constraint.In, Values: []string{r.oneOf(offer.OnDemand, offer.Spot)}}
+		return constraint.Rule{Key: cluster.LabelCapacityType, Operator: constraint.In, Values: []string{r.oneOf(offering.OnDemand, offering.Spot)}}
 	case 4:
 		op := []constraint.Operator{constraint.Exists, constraint.DoesNotExist}[r.IntN(2)]
 		return constraint.Rule{Key: r.oneOf("gpu", "team", "disk"), Operator: op}
@@ -107,24 +107,24 @@ func (r *random) rule() constraint.Rule {
 	return constraint.Rule{Key: "team", Operator: op, Values: []string{r.oneOf("red", "blue", "green")}}
 }
 
-func (r *random) taint() world.Taint {
-	return world.Taint{Key: r.oneOf("dedicated", "gpu"), Value: r.oneOf("", "x"), Effect: []world.Effect{world.NoSchedule, world.PreferNoSchedule, world.NoExecute}[r.IntN(3)]}
+func (r *random) taint() cluster.Taint {
+	return cluster.Taint{Key: r.oneOf("dedicated", "gpu"), Value: r.oneOf("", "x"), Effect: []cluster.Effect{cluster.NoSchedule, cluster.PreferNoSchedule, cluster.NoExecute}[r.IntN(3)]}
 }
 
-func (r *random) toleration() world.Toleration {
-	t := world.Toleration{Key: r.oneOf("dedicated", "gpu", ""), Operator: "Exists"}
+func (r *random) toleration() cluster.Toleration {
+	t := cluster.Toleration{Key: r.oneOf("dedicated", "gpu", ""), Operator: "Exists"}
 	if t.Key != "" && r.often(50) {
 		t.Operator, t.Value = "Equal", r.oneOf("", "x")
 	}
 	if r.often(50) {
-		t.Effect = world.NoSchedule
+		t.Effect = cluster.NoSchedule
 	}
 	return t
 }
 
 func (r *random) pools(n int) {
 	for i := range n {
-		p := world.Pool{Name: fmt.Sprintf("pool%d", i), Class: Class, Weight: int32(r.IntN(3) * 10), Labels: map[string]string{}}
+		p := cluster.NodePool{Name: fmt.Sprintf("pool%d", i), Class: Class, Weight: int32(r.IntN(3) * 10), Labels: map[string]string{}}
 		for r.often(40) {
 			p.Requirements = append(p.Requirements, r.rule())
 		}
@@ -150,12 +150,12 @@ func (r *random) pools(n int) {
 func (r *random) daemons(n int) {
 	for i := range n {
 		name := fmt.Sprintf("ds%d", i)
-		d := world.Daemon{Ref: world.Ref{Name: name, UID: name}, Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(300)), quantity.NamePods: 1}}
+		d := cluster.DaemonSet{PodRef: cluster.PodRef{Name: name, UID: name}, Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(300)), quantity.NamePods: 1}}
 		if r.often(40) {
-			d.Required = world.Term{r.rule()}
+			d.Required = cluster.Term{r.rule()}
 		}
 		if r.often(50) {
-			d.Tolerations = append(d.Tolerations, world.Toleration{Operator: "Exists"})
+			d.Tolerations = append(d.Tolerations, cluster.Toleration{Operator: "Exists"})
 		}
 		r.s.Daemons = append(r.s.Daemons, d)
 	}
@@ -165,9 +165,9 @@ func (r *random) nodes(n int) {
 	for i := range n {
 		name := fmt.Sprintf("node%d", i)
 		pool := r.s.Pools[r.IntN(len(r.s.Pools))]
-		node := world.Node{
+		node := cluster.Node{
 			Key: name, Name: name, Pool: pool.Name, Claim: true, Initialized: r.often(70), Leaving: r.often(20),
-			Labels:      map[string]string{world.LabelHostname: name, world.LabelPool: pool.Name, world.LabelZone: r.oneOf("1", "2", "3"), "arch": "amd64", world.LabelCapacityType: r.oneOf(offer.OnDemand, offer.Spot)},
+			Labels:      map[string]string{cluster.LabelHostname: name, cluster.LabelPool: pool.Name, cluster.LabelZone: r.oneOf("1", "2", "3"), "arch": "amd64", cluster.LabelCapacityType: r.oneOf(offering.OnDemand, offering.Spot)},
 			Taints:      pool.Taints,
 			Allocatable: quantity.Amounts{quantity.NameCPU: int64(1+r.IntN(16)) * 1000, quantity.NameMemory: int64(4+r.IntN(60)) << 30, quantity.NamePods: 30},
 		}
@@ -175,9 +175,9 @@ func (r *random) nodes(n int) {
 		r.s.Nodes = append(r.s.Nodes, node)
 		for j := range r.IntN(4) {
 			ref := fmt.Sprintf("bound-%d-%d", i, j)
-			pod := world.Pod{Ref: world.Ref{Namespace: "default", Name: ref, UID: ref}, Node: name, Movable: r.often(80), Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(500)), quantity.NameMemory: int64(r.IntN(1 << 30)), quantity.NamePods: 1}}
+			pod := cluster.Pod{PodRef: cluster.PodRef{Namespace: "default", Name: ref, UID: ref}, Node: name, Movable: r.often(80), Requests: quantity.Amounts{quantity.NameCPU: int64(r.IntN(500)), quantity.NameMemory: int64(r.IntN(1 << 30)), quantity.NamePods: 1}}
 			if len(r.s.Daemons) > 0 && r.often(30) {
-				pod.Daemon, pod.Movable = r.s.Daemons[r.IntN(len(r.s.Daemons))].UID, false
+				pod.DaemonSet, pod.Movable = r.s.Daemons[r.IntN(len(r.s.Daemons))].UID, false
 			}
 			r.s.Pods = append(r.s.Pods, pod)
 		}
@@ -185,12 +185,12 @@ func (r *random) nodes(n int) {
 }
 
 func (r *random) workload(n int) {
-	p := world.Pod{Priority: int32(r.IntN(2) * 10), Requests: quantity.Amounts{quantity.NameCPU: int64(50 + r.IntN(3000)), quantity.NameMemory: int64(1+r.IntN(64)) << 27, quantity.NamePods: 1}}
+	p := cluster.Pod{Priority: int32(r.IntN(2) * 10), Requests: quantity.Amounts{quantity.NameCPU: int64(50 + r.IntN(3000)), quantity.NameMemory: int64(1+r.IntN(64)) << 27, quantity.NamePods: 1}}
 	for r.often(35) {
 		p.Required = append(p.Required, r.rule())
 	}
 	for r.often(25) {
-		p.AnyOf = append(p.AnyOf, world.Term{r.rule()})
+		p.AnyOf = append(p.AnyOf, cluster.Term{r.rule()})
 	}
 	for r.often(30) {
 		p.Tolerations = append(p.Tolerations, r.toleration())
@@ -208,7 +208,7 @@ func (r *random) workload(n int) {
 	for i := range n {
 		pod := p
 		name := fmt.Sprintf("w%d-%d", first, i)
-		pod.Ref = world.Ref{Namespace: "default", Name: name, UID: name}
+		pod.PodRef = cluster.PodRef{Namespace: "default", Name: name, UID: name}
 		r.s.Pods = append(r.s.Pods, pod)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // filterOrder is how the cuts of a funnel follow each other.
@@ -19,7 +19,7 @@ var filterOrder = []reason.Reason{
 
 // reasons holds the explanation of pods that were left out to account: pools all
 // spoken of once, every offer charged to exactly one filter, nothing left.
-func (c *checker) reasons(u pack.Unplaced) {
+func (c *checker) reasons(u schedule.Unplaced) {
 	if err := wellFormed(u.Facts); err != nil {
 		c.fail("%s: %w", names(u.Pods), err)
 	}
@@ -72,15 +72,15 @@ func (c *checker) funnel(f reason.Funnel) error {
 
 // runnersUp holds the explanation of a launch to account: other types, each once,
 // priced against the first choice; dearer ones are among the choices, others are not.
-func (c *checker) runnersUp(l pack.Launch) error {
+func (c *checker) runnersUp(l schedule.Launch) error {
 	first, seen := l.Choices[0], map[string]bool{l.Choices[0].Type: true}
 	pods := l.Requests.Sub(l.Daemons)
 	if len(l.RunnersUp) > 3 {
 		return fmt.Errorf("%d runners-up", len(l.RunnersUp))
 	}
 	for _, r := range l.RunnersUp {
-		size, o := c.onSale(r.Choice)
-		chosen := r.Pool == l.Pool && slices.Contains(l.Choices, r.Choice)
+		size, o := c.onSale(r.Ref)
+		chosen := r.Pool == l.Pool && slices.Contains(l.Choices, r.Ref)
 		switch {
 		case seen[r.Type]:
 			return fmt.Errorf("type %s is named twice", r.Type)
@@ -109,7 +109,7 @@ func (c *checker) runnersUp(l pack.Launch) error {
 
 // roomy reports whether a machine without DaemonSets holds the requests. Attachments
 // that it does not list are unlimited.
-func roomy(t *offer.Type, requests quantity.Amounts) bool {
+func roomy(t *offering.InstanceType, requests quantity.Amounts) bool {
 	for name, n := range requests {
 		have, listed := t.Capacity[name]
 		if n > have-t.Overhead[name] && (listed || !strings.HasPrefix(name, quantity.Attachable)) {
@@ -120,13 +120,13 @@ func roomy(t *offer.Type, requests quantity.Amounts) bool {
 }
 
 // distinctOffers are the offers of types told apart by name: the first counts.
-func distinctOffers(s *Script) []offer.Offer {
-	var out []offer.Offer
+func distinctOffers(s *Script) []offering.Offering {
+	var out []offering.Offering
 	seen := map[string]bool{}
 	for _, t := range s.Types {
 		if !seen[t.Name] {
 			seen[t.Name] = true
-			out = append(out, t.Offers...)
+			out = append(out, t.Offerings...)
 		}
 	}
 	return out

@@ -16,11 +16,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Class is the node class that every scripted pool buys from.
@@ -28,14 +28,14 @@ const Class = "default"
 
 // Script collects the lines of a world.
 type Script struct {
-	Types      []offer.Type
+	Types      []offering.InstanceType
 	Budgets    map[string]int64
-	Pools      []world.Pool
-	Nodes      []world.Node
-	Pods       []world.Pod
-	Daemons    []world.Daemon
+	Pools      []cluster.NodePool
+	Nodes      []cluster.Node
+	Pods       []cluster.Pod
+	Daemons    []cluster.DaemonSet
 	Namespaces map[string]map[string]string // labels by name
-	Settings   world.Settings
+	Settings   cluster.Settings
 }
 
 // Parse reads a script. Empty lines and lines that begin with # are skipped.
@@ -54,11 +54,11 @@ func Parse(text string) (*Script, error) {
 }
 
 // World builds the scripted World from scratch.
-func (s *Script) World() *world.World { return s.Builder().World() }
+func (s *Script) World() *cluster.Snapshot { return s.Builder().Snapshot() }
 
 // Builder returns a Builder that was told everything in the script.
-func (s *Script) Builder() *world.Builder {
-	b := world.NewBuilder()
+func (s *Script) Builder() *cluster.Builder {
+	b := cluster.NewBuilder()
 	b.SetSettings(s.Settings)
 	for name, labels := range s.Namespaces {
 		b.SetNamespace(name, labels)
@@ -99,10 +99,10 @@ func (s *Script) settings(first string, args []string) error {
 	for _, arg := range append([]string{first}, args...) {
 		key, value, _ := strings.Cut(arg, "=")
 		switch {
-		case key == "preferences" && (value == string(world.Respect) || value == string(world.Ignore)):
-			s.Settings.Preferences = world.PreferencePolicy(value)
+		case key == "preferences" && (value == string(cluster.Respect) || value == string(cluster.Ignore)):
+			s.Settings.Preferences = cluster.PreferencePolicy(value)
 		case key == "surplus" && value == "unlimited":
-			s.Settings.Surplus = world.UnlimitedSurplus
+			s.Settings.Surplus = cluster.UnlimitedSurplus
 		case key == "surplus":
 			percent, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
 			if err != nil || !(percent >= 0 && percent < 1e6) {
@@ -140,7 +140,7 @@ func (s *Script) namespace(name string, args []string) error {
 // A reservation of three machines is a budget of three. A type without any price
 // is sold by the offer lines that follow it; an empty label takes one away.
 func (s *Script) typ(name string, args []string) error {
-	t := offer.Type{Name: name, Labels: map[string][]string{"kubernetes.io/arch": {"amd64"}}, Capacity: quantity.Amounts{quantity.NamePods: 110}, Overhead: quantity.Amounts{}}
+	t := offering.InstanceType{Name: name, Labels: map[string][]string{"kubernetes.io/arch": {"amd64"}}, Capacity: quantity.Amounts{quantity.NamePods: 110}, Overhead: quantity.Amounts{}}
 	zones := []string{"1"}
 	prices := map[string]string{}
 	var rest []string
@@ -150,7 +150,7 @@ func (s *Script) typ(name string, args []string) error {
 		var err error
 		switch {
 		case key == "price":
-			prices[offer.OnDemand] = value
+			prices[offering.OnDemand] = value
 		case key == "spot" || key == "reserved":
 			prices[key] = value
 		case key == "zones":
@@ -180,13 +180,13 @@ func (s *Script) typ(name string, args []string) error {
 // offers sells a type in every zone at every price of its line.
 func (s *Script) offers(name string, zones []string, prices map[string]string, rest []string) error {
 	for _, zone := range zones {
-		for _, ct := range []string{offer.OnDemand, offer.Spot, offer.Reserved} {
+		for _, ct := range []string{offering.OnDemand, offering.Spot, offering.Reserved} {
 			price, ok := prices[ct]
 			if !ok {
 				continue
 			}
 			args := append([]string{"zone=" + zone, "price=" + price}, rest...)
-			if ct == offer.Reserved {
+			if ct == offering.Reserved {
 				f := strings.Split(price, "/")
 				if len(f) != 3 {
 					return fmt.Errorf("reserved takes price/id/count, not %q", price)
@@ -197,7 +197,7 @@ func (s *Script) offers(name string, zones []string, prices map[string]string, r
 				args[1] = "price=" + f[0]
 				args = append(args, "reservation="+f[1])
 			}
-			if ct == offer.Spot {
+			if ct == offering.Spot {
 				args = append(args, ct)
 			}
 			if err := s.offer(name, args); err != nil {
@@ -217,11 +217,11 @@ func reservation(id string) string { return "reservation/" + id }
 // offer: offer D4 zone=1 price=0.20 [spot] [reservation=id] [fallback] [draw:family=4]
 // [label:key=a|b] [gone=words]
 func (s *Script) offer(name string, args []string) error {
-	i := slices.IndexFunc(s.Types, func(t offer.Type) bool { return t.Name == name })
+	i := slices.IndexFunc(s.Types, func(t offering.InstanceType) bool { return t.Name == name })
 	if i < 0 {
 		return fmt.Errorf("no type %s goes before", name)
 	}
-	o := offer.Offer{CapacityType: offer.OnDemand}
+	o := offering.Offering{CapacityType: offering.OnDemand}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		kind, rest, _ := strings.Cut(key, ":")
@@ -232,17 +232,17 @@ func (s *Script) offer(name string, args []string) error {
 		case key == "price":
 			o.Price, err = price(value)
 		case arg == "spot":
-			o.CapacityType = offer.Spot
+			o.CapacityType = offering.Spot
 		case key == "reservation":
-			o.CapacityType = offer.Reserved
-			o.Draws = append(o.Draws, offer.Draw{Budget: reservation(value), Amount: 1})
+			o.CapacityType = offering.Reserved
+			o.QuotaUses = append(o.QuotaUses, offering.QuotaUse{Quota: reservation(value), Amount: 1})
 			labelOffer(&o, LabelReservation, value)
 		case arg == "fallback":
 			o.Fallback = true
 		case kind == "draw":
 			var n int64
 			n, err = strconv.ParseInt(value, 10, 64)
-			o.Draws = append(o.Draws, offer.Draw{Budget: plain(rest), Amount: n})
+			o.QuotaUses = append(o.QuotaUses, offering.QuotaUse{Quota: plain(rest), Amount: n})
 		case kind == "label":
 			labelOffer(&o, label(rest), list(value)...)
 		case key == "gone":
@@ -254,27 +254,27 @@ func (s *Script) offer(name string, args []string) error {
 			return err
 		}
 	}
-	s.Types[i].Offers = append(s.Types[i].Offers, o)
+	s.Types[i].Offerings = append(s.Types[i].Offerings, o)
 	return nil
 }
 
-func labelOffer(o *offer.Offer, key string, values ...string) {
+func labelOffer(o *offering.Offering, key string, values ...string) {
 	if o.Labels == nil {
 		o.Labels = map[string][]string{}
 	}
 	o.Labels[key] = values
 }
 
-func price(text string) (offer.Price, error) {
+func price(text string) (offering.Price, error) {
 	if nano, ok := strings.CutSuffix(text, "n"); ok { // exact, as Format writes it
 		n, err := strconv.ParseInt(nano, 10, 64)
-		return offer.Price(n), err
+		return offering.Price(n), err
 	}
 	usd, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return 0, err
 	}
-	return offer.USDPerHour(usd)
+	return offering.USDPerHour(usd)
 }
 
 // budget: budget family left=10
@@ -296,7 +296,7 @@ func (s *Script) budget(name string, args []string) error {
 // pool: pool web [weight=10] [limit:cpu=8] [taint:key=value:Effect] [label:key=value]
 // [need:key=Op:a|b] [need:key=Op>=2:a|b] [variety:key=minValues] [static] [blocked=words]
 func (s *Script) pool(name string, args []string) error {
-	p := world.Pool{Name: name, Class: Class, Labels: map[string]string{}}
+	p := cluster.NodePool{Name: name, Class: Class, Labels: map[string]string{}}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		kind, rest, _ := strings.Cut(key, ":")
@@ -338,7 +338,7 @@ func (s *Script) pool(name string, args []string) error {
 // [attach:driver=4] [price=0.20] [draw:family=4] [capacity:resource=amount] [coming]
 // [leaving] [stuck] [unregistered] [any other resource=amount]
 func (s *Script) node(name string, args []string) error {
-	n := world.Node{Key: name, Name: name, Initialized: true, Labels: map[string]string{world.LabelHostname: name}, Allocatable: quantity.Amounts{quantity.NamePods: 110}}
+	n := cluster.Node{Key: name, Name: name, Initialized: true, Labels: map[string]string{cluster.LabelHostname: name}, Allocatable: quantity.Amounts{quantity.NamePods: 110}}
 	capacity := quantity.Amounts{}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
@@ -347,9 +347,9 @@ func (s *Script) node(name string, args []string) error {
 		switch {
 		case kind == "pool":
 			n.Pool, n.Claim = value, true
-			n.Labels[world.LabelPool] = value
+			n.Labels[cluster.LabelPool] = value
 		case key == "zone":
-			n.Labels[world.LabelZone] = plain(value)
+			n.Labels[cluster.LabelZone] = plain(value)
 		case kind == "label":
 			n.Labels[label(rest)] = plain(value)
 		case kind == "taint":
@@ -361,7 +361,7 @@ func (s *Script) node(name string, args []string) error {
 		case kind == "draw":
 			var count int64
 			count, err = strconv.ParseInt(value, 10, 64)
-			n.Draws = append(n.Draws, offer.Draw{Budget: plain(rest), Amount: count})
+			n.QuotaUses = append(n.QuotaUses, offering.QuotaUse{Quota: plain(rest), Amount: count})
 		case key == "price":
 			n.Price, err = price(value)
 		case arg == "coming":
@@ -369,10 +369,10 @@ func (s *Script) node(name string, args []string) error {
 		case arg == "leaving":
 			n.Leaving = true
 		case arg == "stuck":
-			n.Stuck = true
+			n.Unschedulable = true
 		case arg == "unregistered":
 			n.Name, n.Initialized = "", false
-			delete(n.Labels, world.LabelHostname)
+			delete(n.Labels, cluster.LabelHostname)
 		default:
 			err = amount(n.Allocatable, key, value)
 		}
@@ -417,7 +417,7 @@ func (s *Script) pods(name string, args []string) error {
 // daemon: daemon agent cpu=100m mem=128Mi [need:key=Op:a|b] [or:1:key=Op:a|b]
 // [tolerate:key=value:Effect] [port=TCP/8080]
 func (s *Script) daemon(name string, args []string) error {
-	d := world.Daemon{Ref: world.Ref{Name: name, UID: name}, Requests: quantity.Amounts{quantity.NamePods: 1}}
+	d := cluster.DaemonSet{PodRef: cluster.PodRef{Name: name, UID: name}, Requests: quantity.Amounts{quantity.NamePods: 1}}
 	terms := grouped{}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")

@@ -3,7 +3,7 @@ package enginetest
 import (
 	"math/rand/v2"
 
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/cluster"
 )
 
 // RandomSmall is a world small enough for Best: at most eight pods, few offers and
@@ -13,8 +13,8 @@ func RandomSmall(seed uint64, full bool) *Script {
 	r.types(1 + r.IntN(3))
 	for i := range r.s.Types {
 		t := &r.s.Types[i]
-		r.Shuffle(len(t.Offers), func(i, j int) { t.Offers[i], t.Offers[j] = t.Offers[j], t.Offers[i] })
-		t.Offers = t.Offers[:min(len(t.Offers), 2)]
+		r.Shuffle(len(t.Offerings), func(i, j int) { t.Offerings[i], t.Offerings[j] = t.Offerings[j], t.Offerings[i] })
+		t.Offerings = t.Offerings[:min(len(t.Offerings), 2)]
 	}
 	r.pools(1 + r.IntN(2))
 	r.daemons(r.IntN(2))
@@ -29,7 +29,7 @@ func RandomSmall(seed uint64, full bool) *Script {
 		r.workload(min(1+r.IntN(4), end-len(r.s.Pods)))
 	}
 	r.age()
-	r.s.Settings.Preferences = world.Ignore // the twin knows nothing of them
+	r.s.Settings.Preferences = cluster.Ignore // the twin knows nothing of them
 	if full {
 		r.fullTypes()
 		r.fullPools()
@@ -43,7 +43,7 @@ func RandomSmall(seed uint64, full bool) *Script {
 	return r.s
 }
 
-func (s *Script) leavingPod(p world.Pod) bool {
+func (s *Script) leavingPod(p cluster.Pod) bool {
 	for _, n := range s.Nodes {
 		if n.Name != "" && n.Name == p.Node {
 			return n.Leaving && p.Movable

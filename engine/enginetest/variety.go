@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // variety counts the distinct values of labels.
@@ -27,7 +27,7 @@ func (v variety) note(labels map[string][]string) {
 }
 
 // short lists the labels of which the pool asks for more values than there are, sorted.
-func (v variety) short(pool world.Pool) []string {
+func (v variety) short(pool cluster.NodePool) []string {
 	var out []string
 	for _, r := range pool.Requirements {
 		if len(v[r.Key]) < r.MinValues && !slices.Contains(out, r.Key) {
@@ -39,7 +39,7 @@ func (v variety) short(pool world.Pool) []string {
 }
 
 // diverse holds a launch's choices against its pool's minValues, and what it says of them.
-func (c *checker) diverse(i int, l pack.Launch, pool world.Pool, had variety) {
+func (c *checker) diverse(i int, l schedule.Launch, pool cluster.NodePool, had variety) {
 	short := had.short(pool)
 	if len(short) > 0 && !c.Settings.RelaxMinValues {
 		c.fail("launch %d has too little variety of %v for its pool", i, short)
@@ -51,7 +51,7 @@ func (c *checker) diverse(i int, l pack.Launch, pool world.Pool, had variety) {
 
 // needlessly holds pods that are said to be left out for minValues against what is
 // on sale without quota, where neither neighbours nor limits have a say.
-func (c *checker) needlessly(u pack.Unplaced) {
+func (c *checker) needlessly(u schedule.Unplaced) {
 	for _, f := range u.Funnels {
 		if last, ok := f.Last(); !ok || last.By != reason.MinValues {
 			continue
@@ -60,7 +60,7 @@ func (c *checker) needlessly(u pack.Unplaced) {
 			c.fail("%s: left out for minValues of %s, which may be relaxed", names(u.Pods), f.Pool)
 			continue
 		}
-		pool := c.Pools[slices.IndexFunc(c.Pools, func(p world.Pool) bool { return p.Name == f.Pool })]
+		pool := c.Pools[slices.IndexFunc(c.Pools, func(p cluster.NodePool) bool { return p.Name == f.Pool })]
 		if len(pool.Limits) > 0 || c.anyoneChoosy() {
 			continue
 		}
@@ -72,7 +72,7 @@ func (c *checker) needlessly(u pack.Unplaced) {
 
 // anyoneChoosy reports whether neighbours may have a say in where a pod goes.
 func (c *checker) anyoneChoosy() bool {
-	return slices.ContainsFunc(c.Pods, func(p world.Pod) bool { return len(p.Spreads)+len(p.AntiAffinity) > 0 })
+	return slices.ContainsFunc(c.Pods, func(p cluster.Pod) bool { return len(p.Spreads)+len(p.AntiAffinity) > 0 })
 }
 
 // solitary pods mind no others, and have no alternatives.
@@ -82,7 +82,7 @@ func (c *checker) solitary(i int) bool {
 }
 
 // suitable is the variety of the offers that would hold the pod alone.
-func (c *checker) suitable(i int, pool world.Pool) variety {
+func (c *checker) suitable(i int, pool cluster.NodePool) variety {
 	out := variety{}
 	c.onFresh(i, pool, func(at int) { out.note(c.cluster.places[at].labels) })
 	return out
@@ -90,7 +90,7 @@ func (c *checker) suitable(i int, pool world.Pool) variety {
 
 // onFresh visits the machines, each as a place of its own, that the pool could buy without quota
 // and that would hold the pod alone.
-func (c *checker) onFresh(i int, pool world.Pool, visit func(at int)) {
+func (c *checker) onFresh(i int, pool cluster.NodePool, visit func(at int)) {
 	at, before := len(c.cluster.places), c.cluster.at[i]
 	defer func() { c.cluster.places, c.cluster.at[i] = c.cluster.places[:at], before }()
 	seen := map[string]bool{}
@@ -99,7 +99,7 @@ func (c *checker) onFresh(i int, pool world.Pool, visit func(at int)) {
 			continue
 		}
 		seen[t.Name] = true
-		for _, o := range t.Offers {
+		for _, o := range t.Offerings {
 			n, ok := c.sold(t, o, pool)
 			if !ok {
 				continue
@@ -116,14 +116,14 @@ func (c *checker) onFresh(i int, pool world.Pool, visit func(at int)) {
 
 // sold is the node that an offer becomes in a pool, if the pool may have it. Where labels
 // are open it is not known what the node would be: then it does not count.
-func (c *checker) sold(t offer.Type, o offer.Offer, pool world.Pool) (place, bool) {
+func (c *checker) sold(t offering.InstanceType, o offering.Offering, pool cluster.NodePool) (place, bool) {
 	labels := c.labelsOf(t, o, pool)
 	for _, r := range pool.Requirements {
 		if !satisfies(r, labels[r.Key]) || len(labels[r.Key]) > 1 {
 			return place{}, false
 		}
 	}
-	return c.asPlace(t, pool, labels), o.Unavailable == "" && o.Price >= 0 && len(o.Draws) == 0
+	return c.asPlace(t, pool, labels), o.Unavailable == "" && o.Price >= 0 && len(o.QuotaUses) == 0
 }
 
 // fullVariety gives pools minValues of more kinds. It draws from a source of its own,
@@ -139,8 +139,8 @@ func (r *random) fullVariety(seed uint64) {
 }
 
 func (r *random) variedRule() constraint.Rule {
-	rule := constraint.Rule{Key: r.oneOf(world.LabelInstanceType, world.LabelInstanceType, world.LabelZone, world.LabelCapacityType, "arch", "version", "team"), Operator: constraint.Exists, MinValues: 1 + r.IntN(4)}
-	if rule.Key == world.LabelZone && r.often(50) {
+	rule := constraint.Rule{Key: r.oneOf(cluster.LabelInstanceType, cluster.LabelInstanceType, cluster.LabelZone, cluster.LabelCapacityType, "arch", "version", "team"), Operator: constraint.Exists, MinValues: 1 + r.IntN(4)}
+	if rule.Key == cluster.LabelZone && r.often(50) {
 		rule.Operator, rule.Values = constraint.NotIn, []string{fmt.Sprint(1 + r.IntN(3))}
 	}
 	return rule

@@ -8,14 +8,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // aliases are the short names of label keys.
 var aliases = [][2]string{
-	{"zone", world.LabelZone}, {"host", world.LabelHostname}, {"type", world.LabelInstanceType}, {"capacity-type", world.LabelCapacityType},
+	{"zone", cluster.LabelZone}, {"host", cluster.LabelHostname}, {"type", cluster.LabelInstanceType}, {"capacity-type", cluster.LabelCapacityType},
 }
 
 // label reads a label key.
@@ -52,13 +52,13 @@ func int32Of(text string) (int32, error) {
 // grouped collects rules of numbered terms: or:1:key=…, or:1:other=…
 type grouped map[string]int
 
-func (g grouped) add(terms []world.Term, rest, value string) []world.Term {
+func (g grouped) add(terms []cluster.Term, rest, value string) []cluster.Term {
 	id, key, numbered := strings.Cut(rest, ":")
 	if !numbered {
 		if rest == "" && value == "" {
-			return append(terms, world.Term{})
+			return append(terms, cluster.Term{})
 		}
-		return append(terms, world.Term{rule(rest, value)})
+		return append(terms, cluster.Term{rule(rest, value)})
 	}
 	i, ok := g[id]
 	if !ok {
@@ -70,16 +70,16 @@ func (g grouped) add(terms []world.Term, rest, value string) []world.Term {
 	return terms
 }
 
-func taint(key, value string) world.Taint {
+func taint(key, value string) cluster.Taint {
 	v, effect, _ := strings.Cut(value, ":")
-	return world.Taint{Key: plain(key), Value: plain(v), Effect: world.Effect(effect)}
+	return cluster.Taint{Key: plain(key), Value: plain(v), Effect: cluster.Effect(effect)}
 }
 
 // toleration: key=value:Effect tolerates that value, key=:Effect every value, and
 // key==:Effect the empty one; an empty key tolerates every taint.
-func toleration(key, value string) world.Toleration {
+func toleration(key, value string) cluster.Toleration {
 	v, effect, _ := strings.Cut(value, ":")
-	t := world.Toleration{Key: plain(key), Operator: "Equal", Value: plain(v), Effect: world.Effect(effect)}
+	t := cluster.Toleration{Key: plain(key), Operator: "Equal", Value: plain(v), Effect: cluster.Effect(effect)}
 	switch v {
 	case "":
 		t.Operator = "Exists"
@@ -105,7 +105,7 @@ func rule(key, value string) constraint.Rule {
 
 // selectLabels reads a selector: nothing for the one that is not there, * for
 // every pod, else rules.
-func selectLabels(s *world.Selector, text string) error {
+func selectLabels(s *cluster.Selector, text string) error {
 	if text == "nothing" {
 		s.Nothing, s.Labels = true, nil
 		return nil
@@ -117,8 +117,8 @@ func selectLabels(s *world.Selector, text string) error {
 
 // selector: app=web|api,tier!=db,new,!old as kubectl writes them, with | between
 // values; * selects everything.
-func selector(text string) (world.Term, error) {
-	out := world.Term{}
+func selector(text string) (cluster.Term, error) {
+	out := cluster.Term{}
 	if text == "*" {
 		return out, nil
 	}

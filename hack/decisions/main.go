@@ -19,16 +19,16 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/disrupt/disrupttest"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 func main() {
 	seeds := flag.Uint64("seeds", 500, "how many seeded clusters of each kind")
-	transcripts := flag.String("transcripts", "engine/pack/testdata", "folder of recorded clusters")
+	transcripts := flag.String("transcripts", "engine/schedule/testdata", "folder of recorded clusters")
 	show := flag.String("show", "", "print the decision on the cluster of this name")
 	flag.Parse()
 	r := recorder{out: os.Stdout, show: *show}
@@ -89,7 +89,7 @@ func (r recorder) recorded(folder string) error {
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", file, err)
 		}
-		r.write(name, plan(pack.Solve(script.World())))
+		r.write(name, plan(schedule.Solve(script.World())))
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (r recorder) seeded(seed uint64) {
 		{"small", func() *enginetest.Script { return enginetest.RandomSmall(seed, seed%2 == 0) }},
 	} {
 		if name := fmt.Sprintf("%s/%d", kind.name, seed); r.wants(name) {
-			r.write(name, plan(pack.Solve(kind.draw().World())))
+			r.write(name, plan(schedule.Solve(kind.draw().World())))
 		}
 	}
 	if name := fmt.Sprintf("disrupt/%d", seed); r.wants(name) {
@@ -123,7 +123,7 @@ func disruption(seed uint64) string {
 		pools = append(pools, disrupt.Pool{Name: p.Name, Static: p.Static})
 	}
 	settings := disrupt.Settings{SpotToSpot: seed%2 == 0, Upstream: seed%5 == 0}
-	found := disrupt.Search(fleet.Builder.World(), fleet.Cluster(disrupttest.Now(), pools, settings), disrupt.Cursor{})
+	found := disrupt.Search(fleet.Builder.Snapshot(), fleet.Cluster(disrupttest.Now(), pools, settings), disrupt.Cursor{})
 	var w strings.Builder
 	for _, m := range found.Moves {
 		fmt.Fprintf(&w, "move %s %v: %d → %d, %d evictions\n", m.Cause, m.Nodes, m.Before, m.After, m.Evictions)
@@ -141,7 +141,7 @@ func disruption(seed uint64) string {
 }
 
 // plan is a plan without its words.
-func plan(p pack.Plan) string {
+func plan(p schedule.Plan) string {
 	var w strings.Builder
 	for _, n := range p.Nominations {
 		fmt.Fprintf(&w, "on %s: %s\n", n.Node, pods(n.Pods))
@@ -163,14 +163,14 @@ func plan(p pack.Plan) string {
 	return w.String()
 }
 
-func launch(w io.Writer, l pack.Launch) {
+func launch(w io.Writer, l schedule.Launch) {
 	fmt.Fprintf(w, "launch in %s for %s: %v\n", l.Pool, pods(l.Pods), l.Choices)
 	for _, r := range l.RunnersUp {
 		fmt.Fprintf(w, "  next %s %s %s in %s: %d\n", r.Type, r.Zone, r.CapacityType, r.Pool, r.More)
 	}
 }
 
-func pods(refs []world.Ref) string {
+func pods(refs []cluster.PodRef) string {
 	var names []string
 	for _, r := range refs {
 		names = append(names, r.Namespace+"/"+r.Name)

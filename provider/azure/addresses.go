@@ -12,13 +12,13 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // addressBudget is the budget of a subnet's free addresses. Nodes of a cluster are in
 // one virtual network, so that its name and the subnet's tell enough.
 func addressBudget(s subnetID) string {
-	return offer.AddressBudget + strings.ToLower(s.vnet+"/"+s.subnet)
+	return offering.AddressQuota + strings.ToLower(s.vnet+"/"+s.subnet)
 }
 
 // keptByAzure are the addresses of each range that no machine gets: the first four and
@@ -188,33 +188,33 @@ func (p *Provider) addressesOf(maxPods int64) int64 {
 }
 
 // withAddresses adds to offers what a node of the shape takes of its subnet.
-func (p *Provider) withAddresses(offers []offer.Offer, sh shape) []offer.Offer {
+func (p *Provider) withAddresses(offers []offering.Offering, sh shape) []offering.Offering {
 	draw, ok := p.addressDraw(sh)
 	if !ok {
 		return offers
 	}
-	drawn := map[string][]offer.Draw{} // offers of one capacity type share theirs
+	drawn := map[string][]offering.QuotaUse{} // offers of one capacity type share theirs
 	for i := range offers {
 		o := &offers[i]
 		if drawn[o.CapacityType] == nil {
-			drawn[o.CapacityType] = append(o.Draws[:len(o.Draws):len(o.Draws)], draw)
+			drawn[o.CapacityType] = append(o.QuotaUses[:len(o.QuotaUses):len(o.QuotaUses)], draw)
 		}
-		o.Draws = drawn[o.CapacityType]
+		o.QuotaUses = drawn[o.CapacityType]
 	}
 	return offers
 }
 
-func (p *Provider) addressDraw(sh shape) (offer.Draw, bool) {
+func (p *Provider) addressDraw(sh shape) (offering.QuotaUse, bool) {
 	subnet, err := parseSubnetID(sh.subnet)
 	if err != nil {
-		return offer.Draw{}, false
+		return offering.QuotaUse{}, false
 	}
-	return offer.Draw{Budget: addressBudget(subnet), Amount: p.addressesOf(sh.maxPods)}, true
+	return offering.QuotaUse{Quota: addressBudget(subnet), Amount: p.addressesOf(sh.maxPods)}, true
 }
 
 // reserve takes what an offer draws out of quota and subnet, or reports the budget that
 // does not hold it.
-func (l *launch) reserve(draws []offer.Draw) (short string, ok bool) {
+func (l *launch) reserve(draws []offering.QuotaUse) (short string, ok bool) {
 	if short, ok := l.p.ledger.reserve(l.name, draws, l.in.quota.value, l.in.quota.taken); !ok {
 		return short, false
 	}
@@ -247,11 +247,11 @@ func (l *launch) unreserve() {
 }
 
 // credit gives back what a machine drew, at the time it was seen to be gone.
-func (p *Provider) credit(machine string, draws []offer.Draw, at time.Time) {
+func (p *Provider) credit(machine string, draws []offering.QuotaUse, at time.Time) {
 	p.ledger.credit(machine, draws, at)
 	for _, book := range p.addresses.all() {
 		for _, d := range draws {
-			if d.Budget == addressBudget(book.subnet) {
+			if d.Quota == addressBudget(book.subnet) {
 				book.ledger.credit(machine, draws, at)
 			}
 		}

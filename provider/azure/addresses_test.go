@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/emulator"
@@ -14,7 +14,7 @@ import (
 // addressesOf is the budget of a subnet, by its id.
 func addressesOf(id string) string {
 	part := strings.Split(strings.ToLower(id), "/")
-	return offer.AddressBudget + part[len(part)-3] + "/" + part[len(part)-1]
+	return offering.AddressQuota + part[len(part)-3] + "/" + part[len(part)-1]
 }
 
 func (r *region) launchAll(t *testing.T, p *azure.Provider, claims ...provider.Claim) (ids []string) {
@@ -36,7 +36,7 @@ func TestAddressesAreABudget(t *testing.T) {
 	budget := addressesOf(r.SubnetID())
 	want := func(what string, left int64) {
 		t.Helper()
-		if got, known := snapshot(t, p).Budgets[budget]; got != left || !known {
+		if got, known := snapshot(t, p).QuotaLeft[budget]; got != left || !known {
 			t.Errorf("%s: %d addresses are left (known: %v), want %d", what, got, known, left)
 		}
 	}
@@ -79,7 +79,7 @@ func TestNodesOfASubnetTakeAddressesForTheirPods(t *testing.T) {
 	r.options.NetworkPlugin = "azure"
 	p := r.provider(t)
 	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
-	if left := snapshot(t, p).Budgets[addressesOf(r.SubnetID())]; left != 29 {
+	if left := snapshot(t, p).QuotaLeft[addressesOf(r.SubnetID())]; left != 29 {
 		t.Errorf("%d addresses are left after a node of 30 pods in 59", left)
 	}
 	if _, err := p.Launch(t.Context(), claim("b", onDemand("Standard_D2s_v5", "eastus-1"))); !errors.As(err, new(*provider.CapacityError)) {

@@ -20,7 +20,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -94,7 +94,7 @@ func (a *byAKS) handleIn(virtual string) (string, bool) {
 func (a *byAKS) mayBegin(*launch) time.Duration { return 0 }
 func (a *byAKS) mayEnd(string) bool             { return true }
 
-func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice offer.Choice) (map[string]string, error) {
+func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (map[string]string, error) {
 	body, err := a.body(ctx, l, m, choice)
 	if err != nil {
 		return nil, prepare(err)

@@ -12,7 +12,7 @@ import (
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
@@ -20,7 +20,7 @@ import (
 // body is what AKS shall make of a launch, but for its zone and tags: machines that are
 // alike in the rest are made with one request. It holds nothing of the claim that other
 // claims of its kind do not have.
-func (a *byAKS) body(ctx context.Context, l *launch, m *machineType, choice offer.Choice) (*aks.Machine, error) {
+func (a *byAKS) body(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (*aks.Machine, error) {
 	image, err := l.image(ctx, m.sku)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (a *byAKS) body(ctx context.Context, l *launch, m *machineType, choice offe
 // setAKSPriority is setPriority in AKS's words.
 func (m *machineType) setAKSPriority(x *aks.MachineProperties, capacityType string) {
 	x.Priority = to.Ptr(aks.ScaleSetPriorityRegular)
-	if capacityType != offer.Spot {
+	if capacityType != offering.Spot {
 		return
 	}
 	x.Priority = to.Ptr(aks.ScaleSetPrioritySpot)
@@ -64,7 +64,7 @@ func (m *machineType) setAKSPriority(x *aks.MachineProperties, capacityType stri
 	x.Billing = &aks.MachineBillingProfile{SpotMaxPrice: to.Ptr(float32(m.spotMaxPrice()))}
 }
 
-func (a *byAKS) kubernetes(l *launch, m *machineType, choice offer.Choice) (*aks.MachineKubernetesProfile, error) {
+func (a *byAKS) kubernetes(l *launch, m *machineType, choice offering.Ref) (*aks.MachineKubernetesProfile, error) {
 	spec := &l.class.Spec
 	kubelet, err := kubeletConfig(spec.Kubelet)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *byAKS) kubernetes(l *launch, m *machineType, choice offer.Choice) (*aks
 // labels are those that a kubelet may set, without AKS's own and without those that
 // depend on the zone, which would keep machines from sharing a request. The rest are
 // synced once the node has registered.
-func (a *byAKS) labels(l *launch, m *machineType, choice offer.Choice) map[string]string {
+func (a *byAKS) labels(l *launch, m *machineType, choice offering.Ref) map[string]string {
 	labels := map[string]string{v1beta1.LabelNodeClass: l.class.Name, labelCapacityType: choice.CapacityType, labelDoNotSyncTaints: "true"}
 	single(labels, m.offered.Labels)
 	maps.Copy(labels, l.claim.Labels)

@@ -325,7 +325,7 @@ func TestDriftThatAKSTells(t *testing.T) {
 		if _, err := p.List(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		d, err := p.Drift(t.Context(), provider.Bought{Claim: "a", ProviderID: in.ProviderID, Class: "default", ImageID: in.ImageID, Annotations: in.Annotations})
+		d, err := p.Drift(t.Context(), provider.LaunchedNode{Claim: "a", ProviderID: in.ProviderID, Class: "default", ImageID: in.ImageID, Annotations: in.Annotations})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +334,7 @@ func TestDriftThatAKSTells(t *testing.T) {
 	if d := drift(); d.Reason != "" {
 		t.Errorf("as it was made: %+v", d)
 	}
-	if changed := p.Stirred(); len(changed) > 0 {
+	if changed := p.DriftChanged(); len(changed) > 0 {
 		t.Errorf("seen for the first time, %v have changed", changed)
 	}
 	if err := r.DriftMachine(handleOf("a"), "the cluster's certificates were rotated"); err != nil {
@@ -343,10 +343,10 @@ func TestDriftThatAKSTells(t *testing.T) {
 	if d := drift(); d.Reason != azure.ClusterConfigDrift || !strings.Contains(d.Detail, "certificates") {
 		t.Errorf("AKS says that it has drifted: %+v", d)
 	}
-	if changed := p.Stirred(); fmt.Sprint(changed) != "[a]" {
+	if changed := p.DriftChanged(); fmt.Sprint(changed) != "[a]" {
 		t.Errorf("changed are %v, want a", changed)
 	}
-	if changed := p.Stirred(); len(changed) > 0 {
+	if changed := p.DriftChanged(); len(changed) > 0 {
 		t.Errorf("%v have changed again", changed)
 	}
 }
@@ -362,7 +362,7 @@ func TestAKSMachineFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, attempts := run(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1")))
-	if len(attempts) == 0 || attempts[0].Reason != "Quota" || attempts[0].Choice.Type != "Standard_D4s_v5" {
+	if len(attempts) == 0 || attempts[0].Reason != "Quota" || attempts[0].Offering.Type != "Standard_D4s_v5" {
 		t.Errorf("attempts: %+v", attempts)
 	}
 	r.wantMachines(t, 1)

@@ -118,7 +118,7 @@ func TestTagsMakeNoMachineAnew(t *testing.T) {
 		for len(f.State().Machines) > 0 {
 			time.Sleep(time.Second)
 		}
-		u, err := p.Update(t.Context(), provider.Bought{Claim: "web-1", ProviderID: f.id, Class: "default"})
+		u, err := p.Update(t.Context(), provider.LaunchedNode{Claim: "web-1", ProviderID: f.id, Class: "default"})
 		if err != nil || u.Changed != "" {
 			t.Errorf("%+v, %v", u, err)
 		}

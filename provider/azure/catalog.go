@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
@@ -120,14 +120,14 @@ func (c *catalog) refresh(p *Provider, name string, in inputs) {
 	blocks, stock := p.stockouts.snapshot()
 	book := p.addresses.of(c.built.shape.subnet)
 	next := provider.Snapshot{
-		Budgets: p.ledger.left(c.set.budgets, in.quota.value, in.quota.taken),
-		Taken:   in.taken(),
-		Listed:  in.listed(),
-		Unread:  in.skus.value.unread,
-		Problem: in.problem(c.set, p.judge.listed, book),
+		QuotaLeft: p.ledger.left(c.set.budgets, in.quota.value, in.quota.taken),
+		Taken:     in.taken(),
+		Listed:    in.listed(),
+		Unread:    in.skus.value.unread,
+		Problem:   in.problem(c.set, p.judge.listed, book),
 	}
-	maps.Copy(next.Budgets, book.left())
-	next.Pressure = p.pressure.observe(p.opts.Now(), next.Budgets)
+	maps.Copy(next.QuotaLeft, book.left())
+	next.QuotaPressure = p.pressure.observe(p.opts.Now(), next.QuotaLeft)
 	available := availableFrom{stock: stock, limits: in.quota.version}
 	old := c.snapshot
 	if old != nil && c.available == available {
@@ -145,10 +145,10 @@ func (c *catalog) refresh(p *Provider, name string, in inputs) {
 }
 
 func same(a, b *provider.Snapshot) bool {
-	return sameTypes(a.Types, b.Types) && maps.Equal(a.Budgets, b.Budgets) && maps.Equal(a.Pressure, b.Pressure) && a.Taken.Equal(b.Taken) && a.Listed.Equal(b.Listed) && slices.Equal(a.Unread, b.Unread) && a.Problem == b.Problem
+	return sameTypes(a.Types, b.Types) && maps.Equal(a.QuotaLeft, b.QuotaLeft) && maps.Equal(a.QuotaPressure, b.QuotaPressure) && a.Taken.Equal(b.Taken) && a.Listed.Equal(b.Listed) && slices.Equal(a.Unread, b.Unread) && a.Problem == b.Problem
 }
 
-func sameTypes(a, b []offer.Type) bool {
+func sameTypes(a, b []offering.InstanceType) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
@@ -199,25 +199,25 @@ func few(names []string) string {
 
 // availableTypes fills in why offers cannot be bought now. Types without such an
 // offer share their offers with the set.
-func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota usages, by buyer) []offer.Type {
-	types := make([]offer.Type, len(set.types))
+func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota usages, by buyer) []offering.InstanceType {
+	types := make([]offering.InstanceType, len(set.types))
 	for i := range set.types {
 		m := &set.types[i]
 		types[i] = m.offered
-		types[i].Offers = p.availableOffers(m, blocks, quota, by)
+		types[i].Offerings = p.availableOffers(m, blocks, quota, by)
 	}
 	return types
 }
 
-func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usages, by buyer) []offer.Offer {
-	offers, copied := m.offered.Offers, false
-	for i := range m.offered.Offers {
-		why := p.unavailable(m.sku, &m.offered.Offers[i], blocks, quota, by)
+func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usages, by buyer) []offering.Offering {
+	offers, copied := m.offered.Offerings, false
+	for i := range m.offered.Offerings {
+		why := p.unavailable(m.sku, &m.offered.Offerings[i], blocks, quota, by)
 		if why == "" {
 			continue
 		}
 		if !copied {
-			offers, copied = append([]offer.Offer(nil), offers...), true
+			offers, copied = append([]offering.Offering(nil), offers...), true
 		}
 		offers[i].Unavailable = why
 	}
@@ -226,16 +226,16 @@ func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usage
 
 // unavailable says in words why an offer cannot be bought: it is not sold to
 // this subscription, its quota could never hold it, or it was refused lately.
-func (p *Provider) unavailable(s *sku, o *offer.Offer, blocks blockView, quota usages, by buyer) string {
+func (p *Provider) unavailable(s *sku, o *offering.Offering, blocks blockView, quota usages, by buyer) string {
 	if s.barred != "" {
 		return s.barred
 	}
 	if why := s.barredZones[p.zoneNumber(o.Zone)]; why != "" {
 		return why
 	}
-	for _, d := range o.Draws {
-		if q, ok := quota.of(d.Budget); ok && q.limit < d.Amount {
-			return fmt.Sprintf("quota %s is %d, this takes %d", d.Budget, q.limit, d.Amount)
+	for _, d := range o.QuotaUses {
+		if q, ok := quota.of(d.Quota); ok && q.limit < d.Amount {
+			return fmt.Sprintf("quota %s is %d, this takes %d", d.Quota, q.limit, d.Amount)
 		}
 	}
 	if b, ok := blocks.recall(s, o.Zone, o.CapacityType, by); ok {

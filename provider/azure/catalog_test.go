@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
@@ -29,7 +29,7 @@ func snapshot(t *testing.T, p *azure.Provider) *provider.Snapshot {
 	return s
 }
 
-func find(s *provider.Snapshot, name string) *offer.Type {
+func find(s *provider.Snapshot, name string) *offering.InstanceType {
 	for i := range s.Types {
 		if s.Types[i].Name == name {
 			return &s.Types[i]
@@ -38,7 +38,7 @@ func find(s *provider.Snapshot, name string) *offer.Type {
 	return nil
 }
 
-func mustFind(t *testing.T, s *provider.Snapshot, name string) *offer.Type {
+func mustFind(t *testing.T, s *provider.Snapshot, name string) *offering.InstanceType {
 	t.Helper()
 	if found := find(s, name); found != nil {
 		return found
@@ -79,7 +79,7 @@ func TestTypesOfARealSize(t *testing.T) {
 		t.Errorf("overhead (-want +got):\n%s", diff)
 	}
 	var ways []string
-	for _, o := range d4.Offers {
+	for _, o := range d4.Offerings {
 		ways = append(ways, o.Zone+" "+o.CapacityType+" "+o.Price.String())
 	}
 	if diff := cmp.Diff([]string{
@@ -88,18 +88,18 @@ func TestTypesOfARealSize(t *testing.T) {
 	}, ways); diff != "" {
 		t.Errorf("offers (-want +got):\n%s", diff)
 	}
-	address := offer.Draw{Budget: addressesOf(r.SubnetID()), Amount: 1}
-	draws := []offer.Draw{{Budget: "family:standardDDSv5Family", Amount: 4}, {Budget: "regional", Amount: 4}, {Budget: "virtualMachines", Amount: 1}, address}
-	if diff := cmp.Diff(draws, d4.Offers[0].Draws); diff != "" {
+	address := offering.QuotaUse{Quota: addressesOf(r.SubnetID()), Amount: 1}
+	draws := []offering.QuotaUse{{Quota: "family:standardDDSv5Family", Amount: 4}, {Quota: "regional", Amount: 4}, {Quota: "virtualMachines", Amount: 1}, address}
+	if diff := cmp.Diff(draws, d4.Offerings[0].QuotaUses); diff != "" {
 		t.Errorf("draws (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]offer.Draw{{Budget: "lowPriority", Amount: 4}, {Budget: "virtualMachines", Amount: 1}, address}, d4.Offers[1].Draws); diff != "" {
+	if diff := cmp.Diff([]offering.QuotaUse{{Quota: "lowPriority", Amount: 4}, {Quota: "virtualMachines", Amount: 1}, address}, d4.Offerings[1].QuotaUses); diff != "" {
 		t.Errorf("draws of spot (-want +got):\n%s", diff)
 	}
-	for _, o := range d4.Offers {
-		for _, d := range o.Draws {
-			if _, ok := s.Budgets[d.Budget]; !ok {
-				t.Errorf("nothing is known of budget %s", d.Budget)
+	for _, o := range d4.Offerings {
+		for _, d := range o.QuotaUses {
+			if _, ok := s.QuotaLeft[d.Quota]; !ok {
+				t.Errorf("nothing is known of budget %s", d.Quota)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
 			continue
 		}
 		known := slices.Contains(sold.Labels[key], value)
-		for _, o := range sold.Offers {
+		for _, o := range sold.Offerings {
 			known = known || slices.Contains(o.Labels[key], value)
 		}
 		if !known {
@@ -237,7 +237,7 @@ func TestRestrictionsAndQuotaOfNothingAreToldInWords(t *testing.T) {
 	})
 	s := snapshot(t, r.provider(t))
 	why := func(size, zone, ct string) string {
-		for _, o := range mustFind(t, s, size).Offers {
+		for _, o := range mustFind(t, s, size).Offerings {
 			if o.Zone == zone && o.CapacityType == ct {
 				return o.Unavailable
 			}
@@ -245,12 +245,12 @@ func TestRestrictionsAndQuotaOfNothingAreToldInWords(t *testing.T) {
 		return "not offered"
 	}
 	for _, test := range []struct{ size, zone, ct, want string }{
-		{"Standard_D4s_v5", "eastus-1", offer.OnDemand, "not offered to this subscription (NotAvailableForSubscription)"},
-		{"Standard_D4s_v5", "0", offer.Spot, "not offered to this subscription (NotAvailableForSubscription)"},
-		{"Standard_D8s_v5", "eastus-2", offer.OnDemand, "not offered to this subscription (NotAvailableForSubscription)"},
-		{"Standard_D8s_v5", "eastus-1", offer.OnDemand, ""},
-		{"Standard_E4s_v5", "eastus-1", offer.OnDemand, "quota family:standardESv5Family is 0, this takes 4"},
-		{"Standard_E4s_v5", "eastus-1", offer.Spot, ""},
+		{"Standard_D4s_v5", "eastus-1", offering.OnDemand, "not offered to this subscription (NotAvailableForSubscription)"},
+		{"Standard_D4s_v5", "0", offering.Spot, "not offered to this subscription (NotAvailableForSubscription)"},
+		{"Standard_D8s_v5", "eastus-2", offering.OnDemand, "not offered to this subscription (NotAvailableForSubscription)"},
+		{"Standard_D8s_v5", "eastus-1", offering.OnDemand, ""},
+		{"Standard_E4s_v5", "eastus-1", offering.OnDemand, "quota family:standardESv5Family is 0, this takes 4"},
+		{"Standard_E4s_v5", "eastus-1", offering.Spot, ""},
 	} {
 		if got := why(test.size, test.zone, test.ct); got != test.want {
 			t.Errorf("%s in %s (%s): %q, want %q", test.size, test.zone, test.ct, got, test.want)
@@ -284,10 +284,10 @@ func TestCatalogWithoutPricesOrQuotaSaysSo(t *testing.T) {
 			t.Errorf("the problem does not say %q: %s", words, s.Problem)
 		}
 	}
-	if len(s.Types) < 900 || len(s.Budgets) != 0 {
-		t.Errorf("%d types, %d budgets", len(s.Types), len(s.Budgets))
+	if len(s.Types) < 900 || len(s.QuotaLeft) != 0 {
+		t.Errorf("%d types, %d budgets", len(s.Types), len(s.QuotaLeft))
 	}
-	small, large := mustFind(t, s, "Standard_D2s_v5").Offers[0].Price, mustFind(t, s, "Standard_D8s_v5").Offers[0].Price
+	small, large := mustFind(t, s, "Standard_D2s_v5").Offerings[0].Price, mustFind(t, s, "Standard_D8s_v5").Offerings[0].Price
 	if small <= 0 || large <= small {
 		t.Errorf("built-in prices: %v for two vCPUs, %v for eight", small, large)
 	}
@@ -310,7 +310,7 @@ func TestRegionWithoutZones(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1, Location: "westcentralus"})
 	p := r.provider(t)
 	s := snapshot(t, p)
-	for _, o := range mustFind(t, s, "Standard_D4s_v5").Offers {
+	for _, o := range mustFind(t, s, "Standard_D4s_v5").Offerings {
 		if o.Zone != "0" || !reflect.DeepEqual(o.Labels["karpenter.azure.com/placement-scope"], []string{"regional"}) {
 			t.Errorf("offer in %q with %v", o.Zone, o.Labels)
 		}

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // everySize are offers of some sizes in one zone.
-func everySize() (choices []offer.Choice) {
+func everySize() (choices []offering.Ref) {
 	for _, series := range []string{"D%ds_v5", "E%ds_v5", "D%dds_v5", "E%dds_v5", "D%das_v5"} {
 		for _, cores := range []int{2, 4, 8, 16} {
 			choices = append(choices, onDemand("Standard_"+fmt.Sprintf(series, cores), "eastus-1"))
@@ -44,7 +44,7 @@ func blocked(t *testing.T, p *azure.Provider, class string) (n int, why string) 
 		t.Fatal(err)
 	}
 	for _, k := range s.Types {
-		for _, o := range k.Offers {
+		for _, o := range k.Offerings {
 			if o.Unavailable != "" {
 				n, why = n+1, o.Unavailable
 			}
@@ -79,7 +79,7 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 				r.fault(t, test.fault)
 				p := r.provider(t)
 				before, _ := blocked(t, p, "good")
-				bad := provider.Claim{Name: "bad", UID: "bad", Class: "bad", Choices: everySize()}
+				bad := provider.Claim{Name: "bad", UID: "bad", Class: "bad", Offerings: everySize()}
 				var reason, detail string // of its last rest
 				for range 50 {
 					if in, _ := p.Launch(t.Context(), bad); in.State == provider.Running {
@@ -102,7 +102,7 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 				if reason != test.condition || reason != "" && (!strings.Contains(detail, "encryptionAtHost") || !strings.Contains(detail, "correct what the AKSNodeClass asks for")) {
 					t.Errorf("the class says %s: %s", reason, detail)
 				}
-				if _, err := r.up(t, p, provider.Claim{Name: "fine", UID: "fine", Class: "good", Choices: everySize()}); err != nil {
+				if _, err := r.up(t, p, provider.Claim{Name: "fine", UID: "fine", Class: "good", Offerings: everySize()}); err != nil {
 					t.Errorf("the other class: %v", err)
 				}
 				r.ClearFaults()
@@ -130,7 +130,7 @@ func TestSizeThatCanBeHadIsFound(t *testing.T) {
 			c.Zone = "eastus-2"
 			choices = append(choices, c)
 		}
-		slices.SortStableFunc(choices, func(a, b offer.Choice) int { return strings.Compare(a.Type, b.Type) })
+		slices.SortStableFunc(choices, func(a, b offering.Ref) int { return strings.Compare(a.Type, b.Type) })
 		const wrong = 19 // of 20 sizes, or fewer where one is tried in two zones at first
 		r.fault(t, emulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]+$", Status: 400, Code: "InvalidParameter", Message: "The value of a property is not allowed.", Times: wrong})
 		sent := r.record()
@@ -215,7 +215,7 @@ func TestDeniedClassRests(t *testing.T) {
 			Message: "The client 'c' with object id 'o-1' has permission to perform action 'Microsoft.Compute/virtualMachines/write' on scope '/vm'; however, it does not have permission to perform action(s) 'Microsoft.ManagedIdentity/userAssignedIdentities/assign/action' on the linked scope(s) '/the/identity' (respectively) or the linked scope(s) are invalid."})
 		p := r.provider(t)
 		for i := range 250 {
-			_, err := toTheEnd(t, p, provider.Claim{Name: "bad", UID: fmt.Sprint(i), Class: "bad", Choices: everySize()})
+			_, err := toTheEnd(t, p, provider.Claim{Name: "bad", UID: fmt.Sprint(i), Class: "bad", Offerings: everySize()})
 			if err == nil || i > 0 && !errors.As(err, new(*provider.NotReadyError)) || !strings.Contains(err.Error(), "Managed Identity Operator") {
 				t.Fatalf("launch %d: %v", i, err)
 			}
@@ -232,7 +232,7 @@ func TestDeniedClassRests(t *testing.T) {
 		}
 		r.ClearFaults()
 		time.Sleep(51 * time.Second)
-		if _, err := r.up(t, p, provider.Claim{Name: "bad", UID: "x", Class: "bad", Choices: everySize()}); err != nil {
+		if _, err := r.up(t, p, provider.Claim{Name: "bad", UID: "x", Class: "bad", Offerings: everySize()}); err != nil {
 			t.Errorf("five minutes later: %v", err)
 		}
 	})

@@ -93,12 +93,12 @@ func (l *life) until(what string, step func() (done bool, err error)) {
 // launch takes one step and stores what it says, as the lifecycle does.
 func (l *life) launch() (bool, error) {
 	c := l.stored
-	c.Memory = maps.Clone(c.Memory)
+	c.LaunchState = maps.Clone(c.LaunchState)
 	in, err := l.p.Launch(l.ctx, c)
 	if err != nil {
 		return false, err
 	}
-	if in.ProviderID != "" && in.ProviderID != l.id || !maps.Equal(remembering(l.stored.Memory, in.Memory), l.stored.Memory) {
+	if in.ProviderID != "" && in.ProviderID != l.id || !maps.Equal(remembering(l.stored.LaunchState, in.LaunchState), l.stored.LaunchState) {
 		if err := l.killer.write(func() error { l.store(in); return nil }); err != nil {
 			return false, err
 		}
@@ -110,7 +110,7 @@ func (l *life) store(in provider.Instance) {
 	if in.ProviderID != "" {
 		l.id = in.ProviderID
 	}
-	l.stored.Memory = remembering(l.stored.Memory, in.Memory)
+	l.stored.LaunchState = remembering(l.stored.LaunchState, in.LaunchState)
 }
 
 // remembering is what a claim remembers when it is told more; an empty value forgets.
@@ -128,7 +128,7 @@ func (l *life) end() (bool, error) {
 	if l.id != "" {
 		err = l.p.Terminate(l.ctx, l.id)
 	} else {
-		err = l.p.Abandon(l.ctx, l.stored)
+		err = l.p.TerminateUnclaimed(l.ctx, l.stored)
 	}
 	if errors.Is(err, provider.ErrNotFound) {
 		return true, nil

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
@@ -17,7 +17,7 @@ func TestReasonsOfFailedLaunches(t *testing.T) {
 	quota := "exceeding approved standardDSv5Family Cores quota. Current Limit: 10"
 	for _, test := range []struct {
 		code, message string
-		choice        offer.Choice
+		choice        offering.Ref
 		want          string
 	}{
 		{"OperationNotAllowed", quota, choice, "SubscriptionQuotaReached"},

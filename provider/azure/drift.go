@@ -35,13 +35,13 @@ const AnnotationKubernetesVersion = "karve.dev/kubernetes-version"
 // Drift compares a machine with its AKSNodeClass as its status has it; it asks
 // Azure nothing. What the class does not know for its present spec makes no drift:
 // the error is then a provider.NotReadyError, unless another difference is certain.
-func (p *Provider) Drift(ctx context.Context, m provider.Bought) (provider.Drift, error) {
+func (p *Provider) Drift(ctx context.Context, m provider.LaunchedNode) (provider.Drift, error) {
 	class, err := p.class(ctx, m.Class)
 	if err != nil {
 		return provider.Drift{}, err
 	}
 	var open error
-	for _, check := range []func(*v1beta1.AKSNodeClass, provider.Bought) (provider.Drift, error){
+	for _, check := range []func(*v1beta1.AKSNodeClass, provider.LaunchedNode) (provider.Drift, error){
 		classDrift, versionDrift, imageDrift, p.identityDrift, p.clusterDrift, p.sizeDrift,
 	} {
 		drift, err := check(class, m)
@@ -55,7 +55,7 @@ func (p *Provider) Drift(ctx context.Context, m provider.Bought) (provider.Drift
 
 // classDrift compares the hash of the class with the one the machine was made
 // under. Hashes of different versions, and one that is missing, say nothing.
-func classDrift(class *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
+func classDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	now, then := class.Annotations[v1beta1.AnnotationHash], m.Annotations[v1beta1.AnnotationHash]
 	if class.Annotations[v1beta1.AnnotationHashVersion] != m.Annotations[v1beta1.AnnotationHashVersion] || now == "" || then == "" || now == then {
 		return provider.Drift{}, nil
@@ -67,7 +67,7 @@ func classDrift(class *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift,
 // counts is what the machine was asked to run, since images may bring something
 // else; a replacement would bring the same, and so on for ever. Machines that do not
 // say are taken by their kubelet. One that is newer has not drifted.
-func versionDrift(class *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
+func versionDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	if err := settled(class, v1beta1.ConditionTypeKubernetesVersionReady); err != nil {
 		return provider.Drift{}, err
 	}
@@ -91,7 +91,7 @@ func olderVersion(had, want string) bool {
 // class names its version, to have another is drift in either direction: that is how
 // nodes are taken back from a bad image. A version that new machines have for want of the one
 // that the class was to keep makes nobody drift who has that one.
-func imageDrift(class *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
+func imageDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	if err := settled(class, v1beta1.ConditionTypeImagesReady); err != nil {
 		return provider.Drift{}, err
 	}
@@ -132,7 +132,7 @@ func numbers(version string) []int {
 }
 
 // identityDrift: nodes that pull images as somebody else than kubelets do now.
-func (p *Provider) identityDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
+func (p *Provider) identityDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	now, then := p.opts.KubeletIdentityClientID, m.NodeLabels[v1beta1.AKSLabelKubeletIdentityClientID]
 	if now == "" || then == "" || now == then {
 		return provider.Drift{}, nil
@@ -142,7 +142,7 @@ func (p *Provider) identityDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (pr
 
 // clusterDrift: AKS would make its machine anew, by the last list of machines. That is of
 // whatever age: such drift lasts.
-func (p *Provider) clusterDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
+func (p *Provider) clusterDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	if vm := p.listed(m); vm != nil && vm.said != nil && vm.said.drift != "" {
 		return provider.Drift{Reason: ClusterConfigDrift, Detail: vm.said.drift}, nil
 	}
@@ -151,7 +151,7 @@ func (p *Provider) clusterDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (pro
 
 // sizeDrift: somebody gave the machine another size than was bought, by the last list of
 // machines. What its node says of its size and price, and what limits count, is wrong then.
-func (p *Provider) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (provider.Drift, error) {
+func (p *Provider) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	vm := p.listed(m)
 	if vm == nil || !p.ours(vm) {
 		return provider.Drift{}, nil
@@ -163,7 +163,7 @@ func (p *Provider) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.Bought) (provid
 }
 
 // listed is the machine in the last list, of whatever age; nil when it is not there.
-func (p *Provider) listed(m provider.Bought) *machine {
+func (p *Provider) listed(m provider.LaunchedNode) *machine {
 	name, err := p.machineOf(m.ProviderID)
 	if err != nil {
 		return nil // there is no machine yet

@@ -45,59 +45,59 @@ func TestDriftOfMachines(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change func(*v1beta1.AKSNodeClass)
-		m      provider.Bought
+		m      provider.LaunchedNode
 		want   string
 		open   bool // it could not be found out
 	}{
-		"nothing is known of it":        {m: provider.Bought{}},
-		"same image":                    {m: provider.Bought{ImageID: gen2}},
-		"newer image":                   {m: provider.Bought{ImageID: image("2204gen2containerd", "202511.30.0")}, want: azure.ImageDrift},
-		"numbers, not letters":          {m: provider.Bought{ImageID: image("2204gen2containerd", "202512.9.0")}},
-		"image was withdrawn":           {m: provider.Bought{ImageID: image("2204gen2containerd", "202601.01.0")}},
-		"definition was lost":           {m: provider.Bought{ImageID: image("2204gen2arm64containerd", "202501.01.0")}},
-		"shared gallery, same version":  {m: provider.Bought{ImageID: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/AKSUbuntu/images/2204gen2containerd/versions/202512.09.0"}},
-		"shared gallery, older version": {m: provider.Bought{ImageID: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/AKSUbuntu/images/2204Gen2containerd/versions/202412.09.0"}, want: azure.ImageDrift},
-		"the class lost the image":      {change: keeps("202511.30.0"), m: provider.Bought{ImageID: image("2204gen2containerd", "202511.30.0")}},
-		"older than the one lost":       {change: keeps("202511.30.0"), m: provider.Bought{ImageID: image("2204Gen2containerd", "202511.29.0")}, want: azure.ImageDrift},
-		"between lost and new":          {change: keeps("202511.30.0"), m: provider.Bought{ImageID: image("2204gen2containerd", "202512.01.0")}},
-		"new is older than lost":        {change: keeps("202601.01.0"), m: provider.Bought{ImageID: gen2}},
-		"kept cannot be read":           {change: keeps(`","`), m: provider.Bought{ImageID: image("2204gen2containerd", "202511.30.0")}, want: azure.ImageDrift},
+		"nothing is known of it":        {m: provider.LaunchedNode{}},
+		"same image":                    {m: provider.LaunchedNode{ImageID: gen2}},
+		"newer image":                   {m: provider.LaunchedNode{ImageID: image("2204gen2containerd", "202511.30.0")}, want: azure.ImageDrift},
+		"numbers, not letters":          {m: provider.LaunchedNode{ImageID: image("2204gen2containerd", "202512.9.0")}},
+		"image was withdrawn":           {m: provider.LaunchedNode{ImageID: image("2204gen2containerd", "202601.01.0")}},
+		"definition was lost":           {m: provider.LaunchedNode{ImageID: image("2204gen2arm64containerd", "202501.01.0")}},
+		"shared gallery, same version":  {m: provider.LaunchedNode{ImageID: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/AKSUbuntu/images/2204gen2containerd/versions/202512.09.0"}},
+		"shared gallery, older version": {m: provider.LaunchedNode{ImageID: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/AKSUbuntu/images/2204Gen2containerd/versions/202412.09.0"}, want: azure.ImageDrift},
+		"the class lost the image":      {change: keeps("202511.30.0"), m: provider.LaunchedNode{ImageID: image("2204gen2containerd", "202511.30.0")}},
+		"older than the one lost":       {change: keeps("202511.30.0"), m: provider.LaunchedNode{ImageID: image("2204Gen2containerd", "202511.29.0")}, want: azure.ImageDrift},
+		"between lost and new":          {change: keeps("202511.30.0"), m: provider.LaunchedNode{ImageID: image("2204gen2containerd", "202512.01.0")}},
+		"new is older than lost":        {change: keeps("202601.01.0"), m: provider.LaunchedNode{ImageID: gen2}},
+		"kept cannot be read":           {change: keeps(`","`), m: provider.LaunchedNode{ImageID: image("2204gen2containerd", "202511.30.0")}, want: azure.ImageDrift},
 		"lost, but another is named": {
 			change: func(c *v1beta1.AKSNodeClass) {
 				keeps("202511.30.0")(c)
 				c.Annotations[azure.AnnotationImageVersion] = "202512.09.0"
 			},
-			m: provider.Bought{ImageID: image("2204gen2containerd", "202511.30.0")}, want: azure.ImageDrift,
+			m: provider.LaunchedNode{ImageID: image("2204gen2containerd", "202511.30.0")}, want: azure.ImageDrift,
 		},
-		"an image that is no version": {m: provider.Bought{ImageID: "/subscriptions/s/images/mine"}},
+		"an image that is no version": {m: provider.LaunchedNode{ImageID: "/subscriptions/s/images/mine"}},
 		"images of an older spec": {
 			change: func(c *v1beta1.AKSNodeClass) { c.Generation++ },
-			m:      provider.Bought{ImageID: image("2204gen2containerd", "202511.30.0")}, open: true,
+			m:      provider.LaunchedNode{ImageID: image("2204gen2containerd", "202511.30.0")}, open: true,
 		},
 		"no images": {
 			change: func(c *v1beta1.AKSNodeClass) {
 				c.Status.Images = nil
 				c.SetUnknown(v1beta1.ConditionTypeImagesReady, "LookupFailed", "")
 			},
-			m: provider.Bought{ImageID: gen2}, open: true,
+			m: provider.LaunchedNode{ImageID: gen2}, open: true,
 		},
 
-		"older Kubernetes":                           {m: provider.Bought{KubeletVersion: "v1.36.2"}, want: azure.K8sVersionDrift},
-		"the image brought an older kubelet":         {m: provider.Bought{KubeletVersion: "v1.36.2", Annotations: made("1.36.3")}},
-		"the image brought a newer kubelet":          {m: provider.Bought{KubeletVersion: "v1.36.4"}},
-		"made for an older Kubernetes":               {m: provider.Bought{KubeletVersion: "v1.36.3", Annotations: made("1.35.9")}, want: azure.K8sVersionDrift},
-		"a version nobody can read":                  {m: provider.Bought{KubeletVersion: "latest"}},
-		"Kubernetes not known, but another class":    {change: unsettle, m: provider.Bought{Annotations: hashed("1", v1beta1.HashVersion)}, want: azure.NodeClassDrift},
-		"Kubernetes not known":                       {change: unsettle, m: provider.Bought{KubeletVersion: "v1.30.0"}, open: true},
-		"class was changed":                          {m: provider.Bought{Annotations: hashed("1", v1beta1.HashVersion)}, want: azure.NodeClassDrift},
-		"class was not changed":                      {m: provider.Bought{Annotations: hashed(class("").Hash(), v1beta1.HashVersion)}},
-		"hash of another version":                    {m: provider.Bought{Annotations: hashed("1", "v2")}},
-		"class has no hash yet":                      {change: func(c *v1beta1.AKSNodeClass) { c.Annotations = nil }, m: provider.Bought{Annotations: hashed("1", v1beta1.HashVersion)}},
-		"another kubelet identity":                   {m: provider.Bought{NodeLabels: map[string]string{v1beta1.AKSLabelKubeletIdentityClientID: "old"}}, want: azure.KubeletIdentityDrift},
-		"the same kubelet identity":                  {m: provider.Bought{NodeLabels: map[string]string{v1beta1.AKSLabelKubeletIdentityClientID: "new"}}},
-		"a node that does not say whose identity":    {m: provider.Bought{NodeLabels: map[string]string{"team": "a"}}},
-		"class is gone":                              {m: provider.Bought{Class: "other", ImageID: gen2}, open: true},
-		"what is certain comes before what is known": {change: unsettle, m: provider.Bought{ImageID: image("2204gen2containerd", "202501.01.0"), KubeletVersion: "v1.1.1"}, want: azure.ImageDrift},
+		"older Kubernetes":                           {m: provider.LaunchedNode{KubeletVersion: "v1.36.2"}, want: azure.K8sVersionDrift},
+		"the image brought an older kubelet":         {m: provider.LaunchedNode{KubeletVersion: "v1.36.2", Annotations: made("1.36.3")}},
+		"the image brought a newer kubelet":          {m: provider.LaunchedNode{KubeletVersion: "v1.36.4"}},
+		"made for an older Kubernetes":               {m: provider.LaunchedNode{KubeletVersion: "v1.36.3", Annotations: made("1.35.9")}, want: azure.K8sVersionDrift},
+		"a version nobody can read":                  {m: provider.LaunchedNode{KubeletVersion: "latest"}},
+		"Kubernetes not known, but another class":    {change: unsettle, m: provider.LaunchedNode{Annotations: hashed("1", v1beta1.HashVersion)}, want: azure.NodeClassDrift},
+		"Kubernetes not known":                       {change: unsettle, m: provider.LaunchedNode{KubeletVersion: "v1.30.0"}, open: true},
+		"class was changed":                          {m: provider.LaunchedNode{Annotations: hashed("1", v1beta1.HashVersion)}, want: azure.NodeClassDrift},
+		"class was not changed":                      {m: provider.LaunchedNode{Annotations: hashed(class("").Hash(), v1beta1.HashVersion)}},
+		"hash of another version":                    {m: provider.LaunchedNode{Annotations: hashed("1", "v2")}},
+		"class has no hash yet":                      {change: func(c *v1beta1.AKSNodeClass) { c.Annotations = nil }, m: provider.LaunchedNode{Annotations: hashed("1", v1beta1.HashVersion)}},
+		"another kubelet identity":                   {m: provider.LaunchedNode{NodeLabels: map[string]string{v1beta1.AKSLabelKubeletIdentityClientID: "old"}}, want: azure.KubeletIdentityDrift},
+		"the same kubelet identity":                  {m: provider.LaunchedNode{NodeLabels: map[string]string{v1beta1.AKSLabelKubeletIdentityClientID: "new"}}},
+		"a node that does not say whose identity":    {m: provider.LaunchedNode{NodeLabels: map[string]string{"team": "a"}}},
+		"class is gone":                              {m: provider.LaunchedNode{Class: "other", ImageID: gen2}, open: true},
+		"what is certain comes before what is known": {change: unsettle, m: provider.LaunchedNode{ImageID: image("2204gen2containerd", "202501.01.0"), KubeletVersion: "v1.1.1"}, want: azure.ImageDrift},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegion(t, emulator.Options{SystemNodes: -1})
@@ -154,7 +154,7 @@ func TestMachinesKnowHowTheyWereMade(t *testing.T) {
 	first := settledClass("1.36.3", ids...)
 	r.class.Store(first)
 	in, _ := run(t, p, claim("a", onDemand("Standard_D4ds_v5", "eastus-1")))
-	m := provider.Bought{Claim: "a", Class: "default", ProviderID: in.ProviderID, ImageID: in.ImageID, Annotations: in.Annotations, KubeletVersion: "v1.36.1"}
+	m := provider.LaunchedNode{Claim: "a", Class: "default", ProviderID: in.ProviderID, ImageID: in.ImageID, Annotations: in.Annotations, KubeletVersion: "v1.36.1"}
 	drift := func(c *v1beta1.AKSNodeClass) string {
 		t.Helper()
 		r.class.Store(c)

@@ -83,7 +83,7 @@ func TestDualStack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for budget, left := range s.Budgets {
+	for budget, left := range s.QuotaLeft {
 		if strings.Contains(budget, "aks-subnet") && left != 1 {
 			t.Errorf("%d addresses are left by %s, want one", left, budget)
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // answer makes the error the SDK makes of an HTTP response.
@@ -148,8 +148,8 @@ func TestClassify(t *testing.T) {
 				t.Errorf("got %s, reason %s, zero %v, after %v; want %s, %s, %v, %v",
 					r.kind, r.reason(), r.limitIsZero, r.retryAfter, test.want, test.reason, test.zero, test.after)
 			}
-			if r.conduct().avoid != test.avoid || r.ofOffer() != (test.avoid != "") || r.rests(offer.OnDemand) != test.rest {
-				t.Errorf("%q rests for %v, want %q for %v", r.conduct().avoid, r.rests(offer.OnDemand), test.avoid, test.rest)
+			if r.conduct().avoid != test.avoid || r.ofOffer() != (test.avoid != "") || r.rests(offering.OnDemand) != test.rest {
+				t.Errorf("%q rests for %v, want %q for %v", r.conduct().avoid, r.rests(offering.OnDemand), test.avoid, test.rest)
 			}
 			if strings.Contains(r.detail, "\n") || strings.Contains(r.detail, "arm.example") {
 				t.Errorf("the detail is not one sentence: %q", r.detail)

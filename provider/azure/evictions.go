@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -25,29 +25,29 @@ type evictions struct {
 
 type spotOffer struct{ size, zone string } // size in lower case
 
-func spotOfferOf(c offer.Choice) spotOffer { return spotOffer{strings.ToLower(c.Type), c.Zone} }
+func spotOfferOf(c offering.Ref) spotOffer { return spotOffer{strings.ToLower(c.Type), c.Zone} }
 
 func newEvictions(now func() time.Time) *evictions {
 	return &evictions{now: now, until: map[spotOffer]time.Time{}}
 }
 
-var _ provider.Forewarned = (*Provider)(nil)
+var _ provider.EvictionObserver = (*Provider)(nil)
 
 // Evicted has the offer come last for ten minutes.
-func (p *Provider) Evicted(c offer.Choice) {
-	if c.CapacityType == offer.Spot {
+func (p *Provider) EvictionAnnounced(c offering.Ref) {
+	if c.CapacityType == offering.Spot {
 		p.evictions.learn(c)
 	}
 }
 
-func (e *evictions) learn(c offer.Choice) {
+func (e *evictions) learn(c offering.Ref) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.until[spotOfferOf(c)] = e.now().Add(evictedFor)
 }
 
 // last returns choices in their order, but those that were evicted lately behind all others.
-func (e *evictions) last(choices []offer.Choice) []offer.Choice {
+func (e *evictions) last(choices []offering.Ref) []offering.Ref {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
@@ -59,9 +59,9 @@ func (e *evictions) last(choices []offer.Choice) []offer.Choice {
 	if len(e.until) == 0 {
 		return choices
 	}
-	calm, taken := make([]offer.Choice, 0, len(choices)), []offer.Choice(nil)
+	calm, taken := make([]offering.Ref, 0, len(choices)), []offering.Ref(nil)
 	for _, c := range choices {
-		if _, lately := e.until[spotOfferOf(c)]; lately && c.CapacityType == offer.Spot {
+		if _, lately := e.until[spotOfferOf(c)]; lately && c.CapacityType == offering.Spot {
 			taken = append(taken, c)
 			continue
 		}

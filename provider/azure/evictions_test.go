@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
@@ -20,7 +20,7 @@ func TestEvictedOffersComeLast(t *testing.T) {
 		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 		p := r.provider(t)
 		cheap, dear := spot("Standard_D4s_v5", "eastus-1"), spot("Standard_D8s_v5", "eastus-1")
-		buys := func(name, when string, want offer.Choice, choices ...offer.Choice) {
+		buys := func(name, when string, want offering.Ref, choices ...offering.Ref) {
 			t.Helper()
 			id, err := r.up(t, p, claim(name, choices...))
 			if err != nil {
@@ -32,16 +32,16 @@ func TestEvictedOffersComeLast(t *testing.T) {
 			}
 		}
 		buys("a", "before", cheap, cheap, dear)
-		p.Evicted(cheap)
+		p.EvictionAnnounced(cheap)
 		buys("b", "after an eviction", dear, cheap, dear)
 		buys("c", "where there is no other", cheap, cheap)
 		buys("d", "elsewhere", spot("Standard_D4s_v5", "eastus-2"), spot("Standard_D4s_v5", "eastus-2"), dear)
 		buys("e", "on demand", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D4s_v5", "eastus-1"), dear)
-		p.Evicted(dear)
+		p.EvictionAnnounced(dear)
 		buys("f", "when all lose machines", cheap, cheap, dear)
 		time.Sleep(10 * time.Minute)
 		buys("g", "ten minutes later", cheap, cheap, dear)
-		p.Evicted(onDemand("Standard_D4s_v5", "eastus-1"))
+		p.EvictionAnnounced(onDemand("Standard_D4s_v5", "eastus-1"))
 		buys("h", "what is not spot is not evicted", cheap, cheap, dear)
 	})
 }
@@ -70,7 +70,7 @@ func TestPolicyDenialIsTold(t *testing.T) {
 				t.Errorf("%q does not tell of %s", told, want)
 			}
 		}
-		if _, err := r.up(t, p, provider.Claim{Name: "b", UID: "b", Class: "default", Choices: []offer.Choice{onDemand("Standard_D4s_v5", "eastus-1")}}); err != nil {
+		if _, err := r.up(t, p, provider.Claim{Name: "b", UID: "b", Class: "default", Offerings: []offering.Ref{onDemand("Standard_D4s_v5", "eastus-1")}}); err != nil {
 			t.Fatal(err)
 		}
 		if told := p.PolicyDenial("default"); told != "" {

@@ -64,7 +64,7 @@ func TestResizedMachineHasDrifted(t *testing.T) {
 			if _, err := p.List(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			d, err := p.Drift(t.Context(), provider.Bought{Claim: "a", ProviderID: id, Class: "default", Type: size})
+			d, err := p.Drift(t.Context(), provider.LaunchedNode{Claim: "a", ProviderID: id, Class: "default", Type: size})
 			if notReady := new(provider.NotReadyError); err != nil && !errors.As(err, &notReady) { // the class is nobody's here
 				t.Fatal(err)
 			}
@@ -78,13 +78,13 @@ func TestResizedMachineHasDrifted(t *testing.T) {
 		if err := r.Resize(r.State().VMs[0].Name); err != nil {
 			t.Fatal(err)
 		}
-		if changed := p.Stirred(); len(changed) > 0 {
+		if changed := p.DriftChanged(); len(changed) > 0 {
 			t.Errorf("before it was listed again, %v have changed", changed)
 		}
 		if d := drift("Standard_D4s_v5"); d.Reason != azure.SizeDrift {
 			t.Errorf("resized to %s: %+v", r.State().VMs[0].Size, d)
 		}
-		if changed := p.Stirred(); fmt.Sprint(changed) != "[a]" {
+		if changed := p.DriftChanged(); fmt.Sprint(changed) != "[a]" {
 			t.Errorf("changed are %v, want a", changed)
 		}
 		if d := drift(""); d.Reason != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 type createPoller = runtime.Poller[armcompute.VirtualMachinesClientCreateOrUpdateResponse]
@@ -31,7 +31,7 @@ type flight struct {
 	// belonged to it is looked for, and it is not asked for again meanwhile.
 	gone bool
 	// draws is the quota a leaving machine will give back.
-	draws []offer.Draw
+	draws []offering.QuotaUse
 }
 
 // flights are kept by machine name.

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -58,7 +58,7 @@ func (l *launch) look(ctx context.Context, now time.Time) (v view[*machine], err
 
 // unheardOf reports whether neither we nor the list know of a machine of the claim's.
 func (l *launch) unheardOf(v view[*machine]) bool {
-	if l.claim.Memory[AnnotationOperation] != "" || l.p.legacy(v, l.claim) != nil {
+	if l.claim.LaunchState[AnnotationOperation] != "" || l.p.legacy(v, l.claim) != nil {
 		return false
 	}
 	for _, k := range l.p.makers {
@@ -113,7 +113,7 @@ func (l *launch) follow(ctx context.Context, vm *machine) (provider.Instance, er
 // stands describes a machine that has not failed.
 func (l *launch) stands(ctx context.Context, vm *machine) provider.Instance {
 	in := l.p.instance(ctx, vm)
-	in.Memory = l.memory()
+	in.LaunchState = l.memory()
 	if in.ClaimUID == "" { // inherited
 		in.ClaimUID = l.claim.UID
 		l.p.describe(ctx, &in, l.claim.Class)
@@ -170,13 +170,13 @@ func (l *launch) giveBack(ctx context.Context, vm *machine, r refusal) (provider
 		return provider.Instance{}, err
 	}
 	in := l.waiting()
-	in.Memory = l.forgotten()
+	in.LaunchState = l.forgotten()
 	return in, nil
 }
 
 // heed learns from why a machine failed as from a refusal: what AKS has accepted Compute may
 // refuse later.
-func (l *launch) heed(r refusal, vm *machine, choice offer.Choice) {
+func (l *launch) heed(r refusal, vm *machine, choice offering.Ref) {
 	if l.mind(r, imageOf(vm), choice) {
 		return
 	}

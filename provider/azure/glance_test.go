@@ -32,7 +32,7 @@ func TestOneLaunchReadsTheListForAll(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			claims[i].Memory = in.Memory
+			claims[i].LaunchState = in.LaunchState
 		}
 		time.Sleep(5 * time.Second)
 		if err := r.Inject(emulator.Named{Name: "QuotaHangs", Target: "/virtualMachines$", Times: -1}); err != nil {
@@ -113,8 +113,8 @@ func TestSlowListServesAll(t *testing.T) {
 					if in.State == provider.Running {
 						return
 					}
-					if in.Memory != nil {
-						c.Memory = in.Memory
+					if in.LaunchState != nil {
+						c.LaunchState = in.LaunchState
 					}
 					time.Sleep(max(in.RetryAfter, 100*time.Millisecond))
 				}

@@ -34,7 +34,7 @@ func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
 	if in, _ := run(t, p, both); in.Type != older {
 		t.Errorf("bought %s", in.Type)
 	}
-	if o := find(snapshot(t, p), newer); o == nil || o.Offers[0].Unavailable == "" {
+	if o := find(snapshot(t, p), newer); o == nil || o.Offerings[0].Unavailable == "" {
 		t.Errorf("%s is offered to the class: %+v", newer, o)
 	}
 }

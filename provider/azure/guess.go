@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
@@ -23,14 +23,14 @@ const (
 // has no price at all.
 type valuer struct {
 	listed, builtIn priceTable
-	perVCPU         map[string]offer.Price // by family letter; "" for the region
+	perVCPU         map[string]offering.Price // by family letter; "" for the region
 }
 
 func newValuer(skus []*sku, listed, builtIn priceTable) valuer {
-	v := valuer{listed: listed, builtIn: builtIn, perVCPU: map[string]offer.Price{}}
+	v := valuer{listed: listed, builtIn: builtIn, perVCPU: map[string]offering.Price{}}
 	for _, s := range skus {
 		known := cmp.Or(listed.size(s.name).onDemand, builtIn.size(s.name).onDemand)
-		each := known / offer.Price(s.vcpus)
+		each := known / offering.Price(s.vcpus)
 		v.perVCPU[s.size.Family] = max(v.perVCPU[s.size.Family], each)
 		v.perVCPU[""] = max(v.perVCPU[""], each)
 	}
@@ -40,15 +40,15 @@ func newValuer(skus []*sku, listed, builtIn priceTable) valuer {
 // Without any price list: dearer than general purpose machines have ever been,
 // and GPUs at the rate of the dearest.
 const (
-	guessPerVCPU offer.Price = 0.1 * 1e9
-	guessPerGPU  offer.Price = 15 * 1e9
+	guessPerVCPU offering.Price = 0.1 * 1e9
+	guessPerGPU  offering.Price = 15 * 1e9
 )
 
-func (v valuer) guess(s *sku) offer.Price {
+func (v valuer) guess(s *sku) offering.Price {
 	if p := cmp.Or(v.perVCPU[s.size.Family], v.perVCPU[""]); p > 0 {
-		return p * offer.Price(s.vcpus)
+		return p * offering.Price(s.vcpus)
 	}
-	return guessPerVCPU*offer.Price(s.vcpus) + guessPerGPU*offer.Price(s.gpus)
+	return guessPerVCPU*offering.Price(s.vcpus) + guessPerGPU*offering.Price(s.gpus)
 }
 
 // price returns what the size costs and how that is known. A size without a spot meter is

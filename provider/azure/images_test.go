@@ -119,7 +119,7 @@ func TestNamedVersionIsTheOnlyOne(t *testing.T) {
 	}
 	drift := func(p *azure.Provider, image string) string {
 		t.Helper()
-		d, err := p.Drift(t.Context(), provider.Bought{Claim: "a", Class: "default", ImageID: image, Annotations: in.Annotations})
+		d, err := p.Drift(t.Context(), provider.LaunchedNode{Claim: "a", Class: "default", ImageID: image, Annotations: in.Annotations})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -392,7 +392,7 @@ func TestSpotAboveTheLimitIsNotSold(t *testing.T) {
 	c := class("1.36.3")
 	c.Annotations = map[string]string{azure.AnnotationSpotMaxPrice: "0.04"}
 	r.class.Store(c)
-	for _, o := range mustFind(t, snapshot(t, r.provider(t)), "Standard_D4ds_v5").Offers {
+	for _, o := range mustFind(t, snapshot(t, r.provider(t)), "Standard_D4ds_v5").Offerings {
 		if said := strings.Contains(o.Unavailable, "above the class's limit of 0.0400"); said != (o.CapacityType == "spot") {
 			t.Errorf("%s in %s at %s: %q", o.CapacityType, o.Zone, o.Price, o.Unavailable)
 		}

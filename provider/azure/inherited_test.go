@@ -107,7 +107,7 @@ func TestMachinesOfKarpenterAreThisClusters(t *testing.T) {
 			t.Errorf("listed as %+v, %v", list, err)
 		}
 		// An earlier hash and no word of Kubernetes' version, as its claims have it.
-		drift, err := p.Drift(t.Context(), provider.Bought{
+		drift, err := p.Drift(t.Context(), provider.LaunchedNode{
 			Claim: "web-x7k2p", ProviderID: id, Class: "default", ImageID: in.ImageID, KubeletVersion: "v1.36.3",
 			Annotations: map[string]string{v1beta1.AnnotationHash: "1", v1beta1.AnnotationHashVersion: "v1"},
 		})
@@ -159,7 +159,7 @@ func TestAbandonedClaimOfKarpenter(t *testing.T) {
 		p := r.provider(t)
 		c := claim("web-x7k2p", onDemand("Standard_D8s_v5", "eastus-2"))
 		for range 2000 {
-			if err := p.Abandon(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
+			if err := p.TerminateUnclaimed(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
 				break
 			} else if err != nil {
 				t.Fatal(err)

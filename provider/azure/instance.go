@@ -8,7 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
 )
@@ -92,7 +92,7 @@ func (p *Provider) describe(ctx context.Context, in *provider.Instance, classNam
 type description struct {
 	capacity, allocatable quantity.Amounts
 	labels                map[string]string
-	price                 offer.Price
+	price                 offering.Price
 }
 
 // describe adds capacity, price and labels of the offer that was taken, if the class has its
@@ -102,7 +102,7 @@ func (s *typeSet) describe(in *provider.Instance) {
 	if m == nil {
 		return
 	}
-	of := offer.Choice{Type: in.Type, Zone: in.Zone, CapacityType: in.CapacityType}
+	of := offering.Ref{Type: in.Type, Zone: in.Zone, CapacityType: in.CapacityType}
 	known, ok := s.described.Load(of)
 	if !ok {
 		known, _ = s.described.LoadOrStore(of, m.description(of))
@@ -111,7 +111,7 @@ func (s *typeSet) describe(in *provider.Instance) {
 	in.Capacity, in.Allocatable, in.Labels, in.Price = d.capacity, d.allocatable, d.labels, d.price
 }
 
-func (m *machineType) description(of offer.Choice) *description {
+func (m *machineType) description(of offering.Ref) *description {
 	d := &description{capacity: m.offered.Capacity, allocatable: m.allocatable(), labels: map[string]string{}}
 	single(d.labels, m.offered.Labels)
 	if o := m.offer(of); o != nil {
@@ -136,8 +136,8 @@ func (m *machineType) allocatable() quantity.Amounts {
 }
 
 // choiceOf reads back from a machine which offer it was.
-func (p *Provider) choiceOf(vm *machine) offer.Choice {
-	c := offer.Choice{Zone: regionalZone, CapacityType: offer.OnDemand}
+func (p *Provider) choiceOf(vm *machine) offering.Ref {
+	c := offering.Ref{Zone: regionalZone, CapacityType: offering.OnDemand}
 	if hw := vm.Properties.HardwareProfile; hw != nil && hw.VMSize != nil {
 		c.Type = string(*hw.VMSize)
 	}
@@ -145,7 +145,7 @@ func (p *Provider) choiceOf(vm *machine) offer.Choice {
 		c.Zone = p.zoneLabel(zones[0])
 	}
 	if vm.Properties.Priority != nil && *vm.Properties.Priority == armcompute.VirtualMachinePriorityTypesSpot {
-		c.CapacityType = offer.Spot
+		c.CapacityType = offering.Spot
 	}
 	return c
 }
@@ -216,7 +216,7 @@ func statuses(vm *machine) []*armcompute.InstanceViewStatus {
 
 // drawsOf is the quota a machine uses up, as far as its size is known.
 // What it takes of its subnet is its class's to say.
-func (p *Provider) drawsOf(ctx context.Context, vm *machine) []offer.Draw {
+func (p *Provider) drawsOf(ctx context.Context, vm *machine) []offering.QuotaUse {
 	choice := p.choiceOf(vm)
 	s := p.skus.read().value.byName[choice.Type]
 	if s == nil {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Labels of others that we set or heed.
@@ -135,7 +135,7 @@ func csiZone(zone string) string {
 }
 
 func priorityLabel(capacityType string) string {
-	if capacityType == offer.Spot {
+	if capacityType == offering.Spot {
 		return v1beta1.PrioritySpot
 	}
 	return v1beta1.PriorityRegular

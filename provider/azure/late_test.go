@@ -98,7 +98,7 @@ func TestLateMachinesAreLookedAt(t *testing.T) {
 					if in.State == provider.Running {
 						break
 					}
-					c.Memory = remembering(c.Memory, in.Memory)
+					c.LaunchState = remembering(c.LaunchState, in.LaunchState)
 					time.Sleep(in.RetryAfter)
 				}
 				if took := time.Since(start); took < tc.atLeast || took > tc.atLeast+3*time.Minute {
@@ -185,7 +185,7 @@ func TestStuckMachinesOfferRests(t *testing.T) {
 			}
 		}
 		for range 100 {
-			err := p.Abandon(t.Context(), choices)
+			err := p.TerminateUnclaimed(t.Context(), choices)
 			if errors.Is(err, provider.ErrNotFound) {
 				break
 			}

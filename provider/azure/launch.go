@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
@@ -81,7 +81,7 @@ func checkClaim(c provider.Claim) error {
 	switch {
 	case c.UID == "":
 		return fmt.Errorf("launching %s: the claim has no UID", c.Name)
-	case len(c.Choices) == 0:
+	case len(c.Offerings) == 0:
 		return fmt.Errorf("launching %s: the claim has no choices", c.Name)
 	}
 	return nil
@@ -125,8 +125,8 @@ func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
 // of quota by our own books. While enough is ventured on a choice, the next one may
 // be taken if it costs hardly more.
 func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, err error) {
-	var held *offer.Choice // the first on which enough is ventured
-	for _, choice := range l.p.evictions.last(l.claim.Choices) {
+	var held *offering.Ref // the first on which enough is ventured
+	for _, choice := range l.p.evictions.last(l.claim.Offerings) {
 		if held != nil && dearer(choice, *held) {
 			break
 		}
@@ -153,7 +153,7 @@ func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, er
 
 // hold waits until more is known of a choice; a claim whose pods lose their machine
 // meanwhile does not.
-func (l *launch) hold(ctx context.Context, choice offer.Choice) (provider.Instance, bool, error) {
+func (l *launch) hold(ctx context.Context, choice offering.Ref) (provider.Instance, bool, error) {
 	if !l.claim.Urgent {
 		l.p.forgetBuying(l.name)
 		return l.proofPending(), false, nil
@@ -178,16 +178,16 @@ func (l *launch) proofPending() provider.Instance {
 
 // dearer reports whether a choice costs over 10 % more than another: so much a claim
 // pays for going elsewhere at once.
-func dearer(c, than offer.Choice) bool { return 10*c.Price > 11*than.Price }
+func dearer(c, than offering.Ref) bool { return 10*c.Price > 11*than.Price }
 
 // ventures takes a place in the choice's window. A claim that accepts nothing else
 // needs none: waiting would find it nothing better.
-func (l *launch) ventures(choice offer.Choice) bool {
-	return len(l.claim.Choices) == 1 || l.p.prudence.take(l.name, ventureOf(choice))
+func (l *launch) ventures(choice offering.Ref) bool {
+	return len(l.claim.Offerings) == 1 || l.p.prudence.take(l.name, ventureOf(choice))
 }
 
 // eligible reports whether nothing that we know already speaks against a choice.
-func (l *launch) eligible(m *machineType, o *offer.Offer, choice offer.Choice) bool {
+func (l *launch) eligible(m *machineType, o *offering.Offering, choice offering.Ref) bool {
 	if o == nil {
 		l.refused(choice, "NotOffered", reasonRestricted, "the node class cannot be bought this way")
 		return false
@@ -201,14 +201,14 @@ func (l *launch) eligible(m *machineType, o *offer.Offer, choice offer.Choice) b
 
 // purchase buys a choice if it is the claim's turn and there is quota. It reports
 // whether quota is lacking, and whether this call is done.
-func (l *launch) purchase(ctx context.Context, m *machineType, o *offer.Offer, choice offer.Choice) (in provider.Instance, lacks, done bool, err error) {
+func (l *launch) purchase(ctx context.Context, m *machineType, o *offering.Offering, choice offering.Ref) (in provider.Instance, lacks, done bool, err error) {
 	if wait := l.maker.mayBegin(l); wait > 0 {
 		l.p.prudence.withdraw(l.name)
 		in := l.waiting()
 		in.RetryAfter = wait
 		return in, false, true, nil
 	}
-	if budget, ok := l.reserve(o.Draws); !ok {
+	if budget, ok := l.reserve(o.QuotaUses); !ok {
 		l.p.prudence.withdraw(l.name)
 		l.refused(choice, "QuotaReserved", reasonOfBudget(budget), "not enough left of "+budgetInWords(budget))
 		return in, true, false, nil
@@ -226,33 +226,33 @@ func (l *launch) purchase(ctx context.Context, m *machineType, o *offer.Offer, c
 }
 
 // offer is the offer a choice names; nil when the type is not sold that way.
-func (m *machineType) offer(c offer.Choice) *offer.Offer {
+func (m *machineType) offer(c offering.Ref) *offering.Offering {
 	if m == nil {
 		return nil
 	}
-	for i := range m.offered.Offers {
-		if o := &m.offered.Offers[i]; o.Zone == c.Zone && o.CapacityType == c.CapacityType {
+	for i := range m.offered.Offerings {
+		if o := &m.offered.Offerings[i]; o.Zone == c.Zone && o.CapacityType == c.CapacityType {
 			return o
 		}
 	}
 	return nil
 }
 
-func (l *launch) refused(choice offer.Choice, code, reason, detail string) {
-	l.attempts = append(l.attempts, provider.Attempt{Choice: choice, Code: code, Reason: reason, Detail: detail})
+func (l *launch) refused(choice offering.Ref, code, reason, detail string) {
+	l.attempts = append(l.attempts, provider.Attempt{Offering: choice, Code: code, Reason: reason, Detail: detail})
 }
 
 // remembered says whether what we know already speaks against a choice.
-func (l *launch) remembered(s *sku, o *offer.Offer, choice offer.Choice) (provider.Attempt, bool) {
+func (l *launch) remembered(s *sku, o *offering.Offering, choice offering.Ref) (provider.Attempt, bool) {
 	if b, ok := l.p.stockouts.recall(s, o.Zone, o.CapacityType, l.buyer()); ok {
-		return provider.Attempt{Choice: choice, Code: b.code, Reason: b.reason, Detail: b.words}, true
+		return provider.Attempt{Offering: choice, Code: b.code, Reason: b.reason, Detail: b.words}, true
 	}
 	if why := l.p.unavailable(s, o, nil, l.in.quota.value, buyer{}); why != "" {
 		reason := reasonQuota
 		if s.barred != "" || len(s.barredZones) > 0 {
 			reason = reasonRestricted
 		}
-		return provider.Attempt{Choice: choice, Code: "NotAvailable", Reason: reason, Detail: why}, true
+		return provider.Attempt{Offering: choice, Code: "NotAvailable", Reason: reason, Detail: why}, true
 	}
 	return provider.Attempt{}, false
 }
@@ -262,7 +262,7 @@ func (l *launch) buyer() buyer { return buyer{class: l.class.Name, subnet: l.sub
 func (l *launch) subnet() string { return l.p.subnetKey(l.class) }
 
 // try buys one choice. It reports false when it was refused and the next may be tried.
-func (l *launch) try(ctx context.Context, m *machineType, choice offer.Choice) (provider.Instance, bool, error) {
+func (l *launch) try(ctx context.Context, m *machineType, choice offering.Ref) (provider.Instance, bool, error) {
 	err := l.create(ctx, m, choice)
 	if err == nil {
 		if l.maker.final() {
@@ -293,8 +293,8 @@ func (l *launch) granted(image string) {
 }
 
 // answer acts on a refused or failed purchase.
-func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provider.Instance, bool, error) {
-	l.attempts = append(l.attempts, provider.Attempt{Choice: choice, Code: r.code, Reason: r.reason(), Detail: r.detail})
+func (l *launch) answer(r refusal, m *machineType, choice offering.Ref) (provider.Instance, bool, error) {
+	l.attempts = append(l.attempts, provider.Attempt{Offering: choice, Code: r.code, Reason: r.reason(), Detail: r.detail})
 	if r.kind == transient {
 		// The machine may exist. Only a list from now on can tell.
 		l.settle(l.p.opts.Now())
@@ -325,7 +325,7 @@ func (l *launch) answer(r refusal, m *machineType, choice offer.Choice) (provide
 
 // mind remembers what a refusal says of the class, its image, its subnet and the
 // subscription's policies. It reports whether the class rests for it.
-func (l *launch) mind(r refusal, image string, choice offer.Choice) (rests bool) {
+func (l *launch) mind(r refusal, image string, choice offering.Ref) (rests bool) {
 	switch {
 	case r.kind == imageMissing:
 		l.p.images.doubt(image)
@@ -354,13 +354,13 @@ func (l *launch) further(r refusal) (provider.Instance, bool, error) {
 }
 
 // bought describes a machine the cloud has accepted a moment ago.
-func (l *launch) bought(m *machineType, choice offer.Choice) provider.Instance {
+func (l *launch) bought(m *machineType, choice offering.Ref) provider.Instance {
 	in := l.waiting()
 	if name := l.maker.virtualName(l.name); name != "" {
 		in.ProviderID = l.p.providerID(name)
 	}
 	in.Type, in.Zone, in.CapacityType = choice.Type, choice.Zone, choice.CapacityType
-	in.Created, in.Memory = l.p.opts.Now(), l.accepted
+	in.Created, in.LaunchState = l.p.opts.Now(), l.accepted
 	in.ImageID = l.imageID
 	l.types.describe(&in)
 	l.p.opts.Log.Info("machine bought", slog.String("claim", l.claim.Name), slog.String("machine", l.name), slog.String("size", choice.Type),

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
@@ -36,16 +36,16 @@ func (r *region) fault(t *testing.T, f emulator.Fault) {
 	}
 }
 
-func onDemand(size, zone string) offer.Choice {
-	return offer.Choice{Type: size, Zone: zone, CapacityType: offer.OnDemand}
+func onDemand(size, zone string) offering.Ref {
+	return offering.Ref{Type: size, Zone: zone, CapacityType: offering.OnDemand}
 }
 
-func spot(size, zone string) offer.Choice {
-	return offer.Choice{Type: size, Zone: zone, CapacityType: offer.Spot}
+func spot(size, zone string) offering.Ref {
+	return offering.Ref{Type: size, Zone: zone, CapacityType: offering.Spot}
 }
 
-func claim(name string, choices ...offer.Choice) provider.Claim {
-	return provider.Claim{Name: name, UID: "uid-of-" + name, Pool: "web", Class: "default", Choices: choices, Labels: map[string]string{"team": "a"}}
+func claim(name string, choices ...offering.Ref) provider.Claim {
+	return provider.Claim{Name: name, UID: "uid-of-" + name, Pool: "web", Class: "default", Offerings: choices, Labels: map[string]string{"team": "a"}}
 }
 
 // bootRecorder keeps what machines boot with.
@@ -325,7 +325,7 @@ func TestAForeignMachineIsLeftAlone(t *testing.T) {
 	if err := p.Terminate(t.Context(), in.ProviderID); err == nil {
 		t.Error("it was terminated")
 	}
-	if err := p.Abandon(t.Context(), c); err == nil {
+	if err := p.TerminateUnclaimed(t.Context(), c); err == nil {
 		t.Error("it was abandoned")
 	}
 	if list, err := p.List(t.Context()); err != nil || len(list) > 0 {

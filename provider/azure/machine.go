@@ -9,7 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // errBeforeRequest marks failures that happened before a machine was asked for.
@@ -19,7 +19,7 @@ var errBeforeRequest = errors.New("preparing the machine")
 func prepare(err error) error { return fmt.Errorf("%w: %w", errBeforeRequest, err) }
 
 // create has the launch's maker ask for a machine.
-func (l *launch) create(ctx context.Context, m *machineType, choice offer.Choice) error {
+func (l *launch) create(ctx context.Context, m *machineType, choice offering.Ref) error {
 	memory, err := l.maker.begin(ctx, l, m, choice)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (l *launch) create(ctx context.Context, m *machineType, choice offer.Choice
 }
 
 // body is the whole machine: disk, interface and first script in one request.
-func (l *launch) body(ctx context.Context, m *machineType, choice offer.Choice) (*armcompute.VirtualMachine, error) {
+func (l *launch) body(ctx context.Context, m *machineType, choice offering.Ref) (*armcompute.VirtualMachine, error) {
 	image, err := l.image(ctx, m.sku)
 	if err != nil {
 		return nil, prepare(err)

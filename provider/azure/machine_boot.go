@@ -9,14 +9,14 @@ import (
 	"strings"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
 // customData asks for the token now: one that was rotated an hour ago would make
 // machines that never join.
-func (l *launch) customData(ctx context.Context, m *machineType, choice offer.Choice, subnet subnetID, image string) (string, error) {
+func (l *launch) customData(ctx context.Context, m *machineType, choice offering.Ref, subnet subnetID, image string) (string, error) {
 	o := &l.p.opts
 	token, err := o.BootstrapToken(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (o *Options) bootstrapPlugin() string {
 
 // nodeLabels are all labels the node will have: those of its type and offer, and over
 // them those of the claim.
-func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offer.Choice, subnet subnetID) (map[string]string, error) {
+func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offering.Ref, subnet subnetID) (map[string]string, error) {
 	labels := map[string]string{}
 	single(labels, m.offered.Labels)
 	if o := m.offer(choice); o != nil {

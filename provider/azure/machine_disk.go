@@ -7,13 +7,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // disk is the OS disk: on the host where it fits, else a managed one. Its name
 // depends on the choice too, as the disk of a failed attempt may still be on its
 // way out when the next is made.
-func (l *launch) disk(m *machineType, choice offer.Choice) *armcompute.OSDisk {
+func (l *launch) disk(m *machineType, choice offering.Ref) *armcompute.OSDisk {
 	sum := sha256.Sum256([]byte(choice.Type + "/" + choice.Zone + "/" + choice.CapacityType))
 	sizeGB := m.offered.Capacity["ephemeral-storage"] / gigabyte
 	disk := &armcompute.OSDisk{

@@ -8,7 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -26,7 +26,7 @@ type maker interface {
 	virtualName(handle string) string
 	// begin asks for the launch's machine, and never changes one that exists. It returns
 	// what the claim shall remember of it.
-	begin(ctx context.Context, l *launch, m *machineType, choice offer.Choice) (memory map[string]string, err error)
+	begin(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (memory map[string]string, err error)
 	// final reports whether a machine that it accepts is one that Compute has accepted.
 	final() bool
 	// read reads a machine by itself, with its power; provider.ErrNotFound when there is none.
@@ -60,7 +60,7 @@ func (c byCompute) mayBegin(l *launch) time.Duration { return l.mayBuy() }
 
 func (c byCompute) mayEnd(handle string) bool { return c.p.mayDelete(handle) }
 
-func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice offer.Choice) (map[string]string, error) {
+func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (map[string]string, error) {
 	body, err := l.body(ctx, m, choice)
 	if err != nil {
 		return nil, err

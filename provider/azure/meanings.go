@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // kind is what an ARM error means to us.
@@ -230,7 +230,7 @@ func (r refusal) rests(capacityType string) time.Duration {
 	switch {
 	case r.limitIsZero && c.atNone > 0:
 		return c.atNone
-	case capacityType == offer.Spot && c.spot > 0:
+	case capacityType == offering.Spot && c.spot > 0:
 		return c.spot
 	}
 	return c.rest
@@ -255,7 +255,7 @@ func (r refusal) spread(s *sku, zone, capacityType string, by buyer) (keys []blo
 func (e extent) of(s *sku, zone, sold, subnetID string) []blockKey {
 	both := func(k blockKey) []blockKey {
 		onDemand, spot := k, k
-		onDemand.capacityType, spot.capacityType = offer.OnDemand, offer.Spot
+		onDemand.capacityType, spot.capacityType = offering.OnDemand, offering.Spot
 		return []blockKey{onDemand, spot}
 	}
 	switch e {
@@ -264,7 +264,7 @@ func (e extent) of(s *sku, zone, sold, subnetID string) []blockKey {
 	case thisSizeInScope:
 		return []blockKey{{size: s.name, scope: scopeOf(zone), capacityType: sold}}
 	case thisSizeAsSpot:
-		return []blockKey{{size: s.name, capacityType: offer.Spot}}
+		return []blockKey{{size: s.name, capacityType: offering.Spot}}
 	case thisSize:
 		return both(blockKey{size: s.name})
 	case thisFamily:

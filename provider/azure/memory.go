@@ -23,7 +23,7 @@ type seenMemory struct {
 
 // Observe learns the memory of a size. It is forgotten with the process: the nodes that
 // there are tell the next one.
-func (p *Provider) Observe(ctx context.Context, node provider.Seen) error {
+func (p *Provider) ObserveCapacity(ctx context.Context, node provider.ObservedCapacity) error {
 	if err := p.skus.ensure(ctx); err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (p *Provider) Observe(ctx context.Context, node provider.Seen) error {
 	return nil
 }
 
-var _ provider.Observer = (*Provider)(nil)
+var _ provider.CapacityObserver = (*Provider)(nil)
 
 func (s *sku) mayHave(bytes int64) bool {
 	advertised := s.memoryMiB * mebibyte

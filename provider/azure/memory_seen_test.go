@@ -19,7 +19,7 @@ func TestSeenMemoryCounts(t *testing.T) {
 	const advertised = 16384 << 20
 	see := func(size string, bytes int64) {
 		t.Helper()
-		if err := p.Observe(t.Context(), provider.Seen{Type: size, Memory: bytes}); err != nil {
+		if err := p.ObserveCapacity(t.Context(), provider.ObservedCapacity{Type: size, Memory: bytes}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // priceItem is one row of the price list.
@@ -35,14 +35,14 @@ type priced struct {
 
 func (p priced) capacityType() string {
 	if p.spot {
-		return offer.Spot
+		return offering.Spot
 	}
-	return offer.OnDemand
+	return offering.OnDemand
 }
 
 // A meter is what the list says of one thing under one meter.
 type meter struct {
-	price   offer.Price
+	price   offering.Price
 	primary bool // of the region
 	since   time.Time
 }
@@ -83,7 +83,7 @@ func (m *meters) add(rows []json.RawMessage) {
 func (m *meters) take(item priceItem) {
 	what := priced{strings.ToLower(item.ArmSKUName), item.spot()}
 	m.spelled[what.size] = max(m.spelled[what.size], item.ArmSKUName) // whatever the order of the rows
-	price, err := offer.USDPerHour(item.RetailPrice)
+	price, err := offering.USDPerHour(item.RetailPrice)
 	if err != nil || price == 0 {
 		m.worthless[what] = item.RetailPrice
 		return
@@ -134,7 +134,7 @@ func (m *meters) table() priceTable {
 // named is the same under a name that the list has.
 func (m *meters) named(what priced) priced { return priced{m.spelled[what.size], what.spot} }
 
-func (t priceTable) set(what priced, p offer.Price) {
+func (t priceTable) set(what priced, p offering.Price) {
 	entry := t[what.size]
 	if what.spot {
 		entry.spot = p
@@ -144,7 +144,7 @@ func (t priceTable) set(what priced, p offer.Price) {
 	t[what.size] = entry
 }
 
-func (t priceTable) of(what priced) offer.Price {
+func (t priceTable) of(what priced) offering.Price {
 	p := t.size(what.size)
 	if what.spot {
 		return p.spot

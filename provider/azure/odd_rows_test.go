@@ -68,8 +68,8 @@ func TestOddRowsHideNoOther(t *testing.T) {
 			if kind != "skus" && len(s.Unread) > 0 {
 				t.Errorf("unread: %q", s.Unread)
 			}
-			if kind == "usages" && s.Budgets["regional"] == 0 {
-				t.Errorf("budgets: %v", s.Budgets)
+			if kind == "usages" && s.QuotaLeft["regional"] == 0 {
+				t.Errorf("budgets: %v", s.QuotaLeft)
 			}
 			run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
 		})

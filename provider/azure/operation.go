@@ -10,7 +10,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // AnnotationOperation of a NodeClaim is the operation that makes its machine, while it
@@ -32,7 +32,7 @@ type operation struct {
 }
 
 // toNote is what a claim shall note of an accepted purchase; nil without a URL.
-func toNote(accepted *http.Response, choice offer.Choice, now time.Time) map[string]string {
+func toNote(accepted *http.Response, choice offering.Ref, now time.Time) map[string]string {
 	if accepted == nil || accepted.Header.Get("Azure-AsyncOperation") == "" {
 		return nil
 	}
@@ -48,7 +48,7 @@ func toNote(accepted *http.Response, choice offer.Choice, now time.Time) map[str
 
 // memory is what the claim noted of its operation; nil when nothing.
 func (l *launch) memory() map[string]string {
-	if text := l.claim.Memory[AnnotationOperation]; text != "" {
+	if text := l.claim.LaunchState[AnnotationOperation]; text != "" {
 		return map[string]string{AnnotationOperation: text}
 	}
 	return nil
@@ -60,9 +60,9 @@ func (l *launch) forgotten() map[string]string { return map[string]string{Annota
 // noted reads why the operation failed that the claim has noted, with one request. It
 // reports false when that cannot be known: the claim notes none or another machine's,
 // or Azure has forgotten it.
-func (l *launch) noted(ctx context.Context, choice offer.Choice) (refusal, bool) {
+func (l *launch) noted(ctx context.Context, choice offering.Ref) (refusal, bool) {
 	var op operation
-	if err := json.Unmarshal([]byte(l.claim.Memory[AnnotationOperation]), &op); err != nil {
+	if err := json.Unmarshal([]byte(l.claim.LaunchState[AnnotationOperation]), &op); err != nil {
 		return refusal{}, false
 	}
 	if op.Type != choice.Type || op.Zone != choice.Zone || op.CapacityType != choice.CapacityType || !l.p.trusts(op.URL) {

@@ -37,11 +37,11 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 				r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
 				c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
 				in, err := r.provider(t).Launch(t.Context(), c)
-				if err != nil || in.Memory[azure.AnnotationOperation] == "" {
-					t.Fatalf("to be remembered: %v, %v", in.Memory, err)
+				if err != nil || in.LaunchState[azure.AnnotationOperation] == "" {
+					t.Fatalf("to be remembered: %v, %v", in.LaunchState, err)
 				}
-				c.Memory = maps.Clone(in.Memory)
-				c.Memory[azure.AnnotationOperation] = tc.change.Replace(c.Memory[azure.AnnotationOperation])
+				c.LaunchState = maps.Clone(in.LaunchState)
+				c.LaunchState[azure.AnnotationOperation] = tc.change.Replace(c.LaunchState[azure.AnnotationOperation])
 				before := r.Ledger().ByOperation["Operations.Get"]
 				p := r.provider(t)
 				for range 2000 {
@@ -53,14 +53,14 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 				if err != nil || len(in.Attempts) != 1 || in.Attempts[0].Code != "ZonalAllocationFailed" {
 					t.Errorf("attempts %+v, %v", in.Attempts, err)
 				}
-				if value, told := in.Memory[azure.AnnotationOperation]; !told || value != "" {
-					t.Errorf("a failed machine's operation is still remembered: %v", in.Memory)
+				if value, told := in.LaunchState[azure.AnnotationOperation]; !told || value != "" {
+					t.Errorf("a failed machine's operation is still remembered: %v", in.LaunchState)
 				}
 				if got := r.Ledger().ByOperation["Operations.Get"] - before; got != tc.reads {
 					t.Errorf("the operation was read %d times, want %d", got, tc.reads)
 				}
 				for range 2000 {
-					if err := p.Abandon(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
+					if err := p.TerminateUnclaimed(t.Context(), c); errors.Is(err, provider.ErrNotFound) {
 						return
 					}
 					time.Sleep(time.Second)

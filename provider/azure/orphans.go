@@ -126,7 +126,7 @@ func (p *Provider) ownerOf(x part) (o Orphan, machine string, ours bool) {
 const reservedFor = 180 * time.Second
 
 // Tidy reclaims the orphans of claims that are no more.
-func (p *Provider) Tidy(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
+func (p *Provider) CollectOrphans(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
 	orphans, err := p.Orphans(ctx)
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (p *Provider) Tidy(ctx context.Context, claimed func(name, uid string) bool
 	return names, errors.Join(errs...)
 }
 
-var _ provider.Tidier = (*Provider)(nil)
+var _ provider.OrphanCollector = (*Provider)(nil)
 
 // strays remember since when parts are orphans, and which of them Azure would not give
 // up yet. Losing that costs time and nothing else.

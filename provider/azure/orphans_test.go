@@ -39,7 +39,7 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 		}
 		tidy := func(want int, claimed func(name, uid string) bool, when string) {
 			t.Helper()
-			if names, err := p.Tidy(t.Context(), claimed); err != nil || len(names) != want {
+			if names, err := p.CollectOrphans(t.Context(), claimed); err != nil || len(names) != want {
 				t.Fatalf("tidied up %v, %v %s, want %d", names, err, when, want)
 			}
 		}
@@ -77,7 +77,7 @@ func TestOrphansOfKarpenter(t *testing.T) {
 		}
 		p := r.provider(t)
 		for range 3 {
-			if _, err := p.Tidy(t.Context(), func(name, uid string) bool { return uid == "" && name == "web-soon" }); err != nil {
+			if _, err := p.CollectOrphans(t.Context(), func(name, uid string) bool { return uid == "" && name == "web-soon" }); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Minute)

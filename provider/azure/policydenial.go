@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // policyTTL is how long a policy's refusal is told of when nothing is bought meanwhile.
@@ -17,7 +17,7 @@ type policies struct {
 	denied map[string]memo[string]
 }
 
-func (d *policies) note(class string, choice offer.Choice, r refusal, now time.Time) {
+func (d *policies) note(class string, choice offering.Ref, r refusal, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.denied[class] = memo[string]{choice.Type + " in " + choice.Zone + ": " + r.words(), now}

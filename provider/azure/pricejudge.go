@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
@@ -26,7 +26,7 @@ type DoubtedPrice struct {
 	// Said is what the list says, in dollars an hour.
 	Said float64
 	// Used is what is gone by instead; zero when there was nothing but the list's.
-	Used offer.Price
+	Used offering.Price
 }
 
 func (d DoubtedPrice) String() string {
@@ -57,8 +57,8 @@ func newPriceJudge(location string) (*priceJudge, error) {
 	}
 	j := &priceJudge{builtIn: make(priceTable, len(list.Prices)), listed: list, location: location}
 	for size, p := range list.Prices {
-		onDemand, errA := offer.USDPerHour(p.OnDemand)
-		spot, errB := offer.USDPerHour(p.Spot)
+		onDemand, errA := offering.USDPerHour(p.OnDemand)
+		spot, errB := offering.USDPerHour(p.Spot)
 		if err := errors.Join(errA, errB); err != nil {
 			return nil, fmt.Errorf("built-in prices: %s: %w", size, err)
 		}
@@ -116,7 +116,7 @@ func (j *priceJudge) replaceImplausible(next priceTable) (doubted []DoubtedPrice
 	return doubted
 }
 
-func plausible(said, known offer.Price) bool {
+func plausible(said, known offering.Price) bool {
 	if said > implausibleUSD*1e9 {
 		return false
 	}
@@ -139,7 +139,7 @@ func (j *priceJudge) fillWorthless(next priceTable, list *meters) (doubted []Dou
 }
 
 // known is the last price that was believed, else the built-in one.
-func (j *priceJudge) known(what priced) offer.Price {
+func (j *priceJudge) known(what priced) offering.Price {
 	return cmp.Or(j.believed.of(what), j.builtIn.of(what))
 }
 
@@ -173,9 +173,9 @@ func (p *Provider) PricesUnlisted() string {
 }
 
 // Prices counts what is gone by.
-func (p *Provider) Prices() provider.Prices {
+func (p *Provider) PriceStats() provider.PriceStats {
 	list := p.prices.read()
-	return provider.Prices{Believed: len(list.value), Doubted: len(p.DoubtedPrices()), Read: list.taken}
+	return provider.PriceStats{Accepted: len(list.value), Rejected: len(p.DoubtedPrices()), Read: list.taken}
 }
 
-var _ provider.Priced = (*Provider)(nil)
+var _ provider.PriceReporter = (*Provider)(nil)

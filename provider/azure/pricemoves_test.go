@@ -14,7 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
@@ -65,13 +65,13 @@ func TestPriceMovesCountAtOnce(t *testing.T) {
 
 		synctest.Wait()
 		before := snapshot(t, p)
-		costs := func() offer.Price { return mustFind(t, snapshot(t, p), "Standard_D4s_v5").Offers[0].Price }
+		costs := func() offering.Price { return mustFind(t, snapshot(t, p), "Standard_D4s_v5").Offerings[0].Price }
 		was := costs()
 		for _, move := range []struct{ factor, want int64 }{{2, 2}, {1, 1}, {1000, 1}, {0, 1}, {-1, 1}, {3, 3}} {
 			moves.factor.Store(move.factor)
 			time.Sleep(12 * time.Hour)
 			synctest.Wait()
-			if got := costs(); got != was*offer.Price(move.want) {
+			if got := costs(); got != was*offering.Price(move.want) {
 				t.Errorf("the list says %d times %s, and it is sold at %s", move.factor, was, got)
 			}
 			doubted := p.DoubtedPrices()
@@ -82,7 +82,7 @@ func TestPriceMovesCountAtOnce(t *testing.T) {
 		if after := snapshot(t, p); after == before || after.Problem != "" {
 			t.Errorf("same snapshot: %v, problem %q", after == before, after.Problem)
 		}
-		if got := p.Prices(); got.Believed == 0 || got.Doubted != 0 || time.Since(got.Read) > 12*time.Hour {
+		if got := p.PriceStats(); got.Accepted == 0 || got.Rejected != 0 || time.Since(got.Read) > 12*time.Hour {
 			t.Errorf("counted %+v", got)
 		}
 	})
@@ -128,13 +128,13 @@ func TestEmptyPriceListIsReadAgain(t *testing.T) {
 		if n := prices.asked.Load(); n != 4 {
 			t.Errorf("the list was read %d times in 95 minutes, want 4", n)
 		}
-		if got := p.PricesUnlisted(); !strings.Contains(got, "italynorth") || !strings.Contains(got, "every 30 minutes") || p.Prices().Believed != 0 {
-			t.Errorf("it says %q, and %d prices are believed", got, p.Prices().Believed)
+		if got := p.PricesUnlisted(); !strings.Contains(got, "italynorth") || !strings.Contains(got, "every 30 minutes") || p.PriceStats().Accepted != 0 {
+			t.Errorf("it says %q, and %d prices are believed", got, p.PriceStats().Accepted)
 		}
 		prices.listed.Store(true)
 		time.Sleep(30 * time.Minute)
-		if got := p.PricesUnlisted(); got != "" || p.Prices().Believed != 1 {
-			t.Errorf("once it is listed: %q, %d prices believed", got, p.Prices().Believed)
+		if got := p.PricesUnlisted(); got != "" || p.PriceStats().Accepted != 1 {
+			t.Errorf("once it is listed: %q, %d prices believed", got, p.PriceStats().Accepted)
 		}
 		time.Sleep(11 * time.Hour)
 		if n := prices.asked.Load(); n != 5 {

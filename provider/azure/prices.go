@@ -12,11 +12,11 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // price is what a size costs per hour; zero means that the list does not say.
-type price struct{ onDemand, spot offer.Price }
+type price struct{ onDemand, spot offering.Price }
 
 // priceTable is prices by size name.
 type priceTable map[string]price

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 func TestPricesTakeTheLinuxMeterWhateverTheOrder(t *testing.T) {
@@ -173,7 +173,7 @@ func TestImplausiblePricesAreReplaced(t *testing.T) {
 	fill := []string{"Standard_D8s_v5=0.384", "Standard_D16s_v5=0.768", "Standard_D32s_v5=1.536", "Standard_D48s_v5=2.304"}
 	for _, test := range []struct {
 		row  string
-		used offer.Price // of Standard_D4s_v5 on demand
+		used offering.Price // of Standard_D4s_v5 on demand
 		told string
 	}{
 		{"Standard_D4s_v5=0.2", 200_000_000, ""},

@@ -19,7 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/emulator"
@@ -174,7 +174,7 @@ func (r *region) provider(t *testing.T) *azure.Provider {
 	return p
 }
 
-func (r *region) stockOut(t *testing.T, c offer.Choice, late bool) {
+func (r *region) stockOut(t *testing.T, c offering.Ref, late bool) {
 	t.Helper()
 	o := emulator.Stockout{Size: c.Type, Zone: strings.TrimPrefix(c.Zone, r.Location()+"-"), Mode: emulator.SkuNotAvailable}
 	if c.Zone == "0" {

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // prudence keeps a burst of launches from buying all of one offer before anybody
@@ -24,7 +24,7 @@ type prudence struct {
 // A venture is an offer that may or may not be in stock.
 type venture struct{ size, zone, capacityType string }
 
-func ventureOf(c offer.Choice) venture { return venture{c.Type, c.Zone, c.CapacityType} }
+func ventureOf(c offering.Ref) venture { return venture{c.Type, c.Zone, c.CapacityType} }
 
 // A window is how much is ventured on an offer.
 type window struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Names of budgets. Each VM family has one too; see familyBudget.
@@ -30,14 +30,14 @@ func familyBudget(family string) string { return "family:" + family }
 
 // budgetInWords names a budget to people.
 func budgetInWords(budget string) string {
-	if subnet, ok := strings.CutPrefix(budget, offer.AddressBudget); ok {
+	if subnet, ok := strings.CutPrefix(budget, offering.AddressQuota); ok {
 		return "the addresses of subnet " + subnet
 	}
 	return "quota " + budget
 }
 
 func reasonOfBudget(budget string) string {
-	if strings.HasPrefix(budget, offer.AddressBudget) {
+	if strings.HasPrefix(budget, offering.AddressQuota) {
 		return reasonNetwork
 	}
 	return reasonQuota
@@ -139,7 +139,7 @@ type ledger struct {
 // An entry is one machine's draws. Until it is settled (the cloud has answered)
 // no reading of the quota can be trusted to hold it.
 type entry struct {
-	draws   []offer.Draw
+	draws   []offering.QuotaUse
 	settled time.Time // zero while the request is under way
 	credit  bool      // the machine was given back
 }
@@ -148,15 +148,15 @@ func newLedger() *ledger { return &ledger{entries: map[string]entry{}} }
 
 // reserve takes draws out of what is left, or reports the budget that does not
 // hold them.
-func (l *ledger) reserve(machine string, draws []offer.Draw, quota usages, taken time.Time) (short string, ok bool) {
+func (l *ledger) reserve(machine string, draws []offering.QuotaUse, quota usages, taken time.Time) (short string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(machine)
 	sums := l.outstanding(taken)
 	for _, d := range draws {
-		q, known := quota.of(d.Budget)
-		if known && clampQuota(q.limit)-q.used-sums[d.Budget] < d.Amount {
-			return d.Budget, false
+		q, known := quota.of(d.Quota)
+		if known && clampQuota(q.limit)-q.used-sums[d.Quota] < d.Amount {
+			return d.Quota, false
 		}
 	}
 	l.enter(machine, entry{draws: draws})
@@ -181,7 +181,7 @@ func (l *ledger) cancel(machine string) {
 }
 
 // credit gives back what a machine drew, at the time it was seen to be gone.
-func (l *ledger) credit(machine string, draws []offer.Draw, at time.Time) {
+func (l *ledger) credit(machine string, draws []offering.QuotaUse, at time.Time) {
 	if len(draws) == 0 {
 		return
 	}
@@ -239,7 +239,7 @@ func (e entry) addTo(sums map[string]int64, n int64) {
 		n = -n
 	}
 	for _, d := range e.draws {
-		sums[d.Budget] += n * d.Amount
+		sums[d.Quota] += n * d.Amount
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // The sums of a ledger are those of its entries, whatever was entered and forgotten since
@@ -20,7 +20,7 @@ func TestLedgerKeepsItsSums(t *testing.T) {
 		for range 200 {
 			now = now.Add(time.Second)
 			machine := fmt.Sprint(r.IntN(10))
-			draws := []offer.Draw{{Budget: fmt.Sprint(r.IntN(3)), Amount: 1 + r.Int64N(5)}}
+			draws := []offering.QuotaUse{{Quota: fmt.Sprint(r.IntN(3)), Amount: 1 + r.Int64N(5)}}
 			switch r.IntN(6) {
 			case 0, 1:
 				l.reserve(machine, draws, nil, taken)

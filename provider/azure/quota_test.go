@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestLedger(t *testing.T) {
 	quota := usages{"dsv5": {limit: 100, used: 90}, "cores": {limit: 50, used: 0}}
 	names := []string{"family:DSv5", budgetRegional, budgetLowPriority}
-	draws := []offer.Draw{{Budget: "family:DSv5", Amount: 4}, {Budget: budgetRegional, Amount: 4}}
+	draws := []offering.QuotaUse{{Quota: "family:DSv5", Amount: 4}, {Quota: budgetRegional, Amount: 4}}
 	read := time.Unix(1000, 0)
 	l := newLedger()
 	left := func(taken time.Time) map[string]int64 { return l.left(names, quota, taken) }

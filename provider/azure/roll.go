@@ -224,7 +224,7 @@ func (p *Provider) Unreadable() []provider.Unreadable {
 	return append(all, p.disks.current().unreadable...)
 }
 
-var _ provider.Candid = (*Provider)(nil)
+var _ provider.UnreadableLister = (*Provider)(nil)
 
 func (p *Provider) openRolls() {
 	p.machines = openRoll(p, machineShelf, p.decodeMachine, func(vm *machine) string { return vm.handle })

@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // AnnotationSpotMaxPrice, on an AKSNodeClass, is the most that a spot machine of the class
@@ -21,7 +21,7 @@ const AnnotationSpotMaxPrice = "karve.dev/spot-max-price"
 // A spotLimit is the most a spot machine may cost. The zero value is no limit but the
 // price on demand, which Azure never exceeds.
 type spotLimit struct {
-	price offer.Price
+	price offering.Price
 	share float64
 	// wrong says that somebody set a limit that nobody can read.
 	wrong bool
@@ -39,7 +39,7 @@ func spotLimitOf(class *v1beta1.AKSNodeClass) (spotLimit, error) {
 			return spotLimit{share: percent / 100}, nil
 		}
 	} else if usd, err := strconv.ParseFloat(text, 64); err == nil && usd >= 0.00001 {
-		if price, err := offer.USDPerHour(usd); err == nil && price > 0 {
+		if price, err := offering.USDPerHour(usd); err == nil && price > 0 {
 			return spotLimit{price: price}, nil
 		}
 	}
@@ -47,9 +47,9 @@ func spotLimitOf(class *v1beta1.AKSNodeClass) (spotLimit, error) {
 }
 
 // most is the limit for a size with that price on demand; zero when there is none.
-func (l spotLimit) most(onDemand offer.Price) offer.Price {
+func (l spotLimit) most(onDemand offering.Price) offering.Price {
 	if l.share > 0 {
-		return offer.Price(float64(onDemand) * l.share)
+		return offering.Price(float64(onDemand) * l.share)
 	}
 	return l.price
 }
@@ -78,7 +78,7 @@ func (m *machineType) spotMaxPrice() float64 {
 // setPriority makes a spot machine one that Azure may take back, of which nothing stays.
 func (m *machineType) setPriority(vm *armcompute.VirtualMachineProperties, capacityType string) {
 	vm.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesRegular)
-	if capacityType != offer.Spot {
+	if capacityType != offering.Spot {
 		return
 	}
 	vm.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)

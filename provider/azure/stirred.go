@@ -16,11 +16,11 @@ type restless struct {
 	seen    map[string]string // by handle
 }
 
-var _ provider.Restless = (*Provider)(nil)
+var _ provider.DriftNotifier = (*Provider)(nil)
 
 // Stirred lists the claims of machines that AKS would make anew now, or would not any more, and
 // of those whose size has changed. A machine that is seen for the first time has not changed.
-func (p *Provider) Stirred() []string {
+func (p *Provider) DriftChanged() []string {
 	v := p.machines.current()
 	r := &p.restless
 	r.mu.Lock()

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 func testSKU(name, family string, vcpus int64) *sku {
@@ -20,7 +20,7 @@ func TestStockoutsSpread(t *testing.T) {
 		zone, ct string
 		blocked  bool
 	}
-	const spot, onDemand = offer.Spot, offer.OnDemand
+	const spot, onDemand = offering.Spot, offering.OnDemand
 	for _, test := range []struct {
 		refusal refusal
 		ct      string
@@ -71,9 +71,9 @@ func TestStockoutsSpread(t *testing.T) {
 func TestStockoutsKeepTheWider(t *testing.T) {
 	m := newStockouts(func() time.Time { return time.Unix(0, 0) })
 	small, large := testSKU("a", "f", 2), testSKU("b", "f", 64)
-	m.learn(refusal{kind: familyQuota}, small, "0", offer.OnDemand, buyer{})
-	m.learn(refusal{kind: familyQuota}, large, "0", offer.OnDemand, buyer{})
-	if _, blocked := m.recall(small, "0", offer.OnDemand, buyer{}); !blocked {
+	m.learn(refusal{kind: familyQuota}, small, "0", offering.OnDemand, buyer{})
+	m.learn(refusal{kind: familyQuota}, large, "0", offering.OnDemand, buyer{})
+	if _, blocked := m.recall(small, "0", offering.OnDemand, buyer{}); !blocked {
 		t.Error("a refusal of a large size made one of a small size forgotten")
 	}
 }

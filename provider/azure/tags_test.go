@@ -26,7 +26,7 @@ func TestHashOfAnEarlierKarve(t *testing.T) {
 		"changed, and says none": {map[string]string{tagClassHash: "old"}, NodeClassDrift},
 	} {
 		vm := &machine{VirtualMachine: &armcompute.VirtualMachine{Tags: pointers(test.tags)}}
-		drift, err := classDrift(class, provider.Bought{Annotations: annotations(vm)})
+		drift, err := classDrift(class, provider.LaunchedNode{Annotations: annotations(vm)})
 		if err != nil || drift.Reason != test.want {
 			t.Errorf("%s: %+v, %v; want %q", name, drift, err, test.want)
 		}

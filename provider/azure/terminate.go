@@ -83,7 +83,7 @@ func (p *Provider) endUnseen(ctx context.Context, k maker, name string) error {
 
 // Abandon gives back whatever exists for a claim. It reads the machine itself
 // and not the shared list: the creation may have been a moment ago.
-func (p *Provider) Abandon(ctx context.Context, claim provider.Claim) error {
+func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
 	release, err := p.claims.lock(ctx, claim.UID)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func limited(in *arm.ClientOptions, buckets *polite.Buckets, renewal *renewal) *
 // Requests is what was asked of Azure since the provider was made.
 func (p *Provider) Requests() provider.Requests { return p.limits.Requests() }
 
-var _ provider.Metered = (*Provider)(nil)
+var _ provider.RequestStats = (*Provider)(nil)
 
 // mayBuy asks for the one write that makes a machine. It returns how long to stay
 // away when it is not its turn yet, so that no worker waits with the claim in hand.

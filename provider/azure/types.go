@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
@@ -17,7 +17,7 @@ type typeSet struct {
 	budgets []string // that any offer draws on
 	// values counts types by how their price is known.
 	values map[basis]int
-	// described are what was said of machines so far, by offer.Choice without its price.
+	// described are what was said of machines so far, by offering.Ref without its price.
 	described sync.Map
 }
 
@@ -26,8 +26,8 @@ type machineType struct {
 	sku      *sku
 	reserved reservation
 	maxPods  int64
-	offered  offer.Type  // Offers lack what makes them unavailable for a while
-	spotMost offer.Price // the most to pay for it as spot; zero is any price
+	offered  offering.InstanceType // Offers lack what makes them unavailable for a while
+	spotMost offering.Price        // the most to pay for it as spot; zero is any price
 }
 
 // buildTypes makes the types of a shape out of the region's sizes and prices.
@@ -92,12 +92,12 @@ func (p *Provider) machineType(s *sku, sh shape, price price, labels *labelCache
 		reserved: reserved,
 		maxPods:  sh.maxPods,
 		spotMost: sh.spot.most(price.onDemand),
-		offered: offer.Type{
-			Name:     s.name,
-			Labels:   p.typeLabels(s, sh),
-			Capacity: p.capacity(s, sh),
-			Overhead: reserved.overhead(),
-			Offers:   p.withAddresses(p.offers(s, price, sh.spot, labels), sh),
+		offered: offering.InstanceType{
+			Name:      s.name,
+			Labels:    p.typeLabels(s, sh),
+			Capacity:  p.capacity(s, sh),
+			Overhead:  reserved.overhead(),
+			Offerings: p.withAddresses(p.offers(s, price, sh.spot, labels), sh),
 		},
 	}
 }
@@ -123,12 +123,12 @@ func (p *Provider) capacity(s *sku, sh shape) quantity.Amounts {
 
 // offers lists every zone of the size and, last, the region without a choice of
 // zone, each on demand and, where Azure sells it so, as spot.
-func (p *Provider) offers(s *sku, price price, limit spotLimit, labels *labelCache) []offer.Offer {
-	ways := []offer.Offer{{CapacityType: offer.OnDemand, Price: price.onDemand, Draws: s.draws(offer.OnDemand)}}
+func (p *Provider) offers(s *sku, price price, limit spotLimit, labels *labelCache) []offering.Offering {
+	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.onDemand, QuotaUses: s.draws(offering.OnDemand)}}
 	if s.lowPriority {
-		ways = append(ways, offer.Offer{CapacityType: offer.Spot, Price: price.spot, Draws: s.draws(offer.Spot), Unavailable: limit.forbids(price)})
+		ways = append(ways, offering.Offering{CapacityType: offering.Spot, Price: price.spot, QuotaUses: s.draws(offering.Spot), Unavailable: limit.forbids(price)})
 	}
-	offers := make([]offer.Offer, 0, (len(s.zones)+1)*len(ways))
+	offers := make([]offering.Offering, 0, (len(s.zones)+1)*len(ways))
 	add := func(zone string, ultra bool) {
 		for _, way := range ways {
 			way.Zone, way.Fallback = zone, zone == regionalZone
@@ -145,14 +145,14 @@ func (p *Provider) offers(s *sku, price price, limit spotLimit, labels *labelCac
 
 // draws is the quota one machine uses up. Spot has a quota of its own and leaves
 // that of the family and the region alone.
-func (s *sku) draws(capacityType string) []offer.Draw {
-	if capacityType == offer.Spot {
-		return []offer.Draw{{Budget: budgetLowPriority, Amount: s.vcpus}, {Budget: budgetMachines, Amount: 1}}
+func (s *sku) draws(capacityType string) []offering.QuotaUse {
+	if capacityType == offering.Spot {
+		return []offering.QuotaUse{{Quota: budgetLowPriority, Amount: s.vcpus}, {Quota: budgetMachines, Amount: 1}}
 	}
-	return []offer.Draw{
-		{Budget: familyBudget(s.family), Amount: s.vcpus},
-		{Budget: budgetRegional, Amount: s.vcpus},
-		{Budget: budgetMachines, Amount: 1},
+	return []offering.QuotaUse{
+		{Quota: familyBudget(s.family), Amount: s.vcpus},
+		{Quota: budgetRegional, Amount: s.vcpus},
+		{Quota: budgetMachines, Amount: 1},
 	}
 }
 

@@ -42,7 +42,7 @@ var _ provider.Updater = (*Provider)(nil)
 // Update brings tags and identities of a machine, and the tags of its interface, to what
 // its class and the options say now. The machine goes last: while it is not up to date, a
 // later call finds that something is left to be done.
-func (p *Provider) Update(ctx context.Context, m provider.Bought) (provider.Update, error) {
+func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provider.Update, error) {
 	name, err := p.machineOf(m.ProviderID)
 	if errors.Is(err, provider.ErrForeign) {
 		return provider.Update{}, nil // as for a machine that is gone

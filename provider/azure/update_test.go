@@ -66,7 +66,7 @@ func (f *fleet) update(p *azure.Provider) (changed []string, err error) {
 	f.t.Helper()
 	for range 10 {
 		time.Sleep(2 * time.Minute) // lists are newer than the last change
-		u, err := p.Update(f.t.Context(), provider.Bought{Claim: "web-1", ProviderID: f.id, Class: "default"})
+		u, err := p.Update(f.t.Context(), provider.LaunchedNode{Claim: "web-1", ProviderID: f.id, Class: "default"})
 		if err != nil {
 			return changed, err
 		}
@@ -233,7 +233,7 @@ func TestForeignMachinesAreNotChanged(t *testing.T) {
 		} {
 			id := r.inherit(t, name, change)
 			time.Sleep(10 * time.Minute)
-			if u, err := p.Update(t.Context(), provider.Bought{ProviderID: id, Class: "default"}); err != nil || u.Changed != "" {
+			if u, err := p.Update(t.Context(), provider.LaunchedNode{ProviderID: id, Class: "default"}); err != nil || u.Changed != "" {
 				t.Errorf("%s: %+v, %v", name, u, err)
 			}
 		}

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 )
 
-var _ provider.Blamed = (*Provider)(nil)
+var _ provider.FailureObserver = (*Provider)(nil)
 
 // notRegistered is the code of nodes that lack what their machines were bought for.
 const notRegistered = "ResourceNotRegistered"
@@ -16,7 +16,7 @@ const notRegistered = "ResourceNotRegistered"
 // Useless has the size rest for an hour, for that class: what its machine lacks (mostly a driver that its
 // image does not bring up) the next one would lack in any zone, while another size may do. Where sizes
 // with GPUs of several models lack theirs it is no matter of sizes, and all of them rest.
-func (p *Provider) Useless(class string, c offer.Choice, lacks string) {
+func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
 	sizes := p.skus.read().value.byName
 	s := sizes[c.Type]
 	if s == nil {

@@ -19,18 +19,18 @@ func TestUselessSizesRest(t *testing.T) {
 	p := r.provider(t)
 	snapshot(t, p)
 	before, _ := blocked(t, p, "other")
-	p.Useless("default", onDemand("Standard_D4s_v5", "eastus-1"), `Resource "nvidia.com/gpu" was requested but not registered`)
-	p.Useless("default", onDemand("Standard_Z99", "eastus-1"), "nobody knows this size")
+	p.NodeUnusable("default", onDemand("Standard_D4s_v5", "eastus-1"), `Resource "nvidia.com/gpu" was requested but not registered`)
+	p.NodeUnusable("default", onDemand("Standard_Z99", "eastus-1"), "nobody knows this size")
 	if now, why := blocked(t, p, "other"); now != before {
 		t.Errorf("another class lost %d offers: %s", now-before, why)
 	}
 	s := snapshot(t, p)
-	for _, o := range mustFind(t, s, "Standard_D4s_v5").Offers {
+	for _, o := range mustFind(t, s, "Standard_D4s_v5").Offerings {
 		if o.Unavailable == "" {
 			t.Errorf("the size is still on sale in %s as %s", o.Zone, o.CapacityType)
 		}
 	}
-	for _, o := range mustFind(t, s, "Standard_D8s_v5").Offers {
+	for _, o := range mustFind(t, s, "Standard_D8s_v5").Offerings {
 		if o.Unavailable != "" {
 			t.Errorf("a larger size of its family rests too: %s", o.Unavailable)
 		}
@@ -52,7 +52,7 @@ func TestMissingDevicePluginHasGPUsRest(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, k := range s.Types {
-				for _, o := range k.Offers {
+				for _, o := range k.Offerings {
 					if !strings.Contains(o.Unavailable, "not registered") {
 						continue
 					}
@@ -69,7 +69,7 @@ func TestMissingDevicePluginHasGPUsRest(t *testing.T) {
 		resting("default") // reads what is sold
 		counts := []int{}
 		for _, size := range []string{"Standard_NC4as_T4_v3", "Standard_NC8as_T4_v3", "Standard_NC16as_T4_v3", "Standard_NC24ads_A100_v4"} {
-			p.Useless("default", onDemand(size, "eastus-1"), lacks)
+			p.NodeUnusable("default", onDemand(size, "eastus-1"), lacks)
 			n, _, _ := resting("default")
 			counts = append(counts, n)
 		}

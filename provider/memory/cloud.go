@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
 )
@@ -17,7 +17,7 @@ import (
 // without limit.
 type Options struct {
 	// Types are on sale to every class; nil means Types().
-	Types []offer.Type
+	Types []offering.InstanceType
 	// Quota is how much there is of each budget. A budget not listed is not limited.
 	Quota map[string]int64
 	// Create is from an accepted purchase until the machine runs or, out of stock,
@@ -40,7 +40,7 @@ type Cloud struct {
 	machines map[string]*machine // by name
 	outages  []Outage
 	fault    func(op string) error
-	types    []offer.Type // as last shown, with Unavailable filled in
+	types    []offering.InstanceType // as last shown, with Unavailable filled in
 	calls    map[string]int
 	bought   int
 	image    string // that machines start from now
@@ -49,8 +49,8 @@ type Cloud struct {
 // machine is one machine. Its times decide its state.
 type machine struct {
 	claim   provider.Claim
-	choice  offer.Choice
-	typ     offer.Type
+	choice  offering.Ref
+	typ     offering.InstanceType
 	image   string
 	created time.Time
 	fails   bool      // after Create, instead of running
@@ -66,7 +66,7 @@ type Outage struct {
 	Late bool
 }
 
-func (o Outage) matches(c offer.Choice) bool {
+func (o Outage) matches(c offering.Ref) bool {
 	return (o.Type == "" || o.Type == c.Type) && (o.Zone == "" || o.Zone == c.Zone) &&
 		(o.CapacityType == "" || o.CapacityType == c.CapacityType)
 }
@@ -83,8 +83,8 @@ func NewCloud(opts Options) *Cloud {
 }
 
 // Types are a few plausible types in two zones, each on demand and as spot.
-func Types() []offer.Type {
-	var types []offer.Type
+func Types() []offering.InstanceType {
+	var types []offering.InstanceType
 	for _, size := range []struct {
 		name   string
 		cores  int64
@@ -100,7 +100,7 @@ func Types() []offer.Type {
 		{"large-32", 32, 128, 0, "large", 1.6},
 		{"gpu-8", 8, 64, 1, "gpu", 3.2},
 	} {
-		t := offer.Type{
+		t := offering.InstanceType{
 			Name:     size.name,
 			Labels:   map[string][]string{"kubernetes.io/arch": {"amd64"}, "kubernetes.io/os": {"linux"}, "memory.karve.dev/family": {size.family}},
 			Capacity: quantity.Amounts{quantity.NameCPU: size.cores * 1000, quantity.NameMemory: size.gib << 30, quantity.NameStorage: 100 << 30, quantity.NamePods: 110},
@@ -110,10 +110,10 @@ func Types() []offer.Type {
 			t.Capacity["nvidia.com/gpu"] = size.gpus
 		}
 		for _, zone := range []string{"zone-1", "zone-2"} {
-			price := offer.Price(size.usd * 1e9)
-			t.Offers = append(t.Offers,
-				offer.Offer{Zone: zone, CapacityType: offer.OnDemand, Price: price, Draws: []offer.Draw{{Budget: "family:" + size.family, Amount: size.cores}}},
-				offer.Offer{Zone: zone, CapacityType: offer.Spot, Price: price / 4, Draws: []offer.Draw{{Budget: "spot", Amount: size.cores}}})
+			price := offering.Price(size.usd * 1e9)
+			t.Offerings = append(t.Offerings,
+				offering.Offering{Zone: zone, CapacityType: offering.OnDemand, Price: price, QuotaUses: []offering.QuotaUse{{Quota: "family:" + size.family, Amount: size.cores}}},
+				offering.Offering{Zone: zone, CapacityType: offering.Spot, Price: price / 4, QuotaUses: []offering.QuotaUse{{Quota: "spot", Amount: size.cores}}})
 		}
 		types = append(types, t)
 	}
@@ -140,9 +140,9 @@ func (c *Cloud) EndOutages() {
 func (c *Cloud) show() {
 	types := slices.Clone(c.opts.Types)
 	for i := range types {
-		types[i].Offers = slices.Clone(types[i].Offers)
-		for j := range types[i].Offers {
-			if o := &types[i].Offers[j]; c.out(choice(types[i], *o), false) {
+		types[i].Offerings = slices.Clone(types[i].Offerings)
+		for j := range types[i].Offerings {
+			if o := &types[i].Offerings[j]; c.out(choice(types[i], *o), false) {
 				o.Unavailable = "out of stock"
 			}
 		}
@@ -150,12 +150,12 @@ func (c *Cloud) show() {
 	c.types = types
 }
 
-func choice(t offer.Type, o offer.Offer) offer.Choice {
-	return offer.Choice{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
+func choice(t offering.InstanceType, o offering.Offering) offering.Ref {
+	return offering.Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
 }
 
 // out reports whether an outage of that kind hits a choice.
-func (c *Cloud) out(choice offer.Choice, late bool) bool {
+func (c *Cloud) out(choice offering.Ref, late bool) bool {
 	return slices.ContainsFunc(c.outages, func(o Outage) bool { return o.Late == late && o.matches(choice) })
 }
 
@@ -168,7 +168,7 @@ func (c *Cloud) PublishImage(id string) {
 }
 
 // SetTypes puts other types on sale.
-func (c *Cloud) SetTypes(types []offer.Type) {
+func (c *Cloud) SetTypes(types []offering.InstanceType) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opts.Types = types
@@ -278,24 +278,24 @@ func (c *Cloud) left() map[string]int64 {
 	left := maps.Clone(c.opts.Quota)
 	for _, m := range c.machines {
 		for _, d := range draws(m.typ, m.choice) {
-			if _, limited := left[d.Budget]; limited {
-				left[d.Budget] -= d.Amount
+			if _, limited := left[d.Quota]; limited {
+				left[d.Quota] -= d.Amount
 			}
 		}
 	}
 	return left
 }
 
-func draws(t offer.Type, c offer.Choice) []offer.Draw {
+func draws(t offering.InstanceType, c offering.Ref) []offering.QuotaUse {
 	if o := offered(t, c); o != nil {
-		return o.Draws
+		return o.QuotaUses
 	}
 	return nil
 }
 
-func offered(t offer.Type, c offer.Choice) *offer.Offer {
-	for i := range t.Offers {
-		if o := &t.Offers[i]; o.Zone == c.Zone && o.CapacityType == c.CapacityType {
+func offered(t offering.InstanceType, c offering.Ref) *offering.Offering {
+	for i := range t.Offerings {
+		if o := &t.Offerings[i]; o.Zone == c.Zone && o.CapacityType == c.CapacityType {
 			return o
 		}
 	}
@@ -303,11 +303,11 @@ func offered(t offer.Type, c offer.Choice) *offer.Offer {
 }
 
 // typeNamed finds a type on sale.
-func (c *Cloud) typeNamed(name string) (offer.Type, error) {
+func (c *Cloud) typeNamed(name string) (offering.InstanceType, error) {
 	for _, t := range c.opts.Types {
 		if t.Name == name {
 			return t, nil
 		}
 	}
-	return offer.Type{}, fmt.Errorf("no type is named %q", name)
+	return offering.InstanceType{}, fmt.Errorf("no type is named %q", name)
 }

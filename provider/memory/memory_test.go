@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/memory"
 	"github.com/karve-dev/karve/provider/providertest"
@@ -17,7 +17,7 @@ func harness(opts memory.Options, pause func(time.Duration)) providertest.Harnes
 	return providertest.Harness{
 		Class: "default",
 		Open:  func(*testing.T) provider.Provider { return memory.New(cloud) },
-		StockOut: func(_ *testing.T, c offer.Choice, late bool) {
+		StockOut: func(_ *testing.T, c offering.Ref, late bool) {
 			cloud.StartOutage(memory.Outage{Type: c.Type, Zone: c.Zone, CapacityType: c.CapacityType, Late: late})
 		},
 		Residue: func(*testing.T) []string { return cloud.Machines() },
@@ -33,7 +33,7 @@ func TestLatencyPassesInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := memory.NewCloud(memory.Options{Create: 30 * time.Second, Delete: 10 * time.Second, Call: 100 * time.Millisecond})
 		p := memory.New(cloud)
-		claim := provider.Claim{Name: "a", UID: "1", Choices: []offer.Choice{{Type: "small-2", Zone: "zone-1", CapacityType: offer.Spot}}}
+		claim := provider.Claim{Name: "a", UID: "1", Offerings: []offering.Ref{{Type: "small-2", Zone: "zone-1", CapacityType: offering.Spot}}}
 		start := time.Now()
 		in, err := p.Launch(t.Context(), claim)
 		for err == nil && in.State != provider.Running {

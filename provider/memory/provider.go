@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -18,10 +18,10 @@ type Provider struct {
 	cloud *Cloud
 
 	mu       sync.Mutex
-	failed   map[offer.Choice]bool // by type, zone and capacity type
+	failed   map[offering.Ref]bool // by type, zone and capacity type
 	snapshot *provider.Snapshot
-	shown    []offer.Type // the cloud's, that snapshot was made of
-	learnt   int          // len(failed) then
+	shown    []offering.InstanceType // the cloud's, that snapshot was made of
+	learnt   int                     // len(failed) then
 }
 
 var (
@@ -34,7 +34,7 @@ var (
 
 // New makes a provider that has never seen the cloud before.
 func New(c *Cloud) *Provider {
-	return &Provider{cloud: c, failed: map[offer.Choice]bool{}}
+	return &Provider{cloud: c, failed: map[offering.Ref]bool{}}
 }
 
 // Name is the provider's name in metrics and logs.
@@ -80,8 +80,8 @@ func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Snapshot, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old := p.snapshot
-	next := provider.Snapshot{Types: p.available(types), Budgets: left, Taken: time.Now(), Listed: time.Now()}
-	if old != nil && same(old.Types, next.Types) && maps.Equal(old.Budgets, left) && next.Taken.Sub(old.Taken) < rereads {
+	next := provider.Snapshot{Types: p.available(types), QuotaLeft: left, Taken: time.Now(), Listed: time.Now()}
+	if old != nil && same(old.Types, next.Types) && maps.Equal(old.QuotaLeft, left) && next.Taken.Sub(old.Taken) < rereads {
 		return old, nil
 	}
 	p.snapshot = &next
@@ -89,7 +89,7 @@ func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Snapshot, e
 }
 
 // available adds what this provider has learnt to what the cloud shows.
-func (p *Provider) available(types []offer.Type) []offer.Type {
+func (p *Provider) available(types []offering.InstanceType) []offering.InstanceType {
 	if p.snapshot != nil && same(p.shown, types) && p.learnt == len(p.failed) {
 		return p.snapshot.Types
 	}
@@ -99,9 +99,9 @@ func (p *Provider) available(types []offer.Type) []offer.Type {
 	}
 	types = slices.Clone(types)
 	for i := range types {
-		types[i].Offers = slices.Clone(types[i].Offers)
-		for j := range types[i].Offers {
-			if o := &types[i].Offers[j]; p.failed[key(choice(types[i], *o))] {
+		types[i].Offerings = slices.Clone(types[i].Offerings)
+		for j := range types[i].Offerings {
+			if o := &types[i].Offerings[j]; p.failed[key(choice(types[i], *o))] {
 				o.Unavailable = "failed lately"
 			}
 		}
@@ -110,12 +110,12 @@ func (p *Provider) available(types []offer.Type) []offer.Type {
 }
 
 // same reports whether two slices are one.
-func same(a, b []offer.Type) bool {
+func same(a, b []offering.InstanceType) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // key leaves out the price, which does not tell offers apart.
-func key(c offer.Choice) offer.Choice {
+func key(c offering.Ref) offering.Ref {
 	c.Price = 0
 	return c
 }
@@ -123,7 +123,7 @@ func key(c offer.Choice) offer.Choice {
 // Launch buys the first choice that the cloud accepts, or says how the machine
 // fares that was bought before.
 func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
-	if claim.UID == "" || len(claim.Choices) == 0 {
+	if claim.UID == "" || len(claim.Offerings) == 0 {
 		return provider.Instance{}, fmt.Errorf("launching %s: the claim needs a UID and choices", claim.Name)
 	}
 	if err := p.call(ctx, "launch"); err != nil {
@@ -146,7 +146,7 @@ func machineName(claim provider.Claim) string { return claim.Name + "-" + claim.
 
 func (p *Provider) buy(name string, claim provider.Claim) (provider.Instance, error) {
 	var attempts []provider.Attempt
-	for _, choice := range claim.Choices {
+	for _, choice := range claim.Offerings {
 		m, refusal := p.try(claim, choice)
 		if refusal != nil {
 			attempts = append(attempts, *refusal)
@@ -161,9 +161,9 @@ func (p *Provider) buy(name string, claim provider.Claim) (provider.Instance, er
 	return provider.Instance{}, &provider.CapacityError{Claim: claim.Name, Attempts: attempts}
 }
 
-func (p *Provider) try(claim provider.Claim, choice offer.Choice) (*machine, *provider.Attempt) {
+func (p *Provider) try(claim provider.Claim, choice offering.Ref) (*machine, *provider.Attempt) {
 	refuse := func(code, reason string) (*machine, *provider.Attempt) {
-		return nil, &provider.Attempt{Choice: choice, Code: code, Reason: reason, Detail: reason + " for " + choice.Type}
+		return nil, &provider.Attempt{Offering: choice, Code: code, Reason: reason, Detail: reason + " for " + choice.Type}
 	}
 	c := p.cloud
 	t, err := c.typeNamed(choice.Type)
@@ -175,14 +175,14 @@ func (p *Provider) try(claim provider.Claim, choice offer.Choice) (*machine, *pr
 	}
 	left := c.left()
 	for _, d := range draws(t, choice) {
-		if n, limited := left[d.Budget]; limited && n < d.Amount {
+		if n, limited := left[d.Quota]; limited && n < d.Amount {
 			return refuse("QuotaExceeded", "Quota")
 		}
 	}
 	return &machine{claim: claim, choice: choice, typ: t, image: c.image, created: time.Now(), fails: c.out(choice, true)}, nil
 }
 
-func (p *Provider) hasFailed(choice offer.Choice) bool {
+func (p *Provider) hasFailed(choice offering.Ref) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed[key(choice)]
@@ -197,7 +197,7 @@ func (p *Provider) follow(name string, m *machine) provider.Instance {
 		p.failed[key(m.choice)] = true
 		p.mu.Unlock()
 		m.deleted = time.Now()
-		in.Attempts = []provider.Attempt{{Choice: m.choice, Code: "AllocationFailed", Reason: "OutOfStock", Detail: "the machine never came up"}}
+		in.Attempts = []provider.Attempt{{Offering: m.choice, Code: "AllocationFailed", Reason: "OutOfStock", Detail: "the machine never came up"}}
 		fallthrough
 	case provider.Terminating:
 		in.State, in.ProviderID, in.RetryAfter = provider.Creating, "", p.cloud.opts.RetryAfter
@@ -283,7 +283,7 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 }
 
 // Abandon gives back the machine of a claim, if there is one.
-func (p *Provider) Abandon(ctx context.Context, claim provider.Claim) error {
+func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
 	if err := p.call(ctx, "abandon"); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 // Drift compares images. It takes no time and is not counted as a call to the
 // cloud; faults of the operation "drift" make it fail.
-func (p *Provider) Drift(ctx context.Context, m provider.Bought) (provider.Drift, error) {
+func (p *Provider) Drift(ctx context.Context, m provider.LaunchedNode) (provider.Drift, error) {
 	if err := ctx.Err(); err != nil {
 		return provider.Drift{}, err
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -25,9 +25,9 @@ func (r *run) catalogIsSane() {
 	}
 }
 
-func (r *run) typeIsSane(s *provider.Snapshot, t offer.Type) {
-	if t.Name == "" || len(t.Offers) == 0 || len(t.Labels["kubernetes.io/arch"]) == 0 {
-		r.Errorf("type %q has %d offers and architecture %v", t.Name, len(t.Offers), t.Labels["kubernetes.io/arch"])
+func (r *run) typeIsSane(s *provider.Snapshot, t offering.InstanceType) {
+	if t.Name == "" || len(t.Offerings) == 0 || len(t.Labels["kubernetes.io/arch"]) == 0 {
+		r.Errorf("type %q has %d offers and architecture %v", t.Name, len(t.Offerings), t.Labels["kubernetes.io/arch"])
 	}
 	for name, n := range t.Capacity.Sub(t.Overhead) {
 		if n < 0 || n == 0 && t.Capacity[name] > 0 {
@@ -39,32 +39,32 @@ func (r *run) typeIsSane(s *provider.Snapshot, t offer.Type) {
 			r.Errorf("type %s: capacity of %s is %d", t.Name, name, t.Capacity[name])
 		}
 	}
-	onDemand := map[string]offer.Price{}
+	onDemand := map[string]offering.Price{}
 	seen := map[string]bool{}
-	for _, o := range t.Offers {
+	for _, o := range t.Offerings {
 		id := o.Zone + "/" + o.CapacityType
-		if seen[id] || o.Zone == "" || o.CapacityType != offer.OnDemand && o.CapacityType != offer.Spot {
+		if seen[id] || o.Zone == "" || o.CapacityType != offering.OnDemand && o.CapacityType != offering.Spot {
 			r.Errorf("type %s: offer %q is listed twice or malformed", t.Name, id)
 		}
 		seen[id] = true
 		if o.Price <= 0 {
 			r.Errorf("type %s: offer %s costs %v", t.Name, id, o.Price)
 		}
-		if o.CapacityType == offer.OnDemand {
+		if o.CapacityType == offering.OnDemand {
 			onDemand[o.Zone] = o.Price
 		}
 	}
-	for _, o := range t.Offers {
-		if full, ok := onDemand[o.Zone]; ok && o.CapacityType == offer.Spot && o.Price > full {
+	for _, o := range t.Offerings {
+		if full, ok := onDemand[o.Zone]; ok && o.CapacityType == offering.Spot && o.Price > full {
 			r.Errorf("type %s: spot in %s costs %v, more than on demand (%v)", t.Name, o.Zone, o.Price, full)
 		}
-		for _, d := range o.Draws {
-			if d.Amount <= 0 || d.Budget == "" {
+		for _, d := range o.QuotaUses {
+			if d.Amount <= 0 || d.Quota == "" {
 				r.Errorf("type %s: offer %s/%s draws %+v", t.Name, o.Zone, o.CapacityType, d)
 			}
 		}
 	}
-	for budget, n := range s.Budgets {
+	for budget, n := range s.QuotaLeft {
 		if n < 0 {
 			r.Errorf("budget %s is %d", budget, n)
 		}
@@ -91,15 +91,15 @@ func (r *run) catalogIsStable() {
 }
 
 // offered is the offer behind a choice; the zero Offer when there is none.
-func offered(s *provider.Snapshot, c offer.Choice) offer.Offer {
+func offered(s *provider.Snapshot, c offering.Ref) offering.Offering {
 	for _, t := range s.Types {
-		for _, o := range t.Offers {
+		for _, o := range t.Offerings {
 			if t.Name == c.Type && o.Zone == c.Zone && o.CapacityType == c.CapacityType {
 				return o
 			}
 		}
 	}
-	return offer.Offer{}
+	return offering.Offering{}
 }
 
 func isCapacity(err error) bool { return errors.As(err, new(*provider.CapacityError)) }
@@ -108,7 +108,7 @@ func (r *run) launchRuns() {
 	c := r.choices()[0]
 	claim := r.claim("a", c)
 	in := r.launch(claim)
-	got := offer.Choice{Type: in.Type, Zone: in.Zone, CapacityType: in.CapacityType, Price: in.Price}
+	got := offering.Ref{Type: in.Type, Zone: in.Zone, CapacityType: in.CapacityType, Price: in.Price}
 	r.equal("what was bought", c, got)
 	if in.ProviderID == "" || in.NodeName == "" || in.ImageID == "" || in.Created.IsZero() {
 		r.Errorf("the machine lacks its provider ID, node name, image or time: %+v", in)
@@ -175,7 +175,7 @@ func (r *run) launchRemembers() {
 		choices := r.distinct(2)
 		r.StockOut(r.T, choices[0], true)
 		claim := r.claim(name, choices...)
-		claim.Memory = map[string]string{}
+		claim.LaunchState = map[string]string{}
 		in, p := provider.Instance{}, r.p
 		for i := range steps {
 			if i == 1 {
@@ -187,8 +187,8 @@ func (r *run) launchRemembers() {
 			if in.State == provider.Running {
 				break
 			}
-			r.memorize(claim.Memory, in.Memory)
-			recall(claim.Memory)
+			r.memorize(claim.LaunchState, in.LaunchState)
+			recall(claim.LaunchState)
 			r.pause(in.RetryAfter)
 		}
 		if in.State != provider.Running || in.ClaimUID != claim.UID {
@@ -240,7 +240,7 @@ func (r *run) failsOver(late bool) {
 	if in.Type != choices[2].Type || in.Zone != choices[2].Zone || in.CapacityType != choices[2].CapacityType {
 		r.Errorf("bought %s in %s (%s), want %+v", in.Type, in.Zone, in.CapacityType, choices[2])
 	}
-	if len(attempts) == 0 || attempts[0].Choice.Type != choices[0].Type || attempts[0].Code == "" || attempts[0].Reason == "" {
+	if len(attempts) == 0 || attempts[0].Offering.Type != choices[0].Type || attempts[0].Code == "" || attempts[0].Reason == "" {
 		r.Errorf("the refusals are not told: %+v", attempts)
 	}
 	r.wantOne(claim)
@@ -250,20 +250,20 @@ func (r *run) failsOver(late bool) {
 
 // distinct returns n choices of different types, so that what is learnt of one
 // says nothing of the next: the largest of the cheapest come first.
-func (r *run) distinct(n int) []offer.Choice {
+func (r *run) distinct(n int) []offering.Ref {
 	r.Helper()
-	var out []offer.Choice
+	var out []offering.Ref
 	families := map[string]bool{}
 	budgets := map[string]string{}
 	for _, t := range r.catalog().Types {
-		for _, o := range t.Offers {
-			if o.CapacityType == offer.OnDemand && len(o.Draws) > 0 {
-				budgets[t.Name] = o.Draws[0].Budget
+		for _, o := range t.Offerings {
+			if o.CapacityType == offering.OnDemand && len(o.QuotaUses) > 0 {
+				budgets[t.Name] = o.QuotaUses[0].Quota
 			}
 		}
 	}
 	for _, c := range r.choices() {
-		if c.CapacityType == offer.OnDemand && !families[budgets[c.Type]] {
+		if c.CapacityType == offering.OnDemand && !families[budgets[c.Type]] {
 			families[budgets[c.Type]] = true
 			out = append(out, c)
 		}
@@ -344,7 +344,7 @@ func (r *run) notFound() {
 	if err := r.p.Terminate(r.Context(), other); !errors.Is(err, provider.ErrNotFound) {
 		r.Errorf("terminate: %v", err)
 	}
-	if err := r.p.Abandon(r.Context(), r.claim("never-launched", r.choices()[0])); !errors.Is(err, provider.ErrNotFound) {
+	if err := r.p.TerminateUnclaimed(r.Context(), r.claim("never-launched", r.choices()[0])); !errors.Is(err, provider.ErrNotFound) {
 		r.Errorf("abandon: %v", err)
 	}
 }
@@ -373,28 +373,28 @@ func (r *run) abandon() {
 	_, err := r.p.Launch(r.Context(), claim)
 	r.must(err)
 	restarted := r.Open(r.T)
-	r.terminate(func() error { return restarted.Abandon(r.Context(), claim) })
+	r.terminate(func() error { return restarted.TerminateUnclaimed(r.Context(), claim) })
 	r.p = restarted
 	r.wantNothing()
 }
 
 func (r *run) budgets() {
 	c := r.distinct(1)[0]
-	before := r.catalog().Budgets
+	before := r.catalog().QuotaLeft
 	in := r.launch(r.claim("a", c))
-	r.equal("budgets while the machine runs", minus(before, offered(r.catalog(), c).Draws), r.catalog().Budgets)
+	r.equal("budgets while the machine runs", minus(before, offered(r.catalog(), c).QuotaUses), r.catalog().QuotaLeft)
 	r.terminate(func() error { return r.p.Terminate(r.Context(), in.ProviderID) })
-	r.equal("budgets after it is gone", before, r.catalog().Budgets)
+	r.equal("budgets after it is gone", before, r.catalog().QuotaLeft)
 }
 
-func minus(budgets map[string]int64, draws []offer.Draw) map[string]int64 {
+func minus(budgets map[string]int64, draws []offering.QuotaUse) map[string]int64 {
 	out := map[string]int64{}
 	for name, n := range budgets {
 		out[name] = n
 	}
 	for _, d := range draws {
-		if _, limited := out[d.Budget]; limited {
-			out[d.Budget] -= d.Amount
+		if _, limited := out[d.Quota]; limited {
+			out[d.Quota] -= d.Amount
 		}
 	}
 	return out

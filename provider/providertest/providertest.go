@@ -18,7 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 )
 
@@ -30,7 +30,7 @@ type Harness struct {
 	Open func(t *testing.T) provider.Provider
 	// StockOut makes a choice impossible to buy: refused at once or, when late,
 	// accepted and then failed.
-	StockOut func(t *testing.T, c offer.Choice, late bool)
+	StockOut func(t *testing.T, c offering.Ref, late bool)
 	// Residue lists what exists in the cloud on our account: machines, interfaces,
 	// disks, addresses.
 	Residue func(t *testing.T) []string
@@ -99,13 +99,13 @@ func (r *run) catalog() *provider.Snapshot {
 }
 
 // choices are all offers that can be bought now, cheapest first.
-func (r *run) choices() []offer.Choice {
+func (r *run) choices() []offering.Ref {
 	r.Helper()
-	var all []offer.Choice
+	var all []offering.Ref
 	for _, t := range r.catalog().Types {
-		for _, o := range t.Offers {
+		for _, o := range t.Offerings {
 			if o.Unavailable == "" {
-				all = append(all, offer.Choice{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price})
+				all = append(all, offering.Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price})
 			}
 		}
 	}
@@ -116,16 +116,16 @@ func (r *run) choices() []offer.Choice {
 	return all
 }
 
-func byPrice(a, b offer.Choice) int {
+func byPrice(a, b offering.Ref) int {
 	if a.Price != b.Price {
 		return int(a.Price - b.Price)
 	}
 	return strings.Compare(a.Type+"/"+a.Zone+"/"+a.CapacityType, b.Type+"/"+b.Zone+"/"+b.CapacityType)
 }
 
-func (r *run) claim(name string, choices ...offer.Choice) provider.Claim {
+func (r *run) claim(name string, choices ...offering.Ref) provider.Claim {
 	return provider.Claim{
-		Name: name, UID: "uid-of-" + name, Pool: "pool", Class: r.Class, Choices: choices,
+		Name: name, UID: "uid-of-" + name, Pool: "pool", Class: r.Class, Offerings: choices,
 		Labels: map[string]string{"example.com/team": "a"},
 		Taints: []provider.Taint{{Key: "example.com/only", Value: "a", Effect: "NoSchedule"}},
 	}

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // broken is a mind that the engine serves with wrong facts, or whose answers are tampered
@@ -18,10 +18,10 @@ type broken struct {
 	facts func(*disrupt.Cluster)
 	plan  func(*disrupt.Plan)
 	late  func(*disrupt.Move) // once it was looked at again
-	buy   func(*pack.Plan)
+	buy   func(*schedule.Plan)
 }
 
-func (b broken) Provide(w *world.World) pack.Plan {
+func (b broken) Provide(w *cluster.Snapshot) schedule.Plan {
 	p := b.Engine.Provide(w)
 	if b.buy != nil {
 		b.buy(&p)
@@ -29,14 +29,14 @@ func (b broken) Provide(w *world.World) pack.Plan {
 	return p
 }
 
-func (b broken) Search(w *world.World, c disrupt.Cluster) disrupt.Plan {
+func (b broken) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
 	b.misread(&c)
 	p := b.Engine.Search(w, c)
 	b.tamper(&p)
 	return p
 }
 
-func (b broken) Recheck(w *world.World, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
+func (b broken) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
 	b.misread(&c)
 	now, left := b.Engine.Recheck(w, c, m)
 	if left.Because != "" {
@@ -138,7 +138,7 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 // TestCyclesAreCaught has moves undone on purpose: by a replacement that is what was there
 // before, and by one that is missing and must be bought for the pods that wait.
 func TestCyclesAreCaught(t *testing.T) {
-	dear := func(all []pack.Launch) {
+	dear := func(all []schedule.Launch) {
 		for i, l := range all {
 			all[i].Choices = slices.Clone(l.Choices)
 			for j := range l.Choices {
@@ -148,7 +148,7 @@ func TestCyclesAreCaught(t *testing.T) {
 	}
 	for rule, mind := range map[string]broken{
 		"cycle":   {late: func(m *disrupt.Move) { dear(m.Launches) }},
-		"relapse": {late: func(m *disrupt.Move) { m.Launches = nil }, buy: func(p *pack.Plan) { dear(p.Launches) }},
+		"relapse": {late: func(m *disrupt.Move) { m.Launches = nil }, buy: func(p *schedule.Plan) { dear(p.Launches) }},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			c := newcomer(mind, 12)
@@ -163,13 +163,13 @@ func TestCyclesAreCaught(t *testing.T) {
 
 // newcomer is a settled cluster of D4s nodes when the cheaper D4as comes on sale.
 func newcomer(mind Mind, pods int) *Cluster {
-	p := &Pool{Name: "general", ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "1"}}, MinAge: -1, Types: []string{"D4s", "D4as"}, CapacityTypes: []string{offer.OnDemand}}
+	p := &Pool{Name: "general", ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "1"}}, MinAge: -1, Types: []string{"D4s", "D4as"}, CapacityTypes: []string{offering.OnDemand}}
 	c := New(1, mind, p)
 	noBargain(c)
 	c.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxDown: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
 	c.Live(10 * time.Minute)
 	for _, z := range zones {
-		c.SoldOut(deal{"D4as", z, offer.OnDemand}, false)
+		c.SoldOut(deal{"D4as", z, offering.OnDemand}, false)
 	}
 	return c
 }

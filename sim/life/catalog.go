@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 const class = "default"
@@ -46,7 +46,7 @@ type market struct {
 	failing map[deal]bool
 	// silent are deals whose machines start and never join.
 	silent map[deal]bool
-	types  []offer.Type // as the engine sees them; nil when they must be made anew
+	types  []offering.InstanceType // as the engine sees them; nil when they must be made anew
 	bySize map[string]size
 }
 
@@ -61,15 +61,15 @@ func newMarket() *market {
 var zones = []string{"z1", "z2", "z3"}
 
 // price is what a machine bought by the deal costs an hour as of now.
-func (m *market) price(d deal) offer.Price {
+func (m *market) price(d deal) offering.Price {
 	usd := m.bySize[d.typ].price
-	if d.capacity == offer.Spot {
+	if d.capacity == offering.Spot {
 		usd *= 0.3 + 0.05*float64(slices.Index(zones, d.zone))
 	}
 	if f, ok := m.factor[d]; ok {
 		usd *= f
 	}
-	p, err := offer.USDPerHour(usd)
+	p, err := offering.USDPerHour(usd)
 	if err != nil {
 		panic(fmt.Sprintf("life: price of %v: %v", d, err))
 	}
@@ -81,25 +81,25 @@ func (m *market) reprice(d deal, factor float64) { m.factor[d], m.types = factor
 func (m *market) restock(d deal, soldOut bool)   { m.soldOut[d], m.types = soldOut, nil }
 
 // offered is the market as the provider port tells the engine.
-func (m *market) offered() []offer.Type {
+func (m *market) offered() []offering.InstanceType {
 	if m.types != nil {
 		return m.types
 	}
 	for _, s := range sizes {
-		t := offer.Type{
+		t := offering.InstanceType{
 			Name:     s.name,
 			Labels:   map[string][]string{"family": {s.name[:1]}},
 			Capacity: amounts(s.cores*1000, s.gib*1024, maxPods),
 			Overhead: amounts(systemMilli, systemMiB, 0),
 		}
 		for _, z := range zones {
-			for _, ct := range []string{offer.OnDemand, offer.Spot} {
+			for _, ct := range []string{offering.OnDemand, offering.Spot} {
 				d := deal{s.name, z, ct}
-				o := offer.Offer{Zone: z, CapacityType: ct, Price: m.price(d)}
+				o := offering.Offering{Zone: z, CapacityType: ct, Price: m.price(d)}
 				if m.soldOut[d] {
 					o.Unavailable = "sold out"
 				}
-				t.Offers = append(t.Offers, o)
+				t.Offerings = append(t.Offerings, o)
 			}
 		}
 		m.types = append(m.types, t)
@@ -112,9 +112,9 @@ func amounts(milli, mib, pods int64) quantity.Amounts {
 }
 
 // daemon is the one DaemonSet: its pods run everywhere and are not simulated one by one.
-func daemon() world.Daemon {
-	return world.Daemon{
-		Ref: world.Ref{Namespace: "kube-system", Name: "agent", UID: "agent"}, Requests: amounts(daemonMilli, daemonMiB, 1),
-		Tolerations: []world.Toleration{{Operator: "Exists"}},
+func daemon() cluster.DaemonSet {
+	return cluster.DaemonSet{
+		PodRef: cluster.PodRef{Namespace: "kube-system", Name: "agent", UID: "agent"}, Requests: amounts(daemonMilli, daemonMiB, 1),
+		Tolerations: []cluster.Toleration{{Operator: "Exists"}},
 	}
 }

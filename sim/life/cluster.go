@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Cluster is the truth about a cluster, and the time in it.
@@ -137,7 +137,7 @@ type machine struct {
 	pool    *Pool
 	version int // of the pool when it was ordered
 	// choices are what may be bought, best first; deal is what was, once it is known.
-	choices []offer.Choice
+	choices []offering.Ref
 	deal    deal
 	milli   int64 // what pods can use, DaemonSet off
 	mib     int64
@@ -187,10 +187,10 @@ func (m *machine) free() (milli, mib int64, pods int) {
 func (m *machine) busy() bool { return len(m.pods) > 0 }
 
 // order asks for a machine, which comes, or does not, in its own time.
-func (c *Cluster) order(pool string, choices []offer.Choice) *machine {
+func (c *Cluster) order(pool string, choices []offering.Ref) *machine {
 	c.ordered++
 	m := &machine{key: fmt.Sprintf("%s-%04d", pool, c.ordered), pool: c.pool(pool), created: c.now}
-	m.choices = offer.Spread(choices, m.key)
+	m.choices = offering.RotateZones(choices, m.key)
 	m.version = m.pool.Version
 	c.machines = append(c.machines, m)
 	c.Stats.Purchases++
@@ -265,8 +265,8 @@ func (c *Cluster) remove(m *machine) {
 }
 
 // cost is what the fleet costs an hour as of now.
-func (c *Cluster) cost() offer.Price {
-	var sum offer.Price
+func (c *Cluster) cost() offering.Price {
+	var sum offering.Price
 	for _, m := range c.machines {
 		if m.deal.typ != "" {
 			sum += c.market.price(m.deal)
@@ -276,30 +276,30 @@ func (c *Cluster) cost() offer.Price {
 }
 
 // node is the machine as the engine's World has it.
-func (c *Cluster) node(m *machine) world.Node {
+func (c *Cluster) node(m *machine) cluster.Node {
 	first := deal{m.choices[0].Type, m.choices[0].Zone, m.choices[0].CapacityType}
 	if m.deal.typ != "" {
 		first = m.deal
 	}
 	s := c.market.bySize[first.typ]
-	n := world.Node{
+	n := cluster.Node{
 		Key: m.key, Name: m.key, Pool: m.pool.Name, Taints: m.pool.taints(), Claim: true, Created: m.created,
 		Capacity: amounts(s.cores*1000, s.gib*1024, maxPods), Allocatable: amounts(s.cores*1000-systemMilli, s.gib*1024-systemMiB, maxPods),
 		Price: c.market.price(first), Initialized: !m.initialized.IsZero(),
 		Leaving: m.deleting || m.departing() || m.terminating,
 		Labels: map[string]string{
-			world.LabelPool: m.pool.Name, world.LabelInstanceType: first.typ, world.LabelZone: first.zone, world.LabelCapacityType: first.capacity,
+			cluster.LabelPool: m.pool.Name, cluster.LabelInstanceType: first.typ, cluster.LabelZone: first.zone, cluster.LabelCapacityType: first.capacity,
 			"pool": m.pool.Name, "family": first.typ[:1],
 		},
 	}
 	if n.Initialized {
-		n.Labels[world.LabelHostname] = m.key
+		n.Labels[cluster.LabelHostname] = m.key
 	}
 	if m.notReady {
-		n.Taints = append(n.Taints, world.Taint{Key: "node.kubernetes.io/not-ready", Effect: world.NoSchedule})
+		n.Taints = append(n.Taints, cluster.Taint{Key: "node.kubernetes.io/not-ready", Effect: cluster.NoSchedule})
 	}
 	if m.tainted {
-		n.Taints = append(n.Taints, world.Taint{Key: "karpenter.sh/disrupted", Effect: world.NoSchedule})
+		n.Taints = append(n.Taints, cluster.Taint{Key: "karpenter.sh/disrupted", Effect: cluster.NoSchedule})
 	}
 	if m.deal.typ == "" {
 		for _, choice := range m.choices {
@@ -312,7 +312,7 @@ func (c *Cluster) node(m *machine) world.Node {
 			}
 		}
 	}
-	n.Stuck = !n.Initialized && c.now.Sub(m.created) > c.Pace.GiveUp
+	n.Unschedulable = !n.Initialized && c.now.Sub(m.created) > c.Pace.GiveUp
 	return n
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Quiet is when the load of a Day stops changing: what remains of the day is for the
@@ -47,11 +47,11 @@ func (d *day) sometime() time.Duration {
 func (d *day) pools() {
 	general := &Pool{Name: "general", Policy: disrupt.WhenEmptyOrUnderutilized, ConsolidateAfter: one(d, 0, 30*time.Second, 2*time.Minute, 5*time.Minute), Budgets: d.budgets(), MinAge: -1}
 	if d.often(40) {
-		general.CapacityTypes = []string{offer.OnDemand}
+		general.CapacityTypes = []string{offering.OnDemand}
 	}
 	d.Pools = append(d.Pools, general)
 	if d.often(50) {
-		d.Pools = append(d.Pools, &Pool{Name: "spot", Weight: one[int32](d, 0, 10), CapacityTypes: []string{offer.Spot}, Policy: one(d, disrupt.WhenEmptyOrUnderutilized, disrupt.Balanced),
+		d.Pools = append(d.Pools, &Pool{Name: "spot", Weight: one[int32](d, 0, 10), CapacityTypes: []string{offering.Spot}, Policy: one(d, disrupt.WhenEmptyOrUnderutilized, disrupt.Balanced),
 			ConsolidateAfter: one(d, 30*time.Second, time.Minute), Budgets: d.budgets(), MinSavings: one(d, 0, 0.05), MinAge: -1})
 	}
 	if d.often(50) {
@@ -59,7 +59,7 @@ func (d *day) pools() {
 			ConsolidateAfter: one(d, 30*time.Second, 10*time.Minute), Budgets: d.budgets(), MinAge: -1, LimitCPU: one[int64](d, 0, 128)})
 	}
 	if d.often(50) {
-		d.Pools = append(d.Pools, &Pool{Name: "data", Taint: "data", CapacityTypes: []string{offer.OnDemand}, Policy: disrupt.WhenEmptyOrUnderutilized, ConsolidateAfter: 5 * time.Minute,
+		d.Pools = append(d.Pools, &Pool{Name: "data", Taint: "data", CapacityTypes: []string{offering.OnDemand}, Policy: disrupt.WhenEmptyOrUnderutilized, ConsolidateAfter: 5 * time.Minute,
 			Budgets: d.budgets(), MinSavings: one(d, 0.05, 0.2), MinAge: one(d, 0, 10*time.Minute, time.Hour), Grace: one(d, 0, 20*time.Minute), ExpireAfter: one(d, 0, 6*time.Hour)})
 	}
 }
@@ -181,5 +181,5 @@ func (d *day) accidents() {
 }
 
 func (d *day) deal() deal {
-	return deal{sizes[d.rng.IntN(len(sizes))].name, one(d, zones...), one(d, offer.OnDemand, offer.Spot)}
+	return deal{sizes[d.rng.IntN(len(sizes))].name, one(d, zones...), one(d, offering.OnDemand, offering.Spot)}
 }

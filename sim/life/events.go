@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // What happens to a cluster from outside. Each tells the Watch: a fleet may return to
@@ -90,7 +90,7 @@ func (c *Cluster) reclaim(m *machine) {
 // some returns a random machine that serves, spot or not; nil when there is none.
 func (c *Cluster) some(spot bool) *machine {
 	from := slices.DeleteFunc(slices.Clone(c.machines), func(m *machine) bool {
-		return !m.open() || spot && m.deal.capacity != offer.Spot
+		return !m.open() || spot && m.deal.capacity != offering.Spot
 	})
 	if len(from) == 0 {
 		return nil

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // The floor of a cluster's bill is a price below which nobody can run the same pods,
@@ -49,13 +49,13 @@ type filling struct {
 // floor is the least that machines for those pods cost. Pods of the same workloads that
 // run on other machines count where evenness over zones is concerned. What is known to be
 // enough only saves work.
-func (c *Cluster) floor(pods []*pod, enough offer.Price) offer.Price {
+func (c *Cluster) floor(pods []*pod, enough offering.Price) offering.Price {
 	kinds := c.kinds(pods)
 	if len(kinds) == 0 {
 		return 0
 	}
 	f := newFloor(kinds, c.vessels(kinds))
-	return offer.Price(math.Floor(f.solve(enough.USD()) * 1e9))
+	return offering.Price(math.Floor(f.solve(enough.USD()) * 1e9))
 }
 
 // kinds sorts pods by workload.
@@ -124,7 +124,7 @@ func (k *kind) inOne(zone string) int {
 func (c *Cluster) vessels(kinds []kind) []*vessel {
 	var out []*vessel
 	for _, p := range c.Pools {
-		for _, capacity := range []string{offer.OnDemand, offer.Spot} {
+		for _, capacity := range []string{offering.OnDemand, offering.Spot} {
 			if len(p.CapacityTypes) > 0 && !slices.Contains(p.CapacityTypes, capacity) {
 				continue
 			}

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // TestFloorIsOne holds the floor against every way to run a handful of pods: none costs
@@ -32,9 +32,9 @@ func TestFloorIsOne(t *testing.T) {
 // handful is a cluster of a few pods with some of them pinned, and those that are not.
 func handful(seed uint64) (*Cluster, []*pod) {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	c := New(seed, nil, &Pool{Name: "general"}, &Pool{Name: "batch", Taint: "batch", CapacityTypes: []string{offer.OnDemand}})
+	c := New(seed, nil, &Pool{Name: "general"}, &Pool{Name: "batch", Taint: "batch", CapacityTypes: []string{offering.OnDemand}})
 	for range 12 {
-		c.market.reprice(deal{sizes[rng.IntN(len(sizes))].name, zones[rng.IntN(3)], offer.OnDemand}, 0.6+rng.Float64())
+		c.market.reprice(deal{sizes[rng.IntN(len(sizes))].name, zones[rng.IntN(3)], offering.OnDemand}, 0.6+rng.Float64())
 	}
 	var pods []*pod
 	for i, left := 0, 6; left > 0; i++ {
@@ -103,7 +103,7 @@ func (e *exhaust) place(i int, piles []pile, price float64) {
 		}
 	}
 	for _, p := range e.c.Pools {
-		for _, capacity := range []string{offer.OnDemand, offer.Spot} {
+		for _, capacity := range []string{offering.OnDemand, offering.Spot} {
 			if len(p.CapacityTypes) > 0 && p.CapacityTypes[0] != capacity {
 				continue
 			}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // The incidents are public ones, told by people who run autoscalers of this kind. Each
@@ -19,7 +19,7 @@ func fleet(t *testing.T, p *Pool, pods int, before ...func(*Cluster)) (*Cluster,
 		p.Name = "general"
 	}
 	if p.CapacityTypes == nil {
-		p.CapacityTypes = []string{offer.OnDemand}
+		p.CapacityTypes = []string{offering.OnDemand}
 	}
 	p.MinAge = -1 // whatever the settings say
 	c := New(1, nil, p)
@@ -39,13 +39,13 @@ func fleet(t *testing.T, p *Pool, pods int, before ...func(*Cluster)) (*Cluster,
 // ever, with something wrong about it.
 func noBargain(c *Cluster) {
 	for _, z := range zones {
-		c.SoldOut(deal{"D4as", z, offer.OnDemand}, true)
+		c.SoldOut(deal{"D4as", z, offering.OnDemand}, true)
 	}
 }
 
 func bargain(c *Cluster, wrong map[deal]bool) {
 	for _, z := range zones {
-		d := deal{"D4as", z, offer.OnDemand}
+		d := deal{"D4as", z, offering.OnDemand}
 		wrong[d] = true
 		c.Price(d, 0.6)
 		c.SoldOut(d, false)
@@ -260,7 +260,7 @@ func TestIncident48ScaleInTakesHalfADay(t *testing.T) {
 	nodes := len(c.machines)
 	c.Scale(web, 50)
 	c.Live(20 * time.Second)
-	waste := func() offer.Price { b := c.Bill(); return b.Paid - b.Bound }
+	waste := func() offering.Price { b := c.Bill(); return b.Paid - b.Bound }
 	began, first := c.now, waste()
 	for waste() > first/2 && c.now.Sub(began) < 12*time.Hour {
 		c.Live(10 * time.Second)

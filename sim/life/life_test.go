@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // TestDays lives a day in each of many clusters. Nothing that users rely on is broken at
@@ -37,7 +37,7 @@ func TestDays(t *testing.T) {
 		if len(b.Pinned) == 0 && b.Fresh < b.Floor {
 			t.Errorf("seed %d: %s: less than the floor buys it anew", seed, b)
 		}
-		if most := offer.Price(float64(b.Fresh)*1.5) + slack; b.Paid > most {
+		if most := offering.Price(float64(b.Fresh)*1.5) + slack; b.Paid > most {
 			t.Errorf("seed %d: costs %s after %s of quiet", seed, b, 24*time.Hour-Quiet)
 		}
 	}
@@ -113,7 +113,7 @@ func live(seed uint64) lived {
 
 // slack is what a cluster of a few nodes may cost more whatever its size: less than the
 // smallest machine.
-const slack = offer.Price(30e6)
+const slack = offering.Price(30e6)
 
 // unsettled says whose pods do not run although everything has been quiet for hours.
 func unsettled(t *testing.T, seed uint64, c *Cluster) {

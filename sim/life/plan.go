@@ -6,24 +6,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Engine is the real mind.
 type Engine struct{}
 
 // Provide says what to buy for pods that wait.
-func (Engine) Provide(w *world.World) pack.Plan { return pack.Solve(w) }
+func (Engine) Provide(w *cluster.Snapshot) schedule.Plan { return schedule.Solve(w) }
 
 // Search looks for nodes that can go.
-func (Engine) Search(w *world.World, c disrupt.Cluster) disrupt.Plan {
+func (Engine) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
 	return disrupt.Search(w, c, disrupt.Cursor{})
 }
 
 // Recheck looks at a move again.
-func (Engine) Recheck(w *world.World, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
+func (Engine) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
 	return disrupt.Recheck(w, c, m)
 }
 
@@ -110,7 +110,7 @@ func (c *Cluster) wake(left []disrupt.Left) {
 
 // undone counts purchases for pods that a move displaced: kube-scheduler put others where
 // the move meant them to go.
-func (c *Cluster) undone(refs []world.Ref) {
+func (c *Cluster) undone(refs []cluster.PodRef) {
 	for _, ref := range refs {
 		if p := c.find(ref.UID); p != nil && p.evicted {
 			c.Stats.Undone++
@@ -120,7 +120,7 @@ func (c *Cluster) undone(refs []world.Ref) {
 }
 
 // describe says what pods ask for, for the diary.
-func (c *Cluster) describe(refs []world.Ref) string {
+func (c *Cluster) describe(refs []cluster.PodRef) string {
 	var out []string
 	for _, ref := range refs {
 		if p := c.find(ref.UID); p != nil {

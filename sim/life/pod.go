@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // pod is one pod.
@@ -25,9 +25,9 @@ type pod struct {
 }
 
 // world is the pod as the engine sees it on a node, empty for none.
-func (p *pod) world(node string) world.Pod {
+func (p *pod) world(node string) cluster.Pod {
 	w := p.owner.spec
-	w.Ref = world.Ref{Namespace: "default", Name: p.uid, UID: p.uid}
+	w.PodRef = cluster.PodRef{Namespace: "default", Name: p.uid, UID: p.uid}
 	w.Created, w.Node, w.Terminating, w.Movable = p.created, node, p.dying, !p.dying && !p.barred()
 	return w
 }
@@ -70,7 +70,7 @@ type workload struct {
 	Every, Takes time.Duration // of a CronJob
 
 	version int
-	spec    world.Pod // what is alike in all of its pods
+	spec    cluster.Pod // what is alike in all of its pods
 	pods    []*pod
 	idle    bool // as desired when last looked at
 	moving  int  // pods that were evicted and have no successor yet
@@ -79,7 +79,7 @@ type workload struct {
 // deploy adds a workload.
 func (c *Cluster) deploy(w *workload) *workload {
 	c.workloads = append(c.workloads, w)
-	w.spec = world.Pod{Labels: map[string]string{"app": w.Name}, Requests: amounts(w.Milli, w.MiB, 1)}
+	w.spec = cluster.Pod{Labels: map[string]string{"app": w.Name}, Requests: amounts(w.Milli, w.MiB, 1)}
 	in := func(key, value string) {
 		w.spec.Required = append(w.spec.Required, constraint.Rule{Key: key, Operator: constraint.In, Values: []string{value}})
 	}
@@ -87,17 +87,17 @@ func (c *Cluster) deploy(w *workload) *workload {
 		in("pool", w.Pool)
 	}
 	if w.OnDemand {
-		in(world.LabelCapacityType, "on-demand")
+		in(cluster.LabelCapacityType, "on-demand")
 	}
 	if w.Tolerates != "" {
-		w.spec.Tolerations = []world.Toleration{{Key: w.Tolerates, Operator: "Exists"}}
+		w.spec.Tolerations = []cluster.Toleration{{Key: w.Tolerates, Operator: "Exists"}}
 	}
-	mine := world.Selector{Namespaces: []string{"default"}, Labels: world.Term{{Key: "app", Operator: constraint.In, Values: []string{w.Name}}}}
+	mine := cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{w.Name}}}}
 	if w.Spread {
-		w.spec.Spreads = []world.Spread{{Key: world.LabelZone, MaxSkew: 1, MinDomains: w.Domains, Select: mine}}
+		w.spec.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, MinDomains: w.Domains, Select: mine}}
 	}
 	if w.Apart {
-		w.spec.AntiAffinity = []world.PodTerm{{Key: world.LabelHostname, Select: mine}}
+		w.spec.AntiAffinity = []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Select: mine}}
 	}
 	c.changed()
 	return w

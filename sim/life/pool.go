@@ -9,10 +9,10 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Pool is a NodePool in the words of its manifest.
@@ -48,15 +48,15 @@ type Budget struct {
 }
 
 // asWorld is what the engine knows of the pool when it buys.
-func (p *Pool) asWorld() world.Pool {
-	w := world.Pool{Name: p.Name, Weight: p.Weight, Class: class, Labels: map[string]string{"pool": p.Name}}
+func (p *Pool) asWorld() cluster.NodePool {
+	w := cluster.NodePool{Name: p.Name, Weight: p.Weight, Class: class, Labels: map[string]string{"pool": p.Name}}
 	in := func(key string, values []string) {
 		if len(values) > 0 {
 			w.Requirements = append(w.Requirements, constraint.Rule{Key: key, Operator: constraint.In, Values: values})
 		}
 	}
-	in(world.LabelCapacityType, p.CapacityTypes)
-	in(world.LabelInstanceType, p.Types)
+	in(cluster.LabelCapacityType, p.CapacityTypes)
+	in(cluster.LabelInstanceType, p.Types)
 	w.Taints = p.taints()
 	if p.LimitCPU > 0 {
 		w.Limits = quantity.Amounts{quantity.NameCPU: p.LimitCPU * 1000}
@@ -64,11 +64,11 @@ func (p *Pool) asWorld() world.Pool {
 	return w
 }
 
-func (p *Pool) taints() []world.Taint {
+func (p *Pool) taints() []cluster.Taint {
 	if p.Taint == "" {
 		return nil
 	}
-	return []world.Taint{{Key: p.Taint, Effect: world.NoSchedule}}
+	return []cluster.Taint{{Key: p.Taint, Effect: cluster.NoSchedule}}
 }
 
 // asDisrupt is what the engine knows of the pool when it takes nodes away.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // What Rule CONSOLIDATION-23 promises, in the executor's own words: consolidations that the scheduler
@@ -58,10 +58,10 @@ func (c *Cluster) went(m *move) {
 }
 
 // relapsed is called with the pods that a machine is bought for.
-func (c *Cluster) relapsed(refs []world.Ref) {
+func (c *Cluster) relapsed(refs []cluster.PodRef) {
 	c.prove()
 	for _, u := range c.unproved {
-		if !slices.ContainsFunc(refs, func(ref world.Ref) bool { return u.displaced(c.find(ref.UID)) }) {
+		if !slices.ContainsFunc(refs, func(ref cluster.PodRef) bool { return u.displaced(c.find(ref.UID)) }) {
 			continue
 		}
 		for _, p := range c.Pools {

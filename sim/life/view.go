@@ -4,42 +4,42 @@ import (
 	"slices"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Mind decides. Engine is the real one; tests put broken ones in its place to see that
 // the Watch notices.
 type Mind interface {
-	Provide(w *world.World) pack.Plan
-	Search(w *world.World, c disrupt.Cluster) disrupt.Plan
+	Provide(w *cluster.Snapshot) schedule.Plan
+	Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan
 	// Recheck returns the move as it is still right, or why it is not.
-	Recheck(w *world.World, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left)
+	Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left)
 }
 
 // view keeps the engine's World as karve's mirror would: pods that were promised room
 // count as bound there.
 type view struct {
 	c        *Cluster
-	builder  *world.Builder
+	builder  *cluster.Builder
 	told     map[*machine]likeness
 	dirty    map[*pod]bool
 	order    []*pod // dirty ones in order
 	promised map[string]time.Time
-	onSale   []offer.Type
+	onSale   []offering.InstanceType
 }
 
 // likeness is what of a machine the World's node depends on.
 type likeness struct {
 	deal                                                     deal
-	price                                                    offer.Price
+	price                                                    offering.Price
 	initialized, notReady, deleting, departing, taint, stuck bool
 }
 
 func newView(c *Cluster) *view {
-	v := &view{c: c, builder: world.NewBuilder(), told: map[*machine]likeness{}, dirty: map[*pod]bool{}, promised: map[string]time.Time{}}
+	v := &view{c: c, builder: cluster.NewBuilder(), told: map[*machine]likeness{}, dirty: map[*pod]bool{}, promised: map[string]time.Time{}}
 	v.builder.SetDaemon(daemon())
 	for _, p := range c.Pools {
 		v.builder.SetPool(p.asWorld())
@@ -60,7 +60,7 @@ func (v *view) forget(m *machine) {
 }
 
 // world brings the World up to date.
-func (v *view) world() *world.World {
+func (v *view) world() *cluster.Snapshot {
 	if types := v.c.market.offered(); len(v.onSale) == 0 || &types[0] != &v.onSale[0] {
 		v.onSale = types
 		v.builder.SetCatalog(class, types, nil)
@@ -78,7 +78,7 @@ func (v *view) world() *world.World {
 		delete(v.dirty, p)
 	}
 	v.order = v.order[:0]
-	return v.builder.World()
+	return v.builder.Snapshot()
 }
 
 func (v *view) tell(m *machine) {
@@ -108,7 +108,7 @@ func (v *view) at(p *pod) string {
 }
 
 // promise keeps room for pods on a machine.
-func (v *view) promise(key string, refs []world.Ref) {
+func (v *view) promise(key string, refs []cluster.PodRef) {
 	v.promised[key] = v.c.now.Add(20 * time.Second)
 	for _, ref := range refs {
 		if p := v.c.find(ref.UID); p != nil && !p.dying && (p.node == nil || p.node.departing() || p.node.deleting) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // Fault is a promise that was broken.
@@ -124,7 +124,7 @@ func (w *Watch) pays(m *move) {
 	if !m.voluntary() {
 		return
 	}
-	var before, after offer.Price
+	var before, after offering.Price
 	least := 0.0
 	for _, n := range m.nodes {
 		price := w.c.market.price(n.deal)
@@ -132,7 +132,7 @@ func (w *Watch) pays(m *move) {
 		least += n.pool.MinSavings * float64(price)
 	}
 	for _, l := range m.Launches {
-		dearest := offer.Price(0)
+		dearest := offering.Price(0)
 		for _, choice := range l.Choices {
 			dearest = max(dearest, w.c.market.price(deal{choice.Type, choice.Zone, choice.CapacityType}))
 		}
@@ -214,7 +214,7 @@ func (w *Watch) launched(m *move) {
 }
 
 func (w *Watch) drains(m *move) {
-	var before, after offer.Price
+	var before, after offering.Price
 	for _, n := range m.nodes {
 		before += w.c.market.price(n.deal)
 	}
@@ -385,7 +385,7 @@ func (w *Watch) placed(m *move) {
 }
 
 // holds: the home is none of the nodes that go, and takes the pods as they come.
-func (w *Watch) holds(m *move, key string, pods []world.Ref, places map[string]int) {
+func (w *Watch) holds(m *move, key string, pods []cluster.PodRef, places map[string]int) {
 	n := w.c.machine(key)
 	if n == nil || n.gone || n.deleting || n.move != nil || n.initialized.IsZero() {
 		w.fault("home", "move %d sends pods to %s, which is no home", m.id, key)

@@ -4,23 +4,23 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Bill is what the nodes cost that nothing holds, and what their pods could cost.
 type Bill struct {
 	// Paid is the price of those nodes; Pinned that of the others, by what holds them.
-	Paid   offer.Price
-	Pinned map[string]offer.Price
+	Paid   offering.Price
+	Pinned map[string]offering.Price
 	// Bound is the plan's lower bound for the pods of those nodes in an empty cluster;
 	// Fresh is what the packer would pay there.
-	Bound, Fresh offer.Price
+	Bound, Fresh offering.Price
 	// Floor is a price below which nobody can run those pods where they are; see floor.go. Their
 	// like on pinned nodes count for its evenness over zones, and not for Fresh: that may be less.
-	Floor offer.Price
+	Floor offering.Price
 }
 
 func (b Bill) String() string {
@@ -34,8 +34,8 @@ func (b Bill) String() string {
 // Bill compares the cluster with an empty one that gets the same pods. Nodes that some
 // rule pins, and the pods on them, are left out on both sides.
 func (c *Cluster) Bill() Bill {
-	b := Bill{Pinned: map[string]offer.Price{}}
-	build := world.NewBuilder()
+	b := Bill{Pinned: map[string]offering.Price{}}
+	build := cluster.NewBuilder()
 	build.SetCatalog(class, c.market.offered(), nil)
 	build.SetDaemon(daemon())
 	for _, p := range c.Pools {
@@ -56,7 +56,7 @@ func (c *Cluster) Bill() Bill {
 			}
 		}
 	}
-	plan := pack.Solve(build.World())
+	plan := schedule.Solve(build.Snapshot())
 	b.Bound, b.Fresh, b.Floor = plan.LowerBound, plan.Price(), c.floor(pods, b.Paid)
 	return b
 }

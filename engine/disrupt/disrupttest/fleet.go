@@ -13,22 +13,22 @@ import (
 	"slices"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
-	"github.com/karve-dev/karve/engine/pack"
-	"github.com/karve-dev/karve/engine/world"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
 // Fleet is a cluster. Change it through its methods only: Builder is told of everything.
 type Fleet struct {
-	Builder *world.Builder
-	Nodes   map[string]world.Node // by key
-	Pods    map[string]world.Pod  // by UID
+	Builder *cluster.Builder
+	Nodes   map[string]cluster.Node // by key
+	Pods    map[string]cluster.Pod  // by UID
 	// Types are what the node class of that name sells.
-	Types map[string][]offer.Type
-	Pools map[string]world.Pool
+	Types map[string][]offering.InstanceType
+	Pools map[string]cluster.NodePool
 	// Details are what disruption knows of nodes besides; by key. Nodes without an entry
 	// are old, ready and quiet.
 	Details map[string]disrupt.Node
@@ -40,8 +40,8 @@ type Fleet struct {
 
 // New returns an empty Fleet.
 func New() *Fleet {
-	return &Fleet{Builder: world.NewBuilder(), Nodes: map[string]world.Node{}, Pods: map[string]world.Pod{}, Types: map[string][]offer.Type{},
-		Pools: map[string]world.Pool{}, Details: map[string]disrupt.Node{}, on: map[string]map[string]bool{}}
+	return &Fleet{Builder: cluster.NewBuilder(), Nodes: map[string]cluster.Node{}, Pods: map[string]cluster.Pod{}, Types: map[string][]offering.InstanceType{},
+		Pools: map[string]cluster.NodePool{}, Details: map[string]disrupt.Node{}, on: map[string]map[string]bool{}}
 }
 
 // Of is the Fleet of a script.
@@ -62,19 +62,19 @@ func Of(s *enginetest.Script) *Fleet {
 }
 
 // SetCatalog says what a node class sells, without quota.
-func (f *Fleet) SetCatalog(class string, types []offer.Type) {
+func (f *Fleet) SetCatalog(class string, types []offering.InstanceType) {
 	f.Types[class] = types
 	f.Builder.SetCatalog(class, types, nil)
 }
 
 // SetPool adds or replaces a pool.
-func (f *Fleet) SetPool(p world.Pool) {
+func (f *Fleet) SetPool(p cluster.NodePool) {
 	f.Pools[p.Name] = p
 	f.Builder.SetPool(p)
 }
 
 // SetNode adds or replaces a node.
-func (f *Fleet) SetNode(n world.Node) {
+func (f *Fleet) SetNode(n cluster.Node) {
 	f.Nodes[n.Key] = n
 	f.Builder.SetNode(n)
 }
@@ -91,7 +91,7 @@ func (f *Fleet) RemoveNode(key string) {
 }
 
 // SetPod adds or replaces a pod.
-func (f *Fleet) SetPod(p world.Pod) {
+func (f *Fleet) SetPod(p cluster.Pod) {
 	f.forget(p.UID)
 	f.note(p)
 	f.Builder.SetPod(p)
@@ -103,7 +103,7 @@ func (f *Fleet) RemovePod(uid string) {
 	f.Builder.RemovePod(uid)
 }
 
-func (f *Fleet) note(p world.Pod) {
+func (f *Fleet) note(p cluster.Pod) {
 	f.Pods[p.UID] = p
 	if p.Node == "" {
 		return
@@ -120,8 +120,8 @@ func (f *Fleet) forget(uid string) {
 }
 
 // Price is what all nodes cost together, per hour.
-func (f *Fleet) Price() offer.Price {
-	var sum offer.Price
+func (f *Fleet) Price() offering.Price {
+	var sum offering.Price
 	for _, n := range f.Nodes {
 		sum = sum.Add(n.Price)
 	}
@@ -205,7 +205,7 @@ func (f *Fleet) apply(m disrupt.Move) error {
 	return nil
 }
 
-func (f *Fleet) bind(pods []world.Ref, node string) error {
+func (f *Fleet) bind(pods []cluster.PodRef, node string) error {
 	for _, ref := range pods {
 		p, ok := f.Pods[ref.UID]
 		if !ok {
@@ -219,29 +219,29 @@ func (f *Fleet) bind(pods []world.Ref, node string) error {
 }
 
 // Buy adds the machine that a launch becomes as its first choice.
-func (f *Fleet) Buy(l pack.Launch) (world.Node, error) {
+func (f *Fleet) Buy(l schedule.Launch) (cluster.Node, error) {
 	pool := f.Pools[l.Pool]
 	t, o, err := f.onSale(pool.Class, l.Choices[0])
 	if err != nil {
-		return world.Node{}, err
+		return cluster.Node{}, err
 	}
 	f.Bought++
 	name := fmt.Sprintf("bought-%05d", f.Bought)
-	n := world.Node{Key: name, Name: name, Pool: l.Pool, Claim: true, Initialized: true, Labels: labelsOf(t, o, l), Taints: l.Taints,
-		Capacity: t.Capacity, Allocatable: t.Capacity.Sub(t.Overhead), Draws: o.Draws, Price: o.Price}
-	n.Labels[world.LabelHostname], n.Labels[world.LabelPool] = name, l.Pool
+	n := cluster.Node{Key: name, Name: name, Pool: l.Pool, Claim: true, Initialized: true, Labels: labelsOf(t, o, l), Taints: l.Taints,
+		Capacity: t.Capacity, Allocatable: t.Capacity.Sub(t.Overhead), QuotaUses: o.QuotaUses, Price: o.Price}
+	n.Labels[cluster.LabelHostname], n.Labels[cluster.LabelPool] = name, l.Pool
 	f.SetNode(n)
 	return n, nil
 }
 
-func (f *Fleet) onSale(class string, c offer.Choice) (*offer.Type, *offer.Offer, error) {
+func (f *Fleet) onSale(class string, c offering.Ref) (*offering.InstanceType, *offering.Offering, error) {
 	for i := range f.Types[class] {
 		t := &f.Types[class][i]
 		if t.Name != c.Type {
 			continue
 		}
-		for j := range t.Offers {
-			if o := &t.Offers[j]; o.Zone == c.Zone && o.CapacityType == c.CapacityType && o.Price == c.Price {
+		for j := range t.Offerings {
+			if o := &t.Offerings[j]; o.Zone == c.Zone && o.CapacityType == c.CapacityType && o.Price == c.Price {
 				return t, o, nil
 			}
 		}
@@ -251,7 +251,7 @@ func (f *Fleet) onSale(class string, c offer.Choice) (*offer.Type, *offer.Offer,
 
 // labelsOf are the labels of the machine: of several values that are possible the first
 // that the launch's rules admit.
-func labelsOf(t *offer.Type, o *offer.Offer, l pack.Launch) map[string]string {
+func labelsOf(t *offering.InstanceType, o *offering.Offering, l schedule.Launch) map[string]string {
 	out := map[string]string{}
 	settle := func(labels map[string][]string) {
 		for key, values := range labels {
@@ -266,7 +266,7 @@ func labelsOf(t *offer.Type, o *offer.Offer, l pack.Launch) map[string]string {
 	settle(t.Labels)
 	settle(o.Labels)
 	maps.Copy(out, l.Labels)
-	out[world.LabelInstanceType], out[world.LabelZone], out[world.LabelCapacityType] = t.Name, o.Zone, o.CapacityType
+	out[cluster.LabelInstanceType], out[cluster.LabelZone], out[cluster.LabelCapacityType] = t.Name, o.Zone, o.CapacityType
 	return out
 }
 
@@ -300,6 +300,6 @@ func (f *Fleet) Script(like *enginetest.Script) *enginetest.Script {
 	for _, p := range f.Pods {
 		s.Pods = append(s.Pods, p)
 	}
-	slices.SortFunc(s.Pods, func(x, y world.Pod) int { return cmp.Compare(x.UID, y.UID) })
+	slices.SortFunc(s.Pods, func(x, y cluster.Pod) int { return cmp.Compare(x.UID, y.UID) })
 	return &s
 }

@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/engine/enginetest"
-	"github.com/karve-dev/karve/engine/offer"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/engine/world"
 )
 
 // Sprawl is a cluster of so many nodes after its load went down: nodes that were filled
@@ -48,7 +48,7 @@ type sprawl struct {
 }
 
 type workload struct {
-	pod       world.Pod
+	pod       cluster.Pod
 	keeps     int // percent of its pods that are left
 	apart     bool
 	pool, buy string // that it insists on; empty for any
@@ -62,18 +62,18 @@ type family struct {
 
 func families() []family { return []family{{"F", 2, 0.0423}, {"D", 4, 0.048}, {"E", 8, 0.063}} }
 
-func (s *sprawl) types() []offer.Type {
-	var out []offer.Type
+func (s *sprawl) types() []offering.InstanceType {
+	var out []offering.InstanceType
 	for _, f := range families() {
 		for _, cores := range []int64{2, 4, 8, 16, 32} {
-			t := offer.Type{Name: fmt.Sprint(f.name, cores), Labels: map[string][]string{"kubernetes.io/arch": {"amd64"}},
+			t := offering.InstanceType{Name: fmt.Sprint(f.name, cores), Labels: map[string][]string{"kubernetes.io/arch": {"amd64"}},
 				Capacity: quantity.Amounts{quantity.NameCPU: cores * 1000, quantity.NameMemory: cores * f.memory << 30, quantity.NamePods: 110, quantity.NameStorage: 100 << 30},
 				Overhead: quantity.Amounts{quantity.NameCPU: 100 + 10*cores, quantity.NameMemory: (600 + 40*cores) << 20}}
 			for z := range 3 {
-				od := offer.Price(f.price * float64(cores) * 1e9)
-				spot := offer.Price(float64(od) * (0.25 + 0.01*float64((int(cores)+z)%7)))
+				od := offering.Price(f.price * float64(cores) * 1e9)
+				spot := offering.Price(float64(od) * (0.25 + 0.01*float64((int(cores)+z)%7)))
 				zone := fmt.Sprint(z + 1)
-				t.Offers = append(t.Offers, offer.Offer{Zone: zone, CapacityType: offer.OnDemand, Price: od}, offer.Offer{Zone: zone, CapacityType: offer.Spot, Price: spot})
+				t.Offerings = append(t.Offerings, offering.Offering{Zone: zone, CapacityType: offering.OnDemand, Price: od}, offering.Offering{Zone: zone, CapacityType: offering.Spot, Price: spot})
 			}
 			out = append(out, t)
 		}
@@ -81,10 +81,10 @@ func (s *sprawl) types() []offer.Type {
 	return out
 }
 
-func (s *sprawl) pools() []world.Pool {
-	taint := []world.Taint{{Key: "batch", Effect: world.NoSchedule}}
-	onDemand := world.Term{{Key: world.LabelCapacityType, Operator: constraint.In, Values: []string{offer.OnDemand}}}
-	return []world.Pool{{Name: "any", Class: enginetest.Class}, {Name: "steady", Class: enginetest.Class, Requirements: onDemand}, {Name: "batch", Class: enginetest.Class, Taints: taint}}
+func (s *sprawl) pools() []cluster.NodePool {
+	taint := []cluster.Taint{{Key: "batch", Effect: cluster.NoSchedule}}
+	onDemand := cluster.Term{{Key: cluster.LabelCapacityType, Operator: constraint.In, Values: []string{offering.OnDemand}}}
+	return []cluster.NodePool{{Name: "any", Class: enginetest.Class}, {Name: "steady", Class: enginetest.Class, Requirements: onDemand}, {Name: "batch", Class: enginetest.Class, Taints: taint}}
 }
 
 func (s *sprawl) workloads(n int) {
@@ -92,26 +92,26 @@ func (s *sprawl) workloads(n int) {
 		name := fmt.Sprint("w", i)
 		cpu := int64(50 << s.IntN(5))
 		w := workload{keeps: []int{20, 50, 60, 80, 100}[s.IntN(5)]}
-		w.pod = world.Pod{Labels: map[string]string{"app": name}, Created: Now().Add(-1000 * time.Hour), Movable: true,
+		w.pod = cluster.Pod{Labels: map[string]string{"app": name}, Created: Now().Add(-1000 * time.Hour), Movable: true,
 			Requests: quantity.Amounts{quantity.NameCPU: cpu, quantity.NameMemory: cpu * int64(1+s.IntN(6)) << 20, quantity.NamePods: 1}}
 		w.pod.Namespace, w.pod.Name = "default", name
-		own := world.Selector{Namespaces: []string{"default"}, Labels: world.Term{{Key: "app", Operator: constraint.In, Values: []string{name}}}}
+		own := cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{name}}}}
 		switch i % 10 {
 		case 0, 1:
-			w.pod.Spreads = []world.Spread{{Key: world.LabelZone, MaxSkew: 2, Select: own, Soft: i%20 == 1}}
+			w.pod.Spreads = []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 2, Select: own, Soft: i%20 == 1}}
 		case 2:
 			w.apart = true
-			w.pod.AntiAffinity = []world.PodTerm{{Key: world.LabelHostname, Select: own}}
+			w.pod.AntiAffinity = []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Select: own}}
 		case 3:
-			w.buy = offer.OnDemand
-			w.pod.Required = world.Term{{Key: world.LabelCapacityType, Operator: constraint.In, Values: []string{offer.OnDemand}}}
+			w.buy = offering.OnDemand
+			w.pod.Required = cluster.Term{{Key: cluster.LabelCapacityType, Operator: constraint.In, Values: []string{offering.OnDemand}}}
 		case 4:
 			w.pool = "steady"
-			w.pod.Required = world.Term{{Key: world.LabelPool, Operator: constraint.In, Values: []string{"steady"}}}
+			w.pod.Required = cluster.Term{{Key: cluster.LabelPool, Operator: constraint.In, Values: []string{"steady"}}}
 		case 5, 6:
 			w.pool = "batch"
-			w.pod.Tolerations = []world.Toleration{{Key: "batch", Operator: "Exists"}}
-			w.pod.Required = world.Term{{Key: world.LabelPool, Operator: constraint.In, Values: []string{"batch"}}}
+			w.pod.Tolerations = []cluster.Toleration{{Key: "batch", Operator: "Exists"}}
+			w.pod.Required = cluster.Term{{Key: cluster.LabelPool, Operator: constraint.In, Values: []string{"batch"}}}
 		}
 		s.work = append(s.work, w)
 	}
@@ -123,12 +123,12 @@ func (s *sprawl) node(i int) {
 	f := s.IntN(3)
 	name := fmt.Sprintf("node-%05d", i)
 	t := s.Types[enginetest.Class][5*f+1+s.IntN(3)]
-	o := t.Offers[2*s.IntN(3)]
+	o := t.Offerings[2*s.IntN(3)]
 	if pool != "steady" && s.IntN(2) == 0 {
-		o = t.Offers[2*(i%3)+1]
+		o = t.Offerings[2*(i%3)+1]
 	}
-	n := world.Node{Key: name, Name: name, Pool: pool, Claim: true, Initialized: true, Capacity: t.Capacity, Allocatable: t.Capacity.Sub(t.Overhead), Price: o.Price,
-		Labels: map[string]string{world.LabelHostname: name, world.LabelPool: pool, world.LabelZone: o.Zone, world.LabelCapacityType: o.CapacityType, world.LabelInstanceType: t.Name, "kubernetes.io/arch": "amd64"}}
+	n := cluster.Node{Key: name, Name: name, Pool: pool, Claim: true, Initialized: true, Capacity: t.Capacity, Allocatable: t.Capacity.Sub(t.Overhead), Price: o.Price,
+		Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelPool: pool, cluster.LabelZone: o.Zone, cluster.LabelCapacityType: o.CapacityType, cluster.LabelInstanceType: t.Name, "kubernetes.io/arch": "amd64"}}
 	n.Taints = s.Pools[pool].Taints
 	s.SetNode(n)
 	left, on := n.Allocatable, map[int]bool{}

@@ -1,0 +1,42 @@
+package cluster_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+)
+
+// Hosts are alike unless pods ask for a label, or neighbours must share it, in which they differ.
+func TestHostsAreAlikeAsFarAsPodsAsk(t *testing.T) {
+	b := cluster.NewBuilder()
+	node := func(name, zone, disk, colour string) {
+		b.SetNode(cluster.Node{Key: name, Name: name, Initialized: true,
+			Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelZone: zone, "disk": disk, "colour": colour}})
+	}
+	node("a", "z1", "ssd", "red")
+	node("b", "z1", "ssd", "blue")
+	node("c", "z2", "ssd", "red")
+	node("d", "z1", "hdd", "red")
+	self := cluster.Selector{Namespaces: []string{"default"}}
+	b.SetPod(cluster.Pod{PodRef: cluster.PodRef{Namespace: "default", Name: "p", UID: "p"},
+		Required:     []constraint.Rule{{Key: "disk", Operator: constraint.In, Values: []string{"ssd"}}},
+		Spreads:      []cluster.TopologySpreadConstraint{{Key: cluster.LabelZone, MaxSkew: 1, Select: self}, {Key: "colour", MaxSkew: 1, Select: self, Soft: true}},
+		AntiAffinity: []cluster.PodAffinityTerm{{Key: cluster.LabelHostname, Select: self}}})
+	w := b.Snapshot()
+	var names []string
+	for _, k := range w.LabelsUsed() {
+		names = append(names, k.Name)
+	}
+	if want := []string{"disk", cluster.LabelZone}; !slices.Equal(names, want) {
+		t.Errorf("pods ask for %v, want %v", names, want)
+	}
+	look := func(name string) string { return w.NodeByKey(name).GroupKey(w.LabelsUsed()) }
+	if look("a") != look("b") {
+		t.Error("a and b differ only in what nobody asks for")
+	}
+	if look("a") == look("c") || look("a") == look("d") {
+		t.Error("c is in another zone than a, d has another disk")
+	}
+}

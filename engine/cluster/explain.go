@@ -1,0 +1,340 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// OwnRequirements is the Detail of a cut that no pod had a part in.
+const OwnRequirements = "the pool's own requirements"
+
+// mostListed bounds the lists of one fact: an explanation is for reading.
+const mostListed = 12
+
+// Cuts leads from the catalog's rows to those that Compatible finds for the shape, one
+// filter after the other. Only what has no home is explained, so nothing of it is
+// kept.
+func (m *PoolCatalog) Funnel(c *PodShape, w *Snapshot) []reason.Cut {
+	e := explanation{market: m, shape: c, world: w, left: bitset.Upto(len(m.Catalog.Offerings))}
+	e.cut(reason.Requirements, m.Offerings, e.ofPool)
+	e.cut(reason.Requirements, m.anyAlternative(c.own), e.ofPod)
+	e.cut(reason.Volumes, m.anyAlternative(c.Alternatives), e.ofVolumes)
+	if taint, ok := tolerates(c.Tolerations, m.Pool.Taints, c.AvoidSoft); !ok {
+		e.cut(reason.Taints, nil, func(bitset.Set) (string, map[string]any) { return ofTaint(taint) })
+	}
+	asked := c.aloneVector()
+	e.cut(reason.Resources, m.WithRoom(&asked), e.ofResources)
+	if taken := m.portsTakenFrom(c); !taken.Empty() {
+		e.cut(reason.Ports, e.left.Minus(taken), e.ofPorts)
+	}
+	return e.cuts
+}
+
+// aloneVector is what one pod of the shape takes on a machine of its own.
+func (c *PodShape) aloneVector() quantity.Vector {
+	asked := c.Requests
+	for _, mount := range c.Mounts {
+		asked[mount.Dim]++
+	}
+	return asked
+}
+
+// explanation is a funnel being made.
+type explanation struct {
+	market *PoolCatalog
+	shape  *PodShape
+	world  *Snapshot
+	left   bitset.Set
+	cuts   []reason.Cut
+}
+
+// cut keeps of what is left the rows in pass. why is asked only when that takes
+// any away, and told what was left before.
+func (e *explanation) cut(by reason.Reason, pass bitset.Set, why func(before bitset.Set) (string, map[string]any)) {
+	before := e.left
+	e.left = before.And(pass)
+	removed := before.Len() - e.left.Len()
+	if removed == 0 {
+		return
+	}
+	detail, facts := why(before)
+	e.cuts = append(e.cuts, reason.Cut{By: by, Removed: removed, Detail: detail, Facts: reason.FactsOf(facts)})
+}
+
+// ofPool says what each of the pool's requirements would take away by itself.
+func (e *explanation) ofPool(before bitset.Set) (string, map[string]any) {
+	alone := map[string]int64{}
+	for _, q := range e.market.Base {
+		if n := before.Len() - e.market.Catalog.Matching(q).Len(); e.market.Catalog.HasLabel(q.Key) && n > 0 {
+			alone[q.String()] = int64(n)
+		}
+	}
+	return OwnRequirements, map[string]any{"by": "pool", "requirements": first(alone)}
+}
+
+// ofPod names the requirement of the pods that takes most away by itself, one
+// whose label nobody knows before all others.
+func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
+	if q, bad := contradiction(e.shape.own); bad {
+		return "the pod's own requirements on " + q.Key.Name + " contradict each other", map[string]any{"by": "pod", "key": q.Key.Name}
+	}
+	var worst constraint.Requirement
+	most, alone := 0, map[string]int64{}
+	for _, alt := range e.shape.own {
+		for _, q := range alt {
+			n := e.excluded(q, before)
+			if n == 0 || !q.Possible() {
+				continue
+			}
+			alone[q.String()] = int64(n)
+			if n > most || n == most && !e.world.knows(q.Key) && e.world.knows(worst.Key) {
+				worst, most = q, n
+			}
+		}
+	}
+	if most == 0 {
+		return "no machine meets the pod's requirements all together", map[string]any{"by": "pod"}
+	}
+	facts := map[string]any{"by": "pod", "requirement": worst.String(), "key": worst.Key.Name, "known": e.known(worst.Key), "requirements": first(alone)}
+	if values, ok := worst.Values(); ok {
+		facts["values"] = values[:min(len(values), mostListed)]
+	}
+	if e.world.knows(worst.Key) {
+		return worst.String(), facts
+	}
+	nearest := e.world.nearest(worst.Key)
+	facts["unknown"], facts["nearest"] = worst.Key.Name, nearest
+	if nearest == "" {
+		return worst.String() + ", a label that no offer, pool or node has", facts
+	}
+	return worst.String() + ", a label that no offer, pool or node has; the nearest is " + nearest, facts
+}
+
+// contradiction is the first requirement that nothing can meet, when each of the
+// alternatives has one.
+func contradiction(alternatives []constraint.Set) (first constraint.Requirement, all bool) {
+	for i := len(alternatives) - 1; i >= 0; i-- {
+		q, bad := alternatives[i].Impossible()
+		if !bad {
+			return q, false
+		}
+		first = q
+	}
+	return first, len(alternatives) > 0
+}
+
+// excluded is how many of the rows the requirement would take away by itself.
+func (e *explanation) excluded(q constraint.Requirement, rows bitset.Set) int {
+	set := constraint.Set{q}
+	return rows.Len() - e.market.admitted(e.market.Base.And(set), set).And(rows).Len()
+}
+
+// known lists values that nodes of the market can have of a label.
+func (e *explanation) known(k *constraint.Key) []string {
+	q, own := e.market.Base.Get(k)
+	if !e.market.Catalog.HasLabel(k) {
+		if values, finite := q.Values(); own && finite {
+			return values[:min(len(values), mostListed)]
+		}
+		return nil
+	}
+	var out []string
+	for _, id := range e.market.Catalog.IDs(k) {
+		if !own || q.Admits(id) {
+			out = append(out, k.Value(id))
+		}
+	}
+	slices.Sort(out)
+	return out[:min(len(out), mostListed)]
+}
+
+// ofVolumes names the volume that can be mounted in the fewest places.
+func (e *explanation) ofVolumes(before bitset.Set) (string, map[string]any) {
+	var worst *Volume
+	least := 0
+	for i := range e.shape.volumes {
+		v := &e.shape.volumes[i]
+		if len(v.AnyOf) == 0 {
+			continue
+		}
+		if n := e.mountable(v).And(before).Len(); worst == nil || n < least {
+			worst, least = v, n
+		}
+	}
+	if worst == nil {
+		return "a volume of the pod cannot be mounted there", map[string]any{"volumes": len(e.shape.volumes)}
+	}
+	wanted := written(worst.AnyOf)
+	facts := map[string]any{"driver": worst.Driver, "wanted": wanted}
+	name := "a volume of the pod"
+	if worst.Shared {
+		// Only volumes that pods share are told apart by name.
+		facts["volume"], name = worst.ID, "volume "+worst.ID
+	}
+	return name + " can be mounted only where " + strings.Join(wanted, " or "), facts
+}
+
+// mountable are the rows in whose places the volume can be mounted.
+func (e *explanation) mountable(v *Volume) bitset.Set {
+	var sets []constraint.Set
+	for _, term := range v.AnyOf {
+		if set, err := e.world.Space.Set(term); err == nil { // else the shape was refused
+			sets = append(sets, set)
+		}
+	}
+	return e.market.anyAlternative(sets)
+}
+
+func written(terms []Term) []string {
+	var out []string
+	for _, term := range terms[:min(len(terms), mostListed)] {
+		var rules []string
+		for _, r := range term {
+			rules = append(rules, r.String())
+		}
+		slices.Sort(rules) // pods that say the same in another order are one shape
+		out = append(out, strings.Join(rules, ", "))
+	}
+	return out
+}
+
+func ofTaint(t Taint) (string, map[string]any) {
+	return "pod does not tolerate taint " + t.String(), map[string]any{"taint": t.String(), "key": t.Key, "value": t.Value, "effect": string(t.Effect)}
+}
+
+// ofPorts lists the ports that DaemonSets take.
+func (e *explanation) ofPorts(before bitset.Set) (string, map[string]any) {
+	ports := e.market.PortsTaken(e.shape, before)
+	return "a DaemonSet takes host port " + strings.Join(ports, ", "), map[string]any{"ports": ports}
+}
+
+// ofResources names the resource that is shortest, with the most of it there is.
+func (e *explanation) ofResources(before bitset.Set) (string, map[string]any) {
+	asked := e.shape.alone()
+	alone, requests := map[string]int64{}, map[string]int64{}
+	var worst shortage
+	for _, name := range asked.Asked() {
+		s := e.shortage(name, min(quantity.Most, asked[name]), before)
+		requests[name] = s.asked
+		if s.removed > 0 {
+			alone[name] = int64(s.removed)
+		}
+		if worst.name == "" || s.exceeds(worst) {
+			worst = s
+		}
+	}
+	facts := map[string]any{
+		"resource": worst.name, "asked": worst.asked, "largest": worst.largest, "largestType": worst.largestType,
+		"resources": alone, "requests": requests,
+	}
+	switch {
+	case worst.unplanned:
+		return e.ofUnplanned(facts), facts
+	case !e.left.Empty():
+		return "requests " + describe(e.shape.asks), facts
+	case worst.asked <= worst.largest:
+		return "no single type holds all of its requests together", facts
+	}
+	return worst.String(), facts
+}
+
+// ofUnplanned names the resources that nothing offers and, when everything that the pod
+// asks for is offered somewhere, those for which there is no position.
+func (e *explanation) ofUnplanned(facts map[string]any) string {
+	asked := e.shape.alone()
+	var unoffered, short []string
+	for _, name := range asked.Asked() {
+		switch d, _ := e.world.Resources.Place(name); {
+		case d != quantity.Unoffered:
+		case e.world.Resources.Short(name):
+			short = append(short, name)
+		default:
+			unoffered = append(unoffered, name)
+		}
+	}
+	if len(unoffered) > 0 {
+		facts["unoffered"] = unoffered[:min(len(unoffered), mostListed)]
+		return "requests " + listed(asked, unoffered) + ", which no instance type and no node offers"
+	}
+	facts["unplanned"], facts["most"] = short[:min(len(short), mostListed)], quantity.Extended
+	return fmt.Sprintf("requests %s, for which no room is planned: more than %d extended resources are offered and asked for at the same time, and others go first",
+		listed(asked, short), quantity.Extended)
+}
+
+// listed spells out requests: 1 of example.com/a, 2 of example.com/b.
+func listed(asked quantity.Amounts, names []string) string {
+	var parts []string
+	for _, name := range names[:min(len(names), mostListed)] {
+		parts = append(parts, quantity.Format(name, asked[name])+" of "+name)
+	}
+	if more := len(names) - len(parts); more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(parts, ", "), more)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// shortage says how far what is on sale falls short of a request.
+type shortage struct {
+	name           string
+	asked, largest int64
+	largestType    string
+	removed        int  // offers that have less
+	unplanned      bool // the resource has no position
+}
+
+func (e *explanation) shortage(name string, asked int64, rows bitset.Set) shortage {
+	d, limited := e.world.Resources.Place(name)
+	switch {
+	case !limited:
+		return shortage{name: name, asked: asked, largest: quantity.Most}
+	case d == quantity.Unoffered:
+		return shortage{name: name, asked: asked, removed: rows.Len(), unplanned: true}
+	}
+	var only quantity.Vector
+	only[d] = asked
+	s := shortage{name: name, asked: asked, removed: rows.Minus(e.market.WithRoom(&only)).Len()}
+	for i := range rows.All() {
+		if n := max(0, e.market.Allocatable[i][d]); n > s.largest {
+			s.largest, s.largestType = n, e.market.Catalog.Types[e.market.Catalog.Offerings[i].Type].Name
+		}
+	}
+	return s
+}
+
+// exceeds puts resources without a position first, then what is asked in vain, by its
+// ratio to the most there is, and then what most offers lack.
+func (s shortage) exceeds(o shortage) bool {
+	if s.unplanned != o.unplanned {
+		return s.unplanned
+	}
+	if vain := s.asked > s.largest; vain || o.asked > o.largest {
+		return vain && float64(s.asked)/float64(max(1, s.largest)) > float64(o.asked)/float64(max(1, o.largest))
+	}
+	return s.removed > o.removed
+}
+
+// String words it for people.
+func (s shortage) String() string {
+	text := fmt.Sprintf("requests %s of %s, the largest machine has %s", quantity.Format(s.name, s.asked), s.name, quantity.Format(s.name, s.largest))
+	if s.name == quantity.NameCPU && s.asked >= 1e9 {
+		text += " (CPU request >= 1 Million, m vs M typo?)"
+	}
+	return text
+}
+
+// describe lists a request for people: cpu 6, memory 12Gi.
+func describe(asked quantity.Amounts) string {
+	var parts []string
+	for _, name := range asked.Asked() {
+		if name != quantity.NamePods {
+			parts = append(parts, name+" "+quantity.Format(name, min(quantity.Most, asked[name])))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,38 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// fault is something in a manifest that cannot be planned for, with its
+// parameters as data.
+type fault struct {
+	words string
+	facts map[string]any
+}
+
+func (f *fault) Error() string { return f.words }
+
+func faultf(facts map[string]any, format string, args ...any) error {
+	return &fault{fmt.Sprintf(format, args...), facts}
+}
+
+// factsOf digs the parameters out of an error of this package or of a rule that
+// cannot be read.
+func factsOf(err error) reason.Facts {
+	var f *fault
+	var e *constraint.RuleError
+	switch {
+	case errors.As(err, &f):
+		return reason.FactsOf(f.facts)
+	case errors.As(err, &e):
+		return reason.FactsOf(map[string]any{
+			"key": e.Rule.Key, "operator": string(e.Rule.Operator), "values": e.Rule.Values[:min(len(e.Rule.Values), mostListed)],
+		})
+	}
+	return nil
+}

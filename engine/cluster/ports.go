@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+)
+
+// Port is a port of the node that a pod takes. An IP of "", "0.0.0.0" or "::"
+// takes it on every address.
+type Port struct {
+	Protocol string // TCP, UDP or SCTP
+	IP       string
+	Port     int32
+}
+
+// String writes the port for people: TCP/8080, TCP/127.0.0.1:53.
+func (p Port) String() string {
+	if p.Address() == "*" {
+		return fmt.Sprintf("%s/%d", p.Protocol, p.Port)
+	}
+	return fmt.Sprintf("%s/%s:%d", p.Protocol, p.IP, p.Port)
+}
+
+// Address is the port's IP, "*" for all of them.
+func (p Port) Address() string {
+	switch p.IP {
+	case "", "0.0.0.0", "::":
+		return "*"
+	}
+	return p.IP
+}
+
+// clashes reports whether one node cannot give both.
+func (p Port) clashes(o Port) bool {
+	a, b := p.Address(), o.Address()
+	return p.Protocol == o.Protocol && p.Port == o.Port && (a == b || a == "*" || b == "*")
+}
+
+// portsTaken are host ports that a DaemonSet takes on nodes of these rows.
+type portsTaken struct {
+	ports []Port
+	rows  bitset.Set
+}
+
+// portsTakenFrom are the rows on whose nodes DaemonSets take a port that the shape needs.
+func (m *PoolCatalog) portsTakenFrom(c *PodShape) bitset.Set {
+	var rows bitset.Set
+	if len(c.Ports) == 0 {
+		return rows
+	}
+	for _, t := range m.taken {
+		if slices.ContainsFunc(c.Ports, t.clashes) {
+			rows.Merge(t.rows)
+		}
+	}
+	return rows
+}
+
+func (t portsTaken) clashes(p Port) bool { return slices.ContainsFunc(t.ports, p.clashes) }
+
+// PortsTaken lists the ports that the shape needs and DaemonSets take on some of the rows.
+func (m *PoolCatalog) PortsTaken(c *PodShape, rows bitset.Set) []string {
+	var out []string
+	for _, p := range c.Ports {
+		if slices.ContainsFunc(m.taken, func(t portsTaken) bool { return t.clashes(p) && t.rows.Meets(rows) }) {
+			out = append(out, p.String())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

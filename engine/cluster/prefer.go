@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+)
+
+// PreferredTerm is a preferred term of node affinity, compiled.
+type PreferredTerm struct {
+	Weight int32 // 1 to 100
+	Term   constraint.Set
+
+	key string // tells terms apart
+}
+
+// Named reports whether the term looks at the hostname.
+func (t PreferredTerm) Named() bool {
+	return slices.ContainsFunc(t.Term, func(q constraint.Requirement) bool { return q.Key.Name == LabelHostname })
+}
+
+// wishes compiles the preferred terms of node affinity, the heaviest first. A
+// term that cannot be read, is empty or weighs nothing is nobody's preference: it
+// must not keep a pod from being planned for.
+func (b *Builder) wishes(p *Pod) []PreferredTerm {
+	var out []PreferredTerm
+	for _, t := range p.Preferred {
+		if t.Weight <= 0 || len(t.Term) == 0 {
+			continue
+		}
+		set, err := b.space.Set(t.Term)
+		if err != nil {
+			continue
+		}
+		var s signature
+		s.term(t.Term)
+		out = append(out, PreferredTerm{Weight: t.Weight, Term: set, key: string(s.bytes)})
+	}
+	slices.SortStableFunc(out, func(x, y PreferredTerm) int { return cmp.Compare(y.Weight, x.Weight) })
+	return out
+}
+
+// Insisting is the class's PodShape with some of what the class prefers made a
+// requirement: the terms of Preferred with these indices, ascending, and to stay
+// off taints that merely prefer it. Its fits are remembered like any other's.
+func (c *PodClass) Requiring(terms []int, avoidSoft bool) *PodShape {
+	if len(terms) == 0 && !avoidSoft {
+		return c.PodShape
+	}
+	key := []byte{0}
+	if avoidSoft {
+		key[0] = 1
+	}
+	for _, i := range terms {
+		key = binary.AppendUvarint(key, uint64(len(c.Preferred[i].key)))
+		key = append(key, c.Preferred[i].key...)
+	}
+	if v := c.PodShape.variants[string(key)]; v != nil {
+		return v
+	}
+	v := c.PodShape.narrowed(c.Preferred, terms)
+	v.AvoidSoft = avoidSoft
+	if c.PodShape.variants == nil {
+		c.PodShape.variants = map[string]*PodShape{}
+	}
+	c.PodShape.variants[string(key)] = v
+	return v
+}
+
+// narrowed is a copy of the shape whose alternatives meet the terms as well. What
+// the pods themselves require stays as it is: spreads look at that alone.
+func (s *PodShape) narrowed(wishes []PreferredTerm, terms []int) *PodShape {
+	v := *s
+	v.fits, v.met, v.variants, v.Keys = map[*PoolCatalog]*Compatible{}, map[*PoolCatalog]bitset.Set{}, nil, nil
+	v.Alternatives = slices.Clone(s.Alternatives)
+	for _, i := range terms {
+		for at, alt := range v.Alternatives {
+			v.Alternatives[at] = alt.And(wishes[i].Term)
+		}
+	}
+	v.noteKeys()
+	return &v
+}
+
+// Shuns reports whether some of the taints merely prefer to keep the pods away,
+// and they do not tolerate it.
+func (s *PodShape) AvoidsSoftTaints(taints []Taint) bool {
+	for _, t := range taints {
+		if t.Effect != PreferNoSchedule {
+			continue
+		}
+		if _, ok := tolerates(s.Tolerations, []Taint{t}, true); !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Anyone reports whether any pod there is counts for the crowd: running ones, and
+// those of any class that waits.
+func (g *PodSelector) AnyPod() bool { return len(g.members) > 0 }

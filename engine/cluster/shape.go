@@ -1,0 +1,194 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// PodShape is what pods ask of the machine they run on, whoever their neighbours
+// are. Classes that differ only in neighbours, priority or name share one.
+type PodShape struct {
+	// Requests includes one attachment per volume that only the pod itself mounts, and
+	// is made anew when the resources' positions change.
+	Requests quantity.Vector
+	// Dims lists the resources in Requests.
+	Dims []quantity.Dim
+	// Alternatives are the label requirements, those of volumes included: one of
+	// them must hold. There is always one, possibly empty; an impossible one stays,
+	// to be explained.
+	Alternatives []constraint.Set
+	// Keys are the labels that Alternatives look at, without the hostname; Named is
+	// set when they look at that.
+	Keys         []*constraint.Key
+	UsesHostname bool
+	Tolerations  []Toleration
+	// Mounts are volumes that other pods may mount too: attached once per node.
+	Mounts []Mount
+	// Ports are the host ports that the pods take.
+	Ports []Port
+	// AvoidSoft keeps the pods from taints that merely prefer to keep them away.
+	AvoidSoft bool
+	// Refused says why nothing can be planned for the shape; empty when something can.
+	Refused reason.Reason
+	Detail  string
+	Facts   reason.Facts // the parameters of Detail
+
+	asks    quantity.Amounts // Requests by name
+	own     []constraint.Set // Alternatives without the volumes'
+	volumes []Volume         // of the first pod of the shape: others have the like
+	size    int64
+	fits    map[*PoolCatalog]*Compatible
+	met     map[*PoolCatalog]bitset.Set // see PoolCatalog.MatchingOwn
+	// variants insist on what classes of the shape prefer; see PodClass.Requiring.
+	variants map[string]*PodShape
+	key      string
+	refs     int
+}
+
+// Mount is a volume that is attached once however many pods of a node mount it.
+type Mount struct {
+	Volume string
+	Dim    quantity.Dim
+}
+
+// mostAlternatives bounds the product of OR-terms of affinity and volumes. Real
+// pods have a handful; beyond this somebody is testing us.
+const mostAlternatives = 512
+
+func (b *Builder) newShape(p *Pod, key string) *PodShape {
+	s := &PodShape{Tolerations: p.Tolerations, Ports: p.Ports, volumes: p.Volumes, asks: asksOf(p), key: key}
+	b.ask(s)
+	s.measure(b.resources)
+	s.size = sizeOf(s.asks)
+	own, err := b.alternatives(p.Required, p.AnyOf)
+	s.own, s.Alternatives = own, own
+	if err == nil {
+		s.Alternatives, err = b.mountable(own, p.Volumes)
+	}
+	s.noteKeys()
+	switch {
+	case err != nil:
+		s.Refused, s.Detail, s.Facts = reason.Invalid, err.Error(), factsOf(err)
+	case b.optsOut(s.own):
+		s.Refused, s.Detail = reason.OptedOut, "the pod requires that "+LabelPool+" does not exist"
+		s.Facts = reason.FactsOf(map[string]any{"key": LabelPool})
+	}
+	return s
+}
+
+// noteKeys lists the labels that the alternatives look at.
+func (s *PodShape) noteKeys() {
+	for _, alt := range s.Alternatives {
+		for _, q := range alt {
+			switch {
+			case q.Key.Name == LabelHostname:
+				s.UsesHostname = true
+			case !slices.Contains(s.Keys, q.Key):
+				s.Keys = append(s.Keys, q.Key)
+			}
+		}
+	}
+}
+
+// asksOf is what one pod requests, with one attachment per volume that only it mounts.
+func asksOf(p *Pod) quantity.Amounts {
+	attach := quantity.Amounts{}
+	for _, v := range p.Volumes {
+		if v.Driver != "" && !v.Shared {
+			attach[quantity.Attachable+v.Driver]++
+		}
+	}
+	if len(attach) == 0 {
+		return p.Requests
+	}
+	return p.Requests.Add(attach)
+}
+
+// sizeOf ranks requests by the largest of their shares. A GiB of memory weighs a
+// quarter of a core, the usual shape of a machine.
+func sizeOf(asks quantity.Amounts) int64 {
+	size := max(0, min(quantity.Most, asks[quantity.NameCPU]), min(quantity.Most, asks[quantity.NameMemory])/(4<<30/1000))
+	for name, n := range asks {
+		if n > 0 && quantity.IsExtended(name) {
+			size += 1 << 40 // pods that need a rare resource go before all others
+		}
+	}
+	return size
+}
+
+func (b *Builder) alternatives(required Term, anyOf []Term) ([]constraint.Set, error) {
+	base, err := b.space.Set(required)
+	if err != nil {
+		return nil, err
+	}
+	if len(anyOf) == 0 {
+		return []constraint.Set{base}, nil
+	}
+	return b.cross([]constraint.Set{base}, anyOf)
+}
+
+// mountable narrows the alternatives to places where every volume can be mounted.
+func (b *Builder) mountable(sets []constraint.Set, volumes []Volume) ([]constraint.Set, error) {
+	for _, v := range volumes {
+		if len(v.AnyOf) == 0 {
+			continue
+		}
+		narrowed, err := b.cross(sets, v.AnyOf)
+		if err != nil {
+			return nil, fmt.Errorf("volume %s: %w", v.ID, err)
+		}
+		if slices.ContainsFunc(narrowed, possible) {
+			narrowed = slices.DeleteFunc(narrowed, func(s constraint.Set) bool { return !possible(s) })
+		}
+		sets = narrowed
+	}
+	return sets, nil
+}
+
+func possible(s constraint.Set) bool {
+	_, bad := s.Impossible()
+	return !bad
+}
+
+// cross combines every set with every term.
+func (b *Builder) cross(sets []constraint.Set, terms []Term) ([]constraint.Set, error) {
+	if len(sets)*len(terms) > mostAlternatives {
+		return nil, faultf(map[string]any{"alternatives": len(sets) * len(terms), "most": mostAlternatives}, "affinity and volumes combine to more than %d alternatives", mostAlternatives)
+	}
+	out := make([]constraint.Set, 0, len(sets)*len(terms))
+	for _, term := range terms {
+		more, err := b.space.Set(term)
+		if err != nil {
+			return nil, err
+		}
+		for _, set := range sets {
+			out = append(out, set.And(more))
+		}
+	}
+	return out, nil
+}
+
+// optsOut reports whether the pod may only run where no NodePool stands behind
+// the node: Karpenter's explicit opt-out.
+func (b *Builder) optsOut(alternatives []constraint.Set) bool {
+	pool := b.space.Key(LabelPool)
+	for _, alt := range alternatives {
+		q, ok := alt.Get(pool)
+		if !ok || q.PossibleValue() || !q.AdmitsAbsent() {
+			return false
+		}
+	}
+	return len(alternatives) > 0
+}
+
+// Own are the requirements of the pods' own node selector and affinity, without
+// those of volumes: one of them must hold.
+func (s *PodShape) OwnRequirements() []constraint.Set { return s.own }
+
+// Picky reports whether the pods' own node selector or affinity asks for anything.
+func (s *PodShape) HasNodeConstraints() bool { return len(s.own) != 1 || len(s.own[0]) > 0 }

@@ -1,0 +1,490 @@
+package cluster
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// WhatIf supposes changes to a Snapshot, so that decisions can be asked what would become
+// of it, and takes them back again. Nothing is copied: hosts, classes and indexes are
+// changed in place and every change is noted. So while a WhatIf lasts there must be no
+// other, nobody may look at the Snapshot but through it, and its Builder must not change.
+//
+// The pods to be placed are those of vacated hosts alone. What was pending before is
+// left out: somebody else decides about it.
+type WhatIf struct {
+	w      Snapshot
+	undo   []func()
+	guests map[*NodeInfo][]*pod // who was settled there
+
+	rolls      []*NodeCounts
+	watch      map[*PodClass][]*PodCounts // for which pods of the class count
+	remembered any
+}
+
+// Mark is a point in a WhatIf that Back returns to.
+type Mark int
+
+// Try begins a WhatIf. It must be ended.
+func (w *Snapshot) WhatIf() *WhatIf {
+	t := &WhatIf{w: *w, guests: map[*NodeInfo][]*pod{}, watch: map[*PodClass][]*PodCounts{}}
+	t.w.trial = t
+	t.w.Classes, t.w.QuotaLeft, t.w.Unschedulable = nil, maps.Clone(w.QuotaLeft), slices.Clip(w.Unschedulable)
+	return t
+}
+
+// Snapshot is the Snapshot as supposed so far. It stays the same pointer, and is current
+// after every change; it means nothing once the WhatIf has ended.
+func (t *WhatIf) Snapshot() *Snapshot { return &t.w }
+
+// Mark notes where the WhatIf stands.
+func (t *WhatIf) Mark() Mark { return Mark(len(t.undo)) }
+
+// Back takes back everything supposed since the Mark.
+func (t *WhatIf) RollbackTo(m Mark) {
+	for len(t.undo) > int(m) {
+		last := len(t.undo) - 1
+		t.undo[last]()
+		t.undo[last] = nil
+		t.undo = t.undo[:last]
+	}
+}
+
+// End takes everything back. The WhatIf must not be used any more.
+func (t *WhatIf) End() { t.RollbackTo(0) }
+
+func (t *WhatIf) later(undo func()) { t.undo = append(t.undo, undo) }
+
+// Vacate supposes that the hosts go: they take no pods, those they have count for nobody,
+// and those of them that are movable are to be placed. Vacating a host twice changes nothing.
+//
+// Their labels go on counting: while a node is drained kube-scheduler still sees a zone there
+// that has none of the pods, and lets those that spread go nowhere else. A plan that
+// took the zone for gone would be undone at once by whoever buys for them.
+func (t *WhatIf) RemoveNodes(hosts ...*NodeInfo) {
+	var all []content
+	for _, h := range hosts {
+		if h.vacated {
+			continue
+		}
+		leaving := h.Leaving
+		t.close(h, true)
+		if leaving || !h.Unschedulable {
+			t.stick(h)
+		}
+		all = append(all, t.content(h, leaving)...)
+	}
+	if len(all) > 0 {
+		t.evict(all)
+	}
+}
+
+// Shut supposes that the host takes no more pods. Those it has, and its labels, still count.
+func (t *WhatIf) Cordon(h *NodeInfo) {
+	if h.Leaving || h.Unschedulable {
+		return
+	}
+	t.close(h, false)
+	t.stick(h)
+}
+
+// Reopen supposes that hosts which were shut take pods again. Others are passed over: those
+// that took none before the WhatIf, and those that go.
+func (t *WhatIf) Uncordon(hosts ...*NodeInfo) {
+	open := make(map[*NodeInfo]bool, len(hosts))
+	for _, h := range hosts {
+		if h.at >= 0 && h.Index < 0 && !h.Leaving {
+			open[h] = true
+			t.become(h, standing{index: h.at})
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	stuck := t.w.Unschedulable
+	t.later(func() { t.w.Unschedulable = stuck })
+	t.w.Unschedulable = slices.DeleteFunc(slices.Clone(stuck), func(h *NodeInfo) bool { return open[h] })
+}
+
+// standing is whether a host takes pods, and why not.
+type standing struct {
+	leaving, stuck, vacated bool
+	index                   int
+}
+
+// close keeps pods from the host; with vacate those that it has count no more either.
+func (t *WhatIf) close(h *NodeInfo, vacate bool) {
+	if vacate {
+		t.become(h, standing{leaving: true, stuck: h.Unschedulable, vacated: true, index: -1})
+		return
+	}
+	t.become(h, standing{leaving: h.Leaving, stuck: true, vacated: h.vacated, index: -1})
+}
+
+// become changes how the host stands.
+func (t *WhatIf) become(h *NodeInfo, next standing) {
+	was := standing{h.Leaving, h.Unschedulable, h.vacated, h.Index}
+	t.later(func() { t.stand(h, was) })
+	t.stand(h, next)
+}
+
+func (t *WhatIf) stand(h *NodeInfo, as standing) {
+	pods, labels := podsCount(h), labelsCount(h)
+	h.Leaving, h.Unschedulable, h.vacated, h.Index = as.leaving, as.stuck, as.vacated, as.index
+	if now := podsCount(h); now != pods {
+		t.recountPods(h, h.PodsByClass(), sign(now))
+	}
+	if now := labelsCount(h); now != labels {
+		t.recountLabels(h, sign(now))
+	}
+	t.w.reindex(h)
+}
+
+// sign is 1 for what counts from now on, -1 for what counts no more.
+func sign(counts bool) int {
+	if counts {
+		return 1
+	}
+	return -1
+}
+
+// stick lists the host with those that take no pods although they are there.
+func (t *WhatIf) stick(h *NodeInfo) {
+	n := len(t.w.Unschedulable)
+	t.later(func() { t.w.Unschedulable = t.w.Unschedulable[:n] })
+	t.w.Unschedulable = append(t.w.Unschedulable, h)
+}
+
+// Add supposes a machine that is to be bought. It counts against its pool's limits and
+// the budgets it draws on; its labels and the pods settled there count for the rules
+// of neighbours. Others are not placed on it. Its key must be new.
+func (t *WhatIf) AddNode(n Node) *NodeInfo {
+	n.Unschedulable, n.Leaving = true, false
+	h := &NodeInfo{Node: n, Index: -1, at: -1, Free: t.w.Resources.Offered(n.Allocatable)}
+	h.readLabels(t.w.Space)
+	t.stick(h)
+	b := t.w.builder
+	b.wear(h, 1)
+	t.recountLabels(h, 1)
+	t.later(func() {
+		t.recountLabels(h, -1)
+		b.wear(h, -1)
+	})
+	t.charge(&h.Node)
+	return h
+}
+
+// charge takes the node out of limits and budgets.
+func (t *WhatIf) charge(n *Node) {
+	for _, m := range t.w.Catalogs {
+		if m.Pool.Name != n.Pool {
+			continue
+		}
+		left, nodes := m.Left, m.NodesLeft
+		t.later(func() { m.Left, m.NodesLeft = left, nodes })
+		for _, d := range m.Limited {
+			m.Left[d] -= n.Capacity[t.w.Resources.Name(d)]
+		}
+		if m.NodesLeft > 0 {
+			m.NodesLeft--
+		}
+	}
+	budgets := t.w.QuotaLeft
+	t.later(func() { t.w.QuotaLeft = budgets })
+	t.w.QuotaLeft = maps.Clone(budgets)
+	for _, d := range n.QuotaUses {
+		if _, ok := t.w.QuotaLeft[d.Quota]; ok {
+			t.w.QuotaLeft[d.Quota] -= d.Amount
+		}
+	}
+}
+
+// Settle supposes that the pods run on the host, which must stay. Pods that are not
+// known and those that have a home are passed over: after a while that is what becomes
+// of the pods of a move. It returns the classes of the others, one for each pod.
+func (t *WhatIf) Place(pods []PodRef, h *NodeInfo) []*PodClass {
+	var come []*pod
+	var classes []*PodClass
+	for _, ref := range pods {
+		if p := t.w.builder.pods[ref.UID]; p != nil && p.homeless() {
+			p.housed = true
+			come, classes = append(come, p), append(classes, p.class)
+		}
+	}
+	if len(come) == 0 {
+		return nil
+	}
+	guests := t.guests[h]
+	t.guests[h] = append(slices.Clip(guests), come...)
+	t.later(func() {
+		t.guests[h] = guests
+		for _, p := range come {
+			p.housed = false
+		}
+	})
+	t.receive(h, come)
+	t.count(come, h.place)
+	t.forget(come)
+	return classes
+}
+
+// homeless reports whether the pod runs nowhere that stays.
+func (p *pod) homeless() bool {
+	return !p.housed && (p.place == nil || p.place.host == nil || p.place.host.Leaving)
+}
+
+// receive makes room for the pods.
+func (h *NodeInfo) receive(pods []*pod) {
+	if h.place == nil {
+		h.place = &place{name: h.Name, host: h}
+	}
+	h.crew = enlist(slices.Clone(h.PodsByClass()), pods)
+	if slices.ContainsFunc(pods, func(p *pod) bool { return len(p.class.Mounts) > 0 }) {
+		h.Mounted = maps.Clone(h.Mounted)
+	}
+	for _, p := range pods {
+		h.Free = h.Free.Sub(p.class.Requests)
+		h.mount(p.class.Mounts)
+	}
+}
+
+// enlist adds the pods to the crew as they will be where they are placed anew: nobody
+// terminates there.
+func enlist(crew []ClassCount, pods []*pod) []ClassCount {
+	for _, p := range pods {
+		crew[enrol(&crew, p.class)].Pods++
+	}
+	return crew
+}
+
+// count lets the pods count at a place. A terminating one is its successor there.
+func (t *WhatIf) count(pods []*pod, at *place) {
+	was := make([]headcount, len(pods))
+	for i, p := range pods {
+		was[i] = p.class.on[at]
+		p.class.on[at] = headcount{was[i].pods + 1, was[i].dying}
+	}
+	t.later(func() {
+		for i, p := range slices.Backward(pods) {
+			if p.class.on[at] = was[i]; was[i] == (headcount{}) {
+				delete(p.class.on, at)
+			}
+		}
+	})
+}
+
+// receive lets the pods run on the host: room, mounts and counts.
+func (t *WhatIf) receive(h *NodeInfo, pods []*pod) {
+	free, mounted, place, crew := h.Free, h.Mounted, h.place, h.crew
+	come := enlist(nil, pods)
+	t.later(func() {
+		h.Free, h.Mounted, h.place, h.crew = free, mounted, place, crew
+		t.recountPods(h, come, -1)
+		t.w.reindex(h)
+	})
+	h.receive(pods)
+	t.recountPods(h, come, 1)
+	t.w.reindex(h)
+}
+
+// reindex brings the indexes up to date with the host.
+func (w *Snapshot) reindex(h *NodeInfo) {
+	if h.at < 0 {
+		return
+	}
+	for _, x := range w.indexes {
+		x.refresh(h)
+	}
+}
+
+// content is pods of one class on one host, in the order in which they are placed.
+type content struct {
+	class *PodClass
+	pods  []*pod
+	refs  []PodRef
+}
+
+// content lists the pods that need a home when the host goes. Of a host that was leaving
+// anyhow some may have one.
+func (t *WhatIf) content(h *NodeInfo, leaving bool) []content {
+	if len(t.guests[h]) == 0 && !leaving {
+		return h.content()
+	}
+	var pods []*pod
+	if h.place != nil {
+		for _, p := range h.place.pods {
+			if p.movable && !p.housed {
+				pods = append(pods, p)
+			}
+		}
+	}
+	return contentOf(append(pods, t.guests[h]...))
+}
+
+// content lists the movable pods that are bound to the host; remembered until one of
+// them changes.
+func (h *NodeInfo) content() []content {
+	if h.place == nil {
+		return nil
+	}
+	if h.movable == nil {
+		pods := make([]*pod, 0, len(h.place.pods))
+		for _, p := range h.place.pods {
+			if p.movable {
+				pods = append(pods, p)
+			}
+		}
+		h.movable = contentOf(pods)
+	}
+	return h.movable
+}
+
+// contentOf sorts the pods, which it may keep.
+func contentOf(pods []*pod) []content {
+	slices.SortFunc(pods, func(x, y *pod) int {
+		if x.class != y.class {
+			return compareClasses(x.class, y.class)
+		}
+		return byAge(x, y)
+	})
+	out := []content{}
+	for len(pods) > 0 {
+		n := 1
+		for n < len(pods) && pods[n].class == pods[0].class {
+			n++
+		}
+		out = append(out, inOrder(pods[0].class, pods[:n:n]))
+		pods = pods[n:]
+	}
+	return out
+}
+
+func newContent(c *PodClass, pods []*pod) content {
+	slices.SortFunc(pods, byAge)
+	return inOrder(c, pods)
+}
+
+// inOrder is the content of sorted pods. Who was settled elsewhere may come from two hosts.
+func inOrder(c *PodClass, pods []*pod) content {
+	pods = slices.Compact(pods)
+	refs := make([]PodRef, len(pods))
+	for i, p := range pods {
+		refs[i] = p.PodRef
+	}
+	return content{c, pods, refs}
+}
+
+// byAge puts old pods first.
+func byAge(x, y *pod) int {
+	return cmp.Or(cmp.Compare(x.created, y.created), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
+}
+
+// evict adds the pods to those that are to be placed.
+func (t *WhatIf) evict(all []content) {
+	all = joined(all)
+	classes := slices.Clip(t.w.Classes)
+	for _, k := range all {
+		if len(k.class.homeless) == 0 {
+			classes = append(classes, k.class)
+		}
+	}
+	slices.SortFunc(classes, compareClasses)
+	was := make([]content, len(all))
+	for i, k := range all {
+		c := k.class
+		was[i] = content{c, c.homeless, c.Pods}
+		if len(c.homeless) > 0 {
+			k = newContent(c, slices.Concat(c.homeless, k.pods))
+		}
+		c.homeless, c.Pods = k.pods, k.refs
+	}
+	t.setClasses(classes)
+	t.later(func() {
+		for _, k := range was {
+			k.class.homeless, k.class.Pods = k.pods, k.refs
+		}
+	})
+	t.leaveAgain(all)
+}
+
+// joined has the pods of each class together.
+func joined(all []content) []content {
+	lots := make(map[*PodClass]int, len(all))
+	for _, k := range all {
+		lots[k.class]++
+	}
+	if len(lots) == len(all) {
+		return all
+	}
+	out := make([]content, 0, len(lots))
+	pods := map[*PodClass][]*pod{}
+	for _, k := range all {
+		if lots[k.class] == 1 {
+			out = append(out, k)
+			continue
+		}
+		pods[k.class] = append(pods[k.class], k.pods...)
+	}
+	for c, those := range pods {
+		out = append(out, newContent(c, those))
+	}
+	return out
+}
+
+// leaveAgain lets pods that were settled before be without a home again.
+func (t *WhatIf) leaveAgain(all []content) {
+	for _, k := range all {
+		for _, p := range k.pods {
+			if p.housed {
+				p.housed = false
+				t.later(func() { p.housed = true })
+			}
+		}
+	}
+}
+
+// forget drops pods that have a home now from those that are to be placed.
+func (t *WhatIf) forget(pods []*pod) {
+	seen := map[*PodClass]bool{}
+	var settled []*PodClass
+	for _, p := range pods {
+		c := p.class
+		if seen[c] || len(c.homeless) == 0 {
+			continue
+		}
+		seen[c] = true
+		rest := slices.DeleteFunc(slices.Clone(c.homeless), func(p *pod) bool { return p.housed })
+		t.setHomeless(newContent(c, rest))
+		if len(rest) == 0 {
+			settled = append(settled, c)
+		}
+	}
+	if len(settled) > 0 {
+		t.setClasses(slices.DeleteFunc(slices.Clone(t.w.Classes), func(c *PodClass) bool { return slices.Contains(settled, c) }))
+	}
+}
+
+// setHomeless says which pods of a class are to be placed.
+func (t *WhatIf) setHomeless(k content) {
+	c := k.class
+	pods, refs := c.homeless, c.Pods
+	t.later(func() { c.homeless, c.Pods = pods, refs })
+	c.homeless, c.Pods = k.pods, k.refs
+}
+
+func (t *WhatIf) setClasses(classes []*PodClass) {
+	before := t.w.Classes
+	t.later(func() { t.w.Classes = before })
+	t.w.Classes = classes
+}
+
+// NodeInfo is the node with that key, be it one that leaves; nil when there is none.
+func (w *Snapshot) NodeByKey(key string) *NodeInfo { return w.builder.nodes[key] }
+
+// Movable visits the pods that need a home when the host goes, class by class.
+func (h *NodeInfo) EachMovable(f func(c *PodClass, pods []PodRef)) {
+	for _, k := range h.content() {
+		f(k.class, k.refs)
+	}
+}

@@ -1,0 +1,190 @@
+package cluster_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// supposition is a WhatIf side by side with the script that says the same from scratch.
+type supposition struct {
+	*rand.Rand
+	trial  *cluster.WhatIf
+	script *enginetest.Script
+	origin []cluster.Pod // as they were before; in the order of the script's
+	added  map[string]*cluster.NodeInfo
+	closed map[string]bool // nodes that took no pods before, or are supposed
+	log    []string
+}
+
+func (x *supposition) node() *cluster.Node { return &x.script.Nodes[x.IntN(len(x.script.Nodes))] }
+
+func (x *supposition) host(n *cluster.Node) *cluster.NodeInfo {
+	if h := x.added[n.Key]; h != nil {
+		return h
+	}
+	return x.trial.Snapshot().NodeByKey(n.Key)
+}
+
+// step supposes something, on both sides.
+func (x *supposition) step() {
+	if len(x.script.Nodes) == 0 {
+		return
+	}
+	n := x.node()
+	switch x.IntN(7) {
+	case 0:
+		other := x.node()
+		x.log = append(x.log, "vacate "+n.Key+" and "+other.Key)
+		x.trial.RemoveNodes(x.host(n), x.host(other))
+		for _, n := range []*cluster.Node{n, other} {
+			n.Leaving, n.Unschedulable = true, true
+			x.bringBack(n.Name)
+		}
+	case 1:
+		x.log = append(x.log, "vacate "+n.Key)
+		x.trial.RemoveNodes(x.host(n))
+		n.Leaving, n.Unschedulable = true, true
+		x.bringBack(n.Name)
+	case 2, 3:
+		x.shut(n)
+	case 4:
+		x.add(n)
+	default:
+		if !n.Leaving {
+			x.settle(n)
+		}
+	}
+}
+
+// shut keeps pods from the node, or lets them in again.
+func (x *supposition) shut(n *cluster.Node) {
+	switch {
+	case n.Leaving:
+		x.trial.Uncordon(x.host(n))
+	case n.Unschedulable:
+		x.log = append(x.log, "reopen "+n.Key)
+		x.trial.Uncordon(x.host(n))
+		n.Unschedulable = x.closed[n.Key]
+	default:
+		x.log = append(x.log, "shut "+n.Key)
+		x.trial.Cordon(x.host(n))
+		n.Unschedulable = true
+	}
+}
+
+// bringBack makes pods of a node that was leaving anyhow a matter of the WhatIf.
+func (x *supposition) bringBack(node string) {
+	for i := range x.script.Pods {
+		if p, was := &x.script.Pods[i], x.origin[i]; enginetest.Homeless(*p) && node != "" && was.Node == node {
+			p.Node, p.Movable = was.Node, was.Movable
+		}
+	}
+}
+
+// add supposes one more machine like another.
+func (x *supposition) add(like *cluster.Node) {
+	n := *like
+	n.Key = fmt.Sprint("added", len(x.script.Nodes))
+	n.Name = n.Key
+	n.Labels = maps.Clone(like.Labels)
+	n.Labels[cluster.LabelHostname] = n.Key
+	n.Labels["new"] = "yes"
+	n.QuotaUses = slices.Clone(like.QuotaUses)
+	for _, budget := range slices.Sorted(maps.Keys(x.script.Budgets)) {
+		if x.IntN(4) == 0 {
+			n.QuotaUses = append(n.QuotaUses, offering.QuotaUse{Quota: budget, Amount: 1})
+		}
+	}
+	x.log = append(x.log, "add "+n.Key)
+	x.added[n.Key], x.closed[n.Key] = x.trial.AddNode(n), true
+	n.Unschedulable, n.Leaving = true, false
+	x.script.Nodes = append(x.script.Nodes, n)
+}
+
+// settle lets some pods run on the node, of those that have no home.
+func (x *supposition) settle(n *cluster.Node) {
+	if n.Name == "" {
+		n.Name = n.Key // it comes while the pods are on their way
+	}
+	leaving := map[string]bool{}
+	for _, o := range x.script.Nodes {
+		leaving[o.Name] = leaving[o.Name] || o.Leaving
+	}
+	var refs []cluster.PodRef
+	for i := range x.script.Pods {
+		p := &x.script.Pods[i]
+		if x.IntN(3) > 0 || p.DaemonSet != "" || !(leaving[p.Node] || enginetest.Homeless(*p)) || p.Virtual {
+			continue
+		}
+		p.Node, p.Movable, p.Terminating = n.Name, true, false
+		refs = append(refs, p.PodRef)
+	}
+	x.log = append(x.log, fmt.Sprint("settle ", refs, " on ", n.Key))
+	x.trial.Place(append(refs, cluster.PodRef{UID: "unheard of"}), x.host(n))
+}
+
+// TestTrialIsTrue: what a WhatIf supposes is what a Builder makes of the same from
+// scratch, whatever is supposed and taken back; and in the end nothing has happened.
+func TestTrialIsTrue(t *testing.T) {
+	for seed := range uint64(250) {
+		script := enginetest.Populated(seed, 30)
+		b := script.Builder()
+		w := b.Snapshot()
+		before := ""
+		schedule.Solve(w) // makes indexes
+		before = b.Dump(w)
+		indexes := b.Indexes()
+		x := &supposition{Rand: rand.New(rand.NewPCG(seed, 3)), trial: w.WhatIf(), script: enginetest.Bare(script), origin: script.Pods, added: map[string]*cluster.NodeInfo{}, closed: map[string]bool{}}
+		for _, n := range x.script.Nodes {
+			x.closed[n.Key] = n.Unschedulable
+		}
+		for range 3 {
+			x.steps(t, seed)
+			mark, told, nodes := x.trial.Mark(), *x.script, len(x.log)
+			x.script.Nodes, x.script.Pods = slices.Clone(told.Nodes), slices.Clone(told.Pods)
+			x.steps(t, seed)
+			x.trial.RollbackTo(mark)
+			*x.script, x.log = told, append(x.log[:nodes:nodes], "and back")
+			x.compare(t, seed)
+		}
+		x.trial.End()
+		if slices.Equal(indexes, b.Indexes()) {
+			if diff := cmp.Diff(before, b.Dump(w)); diff != "" {
+				t.Fatalf("seed %d: the world is not what it was:\n%s\nafter %v", seed, diff, x.log)
+			}
+		}
+		if diff := cmp.Diff(enginetest.Print(schedule.Solve(script.World())), enginetest.Print(schedule.Solve(w))); diff != "" {
+			t.Fatalf("seed %d: the world does not give the plan that it gave:\n%s\nafter %v", seed, diff, x.log)
+		}
+		schedule.Solve(b.Snapshot())
+		if diff := cmp.Diff(fmt.Sprintf("%+v", schedule.Solve(script.World())), fmt.Sprintf("%+v", schedule.Solve(b.Snapshot()))); diff != "" {
+			t.Fatalf("seed %d: the Builder has changed:\n%s", seed, diff)
+		}
+	}
+}
+
+func (x *supposition) steps(t *testing.T, seed uint64) {
+	t.Helper()
+	for range 1 + x.IntN(5) {
+		x.step()
+	}
+	x.compare(t, seed)
+}
+
+func (x *supposition) compare(t *testing.T, seed uint64) {
+	t.Helper()
+	want, got := schedule.Solve(enginetest.Vacated(x.script).World()), schedule.Solve(x.trial.Snapshot())
+	if diff := cmp.Diff(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got)); diff != "" {
+		t.Fatalf("seed %d: from scratch (-) and supposed (+):\n%s\nafter %v\n%s", seed, cmp.Diff(enginetest.Print(want), enginetest.Print(got)), x.log, enginetest.Format(x.script))
+	}
+}

@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// Rule REASON-6: one or two wrong letters are a typo; keys are not alike because they
+// share a domain.
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{
+		{"topology.kubernetes.io/zone", "topology.kubernetes.io/zone", 0},
+		{"topology.kubernetes.io/zne", "topology.kubernetes.io/zone", 1},
+		{"topology.kubernets.io/zone", "topology.kubernetes.io/zone", 1},
+		{"zone", "topology.kubernetes.io/zone", 1},
+		{"karpenter.azure.com/sku-famliy", "karpenter.azure.com/sku-family", 1},
+		{"team", "taem", 1},
+		{"tier", "team", 3},
+		{"example.com/a", "example.com/b", 3},
+		{"example.com/rack", "example.org/rack", 3},
+		{"", "team", 3},
+		{"team/", "team", 3},
+	} {
+		got := mistakes(c.a, c.b)
+		if got > mostMistakes {
+			got = 3
+		}
+		if got != c.want {
+			t.Errorf("%q for %q: %d mistakes, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+// Labels of nodes are known while the nodes are there, whether or not they take pods.
+func TestVocabularyFollowsNodes(t *testing.T) {
+	b := NewBuilder()
+	b.SetCatalog("c", []offering.InstanceType{{
+		Name: "D4", Labels: map[string][]string{"sku": {"D"}}, Capacity: quantity.Amounts{quantity.NameCPU: 1000},
+		Offerings: []offering.Offering{{Zone: "1", CapacityType: offering.Spot, Price: 1}},
+	}}, nil)
+	b.SetPool(NodePool{Name: "p", Class: "c", Labels: map[string]string{"team": "a"}})
+	b.SetNode(Node{Key: "n", Labels: map[string]string{"rack": "1"}, Leaving: true})
+	b.SetNode(Node{Key: "m", Labels: map[string]string{"rack": "2", "row": "1"}, Unschedulable: true})
+	knows := func(w *Snapshot, name string) bool { return w.knows(w.Space.Key(name)) }
+	w := b.Snapshot()
+	for _, name := range []string{"sku", "team", "rack", "row", LabelZone} {
+		if !knows(w, name) {
+			t.Errorf("%s is unknown", name)
+		}
+	}
+	b.RemoveNode("m")
+	b.SetNode(Node{Key: "n", Labels: map[string]string{"rack": "1"}})
+	if w = b.Snapshot(); knows(w, "row") || !knows(w, "rack") {
+		t.Errorf("known after a node went: %v", w.vocabulary())
+	}
+	b.RemoveNode("n")
+	b.RemovePool("p")
+	if w = b.Snapshot(); len(w.vocabulary()) != 0 {
+		t.Errorf("still known: %v", w.vocabulary())
+	}
+}

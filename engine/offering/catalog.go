@@ -1,0 +1,353 @@
+package offering
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// Label keys that Type.Name and Offering's fields stand for.
+const (
+	labelType         = "node.kubernetes.io/instance-type"
+	labelZone         = "topology.kubernetes.io/zone"
+	labelCapacityType = "karpenter.sh/capacity-type"
+)
+
+// CatalogOffering is one offer of one type, as a Catalog lists it.
+type CatalogOffering struct {
+	Offering
+	Type int // index into Catalog.Types
+}
+
+// Catalog is everything on sale for one node class: rows sorted by price, and
+// for each label value the set of rows that can carry it. It is immutable but
+// for Measure.
+type Catalog struct {
+	Source    []InstanceType    // as handed to Compile
+	Types     []InstanceType    // sorted by name, without duplicates
+	Offerings []CatalogOffering // sorted by price, fallbacks last, then type, capacity type and zone
+	// Capacity and Room are what a node of Types[i] reports and what its pods can
+	// use, before DaemonSets. See Measure.
+	Capacity, Allocatable []quantity.Vector
+	// Fallbacks are the rows that are offers of last resort.
+	Fallbacks bitset.Set
+
+	columns  map[*constraint.Key]*column
+	several  bitset.Set // rows with several values for some label
+	measured int        // version of the positions when the vectors were made
+}
+
+// column indexes the rows by the values of one label.
+type column struct {
+	ids     []int // values some row carries, ascending
+	rows    map[int]bitset.Set
+	missing bitset.Set // rows that do not carry the label at all
+	several bitset.Set // rows for which the launch may choose between values
+}
+
+// belowNothing is why an offer with a negative price is not bought: nobody pays
+// to be rid of a machine, so the number is wrong.
+const belowNothing = "its price is negative, so it is not known"
+
+// Compile sorts and indexes what a provider has on sale. Types of equal name
+// keep the first; the input is not changed.
+func Compile(space *constraint.Space, resources *quantity.Space, types []InstanceType) *Catalog {
+	c := &Catalog{Source: types, Types: slices.Clone(types), columns: map[*constraint.Key]*column{}}
+	slices.SortStableFunc(c.Types, func(a, b InstanceType) int { return cmp.Compare(a.Name, b.Name) })
+	c.Types = slices.CompactFunc(c.Types, func(a, b InstanceType) bool { return a.Name == b.Name })
+	for i, t := range c.Types {
+		for _, o := range t.Offerings {
+			if o.Price < 0 && o.Unavailable == "" {
+				o.Unavailable = belowNothing
+			}
+			c.Offerings = append(c.Offerings, CatalogOffering{Offering: o, Type: i})
+		}
+	}
+	// Types are sorted, so their index stands for the name.
+	slices.SortStableFunc(c.Offerings, func(a, b CatalogOffering) int {
+		return cmp.Or(cmp.Compare(a.Price, b.Price), compareBool(a.Fallback, b.Fallback), cmp.Compare(a.Type, b.Type),
+			cmp.Compare(a.CapacityType, b.CapacityType), cmp.Compare(a.Zone, b.Zone))
+	})
+	for i := range c.Offerings {
+		c.indexRow(space, i)
+		if c.Offerings[i].Fallback {
+			c.Fallbacks.Put(i)
+		}
+	}
+	for _, col := range c.columns {
+		col.finish(len(c.Offerings))
+	}
+	c.Resize(resources)
+	return c
+}
+
+// Measure brings the vectors up to date with positions that have moved since. Only
+// the owner of the World may call it.
+func (c *Catalog) Resize(resources *quantity.Space) {
+	if c.measured == resources.Version() {
+		return
+	}
+	c.measured = resources.Version()
+	c.Capacity = make([]quantity.Vector, len(c.Types))
+	c.Allocatable = make([]quantity.Vector, len(c.Types))
+	for i, t := range c.Types {
+		c.Capacity[i] = resources.Offered(t.Capacity)
+		c.Allocatable[i] = resources.Offered(t.Capacity.Sub(t.Overhead))
+	}
+}
+
+// Ref names row i.
+func (c *Catalog) Ref(i int) Ref {
+	r := c.Offerings[i]
+	return Ref{Type: c.Types[r.Type].Name, Zone: r.Zone, CapacityType: r.CapacityType, Price: r.Price, Fallback: r.Fallback}
+}
+
+// InstanceType returns the type of that name; nil when there is none.
+func (c *Catalog) InstanceType(name string) *InstanceType {
+	i, ok := slices.BinarySearchFunc(c.Types, name, func(t InstanceType, name string) int { return cmp.Compare(t.Name, name) })
+	if !ok {
+		return nil
+	}
+	return &c.Types[i]
+}
+
+// Draws is what buying the choice takes out of the region's budgets.
+func (t *InstanceType) QuotaUses(c Ref) []QuotaUse {
+	if o := t.Offering(c); o != nil {
+		return o.QuotaUses
+	}
+	return nil
+}
+
+// Offering is the offer of the type that the choice names; nil when there is none.
+func (t *InstanceType) Offering(c Ref) *Offering {
+	for i := range t.Offerings {
+		if o := &t.Offerings[i]; o.Zone == c.Zone && o.CapacityType == c.CapacityType && o.Price == c.Price {
+			return o
+		}
+	}
+	return nil
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+func (c *Catalog) indexRow(space *constraint.Space, i int) {
+	for key, values := range rowLabels(c.Types[c.Offerings[i].Type], c.Offerings[i].Offering) {
+		k := space.Key(key)
+		col := c.columns[k]
+		if col == nil {
+			col = &column{rows: map[int]bitset.Set{}}
+			c.columns[k] = col
+		}
+		if len(values) > 1 {
+			col.several.Put(i)
+			c.several.Put(i)
+		}
+		for _, v := range values {
+			id := k.ID(v)
+			set := col.rows[id]
+			set.Put(i)
+			col.rows[id] = set
+		}
+	}
+}
+
+func (col *column) finish(rows int) {
+	var carried bitset.Set
+	for id, set := range col.rows {
+		col.ids = append(col.ids, id)
+		carried.Merge(set)
+	}
+	slices.Sort(col.ids)
+	col.missing = bitset.Upto(rows).Minus(carried)
+}
+
+// rowLabels are the values a node bought by this offer may carry. An offer's
+// labels take the place of its type's.
+func rowLabels(t InstanceType, o Offering) func(yield func(string, []string) bool) {
+	return func(yield func(string, []string) bool) {
+		if !yield(labelType, []string{t.Name}) || !yield(labelZone, []string{o.Zone}) ||
+			!yield(labelCapacityType, []string{o.CapacityType}) {
+			return
+		}
+		for k, v := range o.Labels {
+			if !yield(k, v) {
+				return
+			}
+		}
+		for k, v := range t.Labels {
+			if _, ok := o.Labels[k]; ok || k == labelType || k == labelZone || k == labelCapacityType {
+				continue
+			}
+			if !yield(k, v) {
+				return
+			}
+		}
+	}
+}
+
+// Carries reports whether any row carries the label.
+func (c *Catalog) HasLabel(k *constraint.Key) bool { return c.columns[k] != nil }
+
+// Keys are the labels that some row carries, in no order.
+func (c *Catalog) Keys() iter.Seq[*constraint.Key] { return maps.Keys(c.columns) }
+
+// IDs lists the values of the label that some row may carry, ascending.
+func (c *Catalog) IDs(k *constraint.Key) []int { return c.columns[k].ids }
+
+// Values lists, for each row, the values of the label that it may carry, ascending.
+func (c *Catalog) Values(k *constraint.Key) [][]int {
+	out := make([][]int, len(c.Offerings))
+	for _, id := range c.IDs(k) {
+		for row := range c.columns[k].rows[id].All() {
+			out[row] = append(out[row], id)
+		}
+	}
+	return out
+}
+
+// Admitted returns the rows whose label can meet q.
+func (c *Catalog) Matching(q constraint.Requirement) bitset.Set {
+	col := c.columns[q.Key]
+	if col == nil {
+		if q.AdmitsAbsent() {
+			return bitset.Upto(len(c.Offerings))
+		}
+		return nil
+	}
+	out := make(bitset.Set, (len(c.Offerings)+63)/64)
+	for _, id := range col.ids {
+		if q.Admits(id) {
+			out.Merge(col.rows[id])
+		}
+	}
+	if q.AdmitsAbsent() {
+		out.Merge(col.missing)
+	}
+	return out
+}
+
+// Chooses reports whether the launch of row i may choose between values of k.
+func (c *Catalog) Flexible(i int, k *constraint.Key) bool {
+	col := c.columns[k]
+	return col != nil && col.several.Has(i)
+}
+
+// Several reports whether the launch of row i may choose between values of any label.
+func (c *Catalog) AnyFlexible(i int) bool { return c.several.Has(i) }
+
+// Meets reports whether row i can meet q.
+func (c *Catalog) Matches(i int, q constraint.Requirement) bool {
+	col := c.columns[q.Key]
+	if col == nil || col.missing.Has(i) {
+		return q.AdmitsAbsent()
+	}
+	for _, id := range col.ids {
+		if q.Admits(id) && col.rows[id].Has(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// Compatible lists, cheapest first, the available offers that meet a claim's
+// rules and hold its requests. A rule on a label that no type carries is the
+// pool's own (a template label) and does not filter. It serves a launch that
+// finds only the claim, for instance after a restart, and is asked for every
+// claim on its way whenever the catalog changes: it indexes nothing.
+func Compatible(types []InstanceType, rules []constraint.Rule, requests quantity.Amounts) ([]Ref, error) {
+	set, err := constraint.NewSpace().Set(rules)
+	if err != nil {
+		return nil, err
+	}
+	set = slices.DeleteFunc(set, func(q constraint.Requirement) bool { return !carried(types, q.Key.Name) })
+	var out []Ref
+	seen := make(map[string]bool, len(types))
+	for i := range types {
+		t := &types[i]
+		if seen[t.Name] || !t.holds(requests) {
+			continue
+		}
+		seen[t.Name] = true
+		for j := range t.Offerings {
+			if o := &t.Offerings[j]; o.Unavailable == "" && o.Price >= 0 && meetsAll(t, o, set) {
+				out = append(out, Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price, Fallback: o.Fallback})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Ref) int {
+		return cmp.Or(cmp.Compare(a.Price, b.Price), compareBool(a.Fallback, b.Fallback), cmp.Compare(a.Type, b.Type),
+			cmp.Compare(a.CapacityType, b.CapacityType), cmp.Compare(a.Zone, b.Zone))
+	})
+	return out, nil
+}
+
+// carried reports whether any offer of any type carries the label.
+func carried(types []InstanceType, key string) bool {
+	switch key {
+	case labelType, labelZone, labelCapacityType:
+		return true
+	}
+	for i := range types {
+		if len(types[i].Offerings) > 0 && len(types[i].Labels[key]) > 0 {
+			return true
+		}
+		for j := range types[i].Offerings {
+			if len(types[i].Offerings[j].Labels[key]) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func meetsAll(t *InstanceType, o *Offering, set constraint.Set) bool {
+	for _, q := range set {
+		if !meets(t, o, q) {
+			return false
+		}
+	}
+	return true
+}
+
+// meets reports whether a node bought by the offer can meet q.
+func meets(t *InstanceType, o *Offering, q constraint.Requirement) bool {
+	switch q.Key.Name {
+	case labelType:
+		return q.Admits(q.Key.ID(t.Name))
+	case labelZone:
+		return q.Admits(q.Key.ID(o.Zone))
+	case labelCapacityType:
+		return q.Admits(q.Key.ID(o.CapacityType))
+	}
+	values, ok := o.Labels[q.Key.Name]
+	if !ok {
+		values = t.Labels[q.Key.Name]
+	}
+	if len(values) == 0 {
+		return q.AdmitsAbsent()
+	}
+	return slices.ContainsFunc(values, func(v string) bool { return q.Admits(q.Key.ID(v)) })
+}
+
+func (t *InstanceType) holds(requests quantity.Amounts) bool {
+	for name, n := range requests {
+		if n > t.Capacity[name]-t.Overhead[name] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,297 @@
+package offering
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// Overlay corrects what a provider says about some offers: their price, and
+// resources of their machines that the cloud does not know of.
+type Overlay struct {
+	Name   string
+	Weight int32
+	// Rules select offers by the labels their nodes may carry; none selects all.
+	Rules []constraint.Rule
+	// Price replaces or changes the price; the zero PriceChange leaves it.
+	Price PriceChange
+	// Capacity adds or replaces resources of a type of which any offer is selected.
+	// The four that every machine has are refused.
+	Capacity quantity.Amounts
+}
+
+// PriceChange is a new price or a correction of the old one. The zero PriceChange is none.
+type PriceChange struct {
+	kind   changeKind
+	amount float64 // USD per hour, or per cent
+}
+
+type changeKind int
+
+const (
+	unchanged changeKind = iota
+	replaced
+	added
+	scaled
+)
+
+// dearest bounds prices as USDPerHour does.
+const dearest Price = 1e18
+
+// ParsePrice reads a price that replaces the provider's, in USD per hour: 0.35.
+func ParsePrice(text string) (PriceChange, error) {
+	usd, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return PriceChange{}, fmt.Errorf("price %q is not a number", text)
+	}
+	if _, err := USDPerHour(usd); err != nil {
+		return PriceChange{}, err
+	}
+	return PriceChange{kind: replaced, amount: usd}, nil
+}
+
+// ParseAdjustment reads a signed correction, in USD per hour or in per cent:
+// +0.05, -0.1, +10%, -15%.
+func ParseAdjustment(text string) (PriceChange, error) {
+	if !strings.HasPrefix(text, "+") && !strings.HasPrefix(text, "-") {
+		return PriceChange{}, fmt.Errorf("price adjustment %q has no sign: write +0.05, -0.1, +10%% or -15%%", text)
+	}
+	number, percent := strings.CutSuffix(text, "%")
+	amount, err := strconv.ParseFloat(number, 64)
+	if err != nil || math.IsNaN(amount) || math.IsInf(amount, 0) {
+		return PriceChange{}, fmt.Errorf("price adjustment %q is not a number: write +0.05, -0.1, +10%% or -15%%", text)
+	}
+	if percent && amount < -100 {
+		return PriceChange{}, fmt.Errorf("price adjustment %q takes off more than the whole price", text)
+	}
+	if percent {
+		return PriceChange{kind: scaled, amount: amount}, nil
+	}
+	return PriceChange{kind: added, amount: amount}, nil
+}
+
+// Of is the price after the change: never negative, never above a billion dollars.
+func (c PriceChange) Of(p Price) Price {
+	var usd float64
+	switch c.kind {
+	case unchanged:
+		return p
+	case replaced:
+		usd = c.amount
+	case added:
+		usd = p.USD() + c.amount
+	case scaled:
+		usd = p.USD() * (1 + c.amount/100)
+	}
+	return Price(math.Round(min(max(usd, 0)*1e9, float64(dearest))))
+}
+
+// OverlayProblem says which overlay was left out everywhere, and why.
+type OverlayProblem struct {
+	Overlay string
+	// Conflict is set when it touches what another overlay of equal weight does; else
+	// it cannot be read or asks for something that is not served.
+	Conflict bool
+	Detail   string
+}
+
+// Overlaid is one catalog after overlays.
+type Overlaid struct {
+	// Types is the very slice handed in when no overlay touched any of them; types
+	// and offers that were not touched are shared with it.
+	Types []InstanceType
+	// Priced and Enlarged name the types of which an offer's price, or the capacity,
+	// was changed.
+	Priced, Enlarged map[string]bool
+}
+
+// ApplyOverlays applies overlays to catalogs, which stay as they are. The heaviest
+// overlay decides about an offer's price, and about each resource of a type; among
+// equal weights the name that comes last in the alphabet goes first, which is
+// upstream's order and the reverse of what its documentation says. Two of equal
+// weight that touch the same price or resource conflict: the one that comes second
+// is left out of all catalogs.
+func ApplyOverlays(catalogs [][]InstanceType, overlays []Overlay) ([]Overlaid, []OverlayProblem) {
+	drafts := make([]*draft, len(catalogs))
+	for i, types := range catalogs {
+		drafts[i] = newDraft(types)
+	}
+	var faults []OverlayProblem
+	for _, o := range inOrder(overlays) {
+		if fault := o.lay(drafts); fault.Detail != "" {
+			faults = append(faults, fault)
+		}
+	}
+	out := make([]Overlaid, len(drafts))
+	for i, d := range drafts {
+		out[i] = d.finish()
+	}
+	return out, faults
+}
+
+func inOrder(overlays []Overlay) []Overlay {
+	out := slices.Clone(overlays)
+	slices.SortStableFunc(out, func(a, b Overlay) int {
+		return cmp.Or(-cmp.Compare(a.Weight, b.Weight), -cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// lay applies one overlay to all drafts or, when there is a fault, to none.
+func (o *Overlay) lay(drafts []*draft) OverlayProblem {
+	set, err := o.read(drafts)
+	if err != nil {
+		return OverlayProblem{Overlay: o.Name, Detail: err.Error()}
+	}
+	selected := make([][]place, len(drafts))
+	for i, d := range drafts {
+		selected[i] = d.choose(set)
+		if other := d.contested(o, selected[i]); other != "" {
+			return OverlayProblem{Overlay: o.Name, Conflict: true, Detail: fmt.Sprintf("conflict with another overlay: %s has the same weight and changes the same", other)}
+		}
+	}
+	for i, d := range drafts {
+		d.take(o, selected[i])
+	}
+	return OverlayProblem{}
+}
+
+// read checks the overlay and compiles its rules.
+func (o *Overlay) read(drafts []*draft) (constraint.Set, error) {
+	for _, name := range o.Capacity.Names() {
+		switch name {
+		case quantity.NameCPU, quantity.NameMemory, quantity.NameStorage, quantity.NamePods:
+			return nil, fmt.Errorf("capacity of %s cannot be changed: every machine has its own", name)
+		}
+		if o.Capacity[name] < 0 {
+			return nil, fmt.Errorf("capacity of %s is negative", name)
+		}
+	}
+	set, err := constraint.NewSpace().Set(o.Rules)
+	if err != nil {
+		return nil, err
+	}
+	onSale := slices.ContainsFunc(drafts, func(d *draft) bool { return len(d.types) > 0 })
+	for _, q := range set {
+		known := slices.ContainsFunc(drafts, func(d *draft) bool { return carried(d.types, q.Key.Name) })
+		if !known && !q.AdmitsAbsent() && onSale {
+			return nil, fmt.Errorf("a requirement on %s is not served: no machine on sale has that label, and overlays for single NodePools or their labels are not supported", q.Key.Name)
+		}
+	}
+	return set, nil
+}
+
+// draft is a catalog while overlays are laid on it.
+type draft struct {
+	types  []InstanceType
+	prices map[place]claimed              // by offer
+	extras map[int]map[string]claimedSize // by type, then resource
+}
+
+// place is an offer: indexes of the type, and of the offer in it.
+type place struct{ t, o int }
+
+// claimed says which change applies, and which overlay was the last to ask for
+// the same: of all, one of the lowest weight.
+type claimed struct {
+	change PriceChange
+	lowest int32
+	last   string
+}
+
+type claimedSize struct {
+	amount int64
+	lowest int32
+	last   string
+}
+
+func newDraft(types []InstanceType) *draft {
+	return &draft{types: types, prices: map[place]claimed{}, extras: map[int]map[string]claimedSize{}}
+}
+
+func (d *draft) choose(set constraint.Set) []place {
+	var out []place
+	for t := range d.types {
+		for o := range d.types[t].Offerings {
+			if meetsAll(&d.types[t], &d.types[t].Offerings[o], set) {
+				out = append(out, place{t, o})
+			}
+		}
+	}
+	return out
+}
+
+// contested names the overlay of equal weight that changes the same; empty when there is none.
+func (d *draft) contested(o *Overlay, at []place) string {
+	for _, p := range at {
+		if had, ok := d.prices[p]; ok && o.Price.kind != unchanged && had.lowest == o.Weight {
+			return had.last
+		}
+		for name := range o.Capacity {
+			if had, ok := d.extras[p.t][name]; ok && had.lowest == o.Weight {
+				return had.last
+			}
+		}
+	}
+	return ""
+}
+
+func (d *draft) take(o *Overlay, at []place) {
+	for _, p := range at {
+		if o.Price.kind != unchanged {
+			had, ok := d.prices[p]
+			if !ok {
+				had.change = o.Price
+			}
+			had.lowest, had.last = o.Weight, o.Name
+			d.prices[p] = had
+		}
+		for name, amount := range o.Capacity {
+			if d.extras[p.t] == nil {
+				d.extras[p.t] = map[string]claimedSize{}
+			}
+			had, ok := d.extras[p.t][name]
+			if !ok {
+				had.amount = amount
+			}
+			had.lowest, had.last = o.Weight, o.Name
+			d.extras[p.t][name] = had
+		}
+	}
+}
+
+// finish copies what was touched, and nothing else.
+func (d *draft) finish() Overlaid {
+	out := Overlaid{Types: d.types}
+	if len(d.prices) == 0 && len(d.extras) == 0 {
+		return out
+	}
+	out.Types, out.Priced, out.Enlarged = slices.Clone(d.types), map[string]bool{}, map[string]bool{}
+	for p, c := range d.prices {
+		t := &out.Types[p.t]
+		if &t.Offerings[0] == &d.types[p.t].Offerings[0] { // still the catalog's own
+			out.Priced[t.Name] = true
+			t.Offerings = slices.Clone(t.Offerings)
+		}
+		t.Offerings[p.o].Price = c.change.Of(t.Offerings[p.o].Price)
+	}
+	for i, extra := range d.extras {
+		t := &out.Types[i]
+		out.Enlarged[t.Name] = true
+		t.Capacity = maps.Clone(t.Capacity)
+		if t.Capacity == nil {
+			t.Capacity = quantity.Amounts{}
+		}
+		for name, c := range extra {
+			t.Capacity[name] = c.amount
+		}
+	}
+	return out
+}

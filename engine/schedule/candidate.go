@@ -1,0 +1,204 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// candidate is a row that could be bought next, with the best filling found for it.
+type candidate struct {
+	stall *stall
+	tier  int // index of the stall in the tier
+	row   int
+	room  quantity.Vector
+	price float64
+	group *group
+	floor float64 // price per value if it were filled to the brim: no filling is better
+	// The filling below is valid while every part in it has that many pods left.
+	filled  bool
+	content []portion
+	joint   *joint
+	value   float64
+	used    quantity.Vector
+	least   []int // the variety it needs; see launch
+}
+
+// group is what candidates that suit the same piles share.
+type group struct {
+	suits bitset.Set // indices of the piles that may go there
+	piles []*pile    // the same, in order
+	// apart are those with pods that keep apart, following those with pods that
+	// must join others on the machine.
+	apart, following []*pile
+	// demand is what is left to place of the piles, as of that many purchases.
+	demand    quantity.Vector
+	purchases int
+}
+
+// gather lists the rows worth looking at and prices the resources.
+func (b *buyer) gather() {
+	b.refit()
+	b.gathered = b.purchases
+	demand := b.apportion()
+	b.brim = b.whole
+	if b.forced > 1 {
+		for d, n := range b.each {
+			b.brim[d] = min(b.brim[d], 2*n)
+		}
+	}
+	b.candidates = b.candidates[:0]
+	for i := range b.tier {
+		for _, g := range b.split(i) {
+			b.candidates = b.addUndominated(b.candidates, i, g)
+		}
+	}
+	slices.SortStableFunc(b.candidates, func(x, y *candidate) int {
+		return cmp.Or(cmp.Compare(x.price, y.price), -cmp.Compare(len(x.group.piles), len(y.group.piles)), cmp.Compare(x.tier, y.tier), cmp.Compare(x.row, y.row))
+	})
+	b.candidates = b.undominated(b.candidates)
+	var cost float64
+	cost, b.lambda, b.mu = b.worth(demand)
+	b.foresee(cost)
+	b.rank()
+}
+
+// foresee breaks a sketch of which the rest costs more than is left of its purse, whatever
+// is bought. Only of the last tier is this certain: what another cannot sell may be cheaper there.
+func (b *buyer) foresee(cost float64) {
+	if b.bargain.sketching && b.last && cost*(1-1e-9)*1e9 > float64(b.purse-b.spent)+1 {
+		b.broke = true
+	}
+}
+
+// lot is rows of one market that suit the same piles.
+type lot struct {
+	rows  bitset.Set
+	suits bitset.Set
+}
+
+// split sorts the rows of a market by the piles that they suit.
+func (b *buyer) split(i int) []lot {
+	rows := b.tier[i].onSale()
+	if b.confined {
+		rows = rows.And(b.known(b.tier[i]))
+	}
+	lots := []lot{{rows: rows}}
+	for _, alike := range b.alike(i) {
+		fits := alike.rows
+		for j := range lots {
+			g := &lots[j]
+			switch {
+			case !g.rows.Meets(fits):
+			case g.rows.Within(fits):
+				g.suits.Merge(alike.suits)
+			default:
+				in := lot{rows: g.rows.And(fits), suits: g.suits.Or(alike.suits)}
+				g.rows = g.rows.Minus(fits)
+				lots = append(lots, in)
+			}
+		}
+	}
+	return slices.DeleteFunc(lots, func(g lot) bool { return g.suits.Empty() })
+}
+
+// alike groups the piles that fit the same rows of a market: most small pods fit all.
+func (b *buyer) alike(i int) []lot {
+	var out []lot
+	known := map[string]int{}
+	for at, l := range b.piles {
+		if l.left == 0 {
+			continue
+		}
+		fits := l.fits[i].All
+		b.key = fits.Append(b.key[:0])
+		n, ok := known[string(b.key)]
+		if !ok {
+			n = len(out)
+			out, known[string(b.key)] = append(out, lot{rows: fits}), n
+		}
+		out[n].suits.Put(at)
+	}
+	return out
+}
+
+// addUndominated adds the rows of a lot for which no cheaper one of the lot is at
+// least as good in every way.
+func (b *buyer) addUndominated(out []*candidate, i int, g lot) []*candidate {
+	m, first := b.tier[i], len(out)
+	shared := &group{suits: g.suits, purchases: -1}
+	for at := range g.suits.All() {
+		l := b.piles[at]
+		shared.piles = append(shared.piles, l)
+		if l.apart {
+			shared.apart = append(shared.apart, l)
+		}
+		if l.following {
+			shared.following = append(shared.following, l)
+		}
+	}
+	most := b.ceiling(i, shared)
+	for row := range g.rows.All() {
+		room := &m.Allocatable[row]
+		if most != nil {
+			room = lesser(room, most)
+		}
+		if b.beaten(out[first:], room, shared) || b.affordable(m, row) == 0 {
+			continue
+		}
+		out = append(out, &candidate{stall: m, tier: i, row: row, room: *room, price: m.Catalog.Offerings[row].Price.USD(), group: shared})
+	}
+	return out
+}
+
+// beaten reports whether one of the candidates has all the room that is of any use:
+// most likely one of the last, which are larger.
+func (b *buyer) beaten(by []*candidate, room *quantity.Vector, g *group) bool {
+	for _, c := range slices.Backward(by) {
+		if b.asLarge(&c.room, room, g) {
+			return true
+		}
+	}
+	return false
+}
+
+// asLarge reports whether a has at least the room of o, as far as it is of use to
+// the group.
+func (b *buyer) asLarge(a, o *quantity.Vector, g *group) bool {
+	brim := &b.whole
+	if b.forces(g) {
+		brim = &b.brim
+	}
+	for _, d := range b.asked {
+		if a[d] < min(o[d], brim[d]) {
+			return false
+		}
+	}
+	return true
+}
+
+// undominated drops candidates for which a cheaper one is at least as good in
+// every way; the list is sorted by price.
+func (b *buyer) undominated(sorted []*candidate) []*candidate {
+	var kept []*candidate
+	for _, c := range sorted {
+		if !slices.ContainsFunc(kept, func(k *candidate) bool {
+			return b.asLarge(&k.room, &c.room, c.group) && c.group.suits.Within(k.group.suits)
+		}) {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// measure sums what is left to place.
+func (g *group) measure(purchases int) {
+	g.purchases, g.demand = purchases, quantity.Vector{}
+	for _, l := range g.piles {
+		for _, d := range l.shape.Dims {
+			g.demand[d] += min(quantity.Most/int64(len(g.piles)), l.shape.Requests[d]*int64(l.left))
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// cells lists where the class could go, as far as its constrained labels tell
+// places apart.
+func (s *solver) cells(k *work) []*cell {
+	own := slices.Clone(s.onSale(k))
+	out := make([]*cell, len(own))
+	for i := range own {
+		out[i] = &own[i]
+	}
+	out = s.addHosts(k, out)
+	for _, c := range out {
+		if n, ok := s.lessons.caps[lesson{k.PodClass, k.stance.name(), c.name}]; ok && !s.confined {
+			c.cap = n
+		}
+	}
+	slices.SortFunc(out, func(a, b *cell) int { return cmp.Compare(a.name, b.name) })
+	return out
+}
+
+// newCell is a cell in which nothing is known to be on sale.
+func (k *work) newCell(values []int, at side) cell {
+	c := cell{Cell: cluster.Cell{Keys: k.keys, Values: slices.Clone(values)}, name: k.cellName(values) + at.name, price: -1, cap: -1, side: at.name, in: at.in}
+	c.set, c.key = c.Set().And(at.set), c.name
+	for _, key := range k.keys {
+		c.key += "\x00" + key.Name
+	}
+	return c
+}
+
+func (c *cell) is(values []int, at side) bool {
+	return c.side == at.name && slices.Equal(c.Values, values)
+}
+
+// addHosts notes, for each cell, where its hosts with room for the class are.
+func (s *solver) addHosts(k *work, cells []*cell) []*cell {
+	values := make([]int, len(k.keys))
+	keys, named := k.toldApartBy()
+	x := s.w.NodeIndex(s.bargain.minding(keys, k.PodClass))
+	for _, g := range s.accepting(k, x) {
+		for _, seek := range stretches(x, int(g), named) {
+			i := s.next(k, &seek)
+			if i < 0 {
+				continue
+			}
+			h := s.w.Nodes[i]
+			for a, key := range k.keys {
+				values[a] = -1
+				if v, ok := h.Value(key); ok {
+					values[a] = v
+				}
+			}
+			at := k.sideOf(h)
+			n := slices.IndexFunc(cells, func(c *cell) bool { return c.is(values, at) })
+			if n < 0 {
+				n = len(cells)
+				c := k.newCell(values, at)
+				cells = append(cells, &c)
+			}
+			cells[n].hosts = append(cells[n].hosts, seek)
+		}
+	}
+	return cells
+}
+
+// toldApartBy lists the labels by which places differ for the class; true when the
+// hostname is one of them.
+func (k *work) toldApartBy() ([]*constraint.Key, bool) {
+	keys, named := slices.Concat(k.keys, k.Keys), false
+	for _, v := range k.sieves {
+		for _, way := range v.ways {
+			for _, q := range way {
+				keys, named = append(keys, q.Key), named || q.Key.Name == cluster.LabelHostname
+			}
+		}
+	}
+	return keys, named
+}
+
+// saleKey names what onSale depends on.
+type saleKey struct {
+	shape    *cluster.PodShape
+	keys     string // labels
+	launches int    // so far: limits and budgets shrink with them
+}
+
+// onSale lists the cells in which something can be bought for the class. It is the
+// same for all classes of a shape, unless others look at where they go.
+func (s *solver) onSale(k *work) []cell {
+	s.key = s.key[:0]
+	for _, key := range k.keys {
+		s.key = append(append(s.key, key.Name...), 0)
+	}
+	shared, sales := len(k.sieves) == 0 && !s.confined, s.sales
+	if len(s.launches) == 0 && len(s.lessons.thin) == 0 {
+		sales = s.bargain.sales // every attempt begins so
+	}
+	if shared {
+		if cells, ok := sales[saleKey{k.PodShape, string(s.key), len(s.launches)}]; ok {
+			return cells
+		}
+	}
+	name := string(s.key)
+	// A machine without a choice of zone is in no zone anybody meant: such rows make
+	// a cell only where there is no other.
+	cells := s.price(k, false)
+	if len(cells) == 0 {
+		cells = s.price(k, true)
+	}
+	if shared {
+		sales[saleKey{k.PodShape, name, len(s.launches)}] = cells
+	}
+	return cells
+}
+
+// price lists the cells where something can be bought, with what a machine for the class
+// costs there at least. Fallbacks are rows like others, or none.
+func (s *solver) price(k *work, fallbacks bool) []cell {
+	var out []cell
+	for _, m := range s.stalls {
+		if m.Pool.Blocked != "" || m.Pool.Static {
+			continue
+		}
+		all := m.Compatible(k.PodShape).All
+		if !fallbacks && all.Meets(m.Catalog.Fallbacks) {
+			all = all.Minus(m.Catalog.Fallbacks)
+		}
+		if s.confined {
+			all = all.And(s.known(m))
+		}
+		for _, here := range m.Cells(k.keys) {
+			for _, at := range s.sides(k, m, all.And(here.Offerings)) {
+				at.rows = s.assorted(m, k, here.Values, at)
+				price, ok := s.cheapest(m, at.rows)
+				if !ok {
+					price, ok = s.bought(m, at.rows)
+				}
+				if !ok {
+					continue
+				}
+				n := slices.IndexFunc(out, func(c cell) bool { return c.is(here.Values, at) })
+				if n < 0 {
+					n = len(out)
+					out = append(out, k.newCell(here.Values, at))
+				}
+				if c := &out[n]; c.price < 0 || price < c.price {
+					c.price = price
+				}
+			}
+		}
+	}
+	return out
+}
+
+// cellName writes the cell's values, for order and for people.
+func (k *work) cellName(values []int) string {
+	name := ""
+	for i, v := range values {
+		if i > 0 {
+			name += ", "
+		}
+		if v < 0 {
+			name += fmt.Sprintf("no %s", k.keys[i].Name)
+			continue
+		}
+		name += k.keys[i].Value(v)
+	}
+	return name
+}
+
+// bought is the price of the first of the rows of which a machine is being bought:
+// pods may share it where no other can be bought.
+func (s *solver) bought(m *stall, rows bitset.Set) (offering.Price, bool) {
+	for row := range rows.And(m.bought).All() {
+		return m.Catalog.Offerings[row].Price, true
+	}
+	return 0, false
+}
+
+// cheapest is the price of the first of the rows that can be bought now.
+func (s *solver) cheapest(m *stall, rows bitset.Set) (offering.Price, bool) {
+	for row := range rows.All() {
+		if m.Catalog.Offerings[row].Unavailable == "" && s.affordable(m, row) > 0 {
+			return m.Catalog.Offerings[row].Price, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,410 @@
+package schedule
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// mostTypes is how many instance types one claim lists: upstream's MaxInstanceTypes.
+const mostTypes = 600
+
+// plan writes down what was decided.
+func (s *solver) plan() Plan {
+	var p Plan
+	if s.bargain.barred {
+		s.openStalls() // to say what there would have been
+	}
+	for _, i := range slices.Sorted(maps.Keys(s.nominees)) {
+		p.Nominations = append(p.Nominations, Nomination{Node: s.w.Nodes[i].Key, Pods: s.nominees[i]})
+	}
+	p.Launches = s.purchases()
+	p.Unplaced = s.leftOut()
+	p.Unimproved = s.unimproved
+	if !s.bargain.boundless {
+		p.LowerBound = s.lowerBound()
+	}
+	return p
+}
+
+// purchases describes the launches, once: what they may become is taken out of limits.
+func (s *solver) purchases() []Launch {
+	if s.purchased == nil {
+		for _, l := range s.launches {
+			s.purchased = append(s.purchased, s.describe(l))
+		}
+	}
+	return s.purchased
+}
+
+// described is what alike launches share.
+type described struct {
+	launch Launch
+	dearer []RunnerUp // the next choices of other types
+}
+
+// describedKey tells launches apart as far as their description goes.
+type describedKey struct {
+	market *cluster.PoolCatalog
+	joint  *joint
+	rows   string
+}
+
+// describe turns a launch into rules for a NodeClaim and a list of choices. Launches
+// that accept the same rows for the same reasons share both.
+func (s *solver) describe(l *launch) Launch {
+	m := l.stall
+	rows := s.choose(l)
+	s.key = rows.Append(s.key[:0])
+	d := s.labels[describedKey{m.PoolCatalog, l.joint, string(s.key)}]
+	if d == nil {
+		d = s.describeAnew(l, rows)
+		s.labels[describedKey{m.PoolCatalog, l.joint, string(s.key)}] = d
+	}
+	out := d.launch
+	out.RunnersUp = s.runnersUp(l, d)
+	out.Pods = l.pods
+	out.Requests = s.w.Resources.Amounts(l.used.Add(m.DaemonOverhead[l.row]))
+	out.Daemons = s.w.Resources.Amounts(m.DaemonOverhead[l.row])
+	return out
+}
+
+// choose lists the launch's choices and settles on the first. The set is good until
+// the next call.
+func (s *solver) choose(l *launch) bitset.Set {
+	rows := s.choices(l)
+	l.first = rows.First()
+	s.redraw(l)
+	return rows
+}
+
+// redraw takes out of the budgets what the first choice takes, in place of what the
+// planned row did: two launches must not both come down to the last of something.
+func (s *solver) redraw(l *launch) {
+	rows := l.stall.Catalog.Offerings
+	if l.first == l.row || len(rows[l.row].QuotaUses)+len(rows[l.first].QuotaUses) == 0 {
+		return
+	}
+	s.draw(&rows[l.row], -1)
+	s.draw(&rows[l.first], 1)
+	for _, d := range rows[l.first].QuotaUses {
+		if left, ok := s.budgets[d.Quota]; ok && left < s.largestDraw(d.Quota) {
+			for _, m := range s.stalls {
+				m.scarce = nil
+			}
+			return
+		}
+	}
+}
+
+// draw takes what n nodes of the row take out of the budgets.
+func (s *solver) draw(row *offering.CatalogOffering, n int64) {
+	for _, d := range row.QuotaUses {
+		if _, ok := s.budgets[d.Quota]; ok {
+			s.budgets[d.Quota] -= n * d.Amount
+		}
+	}
+}
+
+// largestDraw is the most that one node of any row takes out of the budget.
+func (s *solver) largestDraw(budget string) int64 {
+	if most, ok := s.draws[budget]; ok {
+		return most
+	}
+	most := int64(0)
+	for _, m := range s.stalls {
+		for i := range m.Catalog.Offerings {
+			for _, d := range m.Catalog.Offerings[i].QuotaUses {
+				if d.Quota == budget {
+					most = max(most, d.Amount)
+				}
+			}
+		}
+	}
+	s.draws[budget] = most
+	return most
+}
+
+func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
+	m := l.stall
+	out := Launch{Pool: m.Pool.Name, Taints: m.Pool.Taints, Labels: maps.Clone(m.Pool.Labels)}
+	var types, zones, capacityTypes []string
+	var next []RunnerUp
+	named := make([]bool, len(m.Catalog.Types))
+	out.Choices = make([]offering.Ref, 0, rows.Len())
+	for row := range rows.All() {
+		c := m.Catalog.Ref(row)
+		out.Choices = append(out.Choices, c)
+		if t := m.Catalog.Offerings[row].Type; !named[t] {
+			named[t], types = true, append(types, c.Type)
+			next = dearer(next, m.Pool.Name, out.Choices[0], c)
+		}
+		zones, capacityTypes = distinct(zones, c.Zone), distinct(capacityTypes, c.CapacityType)
+	}
+	slices.Sort(zones)
+	slices.Sort(capacityTypes)
+	chosen := s.listed(l, rows)
+	chosen[cluster.LabelInstanceType], chosen[cluster.LabelZone], chosen[cluster.LabelCapacityType] = types, zones, capacityTypes
+	out.Rules = s.rules(l, chosen)
+	out.Labels = settled(out.Labels, out.Rules)
+	out.Relaxed = s.shortOf(l, rows)
+	return &described{launch: out, dearer: next}
+}
+
+// settled adds to labels what the rules leave no choice about. Nobody else gives
+// the node a label that only the pool knows, and without it the scheduler would
+// never put the pods there that it was bought for.
+func settled(labels map[string]string, rules []constraint.Rule) map[string]string {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for _, r := range rules {
+		if r.Operator == constraint.In && len(r.Values) == 1 {
+			labels[r.Key] = r.Values[0]
+		}
+	}
+	return labels
+}
+
+// distinct adds v to a short list that has every value once.
+func distinct(values []string, v string) []string {
+	if slices.Contains(values, v) {
+		return values
+	}
+	return append(values, v)
+}
+
+// choices lists the rows that hold the launch's pods and reserves what the
+// largest of them would take beyond the one planned: whichever is bought in the
+// end, the pool stays within its limits. The set is good until the next call.
+func (s *solver) choices(l *launch) bitset.Set {
+	m := l.stall
+	s.held.Copy(m.Offerings)
+	m.DropWithoutRoom(s.held, &l.used)
+	s.rows.Copy(s.open(l))
+	out := s.rows
+	out.Keep(s.held)
+	if m.varied() {
+		s.spare.Copy(out)
+	}
+	if s.scarce(m).Meets(out) {
+		s.dropScarce(l, out)
+	}
+	if len(m.Limited)+len(m.Uncounted) > 0 {
+		s.dropOverLimits(l, out)
+	}
+	if m.varied() {
+		s.putBack(l, &out, s.spare)
+	}
+	if len(m.Catalog.Types) > mostTypes {
+		s.firstTypes(l, out, mostTypes)
+	}
+	out.Put(l.row) // it was reserved, whatever became of budgets and neighbours since
+	return out
+}
+
+// open are the rows on which the launch's requirements hold and that are on sale.
+func (s *solver) open(l *launch) bitset.Set {
+	j := l.joint
+	if j.open == nil {
+		j.open = s.admitted(l).And(s.known(l.stall))
+		j.open.Keep(l.stall.onSale())
+	}
+	return j.open
+}
+
+// admitted are the rows on which the launch's requirements hold.
+func (s *solver) admitted(l *launch) bitset.Set {
+	j := l.joint
+	if j.admitted == nil {
+		j.admitted = j.rows.And(l.stall.Matching(j.set))
+	}
+	return j.admitted
+}
+
+// onSale are the rows that are available.
+func (m *stall) onSale() bitset.Set {
+	if m.sale == nil {
+		m.sale = bitset.Upto(len(m.Catalog.Offerings))
+		for i := range m.Catalog.Offerings {
+			if m.Catalog.Offerings[i].Unavailable != "" {
+				m.sale.Drop(i)
+			}
+		}
+	}
+	return m.sale
+}
+
+// scarce are the rows for which the region's budgets have no room left: only a
+// launch that gives back what it reserved may still choose one.
+func (s *solver) scarce(m *stall) bitset.Set {
+	if m.scarce == nil {
+		m.scarce = bitset.Set{}
+		for i := range m.Catalog.Offerings {
+			if !s.drawable(&m.Catalog.Offerings[i], nil) {
+				m.scarce.Put(i)
+			}
+		}
+	}
+	return m.scarce
+}
+
+func (s *solver) dropScarce(l *launch, rows bitset.Set) {
+	reserved := l.stall.Catalog.Offerings[l.row].QuotaUses
+	for row := range rows.And(s.scarce(l.stall)).All() {
+		if !s.drawable(&l.stall.Catalog.Offerings[row], reserved) {
+			rows.Drop(row)
+		}
+	}
+}
+
+// dropOverLimits keeps the rows that the pool's limits can stand, and reserves the
+// largest of them.
+func (s *solver) dropOverLimits(l *launch, rows bitset.Set) {
+	m := l.stall
+	for _, u := range m.Uncounted {
+		for row := range rows.And(u.Rows).All() {
+			rows.Drop(row)
+		}
+	}
+	planned := m.capacity(l.row)
+	if l.claim != nil {
+		planned = l.claim
+	}
+	for _, d := range m.Limited {
+		for _, row := range m.descending(d) {
+			if m.capacity(row)[d]-planned[d] <= max(0, m.left[d]) {
+				break
+			}
+			rows.Drop(row)
+		}
+	}
+	var extra quantity.Vector
+	for _, d := range m.Limited {
+		for _, row := range m.descending(d) {
+			if rows.Has(row) {
+				extra[d] = max(0, m.capacity(row)[d]-planned[d])
+				break
+			}
+		}
+	}
+	m.left = m.left.Sub(extra)
+}
+
+// capacity is what a node of the row counts against limits.
+func (m *stall) capacity(row int) *quantity.Vector {
+	return &m.Catalog.Capacity[m.Catalog.Offerings[row].Type]
+}
+
+// descending lists the rows by their capacity of one resource, the largest first.
+func (m *stall) descending(d quantity.Dim) []int {
+	if m.bySize == nil {
+		m.bySize = map[quantity.Dim][]int{}
+	}
+	rows, ok := m.bySize[d]
+	if !ok {
+		rows = slices.Collect(m.Offerings.All())
+		slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(m.capacity(b)[d], m.capacity(a)[d]) })
+		m.bySize[d] = rows
+	}
+	return rows
+}
+
+// firstTypes keeps the rows of n types: those without which there would be too little
+// variety, and the first others that come.
+func (s *solver) firstTypes(l *launch, rows bitset.Set, n int) {
+	c := l.stall.Catalog
+	seen := make([]bool, len(c.Types))
+	if l.stall.varied() {
+		n -= s.needed(l, rows, seen)
+	}
+	for row := range rows.All() {
+		switch t := c.Offerings[row].Type; {
+		case seen[t]:
+		case n <= 0:
+			rows.Drop(row)
+		default:
+			seen[t] = true
+			n--
+		}
+	}
+}
+
+// known are the rows whose zone and the like every spread reckons with: a machine
+// elsewhere would open a domain in which pods of other machines were not counted.
+func (s *solver) known(m *stall) bitset.Set {
+	if m.known != nil {
+		return m.known
+	}
+	m.known = m.Offerings.Clone()
+	for _, t := range s.tallyOrder {
+		if len(t.keys) == 0 || !t.hard {
+			continue
+		}
+		rows := &s.reckoned
+		rows.Copy(m.Offerings)
+		rows.Cut(s.counting(t, m))
+		for _, c := range m.Cells([]*constraint.Key{t.key}) {
+			if v := c.Values[0]; v < 0 || t.domains[v] || slices.Contains(s.opened(t), v) {
+				rows.Merge(c.Offerings)
+			}
+		}
+		m.known.Keep(*rows)
+	}
+	return m.known
+}
+
+// rules describe the launch's requirements with the choices' own values put in,
+// cheapest first. A label that the pool leaves open gets one definite value: a
+// node cannot carry "any".
+func (s *solver) rules(l *launch, chosen map[string][]string) []constraint.Rule {
+	var out []constraint.Rule
+	written := map[string]bool{}
+	for _, q := range l.joint.set {
+		key := q.Key.Name
+		if key == cluster.LabelHostname {
+			continue
+		}
+		written[key] = true
+		switch values, ok := chosen[key]; {
+		case ok:
+			out = append(out, constraint.Rule{Key: key, Operator: constraint.In, Values: values})
+		case l.stall.Catalog.HasLabel(q.Key):
+			out = append(out, q.Rules()...)
+		default:
+			out = append(out, settle(q)...)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(chosen)) {
+		if !written[key] {
+			out = append(out, constraint.Rule{Key: key, Operator: constraint.In, Values: chosen[key]})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b constraint.Rule) int {
+		switch {
+		case a.Key < b.Key:
+			return -1
+		case a.Key > b.Key:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// settle fixes the value of a label that only the pool gives its nodes.
+func settle(q constraint.Requirement) []constraint.Rule {
+	if q.AdmitsAbsent() {
+		return q.Rules()
+	}
+	if v, ok := q.Any(); ok {
+		return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{v}}}
+	}
+	return []constraint.Rule{{Key: q.Key.Name, Operator: constraint.In, Values: []string{q.Fresh("true")}}}
+}

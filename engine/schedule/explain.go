@@ -1,0 +1,266 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// explainer says why pods have no home, as things stand at the end of the
+// decision. Classes of one shape share all but what neighbours decide.
+type explainer struct {
+	*solver
+	trails map[trailKey]*trail
+}
+
+type trailKey struct {
+	market *cluster.PoolCatalog
+	shape  *cluster.PodShape
+}
+
+// trail is a funnel being made: rows are those that came through so far.
+type trail struct {
+	funnel reason.Funnel
+	rows   bitset.Set
+}
+
+// leftOut lists the pods that have no home, and why.
+func (s *solver) leftOut() []Unplaced {
+	var out []Unplaced
+	e := explainer{s, map[trailKey]*trail{}}
+	for _, k := range s.work {
+		if k.placed < len(k.Pods) {
+			out = append(out, e.unplaced(k))
+		}
+	}
+	return out
+}
+
+// unplaced says why the rest of a class has no home.
+func (e *explainer) unplaced(k *work) Unplaced {
+	u := Unplaced{Pods: k.Pods[k.placed:], Because: k.PodClass.Refused, Detail: k.PodClass.Detail, Facts: k.PodClass.Facts}
+	if k.PodClass.Refused != "" {
+		return u
+	}
+	if len(e.stalls) == 0 {
+		u.Because, u.Detail = reason.NoPools, "there is no NodePool to buy from"
+		return u
+	}
+	best := -1
+	if e.lessons.hopeless[k.PodClass] {
+		u.Detail = "places that the other pods need are not to be had, so none of them can be placed"
+	}
+	for _, m := range e.stalls {
+		f := e.funnel(m, k)
+		u.Funnels = append(u.Funnels, f)
+		if rank := furthest(f); rank > best {
+			best, u.Because = rank, because(f)
+		}
+	}
+	return u
+}
+
+func because(f reason.Funnel) reason.Reason {
+	if cut, ok := f.Last(); ok {
+		return cut.By
+	}
+	return f.Blocked
+}
+
+// furthest ranks a funnel by how late its last candidate fell out: the pool that
+// came closest explains the pod best.
+func furthest(f reason.Funnel) int {
+	for i, r := range []reason.Reason{reason.Static, reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Ports, reason.Limits, reason.Quota, reason.Addresses, reason.Availability, reason.MinValues, reason.Topology} {
+		if because(f) == r {
+			return i
+		}
+	}
+	return 0
+}
+
+// funnel follows one pool's offers through the filters.
+func (e *explainer) funnel(m *stall, k *work) reason.Funnel {
+	key := trailKey{m.PoolCatalog, k.PodClass.PodShape}
+	if e.trails[key] == nil {
+		e.trails[key] = e.trail(m, k.PodClass.PodShape)
+	}
+	v := *e.trails[key]
+	v.funnel.Cuts = slices.Clip(v.funnel.Cuts)
+	if v.funnel.Blocked == "" {
+		e.explainVariety(&v, m, k)
+	}
+	if v.funnel.Blocked == "" && k.apart() {
+		e.explainTopology(&v, m, k)
+	}
+	return v.funnel
+}
+
+// trail follows the offers as far as neighbours do not matter.
+func (e *explainer) trail(m *stall, shape *cluster.PodShape) *trail {
+	f := reason.Funnel{Pool: m.Pool.Name, Offers: len(m.Catalog.Offerings), Blocked: m.Pool.Blocked, Detail: m.Pool.BlockedDetail, Facts: m.Pool.BlockedFacts}
+	if f.Blocked == "" && m.Pool.Static {
+		f.Blocked, f.Detail = reason.Static, "the pool keeps a fixed number of nodes"
+	}
+	if f.Blocked == "" && f.Offers == 0 {
+		f.Blocked, f.Detail = reason.NoOffers, fmt.Sprintf("nothing is on sale for node class %q", m.Pool.Class)
+		f.Facts = reason.FactsOf(map[string]any{"class": m.Pool.Class})
+	}
+	if f.Blocked != "" {
+		return &trail{funnel: f}
+	}
+	f.Cuts = m.Funnel(shape, e.w)
+	v := &trail{f, m.Compatible(shape).All}
+	v.sift(reason.Limits, m.withinLimits, func(out bitset.Set) (string, map[string]any) { return m.explainLimits(e.w, out) })
+	for _, kind := range []reason.Reason{reason.Quota, reason.Addresses} {
+		v.sift(kind, func(row int) bool { return !e.lacks(&m.Catalog.Offerings[row], kind) }, func(out bitset.Set) (string, map[string]any) { return e.explainBudget(m, out, kind) })
+	}
+	v.sift(reason.Availability, func(row int) bool { return m.Catalog.Offerings[row].Unavailable == "" }, m.explainAvailability)
+	return v
+}
+
+// sift drops the rows that do not pass.
+func (v *trail) sift(by reason.Reason, pass func(int) bool, why func(out bitset.Set) (string, map[string]any)) {
+	var out bitset.Set
+	for row := range v.rows.All() {
+		if !pass(row) {
+			out.Put(row)
+		}
+	}
+	v.cut(by, out, why)
+}
+
+// cut takes the rows in out away and notes how many they were.
+func (v *trail) cut(by reason.Reason, out bitset.Set, why func(out bitset.Set) (string, map[string]any)) {
+	out = v.rows.And(out)
+	if out.Empty() {
+		return
+	}
+	detail, facts := why(out)
+	v.funnel.Cuts = append(v.funnel.Cuts, reason.Cut{By: by, Removed: out.Len(), Detail: detail, Facts: reason.FactsOf(facts)})
+	v.rows = v.rows.Minus(out)
+}
+
+// explainLimits names the limit that most of the rows would exceed.
+func (m *stall) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string, map[string]any) {
+	if m.nodesLeft == 0 {
+		limit := m.Pool.Limits[quantity.NameNodes]
+		return fmt.Sprintf("limits.nodes of %d is reached", limit), map[string]any{"limit": quantity.NameNodes, "value": limit, "used": limit, "left": 0, "needed": 1}
+	}
+	worst, most, needed := quantity.Dim(0), 0, int64(0)
+	for _, d := range m.Limited {
+		n, least := 0, int64(quantity.Most)
+		for row := range rows.All() {
+			if c := m.Catalog.Capacity[m.Catalog.Offerings[row].Type][d]; c > m.left[d] || m.left[d] < 0 {
+				n, least = n+1, min(least, c)
+			}
+		}
+		if n > most {
+			worst, most, needed = d, n, least
+		}
+	}
+	if u := m.uncounted(rows.First()); u != nil && most == 0 {
+		return m.explainUncounted(u)
+	}
+	name := w.Resources.Name(worst)
+	limit, left := m.Pool.Limits[name], m.left[worst]
+	detail := fmt.Sprintf("limits.%s is %s, %s of it left", name, quantity.Format(name, limit), quantity.Format(name, max(0, left)))
+	if left > 0 {
+		detail += fmt.Sprintf(", the smallest machine has %s", quantity.Format(name, needed))
+	}
+	return detail, map[string]any{"limit": name, "value": limit, "used": limit - left, "left": max(0, left), "needed": needed}
+}
+
+// explainUncounted names a limit on a resource that has no position.
+func (m *stall) explainUncounted(u *cluster.Uncounted) (string, map[string]any) {
+	limit := m.Pool.Limits[u.Limit]
+	facts := map[string]any{"limit": u.Limit, "value": limit, "used": limit - u.Left, "left": max(0, u.Left), "needed": 0}
+	detail := fmt.Sprintf("limits.%s is %s, %s of it left", u.Limit, quantity.Format(u.Limit, limit), quantity.Format(u.Limit, max(0, u.Left)))
+	if u.Left < 0 {
+		return detail, facts
+	}
+	return fmt.Sprintf("%s, but more than %d extended resources are offered and asked for at the same time, and others are counted first", detail, quantity.Extended), facts
+}
+
+// kindOf is the reason for which a budget keeps offers out.
+func kindOf(budget string) reason.Reason {
+	if strings.HasPrefix(budget, offering.AddressQuota) {
+		return reason.Addresses
+	}
+	return reason.Quota
+}
+
+// lacks reports whether a budget of that kind has too little left for a row.
+func (s *solver) lacks(row *offering.CatalogOffering, kind reason.Reason) bool {
+	return slices.ContainsFunc(row.QuotaUses, func(d offering.QuotaUse) bool {
+		left, limited := s.budgets[d.Quota]
+		return limited && left < d.Amount && kindOf(d.Quota) == kind
+	})
+}
+
+// explainScarcity is explainBudget for one row, with the kind that it lacks.
+func (s *solver) explainScarcity(m *stall, row int) (kind reason.Reason, why func() (string, map[string]any)) {
+	kind = reason.Quota
+	if !s.lacks(&m.Catalog.Offerings[row], kind) {
+		kind = reason.Addresses
+	}
+	return kind, func() (string, map[string]any) { return s.explainBudget(m, bitset.Of(row), kind) }
+}
+
+// explainBudget names the budget of a kind that most of the rows need more of.
+func (s *solver) explainBudget(m *stall, rows bitset.Set, kind reason.Reason) (string, map[string]any) {
+	short, needed := map[string]int{}, map[string]int64{}
+	for row := range rows.All() {
+		for _, d := range m.Catalog.Offerings[row].QuotaUses {
+			left, ok := s.budgets[d.Quota]
+			if !ok || d.Amount <= left || kindOf(d.Quota) != kind {
+				continue
+			}
+			if n, seen := needed[d.Quota]; !seen || d.Amount < n {
+				needed[d.Quota] = d.Amount
+			}
+			short[d.Quota]++
+		}
+	}
+	worst := ""
+	for _, name := range slices.Sorted(maps.Keys(short)) {
+		if worst == "" || short[name] > short[worst] {
+			worst = name
+		}
+	}
+	left := max(0, s.budgets[worst])
+	detail := fmt.Sprintf("quota %s has %d left", worst, left)
+	if subnet, ok := strings.CutPrefix(worst, offering.AddressQuota); ok {
+		detail = fmt.Sprintf("subnet %s has %d addresses left", subnet, left)
+	}
+	if left > 0 {
+		detail += fmt.Sprintf(", the smallest machine takes %d", needed[worst])
+	}
+	return detail, map[string]any{"budget": worst, "left": left, "needed": needed[worst]}
+}
+
+// mostCauses bounds how many causes one explanation counts.
+const mostCauses = 8
+
+// explainAvailability quotes the cause of the cheapest row, and counts the others.
+func (m *stall) explainAvailability(rows bitset.Set) (detail string, facts map[string]any) {
+	causes := map[string]int64{}
+	for row := range rows.All() {
+		r := &m.Catalog.Offerings[row]
+		name := m.Catalog.Types[r.Type].Name
+		if facts == nil {
+			detail = fmt.Sprintf("%s in %s (%s): %s", name, r.Zone, r.CapacityType, r.Unavailable)
+			facts = map[string]any{"type": name, "zone": r.Zone, "capacityType": r.CapacityType, "cause": r.Unavailable, "causes": causes}
+		}
+		if _, counted := causes[r.Unavailable]; counted || len(causes) < mostCauses {
+			causes[r.Unavailable]++
+		}
+	}
+	return detail, facts
+}

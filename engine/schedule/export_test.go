@@ -1,0 +1,15 @@
+package schedule
+
+import "github.com/karve-dev/karve/engine/cluster"
+
+// MostSteps bounds what improve does for one plan.
+const MostSteps = mostSteps
+
+// SolveWithin is Solve for pods that prefer nothing, with so many steps for improve. It also
+// returns how many improve took.
+func SolveWithin(w *cluster.Snapshot, steps int) (Plan, int) {
+	b := newBargain(w)
+	b.steps = steps
+	s := b.attempt(nil, noPurse)
+	return s.plan(), s.improving
+}

@@ -1,0 +1,218 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// filling is the machine that fill works on.
+type filling struct {
+	room   quantity.Vector
+	counts []int // by counter
+	dirty  []int // counters above zero
+	residents
+	mounts map[cluster.Mount]bool
+	joined []*pile
+	order  []*part
+	whole  quantity.Vector // room before anything was put there
+	least  []int           // the variety it needs; see launch
+}
+
+// fill packs the piles into one machine of c's row: first each pile's fair share
+// of what is left to place, so that no machine uses up the small pods that fill
+// the gaps of others, then those that must keep apart, then whatever still fits,
+// large pods first.
+func (b *buyer) fill(c *candidate) {
+	f := &b.scratch
+	f.reset(c.room)
+	c.filled, c.content, c.joint = true, c.content[:0], c.stall.base
+	forces := b.forces(c.group)
+	if forces {
+		b.cap(c, &f.room)
+	}
+	f.whole = f.room
+	share := b.shareOf(c)
+	if forces {
+		for _, l := range c.group.apart {
+			b.putApart(c, l)
+		}
+	}
+	for _, l := range c.group.piles {
+		if n := int(float64(l.left) * share); n > 0 {
+			b.put(c, l, n)
+		}
+	}
+	for _, l := range c.group.piles {
+		b.put(c, l, math.MaxInt32)
+	}
+	b.putFollowers(c)
+	for _, p := range f.order {
+		c.content = append(c.content, portion{p, p.taken})
+	}
+	c.used, c.least = f.whole.Sub(f.room), f.least
+	// Worthless but wanted: any price beats no home.
+	c.value = max(b.valueOf(&c.used), math.SmallestNonzeroFloat64)
+	if slices.ContainsFunc(f.order, func(p *part) bool { return p.local.keepsApart() }) {
+		c.value += b.valueOfPlace(c)
+	}
+}
+
+func (f *filling) reset(room quantity.Vector) {
+	f.room = room
+	for _, c := range f.dirty {
+		f.counts[c] = 0
+	}
+	for _, p := range f.order {
+		p.taken = 0
+	}
+	f.dirty, f.order, f.least = f.dirty[:0], f.order[:0], nil
+	clear(f.mounts)
+	f.clear()
+	for _, l := range f.joined {
+		l.joined = false
+	}
+	f.joined = f.joined[:0]
+}
+
+// shareOf is the part of everything left to place that one machine of c could
+// hold, were it a liquid.
+func (b *buyer) shareOf(c *candidate) float64 {
+	g := c.group
+	if g.purchases != b.purchases {
+		g.measure(b.purchases)
+	}
+	share := 1.0
+	for d, n := range g.demand {
+		if n > 0 {
+			share = min(share, float64(max(0, c.room[d]))/float64(n))
+		}
+	}
+	if b.forces(g) {
+		share = min(share, 1/float64(b.forced))
+	}
+	return share
+}
+
+// put adds up to n pods of a pile to the filling, as far as room and neighbours
+// let them in.
+func (b *buyer) put(c *candidate, l *pile, n int) {
+	for _, p := range l.parts {
+		if n <= 0 || !b.holds(l) {
+			return
+		}
+		n -= b.putPart(c, l, p, n)
+	}
+}
+
+// holds reports whether one more pod of the pile fits as far as room goes.
+func (b *buyer) holds(l *pile) bool {
+	for _, d := range l.shape.Dims {
+		if b.scratch.room[d] < l.shape.Requests[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// putApart adds one of the pods that must keep apart, unless there is one already.
+func (b *buyer) putApart(c *candidate, l *pile) {
+	for _, p := range l.parts {
+		if !b.holds(l) {
+			return
+		}
+		for _, cap := range p.local.caps {
+			if cap.own && b.scratch.counts[cap.counter] == 0 && p.left() > 0 && b.putPart(c, l, p, 1) > 0 {
+				return
+			}
+		}
+	}
+}
+
+// putFollowers looks again at pods that must join others on the machine: those
+// may have come after them.
+func (b *buyer) putFollowers(c *candidate) {
+	for again := len(c.group.following) > 0; again; {
+		again = false
+		for _, l := range c.group.following {
+			for _, p := range l.parts {
+				if len(p.local.needs) > 0 && b.putPart(c, l, p, math.MaxInt32) > 0 {
+					again = true
+				}
+			}
+		}
+	}
+}
+
+// putPart adds up to n pods of a part and returns how many it added.
+func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
+	f := &b.scratch
+	if f.bars(&p.local) {
+		return 0
+	}
+	n = min(n, p.left()-p.taken, p.fits(&f.room))
+	if n <= 0 {
+		return 0
+	}
+	if p.evens() {
+		for _, o := range f.order {
+			n = min(n, p.ahead(o.work, func(i int) int { return f.counts[i] }))
+		}
+		if n <= 0 {
+			return 0
+		}
+	}
+	if p.local.restricted() {
+		n = min(n, p.local.room(&b.counters, func(i int) int { return f.counts[i] }))
+		if n <= 0 {
+			return 0
+		}
+		left, ok := mounted(f.room, p.local.mounts, func(m cluster.Mount) bool { return f.mounts[m] })
+		if n = min(n, p.fits(&left)); !ok || n == 0 {
+			return 0
+		}
+	}
+	next := c.joint
+	if !l.joined {
+		var ok bool
+		if next, ok = b.join(c.joint, c.stall, c.row, l.fits[c.tier], p); !ok {
+			return 0
+		}
+	}
+	if c.stall.varied() {
+		if n = b.diverse(c, next, p, n); n == 0 {
+			return 0
+		}
+	}
+	if !l.joined {
+		c.joint, l.joined = next, true
+		f.joined = append(f.joined, l)
+	}
+	f.take(p, n)
+	return n
+}
+
+func (f *filling) take(p *part, n int) {
+	if p.taken == 0 {
+		f.order = append(f.order, p)
+	}
+	p.taken += n
+	for _, d := range p.Dims {
+		f.room[d] -= int64(n) * p.Requests[d]
+	}
+	for _, m := range p.local.mounts {
+		if !f.mounts[m] {
+			f.mounts[m] = true
+			f.room[m.Dim]--
+		}
+	}
+	f.join(&p.local)
+	for _, i := range p.local.bumps {
+		if f.counts[i] == 0 {
+			f.dirty = append(f.dirty, i)
+		}
+		f.counts[i] += n
+	}
+}

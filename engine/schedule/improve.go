@@ -1,0 +1,376 @@
+package schedule
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// Bounds of what improve looks at: machines that are filled least well, others that
+// may take their pods, partners to be merged with, and rows for the two.
+const (
+	mostImproved = 256
+	mostTakers   = 256
+	mostPartners = 8
+	mostRows     = 4
+	// mostMachines is of how many even those are looked at that are well filled: where
+	// there are few, the cells of a zone are quickly through, and a half-empty machine is a
+	// large part of the bill.
+	mostMachines = 32
+	looseShare   = 0.8 // of a machine that is filled well
+	// mostSteps bounds improve where machines have many kinds of pods, each with many rules. A step
+	// is one look at whether pods fit on a machine, or at whether one kind of pods there stands them
+	// beside it. Plans for 20,000 pods take 50,000 at most, so they are as if there were no bound.
+	mostSteps = 1 << 20
+)
+
+// load is pods of one part on one machine.
+type load struct {
+	part *part
+	n    int
+}
+
+// improver looks for machines that a plan can do without.
+type improver struct {
+	*solver
+	prices map[*launch]offering.Price // see price
+	gone   map[*launch]bool
+	steps  int // taken so far
+}
+
+// spent reports whether no step is left.
+func (x *improver) spent() bool { return x.steps >= x.bargain.steps }
+
+// improve does without machines whose pods fit beside others, and puts one cheaper
+// machine in the place of two. A pod stays in its cell and its neighbours' rules
+// hold where it comes, so no count that others rely on changes. The work is
+// bounded: only the machines that are filled least well are looked at, and only for so many steps.
+// What was not looked at is counted.
+func (s *solver) improve() {
+	x := &improver{solver: s, prices: map[*launch]offering.Price{}, gone: map[*launch]bool{}}
+	loose := x.loose()
+	if len(s.launches) < 2 || len(loose) == 0 {
+		return
+	}
+	x.drop(loose)
+	x.merge(loose)
+	s.improving = x.steps
+	if len(x.gone) == 0 {
+		return
+	}
+	s.freed = true
+	s.launches = slices.DeleteFunc(s.launches, func(l *launch) bool { return x.gone[l] })
+	s.rehouse()
+}
+
+// loose lists machines with room to spare, or all of a few, the emptiest first.
+func (x *improver) loose() []*launch {
+	type filled struct {
+		l    *launch
+		part float64
+	}
+	var all []filled
+	for _, l := range x.launches {
+		if part := l.filled(); (part < looseShare || len(x.launches) <= mostMachines) && l.movable() {
+			all = append(all, filled{l, part})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b filled) int { return cmp.Compare(a.part, b.part) })
+	var out []*launch
+	for _, f := range all[:min(len(all), mostImproved)] {
+		out = append(out, f.l)
+	}
+	x.unimproved = len(all) - len(out)
+	return out
+}
+
+// filled is the largest part of any resource that pods use of the machine.
+func (l *launch) filled() float64 {
+	most := 0.0
+	for d, n := range l.used {
+		if n > 0 {
+			most = max(most, float64(n)/float64(n+max(0, l.free[d])))
+		}
+	}
+	return most
+}
+
+// movable reports whether the pods may go elsewhere: those that joined others on
+// the machine may not.
+func (l *launch) movable() bool {
+	return !slices.ContainsFunc(l.loads, func(o load) bool { return len(o.part.local.needs) > 0 || o.part.Virtual })
+}
+
+// drop empties machines into the room of others.
+func (x *improver) drop(loose []*launch) {
+	takers := slices.Clone(x.launches)
+	slices.SortStableFunc(takers, func(a, b *launch) int { return cmp.Compare(b.free[quantity.CPU], a.free[quantity.CPU]) })
+	takers = takers[:min(len(takers), mostTakers)]
+	for _, l := range loose {
+		if x.spent() {
+			return
+		}
+		if trials := x.without(l, takers); trials != nil && x.cost(trials) < x.price(l) {
+			x.remove(l)
+			x.commit(trials)
+		}
+	}
+}
+
+// without finds room for all pods of a machine beside others; nil when there is not enough.
+func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
+	trials := map[*launch]*launch{}
+	at := 0
+	for _, o := range l.loads {
+		pods := l.pods[at : at+o.n]
+		at += o.n
+		for _, t := range takers {
+			if len(pods) == 0 || x.spent() {
+				break
+			}
+			if t == l || x.gone[t] || t.stall.Pool.Weight < l.stall.Pool.Weight {
+				continue
+			}
+			trial := trials[t]
+			if trial == nil {
+				if x.room(t, o.part) == 0 {
+					continue
+				}
+				trial = t.clone()
+			}
+			if n := x.move(trial, o.part, pods); n > 0 {
+				trials[t], pods = trial, pods[n:]
+			}
+		}
+		if len(pods) > 0 {
+			return nil
+		}
+	}
+	return trials
+}
+
+// move puts as many of the pods on the machine as it takes, and returns how many.
+func (x *improver) move(to *launch, p *part, pods []cluster.PodRef) int {
+	n := min(len(pods), x.room(to, p))
+	if n == 0 {
+		return 0
+	}
+	next, ok := x.join(to.joint, to.stall, to.row, x.fit(to.stall, p), p)
+	if !ok {
+		return 0
+	}
+	if n = to.diverse(x.solver, next, p.work, n); n == 0 {
+		return 0
+	}
+	to.joint = next
+	to.hold(p, pods[:n])
+	return n
+}
+
+// room is how many pods of the part the machine has room for, its neighbours' rules minded.
+func (x *improver) room(on *launch, p *part) int {
+	x.steps++
+	n := on.takes(x.solver, p.work)
+	if n == 0 {
+		return 0
+	}
+	x.steps += len(on.kinds)
+	return min(n, on.stands(p))
+}
+
+// stands is how many pods of the part those on the machine stand beside them
+// whoever is bound first. Newcomers that have to come later than others elsewhere
+// must not also have to come earlier than these.
+func (l *launch) stands(p *part) int {
+	n := math.MaxInt32
+	for _, k := range l.kinds {
+		n = min(n, k.local.beside(&p.local, func(c int) int { return l.counts[c] }))
+	}
+	return n
+}
+
+func (l *launch) clone() *launch {
+	out := *l
+	out.counts, out.mounts, out.residents = maps.Clone(l.counts), maps.Clone(l.mounts), l.residents.clone()
+	out.pods, out.loads, out.kinds = slices.Clip(l.pods), slices.Clip(l.loads), slices.Clip(l.kinds)
+	return &out
+}
+
+// cost is how much dearer the machines become as their trials.
+func (x *improver) cost(trials map[*launch]*launch) offering.Price {
+	var more offering.Price
+	for t, trial := range trials {
+		more += x.priceOf(trial) - x.price(t)
+	}
+	return more
+}
+
+func (x *improver) commit(trials map[*launch]*launch) {
+	for t, trial := range trials {
+		*t = *trial
+		delete(x.prices, t)
+	}
+}
+
+// price is what the machine costs as its first choice, remembered.
+func (x *improver) price(l *launch) offering.Price {
+	p, ok := x.prices[l]
+	if !ok {
+		p = x.priceOf(l)
+		x.prices[l] = p
+	}
+	return p
+}
+
+// priceOf is the price of the cheapest row that may be chosen for the machine's pods.
+func (x *improver) priceOf(l *launch) offering.Price {
+	m := l.stall
+	x.rows.Copy(x.open(l))
+	rows := x.rows
+	m.DropWithoutRoom(rows, &l.used)
+	price := m.Catalog.Offerings[l.row].Price
+	for row := range rows.All() {
+		if r := &m.Catalog.Offerings[row]; r.Price >= price {
+			break
+		} else if x.drawable(r, m.Catalog.Offerings[l.row].QuotaUses) {
+			return r.Price
+		}
+	}
+	return price
+}
+
+// remove gives a machine back, with what was reserved for it.
+func (x *improver) remove(l *launch) {
+	x.gone[l] = true
+	x.release(l)
+}
+
+// unreserve undoes reserve.
+func (s *solver) unreserve(m *stall, row int) {
+	s.spent -= m.Catalog.Offerings[row].Price
+	if m.nodesLeft >= 0 {
+		m.nodesLeft++
+	}
+	m.left = m.left.Add(m.Catalog.Capacity[m.Catalog.Offerings[row].Type])
+	s.draw(&m.Catalog.Offerings[row], -1)
+}
+
+// merge puts one machine in the place of two where that is cheaper.
+func (x *improver) merge(loose []*launch) {
+	for i, a := range loose {
+		if !x.mergeWith(a, loose[i+1:]) {
+			x.leave(loose[i:])
+			return
+		}
+	}
+}
+
+// mergeWith looks for a partner for a; false when the steps are spent before it is done.
+func (x *improver) mergeWith(a *launch, partners []*launch) bool {
+	tried := 0
+	for _, b := range partners {
+		if x.spent() || x.gone[a] || tried == mostPartners {
+			break
+		}
+		if x.gone[b] || a.stall != b.stall {
+			continue
+		}
+		tried++
+		x.mergeTwo(a, b)
+	}
+	return !x.spent()
+}
+
+// leave counts machines that are not looked at, or not to the end, as the steps are spent.
+func (x *improver) leave(loose []*launch) {
+	for _, l := range loose {
+		if !x.gone[l] {
+			x.unimproved++
+		}
+	}
+}
+
+func (x *improver) mergeTwo(a, b *launch) {
+	m := a.stall
+	rows := a.joint.rows.And(b.joint.rows).And(m.onSale()).And(x.known(m))
+	used := a.used.Add(b.used)
+	for _, l := range []*launch{a, b} { // they may share these
+		for mount := range l.mounts {
+			used[mount.Dim]--
+		}
+	}
+	m.DropWithoutRoom(rows, &used)
+	before := x.price(a) + x.price(b)
+	if x.clash(a, b) {
+		return
+	}
+	tried := 0
+	for row := range rows.All() {
+		if tried++; m.Catalog.Offerings[row].Price >= before || tried > mostRows || x.spent() {
+			return
+		}
+		if one := x.together(m, row, a, b); one != nil && x.replace(a, b, one, before) {
+			return
+		}
+	}
+}
+
+// clash reports whether pods of b do not come to a machine with those of a, however large.
+func (x *improver) clash(a, b *launch) bool {
+	count := func(c int) int { return a.counts[c] }
+	return slices.ContainsFunc(b.loads, func(o load) bool {
+		x.steps += 1 + len(a.kinds)
+		l := &o.part.local
+		return a.bars(l) || l.room(&x.counters, count) < o.n || a.stands(o.part) < o.n
+	})
+}
+
+// together is a machine of the row with the pods of both; nil when it cannot have them.
+func (x *improver) together(m *stall, row int, a, b *launch) *launch {
+	one := &launch{stall: m, row: row, free: m.Allocatable[row], joint: m.base, least: more(a.least, b.least)}
+	for _, l := range []*launch{a, b} {
+		at := 0
+		for _, o := range l.loads {
+			if x.move(one, o.part, l.pods[at:at+o.n]) < o.n {
+				return nil
+			}
+			at += o.n
+		}
+	}
+	return one
+}
+
+// replace buys one for a and b, when limits and quota let it and it is cheaper.
+func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
+	x.release(a)
+	x.release(b)
+	if x.affordable(one.stall, one.row) == 0 || x.priceOf(one) >= before || !x.order(one, &one.used) {
+		x.take(a)
+		x.take(b)
+		return false
+	}
+	*a = *one
+	x.gone[b] = true
+	delete(x.prices, a)
+	return true
+}
+
+// rehouse notes anew where pods are, once some have moved.
+func (s *solver) rehouse() {
+	s.homes = slices.DeleteFunc(s.homes, func(h home) bool { return h.launch != nil })
+	for _, m := range s.stalls {
+		clear(m.pods)
+		clear(m.crowded)
+	}
+	for _, l := range s.launches {
+		for _, o := range l.loads {
+			l.stall.note(o.part.work, o.n)
+			s.house(home{work: o.part.work, launch: l, pods: o.n})
+		}
+	}
+}

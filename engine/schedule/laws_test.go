@@ -1,0 +1,250 @@
+package schedule_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// lawWorlds are the worlds a law is held on: plain ones and, in turn, those of every semantic.
+func lawWorlds(n uint64, pods int) func(yield func(string, *enginetest.Script) bool) {
+	return func(yield func(string, *enginetest.Script) bool) {
+		for seed := range n {
+			if !yield(fmt.Sprint("Random seed ", seed), enginetest.Random(seed, pods)) ||
+				!yield(fmt.Sprint("RandomFull seed ", seed), enginetest.RandomFull(seed, pods)) {
+				return
+			}
+		}
+	}
+}
+
+// TestOrderDoesNotMatter: pods, nodes, pools and types in another order give the
+// same plan.
+func TestOrderDoesNotMatter(t *testing.T) {
+	for name, script := range lawWorlds(150, 25) {
+		want := enginetest.Print(schedule.Solve(script.World()))
+		if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(shuffle(script, 7).World()))); diff != "" {
+			t.Errorf("%s: another order changes the plan:\n%s", name, diff)
+		}
+	}
+}
+
+// TestPricesScale: prices times four buy the same for four times the money.
+func TestPricesScale(t *testing.T) {
+	for name, script := range lawWorlds(200, 20) {
+		before := schedule.Solve(script.World())
+		for i := range script.Types {
+			for j := range script.Types[i].Offerings {
+				script.Types[i].Offerings[j].Price *= 4
+			}
+		}
+		after := schedule.Solve(script.World())
+		if got, want := after.Price(), 4*before.Price(); got != want {
+			t.Errorf("%s: prices times 4 cost %s, want %s", name, got, want)
+		}
+		if len(after.Launches) != len(before.Launches) {
+			t.Errorf("%s: prices times 4 buy %d machines instead of %d", name, len(after.Launches), len(before.Launches))
+		}
+	}
+}
+
+// TestSolvedWorldsStaySolved: once a plan has come true there is nothing to do for
+// the pods it placed, and what it left out is left out again. Limits are lifted:
+// a plan charges the largest of its choices, the node that comes may be smaller. So are
+// choices of label values: a plan holds for all of them, the node has one.
+func TestSolvedWorldsStaySolved(t *testing.T) {
+	for name, script := range lawWorlds(200, 25) {
+		for i := range script.Pools {
+			script.Pools[i].Limits = nil
+		}
+		for _, typ := range script.Types {
+			for key, values := range typ.Labels {
+				typ.Labels[key] = values[:min(1, len(values))]
+			}
+		}
+		plan := schedule.Solve(script.World())
+		again := schedule.Solve(enginetest.After(script, plan).World())
+		if asksForVariety(script) {
+			// Machines that have come need no variety: they may take whom it kept away.
+			again.Nominations = nil
+		}
+		if len(again.Launches)+len(again.Nominations) > 0 {
+			t.Errorf("%s: the solved world is not at rest:\n%s\nafter\n%s", name, enginetest.Print(again), enginetest.Print(plan))
+		}
+	}
+}
+
+func asksForVariety(s *enginetest.Script) bool {
+	return slices.ContainsFunc(s.Pools, func(p cluster.NodePool) bool {
+		return slices.ContainsFunc(p.Requirements, func(r constraint.Rule) bool { return r.MinValues > 0 })
+	})
+}
+
+// TestUselessOffersChangeNothing: a type nobody can buy, a pool that sells nothing
+// and a pool that may not buy leave every purchase as it was.
+func TestUselessOffersChangeNothing(t *testing.T) {
+	for name, script := range lawWorlds(150, 20) {
+		before := schedule.Solve(script.World())
+		more := *script
+		more.Types = append([]offering.InstanceType{{
+			Name: "A-sold-out", Capacity: quantity.Amounts{quantity.NameCPU: 1e6, quantity.NameMemory: 1 << 50, quantity.NamePods: 1000},
+			Offerings: []offering.Offering{{Zone: "1", CapacityType: offering.OnDemand, Price: 1, Unavailable: "sold out"}},
+		}}, script.Types...)
+		more.Pools = append([]cluster.NodePool{
+			{Name: "a-empty", Class: enginetest.Class, Weight: 100, Requirements: cluster.Term{{Key: cluster.LabelInstanceType, Operator: constraint.In, Values: []string{"none"}}}},
+			{Name: "a-blocked", Class: enginetest.Class, Weight: 100, Blocked: reason.PoolNotReady, BlockedDetail: "not ready"},
+		}, script.Pools...)
+		after := schedule.Solve(more.World())
+		if diff := cmp.Diff(enginetest.Print(placed(before)), enginetest.Print(placed(after))); diff != "" {
+			t.Errorf("%s: useless offers change the plan:\n%s", name, diff)
+		}
+	}
+}
+
+// placed is a plan without what it says of pods that were left out, whose funnels
+// name every pool.
+func placed(p schedule.Plan) schedule.Plan {
+	p.Unplaced = nil
+	return p
+}
+
+// TestSameBytesOnAnyMachine (Rule PLAN-10): the hash of many plans does not depend on
+// the number of processors, nor on the run.
+func TestSameBytesOnAnyMachine(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	hashes := map[string]int{}
+	for _, n := range []int{1, 2, 4} {
+		runtime.GOMAXPROCS(n)
+		h := sha256.New()
+		for _, script := range lawWorlds(100, 30) {
+			fmt.Fprintf(h, "%+v", schedule.Solve(script.World()))
+		}
+		hashes[fmt.Sprintf("%x", h.Sum(nil))] = n
+	}
+	if len(hashes) != 1 {
+		t.Errorf("plans differ by GOMAXPROCS: %v", hashes)
+	}
+}
+
+// TestAnyHistory: a Builder that went through any history of changes gives the
+// same plan as one that was told the end of it, with every semantic mixed.
+func TestAnyHistory(t *testing.T) {
+	for seed := range uint64(150) {
+		script := enginetest.RandomFull(seed, 25)
+		b := enginetest.RandomFull(seed+5000, 10).Builder()
+		r := rand.New(rand.NewPCG(seed, 4))
+		for range 150 {
+			stir(b, script, r)
+		}
+		forget(b, enginetest.RandomFull(seed+5000, 10))
+		tell(b, script)
+		want := enginetest.Print(schedule.Solve(script.World()))
+		if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(b.Snapshot()))); diff != "" {
+			t.Fatalf("seed %d: history changes the plan:\n%s\n%s", seed, diff, enginetest.Format(script))
+		}
+	}
+}
+
+// stir changes, moves, removes or re-adds something.
+func stir(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
+	pod, pool := s.Pods[r.IntN(len(s.Pods))], s.Pools[r.IntN(len(s.Pools))]
+	switch r.IntN(14) {
+	case 0:
+		b.RemovePod(pod.UID)
+	case 1:
+		pod.Node = fmt.Sprint("node", r.IntN(3))
+		b.SetPod(pod)
+	case 2:
+		pod.Node = ""
+		b.SetPod(pod)
+	case 3:
+		pod.Labels = maps.Clone(pod.Labels)
+		pod.Labels["app"] = string(rune('a' + r.IntN(4)))
+		b.SetPod(pod)
+	case 4:
+		pod.Terminating = true
+		b.SetPod(pod)
+	case 5:
+		b.SetNamespace("team-a", map[string]string{"env": []string{"prod", "test"}[r.IntN(2)]})
+	case 6:
+		b.RemoveNamespace("team-b")
+	case 7:
+		pool.Weight, pool.Static = pool.Weight+5, !pool.Static
+		b.SetPool(pool)
+	case 8:
+		b.RemovePool(pool.Name)
+	case 9:
+		stirNode(b, s, r)
+	case 10:
+		b.SetSettings(cluster.Settings{Preferences: cluster.Ignore})
+	case 11:
+		schedule.Solve(b.Snapshot())
+	case 12:
+		pod.Requests = devices(pod.Requests, r)
+		b.SetPod(pod)
+	case 13:
+		types := slices.Clone(s.Types)
+		for i := range types {
+			types[i].Capacity = devices(types[i].Capacity, r)
+		}
+		b.SetCatalog(enginetest.Class, types, s.Budgets)
+	}
+}
+
+func stirNode(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
+	if len(s.Nodes) == 0 {
+		return
+	}
+	n := s.Nodes[r.IntN(len(s.Nodes))]
+	if r.IntN(2) == 0 {
+		b.RemoveNode(n.Key)
+		return
+	}
+	n.Labels = maps.Clone(n.Labels)
+	n.Labels[cluster.LabelZone] = fmt.Sprint(1 + r.IntN(4))
+	n.Unschedulable = r.IntN(2) == 0
+	n.Allocatable = devices(n.Allocatable, r)
+	b.SetNode(n)
+}
+
+// forget takes back everything a script told; what the next one tells again stays.
+func forget(b *cluster.Builder, s *enginetest.Script) {
+	for _, p := range s.Pods {
+		b.RemovePod(p.UID)
+	}
+	for _, n := range s.Nodes {
+		b.RemoveNode(n.Key)
+	}
+	for _, p := range s.Pools {
+		b.RemovePool(p.Name)
+	}
+	for _, d := range s.Daemons {
+		b.RemoveDaemon(d.UID)
+	}
+	for name := range s.Namespaces {
+		b.RemoveNamespace(name)
+	}
+}
+
+func tell(b *cluster.Builder, s *enginetest.Script) {
+	b.SetSettings(s.Settings)
+	b.SetCatalog(enginetest.Class, s.Types, s.Budgets)
+	for name, labels := range s.Namespaces {
+		b.SetNamespace(name, labels)
+	}
+	settle(b, s)
+}

@@ -1,0 +1,356 @@
+package schedule
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// mostRunnersUp is how many alternatives an explanation names, mostCheaper how
+// many of them may be cheaper machines while there are dearer ones to name.
+const (
+	mostRunnersUp = 3
+	mostCheaper   = 2
+)
+
+// runnersUpKey tells launches apart as far as their runners-up go.
+type runnersUpKey struct {
+	of  *described
+	row int
+	// held are the cheaper rows that would hold the pods, in every pool to buy from, and
+	// where there is another pool what pods they are.
+	held string
+}
+
+// runnersUp names other types that a launch might have been: cheaper ones that
+// would hold its pods and cannot be had, cheaper ones that the pods or the pools
+// rule out, and the next dearer ones. Launches for which all that is the same share it.
+func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
+	held := s.cheaper(l)
+	s.key = held.Append(s.key[:0])
+	if len(s.stalls) > 1 {
+		s.company = s.company[:0]
+		for _, k := range l.kinds {
+			s.company = append(s.company, s.number(k.PodShape))
+		}
+		slices.Sort(s.company)
+		for _, n := range slices.Compact(s.company) {
+			s.key = binary.AppendUvarint(s.key, uint64(n))
+		}
+		for _, m := range s.stalls {
+			if s.competes(m, l) {
+				rows := s.cheaperAt(m, l, d.launch.Choices[0].Price)
+				s.key = rows.Append(binary.AppendUvarint(s.key, uint64(rows.Len())))
+			}
+		}
+	}
+	key := runnersUpKey{d, l.row, string(s.key)}
+	out, known := s.rivals[key]
+	if !known {
+		out = s.compare(l, d, held)
+		s.rivals[key] = out
+	}
+	return out
+}
+
+// cheaper are the rows before the first choice that would hold the pods, of the
+// launch whose choices were asked for last. The set is good until the next call.
+func (s *solver) cheaper(l *launch) bitset.Set {
+	if words := l.first/64 + 1; len(s.held) >= words {
+		s.held = s.held[:words]
+		s.held[words-1] &= 1<<(l.first%64) - 1
+	}
+	return s.held
+}
+
+// competes reports whether the launch might have been of that market instead.
+func (s *solver) competes(m *stall, l *launch) bool {
+	return m != l.stall && len(l.kinds) > 0 && m.Pool.Blocked == "" && !m.Pool.Static
+}
+
+// cheaperAt are the rows of a market below a price that would hold the launch's pods.
+func (s *solver) cheaperAt(m *stall, l *launch, price offering.Price) bitset.Set {
+	rows := bitset.Upto(sort.Search(len(m.Catalog.Offerings), func(i int) bool { return m.Catalog.Offerings[i].Price >= price }))
+	m.DropWithoutRoom(rows, &l.used)
+	return rows
+}
+
+// number gives shapes numbers, in the order in which they are asked for.
+func (s *solver) number(shape *cluster.PodShape) int {
+	n, ok := s.numbers[shape]
+	if !ok {
+		n = len(s.numbers)
+		s.numbers[shape] = n
+	}
+	return n
+}
+
+// compare works out the runners-up of one launch.
+func (s *solver) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
+	c := comparison{solver: s, launch: l, first: d.launch.Choices[0]}
+	admitted := s.admitted(l)
+	for row := range held.And(admitted).All() {
+		if len(c.lost) == mostRunnersUp {
+			break
+		}
+		if !c.named(c.lost, l.stall, row) {
+			c.lose(row)
+		}
+	}
+	for row := range held.Minus(admitted).And(l.stall.onSale()).All() {
+		if len(c.ruledOut) >= mostCheaper {
+			break
+		}
+		if !c.named(c.ruledOut, l.stall, row) {
+			c.ruleOut(row)
+		}
+	}
+	for _, m := range s.stalls {
+		if s.competes(m, l) {
+			c.elsewhere(m)
+		}
+	}
+	slices.SortStableFunc(c.lost, func(a, b RunnerUp) int { return cmp.Compare(a.Price, b.Price) })
+	var out []RunnerUp
+	out = add(out, c.lost, mostCheaper)
+	out = add(out, c.ruledOut, mostCheaper)
+	out = add(out, d.dearer, mostRunnersUp)
+	if len(out) < mostRunnersUp {
+		out = add(out, c.lost, mostRunnersUp)
+		out = add(out, c.ruledOut, mostRunnersUp)
+		out = add(out, c.tooSmall(held), mostRunnersUp)
+	}
+	return out
+}
+
+// add appends those of more that are of a type not named yet, until there are n.
+func add(have, more []RunnerUp, n int) []RunnerUp {
+	for _, r := range more {
+		if len(have) >= n {
+			break
+		}
+		if !slices.ContainsFunc(have, func(h RunnerUp) bool { return h.Type == r.Type }) {
+			have = append(have, r)
+		}
+	}
+	return have
+}
+
+// comparison looks for runners-up of one launch.
+type comparison struct {
+	*solver
+	launch *launch
+	first  offering.Ref
+	// lost are cheaper and would have been bought but for stock, quota or limits;
+	// ruledOut are cheaper and the pods' requirements or pools' weights exclude them.
+	lost, ruledOut []RunnerUp
+}
+
+// named reports whether the row's type is the launch's own or in the list already.
+func (c *comparison) named(list []RunnerUp, m *stall, row int) bool {
+	name := m.Catalog.Types[m.Catalog.Offerings[row].Type].Name
+	return name == c.first.Type || slices.ContainsFunc(list, func(r RunnerUp) bool { return r.Type == name })
+}
+
+// note adds a row of a type that is not in the list yet. why is asked only then.
+func (c *comparison) note(list *[]RunnerUp, m *stall, row int, because reason.Reason, why func() (string, map[string]any)) {
+	if c.named(*list, m, row) {
+		return
+	}
+	choice := m.Catalog.Ref(row)
+	words, facts := why()
+	*list = append(*list, RunnerUp{
+		Ref: choice, Pool: m.Pool.Name, More: choice.Price - c.first.Price, Because: because, Why: words, Facts: reason.FactsOf(facts),
+	})
+}
+
+// lose notes why a row that the pods admit was not to be had.
+func (c *comparison) lose(row int) {
+	m := c.launch.stall
+	switch r := &m.Catalog.Offerings[row]; {
+	case r.Unavailable != "":
+		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
+	case !c.drawable(r, m.Catalog.Offerings[c.launch.row].QuotaUses):
+		kind, why := c.explainScarcity(m, row)
+		c.note(&c.lost, m, row, kind, why)
+	case !c.known(m).Has(row):
+		c.note(&c.ruledOut, m, row, reason.Topology, func() (string, map[string]any) {
+			return "spread pods do not reckon with a machine there", map[string]any{"zone": r.Zone}
+		})
+	default:
+		c.note(&c.lost, m, row, reason.Limits, func() (string, map[string]any) { return c.beyond(row) })
+	}
+}
+
+func unavailable(r *offering.CatalogOffering) (string, map[string]any) {
+	return r.Unavailable, map[string]any{"cause": r.Unavailable, "zone": r.Zone, "capacityType": r.CapacityType}
+}
+
+// beyond names the limit that a row would exceed in place of the one planned.
+func (c *comparison) beyond(row int) (string, map[string]any) {
+	m := c.launch.stall
+	for _, d := range m.Limited {
+		left, more := max(0, m.left[d]), m.capacity(row)[d]-m.capacity(c.launch.row)[d]
+		if more > left {
+			name := c.w.Resources.Name(d)
+			return fmt.Sprintf("limits.%s has %s left, it would take %s more", name, quantity.Format(name, left), quantity.Format(name, more)),
+				map[string]any{"limit": name, "value": m.Pool.Limits[name], "left": left, "needed": more}
+		}
+	}
+	if u := m.uncounted(row); u != nil {
+		return m.explainUncounted(u)
+	}
+	return "beyond the pool's limits", nil
+}
+
+// ruleOut notes the first requirement that keeps the pods off a row of their pool, or
+// the DaemonSets that hold their ports there.
+func (c *comparison) ruleOut(row int) {
+	m := c.launch.stall
+	for _, q := range c.launch.joint.set {
+		if m.Catalog.HasLabel(q.Key) && !m.Catalog.Matches(row, q) {
+			c.exclude(m, row, q)
+			return
+		}
+	}
+	for _, k := range c.launch.kinds {
+		if ports := m.PortsTaken(k.PodShape, bitset.Of(row)); len(ports) > 0 {
+			c.note(&c.ruledOut, m, row, reason.Ports, func() (string, map[string]any) {
+				return "a DaemonSet takes host port " + strings.Join(ports, ", "), map[string]any{"ports": ports}
+			})
+			return
+		}
+	}
+}
+
+func (c *comparison) exclude(m *stall, row int, q constraint.Requirement) {
+	because, words := reason.Requirements, q.String()
+	switch {
+	case c.shared(q.Key):
+		because, words = reason.Topology, q.String()+", to be near or apart from others"
+	case c.allows(m, row):
+		because, words = reason.Preference, q.String()+", which pods prefer"
+	}
+	c.note(&c.ruledOut, m, row, because, func() (string, map[string]any) {
+		return words, map[string]any{"requirement": q.String(), "key": q.Key.Name}
+	})
+}
+
+// allows reports whether the row has what all pods of the launch require, so that
+// only what they prefer can be against it.
+func (c *comparison) allows(m *stall, row int) bool {
+	insists := false
+	for _, k := range c.launch.kinds {
+		insists = insists || k.PodShape != k.PodClass.PodShape
+		if !m.Compatible(k.PodClass.PodShape).All.Has(row) {
+			return false
+		}
+	}
+	return insists
+}
+
+// shared reports whether pods are spread over values of the label, or kept together
+// or apart by them.
+func (s *solver) shared(k *constraint.Key) bool {
+	return slices.ContainsFunc(s.tallyOrder, func(t *tally) bool { return t.key == k })
+}
+
+// elsewhere looks for cheaper rows of another pool that every pod of the launch
+// could use.
+func (c *comparison) elsewhere(m *stall) {
+	rows := c.cheaperAt(m, c.launch, c.first.Price)
+	for _, k := range c.launch.kinds {
+		if rows.Empty() {
+			return
+		}
+		rows.Keep(m.Compatible(k.PodShape).All)
+	}
+	for row := range rows.All() {
+		if len(c.lost) >= 2*mostRunnersUp || len(c.ruledOut) >= 2*mostRunnersUp {
+			return
+		}
+		if !(c.named(c.lost, m, row) && c.named(c.ruledOut, m, row)) && c.agreeable(m, row) {
+			c.loseElsewhere(m, row)
+		}
+	}
+}
+
+func (c *comparison) loseElsewhere(m *stall, row int) {
+	switch r := &m.Catalog.Offerings[row]; {
+	case r.Unavailable != "":
+		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
+	case !c.drawable(r, nil):
+		kind, why := c.explainScarcity(m, row)
+		c.note(&c.lost, m, row, kind, why)
+	case !m.withinLimits(row):
+		c.note(&c.lost, m, row, reason.Limits, func() (string, map[string]any) { return m.explainLimits(c.w, bitset.Of(row)) })
+	case m.Pool.Weight < c.launch.stall.Pool.Weight:
+		c.note(&c.ruledOut, m, row, reason.Weight, func() (string, map[string]any) { return lighter(m, c.launch.stall) })
+	}
+}
+
+func lighter(m, chosen *stall) (string, map[string]any) {
+	return fmt.Sprintf("NodePool %s has weight %d, %s has %d", m.Pool.Name, m.Pool.Weight, chosen.Pool.Name, chosen.Pool.Weight),
+		map[string]any{"weight": int(m.Pool.Weight), "chosenWeight": int(chosen.Pool.Weight)}
+}
+
+// agreeable reports whether the pods can be together on a machine of that row, in
+// the places that their neighbours leave them.
+func (c *comparison) agreeable(m *stall, row int) bool {
+	for _, q := range c.launch.joint.set {
+		if c.shared(q.Key) && m.Catalog.HasLabel(q.Key) && !m.Catalog.Matches(row, q) {
+			return false
+		}
+	}
+	j := m.base
+	for _, k := range c.launch.kinds {
+		next, ok := c.join(j, m, row, m.Compatible(k.PodShape), &part{work: k})
+		if !ok {
+			return false
+		}
+		j = next
+	}
+	return true
+}
+
+// tooSmall is the dearest of the cheaper types that could be had but for their size.
+func (c *comparison) tooSmall(held bitset.Set) []RunnerUp {
+	l, last := c.launch, -1
+	for row := range c.open(l).Minus(held).All() {
+		if row >= l.first {
+			break
+		}
+		if l.stall.Catalog.Offerings[row].Type != l.stall.Catalog.Offerings[l.first].Type {
+			last = row
+		}
+	}
+	var out []RunnerUp
+	if last >= 0 {
+		c.note(&out, l.stall, last, reason.Resources, func() (string, map[string]any) {
+			return "too small for the pods", map[string]any{"room": map[string]int64(c.w.Resources.Amounts(l.stall.Allocatable[last]))}
+		})
+	}
+	return out
+}
+
+// dearer adds c to the types that are next in price, when it is of a type not named yet.
+func dearer(have []RunnerUp, pool string, first, c offering.Ref) []RunnerUp {
+	if len(have) == mostRunnersUp || c.Type == first.Type {
+		return have
+	}
+	why := "dearer"
+	if c.Price == first.Price {
+		why = "same price, later in the order of the catalog"
+	}
+	return add(have, []RunnerUp{{Ref: c, Pool: pool, More: c.Price - first.Price, Because: reason.Dearer, Why: why}}, mostRunnersUp)
+}

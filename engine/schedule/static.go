@@ -1,0 +1,75 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// Static chooses n machines for a pool that keeps a fixed number of nodes,
+// whatever the pods: the cheapest that meet its requirements and have room for
+// their DaemonSets, over and over. Fewer come back when limits, quota, stock or the
+// variety for its minValues do not last; none when the pool is blocked or unknown. It spreads over nothing.
+func Static(w *cluster.Snapshot, pool string, n int) []Launch {
+	bare := *w
+	bare.Classes = nil // it buys for nobody
+	s := newSolver(newBargain(&bare), &lessons{}, nil, noPurse)
+	i := slices.IndexFunc(s.stalls, func(m *stall) bool { return m.Pool.Name == pool })
+	if i < 0 || s.stalls[i].Pool.Blocked != "" {
+		return nil
+	}
+	m := s.stalls[i]
+	rows := m.bearing()
+	base := s.intern(m.Base, rows)
+	for row := range rows.And(m.onSale()).All() {
+		for len(s.launches) < n && s.affordable(m, row) > 0 {
+			l := &launch{stall: m, row: row, free: m.Allocatable[row], joint: base}
+			if !s.stand(l) {
+				break
+			}
+			s.launches = append(s.launches, l)
+		}
+	}
+	if m.varied() && !w.Settings.RelaxMinValues {
+		if bought, poor, _ := s.poor(m); poor > 0 {
+			return Static(w, pool, bought-poor) // the last took from the others what they could have been
+		}
+	}
+	var out []Launch
+	for _, l := range s.launches {
+		out = append(out, s.describe(l))
+	}
+	return out
+}
+
+// stand orders a machine for nobody, with all the variety that minValues ask for or, if
+// the settings allow it, what there is of it.
+func (s *solver) stand(l *launch) bool {
+	var none quantity.Vector
+	m := l.stall
+	if !m.varied() {
+		return s.order(l, &none)
+	}
+	l.least = m.haggle.least
+	if s.order(l, &none) {
+		return true
+	}
+	if !s.w.Settings.RelaxMinValues {
+		return false
+	}
+	l.least = slices.Clone(s.values(m, l.joint.set, s.holding(m, l.joint, &none), m.haggle.least, m.haggle.may))
+	return s.order(l, &none)
+}
+
+// bearing are the rows on which the DaemonSets that match them fit.
+func (m *stall) bearing() bitset.Set {
+	out := m.Offerings.Clone()
+	for row := range m.Offerings.All() {
+		if slices.Min(m.Allocatable[row][:]) < 0 {
+			out.Drop(row)
+		}
+	}
+	return out
+}

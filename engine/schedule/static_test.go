@@ -1,0 +1,138 @@
+package schedule_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+func static(t *testing.T, script, pool string, n int) []schedule.Launch {
+	t.Helper()
+	s, err := enginetest.Parse(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schedule.Static(s.World(), pool, n)
+}
+
+// types lists the first choices and, in parentheses, how many choices there are.
+func types(launches []schedule.Launch) []string {
+	var out []string
+	for _, l := range launches {
+		out = append(out, fmt.Sprintf("%s (%d)", l.Choices[0].Type, len(l.Choices)))
+	}
+	return out
+}
+
+// Rule STATIC-3: the cheapest machines that have room for the DaemonSets and are on
+// sale, as far as quota and limits last.
+func TestStaticPlans(t *testing.T) {
+	const catalog = `
+type D8 cpu=8 mem=32Gi price=0.4 zones=1,2 draw:cores=8
+type D4 cpu=4 mem=16Gi price=0.2 zones=1,2 draw:cores=4
+type tiny cpu=1 mem=2Gi price=0.1
+type gone cpu=4 mem=16Gi price=0.05 gone=sold-out
+type spotty cpu=4 mem=16Gi spot=0.02 draw:cores=4
+daemon agent cpu=1500m
+pods web x3 cpu=1
+`
+	for name, c := range map[string]struct {
+		pool string
+		n    int
+		want []string
+	}{
+		"the cheapest":            {"pool fixed static", 3, []string{"spotty (5)", "spotty (5)", "spotty (5)"}},
+		"requirements":            {"pool fixed static need:capacity-type=In:on-demand need:zone=In:2", 2, []string{"D4 (2)", "D4 (2)"}},
+		"limits":                  {"pool fixed static need:capacity-type=In:on-demand limit:nodes=2", 5, []string{"D4 (4)", "D4 (4)"}},
+		"limits of cores":         {"pool fixed static need:capacity-type=In:on-demand limit:cpu=9", 5, []string{"D4 (2)", "D4 (2)"}},
+		"quota":                   {"budget cores left=13\npool fixed static need:capacity-type=In:on-demand", 5, []string{"D4 (2)", "D4 (2)", "D4 (2)"}},
+		"quota, then dearer":      {"budget cores left=3\npool fixed static\ntype Z cpu=2 mem=8Gi price=9", 1, []string{"Z (1)"}},
+		"variety":                 {"pool fixed static variety:type=3", 9, []string{"spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)", "spotty (5)"}},
+		"too little variety":      {"pool fixed static variety:type=4", 2, nil},
+		"variety in zones":        {"pool fixed static variety:zone=3", 2, nil},
+		"variety that quota ends": {"budget cores left=13\npool fixed static need:capacity-type=In:on-demand variety:type=2", 5, []string{"D4 (4)", "D4 (4)"}},
+		"none":                    {"pool fixed static", 0, nil},
+		"negative":                {"pool fixed static", -3, nil},
+		"blocked":                 {"pool fixed static blocked=not-ready", 2, nil},
+		"unknown":                 {"pool other static", 2, nil},
+		"nothing fits":            {"pool fixed static need:type=In:tiny|gone", 2, nil},
+	} {
+		if diff := cmp.Diff(c.want, types(static(t, catalog+c.pool, "fixed", c.n))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Rule STATIC-3: what falls short of minValues is bought where that is allowed, and says so.
+func TestStaticRelaxesVariety(t *testing.T) {
+	launches := static(t, `
+settings relax-min-values
+type D4 cpu=4 mem=16Gi price=0.2 zones=1,2
+type D8 cpu=8 mem=32Gi price=0.4 zones=1
+pool fixed static variety:type=3 variety:zone=2 variety:capacity-type=2`, "fixed", 1)
+	if len(launches) != 1 {
+		t.Fatalf("%d launches", len(launches))
+	}
+	if diff := cmp.Diff([]string{"karpenter.sh/capacity-type", "node.kubernetes.io/instance-type"}, launches[0].Relaxed); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A label that only the pool gives its nodes gets one value, and nobody's pods are
+// promised room.
+func TestStaticLaunchesAreComplete(t *testing.T) {
+	launches := static(t, `
+type D4 cpu=4 mem=16Gi price=0.2
+daemon agent cpu=1500m tolerate:dedicated=web:NoSchedule
+pool fixed static need:team=In:red|blue label:tier=web taint:dedicated=web:NoSchedule
+pods web x3 cpu=1`, "fixed", 1)
+	if len(launches) != 1 {
+		t.Fatalf("%d launches", len(launches))
+	}
+	l := launches[0]
+	if len(l.Pods) != 0 || l.Requests["cpu"] != 1500 || l.Labels["tier"] != "web" || !slices.Contains([]string{"red", "blue"}, l.Labels["team"]) || len(l.Taints) != 1 {
+		t.Errorf("%+v", l)
+	}
+	for _, r := range l.Rules {
+		if strings.HasSuffix(r.Key, "hostname") || len(r.Values) == 0 {
+			t.Errorf("rule %s", r)
+		}
+	}
+}
+
+// Any of the choices may be bought in the end: whichever it is, quota and limits hold
+// when the cheapest of the others are bought.
+func TestStaticOverRandomWorlds(t *testing.T) {
+	for seed := range uint64(100) {
+		script := enginetest.RandomFull(seed, 10)
+		w := script.World()
+		for _, p := range script.Pools {
+			had := fmt.Sprintf("%v", w.QuotaLeft)
+			launches := schedule.Static(w, p.Name, 4)
+			if len(launches) > 4 || p.Blocked != "" && len(launches) > 0 {
+				t.Fatalf("seed %d: %d launches for pool %s", seed, len(launches), p.Name)
+			}
+			if got := fmt.Sprintf("%v", w.QuotaLeft); got != had {
+				t.Fatalf("seed %d: the World's own budgets became %s, they were %s", seed, got, had)
+			}
+			for i, l := range launches {
+				if !slices.IsSortedFunc(l.Choices, func(a, b offering.Ref) int { return int(a.Price - b.Price) }) {
+					t.Errorf("seed %d: choices out of order: %v", seed, l.Choices)
+				}
+				if i > 0 && l.Choices[0].Price < launches[i-1].Choices[0].Price {
+					t.Errorf("seed %d: launch %d is cheaper than the one before", seed, i)
+				}
+			}
+			if diff := cmp.Diff(launches, schedule.Static(script.World(), p.Name, 4)); diff != "" {
+				t.Errorf("seed %d: another answer for the same World:\n%s", seed, diff)
+			}
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package schedule_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the engine answers into the transcripts")
+
+// TestTranscripts replays testdata: a world, a line of dashes, the plan for it.
+func TestTranscripts(t *testing.T) {
+	replay(t, "testdata/*.txt", enginetest.Print)
+}
+
+// TestReasons replays testdata/why, where the answer is what a plan says about its
+// reasons, with every parameter.
+func TestReasons(t *testing.T) { replay(t, "testdata/why/*.txt", enginetest.PrintWhy) }
+
+func replay(t *testing.T, pattern string, print func(schedule.Plan) string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, want, _ := strings.Cut(string(raw), "----\n")
+			script, err := enginetest.Parse(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := script.World()
+			plan := schedule.Solve(w)
+			if err := enginetest.Check(script, plan); err != nil {
+				t.Errorf("the plan breaks a rule: %v", err)
+			}
+			got := print(plan)
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(in+"----\n"+got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("plan (-want +got; -rewrite accepts):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package schedule_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// TestTwin compares plans for small worlds with the best of all answers. A plan is
+// optimal when its score (see enginetest.Score) equals the best one; one that
+// places fewer pods, or uses a lighter pool more, is a miss whatever it costs. The
+// gap is how much more a plan that places the same pods costs.
+func TestTwin(t *testing.T) {
+	twin(t, 2000, false, 0.90)
+}
+
+// TestTwinFull is TestTwin with every semantic mixed in. There a plan may beat the
+// twin, which counts a zone as open to a spread pod even when quota or limits do
+// not let the plan buy there.
+func TestTwinFull(t *testing.T) {
+	twin(t, 1000, true, 0.90)
+}
+
+func twin(t *testing.T, worlds int, full bool, least float64) {
+	var compared, optimal, better, fewer, lighter, needless, over, invalid int
+	worst, worstSeed := 0.0, uint64(0)
+	for seed := uint64(0); compared < worlds && over < worlds; seed++ {
+		script := enginetest.RandomSmall(seed, full)
+		plan := schedule.Solve(script.World())
+		if err := enginetest.Check(script, plan); err != nil {
+			t.Errorf("seed %d: %v\n%s----\n%s", seed, err, enginetest.Format(script), enginetest.Print(plan))
+			if invalid++; invalid > 20 {
+				return
+			}
+			continue
+		}
+		best, ok := enginetest.Best(script)
+		if !ok {
+			over++
+			continue
+		}
+		compared++
+		got := enginetest.ScoreOf(script, plan)
+		if len(script.Nodes) == 0 && len(plan.Unplaced) == 0 && slices.Equal(got.Light, best.Light) && best.Price < plan.LowerBound {
+			t.Errorf("seed %d: %s is enough, which the plan's lower bound of %s rules out\n%s----\n%s", seed, best.Price, plan.LowerBound, enginetest.Format(script), enginetest.Print(plan))
+		}
+		switch c := got.Compare(best); {
+		case c < 0 && full:
+			better++
+		case c < 0:
+			t.Fatalf("seed %d: the plan scores %+v, better than the best, %+v\n%s----\n%s", seed, got, best, enginetest.Format(script), enginetest.Print(plan))
+		case c == 0:
+			optimal++
+		case !slices.Equal(got.Placed, best.Placed):
+			fewer++
+			t.Logf("seed %d: places %v, could place %v", seed, got.Placed, best.Placed)
+		case !slices.Equal(got.Light, best.Light):
+			lighter++
+			t.Logf("seed %d: lighter pools get %v, could get %v", seed, got.Light, best.Light)
+		case best.Price == 0:
+			needless++
+			t.Logf("seed %d: buys for %s, nothing need be bought", seed, got.Price)
+		default:
+			if gap := got.Price.USD()/best.Price.USD() - 1; gap > worst {
+				worst, worstSeed = gap, seed
+			}
+		}
+	}
+	share := float64(optimal+better) / float64(compared)
+	t.Logf("%d worlds: %.1f %% optimal; better than the twin in %d, fewer pods in %d, lighter pools in %d, needless in %d; worst gap %.0f %% (seed %d); %d too large to compare",
+		compared, 100*share, better, fewer, lighter, needless, 100*worst, worstSeed, over)
+	if share < least {
+		t.Errorf("only %.1f %% of the plans are optimal, want %.0f %%", 100*share, 100*least)
+	}
+}

@@ -1,0 +1,116 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// apart reports whether neighbours decide where the class may go.
+func (k *work) apart() bool { return len(k.keys) > 0 || k.local.restricted() }
+
+// explainTopology charges every row that is left to the neighbours' rule that
+// keeps the class off it: the rules over zones and the like in their order, then
+// those over single machines.
+func (e *explainer) explainTopology(v *trail, m *stall, k *work) {
+	cells := k.cells
+	if cells == nil && len(k.keys) > 0 {
+		cells = e.cells(k)
+	}
+	for i := range k.rules {
+		r := &k.rules[i]
+		domains := usable(cells, r.axis)
+		v.cut(reason.Topology, e.forbidden(m, k, r, domains), func(bitset.Set) (string, map[string]any) { return r.explain(domains) })
+	}
+	for _, n := range k.local.needs {
+		if total := e.counters.total(n.counter); total > 0 || !n.own {
+			v.cut(reason.Topology, v.rows, func(bitset.Set) (string, map[string]any) { return explainNeed(total) })
+		}
+	}
+	v.cut(reason.Topology, v.rows, func(bitset.Set) (string, map[string]any) { return k.explainRest() })
+}
+
+// forbidden are the rows in whose cells the rule lets no pod more.
+func (e *explainer) forbidden(m *stall, k *work, r *domainRule, domains []int) bitset.Set {
+	var universe []int
+	if r.kind == spreads {
+		universe = domains
+	}
+	var out bitset.Set
+	for _, c := range m.Cells(k.keys) {
+		if !r.allows(c.Values[r.axis], universe) {
+			out.Merge(c.Offerings)
+		}
+	}
+	return out
+}
+
+// explain gives the counts as they stand. domains are the values that the class
+// could use at all.
+func (r *domainRule) explain(domains []int) (string, map[string]any) {
+	t := r.tally
+	counts := map[string]int64{}
+	for v := range t.counts {
+		counts[t.key.Value(v)] = int64(t.counts[v])
+	}
+	for v := range t.domains {
+		counts[t.key.Value(v)] = int64(t.counts[v])
+	}
+	facts := map[string]any{
+		"type": r.kind.String(), "key": t.key.Name, "counts": counts, "podDomains": named(t.key, domains), "nodeDomains": named(t.key, slices.Collect(maps.Keys(t.domains))),
+	}
+	detail := fmt.Sprintf("%s over %s", r.kind, t.key.Name)
+	if r.kind == spreads {
+		facts["maxSkew"], facts["minDomains"], facts["least"] = r.skew, r.minDomains, r.least(domains)
+		detail += fmt.Sprintf(", maxSkew %d", r.skew)
+	}
+	if r.kind == joins && t.total == 0 {
+		return detail + ": nobody to join runs anywhere", facts
+	}
+	return detail + ": " + reason.FactsOf(map[string]any{"counts": counts}).Text("counts"), facts
+}
+
+// named lists values by name, sorted.
+func named(k *constraint.Key, values []int) []string {
+	out := make([]string, 0, len(values))
+	for _, v := range values {
+		out = append(out, k.Value(v))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// explainNeed is about pods that must join others on one machine.
+func explainNeed(total int) (string, map[string]any) {
+	facts := map[string]any{"type": joins.String(), "key": cluster.LabelHostname, "matching": total}
+	if total == 0 {
+		return "pod affinity over " + cluster.LabelHostname + ": nobody to join runs anywhere", facts
+	}
+	return "pod affinity over " + cluster.LabelHostname + ": no room beside those to join", facts
+}
+
+// explainRest is about rows that no single rule forbids.
+func (k *work) explainRest() (string, map[string]any) {
+	if len(k.rules) > 0 {
+		r := &k.rules[0]
+		return fmt.Sprintf("%s over %s: the places that the other pods need are not to be had", r.kind, r.tally.key.Name),
+			map[string]any{"type": r.kind.String(), "key": r.tally.key.Name}
+	}
+	return "host ports, hostname spread or anti-affinity leave no machine for it", map[string]any{"type": "neighbours on one machine", "key": cluster.LabelHostname}
+}
+
+// String names the kind as upstream's messages do.
+func (r ruleKind) String() string {
+	switch r {
+	case avoids:
+		return "pod anti-affinity"
+	case joins:
+		return "pod affinity"
+	}
+	return "topology spread"
+}
