@@ -60,15 +60,15 @@ func chunk(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *cor
 
 // Spare replaces virtual pods: those that go, by UID, and those that come. They
 // are in the World and nowhere else, so nothing is ever promised to them.
-func (m *Mirror) Spare(gone []string, come []cluster.Pod) {
+func (m *Mirror) SetVirtualPods(gone []string, come []cluster.Pod) {
 	m.change(func() news {
 		m.moved()
 		for _, uid := range gone {
-			delete(m.spare, uid)
+			delete(m.virtualPods, uid)
 			m.builder.RemovePod(uid)
 		}
 		for _, p := range come {
-			m.spare[p.UID] = p
+			m.virtualPods[p.UID] = p
 			m.builder.SetPod(p)
 		}
 		return anything(true)

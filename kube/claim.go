@@ -103,15 +103,15 @@ func OfKind(ref *karpv1.NodeClassReference, kind schema.GroupKind) bool {
 	return ref != nil && ref.GroupKind() == kind
 }
 
-// Choices lists the offers of types that the claim accepts, cheapest first, its
+// Offerings lists the offers of types that the claim accepts, cheapest first, its
 // own turn among zones. The error says which requirement cannot be read.
-func Choices(c *karpv1.NodeClaim, types []offering.InstanceType) ([]offering.Ref, error) {
+func Offerings(c *karpv1.NodeClaim, types []offering.InstanceType) ([]offering.Ref, error) {
 	choices, err := offering.Compatible(types, Rules(c.Spec.Requirements), Amounts(c.Spec.Resources.Requests))
 	return offering.RotateZones(choices, string(c.UID)), err
 }
 
-// OfferOf is the offer that a claim's machine was bought by; empty before it is launched.
-func OfferOf(c *karpv1.NodeClaim) offering.Ref {
+// OfferingOf is the offer that a claim's machine was bought by; empty before it is launched.
+func OfferingOf(c *karpv1.NodeClaim) offering.Ref {
 	return offering.Ref{Type: c.Labels[cluster.LabelInstanceType], Zone: c.Labels[cluster.LabelZone], CapacityType: c.Labels[cluster.LabelCapacityType]}
 }
 

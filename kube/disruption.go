@@ -45,7 +45,7 @@ func DisruptionNode(m Machine, budgets *PodBudgets, soft bool, now time.Time) di
 	}
 	n.Name, n.Ready = m.Node.Name, Ready(m.Node)
 	all := survey(m.Pods, budgets, now)
-	n.Pods, n.Cost, n.Guards = all.movable, all.cost, all.guards
+	n.Pods, n.Cost, n.PDBs = all.movable, all.cost, all.guards
 	n.Blocks = append(append(severalNodes(m), ownBlocks(m.Node)...), all.blocks()...)
 	return n
 }
@@ -142,7 +142,7 @@ type tenants struct {
 	cost    float64
 	// asking must not be disturbed, held would not be let go by the eviction API.
 	asking, held []podBlock
-	guards       []disrupt.Guard
+	guards       []disrupt.PDB
 }
 
 // survey looks at every pod once: there are many, and they lie far apart.
@@ -173,10 +173,10 @@ func survey(pods []*corev1.Pod, budgets *PodBudgets, now time.Time) (all tenants
 // guard notes that a budget lets the pod go.
 func (t *tenants) guard(p *corev1.Pod, r Refusal) {
 	name := r.Guard.String()
-	at := slices.IndexFunc(t.guards, func(g disrupt.Guard) bool { return g.Budget == name })
+	at := slices.IndexFunc(t.guards, func(g disrupt.PDB) bool { return g.Name == name })
 	if at < 0 {
 		at = len(t.guards)
-		t.guards = append(t.guards, disrupt.Guard{Budget: name, Allowed: r.Allowed})
+		t.guards = append(t.guards, disrupt.PDB{Name: name, Allowed: r.Allowed})
 	}
 	t.guards[at].Pods = append(t.guards[at].Pods, string(p.UID))
 }

@@ -83,7 +83,7 @@ func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems [
 		if err != nil {
 			problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %w", AnnotationMinSavings, err))
 		} else {
-			out.Thrift = &thrift
+			out.MinSavings = &thrift
 		}
 	}
 	if text, ok := annotations[AnnotationMinNodeAge]; ok {
@@ -105,24 +105,24 @@ func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems [
 
 // MinSavings reads the least that replacing nodes must save: a share of what they cost
 // (5%), or an amount per hour ($0.02/h or 0.02).
-func MinSavings(text string) (disrupt.Thrift, error) {
+func MinSavings(text string) (disrupt.MinSavings, error) {
 	value := strings.TrimSpace(text)
 	if percent, ok := strings.CutSuffix(value, "%"); ok {
 		n, err := strconv.ParseFloat(strings.TrimSpace(percent), 64)
 		if err != nil || math.IsNaN(n) || n < 0 || n > 100 {
-			return disrupt.Thrift{}, fmt.Errorf("%q is not a percentage from 0%% to 100%%", text)
+			return disrupt.MinSavings{}, fmt.Errorf("%q is not a percentage from 0%% to 100%%", text)
 		}
-		return disrupt.Thrift{Share: n / 100}, nil
+		return disrupt.MinSavings{Share: n / 100}, nil
 	}
 	value = strings.TrimSuffix(strings.TrimPrefix(value, "$"), "/h")
 	n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	if err == nil && n >= 0 {
 		price, priceErr := offering.USDPerHour(n)
 		if priceErr == nil {
-			return disrupt.Thrift{PerHour: price}, nil
+			return disrupt.MinSavings{PerHour: price}, nil
 		}
 	}
-	return disrupt.Thrift{}, fmt.Errorf("%q is neither a percentage such as 5%% nor dollars per hour such as $0.02/h", text)
+	return disrupt.MinSavings{}, fmt.Errorf("%q is neither a percentage such as 5%% nor dollars per hour such as $0.02/h", text)
 }
 
 // budget reads a budget as it stands now; with an error it is Broken. (Karpenter minds

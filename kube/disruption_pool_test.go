@@ -116,12 +116,12 @@ func printed(p *karpv1.NodePool) string {
 // Rule CONSOLIDATION-5, Rule CONSOLIDATION-16, Rule BUDGET-3: what annotations ask for, and what is said of those that
 // cannot be read.
 func TestDisruptionPoolAnnotations(t *testing.T) {
-	money := func(usd float64) *disrupt.Thrift {
+	money := func(usd float64) *disrupt.MinSavings {
 		p, err := offering.USDPerHour(usd)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &disrupt.Thrift{PerHour: p}
+		return &disrupt.MinSavings{PerHour: p}
 	}
 	for _, tc := range []struct {
 		key, value string
@@ -129,11 +129,11 @@ func TestDisruptionPoolAnnotations(t *testing.T) {
 		problem    string
 	}{
 		{"", "", disrupt.Pool{MinAge: -1}, ""},
-		{AnnotationMinSavings, "5%", disrupt.Pool{MinAge: -1, Thrift: &disrupt.Thrift{Share: 0.05}}, ""},
-		{AnnotationMinSavings, " 12.5 % ", disrupt.Pool{MinAge: -1, Thrift: &disrupt.Thrift{Share: 0.125}}, ""},
-		{AnnotationMinSavings, "$0.02/h", disrupt.Pool{MinAge: -1, Thrift: money(0.02)}, ""},
-		{AnnotationMinSavings, "0.02", disrupt.Pool{MinAge: -1, Thrift: money(0.02)}, ""},
-		{AnnotationMinSavings, "0", disrupt.Pool{MinAge: -1, Thrift: money(0)}, ""},
+		{AnnotationMinSavings, "5%", disrupt.Pool{MinAge: -1, MinSavings: &disrupt.MinSavings{Share: 0.05}}, ""},
+		{AnnotationMinSavings, " 12.5 % ", disrupt.Pool{MinAge: -1, MinSavings: &disrupt.MinSavings{Share: 0.125}}, ""},
+		{AnnotationMinSavings, "$0.02/h", disrupt.Pool{MinAge: -1, MinSavings: money(0.02)}, ""},
+		{AnnotationMinSavings, "0.02", disrupt.Pool{MinAge: -1, MinSavings: money(0.02)}, ""},
+		{AnnotationMinSavings, "0", disrupt.Pool{MinAge: -1, MinSavings: money(0)}, ""},
 		{AnnotationMinSavings, "120%", disrupt.Pool{MinAge: -1}, `annotation karve.dev/min-savings, which is ignored: "120%" is not a percentage from 0% to 100%`},
 		{AnnotationMinSavings, "-1", disrupt.Pool{MinAge: -1},
 			`annotation karve.dev/min-savings, which is ignored: "-1" is neither a percentage such as 5% nor dollars per hour such as $0.02/h`},

@@ -207,13 +207,13 @@ func TestGuards(t *testing.T) {
 	for _, p := range m.Pods {
 		p.UID = types.UID(p.Name)
 	}
-	want := []disrupt.Guard{{Budget: "default/web", Allowed: 1, Pods: []string{"a", "b"}}}
-	if diff := cmp.Diff(want, DisruptionNode(m, NewPodBudgets(podBudgetOf("web")), false, noon).Guards); diff != "" {
+	want := []disrupt.PDB{{Name: "default/web", Allowed: 1, Pods: []string{"a", "b"}}}
+	if diff := cmp.Diff(want, DisruptionNode(m, NewPodBudgets(podBudgetOf("web")), false, noon).PDBs); diff != "" {
 		t.Errorf("one of two may go: %s", diff)
 	}
 	none := podBudgetOf("web", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 })
-	if n := DisruptionNode(m, NewPodBudgets(none), false, noon); n.Guards != nil || len(n.Blocks) != 2 {
-		t.Errorf("none may go: guards %v, %d blocks", n.Guards, len(n.Blocks))
+	if n := DisruptionNode(m, NewPodBudgets(none), false, noon); n.PDBs != nil || len(n.Blocks) != 2 {
+		t.Errorf("none may go: guards %v, %d blocks", n.PDBs, len(n.Blocks))
 	}
 }
 

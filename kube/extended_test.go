@@ -72,7 +72,7 @@ func outcomes(m *Mirror) map[string]string {
 		plan := schedule.Solve(w)
 		for _, l := range plan.Launches {
 			for _, p := range l.Pods {
-				out[p.Name] = l.Choices[0].Type
+				out[p.Name] = l.Offerings[0].Type
 			}
 		}
 		for _, n := range plan.Nominations {

@@ -62,8 +62,8 @@ func TestDaemonSetMadeAnewInAGap(t *testing.T) {
 			c.remove(old)
 			c.put(again)
 		})
-		if len(m.daemons) != 1 || m.daemons[string(again.UID)] == nil {
-			t.Errorf("%d DaemonSets are known, want the new one", len(m.daemons))
+		if len(m.daemonSets) != 1 || m.daemonSets[string(again.UID)] == nil {
+			t.Errorf("%d DaemonSets are known, want the new one", len(m.daemonSets))
 		}
 	})
 }
@@ -172,7 +172,7 @@ func (x *monkey) touch(o client.Object) {
 	case n < 3:
 		x.remove([]client.Object{o, old}[x.IntN(2)])
 	case n == 3 && isPod:
-		x.mirror.Displace(pod)
+		x.mirror.BeginEviction(pod)
 		leaving := askedToLeave(pod)
 		if x.IntN(2) == 0 {
 			leaving.OwnerReferences = nil
@@ -242,7 +242,7 @@ func (x *monkey) namespace(i int) *corev1.Namespace {
 func (x *monkey) compare(t *testing.T) {
 	t.Helper()
 	// What is known of these is of the past, and no list tells it.
-	past := slices.Concat(keysOf(x.mirror.succession.heirs), keysOf(x.mirror.superseded))
+	past := slices.Concat(keysOf(x.mirror.replacements.heirs), keysOf(x.mirror.superseded))
 	for _, p := range past {
 		if pod := x.mirror.Pod(p); pod != nil {
 			x.remove(pod)
@@ -266,13 +266,13 @@ func known(m *Mirror) map[string]any {
 	var plan schedule.Plan
 	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
 	told := map[string]*cluster.DaemonSet{}
-	for uid, x := range m.daemons {
+	for uid, x := range m.daemonSets {
 		told[uid] = x.told
 	}
 	return map[string]any{
 		"pods": keysOf(m.pods), "nodes": keysOf(m.nodes), "claims": keysOf(m.claims), "pools": keysOf(m.pools), "daemons": told, "daemonOf": m.daemonOf,
 		"nodeOf": m.nodeOf, "nodesOf": m.nodesOf, "claimOf": m.claimOf, "worldPods": m.worldPods, "worldNodes": m.worldNodes,
-		"heirs": len(m.succession.heirs) + len(m.succession.heirless) + len(m.succession.owners), "superseded": m.superseded,
+		"heirs": len(m.replacements.heirs) + len(m.replacements.heirless) + len(m.replacements.owners), "superseded": m.superseded,
 		"podsIn": m.podsIn, "held": m.held, "lapses": m.lapses, "misread": m.misread, "mounts": m.mounts, "claimed": m.claimed,
 		"volumes": keysOf(m.storage.volumes), "volumeClaims": len(m.storage.claims), "classes": keysOf(m.storage.classes),
 		"csiNodes": keysOf(m.limits.nodes), "kinds": m.limits.kind, "learnt": m.limits.learnt, "plan": plan,

@@ -137,8 +137,8 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 		said := poisoned(m)
 		m.Nominate("web-1", []cluster.PodRef{Ref(a)})
 		m.Launched(claimNamed("new-1"), nil, []cluster.PodRef{Ref(b)})
-		m.Depart(Departure{Nodes: []string{"old-1"}, Bought: []Bought{{Claim: claimNamed("new-2"), Pods: []cluster.PodRef{Ref(moves)}}}})
-		m.Spare(nil, []cluster.Pod{{PodRef: cluster.PodRef{UID: "virtual"}}})
+		m.BeginMove(BeginMoveRequest{Nodes: []string{"old-1"}, Bought: []LaunchedClaim{{Claim: claimNamed("new-2"), Pods: []cluster.PodRef{Ref(moves)}}}})
+		m.SetVirtualPods(nil, []cluster.Pod{{PodRef: cluster.PodRef{UID: "virtual"}}})
 		c.put(boundTo(pendingPod("c"), node.Name))
 		synctest.Wait()
 		type facts struct {
@@ -147,7 +147,7 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 		}
 		read := func() (out facts) {
 			m.View(func(w *cluster.Snapshot) {
-				out = facts{m.worldPods, m.worldNodes, m.promises, m.departing, m.activity, keysOf(m.unseen), virtual(w)}
+				out = facts{m.worldPods, m.worldNodes, m.promises, m.moving, m.activity, keysOf(m.unseen), virtual(w)}
 			})
 			return out
 		}

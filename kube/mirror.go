@@ -37,7 +37,7 @@ type Mirror struct {
 	Class schema.GroupKind
 	// Hurry is told, before wake is, of pods whose machine goes without being asked; nil
 	// when nobody wants to know. Like wake it must not call back. Set it before the first event.
-	Hurry func(pod string)
+	OnUrgent func(pod string)
 
 	// Panics hears of panics in handlers of events, which then leave the object out. Nil
 	// recovers nothing. Set it before the first event.
@@ -65,12 +65,12 @@ type state struct {
 	footing footing // of builder
 	convert Converter
 
-	pods    map[string]*corev1.Pod // by UID
-	podsOn  map[string]map[string]bool
-	nodes   map[string]*corev1.Node
-	claims  map[string]*karpv1.NodeClaim
-	pools   map[string]*karpv1.NodePool
-	daemons map[string]*daemonSet // by UID
+	pods       map[string]*corev1.Pod // by UID
+	podsOn     map[string]map[string]bool
+	nodes      map[string]*corev1.Node
+	claims     map[string]*karpv1.NodeClaim
+	pools      map[string]*karpv1.NodePool
+	daemonSets map[string]*daemonSet // by UID
 	// daemonOf is which of them has a pod, by the pod's UID.
 	daemonOf map[string]string
 
@@ -79,27 +79,27 @@ type state struct {
 	claimOf map[string]string          // provider ID → claim name
 	unseen  map[string]time.Time
 
-	catalogs map[string]*Catalog // by node class
-	choices  map[string]memo     // by claim, while its machine is not chosen
+	catalogs  map[string]*Catalog // by node class
+	offerings map[string]memo     // by claim, while its machine is not chosen
 
 	// What the World was last told, so that an event which changes nothing costs nothing, and
 	// so that it can be told again.
-	worldPods  map[string]cluster.Pod
-	worldNodes map[string]cluster.Node
-	spare      map[string]cluster.Pod // virtual pods, by UID; see Spare
-	namespaces map[string]map[string]string
-	settings   cluster.Settings
+	worldPods   map[string]cluster.Pod
+	worldNodes  map[string]cluster.Node
+	virtualPods map[string]cluster.Pod // virtual pods, by UID; see Spare
+	namespaces  map[string]map[string]string
+	settings    cluster.Settings
 
 	promises map[string]string          // pod UID → node key
 	promised map[string]map[string]bool // node key → pod UIDs
 	until    map[string]time.Time       // node key → end of its nomination
 	activity map[string]time.Time       // node name → last time a pod came or went
 	// departing are nodes that will be deleted, by key; see Depart.
-	departing map[string]bool
+	moving map[string]bool
 
-	superseded map[string]bool // UIDs of pods whose successors are on their way, or there
-	succession succession
-	bereft     bereft
+	superseded        map[string]bool // UIDs of pods whose successors are on their way, or there
+	replacements      replacements
+	interruptedOwners interruptedOwners
 
 	podBudgets *PodBudgets
 	podsIn     map[string]map[string]bool // namespace → UIDs
@@ -133,38 +133,38 @@ func NewMirror(wake func(pod string)) *Mirror {
 
 func newState() state {
 	return state{
-		builder:    cluster.NewBuilder(),
-		pods:       map[string]*corev1.Pod{},
-		podsOn:     map[string]map[string]bool{},
-		nodes:      map[string]*corev1.Node{},
-		claims:     map[string]*karpv1.NodeClaim{},
-		pools:      map[string]*karpv1.NodePool{},
-		daemons:    map[string]*daemonSet{},
-		daemonOf:   map[string]string{},
-		nodeOf:     map[string]string{},
-		nodesOf:    map[string]map[string]bool{},
-		claimOf:    map[string]string{},
-		unseen:     map[string]time.Time{},
-		catalogs:   map[string]*Catalog{},
-		choices:    map[string]memo{},
-		worldPods:  map[string]cluster.Pod{},
-		worldNodes: map[string]cluster.Node{},
-		spare:      map[string]cluster.Pod{},
-		namespaces: map[string]map[string]string{},
-		promises:   map[string]string{},
-		promised:   map[string]map[string]bool{},
-		until:      map[string]time.Time{},
-		activity:   map[string]time.Time{},
-		superseded: map[string]bool{},
-		succession: newSuccession(),
-		bereft:     bereft{},
-		departing:  map[string]bool{},
-		podBudgets: NewPodBudgets(),
-		podsIn:     map[string]map[string]bool{},
-		held:       map[string]bool{},
-		unjudged:   map[string]map[label]bool{},
-		lapses:     map[string]time.Time{},
-		misread:    map[string]bool{},
+		builder:           cluster.NewBuilder(),
+		pods:              map[string]*corev1.Pod{},
+		podsOn:            map[string]map[string]bool{},
+		nodes:             map[string]*corev1.Node{},
+		claims:            map[string]*karpv1.NodeClaim{},
+		pools:             map[string]*karpv1.NodePool{},
+		daemonSets:        map[string]*daemonSet{},
+		daemonOf:          map[string]string{},
+		nodeOf:            map[string]string{},
+		nodesOf:           map[string]map[string]bool{},
+		claimOf:           map[string]string{},
+		unseen:            map[string]time.Time{},
+		catalogs:          map[string]*Catalog{},
+		offerings:         map[string]memo{},
+		worldPods:         map[string]cluster.Pod{},
+		worldNodes:        map[string]cluster.Node{},
+		virtualPods:       map[string]cluster.Pod{},
+		namespaces:        map[string]map[string]string{},
+		promises:          map[string]string{},
+		promised:          map[string]map[string]bool{},
+		until:             map[string]time.Time{},
+		activity:          map[string]time.Time{},
+		superseded:        map[string]bool{},
+		replacements:      newReplacements(),
+		interruptedOwners: interruptedOwners{},
+		moving:            map[string]bool{},
+		podBudgets:        NewPodBudgets(),
+		podsIn:            map[string]map[string]bool{},
+		held:              map[string]bool{},
+		unjudged:          map[string]map[label]bool{},
+		lapses:            map[string]time.Time{},
+		misread:           map[string]bool{},
 
 		storage: NewStorage(),
 		mounts:  map[types.NamespacedName]map[string]bool{},

@@ -45,7 +45,7 @@ func (m *Mirror) RemoveDaemon(d *appsv1.DaemonSet) {
 
 func (m *Mirror) removeDaemon(d *appsv1.DaemonSet) news {
 	uid := string(d.UID)
-	if x := m.daemons[uid]; x != nil {
+	if x := m.daemonSets[uid]; x != nil {
 		x.set, x.told = nil, nil
 		m.tidyDaemon(uid, x)
 	}
@@ -55,17 +55,17 @@ func (m *Mirror) removeDaemon(d *appsv1.DaemonSet) news {
 }
 
 func (m *Mirror) daemonSet(uid string) *daemonSet {
-	x := m.daemons[uid]
+	x := m.daemonSets[uid]
 	if x == nil {
 		x = &daemonSet{pods: map[string]*corev1.Pod{}}
-		m.daemons[uid] = x
+		m.daemonSets[uid] = x
 	}
 	return x
 }
 
 func (m *Mirror) tidyDaemon(uid string, x *daemonSet) {
 	if x.set == nil && len(x.pods) == 0 {
-		delete(m.daemons, uid)
+		delete(m.daemonSets, uid)
 	}
 }
 
@@ -95,7 +95,7 @@ func (m *Mirror) forgetDaemonPod(uid string) {
 		return
 	}
 	delete(m.daemonOf, uid)
-	x := m.daemons[owner]
+	x := m.daemonSets[owner]
 	delete(x.pods, uid)
 	if x.newest != nil && string(x.newest.UID) == uid {
 		x.choose()

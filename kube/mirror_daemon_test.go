@@ -40,7 +40,7 @@ func agentPod(uid, generation string, made int64, cpu string) *corev1.Pod {
 func TestDaemonOverheadIsThatOfRealPods(t *testing.T) {
 	m := NewMirror(nil)
 	cpu := func() int64 {
-		x := m.daemons["owner"]
+		x := m.daemonSets["owner"]
 		if x == nil || x.told == nil {
 			return 0
 		}
@@ -73,8 +73,8 @@ func TestDaemonOverheadIsThatOfRealPods(t *testing.T) {
 		}
 	}
 	m.RemovePod(agentPod("a", "1", 1, "350m"))
-	if len(m.daemons) != 0 {
-		t.Errorf("something is remembered: %v", m.daemons)
+	if len(m.daemonSets) != 0 {
+		t.Errorf("something is remembered: %v", m.daemonSets)
 	}
 }
 
@@ -126,13 +126,13 @@ func TestDaemonPodLosesItsOwner(t *testing.T) {
 			} else {
 				m.RemovePod(orphan)
 			}
-			if got := m.daemons[string(d.UID)].told.Requests["cpu"]; got != 100 {
+			if got := m.daemonSets[string(d.UID)].told.Requests["cpu"]; got != 100 {
 				t.Errorf("a new node keeps cpu %dm for the DaemonSet, want the template's 100m", got)
 			}
 			m.RemovePod(orphan)
 			m.RemoveDaemon(d)
-			if len(m.daemons) != 0 {
-				t.Errorf("something is remembered: %v", m.daemons)
+			if len(m.daemonSets) != 0 {
+				t.Errorf("something is remembered: %v", m.daemonSets)
 			}
 		})
 	}

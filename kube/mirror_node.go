@@ -86,8 +86,8 @@ func (m *Mirror) removeClaim(c *karpv1.NodeClaim) []string {
 	}
 	delete(m.claims, c.Name)
 	delete(m.unseen, c.Name)
-	delete(m.choices, c.Name)
-	delete(m.departing, c.Name)
+	delete(m.offerings, c.Name)
+	delete(m.moving, c.Name)
 	woke := m.release(c.Name)
 	m.drop(c.Name)
 	return append(woke, m.disown(c)...)
@@ -140,7 +140,7 @@ func (m *Mirror) tell(w cluster.Node) []string {
 		m.until[w.Key] = time.Now().Add(NominatedFor) // the scheduler can only begin now
 	}
 	w.NominatedUntil = m.until[w.Key]
-	w.Leaving = w.Leaving || m.departing[w.Key]
+	w.Leaving = w.Leaving || m.moving[w.Key]
 	w.Unschedulable = stuck(w, time.Now())
 	if had && reflect.DeepEqual(old, w) {
 		return nil

@@ -42,12 +42,12 @@ func (m *Mirror) setPod(p *corev1.Pod, listed bool) news {
 	}
 	m.noteDaemonPod(p)
 	if old == nil && !listed {
-		m.welcome(p)
+		m.matchReplacement(p)
 	}
-	m.enthrone(p)
+	m.replaced(p)
 	woke := m.tellPod(uid)
 	woke = append(woke, m.relievePressure(p.Spec.NodeName)...)
-	if m.Hurry != nil && slices.Contains(woke, uid) && m.urgent(p) {
+	if m.OnUrgent != nil && slices.Contains(woke, uid) && m.urgent(p) {
 		return news{woke: woke, hurry: []string{uid}}
 	}
 	return news{woke: woke}
@@ -59,7 +59,7 @@ func (m *Mirror) RemovePod(p *corev1.Pod) { m.change(func() news { return m.remo
 func (m *Mirror) removePod(p *corev1.Pod) news {
 	uid := string(p.UID)
 	if old := m.pods[uid]; old != nil {
-		m.mourn(old)
+		m.noteInterrupted(old)
 		m.noteActivity(old, nil)
 		unset(m.podsOn, old.Spec.NodeName, uid)
 		m.forgetActivity(old.Spec.NodeName)
@@ -69,7 +69,7 @@ func (m *Mirror) removePod(p *corev1.Pod) news {
 	}
 	delete(m.pods, uid)
 	delete(m.superseded, uid)
-	m.bury(uid)
+	m.forgetReplacement(uid)
 	delete(m.lapses, uid)
 	delete(m.misread, uid)
 	unset(m.podsIn, p.Namespace, uid)

@@ -14,19 +14,19 @@ import (
 // once per catalog: a burst of launches asks thousands of times.
 func (m *Mirror) choicesOf(c *karpv1.NodeClaim) []offering.Ref {
 	if len(c.Status.Allocatable) > 0 {
-		delete(m.choices, c.Name)
+		delete(m.offerings, c.Name)
 		return nil
 	}
 	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
-	known, ok := m.choices[c.Name]
+	known, ok := m.offerings[c.Name]
 	if cat == nil || ok && known.of == cat {
 		return known.choices
 	}
-	choices, err := Choices(c, cat.Types)
+	choices, err := Offerings(c, cat.Types)
 	if err != nil {
 		return nil // the launch reports it
 	}
-	m.choices[c.Name] = memo{of: cat, choices: choices}
+	m.offerings[c.Name] = memo{of: cat, choices: choices}
 	return choices
 }
 
@@ -119,15 +119,15 @@ func (m *Mirror) Classes() []string {
 	return slices.Sorted(maps.Keys(classes))
 }
 
-// Choices lists what a claim can become, cheapest first, from the last catalog
+// Offerings lists what a claim can become, cheapest first, from the last catalog
 // set; the error says which requirement cannot be read.
-func (m *Mirror) Choices(c *karpv1.NodeClaim) ([]offering.Ref, error) {
+func (m *Mirror) Offerings(c *karpv1.NodeClaim) ([]offering.Ref, error) {
 	m.lock()
 	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]
-	known, ok := m.choices[c.Name]
+	known, ok := m.offerings[c.Name]
 	m.mu.Unlock()
 	if ok && known.of == cat || cat == nil {
 		return known.choices, nil
 	}
-	return Choices(c, cat.Types) // outside the lock: it takes milliseconds
+	return Offerings(c, cat.Types) // outside the lock: it takes milliseconds
 }

@@ -18,7 +18,7 @@ func anything(changed bool) news {
 
 // losing is the news that pods lose their home on the claim's machine. The claim may be nil.
 func (m *Mirror) losing(c *karpv1.NodeClaim, pods []string) news {
-	if m.Hurry != nil && Interrupted(c) {
+	if m.OnUrgent != nil && Interrupted(c) {
 		return news{woke: pods, hurry: pods}
 	}
 	return news{woke: pods}
@@ -33,7 +33,7 @@ func (n news) and(more news) news {
 func (m *Mirror) change(f func() news) {
 	n := m.locked(f)
 	for _, uid := range n.hurry {
-		m.Hurry(uid)
+		m.OnUrgent(uid)
 	}
 	for _, uid := range n.woke {
 		m.wake(uid)

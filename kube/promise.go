@@ -37,15 +37,15 @@ func (m *Mirror) promise(key string, pods []cluster.PodRef) {
 	m.moved()
 	m.until[key] = time.Now().Add(NominatedFor)
 	for _, p := range pods {
-		uid := m.speaksFor(p.UID)
+		uid := m.replacementOf(p.UID)
 		if pod := m.pods[uid]; pod != nil && m.needsRoom(pod) {
 			m.breakPromise(uid)
 			m.promises[uid] = key
 			set(m.promised, key, uid)
 			m.tellPod(uid)
 		}
-		if heir := m.pods[m.succession.heirs[p.UID]]; heir != nil {
-			m.enthrone(heir)
+		if heir := m.pods[m.replacements.heirs[p.UID]]; heir != nil {
+			m.replaced(heir)
 		}
 	}
 	w.NominatedUntil = m.until[key]

@@ -34,7 +34,7 @@ func (m *Mirror) Tidy() {
 // made of, so that what a beginning costs stays a small part of what the changes cost. The new
 // World is the old one, but for what is gone.
 func (m *Mirror) tidy() {
-	m.bereft.comfort(time.Now())
+	m.interruptedOwners.comfort(time.Now())
 	if m.convert.shared() > 4*len(m.worldPods)+spareNumbers {
 		m.convert = Converter{}
 	}
@@ -77,7 +77,7 @@ func (m *Mirror) renew() {
 	for _, p := range m.pools {
 		b.SetPool(Pool(p))
 	}
-	for _, d := range m.daemons {
+	for _, d := range m.daemonSets {
 		if d.told != nil {
 			b.SetDaemon(*d.told)
 		}
@@ -85,7 +85,7 @@ func (m *Mirror) renew() {
 	for _, w := range m.worldNodes {
 		b.SetNode(w)
 	}
-	for _, pods := range []map[string]cluster.Pod{m.worldPods, m.spare} {
+	for _, pods := range []map[string]cluster.Pod{m.worldPods, m.virtualPods} {
 		for _, w := range pods {
 			b.SetPod(w)
 		}

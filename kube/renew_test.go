@@ -53,10 +53,10 @@ func TestBeginningAnewForgetsNothingThatIs(t *testing.T) {
 		"catalogs":   func(m *Mirror) { clear(m.catalogs) },
 		"budgets":    func(m *Mirror) { clear(m.budgets) },
 		"pools":      func(m *Mirror) { clear(m.pools) },
-		"daemons":    func(m *Mirror) { clear(m.daemons) },
+		"daemons":    func(m *Mirror) { clear(m.daemonSets) },
 		"nodes":      func(m *Mirror) { clear(m.worldNodes) },
 		"pods":       func(m *Mirror) { clear(m.worldPods) },
-		"buffers":    func(m *Mirror) { clear(m.spare) },
+		"buffers":    func(m *Mirror) { clear(m.virtualPods) },
 	} {
 		m := NewMirror(nil)
 		furnish(m)
@@ -109,7 +109,7 @@ func furnish(m *Mirror) {
 	}
 	spare := Pod(pendingPod("spare"), time.Time{})
 	spare.Virtual = true
-	m.Spare(nil, []cluster.Pod{spare})
+	m.SetVirtualPods(nil, []cluster.Pod{spare})
 }
 
 // furniture is two sizes in two zones, of which one is dearer.

@@ -60,13 +60,13 @@ func (m *Mirror) recallBefore(old *state) {
 	for class, cat := range old.catalogs {
 		m.setCatalog(class, cat.original, old.budgets[class])
 	}
-	maps.Copy(m.departing, old.departing)
+	maps.Copy(m.moving, old.moving)
 	maps.Copy(m.superseded, old.superseded)
 	maps.Copy(m.until, old.until)
 	maps.Copy(m.activity, old.activity)
 	for name, since := range old.unseen {
 		if c := old.claims[name]; c != nil {
-			m.unseen[name], m.choices[name] = since, old.choices[name]
+			m.unseen[name], m.offerings[name] = since, old.offerings[name]
 			m.setClaim(c)
 		}
 	}
@@ -95,7 +95,7 @@ func (m *Mirror) feedAll() bool {
 // recallAfter brings back what is said of pods and nodes that are there.
 func (m *Mirror) recallAfter(old *state) {
 	maps.DeleteFunc(m.superseded, func(uid string, _ bool) bool { return m.pods[uid] == nil })
-	maps.DeleteFunc(m.departing, func(key string, _ bool) bool { return m.claims[key] == nil })
+	maps.DeleteFunc(m.moving, func(key string, _ bool) bool { return m.claims[key] == nil })
 	maps.DeleteFunc(m.until, func(key string, _ time.Time) bool { _, there := m.worldNodes[key]; return !there })
 	maps.DeleteFunc(m.activity, func(name string, _ time.Time) bool { return m.nodes[name] == nil })
 	for uid, key := range old.promises {
@@ -106,8 +106,8 @@ func (m *Mirror) recallAfter(old *state) {
 			m.tellPod(uid)
 		}
 	}
-	maps.Copy(m.spare, old.spare)
-	for _, p := range m.spare {
+	maps.Copy(m.virtualPods, old.virtualPods)
+	for _, p := range m.virtualPods {
 		m.builder.SetPod(p)
 	}
 }

@@ -54,8 +54,8 @@ func newHearing(s *enginetest.Script, p schedule.Plan, to terms) *hearing {
 	h.plan = p
 	h.plan.Launches = nil
 	for i, l := range p.Launches {
-		if len(l.Choices) > 0 {
-			l.Choices = []offering.Ref{to.choose(l)}
+		if len(l.Offerings) > 0 {
+			l.Offerings = []offering.Ref{to.choose(l)}
 		}
 		h.plan.Launches = append(h.plan.Launches, l)
 		h.launch(fmt.Sprintf("launch-%d", i+1), l)
@@ -77,11 +77,11 @@ func (h *hearing) nominate(n schedule.Nomination) {
 }
 
 func (h *hearing) launch(name string, l schedule.Launch) {
-	if len(l.Choices) == 0 {
+	if len(l.Offerings) == 0 {
 		h.fault(l.Pods, name, "the launch has no choices")
 		return
 	}
-	node, err := h.objects.machine(name, l, l.Choices[0])
+	node, err := h.objects.machine(name, l, l.Offerings[0])
 	if err != nil {
 		h.fault(l.Pods, name, err.Error())
 		return

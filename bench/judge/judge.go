@@ -40,7 +40,7 @@ func Replay(s *enginetest.Script, p schedule.Plan) []Rejection {
 func ReplayAny(s *enginetest.Script, p schedule.Plan, seed uint64) []Rejection {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return newHearing(s, p, terms{
-		choose: func(l schedule.Launch) offering.Ref { return l.Choices[r.IntN(len(l.Choices))] },
+		choose: func(l schedule.Launch) offering.Ref { return l.Offerings[r.IntN(len(l.Offerings))] },
 		make:   func() bool { return r.IntN(2) == 0 },
 	}).judge()
 }
@@ -53,7 +53,7 @@ type terms struct {
 	make func() bool
 }
 
-func firstChoice(l schedule.Launch) offering.Ref { return l.Choices[0] }
+func firstChoice(l schedule.Launch) offering.Ref { return l.Offerings[0] }
 
 // Miss is a pod that the plan left out although a node would take it.
 type Miss struct {

@@ -120,7 +120,7 @@ func byHand(t *testing.T, p *schedule.Plan, line string) {
 		p.Nominations = append(p.Nominations, schedule.Nomination{Node: f[1], Pods: refs})
 	case "buy":
 		choice := offering.Ref{Type: f[1], Zone: f[2], CapacityType: offering.OnDemand}
-		p.Launches = append(p.Launches, schedule.Launch{Pool: "web", Choices: []offering.Ref{choice}, Pods: refs})
+		p.Launches = append(p.Launches, schedule.Launch{Pool: "web", Offerings: []offering.Ref{choice}, Pods: refs})
 	default:
 		t.Fatalf("%q is not a plan", line)
 	}
@@ -135,7 +135,7 @@ func TestReplayAny(t *testing.T) {
 	}
 	var p schedule.Plan
 	byHand(t, &p, "buy D4 1: web-1")
-	p.Launches[0].Choices = append(p.Launches[0].Choices, offering.Ref{Type: "D4", Zone: "2", CapacityType: offering.OnDemand})
+	p.Launches[0].Offerings = append(p.Launches[0].Offerings, offering.Ref{Type: "D4", Zone: "2", CapacityType: offering.OnDemand})
 	if got := Replay(s, p); len(got) > 0 {
 		t.Errorf("as its first choice: %v", got)
 	}

@@ -89,7 +89,7 @@ func transcript(s *enginetest.Script, seed uint64) string {
 // printed writes the plan, unless it is so wrong that it cannot be printed.
 func printed(p schedule.Plan) string {
 	for i, l := range p.Launches {
-		if len(l.Choices) == 0 {
+		if len(l.Offerings) == 0 {
 			return fmt.Sprintf("launch %d of %d has no choices\n", i+1, len(p.Launches))
 		}
 	}

@@ -105,7 +105,7 @@ func auditLaunch(l schedule.Launch, pods map[string]cluster.Pod, rooms map[strin
 	for _, ref := range l.Pods {
 		sum = sum.Add(pods[ref.UID].Requests)
 	}
-	for _, c := range l.Choices {
+	for _, c := range l.Offerings {
 		if err := holds(rooms[c.Type], sum, c); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ type Disruption struct {
 	scenario *scenario.Scenario
 	settings disrupt.Settings
 	moves    []disrupt.Move // all that were decided
-	left     []disrupt.Left // of the last pass
+	left     []disrupt.Kept // of the last pass
 }
 
 // NewDisruption brings up the Mirror of s.
@@ -103,7 +103,7 @@ func (d *Disruption) Next() (consolidate.Round, error) {
 	if !plan.Done {
 		return consolidate.Round{}, fmt.Errorf("a search without bound stopped at %+v", plan.Next)
 	}
-	d.moves, d.left = append(d.moves, plan.Moves...), plan.Left
+	d.moves, d.left = append(d.moves, plan.Moves...), plan.Kept
 	r := consolidate.Round{Done: len(plan.Moves) == 0}
 	for _, m := range plan.Moves {
 		r.Changes = append(r.Changes, changeOf(m))
@@ -115,11 +115,11 @@ func (d *Disruption) Next() (consolidate.Round, error) {
 // have the same name here.
 func changeOf(m disrupt.Move) fleet.Change {
 	out := fleet.Change{Gone: m.Nodes, Homes: map[string][]types.UID{}}
-	for _, h := range m.Homes {
+	for _, h := range m.Receivers {
 		out.Homes[h.Node] = append(out.Homes[h.Node], uids(h.Pods)...)
 	}
 	for _, l := range m.Launches {
-		c := l.Choices[0]
+		c := l.Offerings[0]
 		out.Launches = append(out.Launches, fleet.Launch{
 			Machine: scenario.Machine{Pool: l.Pool, Type: c.Type, Zone: c.Zone, CapacityType: c.CapacityType}, Pods: uids(l.Pods),
 		})

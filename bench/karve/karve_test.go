@@ -71,7 +71,7 @@ func TestAuditFindsFaults(t *testing.T) {
 	for name, spoil := range map[string]func(*schedule.Launch){
 		"a pod twice":    func(l *schedule.Launch) { l.Pods = append(l.Pods, l.Pods[0]) },
 		"a pod missing":  func(l *schedule.Launch) { l.Pods = l.Pods[1:] },
-		"a tiny machine": func(l *schedule.Launch) { l.Choices[0].Type = "fake-it-0"; l.Daemons = map[string]int64{"cpu": 1000} },
+		"a tiny machine": func(l *schedule.Launch) { l.Offerings[0].Type = "fake-it-0"; l.Daemons = map[string]int64{"cpu": 1000} },
 	} {
 		spoiled, _ := New(s).Decide()
 		spoil(&spoiled.Launches[0])

@@ -24,10 +24,10 @@ func (c CoreConfig) settings() cluster.Settings {
 // disruption is what the flags say about every decision about nodes. The Config is valid.
 func (c CoreConfig) disruption() disrupt.Settings {
 	thrift, _ := kube.MinSavings(c.ConsolidationMinSavings) // validated
-	thrift.PerEviction, thrift.PerPod = disrupt.Defaults().Thrift.PerEviction, disrupt.Defaults().Thrift.PerPod
+	thrift.PerEviction, thrift.PerPod = disrupt.Defaults().MinSavings.PerEviction, disrupt.Defaults().MinSavings.PerPod
 	gates, _ := features(c.FeatureGates)
 	return disrupt.Settings{
-		Thrift:     thrift,
+		MinSavings: thrift,
 		MinAge:     c.ConsolidationMinAge,
 		SpotToSpot: gates.SpotToSpotConsolidation,
 		Upstream:   c.ConsolidationRules == "Karpenter",

@@ -48,9 +48,9 @@ func TestDisruptionSettings(t *testing.T) {
 	}{
 		{nil, karve},
 		{map[string]string{"CONSOLIDATION_MIN_SAVINGS": "$0.02/h", "CONSOLIDATION_MIN_NODE_AGE": "1h", "CONSOLIDATION_STEPS": "0"},
-			disrupt.Settings{Thrift: disrupt.Thrift{PerHour: 2e7, PerEviction: karve.Thrift.PerEviction, PerPod: karve.Thrift.PerPod}, MinAge: minutes(60)}},
+			disrupt.Settings{MinSavings: disrupt.MinSavings{PerHour: 2e7, PerEviction: karve.MinSavings.PerEviction, PerPod: karve.MinSavings.PerPod}, MinAge: minutes(60)}},
 		{map[string]string{"CONSOLIDATION_RULES": "Karpenter", "FEATURE_GATES": "SpotToSpotConsolidation=true"},
-			disrupt.Settings{Thrift: karve.Thrift, MinAge: minutes(5), Steps: 200, Upstream: true, SpotToSpot: true}},
+			disrupt.Settings{MinSavings: karve.MinSavings, MinAge: minutes(5), Steps: 200, Upstream: true, SpotToSpot: true}},
 	} {
 		env := complete()
 		maps.Copy(env, tc.env)

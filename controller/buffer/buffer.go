@@ -64,14 +64,14 @@ func (k *Keeper) set(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplate
 	for _, p := range e.pods {
 		k.owners[p.UID] = name
 	}
-	k.mirror.Spare(gone, e.pods)
+	k.mirror.SetVirtualPods(gone, e.pods)
 }
 
 func (k *Keeper) drop(name types.NamespacedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if gone := k.forget(name); len(gone) > 0 {
-		k.mirror.Spare(gone, nil)
+		k.mirror.SetVirtualPods(gone, nil)
 	}
 }
 

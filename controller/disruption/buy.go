@@ -66,7 +66,7 @@ func (c *Controller) create(ctx context.Context, m *move, p purchase) error {
 	if err := c.Client.Create(ctx, p.claim); err != nil {
 		return fmt.Errorf("creating a nodeclaim in nodepool %q in place of %d nodes: %w", l.Pool, len(m.Nodes), err)
 	}
-	c.Mirror.Launched(p.claim, l.Choices, nil) // its pods were promised already
+	c.Mirror.Launched(p.claim, l.Offerings, nil) // its pods were promised already
 	c.Metrics.ClaimsCreated.WithLabelValues(m.reason(), l.Pool, strconv.FormatBool(len(l.Relaxed) > 0)).Inc()
 	c.tellLaunching(m, p)
 	return nil
@@ -74,11 +74,11 @@ func (c *Controller) create(ctx context.Context, m *move, p purchase) error {
 
 // depart tells decisions where the pods of the move's nodes go.
 func (c *Controller) depart(m *move, bought []purchase) {
-	d := kube.Departure{Nodes: m.Nodes, Homes: m.Homes}
+	d := kube.BeginMoveRequest{Nodes: m.Nodes, Homes: m.Receivers}
 	for _, p := range bought {
-		d.Bought = append(d.Bought, kube.Bought{Claim: p.claim.DeepCopy(), Choices: p.launch.Choices, Pods: p.launch.Pods})
+		d.Bought = append(d.Bought, kube.LaunchedClaim{Claim: p.claim.DeepCopy(), Choices: p.launch.Offerings, Pods: p.launch.Pods})
 	}
-	c.Mirror.Depart(d)
+	c.Mirror.BeginMove(d)
 	m.departed = true
 }
 

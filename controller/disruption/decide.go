@@ -26,7 +26,7 @@ type search struct {
 	cursor disrupt.Cursor
 	// running is set while a search goes on; left is what it found out so far.
 	running bool
-	left    []disrupt.Left
+	left    []disrupt.Kept
 	spent   time.Duration
 	began   time.Time
 	// again is when the next one may begin; revision is of what the last one saw, and
@@ -60,7 +60,7 @@ func (c *Controller) decide(ctx context.Context, s *sight) (found bool) {
 			c.choose(d, s)
 			found = true
 		}
-		c.search.left = append(c.search.left, plan.Left...)
+		c.search.left = append(c.search.left, plan.Kept...)
 		c.search.cursor, c.search.running = plan.Next, !plan.Done
 	}
 	c.search.spent += time.Since(start)
@@ -160,7 +160,7 @@ func (c *Controller) reconsider(m *move, s *sight) {
 	m.surprised = false
 	now, left := c.recheck(m, s)
 	if left.Because == "" && len(now.Nodes) < len(m.Nodes) {
-		left = disrupt.Left{Because: disrupt.Changed, Detail: "Not all of its nodes may still go"}
+		left = disrupt.Kept{Because: disrupt.Changed, Detail: "Not all of its nodes may still go"}
 	}
 	if left.Because == "" {
 		m.Move = now
@@ -171,7 +171,7 @@ func (c *Controller) reconsider(m *move, s *sight) {
 }
 
 // recheck asks whether the move is still right.
-func (c *Controller) recheck(m *move, s *sight) (now disrupt.Move, left disrupt.Left) {
+func (c *Controller) recheck(m *move, s *sight) (now disrupt.Move, left disrupt.Kept) {
 	others, ask := c.cluster(s, m), c.Recheck
 	if ask == nil {
 		ask = disrupt.Recheck

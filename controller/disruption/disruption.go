@@ -43,7 +43,7 @@ type Controller struct {
 	Every time.Duration
 	// Search and Recheck decide; nil means disrupt.Search and disrupt.Recheck.
 	Search  func(*cluster.Snapshot, disrupt.Cluster, disrupt.Cursor) disrupt.Plan
-	Recheck func(*cluster.Snapshot, disrupt.Cluster, disrupt.Move) (disrupt.Move, disrupt.Left)
+	Recheck func(*cluster.Snapshot, disrupt.Cluster, disrupt.Move) (disrupt.Move, disrupt.Kept)
 
 	// sleep is until when nothing is to be done if the mirror still is as it was seen.
 	sleep time.Time

@@ -224,7 +224,7 @@ func (c *Controller) podsObject(ctx context.Context, pods []*corev1.Pod, m *move
 func (c *Controller) letStay(ctx context.Context, m *move, key string) {
 	m.drop(key)
 	if m.departed {
-		c.Mirror.Stay([]string{key}, nil)
+		c.Mirror.CancelMove([]string{key}, nil)
 	}
 	if err := c.unmark(ctx, key, c.restOf(m, key)); err != nil {
 		c.Log.Error(err, "could not take the marks off a node, trying again", "move", m.id, "nodeclaim", key)

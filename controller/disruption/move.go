@@ -132,7 +132,7 @@ func newMove(d disrupt.Move, id string, now time.Time, round int) *move {
 // know notes whom the move takes along.
 func (m *move) know() {
 	m.pods = map[string]bool{}
-	for _, h := range m.Homes {
+	for _, h := range m.Receivers {
 		for _, p := range h.Pods {
 			m.pods[p.UID] = true
 		}

@@ -146,8 +146,8 @@ func (c *Controller) describe(keys []string) []string {
 func replacements(bought []purchase) []string {
 	var out []string
 	for _, p := range bought {
-		first := p.launch.Choices[0]
-		out = append(out, fmt.Sprintf("%s %s/%s/%s or %d others", p.claim.Name, first.Type, first.Zone, first.CapacityType, len(p.launch.Choices)-1))
+		first := p.launch.Offerings[0]
+		out = append(out, fmt.Sprintf("%s %s/%s/%s or %d others", p.claim.Name, first.Type, first.Zone, first.CapacityType, len(p.launch.Offerings)-1))
 	}
 	return out
 }
@@ -165,7 +165,7 @@ func (c *Controller) destinations(m *move) []string {
 		}
 		out = append(out, first+" to "+to)
 	}
-	for _, h := range m.Homes {
+	for _, h := range m.Receivers {
 		add(c.Mirror.Describe(h.Node), h)
 	}
 	for _, p := range m.purchases {
@@ -192,9 +192,9 @@ func (c *Controller) tellScore(m *move, pool string, score float64) {
 func (c *Controller) tellLaunching(m *move, p purchase) {
 	l := p.launch
 	c.Events.Publish(events.Event{About: p.claim, Reason: "DisruptionLaunching", Message: "Launching NodeClaim: " + string(m.Cause)})
-	first := l.Choices[0]
+	first := l.Offerings[0]
 	c.Log.Info("created nodeclaim", "nodepool", l.Pool, "nodeclaim", p.claim.Name, "move", m.id, "pods", len(l.Pods), "requests", l.Requests,
-		"choices", len(l.Choices), "instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD())
+		"choices", len(l.Offerings), "instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD())
 }
 
 func (c *Controller) tellWaiting(_ *move, claim *karpv1.NodeClaim) {
@@ -240,7 +240,7 @@ func (c *Controller) tellUndone(x suspect, pool string) {
 func (c *Controller) record(s *sight) {
 	c.tellMisread()
 	pinned := map[[2]string]float64{}
-	blocked := map[string]disrupt.Left{}
+	blocked := map[string]disrupt.Kept{}
 	for _, l := range c.search.left {
 		machine, ok := s.machines[l.Key]
 		if !ok {
@@ -272,7 +272,7 @@ func (c *Controller) record(s *sight) {
 }
 
 // tellLeft tells a node's owner why it stays and what that costs.
-func (c *Controller) tellLeft(machine kube.Machine, l disrupt.Left, s *sight) {
+func (c *Controller) tellLeft(machine kube.Machine, l disrupt.Kept, s *sight) {
 	name := disrupt.Event(l.Because)
 	if name == "" || leaving(machine) || machine.World.Leaving || passing(l, s.now) {
 		return
@@ -285,7 +285,7 @@ func (c *Controller) tellLeft(machine kube.Machine, l disrupt.Left, s *sight) {
 }
 
 // passing reports whether the reason is no news: it lapses before it would be repeated.
-func passing(l disrupt.Left, now time.Time) bool {
+func passing(l disrupt.Kept, now time.Time) bool {
 	return l.Because == disrupt.TooYoung && l.Until.Before(now.Add(repeat))
 }
 
@@ -303,7 +303,7 @@ func factsData(facts reason.Facts) map[string]string {
 // budgets shows what budgets leave, for every cause that they know.
 func (c *Controller) budgets(s *sight) {
 	d := c.cluster(s, nil)
-	census := disrupt.CensusOf(&d)
+	census := disrupt.CountNodes(&d)
 	c.Metrics.AllowedDisruptions.Reset() // pools that are gone have none
 	c.Metrics.ConsumingBudgets.Reset()
 	for name, pool := range s.pools {

@@ -61,7 +61,7 @@ func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor
 	pods := s.podsOf(move.Nodes)
 	move.Evictions = len(pods)
 	if home != "" {
-		move.Homes = []schedule.Nomination{{Node: home, Pods: pods}}
+		move.Receivers = []schedule.Nomination{{Node: home, Pods: pods}}
 	} else {
 		move.Launches = schedule.Static(w, "web", max(s.by, 1))
 		if len(move.Launches) == 0 {
@@ -72,20 +72,20 @@ func (s *script) search(w *cluster.Snapshot, c disrupt.Cluster, _ disrupt.Cursor
 			l.Pods = append(l.Pods, p)
 		}
 		for _, l := range move.Launches {
-			move.After += l.Choices[0].Price
+			move.After += l.Offerings[0].Price
 		}
 	}
 	plan.Moves = append(plan.Moves, move)
 	return plan
 }
 
-func (s *script) recheck(_ *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
+func (s *script) recheck(_ *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
 	for _, n := range c.Nodes {
 		if slices.Contains(m.Nodes, n.Key) && (n.Leaving || n.Promised || len(n.Blocks) > 0) {
-			return m, disrupt.Left{Key: n.Key, Because: disrupt.Nominated, Detail: "Node is nominated for a pending pod"}
+			return m, disrupt.Kept{Key: n.Key, Because: disrupt.Nominated, Detail: "Node is nominated for a pending pod"}
 		}
 	}
-	return m, disrupt.Left{}
+	return m, disrupt.Kept{}
 }
 
 func (s *script) isNew(claim string) bool {

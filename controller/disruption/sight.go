@@ -99,7 +99,7 @@ func (c *Controller) cluster(s *sight, without *move) disrupt.Cluster {
 func (m *move) underway() disrupt.Move {
 	u := m.Move
 	if m.departed || m.phase == undoing {
-		u.Homes, u.Launches = nil, nil
+		u.Receivers, u.Launches = nil, nil
 	}
 	return u
 }

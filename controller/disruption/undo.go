@@ -128,7 +128,7 @@ func (c *Controller) release(ctx context.Context, m *move) error {
 		free = append(free, key)
 	}
 	if m.departed {
-		c.Mirror.Stay(slices.Clone(free), m.names())
+		c.Mirror.CancelMove(slices.Clone(free), m.names())
 	}
 	m.drop(free...)
 	m.departed = m.departed && len(errs) > 0

@@ -55,7 +55,7 @@ func TestReleaseKeepsToBudgetAndWindow(t *testing.T) {
 		if left == 0 && done.IsZero() {
 			done = now
 		}
-		allowed, _ := disrupt.Allowed(&p, disrupt.CensusOf(&disrupt.Cluster{Now: now, Nodes: all})["web"], disrupt.Drifted)
+		allowed, _ := disrupt.Allowed(&p, disrupt.CountNodes(&disrupt.Cluster{Now: now, Nodes: all})["web"], disrupt.Drifted)
 		for i := range back {
 			if allowed > 0 && back[i].IsZero() {
 				back[i] = now.Add(lasts)

@@ -75,7 +75,7 @@ func stray(t *testing.T, e *controllertest.Env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	choices, err := kube.Choices(&karpv1.NodeClaim{}, snapshot.Types)
+	choices, err := kube.Offerings(&karpv1.NodeClaim{}, snapshot.Types)
 	if err != nil {
 		t.Fatal(err)
 	}

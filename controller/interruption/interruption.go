@@ -144,7 +144,7 @@ func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, n
 // forewarn tells of the machine's offer before a replacement is chosen.
 func (r *Reconciler) forewarn(claim *karpv1.NodeClaim) {
 	if r.Forewarned != nil {
-		r.Forewarned.EvictionAnnounced(kube.OfferOf(claim))
+		r.Forewarned.EvictionAnnounced(kube.OfferingOf(claim))
 	}
 }
 

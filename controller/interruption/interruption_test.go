@@ -85,7 +85,7 @@ func TestReplacementIsUrgent(t *testing.T) {
 				}
 			}
 			var hurried []string
-			e.Mirror.Hurry = func(pod string) { hurried = append(hurried, pod) }
+			e.Mirror.OnUrgent = func(pod string) { hurried = append(hurried, pod) }
 			lost := e.Claims()[0].Name
 			if how != "gone" {
 				mark(t, e, kube.NoticePreempt, time.Now().Add(30*time.Second))

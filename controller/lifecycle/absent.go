@@ -42,7 +42,7 @@ func (s *step) seek(ctx context.Context) error {
 		return nil
 	}
 	if s.Forewarned != nil && s.claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
-		s.Forewarned.EvictionAnnounced(kube.OfferOf(s.claim)) // taken back, most likely
+		s.Forewarned.EvictionAnnounced(kube.OfferingOf(s.claim)) // taken back, most likely
 	}
 	s.Log.Info("lost machine that never joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", machine.State)
 	return s.remove(ctx, "interrupted")

@@ -111,7 +111,7 @@ func (s *step) choices(ctx context.Context) ([]offering.Ref, error) {
 	if err := s.Catalog.Ensure(ctx, class); err != nil {
 		return nil, err
 	}
-	return s.Mirror.Choices(s.claim)
+	return s.Mirror.Offerings(s.claim)
 }
 
 func (s *step) await(machine provider.Instance) {

@@ -268,7 +268,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	}
 	batches := provision.NewBatcher(o.BatchIdle, o.BatchMax)
 	m.mirror = kube.NewMirror(batches.Trigger)
-	m.mirror.Class, m.mirror.Hurry = o.NodeClass.GroupKind(), batches.Hurry
+	m.mirror.Class, m.mirror.OnUrgent = o.NodeClass.GroupKind(), batches.Hurry
 	m.mirror.SetSettings(o.Settings)
 	if err := m.mirror.Attach(ctx, m.inner.GetCache()); err != nil {
 		return err
@@ -372,7 +372,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 	logOf := func(name string) logr.Logger { return o.Log.WithName(name) }
 	ledger := &health.Ledger{}
 	evictor := termination.NewEvictor(c, recorder, set, logOf("eviction-queue"))
-	evictor.Surges, evictor.Displaces = m.surges, m.mirror.Displace
+	evictor.Surges, evictor.Displaces = m.surges, m.mirror.BeginEviction
 	for _, r := range append(m.featured(o, set, recorder, keeper), []registrar{
 		&lifecycle.Reconciler{
 			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),

@@ -20,10 +20,10 @@ func preferences(p schedule.Preferences) []any {
 // choice are the words of a launch's log line about what is bought first, and
 // what would have been bought instead.
 func choice(l schedule.Launch) []any {
-	first := l.Choices[0]
+	first := l.Offerings[0]
 	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD()}
-	if i := slices.IndexFunc(l.Choices, func(c offering.Ref) bool { return c.Type != first.Type }); i >= 0 {
-		words = append(words, "runner-up", l.Choices[i].Type, "runner-up-price", l.Choices[i].Price.USD())
+	if i := slices.IndexFunc(l.Offerings, func(c offering.Ref) bool { return c.Type != first.Type }); i >= 0 {
+		words = append(words, "runner-up", l.Offerings[i].Type, "runner-up-price", l.Offerings[i].Price.USD())
 	}
 	if len(l.RunnersUp) == 0 {
 		return words

@@ -185,10 +185,10 @@ func (p *Provisioner) create(ctx context.Context, l schedule.Launch) error {
 		return fmt.Errorf("creating a nodeclaim for %d pods in nodepool %q: %w", len(l.Pods), l.Pool, err)
 	}
 	p.Buffers.Launched(claim.Name, l.Pods)
-	p.Mirror.Launched(claim, l.Choices, l.Pods)
+	p.Mirror.Launched(claim, l.Offerings, l.Pods)
 	p.Metrics.ClaimsCreated.WithLabelValues("provisioned", l.Pool, strconv.FormatBool(len(l.Relaxed) > 0)).Inc()
 	p.Log.Info("created nodeclaim", append([]any{"nodepool", l.Pool, "nodeclaim", claim.Name, "pods", len(l.Pods),
-		"requests", l.Requests, "choices", len(l.Choices)}, choice(l)...)...)
+		"requests", l.Requests, "choices", len(l.Offerings)}, choice(l)...)...)
 	p.tell(l.Pods, claim.Name)
 	return nil
 }
@@ -214,7 +214,7 @@ func Draft(k *catalog.Keeper, l schedule.Launch, pool *karpv1.NodePool) *karpv1.
 
 // noteOverlays marks a claim that overlays had a part in.
 func noteOverlays(claim *karpv1.NodeClaim, k *catalog.Keeper, l schedule.Launch) {
-	price, capacity := k.Touched(kube.ClassOf(claim.Spec.NodeClassRef), l.Choices)
+	price, capacity := k.Touched(kube.ClassOf(claim.Spec.NodeClassRef), l.Offerings)
 	if price {
 		claim.Annotations[karpv1alpha1.PriceOverlayAppliedAnnotationKey] = "true"
 	}

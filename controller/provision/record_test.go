@@ -14,7 +14,7 @@ import (
 
 func TestChoiceNamesRunnersUp(t *testing.T) {
 	l := schedule.Launch{
-		Choices: []offering.Ref{{Type: "D4", Zone: "1", CapacityType: "spot", Price: 2e8}},
+		Offerings: []offering.Ref{{Type: "D4", Zone: "1", CapacityType: "spot", Price: 2e8}},
 		RunnersUp: []schedule.RunnerUp{
 			{Ref: offering.Ref{Type: "D8", Zone: "2", CapacityType: "spot", Price: 3e8}, More: 1e8, Because: reason.Dearer, Why: "dearer"},
 			{Ref: offering.Ref{Type: "D2", Zone: "1", CapacityType: "spot", Price: 1e8}, More: -1e8, Because: reason.Quota, Why: "quota familyD has 0 left"},

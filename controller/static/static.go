@@ -140,9 +140,9 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedu
 	if err != nil {
 		return fmt.Errorf("creating a nodeclaim of static nodepool %s: %w", pool.Name, err)
 	}
-	r.Mirror.Launched(claim, l.Choices, nil)
+	r.Mirror.Launched(claim, l.Offerings, nil)
 	r.Metrics.ClaimsCreated.WithLabelValues("provisioned", pool.Name, "false").Inc()
-	r.Log.Info("created nodeclaim", "nodepool", pool.Name, "nodeclaim", claim.Name, "choices", len(l.Choices))
+	r.Log.Info("created nodeclaim", "nodepool", pool.Name, "nodeclaim", claim.Name, "choices", len(l.Offerings))
 	return nil
 }
 

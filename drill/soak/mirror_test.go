@@ -207,7 +207,7 @@ func (g *generation) show(m *kube.Mirror) {
 	for _, p := range g.pods {
 		m.SetPod(p, false)
 	}
-	m.Spare(nil, g.virtual)
+	m.SetVirtualPods(nil, g.virtual)
 }
 
 // change binds pods, promises room and lets a node go before what runs on it.
@@ -221,7 +221,7 @@ func (g *generation) change(m *kube.Mirror) {
 		g.pods[1+i] = bound
 	}
 	for _, p := range g.pods[1:] {
-		m.Displace(p)
+		m.BeginEviction(p)
 	}
 }
 
@@ -245,7 +245,7 @@ func (g *generation) hide(m *kube.Mirror, r *rand.Rand) {
 	add(func() { m.RemoveVolumeClaim(g.disk) })
 	add(func() { m.RemoveDaemon(g.daemon) })
 	add(func() { m.RemovePDB(g.budget) })
-	add(func() { m.Spare([]string{g.virtual[0].UID}, nil) })
+	add(func() { m.SetVirtualPods([]string{g.virtual[0].UID}, nil) })
 	r.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 	for _, step := range steps {
 		step()

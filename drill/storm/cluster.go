@@ -131,14 +131,14 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	recorder := events.New(c.api, log, set.EventsDropped.Inc)
 	batches := provision.NewBatcher(0, 0)
 	c.mirror = kube.NewMirror(batches.Trigger)
-	c.mirror.Hurry = batches.Hurry
+	c.mirror.OnUrgent = batches.Hurry
 	keeper := catalog.New(cloud, c.mirror, set)
 	provisioner := &provision.Provisioner{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Batches: batches, Events: recorder, Metrics: set, Log: log}
 	c.lifecycle = newQueue(ctx, &c.running, &lifecycle.Reconciler{Client: c.slow, Live: c.slow, Mirror: c.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: controllertest.Class(),
 		End: &termination.Claims{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}})
 	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, Forewarned: cloud, Events: recorder, Metrics: set, Log: log, Class: class})
 	evictor := termination.NewEvictor(c.slow, recorder, set, log)
-	evictor.Displaces = c.mirror.Displace
+	evictor.Displaces = c.mirror.BeginEviction
 	c.nodes = newQueue(ctx, &c.running, &termination.Nodes{Client: c.slow, Live: c.slow, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log})
 	c.mirror.Fed()
 	c.running.Go(func() { _ = recorder.Start(ctx) })

@@ -16,15 +16,15 @@ func (s *search) admit() {
 			open = append(open, n.host)
 		}
 	}
-	s.trial.Uncordon(open...)
+	s.whatIf.Uncordon(open...)
 }
 
 // busy nodes would be homes if no pod had come or gone there.
 func (s *search) busy(n *node) bool {
-	if n.host == nil || n.gone || n.wanders() || Home(n.Node, n.pool, s.c) {
+	if n.host == nil || n.gone || n.wanders() || CanReceive(n.Node, n.pool, s.c) {
 		return false
 	}
-	return Home(n.Node, nil, s.c)
+	return CanReceive(n.Node, nil, s.c)
 }
 
 // dismiss shuts them again.
@@ -32,7 +32,7 @@ func (s *search) dismiss() {
 	s.admitted = false
 	for _, n := range s.nodes {
 		if n.admitted && !n.gone {
-			s.trial.Cordon(n.host)
+			s.whatIf.Cordon(n.host)
 		}
 		n.admitted = false
 	}

@@ -25,23 +25,23 @@ type Budget struct {
 	Broken bool
 }
 
-// Census is the nodes of a pool as its budgets count them.
-type Census struct {
+// NodeCount is the nodes of a pool as its budgets count them.
+type NodeCount struct {
 	// Nodes are those that were ready for pods once and whose machines are not going;
 	// Down are those among them that do not work, are leaving, or are about to.
 	Nodes, Down int
 }
 
-// CensusOf counts the nodes of every pool. A node that a new move takes is one more
+// CountNodes counts the nodes of every pool. A node that a new move takes is one more
 // down, for every cause.
-func CensusOf(c *Cluster) map[string]Census {
+func CountNodes(c *Cluster) map[string]NodeCount {
 	going := map[string]bool{}
 	for _, m := range c.Underway {
 		for _, key := range m.Nodes {
 			going[key] = true
 		}
 	}
-	out := map[string]Census{}
+	out := map[string]NodeCount{}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if n.Initialized.IsZero() || n.Terminating {
@@ -58,11 +58,11 @@ func CensusOf(c *Cluster) map[string]Census {
 }
 
 // Allowed is how many more nodes of the pool may go for that cause, and what to say
-// of a node that may not (Left without a key). The strictest budget decides; a pool
+// of a node that may not (Kept without a key). The strictest budget decides; a pool
 // without any may lose all at once.
-func Allowed(p *Pool, count Census, cause Cause) (int, Left) {
+func Allowed(p *Pool, count NodeCount, cause Cause) (int, Kept) {
 	most, until := Permitted(p, count.Nodes, cause)
-	left := Left{
+	left := Kept{
 		Because: BudgetExhausted,
 		Detail:  fmt.Sprintf("No allowed disruptions for disruption reason %s due to blocking budget", cause.budgeted()),
 		Facts:   reason.FactsOf(map[string]any{"nodepool": p.Name, "nodes": count.Nodes, "down": count.Down, "allowed": most}),

@@ -57,8 +57,8 @@ func TestCensus(t *testing.T) {
 		},
 		Underway: []Move{{Nodes: []string{"chosen", "leaving"}}},
 	}
-	census := CensusOf(&c)
-	if diff := cmp.Diff(map[string]Census{"a": {Nodes: 4, Down: 3}, "b": {Nodes: 1}}, census); diff != "" {
+	census := CountNodes(&c)
+	if diff := cmp.Diff(map[string]NodeCount{"a": {Nodes: 4, Down: 3}, "b": {Nodes: 1}}, census); diff != "" {
 		t.Error(diff)
 	}
 	p := Pool{Name: "a", Budgets: []Budget{{Nodes: 100, Percent: true, Active: true, Until: noon}}}

@@ -5,15 +5,15 @@ import "github.com/karve-dev/karve/engine/cluster"
 // change is one thing that was done to the floor, so that it can be undone and done again.
 type change struct {
 	deed
-	at  int      // the seat, unless it was bought:
-	pod *evicted // who sat down there
+	at  int         // the seat, unless it was bought:
+	pod *evictedPod // who sat down there
 
 	open, left bool // how the seat was before everybody left it
 
 	market *cluster.PoolCatalog // what was bought
 	row    int
 
-	tally     *tally // what was counted
+	tally     *domainCount // what was counted
 	value, by int
 }
 
@@ -28,7 +28,7 @@ const (
 )
 
 // back undoes what was done since the log was that long.
-func (f *floor) back(to int) {
+func (f *schedSim) back(to int) {
 	for len(f.log) > to {
 		last := len(f.log) - 1
 		f.undo(&f.log[last])
@@ -36,16 +36,16 @@ func (f *floor) back(to int) {
 	}
 }
 
-func (f *floor) undo(c *change) {
+func (f *schedSim) undo(c *change) {
 	switch c.deed {
 	case leaving:
-		s := &f.seats[c.at]
+		s := &f.nodes[c.at]
 		if s.open, s.left = c.open, c.left; s.open {
-			s.block.put(s.stand(c.at))
+			s.group.put(s.slot(c.at))
 		}
 	case sitting:
-		s := &f.seats[c.at]
-		s.guests = s.guests[:len(s.guests)-1]
+		s := &f.nodes[c.at]
+		s.arrived = s.arrived[:len(s.arrived)-1]
 		c.pod.seats = c.pod.seats[:len(c.pod.seats)-1]
 		f.fill(c.at, c.pod.PodClass, 1)
 	case buying:
@@ -56,7 +56,7 @@ func (f *floor) undo(c *change) {
 }
 
 // again does what was done once more, on a floor that is as it was before.
-func (f *floor) again(changes []change) {
+func (f *schedSim) again(changes []change) {
 	for i := range changes {
 		switch c := &changes[i]; c.deed {
 		case leaving:
@@ -72,4 +72,4 @@ func (f *floor) again(changes []change) {
 }
 
 // keep says that what was done stays.
-func (f *floor) keep() { f.log = f.log[:0] }
+func (f *schedSim) keep() { f.log = f.log[:0] }

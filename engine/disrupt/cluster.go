@@ -69,15 +69,15 @@ type Node struct {
 	Blocks []Block
 	// Guards are the PodDisruptionBudgets of its pods that let some go, though not all at once
 	// perhaps: the others leave later.
-	Guards []Guard
+	PDBs []PDB
 	// Due are the causes for which it must be replaced whatever that costs, oldest first.
 	Due []Due
 }
 
-// Guard is a PodDisruptionBudget, the pods of a node that it selects, by UID, and how many of all
+// PDB is a PodDisruptionBudget, the pods of a node that it selects, by UID, and how many of all
 // that it selects may be evicted now.
-type Guard struct {
-	Budget  string
+type PDB struct {
+	Name    string
 	Allowed int
 	Pods    []string
 }
@@ -122,8 +122,8 @@ type Pool struct {
 	// Static pools keep a number of nodes: theirs are replaced when due, and never consolidated.
 	Static  bool
 	Budgets []Budget
-	// Thrift is what a move must save at least; nil means Settings.Thrift.
-	Thrift *Thrift
+	// MinSavings is what a move must save at least; nil means Settings.MinSavings.
+	MinSavings *MinSavings
 	// MinAge is how old a node must be before it is consolidated; negative means Settings.MinAge.
 	MinAge time.Duration
 	// Resting is until when nothing is tried in the pool, because too much failed there.
@@ -135,9 +135,9 @@ type Pool struct {
 
 // Settings are the operator's wishes.
 type Settings struct {
-	// Thrift and MinAge hold for pools that say nothing else.
-	Thrift Thrift
-	MinAge time.Duration
+	// MinSavings and MinAge hold for pools that say nothing else.
+	MinSavings MinSavings
+	MinAge     time.Duration
 	// SpotToSpot lets spot nodes be replaced by cheaper spot nodes.
 	SpotToSpot bool
 	// Upstream restores Karpenter's rules exactly where karve is more careful or does

@@ -23,26 +23,28 @@ const (
 
 // spot says why the nodes cannot be replaced by spot machines, as far as the nodes tell:
 // a spot node is hardly ever replaced by anything else.
-func (s *search) spot(set []*node) Left {
+func (s *search) spot(set []*node) Kept {
 	if s.c.Settings.SpotToSpot || !allSpot(set) {
-		return Left{}
+		return Kept{}
 	}
-	return Left{Because: SpotToSpot, Detail: "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"}
+	return Kept{Because: SpotToSpot, Detail: "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"}
 }
 
 func allSpot(set []*node) bool {
 	return !slices.ContainsFunc(set, func(n *node) bool { return n.host.Labels[cluster.LabelCapacityType] != offering.Spot })
 }
 
-// like is all that tells machines apart that are bought.
-type like struct{ pool, instanceType, zone, capacityType string }
+// offeringKey is all that tells machines apart that are bought.
+type offeringKey struct{ pool, instanceType, zone, capacityType string }
 
-func likeOf(pool string, c offering.Ref) like { return like{pool, c.Type, c.Zone, c.CapacityType} }
+func offeringKeyOf(pool string, c offering.Ref) offeringKey {
+	return offeringKey{pool, c.Type, c.Zone, c.CapacityType}
+}
 
 // same is a node that one of the launches would buy again.
 func same(launches []schedule.Launch, set []*node) *node {
 	for i := range launches {
-		bought := likeOf(launches[i].Pool, launches[i].Choices[0])
+		bought := offeringKeyOf(launches[i].Pool, launches[i].Offerings[0])
 		for _, n := range set {
 			if n.as == bought {
 				return n
@@ -54,37 +56,37 @@ func same(launches []schedule.Launch, set []*node) *node {
 
 // cut leaves of each launch the choices with which the move still pays, whichever are
 // bought: what may be spent is shared out by the first choices. None of them is the like of
-// a node that goes. Left says why nothing remains.
-func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Price) Left {
+// a node that goes. Kept says why nothing remains.
+func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Price) Kept {
 	var after offering.Price
 	for i := range launches {
-		after = after.Add(launches[i].Choices[0].Price)
+		after = after.Add(launches[i].Offerings[0].Price)
 	}
-	likes := make(map[like]bool, len(set))
+	likes := make(map[offeringKey]bool, len(set))
 	for _, n := range set {
 		likes[n.as] = true
 	}
 	alike := map[*offering.Ref][]offering.Ref{} // launches that are alike share their choices
 	for i := range launches {
 		l := &launches[i]
-		most := share(purse, l.Choices[0].Price, after)
+		most := share(purse, l.Offerings[0].Price, after)
 		m := market(s.w, l.Pool)
 		banned := func(c offering.Ref) bool {
-			return len(set) > 1 && likes[likeOf(l.Pool, c)]
+			return len(set) > 1 && likes[offeringKeyOf(l.Pool, c)]
 		}
-		before, first := len(l.Choices), &l.Choices[0]
+		before, first := len(l.Offerings), &l.Offerings[0]
 		kept, known := alike[first]
 		if !known {
-			kept = narrow(l.Choices, m, most, banned)
+			kept = narrow(l.Offerings, m, most, banned)
 			alike[first] = kept
 		}
 		limit(l, kept)
-		if len(l.Choices) == 0 {
-			return Left{Because: NotCheaper, Detail: "Can't replace with a cheaper node: it would be one of those that go"}
+		if len(l.Offerings) == 0 {
+			return Kept{Because: NotCheaper, Detail: "Can't replace with a cheaper node: it would be one of those that go"}
 		}
-		if short := lacks(l, m); len(l.Choices) < before && len(short) > 0 {
+		if short := lacks(l, m); len(l.Offerings) < before && len(short) > 0 {
 			if !s.w.Settings.RelaxMinValues {
-				return Left{Because: reason.MinValues, Detail: fmt.Sprintf("Filtering by price: too few values of %s would be left for minValues", short[0])}
+				return Kept{Because: reason.MinValues, Detail: fmt.Sprintf("Filtering by price: too few values of %s would be left for minValues", short[0])}
 			}
 			l.Relaxed = short
 		}
@@ -92,25 +94,25 @@ func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Pri
 			return left
 		}
 	}
-	return Left{}
+	return Kept{}
 }
 
 // overdrawn says that there is no quota for what cut has left: another choice comes first than the
 // one that it was reserved for.
-func (s *search) overdrawn(launches []schedule.Launch) Left {
-	left := maps.Clone(s.trial.Snapshot().QuotaLeft)
+func (s *search) overdrawn(launches []schedule.Launch) Kept {
+	left := maps.Clone(s.whatIf.Snapshot().QuotaLeft)
 	for i := range launches {
 		l := &launches[i]
-		first := l.Choices[0]
+		first := l.Offerings[0]
 		for _, d := range market(s.w, l.Pool).Catalog.InstanceType(first.Type).QuotaUses(first) {
 			had, bounded := left[d.Quota]
 			if left[d.Quota] = had - d.Amount; bounded && had < d.Amount {
-				return Left{Because: reason.Quota, Detail: fmt.Sprintf("Can't replace with a cheaper node: what would take its place needs %d of the quota %s, which has %d left", d.Amount, d.Quota, max(0, had)),
+				return Kept{Because: reason.Quota, Detail: fmt.Sprintf("Can't replace with a cheaper node: what would take its place needs %d of the quota %s, which has %d left", d.Amount, d.Quota, max(0, had)),
 					Facts: reason.FactsOf(map[string]any{"budget": d.Quota, "left": max(0, had), "needed": d.Amount})}
 			}
 		}
 	}
-	return Left{}
+	return Kept{}
 }
 
 // share is purse·part/whole, rounded down.
@@ -162,10 +164,10 @@ func narrow(choices []offering.Ref, m *cluster.PoolCatalog, most offering.Price,
 
 // limit leaves the launch those of its choices.
 func limit(l *schedule.Launch, kept []offering.Ref) {
-	if len(kept) == len(l.Choices) {
+	if len(kept) == len(l.Offerings) {
 		return
 	}
-	if l.Choices = kept; len(kept) > 0 {
+	if l.Offerings = kept; len(kept) > 0 {
 		describe(l)
 	}
 }
@@ -189,7 +191,7 @@ func describe(l *schedule.Launch) {
 			chosen[key] = append(chosen[key], value)
 		}
 	}
-	for _, c := range l.Choices {
+	for _, c := range l.Offerings {
 		note(cluster.LabelInstanceType, c.Type)
 		note(cluster.LabelZone, c.Zone)
 		note(cluster.LabelCapacityType, c.CapacityType)
@@ -206,9 +208,9 @@ func describe(l *schedule.Launch) {
 			l.Labels[key] = values[0]
 		}
 	}
-	first := l.Choices[0]
+	first := l.Offerings[0]
 	l.RunnersUp = slices.DeleteFunc(slices.Clone(l.RunnersUp), func(r schedule.RunnerUp) bool {
-		return r.Type == first.Type || r.Because == reason.Dearer && !slices.Contains(l.Choices, r.Ref)
+		return r.Type == first.Type || r.Because == reason.Dearer && !slices.Contains(l.Offerings, r.Ref)
 	})
 	for i := range l.RunnersUp {
 		l.RunnersUp[i].More = l.RunnersUp[i].Price - first.Price
@@ -231,7 +233,7 @@ func lacks(l *schedule.Launch, m *cluster.PoolCatalog) []string {
 		v := &m.MinValues[i]
 		seen := map[int]bool{}
 		for row := range m.Catalog.Offerings {
-			if slices.Contains(l.Choices, m.Catalog.Ref(row)) {
+			if slices.Contains(l.Offerings, m.Catalog.Ref(row)) {
 				for _, id := range v.Values(row) {
 					seen[id] = true
 				}
@@ -246,26 +248,26 @@ func lacks(l *schedule.Launch, m *cluster.PoolCatalog) []string {
 }
 
 // flexible says why a spot machine cannot take the place of spot nodes.
-func (s *search) flexible(l *schedule.Launch, set []*node) Left {
-	if !allSpot(set) || l.Choices[0].CapacityType != offering.Spot {
-		return Left{}
+func (s *search) flexible(l *schedule.Launch, set []*node) Kept {
+	if !allSpot(set) || l.Offerings[0].CapacityType != offering.Spot {
+		return Kept{}
 	}
 	fewest := fewestTypes
 	if s.c.Settings.Upstream {
 		if len(set) > 1 {
-			return Left{}
+			return Kept{}
 		}
 		fewest = fewestTypesUpstream
 	}
 	var types []string
-	for _, c := range l.Choices {
+	for _, c := range l.Offerings {
 		if !slices.Contains(types, c.Type) {
 			types = append(types, c.Type)
 		}
 	}
 	if len(types) >= fewest {
-		return Left{}
+		return Kept{}
 	}
-	return Left{Because: SpotToSpot, Detail: fmt.Sprintf("SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d", fewest, len(types)),
+	return Kept{Because: SpotToSpot, Detail: fmt.Sprintf("SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d", fewest, len(types)),
 		Facts: reason.FactsOf(map[string]any{"types": len(types), "fewest": fewest})}
 }

@@ -7,15 +7,15 @@ import (
 
 // Rule CONSOLIDATION-20: whom a PodDisruptionBudget lets go only one after the other leaves after everybody else.
 func TestHeldUpPodsLeaveLast(t *testing.T) {
-	one, many := &Guard{Budget: "one", Allowed: 1}, &Guard{Budget: "many", Allowed: 9}
-	p := party{budgets: map[string]int{"one": 0, "many": 1}}
-	for i, guard := range []*Guard{many, one, nil, many, one, one} { // the largest last
-		e := evicted{from: i, guard: guard}
+	one, many := &PDB{Name: "one", Allowed: 1}, &PDB{Name: "many", Allowed: 9}
+	p := evictions{budgets: map[string]int{"one": 0, "many": 1}}
+	for i, guard := range []*PDB{many, one, nil, many, one, one} { // the largest last
+		e := evictedPod{from: i, guard: guard}
 		if guard != nil {
-			e.budget = p.budgets[guard.Budget]
+			e.budget = p.budgets[guard.Name]
 		}
 		p.pods = append(p.pods, e)
-		p.lots = append(p.lots, lot{share: float64(i), from: i, to: i + 1})
+		p.batches = append(p.batches, evictionBatch{share: float64(i), from: i, to: i + 1})
 	}
 	var got []int
 	now, late := p.queue(mixed)

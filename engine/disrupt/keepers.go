@@ -14,8 +14,8 @@ import (
 // the best prices. A group is welcome where it is already. The guess decides who is a home, and
 // who goes first; what may go is decided by plans.
 func (s *search) keepers() {
-	t := &tanks{s: s, left: make([]float64, s.rates.Groups()), welcome: map[string][]bool{}}
-	var order []*tank
+	t := &fluidNodes{s: s, left: make([]float64, s.shadowPrices.Groups()), welcome: map[string][]bool{}}
+	var order []*fluidNode
 	for _, n := range s.nodes {
 		n.keeper, n.wrong = true, false
 		if n.host != nil && !n.gone && !n.host.Leaving {
@@ -25,7 +25,7 @@ func (s *search) keepers() {
 	for _, x := range order {
 		t.rate(x)
 	}
-	slices.SortStableFunc(order, func(x, y *tank) int {
+	slices.SortStableFunc(order, func(x, y *fluidNode) int {
 		if x.free != y.free { // who stays anyhow is filled first
 			return cmp.Compare(ordinal(x.free), ordinal(y.free))
 		}
@@ -43,8 +43,8 @@ func ordinal(b bool) int {
 	return 0
 }
 
-// tanks are the nodes of a cluster when pods are a liquid.
-type tanks struct {
+// fluidNodes are the nodes of a cluster when pods are a liquid.
+type fluidNodes struct {
 	s *search
 	// left is what the pods of each group that have no place yet are worth, USD per hour.
 	left []float64
@@ -52,8 +52,8 @@ type tanks struct {
 	welcome map[string][]bool
 }
 
-// tank is a node among tanks; USD per hour.
-type tank struct {
+// fluidNode is a node among tanks; USD per hour.
+type fluidNode struct {
 	*node
 	own  []float64 // what its pods are worth, by group
 	full float64   // what it would hold, filled up with the pods that are worth most there
@@ -62,12 +62,12 @@ type tank struct {
 }
 
 // see notes the pods of a node.
-func (t *tanks) see(n *node) *tank {
-	x := &tank{node: n, own: make([]float64, len(t.left))}
+func (t *fluidNodes) see(n *node) *fluidNode {
+	x := &fluidNode{node: n, own: make([]float64, len(t.left))}
 	if t.welcome[n.place] == nil {
 		t.welcome[n.place] = make([]bool, len(t.left))
 	}
-	t.s.rates.Parts(n.host, func(group int, worth float64) {
+	t.s.shadowPrices.Parts(n.host, func(group int, worth float64) {
 		x.own[group] += worth
 		t.left[group] += worth
 		t.welcome[n.place][group] = true
@@ -80,12 +80,12 @@ func (t *tanks) see(n *node) *tank {
 const leastPerEviction = 1e-5
 
 // rate scores a node: its pods need not move, but it costs more than they are worth.
-func (t *tanks) rate(x *tank) {
+func (t *fluidNodes) rate(x *fluidNode) {
 	most := 0.0
 	for group, own := range x.own {
 		x.full += own
 		if t.welcome[x.place][group] {
-			most = max(most, t.s.rates.Room(x.host, group))
+			most = max(most, t.s.shadowPrices.Room(x.host, group))
 		}
 	}
 	x.full += most
@@ -106,7 +106,7 @@ const (
 )
 
 // fill gives the node its own pods and those of others that are welcome, unless it goes.
-func (t *tanks) fill(x *tank) {
+func (t *fluidNodes) fill(x *fluidNode) {
 	holds, from := t.pour(x)
 	if x.free {
 		x.wrong = x.swappable && x.price.USD()-x.full >= max(x.least.USD(), x.price.USD()*wrongShare)
@@ -122,7 +122,7 @@ func (t *tanks) fill(x *tank) {
 
 // pour is what the node would hold of what is left, in all and by group: its own pods, then
 // those that are worth most there.
-func (t *tanks) pour(x *tank) (holds float64, from []float64) {
+func (t *fluidNodes) pour(x *fluidNode) (holds float64, from []float64) {
 	from = make([]float64, len(t.left))
 	for group, own := range x.own {
 		from[group] = min(own, t.left[group])
@@ -146,13 +146,13 @@ func (t *tanks) pour(x *tank) (holds float64, from []float64) {
 }
 
 // dearest is the group with pods left to which the node's room is worth most; -1 for none.
-func (t *tanks) dearest(x *tank, from []float64) (best int, room float64) {
+func (t *fluidNodes) dearest(x *fluidNode, from []float64) (best int, room float64) {
 	best = -1
 	for group, welcome := range t.welcome[x.place] {
 		if !welcome || t.left[group]-from[group] <= 1e-9 {
 			continue
 		}
-		if r := t.s.rates.Room(x.host, group); r > room {
+		if r := t.s.shadowPrices.Room(x.host, group); r > room {
 			best, room = group, r
 		}
 	}

@@ -26,27 +26,27 @@ const (
 func (s *search) explainAll() {
 	for _, n := range s.nodes {
 		switch {
-		case n.gone || n.home || n.left.Because != "":
+		case n.gone || n.home || n.kept.Because != "":
 		case n.host == nil || n.host.Leaving:
-			n.stays(Left{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"})
+			n.stays(Kept{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"})
 		default:
-			n.stays(Left{Because: NotCheaper, Detail: "Can't replace with a cheaper node"})
+			n.stays(Kept{Because: NotCheaper, Detail: "Can't replace with a cheaper node"})
 		}
 	}
 }
 
 // stranded says which pods the draft leaves without a home. What pods prefer may lead to a home for
 // each of them, by luck; but a move is looked for that needs none.
-func stranded(d *schedule.Draft) Left {
+func stranded(d *schedule.Draft) Kept {
 	if all := d.Plan().Unplaced; len(all) > 0 {
 		return homeless(all)
 	}
-	return Left{Because: Homeless, Detail: fmt.Sprintf("Not all pods would schedule: %d would not", d.Unplaced()),
+	return Kept{Because: Homeless, Detail: fmt.Sprintf("Not all pods would schedule: %d would not", d.Unplaced()),
 		Facts: reason.FactsOf(map[string]any{"pods": d.Unplaced()})}
 }
 
 // homeless says which pods would have no other home.
-func homeless(unplaced []schedule.Unplaced) Left {
+func homeless(unplaced []schedule.Unplaced) Kept {
 	u := unplaced[0]
 	n := 0
 	for _, all := range unplaced {
@@ -57,12 +57,12 @@ func homeless(unplaced []schedule.Unplaced) Left {
 		why += ": " + u.Detail
 	}
 	pod := u.Pods[0].Namespace + "/" + u.Pods[0].Name
-	return Left{Because: Homeless, Detail: fmt.Sprintf("Not all pods would schedule: %d would not, %s among them (%s)", n, pod, why),
+	return Kept{Because: Homeless, Detail: fmt.Sprintf("Not all pods would schedule: %d would not, %s among them (%s)", n, pod, why),
 		Facts: reason.FactsOf(map[string]any{"pod": pod, "pods": n, "because": string(u.Because)})}
 }
 
 // dearer says by how much the cheapest replacement is too dear, or that it is so by more.
-func dearer(n *node, by offering.Price, exactly bool) Left {
+func dearer(n *node, by offering.Price, exactly bool) Kept {
 	words := fmt.Sprintf("more than $%s/h more than it", by)
 	switch {
 	case exactly && by == 0:
@@ -70,26 +70,26 @@ func dearer(n *node, by offering.Price, exactly bool) Left {
 	case exactly:
 		words = fmt.Sprintf("$%s/h more than it", by)
 	}
-	return Left{Because: NotCheaper, Detail: "Can't replace with a cheaper node: the cheapest replacement costs " + words,
+	return Kept{Because: NotCheaper, Detail: "Can't replace with a cheaper node: the cheapest replacement costs " + words,
 		Facts: reason.FactsOf(map[string]any{"price": n.price.String(), "more": by.String()})}
 }
 
 // frugal says that the node wastes too little to be worth a replacement.
-func frugal(n *node) Left {
-	return Left{Because: NotCheaper, Detail: fmt.Sprintf("Can't replace with a cheaper node: even at the best prices its pods need $%s/h of the $%s/h that it costs", n.price-n.waste, n.price),
+func frugal(n *node) Kept {
+	return Kept{Because: NotCheaper, Detail: fmt.Sprintf("Can't replace with a cheaper node: even at the best prices its pods need $%s/h of the $%s/h that it costs", n.price-n.waste, n.price),
 		Facts: reason.FactsOf(map[string]any{"price": n.price.String(), "needs": (n.price - n.waste).String()})}
 }
 
 // spare says that a replacement would save, though less than is asked for.
-func spare(n *node, saves, least offering.Price) Left {
-	return Left{Because: TooDear, Costs: saves,
+func spare(n *node, saves, least offering.Price) Kept {
+	return Kept{Because: TooDear, Costs: saves,
 		Detail: fmt.Sprintf("Can't replace with a cheaper node: the cheapest replacement saves $%s/h, less than the $%s/h that a replacement must save", saves, least),
 		Facts:  reason.FactsOf(map[string]any{"price": n.price.String(), "saves": saves.String(), "least": least.String()})}
 }
 
 // poor says that a Balanced pool would gain too little.
-func poor(n *node) Left {
-	return Left{Because: PoorScore, Detail: fmt.Sprintf("What the node costs is too little for the pods it would disturb, by the Balanced policy of NodePool %q", n.Pool)}
+func poor(n *node) Kept {
+	return Kept{Because: PoorScore, Detail: fmt.Sprintf("What the node costs is too little for the pods it would disturb, by the Balanced policy of NodePool %q", n.Pool)}
 }
 
 func many(launches int) string {
@@ -99,7 +99,7 @@ func many(launches int) string {
 // pinned lists the nodes that stay because of somebody's wish, to find out what that costs.
 func (s *search) pinned() []*node {
 	return slices.DeleteFunc(slices.Clone(s.nodes), func(n *node) bool {
-		switch n.left.Because {
+		switch n.kept.Because {
 		case DoNotDisrupt, Budgeted, ManyBudgets, Never, OnlyEmpty, PoorScore, Resting, Unsettled:
 			return n.host == nil || n.host.Leaving
 		}
@@ -112,12 +112,12 @@ func (s *search) appraise(n *node) {
 	if n.price == 0 || n.gone || n.home {
 		return
 	}
-	d, mark := s.sketch([]*node{n}, 0)
+	d, mark := s.draftWithout([]*node{n}, 0)
 	fits := d.Unplaced() == 0
-	s.trial.RollbackTo(mark)
-	n.left.Costs = max(0, n.price-s.rates.Of(n.host))
+	s.whatIf.RollbackTo(mark)
+	n.kept.Costs = max(0, n.price-s.shadowPrices.Of(n.host))
 	if fits {
-		n.left.Costs = n.price
+		n.kept.Costs = n.price
 	}
 }
 
@@ -128,7 +128,7 @@ func (m *Move) describe() string {
 		words = append(words, fmt.Sprintf("%d nodes", n))
 	}
 	for i := range m.Launches {
-		c := m.Launches[i].Choices[0]
+		c := m.Launches[i].Offerings[0]
 		words = append(words, fmt.Sprintf("buy %s in %s as %s", c.Type, c.Zone, c.CapacityType))
 	}
 	switch saves := m.Saves(); {

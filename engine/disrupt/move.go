@@ -17,8 +17,8 @@ type Move struct {
 	// Homes are nodes that exist where pods fit; Launches what is bought for the others.
 	// Whichever choices are bought, the move saves what its pools ask for, unless the
 	// cause leaves no choice.
-	Homes    []schedule.Nomination
-	Launches []schedule.Launch
+	Receivers []schedule.Nomination
+	Launches  []schedule.Launch
 	// Before is what the nodes that go cost per hour, After what the launches cost at
 	// their first choices.
 	Before, After offering.Price
@@ -32,8 +32,8 @@ type Move struct {
 // Saves is what the move saves per hour; negative when it costs.
 func (m Move) Saves() offering.Price { return m.Before - m.After }
 
-// Left is a node that stays, and why.
-type Left struct {
+// Kept is a node that stays, and why.
+type Kept struct {
 	Key     string
 	Because reason.Reason
 	Detail  string
@@ -48,7 +48,7 @@ type Left struct {
 // Plan is moves to make, best first, and every node that is left alone with the reason.
 type Plan struct {
 	Moves []Move
-	Left  []Left // by key
+	Kept  []Kept // by key
 	// Done is set when everything was looked into; else Next continues where this ended,
 	// with Moves among Cluster.Underway.
 	Done bool

@@ -30,7 +30,7 @@ func sound(s *enginetest.Script, moves []disrupt.Move) error {
 			}
 			going[key] = true
 		}
-		for _, h := range m.Homes {
+		for _, h := range m.Receivers {
 			homes[h.Node] = append(homes[h.Node], h.Pods...)
 		}
 		p.Launches = append(p.Launches, m.Launches...)
@@ -134,14 +134,14 @@ func TestSlicesAddUp(t *testing.T) {
 			settings := disrupt.Defaults()
 			settings.Steps = steps
 			c := f.Cluster(disrupttest.Now(), pools, settings)
-			census := disrupt.CensusOf(&c)
+			census := disrupt.CountNodes(&c)
 			script := f.Script(&enginetest.Script{Types: f.Types["default"], Pools: poolSpecs(f)})
 			var from disrupt.Cursor
 			known := map[string]bool{}
 			for slice := 0; ; slice++ {
 				p := disrupt.Search(f.Builder.Snapshot(), c, from)
 				c.Underway = append(c.Underway, p.Moves...)
-				for _, l := range p.Left {
+				for _, l := range p.Kept {
 					known[l.Key] = true
 				}
 				if from = p.Next; p.Done {

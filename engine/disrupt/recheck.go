@@ -10,15 +10,15 @@ import (
 
 // Recheck reports whether a move that was decided before is still right: its nodes may
 // go, budgets and all, their pods have a home, it buys what it was to buy or less, and it
-// pays. It returns the move as it is now; Left, of the first node that objects, when it is
+// pays. It returns the move as it is now; Kept, of the first node that objects, when it is
 // not right any more. A move that buys nothing goes on with those of its nodes that may
 // still go. Nothing is rehearsed anew: what was decided together would be judged apart. Nor is
 // anybody kept that was to go, as long as nothing speaks against the move: whoever decides sees a larger
 // choice, and both would disagree for ever. The move itself may be among Cluster.Underway.
-func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Left) {
+func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Kept) {
 	c.Underway = slices.DeleteFunc(slices.Clone(c.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
 	s := newSearch(w, &c, false)
-	defer s.trial.End()
+	defer s.whatIf.End()
 	s.decided = true
 	for _, n := range s.nodes {
 		n.wrong = false // who is to stay was guessed then, and the guess is not what is asked now
@@ -43,31 +43,31 @@ func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Left) {
 // were to go, nobody else's pods are promised room.
 func (s *search) only(m *Move) {
 	homes := map[string]bool{}
-	for _, home := range m.Homes {
+	for _, home := range m.Receivers {
 		homes[home.Node] = true
 	}
 	for _, h := range s.w.Nodes {
 		if !homes[h.Key] && h.Index >= 0 && !slices.Contains(m.Nodes, h.Key) {
-			s.trial.Cordon(h)
+			s.whatIf.Cordon(h)
 		}
 	}
 }
 
 // repeat decides once more what becomes of the nodes, and holds it against the move.
-func (s *search) repeat(set []*node, m *Move) (Move, Left) {
+func (s *search) repeat(set []*node, m *Move) (Move, Kept) {
 	now, left := s.again(set, m)
 	if left.Because == "" && !agrees(&now, m) {
-		left = Left{Because: Changed, Detail: "What would take its place is not what was decided"}
+		left = Kept{Because: Changed, Detail: "What would take its place is not what was decided"}
 	}
 	if left.Because != "" {
 		left.Key = set[0].Key
 		return Move{}, left
 	}
-	return now, Left{}
+	return now, Kept{}
 }
 
 // stillGoing are the nodes of the move that may go now, and the first objection.
-func (s *search) stillGoing(m *Move) (set []*node, first Left) {
+func (s *search) stillGoing(m *Move) (set []*node, first Kept) {
 	taken := map[string]int{}
 	for _, key := range m.Nodes {
 		left := s.objection(key, m.Cause, taken)
@@ -85,26 +85,26 @@ func (s *search) stillGoing(m *Move) (set []*node, first Left) {
 	return set, first
 }
 
-func (s *search) objection(key string, cause Cause, taken map[string]int) Left {
+func (s *search) objection(key string, cause Cause, taken map[string]int) Kept {
 	n := s.byKey[key]
 	if n == nil || n.host == nil || n.host.Leaving {
-		return Left{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"}
+		return Kept{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"}
 	}
 	if left, ok := Eligible(n.Node, n.pool, cause, s.c); !ok {
 		return left
 	}
 	if n.home {
-		return Left{Because: Receives, Detail: "Pods of other nodes are to move there"}
+		return Kept{Because: Receives, Detail: "Pods of other nodes are to move there"}
 	}
 	if s.room(n.pool, cause) <= taken[n.Pool] {
-		_, left := Allowed(n.pool, s.census[n.Pool], cause)
+		_, left := Allowed(n.pool, s.nodeCounts[n.Pool], cause)
 		return left
 	}
-	return Left{}
+	return Kept{}
 }
 
 // again asks the same question as the search did.
-func (s *search) again(set []*node, m *Move) (Move, Left) {
+func (s *search) again(set []*node, m *Move) (Move, Kept) {
 	switch {
 	case m.Cause == Empty:
 		return s.discard(set[0])
@@ -136,7 +136,7 @@ func agrees(now, before *Move) bool {
 		if at < 0 {
 			return false
 		}
-		restrict(&now.Launches[i], open[at].Choices)
+		restrict(&now.Launches[i], open[at].Offerings)
 		open = slices.Delete(open, at, at+1)
 	}
 	return true
@@ -144,14 +144,14 @@ func agrees(now, before *Move) bool {
 
 // within reports whether the first choice of the launch was a choice of the other.
 func within(l, other *schedule.Launch) bool {
-	return l.Pool == other.Pool && slices.Contains(other.Choices, l.Choices[0])
+	return l.Pool == other.Pool && slices.Contains(other.Offerings, l.Offerings[0])
 }
 
 // restrict drops choices that are not among those.
 func restrict(l *schedule.Launch, among []offering.Ref) {
-	kept := slices.DeleteFunc(slices.Clone(l.Choices), func(c offering.Ref) bool { return !slices.Contains(among, c) })
-	if len(kept) < len(l.Choices) {
-		l.Choices = kept
+	kept := slices.DeleteFunc(slices.Clone(l.Offerings), func(c offering.Ref) bool { return !slices.Contains(among, c) })
+	if len(kept) < len(l.Offerings) {
+		l.Offerings = kept
 		describe(l)
 	}
 }

@@ -14,26 +14,26 @@ import (
 // must be bought for those costs more than the move saves. Later moves
 // would take that away again, and so on for ever. So a move is made only when the cluster is cheaper
 // with what is bought then, too (Rule CONSOLIDATION-20). The floor is left as it is then.
-func (s *search) rehearse(m *Move) Left {
-	if s.floor == nil || m.Cause != Underutilized {
-		return Left{}
+func (s *search) rehearse(m *Move) Kept {
+	if s.sim == nil || m.Cause != Underutilized {
+		return Kept{}
 	}
 	set := s.setOf(m)
-	left := s.floor.rehearse(m, set).objection()
+	left := s.sim.rehearse(m, set).objection()
 	if left.Because != "" {
-		s.floor.back(0)
+		s.sim.back(0)
 	}
-	s.floor.keep()
+	s.sim.keep()
 	return left
 }
 
 // perform lets the pods of a move that will be made go where kube-scheduler would put them.
 func (s *search) perform(m *Move) {
-	if s.floor == nil {
+	if s.sim == nil {
 		return
 	}
-	s.floor.act(s.floor.gather(m, s.setOf(m)), likeliest())
-	s.floor.keep()
+	s.sim.act(s.sim.gather(m, s.setOf(m)), likeliest())
+	s.sim.keep()
 }
 
 // outcome is what became of a move: what it saves per hour with what was bought for it, and what is
@@ -52,16 +52,16 @@ func (o outcome) worse(other outcome) outcome {
 }
 
 // objection says why the move does not pay.
-func (o outcome) objection() Left {
+func (o outcome) objection() Kept {
 	switch {
 	case o.homeless:
-		return Left{Because: Scattered, Detail: "The scheduler may put pods where others were to go, and no machine can be bought for those"}
+		return Kept{Because: Scattered, Detail: "The scheduler may put pods where others were to go, and no machine can be bought for those"}
 	case o.extra > 0 && o.saves <= o.extra:
-		return Left{Because: Scattered, Costs: max(0, o.saves),
+		return Kept{Because: Scattered, Costs: max(0, o.saves),
 			Detail: fmt.Sprintf("The scheduler may put pods where others were to go: another $%s/h would be bought for those, and the move saves $%s/h", o.extra, o.saves),
 			Facts:  reason.FactsOf(map[string]any{"saves": o.saves.String(), "more": o.extra.String()})}
 	}
-	return Left{}
+	return Kept{}
 }
 
 // setOf are the nodes of the move that are there.
@@ -79,12 +79,12 @@ func (s *search) setOf(m *Move) []*node {
 // scheduler likes, and which of its choices each launch becomes.
 type way struct {
 	order  order
-	taste  taste
+	taste  scorePolicy
 	choice func([]offering.Ref) offering.Ref
 }
 
 // likeliest is the way in which a move most likely goes. What is decided after it counts on that.
-func likeliest() way { return way{mixed, taste{}, firstOf} }
+func likeliest() way { return way{mixed, scorePolicy{}, firstOf} }
 
 // usual are the ways that are as likely: nodes are drained side by side, and nobody knows who is
 // faster. The likeliest is the last.
@@ -92,7 +92,7 @@ func usual(nodes int) []way {
 	if nodes == 1 {
 		return []way{likeliest()}
 	}
-	return []way{{nodeByNode, taste{}, firstOf}, likeliest()}
+	return []way{{nodeByNode, scorePolicy{}, firstOf}, likeliest()}
 }
 
 // unusual are others that are as possible: nobody knows all that the scheduler weighs, and what is in
@@ -104,7 +104,7 @@ func unusual(m *Move, nodes int) []way {
 	}
 	var out []way
 	for _, o := range orders {
-		for _, t := range []taste{{asItIs: true, spiteful: true}, {asItIs: true}, {spiteful: true}} {
+		for _, t := range []scorePolicy{{scoreBefore: true, adversarial: true}, {scoreBefore: true}, {adversarial: true}} {
 			out = append(out, way{o, t, firstOf})
 			if len(m.Launches) > 0 {
 				out = append(out, way{o, t, lastOf})
@@ -122,7 +122,7 @@ func lastOf(choices []offering.Ref) offering.Ref { return choices[len(choices)-1
 // they are evicted: of each node the largest first. It may go in several ways, and the worst
 // counts; the floor is left as after the likeliest, unless there is an objection. Unusual ones are
 // looked at only where a few machines more or less decide.
-func (f *floor) rehearse(m *Move, set []*node) outcome {
+func (f *schedSim) rehearse(m *Move, set []*node) outcome {
 	p := f.gather(m, set)
 	worst := outcome{saves: m.Saves()}
 	try := func(ways []way) (fine bool) {
@@ -149,16 +149,16 @@ func (f *floor) rehearse(m *Move, set []*node) outcome {
 const enough = 4
 
 // few is what some machines cost of the kinds that would be bought for single pods.
-func (f *floor) few(set []*node) offering.Price {
+func (f *schedSim) few(set []*node) offering.Price {
 	dearest := offering.Price(0)
 	for _, n := range set {
-		n.host.EachMovable(func(c *cluster.PodClass, _ []cluster.PodRef) { dearest = max(dearest, f.dealOf(c.PodShape).price) })
+		n.host.EachMovable(func(c *cluster.PodClass, _ []cluster.PodRef) { dearest = max(dearest, f.cheapestOf(c.PodShape).price) })
 	}
 	return enough * dearest
 }
 
 // act lets the move go one way. What finds no room is bought for.
-func (f *floor) act(p *party, w way) outcome {
+func (f *schedSim) act(p *evictions, w way) outcome {
 	o := outcome{saves: p.move.Before - f.aim(p, w.choice)}
 	for _, at := range p.from {
 		f.leave(at)
@@ -171,23 +171,23 @@ func (f *floor) act(p *party, w way) outcome {
 		f.wanted[p.pods[i].meant]++
 	}
 	for _, e := range now {
-		f.settle(e, w.taste, &o)
+		f.placePod(e, w.taste, &o)
 	}
 	for _, e := range late {
 		f.count(e, e.from, -1)
-		f.settle(e, w.taste, &o)
+		f.placePod(e, w.taste, &o)
 	}
 	return o
 }
 
 // settle finds a seat for the pod, or buys one.
-func (f *floor) settle(p *evicted, t taste, o *outcome) {
+func (f *schedSim) placePod(p *evictedPod, t scorePolicy, o *outcome) {
 	f.wanted[p.meant]--
 	if at := f.best(p, t); at >= 0 {
 		f.sit(p, at)
 		return
 	}
-	d := f.dealFor(p)
+	d := f.cheapestFor(p)
 	if d.market == nil {
 		o.homeless = true
 		return

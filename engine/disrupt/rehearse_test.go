@@ -178,7 +178,7 @@ func forOne(t *testing.T, f *disrupttest.Fleet, asked quantity.Amounts) string {
 			best = offering.Ref{Type: of.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
 		}
 	}
-	n, err := f.Buy(schedule.Launch{Pool: "p", Choices: []offering.Ref{best}, Labels: map[string]string{}})
+	n, err := f.Buy(schedule.Launch{Pool: "p", Offerings: []offering.Ref{best}, Labels: map[string]string{}})
 	if err != nil {
 		t.Fatal(err)
 	}

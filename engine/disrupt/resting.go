@@ -8,12 +8,12 @@ import (
 
 // exhausted says that something would be bought in a pool that rests: what was bought
 // there for other moves just now never came.
-func (s *search) exhausted(launches []schedule.Launch) Left {
+func (s *search) exhausted(launches []schedule.Launch) Kept {
 	for i := range launches {
 		if p := s.pools[launches[i].Pool]; p != nil && s.c.Now.Before(p.Resting) {
-			return Left{Because: Resting, Until: p.Resting, Detail: fmt.Sprintf(
+			return Kept{Because: Resting, Until: p.Resting, Detail: fmt.Sprintf(
 				"What takes its place would be bought in NodePool %q, where moves failed; it is tried again later", p.Name)}
 		}
 	}
-	return Left{}
+	return Kept{}
 }

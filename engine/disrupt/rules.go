@@ -9,12 +9,12 @@ import (
 )
 
 // Eligible reports whether the node may go for that cause, as far as the node and its
-// pool have a say; else Left is the first objection, with Karpenter's text where it has
+// pool have a say; else Kept is the first objection, with Karpenter's text where it has
 // one. The order is Karpenter's too: what stands in the way of everything comes first.
 //
 // Budgets, prices and room elsewhere are questions of their own. p is nil when the pool
 // is not known.
-func Eligible(n *Node, p *Pool, cause Cause, c *Cluster) (Left, bool) {
+func Eligible(n *Node, p *Pool, cause Cause, c *Cluster) (Kept, bool) {
 	left := unfit(n, p, cause, c)
 	if left.Because == "" && cause.graceful() {
 		left = unwanted(n, p, cause, c)
@@ -31,25 +31,25 @@ func Eligible(n *Node, p *Pool, cause Cause, c *Cluster) (Left, bool) {
 func (c Cause) graceful() bool { return c == Empty || c == Underutilized }
 
 // unfit is what stands in the way of every cause.
-func unfit(n *Node, p *Pool, cause Cause, c *Cluster) Left {
+func unfit(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	switch {
 	case underway(n.Key, c.Underway):
-		return Left{Because: MoveUnderway, Detail: "A move of the node is under way"}
+		return Kept{Because: MoveUnderway, Detail: "A move of the node is under way"}
 	case n.Initialized.IsZero():
-		return Left{Because: NotInitialized, Detail: "Node isn't initialized"}
+		return Kept{Because: NotInitialized, Detail: "Node isn't initialized"}
 	case n.Leaving || n.Terminating:
-		return Left{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"}
+		return Kept{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"}
 	case n.Promised:
-		return Left{Because: Nominated, Detail: "Node is nominated for a pending pod", Until: n.PromisedUntil}
+		return Kept{Because: Nominated, Detail: "Node is nominated for a pending pod", Until: n.PromisedUntil}
 	}
 	if b := n.block(false); b != nil {
 		return b.left()
 	}
 	switch {
 	case n.Pool == "":
-		return Left{Because: NoPool, Detail: "Node doesn't have required label (label=karpenter.sh/nodepool)"}
+		return Kept{Because: NoPool, Detail: "Node doesn't have required label (label=karpenter.sh/nodepool)"}
 	case p == nil:
-		return Left{Because: NoPool, Detail: fmt.Sprintf("NodePool not found (NodePool=%s)", n.Pool)}
+		return Kept{Because: NoPool, Detail: fmt.Sprintf("NodePool not found (NodePool=%s)", n.Pool)}
 	}
 	if b := n.block(true); b != nil && (cause.graceful() || !n.Grace) {
 		return b.left()
@@ -66,7 +66,7 @@ func underway(key string, moves []Move) bool {
 	return false
 }
 
-// block is the first block that comes from a pod, or from the node itself.
+// nodeGroup is the first block that comes from a pod, or from the node itself.
 func (n *Node) block(ofPod bool) *Block {
 	for i := range n.Blocks {
 		if n.Blocks[i].Pod == ofPod {
@@ -76,68 +76,68 @@ func (n *Node) block(ofPod bool) *Block {
 	return nil
 }
 
-func (b *Block) left() Left {
-	return Left{Because: b.Because, Detail: b.Detail, Facts: b.Facts, Until: b.Until}
+func (b *Block) left() Kept {
+	return Kept{Because: b.Because, Detail: b.Detail, Facts: b.Facts, Until: b.Until}
 }
 
 // resting holds for every cause: what failed just now fails again.
-func resting(n *Node, p *Pool, c *Cluster) Left {
+func resting(n *Node, p *Pool, c *Cluster) Kept {
 	if until := c.Resting[n.Key]; c.Now.Before(until) {
-		return Left{Because: Resting, Detail: "A move of the node failed, it is tried again later", Until: until}
+		return Kept{Because: Resting, Detail: "A move of the node failed, it is tried again later", Until: until}
 	}
 	if c.Now.Before(p.Resting) {
-		return Left{Because: Resting, Detail: fmt.Sprintf("Moves in NodePool %q failed, it is tried again later", p.Name), Until: p.Resting}
+		return Kept{Because: Resting, Detail: fmt.Sprintf("Moves in NodePool %q failed, it is tried again later", p.Name), Until: p.Resting}
 	}
-	return Left{}
+	return Kept{}
 }
 
-func notDue(n *Node, cause Cause) Left {
+func notDue(n *Node, cause Cause) Kept {
 	if slices.ContainsFunc(n.Due, func(d Due) bool { return d.Cause == cause }) {
-		return Left{}
+		return Kept{}
 	}
-	return Left{Because: NotDue}
+	return Kept{Because: NotDue}
 }
 
 // unwanted is what stands in the way of making the cluster cheaper.
-func unwanted(n *Node, p *Pool, cause Cause, c *Cluster) Left {
+func unwanted(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	switch {
 	case p.Static:
-		return Left{Because: reason.Static, Detail: fmt.Sprintf("NodePool %q keeps a fixed number of nodes", p.Name)}
+		return Kept{Because: reason.Static, Detail: fmt.Sprintf("NodePool %q keeps a fixed number of nodes", p.Name)}
 	case cause == Underutilized && n.Unpriced != "":
-		return Left{Because: Unpriced, Detail: n.Unpriced}
+		return Kept{Because: Unpriced, Detail: n.Unpriced}
 	case p.Never:
-		return Left{Because: Never, Detail: fmt.Sprintf("NodePool %q has consolidation disabled", p.Name)}
+		return Kept{Because: Never, Detail: fmt.Sprintf("NodePool %q has consolidation disabled", p.Name)}
 	case n.Spare:
-		return Left{Because: SpareRoom, Detail: fmt.Sprintf("Node %q has buffer pods", n.Name)}
+		return Kept{Because: SpareRoom, Detail: fmt.Sprintf("Node %q has buffer pods", n.Name)}
 	}
 	if left := occupancy(n, p, cause, c.Settings); left.Because != "" {
 		return left
 	}
 	if at, quiet := Quiet(n, p, c.Now); !quiet {
-		return Left{Because: TooSoon, Until: at,
+		return Kept{Because: TooSoon, Until: at,
 			Detail: fmt.Sprintf("Quiet for %s of %s", c.Now.Sub(n.QuietSince).Truncate(time.Second), p.ConsolidateAfter)}
 	}
 	if cause == Underutilized && c.Now.Before(p.Unsettled) {
-		return Left{Because: Unsettled, Until: p.Unsettled,
+		return Kept{Because: Unsettled, Until: p.Unsettled,
 			Detail: fmt.Sprintf("The last consolidation in NodePool %q did not come true, it is tried again later", p.Name)}
 	}
 	if cause == Underutilized {
 		return young(n, p, c)
 	}
-	return Left{}
+	return Kept{}
 }
 
-func occupancy(n *Node, p *Pool, cause Cause, s Settings) Left {
+func occupancy(n *Node, p *Pool, cause Cause, s Settings) Kept {
 	empty := Vacant(n, s)
 	switch {
 	case cause == Empty && !empty:
-		return Left{Because: NotEmpty, Detail: fmt.Sprintf("%d pods would need another home", n.Pods)}
+		return Kept{Because: NotEmpty, Detail: fmt.Sprintf("%d pods would need another home", n.Pods)}
 	case cause == Underutilized && empty:
-		return Left{Because: NotOccupied}
+		return Kept{Because: NotOccupied}
 	case cause == Underutilized && p.Policy == WhenEmpty:
-		return Left{Because: OnlyEmpty, Detail: fmt.Sprintf("NodePool %q has consolidation policy WhenEmpty, but node is not empty", p.Name)}
+		return Kept{Because: OnlyEmpty, Detail: fmt.Sprintf("NodePool %q has consolidation policy WhenEmpty, but node is not empty", p.Name)}
 	}
-	return Left{}
+	return Kept{}
 }
 
 // Vacant reports whether the node counts as empty: no pod on it would need another
@@ -154,22 +154,22 @@ func Quiet(n *Node, p *Pool, now time.Time) (at time.Time, quiet bool) {
 
 // young nodes were bought for something that is yet to come to them. Karpenter does
 // not ask for an age.
-func young(n *Node, p *Pool, c *Cluster) Left {
+func young(n *Node, p *Pool, c *Cluster) Kept {
 	least := p.MinAge
 	if least < 0 {
 		least = c.Settings.MinAge
 	}
 	if old := n.Created.Add(least); c.Now.Before(old) && !c.Settings.Upstream {
-		return Left{Because: TooYoung, Until: old,
+		return Kept{Because: TooYoung, Until: old,
 			Detail: fmt.Sprintf("Node is %s old, NodePool %q asks for %s", c.Now.Sub(n.Created).Truncate(time.Second), p.Name, least)}
 	}
-	return Left{}
+	return Kept{}
 }
 
-// Home reports whether pods of nodes that are consolidated may move to the node, as far
+// CanReceive reports whether pods of nodes that are consolidated may move to the node, as far
 // as it is a node of a pool: not while it is on its way up or out, was chosen itself, or
 // is so busy that it may be about to go as empty or to fill up.
-func Home(n *Node, p *Pool, c *Cluster) bool {
+func CanReceive(n *Node, p *Pool, c *Cluster) bool {
 	if n.Initialized.IsZero() || n.Leaving || n.Terminating || underway(n.Key, c.Underway) {
 		return false
 	}

@@ -99,7 +99,7 @@ func TestEligible(t *testing.T) {
 				t.Errorf("%s: %s goes: %t (%+v), want %t", tc.name, cause, ok, left, want)
 			}
 		}
-		want := Left{Key: "claim-1", Because: tc.because, Detail: tc.detail, Until: tc.until}
+		want := Kept{Key: "claim-1", Because: tc.because, Detail: tc.detail, Until: tc.until}
 		got, _ := Eligible(&n, &p, tc.asked, &c)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s, %s: %s", tc.name, tc.asked, diff)
@@ -132,7 +132,7 @@ func TestHomes(t *testing.T) {
 	} {
 		n, p, c := quietNode(), p, Cluster{Now: noon}
 		tc.change(&n, &p, &c)
-		if got := Home(&n, &p, &c); got != tc.want {
+		if got := CanReceive(&n, &p, &c); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

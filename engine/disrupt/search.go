@@ -20,7 +20,7 @@ import (
 // same Plan.
 func Search(w *cluster.Snapshot, c Cluster, from Cursor) Plan {
 	s := newSearch(w, &c, !c.Settings.Upstream)
-	defer s.trial.End()
+	defer s.whatIf.End()
 	s.tie(s.came)
 	s.resumed = from != Cursor{}
 	all := stages()
@@ -81,24 +81,24 @@ func (s *search) stage(i int, of stage, from Cursor) (next Cursor, done bool) {
 
 // search is one call of Search or Recheck.
 type search struct {
-	w     *cluster.Snapshot
-	c     *Cluster
-	trial *cluster.WhatIf
-	nodes []*node // by key
-	byKey map[string]*node
-	pools map[string]*Pool
+	w      *cluster.Snapshot
+	c      *Cluster
+	whatIf *cluster.WhatIf
+	nodes  []*node // by key
+	byKey  map[string]*node
+	pools  map[string]*Pool
 	// census counts nodes that were taken as down.
-	census map[string]Census
-	totals map[string]Totals
-	rates  *schedule.Rates
-	floor  *floor   // where pods of moves end up; nil when nobody asks
-	came   arrivals // with moves under way
-	ties   ties     // of pods of moves
-	moves  []Move
-	steps  int
-	queue  []*node         // see wasteful
-	bids   []answer        // since a move was taken last: see bid
-	past   map[string]past // by samePlace
+	nodeCounts   map[string]NodeCount
+	totals       map[string]Totals
+	shadowPrices *schedule.ShadowPrices
+	sim          *schedSim // where pods of moves end up; nil when nobody asks
+	came         arrivals  // with moves under way
+	ties         ties      // of pods of moves
+	moves        []Move
+	steps        int
+	queue        []*node         // see wasteful
+	proposals    []answer        // since a move was taken last: see bid
+	past         map[string]past // by samePlace
 	// unlodged is how many nodes in a row found no room for their pods that was worth it: see lodge.
 	unlodged map[string]int // likewise
 	// exchanged is how many wrong machines went at once when that was tried last, by pool.
@@ -118,13 +118,13 @@ type node struct {
 	pool  *Pool             // nil when it is not known
 	host  *cluster.NodeInfo // nil when it takes no part
 	place string            // its pool, zone and capacity type
-	as    like              // what it was bought as
+	as    offeringKey       // what it was bought as
 	price offering.Price    // per hour; zero when nobody knows
 	// asked is what its movable pods ask for.
 	asked quantity.Vector
 	worth float64 // see Worth
 	// guarded are its Guards by the pods that they let go, once somebody asked.
-	guarded map[string]*Guard
+	guarded map[string]*PDB
 	// waste is what the node costs beyond what its pods would cost at the best prices;
 	// least is what replacing it must save,
 	// rank its place in the queue.
@@ -142,12 +142,12 @@ type node struct {
 	filling    bool // together with others that are doomed it fills those that stay
 	shut       bool // to pods, as long as the stage lasts
 	admitted   bool // although it is busy; see admit
-	left       Left
+	kept       Kept
 }
 
 // newSearch supposes what is under way. Its moves are rehearsed when that is wished.
 func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
-	s := &search{w: w, c: c, trial: w.WhatIf(), byKey: map[string]*node{}, pools: map[string]*Pool{}, census: CensusOf(c), past: map[string]past{}, unlodged: map[string]int{}, exchanged: map[string]int{}, came: arrivals{}, ties: ties{}}
+	s := &search{w: w, c: c, whatIf: w.WhatIf(), byKey: map[string]*node{}, pools: map[string]*Pool{}, nodeCounts: CountNodes(c), past: map[string]past{}, unlodged: map[string]int{}, exchanged: map[string]int{}, came: arrivals{}, ties: ties{}}
 	for i := range c.Pools {
 		s.pools[c.Pools[i].Name] = &c.Pools[i]
 	}
@@ -163,10 +163,10 @@ func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
 		s.nodes = append(s.nodes, n)
 	}
 	slices.SortFunc(s.nodes, func(x, y *node) int { return cmp.Compare(x.Key, y.Key) })
-	s.rates = schedule.Worth(w, hosts)
+	s.shadowPrices = schedule.NewShadowPrices(w, hosts)
 	s.totals = TotalsOf(c, func(key string) offering.Price { return s.byKey[key].price })
 	if rehearsed {
-		s.floor = newFloor(w)
+		s.sim = newSchedSim(w)
 	}
 	s.resume()
 	s.judge()
@@ -185,7 +185,7 @@ func (n *node) measure() {
 	})
 	n.worth = Worth(n.price, n.Node)
 	l := n.host.Labels
-	n.as = like{n.Pool, l[cluster.LabelInstanceType], l[cluster.LabelZone], l[cluster.LabelCapacityType]}
+	n.as = offeringKey{n.Pool, l[cluster.LabelInstanceType], l[cluster.LabelZone], l[cluster.LabelCapacityType]}
 	n.place = n.Pool + "|" + n.as.zone + "|" + n.as.capacityType
 }
 
@@ -200,13 +200,13 @@ func (s *search) resume() {
 		s.came.add(s.impose(m))
 	}
 	for _, n := range s.nodes {
-		if n.host != nil && !n.gone && !Home(n.Node, n.pool, s.c) {
-			s.trial.Cordon(n.host)
+		if n.host != nil && !n.gone && !CanReceive(n.Node, n.pool, s.c) {
+			s.whatIf.Cordon(n.host)
 		}
 	}
-	for _, h := range slices.Clone(s.trial.Snapshot().Nodes) {
+	for _, h := range slices.Clone(s.whatIf.Snapshot().Nodes) {
 		if !h.Initialized && h.Index >= 0 {
-			s.trial.Cordon(h)
+			s.whatIf.Cordon(h)
 		}
 	}
 }
@@ -218,16 +218,16 @@ func (s *search) judge() {
 		if Vacant(n.Node, s.c.Settings) {
 			cause = Empty
 		}
-		n.left, n.free = Eligible(n.Node, n.pool, cause, s.c)
+		n.kept, n.free = Eligible(n.Node, n.pool, cause, s.c)
 		n.free = n.free && n.host != nil && !n.host.Leaving && cause == Underutilized
 		if len(n.Due) == 0 {
 			continue
 		}
 		if left, ok := Eligible(n.Node, n.pool, n.Due[0].Cause, s.c); !ok {
-			n.left = left
+			n.kept = left
 			continue
 		}
-		most, _ := Permitted(n.pool, s.census[n.Pool].Nodes, n.Due[0].Cause)
+		most, _ := Permitted(n.pool, s.nodeCounts[n.Pool].Nodes, n.Due[0].Cause)
 		n.soon = most > 0 && n.host != nil && !n.host.Leaving
 		n.free = n.free && !n.soon
 	}
@@ -238,7 +238,7 @@ func (s *search) judge() {
 // the best prices) for each pod that may move: where few may, they would have to move for
 // everybody. It does not change while the cluster shrinks, so no plan is undone by the next.
 func (s *search) fair() {
-	t := &s.c.Settings.Thrift
+	t := &s.c.Settings.MinSavings
 	if t.PerPod <= 0 {
 		return
 	}
@@ -249,7 +249,7 @@ func (s *search) fair() {
 		case n.pinned():
 			bill = bill.Add(n.price)
 		default:
-			bill = bill.Add(s.rates.Of(n.host))
+			bill = bill.Add(s.shadowPrices.Of(n.host))
 			pods += n.Cost
 		}
 	}
@@ -260,11 +260,11 @@ func (s *search) fair() {
 
 // pinned nodes stay for longer than a while.
 func (n *node) pinned() bool {
-	switch n.left.Because {
+	switch n.kept.Because {
 	case NotInitialized, Nominated, MoveUnderway, AlreadyLeaving, Resting:
 		return false
 	}
-	return !n.free && !n.soon && n.left.Because != "" && n.left.Until.IsZero()
+	return !n.free && !n.soon && n.kept.Because != "" && n.kept.Until.IsZero()
 }
 
 // weigh finds out what the nodes waste, and which are the wrong machines for what they
@@ -274,7 +274,7 @@ func (s *search) weigh() {
 		if n.host == nil || n.price == 0 {
 			continue
 		}
-		needs := s.rates.Of(n.host)
+		needs := s.shadowPrices.Of(n.host)
 		n.waste = n.price - needs // of nodes that go, too: a cursor counts on their place in the queue
 		if n.pool == nil {
 			continue
@@ -288,7 +288,7 @@ func (s *search) weigh() {
 // fleeting nodes are kept by their youth alone: they stand as good as empty, and will be
 // looked at as soon as they are old enough.
 func (n *node) fleeting() bool {
-	return (n.left.Because == TooYoung || n.left.Because == TooSoon) && n.waste >= n.least && n.waste > n.price/2
+	return (n.kept.Because == TooYoung || n.kept.Because == TooSoon) && n.waste >= n.least && n.waste > n.price/2
 }
 
 // mark notes who takes part in a move.
@@ -298,7 +298,7 @@ func (s *search) mark(m *Move) {
 			n.gone = true
 		}
 	}
-	for _, home := range m.Homes {
+	for _, home := range m.Receivers {
 		if n := s.byKey[home.Node]; n != nil {
 			n.home = true
 		}
@@ -315,7 +315,7 @@ func (s *search) rewind() {
 			open = append(open, n.host)
 		}
 	}
-	s.trial.Uncordon(open...)
+	s.whatIf.Uncordon(open...)
 	for _, n := range s.nodes {
 		if n.wanders() && !n.gone && n.host != nil {
 			s.shut(n) // whoever moved there would move twice
@@ -332,38 +332,38 @@ func (s *search) shut(n *node) {
 		return
 	}
 	n.shut = true
-	s.trial.Cordon(n.host)
+	s.whatIf.Cordon(n.host)
 }
 
 // room is how many more nodes of the pool may go for that cause.
 func (s *search) room(p *Pool, cause Cause) int {
-	count := s.census[p.Name]
+	count := s.nodeCounts[p.Name]
 	most, _ := Permitted(p, count.Nodes, cause)
 	return max(0, most-count.Down)
 }
 
 // refused notes that the pool's budget is used up.
 func (s *search) refused(n *node, cause Cause) {
-	_, left := Allowed(n.pool, s.census[n.Pool], cause)
+	_, left := Allowed(n.pool, s.nodeCounts[n.Pool], cause)
 	n.stays(left)
 }
 
-func (n *node) stays(left Left) {
+func (n *node) stays(left Kept) {
 	left.Key = n.Key
-	n.left = left
+	n.kept = left
 }
 
 // take adds the move to the plan and supposes that it comes true, unless something speaks against it
 // beside the moves that are there.
-func (s *search) take(m Move) Left {
-	mark := s.trial.Mark()
+func (s *search) take(m Move) Kept {
+	mark := s.whatIf.Mark()
 	came := s.impose(&m)
 	left := s.torn(came)
 	if left.Because == "" {
 		left = s.rehearse(&m)
 	}
 	if left.Because != "" {
-		s.trial.RollbackTo(mark)
+		s.whatIf.RollbackTo(mark)
 		return left
 	}
 	if m.Cause != Underutilized { // the others were rehearsed
@@ -372,31 +372,31 @@ func (s *search) take(m Move) Left {
 	s.tie(came)
 	for _, key := range m.Nodes {
 		pool := s.byKey[key].Pool
-		count := s.census[pool]
+		count := s.nodeCounts[pool]
 		count.Down++
-		s.census[pool] = count
+		s.nodeCounts[pool] = count
 	}
 	s.mark(&m)
 	s.moves = append(s.moves, m)
-	return Left{}
+	return Kept{}
 }
 
 // sketch supposes that the nodes go and asks where their pods would be. Whoever calls it
 // goes back to the mark.
-func (s *search) sketch(set []*node, purse offering.Price) (*schedule.Draft, cluster.Mark) {
+func (s *search) draftWithout(set []*node, purse offering.Price) (*schedule.Draft, cluster.Mark) {
 	m := s.vacate(set)
-	return schedule.Sketch(s.trial.Snapshot(), purse), m
+	return schedule.NewDraft(s.whatIf.Snapshot(), purse), m
 }
 
 // vacate supposes that the nodes go, to put a question to the packer or to hear more of its answer.
 func (s *search) vacate(set []*node) cluster.Mark {
 	s.steps++
-	m := s.trial.Mark()
+	m := s.whatIf.Mark()
 	hosts := make([]*cluster.NodeInfo, len(set))
 	for i, n := range set {
 		hosts[i] = n.host
 	}
-	s.trial.RemoveNodes(hosts...)
+	s.whatIf.RemoveNodes(hosts...)
 	return m
 }
 
@@ -406,11 +406,11 @@ func (s *search) plan(next Cursor, done bool) Plan {
 		if n.gone {
 			continue
 		}
-		if n.left.Because == "" && n.home {
-			n.stays(Left{Because: Receives, Detail: "Pods of other nodes are to move there"})
+		if n.kept.Because == "" && n.home {
+			n.stays(Kept{Because: Receives, Detail: "Pods of other nodes are to move there"})
 		}
-		if n.left.Because != "" {
-			p.Left = append(p.Left, n.left)
+		if n.kept.Because != "" {
+			p.Kept = append(p.Kept, n.kept)
 		}
 	}
 	return p

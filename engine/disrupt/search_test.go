@@ -44,19 +44,19 @@ func told(p disrupt.Plan) string {
 	var b strings.Builder
 	for _, m := range p.Moves {
 		fmt.Fprintf(&b, "%s %s", m.Cause, strings.Join(m.Nodes, "+"))
-		for _, h := range m.Homes {
+		for _, h := range m.Receivers {
 			fmt.Fprintf(&b, " ->%s:%d", h.Node, len(h.Pods))
 		}
 		for _, l := range m.Launches {
 			var types []string
-			for _, c := range l.Choices {
+			for _, c := range l.Offerings {
 				types = append(types, c.Type+"/"+c.CapacityType[:1])
 			}
 			fmt.Fprintf(&b, " buys %s:%d", strings.Join(types, "|"), len(l.Pods))
 		}
 		fmt.Fprintf(&b, " %s\n", m.Saves())
 	}
-	for _, l := range p.Left {
+	for _, l := range p.Kept {
 		fmt.Fprintf(&b, "%s stays: %s\n", l.Key, l.Because)
 	}
 	return b.String()
@@ -157,7 +157,7 @@ func TestSearch(t *testing.T) {
 		{"unpriced", d("a", 8, "price=0") + "pod a1 cpu=1 mem=1Gi on=a\n", nil, "a stays: Unpriced\n"},
 		// Rule CONSOLIDATION-19: what saves less than is asked for is not done, and it is said how much that is.
 		{"thrift", d("a", 4, "price=0.205") + "pod a1 cpu=3 mem=1Gi on=a\n", func(_ *disrupttest.Fleet, c *disrupt.Cluster) {
-			c.Pools[0].Thrift = &disrupt.Thrift{PerHour: 1e7}
+			c.Pools[0].MinSavings = &disrupt.MinSavings{PerHour: 1e7}
 		}, "a stays: NotCheaper\n"},
 		// Rule CONSOLIDATION-14: a replacement must fit its pool's limits beside the node that it replaces.
 		{"limits", "pool q limit:cpu=9\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:q on=a\n", nil, "a stays: Homeless\n"},
@@ -181,7 +181,7 @@ func TestSearch(t *testing.T) {
 			for i := range pools {
 				pools[i].MinAge = -1
 			}
-			c := f.Cluster(now, pools, disrupt.Settings{Thrift: disrupt.Thrift{Share: 0.05}, SpotToSpot: true})
+			c := f.Cluster(now, pools, disrupt.Settings{MinSavings: disrupt.MinSavings{Share: 0.05}, SpotToSpot: true})
 			if tc.change != nil {
 				tc.change(f, &c)
 			}
@@ -204,7 +204,7 @@ func TestWishesCost(t *testing.T) {
 		c.Nodes[i].Blocks = []disrupt.Block{{Because: disrupt.DoNotDisrupt, Detail: "asked to"}}
 	}
 	got := map[string]offering.Price{}
-	for _, l := range disrupt.Search(f.Builder.Snapshot(), c, disrupt.Cursor{}).Left {
+	for _, l := range disrupt.Search(f.Builder.Snapshot(), c, disrupt.Cursor{}).Kept {
 		if l.Because != disrupt.DoNotDisrupt {
 			t.Errorf("%s stays because of %s", l.Key, l.Because)
 		}

@@ -71,7 +71,7 @@ func (s *search) remove(n *node) {
 // squanders reports whether pods would go to a node of which two thirds are wasted even then. It
 // is the one that should go: they are looked at together before they are merged there.
 func (s *search) squanders(n *node, m *Move) bool {
-	for _, home := range m.Homes {
+	for _, home := range m.Receivers {
 		h := s.byKey[home.Node]
 		if h == nil || !h.free {
 			continue
@@ -90,7 +90,7 @@ func (s *search) vetoed() []*node {
 	s.lenient = true
 	again := s.resumed
 	for _, n := range s.nodes {
-		if n.wrong && !n.gone && (n.left.Because == NotCheaper || n.left.Because == Homeless) {
+		if n.wrong && !n.gone && (n.kept.Because == NotCheaper || n.kept.Because == Homeless) {
 			n.wrong = false
 			again = true
 		}
@@ -99,14 +99,14 @@ func (s *search) vetoed() []*node {
 	return slices.DeleteFunc(s.byWorth(), func(n *node) bool { return !n.put && !again })
 }
 
-// delete makes a move of taking the nodes away; Left says why there is none.
-func (s *search) delete(set []*node) (Move, Left) {
-	d, mark := s.sketch(set, 0)
+// delete makes a move of taking the nodes away; Kept says why there is none.
+func (s *search) delete(set []*node) (Move, Kept) {
+	d, mark := s.draftWithout(set, 0)
 	if d.Unplaced() > 0 {
-		s.trial.RollbackTo(mark)
-		return Move{}, Left{Because: Homeless, Detail: "Not all pods would schedule on other nodes"}
+		s.whatIf.RollbackTo(mark)
+		return Move{}, Kept{Because: Homeless, Detail: "Not all pods would schedule on other nodes"}
 	}
-	defer s.trial.RollbackTo(mark)
+	defer s.whatIf.RollbackTo(mark)
 	parts, before := s.parts(set), cost(set)
 	if before > 0 && !Pays(parts, before, 0, 0, s.c.Settings) { // without a price it surely saves something
 		return Move{}, spare(set[0], before, Least(parts, s.c.Settings))
@@ -117,7 +117,7 @@ func (s *search) delete(set []*node) (Move, Left) {
 	}
 	m := s.draw(Underutilized, set, d.Plan())
 	m.Score = scores
-	return m, Left{}
+	return m, Kept{}
 }
 
 // parts sorts the nodes by what each pool gives.

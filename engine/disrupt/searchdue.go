@@ -56,25 +56,25 @@ func (s *search) due(n *node) {
 	}
 }
 
-// renew makes a move of replacing the node whatever that costs; Left says why there is
+// renew makes a move of replacing the node whatever that costs; Kept says why there is
 // none. A static pool buys its next machine, and the pods find their own way, as they do
 // when such a pool shrinks.
-func (s *search) renew(n *node, cause Cause) (Move, Left) {
+func (s *search) renew(n *node, cause Cause) (Move, Kept) {
 	set := []*node{n}
 	m := Move{}
 	if n.pool.Static {
 		s.steps++
-		launches := schedule.Static(s.trial.Snapshot(), n.Pool, 1)
+		launches := schedule.Static(s.whatIf.Snapshot(), n.Pool, 1)
 		if len(launches) == 0 {
-			return m, Left{Because: Unreplaceable, Detail: fmt.Sprintf("NodePool %q can buy no machine to take its place", n.Pool)}
+			return m, Kept{Because: Unreplaceable, Detail: fmt.Sprintf("NodePool %q can buy no machine to take its place", n.Pool)}
 		}
 		m = s.draw(cause, set, schedule.Plan{Launches: launches})
 		m.Evictions = n.Pods
 	} else {
 		s.admit()
-		d, mark := s.sketch(set, noPurse)
+		d, mark := s.draftWithout(set, noPurse)
 		plan := d.Plan()
-		s.trial.RollbackTo(mark)
+		s.whatIf.RollbackTo(mark)
 		if len(plan.Unplaced) > 0 {
 			return m, homeless(plan.Unplaced)
 		}
@@ -84,5 +84,5 @@ func (s *search) renew(n *node, cause Cause) (Move, Left) {
 		m = s.draw(cause, set, plan)
 	}
 	m.Detail = n.Due[0].Detail + ": " + m.describe()
-	return m, Left{}
+	return m, Kept{}
 }

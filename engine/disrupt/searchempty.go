@@ -31,7 +31,7 @@ func (s *search) empty(n *node) {
 	}
 	if s.room(n.pool, Empty) == 0 {
 		s.refused(n, Empty)
-		n.left.Costs = n.price
+		n.kept.Costs = n.price
 		return
 	}
 	m, left := s.discard(n)
@@ -45,24 +45,24 @@ func (s *search) empty(n *node) {
 
 // discard makes a move of taking an empty node away. Pods that the World knows of and the
 // Cluster does not came a moment ago.
-func (s *search) discard(n *node) (Move, Left) {
-	d, mark := s.sketch([]*node{n}, 0)
-	defer s.trial.RollbackTo(mark)
+func (s *search) discard(n *node) (Move, Kept) {
+	d, mark := s.draftWithout([]*node{n}, 0)
+	defer s.whatIf.RollbackTo(mark)
 	if d.Unplaced() > 0 && !s.c.Settings.Upstream {
-		return Move{}, Left{Because: NotEmpty, Detail: "Pods came that would need another home"}
+		return Move{}, Kept{Because: NotEmpty, Detail: "Pods came that would need another home"}
 	}
-	return s.draw(Empty, []*node{n}, d.Plan()), Left{}
+	return s.draw(Empty, []*node{n}, d.Plan()), Kept{}
 }
 
 // draw writes a move down.
 func (s *search) draw(cause Cause, set []*node, p schedule.Plan) Move {
-	m := Move{Cause: cause, Homes: p.Nominations, Launches: p.Launches, After: p.Price()}
+	m := Move{Cause: cause, Receivers: p.Nominations, Launches: p.Launches, After: p.Price()}
 	for _, n := range set {
 		m.Nodes = append(m.Nodes, n.Key)
 		m.Before = m.Before.Add(n.price)
 	}
 	slices.Sort(m.Nodes)
-	for _, home := range m.Homes {
+	for _, home := range m.Receivers {
 		m.Evictions += len(home.Pods)
 	}
 	for i := range m.Launches {

@@ -29,8 +29,8 @@ func (s *search) wasteful() []*node {
 // move can fail as a whole.
 const mostMates = 32
 
-// bid is nodes that may go together, and what that would save.
-type bid struct {
+// proposal is nodes that may go together, and what that would save.
+type proposal struct {
 	set   []*node
 	saves offering.Price
 	ratio float64 // saved for what it disturbs
@@ -49,8 +49,8 @@ func (s *search) replace(n *node) {
 		s.lodge(n)
 		return
 	}
-	clear(s.bids)
-	s.bids = s.bids[:0]
+	clear(s.proposals)
+	s.proposals = s.proposals[:0]
 	if n.wrong && s.exchange(n) {
 		return
 	}
@@ -59,7 +59,7 @@ func (s *search) replace(n *node) {
 	past := s.past[group]
 	switch {
 	case past.size > 1: // what paid last pays again, mostly
-		best = s.better(best, s.bid(s.mates(n, kinds()[past.kind], past.size)))
+		best = s.better(best, s.propose(s.mates(n, kinds()[past.kind], past.size)))
 		if best != nil && best.ratio >= 0.9*past.ratio {
 			break
 		}
@@ -77,7 +77,7 @@ func (s *search) replace(n *node) {
 	if len(best.set) == 1 {
 		past.size = 1
 	}
-	if !s.settle(best) {
+	if !s.accept(best) {
 		past.failures++
 	}
 	s.past[group] = past
@@ -89,7 +89,7 @@ func (s *search) replace(n *node) {
 func (s *search) lodge(n *node) {
 	if s.unlodged[n.place] < mostFailures || n.rank%8 == 0 {
 		b := s.ask([]*node{n})
-		if b != nil && s.settle(b) {
+		if b != nil && s.accept(b) {
 			s.unlodged[n.place] = 0
 			return
 		}
@@ -98,7 +98,7 @@ func (s *search) lodge(n *node) {
 			return // settle said why
 		}
 	}
-	if n.left.Because != Scattered && n.left.Because != ReliedOn { // it need not be replaced, it might just go
+	if n.kept.Because != Scattered && n.kept.Because != ReliedOn { // it need not be replaced, it might just go
 		n.stays(frugal(n))
 	}
 }
@@ -125,7 +125,7 @@ func (s *search) exchange(n *node) bool {
 		if len(set) <= size/2 {
 			continue
 		}
-		if s.settle(&bid{set: set}) {
+		if s.accept(&proposal{set: set}) {
 			s.exchanged[n.Pool] = size
 			return n.gone
 		}
@@ -159,7 +159,7 @@ func samePlace(n *node) string { return n.place }
 func samePool(n *node) string { return n.Pool }
 
 // grow doubles the company of the node while that saves more for what it disturbs.
-func (s *search) grow(n *node, best *bid, p *past) *bid {
+func (s *search) grow(n *node, best *proposal, p *past) *proposal {
 	for at, kind := range kinds() {
 		worse := 0
 		for size := 2; size <= mostMates && worse < 2; size *= 2 {
@@ -167,7 +167,7 @@ func (s *search) grow(n *node, best *bid, p *past) *bid {
 			if len(set) <= size/2 {
 				break
 			}
-			next := s.better(best, s.bid(set))
+			next := s.better(best, s.propose(set))
 			if next == best {
 				worse++
 				continue
@@ -180,7 +180,7 @@ func (s *search) grow(n *node, best *bid, p *past) *bid {
 
 // better is the bid that saves more for what it disturbs, the smaller one when they are
 // about as good.
-func (s *search) better(a, b *bid) *bid {
+func (s *search) better(a, b *proposal) *proposal {
 	if a == nil || b != nil && b.ratio > a.ratio*1.02 {
 		return b
 	}
@@ -212,17 +212,17 @@ func (s *search) goesWith(n, o *node) bool {
 }
 
 // alone bids for the node by itself, and notes by how much a replacement is too dear.
-func (s *search) alone(n *node) *bid {
+func (s *search) alone(n *node) *proposal {
 	set := []*node{n}
 	if left := s.spot(set); left.Because != "" {
 		n.stays(left)
 		return nil
 	}
 	least := n.least
-	d, mark := s.sketch(set, n.price+n.price/4)
-	defer s.trial.RollbackTo(mark)
+	d, mark := s.draftWithout(set, n.price+n.price/4)
+	defer s.whatIf.RollbackTo(mark)
 	switch {
-	case d.Broke():
+	case d.OverMaxPrice():
 		n.stays(dearer(n, n.price/4, false))
 	case d.Unplaced() > 0:
 		n.stays(stranded(d))
@@ -231,40 +231,40 @@ func (s *search) alone(n *node) *bid {
 	case n.price-d.Price() < least:
 		n.stays(spare(n, n.price-d.Price(), least))
 	default:
-		return newBid(set, n.price-d.Price(), nil)
+		return newProposal(set, n.price-d.Price(), nil)
 	}
 	return nil
 }
 
-func newBid(set []*node, saves offering.Price, d *schedule.Draft) *bid {
+func newProposal(set []*node, saves offering.Price, d *schedule.Draft) *proposal {
 	disturbs := 0.0
 	for _, n := range set {
 		disturbs += 1 + n.Cost
 	}
-	return &bid{set, saves, float64(saves) / disturbs, d}
+	return &proposal{set, saves, float64(saves) / disturbs, d}
 }
 
 // answer is what became of asking for a bid.
 type answer struct {
 	set []*node
-	bid *bid
+	bid *proposal
 }
 
-// bid asks what replacing the nodes together would save; nil when that is too little. The same
+// proposal asks what replacing the nodes together would save; nil when that is too little. The same
 // company is proposed more than once.
-func (s *search) bid(set []*node) *bid {
-	for _, known := range s.bids {
+func (s *search) propose(set []*node) *proposal {
+	for _, known := range s.proposals {
 		if slices.Equal(known.set, set) {
 			s.steps++
 			return known.bid
 		}
 	}
 	b := s.ask(set)
-	s.bids = append(s.bids, answer{set, b})
+	s.proposals = append(s.proposals, answer{set, b})
 	return b
 }
 
-func (s *search) ask(set []*node) *bid {
+func (s *search) ask(set []*node) *proposal {
 	if s.spot(set).Because != "" {
 		return nil
 	}
@@ -272,12 +272,12 @@ func (s *search) ask(set []*node) *bid {
 	if before <= least {
 		return nil
 	}
-	d, mark := s.sketch(set, before-least)
-	defer s.trial.RollbackTo(mark)
-	if d.Broke() || d.Unplaced() > 0 || before-d.Price() < least {
+	d, mark := s.draftWithout(set, before-least)
+	defer s.whatIf.RollbackTo(mark)
+	if d.OverMaxPrice() || d.Unplaced() > 0 || before-d.Price() < least {
 		return nil
 	}
-	return newBid(set, before-d.Price(), d)
+	return newProposal(set, before-d.Price(), d)
 }
 
 func cost(set []*node) offering.Price {
@@ -292,10 +292,10 @@ func cost(set []*node) offering.Price {
 func (s *search) payable(n *node) bool {
 	switch {
 	case n.price == 0:
-		n.stays(Left{Because: Unpriced, Detail: "Nobody knows what the node costs"})
+		n.stays(Kept{Because: Unpriced, Detail: "Nobody knows what the node costs"})
 	case s.room(n.pool, Underutilized) == 0:
 		s.refused(n, Underutilized)
-		n.left.Costs = max(0, n.waste)
+		n.kept.Costs = max(0, n.waste)
 	case Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]):
 		n.stays(poor(n))
 	default:
@@ -306,7 +306,7 @@ func (s *search) payable(n *node) bool {
 
 // settle writes the move down and takes it, unless it does not pay or something speaks
 // against it that only the plan shows.
-func (s *search) settle(b *bid) bool {
+func (s *search) accept(b *proposal) bool {
 	m, left := s.write(b.set, b.draft)
 	if left.Because == "" {
 		left = s.take(m)
@@ -317,23 +317,23 @@ func (s *search) settle(b *bid) bool {
 	}
 	for _, n := range b.set {
 		if !n.gone {
-			n.stays(Left{Because: Receives, Detail: "Nodes like it go, and it is kept in place of one that would be bought for their pods"})
+			n.stays(Kept{Because: Receives, Detail: "Nodes like it go, and it is kept in place of one that would be bought for their pods"})
 		}
 	}
 	return true
 }
 
-// draft plans what takes the place of the nodes; Left says why nothing can. What pods prefer
+// draft plans what takes the place of the nodes; Kept says why nothing can. What pods prefer
 // takes several plans to find out, and hardly ever makes up for what is wrong with the plan
 // that honours nothing. So that is looked at first, and when it would buy the like of one of the
 // nodes that one is returned, with no plan. It is d where that was made already.
-func (s *search) draft(set []*node, purse offering.Price, d *schedule.Draft) (plan schedule.Plan, kept *node, left Left) {
+func (s *search) draft(set []*node, purse offering.Price, d *schedule.Draft) (plan schedule.Plan, kept *node, left Kept) {
 	mark := s.vacate(set)
-	defer s.trial.RollbackTo(mark)
+	defer s.whatIf.RollbackTo(mark)
 	if d == nil {
-		d = schedule.Sketch(s.trial.Snapshot(), purse)
+		d = schedule.NewDraft(s.whatIf.Snapshot(), purse)
 	}
-	if d.Broke() || d.Unplaced() > 0 {
+	if d.OverMaxPrice() || d.Unplaced() > 0 {
 		return plan, nil, dearer(set[0], 0, false)
 	}
 	launches := slices.Clone(d.Launches())
@@ -352,14 +352,14 @@ func (s *search) draft(set []*node, purse offering.Price, d *schedule.Draft) (pl
 
 // redraft plans what takes the place of the nodes, whatever is bought.
 func (s *search) redraft(set []*node, purse offering.Price) schedule.Plan {
-	d, mark := s.sketch(set, purse)
-	defer s.trial.RollbackTo(mark)
+	d, mark := s.draftWithout(set, purse)
+	defer s.whatIf.RollbackTo(mark)
 	return d.Plan()
 }
 
-// write makes a move of replacing the nodes; Left says why there is none. A draft that was made
+// write makes a move of replacing the nodes; Kept says why there is none. A draft that was made
 // already is good as long as nothing else was decided.
-func (s *search) write(set []*node, d *schedule.Draft) (Move, Left) {
+func (s *search) write(set []*node, d *schedule.Draft) (Move, Kept) {
 	before, least := cost(set), Least(s.parts(set), s.c.Settings)
 	if left := s.spot(set); left.Because != "" {
 		return Move{}, left
@@ -381,7 +381,7 @@ func (s *search) write(set []*node, d *schedule.Draft) (Move, Left) {
 		plan = s.redraft(set, before-least)
 	}
 	if s.c.Settings.Upstream && len(plan.Launches) > 1 {
-		return Move{}, Left{Because: NotCheaper, Detail: many(len(plan.Launches))}
+		return Move{}, Kept{Because: NotCheaper, Detail: many(len(plan.Launches))}
 	}
 	if left := s.exhausted(plan.Launches); left.Because != "" {
 		return Move{}, left
@@ -401,5 +401,5 @@ func (s *search) write(set []*node, d *schedule.Draft) (Move, Left) {
 		return Move{}, poor(set[0])
 	}
 	m.Score = scores
-	return m, Left{}
+	return m, Kept{}
 }

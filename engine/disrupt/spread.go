@@ -8,14 +8,14 @@ import (
 // spread is a required spread over zones or the like, as kube-scheduler judges it: the zone that the
 // pod comes to may have at most so many more pods than the one with the fewest.
 type spread struct {
-	*tally
+	*domainCount
 	skew    int
 	domains int  // with fewer zones than that the fewest count as none
 	self    bool // the pod counts, too
 }
 
-// tally counts pods of a crowd by the value of a label, on the nodes that the spread looks at.
-type tally struct {
+// domainCount counts pods of a crowd by the value of a label, on the nodes that the spread looks at.
+type domainCount struct {
 	key    *constraint.Key
 	crowd  *cluster.PodSelector
 	shape  *cluster.PodShape // whose own affinity a node must meet; nil when any node counts
@@ -27,41 +27,41 @@ type tally struct {
 }
 
 // spreadOf compiles a spread of the class.
-func (f *floor) spreadOf(c *cluster.PodClass, e *cluster.TopologySpread) spread {
-	t := tally{key: e.Key, crowd: e.Crowd}
+func (f *schedSim) spreadOf(c *cluster.PodClass, e *cluster.TopologySpread) spread {
+	t := domainCount{key: e.Key, crowd: e.Crowd}
 	if !e.IgnoreAffinity && c.PodShape.HasNodeConstraints() {
 		t.shape = c.PodShape
 	}
 	if e.HonorTaints {
 		t.taints = c.PodShape
 	}
-	return spread{f.tally(t), e.MaxSkew, e.MinDomains, e.Crowd.Selects(c)}
+	return spread{f.domainCount(t), e.MaxSkew, e.MinDomains, e.Crowd.Selects(c)}
 }
 
-// tally finds the one that counts the same, or counts how things are.
-func (f *floor) tally(like tally) *tally {
-	for _, t := range f.tallies {
+// domainCount finds the one that counts the same, or counts how things are.
+func (f *schedSim) domainCount(like domainCount) *domainCount {
+	for _, t := range f.domainCounts {
 		if t.key == like.key && t.crowd == like.crowd && t.shape == like.shape && t.taints == like.taints {
 			return t
 		}
 	}
 	t := &like
-	t.at = len(f.tallies)
-	for _, b := range f.blocks {
+	t.at = len(f.domainCounts)
+	for _, b := range f.groups {
 		if b.seats > 0 {
 			t.appeared(b, 1)
 		}
 	}
 	f.headcount(t)
-	f.tallies = append(f.tallies, t)
+	f.domainCounts = append(f.domainCounts, t)
 	return t
 }
 
 // headcount counts the pods of the tally's crowd where they are.
-func (f *floor) headcount(t *tally) {
+func (f *schedSim) headcount(t *domainCount) {
 	note := func(at, pods int) {
-		s := &f.seats[at]
-		if v := t.value(s.block); v >= 0 && !s.left {
+		s := &f.nodes[at]
+		if v := t.value(s.group); v >= 0 && !s.left {
 			t.pods[v] += pods
 		}
 	}
@@ -70,7 +70,7 @@ func (f *floor) headcount(t *tally) {
 		for _, crew := range crews[c] {
 			note(crew.at, crew.pods)
 		}
-		if m := f.manners[c]; m != nil {
+		if m := f.podRules[c]; m != nil {
 			for _, at := range m.seats {
 				note(at, 1)
 			}
@@ -82,13 +82,13 @@ func (f *floor) headcount(t *tally) {
 type crew struct{ at, pods int }
 
 // crewsOf are the crews of each class, wherever they are.
-func (f *floor) crewsOf() map[*cluster.PodClass][]crew {
+func (f *schedSim) crewsOf() map[*cluster.PodClass][]crew {
 	if f.crews != nil {
 		return f.crews
 	}
 	f.crews = map[*cluster.PodClass][]crew{}
-	for at := range f.seats {
-		for _, m := range f.seats[at].crew {
+	for at := range f.nodes {
+		for _, m := range f.nodes[at].running {
 			f.crews[m.Class] = append(f.crews[m.Class], crew{at, m.Pods - m.Terminating})
 		}
 	}
@@ -99,7 +99,7 @@ func (f *floor) crewsOf() map[*cluster.PodClass][]crew {
 const unknown = -2
 
 // value is the label's value on seats of the block; negative when they do not count.
-func (t *tally) value(b *block) int {
+func (t *domainCount) value(b *nodeGroup) int {
 	for len(b.values) <= t.at {
 		b.values = append(b.values, unknown)
 	}
@@ -109,7 +109,7 @@ func (t *tally) value(b *block) int {
 	return b.values[t.at]
 }
 
-func (t *tally) look(b *block) int {
+func (t *domainCount) look(b *nodeGroup) int {
 	v, ok := b.value(t.key)
 	switch {
 	case !ok:
@@ -124,48 +124,48 @@ func (t *tally) look(b *block) int {
 }
 
 // know makes room for the value.
-func (t *tally) know(v int) {
+func (t *domainCount) know(v int) {
 	for len(t.pods) <= v {
 		t.pods, t.there = append(t.pods, 0), append(t.there, 0)
 	}
 }
 
 // appear tells everybody who counts that the block has its first seat, or has none any more.
-func (f *floor) appear(b *block, by int) {
-	for _, t := range f.tallies {
+func (f *schedSim) appear(b *nodeGroup, by int) {
+	for _, t := range f.domainCounts {
 		t.appeared(b, by)
 	}
 }
 
 // appeared counts the block in or out.
-func (t *tally) appeared(b *block, by int) {
+func (t *domainCount) appeared(b *nodeGroup, by int) {
 	if v := t.value(b); v >= 0 {
 		t.there[v] += by
 	}
 }
 
 // count notes that a pod came to the seat, or left it.
-func (f *floor) count(p *evicted, at, by int) {
+func (f *schedSim) count(p *evictedPod, at, by int) {
 	for _, t := range f.countedIn(p) {
-		if v := t.value(f.seats[at].block); v >= 0 {
+		if v := t.value(f.nodes[at].group); v >= 0 {
 			f.recount(t, v, by)
 		}
 	}
 }
 
-func (f *floor) recount(t *tally, v, by int) {
+func (f *schedSim) recount(t *domainCount, v, by int) {
 	t.pods[v] += by
 	f.log = append(f.log, change{deed: counting, tally: t, value: v, by: by})
 }
 
 // countedIn are the tallies that pods of the class change.
-func (f *floor) countedIn(p *evicted) []*tally {
-	for _, t := range f.tallies[p.known:] {
+func (f *schedSim) countedIn(p *evictedPod) []*domainCount {
+	for _, t := range f.domainCounts[p.known:] {
 		if t.crowd.Selects(p.PodClass) {
 			p.counted = append(p.counted, t)
 		}
 	}
-	p.known = len(f.tallies)
+	p.known = len(f.domainCounts)
 	return p.counted
 }
 
@@ -199,7 +199,7 @@ func (s *spread) least(v int) int {
 }
 
 // even reports whether the pod's spreads let it go to seats of the block.
-func (p *evicted) even(b *block) bool {
+func (p *evictedPod) even(b *nodeGroup) bool {
 	for i := range p.spreads {
 		s := &p.spreads[i]
 		if v := s.value(b); v < 0 || !s.lets(v) {

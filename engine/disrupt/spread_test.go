@@ -16,7 +16,7 @@ func TestSpreadsLetPodsIn(t *testing.T) {
 		"too few zones count as an empty one":   {[]int{1, 1, 0}, []int{1, 1, 0}, 1, 3, "xxo"},
 		"an empty node of the zone counts, too": {[]int{1, 1, 0}, []int{1, 1, 2}, 1, 1, "xxo"},
 	} {
-		s := spread{&tally{pods: c.pods, there: c.blocks}, c.skew, c.domains, true}
+		s := spread{&domainCount{pods: c.pods, there: c.blocks}, c.skew, c.domains, true}
 		got := ""
 		for v := range c.pods {
 			if s.lets(v) {

@@ -39,7 +39,7 @@ type tied struct{ pods, borne, holds int }
 func (s *search) tiesOf(came arrivals) map[schedule.Tie]int {
 	out := map[schedule.Tie]int{}
 	for a, n := range came {
-		for _, t := range schedule.Ties(s.trial.Snapshot(), a.class, a.host) {
+		for _, t := range schedule.Ties(s.whatIf.Snapshot(), a.class, a.host) {
 			out[t] += n
 		}
 	}
@@ -57,9 +57,9 @@ func (s *search) tie(came arrivals) {
 }
 
 // torn says that pods which came tear a tie of others that came before.
-func (s *search) torn(came arrivals) Left {
+func (s *search) torn(came arrivals) Kept {
 	if len(s.ties) == 0 {
-		return Left{}
+		return Kept{}
 	}
 	more := s.tiesOf(came)
 	for t, is := range s.ties {
@@ -68,11 +68,11 @@ func (s *search) torn(came arrivals) Left {
 			continue
 		}
 		if t.Strain(is.pods+newcomers) > is.borne {
-			return Left{Because: ReliedOn, Detail: "Pods of other moves may go where they are to only as long as pods stay where they are now: it is looked at again when those have moved"}
+			return Kept{Because: ReliedOn, Detail: "Pods of other moves may go where they are to only as long as pods stay where they are now: it is looked at again when those have moved"}
 		}
 		if newcomers == 0 {
 			is.holds = changes
 		}
 	}
-	return Left{}
+	return Kept{}
 }

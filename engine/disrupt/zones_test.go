@@ -122,9 +122,9 @@ func (h happening) happen(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move) {
 	t.Helper()
 	for _, l := range m.Launches {
 		if h.last {
-			l.Choices = l.Choices[len(l.Choices)-1:]
+			l.Offerings = l.Offerings[len(l.Offerings)-1:]
 		}
-		buy(t, f, l.Choices[0])
+		buy(t, f, l.Offerings[0])
 	}
 	pods := h.leaving(f, m)
 	if !h.slowly {
@@ -172,7 +172,7 @@ func (h happening) leaving(f *disrupttest.Fleet, m *disrupt.Move) []cluster.Pod 
 	return pods
 }
 
-// seat is the node that the scheduler likes best for the pod; empty when none takes it.
+// simNode is the node that the scheduler likes best for the pod; empty when none takes it.
 func (h happening) seat(f *disrupttest.Fleet, p *cluster.Pod, closed []string) string {
 	best, most := "", -1.0
 	for _, key := range slices.Sorted(maps.Keys(f.Nodes)) {
@@ -239,7 +239,7 @@ func forOneOf(t *testing.T, f *disrupttest.Fleet, p *cluster.Pod) string {
 // buy buys a machine, and returns the node's name.
 func buy(t *testing.T, f *disrupttest.Fleet, c offering.Ref) string {
 	t.Helper()
-	n, err := f.Buy(schedule.Launch{Pool: "p", Choices: []offering.Ref{c}, Labels: map[string]string{cluster.LabelZone: c.Zone, cluster.LabelCapacityType: c.CapacityType, cluster.LabelInstanceType: c.Type}})
+	n, err := f.Buy(schedule.Launch{Pool: "p", Offerings: []offering.Ref{c}, Labels: map[string]string{cluster.LabelZone: c.Zone, cluster.LabelCapacityType: c.CapacityType, cluster.LabelInstanceType: c.Type}})
 	if err != nil {
 		t.Fatal(err)
 	}

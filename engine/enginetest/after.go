@@ -59,7 +59,7 @@ func After(s *Script, p schedule.Plan) *Script {
 
 // become is the node that a launch ends as.
 func (s *Script) become(name string, l schedule.Launch) cluster.Node {
-	t, o := s.onSale(l.Choices[0])
+	t, o := s.onSale(l.Offerings[0])
 	pool := s.Pools[slices.IndexFunc(s.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })]
 	labels := map[string]string{}
 	for k, values := range s.labelsOf(*t, *o, pool) {

@@ -42,7 +42,7 @@ func Check(s *Script, p schedule.Plan) error {
 	c.preferences()
 	c.limits()
 	c.budgets()
-	if slices.ContainsFunc(p.Launches, func(l schedule.Launch) bool { return len(l.Choices) == 0 }) {
+	if slices.ContainsFunc(p.Launches, func(l schedule.Launch) bool { return len(l.Offerings) == 0 }) {
 		return errors.Join(c.errs...) // such a plan has no price
 	}
 	if p.Price() < p.LowerBound {
@@ -180,11 +180,11 @@ func (c *checker) nomination(n schedule.Nomination) {
 func (c *checker) launch(i int, l schedule.Launch) {
 	c.first = append(c.first, len(c.cluster.places))
 	p := slices.IndexFunc(c.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })
-	if len(l.Choices) == 0 || p < 0 {
+	if len(l.Offerings) == 0 || p < 0 {
 		c.fail("launch %d has no choices or no pool", i)
 		return
 	}
-	if !slices.IsSortedFunc(l.Choices, func(a, b offering.Ref) int { return cmp.Compare(a.Price, b.Price) }) {
+	if !slices.IsSortedFunc(l.Offerings, func(a, b offering.Ref) int { return cmp.Compare(a.Price, b.Price) }) {
 		c.fail("launch %d: choices are not sorted by price", i)
 	}
 	if err := c.runnersUp(l); err != nil {
@@ -197,8 +197,8 @@ func (c *checker) launch(i int, l schedule.Launch) {
 	had := variety{}
 	at := len(c.cluster.places)
 	c.cluster.places = append(c.cluster.places, place{})
-	for k := len(l.Choices) - 1; k >= 0; k-- { // the first choice stays
-		c.cluster.places[at] = c.bought(i, l, pool, l.Choices[k])
+	for k := len(l.Offerings) - 1; k >= 0; k-- { // the first choice stays
+		c.cluster.places[at] = c.bought(i, l, pool, l.Offerings[k])
 		had.note(c.cluster.places[at].labels)
 		c.admits(at, l.Pods)
 	}
@@ -319,7 +319,7 @@ func (c *checker) neighbours() {
 		pool := c.Pools[slices.IndexFunc(c.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })]
 		first := c.cluster.places[c.first[i]]
 		tried := map[string]bool{domains(first, keys): true}
-		for _, choice := range l.Choices[min(1, len(l.Choices)):] {
+		for _, choice := range l.Offerings[min(1, len(l.Offerings)):] {
 			other := c.bought(i, l, pool, choice)
 			if d := domains(other, keys); tried[d] {
 				continue
@@ -512,7 +512,7 @@ func (c *checker) limits() {
 			}
 			bought++
 			largest := quantity.Amounts{}
-			for _, choice := range l.Choices {
+			for _, choice := range l.Offerings {
 				t := c.Types[slices.IndexFunc(c.Types, func(t offering.InstanceType) bool { return t.Name == choice.Type })]
 				for name, n := range t.Capacity {
 					largest[name] = max(largest[name], n)
@@ -543,10 +543,10 @@ func (c *checker) budgets() {
 		}
 	}
 	for _, l := range c.plan.Launches {
-		if len(l.Choices) == 0 {
+		if len(l.Offerings) == 0 {
 			continue
 		}
-		if _, o := c.onSale(l.Choices[0]); o != nil {
+		if _, o := c.onSale(l.Offerings[0]); o != nil {
 			for _, d := range o.QuotaUses {
 				drawn[d.Quota] += d.Amount
 			}

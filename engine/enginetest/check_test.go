@@ -130,7 +130,7 @@ func byHand(t *testing.T, s *enginetest.Script, text string) schedule.Plan {
 		case f[0] == "leave":
 			p.Unplaced = append(p.Unplaced, schedule.Unplaced{Pods: refs(f[1:]), Because: reason.Limits})
 		case f[0] == "buy":
-			p.Launches = append(p.Launches, schedule.Launch{Pool: "all", Choices: choices(t, s, f[1:]), Pods: refs(strings.Fields(names))})
+			p.Launches = append(p.Launches, schedule.Launch{Pool: "all", Offerings: choices(t, s, f[1:]), Pods: refs(strings.Fields(names))})
 		default:
 			t.Fatalf("%q is no act", act)
 		}

@@ -18,15 +18,15 @@ func Print(p schedule.Plan) string {
 		fmt.Fprintf(&w, "on %s: %s\n", n.Node, names(n.Pods))
 	}
 	for _, l := range p.Launches {
-		if len(l.Choices) == 0 {
+		if len(l.Offerings) == 0 {
 			fmt.Fprintf(&w, "launch %s for %s: no choices\n", names(l.Pods), l.Pool)
 			continue
 		}
-		c := l.Choices[0]
+		c := l.Offerings[0]
 		fmt.Fprintf(&w, "launch %s for %s: %s in %s, %s, %s/h", names(l.Pods), l.Pool, c.Type, c.Zone, c.CapacityType, c.Price)
-		if i := slices.IndexFunc(l.Choices, func(o offering.Ref) bool { return o.Type != c.Type }); i >= 0 {
-			next := l.Choices[i]
-			fmt.Fprintf(&w, " (%d choices; next %s at %s)", len(l.Choices), next.Type, next.Price)
+		if i := slices.IndexFunc(l.Offerings, func(o offering.Ref) bool { return o.Type != c.Type }); i >= 0 {
+			next := l.Offerings[i]
+			fmt.Fprintf(&w, " (%d choices; next %s at %s)", len(l.Offerings), next.Type, next.Price)
 		}
 		if len(l.Relaxed) > 0 {
 			fmt.Fprintf(&w, " (with less variety of %s)", strings.Join(l.Relaxed, ", "))
@@ -46,7 +46,7 @@ func Print(p schedule.Plan) string {
 	if p.Preferences.Asked > 0 {
 		fmt.Fprintf(&w, "preferences: %d of %d honoured, for %s/h\n", p.Preferences.Honoured, p.Preferences.Asked, p.Preferences.Cost)
 	}
-	if len(p.Launches) > 0 && !slices.ContainsFunc(p.Launches, func(l schedule.Launch) bool { return len(l.Choices) == 0 }) {
+	if len(p.Launches) > 0 && !slices.ContainsFunc(p.Launches, func(l schedule.Launch) bool { return len(l.Offerings) == 0 }) {
 		fmt.Fprintf(&w, "total %s/h, at least %s/h\n", p.Price(), p.LowerBound)
 	}
 	return w.String()
@@ -99,7 +99,7 @@ func workload(r cluster.PodRef) string {
 func PrintWhy(p schedule.Plan) string {
 	var w strings.Builder
 	for _, l := range p.Launches {
-		c := l.Choices[0]
+		c := l.Offerings[0]
 		fmt.Fprintf(&w, "launch %s for %s: %s in %s, %s, %s/h\n", names(l.Pods), l.Pool, c.Type, c.Zone, c.CapacityType, c.Price)
 		for _, r := range l.RunnersUp {
 			fmt.Fprintf(&w, "  rather than %s in %s, %s, for %s at %+.4f/h: %s: %s\n", r.Type, r.Zone, r.CapacityType, r.Pool, r.More.USD(), r.Because, r.Why)

@@ -73,14 +73,14 @@ func (c *checker) funnel(f reason.Funnel) error {
 // runnersUp holds the explanation of a launch to account: other types, each once,
 // priced against the first choice; dearer ones are among the choices, others are not.
 func (c *checker) runnersUp(l schedule.Launch) error {
-	first, seen := l.Choices[0], map[string]bool{l.Choices[0].Type: true}
+	first, seen := l.Offerings[0], map[string]bool{l.Offerings[0].Type: true}
 	pods := l.Requests.Sub(l.Daemons)
 	if len(l.RunnersUp) > 3 {
 		return fmt.Errorf("%d runners-up", len(l.RunnersUp))
 	}
 	for _, r := range l.RunnersUp {
 		size, o := c.onSale(r.Ref)
-		chosen := r.Pool == l.Pool && slices.Contains(l.Choices, r.Ref)
+		chosen := r.Pool == l.Pool && slices.Contains(l.Offerings, r.Ref)
 		switch {
 		case seen[r.Type]:
 			return fmt.Errorf("type %s is named twice", r.Type)

@@ -10,49 +10,49 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// part is pods of one class that are to be bought room for in one cell; a nil
+// allotment is pods of one class that are to be bought room for in one cell; a nil
 // cell leaves the place open.
-type part struct {
-	*work
-	cell   *cell
-	want   int // pods assigned to the part
-	placed int
-	short  int   // pods that were assigned, found no room, and gave something up
-	pile   *pile // while buying
-	taken  int   // while filling one machine
+type allotment struct {
+	*podGroup
+	cell       *cell
+	want       int // pods assigned to the part
+	placed     int
+	short      int         // pods that were assigned, found no room, and gave something up
+	shapeGroup *shapeGroup // while buying
+	taken      int         // while filling one machine
 }
 
-func (p *part) left() int { return p.want - p.placed }
+func (p *allotment) left() int { return p.want - p.placed }
 
 // cell is a choice of value for each label over which a class is constrained.
 type cell struct {
 	cluster.Cell
-	name  string // for people, and for order
-	key   string // tells cells over different labels apart
-	side  string // of every node in the cell
-	in    []bool // by sieve of the class: whether its constraint looks at the cell
-	set   constraint.Set
-	hosts []stretch      // where hosts that take the class are to be found
-	price offering.Price // of the cheapest row there; negative when nothing is on sale
-	cap   int            // how many may be bought there; negative means no limit is known
-	want  int            // how many are to be bought there
+	name      string // for people, and for order
+	key       string // tells cells over different labels apart
+	partition string // of every node in the cell
+	in        []bool // by sieve of the class: whether its constraint looks at the cell
+	set       constraint.Set
+	hosts     []nodeRange    // where hosts that take the class are to be found
+	price     offering.Price // of the cheapest row there; negative when nothing is on sale
+	cap       int            // how many may be bought there; negative means no limit is known
+	want      int            // how many are to be bought there
 }
 
 // assign places a group's pods on hosts where they fit, and says of the others
 // where room is to be bought for them. Pods that follow others wait until those
 // have a place; what still waits in the end gives up what it prefers, if there is
 // anything. It also returns the group with the work that this made.
-func (s *solver) assign(group []*work) ([]*part, []*work) {
-	var parts []*part
+func (s *solver) assign(group []*podGroup) ([]*allotment, []*podGroup) {
+	var parts []*allotment
 	all, open := slices.Clone(group), slices.Clone(group)
 	for {
 		progress := false
-		var waiting []*work
+		var waiting []*podGroup
 		for _, k := range open {
 			before := k.placed + k.promised
-			parts = append(parts, s.settle(k)...)
+			parts = append(parts, s.assignGroup(k)...)
 			progress = progress || k.placed+k.promised > before
-			if k.left() > 0 && k.follows() {
+			if k.left() > 0 && k.hasAffinity() {
 				waiting = append(waiting, k)
 			}
 		}
@@ -65,19 +65,19 @@ func (s *solver) assign(group []*work) ([]*part, []*work) {
 			return parts, all
 		}
 		all = append(all, softer...)
-		open = append(slices.DeleteFunc(waiting, func(k *work) bool { return k.left() == 0 }), softer...)
+		open = append(slices.DeleteFunc(waiting, func(k *podGroup) bool { return k.left() == 0 }), softer...)
 	}
 }
 
 // follows reports whether the class must join others.
-func (k *work) follows() bool {
+func (k *podGroup) hasAffinity() bool {
 	return slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == joins })
 }
 
-// settle finds places for one class.
-func (s *solver) settle(k *work) []*part {
+// singleValue finds places for one class.
+func (s *solver) assignGroup(k *podGroup) []*allotment {
 	if len(k.keys) == 0 {
-		s.fillHosts(k)
+		s.fillNodes(k)
 		return k.promise(nil, k.left())
 	}
 	cells := s.cells(k)
@@ -96,7 +96,7 @@ func (s *solver) settle(k *work) []*part {
 			k.promised++
 		}
 	}
-	var parts []*part
+	var parts []*allotment
 	for _, c := range cells {
 		k.promised -= c.want
 		parts = append(parts, k.promise(c, c.want)...)
@@ -105,30 +105,30 @@ func (s *solver) settle(k *work) []*part {
 }
 
 // promise makes a part of n pods.
-func (k *work) promise(c *cell, n int) []*part {
+func (k *podGroup) promise(c *cell, n int) []*allotment {
 	if n == 0 {
 		return nil
 	}
 	k.promised += n
-	return []*part{{work: k, cell: c, want: n}}
+	return []*allotment{{podGroup: k, cell: c, want: n}}
 }
 
 // count notes n pods of the class in the cell's domains.
-func (k *work) count(c *cell, n int) {
-	for _, b := range k.bumps {
+func (k *podGroup) count(c *cell, n int) {
+	for _, b := range k.increments {
 		if v := c.Values[b.axis]; v >= 0 && c.counts(b) {
-			b.tally.counts[v] += n
-			b.tally.total += n
+			b.count.counts[v] += n
+			b.count.total += n
 		}
 	}
 }
 
 // counts reports whether the tally looks at nodes of the cell.
-func (c *cell) counts(b bump) bool {
-	if b.sieve >= 0 && !c.in[b.sieve] {
+func (c *cell) counts(b increment) bool {
+	if b.filter >= 0 && !c.in[b.filter] {
 		return false
 	}
-	for _, key := range b.tally.keys {
+	for _, key := range b.count.keys {
 		for i, had := range c.Keys {
 			if had == key && c.Values[i] < 0 {
 				return false
@@ -140,7 +140,7 @@ func (c *cell) counts(b bump) bool {
 
 // bestCell picks the cell for the next pod: where a host has room, then the
 // emptiest, then where something is bought already, then the cheapest.
-func (s *solver) bestCell(k *work, cells []*cell) *cell {
+func (s *solver) bestCell(k *podGroup, cells []*cell) *cell {
 	var best *cell
 	for _, c := range cells {
 		if !k.allowed(c, cells) || !s.hasRoom(k, c) {
@@ -153,19 +153,19 @@ func (s *solver) bestCell(k *work, cells []*cell) *cell {
 	return best
 }
 
-func (s *solver) hasRoom(k *work, c *cell) bool {
+func (s *solver) hasRoom(k *podGroup, c *cell) bool {
 	return s.hostIn(k, c) >= 0 || c.price >= 0 && (c.cap < 0 || c.want < c.cap)
 }
 
-func (s *solver) better(k *work, a, b *cell) bool {
+func (s *solver) better(k *podGroup, a, b *cell) bool {
 	onA, onB := s.hostIn(k, a) >= 0, s.hostIn(k, b) >= 0
 	if onA != onB {
 		return onA
 	}
-	if c := cmp.Compare(k.crowding(a), k.crowding(b)); c != 0 {
+	if c := cmp.Compare(k.spreadCount(a), k.spreadCount(b)); c != 0 {
 		return c < 0
 	}
-	if (a.want > 0) != (b.want > 0) && !k.evens() {
+	if (a.want > 0) != (b.want > 0) && !k.spreads() {
 		return a.want > 0
 	}
 	if !onA && a.price != b.price {
@@ -175,32 +175,32 @@ func (s *solver) better(k *work, a, b *cell) bool {
 }
 
 // evens reports whether the class has a spread constraint over domains.
-func (k *work) evens() bool {
+func (k *podGroup) spreads() bool {
 	return slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads })
 }
 
 // ahead is how many pods of the class a machine with pods of another may get when those
 // count for a spread of the class: its pods may have been assigned, and so have to be
 // bound, before them, and must not be in their way then.
-func (k *work) ahead(o *work, count func(int) int) int {
-	if o == k || !slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads && !r.soft && r.tally.of.bumped(o.PodClass) }) {
+func (k *podGroup) ahead(o *podGroup, count func(int) int) int {
+	if o == k || !slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads && !r.soft && r.count.of.counts(o.PodClass) }) {
 		return math.MaxInt32
 	}
-	return o.local.beside(&k.local, count)
+	return o.nodeRules.beside(&k.nodeRules, count)
 }
 
 // crowding sums what the class's spread constraints count in the cell.
-func (k *work) crowding(c *cell) int {
+func (k *podGroup) spreadCount(c *cell) int {
 	n := 0
 	for i := range k.rules {
 		if r := &k.rules[i]; r.kind == spreads {
-			n += r.tally.counts[c.Values[r.axis]]
+			n += r.count.counts[c.Values[r.axis]]
 		}
 	}
 	return n
 }
 
-func (k *work) allowed(c *cell, cells []*cell) bool {
+func (k *podGroup) allowed(c *cell, cells []*cell) bool {
 	for i := range k.rules {
 		r := &k.rules[i]
 		var universe []int
@@ -229,7 +229,7 @@ func usable(cells []*cell, axis int) []int {
 func (c *cell) opens() bool { return c.price >= 0 && c.cap != 0 || len(c.hosts) > 0 }
 
 // hostIn returns the first host of the cell that takes one more pod, -1 for none.
-func (s *solver) hostIn(k *work, c *cell) int {
+func (s *solver) hostIn(k *podGroup, c *cell) int {
 	for len(c.hosts) > 0 {
 		if i := s.next(k, &c.hosts[0]); i >= 0 {
 			return i

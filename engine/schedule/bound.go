@@ -22,9 +22,9 @@ func (s *solver) lowerBound() offering.Price {
 	return offering.Price(math.Floor(min(sum*(1-1e-9)*1e9, math.MaxInt64/2)))
 }
 
-// faction is pods that labels and taints admit to the same rows, and what they ask for
+// demandGroup is pods that labels and taints admit to the same rows, and what they ask for
 // of the machines to be bought from one tier.
-type faction struct {
+type demandGroup struct {
 	rows   []bitset.Set // by stall of the tier; only those that one of the pods fits on
 	demand quantity.Vector
 	prices [quantity.Dims]float64
@@ -34,8 +34,8 @@ type faction struct {
 // covering is the larger of two bounds for what was bought from a tier. One is the
 // fractional covering of all demand together by as many machines as those pods
 // need that keep apart. The other minds which rows each pod may use.
-func (s *solver) covering(tier []*stall) float64 {
-	factions := s.factions(tier)
+func (s *solver) covering(tier []*poolState) float64 {
+	factions := s.demandGroups(tier)
 	if len(factions) == 0 {
 		return 0
 	}
@@ -47,7 +47,7 @@ func (s *solver) covering(tier []*stall) float64 {
 	}
 	var demand quantity.Vector // shared volumes included, each once on a machine
 	for _, l := range s.launches {
-		if slices.Contains(tier, l.stall) {
+		if slices.Contains(tier, l.pool) {
 			demand = demand.Add(l.used)
 		}
 	}
@@ -63,12 +63,12 @@ func (s *solver) covering(tier []*stall) float64 {
 // of all who may use it are then at most those of the first of them, under which
 // no content of the row is worth more than the row costs: the prices are a feasible
 // solution of the dual, and what the demand is worth under them a bound.
-func apart(tier []*stall, factions []*faction, demand quantity.Vector) float64 {
+func apart(tier []*poolState, factions []*demandGroup, demand quantity.Vector) float64 {
 	for _, f := range factions {
 		_, f.prices, _ = shadow(f.demand, 0, shapes(tier, f.rows, &demand))
 		f.worth = worth(&demand, &f.prices)
 	}
-	slices.SortStableFunc(factions, func(x, y *faction) int { return cmp.Compare(y.worth, x.worth) })
+	slices.SortStableFunc(factions, func(x, y *demandGroup) int { return cmp.Compare(y.worth, x.worth) })
 	var sum float64
 	for i, f := range factions {
 		for _, before := range factions[:i] {
@@ -88,7 +88,7 @@ func worth(demand *quantity.Vector, prices *[quantity.Dims]float64) float64 {
 }
 
 // cut takes prices above those of another faction down to them, if they share rows.
-func (f *faction) cut(by *faction) {
+func (f *demandGroup) cut(by *demandGroup) {
 	if !f.shares(by) {
 		return
 	}
@@ -97,17 +97,19 @@ func (f *faction) cut(by *faction) {
 	}
 }
 
-// newFaction has no pods.
-func newFaction(tier []*stall) *faction { return &faction{rows: make([]bitset.Set, len(tier))} }
+// newDemandGroup has no pods.
+func newDemandGroup(tier []*poolState) *demandGroup {
+	return &demandGroup{rows: make([]bitset.Set, len(tier))}
+}
 
 // admit adds the rows on which pods of the shape fit.
-func (f *faction) admit(tier []*stall, of *cluster.PodShape) {
+func (f *demandGroup) admit(tier []*poolState, of *cluster.PodShape) {
 	for i, m := range tier {
 		f.rows[i].Merge(m.Compatible(of).All.And(m.onSale()))
 	}
 }
 
-func (f *faction) shares(o *faction) bool {
+func (f *demandGroup) shares(o *demandGroup) bool {
 	for i := range f.rows {
 		if f.rows[i].Meets(o.rows[i]) {
 			return true
@@ -118,10 +120,10 @@ func (f *faction) shares(o *faction) bool {
 
 // factions sorts what was bought for by the rows that it may use. Preferences cost,
 // they do not bind.
-func (s *solver) factions(tier []*stall) []*faction {
-	by, seen := map[string]*faction{}, map[*cluster.PodShape]bool{}
-	var out []*faction
-	for _, k := range s.work {
+func (s *solver) demandGroups(tier []*poolState) []*demandGroup {
+	by, seen := map[string]*demandGroup{}, map[*cluster.PodShape]bool{}
+	var out []*demandGroup
+	for _, k := range s.podGroups {
 		of := k.PodClass.PodShape
 		n := 0
 		for _, m := range tier {
@@ -137,7 +139,7 @@ func (s *solver) factions(tier []*stall) []*faction {
 		}
 		f := by[string(s.key)]
 		if f == nil {
-			f = newFaction(tier)
+			f = newDemandGroup(tier)
 			by[string(s.key)], out = f, append(out, f)
 		}
 		f.demand = f.demand.Add(of.Requests.Times(n))
@@ -148,7 +150,7 @@ func (s *solver) factions(tier []*stall) []*faction {
 
 // machines is how many machines of the tier its pods need at least because they
 // keep apart.
-func (s *solver) machines(tier []*stall) int {
+func (s *solver) machines(tier []*poolState) int {
 	n := 0
 	for c := range s.counters.all {
 		var sum apartness
@@ -167,7 +169,7 @@ func (s *solver) machines(tier []*stall) int {
 // shapes lists the rows of a tier's markets as machines. Room beyond all of the
 // demand is none: machines are whole, so the bound stays one, and numbers that stand
 // for "no limit" would swamp the others.
-func shapes(tier []*stall, rows []bitset.Set, demand *quantity.Vector) []shape {
+func shapes(tier []*poolState, rows []bitset.Set, demand *quantity.Vector) []shape {
 	var out []shape
 	for i, m := range tier {
 		out = append(out, m.distinctShapes(rows[i], demand)...)
@@ -176,7 +178,7 @@ func shapes(tier []*stall, rows []bitset.Set, demand *quantity.Vector) []shape {
 }
 
 // distinctShapes leaves out rows of a type that is there for less already.
-func (m *stall) distinctShapes(rows bitset.Set, demand *quantity.Vector) []shape {
+func (m *poolState) distinctShapes(rows bitset.Set, demand *quantity.Vector) []shape {
 	var out []shape
 	at := make([]int, len(m.Catalog.Types)) // one more than the index in out
 	for row := range rows.All() {

@@ -8,12 +8,12 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// pile is the parts of one group that ask the same of a machine: one shape, one
+// shapeGroup is the parts of one group that ask the same of a machine: one shape, one
 // cell. They differ only in neighbours.
-type pile struct {
+type shapeGroup struct {
 	shape *cluster.PodShape
 	cell  *cell
-	parts []*part // first with the most to place
+	parts []*allotment // first with the most to place
 	fits  []*cluster.Compatible
 	left  int
 	// apart is set when some of the pods keep apart, following when some must join
@@ -25,18 +25,18 @@ type pile struct {
 
 // portion is n pods of one part on one machine.
 type portion struct {
-	part *part
+	part *allotment
 	n    int
 }
 
 // buyer spends on one tier for one priority group.
 type buyer struct {
 	*solver
-	tier       []*stall
-	piles      []*pile
-	candidates []*candidate
-	lambda     [quantity.Dims]float64 // USD/h per base unit
-	mu         float64                // USD/h for a place of its own, to pods that keep apart
+	tier        []*poolState
+	shapeGroups []*shapeGroup
+	candidates  []*candidate
+	lambda      [quantity.Dims]float64 // USD/h per base unit
+	mu          float64                // USD/h for a place of its own, to pods that keep apart
 	// forced is how many machines there must be at least because pods keep apart,
 	// and each what one of them would hold if everything were shared out evenly.
 	forced int
@@ -55,19 +55,19 @@ type buyer struct {
 // buy places as many of the parts as the tier's markets can host. Each round
 // buys the candidate with the lowest price per value, and as many more of it as
 // stay about as good.
-func (s *solver) buy(tier []*stall, parts []*part) {
-	if s.broke {
+func (s *solver) buy(tier []*poolState, parts []*allotment) {
+	if s.overMaxPrice {
 		return
 	}
 	b := &buyer{solver: s, tier: tier}
-	b.pile(parts)
-	if len(b.piles) == 0 {
+	b.groupByShape(parts)
+	if len(b.shapeGroups) == 0 {
 		return
 	}
 	b.scratch = filling{counts: make([]int, len(s.counters.all)), mounts: map[cluster.Mount]bool{}}
 	b.crowded = make([]apartness, len(s.counters.all))
 	b.gather()
-	for !b.broke {
+	for !b.overMaxPrice {
 		best := b.best()
 		if best == nil && !b.diluted() {
 			return
@@ -105,13 +105,13 @@ func (b *buyer) repeat(c *candidate) bool {
 	}
 }
 
-// pile sorts what is left to place into piles, the largest pods first.
-func (b *buyer) pile(parts []*part) {
+// shapeGroup sorts what is left to place into piles, the largest pods first.
+func (b *buyer) groupByShape(parts []*allotment) {
 	type key struct {
 		shape *cluster.PodShape
 		cell  string
 	}
-	byKey := map[key]*pile{}
+	byKey := map[key]*shapeGroup{}
 	for _, p := range parts {
 		if p.left() == 0 {
 			continue
@@ -122,7 +122,7 @@ func (b *buyer) pile(parts []*part) {
 		}
 		l := byKey[at]
 		if l == nil {
-			l = &pile{shape: p.PodShape, cell: p.cell}
+			l = &shapeGroup{shape: p.PodShape, cell: p.cell}
 			hosted := false
 			for _, m := range b.tier {
 				l.fits = append(l.fits, b.offered(m, p))
@@ -130,13 +130,13 @@ func (b *buyer) pile(parts []*part) {
 			}
 			byKey[at] = l
 			if hosted {
-				b.piles = append(b.piles, l)
+				b.shapeGroups = append(b.shapeGroups, l)
 			}
 		}
-		p.pile, p.taken = l, 0
+		p.shapeGroup, p.taken = l, 0
 		l.parts = append(l.parts, p)
-		l.apart = l.apart || p.local.keepsApart()
-		l.following = l.following || len(p.local.needs) > 0
+		l.apart = l.apart || p.nodeRules.keepsApart()
+		l.following = l.following || len(p.nodeRules.needs) > 0
 		l.left += p.left()
 	}
 }
@@ -171,7 +171,7 @@ func (b *buyer) current(c *candidate) bool {
 		return false
 	}
 	for _, p := range c.content {
-		if p.part.left() < p.n || len(p.part.local.needs) > 0 {
+		if p.part.left() < p.n || len(p.part.nodeRules.needs) > 0 {
 			return false
 		}
 	}
@@ -185,15 +185,15 @@ func (b *buyer) purchase(c *candidate) bool {
 	for _, p := range c.content {
 		pods += p.n
 		copies = min(copies, p.part.left()/p.n)
-		if len(p.part.local.needs) > 0 {
+		if len(p.part.nodeRules.needs) > 0 {
 			copies = min(copies, 1) // whoever was the first anywhere is not the second time
 		}
 	}
 	allowed := b.affordable(c.stall, c.row)
 	b.purchases++
-	var kinds []*work // copies share it
+	var kinds []*podGroup // copies share it
 	for n := range min(copies, allowed) {
-		l := &launch{stall: c.stall, row: c.row, free: c.room, joint: c.joint, kinds: kinds, loads: make([]load, 0, len(c.content)), least: c.least}
+		l := &launch{pool: c.stall, row: c.row, free: c.room, requirements: c.joint, kinds: kinds, loads: make([]load, 0, len(c.content)), least: c.least}
 		if !b.order(l, &c.used) {
 			allowed = n
 			break
@@ -208,13 +208,13 @@ func (b *buyer) purchase(c *candidate) bool {
 		b.launches = append(b.launches, l)
 	}
 	for _, p := range c.content {
-		p.part.pile.recount()
+		p.part.shapeGroup.recount()
 	}
 	return copies < allowed
 }
 
 // recount drops parts that have nothing left.
-func (l *pile) recount() {
+func (l *shapeGroup) recount() {
 	l.left = 0
 	kept := l.parts[:0]
 	for _, p := range l.parts {

@@ -10,29 +10,29 @@ import (
 
 // candidate is a row that could be bought next, with the best filling found for it.
 type candidate struct {
-	stall *stall
+	stall *poolState
 	tier  int // index of the stall in the tier
 	row   int
 	room  quantity.Vector
 	price float64
-	group *group
+	group *candidateGroup
 	floor float64 // price per value if it were filled to the brim: no filling is better
 	// The filling below is valid while every part in it has that many pods left.
 	filled  bool
 	content []portion
-	joint   *joint
+	joint   *nodeRequirements
 	value   float64
 	used    quantity.Vector
 	least   []int // the variety it needs; see launch
 }
 
-// group is what candidates that suit the same piles share.
-type group struct {
-	suits bitset.Set // indices of the piles that may go there
-	piles []*pile    // the same, in order
+// candidateGroup is what candidates that suit the same piles share.
+type candidateGroup struct {
+	suits bitset.Set    // indices of the piles that may go there
+	piles []*shapeGroup // the same, in order
 	// apart are those with pods that keep apart, following those with pods that
 	// must join others on the machine.
-	apart, following []*pile
+	apart, following []*shapeGroup
 	// demand is what is left to place of the piles, as of that many purchases.
 	demand    quantity.Vector
 	purchases int
@@ -68,24 +68,24 @@ func (b *buyer) gather() {
 // foresee breaks a sketch of which the rest costs more than is left of its purse, whatever
 // is bought. Only of the last tier is this certain: what another cannot sell may be cheaper there.
 func (b *buyer) foresee(cost float64) {
-	if b.bargain.sketching && b.last && cost*(1-1e-9)*1e9 > float64(b.purse-b.spent)+1 {
-		b.broke = true
+	if b.search.sketching && b.last && cost*(1-1e-9)*1e9 > float64(b.maxPrice-b.spent)+1 {
+		b.overMaxPrice = true
 	}
 }
 
-// lot is rows of one market that suit the same piles.
-type lot struct {
+// offeringGroup is rows of one market that suit the same piles.
+type offeringGroup struct {
 	rows  bitset.Set
 	suits bitset.Set
 }
 
 // split sorts the rows of a market by the piles that they suit.
-func (b *buyer) split(i int) []lot {
+func (b *buyer) split(i int) []offeringGroup {
 	rows := b.tier[i].onSale()
 	if b.confined {
 		rows = rows.And(b.known(b.tier[i]))
 	}
-	lots := []lot{{rows: rows}}
+	lots := []offeringGroup{{rows: rows}}
 	for _, alike := range b.alike(i) {
 		fits := alike.rows
 		for j := range lots {
@@ -95,20 +95,20 @@ func (b *buyer) split(i int) []lot {
 			case g.rows.Within(fits):
 				g.suits.Merge(alike.suits)
 			default:
-				in := lot{rows: g.rows.And(fits), suits: g.suits.Or(alike.suits)}
+				in := offeringGroup{rows: g.rows.And(fits), suits: g.suits.Or(alike.suits)}
 				g.rows = g.rows.Minus(fits)
 				lots = append(lots, in)
 			}
 		}
 	}
-	return slices.DeleteFunc(lots, func(g lot) bool { return g.suits.Empty() })
+	return slices.DeleteFunc(lots, func(g offeringGroup) bool { return g.suits.Empty() })
 }
 
 // alike groups the piles that fit the same rows of a market: most small pods fit all.
-func (b *buyer) alike(i int) []lot {
-	var out []lot
+func (b *buyer) alike(i int) []offeringGroup {
+	var out []offeringGroup
 	known := map[string]int{}
-	for at, l := range b.piles {
+	for at, l := range b.shapeGroups {
 		if l.left == 0 {
 			continue
 		}
@@ -117,7 +117,7 @@ func (b *buyer) alike(i int) []lot {
 		n, ok := known[string(b.key)]
 		if !ok {
 			n = len(out)
-			out, known[string(b.key)] = append(out, lot{rows: fits}), n
+			out, known[string(b.key)] = append(out, offeringGroup{rows: fits}), n
 		}
 		out[n].suits.Put(at)
 	}
@@ -126,11 +126,11 @@ func (b *buyer) alike(i int) []lot {
 
 // addUndominated adds the rows of a lot for which no cheaper one of the lot is at
 // least as good in every way.
-func (b *buyer) addUndominated(out []*candidate, i int, g lot) []*candidate {
+func (b *buyer) addUndominated(out []*candidate, i int, g offeringGroup) []*candidate {
 	m, first := b.tier[i], len(out)
-	shared := &group{suits: g.suits, purchases: -1}
+	shared := &candidateGroup{suits: g.suits, purchases: -1}
 	for at := range g.suits.All() {
-		l := b.piles[at]
+		l := b.shapeGroups[at]
 		shared.piles = append(shared.piles, l)
 		if l.apart {
 			shared.apart = append(shared.apart, l)
@@ -155,7 +155,7 @@ func (b *buyer) addUndominated(out []*candidate, i int, g lot) []*candidate {
 
 // beaten reports whether one of the candidates has all the room that is of any use:
 // most likely one of the last, which are larger.
-func (b *buyer) beaten(by []*candidate, room *quantity.Vector, g *group) bool {
+func (b *buyer) beaten(by []*candidate, room *quantity.Vector, g *candidateGroup) bool {
 	for _, c := range slices.Backward(by) {
 		if b.asLarge(&c.room, room, g) {
 			return true
@@ -166,7 +166,7 @@ func (b *buyer) beaten(by []*candidate, room *quantity.Vector, g *group) bool {
 
 // asLarge reports whether a has at least the room of o, as far as it is of use to
 // the group.
-func (b *buyer) asLarge(a, o *quantity.Vector, g *group) bool {
+func (b *buyer) asLarge(a, o *quantity.Vector, g *candidateGroup) bool {
 	brim := &b.whole
 	if b.forces(g) {
 		brim = &b.brim
@@ -194,7 +194,7 @@ func (b *buyer) undominated(sorted []*candidate) []*candidate {
 }
 
 // measure sums what is left to place.
-func (g *group) measure(purchases int) {
+func (g *candidateGroup) measure(purchases int) {
 	g.purchases, g.demand = purchases, quantity.Vector{}
 	for _, l := range g.piles {
 		for _, d := range l.shape.Dims {

@@ -13,7 +13,7 @@ import (
 
 // cells lists where the class could go, as far as its constrained labels tell
 // places apart.
-func (s *solver) cells(k *work) []*cell {
+func (s *solver) cells(k *podGroup) []*cell {
 	own := slices.Clone(s.onSale(k))
 	out := make([]*cell, len(own))
 	for i := range own {
@@ -21,7 +21,7 @@ func (s *solver) cells(k *work) []*cell {
 	}
 	out = s.addHosts(k, out)
 	for _, c := range out {
-		if n, ok := s.lessons.caps[lesson{k.PodClass, k.stance.name(), c.name}]; ok && !s.confined {
+		if n, ok := s.learned.caps[learnedKey{k.PodClass, k.held.name(), c.name}]; ok && !s.confined {
 			c.cap = n
 		}
 	}
@@ -30,8 +30,8 @@ func (s *solver) cells(k *work) []*cell {
 }
 
 // newCell is a cell in which nothing is known to be on sale.
-func (k *work) newCell(values []int, at side) cell {
-	c := cell{Cell: cluster.Cell{Keys: k.keys, Values: slices.Clone(values)}, name: k.cellName(values) + at.name, price: -1, cap: -1, side: at.name, in: at.in}
+func (k *podGroup) newCell(values []int, at partition) cell {
+	c := cell{Cell: cluster.Cell{Keys: k.keys, Values: slices.Clone(values)}, name: k.cellName(values) + at.name, price: -1, cap: -1, partition: at.name, in: at.in}
 	c.set, c.key = c.Set().And(at.set), c.name
 	for _, key := range k.keys {
 		c.key += "\x00" + key.Name
@@ -39,17 +39,17 @@ func (k *work) newCell(values []int, at side) cell {
 	return c
 }
 
-func (c *cell) is(values []int, at side) bool {
-	return c.side == at.name && slices.Equal(c.Values, values)
+func (c *cell) is(values []int, at partition) bool {
+	return c.partition == at.name && slices.Equal(c.Values, values)
 }
 
 // addHosts notes, for each cell, where its hosts with room for the class are.
-func (s *solver) addHosts(k *work, cells []*cell) []*cell {
+func (s *solver) addHosts(k *podGroup, cells []*cell) []*cell {
 	values := make([]int, len(k.keys))
 	keys, named := k.toldApartBy()
-	x := s.w.NodeIndex(s.bargain.minding(keys, k.PodClass))
+	x := s.w.NodeIndex(s.search.minding(keys, k.PodClass))
 	for _, g := range s.accepting(k, x) {
-		for _, seek := range stretches(x, int(g), named) {
+		for _, seek := range nodeRanges(x, int(g), named) {
 			i := s.next(k, &seek)
 			if i < 0 {
 				continue
@@ -61,7 +61,7 @@ func (s *solver) addHosts(k *work, cells []*cell) []*cell {
 					values[a] = v
 				}
 			}
-			at := k.sideOf(h)
+			at := k.partitionOf(h)
 			n := slices.IndexFunc(cells, func(c *cell) bool { return c.is(values, at) })
 			if n < 0 {
 				n = len(cells)
@@ -76,9 +76,9 @@ func (s *solver) addHosts(k *work, cells []*cell) []*cell {
 
 // toldApartBy lists the labels by which places differ for the class; true when the
 // hostname is one of them.
-func (k *work) toldApartBy() ([]*constraint.Key, bool) {
+func (k *podGroup) toldApartBy() ([]*constraint.Key, bool) {
 	keys, named := slices.Concat(k.keys, k.Keys), false
-	for _, v := range k.sieves {
+	for _, v := range k.spreadFilters {
 		for _, way := range v.ways {
 			for _, q := range way {
 				keys, named = append(keys, q.Key), named || q.Key.Name == cluster.LabelHostname
@@ -97,14 +97,14 @@ type saleKey struct {
 
 // onSale lists the cells in which something can be bought for the class. It is the
 // same for all classes of a shape, unless others look at where they go.
-func (s *solver) onSale(k *work) []cell {
+func (s *solver) onSale(k *podGroup) []cell {
 	s.key = s.key[:0]
 	for _, key := range k.keys {
 		s.key = append(append(s.key, key.Name...), 0)
 	}
-	shared, sales := len(k.sieves) == 0 && !s.confined, s.sales
-	if len(s.launches) == 0 && len(s.lessons.thin) == 0 {
-		sales = s.bargain.sales // every attempt begins so
+	shared, sales := len(k.spreadFilters) == 0 && !s.confined, s.sales
+	if len(s.launches) == 0 && len(s.learned.thin) == 0 {
+		sales = s.search.sales // every attempt begins so
 	}
 	if shared {
 		if cells, ok := sales[saleKey{k.PodShape, string(s.key), len(s.launches)}]; ok {
@@ -126,9 +126,9 @@ func (s *solver) onSale(k *work) []cell {
 
 // price lists the cells where something can be bought, with what a machine for the class
 // costs there at least. Fallbacks are rows like others, or none.
-func (s *solver) price(k *work, fallbacks bool) []cell {
+func (s *solver) price(k *podGroup, fallbacks bool) []cell {
 	var out []cell
-	for _, m := range s.stalls {
+	for _, m := range s.pools {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
@@ -140,7 +140,7 @@ func (s *solver) price(k *work, fallbacks bool) []cell {
 			all = all.And(s.known(m))
 		}
 		for _, here := range m.Cells(k.keys) {
-			for _, at := range s.sides(k, m, all.And(here.Offerings)) {
+			for _, at := range s.partitions(k, m, all.And(here.Offerings)) {
 				at.rows = s.assorted(m, k, here.Values, at)
 				price, ok := s.cheapest(m, at.rows)
 				if !ok {
@@ -164,7 +164,7 @@ func (s *solver) price(k *work, fallbacks bool) []cell {
 }
 
 // cellName writes the cell's values, for order and for people.
-func (k *work) cellName(values []int) string {
+func (k *podGroup) cellName(values []int) string {
 	name := ""
 	for i, v := range values {
 		if i > 0 {
@@ -181,7 +181,7 @@ func (k *work) cellName(values []int) string {
 
 // bought is the price of the first of the rows of which a machine is being bought:
 // pods may share it where no other can be bought.
-func (s *solver) bought(m *stall, rows bitset.Set) (offering.Price, bool) {
+func (s *solver) bought(m *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.And(m.bought).All() {
 		return m.Catalog.Offerings[row].Price, true
 	}
@@ -189,7 +189,7 @@ func (s *solver) bought(m *stall, rows bitset.Set) (offering.Price, bool) {
 }
 
 // cheapest is the price of the first of the rows that can be bought now.
-func (s *solver) cheapest(m *stall, rows bitset.Set) (offering.Price, bool) {
+func (s *solver) cheapest(m *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.All() {
 		if m.Catalog.Offerings[row].Unavailable == "" && s.affordable(m, row) > 0 {
 			return m.Catalog.Offerings[row].Price, true

@@ -18,8 +18,8 @@ const mostTypes = 600
 // plan writes down what was decided.
 func (s *solver) plan() Plan {
 	var p Plan
-	if s.bargain.barred {
-		s.openStalls() // to say what there would have been
+	if s.search.barred {
+		s.openPools() // to say what there would have been
 	}
 	for _, i := range slices.Sorted(maps.Keys(s.nominees)) {
 		p.Nominations = append(p.Nominations, Nomination{Node: s.w.Nodes[i].Key, Pods: s.nominees[i]})
@@ -27,7 +27,7 @@ func (s *solver) plan() Plan {
 	p.Launches = s.purchases()
 	p.Unplaced = s.leftOut()
 	p.Unimproved = s.unimproved
-	if !s.bargain.boundless {
+	if !s.search.boundless {
 		p.LowerBound = s.lowerBound()
 	}
 	return p
@@ -52,20 +52,20 @@ type described struct {
 // describedKey tells launches apart as far as their description goes.
 type describedKey struct {
 	market *cluster.PoolCatalog
-	joint  *joint
+	joint  *nodeRequirements
 	rows   string
 }
 
 // describe turns a launch into rules for a NodeClaim and a list of choices. Launches
 // that accept the same rows for the same reasons share both.
 func (s *solver) describe(l *launch) Launch {
-	m := l.stall
+	m := l.pool
 	rows := s.choose(l)
 	s.key = rows.Append(s.key[:0])
-	d := s.labels[describedKey{m.PoolCatalog, l.joint, string(s.key)}]
+	d := s.labels[describedKey{m.PoolCatalog, l.requirements, string(s.key)}]
 	if d == nil {
 		d = s.describeAnew(l, rows)
-		s.labels[describedKey{m.PoolCatalog, l.joint, string(s.key)}] = d
+		s.labels[describedKey{m.PoolCatalog, l.requirements, string(s.key)}] = d
 	}
 	out := d.launch
 	out.RunnersUp = s.runnersUp(l, d)
@@ -87,7 +87,7 @@ func (s *solver) choose(l *launch) bitset.Set {
 // redraw takes out of the budgets what the first choice takes, in place of what the
 // planned row did: two launches must not both come down to the last of something.
 func (s *solver) redraw(l *launch) {
-	rows := l.stall.Catalog.Offerings
+	rows := l.pool.Catalog.Offerings
 	if l.first == l.row || len(rows[l.row].QuotaUses)+len(rows[l.first].QuotaUses) == 0 {
 		return
 	}
@@ -95,7 +95,7 @@ func (s *solver) redraw(l *launch) {
 	s.draw(&rows[l.first], 1)
 	for _, d := range rows[l.first].QuotaUses {
 		if left, ok := s.budgets[d.Quota]; ok && left < s.largestDraw(d.Quota) {
-			for _, m := range s.stalls {
+			for _, m := range s.pools {
 				m.scarce = nil
 			}
 			return
@@ -118,7 +118,7 @@ func (s *solver) largestDraw(budget string) int64 {
 		return most
 	}
 	most := int64(0)
-	for _, m := range s.stalls {
+	for _, m := range s.pools {
 		for i := range m.Catalog.Offerings {
 			for _, d := range m.Catalog.Offerings[i].QuotaUses {
 				if d.Quota == budget {
@@ -132,18 +132,18 @@ func (s *solver) largestDraw(budget string) int64 {
 }
 
 func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
-	m := l.stall
+	m := l.pool
 	out := Launch{Pool: m.Pool.Name, Taints: m.Pool.Taints, Labels: maps.Clone(m.Pool.Labels)}
 	var types, zones, capacityTypes []string
 	var next []RunnerUp
 	named := make([]bool, len(m.Catalog.Types))
-	out.Choices = make([]offering.Ref, 0, rows.Len())
+	out.Offerings = make([]offering.Ref, 0, rows.Len())
 	for row := range rows.All() {
 		c := m.Catalog.Ref(row)
-		out.Choices = append(out.Choices, c)
+		out.Offerings = append(out.Offerings, c)
 		if t := m.Catalog.Offerings[row].Type; !named[t] {
 			named[t], types = true, append(types, c.Type)
-			next = dearer(next, m.Pool.Name, out.Choices[0], c)
+			next = dearer(next, m.Pool.Name, out.Offerings[0], c)
 		}
 		zones, capacityTypes = distinct(zones, c.Zone), distinct(capacityTypes, c.CapacityType)
 	}
@@ -184,7 +184,7 @@ func distinct(values []string, v string) []string {
 // largest of them would take beyond the one planned: whichever is bought in the
 // end, the pool stays within its limits. The set is good until the next call.
 func (s *solver) choices(l *launch) bitset.Set {
-	m := l.stall
+	m := l.pool
 	s.held.Copy(m.Offerings)
 	m.DropWithoutRoom(s.held, &l.used)
 	s.rows.Copy(s.open(l))
@@ -211,25 +211,25 @@ func (s *solver) choices(l *launch) bitset.Set {
 
 // open are the rows on which the launch's requirements hold and that are on sale.
 func (s *solver) open(l *launch) bitset.Set {
-	j := l.joint
+	j := l.requirements
 	if j.open == nil {
-		j.open = s.admitted(l).And(s.known(l.stall))
-		j.open.Keep(l.stall.onSale())
+		j.open = s.admitted(l).And(s.known(l.pool))
+		j.open.Keep(l.pool.onSale())
 	}
 	return j.open
 }
 
 // admitted are the rows on which the launch's requirements hold.
 func (s *solver) admitted(l *launch) bitset.Set {
-	j := l.joint
+	j := l.requirements
 	if j.admitted == nil {
-		j.admitted = j.rows.And(l.stall.Matching(j.set))
+		j.admitted = j.rows.And(l.pool.Matching(j.set))
 	}
 	return j.admitted
 }
 
 // onSale are the rows that are available.
-func (m *stall) onSale() bitset.Set {
+func (m *poolState) onSale() bitset.Set {
 	if m.sale == nil {
 		m.sale = bitset.Upto(len(m.Catalog.Offerings))
 		for i := range m.Catalog.Offerings {
@@ -243,7 +243,7 @@ func (m *stall) onSale() bitset.Set {
 
 // scarce are the rows for which the region's budgets have no room left: only a
 // launch that gives back what it reserved may still choose one.
-func (s *solver) scarce(m *stall) bitset.Set {
+func (s *solver) scarce(m *poolState) bitset.Set {
 	if m.scarce == nil {
 		m.scarce = bitset.Set{}
 		for i := range m.Catalog.Offerings {
@@ -256,9 +256,9 @@ func (s *solver) scarce(m *stall) bitset.Set {
 }
 
 func (s *solver) dropScarce(l *launch, rows bitset.Set) {
-	reserved := l.stall.Catalog.Offerings[l.row].QuotaUses
-	for row := range rows.And(s.scarce(l.stall)).All() {
-		if !s.drawable(&l.stall.Catalog.Offerings[row], reserved) {
+	reserved := l.pool.Catalog.Offerings[l.row].QuotaUses
+	for row := range rows.And(s.scarce(l.pool)).All() {
+		if !s.drawable(&l.pool.Catalog.Offerings[row], reserved) {
 			rows.Drop(row)
 		}
 	}
@@ -267,7 +267,7 @@ func (s *solver) dropScarce(l *launch, rows bitset.Set) {
 // dropOverLimits keeps the rows that the pool's limits can stand, and reserves the
 // largest of them.
 func (s *solver) dropOverLimits(l *launch, rows bitset.Set) {
-	m := l.stall
+	m := l.pool
 	for _, u := range m.Uncounted {
 		for row := range rows.And(u.Rows).All() {
 			rows.Drop(row)
@@ -298,12 +298,12 @@ func (s *solver) dropOverLimits(l *launch, rows bitset.Set) {
 }
 
 // capacity is what a node of the row counts against limits.
-func (m *stall) capacity(row int) *quantity.Vector {
+func (m *poolState) capacity(row int) *quantity.Vector {
 	return &m.Catalog.Capacity[m.Catalog.Offerings[row].Type]
 }
 
 // descending lists the rows by their capacity of one resource, the largest first.
-func (m *stall) descending(d quantity.Dim) []int {
+func (m *poolState) descending(d quantity.Dim) []int {
 	if m.bySize == nil {
 		m.bySize = map[quantity.Dim][]int{}
 	}
@@ -319,9 +319,9 @@ func (m *stall) descending(d quantity.Dim) []int {
 // firstTypes keeps the rows of n types: those without which there would be too little
 // variety, and the first others that come.
 func (s *solver) firstTypes(l *launch, rows bitset.Set, n int) {
-	c := l.stall.Catalog
+	c := l.pool.Catalog
 	seen := make([]bool, len(c.Types))
-	if l.stall.varied() {
+	if l.pool.varied() {
 		n -= s.needed(l, rows, seen)
 	}
 	for row := range rows.All() {
@@ -338,12 +338,12 @@ func (s *solver) firstTypes(l *launch, rows bitset.Set, n int) {
 
 // known are the rows whose zone and the like every spread reckons with: a machine
 // elsewhere would open a domain in which pods of other machines were not counted.
-func (s *solver) known(m *stall) bitset.Set {
+func (s *solver) known(m *poolState) bitset.Set {
 	if m.known != nil {
 		return m.known
 	}
 	m.known = m.Offerings.Clone()
-	for _, t := range s.tallyOrder {
+	for _, t := range s.domainCountOrder {
 		if len(t.keys) == 0 || !t.hard {
 			continue
 		}
@@ -366,7 +366,7 @@ func (s *solver) known(m *stall) bitset.Set {
 func (s *solver) rules(l *launch, chosen map[string][]string) []constraint.Rule {
 	var out []constraint.Rule
 	written := map[string]bool{}
-	for _, q := range l.joint.set {
+	for _, q := range l.requirements.set {
 		key := q.Key.Name
 		if key == cluster.LabelHostname {
 			continue
@@ -375,10 +375,10 @@ func (s *solver) rules(l *launch, chosen map[string][]string) []constraint.Rule 
 		switch values, ok := chosen[key]; {
 		case ok:
 			out = append(out, constraint.Rule{Key: key, Operator: constraint.In, Values: values})
-		case l.stall.Catalog.HasLabel(q.Key):
+		case l.pool.Catalog.HasLabel(q.Key):
 			out = append(out, q.Rules()...)
 		default:
-			out = append(out, settle(q)...)
+			out = append(out, singleValue(q)...)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(chosen)) {
@@ -398,8 +398,8 @@ func (s *solver) rules(l *launch, chosen map[string][]string) []constraint.Rule 
 	return out
 }
 
-// settle fixes the value of a label that only the pool gives its nodes.
-func settle(q constraint.Requirement) []constraint.Rule {
+// singleValue fixes the value of a label that only the pool gives its nodes.
+func singleValue(q constraint.Requirement) []constraint.Rule {
 	if q.AdmitsAbsent() {
 		return q.Rules()
 	}

@@ -17,16 +17,16 @@ import (
 // decision. Classes of one shape share all but what neighbours decide.
 type explainer struct {
 	*solver
-	trails map[trailKey]*trail
+	trails map[funnelKey]*funnelBuilder
 }
 
-type trailKey struct {
+type funnelKey struct {
 	market *cluster.PoolCatalog
 	shape  *cluster.PodShape
 }
 
-// trail is a funnel being made: rows are those that came through so far.
-type trail struct {
+// funnelBuilder is a funnel being made: rows are those that came through so far.
+type funnelBuilder struct {
 	funnel reason.Funnel
 	rows   bitset.Set
 }
@@ -34,8 +34,8 @@ type trail struct {
 // leftOut lists the pods that have no home, and why.
 func (s *solver) leftOut() []Unplaced {
 	var out []Unplaced
-	e := explainer{s, map[trailKey]*trail{}}
-	for _, k := range s.work {
+	e := explainer{s, map[funnelKey]*funnelBuilder{}}
+	for _, k := range s.podGroups {
 		if k.placed < len(k.Pods) {
 			out = append(out, e.unplaced(k))
 		}
@@ -44,20 +44,20 @@ func (s *solver) leftOut() []Unplaced {
 }
 
 // unplaced says why the rest of a class has no home.
-func (e *explainer) unplaced(k *work) Unplaced {
+func (e *explainer) unplaced(k *podGroup) Unplaced {
 	u := Unplaced{Pods: k.Pods[k.placed:], Because: k.PodClass.Refused, Detail: k.PodClass.Detail, Facts: k.PodClass.Facts}
 	if k.PodClass.Refused != "" {
 		return u
 	}
-	if len(e.stalls) == 0 {
+	if len(e.pools) == 0 {
 		u.Because, u.Detail = reason.NoPools, "there is no NodePool to buy from"
 		return u
 	}
 	best := -1
-	if e.lessons.hopeless[k.PodClass] {
+	if e.learned.unplaceable[k.PodClass] {
 		u.Detail = "places that the other pods need are not to be had, so none of them can be placed"
 	}
-	for _, m := range e.stalls {
+	for _, m := range e.pools {
 		f := e.funnel(m, k)
 		u.Funnels = append(u.Funnels, f)
 		if rank := furthest(f); rank > best {
@@ -86,10 +86,10 @@ func furthest(f reason.Funnel) int {
 }
 
 // funnel follows one pool's offers through the filters.
-func (e *explainer) funnel(m *stall, k *work) reason.Funnel {
-	key := trailKey{m.PoolCatalog, k.PodClass.PodShape}
+func (e *explainer) funnel(m *poolState, k *podGroup) reason.Funnel {
+	key := funnelKey{m.PoolCatalog, k.PodClass.PodShape}
 	if e.trails[key] == nil {
-		e.trails[key] = e.trail(m, k.PodClass.PodShape)
+		e.trails[key] = e.funnelBuilder(m, k.PodClass.PodShape)
 	}
 	v := *e.trails[key]
 	v.funnel.Cuts = slices.Clip(v.funnel.Cuts)
@@ -102,8 +102,8 @@ func (e *explainer) funnel(m *stall, k *work) reason.Funnel {
 	return v.funnel
 }
 
-// trail follows the offers as far as neighbours do not matter.
-func (e *explainer) trail(m *stall, shape *cluster.PodShape) *trail {
+// funnelBuilder follows the offers as far as neighbours do not matter.
+func (e *explainer) funnelBuilder(m *poolState, shape *cluster.PodShape) *funnelBuilder {
 	f := reason.Funnel{Pool: m.Pool.Name, Offers: len(m.Catalog.Offerings), Blocked: m.Pool.Blocked, Detail: m.Pool.BlockedDetail, Facts: m.Pool.BlockedFacts}
 	if f.Blocked == "" && m.Pool.Static {
 		f.Blocked, f.Detail = reason.Static, "the pool keeps a fixed number of nodes"
@@ -113,10 +113,10 @@ func (e *explainer) trail(m *stall, shape *cluster.PodShape) *trail {
 		f.Facts = reason.FactsOf(map[string]any{"class": m.Pool.Class})
 	}
 	if f.Blocked != "" {
-		return &trail{funnel: f}
+		return &funnelBuilder{funnel: f}
 	}
 	f.Cuts = m.Funnel(shape, e.w)
-	v := &trail{f, m.Compatible(shape).All}
+	v := &funnelBuilder{f, m.Compatible(shape).All}
 	v.sift(reason.Limits, m.withinLimits, func(out bitset.Set) (string, map[string]any) { return m.explainLimits(e.w, out) })
 	for _, kind := range []reason.Reason{reason.Quota, reason.Addresses} {
 		v.sift(kind, func(row int) bool { return !e.lacks(&m.Catalog.Offerings[row], kind) }, func(out bitset.Set) (string, map[string]any) { return e.explainBudget(m, out, kind) })
@@ -126,7 +126,7 @@ func (e *explainer) trail(m *stall, shape *cluster.PodShape) *trail {
 }
 
 // sift drops the rows that do not pass.
-func (v *trail) sift(by reason.Reason, pass func(int) bool, why func(out bitset.Set) (string, map[string]any)) {
+func (v *funnelBuilder) sift(by reason.Reason, pass func(int) bool, why func(out bitset.Set) (string, map[string]any)) {
 	var out bitset.Set
 	for row := range v.rows.All() {
 		if !pass(row) {
@@ -137,7 +137,7 @@ func (v *trail) sift(by reason.Reason, pass func(int) bool, why func(out bitset.
 }
 
 // cut takes the rows in out away and notes how many they were.
-func (v *trail) cut(by reason.Reason, out bitset.Set, why func(out bitset.Set) (string, map[string]any)) {
+func (v *funnelBuilder) cut(by reason.Reason, out bitset.Set, why func(out bitset.Set) (string, map[string]any)) {
 	out = v.rows.And(out)
 	if out.Empty() {
 		return
@@ -148,7 +148,7 @@ func (v *trail) cut(by reason.Reason, out bitset.Set, why func(out bitset.Set) (
 }
 
 // explainLimits names the limit that most of the rows would exceed.
-func (m *stall) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string, map[string]any) {
+func (m *poolState) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string, map[string]any) {
 	if m.nodesLeft == 0 {
 		limit := m.Pool.Limits[quantity.NameNodes]
 		return fmt.Sprintf("limits.nodes of %d is reached", limit), map[string]any{"limit": quantity.NameNodes, "value": limit, "used": limit, "left": 0, "needed": 1}
@@ -178,7 +178,7 @@ func (m *stall) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string, map
 }
 
 // explainUncounted names a limit on a resource that has no position.
-func (m *stall) explainUncounted(u *cluster.Uncounted) (string, map[string]any) {
+func (m *poolState) explainUncounted(u *cluster.Uncounted) (string, map[string]any) {
 	limit := m.Pool.Limits[u.Limit]
 	facts := map[string]any{"limit": u.Limit, "value": limit, "used": limit - u.Left, "left": max(0, u.Left), "needed": 0}
 	detail := fmt.Sprintf("limits.%s is %s, %s of it left", u.Limit, quantity.Format(u.Limit, limit), quantity.Format(u.Limit, max(0, u.Left)))
@@ -205,7 +205,7 @@ func (s *solver) lacks(row *offering.CatalogOffering, kind reason.Reason) bool {
 }
 
 // explainScarcity is explainBudget for one row, with the kind that it lacks.
-func (s *solver) explainScarcity(m *stall, row int) (kind reason.Reason, why func() (string, map[string]any)) {
+func (s *solver) explainScarcity(m *poolState, row int) (kind reason.Reason, why func() (string, map[string]any)) {
 	kind = reason.Quota
 	if !s.lacks(&m.Catalog.Offerings[row], kind) {
 		kind = reason.Addresses
@@ -214,7 +214,7 @@ func (s *solver) explainScarcity(m *stall, row int) (kind reason.Reason, why fun
 }
 
 // explainBudget names the budget of a kind that most of the rows need more of.
-func (s *solver) explainBudget(m *stall, rows bitset.Set, kind reason.Reason) (string, map[string]any) {
+func (s *solver) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason) (string, map[string]any) {
 	short, needed := map[string]int{}, map[string]int64{}
 	for row := range rows.All() {
 		for _, d := range m.Catalog.Offerings[row].QuotaUses {
@@ -249,7 +249,7 @@ func (s *solver) explainBudget(m *stall, rows bitset.Set, kind reason.Reason) (s
 const mostCauses = 8
 
 // explainAvailability quotes the cause of the cheapest row, and counts the others.
-func (m *stall) explainAvailability(rows bitset.Set) (detail string, facts map[string]any) {
+func (m *poolState) explainAvailability(rows bitset.Set) (detail string, facts map[string]any) {
 	causes := map[string]int64{}
 	for row := range rows.All() {
 		r := &m.Catalog.Offerings[row]

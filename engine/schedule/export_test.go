@@ -8,8 +8,8 @@ const MostSteps = mostSteps
 // SolveWithin is Solve for pods that prefer nothing, with so many steps for improve. It also
 // returns how many improve took.
 func SolveWithin(w *cluster.Snapshot, steps int) (Plan, int) {
-	b := newBargain(w)
+	b := newPreferenceSearch(w)
 	b.steps = steps
-	s := b.attempt(nil, noPurse)
+	s := b.attempt(nil, noMaxPrice)
 	return s.plan(), s.improving
 }

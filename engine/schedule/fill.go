@@ -15,8 +15,8 @@ type filling struct {
 	dirty  []int // counters above zero
 	residents
 	mounts map[cluster.Mount]bool
-	joined []*pile
-	order  []*part
+	joined []*shapeGroup
+	order  []*allotment
 	whole  quantity.Vector // room before anything was put there
 	least  []int           // the variety it needs; see launch
 }
@@ -55,7 +55,7 @@ func (b *buyer) fill(c *candidate) {
 	c.used, c.least = f.whole.Sub(f.room), f.least
 	// Worthless but wanted: any price beats no home.
 	c.value = max(b.valueOf(&c.used), math.SmallestNonzeroFloat64)
-	if slices.ContainsFunc(f.order, func(p *part) bool { return p.local.keepsApart() }) {
+	if slices.ContainsFunc(f.order, func(p *allotment) bool { return p.nodeRules.keepsApart() }) {
 		c.value += b.valueOfPlace(c)
 	}
 }
@@ -98,7 +98,7 @@ func (b *buyer) shareOf(c *candidate) float64 {
 
 // put adds up to n pods of a pile to the filling, as far as room and neighbours
 // let them in.
-func (b *buyer) put(c *candidate, l *pile, n int) {
+func (b *buyer) put(c *candidate, l *shapeGroup, n int) {
 	for _, p := range l.parts {
 		if n <= 0 || !b.holds(l) {
 			return
@@ -108,7 +108,7 @@ func (b *buyer) put(c *candidate, l *pile, n int) {
 }
 
 // holds reports whether one more pod of the pile fits as far as room goes.
-func (b *buyer) holds(l *pile) bool {
+func (b *buyer) holds(l *shapeGroup) bool {
 	for _, d := range l.shape.Dims {
 		if b.scratch.room[d] < l.shape.Requests[d] {
 			return false
@@ -118,12 +118,12 @@ func (b *buyer) holds(l *pile) bool {
 }
 
 // putApart adds one of the pods that must keep apart, unless there is one already.
-func (b *buyer) putApart(c *candidate, l *pile) {
+func (b *buyer) putApart(c *candidate, l *shapeGroup) {
 	for _, p := range l.parts {
 		if !b.holds(l) {
 			return
 		}
-		for _, cap := range p.local.caps {
+		for _, cap := range p.nodeRules.caps {
 			if cap.own && b.scratch.counts[cap.counter] == 0 && p.left() > 0 && b.putPart(c, l, p, 1) > 0 {
 				return
 			}
@@ -138,7 +138,7 @@ func (b *buyer) putFollowers(c *candidate) {
 		again = false
 		for _, l := range c.group.following {
 			for _, p := range l.parts {
-				if len(p.local.needs) > 0 && b.putPart(c, l, p, math.MaxInt32) > 0 {
+				if len(p.nodeRules.needs) > 0 && b.putPart(c, l, p, math.MaxInt32) > 0 {
 					again = true
 				}
 			}
@@ -147,29 +147,29 @@ func (b *buyer) putFollowers(c *candidate) {
 }
 
 // putPart adds up to n pods of a part and returns how many it added.
-func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
+func (b *buyer) putPart(c *candidate, l *shapeGroup, p *allotment, n int) int {
 	f := &b.scratch
-	if f.bars(&p.local) {
+	if f.bars(&p.nodeRules) {
 		return 0
 	}
 	n = min(n, p.left()-p.taken, p.fits(&f.room))
 	if n <= 0 {
 		return 0
 	}
-	if p.evens() {
+	if p.spreads() {
 		for _, o := range f.order {
-			n = min(n, p.ahead(o.work, func(i int) int { return f.counts[i] }))
+			n = min(n, p.ahead(o.podGroup, func(i int) int { return f.counts[i] }))
 		}
 		if n <= 0 {
 			return 0
 		}
 	}
-	if p.local.restricted() {
-		n = min(n, p.local.room(&b.counters, func(i int) int { return f.counts[i] }))
+	if p.nodeRules.restricted() {
+		n = min(n, p.nodeRules.room(&b.counters, func(i int) int { return f.counts[i] }))
 		if n <= 0 {
 			return 0
 		}
-		left, ok := mounted(f.room, p.local.mounts, func(m cluster.Mount) bool { return f.mounts[m] })
+		left, ok := mounted(f.room, p.nodeRules.mounts, func(m cluster.Mount) bool { return f.mounts[m] })
 		if n = min(n, p.fits(&left)); !ok || n == 0 {
 			return 0
 		}
@@ -194,7 +194,7 @@ func (b *buyer) putPart(c *candidate, l *pile, p *part, n int) int {
 	return n
 }
 
-func (f *filling) take(p *part, n int) {
+func (f *filling) take(p *allotment, n int) {
 	if p.taken == 0 {
 		f.order = append(f.order, p)
 	}
@@ -202,14 +202,14 @@ func (f *filling) take(p *part, n int) {
 	for _, d := range p.Dims {
 		f.room[d] -= int64(n) * p.Requests[d]
 	}
-	for _, m := range p.local.mounts {
+	for _, m := range p.nodeRules.mounts {
 		if !f.mounts[m] {
 			f.mounts[m] = true
 			f.room[m.Dim]--
 		}
 	}
-	f.join(&p.local)
-	for _, i := range p.local.bumps {
+	f.join(&p.nodeRules)
+	for _, i := range p.nodeRules.increments {
 		if f.counts[i] == 0 {
 			f.dirty = append(f.dirty, i)
 		}

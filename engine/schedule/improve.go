@@ -31,7 +31,7 @@ const (
 
 // load is pods of one part on one machine.
 type load struct {
-	part *part
+	part *allotment
 	n    int
 }
 
@@ -44,7 +44,7 @@ type improver struct {
 }
 
 // spent reports whether no step is left.
-func (x *improver) spent() bool { return x.steps >= x.bargain.steps }
+func (x *improver) spent() bool { return x.steps >= x.search.steps }
 
 // improve does without machines whose pods fit beside others, and puts one cheaper
 // machine in the place of two. A pod stays in its cell and its neighbours' rules
@@ -103,7 +103,7 @@ func (l *launch) filled() float64 {
 // movable reports whether the pods may go elsewhere: those that joined others on
 // the machine may not.
 func (l *launch) movable() bool {
-	return !slices.ContainsFunc(l.loads, func(o load) bool { return len(o.part.local.needs) > 0 || o.part.Virtual })
+	return !slices.ContainsFunc(l.loads, func(o load) bool { return len(o.part.nodeRules.needs) > 0 || o.part.Virtual })
 }
 
 // drop empties machines into the room of others.
@@ -133,7 +133,7 @@ func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 			if len(pods) == 0 || x.spent() {
 				break
 			}
-			if t == l || x.gone[t] || t.stall.Pool.Weight < l.stall.Pool.Weight {
+			if t == l || x.gone[t] || t.pool.Pool.Weight < l.pool.Pool.Weight {
 				continue
 			}
 			trial := trials[t]
@@ -155,27 +155,27 @@ func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 }
 
 // move puts as many of the pods on the machine as it takes, and returns how many.
-func (x *improver) move(to *launch, p *part, pods []cluster.PodRef) int {
+func (x *improver) move(to *launch, p *allotment, pods []cluster.PodRef) int {
 	n := min(len(pods), x.room(to, p))
 	if n == 0 {
 		return 0
 	}
-	next, ok := x.join(to.joint, to.stall, to.row, x.fit(to.stall, p), p)
+	next, ok := x.join(to.requirements, to.pool, to.row, x.fit(to.pool, p), p)
 	if !ok {
 		return 0
 	}
-	if n = to.diverse(x.solver, next, p.work, n); n == 0 {
+	if n = to.diverse(x.solver, next, p.podGroup, n); n == 0 {
 		return 0
 	}
-	to.joint = next
+	to.requirements = next
 	to.hold(p, pods[:n])
 	return n
 }
 
 // room is how many pods of the part the machine has room for, its neighbours' rules minded.
-func (x *improver) room(on *launch, p *part) int {
+func (x *improver) room(on *launch, p *allotment) int {
 	x.steps++
-	n := on.takes(x.solver, p.work)
+	n := on.takes(x.solver, p.podGroup)
 	if n == 0 {
 		return 0
 	}
@@ -186,10 +186,10 @@ func (x *improver) room(on *launch, p *part) int {
 // stands is how many pods of the part those on the machine stand beside them
 // whoever is bound first. Newcomers that have to come later than others elsewhere
 // must not also have to come earlier than these.
-func (l *launch) stands(p *part) int {
+func (l *launch) stands(p *allotment) int {
 	n := math.MaxInt32
 	for _, k := range l.kinds {
-		n = min(n, k.local.beside(&p.local, func(c int) int { return l.counts[c] }))
+		n = min(n, k.nodeRules.beside(&p.nodeRules, func(c int) int { return l.counts[c] }))
 	}
 	return n
 }
@@ -229,7 +229,7 @@ func (x *improver) price(l *launch) offering.Price {
 
 // priceOf is the price of the cheapest row that may be chosen for the machine's pods.
 func (x *improver) priceOf(l *launch) offering.Price {
-	m := l.stall
+	m := l.pool
 	x.rows.Copy(x.open(l))
 	rows := x.rows
 	m.DropWithoutRoom(rows, &l.used)
@@ -251,7 +251,7 @@ func (x *improver) remove(l *launch) {
 }
 
 // unreserve undoes reserve.
-func (s *solver) unreserve(m *stall, row int) {
+func (s *solver) unreserve(m *poolState, row int) {
 	s.spent -= m.Catalog.Offerings[row].Price
 	if m.nodesLeft >= 0 {
 		m.nodesLeft++
@@ -277,7 +277,7 @@ func (x *improver) mergeWith(a *launch, partners []*launch) bool {
 		if x.spent() || x.gone[a] || tried == mostPartners {
 			break
 		}
-		if x.gone[b] || a.stall != b.stall {
+		if x.gone[b] || a.pool != b.pool {
 			continue
 		}
 		tried++
@@ -296,8 +296,8 @@ func (x *improver) leave(loose []*launch) {
 }
 
 func (x *improver) mergeTwo(a, b *launch) {
-	m := a.stall
-	rows := a.joint.rows.And(b.joint.rows).And(m.onSale()).And(x.known(m))
+	m := a.pool
+	rows := a.requirements.rows.And(b.requirements.rows).And(m.onSale()).And(x.known(m))
 	used := a.used.Add(b.used)
 	for _, l := range []*launch{a, b} { // they may share these
 		for mount := range l.mounts {
@@ -325,14 +325,14 @@ func (x *improver) clash(a, b *launch) bool {
 	count := func(c int) int { return a.counts[c] }
 	return slices.ContainsFunc(b.loads, func(o load) bool {
 		x.steps += 1 + len(a.kinds)
-		l := &o.part.local
+		l := &o.part.nodeRules
 		return a.bars(l) || l.room(&x.counters, count) < o.n || a.stands(o.part) < o.n
 	})
 }
 
 // together is a machine of the row with the pods of both; nil when it cannot have them.
-func (x *improver) together(m *stall, row int, a, b *launch) *launch {
-	one := &launch{stall: m, row: row, free: m.Allocatable[row], joint: m.base, least: more(a.least, b.least)}
+func (x *improver) together(m *poolState, row int, a, b *launch) *launch {
+	one := &launch{pool: m, row: row, free: m.Allocatable[row], requirements: m.base, least: more(a.least, b.least)}
 	for _, l := range []*launch{a, b} {
 		at := 0
 		for _, o := range l.loads {
@@ -349,7 +349,7 @@ func (x *improver) together(m *stall, row int, a, b *launch) *launch {
 func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
 	x.release(a)
 	x.release(b)
-	if x.affordable(one.stall, one.row) == 0 || x.priceOf(one) >= before || !x.order(one, &one.used) {
+	if x.affordable(one.pool, one.row) == 0 || x.priceOf(one) >= before || !x.order(one, &one.used) {
 		x.take(a)
 		x.take(b)
 		return false
@@ -362,15 +362,15 @@ func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
 
 // rehouse notes anew where pods are, once some have moved.
 func (s *solver) rehouse() {
-	s.homes = slices.DeleteFunc(s.homes, func(h home) bool { return h.launch != nil })
-	for _, m := range s.stalls {
+	s.placements = slices.DeleteFunc(s.placements, func(h placement) bool { return h.launch != nil })
+	for _, m := range s.pools {
 		clear(m.pods)
 		clear(m.crowded)
 	}
 	for _, l := range s.launches {
 		for _, o := range l.loads {
-			l.stall.note(o.part.work, o.n)
-			s.house(home{work: o.part.work, launch: l, pods: o.n})
+			l.pool.note(o.part.podGroup, o.n)
+			s.recordPlacement(placement{work: o.part.podGroup, launch: l, pods: o.n})
 		}
 	}
 }

@@ -10,15 +10,15 @@ import (
 
 // launch is a machine the plan buys.
 type launch struct {
-	stall *stall
-	row   int
-	free  quantity.Vector // what is left of the row's room
-	used  quantity.Vector // what pods ask for
-	joint *joint
-	pods  []cluster.PodRef
-	loads []load  // the same pods, in order
-	kinds []*work // that pods are of, each once
-	first int     // the row of the first choice, once described
+	pool         *poolState
+	row          int
+	free         quantity.Vector // what is left of the row's room
+	used         quantity.Vector // what pods ask for
+	requirements *nodeRequirements
+	pods         []cluster.PodRef
+	loads        []load      // the same pods, in order
+	kinds        []*podGroup // that pods are of, each once
+	first        int         // the row of the first choice, once described
 
 	counts map[int]int // counters above zero
 	residents
@@ -29,22 +29,22 @@ type launch struct {
 }
 
 // fillLaunches puts pods into what is being bought already.
-func (s *solver) fillLaunches(parts []*part) {
+func (s *solver) fillLaunches(parts []*allotment) {
 	for _, p := range parts {
 		for _, l := range s.launches {
 			if p.left() == 0 {
 				break
 			}
-			n := min(p.left(), l.takes(s, p.work))
+			n := min(p.left(), l.takes(s, p.podGroup))
 			if n == 0 {
 				continue
 			}
-			next, ok := s.join(l.joint, l.stall, l.row, s.fit(l.stall, p), p)
+			next, ok := s.join(l.requirements, l.pool, l.row, s.fit(l.pool, p), p)
 			if !ok {
 				continue
 			}
-			if n = l.diverse(s, next, p.work, n); n > 0 {
-				l.joint = next
+			if n = l.diverse(s, next, p.podGroup, n); n > 0 {
+				l.requirements = next
 				l.put(s, p, n)
 			}
 		}
@@ -52,22 +52,22 @@ func (s *solver) fillLaunches(parts []*part) {
 }
 
 // takes is how many pods of the class the launch has room for.
-func (l *launch) takes(s *solver, k *work) int {
+func (l *launch) takes(s *solver, k *podGroup) int {
 	n := k.fits(&l.free)
-	if l.bars(&k.local) {
+	if l.bars(&k.nodeRules) {
 		return 0
 	}
-	if n > 0 && k.evens() {
+	if n > 0 && k.spreads() {
 		for _, o := range l.kinds {
 			n = min(n, k.ahead(o, func(c int) int { return l.counts[c] }))
 		}
 	}
-	if n == 0 || !k.local.restricted() {
+	if n == 0 || !k.nodeRules.restricted() {
 		return n
 	}
-	n = min(n, k.local.room(&s.counters, func(c int) int { return l.counts[c] }))
-	if n > 0 && len(k.local.mounts) > 0 {
-		left, ok := mounted(l.free, k.local.mounts, func(m cluster.Mount) bool { return l.mounts[m] })
+	n = min(n, k.nodeRules.room(&s.counters, func(c int) int { return l.counts[c] }))
+	if n > 0 && len(k.nodeRules.mounts) > 0 {
+		left, ok := mounted(l.free, k.nodeRules.mounts, func(m cluster.Mount) bool { return l.mounts[m] })
 		if !ok {
 			return 0
 		}
@@ -77,9 +77,9 @@ func (l *launch) takes(s *solver, k *work) int {
 }
 
 // note counts pods that the market's machines are bought for.
-func (m *stall) note(k *work, n int) {
+func (m *poolState) note(k *podGroup, n int) {
 	m.pods[k.PodClass.PodShape] += n
-	for _, c := range k.local.caps {
+	for _, c := range k.nodeRules.caps {
 		if c.own {
 			a := m.crowded[c.counter]
 			m.crowded[c.counter] = apartness{pods: a.pods + n, most: max(a.most, c.most)}
@@ -87,25 +87,25 @@ func (m *stall) note(k *work, n int) {
 	}
 }
 
-func (l *launch) put(s *solver, p *part, n int) {
-	for _, c := range p.local.bumps {
+func (l *launch) put(s *solver, p *allotment, n int) {
+	for _, c := range p.nodeRules.increments {
 		s.counters.all[c].sum += n
 	}
 	p.placed += n
-	p.work.promised -= n
-	l.stall.note(p.work, n)
-	s.house(home{work: p.work, launch: l, pods: n})
+	p.podGroup.promised -= n
+	l.pool.note(p.podGroup, n)
+	s.recordPlacement(placement{work: p.podGroup, launch: l, pods: n})
 	l.hold(p, p.take(n))
 }
 
 // hold takes the pods in.
-func (l *launch) hold(p *part, pods []cluster.PodRef) {
+func (l *launch) hold(p *allotment, pods []cluster.PodRef) {
 	n := len(pods)
 	for _, d := range p.Dims {
 		l.free[d] -= int64(n) * p.Requests[d]
 		l.used[d] += int64(n) * p.Requests[d]
 	}
-	for _, m := range p.local.mounts {
+	for _, m := range p.nodeRules.mounts {
 		if l.mounts[m] {
 			continue
 		}
@@ -116,15 +116,15 @@ func (l *launch) hold(p *part, pods []cluster.PodRef) {
 		l.free[m.Dim]--
 		l.used[m.Dim]++
 	}
-	l.join(&p.local)
-	for _, c := range p.local.bumps {
+	l.join(&p.nodeRules)
+	for _, c := range p.nodeRules.increments {
 		if l.counts == nil {
 			l.counts = map[int]int{}
 		}
 		l.counts[c] += n
 	}
-	if !slices.Contains(l.kinds, p.work) {
-		l.kinds = append(l.kinds, p.work)
+	if !slices.Contains(l.kinds, p.podGroup) {
+		l.kinds = append(l.kinds, p.podGroup)
 	}
 	l.loads = append(l.loads, load{p, n})
 	if l.pods == nil {
@@ -135,7 +135,7 @@ func (l *launch) hold(p *part, pods []cluster.PodRef) {
 }
 
 // fits is Vector.Fits looking only at the resources the class asks for.
-func (k *work) fits(room *quantity.Vector) int {
+func (k *podGroup) fits(room *quantity.Vector) int {
 	most := int64(math.MaxInt32)
 	for _, d := range k.Dims {
 		if room[d] < k.Requests[d] {

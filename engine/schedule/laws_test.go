@@ -246,5 +246,5 @@ func tell(b *cluster.Builder, s *enginetest.Script) {
 	for name, labels := range s.Namespaces {
 		b.SetNamespace(name, labels)
 	}
-	settle(b, s)
+	singleValue(b, s)
 }

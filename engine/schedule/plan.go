@@ -41,7 +41,7 @@ type Preferences struct {
 func (p Plan) Price() offering.Price {
 	var sum offering.Price
 	for _, l := range p.Launches {
-		sum = sum.Add(l.Choices[0].Price)
+		sum = sum.Add(l.Offerings[0].Price)
 	}
 	return sum
 }
@@ -60,7 +60,7 @@ type Launch struct {
 	Pool string
 	// Choices are acceptable offers, cheapest first; never empty. Any of them holds
 	// the pods within the pool's limits.
-	Choices []offering.Ref
+	Offerings []offering.Ref
 	// Rules describe the same for a NodeClaim: instance types, zones, capacity
 	// types and every other label requirement, sorted by key.
 	Rules []constraint.Rule

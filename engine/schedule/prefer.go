@@ -31,9 +31,9 @@ const (
 // the heaviest term there can be.
 const full = 100
 
-// tastes lists what the class prefers, in the order in which it is given up: by
+// preferencesOf lists what the class prefers, in the order in which it is given up: by
 // kind, and the heavier term of a kind first. Taints count when tainted says so.
-func tastes(c *cluster.PodClass, tainted bool) []preference {
+func preferencesOf(c *cluster.PodClass, tainted bool) []preference {
 	var out []preference
 	for i, n := range c.Affinity {
 		if n.Weight > 0 {
@@ -62,9 +62,9 @@ func tastes(c *cluster.PodClass, tainted bool) []preference {
 	return out
 }
 
-// stance is what pods of a class insist on of what they prefer. The zero stance
+// heldPreferences is what pods of a class insist on of what they prefer. The zero stance
 // insists on nothing.
-type stance struct {
+type heldPreferences struct {
 	// neighbours are terms of pod (anti-)affinity and soft spreads, in the order of tastes.
 	neighbours []preference
 	// terms of node affinity, heaviest first: all of them hold together. later are
@@ -74,12 +74,12 @@ type stance struct {
 }
 
 // firm reports whether there is anything to be given up.
-func (t *stance) firm() bool { return len(t.neighbours)+len(t.terms) > 0 || t.offTaints }
+func (t *heldPreferences) firm() bool { return len(t.neighbours)+len(t.terms) > 0 || t.offTaints }
 
 // on reports whether the pods insist on the preference of that kind and index.
-func (t *stance) on(kind preferenceKind, at int) bool { return t.find(kind, at) >= 0 }
+func (t *heldPreferences) on(kind preferenceKind, at int) bool { return t.find(kind, at) >= 0 }
 
-func (t *stance) find(kind preferenceKind, at int) int {
+func (t *heldPreferences) find(kind preferenceKind, at int) int {
 	for i, p := range t.neighbours {
 		if p.kind == kind && p.at == at {
 			return i
@@ -89,7 +89,7 @@ func (t *stance) find(kind preferenceKind, at int) int {
 }
 
 // name tells the stances of one class apart.
-func (t *stance) name() string {
+func (t *heldPreferences) name() string {
 	if !t.firm() {
 		return ""
 	}
@@ -97,15 +97,15 @@ func (t *stance) name() string {
 }
 
 // without is the stance with one of its neighbours given up.
-func (t stance) without(i int) stance {
+func (t heldPreferences) without(i int) heldPreferences {
 	t.neighbours = slices.Delete(slices.Clone(t.neighbours), i, i+1)
 	return t
 }
 
-// stance turns those of a class's preferences that are to be honoured into what its
+// heldPreferences turns those of a class's preferences that are to be honoured into what its
 // pods insist on at first: everything but what nothing anywhere can meet.
-func (b *bargain) stance(c *cluster.PodClass, honour []preference) stance {
-	var t stance
+func (b *preferenceSearch) held(c *cluster.PodClass, honour []preference) heldPreferences {
+	var t heldPreferences
 	var terms []int
 	for _, p := range honour {
 		switch p.kind {
@@ -128,7 +128,7 @@ func (b *bargain) stance(c *cluster.PodClass, honour []preference) stance {
 // together picks terms that some machine meets all of, from the heaviest down, and
 // says which were left out. Upstream insists on one term at a time, the heaviest;
 // kube-scheduler adds up all that hold, so a node that meets several is better.
-func (b *bargain) together(c *cluster.PodClass, terms []int, avoidSoft bool) (held, later []int) {
+func (b *preferenceSearch) together(c *cluster.PodClass, terms []int, avoidSoft bool) (held, later []int) {
 	for i, at := range terms {
 		with := append(slices.Clone(held), at)
 		if b.somewhere(c.Requiring(with, avoidSoft)) {
@@ -144,8 +144,8 @@ func (b *bargain) together(c *cluster.PodClass, terms []int, avoidSoft bool) (he
 // What no place allows even by itself goes first: holding on to it would cost all
 // others. Otherwise the order is upstream's, but terms of node affinity go lightest
 // first, as several hold together.
-func (s *solver) softer(k *work) (stance, bool) {
-	t := k.stance
+func (s *solver) softer(k *podGroup) (heldPreferences, bool) {
+	t := k.held
 	if i := s.blocked(k); i >= 0 {
 		return t.without(i), true
 	}
@@ -156,7 +156,7 @@ func (s *solver) softer(k *work) (stance, bool) {
 		t.terms, t.later = t.terms[:len(t.terms)-1], later(t)
 		return t, true
 	case len(t.terms) == 1:
-		t.terms, t.later = s.bargain.together(k.PodClass, t.later, t.offTaints)
+		t.terms, t.later = s.search.together(k.PodClass, t.later, t.offTaints)
 		return t, true
 	case len(t.neighbours) > 0:
 		return t.without(0), true
@@ -167,7 +167,7 @@ func (s *solver) softer(k *work) (stance, bool) {
 }
 
 // later are the terms to be tried once the heaviest is given up.
-func later(t stance) []int {
+func later(t heldPreferences) []int {
 	out := append(slices.Clone(t.later), t.terms[len(t.terms)-1])
 	slices.Sort(out)
 	return out
@@ -175,8 +175,8 @@ func later(t stance) []int {
 
 // blocked is the first thing insisted on that is not to be had in any place with
 // room, whatever becomes of the others; negative when there is none.
-func (s *solver) blocked(k *work) int {
-	for i, p := range k.stance.neighbours {
+func (s *solver) blocked(k *podGroup) int {
+	for i, p := range k.held.neighbours {
 		for j := range k.rules {
 			r := &k.rules[j]
 			if r.soft && r.preference == p && !s.anywhere(k, r) {
@@ -188,7 +188,7 @@ func (s *solver) blocked(k *work) int {
 }
 
 // anywhere reports whether some cell with room is allowed by the rule.
-func (s *solver) anywhere(k *work, r *domainRule) bool {
+func (s *solver) anywhere(k *podGroup, r *domainRule) bool {
 	var universe []int
 	if r.kind == spreads {
 		universe = usable(k.cells, r.axis)
@@ -198,26 +198,26 @@ func (s *solver) anywhere(k *work, r *domainRule) bool {
 
 // relax splits off the pods of k that have no home, as work that insists on one
 // thing less; nil when they insist on nothing any more.
-func (s *solver) relax(k *work) *work {
+func (s *solver) relax(k *podGroup) *podGroup {
 	n := k.left()
-	if n == 0 || !k.stance.firm() || s.broke {
+	if n == 0 || !k.held.firm() || s.overMaxPrice {
 		return nil
 	}
 	next, ok := s.softer(k)
 	if !ok {
 		return nil
 	}
-	rest := newWork(k.PodClass, k.Pods[len(k.Pods)-n:], next)
+	rest := newPodGroup(k.PodClass, k.Pods[len(k.Pods)-n:], next)
 	k.Pods = k.Pods[:len(k.Pods)-n]
 	for i := range k.rules {
 		k.rules[i].unwatch()
 	}
-	s.localRulesOf(rest)
-	rest.local.bumps = k.local.bumps
-	rest.local.settle()
+	s.compileNodeRulesOf(rest)
+	rest.nodeRules.increments = k.nodeRules.increments
+	rest.nodeRules.finish()
 	s.domainRulesOf(rest)
-	s.settleDomains(rest)
-	s.work = append(s.work, rest)
+	s.finishDomains(rest)
+	s.podGroups = append(s.podGroups, rest)
 	return rest
 }
 
@@ -226,13 +226,13 @@ func (s *solver) relax(k *work) *work {
 func (r *domainRule) unwatch() {
 	if r.soft && !r.unwatched {
 		r.unwatched = true
-		r.tally.watchers--
+		r.count.watchers--
 	}
 }
 
 // relaxAll relaxes every work that has pods without a home.
-func (s *solver) relaxAll(all []*work) []*work {
-	var out []*work
+func (s *solver) relaxAll(all []*podGroup) []*podGroup {
+	var out []*podGroup
 	for _, k := range all {
 		if rest := s.relax(k); rest != nil {
 			out = append(out, rest)
@@ -243,16 +243,16 @@ func (s *solver) relaxAll(all []*work) []*work {
 
 // unhoused takes back pods that room was promised to but not bought for, where they
 // may still give something up, and returns them as work to be placed again.
-func (s *solver) unhoused(parts []*part) []*work {
-	var out []*work
+func (s *solver) unhoused(parts []*allotment) []*podGroup {
+	var out []*podGroup
 	for _, p := range parts {
-		if n := p.left(); n > 0 && p.stance.firm() {
+		if n := p.left(); n > 0 && p.held.firm() {
 			p.want, p.short = p.want-n, p.short+n
-			p.work.promised -= n
+			p.podGroup.promised -= n
 		}
 	}
 	for _, p := range parts {
-		if rest := s.relax(p.work); rest != nil {
+		if rest := s.relax(p.podGroup); rest != nil {
 			out = append(out, rest)
 		}
 	}

@@ -38,7 +38,7 @@ type runnersUpKey struct {
 func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
 	held := s.cheaper(l)
 	s.key = held.Append(s.key[:0])
-	if len(s.stalls) > 1 {
+	if len(s.pools) > 1 {
 		s.company = s.company[:0]
 		for _, k := range l.kinds {
 			s.company = append(s.company, s.number(k.PodShape))
@@ -47,9 +47,9 @@ func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
 		for _, n := range slices.Compact(s.company) {
 			s.key = binary.AppendUvarint(s.key, uint64(n))
 		}
-		for _, m := range s.stalls {
+		for _, m := range s.pools {
 			if s.competes(m, l) {
-				rows := s.cheaperAt(m, l, d.launch.Choices[0].Price)
+				rows := s.cheaperAt(m, l, d.launch.Offerings[0].Price)
 				s.key = rows.Append(binary.AppendUvarint(s.key, uint64(rows.Len())))
 			}
 		}
@@ -74,12 +74,12 @@ func (s *solver) cheaper(l *launch) bitset.Set {
 }
 
 // competes reports whether the launch might have been of that market instead.
-func (s *solver) competes(m *stall, l *launch) bool {
-	return m != l.stall && len(l.kinds) > 0 && m.Pool.Blocked == "" && !m.Pool.Static
+func (s *solver) competes(m *poolState, l *launch) bool {
+	return m != l.pool && len(l.kinds) > 0 && m.Pool.Blocked == "" && !m.Pool.Static
 }
 
 // cheaperAt are the rows of a market below a price that would hold the launch's pods.
-func (s *solver) cheaperAt(m *stall, l *launch, price offering.Price) bitset.Set {
+func (s *solver) cheaperAt(m *poolState, l *launch, price offering.Price) bitset.Set {
 	rows := bitset.Upto(sort.Search(len(m.Catalog.Offerings), func(i int) bool { return m.Catalog.Offerings[i].Price >= price }))
 	m.DropWithoutRoom(rows, &l.used)
 	return rows
@@ -97,25 +97,25 @@ func (s *solver) number(shape *cluster.PodShape) int {
 
 // compare works out the runners-up of one launch.
 func (s *solver) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
-	c := comparison{solver: s, launch: l, first: d.launch.Choices[0]}
+	c := comparison{solver: s, launch: l, first: d.launch.Offerings[0]}
 	admitted := s.admitted(l)
 	for row := range held.And(admitted).All() {
 		if len(c.lost) == mostRunnersUp {
 			break
 		}
-		if !c.named(c.lost, l.stall, row) {
+		if !c.named(c.lost, l.pool, row) {
 			c.lose(row)
 		}
 	}
-	for row := range held.Minus(admitted).And(l.stall.onSale()).All() {
+	for row := range held.Minus(admitted).And(l.pool.onSale()).All() {
 		if len(c.ruledOut) >= mostCheaper {
 			break
 		}
-		if !c.named(c.ruledOut, l.stall, row) {
+		if !c.named(c.ruledOut, l.pool, row) {
 			c.ruleOut(row)
 		}
 	}
-	for _, m := range s.stalls {
+	for _, m := range s.pools {
 		if s.competes(m, l) {
 			c.elsewhere(m)
 		}
@@ -157,13 +157,13 @@ type comparison struct {
 }
 
 // named reports whether the row's type is the launch's own or in the list already.
-func (c *comparison) named(list []RunnerUp, m *stall, row int) bool {
+func (c *comparison) named(list []RunnerUp, m *poolState, row int) bool {
 	name := m.Catalog.Types[m.Catalog.Offerings[row].Type].Name
 	return name == c.first.Type || slices.ContainsFunc(list, func(r RunnerUp) bool { return r.Type == name })
 }
 
 // note adds a row of a type that is not in the list yet. why is asked only then.
-func (c *comparison) note(list *[]RunnerUp, m *stall, row int, because reason.Reason, why func() (string, map[string]any)) {
+func (c *comparison) note(list *[]RunnerUp, m *poolState, row int, because reason.Reason, why func() (string, map[string]any)) {
 	if c.named(*list, m, row) {
 		return
 	}
@@ -176,7 +176,7 @@ func (c *comparison) note(list *[]RunnerUp, m *stall, row int, because reason.Re
 
 // lose notes why a row that the pods admit was not to be had.
 func (c *comparison) lose(row int) {
-	m := c.launch.stall
+	m := c.launch.pool
 	switch r := &m.Catalog.Offerings[row]; {
 	case r.Unavailable != "":
 		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
@@ -198,7 +198,7 @@ func unavailable(r *offering.CatalogOffering) (string, map[string]any) {
 
 // beyond names the limit that a row would exceed in place of the one planned.
 func (c *comparison) beyond(row int) (string, map[string]any) {
-	m := c.launch.stall
+	m := c.launch.pool
 	for _, d := range m.Limited {
 		left, more := max(0, m.left[d]), m.capacity(row)[d]-m.capacity(c.launch.row)[d]
 		if more > left {
@@ -216,8 +216,8 @@ func (c *comparison) beyond(row int) (string, map[string]any) {
 // ruleOut notes the first requirement that keeps the pods off a row of their pool, or
 // the DaemonSets that hold their ports there.
 func (c *comparison) ruleOut(row int) {
-	m := c.launch.stall
-	for _, q := range c.launch.joint.set {
+	m := c.launch.pool
+	for _, q := range c.launch.requirements.set {
 		if m.Catalog.HasLabel(q.Key) && !m.Catalog.Matches(row, q) {
 			c.exclude(m, row, q)
 			return
@@ -233,7 +233,7 @@ func (c *comparison) ruleOut(row int) {
 	}
 }
 
-func (c *comparison) exclude(m *stall, row int, q constraint.Requirement) {
+func (c *comparison) exclude(m *poolState, row int, q constraint.Requirement) {
 	because, words := reason.Requirements, q.String()
 	switch {
 	case c.shared(q.Key):
@@ -248,7 +248,7 @@ func (c *comparison) exclude(m *stall, row int, q constraint.Requirement) {
 
 // allows reports whether the row has what all pods of the launch require, so that
 // only what they prefer can be against it.
-func (c *comparison) allows(m *stall, row int) bool {
+func (c *comparison) allows(m *poolState, row int) bool {
 	insists := false
 	for _, k := range c.launch.kinds {
 		insists = insists || k.PodShape != k.PodClass.PodShape
@@ -262,12 +262,12 @@ func (c *comparison) allows(m *stall, row int) bool {
 // shared reports whether pods are spread over values of the label, or kept together
 // or apart by them.
 func (s *solver) shared(k *constraint.Key) bool {
-	return slices.ContainsFunc(s.tallyOrder, func(t *tally) bool { return t.key == k })
+	return slices.ContainsFunc(s.domainCountOrder, func(t *domainCount) bool { return t.key == k })
 }
 
 // elsewhere looks for cheaper rows of another pool that every pod of the launch
 // could use.
-func (c *comparison) elsewhere(m *stall) {
+func (c *comparison) elsewhere(m *poolState) {
 	rows := c.cheaperAt(m, c.launch, c.first.Price)
 	for _, k := range c.launch.kinds {
 		if rows.Empty() {
@@ -285,7 +285,7 @@ func (c *comparison) elsewhere(m *stall) {
 	}
 }
 
-func (c *comparison) loseElsewhere(m *stall, row int) {
+func (c *comparison) loseElsewhere(m *poolState, row int) {
 	switch r := &m.Catalog.Offerings[row]; {
 	case r.Unavailable != "":
 		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
@@ -294,27 +294,27 @@ func (c *comparison) loseElsewhere(m *stall, row int) {
 		c.note(&c.lost, m, row, kind, why)
 	case !m.withinLimits(row):
 		c.note(&c.lost, m, row, reason.Limits, func() (string, map[string]any) { return m.explainLimits(c.w, bitset.Of(row)) })
-	case m.Pool.Weight < c.launch.stall.Pool.Weight:
-		c.note(&c.ruledOut, m, row, reason.Weight, func() (string, map[string]any) { return lighter(m, c.launch.stall) })
+	case m.Pool.Weight < c.launch.pool.Pool.Weight:
+		c.note(&c.ruledOut, m, row, reason.Weight, func() (string, map[string]any) { return lighter(m, c.launch.pool) })
 	}
 }
 
-func lighter(m, chosen *stall) (string, map[string]any) {
+func lighter(m, chosen *poolState) (string, map[string]any) {
 	return fmt.Sprintf("NodePool %s has weight %d, %s has %d", m.Pool.Name, m.Pool.Weight, chosen.Pool.Name, chosen.Pool.Weight),
 		map[string]any{"weight": int(m.Pool.Weight), "chosenWeight": int(chosen.Pool.Weight)}
 }
 
 // agreeable reports whether the pods can be together on a machine of that row, in
 // the places that their neighbours leave them.
-func (c *comparison) agreeable(m *stall, row int) bool {
-	for _, q := range c.launch.joint.set {
+func (c *comparison) agreeable(m *poolState, row int) bool {
+	for _, q := range c.launch.requirements.set {
 		if c.shared(q.Key) && m.Catalog.HasLabel(q.Key) && !m.Catalog.Matches(row, q) {
 			return false
 		}
 	}
 	j := m.base
 	for _, k := range c.launch.kinds {
-		next, ok := c.join(j, m, row, m.Compatible(k.PodShape), &part{work: k})
+		next, ok := c.join(j, m, row, m.Compatible(k.PodShape), &allotment{podGroup: k})
 		if !ok {
 			return false
 		}
@@ -330,14 +330,14 @@ func (c *comparison) tooSmall(held bitset.Set) []RunnerUp {
 		if row >= l.first {
 			break
 		}
-		if l.stall.Catalog.Offerings[row].Type != l.stall.Catalog.Offerings[l.first].Type {
+		if l.pool.Catalog.Offerings[row].Type != l.pool.Catalog.Offerings[l.first].Type {
 			last = row
 		}
 	}
 	var out []RunnerUp
 	if last >= 0 {
-		c.note(&out, l.stall, last, reason.Resources, func() (string, map[string]any) {
-			return "too small for the pods", map[string]any{"room": map[string]int64(c.w.Resources.Amounts(l.stall.Allocatable[last]))}
+		c.note(&out, l.pool, last, reason.Resources, func() (string, map[string]any) {
+			return "too small for the pods", map[string]any{"room": map[string]int64(c.w.Resources.Amounts(l.pool.Allocatable[last]))}
 		})
 	}
 	return out

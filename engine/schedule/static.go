@@ -15,17 +15,17 @@ import (
 func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 	bare := *w
 	bare.Classes = nil // it buys for nobody
-	s := newSolver(newBargain(&bare), &lessons{}, nil, noPurse)
-	i := slices.IndexFunc(s.stalls, func(m *stall) bool { return m.Pool.Name == pool })
-	if i < 0 || s.stalls[i].Pool.Blocked != "" {
+	s := newSolver(newPreferenceSearch(&bare), &learned{}, nil, noMaxPrice)
+	i := slices.IndexFunc(s.pools, func(m *poolState) bool { return m.Pool.Name == pool })
+	if i < 0 || s.pools[i].Pool.Blocked != "" {
 		return nil
 	}
-	m := s.stalls[i]
+	m := s.pools[i]
 	rows := m.bearing()
 	base := s.intern(m.Base, rows)
 	for row := range rows.And(m.onSale()).All() {
 		for len(s.launches) < n && s.affordable(m, row) > 0 {
-			l := &launch{stall: m, row: row, free: m.Allocatable[row], joint: base}
+			l := &launch{pool: m, row: row, free: m.Allocatable[row], requirements: base}
 			if !s.stand(l) {
 				break
 			}
@@ -48,23 +48,23 @@ func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 // the settings allow it, what there is of it.
 func (s *solver) stand(l *launch) bool {
 	var none quantity.Vector
-	m := l.stall
+	m := l.pool
 	if !m.varied() {
 		return s.order(l, &none)
 	}
-	l.least = m.haggle.least
+	l.least = m.minValues.least
 	if s.order(l, &none) {
 		return true
 	}
 	if !s.w.Settings.RelaxMinValues {
 		return false
 	}
-	l.least = slices.Clone(s.values(m, l.joint.set, s.holding(m, l.joint, &none), m.haggle.least, m.haggle.may))
+	l.least = slices.Clone(s.values(m, l.requirements.set, s.holding(m, l.requirements, &none), m.minValues.least, m.minValues.may))
 	return s.order(l, &none)
 }
 
 // bearing are the rows on which the DaemonSets that match them fit.
-func (m *stall) bearing() bitset.Set {
+func (m *poolState) bearing() bitset.Set {
 	out := m.Offerings.Clone()
 	for row := range m.Offerings.All() {
 		if slices.Min(m.Allocatable[row][:]) < 0 {

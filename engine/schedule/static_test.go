@@ -26,7 +26,7 @@ func static(t *testing.T, script, pool string, n int) []schedule.Launch {
 func types(launches []schedule.Launch) []string {
 	var out []string
 	for _, l := range launches {
-		out = append(out, fmt.Sprintf("%s (%d)", l.Choices[0].Type, len(l.Choices)))
+		out = append(out, fmt.Sprintf("%s (%d)", l.Offerings[0].Type, len(l.Offerings)))
 	}
 	return out
 }
@@ -123,10 +123,10 @@ func TestStaticOverRandomWorlds(t *testing.T) {
 				t.Fatalf("seed %d: the World's own budgets became %s, they were %s", seed, got, had)
 			}
 			for i, l := range launches {
-				if !slices.IsSortedFunc(l.Choices, func(a, b offering.Ref) int { return int(a.Price - b.Price) }) {
-					t.Errorf("seed %d: choices out of order: %v", seed, l.Choices)
+				if !slices.IsSortedFunc(l.Offerings, func(a, b offering.Ref) int { return int(a.Price - b.Price) }) {
+					t.Errorf("seed %d: choices out of order: %v", seed, l.Offerings)
 				}
-				if i > 0 && l.Choices[0].Price < launches[i-1].Choices[0].Price {
+				if i > 0 && l.Offerings[0].Price < launches[i-1].Offerings[0].Price {
 					t.Errorf("seed %d: launch %d is cheaper than the one before", seed, i)
 				}
 			}

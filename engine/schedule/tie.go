@@ -33,8 +33,8 @@ func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
 			continue
 		}
 		k := spreadKey(c, e, names)
-		m := remember(w)
-		t := &tally{key: k.key, of: k.of, filter: k.filter, keys: keys}
+		m := memoOf(w)
+		t := &domainCount{key: k.key, of: k.of, filter: k.filter, keys: keys}
 		out = append(out, Tie{census: m.census(k, t, w), roll: m.roll(t, w), value: v, skew: e.MaxSkew, zones: e.MinDomains})
 	}
 	for i := range c.Affinity {
@@ -43,8 +43,8 @@ func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
 		if n.Weight > 0 || !ok {
 			continue
 		}
-		k := tallyKey{key: n.Key, of: countKey{crowd: n.Crowd, real: !c.Virtual}}
-		out = append(out, Tie{census: remember(w).census(k, &tally{key: k.key, of: k.of}, w), value: v, own: n.Crowd.Selects(c)})
+		k := domainCountKey{key: n.Key, of: countKey{crowd: n.Crowd, real: !c.Virtual}}
+		out = append(out, Tie{census: memoOf(w).census(k, &domainCount{key: k.key, of: k.of}, w), value: v, own: n.Crowd.Selects(c)})
 	}
 	return out
 }

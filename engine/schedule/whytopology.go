@@ -12,12 +12,12 @@ import (
 )
 
 // apart reports whether neighbours decide where the class may go.
-func (k *work) apart() bool { return len(k.keys) > 0 || k.local.restricted() }
+func (k *podGroup) apart() bool { return len(k.keys) > 0 || k.nodeRules.restricted() }
 
 // explainTopology charges every row that is left to the neighbours' rule that
 // keeps the class off it: the rules over zones and the like in their order, then
 // those over single machines.
-func (e *explainer) explainTopology(v *trail, m *stall, k *work) {
+func (e *explainer) explainTopology(v *funnelBuilder, m *poolState, k *podGroup) {
 	cells := k.cells
 	if cells == nil && len(k.keys) > 0 {
 		cells = e.cells(k)
@@ -27,7 +27,7 @@ func (e *explainer) explainTopology(v *trail, m *stall, k *work) {
 		domains := usable(cells, r.axis)
 		v.cut(reason.Topology, e.forbidden(m, k, r, domains), func(bitset.Set) (string, map[string]any) { return r.explain(domains) })
 	}
-	for _, n := range k.local.needs {
+	for _, n := range k.nodeRules.needs {
 		if total := e.counters.total(n.counter); total > 0 || !n.own {
 			v.cut(reason.Topology, v.rows, func(bitset.Set) (string, map[string]any) { return explainNeed(total) })
 		}
@@ -36,7 +36,7 @@ func (e *explainer) explainTopology(v *trail, m *stall, k *work) {
 }
 
 // forbidden are the rows in whose cells the rule lets no pod more.
-func (e *explainer) forbidden(m *stall, k *work, r *domainRule, domains []int) bitset.Set {
+func (e *explainer) forbidden(m *poolState, k *podGroup, r *domainRule, domains []int) bitset.Set {
 	var universe []int
 	if r.kind == spreads {
 		universe = domains
@@ -53,7 +53,7 @@ func (e *explainer) forbidden(m *stall, k *work, r *domainRule, domains []int) b
 // explain gives the counts as they stand. domains are the values that the class
 // could use at all.
 func (r *domainRule) explain(domains []int) (string, map[string]any) {
-	t := r.tally
+	t := r.count
 	counts := map[string]int64{}
 	for v := range t.counts {
 		counts[t.key.Value(v)] = int64(t.counts[v])
@@ -95,11 +95,11 @@ func explainNeed(total int) (string, map[string]any) {
 }
 
 // explainRest is about rows that no single rule forbids.
-func (k *work) explainRest() (string, map[string]any) {
+func (k *podGroup) explainRest() (string, map[string]any) {
 	if len(k.rules) > 0 {
 		r := &k.rules[0]
-		return fmt.Sprintf("%s over %s: the places that the other pods need are not to be had", r.kind, r.tally.key.Name),
-			map[string]any{"type": r.kind.String(), "key": r.tally.key.Name}
+		return fmt.Sprintf("%s over %s: the places that the other pods need are not to be had", r.kind, r.count.key.Name),
+			map[string]any{"type": r.kind.String(), "key": r.count.key.Name}
 	}
 	return "host ports, hostname spread or anti-affinity leave no machine for it", map[string]any{"type": "neighbours on one machine", "key": cluster.LabelHostname}
 }

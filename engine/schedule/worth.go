@@ -15,7 +15,7 @@ type apartness struct{ pods, most int }
 
 // forces reports whether machines for the group share its pods out, as some of those
 // keep apart.
-func (b *buyer) forces(g *group) bool { return b.forced > 1 && len(g.apart) > 0 }
+func (b *buyer) forces(g *candidateGroup) bool { return b.forced > 1 && len(g.apart) > 0 }
 
 // share works out anew how many machines there must be and what each would hold,
 // and ranks the candidates by that.
@@ -37,7 +37,7 @@ func (b *buyer) share() {
 func (b *buyer) apportion() quantity.Vector {
 	b.forced, b.shared = b.forcedNow(), b.purchases
 	var demand, largest quantity.Vector
-	for _, l := range b.piles {
+	for _, l := range b.shapeGroups {
 		if l.left == 0 {
 			continue
 		}
@@ -67,7 +67,7 @@ func (b *buyer) apportion() quantity.Vector {
 // and others may mount too.
 func (b *buyer) mounted() (slots quantity.Vector) {
 	var seen map[cluster.Mount]bool
-	for _, l := range b.piles {
+	for _, l := range b.shapeGroups {
 		if l.left == 0 {
 			continue
 		}
@@ -111,13 +111,13 @@ func (b *buyer) cap(c *candidate, room *quantity.Vector) {
 // share a counter, by how many of them one machine may have.
 func (b *buyer) forcedNow() int {
 	clear(b.crowded)
-	for _, l := range b.piles {
+	for _, l := range b.shapeGroups {
 		if !l.apart {
 			continue
 		}
 		for _, p := range l.parts {
 			n := p.left()
-			for _, c := range p.local.caps {
+			for _, c := range p.nodeRules.caps {
 				if !c.own || n == 0 {
 					continue
 				}

@@ -127,14 +127,14 @@ func disruption(seed uint64) string {
 	var w strings.Builder
 	for _, m := range found.Moves {
 		fmt.Fprintf(&w, "move %s %v: %d → %d, %d evictions\n", m.Cause, m.Nodes, m.Before, m.After, m.Evictions)
-		for _, home := range m.Homes {
+		for _, home := range m.Receivers {
 			fmt.Fprintf(&w, "  to %s: %s\n", home.Node, pods(home.Pods))
 		}
 		for _, l := range m.Launches {
 			launch(&w, l)
 		}
 	}
-	for _, l := range found.Left {
+	for _, l := range found.Kept {
 		fmt.Fprintf(&w, "stays %s: %d\n", l.Key, l.Costs)
 	}
 	return w.String()
@@ -164,7 +164,7 @@ func plan(p schedule.Plan) string {
 }
 
 func launch(w io.Writer, l schedule.Launch) {
-	fmt.Fprintf(w, "launch in %s for %s: %v\n", l.Pool, pods(l.Pods), l.Choices)
+	fmt.Fprintf(w, "launch in %s for %s: %v\n", l.Pool, pods(l.Pods), l.Offerings)
 	for _, r := range l.RunnersUp {
 		fmt.Fprintf(w, "  next %s %s %s in %s: %d\n", r.Type, r.Zone, r.CapacityType, r.Pool, r.More)
 	}

@@ -36,7 +36,7 @@ func (b broken) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
 	return p
 }
 
-func (b broken) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
+func (b broken) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
 	b.misread(&c)
 	now, left := b.Engine.Recheck(w, c, m)
 	if left.Because != "" {
@@ -93,7 +93,7 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 		}},
 		"quiet":  {facts: pools(func(p *disrupt.Pool) { p.ConsolidateAfter /= 2 })},
 		"age":    {facts: pools(func(p *disrupt.Pool) { p.MinAge = 0 })},
-		"thrift": {facts: pools(func(p *disrupt.Pool) { p.Thrift = &disrupt.Thrift{} })},
+		"thrift": {facts: pools(func(p *disrupt.Pool) { p.MinSavings = &disrupt.MinSavings{} })},
 		"policy": {facts: pools(func(p *disrupt.Pool) { p.Policy = disrupt.WhenEmptyOrUnderutilized })},
 		"due": {facts: func(c *disrupt.Cluster) {
 			for i := range c.Nodes {
@@ -104,20 +104,20 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 			for i := range p.Moves {
 				for j := range p.Moves[i].Launches {
 					l := &p.Moves[i].Launches[j]
-					dear := l.Choices[len(l.Choices)-1]
+					dear := l.Offerings[len(l.Offerings)-1]
 					dear.Type = "D16as"
-					l.Choices = append(slices.Clone(l.Choices), dear)
+					l.Offerings = append(slices.Clone(l.Offerings), dear)
 				}
 			}
 		}},
 		"placed": {plan: func(p *disrupt.Plan) {
 			for i := range p.Moves {
-				if h := p.Moves[i].Homes; len(h) > 0 {
-					p.Moves[i].Homes = h[1:]
+				if h := p.Moves[i].Receivers; len(h) > 0 {
+					p.Moves[i].Receivers = h[1:]
 				}
 			}
 		}},
-		"explained": {plan: func(p *disrupt.Plan) { p.Left = p.Left[:max(0, len(p.Left)-1)] }},
+		"explained": {plan: func(p *disrupt.Plan) { p.Kept = p.Kept[:max(0, len(p.Kept)-1)] }},
 		"disjoint":  {plan: func(p *disrupt.Plan) { p.Moves = append(p.Moves, p.Moves...) }},
 	} {
 		t.Run(rule, func(t *testing.T) {
@@ -140,9 +140,9 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 func TestCyclesAreCaught(t *testing.T) {
 	dear := func(all []schedule.Launch) {
 		for i, l := range all {
-			all[i].Choices = slices.Clone(l.Choices)
-			for j := range l.Choices {
-				all[i].Choices[j].Type = "D4s"
+			all[i].Offerings = slices.Clone(l.Offerings)
+			for j := range l.Offerings {
+				all[i].Offerings[j].Type = "D4s"
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func TestDebug(t *testing.T) {
 		seen = len(c.Watch.Faults)
 	}
 	t.Logf("%s, %+v", c.Bill(), c.Stats)
-	for _, l := range c.mind.Search(c.view.world(), c.facts(nil)).Left {
+	for _, l := range c.mind.Search(c.view.world(), c.facts(nil)).Kept {
 		m := c.machine(l.Key)
 		var pods []string
 		for _, p := range m.pods {

@@ -48,7 +48,7 @@ func (c *Cluster) choose(plan disrupt.Move) {
 	c.moves = append(c.moves, m)
 	c.Stats.Moves++
 	c.note("move %d: %s %v, %d launches, %d evictions, %s -> %s %s", m.id, m.Cause, m.Nodes, len(m.Launches), m.Evictions, m.Before, m.After, m.Detail)
-	for _, h := range plan.Homes {
+	for _, h := range plan.Receivers {
 		c.note("  to %s: %s", h.Node, c.describe(h.Pods))
 	}
 	c.Watch.chosen(m)
@@ -119,12 +119,12 @@ func (c *Cluster) launch(m *move) {
 	}
 	m.stage = launched
 	for _, l := range m.Launches {
-		r := c.order(l.Pool, l.Choices)
+		r := c.order(l.Pool, l.Offerings)
 		r.serves = m
 		m.bought = append(m.bought, r)
 		c.view.promise(r.key, l.Pods)
 	}
-	for _, h := range m.Homes {
+	for _, h := range m.Receivers {
 		c.view.promise(h.Node, h.Pods)
 	}
 	for _, n := range m.nodes {

@@ -23,7 +23,7 @@ func (Engine) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
 }
 
 // Recheck looks at a move again.
-func (Engine) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left) {
+func (Engine) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
 	return disrupt.Recheck(w, c, m)
 }
 
@@ -56,7 +56,7 @@ func (c *Cluster) provide() {
 		c.view.promise(n.Node, n.Pods)
 	}
 	for _, l := range plan.Launches {
-		m := c.order(l.Pool, l.Choices)
+		m := c.order(l.Pool, l.Offerings)
 		c.note("for %s", c.describe(l.Pods))
 		c.undone(l.Pods)
 		c.relapsed(l.Pods)
@@ -90,11 +90,11 @@ func (c *Cluster) search() {
 	for _, m := range plan.Moves {
 		c.choose(m)
 	}
-	c.wake(plan.Left)
+	c.wake(plan.Kept)
 }
 
 // wake searches again when the first reason to leave a node alone lapses by itself.
-func (c *Cluster) wake(left []disrupt.Left) {
+func (c *Cluster) wake(left []disrupt.Kept) {
 	var first time.Time
 	for _, l := range left {
 		if !l.Until.IsZero() && l.Until.After(c.now) && (first.IsZero() || l.Until.Before(first)) {

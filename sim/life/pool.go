@@ -75,7 +75,7 @@ func (p *Pool) taints() []cluster.Taint {
 func (p *Pool) asDisrupt(now time.Time) disrupt.Pool {
 	d := disrupt.Pool{Name: p.Name, Policy: p.Policy, ConsolidateAfter: max(0, p.ConsolidateAfter), Never: p.ConsolidateAfter < 0, MinAge: p.MinAge}
 	if p.MinSavings > 0 {
-		d.Thrift = &disrupt.Thrift{Share: p.MinSavings}
+		d.MinSavings = &disrupt.MinSavings{Share: p.MinSavings}
 	}
 	for _, b := range p.Budgets {
 		d.Budgets = append(d.Budgets, b.at(now))

@@ -16,7 +16,7 @@ type Mind interface {
 	Provide(w *cluster.Snapshot) schedule.Plan
 	Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan
 	// Recheck returns the move as it is still right, or why it is not.
-	Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Left)
+	Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept)
 }
 
 // view keeps the engine's World as karve's mirror would: pods that were promised room
@@ -202,7 +202,7 @@ func (c *Cluster) nodeFacts(m *machine, but *move) disrupt.Node {
 		n.Pods++
 		n.Cost++
 		n.Blocks = append(n.Blocks, c.blocks(p)...)
-		n.Guards = guarded(n.Guards, p)
+		n.PDBs = guarded(n.PDBs, p)
 	}
 	n.Promised = slices.ContainsFunc(c.pods, func(p *pod) bool { return p.promise == m.key }) || c.now.Before(c.view.promised[m.key])
 	if m.version != m.pool.Version {
@@ -215,15 +215,15 @@ func (c *Cluster) nodeFacts(m *machine, but *move) disrupt.Node {
 }
 
 // guarded notes that the pod has a budget which lets some go.
-func guarded(guards []disrupt.Guard, p *pod) []disrupt.Guard {
+func guarded(guards []disrupt.PDB, p *pod) []disrupt.PDB {
 	w := p.owner
 	if w.Every != 0 || w.MaxDown < 0 || w.allowed() == 0 {
 		return guards
 	}
-	at := slices.IndexFunc(guards, func(g disrupt.Guard) bool { return g.Budget == w.Name })
+	at := slices.IndexFunc(guards, func(g disrupt.PDB) bool { return g.Name == w.Name })
 	if at < 0 {
 		at = len(guards)
-		guards = append(guards, disrupt.Guard{Budget: w.Name, Allowed: w.allowed()})
+		guards = append(guards, disrupt.PDB{Name: w.Name, Allowed: w.allowed()})
 	}
 	guards[at].Pods = append(guards[at].Pods, p.uid)
 	return guards

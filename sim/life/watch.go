@@ -133,7 +133,7 @@ func (w *Watch) pays(m *move) {
 	}
 	for _, l := range m.Launches {
 		dearest := offering.Price(0)
-		for _, choice := range l.Choices {
+		for _, choice := range l.Offerings {
 			dearest = max(dearest, w.c.market.price(deal{choice.Type, choice.Zone, choice.CapacityType}))
 		}
 		after += dearest
@@ -345,7 +345,7 @@ func (w *Watch) explained(p disrupt.Plan) {
 		return
 	}
 	said := map[string]bool{}
-	for _, l := range p.Left {
+	for _, l := range p.Kept {
 		said[l.Key] = l.Because != ""
 	}
 	for _, m := range p.Moves {
@@ -367,7 +367,7 @@ func (w *Watch) placed(m *move) {
 		return
 	}
 	places := map[string]int{}
-	for _, h := range m.Homes {
+	for _, h := range m.Receivers {
 		w.holds(m, h.Node, h.Pods, places)
 	}
 	for _, l := range m.Launches {

@@ -172,7 +172,7 @@ func (f *Fleet) Apply(moves []disrupt.Move) error {
 }
 
 func (f *Fleet) apply(m disrupt.Move) error {
-	for _, home := range m.Homes {
+	for _, home := range m.Receivers {
 		n, ok := f.Nodes[home.Node]
 		if !ok {
 			return fmt.Errorf("node %s does not exist", home.Node)
@@ -221,7 +221,7 @@ func (f *Fleet) bind(pods []cluster.PodRef, node string) error {
 // Buy adds the machine that a launch becomes as its first choice.
 func (f *Fleet) Buy(l schedule.Launch) (cluster.Node, error) {
 	pool := f.Pools[l.Pool]
-	t, o, err := f.onSale(pool.Class, l.Choices[0])
+	t, o, err := f.onSale(pool.Class, l.Offerings[0])
 	if err != nil {
 		return cluster.Node{}, err
 	}

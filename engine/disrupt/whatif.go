@@ -1,0 +1,165 @@
+package disrupt
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// impose supposes that the move came true: its nodes are gone, its machines bought, its
+// pods where it takes them. A move that began to drain is in the World already. Where
+// pods came since it was decided, its nodes keep them and merely take no more. It returns
+// who came where.
+func (s *search) impose(m *Move) arrivals {
+	hosts := s.hostsOf(m)
+	if len(hosts) == 0 {
+		return nil
+	}
+	came := arrivals{}
+	before := s.whatIf.Mark()
+	s.whatIf.RemoveNodes(hosts...)
+	for _, home := range m.Receivers {
+		if h := s.w.NodeByKey(home.Node); h != nil && !h.Leaving {
+			came.note(s.whatIf.Place(home.Pods, h), h)
+		}
+	}
+	kinds := map[*offering.Ref]cluster.Node{} // launches that are alike share their choices
+	for i := range m.Launches {
+		l := &m.Launches[i]
+		kind, known := kinds[&l.Offerings[0]]
+		if !known {
+			kind = kindOf(l, s.w)
+			kinds[&l.Offerings[0]] = kind
+		}
+		h := s.whatIf.AddNode(machine(l, kind, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
+		came.note(s.whatIf.Place(l.Pods, h), h)
+	}
+	if len(s.whatIf.Snapshot().Classes) == 0 {
+		return came
+	}
+	s.whatIf.RollbackTo(before)
+	for _, h := range hosts {
+		s.whatIf.Cordon(h)
+	}
+	return nil
+}
+
+// hostsOf are the nodes of the move that are still there; none once it drains.
+func (s *search) hostsOf(m *Move) []*cluster.NodeInfo {
+	var out []*cluster.NodeInfo
+	for _, key := range m.Nodes {
+		switch h := s.w.NodeByKey(key); {
+		case h == nil:
+		case h.Leaving:
+			return nil
+		default:
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// kindOf is what a launch will be as far as its choices are certain: it counts for the largest
+// and has the room of the smallest of them, draws on budgets as the first, and has the labels
+// that all of them have.
+func kindOf(l *schedule.Launch, w *cluster.Snapshot) cluster.Node {
+	n := cluster.Node{Pool: l.Pool, Claim: true, Price: l.Offerings[0].Price}
+	if m := market(w, l.Pool); m != nil {
+		size(&n, l.Offerings, m.Catalog)
+		n.Labels = shared(l.Offerings, m.Catalog)
+	}
+	return n
+}
+
+// machine is one of the kind, with what else is settled about the launch.
+func machine(l *schedule.Launch, kind cluster.Node, key string) cluster.Node {
+	n := kind
+	n.Key, n.Taints = key, l.Taints
+	n.Labels = make(map[string]string, len(kind.Labels)+len(l.Labels)+1)
+	maps.Copy(n.Labels, kind.Labels)
+	maps.Copy(n.Labels, l.Labels)
+	n.Labels[cluster.LabelPool] = l.Pool
+	return n
+}
+
+// size fills in what the machine has room for, counts for and draws.
+func size(n *cluster.Node, choices []offering.Ref, on *offering.Catalog) {
+	seen := map[string]bool{}
+	for at, c := range choices {
+		t := on.InstanceType(c.Type)
+		if t == nil || seen[c.Type] {
+			continue
+		}
+		seen[c.Type] = true
+		room := t.Capacity.Sub(t.Overhead)
+		if n.Capacity == nil {
+			n.Capacity, n.Allocatable = maps.Clone(t.Capacity), room
+		}
+		if at == 0 {
+			n.QuotaUses = t.QuotaUses(c)
+		}
+		for name, amount := range t.Capacity {
+			n.Capacity[name] = max(n.Capacity[name], amount)
+		}
+		for name, amount := range n.Allocatable {
+			n.Allocatable[name] = min(amount, room[name])
+		}
+	}
+}
+
+// shared are the labels that a machine has whichever choice is bought.
+func shared(choices []offering.Ref, on *offering.Catalog) map[string]string {
+	var left []label
+	for at, c := range choices {
+		t := on.InstanceType(c.Type)
+		if t == nil {
+			continue
+		}
+		o := t.Offering(c)
+		if at == 0 {
+			left = collect(nil, t.Labels)
+			if o != nil {
+				left = collect(left, o.Labels)
+			}
+		}
+		left = slices.DeleteFunc(left, func(l label) bool { return !settled(t, o, l.key, l.value) })
+	}
+	out := make(map[string]string, len(left))
+	for _, l := range left {
+		out[l.key] = l.value
+	}
+	return out
+}
+
+type label struct{ key, value string }
+
+// collect adds the labels of which there is one value.
+func collect(out []label, labels map[string][]string) []label {
+	for key, values := range labels {
+		if len(values) == 1 {
+			out = append(out, label{key, values[0]})
+		}
+	}
+	return out
+}
+
+// settled reports whether machines of that offer have that value of the label and cannot have another.
+func settled(t *offering.InstanceType, o *offering.Offering, key, value string) bool {
+	values := t.Labels[key]
+	if o != nil && len(o.Labels[key]) > 0 {
+		values = o.Labels[key]
+	}
+	return len(values) == 1 && values[0] == value
+}
+
+func market(w *cluster.Snapshot, pool string) *cluster.PoolCatalog {
+	i := slices.IndexFunc(w.Catalogs, func(m *cluster.PoolCatalog) bool { return m.Pool.Name == pool })
+	if i < 0 {
+		return nil
+	}
+	return w.Catalogs[i]
+}

@@ -1,0 +1,312 @@
+package schedule
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+)
+
+// domainCount counts pods per value of a node label other than the hostname: those a
+// selector picks, or those that have an anti-affinity term.
+type domainCount struct {
+	key    *constraint.Key
+	of     countKey
+	filter nodeFilter
+	counts map[int]int
+	total  int
+	keys   []*constraint.Key // all of which a node must have to count
+	// domains are the values that nodes running now have, as far as filter lets them count.
+	domains map[int]bool
+	// opened are those of machines that are certain to be bought.
+	opened []int
+	// watchers is how many rules look at the tally, but for those that were given up;
+	// hard is set when one of them must hold.
+	watchers int
+	hard     bool
+}
+
+// nodeFilter says which nodes a spread constraint looks at.
+type nodeFilter struct {
+	affinity *cluster.PodShape // whose own node affinity must hold; nil for all
+	taints   *cluster.PodShape // whose tolerations must let it in; nil for all
+	keys     string            // the pod's spread keys, all of which the node must have
+}
+
+type domainCountKey struct {
+	key    *constraint.Key
+	of     countKey
+	filter nodeFilter
+}
+
+// domainCount returns the shared tally, counting what runs when it is new.
+func (s *solver) domainCount(k domainCountKey, keys []*constraint.Key) *domainCount {
+	if t := s.domainCounts[k]; t != nil {
+		return t
+	}
+	t := s.running(k, keys)
+	s.domainCounts[k] = t
+	s.domainCountOrder = append(s.domainCountOrder, t)
+	return t
+}
+
+// running counts what runs.
+func (s *solver) running(k domainCountKey, keys []*constraint.Key) *domainCount {
+	t := &domainCount{key: k.key, of: k.of, filter: k.filter, keys: keys}
+	if s.w.InWhatIf() {
+		s.recall(k, t)
+	} else {
+		t.counts, t.total = t.countPods(s.w)
+		t.domains = t.listDomains(s)
+	}
+	if len(keys) > 0 {
+		for _, v := range s.learned.openedDomains[k] {
+			t.domains[v] = true
+		}
+	}
+	return t
+}
+
+// census counts the pods.
+func (t *domainCount) countPods(w *cluster.Snapshot) (counts map[int]int, total int) {
+	counts = map[int]int{}
+	t.of.each(w, func(h *cluster.NodeInfo, n int) {
+		if v, ok := h.Value(t.key); ok && n > 0 && t.passes(h) {
+			counts[v] += n
+			total += n
+		}
+	})
+	return counts, total
+}
+
+// roll lists the domains.
+func (t *domainCount) listDomains(s *solver) map[int]bool {
+	domains := map[int]bool{}
+	if len(t.keys) == 0 {
+		return domains
+	}
+	for h := range s.samples(t) {
+		if v, ok := h.Value(t.key); ok && t.passes(h) {
+			domains[v] = true
+		}
+	}
+	return domains
+}
+
+// samples yields at least one of any hosts that are alike to the tally; in a Trial there are
+// rolls.
+func (s *solver) samples(t *domainCount) iter.Seq[*cluster.NodeInfo] {
+	keys := t.keys
+	if f := t.filter.affinity; f != nil {
+		keys = slices.Concat(keys, f.Keys)
+	}
+	if t.filter.affinity != nil && t.filter.affinity.UsesHostname {
+		return slices.Values(slices.Concat(s.w.Nodes, s.w.Unschedulable))
+	}
+	return func(yield func(*cluster.NodeInfo) bool) {
+		for _, g := range s.w.NodeIndex(keys).Groups {
+			if !yield(g.First) {
+				return
+			}
+		}
+		for _, h := range s.w.Unschedulable {
+			if !yield(h) {
+				return
+			}
+		}
+	}
+}
+
+// passes reports whether the filter looks at the host. Every node has a hostname,
+// be it once it has registered.
+func (t *domainCount) passes(h *cluster.NodeInfo) bool {
+	for _, key := range t.keys {
+		if _, ok := h.Value(key); !ok && key.Name != cluster.LabelHostname {
+			return false
+		}
+	}
+	return (t.filter.affinity == nil || h.MatchesOwn(t.filter.affinity)) && (t.filter.taints == nil || h.Tolerated(t.filter.taints))
+}
+
+// domainRule is one constraint of a class over a label other than the hostname.
+type domainRule struct {
+	count *domainCount
+	axis  int // index of the key in the class's keys
+	kind  ruleKind
+	// own: pods of the class count themselves.
+	own              bool
+	skew, minDomains int
+	// soft rules come from a preference that the pods insist on.
+	soft, unwatched bool
+	preference      preference
+}
+
+type ruleKind int
+
+const (
+	spreads ruleKind = iota // counts differ by at most skew
+	avoids                  // the count must be zero
+	joins                   // the count must not be zero
+)
+
+// domainRules compiles, for every class, the constraints over zones and the like,
+// and which tallies its pods change.
+func (s *solver) domainRules() {
+	s.domainCounts = map[domainCountKey]*domainCount{}
+	for _, k := range s.podGroups {
+		s.domainRulesOf(k)
+	}
+	for _, k := range s.podGroups {
+		s.finishDomains(k)
+	}
+}
+
+// settleDomains notes which tallies the class's pods change: of those that some
+// rule looks at.
+func (s *solver) finishDomains(k *podGroup) {
+	for _, t := range s.domainCountOrder {
+		if (t.hard || t.watchers > 0) && t.of.counts(k.PodClass) {
+			k.increments = append(k.increments, increment{count: t, axis: k.axis(t.key)})
+		}
+	}
+	s.findSpreadFilters(k)
+	for i := range k.rules {
+		k.rules[i].own = k.rules[i].count.of.counts(k.PodClass)
+	}
+	s.markFirstInDomain(k)
+}
+
+// increment is a tally that a class's pods add to.
+type increment struct {
+	count  *domainCount
+	axis   int
+	filter int // index in the class's sieves; negative when there is nothing to settle
+}
+
+// axis returns the position of the key among those that matter to the class.
+func (k *podGroup) axis(key *constraint.Key) int {
+	for i, had := range k.keys {
+		if had == key {
+			return i
+		}
+	}
+	k.keys = append(k.keys, key)
+	return len(k.keys) - 1
+}
+
+func (s *solver) domainRulesOf(k *podGroup) {
+	real := !k.Virtual
+	add := func(r domainRule) {
+		r.axis = k.axis(r.count.key)
+		r.count.watchers++
+		r.count.hard = r.count.hard || !r.soft
+		k.rules = append(k.rules, r)
+	}
+	s.evenly(k, add)
+	for i, n := range k.AntiAffinity {
+		if (n.Weight == 0 || k.held.on(offOthers, i)) && n.Key.Name != cluster.LabelHostname {
+			add(domainRule{count: s.domainCount(domainCountKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: avoids, soft: n.Weight > 0, preference: preference{offOthers, i, n.Weight}})
+		}
+	}
+	for _, r := range s.terms.domains {
+		if r.Pods.Selects(k.PodClass) {
+			add(domainRule{count: s.domainCount(domainCountKey{key: r.Key, of: countKey{owners: r, real: real}}, nil), kind: avoids})
+		}
+	}
+	for i, n := range k.Affinity {
+		if (n.Weight == 0 || k.held.on(nearOthers, i)) && n.Key.Name != cluster.LabelHostname {
+			add(domainRule{count: s.domainCount(domainCountKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: joins, soft: n.Weight > 0, preference: preference{nearOthers, i, n.Weight}})
+		}
+	}
+}
+
+// evenly compiles the class's spreads. A hard one counts nodes that have every key
+// over which the class must spread, a soft one those that have its own.
+func (s *solver) evenly(k *podGroup, add func(domainRule)) {
+	hard, names := hardSpreads(k.PodClass)
+	for i, e := range k.Spreads {
+		if e.Key.Name == cluster.LabelHostname || e.Soft && !k.held.on(spreadOut, i) {
+			continue
+		}
+		keys, key := hard, spreadKey(k.PodClass, &e, names)
+		if e.Soft {
+			keys, key = []*constraint.Key{e.Key}, spreadKey(k.PodClass, &e, e.Key.Name+"\x00")
+		}
+		add(domainRule{count: s.domainCount(key, keys), kind: spreads, skew: e.MaxSkew, minDomains: e.MinDomains, soft: e.Soft, preference: preference{spreadOut, i, full}})
+	}
+}
+
+// hardSpreads are the labels over which pods of the class must spread, and their names in one.
+func hardSpreads(c *cluster.PodClass) (keys []*constraint.Key, names string) {
+	for i := range c.Spreads {
+		if e := &c.Spreads[i]; !e.Soft {
+			keys = append(keys, e.Key)
+			names += e.Key.Name + "\x00"
+		}
+	}
+	return keys, names
+}
+
+// spreadKey says what a spread of the class counts, and on which nodes. What the
+// class prefers of its nodes has no say in that.
+func spreadKey(c *cluster.PodClass, e *cluster.TopologySpread, keys string) domainCountKey {
+	filter := nodeFilter{keys: keys}
+	if !e.IgnoreAffinity && c.PodShape.HasNodeConstraints() {
+		filter.affinity = c.PodShape
+	}
+	if e.HonorTaints {
+		filter.taints = c.PodShape
+	}
+	return domainCountKey{e.Key, countKey{crowd: e.Crowd, settled: true, real: !c.Virtual}, filter}
+}
+
+// allows reports whether one more pod may go where the label has value v; a
+// negative v means that the label is missing. universe lists the values that
+// count besides those of running nodes.
+func (r *domainRule) allows(v int, universe []int) bool {
+	t := r.count
+	switch r.kind {
+	case avoids:
+		return v < 0 || t.counts[v] == 0
+	case joins:
+		return v >= 0 && (t.counts[v] > 0 || r.own && t.total == 0)
+	}
+	if v < 0 {
+		return false
+	}
+	self := 0
+	if r.own {
+		self = 1
+	}
+	return t.counts[v]+self-r.least(universe) <= r.skew
+}
+
+// least is the count of the emptiest domain, zero while there are too few.
+func (r *domainRule) least(universe []int) int {
+	t := r.count
+	n, least := 0, -1
+	look := func(v int) {
+		n++
+		if c := t.counts[v]; least < 0 || c < least {
+			least = c
+		}
+	}
+	for v := range t.domains {
+		look(v)
+	}
+	for _, v := range t.opened {
+		if !t.domains[v] {
+			look(v)
+		}
+	}
+	for _, v := range universe {
+		if v >= 0 && !t.domains[v] && !slices.Contains(t.opened, v) {
+			look(v)
+		}
+	}
+	if n < r.minDomains {
+		return 0
+	}
+	return max(0, least)
+}

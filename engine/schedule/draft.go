@@ -1,0 +1,156 @@
+package schedule
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// Draft is a plan that is not written out: enough to say whether it is any good.
+type Draft struct {
+	w     *cluster.Snapshot
+	purse offering.Price
+	s     *solver // nil while it is enough to know that some pod has no home
+	plan  *Plan   // once somebody asked
+}
+
+// NewDraft makes the plan that Solve would make if nobody preferred anything, and no
+// more of it than it takes to see what it is worth. It stops early when it would spend more than
+// the purse. With a purse of zero nothing is bought, not even what is free: pods then find
+// a home on hosts or none, and spread over the domains that there are.
+//
+// The Draft is good until the World changes, and again once it is in all what it was.
+func NewDraft(w *cluster.Snapshot, purse offering.Price) *Draft {
+	d := &Draft{w: w, purse: purse}
+	if purse > 0 || !slices.ContainsFunc(w.Classes, func(c *cluster.PodClass) bool { return !hosted(w, c) }) {
+		d.make()
+	}
+	return d
+}
+
+// make makes the plan.
+func (d *Draft) make() {
+	b := withoutPreferences(d.w)
+	b.barred, b.sketching = d.purse <= 0, true
+	d.s = b.attempt(nil, d.purse)
+}
+
+// hosted reports whether some host has room for one pod of the class, whoever its neighbours are.
+func hosted(w *cluster.Snapshot, c *cluster.PodClass) bool {
+	if c.Refused != "" {
+		return false
+	}
+	x := w.NodeIndex(c.Keys)
+	for _, g := range x.Accepting(c.PodShape) {
+		if x.Find(c.PodShape, x.Free, x.Groups[g].From, x.Groups[g].To) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Unplaced counts the pods that have no home. With a purse of zero it is one as soon as
+// it is certain that there are any.
+func (d *Draft) Unplaced() int {
+	if d.s == nil {
+		return 1
+	}
+	n := 0
+	for _, k := range d.s.podGroups {
+		n += len(k.Pods) - k.placed
+	}
+	return n
+}
+
+// Broke reports whether the plan would have cost more than the purse. It is then worth nothing.
+func (d *Draft) OverMaxPrice() bool { return d.s != nil && d.s.overMaxPrice }
+
+// Price is what the launches cost per hour as planned; the plan's first choices are no dearer.
+func (d *Draft) Price() offering.Price {
+	if d.s == nil {
+		return 0
+	}
+	return d.s.spent
+}
+
+// Launches are what is bought while nothing that pods merely prefer is honoured: the plan's
+// own when nobody prefers anything. They must not be changed.
+func (d *Draft) Launches() []Launch {
+	if d.s == nil {
+		d.make()
+	}
+	return d.s.purchases()
+}
+
+// Plan writes the plan out. What pods prefer is honoured as the World's Settings say,
+// but never for more than the purse. A plan with a purse has no LowerBound.
+func (d *Draft) Plan() Plan {
+	if d.s == nil {
+		d.make()
+	}
+	if d.plan == nil {
+		p := d.s.search.conclude(d.s)
+		d.plan = &p
+	}
+	return *d.plan
+}
+
+// sketchPatience is mostAttempts for plans that are one of many: the moves of a cluster.
+const sketchPatience = 2
+
+// conclude honours what can be paid for on top of the plan that honours nothing.
+func (b *preferenceSearch) conclude(plain *solver) Plan {
+	b.sketching = false
+	if plain.maxPrice < noMaxPrice {
+		b.patience, b.boundless = sketchPatience, true
+	}
+	if plain.overMaxPrice {
+		return plain.plan()
+	}
+	b.preferences()
+	if len(b.items) == 0 {
+		return plain.plan()
+	}
+	b.most = plain.maxPrice
+	if slices.Contains(slices.Collect(maps.Values(b.minds)), true) {
+		plain = b.attempt(nil, plain.maxPrice) // minding nodes, as those do that it is held against
+	}
+	return b.choose(plain)
+}
+
+// Keep supposes in the trial, whose World the Draft is of, that the plan came true.
+func (d *Draft) Apply(t *cluster.WhatIf) {
+	p := d.Plan()
+	for _, n := range p.Nominations {
+		t.Place(n.Pods, t.Snapshot().NodeByKey(n.Node))
+	}
+	for i := range p.Launches {
+		l := &p.Launches[i]
+		t.Place(l.Pods, t.AddNode(l.node(d.w)))
+	}
+}
+
+// node is the machine that a launch will be, as far as that is certain: it counts for the
+// largest and has the room of the smallest of its choices, draws on the budgets as the first.
+func (l *Launch) node(w *cluster.Snapshot) cluster.Node {
+	n := cluster.Node{Key: "launch/" + l.Pods[0].UID, Pool: l.Pool, Labels: maps.Clone(l.Labels), Taints: l.Taints, Claim: true, Price: l.Offerings[0].Price}
+	n.Labels[cluster.LabelPool] = l.Pool
+	i := slices.IndexFunc(w.Catalogs, func(m *cluster.PoolCatalog) bool { return m.Pool.Name == l.Pool })
+	for at, c := range l.Offerings {
+		t := w.Catalogs[i].Catalog.InstanceType(c.Type)
+		room := t.Capacity.Sub(t.Overhead)
+		if at == 0 {
+			n.Capacity, n.Allocatable, n.QuotaUses = maps.Clone(t.Capacity), room, t.QuotaUses(c)
+			continue
+		}
+		for name, amount := range t.Capacity {
+			n.Capacity[name] = max(n.Capacity[name], amount)
+		}
+		for name, amount := range n.Allocatable {
+			n.Allocatable[name] = min(amount, room[name])
+		}
+	}
+	return n
+}

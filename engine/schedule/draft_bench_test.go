@@ -1,0 +1,231 @@
+package schedule_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// town is a cluster of some size on which sketches are timed: Deployments with all the
+// usual demands on nodes of a few sizes, filled to different degrees.
+type town struct {
+	*rand.Rand
+	b     *cluster.Builder
+	types []offering.InstanceType
+	apps  []cluster.Pod
+	keys  []string
+	least int // percent of any resource that is used of the nodes that are filled least
+}
+
+func newTown(nodes, pods, apps, least int) *town {
+	t := &town{Rand: rand.New(rand.NewPCG(1, 2)), b: cluster.NewBuilder(), least: least}
+	t.b.SetNamespace("default", nil)
+	t.sell()
+	for i, name := range []string{"general", "spare", "arm"} {
+		p := cluster.NodePool{Name: name, Class: "default", Weight: int32(i % 2)}
+		if name == "arm" {
+			p.Taints = []cluster.Taint{{Key: "arm", Value: "yes", Effect: cluster.NoSchedule}}
+			p.Requirements = cluster.Term{{Key: "kubernetes.io/arch", Operator: constraint.In, Values: []string{"arm64"}}}
+		}
+		t.b.SetPool(p)
+	}
+	t.b.SetDaemon(cluster.DaemonSet{PodRef: cluster.PodRef{Name: "logs", UID: "logs"}, Requests: quantity.Amounts{quantity.NameCPU: 100, quantity.NameMemory: 256 << 20, quantity.NamePods: 1}, Tolerations: []cluster.Toleration{{Operator: "Exists"}}})
+	for i := range apps {
+		t.apps = append(t.apps, t.app(i))
+	}
+	t.build(nodes, pods)
+	return t
+}
+
+// sell offers 300 types in three zones, as spot and on demand.
+func (t *town) sell() {
+	for family := range 36 {
+		gib := int64(2 << (family % 3))
+		arch := []string{"amd64", "amd64", "arm64"}[family/3%3]
+		for _, cores := range []int64{2, 4, 8, 16, 32, 48, 64, 96} {
+			typ := offering.InstanceType{
+				Name:     fmt.Sprintf("F%02d-%02d", family, cores),
+				Labels:   map[string][]string{"kubernetes.io/arch": {arch}, "kubernetes.io/os": {"linux"}, "family": {fmt.Sprint("F", family)}},
+				Capacity: quantity.Amounts{quantity.NameCPU: cores * 1000, quantity.NameMemory: cores * gib << 30, quantity.NamePods: 110, quantity.NameStorage: 128 << 30},
+				Overhead: quantity.Amounts{quantity.NameCPU: 100, quantity.NameMemory: 1 << 30},
+			}
+			for zone := range 3 {
+				price := offering.Price(cores*(30+gib*4+int64(family%7)))*1e6 + offering.Price(family*1000+zone)
+				typ.Offerings = append(typ.Offerings,
+					offering.Offering{Zone: fmt.Sprint("z-", zone+1), CapacityType: offering.OnDemand, Price: price, QuotaUses: []offering.QuotaUse{{Quota: fmt.Sprint("family", family/3), Amount: cores}}},
+					offering.Offering{Zone: fmt.Sprint("z-", zone+1), CapacityType: offering.Spot, Price: price / 4, QuotaUses: []offering.QuotaUse{{Quota: "spot", Amount: cores}}})
+			}
+			t.types = append(t.types, typ)
+		}
+	}
+	budgets := map[string]int64{"spot": 1e6}
+	for i := range 12 {
+		budgets[fmt.Sprint("family", i)] = 1e5
+	}
+	t.b.SetCatalog("default", t.types, budgets)
+}
+
+func (t *town) app(i int) cluster.Pod {
+	labels := map[string]string{"app": fmt.Sprint("app", i), "tier": fmt.Sprint("tier", i%5)}
+	self := cluster.Selector{Namespaces: []string{"default"}, Labels: cluster.Term{{Key: "app", Operator: constraint.In, Values: []string{labels["app"]}}}}
+	p := cluster.Pod{Labels: labels, Movable: true, Requests: quantity.Amounts{quantity.NameCPU: int64(50 + t.IntN(16)*50), quantity.NameMemory: int64(1+t.IntN(16)) << 27, quantity.NamePods: 1}}
+	if i%3 == 0 {
+		p.Spreads = append(p.Spreads, cluster.TopologySpreadConstraint{Key: cluster.LabelZone, MaxSkew: 20, Select: self, Soft: i%2 == 0})
+	}
+	if i%4 == 0 {
+		p.AntiAffinity = append(p.AntiAffinity, cluster.PodAffinityTerm{Key: cluster.LabelHostname, Select: self})
+	}
+	if i%10 == 1 {
+		p.Required = append(p.Required, constraint.Rule{Key: cluster.LabelCapacityType, Operator: constraint.In, Values: []string{offering.OnDemand}})
+	}
+	if i%10 == 7 {
+		p.Required = append(p.Required, constraint.Rule{Key: cluster.LabelZone, Operator: constraint.In, Values: []string{"z-1", "z-2"}})
+	}
+	if i%20 == 5 {
+		p.Affinity = append(p.Affinity, cluster.PodAffinityTerm{Key: cluster.LabelZone, Select: self})
+	}
+	return p
+}
+
+// build fills nodes with pods of any applications that may be there.
+func (t *town) build(nodes, pods int) {
+	n := 0
+	for i := range nodes {
+		node := t.node(i)
+		left := make(quantity.Amounts)
+		for name, amount := range node.Allocatable {
+			left[name] = amount * int64(t.least+t.IntN(90-t.least)) / 100
+		}
+		there := map[int]bool{}
+		for tries := 0; tries < 60 && n < pods*(i+1)/nodes; tries++ {
+			at := t.IntN(len(t.apps))
+			if p := t.apps[at]; t.fits(at, &p, &node, left, there) {
+				left, there[at] = left.Sub(p.Requests), true
+				p.PodRef = cluster.PodRef{Namespace: "default", Name: fmt.Sprintf("app%d-%d", at, n), UID: fmt.Sprint(n)}
+				p.Node, p.Created = node.Name, time.Unix(int64(n), 0)
+				t.b.SetPod(p)
+				n++
+			}
+		}
+	}
+}
+
+func (t *town) node(i int) cluster.Node {
+	typ := t.types[t.IntN(len(t.types)/8)*8+2+t.IntN(2)]
+	o := typ.Offerings[t.IntN(len(typ.Offerings))]
+	name := fmt.Sprint("node", i)
+	pool := []string{"general", "general", "spare"}[i%3]
+	n := cluster.Node{
+		Key: name, Name: name, Pool: pool, Claim: true, Initialized: true, Price: o.Price, Capacity: typ.Capacity, Allocatable: typ.Capacity.Sub(typ.Overhead),
+		Labels: map[string]string{cluster.LabelHostname: name, cluster.LabelPool: pool, cluster.LabelZone: o.Zone, cluster.LabelCapacityType: o.CapacityType, cluster.LabelInstanceType: typ.Name},
+	}
+	for key, values := range typ.Labels {
+		n.Labels[key] = values[0]
+	}
+	t.b.SetNode(n)
+	t.keys = append(t.keys, n.Key)
+	return n
+}
+
+func (t *town) fits(at int, p *cluster.Pod, n *cluster.Node, left quantity.Amounts, there map[int]bool) bool {
+	if at%4 == 0 && there[at] || at%20 == 5 && n.Labels[cluster.LabelZone] != "z-1" {
+		return false
+	}
+	for _, r := range p.Required {
+		ok := false
+		for _, v := range r.Values {
+			ok = ok || v == n.Labels[r.Key]
+		}
+		if !ok {
+			return false
+		}
+	}
+	for name, amount := range p.Requests {
+		if left[name] < amount {
+			return false
+		}
+	}
+	return true
+}
+
+func benchmarkProbe(b *testing.B, t *town, full bool, purse func(*cluster.NodeInfo) offering.Price) {
+	nodes := len(t.keys)
+	w := t.b.Snapshot()
+	trial := w.WhatIf()
+	defer trial.End()
+	if full {
+		for _, key := range t.keys {
+			trial.Cordon(w.NodeByKey(key))
+		}
+	}
+	housed, broke, classes := 0, 0, 0
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		h := w.NodeByKey(t.keys[i*7%nodes])
+		i++
+		mark := trial.Mark()
+		trial.RemoveNodes(h)
+		d := schedule.NewDraft(trial.Snapshot(), purse(h))
+		if d.OverMaxPrice() {
+			broke++
+		} else if d.Unplaced() == 0 {
+			housed++
+		}
+		classes += len(trial.Snapshot().Classes)
+		trial.RollbackTo(mark)
+	}
+	b.ReportMetric(100*float64(housed)/float64(i), "%housed")
+	b.ReportMetric(100*float64(broke)/float64(i), "%broke")
+	b.ReportMetric(float64(classes)/float64(i), "classes")
+}
+
+// BenchmarkProbe asks of every node in turn where its pods would go.
+func BenchmarkProbe(b *testing.B) {
+	b.Run("nothing bought", func(b *testing.B) {
+		benchmarkProbe(b, newTown(2000, 40000, 120, 50), false, func(*cluster.NodeInfo) offering.Price { return 0 })
+	})
+	b.Run("hardly any room", func(b *testing.B) {
+		benchmarkProbe(b, newTown(2000, 80000, 120, 88), false, func(*cluster.NodeInfo) offering.Price { return 0 })
+	})
+	b.Run("all bought", func(b *testing.B) {
+		benchmarkProbe(b, newTown(2000, 40000, 120, 50), true, func(h *cluster.NodeInfo) offering.Price { return 3 * h.Price })
+	})
+}
+
+// BenchmarkVacate is what supposing alone costs.
+func BenchmarkVacate(b *testing.B) {
+	t := newTown(2000, 40000, 120, 50)
+	w := t.b.Snapshot()
+	trial := w.WhatIf()
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		mark := trial.Mark()
+		trial.RemoveNodes(w.NodeByKey(t.keys[i*7%2000]))
+		i++
+		trial.RollbackTo(mark)
+	}
+}
+
+// BenchmarkSolveInTown plans for 3,000 pods more in a town.
+func BenchmarkSolveInTown(b *testing.B) {
+	t := newTown(2000, 40000, 120, 50)
+	for i := range 3000 {
+		p := t.apps[i%len(t.apps)]
+		p.PodRef = cluster.PodRef{Namespace: "default", Name: fmt.Sprint("new", i), UID: fmt.Sprint("new", i)}
+		p.Created = time.Unix(1e6+int64(i), 0)
+		t.b.SetPod(p)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		schedule.Solve(t.b.Snapshot())
+	}
+}

@@ -1,0 +1,102 @@
+package schedule_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/enginetest"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// vacated supposes that some nodes of a populated world go, and writes the same down.
+func vacated(seed uint64) (*cluster.WhatIf, *enginetest.Script) {
+	script := enginetest.Populated(seed, 1+int(seed%40))
+	trial, bare := script.World().WhatIf(), enginetest.Bare(script)
+	r := rand.New(rand.NewPCG(seed, 5))
+	for i := range bare.Nodes {
+		if n := &bare.Nodes[i]; !n.Leaving && r.IntN(3) == 0 {
+			trial.RemoveNodes(trial.Snapshot().NodeByKey(n.Key))
+			n.Leaving, n.Unschedulable = true, true
+		}
+	}
+	return trial, enginetest.Vacated(bare)
+}
+
+// TestSketchIsSolve: what is written out of a sketch that may spend what it wants is
+// the plan.
+func TestSketchIsSolve(t *testing.T) {
+	for seed := range uint64(300) {
+		trial, script := vacated(seed)
+		want := schedule.Solve(script.World())
+		d := schedule.NewDraft(trial.Snapshot(), math.MaxInt64)
+		if diff := cmp.Diff(enginetest.Print(want), enginetest.Print(d.Plan())); diff != "" {
+			t.Fatalf("seed %d: solved (-) and sketched (+):\n%s", seed, diff)
+		}
+		if d.OverMaxPrice() {
+			t.Errorf("seed %d: broke with all the money there is", seed)
+		}
+	}
+}
+
+// TestSketchHolds: whatever the purse, a plan written out of a sketch that is not broke
+// is one that the scheduler accepts, and no dearer than the purse.
+func TestSketchHolds(t *testing.T) {
+	housed, bought, broke := 0, 0, 0
+	for seed := range uint64(600) {
+		trial, script := vacated(seed)
+		full := schedule.Solve(script.World()).Price()
+		for _, purse := range []offering.Price{0, full / 2, full, full * 2} {
+			d := schedule.NewDraft(trial.Snapshot(), purse)
+			if d.OverMaxPrice() {
+				broke++
+				continue
+			}
+			p := d.Plan()
+			if d.Price() > purse || p.Price() > purse || purse == 0 && len(p.Launches) > 0 {
+				t.Errorf("seed %d: %d launches for %s, sketched as %s, with a purse of %s", seed, len(p.Launches), p.Price(), d.Price(), purse)
+			}
+			bought += len(p.Launches)
+			if d.Unplaced() > 0 {
+				continue // the check would ask why the others were not bought for
+			}
+			housed++
+			if err := enginetest.Check(script, p); err != nil {
+				t.Errorf("seed %d, purse %s: %v\n%s\n%s", seed, purse, err, enginetest.Format(script), enginetest.Print(p))
+			}
+		}
+	}
+	if housed < 600 || bought < 300 || broke < 100 {
+		t.Errorf("%d sketches housed everybody, %d machines were bought, %d sketches broke: that is not much of a test", housed, bought, broke)
+	}
+}
+
+// TestKeep: once a sketch is kept, only those are left whom it left out, and another
+// sketch finds nothing to do for them but what the first did.
+func TestKeep(t *testing.T) {
+	for seed := range uint64(300) {
+		trial, _ := vacated(seed)
+		d := schedule.NewDraft(trial.Snapshot(), math.MaxInt64)
+		left := 0
+		for _, u := range d.Plan().Unplaced {
+			left += len(u.Pods)
+		}
+		before := trial.Snapshot().Pending()
+		mark := trial.Mark()
+		d.Apply(trial)
+		if got := trial.Snapshot().Pending(); got != left {
+			t.Errorf("seed %d: %d pods are to be placed after the plan was kept, want %d", seed, got, left)
+		}
+		if again := schedule.NewDraft(trial.Snapshot(), 0); again.Price() > 0 {
+			t.Errorf("seed %d: a sketch without a purse costs %s", seed, again.Price())
+		}
+		trial.RollbackTo(mark)
+		if got := trial.Snapshot().Pending(); got != before {
+			t.Errorf("seed %d: %d pods are to be placed after all was taken back, want %d", seed, got, before)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+)
+
+// learned are what attempts at one plan taught.
+type learned struct {
+	caps        map[learnedKey]int
+	unplaceable map[*cluster.PodClass]bool
+	// plain are classes that had better insist on nothing they merely prefer.
+	plain map[*cluster.PodClass]bool
+	// phantoms are domains that an attempt opened for others: they count for a
+	// spread although its own pods could not have opened them.
+	openedDomains map[domainCountKey][]int
+	// thin are the markets of which launches have lost variety; see dilute.
+	thin map[*cluster.PoolCatalog]*dilution
+}
+
+// learnedKey names a class, what its pods insisted on, and a cell.
+type learnedKey struct {
+	class        *cluster.PodClass
+	stance, cell string
+}
+
+// patience is how many attempts may teach where room ends. After that, classes
+// that do not find all of theirs are left to secondLook.
+const patience = 6
+
+// learn notes which assignments did not come true; false when all that matter did.
+func (l *learned) learn(s *solver, round int) bool {
+	again := false
+	for _, p := range s.allotments {
+		if p.cell == nil || p.left()+p.short == 0 || l.unplaceable[p.PodClass] {
+			continue
+		}
+		key := learnedKey{p.PodClass, p.held.name(), p.cell.name}
+		if round >= patience {
+			again = l.giveUp(p) || again
+			continue
+		}
+		if had, ok := l.caps[key]; !ok || p.placed < had {
+			l.caps[key], again = p.placed, true
+		}
+	}
+	return s.recordOpenedDomains(l, round) || again
+}
+
+// despair leaves the part's class out, or what it prefers when that may be why;
+// false when that was done already.
+func (l *learned) giveUp(p *allotment) bool {
+	if !p.held.firm() {
+		l.unplaceable[p.PodClass] = true
+		return true
+	}
+	had := l.plain[p.PodClass]
+	l.plain[p.PodClass] = true
+	return !had
+}
+
+// haunt notes the domains that launches opened and some spread did not reckon
+// with; false when there are none.
+func (s *solver) recordOpenedDomains(l *learned, round int) bool {
+	found := false
+	clear(s.reached)
+	s.launchSummary = s.summarizeLaunches()
+	defer func() { s.launchSummary = nil }()
+	for _, m := range s.pools {
+		m.known = nil
+	}
+	for _, k := range s.podGroups {
+		for i := range k.rules {
+			r := &k.rules[i]
+			if r.kind != spreads || r.soft || k.placed == 0 {
+				continue
+			}
+			known := usable(k.cells, r.axis)
+			key := domainCountKey{r.count.key, r.count.of, r.count.filter}
+			for _, v := range s.opened(r.count) {
+				if r.count.domains[v] || slices.Contains(r.count.opened, v) || slices.Contains(known, v) || slices.Contains(l.openedDomains[key], v) {
+					continue
+				}
+				found = true
+				if round >= patience {
+					l.unplaceable[k.PodClass] = true
+					break
+				}
+				l.openedDomains[key] = append(l.openedDomains[key], v)
+			}
+		}
+	}
+	return found
+}
+
+// counting are the rows of the market whose nodes the tally's filter looks at.
+func (s *solver) counting(t *domainCount, m *poolState) bitset.Set {
+	if !t.filter.tolerates(m.Pool.Taints) {
+		return nil
+	}
+	if t.filter.affinity != nil {
+		return m.MatchingOwn(t.filter.affinity)
+	}
+	return m.Offerings
+}
+
+// opened lists the values of the tally's label that nodes to be launched have,
+// as far as they count for it.
+func (s *solver) opened(t *domainCount) []int {
+	if out, ok := s.reached[t]; ok {
+		return out
+	}
+	bought := s.launchSummary
+	if bought == nil {
+		bought = s.summarizeLaunches()
+	}
+	var out []int
+	for _, m := range s.pools {
+		set := bought.rows[m].And(s.counting(t, m))
+		for _, c := range m.Cells([]*constraint.Key{t.key}) {
+			if v := c.Values[0]; v >= 0 && c.Offerings.Meets(set) && !slices.Contains(out, v) {
+				out = append(out, v)
+			}
+		}
+	}
+	for _, v := range insisted(bought.launches, t.key) {
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	s.reached[t] = out
+	return out
+}
+
+// launchSummary is what there is of different kinds among the launches.
+type launchSummary struct {
+	rows     map[*poolState]bitset.Set
+	launches []*launch // one of each joint
+}
+
+func (s *solver) summarizeLaunches() *launchSummary {
+	d := &launchSummary{rows: map[*poolState]bitset.Set{}}
+	seen := map[*nodeRequirements]bool{}
+	for _, l := range s.launches {
+		if !d.rows[l.pool].Has(l.row) {
+			set := d.rows[l.pool]
+			set.Put(l.row)
+			d.rows[l.pool] = set
+		}
+		if !seen[l.requirements] {
+			seen[l.requirements] = true
+			d.launches = append(d.launches, l)
+		}
+	}
+	return d
+}
+
+// insisted lists the values that pods ask for of a label that only pools give and
+// leave open: cells know one value of such a label, nodes may have any.
+func insisted(launches []*launch, k *constraint.Key) []int {
+	var out []int
+	for _, l := range launches {
+		if l.pool.Catalog.HasLabel(k) {
+			continue
+		}
+		q, ok := l.requirements.set.Get(k)
+		if !ok {
+			continue
+		}
+		values, _ := q.Values()
+		for _, v := range values {
+			out = append(out, k.ID(v))
+		}
+	}
+	return out
+}

@@ -1,0 +1,332 @@
+package schedule
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// minValuesState is what a market with minValues remembers besides; nil for all others.
+//
+// Every launch of such a market must list several values of some labels among its
+// choices, so a pod may join a machine only while enough rows are left that would hold
+// all of its pods, are on sale, and are within limits and quota. Which row is the
+// one bought does not matter for that: the room of a row is used as far as
+// enough other rows have as much.
+type minValuesState struct {
+	// least is how many values of each varied label a launch lists if it is strict.
+	least []int
+	// may reports whether one more machine of a row could be bought now.
+	may func(row int) bool
+	// most is how many more machines may be bought, since earlier attempts bought
+	// more than could keep their variety; negative means as many as one likes.
+	most int
+	// within are the rows that earlier attempts found to be known in the end; nil for all.
+	within bitset.Set
+}
+
+// varied reports whether the market's launches must keep some variety.
+func (m *poolState) varied() bool { return m.minValues != nil }
+
+func (s *solver) newMinValues(m *poolState) *minValuesState {
+	if len(m.MinValues) == 0 {
+		return nil
+	}
+	h := &minValuesState{most: -1}
+	for _, v := range m.MinValues {
+		h.least = append(h.least, v.Min)
+	}
+	if t := s.learned.thin[m.PoolCatalog]; t != nil {
+		h.most, h.within = t.most, t.known
+	}
+	h.may = func(row int) bool {
+		return m.withinLimits(row) && s.drawable(&m.Catalog.Offerings[row], nil) && (h.within == nil || h.within.Has(row)) && (!s.confined || s.known(m).Has(row))
+	}
+	return h
+}
+
+// values counts the values of each varied label that rows leave possible to a launch
+// that requires set, each up to least. Rows that may does not admit are left out; nil
+// admits all. The answer is good until the next call.
+func (s *solver) values(m *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) []int {
+	s.had = append(s.had[:0], make([]int, len(least))...)
+	for len(s.seen) < len(least) {
+		s.seen = append(s.seen, nil)
+	}
+	short := 0
+	for i, n := range least {
+		clear(s.seen[i])
+		if n > 0 {
+			short++
+		}
+	}
+	for row := range rows.All() {
+		if short == 0 {
+			break
+		}
+		if may != nil && !may(row) {
+			continue
+		}
+		for i := range m.MinValues {
+			if s.had[i] >= least[i] {
+				continue
+			}
+			s.had[i] += s.unseen(&m.MinValues[i], set, row, &s.seen[i])
+			if s.had[i] >= least[i] {
+				s.had[i] = least[i]
+				short--
+			}
+		}
+	}
+	return s.had
+}
+
+// unseen adds the row's values of a label to those seen, and returns how many are new.
+func (s *solver) unseen(v *cluster.MinValues, set constraint.Set, row int, seen *bitset.Set) int {
+	n, values := 0, v.Values(row)
+	for _, id := range values {
+		if seen.Has(id) {
+			continue
+		}
+		if len(values) > 1 {
+			// One of several: the launch takes a value that its pods agree on.
+			if q, asked := set.Get(v.Key); asked && !q.Admits(id) {
+				continue
+			}
+		}
+		seen.Put(id)
+		n++
+	}
+	return n
+}
+
+// enough reports whether the rows leave at least so many values possible.
+func (s *solver) enough(m *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) bool {
+	return slices.Equal(s.values(m, set, rows, least, may), least)
+}
+
+// holding are the rows that are on sale, meet the joint requirements and hold what
+// is used. The set is good until the next call.
+func (s *solver) holding(m *poolState, j *nodeRequirements, used *quantity.Vector) bitset.Set {
+	if j.offered == nil {
+		j.offered = j.rows.And(m.Matching(j.set)).And(m.onSale())
+	}
+	s.kept.Copy(j.offered)
+	m.DropWithoutRoom(s.kept, used)
+	return s.kept
+}
+
+// addable is the largest number up to n of pods of the class that can be added to what
+// is used while keeps holds of the sum.
+func addable(n int, k *podGroup, used quantity.Vector, attached func(cluster.Mount) bool, keeps func(*quantity.Vector) bool) int {
+	for _, m := range k.nodeRules.mounts {
+		if !attached(m) {
+			used[m.Dim]++
+		}
+	}
+	with := func(n int) bool {
+		sum := used
+		for _, d := range k.Dims {
+			sum[d] += int64(n) * k.Requests[d]
+		}
+		return keeps(&sum)
+	}
+	if n > 0 && with(n) {
+		return n
+	}
+	return max(0, sort.Search(n, func(i int) bool { return !with(i + 1) }))
+}
+
+// diverse is how many of n more pods the filling can take with the variety it needs.
+// A market that may do with less keeps what the first pod leaves.
+func (b *buyer) diverse(c *candidate, j *nodeRequirements, p *allotment, n int) int {
+	f, m := &b.scratch, c.stall
+	used := f.whole.Sub(f.room)
+	attached := func(m cluster.Mount) bool { return f.mounts[m] }
+	if len(f.order) == 0 {
+		f.least = m.minValues.least
+		if b.relaxing {
+			addable(1, p.podGroup, used, attached, func(sum *quantity.Vector) bool {
+				f.least = slices.Clone(b.values(m, j.set, b.holding(m, j, sum), m.minValues.least, m.minValues.may))
+				return true
+			})
+		}
+	}
+	return addable(n, p.podGroup, used, attached, func(sum *quantity.Vector) bool { return b.keeps(m, j, sum, f.least) })
+}
+
+// keeps reports whether one more machine with those requirements that holds so much
+// could be bought with the variety needed.
+func (s *solver) keeps(m *poolState, j *nodeRequirements, used *quantity.Vector, least []int) bool {
+	if s.relaxing {
+		return s.enough(m, j.set, s.holding(m, j, used), least, m.minValues.may)
+	}
+	t := &j.tried
+	if t.orders != s.orders || t.confined != s.confined {
+		*t = trials{orders: s.orders, confined: s.confined, good: t.good[:0], bad: t.bad[:0]}
+	}
+	if slices.ContainsFunc(t.good, func(v quantity.Vector) bool { return within(used, &v) }) {
+		return true
+	}
+	if slices.ContainsFunc(t.bad, func(v quantity.Vector) bool { return within(&v, used) }) {
+		return false
+	}
+	if s.enough(m, j.set, s.holding(m, j, used), least, m.minValues.may) {
+		t.good = append(t.good[max(0, len(t.good)-mostTrials):], *used)
+		return true
+	}
+	t.bad = append(t.bad[max(0, len(t.bad)-mostTrials):], *used)
+	return false
+}
+
+// trials are what machines with the same requirements were found to be able to hold
+// with the variety needed, and what not, until something is bought.
+type trials struct {
+	orders    int
+	confined  bool
+	good, bad []quantity.Vector
+}
+
+// mostTrials bounds how many are remembered.
+const mostTrials = 16
+
+func within(a, b *quantity.Vector) bool {
+	for d := range a {
+		if a[d] > b[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// diverse is how many of n more pods the launch can take, if it comes to require
+// next, without listing less variety than it was bought with.
+func (l *launch) diverse(s *solver, next *nodeRequirements, k *podGroup, n int) int {
+	if !l.pool.varied() {
+		return n
+	}
+	return addable(n, k, l.used, func(m cluster.Mount) bool { return l.mounts[m] }, func(sum *quantity.Vector) bool {
+		return s.enough(l.pool, next.set, s.holding(l.pool, next, sum), l.least, func(row int) bool { return s.exchangeable(l, row) })
+	})
+}
+
+// assorted are those of the rows of a place that can be bought for one pod of the
+// podGroup with the variety needed.
+func (s *solver) assorted(m *poolState, k *podGroup, values []int, at partition) bitset.Set {
+	if !m.varied() || s.w.Settings.RelaxMinValues {
+		return at.rows
+	}
+	here := (&cluster.Cell{Keys: k.keys, Values: values}).Set().And(at.set)
+	f := m.Compatible(k.PodShape)
+	var out bitset.Set
+	for i, alt := range k.PodShape.Alternatives {
+		out.Merge(s.suiting(m, f, i, m.Base.And(alt).And(here), at.rows))
+	}
+	return out
+}
+
+// suiting are those of the rows on which alternative i of the shape holds, nil when
+// they have too little variety.
+func (s *solver) suiting(m *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
+	own := f.Fitting[i].And(rows).And(m.onSale())
+	if m.minValues.most == 0 || !s.enough(m, set, own, m.minValues.least, m.minValues.may) {
+		return nil
+	}
+	return own
+}
+
+// offered is fit without alternatives that leave too little variety to one pod.
+func (s *solver) offered(m *poolState, p *allotment) *cluster.Compatible {
+	f := s.fit(m, p)
+	if !m.varied() || s.relaxing {
+		return f
+	}
+	out := &cluster.Compatible{Fitting: make([]bitset.Set, len(f.Fitting)), Admitted: f.Admitted, PortsTaken: f.PortsTaken}
+	for i, alt := range p.Alternatives {
+		set := m.Base.And(alt)
+		if p.cell != nil {
+			set = set.And(p.cell.set)
+		}
+		out.Fitting[i] = s.suiting(m, f, i, set, f.Fitting[i])
+		out.All.Merge(out.Fitting[i])
+	}
+	return out
+}
+
+// refit looks again at what piles can use of markets with minValues: limits and quota
+// shrink.
+func (b *buyer) refit() {
+	for i, m := range b.tier {
+		if !m.varied() {
+			continue
+		}
+		for _, l := range b.shapeGroups {
+			if l.left > 0 {
+				l.fits[i] = b.offered(m, l.parts[0])
+			}
+		}
+	}
+}
+
+// diluted reports whether purchases may have left candidates without the variety that
+// they had when they were taken for as good as others.
+func (b *buyer) diluted() bool {
+	return b.gathered < b.purchases && slices.ContainsFunc(b.tier, (*poolState).varied)
+}
+
+// ceiling is the most that a machine for the group can hold of each resource with
+// the variety needed; nil when there is no such need.
+func (b *buyer) ceiling(i int, g *candidateGroup) *quantity.Vector {
+	m := b.tier[i]
+	if !m.varied() || b.relaxing {
+		return nil
+	}
+	var out, rows = quantity.Vector{}, bitset.Set(nil)
+	for _, l := range g.piles {
+		rows.Merge(l.fits[i].All)
+	}
+	for d, n := range b.whole {
+		if n == 0 {
+			out[d] = quantity.Most
+			continue
+		}
+		out[d], _ = m.Most(quantity.Dim(d), func(much bitset.Set) bool {
+			return b.enough(m, m.Base, rows.And(much), m.minValues.least, m.minValues.may)
+		})
+	}
+	return &out
+}
+
+func lesser(a, b *quantity.Vector) *quantity.Vector {
+	out := *a
+	for d := range out {
+		out[d] = min(out[d], b[d])
+	}
+	return &out
+}
+
+// buyFrom buys for the parts from one tier. Where the settings allow it, pods that find
+// no home with the variety that minValues ask for get one with less, before the
+// next tier is asked: heavier pools go first.
+func (s *solver) buyFrom(tier []*poolState, parts []*allotment) {
+	s.buy(tier, parts)
+	if !s.w.Settings.RelaxMinValues || !slices.ContainsFunc(tier, (*poolState).varied) {
+		return
+	}
+	s.relaxing = true
+	s.buy(tier, parts)
+	s.relaxing = false
+}
+
+// more is the larger of two needs, label by label.
+func more(a, b []int) []int {
+	out := slices.Clone(a)
+	for i, n := range b {
+		out[i] = max(out[i], n)
+	}
+	return out
+}

@@ -1,0 +1,144 @@
+package schedule
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// exchangeable reports whether limits and quota let the launch become the row in place of its own.
+func (s *solver) exchangeable(l *launch, row int) bool {
+	m := l.pool
+	if l.claim == nil { // not ordered yet
+		return m.minValues.may(row)
+	}
+	if !m.claimed(l, row) {
+		return false
+	}
+	if m.minValues.within != nil && !m.minValues.within.Has(row) {
+		return false
+	}
+	// What is dearer need not be drawable any more; see putBack.
+	return row > l.row && s.onceDrawable(&m.Catalog.Offerings[row]) || s.drawable(&m.Catalog.Offerings[row], m.Catalog.Offerings[l.row].QuotaUses)
+}
+
+// claimed reports whether the row is no larger than what the launch takes of the pool's limits.
+func (m *poolState) claimed(l *launch, row int) bool {
+	return m.uncounted(row) == nil && !slices.ContainsFunc(m.Limited, func(d quantity.Dim) bool { return m.capacity(row)[d] > l.claim[d] })
+}
+
+// onceDrawable reports whether there was quota for the row before anything was bought.
+func (s *solver) onceDrawable(row *offering.CatalogOffering) bool {
+	return !slices.ContainsFunc(row.QuotaUses, func(d offering.QuotaUse) bool {
+		left, ok := s.w.QuotaLeft[d.Quota]
+		return ok && d.Amount > left
+	})
+}
+
+// putBack adds to the choices as many rows of before as the launch needs for its variety: there
+// was quota for them when it was planned, though other machines of the plan took it since, and
+// it has claimed as much of the limits.
+func (s *solver) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
+	m := l.pool
+	if s.enough(m, l.requirements.set, *rows, l.least, nil) {
+		return
+	}
+	first := rows.First() // there must be quota for what is tried first
+	for row := range before.Minus(*rows).All() {
+		if row < first || !s.onceDrawable(&m.Catalog.Offerings[row]) || !m.claimed(l, row) {
+			continue
+		}
+		for i := range m.MinValues {
+			if s.had[i] >= l.least[i] {
+				continue
+			}
+			if n := s.unseen(&m.MinValues[i], l.requirements.set, row, &s.seen[i]); n > 0 {
+				s.had[i] += n
+				rows.Put(row)
+			}
+		}
+	}
+}
+
+// order reserves what a launch for so much takes out of limits and quota; false when
+// these do not leave it the variety it needs any more.
+func (s *solver) order(l *launch, used *quantity.Vector) bool {
+	m := l.pool
+	if m.varied() {
+		claim, ok := s.claim(l, used)
+		if !ok {
+			return false
+		}
+		l.claim = &claim
+	}
+	s.take(l)
+	return true
+}
+
+// take takes what the launch claims out of limits and quota.
+func (s *solver) take(l *launch) {
+	m := l.pool
+	s.orders++
+	s.reserve(m, l.row)
+	if l.claim != nil {
+		m.left = m.left.Add(*m.capacity(l.row)).Sub(*l.claim)
+		if m.minValues.most > 0 {
+			m.minValues.most--
+		}
+	}
+}
+
+// release undoes take.
+func (s *solver) release(l *launch) {
+	m := l.pool
+	s.orders++
+	s.unreserve(m, l.row)
+	if l.claim != nil {
+		m.left = m.left.Sub(*m.capacity(l.row)).Add(*l.claim)
+		if m.minValues.most >= 0 {
+			m.minValues.most++
+		}
+	}
+}
+
+// claim is what a machine takes of its pool's limits: the capacity of its row, and
+// where it must keep variety as much more as the rows have that it needs for that.
+// False when the limits and quota that are left do not leave it the variety.
+func (s *solver) claim(l *launch, used *quantity.Vector) (quantity.Vector, bool) {
+	m := l.pool
+	claim := *m.capacity(l.row)
+	rows := s.holding(m, l.requirements, used).Clone()
+	if !s.enough(m, l.requirements.set, rows, l.least, m.minValues.may) {
+		return claim, false
+	}
+	for _, d := range m.Limited {
+		sizes := m.sizes(d)
+		upTo := func(n int64) func(int) bool {
+			return func(row int) bool { return m.capacity(row)[d] <= n && m.minValues.may(row) }
+		}
+		at := sort.Search(len(sizes), func(i int) bool { return s.enough(m, l.requirements.set, rows, l.least, upTo(sizes[i])) })
+		if at < len(sizes) {
+			claim[d] = max(claim[d], sizes[at])
+		}
+		for row := range rows.All() {
+			if m.capacity(row)[d] > claim[d] {
+				rows.Drop(row)
+			}
+		}
+	}
+	return claim, true
+}
+
+// sizes lists the capacities of one resource, ascending.
+func (m *poolState) sizes(d quantity.Dim) []int64 {
+	var out []int64
+	for _, row := range slices.Backward(m.descending(d)) {
+		if n := m.capacity(row)[d]; len(out) == 0 || out[len(out)-1] != n {
+			out = append(out, n)
+		}
+	}
+	return out
+}

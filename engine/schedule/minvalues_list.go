@@ -1,0 +1,70 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+)
+
+// shortOf lists the labels of which the launch's choices have less variety than the
+// pool asks for, sorted.
+func (s *solver) shortOf(l *launch, rows bitset.Set) []string {
+	m := l.pool
+	if !m.varied() {
+		return nil
+	}
+	var out []string
+	for i, had := range s.values(m, l.requirements.set, rows, m.minValues.least, nil) {
+		if had < m.minValues.least[i] {
+			out = append(out, m.MinValues[i].Key.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// needed marks types that together have the variety that the launch needs, and returns
+// how many they are.
+func (s *solver) needed(l *launch, rows bitset.Set, types []bool) int {
+	n := 0
+	for i := range l.pool.MinValues {
+		var seen bitset.Set
+		had := 0
+		for row := range rows.All() {
+			if had >= l.least[i] {
+				break
+			}
+			more := s.unseen(&l.pool.MinValues[i], l.requirements.set, row, &seen)
+			had += more
+			if t := l.pool.Catalog.Offerings[row].Type; more > 0 && !types[t] {
+				types[t] = true
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// listed are the values that rows have of labels with minValues, by label, so that a
+// claim says how much variety it has. A label that some row lacks is left out.
+func (s *solver) listed(l *launch, rows bitset.Set) map[string][]string {
+	m := l.pool
+	out := map[string][]string{}
+	for i := range m.MinValues {
+		v := &m.MinValues[i]
+		var seen bitset.Set
+		lacking := !v.PerOffering()
+		for row := range rows.All() {
+			s.unseen(v, l.requirements.set, row, &seen)
+			lacking = lacking || len(v.Values(row)) == 0
+		}
+		if lacking {
+			continue
+		}
+		for id := range seen.All() {
+			out[v.Key.Name] = append(out[v.Key.Name], v.Key.Value(id))
+		}
+		slices.Sort(out[v.Key.Name])
+	}
+	return out
+}

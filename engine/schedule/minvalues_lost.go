@@ -1,0 +1,116 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/reason"
+)
+
+// dilution is what an attempt taught about a market with minValues.
+type dilution struct {
+	known bitset.Set // see haggle.within
+	most  int        // see haggle.most
+	// had is what one launch was left with.
+	had shortage
+}
+
+// shortage is a label of which too few values are left.
+type shortage struct {
+	key        string
+	asked, had int
+}
+
+// dilute notes the markets of which some launches have lost variety that they were
+// bought with, as limits or places to be went to others; false when there are none.
+// First such a market is told where machines may stand, then it buys less and less.
+func (l *learned) dilute(s *solver) bool {
+	again := false
+	if s.overMaxPrice || s.w.Settings.RelaxMinValues {
+		return false
+	}
+	for _, m := range s.pools {
+		if !m.varied() {
+			continue
+		}
+		bought, poor, had := s.poor(m)
+		if poor == 0 {
+			continue
+		}
+		again = true
+		known := s.known(m)
+		if t := l.thin[m.PoolCatalog]; t != nil || known.Equal(m.Offerings) {
+			l.thin[m.PoolCatalog] = &dilution{known: known, most: bought - poor, had: had}
+			continue
+		}
+		l.thin[m.PoolCatalog] = &dilution{known: known, most: -1, had: had}
+	}
+	return again
+}
+
+// poor counts the market's launches and those of them with too little variety, and says
+// what the first of those lacks.
+func (s *solver) poor(m *poolState) (bought, poor int, had shortage) {
+	left := m.left
+	defer func() { m.left = left }()
+	for _, l := range s.launches {
+		if l.pool != m {
+			continue
+		}
+		bought++
+		if got := s.values(m, l.requirements.set, s.choices(l), m.minValues.least, nil); !slices.Equal(got, m.minValues.least) {
+			if poor++; poor == 1 {
+				had = m.shortage(got)
+			}
+		}
+	}
+	return bought, poor, had
+}
+
+// shortage is about the first label of which there are too few values.
+func (m *poolState) shortage(had []int) shortage {
+	for i, n := range had {
+		if n < m.minValues.least[i] {
+			return shortage{m.MinValues[i].Key.Name, m.minValues.least[i], n}
+		}
+	}
+	return shortage{}
+}
+
+// explainVariety charges to minValues the rows of which no pod of the class can get a
+// machine with enough variety, wherever it goes.
+func (e *explainer) explainVariety(v *funnelBuilder, m *poolState, k *podGroup) {
+	if !m.varied() || e.w.Settings.RelaxMinValues {
+		return
+	}
+	e.confined = e.freed // what was given back is bought only there
+	defer func() { e.confined = false }()
+	var good bitset.Set
+	worst := shortage{asked: -1}
+	fit := m.Compatible(k.PodClass.PodShape)
+	for _, c := range m.Cells(k.keys) {
+		here := (&cluster.Cell{Keys: k.keys, Values: c.Values}).Set()
+		for i, alt := range k.PodClass.PodShape.Alternatives {
+			rows := v.rows.And(c.Offerings)
+			set := m.Base.And(alt).And(here)
+			if own := e.suiting(m, fit, i, set, rows); own != nil {
+				good.Merge(own)
+				continue
+			}
+			got := m.shortage(e.values(m, set, fit.Fitting[i].And(rows), m.minValues.least, m.minValues.may))
+			if worst.asked < 0 || got.had > worst.had {
+				worst = got
+			}
+		}
+	}
+	if t := e.learned.thin[m.PoolCatalog]; t != nil && worst.key == "" {
+		worst = t.had
+	}
+	v.cut(reason.MinValues, v.rows.Minus(good), func(bitset.Set) (string, map[string]any) { return worst.explain() })
+}
+
+func (x shortage) explain() (string, map[string]any) {
+	return fmt.Sprintf("minValues asks for %d values of %s, %d would be left", x.asked, x.key, x.had), map[string]any{"key": x.key, "asked": x.asked, "had": x.had}
+}

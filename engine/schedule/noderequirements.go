@@ -1,0 +1,107 @@
+package schedule
+
+import (
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+)
+
+// nodeRequirements is what the classes on one machine require together: their label
+// requirements, and the rows on which every one of them holds. Joints are
+// interned per attempt: machines that require the same share one.
+type nodeRequirements struct {
+	set  constraint.Set
+	rows bitset.Set
+	// admitted are the rows that meet set, and open those of them that may be chosen,
+	// once somebody asked.
+	admitted, open bitset.Set
+	offered        bitset.Set // see holding
+	tried          trials     // see keeps
+}
+
+// joinKey is one class joining.
+type joinKey struct {
+	from        *nodeRequirements
+	market      *cluster.PoolCatalog
+	shape       *cluster.PodShape
+	cell        string
+	alternative int
+	row         int // -1 where it is the same for all rows
+}
+
+// join adds the requirements of a part on the given row. It takes the first of
+// the class's alternatives that holds there together with the others.
+func (s *solver) join(j *nodeRequirements, m *poolState, row int, f *cluster.Compatible, p *allotment) (*nodeRequirements, bool) {
+	for i, alt := range p.Alternatives {
+		if !f.Fitting[i].Has(row) {
+			continue
+		}
+		if len(alt) == 0 && p.cell == nil && !f.PortsTaken {
+			return j, true
+		}
+		at := joinKey{from: j, market: m.PoolCatalog, shape: p.PodShape, alternative: i, row: -1}
+		if p.cell != nil {
+			at.cell = p.cell.key
+		}
+		if m.AnyFlexible(row) && m.chooses(row, alt, p.cell) {
+			at.row = row
+		}
+		next, known := s.nodeRequirements[at]
+		if !known {
+			next = s.joinAnew(j, m, row, f.Admitted[i], alt, p.cell)
+			s.nodeRequirements[at] = next
+		}
+		if next != nil {
+			return next, true
+		}
+	}
+	return nil, false
+}
+
+// joinAnew is nil when the requirements cannot hold together.
+func (s *solver) joinAnew(j *nodeRequirements, m *poolState, row int, admitted bitset.Set, alt constraint.Set, c *cell) *nodeRequirements {
+	more := alt
+	if c != nil {
+		more = alt.And(c.set)
+	}
+	set, ok := m.Join(row, j.set, more)
+	if !ok {
+		return nil
+	}
+	s.common.Copy(j.rows)
+	s.common.Keep(admitted)
+	return s.intern(set, s.common)
+}
+
+// chooses reports whether the launch of the row may choose between values of some
+// label that matters to the alternative or the cell.
+func (m *poolState) chooses(row int, alt constraint.Set, c *cell) bool {
+	for _, q := range alt {
+		if m.Catalog.Flexible(row, q.Key) {
+			return true
+		}
+	}
+	if c == nil {
+		return false
+	}
+	for _, k := range c.Keys {
+		if m.Catalog.Flexible(row, k) {
+			return true
+		}
+	}
+	return false
+}
+
+// intern returns the joint of that set and those rows, the same one each time. The rows are
+// copied.
+func (s *solver) intern(set constraint.Set, rows bitset.Set) *nodeRequirements {
+	s.key = rows.Append(s.key[:0])
+	for _, j := range s.interned[string(s.key)] {
+		if j.set.Equal(set) {
+			return j
+		}
+	}
+	j := &nodeRequirements{set: set, rows: rows.Clone()}
+	s.interned[string(s.key)] = append(s.interned[string(s.key)], j)
+	return j
+}

@@ -1,0 +1,450 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+)
+
+// nodeRules is what a class asks of the one machine its pods run on, as arithmetic on
+// counters of that machine: hostname spread and (anti-)affinity, in both
+// directions, and host ports.
+//
+// Anti-affinity to pods that do not have the same term themselves needs no arithmetic: there must
+// be none of them. See residents.
+type nodeRules struct {
+	increments []int // counters that each pod adds one to
+	caps       []limit
+	needs      []need
+	mounts     []cluster.Mount
+
+	picked  bitset.Set // by which crowds the pods are; nil when that keeps no pods apart
+	avoids  []int      // crowds of others that the pods keep away from
+	repels  []int      // crowds of others that the pods' required terms keep away
+	kept    bool       // required terms of others may keep the pods away
+	virtual bool
+}
+
+// residents are the pods on a machine as far as anti-affinity to other kinds of pods goes. Where
+// every pod keeps away from all others there are as many terms as pods, so crowds are compared as
+// sets of IDs. Virtual pods are placed last, so real pods meet none here.
+type residents struct {
+	picked bitset.Set // by which crowds some of them are
+	repels bitset.Set // crowds that some of them keep away
+}
+
+// bars reports whether pods cannot come.
+func (m *residents) bars(l *nodeRules) bool {
+	return l.kept && m.repels.Meets(l.picked) || slices.ContainsFunc(l.avoids, m.picked.Has)
+}
+
+// join adds pods.
+func (m *residents) join(l *nodeRules) {
+	m.picked.Merge(l.picked)
+	for _, g := range l.repels {
+		m.repels.Put(g)
+	}
+}
+
+func (m *residents) clone() residents { return residents{m.picked.Clone(), m.repels.Clone()} }
+
+func (m *residents) clear() {
+	clear(m.picked)
+	clear(m.repels)
+}
+
+// limit allows the counter to be at most most, once the pod has bumped it when own.
+type limit struct {
+	counter, most int
+	own           bool
+}
+
+// cap limits a counter, once however many constraints do.
+func (l *nodeRules) cap(counter, most int) {
+	for i := range l.caps {
+		if c := &l.caps[i]; c.counter == counter {
+			c.most = min(c.most, most)
+			return
+		}
+	}
+	l.caps = append(l.caps, limit{counter: counter, most: most})
+}
+
+// keepsApart reports whether pods of the class count against a limit of their own.
+func (l *nodeRules) keepsApart() bool {
+	return slices.ContainsFunc(l.caps, func(c limit) bool { return c.own })
+}
+
+// need asks for a counter above zero. A pod that its own term picks may be the
+// first anywhere.
+type need struct {
+	counter int
+	own     bool
+}
+
+// restricted reports whether neighbours can keep the class off a machine.
+func (l *nodeRules) restricted() bool {
+	return len(l.caps)+len(l.needs)+len(l.mounts)+len(l.avoids) > 0 || l.kept
+}
+
+// counter is one thing that is counted per machine.
+type counter struct {
+	of countKey
+	// planned are pods that the attempt puts on hosts, by host index, and sum those that it puts
+	// anywhere.
+	planned map[int]int
+	sum     int
+	running int // over all hosts, once counted
+	counted bool
+	// pioneers are works of which a pod that the counter counts may be the first of its
+	// kind in a zone or the like.
+	firstInDomain []*podGroup
+}
+
+// pledged reports whether a place was settled for pioneers that have no machine yet:
+// they will have been there first.
+func (c *counter) pledged() bool {
+	return slices.ContainsFunc(c.firstInDomain, func(k *podGroup) bool { return k.promised > 0 })
+}
+
+// countKey identifies a counter.
+type countKey struct {
+	crowd    *cluster.PodSelector
+	settled  bool // terminating pods are left out
+	real     bool // virtual pods are left out: to pods that exist they do not
+	owners   *cluster.AntiAffinityTerm
+	protocol string
+	port     int32
+	ip       string // "" counts uses on any address, "*" those on every address
+}
+
+// counters gives every counter that some pending class looks at its number.
+type counters struct {
+	w   *cluster.Snapshot
+	ids map[countKey]int
+	all []*counter
+	// comers are pods that are to come to hosts, by host index.
+	comers map[int]residents
+}
+
+func (t *counters) id(k countKey) int {
+	if i, ok := t.ids[k]; ok {
+		return i
+	}
+	i := len(t.all)
+	t.ids[k] = i
+	t.all = append(t.all, &counter{of: k})
+	return i
+}
+
+// on is the number of a counter on host i, planned pods included.
+func (t *counters) on(c, i int) int {
+	return t.all[c].of.on(t.w.Nodes[i]) + t.all[c].planned[i]
+}
+
+// plan counts n pods that are to come to host i.
+func (t *counters) plan(c, i, n int) {
+	k := t.all[c]
+	if k.planned == nil {
+		k.planned = map[int]int{}
+	}
+	k.planned[i] += n
+	k.sum += n
+}
+
+// join notes that pods of the work are to come to host i.
+func (t *counters) join(k *podGroup, i int) {
+	if len(k.nodeRules.picked)+len(k.nodeRules.repels) > 0 {
+		comers := t.comers[i]
+		comers.join(&k.nodeRules)
+		t.comers[i] = comers
+	}
+}
+
+// total is the number of a counter over all machines; not for ports.
+func (t *counters) total(c int) int {
+	k := t.all[c]
+	if !k.counted {
+		k.counted = true
+		k.of.each(t.w, func(_ *cluster.NodeInfo, n int) { k.running += n })
+	}
+	return k.running + k.sum
+}
+
+// on counts what runs on the host, or will before anybody else comes.
+func (k *countKey) on(h *cluster.NodeInfo) int {
+	n := 0
+	for _, m := range h.PodsByClass() {
+		switch {
+		case k.isPort():
+			n += k.usedBy(m)
+		case k.counts(m.Class):
+			if n += m.Pods; k.settled {
+				n -= m.Terminating
+			}
+		}
+	}
+	if k.isPort() {
+		for _, p := range h.DaemonPorts {
+			if k.uses(p) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// usedBy counts uses of a port.
+func (k *countKey) usedBy(m cluster.ClassCount) int {
+	n := 0
+	for _, p := range m.Class.Ports {
+		if k.uses(p) && !(k.real && m.Class.Virtual) {
+			n += m.Pods
+		}
+	}
+	return n
+}
+
+// each counts what runs already; not for ports.
+func (k countKey) each(w *cluster.Snapshot, f func(*cluster.NodeInfo, int)) {
+	visit := func(h *cluster.NodeInfo, pods, terminating int) {
+		if k.settled {
+			pods -= terminating
+		}
+		f(h, pods)
+	}
+	if k.crowd != nil {
+		k.crowd.EachNode(k.real, visit)
+		return
+	}
+	k.owners.EachNode(k.real, visit)
+}
+
+// isPort reports whether uses of a host port are counted.
+func (k *countKey) isPort() bool { return k.crowd == nil && k.owners == nil }
+
+// uses reports whether the port bumps the counter.
+func (k countKey) uses(p cluster.Port) bool {
+	return k.protocol == p.Protocol && k.port == p.Port && (k.ip == "" || k.ip == p.Address())
+}
+
+// bumped reports whether pods of the class count for k; not for ports.
+func (k *countKey) counts(c *cluster.PodClass) bool {
+	switch {
+	case k.real && c.Virtual:
+		return false
+	case k.crowd != nil:
+		return k.crowd.Selects(c)
+	}
+	return k.owners.OwnedBy(c)
+}
+
+// classes are those of the pods that count for k; not for ports.
+func (k countKey) classes() []*cluster.PodClass {
+	out := k.owners.Owners
+	if k.crowd != nil {
+		out = k.crowd.Classes
+	}
+	if !k.real {
+		return out()
+	}
+	return slices.DeleteFunc(slices.Clone(out()), func(c *cluster.PodClass) bool { return c.Virtual })
+}
+
+// localRules compiles the rules of every class that has pods to place.
+func (s *solver) compileNodeRules() {
+	s.counters = counters{w: s.w, ids: map[countKey]int{}, comers: map[int]residents{}}
+	for _, k := range s.podGroups {
+		s.compileNodeRulesOf(k)
+	}
+	watched := s.terms.apart.Clone()
+	for _, k := range s.podGroups {
+		for _, g := range k.nodeRules.avoids {
+			watched.Put(g)
+		}
+	}
+	for _, k := range s.podGroups {
+		s.counters.bump(k)
+		k.nodeRules.finish()
+		if !k.nodeRules.picked.Meets(watched) {
+			k.nodeRules.picked = nil
+		}
+	}
+}
+
+// increment notes the counters that pods of the work add to.
+func (t *counters) bump(k *podGroup) {
+	l := &k.nodeRules
+	for i, c := range t.all {
+		if !c.of.isPort() && c.of.counts(k.PodClass) {
+			l.increments = append(l.increments, i)
+		}
+	}
+	l.increments = append(l.increments, t.bumpedPorts(k.PodClass)...)
+}
+
+// bumpedPorts are the counters of ports that pods of the class count for.
+func (t *counters) bumpedPorts(c *cluster.PodClass) []int {
+	var out []int
+	for _, p := range c.Ports {
+		for _, ip := range []string{"", p.Address()} {
+			for _, real := range []bool{true, false} {
+				if i, ok := t.ids[countKey{protocol: p.Protocol, port: p.Port, ip: ip, real: real}]; ok && !(real && c.Virtual) {
+					out = append(out, i)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// singleValue puts the counters that pods bump in order, each once, and notes which of the
+// caps the class's own pods use up.
+func (l *nodeRules) finish() {
+	slices.Sort(l.increments)
+	l.increments = slices.Compact(l.increments)
+	for i := range l.caps {
+		_, l.caps[i].own = slices.BinarySearch(l.increments, l.caps[i].counter)
+	}
+}
+
+func (s *solver) compileNodeRulesOf(k *podGroup) {
+	l := &k.nodeRules
+	l.mounts = k.Mounts
+	real := !k.Virtual
+	atMost := func(key countKey, most int) {
+		l.cap(s.counters.id(key), most)
+	}
+	for i, e := range k.Spreads {
+		if (!e.Soft || k.held.on(spreadOut, i)) && e.Key.Name == cluster.LabelHostname {
+			// A machine can always be added, so the emptiest has none.
+			atMost(countKey{crowd: e.Crowd, settled: true, real: real}, e.MaxSkew)
+		}
+	}
+	s.antiAffinityOf(k, atMost)
+	for i, n := range k.Affinity {
+		if (n.Weight == 0 || k.held.on(nearOthers, i)) && n.Key.Name == cluster.LabelHostname {
+			l.needs = append(l.needs, need{counter: s.counters.id(countKey{crowd: n.Crowd, real: real}), own: n.Crowd.Selects(k.PodClass)})
+		}
+	}
+	for _, p := range k.Ports {
+		key := countKey{protocol: p.Protocol, port: p.Port, real: real}
+		if p.Address() != "*" {
+			key.ip = "*"
+			atMost(key, 0)
+			key.ip = p.IP
+		}
+		atMost(key, 1)
+	}
+}
+
+// antiAffinityOf compiles the terms over nodes, those of other pods included.
+func (s *solver) antiAffinityOf(k *podGroup, atMost func(countKey, int)) {
+	l := &k.nodeRules
+	for i, n := range k.AntiAffinity {
+		switch {
+		case n.Weight != 0 && !k.held.on(offOthers, i) || n.Key.Name != cluster.LabelHostname:
+		case n.Crowd.Selects(k.PodClass):
+			atMost(countKey{crowd: n.Crowd, real: !k.Virtual}, 1)
+		default:
+			l.avoids = append(l.avoids, n.Crowd.ID())
+		}
+	}
+	for _, r := range k.PodClass.Repulsions() {
+		if r.Key.Name != cluster.LabelHostname {
+			continue
+		}
+		if s.terms.apart.Has(r.Pods.ID()) {
+			l.repels = append(l.repels, r.Pods.ID())
+		}
+		if r.Pods.Selects(k.PodClass) {
+			atMost(countKey{owners: r, real: !k.Virtual}, 1)
+		}
+	}
+	l.picked, l.virtual = k.PodClass.Crowds(), k.Virtual
+	l.kept = s.terms.apart.Meets(l.picked)
+}
+
+// pioneer notes that pods of the work that join others of their own kind in a zone or
+// the like may come before those that do so on a machine.
+func (s *solver) markFirstInDomain(k *podGroup) {
+	for _, r := range k.rules {
+		id, counted := s.counters.ids[r.count.of]
+		if r.kind == joins && r.own && counted && !slices.ContainsFunc(k.nodeRules.needs, func(d need) bool { return d.counter == id }) {
+			s.counters.all[id].firstInDomain = append(s.counters.all[id].firstInDomain, k)
+		}
+	}
+}
+
+// alone is how many there may be with a pod that bumps the counter itself, or not.
+func alone(own bool) int {
+	if own {
+		return 1
+	}
+	return 0
+}
+
+// room is how many pods may come to a machine whose counters are read by count, as far as the
+// residents' kinds let them.
+func (l *nodeRules) room(all *counters, count func(int) int) int {
+	n := math.MaxInt32
+	for _, c := range l.caps {
+		have := count(c.counter)
+		switch {
+		case c.own:
+			n = min(n, c.most-have)
+		case have > c.most:
+			return 0
+		}
+	}
+	for _, d := range l.needs {
+		if count(d.counter) == 0 && !(d.own && all.total(d.counter) == 0 && !all.all[d.counter].pledged()) {
+			return 0
+		}
+	}
+	return max(0, n)
+}
+
+// beside is how many pods of o stand those of l beside them whoever is bound first, on a machine
+// whose counters are read by count.
+func (l *nodeRules) beside(o *nodeRules, count func(int) int) int {
+	if (l.virtual || !o.virtual) && l.excludes(o) {
+		return 0
+	}
+	n := math.MaxInt32
+	for _, c := range l.caps {
+		if _, bumped := slices.BinarySearch(o.increments, c.counter); bumped {
+			n = min(n, c.most-count(c.counter))
+		}
+	}
+	return max(0, n)
+}
+
+// excludes reports whether the anti-affinity of either keeps the pods off each other's nodes.
+func (l *nodeRules) excludes(o *nodeRules) bool {
+	return slices.ContainsFunc(l.avoids, o.picked.Has) || l.kept && slices.ContainsFunc(o.repels, l.picked.Has)
+}
+
+// barred reports whether pods on host i, or on their way there, keep the class off it or must not
+// have it beside them.
+func (s *solver) barred(k *podGroup, i int) bool {
+	l := &k.nodeRules
+	if !l.kept && len(l.avoids) == 0 {
+		return false
+	}
+	if comers, any := s.counters.comers[i]; any && comers.bars(l) {
+		return true
+	}
+	return slices.ContainsFunc(s.w.Nodes[i].PodsByClass(), func(m cluster.ClassCount) bool {
+		return m.Pods > 0 && (k.Virtual || !m.Class.Virtual) && (slices.ContainsFunc(l.avoids, m.Class.Crowds().Has) || k.repelledBy(m.Class))
+	})
+}
+
+// repelledBy reports whether pods of the class keep those of the work off their node.
+func (k *podGroup) repelledBy(c *cluster.PodClass) bool {
+	return slices.ContainsFunc(c.Repulsions(), func(r *cluster.AntiAffinityTerm) bool {
+		return r.Key.Name == cluster.LabelHostname && r.Pods.Selects(k.PodClass)
+	})
+}

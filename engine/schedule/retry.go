@@ -1,0 +1,98 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+)
+
+// mostSecond bounds how many pods get a second look in one Solve: each costs a
+// walk over what is bought.
+const mostSecond = 256
+
+// secondLook finds homes for pods that were left out although something can host them:
+// what was in their way while others were assigned may be gone, and what they
+// must join may have come. It goes pod by pod and counts only what is certain, as
+// the scheduler will, and opens no domain that some spread does not reckon with.
+func (s *solver) retryUnplaced(virtual bool) {
+	left := s.overlooked(virtual)
+	if len(left) == 0 {
+		return
+	}
+	s.confined = true
+	defer func() { s.confined = false }()
+	for _, t := range s.domainCountOrder {
+		if len(t.keys) > 0 {
+			t.opened = s.opened(t)
+		}
+	}
+	budget := mostSecond
+	for again := true; again && budget > 0; {
+		again = false
+		for _, k := range left {
+			n := s.oneByOne(k, budget)
+			budget -= n
+			again = again || n > 0
+		}
+	}
+}
+
+// overlooked lists the classes of which pods were left out, but for those that nothing
+// that came since can have helped.
+func (s *solver) overlooked(virtual bool) []*podGroup {
+	var out []*podGroup
+	for _, k := range s.podGroups {
+		if k.placed == len(k.Pods) || k.Virtual != virtual || k.PodClass.Refused != "" {
+			continue
+		}
+		if s.freed || s.learned.unplaceable[k.PodClass] || len(k.keys) > 0 || len(k.nodeRules.needs) > 0 {
+			k.promised = 0 // to parts that did not come true
+			out = append(out, k)
+		}
+	}
+	slices.SortStableFunc(out, func(x, y *podGroup) int { return cmp.Compare(y.Priority, x.Priority) })
+	return out
+}
+
+// oneByOne places pods of the class, up to n where each depends on those before, and
+// returns how many it placed.
+func (s *solver) oneByOne(k *podGroup, n int) int {
+	before := k.placed
+	if k.left() == 0 {
+		return 0
+	}
+	if len(k.keys) == 0 {
+		s.fillNodes(k)
+		s.buyAll(k.promise(nil, k.left()))
+		k.promised = 0
+		return k.placed - before
+	}
+	cells := s.cells(k)
+	for k.left() > 0 && k.placed-before < n {
+		best := s.bestCell(k, cells)
+		if best == nil {
+			break
+		}
+		if !s.one(k, best) {
+			best.cap, best.want, best.hosts = 0, 0, nil
+		}
+	}
+	return k.placed - before
+}
+
+// one places one pod in a cell: on a node, on a machine that is bought already, or on
+// a new one.
+func (s *solver) one(k *podGroup, c *cell) bool {
+	if i := s.hostIn(k, c); i >= 0 {
+		k.count(c, 1)
+		s.nominate(k, i, 1)
+		return true
+	}
+	before := k.placed
+	s.buyAll(k.promise(c, 1))
+	k.promised = 0
+	if k.placed == before {
+		return false
+	}
+	k.count(c, 1)
+	return true
+}

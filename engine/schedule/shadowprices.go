@@ -1,0 +1,127 @@
+package schedule
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// ShadowPrices say what pods are worth in the markets that they would be bought from: no
+// machines on sale that hold them cost less. What a node costs beyond that is waste.
+//
+// They are shadow prices: for each group of pods that may use the same rows, a price λ per unit of
+// each resource such that λ·room ≤ price holds for every row, and what the pods ask for is worth
+// as much as can be (see shadow). Where groups share rows, the prices of the
+// cheaper are cut to those of the dearer (see apart), so that content which is mixed is not worth
+// more than the machine either. There is a set of prices for each of a few proportions
+// of memory to the rest, as content differs in that; each bounds what
+// any content costs, so the largest does.
+//
+// They know nothing of limits, quota, weights of pools, neighbours, or free room on nodes.
+type ShadowPrices struct {
+	groups map[*cluster.PodShape]int
+	sets   [][][quantity.Dims]float64 // by proportion and group: USD/h per base unit
+	demand []quantity.Vector          // by group
+	prices [][quantity.Dims]float64   // the set under which all pods together are worth most
+}
+
+// proportions are by how much the memory asked for is scaled before prices are found.
+func proportions() []float64 { return []float64{0.125, 0.25, 0.5, 1, 2, 4, 8} }
+
+// NewShadowPrices finds the rates for the movable pods of the hosts.
+func NewShadowPrices(w *cluster.Snapshot, hosts []*cluster.NodeInfo) *ShadowPrices {
+	r := &ShadowPrices{groups: map[*cluster.PodShape]int{}}
+	var tier []*poolState
+	for _, m := range w.Catalogs {
+		if m.Pool.Blocked == "" && !m.Pool.Static {
+			tier = append(tier, &poolState{PoolCatalog: m})
+		}
+	}
+	factions := r.group(tier, hosts)
+	var demand quantity.Vector
+	for _, f := range factions {
+		demand = demand.Add(f.demand)
+		r.demand = append(r.demand, f.demand)
+	}
+	machines := make([][]shape, len(factions))
+	for i, f := range factions {
+		machines[i] = shapes(tier, f.rows, &demand)
+	}
+	for _, p := range proportions() {
+		r.sets = append(r.sets, prices(factions, machines, demand, p))
+	}
+	r.prices = r.dearest(factions)
+	return r
+}
+
+// candidateGroup sorts the pods of the hosts by the rows that they may use.
+func (r *ShadowPrices) group(tier []*poolState, hosts []*cluster.NodeInfo) []*demandGroup {
+	var out []*demandGroup
+	by := map[string]int{}
+	var key []byte
+	for _, h := range hosts {
+		h.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
+			n, known := r.groups[c.PodShape]
+			if !known {
+				key = key[:0]
+				for _, m := range tier {
+					key = append(m.Admitting(c.PodShape).And(m.onSale()).Append(key), '|')
+				}
+				if n, known = by[string(key)]; !known {
+					n = len(out)
+					by[string(key)] = n
+					out = append(out, newDemandGroup(tier))
+				}
+				r.groups[c.PodShape] = n
+				out[n].admit(tier, c.PodShape)
+			}
+			out[n].demand = out[n].demand.Add(c.Requests.Times(len(pods)))
+		})
+	}
+	return out
+}
+
+// prices are the rates for one proportion, by group.
+func prices(factions []*demandGroup, machines [][]shape, demand quantity.Vector, proportion float64) [][quantity.Dims]float64 {
+	order := make([]int, len(factions))
+	for i, f := range factions {
+		order[i] = i
+		asked := f.demand
+		asked[quantity.Memory] = int64(float64(asked[quantity.Memory]) * proportion)
+		_, f.prices, _ = shadow(asked, 0, machines[i])
+		f.worth = worth(&demand, &f.prices)
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(factions[y].worth, factions[x].worth) })
+	out := make([][quantity.Dims]float64, len(factions))
+	for i, at := range order {
+		for _, before := range order[:i] {
+			factions[at].cut(factions[before])
+		}
+		out[at] = factions[at].prices
+	}
+	return out
+}
+
+// Of is what the movable pods of the hosts are worth together, per hour.
+func (r *ShadowPrices) Of(hosts ...*cluster.NodeInfo) offering.Price {
+	most := 0.0
+	for _, set := range r.sets {
+		sum := 0.0
+		for _, h := range hosts {
+			h.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
+				if n, known := r.groups[c.PodShape]; known {
+					for _, d := range c.Dims {
+						sum += float64(float64(c.Requests[d]*int64(len(pods))) * set[n][d])
+					}
+				}
+			})
+		}
+		most = max(most, sum)
+	}
+	// The simplex rounds; a bound must not.
+	return offering.Price(math.Floor(min(most*(1-1e-9)*1e9, math.MaxInt64/2)))
+}

@@ -1,0 +1,60 @@
+package schedule
+
+import (
+	"math"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// Groups is how many groups of pods there are: those that may use the same rows.
+func (r *ShadowPrices) Groups() int { return len(r.prices) }
+
+// Parts visits what the movable pods of the host are worth, group by group, under the one set
+// of prices under which all pods together are worth most.
+func (r *ShadowPrices) Parts(h *cluster.NodeInfo, f func(group int, worth float64)) {
+	h.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
+		n, known := r.groups[c.PodShape]
+		if !known {
+			return
+		}
+		sum := 0.0
+		for _, d := range c.Dims {
+			sum += float64(float64(c.Requests[d]*int64(len(pods))) * r.prices[n][d])
+		}
+		f(n, sum)
+	})
+}
+
+// Room is what the host's free room is worth to pods of the group, under the same prices, when
+// it is filled with what they ask for on average.
+func (r *ShadowPrices) Room(h *cluster.NodeInfo, group int) float64 {
+	share := math.Inf(1)
+	sum := 0.0
+	for d, n := range r.demand[group] {
+		if n > 0 {
+			share = min(share, float64(max(0, h.Free[d]))/float64(n))
+			sum += float64(n) * r.prices[group][d]
+		}
+	}
+	if math.IsInf(share, 1) {
+		return 0
+	}
+	return share * sum
+}
+
+// dearest is the set of prices under which all demand together is worth most.
+func (r *ShadowPrices) dearest(factions []*demandGroup) [][quantity.Dims]float64 {
+	var best [][quantity.Dims]float64
+	most := -1.0
+	for _, set := range r.sets {
+		sum := 0.0
+		for n, f := range factions {
+			sum += worth(&f.demand, &set[n])
+		}
+		if sum > most {
+			most, best = sum, set
+		}
+	}
+	return best
+}

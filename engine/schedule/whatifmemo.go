@@ -1,0 +1,196 @@
+package schedule
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+)
+
+// whatIfMemo is what sketches of one Trial find alike, whatever is supposed.
+type whatIfMemo struct {
+	censuses map[domainCountKey]*cluster.PodCounts
+	rolls    map[nodeCountKey]*cluster.NodeCounts
+	lenses   map[nodeCountKey]*cluster.DomainView
+	fits     map[fitKey]*cluster.Compatible      // see fit
+	soft     *[]*cluster.NodeInfo                // see softlyTainted; nil until somebody asks
+	sale     map[*cluster.PoolCatalog]bitset.Set // see onSale
+	terms    *terms
+}
+
+// nodeCountKey names the nodes that a spread looks at, by the value of a label.
+type nodeCountKey struct {
+	key    *constraint.Key
+	filter nodeFilter
+}
+
+// memoOf returns the memory of the Trial of which w is the World.
+func memoOf(w *cluster.Snapshot) *whatIfMemo {
+	at := w.Memo()
+	m, ok := (*at).(*whatIfMemo)
+	if !ok {
+		m = &whatIfMemo{censuses: map[domainCountKey]*cluster.PodCounts{}, rolls: map[nodeCountKey]*cluster.NodeCounts{}, lenses: map[nodeCountKey]*cluster.DomainView{}, fits: map[fitKey]*cluster.Compatible{}, sale: map[*cluster.PoolCatalog]bitset.Set{}}
+		*at = m
+	}
+	return m
+}
+
+// softlyTainted lists, in order, hosts among which are all that merely prefer to keep pods away.
+func softlyTainted(w *cluster.Snapshot) []*cluster.NodeInfo {
+	if !w.InWhatIf() {
+		return w.Nodes
+	}
+	m := memoOf(w)
+	if m.soft == nil {
+		var out []*cluster.NodeInfo
+		for _, h := range w.Nodes {
+			if slices.ContainsFunc(h.Taints, func(t cluster.Taint) bool { return t.Effect == cluster.PreferNoSchedule }) {
+				out = append(out, h)
+			}
+		}
+		m.soft = &out
+	}
+	return *m.soft
+}
+
+// onSale are the market's rows that are available; nil where it does not pay to remember them.
+func onSale(w *cluster.Snapshot, m *cluster.PoolCatalog) bitset.Set {
+	if !w.InWhatIf() {
+		return nil
+	}
+	known := memoOf(w).sale
+	if known[m] == nil {
+		known[m] = (&poolState{PoolCatalog: m}).onSale()
+	}
+	return known[m]
+}
+
+// terms are the required anti-affinity terms of the World's pods.
+type terms struct {
+	domains []*cluster.AntiAffinityTerm // over labels other than the hostname
+	apart   bitset.Set                  // the crowds of the others, where pods without the term are among them
+}
+
+// termsOf sorts the terms, or remembers them.
+func termsOf(w *cluster.Snapshot) *terms {
+	if !w.InWhatIf() {
+		return newTerms(w)
+	}
+	m := memoOf(w)
+	if m.terms == nil {
+		m.terms = newTerms(w)
+	}
+	return m.terms
+}
+
+func newTerms(w *cluster.Snapshot) *terms {
+	t := &terms{}
+	for _, r := range w.AntiAffinityTerms {
+		switch {
+		case r.Key.Name != cluster.LabelHostname:
+			t.domains = append(t.domains, r)
+		case slices.ContainsFunc(r.Pods.Classes(), func(c *cluster.PodClass) bool { return !r.OwnedBy(c) }):
+			t.apart.Put(r.Pods.ID())
+		}
+	}
+	return t
+}
+
+// recall counts what runs for the tally, or remembers it.
+func (s *solver) recall(k domainCountKey, t *domainCount) {
+	m := memoOf(s.w)
+	c := m.census(k, t, s.w)
+	t.counts, t.total, t.domains = maps.Clone(c.Counts), c.Total, map[int]bool{}
+	if len(t.keys) == 0 {
+		return
+	}
+	for v := range m.roll(t, s.w).Counts {
+		t.domains[v] = true
+	}
+}
+
+// census is what the tally counts, followed from now on.
+func (m *whatIfMemo) census(k domainCountKey, t *domainCount, w *cluster.Snapshot) *cluster.PodCounts {
+	c := m.censuses[k]
+	if c == nil {
+		c = m.follow(t, w)
+		m.censuses[k] = c
+	}
+	return c
+}
+
+// roll is the nodes that the tally looks at, followed from now on.
+func (m *whatIfMemo) roll(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
+	at := nodeCountKey{t.key, t.filter}
+	r := m.rolls[at]
+	if r == nil {
+		r = m.followRoll(t, w)
+		m.rolls[at] = r
+	}
+	return r
+}
+
+// lens is how the tally looks at nodes.
+func (m *whatIfMemo) lens(t *domainCount, w *cluster.Snapshot) *cluster.DomainView {
+	at := nodeCountKey{t.key, t.filter}
+	l := m.lenses[at]
+	if l == nil {
+		only := &domainCount{filter: t.filter, keys: t.keys}
+		if labels, named := only.labels(); named {
+			l = cluster.NewPerNodeDomainView(t.key, only.passes)
+		} else {
+			l = w.NewDomainView(t.key, labels, only.passes)
+		}
+		m.lenses[at] = l
+	}
+	return l
+}
+
+// labels are those that the tally's filter looks at; true when the hostname is one of them.
+func (t *domainCount) labels() (out []*constraint.Key, named bool) {
+	out = slices.Clone(t.keys)
+	if f := t.filter.affinity; f != nil {
+		for _, alt := range f.OwnRequirements() {
+			for _, q := range alt {
+				out, named = append(out, q.Key), named || q.Key.Name == cluster.LabelHostname
+			}
+		}
+	}
+	return out, named
+}
+
+// follow begins a census for the tally.
+func (m *whatIfMemo) follow(t *domainCount, w *cluster.Snapshot) *cluster.PodCounts {
+	of := t.of
+	c := &cluster.PodCounts{DomainView: m.lens(t, w), Classes: of.classes(), Settled: of.settled, Counts: map[int]int{}}
+	of.each(w, func(h *cluster.NodeInfo, n int) {
+		if v, ok := c.Value(h); ok && n > 0 {
+			c.Counts[v] += n
+			c.Total += n
+		}
+	})
+	w.TrackPods(c)
+	return c
+}
+
+// followRoll begins a roll for the tally.
+func (m *whatIfMemo) followRoll(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
+	r := &cluster.NodeCounts{DomainView: m.lens(t, w), Counts: map[int]int{}}
+	note := func(h *cluster.NodeInfo) {
+		if v, ok := r.Value(h); ok {
+			r.Counts[v]++
+		}
+	}
+	for _, h := range w.Nodes {
+		if open(h) {
+			note(h)
+		}
+	}
+	for _, h := range w.Unschedulable {
+		note(h)
+	}
+	w.TrackNodes(r)
+	return r
+}
