@@ -13,10 +13,10 @@ CC           ?= cc
 RACE         := $(if $(shell command -v $(CC) 2>/dev/null),-race)
 CGO          := $(if $(RACE),1,0)
 
-# Whatever runs in one goroutine, of which internal/arch makes sure: the race detector has
-# nothing to look for. And drills, whose controllers and provider are raced by their own tests.
+# Whatever runs in one goroutine, of which test/arch makes sure: the race detector has
+# nothing to look for. And what tests the whole in virtual time, whose controllers and provider are raced by their own tests.
 # The longest first.
-UNRACED      := ./sim/... ./engine/... ./drill/... ./internal/...
+UNRACED      := ./test/clusterlife ./engine/... $(addprefix ./test/,arch evictions faults report scarcity soak takeover)
 
 DEMOFLAGS    := $(if $(ONCE),--once) $(if $(BARE),--bare)
 
@@ -37,8 +37,8 @@ demo: build controlplane ## the whole system on this machine, narrated (ONCE=1: 
 
 test: controlplane ## every test of every module, the end-to-end ones on the embedded control plane included
 	CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) $(UNRACED)
-	CGO_ENABLED=$(CGO) KARVE_CONTROLPLANE=$(CONTROLPLANE) $(GO) test -vet=off $(RACE) $(TESTFLAGS) $$($(GO) list ./... | grep -Ev '/(engine|sim|drill|internal|e2e)(/|$$)')
-	CGO_ENABLED=0 KARVE_CONTROLPLANE=$(CONTROLPLANE) KARVE_RACE=$(RACE) $(GO) test -count=1 -vet=off -parallel 100 $(TESTFLAGS) ./e2e # it builds karve itself, for most tests with the race detector: Go's cache of results cannot know. Most of its tests wait their turn
+	CGO_ENABLED=$(CGO) KARVE_CONTROLPLANE=$(CONTROLPLANE) $(GO) test -vet=off $(RACE) $(TESTFLAGS) $$($(GO) list ./... | grep -Ev '/(engine|test)(/|$$)')
+	CGO_ENABLED=0 KARVE_CONTROLPLANE=$(CONTROLPLANE) KARVE_RACE=$(RACE) $(GO) test -count=1 -vet=off -parallel 100 $(TESTFLAGS) ./test/e2e # it builds karve itself, for most tests with the race detector: Go's cache of results cannot know. Most of its tests wait their turn
 	cd local/controlplane && CGO_ENABLED=0 $(GO) test -trimpath -vet=off $(TESTFLAGS) ./...
 	cd bench && CGO_ENABLED=0 $(GO) test -vet=off $(TESTFLAGS) ./... # with the flags of lint: most of Kubernetes is compiled only once
 
@@ -52,7 +52,7 @@ bench: ## compare with upstream Karpenter (about an hour; QUICK=1: about 4 minut
 	cd bench && CGO_ENABLED=0 $(GO) run . $(if $(QUICK),-quick) $(BENCHFLAGS)
 
 bench-azure: ## what the Azure provider does to Azure, in virtual time: purchases, growth, evictions, every fault and 66 pairs, with 1,000 machines each (about 5 minutes)
-	CGO_ENABLED=0 GOGC=400 $(GO) test ./drill/figures -run TestFigures -count=1 -vet=off -v -timeout 60m -write=$(CURDIR)/bench/results/azure.json
+	CGO_ENABLED=0 GOGC=400 $(GO) test ./test/report -run TestFigures -count=1 -vet=off -v -timeout 60m -write=$(CURDIR)/bench/results/azure.json
 
 clean: ## remove what make built and what the demo left
 	rm -rf $(BIN) .karve

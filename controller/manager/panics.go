@@ -69,7 +69,7 @@ func (c guardedCache) GetInformerForKind(ctx context.Context, kind schema.GroupV
 // IndexField implements client.FieldIndexer.
 func (c guardedCache) IndexField(ctx context.Context, of client.Object, field string, extract client.IndexerFunc) error {
 	return c.Cache.IndexField(ctx, of, field, func(o client.Object) (values []string) {
-		c.panics.Try("index", about(o), func() { values = extract(o) })
+		_ = c.panics.Try("index", about(o), func() { values = extract(o) })
 		return values
 	})
 }
@@ -107,17 +107,17 @@ const handling = "informer"
 
 // OnAdd implements toolscache.ResourceEventHandler.
 func (h guardedHandler) OnAdd(o any, listed bool) {
-	h.panics.Try(handling, about(o), func() { h.inner.OnAdd(o, listed) })
+	_ = h.panics.Try(handling, about(o), func() { h.inner.OnAdd(o, listed) })
 }
 
 // OnUpdate implements toolscache.ResourceEventHandler.
 func (h guardedHandler) OnUpdate(old, now any) {
-	h.panics.Try(handling, about(now), func() { h.inner.OnUpdate(old, now) })
+	_ = h.panics.Try(handling, about(now), func() { h.inner.OnUpdate(old, now) })
 }
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (h guardedHandler) OnDelete(o any) {
-	h.panics.Try(handling, about(o), func() { h.inner.OnDelete(o) })
+	_ = h.panics.Try(handling, about(o), func() { h.inner.OnDelete(o) })
 }
 
 // about names an object by its type, namespace and name.
@@ -149,5 +149,5 @@ type guardedCollector struct {
 
 // Collect implements prometheus.Collector.
 func (c guardedCollector) Collect(out chan<- prometheus.Metric) {
-	c.panics.Try("metrics", "", func() { c.Collector.Collect(out) })
+	_ = c.panics.Try("metrics", "", func() { c.Collector.Collect(out) })
 }

@@ -117,7 +117,7 @@ func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice off
 	if err != nil {
 		return nil, err
 	}
-	a.p.flights.put(l.name, flight{asked: a.p.opts.Now()})
+	a.p.inFlight.put(l.name, inFlight{asked: a.p.opts.Now()})
 	return nil, nil
 }
 
@@ -221,7 +221,7 @@ func (a *byAKS) forgotten(ctx context.Context, handle string) (*machine, error) 
 // isGone reports whether a machine that was asked to go is known to be gone: a list since
 // then lacks it, and so does Compute. To ask AKS about each would take a minute for thirty.
 func (a *byAKS) isGone(ctx context.Context, handle string) (bool, error) {
-	f, v := a.p.flights.get(handle), a.p.machines.current()
+	f, v := a.p.inFlight.get(handle), a.p.machines.current()
 	if !f.leaving || f.virtual == "" || v.byName[handle] != nil || v.mayHold(handle) || !v.started.After(f.asked) {
 		return false, nil
 	}

@@ -9,7 +9,7 @@ import (
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/polite"
+	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
 // update has AKS change the tags of its machine, and of all that it made for it, with one
@@ -22,7 +22,7 @@ func (a *byAKS) update(ctx context.Context, vm *machine, u updates) (provider.Up
 	if sameTags(vm.said.tags, tags) {
 		return provider.Update{}, nil
 	}
-	if wait := a.p.limits.Ticket(vm.handle, polite.Upkeep, polite.ARMWrites, polite.AKS); wait > 0 {
+	if wait := a.p.limits.Ticket(vm.handle, ratelimit.Upkeep, ratelimit.ARMWrites, ratelimit.AKS); wait > 0 {
 		return provider.Update{RetryAfter: wait}, nil
 	}
 	o := &a.p.opts

@@ -62,7 +62,7 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 	}
 	sh := p.shape(c)
 	if book := p.addresses.of(sh.subnet); book != nil {
-		book.source.glance(ctx)
+		book.source.tryRead(ctx)
 	}
 	p.tidy()
 	return p.catalog(class, sh, in), nil
@@ -75,8 +75,8 @@ func (p *Provider) inputs(ctx context.Context) (inputs, error) {
 	var missing error
 	var group panics.Group // each takes a second or more, the first time
 	group.Go(func() error { missing = p.skus.ensure(ctx); return nil })
-	group.Go(func() error { p.prices.glance(ctx); return nil })
-	group.Go(func() error { p.quota.glance(ctx); return nil })
+	group.Go(func() error { p.prices.tryRead(ctx); return nil })
+	group.Go(func() error { p.quota.tryRead(ctx); return nil })
 	_ = group.Wait() // missing has it
 	if err := errors.Join(missing, ctx.Err()); err != nil {
 		return inputs{}, err

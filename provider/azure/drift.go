@@ -168,7 +168,7 @@ func (p *Provider) listed(m provider.LaunchedNode) *machine {
 	if err != nil {
 		return nil // there is no machine yet
 	}
-	_, handle := p.whose(name)
+	_, handle := p.backendOf(name)
 	return p.machines.current().byName[handle]
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
-	"github.com/karve-dev/karve/provider/azure/polite"
+	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
 // A refusal is an ARM error understood.
@@ -63,7 +63,7 @@ func classify(err error) refusal {
 	words := message(resp)
 	r := refusal{code: resp.ErrorCode, detail: shorten(words), err: err}
 	if resp.RawResponse != nil {
-		r.retryAfter = polite.RetryAfter(resp.RawResponse.Header)
+		r.retryAfter = ratelimit.RetryAfter(resp.RawResponse.Header)
 	}
 	if kind, decided := byStatus(resp.StatusCode); decided {
 		r.kind = kind

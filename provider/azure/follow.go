@@ -24,7 +24,7 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 		return nil, false, nil
 	}
 	l.settleOn(v)
-	flight := l.p.flights.get(l.name)
+	flight := l.p.inFlight.get(l.name)
 	if !flight.asked.IsZero() && !v.started.After(flight.asked) {
 		return nil, false, nil
 	}
@@ -32,7 +32,7 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 	switch {
 	case vm == nil && flight.leaving:
 		l.p.credit(l.name, flight.draws, now)
-		l.p.flights.drop(l.name)
+		l.p.inFlight.drop(l.name)
 	case vm == nil && !flight.asked.IsZero():
 		return l.vanished(ctx)
 	}
@@ -52,7 +52,7 @@ func (l *launch) look(ctx context.Context, now time.Time) (v view[*machine], err
 	if v := l.p.machines.current(); v.byName != nil && (l.claim.Urgent || now.Sub(v.started) < oldView) && l.unheardOf(v) {
 		return v, nil
 	}
-	v, l.again, err = l.p.machines.glance(ctx, now.Add(-l.p.pace()))
+	v, l.again, err = l.p.machines.tryList(ctx, now.Add(-l.p.pace()))
 	return v, err
 }
 
@@ -61,8 +61,8 @@ func (l *launch) unheardOf(v view[*machine]) bool {
 	if l.claim.LaunchState[AnnotationOperation] != "" || l.p.legacy(v, l.claim) != nil {
 		return false
 	}
-	for _, k := range l.p.makers {
-		if name := k.handle(l.claim); v.byName[name] != nil || !l.p.flights.get(name).asked.IsZero() {
+	for _, k := range l.p.backends {
+		if name := k.handle(l.claim); v.byName[name] != nil || !l.p.inFlight.get(name).asked.IsZero() {
 			return false
 		}
 	}
@@ -76,7 +76,7 @@ func (l *launch) settleOn(v view[*machine]) {
 		l.maker, l.name = theirs.maker, theirs.handle
 		return
 	}
-	for _, k := range l.p.makers {
+	for _, k := range l.p.backends {
 		if name := k.handle(l.claim); v.byName[name] != nil {
 			l.maker, l.name = k, name
 			return
@@ -89,7 +89,7 @@ func (l *launch) settleOn(v view[*machine]) {
 func (l *launch) vanished(ctx context.Context) (*machine, bool, error) {
 	vm, err := l.maker.read(ctx, l.name)
 	if errors.Is(err, provider.ErrNotFound) {
-		l.p.flights.drop(l.name)
+		l.p.inFlight.drop(l.name)
 		return nil, true, nil
 	}
 	return vm, err == nil, err
@@ -162,7 +162,7 @@ func (l *launch) arrived(vm *machine) {
 func (l *launch) giveBack(ctx context.Context, vm *machine, r refusal) (provider.Instance, error) {
 	choice := l.p.choiceOf(vm)
 	l.heed(r, vm, choice)
-	l.p.prudence.lost(l.name)
+	l.p.stockProbes.lost(l.name)
 	l.refused(choice, r.code, r.reason(), r.detail)
 	l.p.opts.Log.Info("machine failed", slog.String("claim", l.claim.Name), slog.String("machine", l.name),
 		slog.String("size", choice.Type), slog.String("zone", choice.Zone), slog.String("code", r.code))

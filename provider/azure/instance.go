@@ -20,7 +20,7 @@ func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error
 	if err != nil {
 		return provider.Instance{}, err
 	}
-	k, handle := p.whose(name)
+	k, handle := p.backendOf(name)
 	vm, err := k.read(ctx, handle)
 	if err != nil {
 		return provider.Instance{}, err

@@ -11,9 +11,9 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// punctuality learns how long machines take to be made from those that were made last.
+// bootTimes learns how long machines take to be made from those that were made last.
 // The zero punctuality has seen none.
-type punctuality struct {
+type bootTimes struct {
 	mu   sync.Mutex
 	took []time.Duration
 	next int // the oldest of took
@@ -29,7 +29,7 @@ const (
 	lookAgain = 30 * time.Second
 )
 
-func (p *punctuality) note(took time.Duration) {
+func (p *bootTimes) note(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.took) < sample {
@@ -41,7 +41,7 @@ func (p *punctuality) note(took time.Duration) {
 }
 
 // patience is how long a machine may take before it is late.
-func (p *punctuality) patience() time.Duration {
+func (p *bootTimes) patience() time.Duration {
 	p.mu.Lock()
 	took := slices.Clone(p.took)
 	p.mu.Unlock()
@@ -54,31 +54,31 @@ func (p *punctuality) patience() time.Duration {
 
 // arrived notes that a machine came up, and how long it took if this process asked for it.
 func (p *Provider) arrived(name string) {
-	p.prudence.proven(name)
-	if f := p.flights.get(name); !f.asked.IsZero() && !f.leaving {
-		p.punctual.note(p.opts.Now().Sub(f.asked))
+	p.stockProbes.proven(name)
+	if f := p.inFlight.get(name); !f.asked.IsZero() && !f.leaving {
+		p.bootTimes.note(p.opts.Now().Sub(f.asked))
 	}
-	p.flights.drop(name)
+	p.inFlight.drop(name)
 }
 
 // late reports whether a machine takes far longer to be made than others do.
 func (p *Provider) late(name string, vm *machine) bool {
-	begun := p.flights.get(name).asked
+	begun := p.inFlight.get(name).asked
 	if created := vm.Properties.TimeCreated; begun.IsZero() && created != nil {
 		begun = *created
 	}
-	return !begun.IsZero() && p.opts.Now().Sub(begun) > p.punctual.patience()
+	return !begun.IsZero() && p.opts.Now().Sub(begun) > p.bootTimes.patience()
 }
 
 // chase looks closely at a machine that is late: its operation may have come to an end
 // that the list does not show. Not being able to tell is no reason to end it.
 func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Instance, error) {
-	f, now := l.p.flights.get(l.name), l.p.opts.Now()
-	if now.Sub(f.looked) < lookAgain || !l.p.mayGlance(l.name) {
+	f, now := l.p.inFlight.get(l.name), l.p.opts.Now()
+	if now.Sub(f.looked) < lookAgain || !l.p.mayTryList(l.name) {
 		return in, nil
 	}
 	f.looked = now
-	l.p.flights.put(l.name, f)
+	l.p.inFlight.put(l.name, f)
 	vm, err := l.maker.read(ctx, l.name)
 	switch {
 	case errors.Is(err, provider.ErrNotFound):

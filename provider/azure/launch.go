@@ -23,7 +23,7 @@ const maxAttempts = 25
 type launch struct {
 	p     *Provider
 	claim provider.Claim
-	maker maker
+	maker backend
 	name  string // handle of the machine
 	class *v1beta1.AKSNodeClass
 	types *typeSet
@@ -97,7 +97,7 @@ func (p *Provider) newLaunch(ctx context.Context, claim provider.Claim) (*launch
 		return nil, fmt.Errorf("launching %s: %w", claim.Name, err)
 	}
 	types := p.typesOf(claim.Class, p.shape(class), in)
-	first := p.makers[0]
+	first := p.backends[0]
 	return &launch{p: p, claim: claim, maker: first, name: first.handle(claim), class: class, types: types, in: in}, nil
 }
 
@@ -135,7 +135,7 @@ func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, er
 		if !l.eligible(m, o, choice) {
 			continue
 		}
-		if !l.ventures(choice) {
+		if !l.probes(choice) {
 			held = cmp.Or(held, &choice)
 			continue
 		}
@@ -182,8 +182,8 @@ func dearer(c, than offering.Ref) bool { return 10*c.Price > 11*than.Price }
 
 // ventures takes a place in the choice's window. A claim that accepts nothing else
 // needs none: waiting would find it nothing better.
-func (l *launch) ventures(choice offering.Ref) bool {
-	return len(l.claim.Offerings) == 1 || l.p.prudence.take(l.name, ventureOf(choice))
+func (l *launch) probes(choice offering.Ref) bool {
+	return len(l.claim.Offerings) == 1 || l.p.stockProbes.take(l.name, stockKeyOf(choice))
 }
 
 // eligible reports whether nothing that we know already speaks against a choice.
@@ -203,24 +203,24 @@ func (l *launch) eligible(m *machineType, o *offering.Offering, choice offering.
 // whether quota is lacking, and whether this call is done.
 func (l *launch) purchase(ctx context.Context, m *machineType, o *offering.Offering, choice offering.Ref) (in provider.Instance, lacks, done bool, err error) {
 	if wait := l.maker.mayBegin(l); wait > 0 {
-		l.p.prudence.withdraw(l.name)
+		l.p.stockProbes.withdraw(l.name)
 		in := l.waiting()
 		in.RetryAfter = wait
 		return in, false, true, nil
 	}
 	if budget, ok := l.reserve(o.QuotaUses); !ok {
-		l.p.prudence.withdraw(l.name)
+		l.p.stockProbes.withdraw(l.name)
 		l.refused(choice, "QuotaReserved", reasonOfBudget(budget), "not enough left of "+budgetInWords(budget))
 		return in, true, false, nil
 	}
 	if l.requests++; l.requests > maxAttempts {
 		l.unreserve()
-		l.p.prudence.withdraw(l.name)
+		l.p.stockProbes.withdraw(l.name)
 		return l.waiting(), false, true, nil
 	}
 	in, done, err = l.try(ctx, m, choice)
 	if !l.taken {
-		l.p.prudence.withdraw(l.name)
+		l.p.stockProbes.withdraw(l.name)
 	}
 	return in, false, done, err
 }
@@ -298,14 +298,14 @@ func (l *launch) answer(r refusal, m *machineType, choice offering.Ref) (provide
 	if r.kind == transient {
 		// The machine may exist. Only a list from now on can tell.
 		l.settle(l.p.opts.Now())
-		l.p.flights.put(l.name, flight{asked: l.p.opts.Now()})
+		l.p.inFlight.put(l.name, inFlight{asked: l.p.opts.Now()})
 		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
 	l.unreserve()
 	switch r.kind {
 	case exists:
 		// Another process was faster. The next call finds its machine in the list.
-		l.p.flights.put(l.name, flight{asked: l.p.opts.Now()})
+		l.p.inFlight.put(l.name, inFlight{asked: l.p.opts.Now()})
 		return l.waiting(), true, nil
 	case throttled, inUse, staleReference:
 		in := l.waiting()
@@ -316,7 +316,7 @@ func (l *launch) answer(r refusal, m *machineType, choice offering.Ref) (provide
 	if !r.ofOffer() {
 		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
-	l.p.prudence.lost(l.name)
+	l.p.stockProbes.lost(l.name)
 	l.p.stockouts.learn(r, m.sku, choice.Zone, choice.CapacityType, l.buyer())
 	l.p.opts.Log.Info("machine refused", slog.String("claim", l.claim.Name), slog.String("size", choice.Type),
 		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.String("code", r.code))

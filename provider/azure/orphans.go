@@ -134,7 +134,7 @@ func (p *Provider) CollectOrphans(ctx context.Context, claimed func(name, uid st
 	orphans = slices.DeleteFunc(orphans, func(o Orphan) bool { return claimed(o.Claim, o.ClaimUID) })
 	var names []string
 	var errs []error
-	for _, o := range p.strays.old(orphans, p.opts.Now()) {
+	for _, o := range p.orphans.old(orphans, p.opts.Now()) {
 		asked, err := p.reclaim(ctx, o)
 		if asked {
 			names = append(names, o.Name)
@@ -146,9 +146,9 @@ func (p *Provider) CollectOrphans(ctx context.Context, claimed func(name, uid st
 
 var _ provider.OrphanCollector = (*Provider)(nil)
 
-// strays remember since when parts are orphans, and which of them Azure would not give
+// orphans remember since when parts are orphans, and which of them Azure would not give
 // up yet. Losing that costs time and nothing else.
-type strays struct {
+type orphans struct {
 	mu    sync.Mutex
 	first map[Orphan]time.Time
 	busy  map[string]time.Time // refused until then, by kind and name
@@ -156,7 +156,7 @@ type strays struct {
 
 // old returns those that have been orphans for longer than any reservation, and
 // forgets those that are none any more.
-func (s *strays) old(orphans []Orphan, now time.Time) []Orphan {
+func (s *orphans) old(orphans []Orphan, now time.Time) []Orphan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := map[Orphan]time.Time{}
@@ -178,13 +178,13 @@ func (s *strays) old(orphans []Orphan, now time.Time) []Orphan {
 const refusedFor = 30 * time.Second
 
 // keptBack reports whether Azure has just refused to give the part up.
-func (s *strays) keptBack(o Orphan, now time.Time) bool {
+func (s *orphans) keptBack(o Orphan, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return now.Before(s.busy[o.Kind+o.Name])
 }
 
-func (s *strays) refused(o Orphan, now time.Time) {
+func (s *orphans) refused(o Orphan, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.busy, func(_ string, until time.Time) bool { return !now.Before(until) })
@@ -198,7 +198,7 @@ func (s *strays) refused(o Orphan, now time.Time) {
 // the tags of their machine, so those that carry none are known by the name we gave.
 func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, error) {
 	since := p.opts.Now().Add(-p.calm())
-	if asked := p.flights.get(machine).asked; asked.After(since) {
+	if asked := p.inFlight.get(machine).asked; asked.After(since) {
 		since = asked
 	}
 	parts, err := p.looseParts(ctx, since)
@@ -223,7 +223,7 @@ func (p *Provider) Reclaim(ctx context.Context, o Orphan) error {
 
 // reclaim reports whether the orphan is on its way out.
 func (p *Provider) reclaim(ctx context.Context, o Orphan) (asked bool, err error) {
-	if p.strays.keptBack(o, p.opts.Now()) || !p.mayReclaim(o.Name) {
+	if p.orphans.keptBack(o, p.opts.Now()) || !p.mayReclaim(o.Name) {
 		return false, nil
 	}
 	if o.Kind == OrphanNIC {
@@ -233,7 +233,7 @@ func (p *Provider) reclaim(ctx context.Context, o Orphan) (asked bool, err error
 	}
 	switch classify(err).kind {
 	case inUse:
-		p.strays.refused(o, p.opts.Now())
+		p.orphans.refused(o, p.opts.Now())
 		return false, nil
 	case notFound:
 		return true, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
-	"github.com/karve-dev/karve/provider/azure/polite"
+	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
 // Provider buys AKS nodes. It is safe for concurrent use. Run keeps its view of
@@ -33,7 +33,7 @@ type Provider struct {
 	clients clients
 	decoder decoder
 	boots   bootstrap.Encoder
-	limits  *polite.Buckets
+	limits  *ratelimit.Buckets
 	// credential signs requests.
 	credential *renewal
 
@@ -48,26 +48,26 @@ type Provider struct {
 	// encryptable is when the disk encryption set was last found usable.
 	encryptable atomic.Pointer[time.Time]
 
-	network   *network
-	stockouts *stockouts
-	prudence  *prudence
-	evictions *evictions
-	policies  policies
-	ledger    *ledger
-	addresses *addressBooks
-	pressure  pressure
-	catalogs  catalogs
+	network     *network
+	stockouts   *stockouts
+	stockProbes *stockProbes
+	evictions   *evictions
+	policies    policies
+	ledger      *ledger
+	addresses   *addressBooks
+	pressure    pressure
+	catalogs    catalogs
 
-	makers   []maker // first the one who makes machines now
-	aks      *byAKS  // nil without a pool of AKS's
-	machines *roll[*machine]
-	nics     *roll[*armnetwork.Interface]
-	disks    *roll[*armcompute.Disk]
-	flights  flights
-	strays   strays
-	punctual punctuality
-	restless restless
-	claims   locks
+	backends     []backend // first the one who makes machines now
+	aks          *byAKS    // nil without a pool of AKS's
+	machines     *sharedList[*machine]
+	nics         *sharedList[*armnetwork.Interface]
+	disks        *sharedList[*armcompute.Disk]
+	inFlight     inFlights
+	orphans      orphans
+	bootTimes    bootTimes
+	driftNotices driftNotices
+	claims       locks
 
 	tidying sync.Mutex
 	tidied  time.Time // see tidy; guarded by tidying
@@ -91,19 +91,19 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 		return nil, fmt.Errorf("azure: %w", err)
 	}
 	p := &Provider{
-		opts:      opts,
-		stockouts: newStockouts(opts.Now),
-		prudence:  newPrudence(opts.Now),
-		evictions: newEvictions(opts.Now),
-		policies:  policies{denied: map[string]memo[string]{}},
-		ledger:    newLedger(),
-		memory:    seenMemory{bytes: map[string]int64{}},
-		own:       own,
-		ownKey:    strings.ToLower(opts.VNetSubnetID),
-		ids:       providerIDs(opts.SubscriptionID, opts.NodeResourceGroup),
-		catalogs:  catalogs{classes: map[string]*catalog{}},
-		flights:   flights{byName: map[string]flight{}},
-		claims:    locks{held: map[string]*lock{}},
+		opts:        opts,
+		stockouts:   newStockouts(opts.Now),
+		stockProbes: newStockProbes(opts.Now),
+		evictions:   newEvictions(opts.Now),
+		policies:    policies{denied: map[string]memo[string]{}},
+		ledger:      newLedger(),
+		memory:      seenMemory{bytes: map[string]int64{}},
+		own:         own,
+		ownKey:      strings.ToLower(opts.VNetSubnetID),
+		ids:         providerIDs(opts.SubscriptionID, opts.NodeResourceGroup),
+		catalogs:    catalogs{classes: map[string]*catalog{}},
+		inFlight:    inFlights{byName: map[string]inFlight{}},
+		claims:      locks{held: map[string]*lock{}},
 	}
 	if err := p.connect(); err != nil {
 		return nil, fmt.Errorf("azure: %w", err)
@@ -128,7 +128,7 @@ type clients struct {
 
 func (p *Provider) connect() error {
 	o := &p.opts
-	p.limits = polite.New(polite.Options{Share: o.ARMShare, Pace: o.ARMPace, Now: o.Now})
+	p.limits = ratelimit.New(ratelimit.Options{Share: o.ARMShare, Pace: o.ARMPace, Now: o.Now})
 	p.credential = &renewal{TokenCredential: o.Credential, now: o.Now}
 	options := limited(o.ClientOptions, p.limits, p.credential)
 	compute, err := armcompute.NewClientFactory(o.SubscriptionID, p.credential, options)
@@ -161,25 +161,25 @@ func (p *Provider) connect() error {
 		return err
 	}
 	p.openSources(options.Transport)
-	if err := p.hireMakers(); err != nil {
+	if err := p.openBackends(); err != nil {
 		return err
 	}
-	p.openRolls()
+	p.openSharedLists()
 	return nil
 }
 
 // hireMakers: whoever has made machines before stays, to end them.
-func (p *Provider) hireMakers() (err error) {
-	p.makers = []maker{byCompute{p}}
+func (p *Provider) openBackends() (err error) {
+	p.backends = []backend{byCompute{p}}
 	if p.opts.AKSMachines.Pool == "" {
 		return nil
 	}
 	if p.aks, err = newByAKS(p); err != nil {
 		return err
 	}
-	p.makers = append(p.makers, p.aks)
+	p.backends = append(p.backends, p.aks)
 	if p.opts.AKSMachines.Buy {
-		slices.Reverse(p.makers)
+		slices.Reverse(p.backends)
 	}
 	return nil
 }

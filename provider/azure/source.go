@@ -125,7 +125,7 @@ func (s *source[T]) ensure(ctx context.Context) error {
 
 // glance is ensure for what can be done without: it waits briefly, the first time. What goes
 // wrong is kept as the source's problem.
-func (s *source[T]) glance(ctx context.Context) {
+func (s *source[T]) tryRead(ctx context.Context) {
 	if known, _ := s.settled(); known {
 		return
 	}

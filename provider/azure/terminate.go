@@ -20,12 +20,12 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	k, name := p.whose(name)
+	k, name := p.backendOf(name)
 	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.calm()))
 	if err != nil {
 		return fmt.Errorf("terminating %s: %w", name, err)
 	}
-	flight := p.flights.get(name)
+	flight := p.inFlight.get(name)
 	if !flight.asked.IsZero() && !v.started.After(flight.asked) {
 		if flight.leaving {
 			return nil
@@ -62,9 +62,9 @@ func (p *Provider) endListed(ctx context.Context, vm *machine) error {
 // endUnseen ends a machine that the shared list does not show. The list may be older
 // than the machine, or lack what it should hold, so the machine itself is asked for:
 // who believes that it is gone forgets it.
-func (p *Provider) endUnseen(ctx context.Context, k maker, name string) error {
+func (p *Provider) endUnseen(ctx context.Context, k backend, name string) error {
 	p.forgetBuying(name)
-	f := p.flights.get(name)
+	f := p.inFlight.get(name)
 	if f.gone {
 		return p.clear(ctx, name)
 	}
@@ -89,7 +89,7 @@ func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim)
 		return err
 	}
 	defer release()
-	for _, k := range p.makers {
+	for _, k := range p.backends {
 		if err := p.endUnseen(ctx, k, k.handle(claim)); !errors.Is(err, provider.ErrNotFound) {
 			return err
 		}
@@ -103,7 +103,7 @@ func (p *Provider) end(ctx context.Context, vm *machine) error {
 	if err := p.endable(vm); err != nil || p.leaves(vm) {
 		return err
 	}
-	if err := p.remove(ctx, vm); err != nil || !p.flights.get(vm.handle).leaving {
+	if err := p.remove(ctx, vm); err != nil || !p.inFlight.get(vm.handle).leaving {
 		return err
 	}
 	p.learnFailed(vm)
@@ -121,9 +121,9 @@ func (p *Provider) leaves(vm *machine) bool {
 	if text(vm.Properties.ProvisioningState) != stateDeleting {
 		return false
 	}
-	now, f := p.opts.Now(), p.flights.get(vm.handle)
+	now, f := p.opts.Now(), p.inFlight.get(vm.handle)
 	if !f.leaving {
-		p.flights.put(vm.handle, flight{asked: now, leaving: true})
+		p.inFlight.put(vm.handle, inFlight{asked: now, leaving: true})
 		return true
 	}
 	return now.Sub(f.asked) < stuckAfter
@@ -150,26 +150,26 @@ func (p *Provider) remove(ctx context.Context, vm *machine) error {
 		return err
 	}
 	p.learnStuck(vm)
-	p.flights.put(vm.handle, flight{asked: p.opts.Now(), leaving: true, virtual: strings.ToLower(text(vm.Name)), draws: p.drawsOf(ctx, vm)})
+	p.inFlight.put(vm.handle, inFlight{asked: p.opts.Now(), leaving: true, virtual: strings.ToLower(text(vm.Name)), draws: p.drawsOf(ctx, vm)})
 	return nil
 }
 
 // clear finishes a termination: the machine is gone, and so must be what
 // belonged to it.
 func (p *Provider) clear(ctx context.Context, name string) error {
-	if flight := p.flights.get(name); !flight.gone {
+	if flight := p.inFlight.get(name); !flight.gone {
 		if flight.leaving {
 			p.credit(name, flight.draws, p.opts.Now())
 		}
 		flight.gone = true
-		p.flights.put(name, flight)
+		p.inFlight.put(name, flight)
 	}
 	left, err := p.leftovers(ctx, name)
 	if err != nil {
 		return fmt.Errorf("terminating %s: %w", name, err)
 	}
 	if len(left) == 0 {
-		p.flights.drop(name)
+		p.inFlight.drop(name)
 		return provider.ErrNotFound
 	}
 	var errs []error

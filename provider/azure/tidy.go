@@ -34,7 +34,7 @@ func (p *Provider) tidy() {
 	p.stockouts.tidy(now)
 	p.policies.tidy(now)
 	p.network.tidy(now)
-	p.flights.tidy(now)
+	p.inFlight.tidy(now)
 }
 
 func (c *catalogs) tidy(now time.Time) {
@@ -89,8 +89,8 @@ func (n *network) tidy(now time.Time) {
 	maps.DeleteFunc(n.dual, func(_ string, known memo[bool]) bool { return now.Sub(known.read) > 2*guidTTL })
 }
 
-func (f *flights) tidy(now time.Time) {
+func (f *inFlights) tidy(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.byName, func(_ string, x flight) bool { return now.Sub(x.asked) > flightKept })
+	maps.DeleteFunc(f.byName, func(_ string, x inFlight) bool { return now.Sub(x.asked) > flightKept })
 }

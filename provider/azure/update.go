@@ -58,7 +58,7 @@ func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provide
 	if err != nil {
 		return provider.Update{RetryAfter: updateSight}, nil // whoever cannot wait for the list says so
 	}
-	k, handle := p.whose(name)
+	k, handle := p.backendOf(name)
 	u, vm := p.updates(class), v.byName[handle]
 	switch {
 	case vm == nil || !p.updatable(vm):
@@ -155,7 +155,7 @@ func (u updates) missing(vm *machine) []string {
 }
 
 // update changes the machine's interface, if it has to, and then the machine.
-func (p *Provider) update(ctx context.Context, k maker, name string, u updates) (provider.Update, error) {
+func (p *Provider) update(ctx context.Context, k backend, name string, u updates) (provider.Update, error) {
 	nic, err := p.outdated(ctx, name, u)
 	if err != nil {
 		return provider.Update{}, fmt.Errorf("updating %s: %w", name, err)

@@ -1,0 +1,120 @@
+package ratelimit
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// longest is how long the policy holds a request at most. It is as long as
+// retries of the SDK wait by themselves, so that nobody notices which it was.
+const longest = 5 * time.Second
+
+// Policy is the part of an SDK pipeline that takes tokens for requests, holds
+// back those that have none, and learns from the answers. It belongs behind the
+// retry policy: every try counts.
+func (b *Buckets) Policy() policy.Policy { return pipeline{b} }
+
+type pipeline struct{ b *Buckets }
+
+// Do implements policy.Policy.
+func (p pipeline) Do(req *policy.Request) (*http.Response, error) {
+	raw := req.Raw()
+	c := callOf(raw)
+	wait, err := p.b.enter(raw.Context(), c)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for a turn to ask Azure: %w", err)
+	}
+	if wait > 0 {
+		p.b.count(c, outcomeHeld)
+		return heldBack(raw, wait), nil
+	}
+	sent := p.b.now()
+	resp, err := req.Next()
+	p.b.learn(c, sent, resp, err)
+	return resp, err
+}
+
+// enter waits for the call's turn, unless there is a ticket for it already. It
+// reports the rest of the wait when that is too long to stay for.
+func (b *Buckets) enter(ctx context.Context, c call) (time.Duration, error) {
+	if b.use(ticketOf(c.key, c.classes)) {
+		return 0, nil
+	}
+	pass := b.pass(c)
+	defer b.forget(pass)
+	for stayed := time.Duration(0); ; {
+		wait := b.tryPass(pass, c)
+		if wait == 0 {
+			b.use(pass)
+			return 0, nil
+		}
+		if stayed += wait; stayed > longest {
+			return wait, nil
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// use spends a granted ticket, if there is one.
+func (b *Buckets) use(id ticket) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.granted[id]
+	delete(b.granted, id)
+	return ok
+}
+
+// pass makes a ticket for one request.
+func (b *Buckets) pass(c call) ticket {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.passes++
+	id := ticketOf(c.key, c.classes)
+	id.passing = b.passes
+	return id
+}
+
+func (b *Buckets) tryPass(id ticket, c call) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ask(id, c.priority, c.classes)
+}
+
+// forget leaves nothing of a request that has gone or gives up.
+func (b *Buckets) forget(id ticket) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(id)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// heldBack is the answer Azure would have given, had it been asked.
+func heldBack(req *http.Request, wait time.Duration) *http.Response {
+	seconds := int((wait + time.Second - 1) / time.Second)
+	body := fmt.Sprintf(`{"error":{"code":"TooManyRequests","message":"Held back by karve for %d seconds: Azure's request limits are used up."}}`, seconds)
+	return &http.Response{
+		StatusCode: http.StatusTooManyRequests, Status: "429 Too Many Requests",
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {"application/json"}, "Retry-After": {strconv.Itoa(seconds)}},
+		Body:   io.NopCloser(bytes.NewReader([]byte(body))), ContentLength: int64(len(body)),
+	}
+}

@@ -1,0 +1,283 @@
+package azure
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+
+	"github.com/karve-dev/karve/provider"
+)
+
+// A roll is the list of one kind of resource in the node resource group. All
+// who wait for a resource share it: a hundred launches cost one list every now and
+// then (see pace), not a hundred reads.
+type sharedList[T any] struct {
+	what   string
+	rows   rowsOf
+	decode func(json.RawMessage) (T, error)
+	name   func(T) string
+	join   func(former, later T) T                // of two rows about one thing
+	loose  func(name string, item T) (part, bool) // nil when nothing of the kind is ever loose
+	now    func() time.Time
+
+	asking gate
+	known  map[string]record[T] // of the last list, by the row as it came; guarded by asking
+	mu     sync.Mutex
+	last   view[T]
+	begun  time.Time     // when the list under way was started, or the last one
+	took   time.Duration // by the last list
+}
+
+// A view is a complete list. It holds what existed when it was started.
+type view[T any] struct {
+	started    time.Time
+	ended      time.Time
+	pages      int
+	byName     map[string]T // lower case; not to be changed
+	loose      []part       // those bound to nothing, by name: few, and looked through often
+	unreadable []provider.Unreadable
+}
+
+// How old a list may be while somebody waits for what it will say: long ones cost a
+// request for each page, so they are read less often.
+const (
+	paceShort  = 2 * time.Second
+	paceLong   = 5 * time.Second
+	shortPages = 3
+	// oldView is how old it may be for claims that nothing was bought for yet.
+	oldView = 30 * time.Second
+)
+
+// pace is how old the list of machines may be for those who wait for theirs. Nobody
+// reads it for them while nobody waits.
+func (p *Provider) pace() time.Duration {
+	switch {
+	case p.opts.PollEvery > 0:
+		return p.opts.PollEvery
+	case p.aks != nil:
+		return p.aks.pace()
+	case p.machines.current().pages <= shortPages:
+		return paceShort
+	}
+	return paceLong
+}
+
+// calm is how old lists may be for those who end machines: nobody hurries them, and long
+// lists are most of what ends cost.
+func (p *Provider) calm() time.Duration {
+	if pace := p.pace(); pace > paceShort {
+		return 2 * pace
+	}
+	return p.pace()
+}
+
+// since returns a view that was started at t or later. Callers that arrive while
+// one is being read share the next.
+func (r *sharedList[T]) since(ctx context.Context, t time.Time) (view[T], error) {
+	if v := r.current(); !v.started.Before(t) && v.byName != nil {
+		return v, nil
+	}
+	if err := r.asking.lock(ctx); err != nil {
+		return view[T]{}, err
+	}
+	defer r.asking.unlock()
+	if v := r.current(); !v.started.Before(t) && v.byName != nil {
+		return v, nil
+	}
+	return r.read(ctx)
+}
+
+// glance is since for those who can come back: when somebody else is reading the list it says
+// after how long that will be done, and has no view. Only the very first list is waited for.
+// A list is new until t is past its end: those who came back for one that took longer than they
+// may be old would all find it too old.
+func (r *sharedList[T]) tryList(ctx context.Context, t time.Time) (v view[T], again time.Duration, err error) {
+	switch v := r.current(); {
+	case v.byName == nil:
+		v, err = r.since(ctx, t)
+		return v, 0, err
+	case !v.ended.Before(t):
+		return v, 0, nil
+	}
+	if !r.asking.tryLock() {
+		return view[T]{}, r.remaining(), nil
+	}
+	defer r.asking.unlock()
+	if v := r.current(); !v.ended.Before(t) {
+		return v, 0, nil
+	}
+	v, err = r.read(ctx)
+	return v, 0, err
+}
+
+// soonest is how long those at least stay away who come back for a list under way.
+const soonest = 100 * time.Millisecond
+
+// remaining guesses when the list under way will be there, by how long the last one took. One that
+// takes longer may take longer yet, and is asked about ever less often.
+func (r *sharedList[T]) remaining() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	elapsed := r.now().Sub(r.begun)
+	return max(soonest, r.took-elapsed, min(elapsed/4, paceLong))
+}
+
+func (r *sharedList[T]) current() view[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+// read makes a new view. Rows that came before are not read again.
+func (r *sharedList[T]) read(ctx context.Context) (view[T], error) {
+	v := view[T]{started: r.now(), byName: map[string]T{}}
+	r.mu.Lock()
+	r.begun = v.started
+	r.mu.Unlock()
+	rows, pages, err := r.rows(ctx)
+	if err != nil {
+		return view[T]{}, wrap(err, "listing %s", r.what)
+	}
+	v.pages = pages
+	known := make(map[string]record[T], len(rows))
+	for _, row := range rows {
+		e, err := r.understand(row)
+		if err != nil {
+			v.unreadable = append(v.unreadable, unreadable(r.what, row, err))
+			continue
+		}
+		known[e.row] = e
+		item := e.item
+		name := strings.ToLower(r.name(item))
+		if former, twice := v.byName[name]; twice && r.join != nil {
+			item = r.join(former, item)
+		}
+		v.byName[name] = item
+	}
+	r.known = known
+	v.loose = r.looseOf(v.byName)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v.ended = r.now()
+	r.last, r.took = v, v.ended.Sub(v.started)
+	return v, nil
+}
+
+func (r *sharedList[T]) looseOf(byName map[string]T) []part {
+	if r.loose == nil {
+		return nil
+	}
+	var all []part
+	for name, item := range byName {
+		if x, loose := r.loose(name, item); loose {
+			all = append(all, x)
+		}
+	}
+	slices.SortFunc(all, func(a, b part) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+// A record is a row and what it says.
+type record[T any] struct {
+	row  string
+	item T
+}
+
+func (r *sharedList[T]) understand(row json.RawMessage) (record[T], error) {
+	if e, ok := r.known[string(row)]; ok {
+		return e, nil
+	}
+	item, err := r.decode(row)
+	if err == nil && r.name(item) == "" {
+		err = errors.New("it lacks its name or its properties")
+	}
+	return record[T]{string(row), item}, err
+}
+
+// unreadable says what can be said of a row that cannot be read.
+func unreadable(what string, row json.RawMessage, why error) provider.Unreadable {
+	u := provider.Unreadable{Kind: what, Why: shorten(why.Error())}
+	var name struct{ Name string }
+	_ = json.Unmarshal(row, &name) // whatever can be had
+	var tags struct {
+		Tags       map[string]*string
+		Properties struct{ Tags map[string]*string } // where AKS has them
+	}
+	_ = json.Unmarshal(row, &tags)
+	u.Name, u.Claim = name.Name, cmp.Or(tag(tags.Tags, tagClaim), tag(tags.Properties.Tags, tagClaim))
+	return u
+}
+
+// Unreadable are the rows of the last lists that were passed over.
+func (p *Provider) Unreadable() []provider.Unreadable {
+	var all []provider.Unreadable
+	all = append(all, p.machines.current().unreadable...)
+	all = append(all, p.nics.current().unreadable...)
+	return append(all, p.disks.current().unreadable...)
+}
+
+var _ provider.UnreadableLister = (*Provider)(nil)
+
+func (p *Provider) openSharedLists() {
+	p.machines = openSharedList(p, machineShelf, p.decodeMachine, func(vm *machine) string { return vm.handle })
+	if p.aks != nil {
+		p.machines.join = join
+		p.machines.rows = p.allMachines(p.machines.rows)
+	}
+	p.nics = openSharedList(p, nicShelf, decodeRow[armnetwork.Interface](p), func(nic *armnetwork.Interface) string { return text(nic.Name) })
+	p.nics.loose = p.looseNIC
+	p.disks = openSharedList(p, diskShelf, decodeRow[armcompute.Disk](p), func(d *armcompute.Disk) string { return text(d.Name) })
+	p.disks.loose = p.looseDisk
+}
+
+func openSharedList[T any](p *Provider, s shelf, decode func(json.RawMessage) (T, error), name func(T) string) *sharedList[T] {
+	return &sharedList[T]{
+		what: s.what, now: p.opts.Now, asking: newGate(), decode: decode, name: name,
+		rows: func(ctx context.Context) ([]json.RawMessage, int, error) {
+			return s.rows(ctx, p.clients.arm, p.opts.SubscriptionID, p.opts.NodeResourceGroup)
+		},
+	}
+}
+
+type rowsOf = func(context.Context) (rows []json.RawMessage, pages int, err error)
+
+// allMachines lists AKS's machines behind the virtual ones: a machine exists for longer
+// than what is behind it, so none can be missed.
+func (p *Provider) allMachines(virtual rowsOf) rowsOf {
+	return func(ctx context.Context) ([]json.RawMessage, int, error) {
+		rows, pages, err := virtual(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		theirs, err := p.aks.rows(ctx)
+		return append(rows, theirs...), pages, err
+	}
+}
+
+// decodeMachine reads a row of machines. A virtual one without properties has no handle.
+func (p *Provider) decodeMachine(row json.RawMessage) (*machine, error) {
+	if p.aks != nil && isAKSRow(row) {
+		return p.aks.decode(row)
+	}
+	vm, err := decodeRow[armcompute.VirtualMachine](p)(row)
+	if err != nil || vm.Properties == nil {
+		return &machine{}, err
+	}
+	k, handle := p.backendOf(text(vm.Name))
+	return &machine{VirtualMachine: vm, handle: handle, maker: k}, nil
+}
+
+func decodeRow[T any](p *Provider) func(row json.RawMessage) (*T, error) {
+	return func(row json.RawMessage) (*T, error) {
+		item := new(T)
+		return item, p.decoder.decode(row, item)
+	}
+}

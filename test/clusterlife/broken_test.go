@@ -1,0 +1,175 @@
+package clusterlife
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// broken is a mind that the engine serves with wrong facts, or whose answers are tampered
+// with: what a mistake in a rule would look like.
+type broken struct {
+	Engine
+	facts func(*disrupt.Cluster)
+	plan  func(*disrupt.Plan)
+	late  func(*disrupt.Move) // once it was looked at again
+	buy   func(*schedule.Plan)
+}
+
+func (b broken) Provide(w *cluster.Snapshot) schedule.Plan {
+	p := b.Engine.Provide(w)
+	if b.buy != nil {
+		b.buy(&p)
+	}
+	return p
+}
+
+func (b broken) Search(w *cluster.Snapshot, c disrupt.Cluster) disrupt.Plan {
+	b.misread(&c)
+	p := b.Engine.Search(w, c)
+	b.tamper(&p)
+	return p
+}
+
+func (b broken) Recheck(w *cluster.Snapshot, c disrupt.Cluster, m disrupt.Move) (disrupt.Move, disrupt.Kept) {
+	b.misread(&c)
+	now, left := b.Engine.Recheck(w, c, m)
+	if left.Because != "" {
+		return now, left
+	}
+	p := disrupt.Plan{Moves: []disrupt.Move{now}}
+	b.tamper(&p)
+	if b.late != nil {
+		b.late(&p.Moves[0])
+	}
+	return p.Moves[0], left
+}
+
+func (b broken) tamper(p *disrupt.Plan) {
+	if b.plan != nil {
+		b.plan(p)
+	}
+}
+
+func (b broken) misread(c *disrupt.Cluster) {
+	if b.facts != nil {
+		b.facts(c)
+	}
+}
+
+// without drops the blocks for one reason.
+func without(c *disrupt.Cluster, drop func(disrupt.Block) bool) {
+	for i := range c.Nodes {
+		c.Nodes[i].Blocks = slices.DeleteFunc(slices.Clone(c.Nodes[i].Blocks), drop)
+	}
+}
+
+// TestBrokenMindsAreCaught breaks the engine's rules one at a time. Each time the Watch
+// must notice, by the rule that was broken, within the first hours of some clusters.
+func TestBrokenMindsAreCaught(t *testing.T) {
+	pools := func(change func(*disrupt.Pool)) func(*disrupt.Cluster) {
+		return func(c *disrupt.Cluster) {
+			for i := range c.Pools {
+				change(&c.Pools[i])
+			}
+		}
+	}
+	for rule, mind := range map[string]broken{
+		"budget": {facts: pools(func(p *disrupt.Pool) {
+			for i := range p.Budgets {
+				p.Budgets[i].Nodes++
+			}
+		})},
+		"do-not-disrupt": {facts: func(c *disrupt.Cluster) {
+			without(c, func(b disrupt.Block) bool { return b.Because == disrupt.DoNotDisrupt })
+		}},
+		"pdb": {facts: func(c *disrupt.Cluster) {
+			without(c, func(b disrupt.Block) bool { return b.Because == disrupt.Budgeted })
+		}},
+		"quiet":  {facts: pools(func(p *disrupt.Pool) { p.ConsolidateAfter /= 2 })},
+		"age":    {facts: pools(func(p *disrupt.Pool) { p.MinAge = 0 })},
+		"thrift": {facts: pools(func(p *disrupt.Pool) { p.MinSavings = &disrupt.MinSavings{} })},
+		"policy": {facts: pools(func(p *disrupt.Pool) { p.Policy = disrupt.WhenEmptyOrUnderutilized })},
+		"due": {facts: func(c *disrupt.Cluster) {
+			for i := range c.Nodes {
+				c.Nodes[i].Due = []disrupt.Due{{Cause: disrupt.Drifted, Detail: "NodePoolDrifted", Since: c.Nodes[i].Created}}
+			}
+		}},
+		"cheaper": {plan: func(p *disrupt.Plan) { // the launch may buy what it must not
+			for i := range p.Moves {
+				for j := range p.Moves[i].Launches {
+					l := &p.Moves[i].Launches[j]
+					dear := l.Offerings[len(l.Offerings)-1]
+					dear.Type = "D16as"
+					l.Offerings = append(slices.Clone(l.Offerings), dear)
+				}
+			}
+		}},
+		"placed": {plan: func(p *disrupt.Plan) {
+			for i := range p.Moves {
+				if h := p.Moves[i].Receivers; len(h) > 0 {
+					p.Moves[i].Receivers = h[1:]
+				}
+			}
+		}},
+		"explained": {plan: func(p *disrupt.Plan) { p.Kept = p.Kept[:max(0, len(p.Kept)-1)] }},
+		"disjoint":  {plan: func(p *disrupt.Plan) { p.Moves = append(p.Moves, p.Moves...) }},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			for seed := range uint64(20) {
+				c := Day(seed, mind)
+				for range 10 {
+					c.Live(time.Hour)
+					if slices.ContainsFunc(c.Watch.Faults, func(f Fault) bool { return f.Rule == rule }) {
+						return
+					}
+				}
+			}
+			t.Errorf("nobody noticed")
+		})
+	}
+}
+
+// TestCyclesAreCaught has moves undone on purpose: by a replacement that is what was there
+// before, and by one that is missing and must be bought for the pods that wait.
+func TestCyclesAreCaught(t *testing.T) {
+	dear := func(all []schedule.Launch) {
+		for i, l := range all {
+			all[i].Offerings = slices.Clone(l.Offerings)
+			for j := range l.Offerings {
+				all[i].Offerings[j].Type = "D4s"
+			}
+		}
+	}
+	for rule, mind := range map[string]broken{
+		"cycle":   {late: func(m *disrupt.Move) { dear(m.Launches) }},
+		"relapse": {late: func(m *disrupt.Move) { m.Launches = nil }, buy: func(p *schedule.Plan) { dear(p.Launches) }},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			c := newcomer(mind, 12)
+			c.Pace.Search = 10 * time.Minute
+			c.Live(2 * time.Hour)
+			if !slices.ContainsFunc(c.Watch.Faults, func(f Fault) bool { return f.Rule == rule }) {
+				t.Errorf("nobody noticed; %+v", c.Stats)
+			}
+		})
+	}
+}
+
+// newcomer is a settled cluster of D4s nodes when the cheaper D4as comes on sale.
+func newcomer(mind Mind, pods int) *Cluster {
+	p := &Pool{Name: "general", ConsolidateAfter: 30 * time.Second, Budgets: []Budget{{Nodes: "1"}}, MinAge: -1, Types: []string{"D4s", "D4as"}, CapacityTypes: []string{offering.OnDemand}}
+	c := New(1, mind, p)
+	noBargain(c)
+	c.deploy(&workload{Name: "web", Milli: 900, MiB: 1200, Replicas: pods, MaxDown: -1, Grace: 10 * time.Second, Startup: 5 * time.Second})
+	c.Live(10 * time.Minute)
+	for _, z := range zones {
+		c.SoldOut(deal{"D4as", z, offering.OnDemand}, false)
+	}
+	return c
+}

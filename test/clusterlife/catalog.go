@@ -1,0 +1,120 @@
+package clusterlife
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+const class = "default"
+
+// size is a machine type: cores, GiB, and dollars an hour on demand.
+type size struct {
+	name  string
+	cores int64
+	gib   int64
+	price float64
+}
+
+// sizes are Azure's general purpose, compute and memory families at prices near its own.
+// Larger machines are not strictly proportional, as in life.
+var sizes = []size{
+	{"D2as", 2, 8, 0.086}, {"D4as", 4, 16, 0.172}, {"D8as", 8, 32, 0.344}, {"D16as", 16, 64, 0.688},
+	{"D2s", 2, 8, 0.096}, {"D4s", 4, 16, 0.192}, {"D8s", 8, 32, 0.384},
+	{"F2s", 2, 4, 0.0846}, {"F4s", 4, 8, 0.169}, {"F8s", 8, 16, 0.338},
+	{"E2as", 2, 16, 0.113}, {"E4as", 4, 32, 0.226}, {"E8as", 8, 64, 0.452},
+}
+
+// What the system keeps of every machine, and what the one DaemonSet asks for.
+const (
+	systemMilli, systemMiB = 180, 1400
+	daemonMilli, daemonMiB = 100, 128
+	maxPods                = 110
+)
+
+// deal is one way to buy a machine.
+type deal struct{ typ, zone, capacity string }
+
+// market is what is on sale now. Prices and stock change by events only.
+type market struct {
+	factor  map[deal]float64 // of the usual price; absent means 1
+	soldOut map[deal]bool
+	// failing are deals that the market offers but that every launch finds sold out.
+	failing map[deal]bool
+	// silent are deals whose machines start and never join.
+	silent map[deal]bool
+	types  []offering.InstanceType // as the engine sees them; nil when they must be made anew
+	bySize map[string]size
+}
+
+func newMarket() *market {
+	m := &market{factor: map[deal]float64{}, soldOut: map[deal]bool{}, failing: map[deal]bool{}, silent: map[deal]bool{}, bySize: map[string]size{}}
+	for _, s := range sizes {
+		m.bySize[s.name] = s
+	}
+	return m
+}
+
+var zones = []string{"z1", "z2", "z3"}
+
+// price is what a machine bought by the deal costs an hour as of now.
+func (m *market) price(d deal) offering.Price {
+	usd := m.bySize[d.typ].price
+	if d.capacity == offering.Spot {
+		usd *= 0.3 + 0.05*float64(slices.Index(zones, d.zone))
+	}
+	if f, ok := m.factor[d]; ok {
+		usd *= f
+	}
+	p, err := offering.USDPerHour(usd)
+	if err != nil {
+		panic(fmt.Sprintf("life: price of %v: %v", d, err))
+	}
+	return p
+}
+
+// reprice changes what a deal costs, restock whether it can be had.
+func (m *market) reprice(d deal, factor float64) { m.factor[d], m.types = factor, nil }
+func (m *market) restock(d deal, soldOut bool)   { m.soldOut[d], m.types = soldOut, nil }
+
+// offered is the market as the provider port tells the engine.
+func (m *market) offered() []offering.InstanceType {
+	if m.types != nil {
+		return m.types
+	}
+	for _, s := range sizes {
+		t := offering.InstanceType{
+			Name:     s.name,
+			Labels:   map[string][]string{"family": {s.name[:1]}},
+			Capacity: amounts(s.cores*1000, s.gib*1024, maxPods),
+			Overhead: amounts(systemMilli, systemMiB, 0),
+		}
+		for _, z := range zones {
+			for _, ct := range []string{offering.OnDemand, offering.Spot} {
+				d := deal{s.name, z, ct}
+				o := offering.Offering{Zone: z, CapacityType: ct, Price: m.price(d)}
+				if m.soldOut[d] {
+					o.Unavailable = "sold out"
+				}
+				t.Offerings = append(t.Offerings, o)
+			}
+		}
+		m.types = append(m.types, t)
+	}
+	return m.types
+}
+
+func amounts(milli, mib, pods int64) quantity.Amounts {
+	return quantity.Amounts{quantity.NameCPU: milli, quantity.NameMemory: mib << 20, quantity.NamePods: pods}
+}
+
+// daemon is the one DaemonSet: its pods run everywhere and are not simulated one by one.
+func daemon() cluster.DaemonSet {
+	return cluster.DaemonSet{
+		PodRef: cluster.PodRef{Namespace: "kube-system", Name: "agent", UID: "agent"}, Requests: amounts(daemonMilli, daemonMiB, 1),
+		Tolerations: []cluster.Toleration{{Operator: "Exists"}},
+	}
+}

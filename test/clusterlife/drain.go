@@ -1,0 +1,79 @@
+package clusterlife
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// retryEviction is how soon an eviction that a disruption budget refused is asked for again.
+const retryEviction = 5 * time.Second
+
+// delete asks a node to go: pods are evicted, then the machine ends.
+func (c *Cluster) delete(n *machine) {
+	if n.deleting || n.gone {
+		return
+	}
+	n.deleting, n.tainted = true, true
+	if n.pool.Grace > 0 {
+		n.deadline = c.now.Add(n.pool.Grace)
+	}
+	for _, p := range n.pods {
+		c.view.touch(p)
+	}
+	c.changed()
+	c.drain(n)
+}
+
+// drain evicts what may be evicted now, and comes again for the rest.
+func (c *Cluster) drain(n *machine) {
+	if n.gone || n.terminating {
+		return
+	}
+	for _, p := range n.largestFirst() {
+		switch {
+		case p.dying:
+		case !n.deadline.IsZero() && !c.now.Before(n.deadline.Add(-p.owner.Grace)):
+			c.evict(p, n, true)
+		case !p.protected(c.now) && p.owner.allowed() > 0:
+			c.evict(p, n, false)
+		}
+	}
+	if len(n.pods) > 0 {
+		c.after(retryEviction, func() { c.drain(n) })
+		return
+	}
+	if n.hangs {
+		return
+	}
+	n.terminating = true
+	c.changed()
+	c.after(c.Pace.Gone, func() { c.remove(n) })
+}
+
+// evict ends a pod for a node's sake. Its workload makes another.
+func (c *Cluster) evict(p *pod, n *machine, forced bool) {
+	c.Watch.evicts(p, n, forced)
+	if n.move != nil {
+		c.Stats.Evictions++
+	}
+	w := p.owner
+	c.stop(p)
+	if w.Every > 0 {
+		c.create(w).evicted = true
+		return
+	}
+	w.moving++
+	w.reconcile(c) // at once: successors queue in the order of evictions
+}
+
+// largestFirst are the machine's pods in the order in which controller/termination has
+// them leave.
+func (n *machine) largestFirst() []*pod {
+	size := func(p *pod) float64 {
+		return float64(p.owner.Milli)/float64(n.milli) + float64(p.owner.MiB)/float64(n.mib)
+	}
+	out := slices.Clone(n.pods)
+	slices.SortStableFunc(out, func(a, b *pod) int { return cmp.Compare(size(b), size(a)) })
+	return out
+}

@@ -1,0 +1,341 @@
+package clusterlife
+
+import (
+	"math"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// The floor of a cluster's bill is a price below which nobody can run the same pods,
+// whatever is bought and wherever the pods go. It shares no code with the engine and is
+// far above what fractions of machines would cost: machines are whole here, and it is
+// shares of whole fillings of machines that are chosen (Gilmore and Gomory's cutting
+// stock, as bounds for packing go).
+//
+// Each kind of pod gets a worth, so that no filling of any machine is worth more than the
+// machine costs. What all pods are worth together is then a floor, whatever the worths
+// are (weak duality); the master problem only looks for good ones. As there are no halves
+// of machines either, it is split into cases, so many machines of some sort at most or at
+// least one more, and the lowest of all cases counts.
+
+// kind is the pods of one workload that must be somewhere.
+type kind struct {
+	owner *workload
+	n     int
+	most  int // on one machine
+	// A spread over zones asks for at least so many in each zone, and outside of it.
+	inside, outside map[string]int
+	// within is how many of them a zone may have at most; absent for as many as there are.
+	within map[string]int
+}
+
+// vessel is a machine as fillings see it. Those that admit the same and have the same
+// room differ in zone and price only.
+type vessel struct {
+	admits     []bool // by kind
+	milli, mib int64
+	zones      map[string]float64 // price in dollars an hour, the least of those in the zone
+}
+
+// filling is one way to use a vessel.
+type filling struct {
+	vessel int
+	zone   string
+	count  []int // by kind
+	price  float64
+}
+
+// floor is the least that machines for those pods cost. Pods of the same workloads that
+// run on other machines count where evenness over zones is concerned. What is known to be
+// enough only saves work.
+func (c *Cluster) floor(pods []*pod, enough offering.Price) offering.Price {
+	kinds := c.kinds(pods)
+	if len(kinds) == 0 {
+		return 0
+	}
+	f := newFloor(kinds, c.vessels(kinds))
+	return offering.Price(math.Floor(f.solve(enough.USD()) * 1e9))
+}
+
+// kinds sorts pods by workload.
+func (c *Cluster) kinds(pods []*pod) []kind {
+	var out []kind
+	for _, w := range c.workloads {
+		k := kind{owner: w}
+		for _, p := range pods {
+			if p.owner == w {
+				k.n++
+			}
+		}
+		if k.n == 0 {
+			continue
+		}
+		if k.most = k.n; w.Apart {
+			k.most = 1
+		}
+		if w.Spread {
+			k.spread(pods)
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// spread says how even the pods must be: as the spread asks for, or as they are, if the
+// workload has shrunk since and they are less even. With counts a ≤ … ≤ z over n zones,
+// z - a ≤ skew and their sum all, it is all ≤ n·a + (n-1)·skew and all ≥ n·z - (n-1)·skew.
+func (k *kind) spread(pods []*pod) {
+	k.inside, k.outside, k.within = map[string]int{}, map[string]int{}, map[string]int{}
+	at, pinned, all := map[string]int{}, map[string]int{}, 0
+	for _, p := range k.owner.pods {
+		if p.node == nil || p.dying {
+			continue
+		}
+		all++
+		at[p.node.deal.zone]++
+		if !slices.Contains(pods, p) {
+			pinned[p.node.deal.zone]++
+		}
+	}
+	lo, hi := all, 0
+	for _, z := range zones {
+		lo, hi = min(lo, at[z]), max(hi, at[z])
+	}
+	others := (len(zones) - 1) * max(1, hi-lo)
+	least := max(0, (all-others+len(zones)-1)/len(zones))
+	most := (all + others) / len(zones)
+	for _, z := range zones {
+		k.inside[z] = least - pinned[z]
+		k.within[z] = max(0, most-pinned[z])
+		k.outside[z] = k.n - k.within[z]
+	}
+}
+
+// inOne is how many of the pods one machine in the zone may have.
+func (k *kind) inOne(zone string) int {
+	if n, ok := k.within[zone]; ok {
+		return min(k.most, n)
+	}
+	return k.most
+}
+
+// vessels are the machines that pools may buy, in stock or not.
+func (c *Cluster) vessels(kinds []kind) []*vessel {
+	var out []*vessel
+	for _, p := range c.Pools {
+		for _, capacity := range []string{offering.OnDemand, offering.Spot} {
+			if len(p.CapacityTypes) > 0 && !slices.Contains(p.CapacityTypes, capacity) {
+				continue
+			}
+			for _, s := range sizes {
+				if len(p.Types) > 0 && !slices.Contains(p.Types, s.name) {
+					continue
+				}
+				out = add(out, c.vessel(p, capacity, s, kinds))
+			}
+		}
+	}
+	return out
+}
+
+func (c *Cluster) vessel(p *Pool, capacity string, s size, kinds []kind) *vessel {
+	v := &vessel{milli: s.cores*1000 - systemMilli - daemonMilli, mib: s.gib*1024 - systemMiB - daemonMiB, zones: map[string]float64{}}
+	for _, k := range kinds {
+		v.admits = append(v.admits, k.owner.admitted(&machine{pool: p, deal: deal{capacity: capacity}}))
+	}
+	for _, z := range zones {
+		v.zones[z] = c.market.price(deal{s.name, z, capacity}).USD()
+	}
+	return v
+}
+
+// add keeps one vessel of a kind, at the lowest price in each zone.
+func add(all []*vessel, v *vessel) []*vessel {
+	for _, o := range all {
+		if o.milli == v.milli && o.mib == v.mib && slices.Equal(o.admits, v.admits) {
+			for z, price := range v.zones {
+				o.zones[z] = min(o.zones[z], price)
+			}
+			return all
+		}
+	}
+	return append(all, v)
+}
+
+// demand is a row of the master problem: at least so many pods of a kind, anywhere, in
+// one zone or outside of it.
+type demand struct {
+	kind     int
+	zone     string // empty for anywhere
+	opposite bool   // outside of the zone
+	n        int
+}
+
+func (d demand) counts(zone string) bool {
+	return d.zone == "" || (zone == d.zone) != d.opposite
+}
+
+// floorer looks for worths.
+type floorer struct {
+	kinds   []kind
+	vessels []*vessel
+	class   []int // by vessel: those that admit the same
+	demands []demand
+	known   []filling // that were of use
+}
+
+func newFloor(kinds []kind, vessels []*vessel) *floorer {
+	f := &floorer{kinds: kinds, vessels: vessels}
+	for i, v := range vessels {
+		f.class = append(f.class, slices.IndexFunc(vessels[:i+1], func(o *vessel) bool { return slices.Equal(o.admits, v.admits) }))
+	}
+	for i, k := range kinds {
+		f.demands = append(f.demands, demand{kind: i, n: k.n})
+		for _, z := range zones {
+			if n := k.inside[z]; n > 0 {
+				f.demands = append(f.demands, demand{i, z, false, n})
+			}
+			if n := k.outside[z]; n > 0 {
+				f.demands = append(f.demands, demand{i, z, true, n})
+			}
+		}
+	}
+	return f
+}
+
+// rounds bounds the search for better worths in one case. What was found until then is a
+// floor, too.
+const rounds = 200
+
+// relax returns the floor of a case in dollars an hour, and how much there is of each known
+// filling in the best mixture.
+func (f *floorer) relax(limits []limit) (floor float64, shares map[int]float64) {
+	m := f.master(limits)
+	for range rounds {
+		m.optimize()
+		worth := m.duals()
+		sum := 0.0
+		for i, n := range m.rhs {
+			sum += worth[i] * n
+		}
+		over, found := f.overfull(worth, limits)
+		floor = max(floor, sum/over)
+		if len(found) == 0 || floor >= sum*(1-1e-6) {
+			break
+		}
+		for _, x := range found {
+			f.known = append(f.known, x)
+			m.add(f.column(x, limits), x.price)
+		}
+	}
+	shares = map[int]float64{}
+	for row, j := range m.basis {
+		if j >= len(m.rhs) {
+			shares[j-len(m.rhs)] = m.at[row]
+		}
+	}
+	return floor * (1 - 1e-9), shares
+}
+
+// master is the problem of a case with all fillings that are known.
+func (f *floorer) master(limits []limit) *master {
+	var rhs []float64
+	var most []bool
+	for _, d := range f.demands {
+		rhs, most = append(rhs, float64(d.n)), append(most, false)
+	}
+	for _, l := range limits {
+		rhs, most = append(rhs, float64(l.n)), append(most, l.most)
+	}
+	m := newMaster(rhs, most)
+	for _, x := range f.known {
+		m.add(f.column(x, limits), x.price)
+	}
+	return m
+}
+
+func (f *floorer) column(x filling, limits []limit) []float64 {
+	col := make([]float64, 0, len(f.demands)+len(limits))
+	for _, d := range f.demands {
+		n := 0
+		if d.counts(x.zone) {
+			n = x.count[d.kind]
+		}
+		col = append(col, float64(n))
+	}
+	for _, l := range limits {
+		n := 0
+		if l.counts(f, x.vessel, x.zone) {
+			n = 1
+		}
+		col = append(col, float64(n))
+	}
+	return col
+}
+
+// overfull returns fillings that are worth more than their machine costs, and how many
+// times as much at most; at least once.
+func (f *floorer) overfull(worth []float64, limits []limit) (float64, []filling) {
+	over := 1.0
+	var found []filling
+	for i, v := range f.vessels {
+		for _, x := range f.markets(i, worth, limits) {
+			value, count := f.fill(v, x, x.price*(1+1e-9)-x.itself)
+			if count == nil {
+				continue
+			}
+			over = max(over, (value+x.itself)/x.price)
+			found = append(found, filling{i, x.zone, count, x.price})
+		}
+	}
+	return over, found
+}
+
+// zoneWorth is a vessel in a zone, and what pods are worth there.
+type zoneWorth struct {
+	zone   string
+	price  float64
+	worth  []float64 // by kind
+	most   []int     // of a kind on one machine
+	itself float64   // what the machine is worth, negative when there should be fewer of them
+}
+
+// markets leaves out zones where the same is worth the same for more money.
+func (f *floorer) markets(vessel int, worth []float64, limits []limit) []zoneWorth {
+	var out []zoneWorth
+	for _, z := range zones {
+		x := f.market(vessel, z, worth, limits)
+		same := slices.IndexFunc(out, func(o zoneWorth) bool {
+			return o.itself == x.itself && slices.Equal(o.worth, x.worth) && slices.Equal(o.most, x.most)
+		})
+		switch {
+		case same < 0:
+			out = append(out, x)
+		case x.price < out[same].price:
+			out[same] = x
+		}
+	}
+	return out
+}
+
+func (f *floorer) market(vessel int, zone string, worth []float64, limits []limit) zoneWorth {
+	v := f.vessels[vessel]
+	x := zoneWorth{zone: zone, price: v.zones[zone], worth: make([]float64, len(f.kinds)), most: make([]int, len(f.kinds))}
+	for i, d := range f.demands {
+		if v.admits[d.kind] && d.counts(zone) {
+			x.worth[d.kind] += worth[i]
+		}
+	}
+	for i, k := range f.kinds {
+		if v.admits[i] {
+			x.most[i] = k.inOne(zone)
+		}
+	}
+	for i, l := range limits {
+		if l.counts(f, vessel, zone) {
+			x.itself += worth[len(f.demands)+i]
+		}
+	}
+	return x
+}

@@ -1,0 +1,131 @@
+package clusterlife
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// TestDays lives a day in each of many clusters. Nothing that users rely on is broken at
+// any instant, no fleet is ever what it was before a move unless something changed from outside,
+// whatever kube-scheduler made of the move, and a few hours after the load stops changing all clusters together cost at most 10 %
+// more than what is possible (see floor.go), none far more than one that is bought anew.
+// (Budgets of one node at a time forbid moves that would take two, pods that moved cost
+// something, too, and spot nodes are replaced by spot only with a choice of types.)
+func TestDays(t *testing.T) {
+	var all Bill
+	var total Stats
+	first := firstSeed(t)
+	for i, l := range liveAll(t, first, seeds()) {
+		seed := first + uint64(i)
+		b, s := l.bill, l.cluster.Stats
+		all.Paid, all.Bound, all.Fresh, all.Floor = all.Paid+b.Paid, all.Bound+b.Bound, all.Fresh+b.Fresh, all.Floor+b.Floor
+		total.Moves, total.Undone, total.Lulls = total.Moves+s.Moves, total.Undone+s.Undone, total.Lulls+s.Lulls
+		t.Logf("seed %d: %v nodes %d, pods %d, %s, %+v", seed, l.took, len(l.cluster.machines), len(l.cluster.pods), b, s)
+		for i, f := range l.cluster.Watch.Faults {
+			if i < 5 {
+				t.Errorf("seed %d: %s", seed, f)
+			}
+		}
+		unsettled(t, seed, l.cluster)
+		if b.Paid < b.Floor {
+			t.Errorf("seed %d: costs %s, less than is possible", seed, b)
+		}
+		if len(b.Pinned) == 0 && b.Fresh < b.Floor {
+			t.Errorf("seed %d: %s: less than the floor buys it anew", seed, b)
+		}
+		if most := offering.Price(float64(b.Fresh)*1.5) + slack; b.Paid > most {
+			t.Errorf("seed %d: costs %s after %s of quiet", seed, b, 24*time.Hour-Quiet)
+		}
+	}
+	if float64(all.Paid) > 1.1*float64(all.Fresh) {
+		t.Errorf("all clusters together cost %s after hours of quiet, more than 10%% over what they would cost anew", all)
+	}
+	if float64(all.Paid) > 1.1*float64(all.Floor) {
+		t.Errorf("all clusters together cost %s after hours of quiet, more than 10%% over what is possible", all)
+	}
+	if total.Undone*50 > total.Moves {
+		t.Errorf("%d machines were bought for pods that %d moves displaced", total.Undone, total.Moves)
+	}
+	t.Logf("together: %s; %.1f%% over the floor; %d moves, %d undone by the scheduler, %d rests for it",
+		all, 100*(float64(all.Paid)/float64(all.Floor)-1), total.Moves, total.Undone, total.Lulls)
+}
+
+// firstSeed is that of the first day: 0, or what LIFE_FROM says, as other days are as good.
+func firstSeed(t *testing.T) uint64 {
+	t.Helper()
+	from := os.Getenv("LIFE_FROM")
+	if from == "" {
+		return 0
+	}
+	seed, err := strconv.ParseUint(from, 10, 64)
+	if err != nil {
+		t.Fatalf("LIFE_FROM: %v", err)
+	}
+	return seed
+}
+
+// seeds is how many days are lived.
+func seeds() int {
+	if testing.Short() {
+		return 20
+	}
+	return 200
+}
+
+// lived is a day that is over.
+type lived struct {
+	cluster *Cluster
+	bill    Bill
+	took    time.Duration
+}
+
+// liveAll lives the days of n seeds, as many at a time as there are processors.
+func liveAll(t *testing.T, first uint64, n int) []lived {
+	t.Helper()
+	out := make([]lived, n)
+	t.Run("live", func(t *testing.T) { // ends when all have
+		for i := range out {
+			seed := first + uint64(i)
+			t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+				t.Parallel()
+				out[i] = live(seed)
+			})
+		}
+	})
+	return out
+}
+
+func live(seed uint64) lived {
+	start := time.Now()
+	c := Day(seed, nil)
+	c.Live(24 * time.Hour)
+	for i := 0; i < 30 && len(c.moves) > 0; i++ { // nodes expire at any time
+		c.Live(time.Minute)
+	}
+	b := c.Bill()
+	c.view, c.events, c.diary = nil, nil, nil // nobody asks any more, and there are many days
+	return lived{c, b, time.Since(start)}
+}
+
+// slack is what a cluster of a few nodes may cost more whatever its size: less than the
+// smallest machine.
+const slack = offering.Price(30e6)
+
+// unsettled says whose pods do not run although everything has been quiet for hours.
+func unsettled(t *testing.T, seed uint64, c *Cluster) {
+	t.Helper()
+	for _, w := range c.workloads {
+		if w.Every == 0 && running(w) != w.Replicas {
+			t.Errorf("seed %d: %d of %d pods of %s run at the end", seed, running(w), w.Replicas, w.Name)
+		}
+	}
+	for _, m := range c.machines {
+		if m.tainted && m.move == nil && !m.deleting {
+			t.Errorf("seed %d: %s is left tainted", seed, m.key)
+		}
+	}
+}

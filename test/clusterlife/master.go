@@ -1,0 +1,139 @@
+package clusterlife
+
+import (
+	"math"
+	"slices"
+)
+
+// master is the linear program that shares fillings out: the least money for columns that
+// together have at least, or at most, so much in each row. It is the revised simplex method on an explicit
+// inverse, for a few dozen rows.
+type master struct {
+	rhs     []float64
+	most    []bool      // by row: at most that
+	cols    [][]float64 // fillings, after one column for what a row has too much or too little of
+	costs   []float64
+	basis   []int // by row; -1 for help that is too dear to stay
+	inverse [][]float64
+	at      []float64 // values of the basis
+}
+
+// help is what a unit of any demand costs where no filling covers it: more than any machine.
+const help = 100
+
+const eps = 1e-10
+
+func newMaster(rhs []float64, most []bool) *master {
+	m := &master{rhs: rhs, most: most, at: slices.Clone(rhs)}
+	for i := range rhs {
+		unit, slack, basic := make([]float64, len(rhs)), make([]float64, len(rhs)), -1
+		unit[i], slack[i] = 1, -1
+		if most[i] {
+			slack[i], basic = 1, i
+		}
+		m.cols, m.costs = append(m.cols, slack), append(m.costs, 0)
+		m.inverse, m.basis = append(m.inverse, unit), append(m.basis, basic)
+	}
+	return m
+}
+
+func (m *master) add(col []float64, cost float64) {
+	m.cols, m.costs = append(m.cols, col), append(m.costs, cost)
+}
+
+func (m *master) cost(row int) float64 {
+	if m.basis[row] < 0 {
+		return help
+	}
+	return m.costs[m.basis[row]]
+}
+
+// duals are what one more in each row costs now: never negative where at least something
+// is asked for, nor positive where at most.
+func (m *master) duals() []float64 {
+	out := m.prices()
+	for i := range out {
+		if m.most[i] {
+			out[i] = min(0, out[i])
+		} else {
+			out[i] = max(0, out[i])
+		}
+	}
+	return out
+}
+
+// steps bounds pivots between two looks for fillings, as ties may go round in circles.
+const steps = 500
+
+// optimize exchanges columns while that saves money.
+func (m *master) optimize() {
+	for range steps {
+		worth := m.prices()
+		best, least := -1, -1e-9
+		for j, col := range m.cols {
+			reduced := m.costs[j]
+			for i, x := range col {
+				if x != 0 {
+					reduced -= worth[i] * x
+				}
+			}
+			if reduced < least {
+				best, least = j, reduced
+			}
+		}
+		if best < 0 || !m.enter(best) {
+			return
+		}
+	}
+}
+
+// prices are the duals as they come.
+func (m *master) prices() []float64 {
+	out := make([]float64, len(m.rhs))
+	for row := range m.basis {
+		if c := m.cost(row); c != 0 {
+			for i, x := range m.inverse[row] {
+				out[i] += c * x
+			}
+		}
+	}
+	return out
+}
+
+// enter brings a column into the basis in place of the first that it drives out.
+func (m *master) enter(j int) bool {
+	dir := make([]float64, len(m.rhs))
+	for row, inv := range m.inverse {
+		for i, x := range m.cols[j] {
+			dir[row] += inv[i] * x
+		}
+	}
+	out, least := -1, math.Inf(1)
+	for row, d := range dir {
+		if d > eps && m.at[row]/d < least {
+			out, least = row, m.at[row]/d
+		}
+	}
+	if out < 0 {
+		return false
+	}
+	m.pivot(j, out, dir)
+	return true
+}
+
+func (m *master) pivot(j, out int, dir []float64) {
+	p := dir[out]
+	for i := range m.inverse[out] {
+		m.inverse[out][i] /= p
+	}
+	m.at[out] /= p
+	for row := range m.inverse {
+		if f := dir[row]; row != out && f != 0 {
+			for i, x := range m.inverse[out] {
+				m.inverse[row][i] -= f * x
+			}
+			m.at[row] = max(0, m.at[row]-f*m.at[out])
+		}
+	}
+	m.basis[out] = j
+}

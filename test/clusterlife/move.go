@@ -1,0 +1,238 @@
+package clusterlife
+
+import (
+	"slices"
+	"time"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+)
+
+// stage is how far a move has come.
+type stage int
+
+const (
+	chosen   stage = iota // waits for its second look
+	tainted               // its nodes take no more pods
+	launched              // replacements are on their way, pods are promised to them
+	draining              // its nodes' claims are deleted
+	over
+)
+
+// move is a move under way.
+type move struct {
+	disrupt.Move
+	id    int
+	stage stage
+	nodes []*machine
+	// bought are its replacements.
+	bought []*machine
+	// unproved is what must not be bought again for it to have come true; nil for nothing.
+	unproved *unproved
+}
+
+// choose begins a move. What is voluntary waits and is looked at again.
+func (c *Cluster) choose(plan disrupt.Move) {
+	c.moved++
+	m := &move{Move: plan, id: c.moved}
+	for _, key := range plan.Nodes {
+		n := c.machine(key)
+		if n == nil || n.move != nil {
+			c.Watch.fault("disjoint", "move %d takes %s, which is gone or moves already", m.id, key)
+			return
+		}
+		m.nodes = append(m.nodes, n)
+	}
+	for _, n := range m.nodes {
+		n.move = m
+	}
+	c.moves = append(c.moves, m)
+	c.Stats.Moves++
+	c.note("move %d: %s %v, %d launches, %d evictions, %s -> %s %s", m.id, m.Cause, m.Nodes, len(m.Launches), m.Evictions, m.Before, m.After, m.Detail)
+	for _, h := range plan.Receivers {
+		c.note("  to %s: %s", h.Node, c.describe(h.Pods))
+	}
+	c.Watch.chosen(m)
+	wait := c.Pace.Validation
+	if !m.voluntary() {
+		wait = time.Second
+	}
+	c.after(wait, func() { c.validate(m) })
+}
+
+// voluntary moves are made for money, the others are due.
+func (m *move) voluntary() bool {
+	return m.Cause == disrupt.Empty || m.Cause == disrupt.Underutilized
+}
+
+// validate looks at the move again and, while it is right, taints its nodes.
+func (c *Cluster) validate(m *move) {
+	if m.stage == over {
+		return
+	}
+	now, left := c.mind.Recheck(c.view.world(), c.facts(m), m.Move)
+	if left.Because != "" {
+		c.note("move %d rejected: %s %s", m.id, left.Because, left.Detail)
+		c.Stats.Rejected++
+		c.end(m)
+		return
+	}
+	c.Watch.confirmed(m, now)
+	m.Move = now
+	for _, n := range slices.Clone(m.nodes) {
+		if !slices.Contains(now.Nodes, n.key) {
+			m.drop(n)
+		}
+	}
+	m.stage = tainted
+	for _, n := range m.nodes {
+		n.tainted = true
+	}
+	c.changed()
+	c.Watch.tainted(m)
+	c.after(time.Second, func() { c.launch(m) })
+}
+
+// drop takes a node out of the move.
+func (m *move) drop(n *machine) {
+	n.move, n.tainted = nil, false
+	m.nodes = slices.DeleteFunc(m.nodes, func(o *machine) bool { return o == n })
+}
+
+// launch looks past all caches once more, now that nothing new can come to the nodes,
+// and buys what takes their place.
+func (c *Cluster) launch(m *move) {
+	if m.stage == over {
+		return
+	}
+	for _, n := range slices.Clone(m.nodes) {
+		why := c.objection(m, n)
+		if why == "" {
+			continue
+		}
+		if m.Cause != disrupt.Empty || len(m.nodes) == 1 {
+			c.note("move %d withdrawn: %s %s", m.id, n.key, why)
+			c.Stats.Rejected++
+			c.end(m)
+			return
+		}
+		m.drop(n)
+	}
+	m.stage = launched
+	for _, l := range m.Launches {
+		r := c.order(l.Pool, l.Offerings)
+		r.serves = m
+		m.bought = append(m.bought, r)
+		c.view.promise(r.key, l.Pods)
+	}
+	for _, h := range m.Receivers {
+		c.view.promise(h.Node, h.Pods)
+	}
+	for _, n := range m.nodes {
+		for _, p := range n.pods {
+			c.view.touch(p)
+		}
+	}
+	c.Watch.launched(m)
+	c.changed()
+	c.after(c.Pace.GiveUp, func() {
+		if m.stage == launched {
+			c.fail(m, "a replacement never came")
+		}
+	})
+	c.advance(m)
+}
+
+// objection is what the look after the taint finds against taking the node.
+func (c *Cluster) objection(m *move, n *machine) string {
+	switch {
+	case n.gone || n.deleting:
+		return "is going by itself"
+	case n.stays:
+		return "is not to be disrupted"
+	case m.Cause == disrupt.Empty && n.busy():
+		return "is not empty any more"
+	case !m.voluntary() && n.pool.Grace > 0:
+		return ""
+	}
+	for _, p := range n.pods {
+		if !p.dying && p.protected(c.now) {
+			return "runs " + p.uid + ", which is not to be disrupted"
+		}
+		if !p.dying && p.owner.allowed() == 0 {
+			return "runs " + p.uid + ", which may not be evicted"
+		}
+	}
+	return ""
+}
+
+// advance drains the nodes once every replacement is there.
+func (c *Cluster) advance(m *move) {
+	if m.stage != launched {
+		return
+	}
+	for _, r := range m.bought {
+		if r.gone {
+			c.fail(m, "a replacement is gone")
+			return
+		}
+		if !r.ready() { // yet, or any more: then it is gone before long
+			return
+		}
+	}
+	m.stage = draining
+	c.watchFor(m)
+	for _, n := range m.nodes {
+		c.Stats.ByCause[m.Cause]++
+		c.delete(n)
+	}
+	c.Watch.drains(m)
+}
+
+// fail rolls a move back and lets its nodes rest, longer each time.
+func (c *Cluster) fail(m *move, why string) {
+	c.note("move %d failed: %s", m.id, why)
+	c.Stats.Failed++
+	for _, n := range m.nodes {
+		c.failed[n.key]++
+		c.resting[n.key] = c.now.Add(min(time.Hour, time.Minute<<min(6, c.failed[n.key]-1)))
+	}
+	for _, r := range m.bought {
+		if !r.gone && len(r.pods) == 0 {
+			c.delete(r)
+		}
+	}
+	c.end(m)
+}
+
+// end forgets the move; its nodes, where they are still there, serve on.
+func (c *Cluster) end(m *move) {
+	m.stage = over
+	for _, n := range slices.Clone(m.nodes) {
+		if n.deleting {
+			continue
+		}
+		m.drop(n)
+		for _, p := range n.pods {
+			p.promise = ""
+			c.view.touch(p)
+		}
+	}
+	c.moves = slices.DeleteFunc(c.moves, func(o *move) bool { return o == m })
+	c.changed()
+}
+
+// progress looks after moves when something changed: replacements that came or went,
+// nodes that went by themselves.
+func (c *Cluster) progress() {
+	for _, m := range slices.Clone(c.moves) {
+		m.nodes = slices.DeleteFunc(m.nodes, func(n *machine) bool { return n.gone })
+		switch {
+		case len(m.nodes) == 0:
+			c.Watch.done(m)
+			c.went(m)
+			c.end(m)
+		case m.stage == launched:
+			c.advance(m)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package clusterlife
+
+import (
+	"testing"
+	"time"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+)
+
+// TestMovesInVainGetRare: a mind that forgets what its moves must buy has the same pods
+// evicted and the same machines bought again and again. With Rule CONSOLIDATION-23 in the executor a
+// rest doubles each time, from half a minute to six hours.
+func TestMovesInVainGetRare(t *testing.T) {
+	c := newcomer(broken{late: func(m *disrupt.Move) { m.Launches = nil }}, 12)
+	for _, z := range zones { // what is bought instead is as dear as what went
+		c.market.failing[deal{"D4as", z, "on-demand"}] = true
+	}
+	c.Live(20 * time.Hour)
+	early := c.Stats
+	c.Live(24 * time.Hour)
+	t.Logf("first %+v, then %+v", early, c.Stats)
+	if early.Lulls < 8 {
+		t.Errorf("the pool rested %d times, want more for this test", early.Lulls)
+	}
+	if n := c.Stats.Lulls - early.Lulls; n < 3 || n > 4 {
+		t.Errorf("%d moves in vain in a day, want one in six hours", n)
+	}
+}

@@ -1,0 +1,78 @@
+package clusterlife
+
+// schedule binds what waits and fits, oldest first, to the feasible machine that is left
+// with the most room, as kube-scheduler does out of the box.
+func (c *Cluster) schedule() {
+	for _, p := range c.pods {
+		if p.node != nil || p.gone {
+			continue
+		}
+		if m := c.best(p); m != nil {
+			c.bind(p, m)
+		}
+	}
+}
+
+func (c *Cluster) best(p *pod) *machine {
+	var best *machine
+	most := -1.0
+	for _, m := range c.machines {
+		if !m.open() || !c.feasible(p.owner, m) {
+			continue
+		}
+		milli, mib, _ := m.free()
+		if room := float64(milli)/float64(m.milli) + float64(mib)/float64(m.mib); room > most {
+			best, most = m, room
+		}
+	}
+	return best
+}
+
+// feasible reports whether kube-scheduler's filters let a pod of the workload onto the machine.
+func (c *Cluster) feasible(w *workload, m *machine) bool {
+	milli, mib, pods := m.free()
+	return milli >= w.Milli && mib >= w.MiB && pods > 0 && w.admitted(m) &&
+		(!w.Apart || !m.runs(w)) && (!w.Spread || c.even(w, m.deal.zone))
+}
+
+// admitted is what node selectors and the pool's taints say.
+func (w *workload) admitted(m *machine) bool {
+	return (w.Pool == "" || w.Pool == m.pool.Name) && (!w.OnDemand || m.deal.capacity == "on-demand") &&
+		(m.pool.Taint == "" || m.pool.Taint == w.Tolerates)
+}
+
+// runs reports whether a pod of the workload is there, on its way out or not.
+func (m *machine) runs(w *workload) bool {
+	for _, p := range m.pods {
+		if p.owner == w {
+			return true
+		}
+	}
+	return false
+}
+
+// even reports whether one more pod in the zone keeps the workload within a skew of 1
+// over the zones of all nodes that it may use. Tainted nodes count, as nodeTaintsPolicy
+// is Ignore unless said otherwise; pods that terminate do not.
+func (c *Cluster) even(w *workload, zone string) bool {
+	count := map[string]int{}
+	for _, m := range c.machines {
+		if m.initialized.IsZero() || (w.Pool != "" && w.Pool != m.pool.Name) || (w.OnDemand && m.deal.capacity != "on-demand") {
+			continue
+		}
+		count[m.deal.zone] += 0
+		for _, p := range m.pods {
+			if p.owner == w && !p.dying {
+				count[m.deal.zone]++
+			}
+		}
+	}
+	least := count[zone]
+	if len(count) < int(w.Domains) {
+		least = 0
+	}
+	for _, n := range count {
+		least = min(least, n)
+	}
+	return count[zone]+1-least <= 1
+}

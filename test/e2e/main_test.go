@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/karve-dev/karve/local"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+)
+
+// patience is how long anything may take before it counts as never. It is long:
+// two busy cores with the race detector are slow, and slow is not wrong.
+const patience = 4 * time.Minute
+
+// built are the commands under test.
+type built struct{ karve, demo, controlplane string }
+
+// system is one environment that tests share, each in its turn. It builds the commands
+// and brings everything up, once, when a first test wants it.
+type system struct {
+	dir   string
+	race  bool // karve is built with the race detector
+	build func() (built, error)
+	start func() (*local.Environment, error)
+	turn  sync.Mutex // of the tests that use it
+
+	mu      sync.Mutex
+	running *local.Environment
+}
+
+// Two systems go on side by side: most tests have karve run under the race detector,
+// where the machine can; those of large clusters have what users run, which takes a
+// fraction of the time.
+var raced, plain = newSystem("raced", os.Getenv("KARVE_RACE") != ""), newSystem("plain", false)
+
+func newSystem(name string, race bool) *system {
+	s := &system{dir: filepath.Join(os.TempDir(), fmt.Sprintf("karve-e2e-%d", os.Getpid()), name), race: race}
+	s.build = sync.OnceValues(s.buildCommands)
+	s.start = sync.OnceValues(s.startEnvironment)
+	return s
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, s := range []*system{raced, plain} {
+		if err := s.close(code != 0); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping", s.dir, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// buildCommands builds karve and its demo as they are now, and finds the control plane.
+func (s *system) buildCommands() (built, error) {
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return built{}, err
+	}
+	b := built{
+		karve: filepath.Join(s.dir, "karve"), demo: filepath.Join(s.dir, "karve-demo"), // named like their packages
+		controlplane: os.Getenv("KARVE_CONTROLPLANE"),
+	}
+	if b.controlplane == "" {
+		b.controlplane = "../../bin/karve-controlplane"
+	}
+	var err error
+	if b.controlplane, err = filepath.Abs(b.controlplane); err != nil {
+		return built{}, err
+	}
+	if _, err := os.Stat(b.controlplane); err != nil {
+		return built{}, fmt.Errorf("the control plane is not built (%w): run 'make controlplane', or name it in KARVE_CONTROLPLANE", err)
+	}
+	build := exec.Command("go", "build", "-o", s.dir+"/", fmt.Sprint("-race=", s.race), "../../cmd/karve", "../../cmd/karve-demo")
+	if s.race { // which needs cgo; users' karve has none
+		build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
+	if output, err := build.CombinedOutput(); err != nil {
+		return built{}, fmt.Errorf("building karve: %w\n%s", err, output)
+	}
+	return b, nil
+}
+
+func (s *system) startEnvironment() (*local.Environment, error) {
+	b, err := s.build()
+	if err != nil {
+		return nil, err
+	}
+	env, err := local.Start(context.Background(), local.Options{
+		Dir:          s.dir,
+		Controlplane: b.controlplane,
+		Karve:        b.karve,
+		// Leaked machines are looked for from this age on; the default would only
+		// make the tests wait. The lease is long: on a machine that does much else at
+		// the same time a leader may be slow to renew it, and is no less alive. Moves are
+		// watched as briefly before they begin as Azure's delays are short.
+		KarveEnv: []string{"MACHINE_GRACE=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s", "LOG_LEVEL=debug"},
+		Azure:    emulator.Options{TimeScale: 0.02, Seed: 1},
+		Progress: func(step string) { fmt.Println(filepath.Base(s.dir)+":", step) },
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = env
+	return env, err
+}
+
+// close ends what runs. Logs of a failed run are kept and named.
+func (s *system) close(failed bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	if s.running != nil {
+		errs = append(errs, s.running.Close())
+	}
+	if failed {
+		fmt.Println("logs of this run:", filepath.Join(s.dir, "logs"))
+		return errors.Join(errs...)
+	}
+	errs = append(errs, os.RemoveAll(s.dir))
+	_ = os.Remove(filepath.Dir(s.dir)) // the last one out: it has to be empty
+	return errors.Join(errs...)
+}
+
+// environment is the system of most tests.
+func environment(t *testing.T) *local.Environment { return raced.take(t) }
+
+// take waits for the test's turn with the system; the test fails when it is not
+// healthy, before and after.
+func (s *system) take(t *testing.T) *local.Environment {
+	t.Helper()
+	s.wait(t)
+	env, err := s.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := env.Err(); err != nil {
+		t.Fatalf("the environment broke in an earlier test: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := env.Err(); err != nil {
+			t.Errorf("the environment broke: %v", err)
+		}
+	})
+	return env
+}
+
+// wait has tests of one system run one after the other, beside those of the other: two
+// busy clusters are all that two cores hold, so whoever starts one himself waits, too.
+func (s *system) wait(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	s.turn.Lock()
+	t.Cleanup(s.turn.Unlock) // after all else that the test cleans up
+}
+
+// commands builds without starting anything.
+func commands(t *testing.T) built {
+	t.Helper()
+	b, err := plain.build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

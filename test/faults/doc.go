@@ -1,0 +1,13 @@
+// Package faults has karve's Azure provider bring up many machines and give them back
+// while an emulated Azure is at fault, in virtual time, and looks afterwards at what that
+// Azure has: machines, interfaces and disks left behind, two machines of one claim, things
+// of others that were touched, and claims that never ended.
+//
+// What drives the provider does what karve's controllers do with it, without an API of
+// Kubernetes in between: claims are launched, remembered, asked about, given up and ended
+// with the controllers' time-outs and back-off, and a collector compares both sides. The
+// verdict is read off the emulator and the wire, never off the provider.
+//
+// Run must be called within a testing/synctest bubble: elsewhere it takes as long as
+// Azure does. The zero Options work, and strike with no fault at all.
+package faults

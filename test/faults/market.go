@@ -1,0 +1,95 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/test/scarcity"
+)
+
+// A market is where claims find what they accept. It looks at the catalog from
+// time to time, as controllers do.
+type market struct {
+	provider *azure.Provider
+
+	mu       sync.Mutex
+	snapshot *provider.Snapshot
+	lists    [2 * zones][]offering.Ref // by capacity type and turn
+}
+
+const zones = 3
+
+// refresh is the pause between two looks at the catalog.
+const refresh = 10 * time.Second
+
+// keep looks at the catalog until ctx ends. While it cannot be had, what was last seen holds.
+func (m *market) keep(ctx context.Context) {
+	for m.look(ctx); scarcity.Sleep(ctx, refresh) == nil; {
+		m.look(ctx)
+	}
+}
+
+func (m *market) look(ctx context.Context) {
+	if s, err := m.provider.Catalog(ctx, className); err == nil {
+		m.show(s)
+	}
+}
+
+func (m *market) show(s *provider.Snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s != m.snapshot {
+		m.snapshot, m.lists = s, [2 * zones][]offering.Ref{}
+	}
+}
+
+// problem is what was last missing, prices for one; what nobody has looked at is.
+func (m *market) problem() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.snapshot == nil {
+		return "it cannot be had"
+	}
+	return m.snapshot.Problem
+}
+
+// choices are what an order accepts, cheapest first: on-demand machines if its number is
+// even, spot machines if not. Equal zones take turns.
+func (m *market) choices(order int) []offering.Ref {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.snapshot == nil {
+		return nil
+	}
+	i := order % (2 * zones)
+	if m.lists[i] == nil {
+		m.lists[i] = accepted(m.snapshot, order)
+	}
+	return m.lists[i]
+}
+
+func accepted(s *provider.Snapshot, order int) []offering.Ref {
+	capacityType := offering.OnDemand
+	if order%2 == 1 {
+		capacityType = offering.Spot
+	}
+	all := []offering.Ref{}
+	for i := range s.Types {
+		for _, f := range s.Types[i].Offerings {
+			if f.CapacityType == capacityType && f.Unavailable == "" && !f.Fallback {
+				all = append(all, offering.Ref{Type: s.Types[i].Name, Zone: f.Zone, CapacityType: f.CapacityType, Price: f.Price})
+			}
+		}
+	}
+	turn := func(c offering.Ref) int { return (int(c.Zone[len(c.Zone)-1]) + order) % zones }
+	slices.SortStableFunc(all, func(a, b offering.Ref) int {
+		return cmp.Or(cmp.Compare(a.Price, b.Price), cmp.Compare(turn(a), turn(b)))
+	})
+	return all
+}

@@ -1,0 +1,191 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider/azure"
+	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/test/scarcity"
+)
+
+const className = "siege"
+
+// open makes a region with enough of everything, at Azure's own pace and limits, with
+// things of others in it, and a provider that buys there.
+func open(ctx context.Context, o Options) (*town, error) {
+	t := &town{
+		options: o, dismissed: make(chan struct{}),
+		claims: map[string]*claim{}, joined: map[int]bool{}, doubles: map[string]bool{},
+	}
+	var err error
+	t.region, err = emulator.New(ctx, emulator.Options{
+		TimeScale: 1, Throttle: true, Seed: o.Seed, SubnetPrefix: "10.0.0.0/16",
+		DefaultFamilyCores: 100_000, RegionalCores: 100_000, LowPriorityCores: 100_000,
+		Sizes: sizes(), Guest: t,
+	})
+	if err != nil {
+		return nil, err
+	}
+	credential, err := t.region.FederatedCredential()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.settle(ctx); err != nil {
+		return nil, fmt.Errorf("settling others there: %w", err)
+	}
+	subnet, err := t.subnet()
+	if err != nil {
+		return nil, fmt.Errorf("making its network: %w", err)
+	}
+	authority, err := scarcity.Authority()
+	if err != nil {
+		return nil, err
+	}
+	options := t.region.ClientOptions()
+	t.wire = tap(options.Transport, t.foreign)
+	options.Transport = t.wire
+	version := "1.36.3"
+	class := &v1beta1.AKSNodeClass{Status: v1beta1.AKSNodeClassStatus{KubernetesVersion: &version}}
+	class.Name = className
+	p, err := azure.New(ctx, azure.Options{
+		AKSMachines: t.pool(),
+		Credential:  &turnstile{credential, make(chan struct{}, 1)}, ClientOptions: options,
+		SubscriptionID: t.region.SubscriptionID(), Location: t.region.Location(), ClusterName: clusterName,
+		ClusterEndpoint: "https://karve.example:443", CABundle: authority,
+		NodeResourceGroup: t.region.NodeResourceGroup(), VNetSubnetID: subnet,
+		SSHPublicKey: "ssh-ed25519 AAAA siege", PricesURL: t.region.URL() + "/api/retail/prices", ARMShare: 1,
+		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
+		Classes:        azure.ClassesFunc(func(context.Context, string) (*v1beta1.AKSNodeClass, error) { return class, nil }),
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.market = &market{provider: p}
+	return t, nil
+}
+
+// pool is where AKS makes machines, in batches; none where Compute does.
+func (t *town) pool() azure.AKSMachines {
+	if !t.options.AKS {
+		return azure.AKSMachines{}
+	}
+	return azure.AKSMachines{
+		Pool: t.region.MachinesPool(), ResourceGroup: t.region.ClusterResourceGroup(), Buy: true,
+		Batching: azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: azure.MostInBatch},
+	}
+}
+
+// subnet is where machines go: AKS's own, but for two faults. Only who is in another network
+// looks for a security group, and addresses that linger are missed where there are few more
+// than machines.
+func (t *town) subnet() (id string, err error) {
+	prefix := 16
+	if slices.Contains(t.options.Faults, addressesLinger) {
+		const azures = 5 // addresses of each subnet
+		prefix = 32 - bits.Len(uint(t.options.Machines+azures))
+	} else if !slices.Contains(t.options.Faults, "NoSecurityGroups") {
+		return t.region.SubnetID(), nil
+	}
+	return t.region.AddSubnet("network", "network", "nodes", fmt.Sprintf("10.1.0.0/%d", prefix))
+}
+
+const addressesLinger = "AddressesLinger"
+
+const clusterName = "karve"
+
+// sizes are what the region sells.
+func sizes() []string {
+	return []string{"Standard_D4s_v5", "Standard_D4as_v5", "Standard_D4ds_v5", "Standard_D4ads_v5", "Standard_D8s_v5", "Standard_E4s_v5"}
+}
+
+// cheapest is the size that is bought before all others.
+const cheapest = "Standard_D4as_v5"
+
+// turnstile lets one at a time ask for a token. The SDK does so too, with a mutex, and time
+// stands still in a bubble while somebody waits for one.
+type turnstile struct {
+	azcore.TokenCredential
+	gate chan struct{}
+}
+
+// GetToken waits for its turn.
+func (c *turnstile) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	select {
+	case c.gate <- struct{}{}:
+	case <-ctx.Done():
+		return azcore.AccessToken{}, ctx.Err()
+	}
+	defer func() { <-c.gate }()
+	return c.TokenCredential.GetToken(ctx, o)
+}
+
+// shortage has the cheapest size out of stock in one zone, whatever else happens, so that
+// there are always some purchases that fail late.
+func (t *town) shortage() {
+	if err := t.region.AddStockout(emulator.Stockout{Size: cheapest, Zone: "1"}); err != nil {
+		panic(err) // only a mode or a pattern can be wrong, and there is none
+	}
+}
+
+// Run is what happens on a machine: its node joins, and is silent once the machine ends.
+func (t *town) Run(ctx context.Context, m emulator.Machine) {
+	c := t.claimOf(m)
+	if c == nil || !t.introduced(ctx, m) {
+		return
+	}
+	t.join(c)
+	<-ctx.Done()
+	t.part(c)
+}
+
+// introduced has a machine ask its metadata service who it is, as nodes do before they join,
+// until it knows or ends.
+func (t *town) introduced(ctx context.Context, m emulator.Machine) bool {
+	metadata := &http.Client{Transport: t.region.MetadataOf(m.Name), Timeout: 10 * time.Second}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://169.254.169.254/metadata/instance/compute?api-version=2021-02-01", nil)
+	if err != nil {
+		panic(err) // only the address can be wrong, and it is not
+	}
+	req.Header.Set("Metadata", "true")
+	for {
+		answer, err := metadata.Do(req)
+		if err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return true
+			}
+		}
+		if scarcity.Sleep(ctx, time.Second) != nil {
+			return false
+		}
+	}
+}
+
+// claimOf is the claim that a machine was made for; nil when there is none.
+func (t *town) claimOf(m emulator.Machine) *claim {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.claims[m.Tags[tagClaimUID]]
+}
+
+// Preempt has the claim end whose machine Azure will take back, as its agent and the
+// interruption controller do.
+func (t *town) Preempt(vm string, _ emulator.Preemption) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.claims {
+		if c.id != "" && named(c.id, vm) {
+			c.lost = true
+			c.poke()
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/test/scarcity"
+)
+
+// Options are a siege.
+type Options struct {
+	// Seed decides what is struck and how long things take.
+	Seed uint64
+	// Machines is how many are needed. Zero: 1,000.
+	Machines int
+	// Faults are names of the emulator's catalogue. They strike together.
+	Faults []string
+	// AKS has AKS make the machines, many with one request, instead of Compute.
+	AKS bool
+}
+
+// Result is what was found.
+type Result struct {
+	Options
+	// Leaked are machines, interfaces and disks that were left behind.
+	Leaked []string
+	// Duplicates are claims that had two machines at a time.
+	Duplicates []string
+	// Touched are resources of others that somebody wrote to, or that changed.
+	Touched []string
+	// Endless are machines that never came, and claims that never ended.
+	Endless []string
+	// Strikes is how often faults struck, Claims how many were needed.
+	Strikes, Claims int
+	// Up is how long it took until all machines had joined, Down until all was gone.
+	Up, Down time.Duration
+	// Ledger counts the requests.
+	Ledger emulator.Ledger
+}
+
+// Err says what is wrong; nil when nothing is.
+func (r Result) Err() error {
+	var errs []error
+	for what, found := range map[string][]string{"left behind": r.Leaked, "twice": r.Duplicates, "not ours and touched": r.Touched, "without end": r.Endless} {
+		if len(found) > 0 {
+			errs = append(errs, fmt.Errorf("%s, seed %d: %d %s, such as %s", r.name(), r.Seed, len(found), what, found[0]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r Result) name() string {
+	if len(r.Faults) == 0 {
+		return "no fault"
+	}
+	return strings.Join(r.Faults, " and ")
+}
+
+func (r Result) String() string {
+	return fmt.Sprintf("%s, struck %d times: %d machines by %d claims, up in %v, gone in %v, with %d writes and %d reads, %d of them throttled; %d left behind, %d twice, %d of others touched, %d without end",
+		r.name(), r.Strikes, r.Machines, r.Claims, r.Up.Round(time.Second), r.Down.Round(time.Second), r.Ledger.Writes, r.Ledger.Reads, r.Ledger.Throttled,
+		len(r.Leaked), len(r.Duplicates), len(r.Touched), len(r.Endless))
+}
+
+// How long things may take at most, and how long faults last.
+const (
+	upWithin   = 2 * time.Hour
+	downWithin = 2 * time.Hour
+	// rage is how long faults strike from the start of the provider on, and from when the
+	// first machine is given back; calm how long they do before, when all are up.
+	rage, calm = 2 * time.Minute, 2 * time.Minute
+)
+
+// Run brings machines up and gives them back. Faults strike while they come up, while all
+// are up, and while they go.
+func Run(ctx context.Context, o Options) (Result, error) {
+	if o.Machines == 0 {
+		o.Machines = 1000
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t, err := open(ctx, o)
+	if err != nil {
+		return Result{}, fmt.Errorf("opening the region of seed %d: %w", o.Seed, err)
+	}
+	defer t.close(cancel)
+	a, err := newAssault(t, o)
+	if err != nil {
+		return Result{}, err
+	}
+	return t.hold(ctx, a)
+}
+
+// hold is the course of the siege.
+func (t *town) hold(ctx context.Context, a *assault) (Result, error) {
+	r := Result{Options: t.options}
+	if len(a.kinds) == 0 { // of how fast machines come, what the region sells is no part
+		t.market.look(ctx)
+		if problem := t.market.problem(); problem != "" {
+			return r, fmt.Errorf("nothing is at fault, and the catalog is not whole: %s", problem)
+		}
+	}
+	begun := time.Now()
+	a.strikeFor(ctx, rage, func() { t.start(ctx) })
+	r.Endless = t.await(ctx, upWithin, t.missing)
+	r.Up = t.lastJoined().Sub(begun)
+	if len(a.kinds) > 0 && !t.options.AKS { // what belongs to AKS's machines is AKS's to take away
+		if err := t.scatter(ctx); err != nil {
+			return r, err
+		}
+	}
+	a.strikeFor(ctx, calm, nothing)
+	begun = time.Now()
+	a.strikeFor(ctx, rage, func() { close(t.dismissed) })
+	r.Endless = append(r.Endless, t.await(ctx, downWithin, t.standing)...)
+	r.Leaked = t.await(ctx, downWithin, t.residue)
+	r.Down, r.Strikes = time.Since(begun), a.strikes
+	r.Duplicates, r.Touched, r.Claims = t.twice(), t.touched(), t.count()
+	r.Ledger = t.region.Ledger()
+	return r, errors.Join(ctx.Err(), t.region.CheckInvariants())
+}
+
+func nothing() {}
+
+// start has all act: the provider, the collector, and whoever orders machines.
+func (t *town) start(ctx context.Context) {
+	t.acting.Go(func() { _ = t.market.provider.Run(ctx) }) // its error is that of ctx
+	t.acting.Go(func() { t.market.keep(ctx) })
+	t.acting.Go(func() { t.collect(ctx) })
+	for i := range t.options.Machines {
+		t.acting.Go(func() { t.serve(ctx, i) })
+	}
+}
+
+// await waits until nothing is open any more, and returns what is in the end.
+func (t *town) await(ctx context.Context, limit time.Duration, open func() []string) []string {
+	for begun := time.Now(); ; {
+		t.observe()
+		left := open()
+		if len(left) == 0 || time.Since(begun) > limit || scarcity.Sleep(ctx, 5*time.Second) != nil {
+			return left
+		}
+	}
+}
+
+// close ends whoever acts and waits for them.
+func (t *town) close(cancel context.CancelFunc) {
+	cancel()
+	t.acting.Wait()
+	_ = t.region.Close() // it has no listener, and its guests end with it
+}
+
+// A town is whoever needs machines, and where they come from.
+type town struct {
+	options   Options
+	region    *emulator.Server
+	wire      *wire
+	market    *market
+	collector collector
+	foreign   foreign
+	acting    sync.WaitGroup
+	dismissed chan struct{} // closed when no machine is needed any more
+
+	mu      sync.Mutex
+	claims  map[string]*claim // those that exist, by UID
+	made    int               // claims ever
+	last    time.Time         // when a machine joined last
+	joined  map[int]bool      // orders whose machine has joined
+	doubles map[string]bool   // claims that had two machines
+}
