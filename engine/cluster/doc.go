@@ -1,7 +1,7 @@
-// Package cluster is the snapshot every decision reads: pools, offers, nodes and
-// pods, folded into classes of like pods and kept warm by a Builder.
+// Package cluster is the snapshot that every decision reads: pools, offerings, nodes and
+// pods. A Builder groups like pods into pod classes and keeps the snapshot current.
 //
-// The types in spec.go are plain values in the words of a manifest; kube fills
-// them from API objects and nothing else does. Snapshot is the compiled form. It
-// refuses to look at anything by itself: no clock, no client.
+// The types in spec.go are plain values in the words of a manifest; only package kube fills
+// them, from API objects. Snapshot is the compiled form. It depends on nothing outside
+// itself: it has no clock and no client.
 package cluster

@@ -10,51 +10,54 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// PoolCatalog is a pool together with what it can buy: the catalog's rows as this
-// pool's nodes would be, DaemonSets taken off.
+// PoolCatalog is a pool together with the offerings it can launch: the offerings of the node
+// class's catalog with the labels of this pool's nodes and less the overhead of DaemonSets.
 type PoolCatalog struct {
 	Pool    NodePool
 	Catalog *offering.Catalog
-	// Base is what every node of the pool will carry.
+	// Base are the requirements and labels that every node of the pool has.
 	Base constraint.Set
-	// Rows are those that meet Base.
+	// Offerings are the offerings that meet Base.
 	Offerings bitset.Set
-	// Room is what pods can use of a node bought by row i, and Daemons what the
-	// DaemonSets that match it take before.
+	// Allocatable[i] is what pods can use of a node launched from offering i; DaemonOverhead[i]
+	// is what the DaemonSets that match such a node take before.
 	Allocatable, DaemonOverhead []quantity.Vector
-	// Limits are what the pool may hold in total, and Left what of it is not taken
-	// by nodes and claims. Only resources in Limited count.
+	// Left is what nodes and NodeClaims have not taken yet of the pool's limits. Only the
+	// resources in Limited count.
 	Left    quantity.Vector
 	Limited []quantity.Dim
-	// Uncounted are the limits on resources without a position. Machines that have any of
-	// such a resource are not bought, as nothing counts how many of them there may be.
+	// Uncounted are the limits on resources without a position. Instance types that have any of
+	// such a resource are not launched, because nothing counts how much of it there may be.
 	Uncounted []Uncounted
 	// NodesLeft is how many more nodes the pool may have; negative means no limit.
 	NodesLeft int
-	// Varied are the labels with minValues, in the order of the pool's requirements.
+	// MinValues are the labels with minValues, in the order of the pool's requirements.
 	MinValues []MinValues
 
 	ladders [quantity.Dims]*ladder
 	cells   map[string][]CellOfferings
-	taken   []portsTaken // by DaemonSets that take host ports
+	taken   []portsTaken // host ports that DaemonSets take
 	laid    layout
 }
 
-// Uncounted is a limit that no launch may count against, and the rows that would.
+// Uncounted is a limit on a resource that cannot be counted, and the offerings that would
+// use the resource.
 type Uncounted struct {
 	Limit string
 	Left  int64
 	Rows  bitset.Set
 }
 
-// layout names what DaemonSets take of a catalog's rows. Markets for which it is the
-// same share Room and Daemons: many pools buy from one large catalog.
+// layout identifies what DaemonSets take of a catalog's offerings. Pools with the same
+// layout share Allocatable and DaemonOverhead, because many pools launch from one large
+// catalog.
 type layout struct {
 	catalog *offering.Catalog
-	daemons string // each with the rows on which it runs
+	daemons string // each with the offerings on which it runs
 }
 
-// market compiles one pool, sharing what it can with those that are laid out. A pool whose class has no catalog sells nothing.
+// market compiles one pool, and shares what it can with the pools in laid. A pool whose node
+// class has no catalog has no offerings.
 func (b *Builder) market(p NodePool, laid map[layout]*PoolCatalog) *PoolCatalog {
 	m := &PoolCatalog{Pool: p, Catalog: b.catalogs[p.Class].compiled, cells: map[string][]CellOfferings{}}
 	if m.Catalog == nil {
@@ -69,7 +72,7 @@ func (b *Builder) market(p NodePool, laid map[layout]*PoolCatalog) *PoolCatalog 
 		base = base.With(b.space.In(key, value))
 	}
 	base = base.With(b.space.In(LabelPool, p.Name))
-	// A machine that is not bought yet has a name nobody can ask for.
+	// The name of a node that is not launched yet is unknown, so no pod can require it.
 	base = base.With(b.space.In(LabelHostname, ""))
 	m.Base = base
 	if q, bad := base.Impossible(); bad {
@@ -81,15 +84,15 @@ func (b *Builder) market(p NodePool, laid map[layout]*PoolCatalog) *PoolCatalog 
 	return m
 }
 
-// block keeps the pool from buying, unless something else does already.
+// block keeps the pool from launching nodes, unless it is blocked already.
 func (m *PoolCatalog) block(because reason.Reason, why error) {
 	if m.Pool.Blocked == "" {
 		m.Pool.Blocked, m.Pool.BlockedDetail, m.Pool.BlockedFacts = because, why.Error(), factsOf(why)
 	}
 }
 
-// admitted returns the rows that carry whatever the narrowed requirements ask,
-// looking only at the keys of touched.
+// admitted returns the offerings that can meet the narrowed requirements. It looks only at
+// the keys of touched.
 func (m *PoolCatalog) admitted(narrowed, touched constraint.Set) bitset.Set {
 	rows := bitset.Upto(len(m.Catalog.Offerings))
 	for _, t := range touched {
@@ -112,9 +115,9 @@ func (m *PoolCatalog) admitted(narrowed, touched constraint.Set) bitset.Set {
 	return rows
 }
 
-// layDaemons takes what DaemonSets will use off every row, and notes the host ports
-// that they will hold there. Which of them match
-// may differ from row to row (architecture, GPU, zone), so it is exact per row.
+// layDaemons subtracts the overhead of DaemonSets from every offering, and notes the host
+// ports that they take there. Which DaemonSets match may differ from offering to offering
+// (architecture, GPU, zone), so the overhead is exact per offering.
 func (m *PoolCatalog) layDaemons(b *Builder, laid map[layout]*PoolCatalog) {
 	type overhead struct {
 		*daemon
@@ -153,7 +156,8 @@ func (m *PoolCatalog) layDaemons(b *Builder, laid map[layout]*PoolCatalog) {
 	laid[m.laid] = m
 }
 
-// admittedByAny is anyAlternative for all rows, whether or not the pool may buy them.
+// admittedByAny is anyAlternative for all offerings, including those that the pool may not
+// launch.
 func (m *PoolCatalog) admittedByAny(alternatives []constraint.Set) bitset.Set {
 	var rows bitset.Set
 	for _, alt := range alternatives {
@@ -166,20 +170,20 @@ func (m *PoolCatalog) anyAlternative(alternatives []constraint.Set) bitset.Set {
 	return m.admittedByAny(alternatives).And(m.Offerings)
 }
 
-// Compatible is what one market can do for one class, before limits and stock.
+// Compatible is which offerings of one pool fit one pod shape, before limits and
+// availability.
 type Compatible struct {
-	// Rows[i] are the rows on which Alternatives[i] of the shape holds and one pod
-	// fits; Admitted[i] those on which it holds and no DaemonSet takes the shape's host
-	// ports, whatever their room.
+	// Fitting[i] are the offerings on which Alternatives[i] of the shape holds and one pod fits.
+	// Admitted[i] are those on which it holds and no DaemonSet takes the shape's host ports,
+	// whatever their capacity.
 	Fitting, Admitted []bitset.Set
-	// Shut is set when DaemonSets keep the shape off some rows.
+	// PortsTaken is set when host ports of DaemonSets keep the shape off some offerings.
 	PortsTaken bool
-	// All is the union of Rows.
+	// All is the union of Fitting.
 	All bitset.Set
 }
 
-// Compatible computes, once per class and market, where the class can go. A market
-// whose pool is blocked fits nothing.
+// Compatible computes, once per shape and pool, which offerings fit the shape.
 func (m *PoolCatalog) Compatible(c *PodShape) *Compatible {
 	if f, ok := c.fits[m]; ok {
 		return f
@@ -206,8 +210,8 @@ func (m *PoolCatalog) fit(c *PodShape) *Compatible {
 	return f
 }
 
-// Join adds one more class's requirements to what a node of row i has promised
-// already. It reports false when both cannot hold on one node.
+// Join adds the requirements of one more class to those of the pods that a node of offering
+// i holds already. It reports false when both cannot hold on one node.
 func (m *PoolCatalog) Join(i int, joint, more constraint.Set) (constraint.Set, bool) {
 	out := joint.And(more)
 	for _, t := range more {
@@ -218,7 +222,7 @@ func (m *PoolCatalog) Join(i int, joint, more constraint.Set) (constraint.Set, b
 				return nil, false
 			}
 		case m.Catalog.HasLabel(t.Key):
-			// One value per row: whoever was admitted to the row agrees on it.
+			// The offering has one value, which every pod admitted to it accepts.
 		case !q.Possible():
 			return nil, false
 		}
@@ -226,13 +230,13 @@ func (m *PoolCatalog) Join(i int, joint, more constraint.Set) (constraint.Set, b
 	return out, true
 }
 
-// Admitted returns the rows of the market on which the joint requirements hold.
+// Matching returns the pool's offerings on which the node requirements hold.
 func (m *PoolCatalog) Matching(joint constraint.Set) bitset.Set {
 	return m.admitted(joint, joint).And(m.Offerings)
 }
 
-// Admitting returns the rows that meet the shape's requirements and have its host
-// ports to give, whatever their room.
+// Admitting returns the offerings that meet the shape's requirements and whose nodes have
+// its host ports free, whatever their capacity.
 func (m *PoolCatalog) Admitting(c *PodShape) bitset.Set {
 	var rows bitset.Set
 	for _, admitted := range m.Compatible(c).Admitted {
@@ -241,7 +245,7 @@ func (m *PoolCatalog) Admitting(c *PodShape) bitset.Set {
 	return rows
 }
 
-// Jointly returns the rows on which one of the shape's alternatives can hold
+// MatchingBoth returns the offerings on which one of the shape's alternatives can hold
 // together with more.
 func (m *PoolCatalog) MatchingBoth(c *PodShape, more constraint.Set) bitset.Set {
 	var rows bitset.Set
@@ -252,7 +256,7 @@ func (m *PoolCatalog) MatchingBoth(c *PodShape, more constraint.Set) bitset.Set 
 	return rows
 }
 
-// Meeting returns the rows that meet the shape's own node selector and affinity.
+// MatchingOwn returns the offerings that meet the shape's own node selector and affinity.
 // They must not be changed.
 func (m *PoolCatalog) MatchingOwn(c *PodShape) bitset.Set {
 	rows, ok := c.met[m]
@@ -263,5 +267,6 @@ func (m *PoolCatalog) MatchingOwn(c *PodShape) bitset.Set {
 	return rows
 }
 
-// Several reports whether the launch of row i may choose between values of some label.
+// AnyFlexible reports whether the launch of offering i may choose between values of some
+// label.
 func (m *PoolCatalog) AnyFlexible(i int) bool { return m.Catalog.AnyFlexible(i) }

@@ -10,54 +10,55 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// PodShape is what pods ask of the machine they run on, whoever their neighbours
-// are. Classes that differ only in neighbours, priority or name share one.
+// PodShape is what pods ask of a node, regardless of their neighbours. Classes that differ
+// only in spread constraints, pod affinity, priority, namespace or labels share one.
 type PodShape struct {
-	// Requests includes one attachment per volume that only the pod itself mounts, and
-	// is made anew when the resources' positions change.
+	// Requests includes one attachment per volume that only the pod itself mounts. It is
+	// computed again when the positions of resources change.
 	Requests quantity.Vector
 	// Dims lists the resources in Requests.
 	Dims []quantity.Dim
-	// Alternatives are the label requirements, those of volumes included: one of
-	// them must hold. There is always one, possibly empty; an impossible one stays,
-	// to be explained.
+	// Alternatives are the label requirements, including those of volumes: one set must hold.
+	// There is always at least one, possibly empty. An impossible set stays in the list so that
+	// it can be explained.
 	Alternatives []constraint.Set
-	// Keys are the labels that Alternatives look at, without the hostname; Named is
-	// set when they look at that.
+	// Keys are the labels that Alternatives look at, without the hostname; UsesHostname is set
+	// when Alternatives look at the hostname.
 	Keys         []*constraint.Key
 	UsesHostname bool
 	Tolerations  []Toleration
-	// Mounts are volumes that other pods may mount too: attached once per node.
+	// Mounts are volumes that other pods may mount too: each is attached once per node.
 	Mounts []Mount
 	// Ports are the host ports that the pods take.
 	Ports []Port
-	// AvoidSoft keeps the pods from taints that merely prefer to keep them away.
+	// AvoidSoft keeps the pods off nodes with PreferNoSchedule taints that they do not tolerate.
 	AvoidSoft bool
-	// Refused says why nothing can be planned for the shape; empty when something can.
+	// Refused says why nothing can be planned for the shape; empty when it can be planned for.
 	Refused reason.Reason
 	Detail  string
 	Facts   reason.Facts // the parameters of Detail
 
 	asks    quantity.Amounts // Requests by name
-	own     []constraint.Set // Alternatives without the volumes'
-	volumes []Volume         // of the first pod of the shape: others have the like
+	own     []constraint.Set // Alternatives without the requirements of volumes
+	volumes []Volume         // of the first pod of the shape; those of the others are equivalent
 	size    int64
 	fits    map[*PoolCatalog]*Compatible
 	met     map[*PoolCatalog]bitset.Set // see PoolCatalog.MatchingOwn
-	// variants insist on what classes of the shape prefer; see PodClass.Requiring.
+	// variants turn preferences of the shape's classes into requirements; see
+	// PodClass.Requiring.
 	variants map[string]*PodShape
 	key      string
 	refs     int
 }
 
-// Mount is a volume that is attached once however many pods of a node mount it.
+// Mount is a volume that is attached once per node, however many pods there mount it.
 type Mount struct {
 	Volume string
 	Dim    quantity.Dim
 }
 
-// mostAlternatives bounds the product of OR-terms of affinity and volumes. Real
-// pods have a handful; beyond this somebody is testing us.
+// mostAlternatives bounds the product of the OR-terms of affinity and volumes. Real pods
+// have a handful; only a hostile manifest has more.
 const mostAlternatives = 512
 
 func (b *Builder) newShape(p *Pod, key string) *PodShape {
@@ -81,7 +82,7 @@ func (b *Builder) newShape(p *Pod, key string) *PodShape {
 	return s
 }
 
-// noteKeys lists the labels that the alternatives look at.
+// noteKeys sets Keys and UsesHostname to the labels that the alternatives look at.
 func (s *PodShape) noteKeys() {
 	for _, alt := range s.Alternatives {
 		for _, q := range alt {
@@ -95,7 +96,8 @@ func (s *PodShape) noteKeys() {
 	}
 }
 
-// asksOf is what one pod requests, with one attachment per volume that only it mounts.
+// asksOf returns the requests of one pod, plus one attachment per volume that only it
+// mounts.
 func asksOf(p *Pod) quantity.Amounts {
 	attach := quantity.Amounts{}
 	for _, v := range p.Volumes {
@@ -109,13 +111,13 @@ func asksOf(p *Pod) quantity.Amounts {
 	return p.Requests.Add(attach)
 }
 
-// sizeOf ranks requests by the largest of their shares. A GiB of memory weighs a
-// quarter of a core, the usual shape of a machine.
+// sizeOf ranks requests by the largest of their shares. A GiB of memory weighs a quarter of
+// a core, the usual ratio of an instance type.
 func sizeOf(asks quantity.Amounts) int64 {
 	size := max(0, min(quantity.Most, asks[quantity.NameCPU]), min(quantity.Most, asks[quantity.NameMemory])/(4<<30/1000))
 	for name, n := range asks {
 		if n > 0 && quantity.IsExtended(name) {
-			size += 1 << 40 // pods that need a rare resource go before all others
+			size += 1 << 40 // pods that request an extended resource are placed before all others
 		}
 	}
 	return size
@@ -173,8 +175,8 @@ func (b *Builder) cross(sets []constraint.Set, terms []Term) ([]constraint.Set, 
 	return out, nil
 }
 
-// optsOut reports whether the pod may only run where no NodePool stands behind
-// the node: Karpenter's explicit opt-out.
+// optsOut reports whether the pod may only run on nodes without a NodePool: Karpenter's
+// explicit opt-out.
 func (b *Builder) optsOut(alternatives []constraint.Set) bool {
 	pool := b.space.Key(LabelPool)
 	for _, alt := range alternatives {
@@ -186,9 +188,10 @@ func (b *Builder) optsOut(alternatives []constraint.Set) bool {
 	return len(alternatives) > 0
 }
 
-// Own are the requirements of the pods' own node selector and affinity, without
-// those of volumes: one of them must hold.
+// OwnRequirements are the requirements of the pods' own node selector and affinity, without
+// those of volumes: one set must hold.
 func (s *PodShape) OwnRequirements() []constraint.Set { return s.own }
 
-// Picky reports whether the pods' own node selector or affinity asks for anything.
+// HasNodeConstraints reports whether the pods' own node selector or affinity requires
+// anything.
 func (s *PodShape) HasNodeConstraints() bool { return len(s.own) != 1 || len(s.own[0]) > 0 }

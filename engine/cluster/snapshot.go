@@ -5,35 +5,35 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Snapshot is the snapshot a decision reads, compiled: see spec.go for what goes in.
-// It belongs to its Builder and is valid until the Builder changes; decisions
-// memoise in it, so only one may run at a time.
+// Snapshot is the compiled input of a decision: spec.go has what goes into it. It belongs to
+// its Builder and is valid until the Builder changes. Decisions memoise in it, so only one
+// decision may run at a time.
 type Snapshot struct {
 	Space     *constraint.Space
 	Resources *quantity.Space
-	// Markets are the pools with what they can buy: weight descending, then name.
+	// Catalogs are the pools with the offerings they can launch: weight descending, then name.
 	Catalogs []*PoolCatalog
-	// Hosts are the nodes that take pods: initialized ones first, then by key. In a WhatIf
-	// some of them may not: their NodeIndex is negative.
+	// Nodes are the nodes that take pods: initialized ones first, then by key. In a WhatIf some
+	// of them may take no pods: their Index is negative.
 	Nodes []*NodeInfo
-	// Stuck are the nodes that take no pods although they stay: their labels and
-	// pods count for the neighbours' rules all the same.
+	// Unschedulable are the nodes that stay but take no pods: their labels and pods still count
+	// for spread constraints and affinity terms of other pods.
 	Unschedulable []*NodeInfo
-	// Classes are the pending pods: priority descending, then the larger share of
-	// a machine, then signature.
+	// Classes are the pending pods: priority descending, then the larger share of a node, then
+	// signature.
 	Classes []*PodClass
-	// Budgets is what is left of each quota after nodes the cloud does not count
-	// yet. A budget that is not listed is not limited.
+	// QuotaLeft is what is left of each quota, less what nodes use that the cloud does not count
+	// yet. A quota that is not listed is not limited.
 	QuotaLeft map[string]int64
-	// Repulsions are the required anti-affinity terms of all pods, running ones
-	// included.
+	// AntiAffinityTerms are the required anti-affinity terms of all pods, including running
+	// pods.
 	AntiAffinityTerms []*AntiAffinityTerm
 	Settings          Settings
 
 	worn    map[*constraint.Key]int // see Builder
 	indexes map[string]*NodeIndex   // the Builder's; see NodeIndex
-	builder *Builder                // for Trials
-	trial   *WhatIf                 // that supposes this Snapshot; nil for what is so
+	builder *Builder                // for WhatIf
+	trial   *WhatIf                 // the WhatIf whose supposed state this is; nil for the actual state
 }
 
 // Pending counts the pods to be placed.
@@ -45,33 +45,36 @@ func (w *Snapshot) Pending() int {
 	return n
 }
 
-// NodeInfo is a node that takes pods.
+// NodeInfo is a node with what the engine computed about it. A node is listed in
+// Snapshot.Nodes while it takes pods.
 type NodeInfo struct {
 	Node
-	// Free is what is left after bound pods and DaemonSet pods yet to come.
+	// Free is the capacity left after bound pods and after DaemonSet pods that are still to
+	// come.
 	Free quantity.Vector
-	// Mounted are the shared volumes attached already.
+	// Mounted are the shared volumes that are attached already.
 	Mounted map[Mount]bool
-	// Awaited are the host ports of DaemonSet pods yet to come.
+	// DaemonPorts are the host ports of DaemonSet pods that are still to come.
 	DaemonPorts []Port
-	// NodeIndex is the host's position in Snapshot.Nodes; negative when it takes no pods.
+	// Index is the node's position in Snapshot.Nodes; negative when it takes no pods.
 	Index int
 
 	place   *place
 	labels  map[*constraint.Key]int
-	at      int          // position in Snapshot.Nodes, be it closed by a WhatIf; negative when it is not there
-	movable []content    // see content; nil when it must be made anew
-	crew    []ClassCount // see Crew; likewise
-	vacated bool         // by a WhatIf
+	at      int          // position in Snapshot.Nodes even if a WhatIf closed the node; negative when not listed
+	movable []content    // see content; nil when it must be computed again
+	crew    []ClassCount // see PodsByClass; nil when it must be computed again
+	vacated bool         // by WhatIf.RemoveNodes
 }
 
-// ClassCount is pods of one class on one node.
+// ClassCount is the number of pods of one class on one node.
 type ClassCount struct {
 	Class             *PodClass
-	Pods, Terminating int // Pods includes those that are terminating
+	Pods, Terminating int // Pods includes the terminating ones
 }
 
-// Crew lists the pods that run on the node, by class, in no order. It must not be changed.
+// PodsByClass lists the pods that run on the node, by class, in no order. It must not be
+// changed.
 func (h *NodeInfo) PodsByClass() []ClassCount {
 	if h.crew == nil && h.place != nil {
 		h.crew = muster(make([]ClassCount, 0, len(h.place.pods)), h.place.pods)
@@ -79,7 +82,7 @@ func (h *NodeInfo) PodsByClass() []ClassCount {
 	return h.crew
 }
 
-// muster adds pods to the crew.
+// muster adds the pods to the counts per class.
 func muster(crew []ClassCount, pods []*pod) []ClassCount {
 	for _, p := range pods {
 		i := enrol(&crew, p.class)
@@ -91,7 +94,7 @@ func muster(crew []ClassCount, pods []*pod) []ClassCount {
 	return crew
 }
 
-// enrol finds the class's place in the crew, and makes one when there is none.
+// enrol returns the index of the class's entry, which it appends when there is none.
 func enrol(crew *[]ClassCount, c *PodClass) int {
 	for i := range *crew {
 		if (*crew)[i].Class == c {
@@ -102,8 +105,8 @@ func enrol(crew *[]ClassCount, c *PodClass) int {
 	return len(*crew) - 1
 }
 
-// Accepts reports whether the node's labels and taints let pods of the shape in; room is
-// another question.
+// Accepts reports whether the node's labels and taints admit pods of the shape. It does not
+// look at free capacity.
 func (h *NodeInfo) Accepts(c *PodShape) bool {
 	if _, ok := tolerates(c.Tolerations, h.Taints, c.AvoidSoft); !ok {
 		return false
@@ -120,7 +123,7 @@ func (h *NodeInfo) meets(alternatives []constraint.Set) bool {
 	return false
 }
 
-// MeetsAll reports whether the host's labels meet every requirement of the set.
+// Matches reports whether the node's labels meet every requirement of the set.
 func (h *NodeInfo) Matches(set constraint.Set) bool {
 	for _, q := range set {
 		id, ok := h.labels[q.Key]
@@ -131,21 +134,22 @@ func (h *NodeInfo) Matches(set constraint.Set) bool {
 	return true
 }
 
-// Meets reports whether the host's labels meet the pods' own requirements.
+// MatchesOwn reports whether the node's labels meet the pods' own requirements, without
+// those of their volumes.
 func (h *NodeInfo) MatchesOwn(c *PodShape) bool { return h.meets(c.own) }
 
-// Tolerated reports whether pods of the shape tolerate the host's taints.
+// Tolerated reports whether pods of the shape tolerate the node's taints.
 func (h *NodeInfo) Tolerated(c *PodShape) bool {
 	_, ok := Tolerates(c.Tolerations, h.Taints)
 	return ok
 }
 
-// Value is the number of the value that the host's label has; false when it has
-// no such label.
+// Value is the ID of the value that the node has for the label; false when it has no such
+// label.
 func (h *NodeInfo) Value(k *constraint.Key) (int, bool) {
 	id, ok := h.labels[k]
 	return id, ok
 }
 
-// Each visits the nodes that run pods of the class, terminating ones included.
+// EachNode visits the nodes that run pods of the class; terminating pods are included.
 func (c *PodClass) EachNode(f func(h *NodeInfo, pods, terminating int)) { c.each(f) }

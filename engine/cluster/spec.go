@@ -54,7 +54,7 @@ type Pod struct {
 	Priority int32
 	// Labels are the pod's own: selectors of spread and affinity look at them.
 	Labels map[string]string
-	// Requests is what the scheduler counts, including pods: 1.
+	// Requests is what kube-scheduler counts, including pods: 1.
 	Requests quantity.Amounts
 	// Required is nodeSelector as In rules: all must hold.
 	Required Term
@@ -72,65 +72,69 @@ type Pod struct {
 	// Ports are the host ports of the pod's containers.
 	Ports   []Port
 	Volumes []Volume
-	// Refused says why nothing can be planned for the pod whatever is on sale, for
-	// instance a lost volume; empty when something can. RefusedDetail says it in words.
+	// Refused says why nothing can be planned for the pod, whatever offerings there are; a lost
+	// volume is one such reason. It is empty when the pod can be planned for. RefusedDetail says
+	// it in words.
 	Refused       reason.Reason
 	RefusedDetail string
 	RefusedFacts  reason.Facts // the parameters of RefusedDetail as data
 	// Node is the node the pod is bound to, by name; empty while pending.
 	Node string
-	// DaemonSet is the UID of the DaemonSet that owns the pod; empty for all others.
-	// A node keeps room for each matching DaemonSet until its pod is bound there.
+	// DaemonSet is the UID of the DaemonSet that owns the pod; empty for all other pods. A node
+	// reserves capacity for each matching DaemonSet until its pod is bound there.
 	DaemonSet string
-	// Movable is set on a bound pod that will need another home when its node
-	// goes: not owned by a DaemonSet or the node itself, not finished.
+	// Movable is set on a bound pod that needs another node when its own node goes: the pod is
+	// not owned by a DaemonSet or by the node itself, and has not finished.
 	Movable bool
-	// Terminating pods still use their node's room, but selectors do not see them.
+	// Terminating pods still use capacity of their node, but selectors do not see them.
 	Terminating bool
-	// Virtual pods stand for spare capacity that somebody asked to keep: they are
-	// placed after all others of whatever priority and never promised to.
+	// Virtual pods stand for spare capacity that the operator asked to keep. They are placed
+	// after all other pods, whatever the priority, and no node is nominated for them.
 	Virtual bool
 }
 
-// PreferredSchedulingTerm is a node affinity term that should hold, the more the larger its weight.
+// PreferredSchedulingTerm is a node affinity term that should hold; a larger weight matters
+// more.
 type PreferredSchedulingTerm struct {
 	Weight int32 // 1 to 100
 	Term   Term
 }
 
-// Selector picks pods by namespace and label. One whose Namespaces are empty and
-// whose NamespaceLabels are nil picks none.
+// Selector picks pods by namespace and label. A Selector with empty Namespaces and nil
+// NamespaceLabels picks no pod.
 type Selector struct {
 	// Namespaces are admitted by name.
 	Namespaces []string
-	// NamespaceLabels admits the namespaces that carry these labels besides; nil
-	// admits none, empty all.
+	// NamespaceLabels admits, in addition, the namespaces that carry these labels. Nil admits no
+	// namespace, empty admits all.
 	NamespaceLabels Term
-	// Labels must all hold on the pod; empty picks every pod.
+	// Labels must all hold on the pod; empty picks every pod in the admitted namespaces.
 	Labels Term
-	// Nothing is set for the selector that is not there: it picks no pod at all.
+	// Nothing is set when the manifest has no selector (a nil LabelSelector): it picks no pod at
+	// all.
 	Nothing bool
 }
 
-// TopologySpreadConstraint keeps the pods that Select picks evenly over the values of one node label.
+// TopologySpreadConstraint spreads the pods that Select picks evenly over the values of one
+// node label.
 type TopologySpreadConstraint struct {
 	Key     string
 	MaxSkew int32
-	// MinDomains is how many values there must be before the least counts as more
-	// than zero; 0 means 1.
+	// MinDomains is how many domains there must be: while there are fewer, the smallest
+	// count is taken as zero. 0 means 1.
 	MinDomains int32
 	Select     Selector // in the pod's own namespace; matchLabelKeys are merged in
 	// Soft is ScheduleAnyway: a preference.
 	Soft bool
-	// IgnoreAffinity counts nodes that the pod's own nodeSelector and node affinity
-	// keep it from (nodeAffinityPolicy: Ignore); HonorTaints leaves out those whose
-	// taints it does not tolerate (nodeTaintsPolicy: Honor).
+	// IgnoreAffinity counts nodes that the pod's own nodeSelector and node affinity exclude
+	// (nodeAffinityPolicy: Ignore). HonorTaints leaves out nodes whose taints the pod does not
+	// tolerate (nodeTaintsPolicy: Honor).
 	IgnoreAffinity, HonorTaints bool
 }
 
 // PodAffinityTerm is one term of pod affinity or anti-affinity.
 type PodAffinityTerm struct {
-	Key    string // node label whose value is shared or not
+	Key    string // topologyKey: the node label whose value must be shared, or must differ
 	Select Selector
 	// Weight is 0 for a required term and 1 to 100 for a preferred one.
 	Weight int32
@@ -138,18 +142,18 @@ type PodAffinityTerm struct {
 
 // Volume is a volume that a pod mounts.
 type Volume struct {
-	// ID identifies the volume for attach limits: two pods that mount the same on
-	// one node attach it once.
+	// ID identifies the volume for attach limits: two pods on one node that mount the same
+	// volume attach it once.
 	ID string
 	// Driver is the CSI driver that attaches it; empty when nothing is attached.
 	Driver string
 	// Shared is set when other pods may mount it too.
 	Shared bool
-	// AnyOf are the places it can be mounted: one must hold. Empty means anywhere.
+	// AnyOf are the places where it can be mounted: one term must hold. Empty means anywhere.
 	AnyOf []Term
 }
 
-// DaemonSet is the pod that a DaemonSet will put on every node it matches.
+// DaemonSet is the pod that a DaemonSet puts on every node it matches.
 type DaemonSet struct {
 	PodRef      // of the DaemonSet
 	Requests    quantity.Amounts
@@ -159,42 +163,44 @@ type DaemonSet struct {
 	Ports       []Port // host ports
 }
 
-// Node is a machine that exists or is on its way.
+// Node is a node that exists or that is being launched.
 type Node struct {
-	// Key identifies the node for its whole life: the NodeClaim's name where there
-	// is one, else the Node's name.
+	// Key identifies the node for its whole life: the NodeClaim's name if there is one, else the
+	// Node's name.
 	Key string
 	// Name is the Kubernetes Node's name; empty until it registers.
 	Name string
 	Pool string // owning NodePool; empty for nodes karve does not manage
-	// Labels and Taints as the scheduler will see them once the node is
-	// initialized: startup and ephemeral taints are left out before.
+	// Labels and Taints are what kube-scheduler sees once the node is initialized: before that,
+	// startup taints and ephemeral taints are left out.
 	Labels map[string]string
 	Taints []Taint
-	// Capacity is what counts against the pool's limits, Allocatable what pods can
-	// use; quantity.Attachable resources that are not listed are unlimited. For a claim whose machine is not chosen yet Capacity is the largest and
-	// Allocatable the smallest, per resource, over the types it accepts: limits stay
-	// hard and promised room is really there.
+	// Capacity counts against the pool's limits; Allocatable is what pods can use.
+	// quantity.Attachable resources that are not listed are unlimited. For a NodeClaim whose
+	// instance type is not chosen yet, Capacity is the largest and Allocatable the smallest
+	// amount of each resource over the instance types it accepts: so limits stay hard, and the
+	// capacity promised to pods really exists.
 	Capacity, Allocatable quantity.Amounts
-	// Draws is what the node takes from the region's budgets, while the cloud does not count it yet.
+	// QuotaUses is what the node takes from the region's quotas while the cloud does not count
+	// it yet.
 	QuotaUses []offering.QuotaUse
 	Price     offering.Price
-	// Initialized nodes are filled first; others are on their way.
+	// Initialized nodes are filled first; the others are still being launched.
 	Initialized bool
-	// Leaving nodes take no new pods, and their movable pods need new homes.
+	// Leaving nodes take no new pods, and their movable pods need replacements on other nodes.
 	Leaving bool
-	// Stuck nodes take no new pods either, though those they have stay: they should
-	// have been initialized long since.
+	// Unschedulable nodes take no new pods either, but their pods stay. An example is a node
+	// that should have been initialized long ago.
 	Unschedulable bool
-	// Claim is set when a NodeClaim stands behind the node.
+	// Claim is set when the node has a NodeClaim.
 	Claim bool
-	// NominatedUntil protects the node from being taken as empty: pods were
-	// promised room on it.
+	// NominatedUntil is until when the node does not count as empty: pods have been nominated to
+	// it.
 	NominatedUntil time.Time
 	Created        time.Time
 }
 
-// NodePool is a NodePool.
+// NodePool is a NodePool as the engine sees it.
 type NodePool struct {
 	Name   string
 	Weight int32
@@ -202,41 +208,45 @@ type NodePool struct {
 	Requirements Term
 	Labels       map[string]string
 	Taints       []Taint // startup taints are not part of the decision
-	// Limits by resource name, in base units; quantity.NameNodes caps the number
-	// of nodes. Nil means no limit.
+	// Limits are by resource name, in base units; quantity.NameNodes caps the number of nodes.
+	// Nil means no limit.
 	Limits quantity.Amounts
-	// PodClass names the catalog the pool buys from (see Builder.SetCatalog).
+	// Class is the node class; it names the catalog whose offerings the pool can launch (see
+	// Builder.SetCatalog).
 	Class string
-	// Blocked says why nothing may be bought for this pool now; empty when it may.
+	// Blocked says why no node may be launched for this pool now; empty when nodes may be
+	// launched.
 	Blocked reason.Reason
-	// BlockedDetail says it in words, and BlockedFacts has the parameters as data.
+	// BlockedDetail says it in words, and BlockedFacts holds the parameters as data.
 	BlockedDetail string
 	BlockedFacts  reason.Facts
-	// Static pools keep a number of nodes whatever the pods: pending pods buy nothing there.
+	// Static pools keep a fixed number of nodes whatever the pods: pending pods launch no nodes
+	// there.
 	Static bool
 }
 
-// PreferencePolicy says what becomes of what pods merely prefer.
+// PreferencePolicy says how preferences of pods (preferred terms, soft constraints) are
+// treated.
 type PreferencePolicy string
 
 const (
-	// Respect honours preferences, the heaviest first, while they cost little.
+	// Respect honours preferences, the heaviest first, as long as they cost little.
 	Respect PreferencePolicy = "Respect"
-	// Ignore leaves them to the scheduler.
+	// Ignore leaves preferences to kube-scheduler.
 	Ignore PreferencePolicy = "Ignore"
 )
 
 // UnlimitedSurplus honours every preference that can be honoured, whatever it costs.
 const UnlimitedSurplus = -1
 
-// Settings are the operator's wishes that hold for every pool.
+// Settings are the operator's settings that hold for every pool.
 type Settings struct {
 	// Preferences is Respect when empty.
 	Preferences PreferencePolicy
-	// Surplus is how much more a plan may cost because it honours preferences, in
-	// thousandths of what it would cost without; UnlimitedSurplus for no bound.
+	// Surplus is how much more a plan may cost because it honours preferences, in thousandths of
+	// its cost without them; UnlimitedSurplus for no bound.
 	Surplus int
-	// RelaxMinValues lets a pool buy with less variety than its minValues ask for
-	// when nothing else would do (MIN_VALUES_POLICY BestEffort).
+	// RelaxMinValues lets a pool launch nodes with fewer values than its minValues ask for when
+	// there is no other way (MIN_VALUES_POLICY BestEffort).
 	RelaxMinValues bool
 }
