@@ -7,8 +7,9 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// Asked lists the labels by which pods tell nodes apart, by name: those that they choose nodes by,
-// and those that must be equal or different among neighbours. The hostname is not among them.
+// LabelsUsed lists, by name, the labels by which pods tell nodes apart: the labels in their
+// node selectors and node affinity, and the topology keys of hard spread constraints and
+// required affinity terms. The hostname is left out.
 func (w *Snapshot) LabelsUsed() []*constraint.Key {
 	asked := map[*constraint.Key]bool{}
 	for _, c := range w.builder.classes {

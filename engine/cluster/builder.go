@@ -12,10 +12,10 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Builder keeps a Snapshot current from single changes, in any order: a pod may
-// name a node that is not known yet, a pool a catalog that comes later. It folds
-// pods into classes and interns labels as they arrive, so that Snapshot costs no
-// rebuild. It is not safe for concurrent use: its owner serialises calls.
+// Builder keeps a Snapshot current from single changes in any order: a pod may name a node,
+// and a pool a catalog, that is not known yet. It groups pods into classes and interns
+// labels as they arrive, so that Snapshot needs no rebuild. It is not safe for concurrent
+// use: its owner serialises calls.
 type Builder struct {
 	space     *constraint.Space
 	podLabels *constraint.Space
@@ -30,9 +30,9 @@ type Builder struct {
 	anchored   map[string][]*PodSelector // by anchor
 	labelled   map[string][]*PodClass    // by label and value that some selector may anchor on
 	repulsions map[string]*AntiAffinityTerm
-	repelling  []*AntiAffinityTerm // the same in order; nil when it must be made anew
-	mentioned  map[string]int      // pod labels that some selector asks for or did, with the classes that do
-	former     map[string]bool     // of mentioned, those that no class asks for any more; see unmention
+	repelling  []*AntiAffinityTerm // repulsions in order; nil when it must be computed again
+	mentioned  map[string]int      // pod labels that a selector asks for or asked for, by the number of classes that do
+	former     map[string]bool     // labels in mentioned for which no class asks any more; see unmention
 	namespaces map[string]map[string]string
 
 	pods     map[string]*pod      // by UID
@@ -45,22 +45,21 @@ type Builder struct {
 
 	worn    map[*constraint.Key]int       // labels, by how many nodes have them
 	queue   map[*PodClass]bool            // classes with pods that are bound to no node
-	leaving map[*NodeInfo]bool            // nodes whose movable pods need new homes
-	drawing map[*NodeInfo]bool            // nodes that the cloud's count of quota lacks
+	leaving map[*NodeInfo]bool            // nodes whose movable pods need replacements elsewhere
+	drawing map[*NodeInfo]bool            // nodes that the cloud does not count against quota yet
 	holding map[string]holding            // by pool
-	stale   map[*NodeInfo]bool            // whose free room must be recomputed
-	order   []*NodeInfo                   // hosts that take pods, in order; nil when it must be made anew
-	stuck   []*NodeInfo                   // made with order
+	stale   map[*NodeInfo]bool            // nodes whose Free must be computed again
+	order   []*NodeInfo                   // nodes that take pods, in order; nil when it must be computed again
+	stuck   []*NodeInfo                   // unschedulable nodes; computed with order
 	indexes map[string]*NodeIndex         // of order, by label keys
-	turn    int                           // Worlds handed out
-	moved   []*PodClass                   // classes whose Pods were last made up of more than waiting ones
+	turn    int                           // number of Snapshots handed out
+	moved   []*PodClass                   // classes whose Pods listed more than waiting pods the last time
 	asking  map[string]map[*PodShape]bool // extended resources, by the shapes that ask for them
 	scratch signature
 }
 
-// pod is what remains of a Pod once its class is known: the class holds what
-// decisions look at, and keeping it per pod too would double the memory of a
-// large cluster.
+// pod is what the Builder keeps of a Pod. The class holds everything that decisions look at;
+// a copy per pod would double the memory of a large cluster.
 type pod struct {
 	PodRef
 	created int64 // ns since 1970
@@ -71,7 +70,7 @@ type pod struct {
 	daemon  string
 	movable bool
 	dying   bool
-	housed  bool // a WhatIf settled it somewhere
+	housed  bool // a WhatIf placed it on a node that stays
 }
 
 // place is a node name with the pods bound to it, whether or not the node is known.
@@ -108,7 +107,7 @@ func NewBuilder() *Builder {
 // SetPod adds or replaces the pod with that UID: pending when pod.Node is empty, else bound.
 func (b *Builder) SetPod(p Pod) {
 	c := b.class(&p)
-	c.pods++ // keeps the class while the pod's former self goes
+	c.pods++ // keeps the class while the previous version of the pod is removed
 	b.RemovePod(p.UID)
 	c.pods--
 	entry := &pod{PodRef: p.PodRef, created: p.Created.UnixNano(), class: c, labels: p.Labels, daemon: p.DaemonSet, movable: p.Movable, dying: p.Terminating}
@@ -144,7 +143,7 @@ func (b *Builder) place(name string) *place {
 	return at
 }
 
-// join counts the pod in its class and where it is.
+// join counts the pod in its class and at its place.
 func (b *Builder) join(p *pod) {
 	p.class.pods++
 	if p.place == nil {
@@ -189,7 +188,7 @@ func (n headcount) plus(p *pod, by int32) headcount {
 	return n
 }
 
-// without drops the pod at slot, moving the last one there.
+// without removes the pod at slot and moves the last one there.
 func without(pods []*pod, slot int) []*pod {
 	last := len(pods) - 1
 	pods[slot] = pods[last]
@@ -198,15 +197,15 @@ func without(pods []*pod, slot int) []*pod {
 	return pods[:last]
 }
 
-// touch marks the host at a place for recomputing.
+// touch marks the node at a place as stale.
 func (b *Builder) touch(at *place) {
 	if at.host != nil {
 		b.stale[at.host] = true
 	}
 }
 
-// SetNode adds or replaces the node with that key. Bound pods find it by Node.Name.
-// A node that is what it was costs nothing: kubelets report again and again.
+// SetNode adds or replaces the node with that key. Bound pods refer to it by Node.Name. An
+// unchanged node costs nothing, because kubelets report again and again.
 func (b *Builder) SetNode(n Node) {
 	if old := b.nodes[n.Key]; old != nil && reflect.DeepEqual(old.Node, n) {
 		return
@@ -255,13 +254,13 @@ func (b *Builder) RemoveNode(key string) {
 	}
 }
 
-// holding is what a pool's nodes and claims count against its limits.
+// holding is what a pool's nodes and NodeClaims count against its limits.
 type holding struct {
 	nodes    int
 	capacity quantity.Amounts
 }
 
-// hold adds the node to what its pool holds, or takes it off.
+// hold adds the node to its pool's holding, or subtracts it.
 func (b *Builder) hold(h *NodeInfo, by int) {
 	if h.Pool == "" {
 		return
@@ -293,8 +292,8 @@ func (b *Builder) RemovePool(name string) {
 	delete(b.markets, name)
 }
 
-// SetDaemon adds or replaces a DaemonSet by UID. One whose constraints cannot be
-// read lands nowhere: the DaemonSet controller could not place it either.
+// SetDaemon adds or replaces a DaemonSet by UID. A DaemonSet with invalid constraints runs
+// on no node: the DaemonSet controller could not place its pods either.
 func (b *Builder) SetDaemon(d DaemonSet) {
 	b.RemoveDaemon(d.UID)
 	entry := &daemon{DaemonSet: d, tolerations: d.Tolerations}
@@ -323,8 +322,8 @@ func (b *Builder) daemonsChanged() {
 	}
 }
 
-// SetCatalog sets what a node class can buy and what is left of the budgets. The
-// types must not change afterwards; handing in the same slice again is free.
+// SetCatalog sets the instance types of a node class and what is left of the quotas. The
+// types must not change afterwards; passing the same slice again is free.
 func (b *Builder) SetCatalog(class string, types []offering.InstanceType, budgets map[string]int64) {
 	old := b.catalogs[class]
 	entry := catalog{compiled: old.compiled, budgets: budgets}
@@ -341,7 +340,7 @@ func (b *Builder) SetCatalog(class string, types []offering.InstanceType, budget
 	b.catalogs[class] = entry
 }
 
-// sell counts what the machine types of a catalog offer.
+// sell counts what the instance types of a catalog offer.
 func (b *Builder) sell(c *offering.Catalog, by int) {
 	if c == nil {
 		return
@@ -361,7 +360,7 @@ func (b *Builder) SetNamespace(name string, labels map[string]string) {
 	b.regroup()
 }
 
-// RemoveCatalog forgets what a node class can buy: its pools sell nothing.
+// RemoveCatalog forgets the instance types of a node class: its pools have no offerings.
 func (b *Builder) RemoveCatalog(class string) {
 	delete(b.catalogs, class)
 	for name, p := range b.pools {
@@ -377,7 +376,7 @@ func (b *Builder) RemoveNamespace(name string) {
 	b.regroup()
 }
 
-// SetSettings sets the operator's wishes.
+// SetSettings sets the operator's settings.
 func (b *Builder) SetSettings(s Settings) { b.settings = s }
 
 // Snapshot returns the current snapshot. It stays valid until the next change.
@@ -393,15 +392,16 @@ func (b *Builder) Snapshot() *Snapshot {
 	return w
 }
 
-// Interned is how many labels and values the Builder keeps a number for, those included that
-// nothing has any more: numbers are not given twice. When most of them are of no use, a new
-// Builder that is told the same holds less, and its Snapshot is no other.
+// Interned is how many labels and values the Builder keeps an ID for, including those that
+// nothing has any more: IDs are not reused. When most of them are unused, a new Builder that
+// gets the same objects needs less memory, and its Snapshot is the same.
 func (b *Builder) Interned() int { return b.space.Len() + b.podLabels.Len() + len(b.crowdByID) }
 
-// Load is how many things the Snapshot is made of.
+// Load is the number of pods, nodes, classes and selectors in the Snapshot.
 func (b *Builder) Load() int { return len(b.pods) + len(b.nodes) + len(b.classes) + len(b.crowds) }
 
-// sortedRepulsions lists the repulsions in order; the slice is kept until they change.
+// sortedRepulsions lists the anti-affinity terms in order; the slice is kept until they
+// change.
 func (b *Builder) sortedRepulsions() []*AntiAffinityTerm {
 	if b.repelling == nil {
 		b.repelling = slices.SortedFunc(maps.Values(b.repulsions), func(x, y *AntiAffinityTerm) int { return cmp.Compare(x.key, y.key) })
@@ -433,7 +433,7 @@ func (b *Builder) compileMarkets() []*PoolCatalog {
 	return out
 }
 
-// laidOut are markets by what DaemonSets take there.
+// laidOut returns the pool catalogs by layout.
 func (b *Builder) laidOut() map[layout]*PoolCatalog {
 	out := make(map[layout]*PoolCatalog, len(b.markets))
 	for _, m := range b.markets {
@@ -442,7 +442,7 @@ func (b *Builder) laidOut() map[layout]*PoolCatalog {
 	return out
 }
 
-// forgetFits drops memos of markets that are no more.
+// forgetFits drops memos about pool catalogs that have been replaced or removed.
 func (b *Builder) forgetFits() {
 	for _, s := range b.shapes {
 		b.forgetFitsOf(s)
@@ -458,7 +458,7 @@ func (b *Builder) forgetFitsOf(s *PodShape) {
 	maps.DeleteFunc(s.met, func(m *PoolCatalog, _ bitset.Set) bool { return gone(m) })
 }
 
-// measureLimits computes what the pool may still buy.
+// measureLimits computes what the pool may still launch.
 func (m *PoolCatalog) measureLimits(resources *quantity.Space, h holding) {
 	m.NodesLeft, m.Limited, m.Left, m.Uncounted = -1, nil, quantity.Vector{}, nil
 	for _, name := range m.Pool.Limits.Names() {
@@ -478,7 +478,7 @@ func (m *PoolCatalog) measureLimits(resources *quantity.Space, h holding) {
 	}
 }
 
-// leaveUncounted keeps a limit on a resource that has no position: nothing offers it, or
+// leaveUncounted records a limit on a resource that has no position: nothing offers it, or
 // there are more resources than positions.
 func (m *PoolCatalog) leaveUncounted(resources *quantity.Space, name string, left int64) {
 	if left >= 0 && !resources.OffersFrom(quantity.Catalogs, name) {
@@ -493,7 +493,7 @@ func (m *PoolCatalog) leaveUncounted(resources *quantity.Space, name string, lef
 	m.Uncounted = append(m.Uncounted, Uncounted{Limit: name, Left: left, Rows: rows})
 }
 
-// hosts brings the hosts up to date and returns those that take pods, in order.
+// hosts brings the nodes up to date and returns those that take pods, in order.
 func (b *Builder) hosts() []*NodeInfo {
 	if len(b.stale) > 0 {
 		daemons := b.sortedDaemons()
@@ -516,7 +516,7 @@ func (b *Builder) hosts() []*NodeInfo {
 	return b.order
 }
 
-// sortHosts puts the hosts that take pods in order, and sets the stuck ones apart.
+// sortHosts sorts the nodes that take pods, and lists the unschedulable ones apart.
 func (b *Builder) sortHosts() {
 	b.order, b.stuck = make([]*NodeInfo, 0, len(b.nodes)), nil
 	for _, h := range b.nodes {
@@ -543,7 +543,7 @@ func (b *Builder) sortHosts() {
 	}
 }
 
-// refresh recomputes what is free on a host.
+// refresh computes the free capacity of a node again.
 func (b *Builder) refresh(h *NodeInfo, daemons []*daemon) {
 	if h.labels == nil {
 		h.readLabels(b.space)
@@ -582,7 +582,7 @@ func (h *NodeInfo) readLabels(space *constraint.Space) {
 	}
 }
 
-// wear counts the host's labels in or out, once they have been read.
+// wear adds the node's labels to worn, or subtracts them. The labels must have been read.
 func (b *Builder) wear(h *NodeInfo, by int) {
 	for key := range h.labels {
 		if b.worn[key] += by; b.worn[key] == 0 {
@@ -591,7 +591,7 @@ func (b *Builder) wear(h *NodeInfo, by int) {
 	}
 }
 
-// mount attaches volumes that are not attached yet.
+// mount attaches the volumes that are not attached yet.
 func (h *NodeInfo) mount(mounts []Mount) {
 	for _, m := range mounts {
 		if h.Mounted[m] {
@@ -609,7 +609,7 @@ func (b *Builder) sortedDaemons() []*daemon {
 	return slices.SortedFunc(maps.Values(b.daemons), func(x, y *daemon) int { return cmp.Compare(x.UID, y.UID) })
 }
 
-// pending lists the classes that have pods to place, with those pods in order.
+// pending lists the classes that have pods to be placed, and brings their Pods up to date.
 func (b *Builder) pending() []*PodClass {
 	for _, c := range b.moved {
 		c.changed = true
@@ -646,7 +646,7 @@ func (b *Builder) pending() []*PodClass {
 	return out
 }
 
-// setPods lists the pods to be placed.
+// setPods sets Pods: the waiting pods, then the moving ones, each oldest first.
 func (c *PodClass) setPods(moving []*pod) {
 	c.changed = false
 	pods := append(slices.Clone(c.waiting), moving...)
@@ -665,8 +665,8 @@ func (c *PodClass) setPods(moving []*pod) {
 	}
 }
 
-// compareClasses puts urgent pods first, then large ones: small pods fill gaps.
-// Spare capacity comes after everything that runs.
+// compareClasses puts high priority first, then large pods, because small pods fill gaps.
+// Spare capacity comes after all real pods.
 func compareClasses(x, y *PodClass) int {
 	if x.Virtual != y.Virtual {
 		if y.Virtual {
@@ -683,8 +683,9 @@ func compareClasses(x, y *PodClass) int {
 	return cmp.Compare(x.key, y.key)
 }
 
-// budgets takes what is on its way off what the cloud said is left. Classes share
-// the subscription's budgets; where two disagree the smaller counts.
+// budgets subtracts what nodes use that the cloud does not count yet from what the cloud
+// says is left. Node classes share the subscription's quotas; where two disagree, the
+// smaller value counts.
 func (b *Builder) budgets() map[string]int64 {
 	left := map[string]int64{}
 	for _, c := range b.catalogs {

@@ -11,9 +11,9 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// PodClass is a group of pods that every decision treats alike: one PodShape, one
-// priority, the same demands on neighbours, and the same answer to every selector
-// that some pod has. A Deployment of 5,000 replicas is one PodClass with 5,000 pods.
+// PodClass is a group of pods that every decision treats alike: one PodShape, one priority,
+// the same spread constraints and pod (anti-)affinity, and the same answer to every selector
+// of any pod. A Deployment of 5,000 replicas is one PodClass with 5,000 pods.
 type PodClass struct {
 	*PodShape
 	Priority int32
@@ -21,33 +21,33 @@ type PodClass struct {
 	Virtual bool
 	// Preferred are the terms of node affinity that should hold, heaviest first.
 	Preferred []PreferredTerm
-	// Spreads and Affinity are what the pods ask of their neighbours, and
-	// AntiAffinity what they refuse; soft and preferred ones included.
+	// Spreads, Affinity and AntiAffinity are the topology spread constraints and pod
+	// (anti-)affinity terms of the pods, including soft and preferred ones.
 	Spreads                []TopologySpread
 	Affinity, AntiAffinity []AffinityTerm
 	// Refused says why the class cannot be planned for at all; empty when it can.
 	Refused reason.Reason
 	Detail  string
 	Facts   reason.Facts // the parameters of Detail
-	// Pods are the pending ones, oldest first; pods of leaving nodes come last.
+	// Pods are the pods to be placed, oldest first; pods of leaving nodes come last.
 	Pods []PodRef
 
 	namespace  string
 	labels     map[string]string   // those that some selector asks for
-	crowds     bitset.Set          // that pick the class
-	repulsions []*AntiAffinityTerm // that its pods have
-	named      []*PodSelector      // that its constraints name
+	crowds     bitset.Set          // IDs of the selectors that pick the class
+	repulsions []*AntiAffinityTerm // required anti-affinity terms of its pods
+	named      []*PodSelector      // selectors that its constraints name
 	mentions   []string            // pod labels that its selectors ask for
 
 	key, body string
-	pods      int // pods folded into the class, bound ones included
+	pods      int // number of pods in the class, bound ones included
 	on        map[*place]headcount
 	waiting   []*pod
-	changed   bool   // waiting is not what Pods says
-	homeless  []*pod // what Pods says while a WhatIf lasts
+	changed   bool   // Pods does not reflect waiting yet
+	homeless  []*pod // the pods that Pods lists during a WhatIf
 }
 
-// headcount is how many pods are somewhere, and how many of them are terminating.
+// headcount is how many pods are at a place, and how many of them are terminating.
 type headcount struct{ pods, dying int32 }
 
 // TopologySpread is a TopologySpreadConstraint, compiled.
@@ -74,10 +74,10 @@ func (c *PodClass) String() string {
 	return fmt.Sprintf("%s/%s and %d more", c.Pods[0].Namespace, c.Pods[0].Name, len(c.Pods)-1)
 }
 
-// Repels lists the required anti-affinity terms that the class's own pods have.
+// Repels lists the required anti-affinity terms of the class's own pods.
 func (c *PodClass) Repels() []*AntiAffinityTerm { return c.repulsions }
 
-// class returns the PodClass of a pod, compiling it when no pod was like it before.
+// class returns the PodClass of a pod, and compiles it for the first pod of its kind.
 func (b *Builder) class(p *Pod) *PodClass {
 	if done := b.mentionAll(p); done != nil {
 		defer done()
@@ -118,16 +118,16 @@ func (b *Builder) shape(p *Pod, key string) *PodShape {
 	return s
 }
 
-// tells reports whether pods are told apart by a label, because some selector asks for it. Pods
-// that are to be placed are told apart by no other (exact), or the plan would depend on what
-// was in the cluster once; pods that stay where they are may be told apart by labels that
-// selectors asked for before.
+// tells reports whether a label tells pods apart, because some selector asks for it. With
+// exact, for pods that are to be placed, only labels count that a selector asks for now:
+// otherwise the plan would depend on what was in the cluster once. Pods that stay where they
+// are may also be told apart by labels that selectors asked for before.
 func (b *Builder) tells(label string, exact bool) bool {
 	asking, known := b.mentioned[label]
 	return known && (asking > 0 || !exact)
 }
 
-// kept are the labels that pods are told apart by.
+// kept returns the labels that tell pods apart.
 func (b *Builder) kept(labels map[string]string, exact bool) map[string]string {
 	out := map[string]string{}
 	for k, v := range labels {
@@ -138,10 +138,11 @@ func (b *Builder) kept(labels map[string]string, exact bool) map[string]string {
 	return out
 }
 
-// mostPorts bounds the host ports of one pod, as mostAlternatives does its affinity.
+// mostPorts bounds the host ports of one pod, as mostAlternatives bounds its affinity.
 const mostPorts = 1000
 
-// meet compiles what a class asks of its neighbours.
+// meet compiles the topology spread constraints and the pod (anti-)affinity of a class, and
+// checks its host ports.
 func (b *Builder) meet(c *PodClass, p *Pod) error {
 	for i := range p.Spreads {
 		s := &p.Spreads[i]
@@ -196,7 +197,7 @@ func (b *Builder) neighbours(c *PodClass, terms []PodAffinityTerm) ([]AffinityTe
 	return out, nil
 }
 
-// admit makes a new class known and asks every selector about it.
+// admit registers a new class and matches it with every selector.
 func (b *Builder) admit(c *PodClass) {
 	b.classes[c.key] = c
 	for _, label := range c.mentions {
@@ -214,7 +215,7 @@ func (b *Builder) admit(c *PodClass) {
 	}
 }
 
-// dismiss forgets a class that has no pods any more.
+// dismiss removes a class that has no pods any more.
 func (b *Builder) dismiss(c *PodClass) {
 	delete(b.classes, c.key)
 	for _, label := range c.mentions {
@@ -240,7 +241,7 @@ func (b *Builder) dismiss(c *PodClass) {
 		b.unask(c.PodShape)
 		b.forgetShape(c.PodShape)
 	} else if len(c.Preferred) > 0 {
-		b.forgetVariants(c.PodShape) // other classes of the shape have other preferences, or make them anew
+		b.forgetVariants(c.PodShape) // other classes of the shape have other preferences, or compile them again
 	}
 }
 
@@ -261,7 +262,7 @@ func (b *Builder) forgetVariants(s *PodShape) {
 	s.variants = nil
 }
 
-// selectors visits those of the pod.
+// selectors visits the selectors of the pod.
 func selectors(p *Pod, visit func(*Selector)) {
 	for i := range p.Spreads {
 		visit(&p.Spreads[i].Select)
@@ -287,9 +288,9 @@ func mentions(p *Pod) []string {
 	return out
 }
 
-// mentionAll notes the labels that the pod's selectors ask for, and returns what is to be done
-// once the pod's class is known, if anything. Classes were folded without the new ones, so pods that carry
-// them are folded again.
+// mentionAll notes the labels that the pod's selectors ask for. Existing classes do not tell
+// pods apart by labels that are new, so pods that carry such a label are assigned to classes
+// again. The returned function, if any, must be called once the pod's class is known.
 func (b *Builder) mentionAll(p *Pod) (done func()) {
 	var fresh, again map[string]bool
 	selectors(p, func(s *Selector) {
@@ -339,7 +340,7 @@ func with(set map[string]bool, label string) map[string]bool {
 	return set
 }
 
-// releaseLabel counts one class less that asks for the label.
+// releaseLabel counts one class fewer that asks for the label.
 func (b *Builder) releaseLabel(label string) {
 	if b.mentioned[label]--; b.mentioned[label] == 0 {
 		b.former[label] = true
@@ -355,21 +356,21 @@ func bearsAny(has map[string]string, labels map[string]bool) bool {
 	return false
 }
 
-// moves reports whether the pod is to be placed, now or when its node goes.
+// moves reports whether the pod is to be placed: it is pending, or its node is leaving.
 func (b *Builder) moves(p *pod) bool {
 	return p.place == nil || p.place.host != nil && b.leaving[p.place.host]
 }
 
-// unmention folds pods that are to be placed again where they are told apart by labels that no
-// selector asks for any more. Those that stay are left as they are: selectors that come and go
-// would have all pods of a large cluster folded again and again.
+// unmention reassigns pods that are to be placed and are still told apart by labels that no
+// selector asks for any more. Pods that stay on their nodes keep their classes: otherwise
+// selectors that come and go would reassign all pods of a large cluster again and again.
 func (b *Builder) unmention() {
 	if len(b.former) > 0 {
 		b.refoldMoving(func(p *pod) bool { return bearsAny(p.class.labels, b.former) })
 	}
 }
 
-// refoldMoving folds pods again that are to be placed, if they must be.
+// refoldMoving reassigns the pods that are to be placed and for which must holds.
 func (b *Builder) refoldMoving(must func(*pod) bool) {
 	var moving []*pod
 	for c := range b.queue {
@@ -394,7 +395,7 @@ func (b *Builder) refoldMoving(must func(*pod) bool) {
 	}
 }
 
-// stays folds the pods at a place again whose host does not leave any more, or is gone.
+// stays reassigns the pods at a place whose node is gone, or is not leaving any more.
 func (b *Builder) stays(at *place) {
 	if len(b.former) == 0 {
 		return
@@ -404,18 +405,18 @@ func (b *Builder) stays(at *place) {
 	}
 }
 
-// Mentioned lists the labels that selectors ask for or did, in no order.
+// Mentioned lists the labels that selectors ask for or asked for before, in no order.
 func (b *Builder) Mentioned() []string { return slices.Collect(maps.Keys(b.mentioned)) }
 
-// Mention has pods that stay where they are told apart by labels that selectors asked for
-// before. It is for a new Builder that takes the place of another, before it is told of pods.
+// Mention makes the labels count as asked for before: pods that stay on their nodes are told
+// apart by them. It is for a new Builder that replaces another one, before it gets any pods.
 func (b *Builder) Mention(labels ...string) {
 	for _, label := range labels {
 		b.mentioned[label], b.former[label] = 0, true
 	}
 }
 
-// refold moves a pod to the class that tells apart by labels mentioned since.
+// refold moves a pod to the class that fits the labels mentioned by now.
 func (b *Builder) refold(p *pod, exact bool) {
 	old := p.class
 	s := &b.scratch

@@ -6,11 +6,11 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// PodCounts counts pods of some kind by the value of a node label, on the nodes that it
-// looks at. Nodes that are leaving are none.
+// PodCounts counts the pods of some classes by the value of a node label, on the nodes in
+// its DomainView. Leaving nodes are left out.
 type PodCounts struct {
 	*DomainView
-	// Classes are those of the pods that count.
+	// Classes are the classes whose pods count.
 	Classes []*PodClass
 	// Settled leaves out terminating pods.
 	Settled bool
@@ -18,43 +18,47 @@ type PodCounts struct {
 	// Counts are by value, without zeros. Total is their sum.
 	Counts map[int]int
 	Total  int
-	// Changes is how often they changed: it never comes back to what it was.
+	// Changes is how often the counts have changed. It only grows, even when counts return to
+	// earlier values.
 	Changes int
 }
 
-// NodeCounts counts nodes by the value of a label: those that it looks at and that are not
-// leaving, but for those that the WhatIf vacated (see Vacate).
+// NodeCounts counts nodes by the value of a label: the nodes in its DomainView that are not
+// leaving, and those that the WhatIf removed (see RemoveNodes).
 type NodeCounts struct {
 	*DomainView
-	Counts map[int]int // never zero
-	// Changes is how often they changed.
+	Counts map[int]int // without zeros
+	// Changes is how often the counts have changed.
 	Changes int
 }
 
-// DomainView tells by which value of a label a node counts, if it does. It remembers that of nodes that
-// are alike: so it is good for one WhatIf. What looks at nodes in the same way should share one.
+// DomainView says whether a node counts and in which domain, the value of a label. It
+// remembers the answer for nodes that are alike, so it is valid for one WhatIf. Counts that
+// look at the same nodes should share one.
 type DomainView struct {
 	key   *constraint.Key
 	looks func(*NodeInfo) bool
-	// alike puts together nodes that cannot be told apart; nil when each is one of its own.
+	// alike groups nodes that cannot be told apart; nil when each node is asked about
+	// separately.
 	alike *NodeIndex
-	// known is by the group in the index, or by position in Snapshot.Nodes: the value and one, 0 where
-	// nobody asked, -1 for nodes that do not count.
+	// known is by the group in alike, or by position in Snapshot.Nodes: the value plus one; 0
+	// where the answer is not known yet; -1 for nodes that do not count.
 	known []int32
 }
 
-// NewLens makes a DomainView for the label. looks reports whether the node counts; it must always
-// answer the same, and for nodes that are alike by their taints and those labels, too.
+// NewDomainView makes a DomainView for the label key. looks reports whether a node counts.
+// Its answer must never change, and must be the same for nodes with equal taints and equal
+// values of labels and key.
 func (w *Snapshot) NewDomainView(key *constraint.Key, labels []*constraint.Key, looks func(*NodeInfo) bool) *DomainView {
 	return &DomainView{key: key, looks: looks, alike: w.NodeIndex(append(slices.Clip(labels), key))}
 }
 
-// NewPerNodeDomainView is NewLens for what may answer otherwise for every node.
+// NewPerNodeDomainView is NewDomainView for a looks whose answer may differ for every node.
 func NewPerNodeDomainView(key *constraint.Key, looks func(*NodeInfo) bool) *DomainView {
 	return &DomainView{key: key, looks: looks}
 }
 
-// Value is the node's value; false when it does not count.
+// Value is the ID of the node's value; false when the node does not count.
 func (l *DomainView) Value(h *NodeInfo) (int, bool) {
 	if h.at < 0 {
 		return l.ask(h)
@@ -81,15 +85,16 @@ func (l *DomainView) ask(h *NodeInfo) (int, bool) {
 	return v, ok && l.looks(h)
 }
 
-// Tried reports whether the Snapshot is that of a WhatIf: it then pays to remember what was
-// counted. Remembered is a place to keep it in, as long as the WhatIf lasts.
+// InWhatIf reports whether the Snapshot is that of a WhatIf. If so it pays to remember
+// counts, and Memo is a place to keep them as long as the WhatIf lasts.
 func (w *Snapshot) InWhatIf() bool { return w.trial != nil }
 
-// Remembered is what decisions about a WhatIf's Snapshot left for those that come after them;
-// nil at first. It must be true of the Snapshot whatever is supposed.
+// Memo is what decisions about a WhatIf's Snapshot keep for later decisions; nil at first.
+// It must stay true whatever else the WhatIf supposes.
 func (w *Snapshot) Memo() *any { return &w.trial.remembered }
 
-// Follow keeps a PodCounts, which says how things stand now, current while the WhatIf lasts.
+// TrackPods keeps a PodCounts, which holds the current counts, up to date while the WhatIf
+// lasts.
 func (w *Snapshot) TrackPods(c *PodCounts) {
 	watch := w.trial.watch
 	for _, class := range c.Classes {
@@ -97,14 +102,16 @@ func (w *Snapshot) TrackPods(c *PodCounts) {
 	}
 }
 
-// FollowRoll does the same for a NodeCounts.
+// TrackNodes keeps a NodeCounts, which holds the current counts, up to date while the WhatIf
+// lasts.
 func (w *Snapshot) TrackNodes(r *NodeCounts) { w.trial.rolls = append(w.trial.rolls, r) }
 
-// podsCount reports whether pods on the node count, labelsCount whether its labels do.
+// podsCount reports whether pods on the node count; labelsCount reports whether its labels
+// count.
 func podsCount(h *NodeInfo) bool   { return !h.Leaving }
 func labelsCount(h *NodeInfo) bool { return !h.Leaving || h.vacated }
 
-// recountLabels adds the node to the rolls, or takes it off.
+// recountLabels adds the node to the tracked NodeCounts, or subtracts it (by is 1 or -1).
 func (t *WhatIf) recountLabels(h *NodeInfo, by int) {
 	for _, r := range t.rolls {
 		if v, ok := r.Value(h); ok {
@@ -116,7 +123,8 @@ func (t *WhatIf) recountLabels(h *NodeInfo, by int) {
 	}
 }
 
-// recountPods adds pods on the node to what is counted, or takes them off.
+// recountPods adds pods on the node to the tracked PodCounts, or subtracts them (by is 1 or
+// -1).
 func (t *WhatIf) recountPods(h *NodeInfo, crew []ClassCount, by int) {
 	for _, m := range crew {
 		for _, c := range t.watch[m.Class] {

@@ -11,15 +11,15 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// OwnRequirements is the Detail of a cut that no pod had a part in.
+// OwnRequirements is the Detail of a cut that does not depend on the pods.
 const OwnRequirements = "the pool's own requirements"
 
-// mostListed bounds the lists of one fact: an explanation is for reading.
+// mostListed bounds the lists in one fact, so that people can read the explanation.
 const mostListed = 12
 
-// Cuts leads from the catalog's rows to those that Compatible finds for the shape, one
-// filter after the other. Only what has no home is explained, so nothing of it is
-// kept.
+// Funnel explains step by step, one filter after the other, how the catalog's offerings
+// narrow to those that Compatible finds for the shape. It is computed only for pods without
+// a place, so nothing of it is kept.
 func (m *PoolCatalog) Funnel(c *PodShape, w *Snapshot) []reason.Cut {
 	e := explanation{market: m, shape: c, world: w, left: bitset.Upto(len(m.Catalog.Offerings))}
 	e.cut(reason.Requirements, m.Offerings, e.ofPool)
@@ -36,7 +36,7 @@ func (m *PoolCatalog) Funnel(c *PodShape, w *Snapshot) []reason.Cut {
 	return e.cuts
 }
 
-// aloneVector is what one pod of the shape takes on a machine of its own.
+// aloneVector is what one pod of the shape takes on an otherwise empty node.
 func (c *PodShape) aloneVector() quantity.Vector {
 	asked := c.Requests
 	for _, mount := range c.Mounts {
@@ -45,7 +45,7 @@ func (c *PodShape) aloneVector() quantity.Vector {
 	return asked
 }
 
-// explanation is a funnel being made.
+// explanation is a funnel under construction.
 type explanation struct {
 	market *PoolCatalog
 	shape  *PodShape
@@ -54,8 +54,8 @@ type explanation struct {
 	cuts   []reason.Cut
 }
 
-// cut keeps of what is left the rows in pass. why is asked only when that takes
-// any away, and told what was left before.
+// cut keeps those of the offerings left that are in pass. It calls why, with the offerings
+// left before, only when it removes any.
 func (e *explanation) cut(by reason.Reason, pass bitset.Set, why func(before bitset.Set) (string, map[string]any)) {
 	before := e.left
 	e.left = before.And(pass)
@@ -67,7 +67,7 @@ func (e *explanation) cut(by reason.Reason, pass bitset.Set, why func(before bit
 	e.cuts = append(e.cuts, reason.Cut{By: by, Removed: removed, Detail: detail, Facts: reason.FactsOf(facts)})
 }
 
-// ofPool says what each of the pool's requirements would take away by itself.
+// ofPool says how many offerings each of the pool's requirements would remove by itself.
 func (e *explanation) ofPool(before bitset.Set) (string, map[string]any) {
 	alone := map[string]int64{}
 	for _, q := range e.market.Base {
@@ -78,8 +78,8 @@ func (e *explanation) ofPool(before bitset.Set) (string, map[string]any) {
 	return OwnRequirements, map[string]any{"by": "pool", "requirements": first(alone)}
 }
 
-// ofPod names the requirement of the pods that takes most away by itself, one
-// whose label nobody knows before all others.
+// ofPod names the requirement of the pods that removes the most offerings by itself. Among
+// equals, one on an unknown label comes first.
 func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
 	if q, bad := contradiction(e.shape.own); bad {
 		return "the pod's own requirements on " + q.Key.Name + " contradict each other", map[string]any{"by": "pod", "key": q.Key.Name}
@@ -116,8 +116,8 @@ func (e *explanation) ofPod(before bitset.Set) (string, map[string]any) {
 	return worst.String() + ", a label that no offer, pool or node has; the nearest is " + nearest, facts
 }
 
-// contradiction is the first requirement that nothing can meet, when each of the
-// alternatives has one.
+// contradiction returns the first requirement that nothing can meet, when every alternative
+// has one.
 func contradiction(alternatives []constraint.Set) (first constraint.Requirement, all bool) {
 	for i := len(alternatives) - 1; i >= 0; i-- {
 		q, bad := alternatives[i].Impossible()
@@ -129,13 +129,13 @@ func contradiction(alternatives []constraint.Set) (first constraint.Requirement,
 	return first, len(alternatives) > 0
 }
 
-// excluded is how many of the rows the requirement would take away by itself.
+// excluded is how many of the offerings the requirement would remove by itself.
 func (e *explanation) excluded(q constraint.Requirement, rows bitset.Set) int {
 	set := constraint.Set{q}
 	return rows.Len() - e.market.admitted(e.market.Base.And(set), set).And(rows).Len()
 }
 
-// known lists values that nodes of the market can have of a label.
+// known lists the values of a label that nodes of the pool can have.
 func (e *explanation) known(k *constraint.Key) []string {
 	q, own := e.market.Base.Get(k)
 	if !e.market.Catalog.HasLabel(k) {
@@ -154,7 +154,7 @@ func (e *explanation) known(k *constraint.Key) []string {
 	return out[:min(len(out), mostListed)]
 }
 
-// ofVolumes names the volume that can be mounted in the fewest places.
+// ofVolumes names the volume that can be mounted with the fewest offerings.
 func (e *explanation) ofVolumes(before bitset.Set) (string, map[string]any) {
 	var worst *Volume
 	least := 0
@@ -174,17 +174,17 @@ func (e *explanation) ofVolumes(before bitset.Set) (string, map[string]any) {
 	facts := map[string]any{"driver": worst.Driver, "wanted": wanted}
 	name := "a volume of the pod"
 	if worst.Shared {
-		// Only volumes that pods share are told apart by name.
+		// Only shared volumes are told apart by name.
 		facts["volume"], name = worst.ID, "volume "+worst.ID
 	}
 	return name + " can be mounted only where " + strings.Join(wanted, " or "), facts
 }
 
-// mountable are the rows in whose places the volume can be mounted.
+// mountable returns the offerings on whose nodes the volume can be mounted.
 func (e *explanation) mountable(v *Volume) bitset.Set {
 	var sets []constraint.Set
 	for _, term := range v.AnyOf {
-		if set, err := e.world.Space.Set(term); err == nil { // else the shape was refused
+		if set, err := e.world.Space.Set(term); err == nil { // an invalid term has made the shape Refused
 			sets = append(sets, set)
 		}
 	}
@@ -198,7 +198,7 @@ func written(terms []Term) []string {
 		for _, r := range term {
 			rules = append(rules, r.String())
 		}
-		slices.Sort(rules) // pods that say the same in another order are one shape
+		slices.Sort(rules) // pods with the same rules in another order have one shape
 		out = append(out, strings.Join(rules, ", "))
 	}
 	return out
@@ -214,7 +214,7 @@ func (e *explanation) ofPorts(before bitset.Set) (string, map[string]any) {
 	return "a DaemonSet takes host port " + strings.Join(ports, ", "), map[string]any{"ports": ports}
 }
 
-// ofResources names the resource that is shortest, with the most of it there is.
+// ofResources names the resource that is shortest, and the largest amount there is of it.
 func (e *explanation) ofResources(before bitset.Set) (string, map[string]any) {
 	asked := e.shape.alone()
 	alone, requests := map[string]int64{}, map[string]int64{}
@@ -244,8 +244,8 @@ func (e *explanation) ofResources(before bitset.Set) (string, map[string]any) {
 	return worst.String(), facts
 }
 
-// ofUnplanned names the resources that nothing offers and, when everything that the pod
-// asks for is offered somewhere, those for which there is no position.
+// ofUnplanned names the resources that nothing offers. When everything that the pod requests
+// is offered somewhere, it names the resources for which there is no position.
 func (e *explanation) ofUnplanned(facts map[string]any) string {
 	asked := e.shape.alone()
 	var unoffered, short []string
@@ -279,12 +279,12 @@ func listed(asked quantity.Amounts, names []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// shortage says how far what is on sale falls short of a request.
+// shortage is how far the offerings fall short of a request.
 type shortage struct {
 	name           string
 	asked, largest int64
 	largestType    string
-	removed        int  // offers that have less
+	removed        int  // offerings that have less
 	unplanned      bool // the resource has no position
 }
 
@@ -307,8 +307,9 @@ func (e *explanation) shortage(name string, asked int64, rows bitset.Set) shorta
 	return s
 }
 
-// exceeds puts resources without a position first, then what is asked in vain, by its
-// ratio to the most there is, and then what most offers lack.
+// exceeds orders resources without a position first, then requests that no offering can
+// meet, by their ratio to the largest amount there is, then by how many offerings have too
+// little.
 func (s shortage) exceeds(o shortage) bool {
 	if s.unplanned != o.unplanned {
 		return s.unplanned
@@ -319,7 +320,7 @@ func (s shortage) exceeds(o shortage) bool {
 	return s.removed > o.removed
 }
 
-// String words it for people.
+// String renders the shortage for people.
 func (s shortage) String() string {
 	text := fmt.Sprintf("requests %s of %s, the largest machine has %s", quantity.Format(s.name, s.asked), s.name, quantity.Format(s.name, s.largest))
 	if s.name == quantity.NameCPU && s.asked >= 1e9 {

@@ -8,8 +8,7 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// fault is something in a manifest that cannot be planned for, with its
-// parameters as data.
+// fault is something in a manifest that cannot be planned for, with its parameters as data.
 type fault struct {
 	words string
 	facts map[string]any
@@ -21,8 +20,7 @@ func faultf(facts map[string]any, format string, args ...any) error {
 	return &fault{fmt.Sprintf(format, args...), facts}
 }
 
-// factsOf digs the parameters out of an error of this package or of a rule that
-// cannot be read.
+// factsOf extracts the parameters from an error of this package or of an invalid rule.
 func factsOf(err error) reason.Facts {
 	var f *fault
 	var e *constraint.RuleError

@@ -2,20 +2,20 @@ package cluster
 
 import "github.com/karve-dev/karve/engine/quantity"
 
-// fanout is how many rooms share a maximum, and how many maxima the next one up.
+// fanout is how many slots share a maximum, and how many maxima share one of the next level.
 const (
 	fanoutBits = 4
 	fanout     = 1 << fanoutBits
 )
 
-// FreeSpace is a row of rooms, searched for the first that holds a request: maxima
-// over stretches of 16, 256 and so on let a search pass by what is full.
+// FreeSpace is the free capacity of nodes by slot. It finds the first slot that holds a
+// request: maxima over stretches of 16, 256 and so on let the search skip full nodes.
 type FreeSpace struct {
-	dims   int       // resources per room
-	levels [][]int64 // levels[0] are the rooms, levels[n] maxima over stretches of 16ⁿ
+	dims   int       // resources per slot
+	levels [][]int64 // levels[0] is the free capacity by slot, levels[n] maxima over stretches of 16ⁿ
 }
 
-// newRooms makes n rooms that hold nothing.
+// newRooms makes n slots that hold nothing.
 func newRooms(n, dims int) *FreeSpace {
 	r := &FreeSpace{dims: dims}
 	for {
@@ -36,7 +36,7 @@ func (r *FreeSpace) Clone() *FreeSpace {
 	return out
 }
 
-// Set changes room i.
+// Set changes the free capacity of slot i.
 func (r *FreeSpace) Set(i int, room *quantity.Vector) {
 	copy(r.levels[0][i*r.dims:(i+1)*r.dims], room[:r.dims])
 	for l := 1; l < len(r.levels); l++ {
@@ -47,7 +47,7 @@ func (r *FreeSpace) Set(i int, room *quantity.Vector) {
 	}
 }
 
-// Close makes room i hold nothing, not even what asks for nothing of some resource.
+// Close makes slot i hold no request, not even one for nothing of some resource.
 func (r *FreeSpace) Close(i int) {
 	var closed quantity.Vector
 	for d := range closed {
@@ -56,7 +56,7 @@ func (r *FreeSpace) Close(i int) {
 	r.Set(i, &closed)
 }
 
-// raise computes maximum i of level l anew; false when it is what it was.
+// raise computes maximum i of level l again; false when it has not changed.
 func (r *FreeSpace) raise(l, i int) bool {
 	below := r.levels[l-1]
 	from, to := i*fanout*r.dims, min(len(below), (i+1)*fanout*r.dims)
@@ -73,7 +73,7 @@ func (r *FreeSpace) raise(l, i int) bool {
 	return changed
 }
 
-// covers reports whether room i has as much of everything.
+// covers reports whether slot i has at least as much of every resource as room.
 func (r *FreeSpace) covers(i int, room *quantity.Vector) bool {
 	for d, have := range r.levels[0][i*r.dims : (i+1)*r.dims] {
 		if have < room[d] {
@@ -83,8 +83,8 @@ func (r *FreeSpace) covers(i int, room *quantity.Vector) bool {
 	return true
 }
 
-// Next returns the first room from from on, and before to, that holds the
-// request, which asks for nothing but dims; -1 when there is none.
+// NextWithRoom returns the first slot in [from, to) that holds the request, or -1. The
+// request asks only for resources in dims.
 func (r *FreeSpace) NextWithRoom(from, to int, request *quantity.Vector, dims []quantity.Dim) int {
 	for i := from; i < to; {
 		level := 0

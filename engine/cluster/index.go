@@ -11,44 +11,46 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// NodeIndex groups the hosts by their values of some labels, by their taints and by
-// whether they are initialized, and finds those with room in each group. It is
+// NodeIndex groups the nodes by their values of some labels, by their taints and by whether
+// they are initialized, and finds the nodes with enough free capacity in each group. It is
 // kept current from decision to decision.
 type NodeIndex struct {
 	Groups []NodeGroup
-	Free   *FreeSpace // by slot; to be cloned before it is changed
+	Free   *FreeSpace // by slot; clone it before changing it
 
 	hosts []int32     // positions in Snapshot.Nodes by slot: group by group, ascending within each
 	slots []int32     // by position
 	of    []int32     // group by position
 	all   []*NodeInfo // Snapshot.Nodes
 	lets  map[*PodShape][]int32
-	// spots remembers for Trials which slots may have room for shapes; see Find. grown are the
-	// slots that had less room before, in the order in which that came to be known.
+	// spots remembers for a WhatIf which slots may have enough free capacity for a shape; see
+	// Find. grown are the slots that had less free capacity before, in the order in which the
+	// index learned it.
 	spots map[*PodShape]*spots
 	grown []int32
-	// asked is when it was asked for last, in Worlds handed out by the Builder.
+	// asked is when the index was asked for last, in Snapshots handed out by the Builder.
 	asked int
-	// shifted is how many groups do not begin with their First: a WhatIf closed some hosts.
+	// shifted is how many groups do not begin with their First, because a WhatIf closed some
+	// nodes.
 	shifted int
 }
 
-// NodeGroup is hosts that are alike as far as an NodeIndex can tell.
+// NodeGroup is nodes that are alike as far as a NodeIndex can tell.
 type NodeGroup struct {
-	First    *NodeInfo // of those that take pods; nil when none does
+	First    *NodeInfo // first of the nodes that take pods; nil when none does
 	From, To int       // their slots
 
-	like *NodeInfo // the one in slot From
+	like *NodeInfo // the node in slot From
 }
 
-// NodeInfo returns the position in Snapshot.Nodes of the host in a slot.
+// NodeAt returns the position in Snapshot.Nodes of the node in a slot.
 func (x *NodeIndex) NodeAt(slot int) int { return int(x.hosts[slot]) }
 
-// Slot returns the slot of the host at that position in Snapshot.Nodes.
+// SlotOf returns the slot of the node at that position in Snapshot.Nodes.
 func (x *NodeIndex) SlotOf(host int) int { return int(x.slots[host]) }
 
-// Accepting lists the groups whose hosts let pods of the shape in, by number: in the
-// order of their first hosts. An NodeIndex over fewer labels than the shape asks for cannot tell.
+// Accepting lists, by number, the groups whose nodes admit pods of the shape, in the order
+// of their first nodes. The index must cover every label that the shape asks for.
 func (x *NodeIndex) Accepting(s *PodShape) []int32 {
 	out, ok := x.lets[s]
 	if !ok {
@@ -65,8 +67,8 @@ func (x *NodeIndex) Accepting(s *PodShape) []int32 {
 	return x.inOrder(out)
 }
 
-// inOrder puts the groups that a WhatIf left hosts in the order that they would have
-// had its hosts never been there.
+// inOrder leaves out groups all of whose nodes a WhatIf closed, and sorts the others as if
+// the closed nodes had never been there.
 func (x *NodeIndex) inOrder(groups []int32) []int32 {
 	out := make([]int32, 0, len(groups))
 	for _, g := range groups {
@@ -78,8 +80,8 @@ func (x *NodeIndex) inOrder(groups []int32) []int32 {
 	return out
 }
 
-// refresh brings the index up to date with a host of which a WhatIf changed the room, or
-// whether it takes pods.
+// refresh brings the index up to date with a node whose free capacity has changed or that
+// takes pods no more, or again.
 func (x *NodeIndex) refresh(h *NodeInfo) {
 	slot, g := x.SlotOf(h.at), &x.Groups[x.of[h.at]]
 	if h.Index >= 0 {
@@ -96,10 +98,11 @@ func (x *NodeIndex) refresh(h *NodeInfo) {
 	}
 }
 
-// Find is FreeSpace.NextWithRoom for pods of the shape, in rooms that are the index's own or what is left
-// of them. It remembers which slots have no room for the shape: a search asks for the same again
-// and again while most hosts are full, and maxima over stretches tell little then, as one host
-// of a stretch lacks this and another that.
+// Find is FreeSpace.NextWithRoom for pods of the shape. rooms is the index's own FreeSpace
+// or what is left of it. Find remembers which slots have too little free capacity for the
+// shape: a search asks for the same shape again and again while most nodes are full. The
+// maxima over stretches help little then, because one node of a stretch lacks one resource
+// and another node another.
 func (x *NodeIndex) Find(s *PodShape, rooms *FreeSpace, from, to int) int {
 	in := x.spots[s]
 	if in == nil {
@@ -119,13 +122,13 @@ func (x *NodeIndex) Find(s *PodShape, rooms *FreeSpace, from, to int) int {
 	return -1
 }
 
-// spots are slots that may have room for a shape.
+// spots are slots that may have enough free capacity for a shape.
 type spots struct {
 	slots bitset.Set
-	seen  int // of Index.grown
+	seen  int // how much of NodeIndex.grown is taken into account
 }
 
-// survey lists the slots with room for one pod of the shape.
+// survey lists the slots with enough free capacity for one pod of the shape.
 func (x *NodeIndex) survey(s *PodShape, in *spots) {
 	for slot := range x.hosts {
 		if x.Free.holds(0, slot, &s.Requests, s.Dims) {
@@ -135,7 +138,8 @@ func (x *NodeIndex) survey(s *PodShape, in *spots) {
 	in.seen = len(x.grown)
 }
 
-// catchUp looks at the slots that have more room than when the shape was asked for last.
+// catchUp looks at the slots that have more free capacity than when the shape was asked for
+// last.
 func (x *NodeIndex) catchUp(s *PodShape, in *spots) {
 	for _, slot := range x.grown[in.seen:] {
 		if x.Free.holds(0, int(slot), &s.Requests, s.Dims) {
@@ -145,11 +149,11 @@ func (x *NodeIndex) catchUp(s *PodShape, in *spots) {
 	in.seen = len(x.grown)
 }
 
-// mostGrown is how often, for each host, room may grow until what is remembered of shapes is
-// forgotten: most of them nobody asks for again.
+// mostGrown is how often per node free capacity may grow before what is remembered of shapes
+// is dropped: most of these shapes are not asked for again.
 const mostGrown = 4
 
-// grow notes that the host's slot is about to have more room.
+// grow notes that the node's slot is about to have more free capacity.
 func (x *NodeIndex) grow(slot int, h *NodeInfo) {
 	if len(x.spots) == 0 || x.Free.covers(slot, &h.Free) {
 		return
@@ -161,7 +165,7 @@ func (x *NodeIndex) grow(slot int, h *NodeInfo) {
 	x.grown = append(x.grown, int32(slot))
 }
 
-// begin makes the host the group's first; nil when it has none.
+// begin makes the node the group's First; nil means that no node of the group takes pods.
 func (x *NodeIndex) begin(g *NodeGroup, h *NodeInfo) {
 	if g.First != g.like {
 		x.shifted--
@@ -171,7 +175,7 @@ func (x *NodeIndex) begin(g *NodeGroup, h *NodeInfo) {
 	}
 }
 
-// open is the first host from one slot on, and before another, that takes pods.
+// open returns the first node that takes pods in the slots from (inclusive) to (exclusive).
 func (x *NodeIndex) open(from, to int) *NodeInfo {
 	for slot := from; slot < to; slot++ {
 		if h := x.all[x.hosts[slot]]; h.Index >= 0 {
@@ -187,7 +191,8 @@ func (x *NodeIndex) forget(s *PodShape) {
 	delete(x.spots, s)
 }
 
-// lets is Accepts, whatever the shape demands of the host's name.
+// lets is Accepts without requirements on the hostname: a shape that has any is checked for
+// taints only.
 func (h *NodeInfo) lets(s *PodShape) bool {
 	if s.UsesHostname {
 		_, ok := tolerates(s.Tolerations, h.Taints, s.AvoidSoft)
@@ -215,8 +220,8 @@ func (w *Snapshot) NodeIndex(keys []*constraint.Key) *NodeIndex {
 	return x
 }
 
-// idleIndex is after how many Worlds an index that nothing asks for is forgotten: pods may ask
-// for other labels for ever while the nodes stay.
+// idleIndex is the number of Snapshots after which an unused index is dropped: pods may keep
+// asking for other labels while the nodes stay.
 const idleIndex = 64
 
 func (b *Builder) forgetIndexes() {
@@ -256,10 +261,11 @@ func newIndex(hosts []*NodeInfo, keys []*constraint.Key, dims int) *NodeIndex {
 	return x
 }
 
-// Likeness is equal for hosts that pods cannot tell apart by their taints and those labels.
+// GroupKey is equal for nodes that differ neither in their taints, nor in those labels, nor
+// in whether they are initialized.
 func (h *NodeInfo) GroupKey(keys []*constraint.Key) string { return string(h.likeness(nil, keys)) }
 
-// likeness writes bytes that are equal for hosts that an index puts together.
+// likeness appends bytes that are equal for nodes that an index puts into one group.
 func (h *NodeInfo) likeness(b []byte, keys []*constraint.Key) []byte {
 	b = append(b, 0)
 	if h.Initialized {

@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// ladder answers "which rows have at least so much of one resource" with one
-// binary search: rungs ascend, and rows[i] have rungs[i] or more.
+// ladder answers with one binary search which offerings have at least a given amount of one
+// resource: rungs ascend, and rows[i] are the offerings with rungs[i] or more.
 type ladder struct {
 	rungs []int64
 	rows  []bitset.Set
@@ -48,14 +48,14 @@ func (l *ladder) atLeast(n int64) bitset.Set {
 	return l.rows[i]
 }
 
-// Holding returns the rows of the market whose room holds v.
+// WithRoom returns the pool's offerings whose allocatable capacity holds v.
 func (m *PoolCatalog) WithRoom(v *quantity.Vector) bitset.Set {
 	out := m.Offerings.Clone()
 	m.DropWithoutRoom(out, v)
 	return out
 }
 
-// Sieve drops the rows whose room does not hold v.
+// DropWithoutRoom removes the offerings whose allocatable capacity does not hold v.
 func (m *PoolCatalog) DropWithoutRoom(rows bitset.Set, v *quantity.Vector) {
 	for d, n := range v {
 		if n > 0 {
@@ -64,8 +64,9 @@ func (m *PoolCatalog) DropWithoutRoom(rows bitset.Set, v *quantity.Vector) {
 	}
 }
 
-// Most is the largest amount of one resource for which the rows with at least as much
-// of it are enough; enough must not hold for rows without holding for more rows. False when there is none.
+// Most is the largest amount of one resource such that the offerings with at least that
+// amount satisfy enough; false when there is none. When enough holds for some offerings, it
+// must hold for every superset of them.
 func (m *PoolCatalog) Most(d quantity.Dim, enough func(bitset.Set) bool) (int64, bool) {
 	l := m.ladder(d)
 	n := sort.Search(len(l.rungs), func(i int) bool { return !enough(l.rows[i]) })
@@ -82,14 +83,14 @@ func (m *PoolCatalog) ladder(d quantity.Dim) *ladder {
 	return m.ladders[d]
 }
 
-// Cell is one value for each of some labels: a zone, or a zone and a capacity
-// type. A negative value means that the label is missing.
+// Cell is one value for each of some labels: a zone, or a zone and a capacity type. A
+// negative value means that the node does not have the label.
 type Cell struct {
 	Keys   []*constraint.Key
 	Values []int
 }
 
-// Set is the cell as requirements.
+// Set returns the cell as requirements.
 func (c *Cell) Set() constraint.Set {
 	var out constraint.Set
 	for i, k := range c.Keys {
@@ -102,12 +103,12 @@ func (c *Cell) Set() constraint.Set {
 	return out
 }
 
-// mostCells is over how many lists of keys a market remembers its cells before it begins anew:
-// pods may name other labels for ever while the market stays.
+// mostCells is for how many lists of keys a pool catalog keeps its cells before it drops
+// them all: pods may keep naming other labels while the pool stays.
 const mostCells = 1024
 
-// Cells lists the cells over keys in which the market has rows, with those rows.
-// It is compiled once per list of keys.
+// Cells lists the cells over keys in which the pool has offerings, with these offerings. It
+// is computed once per list of keys.
 func (m *PoolCatalog) Cells(keys []*constraint.Key) []CellOfferings {
 	name := ""
 	for _, k := range keys {
@@ -138,14 +139,14 @@ func (m *PoolCatalog) Cells(keys []*constraint.Key) []CellOfferings {
 	return cells
 }
 
-// CellOfferings is a Cell's values and the rows of one market that lie in it.
+// CellOfferings is a Cell's values and the offerings of one pool in that cell.
 type CellOfferings struct {
 	Values    []int
 	Offerings bitset.Set
 }
 
-// valuesOf lists the values that nodes of the market may have of a label; -1
-// stands for not having it.
+// valuesOf lists the values of a label that nodes of the pool may have; -1 stands for no
+// label.
 func (m *PoolCatalog) valuesOf(k *constraint.Key) []int {
 	if m.Catalog.HasLabel(k) {
 		return append(slices.Clone(m.Catalog.IDs(k)), -1)

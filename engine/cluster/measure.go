@@ -8,8 +8,8 @@ import (
 )
 
 // measure brings all vectors up to date with the positions of resources. Most changes
-// concern one resource that keeps its position, such as the devices of a plugin that
-// comes and goes: only the shapes that ask for it are looked at then.
+// concern one resource that keeps its position, such as the devices of a plugin that comes
+// and goes: then only the shapes that request it are measured again.
 func (b *Builder) measure() {
 	changed, moved := b.resources.Settle()
 	if moved {
@@ -35,8 +35,8 @@ func (b *Builder) measureAll() {
 	b.daemonsChanged()
 }
 
-// measureAsking makes the vectors of requests for the resources anew. The vectors of
-// nodes and catalogs are right as they are.
+// measureAsking computes the vectors of requests for these resources again. The vectors of
+// nodes and catalogs stay valid.
 func (b *Builder) measureAsking(names []string) {
 	shapes := map[*PodShape]bool{}
 	for _, name := range names {
@@ -61,7 +61,7 @@ func (b *Builder) measureAsking(names []string) {
 	}
 }
 
-// ask counts the resources that the shape asks for.
+// ask registers the resources that the shape requests.
 func (b *Builder) ask(s *PodShape) {
 	for name := range s.needs() {
 		b.resources.Ask(name, 1)
@@ -82,8 +82,8 @@ func (b *Builder) unask(s *PodShape) {
 	}
 }
 
-// needs are the extended resources that a pod of the shape takes of its machine, those
-// of shared volumes included.
+// needs are the extended resources that a pod of the shape takes of its node, including
+// those of shared volumes.
 func (s *PodShape) needs() quantity.Amounts {
 	var out quantity.Amounts
 	for name, n := range s.alone() {
@@ -98,7 +98,7 @@ func (s *PodShape) needs() quantity.Amounts {
 	return out
 }
 
-// alone is what one pod of the shape takes on a machine of its own.
+// alone is what one pod of the shape takes on an otherwise empty node.
 func (s *PodShape) alone() quantity.Amounts {
 	attach := quantity.Amounts{}
 	for _, v := range s.volumes {
@@ -112,7 +112,7 @@ func (s *PodShape) alone() quantity.Amounts {
 	return s.asks.Add(attach)
 }
 
-// measure makes the shape's vectors and forgets what was found out with the old ones.
+// measure computes the shape's vectors and drops the memos that depend on the old ones.
 func (s *PodShape) measure(resources *quantity.Space) {
 	s.Requests, s.Dims, s.Mounts = resources.Asked(s.asks), nil, nil
 	for d, n := range s.Requests {
@@ -131,8 +131,8 @@ func (s *PodShape) measure(resources *quantity.Space) {
 	s.fits, s.met, s.variants = map[*PoolCatalog]*Compatible{}, map[*PoolCatalog]bitset.Set{}, nil
 }
 
-// measure makes the vector of what the DaemonSet takes. What it takes of resources for
-// which there are no positions is not known to any pod that asks for them either.
+// measure computes the vector of what the DaemonSet takes. It leaves out resources that have
+// no position: the vectors of pods that request them leave them out, too.
 func (d *daemon) measure(resources *quantity.Space) {
 	known := maps.Clone(d.Requests)
 	maps.DeleteFunc(known, func(name string, _ int64) bool { return resources.Short(name) })
@@ -155,7 +155,7 @@ func (b *Builder) askFor(a quantity.Amounts, by int) {
 	}
 }
 
-// offer counts what a node offers.
+// offer counts the resources that a node offers.
 func (b *Builder) offer(n *Node, by int) {
 	b.resources.Offer(quantity.Nodes, n.Capacity, by)
 	b.resources.Offer(quantity.Nodes, n.Allocatable, by)

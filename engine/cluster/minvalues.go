@@ -6,18 +6,18 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// MinValues is a label of which every launch of a market must leave at least so many
-// values possible: the pool's minValues.
+// MinValues is a label with the pool's minValues: every launch of the pool must leave at
+// least Min values of the label possible.
 type MinValues struct {
 	Key *constraint.Key
 	Min int
 
-	values [][]int // by row; nil where the catalog does not carry the label
+	values [][]int // by offering; nil when the catalog does not have the label
 	fixed  []int   // then: the one value that every node of the pool gets, if any
 }
 
-// Values are those that a node bought by the row may have of the label; they must
-// not be changed.
+// Values are the values of the label that a node launched from the offering may have. They
+// must not be changed.
 func (v *MinValues) Values(row int) []int {
 	if v.values == nil {
 		return v.fixed
@@ -25,11 +25,10 @@ func (v *MinValues) Values(row int) []int {
 	return v.values[row]
 }
 
-// Carried reports whether rows have the label of their own.
+// PerOffering reports whether the offerings themselves have the label.
 func (v *MinValues) PerOffering() bool { return v.values != nil }
 
-// varied compiles the minValues of rules. The largest counts where there are
-// several for one label.
+// varied compiles the minValues of rules. Where a label has several, the largest counts.
 func (m *PoolCatalog) varied(space *constraint.Space, rules Term) {
 	for _, r := range rules {
 		if r.MinValues <= 0 {
@@ -45,7 +44,7 @@ func (m *PoolCatalog) varied(space *constraint.Space, rules Term) {
 		case m.Catalog.HasLabel(key):
 			v.values = m.Catalog.Values(key)
 		case !q.AdmitsAbsent():
-			v.fixed = []int{0} // whatever it will be
+			v.fixed = []int{0} // one value, whichever it will be
 		}
 		m.MinValues = append(m.MinValues, v)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// PodSelector is the pods that one selector picks, wherever they run. Selectors that
-// say the same share one PodSelector.
+// PodSelector is the pods that one selector picks, on whatever node they run. Equal
+// selectors share one PodSelector.
 type PodSelector struct {
 	id      int
 	key     string
@@ -17,29 +17,29 @@ type PodSelector struct {
 	members []*PodClass
 
 	namespaces []string
-	byLabels   bool // namespaces are admitted by label, too
+	byLabels   bool // namespaces are also admitted by label
 	namespace  constraint.Set
 	labels     constraint.Set
 	nothing    bool
-	// anchor is a label, with its value, that everybody it picks has; empty when
-	// there is no such label.
+	// anchor is a label and its value that every picked pod has; empty when there is no such
+	// label.
 	anchor string
 }
 
-// ID tells the crowds of a Snapshot apart: a small number.
+// ID is a small number that tells the PodSelectors of a Snapshot apart.
 func (g *PodSelector) ID() int { return g.id }
 
-// Crowds are the IDs of the crowds that pick the class. They must not be changed.
+// Crowds are the IDs of the PodSelectors that pick the class. They must not be changed.
 func (c *PodClass) Crowds() bitset.Set { return c.crowds }
 
-// Has reports whether the selector picks the pods of a class.
+// Selects reports whether the selector picks the pods of a class.
 func (g *PodSelector) Selects(c *PodClass) bool { return c.crowds.Has(g.id) }
 
-// Members are the classes that the selector picks, in no order. They must not be changed.
+// Classes are the classes that the selector picks, in no order. They must not be changed.
 func (g *PodSelector) Classes() []*PodClass { return g.members }
 
-// Each calls f for every node that takes part in decisions and runs pods of the
-// crowd: how many, and how many of them are terminating. The order is undefined.
+// EachNode calls f for every node that takes part in decisions and runs picked pods: with
+// the number of these pods, and how many of them are terminating. The order is undefined.
 // With real, virtual pods are left out.
 func (g *PodSelector) EachNode(real bool, f func(h *NodeInfo, pods, terminating int)) {
 	eachOf(g.members, real, f)
@@ -53,8 +53,8 @@ func eachOf(classes []*PodClass, real bool, f func(h *NodeInfo, pods, terminatin
 	}
 }
 
-// AntiAffinityTerm is a required anti-affinity term that some pods have: nothing its
-// PodSelector picks may share a value of Key with them.
+// AntiAffinityTerm is a required anti-affinity term of some pods: a pod that Pods picks must
+// not run in the same domain of Key as they do.
 type AntiAffinityTerm struct {
 	Key  *constraint.Key
 	Pods *PodSelector
@@ -66,16 +66,17 @@ type AntiAffinityTerm struct {
 // Owners are the classes whose pods have the term, in no order. They must not be changed.
 func (r *AntiAffinityTerm) Owners() []*PodClass { return r.owners }
 
-// Each is PodSelector.EachNode for the pods that have the term.
+// EachNode is PodSelector.EachNode for the pods that have the term.
 func (r *AntiAffinityTerm) EachNode(real bool, f func(h *NodeInfo, pods, terminating int)) {
 	eachOf(r.owners, real, f)
 }
 
-// Repulsions are the required anti-affinity terms that the class's own pods have. They must not be
+// Repulsions are the required anti-affinity terms of the class's own pods. They must not be
 // changed.
 func (c *PodClass) Repulsions() []*AntiAffinityTerm { return c.repulsions }
 
-// Repelling lists those of the Snapshot's Repulsions that keep pods of the class away, in order.
+// AntiAffinityAgainst lists those of the Snapshot's AntiAffinityTerms whose selector picks
+// pods of the class, in order.
 func (w *Snapshot) AntiAffinityAgainst(c *PodClass) []*AntiAffinityTerm {
 	var out []*AntiAffinityTerm
 	for _, r := range w.AntiAffinityTerms {
@@ -86,11 +87,11 @@ func (w *Snapshot) AntiAffinityAgainst(c *PodClass) []*AntiAffinityTerm {
 	return out
 }
 
-// Owned reports whether the pods of a class have the term.
+// OwnedBy reports whether the pods of a class have the term.
 func (r *AntiAffinityTerm) OwnedBy(c *PodClass) bool { return slices.Contains(c.repulsions, r) }
 
-// each visits the nodes that run pods of the class. Nodes that are leaving are
-// not among them: what runs there will not be there when the plan comes true.
+// each visits the nodes that run pods of the class. Leaving nodes are left out: their pods
+// are gone when the plan has been carried out.
 func (c *PodClass) each(f func(h *NodeInfo, pods, terminating int)) {
 	for place, n := range c.on {
 		if h := place.host; h != nil && !h.Leaving {
@@ -99,8 +100,8 @@ func (c *PodClass) each(f func(h *NodeInfo, pods, terminating int)) {
 	}
 }
 
-// crowd returns the PodSelector of a selector, making it when it is new. The class that
-// names it must be released again.
+// crowd returns the PodSelector of a selector, and makes it when it is new. It counts one
+// reference, which the class that names the selector gives back with releaseCrowd.
 func (b *Builder) crowd(sel Selector) (*PodSelector, error) {
 	b.scratch.reset()
 	b.scratch.selector(sel)
@@ -128,7 +129,7 @@ func (b *Builder) crowd(sel Selector) (*PodSelector, error) {
 	return g, nil
 }
 
-// register makes a crowd known by its id and by what all of its members have.
+// register adds the PodSelector to the maps by key, by ID and by anchor.
 func (b *Builder) register(g *PodSelector) {
 	b.crowds[g.key] = g
 	if g.id == len(b.crowdByID) {
@@ -146,7 +147,7 @@ func (b *Builder) register(g *PodSelector) {
 
 func anchor(label, value string) string { return label + "\x00" + value }
 
-// candidates are classes among which all are that the selector picks.
+// candidates returns classes that include all classes that the selector picks.
 func (b *Builder) candidates(g *PodSelector) []*PodClass {
 	if g.anchor == "" {
 		return slices.Collect(maps.Values(b.classes))
@@ -154,7 +155,7 @@ func (b *Builder) candidates(g *PodSelector) []*PodClass {
 	return b.labelled[g.anchor]
 }
 
-// enlist makes the class a member of the crowd when the selector picks it.
+// enlist adds the class to the PodSelector's classes when the selector picks it.
 func (b *Builder) enlist(g *PodSelector, c *PodClass) {
 	if b.picks(g, c) {
 		g.members = append(g.members, c)
@@ -184,7 +185,8 @@ func meetsLabels(set constraint.Set, labels map[string]string) bool {
 	return true
 }
 
-// releaseCrowd drops one class's interest in the crowd.
+// releaseCrowd gives back one class's reference to the PodSelector, and removes it with the
+// last one.
 func (b *Builder) releaseCrowd(g *PodSelector) {
 	if g.refs--; g.refs > 0 {
 		return
@@ -201,7 +203,7 @@ func (b *Builder) releaseCrowd(g *PodSelector) {
 	b.freeCrowds = append(b.freeCrowds, g.id)
 }
 
-// regroup looks again at the crowds that pick namespaces by label.
+// regroup matches again the selectors that pick namespaces by label.
 func (b *Builder) regroup() {
 	for _, g := range b.crowds {
 		if !g.byLabels {
@@ -217,7 +219,7 @@ func (b *Builder) regroup() {
 	}
 }
 
-// repulsion returns the shared term, making it when it is new.
+// repulsion returns the shared term, and makes it when it is new.
 func (b *Builder) repulsion(key *constraint.Key, g *PodSelector, owner *PodClass) *AntiAffinityTerm {
 	name := key.Name + "\x00" + g.key
 	r := b.repulsions[name]
@@ -242,7 +244,7 @@ func (g *PodSelector) forget(c *PodClass) {
 	c.crowds.Drop(g.id)
 }
 
-// drop takes x out of the list, which is in no order.
+// drop removes x from the list, which is in no order.
 func drop[T comparable](list []T, x T) []T {
 	i := slices.Index(list, x)
 	if i < 0 {

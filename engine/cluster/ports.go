@@ -7,15 +7,15 @@ import (
 	"github.com/karve-dev/karve/engine/bitset"
 )
 
-// Port is a port of the node that a pod takes. An IP of "", "0.0.0.0" or "::"
-// takes it on every address.
+// Port is a host port that a pod takes. With an IP of "", "0.0.0.0" or "::" it takes the
+// port on every address.
 type Port struct {
 	Protocol string // TCP, UDP or SCTP
 	IP       string
 	Port     int32
 }
 
-// String writes the port for people: TCP/8080, TCP/127.0.0.1:53.
+// String renders the port for people: TCP/8080, TCP/127.0.0.1:53.
 func (p Port) String() string {
 	if p.Address() == "*" {
 		return fmt.Sprintf("%s/%d", p.Protocol, p.Port)
@@ -23,7 +23,7 @@ func (p Port) String() string {
 	return fmt.Sprintf("%s/%s:%d", p.Protocol, p.IP, p.Port)
 }
 
-// Address is the port's IP, "*" for all of them.
+// Address is the port's IP, or "*" for all addresses.
 func (p Port) Address() string {
 	switch p.IP {
 	case "", "0.0.0.0", "::":
@@ -32,19 +32,20 @@ func (p Port) Address() string {
 	return p.IP
 }
 
-// clashes reports whether one node cannot give both.
+// clashes reports whether the two ports cannot be taken on one node.
 func (p Port) clashes(o Port) bool {
 	a, b := p.Address(), o.Address()
 	return p.Protocol == o.Protocol && p.Port == o.Port && (a == b || a == "*" || b == "*")
 }
 
-// portsTaken are host ports that a DaemonSet takes on nodes of these rows.
+// portsTaken are host ports that a DaemonSet takes on nodes of these offerings.
 type portsTaken struct {
 	ports []Port
 	rows  bitset.Set
 }
 
-// portsTakenFrom are the rows on whose nodes DaemonSets take a port that the shape needs.
+// portsTakenFrom returns the offerings on whose nodes DaemonSets take a port that the shape
+// needs.
 func (m *PoolCatalog) portsTakenFrom(c *PodShape) bitset.Set {
 	var rows bitset.Set
 	if len(c.Ports) == 0 {
@@ -60,7 +61,8 @@ func (m *PoolCatalog) portsTakenFrom(c *PodShape) bitset.Set {
 
 func (t portsTaken) clashes(p Port) bool { return slices.ContainsFunc(t.ports, p.clashes) }
 
-// PortsTaken lists the ports that the shape needs and DaemonSets take on some of the rows.
+// PortsTaken lists the ports that the shape needs and that DaemonSets take on nodes of some
+// of the offerings.
 func (m *PoolCatalog) PortsTaken(c *PodShape, rows bitset.Set) []string {
 	var out []string
 	for _, p := range c.Ports {

@@ -14,7 +14,7 @@ type PreferredTerm struct {
 	Weight int32 // 1 to 100
 	Term   constraint.Set
 
-	key string // tells terms apart
+	key string // identifies the term
 }
 
 // Named reports whether the term looks at the hostname.
@@ -22,9 +22,9 @@ func (t PreferredTerm) Named() bool {
 	return slices.ContainsFunc(t.Term, func(q constraint.Requirement) bool { return q.Key.Name == LabelHostname })
 }
 
-// wishes compiles the preferred terms of node affinity, the heaviest first. A
-// term that cannot be read, is empty or weighs nothing is nobody's preference: it
-// must not keep a pod from being planned for.
+// wishes compiles the preferred terms of node affinity, the heaviest first. It ignores a
+// term that is invalid, is empty or has no weight: such a term must not keep a pod from
+// being planned for.
 func (b *Builder) wishes(p *Pod) []PreferredTerm {
 	var out []PreferredTerm
 	for _, t := range p.Preferred {
@@ -43,9 +43,10 @@ func (b *Builder) wishes(p *Pod) []PreferredTerm {
 	return out
 }
 
-// Insisting is the class's PodShape with some of what the class prefers made a
-// requirement: the terms of Preferred with these indices, ascending, and to stay
-// off taints that merely prefer it. Its fits are remembered like any other's.
+// Requiring is the class's PodShape with some preferences made requirements: the terms of
+// Preferred with these indices, ascending, and, with avoidSoft, to stay off nodes with
+// PreferNoSchedule taints that the pods do not tolerate. What is Compatible with it is
+// remembered as for any other shape.
 func (c *PodClass) Requiring(terms []int, avoidSoft bool) *PodShape {
 	if len(terms) == 0 && !avoidSoft {
 		return c.PodShape
@@ -70,8 +71,8 @@ func (c *PodClass) Requiring(terms []int, avoidSoft bool) *PodShape {
 	return v
 }
 
-// narrowed is a copy of the shape whose alternatives meet the terms as well. What
-// the pods themselves require stays as it is: spreads look at that alone.
+// narrowed is a copy of the shape whose alternatives also meet the terms. The pods' own
+// requirements stay as they are, because spread constraints look only at those.
 func (s *PodShape) narrowed(wishes []PreferredTerm, terms []int) *PodShape {
 	v := *s
 	v.fits, v.met, v.variants, v.Keys = map[*PoolCatalog]*Compatible{}, map[*PoolCatalog]bitset.Set{}, nil, nil
@@ -85,8 +86,8 @@ func (s *PodShape) narrowed(wishes []PreferredTerm, terms []int) *PodShape {
 	return &v
 }
 
-// Shuns reports whether some of the taints merely prefer to keep the pods away,
-// and they do not tolerate it.
+// AvoidsSoftTaints reports whether one of the taints is a PreferNoSchedule taint that the
+// pods do not tolerate.
 func (s *PodShape) AvoidsSoftTaints(taints []Taint) bool {
 	for _, t := range taints {
 		if t.Effect != PreferNoSchedule {
@@ -99,6 +100,5 @@ func (s *PodShape) AvoidsSoftTaints(taints []Taint) bool {
 	return false
 }
 
-// Anyone reports whether any pod there is counts for the crowd: running ones, and
-// those of any class that waits.
+// AnyPod reports whether the selector picks any pod there is, running or pending.
 func (g *PodSelector) AnyPod() bool { return len(g.members) > 0 }

@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// signature is bytes that are equal exactly when two pods are alike. Lengths go
-// before strings, so that nothing a manifest contains can imitate a boundary.
+// signature is bytes that are equal exactly when two pods are alike. Lengths go before
+// strings, so that no string in a manifest can imitate a boundary.
 type signature struct {
 	bytes []byte
 	names []string // scratch for sorting
@@ -46,7 +46,7 @@ func (s *signature) amounts(a quantity.Amounts) {
 	}
 }
 
-// labels writes the labels that a pod is told apart by, by key: see Builder.tells.
+// labels writes the labels that tell the pod apart, sorted by key: see Builder.tells.
 func (s *signature) labels(labels map[string]string, b *Builder, exact bool) {
 	s.names = s.names[:0]
 	for key := range labels {
@@ -116,7 +116,7 @@ func (s *signature) selector(sel Selector) {
 	s.term(sel.Labels)
 }
 
-// shape writes what a pod asks of its machine.
+// shape writes what a pod asks of its node.
 func (s *signature) shape(p *Pod) {
 	s.amounts(p.Requests)
 	s.term(p.Required)
@@ -139,8 +139,8 @@ func (s *signature) shape(p *Pod) {
 	}
 }
 
-// body writes the rest that decisions look at, but for labels: what it asks of
-// its neighbours, what it prefers, and how urgent it is.
+// body writes everything else that decisions look at, except labels: priority, preferences,
+// spread constraints, pod (anti-)affinity and namespace.
 func (s *signature) body(p *Pod) {
 	s.num(int64(p.Priority))
 	s.flag(p.Virtual)

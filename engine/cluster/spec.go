@@ -189,8 +189,8 @@ type Node struct {
 	Initialized bool
 	// Leaving nodes take no new pods, and their movable pods need replacements on other nodes.
 	Leaving bool
-	// Unschedulable nodes take no new pods either, but their pods stay. An example is a node
-	// that should have been initialized long ago.
+	// Unschedulable nodes take no new pods either, but their pods stay: they should have been
+	// initialized long ago.
 	Unschedulable bool
 	// Claim is set when the node has a NodeClaim.
 	Claim bool

@@ -14,20 +14,20 @@ func sortedTolerations(ts []Toleration) []Toleration {
 	out := slices.Clone(ts)
 	slices.SortFunc(out, func(a, b Toleration) int {
 		if c := strings.Compare(a.Key, b.Key); c != 0 {
-			return c // nearly always: a pod may have thousands
+			return c // the usual case, and a pod may have thousands of tolerations
 		}
 		return cmp.Or(cmp.Compare(a.Operator, b.Operator), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
 	})
 	return slices.Compact(out)
 }
 
-// Tolerates reports whether the tolerations let a pod onto a node with the
-// taints, and if not, the first taint in the way. PreferNoSchedule never is.
+// Tolerates reports whether the tolerations let a pod onto a node with the taints, and if
+// not, the first taint that keeps it off. PreferNoSchedule taints keep no pod off.
 func Tolerates(tolerations []Toleration, taints []Taint) (Taint, bool) {
 	return tolerates(tolerations, taints, false)
 }
 
-// tolerates is Tolerates; strictly counts PreferNoSchedule like the others.
+// tolerates is Tolerates; with strictly, PreferNoSchedule taints count like the others.
 func tolerates(tolerations []Toleration, taints []Taint, strictly bool) (Taint, bool) {
 	for _, taint := range taints {
 		if taint.Effect == PreferNoSchedule && !strictly {
@@ -53,7 +53,7 @@ func (t Toleration) matches(taint Taint) bool {
 	return t.Key == taint.Key && t.Value == taint.Value
 }
 
-// compares reads both values as integers; others never match.
+// compares compares both values as integers; values that are not integers never match.
 func (t Toleration) compares(taint Taint) bool {
 	bound, err := strconv.ParseInt(t.Value, 10, 64)
 	have, err2 := strconv.ParseInt(taint.Value, 10, 64)

@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// knows reports whether any offer, pool or node has the label.
+// knows reports whether any offering, pool or node has the label.
 func (w *Snapshot) knows(k *constraint.Key) bool {
 	if w.worn[k] > 0 {
 		return true
@@ -22,8 +22,8 @@ func (w *Snapshot) knows(k *constraint.Key) bool {
 	return false
 }
 
-// nearest is the known label whose name is most like k's, empty when none is
-// like it: what somebody who mistyped it meant.
+// nearest is the known label whose name is most like k's, the likely meaning of a typo;
+// empty when none is like it.
 func (w *Snapshot) nearest(k *constraint.Key) string {
 	best, least := "", mostMistakes+1
 	for _, name := range w.vocabulary() {
@@ -34,7 +34,7 @@ func (w *Snapshot) nearest(k *constraint.Key) string {
 	return best
 }
 
-// vocabulary lists the labels that offers, pools and nodes have, sorted.
+// vocabulary lists the labels that offerings, pools and nodes have, sorted.
 func (w *Snapshot) vocabulary() []string {
 	names := map[string]bool{}
 	for k := range w.worn {
@@ -51,13 +51,13 @@ func (w *Snapshot) vocabulary() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// mostMistakes is how many wrong letters a typo has at most.
+// mostMistakes is the largest number of wrong letters that counts as a typo.
 const mostMistakes = 2
 
-// mistakes counts how many letters of a label key were left out, added, changed or
-// swapped; more than mostMistakes when the keys are not alike. Prefix and name
-// count apart: keys of one domain are not alike because they share it. A name
-// without its prefix is one mistake.
+// mistakes counts how many letters of a label key were left out, added, changed or swapped;
+// it is more than mostMistakes when the keys are not alike. Prefix and name are compared
+// separately, so keys are not alike merely because they share a domain. A name without its
+// prefix is one mistake.
 func mistakes(a, b string) int {
 	prefixA, nameA := cut(a)
 	prefixB, nameB := cut(b)
@@ -76,8 +76,8 @@ func cut(key string) (prefix, name string) {
 	return key[:i+1], key[i+1:]
 }
 
-// distance is the edit distance with swaps of neighbours (optimal string
-// alignment); strings whose lengths differ by more than a typo are simply far.
+// distance is the edit distance with swaps of adjacent letters (optimal string alignment).
+// Strings whose lengths differ by more than mostMistakes are simply far apart.
 func distance(a, b string) int {
 	if a == b {
 		return 0
@@ -106,7 +106,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// first keeps the largest counts, ties by name.
+// first keeps the mostListed largest counts, ties by name.
 func first(counts map[string]int64) map[string]int64 {
 	if len(counts) <= mostListed {
 		return counts

@@ -6,27 +6,27 @@ import (
 	"slices"
 )
 
-// WhatIf supposes changes to a Snapshot, so that decisions can be asked what would become
-// of it, and takes them back again. Nothing is copied: hosts, classes and indexes are
-// changed in place and every change is noted. So while a WhatIf lasts there must be no
-// other, nobody may look at the Snapshot but through it, and its Builder must not change.
+// WhatIf supposes changes to a Snapshot, so that decisions can be computed on the result,
+// and takes the changes back afterwards. Nothing is copied: nodes, classes and indexes are
+// changed in place, and every change is recorded. So while a WhatIf lasts there must be no
+// other one, the Snapshot must be read only through it, and its Builder must not change.
 //
-// The pods to be placed are those of vacated hosts alone. What was pending before is
-// left out: somebody else decides about it.
+// The pods to be placed are only those of removed nodes (see RemoveNodes). Pods that were
+// pending before are left out: another decision is about them.
 type WhatIf struct {
 	w      Snapshot
 	undo   []func()
-	guests map[*NodeInfo][]*pod // who was settled there
+	guests map[*NodeInfo][]*pod // pods that Place put there
 
 	rolls      []*NodeCounts
-	watch      map[*PodClass][]*PodCounts // for which pods of the class count
+	watch      map[*PodClass][]*PodCounts // the counts in which pods of the class count
 	remembered any
 }
 
-// Mark is a point in a WhatIf that Back returns to.
+// Mark is a point in a WhatIf to which RollbackTo returns.
 type Mark int
 
-// Try begins a WhatIf. It must be ended.
+// WhatIf begins a WhatIf. It must be ended with End.
 func (w *Snapshot) WhatIf() *WhatIf {
 	t := &WhatIf{w: *w, guests: map[*NodeInfo][]*pod{}, watch: map[*PodClass][]*PodCounts{}}
 	t.w.trial = t
@@ -34,14 +34,14 @@ func (w *Snapshot) WhatIf() *WhatIf {
 	return t
 }
 
-// Snapshot is the Snapshot as supposed so far. It stays the same pointer, and is current
-// after every change; it means nothing once the WhatIf has ended.
+// Snapshot is the Snapshot as supposed so far. The pointer stays the same and is current
+// after every change. It must not be used once the WhatIf has ended.
 func (t *WhatIf) Snapshot() *Snapshot { return &t.w }
 
-// Mark notes where the WhatIf stands.
+// Mark returns the current point of the WhatIf.
 func (t *WhatIf) Mark() Mark { return Mark(len(t.undo)) }
 
-// Back takes back everything supposed since the Mark.
+// RollbackTo takes back everything supposed since the Mark.
 func (t *WhatIf) RollbackTo(m Mark) {
 	for len(t.undo) > int(m) {
 		last := len(t.undo) - 1
@@ -56,12 +56,13 @@ func (t *WhatIf) End() { t.RollbackTo(0) }
 
 func (t *WhatIf) later(undo func()) { t.undo = append(t.undo, undo) }
 
-// Vacate supposes that the hosts go: they take no pods, those they have count for nobody,
-// and those of them that are movable are to be placed. Vacating a host twice changes nothing.
+// RemoveNodes supposes that the nodes go: they take no pods, their pods count nowhere, and
+// their movable pods are to be placed. Removing a node twice changes nothing.
 //
-// Their labels go on counting: while a node is drained kube-scheduler still sees a zone there
-// that has none of the pods, and lets those that spread go nowhere else. A plan that
-// took the zone for gone would be undone at once by whoever buys for them.
+// Their labels still count. While a node is drained, kube-scheduler still sees its zone,
+// which has none of the pods, and lets pods with a spread constraint go nowhere else. So a
+// plan that took the zone for gone would be undone at once, by the launch of nodes for these
+// pods.
 func (t *WhatIf) RemoveNodes(hosts ...*NodeInfo) {
 	var all []content
 	for _, h := range hosts {
@@ -80,7 +81,7 @@ func (t *WhatIf) RemoveNodes(hosts ...*NodeInfo) {
 	}
 }
 
-// Shut supposes that the host takes no more pods. Those it has, and its labels, still count.
+// Cordon supposes that the node takes no more pods. Its pods and its labels still count.
 func (t *WhatIf) Cordon(h *NodeInfo) {
 	if h.Leaving || h.Unschedulable {
 		return
@@ -89,8 +90,8 @@ func (t *WhatIf) Cordon(h *NodeInfo) {
 	t.stick(h)
 }
 
-// Reopen supposes that hosts which were shut take pods again. Others are passed over: those
-// that took none before the WhatIf, and those that go.
+// Uncordon supposes that cordoned nodes take pods again. It skips nodes that took no pods
+// before the WhatIf, and nodes that are leaving.
 func (t *WhatIf) Uncordon(hosts ...*NodeInfo) {
 	open := make(map[*NodeInfo]bool, len(hosts))
 	for _, h := range hosts {
@@ -107,13 +108,13 @@ func (t *WhatIf) Uncordon(hosts ...*NodeInfo) {
 	t.w.Unschedulable = slices.DeleteFunc(slices.Clone(stuck), func(h *NodeInfo) bool { return open[h] })
 }
 
-// standing is whether a host takes pods, and why not.
+// standing is whether a node takes pods, and why not.
 type standing struct {
 	leaving, stuck, vacated bool
 	index                   int
 }
 
-// close keeps pods from the host; with vacate those that it has count no more either.
+// close keeps pods off the node; with vacate the pods on it do not count any more either.
 func (t *WhatIf) close(h *NodeInfo, vacate bool) {
 	if vacate {
 		t.become(h, standing{leaving: true, stuck: h.Unschedulable, vacated: true, index: -1})
@@ -122,7 +123,7 @@ func (t *WhatIf) close(h *NodeInfo, vacate bool) {
 	t.become(h, standing{leaving: h.Leaving, stuck: true, vacated: h.vacated, index: -1})
 }
 
-// become changes how the host stands.
+// become changes the standing of the node.
 func (t *WhatIf) become(h *NodeInfo, next standing) {
 	was := standing{h.Leaving, h.Unschedulable, h.vacated, h.Index}
 	t.later(func() { t.stand(h, was) })
@@ -141,7 +142,7 @@ func (t *WhatIf) stand(h *NodeInfo, as standing) {
 	t.w.reindex(h)
 }
 
-// sign is 1 for what counts from now on, -1 for what counts no more.
+// sign is 1 for what counts from now on, and -1 for what does not count any more.
 func sign(counts bool) int {
 	if counts {
 		return 1
@@ -149,16 +150,16 @@ func sign(counts bool) int {
 	return -1
 }
 
-// stick lists the host with those that take no pods although they are there.
+// stick adds the node to the unschedulable nodes.
 func (t *WhatIf) stick(h *NodeInfo) {
 	n := len(t.w.Unschedulable)
 	t.later(func() { t.w.Unschedulable = t.w.Unschedulable[:n] })
 	t.w.Unschedulable = append(t.w.Unschedulable, h)
 }
 
-// Add supposes a machine that is to be bought. It counts against its pool's limits and
-// the budgets it draws on; its labels and the pods settled there count for the rules
-// of neighbours. Others are not placed on it. Its key must be new.
+// AddNode supposes a node that is to be launched. It counts against its pool's limits and
+// the quotas it uses. Its labels and the pods placed on it with Place count for spread
+// constraints and affinity terms. Decisions place no other pods on it. Its key must be new.
 func (t *WhatIf) AddNode(n Node) *NodeInfo {
 	n.Unschedulable, n.Leaving = true, false
 	h := &NodeInfo{Node: n, Index: -1, at: -1, Free: t.w.Resources.Offered(n.Allocatable)}
@@ -175,7 +176,7 @@ func (t *WhatIf) AddNode(n Node) *NodeInfo {
 	return h
 }
 
-// charge takes the node out of limits and budgets.
+// charge subtracts the node from limits and quotas.
 func (t *WhatIf) charge(n *Node) {
 	for _, m := range t.w.Catalogs {
 		if m.Pool.Name != n.Pool {
@@ -200,9 +201,9 @@ func (t *WhatIf) charge(n *Node) {
 	}
 }
 
-// Settle supposes that the pods run on the host, which must stay. Pods that are not
-// known and those that have a home are passed over: after a while that is what becomes
-// of the pods of a move. It returns the classes of the others, one for each pod.
+// Place supposes that the pods run on the node, which must stay. It skips pods that are
+// unknown or that already run on a node that stays: in time this becomes true of all pods of
+// a move. It returns the classes of the other pods, one for each pod.
 func (t *WhatIf) Place(pods []PodRef, h *NodeInfo) []*PodClass {
 	var come []*pod
 	var classes []*PodClass
@@ -229,12 +230,13 @@ func (t *WhatIf) Place(pods []PodRef, h *NodeInfo) []*PodClass {
 	return classes
 }
 
-// homeless reports whether the pod runs nowhere that stays.
+// homeless reports whether the pod runs on no node that stays.
 func (p *pod) homeless() bool {
 	return !p.housed && (p.place == nil || p.place.host == nil || p.place.host.Leaving)
 }
 
-// receive makes room for the pods.
+// receive subtracts the pods' requests and shared volumes from the node's free capacity, and
+// adds the pods to its counts per class.
 func (h *NodeInfo) receive(pods []*pod) {
 	if h.place == nil {
 		h.place = &place{name: h.Name, host: h}
@@ -249,8 +251,8 @@ func (h *NodeInfo) receive(pods []*pod) {
 	}
 }
 
-// enlist adds the pods to the crew as they will be where they are placed anew: nobody
-// terminates there.
+// enlist adds the pods to the counts per class. They count as they will be once they are
+// placed again: none is terminating.
 func enlist(crew []ClassCount, pods []*pod) []ClassCount {
 	for _, p := range pods {
 		crew[enrol(&crew, p.class)].Pods++
@@ -258,7 +260,8 @@ func enlist(crew []ClassCount, pods []*pod) []ClassCount {
 	return crew
 }
 
-// count lets the pods count at a place. A terminating one is its successor there.
+// count adds the pods to the counts of their classes at a place. A terminating pod counts
+// there as its replacement, so not as terminating.
 func (t *WhatIf) count(pods []*pod, at *place) {
 	was := make([]headcount, len(pods))
 	for i, p := range pods {
@@ -274,7 +277,8 @@ func (t *WhatIf) count(pods []*pod, at *place) {
 	})
 }
 
-// receive lets the pods run on the host: room, mounts and counts.
+// receive lets the pods run on the node: it updates free capacity, mounts, counts and
+// indexes.
 func (t *WhatIf) receive(h *NodeInfo, pods []*pod) {
 	free, mounted, place, crew := h.Free, h.Mounted, h.place, h.crew
 	come := enlist(nil, pods)
@@ -288,7 +292,7 @@ func (t *WhatIf) receive(h *NodeInfo, pods []*pod) {
 	t.w.reindex(h)
 }
 
-// reindex brings the indexes up to date with the host.
+// reindex brings the indexes up to date with the node.
 func (w *Snapshot) reindex(h *NodeInfo) {
 	if h.at < 0 {
 		return
@@ -298,15 +302,15 @@ func (w *Snapshot) reindex(h *NodeInfo) {
 	}
 }
 
-// content is pods of one class on one host, in the order in which they are placed.
+// content is pods of one class on one node, in the order in which they are placed.
 type content struct {
 	class *PodClass
 	pods  []*pod
 	refs  []PodRef
 }
 
-// content lists the pods that need a home when the host goes. Of a host that was leaving
-// anyhow some may have one.
+// content lists the pods that need a place when the node goes. If the node was leaving
+// already, some of its pods may have been placed elsewhere.
 func (t *WhatIf) content(h *NodeInfo, leaving bool) []content {
 	if len(t.guests[h]) == 0 && !leaving {
 		return h.content()
@@ -322,7 +326,7 @@ func (t *WhatIf) content(h *NodeInfo, leaving bool) []content {
 	return contentOf(append(pods, t.guests[h]...))
 }
 
-// content lists the movable pods that are bound to the host; remembered until one of
+// content lists the movable pods that are bound to the node. The list is kept until one of
 // them changes.
 func (h *NodeInfo) content() []content {
 	if h.place == nil {
@@ -340,7 +344,7 @@ func (h *NodeInfo) content() []content {
 	return h.movable
 }
 
-// contentOf sorts the pods, which it may keep.
+// contentOf groups the pods by class, in order. It may keep the slice.
 func contentOf(pods []*pod) []content {
 	slices.SortFunc(pods, func(x, y *pod) int {
 		if x.class != y.class {
@@ -365,7 +369,8 @@ func newContent(c *PodClass, pods []*pod) content {
 	return inOrder(c, pods)
 }
 
-// inOrder is the content of sorted pods. Who was settled elsewhere may come from two hosts.
+// inOrder makes the content of sorted pods. A pod placed elsewhere by Place may be listed by
+// two nodes, so duplicates are dropped.
 func inOrder(c *PodClass, pods []*pod) content {
 	pods = slices.Compact(pods)
 	refs := make([]PodRef, len(pods))
@@ -375,7 +380,7 @@ func inOrder(c *PodClass, pods []*pod) content {
 	return content{c, pods, refs}
 }
 
-// byAge puts old pods first.
+// byAge orders old pods first.
 func byAge(x, y *pod) int {
 	return cmp.Or(cmp.Compare(x.created, y.created), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
 }
@@ -408,7 +413,7 @@ func (t *WhatIf) evict(all []content) {
 	t.leaveAgain(all)
 }
 
-// joined has the pods of each class together.
+// joined merges the contents of each class into one.
 func joined(all []content) []content {
 	lots := make(map[*PodClass]int, len(all))
 	for _, k := range all {
@@ -432,7 +437,7 @@ func joined(all []content) []content {
 	return out
 }
 
-// leaveAgain lets pods that were settled before be without a home again.
+// leaveAgain marks pods that were placed before as without a node again.
 func (t *WhatIf) leaveAgain(all []content) {
 	for _, k := range all {
 		for _, p := range k.pods {
@@ -444,7 +449,7 @@ func (t *WhatIf) leaveAgain(all []content) {
 	}
 }
 
-// forget drops pods that have a home now from those that are to be placed.
+// forget removes pods that now run on a node from the pods to be placed.
 func (t *WhatIf) forget(pods []*pod) {
 	seen := map[*PodClass]bool{}
 	var settled []*PodClass
@@ -465,7 +470,7 @@ func (t *WhatIf) forget(pods []*pod) {
 	}
 }
 
-// setHomeless says which pods of a class are to be placed.
+// setHomeless sets which pods of a class are to be placed.
 func (t *WhatIf) setHomeless(k content) {
 	c := k.class
 	pods, refs := c.homeless, c.Pods
@@ -479,10 +484,10 @@ func (t *WhatIf) setClasses(classes []*PodClass) {
 	t.w.Classes = classes
 }
 
-// NodeInfo is the node with that key, be it one that leaves; nil when there is none.
+// NodeByKey is the node with that key, even if it is leaving; nil when there is none.
 func (w *Snapshot) NodeByKey(key string) *NodeInfo { return w.builder.nodes[key] }
 
-// Movable visits the pods that need a home when the host goes, class by class.
+// EachMovable visits the pods that need a place when the node goes, class by class.
 func (h *NodeInfo) EachMovable(f func(c *PodClass, pods []PodRef)) {
 	for _, k := range h.content() {
 		f(k.class, k.refs)
