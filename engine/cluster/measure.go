@@ -132,7 +132,7 @@ func (s *PodShape) measure(resources *quantity.Space) {
 }
 
 // measure computes the vector of what the DaemonSet takes. It leaves out resources that have
-// no position: the vectors of pods that request them leave them out, too.
+// no position because others go first: no pod that requests them is placed either.
 func (d *daemon) measure(resources *quantity.Space) {
 	known := maps.Clone(d.Requests)
 	maps.DeleteFunc(known, func(name string, _ int64) bool { return resources.Short(name) })
