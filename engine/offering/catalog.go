@@ -11,51 +11,50 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Label keys that Type.Name and Offering's fields stand for.
+// Label keys whose values come from InstanceType.Name and the fields of Offering.
 const (
 	labelType         = "node.kubernetes.io/instance-type"
 	labelZone         = "topology.kubernetes.io/zone"
 	labelCapacityType = "karpenter.sh/capacity-type"
 )
 
-// CatalogOffering is one offer of one type, as a Catalog lists it.
+// CatalogOffering is one offering of one type in a Catalog.
 type CatalogOffering struct {
 	Offering
 	Type int // index into Catalog.Types
 }
 
-// Catalog is everything on sale for one node class: rows sorted by price, and
-// for each label value the set of rows that can carry it. It is immutable but
-// for Measure.
+// Catalog is all offerings of one node class, sorted by price, and for each label value the
+// set of offerings that can have it. It is immutable except for Resize.
 type Catalog struct {
 	Source    []InstanceType    // as handed to Compile
 	Types     []InstanceType    // sorted by name, without duplicates
 	Offerings []CatalogOffering // sorted by price, fallbacks last, then type, capacity type and zone
-	// Capacity and Room are what a node of Types[i] reports and what its pods can
-	// use, before DaemonSets. See Measure.
+	// Capacity and Allocatable are what a node of Types[i] reports and what its pods can use,
+	// before DaemonSet overhead. See Resize.
 	Capacity, Allocatable []quantity.Vector
-	// Fallbacks are the rows that are offers of last resort.
+	// Fallbacks are the offerings with Fallback set.
 	Fallbacks bitset.Set
 
 	columns  map[*constraint.Key]*column
-	several  bitset.Set // rows with several values for some label
-	measured int        // version of the positions when the vectors were made
+	several  bitset.Set // offerings with several values for some label
+	measured int        // version of the resources' positions that the vectors use
 }
 
-// column indexes the rows by the values of one label.
+// column indexes the offerings by the values of one label.
 type column struct {
-	ids     []int // values some row carries, ascending
+	ids     []int // values that some offering has, ascending
 	rows    map[int]bitset.Set
-	missing bitset.Set // rows that do not carry the label at all
-	several bitset.Set // rows for which the launch may choose between values
+	missing bitset.Set // offerings that do not have the label at all
+	several bitset.Set // offerings whose launch may choose between values
 }
 
-// belowNothing is why an offer with a negative price is not bought: nobody pays
-// to be rid of a machine, so the number is wrong.
+// belowNothing is why an offering with a negative price is not launched: the price must be
+// wrong.
 const belowNothing = "its price is negative, so it is not known"
 
-// Compile sorts and indexes what a provider has on sale. Types of equal name
-// keep the first; the input is not changed.
+// Compile sorts and indexes the instance types of a provider. Of types with equal names it
+// keeps the first. It does not change the input.
 func Compile(space *constraint.Space, resources *quantity.Space, types []InstanceType) *Catalog {
 	c := &Catalog{Source: types, Types: slices.Clone(types), columns: map[*constraint.Key]*column{}}
 	slices.SortStableFunc(c.Types, func(a, b InstanceType) int { return cmp.Compare(a.Name, b.Name) })
@@ -68,7 +67,7 @@ func Compile(space *constraint.Space, resources *quantity.Space, types []Instanc
 			c.Offerings = append(c.Offerings, CatalogOffering{Offering: o, Type: i})
 		}
 	}
-	// Types are sorted, so their index stands for the name.
+	// Types are sorted by name, so comparing indices compares names.
 	slices.SortStableFunc(c.Offerings, func(a, b CatalogOffering) int {
 		return cmp.Or(cmp.Compare(a.Price, b.Price), compareBool(a.Fallback, b.Fallback), cmp.Compare(a.Type, b.Type),
 			cmp.Compare(a.CapacityType, b.CapacityType), cmp.Compare(a.Zone, b.Zone))
@@ -86,8 +85,8 @@ func Compile(space *constraint.Space, resources *quantity.Space, types []Instanc
 	return c
 }
 
-// Measure brings the vectors up to date with positions that have moved since. Only
-// the owner of the World may call it.
+// Resize brings the vectors up to date after the positions of resources have moved. Only the
+// owner of the Snapshot (the Builder) may call it.
 func (c *Catalog) Resize(resources *quantity.Space) {
 	if c.measured == resources.Version() {
 		return
@@ -101,7 +100,7 @@ func (c *Catalog) Resize(resources *quantity.Space) {
 	}
 }
 
-// Ref names row i.
+// Ref returns the Ref of offering i.
 func (c *Catalog) Ref(i int) Ref {
 	r := c.Offerings[i]
 	return Ref{Type: c.Types[r.Type].Name, Zone: r.Zone, CapacityType: r.CapacityType, Price: r.Price, Fallback: r.Fallback}
@@ -116,7 +115,7 @@ func (c *Catalog) InstanceType(name string) *InstanceType {
 	return &c.Types[i]
 }
 
-// Draws is what buying the choice takes out of the region's budgets.
+// QuotaUses is what a launch of the offering takes of the region's quotas.
 func (t *InstanceType) QuotaUses(c Ref) []QuotaUse {
 	if o := t.Offering(c); o != nil {
 		return o.QuotaUses
@@ -124,7 +123,7 @@ func (t *InstanceType) QuotaUses(c Ref) []QuotaUse {
 	return nil
 }
 
-// Offering is the offer of the type that the choice names; nil when there is none.
+// Offering is the offering of the type that c names; nil when there is none.
 func (t *InstanceType) Offering(c Ref) *Offering {
 	for i := range t.Offerings {
 		if o := &t.Offerings[i]; o.Zone == c.Zone && o.CapacityType == c.CapacityType && o.Price == c.Price {
@@ -175,8 +174,8 @@ func (col *column) finish(rows int) {
 	col.missing = bitset.Upto(rows).Minus(carried)
 }
 
-// rowLabels are the values a node bought by this offer may carry. An offer's
-// labels take the place of its type's.
+// rowLabels are the label values that a node launched from this offering may have. The
+// labels of an offering override those of its type.
 func rowLabels(t InstanceType, o Offering) func(yield func(string, []string) bool) {
 	return func(yield func(string, []string) bool) {
 		if !yield(labelType, []string{t.Name}) || !yield(labelZone, []string{o.Zone}) ||
@@ -199,16 +198,16 @@ func rowLabels(t InstanceType, o Offering) func(yield func(string, []string) boo
 	}
 }
 
-// Carries reports whether any row carries the label.
+// HasLabel reports whether any offering has the label.
 func (c *Catalog) HasLabel(k *constraint.Key) bool { return c.columns[k] != nil }
 
-// Keys are the labels that some row carries, in no order.
+// Keys are the labels that some offering has, in no order.
 func (c *Catalog) Keys() iter.Seq[*constraint.Key] { return maps.Keys(c.columns) }
 
-// IDs lists the values of the label that some row may carry, ascending.
+// IDs lists the values of the label that some offering may have, ascending.
 func (c *Catalog) IDs(k *constraint.Key) []int { return c.columns[k].ids }
 
-// Values lists, for each row, the values of the label that it may carry, ascending.
+// Values lists, for each offering, the values of the label that it may have, ascending.
 func (c *Catalog) Values(k *constraint.Key) [][]int {
 	out := make([][]int, len(c.Offerings))
 	for _, id := range c.IDs(k) {
@@ -219,7 +218,7 @@ func (c *Catalog) Values(k *constraint.Key) [][]int {
 	return out
 }
 
-// Admitted returns the rows whose label can meet q.
+// Matching returns the offerings whose label can meet q.
 func (c *Catalog) Matching(q constraint.Requirement) bitset.Set {
 	col := c.columns[q.Key]
 	if col == nil {
@@ -240,16 +239,17 @@ func (c *Catalog) Matching(q constraint.Requirement) bitset.Set {
 	return out
 }
 
-// Chooses reports whether the launch of row i may choose between values of k.
+// Flexible reports whether the launch of offering i may choose between values of k.
 func (c *Catalog) Flexible(i int, k *constraint.Key) bool {
 	col := c.columns[k]
 	return col != nil && col.several.Has(i)
 }
 
-// Several reports whether the launch of row i may choose between values of any label.
+// AnyFlexible reports whether the launch of offering i may choose between values of any
+// label.
 func (c *Catalog) AnyFlexible(i int) bool { return c.several.Has(i) }
 
-// Meets reports whether row i can meet q.
+// Matches reports whether offering i can meet q.
 func (c *Catalog) Matches(i int, q constraint.Requirement) bool {
 	col := c.columns[q.Key]
 	if col == nil || col.missing.Has(i) {
@@ -263,11 +263,11 @@ func (c *Catalog) Matches(i int, q constraint.Requirement) bool {
 	return false
 }
 
-// Compatible lists, cheapest first, the available offers that meet a claim's
-// rules and hold its requests. A rule on a label that no type carries is the
-// pool's own (a template label) and does not filter. It serves a launch that
-// finds only the claim, for instance after a restart, and is asked for every
-// claim on its way whenever the catalog changes: it indexes nothing.
+// Compatible lists, cheapest first, the available offerings that meet a claim's rules and
+// hold its requests. A rule on a label that no type has is about a label of the pool's
+// template and does not filter. Compatible serves launches that have only the NodeClaim to
+// go by, for instance after a restart. It is called for every claim in flight whenever the
+// catalog changes, so it builds no index.
 func Compatible(types []InstanceType, rules []constraint.Rule, requests quantity.Amounts) ([]Ref, error) {
 	set, err := constraint.NewSpace().Set(rules)
 	if err != nil {
@@ -295,7 +295,7 @@ func Compatible(types []InstanceType, rules []constraint.Rule, requests quantity
 	return out, nil
 }
 
-// carried reports whether any offer of any type carries the label.
+// carried reports whether any offering of any type has the label.
 func carried(types []InstanceType, key string) bool {
 	switch key {
 	case labelType, labelZone, labelCapacityType:
@@ -323,7 +323,7 @@ func meetsAll(t *InstanceType, o *Offering, set constraint.Set) bool {
 	return true
 }
 
-// meets reports whether a node bought by the offer can meet q.
+// meets reports whether a node launched from the offering can meet q.
 func meets(t *InstanceType, o *Offering, q constraint.Requirement) bool {
 	switch q.Key.Name {
 	case labelType:

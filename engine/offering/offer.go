@@ -1,8 +1,9 @@
-// Package offering is what is on sale: machine types, each in some zones, as spot
-// or on-demand, at a price. InstanceType and Offering are what a provider fills in; Catalog
-// is the same compiled into columns and bit sets, sorted by price, immutable.
+// Package offering holds the instance types that can be launched, each with its offerings: a
+// zone, a capacity type such as spot or on-demand, and a price. A provider fills in
+// InstanceType and Offering. Catalog is the same, compiled into columns and bit sets, sorted
+// by price, and immutable.
 //
-// It refuses to know any cloud: labels, budgets and names are opaque strings.
+// The package knows no cloud: labels, quotas and names are opaque strings.
 package offering
 
 import (
@@ -21,11 +22,11 @@ const (
 	Reserved = "reserved"
 )
 
-// Price is money per hour in nano-dollars (1e-9 USD/h): exact, so that sums do
-// not depend on their order.
+// Price is money per hour in nano-dollars (1e-9 USD/h). It is exact, so sums do not depend
+// on their order.
 type Price int64
 
-// USDPerHour makes a Price of dollars per hour. It refuses NaN, infinities,
+// USDPerHour makes a Price of dollars per hour. It returns an error for NaN, infinities,
 // negative prices and prices above a billion dollars.
 func USDPerHour(usd float64) (Price, error) {
 	if math.IsNaN(usd) || usd < 0 || usd > 1e9 {
@@ -37,8 +38,8 @@ func USDPerHour(usd float64) (Price, error) {
 // USD is the price in dollars per hour.
 func (p Price) USD() float64 { return float64(p) / 1e9 }
 
-// Add is p + o, or the most there is where that is more: a sum of prices that nobody
-// can mean must not wrap around to a bargain.
+// Add is p + o, or the largest Price if the sum overflows: an absurd sum must not wrap
+// around to a low price.
 func (p Price) Add(o Price) Price {
 	if o > 0 && p > math.MaxInt64-o {
 		return math.MaxInt64
@@ -46,49 +47,49 @@ func (p Price) Add(o Price) Price {
 	return p + o
 }
 
-// String renders the price as people write it: 0.1920.
+// String renders the price in dollars: 0.1920.
 func (p Price) String() string { return fmt.Sprintf("%.4f", p.USD()) }
 
-// InstanceType is one machine size of a cloud region, as seen by one node class.
+// InstanceType is one instance type of a cloud region, as seen by one node class.
 type InstanceType struct {
 	Name string
-	// Labels are the values a node of this type may carry, by label key. Most
-	// keys have one value; several mean that the launch can choose. A key that is
-	// missing will not be on the node. Zone, capacity type and the type's own name
-	// come from Name and Offers and need not be repeated here.
+	// Labels are the values that a node of this type may have, by label key. Most keys have one
+	// value; with several, the launch can choose. A key that is missing will not be on the node.
+	// Zone, capacity type and the type's own name come from Name and Offerings and need not be
+	// repeated here.
 	Labels map[string][]string
-	// Capacity is what the node reports in total; Overhead what the system keeps
-	// for itself. Capacity − Overhead is what pods can use. Base units.
+	// Capacity is what the node reports in total; Overhead is what the system reserves of it.
+	// Pods can use Capacity − Overhead. Base units.
 	Capacity, Overhead quantity.Amounts
 	Offerings          []Offering
 }
 
-// Offering is one way to buy a InstanceType.
+// Offering is one way to launch an InstanceType.
 type Offering struct {
 	Zone         string // value of topology.kubernetes.io/zone
 	CapacityType string // OnDemand, Spot or Reserved
 	Price        Price
-	// Labels are the values that only this offer gives the node.
+	// Labels are the values that only this offering gives the node.
 	Labels map[string][]string
-	// Draws is what buying one takes out of the region's budgets (quota).
+	// QuotaUses is what one launch takes of the region's quotas.
 	QuotaUses []QuotaUse
-	// Fallback puts the offer behind all others of the same price: a machine
-	// without a choice of zone, say.
+	// Fallback orders the offering after all others of the same price; an example is a VM
+	// without a choice of zone.
 	Fallback bool
-	// Unavailable says in words why this cannot be bought now; empty means it can.
+	// Unavailable says in words why the offering cannot be launched now; empty when it can.
 	Unavailable string
 }
 
-// Ref names one offer of one type, as a decision hands it on.
+// Ref names one offering of one type in a decision.
 type Ref struct {
 	Type, Zone, CapacityType string
 	Price                    Price
 	Fallback                 bool
 }
 
-// RotateZones returns choices with the zones of each type at one price rotated by the
-// key: claims that may go anywhere go everywhere, and one claim always gets the
-// same order.
+// RotateZones returns the choices with the zones of each type at one price rotated by the
+// key. So claims that may use any zone are spread over all of them, while one claim always
+// gets the same order.
 func RotateZones(choices []Ref, key string) []Ref {
 	h := fnv.New32a()
 	h.Write([]byte(key))
@@ -112,12 +113,12 @@ func (c Ref) differsInZone(o Ref) bool {
 	return c == o
 }
 
-// AddressQuota begins the names of budgets that are not quota but the addresses left
-// in a network; what follows is the network's name.
+// AddressQuota is the prefix of the names of quotas that count the free addresses of a
+// subnet; the subnet's name follows.
 const AddressQuota = "subnet:"
 
-// QuotaUse takes Amount out of the budget of that name, for instance vCPUs out of a
-// VM family's quota.
+// QuotaUse takes Amount out of the quota of that name, for instance vCPUs out of the quota
+// of a VM family.
 type QuotaUse struct {
 	Quota  string
 	Amount int64

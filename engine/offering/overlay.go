@@ -13,24 +13,25 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Overlay corrects what a provider says about some offers: their price, and
-// resources of their machines that the cloud does not know of.
+// Overlay corrects what a provider says about some offerings: their price, and resources of
+// their instance types that the cloud does not list.
 type Overlay struct {
 	Name   string
 	Weight int32
-	// Rules select offers by the labels their nodes may carry; none selects all.
+	// Rules select offerings by the labels that their nodes may have; no rules select all.
 	Rules []constraint.Rule
-	// Price replaces or changes the price; the zero PriceChange leaves it.
+	// Price replaces or changes the price; the zero PriceChange leaves it unchanged.
 	Price PriceChange
-	// Capacity adds or replaces resources of a type of which any offer is selected.
-	// The four that every machine has are refused.
+	// Capacity adds or replaces resources of every type with a selected offering. It must not
+	// name cpu, memory, ephemeral-storage or pods, which every instance type has.
 	Capacity quantity.Amounts
 }
 
-// PriceChange is a new price or a correction of the old one. The zero PriceChange is none.
+// PriceChange is a new price or a correction of the provider's price. The zero PriceChange
+// changes nothing.
 type PriceChange struct {
 	kind   changeKind
-	amount float64 // USD per hour, or per cent
+	amount float64 // USD per hour, or percent
 }
 
 type changeKind int
@@ -42,10 +43,10 @@ const (
 	scaled
 )
 
-// dearest bounds prices as USDPerHour does.
+// dearest is the largest price, the same bound as in USDPerHour.
 const dearest Price = 1e18
 
-// ParsePrice reads a price that replaces the provider's, in USD per hour: 0.35.
+// ParsePrice parses a price that replaces the provider's, in USD per hour: 0.35.
 func ParsePrice(text string) (PriceChange, error) {
 	usd, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -57,7 +58,7 @@ func ParsePrice(text string) (PriceChange, error) {
 	return PriceChange{kind: replaced, amount: usd}, nil
 }
 
-// ParseAdjustment reads a signed correction, in USD per hour or in per cent:
+// ParseAdjustment parses a signed correction, in USD per hour or in percent:
 // +0.05, -0.1, +10%, -15%.
 func ParseAdjustment(text string) (PriceChange, error) {
 	if !strings.HasPrefix(text, "+") && !strings.HasPrefix(text, "-") {
@@ -93,31 +94,31 @@ func (c PriceChange) Of(p Price) Price {
 	return Price(math.Round(min(max(usd, 0)*1e9, float64(dearest))))
 }
 
-// OverlayProblem says which overlay was left out everywhere, and why.
+// OverlayProblem says which overlay is left out of all catalogs, and why.
 type OverlayProblem struct {
 	Overlay string
-	// Conflict is set when it touches what another overlay of equal weight does; else
-	// it cannot be read or asks for something that is not served.
+	// Conflict is set when the overlay changes a price or resource that another overlay of equal
+	// weight changes. Otherwise the overlay is invalid, or has a requirement that is not
+	// supported.
 	Conflict bool
 	Detail   string
 }
 
 // Overlaid is one catalog after overlays.
 type Overlaid struct {
-	// Types is the very slice handed in when no overlay touched any of them; types
-	// and offers that were not touched are shared with it.
+	// Types is the slice passed in when no overlay changed any type. Otherwise unchanged types
+	// and offerings are shared with that slice.
 	Types []InstanceType
-	// Priced and Enlarged name the types of which an offer's price, or the capacity,
-	// was changed.
+	// Priced names the types with an offering whose price changed; Enlarged names those whose
+	// capacity changed.
 	Priced, Enlarged map[string]bool
 }
 
-// ApplyOverlays applies overlays to catalogs, which stay as they are. The heaviest
-// overlay decides about an offer's price, and about each resource of a type; among
-// equal weights the name that comes last in the alphabet goes first, which is
-// upstream's order and the reverse of what its documentation says. Two of equal
-// weight that touch the same price or resource conflict: the one that comes second
-// is left out of all catalogs.
+// ApplyOverlays applies overlays to catalogs, which stay unchanged. The overlay with the
+// largest weight decides about an offering's price and about each resource of a type. Among
+// equal weights, the name that comes last in the alphabet goes first: this is Karpenter's
+// order and the reverse of what its documentation says. Two overlays of equal weight that
+// change the same price or resource conflict: the second one is left out of all catalogs.
 func ApplyOverlays(catalogs [][]InstanceType, overlays []Overlay) ([]Overlaid, []OverlayProblem) {
 	drafts := make([]*draft, len(catalogs))
 	for i, types := range catalogs {
@@ -144,7 +145,7 @@ func inOrder(overlays []Overlay) []Overlay {
 	return out
 }
 
-// lay applies one overlay to all drafts or, when there is a fault, to none.
+// lay applies one overlay to all drafts or, when there is a problem, to none.
 func (o *Overlay) lay(drafts []*draft) OverlayProblem {
 	set, err := o.read(drafts)
 	if err != nil {
@@ -188,18 +189,18 @@ func (o *Overlay) read(drafts []*draft) (constraint.Set, error) {
 	return set, nil
 }
 
-// draft is a catalog while overlays are laid on it.
+// draft is a catalog to which overlays are being applied.
 type draft struct {
 	types  []InstanceType
-	prices map[place]claimed              // by offer
+	prices map[place]claimed              // by offering
 	extras map[int]map[string]claimedSize // by type, then resource
 }
 
-// place is an offer: indexes of the type, and of the offer in it.
+// place is an offering: the index of the type, and of the offering in it.
 type place struct{ t, o int }
 
-// claimed says which change applies, and which overlay was the last to ask for
-// the same: of all, one of the lowest weight.
+// claimed is the change that applies, and the last overlay that changes the same, with its
+// weight, which is the lowest so far.
 type claimed struct {
 	change PriceChange
 	lowest int32
@@ -228,7 +229,8 @@ func (d *draft) choose(set constraint.Set) []place {
 	return out
 }
 
-// contested names the overlay of equal weight that changes the same; empty when there is none.
+// contested names the overlay of equal weight that changes the same price or resource; empty
+// when there is none.
 func (d *draft) contested(o *Overlay, at []place) string {
 	for _, p := range at {
 		if had, ok := d.prices[p]; ok && o.Price.kind != unchanged && had.lowest == o.Weight {
@@ -267,7 +269,7 @@ func (d *draft) take(o *Overlay, at []place) {
 	}
 }
 
-// finish copies what was touched, and nothing else.
+// finish copies only what the overlays changed.
 func (d *draft) finish() Overlaid {
 	out := Overlaid{Types: d.types}
 	if len(d.prices) == 0 && len(d.extras) == 0 {
@@ -276,7 +278,7 @@ func (d *draft) finish() Overlaid {
 	out.Types, out.Priced, out.Enlarged = slices.Clone(d.types), map[string]bool{}, map[string]bool{}
 	for p, c := range d.prices {
 		t := &out.Types[p.t]
-		if &t.Offerings[0] == &d.types[p.t].Offerings[0] { // still the catalog's own
+		if &t.Offerings[0] == &d.types[p.t].Offerings[0] { // not cloned yet
 			out.Priced[t.Name] = true
 			t.Offerings = slices.Clone(t.Offerings)
 		}
