@@ -10,22 +10,23 @@ import (
 	"github.com/karve-dev/karve/engine/bitset"
 )
 
-// Requirement is what one label may be. Which operator admits a missing label
-// follows Kubernetes: NotIn and DoesNotExist do, all others do not.
+// Requirement is the set of values that one label may have. Whether a label may be missing
+// follows Kubernetes: NotIn and DoesNotExist admit a missing label, all other operators do
+// not.
 type Requirement struct {
 	Key *Key
-	// values are the admitted values, or with except the refused ones.
+	// values are the admitted values or, with except, the excluded ones.
 	values bitset.Set
 	except bool
-	// low and high bound the label as an integer, inclusively, when bounded. Only
-	// complements carry bounds: a finite set is filtered by them at once.
+	// low and high bound the label as an integer, inclusively, if bounded is set. Only
+	// complements have bounds: a finite set is filtered by them at once.
 	low, high int64
 	bounded   bool
-	// absent admits that the label is missing.
+	// absent is set when the label may be missing.
 	absent bool
 }
 
-// Require reads one rule. Its error says what is wrong with the rule.
+// Require compiles one rule. It returns an error when the rule is invalid.
 func (s *Space) Require(r Rule) (Requirement, error) {
 	if r.Key == "" {
 		return Requirement{}, &RuleError{r, "the key is empty"}
@@ -48,7 +49,7 @@ func (s *Space) Require(r Rule) (Requirement, error) {
 	return Requirement{}, &RuleError{r, fmt.Sprintf("operator %q is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte", r.Operator)}
 }
 
-// Values returns the requirement that the label is one of the values.
+// in returns the requirement that the label has one of the values.
 func (k *Key) in(values []string) Requirement {
 	q := Requirement{Key: k}
 	for _, v := range values {
@@ -57,16 +58,16 @@ func (k *Key) in(values []string) Requirement {
 	return q
 }
 
-// In is the requirement that the label key is present with one of the values.
+// In returns the requirement that the label key is present with one of the values.
 func (s *Space) In(key string, values ...string) Requirement { return s.Key(key).in(values) }
 
-// Only is the requirement that the label is present with the value of that number.
+// Only returns the requirement that the label is present with the value of that ID.
 func (k *Key) Only(id int) Requirement { return Requirement{Key: k, values: bitset.Of(id)} }
 
-// Present is the requirement that the label is there, whatever its value.
+// Present returns the requirement that the label is present, whatever its value.
 func (k *Key) Present() Requirement { return Requirement{Key: k, except: true} }
 
-// Missing is the requirement that the label is not there.
+// Missing returns the requirement that the label is missing.
 func (k *Key) Missing() Requirement { return Requirement{Key: k, absent: true} }
 
 func (k *Key) bound(r Rule) (Requirement, error) {
@@ -80,7 +81,7 @@ func (k *Key) bound(r Rule) (Requirement, error) {
 	q := Requirement{Key: k, except: true, bounded: true, low: math.MinInt64, high: math.MaxInt64}
 	switch {
 	case r.Operator == Gt && n == math.MaxInt64, r.Operator == Lt && n == math.MinInt64:
-		return Requirement{Key: k}, nil // nothing is beyond the last integer
+		return Requirement{Key: k}, nil // no integer is beyond the last one
 	case r.Operator == Gt:
 		q.low = n + 1
 	case r.Operator == Gte:
@@ -93,7 +94,7 @@ func (k *Key) bound(r Rule) (Requirement, error) {
 	return q, nil
 }
 
-// And returns what both admit. The keys must be the same.
+// And returns the values that both admit. The keys must be the same.
 func (q Requirement) And(o Requirement) Requirement {
 	out := Requirement{Key: q.Key, absent: q.absent && o.absent}
 	switch {
@@ -127,7 +128,7 @@ func (q Requirement) highest() int64 {
 	return q.high
 }
 
-// within keeps the values that respect q's bounds.
+// within keeps the values within q's bounds.
 func (q Requirement) within(values bitset.Set) bitset.Set {
 	if !q.bounded {
 		return values
@@ -148,7 +149,7 @@ func (q Requirement) inBounds(id int) bool {
 	return q.Key.isNumber[id] && q.low <= q.Key.numbers[id] && q.Key.numbers[id] <= q.high
 }
 
-// Admits reports whether the label may have the value with that number.
+// Admits reports whether the label may have the value with that ID.
 func (q Requirement) Admits(id int) bool {
 	if !q.except {
 		return q.values.Has(id)
@@ -159,21 +160,21 @@ func (q Requirement) Admits(id int) bool {
 // AdmitsAbsent reports whether the label may be missing.
 func (q Requirement) AdmitsAbsent() bool { return q.absent }
 
-// Possible reports whether anything at all is admitted.
+// Possible reports whether any value, or a missing label, is admitted.
 func (q Requirement) Possible() bool {
 	return q.absent || q.PossibleValue()
 }
 
-// PossibleValue reports whether some value, rather than a missing label, is admitted.
+// PossibleValue reports whether any value is admitted; a missing label does not count.
 func (q Requirement) PossibleValue() bool {
 	if !q.except {
 		return !q.values.Empty()
 	}
-	// However many numbers are excluded, each has more spellings ("4", "04").
+	// Excluded values cannot exhaust the integers: each has more spellings ("4", "04").
 	return q.lowest() <= q.highest()
 }
 
-// Values lists the admitted values, sorted, when they are finitely many.
+// Values lists the admitted values, sorted; false when they are not a finite list.
 func (q Requirement) Values() ([]string, bool) {
 	if q.except {
 		return nil, false
@@ -191,9 +192,9 @@ func (q Requirement) Single() (string, bool) {
 	return values[0], true
 }
 
-// Any returns one admitted value, always the same for the same requirement: the
-// least of a finite set, the bound of an open one. It reports false when there is
-// none or when any string would do.
+// Any returns one admitted value, always the same for the same requirement: the least value
+// of a finite set, or a bound of a bounded complement. It reports false when there is none,
+// or when there are no bounds and almost any string is admitted.
 func (q Requirement) Any() (string, bool) {
 	if !q.except {
 		values := q.listed()
@@ -211,8 +212,8 @@ func (q Requirement) Any() (string, bool) {
 	return q.Fresh(strconv.FormatInt(q.low, 10)), true
 }
 
-// Fresh returns hint, changed until q admits it, for an open requirement that
-// takes almost any string. A number stays the same number, zeros put before it.
+// Fresh returns hint, changed until q admits it. q must be a complement, which admits almost
+// any string. A number keeps its value: it gets leading zeros.
 func (q Requirement) Fresh(hint string) string {
 	for {
 		id, known := q.Key.ids[hint]
@@ -239,8 +240,8 @@ func (q Requirement) listed() []string {
 	return out
 }
 
-// Rules writes q as manifest rules that together mean the same; values are
-// sorted. An open set with bounds and exclusions takes up to three.
+// Rules returns q as manifest rules that together mean the same, with sorted values. A
+// complement with bounds and exclusions takes up to three rules.
 func (q Requirement) Rules() []Rule {
 	key := q.Key.Name
 	if !q.except {
@@ -282,7 +283,7 @@ func (r Rule) String() string {
 	return fmt.Sprintf("%s %s %s", r.Key, r.Operator, shortList(r.Values))
 }
 
-// shortList keeps long value lists readable in an event.
+// shortList shortens long value lists, to keep events readable.
 func shortList(values []string) string {
 	const most = 6
 	if len(values) <= most {

@@ -19,11 +19,12 @@ type Rule struct {
 	Key      string
 	Operator Operator
 	Values   []string
-	// MinValues asks that at least so many distinct values stay possible; zero asks nothing.
+	// MinValues is how many distinct values must stay possible, at least; zero means no such
+	// minimum.
 	MinValues int
 }
 
-// RuleError says why a rule cannot be read.
+// RuleError says why a rule is invalid.
 type RuleError struct {
 	Rule Rule
 	Why  string

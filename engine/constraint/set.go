@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Set is a conjunction of requirements, at most one per key, sorted by key name.
-// A Set handed out is never changed. The zero Set admits everything.
+// Set is a conjunction of requirements, at most one per key, sorted by key name. A Set is
+// never changed once it has been returned. The zero Set admits everything.
 type Set []Requirement
 
-// Set reads rules into one Set. It reports the first rule that cannot be read.
+// Set compiles rules into one Set. It returns an error for the first invalid rule.
 func (s *Space) Set(rules []Rule) (Set, error) {
 	var out Set
 	for _, r := range rules {
@@ -22,8 +22,8 @@ func (s *Space) Set(rules []Rule) (Set, error) {
 	return out.joined(), nil
 }
 
-// joined sorts requirements by key and joins those on the same one, in place: with one
-// at a time thousands of labels would take their square.
+// joined sorts requirements by key and merges those with the same key, in place. Adding them
+// one by one would take quadratic time for thousands of labels.
 func (s Set) joined() Set {
 	slices.SortStableFunc(s, func(a, b Requirement) int { return cmp.Compare(a.Key.Name, b.Key.Name) })
 	out := s[:0]
@@ -63,7 +63,7 @@ func (s Set) With(q Requirement) Set {
 	return slices.Insert(slices.Clone(s), i, q)
 }
 
-// And returns what both sets admit.
+// And returns the conjunction of both sets.
 func (s Set) And(o Set) Set {
 	out := make(Set, 0, len(s)+len(o))
 	for len(s) > 0 && len(o) > 0 {
@@ -79,7 +79,7 @@ func (s Set) And(o Set) Set {
 	return append(append(out, s...), o...)
 }
 
-// Equal reports whether both are the same requirements.
+// Equal reports whether both have the same requirements.
 func (s Set) Equal(o Set) bool {
 	return slices.EqualFunc(s, o, func(a, b Requirement) bool {
 		return a.Key == b.Key && a.except == b.except && a.absent == b.absent && a.bounded == b.bounded &&
@@ -97,7 +97,7 @@ func (s Set) Impossible() (Requirement, bool) {
 	return Requirement{}, false
 }
 
-// Rules writes s as manifest rules, sorted by key.
+// Rules returns s as manifest rules, sorted by key.
 func (s Set) Rules() []Rule {
 	var rules []Rule
 	for _, q := range s {

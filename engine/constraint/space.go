@@ -4,9 +4,9 @@ import (
 	"strconv"
 )
 
-// Space interns label keys and their values. It only grows; values keep their
-// number for its whole life, so Requirements made at any time can be compared.
-// Not safe for concurrent use while it grows.
+// Space interns label keys and their values. It only grows, and a value keeps its ID for the
+// life of the Space, so Requirements made at any time can be compared. It is not safe for
+// concurrent use while it grows.
 type Space struct {
 	keys map[string]*Key
 	size int // keys and values
@@ -40,13 +40,14 @@ func (s *Space) Key(name string) *Key {
 	return k
 }
 
-// Lookup is Key for readers: it never grows the Space.
+// Lookup returns the key of that name if it is interned. Unlike Key, it never grows the
+// Space.
 func (s *Space) Lookup(name string) (*Key, bool) {
 	k, ok := s.keys[name]
 	return k, ok
 }
 
-// ID returns the number of a value of the key, interning it when it is new.
+// ID returns the ID of a value of the key, and interns the value when it is new.
 func (k *Key) ID(value string) int {
 	if id, ok := k.ids[value]; ok {
 		return id
@@ -61,5 +62,5 @@ func (k *Key) ID(value string) int {
 	return id
 }
 
-// Value returns the value with that number.
+// Value returns the value with that ID.
 func (k *Key) Value(id int) string { return k.values[id] }
