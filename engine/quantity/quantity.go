@@ -1,10 +1,9 @@
-// Package quantity does exact arithmetic on the resources a pod asks for and a
-// node offers. A Vector is a plain value: comparable, copyable, never shared by
-// pointer, so a planner forks a node's free space with an assignment. The zero
-// Vector asks for nothing.
+// Package quantity does exact arithmetic on the resources that a pod requests and a node
+// offers. A Vector is a plain value: it is comparable, is copied by assignment, and is never
+// shared by pointer. The zero Vector requests nothing.
 //
-// It refuses to parse: amounts arrive as integers in base units (cpu in
-// milli-cores, memory and storage in bytes, everything else in whole pieces).
+// The package parses no quantities: amounts arrive as integers in base units (cpu in
+// millicores, memory and storage in bytes, everything else in whole units).
 package quantity
 
 import (
@@ -14,7 +13,7 @@ import (
 	"strconv"
 )
 
-// Names of the resources every node has, spelled as Kubernetes spells them.
+// Names of the resources that every node has, spelled as Kubernetes spells them.
 const (
 	NameCPU     = "cpu"
 	NameMemory  = "memory"
@@ -24,8 +23,9 @@ const (
 	NameNodes = "nodes"
 )
 
-// Attachable begins the names of the resources that count attached volumes; the
-// CSI driver's name follows. A node that does not list one has no limit of it.
+// Attachable is the prefix of the resource names that count attached volumes; the CSI
+// driver's name follows. A node that does not list such a resource has no limit for the
+// driver.
 const Attachable = "attachable-volumes-csi-"
 
 // Dim is the position of one resource in a Vector.
@@ -37,31 +37,31 @@ const (
 	Memory
 	Storage
 	Pods
-	// Unoffered stands for all resources without a position of their own. Nothing has
-	// any of it, so a pod that asks for one of them fits nowhere.
+	// Unoffered stands for all resources without a position of their own. No node has any of it,
+	// so a pod that requests one of them fits nowhere.
 	Unoffered
 	base
 )
 
-// Dims is the length of a Vector: the positions that every Space shares and those
-// of the extended resources (GPUs, huge pages, devices, attached volumes).
+// Dims is the length of a Vector: the positions that every Space shares, and those of
+// extended resources (GPUs, huge pages, devices, attached volumes).
 const Dims = 24
 
 // Extended is how many extended resources can have a position at one time.
 const Extended = Dims - int(base)
 
-// Most is the largest amount of one resource. Sums saturate here, far below
-// overflow, so a typo of 1e18 bytes is merely a pod that fits nowhere.
+// Most is the largest amount of one resource. Sums saturate here, far below overflow, so a
+// typo of 1e18 bytes makes a pod that fits nowhere, and does no other harm.
 const Most = math.MaxInt64 / 4
 
-// Amounts is a bag of resources by name, as read from outside.
+// Amounts are amounts of resources by name, as in a manifest.
 type Amounts map[string]int64
 
 // Names lists the resources in a, sorted.
 func (a Amounts) Names() []string { return slices.Sorted(maps.Keys(a)) }
 
-// Asked lists the resources of a request, the base ones first and then by name.
-// Requests of nothing, or below nothing, are left out.
+// Asked lists the resources of a request: the base resources first, then the others by name.
+// Amounts of zero and below are left out.
 func (a Amounts) Asked() []string {
 	var out, extended []string
 	for _, name := range []string{NameCPU, NameMemory, NameStorage, NamePods} {
@@ -78,7 +78,7 @@ func (a Amounts) Asked() []string {
 	return append(out, extended...)
 }
 
-// Add returns a new bag holding a + b, saturating at Most.
+// Add returns a + b as a new value, saturating at Most.
 func (a Amounts) Add(b Amounts) Amounts {
 	sum := maps.Clone(a)
 	if sum == nil {
@@ -90,7 +90,7 @@ func (a Amounts) Add(b Amounts) Amounts {
 	return sum
 }
 
-// Sub returns a new bag holding a - b; amounts may become negative.
+// Sub returns a - b as a new value; amounts may become negative.
 func (a Amounts) Sub(b Amounts) Amounts {
 	diff := maps.Clone(a)
 	if diff == nil {
@@ -121,7 +121,7 @@ func (v Vector) Sub(w Vector) Vector {
 	return v
 }
 
-// Times returns v repeated n times, saturating at Most.
+// Times returns v multiplied by n, saturating at Most.
 func (v Vector) Times(n int) Vector {
 	for d := range v {
 		if v[d] > 0 && int64(n) > Most/v[d] {
@@ -133,7 +133,7 @@ func (v Vector) Times(n int) Vector {
 	return v
 }
 
-// Holds reports whether w can be taken out of v.
+// Holds reports whether v has at least as much as w of every resource that w requests.
 func (v *Vector) Holds(w *Vector) bool {
 	for d, n := range w {
 		if n > 0 && n > v[d] {
@@ -143,8 +143,8 @@ func (v *Vector) Holds(w *Vector) bool {
 	return true
 }
 
-// Fits is how many copies of w can be taken out of v. A w that asks for nothing
-// fits any number of times; the answer is then the largest int32.
+// Fits is how many times w can be subtracted from v. It is the largest int32 for a w that
+// requests nothing.
 func (v *Vector) Fits(w *Vector) int {
 	most := int64(math.MaxInt32)
 	for d, n := range w {
@@ -159,13 +159,13 @@ func (v *Vector) Fits(w *Vector) int {
 	return int(most)
 }
 
-// IsZero reports whether v asks for nothing.
+// IsZero reports whether v is all zeros.
 func (v Vector) IsZero() bool { return v == Vector{} }
 
 func clamp(n int64) int64 { return max(-Most, min(Most, n)) }
 
-// Format writes an amount as people do: cpu in cores, memory and storage in
-// binary units, everything else as a count.
+// Format renders an amount for people: cpu in cores, memory and storage in binary units,
+// everything else as a count.
 func Format(name string, n int64) string {
 	switch name {
 	case NameCPU:

@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// Space gives resources their positions in Vectors. The base resources always have
-// theirs. An extended resource has one while a catalog or a node offers it and a pod,
-// a DaemonSet or a NodePool limit asks for it: a name that a pod made up takes none.
+// Space assigns resources their positions in Vectors. The base resources always have theirs.
+// An extended resource has one while a catalog or a node offers it and a pod, a DaemonSet or
+// a NodePool limit asks for it: a name that only a pod mentions takes none.
 //
-// Positions follow the names of the resources, so that they do not depend on the order of
-// events. When there are more resources than positions, attach limits of CSI drivers go
-// first, then what catalogs offer, then what only nodes offer, each in order of
-// their names; those that are left count as Unoffered.
+// Positions follow the names of the resources, so they do not depend on the order of events.
+// When there are more resources than positions, attach limits of CSI drivers come first,
+// then resources that catalogs offer, then resources that only nodes offer, each in order of
+// their names. The remaining resources count as Unoffered.
 //
-// Offers and requests are counted as they come; positions change in Settle alone.
-// The zero Space is not usable; see NewSpace.
+// Offers and requests are counted as they arrive; positions change only in Settle. The zero
+// Space is not usable; see NewSpace.
 type Space struct {
 	names   []string       // by position
 	slots   map[string]Dim // by name; a resource keeps its position while there are enough
-	attach  []Dim          // those of attach limits
-	version int            // of names
+	attach  []Dim          // positions of attach limits
+	version int            // increases whenever names changes
 
-	// at is where requests for a resource count, as of the last Settle: at its position,
-	// or at Unoffered. Of resources that are not in it, attached volumes are not limited
-	// anywhere, and all others count as Unoffered.
+	// at is where requests for a resource count since the last Settle: at its position, or at
+	// Unoffered. For resources that are not in it: attached volumes have no limit on any node,
+	// and all others count as Unoffered.
 	at map[string]Dim
 
 	uses      map[string]use
@@ -34,7 +34,7 @@ type Space struct {
 	unsettled bool            // live has changed
 }
 
-// Source is what offers a resource.
+// Source is the kind of object that offers a resource.
 type Source int
 
 // The sources of resources.
@@ -50,7 +50,8 @@ type use struct {
 	asks   int
 }
 
-// rank orders resources when positions are short; none needs no position.
+// rank orders resources when positions are short; none means that a resource needs no
+// position.
 type rank int
 
 const (
@@ -60,14 +61,14 @@ const (
 	ofNode
 )
 
-// NewSpace returns a Space that knows the base resources.
+// NewSpace returns a Space with only the base resources.
 func NewSpace() *Space {
 	s := &Space{at: map[string]Dim{}, uses: map[string]use{}, live: map[string]rank{}}
 	s.assign(nil)
 	return s
 }
 
-// assign gives positions to the extended resources, which are sorted.
+// assign gives positions to the extended resources, which must be sorted.
 func (s *Space) assign(extended []string) {
 	s.names = append([]string{NameCPU, NameMemory, NameStorage, NamePods, ""}, extended...)
 	s.slots, s.attach = map[string]Dim{}, nil
@@ -83,7 +84,7 @@ func (s *Space) assign(extended []string) {
 
 func attachable(name string) bool { return strings.HasPrefix(name, Attachable) }
 
-// IsExtended reports whether the resource is one that not every node has.
+// IsExtended reports whether the resource is an extended one, which not every node has.
 func IsExtended(name string) bool {
 	switch name {
 	case NameCPU, NameMemory, NameStorage, NamePods, NameNodes:
@@ -92,8 +93,9 @@ func IsExtended(name string) bool {
 	return true
 }
 
-// Offer counts what one machine type or node offers, once more or once less. An attach
-// limit counts even if it is zero: where there is none, volumes are not limited.
+// Offer adds the offers of one instance type or node (by is 1), or removes them (by is -1).
+// An attach limit counts even if it is zero: without a limit, the number of volumes is not
+// limited.
 func (s *Space) Offer(from Source, a Amounts, by int) {
 	for name, n := range a {
 		if IsExtended(name) && (n > 0 || attachable(name)) {
@@ -104,7 +106,7 @@ func (s *Space) Offer(from Source, a Amounts, by int) {
 	}
 }
 
-// Ask counts one more or one less that asks for the resource.
+// Ask adds one request for the resource (by is 1), or removes one (by is -1).
 func (s *Space) Ask(name string, by int) {
 	if IsExtended(name) {
 		u := s.uses[name]
@@ -141,9 +143,9 @@ func (u use) rank(name string) rank {
 	return ofNode
 }
 
-// Settle gives positions to the resources that need one. It lists, in order, the
-// resources for which requests count elsewhere from now on; the Vectors of those
-// requests must be made anew. When positions moved, all Vectors must.
+// Settle gives positions to the resources that need one. It returns, in order, the resources
+// whose requests now count at another position: the Vectors of these requests must be
+// computed again. If moved, all Vectors must be.
 func (s *Space) Settle() (changed []string, moved bool) {
 	if !s.unsettled {
 		return nil, false
@@ -165,8 +167,7 @@ func (s *Space) Settle() (changed []string, moved bool) {
 	return difference(before, s.at), moved
 }
 
-// choose lists the resources that have a position from now on, and those for which
-// there is none.
+// choose lists the resources that get a position, and those for which there is none left.
 func (s *Space) choose() (chosen, rest []string) {
 	names := slices.SortedFunc(maps.Keys(s.live), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.live[a], s.live[b]), cmp.Compare(a, b))
@@ -181,8 +182,8 @@ func (s *Space) lacks(name string) bool {
 	return !ok
 }
 
-// withIdle adds to the resources those that have a position and do not need it now,
-// if there are positions enough: a device plugin that comes and goes moves nothing.
+// withIdle adds the resources that have a position and do not need it now, if there are
+// enough positions. So a device plugin that comes and goes moves no positions.
 func (s *Space) withIdle(chosen []string) []string {
 	out := slices.Clone(chosen)
 	for _, name := range s.names[base:] {
@@ -197,7 +198,7 @@ func (s *Space) withIdle(chosen []string) []string {
 	return out
 }
 
-// difference lists the resources that are not at the same position in both.
+// difference lists the resources whose positions differ between the two.
 func difference(before, after map[string]Dim) []string {
 	var out []string
 	for name, d := range after {
@@ -224,8 +225,8 @@ func (s *Space) Lookup(name string) (Dim, bool) {
 	return d, ok && d != Unoffered
 }
 
-// Place returns the position at which requests for a resource count: Unoffered when
-// it has none of its own. It reports false for volumes that no node limits.
+// Place returns the position at which requests for a resource count: Unoffered when it has
+// none of its own. It reports false for volumes that no node limits.
 func (s *Space) Place(name string) (Dim, bool) {
 	if d, ok := s.Lookup(name); ok {
 		return d, true
@@ -233,11 +234,11 @@ func (s *Space) Place(name string) (Dim, bool) {
 	return Unoffered, s.Short(name) || !attachable(name)
 }
 
-// Short reports whether the resource is offered and asked for, and has no position as
-// others go first.
+// Short reports whether the resource is offered and asked for, but has no position because
+// others come first.
 func (s *Space) Short(name string) bool { return s.at[name] == Unoffered }
 
-// OffersFrom reports whether one of that kind offers the extended resource.
+// OffersFrom reports whether a source of that kind offers the extended resource.
 func (s *Space) OffersFrom(from Source, name string) bool { return s.uses[name].offers[from] > 0 }
 
 // Name returns the resource at position d; empty for Unoffered.
@@ -246,11 +247,11 @@ func (s *Space) Name(d Dim) string { return s.names[d] }
 // Len is the number of positions.
 func (s *Space) Len() int { return len(s.names) }
 
-// Version changes whenever positions move.
+// Version increases whenever positions move.
 func (s *Space) Version() int { return s.version }
 
-// Offered turns what a node or machine type provides into a Vector. Resources
-// without a position are dropped. Attachments that are not listed are unlimited.
+// Offered converts what a node or instance type provides into a Vector. Resources without a
+// position are left out. Attach limits that are not listed are unlimited.
 func (s *Space) Offered(a Amounts) Vector {
 	var v Vector
 	for _, d := range s.attach {
@@ -264,7 +265,7 @@ func (s *Space) Offered(a Amounts) Vector {
 	return v
 }
 
-// Asked turns a request into a Vector. Amounts of zero and below are left out.
+// Asked converts a request into a Vector. Amounts of zero and below are left out.
 func (s *Space) Asked(a Amounts) Vector {
 	var v Vector
 	for name, n := range a {
@@ -282,8 +283,8 @@ func (s *Space) Asked(a Amounts) Vector {
 	return v
 }
 
-// Amounts turns v back into a bag, leaving zeros out. Resources that do not need
-// their position now are left out too.
+// Amounts converts v back into Amounts, without zeros and without resources that do not need
+// their position now.
 func (s *Space) Amounts(v Vector) Amounts {
 	a := Amounts{}
 	for d, name := range s.names {
