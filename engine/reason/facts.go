@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Facts are the parameters of a decision as data, sorted by name, each name
-// once. In JSON they are one object.
+// Facts are the parameters of a decision as data, sorted by name, each name once. In JSON
+// they are one object.
 type Facts []Fact
 
 // Fact is one parameter. Value is a string, an int64, a []string or a
@@ -19,8 +19,8 @@ type Fact struct {
 	Value any
 }
 
-// FactsOf sorts facts by name. It counts an int as an int64 and leaves out empty
-// strings, lists and maps: a fact that says nothing is none.
+// FactsOf sorts facts by name. It converts an int to an int64 and leaves out empty strings,
+// lists and maps, which carry no information.
 func FactsOf(values map[string]any) Facts {
 	var out Facts
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -57,10 +57,10 @@ func (fs Facts) Get(name string) any {
 	return nil
 }
 
-// Text is the value of that name for people; empty when there is none.
+// Text renders the value of that name for people; empty when there is none.
 func (fs Facts) Text(name string) string { return text(fs.Get(name)) }
 
-// Text is the value for people: lists as [a b], counts as [a:1 b:2].
+// Text renders the value for people: lists as [a b], counts as [a:1 b:2].
 func (f Fact) Text() string { return text(f.Value) }
 
 func text(value any) string {
@@ -81,7 +81,7 @@ func text(value any) string {
 	return ""
 }
 
-// MarshalJSON writes the facts as one object.
+// MarshalJSON renders the facts as one object.
 func (fs Facts) MarshalJSON() ([]byte, error) {
 	out := make(map[string]any, len(fs))
 	for _, f := range fs {
