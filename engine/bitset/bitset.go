@@ -1,8 +1,8 @@
-// Package bitset holds sets of small non-negative integers as words of bits: the
-// offers of a catalog, the values of a label. The zero Set is empty.
+// Package bitset holds sets of small non-negative integers as words of bits, such as the
+// offerings of a catalog or the values of a label. The zero Set is empty.
 //
-// Methods that combine two sets return a new one unless their name says that
-// they change the receiver; a Set handed out is never changed by its maker.
+// Methods that combine two sets return a new one, except those whose comment says that they
+// change the receiver. A function that has returned a Set does not change it afterwards.
 package bitset
 
 import (
@@ -11,7 +11,7 @@ import (
 	"math/bits"
 )
 
-// Set is a set of integers; its words may end in zeros.
+// Set is a set of integers; trailing words may be zero.
 type Set []uint64
 
 // Of returns the set of the given members.
@@ -35,7 +35,7 @@ func Upto(n int) Set {
 	return s
 }
 
-// Put adds i, growing the receiver.
+// Put adds i to the receiver.
 func (s *Set) Put(i int) {
 	for len(*s) <= i/64 {
 		*s = append(*s, 0)
@@ -43,7 +43,7 @@ func (s *Set) Put(i int) {
 	(*s)[i/64] |= 1 << (i % 64)
 }
 
-// Drop takes i out of the receiver.
+// Drop removes i from the receiver.
 func (s Set) Drop(i int) {
 	if i/64 < len(s) {
 		s[i/64] &^= 1 << (i % 64)
@@ -58,10 +58,10 @@ func (s Set) Has(i int) bool {
 // Clone returns a copy that may be changed.
 func (s Set) Clone() Set { return append(Set(nil), s...) }
 
-// Copy makes the receiver equal to o, using its own words again.
+// Copy makes the receiver equal to o, reusing its memory.
 func (s *Set) Copy(o Set) { *s = append((*s)[:0], o...) }
 
-// And returns the members of both.
+// And returns the members that are in both.
 func (s Set) And(o Set) Set {
 	out := make(Set, min(len(s), len(o)))
 	for i := range out {
@@ -70,7 +70,7 @@ func (s Set) And(o Set) Set {
 	return out
 }
 
-// Keep drops the receiver's members that are not in o.
+// Keep removes the receiver's members that are not in o.
 func (s Set) Keep(o Set) {
 	n := min(len(s), len(o))
 	for i, w := range o[:n] {
@@ -79,14 +79,14 @@ func (s Set) Keep(o Set) {
 	clear(s[n:])
 }
 
-// Cut drops the receiver's members that are in o.
+// Cut removes the receiver's members that are in o.
 func (s Set) Cut(o Set) {
 	for i := range min(len(s), len(o)) {
 		s[i] &^= o[i]
 	}
 }
 
-// Or returns the members of either.
+// Or returns the members that are in either.
 func (s Set) Or(o Set) Set {
 	if len(s) < len(o) {
 		s, o = o, s
@@ -124,7 +124,7 @@ func (s Set) Len() int {
 	return n
 }
 
-// Empty reports whether there are no members.
+// Empty reports whether the set has no members.
 func (s Set) Empty() bool {
 	for _, w := range s {
 		if w != 0 {
@@ -157,7 +157,7 @@ func (s Set) Within(o Set) bool {
 	return true
 }
 
-// Append writes the set as a key for maps, equal for equal sets, behind b.
+// Append appends to b a map key for the set; equal sets have equal keys.
 func (s Set) Append(b []byte) []byte {
 	for len(s) > 0 && s[len(s)-1] == 0 {
 		s = s[:len(s)-1]
@@ -181,7 +181,7 @@ func (s Set) Equal(o Set) bool {
 	return true
 }
 
-// First is the least member, -1 when there is none.
+// First is the least member; -1 when there is none.
 func (s Set) First() int {
 	for i := range s.All() {
 		return i
@@ -189,7 +189,7 @@ func (s Set) First() int {
 	return -1
 }
 
-// Next is the least member that is i or more, -1 when there is none.
+// Next is the least member that is i or more; -1 when there is none.
 func (s Set) Next(i int) int {
 	at := i / 64
 	if at >= len(s) {
