@@ -8,7 +8,9 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// Hosts are alike unless pods ask for a label, or neighbours must share it, in which they differ.
+// TestHostsAreAlikeAsFarAsPodsAsk: two nodes are alike unless they differ in a label that
+// pods select nodes by, or in the topology key of a hard spread constraint or a required
+// affinity term.
 func TestHostsAreAlikeAsFarAsPodsAsk(t *testing.T) {
 	b := cluster.NewBuilder()
 	node := func(name, zone, disk, colour string) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Dump writes down everything a WhatIf may change.
+// Dump writes everything that a WhatIf may change.
 func (b *Builder) Dump(w *Snapshot) string {
 	var out strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(b.nodes)) {
@@ -64,5 +64,5 @@ func (x *NodeIndex) dump(out *strings.Builder, name string) {
 	}
 }
 
-// Indexes lists the names of the indexes there are.
+// Indexes lists the names of the existing indexes.
 func (b *Builder) Indexes() []string { return slices.Sorted(maps.Keys(b.indexes)) }

@@ -7,8 +7,8 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Rule REASON-6: one or two wrong letters are a typo; keys are not alike because they
-// share a domain.
+// TestMistakes (Rule REASON-6): one or two wrong letters are a typo; keys are not alike
+// merely because they share a domain.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
@@ -36,7 +36,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Labels of nodes are known while the nodes are there, whether or not they take pods.
+// TestVocabularyFollowsNodes: labels of nodes are known while the nodes exist, whether or
+// not they take pods.
 func TestVocabularyFollowsNodes(t *testing.T) {
 	b := NewBuilder()
 	b.SetCatalog("c", []offering.InstanceType{{

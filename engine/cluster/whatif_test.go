@@ -15,14 +15,14 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// supposition is a WhatIf side by side with the script that says the same from scratch.
+// supposition is a WhatIf and the script that describes the same state from scratch.
 type supposition struct {
 	*rand.Rand
 	trial  *cluster.WhatIf
 	script *enginetest.Script
-	origin []cluster.Pod // as they were before; in the order of the script's
+	origin []cluster.Pod // the pods before the WhatIf, in the order of the script's
 	added  map[string]*cluster.NodeInfo
-	closed map[string]bool // nodes that took no pods before, or are supposed
+	closed map[string]bool // nodes that took no pods before, or that the WhatIf added
 	log    []string
 }
 
@@ -35,7 +35,7 @@ func (x *supposition) host(n *cluster.Node) *cluster.NodeInfo {
 	return x.trial.Snapshot().NodeByKey(n.Key)
 }
 
-// step supposes something, on both sides.
+// step supposes one random change, in the WhatIf and in the script.
 func (x *supposition) step() {
 	if len(x.script.Nodes) == 0 {
 		return
@@ -66,7 +66,7 @@ func (x *supposition) step() {
 	}
 }
 
-// shut keeps pods from the node, or lets them in again.
+// shut cordons the node, or uncordons it.
 func (x *supposition) shut(n *cluster.Node) {
 	switch {
 	case n.Leaving:
@@ -82,7 +82,8 @@ func (x *supposition) shut(n *cluster.Node) {
 	}
 }
 
-// bringBack makes pods of a node that was leaving anyhow a matter of the WhatIf.
+// bringBack gives the script back the node's pods from before the WhatIf: the WhatIf places
+// the pods of a removed node even if it was leaving already.
 func (x *supposition) bringBack(node string) {
 	for i := range x.script.Pods {
 		if p, was := &x.script.Pods[i], x.origin[i]; enginetest.Homeless(*p) && node != "" && was.Node == node {
@@ -91,7 +92,7 @@ func (x *supposition) bringBack(node string) {
 	}
 }
 
-// add supposes one more machine like another.
+// add supposes one more node, a copy of like.
 func (x *supposition) add(like *cluster.Node) {
 	n := *like
 	n.Key = fmt.Sprint("added", len(x.script.Nodes))
@@ -111,10 +112,10 @@ func (x *supposition) add(like *cluster.Node) {
 	x.script.Nodes = append(x.script.Nodes, n)
 }
 
-// settle lets some pods run on the node, of those that have no home.
+// settle places some of the pods without a node on the node.
 func (x *supposition) settle(n *cluster.Node) {
 	if n.Name == "" {
-		n.Name = n.Key // it comes while the pods are on their way
+		n.Name = n.Key // the node registers while the pods are being moved
 	}
 	leaving := map[string]bool{}
 	for _, o := range x.script.Nodes {
@@ -133,15 +134,16 @@ func (x *supposition) settle(n *cluster.Node) {
 	x.trial.Place(append(refs, cluster.PodRef{UID: "unheard of"}), x.host(n))
 }
 
-// TestTrialIsTrue: what a WhatIf supposes is what a Builder makes of the same from
-// scratch, whatever is supposed and taken back; and in the end nothing has happened.
+// TestTrialIsTrue: after any changes and rollbacks, the Snapshot of a WhatIf equals that of
+// a Builder that gets the same state from scratch. After End, the original Snapshot is
+// unchanged.
 func TestTrialIsTrue(t *testing.T) {
 	for seed := range uint64(250) {
 		script := enginetest.Populated(seed, 30)
 		b := script.Builder()
 		w := b.Snapshot()
 		before := ""
-		schedule.Solve(w) // makes indexes
+		schedule.Solve(w) // creates the indexes
 		before = b.Dump(w)
 		indexes := b.Indexes()
 		x := &supposition{Rand: rand.New(rand.NewPCG(seed, 3)), trial: w.WhatIf(), script: enginetest.Bare(script), origin: script.Pods, added: map[string]*cluster.NodeInfo{}, closed: map[string]bool{}}
