@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// TestSpread (Rule PLAN-6): the zones of a type take turns, what is dearer or a
-// fallback stays behind, and one claim always gets the same order.
+// TestSpread (Rule PLAN-6): the zones of a type rotate, dearer offerings and fallbacks stay
+// behind, and one claim always gets the same order.
 func TestSpread(t *testing.T) {
 	choices := []offering.Ref{
 		{Type: "D4", Zone: "1", CapacityType: offering.Spot, Price: 5},
@@ -86,7 +86,8 @@ func TestAcceptable(t *testing.T) {
 	}
 }
 
-// Compatible says what the compiled catalog would, without compiling it.
+// TestAcceptableEqualsCatalog: Compatible returns the same offerings as a compiled Catalog,
+// without compiling one.
 func TestAcceptableEqualsCatalog(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))

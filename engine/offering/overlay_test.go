@@ -89,8 +89,9 @@ func TestAdjustPrices(t *testing.T) {
 	}
 }
 
-// Equal weights go by name, last first, and the second to touch the same is left
-// out altogether, also where it would have been alone.
+// TestEqualWeightsConflict: equal weights are ordered by name, last first. The second
+// overlay that changes the same price is left out everywhere, including offerings that only
+// it selects.
 func TestEqualWeightsConflict(t *testing.T) {
 	got, faults := adjust(t, onSale(),
 		offering.Overlay{Name: "alpha", Price: price(t, "1.5")},
@@ -107,7 +108,7 @@ func TestConflictCountsInEveryCatalog(t *testing.T) {
 	d, e := onSale()[:1], onSale()[1:]
 	out, faults := offering.ApplyOverlays([][]offering.InstanceType{d, e}, []offering.Overlay{
 		{Name: "z", Rules: in("family", "D"), Price: price(t, "3")},
-		{Name: "y", Price: price(t, "4")}, // conflicts with z in the first
+		{Name: "y", Price: price(t, "4")}, // conflicts with z in the first catalog
 		{Name: "x", Rules: in("family", "E"), Price: price(t, "5")},
 	})
 	if len(faults) != 1 || faults[0].Overlay != "y" {
