@@ -11,10 +11,10 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// values are all strings the laws are tried on; "" stands for a missing label.
+// values are the strings on which the laws are tested; "" stands for a missing label.
 var values = []string{"", "a", "b", "c", "-1", "0", "1", "2", "3", "04", "4", "9223372036854775807", "x1"}
 
-// means reads one rule straight from Kubernetes' definition of the operator.
+// means evaluates one rule directly by Kubernetes' definition of the operator.
 func means(r constraint.Rule, value string) bool {
 	missing := value == ""
 	has := false
@@ -77,13 +77,13 @@ func randomRule(r *rand.Rand) constraint.Rule {
 	return constraint.Rule{Key: "k", Operator: op, Values: []string{bounds[r.IntN(len(bounds))]}}
 }
 
-// TestAlgebra tries conjunctions of random rules on every value: the interned
-// sets must say what the operators mean, and so must the rules written back.
+// TestAlgebra tests conjunctions of random rules on every value: the compiled sets, and the
+// rules they are converted back to, must mean what the operators mean.
 func TestAlgebra(t *testing.T) {
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		space := constraint.NewSpace()
-		if r.IntN(2) == 0 { // values may be known before or after the rules are read
+		if r.IntN(2) == 0 { // values may be interned before or after the rules
 			for _, v := range values[1:] {
 				space.Key("k").ID(v)
 			}
@@ -184,8 +184,8 @@ func TestBadRules(t *testing.T) {
 	}
 }
 
-// FuzzSet feeds rules nobody would write: the answer may be an error, never a
-// panic, and whatever can be read keeps the laws of conjunction.
+// FuzzSet passes arbitrary rules: the answer may be an error but never a panic, and valid
+// rules must keep the laws of conjunction.
 func FuzzSet(f *testing.F) {
 	f.Add("k", "In", "a", "k", "Gt", "3")
 	f.Add("k", "Lte", "-9223372036854775808", "k", "NotIn", "")
@@ -220,7 +220,7 @@ func FuzzSet(f *testing.F) {
 	})
 }
 
-// sameSet compares by the rules that the sets are written as.
+// sameSet compares two sets by the rules they are converted to.
 func sameSet(t *testing.T, law string, a, b constraint.Set) {
 	t.Helper()
 	if diff := cmp.Diff(a.Rules(), b.Rules()); diff != "" {
