@@ -20,8 +20,8 @@ func TestFitsIsRepeatedHolds(t *testing.T) {
 	}
 }
 
-// TestNothingOverflows (Rule POD-5): a typo of an exabyte saturates instead of wrapping round
-// into a pod that fits anywhere.
+// TestNothingOverflows (Rule POD-5): a typo of an exabyte saturates. It must not wrap around
+// and make a pod that fits anywhere.
 func TestNothingOverflows(t *testing.T) {
 	huge := quantity.Vector{quantity.Memory: quantity.Most}
 	for _, v := range []quantity.Vector{huge.Add(huge), huge.Times(math.MaxInt32), huge.Add(huge.Times(9))} {

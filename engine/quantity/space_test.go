@@ -53,8 +53,9 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestAskedWithoutPosition (Rule POD-7): requests for what nothing offers all count at one
-// position, where nothing has room; volumes that nothing limits count nowhere.
+// TestAskedWithoutPosition (Rule POD-7): requests for resources that nothing offers all
+// count at one position, of which no node has any. Volumes that no node limits count
+// nowhere.
 func TestAskedWithoutPosition(t *testing.T) {
 	s := quantity.NewSpace()
 	request := quantity.Amounts{"cpu": 500, "example.com/a": 3, "example.com/b": 1, "example.com/none": 0, quantity.Attachable + "disk": 2}
@@ -68,8 +69,8 @@ func TestAskedWithoutPosition(t *testing.T) {
 	}
 }
 
-// TestSettleTellsWhatChanged (Rule POD-8): a resource that keeps its position moves no other,
-// and only requests for it are to be made anew.
+// TestSettleTellsWhatChanged (Rule POD-8): a resource that keeps its position moves no
+// other, and only the Vectors of requests for it must be computed again.
 func TestSettleTellsWhatChanged(t *testing.T) {
 	s := quantity.NewSpace()
 	plugin := func(by int) { s.Offer(quantity.Nodes, quantity.Amounts{"example.com/b": 1}, by) }
@@ -95,8 +96,9 @@ func TestSettleTellsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestPositionsAreShared (Rule POD-10): of more resources than positions, attach limits go first, then
-// what catalogs offer, then what nodes do, by name, whatever the order in which they came.
+// TestPositionsAreShared (Rule POD-10): when there are more resources than positions, attach
+// limits come first, then resources that catalogs offer, then resources that only nodes
+// offer, each by name, whatever the order of arrival.
 func TestPositionsAreShared(t *testing.T) {
 	var names []string
 	offer := map[string]quantity.Source{}
