@@ -31,8 +31,8 @@ type Builder struct {
 	labelled   map[string][]*PodClass    // by label and value that some selector may anchor on
 	repulsions map[string]*AntiAffinityTerm
 	repelling  []*AntiAffinityTerm // repulsions in order; nil when it must be computed again
-	mentioned  map[string]int      // pod labels that a selector asks for or asked for, by the number of classes that do
-	former     map[string]bool     // labels in mentioned for which no class asks any more; see unmention
+	mentioned  map[string]int      // pod labels that selectors ask or asked for: how many classes do
+	former     map[string]bool     // of mentioned, those with no class left; see unmention
 	namespaces map[string]map[string]string
 
 	pods     map[string]*pod      // by UID
@@ -49,11 +49,11 @@ type Builder struct {
 	drawing map[*NodeInfo]bool            // nodes that the cloud does not count against quota yet
 	holding map[string]holding            // by pool
 	stale   map[*NodeInfo]bool            // nodes whose Free must be computed again
-	order   []*NodeInfo                   // nodes that take pods, in order; nil when it must be computed again
+	order   []*NodeInfo                   // nodes that take pods, in order; nil when out of date
 	stuck   []*NodeInfo                   // unschedulable nodes; computed with order
 	indexes map[string]*NodeIndex         // of order, by label keys
 	turn    int                           // number of Snapshots handed out
-	moved   []*PodClass                   // classes whose Pods listed more than waiting pods the last time
+	moved   []*PodClass                   // classes whose Pods last listed pods of leaving nodes
 	asking  map[string]map[*PodShape]bool // extended resources, by the shapes that ask for them
 	scratch signature
 }

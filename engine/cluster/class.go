@@ -241,7 +241,7 @@ func (b *Builder) dismiss(c *PodClass) {
 		b.unask(c.PodShape)
 		b.forgetShape(c.PodShape)
 	} else if len(c.Preferred) > 0 {
-		b.forgetVariants(c.PodShape) // other classes of the shape have other preferences, or compile them again
+		b.forgetVariants(c.PodShape) // other classes of the shape compile theirs again
 	}
 }
 

@@ -40,8 +40,8 @@ type PoolCatalog struct {
 	laid    layout
 }
 
-// Uncounted is a limit on a resource that cannot be counted, and the offerings that would
-// use the resource.
+// Uncounted is a limit on a resource without a position, and the offerings that it rules
+// out: those with any of the resource, or all when the limit is exceeded already.
 type Uncounted struct {
 	Limit string
 	Left  int64

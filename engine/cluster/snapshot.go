@@ -33,7 +33,7 @@ type Snapshot struct {
 	worn    map[*constraint.Key]int // see Builder
 	indexes map[string]*NodeIndex   // the Builder's; see NodeIndex
 	builder *Builder                // for WhatIf
-	trial   *WhatIf                 // the WhatIf whose supposed state this is; nil for the actual state
+	trial   *WhatIf                 // the WhatIf that supposes this state; nil for the actual one
 }
 
 // Pending counts the pods to be placed.
@@ -61,7 +61,7 @@ type NodeInfo struct {
 
 	place   *place
 	labels  map[*constraint.Key]int
-	at      int          // position in Snapshot.Nodes even if a WhatIf closed the node; negative when not listed
+	at      int          // as Index, even if a WhatIf closed the node; negative when not listed
 	movable []content    // see content; nil when it must be computed again
 	crew    []ClassCount // see PodsByClass; nil when it must be computed again
 	vacated bool         // by WhatIf.RemoveNodes

@@ -88,8 +88,8 @@ type Pod struct {
 	Movable bool
 	// Terminating pods still use capacity of their node, but selectors do not see them.
 	Terminating bool
-	// Virtual pods stand for spare capacity that the operator asked to keep. They are placed
-	// after all other pods, whatever the priority, and no node is nominated for them.
+	// Virtual pods stand for the spare capacity of a CapacityBuffer. They are placed after all
+	// other pods, whatever the priority, and no node is nominated for them.
 	Virtual bool
 }
 
@@ -110,8 +110,8 @@ type Selector struct {
 	NamespaceLabels Term
 	// Labels must all hold on the pod; empty picks every pod in the admitted namespaces.
 	Labels Term
-	// Nothing is set when the manifest has no selector (a nil LabelSelector): it picks no pod at
-	// all.
+	// Nothing is set when the manifest has no selector (a nil LabelSelector), or an invalid
+	// one: it picks no pod at all.
 	Nothing bool
 }
 
