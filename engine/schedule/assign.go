@@ -10,38 +10,38 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// allotment is pods of one class that are to be bought room for in one cell; a nil
-// cell leaves the place open.
+// allotment is pods of one pod group that nodes are to be launched for in one cell; a nil
+// cell leaves the domain open.
 type allotment struct {
 	*podGroup
 	cell       *cell
-	want       int // pods assigned to the part
+	want       int // pods assigned to the allotment
 	placed     int
-	short      int         // pods that were assigned, found no room, and gave something up
+	short      int         // pods that were assigned, found no capacity, and dropped a preference
 	shapeGroup *shapeGroup // while buying
-	taken      int         // while filling one machine
+	taken      int         // while filling one node
 }
 
 func (p *allotment) left() int { return p.want - p.placed }
 
-// cell is a choice of value for each label over which a class is constrained.
+// cell is one combination of values of the labels over which a pod group is constrained.
 type cell struct {
 	cluster.Cell
-	name      string // for people, and for order
+	name      string // for messages, and for order
 	key       string // tells cells over different labels apart
 	partition string // of every node in the cell
-	in        []bool // by sieve of the class: whether its constraint looks at the cell
+	in        []bool // by spread filter of the group: whether its constraint looks at the cell
 	set       constraint.Set
-	hosts     []nodeRange    // where hosts that take the class are to be found
-	price     offering.Price // of the cheapest row there; negative when nothing is on sale
-	cap       int            // how many may be bought there; negative means no limit is known
-	want      int            // how many are to be bought there
+	hosts     []nodeRange    // slots of the nodes that accept the group
+	price     offering.Price // of the cheapest offering there; negative when none is available
+	cap       int            // how many pods nodes can be launched for there; negative: no limit is known
+	want      int            // how many pods nodes are to be launched for there
 }
 
-// assign places a group's pods on hosts where they fit, and says of the others
-// where room is to be bought for them. Pods that follow others wait until those
-// have a place; what still waits in the end gives up what it prefers, if there is
-// anything. It also returns the group with the work that this made.
+// assign places pod groups on nodes where they fit, and assigns the other pods to cells where
+// nodes are to be launched for them. Pods with required pod affinity wait until the pods that
+// they join have a place; pods that still wait in the end drop a preference, if they have
+// one. assign also returns the groups together with those that this made.
 func (s *solver) assign(group []*podGroup) ([]*allotment, []*podGroup) {
 	var parts []*allotment
 	all, open := slices.Clone(group), slices.Clone(group)
@@ -69,12 +69,12 @@ func (s *solver) assign(group []*podGroup) ([]*allotment, []*podGroup) {
 	}
 }
 
-// follows reports whether the class must join others.
+// hasAffinity reports whether the group's pods must join other pods.
 func (k *podGroup) hasAffinity() bool {
 	return slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == joins })
 }
 
-// singleValue finds places for one class.
+// assignGroup finds places for one pod group.
 func (s *solver) assignGroup(k *podGroup) []*allotment {
 	if len(k.keys) == 0 {
 		s.fillNodes(k)
@@ -104,7 +104,7 @@ func (s *solver) assignGroup(k *podGroup) []*allotment {
 	return parts
 }
 
-// promise makes a part of n pods.
+// promise makes an allotment of n pods.
 func (k *podGroup) promise(c *cell, n int) []*allotment {
 	if n == 0 {
 		return nil
@@ -113,7 +113,7 @@ func (k *podGroup) promise(c *cell, n int) []*allotment {
 	return []*allotment{{podGroup: k, cell: c, want: n}}
 }
 
-// count notes n pods of the class in the cell's domains.
+// count adds n pods of the group to the counts of the cell's domains.
 func (k *podGroup) count(c *cell, n int) {
 	for _, b := range k.increments {
 		if v := c.Values[b.axis]; v >= 0 && c.counts(b) {
@@ -123,7 +123,7 @@ func (k *podGroup) count(c *cell, n int) {
 	}
 }
 
-// counts reports whether the tally looks at nodes of the cell.
+// counts reports whether the domain count looks at nodes of the cell.
 func (c *cell) counts(b increment) bool {
 	if b.filter >= 0 && !c.in[b.filter] {
 		return false
@@ -138,8 +138,8 @@ func (c *cell) counts(b increment) bool {
 	return true
 }
 
-// bestCell picks the cell for the next pod: where a host has room, then the
-// emptiest, then where something is bought already, then the cheapest.
+// bestCell picks the cell for the next pod: first one where a node has free capacity, then
+// the emptiest, then one where a node is to be launched already, then the cheapest.
 func (s *solver) bestCell(k *podGroup, cells []*cell) *cell {
 	var best *cell
 	for _, c := range cells {
@@ -174,14 +174,14 @@ func (s *solver) better(k *podGroup, a, b *cell) bool {
 	return a.name < b.name
 }
 
-// evens reports whether the class has a spread constraint over domains.
+// spreads reports whether the group has a spread constraint over domains.
 func (k *podGroup) spreads() bool {
 	return slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads })
 }
 
-// ahead is how many pods of the class a machine with pods of another may get when those
-// count for a spread of the class: its pods may have been assigned, and so have to be
-// bound, before them, and must not be in their way then.
+// ahead is how many pods of k a node with pods of o may get when pods of o count for a spread
+// of k. Pods of k may have been assigned before those of o and then have to be bound before
+// them, so they must not keep pods of o off the node.
 func (k *podGroup) ahead(o *podGroup, count func(int) int) int {
 	if o == k || !slices.ContainsFunc(k.rules, func(r domainRule) bool { return r.kind == spreads && !r.soft && r.count.of.counts(o.PodClass) }) {
 		return math.MaxInt32
@@ -189,7 +189,7 @@ func (k *podGroup) ahead(o *podGroup, count func(int) int) int {
 	return o.nodeRules.beside(&k.nodeRules, count)
 }
 
-// crowding sums what the class's spread constraints count in the cell.
+// spreadCount sums up what the group's spread constraints count in the cell.
 func (k *podGroup) spreadCount(c *cell) int {
 	n := 0
 	for i := range k.rules {
@@ -214,7 +214,7 @@ func (k *podGroup) allowed(c *cell, cells []*cell) bool {
 	return true
 }
 
-// usable lists the values for which a cell exists or could come to be.
+// usable lists the values of the axis for which pods can be in some cell.
 func usable(cells []*cell, axis int) []int {
 	var out []int
 	for _, c := range cells {
@@ -225,10 +225,11 @@ func usable(cells []*cell, axis int) []int {
 	return out
 }
 
-// opens reports whether pods of the class can be in the cell at all.
+// opens reports whether pods of the group can be in the cell at all.
 func (c *cell) opens() bool { return c.price >= 0 && c.cap != 0 || len(c.hosts) > 0 }
 
-// hostIn returns the first host of the cell that takes one more pod, -1 for none.
+// hostIn returns the index of the cell's first node that takes one more pod; -1 if there is
+// none.
 func (s *solver) hostIn(k *podGroup, c *cell) int {
 	for len(c.hosts) > 0 {
 		if i := s.next(k, &c.hosts[0]); i >= 0 {

@@ -8,53 +8,53 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// shapeGroup is the parts of one group that ask the same of a machine: one shape, one
-// cell. They differ only in neighbours.
+// shapeGroup is the allotments with the same pod shape and cell. They ask the same of a node
+// and differ only in their pod rules about other pods.
 type shapeGroup struct {
 	shape *cluster.PodShape
 	cell  *cell
-	parts []*allotment // first with the most to place
+	parts []*allotment // the one with the most pods to place first
 	fits  []*cluster.Compatible
 	left  int
-	// apart is set when some of the pods keep apart, following when some must join
-	// others on their machine.
+	// apart is set when the number of some of these pods per node is limited, following when
+	// some must join other pods on their node.
 	apart, following bool
-	// joined is set while fill has pods of the pile on its machine.
+	// joined is set while fill has pods of this shape group on its node.
 	joined bool
 }
 
-// portion is n pods of one part on one machine.
+// portion is n pods of one allotment on one node.
 type portion struct {
 	part *allotment
 	n    int
 }
 
-// buyer spends on one tier for one priority group.
+// buyer launches nodes of one tier for the pods of one priority.
 type buyer struct {
 	*solver
 	tier        []*poolState
 	shapeGroups []*shapeGroup
 	candidates  []*candidate
 	lambda      [quantity.Dims]float64 // USD/h per base unit
-	mu          float64                // USD/h for a place of its own, to pods that keep apart
-	// forced is how many machines there must be at least because pods keep apart,
-	// and each what one of them would hold if everything were shared out evenly.
+	mu          float64                // USD/h for one node, to pods limited per node
+	// forced is how many nodes the pods limited per node need at least, and each is what one
+	// of them would hold if all pods were spread evenly.
 	forced int
 	each   quantity.Vector
-	// brim is the most of anything that one machine can be of use for, and whole the
-	// same for a machine that none of the pods that keep apart can go to.
+	// brim is the most of each resource that is of use on one node. whole is the same for a
+	// node that none of the pods limited per node can go to.
 	brim, whole quantity.Vector
-	asked       []int // resources that somebody asks for
+	asked       []int // resources that pods left to place ask for
 	purchases   int
-	shared      int // purchases when share was last called
-	gathered    int // purchases when gather was last called
+	shared      int // value of purchases when share was last called
+	gathered    int // value of purchases when gather was last called
 	crowded     []apartness
 	scratch     filling
 }
 
-// buy places as many of the parts as the tier's markets can host. Each round
-// buys the candidate with the lowest price per value, and as many more of it as
-// stay about as good.
+// buy launches nodes for as many pods of the allotments as the pools of the tier can. Each
+// round launches the candidate with the lowest price per value, and more of the same while it
+// stays about as good.
 func (s *solver) buy(tier []*poolState, parts []*allotment) {
 	if s.overMaxPrice {
 		return
@@ -73,22 +73,23 @@ func (s *solver) buy(tier []*poolState, parts []*allotment) {
 			return
 		}
 		if best == nil || !b.repeat(best) {
-			// Limits or quota ran out under it: rows it had stood for may still be bought.
+			// Limits or quota ran out for it: offerings that it dominated may still be
+			// available.
 			b.gather()
 		}
 	}
 }
 
-// shareEvery is after how many purchases it is worked out anew what one machine
-// should hold.
+// shareEvery is the number of purchases after which share computes again what one node should
+// hold.
 const shareEvery = 64
 
-// tolerance is how much worse a machine may be than the one before for the same
-// row to be bought again without looking at others.
+// tolerance is the factor by which a node's price per value may exceed that of the first one
+// for the same offering to be launched again without a comparison with others.
 const tolerance = 1.005
 
-// repeat buys the candidate while that stays about as good. It reports false
-// when limits or quota stopped it.
+// repeat launches the candidate while it stays about as good. It reports false when limits or
+// quota stopped it.
 func (b *buyer) repeat(c *candidate) bool {
 	cost := c.price / c.value
 	for {
@@ -105,7 +106,7 @@ func (b *buyer) repeat(c *candidate) bool {
 	}
 }
 
-// shapeGroup sorts what is left to place into piles, the largest pods first.
+// groupByShape sorts the pods left to place into shape groups.
 func (b *buyer) groupByShape(parts []*allotment) {
 	type key struct {
 		shape *cluster.PodShape
@@ -141,15 +142,15 @@ func (b *buyer) groupByShape(parts []*allotment) {
 	}
 }
 
-// best returns the candidate that costs least per value of what would fill it;
-// nil when nothing can be placed any more. Ties go to the larger value (fewer
-// machines), then to the order of the catalog.
+// best returns the candidate with the lowest price per value of the pods that would fill it;
+// nil when no pod can be placed any more. If two are equal, it returns the one with the
+// larger value (which means fewer nodes), then the first in the catalog.
 func (b *buyer) best() *candidate {
 	var best *candidate
 	var least float64
 	for _, c := range b.candidates {
 		if best != nil && c.floor > least {
-			break // sorted by floor: none of the rest can be cheaper
+			break // sorted by floor: none of the rest can cost less per value
 		}
 		if !b.current(c) {
 			b.fill(c)
@@ -165,7 +166,7 @@ func (b *buyer) best() *candidate {
 	return best
 }
 
-// current reports whether c's filling is what fill would find now.
+// current reports whether c's filling is the one that fill would find now.
 func (b *buyer) current(c *candidate) bool {
 	if !c.filled {
 		return false
@@ -178,20 +179,20 @@ func (b *buyer) current(c *candidate) bool {
 	return true
 }
 
-// purchase launches c as often as its filling repeats. It reports false when
-// limits or quota stopped it before that.
+// purchase launches c as often as its filling repeats. It reports false when limits or quota
+// stopped it before that.
 func (b *buyer) purchase(c *candidate) bool {
 	copies, pods := math.MaxInt32, 0
 	for _, p := range c.content {
 		pods += p.n
 		copies = min(copies, p.part.left()/p.n)
 		if len(p.part.nodeRules.needs) > 0 {
-			copies = min(copies, 1) // whoever was the first anywhere is not the second time
+			copies = min(copies, 1) // only the first of the copies can be the first pod anywhere
 		}
 	}
 	allowed := b.affordable(c.stall, c.row)
 	b.purchases++
-	var kinds []*podGroup // copies share it
+	var kinds []*podGroup // copies share the slice
 	for n := range min(copies, allowed) {
 		l := &launch{pool: c.stall, row: c.row, free: c.room, requirements: c.joint, kinds: kinds, loads: make([]load, 0, len(c.content)), least: c.least}
 		if !b.order(l, &c.used) {
@@ -213,7 +214,7 @@ func (b *buyer) purchase(c *candidate) bool {
 	return copies < allowed
 }
 
-// recount drops parts that have nothing left.
+// recount drops allotments that have no pods left.
 func (l *shapeGroup) recount() {
 	l.left = 0
 	kept := l.parts[:0]

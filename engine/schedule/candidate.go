@@ -8,37 +8,38 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// candidate is a row that could be bought next, with the best filling found for it.
+// candidate is an offering that could be launched next, with the best filling found for it.
 type candidate struct {
 	stall *poolState
-	tier  int // index of the stall in the tier
+	tier  int // index of the pool in the tier
 	row   int
 	room  quantity.Vector
 	price float64
 	group *candidateGroup
-	floor float64 // price per value if it were filled to the brim: no filling is better
-	// The filling below is valid while every part in it has that many pods left.
+	floor float64 // price per value if it were filled completely: no filling costs less per value
+	// The filling below is valid while every allotment in it has that many pods left.
 	filled  bool
 	content []portion
 	joint   *nodeRequirements
 	value   float64
 	used    quantity.Vector
-	least   []int // the variety it needs; see launch
+	least   []int // the variety it needs; see launch.least
 }
 
-// candidateGroup is what candidates that suit the same piles share.
+// candidateGroup is what candidates that suit the same shape groups share.
 type candidateGroup struct {
-	suits bitset.Set    // indices of the piles that may go there
+	suits bitset.Set    // indices of the shape groups that may go there
 	piles []*shapeGroup // the same, in order
-	// apart are those with pods that keep apart, following those with pods that
-	// must join others on the machine.
+	// apart are those with pods limited per node, following those with pods that must join
+	// other pods on the node.
 	apart, following []*shapeGroup
-	// demand is what is left to place of the piles, as of that many purchases.
+	// demand is what the shape groups ask for that is left to place; computed when the buyer
+	// had made that many purchases.
 	demand    quantity.Vector
 	purchases int
 }
 
-// gather lists the rows worth looking at and prices the resources.
+// gather makes the list of candidates and prices the resources.
 func (b *buyer) gather() {
 	b.refit()
 	b.gathered = b.purchases
@@ -65,21 +66,22 @@ func (b *buyer) gather() {
 	b.rank()
 }
 
-// foresee breaks a sketch of which the rest costs more than is left of its purse, whatever
-// is bought. Only of the last tier is this certain: what another cannot sell may be cheaper there.
+// foresee stops an attempt that only looks for a cheap plan (sketching) when the rest costs
+// more than is left of its maximum price, whatever is launched. That is certain in the last
+// tier only: a later tier may sell the rest for less.
 func (b *buyer) foresee(cost float64) {
 	if b.search.sketching && b.last && cost*(1-1e-9)*1e9 > float64(b.maxPrice-b.spent)+1 {
 		b.overMaxPrice = true
 	}
 }
 
-// offeringGroup is rows of one market that suit the same piles.
+// offeringGroup is offerings of one pool that suit the same shape groups.
 type offeringGroup struct {
 	rows  bitset.Set
 	suits bitset.Set
 }
 
-// split sorts the rows of a market by the piles that they suit.
+// split groups the offerings of a pool by the shape groups that they suit.
 func (b *buyer) split(i int) []offeringGroup {
 	rows := b.tier[i].onSale()
 	if b.confined {
@@ -104,7 +106,8 @@ func (b *buyer) split(i int) []offeringGroup {
 	return slices.DeleteFunc(lots, func(g offeringGroup) bool { return g.suits.Empty() })
 }
 
-// alike groups the piles that fit the same rows of a market: most small pods fit all.
+// alike groups the shape groups that fit the same offerings of a pool: most small pods fit
+// all.
 func (b *buyer) alike(i int) []offeringGroup {
 	var out []offeringGroup
 	known := map[string]int{}
@@ -124,7 +127,7 @@ func (b *buyer) alike(i int) []offeringGroup {
 	return out
 }
 
-// addUndominated adds the rows of a lot for which no cheaper one of the lot is at
+// addUndominated adds the offerings of a group for which no cheaper one of the group is at
 // least as good in every way.
 func (b *buyer) addUndominated(out []*candidate, i int, g offeringGroup) []*candidate {
 	m, first := b.tier[i], len(out)
@@ -153,8 +156,8 @@ func (b *buyer) addUndominated(out []*candidate, i int, g offeringGroup) []*cand
 	return out
 }
 
-// beaten reports whether one of the candidates has all the room that is of any use:
-// most likely one of the last, which are larger.
+// beaten reports whether one of the candidates has at least that capacity, as far as it is of
+// use. It starts with the last, which are larger and most likely do.
 func (b *buyer) beaten(by []*candidate, room *quantity.Vector, g *candidateGroup) bool {
 	for _, c := range slices.Backward(by) {
 		if b.asLarge(&c.room, room, g) {
@@ -164,8 +167,8 @@ func (b *buyer) beaten(by []*candidate, room *quantity.Vector, g *candidateGroup
 	return false
 }
 
-// asLarge reports whether a has at least the room of o, as far as it is of use to
-// the group.
+// asLarge reports whether a has at least the capacity of o, as far as it is of use to the
+// group.
 func (b *buyer) asLarge(a, o *quantity.Vector, g *candidateGroup) bool {
 	brim := &b.whole
 	if b.forces(g) {
@@ -179,8 +182,8 @@ func (b *buyer) asLarge(a, o *quantity.Vector, g *candidateGroup) bool {
 	return true
 }
 
-// undominated drops candidates for which a cheaper one is at least as good in
-// every way; the list is sorted by price.
+// undominated drops candidates for which a cheaper one is at least as good in every way. The
+// list is sorted by price.
 func (b *buyer) undominated(sorted []*candidate) []*candidate {
 	var kept []*candidate
 	for _, c := range sorted {
@@ -193,7 +196,7 @@ func (b *buyer) undominated(sorted []*candidate) []*candidate {
 	return kept
 }
 
-// measure sums what is left to place.
+// measure sums up the requests of the pods left to place.
 func (g *candidateGroup) measure(purchases int) {
 	g.purchases, g.demand = purchases, quantity.Vector{}
 	for _, l := range g.piles {

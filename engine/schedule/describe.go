@@ -12,14 +12,14 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// mostTypes is how many instance types one claim lists: upstream's MaxInstanceTypes.
+// mostTypes is how many instance types a NodeClaim lists: Karpenter's MaxInstanceTypes.
 const mostTypes = 600
 
 // plan writes down what was decided.
 func (s *solver) plan() Plan {
 	var p Plan
 	if s.search.barred {
-		s.openPools() // to say what there would have been
+		s.openPools() // to explain what could have been launched
 	}
 	for _, i := range slices.Sorted(maps.Keys(s.nominees)) {
 		p.Nominations = append(p.Nominations, Nomination{Node: s.w.Nodes[i].Key, Pods: s.nominees[i]})
@@ -33,7 +33,7 @@ func (s *solver) plan() Plan {
 	return p
 }
 
-// purchases describes the launches, once: what they may become is taken out of limits.
+// purchases describes the launches, once: describing them reserves limits.
 func (s *solver) purchases() []Launch {
 	if s.purchased == nil {
 		for _, l := range s.launches {
@@ -46,18 +46,18 @@ func (s *solver) purchases() []Launch {
 // described is what alike launches share.
 type described struct {
 	launch Launch
-	dearer []RunnerUp // the next choices of other types
+	dearer []RunnerUp // the next offerings of other instance types
 }
 
-// describedKey tells launches apart as far as their description goes.
+// describedKey is the key by which alike launches share their description.
 type describedKey struct {
 	market *cluster.PoolCatalog
 	joint  *nodeRequirements
 	rows   string
 }
 
-// describe turns a launch into rules for a NodeClaim and a list of choices. Launches
-// that accept the same rows for the same reasons share both.
+// describe turns a launch into rules for a NodeClaim and a list of offerings. Launches that
+// accept the same offerings with the same requirements share both.
 func (s *solver) describe(l *launch) Launch {
 	m := l.pool
 	rows := s.choose(l)
@@ -75,8 +75,8 @@ func (s *solver) describe(l *launch) Launch {
 	return out
 }
 
-// choose lists the launch's choices and settles on the first. The set is good until
-// the next call.
+// choose lists the launch's offerings and sets the first. The set is valid until the next
+// call.
 func (s *solver) choose(l *launch) bitset.Set {
 	rows := s.choices(l)
 	l.first = rows.First()
@@ -84,8 +84,8 @@ func (s *solver) choose(l *launch) bitset.Set {
 	return rows
 }
 
-// redraw takes out of the budgets what the first choice takes, in place of what the
-// planned row did: two launches must not both come down to the last of something.
+// redraw takes the quota use of the first offering out of the quota, in place of the planned
+// offering's: two launches must not both fall back on the last of a quota.
 func (s *solver) redraw(l *launch) {
 	rows := l.pool.Catalog.Offerings
 	if l.first == l.row || len(rows[l.row].QuotaUses)+len(rows[l.first].QuotaUses) == 0 {
@@ -103,7 +103,7 @@ func (s *solver) redraw(l *launch) {
 	}
 }
 
-// draw takes what n nodes of the row take out of the budgets.
+// draw takes the quota use of n nodes of the offering out of the quota.
 func (s *solver) draw(row *offering.CatalogOffering, n int64) {
 	for _, d := range row.QuotaUses {
 		if _, ok := s.budgets[d.Quota]; ok {
@@ -112,7 +112,7 @@ func (s *solver) draw(row *offering.CatalogOffering, n int64) {
 	}
 }
 
-// largestDraw is the most that one node of any row takes out of the budget.
+// largestDraw is the most that one node of any offering uses of the quota.
 func (s *solver) largestDraw(budget string) int64 {
 	if most, ok := s.draws[budget]; ok {
 		return most
@@ -157,9 +157,9 @@ func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
 	return &described{launch: out, dearer: next}
 }
 
-// settled adds to labels what the rules leave no choice about. Nobody else gives
-// the node a label that only the pool knows, and without it the scheduler would
-// never put the pods there that it was bought for.
+// settled adds the labels to which the rules leave one value. Only the pool sets such a
+// label: without it here the node would not have it, and kube-scheduler would never bind the
+// pods there that it was launched for.
 func settled(labels map[string]string, rules []constraint.Rule) map[string]string {
 	if labels == nil {
 		labels = map[string]string{}
@@ -172,7 +172,7 @@ func settled(labels map[string]string, rules []constraint.Rule) map[string]strin
 	return labels
 }
 
-// distinct adds v to a short list that has every value once.
+// distinct appends v unless it is there.
 func distinct(values []string, v string) []string {
 	if slices.Contains(values, v) {
 		return values
@@ -180,9 +180,9 @@ func distinct(values []string, v string) []string {
 	return append(values, v)
 }
 
-// choices lists the rows that hold the launch's pods and reserves what the
-// largest of them would take beyond the one planned: whichever is bought in the
-// end, the pool stays within its limits. The set is good until the next call.
+// choices lists the offerings that hold the launch's pods, and reserves in the limits what
+// the largest of them takes beyond the planned one: whichever is launched in the end, the
+// pool stays within its limits. The set is valid until the next call.
 func (s *solver) choices(l *launch) bitset.Set {
 	m := l.pool
 	s.held.Copy(m.Offerings)
@@ -205,11 +205,11 @@ func (s *solver) choices(l *launch) bitset.Set {
 	if len(m.Catalog.Types) > mostTypes {
 		s.firstTypes(l, out, mostTypes)
 	}
-	out.Put(l.row) // it was reserved, whatever became of budgets and neighbours since
+	out.Put(l.row) // it was reserved, even if quota or other launches exclude it now
 	return out
 }
 
-// open are the rows on which the launch's requirements hold and that are on sale.
+// open returns the available offerings on which the launch's requirements hold.
 func (s *solver) open(l *launch) bitset.Set {
 	j := l.requirements
 	if j.open == nil {
@@ -219,7 +219,7 @@ func (s *solver) open(l *launch) bitset.Set {
 	return j.open
 }
 
-// admitted are the rows on which the launch's requirements hold.
+// admitted returns the offerings on which the launch's requirements hold.
 func (s *solver) admitted(l *launch) bitset.Set {
 	j := l.requirements
 	if j.admitted == nil {
@@ -228,7 +228,7 @@ func (s *solver) admitted(l *launch) bitset.Set {
 	return j.admitted
 }
 
-// onSale are the rows that are available.
+// onSale returns the offerings that are available.
 func (m *poolState) onSale() bitset.Set {
 	if m.sale == nil {
 		m.sale = bitset.Upto(len(m.Catalog.Offerings))
@@ -241,8 +241,8 @@ func (m *poolState) onSale() bitset.Set {
 	return m.sale
 }
 
-// scarce are the rows for which the region's budgets have no room left: only a
-// launch that gives back what it reserved may still choose one.
+// scarce returns the offerings for which too little quota is left: only a launch that gives
+// back what it reserved may still choose one.
 func (s *solver) scarce(m *poolState) bitset.Set {
 	if m.scarce == nil {
 		m.scarce = bitset.Set{}
@@ -264,8 +264,8 @@ func (s *solver) dropScarce(l *launch, rows bitset.Set) {
 	}
 }
 
-// dropOverLimits keeps the rows that the pool's limits can stand, and reserves the
-// largest of them.
+// dropOverLimits keeps the offerings that the pool's limits allow, and reserves what the
+// largest of them takes.
 func (s *solver) dropOverLimits(l *launch, rows bitset.Set) {
 	m := l.pool
 	for _, u := range m.Uncounted {
@@ -297,12 +297,12 @@ func (s *solver) dropOverLimits(l *launch, rows bitset.Set) {
 	m.left = m.left.Sub(extra)
 }
 
-// capacity is what a node of the row counts against limits.
+// capacity is what a node of the offering counts against limits.
 func (m *poolState) capacity(row int) *quantity.Vector {
 	return &m.Catalog.Capacity[m.Catalog.Offerings[row].Type]
 }
 
-// descending lists the rows by their capacity of one resource, the largest first.
+// descending lists the offerings by their capacity of one resource, the largest first.
 func (m *poolState) descending(d quantity.Dim) []int {
 	if m.bySize == nil {
 		m.bySize = map[quantity.Dim][]int{}
@@ -316,8 +316,8 @@ func (m *poolState) descending(d quantity.Dim) []int {
 	return rows
 }
 
-// firstTypes keeps the rows of n types: those without which there would be too little
-// variety, and the first others that come.
+// firstTypes keeps the offerings of n instance types: first those without which there would
+// be too little variety, then the others in order.
 func (s *solver) firstTypes(l *launch, rows bitset.Set, n int) {
 	c := l.pool.Catalog
 	seen := make([]bool, len(c.Types))
@@ -336,8 +336,8 @@ func (s *solver) firstTypes(l *launch, rows bitset.Set, n int) {
 	}
 }
 
-// known are the rows whose zone and the like every spread reckons with: a machine
-// elsewhere would open a domain in which pods of other machines were not counted.
+// known returns the offerings in domains that every spread counts: a node elsewhere would
+// open a domain in which the pods on other nodes were not counted.
 func (s *solver) known(m *poolState) bitset.Set {
 	if m.known != nil {
 		return m.known
@@ -360,8 +360,8 @@ func (s *solver) known(m *poolState) bitset.Set {
 	return m.known
 }
 
-// rules describe the launch's requirements with the choices' own values put in,
-// cheapest first. A label that the pool leaves open gets one definite value: a
+// rules describe the launch's requirements. Instance types, zones and capacity types are
+// those of its offerings, cheapest first. A label that the pool leaves open gets one value: a
 // node cannot carry "any".
 func (s *solver) rules(l *launch, chosen map[string][]string) []constraint.Rule {
 	var out []constraint.Rule
@@ -398,7 +398,7 @@ func (s *solver) rules(l *launch, chosen map[string][]string) []constraint.Rule 
 	return out
 }
 
-// singleValue fixes the value of a label that only the pool gives its nodes.
+// singleValue sets one value for a label that only the pool sets on its nodes.
 func singleValue(q constraint.Requirement) []constraint.Rule {
 	if q.AdmitsAbsent() {
 		return q.Rules()

@@ -1,17 +1,18 @@
-// Package schedule answers one question: where do these pods go, and what must be
-// bought for them? Solve is pure: the same World gives the same Plan.
+// Package schedule decides on which nodes pending pods run, and which nodes to launch for
+// them. Solve is pure: the same cluster.Snapshot gives the same Plan.
 //
-// Pods are placed class by class and in bulk. First they fill nodes that exist
-// or are on their way. What is left is bought pool tier by pool tier (heavier
-// weights first); within a tier the shape with the lowest price per useful
-// content goes first, where the worth of a core or a byte is its shadow price in
-// the fractional covering problem (see shadow).
+// Pods are placed in bulk, one pod class after another. They fill nodes that exist or are in
+// flight first. Nodes for the others are launched tier by tier; a tier is the NodePools of
+// equal weight, and heavier weights come first. Within a tier the offering with the lowest
+// price per useful content comes first. A CPU core or a byte is worth its shadow price in the
+// fractional covering problem (see shadow).
 //
-// What pods merely prefer has a price. The plan that honours nothing sets it; then
-// attempts insist on preferences, the heaviest first, and the best of them that stays
-// within the surplus wins (see bargain). Within an attempt a preference is a rule
-// like any other until pods find no home; those give it up and are placed again.
+// Honouring preferences (preferred affinity, soft spread and the like) may raise the price.
+// The plan that honours none of them sets the base price. Further attempts require
+// preferences, the heaviest first, and the best attempt that stays within the surplus wins
+// (see preferenceSearch). Within an attempt a preference is a rule like any other until pods
+// cannot be placed; those pods drop one preference and are placed again.
 //
-// It refuses to guess. A pod whose constraints it cannot plan for is left out
-// with a reason, never placed on a hunch.
+// A pod whose constraints Solve cannot plan for is left out with a reason; it is never placed
+// by guess.
 package schedule

@@ -8,30 +8,30 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// domainCount counts pods per value of a node label other than the hostname: those a
-// selector picks, or those that have an anti-affinity term.
+// domainCount counts pods by value of a node label other than the hostname: either the pods a
+// PodSelector selects, or those that have an anti-affinity term.
 type domainCount struct {
 	key    *constraint.Key
 	of     countKey
 	filter nodeFilter
 	counts map[int]int
 	total  int
-	keys   []*constraint.Key // all of which a node must have to count
-	// domains are the values that nodes running now have, as far as filter lets them count.
+	keys   []*constraint.Key // a node must have all of them to count
+	// domains are the values that existing nodes have, as far as filter lets them count.
 	domains map[int]bool
-	// opened are those of machines that are certain to be bought.
+	// opened are the values of nodes that are certain to be launched.
 	opened []int
-	// watchers is how many rules look at the tally, but for those that were given up;
-	// hard is set when one of them must hold.
+	// watchers is how many rules read this count, without those of dropped preferences. hard
+	// is set when one of them must hold.
 	watchers int
 	hard     bool
 }
 
 // nodeFilter says which nodes a spread constraint looks at.
 type nodeFilter struct {
-	affinity *cluster.PodShape // whose own node affinity must hold; nil for all
-	taints   *cluster.PodShape // whose tolerations must let it in; nil for all
-	keys     string            // the pod's spread keys, all of which the node must have
+	affinity *cluster.PodShape // its own node affinity must hold; nil for all nodes
+	taints   *cluster.PodShape // its tolerations must tolerate the node's taints; nil for all
+	keys     string            // the pod's spread keys; the node must have all of them
 }
 
 type domainCountKey struct {
@@ -40,7 +40,7 @@ type domainCountKey struct {
 	filter nodeFilter
 }
 
-// domainCount returns the shared tally, counting what runs when it is new.
+// domainCount returns the shared count. If it is new, running pods are counted.
 func (s *solver) domainCount(k domainCountKey, keys []*constraint.Key) *domainCount {
 	if t := s.domainCounts[k]; t != nil {
 		return t
@@ -51,7 +51,7 @@ func (s *solver) domainCount(k domainCountKey, keys []*constraint.Key) *domainCo
 	return t
 }
 
-// running counts what runs.
+// running makes a domain count of the pods that run already.
 func (s *solver) running(k domainCountKey, keys []*constraint.Key) *domainCount {
 	t := &domainCount{key: k.key, of: k.of, filter: k.filter, keys: keys}
 	if s.w.InWhatIf() {
@@ -68,7 +68,7 @@ func (s *solver) running(k domainCountKey, keys []*constraint.Key) *domainCount 
 	return t
 }
 
-// census counts the pods.
+// countPods counts the pods on nodes of w.
 func (t *domainCount) countPods(w *cluster.Snapshot) (counts map[int]int, total int) {
 	counts = map[int]int{}
 	t.of.each(w, func(h *cluster.NodeInfo, n int) {
@@ -80,7 +80,7 @@ func (t *domainCount) countPods(w *cluster.Snapshot) (counts map[int]int, total 
 	return counts, total
 }
 
-// roll lists the domains.
+// listDomains lists the domains of the nodes that count.
 func (t *domainCount) listDomains(s *solver) map[int]bool {
 	domains := map[int]bool{}
 	if len(t.keys) == 0 {
@@ -94,8 +94,8 @@ func (t *domainCount) listDomains(s *solver) map[int]bool {
 	return domains
 }
 
-// samples yields at least one of any hosts that are alike to the tally; in a Trial there are
-// rolls.
+// samples yields at least one node of each set of nodes that the count does not tell apart.
+// What-ifs do not come here: they recall counts from the memo.
 func (s *solver) samples(t *domainCount) iter.Seq[*cluster.NodeInfo] {
 	keys := t.keys
 	if f := t.filter.affinity; f != nil {
@@ -118,8 +118,8 @@ func (s *solver) samples(t *domainCount) iter.Seq[*cluster.NodeInfo] {
 	}
 }
 
-// passes reports whether the filter looks at the host. Every node has a hostname,
-// be it once it has registered.
+// passes reports whether the filter looks at the node. Every node counts as having a
+// hostname: it gets one when it registers.
 func (t *domainCount) passes(h *cluster.NodeInfo) bool {
 	for _, key := range t.keys {
 		if _, ok := h.Value(key); !ok && key.Name != cluster.LabelHostname {
@@ -129,15 +129,15 @@ func (t *domainCount) passes(h *cluster.NodeInfo) bool {
 	return (t.filter.affinity == nil || h.MatchesOwn(t.filter.affinity)) && (t.filter.taints == nil || h.Tolerated(t.filter.taints))
 }
 
-// domainRule is one constraint of a class over a label other than the hostname.
+// domainRule is one constraint of a pod group over a label other than the hostname.
 type domainRule struct {
 	count *domainCount
-	axis  int // index of the key in the class's keys
+	axis  int // index of the key in the group's keys
 	kind  ruleKind
-	// own: pods of the class count themselves.
+	// own is set when pods of the group count for the rule themselves.
 	own              bool
 	skew, minDomains int
-	// soft rules come from a preference that the pods insist on.
+	// soft rules come from a preference that the pods hold.
 	soft, unwatched bool
 	preference      preference
 }
@@ -145,13 +145,13 @@ type domainRule struct {
 type ruleKind int
 
 const (
-	spreads ruleKind = iota // counts differ by at most skew
-	avoids                  // the count must be zero
-	joins                   // the count must not be zero
+	spreads ruleKind = iota // domain counts differ by at most skew
+	avoids                  // the domain's count must be zero
+	joins                   // the domain's count must not be zero
 )
 
-// domainRules compiles, for every class, the constraints over zones and the like,
-// and which tallies its pods change.
+// domainRules compiles every group's constraints over zones and other domains, and finds the
+// domain counts that its pods change.
 func (s *solver) domainRules() {
 	s.domainCounts = map[domainCountKey]*domainCount{}
 	for _, k := range s.podGroups {
@@ -162,8 +162,8 @@ func (s *solver) domainRules() {
 	}
 }
 
-// settleDomains notes which tallies the class's pods change: of those that some
-// rule looks at.
+// finishDomains records the domain counts that the group's pods change, as far as some rule
+// reads them.
 func (s *solver) finishDomains(k *podGroup) {
 	for _, t := range s.domainCountOrder {
 		if (t.hard || t.watchers > 0) && t.of.counts(k.PodClass) {
@@ -177,14 +177,14 @@ func (s *solver) finishDomains(k *podGroup) {
 	s.markFirstInDomain(k)
 }
 
-// increment is a tally that a class's pods add to.
+// increment is a domain count that a group's pods add to.
 type increment struct {
 	count  *domainCount
 	axis   int
-	filter int // index in the class's sieves; negative when there is nothing to settle
+	filter int // index in the group's spreadFilters; negative when none applies
 }
 
-// axis returns the position of the key among those that matter to the class.
+// axis returns the position of the key among the group's keys, and adds the key if it is new.
 func (k *podGroup) axis(key *constraint.Key) int {
 	for i, had := range k.keys {
 		if had == key {
@@ -221,8 +221,9 @@ func (s *solver) domainRulesOf(k *podGroup) {
 	}
 }
 
-// evenly compiles the class's spreads. A hard one counts nodes that have every key
-// over which the class must spread, a soft one those that have its own.
+// evenly compiles the group's spread constraints over domains. A hard constraint counts nodes
+// that have the keys of all hard constraints of the class; a soft one counts nodes that have
+// its own key.
 func (s *solver) evenly(k *podGroup, add func(domainRule)) {
 	hard, names := hardSpreads(k.PodClass)
 	for i, e := range k.Spreads {
@@ -237,7 +238,8 @@ func (s *solver) evenly(k *podGroup, add func(domainRule)) {
 	}
 }
 
-// hardSpreads are the labels over which pods of the class must spread, and their names in one.
+// hardSpreads returns the keys of the class's hard spread constraints, and their names as one
+// string.
 func hardSpreads(c *cluster.PodClass) (keys []*constraint.Key, names string) {
 	for i := range c.Spreads {
 		if e := &c.Spreads[i]; !e.Soft {
@@ -248,8 +250,8 @@ func hardSpreads(c *cluster.PodClass) (keys []*constraint.Key, names string) {
 	return keys, names
 }
 
-// spreadKey says what a spread of the class counts, and on which nodes. What the
-// class prefers of its nodes has no say in that.
+// spreadKey says what a spread constraint of the class counts, and on which nodes. Preferred
+// node affinity does not change that.
 func spreadKey(c *cluster.PodClass, e *cluster.TopologySpread, keys string) domainCountKey {
 	filter := nodeFilter{keys: keys}
 	if !e.IgnoreAffinity && c.PodShape.HasNodeConstraints() {
@@ -261,9 +263,9 @@ func spreadKey(c *cluster.PodClass, e *cluster.TopologySpread, keys string) doma
 	return domainCountKey{e.Key, countKey{crowd: e.Crowd, settled: true, real: !c.Virtual}, filter}
 }
 
-// allows reports whether one more pod may go where the label has value v; a
-// negative v means that the label is missing. universe lists the values that
-// count besides those of running nodes.
+// allows reports whether one more pod may go where the label has value v; a negative v means
+// that the label is missing. universe lists the domains that count besides those of existing
+// nodes.
 func (r *domainRule) allows(v int, universe []int) bool {
 	t := r.count
 	switch r.kind {
@@ -282,7 +284,7 @@ func (r *domainRule) allows(v int, universe []int) bool {
 	return t.counts[v]+self-r.least(universe) <= r.skew
 }
 
-// least is the count of the emptiest domain, zero while there are too few.
+// least is the count of the emptiest domain; zero while there are fewer than minDomains.
 func (r *domainRule) least(universe []int) int {
 	t := r.count
 	n, least := 0, -1

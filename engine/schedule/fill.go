@@ -8,7 +8,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// filling is the machine that fill works on.
+// filling is the node that fill works on.
 type filling struct {
 	room   quantity.Vector
 	counts []int // by counter
@@ -17,14 +17,14 @@ type filling struct {
 	mounts map[cluster.Mount]bool
 	joined []*shapeGroup
 	order  []*allotment
-	whole  quantity.Vector // room before anything was put there
-	least  []int           // the variety it needs; see launch
+	whole  quantity.Vector // capacity before any pod was put there
+	least  []int           // the variety it needs; see launch.least
 }
 
-// fill packs the piles into one machine of c's row: first each pile's fair share
-// of what is left to place, so that no machine uses up the small pods that fill
-// the gaps of others, then those that must keep apart, then whatever still fits,
-// large pods first.
+// fill packs the shape groups onto one node of c's offering. First comes one of each kind of
+// pods limited per node, then each shape group's fair share of the pods left to place, so
+// that no node uses up the small pods that fill the gaps of others. Then comes whatever still
+// fits, large pods first.
 func (b *buyer) fill(c *candidate) {
 	f := &b.scratch
 	f.reset(c.room)
@@ -53,7 +53,7 @@ func (b *buyer) fill(c *candidate) {
 		c.content = append(c.content, portion{p, p.taken})
 	}
 	c.used, c.least = f.whole.Sub(f.room), f.least
-	// Worthless but wanted: any price beats no home.
+	// A filling is never worth zero: placing its pods matters more than any price.
 	c.value = max(b.valueOf(&c.used), math.SmallestNonzeroFloat64)
 	if slices.ContainsFunc(f.order, func(p *allotment) bool { return p.nodeRules.keepsApart() }) {
 		c.value += b.valueOfPlace(c)
@@ -77,8 +77,8 @@ func (f *filling) reset(room quantity.Vector) {
 	f.joined = f.joined[:0]
 }
 
-// shareOf is the part of everything left to place that one machine of c could
-// hold, were it a liquid.
+// shareOf is the fraction of everything left to place that one node of c could hold if pods
+// were divisible.
 func (b *buyer) shareOf(c *candidate) float64 {
 	g := c.group
 	if g.purchases != b.purchases {
@@ -96,8 +96,8 @@ func (b *buyer) shareOf(c *candidate) float64 {
 	return share
 }
 
-// put adds up to n pods of a pile to the filling, as far as room and neighbours
-// let them in.
+// put adds up to n pods of a shape group to the filling, as far as capacity and the pods
+// there let it.
 func (b *buyer) put(c *candidate, l *shapeGroup, n int) {
 	for _, p := range l.parts {
 		if n <= 0 || !b.holds(l) {
@@ -107,7 +107,7 @@ func (b *buyer) put(c *candidate, l *shapeGroup, n int) {
 	}
 }
 
-// holds reports whether one more pod of the pile fits as far as room goes.
+// holds reports whether the capacity left suffices for one more pod of the shape group.
 func (b *buyer) holds(l *shapeGroup) bool {
 	for _, d := range l.shape.Dims {
 		if b.scratch.room[d] < l.shape.Requests[d] {
@@ -117,7 +117,7 @@ func (b *buyer) holds(l *shapeGroup) bool {
 	return true
 }
 
-// putApart adds one of the pods that must keep apart, unless there is one already.
+// putApart adds one of the pods limited per node, unless there is one already.
 func (b *buyer) putApart(c *candidate, l *shapeGroup) {
 	for _, p := range l.parts {
 		if !b.holds(l) {
@@ -131,8 +131,8 @@ func (b *buyer) putApart(c *candidate, l *shapeGroup) {
 	}
 }
 
-// putFollowers looks again at pods that must join others on the machine: those
-// may have come after them.
+// putFollowers tries pods again that must join other pods on the node: those may have been
+// added later.
 func (b *buyer) putFollowers(c *candidate) {
 	for again := len(c.group.following) > 0; again; {
 		again = false
@@ -146,7 +146,7 @@ func (b *buyer) putFollowers(c *candidate) {
 	}
 }
 
-// putPart adds up to n pods of a part and returns how many it added.
+// putPart adds up to n pods of an allotment and returns how many it added.
 func (b *buyer) putPart(c *candidate, l *shapeGroup, p *allotment, n int) int {
 	f := &b.scratch
 	if f.bars(&p.nodeRules) {

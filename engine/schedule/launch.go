@@ -8,27 +8,28 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// launch is a machine the plan buys.
+// launch is a node the plan launches.
 type launch struct {
 	pool         *poolState
 	row          int
-	free         quantity.Vector // what is left of the row's room
-	used         quantity.Vector // what pods ask for
+	free         quantity.Vector // what is left of the offering's allocatable
+	used         quantity.Vector // what the pods ask for
 	requirements *nodeRequirements
 	pods         []cluster.PodRef
 	loads        []load      // the same pods, in order
-	kinds        []*podGroup // that pods are of, each once
-	first        int         // the row of the first choice, once described
+	kinds        []*podGroup // the pod groups of the pods, each once
+	first        int         // the first offering, once chosen
 
 	counts map[int]int // counters above zero
 	residents
 	mounts map[cluster.Mount]bool
-	// least is the variety it must keep, and claim what it takes of its pool's limits; nil without minValues.
+	// least is the variety that the launch must keep, claim is what it counts against its
+	// pool's limits; nil without minValues.
 	least []int
 	claim *quantity.Vector
 }
 
-// fillLaunches puts pods into what is being bought already.
+// fillLaunches puts pods on nodes that are to be launched already.
 func (s *solver) fillLaunches(parts []*allotment) {
 	for _, p := range parts {
 		for _, l := range s.launches {
@@ -51,7 +52,7 @@ func (s *solver) fillLaunches(parts []*allotment) {
 	}
 }
 
-// takes is how many pods of the class the launch has room for.
+// takes is how many pods of the group the launch has capacity for.
 func (l *launch) takes(s *solver, k *podGroup) int {
 	n := k.fits(&l.free)
 	if l.bars(&k.nodeRules) {
@@ -76,7 +77,7 @@ func (l *launch) takes(s *solver, k *podGroup) int {
 	return n
 }
 
-// note counts pods that the market's machines are bought for.
+// note counts pods that the pool's nodes are launched for.
 func (m *poolState) note(k *podGroup, n int) {
 	m.pods[k.PodClass.PodShape] += n
 	for _, c := range k.nodeRules.caps {
@@ -98,7 +99,7 @@ func (l *launch) put(s *solver, p *allotment, n int) {
 	l.hold(p, p.take(n))
 }
 
-// hold takes the pods in.
+// hold adds the pods.
 func (l *launch) hold(p *allotment, pods []cluster.PodRef) {
 	n := len(pods)
 	for _, d := range p.Dims {
@@ -134,7 +135,7 @@ func (l *launch) hold(p *allotment, pods []cluster.PodRef) {
 	l.pods = append(l.pods, pods...)
 }
 
-// fits is Vector.Fits looking only at the resources the class asks for.
+// fits is Vector.Fits for only the resources that the group asks for.
 func (k *podGroup) fits(room *quantity.Vector) int {
 	most := int64(math.MaxInt32)
 	for _, d := range k.Dims {

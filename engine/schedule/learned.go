@@ -8,30 +8,30 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// learned are what attempts at one plan taught.
+// learned is what the rounds of one attempt found out, for the rounds after them.
 type learned struct {
 	caps        map[learnedKey]int
 	unplaceable map[*cluster.PodClass]bool
-	// plain are classes that had better insist on nothing they merely prefer.
+	// plain are classes that hold no preference from the start.
 	plain map[*cluster.PodClass]bool
-	// phantoms are domains that an attempt opened for others: they count for a
-	// spread although its own pods could not have opened them.
+	// openedDomains are domains that an attempt opened with launches for other pods: they
+	// count for a spread although its own pods could not have opened them.
 	openedDomains map[domainCountKey][]int
-	// thin are the markets of which launches have lost variety; see dilute.
+	// thin are the pools whose launches have lost variety; see dilute.
 	thin map[*cluster.PoolCatalog]*dilution
 }
 
-// learnedKey names a class, what its pods insisted on, and a cell.
+// learnedKey names a class, the preferences its pods held, and a cell.
 type learnedKey struct {
 	class        *cluster.PodClass
 	stance, cell string
 }
 
-// patience is how many attempts may teach where room ends. After that, classes
-// that do not find all of theirs are left to secondLook.
+// patience is how many rounds may learn how much each cell takes. After that, classes with
+// pods without a place are left to retryUnplaced.
 const patience = 6
 
-// learn notes which assignments did not come true; false when all that matter did.
+// learn records which assignments failed; false when all that matter succeeded.
 func (l *learned) learn(s *solver, round int) bool {
 	again := false
 	for _, p := range s.allotments {
@@ -50,8 +50,8 @@ func (l *learned) learn(s *solver, round int) bool {
 	return s.recordOpenedDomains(l, round) || again
 }
 
-// despair leaves the part's class out, or what it prefers when that may be why;
-// false when that was done already.
+// giveUp leaves out the allotment's class, or first its preferences as they may be the cause.
+// It reports false when that was done already.
 func (l *learned) giveUp(p *allotment) bool {
 	if !p.held.firm() {
 		l.unplaceable[p.PodClass] = true
@@ -62,8 +62,8 @@ func (l *learned) giveUp(p *allotment) bool {
 	return !had
 }
 
-// haunt notes the domains that launches opened and some spread did not reckon
-// with; false when there are none.
+// recordOpenedDomains records the domains that launches opened and some spread did not count;
+// false when there are none.
 func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 	found := false
 	clear(s.reached)
@@ -96,7 +96,7 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 	return found
 }
 
-// counting are the rows of the market whose nodes the tally's filter looks at.
+// counting are the pool's offerings whose nodes the domain count's filter looks at.
 func (s *solver) counting(t *domainCount, m *poolState) bitset.Set {
 	if !t.filter.tolerates(m.Pool.Taints) {
 		return nil
@@ -107,8 +107,8 @@ func (s *solver) counting(t *domainCount, m *poolState) bitset.Set {
 	return m.Offerings
 }
 
-// opened lists the values of the tally's label that nodes to be launched have,
-// as far as they count for it.
+// opened lists the values of the domain count's label on the nodes to be launched, as far as
+// those nodes count for it.
 func (s *solver) opened(t *domainCount) []int {
 	if out, ok := s.reached[t]; ok {
 		return out
@@ -135,10 +135,10 @@ func (s *solver) opened(t *domainCount) []int {
 	return out
 }
 
-// launchSummary is what there is of different kinds among the launches.
+// launchSummary is the different offerings and node requirements among the launches.
 type launchSummary struct {
 	rows     map[*poolState]bitset.Set
-	launches []*launch // one of each joint
+	launches []*launch // one of each nodeRequirements
 }
 
 func (s *solver) summarizeLaunches() *launchSummary {
@@ -158,8 +158,8 @@ func (s *solver) summarizeLaunches() *launchSummary {
 	return d
 }
 
-// insisted lists the values that pods ask for of a label that only pools give and
-// leave open: cells know one value of such a label, nodes may have any.
+// insisted lists the values that launches require of a label that only the pool sets and
+// leaves open: cells know one value of such a label, nodes may have any.
 func insisted(launches []*launch, k *constraint.Key) []int {
 	var out []int
 	for _, l := range launches {

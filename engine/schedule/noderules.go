@@ -8,34 +8,33 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// nodeRules is what a class asks of the one machine its pods run on, as arithmetic on
-// counters of that machine: hostname spread and (anti-)affinity, in both
-// directions, and host ports.
+// nodeRules is what a pod group asks of the node its pods run on, as arithmetic on counters
+// of that node: hostname spread and (anti-)affinity, in both directions, and host ports.
 //
-// Anti-affinity to pods that do not have the same term themselves needs no arithmetic: there must
-// be none of them. See residents.
+// Anti-affinity to pods that do not have the same term themselves needs no arithmetic: there
+// must be none of them. See residents.
 type nodeRules struct {
 	increments []int // counters that each pod adds one to
 	caps       []limit
 	needs      []need
 	mounts     []cluster.Mount
 
-	picked  bitset.Set // by which crowds the pods are; nil when that keeps no pods apart
-	avoids  []int      // crowds of others that the pods keep away from
-	repels  []int      // crowds of others that the pods' required terms keep away
+	picked  bitset.Set // IDs of the selectors that select the pods; nil when that matters to no term
+	avoids  []int      // IDs of selectors of other pods that the pods avoid
+	repels  []int      // IDs of selectors of other pods that the pods' required terms keep away
 	kept    bool       // required terms of others may keep the pods away
 	virtual bool
 }
 
-// residents are the pods on a machine as far as anti-affinity to other kinds of pods goes. Where
-// every pod keeps away from all others there are as many terms as pods, so crowds are compared as
-// sets of IDs. Virtual pods are placed last, so real pods meet none here.
+// residents records, for the pods on a node, what anti-affinity to other kinds of pods needs.
+// When every pod avoids all others there are as many terms as pods, so selectors are compared
+// as sets of IDs. Virtual pods are placed last, so real pods meet none here.
 type residents struct {
-	picked bitset.Set // by which crowds some of them are
-	repels bitset.Set // crowds that some of them keep away
+	picked bitset.Set // IDs of the selectors that select some of them
+	repels bitset.Set // IDs of the selectors that some of them keep away
 }
 
-// bars reports whether pods cannot come.
+// bars reports whether anti-affinity keeps pods with rules l off the node.
 func (m *residents) bars(l *nodeRules) bool {
 	return l.kept && m.repels.Meets(l.picked) || slices.ContainsFunc(l.avoids, m.picked.Has)
 }
@@ -55,13 +54,14 @@ func (m *residents) clear() {
 	clear(m.repels)
 }
 
-// limit allows the counter to be at most most, once the pod has bumped it when own.
+// limit requires that the counter is at most most. own is set when the pod itself counts: the
+// counter includes it then.
 type limit struct {
 	counter, most int
 	own           bool
 }
 
-// cap limits a counter, once however many constraints do.
+// cap limits a counter. Several constraints on one counter make one limit, the lowest.
 func (l *nodeRules) cap(counter, most int) {
 	for i := range l.caps {
 		if c := &l.caps[i]; c.counter == counter {
@@ -72,39 +72,39 @@ func (l *nodeRules) cap(counter, most int) {
 	l.caps = append(l.caps, limit{counter: counter, most: most})
 }
 
-// keepsApart reports whether pods of the class count against a limit of their own.
+// keepsApart reports whether pods of the group count against a limit of their own.
 func (l *nodeRules) keepsApart() bool {
 	return slices.ContainsFunc(l.caps, func(c limit) bool { return c.own })
 }
 
-// need asks for a counter above zero. A pod that its own term picks may be the
+// need requires that a counter is above zero. A pod that its own term selects may be the
 // first anywhere.
 type need struct {
 	counter int
 	own     bool
 }
 
-// restricted reports whether neighbours can keep the class off a machine.
+// restricted reports whether other pods can keep the group off a node.
 func (l *nodeRules) restricted() bool {
 	return len(l.caps)+len(l.needs)+len(l.mounts)+len(l.avoids) > 0 || l.kept
 }
 
-// counter is one thing that is counted per machine.
+// counter counts one kind of pod, or uses of one port, per node.
 type counter struct {
 	of countKey
-	// planned are pods that the attempt puts on hosts, by host index, and sum those that it puts
-	// anywhere.
+	// planned are the pods that the attempt puts on existing nodes, by node index. sum is how
+	// many it puts on any node.
 	planned map[int]int
 	sum     int
-	running int // over all hosts, once counted
+	running int // over all existing nodes, once counted
 	counted bool
-	// pioneers are works of which a pod that the counter counts may be the first of its
-	// kind in a zone or the like.
+	// firstInDomain are pod groups of which a pod that the counter counts may be the first of
+	// its kind in a zone or another domain.
 	firstInDomain []*podGroup
 }
 
-// pledged reports whether a place was settled for pioneers that have no machine yet:
-// they will have been there first.
+// pledged reports whether pods that may be the first in a domain are assigned to a cell but
+// have no node yet: they count as the first pods.
 func (c *counter) pledged() bool {
 	return slices.ContainsFunc(c.firstInDomain, func(k *podGroup) bool { return k.promised > 0 })
 }
@@ -113,19 +113,19 @@ func (c *counter) pledged() bool {
 type countKey struct {
 	crowd    *cluster.PodSelector
 	settled  bool // terminating pods are left out
-	real     bool // virtual pods are left out: to pods that exist they do not
+	real     bool // virtual pods are left out: existing pods do not see them
 	owners   *cluster.AntiAffinityTerm
 	protocol string
 	port     int32
 	ip       string // "" counts uses on any address, "*" those on every address
 }
 
-// counters gives every counter that some pending class looks at its number.
+// counters numbers the counters that the rules of pending pods read.
 type counters struct {
 	w   *cluster.Snapshot
 	ids map[countKey]int
 	all []*counter
-	// comers are pods that are to come to hosts, by host index.
+	// comers are pods that are planned for existing nodes, by node index.
 	comers map[int]residents
 }
 
@@ -139,12 +139,12 @@ func (t *counters) id(k countKey) int {
 	return i
 }
 
-// on is the number of a counter on host i, planned pods included.
+// on is the value of a counter on node i, planned pods included.
 func (t *counters) on(c, i int) int {
 	return t.all[c].of.on(t.w.Nodes[i]) + t.all[c].planned[i]
 }
 
-// plan counts n pods that are to come to host i.
+// plan adds n pods that are planned for node i.
 func (t *counters) plan(c, i, n int) {
 	k := t.all[c]
 	if k.planned == nil {
@@ -154,7 +154,7 @@ func (t *counters) plan(c, i, n int) {
 	k.sum += n
 }
 
-// join notes that pods of the work are to come to host i.
+// join records that pods of the group are planned for node i.
 func (t *counters) join(k *podGroup, i int) {
 	if len(k.nodeRules.picked)+len(k.nodeRules.repels) > 0 {
 		comers := t.comers[i]
@@ -163,7 +163,7 @@ func (t *counters) join(k *podGroup, i int) {
 	}
 }
 
-// total is the number of a counter over all machines; not for ports.
+// total is the value of a counter over all nodes; not for ports.
 func (t *counters) total(c int) int {
 	k := t.all[c]
 	if !k.counted {
@@ -173,7 +173,7 @@ func (t *counters) total(c int) int {
 	return k.running + k.sum
 }
 
-// on counts what runs on the host, or will before anybody else comes.
+// on counts what runs on the node, or will run there without this plan.
 func (k *countKey) on(h *cluster.NodeInfo) int {
 	n := 0
 	for _, m := range h.PodsByClass() {
@@ -207,7 +207,7 @@ func (k *countKey) usedBy(m cluster.ClassCount) int {
 	return n
 }
 
-// each counts what runs already; not for ports.
+// each calls f with every existing node that counts and its count; not for ports.
 func (k countKey) each(w *cluster.Snapshot, f func(*cluster.NodeInfo, int)) {
 	visit := func(h *cluster.NodeInfo, pods, terminating int) {
 		if k.settled {
@@ -225,12 +225,12 @@ func (k countKey) each(w *cluster.Snapshot, f func(*cluster.NodeInfo, int)) {
 // isPort reports whether uses of a host port are counted.
 func (k *countKey) isPort() bool { return k.crowd == nil && k.owners == nil }
 
-// uses reports whether the port bumps the counter.
+// uses reports whether the port counts for k.
 func (k countKey) uses(p cluster.Port) bool {
 	return k.protocol == p.Protocol && k.port == p.Port && (k.ip == "" || k.ip == p.Address())
 }
 
-// bumped reports whether pods of the class count for k; not for ports.
+// counts reports whether pods of the class count for k; not for ports.
 func (k *countKey) counts(c *cluster.PodClass) bool {
 	switch {
 	case k.real && c.Virtual:
@@ -253,7 +253,7 @@ func (k countKey) classes() []*cluster.PodClass {
 	return slices.DeleteFunc(slices.Clone(out()), func(c *cluster.PodClass) bool { return c.Virtual })
 }
 
-// localRules compiles the rules of every class that has pods to place.
+// compileNodeRules compiles the rules of every pod group.
 func (s *solver) compileNodeRules() {
 	s.counters = counters{w: s.w, ids: map[countKey]int{}, comers: map[int]residents{}}
 	for _, k := range s.podGroups {
@@ -274,7 +274,7 @@ func (s *solver) compileNodeRules() {
 	}
 }
 
-// increment notes the counters that pods of the work add to.
+// bump records the counters that pods of the group add to.
 func (t *counters) bump(k *podGroup) {
 	l := &k.nodeRules
 	for i, c := range t.all {
@@ -285,7 +285,7 @@ func (t *counters) bump(k *podGroup) {
 	l.increments = append(l.increments, t.bumpedPorts(k.PodClass)...)
 }
 
-// bumpedPorts are the counters of ports that pods of the class count for.
+// bumpedPorts are the port counters that pods of the class add to.
 func (t *counters) bumpedPorts(c *cluster.PodClass) []int {
 	var out []int
 	for _, p := range c.Ports {
@@ -300,8 +300,8 @@ func (t *counters) bumpedPorts(c *cluster.PodClass) []int {
 	return out
 }
 
-// singleValue puts the counters that pods bump in order, each once, and notes which of the
-// caps the class's own pods use up.
+// finish sorts the counters that pods add to, drops duplicates, and marks the limits that
+// count the group's own pods.
 func (l *nodeRules) finish() {
 	slices.Sort(l.increments)
 	l.increments = slices.Compact(l.increments)
@@ -319,7 +319,7 @@ func (s *solver) compileNodeRulesOf(k *podGroup) {
 	}
 	for i, e := range k.Spreads {
 		if (!e.Soft || k.held.on(spreadOut, i)) && e.Key.Name == cluster.LabelHostname {
-			// A machine can always be added, so the emptiest has none.
+			// A node can always be added, so the emptiest has none.
 			atMost(countKey{crowd: e.Crowd, settled: true, real: real}, e.MaxSkew)
 		}
 	}
@@ -340,7 +340,7 @@ func (s *solver) compileNodeRulesOf(k *podGroup) {
 	}
 }
 
-// antiAffinityOf compiles the terms over nodes, those of other pods included.
+// antiAffinityOf compiles the anti-affinity terms over nodes, those of other pods included.
 func (s *solver) antiAffinityOf(k *podGroup, atMost func(countKey, int)) {
 	l := &k.nodeRules
 	for i, n := range k.AntiAffinity {
@@ -367,8 +367,8 @@ func (s *solver) antiAffinityOf(k *podGroup, atMost func(countKey, int)) {
 	l.kept = s.terms.apart.Meets(l.picked)
 }
 
-// pioneer notes that pods of the work that join others of their own kind in a zone or
-// the like may come before those that do so on a machine.
+// markFirstInDomain records that pods of the group, which join others of their own kind in a
+// zone or another domain, may be placed before pods that do so on a node.
 func (s *solver) markFirstInDomain(k *podGroup) {
 	for _, r := range k.rules {
 		id, counted := s.counters.ids[r.count.of]
@@ -386,8 +386,8 @@ func alone(own bool) int {
 	return 0
 }
 
-// room is how many pods may come to a machine whose counters are read by count, as far as the
-// residents' kinds let them.
+// room is how many pods may be added to a node, as far as limits and needs let them. count
+// reads the node's counters.
 func (l *nodeRules) room(all *counters, count func(int) int) int {
 	n := math.MaxInt32
 	for _, c := range l.caps {
@@ -407,8 +407,8 @@ func (l *nodeRules) room(all *counters, count func(int) int) int {
 	return max(0, n)
 }
 
-// beside is how many pods of o stand those of l beside them whoever is bound first, on a machine
-// whose counters are read by count.
+// beside is how many pods of o may be on a node together with pods of l, whichever are bound
+// first. count reads the node's counters.
 func (l *nodeRules) beside(o *nodeRules, count func(int) int) int {
 	if (l.virtual || !o.virtual) && l.excludes(o) {
 		return 0
@@ -427,8 +427,8 @@ func (l *nodeRules) excludes(o *nodeRules) bool {
 	return slices.ContainsFunc(l.avoids, o.picked.Has) || l.kept && slices.ContainsFunc(o.repels, l.picked.Has)
 }
 
-// barred reports whether pods on host i, or on their way there, keep the class off it or must not
-// have it beside them.
+// barred reports whether pods on node i, running or planned, keep the group off it by their
+// anti-affinity or the group's.
 func (s *solver) barred(k *podGroup, i int) bool {
 	l := &k.nodeRules
 	if !l.kept && len(l.avoids) == 0 {
@@ -442,7 +442,7 @@ func (s *solver) barred(k *podGroup, i int) bool {
 	})
 }
 
-// repelledBy reports whether pods of the class keep those of the work off their node.
+// repelledBy reports whether pods of the class keep those of the group off their node.
 func (k *podGroup) repelledBy(c *cluster.PodClass) bool {
 	return slices.ContainsFunc(c.Repulsions(), func(r *cluster.AntiAffinityTerm) bool {
 		return r.Key.Name == cluster.LabelHostname && r.Pods.Selects(k.PodClass)

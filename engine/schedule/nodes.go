@@ -7,7 +7,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// room is what is left on host i; it must not be changed.
+// room is the free capacity left on node i. Callers must not change it.
 func (s *solver) room(i int) *quantity.Vector {
 	if room := s.used[i]; room != nil {
 		return room
@@ -15,15 +15,16 @@ func (s *solver) room(i int) *quantity.Vector {
 	return &s.w.Nodes[i].Free
 }
 
-// few is how many pods are placed without copies of the World's indexes, and more where
-// there are many hosts: rooms that were used up meanwhile are then found by looking.
+// few is up to how many pods are placed without copies of the snapshot's indexes; with many
+// nodes the bound is higher. Without copies, nodes whose capacity was used up meanwhile are
+// examined and skipped.
 const few = 32
 
-// fewPods reports whether so few pods are to be placed.
+// fewPods reports whether the pending pods are that few.
 func fewPods(w *cluster.Snapshot) bool { return w.Pending() <= max(few, len(w.Nodes)/8) }
 
-// rooms is the room left by slot of the index, or more than that while few pods
-// are to be placed.
+// rooms is the free capacity left by slot of the index. While few pods are to be placed it
+// may be more than what is left.
 func (s *solver) rooms(x *cluster.NodeIndex) *cluster.FreeSpace {
 	if own := s.indexed[x]; own != nil {
 		return own
@@ -39,8 +40,8 @@ func (s *solver) rooms(x *cluster.NodeIndex) *cluster.FreeSpace {
 	return own
 }
 
-// takes is how many pods of the class host i has room for, as far as resources
-// and its neighbours there go; labels and taints are another question.
+// takes is how many pods of the group node i has capacity for, as far as resources and the
+// pods there let it. It does not look at labels and taints.
 func (s *solver) takes(k *podGroup, i int) int {
 	if !open(s.w.Nodes[i]) {
 		return 0
@@ -68,8 +69,7 @@ func (s *solver) takes(k *podGroup, i int) int {
 	return min(n, k.fits(room))
 }
 
-// mounted takes volumes that are not attached yet off the room; false when they
-// do not fit.
+// mounted subtracts volumes that are not attached yet from room; false when they do not fit.
 func mounted(room quantity.Vector, mounts []cluster.Mount, attached func(cluster.Mount) bool) (quantity.Vector, bool) {
 	for _, m := range mounts {
 		if attached(m) {
@@ -82,7 +82,7 @@ func mounted(room quantity.Vector, mounts []cluster.Mount, attached func(cluster
 	return room, true
 }
 
-// nominate promises host i to n pods of the class.
+// nominate plans n pods of the group for node i.
 func (s *solver) nominate(k *podGroup, i, n int) {
 	room := *s.room(i)
 	for _, m := range k.nodeRules.mounts {
@@ -107,7 +107,7 @@ func (s *solver) nominate(k *podGroup, i, n int) {
 	s.nominees[i] = append(s.nominees[i], k.take(n)...)
 }
 
-// use notes what is left on host i.
+// use records what is left on node i.
 func (s *solver) use(i int, room *quantity.Vector) {
 	s.used[i] = room
 	for x, own := range s.indexed {
@@ -115,7 +115,7 @@ func (s *solver) use(i int, room *quantity.Vector) {
 	}
 }
 
-// fillHosts puts pods on nodes that exist or are on their way.
+// fillNodes puts pods on nodes that exist or are in flight.
 func (s *solver) fillNodes(k *podGroup) {
 	x := s.w.NodeIndex(s.search.minding(k.Keys, k.PodClass))
 	for _, g := range s.accepting(k, x) {
@@ -131,13 +131,13 @@ func (s *solver) fillNodes(k *podGroup) {
 	}
 }
 
-// nodeRange is hosts of one index that are still to be looked at.
+// nodeRange is slots of one index that are still to be examined.
 type nodeRange struct {
 	index    *cluster.NodeIndex
 	from, to int // slots
 }
 
-// nodeRanges are the hosts of a group: together, or each for itself.
+// nodeRanges are the nodes of an index group: as one range, or one range each.
 func nodeRanges(x *cluster.NodeIndex, group int, apart bool) []nodeRange {
 	g := x.Groups[group]
 	if !apart {
@@ -150,7 +150,7 @@ func nodeRanges(x *cluster.NodeIndex, group int, apart bool) []nodeRange {
 	return out
 }
 
-// find returns the first slot of the stretch that may have room for a pod of the class, -1
+// find returns the first slot of the range that may have capacity for a pod of the group; -1
 // when there is none.
 func (s *solver) find(k *podGroup, in *nodeRange) int {
 	rooms := s.rooms(in.index)
@@ -160,8 +160,8 @@ func (s *solver) find(k *podGroup, in *nodeRange) int {
 	return rooms.NextWithRoom(in.from, in.to, &k.Requests, k.Dims)
 }
 
-// next returns the first host of the stretch that takes a pod of the class,
-// leaving out of it what comes before; -1 when there is none.
+// next returns the index of the range's first node that takes a pod of the group, and moves
+// the start of the range there; -1 when there is none.
 func (s *solver) next(k *podGroup, in *nodeRange) int {
 	for {
 		slot := s.find(k, in)

@@ -9,29 +9,29 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// spreadFilter is a nodeFilter put to rows: whether the spread constraint it belongs to
-// looks at a node must be settled when pods that it counts get a cell, or the
-// counts it was placed by do not come true.
+// spreadFilter is a nodeFilter applied to offerings. When pods that a spread constraint
+// counts are assigned to a cell, it must be settled whether the constraint looks at the
+// cell's nodes, or the counts it was placed by are wrong.
 type spreadFilter struct {
 	filter nodeFilter
 	id     int
-	// ways are label requirements, one of which a node that is looked at meets.
+	// ways are label requirements; a node that the filter looks at meets one of them.
 	ways []constraint.Set
 }
 
-// partition is the rows of one market for which the answers of a class's sieves are the same.
+// partition is the offerings of one pool for which the group's spread filters agree.
 type partition struct {
-	name string // the answers, "" for none; tells sides of a class apart
-	in   []bool // by sieve
+	name string // the filters' answers, "" for none; tells the partitions of a pod group apart
+	in   []bool // by spread filter: whether it looks here
 	set  constraint.Set
 	rows bitset.Set
 }
 
-// maxSpreadFilters bounds how finely places are told apart by who looks at them, as
-// sides may double with each. The others are taken to look everywhere.
+// maxSpreadFilters bounds how many spread filters divide the offerings, as each may double
+// the number of partitions. Further filters are taken to look at all nodes.
 const maxSpreadFilters = 6
 
-// spreadFilter returns the shared sieve of a tally's filter.
+// spreadFilter returns the shared filter for a domain count.
 func (s *solver) spreadFilter(t *domainCount) *spreadFilter {
 	if v := s.spreadFilters[t.filter]; v != nil {
 		return v
@@ -42,7 +42,7 @@ func (s *solver) spreadFilter(t *domainCount) *spreadFilter {
 	}
 	for i := range v.ways {
 		for _, key := range t.keys {
-			if key.Name != cluster.LabelHostname { // which every node has
+			if key.Name != cluster.LabelHostname { // every node has a hostname
 				v.ways[i] = v.ways[i].With(key.Present())
 			}
 		}
@@ -51,9 +51,9 @@ func (s *solver) spreadFilter(t *domainCount) *spreadFilter {
 	return v
 }
 
-// findSieves notes which sieves tell apart places that the class could go to: all but
-// those that a node meets whenever it takes the class, and those of spreads that are
-// merely preferred. The class's keys must be known.
+// findSpreadFilters finds the spread filters that tell apart places for the pod group. Left
+// out are filters that pass every node which accepts the group, and those of soft spreads.
+// The group's keys must be known.
 func (s *solver) findSpreadFilters(k *podGroup) {
 	for i := range k.increments {
 		t := k.increments[i].count
@@ -74,7 +74,7 @@ func (s *solver) findSpreadFilters(k *podGroup) {
 	}
 }
 
-// sides splits rows of a market by the answers of the class's sieves.
+// partitions splits offerings of a pool by the answers of the group's spread filters.
 func (s *solver) partitions(k *podGroup, m *poolState, rows bitset.Set) []partition {
 	out := []partition{{rows: rows}}
 	for _, v := range k.spreadFilters {
@@ -88,7 +88,7 @@ func (s *solver) partitions(k *podGroup, m *poolState, rows bitset.Set) []partit
 	return out
 }
 
-// split tells the rows that v lets through, by way, from those that it does not.
+// split divides the partition into the offerings that v looks at, by way, and the others.
 func (p partition) split(v *spreadFilter, ways []bitset.Set) []partition {
 	var out []partition
 	rest := p.rows
@@ -104,7 +104,7 @@ func (p partition) split(v *spreadFilter, ways []bitset.Set) []partition {
 	return out
 }
 
-// name is the sieve's answer; a negative way means that it does not look there.
+// name is the filter's answer; a negative way means that it does not look there.
 func (v *spreadFilter) name(way int) string {
 	if way < 0 {
 		return " outside " + strconv.Itoa(v.id)
@@ -112,9 +112,8 @@ func (v *spreadFilter) name(way int) string {
 	return " inside " + strconv.Itoa(v.id) + "." + strconv.Itoa(way)
 }
 
-// through are the rows, by way, that the sieve can look at when they carry pods of
-// the class. Where the launch may choose between labels it will have to choose
-// those of the sieve.
+// through returns, by way, the offerings that the filter can look at when they carry pods of
+// the group. A launch that can choose between labels will have to choose those of the way.
 func (s *solver) through(k *podGroup, m *poolState, v *spreadFilter) []bitset.Set {
 	key := throughKey{m.PoolCatalog, k.PodShape, v}
 	if rows, ok := s.lookedAt[key]; ok {
@@ -130,7 +129,7 @@ func (s *solver) through(k *podGroup, m *poolState, v *spreadFilter) []bitset.Se
 	return out
 }
 
-// throughKey names what through remembers.
+// throughKey is the key of solver.lookedAt.
 type throughKey struct {
 	market *cluster.PoolCatalog
 	shape  *cluster.PodShape
@@ -145,7 +144,7 @@ func (f nodeFilter) tolerates(taints []cluster.Taint) bool {
 	return ok
 }
 
-// sideOf is the side a host is on.
+// partitionOf is the partition that an existing node is in.
 func (k *podGroup) partitionOf(h *cluster.NodeInfo) partition {
 	var p partition
 	for _, v := range k.spreadFilters {

@@ -8,36 +8,38 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Plan says what to buy and where the pods go. It is complete: every pending pod
-// of the World is in exactly one of Launches, Nominations and Unplaced.
+// Plan says which nodes to launch and where the pods go. It is complete: every pending pod of
+// the snapshot is in exactly one of Launches, Nominations and Unplaced.
 type Plan struct {
 	Launches    []Launch
 	Nominations []Nomination // by node key
 	Unplaced    []Unplaced
-	// LowerBound is a price below which no plan can host the pods of Launches that
-	// buys for each of them at the same pool weight: from the fractional covering of
-	// what they ask for (linear programs), minding which rows each pod may use and how
-	// many machines those need that keep apart. Zero when nothing is launched.
+	// LowerBound is a price per hour below which no plan can launch nodes for the pods of
+	// Launches, each at the pool weight that it has there. It comes from the fractional
+	// covering of their requests (linear programs), and takes into account which offerings
+	// each pod may use and how many nodes the pods limited per node need. Zero when nothing
+	// is launched.
 	LowerBound offering.Price
-	// Unimproved is how many machines with room to spare are bought without a look at whether the
-	// plan can do without them: the search for that is bounded.
+	// Unimproved is how many nodes with free capacity are launched without a check whether
+	// the plan can do without them: that search is bounded.
 	Unimproved int
-	// Preferences says what became of preferred affinity, soft spread and the like.
+	// Preferences counts the preferences (affinity, soft spread and the like) that are
+	// honoured.
 	Preferences Preferences
 }
 
-// Preferences is the account of what pods merely prefer. All zero when nobody
-// prefers anything or the settings ignore it.
+// Preferences summarises the pods' preferences and what honouring them costs. All fields are
+// zero when no pod has preferences or the settings ignore them.
 type Preferences struct {
-	// Asked and Honoured count preferences, one per preference and pod. Honoured are
-	// those that hold once everybody is where the plan says, whoever set out to
-	// honour them; machines count as their first choices.
+	// Asked and Honoured count preferences, one per preference and pod. Honoured are those
+	// that hold once every pod is where the plan puts it, whether or not the plan tried to
+	// honour them; a launch counts as its first offering.
 	Asked, Honoured int
 	// Cost is what honouring them adds to the plan's price per hour; never negative.
 	Cost offering.Price
 }
 
-// Price is what the plan's first choices cost together, per hour.
+// Price is what the first offerings of the plan's launches cost together, per hour.
 func (p Plan) Price() offering.Price {
 	var sum offering.Price
 	for _, l := range p.Launches {
@@ -46,8 +48,8 @@ func (p Plan) Price() offering.Price {
 	return sum
 }
 
-// Gap is how much more the plan costs than LowerBound, as a part of that: 0.02 is two
-// percent. Zero when there is no bound.
+// Gap is by which fraction of LowerBound the plan's price exceeds it: 0.02 is two percent.
+// Zero when there is no bound.
 func (p Plan) Gap() float64 {
 	if p.LowerBound <= 0 {
 		return 0
@@ -55,50 +57,51 @@ func (p Plan) Gap() float64 {
 	return float64(p.Price()-p.LowerBound) / float64(p.LowerBound)
 }
 
-// Launch is one machine to buy.
+// Launch is one node to launch.
 type Launch struct {
 	Pool string
-	// Choices are acceptable offers, cheapest first; never empty. Any of them holds
-	// the pods within the pool's limits.
+	// Offerings are the acceptable ones, cheapest first; never empty. Each of them holds the
+	// pods within the pool's limits.
 	Offerings []offering.Ref
-	// Rules describe the same for a NodeClaim: instance types, zones, capacity
-	// types and every other label requirement, sorted by key.
+	// Rules describe the same for a NodeClaim: instance types, zones, capacity types and
+	// every other label requirement, sorted by key.
 	Rules []constraint.Rule
-	// Labels the node gets from the pool's template and from single-valued rules.
+	// Labels are those the node gets from the pool's template and from single-valued rules.
 	Labels map[string]string
 	Taints []cluster.Taint
-	// Requests is what the pods and DaemonSets ask for together.
+	// Requests are those of the pods and DaemonSets together.
 	Requests quantity.Amounts
 	Daemons  quantity.Amounts // the DaemonSets' share of Requests
 	Pods     []cluster.PodRef
-	// RunnersUp are other types, each once, for the explanation: cheaper ones that were
-	// not to be had first, then the next in price. At most three; launches may share them.
+	// RunnersUp are other instance types, each once, for the explanation: first cheaper ones
+	// that could not be launched, then the next in price. At most three; launches may share
+	// the slice.
 	RunnersUp []RunnerUp
-	// Relaxed lists the labels for which the choices have less variety than the
-	// pool's minValues ask for, sorted; empty unless the settings allow it.
+	// Relaxed lists the labels for which the offerings have less variety than the pool's
+	// minValues ask for, sorted. It is empty unless the settings allow that.
 	Relaxed []string
 }
 
-// RunnerUp is what might have been bought instead, and why it was not.
+// RunnerUp is an offering that could have been launched instead, and why it was not.
 type RunnerUp struct {
 	offering.Ref
-	Pool string         // that would have bought it
-	More offering.Price // than the first choice, per hour; negative when it is cheaper
-	// Because is Dearer for what is among the choices, and else what kept it out of them:
-	// Availability, Quota, Addresses, Limits, Requirements, Preference, Topology, Weight, or
-	// Resources when it is too small.
+	Pool string         // the NodePool that would have launched it
+	More offering.Price // than the first offering, per hour; negative when it is cheaper
+	// Because is Dearer for an instance type that is among the launch's offerings. Otherwise
+	// it says what kept the type out of them: Availability, Quota, Addresses, Limits,
+	// Requirements, Preference, Topology, Weight, or Resources when it is too small.
 	Because reason.Reason
 	Why     string       // in words
 	Facts   reason.Facts // the parameters of Why as data
 }
 
-// Nomination says which pods should fit on a node that exists or is on its way.
+// Nomination says which pods should fit on a node that exists or is in flight.
 type Nomination struct {
 	Node string // cluster.Node.Key
 	Pods []cluster.PodRef
 }
 
-// Unplaced is a group of like pods that nothing can host, and why.
+// Unplaced is a group of like pods that cannot be placed, and why.
 type Unplaced struct {
 	Pods    []cluster.PodRef
 	Because reason.Reason

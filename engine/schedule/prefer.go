@@ -8,15 +8,15 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// preference is one thing that the pods of a class would rather have than not.
+// preference is one preference of the pods of a class.
 type preference struct {
 	kind   preferenceKind
 	at     int // index in the class's Affinity, AntiAffinity, Preferred or Spreads
 	weight int32
 }
 
-// preferenceKind says what is preferred. Kinds are in upstream's order of
-// relaxation: pods that find no home insist on the first of them no longer.
+// preferenceKind is the kind of a preference. Kinds are in Karpenter's order of relaxation:
+// pods that cannot be placed drop the first kind first.
 type preferenceKind int
 
 const (
@@ -27,12 +27,12 @@ const (
 	offTaints                        // PreferNoSchedule
 )
 
-// full is the weight of what has none of its own, soft spreads and taints: that of
-// the heaviest term there can be.
+// full is the weight of preferences that have no weight of their own (soft spreads and
+// taints): that of the heaviest term there can be.
 const full = 100
 
-// preferencesOf lists what the class prefers, in the order in which it is given up: by
-// kind, and the heavier term of a kind first. Taints count when tainted says so.
+// preferencesOf lists the class's preferences in the order in which they are dropped: by
+// kind, and the heavier term of a kind first. Taints are included when tainted is set.
 func preferencesOf(c *cluster.PodClass, tainted bool) []preference {
 	var out []preference
 	for i, n := range c.Affinity {
@@ -62,21 +62,22 @@ func preferencesOf(c *cluster.PodClass, tainted bool) []preference {
 	return out
 }
 
-// heldPreferences is what pods of a class insist on of what they prefer. The zero stance
-// insists on nothing.
+// heldPreferences are the preferences that pods of a class require for now. The zero value
+// requires none.
 type heldPreferences struct {
-	// neighbours are terms of pod (anti-)affinity and soft spreads, in the order of tastes.
+	// neighbours are terms of pod (anti-)affinity and soft spreads, in the order of
+	// preferencesOf.
 	neighbours []preference
-	// terms of node affinity, heaviest first: all of them hold together. later are
-	// lighter ones to be tried when none of terms can be had.
+	// terms are indices of node affinity terms, heaviest first: all of them hold together.
+	// later are lighter ones, tried when none of terms can be met.
 	terms, later []int
 	offTaints    bool
 }
 
-// firm reports whether there is anything to be given up.
+// firm reports whether there is any preference to be dropped.
 func (t *heldPreferences) firm() bool { return len(t.neighbours)+len(t.terms) > 0 || t.offTaints }
 
-// on reports whether the pods insist on the preference of that kind and index.
+// on reports whether the preference of that kind and index is held.
 func (t *heldPreferences) on(kind preferenceKind, at int) bool { return t.find(kind, at) >= 0 }
 
 func (t *heldPreferences) find(kind preferenceKind, at int) int {
@@ -88,7 +89,7 @@ func (t *heldPreferences) find(kind preferenceKind, at int) int {
 	return -1
 }
 
-// name tells the stances of one class apart.
+// name tells the held preferences of one class apart.
 func (t *heldPreferences) name() string {
 	if !t.firm() {
 		return ""
@@ -96,14 +97,14 @@ func (t *heldPreferences) name() string {
 	return fmt.Sprint(t.neighbours, t.terms, t.offTaints)
 }
 
-// without is the stance with one of its neighbours given up.
+// without returns a copy with one of the neighbours dropped.
 func (t heldPreferences) without(i int) heldPreferences {
 	t.neighbours = slices.Delete(slices.Clone(t.neighbours), i, i+1)
 	return t
 }
 
-// heldPreferences turns those of a class's preferences that are to be honoured into what its
-// pods insist on at first: everything but what nothing anywhere can meet.
+// held returns the preferences that the class's pods require at first: all that are to be
+// honoured, without those that no node or offering can meet.
 func (b *preferenceSearch) held(c *cluster.PodClass, honour []preference) heldPreferences {
 	var t heldPreferences
 	var terms []int
@@ -125,9 +126,10 @@ func (b *preferenceSearch) held(c *cluster.PodClass, honour []preference) heldPr
 	return t
 }
 
-// together picks terms that some machine meets all of, from the heaviest down, and
-// says which were left out. Upstream insists on one term at a time, the heaviest;
-// kube-scheduler adds up all that hold, so a node that meets several is better.
+// together picks terms that one node can meet at the same time, from the heaviest down, and
+// returns the others as later. Karpenter requires one term at a time, the heaviest;
+// kube-scheduler adds up the weights of all that hold, so a node that meets several is
+// better.
 func (b *preferenceSearch) together(c *cluster.PodClass, terms []int, avoidSoft bool) (held, later []int) {
 	for i, at := range terms {
 		with := append(slices.Clone(held), at)
@@ -140,10 +142,10 @@ func (b *preferenceSearch) together(c *cluster.PodClass, terms []int, avoidSoft 
 	return held, later
 }
 
-// softer is the stance with one thing given up; false when there is nothing left.
-// What no place allows even by itself goes first: holding on to it would cost all
-// others. Otherwise the order is upstream's, but terms of node affinity go lightest
-// first, as several hold together.
+// softer returns the held preferences with one dropped; false when there is none left. The
+// first to be dropped is one that no cell with capacity allows even by itself: keeping it
+// would cost all others. Otherwise the order is Karpenter's, but node affinity terms are
+// dropped lightest first, as several hold together.
 func (s *solver) softer(k *podGroup) (heldPreferences, bool) {
 	t := k.held
 	if i := s.blocked(k); i >= 0 {
@@ -166,15 +168,15 @@ func (s *solver) softer(k *podGroup) (heldPreferences, bool) {
 	return t, more
 }
 
-// later are the terms to be tried once the heaviest is given up.
+// later returns the terms to be tried once the heaviest is dropped.
 func later(t heldPreferences) []int {
 	out := append(slices.Clone(t.later), t.terms[len(t.terms)-1])
 	slices.Sort(out)
 	return out
 }
 
-// blocked is the first thing insisted on that is not to be had in any place with
-// room, whatever becomes of the others; negative when there is none.
+// blocked is the index of the first held neighbour preference that no cell with capacity
+// meets, whatever becomes of the others; negative when there is none.
 func (s *solver) blocked(k *podGroup) int {
 	for i, p := range k.held.neighbours {
 		for j := range k.rules {
@@ -187,7 +189,7 @@ func (s *solver) blocked(k *podGroup) int {
 	return -1
 }
 
-// anywhere reports whether some cell with room is allowed by the rule.
+// anywhere reports whether the rule allows some cell with capacity.
 func (s *solver) anywhere(k *podGroup, r *domainRule) bool {
 	var universe []int
 	if r.kind == spreads {
@@ -196,8 +198,8 @@ func (s *solver) anywhere(k *podGroup, r *domainRule) bool {
 	return slices.ContainsFunc(k.cells, func(c *cell) bool { return r.allows(c.Values[r.axis], universe) && s.hasRoom(k, c) })
 }
 
-// relax splits off the pods of k that have no home, as work that insists on one
-// thing less; nil when they insist on nothing any more.
+// relax splits off the pods of k without a place, as a pod group that holds one preference
+// less; nil when they hold none any more.
 func (s *solver) relax(k *podGroup) *podGroup {
 	n := k.left()
 	if n == 0 || !k.held.firm() || s.overMaxPrice {
@@ -221,8 +223,8 @@ func (s *solver) relax(k *podGroup) *podGroup {
 	return rest
 }
 
-// unwatch notes, once, that a preference has been given up for the first time: pods
-// that are placed from now on need not be counted for it.
+// unwatch records, once, that a preference was dropped for the first time: pods that are
+// placed from now on need not be counted for it.
 func (r *domainRule) unwatch() {
 	if r.soft && !r.unwatched {
 		r.unwatched = true
@@ -230,7 +232,7 @@ func (r *domainRule) unwatch() {
 	}
 }
 
-// relaxAll relaxes every work that has pods without a home.
+// relaxAll relaxes every pod group that has pods without a place.
 func (s *solver) relaxAll(all []*podGroup) []*podGroup {
 	var out []*podGroup
 	for _, k := range all {
@@ -241,8 +243,8 @@ func (s *solver) relaxAll(all []*podGroup) []*podGroup {
 	return out
 }
 
-// unhoused takes back pods that room was promised to but not bought for, where they
-// may still give something up, and returns them as work to be placed again.
+// unhoused takes back pods of allotments for which no node was launched, where they can still
+// drop a preference, and returns them as pod groups to be placed again.
 func (s *solver) unhoused(parts []*allotment) []*podGroup {
 	var out []*podGroup
 	for _, p := range parts {

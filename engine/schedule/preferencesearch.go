@@ -13,39 +13,40 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// preferenceSearch finds out how much of what pods prefer the settings' surplus pays for.
+// preferenceSearch finds how many preferences can be honoured within the settings' surplus.
 //
-// The plan that honours nothing says what Ignore would pay and whom it would
-// place. Honouring something must place all of those, too, and may cost the surplus
-// more. All is tried first; where that is too dear, preferences are taken heaviest
-// first, as many as can be paid for (a binary search: one attempt is a whole plan);
-// the one that is too dear is passed over, and the search goes on behind it. An
-// attempt stops as soon as it has spent too much. The number of attempts is
-// bounded, so that a decision takes a bounded number of times as long as one that
-// ignores preferences.
+// The plan that honours none of them has the price and places the pods that PreferencesIgnore
+// would. A plan that honours some must place all of those pods, too, and may cost the surplus
+// more. The first attempt honours all preferences. If that is too expensive, the search adds
+// preferences, heaviest first, while the plan stays within the price (a binary search: one
+// attempt is a whole plan). It skips the preference that is too expensive and goes on after
+// it. An attempt stops as soon as it has spent too much. The number of attempts is bounded,
+// so a decision takes at most a fixed multiple of the time that one without preferences
+// takes.
 type preferenceSearch struct {
 	w *cluster.Snapshot
-	// items are all that pods prefer: heaviest first, then what is given up last, then
-	// what urgent pods prefer, then smaller ones: for the same money more pods get it.
+	// items are all preferences: the heaviest first, then those dropped last, then those of
+	// pods of high priority, then those of smaller pods: for the same money more pods get
+	// theirs.
 	items  []item
 	wanted map[*cluster.PodClass][]preference
-	// minds are the classes that prefer some nodes to others.
+	// minds holds the classes that prefer some nodes to others.
 	minds map[*cluster.PodClass]bool
 	open  map[*cluster.PodShape]bool // see somewhere
-	// What all attempts find alike: see fit and onSale.
+	// These are the same in all attempts: see fit and onSale.
 	fits  map[fitKey]*cluster.Compatible
 	sales map[saleKey][]cell
 
-	placed       map[*cluster.PodClass]int // by the plan that honours nothing
-	limit, purse offering.Price            // of an honest plan's price, and of what it may spend on the way
+	placed       map[*cluster.PodClass]int // by the plan that honours no preference
+	limit, purse offering.Price            // of a finished plan's price, and of what an attempt may spend on the way
 	best         *solver
 	attempts     int
-	most         offering.Price // that any plan may cost
-	barred       bool           // nothing may be bought
-	sketching    bool           // a plan that leaves somebody out is worth nothing
-	patience     int            // plans that are made to find the best one
-	steps        int            // that improve may take for each plan
-	boundless    bool           // nobody asks what such plans cost at least
+	most         offering.Price // the most that any plan may cost
+	barred       bool           // no node may be launched
+	sketching    bool           // a plan that leaves a pod out is worth nothing
+	patience     int            // how many plans are made at most to find the best one
+	steps        int            // how many steps improve may take for each plan
+	boundless    bool           // the plan's lower bound is not needed
 }
 
 // item is one preference of one class.
@@ -54,14 +55,14 @@ type item struct {
 	preference
 }
 
-// honoured says which preferences are to be honoured. The nil deal honours none and
-// does not look at them either.
+// honoured says which preferences an attempt honours. A nil map honours none, and nodes are
+// not sorted by preference either.
 type honoured map[*cluster.PodClass][]preference
 
 // mostAttempts bounds how many plans are made to find the best one.
 const mostAttempts = 8
 
-// noMaxPrice is the purse of those who may spend what they want.
+// noMaxPrice is the maximum price of an attempt that may cost any amount.
 const noMaxPrice = offering.Price(math.MaxInt64)
 
 func newPreferenceSearch(w *cluster.Snapshot) *preferenceSearch {
@@ -70,7 +71,7 @@ func newPreferenceSearch(w *cluster.Snapshot) *preferenceSearch {
 	return b
 }
 
-// withoutPreferences is a bargain in which nobody prefers anything.
+// withoutPreferences makes a search that knows no preferences.
 func withoutPreferences(w *cluster.Snapshot) *preferenceSearch {
 	b := &preferenceSearch{w: w, wanted: map[*cluster.PodClass][]preference{}, minds: map[*cluster.PodClass]bool{}, open: map[*cluster.PodShape]bool{},
 		sales: map[saleKey][]cell{}, most: noMaxPrice, patience: mostAttempts, steps: mostSteps}
@@ -82,7 +83,7 @@ func withoutPreferences(w *cluster.Snapshot) *preferenceSearch {
 	return b
 }
 
-// preferences lists what pods prefer, unless the settings ignore it.
+// preferences lists the pods' preferences, unless the settings ignore them.
 func (b *preferenceSearch) preferences() {
 	w := b.w
 	if w.Settings.Preferences == cluster.Ignore {
@@ -106,7 +107,7 @@ func (b *preferenceSearch) preferences() {
 	})
 }
 
-// urgency orders classes as they are served: spare capacity comes last.
+// urgency orders classes as they are placed: by priority; virtual pods come last.
 func urgency(x, y *cluster.PodClass) int {
 	if x.Virtual != y.Virtual {
 		if y.Virtual {
@@ -117,8 +118,8 @@ func urgency(x, y *cluster.PodClass) int {
 	return cmp.Compare(y.Priority, x.Priority)
 }
 
-// softTaints lists the taints that merely prefer to keep pods away, of all pools
-// that buy and nodes that take pods.
+// softTaints lists the PreferNoSchedule taints of all pools that launch nodes and of all
+// nodes that accept pods.
 func softTaints(w *cluster.Snapshot) []cluster.Taint {
 	var out []cluster.Taint
 	note := func(taints []cluster.Taint) {
@@ -152,8 +153,8 @@ func (b *preferenceSearch) attempt(d honoured, purse offering.Price) *solver {
 	}
 }
 
-// complete finds homes for all virtual pods, or for all others; false when it
-// learnt something and is to begin again.
+// complete places all virtual pods, or all others. It reports false when it learned something
+// and the attempt must start again.
 func (s *solver) complete(virtual bool, round int) bool {
 	if s.overMaxPrice || !s.run(virtual) || s.overMaxPrice {
 		return true
@@ -168,7 +169,7 @@ func (s *solver) complete(virtual bool, round int) bool {
 	return true
 }
 
-// strike returns the best plan that can be paid for.
+// choose returns the best plan within the price.
 func (b *preferenceSearch) choose(plain *solver) Plan {
 	b.best, b.placed = plain, plain.placedBy()
 	b.items = slices.DeleteFunc(b.items, func(it item) bool { return b.placed[it.class] == 0 })
@@ -182,8 +183,8 @@ func (b *preferenceSearch) choose(plain *solver) Plan {
 	return p
 }
 
-// search looks for the best plan within the surplus of what the plan that honours
-// nothing costs.
+// search looks for the best plan that costs at most the surplus more than the plan that
+// honours no preference.
 func (b *preferenceSearch) search(before offering.Price) {
 	b.limit = min(b.most, surplus(before, b.w.Settings.Surplus))
 	b.purse = min(b.most, max(b.limit, surplus(b.best.spent, b.w.Settings.Surplus)))
@@ -194,24 +195,24 @@ func (b *preferenceSearch) search(before offering.Price) {
 		rest = rest[min(n+1, len(rest)):]
 	}
 	if len(kept) == 0 && slices.ContainsFunc(b.w.Nodes, open) {
-		b.try(nil) // which hosts are filled first is free
+		b.try(nil) // choosing which nodes are filled first costs nothing
 	}
 }
 
 func open(h *cluster.NodeInfo) bool { return h.Index >= 0 }
 
-// content reports whether in the plan that honours nothing everybody has what they prefer
-// all the same, whichever of its choices are bought.
+// satisfied reports whether the plan that honours no preference meets all of them by chance,
+// whichever of its offerings are launched.
 func (b *preferenceSearch) satisfied() bool {
 	if slices.ContainsFunc(b.items, item.roams) {
 		return false
 	}
-	a := b.audit(&Plan{}) // hostnames and taints need no description
+	a := b.audit(&Plan{}) // hostnames and taints do not depend on how launches are described
 	return !slices.ContainsFunc(b.items, func(it item) bool { return a.honoured(it.class, it.preference) < b.placed[it.class] })
 }
 
-// roams reports whether it may depend on the choice that is bought whether the
-// preference holds: on labels but the hostname.
+// roams reports whether it can depend on the launched offering if the preference holds: this
+// is so for labels other than the hostname.
 func (it item) roams() bool {
 	switch it.kind {
 	case nearOthers:
@@ -224,7 +225,7 @@ func (it item) roams() bool {
 	return it.kind == onLabels
 }
 
-// longest is how many of rest, from the front, can be had besides what was kept.
+// longest is how many of rest, from the front, can be honoured together with those kept.
 func (b *preferenceSearch) longest(kept, rest []item) int {
 	if b.try(slices.Concat(kept, rest)) {
 		return len(rest)
@@ -240,8 +241,8 @@ func (b *preferenceSearch) longest(kept, rest []item) int {
 	return had
 }
 
-// try makes a plan that honours the items, and keeps it when it can be paid for and
-// leaves nobody out who would have a place otherwise.
+// try makes a plan that honours the items. It keeps the plan when the price is low enough and
+// every pod that the plan without preferences places has a place.
 func (b *preferenceSearch) try(items []item) bool {
 	b.attempts++
 	s := b.attempt(b.honouredOf(items), b.purse)
@@ -261,7 +262,7 @@ func (b *preferenceSearch) try(items []item) bool {
 	return true
 }
 
-// dealOf sorts the items by class, in the order in which they are given up.
+// honouredOf groups the items by class, in the order in which they are dropped.
 func (b *preferenceSearch) honouredOf(items []item) honoured {
 	in := make(map[item]bool, len(items))
 	for _, it := range items {
@@ -278,7 +279,7 @@ func (b *preferenceSearch) honouredOf(items []item) honoured {
 	return d
 }
 
-// surplus is the price and thousandths more of it.
+// surplus is the price increased by that many thousandths.
 func surplus(price offering.Price, thousandths int) offering.Price {
 	if thousandths < 0 { // cluster.UnlimitedSurplus
 		return noMaxPrice
@@ -291,9 +292,9 @@ func surplus(price offering.Price, thousandths int) offering.Price {
 	return offering.Price(min(total, uint64(noMaxPrice)))
 }
 
-// bill is what the plan will cost: no more than was spent, as first choices are never
-// dearer than what was planned. It describes nothing, and takes back what that would
-// take out of limits and budgets.
+// bill is what the plan will cost. That is at most what was spent, as a first offering is
+// never more expensive than the planned one. bill describes no launch, and restores what
+// choosing the offerings takes out of limits and quota.
 func (s *solver) bill() offering.Price {
 	if s.purchased != nil {
 		return Plan{Launches: s.purchased}.Price()
@@ -323,8 +324,8 @@ func (s *solver) placedBy() map[*cluster.PodClass]int {
 	return out
 }
 
-// payable is how many machines of the price the attempt may still buy: the last one
-// may break it.
+// payable is how many nodes of the price the attempt may still launch. The last one may
+// exceed the maximum price.
 func (s *solver) payable(price offering.Price) int {
 	if s.overMaxPrice {
 		return 0
@@ -340,7 +341,7 @@ func (s *solver) pay(price offering.Price) {
 	s.overMaxPrice = s.spent > s.maxPrice
 }
 
-// somewhere reports whether pods of the shape could run anywhere, were nobody else there.
+// somewhere reports whether pods of the shape could run anywhere if there were no other pods.
 func (b *preferenceSearch) somewhere(c *cluster.PodShape) bool {
 	known, ok := b.open[c]
 	if !ok {
@@ -350,7 +351,7 @@ func (b *preferenceSearch) somewhere(c *cluster.PodShape) bool {
 	return known
 }
 
-// welcome reports whether some host accepts the shape.
+// welcome reports whether some node accepts the shape.
 func (b *preferenceSearch) welcome(c *cluster.PodShape) bool {
 	x := b.w.NodeIndex(c.Keys)
 	for _, g := range x.Accepting(c) {
@@ -380,9 +381,9 @@ func (b *preferenceSearch) onSale(c *cluster.PodShape) bool {
 	return false
 }
 
-// accepting lists the groups of hosts that take the class, in the order in which its
-// pods fill them: hosts that meet more of what they prefer cost nothing more than
-// others. What the hostname decides is left to chance.
+// accepting lists the groups of nodes that accept the pod group, in the order in which its
+// pods fill them: groups that meet more of the node preferences come first, as that costs
+// nothing. Preferences for a hostname are not considered.
 func (s *solver) accepting(k *podGroup, x *cluster.NodeIndex) []int32 {
 	groups := x.Accepting(k.PodShape)
 	if s.honoured == nil || len(groups) < 2 || !s.search.minds[k.PodClass] {
@@ -397,7 +398,7 @@ func (s *solver) accepting(k *podGroup, x *cluster.NodeIndex) []int32 {
 	return groups
 }
 
-// appeal sums up what the host has of what the class prefers of a node.
+// appeal sums up the weights of the class's node preferences that the node meets.
 func appeal(c *cluster.PodClass, h *cluster.NodeInfo) int {
 	sum := 0
 	for _, t := range c.Preferred {
@@ -411,8 +412,7 @@ func appeal(c *cluster.PodClass, h *cluster.NodeInfo) int {
 	return sum
 }
 
-// minding adds to the keys by which the class tells hosts apart those of the labels
-// that it prefers.
+// minding adds the labels that the class prefers to the keys by which it tells nodes apart.
 func (b *preferenceSearch) minding(keys []*constraint.Key, c *cluster.PodClass) []*constraint.Key {
 	if !b.minds[c] {
 		return keys

@@ -11,18 +11,18 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Solve decides which machines to buy for the World's pending pods. It reads
-// nothing but w. A pod that cannot be placed is an answer, not an error, so Solve
-// has none to return.
+// Solve decides which nodes to launch for the snapshot's pending pods. It reads nothing but
+// w. That a pod cannot be placed is part of the plan and not an error, so Solve returns no
+// error.
 //
-// Pods that are constrained over zones and the like are assigned to them before
-// machines are chosen. Where limits or quota then leave some of them out, the
-// counts the others were placed by do not come true: Solve remembers how many
-// each place really took and begins again.
+// Pods that are constrained over zones or other topology domains are assigned to domains
+// before offerings are chosen. Where limits or quota then leave out some of them, the domain
+// counts by which the others were placed are wrong: Solve records how many pods each cell
+// really took and starts again.
 //
-// Virtual pods are seen by no other, so all others have their places before.
+// Other pods do not see virtual pods, so virtual pods are placed last.
 //
-// What pods merely prefer is honoured as far as the World's Settings say: see bargain.
+// Preferences are honoured as far as the snapshot's Settings allow: see preferenceSearch.
 func Solve(w *cluster.Snapshot) Plan {
 	b := newPreferenceSearch(w)
 	plain := b.attempt(nil, noMaxPrice)
@@ -32,26 +32,26 @@ func Solve(w *cluster.Snapshot) Plan {
 	return b.choose(plain)
 }
 
-// solver holds what one attempt changes: what is left of everything.
+// solver holds the state that one attempt changes: what is left of nodes, limits and quota.
 type solver struct {
 	w          *cluster.Snapshot
 	learned    *learned
 	podGroups  []*podGroup
 	allotments []*allotment
-	used       map[int]*quantity.Vector                  // room left, by host that pods were promised
-	indexed    map[*cluster.NodeIndex]*cluster.FreeSpace // the same, as copies of the World's indexes; see rooms
-	many       bool                                      // pods to be placed
+	used       map[int]*quantity.Vector                  // free capacity left, by index of a node with planned pods
+	indexed    map[*cluster.NodeIndex]*cluster.FreeSpace // the same, as copies of the snapshot's indexes; see rooms
+	many       bool                                      // many pods are to be placed; see fewPods
 	mounts     map[int]map[cluster.Mount]bool
-	pools      []*poolState // per w.Markets
+	pools      []*poolState // one per w.Catalogs
 	budgets    map[string]int64
 	launches   []*launch
 	purchased  []Launch                 // see purchases
-	nominees   map[int][]cluster.PodRef // by host index
-	// spent is what the launches cost as planned. An attempt that would spend more
-	// than its purse is broke: it stops buying and comes to nothing.
+	nominees   map[int][]cluster.PodRef // by node index
+	// spent is what the launches cost as planned. An attempt that would spend more than
+	// maxPrice sets overMaxPrice: it stops launching nodes and its plan is dropped.
 	spent, maxPrice offering.Price
 	overMaxPrice    bool
-	last            bool // nobody sells to those who find nothing now
+	last            bool // the tier is the last one: pods it does not place get no node
 	search          *preferenceSearch
 	honoured        honoured
 	placements      []placement
@@ -64,10 +64,10 @@ type solver struct {
 	nodeRequirements map[joinKey]*nodeRequirements
 	interned         map[string][]*nodeRequirements
 	reached          map[*domainCount][]int // see opened
-	launchSummary    *launchSummary         // while launches stay as they are
+	launchSummary    *launchSummary         // cached while launches stay as they are
 	sales            map[saleKey][]cell     // see onSale
-	freed            bool                   // machines were given back, with the limits and quota that they took
-	confined         bool                   // nothing is bought where a spread does not reckon with it
+	freed            bool                   // nodes were given back, with the limits and quota that they took
+	confined         bool                   // no node is launched in a domain that a spread did not count
 	draws            map[string]int64       // see largestDraw
 	spreadFilters    map[nodeFilter]*spreadFilter
 	lookedAt         map[throughKey][]bitset.Set // see through
@@ -75,13 +75,13 @@ type solver struct {
 	rivals           map[runnersUpKey][]RunnerUp // see runnersUp
 	numbers          map[*cluster.PodShape]int   // see number
 
-	key     []byte     // scratch: of a set of rows
+	key     []byte     // scratch: of a set of offerings
 	rows    bitset.Set // scratch: see choices
-	held    bitset.Set // scratch: the rows that hold a launch's pods
-	company []int      // scratch: the shapes on a launch
+	held    bitset.Set // scratch: the offerings that hold a launch's pods
+	company []int      // scratch: the pod shapes on a launch
 
 	orders   int          // changes of limits and quota so far
-	relaxing bool         // what is bought may have less variety than minValues ask for
+	relaxing bool         // launches may have less variety than minValues ask for
 	kept     bitset.Set   // scratch: see holding
 	reckoned bitset.Set   // scratch: see known
 	common   bitset.Set   // scratch: see joinAnew
@@ -89,29 +89,29 @@ type solver struct {
 	seen     []bitset.Set // scratch: see values
 	had      []int        // scratch: see values
 
-	// improving is how many steps improve took, and unimproved how many machines it left alone as
-	// its bounds were reached.
+	// improving is how many steps improve took. unimproved is how many nodes improve did not
+	// examine because it reached its bounds.
 	improving, unimproved int
 }
 
-// podGroup is a class with the pods still to be placed. Pods that no longer insist on
-// what others of their class still do are work of their own.
+// podGroup is a pod class with the pods still to be placed. Pods that have dropped a
+// preference which others of their class still require are a group of their own.
 type podGroup struct {
 	*cluster.PodClass
-	*cluster.PodShape                  // the class's, narrowed by what the stance insists on
-	Pods              []cluster.PodRef // of the class, as far as this work is about them
+	*cluster.PodShape                  // the class's, narrowed by the preferences that are held
+	Pods              []cluster.PodRef // the class's pods that are in this group
 	held              heldPreferences
 	placed            int
-	promised          int // pods in parts that are to be bought for
+	promised          int // pods in allotments that nodes are to be launched for
 	nodeRules         nodeRules
-	keys              []*constraint.Key // labels but the hostname over which places differ for it
+	keys              []*constraint.Key // labels but the hostname by whose values the group's domains differ
 	rules             []domainRule
 	increments        []increment
 	spreadFilters     []*spreadFilter
 	cells             []*cell
 }
 
-// left is how many pods have no place yet, not even an intended one.
+// left is how many pods have no place yet, not even a planned one.
 func (k *podGroup) left() int { return len(k.Pods) - k.placed - k.promised }
 
 // take hands out the next n pods.
@@ -148,7 +148,7 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, purse offering.Price
 	return s
 }
 
-// openStalls lays out the markets.
+// openPools makes the state of each NodePool.
 func (s *solver) openPools() {
 	for _, m := range s.w.Catalogs {
 		stall := &poolState{PoolCatalog: m, sale: onSale(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, crowded: map[int]apartness{}}
@@ -157,7 +157,7 @@ func (s *solver) openPools() {
 	}
 }
 
-// run finds homes for all virtual pods, or for all others; false when there are none.
+// run places all virtual pods, or all others. It reports false when there are none.
 func (s *solver) run(virtual bool) bool {
 	groups := slices.DeleteFunc(s.byPriority(), func(g []*podGroup) bool { return g[0].Virtual != virtual })
 	s.runAll(groups)
@@ -168,7 +168,7 @@ func (s *solver) runAll(groups [][]*podGroup) {
 	for i, group := range groups {
 		groups[i] = s.place(group)
 	}
-	// Urgent pods may have to join pods that are less urgent.
+	// Pods of high priority may have to join pods of lower priority.
 	for {
 		var late []*podGroup
 		before := 0
@@ -189,9 +189,9 @@ func (s *solver) runAll(groups [][]*podGroup) {
 	}
 }
 
-// place finds homes for a group: on hosts, in what is being bought, and in what is
-// bought for it. Pods that find none give up what they merely prefer, one thing at
-// a time. It returns the group with the work that this made.
+// place places a list of pod groups: on nodes, on planned launches, and on nodes launched for
+// them. Pods that find no place drop their preferences, one at a time. It returns the groups
+// together with those that this made.
 func (s *solver) place(group []*podGroup) []*podGroup {
 	var all []*podGroup
 	for len(group) > 0 {
@@ -206,7 +206,7 @@ func (s *solver) place(group []*podGroup) []*podGroup {
 	return all
 }
 
-// buyAll puts pods into what is being bought, and buys more for the others.
+// buyAll puts pods on planned launches, and launches more nodes for the others.
 func (s *solver) buyAll(parts []*allotment) {
 	s.fillLaunches(parts)
 	tiers := s.tiers()
@@ -216,8 +216,8 @@ func (s *solver) buyAll(parts []*allotment) {
 	}
 }
 
-// comeBack looks at the hosts again for pods that must join others there: those
-// may have come after them.
+// comeBack tries the nodes again for pods that must join other pods there: those may have
+// been placed later than they were.
 func (s *solver) comeBack(parts []*allotment) {
 	for _, p := range parts {
 		n := p.left()
@@ -230,8 +230,8 @@ func (s *solver) comeBack(parts []*allotment) {
 	}
 }
 
-// byPriority groups the classes, urgent ones first: when limits or quota cannot
-// serve everyone, what is scarce goes to them.
+// byPriority groups the pod groups by priority, the highest first: when limits or quota do
+// not suffice for all pods, those of the highest priority get nodes.
 func (s *solver) byPriority() [][]*podGroup {
 	var out [][]*podGroup
 	for _, k := range s.podGroups {
@@ -247,7 +247,7 @@ func (s *solver) byPriority() [][]*podGroup {
 	return out
 }
 
-// tiers groups the markets of equal pool weight, heaviest first.
+// tiers groups the pools of equal weight, the heaviest first.
 func (s *solver) tiers() [][]*poolState {
 	var out [][]*poolState
 	for _, m := range s.pools {

@@ -9,16 +9,16 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// apartness counts the pods left to place that share a counter, and how many of
-// them one machine may have.
+// apartness counts the pods left to place that share a counter, and how many of them one node
+// may have.
 type apartness struct{ pods, most int }
 
-// forces reports whether machines for the group share its pods out, as some of those
-// keep apart.
+// forces reports whether the group's pods are spread over its nodes because the number of
+// some of them per node is limited.
 func (b *buyer) forces(g *candidateGroup) bool { return b.forced > 1 && len(g.apart) > 0 }
 
-// share works out anew how many machines there must be and what each would hold,
-// and ranks the candidates by that.
+// share computes again how many nodes there must be and what each would hold, and sorts the
+// candidates by that.
 func (b *buyer) share() {
 	b.apportion()
 	for d, n := range b.each {
@@ -30,10 +30,10 @@ func (b *buyer) share() {
 	b.rank()
 }
 
-// apportion works out how many machines there must be and what each would hold.
-// It returns what is left to place in all. Volumes that several pods mount are not part of that:
-// how often one is attached depends on how many machines its pods are on. So they are not shared
-// out either; a machine may need a slot for each of them.
+// apportion computes how many nodes there must be and what each would hold. It returns the
+// requests of all pods left to place, without volumes that several pods mount: how often such
+// a volume is attached depends on how many nodes its pods are on. So these volumes are not
+// divided by the number of nodes either; a node may need a slot for each of them.
 func (b *buyer) apportion() quantity.Vector {
 	b.forced, b.shared = b.forcedNow(), b.purchases
 	var demand, largest quantity.Vector
@@ -63,8 +63,8 @@ func (b *buyer) apportion() quantity.Vector {
 	return demand
 }
 
-// mounted counts the slots that a machine with every volume needs which pods left to place mount
-// and others may mount too.
+// mounted counts the slots that a node needs on which every volume is attached that pods left
+// to place mount and other pods may mount too.
 func (b *buyer) mounted() (slots quantity.Vector) {
 	var seen map[cluster.Mount]bool
 	for _, l := range b.shapeGroups {
@@ -95,8 +95,8 @@ func (b *buyer) rank() {
 	slices.SortStableFunc(b.candidates, func(x, y *candidate) int { return cmp.Compare(x.floor, y.floor) })
 }
 
-// cap limits a room to what one machine would hold if all were shared out evenly,
-// where the candidate's pods are.
+// cap limits room to what one node would hold if all pods were spread evenly, when pods
+// limited per node can go to the candidate.
 func (b *buyer) cap(c *candidate, room *quantity.Vector) {
 	most := &b.whole
 	if b.forces(c.group) {
@@ -107,8 +107,8 @@ func (b *buyer) cap(c *candidate, room *quantity.Vector) {
 	}
 }
 
-// forcedNow is how many machines the pods that keep apart need: those left that
-// share a counter, by how many of them one machine may have.
+// forcedNow is how many nodes the pods limited per node need: the number of those left that
+// share a counter, divided by how many of them one node may have.
 func (b *buyer) forcedNow() int {
 	clear(b.crowded)
 	for _, l := range b.shapeGroups {
@@ -135,7 +135,7 @@ func (b *buyer) forcedNow() int {
 	return forced
 }
 
-// valueOf prices the contents of a vector.
+// valueOf prices a vector of resources.
 func (b *buyer) valueOf(v *quantity.Vector) float64 {
 	var value float64
 	for d, n := range v {
@@ -144,7 +144,7 @@ func (b *buyer) valueOf(v *quantity.Vector) float64 {
 	return value
 }
 
-// valueOfPlace is what a machine is worth to a pod that keeps apart, besides its room.
+// valueOfPlace is the worth of one more node to pods limited per node, besides its capacity.
 func (b *buyer) valueOfPlace(c *candidate) float64 {
 	if b.forces(c.group) {
 		return b.mu
@@ -152,10 +152,10 @@ func (b *buyer) valueOfPlace(c *candidate) float64 {
 	return 0
 }
 
-// worth prices one base unit of each resource and one machine that pods which keep
-// apart have to themselves: the shadow prices, blended with a little of each
-// resource's cheapest price so that content of a resource which is in surplus still
-// counts for something. cost is the least that the demand can cost.
+// worth prices one base unit of each resource, and one more node for pods limited per node.
+// The prices are the shadow prices, blended with a little of each resource's cheapest price,
+// so that a resource in surplus still counts for something. cost is the least that the demand
+// can cost.
 func (b *buyer) worth(demand quantity.Vector) (cost float64, lambda [quantity.Dims]float64, mu float64) {
 	const blend = 0.05
 	shapes := make([]shape, len(b.candidates))
