@@ -34,7 +34,7 @@ type cell struct {
 	set       constraint.Set
 	hosts     []nodeRange    // slots of the nodes that accept the group
 	price     offering.Price // of the cheapest offering there; negative when none is available
-	cap       int            // how many pods nodes can be launched for there; negative: no limit is known
+	cap       int            // how many pods launches there take; negative: unknown
 	want      int            // how many pods nodes are to be launched for there
 }
 

@@ -11,29 +11,29 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// lowerBound sums, over the weights of pools, the least that the pods bought for at
-// that weight can cost there.
+// lowerBound sums up, over the weights of pools, the least that the pods of launches at that
+// weight can cost there.
 func (s *solver) lowerBound() offering.Price {
 	var sum float64
 	for _, tier := range s.tiers() {
 		sum += s.covering(tier)
 	}
-	// The simplex rounds; a bound must not.
+	// The simplex method rounds; a bound must not be rounded up.
 	return offering.Price(math.Floor(min(sum*(1-1e-9)*1e9, math.MaxInt64/2)))
 }
 
-// demandGroup is pods that labels and taints admit to the same rows, and what they ask for
-// of the machines to be bought from one tier.
+// demandGroup is pods that labels and taints admit to the same offerings, and what they ask
+// for of the nodes to be launched from one tier.
 type demandGroup struct {
-	rows   []bitset.Set // by stall of the tier; only those that one of the pods fits on
+	rows   []bitset.Set // by pool of the tier; only those that one of the pods fits on
 	demand quantity.Vector
 	prices [quantity.Dims]float64
 	worth  float64
 }
 
-// covering is the larger of two bounds for what was bought from a tier. One is the
-// fractional covering of all demand together by as many machines as those pods
-// need that keep apart. The other minds which rows each pod may use.
+// covering is the larger of two bounds for the launches of a tier. One is the fractional
+// covering of all demand together, by as many nodes as the pods limited per node need. The
+// other takes into account which offerings each pod may use.
 func (s *solver) covering(tier []*poolState) float64 {
 	factions := s.demandGroups(tier)
 	if len(factions) == 0 {
@@ -45,7 +45,7 @@ func (s *solver) covering(tier []*poolState) float64 {
 			rows[i].Merge(f.rows[i])
 		}
 	}
-	var demand quantity.Vector // shared volumes included, each once on a machine
+	var demand quantity.Vector // shared volumes included, each once per node
 	for _, l := range s.launches {
 		if slices.Contains(tier, l.pool) {
 			demand = demand.Add(l.used)
@@ -58,11 +58,11 @@ func (s *solver) covering(tier []*poolState) float64 {
 	return max(together, apart(tier, factions, demand))
 }
 
-// apart prices each faction's demand by its own covering problem, but never above
-// a faction before it that may use some of the same rows. On every row the prices
-// of all who may use it are then at most those of the first of them, under which
-// no content of the row is worth more than the row costs: the prices are a feasible
-// solution of the dual, and what the demand is worth under them a bound.
+// apart prices each group's demand by its own covering problem, but never above a group
+// before it that may use some of the same offerings. For every offering, the prices of all
+// groups that may use it are then at most those of the first of them, and under those no
+// content of the offering is worth more than the offering costs. So the prices are a feasible
+// solution of the dual, and the worth of the demand under them is a bound.
 func apart(tier []*poolState, factions []*demandGroup, demand quantity.Vector) float64 {
 	for _, f := range factions {
 		_, f.prices, _ = shadow(f.demand, 0, shapes(tier, f.rows, &demand))
@@ -87,7 +87,8 @@ func worth(demand *quantity.Vector, prices *[quantity.Dims]float64) float64 {
 	return sum
 }
 
-// cut takes prices above those of another faction down to them, if they share rows.
+// cut lowers prices that are above those of another group to them, if the groups share
+// offerings.
 func (f *demandGroup) cut(by *demandGroup) {
 	if !f.shares(by) {
 		return
@@ -97,12 +98,12 @@ func (f *demandGroup) cut(by *demandGroup) {
 	}
 }
 
-// newDemandGroup has no pods.
+// newDemandGroup makes a group without pods.
 func newDemandGroup(tier []*poolState) *demandGroup {
 	return &demandGroup{rows: make([]bitset.Set, len(tier))}
 }
 
-// admit adds the rows on which pods of the shape fit.
+// admit adds the offerings on which pods of the shape fit.
 func (f *demandGroup) admit(tier []*poolState, of *cluster.PodShape) {
 	for i, m := range tier {
 		f.rows[i].Merge(m.Compatible(of).All.And(m.onSale()))
@@ -118,8 +119,8 @@ func (f *demandGroup) shares(o *demandGroup) bool {
 	return false
 }
 
-// factions sorts what was bought for by the rows that it may use. Preferences cost,
-// they do not bind.
+// demandGroups groups the pods of launches by the offerings that they may use. It ignores
+// preferences: they add cost, but do not exclude offerings.
 func (s *solver) demandGroups(tier []*poolState) []*demandGroup {
 	by, seen := map[string]*demandGroup{}, map[*cluster.PodShape]bool{}
 	var out []*demandGroup
@@ -148,8 +149,7 @@ func (s *solver) demandGroups(tier []*poolState) []*demandGroup {
 	return out
 }
 
-// machines is how many machines of the tier its pods need at least because they
-// keep apart.
+// machines is how many nodes of the tier the pods limited per node need at least.
 func (s *solver) machines(tier []*poolState) int {
 	n := 0
 	for c := range s.counters.all {
@@ -166,9 +166,9 @@ func (s *solver) machines(tier []*poolState) int {
 	return n
 }
 
-// shapes lists the rows of a tier's markets as machines. Room beyond all of the
-// demand is none: machines are whole, so the bound stays one, and numbers that stand
-// for "no limit" would swamp the others.
+// shapes lists the offerings of a tier's pools as covering shapes. Capacity beyond all of the
+// demand is left out: nodes are whole, so the bound stays a bound, and numbers that stand for
+// "no limit" would swamp the others.
 func shapes(tier []*poolState, rows []bitset.Set, demand *quantity.Vector) []shape {
 	var out []shape
 	for i, m := range tier {
@@ -177,7 +177,8 @@ func shapes(tier []*poolState, rows []bitset.Set, demand *quantity.Vector) []sha
 	return out
 }
 
-// distinctShapes leaves out rows of a type that is there for less already.
+// distinctShapes leaves out offerings of an instance type that is listed at a lower price
+// already.
 func (m *poolState) distinctShapes(rows bitset.Set, demand *quantity.Vector) []shape {
 	var out []shape
 	at := make([]int, len(m.Catalog.Types)) // one more than the index in out
@@ -193,7 +194,7 @@ func (m *poolState) distinctShapes(rows bitset.Set, demand *quantity.Vector) []s
 	return out
 }
 
-// capped takes room beyond the demand for none.
+// capped limits room to the demand.
 func capped(room quantity.Vector, demand *quantity.Vector) quantity.Vector {
 	for d, n := range demand {
 		room[d] = min(room[d], n)
@@ -201,23 +202,22 @@ func capped(room quantity.Vector, demand *quantity.Vector) quantity.Vector {
 	return room
 }
 
-// shape is one machine as the covering problem sees it.
+// shape is one node as the covering problem sees it.
 type shape struct {
 	room  quantity.Vector
 	price float64 // per hour, any unit
 }
 
-// shadow solves the fractional covering problem: buy any fractions of shapes so
-// that their rooms add up to demand, and they to a number of machines, for the
-// least money. It returns the least cost, a lower bound for any real purchase, and
-// the shadow prices of one base unit of each resource and of one machine, which
-// are what the planner steers by.
+// shadow solves the fractional covering problem: launch any fractions of shapes so that their
+// capacities add up to demand and the fractions to a number of nodes, at the least cost. It
+// returns that cost, a lower bound for any real plan, and the shadow prices of one base unit
+// of each resource and of one node. The planner is steered by these prices.
 //
-// It is the dual linear program, max Σ demand·λ + machines·μ so that
-// room·λ + μ ≤ price for every shape and λ, μ ≥ 0, by the simplex method in dictionary form with Bland's rule
-// (Chvátal, Linear Programming, chapters 2 and 3). The slack basis is feasible as
-// prices are not negative. Every product is rounded before it is added, so that
-// no machine may fuse the two and answer differently.
+// It solves the dual linear program, max Σ demand·λ + machines·μ so that room·λ + μ ≤ price
+// for every shape and λ, μ ≥ 0, by the simplex method in dictionary form with Bland's rule
+// (Chvátal, Linear Programming, chapters 2 and 3). The slack basis is feasible as prices are
+// not negative. Every product is rounded before it is added, so that no CPU may fuse the two
+// operations and compute a different result.
 func shadow(demand quantity.Vector, machines int, shapes []shape) (cost float64, lambda [quantity.Dims]float64, mu float64) {
 	var dims []int
 	for d, n := range demand {
@@ -230,7 +230,7 @@ func shadow(demand quantity.Vector, machines int, shapes []shape) (cost float64,
 	}
 	t := newTableau(demand, machines, shapes, dims)
 	if !t.solve() {
-		return 0, lambda, 0 // some resource is offered by no shape: no bound
+		return 0, lambda, 0 // no shape offers some resource: no bound
 	}
 	for row, v := range t.basic {
 		switch {
@@ -244,10 +244,9 @@ func shadow(demand quantity.Vector, machines int, shapes []shape) (cost float64,
 	return t.value, lambda, mu
 }
 
-// tableau is a simplex dictionary: each basic variable is rhs minus a
-// combination of the free ones. Variables below the number of dims are the
-// (scaled) shadow prices of resources, the next one that of machines, the others
-// the slacks of shapes.
+// tableau is a simplex dictionary: each basic variable is rhs minus a combination of the free
+// ones. Variables below the number of dims are the (scaled) shadow prices of resources, the
+// next one is that of nodes, the others are the slacks of shapes.
 type tableau struct {
 	basic, free []int
 	a           [][]float64 // [basic][free]

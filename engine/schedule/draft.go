@@ -8,20 +8,22 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Draft is a plan that is not written out: enough to say whether it is any good.
+// Draft is a plan that is not written out: enough to say what it is worth.
 type Draft struct {
 	w     *cluster.Snapshot
 	purse offering.Price
-	s     *solver // nil while it is enough to know that some pod has no home
-	plan  *Plan   // once somebody asked
+	s     *solver // nil while it is enough to know that some pod cannot be placed
+	plan  *Plan   // once Plan was called
 }
 
-// NewDraft makes the plan that Solve would make if nobody preferred anything, and no
-// more of it than it takes to see what it is worth. It stops early when it would spend more than
-// the purse. With a purse of zero nothing is bought, not even what is free: pods then find
-// a home on hosts or none, and spread over the domains that there are.
+// NewDraft makes the plan that Solve would make without preferences, and only as much of it
+// as it takes to see its price and which pods it places. It stops early when the plan would
+// cost more than the maximum price (purse). With a maximum price of zero no node is launched,
+// not even a free one: pods are then placed on existing nodes or not at all, and spread over
+// the existing domains.
 //
-// The Draft is good until the World changes, and again once it is in all what it was.
+// The Draft is valid until the snapshot changes, and again once the snapshot is exactly as it
+// was.
 func NewDraft(w *cluster.Snapshot, purse offering.Price) *Draft {
 	d := &Draft{w: w, purse: purse}
 	if purse > 0 || !slices.ContainsFunc(w.Classes, func(c *cluster.PodClass) bool { return !hosted(w, c) }) {
@@ -30,14 +32,15 @@ func NewDraft(w *cluster.Snapshot, purse offering.Price) *Draft {
 	return d
 }
 
-// make makes the plan.
+// make makes the attempt.
 func (d *Draft) make() {
 	b := withoutPreferences(d.w)
 	b.barred, b.sketching = d.purse <= 0, true
 	d.s = b.attempt(nil, d.purse)
 }
 
-// hosted reports whether some host has room for one pod of the class, whoever its neighbours are.
+// hosted reports whether some node has capacity for one pod of the class, whatever other pods
+// are there.
 func hosted(w *cluster.Snapshot, c *cluster.PodClass) bool {
 	if c.Refused != "" {
 		return false
@@ -51,8 +54,8 @@ func hosted(w *cluster.Snapshot, c *cluster.PodClass) bool {
 	return false
 }
 
-// Unplaced counts the pods that have no home. With a purse of zero it is one as soon as
-// it is certain that there are any.
+// Unplaced counts the pods that cannot be placed. With a maximum price of zero it is one as
+// soon as it is certain that there are any.
 func (d *Draft) Unplaced() int {
 	if d.s == nil {
 		return 1
@@ -64,10 +67,12 @@ func (d *Draft) Unplaced() int {
 	return n
 }
 
-// Broke reports whether the plan would have cost more than the purse. It is then worth nothing.
+// OverMaxPrice reports whether the plan would have cost more than the maximum price. The plan
+// is then of no use.
 func (d *Draft) OverMaxPrice() bool { return d.s != nil && d.s.overMaxPrice }
 
-// Price is what the launches cost per hour as planned; the plan's first choices are no dearer.
+// Price is what the launches cost per hour as planned; the plan's first offerings cost at
+// most as much.
 func (d *Draft) Price() offering.Price {
 	if d.s == nil {
 		return 0
@@ -75,8 +80,8 @@ func (d *Draft) Price() offering.Price {
 	return d.s.spent
 }
 
-// Launches are what is bought while nothing that pods merely prefer is honoured: the plan's
-// own when nobody prefers anything. They must not be changed.
+// Launches are the nodes launched while no preference is honoured; without preferences they
+// are the plan's own. Callers must not change them.
 func (d *Draft) Launches() []Launch {
 	if d.s == nil {
 		d.make()
@@ -84,8 +89,8 @@ func (d *Draft) Launches() []Launch {
 	return d.s.purchases()
 }
 
-// Plan writes the plan out. What pods prefer is honoured as the World's Settings say,
-// but never for more than the purse. A plan with a purse has no LowerBound.
+// Plan writes the plan out. Preferences are honoured as the snapshot's Settings say, but
+// never for more than the maximum price. A plan with a maximum price has no LowerBound.
 func (d *Draft) Plan() Plan {
 	if d.s == nil {
 		d.make()
@@ -100,7 +105,7 @@ func (d *Draft) Plan() Plan {
 // sketchPatience is mostAttempts for plans that are one of many: the moves of a cluster.
 const sketchPatience = 2
 
-// conclude honours what can be paid for on top of the plan that honours nothing.
+// conclude honours the preferences that can be paid for on top of the plan that honours none.
 func (b *preferenceSearch) conclude(plain *solver) Plan {
 	b.sketching = false
 	if plain.maxPrice < noMaxPrice {
@@ -115,12 +120,12 @@ func (b *preferenceSearch) conclude(plain *solver) Plan {
 	}
 	b.most = plain.maxPrice
 	if slices.Contains(slices.Collect(maps.Values(b.minds)), true) {
-		plain = b.attempt(nil, plain.maxPrice) // minding nodes, as those do that it is held against
+		plain = b.attempt(nil, plain.maxPrice) // it sorts nodes by preference, like the plans it is compared with
 	}
 	return b.choose(plain)
 }
 
-// Keep supposes in the trial, whose World the Draft is of, that the plan came true.
+// Apply assumes in the what-if, whose snapshot the Draft is of, that the plan is carried out.
 func (d *Draft) Apply(t *cluster.WhatIf) {
 	p := d.Plan()
 	for _, n := range p.Nominations {
@@ -132,8 +137,9 @@ func (d *Draft) Apply(t *cluster.WhatIf) {
 	}
 }
 
-// node is the machine that a launch will be, as far as that is certain: it counts for the
-// largest and has the room of the smallest of its choices, draws on the budgets as the first.
+// node is the node that a launch will be, as far as that is certain: it has the capacity of
+// the largest of its offerings, the allocatable of the smallest, and the quota use of the
+// first.
 func (l *Launch) node(w *cluster.Snapshot) cluster.Node {
 	n := cluster.Node{Key: "launch/" + l.Pods[0].UID, Pool: l.Pool, Labels: maps.Clone(l.Labels), Taints: l.Taints, Claim: true, Price: l.Offerings[0].Price}
 	n.Labels[cluster.LabelPool] = l.Pool

@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// explainer says why pods have no home, as things stand at the end of the
-// decision. Classes of one shape share all but what neighbours decide.
+// explainer says why pods cannot be placed, as things stand at the end of the decision.
+// Classes of one shape share everything but what depends on other pods.
 type explainer struct {
 	*solver
 	trails map[funnelKey]*funnelBuilder
@@ -25,13 +25,13 @@ type funnelKey struct {
 	shape  *cluster.PodShape
 }
 
-// funnelBuilder is a funnel being made: rows are those that came through so far.
+// funnelBuilder is a funnel being made. rows are the offerings that passed so far.
 type funnelBuilder struct {
 	funnel reason.Funnel
 	rows   bitset.Set
 }
 
-// leftOut lists the pods that have no home, and why.
+// leftOut lists the pods without a place, and why.
 func (s *solver) leftOut() []Unplaced {
 	var out []Unplaced
 	e := explainer{s, map[funnelKey]*funnelBuilder{}}
@@ -43,7 +43,7 @@ func (s *solver) leftOut() []Unplaced {
 	return out
 }
 
-// unplaced says why the rest of a class has no home.
+// unplaced says why the rest of a pod group has no place.
 func (e *explainer) unplaced(k *podGroup) Unplaced {
 	u := Unplaced{Pods: k.Pods[k.placed:], Because: k.PodClass.Refused, Detail: k.PodClass.Detail, Facts: k.PodClass.Facts}
 	if k.PodClass.Refused != "" {
@@ -74,8 +74,8 @@ func because(f reason.Funnel) reason.Reason {
 	return f.Blocked
 }
 
-// furthest ranks a funnel by how late its last candidate fell out: the pool that
-// came closest explains the pod best.
+// furthest ranks a funnel by how late its last offering was cut: the pool that came closest
+// explains the pod best.
 func furthest(f reason.Funnel) int {
 	for i, r := range []reason.Reason{reason.Static, reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Ports, reason.Limits, reason.Quota, reason.Addresses, reason.Availability, reason.MinValues, reason.Topology} {
 		if because(f) == r {
@@ -85,7 +85,7 @@ func furthest(f reason.Funnel) int {
 	return 0
 }
 
-// funnel follows one pool's offers through the filters.
+// funnel follows one pool's offerings through the filters.
 func (e *explainer) funnel(m *poolState, k *podGroup) reason.Funnel {
 	key := funnelKey{m.PoolCatalog, k.PodClass.PodShape}
 	if e.trails[key] == nil {
@@ -102,7 +102,7 @@ func (e *explainer) funnel(m *poolState, k *podGroup) reason.Funnel {
 	return v.funnel
 }
 
-// funnelBuilder follows the offers as far as neighbours do not matter.
+// funnelBuilder follows the offerings through the filters that do not depend on other pods.
 func (e *explainer) funnelBuilder(m *poolState, shape *cluster.PodShape) *funnelBuilder {
 	f := reason.Funnel{Pool: m.Pool.Name, Offers: len(m.Catalog.Offerings), Blocked: m.Pool.Blocked, Detail: m.Pool.BlockedDetail, Facts: m.Pool.BlockedFacts}
 	if f.Blocked == "" && m.Pool.Static {
@@ -125,7 +125,7 @@ func (e *explainer) funnelBuilder(m *poolState, shape *cluster.PodShape) *funnel
 	return v
 }
 
-// sift drops the rows that do not pass.
+// sift drops the offerings that do not pass.
 func (v *funnelBuilder) sift(by reason.Reason, pass func(int) bool, why func(out bitset.Set) (string, map[string]any)) {
 	var out bitset.Set
 	for row := range v.rows.All() {
@@ -136,7 +136,7 @@ func (v *funnelBuilder) sift(by reason.Reason, pass func(int) bool, why func(out
 	v.cut(by, out, why)
 }
 
-// cut takes the rows in out away and notes how many they were.
+// cut removes the offerings in out and records how many they were.
 func (v *funnelBuilder) cut(by reason.Reason, out bitset.Set, why func(out bitset.Set) (string, map[string]any)) {
 	out = v.rows.And(out)
 	if out.Empty() {
@@ -147,7 +147,7 @@ func (v *funnelBuilder) cut(by reason.Reason, out bitset.Set, why func(out bitse
 	v.rows = v.rows.Minus(out)
 }
 
-// explainLimits names the limit that most of the rows would exceed.
+// explainLimits names the limit that most of the offerings would exceed.
 func (m *poolState) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string, map[string]any) {
 	if m.nodesLeft == 0 {
 		limit := m.Pool.Limits[quantity.NameNodes]
@@ -177,7 +177,7 @@ func (m *poolState) explainLimits(w *cluster.Snapshot, rows bitset.Set) (string,
 	return detail, map[string]any{"limit": name, "value": limit, "used": limit - left, "left": max(0, left), "needed": needed}
 }
 
-// explainUncounted names a limit on a resource that has no position.
+// explainUncounted names a limit on a resource that has no dimension in the vectors.
 func (m *poolState) explainUncounted(u *cluster.Uncounted) (string, map[string]any) {
 	limit := m.Pool.Limits[u.Limit]
 	facts := map[string]any{"limit": u.Limit, "value": limit, "used": limit - u.Left, "left": max(0, u.Left), "needed": 0}
@@ -188,7 +188,7 @@ func (m *poolState) explainUncounted(u *cluster.Uncounted) (string, map[string]a
 	return fmt.Sprintf("%s, but more than %d extended resources are offered and asked for at the same time, and others are counted first", detail, quantity.Extended), facts
 }
 
-// kindOf is the reason for which a budget keeps offers out.
+// kindOf is the reason for which a quota excludes offerings.
 func kindOf(budget string) reason.Reason {
 	if strings.HasPrefix(budget, offering.AddressQuota) {
 		return reason.Addresses
@@ -196,7 +196,7 @@ func kindOf(budget string) reason.Reason {
 	return reason.Quota
 }
 
-// lacks reports whether a budget of that kind has too little left for a row.
+// lacks reports whether a quota of that kind has too little left for an offering.
 func (s *solver) lacks(row *offering.CatalogOffering, kind reason.Reason) bool {
 	return slices.ContainsFunc(row.QuotaUses, func(d offering.QuotaUse) bool {
 		left, limited := s.budgets[d.Quota]
@@ -204,7 +204,7 @@ func (s *solver) lacks(row *offering.CatalogOffering, kind reason.Reason) bool {
 	})
 }
 
-// explainScarcity is explainBudget for one row, with the kind that it lacks.
+// explainScarcity is explainBudget for one offering, with the kind that it lacks.
 func (s *solver) explainScarcity(m *poolState, row int) (kind reason.Reason, why func() (string, map[string]any)) {
 	kind = reason.Quota
 	if !s.lacks(&m.Catalog.Offerings[row], kind) {
@@ -213,7 +213,7 @@ func (s *solver) explainScarcity(m *poolState, row int) (kind reason.Reason, why
 	return kind, func() (string, map[string]any) { return s.explainBudget(m, bitset.Of(row), kind) }
 }
 
-// explainBudget names the budget of a kind that most of the rows need more of.
+// explainBudget names the quota of a kind that most of the offerings need more of.
 func (s *solver) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason) (string, map[string]any) {
 	short, needed := map[string]int{}, map[string]int64{}
 	for row := range rows.All() {
@@ -248,7 +248,7 @@ func (s *solver) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason
 // mostCauses bounds how many causes one explanation counts.
 const mostCauses = 8
 
-// explainAvailability quotes the cause of the cheapest row, and counts the others.
+// explainAvailability quotes the cause of the cheapest offering, and counts the others.
 func (m *poolState) explainAvailability(rows bitset.Set) (detail string, facts map[string]any) {
 	causes := map[string]int64{}
 	for row := range rows.All() {

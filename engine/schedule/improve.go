@@ -11,31 +11,31 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Bounds of what improve looks at: machines that are filled least well, others that
-// may take their pods, partners to be merged with, and rows for the two.
+// These bound what improve examines: nodes that are filled least well, other nodes that may
+// take their pods, partners to be merged with, and offerings for the two.
 const (
 	mostImproved = 256
 	mostTakers   = 256
 	mostPartners = 8
 	mostRows     = 4
-	// mostMachines is of how many even those are looked at that are well filled: where
-	// there are few, the cells of a zone are quickly through, and a half-empty machine is a
-	// large part of the bill.
+	// With at most mostMachines launches, well filled nodes are examined, too: the cells of a
+	// zone are then few, and a half-empty node is a large part of the price.
 	mostMachines = 32
-	looseShare   = 0.8 // of a machine that is filled well
-	// mostSteps bounds improve where machines have many kinds of pods, each with many rules. A step
-	// is one look at whether pods fit on a machine, or at whether one kind of pods there stands them
-	// beside it. Plans for 20,000 pods take 50,000 at most, so they are as if there were no bound.
+	looseShare   = 0.8 // a node filled that much is well filled
+	// mostSteps bounds improve where nodes have many kinds of pods, each with many rules. A
+	// step checks whether pods fit on a node, or whether one kind of pods there tolerates
+	// them on the node. Plans for 20,000 pods take 50,000 steps at most, so for them the
+	// bound has no effect.
 	mostSteps = 1 << 20
 )
 
-// load is pods of one part on one machine.
+// load is pods of one allotment on one node.
 type load struct {
 	part *allotment
 	n    int
 }
 
-// improver looks for machines that a plan can do without.
+// improver looks for nodes that a plan can do without.
 type improver struct {
 	*solver
 	prices map[*launch]offering.Price // see price
@@ -46,11 +46,10 @@ type improver struct {
 // spent reports whether no step is left.
 func (x *improver) spent() bool { return x.steps >= x.search.steps }
 
-// improve does without machines whose pods fit beside others, and puts one cheaper
-// machine in the place of two. A pod stays in its cell and its neighbours' rules
-// hold where it comes, so no count that others rely on changes. The work is
-// bounded: only the machines that are filled least well are looked at, and only for so many steps.
-// What was not looked at is counted.
+// improve drops nodes whose pods fit on others, and replaces two nodes by one cheaper node. A
+// pod stays in its cell, and the rules of the pods on its new node hold, so no count that
+// others rely on changes. The work is bounded: only the nodes that are filled least well are
+// examined, and only for a number of steps. Nodes that are not examined are counted.
 func (s *solver) improve() {
 	x := &improver{solver: s, prices: map[*launch]offering.Price{}, gone: map[*launch]bool{}}
 	loose := x.loose()
@@ -68,7 +67,7 @@ func (s *solver) improve() {
 	s.rehouse()
 }
 
-// loose lists machines with room to spare, or all of a few, the emptiest first.
+// loose lists nodes with free capacity, or all nodes if there are few, the emptiest first.
 func (x *improver) loose() []*launch {
 	type filled struct {
 		l    *launch
@@ -89,7 +88,7 @@ func (x *improver) loose() []*launch {
 	return out
 }
 
-// filled is the largest part of any resource that pods use of the machine.
+// filled is the largest fraction of any resource that pods use of the node.
 func (l *launch) filled() float64 {
 	most := 0.0
 	for d, n := range l.used {
@@ -100,13 +99,13 @@ func (l *launch) filled() float64 {
 	return most
 }
 
-// movable reports whether the pods may go elsewhere: those that joined others on
-// the machine may not.
+// movable reports whether the pods may move to another node: those that joined other pods on
+// the node may not, and virtual pods may not.
 func (l *launch) movable() bool {
 	return !slices.ContainsFunc(l.loads, func(o load) bool { return len(o.part.nodeRules.needs) > 0 || o.part.Virtual })
 }
 
-// drop empties machines into the room of others.
+// drop empties nodes into the free capacity of others.
 func (x *improver) drop(loose []*launch) {
 	takers := slices.Clone(x.launches)
 	slices.SortStableFunc(takers, func(a, b *launch) int { return cmp.Compare(b.free[quantity.CPU], a.free[quantity.CPU]) })
@@ -122,7 +121,7 @@ func (x *improver) drop(loose []*launch) {
 	}
 }
 
-// without finds room for all pods of a machine beside others; nil when there is not enough.
+// without finds capacity for all pods of a node on others; nil when there is not enough.
 func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 	trials := map[*launch]*launch{}
 	at := 0
@@ -154,7 +153,7 @@ func (x *improver) without(l *launch, takers []*launch) map[*launch]*launch {
 	return trials
 }
 
-// move puts as many of the pods on the machine as it takes, and returns how many.
+// move puts as many of the pods on the node as it takes, and returns how many.
 func (x *improver) move(to *launch, p *allotment, pods []cluster.PodRef) int {
 	n := min(len(pods), x.room(to, p))
 	if n == 0 {
@@ -172,7 +171,8 @@ func (x *improver) move(to *launch, p *allotment, pods []cluster.PodRef) int {
 	return n
 }
 
-// room is how many pods of the part the machine has room for, its neighbours' rules minded.
+// room is how many pods of the allotment the node takes, by its capacity and by the rules of
+// its pods.
 func (x *improver) room(on *launch, p *allotment) int {
 	x.steps++
 	n := on.takes(x.solver, p.podGroup)
@@ -183,9 +183,9 @@ func (x *improver) room(on *launch, p *allotment) int {
 	return min(n, on.stands(p))
 }
 
-// stands is how many pods of the part those on the machine stand beside them
-// whoever is bound first. Newcomers that have to come later than others elsewhere
-// must not also have to come earlier than these.
+// stands is how many pods of the allotment may be with the pods on the node, whichever are
+// bound first. New pods that must be bound later than pods elsewhere must not also have to be
+// bound earlier than these.
 func (l *launch) stands(p *allotment) int {
 	n := math.MaxInt32
 	for _, k := range l.kinds {
@@ -201,7 +201,7 @@ func (l *launch) clone() *launch {
 	return &out
 }
 
-// cost is how much dearer the machines become as their trials.
+// cost is by how much the price of the nodes rises when trials replace them.
 func (x *improver) cost(trials map[*launch]*launch) offering.Price {
 	var more offering.Price
 	for t, trial := range trials {
@@ -217,7 +217,7 @@ func (x *improver) commit(trials map[*launch]*launch) {
 	}
 }
 
-// price is what the machine costs as its first choice, remembered.
+// price is what the node costs as its first offering; it is cached.
 func (x *improver) price(l *launch) offering.Price {
 	p, ok := x.prices[l]
 	if !ok {
@@ -227,7 +227,7 @@ func (x *improver) price(l *launch) offering.Price {
 	return p
 }
 
-// priceOf is the price of the cheapest row that may be chosen for the machine's pods.
+// priceOf is the price of the cheapest offering that may be chosen for the node's pods.
 func (x *improver) priceOf(l *launch) offering.Price {
 	m := l.pool
 	x.rows.Copy(x.open(l))
@@ -244,7 +244,7 @@ func (x *improver) priceOf(l *launch) offering.Price {
 	return price
 }
 
-// remove gives a machine back, with what was reserved for it.
+// remove gives a node back, with what was reserved for it.
 func (x *improver) remove(l *launch) {
 	x.gone[l] = true
 	x.release(l)
@@ -260,7 +260,7 @@ func (s *solver) unreserve(m *poolState, row int) {
 	s.draw(&m.Catalog.Offerings[row], -1)
 }
 
-// merge puts one machine in the place of two where that is cheaper.
+// merge replaces two nodes by one where that is cheaper.
 func (x *improver) merge(loose []*launch) {
 	for i, a := range loose {
 		if !x.mergeWith(a, loose[i+1:]) {
@@ -270,7 +270,8 @@ func (x *improver) merge(loose []*launch) {
 	}
 }
 
-// mergeWith looks for a partner for a; false when the steps are spent before it is done.
+// mergeWith looks for a partner for a. It reports false when the steps are spent before it is
+// done.
 func (x *improver) mergeWith(a *launch, partners []*launch) bool {
 	tried := 0
 	for _, b := range partners {
@@ -286,7 +287,7 @@ func (x *improver) mergeWith(a *launch, partners []*launch) bool {
 	return !x.spent()
 }
 
-// leave counts machines that are not looked at, or not to the end, as the steps are spent.
+// leave counts nodes that are not examined, or not completely, because the steps are spent.
 func (x *improver) leave(loose []*launch) {
 	for _, l := range loose {
 		if !x.gone[l] {
@@ -299,7 +300,7 @@ func (x *improver) mergeTwo(a, b *launch) {
 	m := a.pool
 	rows := a.requirements.rows.And(b.requirements.rows).And(m.onSale()).And(x.known(m))
 	used := a.used.Add(b.used)
-	for _, l := range []*launch{a, b} { // they may share these
+	for _, l := range []*launch{a, b} { // they may share these volumes
 		for mount := range l.mounts {
 			used[mount.Dim]--
 		}
@@ -320,7 +321,7 @@ func (x *improver) mergeTwo(a, b *launch) {
 	}
 }
 
-// clash reports whether pods of b do not come to a machine with those of a, however large.
+// clash reports whether pods of b may not be on a node with those of a, however large it is.
 func (x *improver) clash(a, b *launch) bool {
 	count := func(c int) int { return a.counts[c] }
 	return slices.ContainsFunc(b.loads, func(o load) bool {
@@ -330,7 +331,7 @@ func (x *improver) clash(a, b *launch) bool {
 	})
 }
 
-// together is a machine of the row with the pods of both; nil when it cannot have them.
+// together is a node of the offering with the pods of both; nil when it cannot hold them.
 func (x *improver) together(m *poolState, row int, a, b *launch) *launch {
 	one := &launch{pool: m, row: row, free: m.Allocatable[row], requirements: m.base, least: more(a.least, b.least)}
 	for _, l := range []*launch{a, b} {
@@ -345,7 +346,7 @@ func (x *improver) together(m *poolState, row int, a, b *launch) *launch {
 	return one
 }
 
-// replace buys one for a and b, when limits and quota let it and it is cheaper.
+// replace launches one for a and b when limits and quota allow it and it is cheaper.
 func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
 	x.release(a)
 	x.release(b)
@@ -360,7 +361,7 @@ func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
 	return true
 }
 
-// rehouse notes anew where pods are, once some have moved.
+// rehouse records again where pods are, after some have moved.
 func (s *solver) rehouse() {
 	s.placements = slices.DeleteFunc(s.placements, func(h placement) bool { return h.launch != nil })
 	for _, m := range s.pools {

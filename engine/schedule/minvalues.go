@@ -10,26 +10,27 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// minValuesState is what a market with minValues remembers besides; nil for all others.
+// minValuesState is additional state of a pool with minValues; nil for other pools.
 //
-// Every launch of such a market must list several values of some labels among its
-// choices, so a pod may join a machine only while enough rows are left that would hold
-// all of its pods, are on sale, and are within limits and quota. Which row is the
-// one bought does not matter for that: the room of a row is used as far as
-// enough other rows have as much.
+// Every launch of such a pool must list several values of some labels among its offerings. So
+// a pod may join a node only while enough offerings are left that hold all of its pods, are
+// available, and are within limits and quota. Which offering is the planned one does not
+// matter for that: the capacity of an offering is used as far as enough other offerings have
+// as much.
 type minValuesState struct {
-	// least is how many values of each varied label a launch lists if it is strict.
+	// least is how many values of each label with minValues a launch lists, unless minValues
+	// are relaxed.
 	least []int
-	// may reports whether one more machine of a row could be bought now.
+	// may reports whether one more node of an offering could be launched now.
 	may func(row int) bool
-	// most is how many more machines may be bought, since earlier attempts bought
-	// more than could keep their variety; negative means as many as one likes.
+	// most is how many more nodes may be launched, as earlier rounds launched more than could
+	// keep their variety; negative means no limit.
 	most int
-	// within are the rows that earlier attempts found to be known in the end; nil for all.
+	// within are the offerings that earlier rounds found to be known in the end; nil for all.
 	within bitset.Set
 }
 
-// varied reports whether the market's launches must keep some variety.
+// varied reports whether the pool's launches must keep some variety.
 func (m *poolState) varied() bool { return m.minValues != nil }
 
 func (s *solver) newMinValues(m *poolState) *minValuesState {
@@ -49,9 +50,9 @@ func (s *solver) newMinValues(m *poolState) *minValuesState {
 	return h
 }
 
-// values counts the values of each varied label that rows leave possible to a launch
-// that requires set, each up to least. Rows that may does not admit are left out; nil
-// admits all. The answer is good until the next call.
+// values counts the values of each label with minValues that a launch can have which may use
+// rows and requires set. It counts up to least. Offerings for which may reports false are
+// left out; nil admits all. The result is valid until the next call.
 func (s *solver) values(m *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) []int {
 	s.had = append(s.had[:0], make([]int, len(least))...)
 	for len(s.seen) < len(least) {
@@ -85,7 +86,7 @@ func (s *solver) values(m *poolState, set constraint.Set, rows bitset.Set, least
 	return s.had
 }
 
-// unseen adds the row's values of a label to those seen, and returns how many are new.
+// unseen adds the offering's values of a label to those seen, and returns how many are new.
 func (s *solver) unseen(v *cluster.MinValues, set constraint.Set, row int, seen *bitset.Set) int {
 	n, values := 0, v.Values(row)
 	for _, id := range values {
@@ -93,7 +94,7 @@ func (s *solver) unseen(v *cluster.MinValues, set constraint.Set, row int, seen 
 			continue
 		}
 		if len(values) > 1 {
-			// One of several: the launch takes a value that its pods agree on.
+			// One of several: the launch takes a value that all its pods admit.
 			if q, asked := set.Get(v.Key); asked && !q.Admits(id) {
 				continue
 			}
@@ -104,13 +105,13 @@ func (s *solver) unseen(v *cluster.MinValues, set constraint.Set, row int, seen 
 	return n
 }
 
-// enough reports whether the rows leave at least so many values possible.
+// enough reports whether the offerings leave at least that many values possible.
 func (s *solver) enough(m *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) bool {
 	return slices.Equal(s.values(m, set, rows, least, may), least)
 }
 
-// holding are the rows that are on sale, meet the joint requirements and hold what
-// is used. The set is good until the next call.
+// holding returns the offerings that are available, meet the node requirements and have the
+// capacity used. The set is valid until the next call.
 func (s *solver) holding(m *poolState, j *nodeRequirements, used *quantity.Vector) bitset.Set {
 	if j.offered == nil {
 		j.offered = j.rows.And(m.Matching(j.set)).And(m.onSale())
@@ -120,8 +121,8 @@ func (s *solver) holding(m *poolState, j *nodeRequirements, used *quantity.Vecto
 	return s.kept
 }
 
-// addable is the largest number up to n of pods of the class that can be added to what
-// is used while keeps holds of the sum.
+// addable is the largest number up to n of pods of the group that can be added to used so
+// that keeps reports true for the sum.
 func addable(n int, k *podGroup, used quantity.Vector, attached func(cluster.Mount) bool, keeps func(*quantity.Vector) bool) int {
 	for _, m := range k.nodeRules.mounts {
 		if !attached(m) {
@@ -141,8 +142,8 @@ func addable(n int, k *podGroup, used quantity.Vector, attached func(cluster.Mou
 	return max(0, sort.Search(n, func(i int) bool { return !with(i + 1) }))
 }
 
-// diverse is how many of n more pods the filling can take with the variety it needs.
-// A market that may do with less keeps what the first pod leaves.
+// diverse is how many of n more pods the filling can take with the variety it needs. When
+// minValues are relaxed, the filling needs the variety that the first pod leaves.
 func (b *buyer) diverse(c *candidate, j *nodeRequirements, p *allotment, n int) int {
 	f, m := &b.scratch, c.stall
 	used := f.whole.Sub(f.room)
@@ -159,8 +160,8 @@ func (b *buyer) diverse(c *candidate, j *nodeRequirements, p *allotment, n int) 
 	return addable(n, p.podGroup, used, attached, func(sum *quantity.Vector) bool { return b.keeps(m, j, sum, f.least) })
 }
 
-// keeps reports whether one more machine with those requirements that holds so much
-// could be bought with the variety needed.
+// keeps reports whether one more node with those requirements and that use could be launched
+// with the variety needed.
 func (s *solver) keeps(m *poolState, j *nodeRequirements, used *quantity.Vector, least []int) bool {
 	if s.relaxing {
 		return s.enough(m, j.set, s.holding(m, j, used), least, m.minValues.may)
@@ -183,15 +184,15 @@ func (s *solver) keeps(m *poolState, j *nodeRequirements, used *quantity.Vector,
 	return false
 }
 
-// trials are what machines with the same requirements were found to be able to hold
-// with the variety needed, and what not, until something is bought.
+// trials are the uses that nodes with the same requirements can hold with the variety needed,
+// and those they cannot. They are valid until something is launched.
 type trials struct {
 	orders    int
 	confined  bool
 	good, bad []quantity.Vector
 }
 
-// mostTrials bounds how many are remembered.
+// mostTrials bounds how many are kept.
 const mostTrials = 16
 
 func within(a, b *quantity.Vector) bool {
@@ -203,8 +204,8 @@ func within(a, b *quantity.Vector) bool {
 	return true
 }
 
-// diverse is how many of n more pods the launch can take, if it comes to require
-// next, without listing less variety than it was bought with.
+// diverse is how many of n more pods the launch can take, if its requirements become next,
+// without listing less variety than it was planned with.
 func (l *launch) diverse(s *solver, next *nodeRequirements, k *podGroup, n int) int {
 	if !l.pool.varied() {
 		return n
@@ -214,8 +215,8 @@ func (l *launch) diverse(s *solver, next *nodeRequirements, k *podGroup, n int) 
 	})
 }
 
-// assorted are those of the rows of a place that can be bought for one pod of the
-// podGroup with the variety needed.
+// assorted returns those of a partition's offerings that can be launched for one pod of the
+// group with the variety needed.
 func (s *solver) assorted(m *poolState, k *podGroup, values []int, at partition) bitset.Set {
 	if !m.varied() || s.w.Settings.RelaxMinValues {
 		return at.rows
@@ -229,7 +230,7 @@ func (s *solver) assorted(m *poolState, k *podGroup, values []int, at partition)
 	return out
 }
 
-// suiting are those of the rows on which alternative i of the shape holds, nil when
+// suiting returns those of the offerings on which alternative i of the shape holds; nil when
 // they have too little variety.
 func (s *solver) suiting(m *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
 	own := f.Fitting[i].And(rows).And(m.onSale())
@@ -257,7 +258,7 @@ func (s *solver) offered(m *poolState, p *allotment) *cluster.Compatible {
 	return out
 }
 
-// refit looks again at what piles can use of markets with minValues: limits and quota
+// refit computes again what shape groups can use of pools with minValues, as limits and quota
 // shrink.
 func (b *buyer) refit() {
 	for i, m := range b.tier {
@@ -272,14 +273,14 @@ func (b *buyer) refit() {
 	}
 }
 
-// diluted reports whether purchases may have left candidates without the variety that
-// they had when they were taken for as good as others.
+// diluted reports whether purchases may have left candidates without the variety that they
+// had when they were compared with others.
 func (b *buyer) diluted() bool {
 	return b.gathered < b.purchases && slices.ContainsFunc(b.tier, (*poolState).varied)
 }
 
-// ceiling is the most that a machine for the group can hold of each resource with
-// the variety needed; nil when there is no such need.
+// ceiling is the most of each resource that a node for the group can hold with the variety
+// needed; nil when no variety is needed.
 func (b *buyer) ceiling(i int, g *candidateGroup) *quantity.Vector {
 	m := b.tier[i]
 	if !m.varied() || b.relaxing {
@@ -309,9 +310,9 @@ func lesser(a, b *quantity.Vector) *quantity.Vector {
 	return &out
 }
 
-// buyFrom buys for the parts from one tier. Where the settings allow it, pods that find
-// no home with the variety that minValues ask for get one with less, before the
-// next tier is asked: heavier pools go first.
+// buyFrom launches nodes for the allotments from one tier. Where the settings allow it, pods
+// that cannot be placed with the variety that minValues ask for are placed with less, before
+// the next tier is tried: heavier pools come first.
 func (s *solver) buyFrom(tier []*poolState, parts []*allotment) {
 	s.buy(tier, parts)
 	if !s.w.Settings.RelaxMinValues || !slices.ContainsFunc(tier, (*poolState).varied) {
@@ -322,7 +323,7 @@ func (s *solver) buyFrom(tier []*poolState, parts []*allotment) {
 	s.relaxing = false
 }
 
-// more is the larger of two needs, label by label.
+// more is the larger of two numbers, label by label.
 func more(a, b []int) []int {
 	out := slices.Clone(a)
 	for i, n := range b {

@@ -9,7 +9,8 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// exchangeable reports whether limits and quota let the launch become the row in place of its own.
+// exchangeable reports whether limits and quota let the launch become the offering in place
+// of its own.
 func (s *solver) exchangeable(l *launch, row int) bool {
 	m := l.pool
 	if l.claim == nil { // not ordered yet
@@ -21,16 +22,16 @@ func (s *solver) exchangeable(l *launch, row int) bool {
 	if m.minValues.within != nil && !m.minValues.within.Has(row) {
 		return false
 	}
-	// What is dearer need not be drawable any more; see putBack.
+	// More expensive offerings need no quota now, only before the plan; see putBack.
 	return row > l.row && s.onceDrawable(&m.Catalog.Offerings[row]) || s.drawable(&m.Catalog.Offerings[row], m.Catalog.Offerings[l.row].QuotaUses)
 }
 
-// claimed reports whether the row is no larger than what the launch takes of the pool's limits.
+// claimed reports whether the offering is within what the launch claims of the pool's limits.
 func (m *poolState) claimed(l *launch, row int) bool {
 	return m.uncounted(row) == nil && !slices.ContainsFunc(m.Limited, func(d quantity.Dim) bool { return m.capacity(row)[d] > l.claim[d] })
 }
 
-// onceDrawable reports whether there was quota for the row before anything was bought.
+// onceDrawable reports whether there was quota for the offering before this plan.
 func (s *solver) onceDrawable(row *offering.CatalogOffering) bool {
 	return !slices.ContainsFunc(row.QuotaUses, func(d offering.QuotaUse) bool {
 		left, ok := s.w.QuotaLeft[d.Quota]
@@ -38,15 +39,15 @@ func (s *solver) onceDrawable(row *offering.CatalogOffering) bool {
 	})
 }
 
-// putBack adds to the choices as many rows of before as the launch needs for its variety: there
-// was quota for them when it was planned, though other machines of the plan took it since, and
-// it has claimed as much of the limits.
+// putBack adds to the launch's offerings as many of before as it needs for its variety: there
+// was quota for them when it was planned, though other nodes of the plan use it since, and
+// the launch has claimed as much of the limits.
 func (s *solver) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
 	m := l.pool
 	if s.enough(m, l.requirements.set, *rows, l.least, nil) {
 		return
 	}
-	first := rows.First() // there must be quota for what is tried first
+	first := rows.First() // there must be quota for the offering that is tried first
 	for row := range before.Minus(*rows).All() {
 		if row < first || !s.onceDrawable(&m.Catalog.Offerings[row]) || !m.claimed(l, row) {
 			continue
@@ -63,8 +64,8 @@ func (s *solver) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
 	}
 }
 
-// order reserves what a launch for so much takes out of limits and quota; false when
-// these do not leave it the variety it needs any more.
+// order reserves what a launch for used takes of limits and quota. It reports false when
+// these do not leave the launch the variety it needs any more.
 func (s *solver) order(l *launch, used *quantity.Vector) bool {
 	m := l.pool
 	if m.varied() {
@@ -78,7 +79,7 @@ func (s *solver) order(l *launch, used *quantity.Vector) bool {
 	return true
 }
 
-// take takes what the launch claims out of limits and quota.
+// take takes the launch's claim out of limits and quota.
 func (s *solver) take(l *launch) {
 	m := l.pool
 	s.orders++
@@ -104,9 +105,9 @@ func (s *solver) release(l *launch) {
 	}
 }
 
-// claim is what a machine takes of its pool's limits: the capacity of its row, and
-// where it must keep variety as much more as the rows have that it needs for that.
-// False when the limits and quota that are left do not leave it the variety.
+// claim is what a node takes of its pool's limits: the capacity of its offering or, where it
+// must keep variety, that of the largest offering it needs for that. It reports false when
+// the limits and quota that are left do not leave it the variety.
 func (s *solver) claim(l *launch, used *quantity.Vector) (quantity.Vector, bool) {
 	m := l.pool
 	claim := *m.capacity(l.row)

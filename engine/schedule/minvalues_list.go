@@ -6,8 +6,8 @@ import (
 	"github.com/karve-dev/karve/engine/bitset"
 )
 
-// shortOf lists the labels of which the launch's choices have less variety than the
-// pool asks for, sorted.
+// shortOf lists the labels of which the launch's offerings have less variety than the pool
+// asks for, sorted.
 func (s *solver) shortOf(l *launch, rows bitset.Set) []string {
 	m := l.pool
 	if !m.varied() {
@@ -23,8 +23,8 @@ func (s *solver) shortOf(l *launch, rows bitset.Set) []string {
 	return out
 }
 
-// needed marks types that together have the variety that the launch needs, and returns
-// how many they are.
+// needed marks instance types that together have the variety that the launch needs, and
+// returns how many they are.
 func (s *solver) needed(l *launch, rows bitset.Set, types []bool) int {
 	n := 0
 	for i := range l.pool.MinValues {
@@ -45,8 +45,8 @@ func (s *solver) needed(l *launch, rows bitset.Set, types []bool) int {
 	return n
 }
 
-// listed are the values that rows have of labels with minValues, by label, so that a
-// claim says how much variety it has. A label that some row lacks is left out.
+// listed returns the values that offerings have of labels with minValues, by label, so that a
+// NodeClaim shows how much variety it has. A label that some offering lacks is left out.
 func (s *solver) listed(l *launch, rows bitset.Set) map[string][]string {
 	m := l.pool
 	out := map[string][]string{}

@@ -19,7 +19,7 @@ type nodeRules struct {
 	needs      []need
 	mounts     []cluster.Mount
 
-	picked  bitset.Set // IDs of the selectors that select the pods; nil when that matters to no term
+	picked  bitset.Set // IDs of the selectors that select the pods; nil when no term reads it
 	avoids  []int      // IDs of selectors of other pods that the pods avoid
 	repels  []int      // IDs of selectors of other pods that the pods' required terms keep away
 	kept    bool       // required terms of others may keep the pods away

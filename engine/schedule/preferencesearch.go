@@ -15,7 +15,7 @@ import (
 
 // preferenceSearch finds how many preferences can be honoured within the settings' surplus.
 //
-// The plan that honours none of them has the price and places the pods that PreferencesIgnore
+// The plan that honours none of them has the price and places the pods that the setting Ignore
 // would. A plan that honours some must place all of those pods, too, and may cost the surplus
 // more. The first attempt honours all preferences. If that is too expensive, the search adds
 // preferences, heaviest first, while the plan stays within the price (a binary search: one
@@ -38,7 +38,7 @@ type preferenceSearch struct {
 	sales map[saleKey][]cell
 
 	placed       map[*cluster.PodClass]int // by the plan that honours no preference
-	limit, purse offering.Price            // of a finished plan's price, and of what an attempt may spend on the way
+	limit, purse offering.Price            // of the plan.s price, and of the planned price
 	best         *solver
 	attempts     int
 	most         offering.Price // the most that any plan may cost

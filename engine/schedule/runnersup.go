@@ -16,25 +16,25 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// mostRunnersUp is how many alternatives an explanation names, mostCheaper how
-// many of them may be cheaper machines while there are dearer ones to name.
+// mostRunnersUp is how many alternatives an explanation names. mostCheaper is how many of
+// them may be cheaper while there are more expensive ones to name.
 const (
 	mostRunnersUp = 3
 	mostCheaper   = 2
 )
 
-// runnersUpKey tells launches apart as far as their runners-up go.
+// runnersUpKey is the key by which launches share their runners-up.
 type runnersUpKey struct {
 	of  *described
 	row int
-	// held are the cheaper rows that would hold the pods, in every pool to buy from, and
-	// where there is another pool what pods they are.
+	// held are the cheaper offerings that would hold the pods, in every pool that could
+	// launch the node and, if there is another pool, the shapes of the pods.
 	held string
 }
 
-// runnersUp names other types that a launch might have been: cheaper ones that
-// would hold its pods and cannot be had, cheaper ones that the pods or the pools
-// rule out, and the next dearer ones. Launches for which all that is the same share it.
+// runnersUp names other instance types that a launch could have been: cheaper ones that would
+// hold its pods and are unavailable, cheaper ones that the pods or the pools exclude, and the
+// next more expensive ones. Launches for which all of that is the same share the result.
 func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
 	held := s.cheaper(l)
 	s.key = held.Append(s.key[:0])
@@ -63,8 +63,8 @@ func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
 	return out
 }
 
-// cheaper are the rows before the first choice that would hold the pods, of the
-// launch whose choices were asked for last. The set is good until the next call.
+// cheaper returns the offerings before the first offering that would hold the pods. choices
+// must have been called for the launch last. The set is valid until the next call.
 func (s *solver) cheaper(l *launch) bitset.Set {
 	if words := l.first/64 + 1; len(s.held) >= words {
 		s.held = s.held[:words]
@@ -73,19 +73,19 @@ func (s *solver) cheaper(l *launch) bitset.Set {
 	return s.held
 }
 
-// competes reports whether the launch might have been of that market instead.
+// competes reports whether pool m could have launched the node instead.
 func (s *solver) competes(m *poolState, l *launch) bool {
 	return m != l.pool && len(l.kinds) > 0 && m.Pool.Blocked == "" && !m.Pool.Static
 }
 
-// cheaperAt are the rows of a market below a price that would hold the launch's pods.
+// cheaperAt returns the offerings of a pool below a price that would hold the launch's pods.
 func (s *solver) cheaperAt(m *poolState, l *launch, price offering.Price) bitset.Set {
 	rows := bitset.Upto(sort.Search(len(m.Catalog.Offerings), func(i int) bool { return m.Catalog.Offerings[i].Price >= price }))
 	m.DropWithoutRoom(rows, &l.used)
 	return rows
 }
 
-// number gives shapes numbers, in the order in which they are asked for.
+// number numbers pod shapes in the order in which they are asked for.
 func (s *solver) number(shape *cluster.PodShape) int {
 	n, ok := s.numbers[shape]
 	if !ok {
@@ -95,7 +95,7 @@ func (s *solver) number(shape *cluster.PodShape) int {
 	return n
 }
 
-// compare works out the runners-up of one launch.
+// compare computes the runners-up of one launch.
 func (s *solver) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
 	c := comparison{solver: s, launch: l, first: d.launch.Offerings[0]}
 	admitted := s.admitted(l)
@@ -133,7 +133,7 @@ func (s *solver) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
 	return out
 }
 
-// add appends those of more that are of a type not named yet, until there are n.
+// add appends those of more whose instance type is not named yet, until there are n.
 func add(have, more []RunnerUp, n int) []RunnerUp {
 	for _, r := range more {
 		if len(have) >= n {
@@ -151,18 +151,18 @@ type comparison struct {
 	*solver
 	launch *launch
 	first  offering.Ref
-	// lost are cheaper and would have been bought but for stock, quota or limits;
-	// ruledOut are cheaper and the pods' requirements or pools' weights exclude them.
+	// lost are cheaper, and stock, quota or limits excluded them. ruledOut are cheaper, and
+	// the pods' requirements or the pools' weights exclude them.
 	lost, ruledOut []RunnerUp
 }
 
-// named reports whether the row's type is the launch's own or in the list already.
+// named reports whether the offering's type is the launch's own or in the list already.
 func (c *comparison) named(list []RunnerUp, m *poolState, row int) bool {
 	name := m.Catalog.Types[m.Catalog.Offerings[row].Type].Name
 	return name == c.first.Type || slices.ContainsFunc(list, func(r RunnerUp) bool { return r.Type == name })
 }
 
-// note adds a row of a type that is not in the list yet. why is asked only then.
+// note adds an offering of a type that is not in the list yet. It calls why only then.
 func (c *comparison) note(list *[]RunnerUp, m *poolState, row int, because reason.Reason, why func() (string, map[string]any)) {
 	if c.named(*list, m, row) {
 		return
@@ -174,7 +174,7 @@ func (c *comparison) note(list *[]RunnerUp, m *poolState, row int, because reaso
 	})
 }
 
-// lose notes why a row that the pods admit was not to be had.
+// lose records why an offering that the pods admit could not be launched.
 func (c *comparison) lose(row int) {
 	m := c.launch.pool
 	switch r := &m.Catalog.Offerings[row]; {
@@ -196,7 +196,7 @@ func unavailable(r *offering.CatalogOffering) (string, map[string]any) {
 	return r.Unavailable, map[string]any{"cause": r.Unavailable, "zone": r.Zone, "capacityType": r.CapacityType}
 }
 
-// beyond names the limit that a row would exceed in place of the one planned.
+// beyond names the limit that an offering would exceed in place of the planned one.
 func (c *comparison) beyond(row int) (string, map[string]any) {
 	m := c.launch.pool
 	for _, d := range m.Limited {
@@ -213,8 +213,8 @@ func (c *comparison) beyond(row int) (string, map[string]any) {
 	return "beyond the pool's limits", nil
 }
 
-// ruleOut notes the first requirement that keeps the pods off a row of their pool, or
-// the DaemonSets that hold their ports there.
+// ruleOut records the first requirement that keeps the pods off an offering of their pool, or
+// the DaemonSets that use their host ports there.
 func (c *comparison) ruleOut(row int) {
 	m := c.launch.pool
 	for _, q := range c.launch.requirements.set {
@@ -246,8 +246,8 @@ func (c *comparison) exclude(m *poolState, row int, q constraint.Requirement) {
 	})
 }
 
-// allows reports whether the row has what all pods of the launch require, so that
-// only what they prefer can be against it.
+// allows reports whether the offering meets what all pods of the launch require, so that only
+// their preferences exclude it.
 func (c *comparison) allows(m *poolState, row int) bool {
 	insists := false
 	for _, k := range c.launch.kinds {
@@ -259,14 +259,14 @@ func (c *comparison) allows(m *poolState, row int) bool {
 	return insists
 }
 
-// shared reports whether pods are spread over values of the label, or kept together
-// or apart by them.
+// shared reports whether some rule about other pods (spread, affinity or anti-affinity)
+// counts by the label.
 func (s *solver) shared(k *constraint.Key) bool {
 	return slices.ContainsFunc(s.domainCountOrder, func(t *domainCount) bool { return t.key == k })
 }
 
-// elsewhere looks for cheaper rows of another pool that every pod of the launch
-// could use.
+// elsewhere looks for cheaper offerings of another pool that every pod of the launch could
+// use.
 func (c *comparison) elsewhere(m *poolState) {
 	rows := c.cheaperAt(m, c.launch, c.first.Price)
 	for _, k := range c.launch.kinds {
@@ -304,8 +304,8 @@ func lighter(m, chosen *poolState) (string, map[string]any) {
 		map[string]any{"weight": int(m.Pool.Weight), "chosenWeight": int(chosen.Pool.Weight)}
 }
 
-// agreeable reports whether the pods can be together on a machine of that row, in
-// the places that their neighbours leave them.
+// agreeable reports whether the pods can be together on a node of that offering, in the
+// domains that other pods leave them.
 func (c *comparison) agreeable(m *poolState, row int) bool {
 	for _, q := range c.launch.requirements.set {
 		if c.shared(q.Key) && m.Catalog.HasLabel(q.Key) && !m.Catalog.Matches(row, q) {
@@ -323,7 +323,7 @@ func (c *comparison) agreeable(m *poolState, row int) bool {
 	return true
 }
 
-// tooSmall is the dearest of the cheaper types that could be had but for their size.
+// tooSmall is the most expensive of the cheaper types that only their size excludes.
 func (c *comparison) tooSmall(held bitset.Set) []RunnerUp {
 	l, last := c.launch, -1
 	for row := range c.open(l).Minus(held).All() {
@@ -343,7 +343,7 @@ func (c *comparison) tooSmall(held bitset.Set) []RunnerUp {
 	return out
 }
 
-// dearer adds c to the types that are next in price, when it is of a type not named yet.
+// dearer adds c to the types that are next in price, if its type is not named yet.
 func dearer(have []RunnerUp, pool string, first, c offering.Ref) []RunnerUp {
 	if len(have) == mostRunnersUp || c.Type == first.Type {
 		return have

@@ -10,18 +10,19 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// ShadowPrices say what pods are worth in the markets that they would be bought from: no
-// machines on sale that hold them cost less. What a node costs beyond that is waste.
+// ShadowPrices say what pods are worth in the pools that they would be launched from: no
+// available nodes that hold them cost less. The rest of a node's price is waste.
 //
-// They are shadow prices: for each group of pods that may use the same rows, a price λ per unit of
-// each resource such that λ·room ≤ price holds for every row, and what the pods ask for is worth
-// as much as can be (see shadow). Where groups share rows, the prices of the
-// cheaper are cut to those of the dearer (see apart), so that content which is mixed is not worth
-// more than the machine either. There is a set of prices for each of a few proportions
-// of memory to the rest, as content differs in that; each bounds what
-// any content costs, so the largest does.
+// For each group of pods that may use the same offerings, they are a price λ per unit of each
+// resource such that λ·room ≤ price holds for every offering and what the pods ask for is
+// worth as much as possible (see shadow). Where groups share offerings, the prices of the
+// cheaper group are lowered to those of the more expensive one (see apart), so that mixed
+// content is not worth more than the node either. There is a set of prices for each of a few
+// proportions of memory to the other resources, as content differs in that. Each set bounds
+// the cost of any content from below, so the largest bound holds.
 //
-// They know nothing of limits, quota, weights of pools, neighbours, or free room on nodes.
+// They do not take into account limits, quota, weights of pools, other pods, or free capacity
+// on nodes.
 type ShadowPrices struct {
 	groups map[*cluster.PodShape]int
 	sets   [][][quantity.Dims]float64 // by proportion and group: USD/h per base unit
@@ -29,10 +30,11 @@ type ShadowPrices struct {
 	prices [][quantity.Dims]float64   // the set under which all pods together are worth most
 }
 
-// proportions are by how much the memory asked for is scaled before prices are found.
+// proportions are the factors by which the requested memory is scaled before prices are
+// found.
 func proportions() []float64 { return []float64{0.125, 0.25, 0.5, 1, 2, 4, 8} }
 
-// NewShadowPrices finds the rates for the movable pods of the hosts.
+// NewShadowPrices finds the prices for the movable pods of the nodes.
 func NewShadowPrices(w *cluster.Snapshot, hosts []*cluster.NodeInfo) *ShadowPrices {
 	r := &ShadowPrices{groups: map[*cluster.PodShape]int{}}
 	var tier []*poolState
@@ -58,7 +60,7 @@ func NewShadowPrices(w *cluster.Snapshot, hosts []*cluster.NodeInfo) *ShadowPric
 	return r
 }
 
-// candidateGroup sorts the pods of the hosts by the rows that they may use.
+// group groups the pods of the nodes by the offerings that they may use.
 func (r *ShadowPrices) group(tier []*poolState, hosts []*cluster.NodeInfo) []*demandGroup {
 	var out []*demandGroup
 	by := map[string]int{}
@@ -85,7 +87,7 @@ func (r *ShadowPrices) group(tier []*poolState, hosts []*cluster.NodeInfo) []*de
 	return out
 }
 
-// prices are the rates for one proportion, by group.
+// prices returns the prices for one proportion, by group.
 func prices(factions []*demandGroup, machines [][]shape, demand quantity.Vector, proportion float64) [][quantity.Dims]float64 {
 	order := make([]int, len(factions))
 	for i, f := range factions {
@@ -106,7 +108,7 @@ func prices(factions []*demandGroup, machines [][]shape, demand quantity.Vector,
 	return out
 }
 
-// Of is what the movable pods of the hosts are worth together, per hour.
+// Of is what the movable pods of the nodes are worth together, per hour.
 func (r *ShadowPrices) Of(hosts ...*cluster.NodeInfo) offering.Price {
 	most := 0.0
 	for _, set := range r.sets {
@@ -122,6 +124,6 @@ func (r *ShadowPrices) Of(hosts ...*cluster.NodeInfo) offering.Price {
 		}
 		most = max(most, sum)
 	}
-	// The simplex rounds; a bound must not.
+	// The simplex method rounds; a bound must not be rounded up.
 	return offering.Price(math.Floor(min(most*(1-1e-9)*1e9, math.MaxInt64/2)))
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Groups is how many groups of pods there are: those that may use the same rows.
+// Groups is the number of groups of pods: those of one group may use the same offerings.
 func (r *ShadowPrices) Groups() int { return len(r.prices) }
 
-// Parts visits what the movable pods of the host are worth, group by group, under the one set
-// of prices under which all pods together are worth most.
+// Parts calls f with what the movable pods of the node are worth, group by group, under the
+// one set of prices under which all pods together are worth most.
 func (r *ShadowPrices) Parts(h *cluster.NodeInfo, f func(group int, worth float64)) {
 	h.EachMovable(func(c *cluster.PodClass, pods []cluster.PodRef) {
 		n, known := r.groups[c.PodShape]
@@ -26,8 +26,8 @@ func (r *ShadowPrices) Parts(h *cluster.NodeInfo, f func(group int, worth float6
 	})
 }
 
-// Room is what the host's free room is worth to pods of the group, under the same prices, when
-// it is filled with what they ask for on average.
+// Room is what the node's free capacity is worth to pods of the group, under the same prices,
+// when it is filled with what they ask for on average.
 func (r *ShadowPrices) Room(h *cluster.NodeInfo, group int) float64 {
 	share := math.Inf(1)
 	sum := 0.0

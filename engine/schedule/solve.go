@@ -38,8 +38,8 @@ type solver struct {
 	learned    *learned
 	podGroups  []*podGroup
 	allotments []*allotment
-	used       map[int]*quantity.Vector                  // free capacity left, by index of a node with planned pods
-	indexed    map[*cluster.NodeIndex]*cluster.FreeSpace // the same, as copies of the snapshot's indexes; see rooms
+	used       map[int]*quantity.Vector                  // free capacity left, by node index
+	indexed    map[*cluster.NodeIndex]*cluster.FreeSpace // the same, by slot; see rooms
 	many       bool                                      // many pods are to be placed; see fewPods
 	mounts     map[int]map[cluster.Mount]bool
 	pools      []*poolState // one per w.Catalogs
@@ -66,8 +66,8 @@ type solver struct {
 	reached          map[*domainCount][]int // see opened
 	launchSummary    *launchSummary         // cached while launches stay as they are
 	sales            map[saleKey][]cell     // see onSale
-	freed            bool                   // nodes were given back, with the limits and quota that they took
-	confined         bool                   // no node is launched in a domain that a spread did not count
+	freed            bool                   // nodes were given back, with limits and quota
+	confined         bool                   // no launch opens a domain; see known
 	draws            map[string]int64       // see largestDraw
 	spreadFilters    map[nodeFilter]*spreadFilter
 	lookedAt         map[throughKey][]bitset.Set // see through
@@ -104,7 +104,7 @@ type podGroup struct {
 	placed            int
 	promised          int // pods in allotments that nodes are to be launched for
 	nodeRules         nodeRules
-	keys              []*constraint.Key // labels but the hostname by whose values the group's domains differ
+	keys              []*constraint.Key // of its rules over domains
 	rules             []domainRule
 	increments        []increment
 	spreadFilters     []*spreadFilter
