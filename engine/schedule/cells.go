@@ -11,8 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// cells lists where the class could go, as far as its constrained labels tell
-// places apart.
+// cells lists the cells where pods of the group could go.
 func (s *solver) cells(k *podGroup) []*cell {
 	own := slices.Clone(s.onSale(k))
 	out := make([]*cell, len(own))
@@ -29,7 +28,7 @@ func (s *solver) cells(k *podGroup) []*cell {
 	return out
 }
 
-// newCell is a cell in which nothing is known to be on sale.
+// newCell makes a cell in which no available offering is known.
 func (k *podGroup) newCell(values []int, at partition) cell {
 	c := cell{Cell: cluster.Cell{Keys: k.keys, Values: slices.Clone(values)}, name: k.cellName(values) + at.name, price: -1, cap: -1, partition: at.name, in: at.in}
 	c.set, c.key = c.Set().And(at.set), c.name
@@ -43,7 +42,8 @@ func (c *cell) is(values []int, at partition) bool {
 	return c.partition == at.name && slices.Equal(c.Values, values)
 }
 
-// addHosts notes, for each cell, where its hosts with room for the class are.
+// addHosts adds to each cell the nodes with capacity for the group, and makes cells for nodes
+// that are in none.
 func (s *solver) addHosts(k *podGroup, cells []*cell) []*cell {
 	values := make([]int, len(k.keys))
 	keys, named := k.toldApartBy()
@@ -74,8 +74,8 @@ func (s *solver) addHosts(k *podGroup, cells []*cell) []*cell {
 	return cells
 }
 
-// toldApartBy lists the labels by which places differ for the class; true when the
-// hostname is one of them.
+// toldApartBy lists the labels by which domains differ for the group. It reports true when
+// the hostname is one of them.
 func (k *podGroup) toldApartBy() ([]*constraint.Key, bool) {
 	keys, named := slices.Concat(k.keys, k.Keys), false
 	for _, v := range k.spreadFilters {
@@ -92,11 +92,11 @@ func (k *podGroup) toldApartBy() ([]*constraint.Key, bool) {
 type saleKey struct {
 	shape    *cluster.PodShape
 	keys     string // labels
-	launches int    // so far: limits and budgets shrink with them
+	launches int    // so far: limits and quota shrink with them
 }
 
-// onSale lists the cells in which something can be bought for the class. It is the
-// same for all classes of a shape, unless others look at where they go.
+// onSale lists the cells in which a node can be launched for the group. It is the same for
+// all groups of a shape, unless spread filters divide the cells.
 func (s *solver) onSale(k *podGroup) []cell {
 	s.key = s.key[:0]
 	for _, key := range k.keys {
@@ -104,7 +104,7 @@ func (s *solver) onSale(k *podGroup) []cell {
 	}
 	shared, sales := len(k.spreadFilters) == 0 && !s.confined, s.sales
 	if len(s.launches) == 0 && len(s.learned.thin) == 0 {
-		sales = s.search.sales // every attempt begins so
+		sales = s.search.sales // the same at the start of every attempt
 	}
 	if shared {
 		if cells, ok := sales[saleKey{k.PodShape, string(s.key), len(s.launches)}]; ok {
@@ -112,8 +112,8 @@ func (s *solver) onSale(k *podGroup) []cell {
 		}
 	}
 	name := string(s.key)
-	// A machine without a choice of zone is in no zone anybody meant: such rows make
-	// a cell only where there is no other.
+	// A node that cannot choose its zone is in no zone that users mean: such offerings make a
+	// cell only where there is no other.
 	cells := s.price(k, false)
 	if len(cells) == 0 {
 		cells = s.price(k, true)
@@ -124,8 +124,8 @@ func (s *solver) onSale(k *podGroup) []cell {
 	return cells
 }
 
-// price lists the cells where something can be bought, with what a machine for the class
-// costs there at least. Fallbacks are rows like others, or none.
+// price lists the cells where a node can be launched for the group, with the lowest price of
+// a node there. Fallbacks are offerings like others, or left out.
 func (s *solver) price(k *podGroup, fallbacks bool) []cell {
 	var out []cell
 	for _, m := range s.pools {
@@ -163,7 +163,7 @@ func (s *solver) price(k *podGroup, fallbacks bool) []cell {
 	return out
 }
 
-// cellName writes the cell's values, for order and for people.
+// cellName writes the cell's values, for order and for messages.
 func (k *podGroup) cellName(values []int) string {
 	name := ""
 	for i, v := range values {
@@ -179,8 +179,8 @@ func (k *podGroup) cellName(values []int) string {
 	return name
 }
 
-// bought is the price of the first of the rows of which a machine is being bought:
-// pods may share it where no other can be bought.
+// bought is the price of the first of the offerings of which a node is being launched: pods
+// may share it where no other can be launched.
 func (s *solver) bought(m *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.And(m.bought).All() {
 		return m.Catalog.Offerings[row].Price, true
@@ -188,7 +188,7 @@ func (s *solver) bought(m *poolState, rows bitset.Set) (offering.Price, bool) {
 	return 0, false
 }
 
-// cheapest is the price of the first of the rows that can be bought now.
+// cheapest is the price of the first of the offerings that can be launched now.
 func (s *solver) cheapest(m *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.All() {
 		if m.Catalog.Offerings[row].Unavailable == "" && s.affordable(m, row) > 0 {

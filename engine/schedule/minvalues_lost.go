@@ -9,10 +9,10 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// dilution is what an attempt taught about a market with minValues.
+// dilution is what a round found out about a pool with minValues.
 type dilution struct {
-	known bitset.Set // see haggle.within
-	most  int        // see haggle.most
+	known bitset.Set // see minValuesState.within
+	most  int        // see minValuesState.most
 	// had is what one launch was left with.
 	had shortage
 }
@@ -23,9 +23,10 @@ type shortage struct {
 	asked, had int
 }
 
-// dilute notes the markets of which some launches have lost variety that they were
-// bought with, as limits or places to be went to others; false when there are none.
-// First such a market is told where machines may stand, then it buys less and less.
+// dilute records the pools of which some launches have lost variety that they were planned
+// with, as limits or domains went to other launches; false when there are none. For such a
+// pool, the next round knows in which domains nodes may be; further rounds launch fewer and
+// fewer nodes.
 func (l *learned) dilute(s *solver) bool {
 	again := false
 	if s.overMaxPrice || s.w.Settings.RelaxMinValues {
@@ -50,8 +51,8 @@ func (l *learned) dilute(s *solver) bool {
 	return again
 }
 
-// poor counts the market's launches and those of them with too little variety, and says
-// what the first of those lacks.
+// poor counts the pool's launches and those of them with too little variety, and says what
+// the first of those lacks.
 func (s *solver) poor(m *poolState) (bought, poor int, had shortage) {
 	left := m.left
 	defer func() { m.left = left }()
@@ -69,7 +70,7 @@ func (s *solver) poor(m *poolState) (bought, poor int, had shortage) {
 	return bought, poor, had
 }
 
-// shortage is about the first label of which there are too few values.
+// shortage describes the first label of which there are too few values.
 func (m *poolState) shortage(had []int) shortage {
 	for i, n := range had {
 		if n < m.minValues.least[i] {
@@ -79,13 +80,13 @@ func (m *poolState) shortage(had []int) shortage {
 	return shortage{}
 }
 
-// explainVariety charges to minValues the rows of which no pod of the class can get a
-// machine with enough variety, wherever it goes.
+// explainVariety cuts, with reason MinValues, the offerings with which no pod of the group
+// can get a node with enough variety, wherever it is.
 func (e *explainer) explainVariety(v *funnelBuilder, m *poolState, k *podGroup) {
 	if !m.varied() || e.w.Settings.RelaxMinValues {
 		return
 	}
-	e.confined = e.freed // what was given back is bought only there
+	e.confined = e.freed // capacity that was given back is launched only there
 	defer func() { e.confined = false }()
 	var good bitset.Set
 	worst := shortage{asked: -1}

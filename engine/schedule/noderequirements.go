@@ -6,20 +6,20 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// nodeRequirements is what the classes on one machine require together: their label
-// requirements, and the rows on which every one of them holds. Joints are
-// interned per attempt: machines that require the same share one.
+// nodeRequirements is what the pods on one node require together: their label requirements,
+// and the offerings on which all of them hold. They are interned per attempt: nodes that
+// require the same share one.
 type nodeRequirements struct {
 	set  constraint.Set
 	rows bitset.Set
-	// admitted are the rows that meet set, and open those of them that may be chosen,
-	// once somebody asked.
+	// admitted are the offerings that meet set, open those of them that may be chosen. Both
+	// are computed when first needed.
 	admitted, open bitset.Set
 	offered        bitset.Set // see holding
 	tried          trials     // see keeps
 }
 
-// joinKey is one class joining.
+// joinKey names a pod shape joining a node.
 type joinKey struct {
 	from        *nodeRequirements
 	market      *cluster.PoolCatalog
@@ -29,8 +29,8 @@ type joinKey struct {
 	row         int // -1 where it is the same for all rows
 }
 
-// join adds the requirements of a part on the given row. It takes the first of
-// the class's alternatives that holds there together with the others.
+// join adds the requirements of an allotment on the given offering. It takes the first of the
+// shape's alternatives that holds there together with the others.
 func (s *solver) join(j *nodeRequirements, m *poolState, row int, f *cluster.Compatible, p *allotment) (*nodeRequirements, bool) {
 	for i, alt := range p.Alternatives {
 		if !f.Fitting[i].Has(row) {
@@ -58,7 +58,7 @@ func (s *solver) join(j *nodeRequirements, m *poolState, row int, f *cluster.Com
 	return nil, false
 }
 
-// joinAnew is nil when the requirements cannot hold together.
+// joinAnew returns nil when the requirements cannot hold together.
 func (s *solver) joinAnew(j *nodeRequirements, m *poolState, row int, admitted bitset.Set, alt constraint.Set, c *cell) *nodeRequirements {
 	more := alt
 	if c != nil {
@@ -73,8 +73,8 @@ func (s *solver) joinAnew(j *nodeRequirements, m *poolState, row int, admitted b
 	return s.intern(set, s.common)
 }
 
-// chooses reports whether the launch of the row may choose between values of some
-// label that matters to the alternative or the cell.
+// chooses reports whether a launch of the offering may choose between values of some label
+// that matters to the alternative or the cell.
 func (m *poolState) chooses(row int, alt constraint.Set, c *cell) bool {
 	for _, q := range alt {
 		if m.Catalog.Flexible(row, q.Key) {
@@ -92,8 +92,8 @@ func (m *poolState) chooses(row int, alt constraint.Set, c *cell) bool {
 	return false
 }
 
-// intern returns the joint of that set and those rows, the same one each time. The rows are
-// copied.
+// intern returns the nodeRequirements of that set and those offerings, the same one each
+// time. It copies rows.
 func (s *solver) intern(set constraint.Set, rows bitset.Set) *nodeRequirements {
 	s.key = rows.Append(s.key[:0])
 	for _, j := range s.interned[string(s.key)] {

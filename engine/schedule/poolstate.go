@@ -9,14 +9,14 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// poolState is a market during one Solve.
+// poolState is a pool catalog during one attempt.
 type poolState struct {
 	*cluster.PoolCatalog
 	left      quantity.Vector // of the pool's limits
 	nodesLeft int             // negative means no limit
-	bought    bitset.Set      // rows of which a machine is being bought
-	// pods counts those that are bought room for, by shape, and crowded those of them
-	// that keep apart, by counter: see lowerBound.
+	bought    bitset.Set      // offerings of which a node is being launched
+	// pods counts the pods that nodes are launched for, by shape. crowded counts those of
+	// them limited per node, by counter: see lowerBound.
 	pods      map[*cluster.PodShape]int
 	crowded   map[int]apartness
 	base      *nodeRequirements
@@ -27,14 +27,14 @@ type poolState struct {
 	minValues *minValuesState        // nil without minValues
 }
 
-// fitKey names what a shape can use of a market within a cell.
+// fitKey names what a shape can use of a pool within a cell.
 type fitKey struct {
 	market *cluster.PoolCatalog
 	shape  *cluster.PodShape
 	cell   string
 }
 
-// fit is Market.Fit narrowed to the part's cell.
+// fit is PoolCatalog.Compatible narrowed to the allotment's cell.
 func (s *solver) fit(m *poolState, p *allotment) *cluster.Compatible {
 	whole := m.Compatible(p.PodShape)
 	if p.cell == nil {
@@ -67,8 +67,8 @@ func (s *solver) fit(m *poolState, p *allotment) *cluster.Compatible {
 	return f
 }
 
-// affordable is how many copies of row the pool's limits and the region's
-// budgets still allow.
+// affordable is how many more nodes of the offering the pool's limits and the quota still
+// allow.
 func (s *solver) affordable(m *poolState, row int) int {
 	n := s.payable(m.Catalog.Offerings[row].Price)
 	if m.nodesLeft >= 0 {
@@ -94,9 +94,9 @@ func (s *solver) affordable(m *poolState, row int) int {
 	return n
 }
 
-// withinLimits reports whether one more node of row keeps the pool within its
-// limits. A pool that is over a limit buys nothing, even of types without that
-// resource: upstream refuses likewise, and an operator who lowered a limit means it.
+// withinLimits reports whether one more node of the offering keeps the pool within its
+// limits. A pool that is over a limit launches nothing, not even types without that resource:
+// Karpenter refuses likewise, and an operator who lowered a limit wants no more nodes.
 func (m *poolState) withinLimits(row int) bool {
 	if m.nodesLeft == 0 {
 		return false
@@ -110,8 +110,8 @@ func (m *poolState) withinLimits(row int) bool {
 	return m.uncounted(row) == nil
 }
 
-// uncounted is the limit without a count that keeps the row from being bought; nil when
-// there is none.
+// uncounted is the limit on an uncounted resource that excludes the offering; nil when there
+// is none.
 func (m *poolState) uncounted(row int) *cluster.Uncounted {
 	for i := range m.Uncounted {
 		if u := &m.Uncounted[i]; u.Rows.Has(row) {
@@ -121,7 +121,7 @@ func (m *poolState) uncounted(row int) *cluster.Uncounted {
 	return nil
 }
 
-// reserve takes one node of row out of limits and budgets.
+// reserve takes one node of the offering out of limits and quota.
 func (s *solver) reserve(m *poolState, row int) {
 	s.pay(m.Catalog.Offerings[row].Price)
 	if m.nodesLeft > 0 {
@@ -132,8 +132,8 @@ func (s *solver) reserve(m *poolState, row int) {
 	s.draw(&m.Catalog.Offerings[row], 1)
 }
 
-// drawable reports whether the budgets have room for one of row, given back what
-// the chosen row of the same launch has reserved.
+// drawable reports whether the quota suffices for one node of the offering, when the quota
+// uses in reserved are given back.
 func (s *solver) drawable(row *offering.CatalogOffering, reserved []offering.QuotaUse) bool {
 	for _, d := range row.QuotaUses {
 		left, ok := s.budgets[d.Quota]

@@ -5,24 +5,24 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// placement is where some pods of one class will be: on a host, or a machine to be bought.
+// placement is where some pods of one group will be: on an existing node, or on a launch.
 type placement struct {
 	work   *podGroup
-	launch *launch // nil for a host
+	launch *launch // nil for an existing node
 	host   int     // index, when launch is nil
 	pods   int
 }
 
-// house notes a home, when somebody will ask.
+// recordPlacement records a placement if it may be needed later.
 func (s *solver) recordPlacement(h placement) {
 	if len(s.search.items) > 0 || s.search.sketching {
 		s.placements = append(s.placements, h)
 	}
 }
 
-// account looks at who got what they prefer, once everybody has a home, whatever the
-// attempt set out to honour. Machines count as their first choices, and for a spread
-// every value where the pods could run or be bought room for.
+// account counts the preferences that hold once every pod is placed, whether or not the
+// attempt tried to honour them. A launch counts as its first offering. For a spread, every
+// domain counts in which the pods could run or a node be launched for them.
 func (b *preferenceSearch) account(p *Plan) Preferences {
 	a := b.audit(p)
 	var out Preferences
@@ -35,7 +35,7 @@ func (b *preferenceSearch) account(p *Plan) Preferences {
 	return out
 }
 
-// audit looks at the best attempt, of which p is the plan.
+// audit examines the best attempt, of which p is the plan.
 func (b *preferenceSearch) audit(p *Plan) *preferenceAudit {
 	a := &preferenceAudit{solver: b.best, plan: p, homesOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
 	for _, h := range b.best.placements {
@@ -47,7 +47,7 @@ func (b *preferenceSearch) audit(p *Plan) *preferenceAudit {
 	return a
 }
 
-// preferenceAudit counts what a finished plan does for its pods.
+// preferenceAudit counts the preferences that a finished plan meets.
 type preferenceAudit struct {
 	*solver
 	plan    *Plan
@@ -56,13 +56,13 @@ type preferenceAudit struct {
 	counts  map[countedKey]map[int]int
 }
 
-// countedKey names counts of a crowd by the values of a label.
+// countedKey names counts of selected pods by the values of a label.
 type countedKey struct {
 	of  countKey
 	key *constraint.Key
 }
 
-// honoured counts the pods of the class that have what they prefer.
+// honoured counts the pods of the class for which the preference holds.
 func (a *preferenceAudit) honoured(c *cluster.PodClass, p preference) int {
 	holds := a.judge(c, p)
 	n := 0
@@ -74,7 +74,7 @@ func (a *preferenceAudit) honoured(c *cluster.PodClass, p preference) int {
 	return n
 }
 
-// judge returns what says whether the preference holds for pods at a home.
+// judge returns a function that reports whether the preference holds for pods at a placement.
 func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placement) bool {
 	switch p.kind {
 	case nearOthers:
@@ -108,8 +108,9 @@ func (a *preferenceAudit) judge(c *cluster.PodClass, p preference) func(placemen
 	}
 }
 
-// count counts a crowd by the values of a label, with everybody at home. Who runs on
-// nodes that take no pods is near nobody who comes, but not the first of its kind either.
+// count counts the selected pods by the values of a label, with all pods placed. For the
+// hostname, pods on nodes that accept no pods are near no new pod, but they count in the
+// total, so a new pod is not the first of its kind.
 func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
 	name := countedKey{of, key}
 	if counts := a.counts[name]; counts != nil {
@@ -119,7 +120,7 @@ func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
 	of.each(a.w, func(h *cluster.NodeInfo, n int) {
 		v, ok := h.Value(key)
 		if key.Name == cluster.LabelHostname {
-			v, ok = h.Index, true // missing where nobody comes
+			v, ok = h.Index, true // -1 for a node that accepts no pods
 		}
 		if ok {
 			counts[v] += n
@@ -130,7 +131,7 @@ func (a *preferenceAudit) count(of countKey, key *constraint.Key) map[int]int {
 	return counts
 }
 
-// settleIn adds the pods that the plan places.
+// countPlacements adds the pods that the plan places.
 func (a *preferenceAudit) countPlacements(of countKey, counts map[int]int, value func(placement) int) {
 	for _, c := range a.w.Classes {
 		if !of.counts(c) {
@@ -166,7 +167,7 @@ func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread)
 	}
 }
 
-// buyable lists the values of a label with which something is on sale for the class.
+// buyable lists the values of a label with which an available offering fits the class.
 func (a *preferenceAudit) buyable(c *cluster.PodClass, key *constraint.Key) []int {
 	var out []int
 	for _, m := range a.pools {
@@ -186,15 +187,15 @@ func (a *preferenceAudit) buyable(c *cluster.PodClass, key *constraint.Key) []in
 	return out
 }
 
-// What value says of a label that a home does not have, or of which it is not
-// settled yet which value it will have.
+// These are the results of value for a label that a placement does not have, or whose value
+// is not settled yet.
 const (
 	missing = -1 - iota
 	unsettled
 )
 
-// value is the value of a label at a home. Hostnames are numbered: those of machines
-// to be bought behind all others.
+// value is the value of a label at a placement. Hostnames are numbered: those of nodes to be
+// launched come after all others.
 func (a *preferenceAudit) value(h placement, key *constraint.Key) int {
 	if h.launch == nil {
 		if key.Name == cluster.LabelHostname {
@@ -215,7 +216,7 @@ func (a *preferenceAudit) value(h placement, key *constraint.Key) int {
 	return h.launch.value(key)
 }
 
-// value is the value of a label on the launch as its first choice.
+// value is the value of a label on the launch as its first offering.
 func (l *launch) value(key *constraint.Key) int {
 	q, asked := l.requirements.set.Get(key)
 	found := missing
@@ -232,8 +233,8 @@ func (l *launch) value(key *constraint.Key) int {
 	return found
 }
 
-// meets reports whether a home has labels that meet the term, whatever values those
-// that are not settled yet will have.
+// meets reports whether the placement's labels meet the term, whatever values those that are
+// not settled yet will have.
 func (a *preferenceAudit) meets(h placement, term constraint.Set) bool {
 	if h.launch == nil {
 		return a.w.Nodes[h.host].Matches(term)

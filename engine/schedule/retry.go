@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// mostSecond bounds how many pods get a second look in one Solve: each costs a
-// walk over what is bought.
+// mostSecond bounds how many pods retryUnplaced places in one attempt: each costs a walk over
+// the launches.
 const mostSecond = 256
 
-// secondLook finds homes for pods that were left out although something can host them:
-// what was in their way while others were assigned may be gone, and what they
-// must join may have come. It goes pod by pod and counts only what is certain, as
-// the scheduler will, and opens no domain that some spread does not reckon with.
+// retryUnplaced places pods that were left out although some node can hold them: pods that
+// were in their way while others were assigned may be gone, and pods that they must join may
+// have a place now. It goes pod by pod and counts only what is certain, as kube-scheduler
+// will, and opens no domain that some spread does not count.
 func (s *solver) retryUnplaced(virtual bool) {
 	left := s.overlooked(virtual)
 	if len(left) == 0 {
@@ -36,8 +36,8 @@ func (s *solver) retryUnplaced(virtual bool) {
 	}
 }
 
-// overlooked lists the classes of which pods were left out, but for those that nothing
-// that came since can have helped.
+// overlooked lists the pod groups with pods that were left out, without those for which
+// nothing has changed.
 func (s *solver) overlooked(virtual bool) []*podGroup {
 	var out []*podGroup
 	for _, k := range s.podGroups {
@@ -45,7 +45,7 @@ func (s *solver) overlooked(virtual bool) []*podGroup {
 			continue
 		}
 		if s.freed || s.learned.unplaceable[k.PodClass] || len(k.keys) > 0 || len(k.nodeRules.needs) > 0 {
-			k.promised = 0 // to parts that did not come true
+			k.promised = 0 // for allotments that failed
 			out = append(out, k)
 		}
 	}
@@ -53,8 +53,8 @@ func (s *solver) overlooked(virtual bool) []*podGroup {
 	return out
 }
 
-// oneByOne places pods of the class, up to n where each depends on those before, and
-// returns how many it placed.
+// oneByOne places pods of the group, up to n where each depends on those before, and returns
+// how many it placed.
 func (s *solver) oneByOne(k *podGroup, n int) int {
 	before := k.placed
 	if k.left() == 0 {
@@ -79,8 +79,7 @@ func (s *solver) oneByOne(k *podGroup, n int) int {
 	return k.placed - before
 }
 
-// one places one pod in a cell: on a node, on a machine that is bought already, or on
-// a new one.
+// one places one pod in a cell: on a node, on a planned launch, or on a new one.
 func (s *solver) one(k *podGroup, c *cell) bool {
 	if i := s.hostIn(k, c); i >= 0 {
 		k.count(c, 1)

@@ -8,13 +8,14 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Static chooses n machines for a pool that keeps a fixed number of nodes,
-// whatever the pods: the cheapest that meet its requirements and have room for
-// their DaemonSets, over and over. Fewer come back when limits, quota, stock or the
-// variety for its minValues do not last; none when the pool is blocked or unknown. It spreads over nothing.
+// Static chooses n nodes for a pool that keeps a fixed number of nodes, whatever the pods:
+// the cheapest offering that meets its requirements and has capacity for the DaemonSets,
+// again and again. It returns fewer when limits, quota, stock or the variety for its
+// minValues run out, and none when the pool is blocked or unknown. It does not spread the
+// nodes over domains.
 func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 	bare := *w
-	bare.Classes = nil // it buys for nobody
+	bare.Classes = nil // it launches nodes without pods
 	s := newSolver(newPreferenceSearch(&bare), &learned{}, nil, noMaxPrice)
 	i := slices.IndexFunc(s.pools, func(m *poolState) bool { return m.Pool.Name == pool })
 	if i < 0 || s.pools[i].Pool.Blocked != "" {
@@ -34,7 +35,7 @@ func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 	}
 	if m.varied() && !w.Settings.RelaxMinValues {
 		if bought, poor, _ := s.poor(m); poor > 0 {
-			return Static(w, pool, bought-poor) // the last took from the others what they could have been
+			return Static(w, pool, bought-poor) // the last took the variety of the others
 		}
 	}
 	var out []Launch
@@ -44,8 +45,8 @@ func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 	return out
 }
 
-// stand orders a machine for nobody, with all the variety that minValues ask for or, if
-// the settings allow it, what there is of it.
+// stand orders a node without pods, with all the variety that minValues ask for or, if the
+// settings allow it, as much of it as there is.
 func (s *solver) stand(l *launch) bool {
 	var none quantity.Vector
 	m := l.pool
@@ -63,7 +64,7 @@ func (s *solver) stand(l *launch) bool {
 	return s.order(l, &none)
 }
 
-// bearing are the rows on which the DaemonSets that match them fit.
+// bearing returns the offerings on which the DaemonSets that match them fit.
 func (m *poolState) bearing() bitset.Set {
 	out := m.Offerings.Clone()
 	for row := range m.Offerings.All() {

@@ -5,20 +5,21 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// Tie is one thing that pods which are to come to a node need of pods elsewhere: that those they
-// spread with are as many in other zones, or that those they want to be near are in theirs. It says
-// how things stand in its Trial, whatever is supposed there. Ties that are equal say the same.
+// Tie is one thing that pods which move to a node need of pods elsewhere: that the pods they
+// spread with are evenly distributed over zones, or that the pods they have affinity to are
+// in the node's zone. It describes the current state of its what-if. Ties that are equal
+// describe the same.
 type Tie struct {
 	census *cluster.PodCounts
-	roll   *cluster.NodeCounts // nil unless the pods spread
+	roll   *cluster.NodeCounts // nil unless it is a spread
 	value  int                 // of the label, on their node
 	skew   int
-	zones  int // with fewer the emptiest counts as none
+	zones  int // minDomains: with fewer zones the least count is zero
 	own    bool
 }
 
-// Ties are those of pods of the class that a Trial settled on the host. What the host itself must
-// have is left out, as it stays: hostnames, and labels that it does not have yet.
+// Ties are those of pods of the class that a what-if placed on the node. Rules over hostnames
+// and over labels that the node does not have yet are left out, as these stay as they are.
 func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
 	var out []Tie
 	seat := func(key *constraint.Key) (int, bool) {
@@ -49,9 +50,10 @@ func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
 	return out
 }
 
-// Strain is by how many pods the tie is torn: the node's zone has so many too many, or misses one.
-// Zero or less means that it holds. So many pods that are to come have the same tie: who wants to be
-// near its like cannot count on those, which wait for it as much.
+// Strain is by how many pods the tie is violated: the node's zone has that many too many, or
+// misses one. Zero or less means that the tie holds. same is how many pods that are to come
+// have the same tie: a pod with affinity to its own kind cannot count on those, as they wait
+// for it in turn.
 func (t Tie) Strain(same int) int {
 	have := t.census.Counts[t.value]
 	switch {
@@ -59,13 +61,13 @@ func (t Tie) Strain(same int) int {
 		return have - t.least() - t.skew
 	case !t.own:
 		return 1 - have
-	case have == t.census.Total: // nobody is elsewhere, so one of them may be the first
+	case have == t.census.Total: // none is elsewhere, so one of them may be the first
 		return 0
 	}
 	return 1 - (have - same)
 }
 
-// Changes grows with everything that may change the strain, in whichever direction.
+// Changes grows with every change that may alter the strain, in either direction.
 func (t Tie) Changes() int {
 	if t.roll == nil {
 		return t.census.Changes
@@ -73,7 +75,7 @@ func (t Tie) Changes() int {
 	return t.census.Changes + t.roll.Changes
 }
 
-// least is the count of the emptiest zone, zero while there are too few.
+// least is the count of the emptiest zone; zero while there are too few zones.
 func (t Tie) least() int {
 	if len(t.roll.Counts) < t.zones {
 		return 0

@@ -9,13 +9,13 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// whatIfMemo is what sketches of one Trial find alike, whatever is supposed.
+// whatIfMemo caches what all drafts of one what-if share, whatever is assumed.
 type whatIfMemo struct {
 	censuses map[domainCountKey]*cluster.PodCounts
 	rolls    map[nodeCountKey]*cluster.NodeCounts
 	lenses   map[nodeCountKey]*cluster.DomainView
 	fits     map[fitKey]*cluster.Compatible      // see fit
-	soft     *[]*cluster.NodeInfo                // see softlyTainted; nil until somebody asks
+	soft     *[]*cluster.NodeInfo                // see softlyTainted; nil until first needed
 	sale     map[*cluster.PoolCatalog]bitset.Set // see onSale
 	terms    *terms
 }
@@ -26,7 +26,7 @@ type nodeCountKey struct {
 	filter nodeFilter
 }
 
-// memoOf returns the memory of the Trial of which w is the World.
+// memoOf returns the memo of the what-if whose snapshot is w.
 func memoOf(w *cluster.Snapshot) *whatIfMemo {
 	at := w.Memo()
 	m, ok := (*at).(*whatIfMemo)
@@ -37,7 +37,7 @@ func memoOf(w *cluster.Snapshot) *whatIfMemo {
 	return m
 }
 
-// softlyTainted lists, in order, hosts among which are all that merely prefer to keep pods away.
+// softlyTainted lists, in order, nodes among which are all with a PreferNoSchedule taint.
 func softlyTainted(w *cluster.Snapshot) []*cluster.NodeInfo {
 	if !w.InWhatIf() {
 		return w.Nodes
@@ -55,7 +55,8 @@ func softlyTainted(w *cluster.Snapshot) []*cluster.NodeInfo {
 	return *m.soft
 }
 
-// onSale are the market's rows that are available; nil where it does not pay to remember them.
+// onSale returns the pool's offerings that are available; nil outside what-ifs, where caching
+// them does not pay.
 func onSale(w *cluster.Snapshot, m *cluster.PoolCatalog) bitset.Set {
 	if !w.InWhatIf() {
 		return nil
@@ -67,13 +68,13 @@ func onSale(w *cluster.Snapshot, m *cluster.PoolCatalog) bitset.Set {
 	return known[m]
 }
 
-// terms are the required anti-affinity terms of the World's pods.
+// terms are the required anti-affinity terms of the snapshot's pods.
 type terms struct {
 	domains []*cluster.AntiAffinityTerm // over labels other than the hostname
-	apart   bitset.Set                  // the crowds of the others, where pods without the term are among them
+	apart   bitset.Set                  // selectors over the hostname that select pods without the term
 }
 
-// termsOf sorts the terms, or remembers them.
+// termsOf sorts the terms; in a what-if it caches them.
 func termsOf(w *cluster.Snapshot) *terms {
 	if !w.InWhatIf() {
 		return newTerms(w)
@@ -98,7 +99,7 @@ func newTerms(w *cluster.Snapshot) *terms {
 	return t
 }
 
-// recall counts what runs for the tally, or remembers it.
+// recall takes the running pods of the domain count from the memo.
 func (s *solver) recall(k domainCountKey, t *domainCount) {
 	m := memoOf(s.w)
 	c := m.census(k, t, s.w)
@@ -111,7 +112,8 @@ func (s *solver) recall(k domainCountKey, t *domainCount) {
 	}
 }
 
-// census is what the tally counts, followed from now on.
+// census returns the pod counts of the domain count. The what-if keeps them up to date from
+// then on.
 func (m *whatIfMemo) census(k domainCountKey, t *domainCount, w *cluster.Snapshot) *cluster.PodCounts {
 	c := m.censuses[k]
 	if c == nil {
@@ -121,7 +123,8 @@ func (m *whatIfMemo) census(k domainCountKey, t *domainCount, w *cluster.Snapsho
 	return c
 }
 
-// roll is the nodes that the tally looks at, followed from now on.
+// roll returns the node counts of the domain count. The what-if keeps them up to date from
+// then on.
 func (m *whatIfMemo) roll(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
 	at := nodeCountKey{t.key, t.filter}
 	r := m.rolls[at]
@@ -132,7 +135,7 @@ func (m *whatIfMemo) roll(t *domainCount, w *cluster.Snapshot) *cluster.NodeCoun
 	return r
 }
 
-// lens is how the tally looks at nodes.
+// lens returns the domain view of the domain count.
 func (m *whatIfMemo) lens(t *domainCount, w *cluster.Snapshot) *cluster.DomainView {
 	at := nodeCountKey{t.key, t.filter}
 	l := m.lenses[at]
@@ -148,7 +151,8 @@ func (m *whatIfMemo) lens(t *domainCount, w *cluster.Snapshot) *cluster.DomainVi
 	return l
 }
 
-// labels are those that the tally's filter looks at; true when the hostname is one of them.
+// labels are those that the domain count's filter reads. It reports true when the hostname is
+// one of them.
 func (t *domainCount) labels() (out []*constraint.Key, named bool) {
 	out = slices.Clone(t.keys)
 	if f := t.filter.affinity; f != nil {
@@ -161,7 +165,7 @@ func (t *domainCount) labels() (out []*constraint.Key, named bool) {
 	return out, named
 }
 
-// follow begins a census for the tally.
+// follow makes pod counts for the domain count and tracks them.
 func (m *whatIfMemo) follow(t *domainCount, w *cluster.Snapshot) *cluster.PodCounts {
 	of := t.of
 	c := &cluster.PodCounts{DomainView: m.lens(t, w), Classes: of.classes(), Settled: of.settled, Counts: map[int]int{}}
@@ -175,7 +179,7 @@ func (m *whatIfMemo) follow(t *domainCount, w *cluster.Snapshot) *cluster.PodCou
 	return c
 }
 
-// followRoll begins a roll for the tally.
+// followRoll makes node counts for the domain count and tracks them.
 func (m *whatIfMemo) followRoll(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
 	r := &cluster.NodeCounts{DomainView: m.lens(t, w), Counts: map[int]int{}}
 	note := func(h *cluster.NodeInfo) {

@@ -11,12 +11,12 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// apart reports whether neighbours decide where the class may go.
+// apart reports whether other pods decide where the group may go.
 func (k *podGroup) apart() bool { return len(k.keys) > 0 || k.nodeRules.restricted() }
 
-// explainTopology charges every row that is left to the neighbours' rule that
-// keeps the class off it: the rules over zones and the like in their order, then
-// those over single machines.
+// explainTopology cuts every offering that is left, each by the rule about other pods that
+// excludes it: first the rules over zones and other domains in their order, then those over
+// single nodes.
 func (e *explainer) explainTopology(v *funnelBuilder, m *poolState, k *podGroup) {
 	cells := k.cells
 	if cells == nil && len(k.keys) > 0 {
@@ -35,7 +35,7 @@ func (e *explainer) explainTopology(v *funnelBuilder, m *poolState, k *podGroup)
 	v.cut(reason.Topology, v.rows, func(bitset.Set) (string, map[string]any) { return k.explainRest() })
 }
 
-// forbidden are the rows in whose cells the rule lets no pod more.
+// forbidden returns the offerings in whose cells the rule allows no further pod.
 func (e *explainer) forbidden(m *poolState, k *podGroup, r *domainRule, domains []int) bitset.Set {
 	var universe []int
 	if r.kind == spreads {
@@ -50,8 +50,8 @@ func (e *explainer) forbidden(m *poolState, k *podGroup, r *domainRule, domains 
 	return out
 }
 
-// explain gives the counts as they stand. domains are the values that the class
-// could use at all.
+// explain gives the counts as they stand. domains are the values that the group could use at
+// all.
 func (r *domainRule) explain(domains []int) (string, map[string]any) {
 	t := r.count
 	counts := map[string]int64{}
@@ -85,7 +85,7 @@ func named(k *constraint.Key, values []int) []string {
 	return out
 }
 
-// explainNeed is about pods that must join others on one machine.
+// explainNeed is about pods that must join others on one node.
 func explainNeed(total int) (string, map[string]any) {
 	facts := map[string]any{"type": joins.String(), "key": cluster.LabelHostname, "matching": total}
 	if total == 0 {
@@ -94,7 +94,7 @@ func explainNeed(total int) (string, map[string]any) {
 	return "pod affinity over " + cluster.LabelHostname + ": no room beside those to join", facts
 }
 
-// explainRest is about rows that no single rule forbids.
+// explainRest is about offerings that no single rule excludes.
 func (k *podGroup) explainRest() (string, map[string]any) {
 	if len(k.rules) > 0 {
 		r := &k.rules[0]
@@ -104,7 +104,7 @@ func (k *podGroup) explainRest() (string, map[string]any) {
 	return "host ports, hostname spread or anti-affinity leave no machine for it", map[string]any{"type": "neighbours on one machine", "key": cluster.LabelHostname}
 }
 
-// String names the kind as upstream's messages do.
+// String names the kind as Karpenter's messages do.
 func (r ruleKind) String() string {
 	switch r {
 	case avoids:
