@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestBadInput: what cannot be meant gets a reason, never a panic or a node; what
-// is merely odd is served.
+// TestBadInput: input that makes no sense gets a reason, never a panic or a node; input that
+// is merely odd is planned for.
 func TestBadInput(t *testing.T) {
 	const served, refused = true, false
 	anywhere := cluster.Selector{NamespaceLabels: cluster.Term{}}
@@ -125,7 +125,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestBadPrices: a price that is none never enters a catalog.
+// TestBadPrices: an invalid price never enters a catalog.
 func TestBadPrices(t *testing.T) {
 	for _, usd := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -0.01, 1e10} {
 		if p, err := offering.USDPerHour(usd); err == nil {

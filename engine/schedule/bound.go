@@ -213,11 +213,11 @@ type shape struct {
 // returns that cost, a lower bound for any real plan, and the shadow prices of one base unit
 // of each resource and of one node. The planner is steered by these prices.
 //
-// It solves the dual linear program, max Σ demand·λ + machines·μ so that room·λ + μ ≤ price
-// for every shape and λ, μ ≥ 0, by the simplex method in dictionary form with Bland's rule
-// (Chvátal, Linear Programming, chapters 2 and 3). The slack basis is feasible as prices are
-// not negative. Every product is rounded before it is added, so that no CPU may fuse the two
-// operations and compute a different result.
+// It solves the dual linear program, max Σ demand·λ + machines·μ so that room·λ + μ ≤
+// price for every shape and λ, μ ≥ 0, by the simplex method in dictionary form with
+// Bland's rule (Chvátal, Linear Programming, chapters 2 and 3). The slack basis is
+// feasible as prices are not negative. Every product is rounded before it is added, so
+// that no CPU may fuse the two operations and compute a different result.
 func shadow(demand quantity.Vector, machines int, shapes []shape) (cost float64, lambda [quantity.Dims]float64, mu float64) {
 	var dims []int
 	for d, n := range demand {

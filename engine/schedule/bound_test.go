@@ -8,8 +8,8 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// TestShadowPrices (Rule PLAN-11): the shadow prices are feasible, so the bound is one, and no
-// mix of two shapes is cheaper, so with two resources it is exact.
+// TestShadowPrices (Rule PLAN-11): the shadow prices are feasible, so their sum is a bound;
+// and no mix of two shapes costs less, so with two resources it is exact.
 func TestShadowPrices(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -33,8 +33,8 @@ func TestShadowPrices(t *testing.T) {
 	}
 }
 
-// cheapestMix tries every pair of shapes: a basis of a covering problem with two
-// resources has at most two.
+// cheapestMix tries every pair of shapes: the basis of a covering problem with two resources
+// has at most two.
 func cheapestMix(demand quantity.Vector, shapes []shape) float64 {
 	best := math.Inf(1)
 	cpu, mem := float64(demand[0]), float64(demand[1])
@@ -52,7 +52,8 @@ func cheapestMix(demand quantity.Vector, shapes []shape) float64 {
 	return best
 }
 
-// TestShadowPriceOfMachines: where pods keep apart, a machine has a price of its own.
+// TestShadowPriceOfMachines: when pods must be on different nodes, a node has a price of its
+// own.
 func TestShadowPriceOfMachines(t *testing.T) {
 	demand := quantity.Vector{quantity.CPU: 4000}
 	small, large := shape{quantity.Vector{quantity.CPU: 1000}, 1}, shape{quantity.Vector{quantity.CPU: 4000}, 2}

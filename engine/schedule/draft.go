@@ -120,7 +120,7 @@ func (b *preferenceSearch) conclude(plain *solver) Plan {
 	}
 	b.most = plain.maxPrice
 	if slices.Contains(slices.Collect(maps.Values(b.minds)), true) {
-		plain = b.attempt(nil, plain.maxPrice) // sorts nodes by preference, like plans compared with it
+		plain = b.attempt(nil, plain.maxPrice) // fills nodes by preference, as others do
 	}
 	return b.choose(plain)
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// town is a cluster of some size on which sketches are timed: Deployments with all the
-// usual demands on nodes of a few sizes, filled to different degrees.
+// town is a cluster of some size on which drafts are timed: Deployments with all the usual
+// node constraints, on nodes of a few sizes that are filled to different degrees.
 type town struct {
 	*rand.Rand
 	b     *cluster.Builder
 	types []offering.InstanceType
 	apps  []cluster.Pod
 	keys  []string
-	least int // percent of any resource that is used of the nodes that are filled least
+	least int // percent used of any resource on the nodes that are filled least
 }
 
 func newTown(nodes, pods, apps, least int) *town {
@@ -44,7 +44,7 @@ func newTown(nodes, pods, apps, least int) *town {
 	return t
 }
 
-// sell offers 300 types in three zones, as spot and on demand.
+// sell offers 300 instance types in three zones, as spot and on-demand.
 func (t *town) sell() {
 	for family := range 36 {
 		gib := int64(2 << (family % 3))
@@ -94,7 +94,7 @@ func (t *town) app(i int) cluster.Pod {
 	return p
 }
 
-// build fills nodes with pods of any applications that may be there.
+// build fills nodes with pods of random applications.
 func (t *town) build(nodes, pods int) {
 	n := 0
 	for i := range nodes {
@@ -187,7 +187,7 @@ func benchmarkProbe(b *testing.B, t *town, full bool, purse func(*cluster.NodeIn
 	b.ReportMetric(float64(classes)/float64(i), "classes")
 }
 
-// BenchmarkProbe asks of every node in turn where its pods would go.
+// BenchmarkProbe drafts for every node in turn where its pods would go.
 func BenchmarkProbe(b *testing.B) {
 	b.Run("nothing bought", func(b *testing.B) {
 		benchmarkProbe(b, newTown(2000, 40000, 120, 50), false, func(*cluster.NodeInfo) offering.Price { return 0 })
@@ -200,7 +200,7 @@ func BenchmarkProbe(b *testing.B) {
 	})
 }
 
-// BenchmarkVacate is what supposing alone costs.
+// BenchmarkVacate times removing a node in a what-if and rolling back, without a draft.
 func BenchmarkVacate(b *testing.B) {
 	t := newTown(2000, 40000, 120, 50)
 	w := t.b.Snapshot()
@@ -215,7 +215,7 @@ func BenchmarkVacate(b *testing.B) {
 	}
 }
 
-// BenchmarkSolveInTown plans for 3,000 pods more in a town.
+// BenchmarkSolveInTown plans for 3,000 more pods in a town.
 func BenchmarkSolveInTown(b *testing.B) {
 	t := newTown(2000, 40000, 120, 50)
 	for i := range 3000 {

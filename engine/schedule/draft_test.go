@@ -13,7 +13,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// vacated supposes that some nodes of a populated world go, and writes the same down.
+// vacated removes some nodes of a populated cluster in a what-if, and writes a script with
+// the same nodes leaving.
 func vacated(seed uint64) (*cluster.WhatIf, *enginetest.Script) {
 	script := enginetest.Populated(seed, 1+int(seed%40))
 	trial, bare := script.World().WhatIf(), enginetest.Bare(script)
@@ -27,8 +28,8 @@ func vacated(seed uint64) (*cluster.WhatIf, *enginetest.Script) {
 	return trial, enginetest.Vacated(bare)
 }
 
-// TestSketchIsSolve: what is written out of a sketch that may spend what it wants is
-// the plan.
+// TestSketchIsSolve: the plan written out of a draft without a maximum price is the plan of
+// Solve.
 func TestSketchIsSolve(t *testing.T) {
 	for seed := range uint64(300) {
 		trial, script := vacated(seed)
@@ -43,8 +44,8 @@ func TestSketchIsSolve(t *testing.T) {
 	}
 }
 
-// TestSketchHolds: whatever the purse, a plan written out of a sketch that is not broke
-// is one that the scheduler accepts, and no dearer than the purse.
+// TestSketchHolds: for any maximum price, the plan written out of a draft that stays within
+// it is one that the scheduler accepts, and costs at most the maximum price.
 func TestSketchHolds(t *testing.T) {
 	housed, bought, broke := 0, 0, 0
 	for seed := range uint64(600) {
@@ -62,7 +63,7 @@ func TestSketchHolds(t *testing.T) {
 			}
 			bought += len(p.Launches)
 			if d.Unplaced() > 0 {
-				continue // the check would ask why the others were not bought for
+				continue // the check would ask why no node is launched for the others
 			}
 			housed++
 			if err := enginetest.Check(script, p); err != nil {
@@ -75,8 +76,8 @@ func TestSketchHolds(t *testing.T) {
 	}
 }
 
-// TestKeep: once a sketch is kept, only those are left whom it left out, and another
-// sketch finds nothing to do for them but what the first did.
+// TestKeep: after a draft is applied, only the pods that it left out are pending, and another
+// draft can do for them only what the first did.
 func TestKeep(t *testing.T) {
 	for seed := range uint64(300) {
 		trial, _ := vacated(seed)

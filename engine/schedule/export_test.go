@@ -5,8 +5,8 @@ import "github.com/karve-dev/karve/engine/cluster"
 // MostSteps bounds what improve does for one plan.
 const MostSteps = mostSteps
 
-// SolveWithin is Solve for pods that prefer nothing, with so many steps for improve. It also
-// returns how many improve took.
+// SolveWithin is Solve without preferences, with that many steps for improve. It also returns
+// how many steps improve took.
 func SolveWithin(w *cluster.Snapshot, steps int) (Plan, int) {
 	b := newPreferenceSearch(w)
 	b.steps = steps

@@ -7,12 +7,13 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// FuzzWorld plans for any world: never a panic, never a pod lost or invented, and
-// for what an API server lets pass never a placement the scheduler would refuse.
+// FuzzWorld plans for any snapshot: it never panics and never loses or invents a pod. For
+// input that an API server accepts, it never plans a placement that the scheduler would
+// refuse.
 func FuzzWorld(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("a world of some bytes, each of them a choice"))
-	f.Add([]byte("X210010007007\x060070001060700070X7A0007A00000000000")) // more first choices than quota
+	f.Add([]byte("X210010007007\x060070001060700070X7A0007A00000000000")) // more first offerings than quota
 	f.Add([]byte{200, 3, 17, 99, 4, 250, 1, 0, 0, 0, 77, 5, 130, 60, 31, 8, 9, 10, 200, 201, 202, 5, 5, 5})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 600 {
@@ -30,7 +31,7 @@ func FuzzWorld(f *testing.F) {
 	})
 }
 
-// accountedFor: every pending pod is in the plan exactly once.
+// accountedFor checks that every pending pod is in the plan exactly once.
 func accountedFor(t *testing.T, s *enginetest.Script, p schedule.Plan) {
 	t.Helper()
 	seen := map[string]int{}

@@ -18,8 +18,9 @@ const (
 	mostTakers   = 256
 	mostPartners = 8
 	mostRows     = 4
-	// With at most mostMachines launches, well filled nodes are examined, too: the cells of a
-	// zone are then few, and a half-empty node is a large part of the price.
+	// With at most mostMachines launches, well filled nodes are examined, too: where there are
+	// few nodes, examining those of a zone is quick, and a half-empty node is a large part of
+	// the price.
 	mostMachines = 32
 	looseShare   = 0.8 // a node filled that much is well filled
 	// mostSteps bounds improve where nodes have many kinds of pods, each with many rules. A

@@ -13,7 +13,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// BenchmarkAllRepelEachOther plans for pods of which each stands no other on its node.
+// BenchmarkAllRepelEachOther plans for pods each of which allows no other on its node.
 func BenchmarkAllRepelEachOther(b *testing.B) {
 	for _, n := range []int{125, 250, 500, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -25,7 +25,8 @@ func BenchmarkAllRepelEachOther(b *testing.B) {
 	}
 }
 
-// repellers are pods that each have a label of their own and repel all that have another.
+// repellers are pods that each have a label of their own and anti-affinity to all pods with
+// another.
 func repellers(t testing.TB, n int) *enginetest.Script {
 	t.Helper()
 	script, err := enginetest.Parse("type D2 cpu=2 mem=8Gi price=0.10 zones=1,2,3\ntype D4 cpu=4 mem=16Gi price=0.20 zones=1,2,3\npool all")
@@ -44,8 +45,9 @@ func repellers(t testing.TB, n int) *enginetest.Script {
 	return script
 }
 
-// TestImproveIsBounded (Rule PLAN-9): what is looked over of a plan for pods that all repel each other
-// grows no faster than they do once machines are left alone, and the plan says how many are.
+// TestImproveIsBounded (Rule PLAN-9): for pods with anti-affinity to all others, the number
+// of steps does not grow with the number of pods once nodes are left unexamined, and the plan
+// says how many are.
 func TestImproveIsBounded(t *testing.T) {
 	taken := map[int]int{}
 	for _, n := range []int{250, 500, 1000} {
@@ -64,10 +66,11 @@ func TestImproveIsBounded(t *testing.T) {
 	}
 }
 
-// TestImproveStopsWhereStepsEnd (Rule PLAN-9): with any number of steps the plan is valid, the same
-// each time, takes no more of them than one look beyond, and says when machines were left alone.
+// TestImproveStopsWhereStepsEnd (Rule PLAN-9): with any number of steps the plan is valid and
+// the same each time, exceeds the number by one check at most, and says when nodes were left
+// unexamined.
 func TestImproveStopsWhereStepsEnd(t *testing.T) {
-	const look = 100 // of the kinds of pods on one machine, and of one more step
+	const look = 100 // steps of one check: the kinds of pods on one node, and one more
 	cut := 0
 	for seed := range uint64(60) {
 		script := enginetest.RandomFull(seed, 30)

@@ -20,7 +20,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// lawWorlds are the worlds a law is held on: plain ones and, in turn, those of every semantic.
+// lawWorlds are the scripts on which a law is tested: plain ones and ones with every
+// semantic, in turn.
 func lawWorlds(n uint64, pods int) func(yield func(string, *enginetest.Script) bool) {
 	return func(yield func(string, *enginetest.Script) bool) {
 		for seed := range n {
@@ -32,8 +33,7 @@ func lawWorlds(n uint64, pods int) func(yield func(string, *enginetest.Script) b
 	}
 }
 
-// TestOrderDoesNotMatter: pods, nodes, pools and types in another order give the
-// same plan.
+// TestOrderDoesNotMatter: pods, nodes, pools and types in another order give the same plan.
 func TestOrderDoesNotMatter(t *testing.T) {
 	for name, script := range lawWorlds(150, 25) {
 		want := enginetest.Print(schedule.Solve(script.World()))
@@ -43,7 +43,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// TestPricesScale: prices times four buy the same for four times the money.
+// TestPricesScale: with prices times four, the same nodes are launched for four times the
+// price.
 func TestPricesScale(t *testing.T) {
 	for name, script := range lawWorlds(200, 20) {
 		before := schedule.Solve(script.World())
@@ -62,10 +63,11 @@ func TestPricesScale(t *testing.T) {
 	}
 }
 
-// TestSolvedWorldsStaySolved: once a plan has come true there is nothing to do for
-// the pods it placed, and what it left out is left out again. Limits are lifted:
-// a plan charges the largest of its choices, the node that comes may be smaller. So are
-// choices of label values: a plan holds for all of them, the node has one.
+// TestSolvedWorldsStaySolved: after a plan is carried out there is nothing to do for the pods
+// it placed, and the pods it left out are left out again. Limits are lifted: a plan counts
+// the largest of its offerings against them, and the node that comes may be smaller. Choices
+// between label values are left out as well: a plan holds for all of them, and the node has
+// one.
 func TestSolvedWorldsStaySolved(t *testing.T) {
 	for name, script := range lawWorlds(200, 25) {
 		for i := range script.Pools {
@@ -79,7 +81,7 @@ func TestSolvedWorldsStaySolved(t *testing.T) {
 		plan := schedule.Solve(script.World())
 		again := schedule.Solve(enginetest.After(script, plan).World())
 		if asksForVariety(script) {
-			// Machines that have come need no variety: they may take whom it kept away.
+			// Registered nodes need no variety: they may take pods that it kept away.
 			again.Nominations = nil
 		}
 		if len(again.Launches)+len(again.Nominations) > 0 {
@@ -94,8 +96,8 @@ func asksForVariety(s *enginetest.Script) bool {
 	})
 }
 
-// TestUselessOffersChangeNothing: a type nobody can buy, a pool that sells nothing
-// and a pool that may not buy leave every purchase as it was.
+// TestUselessOffersChangeNothing: a type that is sold out, a pool without offerings and a
+// blocked pool change no launch.
 func TestUselessOffersChangeNothing(t *testing.T) {
 	for name, script := range lawWorlds(150, 20) {
 		before := schedule.Solve(script.World())
@@ -115,15 +117,14 @@ func TestUselessOffersChangeNothing(t *testing.T) {
 	}
 }
 
-// placed is a plan without what it says of pods that were left out, whose funnels
-// name every pool.
+// placed is a plan without the pods that were left out, whose funnels name every pool.
 func placed(p schedule.Plan) schedule.Plan {
 	p.Unplaced = nil
 	return p
 }
 
-// TestSameBytesOnAnyMachine (Rule PLAN-10): the hash of many plans does not depend on
-// the number of processors, nor on the run.
+// TestSameBytesOnAnyMachine (Rule PLAN-10): the hash of many plans does not depend on the
+// number of processors, nor on the run.
 func TestSameBytesOnAnyMachine(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	hashes := map[string]int{}
@@ -140,8 +141,8 @@ func TestSameBytesOnAnyMachine(t *testing.T) {
 	}
 }
 
-// TestAnyHistory: a Builder that went through any history of changes gives the
-// same plan as one that was told the end of it, with every semantic mixed.
+// TestAnyHistory: a Builder that went through any history of changes gives the same plan as
+// one with only the final state, with every semantic mixed.
 func TestAnyHistory(t *testing.T) {
 	for seed := range uint64(150) {
 		script := enginetest.RandomFull(seed, 25)
@@ -159,7 +160,7 @@ func TestAnyHistory(t *testing.T) {
 	}
 }
 
-// stir changes, moves, removes or re-adds something.
+// stir changes, moves, removes or re-adds an object.
 func stir(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 	pod, pool := s.Pods[r.IntN(len(s.Pods))], s.Pools[r.IntN(len(s.Pools))]
 	switch r.IntN(14) {
@@ -221,7 +222,7 @@ func stirNode(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 	b.SetNode(n)
 }
 
-// forget takes back everything a script told; what the next one tells again stays.
+// forget removes everything that a script added. What the next script adds again stays.
 func forget(b *cluster.Builder, s *enginetest.Script) {
 	for _, p := range s.Pods {
 		b.RemovePod(p.UID)

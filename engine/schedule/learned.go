@@ -14,7 +14,7 @@ type learned struct {
 	unplaceable map[*cluster.PodClass]bool
 	// plain are classes that hold no preference from the start.
 	plain map[*cluster.PodClass]bool
-	// openedDomains are domains that an attempt opened with launches for other pods: they
+	// openedDomains are domains that a round opened with launches for other pods: they
 	// count for a spread although its own pods could not have opened them.
 	openedDomains map[domainCountKey][]int
 	// thin are the pools whose launches have lost variety; see dilute.

@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Rule MIN-VALUES-1: a claim lists 600 types at most, and those that its variety depends on are
-// among them however dear.
+// Rule MIN-VALUES-1: a NodeClaim lists 600 instance types at most, and those that its variety
+// depends on are among them however expensive they are.
 func TestVarietyAmongManyTypes(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("pool all variety:family=3 variety:type=50\npod web cpu=1\n")

@@ -10,9 +10,9 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestRespectLosesNobody (Rule PREFERENCE-1): whatever pods prefer, a plan that respects it is
-// valid, places as many pods of every priority as one that ignores it, and costs at
-// most the surplus more.
+// TestRespectLosesNobody (Rule PREFERENCE-1): whatever pods prefer, a plan that respects it
+// is valid, places as many pods of every priority as one that ignores it, and costs at most
+// the surplus more.
 func TestRespectLosesNobody(t *testing.T) {
 	honoured, asked := 0, 0
 	for seed := range uint64(400) {
@@ -65,9 +65,9 @@ func placedByPriority(s *enginetest.Script, p schedule.Plan) map[int32]int {
 	return out
 }
 
-// TestUpstreamsPreferencePods (Rule PREFERENCE-3): with no bound on the surplus, pods that would
-// like a node of their own get one each, as upstream buys them; with 10 % they share
-// the nodes that they would share without, in the zone they prefer.
+// TestUpstreamsPreferencePods (Rule PREFERENCE-3): with no bound on the surplus, pods that
+// prefer a node of their own get one each, as in Karpenter. With 10 % they share the nodes
+// that they would share without the preference, in the zone they prefer.
 func TestUpstreamsPreferencePods(t *testing.T) {
 	const pods = 60
 	script := func(settings string) *enginetest.Script {

@@ -38,7 +38,7 @@ type preferenceSearch struct {
 	sales map[saleKey][]cell
 
 	placed       map[*cluster.PodClass]int // by the plan that honours no preference
-	limit, purse offering.Price            // of the plan.s price, and of the planned price
+	limit, purse offering.Price            // upper bounds of bill and of spent
 	best         *solver
 	attempts     int
 	most         offering.Price // the most that any plan may cost

@@ -18,10 +18,10 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestRandomWorlds holds every invariant of a plan on seeded worlds.
+// TestRandomWorlds checks every invariant of a plan on seeded scripts.
 func TestRandomWorlds(t *testing.T) { holdsOn(t, enginetest.Random, 3000) }
 
-// TestFullWorlds (Rule POD-3) holds them on worlds in which all semantics are mixed.
+// TestFullWorlds (Rule POD-3) checks them on scripts in which all semantics are mixed.
 func TestFullWorlds(t *testing.T) { holdsOn(t, enginetest.RandomFull, 1500) }
 
 func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script, worlds uint64) {
@@ -45,8 +45,8 @@ func holdsOn(t *testing.T, random func(seed uint64, pods int) *enginetest.Script
 	}
 }
 
-// TestSolveIsDeterministic (Rule PLAN-10): neither the order in which things were told nor the
-// number of processors changes a byte of the plan.
+// TestSolveIsDeterministic (Rule PLAN-10): neither the order in which objects were added nor
+// the number of processors changes a byte of the plan.
 func TestSolveIsDeterministic(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for seed := range uint64(200) {
@@ -74,8 +74,8 @@ func shuffle(s *enginetest.Script, seed uint64) *enginetest.Script {
 	return &out
 }
 
-// TestIncrementalWorld: a Builder that went through any history of changes gives
-// the same plan as one that was told the end of it.
+// TestIncrementalWorld: a Builder that went through any history of changes gives the same
+// plan as one with only the final state.
 func TestIncrementalWorld(t *testing.T) {
 	for seed := range uint64(200) {
 		history(t, seed, enginetest.Random(seed, 30), enginetest.Random(seed+100000, 20))
@@ -108,7 +108,7 @@ func history(t *testing.T, seed uint64, script, other *enginetest.Script) {
 	}
 }
 
-// churn removes, moves, changes or re-adds something of the script.
+// churn removes, moves, changes or re-adds an object of the script.
 func churn(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 	pod := s.Pods[r.IntN(len(s.Pods))]
 	pool := s.Pools[r.IntN(len(s.Pools))]
@@ -145,7 +145,7 @@ func churn(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 	}
 }
 
-// churnNode removes a node, or tells the builder that it has become another.
+// churnNode removes a node, or replaces it in the builder by a changed one.
 func churnNode(b *cluster.Builder, n cluster.Node, r *rand.Rand) {
 	switch r.IntN(6) {
 	case 0:
@@ -171,7 +171,8 @@ func devices(a quantity.Amounts, r *rand.Rand) quantity.Amounts {
 	return a.Add(quantity.Amounts{fmt.Sprintf("example.com/device-%d", r.IntN(30)): int64(r.IntN(3))})
 }
 
-// singleValue tells the builder the script's end state without starting over.
+// singleValue adds the objects of the script's end state to the builder without starting
+// over.
 func singleValue(b *cluster.Builder, s *enginetest.Script) {
 	b.RemoveNamespace("default")
 	for name, labels := range s.Namespaces {
@@ -191,8 +192,8 @@ func singleValue(b *cluster.Builder, s *enginetest.Script) {
 	}
 }
 
-// TestFormerSelectorsChangeNothing (Rule PLAN-10): labels that selectors of pods asked for which
-// are gone tell no pods apart that are to be placed, wherever those were meanwhile.
+// TestFormerSelectorsChangeNothing (Rule PLAN-10): labels that only selectors of deleted pods
+// read do not tell pending pods apart, wherever those pods were meanwhile.
 func TestFormerSelectorsChangeNothing(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -226,8 +227,8 @@ func TestFormerSelectorsChangeNothing(t *testing.T) {
 	}
 }
 
-// curious has a pod come or go that asks for labels which no other asks for, pods be bound or
-// not, and nodes leave or not.
+// curious adds or deletes a pod whose selector reads labels that no other selector reads,
+// binds or unbinds pods, and lets nodes leave or not.
 func curious(b *cluster.Builder, s *enginetest.Script, r *rand.Rand) {
 	p := s.Pods[r.IntN(len(s.Pods))]
 	switch r.IntN(6) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// mostSecond bounds how many pods retryUnplaced places in one attempt: each costs a walk over
+// mostSecond bounds how many pods one call of retryUnplaced places: each costs a walk over
 // the launches.
 const mostSecond = 256
 

@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestRatesBound: no plan that buys for all pods of some nodes costs less than they are
-// worth, for any set of nodes.
+// TestRatesBound: for any set of nodes, no plan that launches nodes for all of their pods
+// costs less than the pods are worth.
 func TestRatesBound(t *testing.T) {
 	tight, bought := 0.0, 0
 	for seed := range uint64(400) {
@@ -19,7 +19,7 @@ func TestRatesBound(t *testing.T) {
 		var hosts []*cluster.NodeInfo
 		for _, h := range w.Nodes {
 			hosts = append(hosts, h)
-			trial.Cordon(h) // nothing is free
+			trial.Cordon(h) // no node has free capacity to use
 		}
 		rates := schedule.NewShadowPrices(w, hosts)
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -50,7 +50,7 @@ func TestRatesBound(t *testing.T) {
 	t.Logf("%d plans, rates are %.2f of the price", bought, tight/float64(bought))
 }
 
-// BenchmarkRates finds the rates of a town and asks what each node is worth.
+// BenchmarkRates finds the shadow prices of a town and the worth of each node's pods.
 func BenchmarkRates(b *testing.B) {
 	t := newTown(2000, 40000, 120, 50)
 	w := t.b.Snapshot()

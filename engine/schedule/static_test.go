@@ -22,7 +22,7 @@ func static(t *testing.T, script, pool string, n int) []schedule.Launch {
 	return schedule.Static(s.World(), pool, n)
 }
 
-// types lists the first choices and, in parentheses, how many choices there are.
+// types lists the first offerings' types and, in parentheses, how many offerings there are.
 func types(launches []schedule.Launch) []string {
 	var out []string
 	for _, l := range launches {
@@ -31,8 +31,8 @@ func types(launches []schedule.Launch) []string {
 	return out
 }
 
-// Rule STATIC-3: the cheapest machines that have room for the DaemonSets and are on
-// sale, as far as quota and limits last.
+// Rule STATIC-3: the cheapest available nodes that have capacity for the DaemonSets, as far
+// as quota and limits last.
 func TestStaticPlans(t *testing.T) {
 	const catalog = `
 type D8 cpu=8 mem=32Gi price=0.4 zones=1,2 draw:cores=8
@@ -70,7 +70,8 @@ pods web x3 cpu=1
 	}
 }
 
-// Rule STATIC-3: what falls short of minValues is bought where that is allowed, and says so.
+// Rule STATIC-3: where it is allowed, nodes with less variety than minValues ask for are
+// launched, and the launch says so.
 func TestStaticRelaxesVariety(t *testing.T) {
 	launches := static(t, `
 settings relax-min-values
@@ -85,8 +86,7 @@ pool fixed static variety:type=3 variety:zone=2 variety:capacity-type=2`, "fixed
 	}
 }
 
-// A label that only the pool gives its nodes gets one value, and nobody's pods are
-// promised room.
+// A label that only the pool sets gets one value, and no pods are planned for the node.
 func TestStaticLaunchesAreComplete(t *testing.T) {
 	launches := static(t, `
 type D4 cpu=4 mem=16Gi price=0.2
@@ -107,8 +107,8 @@ pods web x3 cpu=1`, "fixed", 1)
 	}
 }
 
-// Any of the choices may be bought in the end: whichever it is, quota and limits hold
-// when the cheapest of the others are bought.
+// Each of the offerings may be launched in the end. Whichever it is, quota and limits hold if
+// the other launches become their cheapest.
 func TestStaticOverRandomWorlds(t *testing.T) {
 	for seed := range uint64(100) {
 		script := enginetest.RandomFull(seed, 10)

@@ -15,13 +15,13 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the engine answers into the transcripts")
 
-// TestTranscripts replays testdata: a world, a line of dashes, the plan for it.
+// TestTranscripts replays testdata: a script, a line of dashes, the plan for it.
 func TestTranscripts(t *testing.T) {
 	replay(t, "testdata/*.txt", enginetest.Print)
 }
 
-// TestReasons replays testdata/why, where the answer is what a plan says about its
-// reasons, with every parameter.
+// TestReasons replays testdata/why, where the answer is what a plan says about its reasons,
+// with every parameter.
 func TestReasons(t *testing.T) { replay(t, "testdata/why/*.txt", enginetest.PrintWhy) }
 
 func replay(t *testing.T, pattern string, print func(schedule.Plan) string) {

@@ -71,7 +71,7 @@ func onSale(w *cluster.Snapshot, m *cluster.PoolCatalog) bitset.Set {
 // terms are the required anti-affinity terms of the snapshot's pods.
 type terms struct {
 	domains []*cluster.AntiAffinityTerm // over labels other than the hostname
-	apart   bitset.Set                  // selectors over the hostname that select pods without the term
+	apart   bitset.Set                  // over hostnames: selectors of pods without the term
 }
 
 // termsOf sorts the terms; in a what-if it caches them.
