@@ -106,7 +106,7 @@ func (b *buyer) repeat(c *candidate) bool {
 	}
 }
 
-// groupByShape sorts the pods left to place into shape groups.
+// groupByShape sorts the pods left to place into shape groups, the largest pods first.
 func (b *buyer) groupByShape(parts []*allotment) {
 	type key struct {
 		shape *cluster.PodShape

@@ -120,7 +120,8 @@ func (b *preferenceSearch) conclude(plain *solver) Plan {
 	}
 	b.most = plain.maxPrice
 	if slices.Contains(slices.Collect(maps.Values(b.minds)), true) {
-		plain = b.attempt(nil, plain.maxPrice) // fills nodes by preference, as others do
+		// It must fill nodes by preference, as the plans do that it is compared with.
+		plain = b.attempt(nil, plain.maxPrice)
 	}
 	return b.choose(plain)
 }

@@ -13,7 +13,8 @@ import (
 func FuzzWorld(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("a world of some bytes, each of them a choice"))
-	f.Add([]byte("X210010007007\x060070001060700070X7A0007A00000000000")) // more first offerings than quota
+	// More first offerings than quota.
+	f.Add([]byte("X210010007007\x060070001060700070X7A0007A00000000000"))
 	f.Add([]byte{200, 3, 17, 99, 4, 250, 1, 0, 0, 0, 77, 5, 130, 60, 31, 8, 9, 10, 200, 201, 202, 5, 5, 5})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 600 {

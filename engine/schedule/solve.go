@@ -104,7 +104,7 @@ type podGroup struct {
 	placed            int
 	promised          int // pods in allotments that nodes are to be launched for
 	nodeRules         nodeRules
-	keys              []*constraint.Key // of its rules over domains
+	keys              []*constraint.Key // of its rules and domain counts; no hostname
 	rules             []domainRule
 	increments        []increment
 	spreadFilters     []*spreadFilter
