@@ -6,18 +6,18 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Threshold is the score that a move in a Balanced pool needs: the share it saves of
-// what the pool costs may be half the share of the pool that it disturbs, not less.
+// Threshold is the minimum score of a move in a Balanced pool: the share of the pool's cost that
+// it saves must be at least half the share of the pool that it disrupts.
 const Threshold = 0.5
 
-// Totals are what the nodes of a pool cost together, and what it would disturb if they
-// all went.
+// Totals are what the nodes of a pool cost together, and the disruption cost of removing them
+// all.
 type Totals struct {
 	Price    offering.Price // per hour
 	Disturbs float64
 }
 
-// TotalsOf adds up every pool; price is what the node of that key costs.
+// TotalsOf adds up every pool; price returns the price of the node with that key.
 func TotalsOf(c *Cluster, price func(key string) offering.Price) map[string]Totals {
 	out := map[string]Totals{}
 	for i := range c.Nodes {
@@ -30,9 +30,9 @@ func TotalsOf(c *Cluster, price func(key string) offering.Price) map[string]Tota
 	return out
 }
 
-// Score compares the share of its cost that a pool saves with the share of it that is
-// disturbed: 1 is as much for an eviction as the pool's average. Saving something
-// without disturbing anything is worth any score; a pool that costs nothing scores 0.
+// Score divides the share of its cost that a pool saves by the share of it that is disrupted: 1
+// means the saving for each eviction equals the pool's average. A saving without disruption scores
+// infinity; a pool that costs nothing scores 0.
 func Score(saves offering.Price, disturbs float64, of Totals) float64 {
 	switch {
 	case saves <= 0 || of.Price <= 0 || of.Disturbs <= 0:
@@ -43,9 +43,9 @@ func Score(saves offering.Price, disturbs float64, of Totals) float64 {
 	return float64(saves) / float64(of.Price) / (disturbs / of.Disturbs)
 }
 
-// Balance scores a move for each of its Balanced pools and reports whether all of them
-// approve. What the move saves is split by what each pool's nodes cost. Other pools
-// have no say. The scores are nil when no pool is Balanced.
+// Balance scores a move for each of its Balanced pools and reports whether all of them reach the
+// Threshold. The saving is split in proportion to what each pool's nodes cost. Other pools are
+// not scored. The scores are nil when no pool is Balanced.
 func Balance(parts []Part, saves offering.Price, totals map[string]Totals) (scores map[string]float64, approved bool) {
 	before := offering.Price(0)
 	for _, part := range parts {
@@ -70,8 +70,8 @@ func Balance(parts []Part, saves offering.Price, totals map[string]Totals) (scor
 	return scores, approved
 }
 
-// Hopeless reports whether the node cannot score enough in its Balanced pool even if
-// it went and nothing took its place. In a pool whose cost is not known nothing is.
+// Hopeless reports whether the node cannot reach the Threshold in its Balanced pool even if it
+// went without a replacement. It is false for a pool whose cost is not known.
 func Hopeless(n *Node, p *Pool, price offering.Price, of Totals) bool {
 	return p.Policy == Balanced && of.Price > 0 && Score(price, 1+n.Cost, of) < Threshold
 }

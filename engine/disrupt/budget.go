@@ -11,29 +11,29 @@ import (
 
 // Budget is one of a pool's disruption budgets, as it stands now.
 type Budget struct {
-	// Causes it holds for; nil means all.
+	// Causes that the budget applies to; nil means all.
 	Causes []Cause
-	// Nodes is how many may be down at once; with Percent, of every hundred, rounded up.
+	// Nodes is how many nodes may be disrupted at once; with Percent, a percentage, rounded up.
 	Nodes   int
 	Percent bool
-	// Active is set while its schedule says so, or when it has none; Until is when that
+	// Active is set while the budget's schedule is active, or when it has none; Until is when that
 	// may change by itself, zero when it does not.
 	Active bool
 	Until  time.Time
-	// Broken is set when it cannot be read: the pool then may lose nothing, for any cause
-	// and whatever the schedule.
+	// Broken is set when the budget cannot be parsed: the pool then allows no disruption, for any
+	// cause and whatever the schedule.
 	Broken bool
 }
 
 // NodeCount is the nodes of a pool as its budgets count them.
 type NodeCount struct {
-	// Nodes are those that were ready for pods once and whose machines are not going;
-	// Down are those among them that do not work, are leaving, or are about to.
+	// Nodes counts nodes that were initialized and whose instances are not terminating; Down
+	// counts those among them that are not ready, are leaving, or are in a move.
 	Nodes, Down int
 }
 
-// CountNodes counts the nodes of every pool. A node that a new move takes is one more
-// down, for every cause.
+// CountNodes counts the nodes of every pool. Each node that a new move takes adds one to Down,
+// for every cause.
 func CountNodes(c *Cluster) map[string]NodeCount {
 	going := map[string]bool{}
 	for _, m := range c.Underway {
@@ -45,7 +45,7 @@ func CountNodes(c *Cluster) map[string]NodeCount {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if n.Initialized.IsZero() || n.Terminating {
-			continue // on its way up it is no loss, and would round percentages up
+			continue // an uninitialized node is no disruption, and would round percentages up
 		}
 		count := out[n.Pool]
 		count.Nodes++
@@ -57,9 +57,9 @@ func CountNodes(c *Cluster) map[string]NodeCount {
 	return out
 }
 
-// Allowed is how many more nodes of the pool may go for that cause, and what to say
-// of a node that may not (Kept without a key). The strictest budget decides; a pool
-// without any may lose all at once.
+// Allowed is how many more nodes of the pool may be disrupted for that cause, and the objection
+// for a node that may not (Kept without a key). The strictest budget decides; a pool without
+// budgets may lose all nodes at once.
 func Allowed(p *Pool, count NodeCount, cause Cause) (int, Kept) {
 	most, until := Permitted(p, count.Nodes, cause)
 	left := Kept{
@@ -71,8 +71,8 @@ func Allowed(p *Pool, count NodeCount, cause Cause) (int, Kept) {
 	return max(0, most-count.Down), left
 }
 
-// Permitted is how many of the pool's nodes may be down at once for that cause
-// (math.MaxInt32 when nothing bounds it), and when that may change by itself.
+// Permitted is how many of the pool's nodes may be down at once for that cause (math.MaxInt32
+// when no budget bounds it), and when that may change by itself.
 func Permitted(p *Pool, nodes int, cause Cause) (most int, until time.Time) {
 	most = math.MaxInt32
 	for i := range p.Budgets {
@@ -93,7 +93,7 @@ func Permitted(p *Pool, nodes int, cause Cause) (most int, until time.Time) {
 	return most, until
 }
 
-// budgeted is the cause that budgets know it as.
+// budgeted is the cause under which budgets count this one.
 func (c Cause) budgeted() Cause {
 	if c == Expired {
 		return Drifted
@@ -105,8 +105,8 @@ func (b *Budget) holdsFor(cause Cause) bool {
 	return b.Causes == nil || slices.Contains(b.Causes, cause.budgeted())
 }
 
-// share is the budget's number for so many nodes, at most math.MaxInt32. One of three
-// nodes is more than ten percent: a small pool could otherwise never be changed.
+// share is the budget's limit for that number of nodes, at most math.MaxInt32. Percentages round
+// up: ten percent of three nodes is one, or a small pool could never change.
 func (b *Budget) share(nodes int) int {
 	n := min(max(b.Nodes, 0), math.MaxInt32)
 	if !b.Percent {

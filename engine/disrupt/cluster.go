@@ -6,21 +6,21 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Cluster is what decides about nodes besides the World: who may be disturbed, when,
-// how many at once, and for how much. Nodes and Pools are in no particular order.
+// Cluster is what disruption decisions need besides the snapshot: which nodes may be disrupted,
+// when, how many at once, and at what cost. Nodes and Pools may be in any order.
 type Cluster struct {
 	Now   time.Time
 	Nodes []Node
 	Pools []Pool
-	// Underway are moves that were decided before and have not ended. Their nodes count
-	// as gone, their pods as being where the moves take them.
+	// Underway are moves that were decided before and have not ended. Their nodes count as gone,
+	// and their pods as running where the moves take them.
 	Underway []Move
-	// Resting are nodes of which a move failed: they are left alone until then, by key.
+	// Resting are nodes with a failed move, by key, and until when each is left alone.
 	Resting  map[string]time.Time
 	Settings Settings
 }
 
-// Cause is why a node is to go. Spelled as Karpenter spells the reasons of its budgets,
+// Cause is why a node is disrupted. Values are spelled like Karpenter's reasons in budgets,
 // conditions and events; metrics have them in lower case.
 type Cause string
 
@@ -31,51 +31,52 @@ const (
 	Underutilized Cause = "Underutilized"
 )
 
-// Node is a node of a pool as far as the World does not know it.
+// Node is what the snapshot does not know of a node of a pool.
 type Node struct {
 	Key  string // cluster.Node.Key
-	Name string // of the Kubernetes Node, for texts
+	Name string // name of the Kubernetes Node, for messages
 	Pool string
 
 	Created time.Time
-	// Initialized is when it became ready for pods; zero while it is not.
+	// Initialized is when the node was initialized; zero while it is not.
 	Initialized time.Time
-	// Ready is what the kubelet says now.
+	// Ready is the node's Ready condition now.
 	Ready bool
-	// Leaving is set once somebody deleted it; Terminating when its machine is going already.
+	// Leaving is set once the node is deleted; Terminating once its instance is terminating.
 	Leaving, Terminating bool
-	// QuietSince is when a pod last came or went, or the node became ready.
+	// QuietSince is when a pod last came or went, or when the node became ready.
 	QuietSince time.Time
-	// ExpireAfter is its life; zero means for ever.
+	// ExpireAfter is the node's maximum lifetime; zero means no limit.
 	ExpireAfter time.Duration
-	// Grace is set when it has a terminationGracePeriod: drift then need not wait for
-	// pods that refuse to leave.
+	// Grace is set when the node has a terminationGracePeriod: drift then does not wait for pods
+	// that block eviction.
 	Grace bool
 
-	// Pods counts those that would need another home; Cost is what it costs to evict them:
-	// upstream's eviction cost of each, 1 for an ordinary pod, -10 to 10, negative ones as 0.
+	// Pods counts the pods that need another node when this one goes. Cost is what it costs to
+	// evict them: the sum of Karpenter's eviction costs (1 for an ordinary pod, -10 to 10), with
+	// negative ones counted as 0.
 	Pods int
 	Cost float64
-	// Promised is set while pods are expected on the node; PromisedUntil is when that
-	// lapses by itself, zero when it does not.
+	// Promised is set while pods are nominated to the node; PromisedUntil is when that lapses by
+	// itself, zero when it does not.
 	Promised      bool
 	PromisedUntil time.Time
-	// Spare is set while room is kept there for capacity buffers: the node is then neither
-	// empty nor consolidated, but replaced when due.
+	// Spare is set while the node keeps free capacity for capacity buffers: it is then neither
+	// removed as empty nor consolidated, but still replaced when due.
 	Spare bool
-	// Unpriced says why nobody knows what the node costs; empty when that is known.
+	// Unpriced says why the node's price is unknown; empty when the price is known.
 	Unpriced string
-	// Blocks are who asks for the node to be left alone, in a fixed order.
+	// Blocks are the reasons to leave the node alone, in a fixed order.
 	Blocks []Block
-	// Guards are the PodDisruptionBudgets of its pods that let some go, though not all at once
-	// perhaps: the others leave later.
+	// PDBs are the PodDisruptionBudgets of the node's pods that allow some evictions. They may not
+	// allow all at once: the other pods are evicted later.
 	PDBs []PDB
-	// Due are the causes for which it must be replaced whatever that costs, oldest first.
+	// Due are the causes for which the node must be replaced whatever it costs, oldest first.
 	Due []Due
 }
 
-// PDB is a PodDisruptionBudget, the pods of a node that it selects, by UID, and how many of all
-// that it selects may be evicted now.
+// PDB is a PodDisruptionBudget: the UIDs of a node's pods that it selects, and how many of all
+// the pods that it selects may be evicted now.
 type PDB struct {
 	Name    string
 	Allowed int
@@ -85,17 +86,17 @@ type PDB struct {
 // Block is one reason to leave a node alone.
 type Block struct {
 	Because reason.Reason
-	// Detail is the text of Karpenter's event.
+	// Detail is the message of Karpenter's event.
 	Detail string
 	Facts  reason.Facts
-	// Until is when it lapses by itself; zero when it is not a matter of time.
+	// Until is when the block lapses by itself; zero when it does not depend on time.
 	Until time.Time
-	// Pod is set when a pod on the node is the reason, not the node itself: with a
-	// terminationGracePeriod drift goes ahead all the same.
+	// Pod is set when the reason is a pod on the node and not the node itself: with a
+	// terminationGracePeriod such a block does not stop drift.
 	Pod bool
 }
 
-// Due is one cause to replace a node.
+// Due is one cause for which a node must be replaced.
 type Due struct {
 	Cause  Cause
 	Detail string // NodePoolDrifted, ImageDrift, …
@@ -111,7 +112,7 @@ const (
 	Balanced                 Policy = "Balanced"
 )
 
-// Pool is what a NodePool says about losing nodes.
+// Pool is what a NodePool says about disruption.
 type Pool struct {
 	Name string
 	// Policy is WhenEmptyOrUnderutilized when empty.
@@ -119,31 +120,32 @@ type Pool struct {
 	// ConsolidateAfter is how long a node must be quiet; Never overrides it.
 	ConsolidateAfter time.Duration
 	Never            bool
-	// Static pools keep a number of nodes: theirs are replaced when due, and never consolidated.
+	// Static pools keep a fixed number of nodes: these are replaced when due, but never
+	// consolidated.
 	Static  bool
 	Budgets []Budget
 	// MinSavings is what a move must save at least; nil means Settings.MinSavings.
 	MinSavings *MinSavings
 	// MinAge is how old a node must be before it is consolidated; negative means Settings.MinAge.
 	MinAge time.Duration
-	// Resting is until when nothing is tried in the pool, because too much failed there.
+	// Resting is until when no move is tried in the pool, because too many failed there.
 	Resting time.Time
-	// Unsettled is until when its underutilized nodes are left alone, because what was
-	// consolidated there did not come true.
+	// Unsettled is until when underutilized nodes of the pool are left alone, because the last
+	// consolidation there did not bring the expected result.
 	Unsettled time.Time
 }
 
-// Settings are the operator's wishes.
+// Settings are the operator's settings.
 type Settings struct {
-	// MinSavings and MinAge hold for pools that say nothing else.
+	// MinSavings and MinAge apply to pools without their own.
 	MinSavings MinSavings
 	MinAge     time.Duration
-	// SpotToSpot lets spot nodes be replaced by cheaper spot nodes.
+	// SpotToSpot allows spot nodes to be replaced by cheaper spot nodes.
 	SpotToSpot bool
-	// Upstream restores Karpenter's rules exactly where karve is more careful or does
-	// more: any saving pays, new nodes count like old ones, several nodes are replaced by
-	// one at most, and spot by spot only with 15 cheaper types.
+	// Upstream restores Karpenter's exact rules where karve is more careful or does more: any
+	// saving is enough, new nodes count like old ones, several nodes are replaced by at most
+	// one, and spot is replaced by spot only with 15 cheaper instance types.
 	Upstream bool
-	// Steps bounds how many sets of nodes one call looks into; 0 means no bound.
+	// Steps bounds how many sets of nodes one call tries; 0 means no bound.
 	Steps int
 }

@@ -1,10 +1,10 @@
-// Package disrupt decides which nodes go, and what takes their place: because they are
-// empty, drifted, past their life, or because the cluster would be cheaper without them.
+// Package disrupt decides which nodes to remove and what replaces them. A node goes because it
+// is empty, drifted or expired, or because the cluster is cheaper without it.
 //
-// It is pure like all of engine: what it knows is in its arguments. It works by supposing
-// moves in the World (cluster.WhatIf) and asking pack where the pods would go; the World is
-// left as it was. Every node that stays gets a reason.
+// Like all of engine the package is pure: it reads only its arguments. It applies candidate moves
+// to a what-if of the snapshot (cluster.WhatIf) and asks package schedule where the pods would
+// go; the snapshot itself does not change. Every node that stays gets a reason.
 //
-// It refuses to act, to read clocks and to wait. The zero Cluster has no nodes; the zero
-// Settings are karve's rules without any threshold.
+// The package does not carry out moves, read clocks or wait. The zero Cluster has no nodes; the
+// zero Settings are karve's rules without any threshold.
 package disrupt

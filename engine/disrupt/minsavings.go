@@ -7,48 +7,48 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// MinSavings is the least that a replacement must save: the larger of both holds. The zero
-// MinSavings asks for any saving at all.
+// MinSavings is the least that a replacement must save: the largest of its values applies. The
+// zero MinSavings accepts any saving.
 type MinSavings struct {
-	Share   float64        // of what the nodes that go cost, 0 to 1
-	PerHour offering.Price // in money
-	// PerEviction is for each ordinary pod that moves (see Node.Cost); what a node saves that
-	// goes without a replacement must reach it, too.
+	Share   float64        // of the cost of the nodes that go, 0 to 1
+	PerHour offering.Price // absolute
+	// PerEviction is for each ordinary pod that moves (see Node.Cost). A node that goes without a
+	// replacement must save it, too.
 	PerEviction offering.Price
-	// PerPod lowers PerEviction to this share of what a pod that may move costs on average: see
-	// search.fair. Zero leaves it as it is.
+	// PerPod lowers PerEviction to this share of the average cost of a pod that may move: see
+	// search.fair. Zero leaves PerEviction as it is.
 	PerPod float64
 }
 
-// Defaults are karve's rules out of the box. A replacement restarts pods, pulls images
-// and warms caches, so a few percent that tomorrow's prices may take back do not pay
-// for it; nor does a restart that saves less than a quarter of what the pod costs; and a node that was just
-// bought is about to be used.
+// Defaults are karve's default settings. A replacement restarts pods, pulls images and warms
+// caches, so a saving of a few percent does not pay for it: tomorrow's prices may reverse it. A
+// restart that saves less than a quarter of what the pod costs does not pay either. A node that
+// was just launched is about to be used.
 func Defaults() Settings {
 	return Settings{MinSavings: MinSavings{Share: 0.05, PerEviction: 2.5e6, PerPod: 0.25}, MinAge: 5 * time.Minute}
 }
 
-// Part is what one pool gives to a move.
+// Part is one pool's share of a move.
 type Part struct {
 	Pool *Pool
-	// Nodes of the pool that go, what they cost per hour, and what it costs to evict
-	// their pods (the sum of Node.Cost).
+	// Nodes of the pool that go, what they cost per hour, and what it costs to evict their pods
+	// (the sum of Node.Cost).
 	Nodes int
 	Price offering.Price
 	Cost  float64
 }
 
-// Disturbs is what the part costs in evictions, as Karpenter reckons: one for each
-// node and one for each ordinary pod.
+// Disturbs is the part's disruption cost as Karpenter counts it: one for each node and one for
+// each ordinary pod.
 func (p Part) Disturbs() float64 { return float64(p.Nodes) + p.Cost }
 
-// Worth is what an eviction saves: a node's price for each thing it disturbs. Nodes of
-// the highest worth go first.
+// Worth is the node's price divided by its disruption cost. Nodes with the highest worth go
+// first.
 func Worth(price offering.Price, n *Node) float64 { return float64(price) / (1 + n.Cost) }
 
-// Least is what replacing those nodes must save at least, per hour: every pool asks for
-// its share of what its own nodes cost. At least the smallest amount there is: a move
-// that saves nothing disturbs for nothing.
+// Least is what replacing those nodes must save at least, per hour: the sum of what every pool
+// asks for its own nodes. It is never less than the smallest positive price, as a move that saves
+// nothing disrupts for nothing.
 func Least(parts []Part, s Settings) offering.Price {
 	least := offering.Price(0)
 	for _, part := range parts {
@@ -81,8 +81,8 @@ func (t MinSavings) Least(before offering.Price) offering.Price {
 	return max(offering.Price(math.Ceil(t.Share*float64(before))), t.PerHour, 0)
 }
 
-// Pays reports whether a consolidation is worth its while: one that buys something
-// saves what its pools ask for, one that buys nothing saves anything at all.
+// Pays reports whether a consolidation saves enough. With launches it must save what its pools
+// ask for; without launches any saving that covers PerEviction is enough.
 func Pays(parts []Part, before, after offering.Price, launches int, s Settings) bool {
 	if launches == 0 {
 		least := offering.Price(1)

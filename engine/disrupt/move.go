@@ -8,28 +8,28 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Move is nodes that go together, and what takes their place. Moves of one plan share
-// no node: neither among those that go nor between those and the homes of their pods.
+// Move is a set of nodes that go together, and what replaces them. Moves of one plan share no
+// node: neither among the nodes that go nor between those and the nodes that receive pods.
 type Move struct {
 	Cause Cause
-	// Nodes are the keys of those that go, sorted.
+	// Nodes are the keys of the nodes that go, sorted.
 	Nodes []string
-	// Homes are nodes that exist where pods fit; Launches what is bought for the others.
-	// Whichever choices are bought, the move saves what its pools ask for, unless the
-	// cause leaves no choice.
+	// Receivers are existing nodes that take pods of the move; Launches are new nodes for the
+	// other pods. Whichever offerings are launched, the move saves what its pools ask for, except
+	// for causes that replace a node whatever it costs.
 	Receivers []schedule.Nomination
 	Launches  []schedule.Launch
-	// Before is what the nodes that go cost per hour, After what the launches cost at
-	// their first choices.
+	// Before is what the nodes that go cost per hour, After what the launches cost at their first
+	// offerings.
 	Before, After offering.Price
 	// Evictions counts the pods that move.
 	Evictions int
-	// Detail says why in words; for Balanced pools Score is what decided, per pool.
+	// Detail describes the move in words. For Balanced pools Score is the deciding score, by pool.
 	Detail string
 	Score  map[string]float64
 }
 
-// Saves is what the move saves per hour; negative when it costs.
+// Saves is what the move saves per hour; negative when it costs more.
 func (m Move) Saves() offering.Price { return m.Before - m.After }
 
 // Kept is a node that stays, and why.
@@ -38,19 +38,19 @@ type Kept struct {
 	Because reason.Reason
 	Detail  string
 	Facts   reason.Facts
-	// Until is when the reason lapses by itself; zero when it is not a matter of time.
+	// Until is when the reason lapses by itself; zero when it does not depend on time.
 	Until time.Time
-	// Costs is what leaving it costs per hour: what would be saved if it could go; zero
-	// when that was not looked into.
+	// Costs is what keeping the node costs per hour: what its removal would save. Zero when that
+	// was not computed.
 	Costs offering.Price
 }
 
-// Plan is moves to make, best first, and every node that is left alone with the reason.
+// Plan is the moves to make, best first, and every node that is left alone with the reason.
 type Plan struct {
 	Moves []Move
 	Kept  []Kept // by key
-	// Done is set when everything was looked into; else Next continues where this ended,
-	// with Moves among Cluster.Underway.
+	// Done is set when the search looked at everything; else Next says where the next call
+	// continues, with Moves among Cluster.Underway.
 	Done bool
 	Next Cursor
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// DueBefore orders nodes that are due for that cause: empty ones first, which nobody
-// misses, then those that became due first, then by key.
+// DueBefore orders nodes that are due for that cause: empty nodes first, then by how long they
+// are due, longest first, then by key.
 func DueBefore(a, b *Node, cause Cause) int {
 	return cmp.Or(
 		cmp.Compare(min(a.Pods, 1), min(b.Pods, 1)),
@@ -15,7 +15,7 @@ func DueBefore(a, b *Node, cause Cause) int {
 	)
 }
 
-// dueSince is when the node became due for that cause; zero when it is not.
+// dueSince is when the node became due for that cause; zero when it is not due.
 func (n *Node) dueSince(cause Cause) (since time.Time) {
 	for _, d := range n.Due {
 		if d.Cause == cause && (since.IsZero() || d.Since.Before(since)) {

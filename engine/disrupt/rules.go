@@ -8,12 +8,12 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Eligible reports whether the node may go for that cause, as far as the node and its
-// pool have a say; else Kept is the first objection, with Karpenter's text where it has
-// one. The order is Karpenter's too: what stands in the way of everything comes first.
+// Eligible reports whether the node may be disrupted for that cause, as far as the node and its
+// pool decide it. If not, Kept is the first objection, with Karpenter's text where Karpenter has
+// one. The order is Karpenter's too: objections to every cause come first.
 //
-// Budgets, prices and room elsewhere are questions of their own. p is nil when the pool
-// is not known.
+// Budgets, prices and free capacity elsewhere are checked separately. p is nil when the pool is
+// not known.
 func Eligible(n *Node, p *Pool, cause Cause, c *Cluster) (Kept, bool) {
 	left := unfit(n, p, cause, c)
 	if left.Because == "" && cause.graceful() {
@@ -26,11 +26,11 @@ func Eligible(n *Node, p *Pool, cause Cause, c *Cluster) (Kept, bool) {
 	return left, left.Because == ""
 }
 
-// graceful causes respect every pod that asks to be left alone; the others need not
-// for ever.
+// graceful reports whether the cause respects every pod that blocks disruption. The other
+// causes ignore such pods on nodes with a terminationGracePeriod.
 func (c Cause) graceful() bool { return c == Empty || c == Underutilized }
 
-// unfit is what stands in the way of every cause.
+// unfit returns the first objection that holds for every cause.
 func unfit(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	switch {
 	case underway(n.Key, c.Underway):
@@ -66,7 +66,7 @@ func underway(key string, moves []Move) bool {
 	return false
 }
 
-// nodeGroup is the first block that comes from a pod, or from the node itself.
+// block is the first block that comes from a pod, or from the node itself.
 func (n *Node) block(ofPod bool) *Block {
 	for i := range n.Blocks {
 		if n.Blocks[i].Pod == ofPod {
@@ -80,7 +80,7 @@ func (b *Block) left() Kept {
 	return Kept{Because: b.Because, Detail: b.Detail, Facts: b.Facts, Until: b.Until}
 }
 
-// resting holds for every cause: what failed just now fails again.
+// resting objects for every cause while a move of the node or of its pool failed recently.
 func resting(n *Node, p *Pool, c *Cluster) Kept {
 	if until := c.Resting[n.Key]; c.Now.Before(until) {
 		return Kept{Because: Resting, Detail: "A move of the node failed, it is tried again later", Until: until}
@@ -98,7 +98,7 @@ func notDue(n *Node, cause Cause) Kept {
 	return Kept{Because: NotDue}
 }
 
-// unwanted is what stands in the way of making the cluster cheaper.
+// unwanted returns the first objection to consolidating the node.
 func unwanted(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	switch {
 	case p.Static:
@@ -140,20 +140,20 @@ func occupancy(n *Node, p *Pool, cause Cause, s Settings) Kept {
 	return Kept{}
 }
 
-// Vacant reports whether the node counts as empty: no pod on it would need another
-// home. Karpenter asks whether eviction would cost anything, and so takes a node whose
-// pods are all cheap to lose for an empty one.
+// Vacant reports whether the node counts as empty: no pod on it needs another node. Karpenter
+// instead asks whether eviction costs anything, so it also treats a node as empty when all its
+// pods have an eviction cost of zero or less.
 func Vacant(n *Node, s Settings) bool { return n.Pods == 0 || s.Upstream && n.Cost <= 0 }
 
-// Quiet reports whether no pod came or went for the pool's consolidateAfter, and since
-// when that is so, or will be. This is the condition Consolidatable of a NodeClaim.
+// Quiet reports whether no pod came or went for the pool's consolidateAfter, and the time from
+// which that holds or will hold. This is the Consolidatable condition of a NodeClaim.
 func Quiet(n *Node, p *Pool, now time.Time) (at time.Time, quiet bool) {
 	at = n.QuietSince.Add(p.ConsolidateAfter)
 	return at, !n.Initialized.IsZero() && !p.Never && !p.Static && !now.Before(at)
 }
 
-// young nodes were bought for something that is yet to come to them. Karpenter does
-// not ask for an age.
+// young objects to nodes below the minimum age: the pods that they were launched for may be yet
+// to come. Karpenter has no minimum age.
 func young(n *Node, p *Pool, c *Cluster) Kept {
 	least := p.MinAge
 	if least < 0 {
@@ -166,9 +166,10 @@ func young(n *Node, p *Pool, c *Cluster) Kept {
 	return Kept{}
 }
 
-// CanReceive reports whether pods of nodes that are consolidated may move to the node, as far
-// as it is a node of a pool: not while it is on its way up or out, was chosen itself, or
-// is so busy that it may be about to go as empty or to fill up.
+// CanReceive reports whether pods of consolidated nodes may move to the node, as far as the node
+// and its pool decide it. A node cannot receive pods before it is initialized, while it is leaving
+// or in a move itself, or until consolidateAfter has passed since the last pod came or went:
+// until then it may become empty or fill up.
 func CanReceive(n *Node, p *Pool, c *Cluster) bool {
 	if n.Initialized.IsZero() || n.Leaving || n.Terminating || underway(n.Key, c.Underway) {
 		return false
