@@ -2,9 +2,9 @@ package disrupt
 
 import "github.com/karve-dev/karve/engine/cluster"
 
-// admit opens nodes that are merely busy to the pods of nodes that are due. Whoever moves
-// there for money may move again soon, or find it filled up; what must go needs a home
-// now, and else a machine would be bought while there is room.
+// admit lets pods of nodes that are due move to nodes that are not quiet. Consolidation avoids
+// such nodes, as they may be consolidated or filled up soon. But pods of a node that is due need
+// a node now, and otherwise one would be launched although there is free capacity.
 func (s *search) admit() {
 	if s.admitted {
 		return
@@ -19,7 +19,7 @@ func (s *search) admit() {
 	s.whatIf.Uncordon(open...)
 }
 
-// busy nodes would be homes if no pod had come or gone there.
+// busy reports whether the node takes no pods only because it is not quiet.
 func (s *search) busy(n *node) bool {
 	if n.host == nil || n.gone || n.wanders() || CanReceive(n.Node, n.pool, s.c) {
 		return false
@@ -27,7 +27,7 @@ func (s *search) busy(n *node) bool {
 	return CanReceive(n.Node, nil, s.c)
 }
 
-// dismiss shuts them again.
+// dismiss cordons them again.
 func (s *search) dismiss() {
 	s.admitted = false
 	for _, n := range s.nodes {

@@ -2,22 +2,22 @@ package disrupt
 
 import "github.com/karve-dev/karve/engine/cluster"
 
-// change is one thing that was done to the floor, so that it can be undone and done again.
+// change is one change of the simulated scheduler, kept so that it can be undone and redone.
 type change struct {
 	deed
-	at  int         // the seat, unless it was bought:
-	pod *evictedPod // who sat down there
+	at  int         // the node, unless it is launched:
+	pod *evictedPod // the pod that came there
 
-	open, left bool // how the seat was before everybody left it
+	open, left bool // the node's state before its pods left
 
-	market *cluster.PoolCatalog // what was bought
+	market *cluster.PoolCatalog // the launched offering
 	row    int
 
-	tally     *domainCount // what was counted
+	tally     *domainCount // the domain count that changed
 	value, by int
 }
 
-// deed is what a change did.
+// deed is the kind of a change.
 type deed uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	counting
 )
 
-// back undoes what was done since the log was that long.
+// back undoes changes until the log is that long.
 func (f *schedSim) back(to int) {
 	for len(f.log) > to {
 		last := len(f.log) - 1
@@ -55,7 +55,7 @@ func (f *schedSim) undo(c *change) {
 	}
 }
 
-// again does what was done once more, on a floor that is as it was before.
+// again repeats the changes on a simulated scheduler that is as it was before them.
 func (f *schedSim) again(changes []change) {
 	for i := range changes {
 		switch c := &changes[i]; c.deed {
@@ -71,5 +71,5 @@ func (f *schedSim) again(changes []change) {
 	}
 }
 
-// keep says that what was done stays.
+// keep makes the changes permanent.
 func (f *schedSim) keep() { f.log = f.log[:0] }

@@ -13,16 +13,16 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Numbers of machine types that a spot machine must be able to be when it takes the place
-// of a spot node: with fewer it is the next to be reclaimed. Karpenter asks for 15, when
-// one node is replaced.
+// The least numbers of instance types that a spot replacement of spot nodes must be able to use:
+// with fewer types it is likely to be reclaimed next. Karpenter requires 15, when one node is
+// replaced.
 const (
 	fewestTypes         = 3
 	fewestTypesUpstream = 15
 )
 
-// spot says why the nodes cannot be replaced by spot machines, as far as the nodes tell:
-// a spot node is hardly ever replaced by anything else.
+// spot says why the nodes cannot be replaced by spot nodes, as far as the nodes themselves decide
+// it: a spot node is hardly ever replaced by anything else.
 func (s *search) spot(set []*node) Kept {
 	if s.c.Settings.SpotToSpot || !allSpot(set) {
 		return Kept{}
@@ -34,14 +34,14 @@ func allSpot(set []*node) bool {
 	return !slices.ContainsFunc(set, func(n *node) bool { return n.host.Labels[cluster.LabelCapacityType] != offering.Spot })
 }
 
-// offeringKey is all that tells machines apart that are bought.
+// offeringKey identifies what a launch becomes: the pool and the offering.
 type offeringKey struct{ pool, instanceType, zone, capacityType string }
 
 func offeringKeyOf(pool string, c offering.Ref) offeringKey {
 	return offeringKey{pool, c.Type, c.Zone, c.CapacityType}
 }
 
-// same is a node that one of the launches would buy again.
+// same is a node whose offering one of the launches would launch again.
 func same(launches []schedule.Launch, set []*node) *node {
 	for i := range launches {
 		bought := offeringKeyOf(launches[i].Pool, launches[i].Offerings[0])
@@ -54,9 +54,9 @@ func same(launches []schedule.Launch, set []*node) *node {
 	return nil
 }
 
-// cut leaves of each launch the choices with which the move still pays, whichever are
-// bought: what may be spent is shared out by the first choices. None of them is the like of
-// a node that goes. Kept says why nothing remains.
+// cut leaves each launch the offerings with which the move still pays, whichever are launched: the
+// maximum price is divided in proportion to the first offerings. No offering is the one of a node
+// that goes when several nodes go. Kept says why nothing remains.
 func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Price) Kept {
 	var after offering.Price
 	for i := range launches {
@@ -66,7 +66,7 @@ func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Pri
 	for _, n := range set {
 		likes[n.as] = true
 	}
-	alike := map[*offering.Ref][]offering.Ref{} // launches that are alike share their choices
+	alike := map[*offering.Ref][]offering.Ref{} // equal launches share their offerings
 	for i := range launches {
 		l := &launches[i]
 		most := share(purse, l.Offerings[0].Price, after)
@@ -97,8 +97,8 @@ func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Pri
 	return Kept{}
 }
 
-// overdrawn says that there is no quota for what cut has left: another choice comes first than the
-// one that it was reserved for.
+// overdrawn says that the quota does not suffice for what cut has left: another offering may come
+// first than the one that quota was reserved for.
 func (s *search) overdrawn(launches []schedule.Launch) Kept {
 	left := maps.Clone(s.whatIf.Snapshot().QuotaLeft)
 	for i := range launches {
@@ -128,9 +128,9 @@ func share(purse, part, whole offering.Price) offering.Price {
 	return offering.Price(q)
 }
 
-// narrow leaves the choices that cost no more than most. They are bought the way the
-// first is, in zones where that is cheap enough: a claim names types and zones apart, and
-// no pair of them may be too dear.
+// narrow leaves the offerings that cost no more than most. All have the capacity type of the
+// first, and zones where that is cheap enough: a NodeClaim names types and zones separately, so no
+// pair of them may be too expensive.
 func narrow(choices []offering.Ref, m *cluster.PoolCatalog, most offering.Price, banned func(offering.Ref) bool) []offering.Ref {
 	var kept []offering.Ref
 	var zones []string
@@ -149,7 +149,7 @@ func narrow(choices []offering.Ref, m *cluster.PoolCatalog, most offering.Price,
 		}
 	}
 	tooDear := map[string]bool{}
-	return slices.DeleteFunc(kept, func(c offering.Ref) bool { // an offer on sale at two prices may leave nothing
+	return slices.DeleteFunc(kept, func(c offering.Ref) bool { // with two prices for an offering nothing may remain
 		if !slices.Contains(zones, c.Zone) {
 			return true
 		}
@@ -162,7 +162,7 @@ func narrow(choices []offering.Ref, m *cluster.PoolCatalog, most offering.Price,
 	})
 }
 
-// limit leaves the launch those of its choices.
+// limit reduces the launch to those offerings.
 func limit(l *schedule.Launch, kept []offering.Ref) {
 	if len(kept) == len(l.Offerings) {
 		return
@@ -172,7 +172,7 @@ func limit(l *schedule.Launch, kept []offering.Ref) {
 	}
 }
 
-// worst is the most that a type costs in one of the zones.
+// worst is the highest price of a type in those zones.
 func worst(t *offering.InstanceType, capacityType string, zones []string) offering.Price {
 	var most offering.Price
 	for _, o := range t.Offerings {
@@ -183,7 +183,7 @@ func worst(t *offering.InstanceType, capacityType string, zones []string) offeri
 	return most
 }
 
-// describe brings the launch's rules and labels in line with its choices.
+// describe updates the launch's rules and labels to its offerings.
 func describe(l *schedule.Launch) {
 	chosen := map[string][]string{}
 	note := func(key, value string) {
@@ -225,7 +225,7 @@ func cloned(labels map[string]string) map[string]string {
 	return out
 }
 
-// lacks lists the labels of which the launch's choices have too few values for its pool's
+// lacks lists the labels for which the launch's offerings have too few values for its pool's
 // minValues, sorted.
 func lacks(l *schedule.Launch, m *cluster.PoolCatalog) []string {
 	var short []string
@@ -247,7 +247,7 @@ func lacks(l *schedule.Launch, m *cluster.PoolCatalog) []string {
 	return short
 }
 
-// flexible says why a spot machine cannot take the place of spot nodes.
+// flexible says why a spot launch cannot replace spot nodes.
 func (s *search) flexible(l *schedule.Launch, set []*node) Kept {
 	if !allSpot(set) || l.Offerings[0].CapacityType != offering.Spot {
 		return Kept{}

@@ -8,47 +8,47 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// evictions is the pods that leave their seats for a move, whichever way it goes: as listed on its
-// nodes, and in lots.
+// evictions is the pods that leave their nodes for a move, in whichever way it goes: listed by
+// node, and in batches.
 type evictions struct {
 	move    *Move
-	from    []int // the seats that they leave
+	from    []int // the nodes that they leave
 	pods    []evictedPod
 	batches []evictionBatch
-	// goals are seats that the plan has for some of them, by number: first of nodes, then of what is
-	// bought, negative when that is not known.
+	// goals are the nodes that the plan has for some of the pods, by number: first existing nodes,
+	// then launches; negative when the node is not known.
 	goals  []int
 	launch int            // the number of the first launch
 	goal   map[string]int // by UID
 
-	guards  map[string]*PDB // of the node that is cleared, by UID
-	budgets map[string]int  // numbers
+	guards  map[string]*PDB // of the node that is being listed, by pod UID
+	budgets map[string]int  // number by PDB name
 	gone    []int           // scratch: see queue
 
 	now, late []*evictedPod // scratch: see queue
 }
 
-// evictedPod is a pod that looks for a seat.
+// evictedPod is a pod that needs another node.
 type evictedPod struct {
 	*cluster.PodClass
 	*podRules
-	from int // its seat
-	goal int // negative when the plan gives it none
-	// meant is the seat that the plan gives it: its own when there is none.
+	from int // its node
+	goal int // an index into goals; negative when the plan has no node for it
+	// meant is the node that the plan has for it: its own when there is none.
 	meant  int
-	guard  *PDB // nil when no budget holds it up
-	budget int  // its number
+	guard  *PDB // nil when no PDB delays it
+	budget int  // the PDB's number
 }
 
 // evictionBatch is pods of one class that leave one node.
 type evictionBatch struct {
 	node     int
-	share    float64 // of the node that each asks for
-	from, to int     // of the party's pods
+	share    float64 // of the node that each pod requests
+	from, to int     // in evictions.pods
 }
 
-// gather lists who must leave the nodes. Everybody's manners are learnt as long as all sit where they
-// did.
+// gather lists the pods that must leave the nodes. It compiles their podRules while all pods are
+// still where they were.
 func (f *schedSim) gather(m *Move, set []*node) *evictions {
 	p := &f.evictions
 	p.reset(m)
@@ -70,7 +70,7 @@ func (f *schedSim) gather(m *Move, set []*node) *evictions {
 	return p
 }
 
-// reset makes it a party without anybody.
+// reset empties the evictions for another move.
 func (p *evictions) reset(m *Move) {
 	*p = evictions{move: m, from: p.from[:0], pods: p.pods[:0], batches: p.batches[:0], goals: p.goals[:0], goal: p.goal,
 		budgets: p.budgets, gone: p.gone, now: p.now, late: p.late}
@@ -81,7 +81,7 @@ func (p *evictions) reset(m *Move) {
 	clear(p.budgets)
 }
 
-// send gives pods a goal.
+// send sets the goal of pods.
 func (p *evictions) send(pods []cluster.PodRef, at int) {
 	for _, ref := range pods {
 		p.goal[ref.UID] = len(p.goals)
@@ -89,7 +89,7 @@ func (p *evictions) send(pods []cluster.PodRef, at int) {
 	p.goals = append(p.goals, at)
 }
 
-// guard looks at whose leave the pods of a node need.
+// guard notes the PDBs of the node's pods.
 func (p *evictions) guard(n *node) {
 	for i := range n.PDBs {
 		name := n.PDBs[i].Name
@@ -100,7 +100,7 @@ func (p *evictions) guard(n *node) {
 	p.guards = n.guardians()
 }
 
-// guardians are the node's Guards by the pods that they let go.
+// guardians are the node's PDBs by the UIDs of the pods that they allow to be evicted.
 func (n *node) guardians() map[string]*PDB {
 	if n.guarded == nil && len(n.PDBs) > 0 {
 		n.guarded = map[string]*PDB{}
@@ -113,7 +113,7 @@ func (n *node) guardians() map[string]*PDB {
 	return n.guarded
 }
 
-// clear adds those who sit there to the party.
+// clear adds the pods of the node.
 func (f *schedSim) clear(p *evictions, node, at int) {
 	p.from = append(p.from, at)
 	s := &f.nodes[at]
@@ -134,7 +134,7 @@ func (f *schedSim) clear(p *evictions, node, at int) {
 	}
 }
 
-// told is the pod with that UID: where it is to go, and by whose leave.
+// told is the pod with that UID, with its goal and its PDB.
 func (p *evictions) told(e evictedPod, uid string) evictedPod {
 	if goal, known := p.goal[uid]; known {
 		e.goal = goal
@@ -145,7 +145,8 @@ func (p *evictions) told(e evictedPod, uid string) evictedPod {
 	return e
 }
 
-// aim opens seats for what the move buys, tells everybody theirs, and says what is paid for them.
+// aim adds nodes for the move's launches, sets what each pod is meant for, and returns their
+// price.
 func (f *schedSim) aim(p *evictions, choose func([]offering.Ref) offering.Ref) (after offering.Price) {
 	for i := range p.move.Launches {
 		l := &p.move.Launches[i]
@@ -166,7 +167,7 @@ func (f *schedSim) aim(p *evictions, choose func([]offering.Ref) offering.Ref) (
 	return after
 }
 
-// rowOf finds what a launch becomes with that choice.
+// rowOf finds the offering that a launch becomes with that choice.
 func (f *schedSim) rowOf(pool string, choice offering.Ref) cheapestOffering {
 	of := offeringKeyOf(pool, choice)
 	d, known := f.rows[of]
@@ -191,7 +192,7 @@ func bought(w *cluster.Snapshot, of offeringKey) cheapestOffering {
 	return cheapestOffering{}
 }
 
-// order says which of two lots leaves first; of equals the one that is listed first.
+// order decides which of two batches leaves first; of equals the one that is listed first.
 type order func(x, y evictionBatch) int
 
 // mixed is the order when nodes are drained side by side: the largest pods first.
@@ -201,8 +202,8 @@ func nodeByNode(x, y evictionBatch) int { return cmp.Or(cmp.Compare(x.node, y.no
 
 func lastNodeFirst(x, y evictionBatch) int { return cmp.Or(cmp.Compare(y.node, x.node), mixed(x, y)) }
 
-// queue puts the pods in that order, and tells apart whom a PodDisruptionBudget lets go only after
-// others of theirs run again: meanwhile everybody else has sat down.
+// queue sorts the pods by that order. It separates the pods that a PodDisruptionBudget allows to
+// go only after others that it selects run again: all other pods are placed before them.
 func (p *evictions) queue(o order) (now, late []*evictedPod) {
 	slices.SortFunc(p.batches, func(x, y evictionBatch) int { return cmp.Or(o(x, y), cmp.Compare(x.from, y.from)) })
 	p.now, p.late = p.now[:0], p.late[:0]
@@ -219,7 +220,7 @@ func (p *evictions) queue(o order) (now, late []*evictedPod) {
 	return p.now, p.late
 }
 
-// waits reports whether the pod's budget holds it up, after those that went before.
+// waits reports whether the pod's PDB delays it, after the pods that went before.
 func (p *evictions) waits(e *evictedPod) bool {
 	if e.guard == nil {
 		return false

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// keepers guesses, before anybody moves, which nodes stay: pods then go once, to where they
-// stay. A keeper costs hardly more, when it is full, than new machines would for its pods, or not
-// so much more that its own pods should move. Those are filled first that keep most pods in place
-// for the least extra in the least room, and when everybody's pods have a place the rest goes.
+// keepers guesses, before any move, which nodes stay: pods then move once, to nodes that stay. A
+// keeper, when full, costs hardly more than new nodes would for its pods, or not so much more that
+// its own pods should move. Nodes are filled in the order of how many pods they keep in place for
+// the least extra cost and the least free capacity; once all pods have a place the remaining nodes
+// go.
 //
-// Pods are a liquid here, of groups that may use the same machines, worth what they cost at
-// the best prices. A group is welcome where it is already. The guess decides who is a home, and
-// who goes first; what may go is decided by plans.
+// Pods are a liquid here, in groups that can use the same instance types, measured by what they
+// cost at the best prices. A group may fill nodes of a place where it runs already. The guess
+// decides which nodes receive pods and which go first; drafts decide what may go.
 func (s *search) keepers() {
 	t := &fluidNodes{s: s, left: make([]float64, s.shadowPrices.Groups()), welcome: map[string][]bool{}}
 	var order []*fluidNode
@@ -26,7 +27,7 @@ func (s *search) keepers() {
 		t.rate(x)
 	}
 	slices.SortStableFunc(order, func(x, y *fluidNode) int {
-		if x.free != y.free { // who stays anyhow is filled first
+		if x.free != y.free { // nodes that stay in any case are filled first
 			return cmp.Compare(ordinal(x.free), ordinal(y.free))
 		}
 		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(x.worth, y.worth))
@@ -46,18 +47,18 @@ func ordinal(b bool) int {
 // fluidNodes are the nodes of a cluster when pods are a liquid.
 type fluidNodes struct {
 	s *search
-	// left is what the pods of each group that have no place yet are worth, USD per hour.
+	// left is what the pods of each group without a place yet are worth, USD per hour.
 	left []float64
-	// welcome are the groups seen on nodes of a place.
+	// welcome are the groups that run on nodes of a place.
 	welcome map[string][]bool
 }
 
-// fluidNode is a node among tanks; USD per hour.
+// fluidNode is a node of fluidNodes; amounts are USD per hour.
 type fluidNode struct {
 	*node
 	own  []float64 // what its pods are worth, by group
 	full float64   // what it would hold, filled up with the pods that are worth most there
-	// score is what keeping it is worth, when full, for each unit of what it holds.
+	// score is the value of keeping the node, when full, for each unit of what it holds.
 	score float64
 }
 
@@ -75,8 +76,8 @@ func (t *fluidNodes) see(n *node) *fluidNode {
 	return x
 }
 
-// leastPerEviction is what it is worth at the very least that a pod need not move, USD per hour:
-// among nodes that cost the same, those with most pods stay.
+// leastPerEviction is the least value of a pod that need not move, USD per hour: among nodes that
+// cost the same, those with most pods stay.
 const leastPerEviction = 1e-5
 
 // rate scores a node: its pods need not move, but it costs more than they are worth.
@@ -97,15 +98,15 @@ func (t *fluidNodes) rate(x *fluidNode) {
 }
 
 const (
-	// wrongShare is how much of its price a node must waste, however full, to be the wrong machine.
-	// Below that a new one, which is never quite full either, is hardly better.
+	// wrongShare is the share of its price that a node must waste, however full, to be the wrong
+	// instance type. Below that a new one, which is never quite full either, is hardly better.
 	wrongShare = 0.1
-	// fullShare is how full a keeper must get. Where less is left for it, its pods had better
-	// fill others.
+	// fullShare is how full a keeper must get. If less is left for it, its pods should rather fill
+	// other nodes.
 	fullShare = 0.9
 )
 
-// fill gives the node its own pods and those of others that are welcome, unless it goes.
+// fill gives the node its own pods and welcome pods of other nodes, unless the node goes.
 func (t *fluidNodes) fill(x *fluidNode) {
 	holds, from := t.pour(x)
 	if x.free {
@@ -120,8 +121,8 @@ func (t *fluidNodes) fill(x *fluidNode) {
 	}
 }
 
-// pour is what the node would hold of what is left, in all and by group: its own pods, then
-// those that are worth most there.
+// pour is what the node would hold of what is left, in total and by group: its own pods, then the
+// pods that are worth most there.
 func (t *fluidNodes) pour(x *fluidNode) (holds float64, from []float64) {
 	from = make([]float64, len(t.left))
 	for group, own := range x.own {
@@ -129,7 +130,7 @@ func (t *fluidNodes) pour(x *fluidNode) (holds float64, from []float64) {
 		holds += from[group]
 	}
 	free := 1.0
-	if x.host.Index < 0 { // nobody may move there
+	if x.host.Index < 0 { // it takes no pods
 		free = 0
 	}
 	for free > 1e-3 {
@@ -145,7 +146,7 @@ func (t *fluidNodes) pour(x *fluidNode) (holds float64, from []float64) {
 	return holds, from
 }
 
-// dearest is the group with pods left to which the node's room is worth most; -1 for none.
+// dearest is the group with pods left that is worth most in the node's free capacity; -1 for none.
 func (t *fluidNodes) dearest(x *fluidNode, from []float64) (best int, room float64) {
 	best = -1
 	for group, welcome := range t.welcome[x.place] {

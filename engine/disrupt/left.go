@@ -10,19 +10,19 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Why a node stays that might go as far as it has a say itself. Values are part of karve's API:
-// never renamed, never reused.
+// Reasons why a node stays although the node itself may be disrupted. Values are part of karve's
+// API: never renamed, never reused.
 const (
 	Receives      reason.Reason = "Receives"      // pods of other nodes are to move there
-	ReliedOn      reason.Reason = "ReliedOn"      // pods of other moves may go where they are to as long as its own stay
-	Homeless      reason.Reason = "Homeless"      // nothing can take some of its pods
-	NotCheaper    reason.Reason = "NotCheaper"    // what could take its place costs as much
-	SpotToSpot    reason.Reason = "SpotToSpot"    // spot is not replaced by spot, or not by so few types
-	Unreplaceable reason.Reason = "Unreplaceable" // its static pool can buy nothing now
-	Changed       reason.Reason = "Changed"       // what was decided for it is not what would be decided now
+	ReliedOn      reason.Reason = "ReliedOn"      // placements of other moves hold only as long as its pods stay
+	Homeless      reason.Reason = "Homeless"      // some of its pods fit nowhere else
+	NotCheaper    reason.Reason = "NotCheaper"    // what could replace it costs as much
+	SpotToSpot    reason.Reason = "SpotToSpot"    // spot is not replaced by spot, or not with so few types
+	Unreplaceable reason.Reason = "Unreplaceable" // its static pool can launch no node now
+	Changed       reason.Reason = "Changed"       // the decision of before is not the decision of now
 )
 
-// explainAll gives a reason to nodes of which nothing was said.
+// explainAll gives a reason to the nodes that have none.
 func (s *search) explainAll() {
 	for _, n := range s.nodes {
 		switch {
@@ -35,8 +35,8 @@ func (s *search) explainAll() {
 	}
 }
 
-// stranded says which pods the draft leaves without a home. What pods prefer may lead to a home for
-// each of them, by luck; but a move is looked for that needs none.
+// stranded says which pods the draft does not place. Their preferences may happen to find a place
+// for each of them, but a move must not depend on preferences.
 func stranded(d *schedule.Draft) Kept {
 	if all := d.Plan().Unplaced; len(all) > 0 {
 		return homeless(all)
@@ -45,7 +45,7 @@ func stranded(d *schedule.Draft) Kept {
 		Facts: reason.FactsOf(map[string]any{"pods": d.Unplaced()})}
 }
 
-// homeless says which pods would have no other home.
+// homeless says which pods would fit nowhere else.
 func homeless(unplaced []schedule.Unplaced) Kept {
 	u := unplaced[0]
 	n := 0
@@ -61,7 +61,7 @@ func homeless(unplaced []schedule.Unplaced) Kept {
 		Facts: reason.FactsOf(map[string]any{"pod": pod, "pods": n, "because": string(u.Because)})}
 }
 
-// dearer says by how much the cheapest replacement is too dear, or that it is so by more.
+// dearer says by how much the cheapest replacement is too expensive, exactly or at least.
 func dearer(n *node, by offering.Price, exactly bool) Kept {
 	words := fmt.Sprintf("more than $%s/h more than it", by)
 	switch {
@@ -80,7 +80,7 @@ func frugal(n *node) Kept {
 		Facts: reason.FactsOf(map[string]any{"price": n.price.String(), "needs": (n.price - n.waste).String()})}
 }
 
-// spare says that a replacement would save, though less than is asked for.
+// spare says that a replacement would save less than is required.
 func spare(n *node, saves, least offering.Price) Kept {
 	return Kept{Because: TooDear, Costs: saves,
 		Detail: fmt.Sprintf("Can't replace with a cheaper node: the cheapest replacement saves $%s/h, less than the $%s/h that a replacement must save", saves, least),
@@ -96,7 +96,7 @@ func many(launches int) string {
 	return fmt.Sprintf("Can't remove without creating %d candidates", launches)
 }
 
-// pinned lists the nodes that stay because of somebody's wish, to find out what that costs.
+// pinned lists the nodes that stay because of a user's setting, to compute what that costs.
 func (s *search) pinned() []*node {
 	return slices.DeleteFunc(slices.Clone(s.nodes), func(n *node) bool {
 		switch n.kept.Because {
@@ -107,7 +107,7 @@ func (s *search) pinned() []*node {
 	})
 }
 
-// appraise finds out what would be saved if the node could go.
+// appraise computes what would be saved if the node could go.
 func (s *search) appraise(n *node) {
 	if n.price == 0 || n.gone || n.home {
 		return

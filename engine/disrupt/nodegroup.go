@@ -11,46 +11,47 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// nodeGroup is all seats that are alike but for who sits there: of as much cpu and memory, so that a pod
-// fills the same share of each and kube-scheduler likes the emptiest best; with the same taints and
-// values of those labels that pods ask for, so that a pod is let into all or none.
+// nodeGroup is all nodes that are alike except for their pods. They have as much cpu and memory,
+// so a pod fills the same share of each and kube-scheduler prefers the emptiest. They have the
+// same taints and the same values of the labels that pods ask for, so a pod is admitted to all
+// or none.
 type nodeGroup struct {
-	host   *cluster.NodeInfo    // one of them; nil for what is to be bought:
-	market *cluster.PoolCatalog // a row of this
+	host   *cluster.NodeInfo    // one of the nodes; nil for nodes to be launched:
+	market *cluster.PoolCatalog // an offering of this catalog
 	row    int
 
-	// perCPU and perMemory are which share of the machine a base unit of each is.
+	// perCPU and perMemory are the share of the node that a base unit of each is.
 	perCPU, perMemory float64
-	slots             []slot // the open seats, the emptiest first
-	seats             int    // all of them
-	values            []int  // see tally
-	number            int    // in the floor's list
+	slots             []slot // the open nodes, the emptiest first
+	seats             int    // the number of all nodes
+	values            []int  // by domain count; see domainCount.value
+	number            int    // in schedSim.groups
 }
 
-// nodeGroupKey is what the seats of a block share.
+// nodeGroupKey is what the nodes of a group share.
 type nodeGroupKey struct {
 	cpu, memory int64
 	look        string               // taints and labels of a node,
-	market      *cluster.PoolCatalog // or what is bought
+	market      *cluster.PoolCatalog // or the offering to be launched
 	row         int
 }
 
-// slot is where a seat is found, how empty it is, and what most pods lack if they have no room
-// there: most seats are passed over without a look at them.
+// slot is the index of a node, how empty it is, and its free cpu and memory, which most pods
+// that do not fit lack: most nodes are skipped by their slot alone.
 type slot struct {
 	at          int
 	empty       float64
 	cpu, memory int64
 }
 
-// blockWith is the block of the node.
+// groupWith is the group of the node.
 func (f *schedSim) groupWith(h *cluster.NodeInfo) *nodeGroup {
 	b := f.groupByKey(nodeGroupKey{cpu: h.Allocatable[quantity.NameCPU], memory: h.Allocatable[quantity.NameMemory], look: h.GroupKey(f.asked)})
 	b.host = h
 	return b
 }
 
-// blockFor is the block of machines of that row.
+// groupFor is the group of nodes of that offering.
 func (f *schedSim) groupFor(m *cluster.PoolCatalog, row int) *nodeGroup {
 	size := m.Catalog.Allocatable[m.Catalog.Offerings[row].Type]
 	b := f.groupByKey(nodeGroupKey{cpu: size[quantity.CPU], memory: size[quantity.Memory], market: m, row: row})
@@ -68,32 +69,32 @@ func (f *schedSim) groupByKey(of nodeGroupKey) *nodeGroup {
 	return b
 }
 
-// share is which share of a seat of the block those are: cpu and memory together, up to 2.
+// share is which share of a node of the group v is: cpu and memory together, up to 2.
 func (b *nodeGroup) share(v *quantity.Vector) float64 {
 	return float64(v[quantity.CPU])*b.perCPU + float64(v[quantity.Memory])*b.perMemory
 }
 
-// before is the order in which seats are listed: the emptiest first.
+// before is the order of slots: the emptiest first.
 func (s slot) before(o slot) int {
 	return cmp.Or(cmp.Compare(o.empty, s.empty), cmp.Compare(s.at, o.at))
 }
 
-// place is where the seat is listed, or should be.
+// place is the index of the slot, or where it should be.
 func (b *nodeGroup) place(s slot) int {
 	i, _ := slices.BinarySearchFunc(b.slots, s, slot.before)
 	return i
 }
 
-// put lists an open seat.
+// put lists an open node.
 func (b *nodeGroup) put(s slot) { b.slots = slices.Insert(b.slots, b.place(s), s) }
 
-// take strikes a seat off the list.
+// take removes a node from the list.
 func (b *nodeGroup) take(s slot) {
 	i := b.place(s)
 	b.slots = slices.Delete(b.slots, i, i+1)
 }
 
-// move lists a seat anew that was listed otherwise: mostly not far from there.
+// move updates the slot of a node: mostly it moves only a little.
 func (b *nodeGroup) move(was, now slot) {
 	i, all := b.place(was), b.slots
 	for ; i+1 < len(all) && all[i+1].before(now) < 0; i++ {
@@ -105,7 +106,7 @@ func (b *nodeGroup) move(was, now slot) {
 	all[i] = now
 }
 
-// emptiest is how empty the emptiest open seat is.
+// emptiest is how empty the emptiest open node is.
 func (b *nodeGroup) emptiest() float64 {
 	if len(b.slots) == 0 {
 		return math.Inf(-1)
@@ -113,7 +114,7 @@ func (b *nodeGroup) emptiest() float64 {
 	return b.slots[0].empty
 }
 
-// lets is what labels and taints say to pods that do not ask for a node's name.
+// lets reports whether labels and taints admit pods that do not ask for a node's name.
 func (b *nodeGroup) lets(shape *cluster.PodShape) bool {
 	if b.host != nil {
 		return b.host.Accepts(shape)
@@ -129,7 +130,7 @@ func (b *nodeGroup) value(k *constraint.Key) (int, bool) {
 	return valueOf(b.market, b.row, k)
 }
 
-// valueOf is the value of a label of what is to be bought. Only the zone and how it is bought are
+// valueOf is the value of a label of an offering to be launched. Only zone and capacity type are
 // certain.
 func valueOf(m *cluster.PoolCatalog, row int, k *constraint.Key) (int, bool) {
 	switch o := &m.Catalog.Offerings[row]; k.Name {
@@ -141,10 +142,10 @@ func valueOf(m *cluster.PoolCatalog, row int, k *constraint.Key) (int, bool) {
 	return 0, false
 }
 
-// door is which blocks let pods of a shape in, of the first so many.
+// door is which of the first groups admit pods of a shape.
 type door struct {
 	open []*nodeGroup
-	lets []bool // by block
+	lets []bool // by group
 }
 
 // doorOf is the door for pods of the shape.
@@ -157,8 +158,8 @@ func (f *schedSim) doorOf(shape *cluster.PodShape) *door {
 	return d
 }
 
-// open lists the blocks that let pods of the shape in. Those that ask for a node's name ask each
-// for themselves.
+// open lists the groups that admit pods of the shape. Shapes that ask for a node's name are
+// checked node by node instead.
 func (f *schedSim) open(d *door, shape *cluster.PodShape) []*nodeGroup {
 	for _, b := range f.groups[len(d.lets):] {
 		lets := shape.UsesHostname || b.lets(shape)
@@ -169,7 +170,7 @@ func (f *schedSim) open(d *door, shape *cluster.PodShape) []*nodeGroup {
 	return d.open
 }
 
-// lets is what labels and taints of the seat say to the pod.
+// lets reports whether labels and taints of the node admit the pod.
 func (f *schedSim) lets(s *simNode, p *evictedPod) bool {
 	switch {
 	case p.UsesHostname && s.host != nil:

@@ -7,19 +7,20 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// podRules are what a class demands of its neighbours, as far as that is followed here: within a
-// node, and where pods spread over zones or the like, exactly; else pods stay in the zone that the plan
-// chose; and where that is not enough they sit where the plan has them.
+// podRules are what a pod class demands of other pods, as far as the simulation follows it.
+// Rules within a node, and spreads over zones or the like, are followed exactly. For other rules
+// the pods stay in the zone that the plan chose; where that is not enough they stay on the
+// planned node.
 type podRules struct {
 	fixed   bool
 	within  []*constraint.Key
 	spreads []spread
-	avoids  []*cluster.PodSelector      // their own anti-affinity, on one node
-	shunned []*cluster.AntiAffinityTerm // others' anti-affinity, on one node
-	counted []*domainCount              // of the first so many that are known: those that count its pods
+	avoids  []*cluster.PodSelector      // its own anti-affinity, on one node
+	shunned []*cluster.AntiAffinityTerm // anti-affinity of other pods against it, on one node
+	counted []*domainCount              // of the first known counts: those that count its pods
 	known   int
 	door    *door
-	seats   []int // where its pods came to
+	seats   []int // the nodes that its pods came to
 }
 
 func (f *schedSim) podRulesOf(c *cluster.PodClass) *podRules {
@@ -74,8 +75,8 @@ func (f *schedSim) learn(c *cluster.PodClass) *podRules {
 	return m
 }
 
-// near reports whether the block is where the pod must stay: in the zone or the like of the
-// simNode that the plan gives it.
+// near reports whether the group is where the pod must stay: in the zone or the like of the node
+// that the plan has for it.
 func (f *schedSim) near(p *evictedPod, b *nodeGroup) bool {
 	meant := f.nodes[p.meant].group
 	for _, k := range p.within {
@@ -87,7 +88,7 @@ func (f *schedSim) near(p *evictedPod, b *nodeGroup) bool {
 	return true
 }
 
-// suits reports whether neighbours let the pod sit there.
+// suits reports whether the anti-affinity of the pods there lets the pod in.
 func (s *simNode) suits(p *evictedPod) bool {
 	if len(p.avoids)+len(p.shunned) == 0 {
 		return true
@@ -100,7 +101,7 @@ func (s *simNode) suits(p *evictedPod) bool {
 	return !slices.ContainsFunc(s.arrived, p.clashes)
 }
 
-// clashes reports whether the pod and those of the class cannot share a node.
+// clashes reports whether the pod and pods of the class cannot share a node.
 func (p *evictedPod) clashes(c *cluster.PodClass) bool {
 	return slices.ContainsFunc(p.avoids, func(g *cluster.PodSelector) bool { return g.Selects(c) }) ||
 		slices.ContainsFunc(p.shunned, func(r *cluster.AntiAffinityTerm) bool { return r.OwnedBy(c) })

@@ -8,20 +8,22 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Recheck reports whether a move that was decided before is still right: its nodes may
-// go, budgets and all, their pods have a home, it buys what it was to buy or less, and it
-// pays. It returns the move as it is now; Kept, of the first node that objects, when it is
-// not right any more. A move that buys nothing goes on with those of its nodes that may
-// still go. Nothing is rehearsed anew: what was decided together would be judged apart. Nor is
-// anybody kept that was to go, as long as nothing speaks against the move: whoever decides sees a larger
-// choice, and both would disagree for ever. The move itself may be among Cluster.Underway.
+// Recheck reports whether a move that was decided before is still right: its nodes may go,
+// including budgets, their pods fit elsewhere, it launches what was decided or less, and it pays.
+// It returns the move as it is now, or Kept of the first node that objects. A move without
+// launches goes on with those of its nodes that may still go.
+//
+// The move is not simulated again: it was decided together with others, and would be judged alone.
+// Nor does Recheck keep a node of the move while nothing objects to the move: the search compared
+// more options, and the two would disagree without end. The move itself may be among
+// Cluster.Underway.
 func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Kept) {
 	c.Underway = slices.DeleteFunc(slices.Clone(c.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
 	s := newSearch(w, &c, false)
 	defer s.whatIf.End()
 	s.decided = true
 	for _, n := range s.nodes {
-		n.wrong = false // who is to stay was guessed then, and the guess is not what is asked now
+		n.wrong = false // the keepers were guessed by the search, and are not in question now
 	}
 	s.rewind()
 	set, left := s.stillGoing(&m)
@@ -39,8 +41,8 @@ func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Kept) {
 	return s.repeat(set, &m)
 }
 
-// only supposes that no other nodes than its homes take the pods of the move: where they
-// were to go, nobody else's pods are promised room.
+// only cordons all nodes except the move's receivers: on the receivers no free capacity is
+// promised to other pods.
 func (s *search) only(m *Move) {
 	homes := map[string]bool{}
 	for _, home := range m.Receivers {
@@ -53,7 +55,7 @@ func (s *search) only(m *Move) {
 	}
 }
 
-// repeat decides once more what becomes of the nodes, and holds it against the move.
+// repeat decides again what becomes of the nodes, and compares that with the move.
 func (s *search) repeat(set []*node, m *Move) (Move, Kept) {
 	now, left := s.again(set, m)
 	if left.Because == "" && !agrees(&now, m) {
@@ -119,8 +121,8 @@ func (s *search) again(set []*node, m *Move) (Move, Kept) {
 	return s.write(set, nil)
 }
 
-// agrees reports whether the move, as it is now, takes no other nodes than before and
-// buys nothing but what was to be bought; choices that are new are left out.
+// agrees reports whether the move, as it is now, takes no other nodes than before and launches
+// nothing but what was decided; offerings that are new are left out.
 func agrees(now, before *Move) bool {
 	for _, key := range now.Nodes {
 		if !slices.Contains(before.Nodes, key) {
@@ -142,12 +144,12 @@ func agrees(now, before *Move) bool {
 	return true
 }
 
-// within reports whether the first choice of the launch was a choice of the other.
+// within reports whether the first offering of the launch was an offering of the other.
 func within(l, other *schedule.Launch) bool {
 	return l.Pool == other.Pool && slices.Contains(other.Offerings, l.Offerings[0])
 }
 
-// restrict drops choices that are not among those.
+// restrict drops offerings that are not in among.
 func restrict(l *schedule.Launch, among []offering.Ref) {
 	kept := slices.DeleteFunc(slices.Clone(l.Offerings), func(c offering.Ref) bool { return !slices.Contains(among, c) })
 	if len(kept) < len(l.Offerings) {

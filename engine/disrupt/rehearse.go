@@ -9,11 +9,12 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// rehearse says why a consolidation must not be made: kube-scheduler, which knows nothing of
-// plans, spreads the pods over what is emptiest, they take the room that others were to have, and what
-// must be bought for those costs more than the move saves. Later moves
-// would take that away again, and so on for ever. So a move is made only when the cluster is cheaper
-// with what is bought then, too (Rule CONSOLIDATION-20). The floor is left as it is then.
+// rehearse says why a consolidation must not be made. kube-scheduler does not know the plan: it
+// puts pods on the emptiest nodes, where they take the free capacity that the plan has for others,
+// and the nodes that must be launched for those others can cost more than the move saves. Later
+// moves would remove these nodes again, without end. So a move is made only when the cluster is
+// cheaper even with such launches (Rule CONSOLIDATION-20). After an objection the simulated
+// scheduler is left as it was.
 func (s *search) rehearse(m *Move) Kept {
 	if s.sim == nil || m.Cause != Underutilized {
 		return Kept{}
@@ -27,7 +28,7 @@ func (s *search) rehearse(m *Move) Kept {
 	return left
 }
 
-// perform lets the pods of a move that will be made go where kube-scheduler would put them.
+// perform puts the pods of a move that will be made where kube-scheduler would put them.
 func (s *search) perform(m *Move) {
 	if s.sim == nil {
 		return
@@ -36,8 +37,8 @@ func (s *search) perform(m *Move) {
 	s.sim.keep()
 }
 
-// outcome is what became of a move: what it saves per hour with what was bought for it, and what is
-// bought besides. Some pods may be homeless even so.
+// outcome is the result of a simulated move: what it saves per hour with its own launches, and
+// what further launches cost. homeless is set when some pods find no node even so.
 type outcome struct {
 	saves, extra offering.Price
 	homeless     bool
@@ -64,7 +65,7 @@ func (o outcome) objection() Kept {
 	return Kept{}
 }
 
-// setOf are the nodes of the move that are there.
+// setOf are the nodes of the move that are in the snapshot.
 func (s *search) setOf(m *Move) []*node {
 	var set []*node
 	for _, key := range m.Nodes {
@@ -75,19 +76,19 @@ func (s *search) setOf(m *Move) []*node {
 	return set
 }
 
-// way is one way in which a move may go: in which order pods of several nodes leave, what the
-// scheduler likes, and which of its choices each launch becomes.
+// way is one way in which a move may go: the order in which pods of several nodes leave, the
+// scheduler's score policy, and which of its offerings each launch becomes.
 type way struct {
 	order  order
 	taste  scorePolicy
 	choice func([]offering.Ref) offering.Ref
 }
 
-// likeliest is the way in which a move most likely goes. What is decided after it counts on that.
+// likeliest is the way in which a move most likely goes. Later decisions assume it.
 func likeliest() way { return way{mixed, scorePolicy{}, firstOf} }
 
-// usual are the ways that are as likely: nodes are drained side by side, and nobody knows who is
-// faster. The likeliest is the last.
+// usual are the ways that are equally likely: nodes are drained side by side, and which one is
+// faster is unknown. The likeliest is the last.
 func usual(nodes int) []way {
 	if nodes == 1 {
 		return []way{likeliest()}
@@ -95,8 +96,8 @@ func usual(nodes int) []way {
 	return []way{{nodeByNode, scorePolicy{}, firstOf}, likeliest()}
 }
 
-// unusual are others that are as possible: nobody knows all that the scheduler weighs, and what is in
-// stock.
+// unusual are other possible ways: not all of the scheduler's scores are known here, nor what is
+// in stock.
 func unusual(m *Move, nodes int) []way {
 	orders := []order{mixed}
 	if nodes > 1 {
@@ -118,10 +119,10 @@ func firstOf(choices []offering.Ref) offering.Ref { return choices[0] }
 
 func lastOf(choices []offering.Ref) offering.Ref { return choices[len(choices)-1] }
 
-// rehearse lets the nodes of the move go and their pods sit down, one by one, in the order in which
-// they are evicted: of each node the largest first. It may go in several ways, and the worst
-// counts; the floor is left as after the likeliest, unless there is an objection. Unusual ones are
-// looked at only where a few machines more or less decide.
+// rehearse removes the nodes of the move and places their pods one by one, in the order in which
+// they are evicted: of each node the largest first. It tries several ways, and the worst outcome
+// counts. Without an objection the simulated scheduler is left as after the likeliest way. Unusual
+// ways are tried only where a few nodes more or less decide.
 func (f *schedSim) rehearse(m *Move, set []*node) outcome {
 	p := f.gather(m, set)
 	worst := outcome{saves: m.Saves()}
@@ -145,10 +146,10 @@ func (f *schedSim) rehearse(m *Move, set []*node) outcome {
 	return worst
 }
 
-// enough is how many machines a move saves that surely pays, whichever way it goes.
+// enough is the saving, in nodes, from which a move pays whichever way it goes.
 const enough = 4
 
-// few is what some machines cost of the kinds that would be bought for single pods.
+// few is the price of that many nodes of the most expensive kind that single pods would need.
 func (f *schedSim) few(set []*node) offering.Price {
 	dearest := offering.Price(0)
 	for _, n := range set {
@@ -157,7 +158,7 @@ func (f *schedSim) few(set []*node) offering.Price {
 	return enough * dearest
 }
 
-// act lets the move go one way. What finds no room is bought for.
+// act simulates the move in one way. Pods without free capacity get new nodes.
 func (f *schedSim) act(p *evictions, w way) outcome {
 	o := outcome{saves: p.move.Before - f.aim(p, w.choice)}
 	for _, at := range p.from {
@@ -180,7 +181,7 @@ func (f *schedSim) act(p *evictions, w way) outcome {
 	return o
 }
 
-// settle finds a seat for the pod, or buys one.
+// placePod finds a node for the pod, or launches one.
 func (f *schedSim) placePod(p *evictedPod, t scorePolicy, o *outcome) {
 	f.wanted[p.meant]--
 	if at := f.best(p, t); at >= 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// exhausted says that something would be bought in a pool that rests: what was bought
-// there for other moves just now never came.
+// exhausted says that something would be launched in a resting pool: launches for other moves
+// failed there recently.
 func (s *search) exhausted(launches []schedule.Launch) Kept {
 	for i := range launches {
 		if p := s.pools[launches[i].Pool]; p != nil && s.c.Now.Before(p.Resting) {

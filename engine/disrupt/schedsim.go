@@ -9,14 +9,14 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// schedSim is the cluster as kube-scheduler sees it: the nodes that take pods, those among them that the
-// search keeps shut for reasons of its own, too, and the machines that its moves buy. It puts
-// pods where kube-scheduler likes them best; see taste.
+// schedSim is the cluster as kube-scheduler sees it. It includes the nodes that take pods, those
+// that the search cordons for its own reasons, and the nodes that its moves launch. It puts pods
+// on the nodes that kube-scheduler scores highest; see scorePolicy.
 type schedSim struct {
 	w     *cluster.Snapshot
 	nodes []simNode
 	of    map[*cluster.NodeInfo]int
-	// asked are the labels by which pods tell nodes apart.
+	// asked are the labels by which pods select nodes.
 	asked   []*constraint.Key
 	groups  []*nodeGroup
 	groupOf map[nodeGroupKey]*nodeGroup
@@ -27,36 +27,37 @@ type schedSim struct {
 	rows         map[offeringKey]cheapestOffering // see rowOf
 	domainCounts []*domainCount
 	crews        map[*cluster.PodClass][]crew // see crewsOf
-	wanted       []int                        // by seat: for how many pods yet to come the plan keeps room there
+	wanted       []int                        // by node: how many planned pods have yet to come
 	reach        []float64                    // scratch: see best
-	evictions    evictions                    // scratch: see evict
+	evictions    evictions                    // scratch: see gather
 	log          []change
 }
 
-// scorePolicy is what kube-scheduler likes of nodes, as far as that is followed here. It adds up many scores,
-// some of which nobody here knows (images, balance, how many pods of the same owner are there).
-// Most of all it likes the share of cpu and memory that is left once the pod is there, but where
-// nodes differ in size the others may turn the scale towards the one that is emptiest before; and
-// as its scores are whole numbers up to 100, many are equal, of which it takes any.
+// scorePolicy is how kube-scheduler scores nodes, as far as this simulation follows it.
+// kube-scheduler adds up many scores, some of which are not known here (images, balance, how
+// many pods of the same owner a node has). The highest weight is on the share of cpu and memory
+// that is free once the pod is there. Where nodes differ in size, other scores may favour the
+// node that is emptiest before. Scores are whole numbers up to 100, so many are equal;
+// kube-scheduler then takes any of the nodes.
 type scorePolicy struct {
-	scoreBefore bool // how empty a node is before the pod is there
-	adversarial bool // of about equals it takes the one whose room others were to have
+	scoreBefore bool // score how empty a node is before the pod is there
+	adversarial bool // of about equal nodes take one that is meant for other pods
 }
 
-// about is how far apart seats that a scheduler in whole numbers thinks equal may be: one of 100, for cpu and
-// memory together.
+// about is how far apart the scores of nodes may be that whole numbers make equal: one of 100, for
+// cpu and memory together.
 const about = 0.02
 
-// simNode is a node, or a machine to be bought.
+// simNode is a node, or a node to be launched.
 type simNode struct {
-	host    *cluster.NodeInfo // nil for what is to be bought
+	host    *cluster.NodeInfo // nil for a node to be launched
 	free    quantity.Vector
 	group   *nodeGroup
-	running []cluster.ClassCount // who runs there to begin with
-	arrived []*cluster.PodClass  // who came
-	empty   float64              // how empty it is, as its block has it; see block.share
+	running []cluster.ClassCount // the pods there at the start
+	arrived []*cluster.PodClass  // the pods that came
+	empty   float64              // how empty it is, as its group has it; see nodeGroup.share
 	open    bool
-	left    bool // by everybody
+	left    bool // all its pods left
 }
 
 func newSchedSim(w *cluster.Snapshot) *schedSim {
@@ -71,7 +72,7 @@ func newSchedSim(w *cluster.Snapshot) *schedSim {
 	return f
 }
 
-// add opens a seat. One that can have no further pod, however small, stays closed.
+// add adds a node. A node that cannot take even the smallest pod is not open.
 func (f *schedSim) add(s simNode) int {
 	at := len(f.nodes)
 	s.empty = s.group.share(&s.free)
@@ -88,7 +89,7 @@ func (f *schedSim) add(s simNode) int {
 	return at
 }
 
-// remove takes back the seat that was opened last.
+// remove removes the node that was added last.
 func (f *schedSim) remove() {
 	at := len(f.nodes) - 1
 	s := &f.nodes[at]
@@ -101,16 +102,16 @@ func (f *schedSim) remove() {
 	f.nodes = f.nodes[:at]
 }
 
-// buy opens a seat for a machine of that row.
+// buy adds a node of that offering.
 func (f *schedSim) buy(m *cluster.PoolCatalog, row int) int {
 	f.log = append(f.log, change{deed: buying, market: m, row: row})
 	return f.add(simNode{group: f.groupFor(m, row), free: m.Allocatable[row]})
 }
 
-// roomy reports whether the seat can have a further pod, however small.
+// roomy reports whether the node can take a further pod, however small.
 func (s *simNode) roomy() bool { return s.free[quantity.Pods] >= 1 }
 
-// slot is the seat as its block lists it.
+// slot is the node's entry in its group.
 func (s *simNode) slot(at int) slot {
 	return slot{at, s.empty, s.free[quantity.CPU], s.free[quantity.Memory]}
 }
@@ -124,7 +125,7 @@ func (s *simNode) holds(c *cluster.PodClass) bool {
 	return true
 }
 
-// leave closes a seat: who sat there looks for another.
+// leave closes a node: its pods look for others.
 func (f *schedSim) leave(at int) {
 	s := &f.nodes[at]
 	f.log = append(f.log, change{deed: leaving, at: at, open: s.open, left: s.left})
@@ -134,13 +135,13 @@ func (f *schedSim) leave(at int) {
 	s.open, s.left = false, true
 }
 
-// sit lets a pod take its room in a seat that is open.
+// sit places a pod on an open node and counts it.
 func (f *schedSim) sit(p *evictedPod, at int) {
 	f.seat(p, at)
 	f.count(p, at, 1)
 }
 
-// simNode is sit for a pod that nobody counts.
+// seat is sit without domain counts.
 func (f *schedSim) seat(p *evictedPod, at int) {
 	f.log = append(f.log, change{deed: sitting, at: at, pod: p})
 	f.nodes[at].arrived = append(f.nodes[at].arrived, p.PodClass)
@@ -148,7 +149,7 @@ func (f *schedSim) seat(p *evictedPod, at int) {
 	f.fill(at, p.PodClass, -1)
 }
 
-// fill takes the pod's room off what is free in the seat, or gives it back.
+// fill takes the pod's requests off the node's free capacity, or gives them back.
 func (f *schedSim) fill(at int, c *cluster.PodClass, by int64) {
 	s := &f.nodes[at]
 	was := s.slot(at)
@@ -168,8 +169,9 @@ func (f *schedSim) fill(at int, c *cluster.PodClass, by int64) {
 	s.open = now
 }
 
-// best is the seat that kube-scheduler likes best for the pod; -1 when none has room. The block
-// is looked at first whose emptiest seat it would like best: most others then have none as good.
+// best is the node that kube-scheduler scores highest for the pod; -1 when none fits. It first
+// looks at the group whose emptiest node would score highest: most other groups then have none
+// as good.
 func (f *schedSim) best(p *evictedPod, t scorePolicy) int {
 	found, most := f.planned(p, t)
 	if p.fixed {
@@ -197,7 +199,7 @@ func (f *schedSim) best(p *evictedPod, t scorePolicy) int {
 	return found
 }
 
-// dislikes is what of the share that the pod fills the taste takes off.
+// dislikes is how much the policy subtracts for the share that the pod fills.
 func (t scorePolicy) dislikes(fills float64) float64 {
 	if t.scoreBefore {
 		return 0
@@ -205,7 +207,7 @@ func (t scorePolicy) dislikes(fills float64) float64 {
 	return fills
 }
 
-// leeway is how much better a seat may be liked for the harm that is done.
+// leeway is the highest bonus that harm adds to a score.
 func (t scorePolicy) leeway() float64 {
 	if t.adversarial {
 		return about
@@ -213,7 +215,7 @@ func (t scorePolicy) leeway() float64 {
 	return 0
 }
 
-// harm is how much better the seat is liked as others were to have its room.
+// harm is the bonus of a node whose free capacity is meant for other pods.
 func (f *schedSim) harm(at int, t scorePolicy) float64 {
 	if t.adversarial && f.wanted[at] > 0 {
 		return about
@@ -221,7 +223,7 @@ func (f *schedSim) harm(at int, t scorePolicy) float64 {
 	return 0
 }
 
-// planned is the seat that the plan gives the pod, if it can be had, and how well it is liked.
+// planned is the node that the plan has for the pod, if the pod fits, and its score.
 func (f *schedSim) planned(p *evictedPod, t scorePolicy) (found int, most float64) {
 	s := &f.nodes[p.meant]
 	if !s.open || s.free[quantity.CPU] < p.Requests[quantity.CPU] || s.free[quantity.Memory] < p.Requests[quantity.Memory] ||
@@ -231,8 +233,8 @@ func (f *schedSim) planned(p *evictedPod, t scorePolicy) (found int, most float6
 	return p.meant, s.group.share(&s.free) - t.dislikes(s.group.share(&p.Requests)) + f.harm(p.meant, t)
 }
 
-// emptiest finds the emptiest seat of the block that takes the pod, if kube-scheduler likes it
-// better than the one found so far, which is liked so much.
+// emptiest finds the emptiest node of the group that takes the pod, if its score beats the score
+// of the node found so far.
 func (f *schedSim) emptiest(b *nodeGroup, p *evictedPod, t scorePolicy, found int, most float64) (int, float64) {
 	cpu, memory := p.Requests[quantity.CPU], p.Requests[quantity.Memory]
 	fills := b.share(&p.Requests)
@@ -256,7 +258,7 @@ func (f *schedSim) emptiest(b *nodeGroup, p *evictedPod, t scorePolicy, found in
 	return found, most
 }
 
-// between reports which of two seats that are equal otherwise is taken: the first or the last.
+// between decides which of two equal nodes is taken: the first or the last.
 func (t scorePolicy) between(at, found int) bool {
 	if t.adversarial {
 		return at >= found
@@ -264,20 +266,20 @@ func (t scorePolicy) between(at, found int) bool {
 	return at <= found
 }
 
-// takes reports whether the pod has room there and everybody lets it in.
+// takes reports whether the pod fits there and no rule of a pod forbids it.
 func (f *schedSim) takes(s *simNode, p *evictedPod) bool {
 	return s.holds(p.PodClass) && (!p.UsesHostname || f.lets(s, p)) && s.suits(p)
 }
 
-// cheapestOffering is the cheapest machine that a pod can be bought; without a market there is none.
+// cheapestOffering is the cheapest offering for a pod; without a market there is none.
 type cheapestOffering struct {
 	market *cluster.PoolCatalog
 	row    int
 	price  offering.Price
 }
 
-// dealFor is what would be bought for one pod that is alone: at most that is what it costs, as
-// pods that are bought for together share machines.
+// cheapestFor is what would be launched for the pod alone. Its price is an upper bound, as pods
+// that need new nodes at the same time share them.
 func (f *schedSim) cheapestFor(p *evictedPod) cheapestOffering {
 	if len(p.within)+len(p.spreads) == 0 {
 		return f.cheapestOf(p.PodShape)
@@ -285,7 +287,7 @@ func (f *schedSim) cheapestFor(p *evictedPod) cheapestOffering {
 	return f.findCheapest(p.PodShape, func(m *cluster.PoolCatalog, row int) bool { return f.suitable(p, m, row) })
 }
 
-// dealOf is the cheapest machine for pods of the shape, wherever it is.
+// cheapestOf is the cheapest offering for pods of the shape, in any domain.
 func (f *schedSim) cheapestOf(shape *cluster.PodShape) cheapestOffering {
 	d, known := f.cheapest[shape]
 	if !known {
@@ -295,7 +297,7 @@ func (f *schedSim) cheapestOf(shape *cluster.PodShape) cheapestOffering {
 	return d
 }
 
-// findDeal looks for it: heavier pools come first, as they do when something is bought.
+// findCheapest looks through pools by weight, highest first, as a launch does.
 func (f *schedSim) findCheapest(shape *cluster.PodShape, suits func(m *cluster.PoolCatalog, row int) bool) (best cheapestOffering) {
 	for _, m := range f.w.Catalogs {
 		if best.market != nil && m.Pool.Weight < best.market.Pool.Weight {
@@ -318,8 +320,8 @@ func (f *schedSim) findCheapest(shape *cluster.PodShape, suits func(m *cluster.P
 	return best
 }
 
-// suitable reports whether the machine would be where the pod must be, as far as that is known of
-// what is not bought yet.
+// suitable reports whether the offering lies in the domains where the pod must be, as far as that
+// is known before the launch.
 func (f *schedSim) suitable(p *evictedPod, m *cluster.PoolCatalog, row int) bool {
 	meant := f.nodes[p.meant].group
 	for _, k := range p.within {

@@ -10,14 +10,14 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Search decides which nodes go and what takes their place. It supposes moves in the
-// World, which it leaves as it was, one upon the other: all moves of a plan can be made
-// at once, in any order, and nobody's pods move twice.
+// Search decides which nodes go and what replaces them. It applies moves to a what-if of the
+// snapshot, one on top of the other; the snapshot itself does not change. All moves of a plan can
+// be made at once, in any order, and no pod moves twice.
 //
-// It looks in stages: nodes that are empty; nodes that are due; nodes whose pods fit on
-// others; nodes whose pods are cheaper elsewhere. With Settings.Steps it stops after so many
-// questions to the packer, and the Plan says where to go on. A Cluster in other order gives the
-// same Plan.
+// It looks in stages: nodes that are empty; nodes that are due; nodes whose pods fit on other
+// nodes; nodes whose pods cost less on new nodes. With Settings.Steps it stops after that many
+// drafts of package schedule, and the Plan says where to continue. The order of nodes and pools
+// in the Cluster does not change the Plan.
 func Search(w *cluster.Snapshot, c Cluster, from Cursor) Plan {
 	s := newSearch(w, &c, !c.Settings.Upstream)
 	defer s.whatIf.End()
@@ -36,15 +36,16 @@ func Search(w *cluster.Snapshot, c Cluster, from Cursor) Plan {
 	return s.plan(Cursor{}, true)
 }
 
-// stage is one way to look at nodes: in which order, and how.
+// stage is one pass over the nodes: prepare lists them in order, look handles each.
 type stage struct {
 	prepare func(*search) []*node
 	look    func(*search, *node)
 }
 
-// stages in the order in which they come. Deletions are tried three times: first the nodes
-// that are to go leave each other alone, then whoever could not go is a home for others, and
-// in the end even who is mostly empty or seemed the wrong machine: nothing better was found for it.
+// stages in the order in which they run. Deletions are tried three times. First the nodes that
+// are expected to go take no pods of each other. Then nodes that could not go take pods. At last
+// nodes that are mostly empty, or that seemed the wrong instance type, take pods too: nothing
+// better was found for them.
 func stages() []stage {
 	return []stage{
 		{(*search).empties, (*search).empty},
@@ -57,8 +58,8 @@ func stages() []stage {
 	}
 }
 
-// stage runs one stage from the cursor on, if that is in it. The stage's order has nodes
-// that were dealt with already: the cursor must find its place.
+// stage runs one stage from the cursor on, if the cursor is in it. The order includes nodes that
+// earlier calls handled, so that the cursor finds its place.
 func (s *search) stage(i int, of stage, from Cursor) (next Cursor, done bool) {
 	s.rewind()
 	order := of.prepare(s)
@@ -87,65 +88,65 @@ type search struct {
 	nodes  []*node // by key
 	byKey  map[string]*node
 	pools  map[string]*Pool
-	// census counts nodes that were taken as down.
+	// nodeCounts counts nodes of moves in this plan as down.
 	nodeCounts   map[string]NodeCount
 	totals       map[string]Totals
 	shadowPrices *schedule.ShadowPrices
-	sim          *schedSim // where pods of moves end up; nil when nobody asks
+	sim          *schedSim // where pods of moves end up; nil when moves are not simulated
 	came         arrivals  // with moves under way
 	ties         ties      // of pods of moves
 	moves        []Move
 	steps        int
 	queue        []*node         // see wasteful
-	proposals    []answer        // since a move was taken last: see bid
+	proposals    []answer        // since the last accepted move: see propose
 	past         map[string]past // by samePlace
-	// unlodged is how many nodes in a row found no room for their pods that was worth it: see lodge.
-	unlodged map[string]int // likewise
-	// exchanged is how many wrong machines went at once when that was tried last, by pool.
+	// unlodged counts, by place, the nodes in a row that lodge could not replace.
+	unlodged map[string]int
+	// exchanged is how many nodes of the wrong instance type went at once when exchange last
+	// tried, by pool.
 	exchanged map[string]int
-	// lenient searches let pods go to nodes that are mostly empty; resumed ones do not know
-	// what earlier slices put off.
+	// lenient searches let pods go to nodes that are mostly empty. Resumed searches do not know
+	// what earlier calls put off.
 	lenient, resumed bool
-	// decided is set when a move is looked at again: who goes is settled, and nobody is kept after all.
+	// decided is set by Recheck: the nodes of the move are settled, and none is kept after all.
 	decided bool
-	// admitted is set while pods may go to nodes that are busy.
+	// admitted is set while pods may go to nodes that are not quiet.
 	admitted bool
 }
 
-// node is a node with what the World knows of it.
+// node is a Node with what the snapshot knows of it.
 type node struct {
 	*Node
 	pool  *Pool             // nil when it is not known
-	host  *cluster.NodeInfo // nil when it takes no part
+	host  *cluster.NodeInfo // nil when it is not in the snapshot
 	place string            // its pool, zone and capacity type
-	as    offeringKey       // what it was bought as
-	price offering.Price    // per hour; zero when nobody knows
-	// asked is what its movable pods ask for.
+	as    offeringKey       // its offering and pool
+	price offering.Price    // per hour; zero when unknown
+	// asked is the sum of its movable pods' requests.
 	asked quantity.Vector
 	worth float64 // see Worth
-	// guarded are its Guards by the pods that they let go, once somebody asked.
+	// guarded are its PDBs by the pods that they allow to be evicted; see guardians.
 	guarded map[string]*PDB
-	// waste is what the node costs beyond what its pods would cost at the best prices;
-	// least is what replacing it must save,
-	// rank its place in the queue.
+	// waste is what the node costs beyond what its pods would cost at the best prices; least is
+	// what replacing it must save; rank is its place in the queue.
 	waste, least offering.Price
 	rank         int
-	// gone nodes are in a move; homes are where moves take pods.
+	// gone nodes are in a move; home nodes receive pods of moves.
 	gone, home bool
-	free       bool // may be consolidated, as far as it has a say itself
-	keeper     bool // see tanks
-	swappable  bool // may be replaced, as far as the way it was bought has a say
-	wrong      bool // is replaced sooner or later, as it is the wrong machine for its pods
+	free       bool // may be consolidated, as far as the node itself decides it
+	keeper     bool // see keepers
+	swappable  bool // may be replaced, as far as its capacity type decides it
+	wrong      bool // is the wrong instance type for its pods, and will be replaced
 	soon       bool // is due, and will be replaced as soon as its pool's budget allows
-	put        bool // off, as its pods would go where hardly anybody is
-	doomed     bool // will be removed by and by, so far as one can guess
-	filling    bool // together with others that are doomed it fills those that stay
-	shut       bool // to pods, as long as the stage lasts
-	admitted   bool // although it is busy; see admit
+	put        bool // put off, as its pods would go to a node that is mostly empty
+	doomed     bool // will probably be removed
+	filling    bool // is removed with other doomed nodes, whose pods fill those that stay
+	shut       bool // takes no pods, as long as the stage lasts
+	admitted   bool // takes pods although it is not quiet; see admit
 	kept       Kept
 }
 
-// newSearch supposes what is under way. Its moves are rehearsed when that is wished.
+// newSearch applies the moves under way. It simulates its moves when rehearsed is set.
 func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
 	s := &search{w: w, c: c, whatIf: w.WhatIf(), byKey: map[string]*node{}, pools: map[string]*Pool{}, nodeCounts: CountNodes(c), past: map[string]past{}, unlodged: map[string]int{}, exchanged: map[string]int{}, came: arrivals{}, ties: ties{}}
 	for i := range c.Pools {
@@ -175,7 +176,7 @@ func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
 	return s
 }
 
-// measure reads what the World knows of the node.
+// measure reads what the snapshot knows of the node.
 func (n *node) measure() {
 	if n.Unpriced == "" {
 		n.price = n.host.Price
@@ -189,12 +190,12 @@ func (n *node) measure() {
 	n.place = n.Pool + "|" + n.as.zone + "|" + n.as.capacityType
 }
 
-// resume supposes what was decided before.
+// resume applies the moves that were decided before.
 func (s *search) resume() {
 	for i := range s.c.Underway {
 		m := &s.c.Underway[i]
 		s.mark(m)
-		if len(s.hostsOf(m)) > 0 { // what drains is in the World already
+		if len(s.hostsOf(m)) > 0 { // a draining node is leaving in the snapshot already
 			s.perform(m)
 		}
 		s.came.add(s.impose(m))
@@ -211,7 +212,7 @@ func (s *search) resume() {
 	}
 }
 
-// judge asks of every node whether it may be consolidated.
+// judge decides for every node whether it may be consolidated.
 func (s *search) judge() {
 	for _, n := range s.nodes {
 		cause := Underutilized
@@ -233,10 +234,11 @@ func (s *search) judge() {
 	}
 }
 
-// fair finds out what an eviction must save: a share of what a pod costs on average. That is
-// the bill that remains if all goes well (what pinned nodes cost, and what the other pods need at
-// the best prices) for each pod that may move: where few may, they would have to move for
-// everybody. It does not change while the cluster shrinks, so no plan is undone by the next.
+// fair computes what an eviction must save: a share of the average cost of a pod. The average is
+// the price that remains if all goes well (what pinned nodes cost, and what the other pods need
+// at the best prices) divided by the pods that may move: where few pods may move, these would
+// have to move for the benefit of all. The value does not change while the cluster shrinks, so no
+// plan is undone by the next.
 func (s *search) fair() {
 	t := &s.c.Settings.MinSavings
 	if t.PerPod <= 0 {
@@ -258,7 +260,7 @@ func (s *search) fair() {
 	}
 }
 
-// pinned nodes stay for longer than a while.
+// pinned reports whether the node stays for a reason that does not lapse soon.
 func (n *node) pinned() bool {
 	switch n.kept.Because {
 	case NotInitialized, Nominated, MoveUnderway, AlreadyLeaving, Resting:
@@ -267,15 +269,15 @@ func (n *node) pinned() bool {
 	return !n.free && !n.soon && n.kept.Because != "" && n.kept.Until.IsZero()
 }
 
-// weigh finds out what the nodes waste, and which are the wrong machines for what they
-// run: however full, they would pay for a replacement.
+// weigh computes what the nodes waste, and which nodes are the wrong instance type for their
+// pods: however full such a node is, its replacement pays.
 func (s *search) weigh() {
 	for _, n := range s.nodes {
 		if n.host == nil || n.price == 0 {
 			continue
 		}
 		needs := s.shadowPrices.Of(n.host)
-		n.waste = n.price - needs // of nodes that go, too: a cursor counts on their place in the queue
+		n.waste = n.price - needs // also of nodes that go: cursors need the same queue
 		if n.pool == nil {
 			continue
 		}
@@ -285,13 +287,13 @@ func (s *search) weigh() {
 	s.keepers()
 }
 
-// fleeting nodes are kept by their youth alone: they stand as good as empty, and will be
-// looked at as soon as they are old enough.
+// fleeting nodes are mostly wasted and stay only because they are too young or not quiet: they
+// are looked at again as soon as that has passed.
 func (n *node) fleeting() bool {
 	return (n.kept.Because == TooYoung || n.kept.Because == TooSoon) && n.waste >= n.least && n.waste > n.price/2
 }
 
-// mark notes who takes part in a move.
+// mark notes which nodes take part in a move.
 func (s *search) mark(m *Move) {
 	for _, key := range m.Nodes {
 		if n := s.byKey[key]; n != nil {
@@ -305,7 +307,7 @@ func (s *search) mark(m *Move) {
 	}
 }
 
-// rewind takes back what the stage before supposed, but for its moves.
+// rewind undoes what the previous stage changed, except for its moves.
 func (s *search) rewind() {
 	s.dismiss()
 	var open []*cluster.NodeInfo
@@ -318,7 +320,7 @@ func (s *search) rewind() {
 	s.whatIf.Uncordon(open...)
 	for _, n := range s.nodes {
 		if n.wanders() && !n.gone && n.host != nil {
-			s.shut(n) // whoever moved there would move twice
+			s.shut(n) // pods that moved there would move twice
 		}
 	}
 }
@@ -326,7 +328,7 @@ func (s *search) rewind() {
 // wanders reports whether pods on the node will have to leave it, whatever this plan does.
 func (n *node) wanders() bool { return n.soon || n.wrong || n.fleeting() }
 
-// shut keeps pods from the node until the stage ends, unless it takes none anyhow.
+// shut keeps pods off the node until the stage ends, unless it takes none anyway.
 func (s *search) shut(n *node) {
 	if n.host.Leaving || n.host.Unschedulable {
 		return
@@ -353,8 +355,8 @@ func (n *node) stays(left Kept) {
 	n.kept = left
 }
 
-// take adds the move to the plan and supposes that it comes true, unless something speaks against it
-// beside the moves that are there.
+// take adds the move to the plan and applies it, unless it conflicts with the moves that are
+// already there.
 func (s *search) take(m Move) Kept {
 	mark := s.whatIf.Mark()
 	came := s.impose(&m)
@@ -366,7 +368,7 @@ func (s *search) take(m Move) Kept {
 		s.whatIf.RollbackTo(mark)
 		return left
 	}
-	if m.Cause != Underutilized { // the others were rehearsed
+	if m.Cause != Underutilized { // underutilized moves were rehearsed
 		s.perform(&m)
 	}
 	s.tie(came)
@@ -381,14 +383,14 @@ func (s *search) take(m Move) Kept {
 	return Kept{}
 }
 
-// sketch supposes that the nodes go and asks where their pods would be. Whoever calls it
-// goes back to the mark.
+// draftWithout removes the nodes and drafts where their pods go, for at most the maximum price.
+// The caller rolls back to the returned mark.
 func (s *search) draftWithout(set []*node, purse offering.Price) (*schedule.Draft, cluster.Mark) {
 	m := s.vacate(set)
 	return schedule.NewDraft(s.whatIf.Snapshot(), purse), m
 }
 
-// vacate supposes that the nodes go, to put a question to the packer or to hear more of its answer.
+// vacate removes the nodes for a draft, and counts one step.
 func (s *search) vacate(set []*node) cluster.Mark {
 	s.steps++
 	m := s.whatIf.Mark()

@@ -7,18 +7,18 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// noPurse is the purse of those who may spend what they want.
+// noPurse is the maximum price of moves that may cost any amount.
 const noPurse = offering.Price(1<<63 - 1)
 
-// byWorth lists all nodes, those first that save most for what they disturb.
+// byWorth lists all nodes, those first that save most for what they disrupt.
 func (s *search) byWorth() []*node {
 	out := slices.Clone(s.nodes)
 	slices.SortStableFunc(out, func(x, y *node) int { return cmp.Compare(y.worth, x.worth) })
 	return out
 }
 
-// doomed lists the nodes that are to go, by what they save, and keeps them from being homes:
-// pods would have to move again.
+// doomed lists the nodes that are expected to go, by what they save. They take no pods: these
+// would have to move again.
 func (s *search) doomed() []*node {
 	order := s.byWorth()
 	for _, n := range order {
@@ -30,7 +30,7 @@ func (s *search) doomed() []*node {
 	return slices.DeleteFunc(order, func(n *node) bool { return !n.doomed && !n.gone })
 }
 
-// undecided lists nodes by what they save; everybody who stays is a home.
+// undecided lists nodes by what they save; every node that stays takes pods.
 func (s *search) undecided() []*node {
 	for _, n := range s.nodes {
 		n.filling = false
@@ -43,7 +43,7 @@ func (s *search) removable(n *node) bool {
 	return n.free && !n.gone && !n.home
 }
 
-// remove takes a node away whose pods fit on others.
+// remove removes a node whose pods fit on other nodes.
 func (s *search) remove(n *node) {
 	if !s.removable(n) {
 		return
@@ -68,8 +68,8 @@ func (s *search) remove(n *node) {
 	}
 }
 
-// squanders reports whether pods would go to a node of which two thirds are wasted even then. It
-// is the one that should go: they are looked at together before they are merged there.
+// squanders reports whether pods would go to a node of which two thirds are wasted even then.
+// That node is the one that should go: both are first considered for a replacement together.
 func (s *search) squanders(n *node, m *Move) bool {
 	for _, home := range m.Receivers {
 		h := s.byKey[home.Node]
@@ -84,8 +84,8 @@ func (s *search) squanders(n *node, m *Move) bool {
 	return false
 }
 
-// vetoed lists the nodes that were put off. Machines that seemed wrong and yet cannot be replaced
-// by anything cheaper are homes again; then whoever had none is looked at once more.
+// vetoed lists the nodes that were put off. Nodes that seemed the wrong instance type and yet have
+// no cheaper replacement take pods again; then all nodes are looked at once more.
 func (s *search) vetoed() []*node {
 	s.lenient = true
 	again := s.resumed
@@ -99,7 +99,7 @@ func (s *search) vetoed() []*node {
 	return slices.DeleteFunc(s.byWorth(), func(n *node) bool { return !n.put && !again })
 }
 
-// delete makes a move of taking the nodes away; Kept says why there is none.
+// delete makes a move that removes the nodes; Kept says why there is none.
 func (s *search) delete(set []*node) (Move, Kept) {
 	d, mark := s.draftWithout(set, 0)
 	if d.Unplaced() > 0 {
@@ -108,7 +108,7 @@ func (s *search) delete(set []*node) (Move, Kept) {
 	}
 	defer s.whatIf.RollbackTo(mark)
 	parts, before := s.parts(set), cost(set)
-	if before > 0 && !Pays(parts, before, 0, 0, s.c.Settings) { // without a price it surely saves something
+	if before > 0 && !Pays(parts, before, 0, 0, s.c.Settings) { // no known price: it surely saves
 		return Move{}, spare(set[0], before, Least(parts, s.c.Settings))
 	}
 	scores, approved := Balance(parts, before, s.totals)
@@ -120,7 +120,7 @@ func (s *search) delete(set []*node) (Move, Kept) {
 	return m, Kept{}
 }
 
-// parts sorts the nodes by what each pool gives.
+// parts splits the nodes by pool.
 func (s *search) parts(set []*node) []Part {
 	var out []Part
 	for _, n := range set {

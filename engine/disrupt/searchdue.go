@@ -8,9 +8,9 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// dues lists the nodes that must be replaced: the pools take turns, so that one whose
-// nodes cannot go does not keep the others waiting; within a pool those without pods come
-// first, then those that are due longest.
+// dues lists the nodes that must be replaced. The pools take turns, so that a pool whose nodes
+// cannot go does not delay the others. Within a pool nodes without pods come first, then the
+// nodes that are due longest.
 func (s *search) dues() []*node {
 	turns := map[string][]*node{}
 	for _, n := range s.nodes {
@@ -56,9 +56,8 @@ func (s *search) due(n *node) {
 	}
 }
 
-// renew makes a move of replacing the node whatever that costs; Kept says why there is
-// none. A static pool buys its next machine, and the pods find their own way, as they do
-// when such a pool shrinks.
+// renew makes a move that replaces the node whatever that costs; Kept says why there is none. A
+// static pool launches one more node, and the pods are rescheduled like when such a pool shrinks.
 func (s *search) renew(n *node, cause Cause) (Move, Kept) {
 	set := []*node{n}
 	m := Move{}

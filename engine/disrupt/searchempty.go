@@ -7,8 +7,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// empties lists the nodes that run nothing which would need another home, dearest first:
-// where a budget does not last, the most is saved.
+// empties lists the nodes without pods that need another node, most expensive first: where a
+// budget does not suffice for all, the most is saved.
 func (s *search) empties() []*node {
 	var out []*node
 	for _, n := range s.nodes {
@@ -20,7 +20,7 @@ func (s *search) empties() []*node {
 	return out
 }
 
-// empty takes an empty node away.
+// empty removes an empty node.
 func (s *search) empty(n *node) {
 	if n.gone || n.home || n.host == nil || n.host.Leaving {
 		return
@@ -43,8 +43,8 @@ func (s *search) empty(n *node) {
 	}
 }
 
-// discard makes a move of taking an empty node away. Pods that the World knows of and the
-// Cluster does not came a moment ago.
+// discard makes a move that removes an empty node. Pods that are in the snapshot and not in the
+// Cluster came a moment ago.
 func (s *search) discard(n *node) (Move, Kept) {
 	d, mark := s.draftWithout([]*node{n}, 0)
 	defer s.whatIf.RollbackTo(mark)
@@ -54,7 +54,7 @@ func (s *search) discard(n *node) (Move, Kept) {
 	return s.draw(Empty, []*node{n}, d.Plan()), Kept{}
 }
 
-// draw writes a move down.
+// draw builds a move from the plan.
 func (s *search) draw(cause Cause, set []*node, p schedule.Plan) Move {
 	m := Move{Cause: cause, Receivers: p.Nominations, Launches: p.Launches, After: p.Price()}
 	for _, n := range set {

@@ -8,8 +8,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// wasteful lists the nodes that may be worth replacing: those first that waste most for
-// what they disturb.
+// wasteful lists the nodes that may be worth replacing: those first that waste most for what
+// they disrupt.
 func (s *search) wasteful() []*node {
 	ratio := func(n *node) float64 { return float64(n.waste) / (1 + n.Cost) }
 	s.queue = s.queue[:0]
@@ -25,22 +25,22 @@ func (s *search) wasteful() []*node {
 	return s.queue
 }
 
-// mostMates bounds the nodes of one move: more of them save hardly more for each, and a
+// mostMates bounds the nodes of one move: with more nodes the saving of each hardly grows, and a
 // move can fail as a whole.
 const mostMates = 32
 
-// proposal is nodes that may go together, and what that would save.
+// proposal is a set of nodes that may go together, and what that would save.
 type proposal struct {
 	set   []*node
 	saves offering.Price
-	ratio float64 // saved for what it disturbs
-	// draft is what would take their place for no more than a move of them may cost; nil when that
-	// was not asked.
+	ratio float64 // saves divided by the disruption cost
+	// draft is what replaces the nodes within the maximum price of such a move; nil when it was
+	// not made.
 	draft *schedule.Draft
 }
 
-// replace looks for the best move that takes the node away: alone, or with others that
-// waste as much, as long as larger sets save more for what they disturb.
+// replace looks for the best move that removes the node: alone, or with others that waste as
+// much, as long as larger sets save more for what they disrupt.
 func (s *search) replace(n *node) {
 	if !s.removable(n) || !s.payable(n) {
 		return
@@ -58,7 +58,7 @@ func (s *search) replace(n *node) {
 	group := samePlace(n)
 	past := s.past[group]
 	switch {
-	case past.size > 1: // what paid last pays again, mostly
+	case past.size > 1: // the size that paid last mostly pays again
 		best = s.better(best, s.propose(s.mates(n, kinds()[past.kind], past.size)))
 		if best != nil && best.ratio >= 0.9*past.ratio {
 			break
@@ -83,9 +83,10 @@ func (s *search) replace(n *node) {
 	s.past[group] = past
 }
 
-// lodge replaces a node that wastes less than a replacement must save. That is no bound where others
-// have room to spare: what finds a home there need not be bought for, and the rates do not
-// know of it. Where hardly anybody of a place finds such room, few are asked.
+// lodge replaces a node that wastes less than a replacement must save. The waste is no upper bound
+// when other nodes have free capacity: pods that fit there need no new node, and the shadow prices
+// do not know of it. Where hardly any node of a place found such capacity, only every eighth node
+// is tried.
 func (s *search) lodge(n *node) {
 	if s.unlodged[n.place] < mostFailures || n.rank%8 == 0 {
 		b := s.ask([]*node{n})
@@ -95,26 +96,26 @@ func (s *search) lodge(n *node) {
 		}
 		s.unlodged[n.place]++
 		if b != nil {
-			return // settle said why
+			return // accept said why
 		}
 	}
-	if n.kept.Because != Scattered && n.kept.Because != ReliedOn { // it need not be replaced, it might just go
+	if n.kept.Because != Scattered && n.kept.Because != ReliedOn { // its removal may have failed
 		n.stays(frugal(n))
 	}
 }
 
-// mostFailures is how many nodes of a kind are looked at in company without success
-// before the others are looked at alone.
+// mostFailures is how many nodes of a kind are tried in sets without success before the others
+// are tried alone.
 const mostFailures = 4
 
-// mostExchanged is how many wrong machines go at once: enough for what is bought to be
-// well filled, few enough for a purchase that fails to hold up little.
+// mostExchanged is how many nodes of the wrong instance type go at once: enough for the new nodes
+// to be well filled, few enough that a failed launch delays little.
 const mostExchanged = 32
 
-// exchange replaces the node together with others of its pool that are wrong for what
-// they run. All of them go sooner or later and each saves much: what counts is that the
-// machines bought for them are well filled, so the largest set is tried first. What was too large
-// for one is mostly too large for those that follow.
+// exchange replaces the node together with others of its pool that are the wrong instance type for
+// their pods. All of them go sooner or later and each saves much: what counts is that the new
+// nodes are well filled, so the largest set is tried first. A size that was too large for one node
+// is mostly too large for the nodes that follow.
 func (s *search) exchange(n *node) bool {
 	size, tried := s.exchanged[n.Pool]
 	if !tried || n.rank%8 == 0 {
@@ -141,15 +142,15 @@ func wrongHere(n *node) string {
 	return n.Pool
 }
 
-// past is what was learnt from nodes of a kind.
+// past is what was learned from nodes of a kind.
 type past struct {
 	kind, size int
 	ratio      float64
 	failures   int
 }
 
-// kinds are ways to choose company, the closest first: pods that share a zone and a way of
-// being bought hardly get in each other's way.
+// kinds are ways to group nodes, the closest first: pods that share a zone and a capacity type
+// hardly get in each other's way.
 func kinds() []func(*node) string {
 	return []func(*node) string{samePlace, samePool, func(*node) string { return "" }}
 }
@@ -158,7 +159,7 @@ func samePlace(n *node) string { return n.place }
 
 func samePool(n *node) string { return n.Pool }
 
-// grow doubles the company of the node while that saves more for what it disturbs.
+// grow doubles the set around the node while that saves more for what it disrupts.
 func (s *search) grow(n *node, best *proposal, p *past) *proposal {
 	for at, kind := range kinds() {
 		worse := 0
@@ -178,7 +179,7 @@ func (s *search) grow(n *node, best *proposal, p *past) *proposal {
 	return best
 }
 
-// better is the bid that saves more for what it disturbs, the smaller one when they are
+// better is the proposal that saves more for what it disrupts, the smaller one when they are
 // about as good.
 func (s *search) better(a, b *proposal) *proposal {
 	if a == nil || b != nil && b.ratio > a.ratio*1.02 {
@@ -187,8 +188,8 @@ func (s *search) better(a, b *proposal) *proposal {
 	return a
 }
 
-// mates are up to so many nodes of a kind: the node and those that come next in the
-// queue, as far as budgets let them go together.
+// mates are up to size nodes of a kind: the node and those that come next in the queue, as far
+// as budgets let them go together.
 func (s *search) mates(n *node, kind func(*node) string, size int) []*node {
 	set, of := []*node{n}, kind(n)
 	taken := map[string]int{n.Pool: 1}
@@ -205,13 +206,14 @@ func (s *search) mates(n *node, kind func(*node) string, size int) []*node {
 	return set
 }
 
-// goesWith keeps spot nodes out of the company of others while spot is not to be replaced
-// by spot: they would be all the same. Karpenter does not mind.
+// goesWith keeps spot nodes out of sets with others while spot may not be replaced by spot: in
+// such a set they could be replaced by spot all the same. Karpenter has no such rule.
 func (s *search) goesWith(n, o *node) bool {
 	return s.c.Settings.SpotToSpot || s.c.Settings.Upstream || !allSpot([]*node{o})
 }
 
-// alone bids for the node by itself, and notes by how much a replacement is too dear.
+// alone makes a proposal for the node by itself, and notes by how much a replacement is too
+// expensive.
 func (s *search) alone(n *node) *proposal {
 	set := []*node{n}
 	if left := s.spot(set); left.Because != "" {
@@ -244,14 +246,14 @@ func newProposal(set []*node, saves offering.Price, d *schedule.Draft) *proposal
 	return &proposal{set, saves, float64(saves) / disturbs, d}
 }
 
-// answer is what became of asking for a bid.
+// answer is a proposal that was made for the set; nil when it saved too little.
 type answer struct {
 	set []*node
 	bid *proposal
 }
 
-// proposal asks what replacing the nodes together would save; nil when that is too little. The same
-// company is proposed more than once.
+// propose computes what replacing the nodes together would save; nil when that is too little. It
+// remembers the answers, as the same set is proposed more than once.
 func (s *search) propose(set []*node) *proposal {
 	for _, known := range s.proposals {
 		if slices.Equal(known.set, set) {
@@ -288,7 +290,7 @@ func cost(set []*node) offering.Price {
 	return sum
 }
 
-// payable reports whether replacing the node can pay at all, and says why not.
+// payable reports whether replacing the node can pay at all, and notes why not.
 func (s *search) payable(n *node) bool {
 	switch {
 	case n.price == 0:
@@ -304,8 +306,7 @@ func (s *search) payable(n *node) bool {
 	return false
 }
 
-// settle writes the move down and takes it, unless it does not pay or something speaks
-// against it that only the plan shows.
+// accept writes the move and takes it, unless it does not pay or conflicts with the plan.
 func (s *search) accept(b *proposal) bool {
 	m, left := s.write(b.set, b.draft)
 	if left.Because == "" {
@@ -323,10 +324,10 @@ func (s *search) accept(b *proposal) bool {
 	return true
 }
 
-// draft plans what takes the place of the nodes; Kept says why nothing can. What pods prefer
-// takes several plans to find out, and hardly ever makes up for what is wrong with the plan
-// that honours nothing. So that is looked at first, and when it would buy the like of one of the
-// nodes that one is returned, with no plan. It is d where that was made already.
+// draft plans what replaces the nodes; Kept says why nothing can. Preferences of pods take several
+// plans to find out, and hardly ever make up for what is wrong with the plan that honours none. So
+// the plan without preferences is checked first. When it would launch the offering of one of the
+// nodes, that node is returned as kept, with no plan. d is the draft if it was made already.
 func (s *search) draft(set []*node, purse offering.Price, d *schedule.Draft) (plan schedule.Plan, kept *node, left Kept) {
 	mark := s.vacate(set)
 	defer s.whatIf.RollbackTo(mark)
@@ -350,15 +351,15 @@ func (s *search) draft(set []*node, purse offering.Price, d *schedule.Draft) (pl
 	return plan, kept, left
 }
 
-// redraft plans what takes the place of the nodes, whatever is bought.
+// redraft plans what replaces the nodes, whatever is launched.
 func (s *search) redraft(set []*node, purse offering.Price) schedule.Plan {
 	d, mark := s.draftWithout(set, purse)
 	defer s.whatIf.RollbackTo(mark)
 	return d.Plan()
 }
 
-// write makes a move of replacing the nodes; Kept says why there is none. A draft that was made
-// already is good as long as nothing else was decided.
+// write makes a move that replaces the nodes; Kept says why there is none. A draft that was made
+// before is valid as long as no other move was taken.
 func (s *search) write(set []*node, d *schedule.Draft) (Move, Kept) {
 	before, least := cost(set), Least(s.parts(set), s.c.Settings)
 	if left := s.spot(set); left.Because != "" {

@@ -5,25 +5,26 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// spread is a required spread over zones or the like, as kube-scheduler judges it: the zone that the
-// pod comes to may have at most so many more pods than the one with the fewest.
+// spread is a required spread over zones or the like, as kube-scheduler checks it: the pod's
+// zone may have at most skew more pods than the zone with the fewest.
 type spread struct {
 	*domainCount
 	skew    int
-	domains int  // with fewer zones than that the fewest count as none
-	self    bool // the pod counts, too
+	domains int  // with fewer zones than that the fewest count as zero
+	self    bool // the pod counts itself
 }
 
-// domainCount counts pods of a crowd by the value of a label, on the nodes that the spread looks at.
+// domainCount counts pods of a PodSelector by the value of a label, on the nodes that the spread
+// counts.
 type domainCount struct {
 	key    *constraint.Key
 	crowd  *cluster.PodSelector
-	shape  *cluster.PodShape // whose own affinity a node must meet; nil when any node counts
-	taints *cluster.PodShape // whose tolerations must let it in; nil when any node counts
+	shape  *cluster.PodShape // whose node affinity a node must meet; nil when any node counts
+	taints *cluster.PodShape // whose tolerations must fit the taints; nil when any node counts
 
-	at    int   // in the floor's list
+	at    int   // in schedSim.domainCounts
 	pods  []int // by value
-	there []int // likewise: blocks with seats; nodes that go are there until everybody has left
+	there []int // by value: groups with nodes; a node that goes stays until all its pods left
 }
 
 // spreadOf compiles a spread of the class.
@@ -38,7 +39,7 @@ func (f *schedSim) spreadOf(c *cluster.PodClass, e *cluster.TopologySpread) spre
 	return spread{f.domainCount(t), e.MaxSkew, e.MinDomains, e.Crowd.Selects(c)}
 }
 
-// domainCount finds the one that counts the same, or counts how things are.
+// domainCount finds the count with the same definition, or adds it.
 func (f *schedSim) domainCount(like domainCount) *domainCount {
 	for _, t := range f.domainCounts {
 		if t.key == like.key && t.crowd == like.crowd && t.shape == like.shape && t.taints == like.taints {
@@ -57,7 +58,7 @@ func (f *schedSim) domainCount(like domainCount) *domainCount {
 	return t
 }
 
-// headcount counts the pods of the tally's crowd where they are.
+// headcount counts the selected pods where they are.
 func (f *schedSim) headcount(t *domainCount) {
 	note := func(at, pods int) {
 		s := &f.nodes[at]
@@ -78,10 +79,10 @@ func (f *schedSim) headcount(t *domainCount) {
 	}
 }
 
-// crew is the pods of a class in a seat to begin with, without those that terminate.
+// crew is the pods of a class on a node at the start, without those that terminate.
 type crew struct{ at, pods int }
 
-// crewsOf are the crews of each class, wherever they are.
+// crewsOf are the crews of each class on all nodes.
 func (f *schedSim) crewsOf() map[*cluster.PodClass][]crew {
 	if f.crews != nil {
 		return f.crews
@@ -95,10 +96,10 @@ func (f *schedSim) crewsOf() map[*cluster.PodClass][]crew {
 	return f.crews
 }
 
-// unknown is a value that nobody has asked for.
+// unknown is a value that was not looked up yet.
 const unknown = -2
 
-// value is the label's value on seats of the block; negative when they do not count.
+// value is the label's value on nodes of the group; negative when they do not count.
 func (t *domainCount) value(b *nodeGroup) int {
 	for len(b.values) <= t.at {
 		b.values = append(b.values, unknown)
@@ -114,7 +115,7 @@ func (t *domainCount) look(b *nodeGroup) int {
 	switch {
 	case !ok:
 		return -1
-	case b.host == nil && t.shape != nil && !b.lets(t.shape): // what a pool's nodes are like only those know who fit in
+	case b.host == nil && t.shape != nil && !b.lets(t.shape): // new nodes count for shapes that fit
 		return -1
 	case b.host != nil && (t.shape != nil && !b.host.MatchesOwn(t.shape) || t.taints != nil && !b.host.Tolerated(t.taints)):
 		return -1
@@ -123,28 +124,28 @@ func (t *domainCount) look(b *nodeGroup) int {
 	return v
 }
 
-// know makes room for the value.
+// know grows the counts to the value.
 func (t *domainCount) know(v int) {
 	for len(t.pods) <= v {
 		t.pods, t.there = append(t.pods, 0), append(t.there, 0)
 	}
 }
 
-// appear tells everybody who counts that the block has its first seat, or has none any more.
+// appear tells every domain count that the group has its first node, or has none any more.
 func (f *schedSim) appear(b *nodeGroup, by int) {
 	for _, t := range f.domainCounts {
 		t.appeared(b, by)
 	}
 }
 
-// appeared counts the block in or out.
+// appeared adds the group to its domain, or removes it.
 func (t *domainCount) appeared(b *nodeGroup, by int) {
 	if v := t.value(b); v >= 0 {
 		t.there[v] += by
 	}
 }
 
-// count notes that a pod came to the seat, or left it.
+// count notes that a pod came to the node, or left it.
 func (f *schedSim) count(p *evictedPod, at, by int) {
 	for _, t := range f.countedIn(p) {
 		if v := t.value(f.nodes[at].group); v >= 0 {
@@ -158,7 +159,7 @@ func (f *schedSim) recount(t *domainCount, v, by int) {
 	f.log = append(f.log, change{deed: counting, tally: t, value: v, by: by})
 }
 
-// countedIn are the tallies that pods of the class change.
+// countedIn are the domain counts that pods of the class change.
 func (f *schedSim) countedIn(p *evictedPod) []*domainCount {
 	for _, t := range f.domainCounts[p.known:] {
 		if t.crowd.Selects(p.PodClass) {
@@ -169,7 +170,7 @@ func (f *schedSim) countedIn(p *evictedPod) []*domainCount {
 	return p.counted
 }
 
-// lets reports whether one more pod may come to where the label has that value.
+// lets reports whether one more pod may come to the domain with that value.
 func (s *spread) lets(v int) bool {
 	s.know(v)
 	self := 0
@@ -179,8 +180,8 @@ func (s *spread) lets(v int) bool {
 	return s.pods[v]+self-s.least(v) <= s.skew
 }
 
-// least is how many pods there are where they are fewest: zero while there are too few zones. One that
-// a node is about to open counts, too.
+// least is the lowest count of any zone; zero while there are too few zones. A zone that a new
+// node is about to open counts, too.
 func (s *spread) least(v int) int {
 	zones, least := 0, s.pods[v]
 	if s.there[v] == 0 {
@@ -198,7 +199,7 @@ func (s *spread) least(v int) int {
 	return max(0, least)
 }
 
-// even reports whether the pod's spreads let it go to seats of the block.
+// even reports whether the pod's spreads let it go to nodes of the group.
 func (p *evictedPod) even(b *nodeGroup) bool {
 	for i := range p.spreads {
 		s := &p.spreads[i]

@@ -26,16 +26,16 @@ func (a arrivals) add(others arrivals) {
 	}
 }
 
-// ties are what pods of moves need of pods elsewhere, so that kube-scheduler puts them where they are
-// to go. Moves are made side by side: what a later one takes away from where it was counted, or adds
-// to it, would upset the earlier one (Rule CONSOLIDATION-6).
+// ties are what pods of moves require of pods elsewhere, so that kube-scheduler puts them where
+// the plan has them. Moves are made side by side: if a later move removed pods that such a
+// requirement counts, or added some, it would break the earlier move (Rule CONSOLIDATION-6).
 type ties map[schedule.Tie]*tied
 
-// tied is how many pods have the tie, and the strain that it bears anyhow. It holds as long as nobody
-// who is counted comes or goes.
+// tied is how many pods have the tie, and the strain that it had anyway. It holds as long as no
+// pod that it counts comes or goes.
 type tied struct{ pods, borne, holds int }
 
-// tiesOf are those of the pods that came, and how many have each.
+// tiesOf are the ties of the pods that came, and how many pods have each.
 func (s *search) tiesOf(came arrivals) map[schedule.Tie]int {
 	out := map[schedule.Tie]int{}
 	for a, n := range came {
@@ -56,7 +56,7 @@ func (s *search) tie(came arrivals) {
 	}
 }
 
-// torn says that pods which came tear a tie of others that came before.
+// torn says that pods which came break a tie of pods that came before.
 func (s *search) torn(came arrivals) Kept {
 	if len(s.ties) == 0 {
 		return Kept{}

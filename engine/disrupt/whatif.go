@@ -10,10 +10,10 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// impose supposes that the move came true: its nodes are gone, its machines bought, its
-// pods where it takes them. A move that began to drain is in the World already. Where
-// pods came since it was decided, its nodes keep them and merely take no more. It returns
-// who came where.
+// impose supposes that the move came true: its nodes are gone, its launches are nodes, its pods
+// run where it takes them. A move that is draining is in the snapshot already. If pods came
+// since the move was decided, its nodes keep all pods and are only cordoned. impose returns
+// which pods came to which nodes.
 func (s *search) impose(m *Move) arrivals {
 	hosts := s.hostsOf(m)
 	if len(hosts) == 0 {
@@ -27,7 +27,7 @@ func (s *search) impose(m *Move) arrivals {
 			came.note(s.whatIf.Place(home.Pods, h), h)
 		}
 	}
-	kinds := map[*offering.Ref]cluster.Node{} // launches that are alike share their choices
+	kinds := map[*offering.Ref]cluster.Node{} // equal launches share their offerings
 	for i := range m.Launches {
 		l := &m.Launches[i]
 		kind, known := kinds[&l.Offerings[0]]
@@ -48,7 +48,7 @@ func (s *search) impose(m *Move) arrivals {
 	return nil
 }
 
-// hostsOf are the nodes of the move that are still there; none once it drains.
+// hostsOf are the nodes of the move that are still there; none once one of them is leaving.
 func (s *search) hostsOf(m *Move) []*cluster.NodeInfo {
 	var out []*cluster.NodeInfo
 	for _, key := range m.Nodes {
@@ -63,9 +63,9 @@ func (s *search) hostsOf(m *Move) []*cluster.NodeInfo {
 	return out
 }
 
-// kindOf is what a launch will be as far as its choices are certain: it counts for the largest
-// and has the room of the smallest of them, draws on budgets as the first, and has the labels
-// that all of them have.
+// kindOf is what is certain about the node that a launch becomes. Its capacity is that of the
+// largest offering, its allocatable that of the smallest, its quota use that of the first, and it
+// has the labels that all offerings share.
 func kindOf(l *schedule.Launch, w *cluster.Snapshot) cluster.Node {
 	n := cluster.Node{Pool: l.Pool, Claim: true, Price: l.Offerings[0].Price}
 	if m := market(w, l.Pool); m != nil {
@@ -75,7 +75,7 @@ func kindOf(l *schedule.Launch, w *cluster.Snapshot) cluster.Node {
 	return n
 }
 
-// machine is one of the kind, with what else is settled about the launch.
+// machine is a node of that kind, with what else is settled about the launch.
 func machine(l *schedule.Launch, kind cluster.Node, key string) cluster.Node {
 	n := kind
 	n.Key, n.Taints = key, l.Taints
@@ -86,7 +86,7 @@ func machine(l *schedule.Launch, kind cluster.Node, key string) cluster.Node {
 	return n
 }
 
-// size fills in what the machine has room for, counts for and draws.
+// size sets the node's capacity, allocatable and quota use.
 func size(n *cluster.Node, choices []offering.Ref, on *offering.Catalog) {
 	seen := map[string]bool{}
 	for at, c := range choices {
@@ -111,7 +111,7 @@ func size(n *cluster.Node, choices []offering.Ref, on *offering.Catalog) {
 	}
 }
 
-// shared are the labels that a machine has whichever choice is bought.
+// shared are the labels that a node has whichever offering is launched.
 func shared(choices []offering.Ref, on *offering.Catalog) map[string]string {
 	var left []label
 	for at, c := range choices {
@@ -137,7 +137,7 @@ func shared(choices []offering.Ref, on *offering.Catalog) map[string]string {
 
 type label struct{ key, value string }
 
-// collect adds the labels of which there is one value.
+// collect adds the labels with exactly one value.
 func collect(out []label, labels map[string][]string) []label {
 	for key, values := range labels {
 		if len(values) == 1 {
@@ -147,7 +147,7 @@ func collect(out []label, labels map[string][]string) []label {
 	return out
 }
 
-// settled reports whether machines of that offer have that value of the label and cannot have another.
+// settled reports whether nodes of that offering have that value of the label and no other.
 func settled(t *offering.InstanceType, o *offering.Offering, key, value string) bool {
 	values := t.Labels[key]
 	if o != nil && len(o.Labels[key]) > 0 {
