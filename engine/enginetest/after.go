@@ -10,9 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// After is the script once its plan has come true: launches are nodes as their
-// first choices, pods are bound where the plan put them, leaving nodes are gone.
-// What was left out still waits.
+// After is the script after its plan was carried out: launches are nodes of their first offerings,
+// pods are bound where the plan put them, leaving nodes are gone. Unplaced pods are still pending.
 func After(s *Script, p schedule.Plan) *Script {
 	out := *s
 	home := map[string]string{}
@@ -45,7 +44,7 @@ func After(s *Script, p schedule.Plan) *Script {
 	for _, pod := range s.Pods {
 		switch name, moved := home[pod.UID]; {
 		case moved:
-			pod.Node, pod.Terminating = name, false // its successor
+			pod.Node, pod.Terminating = name, false // its replacement pod
 		case pod.Node != "" && leaving[pod.Node]:
 			if !pod.Movable {
 				continue
@@ -57,7 +56,7 @@ func After(s *Script, p schedule.Plan) *Script {
 	return &out
 }
 
-// become is the node that a launch ends as.
+// become is the node that a launch becomes.
 func (s *Script) become(name string, l schedule.Launch) cluster.Node {
 	t, o := s.onSale(l.Offerings[0])
 	pool := s.Pools[slices.IndexFunc(s.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })]

@@ -16,15 +16,14 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Check holds a plan against its script, from first principles and without the
-// engine's own indexes: every pending pod appears exactly once, every placement
-// is one kube-scheduler would accept on any of the launch's choices (there is an
-// order in which it binds all of them), limits, budgets and reservations are kept,
-// minValues hold, static pools buy nothing, no pod is left out that a node could
-// take, and the price is not below the bound.
+// Check verifies a plan against its script from first principles, without the engine's own
+// indexes. Every pending pod appears exactly once. kube-scheduler accepts every placement on any
+// of the launch's offerings, and there is an order in which it binds all of them. Limits, quotas
+// and reservations are kept, minValues hold, static pools launch nothing, no pod is left out
+// that a node could take, and the price is not below the lower bound.
 //
-// Domains are those of the nodes that exist or are bought: kube-scheduler knows no
-// others. A plan that spreads wider passes too.
+// Domains are those of nodes that exist or are launched: kube-scheduler knows no others. A plan
+// that also counts domains that could be opened, and so spreads wider, passes too.
 func Check(s *Script, p schedule.Plan) error {
 	c := &checker{Script: s, plan: p, pods: map[string]int{}, seen: map[string]int{}}
 	c.everyPodOnce()
@@ -59,8 +58,8 @@ type checker struct {
 	errs []error
 
 	cluster *refCluster
-	byKey   map[string]int // place by node key
-	first   []int          // place by launch, as its first choice
+	byKey   map[string]int // index into places by node key
+	first   []int          // index into places by launch, as its first offering
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -101,12 +100,12 @@ func (c *checker) leaving(node string) bool {
 	return slices.ContainsFunc(c.Nodes, func(n cluster.Node) bool { return n.Name == node && n.Leaving })
 }
 
-// homeless pods are those a plan must say something about.
+// homeless reports whether the pod needs a placement: the plan must mention it.
 func (c *checker) homeless(p cluster.Pod) bool {
 	return p.Node == "" || c.leaving(p.Node) && p.Movable
 }
 
-// build lays out the nodes that stay, the pods that run on them, and the pods to place.
+// build sets up the nodes that stay, the pods that run on them, and the pods to place.
 func (c *checker) build() {
 	pods, bound := c.Script.inOrder(c.homeless)
 	for i, p := range pods {
@@ -116,7 +115,7 @@ func (c *checker) build() {
 	c.byKey = c.addNodes(c.cluster)
 }
 
-// inOrder lists the pods that run and stay, then those that need a home.
+// inOrder lists the pods that run and stay, then the pods that need a node.
 func (s *Script) inOrder(homeless func(cluster.Pod) bool) (pods []*cluster.Pod, bound int) {
 	var wait []*cluster.Pod
 	for i := range s.Pods {
@@ -129,7 +128,7 @@ func (s *Script) inOrder(homeless func(cluster.Pod) bool) (pods []*cluster.Pod, 
 	return append(pods, wait...), len(pods)
 }
 
-// addNodes adds a place per node that is not leaving, with its bound pods.
+// addNodes adds a place for each node that is not leaving, with its bound pods.
 func (s *Script) addNodes(c *refCluster) map[string]int {
 	byKey := map[string]int{}
 	for _, n := range s.Nodes {
@@ -197,7 +196,7 @@ func (c *checker) launch(i int, l schedule.Launch) {
 	had := variety{}
 	at := len(c.cluster.places)
 	c.cluster.places = append(c.cluster.places, place{})
-	for k := len(l.Offerings) - 1; k >= 0; k-- { // the first choice stays
+	for k := len(l.Offerings) - 1; k >= 0; k-- { // the first offering comes last and stays
 		c.cluster.places[at] = c.bought(i, l, pool, l.Offerings[k])
 		had.note(c.cluster.places[at].labels)
 		c.admits(at, l.Pods)
@@ -205,7 +204,7 @@ func (c *checker) launch(i int, l schedule.Launch) {
 	c.diverse(i, l, pool, had)
 }
 
-// bought is the node that a launch becomes as one of its choices.
+// bought is the node that a launch becomes with one of its offerings.
 func (c *checker) bought(i int, l schedule.Launch, pool cluster.NodePool, choice offering.Ref) place {
 	t, o := c.onSale(choice)
 	if t == nil || o.Unavailable != "" || o.Price != choice.Price {
@@ -223,7 +222,7 @@ func (c *checker) bought(i int, l schedule.Launch, pool cluster.NodePool, choice
 		if !satisfies(r, labels[r.Key]) {
 			c.fail("launch %d: choice %v does not meet the launch's own rule %s", i, choice, r)
 		}
-		// Of several values the launch takes one that its rules allow.
+		// The launch sets one of the values that its rules allow.
 		labels[r.Key] = slices.DeleteFunc(slices.Clone(labels[r.Key]), func(v string) bool { return !one(r, v) })
 	}
 	for _, r := range pool.Requirements {
@@ -249,7 +248,7 @@ func (s *Script) onSale(choice offering.Ref) (*offering.InstanceType, *offering.
 	return nil, nil
 }
 
-// labelsOf are the values a pool's node may carry when bought by an offer.
+// labelsOf are the values that a pool's node of that offering may have.
 func (s *Script) labelsOf(t offering.InstanceType, o offering.Offering, pool cluster.NodePool) map[string][]string {
 	labels := maps.Clone(t.Labels)
 	if labels == nil {
@@ -272,8 +271,8 @@ func (s *Script) asPlace(t offering.InstanceType, pool cluster.NodePool, labels 
 	return place{labels: labels, taints: pool.Taints, room: room.Sub(overhead), attach: attachable(room), ports: ports, weight: pool.Weight, launch: true}
 }
 
-// daemons sums the DaemonSets that match a node and have no pod on it yet, and lists
-// their ports.
+// daemons sums the requests of the DaemonSets that match a node and have no pod on it yet, and
+// lists their ports.
 func (s *Script) daemons(labels map[string][]string, taints []cluster.Taint, node string) (sum quantity.Amounts, ports []cluster.Port) {
 	sum = quantity.Amounts{}
 	for _, d := range s.Daemons {
@@ -285,7 +284,7 @@ func (s *Script) daemons(labels map[string][]string, taints []cluster.Taint, nod
 	return sum, ports
 }
 
-// admits puts the pods on a place and holds what needs no look at other places.
+// admits puts the pods on a place and checks what does not depend on other places.
 func (c *checker) admits(at int, pods []cluster.PodRef) {
 	where := c.cluster.places[at].name
 	for _, ref := range pods {
@@ -307,8 +306,8 @@ func (c *checker) admits(at int, pods []cluster.PodRef) {
 	}
 }
 
-// neighbours replays the plan as its first choices, then with one launch at a time
-// as each other choice that lies elsewhere.
+// neighbours replays the plan with first offerings, then with one launch at a time as each of its
+// other offerings in other domains.
 func (c *checker) neighbours() {
 	if why := c.cluster.replay(); why != "" {
 		c.fail("no order of binding works: %s", why)
@@ -335,7 +334,7 @@ func (c *checker) neighbours() {
 	}
 }
 
-// topologyKeys are the labels over which some pod looks at others.
+// topologyKeys are the topology keys of required terms of any pod.
 func (c *checker) topologyKeys() []string {
 	keys := map[string]bool{}
 	for _, p := range c.cluster.pods {
@@ -359,10 +358,9 @@ func domains(p place, keys []string) string {
 	return out
 }
 
-// leftOut: no pod is unplaced that a node which exists would take as it is, nor one
-// that would fit there but for pods nobody waits for. Pods that spread are left
-// out of this: a plan may count domains that are not there yet. Nor is one unplaced
-// for which a machine could be bought; see couldBuy.
+// leftOut checks that no pod is unplaced that an existing node would take as it is, or would take
+// without its virtual pods. Pods that spread are skipped: a plan may count domains that do not
+// exist yet. Nor may a pod be unplaced for which a node could be launched; see couldBuy.
 func (c *checker) leftOut() {
 	for _, u := range c.plan.Unplaced {
 		c.needlessly(u)
@@ -376,16 +374,16 @@ func (c *checker) leftOut() {
 			}
 		}
 		for _, ref := range u.Pods {
-			if u.Because != reason.Invalid { // its requests mean nothing
+			if u.Because != reason.Invalid { // its requests are invalid
 				c.couldBuy(c.pods[ref.UID])
 			}
 		}
 	}
 }
 
-// couldBuy: no pod is unplaced that looks at its neighbours on its own node alone, if at any, and
-// that a machine would take which some pool could buy for it without limits, quota or minValues.
-// Machines with a choice of values for some label are left out of this.
+// couldBuy checks that no pod is unplaced that depends on no pods except those of its own node,
+// and for which a pool without limits, quota or minValues could launch a node. Nodes with a
+// choice of values for some label are skipped.
 func (c *checker) couldBuy(i int) {
 	if p := c.cluster.pods[i]; p.Refused != "" || optsOut(p) || c.looksBeyondNode(i) {
 		return
@@ -402,7 +400,7 @@ func (c *checker) couldBuy(i int) {
 	}
 }
 
-// open reports whether some label has several values still.
+// open reports whether some label still has several values.
 func (p *place) open() bool {
 	for _, values := range p.labels {
 		if len(values) > 1 {
@@ -412,7 +410,7 @@ func (p *place) open() bool {
 	return false
 }
 
-// looksBeyondNode reports whether the pod must join others, or minds pods on other nodes.
+// looksBeyondNode reports whether the pod has affinity, or rules about pods on other nodes.
 func (c *checker) looksBeyondNode(i int) bool {
 	beyond := func(t counted) bool { return t.key != cluster.LabelHostname }
 	return c.cluster.hasNear[i] || slices.ContainsFunc(c.cluster.spreads[i], beyond) || slices.ContainsFunc(c.cluster.anti[i], beyond)
@@ -457,8 +455,8 @@ func meets(required cluster.Term, anyOf []cluster.Term, labels map[string][]stri
 	return all(required) && (len(anyOf) == 0 || slices.ContainsFunc(anyOf, all))
 }
 
-// satisfies reads one rule straight from Kubernetes' definition: some value the
-// label may have must do.
+// satisfies evaluates one rule by Kubernetes' definition: one value that the label may have must
+// satisfy it.
 func satisfies(r constraint.Rule, values []string) bool {
 	if len(values) == 0 {
 		return r.Operator == constraint.NotIn || r.Operator == constraint.DoesNotExist
@@ -495,7 +493,7 @@ func one(r constraint.Rule, v string) bool {
 	return have <= bound
 }
 
-// limits adds up, per pool, what exists and the largest choice of every launch.
+// limits adds up, by pool, the existing capacity and the largest offering of every launch.
 func (c *checker) limits() {
 	for _, pool := range c.Pools {
 		held, nodes := quantity.Amounts{}, 0
@@ -534,7 +532,7 @@ func (c *checker) limits() {
 	}
 }
 
-// budgets adds up what the first choices and the nodes on their way draw.
+// budgets adds up the quota use of the first offerings and of nodes that are starting.
 func (c *checker) budgets() {
 	before, drawn := map[string]int64{}, map[string]int64{}
 	for _, n := range c.Nodes {

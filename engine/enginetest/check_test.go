@@ -13,14 +13,14 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// shop is what the hand-made plans below buy from.
+// shop is the instance types and pools of the hand-made plans below.
 const shop = `type D4 cpu=4 mem=16Gi price=0.20 zones=1,2,3 attach:disk=2
 type E4 cpu=4 mem=32Gi price=0.30 zones=1,2,3
 pool all
 `
 
-// TestCheck tries the judge itself: each plan is made by hand, and either right or
-// wrong in one way.
+// TestCheck tests the checker itself: each plan is made by hand, and either right or wrong in
+// one way.
 func TestCheck(t *testing.T) {
 	for _, tc := range []struct{ name, world, plan, want string }{
 		{"resources", "pods w x5 cpu=1", "buy D4 1: w-1 w-2 w-3 w-4 w-5", "pods ask for 5000 of cpu, there is room for 4000"},
@@ -94,7 +94,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckPools are rules of pools rather than of pods.
+// TestCheckPools tests rules of pools rather than of pods.
 func TestCheckPools(t *testing.T) {
 	for _, tc := range []struct{ name, world, plan, want string }{
 		{"static", "type D4 cpu=4 price=1\npool all static\npods w x1 cpu=1", "buy D4 1: w-1", "static"},
@@ -167,7 +167,7 @@ func refs(names []string) []cluster.PodRef {
 	return out
 }
 
-// TestFullWorldsAreFull: what is meant to be mixed in is there, often enough that
+// TestFullWorldsAreFull checks that everything RandomFull mixes in occurs often enough that
 // plans meet it.
 func TestFullWorldsAreFull(t *testing.T) {
 	seen := map[string]int{}

@@ -10,18 +10,18 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// place is a node as kube-scheduler will see it: one that exists, or one a plan buys.
+// place is a node as kube-scheduler will see it: one that exists, or one that a plan launches.
 type place struct {
 	name   string
 	labels map[string][]string // several values where the launch may still choose
 	taints []cluster.Taint
-	// room is what is left for pods that are planned, after bound pods and DaemonSets.
+	// room is the free capacity for planned pods, after bound pods and DaemonSets.
 	room quantity.Amounts
 	// attach are the attach limits by driver; no entry means no limit.
 	attach map[string]int64
 	// ports are those of DaemonSets whose pods are not there yet.
 	ports  []cluster.Port
-	closed bool // takes no pods, though those it has count
+	closed bool // takes no pods, though the pods that it has count
 	weight int32
 	launch bool
 }
@@ -34,16 +34,16 @@ func (p *place) value(key string) (string, bool) {
 	return "", false
 }
 
-// refCluster is every place with the pods on it, and answers kube-scheduler's
-// questions by counting. Leaving nodes are not part of it: their pods are judged
-// where they go, as if the node were gone already.
+// refCluster is every place with the pods on it. It answers kube-scheduler's questions by
+// counting. Leaving nodes are not part of it: their pods are checked where they go, as if the
+// node were gone.
 type refCluster struct {
 	places []place
 	pods   []*cluster.Pod
 	at     []int // place of each pod; -1 while it has none
 	bound  int   // pods[:bound] ran before the plan
 
-	spreads  [][]counted // per pod, hard ones only
+	spreads  [][]counted // by pod, required ones only
 	near     [][]bool    // near[i][j]: j matches every required affinity term of i
 	anti     [][]counted
 	hasNear  []bool
@@ -51,14 +51,14 @@ type refCluster struct {
 	turns    []int // the order in which replay bound the planned pods
 }
 
-// counted is a term with the pods it picks.
+// counted is a term with the pods that it selects.
 type counted struct {
 	key   string
 	picks []bool
 	skew  cluster.TopologySpreadConstraint
 }
 
-// frontier holds domains that do not exist yet but could be bought, as the twin
+// frontier holds domains that do not exist yet but could be opened by a launch, as the oracle
 // counts them; nil when only nodes count, as for kube-scheduler.
 type frontier struct {
 	values func(pod int, key string) []string
@@ -101,7 +101,7 @@ func (s *Script) picked(sel cluster.Selector, pods []*cluster.Pod) []bool {
 	return out
 }
 
-// picks reports whether a selector picks a pod.
+// picks reports whether a selector selects a pod.
 func (s *Script) picks(sel cluster.Selector, p *cluster.Pod) bool {
 	if sel.Nothing {
 		return false
@@ -126,7 +126,7 @@ func holds(t cluster.Term, labels map[string]string) bool {
 	return true
 }
 
-// unfit says why a pod can never run on a place, however empty; "" when it can.
+// unfit says why a pod can never run on a place, even an empty one; "" when it can.
 func (c *refCluster) unfit(i, at int) string {
 	p, n := c.pods[i], &c.places[at]
 	if t, ok := cluster.Tolerates(p.Tolerations, n.taints); !ok {
@@ -143,7 +143,7 @@ func (c *refCluster) unfit(i, at int) string {
 	return ""
 }
 
-// crowded says why the planned pods of a place do not fit it together.
+// crowded says why the planned pods of a place do not fit together.
 func (c *refCluster) crowded(at int) string {
 	n := &c.places[at]
 	asked := quantity.Amounts{}
@@ -183,7 +183,7 @@ func (c *refCluster) portTaken(at int) string {
 	return ""
 }
 
-// clashing is a port of one list that clashes with one of the other.
+// clashing is a port of one list that conflicts with one of the other.
 func clashing(these, those []cluster.Port) (cluster.Port, bool) {
 	for _, a := range these {
 		for _, b := range those {
@@ -195,14 +195,15 @@ func clashing(these, those []cluster.Port) (cluster.Port, bool) {
 	return cluster.Port{}, false
 }
 
-// clash: a port on every address clashes with the same port on any.
+// clash reports whether two ports conflict. A port on all addresses conflicts with the same port
+// on any address.
 func clash(a, b cluster.Port) bool {
 	any := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
 	return a.Port > 0 && a.Port == b.Port && a.Protocol == b.Protocol && (any(a.IP) || any(b.IP) || a.IP == b.IP)
 }
 
-// tooManyVolumes counts each volume once per node; what was attached before the
-// plan is nobody's fault.
+// tooManyVolumes counts each volume once per node. Volumes that were attached before the plan are
+// no error.
 func (c *refCluster) tooManyVolumes(at int) string {
 	attached, added := map[string]map[string]bool{}, map[string]bool{}
 	for i := range c.pods {
@@ -228,9 +229,9 @@ func (c *refCluster) tooManyVolumes(at int) string {
 	return ""
 }
 
-// refused says why kube-scheduler would keep pod i from a place because of pods
-// that run elsewhere; "" when it would not. bootstrap tells that the pod passes
-// only as the first of those it wants to be near.
+// refused says why kube-scheduler would reject a place for pod i because of other pods; "" when it
+// would not. bootstrap is set when the pod passes only as the first of the pods that its affinity
+// selects.
 func (c *refCluster) refused(i, at int) (why string, bootstrap bool) {
 	if c.unwelcome(i, at) {
 		return fmt.Sprintf("pod %s does not stand another in its domain, or another does not stand it", c.pods[i].Name), false
@@ -250,11 +251,12 @@ func (c *refCluster) refused(i, at int) (why string, bootstrap bool) {
 	return "", bootstrap
 }
 
-// sees reports whether pod j exists for pod i: virtual pods stand for pods to come
-// and see the others, while kube-scheduler knows nothing of them.
+// sees reports whether pod j exists for pod i. Virtual pods stand for pods to come and see the
+// others; kube-scheduler does not see virtual pods.
 func (c *refCluster) sees(i, j int) bool { return !c.pods[j].Virtual || c.pods[i].Virtual }
 
-// unwelcome: an anti-affinity term of the pod, or of one that runs, forbids it.
+// unwelcome reports whether an anti-affinity term of the pod, or of a placed pod, forbids the
+// place.
 func (c *refCluster) unwelcome(i, at int) bool {
 	for _, t := range c.anti[i] {
 		if c.meetsIn(i, t, at) {
@@ -280,7 +282,7 @@ func (c *refCluster) together(a, b int, key string) bool {
 	return ok && also && v == w
 }
 
-// meetsIn reports whether some pod that t picks runs in the same domain.
+// meetsIn reports whether some pod that t selects runs in the same domain.
 func (c *refCluster) meetsIn(i int, t counted, at int) bool {
 	for j := range c.pods {
 		if j != i && c.at[j] >= 0 && t.picks[j] && c.sees(i, j) && c.together(c.at[j], at, t.key) {
@@ -290,8 +292,8 @@ func (c *refCluster) meetsIn(i int, t counted, at int) bool {
 	return false
 }
 
-// nearby: every required term needs a matching pod in its domain; the first of a
-// group that wants to be near itself may go anywhere that has the labels.
+// nearby checks affinity: every required term needs a matching pod in its domain. The first of a
+// group with affinity to itself may go anywhere that has the labels.
 func (c *refCluster) nearby(i, at int) (ok, first bool) {
 	all, anywhere := true, false
 	for _, t := range c.pods[i].Affinity {
@@ -318,10 +320,10 @@ func (c *refCluster) nearby(i, at int) (ok, first bool) {
 	return !anywhere && c.near[i][i], true
 }
 
-// skew is matching pods in the domain + the pod itself − the least of any domain.
-// Nodes count when the pod's affinity and, if asked, its tolerations let it there
-// and they carry all the keys it spreads over. Terminating pods do not count, and
-// nothing does under an empty selector: kube-scheduler's own habit.
+// skew is matching pods in the domain + the pod itself − the least of any domain. Nodes count when
+// the pod's node affinity and, with HonorTaints, its tolerations admit it and they have all of its
+// topology keys. Terminating pods do not count, and an empty selector counts no pods, as in
+// kube-scheduler.
 func (c *refCluster) skew(i int, t counted, at int) (int, bool) {
 	own, ok := c.places[at].value(t.key)
 	if !ok {
@@ -372,8 +374,8 @@ func (c *refCluster) matching(i int, t counted, n int) int {
 	return c.crowd(i, t, n)
 }
 
-// crowd counts the pods on a place that the term picks, as pod i sees it. Those that
-// terminate do not count; in the place that a plan gives them they are new pods.
+// crowd counts the pods on a place that the term selects, as pod i sees it. Terminating pods do
+// not count, except where a plan places them: there they are new pods.
 func (c *refCluster) crowd(i int, t counted, n int) int {
 	sum := 0
 	for j, p := range c.pods {
@@ -385,8 +387,8 @@ func (c *refCluster) crowd(i int, t counted, n int) int {
 	return sum
 }
 
-// alone reports whether some planned pod wants to be near one that is not there,
-// in whatever order pods are bound.
+// alone reports whether the affinity of some planned pod is not met, in whatever order pods are
+// bound.
 func (c *refCluster) alone() bool {
 	for i := c.bound; i < len(c.pods); i++ {
 		if c.at[i] < 0 || !c.hasNear[i] {
@@ -399,8 +401,8 @@ func (c *refCluster) alone() bool {
 	return false
 }
 
-// replay looks for an order in which kube-scheduler would bind every planned pod
-// to its place, and says what stood in the way of the first it could not bind.
+// replay looks for an order in which kube-scheduler would bind every planned pod to its place. If
+// there is none it says why one of the remaining pods was refused.
 func (c *refCluster) replay() string {
 	want := slices.Clone(c.at)
 	why := ""
@@ -411,14 +413,15 @@ func (c *refCluster) replay() string {
 		}
 	}
 	copy(c.at, want)
-	if why != "" && c.frontier == nil && (c.byKind(want) || c.anyOrder()) { // too dear for the twin
+	if why != "" && c.frontier == nil && (c.byKind(want) || c.anyOrder()) { // the oracle skips it
 		return ""
 	}
 	return why
 }
 
-// byKind tries orders in which alike pods come one after the other: where all of one workload must
-// be bound before any of another, a shuffle of all pods hardly ever finds that.
+// byKind tries orders in which pods that are alike follow each other: where all pods of one
+// workload must be bound before any of another, shuffling all pods hardly ever finds such an
+// order.
 func (c *refCluster) byKind(want []int) bool {
 	defer copy(c.at, want)
 	var kinds [][]int
@@ -442,9 +445,9 @@ func (c *refCluster) byKind(want []int) bool {
 	return false
 }
 
-// anyOrder tries every order of binding in which no two alike pods of one place
-// are told apart, up to a bound. Pods that look at nobody and that nobody looks at are
-// bound first: their turn makes no difference.
+// anyOrder tries every order of binding that does not merely swap alike pods of one place, up to a
+// bound. Pods that are not part of any topology rule are bound first: their order makes no
+// difference.
 func (c *refCluster) anyOrder() bool {
 	c.turns = c.turns[:0]
 	var lots [][]int // alike pods of one place
@@ -471,8 +474,8 @@ func (c *refCluster) anyOrder() bool {
 	return c.order(lots, make([]byte, len(lots)), want, map[string]bool{})
 }
 
-// aloof reports whether neither the pod nor any other has a say in when it is bound.
-// Virtual pods wait for all others.
+// aloof reports whether the order in which the pod is bound makes no difference to it or to other
+// pods. Virtual pods wait for all others.
 func (c *refCluster) aloof(i int) bool {
 	if c.pods[i].Virtual || len(c.spreads[i])+len(c.anti[i]) > 0 || c.hasNear[i] {
 		return false
@@ -562,8 +565,8 @@ func (c *refCluster) seat(left, want []int, eager, polite bool) string {
 	return ""
 }
 
-// inTheWay counts the spread constraints of others that count the pod though it has no
-// such constraint itself: nothing holds it back, so it lets those go first.
+// inTheWay counts the spread constraints of other pods that count this pod although it has no such
+// constraint itself: it can wait, so that the other pods are bound first.
 func (c *refCluster) inTheWay(i int) int {
 	n := 0
 	for j := c.bound; j < len(c.pods); j++ {
@@ -576,9 +579,10 @@ func (c *refCluster) inTheWay(i int) int {
 	return n
 }
 
-// next picks who is bound now; when polite, whoever comes first and may, else those who pass only as the first of their kind, first
-// or, unless eager, last, for others they want to be near may come; in between the pods
-// that spread, the least skewed of them. Virtual pods wait for all others.
+// next picks the pod that is bound now. With polite it is the first that may be bound. Otherwise
+// pods that pass only as the first of their kind come first if eager and last if not, so that the
+// pods of their affinity can come before; in between come pods that spread, the least skewed
+// first. Virtual pods wait for all others.
 func (c *refCluster) next(left, want []int, eager, polite bool) (int, string) {
 	best, rank, why := -1, 1<<30, ""
 	real := slices.ContainsFunc(left, func(i int) bool { return !c.pods[i].Virtual })

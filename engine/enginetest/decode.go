@@ -10,9 +10,9 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Decode makes a world of any bytes, one byte per choice, so that a fuzzer that
-// changes a byte changes one thing. Wild worlds contain what no API server lets
-// pass: their plans need not satisfy Check.
+// Decode makes a script of any bytes, one byte per choice, so that a fuzzer that changes a byte
+// changes one thing. Wild scripts contain what no API server accepts: their plans need not satisfy
+// Check.
 func Decode(data []byte) (s *Script, wild bool) {
 	src := &choices{data}
 	r := &random{Rand: rand.New(src), s: &Script{Budgets: map[string]int64{}}}
@@ -42,8 +42,8 @@ func Decode(data []byte) (s *Script, wild bool) {
 	return r.s, wild
 }
 
-// choices is a rand.Source of given bytes; when they are spent every answer is the
-// largest, which ends every loop.
+// choices is a rand.Source of given bytes; once they are used up every answer is the largest,
+// which ends every loop.
 type choices struct{ data []byte }
 
 func (c *choices) Uint64() uint64 {
@@ -55,7 +55,7 @@ func (c *choices) Uint64() uint64 {
 	return uint64(b) * 0x0101010101010101
 }
 
-// spoil gives a pod something that cannot be meant.
+// spoil gives a pod an invalid value.
 func (r *random) spoil(p *cluster.Pod) {
 	odd := []int64{1e18, math.MaxInt64, math.MinInt64, -1, 0}[r.IntN(5)]
 	num := []int32{0, -1, 70000, math.MaxInt32, math.MinInt32}[r.IntN(5)]

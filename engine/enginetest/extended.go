@@ -8,13 +8,13 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// devices is how many kinds of devices random worlds know. Some kinds are offered by types,
-// some by nodes, some by nothing; all together they must find positions.
+// devices is how many device resources random scripts use. Some are offered by instance types,
+// some by nodes, some by nothing; all together they must get positions in a quantity.Vector.
 const devices = 9
 
-// fullResources lets types and nodes offer devices, and pods, DaemonSets and limits ask for
-// them and for resources that nothing offers. It draws from a source of its own, so that
-// worlds are otherwise what they were without it.
+// fullResources lets types and nodes offer devices, and lets pods, DaemonSets and limits ask for
+// them and for resources that nothing offers. It has its own random source, so that the rest of
+// the script does not change.
 func (r *random) fullResources(seed uint64) {
 	own := &random{Rand: rand.New(rand.NewPCG(seed, 0xe87e)), s: r.s}
 	if !own.often(40) {
@@ -42,7 +42,7 @@ func (r *random) fullResources(seed uint64) {
 	own.deviceWorkloads()
 }
 
-// deviceWorkloads has whole workloads ask for devices, so that pods stay alike.
+// deviceWorkloads makes whole workloads ask for devices, so that their pods stay alike.
 func (r *random) deviceWorkloads() {
 	var more quantity.Amounts
 	workload := ""
@@ -62,7 +62,7 @@ func (r *random) deviceWorkloads() {
 
 func (r *random) device() string { return fmt.Sprintf("example.com/device-%d", r.IntN(devices)) }
 
-// withDevices is a with some devices, often none.
+// withDevices is a with some devices added, often none.
 func (r *random) withDevices(a quantity.Amounts, percent int) quantity.Amounts {
 	for r.often(percent) {
 		a = a.Add(quantity.Amounts{r.device(): int64(1 + r.IntN(2))})

@@ -17,9 +17,9 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Format writes a script that Parse reads back as an equal one: what a failing seed
-// leaves behind. It knows what the language can say; empty rules and the like,
-// which only hand-made worlds contain, come out as words that Parse refuses.
+// Format writes a script that Parse reads back as an equal one, to record a failing seed. It
+// covers what the language can express; empty rules and the like, which only hand-made scripts
+// contain, are written as words that Parse rejects.
 func Format(s *Script) string {
 	f := &formatter{s: s}
 	f.settings()
@@ -77,7 +77,7 @@ func (f *formatter) settings() {
 	}
 }
 
-// escape writes what would be read as punctuation as percent escapes.
+// escape writes characters that would be read as punctuation as percent escapes.
 func escape(text string) string {
 	var w strings.Builder
 	for _, b := range []byte(text) {
@@ -116,7 +116,7 @@ func (f *formatter) labels(labels map[string]string) []string {
 	return out
 }
 
-// amounts writes what differs from what the line starts with.
+// amounts writes what differs from the base, which Parse assumes.
 func amounts(a, base quantity.Amounts, prefix string) []string {
 	var out []string
 	for _, name := range slices.SortedFunc(maps.Keys(a), compareResources) {

@@ -15,10 +15,10 @@ import (
 // driver is the CSI driver of random volumes.
 const driver = "disk.csi.example.com"
 
-// RandomFull is Random with every semantic mixed in: spread, pod affinity both ways
-// with selectors that reach other workloads and namespaces, ports, volumes and
-// attach limits, devices, preferences, minValues, reservations, static pools, virtual and
-// terminating pods, and nodes in every state.
+// RandomFull is Random with every kind of rule mixed in: spread, pod affinity and anti-affinity
+// with selectors that match other workloads and namespaces, ports, volumes and attach limits,
+// devices, preferences, minValues, reservations, static pools, virtual and terminating pods, and
+// nodes in every state.
 func RandomFull(seed uint64, pods int) *Script {
 	s := Random(seed, pods)
 	r := &random{Rand: rand.New(rand.NewPCG(seed, 0xf011)), s: s}
@@ -84,7 +84,7 @@ func (r *random) fullNodes() {
 	}
 }
 
-// unregister makes a node one that is still on its way: nothing is bound to it.
+// unregister makes a node one that has not registered yet: no pod is bound to it.
 func (r *random) unregister(n *cluster.Node) {
 	for i := range r.s.Pods {
 		if r.s.Pods[i].Node == n.Name {
@@ -95,7 +95,7 @@ func (r *random) unregister(n *cluster.Node) {
 	delete(n.Labels, cluster.LabelHostname)
 }
 
-// fullPods decorates whole workloads, so that pods stay alike, and bound pods one by one.
+// fullPods changes whole workloads, so that their pods stay alike, and bound pods one by one.
 func (r *random) fullPods() {
 	var last cluster.Pod
 	workload := ""
@@ -118,9 +118,9 @@ func (r *random) fullPods() {
 	}
 }
 
-// fullReplicas has replicas that wait keep apart and mount volumes that others may mount too: one
-// together, or each its own. It draws from a source of its own, so that worlds are otherwise what
-// they were without it.
+// fullReplicas gives pending replicas anti-affinity and volumes that other pods may mount too: one
+// together, or each its own. It has its own random source, so that the rest of the script does not
+// change.
 func (r *random) fullReplicas(seed uint64) {
 	own := &random{Rand: rand.New(rand.NewPCG(seed, 0x3e92)), s: r.s}
 	var dress func(p *cluster.Pod)
@@ -137,8 +137,8 @@ func (r *random) fullReplicas(seed uint64) {
 	}
 }
 
-// replica is what makes pods of a workload, of which p is the first, keep apart and mount a
-// volume; most are left as they are.
+// replica returns the change that gives pods of a workload, of which p is the first,
+// anti-affinity and a volume; most workloads stay as they are.
 func (r *random) replica(p cluster.Pod, volume string) func(*cluster.Pod) {
 	if !r.often(15) {
 		return func(*cluster.Pod) {}

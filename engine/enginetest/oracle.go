@@ -16,15 +16,15 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Score is how good an answer to a script is. Compare says which is better:
+// Score says how good a plan for a script is. Compare says which is better:
 //
-//  1. more pods placed, of the most urgent priority first, virtual pods last;
-//  2. fewer pods on machines of lighter pools, the lightest first: they serve only
-//     what heavier pools cannot;
-//  3. a lower price of the machines bought, each at its first choice.
+//  1. more pods placed, of the highest priority first, virtual pods last;
+//  2. fewer pods on new nodes of pools with a low weight, the lowest first: such pools serve only
+//     what pools with a higher weight cannot;
+//  3. a lower price of the launches, each at its first offering.
 type Score struct {
-	Placed []int // by priority, most urgent first; virtual pods in the last entry
-	Light  []int // pods on bought machines by pool weight, lightest first
+	Placed []int // by priority, highest first; virtual pods in the last entry
+	Light  []int // pods on new nodes by pool weight, lowest first
 	Price  offering.Price
 }
 
@@ -85,18 +85,18 @@ func (k ranks) priority(p *cluster.Pod) int {
 	return slices.Index(k.priorities, -p.Priority)
 }
 
-// weight counts for nothing on the heaviest pools: they come right after nodes
-// that exist, and whether to use one is a matter of price.
+// weight is the rank of a pool weight. Score.Light has no entry for the highest: those pools come
+// right after existing nodes, and only the price decides between the two.
 func (k ranks) weight(w int32) int { return slices.Index(k.weights, w) }
 
-// Steps bounds the twin's search; worlds that need more are too large for it.
+// Steps bounds the oracle's search; scripts that need more are too large for it.
 const Steps = 200_000
 
-// Best tries every way to place a script's pending pods, as Check judges them, and
-// returns the best score. It reports false when that takes more than Steps.
+// Best tries every way to place a script's pending pods, by the rules of Check, and returns the
+// best score. It reports false when that takes more than Steps.
 //
-// Where pods spread it counts domains as a buyer must: those that some offer could
-// open for the pod are there with no pods yet, and a node more can always be had.
+// For pods that spread it counts domains as a launch must: domains that some offering could open
+// for the pod exist with no pods yet, and one more node can always be launched.
 func Best(s *Script) (Score, bool) {
 	o := newOracle(s)
 	o.search(o.cluster.bound)
@@ -116,13 +116,13 @@ type oracle struct {
 	left    []quantity.Amounts // of limits, by pool
 	budgets map[string]int64
 	topo    bool
-	later   [][]int // later[i]: pods from i on that have a home somewhere, by priority rank
-	cpu     []int64 // cpu[i]: what those ask for
-	twin    []bool  // twin[i]: pod i is just like the one before it
-	perCPU  float64 // the least price of a milli-core on sale
+	later   [][]int // later[i]: pods from i on that fit somewhere, by priority rank
+	cpu     []int64 // cpu[i]: what those request
+	twin    []bool  // twin[i]: pod i is exactly like the one before it
+	perCPU  float64 // the lowest price of a milli-core of any offering
 }
 
-// row is one thing that can be bought, with every label settled.
+// row is one thing that can be launched, with one value for every label.
 type row struct {
 	place
 	pool  int
@@ -166,8 +166,8 @@ func newOracle(s *Script) *oracle {
 	return o
 }
 
-// lookAhead prepares what hopeless asks: which pods have a home somewhere, and
-// what the machines for them must cost.
+// lookAhead prepares what hopeless needs: which pods fit somewhere, and what nodes for them must
+// cost.
 func (o *oracle) lookAhead() {
 	pods, bound := o.cluster.pods, o.cluster.bound
 	o.later, o.cpu, o.twin = make([][]int, len(pods)+1), make([]int64, len(pods)+1), make([]bool, len(pods))
@@ -201,7 +201,7 @@ func (o *oracle) homeFor(i int) bool {
 	return slices.ContainsFunc(o.rows, func(r row) bool { return o.suits(i, &r.place) })
 }
 
-// alike pods can trade places without anybody noticing.
+// alike reports whether two pods can trade places without any effect.
 func alike(a, b cluster.Pod) bool {
 	for _, p := range []*cluster.Pod{&a, &b} {
 		p.PodRef, p.Created, p.Node = cluster.PodRef{Namespace: p.Namespace}, time.Time{}, ""
@@ -215,7 +215,7 @@ func alike(a, b cluster.Pod) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// worthTrying leaves out rows that differ from a cheaper one in nothing a pod can tell.
+// worthTrying leaves out rows that differ from a cheaper one in nothing that matters to a pod.
 func (o *oracle) worthTrying() []row {
 	keys := map[string]bool{}
 	for _, p := range o.cluster.pods {
@@ -244,7 +244,7 @@ func (o *oracle) worthTrying() []row {
 	})
 }
 
-// account takes what exists off limits and budgets.
+// account subtracts existing nodes from limits and quotas.
 func (o *oracle) account() {
 	for _, p := range o.Pools {
 		left := maps.Clone(p.Limits)
@@ -297,8 +297,8 @@ func (o *oracle) rowsOf(pool int) {
 	}
 }
 
-// own are the values worth trying for labels that only the pool gives its nodes:
-// those that pods ask about, one that nobody asks about, and no label.
+// own are the values worth trying for labels that only the pool gives its nodes: the values that
+// rules mention, one that no rule mentions, and no label.
 func (o *oracle) own(p cluster.NodePool) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range p.Requirements {
@@ -321,7 +321,7 @@ func (o *oracle) own(p cluster.NodePool) map[string][]string {
 	return out
 }
 
-// absent stands for a label that is not there while labels are settled.
+// absent stands for a missing label while labels are settled.
 const absent = "\x00"
 
 func (o *oracle) carried(key string) bool {
@@ -331,7 +331,7 @@ func (o *oracle) carried(key string) bool {
 	})
 }
 
-// mentioned are the values that some rule of a pod, DaemonSet or pool names.
+// mentioned are the values that rules of pods, DaemonSets or pools name.
 func (o *oracle) mentioned(key string) []string {
 	var out []string
 	note := func(terms ...cluster.Term) {
@@ -375,8 +375,8 @@ func (o *oracle) settle(labels map[string][]string, yield func(map[string][]stri
 	yield(maps.Clone(labels))
 }
 
-// buyable are the domains that an offer could open for a pod. A new host can
-// always be had.
+// buyable are the domains that an offering could open for a pod. A new hostname is always
+// possible.
 func (o *oracle) buyable(pod int, key string) []string {
 	if key == cluster.LabelHostname {
 		return []string{"one more"}
@@ -416,7 +416,7 @@ func (o *oracle) search(i int) {
 	}
 	first := 0
 	if o.twin[i] {
-		if first = c.at[i-1]; first < 0 { // its like stayed out: so does this one
+		if first = c.at[i-1]; first < 0 { // an identical pod is unplaced: so is this one
 			o.search(i + 1)
 			return
 		}
@@ -433,7 +433,7 @@ func (o *oracle) search(i int) {
 	o.search(i + 1)
 }
 
-// put tries pod i on a place that is open already.
+// put tries pod i on a place that exists or was launched already.
 func (o *oracle) put(i, at int) {
 	c := o.cluster
 	if c.places[at].closed || c.unfit(i, at) != "" {
@@ -453,14 +453,14 @@ func (o *oracle) put(i, at int) {
 	o.score.light(weight, -1)
 }
 
-// light counts a pod on a pool's machine; the heaviest pools do not count.
+// light counts a pod on a new node of a pool; pools of the highest weight do not count.
 func (s *Score) light(weight, n int) {
 	if weight >= 0 && weight < len(s.Light) {
 		s.Light[weight] += n
 	}
 }
 
-// open buys each row for pod i as its first.
+// open launches each row for pod i as its first pod.
 func (o *oracle) open(i int) {
 	for r := range o.rows {
 		row := &o.rows[r]
@@ -513,8 +513,8 @@ func (o *oracle) take(r *row, n int64) {
 	}
 }
 
-// hopeless: even if every pod to come found room for nothing, this would not beat
-// the best.
+// hopeless reports whether even placing every later pod that fits somewhere would not beat the
+// best.
 func (o *oracle) hopeless(i int) bool {
 	if !o.found {
 		return false
@@ -523,13 +523,13 @@ func (o *oracle) hopeless(i int) bool {
 	for rank, n := range o.later[i] {
 		dream.Placed[rank] += n
 	}
-	if slices.Equal(dream.Placed, o.best.Placed) { // only who places them all can still win
+	if slices.Equal(dream.Placed, o.best.Placed) { // it can win by price only
 		dream.Price += o.toPay(i)
 	}
 	return dream.Compare(o.best) >= 0
 }
 
-// toPay is a price below which the pods from i on cannot all be placed.
+// toPay is a lower bound of the price for placing all pods from i on.
 func (o *oracle) toPay(i int) offering.Price {
 	short := o.cpu[i]
 	c := o.cluster

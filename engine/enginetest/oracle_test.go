@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// TestBest tries the twin on worlds whose best answer a person can see.
+// TestBest tries the oracle on scripts whose best plan is obvious.
 func TestBest(t *testing.T) {
 	const cent = offering.Price(1e7)
 	for _, tc := range []struct {
@@ -42,7 +42,7 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// TestBestIsQuick: nearly all small worlds of every semantic are small enough.
+// TestBestIsQuick checks that nearly all small scripts are small enough for Best.
 func TestBestIsQuick(t *testing.T) {
 	over := 0
 	for seed := range uint64(200) {

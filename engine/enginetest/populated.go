@@ -10,15 +10,15 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Populated is a RandomFull world of which a plan has come true: most pods run, on nodes
-// of every kind, and would have to move with them. Some nodes are leaving or stuck.
+// Populated is a RandomFull script after its plan was carried out: most pods run, on nodes of
+// every kind, and can move. Some nodes are leaving or unschedulable.
 func Populated(seed uint64, pods int) *Script {
 	s := RandomFull(seed, pods)
 	s = After(s, schedule.Solve(s.World()))
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Virtual {
-			p.Node = "" // room is kept for it, but nobody ever binds it
+			p.Node = "" // it reserves free capacity and is never bound
 		}
 		if p.Node != "" && p.DaemonSet == "" {
 			p.Movable = true
@@ -36,12 +36,12 @@ func Populated(seed uint64, pods int) *Script {
 	return s
 }
 
-// nowhere is a node that does not exist.
+// nowhere is the name of a node that does not exist.
 const nowhere = "nowhere"
 
-// Bare is the script as a Trial of its World sees it: who is pending, or must leave
-// already, is somebody else's business. It stays known, as selectors may tell others
-// apart by what it has.
+// Bare is the script as a WhatIf of its snapshot sees it: pods that are pending or on leaving
+// nodes are not part of the question. They stay in the script, as selectors may tell pods apart
+// by their labels.
 func Bare(s *Script) *Script {
 	out := *s
 	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)
@@ -59,9 +59,9 @@ func Bare(s *Script) *Script {
 	return &out
 }
 
-// Vacated is a Bare script in which the nodes that are both leaving and stuck are those
-// that a Trial vacated: they take no pods, their movable ones wait and the others count
-// nowhere, yet their labels go on counting.
+// Vacated is a Bare script in which the nodes that are both leaving and unschedulable stand for
+// those that a WhatIf removed: they take no pods, their movable pods are pending and their other
+// pods count nowhere, yet the nodes' labels still count.
 func Vacated(s *Script) *Script {
 	out := *s
 	out.Nodes, out.Pods = slices.Clone(s.Nodes), slices.Clone(s.Pods)

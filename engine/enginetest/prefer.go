@@ -7,8 +7,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// preferences holds what the plan says of preferences against where its pods are:
-// it may not claim more than holds.
+// preferences compares what the plan says about preferences with where its pods are: it may not
+// claim more than holds.
 func (c *checker) preferences() {
 	p := c.plan.Preferences
 	if p.Honoured > p.Asked || p.Cost < 0 {
@@ -31,7 +31,7 @@ func (c *checker) preferences() {
 	}
 }
 
-// granted counts what the pod prefers and has.
+// granted counts the preferences of the pod that hold.
 func (c *checker) granted(i int) int {
 	p, at, n := c.cluster.pods[i], c.cluster.at[i], 0
 	count := func(ok bool) {
@@ -55,7 +55,8 @@ func (c *checker) granted(i int) int {
 	return n
 }
 
-// joined: somebody the term picks is in the domain, or the pod is the first of its kind.
+// joined reports whether a pod that the term selects is in the domain, or the pod is the first
+// of its kind.
 func (c *checker) joined(i, at int, t cluster.PodAffinityTerm) bool {
 	picks := c.picked(t.Select, c.cluster.pods)
 	if c.cluster.meetsIn(i, counted{key: t.Key, picks: picks}, at) {
@@ -72,8 +73,8 @@ func (c *checker) joined(i, at int, t cluster.PodAffinityTerm) bool {
 	return picks[i]
 }
 
-// even: the domain has at most maxSkew more than the emptiest there is; there can
-// always be an empty node.
+// even reports whether the domain has at most maxSkew more pods than the domain with the fewest.
+// For hostnames the fewest is zero, as there can always be an empty node.
 func (c *checker) even(i, at int, t cluster.TopologySpreadConstraint) bool {
 	own, ok := c.cluster.places[at].value(t.Key)
 	counts := map[string]int{}
@@ -97,7 +98,7 @@ func (c *checker) even(i, at int, t cluster.TopologySpreadConstraint) bool {
 	return ok && counts[own]-least <= int(t.MaxSkew)
 }
 
-// bothered reports whether some pool or node merely prefers to keep the pod away.
+// bothered reports whether some pool or node has a PreferNoSchedule taint against the pod.
 func (c *checker) bothered(p *cluster.Pod) bool {
 	return slices.ContainsFunc(c.Pools, func(o cluster.NodePool) bool { return shuns(p, o.Taints) }) ||
 		slices.ContainsFunc(c.Nodes, func(n cluster.Node) bool { return shuns(p, n.Taints) })
@@ -108,7 +109,7 @@ func shuns(p *cluster.Pod, taints []cluster.Taint) bool {
 		if t.Effect != cluster.PreferNoSchedule {
 			return false
 		}
-		// Tolerates turns a blind eye to this effect, which tolerations may name too.
+		// Tolerates ignores this effect, which tolerations may name too.
 		t.Effect = cluster.NoSchedule
 		var heard []cluster.Toleration
 		for _, o := range p.Tolerations {

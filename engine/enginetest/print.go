@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Print writes a plan for people and for diffs. Like launches share a line.
+// Print writes a plan for people and for diffs.
 func Print(p schedule.Plan) string {
 	var w strings.Builder
 	for _, n := range p.Nominations {
@@ -65,7 +65,7 @@ func funnel(f reason.Funnel) string {
 	return out
 }
 
-// names lists pods, runs of one workload as first..last.
+// names lists pods; runs of one workload are written as first..last.
 func names(pods []cluster.PodRef) string {
 	if len(pods) == 0 {
 		return "nothing"
@@ -86,7 +86,7 @@ func names(pods []cluster.PodRef) string {
 	return strings.Join(parts, " ")
 }
 
-// workload is the name without its number; a name without one stands alone.
+// workload is the name without its number; a name without one is its own workload.
 func workload(r cluster.PodRef) string {
 	if i := strings.LastIndexByte(r.Name, '-'); i > 0 {
 		return r.Name[:i]
@@ -94,8 +94,8 @@ func workload(r cluster.PodRef) string {
 	return r.Name
 }
 
-// PrintWhy writes what a plan says about its reasons: every parameter of every
-// cut, and what else each machine might have been.
+// PrintWhy writes the reasons of a plan: every fact of every cut, and the runners-up of every
+// launch.
 func PrintWhy(p schedule.Plan) string {
 	var w strings.Builder
 	for _, l := range p.Launches {

@@ -12,9 +12,9 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Random makes a world out of a seed: a few pools with labels, taints, weights
-// and limits, types in zones, nodes with pods on them, and pods with all kinds
-// of requirements, some impossible. The same seed always makes the same world.
+// Random makes a script from a seed: a few pools with labels, taints, weights and limits, types
+// in zones, nodes with pods on them, and pods with all kinds of requirements, some impossible.
+// The same seed always makes the same script.
 func Random(seed uint64, pods int) *Script {
 	r := &random{Rand: rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)), s: &Script{Budgets: map[string]int64{}}}
 	r.types(1 + r.IntN(8))

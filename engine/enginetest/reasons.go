@@ -12,13 +12,13 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// filterOrder is how the cuts of a funnel follow each other.
+// filterOrder is the order of the cuts of a funnel.
 var filterOrder = []reason.Reason{
 	reason.Requirements, reason.Volumes, reason.Taints, reason.Resources, reason.Ports, reason.Limits, reason.Quota, reason.Addresses, reason.Availability, reason.MinValues, reason.Topology,
 }
 
-// reasons holds the explanation of pods that were left out to account: pools all
-// spoken of once, every offer charged to exactly one filter, nothing left.
+// reasons checks the explanation of unplaced pods: it covers every pool once, charges every
+// offering to exactly one filter, and leaves none.
 func (c *checker) reasons(u schedule.Unplaced) {
 	if err := wellFormed(u.Facts); err != nil {
 		c.fail("%s: %w", names(u.Pods), err)
@@ -70,8 +70,8 @@ func (c *checker) funnel(f reason.Funnel) error {
 	return nil
 }
 
-// runnersUp holds the explanation of a launch to account: other types, each once,
-// priced against the first choice; dearer ones are among the choices, others are not.
+// runnersUp checks the explanation of a launch: other types, each once, priced against the first
+// offering; only types that lost by price are among the launch's offerings.
 func (c *checker) runnersUp(l schedule.Launch) error {
 	first, seen := l.Offerings[0], map[string]bool{l.Offerings[0].Type: true}
 	pods := l.Requests.Sub(l.Daemons)
@@ -107,8 +107,8 @@ func (c *checker) runnersUp(l schedule.Launch) error {
 	return nil
 }
 
-// roomy reports whether a machine without DaemonSets holds the requests. Attachments
-// that it does not list are unlimited.
+// roomy reports whether a node without DaemonSets fits the requests. Attachments that it does
+// not list are unlimited.
 func roomy(t *offering.InstanceType, requests quantity.Amounts) bool {
 	for name, n := range requests {
 		have, listed := t.Capacity[name]
@@ -119,7 +119,7 @@ func roomy(t *offering.InstanceType, requests quantity.Amounts) bool {
 	return true
 }
 
-// distinctOffers are the offers of types told apart by name: the first counts.
+// distinctOffers are the offerings of types with distinct names: the first type of a name counts.
 func distinctOffers(s *Script) []offering.Offering {
 	var out []offering.Offering
 	seen := map[string]bool{}

@@ -1,12 +1,11 @@
-// Package enginetest holds what the engine's tests share: a small language for
-// worlds and plans, seeded random worlds, the invariants every plan keeps, and a
-// twin that tries everything.
+// Package enginetest holds what the engine's tests share: a small language for snapshots and
+// plans, seeded random scripts, the invariants of every plan, and an oracle that tries all
+// placements.
 //
-// A script is lines of `word name key=value…`; docs of each word are at its
-// function. It refuses what it does not know, so a typo fails a test instead of
-// weakening it. A space or one of % : , | = ~ ! @ & / inside a word is written as
-// a percent escape where it would be read as punctuation. The label keys zone,
-// host, type and capacity-type stand for the long ones.
+// A script is lines of `word name key=value…`; each word is documented at its function. Unknown
+// words and keys are errors, so that a typo fails a test instead of weakening it. A space or one
+// of % : , | = ~ ! @ & / inside a word is written as a percent escape where it would be read as
+// punctuation. The label keys zone, host, type and capacity-type stand for the long ones.
 package enginetest
 
 import (
@@ -23,10 +22,10 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Class is the node class that every scripted pool buys from.
+// Class is the node class of every scripted pool.
 const Class = "default"
 
-// Script collects the lines of a world.
+// Script collects the lines that describe a snapshot.
 type Script struct {
 	Types      []offering.InstanceType
 	Budgets    map[string]int64
@@ -53,10 +52,10 @@ func Parse(text string) (*Script, error) {
 	return s, nil
 }
 
-// World builds the scripted World from scratch.
+// World builds a new snapshot of the script.
 func (s *Script) World() *cluster.Snapshot { return s.Builder().Snapshot() }
 
-// Builder returns a Builder that was told everything in the script.
+// Builder returns a Builder with everything in the script.
 func (s *Script) Builder() *cluster.Builder {
 	b := cluster.NewBuilder()
 	b.SetSettings(s.Settings)
@@ -137,8 +136,8 @@ func (s *Script) namespace(name string, args []string) error {
 // [overhead-cpu=100m] [attach:driver=4] [label:key=a|b] [draw:family=4] [gone=words]
 // [any other resource=amount]
 //
-// A reservation of three machines is a budget of three. A type without any price
-// is sold by the offer lines that follow it; an empty label takes one away.
+// A reservation of three instances is a budget of three. A type without any price gets its
+// offerings from the offer lines that follow it; an empty label removes one.
 func (s *Script) typ(name string, args []string) error {
 	t := offering.InstanceType{Name: name, Labels: map[string][]string{"kubernetes.io/arch": {"amd64"}}, Capacity: quantity.Amounts{quantity.NamePods: 110}, Overhead: quantity.Amounts{}}
 	zones := []string{"1"}
@@ -177,7 +176,7 @@ func (s *Script) typ(name string, args []string) error {
 	return s.offers(name, zones, prices, rest)
 }
 
-// offers sells a type in every zone at every price of its line.
+// offers adds offerings of a type in every zone at every price of its line.
 func (s *Script) offers(name string, zones []string, prices map[string]string, rest []string) error {
 	for _, zone := range zones {
 		for _, ct := range []string{offering.OnDemand, offering.Spot, offering.Reserved} {
@@ -208,10 +207,10 @@ func (s *Script) offers(name string, zones []string, prices map[string]string, r
 	return nil
 }
 
-// LabelReservation is what scripted reserved offers carry besides.
+// LabelReservation is the label of scripted reserved offerings.
 const LabelReservation = "karve.dev/reservation"
 
-// reservation is the budget that counts what is left of a reservation.
+// reservation is the quota that counts what is left of a reservation.
 func reservation(id string) string { return "reservation/" + id }
 
 // offer: offer D4 zone=1 price=0.20 [spot] [reservation=id] [fallback] [draw:family=4]

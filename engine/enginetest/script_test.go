@@ -10,7 +10,7 @@ import (
 	"github.com/karve-dev/karve/engine/enginetest"
 )
 
-// TestFormat: what Format writes, Parse reads back as the same world.
+// TestFormat checks that Parse reads back what Format writes as the same script.
 func TestFormat(t *testing.T) {
 	for seed := range uint64(1000) {
 		script := enginetest.RandomFull(seed, 1+int(seed%30))
@@ -25,7 +25,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestTypos: a word that means nothing is an error that repeats it.
+// TestTypos checks that an unknown word is an error that repeats the word.
 func TestTypos(t *testing.T) {
 	for _, line := range []string{
 		"pods web cpu=1 sprad=zone:1", "pods web x2 cpu=one", "pod web spread=zone", "pod web port=8080", "pod web port=TCP/70000000000",

@@ -6,8 +6,8 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// RandomSmall is a world small enough for Best: at most eight pods, few offers and
-// nodes. With full it mixes in every semantic, else it is like Random.
+// RandomSmall is a script small enough for Best: at most eight pods, few offerings and nodes.
+// With full it mixes in every kind of rule, else it is like Random.
 func RandomSmall(seed uint64, full bool) *Script {
 	r := &random{Rand: rand.New(rand.NewPCG(seed, 0x5a11)), s: &Script{Budgets: map[string]int64{}}}
 	r.types(1 + r.IntN(3))
@@ -20,7 +20,7 @@ func RandomSmall(seed uint64, full bool) *Script {
 	r.daemons(r.IntN(2))
 	r.nodes(r.IntN(3))
 	pods := 1 + r.IntN(8)
-	for i := range r.s.Pods { // those of leaving nodes count too
+	for i := range r.s.Pods { // pods of leaving nodes count too
 		if r.s.leavingPod(r.s.Pods[i]) {
 			pods--
 		}
@@ -29,7 +29,7 @@ func RandomSmall(seed uint64, full bool) *Script {
 		r.workload(min(1+r.IntN(4), end-len(r.s.Pods)))
 	}
 	r.age()
-	r.s.Settings.Preferences = cluster.Ignore // the twin knows nothing of them
+	r.s.Settings.Preferences = cluster.Ignore // the oracle does not know them
 	if full {
 		r.fullTypes()
 		r.fullPools()
@@ -52,8 +52,8 @@ func (s *Script) leavingPod(p cluster.Pod) bool {
 	return false
 }
 
-// plainPools takes minValues away: they bind what is acceptable, not what is bought,
-// and the twin buys one thing at a time.
+// plainPools removes minValues: they restrict which offerings are acceptable, not which one is
+// launched, and the oracle launches one offering at a time.
 func (r *random) plainPools() {
 	for i := range r.s.Pools {
 		for j := range r.s.Pools[i].Requirements {

@@ -26,7 +26,8 @@ func (v variety) note(labels map[string][]string) {
 	}
 }
 
-// short lists the labels of which the pool asks for more values than there are, sorted.
+// short lists the labels for which the pool's minValues asks for more values than there are,
+// sorted.
 func (v variety) short(pool cluster.NodePool) []string {
 	var out []string
 	for _, r := range pool.Requirements {
@@ -38,7 +39,8 @@ func (v variety) short(pool cluster.NodePool) []string {
 	return out
 }
 
-// diverse holds a launch's choices against its pool's minValues, and what it says of them.
+// diverse checks a launch's offerings against its pool's minValues, and what the launch says
+// about them.
 func (c *checker) diverse(i int, l schedule.Launch, pool cluster.NodePool, had variety) {
 	short := had.short(pool)
 	if len(short) > 0 && !c.Settings.RelaxMinValues {
@@ -49,8 +51,8 @@ func (c *checker) diverse(i int, l schedule.Launch, pool cluster.NodePool, had v
 	}
 }
 
-// needlessly holds pods that are said to be left out for minValues against what is
-// on sale without quota, where neither neighbours nor limits have a say.
+// needlessly checks pods that are reported as left out because of minValues against the offerings
+// without quota use, where neither other pods nor limits matter.
 func (c *checker) needlessly(u schedule.Unplaced) {
 	for _, f := range u.Funnels {
 		if last, ok := f.Last(); !ok || last.By != reason.MinValues {
@@ -70,26 +72,27 @@ func (c *checker) needlessly(u schedule.Unplaced) {
 	}
 }
 
-// anyoneChoosy reports whether neighbours may have a say in where a pod goes.
+// anyoneChoosy reports whether rules about other pods may decide where a pod goes.
 func (c *checker) anyoneChoosy() bool {
 	return slices.ContainsFunc(c.Pods, func(p cluster.Pod) bool { return len(p.Spreads)+len(p.AntiAffinity) > 0 })
 }
 
-// solitary pods mind no others, and have no alternatives.
+// solitary reports whether the pod has no rules about other pods, no volumes and no alternative
+// terms.
 func (c *checker) solitary(i int) bool {
 	p := c.cluster.pods[i]
 	return len(p.Spreads)+len(p.Affinity)+len(p.AntiAffinity)+len(p.Volumes)+len(p.AnyOf) == 0
 }
 
-// suitable is the variety of the offers that would hold the pod alone.
+// suitable is the variety of the offerings that fit the pod alone.
 func (c *checker) suitable(i int, pool cluster.NodePool) variety {
 	out := variety{}
 	c.onFresh(i, pool, func(at int) { out.note(c.cluster.places[at].labels) })
 	return out
 }
 
-// onFresh visits the machines, each as a place of its own, that the pool could buy without quota
-// and that would hold the pod alone.
+// onFresh visits the nodes, each as a place of its own, that the pool could launch without quota
+// use and that fit the pod alone.
 func (c *checker) onFresh(i int, pool cluster.NodePool, visit func(at int)) {
 	at, before := len(c.cluster.places), c.cluster.at[i]
 	defer func() { c.cluster.places, c.cluster.at[i] = c.cluster.places[:at], before }()
@@ -114,8 +117,8 @@ func (c *checker) onFresh(i int, pool cluster.NodePool, visit func(at int)) {
 	}
 }
 
-// sold is the node that an offer becomes in a pool, if the pool may have it. Where labels
-// are open it is not known what the node would be: then it does not count.
+// sold is the node that an offering becomes in a pool, if the pool allows it. If labels have
+// several values it is not certain what the node would be, and it does not count.
 func (c *checker) sold(t offering.InstanceType, o offering.Offering, pool cluster.NodePool) (place, bool) {
 	labels := c.labelsOf(t, o, pool)
 	for _, r := range pool.Requirements {
@@ -126,8 +129,8 @@ func (c *checker) sold(t offering.InstanceType, o offering.Offering, pool cluste
 	return c.asPlace(t, pool, labels), o.Unavailable == "" && o.Price >= 0 && len(o.QuotaUses) == 0
 }
 
-// fullVariety gives pools minValues of more kinds. It draws from a source of its own,
-// so that worlds are otherwise what they were without it.
+// fullVariety gives pools more kinds of minValues. It has its own random source, so that the
+// rest of the script does not change.
 func (r *random) fullVariety(seed uint64) {
 	own := &random{Rand: rand.New(rand.NewPCG(seed, 0x3a71)), s: r.s}
 	for i := range r.s.Pools {

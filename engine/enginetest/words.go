@@ -103,8 +103,7 @@ func rule(key, value string) constraint.Rule {
 	return r
 }
 
-// selectLabels reads a selector: nothing for the one that is not there, * for
-// every pod, else rules.
+// selectLabels reads a selector: nothing for a missing selector, * for every pod, else rules.
 func selectLabels(s *cluster.Selector, text string) error {
 	if text == "nothing" {
 		s.Nothing, s.Labels = true, nil
@@ -144,8 +143,8 @@ func selector(text string) (cluster.Term, error) {
 	return out, nil
 }
 
-// amount reads cpu=500m, mem=16Gi, disk=100Gi, gpu=1 and any other resource=N.
-// Only names that Kubernetes could know are taken, so that a typo is none.
+// amount reads cpu=500m, mem=16Gi, disk=100Gi, gpu=1 and any other resource=N. It accepts only
+// names that Kubernetes accepts, so that a typo is an error.
 func amount(into quantity.Amounts, key, text string) error {
 	name, err := resource(key)
 	if err != nil {
