@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Rule BUDGET-1: the strictest budget that is active and holds for the cause decides.
+// Rule BUDGET-1: the strictest budget that is active and applies to the cause decides.
 func TestBudgets(t *testing.T) {
 	always := func(nodes int, causes ...Cause) Budget { return Budget{Nodes: nodes, Active: true, Causes: causes} }
 	percent := func(n int) Budget { return Budget{Nodes: n, Percent: true, Active: true} }
@@ -42,7 +42,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// Rule BUDGET-2: nodes on their way up do not count, those that do not work are down.
+// Rule BUDGET-2: uninitialized nodes do not count, and nodes that are not ready count as down.
 func TestCensus(t *testing.T) {
 	up := noon.Add(-time.Hour)
 	c := Cluster{

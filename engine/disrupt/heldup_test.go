@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Rule CONSOLIDATION-20: whom a PodDisruptionBudget lets go only one after the other leaves after everybody else.
+// Rule CONSOLIDATION-20: pods that a PodDisruptionBudget lets go only one after the other leave
+// after all other pods.
 func TestHeldUpPodsLeaveLast(t *testing.T) {
 	one, many := &PDB{Name: "one", Allowed: 1}, &PDB{Name: "many", Allowed: 9}
 	p := evictions{budgets: map[string]int{"one": 0, "many": 1}}

@@ -11,7 +11,8 @@ import (
 
 const cent = offering.Price(10_000_000)
 
-// Rule CONSOLIDATION-16: replacements save a share of what goes, and all moves something for each pod.
+// Rule CONSOLIDATION-16: replacements save a share of the cost of the nodes that go, and all
+// moves save something for each pod.
 func TestThrift(t *testing.T) {
 	pool := func(t *MinSavings) *Pool { return &Pool{Name: "p", MinSavings: t} }
 	plain := []Part{{Pool: pool(nil), Nodes: 1, Price: 100 * cent}}
@@ -52,7 +53,8 @@ func TestThrift(t *testing.T) {
 	}
 }
 
-// Rule CONSOLIDATION-17: a move of a Balanced pool saves at least half as much of it as it disturbs.
+// Rule CONSOLIDATION-17: a move in a Balanced pool saves at least half the share of it that it
+// disrupts.
 func TestBalanced(t *testing.T) {
 	nodes := make([]Node, 10)
 	prices := map[string]offering.Price{}
@@ -101,7 +103,7 @@ func TestBalanced(t *testing.T) {
 	}
 }
 
-// Rule CONSOLIDATION-18: a saving is worth more the less it disturbs.
+// Rule CONSOLIDATION-18: a saving is worth more the less it disrupts.
 func TestWorth(t *testing.T) {
 	if a, b := Worth(10*cent, &Node{Cost: 9}), Worth(10*cent, &Node{}); b != 10*a {
 		t.Errorf("%v and %v", a, b)

@@ -15,9 +15,9 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// sound holds a plan against the cluster as a script: all moves come true at once, every
-// pod of a node that goes has one home that kube-scheduler would give it, limits and quota
-// hold, and no node goes that is a home.
+// sound checks a plan against the cluster as a script: all moves are made at once, every pod of
+// a node that goes has exactly one node that kube-scheduler would bind it to, limits and quota
+// hold, and no node that receives pods goes.
 func sound(s *enginetest.Script, moves []disrupt.Move) error {
 	going := map[string]bool{}
 	var p schedule.Plan
@@ -60,8 +60,9 @@ func poolsOf(s *enginetest.Script) []disrupt.Pool {
 	return out
 }
 
-// Rule CONSOLIDATION-6, Rule CONSOLIDATION-19, Rule CONSOLIDATION-14. Whatever the world: every move of a plan can be made, the bill falls with every plan,
-// and after a while there is nothing left to do.
+// Rule CONSOLIDATION-6, Rule CONSOLIDATION-19, Rule CONSOLIDATION-14. For every random cluster:
+// each move of a plan can be made, the cost falls with every plan, and after a while no move is
+// left.
 func TestRandomWorldsConverge(t *testing.T) {
 	seeds := 5000
 	if testing.Short() {
@@ -121,8 +122,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// Rule CONSOLIDATION-8: a search in slices, with the moves of earlier ones under way, ends, keeps budgets, and
-// its moves can all be made together.
+// Rule CONSOLIDATION-8: a search in several calls, with the moves of earlier calls under way,
+// ends, keeps budgets, and all its moves can be made together.
 func TestSlicesAddUp(t *testing.T) {
 	for _, steps := range []int{1, 7, 40} {
 		for seed := range uint64(3) {

@@ -10,9 +10,9 @@ import (
 	"github.com/karve-dev/karve/engine/enginetest"
 )
 
-// While nothing changes, a move that was decided stays right, and all of them can still be
-// made together as they are then. Few may be refused: where pods are spread, it depends on
-// who comes first where they go, and a move that is refused is looked for again.
+// While nothing changes, a move that was decided stays right, and all moves can still be made
+// together as they are then. A few may be refused: where pods spread, a move depends on which
+// pods arrive first, and the search looks for a refused move again.
 func TestWhatWasDecidedStaysRight(t *testing.T) {
 	asked, refused := 0, 0
 	for seed := range uint64(3) {
@@ -48,8 +48,8 @@ func TestWhatWasDecidedStaysRight(t *testing.T) {
 	}
 }
 
-// Rule MOVE-2: while nothing changes some move of every plan is still right, so that it does not go on for ever
-// that the same is decided and refused.
+// Rule MOVE-2: while nothing changes some move of every plan is still right, so that the same
+// move is not decided and refused without end.
 func TestSomethingComesTrue(t *testing.T) {
 	asked, refused := 0, 0
 	for seed := range uint64(300) {
@@ -74,7 +74,8 @@ func TestSomethingComesTrue(t *testing.T) {
 	t.Logf("%d of %d moves were refused", refused, asked)
 }
 
-// stillRight looks at the moves under way again, one after the other, as what they are then.
+// stillRight rechecks the moves under way, one after the other, each with the earlier ones as
+// they are then.
 func stillRight(w *cluster.Snapshot, c disrupt.Cluster) (right []disrupt.Move) {
 	c.Underway = slices.Clone(c.Underway)
 	for i, m := range slices.Clone(c.Underway) {

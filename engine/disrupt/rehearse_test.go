@@ -17,8 +17,9 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Rule CONSOLIDATION-20: whatever kube-scheduler makes of a move, the cluster is cheaper afterwards. The
-// scheduler here is the test's own: it knows nothing of plans and puts pods where most is left.
+// Rule CONSOLIDATION-20: wherever kube-scheduler puts the pods of a move, the cluster is cheaper
+// afterwards. The scheduler here is the test's own: it does not know the plan and puts pods
+// where most capacity is free.
 func TestMovesPayHoweverPodsScatter(t *testing.T) {
 	seeds := uint64(500)
 	if testing.Short() {
@@ -44,13 +45,13 @@ func TestMovesPayHoweverPodsScatter(t *testing.T) {
 	t.Logf("%d moves, %d machines besides", moves, more)
 }
 
-// Rule CONSOLIDATION-20: nor does it matter which of its nodes is drained first.
+// Rule CONSOLIDATION-20: nor does it matter which node of a move is drained first.
 func TestMovesPayWhicheverNodeIsDrainedFirst(t *testing.T) {
 	moves := 0
 	for seed := range uint64(1000) {
 		f := scene(seed)
 		p := disrupt.Search(f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{SpotToSpot: true}), disrupt.Cursor{})
-		if len(p.Moves) == 0 || len(p.Moves[0].Nodes) < 2 { // later ones count on where pods of earlier ones went
+		if len(p.Moves) == 0 || len(p.Moves[0].Nodes) < 2 { // later moves depend on earlier ones
 			continue
 		}
 		m, before := p.Moves[0], f.Price()
@@ -102,7 +103,7 @@ func amounts(milli, mib, pods int64) quantity.Amounts {
 	return quantity.Amounts{quantity.NameCPU: milli, quantity.NameMemory: mib << 20, quantity.NamePods: pods}
 }
 
-// scatter makes the move: what it buys comes, its nodes go, and their pods are
+// scatter carries out the move: its launches become nodes, its nodes go, and their pods are
 // scheduled, the largest first: of all, or of each node.
 func scatter(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move, nodeByNode bool) {
 	t.Helper()
@@ -141,12 +142,13 @@ func scatter(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move, nodeByNode boo
 	}
 }
 
-// share is which part of a machine is asked for: cpu and memory together.
+// share is the share of a node that is requested: cpu and memory together.
 func share(asked, of quantity.Amounts) float64 {
 	return float64(asked[quantity.NameCPU])/float64(of[quantity.NameCPU]) + float64(asked[quantity.NameMemory])/float64(of[quantity.NameMemory])
 }
 
-// emptiest is the node with room that has most of it left then; empty when there is none.
+// emptiest is the node that fits the pod and has most capacity free afterwards; empty when there
+// is none.
 func emptiest(f *disrupttest.Fleet, asked quantity.Amounts) string {
 	best, most := "", -1.0
 	for _, key := range slices.Sorted(maps.Keys(f.Nodes)) {
@@ -167,7 +169,7 @@ func emptiest(f *disrupttest.Fleet, asked quantity.Amounts) string {
 	return best
 }
 
-// forOne buys the cheapest machine that holds one pod.
+// forOne launches the cheapest node that fits one pod.
 func forOne(t *testing.T, f *disrupttest.Fleet, asked quantity.Amounts) string {
 	t.Helper()
 	var best offering.Ref

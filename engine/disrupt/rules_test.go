@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// quietNode could go for any cause.
+// quietNode may be disrupted for any cause.
 func quietNode() Node {
 	return Node{
 		Key: "claim-1", Name: "node-1", Pool: "general", Ready: true, Pods: 3, Cost: 3,
@@ -26,17 +26,18 @@ var (
 	protectedOne = Block{Because: DoNotDisrupt, Detail: "node"}
 )
 
-// Rule BLOCK-1, Rule BLOCK-2, Rule CONSOLIDATION-3, Rule CONSOLIDATION-4, Rule CONSOLIDATION-5, Rule CONSOLIDATION-23: who is left alone, for which causes,
-// and what is said about it.
+// Rule BLOCK-1, Rule BLOCK-2, Rule CONSOLIDATION-3, Rule CONSOLIDATION-4, Rule CONSOLIDATION-5,
+// Rule CONSOLIDATION-23: which nodes are left alone, for which causes, and with which reason.
 func TestEligible(t *testing.T) {
 	all := []Cause{Empty, Underutilized, Drifted, Expired}
-	occupied := []Cause{Underutilized, Drifted, Expired} // what a node with pods can go for
+	occupied := []Cause{Underutilized, Drifted, Expired} // causes for which a node with pods can go
 	vacant := []Cause{Empty, Drifted, Expired}
 	for _, tc := range []struct {
 		name   string
 		change func(*Node, *Pool, *Cluster)
 		goes   []Cause
-		// said is what the others are told; causes that the node cannot go for anyway are left out.
+		// asked and because are the cause and the reason of a refusal; causes that the node
+		// cannot go for anyway are left out.
 		asked   Cause
 		because reason.Reason
 		detail  string
@@ -115,7 +116,7 @@ func TestUnknownPool(t *testing.T) {
 	}
 }
 
-// Rule CONSOLIDATION-4: nodes that are busy themselves take in nobody who is moved to save money.
+// Rule CONSOLIDATION-4: nodes that are not quiet take no pods of consolidated nodes.
 func TestHomes(t *testing.T) {
 	p := Pool{Name: "general", ConsolidateAfter: 90 * time.Minute}
 	for name, tc := range map[string]struct {

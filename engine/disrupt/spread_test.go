@@ -2,12 +2,13 @@ package disrupt
 
 import "testing"
 
-// Rule CONSOLIDATION-21: one more pod may come to where there are at most so many more than where there are fewest.
+// Rule CONSOLIDATION-21: a pod may go to a zone that then has at most maxSkew more pods than the
+// zone with the fewest.
 func TestSpreadsLetPodsIn(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods, blocks  []int // by zone
 		skew, domains int
-		want          string // o where a pod may come
+		want          string // o where a pod may go
 	}{
 		"where there are fewest":                {[]int{1, 2, 2}, []int{1, 1, 1}, 1, 1, "oxx"},
 		"anywhere when even":                    {[]int{2, 2, 2}, []int{1, 1, 1}, 1, 1, "ooo"},

@@ -10,13 +10,14 @@ import (
 	"github.com/karve-dev/karve/engine/enginetest"
 )
 
-// TestMovesBesideEachOther: each of these worlds once had a plan of which one move took from another
-// what that one needed.
+// TestMovesBesideEachOther: in each of these clusters a plan once had a move that took away what
+// another move needed.
 func TestMovesBesideEachOther(t *testing.T) {
 	for _, tc := range []struct {
 		name, script, want string
 	}{
-		// Rule CONSOLIDATION-6: c's pod comes to zone 3, where two are, as zone 2 has three: those of e must not come there, too.
+		// Rule CONSOLIDATION-6: c's pod goes to zone 3, which has two pods, as zone 2 has three:
+		// the pods of e must not go there, too.
 		{"who is counted elsewhere stays there", `
 pool p
 node a label:zone=3
@@ -30,7 +31,8 @@ pod web-d on=d
 pods web-e x2 on=e
 pod even on=c spread=zone:1:min=1:ignore-affinity:app!=b
 `, "Underutilized c ->a:1 0.0000\ne stays: Unpriced\n"},
-		// Rule CONSOLIDATION-6: likewise b's pod joins three of team red, as team blue has two, of which a's must not join them.
+		// Rule CONSOLIDATION-6: likewise b's pod joins three pods of team red, as team blue has
+		// two, of which a's pod must not join them.
 		{"who is counted in another team stays there", `
 pool p
 node a pool=p label:team=blue
@@ -42,7 +44,8 @@ pod other on=d
 pod even on=b spread=team:2:min=1:app!=c volume=vol1::shared volume-in:zone=In:2
 pods even x3 on=c
 `, "Underutilized b ->c:1 1.3760\na stays: Unpriced\n"},
-		// Rule CONSOLIDATION-6: b's pod comes to an arm64 node, as what it wants to be near is on another.
+		// Rule CONSOLIDATION-6: b's pod goes to an arm64 node, as the pod of its affinity is on
+		// another one.
 		{"who is wanted nearby stays near", `
 type T
 offer T zone=2
@@ -53,7 +56,8 @@ node b pool=p
 pod follower on=b near=arch:app=b
 pod leader on=a label:app=b volume=vol0:disk.csi.example.com:shared volume-in:zone=In:2
 `, "Underutilized b ->arm:1 0.0000\na stays: ReliedOn\n"},
-		// Rule CONSOLIDATION-6: b's pod wants to be near c's, and not the other way round at the same time: both would wait.
+		// Rule CONSOLIDATION-6: b's pod has affinity to c's, and c's must not follow b's at the
+		// same time: both would wait.
 		{"two that follow each other", `
 pool p
 node a label:arch=arm64
@@ -64,8 +68,8 @@ pod like-b on=b label:app=c need:arch=In:arm64 near=arch:app=c
 pod like-c on=c label:app=c need:arch=In:arm64 near=arch:app=c
 pod like-d on=d label:app=c
 `, "Underutilized b ->a:1 0.3200\nc stays: ReliedOn\n"},
-		// Rule CONSOLIDATION-6: what is bought for the first move is in a team, and has the version that the pods ask for:
-		// they count there.
+		// Rule CONSOLIDATION-6: the launch of the first move has the team and the version that
+		// the pods ask for: pods on it count.
 		{"pods on machines to be bought count", `
 type T0 cpu=8 label:version=2
 offer T0
@@ -80,7 +84,8 @@ pod even-1 namespace=team-b on=b label:app=c spread=team:2:app=c
 pod even-2 namespace=team-b on=c label:app=c spread=team:2:app=c
 pod even-3 namespace=team-b on=d label:app=c need:version=Gt:1 spread=team:2:app=c
 `, "Underutilized a+b buys T0/o:1 buys T0/o:1 0.2960\nUnderutilized c+d buys T0/o:1 buys T0/o:1 0.2960\n"},
-		// Rule CONSOLIDATION-14: what would be bought first is the like of a node that goes; there is no quota for what comes next.
+		// Rule CONSOLIDATION-14: the first offering is that of a node that goes; there is no
+		// quota for the next one.
 		{"quota for what is bought in the end", `
 budget family1 left=20
 type T3 cpu=6 overhead-cpu=116m

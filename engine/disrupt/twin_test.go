@@ -14,10 +14,10 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestTwin compares where the search ends, when every move comes true until there is none, with
-// the cheapest cluster of all that can be had by giving up any of the nodes and letting their
-// pods go where enginetest.Best puts them. Any saving pays here. Nothing that the search
-// reaches is out of the twin's reach, so to end cheaper is a fault of either.
+// TestTwin compares the cost after the search ends, with every move carried out until there is
+// none, with the cheapest cluster that results from removing any set of nodes and placing their
+// pods by enginetest.Best. Any saving pays here. The oracle can reach everything that the search
+// reaches, so a cheaper end of the search is a bug in either.
 func TestTwin(t *testing.T) {
 	const worlds, least = 1500, 0.97
 	var compared, optimal, needless, over int
@@ -62,10 +62,10 @@ func TestTwin(t *testing.T) {
 	}
 }
 
-// sparse is a small world of which a plan came true and of whose pods some are gone since. What
-// the twin knows nothing of is left out: that one move makes room in limits and quota for the
-// next, that nobody is sent to nodes which are not ready, and that spot nodes are replaced only
-// where there is a choice.
+// sparse is a small cluster after its plan was carried out and some of its pods went. It leaves
+// out what the oracle does not know: that one move frees limits and quota for the next, that no
+// pod goes to nodes which are not ready, and that spot nodes are replaced only where there is a
+// choice of types.
 func sparse(seed uint64) *enginetest.Script {
 	s := enginetest.RandomSmall(seed, false)
 	s.Budgets = nil
@@ -83,14 +83,14 @@ func sparse(seed uint64) *enginetest.Script {
 		n := &s.Nodes[i]
 		n.Initialized = true
 		n.Claim = n.Claim && n.Labels[cluster.LabelCapacityType] != offering.Spot
-		if n.Price == 0 { // else it would be unknown
+		if n.Price == 0 { // otherwise it would be unknown
 			n.Price = offering.Price(n.Capacity[quantity.NameCPU] * 40_000)
 		}
 	}
 	return enginetest.Bare(s)
 }
 
-// converged is what the script's cluster costs once the search finds nothing more to do.
+// converged is what the script's cluster costs once the search finds no further move.
 func converged(t *testing.T, seed uint64, s *enginetest.Script) offering.Price {
 	f := disrupttest.Of(s)
 	for pass := 0; ; pass++ {
@@ -104,7 +104,7 @@ func converged(t *testing.T, seed uint64, s *enginetest.Script) offering.Price {
 	}
 }
 
-// cheapest tries every set of nodes. It reports false when that is too much.
+// cheapest tries every set of nodes. It reports false when that takes too many steps.
 func cheapest(s *enginetest.Script) (offering.Price, bool) {
 	var free []int
 	for i, n := range s.Nodes {
@@ -128,8 +128,8 @@ func cheapest(s *enginetest.Script) (offering.Price, bool) {
 	return best, true
 }
 
-// without is what the cluster costs when those nodes are given up, and whether all their pods
-// find homes. It reports false when that is too much to try.
+// without is what the cluster costs without those nodes, and whether all their pods fit
+// elsewhere. It reports false when that takes too many steps.
 func without(s *enginetest.Script, free []int, set int) (price offering.Price, homes, ok bool) {
 	out := *s
 	out.Nodes = slices.Clone(s.Nodes)

@@ -17,10 +17,11 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Rule CONSOLIDATION-20, Rule CONSOLIDATION-21: where pods spread over zones, the scheduler may put them into another zone than
-// planned, or must; what is bought then costs what it costs in the zone where it is needed. A move pays
-// all the same, whatever the scheduler likes, whichever of its choices are bought, and however quickly its
-// pods leave. The scheduler here is the test's own.
+// Rule CONSOLIDATION-20, Rule CONSOLIDATION-21: where pods spread over zones, the scheduler may
+// put them into another zone than planned, or must; further launches cost what they cost in the
+// zone where they are needed. A move pays all the same, whatever the scheduler prefers,
+// whichever of its offerings are launched, and however quickly its pods leave. The scheduler
+// here is the test's own.
 func TestMovesPayInWhateverZonePodsEndUp(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {
@@ -31,7 +32,7 @@ func TestMovesPayInWhateverZonePodsEndUp(t *testing.T) {
 		for _, h := range happenings() {
 			f := zonedScene(seed)
 			p := disrupt.Search(f.Builder.Snapshot(), f.Cluster(disrupttest.Now(), []disrupt.Pool{{Name: "p"}}, disrupt.Settings{}), disrupt.Cursor{})
-			if len(p.Moves) == 0 { // later ones count on where pods of earlier ones went
+			if len(p.Moves) == 0 { // later moves depend on where pods of earlier ones went
 				continue
 			}
 			m, before, nodes := p.Moves[0], f.Price(), f.Bought
@@ -49,19 +50,20 @@ func TestMovesPayInWhateverZonePodsEndUp(t *testing.T) {
 	t.Logf("%d moves, %d machines besides", moves, more)
 }
 
-// happening is how a move goes.
+// happening is one way in which a move is carried out.
 type happening struct {
-	nodeByNode, reversed bool // in which order pods leave; else the largest of all first
-	slowly               bool // one sits down before the next leaves
-	asItIs               bool // the scheduler likes what is emptiest before the pod is there
-	last                 bool // the last of all choices is bought
+	nodeByNode, reversed bool // the order in which pods leave; else the largest of all first
+	slowly               bool // one pod is scheduled before the next leaves
+	asItIs               bool // the scheduler prefers the node that is emptiest before
+	last                 bool // the last offering of each launch is launched
 }
 
 func happenings() []happening {
 	return []happening{{}, {asItIs: true}, {last: true}, {slowly: true}, {nodeByNode: true}, {nodeByNode: true, asItIs: true}, {nodeByNode: true, reversed: true}}
 }
 
-// zonedScene is a few nodes in three zones, with pods of some owners; the first two spread theirs.
+// zonedScene is a few nodes in three zones, with pods of several owners; the first two owners
+// spread theirs.
 func zonedScene(seed uint64) *disrupttest.Fleet {
 	r := rand.New(rand.NewPCG(seed, 0x20e5))
 	f := disrupttest.New()
@@ -117,7 +119,8 @@ func short(a map[string]int64) bool {
 	return false
 }
 
-// happen makes the move: what it buys comes, its pods leave and are scheduled, its nodes go.
+// happen carries out the move: its launches become nodes, its pods leave and are scheduled, its
+// nodes go.
 func (h happening) happen(t *testing.T, f *disrupttest.Fleet, m *disrupt.Move) {
 	t.Helper()
 	for _, l := range m.Launches {
@@ -172,7 +175,7 @@ func (h happening) leaving(f *disrupttest.Fleet, m *disrupt.Move) []cluster.Pod 
 	return pods
 }
 
-// simNode is the node that the scheduler likes best for the pod; empty when none takes it.
+// seat is the node that the scheduler prefers for the pod; empty when none takes it.
 func (h happening) seat(f *disrupttest.Fleet, p *cluster.Pod, closed []string) string {
 	best, most := "", -1.0
 	for _, key := range slices.Sorted(maps.Keys(f.Nodes)) {
@@ -222,7 +225,7 @@ func even(f *disrupttest.Fleet, p *cluster.Pod, zone string) bool {
 	return count[zone]+1-least <= 1
 }
 
-// forOneOf buys the cheapest machine where the pod may be.
+// forOneOf launches the cheapest node where the pod may be.
 func forOneOf(t *testing.T, f *disrupttest.Fleet, p *cluster.Pod) string {
 	t.Helper()
 	var best offering.Ref
@@ -236,7 +239,7 @@ func forOneOf(t *testing.T, f *disrupttest.Fleet, p *cluster.Pod) string {
 	return buy(t, f, best)
 }
 
-// buy buys a machine, and returns the node's name.
+// buy launches a node and returns its name.
 func buy(t *testing.T, f *disrupttest.Fleet, c offering.Ref) string {
 	t.Helper()
 	n, err := f.Buy(schedule.Launch{Pool: "p", Offerings: []offering.Ref{c}, Labels: map[string]string{cluster.LabelZone: c.Zone, cluster.LabelCapacityType: c.CapacityType, cluster.LabelInstanceType: c.Type}})
