@@ -19,7 +19,7 @@ const (
 	NotCheaper    reason.Reason = "NotCheaper"    // what could replace it costs as much
 	SpotToSpot    reason.Reason = "SpotToSpot"    // spot is not replaced by spot, or not with so few types
 	Unreplaceable reason.Reason = "Unreplaceable" // its static pool can launch no node now
-	Changed       reason.Reason = "Changed"       // the decision of before is not the decision of now
+	Changed       reason.Reason = "Changed"       // it would be decided otherwise now
 )
 
 // explainAll gives a reason to the nodes that have none.

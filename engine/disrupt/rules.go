@@ -169,7 +169,8 @@ func young(n *Node, p *Pool, c *Cluster) Kept {
 // CanReceive reports whether pods of consolidated nodes may move to the node, as far as the node
 // and its pool decide it. A node cannot receive pods before it is initialized, while it is leaving
 // or in a move itself, or until consolidateAfter has passed since the last pod came or went:
-// until then it may become empty or fill up.
+// until then it may become empty or fill up. Static pools and consolidateAfter Never have no such
+// wait.
 func CanReceive(n *Node, p *Pool, c *Cluster) bool {
 	if n.Initialized.IsZero() || n.Leaving || n.Terminating || underway(n.Key, c.Underway) {
 		return false
