@@ -62,7 +62,7 @@ func (f *feed) update(old, now client.Object) {
 	m := f.mirror
 	// Should that panic, either may be the cause: restoring the Mirror, which lists the new
 	// one, tells.
-	m.Panics.Try(handling, f.about(now), func() {
+	_ = m.Panics.Try(handling, f.about(now), func() {
 		m.change(func() news {
 			delete(m.leftOut, f.key(old))
 			return f.replace(old, now)
@@ -74,7 +74,7 @@ func (f *feed) update(old, now client.Object) {
 // that do not have it any more.
 func (f *feed) end(o client.Object) {
 	m := f.mirror
-	m.Panics.Try(handling, f.about(o), func() {
+	_ = m.Panics.Try(handling, f.about(o), func() {
 		m.change(func() news {
 			delete(m.leftOut, f.key(o))
 			return f.remove(o)
