@@ -12,44 +12,49 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// A maker has machines made and unmade. What to buy, what was refused and what is left of
-// quota is the same for all of them.
+// A backend creates and deletes virtual machines. The choice of the offering, the remembered
+// refusals and the quota ledger are the same for all backends.
 type backend interface {
-	// handle is the maker's name for the machine of a claim, lower case. All that is
-	// remembered of a machine is kept under it.
+	// handle returns the backend's name for the virtual machine of a claim, in lower case. All
+	// in-flight state of a virtual machine is kept under it.
 	handle(claim provider.Claim) string
-	// mayBegin and mayEnd ask for the turn of a machine by Azure's limits. mayBegin
-	// returns how long to stay away when it has not come.
+	// mayBegin and mayEnd ask whether Azure's rate limits allow a creation or deletion now.
+	// mayBegin returns how long to wait if they do not.
 	mayBegin(l *launch) time.Duration
 	mayEnd(handle string) bool
-	// virtualName is what the virtual machine will be called; empty when nobody knows yet.
+	// virtualName returns the future name of the virtual machine; empty when it is not known
+	// yet.
 	virtualName(handle string) string
-	// begin asks for the launch's machine, and never changes one that exists. It returns
-	// what the claim shall remember of it.
+	// begin requests the launch's virtual machine, and never changes one that exists. It returns
+	// the LaunchState that the claim keeps.
 	begin(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (memory map[string]string, err error)
-	// final reports whether a machine that it accepts is one that Compute has accepted.
+	// final reports whether acceptance by the backend means acceptance by Compute.
 	final() bool
-	// read reads a machine by itself, with its power; provider.ErrNotFound when there is none.
+	// read reads one virtual machine with its power state; provider.ErrNotFound when it does not
+	// exist.
 	read(ctx context.Context, handle string) (*machine, error)
-	// why says why a machine failed.
+	// why returns why a virtual machine failed.
 	why(ctx context.Context, l *launch, vm *machine) refusal
-	// end asks for a machine's end and does not wait for it. One that is gone is no error.
+	// end requests a deletion and does not wait for it. It returns nil when the virtual machine
+	// is gone.
 	end(ctx context.Context, vm *machine) error
 }
 
-// A machine is one that exists, whoever made it, in Compute's words. Properties are there.
+// A machine is an existing virtual machine of any backend, in Compute's types. Properties is
+// never nil.
 type machine struct {
 	*armcompute.VirtualMachine
 	handle string
 	maker  backend
-	// said is what AKS says of it; nil for one that AKS does not know. bare: AKS's words
-	// are all there is, as its virtual machine does not exist or has not been read.
+	// said is AKS's description of the machine; nil for one that AKS does not know. bare means
+	// that there is no other description, because the virtual machine does not exist or has not
+	// been read.
 	said *said
 	bare bool
 }
 
-// byCompute has Compute make virtual machines. All there is to know of one is in it, and in
-// the operation that made it.
+// byCompute is the backend that creates virtual machines through Compute. All information about
+// one is in the virtual machine and in the operation that created it.
 type byCompute struct{ p *Provider }
 
 func (c byCompute) handle(claim provider.Claim) string { return machineName(claim.Name, claim.UID) }
@@ -99,8 +104,8 @@ func (c byCompute) read(ctx context.Context, handle string) (*machine, error) {
 	return &machine{VirtualMachine: vm, handle: handle, maker: c}, nil
 }
 
-// why reads the failure from the operation, as this process or the claim remembers it,
-// and from the machine's own status otherwise.
+// why reads the failure from the creation's operation, as this process or the claim remembers
+// it, and otherwise from the status of the virtual machine.
 func (c byCompute) why(ctx context.Context, l *launch, vm *machine) refusal {
 	if op := c.p.inFlight.get(vm.handle).operation; op != nil {
 		if _, err := op.Poll(ctx); err == nil && op.Done() {
@@ -115,7 +120,7 @@ func (c byCompute) why(ctx context.Context, l *launch, vm *machine) refusal {
 	return vm.explained()
 }
 
-// explained is why a machine failed, as it says itself.
+// explained returns why a virtual machine failed, from its own status.
 func (m *machine) explained() refusal {
 	if m.said != nil && m.said.failure.kind != "" {
 		return m.said.failure
@@ -132,7 +137,7 @@ func unexplained() refusal {
 	return refusal{kind: otherRefusal, code: "ProvisioningFailed", detail: "Azure does not say why"}
 }
 
-// end skips the guest's shutdown: its pods have been drained.
+// end skips the guest's shutdown: the node's pods have been drained.
 func (c byCompute) end(ctx context.Context, vm *machine) error {
 	_, err := c.p.clients.vms.BeginDelete(ctx, c.p.opts.NodeResourceGroup, text(vm.Name),
 		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
@@ -142,7 +147,8 @@ func (c byCompute) end(ctx context.Context, vm *machine) error {
 	return nil
 }
 
-// whose says who made a virtual machine by its name, and by which handle.
+// backendOf returns the backend that created a virtual machine, by its name, and the backend's
+// handle.
 func (p *Provider) backendOf(name string) (backend, string) {
 	if p.aks != nil {
 		if handle, theirs := p.aks.handleIn(name); theirs {
@@ -152,7 +158,7 @@ func (p *Provider) backendOf(name string) (backend, string) {
 	return byCompute{p}, strings.ToLower(name)
 }
 
-// nameToBe stands for the name of a virtual machine that there is not yet.
+// nameToBe returns a stand-in for the name of a virtual machine that does not exist yet.
 func (p *Provider) nameToBe(vm *machine) string {
 	if p.aks != nil && vm.maker == backend(p.aks) {
 		return p.aks.nameToBe(vm.handle)

@@ -11,9 +11,9 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// standing finds the claim's machine in the shared list. It reports false while
-// no list is new enough to tell: for a machine that this process has just asked for, and
-// while somebody else reads the list.
+// standing finds the claim's virtual machine in the shared list. It reports false while no list
+// is new enough to tell: after this process has just requested the virtual machine, and while
+// another caller reads the list.
 func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err error) {
 	now := l.p.opts.Now()
 	v, err := l.look(ctx, now)
@@ -42,12 +42,12 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 	return vm, true, nil
 }
 
-// look reads the list of machines, or takes one that was read not long ago. A claim for
-// which nothing was asked, as far as anybody noted, need not wait until a long list is read:
-// should there be a machine all the same, Azure refuses to make a second one of that name.
-// An urgent one makes do with any list that this process has read: after a quiet hour the
-// first of many would wait for all pages. Nobody waits here while another reads the list, as
-// workers are few: there is no view then, and again says when there will be.
+// look returns a view of the virtual machines, or uses one that was read not long ago. A claim
+// for which no creation is recorded need not wait until a long list is read: if a virtual
+// machine exists all the same, Azure refuses to create a second one of that name. An urgent
+// claim accepts any list that this process has read: after a quiet hour the first of many claims
+// would otherwise wait for all pages. No call waits here while another reads the list, as
+// workers are few: look returns no view then and sets l.again to the time until there is one.
 func (l *launch) look(ctx context.Context, now time.Time) (v view[*machine], err error) {
 	if v := l.p.machines.current(); v.byName != nil && (l.claim.Urgent || now.Sub(v.started) < oldView) && l.unheardOf(v) {
 		return v, nil
@@ -56,7 +56,8 @@ func (l *launch) look(ctx context.Context, now time.Time) (v view[*machine], err
 	return v, err
 }
 
-// unheardOf reports whether neither we nor the list know of a machine of the claim's.
+// unheardOf reports whether neither this process nor the list knows a virtual machine of the
+// claim.
 func (l *launch) unheardOf(v view[*machine]) bool {
 	if l.claim.LaunchState[AnnotationOperation] != "" || l.p.legacy(v, l.claim) != nil {
 		return false
@@ -69,8 +70,8 @@ func (l *launch) unheardOf(v view[*machine]) bool {
 	return true
 }
 
-// settleOn follows the machine that the claim has, whoever made it; without one, whoever
-// makes them now would.
+// settleOn selects the backend that created the claim's virtual machine. If there is none, the
+// backend for new virtual machines stays selected.
 func (l *launch) settleOn(v view[*machine]) {
 	if theirs := l.p.legacy(v, l.claim); theirs != nil {
 		l.maker, l.name = theirs.maker, theirs.handle
@@ -84,8 +85,8 @@ func (l *launch) settleOn(v view[*machine]) {
 	}
 }
 
-// vanished looks closely at a machine that was bought and is missing from the
-// list, before another is bought in its place.
+// vanished reads a virtual machine that was requested and is missing from the list, before
+// another is created in its place.
 func (l *launch) vanished(ctx context.Context) (*machine, bool, error) {
 	vm, err := l.maker.read(ctx, l.name)
 	if errors.Is(err, provider.ErrNotFound) {
@@ -95,7 +96,7 @@ func (l *launch) vanished(ctx context.Context) (*machine, bool, error) {
 	return vm, err == nil, err
 }
 
-// follow says how an existing machine stands.
+// follow reports the state of an existing virtual machine.
 func (l *launch) follow(ctx context.Context, vm *machine) (provider.Instance, error) {
 	switch text(vm.Properties.ProvisioningState) {
 	case stateFailed:
@@ -110,7 +111,7 @@ func (l *launch) follow(ctx context.Context, vm *machine) (provider.Instance, er
 	return in, nil
 }
 
-// stands describes a machine that has not failed.
+// stands describes a virtual machine that has not failed.
 func (l *launch) stands(ctx context.Context, vm *machine) provider.Instance {
 	in := l.p.instance(ctx, vm)
 	in.LaunchState = l.memory()
@@ -119,7 +120,7 @@ func (l *launch) stands(ctx context.Context, vm *machine) provider.Instance {
 		l.p.describe(ctx, &in, l.claim.Class)
 	}
 	if text(vm.Name) == "" {
-		in.ProviderID = "" // its node will have another, which nobody knows yet
+		in.ProviderID = "" // its node gets another provider ID, which is not known yet
 	}
 	if in.State == provider.Running {
 		l.arrived(vm)
@@ -129,12 +130,12 @@ func (l *launch) stands(ctx context.Context, vm *machine) provider.Instance {
 	return in
 }
 
-// failed finds out why a machine never came up, remembers it, and gives it back
-// so that the next call can try the next choice. A machine with power has not
-// failed, whatever operation on it did.
+// failed finds out why a virtual machine never came up, remembers it, and deletes it so that the
+// next call can try the next offering. A virtual machine that runs has not failed, whatever the
+// result of an operation on it.
 func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
 	if !l.maker.mayEnd(l.name) {
-		return l.waiting(), nil // it is told of once it can go
+		return l.waiting(), nil // reported once the rate limits allow the deletion
 	}
 	vm, err := l.maker.read(ctx, l.name)
 	if errors.Is(err, provider.ErrNotFound) {
@@ -149,8 +150,8 @@ func (l *launch) failed(ctx context.Context) (provider.Instance, error) {
 	return l.giveBack(ctx, vm, l.maker.why(ctx, l, vm))
 }
 
-// arrived notes that the machine came up. Of a maker whose word is not Compute's it is the
-// first sign that Compute made it.
+// arrived records that the virtual machine came up. For a backend whose acceptance is not yet
+// Compute's (see final), this is the first sign that Compute accepted it.
 func (l *launch) arrived(vm *machine) {
 	l.p.arrived(l.name)
 	if !l.maker.final() {
@@ -158,7 +159,7 @@ func (l *launch) arrived(vm *machine) {
 	}
 }
 
-// giveBack remembers why a machine failed and deletes it.
+// giveBack records why a virtual machine failed and deletes it.
 func (l *launch) giveBack(ctx context.Context, vm *machine, r refusal) (provider.Instance, error) {
 	choice := l.p.choiceOf(vm)
 	l.heed(r, vm, choice)
@@ -174,8 +175,8 @@ func (l *launch) giveBack(ctx context.Context, vm *machine, r refusal) (provider
 	return in, nil
 }
 
-// heed learns from why a machine failed as from a refusal: what AKS has accepted Compute may
-// refuse later.
+// heed records the reason of a failed virtual machine like a refusal: Compute may refuse later
+// what AKS has accepted.
 func (l *launch) heed(r refusal, vm *machine, choice offering.Ref) {
 	if l.mind(r, imageOf(vm), choice) {
 		return
@@ -189,8 +190,8 @@ func (l *launch) heed(r refusal, vm *machine, choice offering.Ref) {
 	}
 }
 
-// failure makes sure that a failed machine's offer rests for a while, whatever
-// the code: the machine is there and has failed, so asking again at once is no use.
+// failure makes sure that the offering of a failed virtual machine is avoided for a while,
+// whatever the error code: requesting the same again at once would not help.
 func failure(r refusal) refusal {
 	if !r.ofOffer() {
 		r.kind = otherRefusal

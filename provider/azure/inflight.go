@@ -13,28 +13,29 @@ import (
 
 type createPoller = runtime.Poller[armcompute.VirtualMachinesClientCreateOrUpdateResponse]
 
-// A flight is what this process remembers of a machine it asked for. Losing it
+// An inFlight is what this process remembers of a virtual machine that it requested. Losing it
 // costs a little time and nothing else.
 type inFlight struct {
-	// asked is when the cloud last answered a creation or deletion: no older list
-	// says anything about the machine.
+	// asked is when Azure last answered a creation or deletion: a list that started before it
+	// says nothing about the virtual machine.
 	asked time.Time
-	// operation tells why the creation failed; nil when unknown.
+	// operation is polled for why the creation failed; nil when unknown.
 	operation *createPoller
-	// looked is when the machine was last read for being late.
+	// looked is when the virtual machine was last read because it was late.
 	looked time.Time
-	// leaving is set once the machine was asked to be deleted.
+	// leaving is set once deletion was requested.
 	leaving bool
-	// virtual is the virtual machine behind a leaving one; empty when there is none.
+	// virtual is the name of the virtual machine behind a leaving AKS machine; empty when there
+	// is none.
 	virtual string
-	// gone is set once a machine that is to end was asked for and is not there: what
-	// belonged to it is looked for, and it is not asked for again meanwhile.
+	// gone is set once a virtual machine that is to be deleted was not found: karve deletes what
+	// is left of it (interface, disk), and does not read it again meanwhile.
 	gone bool
-	// draws is the quota a leaving machine will give back.
+	// draws is the quota that a leaving virtual machine will free.
 	draws []offering.QuotaUse
 }
 
-// inFlights are kept by machine name.
+// inFlights holds the in-flight state by the backend's name of the virtual machine.
 type inFlights struct {
 	mu     sync.Mutex
 	byName map[string]inFlight
@@ -58,7 +59,7 @@ func (f *inFlights) drop(name string) {
 	delete(f.byName, name)
 }
 
-// locks are mutexes by name, so that two calls about one machine do not run at
+// locks are mutexes by name, so that two calls about one claim or virtual machine do not run at
 // the same time. The zero locks is not usable: held must be made.
 type locks struct {
 	mu   sync.Mutex
@@ -70,7 +71,7 @@ type lock struct {
 	users int
 }
 
-// lock waits for the name and returns its release.
+// lock waits for the name and returns a function that releases it.
 func (l *locks) lock(ctx context.Context, name string) (release func(), err error) {
 	l.mu.Lock()
 	k := l.held[name]

@@ -14,32 +14,31 @@ import (
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
-// maxAttempts is how many purchases one Launch call tries before it lets others
-// have their turn. What was refused is remembered, so the next call goes on
-// where this one stopped.
+// maxAttempts is how many creations one Launch call requests before it yields to other claims.
+// Refusals are remembered, so the next call continues where this one stopped.
 const maxAttempts = 25
 
-// A launch is one call's work on one claim.
+// A launch is the work of one Launch call for one claim.
 type launch struct {
 	p     *Provider
 	claim provider.Claim
 	maker backend
-	name  string // handle of the machine
+	name  string // the backend's name of the virtual machine
 	class *v1beta1.AKSNodeClass
 	types *typeSet
 	in    inputs
 
 	attempts []provider.Attempt
-	requests int               // purchases the cloud was asked for
-	strange  int               // refusals in a row that nobody has classified
-	imageID  string            // of the machine last asked for
-	accepted map[string]string // what to remember of the purchase
-	taken    bool              // a purchase was accepted
-	again    time.Duration     // until the list that somebody reads is there; zero when nobody does
+	requests int               // creations requested from Azure
+	strange  int               // consecutive refusals with an unclassified error code
+	imageID  string            // of the last creation requested
+	accepted map[string]string // LaunchState to keep with the claim
+	taken    bool              // a creation was accepted
+	again    time.Duration     // time until the list that another call reads is ready; zero when no call reads one
 }
 
-// Launch drives the claim's machine one step: it buys one if there is none,
-// looks how it fares if there is, and clears away one that failed.
+// Launch advances the claim's node by one step: it creates a virtual machine if there is none,
+// reports the state of an existing one, and deletes one that failed.
 func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
 	in, err := p.launch(ctx, claim)
 	return in, named(err)
@@ -101,7 +100,7 @@ func (p *Provider) newLaunch(ctx context.Context, claim provider.Claim) (*launch
 	return &launch{p: p, claim: claim, maker: first, name: first.handle(claim), class: class, types: types, in: in}, nil
 }
 
-// buy walks down the choices until one is accepted.
+// buy tries the offerings in order until Azure accepts one.
 func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
 	if err := buyable(l.class); err != nil {
 		return provider.Instance{}, err
@@ -113,7 +112,8 @@ func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
 	if !errors.As(err, new(*provider.CapacityError)) || !short {
 		return in, err
 	}
-	// Our own books said no. They may be behind: machines of others may have gone.
+	// Quota was lacking by the ledger, which may be out of date: other users may have freed
+	// some.
 	if newer, failed := l.recount(ctx); failed == nil && newer {
 		l.attempts = nil
 		in, _, err = l.walk(ctx)
@@ -121,11 +121,11 @@ func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
 	return in, err
 }
 
-// walk tries the choices in order. It reports whether any was left out for want
-// of quota by our own books. While enough is ventured on a choice, the next one may
-// be taken if it costs hardly more.
+// walk tries the offerings in order. It reports whether an offering was skipped because the
+// ledger has too little quota. While the stock probe of an offering has no room for another
+// launch, the next offering may be taken if it costs hardly more; see dearer.
 func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, err error) {
-	var held *offering.Ref // the first on which enough is ventured
+	var held *offering.Ref // the first offering whose stock probe is full
 	for _, choice := range l.p.evictions.last(l.claim.Offerings) {
 		if held != nil && dearer(choice, *held) {
 			break
@@ -151,8 +151,8 @@ func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, er
 	return provider.Instance{}, short, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
 }
 
-// hold waits until more is known of a choice; a claim whose pods lose their machine
-// meanwhile does not.
+// hold waits for the result of the stock probe of an offering. An urgent claim, whose pods are
+// about to lose their node, does not wait.
 func (l *launch) hold(ctx context.Context, choice offering.Ref) (provider.Instance, bool, error) {
 	if !l.claim.Urgent {
 		l.p.forgetBuying(l.name)
@@ -166,8 +166,8 @@ func (l *launch) hold(ctx context.Context, choice offering.Ref) (provider.Instan
 	return in, short, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
 }
 
-// proofPending describes a machine that is not asked for yet. What we only remember is
-// not told again with every poll.
+// proofPending describes a node that is not requested yet. Attempts that are only remembered are
+// not reported again with every poll.
 func (l *launch) proofPending() provider.Instance {
 	in := l.waiting()
 	if l.requests == 0 {
@@ -176,17 +176,17 @@ func (l *launch) proofPending() provider.Instance {
 	return in
 }
 
-// dearer reports whether a choice costs over 10 % more than another: so much a claim
-// pays for going elsewhere at once.
+// dearer reports whether an offering costs over 10 % more than another. A claim accepts up to
+// that much to launch elsewhere at once.
 func dearer(c, than offering.Ref) bool { return 10*c.Price > 11*than.Price }
 
-// ventures takes a place in the choice's window. A claim that accepts nothing else
-// needs none: waiting would find it nothing better.
+// probes takes a place in the stock probe of the offering. A claim with a single offering needs
+// none: waiting would find it nothing better.
 func (l *launch) probes(choice offering.Ref) bool {
 	return len(l.claim.Offerings) == 1 || l.p.stockProbes.take(l.name, stockKeyOf(choice))
 }
 
-// eligible reports whether nothing that we know already speaks against a choice.
+// eligible reports whether no remembered fact rules out the offering.
 func (l *launch) eligible(m *machineType, o *offering.Offering, choice offering.Ref) bool {
 	if o == nil {
 		l.refused(choice, "NotOffered", reasonRestricted, "the node class cannot be bought this way")
@@ -199,7 +199,7 @@ func (l *launch) eligible(m *machineType, o *offering.Offering, choice offering.
 	return !refused
 }
 
-// purchase buys a choice if it is the claim's turn and there is quota. It reports
+// purchase requests the offering if the rate limits allow it and there is quota. It reports
 // whether quota is lacking, and whether this call is done.
 func (l *launch) purchase(ctx context.Context, m *machineType, o *offering.Offering, choice offering.Ref) (in provider.Instance, lacks, done bool, err error) {
 	if wait := l.maker.mayBegin(l); wait > 0 {
@@ -225,7 +225,8 @@ func (l *launch) purchase(ctx context.Context, m *machineType, o *offering.Offer
 	return in, false, done, err
 }
 
-// offer is the offer a choice names; nil when the type is not sold that way.
+// offer returns the offering that a reference names; nil when the instance type is not sold that
+// way.
 func (m *machineType) offer(c offering.Ref) *offering.Offering {
 	if m == nil {
 		return nil
@@ -242,7 +243,7 @@ func (l *launch) refused(choice offering.Ref, code, reason, detail string) {
 	l.attempts = append(l.attempts, provider.Attempt{Offering: choice, Code: code, Reason: reason, Detail: detail})
 }
 
-// remembered says whether what we know already speaks against a choice.
+// remembered reports whether a remembered fact rules out an offering, and which.
 func (l *launch) remembered(s *sku, o *offering.Offering, choice offering.Ref) (provider.Attempt, bool) {
 	if b, ok := l.p.stockouts.recall(s, o.Zone, o.CapacityType, l.buyer()); ok {
 		return provider.Attempt{Offering: choice, Code: b.code, Reason: b.reason, Detail: b.words}, true
@@ -261,7 +262,7 @@ func (l *launch) buyer() buyer { return buyer{class: l.class.Name, subnet: l.sub
 
 func (l *launch) subnet() string { return l.p.subnetKey(l.class) }
 
-// try buys one choice. It reports false when it was refused and the next may be tried.
+// try requests one offering. It reports false when Azure refused it and the next may be tried.
 func (l *launch) try(ctx context.Context, m *machineType, choice offering.Ref) (provider.Instance, bool, error) {
 	err := l.create(ctx, m, choice)
 	if err == nil {
@@ -285,18 +286,18 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offering.Ref) (
 	return l.answer(classify(err), m, choice)
 }
 
-// granted notes that Compute makes machines of the class, from this image.
+// granted records that Compute accepted a virtual machine of the class, from this image.
 func (l *launch) granted(image string) {
 	l.p.policies.forget(l.class.Name)
 	l.p.stockouts.sold(l.class.Name)
 	l.p.images.found(image)
 }
 
-// answer acts on a refused or failed purchase.
+// answer acts on a refused or failed creation.
 func (l *launch) answer(r refusal, m *machineType, choice offering.Ref) (provider.Instance, bool, error) {
 	l.attempts = append(l.attempts, provider.Attempt{Offering: choice, Code: r.code, Reason: r.reason(), Detail: r.detail})
 	if r.kind == transient {
-		// The machine may exist. Only a list from now on can tell.
+		// The virtual machine may exist. Only a list that is started from now on can tell.
 		l.settle(l.p.opts.Now())
 		l.p.inFlight.put(l.name, inFlight{asked: l.p.opts.Now()})
 		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
@@ -304,7 +305,7 @@ func (l *launch) answer(r refusal, m *machineType, choice offering.Ref) (provide
 	l.unreserve()
 	switch r.kind {
 	case exists:
-		// Another process was faster. The next call finds its machine in the list.
+		// Another process was faster. The next call finds its virtual machine in the list.
 		l.p.inFlight.put(l.name, inFlight{asked: l.p.opts.Now()})
 		return l.waiting(), true, nil
 	case throttled, inUse, staleReference:
@@ -323,8 +324,8 @@ func (l *launch) answer(r refusal, m *machineType, choice offering.Ref) (provide
 	return l.further(r)
 }
 
-// mind remembers what a refusal says of the class, its image, its subnet and the
-// subscription's policies. It reports whether the class rests for it.
+// mind records what a refusal says about the node class, its image, its subnet and the
+// subscription's policies. It reports whether launches of the class pause for it.
 func (l *launch) mind(r refusal, image string, choice offering.Ref) (rests bool) {
 	switch {
 	case r.kind == imageMissing:
@@ -340,8 +341,8 @@ func (l *launch) mind(r refusal, image string, choice offering.Ref) (rests bool)
 	return false
 }
 
-// further goes on to the next choice, unless the same unknown refusal came for
-// three choices running: then it is not the offer that is wrong.
+// further goes on to the next offering, unless three consecutive offerings got a refusal of
+// unknown kind: then the offering is not the cause.
 func (l *launch) further(r refusal) (provider.Instance, bool, error) {
 	if r.kind != otherRefusal {
 		l.strange = 0
@@ -353,7 +354,7 @@ func (l *launch) further(r refusal) (provider.Instance, bool, error) {
 	return provider.Instance{}, false, wrap(r.err, "launching %s: three choices were refused alike", l.claim.Name)
 }
 
-// bought describes a machine the cloud has accepted a moment ago.
+// bought describes a virtual machine whose creation Azure has just accepted.
 func (l *launch) bought(m *machineType, choice offering.Ref) provider.Instance {
 	in := l.waiting()
 	if name := l.maker.virtualName(l.name); name != "" {
@@ -368,8 +369,8 @@ func (l *launch) bought(m *machineType, choice offering.Ref) provider.Instance {
 	return in
 }
 
-// waiting describes a machine that is not there yet. It has no provider ID: none
-// may be recorded before the cloud has accepted a machine.
+// waiting describes a virtual machine that does not exist yet. It has no provider ID: none may
+// be recorded before Azure has accepted the virtual machine.
 func (l *launch) waiting() provider.Instance {
 	return provider.Instance{
 		Name: l.name, NodeName: l.maker.virtualName(l.name), ClaimName: l.claim.Name, ClaimUID: l.claim.UID, Pool: l.claim.Pool,

@@ -18,12 +18,12 @@ import (
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
-// Options says which cluster to provision for and how. Fields marked required
-// are refused by name when empty; the zero value of every other field works.
+// Options describes the cluster to provision for. New returns an error that names every required
+// field that is empty; the zero value of every other field works.
 type Options struct {
 	// Credential signs ARM calls. Required.
 	Credential azcore.TokenCredential
-	// ClientOptions reach the cloud; nil means the public cloud. Its transport also
+	// ClientOptions configures the Azure clients; nil means the public cloud. Its transport also
 	// fetches prices. A zero Retry gets settings that never block a call for long.
 	ClientOptions *arm.ClientOptions
 
@@ -31,114 +31,117 @@ type Options struct {
 	TenantID       string
 	Location       string // region name such as eastus; required
 	ClusterName    string // required
-	// ClusterEndpoint is the URL of the API server as nodes reach it, on port 443. Required.
+	// ClusterEndpoint is the URL at which nodes reach the API server, on port 443. Required.
 	ClusterEndpoint string
-	// CABundle is the PEM of the authority that signed the API server. Required.
+	// CABundle is the CA certificate of the API server in PEM. Required.
 	CABundle []byte
-	// NodeResourceGroup is the group that holds the cluster's machines. Required.
+	// NodeResourceGroup is the resource group of the cluster's nodes. Required.
 	NodeResourceGroup string
-	// VNetSubnetID is the subnet for classes that name none. Required.
+	// VNetSubnetID is the subnet of node classes that name none. Required.
 	VNetSubnetID string
-	// VNetGUID is the GUID of the virtual network of VNetSubnetID. Empty has Azure asked for it
-	// where nodes must be told, which takes the right to read the network.
+	// VNetGUID is the GUID of the virtual network of VNetSubnetID. When it is empty and nodes
+	// need it, karve reads it from Azure, which takes permission to read the network.
 	VNetGUID string
 
 	// SecurityGroupID is the network security group of nodes in networks that AKS does not
-	// manage. Empty means the one in NodeResourceGroup with the name that AKS gives.
+	// manage. Empty means the one in NodeResourceGroup that has the name AKS gives.
 	SecurityGroupID string
-	// LoadBalancers are those in NodeResourceGroup whose pools nodes join; empty for none. Nil
-	// means AKS's: kubernetes and kubernetes-internal.
+	// LoadBalancers are the load balancers in NodeResourceGroup whose backend pools nodes join;
+	// empty means none. Nil means AKS's: kubernetes and kubernetes-internal.
 	LoadBalancers []string
 
-	// NetworkPlugin is azure or none. Empty means azure with overlay and the
-	// cilium dataplane, whatever the next two fields say.
+	// NetworkPlugin is azure or none. Empty means azure with overlay and the cilium dataplane;
+	// NetworkPluginMode and NetworkDataplane are ignored then.
 	NetworkPlugin     string
 	NetworkPluginMode string // overlay, or empty for node subnet
 	NetworkDataplane  string // azure, cilium or empty
 	NetworkPolicy     string
 	DNSServiceIP      string // zero means 10.0.0.10
 
-	// NodeIdentities are resource IDs of user-assigned identities that machines get.
+	// NodeIdentities are resource IDs of user-assigned identities that nodes get.
 	NodeIdentities          []string
 	KubeletIdentityClientID string
 	SSHPublicKey            string // required
 	AdminUsername           string // zero means azureuser
 
-	// BootstrapToken returns the token kubelets join with ("abcdef.0123456789abcdef").
-	// It is asked at every launch, so that a rotated token is seen. Required.
+	// BootstrapToken returns the token that kubelets join with ("abcdef.0123456789abcdef"). It
+	// is called at every launch, so that a rotated token is used. Required.
 	BootstrapToken func(context.Context) (string, error)
 
-	// BootstrapContract is the form in which machines are told how to become nodes;
-	// empty means bootstrap.Auto: the one that suits their image.
+	// BootstrapContract selects how a virtual machine is told to become a node; empty means
+	// bootstrap.Auto: the contract that suits the image.
 	BootstrapContract bootstrap.Contract
-	// CustomCloud is what nodes are told of a cloud that is neither public nor
-	// sovereign. The zero value tells them of none.
+	// CustomCloud describes a cloud that is neither public nor sovereign to the nodes. The zero
+	// value passes nothing to them.
 	CustomCloud bootstrap.Cloud
 
-	// VMMemoryOverheadPercent is the share of a size's advertised memory that its
-	// firmware and kernel are expected to take until a node of the size was seen, from 0 up
-	// to 1. Nil means 0.075.
+	// VMMemoryOverheadPercent is the share of a size's advertised memory that firmware and
+	// kernel are expected to take, used until karve has seen a node of the size. From 0 up to 1.
+	// Nil means 0.075.
 	VMMemoryOverheadPercent *float64
-	// AdditionalTags are put on every resource; those of a class win over them.
+	// AdditionalTags are set on every resource; tags of a node class take precedence.
 	AdditionalTags map[string]string
-	// PricesURL is the retail price list. Empty means the public one.
+	// PricesURL is the URL of the retail price list. Empty means the public one.
 	PricesURL string
 	// Classes reads AKSNodeClasses. Required.
 	Classes Classes
 
-	// Patience is how long a catalog or a launch waits for what can be done without, such as
+	// Patience is how long a catalog or a launch waits for data that it can do without, such as
 	// prices; zero means 5 seconds.
 	Patience time.Duration
-	// PollEvery is how old the list of machines may be while launches wait for it, all of
-	// them for the same. Zero means 2s while it has at most three pages, and 5s above.
+	// PollEvery is the maximum age of the shared list of virtual machines while launches wait.
+	// Zero means 2s while the list has at most three pages, and 5s above.
 	PollEvery time.Duration
-	// ImagesEvery is how long a list of an image's versions is believed. Zero means 1h:
-	// AKS publishes weekly.
+	// ImagesEvery is how long a list of image versions is cached. Zero means 1h: AKS publishes
+	// weekly.
 	ImagesEvery time.Duration
-	// SharedGallery makes machines start from the galleries AKS shares with single
-	// customers, which have FIPS images, instead of the community ones.
+	// SharedGallery makes nodes start from the galleries that AKS shares with single customers,
+	// which have FIPS images, instead of the community galleries.
 	SharedGallery SharedGallery
-	// DiskEncryptionSetID is the set that OS disks are encrypted with; empty means Azure's
-	// own keys.
+	// DiskEncryptionSetID is the disk encryption set for OS disks; empty means keys that Azure
+	// manages.
 	DiskEncryptionSetID string
-	// AKSMachines says which machines AKS makes; the zero value: none.
+	// AKSMachines says which nodes AKS creates; the zero value: none.
 	AKSMachines AKSMachines
-	// ARMShare is the part of each burst of requests allowed to the subscription that is
-	// karve's to use, above 0 and up to 1. Zero means 0.5: the rest is for others.
+	// ARMShare is the share of the subscription's ARM request bursts that karve may use, above 0
+	// and up to 1. Zero means 0.5: the rest is left to other clients.
 	ARMShare float64
-	// ARMPace is how many times faster than Azure's the limits of a simulated Azure
-	// refill; infinite when it has none. Zero means 1.
+	// ARMPace is how many times faster than Azure's the rate limits of a simulated Azure refill;
+	// infinite when it has none. Zero means 1.
 	ARMPace float64
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	Log *slog.Logger
-	// Panics hears of panics of goroutines that the provider starts; nil recovers nothing.
+	// Panics receives the panics of goroutines that the provider starts; nil recovers nothing.
 	Panics *panics.Reporter
 }
 
-// AKSMachines says which machines AKS makes itself, in an agent pool of mode Machines.
-// Without a pool karve sees them and cannot end them.
+// AKSMachines says which nodes AKS creates itself, in an agent pool of mode Machines. Without a
+// pool karve sees the machines of such a pool but cannot delete them.
 type AKSMachines struct {
 	// Pool is the agent pool; it must exist.
 	Pool string
-	// ResourceGroup is the cluster's own, which is not that of its nodes. Required with a pool.
+	// ResourceGroup is the resource group of the cluster, not the one of its nodes. Required
+	// with a pool.
 	ResourceGroup string
-	// Buy has AKS make new machines. Without it Compute does, and AKS's are followed and ended.
+	// Buy makes AKS create new nodes. Without it Compute creates them, and existing AKS machines
+	// are still followed and deleted.
 	Buy bool
-	// Batching gathers machines into requests.
+	// Batching combines the creation of several machines into one request.
 	Batching Batching
 }
 
-// Batching says which requests wait for each other to be sent as one. The zero value: none.
+// Batching says how long requests wait to be sent as one. The zero value sends each at once.
 type Batching struct {
-	// Idle is how long a request waits for the next, Most how long any waits at all. Zero
-	// means 1s and 5s.
+	// Idle is how long a request waits for the next one, Most how long any request waits at all.
+	// Zero means 1s and 5s.
 	Idle, Most time.Duration
-	// Size is how many are sent together, up to AKS's 50. Zero means 1: each goes at once.
+	// Size is how many machines one request creates, up to AKS's 50. Zero means 1: each request
+	// is sent at once.
 	Size int
 }
 
-// MostInBatch is how many machines AKS makes with one request.
+// MostInBatch is the maximum number of machines that AKS creates with one request.
 const MostInBatch = 50
 
 func (b Batching) complete() Batching {
@@ -162,14 +165,14 @@ func (m AKSMachines) malformed() error {
 
 // Classes reads node classes.
 type Classes interface {
-	// AKSNodeClass returns the class, or ErrClassNotFound.
+	// AKSNodeClass returns the node class, or ErrClassNotFound.
 	AKSNodeClass(ctx context.Context, name string) (*v1beta1.AKSNodeClass, error)
 }
 
-// ErrClassNotFound reports that there is no AKSNodeClass of that name.
+// ErrClassNotFound reports that no AKSNodeClass has the given name.
 var ErrClassNotFound = errors.New("AKSNodeClass not found")
 
-// ClassesFunc lets a function read node classes.
+// ClassesFunc is a function that implements Classes.
 type ClassesFunc func(ctx context.Context, name string) (*v1beta1.AKSNodeClass, error)
 
 // AKSNodeClass calls f.
@@ -201,7 +204,7 @@ func (o *Options) complete() error {
 	o.ARMPace = cmp.Or(o.ARMPace, 1)
 	o.AKSMachines.Batching = o.AKSMachines.Batching.complete()
 	o.Location = strings.ReplaceAll(strings.ToLower(o.Location), " ", "") // East US is eastus
-	o.SubscriptionID = strings.ToLower(o.SubscriptionID)                  // as provider IDs of nodes have it
+	o.SubscriptionID = strings.ToLower(o.SubscriptionID)                  // as in the provider IDs of nodes
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -211,7 +214,7 @@ func (o *Options) complete() error {
 	return o.malformed()
 }
 
-// missing names every required option that is empty, so that one start tells all.
+// missing returns one error that names every required option that is empty.
 func (o *Options) missing() error {
 	var errs []error
 	require := func(name string, given bool) {

@@ -23,18 +23,18 @@ import (
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
-// Provider buys AKS nodes. It is safe for concurrent use. Run keeps its view of
-// the region fresh.
+// Provider launches AKS nodes. It is safe for concurrent use. Run keeps its lists of sizes,
+// prices and quota fresh.
 type Provider struct {
 	opts    Options
-	own     subnetID // of the options, taken apart
-	ownKey  string   // the same in lower case
-	ids     string   // how provider IDs of machines begin
+	own     subnetID // Options.VNetSubnetID, parsed
+	ownKey  string   // Options.VNetSubnetID in lower case
+	ids     string   // prefix of the provider IDs of nodes
 	clients clients
 	decoder decoder
 	boots   bootstrap.Encoder
 	limits  *ratelimit.Buckets
-	// credential signs requests.
+	// credential signs requests to ARM.
 	credential *renewal
 
 	skus   *source[skuSet]
@@ -43,9 +43,9 @@ type Provider struct {
 	memory seenMemory
 	quota  *source[usages]
 	images *imageList
-	// auxiliary is the right to use images that others share.
+	// auxiliary holds the tokens for images that another tenant shares.
 	auxiliary *auxiliary
-	// encryptable is when the disk encryption set was last found usable.
+	// encryptable is the time at which the disk encryption set was last found usable.
 	encryptable atomic.Pointer[time.Time]
 
 	network     *network
@@ -58,8 +58,8 @@ type Provider struct {
 	pressure    pressure
 	catalogs    catalogs
 
-	backends     []backend // first the one who makes machines now
-	aks          *byAKS    // nil without a pool of AKS's
+	backends     []backend // the first creates new nodes
+	aks          *byAKS    // nil unless Options.AKSMachines names a pool
 	machines     *sharedList[*machine]
 	nics         *sharedList[*armnetwork.Interface]
 	disks        *sharedList[*armcompute.Disk]
@@ -81,7 +81,7 @@ var (
 	_ provider.Recognizer = (*Provider)(nil)
 )
 
-// New checks the options and makes a provider. It asks the cloud nothing yet.
+// New checks the options and returns a provider. It sends no request to Azure.
 func New(_ context.Context, opts Options) (*Provider, error) {
 	if err := opts.complete(); err != nil {
 		return nil, fmt.Errorf("azure: %w", err)
@@ -111,12 +111,12 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 	return p, nil
 }
 
-// Name is the provider's name in metrics and logs.
+// Name returns the provider's name in metrics and logs.
 func (p *Provider) Name() string { return "azure" }
 
-// clients are the parts of the SDK that are used, all on one transport.
+// clients are the clients of the Azure SDK. All share one transport.
 type clients struct {
-	arm            *arm.Client // for what has no client of its own
+	arm            *arm.Client // for resources without a client of their own
 	vms            *armcompute.VirtualMachinesClient
 	disks          *armcompute.DisksClient
 	encryptionSets *armcompute.DiskEncryptionSetsClient
@@ -168,7 +168,8 @@ func (p *Provider) connect() error {
 	return nil
 }
 
-// hireMakers: whoever has made machines before stays, to end them.
+// openBackends sets the backends. A backend that may have created nodes in the past stays,
+// because it also deletes them.
 func (p *Provider) openBackends() (err error) {
 	p.backends = []backend{byCompute{p}}
 	if p.opts.AKSMachines.Pool == "" {
@@ -198,16 +199,16 @@ func (p *Provider) openSources(transport policy.Transporter) {
 	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, now: o.Now, patience: o.Patience, panics: o.Panics}
 }
 
-// How often what the region sells is read again.
+// How often the lists of a region are read again.
 const (
 	skusEvery   = 12 * time.Hour
 	pricesEvery = 12 * time.Hour
 	quotaEvery  = 10 * time.Minute
-	// quotaBusy is how often while machines are bought or returned.
+	// quotaBusy is the interval while nodes are launched or deleted.
 	quotaBusy = time.Minute
 )
 
-// Run keeps sizes, prices and quota fresh until ctx ends. Its error is that of ctx.
+// Run keeps sizes, prices and quota fresh until ctx ends. It returns the error of ctx.
 func (p *Provider) Run(ctx context.Context) error {
 	var group panics.Group
 	for _, keep := range []func(context.Context){
@@ -225,7 +226,7 @@ func (p *Provider) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stopAsking ends what is asked on nobody's behalf in particular.
+// stopAsking cancels the requests that no caller waits for.
 func (p *Provider) stopAsking() {
 	p.skus.stop()
 	p.prices.stop()
@@ -236,12 +237,12 @@ func (p *Provider) stopAsking() {
 	}
 }
 
-// keepQuota looks every minute whether there is a reason to read the quota.
+// keepQuota checks every minute whether the quota has to be read again.
 func (p *Provider) keepQuota(ctx context.Context) {
 	_ = p.quota.ensure(ctx)
 	for pause(ctx, quotaBusy) {
 		if p.ledger.active() || p.opts.Now().Sub(p.quota.read().taken) >= quotaEvery {
-			_ = p.quota.refresh(ctx) // remembered by the source as its problem
+			_ = p.quota.refresh(ctx) // the source keeps the error
 		}
 	}
 }

@@ -16,48 +16,48 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// A roll is the list of one kind of resource in the node resource group. All
-// who wait for a resource share it: a hundred launches cost one list every now and
-// then (see pace), not a hundred reads.
+// A sharedList is the cached list of one kind of resource in the node resource group. All
+// callers that wait for such a resource share it: a hundred launches cost one list per interval
+// (see pace), not a hundred reads.
 type sharedList[T any] struct {
 	what   string
 	rows   rowsOf
 	decode func(json.RawMessage) (T, error)
 	name   func(T) string
-	join   func(former, later T) T                // of two rows about one thing
-	loose  func(name string, item T) (part, bool) // nil when nothing of the kind is ever loose
+	join   func(former, later T) T                // merges two rows about one resource
+	loose  func(name string, item T) (part, bool) // nil when the kind needs no search for unattached resources
 	now    func() time.Time
 
 	asking gate
-	known  map[string]record[T] // of the last list, by the row as it came; guarded by asking
+	known  map[string]record[T] // of the last list, by the row's JSON; guarded by asking
 	mu     sync.Mutex
 	last   view[T]
-	begun  time.Time     // when the list under way was started, or the last one
-	took   time.Duration // by the last list
+	begun  time.Time     // start of the list being read, or of the last one
+	took   time.Duration // duration of the last list
 }
 
-// A view is a complete list. It holds what existed when it was started.
+// A view is a complete list. It holds every resource that existed when it was started.
 type view[T any] struct {
 	started    time.Time
 	ended      time.Time
 	pages      int
-	byName     map[string]T // lower case; not to be changed
-	loose      []part       // those bound to nothing, by name: few, and looked through often
+	byName     map[string]T // keys in lower case; not to be changed
+	loose      []part       // unattached resources, sorted by name: few, and read often
 	unreadable []provider.Unreadable
 }
 
-// How old a list may be while somebody waits for what it will say: long ones cost a
-// request for each page, so they are read less often.
+// The maximum age of a list while callers wait for news: long lists cost one request per page,
+// so they are read less often.
 const (
 	paceShort  = 2 * time.Second
 	paceLong   = 5 * time.Second
 	shortPages = 3
-	// oldView is how old it may be for claims that nothing was bought for yet.
+	// oldView is the maximum age for claims that no virtual machine was requested for yet.
 	oldView = 30 * time.Second
 )
 
-// pace is how old the list of machines may be for those who wait for theirs. Nobody
-// reads it for them while nobody waits.
+// pace returns the maximum age of the list of virtual machines for launches that wait. The list
+// is not read while no caller waits.
 func (p *Provider) pace() time.Duration {
 	switch {
 	case p.opts.PollEvery > 0:
@@ -70,8 +70,8 @@ func (p *Provider) pace() time.Duration {
 	return paceLong
 }
 
-// calm is how old lists may be for those who end machines: nobody hurries them, and long
-// lists are most of what ends cost.
+// calm returns the maximum age of lists for deletions: they are not urgent, and long lists are
+// most of the cost of a deletion.
 func (p *Provider) calm() time.Duration {
 	if pace := p.pace(); pace > paceShort {
 		return 2 * pace
@@ -79,8 +79,8 @@ func (p *Provider) calm() time.Duration {
 	return p.pace()
 }
 
-// since returns a view that was started at t or later. Callers that arrive while
-// one is being read share the next.
+// since returns a view that was started at t or later. Callers that arrive while one is being
+// read share the next.
 func (r *sharedList[T]) since(ctx context.Context, t time.Time) (view[T], error) {
 	if v := r.current(); !v.started.Before(t) && v.byName != nil {
 		return v, nil
@@ -95,10 +95,11 @@ func (r *sharedList[T]) since(ctx context.Context, t time.Time) (view[T], error)
 	return r.read(ctx)
 }
 
-// glance is since for those who can come back: when somebody else is reading the list it says
-// after how long that will be done, and has no view. Only the very first list is waited for.
-// A list is new until t is past its end: those who came back for one that took longer than they
-// may be old would all find it too old.
+// tryList is like since, but never waits for another caller: while another caller reads the
+// list, it returns the duration after which to try again, and no view. It reads the list itself
+// when no other caller does, and waits only for the very first list. A list counts as new while
+// its end is not before t: otherwise callers that return for a list that took longer than the
+// maximum age would all find it too old.
 func (r *sharedList[T]) tryList(ctx context.Context, t time.Time) (v view[T], again time.Duration, err error) {
 	switch v := r.current(); {
 	case v.byName == nil:
@@ -118,11 +119,11 @@ func (r *sharedList[T]) tryList(ctx context.Context, t time.Time) (v view[T], ag
 	return v, 0, err
 }
 
-// soonest is how long those at least stay away who come back for a list under way.
+// soonest is the minimum time after which a caller retries while a list is being read.
 const soonest = 100 * time.Millisecond
 
-// remaining guesses when the list under way will be there, by how long the last one took. One that
-// takes longer may take longer yet, and is asked about ever less often.
+// remaining estimates when the list being read will be ready, from the duration of the last one.
+// If it takes longer than that, the estimate grows, so that callers retry less and less often.
 func (r *sharedList[T]) remaining() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +137,8 @@ func (r *sharedList[T]) current() view[T] {
 	return r.last
 }
 
-// read makes a new view. Rows that came before are not read again.
+// read lists the resources and stores a new view. Rows that did not change are not decoded
+// again.
 func (r *sharedList[T]) read(ctx context.Context) (view[T], error) {
 	v := view[T]{started: r.now(), byName: map[string]T{}}
 	r.mu.Lock()
@@ -185,7 +187,7 @@ func (r *sharedList[T]) looseOf(byName map[string]T) []part {
 	return all
 }
 
-// A record is a row and what it says.
+// A record is a row and the resource decoded from it.
 type record[T any] struct {
 	row  string
 	item T
@@ -202,21 +204,21 @@ func (r *sharedList[T]) understand(row json.RawMessage) (record[T], error) {
 	return record[T]{string(row), item}, err
 }
 
-// unreadable says what can be said of a row that cannot be read.
+// unreadable describes a row that cannot be decoded, as far as possible.
 func unreadable(what string, row json.RawMessage, why error) provider.Unreadable {
 	u := provider.Unreadable{Kind: what, Why: shorten(why.Error())}
 	var name struct{ Name string }
-	_ = json.Unmarshal(row, &name) // whatever can be had
+	_ = json.Unmarshal(row, &name) // best effort
 	var tags struct {
 		Tags       map[string]*string
-		Properties struct{ Tags map[string]*string } // where AKS has them
+		Properties struct{ Tags map[string]*string } // where AKS puts them
 	}
 	_ = json.Unmarshal(row, &tags)
 	u.Name, u.Claim = name.Name, cmp.Or(tag(tags.Tags, tagClaim), tag(tags.Properties.Tags, tagClaim))
 	return u
 }
 
-// Unreadable are the rows of the last lists that were passed over.
+// Unreadable returns the rows of the last lists that could not be decoded.
 func (p *Provider) Unreadable() []provider.Unreadable {
 	var all []provider.Unreadable
 	all = append(all, p.machines.current().unreadable...)
@@ -249,8 +251,8 @@ func openSharedList[T any](p *Provider, s shelf, decode func(json.RawMessage) (T
 
 type rowsOf = func(context.Context) (rows []json.RawMessage, pages int, err error)
 
-// allMachines lists AKS's machines behind the virtual ones: a machine exists for longer
-// than what is behind it, so none can be missed.
+// allMachines appends the machines that AKS lists to the virtual machines. The AKS machine
+// exists for longer than its virtual machine, so listing it second misses none.
 func (p *Provider) allMachines(virtual rowsOf) rowsOf {
 	return func(ctx context.Context) ([]json.RawMessage, int, error) {
 		rows, pages, err := virtual(ctx)
@@ -262,7 +264,8 @@ func (p *Provider) allMachines(virtual rowsOf) rowsOf {
 	}
 }
 
-// decodeMachine reads a row of machines. A virtual one without properties has no handle.
+// decodeMachine decodes a row of the list of virtual machines. A virtual machine without
+// properties gets no handle.
 func (p *Provider) decodeMachine(row json.RawMessage) (*machine, error) {
 	if p.aks != nil && isAKSRow(row) {
 		return p.aks.decode(row)
