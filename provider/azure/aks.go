@@ -24,22 +24,23 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// byAKS has AKS make machines, in one agent pool of the cluster whose mode is Machines.
-// AKS chooses the virtual machine's name, and how it is made a node.
+// byAKS is the backend that lets AKS create machines, in one agent pool of the cluster whose
+// mode is Machines. AKS chooses the name of the virtual machine and how it becomes a node.
 type byAKS struct {
 	p        *Provider
 	machines *aks.MachinesClient
 	pools    *aks.AgentPoolsClient
 	shelf    shelf
-	virtual  *regexp.Regexp // names of virtual machines of the pool, with the handle in them
+	virtual  *regexp.Regexp // matches names of virtual machines of the pool; captures the handle
 
 	making *batcher[newMachine]
 	ending *batcher[string] // by handle
-	// pages is how many the last list had.
+	// pages is the number of pages of the last list.
 	pages atomic.Int64
 }
 
-// A newMachine is one that AKS is to make: body is the template it shares with others.
+// A newMachine is a machine for AKS to create. body is the template that it shares with other
+// machines.
 type newMachine struct {
 	name  string
 	zones []*string
@@ -64,7 +65,7 @@ func newByAKS(p *Provider) (*byAKS, error) {
 	return a, nil
 }
 
-// maxAKSName is a character less than AKS's 35, like the names that Karpenter gives.
+// maxAKSName is one less than AKS's limit of 35 characters, like the names that Karpenter gives.
 const maxAKSName = 34
 
 func (a *byAKS) handle(claim provider.Claim) string {
@@ -72,16 +73,17 @@ func (a *byAKS) handle(claim provider.Claim) string {
 	return dnsSafe(claim.Name, maxAKSName-len("-")-len(hash)) + "-" + hash
 }
 
-// virtualName: AKS tells with the machine.
+// virtualName is empty: AKS reports the name with the machine.
 func (a *byAKS) virtualName(string) string { return "" }
 
-// nameToBe stands for the name of a virtual machine that there is not yet; AKS's own has
-// other digits.
+// nameToBe returns a stand-in for the name of a virtual machine that does not exist yet; AKS's
+// own name has other digits.
 func (a *byAKS) nameToBe(handle string) string {
 	return "aks-" + strings.ToLower(a.p.opts.AKSMachines.Pool) + "-" + handle + "-00000000-vm"
 }
 
-// handleIn finds the machine that a virtual machine was made for by its name.
+// handleIn returns the AKS machine that a virtual machine belongs to, by the virtual machine's
+// name.
 func (a *byAKS) handleIn(virtual string) (string, bool) {
 	if found := a.virtual.FindStringSubmatch(virtual); found != nil {
 		return strings.ToLower(found[1]), true
@@ -89,8 +91,8 @@ func (a *byAKS) handleIn(virtual string) (string, bool) {
 	return "", false
 }
 
-// mayBegin and mayEnd: a request has many machines, so each waits for its turn in the
-// pipeline, and comes back refused when that is far.
+// mayBegin and mayEnd never hold a call back: one request covers many machines, so each request
+// waits for the rate limits in the HTTP pipeline, and fails there when the wait is long.
 func (a *byAKS) mayBegin(*launch) time.Duration { return 0 }
 func (a *byAKS) mayEnd(string) bool             { return true }
 
@@ -121,7 +123,7 @@ func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice off
 	return nil, nil
 }
 
-// final: AKS asks Compute later.
+// final is false: AKS asks Compute later.
 func (*byAKS) final() bool { return false }
 
 func (a *byAKS) poolMissing() string {
@@ -129,14 +131,15 @@ func (a *byAKS) poolMissing() string {
 	return fmt.Sprintf("cluster %s in resource group %s has no agent pool %s: add one with az aks nodepool add --mode Machines", o.ClusterName, o.AKSMachines.ResourceGroup, o.AKSMachines.Pool)
 }
 
-// tags are those of machines that Compute makes, and the one by which AKS's are known.
+// tags returns the tags of virtual machines that Compute creates, and the tag that identifies
+// AKS machines.
 func (a *byAKS) tags(l *launch) map[string]string {
 	tags := a.p.machineTags(l.class, l.claim)
 	setTag(tags, tagAKSMachine, l.claim.Name)
 	return tags
 }
 
-// create makes machines of one template with one request.
+// create requests machines of one template with one request.
 func (a *byAKS) create(ctx context.Context, orders []newMachine) []error {
 	first := orders[0]
 	properties := *first.body.Properties
@@ -153,7 +156,7 @@ func (a *byAKS) create(ctx context.Context, orders []newMachine) []error {
 	return apart(err, orders)
 }
 
-// batchHeader says what is different about each machine of a batch.
+// batchHeader lists what differs between the machines of a batch.
 func batchHeader(orders []newMachine) string {
 	type entry struct {
 		Name  string             `json:"machineName"`
@@ -166,12 +169,12 @@ func batchHeader(orders []newMachine) string {
 	for _, o := range orders {
 		header.Machines = append(header.Machines, entry{o.name, o.zones, o.tags})
 	}
-	text, _ := json.Marshal(header) // of strings, which cannot fail
+	text, _ := json.Marshal(header) // strings only, which cannot fail
 	return string(text)
 }
 
-// read reads the virtual machine where there is one: Compute allows far more reading than
-// AKS, and tells of power.
+// read reads the virtual machine if there is one: Compute allows far more reads than AKS, and
+// reports the power state.
 func (a *byAKS) read(ctx context.Context, handle string) (*machine, error) {
 	if gone, err := a.isGone(ctx, handle); gone || err != nil {
 		return nil, cmp.Or(err, provider.ErrNotFound)
@@ -205,8 +208,8 @@ func (a *byAKS) behind(ctx context.Context, m *machine) (*machine, error) {
 	return join(m, vm), nil
 }
 
-// forgotten looks for the virtual machine of a machine that AKS does not know: Compute
-// lists it under a name that says whose it is.
+// forgotten looks for the virtual machine of a machine that AKS does not know: the virtual
+// machine's name in Compute's list contains the handle.
 func (a *byAKS) forgotten(ctx context.Context, handle string) (*machine, error) {
 	v, err := a.p.machines.since(ctx, a.p.opts.Now().Add(-a.pace()))
 	if err != nil {
@@ -218,8 +221,9 @@ func (a *byAKS) forgotten(ctx context.Context, handle string) (*machine, error) 
 	return nil, provider.ErrNotFound
 }
 
-// isGone reports whether a machine that was asked to go is known to be gone: a list since
-// then lacks it, and so does Compute. To ask AKS about each would take a minute for thirty.
+// isGone reports whether a machine whose deletion was requested is known to be gone: a list
+// started since then lacks it, and so does Compute. Asking AKS about each would take a minute
+// for thirty machines.
 func (a *byAKS) isGone(ctx context.Context, handle string) (bool, error) {
 	f, v := a.p.inFlight.get(handle), a.p.machines.current()
 	if !f.leaving || f.virtual == "" || v.byName[handle] != nil || v.mayHold(handle) || !v.started.After(f.asked) {
@@ -232,7 +236,7 @@ func (a *byAKS) isGone(ctx context.Context, handle string) (bool, error) {
 	return false, err
 }
 
-// ask reads what AKS has of a machine.
+// ask reads a machine from AKS.
 func (a *byAKS) ask(ctx context.Context, handle string) (*machine, error) {
 	o := &a.p.opts
 	resp, err := a.machines.Get(ctx, o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool, handle, nil)
@@ -249,7 +253,7 @@ func (a *byAKS) ask(ctx context.Context, handle string) (*machine, error) {
 	return m, nil
 }
 
-// why: AKS says with the machine.
+// why returns the reason that AKS reports with the machine.
 func (a *byAKS) why(_ context.Context, _ *launch, vm *machine) refusal {
 	if vm.said != nil && vm.said.failure.kind != "" {
 		return vm.said.failure
@@ -257,8 +261,8 @@ func (a *byAKS) why(_ context.Context, _ *launch, vm *machine) refusal {
 	return unexplained()
 }
 
-// end has AKS take its machine away, with the virtual machine. One that AKS has forgotten
-// is Compute's to take.
+// end requests that AKS deletes its machine together with the virtual machine. If AKS does not
+// know the machine, the virtual machine is deleted through Compute.
 func (a *byAKS) end(ctx context.Context, vm *machine) error {
 	err := a.ending.ask(ctx, "", vm.handle)
 	switch {
@@ -272,8 +276,9 @@ func (a *byAKS) end(ctx context.Context, vm *machine) error {
 	return nil
 }
 
-// remove ends machines with one request. Where AKS refuses that for a reason nobody knows, one
-// of them may be to blame: halves are asked for, and their halves, so that the others go.
+// remove deletes machines with one request. When AKS refuses with an unknown error, one of the
+// machines may be the cause: remove then requests each half separately, and their halves, so
+// that the other machines are deleted.
 func (a *byAKS) remove(ctx context.Context, handles []string) []error {
 	o := &a.p.opts
 	_, err := a.pools.BeginDeleteMachines(ctx, o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool,
@@ -289,7 +294,7 @@ func (a *byAKS) remove(ctx context.Context, handles []string) []error {
 	return errs
 }
 
-// rows lists the pool. A pool that does not exist has no machines.
+// rows lists the machines of the pool. A pool that does not exist has none.
 func (a *byAKS) rows(ctx context.Context) ([]json.RawMessage, error) {
 	rows, pages, err := a.shelf.rows(ctx, a.p.clients.arm, a.p.opts.SubscriptionID, a.p.opts.AKSMachines.ResourceGroup)
 	if classify(err).kind == notFound {
@@ -299,16 +304,15 @@ func (a *byAKS) rows(ctx context.Context) ([]json.RawMessage, error) {
 	return rows, err
 }
 
-// pageEvery keeps reading the list to a third of what AKS allows for everything: 60
-// requests a minute.
+// pageEvery limits reading the list to a third of AKS's limit for all requests: 60 a minute.
 const pageEvery = 3 * time.Second
 
-// pace is how old the list of machines may be.
+// pace returns the maximum age of the list of machines.
 func (a *byAKS) pace() time.Duration {
 	return max(paceLong, time.Duration(a.pages.Load())*pageEvery)
 }
 
-// apart tells what became of each machine of a batch.
+// apart returns the result for each machine of a batch.
 func apart(err error, orders []newMachine) []error {
 	errs := make([]error, len(orders))
 	told, rest := toldApart(err)
@@ -322,9 +326,9 @@ func apart(err error, orders []newMachine) []error {
 	return errs
 }
 
-// toldApart reads what AKS says of single machines of a batch, and what holds for the
-// others: they were accepted when the client was wrong about some, and nobody knows when
-// AKS itself failed.
+// toldApart returns the errors that AKS reports for single machines of a batch, and the error
+// for all others: nil (they were accepted) after a client error about some, and an error (their
+// state is unknown) when AKS itself failed.
 func toldApart(err error) (told map[string]error, rest error) {
 	code, details := detailsOf(err)
 	switch code {
@@ -345,11 +349,11 @@ func toldApart(err error) (told map[string]error, rest error) {
 	return told, rest
 }
 
-// A batchDetail is what AKS says of one machine of a batch.
+// A batchDetail is AKS's error for one machine of a batch.
 type batchDetail struct{ Code, Message, Target string }
 
-// detailsOf reads the details of an error, which AKS puts beside its message when the
-// client was wrong, and as JSON into it when it failed itself.
+// detailsOf returns the details of an error. AKS puts them beside the message after a client
+// error, and as JSON into the message after an error of its own.
 func detailsOf(err error) (code string, details []batchDetail) {
 	resp := responseOf(err)
 	if resp == nil || resp.RawResponse == nil {
@@ -365,7 +369,7 @@ func detailsOf(err error) (code string, details []batchDetail) {
 	}
 	details = append(body.Error.Details, body.Details...)
 	if len(details) == 0 {
-		_ = json.Unmarshal([]byte(message(resp)), &details) // no details then
+		_ = json.Unmarshal([]byte(message(resp)), &details) // not JSON: there are no details
 	}
 	return resp.ErrorCode, details
 }

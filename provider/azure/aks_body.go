@@ -17,9 +17,9 @@ import (
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
-// body is what AKS shall make of a launch, but for its zone and tags: machines that are
-// alike in the rest are made with one request. It holds nothing of the claim that other
-// claims of its kind do not have.
+// body returns the machine for AKS to create for a launch, without its zone and tags: machines
+// that are alike in the rest are created with one request. It holds nothing of the claim that
+// other claims of its kind do not have.
 func (a *byAKS) body(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (*aks.Machine, error) {
 	image, err := l.image(ctx, m.sku)
 	if err != nil {
@@ -53,7 +53,7 @@ func (a *byAKS) body(ctx context.Context, l *launch, m *machineType, choice offe
 	return &aks.Machine{Properties: properties}, nil
 }
 
-// setAKSPriority is setPriority in AKS's words.
+// setAKSPriority is setPriority for AKS's API.
 func (m *machineType) setAKSPriority(x *aks.MachineProperties, capacityType string) {
 	x.Priority = to.Ptr(aks.ScaleSetPriorityRegular)
 	if capacityType != offering.Spot {
@@ -83,9 +83,9 @@ func (a *byAKS) kubernetes(l *launch, m *machineType, choice offering.Ref) (*aks
 	return profile, nil
 }
 
-// labels are those that a kubelet may set, without AKS's own and without those that
-// depend on the zone, which would keep machines from sharing a request. The rest are
-// synced once the node has registered.
+// labels returns the labels that a kubelet may set, without AKS's own and without those that
+// depend on the zone, because machines in one request must have the same labels. The other
+// labels are synced once the node has registered.
 func (a *byAKS) labels(l *launch, m *machineType, choice offering.Ref) map[string]string {
 	labels := map[string]string{v1beta1.LabelNodeClass: l.class.Name, labelCapacityType: choice.CapacityType, labelDoNotSyncTaints: "true"}
 	single(labels, m.offered.Labels)
@@ -100,7 +100,8 @@ func (a *byAKS) labels(l *launch, m *machineType, choice offering.Ref) map[strin
 	return labels
 }
 
-// initialTaints are all that the node is born with: AKS leaves them to others from then on.
+// initialTaints returns all taints that the node registers with. AKS does not reconcile them
+// later.
 func initialTaints(c provider.Claim) []string {
 	all := append([]provider.Taint{unregistered()}, c.Taints...)
 	var words []string
@@ -137,7 +138,7 @@ func aksSystem(l *launch, m *machineType) (*aks.MachineOSProfile, error) {
 	}
 	label := releaseFor(spec, minorOf(kubernetesVersion(l.class))).label
 	if strings.HasPrefix(label, osLinuxLabel) {
-		label = osLinuxLabel // AKS goes by the image
+		label = osLinuxLabel // AKS derives the release from the image
 	}
 	profile, err := linuxProfile(spec.LinuxOSConfig)
 	if err != nil {
@@ -149,7 +150,7 @@ func aksSystem(l *launch, m *machineType) (*aks.MachineOSProfile, error) {
 	}, nil
 }
 
-// osLinuxLabel begins what AKS calls releases of AzureLinux.
+// osLinuxLabel is the prefix of AKS's names for releases of AzureLinux.
 const osLinuxLabel = "AzureLinux"
 
 func aksSecurity(spec *v1beta1.AKSNodeClassSpec) *aks.MachineSecurityProfile {
@@ -164,7 +165,7 @@ func aksSecurity(spec *v1beta1.AKSNodeClassSpec) *aks.MachineSecurityProfile {
 	return profile
 }
 
-// kubeletConfig is the class's kubelet section in AKS's words.
+// kubeletConfig converts the node class's kubelet section to AKS's API.
 func kubeletConfig(k *v1beta1.KubeletConfiguration) (*aks.KubeletConfig, error) {
 	if k == nil {
 		return nil, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// linuxProfile is the class's linuxOSConfig in AKS's words; nil when it has none.
-// A size that cannot be read is an error: AKS would make nodes without it.
+// linuxProfile converts the node class's linuxOSConfig to AKS's API; nil when it has none. A
+// size that cannot be parsed is an error: AKS would create nodes without it.
 func linuxProfile(os *v1beta1.LinuxOSConfiguration) (*aks.MachineOSProfileLinuxProfile, error) {
 	if os == nil {
 		return nil, nil
@@ -35,8 +35,8 @@ func linuxProfile(os *v1beta1.LinuxOSConfiguration) (*aks.MachineOSProfileLinuxP
 	return &aks.MachineOSProfileLinuxProfile{LinuxOSConfig: out}, nil
 }
 
-// mebibytes reads a quantity as AKS counts it: up to the next whole MiB, so that a little
-// is not nothing.
+// mebibytes parses a quantity and rounds it up to whole MiB, so that a small size does not
+// become zero.
 func mebibytes(text string) (*int32, error) {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
@@ -81,8 +81,9 @@ func sysctls(s *v1beta1.SysctlConfiguration) *aks.SysctlConfig {
 	}
 }
 
-// localDNSProfile is the class's DNS cache in AKS's words. Whether nodes run one is decided
-// here, as sizes and labels depend on it: AKS is not left to prefer, nor to its default.
+// localDNSProfile converts the node class's DNS cache to AKS's API. karve decides whether nodes
+// run one, as sizes and labels depend on it; it never leaves the choice to AKS's default or to
+// mode Preferred.
 func localDNSProfile(class *v1beta1.AKSNodeClass) *aks.LocalDNSProfile {
 	dns := class.Spec.LocalDNS
 	if !class.LocalDNSEnabled() || dns == nil {
@@ -111,7 +112,7 @@ func dnsOverrides(zones []v1beta1.LocalDNSZoneOverride) map[string]*aks.LocalDNS
 	return out
 }
 
-// seconds is nil for a duration without end.
+// seconds returns nil for a duration without end.
 func seconds(d v1beta1.NillableDuration) *int32 {
 	if d.Duration == nil {
 		return nil

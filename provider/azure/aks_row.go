@@ -13,16 +13,16 @@ import (
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 )
 
-// said is what AKS says of a machine that Compute does not know.
+// said is AKS's description of a machine: what Compute does not know.
 type said struct {
-	state   string // of AKS's own work
+	state   string // provisioning state in AKS
 	tags    map[string]*string
-	failure refusal // the zero refusal is none
-	drift   string  // why AKS would make it anew; empty when it would not
+	failure refusal // zero for none
+	drift   string  // why AKS would recreate the machine; empty when it would not
 	row     *aks.Machine
 }
 
-// isAKSRow tells AKS's machines from virtual machines.
+// isAKSRow distinguishes AKS machines from virtual machines.
 func isAKSRow(row json.RawMessage) bool {
 	var kind struct{ Type string }
 	return json.Unmarshal(row, &kind) == nil && strings.EqualFold(kind.Type, "Microsoft.ContainerService/managedClusters/agentPools/machines")
@@ -36,8 +36,8 @@ func (a *byAKS) decode(row json.RawMessage) (*machine, error) {
 	return a.understand(m)
 }
 
-// understand says in Compute's words what AKS says of a machine. It is bare: the virtual
-// machine, where there is one, has more to tell.
+// understand converts AKS's description of a machine to Compute's types. The result is bare: the
+// virtual machine, if there is one, has more information.
 func (a *byAKS) understand(m *aks.Machine) (*machine, error) {
 	if text(m.Name) == "" || m.Properties == nil || m.Properties.Hardware == nil || text(m.Properties.Hardware.VMSize) == "" {
 		return nil, errors.New("it lacks its name, its properties or its size")
@@ -66,8 +66,8 @@ func (a *byAKS) understand(m *aks.Machine) (*machine, error) {
 	return out, nil
 }
 
-// hear takes in the status that AKS gives a machine. One whose virtual machine is gone
-// will not come back by itself, like one that was stopped.
+// hear applies the status that AKS reports for a machine. A machine whose virtual machine was
+// deleted counts as deallocated: neither comes back by itself.
 func (m *machine) hear(s *aks.MachineStatus) {
 	m.Properties.TimeCreated = s.CreationTimestamp
 	if s.VMState != nil && *s.VMState == aks.VMStateDeleted {
@@ -81,7 +81,7 @@ func (m *machine) hear(s *aks.MachineStatus) {
 	}
 }
 
-// provisioningFailure prefers what Compute said, which AKS wraps.
+// provisioningFailure prefers Compute's error, which AKS wraps.
 func provisioningFailure(e *aks.ErrorDetail) refusal {
 	for _, d := range e.Details {
 		if d != nil && text(d.Code) != "" {
@@ -91,7 +91,7 @@ func provisioningFailure(e *aks.ErrorDetail) refusal {
 	return understand(text(e.Code), text(e.Message))
 }
 
-// virtualOf is the name in a virtual machine's id; nil for none.
+// virtualOf returns the name in a virtual machine's resource ID; nil for an empty ID.
 func virtualOf(id string) (*string, error) {
 	if id == "" {
 		return nil, nil
@@ -103,8 +103,8 @@ func virtualOf(id string) (*string, error) {
 	return &parsed.Name, nil
 }
 
-// join puts together what AKS and Compute say of one machine, in whichever order. While
-// AKS makes or unmakes it, or has failed to, that counts.
+// join merges the descriptions of one machine from AKS and Compute, in either order. While AKS
+// creates or deletes it, or has failed to, AKS's provisioning state takes precedence.
 func join(former, later *machine) *machine {
 	virtual, told := former, later
 	if virtual.bare || told.said == nil {
@@ -131,10 +131,10 @@ func join(former, later *machine) *machine {
 	return &machine{VirtualMachine: &vm, handle: told.handle, maker: told.maker, said: told.said}
 }
 
-// AKS calls an image AKSUbuntu-2204gen2containerd-202511.02.0: its gallery, definition
-// and version.
+// AKS calls an image AKSUbuntu-2204gen2containerd-202511.02.0: its gallery, definition and
+// version.
 
-// nodeImageOf is what AKS calls an image; empty for one that is none of its own.
+// nodeImageOf returns AKS's name for an image; empty for one that is not AKS's.
 func nodeImageOf(id string) string {
 	name, version := imageNamed(id)
 	parts := strings.Split(id, "/")
@@ -145,8 +145,8 @@ func nodeImageOf(id string) string {
 	return gallery + "-" + name + "-" + version
 }
 
-// imageOfNode is the id of an image by AKS's name for it, without the gallery's
-// subscription, which AKS does not tell; nil when it is no such name.
+// imageOfNode returns the ID of an image by AKS's name for it, without the gallery's
+// subscription, which AKS does not report; nil when the name has another form.
 func imageOfNode(name string) *string {
 	parts := strings.Split(name, "-")
 	if len(parts) != 3 {

@@ -12,11 +12,11 @@ import (
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
-// update has AKS change the tags of its machine, and of all that it made for it, with one
-// request: a whole machine, as the list had it. That is safe only with the tag of its
-// version: without, it would make a machine anew that went meanwhile. AKS takes sixty
-// requests a minute for everything, so a thousand machines take a quarter of an hour or
-// more, behind whatever else is asked of it.
+// update changes the tags of an AKS machine, and of all resources that AKS created for it, with
+// one request that holds the whole machine as the list had it. This is safe only with the
+// machine's ETag: without it, the request would recreate a machine that was deleted meanwhile.
+// AKS accepts sixty requests a minute in total, so a thousand machines take a quarter of an hour
+// or more, behind all other requests to AKS.
 func (a *byAKS) update(ctx context.Context, vm *machine, u updates) (provider.Update, error) {
 	tags := u.over(vm.said.tags)
 	if sameTags(vm.said.tags, tags) {
@@ -32,19 +32,20 @@ func (a *byAKS) update(ctx context.Context, vm *machine, u updates) (provider.Up
 	switch {
 	case err == nil:
 		return provider.Update{Changed: "tags", RetryAfter: updateSight}, nil
-	case classify(err).kind == exists: // it was changed meanwhile, or has gone
+	case classify(err).kind == exists: // changed or deleted meanwhile
 		return provider.Update{RetryAfter: updateSight}, nil
 	}
 	return provider.Update{}, wrap(err, "updating tags of machine %s", vm.handle)
 }
 
-// updatable leaves alone what AKS is working on, what it has no version of, and what is
-// about to be made anew.
+// updatable reports whether AKS is not working on the machine, has an ETag for it, and does not
+// plan to recreate it.
 func (s *said) updatable() bool {
 	return s.state == stateSucceeded && s.drift == "" && text(s.row.Properties.ETag) != ""
 }
 
-// tagged is a machine with other tags, without what only AKS may write.
+// tagged returns a copy of the machine with other tags, without the fields that only AKS may
+// write.
 func tagged(row *aks.Machine, tags map[string]*string) aks.Machine {
 	x := *row.Properties
 	x.Tags, x.ETag, x.ProvisioningState, x.ResourceID, x.Status = tags, nil, nil, nil, nil

@@ -10,12 +10,12 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// evictedFor is how long an offer comes last after Azure took a machine of it back: what
-// it takes back here and now it has little of.
+// evictedFor is how long an offering comes last after Azure evicted a spot instance of it: Azure
+// has little capacity of it.
 const evictedFor = 10 * time.Minute
 
-// evictions remembers which spot offers Azure takes machines of back. They are not barred:
-// when many offers lose machines at once, somewhere others must be bought all the same.
+// evictions remembers the spot offerings that Azure evicted from. They are not blocked: when
+// many offerings lose instances at once, launches still need some offering.
 type evictions struct {
 	now func() time.Time
 
@@ -33,7 +33,7 @@ func newEvictions(now func() time.Time) *evictions {
 
 var _ provider.EvictionObserver = (*Provider)(nil)
 
-// Evicted has the offer come last for ten minutes.
+// EvictionAnnounced puts the offering last for ten minutes.
 func (p *Provider) EvictionAnnounced(c offering.Ref) {
 	if c.CapacityType == offering.Spot {
 		p.evictions.learn(c)
@@ -46,7 +46,7 @@ func (e *evictions) learn(c offering.Ref) {
 	e.until[spotOfferOf(c)] = e.now().Add(evictedFor)
 }
 
-// last returns choices in their order, but those that were evicted lately behind all others.
+// last returns the offerings in their order, with recently evicted ones moved behind all others.
 func (e *evictions) last(choices []offering.Ref) []offering.Ref {
 	e.mu.Lock()
 	defer e.mu.Unlock()

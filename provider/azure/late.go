@@ -11,21 +11,21 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// bootTimes learns how long machines take to be made from those that were made last.
-// The zero punctuality has seen none.
+// bootTimes records how long the last virtual machines took to come up. The zero bootTimes has
+// no records.
 type bootTimes struct {
 	mu   sync.Mutex
 	took []time.Duration
-	next int // the oldest of took
+	next int // index of the oldest in took
 }
 
 const (
-	sample      = 200 // machines that are remembered
-	telling     = 20  // machines that say something
-	lateFactor  = 3   // of what 95 of 100 machines take at the most
+	sample      = 200 // virtual machines that are remembered
+	telling     = 20  // virtual machines below which patience uses lateAtFirst
+	lateFactor  = 3   // times the 95th percentile
 	lateAtFirst = 3 * time.Minute
 	lateAtLeast = 30 * time.Second
-	// lookAgain is how often a late machine is read by itself.
+	// lookAgain is the interval at which a late virtual machine is read.
 	lookAgain = 30 * time.Second
 )
 
@@ -40,7 +40,7 @@ func (p *bootTimes) note(took time.Duration) {
 	p.next = (p.next + 1) % sample
 }
 
-// patience is how long a machine may take before it is late.
+// patience returns how long a creation may take before the virtual machine is late.
 func (p *bootTimes) patience() time.Duration {
 	p.mu.Lock()
 	took := slices.Clone(p.took)
@@ -52,7 +52,8 @@ func (p *bootTimes) patience() time.Duration {
 	return max(lateAtLeast, lateFactor*took[len(took)*95/100])
 }
 
-// arrived notes that a machine came up, and how long it took if this process asked for it.
+// arrived records that a virtual machine came up, and how long it took if this process requested
+// it.
 func (p *Provider) arrived(name string) {
 	p.stockProbes.proven(name)
 	if f := p.inFlight.get(name); !f.asked.IsZero() && !f.leaving {
@@ -61,7 +62,7 @@ func (p *Provider) arrived(name string) {
 	p.inFlight.drop(name)
 }
 
-// late reports whether a machine takes far longer to be made than others do.
+// late reports whether the creation takes far longer than others did.
 func (p *Provider) late(name string, vm *machine) bool {
 	begun := p.inFlight.get(name).asked
 	if created := vm.Properties.TimeCreated; begun.IsZero() && created != nil {
@@ -70,8 +71,8 @@ func (p *Provider) late(name string, vm *machine) bool {
 	return !begun.IsZero() && p.opts.Now().Sub(begun) > p.bootTimes.patience()
 }
 
-// chase looks closely at a machine that is late: its operation may have come to an end
-// that the list does not show. Not being able to tell is no reason to end it.
+// chase reads a virtual machine that is late: its operation may have ended, which the list does
+// not show. If chase cannot tell, the virtual machine stays.
 func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Instance, error) {
 	f, now := l.p.inFlight.get(l.name), l.p.opts.Now()
 	if now.Sub(f.looked) < lookAgain || !l.p.mayTryList(l.name) {
@@ -99,21 +100,21 @@ func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Inst
 	return in, nil
 }
 
-// stuck is learnt of a machine that was given up while it was still being made.
+// stuck is the refusal recorded for a virtual machine that was given up during its creation.
 func stuck() refusal {
 	return refusal{kind: otherRefusal, code: "StillCreating", detail: "the machine took so long to be made that it was given up"}
 }
 
-// learnStuck has the offer rest of a machine that is ended before it came to be, if it
-// was late: the next claim had better try another.
+// learnStuck blocks the offering of a virtual machine for a while if it was late and is deleted
+// before it came up: the next claim had better try another.
 func (p *Provider) learnStuck(vm *machine) {
 	if state(vm) == provider.Creating && p.late(vm.handle, vm) {
 		p.learnOf(vm, stuck(), buyer{})
 	}
 }
 
-// learnFailed has the offer rest of a machine that is ended because it failed when it had
-// been made.
+// learnFailed blocks the offering of a virtual machine for a while if it is deleted because it
+// failed after its creation.
 func (p *Provider) learnFailed(vm *machine) {
 	if state(vm) == provider.Failed {
 		p.learnOf(vm, failure(vm.explained()), buyer{class: tag(vm.Tags, tagClass)})

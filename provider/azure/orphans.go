@@ -15,13 +15,13 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// An Orphan is an interface or disk of ours whose machine does not exist. It
-// costs money or an address until it is reclaimed.
+// An Orphan is an interface or disk of this cluster whose virtual machine does not exist. It
+// costs money or an address until it is deleted.
 type Orphan struct {
 	Kind  string // NIC or Disk
 	Name  string
-	Claim string // name of the NodeClaim it was made for; empty when its tags do not say
-	// ClaimUID tells claims of one name apart.
+	Claim string // NodeClaim it was created for; empty when its tags do not say
+	// ClaimUID distinguishes claims of one name.
 	ClaimUID string
 }
 
@@ -31,12 +31,12 @@ const (
 	OrphanDisk = "Disk"
 )
 
-// Orphans lists interfaces and disks that carry our tags or those of Karpenter's
-// provider, are bound to nothing and whose machine is not in a list made after theirs.
-// An error means that the list is not complete.
+// Orphans lists interfaces and disks that carry the tags of karve or of Karpenter's provider,
+// are attached to nothing and whose virtual machine is missing from a list that was made after
+// theirs. After an error the list is not complete.
 func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
-	// What is made together with a machine appears before it or with it, so the
-	// machines must be listed last; a machine listed after its NIC cannot be missed.
+	// Interfaces and disks appear before their virtual machine or with it. The virtual machines
+	// are listed last, so that none is missed.
 	parts, err := p.looseParts(ctx, p.opts.Now())
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
 	return out, nil
 }
 
-// mayHold reports whether a row that could not be read may be the one of that name.
+// mayHold reports whether a row that could not be decoded may have that name.
 func (v view[T]) mayHold(name string) bool {
 	for _, row := range v.unreadable {
 		if row.Name == "" || strings.EqualFold(row.Name, name) {
@@ -64,16 +64,17 @@ func (v view[T]) mayHold(name string) bool {
 	return false
 }
 
-// A part is an interface or disk, and whose it is.
+// A part is an interface or disk and its owner.
 type part struct {
 	kind, name string
 	tags       map[string]*string
-	orphan     Orphan // should its machine not exist
-	machine    string // its owner by its tags
-	ours       bool   // it is this cluster's, by its tags
+	orphan     Orphan // the Orphan if the virtual machine does not exist
+	machine    string // owner by the tags
+	ours       bool   // belongs to this cluster by the tags
 }
 
-// looseParts are those that are bound to nothing, as of since or later.
+// looseParts returns the interfaces and disks that are attached to nothing, from lists started
+// at since or later.
 func (p *Provider) looseParts(ctx context.Context, since time.Time) ([]part, error) {
 	nics, err := p.nics.since(ctx, since)
 	if err != nil {
@@ -86,7 +87,7 @@ func (p *Provider) looseParts(ctx context.Context, since time.Time) ([]part, err
 	return slices.Concat(nics.loose, disks.loose), nil
 }
 
-// looseNIC is the interface as a part, if it is bound to nothing.
+// looseNIC returns the interface as a part, and whether it is attached to nothing.
 func (p *Provider) looseNIC(name string, nic *armnetwork.Interface) (part, bool) {
 	if nic.Properties != nil && nic.Properties.VirtualMachine != nil {
 		return part{}, false
@@ -107,7 +108,7 @@ func (p *Provider) part(kind, name string, tags map[string]*string) part {
 	return x
 }
 
-// ownerOf says by its tags whose a part is, and whether it is this cluster's at all.
+// ownerOf returns the owner of a part by its tags, and whether the part belongs to this cluster.
 func (p *Provider) ownerOf(x part) (o Orphan, machine string, ours bool) {
 	o = Orphan{Kind: x.kind, Name: x.name, Claim: tag(x.tags, tagClaim), ClaimUID: tag(x.tags, tagClaimUID)}
 	if strings.EqualFold(tag(x.tags, tagCluster), p.opts.ClusterName) && o.ClaimUID != "" {
@@ -121,11 +122,11 @@ func (p *Provider) ownerOf(x part) (o Orphan, machine string, ours bool) {
 	return o, "", false
 }
 
-// reservedFor is how long Azure keeps an interface for a machine that could not be
-// made. Nothing that was loose for a shorter time is nobody's.
+// reservedFor is how long Azure keeps an interface for a virtual machine whose creation failed.
+// A part that was unattached for less time may still be in use.
 const reservedFor = 180 * time.Second
 
-// Tidy reclaims the orphans of claims that are no more.
+// CollectOrphans deletes the orphans of claims that do not exist any more.
 func (p *Provider) CollectOrphans(ctx context.Context, claimed func(name, uid string) bool) ([]string, error) {
 	orphans, err := p.Orphans(ctx)
 	if err != nil {
@@ -146,16 +147,16 @@ func (p *Provider) CollectOrphans(ctx context.Context, claimed func(name, uid st
 
 var _ provider.OrphanCollector = (*Provider)(nil)
 
-// orphans remember since when parts are orphans, and which of them Azure would not give
-// up yet. Losing that costs time and nothing else.
+// orphans remembers when each part was first found an orphan, and which deletions Azure refused.
+// Losing that costs time and nothing else.
 type orphans struct {
 	mu    sync.Mutex
 	first map[Orphan]time.Time
-	busy  map[string]time.Time // refused until then, by kind and name
+	busy  map[string]time.Time // no deletion until then, by kind and name
 }
 
-// old returns those that have been orphans for longer than any reservation, and
-// forgets those that are none any more.
+// old returns the orphans that are older than any reservation, and forgets the parts that are no
+// longer orphans.
 func (s *orphans) old(orphans []Orphan, now time.Time) []Orphan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,10 +175,10 @@ func (s *orphans) old(orphans []Orphan, now time.Time) []Orphan {
 	return old
 }
 
-// refusedFor is how long a part is left alone that Azure would not give up.
+// refusedFor is how long a part is left alone after Azure refused its deletion.
 const refusedFor = 30 * time.Second
 
-// keptBack reports whether Azure has just refused to give the part up.
+// keptBack reports whether Azure has just refused to delete the part.
 func (s *orphans) keptBack(o Orphan, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +195,9 @@ func (s *orphans) refused(o Orphan, now time.Time) {
 	s.busy[o.Kind+o.Name] = now.Add(refusedFor)
 }
 
-// leftovers are what a machine that is gone has left behind. Disks do not always carry
-// the tags of their machine, so those that carry none are known by the name we gave.
+// leftovers returns the interfaces and disks of a virtual machine that is gone. Disks do not
+// always carry the tags of their virtual machine; those without tags are found by the name that
+// karve gives them.
 func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, error) {
 	since := p.opts.Now().Add(-p.calm())
 	if asked := p.inFlight.get(machine).asked; asked.After(since) {
@@ -214,14 +216,15 @@ func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, err
 	return left, nil
 }
 
-// Reclaim asks for an orphan's deletion. One that Azure still keeps for its
-// machine, or whose turn it is not yet by Azure's limits, is left for a later call.
+// Reclaim requests the deletion of an orphan. It returns nil without a request while Azure still
+// reserves the orphan for its virtual machine, or the rate limits do not allow the deletion; a
+// later call tries again.
 func (p *Provider) Reclaim(ctx context.Context, o Orphan) error {
 	_, err := p.reclaim(ctx, o)
 	return err
 }
 
-// reclaim reports whether the orphan is on its way out.
+// reclaim reports whether the orphan is gone or its deletion was requested.
 func (p *Provider) reclaim(ctx context.Context, o Orphan) (asked bool, err error) {
 	if p.orphans.keptBack(o, p.opts.Now()) || !p.mayReclaim(o.Name) {
 		return false, nil

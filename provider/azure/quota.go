@@ -18,17 +18,17 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Names of budgets. Each VM family has one too; see familyBudget.
+// Names of quotas. Each VM family has one too; see familyBudget.
 const (
-	budgetRegional    = "regional"        // vCPUs of all on-demand machines
-	budgetLowPriority = "lowPriority"     // vCPUs of all spot machines
-	budgetMachines    = "virtualMachines" // machines
+	budgetRegional    = "regional"        // vCPUs of all on-demand nodes
+	budgetLowPriority = "lowPriority"     // vCPUs of all spot nodes
+	budgetMachines    = "virtualMachines" // number of virtual machines
 )
 
-// familyBudget is the budget of on-demand vCPUs of a quota family.
+// familyBudget returns the name of the on-demand vCPU quota of a VM family.
 func familyBudget(family string) string { return "family:" + family }
 
-// budgetInWords names a budget to people.
+// budgetInWords describes a quota for messages.
 func budgetInWords(budget string) string {
 	if subnet, ok := strings.CutPrefix(budget, offering.AddressQuota); ok {
 		return "the addresses of subnet " + subnet
@@ -43,11 +43,11 @@ func reasonOfBudget(budget string) string {
 	return reasonQuota
 }
 
-// usage is one quota: what may be used and what is.
+// usage is one quota: its limit and what is in use.
 type usage struct{ limit, used int64 }
 
-// usages is quota by the API's name in lower case: the API is not consistent
-// about case between sizes and quotas.
+// usages is quota by the API's name in lower case: the API's case differs between sizes and
+// quotas.
 type usages map[string]usage
 
 // quotaReader reads the region's quota.
@@ -57,7 +57,7 @@ type quotaReader struct {
 	subscription, location string
 }
 
-// usagesVersion is that of the SDK's client for quota.
+// usagesVersion is the API version of the SDK's client for quota.
 const usagesVersion = "2026-04-01"
 
 func (r *quotaReader) read(ctx context.Context) (usages, error) {
@@ -79,7 +79,7 @@ func (r *quotaReader) read(ctx context.Context) (usages, error) {
 	return out, nil
 }
 
-// limitOf reads a limit: below zero there is none.
+// limitOf returns the limit; a negative one means no limit.
 func limitOf(limit int64) int64 {
 	if limit < 0 {
 		return math.MaxInt64
@@ -87,7 +87,7 @@ func limitOf(limit int64) int64 {
 	return limit
 }
 
-// of returns the quota behind a budget.
+// of returns the quota of that name.
 func (u usages) of(budget string) (usage, bool) {
 	key := strings.ToLower(strings.TrimPrefix(budget, "family:"))
 	switch budget {
@@ -100,11 +100,11 @@ func (u usages) of(budget string) (usage, bool) {
 	return quota, ok
 }
 
-// unlisted are the families among budgets that a reading of the quota does not have, in order.
-// Their machines are bought without regard to it.
+// unlisted returns the VM families among the quota names that the last reading of the quota
+// lacks, sorted. Their nodes are launched without regard to it.
 func (u usages) unlisted(budgets []string) []string {
 	if len(u) == 0 {
-		return nil // there is no reading, which is a problem of its own
+		return nil // there is no reading, which is reported elsewhere
 	}
 	var out []string
 	for _, b := range budgets {
@@ -117,37 +117,37 @@ func (u usages) unlisted(budgets []string) []string {
 	return out
 }
 
-// sameLimits compares the part of the quota that makes a size unbuyable for good. The
-// version of a catalog depends on it, and not on what is in use.
+// sameLimits compares the limits, which can make a size unavailable for good. The version of a
+// catalog depends on them, and not on what is in use.
 func (u usages) sameLimits(v usages) bool {
 	return maps.EqualFunc(u, v, func(a, b usage) bool { return a.limit == b.limit })
 }
 
-// ledger knows what has been bought and given back since the quota was last
-// read, so that launches in flight together do not overrun it.
+// ledger records what was launched and deleted since the quota was last read, so that concurrent
+// launches do not exceed it.
 type ledger struct {
 	mu      sync.Mutex
-	entries map[string]entry // by machine name
-	dirty   bool             // something changed since active was last asked
+	entries map[string]entry // by virtual machine name
+	dirty   bool             // something changed since the last call of active
 
-	// sums adds up the entries, none of which a reading of the quota taken then holds; nil
-	// when it must be added up anew.
+	// sums adds up the entries that a reading of the quota at time then does not include; nil
+	// when it must be computed again.
 	sums map[string]int64
 	then time.Time
 }
 
-// An entry is one machine's draws. Until it is settled (the cloud has answered)
-// no reading of the quota can be trusted to hold it.
+// An entry is the quota use of one virtual machine. Until it is settled (Azure has answered) no
+// reading of the quota is known to include it.
 type entry struct {
 	draws   []offering.QuotaUse
-	settled time.Time // zero while the request is under way
-	credit  bool      // the machine was given back
+	settled time.Time // zero while the request is in flight
+	credit  bool      // the virtual machine was deleted
 }
 
 func newLedger() *ledger { return &ledger{entries: map[string]entry{}} }
 
-// reserve takes draws out of what is left, or reports the budget that does not
-// hold them.
+// reserve takes the quota use out of what is left, or returns the name of the quota that is too
+// small.
 func (l *ledger) reserve(machine string, draws []offering.QuotaUse, quota usages, taken time.Time) (short string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,7 +163,7 @@ func (l *ledger) reserve(machine string, draws []offering.QuotaUse, quota usages
 	return "", true
 }
 
-// settle says that the cloud has accepted the purchase at the given time.
+// settle records that Azure accepted the creation at the given time.
 func (l *ledger) settle(machine string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,14 +173,14 @@ func (l *ledger) settle(machine string, at time.Time) {
 	}
 }
 
-// cancel forgets a purchase that was refused.
+// cancel removes the entry of a creation that was refused.
 func (l *ledger) cancel(machine string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(machine)
 }
 
-// credit gives back what a machine drew, at the time it was seen to be gone.
+// credit frees the quota of a virtual machine at the time it was found gone.
 func (l *ledger) credit(machine string, draws []offering.QuotaUse, at time.Time) {
 	if len(draws) == 0 {
 		return
@@ -188,13 +188,13 @@ func (l *ledger) credit(machine string, draws []offering.QuotaUse, at time.Time)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e, ok := l.entries[machine]; ok && !e.credit {
-		l.forget(machine) // bought and returned between two readings
+		l.forget(machine) // created and deleted between two readings
 		return
 	}
 	l.enter(machine, entry{draws: draws, settled: at, credit: true})
 }
 
-// left is what remains of each budget.
+// left returns what remains of each quota.
 func (l *ledger) left(budgets []string, quota usages, taken time.Time) map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,7 +208,7 @@ func (l *ledger) left(budgets []string, quota usages, taken time.Time) map[strin
 	return left
 }
 
-// clampQuota keeps "unlimited" (the API says MaxInt64) away from overflow.
+// clampQuota keeps "unlimited" (the API reports MaxInt64) away from overflow.
 func clampQuota(n int64) int64 { return min(n, math.MaxInt64/4) }
 
 func (l *ledger) enter(machine string, e entry) {
@@ -227,10 +227,10 @@ func (l *ledger) forget(machine string) {
 	}
 }
 
-// heldBy reports whether a reading of the quota taken then holds the entry.
+// heldBy reports whether a reading of the quota at that time includes the entry.
 func (e entry) heldBy(taken time.Time) bool { return !e.settled.IsZero() && e.settled.Before(taken) }
 
-// addTo counts the entry n times; sums may be nil.
+// addTo adds the entry n times; sums may be nil.
 func (e entry) addTo(sums map[string]int64, n int64) {
 	if sums == nil {
 		return
@@ -243,7 +243,7 @@ func (e entry) addTo(sums map[string]int64, n int64) {
 	}
 }
 
-// outstanding returns the sums for a reading, and drops the entries it holds.
+// outstanding returns the sums for a reading, and drops the entries that it includes.
 func (l *ledger) outstanding(taken time.Time) map[string]int64 {
 	if l.sums != nil && l.then.Equal(taken) {
 		return l.sums
@@ -259,7 +259,7 @@ func (l *ledger) outstanding(taken time.Time) map[string]int64 {
 	return l.sums
 }
 
-// active reports whether anything changed since it was last asked.
+// active reports whether anything changed since its last call, or entries remain.
 func (l *ledger) active() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// stockouts remembers what the cloud refused to sell, how widely that holds and
-// for how long. It lives in memory: after a restart the first purchase learns it
-// again. The version moves when a memory appears or fades.
+// stockouts remembers what Azure refused to sell, how widely the refusal applies and for how
+// long. It lives in memory: after a restart the first launch learns it again. The version
+// changes when a block is added or ends.
 type stockouts struct {
 	now func() time.Time
 
@@ -16,16 +16,16 @@ type stockouts struct {
 	blocks  map[blockKey]block
 	version uint64
 	next    time.Time            // when the first block ends; zero when there is none
-	bought  map[string]time.Time // the last machine, by class
-	// suspects are classes of which several sizes were refused alike.
+	bought  map[string]time.Time // last launch, by node class
+	// suspects are node classes of which several sizes were refused alike.
 	suspects map[string]suspicion
-	// hitches are what machines could not be prepared for last, by class.
+	// hitches are the last errors of preparing a launch, by node class.
 	hitches map[string]hitch
 }
 
-// A blockKey says what is blocked; an empty field means any. At most one of size
-// and family is set, and at most one of zone and scope. A class is set where it may be the
-// class that is wrong; its other fields are then those of a size, or none.
+// A blockKey says what is blocked; an empty field means any. At most one of size and family is
+// set, and at most one of zone and scope. class is set when the node class may be the cause; the
+// other fields are then those of a size, or empty.
 type blockKey struct {
 	class                      string
 	size, family, capacityType string
@@ -34,11 +34,10 @@ type blockKey struct {
 	subnet                     string // lower case
 }
 
-// A buyer is whom something is refused or sold to: a class, and the subnet (lower case) that
-// its machines join.
+// A buyer is the node class that launches, and the subnet (lower case) that its nodes join.
 type buyer struct{ class, subnet string }
 
-// A block ends at until and holds for sizes of at least minVCPUs.
+// A block ends at until and applies to sizes of at least minVCPUs.
 type block struct {
 	until    time.Time
 	minVCPUs int64
@@ -57,7 +56,7 @@ const (
 	scopeRegional = "regional"
 )
 
-// regionalZone is the zone label of a machine without a zone.
+// regionalZone is the zone label of a node without a zone.
 const regionalZone = "0"
 
 func scopeOf(zone string) string {
@@ -67,7 +66,7 @@ func scopeOf(zone string) string {
 	return scopeZonal
 }
 
-// learn remembers a refusal of s in a zone.
+// learn records a refusal of s in a zone.
 func (m *stockouts) learn(r refusal, s *sku, zone, capacityType string, by buyer) {
 	keys, floor := r.spread(s, zone, capacityType, by)
 	if len(keys) == 0 {
@@ -90,7 +89,7 @@ func (m *stockouts) learn(r refusal, s *sku, zone, capacityType string, by buyer
 	m.version++
 }
 
-// put remembers a block. Callers hold the lock.
+// put records a block. Callers hold the lock.
 func (m *stockouts) put(key blockKey, b block) {
 	m.blocks[key] = b
 	if m.next.IsZero() || b.until.Before(m.next) {
@@ -98,20 +97,19 @@ func (m *stockouts) put(key blockKey, b block) {
 	}
 }
 
-// restWords are a refusal's words, and until when it is minded.
+// restWords describes a refusal and until when it applies.
 func (r refusal) restWords(until time.Time) string {
 	return fmt.Sprintf("%s; tried again after %s", r.words(), until.UTC().Format("15:04:05Z"))
 }
 
-// recall returns the memory that speaks against buying s there.
+// recall returns the block that applies to s there, if any.
 func (m *stockouts) recall(s *sku, zone, capacityType string, by buyer) (block, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view().recall(s, zone, capacityType, by)
 }
 
-// snapshot returns the memories that still hold, and their version. The map may
-// be read without a lock.
+// snapshot returns the current blocks and their version. The map may be read without a lock.
 func (m *stockouts) snapshot() (blockView, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +121,7 @@ func (m *stockouts) snapshot() (blockView, uint64) {
 	return view, m.version
 }
 
-// current is the version alone.
+// current returns the version.
 func (m *stockouts) current() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +134,7 @@ func (m *stockouts) view() blockView {
 	return m.blocks
 }
 
-// fade drops what has ended.
+// fade drops blocks that have ended.
 func (m *stockouts) fade() {
 	now := m.now()
 	if m.next.IsZero() || now.Before(m.next) {
@@ -155,7 +153,7 @@ func (m *stockouts) fade() {
 	m.version++
 }
 
-// blockView answers from a set of memories.
+// blockView is a set of blocks.
 type blockView map[blockKey]block
 
 func (v blockView) recall(s *sku, zone, capacityType string, by buyer) (block, bool) {

@@ -7,10 +7,10 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// stockProbes keeps a burst of launches from buying all of one offer before anybody
-// knows that it is in stock: nothing tells beforehand, and what is refused costs a
-// write, a deletion and half a minute. Each offer has a window of machines that may
-// be on their way unproven. It opens as they come up.
+// stockProbes keeps a burst of launches from requesting one offering for all of them before it
+// is known to be in stock. Azure does not report stock beforehand, and a refusal costs a write,
+// a deletion and half a minute. Each offering has a window: the number of virtual machines that
+// may be in creation and unproven. It grows as they come up.
 //
 // It lives in memory: after a restart windows are small again.
 type stockProbes struct {
@@ -21,26 +21,26 @@ type stockProbes struct {
 	risks map[string]risk // by machine name
 }
 
-// A venture is an offer that may or may not be in stock.
+// A stockKey is an offering that may or may not be in stock.
 type stockKey struct{ size, zone, capacityType string }
 
 func stockKeyOf(c offering.Ref) stockKey { return stockKey{c.Type, c.Zone, c.CapacityType} }
 
-// A window is how much is ventured on an offer.
+// A window limits the unproven virtual machines of one offering.
 type window struct {
-	wide     int             // how many machines may be unproven; grows by one with each that is proven
-	doubted  bool            // it was refused, and nothing was proven since
-	unproven map[string]bool // machine names
+	wide     int             // how many may be unproven; grows by one with each that is proven
+	doubted  bool            // it was refused, and none was proven since
+	unproven map[string]bool // by virtual machine name
 	asked    time.Time
-	// turnedAway are machines that found no room since a while ago, crowd how many did in
-	// the while before.
+	// turnedAway are the virtual machines that found no place in the window since that time;
+	// crowd is how many did in the period before.
 	turnedAway map[string]bool
 	since      time.Time
 	crowd      int
 }
 
-// room is how many machines may be unproven at a time. Of a crowd, a few more than of
-// single ones: what is ventured on an offer stays a small part of what is wanted of it.
+// room returns how many virtual machines may be unproven at a time. It grows with the demand:
+// the unproven ones stay a small part of those that want the offering.
 func (w *window) room() int {
 	if w.doubted {
 		return w.wide
@@ -48,7 +48,7 @@ func (w *window) room() int {
 	return max(w.wide, max(w.crowd, len(w.turnedAway))/oneIn)
 }
 
-// turn a machine away, and remember how many there were.
+// turn records a virtual machine that found no place. It starts a new period every proof.
 func (w *window) turn(machine string, now time.Time) {
 	if now.Sub(w.since) >= proof {
 		w.crowd, w.since, w.turnedAway = len(w.turnedAway), now, map[string]bool{}
@@ -56,23 +56,24 @@ func (w *window) turn(machine string, now time.Time) {
 	w.turnedAway[machine] = true
 }
 
-// A risk is one machine that is not proven yet.
+// A risk is one virtual machine that is not proven yet.
 type risk struct {
 	on    stockKey
 	taken time.Time
 }
 
 const (
-	// firstWindow is what an unknown offer may cost when it is out of stock. Doubling
-	// from eight, a thousand machines take seven rounds on one offer; plans name several.
+	// firstWindow is how many requests an unknown offering may cost when it is out of stock.
+	// Doubling from eight, a thousand virtual machines take seven rounds on one offering; claims
+	// name several.
 	firstWindow = 8
-	// oneIn is how many machines must want an offer for one more of them to be ventured:
-	// should none be in stock, 95 of 100 have lost nothing.
+	// oneIn is how many virtual machines must want an offering for one more to be requested: if
+	// none is in stock, 95 of 100 have lost nothing.
 	oneIn = 20
-	// proof is how long a machine is on its way before it counts as proven: Azure
-	// refuses for want of stock long before it is done.
+	// proof is how long a virtual machine is in creation before it counts as proven: Azure
+	// refuses for lack of stock long before the creation ends.
 	proof = 15 * time.Second
-	// proofHolds is how long an offer nobody asks for keeps its window.
+	// proofHolds is how long an unused offering keeps its window.
 	proofHolds = time.Hour
 )
 
@@ -80,7 +81,8 @@ func newStockProbes(now func() time.Time) *stockProbes {
 	return &stockProbes{now: now, odds: map[stockKey]*window{}, risks: map[string]risk{}}
 }
 
-// take ventures a machine on an offer, or reports that enough are.
+// take adds a virtual machine to the offering's window, or returns false when the window is
+// full.
 func (p *stockProbes) take(machine string, on stockKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +101,7 @@ func (p *stockProbes) take(machine string, on stockKey) bool {
 	return true
 }
 
-// proven says that the machine came up.
+// proven records that the virtual machine came up.
 func (p *stockProbes) proven(machine string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +110,8 @@ func (p *stockProbes) proven(machine string) {
 	}
 }
 
-// lost says that the machine was refused: the offer must prove itself anew.
+// lost records that the virtual machine was refused: the offering's window starts again from
+// firstWindow.
 func (p *stockProbes) lost(machine string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,15 +120,15 @@ func (p *stockProbes) lost(machine string) {
 	}
 }
 
-// withdraw says that the machine was not asked for after all.
+// withdraw records that the virtual machine was not requested after all.
 func (p *stockProbes) withdraw(machine string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(machine)
 }
 
-// window finds an offer's window, and forgets those nobody has asked for in a while.
-// Callers hold the lock.
+// window returns an offering's window. When it makes a new one, it forgets windows unused for
+// proofHolds. Callers hold the lock.
 func (p *stockProbes) window(on stockKey, now time.Time) *window {
 	w := p.odds[on]
 	if w == nil {
@@ -149,8 +152,8 @@ func (p *stockProbes) fade(now time.Time) {
 	}
 }
 
-// ripen counts the machines that are long on their way as proven, whether or not
-// anybody still follows them.
+// ripen counts virtual machines that are in creation for longer than proof as proven, even if no
+// call follows them any more.
 func (p *stockProbes) ripen(w *window, now time.Time) {
 	for machine := range w.unproven {
 		if now.Sub(p.risks[machine].taken) >= proof {
@@ -162,7 +165,8 @@ func (p *stockProbes) ripen(w *window, now time.Time) {
 
 func (w *window) prove() { w.wide, w.doubted = w.wide+1, false }
 
-// drop ends a machine's risk and returns the window it was in; nil when it ran none.
+// drop removes a virtual machine from its window and returns the window; nil when it was in
+// none.
 func (p *stockProbes) drop(machine string) *window {
 	r, ok := p.risks[machine]
 	if !ok {

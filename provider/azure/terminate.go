@@ -12,9 +12,9 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Terminate gives a machine back, one step per call: it deletes the machine, and
-// once that is gone looks for an interface or disk that stayed behind.
-// ErrNotFound means that nothing is left.
+// Terminate deletes a node's virtual machine, one step per call: it deletes the virtual machine
+// and, once that is gone, an interface or disk that is left. ErrNotFound means that nothing is
+// left.
 func (p *Provider) Terminate(ctx context.Context, id string) error {
 	name, err := p.machineOf(id)
 	if err != nil {
@@ -40,8 +40,8 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 	return p.endUnseen(ctx, k, name)
 }
 
-// endListed ends a machine that the shared list shows. A list is a moment old and says
-// nothing of power, so what is deleted is looked at itself first.
+// endListed deletes a virtual machine that the shared list shows. The list may be out of date
+// and has no power state, so the virtual machine itself is read first.
 func (p *Provider) endListed(ctx context.Context, vm *machine) error {
 	if err := p.endable(vm); err != nil || p.leaves(vm) {
 		return err
@@ -51,7 +51,7 @@ func (p *Provider) endListed(ctx context.Context, vm *machine) error {
 	}
 	vm, err := vm.maker.read(ctx, vm.handle)
 	if errors.Is(err, provider.ErrNotFound) {
-		return nil // the next call looks for what it left behind
+		return nil // the next call deletes its interface and disk
 	}
 	if err != nil {
 		return err
@@ -59,16 +59,16 @@ func (p *Provider) endListed(ctx context.Context, vm *machine) error {
 	return p.end(ctx, vm)
 }
 
-// endUnseen ends a machine that the shared list does not show. The list may be older
-// than the machine, or lack what it should hold, so the machine itself is asked for:
-// who believes that it is gone forgets it.
+// endUnseen deletes a virtual machine that the shared list does not show. The list may be older
+// than the virtual machine, or incomplete, so the virtual machine itself is read: the caller
+// forgets it once this returns ErrNotFound.
 func (p *Provider) endUnseen(ctx context.Context, k backend, name string) error {
 	p.forgetBuying(name)
 	f := p.inFlight.get(name)
 	if f.gone {
 		return p.clear(ctx, name)
 	}
-	if !p.mayLook(cmp.Or(f.virtual, name)) { // the virtual machine is what is read, where there is one
+	if !p.mayLook(cmp.Or(f.virtual, name)) { // read reads the virtual machine if there is one
 		return nil
 	}
 	vm, err := k.read(ctx, name)
@@ -81,8 +81,8 @@ func (p *Provider) endUnseen(ctx context.Context, k backend, name string) error 
 	return p.end(ctx, vm)
 }
 
-// Abandon gives back whatever exists for a claim. It reads the machine itself
-// and not the shared list: the creation may have been a moment ago.
+// TerminateUnclaimed deletes all resources of a claim. It reads the virtual machine itself and
+// not the shared list: the creation may have been a moment ago.
 func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
 	release, err := p.claims.lock(ctx, claim.UID)
 	if err != nil {
@@ -97,8 +97,8 @@ func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim)
 	return p.abandonLegacy(ctx, claim)
 }
 
-// end deletes a machine that is ours and not yet on its way out. It must have been read
-// by itself just now.
+// end deletes a virtual machine that belongs to karve and is not being deleted yet. The caller
+// has just read it.
 func (p *Provider) end(ctx context.Context, vm *machine) error {
 	if err := p.endable(vm); err != nil || p.leaves(vm) {
 		return err
@@ -110,13 +110,13 @@ func (p *Provider) end(ctx context.Context, vm *machine) error {
 	return nil
 }
 
-// stuckAfter is how long a machine may be on its way out before it is asked for once
-// more: far longer than machines take, and rarely enough to do no harm.
+// stuckAfter is how long a deletion may take before it is requested again: far longer than
+// deletions take, and rarely enough to do no harm.
 const stuckAfter = 10 * time.Minute
 
-// leaves reports whether a machine is on its way out and needs no asking. A deletion that
-// is stuck does: Azure may have forgotten it, and another request gets it going. One that
-// this process did not ask for counts from when it was seen first.
+// leaves reports whether a virtual machine is being deleted and needs no further request. A
+// stuck deletion does: Azure may have lost it, and another request restarts it. A deletion that
+// this process did not request counts from when it was first seen.
 func (p *Provider) leaves(vm *machine) bool {
 	if text(vm.Properties.ProvisioningState) != stateDeleting {
 		return false
@@ -129,7 +129,7 @@ func (p *Provider) leaves(vm *machine) bool {
 	return now.Sub(f.asked) < stuckAfter
 }
 
-// endable refuses machines that are not karve's to end.
+// endable returns an error for virtual machines that karve must not delete.
 func (p *Provider) endable(vm *machine) error {
 	if !p.ours(vm) {
 		return fmt.Errorf("terminating %s: the machine does not carry the tags of cluster %s, so it is not ours to delete", vm.handle, p.opts.ClusterName)
@@ -140,8 +140,8 @@ func (p *Provider) endable(vm *machine) error {
 	return nil
 }
 
-// remove asks for a machine's end. When it is not the machine's turn by Azure's limits,
-// nothing happens: whoever asks asks again until it is gone.
+// remove requests a deletion. When the rate limits do not allow it now, remove does nothing:
+// callers repeat it until the virtual machine is gone.
 func (p *Provider) remove(ctx context.Context, vm *machine) error {
 	if !vm.maker.mayEnd(vm.handle) {
 		return nil
@@ -154,8 +154,8 @@ func (p *Provider) remove(ctx context.Context, vm *machine) error {
 	return nil
 }
 
-// clear finishes a termination: the machine is gone, and so must be what
-// belonged to it.
+// clear finishes a termination: the virtual machine is gone, and its interface and disk must go
+// too.
 func (p *Provider) clear(ctx context.Context, name string) error {
 	if flight := p.inFlight.get(name); !flight.gone {
 		if flight.leaving {
@@ -179,7 +179,8 @@ func (p *Provider) clear(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-// isDiskOf reports whether a name is the one that disk gives the OS disk of a machine.
+// isDiskOf reports whether a disk has the name that karve gives the OS disk of the virtual
+// machine.
 func isDiskOf(disk, machine string) bool {
 	suffix, ok := strings.CutPrefix(strings.ToLower(disk), machine+"-")
 	return ok && ourName.MatchString(machine) && diskSuffix.MatchString(suffix)
@@ -187,9 +188,9 @@ func isDiskOf(disk, machine string) bool {
 
 var diskSuffix = regexp.MustCompile(`^[0-9a-f]{6}$`)
 
-// belongs reports whether a resource of that name was made for a machine: inline
-// interfaces and disks carry its name and a suffix. Those of machines that were not
-// named by us have just its name: aks-web-abc-def may be another claim's.
+// belongs reports whether a resource of that name was created for a virtual machine: inline
+// interfaces and disks carry its name and a suffix. Those of virtual machines that karve did not
+// name have just its name: aks-web-abc-def may belong to another claim.
 func belongs(resource, machine string) bool {
 	resource = strings.ToLower(resource)
 	return resource == machine || ourName.MatchString(machine) && strings.HasPrefix(resource, machine+"-")
