@@ -15,25 +15,26 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// addressBudget is the budget of a subnet's free addresses. Nodes of a cluster are in
-// one virtual network, so that its name and the subnet's tell enough.
+// addressBudget returns the quota name of a subnet's free addresses. Nodes of a cluster are in
+// one virtual network, so the names of the network and the subnet are enough.
 func addressBudget(s subnetID) string {
 	return offering.AddressQuota + strings.ToLower(s.vnet+"/"+s.subnet)
 }
 
-// keptByAzure are the addresses of each range that no machine gets: the first four and
-// the last.
+// keptByAzure is the number of addresses in each range that no node gets: the first four and the
+// last.
 const keptByAzure = 5
 
-// addressBook knows how many addresses a subnet has, as read and as promised since.
+// addressBook tracks the free addresses of a subnet: the last reading, and what was reserved or
+// freed since.
 type addressBook struct {
 	subnet subnetID
-	source *source[usages] // of one budget
+	source *source[usages] // the quota of this subnet only
 	ledger *ledger
-	asked  time.Time // last; guarded by the mutex of addressBooks
+	asked  time.Time // last use; guarded by addressBooks.mu
 }
 
-// addressBooks are kept by subnet id in lower case.
+// addressBooks holds the addressBooks by subnet ID in lower case.
 type addressBooks struct {
 	p *Provider
 
@@ -41,7 +42,7 @@ type addressBooks struct {
 	byID map[string]*addressBook
 }
 
-// of is the book of a subnet; nil when the id is none.
+// of returns the book of a subnet; nil when the ID is malformed.
 func (b *addressBooks) of(id string) *addressBook {
 	id = strings.ToLower(id)
 	b.mu.Lock()
@@ -74,7 +75,7 @@ func (b *addressBooks) all() []*addressBook {
 	return all
 }
 
-// readAddresses counts what a subnet has and what is taken of it.
+// readAddresses reads how many addresses a subnet has and how many are in use.
 func (p *Provider) readAddresses(ctx context.Context, s subnetID) (usages, error) {
 	resp, err := p.clients.subnets.Get(ctx, s.group, s.vnet, s.subnet, nil)
 	if err != nil {
@@ -88,12 +89,12 @@ func (p *Provider) readAddresses(ctx context.Context, s subnetID) (usages, error
 	return usages{addressBudget(s): {limit: size, used: taken(resp.Properties)}}, nil
 }
 
-// sixSuffix ends the name of a node's IP configuration of IPv6.
+// sixSuffix is the suffix of a node's IPv6 IP configuration.
 const sixSuffix = "-ipv6"
 
-// taken is how many IPv4 addresses are in use. A subnet tells no more of an IP
-// configuration than its id: those of IPv6 are known by their name where they are ours, and
-// count as well where they are not.
+// taken returns how many IPv4 addresses are in use. A subnet reports only the ID of an IP
+// configuration. IPv6 configurations of karve's nodes are recognized by their name; those of
+// other owners count as well.
 func taken(s *armnetwork.SubnetPropertiesFormat) int64 {
 	var n int64
 	for _, c := range s.IPConfigurations {
@@ -104,12 +105,12 @@ func taken(s *armnetwork.SubnetPropertiesFormat) int64 {
 	return n
 }
 
-// hasSix reports whether a subnet has a range of IPv6.
+// hasSix reports whether a subnet has an IPv6 range.
 func hasSix(s *armnetwork.SubnetPropertiesFormat) bool {
 	return slices.ContainsFunc(ranges(s), func(r netip.Prefix) bool { return r.Addr().Is6() })
 }
 
-// ranges are those of a subnet that can be read.
+// ranges returns the address ranges of a subnet that can be parsed.
 func ranges(s *armnetwork.SubnetPropertiesFormat) []netip.Prefix {
 	if s == nil {
 		return nil
@@ -127,8 +128,8 @@ func ranges(s *armnetwork.SubnetPropertiesFormat) []netip.Prefix {
 	return out
 }
 
-// addressesIn is how many IPv4 addresses machines can have in a subnet; zero when it
-// does not say.
+// addressesIn returns how many IPv4 addresses nodes can have in a subnet; zero when the subnet
+// has no IPv4 range that can be parsed.
 func addressesIn(s *armnetwork.SubnetPropertiesFormat) int64 {
 	var size int64
 	for _, r := range ranges(s) {
@@ -139,7 +140,7 @@ func addressesIn(s *armnetwork.SubnetPropertiesFormat) int64 {
 	return size
 }
 
-// left is what remains of the subnet; nil while that is not known.
+// left returns what remains of the subnet; nil while that is not known.
 func (b *addressBook) left() map[string]int64 {
 	if b == nil {
 		return nil
@@ -148,7 +149,7 @@ func (b *addressBook) left() map[string]int64 {
 	return b.ledger.left([]string{addressBudget(b.subnet)}, known.value, known.taken)
 }
 
-// problem says what could not be read.
+// problem describes why the subnet could not be read; empty when it could.
 func (b *addressBook) problem() string {
 	if b == nil {
 		return ""
@@ -163,23 +164,23 @@ func (b *addressBook) problem() string {
 // How often addresses are counted again.
 const (
 	addressesEvery = 3 * time.Minute
-	// addressesBusy is how often while machines are bought or returned.
+	// addressesBusy is the interval while nodes are launched or deleted.
 	addressesBusy = time.Minute
 )
 
-// keepAddresses looks every minute whether there is a reason to count anew.
+// keepAddresses checks every minute whether addresses have to be counted again.
 func (p *Provider) keepAddresses(ctx context.Context) {
 	for pause(ctx, addressesBusy) {
 		for _, book := range p.addresses.all() {
 			if book.ledger.active() || p.opts.Now().Sub(book.source.read().taken) >= addressesEvery {
-				book.source.ask(ctx) // nobody waits: one subnet's trouble is not another's
+				book.source.ask(ctx) // does not wait: an error of one subnet must not delay the others
 			}
 		}
 	}
 }
 
-// addressesOf is how many addresses of its subnet a node takes: with an overlay, or a
-// network of the user's own, one; else one for each pod it may have.
+// addressesOf returns how many addresses of its subnet a node takes: one with an overlay or a
+// network plugin other than Azure's, otherwise one for each pod it may run.
 func (p *Provider) addressesOf(maxPods int64) int64 {
 	if p.opts.NetworkPlugin != pluginAzure || p.opts.NetworkPluginMode == modeOverlay {
 		return 1
@@ -187,13 +188,13 @@ func (p *Provider) addressesOf(maxPods int64) int64 {
 	return max(1, maxPods)
 }
 
-// withAddresses adds to offers what a node of the shape takes of its subnet.
+// withAddresses adds to each offering the addresses that a node of the shape takes.
 func (p *Provider) withAddresses(offers []offering.Offering, sh shape) []offering.Offering {
 	draw, ok := p.addressDraw(sh)
 	if !ok {
 		return offers
 	}
-	drawn := map[string][]offering.QuotaUse{} // offers of one capacity type share theirs
+	drawn := map[string][]offering.QuotaUse{} // offerings of one capacity type share theirs
 	for i := range offers {
 		o := &offers[i]
 		if drawn[o.CapacityType] == nil {
@@ -212,8 +213,8 @@ func (p *Provider) addressDraw(sh shape) (offering.QuotaUse, bool) {
 	return offering.QuotaUse{Quota: addressBudget(subnet), Amount: p.addressesOf(sh.maxPods)}, true
 }
 
-// reserve takes what an offer draws out of quota and subnet, or reports the budget that
-// does not hold it.
+// reserve takes an offering's quota use out of the quota and the subnet, or returns the name of
+// the quota that is too small.
 func (l *launch) reserve(draws []offering.QuotaUse) (short string, ok bool) {
 	if short, ok := l.p.ledger.reserve(l.name, draws, l.in.quota.value, l.in.quota.taken); !ok {
 		return short, false
@@ -230,7 +231,7 @@ func (l *launch) reserve(draws []offering.QuotaUse) (short string, ok bool) {
 	return "", true
 }
 
-// settle says that the purchase was accepted, or may have been.
+// settle records that the creation was accepted, or may have been.
 func (l *launch) settle(at time.Time) {
 	l.p.ledger.settle(l.name, at)
 	if book := l.p.addresses.of(l.subnet()); book != nil {
@@ -238,7 +239,7 @@ func (l *launch) settle(at time.Time) {
 	}
 }
 
-// unreserve forgets a purchase that was refused or not made.
+// unreserve cancels the reservation of a creation that was refused or not requested.
 func (l *launch) unreserve() {
 	l.p.ledger.cancel(l.name)
 	if book := l.p.addresses.of(l.subnet()); book != nil {
@@ -246,7 +247,7 @@ func (l *launch) unreserve() {
 	}
 }
 
-// credit gives back what a machine drew, at the time it was seen to be gone.
+// credit frees the quota of a virtual machine at the time it was found gone.
 func (p *Provider) credit(machine string, draws []offering.QuotaUse, at time.Time) {
 	p.ledger.credit(machine, draws, at)
 	for _, book := range p.addresses.all() {
@@ -258,8 +259,8 @@ func (p *Provider) credit(machine string, draws []offering.QuotaUse, at time.Tim
 	}
 }
 
-// recount reads quota and addresses anew, unless that was done a moment ago. It
-// reports whether either is newer than before.
+// recount reads quota and addresses again, unless that was done a moment ago. It reports whether
+// either is newer than before.
 func (l *launch) recount(ctx context.Context) (bool, error) {
 	lately := l.p.opts.Now().Add(-5 * time.Second)
 	err := l.p.quota.refreshOlder(ctx, lately)

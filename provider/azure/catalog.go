@@ -17,23 +17,23 @@ import (
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
-// catalogs keeps the last snapshot of each class, so that the pointer changes
-// only with the content, and rebuilds no more than what changed.
+// catalogs keeps the last snapshot of each node class, so that the pointer changes only with the
+// content, and only what changed is rebuilt.
 type catalogs struct {
 	mu      sync.Mutex
 	classes map[string]*catalog
 }
 
-// A catalog is what one class last looked like.
+// A catalog is the last state of one node class.
 type catalog struct {
 	built     builtFrom
 	set       *typeSet
 	available availableFrom
 	snapshot  *provider.Snapshot
-	asked     time.Time // last
+	asked     time.Time // last use
 }
 
-// builtFrom and availableFrom are the versions of what a catalog depends on.
+// builtFrom and availableFrom are the versions of the inputs that a catalog depends on.
 type builtFrom struct {
 	shape                shape
 	skus, prices, memory uint64
@@ -41,16 +41,15 @@ type builtFrom struct {
 
 type availableFrom struct{ stock, limits uint64 }
 
-// inputs is one consistent look at everything a catalog depends on.
+// inputs is one consistent view of everything that a catalog depends on.
 type inputs struct {
 	skus   answer[skuSet]
 	prices answer[priceTable]
 	quota  answer[usages]
 }
 
-// Catalog returns what is on sale for a class. The first call reads the region's
-// sizes, prices and quota; later ones answer from memory and leave the reading
-// to Run.
+// Catalog returns the instance types for a node class. The first call reads the region's sizes,
+// prices and quota; later calls answer from memory, and Run reads.
 func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapshot, error) {
 	c, err := p.class(ctx, class)
 	if err != nil {
@@ -68,16 +67,16 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 	return p.catalog(class, sh, in), nil
 }
 
-// inputs waits for a first answer of each source, for prices and quota briefly. Both may
-// be missing: prices are then the built-in ones, quota is taken to be unlimited, and the
-// snapshot says so. Without sizes there is nothing to sell.
+// inputs waits for the first result of each source, for prices and quota only briefly. Both may
+// be missing: the built-in prices are used then, quota counts as unlimited, and the snapshot
+// says so. Without sizes there is nothing to launch.
 func (p *Provider) inputs(ctx context.Context) (inputs, error) {
 	var missing error
 	var group panics.Group // each takes a second or more, the first time
 	group.Go(func() error { missing = p.skus.ensure(ctx); return nil })
 	group.Go(func() error { p.prices.tryRead(ctx); return nil })
 	group.Go(func() error { p.quota.tryRead(ctx); return nil })
-	_ = group.Wait() // missing has it
+	_ = group.Wait() // the error is in missing
 	if err := errors.Join(missing, ctx.Err()); err != nil {
 		return inputs{}, err
 	}
@@ -92,14 +91,14 @@ func (p *Provider) catalog(name string, sh shape, in inputs) *provider.Snapshot 
 	return c.snapshot
 }
 
-// typesOf is the catalog's inner view, for a launch.
+// typesOf returns the catalog's internal types, for a launch.
 func (p *Provider) typesOf(name string, sh shape, in inputs) *typeSet {
 	p.catalogs.mu.Lock()
 	defer p.catalogs.mu.Unlock()
 	return p.built(name, sh, in).set
 }
 
-// built returns the class's catalog with its types up to date. Callers hold the lock.
+// built returns the node class's catalog with its types up to date. Callers hold the lock.
 func (p *Provider) built(name string, sh shape, in inputs) *catalog {
 	c := p.catalogs.classes[name]
 	if c == nil {
@@ -114,8 +113,8 @@ func (p *Provider) built(name string, sh shape, in inputs) *catalog {
 	return c
 }
 
-// refresh brings the snapshot up to date. Its Types stay the same slice as long
-// as they hold the same, so that whoever compiles them can tell by a glance.
+// refresh brings the snapshot up to date. Types stays the same slice as long as its content is
+// the same, so that a consumer can compare the slice instead of its content.
 func (c *catalog) refresh(p *Provider, name string, in inputs) {
 	blocks, stock := p.stockouts.snapshot()
 	book := p.addresses.of(c.built.shape.subnet)
@@ -152,7 +151,7 @@ func sameTypes(a, b []offering.InstanceType) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// taken is when the oldest part was read.
+// taken returns when the oldest part was read.
 func (in inputs) taken() time.Time {
 	oldest := in.skus.taken
 	for _, t := range []time.Time{in.prices.taken, in.quota.taken} {
@@ -163,8 +162,8 @@ func (in inputs) taken() time.Time {
 	return oldest
 }
 
-// listed is when the region's sizes were read; zero while that fails. Prices and quota take
-// no size off the list.
+// listed returns when the region's sizes were read; zero while that fails. Prices and quota
+// remove no size from the list.
 func (in inputs) listed() time.Time {
 	if in.skus.problem != "" {
 		return time.Time{}
@@ -188,7 +187,7 @@ func (in inputs) problem(set *typeSet, list pricelist.List, book *addressBook) s
 	return strings.Join(parts, "; ")
 }
 
-// few names the first of many.
+// few lists the first names of many.
 func few(names []string) string {
 	const most = 3
 	if len(names) <= most {
@@ -197,8 +196,8 @@ func few(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// availableTypes fills in why offers cannot be bought now. Types without such an
-// offer share their offers with the set.
+// availableTypes sets why offerings are unavailable now. Types without such an offering share
+// their offerings with the set.
 func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota usages, by buyer) []offering.InstanceType {
 	types := make([]offering.InstanceType, len(set.types))
 	for i := range set.types {
@@ -224,8 +223,8 @@ func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usage
 	return offers
 }
 
-// unavailable says in words why an offer cannot be bought: it is not sold to
-// this subscription, its quota could never hold it, or it was refused lately.
+// unavailable describes why an offering cannot be launched: it is not sold to this subscription,
+// the quota limit is below its use, or Azure refused it recently.
 func (p *Provider) unavailable(s *sku, o *offering.Offering, blocks blockView, quota usages, by buyer) string {
 	if s.barred != "" {
 		return s.barred

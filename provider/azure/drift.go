@@ -22,19 +22,18 @@ const (
 	K8sVersionDrift      = "K8sVersionDrift"
 	ImageDrift           = "ImageDrift"
 	KubeletIdentityDrift = "KubeletIdentityDrift"
-	// ClusterConfigDrift: AKS says so of a machine that it made.
+	// ClusterConfigDrift: AKS reports it for a machine that it created.
 	ClusterConfigDrift = "ClusterConfigDrift"
-	// SizeDrift is karve's own: Karpenter's provider does not look.
+	// SizeDrift is karve's own: Karpenter's provider does not check sizes.
 	SizeDrift = "SizeDrift"
 )
 
-// AnnotationKubernetesVersion is the version of Kubernetes that a claim's machine
-// was asked to run.
+// AnnotationKubernetesVersion is the Kubernetes version that a claim's node was launched with.
 const AnnotationKubernetesVersion = "karve.dev/kubernetes-version"
 
-// Drift compares a machine with its AKSNodeClass as its status has it; it asks
-// Azure nothing. What the class does not know for its present spec makes no drift:
-// the error is then a provider.NotReadyError, unless another difference is certain.
+// Drift compares a node with the status of its AKSNodeClass; it sends no request to Azure.
+// Status that is out of date for the class's spec causes no drift: the error is then a
+// provider.NotReadyError, unless another check finds drift.
 func (p *Provider) Drift(ctx context.Context, m provider.LaunchedNode) (provider.Drift, error) {
 	class, err := p.class(ctx, m.Class)
 	if err != nil {
@@ -53,8 +52,8 @@ func (p *Provider) Drift(ctx context.Context, m provider.LaunchedNode) (provider
 	return provider.Drift{}, open
 }
 
-// classDrift compares the hash of the class with the one the machine was made
-// under. Hashes of different versions, and one that is missing, say nothing.
+// classDrift compares the hash of the node class with the hash at launch. Hashes of different
+// versions, or a missing one, are not compared.
 func classDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	now, then := class.Annotations[v1beta1.AnnotationHash], m.Annotations[v1beta1.AnnotationHash]
 	if class.Annotations[v1beta1.AnnotationHashVersion] != m.Annotations[v1beta1.AnnotationHashVersion] || now == "" || then == "" || now == then {
@@ -63,10 +62,10 @@ func classDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.
 	return provider.Drift{Reason: NodeClassDrift, Detail: "AKSNodeClass " + class.Name + " was changed"}, nil
 }
 
-// versionDrift: machines made for an older Kubernetes than the class has now. What
-// counts is what the machine was asked to run, since images may bring something
-// else; a replacement would bring the same, and so on for ever. Machines that do not
-// say are taken by their kubelet. One that is newer has not drifted.
+// versionDrift finds nodes launched for an older Kubernetes version than the node class has now.
+// It compares the version requested at launch, since the image may bring another one; a
+// replacement would bring the same, and would drift again forever. Nodes without the annotation
+// are compared by their kubelet version. A newer version is no drift.
 func versionDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	if err := settled(class, v1beta1.ConditionTypeKubernetesVersionReady); err != nil {
 		return provider.Drift{}, err
@@ -78,19 +77,18 @@ func versionDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provide
 	return provider.Drift{Reason: K8sVersionDrift, Detail: "made for Kubernetes " + strings.TrimPrefix(had, "v") + ", new machines run " + want}, nil
 }
 
-// olderVersion is false for what cannot be read.
+// olderVersion returns false for malformed versions.
 func olderVersion(had, want string) bool {
 	a, errA := versionutil.ParseGeneric(had)
 	b, errB := versionutil.ParseGeneric(want)
 	return errA == nil && errB == nil && a.LessThan(b)
 }
 
-// imageDrift: the class has a newer version of the image that the machine was made
-// from. A definition that the class lacks may have been lost in a partial answer, and
-// a version that went back may be one that was withdrawn: neither is drift. Where the
-// class names its version, to have another is drift in either direction: that is how
-// nodes are taken back from a bad image. A version that new machines have for want of the one
-// that the class was to keep makes nobody drift who has that one.
+// imageDrift finds nodes whose image has a newer version in the node class. A definition that
+// the class lacks may be missing because of a partial answer, and a version that went back may
+// replace a withdrawn one: neither is drift. When the class names its version, any other version
+// is drift in either direction: that is how nodes are rolled back from a bad image. A node with
+// a kept version (see AnnotationImagesKept) does not drift.
 func imageDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	if err := settled(class, v1beta1.ConditionTypeImagesReady); err != nil {
 		return provider.Drift{}, err
@@ -110,7 +108,8 @@ func imageDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.
 	return provider.Drift{}, nil
 }
 
-// compareVersions goes number by number; what is not numbers compares to nothing.
+// compareVersions compares number by number; a version that is not made of numbers equals any
+// other.
 func compareVersions(a, b string) int {
 	na, nb := numbers(a), numbers(b)
 	if na == nil || nb == nil {
@@ -131,7 +130,8 @@ func numbers(version string) []int {
 	return out
 }
 
-// identityDrift: nodes that pull images as somebody else than kubelets do now.
+// identityDrift finds nodes whose kubelet pulls images with another identity than the configured
+// one.
 func (p *Provider) identityDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	now, then := p.opts.KubeletIdentityClientID, m.NodeLabels[v1beta1.AKSLabelKubeletIdentityClientID]
 	if now == "" || then == "" || now == then {
@@ -140,8 +140,8 @@ func (p *Provider) identityDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNod
 	return provider.Drift{Reason: KubeletIdentityDrift, Detail: "kubelets use the identity " + now + ", this one uses " + then}, nil
 }
 
-// clusterDrift: AKS would make its machine anew, by the last list of machines. That is of
-// whatever age: such drift lasts.
+// clusterDrift finds machines that AKS would recreate, by the last list, of any age: such drift
+// lasts.
 func (p *Provider) clusterDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	if vm := p.listed(m); vm != nil && vm.said != nil && vm.said.drift != "" {
 		return provider.Drift{Reason: ClusterConfigDrift, Detail: vm.said.drift}, nil
@@ -149,8 +149,8 @@ func (p *Provider) clusterDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode
 	return provider.Drift{}, nil
 }
 
-// sizeDrift: somebody gave the machine another size than was bought, by the last list of
-// machines. What its node says of its size and price, and what limits count, is wrong then.
+// sizeDrift finds nodes whose virtual machine was resized by another user, by the last list. The
+// node's labels, its price and the counting for limits are wrong then.
 func (p *Provider) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	vm := p.listed(m)
 	if vm == nil || !p.ours(vm) {
@@ -162,17 +162,18 @@ func (p *Provider) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (
 	return provider.Drift{}, nil
 }
 
-// listed is the machine in the last list, of whatever age; nil when it is not there.
+// listed returns the virtual machine in the last list, of any age; nil when it is missing.
 func (p *Provider) listed(m provider.LaunchedNode) *machine {
 	name, err := p.machineOf(m.ProviderID)
 	if err != nil {
-		return nil // there is no machine yet
+		return nil // not launched yet
 	}
 	_, handle := p.backendOf(name)
 	return p.machines.current().byName[handle]
 }
 
-// settled reports why a part of the class's status must not be relied on.
+// settled returns an error when the part of the class's status behind the condition is not up to
+// date.
 func settled(class *v1beta1.AKSNodeClass, condition string) error {
 	c := class.Condition(condition)
 	if c.Status == metav1.ConditionTrue && c.ObservedGeneration == class.Generation {
@@ -181,9 +182,9 @@ func settled(class *v1beta1.AKSNodeClass, condition string) error {
 	return &provider.NotReadyError{Class: class.Name, Reason: c.Reason, Detail: condition + " does not hold for the present spec"}
 }
 
-// RepairPolicies are those of AKS: a kubelet that does not work, and what the
-// node's own problem detector finds. A spot machine that is announced to be taken
-// back is not among them: it is left with the time it has.
+// RepairPolicies returns AKS's policies: a kubelet that is not ready, and the condition of the
+// node's problem detector. The announced eviction of a spot node is not among them: the node
+// keeps the time it has left.
 func (p *Provider) RepairPolicies() []provider.RepairPolicy {
 	return []provider.RepairPolicy{
 		{Condition: string(corev1.NodeReady), Status: string(corev1.ConditionFalse), Tolerate: 10 * time.Minute},

@@ -8,18 +8,19 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// driftNotices remembers what machines were like in the list that Stirred looked at last. The zero
-// driftNotices has looked at none.
+// driftNotices remembers the virtual machines in the list that DriftChanged compared last. The
+// zero driftNotices has compared none.
 type driftNotices struct {
 	mu      sync.Mutex
-	started time.Time         // of that list
+	started time.Time         // start of that list
 	seen    map[string]string // by handle
 }
 
 var _ provider.DriftNotifier = (*Provider)(nil)
 
-// Stirred lists the claims of machines that AKS would make anew now, or would not any more, and
-// of those whose size has changed. A machine that is seen for the first time has not changed.
+// DriftChanged returns the claims whose machine AKS would now recreate, or would no longer
+// recreate, and those whose size has changed. A virtual machine that is seen for the first time
+// has not changed.
 func (p *Provider) DriftChanged() []string {
 	v := p.machines.current()
 	r := &p.driftNotices
@@ -44,7 +45,7 @@ func (p *Provider) DriftChanged() []string {
 	return claims
 }
 
-// likeness is what a list says of a machine's drift.
+// likeness returns the properties in the list that matter for drift.
 func (m *machine) likeness() string {
 	size, drift := "", ""
 	if hw := m.Properties.HardwareProfile; hw != nil && hw.VMSize != nil {

@@ -8,17 +8,18 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// Operating systems that AKS publishes node images of, spelled as it spells them.
+// Operating systems of AKS's node images, in AKS's spelling.
 const (
 	osUbuntu     = "AKSUbuntu"
 	osAzureLinux = "AKSAzureLinux"
 )
 
-// An imageDefinition is one line of images: an operating system for one kind of machine.
+// An imageDefinition is a series of image versions: an operating system for one architecture and
+// generation.
 type imageDefinition struct{ os, name string }
 
-// arch and gen2 are in the names of AKS's definitions: those that say neither are of
-// amd64 and generation 1.
+// arch and gen2 are parts of the names of AKS's definitions: names without them are amd64 and
+// generation 1.
 func (d imageDefinition) arch() string {
 	if strings.Contains(d.name, "arm64") {
 		return archARM64
@@ -40,8 +41,8 @@ func (d imageDefinition) requirements() []corev1.NodeSelectorRequirement {
 	}
 }
 
-// A release is what an image family means for one Kubernetes version. One without
-// definitions does not exist.
+// A release is the operating system release of an image family for one Kubernetes version. One
+// without definitions does not exist.
 type release struct {
 	label       string // value of os-sku-effective
 	definitions []imageDefinition
@@ -55,15 +56,15 @@ func (r release) names() string {
 	return strings.Join(names, ", ")
 }
 
-// editions are the images of one release of an operating system, by what is asked of
-// them, preferred ones first: generation 2 before 1. Trusted launch and FIPS exist for
-// few kinds of machines, for some releases for none.
+// editions are the images of one release of an operating system by feature, preferred ones
+// first: generation 2 before 1. Trusted launch and FIPS exist for few combinations, and not for
+// every release.
 type editions struct {
 	os, label                         string
 	plain, trusted, fips, fipsTrusted []string
 }
 
-func ubuntu2004() editions { // what AKS has of it is for FIPS only
+func ubuntu2004() editions { // AKS publishes it for FIPS only
 	return editions{os: osUbuntu, label: "Ubuntu", fips: []string{"2004gen2fipscontainerd", "2004fipscontainerd"}}
 }
 
@@ -103,8 +104,8 @@ func releaseFor(spec *v1beta1.AKSNodeClassSpec, minor int) release {
 	return editionsOf(spec, minor).release(spec.UsesTrustedLaunch(), spec.FIPS())
 }
 
-// editionsOf follows AKS's defaults where the family leaves the release open. FIPS and
-// trusted launch keep Ubuntu to the newest release that has them for certain.
+// editionsOf follows AKS's defaults where the family does not name the release. With FIPS or
+// trusted launch, Ubuntu is the newest release that certainly has them.
 func editionsOf(spec *v1beta1.AKSNodeClassSpec, minor int) editions {
 	trusted := spec.UsesTrustedLaunch()
 	switch family := imageFamily(spec); {

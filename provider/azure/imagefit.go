@@ -8,8 +8,8 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// runnableBy says which machines a class has images for: those of its status,
-// or, while that is empty, those its family is published for.
+// runnableBy returns the architectures and generations that a node class has images for: those
+// of the images in its status or, while that is empty, those that its family is published for.
 func runnableBy(class *v1beta1.AKSNodeClass) runnable {
 	var r runnable
 	for _, image := range class.Status.Images {
@@ -30,7 +30,7 @@ func (r *runnable) add(reqs []corev1.NodeSelectorRequirement) {
 	r.arm64gen2 = r.arm64gen2 || meets(reqs, archARM64, v1beta1.HyperVGeneration2)
 }
 
-// imageFor picks the first image that a size can start.
+// imageFor returns the first image that a size can boot.
 func imageFor(images []v1beta1.NodeImage, s *sku) (string, bool) {
 	for _, image := range images {
 		if s.gen2 && meets(image.Requirements, s.arch, v1beta1.HyperVGeneration2) ||
@@ -41,9 +41,8 @@ func imageFor(images []v1beta1.NodeImage, s *sku) (string, bool) {
 	return "", false
 }
 
-// meets reports whether a machine of that architecture and generation may start
-// an image with these requirements. A key we do not know is not held against it:
-// the class controller wrote them.
+// meets reports whether a virtual machine of that architecture and generation may boot an image
+// with these requirements. Unknown keys are ignored: the class controller wrote them.
 func meets(reqs []corev1.NodeSelectorRequirement, arch, generation string) bool {
 	for _, req := range reqs {
 		value := ""

@@ -8,13 +8,13 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// AnnotationImagesKept, on an AKSNodeClass, are the versions that the class lost before a
-// maintenance window let it have newer ones: a JSON object of versions by image definition (lower
-// case). New machines start from others then, as these cannot be had any more; those that run
-// are as good as they were, and do not drift for it.
+// AnnotationImagesKept, on an AKSNodeClass, holds the image versions that became unavailable
+// before a maintenance window allowed newer ones: a JSON object of versions by image definition
+// (lower case). New nodes use other versions then; nodes that run a kept version do not drift
+// because of that.
 const AnnotationImagesKept = "karve.dev/images-kept"
 
-// ImagesKept reads the annotation; nil when there is none, or none that can be read.
+// ImagesKept parses the annotation; nil when it is missing or malformed.
 func ImagesKept(class *v1beta1.AKSNodeClass) map[string]string {
 	var kept map[string]string
 	if err := json.Unmarshal([]byte(class.Annotations[AnnotationImagesKept]), &kept); err != nil {
@@ -23,8 +23,8 @@ func ImagesKept(class *v1beta1.AKSNodeClass) map[string]string {
 	return kept
 }
 
-// KeepImages notes in the annotation the versions of images that next has no more, or has in
-// another version. What is noted of a definition already stays: machines may still run it.
+// KeepImages records in the annotation the versions of images that next lacks, or has in another
+// version. An entry that exists for a definition stays: nodes may still run it.
 func KeepImages(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
 	kept := ImagesKept(class)
 	for _, image := range class.Status.Images {
@@ -38,7 +38,7 @@ func KeepImages(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
 		}
 		kept[key] = had
 	}
-	if text, err := json.Marshal(kept); err == nil && len(kept) > 0 { // a map of strings has no error
+	if text, err := json.Marshal(kept); err == nil && len(kept) > 0 { // a map of strings always marshals
 		if class.Annotations == nil {
 			class.Annotations = map[string]string{}
 		}
@@ -46,7 +46,7 @@ func KeepImages(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
 	}
 }
 
-// KeptInWords says which images new machines start from because the class lost its own; empty
+// KeptInWords describes which images new nodes use because the node class lost its own; empty
 // when there are none.
 func KeptInWords(class *v1beta1.AKSNodeClass) string {
 	words, kept := "", ImagesKept(class)
@@ -59,7 +59,7 @@ func KeptInWords(class *v1beta1.AKSNodeClass) string {
 	return words
 }
 
-// versionIn is the version of a definition among images; empty when it is not there.
+// versionIn returns the version of a definition among images; empty when it is missing.
 func versionIn(images []v1beta1.NodeImage, definition string) string {
 	for _, image := range images {
 		if name, version := imageNamed(image.ID); strings.EqualFold(name, definition) {
@@ -69,8 +69,8 @@ func versionIn(images []v1beta1.NodeImage, definition string) string {
 	return ""
 }
 
-// owed is the version that machines of a definition must have lest they drift: that which new
-// ones have, unless an older one is kept.
+// owed returns the oldest version that nodes of a definition may run without drift: the version
+// of new nodes, unless an older one is kept.
 func owed(kept map[string]string, definition, version string) string {
 	if k := kept[strings.ToLower(definition)]; k != "" && compareVersions(k, version) < 0 {
 		return k

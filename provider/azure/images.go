@@ -10,16 +10,16 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// ErrFIPSNeedsSharedGallery reports that FIPS images are not in the community
-// galleries, which are the ones that are read unless AKS's own are named.
+// ErrFIPSNeedsSharedGallery reports that FIPS images are not in the community galleries, which
+// are used unless a shared gallery is configured.
 var ErrFIPSNeedsSharedGallery = errors.New("FIPS images are published in AKS's shared galleries only: set use-sig, sig-subscription-id and sig-access-token-server-url, or remove fipsMode from the class")
 
-// ErrNoImages reports that the galleries hold no image for a class.
+// ErrNoImages reports that the galleries hold no image for a node class.
 var ErrNoImages = errors.New("no images found")
 
-// Images returns one image of every definition the class can use, in the version it
+// Images returns one image of every definition that the node class can use, in the version it
 // wants, preferred definitions first. Definitions without such a version are left out;
-// ErrNoImages says that none is left.
+// ErrNoImages means that none is left.
 func (p *Provider) Images(ctx context.Context, wish ImageWish) ([]v1beta1.NodeImage, error) {
 	if wish.Spec.FIPS() && !p.opts.SharedGallery.used() {
 		return nil, ErrFIPSNeedsSharedGallery
@@ -41,9 +41,9 @@ func (p *Provider) Images(ctx context.Context, wish ImageWish) ([]v1beta1.NodeIm
 	return images, nil
 }
 
-// version is the version of one definition that the class wants; empty when there is none. A
-// gallery that tells of no version at all takes none away: what the class has it keeps, until
-// machines are refused for it.
+// version returns the version of one definition that the node class wants; empty when there is
+// none. When a gallery lists no version at all, the class keeps the version it has, until Azure
+// refuses launches for it.
 func (p *Provider) version(ctx context.Context, d imageDefinition, wish ImageWish) (string, error) {
 	had := wish.had(d)
 	holds, gone := wish.Hold && wish.Version == "" && had != "", p.images.doubtful(d.name, had)
@@ -57,7 +57,7 @@ func (p *Provider) version(ctx context.Context, d imageDefinition, wish ImageWis
 	builds := p.images.credible(d, known)
 	gone = gone && !slices.ContainsFunc(builds, func(b build) bool { return b.version == had })
 	if holds && !gone {
-		return had, nil // it is there after all
+		return had, nil // it still exists
 	}
 	version := wish.choose(builds, p.opts.Now())
 	switch {
@@ -71,14 +71,14 @@ func (p *Provider) version(ctx context.Context, d imageDefinition, wish ImageWis
 	case len(known) == 0:
 		return "", nil
 	case wish.Version != "" && !p.images.listsAll() && !p.images.doubtful(d.name, wish.Version):
-		return wish.Version, nil // nobody could tell us; a launch will
+		return wish.Version, nil // the gallery may list it incompletely; a launch will tell
 	case wish.MinAge > 0 && wish.Version == "" && !gone:
 		return had, nil
 	}
 	return "", nil
 }
 
-// nothing says in words what was looked for in vain.
+// nothing describes what was searched for without result.
 func (p *Provider) nothing(wanted release, wish ImageWish) string {
 	names := wanted.names()
 	switch {
@@ -92,8 +92,8 @@ func (p *Provider) nothing(wanted release, wish ImageWish) string {
 	return fmt.Sprintf("none of %s has a version in %s", names, p.opts.Location)
 }
 
-// imageNamed takes definition and version out of an image's ID, in a community or
-// a shared gallery: …/images/<definition>/versions/<version>. Others have no name.
+// imageNamed returns the definition and version in an image's ID, in a community or a shared
+// gallery: …/images/<definition>/versions/<version>; empty for other IDs.
 func imageNamed(id string) (definition, version string) {
 	parts := strings.Split(id, "/")
 	n := len(parts)

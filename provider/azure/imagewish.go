@@ -11,33 +11,33 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// Annotations of an AKSNodeClass that hold its images back.
+// Annotations of an AKSNodeClass that hold back newer images.
 const (
-	// AnnotationImageVersion is the one version that nodes of the class start from, such
-	// as 202510.19.0: newer ones do not come, and machines of any other are replaced.
+	// AnnotationImageVersion is the only image version that nodes of the class use, such as
+	// 202510.19.0: newer ones are not used, and nodes with any other version are replaced.
 	AnnotationImageVersion = "karve.dev/image-version"
-	// AnnotationImageMinAge is how long a version must have been published before nodes
-	// start from it: 7d, or a duration such as 36h. It means nothing beside a version.
+	// AnnotationImageMinAge is how long a version must have been published before nodes use it:
+	// 7d, or a duration such as 36h. It is ignored beside AnnotationImageVersion.
 	AnnotationImageMinAge = "karve.dev/image-min-age"
 )
 
-// An ImageWish says which images new nodes of a class shall start from. The newest of
-// each kind, unless it says otherwise.
+// An ImageWish says which images new nodes of a class use: by default the newest of each
+// definition.
 type ImageWish struct {
 	Spec *v1beta1.AKSNodeClassSpec // required
-	// Kubernetes is the version that nodes run; some families go by it.
+	// Kubernetes is the version that nodes run; it determines the release of some families.
 	Kubernetes string
-	// Version is the only version that will do; empty means any.
+	// Version is the only version allowed; empty means any.
 	Version string
 	// MinAge is how long a version must have been published.
 	MinAge time.Duration
-	// Have are the images that the class has now. One of them stays where nothing is old
-	// enough, and Hold keeps all that are still wanted, unless Version asks for another.
+	// Have are the images that the node class has now. A version stays when no other is old
+	// enough. Hold keeps all that still match, unless Version asks for another.
 	Have []v1beta1.NodeImage
 	Hold bool
 }
 
-// ImageWishOf reads what a class wants. The error names the annotation that cannot be meant.
+// ImageWishOf returns what a node class wants. The error names the malformed annotation.
 func ImageWishOf(class *v1beta1.AKSNodeClass) (ImageWish, error) {
 	w := ImageWish{
 		Spec: &class.Spec, Kubernetes: kubernetesVersion(class), Version: class.Annotations[AnnotationImageVersion], Have: class.Status.Images,
@@ -59,7 +59,7 @@ func ImageWishOf(class *v1beta1.AKSNodeClass) (ImageWish, error) {
 
 var imageVersionForm = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 
-// oldestMinAge: AKS takes images away a year after it published them.
+// oldestMinAge: AKS removes images a year after it published them.
 const oldestMinAge = 365 * 24 * time.Hour
 
 func parseAge(text string) (time.Duration, error) {
@@ -67,7 +67,7 @@ func parseAge(text string) (time.Duration, error) {
 	if number, inDays := strings.CutSuffix(text, "d"); inDays {
 		var n int
 		n, err = strconv.Atoi(number)
-		age = time.Duration(min(n, 1000)) * 24 * time.Hour // more would overflow, and is refused below
+		age = time.Duration(min(n, 1000)) * 24 * time.Hour // more would overflow, and is an error below
 	}
 	if err == nil && (age < 0 || age > oldestMinAge) {
 		err = strconv.ErrRange
@@ -75,7 +75,7 @@ func parseAge(text string) (time.Duration, error) {
 	return age, err
 }
 
-// days writes a duration in days where it is some.
+// days formats whole days as days, other durations as durations.
 func days(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d%day == 0 {
@@ -84,13 +84,13 @@ func days(d time.Duration) string {
 	return d.String()
 }
 
-// had is the version of a definition that the class has; empty when it has none.
+// had returns the version of a definition that the node class has; empty when it has none.
 func (w ImageWish) had(d imageDefinition) string {
 	return versionIn(w.Have, d.name)
 }
 
-// choose picks a version; empty when none will do. A version that is wanted by name may
-// be one that AKS would not choose any more.
+// choose picks a version; empty when none matches. A version that is requested by name may be a
+// withdrawn one.
 func (w ImageWish) choose(builds []build, now time.Time) string {
 	var newest build
 	for _, b := range builds {
@@ -106,16 +106,16 @@ func (w ImageWish) choose(builds []build, now time.Time) string {
 	return newest.version
 }
 
-// A build is one version of an image; the zero build is none.
+// A build is one version of an image; the zero build means none.
 type build struct {
 	version   string
 	published time.Time // zero when the gallery does not say
-	withdrawn bool      // not to be chosen for being the newest
-	past      bool      // told by an earlier list, and not by the last
+	withdrawn bool      // never picked as the newest
+	past      bool      // in an earlier list, and not in the last one
 }
 
-// olderThan reports whether it has been out for so long. What the gallery does not say
-// is in most versions: they begin with the day they were built on.
+// olderThan reports whether the version was published at least age ago. When the gallery does
+// not report that, the build day at the beginning of most versions counts.
 func (b build) olderThan(age time.Duration, now time.Time) bool {
 	if age == 0 {
 		return true
@@ -127,8 +127,8 @@ func (b build) olderThan(age time.Duration, now time.Time) bool {
 	return !out.IsZero() && now.Sub(out) >= age
 }
 
-// builtOn reads the day in a version such as 202510.19.0, or 2025.10.19 of old; zero when
-// there is none.
+// builtOn parses the day in a version such as 202510.19.0, or the older form 2025.10.19; zero
+// when there is none.
 func builtOn(version string) time.Time {
 	for _, form := range []string{"200601.02", "2006.01.02"} {
 		if len(version) < len(form) {
@@ -141,14 +141,14 @@ func builtOn(version string) time.Time {
 	return time.Time{}
 }
 
-// tooOld reports whether AKS has taken a version away by now.
+// tooOld reports whether AKS has removed the version by now.
 func tooOld(b build, now time.Time) bool {
 	built := builtOn(b.version)
 	return !built.IsZero() && now.Sub(built) > oldestMinAge
 }
 
-// later orders builds by date of publication, then by version, so that equal dates do
-// not make the choice flicker.
+// later orders builds by date of publication, then by version, so that the choice is stable for
+// equal dates.
 func later(a, b build) bool {
 	return cmp.Or(a.published.Compare(b.published), compareVersions(a.version, b.version), strings.Compare(a.version, b.version)) > 0
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// kind is what an ARM error means to us.
+// kind classifies an ARM error by how karve reacts to it.
 type kind string
 
 const (
 	familyQuota          kind = "familyQuota"
 	regionalQuota        kind = "regionalQuota"
 	spotQuota            kind = "spotQuota"
-	machineQuota         kind = "machineQuota" // of machines, however small
+	machineQuota         kind = "machineQuota" // number of virtual machines, of any size
 	skuNotAvailable      kind = "skuNotAvailable"
 	zonalAllocation      kind = "zonalAllocation"
 	allocation           kind = "allocation"
@@ -24,42 +24,40 @@ const (
 	spotPrice            kind = "spotPrice"    // the spot price is above the class's maximum
 	spotTerms            kind = "spotTerms"    // the size is not sold as spot on these terms
 	disallowed           kind = "disallowed"   // by a policy of the subscription
-	subnetFull           kind = "subnetFull"   // no address is left
-	bootFailed           kind = "bootFailed"   // the machine was made, and its system never reported
-	useless              kind = "useless"      // the machine joined without what it was bought for, as nodes say
-	noDriver             kind = "noDriver"     // the class's image has no driver for the size's GPU; nothing was asked for
-	otherRefusal         kind = "otherRefusal" // a 4xx nobody has told us about
+	subnetFull           kind = "subnetFull"   // no free address
+	bootFailed           kind = "bootFailed"   // created, but its operating system never reported
+	useless              kind = "useless"      // the node joined without the resource it was launched for
+	noDriver             kind = "noDriver"     // the class's image has no driver for the size's GPU; nothing was requested
+	otherRefusal         kind = "otherRefusal" // a 4xx with an unknown code
 
-	// These are not about the offer: another one would fare no better.
-	staleReference  kind = "staleReference" // something we referred to is gone, mostly a load balancer pool
+	// These are not about the offering: another one would get the same error.
+	staleReference  kind = "staleReference" // a referenced resource is gone, mostly a load balancer pool
 	imageMissing    kind = "imageMissing"
-	extensionFailed kind = "extensionFailed" // of a machine that may well run
-	exists          kind = "exists"          // there is a resource of that name
+	extensionFailed kind = "extensionFailed" // the virtual machine may well run
+	exists          kind = "exists"          // a resource of that name exists
 	notFound        kind = "notFound"        // 404
-	inUse           kind = "inUse"           // busy for now, such as a NIC kept for another machine
+	inUse           kind = "inUse"           // busy, such as a NIC reserved for another virtual machine
 	throttled       kind = "throttled"       // ask again after retryAfter
 	denied          kind = "denied"          // credentials or permissions
 	transient       kind = "transient"       // the outcome is unknown
 )
 
-// A meaning is one of Azure's error codes understood.
+// A meaning is the interpretation of one of Azure's error codes.
 type meaning struct {
 	code string
-	// says is what the error's text must contain besides; the code alone is not
-	// always enough.
+	// says is what the error's text must contain as well; the code alone is not always enough.
 	says string
 	kind kind
-	// wait is how long Azure takes to get over it where it does not say so itself.
+	// wait is how long the condition lasts when Azure's answer does not say so.
 	wait time.Duration
 }
 
-// meanings are the codes that compute, network and AKS are known to answer with; the
-// first that matches decides. What throttling and failing servers say comes by HTTP
-// status before any of them is looked at; they are here for operations that fail late,
-// whose errors have none.
+// meanings are the known error codes of Compute, Network and AKS; the first match decides.
+// Throttling and server errors are recognized by HTTP status first; they are listed here for
+// operations that fail late, whose errors have no status.
 var meanings = []meaning{
-	// Quota, whichever of its two codes it has. Spot comes first: its message may name a family
-	// as well. The last of the cores is that of a family whose name lacks the word.
+	// Quota, under either of its two codes. Spot comes first: its message may name a family as
+	// well. The last "Cores quota" entry covers families whose name lacks the word.
 	{code: "OperationNotAllowed", says: "LowPriorityCores", kind: spotQuota},
 	{code: "OperationNotAllowed", says: "Low Priority Cores", kind: spotQuota},
 	{code: "OperationNotAllowed", says: "Total Regional Cores quota", kind: regionalQuota},
@@ -93,16 +91,16 @@ var meanings = []meaning{
 	{code: "SubnetIsFull", kind: subnetFull},
 	{code: "InsufficientSubnetSize", kind: subnetFull},
 	{code: "InvalidResourceReference", kind: staleReference, wait: 10 * time.Second},
-	{code: "NicReservedForAnotherVm", kind: inUse, wait: 30 * time.Second}, // of the 180 it may take
+	{code: "NicReservedForAnotherVm", kind: inUse, wait: 30 * time.Second}, // Azure may take up to 180s
 	{code: "NicInUse", kind: inUse},
 	{code: "AnotherOperationInProgress", kind: inUse},
 	{code: "RetryableError", kind: inUse},
 	{code: "RetryableErrorDueToAnotherOperation", kind: inUse},
-	{code: "OperationNotAllowed", says: "is in progress", kind: inUse, wait: 30 * time.Second}, // AKS's, while the cluster or a pool is changed
+	{code: "OperationNotAllowed", says: "is in progress", kind: inUse, wait: 30 * time.Second}, // AKS, while the cluster or a pool is updated
 
-	// The machine itself.
+	// The virtual machine itself.
 	{code: "ImageNotFound", kind: imageMissing},
-	{code: "InvalidParameter", says: "node image version", kind: imageMissing}, // AKS's word for one
+	{code: "InvalidParameter", says: "node image version", kind: imageMissing}, // AKS's name for an image
 	{code: "GalleryImageNotFound", kind: imageMissing},
 	{code: "PlatformImageNotFound", kind: imageMissing},
 	{code: "OSProvisioningTimedOut", kind: bootFailed},
@@ -113,7 +111,7 @@ var meanings = []meaning{
 	{code: "PreconditionFailed", kind: exists},
 	{code: "Conflict", kind: exists},
 
-	// Whatever is asked for.
+	// Any resource.
 	{code: "ResourceNotFound", kind: notFound},
 	{code: "ResourceGroupNotFound", kind: notFound},
 	{code: "ParentResourceNotFound", kind: notFound},
@@ -131,10 +129,10 @@ var meanings = []meaning{
 	{code: "GatewayTimeout", kind: transient},
 }
 
-// meaningOf looks a code up; one that is not known is an otherRefusal.
+// meaningOf returns the meaning of a code; an unknown code is an otherRefusal.
 func meaningOf(code, text string) meaning {
 	known := code
-	if code == "QuotaExceeded" { // what the machine API makes of compute's
+	if code == "QuotaExceeded" { // AKS's code for Compute's quota errors
 		known = "OperationNotAllowed"
 	}
 	for _, m := range meanings {
@@ -155,43 +153,44 @@ const (
 	reasonOther      = "Other"
 )
 
-// A conduct is how we behave after a refusal of some kind.
+// A conduct is how karve reacts to a refusal of some kind.
 type conduct struct {
 	reason string // of the provider.Attempt
-	// avoid are the offers that rest, for how long; nothing rests when it is empty, as
-	// another offer would fare no better.
+	// avoid are the offerings that are blocked, rest for how long; empty blocks none, as another
+	// offering would get the same error.
 	avoid  extent
 	rest   time.Duration
-	atNone time.Duration // rest where the quota is nothing at all; zero: rest
-	spot   time.Duration // rest where the offer was spot; zero: rest
-	// larger says that smaller sizes may still be had.
+	atNone time.Duration // rest if the quota limit is zero; zero: rest
+	spot   time.Duration // rest if the offering was spot; zero: rest
+	// larger means that only sizes of at least as many vCPUs are blocked.
 	larger bool
-	// ofClass says that it may be the class that is wrong: offers rest for it alone.
+	// ofClass means that the node class may be the cause: offerings are blocked for that class
+	// only.
 	ofClass bool
 }
 
-// An extent is a set of offers, seen from the one that was refused.
+// An extent is a set of offerings, relative to the one that was refused.
 type extent string
 
 const (
 	thisOffer        extent = "offer"           // size, zone and capacity type
-	thisSizeInScope  extent = "size in scope"   // all zones, or the region without a choice of zone
-	thisSizeAsSpot   extent = "size as spot"    // wherever
-	thisSize         extent = "size"            // wherever and however sold
-	thisFamily       extent = "family"          // wherever, of this capacity type
-	thisFamilyInZone extent = "family in zone"  // however sold
-	thisFamilyScope  extent = "family in scope" // likewise
+	thisSizeInScope  extent = "size in scope"   // all zones, or the region without a zone
+	thisSizeAsSpot   extent = "size as spot"    // in any zone
+	thisSize         extent = "size"            // in any zone, any capacity type
+	thisFamily       extent = "family"          // in any zone, of this capacity type
+	thisFamilyInZone extent = "family in zone"  // any capacity type
+	thisFamilyScope  extent = "family in scope" // any capacity type
 	thisCapacityType extent = "capacity type"   // all sizes
-	thisSubnet       extent = "subnet"          // whatever would join it
+	thisSubnet       extent = "subnet"          // all nodes that would join it
 	everything       extent = "everything"
 )
 
-// conducts has every kind.
+// conducts has an entry for every kind.
 var conducts = map[kind]conduct{
 	familyQuota:          {reason: reasonQuota, avoid: thisFamily, rest: 10 * time.Minute, atNone: time.Hour, larger: true},
 	regionalQuota:        {reason: reasonQuota, avoid: thisCapacityType, rest: 10 * time.Minute, larger: true},
 	spotQuota:            {reason: reasonQuota, avoid: thisCapacityType, rest: 10 * time.Minute, atNone: time.Hour, larger: true},
-	machineQuota:         {reason: reasonQuota, avoid: everything, rest: 10 * time.Minute}, // no size fares better than another
+	machineQuota:         {reason: reasonQuota, avoid: everything, rest: 10 * time.Minute}, // every size counts as one
 	skuNotAvailable:      {reason: reasonOutOfStock, avoid: thisSizeInScope, rest: 23 * time.Hour, spot: time.Hour},
 	zonalAllocation:      {reason: reasonOutOfStock, avoid: thisFamilyInZone, rest: time.Hour, larger: true},
 	allocation:           {reason: reasonOutOfStock, avoid: thisFamilyScope, rest: time.Hour, larger: true},
@@ -221,10 +220,10 @@ func (r refusal) conduct() conduct { return conducts[r.kind] }
 
 func (r refusal) reason() string { return r.conduct().reason }
 
-// ofOffer reports whether another offer may fare better.
+// ofOffer reports whether another offering may succeed.
 func (r refusal) ofOffer() bool { return r.conduct().avoid != "" }
 
-// rests is for how long the offers rest that a refusal speaks against.
+// rests returns how long the offerings of a refusal are blocked.
 func (r refusal) rests(capacityType string) time.Duration {
 	c := r.conduct()
 	switch {
@@ -236,7 +235,7 @@ func (r refusal) rests(capacityType string) time.Duration {
 	return c.rest
 }
 
-// spread says which offers a refusal of s speaks against, and from which size on.
+// spread returns which offerings a refusal of s blocks, and from which number of vCPUs on.
 func (r refusal) spread(s *sku, zone, capacityType string, by buyer) (keys []blockKey, floor int64) {
 	c := r.conduct()
 	if c.larger && !r.limitIsZero {
@@ -251,7 +250,7 @@ func (r refusal) spread(s *sku, zone, capacityType string, by buyer) (keys []blo
 	return keys, floor
 }
 
-// of are the blocks that make up an extent.
+// of returns the block keys of an extent.
 func (e extent) of(s *sku, zone, sold, subnetID string) []blockKey {
 	both := func(k blockKey) []blockKey {
 		onDemand, spot := k, k

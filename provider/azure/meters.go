@@ -29,7 +29,7 @@ type priceItem struct {
 
 // priced is what has a price: a size on demand, or as spot.
 type priced struct {
-	size string // in lower case while rows are gathered: they do not agree about it
+	size string // in lower case while rows are collected: their spelling differs
 	spot bool
 }
 
@@ -40,24 +40,24 @@ func (p priced) capacityType() string {
 	return offering.OnDemand
 }
 
-// A meter is what the list says of one thing under one meter.
+// A meter is the price of one size under one meter of the list.
 type meter struct {
 	price   offering.Price
-	primary bool // of the region
+	primary bool // IsPrimaryMeterRegion
 	since   time.Time
 }
 
-// meters gather the rows that are about Linux machines today, by what they price and by
-// the meter's ID, until the list has been read to its end.
+// meters collects the rows for Linux virtual machines that apply today, by priced and by meter
+// ID, until the whole list has been read.
 type meters struct {
 	location string
 	now      time.Time
 	of       map[priced]map[string]meter
-	// worthless are the rows with a price of nothing or less, by what they say.
+	// worthless are the prices of rows at zero or less.
 	worthless map[priced]float64
-	spelled   map[string]string // a size by its name in lower case
+	spelled   map[string]string // spelling of a size by its name in lower case
 	rows      int
-	// unreadable counts rows that are not what a row is.
+	// unreadable counts malformed rows.
 	unreadable int
 }
 
@@ -65,7 +65,7 @@ func newMeters(location string, now time.Time) *meters {
 	return &meters{location: location, now: now, of: map[priced]map[string]meter{}, worthless: map[priced]float64{}, spelled: map[string]string{}}
 }
 
-// add takes the rows of a page. One that cannot be read does not hide the others.
+// add adds the rows of a page. Malformed rows are skipped; the rest counts.
 func (m *meters) add(rows []json.RawMessage) {
 	for _, raw := range rows {
 		var item priceItem
@@ -82,7 +82,7 @@ func (m *meters) add(rows []json.RawMessage) {
 
 func (m *meters) take(item priceItem) {
 	what := priced{strings.ToLower(item.ArmSKUName), item.spot()}
-	m.spelled[what.size] = max(m.spelled[what.size], item.ArmSKUName) // whatever the order of the rows
+	m.spelled[what.size] = max(m.spelled[what.size], item.ArmSKUName) // independent of the order of the rows
 	price, err := offering.USDPerHour(item.RetailPrice)
 	if err != nil || price == 0 {
 		m.worthless[what] = item.RetailPrice
@@ -97,8 +97,8 @@ func (m *meters) take(item priceItem) {
 	}
 }
 
-// replaces reports whether a row counts rather than another of the same meter: it is in
-// force since later.
+// replaces reports whether a row takes precedence over another of the same meter: it took effect
+// later.
 func (m meter) replaces(other meter) bool {
 	if c := m.since.Compare(other.since); c != 0 {
 		return c > 0
@@ -106,9 +106,9 @@ func (m meter) replaces(other meter) bool {
 	return m.before(other)
 }
 
-// before orders meters of the same thing: the region's primary one first, then the
-// cheapest, since for some series the list holds a second meter at the Windows price that
-// is not named so.
+// before orders meters of the same size: the region's primary one first, then the cheapest,
+// since for some series the list holds a second meter at the Windows price that is not marked as
+// such.
 func (m meter) before(other meter) bool {
 	if m.primary != other.primary {
 		return m.primary
@@ -116,7 +116,7 @@ func (m meter) before(other meter) bool {
 	return cmp.Less(m.price, other.price)
 }
 
-// table takes one price for everything, whatever the order of the rows.
+// table picks one price per size and capacity type, independent of the order of the rows.
 func (m *meters) table() priceTable {
 	table := priceTable{}
 	for what, byID := range m.of {
@@ -131,7 +131,7 @@ func (m *meters) table() priceTable {
 	return table
 }
 
-// named is the same under a name that the list has.
+// named returns what with the list's spelling of the size.
 func (m *meters) named(what priced) priced { return priced{m.spelled[what.size], what.spot} }
 
 func (t priceTable) set(what priced, p offering.Price) {
@@ -152,8 +152,8 @@ func (t priceTable) of(what priced) offering.Price {
 	return p.onDemand
 }
 
-// size finds the price of a size however the name is spelled: price lists and the list of
-// sizes differ in case for some ("V5").
+// size finds the price of a size in any case: price lists and the list of sizes differ in case
+// for some ("V5").
 func (t priceTable) size(name string) price {
 	if p, ok := t[name]; ok {
 		return p
@@ -166,7 +166,7 @@ func (t priceTable) size(name string) price {
 	return price{}
 }
 
-// counts reports whether the meter is the hourly price of a Linux machine today.
+// counts reports whether the row is the hourly price of a Linux virtual machine today.
 func (i priceItem) counts(now time.Time) bool {
 	switch {
 	case i.ArmSKUName == "", i.Type != "" && i.Type != "Consumption", i.CurrencyCode != "" && i.CurrencyCode != "USD":

@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 )
 
-// subnetID is a subnet's resource ID taken apart.
+// subnetID is a parsed subnet resource ID.
 type subnetID struct{ subscription, group, vnet, subnet string }
 
 func parseSubnetID(id string) (subnetID, error) {
@@ -29,7 +29,7 @@ func parseSubnetID(id string) (subnetID, error) {
 	return subnetID{subscription: r.SubscriptionID, group: r.ResourceGroupName, vnet: r.Parent.Name, subnet: r.Name}, nil
 }
 
-// parseSecurityGroupID is the name in a network security group's ID.
+// parseSecurityGroupID returns the name in a network security group's ID.
 func parseSecurityGroupID(id string) (name string, err error) {
 	r, err := arm.ParseResourceID(id)
 	if err != nil || !strings.EqualFold(r.ResourceType.String(), "Microsoft.Network/networkSecurityGroups") {
@@ -38,7 +38,7 @@ func parseSecurityGroupID(id string) (name string, err error) {
 	return r.Name, nil
 }
 
-// sameVNet reports whether two subnets are neighbours. ARM ids ignore case.
+// sameVNet reports whether two subnets are in the same virtual network. ARM IDs ignore case.
 func (s subnetID) sameVNet(o subnetID) bool {
 	return strings.EqualFold(s.subscription, o.subscription) && strings.EqualFold(s.group, o.group) && strings.EqualFold(s.vnet, o.vnet)
 }
@@ -48,13 +48,13 @@ var (
 	agentNSG    = regexp.MustCompile(`(?i)^aks-agentpool-\d{8}-nsg$`)
 )
 
-// managed reports whether AKS made the network, rather than the user.
+// managed reports whether AKS created the network, rather than the user.
 func (s subnetID) managed(nodeGroup string) bool {
 	return strings.EqualFold(s.group, nodeGroup) && managedVNet.MatchString(s.vnet)
 }
 
-// SubnetError says why nodes cannot join a subnet. Reason is one of the reasons
-// of an AKSNodeClass's SubnetsReady condition.
+// SubnetError says why nodes cannot join a subnet. Reason is one of the reasons of an
+// AKSNodeClass's SubnetsReady condition.
 type SubnetError struct{ Reason, Detail string }
 
 func (e *SubnetError) Error() string { return e.Detail }
@@ -63,17 +63,18 @@ func (e *SubnetError) Error() string { return e.Detail }
 const (
 	SubnetIDInvalid = "SubnetIDInvalid"
 	SubnetNotFound  = "SubnetNotFound"
-	// SubnetDelegated: the subnet is given to another service, whose resources alone may join.
+	// SubnetDelegated: the subnet is delegated to another service; only that service's resources
+	// may join.
 	SubnetDelegated = "SubnetDelegated"
-	// SubnetTooSmall: it could not hold a single node, even if it were empty.
+	// SubnetTooSmall: the subnet could not hold a single node, even if it were empty.
 	SubnetTooSmall = "SubnetTooSmall"
-	// SubnetJoinDenied: karve may not put machines into it.
+	// SubnetJoinDenied: karve has no permission to join virtual machines to it.
 	SubnetJoinDenied = "SubnetJoinDenied"
 )
 
-// CheckSubnet reports whether nodes can join the subnet of a class: a
-// *SubnetError when they cannot, another error when it could not be found out.
-// An empty id means the cluster's own subnet, and maxPods zero what AKS gives a node.
+// CheckSubnet reports whether nodes can join the subnet of a node class: a *SubnetError when
+// they cannot, another error when the check failed. An empty id means the cluster's own subnet,
+// and maxPods zero AKS's default.
 func (p *Provider) CheckSubnet(ctx context.Context, id string, maxPods int64) error {
 	subnet := p.own
 	if id != "" {
@@ -101,7 +102,7 @@ func (p *Provider) CheckSubnet(ctx context.Context, id string, maxPods int64) er
 	return wrap(err, "reading subnet %s", subnet.subnet)
 }
 
-// holdsNodes reports why a subnet that exists cannot take nodes of so many pods.
+// holdsNodes returns why a subnet that exists cannot take nodes with maxPods pods.
 func (p *Provider) holdsNodes(s subnetID, properties *armnetwork.SubnetPropertiesFormat, maxPods int64) error {
 	if properties == nil {
 		return nil
@@ -118,8 +119,8 @@ func (p *Provider) holdsNodes(s subnetID, properties *armnetwork.SubnetPropertie
 	return nil
 }
 
-// joinable applies AKS's rules: nodes stay in the cluster's network, and a
-// network that AKS manages has one subnet for nodes.
+// joinable applies AKS's rules: nodes stay in the cluster's network, and a network that AKS
+// manages has one subnet for nodes.
 func (s subnetID) joinable(own subnetID, nodeGroup string) error {
 	if !s.sameVNet(own) {
 		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in virtual network %s of group %s, the cluster is in %s of %s: nodes must join the cluster's network", s.subnet, s.vnet, s.group, own.vnet, own.group)}
@@ -130,19 +131,19 @@ func (s subnetID) joinable(own subnetID, nodeGroup string) error {
 	return nil
 }
 
-// network reads what a NIC must refer to and remembers it.
+// network reads the resources that a NIC refers to and caches them.
 type network struct {
 	p *Provider
 
 	reading readings // by what is read
 
 	mu    sync.Mutex
-	pools memo[backends]          // of load balancers
-	nsg   memo[string]            // of the agent pools
-	guids map[string]memo[string] // of virtual networks, by lower-case group/name
-	// dual is whether subnets have addresses of IPv6 too, by lower-case network/subnet.
+	pools memo[backends]          // backend pools of load balancers
+	nsg   memo[string]            // network security group of the agent pools
+	guids map[string]memo[string] // GUIDs of virtual networks, by lower-case group/name
+	// dual is whether subnets have IPv6 ranges too, by lower-case network/subnet.
 	dual map[string]memo[bool]
-	// denied is why machines could not join a subnet, by lower-case network/subnet.
+	// denied is why virtual machines could not join a subnet, by lower-case network/subnet.
 	denied map[string]memo[string]
 }
 
@@ -152,28 +153,28 @@ type memo[T any] struct {
 	read  time.Time
 }
 
-// How long what the network looks like is believed. What has gone is noticed at once by the
-// launch that names it; see forget.
+// How long facts about the network are cached. A resource that was deleted is noticed at once by
+// the launch that refers to it; see forget.
 const (
 	poolsTTL = 2 * time.Hour
 	nsgTTL   = 12 * time.Hour
 	guidTTL  = 12 * time.Hour
-	// deniedTTL is how long a class waits for a role before it is tried again.
+	// deniedTTL is how long a node class waits for a missing role before it is tried again.
 	deniedTTL = 5 * time.Minute
-	// longestLook is the end of a look at the network that gets no answer, retries included.
+	// longestLook is the timeout of a read of the network, retries included.
 	longestLook = 30 * time.Second
-	// againAfter is how soon is read again what could not be read, or was empty.
+	// againAfter is how soon a read that failed or was empty is repeated.
 	againAfter = time.Minute
 )
 
-// dueIn is when a memo was read that is due in so long.
+// dueIn returns the read time of a memo that expires after d.
 func dueIn(d time.Duration, now time.Time, ttl time.Duration) time.Time { return now.Add(d - ttl) }
 
-// joinAction is the right to put machines into a subnet.
+// joinAction is the permission to join virtual machines to a subnet.
 const joinAction = "Microsoft.Network/virtualNetworks/subnets/join/action"
 
-// deny remembers that a machine was refused for want of the right to join its subnet,
-// which asking beforehand does not always tell: see checkJoin.
+// deny records that a virtual machine was refused because karve may not join its subnet, which
+// checking beforehand does not always find: see checkJoin.
 func (n *network) deny(s subnetID, r refusal) {
 	if r.kind != denied || !strings.Contains(strings.ToLower(r.advice), strings.ToLower(joinAction)) {
 		return
@@ -183,7 +184,7 @@ func (n *network) deny(s subnetID, r refusal) {
 	n.denied[addressBudget(s)] = memo[string]{r.advice, n.p.opts.Now()}
 }
 
-// joinDenied is why machines may not join, if that was so lately.
+// joinDenied returns why virtual machines may not join, if that was recorded recently.
 func (n *network) joinDenied(s subnetID) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -194,11 +195,11 @@ func (n *network) joinDenied(s subnetID) string {
 	return known.value
 }
 
-// remembered returns a fresh memo or reads anew. Who comes meanwhile shares what comes of
-// it: the first of a thousand launches come together. What was known stays while it cannot be
-// read, and is tried again after a minute: Azure itself says when a machine names what is gone.
-// What does not come for a moment holds nobody up: what was known goes on then, or the launch
-// fails and comes back.
+// remembered returns a cached value, or reads it again when it has expired. Concurrent callers
+// share one read: the first of a thousand launches come together. When the read fails, the
+// cached value stays and is read again after a minute: Azure reports it when a virtual machine
+// refers to a deleted resource. A slow read blocks no caller for longer than Options.Patience:
+// remembered then returns the cached value, or an error, after which the launch is retried.
 func remembered[T any](ctx context.Context, n *network, what string, get func() memo[T], put func(memo[T]), ttl time.Duration, read func(context.Context) (T, error)) (T, error) {
 	n.mu.Lock()
 	known := get()
@@ -231,11 +232,11 @@ func remembered[T any](ctx context.Context, n *network, what string, get func() 
 	case !known.read.IsZero():
 		return known.value, nil
 	}
-	return value, fmt.Errorf("reading %s: no answer for %v: %w", what, n.p.opts.Patience, err) // which passes
+	return value, fmt.Errorf("reading %s: no answer for %v: %w", what, n.p.opts.Patience, err) // passes by itself
 }
 
-// backends are the backend pools that nodes belong to with their address of either
-// family, by id.
+// backends are the IDs of the load balancer pools that nodes join with their IPv4 and IPv6
+// address.
 type backends struct{ four, six []string }
 
 func (b backends) none() bool { return len(b.four)+len(b.six) == 0 }
@@ -244,9 +245,9 @@ func (n *network) backendPools(ctx context.Context) (backends, error) {
 	return remembered(ctx, n, "pools", func() memo[backends] { return n.pools }, n.notePools, poolsTTL, n.readPools)
 }
 
-// notePools remembers the pools. That there are none is believed for a minute, and not at all
-// where there were some: machines without them may have no way out, and never join. Pools that
-// are gone Azure refuses by name; see forget.
+// notePools caches the pools. An empty result is cached for a minute, and ignored if there were
+// pools before: virtual machines without them may have no outbound connection, and never join
+// the cluster. Azure refuses deleted pools by name; see forget.
 func (n *network) notePools(m memo[backends]) {
 	if m.value.none() {
 		m = memo[backends]{n.pools.value, dueIn(againAfter, n.p.opts.Now(), poolsTTL)}
@@ -254,8 +255,8 @@ func (n *network) notePools(m memo[backends]) {
 	n.pools = m
 }
 
-// forget makes the next launch look again at all that a machine refers to: Azure names what
-// it does not find only in words.
+// forget makes the next launch read again everything that a virtual machine refers to: Azure
+// names what it does not find only in the text of the error.
 func (n *network) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -286,12 +287,12 @@ func (n *network) readPools(ctx context.Context) (backends, error) {
 	return b, nil
 }
 
-// balances reports whether nodes belong to the load balancer of that name.
+// balances reports whether nodes join the load balancer of that name.
 func (p *Provider) balances(name string) bool {
 	return slices.ContainsFunc(p.opts.LoadBalancers, func(ours string) bool { return strings.EqualFold(ours, name) })
 }
 
-// add picks the pools whose members are NICs. Pools of addresses manage themselves.
+// add adds the pools whose members are NICs. Pools of IP addresses are not joined through NICs.
 func (b *backends) add(lb *armnetwork.LoadBalancer) {
 	if lb.Properties == nil {
 		return
@@ -320,9 +321,9 @@ func byAddress(pool *armnetwork.BackendAddressPool) bool {
 	return false
 }
 
-// dualStack reports whether a node gets an address of IPv6 besides its own: where its
-// subnet has any, unless its pods have theirs from there too, which Azure's plugin knows
-// for IPv4 only.
+// dualStack reports whether a node gets an IPv6 address too: it does where its subnet has an
+// IPv6 range, unless its pods get addresses from the subnet as well, which Azure's plugin
+// supports for IPv4 only.
 func (n *network) dualStack(ctx context.Context, s subnetID) (bool, error) {
 	if n.p.opts.NetworkPlugin == pluginAzure && n.p.opts.NetworkPluginMode != modeOverlay {
 		return false, nil
@@ -338,16 +339,17 @@ func (n *network) dualStack(ctx context.Context, s subnetID) (bool, error) {
 		})
 }
 
-// noteRanges remembers what a subnet was seen to have, so that launches need not ask.
+// noteRanges caches the address families of a subnet that was read, so that launches need not
+// read it.
 func (n *network) noteRanges(s subnetID, properties *armnetwork.SubnetPropertiesFormat) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dual[addressBudget(s)] = memo[bool]{hasSix(properties), n.p.opts.Now()}
 }
 
-// securityGroup is the group a NIC must name itself: none in a network that AKS
-// manages, where the subnet has it, and the one that the options name or that of the agent
-// pools elsewhere.
+// securityGroup returns the group that a NIC must refer to: none in a network that AKS manages,
+// where the subnet refers to it; elsewhere Options.SecurityGroupID or the group of the agent
+// pools.
 func (n *network) securityGroup(ctx context.Context, subnet subnetID) (string, error) {
 	if subnet.managed(n.p.opts.NodeResourceGroup) {
 		return "", nil
@@ -379,7 +381,7 @@ func (n *network) readNSG(ctx context.Context) (string, error) {
 	return found[0], nil
 }
 
-// vnetGUID identifies the virtual network to the overlay.
+// vnetGUID returns the GUID by which the overlay identifies the virtual network.
 func (n *network) vnetGUID(ctx context.Context, subnet subnetID) (string, error) {
 	if n.p.opts.VNetGUID != "" && subnet.sameVNet(n.p.own) {
 		return n.p.opts.VNetGUID, nil

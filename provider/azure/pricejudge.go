@@ -13,19 +13,19 @@ import (
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
-// What no price of a machine has ever been: so many times what it was the day before, or
-// so many dollars an hour. Spot moves between a tenth and the whole of the price on demand.
+// Bounds that no real price has ever passed: the factor by which a price changes within a day,
+// and dollars an hour. Spot prices move between a tenth and the whole of the on-demand price.
 const (
 	implausibleFactor = 100
 	implausibleUSD    = 1000
 )
 
-// A DoubtedPrice is a price of the list that is not believed.
+// A DoubtedPrice is an implausible price of the list, which is not used.
 type DoubtedPrice struct {
 	Size, CapacityType string
-	// Said is what the list says, in dollars an hour.
+	// Said is the price in the list, in dollars an hour.
 	Said float64
-	// Used is what is gone by instead; zero when there was nothing but the list's.
+	// Used is the price that is used instead; zero when no other is known.
 	Used offering.Price
 }
 
@@ -37,15 +37,15 @@ func (d DoubtedPrice) String() string {
 	return fmt.Sprintf("%s (%s) at %g USD/h: %s", d.Size, d.CapacityType, d.Said, used)
 }
 
-// A priceJudge decides which prices of the list are believed.
+// A priceJudge decides which prices of the list are used.
 type priceJudge struct {
 	builtIn priceTable
-	// listed is where the built-in prices are from.
+	// listed is the source of the built-in prices.
 	listed   pricelist.List
 	location string
 
 	mu       sync.Mutex
-	believed priceTable // last
+	believed priceTable // the last table that was accepted
 	doubted  []DoubtedPrice
 	absent   bool // the list has no row of the region
 }
@@ -67,8 +67,8 @@ func newPriceJudge(location string) (*priceJudge, error) {
 	return j, nil
 }
 
-// believe makes a table of a list that was read. What cannot be true of a single size is
-// replaced by what was known before; a list of which most cannot be true is refused.
+// believe makes a price table of a list that was read. Implausible prices of single sizes are
+// replaced by the last known ones; a list whose prices are mostly implausible is an error.
 func (j *priceJudge) believe(list *meters) (priceTable, error) {
 	next := list.table()
 	j.mu.Lock()
@@ -77,9 +77,9 @@ func (j *priceJudge) believe(list *meters) (priceTable, error) {
 	j.absent = list.rows == 0 && len(j.believed) == 0 && !strings.EqualFold(j.listed.Region, j.location)
 	switch {
 	case j.absent:
-		// Nobody has seen prices of this region: sovereign and private clouds are not in the
-		// public list, and asking every minute would not put them there. It may have failed to
-		// say so, and is read again before its next turn.
+		// No price of this region is known: sovereign and private clouds are not in the public
+		// list, and reading every minute would not change that. The list may also be incomplete
+		// by mistake, so it is read again before its next turn.
 		j.believed, j.doubted = next, nil
 		return next, nil
 	case len(next) == 0:
@@ -101,7 +101,7 @@ func bySize(a, b DoubtedPrice) int {
 	return cmp.Or(strings.Compare(a.Size, b.Size), strings.Compare(a.CapacityType, b.CapacityType))
 }
 
-// replaceImplausible puts what was known in the place of what cannot be true.
+// replaceImplausible replaces implausible prices by the last known ones.
 func (j *priceJudge) replaceImplausible(next priceTable) (doubted []DoubtedPrice) {
 	for size := range next {
 		for _, what := range []priced{{size, false}, {size, true}} {
@@ -123,12 +123,12 @@ func plausible(said, known offering.Price) bool {
 	return known == 0 || said < known*implausibleFactor && said > known/implausibleFactor
 }
 
-// fillWorthless uses what was known where the list has nothing but prices of zero or less.
+// fillWorthless uses the last known price where the list has only prices of zero or less.
 func (j *priceJudge) fillWorthless(next priceTable, list *meters) (doubted []DoubtedPrice) {
 	for what, said := range list.worthless {
 		what = list.named(what)
 		if next.of(what) > 0 {
-			continue // under another meter
+			continue // another meter has a price
 		}
 		if j.known(what) > 0 {
 			next.set(what, j.known(what))
@@ -138,13 +138,13 @@ func (j *priceJudge) fillWorthless(next priceTable, list *meters) (doubted []Dou
 	return doubted
 }
 
-// known is the last price that was believed, else the built-in one.
+// known returns the last accepted price, else the built-in one.
 func (j *priceJudge) known(what priced) offering.Price {
 	return cmp.Or(j.believed.of(what), j.builtIn.of(what))
 }
 
-// DoubtedPrices are the prices of the last list that were not believed, of sizes the region
-// sells to nodes, in the order of their names.
+// DoubtedPrices returns the prices of the last list that were not used, for sizes that the
+// region sells for nodes, sorted by name.
 func (p *Provider) DoubtedPrices() []DoubtedPrice {
 	sold := p.skus.read().value.byName
 	p.judge.mu.Lock()
@@ -158,11 +158,11 @@ func (p *Provider) DoubtedPrices() []DoubtedPrice {
 	return doubted
 }
 
-// PricesProblem says in words why the price list could not be read; empty when it could.
+// PricesProblem describes why the price list could not be read; empty when it could.
 func (p *Provider) PricesProblem() string { return p.prices.read().problem }
 
-// PricesUnlisted says in words that the price list was read and does not have the region;
-// empty when it has.
+// PricesUnlisted says that the price list was read and lacks the region; empty when the list has
+// the region.
 func (p *Provider) PricesUnlisted() string {
 	p.judge.mu.Lock()
 	defer p.judge.mu.Unlock()
@@ -172,7 +172,7 @@ func (p *Provider) PricesUnlisted() string {
 	return fmt.Sprintf("Azure's price list does not have the region %s: machines are chosen by prices of %s, %s, and the list is read again every %.0f minutes", p.judge.location, p.judge.listed.Region, p.judge.listed.Of, nothingFor.Minutes())
 }
 
-// Prices counts what is gone by.
+// PriceStats counts the prices in use and the rejected ones.
 func (p *Provider) PriceStats() provider.PriceStats {
 	list := p.prices.read()
 	return provider.PriceStats{Accepted: len(list.value), Rejected: len(p.DoubtedPrices()), Read: list.taken}

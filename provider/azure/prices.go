@@ -15,14 +15,14 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// price is what a size costs per hour; zero means that the list does not say.
+// price is what a size costs per hour; zero means that the list has no price.
 type price struct{ onDemand, spot offering.Price }
 
 // priceTable is prices by size name.
 type priceTable map[string]price
 
-// priceReader reads the retail price list of a region. The list is public and
-// wants no token. Reads do not overlap: a source asks one at a time.
+// priceReader reads the retail price list of a region. The list is public and needs no token.
+// Reads do not overlap: a source starts one at a time.
 type priceReader struct {
 	transport policy.Transporter
 	url       string
@@ -37,7 +37,7 @@ const (
 	maxPageSize = 16 << 20 // bytes
 )
 
-// read follows the pages of the list.
+// read reads all pages of the list.
 func (r *priceReader) read(ctx context.Context) (priceTable, error) {
 	first, err := r.first()
 	if err != nil {
@@ -61,7 +61,8 @@ func (r *priceReader) read(ctx context.Context) (priceTable, error) {
 	return nil, fmt.Errorf("the price list did not end after %d pages", maxPages)
 }
 
-// sameHost reports whether two addresses are of one host; the list writes its port out.
+// sameHost reports whether two URLs have the same scheme and host; the list includes the port in
+// its links.
 func sameHost(a, b string) bool {
 	ua, errA := url.Parse(a)
 	ub, errB := url.Parse(b)
@@ -86,7 +87,7 @@ type pricePage struct {
 	NextPageLink string
 }
 
-// page fetches one page, three times at most.
+// page fetches one page, with three attempts.
 func (r *priceReader) page(ctx context.Context, address string) (pricePage, error) {
 	var err error
 	for attempt := range 3 {

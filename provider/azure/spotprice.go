@@ -13,22 +13,22 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// AnnotationSpotMaxPrice, on an AKSNodeClass, is the most that a spot machine of the class
-// may cost: dollars an hour such as 0.25, or a share of what the size costs on demand such
-// as 60%. Azure takes a machine back whose price rises above it.
+// AnnotationSpotMaxPrice, on an AKSNodeClass, is the maximum price of a spot node of the class:
+// dollars an hour such as 0.25, or a share of the size's on-demand price such as 60%. Azure
+// evicts an instance whose price rises above it.
 const AnnotationSpotMaxPrice = "karve.dev/spot-max-price"
 
-// A spotLimit is the most a spot machine may cost. The zero value is no limit but the
-// price on demand, which Azure never exceeds.
+// A spotLimit is the maximum price of a spot node. The zero value means the on-demand price,
+// which Azure never exceeds.
 type spotLimit struct {
 	price offering.Price
 	share float64
-	// wrong says that somebody set a limit that nobody can read.
+	// wrong is set when the annotation cannot be parsed.
 	wrong bool
 }
 
-// spotLimitOf reads the class's limit. One that cannot be meant is no reason to pay any
-// price: no spot machine is bought until it is corrected.
+// spotLimitOf parses the node class's limit. When it is malformed, no spot node is launched
+// until it is corrected, rather than one at any price.
 func spotLimitOf(class *v1beta1.AKSNodeClass) (spotLimit, error) {
 	text, given := class.Annotations[AnnotationSpotMaxPrice]
 	if !given {
@@ -46,7 +46,7 @@ func spotLimitOf(class *v1beta1.AKSNodeClass) (spotLimit, error) {
 	return spotLimit{wrong: true}, fmt.Errorf("annotation %s is %q: it must be dollars an hour such as 0.25, or a share of the price on demand such as 60%%; no spot machine is bought until then", AnnotationSpotMaxPrice, text)
 }
 
-// most is the limit for a size with that price on demand; zero when there is none.
+// most returns the limit for a size with that on-demand price; zero when there is none.
 func (l spotLimit) most(onDemand offering.Price) offering.Price {
 	if l.share > 0 {
 		return offering.Price(float64(onDemand) * l.share)
@@ -54,7 +54,7 @@ func (l spotLimit) most(onDemand offering.Price) offering.Price {
 	return l.price
 }
 
-// forbids says in words why a size must not be bought as spot; empty when it may be.
+// forbids describes why a size must not be launched as spot; empty when it may be.
 func (l spotLimit) forbids(p price) string {
 	most := l.most(p.onDemand)
 	switch {
@@ -66,8 +66,9 @@ func (l spotLimit) forbids(p price) string {
 	return ""
 }
 
-// spotMaxPrice is the limit in Azure's terms, dollars an hour of five digits. Without one we
-// pay up to the full price: -1 means that the price is no reason to take the machine back.
+// spotMaxPrice returns the limit for Azure's API: dollars an hour with five decimals. Without a
+// limit it is -1: Azure then never evicts because of the price, and charges at most the
+// on-demand price.
 func (m *machineType) spotMaxPrice() float64 {
 	if m.spotMost <= 0 {
 		return -1
@@ -75,7 +76,8 @@ func (m *machineType) spotMaxPrice() float64 {
 	return math.Floor(m.spotMost.USD()*1e5) / 1e5
 }
 
-// setPriority makes a spot machine one that Azure may take back, of which nothing stays.
+// setPriority sets the priority of a virtual machine. A spot one is deleted when Azure evicts
+// it.
 func (m *machineType) setPriority(vm *armcompute.VirtualMachineProperties, capacityType string) {
 	vm.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesRegular)
 	if capacityType != offering.Spot {

@@ -18,34 +18,35 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// AnnotationTagKeys on an AKSNodeClass holds the keys of all tags that it ever gave to
-// machines, as a JSON list: a tag that the class has no more is taken off by that, while
-// tags that others put on machines stay.
+// AnnotationTagKeys on an AKSNodeClass holds the keys of all tags that the class ever gave to
+// virtual machines, as a JSON list: karve removes a tag that the class no longer has, and leaves
+// tags of other users alone.
 const AnnotationTagKeys = "karve.dev/tag-keys"
 
-// updateSight is how old the list of machines may be by which they are compared. Garbage
+// updateSight is the maximum age of the list that virtual machines are compared by. Garbage
 // collection reads it more often.
 const updateSight = time.Minute
 
-// updates is what machines of a class shall carry besides what says what they are.
+// updates holds the tags and identities that nodes of a class must have, besides the tags that
+// identify them.
 type updates struct {
 	tags map[string]string
-	// dropped are keys, in lower case, of tags that the class had once.
+	// dropped are keys, in lower case, of tags that the node class had once.
 	dropped []string
-	// identities are added where they are missing, and never taken away: others may have
+	// identities are added where they are missing, and never removed: other users may have
 	// assigned some.
 	identities []string
 }
 
 var _ provider.Updater = (*Provider)(nil)
 
-// Update brings tags and identities of a machine, and the tags of its interface, to what
-// its class and the options say now. The machine goes last: while it is not up to date, a
-// later call finds that something is left to be done.
+// Update changes the tags and identities of a virtual machine, and the tags of its interface, to
+// what the node class and the options say now. The virtual machine is updated last: until then a
+// later call finds it out of date and continues.
 func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provider.Update, error) {
 	name, err := p.machineOf(m.ProviderID)
 	if errors.Is(err, provider.ErrForeign) {
-		return provider.Update{}, nil // as for a machine that is gone
+		return provider.Update{}, nil // same as for one that is gone
 	}
 	if err != nil {
 		return provider.Update{}, err
@@ -56,7 +57,7 @@ func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provide
 	}
 	v, err := p.machines.since(ctx, p.opts.Now().Add(-updateSight))
 	if err != nil {
-		return provider.Update{RetryAfter: updateSight}, nil // whoever cannot wait for the list says so
+		return provider.Update{RetryAfter: updateSight}, nil // tried again; other callers report the error
 	}
 	k, handle := p.backendOf(name)
 	u, vm := p.updates(class), v.byName[handle]
@@ -71,8 +72,8 @@ func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provide
 	return p.update(ctx, k, name, u)
 }
 
-// updatable leaves alone what is not ours, what AKS keeps that karve does not know of, and
-// what Azure is working on.
+// updatable reports whether karve may update a virtual machine: it belongs to the cluster, is
+// not in an AKS pool unknown to karve, and Azure is not working on it.
 func (p *Provider) updatable(vm *machine) bool {
 	if vm.said != nil {
 		return p.ours(vm) && vm.said.updatable()
@@ -81,8 +82,8 @@ func (p *Provider) updatable(vm *machine) bool {
 	return computes && p.ours(vm) && !madeByAKS(vm) && text(vm.Properties.ProvisioningState) == stateSucceeded
 }
 
-// TagKeys are the keys of all tags that the class gives to machines and, as far as its
-// annotation knows, ever gave.
+// TagKeys returns the keys of all tags that the node class gives to virtual machines and, by its
+// annotation, ever gave.
 func (p *Provider) TagKeys(class *v1beta1.AKSNodeClass) []string {
 	keys := knownTagKeys(class)
 	for key := range p.wishedTags(class) {
@@ -92,7 +93,7 @@ func (p *Provider) TagKeys(class *v1beta1.AKSNodeClass) []string {
 	return slices.Compact(keys)
 }
 
-// knownTagKeys reads the annotation; one that cannot be read is as good as none.
+// knownTagKeys parses the annotation; a malformed one counts as empty.
 func knownTagKeys(class *v1beta1.AKSNodeClass) []string {
 	var keys []string
 	_ = json.Unmarshal([]byte(class.Annotations[AnnotationTagKeys]), &keys)
@@ -113,7 +114,8 @@ func (u updates) fit(vm *machine) bool {
 	return sameTags(vm.Tags, u.over(vm.Tags)) && len(u.missing(vm)) == 0
 }
 
-// over is what tags become: those of others stay, with the spelling of their keys.
+// over returns the tags after the update: tags of other users stay, with the spelling of their
+// keys.
 func (u updates) over(tags map[string]*string) map[string]*string {
 	out := maps.Clone(tags)
 	if out == nil {
@@ -143,7 +145,7 @@ func sameTags(a, b map[string]*string) bool {
 	return maps.EqualFunc(a, b, func(a, b *string) bool { return text(a) == text(b) })
 }
 
-// missing are the identities that a machine lacks.
+// missing returns the identities that a virtual machine lacks.
 func (u updates) missing(vm *machine) []string {
 	var out []string
 	for _, id := range u.identities {
@@ -154,7 +156,7 @@ func (u updates) missing(vm *machine) []string {
 	return out
 }
 
-// update changes the machine's interface, if it has to, and then the machine.
+// update changes the virtual machine's interface, if necessary, and then the virtual machine.
 func (p *Provider) update(ctx context.Context, k backend, name string, u updates) (provider.Update, error) {
 	nic, err := p.outdated(ctx, name, u)
 	if err != nil {
@@ -171,7 +173,7 @@ func (p *Provider) update(ctx context.Context, k backend, name string, u updates
 		return provider.Update{}, err
 	}
 	if !p.updatable(vm) || u.fit(vm) {
-		return provider.Update{RetryAfter: updateSight}, nil // the list was older than that
+		return provider.Update{RetryAfter: updateSight}, nil // the list was out of date
 	}
 	if nic != nil {
 		_, err := p.clients.nics.UpdateTags(ctx, p.opts.NodeResourceGroup, nicName(nic), armnetwork.TagsObject{Tags: u.over(nic.Tags)}, nil)
@@ -182,7 +184,7 @@ func (p *Provider) update(ctx context.Context, k backend, name string, u updates
 	return p.patch(ctx, name, vm, u)
 }
 
-// outdated is the machine's interface when its tags are not what they shall be.
+// outdated returns the virtual machine's interface if its tags must change; nil otherwise.
 func (p *Provider) outdated(ctx context.Context, name string, u updates) (*armnetwork.Interface, error) {
 	v, err := p.nics.since(ctx, p.opts.Now().Add(-updateSight))
 	if err != nil {
@@ -206,8 +208,8 @@ func nicName(nic *armnetwork.Interface) string {
 
 func lastSegment(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
-// patch changes the machine as it was read: who changes it meanwhile wins, and the next
-// call looks again.
+// patch changes the virtual machine as it was read: a concurrent change takes precedence, and
+// the next call compares again.
 func (p *Provider) patch(ctx context.Context, name string, vm *machine, u updates) (provider.Update, error) {
 	body := armcompute.VirtualMachineUpdate{Tags: u.over(vm.Tags)}
 	changed := "tags"
@@ -216,7 +218,7 @@ func (p *Provider) patch(ctx context.Context, name string, vm *machine, u update
 	}
 	_, err := p.clients.vms.BeginUpdate(ctx, p.opts.NodeResourceGroup, name, body, &armcompute.VirtualMachinesClientBeginUpdateOptions{IfMatch: vm.Etag})
 	if err != nil {
-		if classify(err).kind == exists { // it was changed meanwhile
+		if classify(err).kind == exists { // changed meanwhile
 			return provider.Update{RetryAfter: updateSight}, nil
 		}
 		return provider.Update{}, wrap(err, "updating %s of machine %s", changed, name)
@@ -224,7 +226,7 @@ func (p *Provider) patch(ctx context.Context, name string, vm *machine, u update
 	return provider.Update{Changed: changed, RetryAfter: updateSight}, nil
 }
 
-// added keeps the kind of identity that a machine has besides.
+// added returns an identity with the new IDs that keeps a system-assigned identity.
 func added(had *armcompute.VirtualMachineIdentity, ids []string) *armcompute.VirtualMachineIdentity {
 	out := identities(ids)
 	if had != nil && had.Type != nil && strings.Contains(string(*had.Type), string(armcompute.ResourceIdentityTypeSystemAssigned)) {

@@ -12,15 +12,15 @@ import (
 // Priority orders requests that wait for the same tokens.
 type Priority int
 
-// The higher goes first. Giving back what is paid for and not wanted comes
-// before anything that would cost more.
+// The higher goes first. Deleting resources that cost money and are not wanted comes before
+// anything that would cost more.
 const (
-	Upkeep   Priority = iota // of what runs well as it is: tags, identities
-	Read                     // to know more: drift, prices, sizes
-	Create                   // a machine for pods that wait
-	Replace                  // a machine for one that is about to be taken away
-	StopLeak                 // the end of a machine, or of what it left behind
-	Shared                   // one list that many of all these wait for, ends of machines too
+	Upkeep   Priority = iota // of what works as it is: tags, identities
+	Read                     // reads: drift, prices, sizes
+	Create                   // a node for pending pods
+	Replace                  // a node that replaces one about to be interrupted
+	StopLeak                 // deleting a virtual machine, or what is left of it
+	Shared                   // a list that many requests of all kinds wait for, deletions too
 )
 
 // Options say how much of Azure's limits to use. The zero Options work.
@@ -30,15 +30,14 @@ type Options struct {
 	// what is gained shrinks to the same share. Replacements and ends of machines may borrow half
 	// of the others' part, and it is given back first. Limits of single machines are ours alone.
 	Share float64
-	// Pace is how many times faster than Azure's a simulated cloud's limits refill;
+	// Pace is how many times faster than Azure's the limits of a simulated cloud refill;
 	// infinite when it has none. Zero means 1.
 	Pace float64
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Buckets are all limits that one principal has in one region. They are safe for
-// concurrent use.
+// Buckets are all limits of one principal in one region. They are safe for concurrent use.
 type Buckets struct {
 	share, pace float64
 	now         func() time.Time
@@ -49,21 +48,20 @@ type Buckets struct {
 	queue   queue
 	places  map[ticket]*place
 	granted map[ticket]grant
-	serial  uint64 // of places
+	serial  uint64 // last serial of a place
 	passes  uint64
 	swept   time.Time
 	tally   tally
 }
 
-// resource is one that has limits of its own.
+// resource is a resource that has limits of its own.
 type resource struct {
 	class Class
 	name  string
 }
 
-// ticket names a request before it is made: the resource it is about and the most
-// particular of its classes. Requests that nobody asked a ticket for get one in
-// passing, with a number of their own.
+// ticket identifies a request before it is made: its resource and the most specific of its
+// classes. A request without a ticket gets one in the pipeline policy, with a number of its own.
 type ticket struct {
 	key     string
 	class   Class
@@ -81,18 +79,18 @@ type grant struct {
 }
 
 const (
-	// patience is how long a place stays free for someone who is late.
+	// patience is how long a place is kept after its due time.
 	patience = 30 * time.Second
 	// unused is how long tokens stay reserved for a request that is not made.
 	unused = 30 * time.Second
-	// sweepEvery is how often lapsed places and grants are looked for.
+	// sweepEvery is how often expired places and grants are removed.
 	sweepEvery = time.Second
-	// bucketsKept bounds the buckets of single resources: beyond it full ones go,
-	// which are no different from new ones.
+	// bucketsKept bounds the buckets of single resources: above it full ones are removed, which
+	// equal new ones.
 	bucketsKept = 10000
 )
 
-// New makes buckets that are full.
+// New returns Buckets that are full.
 func New(o Options) *Buckets {
 	b := &Buckets{
 		share: cmp.Or(o.Share, 0.5), pace: cmp.Or(o.Pace, 1), now: o.Now,
@@ -106,11 +104,10 @@ func New(o Options) *Buckets {
 	return b
 }
 
-// Ticket asks for one request of the classes cs, the most particular last, on the
-// resource named key. Zero means go: the tokens are taken, and the policy lets the
-// next such request through. Otherwise come back after the wait; the place in the
-// queue is kept meanwhile. Asking again changes nothing but the priority, which
-// only rises.
+// Ticket asks for one request of the classes cs, the most specific last, on the resource named
+// key. Zero means go: the tokens are taken, and the policy lets the next such request through.
+// Otherwise call again after the wait; the place in the queue is kept meanwhile. Calling again
+// changes nothing but the priority, which only rises.
 func (b *Buckets) Ticket(key string, p Priority, cs ...Class) (wait time.Duration) {
 	if len(cs) == 0 {
 		return 0
@@ -139,8 +136,8 @@ func (b *Buckets) ask(id ticket, p Priority, cs []Class) time.Duration {
 	return 0
 }
 
-// Drop gives up a ticket, waiting or granted: what it took is free again. The
-// class is the most particular of those it was asked for.
+// Drop gives up a ticket, waiting or granted, and returns its tokens. The class is the most
+// specific of those given to Ticket.
 func (b *Buckets) Drop(key string, c Class) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +149,7 @@ func (b *Buckets) drop(id ticket) {
 	b.refund(id)
 }
 
-// enqueue finds the ticket's place, or makes one.
+// enqueue returns the ticket's place, or makes one.
 func (b *Buckets) enqueue(id ticket, p Priority, cs []Class, now time.Time) *place {
 	pl := b.places[id]
 	switch {
@@ -179,7 +176,7 @@ func (b *Buckets) leave(id ticket) {
 	delete(b.places, id)
 }
 
-// waitOf is how long until there are tokens for a place and for all before it.
+// waitOf returns how long until there are tokens for a place and for all before it.
 func (b *Buckets) waitOf(pl *place, now time.Time) time.Duration {
 	ahead := b.queue.ahead(pl, b.shutBeside(pl, now), now)
 	var common, own time.Duration
@@ -195,7 +192,7 @@ func (b *Buckets) waitOf(pl *place, now time.Time) time.Duration {
 	return max(common, own)
 }
 
-// shutBeside lists the classes that Azure refuses for now, but for the place's.
+// shutBeside returns the classes that Azure refuses for now, except the place's own.
 func (b *Buckets) shutBeside(pl *place, now time.Time) []Class {
 	var shut []Class
 	for c, k := range b.all {
@@ -233,8 +230,8 @@ func (b *Buckets) pay(id ticket, cs []Class, n float64, now time.Time) {
 	}
 }
 
-// bucketOf is the bucket of everything of a class, brought up to now; nil when
-// the class has no such limit.
+// bucketOf returns the bucket for all requests of a class, refilled up to now; nil when the
+// class has no such limit.
 func (b *Buckets) bucketOf(c Class, now time.Time) *bucket {
 	k := b.all[c]
 	if k == nil {
@@ -249,8 +246,8 @@ func (b *Buckets) bucketOf(c Class, now time.Time) *bucket {
 	return k
 }
 
-// bucketOfEach is the bucket of a single resource. Nobody but us works on our
-// machines, so we use all of it.
+// bucketOfEach returns the bucket of a single resource. Only karve works on its virtual
+// machines, so it uses the whole limit.
 func (b *Buckets) bucketOfEach(c Class, name string, now time.Time) *bucket {
 	r := resource{c, name}
 	k := b.each[r]
@@ -278,7 +275,7 @@ func (b *Buckets) prune(now time.Time) {
 	}
 }
 
-// sweep drops places that nobody came back to and grants that nobody used.
+// sweep drops places past their patience and grants that were not used.
 func (b *Buckets) sweep(now time.Time) {
 	if now.Sub(b.swept) < sweepEvery {
 		return

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// unsaid is how long a refusal that names no time is taken to last.
+// unsaid is how long a refusal lasts that names no time.
 const unsaid = 10 * time.Second
 
-// remaining is what an answer says of one bucket.
+// remaining is what an answer reports about one bucket.
 type remaining struct {
 	class Class
 	each  bool // of the single resource
 	left  float64
 }
 
-// remainingIn reads the headers in which Resource Manager and Compute tell what
-// is left. Unknown buckets are passed over.
+// remainingIn parses the headers in which Resource Manager and Compute report what is left.
+// Unknown buckets are skipped.
 func remainingIn(h http.Header) []remaining {
 	var all []remaining
 	for name, class := range map[string]Class{"Reads": ARMReads, "Writes": ARMWrites, "Deletes": ARMDeletes} {
@@ -38,8 +38,8 @@ func remainingIn(h http.Header) []remaining {
 	return all
 }
 
-// remainingOf reads an item such as "Microsoft.Compute/PutVMSubscriptionMaximum;1499".
-// Older names carry a window instead: "Microsoft.Compute/HighCostGet30Min;12".
+// remainingOf parses an item such as "Microsoft.Compute/PutVMSubscriptionMaximum;1499". Older
+// names carry a window instead: "Microsoft.Compute/HighCostGet30Min;12".
 func remainingOf(item string) (remaining, bool) {
 	name, count, _ := strings.Cut(strings.TrimSpace(item), ";")
 	left, err := strconv.ParseFloat(strings.TrimSpace(count), 64)
@@ -63,7 +63,7 @@ func computeNames() map[string]Class {
 	}
 }
 
-// learn takes from an answer what it says of the limits, and counts it.
+// learn applies what an answer reports about the limits, and counts the answer.
 func (b *Buckets) learn(c call, sent time.Time, resp *http.Response, err error) {
 	b.count(c, outcome(resp, err))
 	if resp == nil || math.IsInf(b.pace, 1) {
@@ -90,9 +90,9 @@ func (b *Buckets) saidOf(r remaining, c call, now time.Time) *bucket {
 	return b.bucketOf(r.class, now)
 }
 
-// close empties the buckets that a refusal is about. Those are the ones it says
-// are empty; else those of the service that refused. A service whose limits are
-// not known refuses for reasons of its own, and nothing else need wait for that.
+// close closes the buckets that a refusal is about: those that it reports as empty, else those
+// of the service that refused. A refusal of a service without known limits closes only the
+// resource's bucket, if any, so that no other request waits for it.
 func (b *Buckets) close(c call, said []remaining, after time.Duration, sent, now time.Time) {
 	if after <= 0 {
 		after = unsaid
@@ -108,11 +108,11 @@ func (b *Buckets) close(c call, said []remaining, after time.Duration, sent, now
 	}
 }
 
-// Longest is the longest that Azure is believed to refuse requests for: its limits are
-// counted over half an hour at most, so one who says more errs.
+// Longest is the longest wait that is accepted from Azure: its limits are counted over half an
+// hour at most, so a longer one is an error.
 const Longest = 30 * time.Minute
 
-// RetryAfter reads the header in its three spellings, up to Longest; zero when there is none.
+// RetryAfter parses the header in its three spellings, up to Longest; zero when there is none.
 func RetryAfter(h http.Header) time.Duration { return min(saidAfter(h), Longest) }
 
 func saidAfter(h http.Header) time.Duration {

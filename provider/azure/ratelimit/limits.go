@@ -1,46 +1,44 @@
 package ratelimit
 
-// Class names a kind of request that Azure limits on its own. Most requests fall
-// under two: one of Resource Manager (arm-…) and one of the service behind it.
+// Class is a kind of request that Azure limits separately. Most requests fall under two: one of
+// Resource Manager (arm-…) and one of the service behind it.
 type Class string
 
-// Resource Manager's, by method: GET, DELETE, and everything else.
+// Classes of Resource Manager, by method: GET, DELETE, and everything else.
 const (
 	ARMReads   Class = "arm-reads"
 	ARMWrites  Class = "arm-writes"
 	ARMDeletes Class = "arm-deletes"
 )
 
-// Compute's for virtual machines.
+// Classes of Compute for virtual machines.
 const (
 	PutVM        Class = "vm-put"        // create
 	UpdateVM     Class = "vm-update"     // update, start, restart, extensions
 	DeleteVM     Class = "vm-delete"     // delete, deallocate, simulate an eviction
-	GetVM        Class = "vm-get"        // one machine, its view and its extensions
-	ListVM       Class = "vm-list"       // machines of a group, location or subscription
-	GetOperation Class = "operation-get" // how an asynchronous operation fares
+	GetVM        Class = "vm-get"        // one virtual machine, its instance view and its extensions
+	ListVM       Class = "vm-list"       // virtual machines of a group, location or subscription
+	GetOperation Class = "operation-get" // status of an asynchronous operation
 )
 
-// The Kubernetes service's.
+// Classes of AKS.
 const (
-	AKS          Class = "aks"           // whatever is not below, machines included
+	AKS          Class = "aks"           // all requests not below, machines included
 	AKSPut       Class = "aks-put"       // a cluster or an agent pool
 	AKSList      Class = "aks-list"      // clusters
-	AKSOperation Class = "aks-operation" // how an asynchronous operation fares
+	AKSOperation Class = "aks-operation" // status of an asynchronous operation
 )
 
-// A limit is a bucket's size: what it holds when full, and what it gains. The
-// zero limit does not limit.
+// A limit is a bucket's capacity and gain. The zero limit means unlimited.
 type limit struct{ burst, perMinute float64 }
 
-// limits are those of a class: for everything of the subscription in the region,
-// and for each single resource.
+// limits are those of a class: for all requests of the subscription in the region, and for each
+// single resource.
 type limits struct{ all, each limit }
 
-// limitsOf is the table of published limits: Resource Manager's per principal and
-// region (learn.microsoft.com, request-limits-and-throttling), Compute's per
-// subscription and region (compute-throttling-limits) and those of AKS
-// (quotas-skus-regions).
+// limitsOf is the table of published limits: Resource Manager's per principal and region
+// (learn.microsoft.com, request-limits-and-throttling), Compute's per subscription and region
+// (compute-throttling-limits) and those of AKS (quotas-skus-regions).
 func limitsOf(c Class) limits {
 	switch c {
 	case ARMReads:

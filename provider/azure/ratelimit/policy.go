@@ -12,13 +12,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// longest is how long the policy holds a request at most. It is as long as
-// retries of the SDK wait by themselves, so that nobody notices which it was.
+// longest is how long the policy holds a request at most. It equals the longest wait of the
+// SDK's own retries, so that callers see no difference.
 const longest = 5 * time.Second
 
-// Policy is the part of an SDK pipeline that takes tokens for requests, holds
-// back those that have none, and learns from the answers. It belongs behind the
-// retry policy: every try counts.
+// Policy returns the part of an SDK pipeline that takes tokens for requests, holds back requests
+// without tokens, and applies the counts in the answers. It belongs behind the retry policy:
+// every attempt counts.
 func (b *Buckets) Policy() policy.Policy { return pipeline{b} }
 
 type pipeline struct{ b *Buckets }
@@ -41,8 +41,8 @@ func (p pipeline) Do(req *policy.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// enter waits for the call's turn, unless there is a ticket for it already. It
-// reports the rest of the wait when that is too long to stay for.
+// enter waits for the call's tokens, unless a ticket was granted already. It returns the rest of
+// the wait when that is too long.
 func (b *Buckets) enter(ctx context.Context, c call) (time.Duration, error) {
 	if b.use(ticketOf(c.key, c.classes)) {
 		return 0, nil
@@ -89,7 +89,7 @@ func (b *Buckets) tryPass(id ticket, c call) time.Duration {
 	return b.ask(id, c.priority, c.classes)
 }
 
-// forget leaves nothing of a request that has gone or gives up.
+// forget removes all state of a request that was sent or gave up.
 func (b *Buckets) forget(id ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +107,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// heldBack is the answer Azure would have given, had it been asked.
+// heldBack returns the answer that Azure would have given.
 func heldBack(req *http.Request, wait time.Duration) *http.Response {
 	seconds := int((wait + time.Second - 1) / time.Second)
 	body := fmt.Sprintf(`{"error":{"code":"TooManyRequests","message":"Held back by karve for %d seconds: Azure's request limits are used up."}}`, seconds)

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// A place in the queue is kept for whoever comes back to it in time.
+// A place is a position in the queue. It is kept for a caller that returns in time.
 type place struct {
 	ticket
 	classes  []Class
 	priority Priority
 	serial   uint64
 	since    time.Time
-	due      time.Time // when it was told to come back
-	// blocked is until when the resource's own limits keep it from going.
+	due      time.Time // when the caller was told to return
+	// blocked is until when the resource's own limits hold the request back.
 	blocked time.Time
-	line    *line // it stands in; nil outside of the queue
+	line    *line // the line it is in; nil outside of the queue
 }
 
 func (pl *place) block(until time.Time) {
@@ -26,20 +26,20 @@ func (pl *place) block(until time.Time) {
 	}
 }
 
-// A queue is everybody who waits: the urgent first, and who came first among equals. It
-// consists of lines, of which there are few, since a thousand who wait all want to know how
-// many are before them. The zero queue is empty.
+// A queue holds all waiting requests: higher priority first, and by arrival among equals. It
+// consists of few lines, since every one of a thousand requests counts those before it. The zero
+// queue is empty.
 type queue []*line
 
-// A line is those who wait for the same with the same priority, by their serials.
+// A line holds requests with the same classes and priority, by serial.
 type line struct {
 	priority Priority
 	classes  []Class
 	places   []*place
-	blocked  time.Time // until when some of them may be
+	blocked  time.Time // the latest blocked of its places
 }
 
-// enter puts a place where its priority and serial say.
+// enter inserts a place by its priority and serial.
 func (q *queue) enter(pl *place) {
 	l := q.lineFor(pl)
 	at, _ := l.find(pl)
@@ -68,21 +68,21 @@ func (q *queue) leave(pl *place) {
 	}
 }
 
-// forget removes those of whom lapsed is true.
+// forget removes the places for which lapsed returns true.
 func (q *queue) forget(lapsed func(*place) bool) {
 	for _, l := range *q {
 		l.places = slices.DeleteFunc(l.places, lapsed)
 	}
 }
 
-// find returns where a place is in the line, or would be.
+// find returns the index of a place in the line, or where it would be.
 func (l *line) find(pl *place) (int, bool) {
 	return slices.BinarySearchFunc(l.places, pl.serial, func(p *place, serial uint64) int { return cmp.Compare(p.serial, serial) })
 }
 
-// ahead counts, for each class of a place, those before it that will take a token first.
-// Who cannot go for a reason that the place does not share, such as a class that is shut,
-// must not hold it up meanwhile.
+// ahead counts, for each class of a place, the requests before it that will take a token first.
+// Requests that cannot go for a reason that does not apply to the place, such as a class that is
+// closed, do not count.
 func (q *queue) ahead(pl *place, shut []Class, now time.Time) []float64 {
 	n := make([]float64, len(pl.classes))
 	for _, l := range *q {
@@ -99,7 +99,7 @@ func (q *queue) ahead(pl *place, shut []Class, now time.Time) []float64 {
 	return n
 }
 
-// before is how many of the line go before a place that is no more urgent.
+// before returns how many of the line go before a place of the same or lower priority.
 func (l *line) before(pl *place, now time.Time) int {
 	n := len(l.places)
 	if l.priority == pl.priority {

@@ -7,14 +7,14 @@ import (
 
 // A call is a request as the limits see it.
 type call struct {
-	key      string // name of the resource that has limits of its own; lower case
+	key      string // name of the resource with limits of its own; lower case
 	method   string
-	classes  []Class // the most particular last
+	classes  []Class // the most specific last
 	priority Priority
 }
 
-// callOf understands a request of Resource Manager by its method and path. What
-// it does not know falls under Resource Manager's own limits only.
+// callOf classifies a request to Resource Manager by its method and path. Unknown requests fall
+// under Resource Manager's own limits only.
 func callOf(r *http.Request) call {
 	segments := strings.Split(strings.Trim(strings.ToLower(r.URL.Path), "/"), "/")
 	c := call{method: r.Method, classes: []Class{armClass(r.Method)}, priority: usual(r.Method), key: segments[len(segments)-1]}
@@ -40,7 +40,7 @@ func armClass(method string) Class {
 	return ARMWrites
 }
 
-// usual is the priority of a request that nobody has asked a ticket for.
+// usual returns the priority of a request without a ticket.
 func usual(method string) Priority {
 	switch method {
 	case http.MethodGet, http.MethodHead:
@@ -51,8 +51,8 @@ func usual(method string) Priority {
 	return Create
 }
 
-// afterProvider splits a path at its resource provider: the segments behind its
-// namespace alternate between types and names.
+// afterProvider splits a path at its resource provider: the segments behind its namespace
+// alternate between types and names.
 func afterProvider(segments []string) (namespace string, path []string) {
 	for i := len(segments) - 2; i >= 0; i-- {
 		if segments[i] == "providers" {
@@ -79,7 +79,7 @@ func (c *call) compute(path []string) {
 	}
 }
 
-// list is a list of machines.
+// list classifies a list of virtual machines.
 func (c *call) list() {
 	c.add(ListVM)
 	c.share()
@@ -91,15 +91,15 @@ func (c *call) network(path []string) {
 	}
 }
 
-// share is for a list that answers everybody at once. Who waits for it meanwhile may ask
-// for what goes before everything else, so it must not come after that.
+// share raises the priority of a list that many callers share. Requests of the highest other
+// priority may wait for it, so it must not wait behind them.
 func (c *call) share() {
 	if c.method == http.MethodGet {
 		c.priority = Shared
 	}
 }
 
-// machine is a request to one machine; below is its path behind the name.
+// machine classifies a request to one virtual machine; below is its path behind the name.
 func (c *call) machine(below []string) {
 	action := ""
 	if len(below) > 0 {
@@ -140,5 +140,5 @@ func (c *call) aks(path []string) {
 
 func (c *call) add(class Class) { c.classes = append(c.classes, class) }
 
-// service is the most particular class; the one requests are counted under.
+// service returns the most specific class, under which requests are counted.
 func (c *call) service() Class { return c.classes[len(c.classes)-1] }

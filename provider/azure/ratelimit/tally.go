@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// tally counts what was asked and how long it waited. Buckets' mutex guards it.
+// tally counts requests and their waits. Buckets.mu guards it.
 type tally struct {
 	counts map[kind]uint64
 	waits  map[Class]provider.RequestWait
@@ -62,7 +62,7 @@ func outcome(resp *http.Response, err error) string {
 	return outcomeOK
 }
 
-// Requests sums up since New. Classes that were never asked for are left out.
+// Requests returns the sums since New. Classes without requests are left out.
 func (b *Buckets) Requests() provider.Requests {
 	b.mu.Lock()
 	defer b.mu.Unlock()
