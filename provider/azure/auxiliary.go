@@ -20,17 +20,17 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 )
 
-// auxiliaryHeader carries the right to use what another tenant shares, beside our own
+// auxiliaryHeader carries a token for resources that another tenant shares, beside karve's own
 // credentials.
 const auxiliaryHeader = "X-Ms-Authorization-Auxiliary"
 
-// auxiliaryMargin is how long before its end a token is replaced; a purchase takes seconds.
+// auxiliaryMargin is how long before its expiry a token is replaced; a creation takes seconds.
 const auxiliaryMargin = 5 * time.Minute
 
-// maxTokenSize is in bytes; real ones have two thousand.
+// maxTokenSize is in bytes; real tokens have two thousand.
 const maxTokenSize = 64 << 10
 
-// auxiliary keeps the token for AKS's shared galleries.
+// auxiliary caches the token for AKS's shared galleries.
 type auxiliary struct {
 	transport policy.Transporter
 	url       string // empty: no token is needed
@@ -41,7 +41,7 @@ type auxiliary struct {
 
 	mu     sync.Mutex
 	token  azcore.AccessToken
-	asking *asking // nil while nobody asks
+	asking *asking // nil while no request is in flight
 	held   holdOff
 }
 
@@ -53,7 +53,7 @@ func newAuxiliary(o *Options) *auxiliary {
 	return a
 }
 
-// audienceOf is whom tokens for Resource Manager are made out to.
+// audienceOf returns the audience of tokens for Resource Manager.
 func audienceOf(o *arm.ClientOptions) string {
 	where := cloud.AzurePublic
 	if o != nil && o.Cloud.Services != nil {
@@ -62,8 +62,8 @@ func audienceOf(o *arm.ClientOptions) string {
 	return strings.TrimSuffix(where.Services[cloud.ResourceManager].Audience, "/")
 }
 
-// allow returns a context whose requests may use the shared galleries. It waits briefly:
-// launches are many, and what waits with them is the end of machines too.
+// allow returns a context whose requests may use the shared galleries. It waits only briefly,
+// because many launches, and deletions of failed nodes with them, would wait behind it.
 func (a *auxiliary) allow(ctx context.Context) (context.Context, error) {
 	if a.url == "" {
 		return ctx, nil
@@ -79,10 +79,10 @@ func (a *auxiliary) allow(ctx context.Context) (context.Context, error) {
 	return policy.WithHTTPHeader(ctx, http.Header{auxiliaryHeader: {"Bearer " + a.token.Token}}), nil
 }
 
-// errTokenRefused reports that another purchase was refused with the token just now.
+// errTokenRefused reports that Azure refused another creation with the token just now.
 var errTokenRefused = errors.New("the right to use AKS's shared galleries was refused a moment ago: asking anew")
 
-// renew asks for a token when it is time.
+// renew requests a token when it is due.
 func (a *auxiliary) renew(ctx context.Context) error {
 	a.mu.Lock()
 	now := a.now()
@@ -116,7 +116,7 @@ func (a *auxiliary) replace(ctx context.Context, asking *asking) {
 	asking.answered(err)
 }
 
-// stop ends a question under way.
+// stop cancels a request in flight.
 func (a *auxiliary) stop() {
 	a.mu.Lock()
 	asking := a.asking
@@ -124,19 +124,20 @@ func (a *auxiliary) stop() {
 	asking.stop()
 }
 
-// due: a token without a time for its renewal is renewed when it ends.
+// due reports whether the token should be renewed before auxiliaryMargin. A token without
+// RefreshOn is renewed only near its expiry.
 func (a *auxiliary) due(now time.Time) bool {
 	return !a.token.RefreshOn.IsZero() && now.After(a.token.RefreshOn)
 }
 
-// lasts reports whether the token we have is good for a purchase, due as it may be.
+// lasts reports whether the current token is valid for a creation, even if its renewal is due.
 func (a *auxiliary) lasts() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.token.Token != "" && a.token.ExpiresOn.Sub(a.now()) > auxiliaryMargin
 }
 
-// forget has the next purchase ask anew.
+// forget makes the next creation request a new token.
 func (a *auxiliary) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

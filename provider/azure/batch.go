@@ -9,27 +9,27 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 )
 
-// A batcher gathers orders that can be sent to Azure as one request: those of one key that
-// come within idle of each other, for most at the longest, up to size of them.
+// A batcher combines orders that Azure accepts as one request: orders with the same key that
+// come within idle of each other, for at most most, and up to size of them.
 type batcher[T any] struct {
 	idle, most time.Duration
 	size       int
-	// send sends orders of one key. It returns what became of each.
+	// send sends orders of one key. It returns the result of each.
 	send   func(ctx context.Context, orders []T) []error
 	panics *panics.Reporter
 
 	mu   sync.Mutex
-	open map[string]*batch[T] // those that still take orders
+	open map[string]*batch[T] // batches that still accept orders, by key
 }
 
-// sendFor is how long one request may take, with its retries.
+// sendFor is the timeout of one request, retries included.
 const sendFor = 2 * time.Minute
 
-// A batch is orders that wait for each other. The batcher's mutex guards it.
+// A batch is a set of orders that wait for each other. batcher.mu guards it.
 type batch[T any] struct {
 	orders []*order[T]
-	joined chan struct{} // somebody has come
-	full   chan struct{} // closed when nobody else may
+	joined chan struct{} // signals a new order
+	full   chan struct{} // closed when the batch has size orders
 }
 
 type order[T any] struct {
@@ -41,9 +41,9 @@ func newBatcher[T any](b Batching, p *panics.Reporter, send func(context.Context
 	return &batcher[T]{panics: p, idle: b.Idle, most: b.Most, size: b.Size, send: send, open: map[string]*batch[T]{}}
 }
 
-// ask sends an order together with others of its key, and returns what became of it. When
-// ctx ends before it was sent, it will not be, and the error is marked errBeforeRequest;
-// when it ends after that, nobody knows.
+// ask sends an order together with others of its key, and returns its result. When ctx ends
+// before the order was sent, it will not be sent, and the error is marked errBeforeRequest; when
+// ctx ends later, the result is unknown.
 func (b *batcher[T]) ask(ctx context.Context, key string, what T) error {
 	if b.size == 1 {
 		return b.send(ctx, []T{what})[0]
@@ -67,7 +67,7 @@ func (b *batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
 	if x == nil {
 		x = &batch[T]{joined: make(chan struct{}, 1), full: make(chan struct{})}
 		b.open[key] = x
-		// The others must not lose their request because the first goes away.
+		// The batch must be sent even if the first caller gives up.
 		lasting := context.WithoutCancel(ctx)
 		b.panics.Go(panicsHere, func() { b.run(lasting, key, x) })
 	}
@@ -84,7 +84,7 @@ func (b *batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
 	return o
 }
 
-// withdraw takes an order back, if its batch is still open.
+// withdraw removes an order, if its batch is still open.
 func (b *batcher[T]) withdraw(key string, o *order[T]) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +119,7 @@ func (b *batcher[T]) run(ctx context.Context, key string, x *batch[T]) {
 	}
 }
 
-// sent sends orders. After a panic nobody knows what became of any.
+// sent sends orders. After a panic the result of every order is unknown.
 func (b *batcher[T]) sent(ctx context.Context, orders []T) (became []error) {
 	if err := b.panics.Do(panicsHere, func() error { became = b.send(ctx, orders); return nil }); err != nil {
 		return slices.Repeat([]error{err}, len(orders))
@@ -127,7 +127,7 @@ func (b *batcher[T]) sent(ctx context.Context, orders []T) (became []error) {
 	return became
 }
 
-// wait returns when the batch is full, nobody has come for a while, or it has waited long.
+// wait returns when the batch is full, no order has come for idle, or most has passed.
 func (x *batch[T]) wait(idle, most time.Duration) {
 	quiet, end := time.NewTimer(idle), time.NewTimer(most)
 	defer quiet.Stop()
@@ -146,7 +146,7 @@ func (x *batch[T]) wait(idle, most time.Duration) {
 	}
 }
 
-// close takes a batch's orders; nobody can join or leave it any more.
+// close takes a batch's orders; none can be added or withdrawn any more.
 func (b *batcher[T]) close(key string, x *batch[T]) []*order[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()

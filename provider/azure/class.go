@@ -15,8 +15,8 @@ import (
 
 const defaultDiskGB = 128
 
-// A shape is the part of a class that decides what its types look like. It is
-// comparable: two classes of one shape sell the same.
+// A shape is the part of a node class that determines its instance types. It is comparable: two
+// classes of one shape offer the same types.
 type shape struct {
 	image         v1beta1.ImageFamily
 	diskGB        int64
@@ -27,15 +27,15 @@ type shape struct {
 	streaming     bool
 	localDNS      bool
 	fips          bool
-	minor         int // of Kubernetes 1; zero while not known
+	minor         int // minor of Kubernetes 1.x; zero while unknown
 	runs          runnable
-	release       string // of the operating system, as its label says
+	release       string // operating system release, as in its label
 	subnet        string // lower case
 	subnetName    string // as the class spells it
 	spot          spotLimit
 }
 
-// runnable says which machines the class has an image for.
+// runnable says for which architectures and generations the node class has an image.
 type runnable struct{ amd64gen1, amd64gen2, arm64gen2 bool }
 
 func (r runnable) starts(s *sku) bool {
@@ -57,7 +57,7 @@ func (p *Provider) class(ctx context.Context, name string) (*v1beta1.AKSNodeClas
 	return class, nil
 }
 
-// buyable reports why no machine may be bought for the class now.
+// buyable returns why no node may be launched for the node class now.
 func buyable(class *v1beta1.AKSNodeClass) error {
 	refuse := func(reason, detail string) error {
 		return &provider.NotReadyError{Class: class.Name, Reason: reason, Detail: detail}
@@ -65,7 +65,7 @@ func buyable(class *v1beta1.AKSNodeClass) error {
 	if !class.DeletionTimestamp.IsZero() {
 		return refuse("NodeClassTerminating", "the AKSNodeClass is being deleted")
 	}
-	// A status about an older spec would buy a machine that has drifted at birth.
+	// A status for an older spec would launch a node that has drifted from the start.
 	if ready := class.Condition(v1beta1.ConditionTypeReady); len(class.Status.Conditions) > 0 && !class.IsReady() {
 		return &provider.NotReadyError{Class: class.Name, Reason: ready.Reason, Detail: ready.Message, Unsettled: ready.Status != metav1.ConditionFalse}
 	}
@@ -75,8 +75,8 @@ func buyable(class *v1beta1.AKSNodeClass) error {
 	return nil
 }
 
-// shape boils a class down. Images come from its status where they are known
-// and from the family's table before that.
+// shape computes the shape of a node class. Images come from its status, or from the family's
+// table while the status has none.
 func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 	spec := &class.Spec
 	sh := shape{
@@ -103,11 +103,11 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 		sh.maxPods = int64(*spec.MaxPods)
 	}
 	sh.runs = runnableBy(class)
-	sh.spot, _ = spotLimitOf(class) // told by Unhonoured
+	sh.spot, _ = spotLimitOf(class) // the error is reported by Unhonoured
 	return sh
 }
 
-// imageFamily is the family of a class; Ubuntu where it names none.
+// imageFamily returns the family of a node class; Ubuntu if it names none.
 func imageFamily(spec *v1beta1.AKSNodeClassSpec) v1beta1.ImageFamily {
 	if spec.ImageFamily == nil || *spec.ImageFamily == "" {
 		return v1beta1.ImageFamilyUbuntu
@@ -115,7 +115,7 @@ func imageFamily(spec *v1beta1.AKSNodeClassSpec) v1beta1.ImageFamily {
 	return *spec.ImageFamily
 }
 
-// kubernetesVersion is the version new nodes of the class run; empty while unknown.
+// kubernetesVersion returns the version that new nodes of the class run; empty while unknown.
 func kubernetesVersion(class *v1beta1.AKSNodeClass) string {
 	if class.Status.KubernetesVersion == nil {
 		return ""
@@ -123,7 +123,7 @@ func kubernetesVersion(class *v1beta1.AKSNodeClass) string {
 	return strings.TrimPrefix(*class.Status.KubernetesVersion, "v")
 }
 
-// minorOf is the minor version in "1.36.3"; zero when there is none.
+// minorOf returns the minor version in "1.36.3"; zero when there is none.
 func minorOf(version string) int {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) < 2 {
@@ -136,7 +136,7 @@ func minorOf(version string) int {
 	return n
 }
 
-// subnetIn is subnetOf taken apart.
+// subnetIn returns subnetOf, parsed.
 func (p *Provider) subnetIn(class *v1beta1.AKSNodeClass) (subnetID, error) {
 	if id := p.subnetOf(class); id != p.opts.VNetSubnetID {
 		return parseSubnetID(id)
@@ -144,7 +144,7 @@ func (p *Provider) subnetIn(class *v1beta1.AKSNodeClass) (subnetID, error) {
 	return p.own, nil
 }
 
-// subnetKey is subnetOf in lower case.
+// subnetKey returns subnetOf in lower case.
 func (p *Provider) subnetKey(class *v1beta1.AKSNodeClass) string {
 	if id := p.subnetOf(class); id != p.opts.VNetSubnetID {
 		return strings.ToLower(id)
@@ -152,7 +152,7 @@ func (p *Provider) subnetKey(class *v1beta1.AKSNodeClass) string {
 	return p.ownKey
 }
 
-// subnetOf is the subnet that nodes of the class join.
+// subnetOf returns the subnet that nodes of the class join.
 func (p *Provider) subnetOf(class *v1beta1.AKSNodeClass) string {
 	if class.Spec.VNETSubnetID != nil && *class.Spec.VNETSubnetID != "" {
 		return *class.Spec.VNETSubnetID

@@ -8,40 +8,41 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// What may be wrong with a class so that no machine of it can be bought. These are reasons of
-// an AKSNodeClass's ValidationSucceeded condition.
+// Why no node of a node class can be launched. These are reasons of an AKSNodeClass's
+// ValidationSucceeded condition.
 const (
-	// ClassRefused: Azure refused machines of several sizes with one code that nobody knows.
+	// ClassRefused: Azure refused several sizes with the same unknown code.
 	ClassRefused = "MachinesRefused"
-	// ClassDenied: karve lacks a permission that machines of the class need.
+	// ClassDenied: karve lacks a permission that nodes of the class need.
 	ClassDenied = "PermissionMissing"
-	// ClassWithoutPool: the agent pool in which AKS is to make machines does not exist.
+	// ClassWithoutPool: the agent pool in which AKS is to create machines does not exist.
 	ClassWithoutPool = "MachinePoolNotFound"
 )
 
-// poolMissingTTL is how long a class then rests: somebody may be adding the pool.
+// poolMissingTTL is how long the node class then pauses: the pool may be added meanwhile.
 const poolMissingTTL = time.Minute
 
 const (
-	// alikeSizes is of how many sizes an unknown refusal is, it seems, no matter of sizes. After each
-	// rest twice as many are tried, up to mostTried: with a class that is wrong a purchase costs
-	// little, and where it was a matter of sizes the one that can be had is found in the end.
+	// alikeSizes is the number of sizes after which an unknown refusal is attributed to the node
+	// class. After each pause up to twice as many more are tried, up to mostTried: if the class
+	// is wrong a request costs little, and if the sizes are the cause an available one is found
+	// in the end.
 	alikeSizes = 3
 	mostTried  = 24
-	// refusedTTL is how long a class then rests. Its sizes rest longer, so that others are tried
-	// next, in case it was they after all.
+	// refusedTTL is how long the node class then pauses. Its sizes are blocked for longer, so
+	// that others are tried next, in case the sizes are the cause after all.
 	refusedTTL      = 3 * time.Minute
 	refusedSizesTTL = 10 * time.Minute
 )
 
-// ClassTrouble says why no machine of a class is asked for now, and what to do about it; an
-// empty reason when that is not so.
+// ClassTrouble says why no node of a node class is launched now, and what to do about it; the
+// reason is empty when launches are allowed.
 func (p *Provider) ClassTrouble(class string) (reason, detail string) {
 	b, _ := p.stockouts.ofClass(class)
 	return b.reason, b.words
 }
 
-// mayNotBuy returns why the class rests, for a launch.
+// mayNotBuy returns why launches of the node class pause; nil when they do not.
 func (p *Provider) mayNotBuy(class string) error {
 	reason, detail := p.ClassTrouble(class)
 	if reason == "" {
@@ -50,12 +51,12 @@ func (p *Provider) mayNotBuy(class string) error {
 	return &provider.NotReadyError{Class: class, Reason: reason, Detail: detail}
 }
 
-// blame has the class rest for a refusal that is about it rather than about an offer, and
-// reports whether it was.
+// blame pauses the node class after a refusal that concerns it rather than an offering, and
+// reports whether it did.
 func (l *launch) blame(r refusal) bool {
 	switch {
 	case r.lacks != "" && l.p.stockouts.buysNow(l.class.Name):
-		return false // a role that is still spreading, mostly
+		return false // mostly a role assignment that is still propagating
 	case r.lacks != "":
 		l.p.stockouts.rest(l.class.Name, ClassDenied, r, deniedTTL)
 	case r.kind == otherRefusal:
@@ -71,7 +72,7 @@ func (l *launch) blame(r refusal) bool {
 	return true
 }
 
-// ofClass is why all of a class rests.
+// ofClass returns the block of the whole node class, if any.
 func (m *stockouts) ofClass(class string) (block, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,7 +80,7 @@ func (m *stockouts) ofClass(class string) (block, bool) {
 	return b, resting
 }
 
-// rest has a whole class rest.
+// rest pauses a whole node class.
 func (m *stockouts) rest(class, reason string, r refusal, ttl time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +90,7 @@ func (m *stockouts) rest(class, reason string, r refusal, ttl time.Duration) {
 	m.version++
 }
 
-// restSizes has the sizes that were refused with one code rest for longer, in all zones. Callers
+// restSizes blocks the sizes that were refused with one code for longer, in all zones. Callers
 // hold the lock.
 func (m *stockouts) restSizes(class, code string) {
 	sizes := map[blockKey]block{}
@@ -104,23 +105,23 @@ func (m *stockouts) restSizes(class, code string) {
 	}
 }
 
-// A suspicion is that a class is wrong, for which machines of several sizes are refused with
-// one code.
+// A suspicion is that a node class is wrong, because several of its sizes were refused with one
+// code.
 type suspicion struct {
 	code string
-	// at is of how many sizes that were refused the class rests (again), and step how many more
-	// it takes after that.
+	// at is the number of refused sizes at which the node class pauses (again), and step how
+	// many more it takes after that.
 	at, step int
 }
 
-// alike reports whether a code was had for so many sizes of a class, none of which was bought
-// meanwhile, that it is to rest, and for how many.
+// alike reports whether so many sizes of a node class were refused with one code, and none was
+// launched meanwhile, that the class must pause. It returns the number of sizes.
 func (m *stockouts) alike(class, code string) (sizes int, rests bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sizes = m.sizesRefused(class, code)
 	s, known := m.suspects[class]
-	if !known || s.code != code || sizes <= 1 { // what was had earlier is over
+	if !known || s.code != code || sizes <= 1 { // earlier refusals have ended
 		s = suspicion{code: code, at: alikeSizes, step: 2 * alikeSizes}
 	}
 	switch {
@@ -129,13 +130,13 @@ func (m *stockouts) alike(class, code string) (sizes int, rests bool) {
 	case sizes >= s.at:
 		s.at, s.step, rests = sizes+s.step, min(2*s.step, mostTried), true
 	case s.at > alikeSizes:
-		m.restSizes(class, code) // it has rested: others tell more than the same size in another zone
+		m.restSizes(class, code) // it has paused before: other sizes tell more than the same size in another zone
 	}
 	m.suspects[class] = s
 	return sizes, rests
 }
 
-// sizesRefused counts sizes that rest because of a code. Callers hold the lock.
+// sizesRefused counts the sizes that are blocked because of a code. Callers hold the lock.
 func (m *stockouts) sizesRefused(class, code string) int {
 	sizes := map[string]bool{}
 	for key, b := range m.view() {
@@ -146,7 +147,7 @@ func (m *stockouts) sizesRefused(class, code string) int {
 	return len(sizes)
 }
 
-// buysNow reports whether a machine of the class was bought lately.
+// buysNow reports whether a node of the class was launched recently.
 func (m *stockouts) buysNow(class string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,13 +156,13 @@ func (m *stockouts) buysNow(class string) bool {
 
 func (m *stockouts) sells(class string) bool { return m.now().Sub(m.bought[class]) < refusedTTL }
 
-// sold notes that machines of a class can be bought.
+// sold records that nodes of a class can be launched.
 func (m *stockouts) sold(class string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.bought[class] = m.now()
 	if s, suspect := m.suspects[class]; suspect {
-		s.at = m.sizesRefused(class, s.code) + s.step // they were wrong, and not the class
+		s.at = m.sizesRefused(class, s.code) + s.step // the sizes were the cause, not the class
 		m.suspects[class] = s
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// createFailed is the reason of a launch that failed in a way that has no word of its own.
+// createFailed is the reason of a failed launch that has no more specific reason.
 const createFailed = "CreateInstanceFailed"
 
-// createReasons are the words that Karpenter's provider for Azure has for refusals, as
-// reasons of the condition Launched.
+// createReasons are the names that Karpenter's provider for Azure gives to refusals, as reasons
+// of the condition Launched.
 var createReasons = map[kind]string{
 	familyQuota:          "SubscriptionQuotaReached",
 	regionalQuota:        "SubscriptionQuotaReached",
@@ -25,8 +25,8 @@ var createReasons = map[kind]string{
 	spotTerms:            "SKUNotAvailable",
 }
 
-// named gives a launch's error its reason. What many choices were refused for goes by the
-// first, which is the one that was wanted most.
+// named sets the reason of a launch's error. When several offerings were refused, the first
+// counts, which was preferred.
 func named(err error) error {
 	var capacity *provider.CapacityError
 	switch {
@@ -48,7 +48,7 @@ func reasonOfKind(k kind) string {
 	return createFailed
 }
 
-// reasonOfAttempt also knows the choices that were not asked for, for reasons of our own.
+// reasonOfAttempt also handles offerings that karve skipped without a request.
 func reasonOfAttempt(a provider.Attempt) string {
 	reason := reasonOfKind(meaningOf(a.Code, a.Detail).kind)
 	switch {

@@ -15,22 +15,22 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A decoder reads JSON into the SDK's types in one go. Their own methods read what is in
-// an object once more at each level of it, and the lists of a large cluster are long.
+// A decoder decodes JSON into the SDK's types in one pass. The UnmarshalJSON methods of the SDK
+// read an object once more at each level of nesting, and the lists of a large cluster are long.
 //
-// Members are matched to fields by name, letter case ignored, as the SDK names its fields.
-// Types that need more than that are left to their methods. The zero decoder works, and
-// many may use it at a time.
+// Members are matched to fields by name, ignoring letter case, as the SDK names its fields.
+// Types that need more than that are decoded by their methods. The zero decoder works, and is
+// safe for concurrent use.
 type decoder struct {
 	plans sync.Map // by reflect.Type; see planOf
 }
 
-// A plan is the fields of a struct by their names in lower case; nil when the struct is
-// left to its own method.
+// A plan maps the names of a struct's fields, in lower case, to their indexes; nil when the
+// struct is decoded by its own method.
 type plan map[string]int
 
-// decode reads all of b into what into points to, and passes over what the type has no
-// field for. It fails where b is no JSON.
+// decode decodes all of b into the value that into points to, and skips members without a field.
+// It fails if b is not JSON.
 func (d *decoder) decode(b []byte, into any) error {
 	r := reading{d, jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	if err := r.value(reflect.ValueOf(into).Elem()); err != nil {
@@ -45,7 +45,7 @@ func (d *decoder) decode(b []byte, into any) error {
 	return nil
 }
 
-// A reading is a decoder at work.
+// A reading is one call of decode.
 type reading struct {
 	*decoder
 	json *jsontext.Decoder
@@ -53,7 +53,7 @@ type reading struct {
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// value reads one value. Null changes nothing.
+// value decodes one value. Null changes nothing.
 func (r *reading) value(v reflect.Value) error {
 	if r.json.PeekKind() == jsontext.KindNull {
 		return r.json.SkipValue()
@@ -85,7 +85,7 @@ func (r *reading) value(v reflect.Value) error {
 	return r.other(v.Addr().Interface())
 }
 
-// other reads a value as encoding/json does.
+// other decodes a value as encoding/json does.
 func (r *reading) other(into any) error {
 	value, err := r.json.ReadValue()
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *reading) text(v reflect.Value) error {
 	return nil
 }
 
-// fields reads an object into a struct.
+// fields decodes an object into a struct.
 func (r *reading) fields(v reflect.Value, p plan) error {
 	if err := enter(r.json, jsontext.KindBeginObject); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (r *reading) fields(v reflect.Value, p plan) error {
 	return err
 }
 
-// field finds the field of a quoted name. None is longer than the buffer.
+// field finds the field of a quoted name. No field name is longer than the buffer.
 func (p plan) field(quoted []byte) (int, bool) {
 	var buffer [64]byte
 	lower := buffer[:0]
@@ -144,7 +144,7 @@ func (p plan) field(quoted []byte) (int, bool) {
 	return i, known && len(quoted) <= len(buffer)
 }
 
-// entries reads an object into a map of strings to something.
+// entries decodes an object into a map with string keys.
 func (r *reading) entries(v reflect.Value) error {
 	if err := enter(r.json, jsontext.KindBeginObject); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (r *reading) entries(v reflect.Value) error {
 	return err
 }
 
-// array reads an array into a slice.
+// array decodes an array into a slice.
 func (r *reading) array(v reflect.Value) error {
 	if err := enter(r.json, jsontext.KindBeginArray); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A DiskEncryptionSetError reports that disks cannot be encrypted as configured, until
-// somebody changes that.
+// A DiskEncryptionSetError reports that disks cannot be encrypted as configured until the user
+// changes that.
 type DiskEncryptionSetError struct{ Reason, Detail string }
 
 func (e *DiskEncryptionSetError) Error() string { return e.Reason + ": " + e.Detail }
@@ -31,11 +31,11 @@ func parseEncryptionSetID(id string) (encryptionSetID, error) {
 	return encryptionSetID{m[1], m[2], m[3]}, nil
 }
 
-// encryptionTTL is how long it is believed that the set may be used: every class asks.
+// encryptionTTL is how long a successful check is cached: every node class checks.
 const encryptionTTL = time.Hour
 
-// CheckDiskEncryptionSet reports whether karve may use the configured set, with a
-// *DiskEncryptionSetError when it may not. Without one there is nothing to check.
+// CheckDiskEncryptionSet reports whether karve may use the configured disk encryption set, with
+// a *DiskEncryptionSetError when it may not. Without a set there is nothing to check.
 func (p *Provider) CheckDiskEncryptionSet(ctx context.Context) error {
 	if p.opts.DiskEncryptionSetID == "" {
 		return nil
@@ -45,7 +45,7 @@ func (p *Provider) CheckDiskEncryptionSet(ctx context.Context) error {
 	}
 	id, err := parseEncryptionSetID(p.opts.DiskEncryptionSetID)
 	if err != nil {
-		return err // refused when the options were read
+		return err // New has checked it
 	}
 	now := p.opts.Now()
 	_, err = p.clients.encryptionSets.Get(ctx, id.group, id.name, nil)

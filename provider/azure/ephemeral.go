@@ -4,13 +4,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// localDisks is the storage of the host that can hold an OS disk, in bytes.
+// localDisks is the local storage of a virtual machine that can hold an OS disk, in bytes.
 type localDisks struct {
 	nvme, cache, resource int64
 }
 
-// readLocalDisks keeps only what the size says an OS disk may be placed on.
-// Sizes that name no placements, the older ones, allow cache and resource disk.
+// readLocalDisks keeps only the storage on which the size allows an OS disk. Older sizes, which
+// list no placements, allow the cache and the resource disk.
 func readLocalDisks(c capabilities) localDisks {
 	if !c.flag("EphemeralOSDiskSupported") {
 		return localDisks{}
@@ -32,11 +32,11 @@ func readLocalDisks(c capabilities) localDisks {
 
 const gigabyte = 1_000_000_000
 
-// largestGB is the largest OS disk the host can hold, in decimal GB.
+// largestGB returns the largest OS disk that fits on local storage, in decimal GB.
 func (d localDisks) largestGB() int64 { return max(d.nvme, d.cache, d.resource) / gigabyte }
 
-// placement is where an OS disk of sizeGB goes: the first of NVMe, cache and
-// resource disk that holds it. It reports false when only a managed disk does.
+// placement returns where an OS disk of sizeGB goes: the first of NVMe, cache and resource disk
+// that holds it. It reports false when only a managed disk does.
 func (d localDisks) placement(sizeGB int64) (armcompute.DiffDiskPlacement, bool) {
 	switch {
 	case d.nvme/gigabyte >= sizeGB:

@@ -16,20 +16,20 @@ import (
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
-// A refusal is an ARM error understood.
+// A refusal is a classified ARM error.
 type refusal struct {
 	kind        kind
-	code        string // the cloud's
+	code        string // Azure's
 	detail      string // its message, shortened
-	advice      string // the next step; empty when nobody has to take one
-	lacks       string // the action that a permission is missing for; empty when it is not known
-	limitIsZero bool   // a quota of nothing at all
+	advice      string // the next step; empty when the user need not act
+	lacks       string // the action that karve lacks permission for; empty when unknown
+	limitIsZero bool   // the quota limit is zero
 	retryAfter  time.Duration
 	err         error
 }
 
-// words says what was refused and what to do about it. The next step goes first:
-// what shows the words may cut them short.
+// words describes what was refused and what to do about it. The next step goes first, because
+// the text may be cut off where it is shown.
 func (r refusal) words() string {
 	words := r.code
 	for _, more := range []string{r.advice, r.detail} {
@@ -40,10 +40,10 @@ func (r refusal) words() string {
 	return words
 }
 
-// classify understands an error of an ARM call; the zero refusal is none. The HTTP status counts before
-// the code and the code before phrases of the message: the code
-// OperationNotAllowed alone can mean throttling, three kinds of quota, or a
-// machine in the wrong state.
+// classify classifies the error of an ARM call; the zero refusal means no error. The HTTP status
+// takes precedence over the code, and the code over phrases of the message: the code
+// OperationNotAllowed alone can mean throttling, three kinds of quota, or a virtual machine in
+// the wrong state.
 func classify(err error) refusal {
 	if err == nil {
 		return refusal{}
@@ -80,7 +80,7 @@ func classify(err error) refusal {
 	return r
 }
 
-// unreached is the next step where no server was met, if a person must take it.
+// unreached returns the next step after an error without an answer, if the user must act.
 func unreached(err error) string {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
@@ -101,8 +101,8 @@ func responseOf(err error) *azcore.ResponseError {
 	return resp
 }
 
-// A sharedError is one that many are told at once, understood already: the SDK's own
-// errors may not be read by two at a time.
+// A sharedError is an error returned to many callers at once, already classified: the SDK's own
+// errors are not safe for concurrent reads.
 type sharedError struct {
 	r    refusal
 	text string
@@ -110,7 +110,7 @@ type sharedError struct {
 
 func (e *sharedError) Error() string { return e.text }
 
-// shared makes an error that many may read.
+// shared returns an error that is safe for concurrent reads.
 func shared(err error) error {
 	if err == nil {
 		return nil
@@ -120,15 +120,15 @@ func shared(err error) error {
 	return e
 }
 
-// A detailError is what Azure says of one of many things that one request asked for.
+// A detailError is Azure's error for one of several resources in a request.
 type detailError struct{ code, message string }
 
 func (e *detailError) Error() string { return e.code + ": " + e.message }
 
-// plainStatus is what a code that nobody knows means by its HTTP status.
+// plainStatus is the kind of an unknown code, by HTTP status.
 var plainStatus = map[int]kind{http.StatusNotFound: notFound, http.StatusForbidden: denied}
 
-// read finds the meaning of a code and its message.
+// read sets the kind by a code and its message.
 func (r *refusal) read(code, text string) {
 	m := meaningOf(code, text)
 	r.kind = m.kind
@@ -136,8 +136,8 @@ func (r *refusal) read(code, text string) {
 	r.retryAfter = max(r.retryAfter, m.wait)
 }
 
-// understand is classify for a code and message that came in another way, such
-// as the status of a failed machine.
+// understand is classify for a code and message from another source, such as the status of a
+// failed virtual machine.
 func understand(code, text string) refusal {
 	r := refusal{code: code, detail: shorten(text), err: fmt.Errorf("%s: %s", code, text)}
 	r.read(code, text)
@@ -159,7 +159,7 @@ func byStatus(status int) (kind, bool) {
 	return "", false
 }
 
-// message takes the sentence out of an ARM error body, wrapped or flat.
+// message returns the message of an ARM error body, wrapped or flat.
 func message(resp *azcore.ResponseError) string {
 	if resp.RawResponse == nil {
 		return ""
@@ -181,7 +181,7 @@ func message(resp *azcore.ResponseError) string {
 	return parsed.Message
 }
 
-// shorten keeps what fits in an event.
+// shorten cuts a text to what fits in an event.
 func shorten(s string) string {
 	const most = 400
 	s = strings.Join(strings.Fields(s), " ")

@@ -20,30 +20,30 @@ type gallery interface {
 	builds(ctx context.Context, d imageDefinition) ([]build, error)
 	// listsAll reports whether versions that are not listed do not exist.
 	listsAll() bool
-	// id is the resource ID of a version.
+	// id returns the resource ID of a version.
 	id(d imageDefinition, version string) string
 }
 
-// An imageList is a gallery that need not be asked every time.
+// An imageList is a gallery whose lists are cached.
 type imageList struct {
 	gallery
-	every time.Duration // for which a list is believed: see Options.ImagesEvery
+	every time.Duration // how long a list is cached: see Options.ImagesEvery
 	now   func() time.Time
 
 	reading readings // by definition
 
 	mu    sync.Mutex
 	known map[imageDefinition]memo[[]build]
-	// doubted is when machines were refused because their image was not there, by the image's
+	// doubted is when Azure refused launches because their image does not exist, by the image's
 	// lower-case definition and version.
 	doubted map[string]doubt
-	// failing holds everybody off after a failure, whichever the definition: galleries fail
-	// as a whole, and classes are many.
+	// failing delays all reads after a failure, for every definition: galleries fail as a whole,
+	// and there are many node classes.
 	failing holdOff
 }
 
-// A holdOff is the last failure, until it may be tried again: 3 seconds, and twice as long
-// each time, up to a minute.
+// A holdOff is the last failure and when to try again: after 3 seconds, and twice as long each
+// time, up to a minute.
 type holdOff struct {
 	err   error
 	wait  time.Duration
@@ -52,7 +52,7 @@ type holdOff struct {
 
 func (h *holdOff) failed(err error, now time.Time) {
 	if now.Before(h.until) {
-		return // who asked at the same time
+		return // a concurrent attempt
 	}
 	h.wait = min(max(2*h.wait, retryFirst), time.Minute)
 	h.err, h.until = err, now.Add(h.wait)
@@ -72,11 +72,11 @@ func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, err
 	return together(ctx, &s.reading, fmt.Sprint(d), func(ctx context.Context) ([]build, error) { return s.read(ctx, d) })
 }
 
-// emptyFor is how long a list without any version is believed: what AKS has published for years
-// does not go from one hour to the next.
+// emptyFor is how long an empty list is cached: images that AKS has published for years do not
+// disappear within an hour.
 const emptyFor = time.Minute
 
-// believed is how long a list is.
+// believed returns how long a list is cached.
 func (s *imageList) believed(builds []build) time.Duration {
 	if len(builds) == 0 {
 		return min(s.every, emptyFor)
@@ -96,20 +96,20 @@ func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error
 	return builds, nil
 }
 
-// A doubt is when machines were refused for want of one image, first and last.
+// A doubt is when Azure refused launches because one image does not exist, first and last.
 type doubt struct{ first, last time.Time }
 
-// doubtedFor is how long an image that machines were refused for, with doubtedAfter between
-// two of them, counts only where a list has it. Where no list can have it the refusals are all
-// there is to go by: they must last doubtedUnlisted.
+// doubtedFor is how long a doubted image counts only if a list contains it; it is doubted once
+// two refusals are at least doubtedAfter apart. When no list can contain it, the refusals are
+// the only evidence: they must be doubtedUnlisted apart.
 const (
 	doubtedFor      = time.Hour
 	doubtedAfter    = time.Minute
 	doubtedUnlisted = 5 * time.Minute
 )
 
-// doubt notes that a machine was refused because this image is not there, and has its
-// definition listed anew.
+// doubt records that a launch was refused because this image does not exist, and drops the
+// cached list of its definition.
 func (s *imageList) doubt(id string) {
 	name, version := imageNamed(id)
 	s.mu.Lock()
@@ -127,7 +127,7 @@ func (s *imageList) doubt(id string) {
 	maps.DeleteFunc(s.known, func(d imageDefinition, _ memo[[]build]) bool { return strings.EqualFold(d.name, name) })
 }
 
-// found notes that a machine starts from this image.
+// found records that a virtual machine was created from this image.
 func (s *imageList) found(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +136,8 @@ func (s *imageList) found(id string) {
 	}
 }
 
-// doubtful reports whether machines were refused lately because this version is not there: not
-// once, which may be one server's word.
+// doubtful reports whether launches were refused recently because this version does not exist:
+// more than once, since a single refusal may come from one faulty server.
 func (s *imageList) doubtful(definition, version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *imageList) doubtful(definition, version string) bool {
 	return doubted && d.last.Sub(d.first) >= after && s.now().Sub(d.last) < doubtedFor
 }
 
-// credible leaves out what machines were refused for and the gallery does not tell any more.
+// credible removes the versions that are doubtful and missing in the gallery's last list.
 func (s *imageList) credible(d imageDefinition, builds []build) []build {
 	var left []build
 	for _, b := range builds {
@@ -164,17 +164,17 @@ func doubtKey(definition, version string) string {
 	return strings.ToLower(definition + "/" + version)
 }
 
-// communityGallery is what AKS publishes for everybody.
+// communityGallery is the gallery that AKS publishes for all customers.
 type communityGallery struct {
 	arm                    *arm.Client
 	decoder                *decoder
 	subscription, location string
 }
 
-// galleryVersion is that of the SDK's client for galleries.
+// galleryVersion is the API version of the SDK's client for galleries.
 const galleryVersion = "2025-12-03"
 
-// publicName is what a gallery is called by those it does not belong to.
+// publicName returns the public name of a community gallery.
 func publicName(os string) string {
 	if os == osAzureLinux {
 		return "AKSAzureLinux-f7c7cda5-1c9a-4bdc-a222-9614c968580b"

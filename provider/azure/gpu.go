@@ -7,11 +7,11 @@ import (
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
-// hasNVIDIA reports whether the size has GPUs that AKS brings drivers for.
+// hasNVIDIA reports whether the size has GPUs that AKS installs drivers for.
 func hasNVIDIA(s *sku) bool { return s.gpus > 0 && s.gpu.Manufacturer == vmsize.NVIDIA }
 
-// gpuFor is what the image of a machine is told about GPUs: nothing where it is to leave them
-// to a driver that the class's users bring.
+// gpuFor returns the GPU settings for the bootstrap of a node: empty if the node class leaves
+// driver installation to its users.
 func gpuFor(s *sku, install bool) bootstrap.GPU {
 	if !install || !hasNVIDIA(s) {
 		return bootstrap.GPU{}
@@ -29,5 +29,5 @@ func gpuKind(gpu vmsize.GPU) bootstrap.GPUKind {
 	return bootstrap.Compute
 }
 
-// gridDriver reports whether the GPU is a virtual one with a driver of its own.
+// gridDriver reports whether the GPU is a virtual one that needs the GRID driver.
 func gridDriver(gpu vmsize.GPU) bool { return gpuKind(gpu) != bootstrap.Compute }

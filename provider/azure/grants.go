@@ -10,18 +10,18 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
-// A grant is what one role assignment lets our identity do to a resource: the actions,
-// less those that it leaves out. Patterns have * for any characters.
+// A grant is the actions that one role assignment allows karve's identity on a resource, less
+// NotActions. In patterns * matches any characters.
 type grant struct{ Actions, NotActions []string }
 
 // permissionsVersion is the version of Microsoft.Authorization's API.
 const permissionsVersion = "2022-04-01"
 
-// mostGrants bounds the pages of grants; nobody has as many roles.
+// mostGrants bounds the pages of grants; no identity has as many roles.
 const mostGrants = 20
 
-// grants asks Azure what our identity may do to a resource. Whoever may read the resource
-// by one of the usual roles may ask that, too.
+// grants reads from Azure what karve's identity may do to a resource. The usual roles that allow
+// reading the resource allow reading this too.
 func (p *Provider) grants(ctx context.Context, id string) ([]grant, error) {
 	var out []grant
 	next := runtime.JoinPaths(p.clients.arm.Endpoint(), id, "providers/Microsoft.Authorization/permissions") + "?api-version=" + permissionsVersion
@@ -44,7 +44,7 @@ func (p *Provider) grants(ctx context.Context, id string) ([]grant, error) {
 	return nil, fmt.Errorf("reading what may be done to %s: the list has no end", id)
 }
 
-// allowed reports whether any of the grants has the action.
+// allowed reports whether any of the grants allows the action.
 func allowed(grants []grant, action string) bool {
 	for _, g := range grants {
 		if anyCovers(g.Actions, action) && !anyCovers(g.NotActions, action) {
@@ -83,9 +83,9 @@ func covers(pattern, text string) bool {
 	return strings.HasSuffix(text, parts[len(parts)-1])
 }
 
-// checkJoin asks whether our identity may put machines into a subnet, before one is
-// bought: a *SubnetError when it may not. What cannot be found out is no reason to wait:
-// Azure then says with the first machine.
+// checkJoin checks whether karve's identity may join virtual machines to a subnet, before the
+// first launch: it returns a *SubnetError when it may not. If the check fails, checkJoin returns
+// nil: Azure then reports a missing permission at the first launch.
 func (p *Provider) checkJoin(ctx context.Context, s subnetID) error {
 	if why := p.network.joinDenied(s); why != "" {
 		return &SubnetError{SubnetJoinDenied, why}
@@ -99,7 +99,7 @@ func (p *Provider) checkJoin(ctx context.Context, s subnetID) error {
 	return &SubnetError{SubnetJoinDenied, fmt.Sprintf("karve may not put machines into subnet %s: %s", s.subnet, advice)}
 }
 
-// id is the subnet's resource ID.
+// id returns the subnet's resource ID.
 func (s subnetID) id() string {
 	return "/subscriptions/" + url.PathEscape(s.subscription) + "/resourceGroups/" + url.PathEscape(s.group) +
 		"/providers/Microsoft.Network/virtualNetworks/" + url.PathEscape(s.vnet) + "/subnets/" + url.PathEscape(s.subnet)

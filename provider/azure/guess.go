@@ -8,7 +8,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
-// A basis is where a price comes from.
+// A basis is the source of a price.
 type basis int
 
 const (
@@ -17,10 +17,10 @@ const (
 	guessed
 )
 
-// A valuer prices sizes: by the list, else by what karve was built with, else by a guess
-// high enough that one is bought only when nothing with a price will do. The guess is the
-// highest price per vCPU of its family letter, or of the whole region for a family that
-// has no price at all.
+// A valuer prices sizes: by the list, else by the built-in prices, else by an estimate so high
+// that the size is launched only when no size with a known price will do. The estimate is the
+// highest price per vCPU of its family letter, or of the whole region for a family without any
+// price.
 type valuer struct {
 	listed, builtIn priceTable
 	perVCPU         map[string]offering.Price // by family letter; "" for the region
@@ -37,8 +37,8 @@ func newValuer(skus []*sku, listed, builtIn priceTable) valuer {
 	return v
 }
 
-// Without any price list: dearer than general purpose machines have ever been,
-// and GPUs at the rate of the dearest.
+// Without any price list: more than general purpose sizes have ever cost, and GPUs at the price
+// of the most expensive.
 const (
 	guessPerVCPU offering.Price = 0.1 * 1e9
 	guessPerGPU  offering.Price = 15 * 1e9
@@ -51,8 +51,8 @@ func (v valuer) guess(s *sku) offering.Price {
 	return guessPerVCPU*offering.Price(s.vcpus) + guessPerGPU*offering.Price(s.gpus)
 }
 
-// price returns what the size costs and how that is known. A size without a spot meter is
-// reckoned at its full price, which is the most it can cost.
+// price returns the price of the size and its basis. A size without a spot meter gets its
+// on-demand price as spot price, which is the most it can cost.
 func (v valuer) price(s *sku) (p price, by basis) {
 	p = v.listed.size(s.name)
 	if p.onDemand == 0 {
@@ -69,7 +69,7 @@ func (v valuer) price(s *sku) (p price, by basis) {
 	return p, by
 }
 
-// otherPrices says in words how many types are not priced by the list.
+// otherPrices describes how many instance types are not priced by the list.
 func (t *typeSet) otherPrices(list pricelist.List) (parts []string) {
 	if n := t.values[builtIn]; n > 0 {
 		parts = append(parts, fmt.Sprintf("%d types are offered at built-in prices (%s, %s)", n, list.Region, list.Of))

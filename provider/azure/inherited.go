@@ -9,30 +9,30 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Machines that Karpenter's provider for Azure made before karve took the cluster
-// over carry its tags and names: the machine, its interface and its disk are all
-// called aks-<claim>. They name no UID, so a claim knows them by provider ID or name.
+// Virtual machines that Karpenter's provider for Azure created before karve took the cluster
+// over carry its tags and names: the virtual machine, its interface and its disk are all called
+// aks-<claim>. Their tags hold no UID, so they are matched to a claim by provider ID or name.
 
-// namePrefix begins the names of machines, ours and theirs.
+// namePrefix is the prefix of names of virtual machines, karve's and Karpenter's.
 const namePrefix = "aks-"
 
-// inherited reports whether a machine was made for this cluster by Karpenter's provider.
+// inherited reports whether Karpenter's provider created a virtual machine for this cluster.
 func (p *Provider) inherited(vm *machine) bool {
 	return p.inheritedTags(vm.Tags) && (strings.HasPrefix(strings.ToLower(text(vm.Name)), namePrefix) || madeByAKS(vm))
 }
 
-// inheritedTags reports whether a resource was tagged by Karpenter's provider for this
-// cluster, and by nobody else for karve.
+// inheritedTags reports whether a resource carries the tags of Karpenter's provider for this
+// cluster, and not karve's.
 func (p *Provider) inheritedTags(tags map[string]*string) bool {
 	return strings.EqualFold(tag(tags, tagAKSOwner), p.opts.ClusterName) && tag(tags, tagNodePool) != "" &&
 		tag(tags, tagCluster) == "" && tag(tags, tagClaimUID) == ""
 }
 
-// madeByAKS reports whether the machine belongs to AKS's machine API, which must be
-// asked to delete it.
+// madeByAKS reports whether the virtual machine belongs to AKS's machine API, through which it
+// must be deleted.
 func madeByAKS(vm *machine) bool { return tag(vm.Tags, tagAKSMachine) != "" }
 
-// claimOf is the name of the NodeClaim a machine was made for.
+// claimOf returns the name of the NodeClaim of a virtual machine.
 func claimOf(vm *machine) string {
 	for _, key := range []string{tagClaim, tagAKSMachine} {
 		if name := tag(vm.Tags, key); name != "" {
@@ -42,11 +42,11 @@ func claimOf(vm *machine) string {
 	return strings.TrimPrefix(strings.ToLower(text(vm.Name)), namePrefix)
 }
 
-// legacyName is what Karpenter's provider calls a claim's machine.
+// legacyName returns Karpenter's name for a claim's virtual machine.
 func legacyName(claim string) string { return namePrefix + strings.ToLower(claim) }
 
-// legacy finds the machine that Karpenter's provider made for a claim. Any list will
-// do: nothing makes such machines any more.
+// legacy finds the virtual machine that Karpenter's provider created for a claim. A list of any
+// age will do: no new ones are created.
 func (p *Provider) legacy(v view[*machine], claim provider.Claim) *machine {
 	for _, name := range []string{legacyName(claim.Name), strings.ToLower(claim.Name)} {
 		if vm := v.byName[name]; vm != nil && p.inherited(vm) && tag(vm.Tags, tagNodePool) == claim.Pool && claimOf(vm) == claim.Name {
@@ -56,7 +56,7 @@ func (p *Provider) legacy(v view[*machine], claim provider.Claim) *machine {
 	return nil
 }
 
-// abandonLegacy gives back what Karpenter's provider made for a claim.
+// abandonLegacy deletes the virtual machine that Karpenter's provider created for a claim.
 func (p *Provider) abandonLegacy(ctx context.Context, claim provider.Claim) error {
 	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.pace()))
 	if err != nil {
@@ -68,5 +68,5 @@ func (p *Provider) abandonLegacy(ctx context.Context, claim provider.Claim) erro
 	return provider.ErrNotFound
 }
 
-// ourName is how machineName ends.
+// ourName matches the suffix of machineName.
 var ourName = regexp.MustCompile(`-[a-z2-7]{10}$`)

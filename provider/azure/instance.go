@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Get reads one machine, with its power state. One that exists and is not ours is an
-// error of its own.
+// Get reads one virtual machine, with its power state. One that exists without this cluster's
+// tags is an error other than ErrNotFound.
 func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error) {
 	name, err := p.machineOf(id)
 	if err != nil {
@@ -26,14 +26,14 @@ func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error
 		return provider.Instance{}, err
 	}
 	if !p.ours(vm) {
-		// It exists, so it is not "gone": whoever believed that would give up its claim.
+		// Not ErrNotFound: the virtual machine exists, and the caller would give up its claim.
 		return provider.Instance{}, fmt.Errorf("machine %s exists and does not carry the tags of cluster %s: restore them (%s, %s), or delete its NodeClaim and the machine", name, p.opts.ClusterName, tagCluster, tagClaimUID)
 	}
 	return p.instance(ctx, vm), nil
 }
 
-// List returns every machine of this installation. The list carries no power
-// state, so a deallocated machine looks like a running one here; Get can tell.
+// List returns every virtual machine of this cluster. The list has no power state, so a
+// deallocated one looks running here; Get reads the power state.
 func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 	v, err := p.machines.since(ctx, p.opts.Now())
 	if err != nil {
@@ -48,8 +48,8 @@ func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 	return instances, nil
 }
 
-// instance says in our words what a machine is. What only the class knows
-// (capacity, labels) is left out when the class or the size is gone.
+// instance converts a virtual machine to a provider.Instance. Fields that depend on the node
+// class (capacity, labels) are empty when the class or the size is gone.
 func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance {
 	name := strings.ToLower(cmp.Or(text(vm.Name), p.nameToBe(vm)))
 	choice := p.choiceOf(vm)
@@ -74,8 +74,8 @@ func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance 
 	return in
 }
 
-// describe adds what the class says about the machine's type, if it can be found
-// without asking the cloud.
+// describe adds the fields that depend on the node class, if they are known without a request to
+// Azure.
 func (p *Provider) describe(ctx context.Context, in *provider.Instance, className string) {
 	if className == "" || p.skus.read().version == 0 {
 		return
@@ -88,15 +88,15 @@ func (p *Provider) describe(ctx context.Context, in *provider.Instance, classNam
 	p.typesOf(className, p.shape(class), inputs).describe(in)
 }
 
-// A description is what a class says about the machines of one offer.
+// A description is what a node class determines for the nodes of one offering.
 type description struct {
 	capacity, allocatable quantity.Amounts
 	labels                map[string]string
 	price                 offering.Price
 }
 
-// describe adds capacity, price and labels of the offer that was taken, if the class has its
-// type. They are shared: whoever asks how a thousand machines stand is told little else.
+// describe adds capacity, price and labels of the offering, if the node class has its type. The
+// maps are shared between instances, since there may be thousands.
 func (s *typeSet) describe(in *provider.Instance) {
 	m := s.byName[in.Type]
 	if m == nil {
@@ -130,12 +130,12 @@ func single(into map[string]string, labels map[string][]string) {
 	}
 }
 
-// allocatable is what pods can use.
+// allocatable returns what pods can use.
 func (m *machineType) allocatable() quantity.Amounts {
 	return m.offered.Capacity.Sub(m.offered.Overhead)
 }
 
-// choiceOf reads back from a machine which offer it was.
+// choiceOf returns the offering of a virtual machine.
 func (p *Provider) choiceOf(vm *machine) offering.Ref {
 	c := offering.Ref{Zone: regionalZone, CapacityType: offering.OnDemand}
 	if hw := vm.Properties.HardwareProfile; hw != nil && hw.VMSize != nil {
@@ -169,8 +169,8 @@ const (
 	stateDeleting  = "Deleting"
 )
 
-// state maps the provisioning state. A failed operation on a machine that has
-// power leaves a machine that runs.
+// state maps the provisioning state. After a failed operation, a virtual machine that has power
+// is still running.
 func state(vm *machine) provider.State {
 	switch text(vm.Properties.ProvisioningState) {
 	case stateDeleting:
@@ -190,8 +190,8 @@ func state(vm *machine) provider.State {
 	return provider.Running
 }
 
-// power is the power state of a machine that was read with its instance view;
-// empty otherwise.
+// power returns the power state of a virtual machine that was read with its instance view; empty
+// otherwise.
 func power(vm *machine) string {
 	for _, status := range statuses(vm) {
 		if p, ok := strings.CutPrefix(text(status.Code), "PowerState/"); ok {
@@ -214,8 +214,8 @@ func statuses(vm *machine) []*armcompute.InstanceViewStatus {
 	return out
 }
 
-// drawsOf is the quota a machine uses up, as far as its size is known.
-// What it takes of its subnet is its class's to say.
+// drawsOf returns the quota use of a virtual machine, as far as its size is known. Its use of
+// subnet addresses depends on its node class.
 func (p *Provider) drawsOf(ctx context.Context, vm *machine) []offering.QuotaUse {
 	choice := p.choiceOf(vm)
 	s := p.skus.read().value.byName[choice.Type]

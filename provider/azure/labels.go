@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Labels of others that we set or heed.
+// Labels of other components that karve sets or reads.
 const (
 	labelNodePool        = "karpenter.sh/nodepool"
 	labelCapacityType    = "karpenter.sh/capacity-type"
@@ -22,7 +22,7 @@ const (
 	resourceAMD          = "amd.com/gpu"
 )
 
-// typeLabels is what any machine of a size carries under a class.
+// typeLabels returns the labels of any node of a size in a node class.
 func (p *Provider) typeLabels(s *sku, sh shape) map[string][]string {
 	labels := map[string][]string{}
 	set := func(key string, values ...string) { labels[key] = values }
@@ -63,9 +63,9 @@ func (p *Provider) typeLabels(s *sku, sh shape) map[string][]string {
 	return labels
 }
 
-// clusterLabels are what AKS puts on every node of a cluster like this one. Pods and
-// DaemonSets look for them, those of the network above all, so that machines must be
-// planned with them and not only born with them.
+// clusterLabels sets the labels that AKS puts on every node of such a cluster. Pods and
+// DaemonSets select by them, above all those of the network, so scheduling must know them before
+// the node exists.
 func (p *Provider) clusterLabels(sh shape, set func(key string, values ...string)) {
 	o := &p.opts
 	set(v1beta1.AKSLabelRole, v1beta1.RoleAgent)
@@ -90,15 +90,15 @@ func (p *Provider) clusterLabels(sh shape, set func(key string, values ...string
 	}
 }
 
-// overlay reports whether pods have addresses of their own network.
+// overlay reports whether pods have addresses outside of the subnet.
 func (o *Options) overlay() bool {
 	return o.NetworkPlugin == pluginAzure && o.NetworkPluginMode == modeOverlay
 }
 
-// series writes Dsv5 where the size name has Ds_v5.
+// series converts Ds_v5, as in the size name, to Dsv5.
 func series(s string) string { return strings.ReplaceAll(s, "_", "") }
 
-// clusterLabel is the node resource group in the form AKS puts on nodes.
+// clusterLabel returns the node resource group in the form of AKS's node label.
 func clusterLabel(group string) string {
 	safe := strings.NewReplacer("(", "-", ")", "-").Replace(group)
 	if len(safe) > 63 {
@@ -110,7 +110,7 @@ func clusterLabel(group string) string {
 	return safe
 }
 
-// offerLabels is what only one way of buying a size gives the node.
+// offerLabels returns the labels that depend on the offering rather than on the size.
 func offerLabels(zone, capacityType string, ultra bool) map[string][]string {
 	labels := map[string][]string{
 		v1beta1.LabelPlacementScope:      {scopeOf(zone)},
@@ -125,8 +125,7 @@ func offerLabels(zone, capacityType string, ultra bool) map[string][]string {
 	return labels
 }
 
-// csiZone is the zone as the disk driver labels a node: empty for a machine
-// without one.
+// csiZone returns the zone in the label of the disk driver: empty for a node without one.
 func csiZone(zone string) string {
 	if zone == regionalZone {
 		return ""
@@ -141,10 +140,10 @@ func priorityLabel(capacityType string) string {
 	return v1beta1.PriorityRegular
 }
 
-// kubeletMaySet reports whether a kubelet is allowed to give its own node this
-// label. It refuses to start with one in the Kubernetes domains that it may not
-// set; those are synced by the controller once the node has registered. Labels
-// that the kubelet, the cloud controller or the disk driver decide are left to them.
+// kubeletMaySet reports whether a kubelet may set this label on its own node. A kubelet does not
+// start with a label of the Kubernetes domains that it may not set; the controller syncs those
+// once the node has registered. Labels that the kubelet, the cloud controller or the disk driver
+// set are left to them.
 func kubeletMaySet(key string) bool {
 	switch key {
 	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable,

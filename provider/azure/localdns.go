@@ -6,15 +6,15 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// preferredDNS is the minor version of Kubernetes from which AKS turns the DNS cache on where it
-// is preferred; below, it takes note of the wish only.
+// preferredDNS is the minor version of Kubernetes from which AKS enables the DNS cache in mode
+// Preferred; below, AKS only records the preference.
 // https://learn.microsoft.com/azure/aks/localdns-custom
 const preferredDNS = 37
 
-// WithoutLocalDNS says in words what keeps nodes of a class from running the DNS cache that it
-// prefers, as far as versions and network tell; empty when nothing does. Policies that let pods
-// reach the cluster's DNS only would cut them off from the cache, so that engines of policies speak
-// against it: what policies there are is not looked at.
+// WithoutLocalDNS describes why nodes of a node class do not run the DNS cache in mode
+// Preferred, by versions and network settings; empty when they do. Network policies that allow
+// pods to reach only the cluster's DNS would cut them off from the cache, so a network policy
+// engine is a reason; the policies themselves are not read.
 func (p *Provider) WithoutLocalDNS(class *v1beta1.AKSNodeClass) string {
 	o := &p.opts
 	version := kubernetesVersion(class)

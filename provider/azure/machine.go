@@ -12,13 +12,13 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// errBeforeRequest marks failures that happened before a machine was asked for.
+// errBeforeRequest marks errors before a virtual machine was requested.
 var errBeforeRequest = errors.New("preparing the machine")
 
-// prepare marks an error that happened before a machine was asked for.
+// prepare marks an error that happened before a virtual machine was requested.
 func prepare(err error) error { return fmt.Errorf("%w: %w", errBeforeRequest, err) }
 
-// create has the launch's maker ask for a machine.
+// create requests a virtual machine from the launch's backend.
 func (l *launch) create(ctx context.Context, m *machineType, choice offering.Ref) error {
 	memory, err := l.maker.begin(ctx, l, m, choice)
 	if err != nil {
@@ -29,7 +29,7 @@ func (l *launch) create(ctx context.Context, m *machineType, choice offering.Ref
 	return nil
 }
 
-// body is the whole machine: disk, interface and first script in one request.
+// body returns the whole virtual machine: disk, interface and customData in one request.
 func (l *launch) body(ctx context.Context, m *machineType, choice offering.Ref) (*armcompute.VirtualMachine, error) {
 	image, err := l.image(ctx, m.sku)
 	if err != nil {

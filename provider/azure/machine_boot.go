@@ -14,8 +14,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
-// customData asks for the token now: one that was rotated an hour ago would make
-// machines that never join.
+// customData reads the bootstrap token at each call: nodes with a token that was rotated
+// meanwhile would never join.
 func (l *launch) customData(ctx context.Context, m *machineType, choice offering.Ref, subnet subnetID, image string) (string, error) {
 	o := &l.p.opts
 	token, err := o.BootstrapToken(ctx)
@@ -39,7 +39,7 @@ func (l *launch) customData(ctx context.Context, m *machineType, choice offering
 	return data, nil
 }
 
-// bootNode is what the machine must know, but for its token and image.
+// bootNode returns the data for the node's bootstrap, without its token and image.
 func (l *launch) bootNode(m *machineType, labels map[string]string, place bootstrap.Network) bootstrap.Node {
 	o, spec := &l.p.opts, &l.class.Spec
 	taints := append([]provider.Taint{unregistered()}, l.claim.Taints...)
@@ -57,8 +57,8 @@ func (l *launch) bootNode(m *machineType, labels map[string]string, place bootst
 	return n
 }
 
-// place says where in the network the node is. AKS calls the agents' security group
-// and route table by the eight digits that are in the name of its network too.
+// place returns the node's place in the network. AKS names the agents' security group and route
+// table with the same eight digits as its virtual network.
 func (l *launch) place(ctx context.Context, subnet subnetID) (bootstrap.Network, error) {
 	o := &l.p.opts
 	place := bootstrap.Network{
@@ -87,19 +87,20 @@ func (l *launch) place(ctx context.Context, subnet subnetID) (bootstrap.Network,
 
 var eightDigits = regexp.MustCompile(`\d{8}`)
 
-// unregistered keeps pods away from a node until the controller has seen it.
+// unregistered returns the taint that keeps pods away from a node until the controller has
+// registered it.
 func unregistered() provider.Taint {
 	return provider.Taint{Key: "karpenter.sh/unregistered", Effect: "NoExecute"}
 }
 
-// kubeletLabels are the labels that the kubelet may give its own node.
+// kubeletLabels returns the labels that the kubelet may set on its own node.
 func kubeletLabels(labels map[string]string) map[string]string {
 	own := maps.Clone(labels)
 	maps.DeleteFunc(own, func(key, _ string) bool { return !kubeletMaySet(key) })
 	return own
 }
 
-// imageVersion is the version in an image's id; empty when there is none.
+// imageVersion returns the version in an image's ID; empty when there is none.
 func imageVersion(id string) string {
 	const versions = "/versions/"
 	i := strings.LastIndex(strings.ToLower(id), versions)
@@ -109,13 +110,13 @@ func imageVersion(id string) string {
 	return id[i+len(versions):]
 }
 
-// serverName is the host of the API server.
+// serverName returns the host name of the API server.
 func (o *Options) serverName() string {
-	name, _ := bootstrap.ServerName(o.ClusterEndpoint) // checked with the options
+	name, _ := bootstrap.ServerName(o.ClusterEndpoint) // New has checked it
 	return name
 }
 
-// bootstrapPlugin is the plugin the image sets up: none where a DaemonSet brings it.
+// bootstrapPlugin returns the plugin that the image sets up: none if a DaemonSet installs it.
 func (o *Options) bootstrapPlugin() string {
 	if o.NetworkPlugin == pluginNone || o.NetworkPluginMode == modeOverlay || o.NetworkDataplane == dataplaneCilium {
 		return pluginNone
@@ -123,8 +124,8 @@ func (o *Options) bootstrapPlugin() string {
 	return pluginAzure
 }
 
-// nodeLabels are all labels the node will have: those of its type and offer, and over
-// them those of the claim.
+// nodeLabels returns all labels of the node: those of its type and offering, overridden by those
+// of the claim.
 func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offering.Ref, subnet subnetID) (map[string]string, error) {
 	labels := map[string]string{}
 	single(labels, m.offered.Labels)
@@ -148,7 +149,7 @@ func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offering
 	return labels, nil
 }
 
-// networkLabels are those that Azure has to be asked for.
+// networkLabels adds the labels that have to be read from Azure.
 func (l *launch) networkLabels(ctx context.Context, labels map[string]string, subnet subnetID) error {
 	if !l.p.opts.overlay() {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// disk is the OS disk: on the host where it fits, else a managed one. Its name
-// depends on the choice too, as the disk of a failed attempt may still be on its
-// way out when the next is made.
+// disk returns the OS disk: on local storage if it fits, else a managed one. Its name depends on
+// the offering too, because the disk of a failed attempt may still be in deletion when the next
+// one is created.
 func (l *launch) disk(m *machineType, choice offering.Ref) *armcompute.OSDisk {
 	sum := sha256.Sum256([]byte(choice.Type + "/" + choice.Zone + "/" + choice.CapacityType))
 	sizeGB := m.offered.Capacity["ephemeral-storage"] / gigabyte

@@ -11,8 +11,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// image picks from the class's status; from the galleries before the class controller has
-// been there, or when the one picked is not there any more.
+// image picks an image from the node class's status. It picks from the galleries while the
+// status has none, or when the picked one does not exist any more.
 func (l *launch) image(ctx context.Context, s *sku) (string, error) {
 	images := l.class.Status.Images
 	if id, ok := imageFor(images, s); len(images) == 0 || ok && l.p.images.doubtful(imageNamed(id)) {
@@ -20,7 +20,7 @@ func (l *launch) image(ctx context.Context, s *sku) (string, error) {
 		if err != nil {
 			return "", &provider.NotReadyError{Class: l.class.Name, Reason: v1beta1.ReasonImagesNotFound, Detail: err.Error()}
 		}
-		wish.Hold = true // newer images are for the class controller to take
+		wish.Hold = true // only the class controller changes to newer images
 		if images, err = l.p.Images(ctx, wish); err != nil {
 			return "", err
 		}

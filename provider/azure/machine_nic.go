@@ -8,7 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// nic is the one interface. It is made and unmade with the machine.
+// nic returns the node's interface. It is created and deleted with the virtual machine.
 func (l *launch) nic(ctx context.Context, m *machineType, subnet subnetID) (*armcompute.VirtualMachineNetworkInterfaceConfiguration, error) {
 	pools, err := l.p.network.backendPools(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func (l *launch) nic(ctx context.Context, m *machineType, subnet subnetID) (*arm
 	}, nil
 }
 
-// addresses are the node's own address and, without an overlay, one for each of
+// addresses returns the IP configuration of the node and, without an overlay, one for each of
 // its other pods.
 func (l *launch) addresses(m *machineType, pools []string) []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration {
 	first := l.address(l.name, "", pools)
@@ -56,7 +56,7 @@ func (l *launch) addresses(m *machineType, pools []string) []*armcompute.Virtual
 	return all
 }
 
-// address is one that is not the interface's first; of IPv4 when no version is given.
+// address returns an IP configuration that is not primary; IPv4 when no version is given.
 func (l *launch) address(name string, version armcompute.IPVersions, pools []string) *armcompute.VirtualMachineNetworkInterfaceIPConfiguration {
 	properties := &armcompute.VirtualMachineNetworkInterfaceIPConfigurationProperties{
 		Primary: to.Ptr(false), Subnet: &armcompute.SubResource{ID: to.Ptr(l.p.subnetOf(l.class))},

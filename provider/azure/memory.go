@@ -8,21 +8,21 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// leastSeen is the share of the advertised memory below which a node is not believed:
-// firmware and kernel take 3 to 7 % of it. Anybody who may write a node's status may say
-// anything.
+// leastSeen is the share of the advertised memory below which an observed value is ignored:
+// firmware and kernel take 3 to 7 % of it. Any client that may write a node's status could
+// report a wrong value.
 const leastSeen = 0.85
 
-// seenMemory is what nodes of each size had, the least of them: hosts differ by little,
-// and a pod that was promised more than there is would never start.
+// seenMemory is the memory of nodes of each size, the least observed: nodes of a size differ a
+// little, and a pod that needs more than a node has would never start.
 type seenMemory struct {
 	mu      sync.Mutex
-	bytes   map[string]int64 // by size, whole MiB
-	version uint64           // moves when anything is learnt
+	bytes   map[string]int64 // by size; whole MiB
+	version uint64           // changes with every new value
 }
 
-// Observe learns the memory of a size. It is forgotten with the process: the nodes that
-// there are tell the next one.
+// ObserveCapacity records the memory of a size. It is kept in memory only: after a restart the
+// existing nodes are observed again.
 func (p *Provider) ObserveCapacity(ctx context.Context, node provider.ObservedCapacity) error {
 	if err := p.skus.ensure(ctx); err != nil {
 		return err
@@ -61,8 +61,8 @@ func (m *seenMemory) now() uint64 {
 	return m.version
 }
 
-// memoryOf is what a node of the size has, in bytes: what was seen, or until then what is
-// left when the usual share is taken off.
+// memoryOf returns the memory of a node of the size, in bytes: the observed value, or until then
+// the advertised one less the usual share.
 func (p *Provider) memoryOf(s *sku) int64 {
 	p.memory.mu.Lock()
 	defer p.memory.mu.Unlock()

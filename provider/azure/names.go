@@ -12,20 +12,20 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// maxMachineName leaves room below the 64 characters that Azure allows a Linux
-// computer name, and below the 63 of a DNS label.
+// maxMachineName stays below the 64 characters that Azure allows for a Linux computer name, and
+// below the 63 of a DNS label.
 const maxMachineName = 60
 
-// machineName is the name of a claim's machine, network interface, disk and
-// node. It depends on the claim's UID, so a restarted controller finds what its
-// predecessor bought, and on its name only to please the reader.
+// machineName returns the name of a claim's virtual machine, network interface, disk and node.
+// It depends on the claim's UID, so that a restarted controller finds what the previous one
+// created; the claim's name in it is only for readers.
 func machineName(claim, uid string) string {
 	hash := hashOf(uid)
 	room := maxMachineName - len("aks-") - len("-") - len(hash)
 	return "aks-" + dnsSafe(claim, room) + "-" + hash
 }
 
-// hashOf tells claims of one name apart.
+// hashOf distinguishes claims of one name.
 func hashOf(uid string) string {
 	sum := sha256.Sum256([]byte(uid))
 	return lowerBase32.EncodeToString(sum[:10])[:10]
@@ -33,7 +33,7 @@ func hashOf(uid string) string {
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567")
 
-// dnsSafe lower-cases s, replaces what a DNS label cannot hold and cuts it to room.
+// dnsSafe lower-cases s, replaces characters that a DNS label cannot hold and cuts it to room.
 func dnsSafe(s string, room int) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -48,25 +48,27 @@ func dnsSafe(s string, room int) string {
 	return safe
 }
 
-// providerIDs is how the IDs begin that Azure's cloud provider gives the nodes of machines;
-// it lower-cases the subscription and the resource group. The machine's name follows.
+// providerIDs returns the prefix of the provider IDs that Azure's cloud provider gives to nodes;
+// it lower-cases the subscription and the resource group. The name of the virtual machine
+// follows.
 func providerIDs(subscription, group string) string {
 	return fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/", subscription, strings.ToLower(group))
 }
 
 func (p *Provider) providerID(machine string) string { return p.ids + machine }
 
-// Recognizes reports whether a provider ID names a virtual machine of Azure, whosever it is.
+// Recognizes reports whether a provider ID names any virtual machine of Azure, of this cluster
+// or not.
 func (p *Provider) Recognizes(id string) bool {
 	_, err := p.machineOf(id)
 	return !errors.Is(err, provider.ErrForeign)
 }
 
-// machineOf returns the machine that a provider ID names. Machines outside the
-// node resource group are not ours to touch and are refused: they may exist.
+// machineOf returns the name of the virtual machine in a provider ID. One outside the node
+// resource group is an error other than ErrForeign: it may exist, but karve must not touch it.
 func (p *Provider) machineOf(id string) (string, error) {
 	if n := len(p.ids); len(id) > n && strings.EqualFold(id[:n], p.ids) && !strings.Contains(id[n:], "/") {
-		return strings.ToLower(id[n:]), nil // as nearly all are, and they are asked about often
+		return strings.ToLower(id[n:]), nil // fast path for almost all IDs
 	}
 	path, ok := strings.CutPrefix(id, "azure://")
 	if !ok {

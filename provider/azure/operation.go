@@ -13,25 +13,25 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// AnnotationOperation of a NodeClaim is the operation that makes its machine, while it
-// does. A process that did not begin it learns from it why the machine failed.
+// AnnotationOperation of a NodeClaim is the operation that creates its virtual machine, while it
+// runs. After a restart karve reads from it why the creation failed.
 const AnnotationOperation = "karve.dev/azure-operation"
 
-// longestOperation is more than Azure's URLs have, which may carry a signature.
+// longestOperation is more than the length of Azure's URLs, which may carry a signature.
 const longestOperation = 8 << 10
 
-// operation is what AnnotationOperation holds, as JSON.
+// operation is the JSON content of AnnotationOperation.
 type operation struct {
-	// URL is Azure's, of the operation's status.
+	// URL is Azure's URL of the operation's status.
 	URL string `json:"url"`
-	// Type, Zone and CapacityType are what was bought.
+	// Type, Zone and CapacityType are the requested offering.
 	Type         string    `json:"type"`
 	Zone         string    `json:"zone"`
 	CapacityType string    `json:"capacityType"`
 	Begun        time.Time `json:"begun"`
 }
 
-// toNote is what a claim shall note of an accepted purchase; nil without a URL.
+// toNote returns the annotation for an accepted creation; nil without a URL.
 func toNote(accepted *http.Response, choice offering.Ref, now time.Time) map[string]string {
 	if accepted == nil || accepted.Header.Get("Azure-AsyncOperation") == "" {
 		return nil
@@ -46,7 +46,7 @@ func toNote(accepted *http.Response, choice offering.Ref, now time.Time) map[str
 	return map[string]string{AnnotationOperation: string(text)}
 }
 
-// memory is what the claim noted of its operation; nil when nothing.
+// memory returns the operation recorded in the claim; nil when there is none.
 func (l *launch) memory() map[string]string {
 	if text := l.claim.LaunchState[AnnotationOperation]; text != "" {
 		return map[string]string{AnnotationOperation: text}
@@ -54,12 +54,12 @@ func (l *launch) memory() map[string]string {
 	return nil
 }
 
-// forgotten takes back what the claim noted.
+// forgotten removes the operation from the claim.
 func (l *launch) forgotten() map[string]string { return map[string]string{AnnotationOperation: ""} }
 
-// noted reads why the operation failed that the claim has noted, with one request. It
-// reports false when that cannot be known: the claim notes none or another machine's,
-// or Azure has forgotten it.
+// noted reads why the operation recorded in the claim failed, with one request. It reports false
+// when that is not known: the claim records none or that of another offering, or Azure no longer
+// has it.
 func (l *launch) noted(ctx context.Context, choice offering.Ref) (refusal, bool) {
 	var op operation
 	if err := json.Unmarshal([]byte(l.claim.LaunchState[AnnotationOperation]), &op); err != nil {
@@ -90,8 +90,8 @@ func (l *launch) noted(ctx context.Context, choice offering.Ref) (refusal, bool)
 	return understand(status.Error.Code, status.Error.Message), true
 }
 
-// trusts reports whether a URL is one of Resource Manager's for this subscription. Our
-// credentials go along with the request, and annotations can be written by others.
+// trusts reports whether a URL is one of Resource Manager's for this subscription. The request
+// carries karve's credentials, and other users can write annotations.
 func (p *Provider) trusts(raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil || u.User != nil {

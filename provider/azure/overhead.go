@@ -12,7 +12,7 @@ const (
 	gibibyte = int64(1) << 30
 )
 
-// Network plugins, modes and dataplanes, spelled as AKS spells them.
+// Network plugins, modes and dataplanes, in AKS's spelling.
 const (
 	pluginAzure     = "azure"
 	pluginNone      = "none"
@@ -22,7 +22,7 @@ const (
 	dataplaneCilium = "cilium"
 )
 
-// defaultMaxPods is what AKS gives a node when the class says nothing.
+// defaultMaxPods returns AKS's default for a node class that sets none.
 func (p *Provider) defaultMaxPods() int64 {
 	switch {
 	case p.opts.NetworkPlugin == pluginNone:
@@ -35,20 +35,20 @@ func (p *Provider) defaultMaxPods() int64 {
 	return 110
 }
 
-// A reservation is what a node keeps from its pods.
+// A reservation is the part of a node that pods cannot use.
 type reservation struct {
 	milliCPU         int64
 	memory, eviction int64 // bytes
 	storage          int64 // bytes: the kubelet evicts below a tenth of the disk
 }
 
-// boot is the reservation in the units that kubelets are told it in.
+// boot returns the reservation in the units of the kubelet's settings.
 func (r reservation) boot() bootstrap.Reserved {
 	return bootstrap.Reserved{MilliCPU: r.milliCPU, MemoryMiB: r.memory / mebibyte, EvictionMiB: r.eviction / mebibyte}
 }
 
-// reserve follows AKS. Since Kubernetes 1.29 it reserves memory by the number of
-// pods, and before that by a table; the share of cpu has always been a table.
+// reserve follows AKS. Since Kubernetes 1.29 AKS reserves memory by the number of pods, and
+// before that by a table; CPU has always been reserved by a table.
 func reserve(vcpus, memoryMiB, maxPods, diskGB int64, minor int) reservation {
 	r := reservation{milliCPU: reservedCPU(vcpus), storage: diskGB * gigabyte / 10}
 	if minor == 0 || minor >= 29 {
@@ -85,10 +85,10 @@ func tax(amount int64, brackets []bracket) int64 {
 		due += float64(part) * b.share
 		amount -= part
 	}
-	return int64(due + 1e-6) // 0.06 and its like are not exact in binary
+	return int64(due + 1e-6) // 0.06 and similar values are not exact in binary
 }
 
-// overhead is the reservation as amounts.
+// overhead returns the reservation as amounts.
 func (r reservation) overhead() quantity.Amounts {
 	return quantity.Amounts{
 		quantity.NameCPU:     r.milliCPU,
@@ -97,8 +97,8 @@ func (r reservation) overhead() quantity.Amounts {
 	}
 }
 
-// usableMemory is what a size's operating system sees of the advertised memory,
-// in bytes.
+// usableMemory returns how much of a size's advertised memory the operating system sees, in
+// bytes.
 func usableMemory(memoryMiB int64, share float64) int64 {
 	bytes := memoryMiB * mebibyte
 	return bytes - int64(math.Ceil(float64(bytes)*share))

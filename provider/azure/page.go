@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A page is one answer to a list.
+// A page is one page of a list.
 type page struct {
 	rows []json.RawMessage // parts of the answer's body
 	next string            // link to the next page; empty on the last
@@ -19,9 +19,8 @@ type page struct {
 
 var errNoList = errors.New("the answer is no list")
 
-// splitPage cuts an answer into its rows and decodes none of them. Most rows came like
-// that before and are known as they are: decoding them all is most of the work of a large
-// cluster.
+// splitPage splits an answer into its rows without decoding them. Most rows are unchanged since
+// the last list and need no decoding, which would be most of the work in a large cluster.
 func splitPage(body []byte) (page, error) {
 	var p page
 	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -40,7 +39,7 @@ func splitPage(body []byte) (page, error) {
 	return p, nil
 }
 
-// read takes the object that d stands before.
+// read reads the object at d's position.
 func (p *page) read(d *jsontext.Decoder, body []byte) error {
 	if err := enter(d, jsontext.KindBeginObject); err != nil {
 		return err
@@ -69,7 +68,7 @@ func (p *page) read(d *jsontext.Decoder, body []byte) error {
 	return err
 }
 
-// splitArray returns the elements of the array that d stands before, where they are in body.
+// splitArray returns the elements of the array at d's position, as slices of body.
 func splitArray(d *jsontext.Decoder, body []byte) ([]json.RawMessage, error) {
 	if err := enter(d, jsontext.KindBeginArray); err != nil {
 		return nil, err
@@ -87,7 +86,7 @@ func splitArray(d *jsontext.Decoder, body []byte) ([]json.RawMessage, error) {
 	return rows, err
 }
 
-// enter reads the sign that a value of this kind begins with.
+// enter reads the token that begins a value of this kind.
 func enter(d *jsontext.Decoder, want jsontext.Kind) error {
 	if got := d.PeekKind(); got != want && got != jsontext.KindInvalid {
 		return fmt.Errorf("it begins with a %v", got)

@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// A permission is what Azure found our identity to lack.
+// A permission is what karve's identity lacks, by Azure's error.
 type permission struct{ action, scope, principal string }
 
-// The words of AuthorizationFailed and LinkedAuthorizationFailed. The latter first
-// names what is allowed, which is of no interest.
+// Phrases of AuthorizationFailed and LinkedAuthorizationFailed. The latter first names what is
+// allowed, which is ignored.
 var (
 	lackedAction = regexp.MustCompile(`(?:does not have (?:authorization|permission)) to perform action(?:\(s\))? '([^']+)'(?: (?:over|on the linked) scopes?(?:\(s\))? '([^']+)')?`)
 	lackedBy     = regexp.MustCompile(`object id '([^']+)'`)
 )
 
-// lacked reads a permission out of a refusal's message; the zero permission when it
-// names none.
+// lacked parses the permission in a refusal's message; the zero permission when it names none.
 func lacked(message string) permission {
 	action := lackedAction.FindStringSubmatch(message)
 	if action == nil {
@@ -31,7 +30,7 @@ func lacked(message string) permission {
 	return p
 }
 
-// roles are the built-in roles that hold an action, the most particular prefix first.
+// roles are the built-in roles that hold an action, the most specific prefix first.
 var roles = []struct{ prefix, role string }{
 	{"Microsoft.ManagedIdentity/userAssignedIdentities/", "Managed Identity Operator"},
 	{"Microsoft.Network/", "Network Contributor"},
@@ -40,8 +39,8 @@ var roles = []struct{ prefix, role string }{
 	{"Microsoft.ContainerService/", "Azure Kubernetes Service Contributor Role"},
 }
 
-// role is a built-in role that holds the action, in words; the last ones are of sizes,
-// quota, images and disk encryption sets.
+// role describes a built-in role that holds the action; reads without another entry are those of
+// sizes, quota, images and disk encryption sets.
 func (p permission) role() string {
 	for _, r := range roles {
 		if len(p.action) >= len(r.prefix) && strings.EqualFold(p.action[:len(r.prefix)], r.prefix) {
@@ -54,7 +53,7 @@ func (p permission) role() string {
 	return "a role"
 }
 
-// advice is the next step.
+// advice returns the next step.
 func (p permission) advice() string {
 	scope, who := "the scope", "the identity karve runs as"
 	if p.scope != "" {
@@ -66,7 +65,7 @@ func (p permission) advice() string {
 	return fmt.Sprintf("assign %s with the action %s to %s on %s", p.role(), p.action, who, scope)
 }
 
-// advise adds the next step.
+// advise sets the next step.
 func (r *refusal) advise(message string) {
 	r.advice = cmp.Or(advise(r.kind, message), absent[r.code])
 	if r.kind == denied {
@@ -74,13 +73,13 @@ func (r *refusal) advise(message string) {
 	}
 }
 
-// absent is the next step where something is missing that settings name.
+// absent is the next step when a resource named in the settings does not exist.
 var absent = map[string]string{
 	"ResourceGroupNotFound": "correct AZURE_NODE_RESOURCE_GROUP (az aks show --query nodeResourceGroup tells the cluster's), or the id that names the group",
 	"SubscriptionNotFound":  "correct ARM_SUBSCRIPTION_ID, or let the identity that karve runs as read that subscription",
 }
 
-// advise is the next step after a refusal, where there is one that a person must take.
+// advise returns the next step after a refusal, if the user must act.
 func advise(k kind, message string) string {
 	switch k {
 	case denied:

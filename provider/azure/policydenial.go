@@ -7,11 +7,11 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// policyTTL is how long a policy's refusal is told of when nothing is bought meanwhile.
+// policyTTL is how long a policy's refusal is reported when no node is launched meanwhile.
 const policyTTL = time.Hour
 
-// policies remembers what policies of the subscription refused, by class: a class that
-// gets machines all the same is none the wiser.
+// policies remembers which refusals came from policies of the subscription, by node class. A
+// successful launch of the class removes them.
 type policies struct {
 	mu     sync.Mutex
 	denied map[string]memo[string]
@@ -29,8 +29,8 @@ func (d *policies) forget(class string) {
 	delete(d.denied, class)
 }
 
-// PolicyDenial is what a policy of the subscription had against the last machine of a
-// class, and what to do about that; empty when none had, or one was bought since.
+// PolicyDenial describes the last refusal by a policy of the subscription for a node class, and
+// what to do about it; empty when there is none, or a node was launched since.
 func (p *Provider) PolicyDenial(class string) string {
 	p.policies.mu.Lock()
 	defer p.policies.mu.Unlock()

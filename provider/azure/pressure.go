@@ -8,13 +8,13 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// pressure learns how fast budgets shrink. The zero pressure knows nothing yet.
+// pressure measures how fast quotas shrink. The zero pressure has no measurements.
 type pressure struct {
 	mu    sync.Mutex
-	paces map[string]pace // by budget
+	paces map[string]pace // by quota name
 }
 
-// A pace is how fast a budget was seen to shrink.
+// A pace is how fast a quota shrinks.
 type pace struct {
 	left      int64
 	seen      time.Time
@@ -22,16 +22,16 @@ type pace struct {
 }
 
 const (
-	// paceMemory is over how long a pace is averaged: bursts pass, trends stay.
+	// paceMemory is the averaging time of a pace: bursts fade, trends stay.
 	paceMemory = 10 * time.Minute
-	// paceEvery is how often it is measured.
+	// paceEvery is the interval of measurements.
 	paceEvery = 30 * time.Second
-	// paceHorizon is how far ahead it is believed.
+	// paceHorizon is how far ahead a pace is extrapolated.
 	paceHorizon = 24 * time.Hour
 )
 
-// observe measures what is left, and says which budgets will be used up within a day if
-// it goes on like this. Times are whole minutes, so that they do not change all the time.
+// observe measures what is left, and returns the quotas that will be used up within a day at
+// this pace. Times are whole minutes, so that they do not change all the time.
 func (p *pressure) observe(now time.Time, left map[string]int64) map[string]provider.Exhaustion {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ func (p *pressure) observe(now time.Time, left map[string]int64) map[string]prov
 	return ending
 }
 
-// after is the pace with one measurement more, if it is time for one.
+// after returns the pace with one more measurement, if it is due.
 func (p pace) after(now time.Time, left int64) pace {
 	passed := now.Sub(p.seen)
 	switch {
@@ -62,7 +62,7 @@ func (p pace) after(now time.Time, left int64) pace {
 	return pace{left: left, seen: now, perSecond: p.perSecond + weight*(lately-p.perSecond)}
 }
 
-// lasts is how long so much lasts at this pace; false when it does not end in sight.
+// lasts returns how long the quota lasts at this pace; false when that is beyond paceHorizon.
 func (p pace) lasts(left int64) (time.Duration, bool) {
 	seconds := float64(left) / p.perSecond
 	if p.perSecond <= 0 || seconds > paceHorizon.Seconds() {

@@ -12,35 +12,35 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// A renewal is a credential that does not give out again what Azure has refused. The SDK's
-// keep a token for as long as its issuer said that it is good, an hour or a day, even when
-// Azure finds it too old already: when its signing key was withdrawn, or clocks differ.
-// Only a refusal with a claims challenge makes them ask anew, and not every one has it.
+// A renewal is a credential that does not return a token again that Azure has refused. The SDK's
+// credentials keep a token for the validity that its issuer stated, an hour or a day, even when
+// Azure already refuses it: when its signing key was withdrawn, or clocks differ. Only a refusal
+// with a claims challenge makes them request a new one, and not every refusal has it.
 type renewal struct {
 	azcore.TokenCredential
 	now func() time.Time
 
 	mu      sync.Mutex
-	refused string    // the token that was refused last; empty when there is none
-	asked   time.Time // when a new one was asked for last
+	refused string    // the last refused token; empty when there is none
+	asked   time.Time // last request of a new one
 }
 
-// renewEvery is how often a new token is asked for at most: while Azure refuses new ones as
-// well, asking for more would only tire whoever issues them.
+// renewEvery is the minimum interval between requests of a new token: while Azure refuses new
+// ones as well, more requests would only load the token issuer.
 const renewEvery = 10 * time.Second
 
-// GetToken is the credential's own, or a new one in place of what was refused.
+// GetToken returns the credential's token, or a new one in place of a refused one.
 func (r *renewal) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	kept, err := r.TokenCredential.GetToken(ctx, o)
 	if err != nil || o.Claims != "" || !r.mustRenew(kept.Token) {
 		return kept, err
 	}
-	// This is what Azure's own challenge asks for: a token that is not older than now. Whatever
-	// has claims to meet is not answered from what is kept.
+	// Azure's own challenge has this form: it demands a token that is not older than now. The
+	// credential does not answer a request with claims from its cache.
 	o.Claims = fmt.Sprintf(`{"access_token":{"nbf":{"essential":true,"value":"%d"}}}`, r.now().Unix())
 	renewed, err := r.TokenCredential.GetToken(ctx, o)
 	if err != nil {
-		return kept, nil // some credentials, for people, take no claims
+		return kept, nil // some credentials, for users, accept no claims
 	}
 	return renewed, nil
 }
@@ -55,8 +55,8 @@ func (r *renewal) mustRenew(token string) bool {
 	return true
 }
 
-// Do implements policy.Policy: it notices what is refused without a challenge. It belongs
-// behind the policy that signs requests.
+// Do implements policy.Policy: it records tokens that are refused without a challenge. It
+// belongs behind the policy that signs requests.
 func (r *renewal) Do(req *policy.Request) (*http.Response, error) {
 	resp, err := req.Next()
 	if err == nil && resp.StatusCode == http.StatusUnauthorized && !challenges(resp) {
@@ -69,7 +69,7 @@ func (r *renewal) Do(req *policy.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// challenges reports whether a refusal says which claims a token must meet; the SDK asks for
+// challenges reports whether a refusal says which claims a token must meet; the SDK requests
 // such a token by itself.
 func challenges(resp *http.Response) bool {
 	return strings.Contains(strings.Join(resp.Header.Values("WWW-Authenticate"), " "), `claims="`)

@@ -12,16 +12,16 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
-// A shelf is where Azure keeps one kind of resource of the node resource group. The
-// SDK could list it too, but refuses a whole page for one row that it cannot read,
-// and reads every row anew each time, which is most of the work of a large cluster.
+// A shelf is one kind of resource in the node resource group. The SDK could list it too, but
+// fails on a whole page for one malformed row, and decodes every row again each time, which is
+// most of the work in a large cluster.
 type shelf struct {
-	what     string // "virtual machines", for people
+	what     string // "virtual machines", for messages
 	provider string // Microsoft.Compute/virtualMachines
-	version  string // of the API, the one whose answers the SDK's types are made for
+	version  string // API version that the SDK's types are made for
 }
 
-// The versions are those of the SDK's clients for the same resources.
+// API versions of the SDK's clients for the same resources.
 var (
 	machineShelf = shelf{"virtual machines", "Microsoft.Compute/virtualMachines", "2026-04-01"}
 	nicShelf     = shelf{"network interfaces", "Microsoft.Network/networkInterfaces", "2025-03-01"}
@@ -30,17 +30,17 @@ var (
 	balancerShelf = shelf{"load balancers", "Microsoft.Network/loadBalancers", "2025-03-01"}
 )
 
-// mostPages is more than any list has that ends: Azure gives some hundred rows a page.
+// mostPages is more than any real list has: Azure returns some hundred rows a page.
 const mostPages = 2000
 
-// rows reads the shelf of a resource group to its end, row by row as they came. A list
-// that fails on any page is no list.
+// rows reads all pages of the list of a resource group and returns the undecoded rows. An error
+// on any page fails the list.
 func (s shelf) rows(ctx context.Context, client *arm.Client, subscription, group string) (rows []json.RawMessage, pages int, err error) {
 	return allRows(ctx, client, s.link(client, subscription, group, ""))
 }
 
-// listed reads any list of Resource Manager to its end. Rows that make no T hide no others: they
-// are odd.
+// listed reads all pages of any list of Resource Manager. Rows that cannot be decoded to T are
+// returned as odd; the rest of the list counts.
 func listed[T any](ctx context.Context, client *arm.Client, d *decoder, link string) (list []*T, odd []json.RawMessage, err error) {
 	rows, _, err := allRows(ctx, client, link)
 	for _, row := range rows {
@@ -54,10 +54,10 @@ func listed[T any](ctx context.Context, client *arm.Client, d *decoder, link str
 	return list, odd, err
 }
 
-// nameIn is what an odd row is called; empty when it does not say.
+// nameIn returns the name in an odd row; empty when it has none.
 func nameIn(row json.RawMessage) string { return textIn(row, "name") }
 
-// textIn is a text in an odd row; empty when there is none.
+// textIn returns a string in an odd row; empty when there is none.
 func textIn(row json.RawMessage, key string) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(row, &fields) != nil {
@@ -86,7 +86,8 @@ func allRows(ctx context.Context, client *arm.Client, next string) (rows []json.
 	return rows, pages, nil
 }
 
-// link leads to one resource of the shelf, or to the list of all when the name is empty.
+// link returns the URL of one resource of the shelf, or of the list of all when the name is
+// empty.
 func (s shelf) link(client *arm.Client, subscription, group, name string) string {
 	parts := []string{"subscriptions", url.PathEscape(subscription), "resourceGroups", url.PathEscape(group), "providers", s.provider}
 	if name != "" {
@@ -118,7 +119,7 @@ func readPage(ctx context.Context, client *arm.Client, link string) (page, error
 	return splitPage(body)
 }
 
-// ofManager refuses links to another host: our credentials go along.
+// ofManager returns an error for links to another host: the request carries karve's credentials.
 func ofManager(endpoint, link string) error {
 	home, err := url.Parse(endpoint)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
-// SharedGallery says how to reach the galleries that AKS shares with single customers
-// only. The zero value does not use them.
+// SharedGallery configures the galleries that AKS shares with single customers only. The zero
+// value does not use them.
 type SharedGallery struct {
-	// SubscriptionID is AKS's, which the galleries are in.
+	// SubscriptionID is AKS's subscription with the galleries.
 	SubscriptionID string
-	// TokenURL hands out tokens for that subscription's tenant, which go along when Compute
-	// makes a machine. Where AKS makes them it may be empty.
+	// TokenURL issues tokens for that subscription's tenant, which are sent when Compute creates
+	// a virtual machine. It may be empty if AKS creates them.
 	TokenURL string
 }
 
@@ -44,7 +44,7 @@ func (g SharedGallery) malformed(compute bool) error {
 	return nil
 }
 
-// gallery is where this installation's images come from.
+// gallery returns the gallery that images come from.
 func (p *Provider) gallery() gallery {
 	o := &p.opts
 	if !o.SharedGallery.used() {
@@ -56,10 +56,10 @@ func (p *Provider) gallery() gallery {
 	}
 }
 
-// sharedGallery is what AKS publishes for its own. What it has is told by AKS, not by
-// the gallery, which we may start machines from and not look into; and AKS tells no more
-// than the newest version of each image. Those that were seen before are remembered, or
-// no version would ever be a week old where there is a new one each week.
+// sharedGallery is the gallery that AKS shares with single customers. karve may create virtual
+// machines from it but not list it; AKS lists its versions instead, and only the newest version
+// of each image. Versions seen before are remembered: otherwise none would ever be a week old,
+// as AKS publishes one each week.
 type sharedGallery struct {
 	arm                    *arm.Client
 	subscription, location string
@@ -89,7 +89,7 @@ type nodeImages struct {
 	NextLink string `json:"nextLink"`
 }
 
-// maxImagePages is far beyond what AKS has.
+// maxImagePages is far more than AKS's list has.
 const maxImagePages = 100
 
 func (g *sharedGallery) builds(ctx context.Context, d imageDefinition) ([]build, error) {
@@ -109,7 +109,7 @@ func (g *sharedGallery) builds(ctx context.Context, d imageDefinition) ([]build,
 	return nil, fmt.Errorf("the list of node images did not end after %d pages", maxImagePages)
 }
 
-// of are the versions of one definition.
+// of returns the versions of one definition.
 func (page nodeImages) of(d imageDefinition) (told []build) {
 	for _, v := range page.Value {
 		if v.OS == d.os && strings.EqualFold(v.SKU, d.name) && v.Version != "" {
@@ -119,9 +119,9 @@ func (page nodeImages) of(d imageDefinition) (told []build) {
 	return told
 }
 
-// remember adds what AKS tells now to what it told before. What it told before and would be
-// newer than all it tells now was withdrawn, and a year after it was built a version is taken
-// away: both are forgotten.
+// remember adds the versions of earlier lists to those of the last one. An earlier version that
+// is newer than all of the last list was withdrawn, and AKS removes a version a year after it
+// was built: both are forgotten.
 func (g *sharedGallery) remember(d imageDefinition, told []build) []build {
 	g.mu.Lock()
 	defer g.mu.Unlock()

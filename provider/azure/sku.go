@@ -11,10 +11,10 @@ import (
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
-// A sku is one VM size as the Resource SKUs API describes it in our region.
+// A sku is one VM size as the Resource SKUs API describes it in the region.
 type sku struct {
 	name   string
-	family string // quota family, spelled as the API spells it
+	family string // quota family, in the API's spelling
 	size   vmsize.Size
 	gpu    vmsize.GPU
 
@@ -30,15 +30,14 @@ type sku struct {
 	ultraZones                                         map[string]bool
 	local                                              localDisks
 
-	zones []string // numbers of the zones that offer it, sorted; empty where the size is not zonal
-	// barred says in words why the subscription cannot buy it anywhere in the
-	// region; barredZones the same by zone number.
+	zones []string // numbers of the zones that offer it, sorted; empty if the size is not zonal
+	// barred describes why the subscription cannot use the size anywhere in the region;
+	// barredZones the same by zone number.
 	barred      string
 	barredZones map[string]string
 }
 
-// readSKU reads what we need of an API answer. The error names the capability
-// that is missing or unreadable.
+// readSKU converts an API answer. The error names the capability that is missing or malformed.
 func readSKU(in *armcompute.ResourceSKU, location string) (*sku, error) {
 	s := &sku{name: text(in.Name), family: text(in.Family)}
 	if s.name == "" || s.family == "" {
@@ -88,7 +87,7 @@ func (s *sku) readCapabilities(list []*armcompute.ResourceSKUCapabilities) error
 	return c.fault()
 }
 
-// readPlaces reads the zones of our region and which of them have ultra disks.
+// readPlaces reads the zones of the region and which of them have ultra disks.
 func (s *sku) readPlaces(infos []*armcompute.ResourceSKULocationInfo, location string) {
 	s.ultraZones = map[string]bool{}
 	for _, info := range infos {
@@ -139,8 +138,8 @@ func (s *sku) readRestrictions(list []*armcompute.ResourceSKURestrictions, locat
 	}
 }
 
-// concerns reports whether a restriction is about our region. One that names no
-// place is about the region that was asked for.
+// concerns reports whether a restriction applies to the region. One without locations applies to
+// the region that the list was requested for.
 func concerns(r *armcompute.ResourceSKURestrictions, location string) bool {
 	places := r.Values
 	if r.RestrictionInfo != nil && len(r.RestrictionInfo.Locations) > 0 {
@@ -156,8 +155,8 @@ func concerns(r *armcompute.ResourceSKURestrictions, location string) bool {
 	return len(places) == 0
 }
 
-// capabilities are name/value pairs of one size. Reading collects the first
-// fault under a key that no capability has.
+// capabilities are name/value pairs of one size. Parsing stores a fault under a key that no
+// capability has.
 type capabilities map[string]string
 
 const faultKey = ""
@@ -199,8 +198,8 @@ func (c capabilities) list(name string) map[string]bool {
 	return set
 }
 
-// architecture is the Kubernetes name of the processor architecture. Sizes from
-// before there was a choice do not say and are amd64.
+// architecture returns the Kubernetes name of the processor architecture. Older sizes do not
+// report one and are amd64.
 func (c capabilities) architecture() string {
 	if strings.EqualFold(c["CpuArchitectureType"], "Arm64") {
 		return archARM64

@@ -14,17 +14,17 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// skuSet is what the region sells that AKS can run, sorted by name, with
-// canonical family spellings.
+// skuSet is the sizes in the region that AKS can run, sorted by name, with one spelling per
+// family.
 type skuSet struct {
 	list   []*sku
 	byName map[string]*sku
-	// unread are the names of sizes that are listed and could not be read, sorted; empty for one
-	// that does not say its name.
+	// unread are the names of listed sizes that could not be decoded, sorted; empty for one
+	// without a name.
 	unread []string
 }
 
-// skusVersion is that of the SDK's client for sizes.
+// skusVersion is the API version of the SDK's client for sizes.
 const skusVersion = "2021-07-01"
 
 // skuReader reads the region's sizes.
@@ -55,14 +55,14 @@ func (r *skuReader) read(ctx context.Context) (skuSet, error) {
 	return set, nil
 }
 
-// unreadable notes a size that could not be read.
+// unreadable records a size that could not be decoded.
 func (s *skuSet) unreadable(name string) {
 	if i, known := slices.BinarySearch(s.unread, name); !known {
 		s.unread = slices.Insert(s.unread, i, name)
 	}
 }
 
-// unreadInWords tells of those sizes; empty when there are none.
+// unreadInWords describes those sizes; empty when there are none.
 func (s *skuSet) unreadInWords() string {
 	if len(s.unread) == 0 {
 		return ""
@@ -74,8 +74,8 @@ func (s *skuSet) unreadInWords() string {
 	return fmt.Sprintf("Azure's description of VM sizes cannot be read: %s: they are not bought, and their machines stay", few(names))
 }
 
-// readSKUs reads sizes one by one: one that cannot be read is skipped and
-// noted, as a new kind of size must not stop the others from being bought.
+// readSKUs converts sizes one by one: a malformed one is skipped and recorded, so that a new
+// kind of size does not make the others unavailable.
 func readSKUs(raw []*armcompute.ResourceSKU, location string, log *slog.Logger) skuSet {
 	set := skuSet{byName: map[string]*sku{}}
 	for _, item := range raw {
@@ -98,8 +98,8 @@ func readSKUs(raw []*armcompute.ResourceSKU, location string, log *slog.Logger) 
 	return set
 }
 
-// oneSpelling gives all sizes of a quota family the same spelling of it: the API
-// is not consistent about letter case, and budgets go by exact name.
+// oneSpelling gives all sizes of a quota family the same spelling of it: the API's letter case
+// differs, and quotas are matched by exact name.
 func (s skuSet) oneSpelling() {
 	spelling := map[string]string{}
 	for _, k := range s.list {
@@ -111,10 +111,9 @@ func (s skuSet) oneSpelling() {
 	}
 }
 
-// usable reports whether AKS can make a node of the size at all: two vCPUs and
-// 3.5 GiB, not one of the sizes it refuses by name, all cores on, not
-// confidential (such nodes need images we do not offer), and no accelerator
-// that there is no driver for.
+// usable reports whether AKS can make a node of the size at all: two vCPUs and 3.5 GiB, not one
+// of the sizes that AKS excludes by name, all cores on, not confidential (such nodes need images
+// that karve does not offer), and no accelerator without a driver.
 func (s *sku) usable() bool {
 	switch {
 	case s.vcpus < 2 || s.memoryMiB < 3584:
@@ -131,8 +130,8 @@ func (s *sku) usable() bool {
 	return s.size.Family != "N" || s.gpus > 0 && knownGPU(s.gpu.Name)
 }
 
-// refusedSize lists the sizes of two vCPUs and more that AKS, or provisioning on
-// it, has trouble with. (Smaller ones are out anyway.)
+// refusedSize lists the sizes of two vCPUs and more that AKS, or provisioning on it, has trouble
+// with. (usable excludes smaller ones.)
 func refusedSize(name string) bool {
 	return name == "Standard_E64i_v3" || name == "Standard_E64is_v3"
 }
@@ -146,8 +145,8 @@ func knownGPU(model string) bool {
 	return strings.HasPrefix(model, "RTXPRO6000")
 }
 
-// doubtSKUs refuses an answer that lost more than half of the region's sizes:
-// that has never been true, and acting on it would drift nodes.
+// doubtSKUs returns an error for an answer that lost more than half of the region's sizes: that
+// has never been true, and acting on it would drift nodes.
 func doubtSKUs(last, next skuSet) error {
 	if len(next.list)*2 < len(last.list) {
 		return fmt.Errorf("the region's VM sizes shrank from %d to %d at once: keeping the earlier list", len(last.list), len(next.list))

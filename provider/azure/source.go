@@ -12,58 +12,59 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 )
 
-// A source holds the last good answer to a question that is slow to ask. A
-// failed or implausible answer never replaces a good one; it is remembered as a
-// problem instead.
+// A source caches the last good result of a slow request. A failed or implausible result never
+// replaces a good one; it is recorded as a problem instead.
 type source[T any] struct {
 	name string
-	// load asks the cloud.
+	// load sends the request.
 	load func(context.Context) (T, error)
-	// same reports whether two answers are equal in what the version stands for; it
-	// moves when they are not.
+	// same reports whether two values are equal for the version; the version changes when they
+	// are not.
 	same func(a, b T) bool
-	// doubt refuses an answer that cannot be true in the light of the last one; nil believes all.
+	// doubt returns an error for a value that is implausible after the last one; nil accepts
+	// all.
 	doubt func(last, next T) error
 	now   func() time.Time
-	// nothing reports that an answer may be none, which is asked again before long; nil believes all.
+	// nothing reports whether a value may be empty by mistake, which is then read again soon;
+	// nil means never.
 	nothing func(T) bool
-	// patience is how long one waits for what can be done without.
+	// patience is how long callers wait for data that they can do without.
 	patience time.Duration
 	panics   *panics.Reporter
 
 	mu      sync.Mutex
-	asking  *asking // nil while nobody asks
+	asking  *asking // nil while no request is in flight
 	value   T
-	version uint64 // 0 until a first answer
+	version uint64 // 0 until the first result
 	taken   time.Time
 	tried   time.Time
 	failing error
-	since   time.Time // of failing
+	since   time.Time // start of failing
 }
 
-// An asking is a question under way. It goes on when those who wait for its answer give
-// up: the answer is not theirs alone.
+// An asking is a request in flight. It continues when the callers that wait for it give up,
+// because other callers share its result.
 type asking struct {
 	started time.Time
 	cancel  context.CancelFunc
 	done    chan struct{}
-	err     error // that many may read, once done
+	err     error // safe for concurrent reads, once done
 }
 
-// newAsking is a question asked by somebody who may give up, and the context to ask it with.
+// newAsking returns an asking, and a context for its request that outlives ctx.
 func newAsking(ctx context.Context, now time.Time) (*asking, context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestAsking)
 	return &asking{started: now, cancel: cancel, done: make(chan struct{})}, ctx
 }
 
-// answered says what came of it.
+// answered records the result.
 func (a *asking) answered(err error) {
 	a.err = err
 	a.cancel()
 	close(a.done)
 }
 
-// stop ends the question, and returns when it has ended. A nil one has.
+// stop cancels the request, and returns when it has ended. It accepts nil.
 func (a *asking) stop() {
 	if a != nil {
 		a.cancel()
@@ -72,16 +73,16 @@ func (a *asking) stop() {
 }
 
 const (
-	// retryFirst is how long a source that never had an answer waits between attempts, so
-	// that many callers do not become many requests.
+	// retryFirst is how long a source without any result waits between attempts, so that many
+	// callers do not become many requests.
 	retryFirst = 3 * time.Second
-	// longestAsking is the end of a question that gets no answer, pages and retries included.
+	// longestAsking is the timeout of a request, pages and retries included.
 	longestAsking = 5 * time.Minute
-	// nothingFor is how long an answer that may be none counts.
+	// nothingFor is how long a value that may be empty by mistake is kept.
 	nothingFor = 30 * time.Minute
 )
 
-// errSlow reports that there is no answer yet. Nobody waits for it any more.
+// errSlow reports that there is no result yet and the caller stopped waiting.
 var errSlow = errors.New("going on without")
 
 func (a *asking) wait(ctx context.Context) error {
@@ -93,7 +94,7 @@ func (a *asking) wait(ctx context.Context) error {
 	}
 }
 
-// waitBriefly waits until the question is so old.
+// waitBriefly waits until patience has passed since the start of the request.
 func (a *asking) waitBriefly(ctx context.Context, now time.Time, patience time.Duration) error {
 	t := time.NewTimer(a.started.Add(patience).Sub(now))
 	defer t.Stop()
@@ -107,7 +108,7 @@ func (a *asking) waitBriefly(ctx context.Context, now time.Time, patience time.D
 	}
 }
 
-// An answer is what a source knows.
+// An answer is the current state of a source.
 type answer[T any] struct {
 	value   T
 	version uint64
@@ -115,7 +116,7 @@ type answer[T any] struct {
 	problem string
 }
 
-// ensure asks once if there is no answer yet.
+// ensure reads once if there is no result yet.
 func (s *source[T]) ensure(ctx context.Context) error {
 	if known, err := s.settled(); known {
 		return err
@@ -123,8 +124,8 @@ func (s *source[T]) ensure(ctx context.Context) error {
 	return s.refresh(ctx)
 }
 
-// glance is ensure for what can be done without: it waits briefly, the first time. What goes
-// wrong is kept as the source's problem.
+// tryRead is like ensure for data that callers can do without: it waits briefly, and only the
+// first time. An error becomes the source's problem.
 func (s *source[T]) tryRead(ctx context.Context) {
 	if known, _ := s.settled(); known {
 		return
@@ -143,12 +144,12 @@ func (s *source[T]) tryRead(ctx context.Context) {
 	}
 }
 
-// refresh asks anew.
+// refresh reads again.
 func (s *source[T]) refresh(ctx context.Context) error {
 	return s.ask(ctx).wait(ctx)
 }
 
-// refreshOlder asks anew unless an answer was asked for after t. It waits briefly.
+// refreshOlder reads again unless the last result was requested after t. It waits only briefly.
 func (s *source[T]) refreshOlder(ctx context.Context, t time.Time) error {
 	for !s.read().taken.After(t) {
 		a := s.ask(ctx)
@@ -168,7 +169,7 @@ func (s *source[T]) settled() (bool, error) {
 	return s.failing != nil && s.now().Sub(s.tried) < retryFirst, s.failing
 }
 
-// ask asks, unless somebody does.
+// ask starts a request, unless one is in flight.
 func (s *source[T]) ask(ctx context.Context) *asking {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,10 +187,10 @@ func (s *source[T]) ask(ctx context.Context) *asking {
 	return a
 }
 
-// panicsHere is where panics of the provider's goroutines are counted.
+// panicsHere is the name under which panics of the provider's goroutines are counted.
 const panicsHere = "azure"
 
-// answer asks the cloud, and tells those who wait. A panic is a failure like others.
+// answer sends the request and wakes the callers that wait. A panic counts as an error.
 func (s *source[T]) answer(ctx context.Context, a *asking) {
 	var next T
 	err := s.panics.Do(panicsHere, func() (err error) { next, err = s.load(ctx); return err })
@@ -199,7 +200,7 @@ func (s *source[T]) answer(ctx context.Context, a *asking) {
 	a.answered(s.panics.Do(panicsHere, func() error { return s.take(next, err, a.started) }))
 }
 
-// stop ends a question under way.
+// stop cancels a request in flight.
 func (s *source[T]) stop() {
 	s.mu.Lock()
 	a := s.asking
@@ -207,7 +208,7 @@ func (s *source[T]) stop() {
 	a.stop()
 }
 
-// take keeps an answer that is believed. Callers hold the lock.
+// take stores a value that is plausible. Callers hold the lock.
 func (s *source[T]) take(next T, err error, asked time.Time) error {
 	if err == nil && s.version > 0 && s.doubt != nil {
 		err = s.doubt(s.value, next)
@@ -223,7 +224,7 @@ func (s *source[T]) take(next T, err error, asked time.Time) error {
 	return nil
 }
 
-// fail remembers a failure, from its end on. Callers hold the lock.
+// fail records an error and when it occurred. Callers hold the lock.
 func (s *source[T]) fail(err error) error {
 	s.tried = s.now()
 	if s.failing == nil {
@@ -243,10 +244,10 @@ func (s *source[T]) read() answer[T] {
 	return a
 }
 
-// keep asks at once, so that the first who needs an answer need not wait, and
-// refreshes every so often until ctx ends, sooner after a failure.
+// keep reads at once, so that the first caller need not wait, and reads again at the interval
+// every until ctx ends, sooner after a failure.
 func (s *source[T]) keep(ctx context.Context, every time.Duration) {
-	_ = s.ensure(ctx) // remembered by the source as its problem
+	_ = s.ensure(ctx) // the source keeps the error
 	for {
 		wait := every
 		switch known := s.read(); {
@@ -258,7 +259,7 @@ func (s *source[T]) keep(ctx context.Context, every time.Duration) {
 		if !pause(ctx, wait) {
 			return
 		}
-		_ = s.refresh(ctx) // remembered by the source as its problem
+		_ = s.refresh(ctx) // the source keeps the error
 	}
 }
 
@@ -274,8 +275,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// together reads what everybody who asks meanwhile gets too. A caller that gives up leaves
-// alone: the others' answer is not its to take away.
+// together runs read once for all concurrent callers with the same what. A caller that gives up
+// does not cancel the read, because the others share its result.
 func together[T any](ctx context.Context, group *readings, what string, read func(context.Context) (T, error)) (T, error) {
 	answers := group.DoChan(what, func() (any, error) {
 		var out T
@@ -291,13 +292,13 @@ func together[T any](ctx context.Context, group *readings, what string, read fun
 	}
 }
 
-// readings are what is being read, each thing once; see together.
+// readings are the reads in flight, by what; see together.
 type readings struct {
 	singleflight.Group
 	panics *panics.Reporter
 }
 
-// A gate is a mutex whose wait ends with the caller's context. Make one with newGate.
+// A gate is a mutex whose lock ends with the caller's context. Make one with newGate.
 type gate chan struct{}
 
 func newGate() gate { return make(gate, 1) }

@@ -10,28 +10,28 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Tags of our own, and those by which other tools know such machines.
+// Tags of karve, and tags by which other tools recognize such virtual machines.
 const (
 	tagCluster  = "karve.dev_cluster"
 	tagClaim    = "karve.dev_claim"
 	tagClaimUID = "karve.dev_claim-uid"
 	tagClass    = "karve.dev_class"
-	// How the machine was made, for Drift: the hash of its class and the version of
-	// Kubernetes it was asked to run.
+	// For Drift: the hash of the node class at launch and the requested Kubernetes version.
 	tagClassHash = "karve.dev_class-hash"
-	// tagHashVersion says how that hash is computed. Machines without it are of when v3 was.
+	// tagHashVersion says how that hash is computed. Virtual machines without it have v3.
 	tagHashVersion = "karve.dev_class-hash-version"
 	tagKubernetes  = "karve.dev_kubernetes-version"
 	tagAKSOwner    = "karpenter.azure.com_cluster"
 	tagNodePool    = "karpenter.sh_nodepool"
-	// tagAKSMachine is on machines that Karpenter's provider has AKS's own machine API make.
+	// tagAKSMachine is on machines that Karpenter's provider creates through AKS's machine API.
 	tagAKSMachine = "karpenter.azure.com_aksmachine_nodeclaim"
 	tagBilling    = "compute.aks.billing"
 	billingLinux  = "linux"
 )
 
-// tags are what every resource of a claim carries: the installation's, over them
-// the class's, over them ours. Azure ignores case in tag keys and refuses "/".
+// tags returns the tags of every resource of a claim: those of the options, overridden by the
+// node class's, overridden by karve's own. Azure ignores case in tag keys and does not allow
+// "/".
 func (p *Provider) tags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[string]string {
 	out := p.wishedTags(class)
 	for key, value := range map[string]string{
@@ -50,7 +50,7 @@ func (p *Provider) tags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[s
 	return out
 }
 
-// wishedTags are those that users ask for. They may change while machines live.
+// wishedTags returns the tags that users configure. They may change during the life of a node.
 func (p *Provider) wishedTags(class *v1beta1.AKSNodeClass) map[string]string {
 	out := map[string]string{}
 	for _, tags := range []map[string]string{p.opts.AdditionalTags, class.Spec.Tags} {
@@ -63,15 +63,15 @@ func (p *Provider) wishedTags(class *v1beta1.AKSNodeClass) map[string]string {
 	return out
 }
 
-// reserved reports whether a tag says what a machine is, which users cannot change.
+// reserved reports whether a tag identifies the virtual machine, which users cannot change.
 func reserved(key string) bool {
 	return slices.ContainsFunc([]string{
 		tagCluster, tagClaim, tagClaimUID, tagClass, tagClassHash, tagHashVersion, tagKubernetes, tagAKSOwner, tagNodePool, tagAKSMachine, tagBilling,
 	}, func(ours string) bool { return strings.EqualFold(ours, key) })
 }
 
-// machineTags are what the machine itself carries besides: the only place that is
-// written in the very request that makes it.
+// machineTags returns the tags of the virtual machine itself, which has more: its tags are
+// written in the same request that creates it.
 func (p *Provider) machineTags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[string]string {
 	out := p.tags(class, claim)
 	setTag(out, tagClassHash, class.Hash())
@@ -80,14 +80,14 @@ func (p *Provider) machineTags(class *v1beta1.AKSNodeClass, claim provider.Claim
 	return out
 }
 
-// setTag replaces a tag whatever the case of its key.
+// setTag replaces a tag, ignoring the case of its key.
 func setTag(tags map[string]string, key, value string) {
 	maps.DeleteFunc(tags, func(k, _ string) bool { return strings.EqualFold(k, key) })
 	tags[key] = value
 }
 
-// annotations are what a machine's claim shall remember of how it was made. A
-// machine of an earlier karve says nothing of it.
+// annotations returns the annotations for the claim of a virtual machine. One created by an
+// earlier karve lacks these tags.
 func annotations(vm *machine) map[string]string {
 	out := map[string]string{}
 	if hash := tag(vm.Tags, tagClassHash); hash != "" {
@@ -102,7 +102,7 @@ func annotations(vm *machine) map[string]string {
 	return out
 }
 
-// tag reads a tag whatever the case of its key.
+// tag reads a tag, ignoring the case of its key.
 func tag(tags map[string]*string, key string) string {
 	if v, ok := tags[key]; ok {
 		return text(v)
@@ -115,8 +115,8 @@ func tag(tags map[string]*string, key string) string {
 	return ""
 }
 
-// ours reports whether the machine is this cluster's to keep or to end: karve bought
-// it, or Karpenter's provider for Azure did before karve took over.
+// ours reports whether the virtual machine belongs to this cluster: karve created it, or
+// Karpenter's provider for Azure did before karve took over.
 func (p *Provider) ours(vm *machine) bool {
 	return strings.EqualFold(tag(vm.Tags, tagCluster), p.opts.ClusterName) && tag(vm.Tags, tagClaimUID) != "" || p.inherited(vm)
 }

@@ -28,7 +28,7 @@ func sortedTexts(list []*string) []string {
 	return out
 }
 
-// pointers is what the SDK wants of a map of strings.
+// pointers converts a map of strings to the SDK's form.
 func pointers(m map[string]string) map[string]*string {
 	out := make(map[string]*string, len(m))
 	for k, v := range m {
@@ -39,8 +39,7 @@ func pointers(m map[string]string) map[string]*string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// wrap says what was being done when a call failed, in one line: the SDK's own
-// text of a refusal spans many.
+// wrap describes the failed call in one line: the SDK's own text of a refusal has many.
 func wrap(err error, format string, args ...any) error {
 	act := fmt.Sprintf(format, args...)
 	if !errors.As(err, new(*azcore.ResponseError)) {
@@ -52,7 +51,7 @@ func wrap(err error, format string, args ...any) error {
 	return &callError{act: act, refusal: classify(err)}
 }
 
-// callError is a failed call that is not a matter of capacity.
+// callError is a failed call that is not about capacity.
 type callError struct {
 	act     string
 	refusal refusal

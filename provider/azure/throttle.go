@@ -11,10 +11,10 @@ import (
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
-// limited returns the client options with every try kept within Azure's limits,
-// and with retries that never hold a caller for long. A Retry-After beyond
-// MaxRetryDelay is handed to us instead of being waited for, and a launch then
-// says when to come back. Tokens that are refused are renewed.
+// limited returns client options that keep every attempt within Azure's rate limits, with
+// retries that never block a caller for long. A Retry-After beyond MaxRetryDelay is returned
+// instead of being waited for, and a launch then reports when to retry. Refused tokens are
+// renewed.
 func limited(in *arm.ClientOptions, buckets *ratelimit.Buckets, renewal *renewal) *arm.ClientOptions {
 	out := arm.ClientOptions{}
 	if in != nil {
@@ -31,13 +31,13 @@ func limited(in *arm.ClientOptions, buckets *ratelimit.Buckets, renewal *renewal
 	return &out
 }
 
-// Requests is what was asked of Azure since the provider was made.
+// Requests counts the requests to Azure since New.
 func (p *Provider) Requests() provider.Requests { return p.limits.Requests() }
 
 var _ provider.RequestStats = (*Provider)(nil)
 
-// mayBuy asks for the one write that makes a machine. It returns how long to stay
-// away when it is not its turn yet, so that no worker waits with the claim in hand.
+// mayBuy asks the rate limiter for the write that creates a virtual machine. It returns how long
+// to wait if the limits do not allow it yet, so that no worker blocks on it.
 func (l *launch) mayBuy() (wait time.Duration) {
 	priority := ratelimit.Create
 	if l.claim.Urgent {
@@ -46,11 +46,11 @@ func (l *launch) mayBuy() (wait time.Duration) {
 	return l.p.limits.Ticket(l.name, priority, ratelimit.ARMWrites, ratelimit.PutVM)
 }
 
-// forgetBuying gives back a turn that is not needed any more.
+// forgetBuying returns a ticket that is not needed any more.
 func (p *Provider) forgetBuying(machine string) { p.limits.Drop(machine, ratelimit.PutVM) }
 
-// mayDelete reports whether it is the turn of a machine to be deleted; of the part
-// of one, when it is a part. What is not deleted now is on a later call.
+// mayDelete reports whether the rate limits allow deleting a virtual machine now. If not, a
+// later call does.
 func (p *Provider) mayDelete(machine string) bool {
 	return p.limits.Ticket(machine, ratelimit.StopLeak, ratelimit.ARMDeletes, ratelimit.DeleteVM) == 0
 }
@@ -59,19 +59,19 @@ func (p *Provider) mayReclaim(part string) bool {
 	return p.limits.Ticket(part, ratelimit.StopLeak, ratelimit.ARMDeletes) == 0
 }
 
-// mayLook reports whether it is the turn of a machine to be read before it is deleted.
+// mayLook reports whether the rate limits allow reading a virtual machine before its deletion.
 func (p *Provider) mayLook(machine string) bool {
 	return p.limits.Ticket(machine, ratelimit.StopLeak, ratelimit.ARMReads, ratelimit.GetVM) == 0
 }
 
-// mayGlance reports whether it is the turn of a machine to be read out of curiosity.
+// mayTryList reports whether the rate limits allow reading a late virtual machine, at priority
+// Read.
 func (p *Provider) mayTryList(machine string) bool {
 	return p.limits.Ticket(machine, ratelimit.Read, ratelimit.ARMReads, ratelimit.GetVM) == 0
 }
 
-// mayUpdate reports when it is the turn of a machine to be read and changed while it
-// runs, and of its interface to be changed; zero means now. Nobody waits for that, so
-// it comes after everything else.
+// mayUpdate returns when the rate limits allow reading and changing a virtual machine, and
+// changing its interface; zero means now. It is not urgent, so it has the lowest priority.
 func (p *Provider) mayUpdate(machine, nic string) time.Duration {
 	wait := max(p.limits.Ticket(machine, ratelimit.Upkeep, ratelimit.ARMWrites, ratelimit.UpdateVM),
 		p.limits.Ticket(machine, ratelimit.Upkeep, ratelimit.ARMReads, ratelimit.GetVM))

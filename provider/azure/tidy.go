@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// tidyEvery is how often what nothing asks for any more is looked for.
+	// tidyEvery is the interval at which unused state is removed.
 	tidyEvery = time.Minute
-	// catalogKept is how long a class's catalog is kept that nothing asks for. Those of classes
-	// that NodePools or NodeClaims name are asked for every few seconds; one is a megabyte or two.
+	// catalogKept is how long an unused catalog is kept. Catalogs of classes that NodePools or
+	// NodeClaims name are used every few seconds; one takes a megabyte or two.
 	catalogKept = 2 * time.Minute
-	// subnetKept is how long a subnet is followed that no class is in any more.
+	// subnetKept is how long a subnet is tracked that no node class uses any more.
 	subnetKept = time.Hour
-	// flightKept is how long a machine is remembered that was asked for or asked to end, and
-	// that nothing was heard of since: far longer than either takes.
+	// flightKept is how long in-flight state is kept after the last request: far longer than a
+	// creation or deletion takes.
 	flightKept = 2 * time.Hour
 )
 
-// tidy forgets what is known about classes, subnets and machines that are gone. All of it is
-// learnt anew where it is asked for again.
+// tidy forgets the state of node classes, subnets and virtual machines that are gone. All of it
+// is learned again when it is needed again.
 func (p *Provider) tidy() {
 	now := p.opts.Now()
 	p.tidying.Lock()
@@ -43,7 +43,8 @@ func (c *catalogs) tidy(now time.Time) {
 	maps.DeleteFunc(c.classes, func(_ string, x *catalog) bool { return now.Sub(x.asked) > catalogKept })
 }
 
-// tidy ends following subnets that no class is in: what was bought there is long counted.
+// tidy stops tracking subnets that no node class uses: their launches have long been counted by
+// Azure.
 func (b *addressBooks) tidy(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,15 +57,15 @@ func (b *addressBooks) tidy(now time.Time) {
 	})
 }
 
-// tidy forgets the paces of budgets that no class draws on: of what was measured so long ago a
-// pace holds next to nothing.
+// tidy forgets the paces of quotas that no node class uses: after so long an old measurement
+// hardly matters.
 func (p *pressure) tidy(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.paces, func(_ string, x pace) bool { return now.Sub(x.seen) > 6*paceMemory })
 }
 
-// tidy drops what would be believed no more. Blocks fade by themselves.
+// tidy drops expired entries. Blocks are removed by fade.
 func (m *stockouts) tidy(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,8 +80,8 @@ func (d *policies) tidy(now time.Time) {
 	maps.DeleteFunc(d.denied, func(_ string, known memo[string]) bool { return now.Sub(known.read) >= policyTTL })
 }
 
-// tidy drops what is long due to be read again: nothing has asked for it. What cannot be read
-// is noted anew each minute as long as something asks.
+// tidy drops expired entries that were not read again: they are unused. An entry in use whose
+// read fails is renewed every minute.
 func (n *network) tidy(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

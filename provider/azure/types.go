@@ -10,27 +10,27 @@ import (
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
-// A typeSet is what a class of one shape can buy, before availability.
+// A typeSet is the instance types of one shape, before availability.
 type typeSet struct {
-	types   []machineType // by name
+	types   []machineType // sorted by name
 	byName  map[string]*machineType
-	budgets []string // that any offer draws on
-	// values counts types by how their price is known.
+	budgets []string // names of the quotas that any offering uses
+	// values counts types by the basis of their price.
 	values map[basis]int
-	// described are what was said of machines so far, by offering.Ref without its price.
+	// described caches descriptions by offering.Ref without its price.
 	described sync.Map
 }
 
-// A machineType is one size under one class.
+// A machineType is one size in one node class.
 type machineType struct {
 	sku      *sku
 	reserved reservation
 	maxPods  int64
-	offered  offering.InstanceType // Offers lack what makes them unavailable for a while
-	spotMost offering.Price        // the most to pay for it as spot; zero is any price
+	offered  offering.InstanceType // Offerings are without temporary unavailability
+	spotMost offering.Price        // maximum price as spot; zero is any price
 }
 
-// buildTypes makes the types of a shape out of the region's sizes and prices.
+// buildTypes builds the types of a shape from the region's sizes and prices.
 func (p *Provider) buildTypes(skus skuSet, prices priceTable, sh shape) *typeSet {
 	values := newValuer(skus.list, prices, p.judge.builtIn)
 	labels := newLabelCache()
@@ -53,7 +53,7 @@ func (p *Provider) buildTypes(skus skuSet, prices priceTable, sh shape) *typeSet
 	return set
 }
 
-// accepts reports whether nodes of the class can be machines of that size.
+// accepts reports whether nodes of the shape can have that size.
 func (sh shape) accepts(s *sku) bool {
 	switch {
 	case !sh.runs.starts(s):
@@ -70,11 +70,11 @@ func (sh shape) accepts(s *sku) bool {
 	return s.gpus == 0 || sh.acceptsGPU(s.gpu)
 }
 
-// The DNS cache wants machines of at least so many cores and so much memory.
+// The DNS cache needs nodes of at least so many cores and so much memory (MiB).
 const localDNSCPUs, localDNSMiB = 4, 244
 
-// acceptsGPU: AKS installs NVIDIA drivers only, and those for virtualised A10
-// and RTX PRO cards on Ubuntu only. Without its driver anything goes.
+// acceptsGPU: AKS installs NVIDIA drivers only, and those for virtualised A10 and RTX PRO cards
+// on Ubuntu only. If karve does not install drivers, every GPU is accepted.
 func (sh shape) acceptsGPU(gpu vmsize.GPU) bool {
 	if !sh.gpuDriver {
 		return true
@@ -121,8 +121,8 @@ func (p *Provider) capacity(s *sku, sh shape) quantity.Amounts {
 	return c
 }
 
-// offers lists every zone of the size and, last, the region without a choice of
-// zone, each on demand and, where Azure sells it so, as spot.
+// offers lists every zone of the size and, last, the region without a zone, each on demand and,
+// if Azure sells it so, as spot.
 func (p *Provider) offers(s *sku, price price, limit spotLimit, labels *labelCache) []offering.Offering {
 	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.onDemand, QuotaUses: s.draws(offering.OnDemand)}}
 	if s.lowPriority {
@@ -143,8 +143,8 @@ func (p *Provider) offers(s *sku, price price, limit spotLimit, labels *labelCac
 	return offers
 }
 
-// draws is the quota one machine uses up. Spot has a quota of its own and leaves
-// that of the family and the region alone.
+// draws returns the quota use of one node. Spot has a quota of its own and does not use that of
+// the family and the region.
 func (s *sku) draws(capacityType string) []offering.QuotaUse {
 	if capacityType == offering.Spot {
 		return []offering.QuotaUse{{Quota: budgetLowPriority, Amount: s.vcpus}, {Quota: budgetMachines, Amount: 1}}
@@ -156,7 +156,7 @@ func (s *sku) draws(capacityType string) []offering.QuotaUse {
 	}
 }
 
-// zoneLabel is the node label's value for a zone number.
+// zoneLabel returns the node label's value for a zone number.
 func (p *Provider) zoneLabel(number string) string {
 	if number == "" {
 		return regionalZone
@@ -164,7 +164,7 @@ func (p *Provider) zoneLabel(number string) string {
 	return p.opts.Location + "-" + number
 }
 
-// zoneNumber is the zone number of a label's value; empty for a regional machine.
+// zoneNumber returns the zone number of a label's value; empty for a node without a zone.
 func (p *Provider) zoneNumber(zone string) string {
 	if zone == regionalZone {
 		return ""
@@ -172,7 +172,7 @@ func (p *Provider) zoneNumber(zone string) string {
 	return strings.TrimPrefix(zone, p.opts.Location+"-")
 }
 
-// labelCache shares offer labels, of which there are few, between thousands of offers.
+// labelCache shares offering labels, of which there are few, between thousands of offerings.
 type labelCache struct {
 	known map[labelKey]map[string][]string
 }

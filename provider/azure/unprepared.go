@@ -12,30 +12,30 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// ClassUnprepared is a reason of an AKSNodeClass's ValidationSucceeded condition: no machine of the
-// class can be prepared, for want of a token or a security group, say.
+// ClassUnprepared is a reason of an AKSNodeClass's ValidationSucceeded condition: launches of
+// the class fail before the request, for lack of a token or a security group, for example.
 const ClassUnprepared = "CannotBePrepared"
 
 const (
-	// unpreparedLaunches is how many launches of a class must fail in the same words, over
-	// unpreparedFor at least, for the class to rest: one is mended by trying again.
+	// unpreparedLaunches is how many launches of a node class must fail with the same error,
+	// over at least unpreparedFor, for the class to pause: a single failure is cured by a retry.
 	unpreparedLaunches = 3
 	unpreparedFor      = 10 * time.Second
 	unpreparedTTL      = 3 * time.Minute
-	// unpreparedForgotten is after how long without another such launch it is none of the same.
+	// unpreparedForgotten is how long after the last such launch an error is forgotten.
 	unpreparedForgotten = 10 * time.Minute
 )
 
-// A hitch is what launches of a class failed for before a machine was asked for.
+// A hitch is an error of launches of a node class before a virtual machine was requested.
 type hitch struct {
 	words       string
 	first, last time.Time
 	launches    int
 }
 
-// unprepared has the class rest for what its machines cannot be prepared for time and again.
+// unprepared pauses the node class when its launches fail repeatedly before the request.
 func (l *launch) unprepared(err error) {
-	if passes(err) || l.p.mayNotBuy(l.class.Name) != nil { // it has a reason to rest already
+	if passes(err) || l.p.mayNotBuy(l.class.Name) != nil { // it pauses already
 		return
 	}
 	r := ofPreparation(err)
@@ -44,8 +44,8 @@ func (l *launch) unprepared(err error) {
 	}
 }
 
-// unlisted minds that the machines cannot be listed for a reason that stays: the group does
-// not exist, or may not be read.
+// unlisted handles a permanent error of listing the virtual machines: the group does not exist,
+// or may not be read.
 func (l *launch) unlisted(err error) {
 	r := classify(err)
 	if r.kind != notFound && r.kind != denied || l.p.mayNotBuy(l.class.Name) != nil {
@@ -56,22 +56,22 @@ func (l *launch) unlisted(err error) {
 	}
 }
 
-// ofPreparation is what Azure had against the preparation, or what we had ourselves.
+// ofPreparation returns the refusal for an error before the request, from Azure or from karve.
 func ofPreparation(err error) refusal {
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) {
 		return refusal{kind: otherRefusal, code: notReady.Reason, detail: shorten(notReady.Detail), err: err}
 	}
 	r := classify(err)
-	if r.kind == transient { // it is none of Azure's, or it would pass
+	if r.kind == transient { // the error is not Azure's, or it would pass by itself
 		r.code, r.detail = ClassUnprepared, shorten(strings.TrimPrefix(err.Error(), errBeforeRequest.Error()+": "))
 	}
 	return r
 }
 
-// passes reports whether an error of a preparation is over by itself: Azure or a server is busy
-// or fails, an answer did not come or was cut short, or the right to use a gallery is asked for
-// anew, which has a pace of its own.
+// passes reports whether an error before the request passes by itself: Azure or a server is busy
+// or fails, an answer did not come or was cut short, or the token for a gallery is requested
+// again, which has its own retry interval.
 func passes(err error) bool {
 	var (
 		offLine net.Error
@@ -93,13 +93,13 @@ func passes(err error) bool {
 	return false
 }
 
-// A passingError is one that is over by itself.
+// A passingError is an error that passes by itself.
 type passingError struct{ error }
 
 func (e *passingError) Unwrap() error { return e.error }
 
-// hindered notes what a launch of a class failed for, and reports whether that is so time and
-// again, and no machine of the class was bought meanwhile.
+// hindered records the error of a launch of a node class, and reports whether it occurs
+// repeatedly, and no node of the class was launched meanwhile.
 func (m *stockouts) hindered(class, words string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

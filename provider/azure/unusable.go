@@ -10,12 +10,13 @@ import (
 
 var _ provider.FailureObserver = (*Provider)(nil)
 
-// notRegistered is the code of nodes that lack what their machines were bought for.
+// notRegistered is the code for nodes that lack the resource they were launched for.
 const notRegistered = "ResourceNotRegistered"
 
-// Useless has the size rest for an hour, for that class: what its machine lacks (mostly a driver that its
-// image does not bring up) the next one would lack in any zone, while another size may do. Where sizes
-// with GPUs of several models lack theirs it is no matter of sizes, and all of them rest.
+// NodeUnusable blocks the size for an hour, for that node class: what the node lacks (mostly
+// because its image does not install a driver) the next one would lack in any zone, while
+// another size may work. When sizes with GPUs of several models lack theirs, the size is not the
+// cause, and all sizes with GPUs are blocked.
 func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
 	sizes := p.skus.read().value.byName
 	s := sizes[c.Type]
@@ -37,8 +38,8 @@ func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
 	p.opts.Log.Warn("machines of several GPU models joined without their GPUs: sizes with GPUs rest", slog.String("class", class), slog.String("lacks", lacks))
 }
 
-// pluginMissing reports whether nodes of three sizes of a class, with GPUs of two models at least,
-// lacked them within the last hour.
+// pluginMissing reports whether nodes of three sizes of a node class, with GPUs of at least two
+// models, lacked them within the last hour.
 func (m *stockouts) pluginMissing(class string, known map[string]*sku) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,11 +15,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// The two requests that are made for every machine are written and read here, and not by the
-// SDK's client for virtual machines: that spends more on their JSON than on all the rest.
+// The two requests per virtual machine are encoded and decoded here, and not by the SDK's
+// client: its JSON handling takes more time than everything else.
 
-// put asks Compute for a machine that must not exist yet. It returns the answer too, whose
-// body has been read.
+// put requests the creation of a virtual machine that must not exist yet. It returns the
+// response too, whose body has been read.
 func (c byCompute) put(ctx context.Context, name string, vm armcompute.VirtualMachine) (*createPoller, *http.Response, error) {
 	req, err := c.request(ctx, http.MethodPut, name, nil)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c byCompute) put(ctx context.Context, name string, vm armcompute.VirtualMa
 	return poller, resp, err
 }
 
-// get reads a machine with its power.
+// get reads a virtual machine with its power state.
 func (c byCompute) get(ctx context.Context, name string) (*armcompute.VirtualMachine, error) {
 	req, err := c.request(ctx, http.MethodGet, name, url.Values{"$expand": {string(armcompute.InstanceViewTypesInstanceView)}})
 	if err != nil {
@@ -79,8 +79,9 @@ func (c byCompute) request(ctx context.Context, method, name string, query url.V
 	return req, nil
 }
 
-// encodeMachine writes a machine as the SDK does, but for customData: that is most of it, is
-// base64, which needs no escapes, and would be looked through once more at each level of the body.
+// encodeMachine encodes a virtual machine as the SDK does, except customData: that is most of
+// the body, is base64, which needs no escapes, and would be scanned once more at each level of
+// the body.
 func encodeMachine(vm armcompute.VirtualMachine) ([]byte, error) {
 	os := vm.Properties.OSProfile
 	if os == nil || os.CustomData == nil {

@@ -25,10 +25,10 @@ const (
 
 // Options say how much of Azure's limits to use. The zero Options work.
 type Options struct {
-	// Share is the part of each burst that is ours to use, above 0 and up to 1; zero means 0.5.
-	// The rest is left to others in the subscription: while they use it, our part of
-	// what is gained shrinks to the same share. Replacements and ends of machines may borrow half
-	// of the others' part, and it is given back first. Limits of single machines are ours alone.
+	// Share is karve's part of each burst, above 0 and up to 1; zero means 0.5. The rest is left
+	// to other clients of the subscription: while they use it, karve's part of the gain shrinks
+	// to the same share. Replacements and deletions may borrow half of the others' part, and it
+	// is given back first. Limits of single virtual machines are used in full.
 	Share float64
 	// Pace is how many times faster than Azure's the limits of a simulated cloud refill;
 	// infinite when it has none. Zero means 1.
