@@ -62,8 +62,8 @@ func audienceOf(o *arm.ClientOptions) string {
 	return strings.TrimSuffix(where.Services[cloud.ResourceManager].Audience, "/")
 }
 
-// allow returns a context whose requests may use the shared galleries. It waits only briefly,
-// because many launches, and deletions of failed nodes with them, would wait behind it.
+// allow returns a context whose requests may use the shared galleries. It waits only briefly:
+// many launches may wait for the token, and deletions would wait behind them.
 func (a *auxiliary) allow(ctx context.Context) (context.Context, error) {
 	if a.url == "" {
 		return ctx, nil

@@ -71,7 +71,7 @@ func (p *Provider) version(ctx context.Context, d imageDefinition, wish ImageWis
 	case len(known) == 0:
 		return "", nil
 	case wish.Version != "" && !p.images.listsAll() && !p.images.doubtful(d.name, wish.Version):
-		return wish.Version, nil // the gallery may list it incompletely; a launch will tell
+		return wish.Version, nil // the list may lack it; a launch will tell
 	case wish.MinAge > 0 && wish.Version == "" && !gone:
 		return had, nil
 	}

@@ -18,7 +18,7 @@ type stockProbes struct {
 
 	mu    sync.Mutex
 	odds  map[stockKey]*window
-	risks map[string]risk // by machine name
+	risks map[string]risk // by virtual machine name
 }
 
 // A stockKey is an offering that may or may not be in stock.
