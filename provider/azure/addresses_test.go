@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// addressesOf is the budget of a subnet, by its id.
+// addressesOf returns the quota name of a subnet, by its ID.
 func addressesOf(id string) string {
 	part := strings.Split(strings.ToLower(id), "/")
 	return offering.AddressQuota + part[len(part)-3] + "/" + part[len(part)-1]
@@ -26,12 +26,12 @@ func (r *region) launchAll(t *testing.T, p *azure.Provider, claims ...provider.C
 	return ids
 }
 
-// A subnet's addresses are planned with like quota, so that Azure never has to refuse a
-// machine for want of one.
+// A subnet's addresses are planned like quota, so that Azure never has to refuse a node for lack
+// of one.
 //
 // Rule NETWORK-1.
 func TestAddressesAreABudget(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three for machines
+	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three for nodes
 	p := r.provider(t)
 	budget := addressesOf(r.SubnetID())
 	want := func(what string, left int64) {

@@ -18,7 +18,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// asked is what was asked of AKS for the machine of a class and claim.
+// asked returns the machine requested from AKS for a class and claim.
 func (r *region) asked(t *testing.T, change func(*v1beta1.AKSNodeClass), c provider.Claim) (body map[string]any, header http.Header) {
 	t.Helper()
 	class := class("1.36.3")
@@ -41,7 +41,7 @@ func (r *region) asked(t *testing.T, change func(*v1beta1.AKSNodeClass), c provi
 	return body, header
 }
 
-// AKS is told all that a class and a claim say.
+// AKS receives every setting of a node class and a claim.
 //
 // Rule AKS-1.
 func TestAKSIsToldAll(t *testing.T) {
@@ -129,7 +129,7 @@ func TestAKSIsToldOfTheDNSCache(t *testing.T) {
 	}
 }
 
-// None of the settings of kubelet and system gets lost on the way to AKS's words.
+// No setting of kubelet and operating system is lost in the conversion to AKS's API.
 //
 // Rule AKS-1.
 func TestAKSHearsEverySetting(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// A thousand machines of AKS's come and go within its limit of 60 requests a minute for
-// everything: by fifties, and with lists that are read the more rarely the longer they are.
+// A thousand AKS machines are created and deleted within AKS's limit of 60 requests a minute for
+// everything: in batches of fifty, and with lists that are read less often the longer they are.
 //
 // Rule AKS-2.
 func TestThousandMachinesOfAKS(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/karve-dev/karve/provider/providertest"
 )
 
-// aks has AKS make the region's machines, up to size with one request.
+// aks makes AKS create the region's machines, up to size with one request.
 func (r *region) aks(size int) *region {
 	r.options.AKSMachines = azure.AKSMachines{
 		Pool: r.MachinesPool(), ResourceGroup: r.ClusterResourceGroup(), Buy: true,
@@ -19,8 +19,8 @@ func (r *region) aks(size int) *region {
 	return r
 }
 
-// What holds of machines that Compute makes holds of those that AKS makes, singly or many
-// with one request.
+// What holds for virtual machines that Compute creates holds for machines that AKS creates, one
+// or many per request.
 //
 // Rule AKS-1.
 func TestAKSMachineLaws(t *testing.T) {
@@ -40,7 +40,7 @@ func TestAKSMachineLaws(t *testing.T) {
 	}
 }
 
-// pooled are the machines of the agent pool.
+// pooled returns the machines of the agent pool.
 func (r *region) pooled() []string {
 	var names []string
 	for _, m := range r.State().Machines {

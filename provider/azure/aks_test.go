@@ -23,7 +23,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// A counter looks at the requests that pass.
+// A counter counts the requests that pass.
 type counter struct {
 	inner policy.Transporter
 	mu    sync.Mutex
@@ -44,7 +44,7 @@ func (r *region) watched(see func(*http.Request)) *region {
 	return r
 }
 
-// Machines that are alike are made, and all are ended, with few requests: AKS allows 60 a
+// Machines that are alike are created, and all are deleted, with few requests: AKS allows 60 a
 // minute for everything, of which half are karve's.
 //
 // Rule AKS-2.
@@ -77,7 +77,8 @@ func TestAKSMachinesShareRequests(t *testing.T) {
 	})
 }
 
-// What AKS refuses of a batch is told to those it is about, whether or not it blames itself.
+// When AKS refuses machines of a batch, the error reaches the launches of those machines, for
+// client errors and for errors of AKS itself.
 //
 // Rule AKS-2.
 func TestPartOfABatchIsRefused(t *testing.T) {
@@ -112,7 +113,7 @@ func TestPartOfABatchIsRefused(t *testing.T) {
 	})
 }
 
-// A machine that AKS refuses to end keeps none of its batch.
+// A machine that AKS refuses to delete does not keep the others of its batch.
 //
 // Rule AKS-2.
 func TestOneOfABatchCannotBeEnded(t *testing.T) {
@@ -146,7 +147,7 @@ func TestOneOfABatchCannotBeEnded(t *testing.T) {
 	})
 }
 
-// unending refuses requests to end machines among which is that of the name.
+// unending refuses delete requests that contain the machine of that name.
 type unending struct {
 	inner policy.Transporter
 	name  string
@@ -170,14 +171,14 @@ func (u *unending) Do(req *http.Request) (*http.Response, error) {
 	return u.inner.Do(req)
 }
 
-// handleOf is what AKS calls the machine of claim(name). It must not change from one
-// version to the next, or machines would be bought twice.
+// handleOf returns AKS's name for the machine of claim(name). It must not change from one
+// version to the next, or machines would be created twice.
 func handleOf(name string) string {
 	sum := sha256.Sum256([]byte("uid-of-" + name))
 	return name + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:10]
 }
 
-// Another process was faster: what it made is found, and nothing is made twice.
+// Another process was faster: its machine is found, and none is created twice.
 //
 // Rule AKS-1.
 func TestAKSMachineThatExistsIsReadAgain(t *testing.T) {
@@ -208,7 +209,7 @@ func TestAKSMachineThatExistsIsReadAgain(t *testing.T) {
 	}
 }
 
-// Who gives up before the request was sent buys nothing.
+// A caller that gives up before the request was sent launches nothing.
 //
 // Rule AKS-2.
 func TestLaunchThatGivesUpLeavesItsBatch(t *testing.T) {
@@ -231,7 +232,8 @@ func TestLaunchThatGivesUpLeavesItsBatch(t *testing.T) {
 	})
 }
 
-// Whoever made a machine, it is listed, followed and ended, whoever makes them now.
+// Machines of both backends are listed, followed and deleted, whichever backend creates new
+// ones.
 //
 // Rule AKS-3.
 func TestModesCanBeSwitched(t *testing.T) {
@@ -271,7 +273,7 @@ func (r *region) mustRun(t *testing.T, p *azure.Provider, c provider.Claim) (id 
 	return id
 }
 
-// mustEnd ends a machine, of which nothing may stay behind that no other has.
+// mustEnd deletes a machine, and checks that nothing is left behind of it.
 func (r *region) mustEnd(t *testing.T, p *azure.Provider, id string) {
 	t.Helper()
 	if err := r.down(t, p, id); err != nil {
@@ -283,7 +285,7 @@ func (r *region) mustEnd(t *testing.T, p *azure.Provider, id string) {
 	}
 }
 
-// A machine of AKS's of which the size is missing hides no other, and is told of.
+// An AKS machine without a size hides no other, and is reported.
 //
 // Rule COLLECT-1.
 func TestBadRowsOfAKSArePassedOver(t *testing.T) {
@@ -312,7 +314,7 @@ func TestBadRowsOfAKSArePassedOver(t *testing.T) {
 	r.wantMachines(t, 2)
 }
 
-// AKS says by itself when it would make a machine anew, and that is noticed once.
+// AKS reports when it would recreate a machine, and that is noticed once.
 //
 // Rule AKS-4. Rule DRIFT-10.
 func TestDriftThatAKSTells(t *testing.T) {
@@ -351,8 +353,8 @@ func TestDriftThatAKSTells(t *testing.T) {
 	}
 }
 
-// What Compute refuses AKS shows as the failure of a machine that it had accepted; it
-// means the same.
+// AKS reports a refusal by Compute as the failure of a machine that it had accepted; it has the
+// same effect.
 //
 // Rule AKS-1.
 func TestAKSMachineFailures(t *testing.T) {
@@ -368,7 +370,7 @@ func TestAKSMachineFailures(t *testing.T) {
 	r.wantMachines(t, 1)
 }
 
-// A machine that is taken away under AKS's hands is still AKS's to end.
+// A machine whose virtual machine was deleted behind AKS's back is still deleted through AKS.
 //
 // Rule AKS-1.
 func TestEvictedAKSMachineIsStopped(t *testing.T) {
@@ -388,7 +390,7 @@ func TestEvictedAKSMachineIsStopped(t *testing.T) {
 	})
 }
 
-// A claim notes what AKS calls its machine, where AKS made it.
+// A claim records AKS's name for its machine if AKS created it.
 //
 // Rule AKS-1.
 func TestClaimNotesItsAKSMachine(t *testing.T) {
@@ -405,8 +407,8 @@ func TestClaimNotesItsAKSMachine(t *testing.T) {
 	}
 }
 
-// Without its pool AKS makes nothing, and the class says what to do: nothing is on sale for it,
-// and AKS is asked once a minute until the pool is there.
+// Without its pool AKS creates nothing, and the node class says what to do: none of its
+// offerings is available, and AKS is asked once a minute until the pool exists.
 //
 // Rule AKS-6.
 func TestPoolThatDoesNotExist(t *testing.T) {
@@ -454,8 +456,8 @@ func (r *region) addPool(t *testing.T, name string) {
 	}
 }
 
-// While AKS changes the cluster it takes no other order: that is waited for, whoever is to be
-// made, and says nothing against sizes or class.
+// While AKS updates the cluster it accepts no other request: every launch waits, and neither
+// sizes nor the class are blocked.
 //
 // Rule AKS-7.
 func TestClusterThatIsBeingChanged(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// newAKSFleet is newFleet where AKS makes the machine.
+// newAKSFleet is newFleet with a machine created by AKS.
 func newAKSFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{region: newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small().aks(1), t: t}
@@ -26,7 +26,7 @@ func newAKSFleet(t *testing.T) *fleet {
 	return f
 }
 
-// pooledTags are the tags of the machine that AKS made, and of the virtual one behind it.
+// pooledTags returns the tags of the AKS machine and of the virtual machine behind it.
 func (f *fleet) pooledTags() []map[string]string {
 	f.t.Helper()
 	s := f.State()
@@ -42,8 +42,8 @@ func (f *fleet) pooledTags() []map[string]string {
 	return []map[string]string{users(tags[0]), users(tags[1])}
 }
 
-// Tags follow the class on machines that AKS made, by one request, and nothing of AKS's
-// own is lost.
+// Tags follow the node class on AKS machines, with one request, and none of AKS's own properties
+// is lost.
 //
 // Rule SETTING-1.
 func TestTagsOfAKSMachinesFollow(t *testing.T) {
@@ -69,8 +69,8 @@ func TestTagsOfAKSMachinesFollow(t *testing.T) {
 	})
 }
 
-// Whatever happens between the list and the write, the machine is changed in the end, and
-// none is made.
+// Whatever happens between the list and the write, the machine is updated in the end, and none
+// is created.
 //
 // Rule SETTING-1.
 func TestTagsOfAKSMachinesAfterFailures(t *testing.T) {
@@ -101,7 +101,7 @@ func TestTagsOfAKSMachinesAfterFailures(t *testing.T) {
 	}
 }
 
-// A machine that goes after it was listed is not made anew by the change of its tags.
+// A machine that is deleted after it was listed is not recreated by the update of its tags.
 //
 // Rule SETTING-1.
 func TestTagsMakeNoMachineAnew(t *testing.T) {
@@ -128,8 +128,8 @@ func TestTagsMakeNoMachineAnew(t *testing.T) {
 	})
 }
 
-// A machine that AKS has lost from its books is ended by Compute, whether karve had seen
-// it with AKS before or is new.
+// A machine that AKS no longer knows is deleted through Compute, whether or not karve had seen
+// it in AKS before.
 //
 // Rule AKS-3.
 func TestMachineForgottenByAKSIsEnded(t *testing.T) {

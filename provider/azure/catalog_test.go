@@ -105,8 +105,8 @@ func TestTypesOfARealSize(t *testing.T) {
 	}
 }
 
-// What a machine will carry at boot is known before it is bought, but for what only Azure
-// can tell of its network.
+// The labels that a node will have are known before launch, except those that only Azure can
+// report about its network.
 //
 // Rule REQUIREMENT-6.
 func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
@@ -361,7 +361,7 @@ func TestCheckSubnet(t *testing.T) {
 	if err := r.DelegateSubnet(mine, ""); err != nil {
 		t.Fatal(err)
 	}
-	// In a network of one's own the interface names the agent pools' security group.
+	// In a user-managed network the interface names the agent pools' security group.
 	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
 }
 
@@ -386,7 +386,7 @@ func TestUnhonoured(t *testing.T) {
 	}
 }
 
-// The cache takes part of a small machine's cores, so it is not put on one.
+// The DNS cache takes part of a small node's cores, so it is not enabled there.
 //
 // Rule BOOTSTRAP-8.
 func TestLocalDNSWantsFourCores(t *testing.T) {
@@ -406,7 +406,7 @@ func TestLocalDNSWantsFourCores(t *testing.T) {
 	}
 }
 
-// The whole region under a class that was never seen: what a new class costs.
+// The whole region with a new node class: the cost of a new class.
 func BenchmarkCatalog(b *testing.B) {
 	server, err := emulator.Start(b.Context(), emulator.Options{SystemNodes: -1})
 	if err != nil {
@@ -440,7 +440,7 @@ func BenchmarkCatalog(b *testing.B) {
 	}
 }
 
-// Below zero there is no limit, and nothing to run into.
+// A negative limit means unlimited.
 //
 // Rule QUOTA-3.
 func TestQuotaWithoutLimits(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// everySize are offers of some sizes in one zone.
+// everySize returns offerings of some sizes in one zone.
 func everySize() (choices []offering.Ref) {
 	for _, series := range []string{"D%ds_v5", "E%ds_v5", "D%dds_v5", "E%dds_v5", "D%das_v5"} {
 		for _, cores := range []int{2, 4, 8, 16} {
@@ -53,8 +53,8 @@ func blocked(t *testing.T, p *azure.Provider, class string) (n int, why string) 
 	return n, why
 }
 
-// What Azure has against a class costs it its own offers, and those of no other. What nobody
-// knows, of three sizes alike, has the class rest with a reason; others are tried then.
+// A refusal that concerns a node class blocks the class's own offerings, and no other's. An
+// unknown refusal of three sizes pauses the class with a reason; other sizes are tried then.
 //
 // Rule REFUSAL-6. Rule AKS-5.
 func TestWrongClassHarmsOnlyItself(t *testing.T) {
@@ -118,8 +118,8 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 	}
 }
 
-// Where it was a matter of sizes after all, the one that can be had is found: after each rest twice
-// as many are tried, and none of them twice, in whatever zone.
+// If the sizes are the cause after all, the available one is found: after each pause twice as
+// many are tried, and none of them twice, in any zone.
 //
 // Rule REFUSAL-6.
 func TestSizeThatCanBeHadIsFound(t *testing.T) {
@@ -167,8 +167,8 @@ func TestSizeThatCanBeHadIsFound(t *testing.T) {
 	})
 }
 
-// eachMaker runs a test in a bubble for either maker of machines. AKS accepts machines before
-// it asks Compute, and shows what Compute refuses as their failure.
+// eachMaker runs a test in a bubble for each backend. AKS accepts machines before it asks
+// Compute, and reports Compute's refusal as their failure.
 func eachMaker(t *testing.T, test func(t *testing.T, aks bool)) {
 	for name, aks := range map[string]bool{"Compute makes it": false, "AKS makes it": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, aks) }) })
@@ -182,7 +182,7 @@ func (r *region) madeBy(aks bool) *region {
 	return r
 }
 
-// requested is how many machines were asked for.
+// requested returns how many virtual machines were requested.
 func (r *region) requested() int {
 	done := r.Ledger().ByOperation
 	if r.options.AKSMachines.Buy {
@@ -191,7 +191,7 @@ func (r *region) requested() int {
 	return done["VirtualMachines.CreateOrUpdate"]
 }
 
-// toTheEnd launches until the machine runs or is refused.
+// toTheEnd launches until the virtual machine runs or is refused.
 func toTheEnd(t *testing.T, p *azure.Provider, c provider.Claim) (provider.Instance, error) {
 	t.Helper()
 	for range 1000 {
@@ -205,7 +205,7 @@ func toTheEnd(t *testing.T, p *azure.Provider, c provider.Claim) (provider.Insta
 	return provider.Instance{}, nil
 }
 
-// A permission that is missing has the class rest for five minutes, with the role to assign.
+// A missing permission pauses the node class for five minutes, with the role to assign.
 //
 // Rule REFUSAL-7. Rule AKS-5.
 func TestDeniedClassRests(t *testing.T) {
@@ -238,8 +238,8 @@ func TestDeniedClassRests(t *testing.T) {
 	})
 }
 
-// A permission that is denied right after a machine of the class was bought is still on its way,
-// and has nobody rest.
+// A permission that is denied right after a launch of the class is still propagating, and pauses
+// no class.
 //
 // Rule REFUSAL-7. Rule AKS-5.
 func TestSpreadingRoleHasNobodyRest(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// errKilled is the end of a process in the middle of a call.
+// errKilled ends a process in the middle of a call.
 var errKilled = errors.New("killed")
 
 // A killer ends the process at one of its writes, to Azure or to the claim.
@@ -28,7 +28,7 @@ type killer struct {
 	kill   context.CancelCauseFunc
 }
 
-// write counts a write and does it, unless the process dies first.
+// write counts a write and performs it, unless the process dies first.
 func (k *killer) write(do func() error) error {
 	k.writes++
 	dies := k.writes == k.at
@@ -55,7 +55,7 @@ func (k *killer) Do(req *http.Request) (resp *http.Response, err error) {
 	return resp, err
 }
 
-// A life is a claim, as it is stored, and the processes that drive it one after the other.
+// A life is a stored claim, and the processes that drive it one after the other.
 type life struct {
 	*region
 	t      *testing.T
@@ -71,8 +71,7 @@ func (l *life) begin() {
 	l.ctx, l.killer.kill, l.p = ctx, kill, l.provider(l.t)
 }
 
-// until runs steps until one says that it is done. A process that was killed is followed
-// by another.
+// until runs steps until one reports that it is done. A killed process is followed by another.
 func (l *life) until(what string, step func() (done bool, err error)) {
 	l.t.Helper()
 	for range 1000 {
@@ -90,7 +89,7 @@ func (l *life) until(what string, step func() (done bool, err error)) {
 	l.t.Fatalf("never: %s", what)
 }
 
-// launch takes one step and stores what it says, as the lifecycle does.
+// launch takes one step and stores the result, as the lifecycle does.
 func (l *life) launch() (bool, error) {
 	c := l.stored
 	c.LaunchState = maps.Clone(c.LaunchState)
@@ -113,7 +112,7 @@ func (l *life) store(in provider.Instance) {
 	l.stored.LaunchState = remembering(l.stored.LaunchState, in.LaunchState)
 }
 
-// remembering is what a claim remembers when it is told more; an empty value forgets.
+// remembering returns the claim's state after an update; an empty value deletes.
 func remembering(had, told map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, had)
@@ -122,7 +121,7 @@ func remembering(had, told map[string]string) map[string]string {
 	return all
 }
 
-// end takes one step of giving back what the claim got.
+// end takes one step of deleting the resources of the claim.
 func (l *life) end() (bool, error) {
 	var err error
 	if l.id != "" {
@@ -136,8 +135,8 @@ func (l *life) end() (bool, error) {
 	return false, err
 }
 
-// Wherever karve is killed, the next process goes on: a machine whose creation fails
-// late is replaced by the next choice, there is never a second one, and the end leaves
+// Wherever karve is killed, the next process continues: a virtual machine whose creation fails
+// late is replaced by the next offering, there is never a second one, and the deletion leaves
 // nothing behind.
 //
 // Rule VM-4, Rule AKS-1.
@@ -146,9 +145,9 @@ func TestKilledAtEveryWrite(t *testing.T) {
 		before, byAKS bool
 		least         int
 	}{
-		// Two purchases, two ends, an interface, and the claim noted in between.
+		// Two creations, two deletions, an interface, and the claim's state in between.
 		"before": {before: true, least: 8}, "after": {least: 8},
-		// AKS leaves no interface, and its operations are not noted.
+		// AKS leaves no interface, and its operations are not recorded.
 		"before, by AKS": {before: true, byAKS: true, least: 5}, "after, by AKS": {byAKS: true, least: 5},
 	} {
 		t.Run(name, func(t *testing.T) {

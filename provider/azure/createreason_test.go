@@ -9,7 +9,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// A launch that fails says so in the words that Karpenter's provider for Azure has.
+// A failed launch has the reason that Karpenter's provider for Azure would give.
 //
 // Rule LAUNCH-8.
 func TestReasonsOfFailedLaunches(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever there may be in a machine, an interface or a disk is read as the SDK reads it.
+// Any content of a virtual machine, an interface or a disk is decoded as the SDK decodes it.
 func TestDecodedAsBySDK(t *testing.T) {
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -45,7 +45,7 @@ func decodesAlike[T any](t *testing.T, r *rand.Rand) {
 	}
 }
 
-// fill puts something into every field, so many objects deep; on the whole into nine of ten.
+// fill sets fields up to the given depth; on average nine of ten.
 func fill(r *rand.Rand, v reflect.Value, depth int) {
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		v.Set(reflect.ValueOf(time.Date(2026, 1, 2, 3, 4, r.IntN(60), 500*r.IntN(2), time.UTC)))
@@ -93,8 +93,8 @@ func words(r *rand.Rand) string {
 	return all[r.IntN(len(all))]
 }
 
-// FuzzDecode holds reading against encoding/json, as far as the kinds of things go: what
-// that takes gives the same, and what is no JSON is no machine where karve would look.
+// FuzzDecode compares reading with encoding/json: what encoding/json accepts gives the same
+// result, and what is not JSON is not a virtual machine either.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, ` { "name" : "a" , "tags" : { "x" : null , "y" : "1" } , "zones" : [ "1" , null ] } `, `{"properties":{"timeCreated":"2026-01-02T03:04:05Z","priority":"Spot"}}`,
@@ -119,8 +119,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// oddlySpelled reports whether a row holds more than the machine that the SDK read of it,
-// such as names in other letters or twice: it passes over some of those, and we do not.
+// oddlySpelled reports whether a row holds more than the SDK read of it, such as names in other
+// letter case or twice: the SDK skips some of those, and karve does not.
 func oddlySpelled(row []byte, vm armcompute.VirtualMachine) bool {
 	again, err := json.Marshal(vm)
 	if err != nil {

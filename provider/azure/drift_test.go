@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// settledClass is a class of which everything is known.
+// settledClass returns a node class whose status is complete.
 func settledClass(version string, images ...string) *v1beta1.AKSNodeClass {
 	c := class(version)
 	for _, id := range images {
@@ -31,8 +31,8 @@ func image(definition, version string) string {
 	return fmt.Sprintf("/CommunityGalleries/AKSUbuntu-1/images/%s/versions/%s", definition, version)
 }
 
-// A machine has drifted when it is certain that a new one would be another; a
-// newer one, and whatever is not known, is no drift.
+// A node has drifted when a new one would certainly differ; a newer one is no drift, and neither
+// is anything unknown.
 //
 // Rule DRIFT-5, Rule IMAGE-3.
 func TestDriftOfMachines(t *testing.T) {
@@ -121,7 +121,7 @@ func TestDriftOfMachines(t *testing.T) {
 	}
 }
 
-// keeps says that the class lost a version of the image.
+// keeps records that the node class lost a version of the image.
 func keeps(version string) func(*v1beta1.AKSNodeClass) {
 	return func(c *v1beta1.AKSNodeClass) {
 		c.Annotations[azure.AnnotationImagesKept] = `{"2204gen2containerd":"` + version + `"}`
@@ -132,8 +132,8 @@ func unsettle(c *v1beta1.AKSNodeClass) {
 	c.SetUnknown(v1beta1.ConditionTypeKubernetesVersionReady, "LookupFailed", "")
 }
 
-// A machine that was just made has not drifted; it has when a new image, a newer
-// Kubernetes or a change of the class comes. Asking costs no request.
+// A node that was just launched has not drifted; it drifts when a new image, a newer Kubernetes
+// version or a change of the class comes. The check sends no request.
 //
 // Rule DRIFT-5, Rule DRIFT-8.
 func TestMachinesKnowHowTheyWereMade(t *testing.T) {

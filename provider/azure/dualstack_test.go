@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// sixToo makes the region's cluster one of both families: its subnet has a range of
-// IPv6, and its load balancer pools for that.
+// sixToo makes the region's cluster dual-stack: its subnet has an IPv6 range, and its load
+// balancer has pools for IPv6.
 func (r *region) sixToo(t *testing.T) {
 	t.Helper()
 	if err := r.AddIPv6(r.SubnetID(), "fd00:db8:deca::/64"); err != nil {
@@ -25,7 +25,7 @@ func (r *region) sixToo(t *testing.T) {
 	}
 }
 
-// families are the addresses of all interfaces, by the pools they are in.
+// families returns the addresses of all interfaces, by their pools.
 func (r *region) families(t *testing.T) (four, six []string) {
 	t.Helper()
 	path := "/subscriptions/" + r.SubscriptionID() + "/resourceGroups/" + r.NodeResourceGroup() + "/providers/Microsoft.Network/networkInterfaces"
@@ -62,9 +62,9 @@ func (r *region) families(t *testing.T) (four, six []string) {
 	return four, six
 }
 
-// A subnet with a range of IPv6 gives each node an address of it, in the pools of that
-// family; it does not count against those of IPv4. Where pods have their addresses from
-// the subnet there is none.
+// A subnet with an IPv6 range gives each node an IPv6 address, in the pools of that family; it
+// does not count as an IPv4 address. If pods have their addresses from the subnet, nodes get no
+// IPv6 address.
 //
 // Rule NETWORK-5.
 func TestDualStack(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// answer makes the error the SDK makes of an HTTP response.
+// answer returns the error that the SDK makes of an HTTP response.
 func armError(status int, header, body string) error {
 	h := http.Header{"Content-Type": {"application/json"}}
 	if name, value, ok := strings.Cut(header, ": "); ok {
@@ -35,7 +35,7 @@ func quotaBody(which, limit string) string {
 		`, Current Usage: 96, Additional Required: 32, (Minimum) New Limit Required: 128. Submit a request for Quota increase at https://aka.ms/ProdportalCRP/x"}}`
 }
 
-// A row for each code, and some for what comes without one or in other words.
+// A row for each code, and some for errors without a code or with other texts.
 //
 // Rule REFUSAL-2. Rule REFUSAL-1.
 func TestClassify(t *testing.T) {
@@ -52,7 +52,7 @@ func TestClassify(t *testing.T) {
 		reason string
 		zero   bool
 		after  time.Duration
-		avoid  extent // none: another offer would fare no better
+		avoid  extent // none: another offering would get the same error
 		rest   time.Duration
 	}{
 		{name: "family quota", status: 409, body: quotaBody("standardDSv5Family Cores", "100"), want: familyQuota, reason: "Quota", avoid: thisFamily, rest: 10 * time.Minute},
@@ -178,7 +178,7 @@ func TestClassifyBrokenConnection(t *testing.T) {
 	}
 }
 
-// Whoever cannot get to Azure is told what to look at, where that is not Azure's to mend.
+// If karve cannot reach Azure, the error says what to check, unless the cause is Azure's.
 //
 // Rule REQUEST-9.
 func TestNoWayToAzureSaysWhatToCheck(t *testing.T) {

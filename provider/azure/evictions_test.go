@@ -11,8 +11,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// An offer that machines are taken back of comes last for ten minutes, is taken all the
-// same where there is no other, and counts as ever on demand and elsewhere.
+// An evicted offering comes last for ten minutes, is used all the same if there is no other, and
+// keeps its place on demand and elsewhere.
 //
 // Rule INTERRUPTION-9.
 func TestEvictedOffersComeLast(t *testing.T) {
@@ -46,7 +46,7 @@ func TestEvictedOffersComeLast(t *testing.T) {
 	})
 }
 
-// A policy's refusal is told of, with what to do, until a machine of the class is bought.
+// A policy's refusal is reported, with the next step, until a node of the class is launched.
 //
 // Rule REFUSAL-9. Rule AKS-5.
 func TestPolicyDenialIsTold(t *testing.T) {
@@ -76,7 +76,7 @@ func TestPolicyDenialIsTold(t *testing.T) {
 		if told := p.PolicyDenial("default"); told != "" {
 			t.Errorf("after a machine was bought: %s", told)
 		}
-		time.Sleep(15 * time.Minute) // the offer rests no more
+		time.Sleep(15 * time.Minute) // the offering is no longer blocked
 		deny()
 		time.Sleep(time.Hour)
 		if told := p.PolicyDenial("default"); told != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// A machine that fails after it was reported as made is told to have failed, and once it is
-// given back its offer rests.
+// A virtual machine that fails after it was reported as created is reported as failed, and once
+// it is deleted its offering is blocked for a while.
 //
 // Rule VM-5.
 func TestMachineThatFailsAfterSuccess(t *testing.T) {
@@ -46,8 +46,8 @@ func TestMachineThatFailsAfterSuccess(t *testing.T) {
 	})
 }
 
-// A machine that somebody gives another size has drifted; one that has the size it was bought
-// in has not, whatever the letter case.
+// A node whose virtual machine was resized has drifted; one with the size it was launched with
+// has not, whatever the letter case.
 //
 // Rule DRIFT-9. Rule DRIFT-10.
 func TestResizedMachineHasDrifted(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// counted is a gallery that counts who asks.
+// counted is a gallery that counts its reads.
 type counted struct {
 	gallery
 	asked int
@@ -19,8 +19,8 @@ func (g *counted) builds(context.Context, imageDefinition) ([]build, error) {
 	return []build{{version: "202511.02.0"}}, g.err
 }
 
-// However many classes and definitions there are, galleries that do not answer are asked
-// rarely, and at once again when they do.
+// However many node classes and definitions there are, galleries that do not answer are read
+// rarely, and at once again when they answer.
 //
 // Rule IMAGE-1.
 func TestFailingGalleriesAreAskedRarely(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// While one launch reads the list of machines, however long that takes, the others come back
-// later.
+// While one launch reads the list of virtual machines, however long that takes, the others
+// return and try again later.
 //
 // Rule REQUEST-8.
 func TestOneLaunchReadsTheListForAll(t *testing.T) {
@@ -70,7 +70,7 @@ func TestOneLaunchReadsTheListForAll(t *testing.T) {
 	})
 }
 
-// slowLists has each list of machines take a while.
+// slowLists makes each list of virtual machines take a while.
 type slowLists struct {
 	inner policy.Transporter
 	takes time.Duration
@@ -85,8 +85,8 @@ func (s slowLists) Do(req *http.Request) (*http.Response, error) {
 	return s.inner.Do(req)
 }
 
-// A list that takes longer than it may be old serves all who wait for it all the same: every
-// one of many machines is seen to run within a few lists.
+// A list that takes longer than its maximum age serves all waiting launches all the same: each
+// of many virtual machines is seen to run within a few lists.
 //
 // Rule REQUEST-8.
 func TestSlowListServesAll(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
-// A size whose GPU the class's image has no driver for is passed over, and not offered to the
-// class again for a while.
+// A size for whose GPU the class's image has no driver is skipped, and not offered to the class
+// again for a while.
 //
 // Rule REFUSAL-10.
 func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
@@ -39,9 +39,9 @@ func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
 	}
 }
 
-// Where the class's users bring the GPU driver, such as by NVIDIA's GPU Operator, the image is not
-// told of the GPU: its scripts take a machine that is called a GPU node for one to install AKS's
-// driver on, or exit where they have none for it.
+// If the users of the node class install the GPU driver, for example with NVIDIA's GPU Operator,
+// the image is not told of the GPU: its scripts would otherwise install AKS's driver on a GPU
+// node, or exit if they have none.
 //
 // Rule BOOTSTRAP-10.
 func TestUsersBringTheDriver(t *testing.T) {

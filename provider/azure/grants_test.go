@@ -23,7 +23,7 @@ func TestGrantsCoverActions(t *testing.T) {
 			t.Errorf("%q less %q: %v", c.actions, c.not, got)
 		}
 	}
-	// What one role leaves out another may give.
+	// An action that one role excludes may be granted by another.
 	if !allowed([]grant{{[]string{"*"}, []string{"*/join/action"}}, {[]string{joinAction}, nil}}, joinAction) {
 		t.Error("a second role does not count")
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// Galleries that tell of no version at all, or of no such image, take none from a class, whether
-// all of them do or one image's; a class without images waits a minute, and not until the next
-// list is due.
+// Galleries that list no version at all, or not the image, remove none from a node class,
+// whether all definitions are missing or one; a class without images waits a minute, and not
+// until the next list is due.
 //
 // Rule IMAGE-8, Rule CATALOG-3.
 func TestEmptyGalleriesTakeNothing(t *testing.T) {
@@ -58,7 +58,8 @@ func TestEmptyGalleriesTakeNothing(t *testing.T) {
 	}
 }
 
-// A version that is named while the galleries are empty is not said to be wrong: nobody can tell.
+// A version that is requested by name while the galleries are empty is not reported as wrong:
+// that is unknown.
 //
 // Rule IMAGE-8.
 func TestNamedImageOfEmptyGalleries(t *testing.T) {

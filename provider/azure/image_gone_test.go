@@ -17,8 +17,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// An image that Azure does not find any more, and does not list, is given up, though its
-// class holds its images; one that is listed stays, whatever a single answer said.
+// An image that Azure does not find any more, and does not list, is given up, even if its class
+// holds its images; one that is listed stays, whatever a single answer said.
 //
 // Rule IMAGE-7. Rule AKS-5.
 func TestImageThatIsGone(t *testing.T) {
@@ -70,8 +70,8 @@ func TestImageThatIsGone(t *testing.T) {
 	}
 }
 
-// A version that an annotation names, and of which no list tells, is believed in until a
-// machine is refused for it.
+// A version that an annotation names, and that no list contains, is used until Azure refuses
+// launches for it.
 //
 // Rule IMAGE-7, Rule IMAGE-4.
 func TestNamedImageThatIsNotThere(t *testing.T) {
@@ -100,9 +100,9 @@ func TestNamedImageThatIsNotThere(t *testing.T) {
 	})
 }
 
-// Shared galleries tell their newest version only. An older one that a class holds is given up
-// when machines are refused for it for five minutes, though karve has seen it told; what was told
-// and is newer than what is told now was withdrawn, and is not chosen.
+// Shared galleries list their newest version only. An older one that a class holds is given up
+// when launches are refused for it for five minutes, though karve has seen it listed; a listed
+// one that is newer than the current list was withdrawn, and is not chosen.
 //
 // Rule IMAGE-7, Rule IMAGE-3, Rule IMAGE-5.
 func TestImageThatSharedGalleriesTellNoMore(t *testing.T) {
@@ -150,8 +150,8 @@ func TestImageThatSharedGalleriesTellNoMore(t *testing.T) {
 	})
 }
 
-// mayUnlist has galleries tell of another version instead of one when it is switched on; AKS accepts
-// machines of it all the same.
+// mayUnlist makes galleries list another version instead of one when it is switched on; AKS
+// still accepts machines with it.
 func (r *region) mayUnlist(version, instead string) *atomic.Bool {
 	options, u := *r.options.ClientOptions, &unlisted{inner: r.options.ClientOptions.Transport, version: version, instead: instead}
 	options.Transport = u
@@ -179,7 +179,7 @@ func (u *unlisted) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// refused has a machine asked for that there is no image for.
+// refused requests a virtual machine for which no image exists.
 func refused(t *testing.T, p *azure.Provider, c provider.Claim) {
 	t.Helper()
 	if in, err := toTheEnd(t, p, c); err == nil {

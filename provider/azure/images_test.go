@@ -27,7 +27,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the bodies of testdata anew")
 
-// versionsOf lists the versions of a class's images, each once.
+// versionsOf returns the versions of a class's images, each once.
 func versionsOf(images []v1beta1.NodeImage) []string {
 	var versions []string
 	for _, image := range images {
@@ -49,8 +49,8 @@ func imagesOf(t *testing.T, p *azure.Provider, c *v1beta1.AKSNodeClass, hold boo
 	return p.Images(t.Context(), wish)
 }
 
-// What a class has stays while it is held, comes back when it is asked for by name, and
-// goes on when nothing holds it; definitions that are new to it get the newest all the same.
+// A version that a class holds stays, comes back when it is requested by name, and changes when
+// nothing holds it; definitions that are new to the class get the newest all the same.
 //
 // Rule IMAGE-1, Rule IMAGE-2, Rule IMAGE-4, Rule IMAGE-5.
 func TestImagesOfAClass(t *testing.T) {
@@ -86,8 +86,8 @@ func TestImagesOfAClass(t *testing.T) {
 	}
 }
 
-// New images make nobody drift whose class names its version; machines of any other
-// version do, so that nodes can be taken back from a bad image.
+// New images cause no drift if the class names its version; nodes of any other version drift, so
+// that nodes can be rolled back from a bad image.
 //
 // Rule IMAGE-4.
 func TestNamedVersionIsTheOnlyOne(t *testing.T) {
@@ -146,7 +146,7 @@ func TestNamedVersionIsTheOnlyOne(t *testing.T) {
 	}
 }
 
-// bodies keeps what machines are asked for with.
+// bodies records the bodies of requests for virtual machines.
 type bodies struct {
 	inner policy.Transporter
 	mu    sync.Mutex
@@ -175,14 +175,14 @@ func (b *bodies) Do(req *http.Request) (*http.Response, error) {
 	return b.inner.Do(req)
 }
 
-// times is how often a path was asked for.
+// times returns how often a path was requested.
 func (b *bodies) times(path string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.asked[path]
 }
 
-// record keeps what is asked of the region from now on.
+// record records the requests to the region from now on.
 func (r *region) record() *bodies {
 	options := *r.options.ClientOptions
 	b := &bodies{inner: options.Transport, asked: map[string]int{}}
@@ -191,14 +191,13 @@ func (r *region) record() *bodies {
 	return b
 }
 
-// shared has the region's images come from AKS's own galleries.
+// shared makes the region's images come from AKS's shared galleries.
 func (r *region) shared() *region {
 	r.options.SharedGallery = azure.SharedGallery{SubscriptionID: r.SharedSubscriptionID(), TokenURL: r.SharedTokenURL()}
 	return r
 }
 
-// The bodies of machines, but for what they boot with and names that follow from the
-// emulator's.
+// The bodies of virtual machines, without customData and names that follow from the emulator's.
 //
 // Rule IMAGE-6, Rule IMAGE-9, Rule PRICE-5, Rule NETWORK-5.
 func TestBodies(t *testing.T) {
@@ -262,8 +261,8 @@ func wantBody(t *testing.T, path string, got []byte) {
 	}
 }
 
-// FIPS images are in the shared galleries only, where AKS tells no more than the newest
-// version of each; one that is asked for by name is believed to exist.
+// FIPS images are in the shared galleries only, where AKS lists only the newest version of each;
+// one that is requested by name is assumed to exist.
 //
 // Rule IMAGE-5, Rule IMAGE-6.
 func TestSharedGalleries(t *testing.T) {
@@ -313,8 +312,8 @@ func TestSharedGalleries(t *testing.T) {
 	})
 }
 
-// The token for the shared galleries goes along with purchases only, is kept for as long
-// as it is good, and is asked for anew when Azure does not take it.
+// The token for the shared galleries is sent with creations only, is kept while it is valid, and
+// is requested again when Azure does not accept it.
 //
 // Rule IMAGE-6.
 func TestSharedGalleriesWantAToken(t *testing.T) {
@@ -384,7 +383,7 @@ func TestDiskEncryptionSetIsChecked(t *testing.T) {
 	}
 }
 
-// A spot price above the class's limit is not bought, and says so.
+// A spot price above the class's limit makes the offering unavailable, with that reason.
 //
 // Rule PRICE-5.
 func TestSpotAboveTheLimitIsNotSold(t *testing.T) {

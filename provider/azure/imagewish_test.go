@@ -10,7 +10,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// Every family resolves to what AKS has for it, and to nothing where it has nothing.
+// Every family resolves to the images that AKS has for it, and to nothing if it has none.
 //
 // Rule IMAGE-1.
 func TestFamiliesResolve(t *testing.T) {

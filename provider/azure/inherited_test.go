@@ -17,8 +17,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// inherit makes a machine as Karpenter's provider for Azure makes it: an interface of
-// its own, then the machine, both named after the claim. change may alter both.
+// inherit creates a virtual machine as Karpenter's provider for Azure does: an interface of its
+// own, then the virtual machine, both named after the claim. change may alter both.
 func (r *region) inherit(t *testing.T, claim string, change *strings.Replacer) (providerID string) {
 	t.Helper()
 	group := "/subscriptions/" + r.SubscriptionID() + "/resourceGroups/" + r.NodeResourceGroup()
@@ -106,7 +106,8 @@ func TestMachinesOfKarpenterAreThisClusters(t *testing.T) {
 		if list, err := p.List(t.Context()); err != nil || len(list) != 1 || list[0].ProviderID != in.ProviderID {
 			t.Errorf("listed as %+v, %v", list, err)
 		}
-		// An earlier hash and no word of Kubernetes' version, as its claims have it.
+		// An earlier hash and no Kubernetes version, as the claims of Karpenter's provider have
+		// it.
 		drift, err := p.Drift(t.Context(), provider.LaunchedNode{
 			Claim: "web-x7k2p", ProviderID: id, Class: "default", ImageID: in.ImageID, KubeletVersion: "v1.36.3",
 			Annotations: map[string]string{v1beta1.AnnotationHash: "1", v1beta1.AnnotationHashVersion: "v1"},
@@ -172,7 +173,8 @@ func TestAbandonedClaimOfKarpenter(t *testing.T) {
 	})
 }
 
-// What exists is not gone, whosever it is, and what is not ours is not ended.
+// A virtual machine that exists is not reported as gone, whoever owns it, and one of another
+// owner is not deleted.
 //
 // Rule TAKEOVER-3.
 func TestForeignMachinesAreNeitherGoneNorEnded(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// A laggard says of machines that they are still being made, in lists and, if it is
-// stubborn, in reads of one.
+// A laggard reports virtual machines as still in creation, in lists and, if it is stubborn, in
+// reads of one.
 type laggard struct {
 	inner     policy.Transporter
 	says      string // instead of Creating
@@ -53,15 +53,15 @@ func (l *laggard) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A machine that takes far longer to be made than others is looked at closely: what it
-// turns out to be counts, and nothing that could not be found out.
+// A virtual machine that takes far longer to be created than others is read: the result counts,
+// and a failed read counts for nothing.
 //
 // Rule VM-1.
 func TestLateMachinesAreLookedAt(t *testing.T) {
 	const first, second = "Standard_D4s_v5", "Standard_E4s_v5"
 	for name, tc := range map[string]struct {
 		lag     laggard
-		fails   bool // late, for want of stock
+		fails   bool // late, for lack of stock
 		faults  int  // reads that fail first
 		size    string
 		atLeast time.Duration
@@ -115,7 +115,7 @@ func TestLateMachinesAreLookedAt(t *testing.T) {
 	}
 }
 
-// A machine whose creation was reported as failed and that runs all the same has not
+// A virtual machine whose creation was reported as failed and that runs all the same has not
 // failed.
 //
 // Rule VM-1.
@@ -140,7 +140,7 @@ func TestReportedFailureIsNotBelievedOfARunningMachine(t *testing.T) {
 	})
 }
 
-// A list that is short says of no machine that it is gone.
+// A list that is incomplete says of no virtual machine that it is gone.
 //
 // Rule COLLECT-2.
 func TestShortListIsNoProofOfTheEnd(t *testing.T) {
@@ -168,7 +168,7 @@ func TestShortListIsNoProofOfTheEnd(t *testing.T) {
 	})
 }
 
-// A machine that never comes up teaches something when its claim is given up.
+// A virtual machine that never comes up blocks its offering when its claim is given up.
 //
 // Rule VM-1.
 func TestStuckMachinesOfferRests(t *testing.T) {

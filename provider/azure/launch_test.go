@@ -48,13 +48,13 @@ func claim(name string, choices ...offering.Ref) provider.Claim {
 	return provider.Claim{Name: name, UID: "uid-of-" + name, Pool: "web", Class: "default", Offerings: choices, Labels: map[string]string{"team": "a"}}
 }
 
-// bootRecorder keeps what machines boot with.
+// bootRecorder records the customData of virtual machines.
 type bootRecorder struct{ booted chan emulator.Machine }
 
 func (b bootRecorder) Run(_ context.Context, m emulator.Machine) { b.booted <- m }
 
-// Machines from new images get the document, those from older ones the script, and
-// what the flag says goes for both.
+// Nodes with new images get the document, those with older ones the script, and the flag applies
+// to both.
 //
 // Rule BOOTSTRAP-2.
 func TestBootstrapContractFollowsTheImage(t *testing.T) {
@@ -88,8 +88,9 @@ func TestBootstrapContractFollowsTheImage(t *testing.T) {
 	}
 }
 
-// AKS gives a cluster's endpoint with port 443, which its images add to the name themselves:
-// machines are told the host alone, or they ask for NAME:443:443 and never join.
+// AKS reports a cluster's endpoint with port 443, which its images append to the name
+// themselves: nodes are given the host only, or they would connect to NAME:443:443 and never
+// join.
 //
 // Rule BOOTSTRAP-4.
 func TestMachinesAreToldTheHostOfTheAPIServer(t *testing.T) {
@@ -111,8 +112,8 @@ func TestMachinesAreToldTheHostOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// run launches until the machine runs. Errors that the fault may cause are asked
-// past, as a controller would.
+// run launches until the virtual machine runs. Errors that the fault may cause are retried, as a
+// controller would.
 func run(t *testing.T, p *azure.Provider, c provider.Claim) (provider.Instance, []provider.Attempt) {
 	t.Helper()
 	var attempts []provider.Attempt
@@ -193,8 +194,9 @@ func TestThrottlingIsNotARefusal(t *testing.T) {
 	}
 }
 
-// A list of a thousand machines takes seconds. What nobody asked for yet does not wait for
-// one, and what another process has asked for meanwhile is found all the same.
+// A list of a thousand virtual machines takes seconds. A claim without a request does not wait
+// for it, and a virtual machine that another process has requested meanwhile is found all the
+// same.
 //
 // Rule VM-1.
 func TestFirstPurchaseWaitsForNoList(t *testing.T) {
@@ -220,7 +222,7 @@ func TestFirstPurchaseWaitsForNoList(t *testing.T) {
 	r.wantMachines(t, 3)
 }
 
-// After a quiet hour the list is old. An urgent launch does not wait for another, and buys
+// After a quiet hour the list is old. An urgent launch does not wait for another, and creates
 // nothing twice.
 //
 // Rule VM-1.
@@ -261,7 +263,7 @@ func TestQuotaRefusalGoesToTheNextFamily(t *testing.T) {
 	if _, err := p.Catalog(t.Context(), "default"); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody else uses the quota up behind our back.
+	// Another user uses up the quota without karve's knowledge.
 	if err := r.SetQuota("standardDSv5Family", 3); err != nil {
 		t.Fatal(err)
 	}
@@ -486,8 +488,8 @@ func TestNotReady(t *testing.T) {
 	r.wantMachines(t, 0)
 }
 
-// A class that stops being ready, if only because its spec was edited a moment
-// ago, sells nothing more; what was bought already comes up.
+// A class that stops being ready, even if only because its spec was edited a moment ago,
+// launches nothing more; what was launched before comes up.
 func TestMachineOutlivesItsClassBeingReady(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
@@ -502,7 +504,7 @@ func TestMachineOutlivesItsClassBeingReady(t *testing.T) {
 	r.wantMachines(t, 1)
 }
 
-// What one node costs in requests, launched together with others and returned.
+// The requests per node, for nodes launched and deleted together with others.
 func TestRequestsPerNode(t *testing.T) {
 	const n = 30
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
@@ -526,7 +528,7 @@ func TestRequestsPerNode(t *testing.T) {
 	}
 }
 
-// leaveNIC makes an interface as a half-done creation would leave it.
+// leaveNIC creates an interface as a half-done creation would leave it.
 func (r *region) leaveNIC(t *testing.T, name string, c provider.Claim) {
 	t.Helper()
 	client, err := armnetwork.NewInterfacesClient(r.SubscriptionID(), r.options.Credential, r.ClientOptions())
@@ -548,7 +550,7 @@ func (r *region) leaveNIC(t *testing.T, name string, c provider.Claim) {
 	}
 }
 
-// A leftover that carries the machine's name goes with the machine.
+// A leftover that carries the virtual machine's name is deleted with it.
 func TestTerminateTakesLeftoversAlong(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
@@ -564,7 +566,7 @@ func TestTerminateTakesLeftoversAlong(t *testing.T) {
 	t.Error("the machine is not gone")
 }
 
-// deleteVM deletes a machine behind the provider's back.
+// deleteVM deletes a virtual machine behind the provider's back.
 func (r *region) deleteVM(t *testing.T, name string) {
 	t.Helper()
 	client, err := armcompute.NewVirtualMachinesClient(r.SubscriptionID(), r.options.Credential, r.ClientOptions())
@@ -581,8 +583,8 @@ func (r *region) deleteVM(t *testing.T, name string) {
 }
 
 // Kubernetes compares provider IDs letter by letter, and Azure's cloud provider writes the
-// subscription in small ones: however karve is told of it, nodes find their NodeClaims. So
-// does a region by the name that people read.
+// subscription in lower case: however the option is spelled, nodes find their NodeClaims. The
+// same holds for a region given by its display name.
 //
 // Rule SETTING-5.
 func TestSubscriptionInCapitals(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// Rule REQUEST-1: a thousand machines are asked for as fast as Azure's limits allow, in
-// some 80 seconds, with one write each, and not one request is refused.
+// Rule REQUEST-1: a thousand virtual machines are requested as fast as Azure's limits allow, in
+// some 80 seconds, with one write each, and no request is refused.
 //
 // Rule VM-4: nor does what follows, until they are gone, cost more than a little.
 func TestThousandMachinesAreNotThrottled(t *testing.T) {
@@ -56,8 +56,8 @@ func TestThousandMachinesAreNotThrottled(t *testing.T) {
 	})
 }
 
-// eachComesAndGoes has machines until they run, and ends them. It returns what had been asked
-// of Azure when all ran, and in all.
+// eachComesAndGoes launches virtual machines until they run, and deletes them. It returns the
+// requests when all ran, and in total.
 func (r *region) eachComesAndGoes(t *testing.T, p *azure.Provider, n int) (up, all emulator.Ledger) {
 	t.Helper()
 	ids, start := make([]string, n), time.Now()
@@ -77,8 +77,8 @@ func (r *region) eachComesAndGoes(t *testing.T, p *azure.Provider, n int) (up, a
 	return up, all
 }
 
-// cost holds the requests for each machine, from its purchase to its end, to what a
-// large cluster can afford.
+// cost limits the requests per node, from launch to deletion, to what a large cluster can
+// afford.
 func cost(t *testing.T, ledger emulator.Ledger, n int) {
 	t.Helper()
 	deletes := ledger.ByOperation["VirtualMachines.Delete"]
@@ -89,7 +89,7 @@ func cost(t *testing.T, ledger emulator.Ledger, n int) {
 	}
 }
 
-// What replaces a machine that was taken away is bought before what merely grows.
+// A replacement for an interrupted node is launched before nodes for growth.
 //
 // Rule REQUEST-5.
 func TestUrgentClaimsBuyFirst(t *testing.T) {

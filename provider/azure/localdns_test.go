@@ -8,7 +8,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// A DNS cache that is preferred waits for Kubernetes 1.37, and for a network in which no policy
+// A DNS cache in mode Preferred waits for Kubernetes 1.37, and for a network in which no policy
 // can keep pods from it.
 //
 // Rule BOOTSTRAP-8.

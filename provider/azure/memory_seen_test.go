@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// What nodes of a size turned out to have counts for the next one: more of the machine is
-// for pods, and what is reserved stays the same. The least counts, and nonsense does not.
+// The observed memory of a size counts for its next node: pods get more of it, and the
+// reservation stays the same. The least observed value counts, and implausible ones are ignored.
 //
 // Rule CATALOG-2.
 func TestSeenMemoryCounts(t *testing.T) {
@@ -23,7 +23,7 @@ func TestSeenMemoryCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	see("Standard_D4ds_v5", advertised+1) // before anything else was asked of the region
+	see("Standard_D4ds_v5", advertised+1) // before any other request to the region
 	first := snapshot(t, p)
 	before := mustFind(t, first, "Standard_D4ds_v5")
 	for _, test := range []struct {

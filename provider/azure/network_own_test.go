@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
-// Whether karve may put machines into a subnet is asked before one is bought, and again
-// whenever the class is looked at.
+// Whether karve may join virtual machines to a subnet is checked before the first launch, and
+// again whenever the class is checked.
 //
 // Rule NETWORK-2.
 func TestJoinIsAskedBeforehand(t *testing.T) {
@@ -40,7 +40,7 @@ func TestJoinIsAskedBeforehand(t *testing.T) {
 	}
 }
 
-// That the question cannot be answered keeps nobody from buying.
+// If the check fails, launches go on.
 //
 // Rule NETWORK-2.
 func TestJoinThatCannotBeAsked(t *testing.T) {
@@ -69,7 +69,7 @@ func TestJoinThatCannotBeAsked(t *testing.T) {
 	}
 }
 
-// Security group and load balancers may have names of one's own.
+// Security group and load balancers may have names chosen by the user.
 //
 // Rule NETWORK-6.
 func TestNetworkOfOnesOwn(t *testing.T) {
@@ -96,7 +96,7 @@ func TestNetworkOfOnesOwn(t *testing.T) {
 	}
 }
 
-// Where the list of load balancers is empty, nodes join no pool.
+// If the list of load balancers is empty, nodes join no pool.
 //
 // Rule NETWORK-6.
 func TestNoLoadBalancer(t *testing.T) {
@@ -111,7 +111,7 @@ func TestNoLoadBalancer(t *testing.T) {
 	}
 }
 
-// An identity that may not read the network needs not where its GUID was given.
+// The identity needs no permission to read the network if its GUID is given.
 //
 // Rule SETTING-3.
 func TestGUIDOfTheNetworkMayBeGiven(t *testing.T) {
@@ -135,7 +135,7 @@ func TestGUIDOfTheNetworkMayBeGiven(t *testing.T) {
 	}
 }
 
-// A default subnet of another subscription is not looked for in ours.
+// A default subnet of another subscription is not looked up in karve's subscription.
 //
 // Rule NETWORK-2.
 func TestSubnetOfAnotherSubscription(t *testing.T) {
@@ -152,8 +152,8 @@ func TestSubnetOfAnotherSubscription(t *testing.T) {
 	}
 }
 
-// What a machine refers to and Azure does not find is looked for anew by the next purchase,
-// some seconds later; until then the claim is told Azure's words.
+// A resource that Azure does not find is read again by the next launch, some seconds later;
+// until then the claim shows Azure's error.
 //
 // Rule REFUSAL-5.
 func TestSecurityGroupIsReplaced(t *testing.T) {

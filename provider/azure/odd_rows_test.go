@@ -42,7 +42,7 @@ func (m *misprint) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A row that makes no sense hides no other, whatever it is about.
+// Malformed rows are skipped in every list; the rest counts.
 //
 // Rule CATALOG-4.
 func TestOddRowsHideNoOther(t *testing.T) {
@@ -76,8 +76,8 @@ func TestOddRowsHideNoOther(t *testing.T) {
 	}
 }
 
-// What the network was known to be serves while Azure does not answer or says that there is
-// nothing; that there are no load balancers is believed for a minute, by who has seen none yet.
+// Cached facts about the network are used while Azure does not answer or returns an empty list;
+// an empty list of load balancers is cached for a minute, if none was seen before.
 //
 // Rule NETWORK-4.
 func TestNetworkStaysKnown(t *testing.T) {

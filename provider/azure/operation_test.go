@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// A process that did not begin an operation reads once why it failed, and only from
-// Resource Manager.
+// A process that did not begin an operation reads once why it failed, and only from Resource
+// Manager.
 //
 // Rule VM-3.
 func TestRestartReadsTheNotedOperationOnce(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 
 func nobody(string, string) bool { return false }
 
-// What a machine left behind is nobody's once it was so for longer than Azure reserves
-// interfaces, and unless its claim lives. What others made is left alone.
+// A leftover of a virtual machine is an orphan once it was one for longer than Azure reserves
+// interfaces, and unless its claim exists. Resources of other owners are left alone.
 //
 // Rule COLLECT-8.
 func TestOrphansAreFoundAndReclaimed(t *testing.T) {
@@ -56,7 +56,7 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 	})
 }
 
-// Interfaces and disks that Karpenter's provider left behind go too, by the name of
+// Interfaces and disks that Karpenter's provider left behind are deleted too, by the name of
 // their claim, for they carry no UID.
 //
 // Rule COLLECT-8.
@@ -89,8 +89,8 @@ func TestOrphansOfKarpenter(t *testing.T) {
 	})
 }
 
-// An interface that Azure keeps for a machine is asked for seldom, and gone once it
-// may go.
+// The deletion of an interface that Azure reserves for a virtual machine is requested rarely,
+// and succeeds once it is allowed.
 //
 // Rule COLLECT-8.
 func TestReservedInterfaceIsWaitedFor(t *testing.T) {
@@ -117,7 +117,7 @@ func TestReservedInterfaceIsWaitedFor(t *testing.T) {
 	})
 }
 
-// What is about to be deleted is looked at itself first: the list is a moment old.
+// A virtual machine is read before it is deleted: the list may be out of date.
 //
 // Rule COLLECT-2.
 func TestNothingIsDeletedByAListAlone(t *testing.T) {

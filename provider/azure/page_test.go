@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzSplitPage holds splitting against encoding/json: what that takes for a list is
-// split into the same rows, and what is split though that refuses it has rows that are
-// no JSON, which is told of each by itself.
+// FuzzSplitPage compares splitting with encoding/json: a list that encoding/json accepts is
+// split into the same rows, and one that it refuses and that is split has rows that are not
+// JSON, each of which is reported by itself.
 func FuzzSplitPage(f *testing.F) {
 	for _, seed := range []string{
 		`{"value":[]}`, `{"value":[{"name":"a"},{"name":"b\"]}\\"}],"nextLink":"https://x?$skiptoken=1"}`,
@@ -41,7 +41,7 @@ func FuzzSplitPage(f *testing.F) {
 	})
 }
 
-// A page that ends too soon is no list, wherever it ends.
+// A truncated page is not a list, wherever it ends.
 func TestPageCutShort(t *testing.T) {
 	const whole = `{"count":2,"value":[{"name":"a","tags":{"x":"\""}},{"name":"b","zones":["1"]}],"nextLink":"https://x"}`
 	for n := range len(whole) {

@@ -16,8 +16,8 @@ func reported() (*panics.Reporter, *int) {
 	return &panics.Reporter{Log: func(*panics.Panic) { n++ }}, &n
 }
 
-// An answer that makes karve panic is a failure like others: those who wait are told, and it
-// is asked again.
+// An answer that makes karve panic is an error like others: the waiting callers get it, and the
+// request is repeated.
 //
 // Rule PANIC-1.
 func TestAnswerThatPanics(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAnswerThatPanics(t *testing.T) {
 	})
 }
 
-// What several wait for together may panic, too.
+// A shared read may panic, too.
 //
 // Rule PANIC-1.
 func TestReadingThatPanics(t *testing.T) {
@@ -56,7 +56,7 @@ func TestReadingThatPanics(t *testing.T) {
 	})
 }
 
-// Every order of a batch hears of a panic.
+// Every order of a batch gets the panic as an error.
 //
 // Rule PANIC-1.
 func TestBatchThatPanics(t *testing.T) {

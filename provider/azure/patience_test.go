@@ -8,7 +8,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// One who says that nothing may be asked of Azure for a day is not believed.
+// An answer that asks for no requests for a day is not obeyed for that long.
 //
 // Rule REQUEST-7.
 func TestNobodyWaitsForADay(t *testing.T) {
@@ -31,7 +31,7 @@ func TestNobodyWaitsForADay(t *testing.T) {
 	})
 }
 
-// A deletion that does not come to an end is asked for again, by another process too.
+// A deletion that does not end is requested again, by another process too.
 //
 // Rule VM-7.
 func TestStuckDeletions(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// running has the provider keep its view of the region as in production, until the test ends.
+// running makes the provider keep its lists of the region fresh as in production, until the test
+// ends.
 func running(t *testing.T, p *azure.Provider) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -21,8 +22,8 @@ func running(t *testing.T, p *azure.Provider) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// What machines can be bought without holds none of them up: prices, quota and addresses that
-// do not come. The catalog says what is missing, and has it once it comes.
+// Missing data that launches can do without delays none of them: prices, quota and addresses.
+// The catalog reports what is missing, and has it once it comes.
 //
 // Rule REQUEST-11.
 func TestWhatHangsHoldsNothingUp(t *testing.T) {
@@ -55,7 +56,7 @@ func TestWhatHangsHoldsNothingUp(t *testing.T) {
 					if !strings.Contains(s.Problem, test.says) {
 						t.Fatalf("the problem does not say %q: %q", test.says, s.Problem)
 					}
-					if i%20 == 0 && name != "addresses" { // a machine has to be told of its subnet
+					if i%20 == 0 && name != "addresses" { // a node has to be told of its subnet
 						if _, err := r.up(t, p, claim(fmt.Sprint("a", i), onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
 							t.Fatal(err)
 						}
@@ -72,8 +73,8 @@ func TestWhatHangsHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A server of tokens that does not answer holds up no launch for longer than a moment, is not
-// asked for each, and not missed while the last token is good.
+// A token server that does not answer delays no launch for longer than a moment, is not asked by
+// each, and is not missed while the last token is valid.
 //
 // Rule REQUEST-11.
 func TestTokensThatHangHoldNothingUp(t *testing.T) {
@@ -118,8 +119,8 @@ func TestTokensThatHangHoldNothingUp(t *testing.T) {
 	})
 }
 
-// What a machine must be told of its subnet, and does not come, holds a launch up for a moment; it
-// fails, and comes back. What was known once goes on.
+// Missing data about the subnet that a node needs delays a launch for a moment; it fails, and is
+// retried. Cached data is used.
 //
 // Rule REQUEST-11, Rule NETWORK-3.
 func TestSubnetThatHangsHoldsNothingUp(t *testing.T) {

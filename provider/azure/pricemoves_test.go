@@ -44,8 +44,8 @@ func (i *inflation) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// What is on sale has the new prices as soon as the list is read. A price that cannot be
-// true is not among them, and is told.
+// The catalog has the new prices as soon as the list is read. An implausible price is not used,
+// and is reported.
 //
 // Rule PRICE-2, Rule PRICE-4.
 func TestPriceMovesCountAtOnce(t *testing.T) {
@@ -88,7 +88,7 @@ func TestPriceMovesCountAtOnce(t *testing.T) {
 	})
 }
 
-// publicList is a price list that has no row until it is told otherwise.
+// publicList is a price list without rows until that is changed.
 type publicList struct {
 	inner  policy.Transporter
 	listed atomic.Bool
@@ -107,8 +107,8 @@ func (l *publicList) Do(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 }
 
-// A list that has nothing of a region that karve has no prices of either is not believed for
-// long: it is read again after half an hour, and what it has then counts.
+// A price list without a region that karve has no built-in prices of either is read again after
+// half an hour, and its content counts then.
 //
 // Rule PRICE-3.
 func TestEmptyPriceListIsReadAgain(t *testing.T) {

@@ -65,8 +65,8 @@ func wantTable(t *testing.T, items []priceItem, now time.Time, want priceTable) 
 	}
 }
 
-// Of several meters the region's primary one counts, of several prices of one meter the
-// one in force since last, and among equals the cheapest.
+// Of several meters the region's primary one counts, of several prices of one meter the one that
+// took effect last, and among equals the cheapest.
 //
 // Rule PRICE-1.
 func TestOneMeterCounts(t *testing.T) {
@@ -125,7 +125,7 @@ func judged(t *testing.T) *priceJudge {
 	return j
 }
 
-// Lists that cannot be true are refused as a whole, and the earlier one stays.
+// Implausible lists are refused as a whole, and the earlier one stays.
 //
 // Rule PRICE-2.
 func TestPoisonedLists(t *testing.T) {
@@ -165,8 +165,8 @@ func TestPoisonedLists(t *testing.T) {
 	}
 }
 
-// A single price that cannot be true is replaced by the one known before, also the first
-// time, when only the built-in one is known.
+// A single implausible price is replaced by the last known one, also the first time, when only
+// the built-in one is known.
 //
 // Rule PRICE-2.
 func TestImplausiblePricesAreReplaced(t *testing.T) {
@@ -219,7 +219,7 @@ func TestSizesWithoutAPriceOnTheList(t *testing.T) {
 	}
 }
 
-// Rows that spell a size otherwise than the list of sizes does are about it all the same.
+// Rows that spell a size differently from the list of sizes apply to it all the same.
 //
 // Rule PRICE-1.
 func TestPricesIgnoreCase(t *testing.T) {
@@ -238,8 +238,8 @@ func TestPricesIgnoreCase(t *testing.T) {
 	}
 }
 
-// The list does not have every region, and asking again at once does not help. Where it should
-// have one, an empty list is not believed.
+// The list does not have every region, and reading it again at once does not help. For a region
+// that it should have, an empty list is refused.
 //
 // Rule PRICE-3.
 func TestRegionThatIsNotOnTheList(t *testing.T) {

@@ -90,8 +90,8 @@ func class(version string) *v1beta1.AKSNodeClass {
 	return c
 }
 
-// small makes the region look as if it sold a few series only: reading all of it
-// takes a second each time, and most tests are not about that.
+// small makes the region sell a few series only: reading all of it takes a second each time, and
+// most tests do not need it.
 func (r *region) small() *region {
 	options := *r.options.ClientOptions
 	options.Transport = &trimmer{inner: options.Transport}
@@ -99,8 +99,8 @@ func (r *region) small() *region {
 	return r
 }
 
-// trimmer cuts lists of sizes and prices down. What is left is remembered for
-// the whole test binary: it is the same for every emulator of a region.
+// trimmer cuts lists of sizes and prices down. The result is cached for the whole test binary:
+// it is the same for every emulator of a region.
 type trimmer struct{ inner policy.Transporter }
 
 var (
@@ -201,7 +201,7 @@ func TestProviderLaws(t *testing.T) {
 	})
 }
 
-// residue is everything in the node resource group that was not there at first.
+// residue returns everything in the node resource group that was not there at first.
 func (r *region) residue(t *testing.T) []string {
 	t.Helper()
 	state := r.State()

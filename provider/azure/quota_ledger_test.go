@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// The sums of a ledger are those of its entries, whatever was entered and forgotten since
-// they were added up.
+// The sums of a ledger are those of its entries, whatever was entered and forgotten since they
+// were computed.
 func TestLedgerKeepsItsSums(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -45,7 +45,7 @@ func sumsOf(l *ledger, taken time.Time) map[string]int64 {
 	return anew.outstanding(taken)
 }
 
-// sameSums reports whether sums are equal, where none is zero.
+// sameSums reports whether sums are equal, ignoring zeros.
 func sameSums(a, b map[string]int64) bool {
 	for budget := range maps.Keys(a) {
 		if a[budget] != b[budget] {

@@ -22,7 +22,7 @@ func TestLedger(t *testing.T) {
 	left := func(taken time.Time) map[string]int64 { return l.left(names, quota, taken) }
 	want := func(what string, family, regional int64, taken time.Time) {
 		t.Helper()
-		// Budgets without a quota are not limited and not listed.
+		// Quota names without a quota are not limited and not listed.
 		if diff := cmp.Diff(map[string]int64{"family:DSv5": family, budgetRegional: regional}, left(taken)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// A token that is refused before its time makes one request fail, not an hour of them; and
-// while new ones are refused as well, few are asked for.
+// A token that is refused before its expiry makes one request fail, not an hour of them; while
+// new ones are refused as well, few are requested.
 //
 // Rule REQUEST-10.
 func TestRefusedTokenIsRenewed(t *testing.T) {

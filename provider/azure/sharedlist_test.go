@@ -22,7 +22,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// editor changes lists on their way, and writes down which version of which API was asked.
+// editor changes lists in transit, and records which version of which API was requested.
 type editor struct {
 	inner    policy.Transporter
 	edit     func(url, list string) string
@@ -58,8 +58,8 @@ func (r *region) edited(edit func(url, list string) string) *editor {
 	return e
 }
 
-// A row that cannot be read hides no other, and is told of. Its machine is not taken
-// for gone, nor bought again.
+// A row that cannot be decoded hides no other, and is reported. Its virtual machine does not
+// count as gone, and is not created again.
 //
 // Rule COLLECT-1.
 func TestBadRowsArePassedOver(t *testing.T) {
@@ -126,7 +126,7 @@ func TestWhatIsNoListIsAnError(t *testing.T) {
 	}
 }
 
-// Lists are asked of the API that the SDK's types were made for.
+// Lists are requested with the API version that the SDK's types were made for.
 func TestListsAreOfTheSDKsVersions(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
 	e := r.edited(nil)
@@ -172,7 +172,8 @@ func TestListsAreOfTheSDKsVersions(t *testing.T) {
 	}
 }
 
-// retagger answers reads of one machine as if it had just been given to somebody else.
+// retagger answers reads of one virtual machine as if its tags had just been changed to another
+// owner's.
 type retagger struct{ inner policy.Transporter }
 
 func (g *retagger) Do(req *http.Request) (*http.Response, error) {
@@ -189,8 +190,8 @@ func (g *retagger) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A short list is read every two seconds, a long one every five, for however many who
-// wait, and none for nobody.
+// A short list is read every two seconds, a long one every five, for any number of waiting
+// callers, and not at all without one.
 //
 // Rule VM-1.
 func TestListsAreReadAsOftenAsTheyAreShort(t *testing.T) {

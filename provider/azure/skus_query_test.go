@@ -27,8 +27,8 @@ func (q queries) Do(req *http.Request) (*http.Response, error) {
 	return q.inner.Do(req)
 }
 
-// Resource Manager is asked in the SDK's own spelling: a plus is no space to every service, and a
-// filter that is misread lists the sizes of all regions, or none.
+// The query for Resource Manager has the SDK's own spelling: not every service takes a plus for
+// a space, and a misread filter lists the sizes of all regions, or none.
 func TestFilterIsSpelledAsTheSDKDoes(t *testing.T) {
 	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
 	var all, pluses atomic.Int64

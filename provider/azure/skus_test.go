@@ -23,7 +23,7 @@ func rawSKU(name, family string, capabilities map[string]string) *armcompute.Res
 	return s
 }
 
-// One size that cannot be read must not hide the others.
+// One malformed size must not hide the others.
 func TestMalformedSizesAreSkippedAndNoted(t *testing.T) {
 	good := map[string]string{"vCPUs": "4", "MemoryGB": "16", "HyperVGenerations": "V1,V2"}
 	raw := []*armcompute.ResourceSKU{
@@ -50,7 +50,7 @@ func TestMalformedSizesAreSkippedAndNoted(t *testing.T) {
 	}
 }
 
-// A size that does not say how many disks it takes is not one that takes none.
+// A size that does not report its number of data disks is not treated as having none.
 func TestDataDisks(t *testing.T) {
 	for value, want := range map[string]int64{"": -1, "0": 0, "16": 16} {
 		c := map[string]string{"vCPUs": "4", "MemoryGB": "16", "HyperVGenerations": "V2"}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// What many wait for is read once, and still comes when the one who asked first gives up.
+// A read that many callers wait for is done once, and completes when the first caller gives up.
 func TestWhoGivesUpTakesNobodysAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group readings

@@ -63,8 +63,8 @@ func TestWindowsOpenWithProof(t *testing.T) {
 	}
 }
 
-// What a crowd ventures on an offer is one in twenty of what it wants of it, and eight
-// again once that was refused.
+// A burst of launches requests one in twenty of what it wants of an offering, and eight again
+// once that was refused.
 //
 // Rule REFUSAL-3.
 func TestCrowdsVentureMore(t *testing.T) {

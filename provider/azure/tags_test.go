@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// A machine in flight while karve is upgraded has not drifted because hashes are computed
-// otherwise now; one whose class was changed has.
+// A node in flight while karve is upgraded has not drifted because hashes are computed
+// differently now; one whose class was changed has.
 //
 // Rule DRIFT-7.
 func TestHashOfAnEarlierKarve(t *testing.T) {

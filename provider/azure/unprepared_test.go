@@ -16,8 +16,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// What no machine of a class can be prepared for has it rest for three minutes and say so, with
-// the next step; it buys again once that is mended.
+// An error before the request that affects all launches of a node class pauses it for three
+// minutes, and the class reports it with the next step; launches continue once it is fixed.
 //
 // Rule REFUSAL-8.
 func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
@@ -106,8 +106,8 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 	}
 }
 
-// What passes by itself, and what is wrong with one claim of a class that is bought for, has
-// nobody rest.
+// An error that passes by itself, or that affects one claim of a class with successful launches,
+// pauses no class.
 //
 // Rule REFUSAL-8.
 func TestPassingHitchesHaveNobodyRest(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// A size whose machine joined without its GPU rests everywhere for its class; other sizes do not,
-// nor does it for other classes.
+// A size whose node joined without its GPU is blocked in every zone for its class; other sizes
+// are not, and neither are other classes.
 //
 // Rule REFUSAL-11.
 func TestUselessSizesRest(t *testing.T) {
@@ -37,8 +37,8 @@ func TestUselessSizesRest(t *testing.T) {
 	}
 }
 
-// Where GPUs of several models do not show, in sizes of one class, it is the device plugin that is
-// missing: all sizes with GPUs rest for the class, for an hour, and those without do not.
+// When GPUs of several models are missing, in sizes of one class, the device plugin is the
+// cause: all sizes with GPUs are blocked for the class, for an hour, and those without are not.
 //
 // Rule REFUSAL-12.
 func TestMissingDevicePluginHasGPUsRest(t *testing.T) {

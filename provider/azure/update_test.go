@@ -17,7 +17,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// fleet is a region with one machine that runs, and what its class says of tags.
+// fleet is a region with one running virtual machine, and the tags of its class.
 type fleet struct {
 	*region
 	t    *testing.T
@@ -47,7 +47,7 @@ func (f *fleet) identity(name string) string {
 	return f.group() + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name
 }
 
-// tag changes the tags of the class, and has it remember those it had.
+// tag changes the tags of the class, and makes it remember those it had.
 func (f *fleet) tag(tags map[string]string) {
 	f.t.Helper()
 	c := class("1.36.3")
@@ -61,7 +61,7 @@ func (f *fleet) tag(tags map[string]string) {
 	f.class.Store(c)
 }
 
-// update brings the machine up to date, and says what was changed meanwhile.
+// update brings the virtual machine up to date, and returns what was changed.
 func (f *fleet) update(p *azure.Provider) (changed []string, err error) {
 	f.t.Helper()
 	for range 10 {
@@ -81,7 +81,7 @@ func (f *fleet) update(p *azure.Provider) (changed []string, err error) {
 	return nil, nil
 }
 
-// resource is a machine or an interface as Azure shows it.
+// resource is a virtual machine or an interface as Azure returns it.
 type resource struct {
 	Name     string
 	Tags     map[string]string
@@ -102,7 +102,7 @@ func (f *fleet) resources() (vm, nic resource) {
 	return vm, nic
 }
 
-// users are the tags that do not say what a machine is.
+// users returns the tags that do not identify the virtual machine.
 func users(tags map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range tags {
@@ -126,8 +126,8 @@ func (f *fleet) want(tags map[string]string) {
 	}
 }
 
-// Tags follow the class, on the machine and its interface, by one write each; what others
-// put there stays, and what is up to date costs nothing.
+// Tags follow the class, on the virtual machine and its interface, by one write each; tags of
+// other users stay, and an update without changes costs nothing.
 //
 // Rule SETTING-1.
 func TestTagsFollowInPlace(t *testing.T) {
@@ -166,7 +166,7 @@ func TestTagsFollowInPlace(t *testing.T) {
 	})
 }
 
-// Identities are added, and none is taken away.
+// Identities are added, and none is removed.
 //
 // Rule SETTING-2.
 func TestIdentitiesAreAddedInPlace(t *testing.T) {
@@ -185,8 +185,8 @@ func TestIdentitiesAreAddedInPlace(t *testing.T) {
 	})
 }
 
-// Whoever was stopped half-way is followed by one who finishes: after the interface, after
-// a write whose answer was lost, after somebody else's change.
+// An update that was interrupted is completed by a later one: after the interface, after a write
+// whose answer was lost, after another user's change.
 //
 // Rule SETTING-1.
 func TestUpdateGoesOnAfterFailures(t *testing.T) {
@@ -217,7 +217,7 @@ func TestUpdateGoesOnAfterFailures(t *testing.T) {
 	}
 }
 
-// Machines of others are not changed.
+// Virtual machines of other owners are not changed.
 //
 // Rule SETTING-1.
 func TestForeignMachinesAreNotChanged(t *testing.T) {
@@ -240,8 +240,8 @@ func TestForeignMachinesAreNotChanged(t *testing.T) {
 	})
 }
 
-// A class remembers all keys it had, whatever their case, and nobody's annotation takes
-// away what a machine is.
+// A class remembers all keys it had, in any case, and no annotation makes karve remove the tags
+// that identify a virtual machine.
 func TestTagKeys(t *testing.T) {
 	p := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).provider(t)
 	c := &v1beta1.AKSNodeClass{}

@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
-// newVirtualRegion is a region without a socket, for use within a synctest bubble: an
-// Azure at its own pace takes no time there.
+// newVirtualRegion is a region without a socket, for use within a synctest bubble: an Azure at
+// its own pace takes no time there.
 func newVirtualRegion(t *testing.T, opts emulator.Options) *region {
 	t.Helper()
 	server, err := emulator.New(t.Context(), opts)
@@ -28,7 +28,7 @@ func newVirtualRegion(t *testing.T, opts emulator.Options) *region {
 	return r
 }
 
-// A fleet comes up and goes in virtual time, at Azure's own pace and limits.
+// Many nodes are launched and deleted in virtual time, at Azure's own pace and limits.
 func TestVirtualTime(t *testing.T) {
 	const n = 60
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func (r *region) each(t *testing.T, n int, act func(i int) error) {
 	}
 }
 
-// up launches until the machine runs, waiting as it is told to.
+// up launches until the virtual machine runs, waiting as long as Launch returns.
 func (r *region) up(t *testing.T, p *azure.Provider, c provider.Claim) (id string, err error) {
 	for range 1000 {
 		in, err := p.Launch(t.Context(), c)

@@ -9,7 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// A machine is written as the SDK writes it, whatever stands in it.
+// A virtual machine is encoded as the SDK encodes it, whatever its content.
 func TestEncodedAsBySDK(t *testing.T) {
 	for _, os := range []*armcompute.OSProfile{
 		nil, {ComputerName: to.Ptr("a")}, {CustomData: to.Ptr(strings.Repeat("aGk+/w==", 3000)), ComputerName: to.Ptr("a")},

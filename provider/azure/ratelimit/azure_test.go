@@ -18,9 +18,9 @@ import (
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
-// azureLimits is Azure's side: token buckets by class of request, with the
-// answers that tell of them. It is written from the published tables, not from
-// the package under test. Answers take as long as a network makes them.
+// azureLimits is Azure's side: token buckets by class of request, with the answers that report
+// them. It is written from the published tables, not from the package under test. Answers take
+// as long as over a network.
 type azureLimits struct {
 	mu       sync.Mutex
 	random   *rand.Rand
@@ -82,7 +82,7 @@ func (a *azureLimits) others(name string, n float64) bool {
 	return wait == 0
 }
 
-// asked is how many requests have come.
+// asked returns how many requests have come.
 func (a *azureLimits) asked() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *client) send(t *testing.T, method, url string) int {
 	return resp.StatusCode
 }
 
-// launch buys a machine as the provider does: a ticket first, coming back as told.
+// launch creates a virtual machine as the provider does: with a ticket first, returning as told.
 func (c *client) launch(t *testing.T, name string, p ratelimit.Priority) int {
 	for {
 		wait := c.Ticket(name, p, ratelimit.ARMWrites, ratelimit.PutVM)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Rule REQUEST-4: who is told to wait finds its tokens when it comes back and not a second before,
-// however much was refused, and is told a minute at the most.
+// Rule REQUEST-4: a caller that is told to wait finds its tokens when it returns and not a
+// second before, however much was refused, and is told a minute at most.
 func TestWaitIsTrue(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -49,8 +49,8 @@ func TestWaitIsTrue(t *testing.T) {
 	}
 }
 
-// Rule REQUEST-4: those who queue while Azure refuses everything go once it does no more, and not when
-// it looked to them as if their turn would come.
+// Rule REQUEST-4: callers that queue while Azure refuses everything go once it accepts requests
+// again, and not at the time estimated before.
 func TestQueueRecovers(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	b := New(Options{Share: 1, Now: func() time.Time { return now }})

@@ -14,9 +14,9 @@ import (
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
-// Rule REQUEST-1: a thousand machines need 80 seconds at the least, since Resource
-// Manager takes 200 writes at once and 10 a second from then on. We need no more
-// than half a second longer, and are not refused once.
+// Rule REQUEST-1: a thousand virtual machines need at least 80 seconds, since Resource Manager
+// accepts 200 writes at once and 10 a second from then on. karve needs at most half a second
+// longer, and is never refused.
 func TestThousandTickets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const seed = 7
@@ -45,8 +45,8 @@ func TestThousandTickets(t *testing.T) {
 	})
 }
 
-// Rule REQUEST-2: half of each burst is left to others by default, even when we have
-// more to do than fits.
+// Rule REQUEST-2: half of each burst is left to others by default, even when karve has more to
+// do than fits.
 func TestHalfIsLeftToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		azure := newAzureLimits(8)
@@ -62,8 +62,8 @@ func TestHalfIsLeftToOthers(t *testing.T) {
 	})
 }
 
-// Rule REQUEST-2: what is urgent may borrow half of what is left to others, and who is not
-// waits until that has been gained back.
+// Rule REQUEST-2: urgent requests may borrow half of what is left to others, and other requests
+// wait until that has been gained back.
 func TestUrgentBorrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		azure := newAzureLimits(9)
@@ -89,8 +89,8 @@ func TestUrgentBorrows(t *testing.T) {
 	})
 }
 
-// Rule REQUEST-2: two clusters that share a limit both get on, neither is refused, and
-// neither gets less than a third of what there is.
+// Rule REQUEST-2: two clusters that share a limit both make progress, neither is refused, and
+// neither gets less than a third of the limit.
 func TestTwoClustersShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		azure := newAzureLimits(9)
@@ -110,7 +110,7 @@ func TestTwoClustersShare(t *testing.T) {
 	})
 }
 
-// Rule REQUEST-2: a neighbour that takes all it can get cannot starve us.
+// Rule REQUEST-2: another client that takes all it can get cannot starve karve.
 func TestGreedyNeighbour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		azure := newAzureLimits(10)
@@ -131,8 +131,8 @@ func TestGreedyNeighbour(t *testing.T) {
 	})
 }
 
-// Rule REQUEST-3: when Azure gives less than its table says, that is learnt: first from
-// what answers say is left, then from refusals, which become rare.
+// Rule REQUEST-3: when Azure allows less than its table says, karve adapts: first by the counts
+// in answers, then by refusals, which become rare.
 func TestLearnsCutLimit(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent=%v", silent), func(t *testing.T) {
@@ -161,7 +161,8 @@ func TestLearnsCutLimit(t *testing.T) {
 	}
 }
 
-// work is a hundred workers that buy one machine after the other, and when each was bought.
+// work runs a hundred workers that create one virtual machine after the other, and returns when
+// each was created.
 type work struct {
 	mu    sync.Mutex
 	began time.Time
@@ -183,7 +184,7 @@ func (w *work) start(t *testing.T, wg *sync.WaitGroup, c *client, long time.Dura
 	}
 }
 
-// count is how many were bought in the first part of the time.
+// count returns how many were created in the first part of the time.
 func (w *work) count(within time.Duration) (n int) {
 	for _, at := range w.done {
 		if at.Sub(w.began) < within {
@@ -193,8 +194,8 @@ func (w *work) count(within time.Duration) (n int) {
 	return n
 }
 
-// Rule REQUEST-5: what stops a leak goes before replacements, those before new
-// machines, and all before mere reading.
+// Rule REQUEST-5: deletions go before replacements, those before new nodes, and all before mere
+// reads.
 func TestUrgentOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := ratelimit.New(ratelimit.Options{Share: 1})
@@ -232,8 +233,7 @@ func TestUrgentOvertakes(t *testing.T) {
 	})
 }
 
-// A list that a thousand ends of machines wait for is not held back by the requests of
-// those very ends.
+// A list that a thousand deletions wait for is not held back by the requests of those deletions.
 //
 // Rule REQUEST-5.
 func TestListsForAllAreNotStarved(t *testing.T) {
@@ -280,7 +280,7 @@ func TestPlaceIsKept(t *testing.T) {
 	})
 }
 
-// Nobody waits for ever behind claims that were deleted meanwhile.
+// No request waits forever behind claims that were deleted meanwhile.
 func TestPlaceLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := ratelimit.New(ratelimit.Options{Share: 1})
@@ -295,7 +295,7 @@ func TestPlaceLapses(t *testing.T) {
 	})
 }
 
-// A machine that is asked for too often waits alone.
+// A virtual machine with too many requests delays only its own.
 func TestOneMachinesLimitHoldsUpNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(newAzureLimits(12), 1)

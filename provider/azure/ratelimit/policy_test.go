@@ -28,14 +28,15 @@ func (r *refusing) Do(req *http.Request) (*http.Response, error) {
 	return answer(req, r.status, r.header.Clone()), nil
 }
 
-// Rule REQUEST-3: a refusal closes the limits it is about until Azure says, and no others.
+// Rule REQUEST-3: a refusal closes the limits it is about for as long as Azure says, and no
+// others.
 func TestRefusalCloses(t *testing.T) {
 	const arm, compute = "X-Ms-Ratelimit-Remaining-Subscription-Writes", "X-Ms-Ratelimit-Remaining-Resource"
 	network := group + "Microsoft.Network/networkInterfaces/n"
 	for _, test := range []struct {
 		name, method, url string
 		header            http.Header
-		writes, put, same time.Duration // waits of another write, machine, and of the same machine again
+		writes, put, same time.Duration // waits of another write, another virtual machine, and the same one again
 	}{
 		{"Compute, for 17s", "PUT", vmURL("m"), http.Header{compute: {"Microsoft.Compute/PutVMSubscriptionMaximum;0", "Microsoft.Compute/PutVMResource;11"}, arm: {"150"}, "Retry-After": {"17"}}, 0, 17 * time.Second, 17 * time.Second},
 		{"one machine", "PUT", vmURL("m"), http.Header{compute: {"Microsoft.Compute/PutVMSubscriptionMaximum;900,Microsoft.Compute/PutVMResource;0"}, "Retry-After": {"15"}}, 0, 0, 15 * time.Second},
@@ -48,8 +49,8 @@ func TestRefusalCloses(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newClient(&refusing{status: 429, header: test.header}, 1)
 				c.send(t, test.method, test.url)
-				// The first token comes a moment after the limit opens again; a machine's
-				// own, of which there are four a minute, later.
+				// The first token comes a moment after the limit opens again; that of a virtual
+				// machine's own limit, four a minute, later.
 				near := func(what string, got, want, moment time.Duration) {
 					if want == 0 {
 						moment = 0
@@ -69,8 +70,8 @@ func TestRefusalCloses(t *testing.T) {
 	}
 }
 
-// Rule REQUEST-6: a request waits a few seconds for its turn and no longer; then it is
-// answered as Azure would have, and not sent.
+// Rule REQUEST-6: a request waits a few seconds for its tokens and no longer; then it is
+// answered as Azure would, and not sent.
 func TestPolicyHoldsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		azure := newAzureLimits(14)
@@ -126,7 +127,7 @@ func TestPolicyHeedsContext(t *testing.T) {
 	})
 }
 
-// A simulated Azure without limits is never waited for.
+// karve never waits for a simulated Azure without limits.
 func TestNoLimits(t *testing.T) {
 	b := ratelimit.New(ratelimit.Options{Pace: math.Inf(1)})
 	c := &client{b, runtime.NewPipeline("test", "v0", runtime.PipelineOptions{}, &policy.ClientOptions{

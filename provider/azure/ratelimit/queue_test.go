@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A queue counts those who go first as one does who looks at everybody.
+// A queue counts the requests ahead as a scan of all requests would.
 func TestQueueCountsAsOneByOne(t *testing.T) {
 	kinds := [][]Class{{ARMWrites, PutVM}, {ARMDeletes, DeleteVM}, {ARMReads, GetVM}, {ARMReads}}
 	for seed := range uint64(50) {

@@ -49,7 +49,7 @@ func TestCallOf(t *testing.T) {
 	}
 }
 
-// Rule REQUEST-1: the limits are those that are published.
+// Rule REQUEST-1: the limits are the published ones.
 func TestLimits(t *testing.T) {
 	got := map[Class]limits{}
 	for _, c := range []Class{ARMReads, ARMWrites, ARMDeletes, PutVM, UpdateVM, DeleteVM, GetVM, ListVM, GetOperation, AKS, AKSPut, AKSList, AKSOperation} {
