@@ -47,8 +47,8 @@ func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
 	return nil
 }
 
-// Synced reports whether every object that existed when the watches began has
-// been taken in. Nothing may be decided before.
+// Synced reports whether every object that existed when the watches began has been recorded. Make
+// no decision before.
 func (m *Mirror) Synced() bool {
 	for _, f := range m.feeds {
 		if !f.registration.HasSynced() {
@@ -58,19 +58,19 @@ func (m *Mirror) Synced() bool {
 	return len(m.feeds) > 0
 }
 
-// feed is how the Mirror is shown the objects of one kind.
+// feed passes the objects of one kind to the Mirror.
 type feed struct {
 	mirror       *Mirror
 	of           client.Object
 	registration interface{ HasSynced() bool }
-	// store has what the informer knows; nil when it does not say.
+	// store is the informer's store; nil when the informer does not expose it.
 	store toolscache.Store
 	// set adds or replaces an object, remove forgets it. Callers hold the Mirror's lock.
 	set    func(o any, listed bool) news
 	remove func(o any) news
 }
 
-// feedOf is the feed of objects of of's type.
+// feedOf returns the feed of objects of of's type.
 func feedOf[T client.Object](m *Mirror, of T, set func(T, bool) news, remove func(T) news) *feed {
 	return &feed{mirror: m, of: of,
 		set:    func(o any, listed bool) news { return set(o.(T), listed) },
@@ -99,16 +99,16 @@ func (f *feed) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// replace takes in an object in the place of another one of its name. One that was deleted
-// and made anew while the watch was interrupted is told as an update, but is another object:
-// what is known of the old one, also by its name, does not hold for it.
+// replace records an object in place of another one of the same name. An object that was deleted
+// and recreated while the watch was interrupted arrives as an update but is another object:
+// nothing recorded about the old one, also by its name, holds for it.
 func (f *feed) replace(old, now client.Object) news {
 	gone := f.remove(old)
 	return gone.and(f.set(now, false))
 }
 
-// Fed declares that the Mirror was shown everything by its owner, who calls the
-// Set and Remove methods instead of Attach.
+// Fed declares that the owner shows the Mirror everything by calling the Set and Remove methods,
+// instead of calling Attach.
 func (m *Mirror) Fed() { m.feeds = append(m.feeds, &feed{registration: fed{}}) }
 
 type fed struct{}

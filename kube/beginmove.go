@@ -10,28 +10,29 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// BeginMoveRequest is nodes that will be deleted once what takes their place is ready.
+// BeginMoveRequest lists nodes that will be deleted once their replacements are ready.
 type BeginMoveRequest struct {
 	Nodes []string // keys
-	// Homes are nodes that exist where pods fit, LaunchedClaim what is bought for the others.
+	// Homes are existing nodes where pods fit; Bought are the NodeClaims that are launched for
+	// the other pods.
 	Homes  []schedule.Nomination
 	Bought []LaunchedClaim
 }
 
-// LaunchedClaim is a claim that is about to be created, or was just now.
+// LaunchedClaim is a claim that is about to be created, or was created just now.
 type LaunchedClaim struct {
 	Claim   *karpv1.NodeClaim
 	Choices []offering.Ref
 	Pods    []cluster.PodRef
 }
 
-// Depart counts nodes as leaving although nobody deleted them yet, and promises
-// their pods room: all at once, so that no decision sees the pods without a home
-// and buys for them. It holds until the nodes are gone or Stay is called; a node that
-// leaves already stays away.
+// BeginMove counts nodes as leaving although they are not deleted yet, and promises their pods
+// capacity. Both happen in one step, so that no decision sees the pods without a node and
+// launches nodes for them. It holds until the nodes are gone or CancelMove is called; a node that
+// is already leaving keeps leaving.
 //
-// The claims may not exist yet (see Launched): told about afterwards, a decision in
-// between could give their room to others.
+// The claims may not exist yet (see Launched): if they were recorded afterwards, a decision in
+// between could give their capacity to other pods.
 func (m *Mirror) BeginMove(d BeginMoveRequest) { m.change(func() news { return m.depart(d) }) }
 
 func (m *Mirror) depart(d BeginMoveRequest) news {
@@ -54,18 +55,18 @@ func (m *Mirror) depart(d BeginMoveRequest) news {
 	return news{woke: m.unpromised(woke)}
 }
 
-// expect makes a claim that no watch has shown yet part of the World.
+// expect adds a claim that no watch has shown yet to the Snapshot.
 func (m *Mirror) expect(c *karpv1.NodeClaim, choices []offering.Ref, now time.Time) {
 	_, unseen := m.unseen[c.Name]
 	if m.claims[c.Name] != nil && !unseen {
-		return // a watch knows better
+		return // a watch has shown a newer version
 	}
 	m.unseen[c.Name] = now
 	m.offerings[c.Name] = memo{of: m.catalogs[ClassOf(c.Spec.NodeClassRef)], choices: offering.RotateZones(choices, string(c.UID))}
 	m.setClaim(c)
 }
 
-// unpromised are the pods that were promised nothing.
+// unpromised returns the pods that were promised no capacity.
 func (m *Mirror) unpromised(uids []string) []string {
 	var out []string
 	for _, uid := range uids {
@@ -76,8 +77,8 @@ func (m *Mirror) unpromised(uids []string) []string {
 	return out
 }
 
-// Stay takes a departure back: the nodes take pods again, theirs count as bound where
-// they are, and claims that no watch has shown are forgotten.
+// CancelMove reverts BeginMove: the nodes accept pods again, their pods count as bound where they
+// are, and claims that no watch has shown are forgotten.
 func (m *Mirror) CancelMove(nodes, claims []string) {
 	m.change(func() news { return m.stay(nodes, claims) })
 }
@@ -98,8 +99,8 @@ func (m *Mirror) stay(nodes, claims []string) news {
 	return news{woke: woke}
 }
 
-// settleDown lets the pods of a node that stays after all be bound there, and
-// returns those that need room all the same, since somebody did delete the node.
+// settleDown makes the pods of a node that stays after all count as bound there. It returns the
+// pods that need capacity all the same because the node was deleted meanwhile.
 func (m *Mirror) settleDown(key string) []string {
 	woke := m.tellClaim(key)
 	w := m.worldNodes[key]
@@ -112,8 +113,8 @@ func (m *Mirror) settleDown(key string) []string {
 	return woke
 }
 
-// awaitedThere reports whether somebody on a departing node was promised room on this one:
-// such a promise does not lapse, since the scheduler cannot take it up yet.
+// awaitedThere reports whether a pod on a moving node was promised capacity on this one. Such a
+// promise does not lapse, since the scheduler cannot bind the pod yet.
 func (m *Mirror) awaitedThere(key string) bool {
 	if len(m.moving) == 0 {
 		return false
@@ -126,7 +127,7 @@ func (m *Mirror) awaitedThere(key string) bool {
 	return false
 }
 
-// Machine returns what became of a claim; false when there is no such claim.
+// Machine returns a claim with its Node and pods; false when there is no such claim.
 func (m *Mirror) Machine(claim string) (Machine, bool) {
 	m.lock()
 	defer m.mu.Unlock()

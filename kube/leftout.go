@@ -11,13 +11,14 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 )
 
-// leftOut is an object with which a handler of ours panicked. The World goes on without it
-// until it changes. A second panic has it left out for a minute whatever it says by then, and
-// every further one for twice as long, up to an hour: each costs a restored Mirror.
+// leftOut is an object with which an event handler panicked. The Snapshot does without it until
+// the object changes. After a second panic the object is left out for a minute even if it
+// changes, and after every further one for twice as long, up to an hour: each panic costs a
+// restore of the Mirror.
 type leftOut struct {
 	feed    *feed
 	uid     types.UID
-	version string // that the handler panicked with
+	version string // the version that the handler panicked with
 	until   time.Time
 	wait    time.Duration
 }
@@ -27,7 +28,7 @@ const (
 	longestLeftOut = time.Hour
 )
 
-// leftOutKey is an object by its feed and its name there.
+// leftOutKey identifies an object by its feed and its name.
 type leftOutKey struct {
 	feed *feed
 	name types.NamespacedName
@@ -53,15 +54,15 @@ func (f *feed) take(o client.Object, change func() news) {
 	}
 }
 
-// update takes in another state of an object, or another object of its name.
+// update records a new version of an object, or another object of the same name.
 func (f *feed) update(old, now client.Object) {
 	if old.GetUID() == now.GetUID() {
 		f.take(now, func() news { return f.set(now, false) })
 		return
 	}
 	m := f.mirror
-	// Should that panic, either may be the cause: restoring the Mirror, which lists the new
-	// one, tells.
+	// If this panics, either object may be the cause. Restoring the Mirror, which lists the new
+	// object, shows which.
 	_ = m.Panics.Try(handling, f.about(now), func() {
 		m.change(func() news {
 			delete(m.leftOut, f.key(old))
@@ -70,8 +71,8 @@ func (f *feed) update(old, now client.Object) {
 	})
 }
 
-// end forgets an object that is gone. Should that panic, the Mirror is restored, from lists
-// that do not have it any more.
+// end forgets an object that is gone. If that panics, the Mirror is restored from lists that no
+// longer have the object.
 func (f *feed) end(o client.Object) {
 	m := f.mirror
 	_ = m.Panics.Try(handling, f.about(o), func() {
@@ -82,7 +83,7 @@ func (f *feed) end(o client.Object) {
 	})
 }
 
-// handling is where panics of handlers are counted.
+// handling is the name under which panics of handlers are counted.
 const handling = "informer"
 
 func (f *feed) about(o client.Object) string { return fmt.Sprintf("%T %s", f.of, keyOf(o)) }
@@ -93,7 +94,7 @@ func (m *Mirror) leaves(f *feed, o client.Object, now time.Time) bool {
 	return x != nil && x.uid == o.GetUID() && (x.version == o.GetResourceVersion() || now.Before(x.until))
 }
 
-// leaveOut has the Mirror restored without an object.
+// leaveOut records that an object is left out, and has the Mirror restored without it.
 func (m *Mirror) leaveOut(f *feed, o client.Object, because *panics.Panic) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +102,7 @@ func (m *Mirror) leaveOut(f *feed, o client.Object, because *panics.Panic) {
 	m.noteLeftOut(f, o, because)
 }
 
-// noteLeftOut remembers that an object is left out, and says so. Callers hold the lock.
+// noteLeftOut records that an object is left out, and calls LeftOut. Callers hold the lock.
 func (m *Mirror) noteLeftOut(f *feed, o client.Object, because *panics.Panic) {
 	x := m.leftOut[f.key(o)]
 	if x == nil || x.uid != o.GetUID() {
@@ -115,7 +116,7 @@ func (m *Mirror) noteLeftOut(f *feed, o client.Object, because *panics.Panic) {
 	}
 }
 
-// retryLeftOut takes in objects that changed while no change of them was looked at.
+// retryLeftOut tries the objects again that changed while they were left out.
 func (m *Mirror) retryLeftOut(now time.Time) {
 	for _, o := range m.changedLeftOut(now) {
 		o.feed.take(o.Object, func() news { return o.feed.set(o.Object, true) })
@@ -137,7 +138,7 @@ func (m *Mirror) changedLeftOut(now time.Time) (changed []fedObject) {
 		}
 		o, there, err := x.feed.store.GetByKey(toolscache.NewObjectName(key.name.Namespace, key.name.Name).String())
 		if err != nil || !there {
-			continue // its end is on its way
+			continue // its delete event is on its way
 		}
 		if o := o.(client.Object); o.GetResourceVersion() != x.version {
 			changed = append(changed, fedObject{x.feed, o})

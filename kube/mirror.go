@@ -17,33 +17,33 @@ import (
 )
 
 const (
-	// unseenFor is how long a claim of our own making counts although no watch has
-	// shown it: longer than any watch lags, short enough that a claim deleted before
-	// it was ever seen does not host pods for ever.
+	// unseenFor is how long a NodeClaim that karve created counts although no watch has shown it:
+	// longer than any watch lags, and short enough that a NodeClaim deleted before any watch
+	// showed it does not hold pods for ever.
 	unseenFor = time.Minute
-	// StuckAfter is when a node that is not initialized counts as one that never
-	// will be: nothing is promised there any more.
+	// StuckAfter is the age from which a node that is not initialized is taken to stay so: no pod
+	// is promised capacity there any more.
 	StuckAfter = 15 * time.Minute
 )
 
-// Mirror keeps a World current from watch events. It holds the API objects it
-// was shown (which nobody may change) and, per node, the pods that were promised
-// room there: those count as bound until the scheduler binds them or the promise
-// lapses, so that no batch buys twice for one pod.
+// Mirror keeps a cluster.Snapshot current from watch events. It holds the API objects it was
+// shown, which must not be changed, and for each node the pods that were promised capacity there.
+// Those pods count as bound until the scheduler binds them or the promise lapses, so that no two
+// batches launch a node for the same pod.
 type Mirror struct {
-	// Class is the kind of node class whose pools are ours; those of another
-	// provisioner in the same cluster are not bought for. Set it before the first
-	// event; the zero kind takes every pool.
+	// Class is the kind of node class that this installation serves. Pools with another kind of
+	// node class belong to another provisioner in the same cluster and are ignored. Set Class
+	// before the first event; the zero kind takes every pool.
 	Class schema.GroupKind
-	// Hurry is told, before wake is, of pods whose machine goes without being asked; nil
-	// when nobody wants to know. Like wake it must not call back. Set it before the first event.
+	// OnUrgent is called, before wake, with each pod whose node is interrupted by the cloud; nil
+	// is allowed. Like wake it must not call back into the Mirror. Set it before the first event.
 	OnUrgent func(pod string)
 
-	// Panics hears of panics in handlers of events, which then leave the object out. Nil
+	// Panics receives the panics of event handlers; the object that caused one is left out. Nil
 	// recovers nothing. Set it before the first event.
 	Panics *panics.Reporter
-	// LeftOut is told of objects that are left out of the World, and why. Nil when nobody
-	// wants to know. It must not call back.
+	// LeftOut is called with each object that is left out of the Snapshot, and why; nil is
+	// allowed. It must not call back into the Mirror.
 	LeftOut func(o client.Object, because *panics.Panic)
 
 	wake     func(pod string)
@@ -52,14 +52,14 @@ type Mirror struct {
 	feeds []*feed
 
 	mu sync.Mutex // guards everything below
-	// spoilt is set while the state is changed. Found set by whoever locks next, the change
-	// ended with a panic, and nothing of the state can be relied on.
+	// spoilt is set while the state is being changed. If it is already set when the lock is
+	// taken, the last change ended with a panic and the state cannot be relied on.
 	spoilt  bool
 	leftOut map[leftOutKey]*leftOut
 	state
 }
 
-// state is what a Mirror knows of the cluster. It can be built anew; see restore.
+// state is what a Mirror knows of the cluster. It can be rebuilt; see restore.
 type state struct {
 	builder *cluster.Builder
 	footing footing // of builder
@@ -71,7 +71,7 @@ type state struct {
 	claims     map[string]*karpv1.NodeClaim
 	pools      map[string]*karpv1.NodePool
 	daemonSets map[string]*daemonSet // by UID
-	// daemonOf is which of them has a pod, by the pod's UID.
+	// daemonOf is the UID of the DaemonSet of each DaemonSet pod, by the pod's UID.
 	daemonOf map[string]string
 
 	nodeOf  map[string]string          // provider ID → node name
@@ -80,13 +80,13 @@ type state struct {
 	unseen  map[string]time.Time
 
 	catalogs  map[string]*Catalog // by node class
-	offerings map[string]memo     // by claim, while its machine is not chosen
+	offerings map[string]memo     // by claim, while its instance type is not chosen
 
-	// What the World was last told, so that an event which changes nothing costs nothing, and
-	// so that it can be told again.
+	// The values last written to the builder: an event that changes none of them is skipped, and
+	// renew writes them again.
 	worldPods   map[string]cluster.Pod
 	worldNodes  map[string]cluster.Node
-	virtualPods map[string]cluster.Pod // virtual pods, by UID; see Spare
+	virtualPods map[string]cluster.Pod // virtual pods, by UID; see SetVirtualPods
 	namespaces  map[string]map[string]string
 	settings    cluster.Settings
 
@@ -94,19 +94,19 @@ type state struct {
 	promised map[string]map[string]bool // node key → pod UIDs
 	until    map[string]time.Time       // node key → end of its nomination
 	activity map[string]time.Time       // node name → last time a pod came or went
-	// departing are nodes that will be deleted, by key; see Depart.
+	// moving has the keys of nodes that will be deleted; see BeginMove.
 	moving map[string]bool
 
-	superseded        map[string]bool // UIDs of pods whose successors are on their way, or there
+	superseded        map[string]bool // UIDs of pods whose replacements exist or are on their way
 	replacements      replacements
 	interruptedOwners interruptedOwners
 
 	podBudgets *PodBudgets
 	podsIn     map[string]map[string]bool // namespace → UIDs
-	held       map[string]bool            // UIDs of pods that the World was told stay where they are
-	unjudged   map[string]map[label]bool  // namespace → labels of pods that are to be looked at again
-	lapses     map[string]time.Time       // UIDs of pods that ask to be left alone until then
-	misread    map[string]bool            // UIDs of pods that ask in words that nobody knows
+	held       map[string]bool            // UIDs of pods that are recorded as unable to leave their node
+	unjudged   map[string]map[label]bool  // namespace → labels of pods that judge looks at again
+	lapses     map[string]time.Time       // UIDs of pods with a do-not-disrupt duration → when it ends
+	misread    map[string]bool            // UIDs of pods whose do-not-disrupt annotation cannot be read
 
 	storage *Storage
 	mounts  map[types.NamespacedName]map[string]bool // claim → UIDs of the pods that mount it
@@ -121,9 +121,9 @@ type memo struct {
 	choices []offering.Ref
 }
 
-// NewMirror returns a Mirror of an empty cluster. wake is called with the UID of
-// each pod that starts to need room, and with "" when what can be bought changed;
-// it must not call back into the Mirror. Nil is allowed.
+// NewMirror returns a Mirror of an empty cluster. wake is called with the UID of each pod that
+// starts to need capacity, and with "" when the offerings that can be bought changed. It must not
+// call back into the Mirror. Nil is allowed.
 func NewMirror(wake func(pod string)) *Mirror {
 	if wake == nil {
 		wake = func(string) {}
@@ -174,7 +174,7 @@ func newState() state {
 	}
 }
 
-// View calls f with the current World, which is valid until f returns.
+// View calls f with the current Snapshot, which is valid until f returns.
 func (m *Mirror) View(f func(*cluster.Snapshot)) {
 	m.change(func() news {
 		m.applyLearnt()
@@ -184,7 +184,7 @@ func (m *Mirror) View(f func(*cluster.Snapshot)) {
 	})
 }
 
-// SetNamespace adds or replaces a Namespace: selectors of pods may ask for its labels.
+// SetNamespace adds or replaces a Namespace: pod selectors may select by its labels.
 func (m *Mirror) SetNamespace(n *corev1.Namespace) {
 	m.change(func() news { return m.setNamespace(n) })
 }
@@ -208,7 +208,7 @@ func (m *Mirror) removeNamespace(n *corev1.Namespace) news {
 	return news{}
 }
 
-// SetSettings sets the operator's wishes.
+// SetSettings sets the operator's settings.
 func (m *Mirror) SetSettings(s cluster.Settings) {
 	m.change(func() news {
 		m.moved()
@@ -218,21 +218,21 @@ func (m *Mirror) SetSettings(s cluster.Settings) {
 	})
 }
 
-// Pod returns the pod with that UID, nil when there is none.
+// Pod returns the pod with that UID, or nil.
 func (m *Mirror) Pod(uid string) *corev1.Pod {
 	m.lock()
 	defer m.mu.Unlock()
 	return m.pods[uid]
 }
 
-// Pool returns the NodePool of that name, nil when there is none.
+// Pool returns the NodePool of that name, or nil.
 func (m *Mirror) Pool(name string) *karpv1.NodePool {
 	m.lock()
 	defer m.mu.Unlock()
 	return m.pools[name]
 }
 
-// Describe names a node of the World as people know it: nodeclaim/x, node/y.
+// Describe formats the key of a node for people: nodeclaim/x, node/y.
 func (m *Mirror) Describe(key string) string {
 	m.lock()
 	defer m.mu.Unlock()
@@ -246,14 +246,14 @@ func (m *Mirror) Describe(key string) string {
 	return "nodeclaim/" + key + ", node/" + w.Name
 }
 
-// Nodes counts the machines of the World, those on their way included.
+// Nodes counts the nodes of the Snapshot, in-flight ones included.
 func (m *Mirror) Nodes() int {
 	m.lock()
 	defer m.mu.Unlock()
 	return len(m.worldNodes)
 }
 
-// Waiting counts the pods that need room and were not promised any.
+// Waiting counts the pods that need capacity and were promised none.
 func (m *Mirror) Waiting() int {
 	m.lock()
 	defer m.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// generationOfPod and generationOfSet are where the DaemonSet controller writes
-// which version of the template a pod was made of.
+// generationOfPod and generationOfSet are where the DaemonSet controller records the version of
+// the template that a pod was created from.
 const (
 	generationOfPod = "pod-template-generation"
 	generationOfSet = appsv1.DeprecatedTemplateGeneration
@@ -19,10 +19,10 @@ const (
 
 // daemonSet is a DaemonSet with its pods. Either may be known before the other.
 type daemonSet struct {
-	set    *appsv1.DaemonSet // nil until it is shown
+	set    *appsv1.DaemonSet // nil until an event shows it
 	pods   map[string]*corev1.Pod
-	newest *corev1.Pod        // of those made of the present template; nil when there is none
-	told   *cluster.DaemonSet // what the World was last told
+	newest *corev1.Pod        // of the pods created from the current template; nil when there is none
+	told   *cluster.DaemonSet // what was last written to the Snapshot
 }
 
 // SetDaemon adds or replaces a DaemonSet.
@@ -69,7 +69,7 @@ func (m *Mirror) tidyDaemon(uid string, x *daemonSet) {
 	}
 }
 
-// noteDaemonPod takes in a pod that may be a DaemonSet's.
+// noteDaemonPod records a pod that may belong to a DaemonSet.
 func (m *Mirror) noteDaemonPod(p *corev1.Pod) {
 	uid, owner := string(p.UID), ownerUID(p, "apps/v1", "DaemonSet")
 	gone := owner == "" || Terminal(p) || p.DeletionTimestamp != nil
@@ -87,8 +87,8 @@ func (m *Mirror) noteDaemonPod(p *corev1.Pod) {
 	}
 }
 
-// forgetDaemonPod takes a pod from the DaemonSet that it was noted with, if any: it may have
-// lost that owner since.
+// forgetDaemonPod removes a pod from the DaemonSet that it was recorded with, if any. The pod may
+// have lost that owner since.
 func (m *Mirror) forgetDaemonPod(uid string) {
 	owner, noted := m.daemonOf[uid]
 	if !noted {
@@ -104,7 +104,7 @@ func (m *Mirror) forgetDaemonPod(uid string) {
 	m.tidyDaemon(owner, x)
 }
 
-// choose looks for the newest pod among all.
+// choose sets newest to the newest pod created from the current template.
 func (x *daemonSet) choose() {
 	x.newest = nil
 	for _, p := range x.pods {
@@ -114,8 +114,8 @@ func (x *daemonSet) choose() {
 	}
 }
 
-// current reports whether the pod was made of the present template, as far as
-// either says: after an update pods of the old one tell nothing about new nodes.
+// current reports whether the pod was created from the current template, as far as the annotation
+// and label say. After an update, pods of the old template say nothing about new nodes.
 func (x *daemonSet) current(p *corev1.Pod) bool {
 	if x.set == nil {
 		return true
@@ -128,10 +128,10 @@ func newer(a, b *corev1.Pod) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID)) > 0
 }
 
-// tellDaemon brings the World up to date about a DaemonSet. Most events change
-// nothing of it, and a change makes every node be looked at again. Pods that need
-// devices by dynamic resource allocation run where those are: on nodes that are
-// bought nobody knows of any.
+// tellDaemon updates the Snapshot about a DaemonSet. Most events change nothing there, and a
+// change causes every node to be looked at again. Pods that need devices by dynamic resource
+// allocation run where those devices are; no such devices are known on nodes that could be
+// launched, so these DaemonSets are left out.
 func (m *Mirror) tellDaemon(x *daemonSet) {
 	if x.set == nil {
 		return

@@ -11,25 +11,26 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// Machine is a NodeClaim with what became of it.
+// Machine is a NodeClaim with its Node and the pods there.
 type Machine struct {
 	Claim *karpv1.NodeClaim
 	Node  *corev1.Node // nil until there is one
-	// Nodes counts the Nodes that have its provider ID. There should be one; of several,
-	// Node is the youngest.
+	// Nodes counts the Nodes that have the claim's provider ID. There should be one; if there are
+	// several, Node is the youngest.
 	Nodes int
 	Pods  []*corev1.Pod
 	// World is the node as the engine sees it.
 	World cluster.Node
-	// Promised counts the pods that were told to expect room here and are not bound yet.
+	// Promised counts the pods that were promised capacity here and are not bound yet.
 	Promised int
-	// KnownType is set when the machine's type is in the catalog of its node class.
+	// KnownType is set when the node's instance type is in the catalog of its node class.
 	KnownType bool
-	// Activity is when a pod last came or went, as far as this process saw; zero when it saw none.
+	// Activity is when a pod last arrived or left, as far as this process saw; zero when it saw
+	// none.
 	Activity time.Time
 }
 
-// Machines lists every NodeClaim, by name. The objects are shared: look, do not touch.
+// Machines lists every NodeClaim, by name. The objects are shared and must not be changed.
 func (m *Mirror) Machines() []Machine {
 	m.lock()
 	defer m.mu.Unlock()

@@ -35,7 +35,7 @@ func (m *Mirror) removeNode(n *corev1.Node) news {
 	m.moved()
 	id := n.Spec.ProviderID
 	if known := m.nodes[n.Name]; known != nil {
-		id = known.Spec.ProviderID // whatever the node's end says
+		id = known.Spec.ProviderID // the last known one, whatever the delete event carries
 	}
 	delete(m.nodes, n.Name)
 	delete(m.until, n.Name)
@@ -54,7 +54,7 @@ func (m *Mirror) SetClaim(c *karpv1.NodeClaim) {
 	m.change(func() news { return m.seeClaim(c) })
 }
 
-// seeClaim takes in a claim that a watch shows.
+// seeClaim records a NodeClaim that a watch shows.
 func (m *Mirror) seeClaim(c *karpv1.NodeClaim) news {
 	delete(m.unseen, c.Name)
 	return m.losing(c, m.setClaim(c))
@@ -69,12 +69,12 @@ func (m *Mirror) setClaim(c *karpv1.NodeClaim) []string {
 	}
 	if c.Status.ProviderID != "" {
 		m.claimOf[c.Status.ProviderID] = c.Name
-		m.drop(m.nodeOf[c.Status.ProviderID]) // its node was taken for one of nobody's
+		m.drop(m.nodeOf[c.Status.ProviderID]) // its node counted as one without a claim
 	}
 	return m.tellClaim(c.Name)
 }
 
-// RemoveClaim forgets a NodeClaim; pods that were promised room on it need it elsewhere.
+// RemoveClaim forgets a NodeClaim; pods that were promised capacity on it need it elsewhere.
 func (m *Mirror) RemoveClaim(c *karpv1.NodeClaim) {
 	m.change(func() news { return news{woke: m.removeClaim(c)} })
 }
@@ -82,7 +82,7 @@ func (m *Mirror) RemoveClaim(c *karpv1.NodeClaim) {
 func (m *Mirror) removeClaim(c *karpv1.NodeClaim) []string {
 	m.moved()
 	if known := m.claims[c.Name]; known != nil {
-		c = known // whatever the claim's end says
+		c = known // the last known version, whatever the delete event carries
 	}
 	delete(m.claims, c.Name)
 	delete(m.unseen, c.Name)
@@ -93,7 +93,8 @@ func (m *Mirror) removeClaim(c *karpv1.NodeClaim) []string {
 	return append(woke, m.disown(c)...)
 }
 
-// disown leaves the claim's node, if there is one, to itself.
+// disown ends the link between the claim and its node: the node, if there is one, counts as
+// unmanaged.
 func (m *Mirror) disown(c *karpv1.NodeClaim) []string {
 	if m.claimOf[c.Status.ProviderID] != c.Name {
 		return nil
@@ -108,7 +109,7 @@ func (m *Mirror) disown(c *karpv1.NodeClaim) []string {
 func (m *Mirror) tellNode(name string) []string {
 	n := m.nodes[name]
 	if claim, ok := m.claimOf[n.Spec.ProviderID]; ok && n.Spec.ProviderID != "" {
-		m.drop(name) // it may have been nobody's while it had no provider ID
+		m.drop(name) // it counted as unmanaged while it had no provider ID
 		return m.tellClaim(claim)
 	}
 	w := Node(n, nil, nil, nil)
@@ -125,19 +126,19 @@ func (m *Mirror) tellClaim(name string) []string {
 	w := Node(m.nodes[m.nodeOf[c.Status.ProviderID]], c, cat, m.choicesOf(c))
 	m.limits.apply(&w, cat.find(w.Labels[cluster.LabelInstanceType]))
 	if !m.limits.reports(w.Name) {
-		// Storage drivers label a node, in their own terms, when they start there. Until
-		// then a pod whose disk lies in its zone would not be let in.
+		// Storage drivers label a node, with keys of their own, when they start there. Until then
+		// a pod whose disk is in the node's zone would not match the node.
 		w.Labels = cat.complete(w.Labels)
 	}
 	return m.tell(w)
 }
 
-// tell brings the World up to date about one node, and about the pods promised
-// to it when the name they are bound under changes.
+// tell updates the Snapshot about one node, and about the pods promised to it when the node name
+// they are recorded under changes.
 func (m *Mirror) tell(w cluster.Node) []string {
 	old, had := m.worldNodes[w.Key]
 	if w.Initialized && had && !old.Initialized && len(m.promised[w.Key]) > 0 {
-		m.until[w.Key] = time.Now().Add(NominatedFor) // the scheduler can only begin now
+		m.until[w.Key] = time.Now().Add(NominatedFor) // the scheduler can bind only from now on
 	}
 	w.NominatedUntil = m.until[w.Key]
 	w.Leaving = w.Leaving || m.moving[w.Key]
@@ -162,8 +163,8 @@ func (m *Mirror) tell(w cluster.Node) []string {
 	return nil
 }
 
-// losesMachine reports whether a bound pod will need another home as its machine goes
-// without being asked: nothing protects it from that.
+// losesMachine reports whether a bound pod needs a new node because the cloud interrupts its
+// node: no annotation or budget prevents that.
 func (m *Mirror) losesMachine(p *corev1.Pod) bool {
 	if p.Spec.NodeName == "" || !homeless(p) {
 		return false
@@ -172,14 +173,14 @@ func (m *Mirror) losesMachine(p *corev1.Pod) bool {
 	return m.worldNodes[key].Leaving && Interrupted(m.claims[key])
 }
 
-// retell tells the World of the pods on a node again.
+// retell updates the Snapshot about the pods on a node.
 func (m *Mirror) retell(node string) {
 	for uid := range m.podsOn[node] {
 		m.tellPod(uid)
 	}
 }
 
-// movable lists the pods that lose their home with the node.
+// movable lists the pods that need a new node when this one goes.
 func (m *Mirror) movable(node string) []string {
 	var uids []string
 	for uid := range m.podsOn[node] {
@@ -190,7 +191,7 @@ func (m *Mirror) movable(node string) []string {
 	return uids
 }
 
-// drop takes a node out of the World.
+// drop removes a node from the Snapshot.
 func (m *Mirror) drop(key string) {
 	if _, ok := m.worldNodes[key]; ok && key != "" {
 		m.builder.RemoveNode(key)

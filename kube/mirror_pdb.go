@@ -9,7 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 )
 
-// PodBudgets are the PodDisruptionBudgets of the cluster, kept current.
+// PodBudgets returns the PodDisruptionBudgets of the cluster, kept current.
 func (m *Mirror) PodBudgets() *PodBudgets { return m.podBudgets }
 
 // SetPDB adds or replaces a PodDisruptionBudget.
@@ -30,9 +30,9 @@ func (m *Mirror) removePDB(p *policyv1.PodDisruptionBudget) news {
 	return anything(m.judgeLater(p.Namespace, m.podBudgets.Remove(p)))
 }
 
-// judgeLater has the pods in question looked at again before the World is read next: at
-// the start, and when much is deployed, budgets change by the hundred. It reports
-// whether that may be demand which somebody waits for.
+// judgeLater marks the pods that a budget change concerns; judge looks at them before the
+// Snapshot is next read. At startup, and during large rollouts, budgets change by the hundred. It
+// reports whether pods on a leaving node may need capacity because of the change.
 func (m *Mirror) judgeLater(namespace string, news budgetNews) (wake bool) {
 	if news.changed {
 		m.moved()
@@ -55,8 +55,8 @@ func (m *Mirror) anyLeaving() bool {
 	return false
 }
 
-// judge looks again at the pods whose budgets changed, and returns those that need room
-// since.
+// judge looks again at the pods whose budgets changed, and returns those that have come to need
+// capacity.
 func (m *Mirror) judge() (woke []string) {
 	for namespace, about := range m.unjudged {
 		for uid := range m.podsIn[namespace] {
@@ -79,13 +79,13 @@ func bears(p *corev1.Pod, any map[label]bool) bool {
 	return false
 }
 
-// isHeld reports whether a bound pod will not leave its node by eviction whatever time
-// passes. No room is looked for elsewhere: it would stand empty.
+// isHeld reports whether a bound pod cannot be evicted from its node however long karve waits. No
+// capacity is sought for it elsewhere: that capacity would stay unused.
 func (m *Mirror) isHeld(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && Evictable(p) && m.podBudgets.Refused(p).ForGood
 }
 
-// noteHeld remembers what the World was told of a pod.
+// noteHeld records whether the Snapshot shows the pod as held.
 func (m *Mirror) noteHeld(uid string, held bool) {
 	if held {
 		m.held[uid] = true
@@ -94,8 +94,8 @@ func (m *Mirror) noteHeld(uid string, held bool) {
 	}
 }
 
-// Misread lists pods whose do-not-disrupt annotation cannot be read, by namespace and
-// name (see InvalidDoNotDisrupt). The objects are shared: look, do not touch.
+// Misread lists pods whose do-not-disrupt annotation cannot be read, by namespace and name (see
+// InvalidDoNotDisrupt). The objects are shared and must not be changed.
 func (m *Mirror) Misread() []*corev1.Pod {
 	m.lock()
 	defer m.mu.Unlock()
@@ -109,7 +109,7 @@ func (m *Mirror) Misread() []*corev1.Pod {
 	return out
 }
 
-// noteMisread remembers a pod that runs and whose annotation cannot be read.
+// noteMisread records a bound, unfinished pod whose annotation cannot be read.
 func (m *Mirror) noteMisread(uid string, p *corev1.Pod) {
 	if p.Spec.NodeName != "" && !Terminal(p) && InvalidDoNotDisrupt(p) != nil {
 		m.misread[uid] = true
@@ -118,7 +118,7 @@ func (m *Mirror) noteMisread(uid string, p *corev1.Pod) {
 	}
 }
 
-// noteLapse remembers when a pod stops asking to be left alone.
+// noteLapse records when a pod's do-not-disrupt duration ends.
 func (m *Mirror) noteLapse(uid string, p *corev1.Pod) {
 	if until := protectedUntil(p); until.IsZero() {
 		delete(m.lapses, uid)
@@ -127,8 +127,8 @@ func (m *Mirror) noteLapse(uid string, p *corev1.Pod) {
 	}
 }
 
-// protectedUntil is when the pod's annotation stops protecting it; zero when it does
-// not by itself.
+// protectedUntil is when the pod's annotation stops protecting it; zero when it does not end by
+// itself.
 func protectedUntil(p *corev1.Pod) time.Time {
 	value, ok := annotated(p)
 	if !ok || value == "true" || p.Status.StartTime == nil {
@@ -141,7 +141,7 @@ func protectedUntil(p *corev1.Pod) time.Time {
 	return p.Status.StartTime.Add(d)
 }
 
-// lapse looks again at the pods that stopped asking to be left alone.
+// lapse updates the pods whose do-not-disrupt duration has ended.
 func (m *Mirror) lapse(now time.Time) (woke []string) {
 	for uid, until := range m.lapses {
 		if !now.Before(until) {

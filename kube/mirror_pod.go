@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// SetPod adds or replaces a pod. listed says that the pod was there before the
-// watch began, so that its being bound is no news.
+// SetPod adds or replaces a pod. listed says that the pod existed before the watch began, so its
+// binding does not count as activity on the node.
 func (m *Mirror) SetPod(p *corev1.Pod, listed bool) {
 	m.change(func() news { return m.setPod(p, listed) })
 }
@@ -37,7 +37,7 @@ func (m *Mirror) setPod(p *corev1.Pod, listed bool) news {
 	if node := p.Spec.NodeName; node != "" {
 		set(m.podsOn, node, uid)
 		if old == nil || old.Spec.NodeName == "" {
-			m.breakPromise(uid) // wherever it was expected, it has a node now
+			m.breakPromise(uid) // it has a node now, whichever node it was promised
 		}
 	}
 	m.noteDaemonPod(p)
@@ -79,8 +79,8 @@ func (m *Mirror) removePod(p *corev1.Pod) news {
 	return news{}
 }
 
-// noteActivity stamps the node when a pod other than a DaemonSet's is bound to
-// it, finishes, begins to terminate or goes.
+// noteActivity records the time for the node when a pod other than a DaemonSet's is bound to it,
+// finishes, begins to terminate or goes.
 func (m *Mirror) noteActivity(old, now *corev1.Pod) {
 	either := now
 	if either == nil {
@@ -94,15 +94,15 @@ func (m *Mirror) noteActivity(old, now *corev1.Pod) {
 	}
 }
 
-// forgetActivity drops what is known of a node that is gone, with the last of its pods: they
-// may stay after it for a while, and go then.
+// forgetActivity drops the record of a node that is gone, once the last of its pods is gone too:
+// pods may outlive their Node for a while.
 func (m *Mirror) forgetActivity(node string) {
 	if m.nodes[node] == nil && len(m.podsOn[node]) == 0 {
 		delete(m.activity, node)
 	}
 }
 
-// phaseOfStay orders a pod's stay on its node: not there, there, on its way out, gone.
+// phaseOfStay orders the phases of a pod on its node: not there, there, terminating, gone.
 func phaseOfStay(p *corev1.Pod) int {
 	switch {
 	case p == nil:
@@ -117,8 +117,7 @@ func phaseOfStay(p *corev1.Pod) int {
 	return 1
 }
 
-// tellPod brings the World up to date about one pod and returns its UID when it
-// starts to need room.
+// tellPod updates the Snapshot about one pod and returns its UID when it starts to need capacity.
 func (m *Mirror) tellPod(uid string) []string {
 	w, ok := m.podNow(uid)
 	old, had := m.worldPods[uid]
@@ -136,7 +135,7 @@ func (m *Mirror) tellPod(uid string) []string {
 	m.worldPods[uid] = w
 	m.moved()
 	if w.Movable && had && !old.Movable && m.worldNodes[m.keyOf(w.Node)].Leaving {
-		return []string{uid} // nothing holds it any more
+		return []string{uid} // no budget or annotation holds it any more
 	}
 	if w.Node == "" && (!had || old.Node != "" || old.Refused != "" && w.Refused == "") {
 		return []string{uid}
@@ -144,7 +143,7 @@ func (m *Mirror) tellPod(uid string) []string {
 	return nil
 }
 
-// podNow is the pod as the World should see it; false when it should not.
+// podNow is the pod as the Snapshot should show it; false when it should not be there.
 func (m *Mirror) podNow(uid string) (cluster.Pod, bool) {
 	p := m.pods[uid]
 	if p == nil || Terminal(p) {

@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// choicesOf lists what a claim without a machine can become. It is worked out
-// once per catalog: a burst of launches asks thousands of times.
+// choicesOf lists the offerings that a claim without an instance accepts. They are computed once
+// per catalog: a burst of launches asks for them thousands of times.
 func (m *Mirror) choicesOf(c *karpv1.NodeClaim) []offering.Ref {
 	if len(c.Status.Allocatable) > 0 {
 		delete(m.offerings, c.Name)
@@ -24,14 +24,14 @@ func (m *Mirror) choicesOf(c *karpv1.NodeClaim) []offering.Ref {
 	}
 	choices, err := Offerings(c, cat.Types)
 	if err != nil {
-		return nil // the launch reports it
+		return nil // the launch reports the error
 	}
 	m.offerings[c.Name] = memo{of: cat, choices: choices}
 	return choices
 }
 
-// SetPool adds or replaces a NodePool. One of another kind of node class is
-// ignored; a pool cannot change its kind.
+// SetPool adds or replaces a NodePool. One with another kind of node class is ignored; a pool
+// cannot change its kind.
 func (m *Mirror) SetPool(p *karpv1.NodePool) { m.change(func() news { return m.setPool(p) }) }
 
 func (m *Mirror) setPool(p *karpv1.NodePool) news {
@@ -62,7 +62,7 @@ func (m *Mirror) removePool(p *karpv1.NodePool) news {
 	return news{}
 }
 
-// SetCatalog sets what a node class can buy and what is left of the budgets.
+// SetCatalog sets the instance types of a node class and the quota that is left, by name.
 func (m *Mirror) SetCatalog(class string, types []offering.InstanceType, budgets map[string]int64) {
 	m.change(func() news { m.setCatalog(class, types, budgets); return news{} })
 }
@@ -79,7 +79,8 @@ func (m *Mirror) setCatalog(class string, types []offering.InstanceType, budgets
 	m.setTypes(class, types, m.limits.lower(types))
 }
 
-// setTypes makes a class buy from types, which the provider spelt as original.
+// setTypes sets the instance types of a class to types. original is the list as the provider gave
+// it.
 func (m *Mirror) setTypes(class string, original, types []offering.InstanceType) {
 	m.moved()
 	m.builder.SetCatalog(class, types, m.budgets[class])
@@ -93,8 +94,8 @@ func (m *Mirror) setTypes(class string, original, types []offering.InstanceType)
 	}
 }
 
-// RemoveCatalog forgets what a node class can buy. Should a pool or claim buy from it after
-// all, its catalog must be set again.
+// RemoveCatalog forgets the instance types of a node class. If a pool or claim uses the class
+// after all, its catalog must be set again.
 func (m *Mirror) RemoveCatalog(class string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +105,7 @@ func (m *Mirror) RemoveCatalog(class string) {
 	m.builder.RemoveCatalog(class)
 }
 
-// Classes lists the node classes that pools and claims buy from, sorted.
+// Classes lists the node classes that pools and claims refer to, sorted.
 func (m *Mirror) Classes() []string {
 	m.lock()
 	defer m.mu.Unlock()
@@ -119,8 +120,8 @@ func (m *Mirror) Classes() []string {
 	return slices.Sorted(maps.Keys(classes))
 }
 
-// Offerings lists what a claim can become, cheapest first, from the last catalog
-// set; the error says which requirement cannot be read.
+// Offerings lists the offerings that a claim accepts, cheapest first, from the last catalog that
+// was set. The error names the requirement that cannot be read.
 func (m *Mirror) Offerings(c *karpv1.NodeClaim) ([]offering.Ref, error) {
 	m.lock()
 	cat := m.catalogs[ClassOf(c.Spec.NodeClassRef)]

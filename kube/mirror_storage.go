@@ -64,8 +64,8 @@ func (m *Mirror) removeVolume(v *corev1.PersistentVolume) news {
 	return news{woke: m.tellVolume(v.Name)}
 }
 
-// SetStorageClass adds or replaces a StorageClass and looks again at the pods
-// whose volumes are still to be made.
+// SetStorageClass adds or replaces a StorageClass and looks again at the pods whose volumes are
+// not yet provisioned.
 func (m *Mirror) SetStorageClass(c *storagev1.StorageClass) {
 	m.change(func() news { return m.setStorageClass(c) })
 }
@@ -89,7 +89,7 @@ func (m *Mirror) removeStorageClass(c *storagev1.StorageClass) news {
 	return news{woke: m.tellUnbound()}
 }
 
-// sameClass reports whether both say the same about volumes yet to be made.
+// sameClass reports whether both say the same about volumes not yet provisioned.
 func sameClass(a, b *storagev1.StorageClass) bool {
 	return a != nil && isDefault(a) == isDefault(b) && a.Provisioner == b.Provisioner &&
 		a.CreationTimestamp.Equal(&b.CreationTimestamp) &&

@@ -2,13 +2,14 @@ package kube
 
 import karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-// news is what a change of the Mirror means to others. The zero news is none.
+// news is what a change of the Mirror must report to its callbacks. The zero news reports
+// nothing.
 type news struct {
-	woke  []string // UIDs of pods that need room since; "" when what can be bought changed
-	hurry []string // those of them whose machine goes without being asked
+	woke  []string // UIDs of pods that now need capacity; "" when the offerings changed
+	hurry []string // those of them whose node is interrupted
 }
 
-// anything is the news that what can be bought changed.
+// anything reports, if changed is set, that the offerings that can be bought changed.
 func anything(changed bool) news {
 	if !changed {
 		return news{}
@@ -16,7 +17,7 @@ func anything(changed bool) news {
 	return news{woke: []string{""}}
 }
 
-// losing is the news that pods lose their home on the claim's machine. The claim may be nil.
+// losing reports pods that lose the node of the claim. The claim may be nil.
 func (m *Mirror) losing(c *karpv1.NodeClaim, pods []string) news {
 	if m.OnUrgent != nil && Interrupted(c) {
 		return news{woke: pods, hurry: pods}
@@ -28,8 +29,8 @@ func (n news) and(more news) news {
 	return news{woke: append(n.woke, more.woke...), hurry: append(n.hurry, more.hurry...)}
 }
 
-// change has f change the Mirror, and passes the news on when the lock is free again: who
-// hears it may ask the Mirror.
+// change runs f under the lock and calls the callbacks after the lock is released: what they
+// trigger may use the Mirror.
 func (m *Mirror) change(f func() news) {
 	n := m.locked(f)
 	for _, uid := range n.hurry {
@@ -49,7 +50,7 @@ func (m *Mirror) locked(f func() news) news {
 	return n
 }
 
-// lock locks the Mirror, and restores it if a panic left it half changed.
+// lock locks the Mirror, and restores the state if a panic left it half changed.
 func (m *Mirror) lock() {
 	m.mu.Lock()
 	if m.spoilt {

@@ -10,12 +10,12 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// NominatedFor is how long a promise of room holds on a node that is ready:
-// twice the longest batch, as the scheduler may need a moment.
+// NominatedFor is how long a promise of capacity holds on a node that is ready: twice the longest
+// batch, since the scheduler may need a moment.
 const NominatedFor = 20 * time.Second
 
-// Launched remembers a claim that was just created, before any watch shows it,
-// what it may become, and which pods it was bought for.
+// Launched records a claim that was just created, before any watch shows it, with the offerings
+// it accepts and the pods it was launched for.
 func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offering.Ref, pods []cluster.PodRef) {
 	m.change(func() news {
 		m.expect(c, choices, time.Now())
@@ -24,7 +24,7 @@ func (m *Mirror) Launched(c *karpv1.NodeClaim, choices []offering.Ref, pods []cl
 	})
 }
 
-// Nominate promises pods room on a node that exists or is on its way.
+// Nominate promises pods capacity on a node that exists or is in flight.
 func (m *Mirror) Nominate(key string, pods []cluster.PodRef) {
 	m.change(func() news { m.promise(key, pods); return news{} })
 }
@@ -52,14 +52,14 @@ func (m *Mirror) promise(key string, pods []cluster.PodRef) {
 	m.tell(w)
 }
 
-// needsRoom reports whether a promise to the pod means anything: it is unbound, or
-// its node is on its way out and nobody takes its place.
+// needsRoom reports whether the pod needs a promise: it is unbound, or its node is leaving, and
+// no replacement counts in its place.
 func (m *Mirror) needsRoom(p *corev1.Pod) bool {
 	return !m.superseded[string(p.UID)] && (p.Spec.NodeName == "" || m.worldNodes[m.keyOf(p.Spec.NodeName)].Leaving)
 }
 
-// Interrupts reports whether any of the pods runs on a machine that goes without being asked,
-// or comes in the place of one that does or did.
+// Interrupts reports whether any of the pods runs on an interrupted node, or replaces a pod that
+// does or did.
 func (m *Mirror) Interrupts(pods []cluster.PodRef) bool {
 	m.lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *Mirror) breakPromise(uid string) {
 	}
 }
 
-// release takes back every promise on a node and returns the pods that need room again.
+// release ends every promise on a node and returns the pods that need capacity again.
 func (m *Mirror) release(key string) []string {
 	m.moved()
 	var woke []string
@@ -97,9 +97,9 @@ func (m *Mirror) release(key string) []string {
 	return woke
 }
 
-// relievePressure takes back the promises on a ready node once strangers have
-// taken so much of it that they cannot all be kept. What still fits will simply
-// be promised again.
+// relievePressure ends the promises on an initialized node once other pods have taken so much of
+// it that not all promises can be kept. Promises that still fit are made again by the next
+// decision.
 func (m *Mirror) relievePressure(node string) []string {
 	key := m.keyOf(node)
 	w := m.worldNodes[key]
@@ -130,10 +130,9 @@ func (m *Mirror) keyOf(node string) string {
 	return node
 }
 
-// Settle ends what has lapsed: nodes that hang stop being room, promises on them
-// and promises on ready nodes that the scheduler did not take up are taken back,
-// and claims that no watch ever showed are forgotten.
-// Objects that were left out and have changed are looked at again.
+// Settle ends what has lapsed. Nodes that do not initialize stop counting as capacity. Promises
+// on them, and promises on ready nodes where the scheduler did not bind the pod, end. Claims that
+// no watch has shown are forgotten. Objects that were left out and have changed are tried again.
 func (m *Mirror) Settle() {
 	now := time.Now()
 	m.retryLeftOut(now)

@@ -7,20 +7,20 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// A World gives labels and values numbers that it never gives again, and a Mirror shares what
-// it converted between pods that say the same. Both are of no use once the objects are gone.
+// A cluster.Builder interns labels and values and never frees the numbers, and a Mirror shares
+// converted values between pods that say the same. Neither is of use once the objects are gone.
 
-// spareNumbers is how many numbers are no reason to begin anew, however few are in use.
+// spareNumbers is how many unused numbers never cause a renewal, however few are in use.
 const spareNumbers = 1024
 
-// footing is how much the World knew when its builder was made, and the most it was made of
+// footing is how many strings were interned when the builder was made, and its highest load
 // since.
 type footing struct {
 	interned, load int
 }
 
-// Tidy lets go of what nothing needs any more. Settle does so, too: Tidy is for a process that
-// follows the cluster and decides nothing.
+// Tidy frees memory that is not needed any more. Settle does so too: Tidy is for a process that
+// follows the cluster and makes no decisions.
 func (m *Mirror) Tidy() {
 	m.change(func() news {
 		woke := m.judge()
@@ -29,10 +29,10 @@ func (m *Mirror) Tidy() {
 	})
 }
 
-// tidy begins anew with the World once most of what it knows may be of no use, or most of what
-// it was made of is gone. Between two beginnings at least as much comes or goes as the World is
-// made of, so that what a beginning costs stays a small part of what the changes cost. The new
-// World is the old one, but for what is gone.
+// tidy makes a new builder once most of the interned strings may be unused, or most of the
+// objects are gone. Between two renewals at least as many objects come or go as the Snapshot has,
+// so the cost of renewals stays a small part of the cost of the changes. The new Snapshot equals
+// the old one.
 func (m *Mirror) tidy() {
 	m.interruptedOwners.comfort(time.Now())
 	if m.convert.shared() > 4*len(m.worldPods)+spareNumbers {
@@ -41,7 +41,7 @@ func (m *Mirror) tidy() {
 	interned, load := m.builder.Interned(), m.builder.Load()
 	m.footing.load = max(m.footing.load, load)
 	switch {
-	case m.footing.interned == 0: // all that was listed at the start is in use
+	case m.footing.interned == 0: // everything listed at the start is in use
 		m.footing.interned = interned
 	case interned > 2*m.footing.interned+spareNumbers, m.footing.load > 4*(load+spareNumbers):
 		m.renew()
@@ -49,7 +49,7 @@ func (m *Mirror) tidy() {
 	}
 }
 
-// mentioned lists the labels that selectors ask for or did and that some pod has.
+// mentioned lists the labels that selectors ask for, or once asked for, and that some pod has.
 func (m *Mirror) mentioned() []string {
 	return slices.DeleteFunc(m.builder.Mentioned(), func(label string) bool { return !m.anyPodHas(label) })
 }
@@ -63,7 +63,7 @@ func (m *Mirror) anyPodHas(label string) bool {
 	return false
 }
 
-// renew tells a new builder what there is.
+// renew makes a new builder and writes the current objects to it.
 func (m *Mirror) renew() {
 	b := cluster.NewBuilder()
 	b.Mention(m.mentioned()...)

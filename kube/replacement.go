@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// replacements is who comes for whom: karve asks a pod to leave its node, and its owner makes
-// another one in its place. Between the two nobody is pending, and yet room is needed:
-// until its heir is there, and the scheduler has given up on it, the old pod stands for it.
+// replacements pairs evicted pods with the pods that replace them: karve evicts a pod, and its
+// owner creates another one. Until the scheduler has found the new pod unschedulable no pod is
+// pending, and yet capacity is needed. Until then the evicted pod counts in its place.
 type replacements struct {
-	heirless map[types.UID]map[string]bool // owner → UIDs of displaced pods for which nobody has come
-	// owners are the keys under which displaced pods are in heirless. A pod can lose its
-	// owner while it leaves; the owner makes another all the same.
+	heirless map[types.UID]map[string]bool // owner → UIDs of evicted pods without replacement
+	// owners has, for each evicted pod in heirless, the owner it is listed under. A pod can lose
+	// its owner while it terminates; the owner creates another pod all the same.
 	owners map[string]types.UID
-	heirs  map[string]string // UID of a displaced pod → its heir's, empty while there is none
+	heirs  map[string]string // UID of an evicted pod → its replacement's, empty while none
 	heirOf map[string]string // the reverse
 }
 
@@ -24,9 +24,9 @@ func newReplacements() replacements {
 	return replacements{heirless: map[types.UID]map[string]bool{}, owners: map[string]types.UID{}, heirs: map[string]string{}, heirOf: map[string]string{}}
 }
 
-// Displace says that the pod is about to be asked to leave its node, so that its owner will
-// make another. Say it before asking. A pod of an owner that may not do so at once, or at
-// all, is passed over. It holds until the pod is gone.
+// BeginEviction records that the pod is about to be evicted, so that its owner will create a
+// replacement. Call it before the eviction. It ignores a pod whose owner does not create a
+// replacement at once, or does not create one at all. The record holds until the pod is gone.
 func (m *Mirror) BeginEviction(p *corev1.Pod) {
 	m.change(func() news { m.displace(p); return news{} })
 }
@@ -42,25 +42,26 @@ func (m *Mirror) displace(p *corev1.Pod) {
 	m.tellPod(uid)
 }
 
-// replacedAtOnce reports whether the pod's owner makes another as soon as the pod is
-// terminating. (That of a StatefulSet's pod has its name, and comes when it is gone.)
+// replacedAtOnce reports whether the pod's owner creates another pod as soon as this one is
+// terminating. (The replacement of a StatefulSet's pod has the same name, and is created when the
+// old pod is gone.)
 func replacedAtOnce(p *corev1.Pod) bool {
 	return ownedBy(p, "apps/v1", "ReplicaSet") || ownedBy(p, "v1", "ReplicationController")
 }
 
-// standsIn reports whether a terminating pod stands for the one that will take its place.
+// standsIn reports whether a terminating pod counts in place of its replacement.
 func (m *Mirror) standsIn(p *corev1.Pod) bool {
 	_, displaced := m.replacements.heirs[string(p.UID)]
 	return displaced && p.DeletionTimestamp != nil && !m.superseded[string(p.UID)]
 }
 
-// welcome finds out for whom a new pod comes. Owners do not say, and it does not matter:
-// their pods are alike.
+// matchReplacement finds the evicted pod that a new pod replaces. Owners do not say which, and it
+// does not matter: the pods of one owner are alike.
 func (m *Mirror) matchReplacement(p *corev1.Pod) {
 	owner := OwnerOf(p)
 	for _, uid := range slices.Sorted(maps.Keys(m.replacements.heirless[owner])) {
 		if m.pods[uid].DeletionTimestamp == nil {
-			continue // it was not asked yet, or a disruption budget keeps it
+			continue // it is not evicted yet, or a disruption budget holds it
 		}
 		m.replacements.heirs[uid], m.replacements.heirOf[string(p.UID)] = string(p.UID), uid
 		m.replacements.awaitsNone(uid)
@@ -68,14 +69,15 @@ func (m *Mirror) matchReplacement(p *corev1.Pod) {
 	}
 }
 
-// awaitsNone records that no pod is to come in the place of this one any more.
+// awaitsNone records that no replacement is expected for this pod any more.
 func (s *replacements) awaitsNone(uid string) {
 	unset(s.heirless, s.owners[uid], uid)
 	delete(s.owners, uid)
 }
 
-// enthrone lets an heir speak for itself as soon as the World can know of it: it has a node,
-// room is promised to the pod it comes for, or the scheduler found none.
+// replaced makes a replacement pod count instead of the evicted one, as soon as the Snapshot can
+// show it: it is bound, capacity is promised to the pod it replaces, or the scheduler found it
+// unschedulable.
 func (m *Mirror) replaced(heir *corev1.Pod) {
 	uid := string(heir.UID)
 	old, ok := m.replacements.heirOf[uid]
@@ -99,7 +101,8 @@ func (m *Mirror) replaced(heir *corev1.Pod) {
 	}
 }
 
-// speaksFor is who needs the room that is promised to the pod.
+// replacementOf is the pod that takes over capacity promised to this one: its replacement once
+// that counts, else the pod itself.
 func (m *Mirror) replacementOf(uid string) string {
 	if heir := m.replacements.heirs[uid]; heir != "" && m.superseded[uid] {
 		return heir
@@ -107,7 +110,7 @@ func (m *Mirror) replacementOf(uid string) string {
 	return uid
 }
 
-// comesFor is the pod whose place the pod takes, itself when it takes nobody's.
+// replaces is the pod that this pod replaces, or the pod itself when it replaces none.
 func (m *Mirror) replaces(uid string) string {
 	if old, heir := m.replacements.heirOf[uid]; heir {
 		return old
@@ -115,14 +118,15 @@ func (m *Mirror) replaces(uid string) string {
 	return uid
 }
 
-// expected reports whether room is promised to an heir that the scheduler has not tried yet.
+// expected reports whether capacity is promised to a replacement pod that the scheduler has not
+// tried yet.
 func (m *Mirror) expected(p *corev1.Pod) bool {
 	_, heir := m.replacements.heirOf[string(p.UID)]
 	return heir && m.promises[string(p.UID)] != "" && p.DeletionTimestamp == nil && p.Status.NominatedNodeName == ""
 }
 
-// bury forgets a pod that is gone, whichever side it was on. Should an heir go, whoever
-// comes next is a pod like any other.
+// forgetReplacement forgets a pod that is gone, whether it was evicted or a replacement. If a
+// replacement goes, the next pod of its owner is treated like any other.
 func (m *Mirror) forgetReplacement(uid string) {
 	m.replacements.awaitsNone(uid)
 	delete(m.replacements.heirs, uid)

@@ -7,14 +7,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// restore builds the state anew after a panic left it half changed: from what the informers
-// know, without the objects that are left out, and with what no list tells (promises, claims
-// that no watch has shown yet, nodes that are to be deleted). What was known of successions
-// is forgotten, as after a restart. Callers hold the lock.
+// restore rebuilds the state after a panic left it half changed: from the informers' stores,
+// without the objects that are left out, and with what no list has (promises, claims that no
+// watch has shown yet, nodes that are to be deleted). The pairing of evicted pods with
+// replacements is forgotten, as after a restart. Callers hold the lock.
 func (m *Mirror) restore() {
 	m.spoilt = false
 	if !m.listable() {
-		return // its owner shows it everything; there is nothing to begin from
+		return // the owner calls the Set methods itself, so there is no store to rebuild from
 	}
 	old := m.state
 	for !m.rebuild(&old) {
@@ -23,10 +23,10 @@ func (m *Mirror) restore() {
 	m.wake("")
 }
 
-// rebuild reports false when it panicked. It does not do so again for the same reason: the
-// object is left out then, or what is remembered is forgotten.
+// rebuild reports false when it panicked. It does not panic again for the same reason: either the
+// object that caused it is left out then, or the old state is dropped.
 func (m *Mirror) rebuild(old *state) bool {
-	budgets := m.podBudgets // others hold it
+	budgets := m.podBudgets // other packages hold a pointer to it
 	budgets.clear()
 	m.state = newState()
 	m.podBudgets = budgets
@@ -41,7 +41,7 @@ func (m *Mirror) rebuild(old *state) bool {
 	return false
 }
 
-// restoring is where panics of a restoration are counted.
+// restoring is the name under which panics of a restore are counted.
 const restoring = "mirror"
 
 func (m *Mirror) listable() bool {
@@ -53,7 +53,7 @@ func (m *Mirror) listable() bool {
 	return len(m.feeds) > 0
 }
 
-// recallBefore brings back what objects are to be seen in the light of.
+// recallBefore restores the state that must be there before objects are added.
 func (m *Mirror) recallBefore(old *state) {
 	m.settings = old.settings
 	m.builder.SetSettings(old.settings)
@@ -72,8 +72,8 @@ func (m *Mirror) recallBefore(old *state) {
 	}
 }
 
-// feedAll shows the Mirror what the informers know. It reports false when that panicked with
-// an object, which is left out from then on.
+// feedAll adds all objects of the informers' stores. It reports false when an object caused a
+// panic; that object is left out from then on.
 func (m *Mirror) feedAll() bool {
 	now := time.Now()
 	for _, f := range m.feeds {
@@ -92,7 +92,7 @@ func (m *Mirror) feedAll() bool {
 	return true
 }
 
-// recallAfter brings back what is said of pods and nodes that are there.
+// recallAfter restores what is recorded about pods and nodes that exist.
 func (m *Mirror) recallAfter(old *state) {
 	maps.DeleteFunc(m.superseded, func(uid string, _ bool) bool { return m.pods[uid] == nil })
 	maps.DeleteFunc(m.moving, func(key string, _ bool) bool { return m.claims[key] == nil })
