@@ -19,7 +19,7 @@ func affinity(spec *corev1.PodSpec) (required cluster.Term, anyOf []cluster.Term
 		return required, nil
 	}
 	for i := range terms.NodeSelectorTerms {
-		// An empty term matches no node; matchFields are refused elsewhere.
+		// An empty term matches no node; refusal denies matchFields.
 		if t := &terms.NodeSelectorTerms[i]; len(t.MatchExpressions) > 0 {
 			anyOf = append(anyOf, expressions(t.MatchExpressions))
 		}
@@ -27,8 +27,8 @@ func affinity(spec *corev1.PodSpec) (required cluster.Term, anyOf []cluster.Term
 	return required, anyOf
 }
 
-// preferences converts preferred node affinity. A term that is empty or without
-// weight prefers nothing, and one that names a node by field no machine to buy.
+// preferences converts preferred node affinity. A term that is empty or without weight prefers
+// nothing, and one that names a node by field cannot match a new node.
 func preferences(a *corev1.Affinity) []cluster.PreferredSchedulingTerm {
 	if a == nil || a.NodeAffinity == nil {
 		return nil
@@ -43,7 +43,7 @@ func preferences(a *corev1.Affinity) []cluster.PreferredSchedulingTerm {
 	return out
 }
 
-// selector converts labels of nodes.
+// selector converts a node selector.
 func selector(labels map[string]string) cluster.Term {
 	if len(labels) == 0 {
 		return nil
@@ -95,7 +95,7 @@ func Requirements(rules []constraint.Rule) []karpv1.NodeSelectorRequirementWithM
 	return out
 }
 
-// normal replaces the labels of old by today's names.
+// normal replaces deprecated label names by the current ones.
 func normal(key string) string {
 	if today, ok := karpv1.NormalizedLabels[key]; ok {
 		return today
@@ -144,8 +144,8 @@ func Tolerates(t corev1.Toleration, taint corev1.Taint) bool {
 	return false
 }
 
-// compares reports whether both values are integers and the taint's is on the
-// side of the toleration's that the operator names.
+// compares reports whether both values are integers and the taint's value is less (Lt) or greater
+// (Gt) than the toleration's.
 func compares(t corev1.Toleration, taint corev1.Taint) bool {
 	bound, err := strconv.ParseInt(t.Value, 10, 64)
 	if err != nil || t.Key == "" {

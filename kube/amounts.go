@@ -22,9 +22,9 @@ func Amounts(list corev1.ResourceList) quantity.Amounts {
 	return a
 }
 
-// ResourceList is the inverse of Amounts, leaving out zeros and attached volumes:
-// no kubelet ever reports those as resources, so whoever waits for what a claim
-// requests would wait for ever, and nobody who reads a total knows what they are.
+// ResourceList is the inverse of Amounts. It leaves out zeros and attached volumes: no kubelet
+// reports attachments as resources, so waiting for all resources that a claim requests would
+// never end, and the names mean nothing to people who read a total.
 func ResourceList(a quantity.Amounts) corev1.ResourceList {
 	list := make(corev1.ResourceList, len(a))
 	for name, n := range a {
@@ -35,8 +35,8 @@ func ResourceList(a quantity.Amounts) corev1.ResourceList {
 	return list
 }
 
-// baseUnits is at most quantity.Most, up or down: what does not fit into 64 bits
-// would wrap around, and a typo of 1e20 bytes would ask for nothing.
+// baseUnits is limited to quantity.Most in both directions: a quantity that does not fit into 64
+// bits would wrap around, and a typo of 1e20 bytes would request nothing.
 func baseUnits(name corev1.ResourceName, q resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		if q.CmpInt64(quantity.Most/1000) > 0 {

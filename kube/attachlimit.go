@@ -12,13 +12,13 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// attachLimits knows how many volumes each node can attach, by what the CSI
-// drivers on it report, and from that which machine types can attach fewer than
-// their catalog says. What a type was seen to lack is forgotten with its last
-// node: the cluster alone decides, so two processes that look at it agree.
+// attachLimits records how many volumes each node can attach, as the CSI drivers on it report,
+// and derives which instance types can attach fewer than their catalog says. What was learned
+// about a type is forgotten with its last node: it depends on the cluster's objects alone, so two
+// processes that watch them agree.
 type attachLimits struct {
 	nodes map[string]*storagev1.CSINode
-	kind  map[string]string // node → machine type, where both are known
+	kind  map[string]string // node → instance type, where both are known
 	of    map[string]map[string]bool
 	// learnt is the smallest limit reported for each type, by driver.
 	learnt map[string]map[string]int64
@@ -31,8 +31,8 @@ func newAttachLimits() *attachLimits {
 	}
 }
 
-// place notes the machine type of a node; empty when the node is not known. It
-// reports whether what is known of any type changed.
+// place records the instance type of a node; empty when the node is not known. It reports whether
+// the limits of any type changed.
 func (l *attachLimits) place(node, kind string) bool {
 	old := l.kind[node]
 	if old == kind {
@@ -49,7 +49,8 @@ func (l *attachLimits) place(node, kind string) bool {
 	return l.relearn(kind) || changed
 }
 
-// report takes in what the drivers of a node say; nil that they say nothing any more.
+// report records what the drivers of a node report; nil when there is no report any more. It
+// reports whether the limits of the node's type changed.
 func (l *attachLimits) report(node string, n *storagev1.CSINode) bool {
 	before := reported(l.nodes[node])
 	if l.nodes[node] = n; n == nil {
@@ -59,7 +60,7 @@ func (l *attachLimits) report(node string, n *storagev1.CSINode) bool {
 	return ok && !maps.Equal(before, reported(n)) && l.relearn(kind)
 }
 
-// reports says whether a storage driver has begun to work on the node.
+// reports says whether a storage driver has registered on the node.
 func (l *attachLimits) reports(node string) bool {
 	n := l.nodes[node]
 	return n != nil && len(n.Spec.Drivers) > 0
@@ -83,7 +84,8 @@ func (l *attachLimits) relearn(kind string) bool {
 	return true
 }
 
-// reported are the limits a node's drivers report. One that reports none has none.
+// reported returns the limits that a node's drivers report. A driver that reports no limit has
+// none.
 func reported(n *storagev1.CSINode) map[string]int64 {
 	if n == nil {
 		return nil
@@ -100,8 +102,8 @@ func reported(n *storagev1.CSINode) map[string]int64 {
 	return out
 }
 
-// lower returns types with the learnt limits where those are smaller, and types
-// itself when there are none.
+// lower returns types with the learned limits where those are smaller, and types itself when none
+// are.
 func (l *attachLimits) lower(types []offering.InstanceType) []offering.InstanceType {
 	var out []offering.InstanceType
 	for i := range types {
@@ -136,9 +138,8 @@ func lowered(capacity quantity.Amounts, limits map[string]int64) quantity.Amount
 	return out
 }
 
-// apply puts the node's limits among its allocatable resources: what its drivers
-// report and, for drivers that have not reported yet, what its type can attach.
-// t may be nil.
+// apply sets the attach limits in the node's allocatable resources: what its drivers report and,
+// for drivers that have not reported yet, what its instance type can attach. t may be nil.
 func (l *attachLimits) apply(w *cluster.Node, t *offering.InstanceType) {
 	if w.Allocatable == nil {
 		w.Allocatable = quantity.Amounts{}
@@ -162,12 +163,12 @@ func (l *attachLimits) apply(w *cluster.Node, t *offering.InstanceType) {
 	}
 }
 
-// SetCSINode adds or replaces what the storage drivers of a node report.
+// SetCSINode adds or replaces the CSINode of a node.
 func (m *Mirror) SetCSINode(n *storagev1.CSINode) {
 	m.change(func() news { return m.setCSINode(n) })
 }
 
-// RemoveCSINode forgets what the storage drivers of a node reported.
+// RemoveCSINode forgets the CSINode of a node.
 func (m *Mirror) RemoveCSINode(n *storagev1.CSINode) {
 	m.change(func() news { return m.removeCSINode(n) })
 }
@@ -188,7 +189,7 @@ func (m *Mirror) reportAttachLimits(name string, n *storagev1.CSINode) news {
 	return news{woke: m.tellNode(name)}
 }
 
-// placeNode notes which machine type a node is; n is nil when the node is gone.
+// placeNode records the instance type of a node; n is nil when the node is gone.
 func (m *Mirror) placeNode(name string, n *corev1.Node) {
 	kind := ""
 	if n != nil {
@@ -199,12 +200,11 @@ func (m *Mirror) placeNode(name string, n *corev1.Node) {
 	}
 }
 
-// relearnCatalogs marks all catalogs for another look at what was learnt. They
-// are recompiled when the World is next asked for: a thousand nodes may report
-// at once.
+// relearnCatalogs marks all catalogs to be adjusted to the learned limits. They are recompiled
+// when the Snapshot is next read: a thousand nodes may report at once.
 func (m *Mirror) relearnCatalogs() { m.relearn = true }
 
-// applyLearnt brings the catalogs in line with what was learnt of machine types.
+// applyLearnt adjusts the catalogs to the learned limits of instance types.
 func (m *Mirror) applyLearnt() {
 	if !m.relearn {
 		return

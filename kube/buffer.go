@@ -16,9 +16,9 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// VirtualPods are the first n chunks of room that a CapacityBuffer asks for, as
-// pods that exist nowhere else. Volumes that somebody would have to make are left
-// out: nobody makes them for a pod that never runs.
+// VirtualPods are the first n chunks of capacity that a CapacityBuffer asks for, as pods that
+// exist only in the Snapshot. Volumes that would have to be provisioned are left out: no
+// controller provisions them for a pod that never runs.
 func VirtualPods(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec, n int) []cluster.Pod {
 	p := chunk(b, t)
 	out := make([]cluster.Pod, 0, n)
@@ -32,7 +32,7 @@ func VirtualPods(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec
 	return out
 }
 
-// ChunkRequests is what one chunk of a buffer asks for.
+// ChunkRequests is what one chunk of a buffer requests.
 func ChunkRequests(t *corev1.PodTemplateSpec) quantity.Amounts {
 	return Requests(&corev1.Pod{Spec: t.Spec})
 }
@@ -58,8 +58,8 @@ func chunk(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *cor
 	return p
 }
 
-// Spare replaces virtual pods: those that go, by UID, and those that come. They
-// are in the World and nowhere else, so nothing is ever promised to them.
+// SetVirtualPods replaces virtual pods: gone by UID, come as new ones. They exist only in the
+// Snapshot, so nothing is ever promised to them.
 func (m *Mirror) SetVirtualPods(gone []string, come []cluster.Pod) {
 	m.change(func() news {
 		m.moved()

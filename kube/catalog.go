@@ -7,7 +7,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Catalog is what a node class can buy, by type name. A nil Catalog knows nothing.
+// Catalog is the instance types of a node class, by name. A nil Catalog is empty.
 type Catalog struct {
 	Types  []offering.InstanceType
 	byName map[string]*offering.InstanceType
@@ -32,7 +32,7 @@ func (c *Catalog) find(name string) *offering.InstanceType {
 	return c.byName[name]
 }
 
-// price is what a node with these labels costs, zero when it is not on sale.
+// price is the price of a node with these labels, zero when the catalog has no such offering.
 func (c *Catalog) price(labels map[string]string) offering.Price {
 	t := c.find(labels[cluster.LabelInstanceType])
 	if t == nil {
@@ -44,8 +44,8 @@ func (c *Catalog) price(labels map[string]string) offering.Price {
 	return 0
 }
 
-// complete returns labels with what else a machine of that type, zone and capacity
-// type carries; labels itself when nothing is missing.
+// complete returns labels with the labels that a node of that instance type, zone and capacity
+// type also has; labels itself when none is missing.
 func (c *Catalog) complete(labels map[string]string) map[string]string {
 	t := c.find(labels[cluster.LabelInstanceType])
 	if t == nil {
@@ -70,7 +70,7 @@ func (c *Catalog) complete(labels map[string]string) map[string]string {
 	return out
 }
 
-// same reports whether types is the very list that the provider gave before.
+// same reports whether types is the same slice that the provider gave before.
 func (c *Catalog) same(types []offering.InstanceType) bool {
 	if c == nil || len(c.original) != len(types) {
 		return false

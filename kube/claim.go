@@ -18,9 +18,9 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Claim writes down a planned launch as a NodeClaim of the pool it came from. The
-// finalizer is there from the start: a claim that is deleted before anyone looked
-// at it must still be asked about its machine.
+// Claim converts a planned launch to a NodeClaim of its pool. The claim has the finalizer from
+// the start: if it is deleted before any controller handles it, its instance must still be looked
+// for.
 func Claim(l schedule.Launch, pool *karpv1.NodePool, name string) *karpv1.NodeClaim {
 	template := pool.Spec.Template
 	return &karpv1.NodeClaim{
@@ -43,8 +43,8 @@ func Claim(l schedule.Launch, pool *karpv1.NodePool, name string) *karpv1.NodeCl
 	}
 }
 
-// writable leaves out rules on labels that AKS gives all nodes of a class and that the API
-// server lets nobody write into a NodeClaim's requirements. The types that the claim names
+// writable leaves out requirements on labels that AKS gives all nodes of a class and that the API
+// server does not accept in a NodeClaim's requirements. The instance types that the claim lists
 // meet them.
 func writable(rules []constraint.Rule) []constraint.Rule {
 	allowed := v1beta1.AllowedAKSLabels()
@@ -97,26 +97,28 @@ func ClassOf(ref *karpv1.NodeClassReference) string {
 	return ref.Name
 }
 
-// OfKind reports whether the reference is to a node class of that kind. Claims and
-// pools of other kinds belong to other installations.
+// OfKind reports whether the reference is to a node class of that kind. Claims and pools of other
+// kinds belong to other installations.
 func OfKind(ref *karpv1.NodeClassReference, kind schema.GroupKind) bool {
 	return ref != nil && ref.GroupKind() == kind
 }
 
-// Offerings lists the offers of types that the claim accepts, cheapest first, its
-// own turn among zones. The error says which requirement cannot be read.
+// Offerings lists the offerings of types that the claim accepts, cheapest first. Zones rotate by
+// the claim's UID (see offering.RotateZones). The error names the requirement that cannot be
+// read.
 func Offerings(c *karpv1.NodeClaim, types []offering.InstanceType) ([]offering.Ref, error) {
 	choices, err := offering.Compatible(types, Rules(c.Spec.Requirements), Amounts(c.Spec.Resources.Requests))
 	return offering.RotateZones(choices, string(c.UID)), err
 }
 
-// OfferingOf is the offer that a claim's machine was bought by; empty before it is launched.
+// OfferingOf is the offering that a claim's instance was bought by; empty before the claim is
+// launched.
 func OfferingOf(c *karpv1.NodeClaim) offering.Ref {
 	return offering.Ref{Type: c.Labels[cluster.LabelInstanceType], Zone: c.Labels[cluster.LabelZone], CapacityType: c.Labels[cluster.LabelCapacityType]}
 }
 
-// Purchase is what a provider needs to know to buy the claim's machine, given
-// the offers it may choose from.
+// Purchase is what a provider needs to know to launch the claim's instance, given the offerings
+// it may choose from.
 func Purchase(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
 	return provider.Claim{
 		Name:          c.Name,
@@ -133,10 +135,10 @@ func Purchase(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
 	}
 }
 
-// UrgentAnnotation set to "true" on a NodeClaim asks for its machine before others.
+// UrgentAnnotation set to "true" on a NodeClaim asks to launch it before others.
 const UrgentAnnotation = "karve.dev/urgent"
 
-// memory is what was noted on a claim under karve's own domain.
+// memory is the claim's annotations under karve's own domain.
 func memory(c *karpv1.NodeClaim) map[string]string {
 	out := map[string]string{}
 	for key, value := range c.Annotations {
@@ -147,7 +149,7 @@ func memory(c *karpv1.NodeClaim) map[string]string {
 	return out
 }
 
-// birthTaints are taints as a provider passes them to the machine's kubelet.
+// birthTaints converts taints that a provider passes to the kubelet for registration.
 func birthTaints(in []corev1.Taint) []provider.Taint {
 	var out []provider.Taint
 	for _, t := range in {
@@ -156,7 +158,7 @@ func birthTaints(in []corev1.Taint) []provider.Taint {
 	return out
 }
 
-// ConditionTrue reads a condition of a claim without touching the object. The
+// ConditionTrue reports whether a condition of a claim is True, without changing the object. The
 // claim may be nil.
 func ConditionTrue(c *karpv1.NodeClaim, kind string) bool {
 	if c == nil {

@@ -7,21 +7,21 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Converter converts many pods, which come from few templates: parts that are
-// equal it makes once and hands out again, so nobody may change them. It goes by
-// what a pod says, never by who owns it. The zero value is ready, a nil one shares
-// nothing; it is not safe for concurrent use.
+// Converter converts many pods, which come from few templates. Equal parts are made once and
+// shared between the results, so they must not be changed. Sharing depends on the pod's content,
+// never on its owner. The zero value is ready to use, a nil Converter shares nothing; it is not
+// safe for concurrent use.
 type Converter struct {
 	amounts    map[usualAmounts]quantity.Amounts
 	labels     map[[2]string]cluster.Term // by key and value
 	namespaces map[string][]string
 }
 
-// shareable is how many different values of a kind a Converter keeps before it
-// begins anew: a cluster whose pods all differ must not fill the memory with them.
+// shareable is how many different values of one kind a Converter keeps before it starts over: a
+// cluster whose pods all differ must not fill the memory with them.
 const shareable = 1 << 14
 
-// keep puts a value into a table, which it makes at need, and returns it.
+// keep puts a value into a table, which it makes if needed, and returns the value.
 func keep[K comparable, V any](table *map[K]V, key K, v V) V {
 	if *table == nil || len(*table) >= shareable {
 		*table = map[K]V{}
@@ -30,7 +30,7 @@ func keep[K comparable, V any](table *map[K]V, key K, v V) V {
 	return v
 }
 
-// shared is how many values are kept to be handed out again.
+// shared is how many values are kept for sharing.
 func (k *Converter) shared() int { return len(k.amounts) + len(k.labels) + len(k.namespaces) }
 
 // requests is the function Requests.
@@ -48,7 +48,7 @@ func (k *Converter) requests(p *corev1.Pod) quantity.Amounts {
 	return keep(&k.amounts, sum.usual, sum.amounts())
 }
 
-// oneLabel is the rule that the one label of the map must be there.
+// oneLabel is the rule that requires the only label of the map.
 func (k *Converter) oneLabel(labels map[string]string) cluster.Term {
 	if k == nil {
 		return appendLabels(nil, labels)
@@ -63,7 +63,7 @@ func (k *Converter) oneLabel(labels map[string]string) cluster.Term {
 	return keep(&k.labels, label, appendLabels(nil, labels))
 }
 
-// namespace is a list of the one namespace.
+// namespace is a list with that one namespace.
 func (k *Converter) namespace(name string) []string {
 	if k == nil {
 		return []string{name}

@@ -17,9 +17,9 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// DisruptionNode is a machine as decisions about nodes see it at a moment. soft says
-// that the node's pool replaces what is past its life like what drifted (see
-// SoftExpiry). Spare is left unset: only capacity buffers know.
+// DisruptionNode is a node as decisions about nodes see it at a given moment. soft says that the
+// node's pool replaces expired nodes within budgets, like drifted ones (see SoftExpiry). Spare is
+// left unset: only capacity buffers know it.
 func DisruptionNode(m Machine, budgets *PodBudgets, soft bool, now time.Time) disrupt.Node {
 	n := disrupt.Node{
 		Key:         m.Claim.Name,
@@ -50,8 +50,8 @@ func DisruptionNode(m Machine, budgets *PodBudgets, soft bool, now time.Time) di
 	return n
 }
 
-// initializedAt is when the node became ready for pods, zero while it is not. A node
-// that was initialized before its claim said so is as old as it can be told.
+// initializedAt is when the node became ready for pods, zero while it is not. If the node is
+// initialized and its claim lacks the condition, it is the Node's creation time.
 func initializedAt(m Machine) time.Time {
 	if !m.World.Initialized {
 		return time.Time{}
@@ -76,8 +76,8 @@ func since(c *karpv1.NodeClaim, kind string) time.Time {
 	return time.Time{}
 }
 
-// quietSince is the latest of the node's becoming ready and its last pod event,
-// seen by this process or written down by an earlier one.
+// quietSince is the later of the node's initialization and its last pod event, seen by this
+// process or recorded by an earlier one.
 func quietSince(m Machine) time.Time {
 	latest := m.Activity
 	for _, t := range []time.Time{m.Claim.Status.LastPodEventTime.Time, initializedAt(m)} {
@@ -88,7 +88,7 @@ func quietSince(m Machine) time.Time {
 	return latest
 }
 
-// unpriced says why nobody knows what a node costs.
+// unpriced says why the price of a node is not known.
 func unpriced(m Machine) string {
 	if m.World.Price > 0 || m.Node == nil {
 		return ""
@@ -105,8 +105,8 @@ func unpriced(m Machine) string {
 		m.World.Labels[cluster.LabelZone], m.World.Labels[cluster.LabelCapacityType])
 }
 
-// EvictionCost is what upstream reckons that evicting a pod costs: 1, moved by the
-// pod's deletion cost and priority, from -10 to 10.
+// EvictionCost is upstream's estimate of what evicting a pod costs: 1, changed by the pod's
+// deletion cost and priority, from -10 to 10.
 func EvictionCost(p *corev1.Pod) float64 {
 	cost := 1.0
 	if text, ok := p.Annotations[corev1.PodDeletionCost]; ok {
@@ -120,7 +120,7 @@ func EvictionCost(p *corev1.Pod) float64 {
 	return min(max(cost, -10), 10)
 }
 
-// ownBlocks is what the node itself asks for.
+// ownBlocks is the block that the node's own annotation sets.
 func ownBlocks(n *corev1.Node) []disrupt.Block {
 	if n.Annotations[karpv1.DoNotDisruptAnnotationKey] != "true" {
 		return nil
@@ -129,23 +129,23 @@ func ownBlocks(n *corev1.Node) []disrupt.Block {
 		Detail: `Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation`}}
 }
 
-// PodBlocks lists which pods of a node ask for it to be left alone: first those that must
-// not be disturbed, then those that the eviction API would not let go, by name.
+// PodBlocks lists the pods of a node that block its disruption: first those whose annotation
+// forbids it, then those that the eviction API would not evict, by name.
 func PodBlocks(pods []*corev1.Pod, budgets *PodBudgets, now time.Time) []disrupt.Block {
 	return survey(pods, budgets, now).blocks()
 }
 
-// tenants is what the pods of a node amount to.
+// tenants sums up the pods of a node.
 type tenants struct {
-	// movable counts those that would need another home; cost is what it costs to evict them.
+	// movable counts those that would need a new node; cost is the cost of evicting them.
 	movable int
 	cost    float64
-	// asking must not be disturbed, held would not be let go by the eviction API.
+	// asking forbid disruption by annotation; held would not be evicted by the eviction API.
 	asking, held []podBlock
 	guards       []disrupt.PDB
 }
 
-// survey looks at every pod once: there are many, and they lie far apart.
+// survey makes one pass over the pods: there are many, and they are far apart in memory.
 func survey(pods []*corev1.Pod, budgets *PodBudgets, now time.Time) (all tenants) {
 	for _, p := range pods {
 		if Movable(p, now) {
@@ -170,7 +170,7 @@ func survey(pods []*corev1.Pod, budgets *PodBudgets, now time.Time) (all tenants
 	return all
 }
 
-// guard notes that a budget lets the pod go.
+// guard records that a budget lets the pod go.
 func (t *tenants) guard(p *corev1.Pod, r Refusal) {
 	name := r.Guard.String()
 	at := slices.IndexFunc(t.guards, func(g disrupt.PDB) bool { return g.Name == name })
@@ -229,8 +229,8 @@ func names(of []types.NamespacedName) []string {
 	return out
 }
 
-// InvalidDoNotDisrupt is what is wrong with the pod's do-not-disrupt annotation, which
-// then asks for nothing; nil when nothing is.
+// InvalidDoNotDisrupt returns the error in the pod's do-not-disrupt annotation, which then
+// forbids nothing; nil when there is no error.
 func InvalidDoNotDisrupt(p *corev1.Pod) error {
 	value, ok := annotated(p)
 	if !ok || value == "true" {

@@ -16,31 +16,31 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Annotations of a NodePool by which its owner says what a move must be worth.
+// Annotations of a NodePool by which its owner sets what a move must be worth.
 const (
-	// AnnotationMinSavings is what replacing nodes must save: a share of what they cost
-	// (5%), or an amount per hour ($0.02/h or 0.02).
+	// AnnotationMinSavings is what replacing nodes must save: a share of their cost (5%), or an
+	// amount per hour ($0.02/h or 0.02).
 	AnnotationMinSavings = "karve.dev/min-savings"
 	// AnnotationMinNodeAge is how old a node with pods must be before it is consolidated.
 	AnnotationMinNodeAge = "karve.dev/min-node-age"
-	// AnnotationSoftExpiry makes nodes past their life be replaced within budgets, like
-	// those that drifted, when it is "true".
+	// AnnotationSoftExpiry, when it is "true", makes expired nodes be replaced within budgets,
+	// like drifted ones.
 	AnnotationSoftExpiry = "karve.dev/soft-expiry"
-	// AnnotationRepair, "graceful", has broken nodes whose kubelet still works replaced
-	// in the same way; "forceful" is the default.
+	// AnnotationRepair, when it is "graceful", makes unhealthy nodes whose kubelet still works be
+	// replaced in the same way; "forceful" is the default.
 	AnnotationRepair = "karve.dev/repair"
 )
 
-// chain bounds how many windows of a schedule are followed while they overlap.
+// chain bounds how many overlapping windows of a schedule are followed.
 const chain = 64
 
-// SoftExpiry reports whether the pool's nodes are replaced within budgets when they are
-// past their life, instead of merely deleted. The pool may be nil.
+// SoftExpiry reports whether the pool's expired nodes are replaced within budgets instead of
+// merely deleted. The pool may be nil.
 func SoftExpiry(p *karpv1.NodePool) bool {
 	return p != nil && p.Annotations[AnnotationSoftExpiry] == "true"
 }
 
-// Pools lists every NodePool, by name. The objects are shared: look, do not touch.
+// Pools lists every NodePool, by name. The objects are shared and must not be changed.
 func (m *Mirror) Pools() []*karpv1.NodePool {
 	m.lock()
 	defer m.mu.Unlock()
@@ -51,9 +51,9 @@ func (m *Mirror) Pools() []*karpv1.NodePool {
 	return out
 }
 
-// DisruptionPool is what a NodePool says about losing nodes, as of now. Problems are
-// what could not be read, for the pool's owner: an annotation then counts as missing,
-// a budget as one that allows nothing.
+// DisruptionPool converts what a NodePool says about disruption, as of now. Problems lists what
+// could not be read, for the pool's owner: an annotation then counts as missing, a budget as one
+// that allows nothing.
 func DisruptionPool(p *karpv1.NodePool, now time.Time) (_ disrupt.Pool, problems []error) {
 	out := disrupt.Pool{
 		Name:   p.Name,
@@ -76,7 +76,7 @@ func DisruptionPool(p *karpv1.NodePool, now time.Time) (_ disrupt.Pool, problems
 	return out, append(problems, byAnnotations(&out, p.Annotations)...)
 }
 
-// byAnnotations fills in what annotations say.
+// byAnnotations fills in the fields that annotations set.
 func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems []error) {
 	if text, ok := annotations[AnnotationMinSavings]; ok {
 		thrift, err := MinSavings(text)
@@ -103,8 +103,8 @@ func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems [
 	return problems
 }
 
-// MinSavings reads the least that replacing nodes must save: a share of what they cost
-// (5%), or an amount per hour ($0.02/h or 0.02).
+// MinSavings reads the minimum that replacing nodes must save: a share of their cost (5%), or an
+// amount per hour ($0.02/h or 0.02).
 func MinSavings(text string) (disrupt.MinSavings, error) {
 	value := strings.TrimSpace(text)
 	if percent, ok := strings.CutSuffix(value, "%"); ok {
@@ -125,8 +125,8 @@ func MinSavings(text string) (disrupt.MinSavings, error) {
 	return disrupt.MinSavings{}, fmt.Errorf("%q is neither a percentage such as 5%% nor dollars per hour such as $0.02/h", text)
 }
 
-// budget reads a budget as it stands now; with an error it is Broken. (Karpenter minds
-// a number that cannot be read only while the budget is active.)
+// budget converts a budget as it is now; with an error the result is Broken. (Karpenter rejects a
+// number that cannot be read only while the budget is active.)
 func budget(b *karpv1.Budget, now time.Time) (out disrupt.Budget, err error) {
 	out.Causes = causes(b.Reasons)
 	if out.Nodes, out.Percent, err = share(b.Nodes); err == nil {
@@ -136,7 +136,7 @@ func budget(b *karpv1.Budget, now time.Time) (out disrupt.Budget, err error) {
 	return out, err
 }
 
-// causes keeps nil, which is all, apart from an empty list, which is none.
+// causes keeps nil, which means all, distinct from an empty list, which means none.
 func causes(reasons []karpv1.DisruptionReason) []disrupt.Cause {
 	if reasons == nil {
 		return nil
@@ -148,7 +148,7 @@ func causes(reasons []karpv1.DisruptionReason) []disrupt.Cause {
 	return out
 }
 
-// share reads 3 or 10%. Less than nothing is nothing.
+// share reads 3 or 10%. A negative number counts as zero.
 func share(text string) (n int, percent bool, err error) {
 	number, percent := strings.CutSuffix(text, "%")
 	if n, err = strconv.Atoi(number); err != nil {
@@ -157,9 +157,9 @@ func share(text string) (n int, percent bool, err error) {
 	return max(0, n), percent, nil
 }
 
-// window reports whether the budget's schedule is active, and when that may change.
-// A window lasts for the duration after each time the schedule names, in UTC. A
-// schedule that names no time at all (30 February) is always active, as Karpenter has it.
+// window reports whether the budget's schedule is active, and when that may change. A window
+// lasts for the duration after each time of the schedule, in UTC. A schedule that never occurs
+// (30 February) is always active, as in Karpenter.
 func window(b *karpv1.Budget, now time.Time) (active bool, until time.Time, err error) {
 	if b.Schedule == nil && b.Duration == nil {
 		return true, time.Time{}, nil
@@ -185,8 +185,8 @@ func window(b *karpv1.Budget, now time.Time) (active bool, until time.Time, err 
 	return true, closes(schedule, hit, lasts), nil
 }
 
-// closes is the end of the windows that overlap from hit on, or an earlier time at
-// which to look again when there are too many.
+// closes is the end of the windows that overlap from hit on. When there are too many it is an
+// earlier time, at which to look again.
 func closes(schedule cron.Schedule, hit time.Time, lasts time.Duration) time.Time {
 	end := hit.Add(lasts)
 	for range chain {

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MaySurge reports whether the eviction API refuses to let a pod go that is perhaps the
-// only one of a Deployment: one may leave by a rolling restart, in which no budget has a
-// say.
+// MaySurge reports whether the eviction API refuses to evict a pod that may be the only one of a
+// Deployment. Such a pod can leave by a rolling restart, which disruption budgets do not
+// restrict.
 func (b *PodBudgets) MaySurge(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || owner.Kind != "ReplicaSet" || !podReady(p) {
@@ -27,8 +27,8 @@ func (b *PodBudgets) surges(p *corev1.Pod) bool {
 	return b.surging[p.UID]
 }
 
-// surge replaces the set of pods that leave by rolling restarts, and returns those about
-// which that is news.
+// surge replaces the set of pods that leave by rolling restarts, and returns the pods that were
+// added or removed.
 func (b *PodBudgets) surge(pods map[types.UID]bool) (news []types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,9 +46,9 @@ func (b *PodBudgets) surge(pods map[types.UID]bool) (news []types.UID) {
 	return news
 }
 
-// Surging says which pods leave a node that is drained by a rolling restart and not by
-// an eviction, all of them: no budget holds those, and room is looked for in time. It
-// reports whether that is news.
+// Surging sets which pods leave their drained node by a rolling restart and not by an eviction;
+// pods is the complete set. No budget holds these pods, and capacity for them is sought in time.
+// It reports whether the set changed.
 func (m *Mirror) Surging(pods map[types.UID]bool) bool {
 	others := m.podBudgets.surge(pods)
 	if len(others) == 0 {

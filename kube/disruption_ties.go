@@ -10,7 +10,7 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// tie notes that a Node says which machine it is.
+// tie records the Node for its provider ID.
 func (m *Mirror) tie(n *corev1.Node) {
 	if id := n.Spec.ProviderID; id != "" {
 		set(m.nodesOf, id, n.Name)
@@ -18,7 +18,7 @@ func (m *Mirror) tie(n *corev1.Node) {
 	}
 }
 
-// untie forgets it.
+// untie removes that record.
 func (m *Mirror) untie(name, id string) {
 	if id != "" {
 		unset(m.nodesOf, id, name)
@@ -26,8 +26,8 @@ func (m *Mirror) untie(name, id string) {
 	}
 }
 
-// elect decides which Node the machine is: the youngest of those that say so, since one
-// under another name may be left over. Among equals it is the first by name.
+// elect chooses the Node for a provider ID: the youngest of those that have it, since a Node of
+// another name may be left over. Among Nodes of the same age it is the first by name.
 func (m *Mirror) elect(id string) {
 	var best *corev1.Node
 	for name := range m.nodesOf[id] {
@@ -46,8 +46,8 @@ func younger(a, b *corev1.Node) bool {
 	return cmp.Or(b.CreationTimestamp.Time.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 }
 
-// severalNodes blocks a machine that several Nodes say they are: which pods run there
-// cannot be told.
+// severalNodes blocks disruption of a NodeClaim whose provider ID several Nodes have: it is not
+// known which pods run there.
 func severalNodes(m Machine) []disrupt.Block {
 	if m.Nodes < 2 {
 		return nil

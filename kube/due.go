@@ -10,12 +10,12 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// ConditionUnhealthy of a NodeClaim is True while its node is to be repaired
-// gracefully, with the node's condition as its reason.
+// ConditionUnhealthy of a NodeClaim is True while its node is to be repaired gracefully. Its
+// reason is the node's condition.
 const ConditionUnhealthy = "karve.dev/Unhealthy"
 
-// Dues are the causes for which a claim's node must be replaced whatever that
-// costs, oldest first. soft says that its pool asks for soft expiry (SoftExpiry).
+// Dues lists the causes for which a claim's node must be replaced at any cost, oldest first. soft
+// says that its pool has soft expiry (SoftExpiry).
 func Dues(c *karpv1.NodeClaim, soft bool, now time.Time) []disrupt.Due {
 	var dues []disrupt.Due
 	for i := range c.Status.Conditions {
@@ -31,9 +31,9 @@ func Dues(c *karpv1.NodeClaim, soft bool, now time.Time) []disrupt.Due {
 	return dues
 }
 
-// due reports whether a condition of that type asks for a replacement. Budgets know no cause
-// for broken nodes, or for those that others will end: to be replaced by what would be bought
-// now is what all of them ask.
+// due reports whether a condition of that type asks for a replacement. Disruption budgets have no
+// reason for unhealthy nodes or for nodes under maintenance; all three count as Drifted, since
+// each asks for a replacement by what would be launched now.
 func due(condition string) bool {
 	switch condition {
 	case karpv1.ConditionTypeDrifted, ConditionUnhealthy, ConditionMaintenance:
@@ -42,7 +42,7 @@ func due(condition string) bool {
 	return false
 }
 
-// ExpiresAt is the end of a claim's life; false when it has none.
+// ExpiresAt is when a claim expires; false when it never does.
 func ExpiresAt(c *karpv1.NodeClaim) (time.Time, bool) {
 	if c.Spec.ExpireAfter.Duration == nil {
 		return time.Time{}, false
@@ -50,8 +50,8 @@ func ExpiresAt(c *karpv1.NodeClaim) (time.Time, bool) {
 	return c.CreationTimestamp.Add(*c.Spec.ExpireAfter.Duration), true
 }
 
-// GracefulRepair reports whether broken nodes of the pool are replaced gracefully
-// while that is possible.
+// GracefulRepair reports whether unhealthy nodes of the pool are replaced gracefully while that
+// is possible.
 func GracefulRepair(pool *karpv1.NodePool) bool {
 	return pool != nil && pool.Annotations[AnnotationRepair] == "graceful"
 }

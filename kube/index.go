@@ -28,7 +28,7 @@ func Indexes() []Index {
 	}
 }
 
-// Index says how objects of one kind are found by a field.
+// Index defines how objects of one kind are found by a field.
 type Index struct {
 	Of      client.Object
 	Field   string

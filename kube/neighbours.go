@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/constraint"
 )
 
-// neighbours fills in what the pod asks of other pods: spread and (anti-)affinity.
+// neighbours fills in the pod's topology spread constraints and pod (anti-)affinity.
 func (k *Converter) neighbours(w *cluster.Pod, p *corev1.Pod) {
 	c := asker{known: k, labels: p.Labels, namespace: p.Namespace}
 	w.Spreads = c.spreads(p.Spec.TopologySpreadConstraints)
@@ -27,7 +27,7 @@ func (k *Converter) neighbours(w *cluster.Pod, p *corev1.Pod) {
 	}
 }
 
-// asker turns selectors of one pod into ours; it knows what they leave unsaid.
+// asker converts the selectors of one pod; it has the defaults for what they leave out.
 type asker struct {
 	known     *Converter
 	labels    map[string]string
@@ -56,8 +56,8 @@ func (c *asker) spreads(in []corev1.TopologySpreadConstraint) []cluster.Topology
 	return out
 }
 
-// podTerms puts required terms first. A preferred term without a weight is no
-// preference; the API server lets none through.
+// podTerms puts required terms first. A preferred term without a weight is dropped; the API
+// server accepts none.
 func (c *asker) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) []cluster.PodAffinityTerm {
 	if len(required)+len(preferred) == 0 {
 		return nil
@@ -88,7 +88,7 @@ func (c *asker) podTerm(t *corev1.PodAffinityTerm, weight int32) cluster.PodAffi
 		return out
 	}
 	rules, ok := selectorRules(t.NamespaceSelector, 0)
-	if !ok { // it admits none; those that are named stay
+	if !ok { // it selects no namespace; those in Namespaces stay
 		return out
 	}
 	out.Select.NamespaceLabels = rules
@@ -102,10 +102,9 @@ func (c *asker) ownNamespace() []string {
 	return c.own
 }
 
-// labelled converts a label selector, which no selector and one that cannot be
-// read make pick nothing, as the scheduler and Karpenter have it. The pod's own
-// values of the match keys must be shared, those of the mismatch keys must not;
-// keys that the pod lacks are ignored.
+// labelled converts a label selector. A missing selector, or one that cannot be read, selects
+// nothing, as in the scheduler and Karpenter. Selected pods must have the pod's own values of the
+// match keys and must not have those of the mismatch keys; keys that the pod lacks are ignored.
 func (c *asker) labelled(s *metav1.LabelSelector, match, mismatch []string) cluster.Selector {
 	if s == nil {
 		return cluster.Selector{Nothing: true}
@@ -139,8 +138,8 @@ func says(rules cluster.Term, key string, op constraint.Operator, value string) 
 	})
 }
 
-// selectorRules writes a label selector as rules, with room for more to be
-// appended; never nil. It reports false for one that the API server would refuse.
+// selectorRules converts a label selector to rules, with spare capacity in the slice for more;
+// never nil. It reports false for a selector that the API server would reject.
 func selectorRules(s *metav1.LabelSelector, more int) (cluster.Term, bool) {
 	out := make(cluster.Term, 0, len(s.MatchLabels)+len(s.MatchExpressions)+more)
 	out = appendLabels(out, s.MatchLabels)
@@ -156,7 +155,7 @@ func selectorRules(s *metav1.LabelSelector, more int) (cluster.Term, bool) {
 	return out, true
 }
 
-// appendLabels adds labels as In rules, in the order of their keys, for a map has none.
+// appendLabels adds labels as In rules, sorted by key, since maps have no order.
 func appendLabels(out cluster.Term, labels map[string]string) cluster.Term {
 	start, values := len(out), make([]string, 0, len(labels))
 	for key, value := range labels {

@@ -13,14 +13,13 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Node merges a NodeClaim with the Node its machine became. Either may be nil,
-// not both. The catalog is that of the claim's node class (nil when unknown); it
-// is asked for the price, and with choices for a claim whose machine is not
-// chosen yet.
+// Node merges a NodeClaim with its Node. Either may be nil, not both. The catalog is that of the
+// claim's node class (nil when unknown). It gives the price and, with choices, an estimate for a
+// claim whose instance type is not chosen yet.
 //
-// Until the node is initialized the claim's estimate stands in for resources the
-// kubelet does not report yet, and startup and ephemeral taints are left out:
-// they will be gone by the time pods need them gone.
+// Until the node is initialized, the claim's estimate is used for resources the kubelet does not
+// report yet, and startup and ephemeral taints are left out: they are gone by the time pods are
+// scheduled there.
 func Node(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
 	switch {
 	case c == nil:
@@ -71,7 +70,7 @@ func unregistered(n *corev1.Node, c *karpv1.NodeClaim, cat *Catalog, choices []o
 	return expected(w, c, cat, choices)
 }
 
-// claimed fills in what does not depend on how far the machine has come.
+// claimed fills in the fields that do not depend on the phase of the launch.
 func claimed(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
 	w := cluster.Node{
 		Key:         c.Name,
@@ -88,22 +87,22 @@ func claimed(n *corev1.Node, c *karpv1.NodeClaim) cluster.Node {
 	return w
 }
 
-// Initialized reports whether the node behind a claim is ready for pods for good.
-// A node that was deleted behind our back is not, whatever its claim says.
+// Initialized reports whether the node of a claim is ready for pods for good. A claim whose Node
+// was deleted from outside is not, whatever its conditions say.
 func Initialized(n *corev1.Node, c *karpv1.NodeClaim) bool {
 	return n != nil && (n.Labels[karpv1.NodeInitializedLabelKey] == "true" ||
 		ConditionTrue(c, karpv1.ConditionTypeInitialized))
 }
 
-// InFlightName stands for the name of a node that has not registered, so that
-// pods can be promised room on it. No real node has a slash in its name.
+// InFlightName stands for the name of a node that has not registered, so that pods can be
+// promised capacity on it. No real node has a slash in its name.
 func InFlightName(claim string) string { return "nodeclaim/" + claim }
 
-// expected describes a claim whose machine is not chosen yet. Labels are those of
-// the cheapest acceptable choice, the likeliest to be bought; a pod promised room
-// on a guess that fails simply becomes pending again. Capacity and Allocatable
-// are on the safe side: the most that may count against limits, the least that
-// pods will find.
+// expected describes a claim whose instance type is not chosen yet. Labels are those of the
+// cheapest acceptable offering, the likeliest to be bought; if that guess fails, a pod that was
+// promised capacity becomes pending again. Capacity and Allocatable err on the safe side: the
+// largest capacity of all offerings counts against limits, the smallest allocatable is what pods
+// can count on.
 func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
 	known := false
 	for _, choice := range choices {
@@ -118,12 +117,12 @@ func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer
 		widen(w.Capacity, t.Capacity)
 		narrow(w.Allocatable, t.Capacity.Sub(t.Overhead))
 	}
-	if !known { // the launch will say why; here it is merely a node with room for its pods
+	if !known { // the launch reports why; here the node just fits its pods
 		w.Allocatable = Amounts(c.Spec.Resources.Requests)
 		w.Capacity = quantity.Amounts{}.Add(w.Allocatable)
 	}
-	// What is being bought at this moment may have gone out of stock since, even by
-	// this very purchase: limits count it all the same.
+	// A type that is being bought now may have gone out of stock since, even through this
+	// purchase: limits count it all the same.
 	for _, name := range typesNamed(c) {
 		if t := cat.find(name); t != nil {
 			widen(w.Capacity, t.Capacity)
@@ -132,7 +131,7 @@ func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer
 	return w
 }
 
-// typesNamed are the types that the claim lists as acceptable.
+// typesNamed are the instance types that the claim lists as acceptable.
 func typesNamed(c *karpv1.NodeClaim) []string {
 	for _, r := range c.Spec.Requirements {
 		if r.Key == corev1.LabelInstanceTypeStable && r.Operator == corev1.NodeSelectorOpIn {
@@ -152,15 +151,15 @@ func likeliest(w cluster.Node, c *karpv1.NodeClaim, t *offering.InstanceType, ch
 	return w
 }
 
-// widen raises a to the larger of both, per resource.
+// widen raises each amount of a to that of b if b has more.
 func widen(a, b quantity.Amounts) {
 	for name, n := range b {
 		a[name] = max(a[name], n)
 	}
 }
 
-// narrow lowers a to the smaller of both. A resource that b lacks is none, except
-// that attaching volumes is unlimited where no limit is given.
+// narrow lowers each amount of a to that of b if b has less. A resource that b lacks counts as
+// zero, except that attaching volumes is unlimited where no limit is given.
 func narrow(a, b quantity.Amounts) {
 	for name, n := range a {
 		if other, ok := b[name]; ok || !strings.HasPrefix(name, quantity.Attachable) {
@@ -205,7 +204,7 @@ func find(t *offering.InstanceType, zone, capacityType string) *offering.Offerin
 	return nil
 }
 
-// orElse takes from estimate what a does not have.
+// orElse fills in from estimate the amounts that are missing or zero in a.
 func orElse(a, estimate quantity.Amounts) quantity.Amounts {
 	if a == nil {
 		a = quantity.Amounts{}
@@ -218,15 +217,15 @@ func orElse(a, estimate quantity.Amounts) quantity.Amounts {
 	return a
 }
 
-// lastingTaints leaves out what will go away before the node is initialized.
+// lastingTaints leaves out taints that are removed before the node is initialized.
 func lastingTaints(n *corev1.Node, c *karpv1.NodeClaim) []corev1.Taint {
 	return slices.DeleteFunc(withCordon(n), func(t corev1.Taint) bool {
 		return Ephemeral(t) || hasTaint(c.Spec.StartupTaints, t)
 	})
 }
 
-// withCordon returns a copy of the node's taints, with the one that the node
-// controller adds to a cordoned node a moment later.
+// withCordon returns a copy of the node's taints, with the taint that the node controller adds to
+// a cordoned node a moment later.
 func withCordon(n *corev1.Node) []corev1.Taint {
 	taints := slices.Clone(n.Spec.Taints)
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
@@ -236,8 +235,8 @@ func withCordon(n *corev1.Node) []corev1.Taint {
 	return taints
 }
 
-// Ephemeral reports whether a taint is one that a starting node is known to
-// carry and lose by itself.
+// Ephemeral reports whether a taint is one that a starting node is known to carry and to lose by
+// itself.
 func Ephemeral(t corev1.Taint) bool {
 	switch t.Key {
 	case corev1.TaintNodeNotReady:
@@ -256,7 +255,7 @@ func hasTaint(in []corev1.Taint, t corev1.Taint) bool {
 	return slices.ContainsFunc(in, func(x corev1.Taint) bool { return x.MatchTaint(&t) })
 }
 
-// Ready reports whether the kubelet says that the node works.
+// Ready reports whether the kubelet reports the node as ready.
 func Ready(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -9,64 +9,63 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// A NoticeKind is what the cloud is about to do to a machine, as Azure's Scheduled
-// Events name it.
+// NoticeKind is what the cloud is about to do to a node's instance, named as in Azure's Scheduled
+// Events.
 type NoticeKind string
 
-// Kinds of Notice. Whatever else a node says is none.
+// Kinds of Notice. Any other kind is ignored.
 const (
-	NoticePreempt   NoticeKind = "Preempt"   // a spot machine is taken back
-	NoticeTerminate NoticeKind = "Terminate" // somebody deletes the machine
-	NoticeRedeploy  NoticeKind = "Redeploy"  // it moves to another host; its local disks are lost
-	NoticeReboot    NoticeKind = "Reboot"    // it starts anew
-	NoticeFreeze    NoticeKind = "Freeze"    // it stands still for some seconds
+	NoticePreempt   NoticeKind = "Preempt"   // a spot instance is taken back
+	NoticeTerminate NoticeKind = "Terminate" // a user or service deletes the instance
+	NoticeRedeploy  NoticeKind = "Redeploy"  // it moves to another physical machine; its local disks are lost
+	NoticeReboot    NoticeKind = "Reboot"    // it restarts
+	NoticeFreeze    NoticeKind = "Freeze"    // it is paused for some seconds
 )
 
-// What tells of a Notice on a node.
+// Where a Notice is found on a node.
 const (
-	// ConditionPreemption is set by the problem detector of AKS images for spot machines,
-	// for evictions and for mere advice to move, which only the message tells apart.
+	// ConditionPreemption is set by the problem detector of AKS images for spot instances, both
+	// for evictions and for mere advice to move; only the message distinguishes them.
 	ConditionPreemption corev1.NodeConditionType = "PreemptionScheduled"
 	// ConditionVMEvent is set by the detector of older images, for events of every kind.
 	ConditionVMEvent corev1.NodeConditionType = "VMEventScheduled"
-	// InterruptionTaint is put on a node by whoever reads its machine's Scheduled Events
-	// directly; its value is the NoticeKind, and its node's LeavesAtAnnotation says when.
+	// InterruptionTaint is put on a node by an agent that reads Scheduled Events on the instance.
+	// Its value is the NoticeKind; the node's LeavesAtAnnotation says when.
 	InterruptionTaint = "karve.dev/interruption"
-	// LeavesAtAnnotation is the RFC 3339 time before which nothing happens to the machine.
+	// LeavesAtAnnotation is the RFC 3339 time before which nothing happens to the instance.
 	LeavesAtAnnotation = "karve.dev/leaves-at"
 )
 
-// InterruptedAnnotation of a NodeClaim says why its machine goes without being asked: a
-// NoticeKind, or that it is gone already. Room for its pods is bought before other room.
+// InterruptedAnnotation of a NodeClaim says why the cloud interrupts its node: a NoticeKind, or
+// that the instance is gone already. Capacity for its pods is launched before other capacity.
 const InterruptedAnnotation = "karve.dev/interrupted"
 
-// Interrupted reports whether the claim's machine goes without being asked. The claim may be nil.
+// Interrupted reports whether the cloud interrupts the claim's node. The claim may be nil.
 func Interrupted(c *karpv1.NodeClaim) bool {
 	return c != nil && c.Annotations[InterruptedAnnotation] != ""
 }
 
-// ConditionMaintenance of a NodeClaim is True while its machine will be restarted, moved or
-// deleted from outside, and there is time to replace it first; the NoticeKind is its reason.
+// ConditionMaintenance of a NodeClaim is True while its instance will be restarted, moved or
+// deleted from outside and there is time to replace it first. The NoticeKind is its reason.
 const ConditionMaintenance = "karve.dev/Maintenance"
 
-// ConditionProviderIDRecognized of a NodeClaim is False when its provider ID is none that its
-// cloud issues: no machine can be found, or ended, by it.
+// ConditionProviderIDRecognized of a NodeClaim is False when its cloud issues no provider IDs of
+// that form: no instance can be found or terminated by it.
 const ConditionProviderIDRecognized = "karve.dev/ProviderIDRecognized"
 
-// A Notice is the cloud's announcement that it will disturb a node's machine.
+// Notice is the cloud's announcement that it will disturb a node's instance.
 type Notice struct {
 	Kind NoticeKind
-	// At is the earliest time it happens; zero when that is not told or cannot be read.
+	// At is the earliest time it happens; zero when the time is missing or cannot be read.
 	At time.Time
-	// Started says that it is happening already.
+	// Started says that it has begun.
 	Started bool
-	// EventID is Azure's name for the event; empty when it is not told.
+	// EventID is Azure's name for the event; empty when it is missing.
 	EventID string
 }
 
-// NoticeOf reads what a node says of its machine's near end; false when it says
-// nothing of the kind. The taint of an agent goes before what the detector says: it
-// is younger, and says exactly when.
+// NoticeOf reads the Notice on a node; false when there is none. The taint of an agent takes
+// precedence over the detector's conditions: it is newer and has the exact time.
 func NoticeOf(n *corev1.Node) (Notice, bool) {
 	for _, t := range n.Spec.Taints {
 		if kind := NoticeKind(t.Value); t.Key == InterruptionTaint && kind.known() {

@@ -1,10 +1,10 @@
 package kube
 
 const (
-	// ConditionMachinesClaimed of NodePools is False while machines are not given back although
-	// no NodeClaim is theirs: so many of them that the NodeClaims may be what is missing.
+	// ConditionMachinesClaimed of NodePools is False while instances without a NodeClaim are
+	// kept: there are so many that the NodeClaims may be lost.
 	ConditionMachinesClaimed = "karve.dev/MachinesClaimed"
-	// AnnotationCollectOrphans on a NodePool confirms that such machines may go. Its value is the
-	// one that the condition's message names.
+	// AnnotationCollectOrphans on a NodePool confirms that such instances may be terminated. Its
+	// value is the one in the condition's message.
 	AnnotationCollectOrphans = "karve.dev/collect-orphans"
 )

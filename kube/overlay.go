@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Overlay converts a NodeOverlay. Its error says what in it cannot be read.
+// Overlay converts a NodeOverlay. Its error says which part cannot be read.
 func Overlay(o *karpv1alpha1.NodeOverlay) (offering.Overlay, error) {
 	change, err := priceChange(&o.Spec)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// OwnerOf is the UID of what makes the pod anew when it is evicted, empty when nothing does.
+// OwnerOf is the UID of the controller that recreates the pod when it is evicted, or empty.
 func OwnerOf(p *corev1.Pod) types.UID {
 	if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
 		return ref.UID
@@ -14,8 +14,8 @@ func OwnerOf(p *corev1.Pod) types.UID {
 	return ""
 }
 
-// PromisedTo lists the pods that were told to expect room on a node, by its key, in no
-// particular order. The objects are shared: look, do not touch.
+// PromisedTo lists the pods that were promised capacity on a node, by its key, in no particular
+// order. The objects are shared and must not be changed.
 func (m *Mirror) PromisedTo(key string) []*corev1.Pod {
 	m.lock()
 	defer m.mu.Unlock()
@@ -26,10 +26,10 @@ func (m *Mirror) PromisedTo(key string) []*corev1.Pod {
 	return pods
 }
 
-// Strength counts how many pods owners have. Those that end, and those whose successors
-// are on their way, do not count. Owners without any are left out.
+// Strength counts the pods of each owner. Terminating and finished pods, and pods whose
+// replacements are on their way, do not count. Owners without pods are left out.
 //
-// It looks at every pod: ask rarely, and for all owners at once.
+// It goes through all pods: call it rarely, and for all owners at once.
 func (m *Mirror) Strength(owners map[types.UID]bool) map[types.UID]int {
 	m.lock()
 	defer m.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// PodBudgets are PodDisruptionBudgets, found by the pods they select. It may be used
-// from several goroutines. Nil and the zero value hold none.
+// PodBudgets holds PodDisruptionBudgets, found by the pods they select. It may be used from
+// several goroutines. Nil and the zero value hold none.
 type PodBudgets struct {
 	mu     sync.RWMutex
 	spaces map[string]*budgetSpace // by namespace
@@ -24,11 +24,11 @@ type PodBudgets struct {
 	surging map[types.UID]bool
 }
 
-// budgetSpace is the budgets of a namespace. Most select by a label with a value, and
-// are found by one; few pods need to be held against many selectors that way.
+// budgetSpace is the budgets of a namespace. Most select by a label with a value and are indexed
+// by it, so a pod is matched against few selectors.
 type budgetSpace struct {
 	byName  map[string]*podBudget
-	byLabel []labelled // few: a namespace mostly agrees on one key
+	byLabel []labelled // few: most namespaces use one key
 	others  []*podBudget
 }
 
@@ -38,8 +38,7 @@ type labelled struct {
 	byValue map[string][]*podBudget
 }
 
-// label is what the pods that a budget selects have in common; the zero label is borne
-// by all.
+// label is a label that all pods selected by a budget have. Every pod has the zero label.
 type label struct{ key, value string }
 
 func (l label) of(p *corev1.Pod) bool {
@@ -52,16 +51,17 @@ type podBudget struct {
 	selector labels.Selector
 	labels   map[string]string // that every selected pod has
 	anchor   label             // one of them, by which the budget is found; zero when there is none
-	exact    bool              // whoever bears the anchor is selected
+	exact    bool              // every pod with the anchor label is selected
 	status   policyv1.PodDisruptionBudgetStatus
-	// lagging is set until the status speaks of the newest spec; unhealthy when pods that
-	// are not ready may always go.
+	// lagging is set until the status reflects the newest spec; unhealthy when pods that are not
+	// ready may always be evicted.
 	lagging, unhealthy bool
-	// forGood is set when no pod may ever go while the spec and the number of pods stay.
+	// forGood is set when no pod can be evicted while the spec and the number of pods stay as
+	// they are.
 	forGood bool
 }
 
-// NewPodBudgets holds those budgets.
+// NewPodBudgets returns PodBudgets with those budgets.
 func NewPodBudgets(list ...policyv1.PodDisruptionBudget) *PodBudgets {
 	b := &PodBudgets{}
 	for i := range list {
@@ -95,10 +95,9 @@ func (b *PodBudgets) Remove(p *policyv1.PodDisruptionBudget) budgetNews {
 
 // budgetNews is what a new version of a budget changes.
 type budgetNews struct {
-	// changed is set when some pod is told something else than before.
+	// changed is set when the answer for some pod differs from before.
 	changed bool
-	// about are labels of the pods among which are those that are held for good since, or
-	// not any more.
+	// about has labels of the pods that may have become held for good, or no longer are.
 	about []label
 }
 
@@ -117,7 +116,7 @@ func (b *podBudget) newsSince(old *podBudget) budgetNews {
 func budgetOf(p *policyv1.PodDisruptionBudget) *podBudget {
 	selector, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
 	if err != nil {
-		selector = labels.Nothing() // as the eviction API has it
+		selector = labels.Nothing() // as the eviction API treats it
 	}
 	policy := p.Spec.UnhealthyPodEvictionPolicy
 	b := &podBudget{
@@ -135,7 +134,7 @@ func budgetOf(p *policyv1.PodDisruptionBudget) *podBudget {
 	return b
 }
 
-// anchor picks the label that tells most pods apart so far.
+// anchor picks the label that the fewest budgets are indexed by so far.
 func (s *budgetSpace) anchor(of map[string]string) (best label) {
 	fewest := -1
 	for _, key := range slices.Sorted(maps.Keys(of)) {
@@ -219,7 +218,7 @@ func (s *budgetSpace) remove(old *podBudget) {
 	}
 }
 
-// of adds the budgets that select the pod to out, which is empty, by name.
+// of appends the budgets that select the pod to out, which is empty, sorted by name.
 func (b *PodBudgets) of(p *corev1.Pod, out []*podBudget) []*podBudget {
 	space := b.spaces[p.Namespace]
 	if space == nil {
@@ -247,23 +246,23 @@ func appendMatches(out, from []*podBudget, set labels.Set) []*podBudget {
 	return out
 }
 
-// Refusal is why the eviction API would not let a pod go now. The zero Refusal says
-// that it would.
+// Refusal is why the eviction API would not evict a pod now. The zero Refusal says that it would.
 type Refusal struct {
-	// Budgets are the names of those that select the pod, sorted: the one that forbids it,
-	// or several, which the API does not deal with.
+	// Budgets are the names of the budgets that select the pod, sorted: the one that forbids the
+	// eviction, or several, which the API does not support.
 	Budgets []types.NamespacedName
-	// ForGood is set when waiting does not help: the budgets or the number of pods must
-	// change first.
+	// ForGood is set when waiting does not help: the budgets or the number of pods must change
+	// first.
 	ForGood bool
-	// Guard is the budget that lets the pod go now, and so many with it; Budgets are empty then.
+	// Guard is the budget that allows the eviction now, and Allowed how many it allows; Budgets
+	// is empty then.
 	Guard   types.NamespacedName
 	Allowed int
-	// Status is what the budget says, when it is one.
+	// Status is the status of the budget that forbids the eviction, when it is one.
 	Status policyv1.PodDisruptionBudgetStatus
 }
 
-// Refused judges the pod as the eviction API does, unless no eviction is needed.
+// Refused answers as the eviction API does, unless no eviction is needed.
 func (b *PodBudgets) Refused(p *corev1.Pod) Refusal {
 	r := b.judge(p)
 	if len(r.Budgets) > 0 && b.surges(p) {
@@ -278,7 +277,7 @@ func (b *PodBudgets) judge(p *corev1.Pod) Refusal {
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	var space [2]*podBudget // enough for nearly all
+	var space [2]*podBudget // enough for nearly all pods
 	found := b.of(p, space[:0])
 	switch {
 	case len(found) > 1:
@@ -295,8 +294,8 @@ func (b *PodBudgets) judge(p *corev1.Pod) Refusal {
 	return Refusal{Budgets: []types.NamespacedName{found[0].name}, ForGood: found[0].forGood, Status: found[0].status}
 }
 
-// unbudgeted pods go whatever any budget says: the API does not ask for pods that have
-// not started, are finished or are going.
+// unbudgeted reports whether the pod can be evicted whatever any budget says: the API does not
+// check budgets for pods that have not started, are finished or are terminating.
 func unbudgeted(p *corev1.Pod) bool {
 	return Terminal(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodPending
 }
@@ -308,7 +307,7 @@ func (b *podBudget) admits(p *corev1.Pod) bool {
 	return !b.lagging && b.status.DisruptionsAllowed > 0
 }
 
-// healthy reports whether enough pods are ready for one that is not to go.
+// healthy reports whether enough pods are ready, so that one that is not ready may be evicted.
 func (b *podBudget) healthy() bool {
 	return b.status.CurrentHealthy >= b.status.DesiredHealthy && b.status.DesiredHealthy > 0
 }
@@ -322,13 +321,13 @@ func podReady(p *corev1.Pod) bool {
 	return false
 }
 
-// Evictable reports whether draining the pod's node takes the pod away: it runs, is not
-// the kubelet's own, and does not mean to stay.
+// Evictable reports whether draining the pod's node evicts the pod: it runs, is not a static pod,
+// and does not tolerate the disruption taint.
 func Evictable(p *corev1.Pod) bool {
 	return !Terminal(p) && p.DeletionTimestamp == nil && !Static(p) && !ToleratesDisruption(p)
 }
 
-// ToleratesDisruption reports whether the pod means to stay on a node that is drained.
+// ToleratesDisruption reports whether the pod tolerates the taint of a node that is drained.
 func ToleratesDisruption(p *corev1.Pod) bool {
 	for i := range p.Spec.Tolerations {
 		if Tolerates(p.Spec.Tolerations[i], karpv1.DisruptedNoScheduleTaint) {

@@ -9,15 +9,14 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// Pod converts a pod as it stands at a moment (duration-bound annotations lapse).
-// Node is left empty while the pod is unbound, whether or not anything should be
-// bought for it (see Provisionable). Volumes are left empty too: only Storage
-// knows what the pod's claims stand for.
+// Pod converts a pod as it is at a given moment (do-not-disrupt durations run out). Node is left
+// empty while the pod is unbound, whether or not a node should be launched for it (see
+// Provisionable). Volumes are left empty too: only Storage can resolve the pod's claims.
 //
-// What needs no conversion is shared with p, which must not change afterwards.
+// Values that need no conversion are shared with p, which must not change afterwards.
 func Pod(p *corev1.Pod, now time.Time) cluster.Pod { return (*Converter)(nil).Pod(p, now) }
 
-// Pod is the function Pod; what it returns may be shared with pods converted before.
+// Pod is the function Pod; the result may share values with pods converted before.
 func (k *Converter) Pod(p *corev1.Pod, now time.Time) cluster.Pod {
 	required, anyOf := affinity(&p.Spec)
 	daemon := ownerUID(p, "apps/v1", "DaemonSet")
@@ -42,13 +41,13 @@ func (k *Converter) Pod(p *corev1.Pod, now time.Time) cluster.Pod {
 	return w
 }
 
-// Ref names a pod.
+// Ref returns the namespace, name and UID of a pod.
 func Ref(p *corev1.Pod) cluster.PodRef {
 	return cluster.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}
 }
 
-// Provisionable reports whether room should be found for the pod: the scheduler
-// gave up on it and nobody else is making room.
+// Provisionable reports whether capacity should be sought for the pod: the scheduler found it
+// unschedulable and no preemption makes room for it.
 func Provisionable(p *corev1.Pod) bool {
 	return p.Spec.NodeName == "" &&
 		unschedulable(p) &&
@@ -66,20 +65,20 @@ func unschedulable(p *corev1.Pod) bool {
 	return false
 }
 
-// Terminal reports whether the pod has finished and holds nothing any more.
+// Terminal reports whether the pod has finished and holds no resources any more.
 func Terminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// Movable reports whether a bound pod will need another home when its node goes.
-// A terminating pod will not, except that the successor of a StatefulSet's pod
-// takes over its identity and so its demand.
+// Movable reports whether a bound pod needs a new node when its node goes and may be disturbed
+// now. A terminating pod needs none, except that the replacement of a StatefulSet's pod takes
+// over its identity and so its requests.
 func Movable(p *corev1.Pod, now time.Time) bool {
 	return !DoNotDisrupt(p, now) && homeless(p)
 }
 
-// homeless reports whether a pod will need another home when its node goes, whatever it
-// asks for.
+// homeless reports whether a pod needs a new node when its node goes, whatever its annotations
+// ask for.
 func homeless(p *corev1.Pod) bool {
 	if Terminal(p) || OwnedByDaemonSet(p) || Static(p) {
 		return false
@@ -87,9 +86,9 @@ func homeless(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil || ownedBy(p, "apps/v1", "StatefulSet")
 }
 
-// DoNotDisrupt reports whether the pod's annotation asks for it to be left alone:
-// "true" always does, a duration does until that long after the pod started. A
-// value that cannot be read asks for nothing.
+// DoNotDisrupt reports whether the pod's annotation forbids disruption: "true" always does, a
+// duration does until that long after the pod started. A value that cannot be read forbids
+// nothing.
 func DoNotDisrupt(p *corev1.Pod, now time.Time) bool {
 	value, ok := p.Annotations[karpv1.DoNotDisruptAnnotationKey]
 	if !ok {

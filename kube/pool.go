@@ -11,8 +11,8 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Pool converts a NodePool. A pool that is not ready is blocked with the reason
-// its conditions give; the others go on.
+// Pool converts a NodePool. A pool that is not ready is blocked, with the reason its conditions
+// give; other pools are not affected.
 func Pool(p *karpv1.NodePool) cluster.NodePool {
 	spec := p.Spec.Template.Spec
 	labels := byToday(p.Spec.Template.Labels)
@@ -33,8 +33,8 @@ func Pool(p *karpv1.NodePool) cluster.NodePool {
 	return w
 }
 
-// byToday is a copy of labels in which those of old have today's names. A label
-// that is there under both says what today's says.
+// byToday is a copy of labels in which deprecated keys are replaced by current ones. If a label
+// is there under both keys, the value of the current key counts.
 func byToday(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels)+1)
 	for key, value := range labels {
@@ -45,9 +45,9 @@ func byToday(labels map[string]string) map[string]string {
 	return out
 }
 
-// blocked says why nothing may be bought for a pool: the first of its conditions
-// that does not hold. Those that the others depend on come before the root, which
-// says that something is wrong and not what.
+// blocked says why no node may be launched for a pool: the first of its conditions that does not
+// hold. The conditions that Ready depends on come before Ready itself, which says only that one
+// of them does not hold.
 func blocked(p *karpv1.NodePool) (reason.Reason, string, reason.Facts) {
 	if p.DeletionTimestamp != nil {
 		return reason.PoolNotReady, "the NodePool is being deleted", nil
@@ -73,8 +73,7 @@ func blocked(p *karpv1.NodePool) (reason.Reason, string, reason.Facts) {
 	return reason.PoolNotReady, saying, reason.FactsOf(map[string]any{"condition": why.Type, "status": string(why.Status), "reason": why.Reason})
 }
 
-// Daemon converts the pod that a DaemonSet puts on every node it matches, as its
-// template has it.
+// Daemon converts a DaemonSet to the pod that it puts on every matching node, by its template.
 func Daemon(d *appsv1.DaemonSet) cluster.DaemonSet {
 	spec := &d.Spec.Template.Spec
 	required, anyOf := affinity(spec)
@@ -88,9 +87,9 @@ func Daemon(d *appsv1.DaemonSet) cluster.DaemonSet {
 	}
 }
 
-// daemonLike is Daemon with the requests, node selector, tolerations and ports of a pod
-// that the DaemonSet has already, since admission may have changed them. That
-// pod's node affinity names its own node, so the template's stands. pod may be nil.
+// daemonLike is Daemon with the requests, node selector, tolerations and ports of a pod that the
+// DaemonSet has already, since admission may have changed them. The node affinity of that pod
+// names its own node, so the template's is used. pod may be nil.
 func daemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) cluster.DaemonSet {
 	w := Daemon(d)
 	if pod != nil {
@@ -102,7 +101,7 @@ func daemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) cluster.DaemonSet {
 	return w
 }
 
-// daemonTolerations are those the DaemonSet controller adds to its pods.
+// daemonTolerations are the tolerations that the DaemonSet controller adds to its pods.
 func daemonTolerations(hostNetwork bool) []cluster.Toleration {
 	all := []cluster.Toleration{
 		{Key: corev1.TaintNodeNotReady, Operator: "Exists", Effect: cluster.NoExecute},

@@ -6,10 +6,10 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// hostPorts lists the ports of the node that the pod holds while it runs: those
-// of its containers and of init containers that stay (sidecars), as the
-// scheduler counts them. On the host's network every port is the host's: the API
-// server writes that into pods, not into the templates of DaemonSets.
+// hostPorts lists the node's ports that the pod holds while it runs: those of its containers and
+// of sidecars (init containers that keep running), as the scheduler counts them. With hostNetwork
+// every container port is a host port: the API server writes that into pods, but not into the
+// templates of DaemonSets.
 func hostPorts(spec *corev1.PodSpec) []cluster.Port {
 	var out []cluster.Port
 	for i := range spec.InitContainers {
@@ -23,7 +23,7 @@ func hostPorts(spec *corev1.PodSpec) []cluster.Port {
 	return out
 }
 
-// appendPorts keeps ports that no host has: they are a reason to refuse the pod.
+// appendPorts keeps invalid port numbers: they are a reason to refuse the pod.
 func appendPorts(out []cluster.Port, in []corev1.ContainerPort, all bool) []cluster.Port {
 	for i := range in {
 		p := &in[i]

@@ -1,6 +1,6 @@
 package kube
 
-// ConditionQuotaAvailable of a node class and of the NodePools that use it says whether
-// quota, and the addresses of the subnet, leave room for machines, and for how long if it
-// goes on as lately. It informs and does not count towards Ready.
+// ConditionQuotaAvailable of a node class and of its NodePools says whether quota and the
+// subnet's addresses leave room for nodes, and for how long at the recent rate. It informs only
+// and does not count towards Ready.
 const ConditionQuotaAvailable = "karve.dev/QuotaAvailable"

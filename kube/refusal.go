@@ -11,23 +11,22 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// denial is why no machine can be bought for a pod: in words, and its parameters
-// as data. The zero denial is none.
+// denial is why no node can be launched for a pod: in words, and its parameters as data. The zero
+// denial means none.
 type denial struct {
 	because reason.Reason
 	words   string
 	facts   map[string]any
 }
 
-// deny writes a denial down on the pod, unless there is one already.
+// deny records a denial on the pod, unless there is one already.
 func (d denial) deny(w *cluster.Pod) {
 	if d.because != "" && w.Refused == "" {
 		w.Refused, w.RefusedDetail, w.RefusedFacts = d.because, d.words, reason.FactsOf(d.facts)
 	}
 }
 
-// refusal says why no machine can be bought for a pod with this spec, whatever is
-// on sale.
+// refusal says why no node can be launched for a pod with this spec, whatever the catalog has.
 func refusal(spec *corev1.PodSpec) denial {
 	if len(spec.ResourceClaims) > 0 {
 		return denial{reason.Unsupported, "resource claims (dynamic resource allocation) are not yet supported", map[string]any{"field": "resourceClaims"}}
@@ -71,8 +70,8 @@ func refusedTerms(terms []corev1.NodeSelectorTerm) denial {
 	return denial{}
 }
 
-// restricted reports whether a label is one that pods may not ask for. Nearly all
-// are told apart without asking the API's own, slower rule.
+// restricted reports whether a label is one that pods may not ask for. Nearly all labels are
+// decided without calling the API's own, slower check.
 func restricted(key string) bool {
 	if key != corev1.LabelHostname && !strings.Contains(key, "karpenter.sh/") {
 		return false
@@ -80,7 +79,7 @@ func restricted(key string) bool {
 	return karpv1.IsRestrictedLabel(normal(key)) != nil
 }
 
-// smallestRestricted names always the same one of several.
+// smallestRestricted returns the first restricted label by name, so that the answer is stable.
 func smallestRestricted(labels map[string]string) string {
 	smallest := ""
 	for key := range labels {

@@ -10,10 +10,10 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Requests is what the scheduler counts for the pod: the larger of the running
-// containers with their sidecars and the init peaks, pod-level resources,
-// overhead, the larger of spec and allocated amounts during an in-place resize,
-// and one slot of "pods". Missing requests are taken from limits.
+// Requests is what the scheduler counts for the pod: the larger of the running containers with
+// their sidecars and the peak of the init containers, pod-level resources, overhead, the larger
+// of spec and allocated amounts during an in-place resize, and one slot of "pods". Missing
+// requests are taken from limits.
 func Requests(p *corev1.Pod) quantity.Amounts {
 	if sum, ok := plainSum(p); ok {
 		return sum.amounts()
@@ -21,7 +21,7 @@ func Requests(p *corev1.Pod) quantity.Amounts {
 	return scheduled(p)
 }
 
-// scheduled leaves the arithmetic to the scheduler's own library.
+// scheduled computes the requests with the scheduler's own library.
 func scheduled(p *corev1.Pod) quantity.Amounts {
 	lacks := lacksRequests(&p.Spec)
 	if lacks || p.Spec.Resources != nil { // the library adds the overhead to pod-level amounts in place
@@ -38,9 +38,9 @@ func scheduled(p *corev1.Pod) quantity.Amounts {
 	return Amounts(list)
 }
 
-// plainSum is scheduled for the ordinary pod, at a fraction of the price: no init
-// containers, pod-level resources or resize, and whole amounts, which add up as
-// integers do. It reports false when the pod is not so plain.
+// plainSum is scheduled for ordinary pods, and much faster: no init containers, pod-level
+// resources or resize, and whole amounts, which add up as integers do. It reports false when the
+// pod is not ordinary.
 func plainSum(p *corev1.Pod) (tally, bool) {
 	var sum tally
 	if len(p.Spec.InitContainers) > 0 || p.Spec.Resources != nil || resized(p) {
@@ -64,25 +64,25 @@ func resized(p *corev1.Pod) bool {
 	return false
 }
 
-// usual are the resources that nearly all pods ask for, and often nothing else.
+// usual are the resources that nearly all pods request, often with no others.
 var usual = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 
-// usualAmounts are amounts of the usual resources, as a key. What is asked for at
-// zero is named all the same.
+// usualAmounts are amounts of the usual resources, as a map key. A request of zero is recorded as
+// named.
 type usualAmounts struct {
 	of    [len(usual)]int64
-	named int64 // a bit for each
+	named int64 // one bit for each resource
 }
 
-// tally is a sum of whole amounts. Looking a few names up is much quicker than
-// walking through a list, and a pod that asks for no others needs no map of its own.
+// tally is a sum of whole amounts. Looking up a few names is much faster than iterating over a
+// list, and a pod that requests no other resources needs no map of its own.
 type tally struct {
 	usual  usualAmounts
 	others quantity.Amounts // nil while there are none
 }
 
-// add adds the amounts of list that except does not name. It reports false when
-// one is not whole or so large that a sum could overflow.
+// add adds the amounts of list, except the resources in except. It reports false when an amount
+// is not whole or so large that a sum could overflow.
 func (t *tally) add(list, except corev1.ResourceList) bool {
 	found := 0
 	for i, name := range usual {
@@ -139,12 +139,11 @@ func (t *tally) amounts() quantity.Amounts {
 	return out
 }
 
-// large is more than any node has of anything, and so little that the sum of
-// hundreds stays far below quantity.Most.
+// large is more than any node has of any resource, and small enough that the sum of hundreds
+// stays far below quantity.Most.
 const large = 1 << 53
 
-// whole is the amount in base units when it is a whole number of them and not
-// large.
+// whole is the amount in base units; false if it is not a whole number of them, or is large.
 func whole(name corev1.ResourceName, q *resource.Quantity) (int64, bool) {
 	n, exact := q.AsInt64()
 	if name != corev1.ResourceCPU {

@@ -8,28 +8,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What did not go well is written where it happened, so that whoever leads next does not
-// try it again at once. Nobody's manifests name these annotations, so applying those
-// leaves them alone; taken off by hand, they are forgotten with the next restart.
+// Failures are recorded on the object concerned, so that the next leader does not repeat the
+// attempt at once. Users' manifests do not contain these annotations, so applying the manifests
+// does not change them. If a user removes them, the next restart forgets the failures.
 const (
-	// RestsAnnotation is on NodeClaims of which a move failed, and on NodePools in which
-	// too many did: a Rest.
+	// RestsAnnotation is on NodeClaims whose move failed, and on NodePools in which too many
+	// moves failed: a Rest.
 	RestsAnnotation = "karve.dev/rests"
-	// UnsettledAnnotation is on NodePools in which consolidations did not come true: a Lull.
+	// UnsettledAnnotation is on NodePools in which consolidations were not completed: a Lull.
 	UnsettledAnnotation = "karve.dev/unsettled"
 )
 
-// mostFailures is more than are ever told apart.
+// mostFailures is the largest count of failures that is accepted.
 const mostFailures = 1000
 
-// Rest is how often moves failed in a row, and until when none is tried.
+// Rest is how often moves failed in a row, and until when no move is tried.
 type Rest struct {
 	Failures int       `json:"failures"`
 	Until    time.Time `json:"until"`
 }
 
-// Lull is until when underutilized nodes are left alone, and for how long that is: the
-// next one is twice as long.
+// Lull is until when underutilized nodes are left alone, and how long that pause is: the next one
+// is twice as long.
 type Lull struct {
 	Seconds int       `json:"seconds"`
 	Until   time.Time `json:"until"`
@@ -38,19 +38,19 @@ type Lull struct {
 // String is the annotation's value.
 func (r Rest) String() string {
 	r.Until = r.Until.UTC().Truncate(time.Second)
-	text, _ := json.Marshal(r) // its fields always can be
+	text, _ := json.Marshal(r) // cannot fail for these fields
 	return string(text)
 }
 
 // String is the annotation's value.
 func (l Lull) String() string {
 	l.Until = l.Until.UTC().Truncate(time.Second)
-	text, _ := json.Marshal(l) // its fields always can be
+	text, _ := json.Marshal(l) // cannot fail for these fields
 	return string(text)
 }
 
-// RestOf reads how long an object rests; the zero Rest when it says nothing. The error is
-// about what cannot be read.
+// RestOf reads the Rest of an object; the zero Rest when it has none. The error is about an
+// annotation that cannot be read.
 func RestOf(o client.Object) (r Rest, err error) {
 	text, ok := o.GetAnnotations()[RestsAnnotation]
 	if !ok {
@@ -62,8 +62,8 @@ func RestOf(o client.Object) (r Rest, err error) {
 	return r, nil
 }
 
-// LullOf reads until when a NodePool is unsettled; the zero Lull when it says nothing.
-// The error is about what cannot be read.
+// LullOf reads the Lull of a NodePool; the zero Lull when it has none. The error is about an
+// annotation that cannot be read.
 func LullOf(o client.Object) (l Lull, err error) {
 	text, ok := o.GetAnnotations()[UnsettledAnnotation]
 	if !ok {

@@ -8,26 +8,25 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// Revision is another number whenever the World, or anything else that decisions about
-// nodes look at, may have changed: machines, who blocks them, pools, budgets, prices.
-// What kubelets report every few seconds does not move it. It says nothing of what time
-// alone changes.
+// Revision changes whenever the Snapshot, or anything else that decisions about nodes read, may
+// have changed: nodes, what blocks their disruption, pools, budgets, prices. Routine kubelet
+// reports every few seconds do not change it. It does not reflect changes that time alone causes.
 func (m *Mirror) Revision() uint64 { return m.revision.Load() }
 
 func (m *Mirror) moved() { m.revision.Add(1) }
 
-// notePod moves the revision when something about a bound pod changed that is not part
-// of the World.
+// notePod increments the revision when something about a bound pod changed that is not part of
+// the Snapshot.
 func (m *Mirror) notePod(old, now *corev1.Pod) {
 	if old == nil || now.Spec.NodeName == "" || old.Spec.NodeName != now.Spec.NodeName {
-		return // that is news to the World
+		return // the Snapshot changes, and with it the revision
 	}
 	if standingOf(old) != standingOf(now) {
 		m.moved()
 	}
 }
 
-// standing is what decisions about nodes ask of a pod besides what it needs.
+// standing is what decisions about nodes read of a pod besides its requirements.
 type standing struct {
 	phase           corev1.PodPhase
 	ready, going    bool
@@ -56,16 +55,16 @@ func (m *Mirror) noteNode(old, now *corev1.Node) {
 	}
 }
 
-// noteClaim does the same for a claim: everything that is written there matters to
-// somebody, and nobody writes without need.
+// noteClaim does the same for a claim: every change counts, since claims are written only when
+// something changed.
 func (m *Mirror) noteClaim(old, now *karpv1.NodeClaim) {
 	if old == nil || now.ResourceVersion == "" || old.ResourceVersion != now.ResourceVersion {
 		m.moved()
 	}
 }
 
-// newsOfPool reports whether the pool says something else about losing nodes. Its status
-// counts its nodes, and changes with each.
+// newsOfPool reports whether the pool's settings for disruption changed. Its status has its node
+// count, and changes with each node.
 func newsOfPool(old, now *karpv1.NodePool) bool {
 	return old == nil || !maps.Equal(old.Annotations, now.Annotations) ||
 		!reflect.DeepEqual(old.Spec.Disruption, now.Spec.Disruption) || !reflect.DeepEqual(old.Spec.Replicas, now.Spec.Replicas)

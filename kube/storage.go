@@ -25,9 +25,9 @@ const (
 	annotationDefaultBeta = "storageclass.beta.kubernetes.io/is-default-class"
 )
 
-// Storage knows the cluster's claims, volumes and storage classes, and so what
-// the volumes of a pod ask of a node. It holds the objects it was given, which
-// nobody may change. The zero Storage is not usable; see NewStorage.
+// Storage holds the cluster's PersistentVolumeClaims, PersistentVolumes and StorageClasses, and
+// derives what the volumes of a pod require of a node. The objects it was given must not be
+// changed. The zero Storage is not usable; see NewStorage.
 type Storage struct {
 	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	volumes map[string]*corev1.PersistentVolume
@@ -35,7 +35,7 @@ type Storage struct {
 	csi     csitranslation.CSITranslator
 }
 
-// NewStorage returns the Storage of a cluster without any.
+// NewStorage returns an empty Storage.
 func NewStorage() *Storage {
 	return &Storage{
 		claims:  map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
@@ -58,15 +58,15 @@ func keyOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Mount fills in the volumes of p, converted before from the same pod, and refuses
-// the pod when one of them cannot be mounted anywhere for now. A bound pod keeps
-// those that are known: they take up room to attach.
+// Mount fills in the volumes of p in w, which was converted from p. It denies the pod when one of
+// its volumes cannot be mounted anywhere for now. A bound pod keeps the volumes that are known:
+// they use up attachments.
 func (s *Storage) Mount(w *cluster.Pod, p *corev1.Pod) {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
 		mounted, fault := s.mount(p, v)
 		if fault != "" {
-			claim, _ := claimOf(p, v) // only those have faults
+			claim, _ := claimOf(p, v) // only volumes with a claim have faults
 			denial{reason.Volumes, fault, map[string]any{"field": "volumes", "volume": v.Name, "claim": claim.String()}}.deny(w)
 		}
 		if mounted.ID != "" {
@@ -75,8 +75,8 @@ func (s *Storage) Mount(w *cluster.Pod, p *corev1.Pod) {
 	}
 }
 
-// mount says what one volume asks for; the zero Volume asks for nothing. fault
-// says why it cannot be mounted at all.
+// mount returns what one volume requires; the zero Volume requires nothing. fault says why the
+// volume cannot be mounted at all.
 func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out cluster.Volume, fault string) {
 	key, ok := claimOf(p, v)
 	if !ok {
@@ -119,8 +119,8 @@ func claimsOf(p *corev1.Pod) []types.NamespacedName {
 	return out
 }
 
-// shared reports whether another pod may mount the claim at the same time. A
-// claim made from a StatefulSet's template is its pod's own by name.
+// shared reports whether another pod may mount the claim at the same time. A claim made from a
+// StatefulSet's template belongs to one pod by its name.
 func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
 	if c == nil || slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return false
@@ -128,8 +128,8 @@ func shared(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
 	return !(ownedBy(p, "apps/v1", "StatefulSet") && strings.HasSuffix(c.Name, "-"+p.Name))
 }
 
-// inline is a disk that the pod names itself, in the form of old. Other volumes
-// without a claim attach nothing.
+// inline is a disk that the pod names itself by an in-tree volume type. Other volumes without a
+// claim attach nothing.
 func (s *Storage) inline(p *corev1.Pod, v *corev1.Volume) cluster.Volume {
 	if !oldInline(v) || !s.csi.IsInlineMigratable(v) {
 		return cluster.Volume{}
@@ -146,8 +146,8 @@ func oldInline(v *corev1.Volume) bool {
 		v.Cinder != nil || v.VsphereVolume != nil || v.PortworxVolume != nil
 }
 
-// claimed resolves a claim that exists. The cases in which the scheduler would
-// not place the pod on any node are faults.
+// claimed resolves a claim that exists. The cases in which the scheduler would not place the pod
+// on any node are faults.
 func (s *Storage) claimed(c *corev1.PersistentVolumeClaim) (cluster.Volume, string) {
 	key := keyOf(c)
 	switch {
@@ -180,8 +180,8 @@ func (s *Storage) bound(claim types.NamespacedName, name string) (cluster.Volume
 	return out, ""
 }
 
-// source is how the CSI driver knows a volume, also one written in the form of
-// old; nil when nothing is attached.
+// source is the volume as the CSI driver identifies it, also for an in-tree volume type; nil when
+// nothing is attached.
 func (s *Storage) source(pv *corev1.PersistentVolume) *corev1.CSIPersistentVolumeSource {
 	if pv.Spec.CSI != nil {
 		return pv.Spec.CSI
@@ -200,8 +200,8 @@ func attached(source *corev1.CSIPersistentVolumeSource) string {
 	return source.Driver + "/" + source.VolumeHandle
 }
 
-// places are the alternatives of the volume's node affinity. A volume on a node's
-// own disk is tied to that node by name; Karpenter lets the pod move, and so do we.
+// places are the alternatives of the volume's node affinity. A volume on a node's own disk is
+// tied to that node by name; Karpenter lets the pod move, and so does karve.
 func places(pv *corev1.PersistentVolume) []cluster.Term {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
@@ -217,14 +217,14 @@ func places(pv *corev1.PersistentVolume) []cluster.Term {
 			term = slices.DeleteFunc(term, func(r constraint.Rule) bool { return r.Key == corev1.LabelHostname })
 		}
 		if len(term) == 0 {
-			return nil // one alternative is anywhere
+			return nil // one alternative is satisfied by every node
 		}
 		out = append(out, term)
 	}
 	return out
 }
 
-// unbound resolves a claim whose volume is made when its first pod has a node.
+// unbound resolves a claim whose volume is provisioned when its first pod has a node.
 func (s *Storage) unbound(claim types.NamespacedName, name string) (cluster.Volume, string) {
 	class := s.classes[name]
 	switch {
@@ -238,7 +238,7 @@ func (s *Storage) unbound(claim types.NamespacedName, name string) (cluster.Volu
 	return cluster.Volume{ID: claim.String(), Driver: s.driver(class), AnyOf: topologies(class)}, ""
 }
 
-// unborn resolves an ephemeral volume whose claim has not been made yet.
+// unborn resolves an ephemeral volume whose claim has not been created yet.
 func (s *Storage) unborn(claim types.NamespacedName, e *corev1.EphemeralVolumeSource) (cluster.Volume, string) {
 	name := ""
 	if e.VolumeClaimTemplate != nil && e.VolumeClaimTemplate.Spec.StorageClassName != nil {
@@ -249,8 +249,8 @@ func (s *Storage) unborn(claim types.NamespacedName, e *corev1.EphemeralVolumeSo
 	return s.unbound(claim, name)
 }
 
-// defaultClass is the newest of those marked so, and the first by name of several
-// as new; nil when there is none.
+// defaultClass is the newest StorageClass marked as default, the first by name if several are
+// equally new; nil when there is none.
 func (s *Storage) defaultClass() *storagev1.StorageClass {
 	var best *storagev1.StorageClass
 	for _, c := range s.classes {
