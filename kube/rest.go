@@ -15,7 +15,8 @@ const (
 	// RestsAnnotation is on NodeClaims whose move failed, and on NodePools in which too many
 	// moves failed: a Rest.
 	RestsAnnotation = "karve.dev/rests"
-	// UnsettledAnnotation is on NodePools in which consolidations were not completed: a Lull.
+	// UnsettledAnnotation is on NodePools where the scheduler undid consolidations by placing the
+	// pods on other nodes than planned: a Lull.
 	UnsettledAnnotation = "karve.dev/unsettled"
 )
 

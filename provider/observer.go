@@ -6,32 +6,33 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// CapacityObserver is a Provider that learns from nodes what its machines really have, which is
-// less than clouds advertise and is not told beforehand.
+// CapacityObserver is a Provider that learns the real capacity of its instances from nodes. It is
+// less than clouds advertise, and no API reports it beforehand.
 type CapacityObserver interface {
-	// Observe is told of a node on a machine that the provider sold. It may be told the
-	// same as often as one likes, and of what cannot be true, which it does not believe. An
-	// error means that it cannot judge yet and wants to be told again.
+	// ObserveCapacity reports a node on an instance of the provider. It may be called any number
+	// of times with the same values, and with values that cannot be true, which the provider
+	// ignores. An error means that it cannot judge yet and must be called again.
 	ObserveCapacity(context.Context, ObservedCapacity) error
 }
 
-// ObservedCapacity is what a node says of its machine.
+// ObservedCapacity is what a node reports about its instance.
 type ObservedCapacity struct {
 	Type string
-	// Memory is all there is for the kubelet and pods together, in bytes.
+	// Memory is the total for the kubelet and pods together, in bytes.
 	Memory int64
 }
 
-// EvictionObserver is a Provider that learns from which of its machines the cloud takes back.
+// EvictionObserver is a Provider that learns which of its instances the cloud takes back.
 type EvictionObserver interface {
-	// Evicted is told of the offer of a machine whose eviction was announced. It answers
-	// from memory, and may be told twice.
+	// EvictionAnnounced reports the offering of an instance whose eviction was announced. It
+	// makes no call to the cloud, and may be called twice for one instance.
 	EvictionAnnounced(offering.Ref)
 }
 
-// FailureObserver is a Provider that learns from which of its machines came up and were of no use.
+// FailureObserver is a Provider that learns which of its instances started and were unusable.
 type FailureObserver interface {
-	// Useless is told of the offer of a machine whose node lacks what it was bought for, and
-	// what that is. It answers from memory, and may be told twice.
+	// NodeUnusable reports the offering of an instance whose node lacks a resource that it was
+	// launched for, and which. It makes no call to the cloud, and may be called twice for one
+	// instance.
 	NodeUnusable(class string, c offering.Ref, lacks string)
 }

@@ -2,17 +2,17 @@ package provider
 
 import "time"
 
-// PriceReporter is a Provider that goes by a list of prices which it does not believe blindly.
+// PriceReporter is a Provider that reads a list of prices and rejects implausible ones.
 type PriceReporter interface {
-	// PriceStats says how the list stands. It answers from memory.
+	// PriceStats returns the state of the list. It makes no call to the cloud.
 	PriceStats() PriceStats
 }
 
 // PriceStats counts the prices of a list. The zero value is a list that was never read.
 type PriceStats struct {
-	// Believed is how many machine types have a price; Doubted is how many prices were
-	// not believed when the list was last read.
+	// Accepted is how many instance types have a price; Rejected is how many prices were
+	// implausible when the list was last read.
 	Accepted, Rejected int
-	// Read is when that was.
+	// Read is when the list was last read.
 	Read time.Time
 }

@@ -1,10 +1,9 @@
-// Package provider is the port every cloud implements: what is on sale for a
-// node class, and machines by NodeClaim. It is small on purpose; conformance is
-// held by providertest.
+// Package provider is the interface that every cloud implements: the offerings of a node class,
+// and instances by NodeClaim. It is small on purpose; package providertest tests conformance.
 //
-// A Provider never decides what to buy. It gets an ordered list of acceptable
-// offers for one claim and must never own two machines for one claim UID,
-// however often it is asked and whenever its process died.
+// A Provider never decides what to launch. It gets an ordered list of acceptable offerings for
+// one claim. It must never own two instances for one claim UID, however often it is called and
+// whenever its process died.
 package provider
 
 import (
@@ -18,129 +17,129 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// Provider buys, finds and returns machines. Implementations are safe for
-// concurrent use.
+// Provider launches, finds and terminates instances. Implementations are safe for concurrent use.
 type Provider interface {
 	// Name is the provider's name in metrics and logs ("azure").
 	Name() string
-	// Catalog returns the last good snapshot of what is on sale for a node class.
-	// It does not block on the cloud once a first snapshot exists; a stale one is
-	// returned with its age. The pointer changes exactly when the content does.
+	// Catalog returns the last good snapshot of the offerings of a node class. Once a first
+	// snapshot exists it does not block on the cloud; a stale snapshot is returned with its age.
+	// The pointer changes exactly when the content does.
 	Catalog(ctx context.Context, class string) (*Snapshot, error)
-	// Launch drives the claim's machine one step towards running and returns how it
-	// stands. Call it again (after Instance.RetryAfter) until the state is Running.
-	// Calling twice for one claim UID never buys twice, also across restarts. When
-	// every choice was refused the error is a *CapacityError and no machine is left.
+	// Launch moves the claim's instance one step towards Running and returns its state. Call it
+	// again (after Instance.RetryAfter) until the state is Running. Calling it twice for one
+	// claim UID never launches twice, also across restarts. When every offering was refused the
+	// error is a *CapacityError and no instance is left.
 	Launch(ctx context.Context, claim Claim) (Instance, error)
-	// Get finds one machine; ErrNotFound when it is gone.
+	// Get finds one instance; ErrNotFound when it is gone.
 	Get(ctx context.Context, providerID string) (Instance, error)
-	// List returns every machine this installation owns, including failed and
-	// half-built ones. An error means that the list is not complete and must not be acted on.
+	// List returns every instance this installation owns, including failed and incomplete ones.
+	// An error means that the list is not complete and must not be acted on.
 	List(ctx context.Context) ([]Instance, error)
-	// Terminate gives the machine back with everything that belongs to it, one step
-	// per call: nil means accepted or in progress, ErrNotFound that it is gone.
+	// Terminate deletes the instance with everything that belongs to it, one step per call: nil
+	// means accepted or in progress, ErrNotFound that it is gone.
 	Terminate(ctx context.Context, providerID string) error
-	// Abandon gives back whatever machine exists for a claim that never learnt its
-	// provider ID; ErrNotFound when there is none.
+	// TerminateUnclaimed deletes any instance that exists for a claim whose provider ID was never
+	// recorded; ErrNotFound when there is none.
 	TerminateUnclaimed(ctx context.Context, claim Claim) error
 }
 
-// OrphanCollector is a Provider whose machines are made of parts (interfaces, disks) that
-// may stay behind when a machine goes.
+// OrphanCollector is a Provider whose instances have resources of their own (interfaces, disks)
+// that may be left behind when an instance goes.
 type OrphanCollector interface {
-	// Tidy gives back parts that belong to no machine, unless claimed reports that the
-	// claim they were made for lives: its machine may be on its way. Parts of one who did
-	// not note the claim's UID are told by its name alone. It returns what was given back.
+	// CollectOrphans deletes resources that belong to no instance, unless claimed reports that
+	// the claim they were created for exists: its instance may be on its way. claimed gets an
+	// empty uid for a resource that has no claim UID recorded; the name alone decides then. It
+	// returns the resources that it deleted.
 	CollectOrphans(ctx context.Context, claimed func(name, uid string) bool) ([]string, error)
 }
 
-// ErrNotFound reports that the machine does not exist (any more).
+// ErrNotFound reports that the instance does not exist (any more).
 var ErrNotFound = errors.New("machine not found")
 
-// ErrForeign reports a provider ID that the cloud issues to no machine. It is an
-// ErrNotFound: there is nothing to look for, and nothing to give back.
+// ErrForeign reports a provider ID that the cloud issues to no instance. It is an ErrNotFound:
+// there is nothing to look for, and nothing to terminate.
 var ErrForeign = fmt.Errorf("the provider ID is of another cloud: %w", ErrNotFound)
 
-// Recognizer is a Provider that tells its cloud's provider IDs from others'.
+// Recognizer is a Provider that distinguishes its cloud's provider IDs from others.
 type Recognizer interface {
-	// Recognizes reports whether the cloud may have issued a provider ID. It answers from
-	// the ID alone; calls with any other ID end in ErrForeign.
+	// Recognizes reports whether the cloud may have issued a provider ID. It decides by the ID
+	// alone; calls with an ID that is not recognized fail with ErrForeign.
 	Recognizes(providerID string) bool
 }
 
 // Snapshot is a catalog at a point in time. It is never changed.
 type Snapshot struct {
-	// Types stays the very same slice from one snapshot to the next as long as the
-	// types hold the same, so that whoever compiles them can tell by its first element.
+	// Types is the very same slice from one snapshot to the next as long as the types are equal,
+	// so code that compiles them can detect a change by its first element.
 	Types []offering.InstanceType
-	// Budgets is what is left of each quota that offers draw on, by budget name. A
-	// budget that is not listed is not limited.
+	// QuotaLeft is what is left of each quota that offerings use, by quota name. A quota that is
+	// not listed is not limited.
 	QuotaLeft map[string]int64
-	// Pressure is how fast budgets run out, by budget name; those that do not shrink, or
-	// of which that is not known, are not listed. It decides nothing.
+	// QuotaPressure is how fast quotas run out, by quota name. Quotas that do not shrink, or
+	// whose rate is not known, are not listed. No decision depends on it.
 	QuotaPressure map[string]Exhaustion
-	// Taken is when the data was read from the cloud; its oldest part counts.
+	// Taken is when the data was read from the cloud; the oldest part counts.
 	Taken time.Time
-	// Listed is when Types were last read to their end, whatever is missing besides; zero
-	// while that fails.
+	// Listed is when Types were last read completely, whatever else is missing; zero while that
+	// fails.
 	Listed time.Time
-	// Unread are the types that the cloud lists and that could not be read, sorted: they are not
-	// among Types, and have not gone. An empty name may be any type's.
+	// Unread are the instance types that the cloud lists and that could not be read, sorted. They
+	// are not among Types, but still exist. An empty name stands for any type.
 	Unread []string
-	// Problem says what could not be refreshed since, in words; empty when all is fresh.
+	// Problem says what could not be refreshed since, in words; empty when everything is fresh.
 	Problem string
 }
 
-// Exhaustion is a budget that shrinks.
+// Exhaustion is a quota that shrinks.
 type Exhaustion struct {
 	Left int64
-	// In is how long what is left lasts if it goes on like this.
+	// In is how long what is left lasts at the present rate.
 	In time.Duration
 }
 
-// Claim is the part of a NodeClaim a provider needs.
+// Claim is the part of a NodeClaim that a provider needs.
 type Claim struct {
 	Name, UID string
 	Pool      string // NodePool; empty for stand-alone claims
 	Class     string // node class
-	// Choices are the acceptable offers, cheapest first.
+	// Offerings are the acceptable offerings, cheapest first.
 	Offerings []offering.Ref
-	// Labels and taints the node must register with. StartupTaints too are set at birth.
+	// Labels and Taints that the node must register with, and StartupTaints as well.
 	Labels                map[string]string
 	Taints, StartupTaints []Taint
-	// Requests decides nothing here; it is recorded with the machine.
+	// Requests is recorded with the instance and decides nothing here.
 	Requests quantity.Amounts
-	// Memory holds what Instance.LaunchState asked to be remembered, among other annotations of
-	// the claim under karve.dev/. Anybody who may write claims may have written it, and it
-	// may be missing: losing it costs time and nothing else.
+	// LaunchState holds what Instance.LaunchState asked to keep, among other annotations of the
+	// claim under karve.dev/. Anyone who may write claims may have written it, and it may be
+	// missing: losing it costs time and nothing else.
 	LaunchState map[string]string
-	// Urgent asks for this machine before others: pods lose theirs meanwhile.
+	// Urgent asks for this instance before others: its pods are losing their node.
 	Urgent bool
 }
 
 // Taint is a node taint.
 type Taint struct{ Key, Value, Effect string }
 
-// State is where a machine is in its life.
+// State is the phase of an instance.
 type State string
 
 const (
-	Creating    State = "Creating"    // bought, not yet running
-	Running     State = "Running"     // the cloud says it runs
-	Stopped     State = "Stopped"     // exists, but deallocated: it will not come back by itself
-	Failed      State = "Failed"      // never came up, or fell later
-	Terminating State = "Terminating" // on its way out
+	Creating    State = "Creating"    // requested, not yet running
+	Running     State = "Running"     // the cloud reports it as running
+	Stopped     State = "Stopped"     // exists, but deallocated: it does not restart by itself
+	Failed      State = "Failed"      // never started, or failed later
+	Terminating State = "Terminating" // being deleted
 )
 
-// Lost reports whether a machine runs no pods and will not by itself.
+// Lost reports whether an instance runs no pods and will not run any by itself.
 func (s State) Lost() bool { return s == Stopped || s == Failed || s == Terminating }
 
-// Instance is a machine.
+// Instance is a virtual machine of the cloud.
 type Instance struct {
 	ProviderID   string
 	Name         string // the cloud's name for it
 	NodeName     string // name the node will register under
-	ClaimName    string // NodeClaim it was bought for
+	ClaimName    string // NodeClaim it was launched for
 	ClaimUID     string
 	Pool         string
 	State        State
@@ -149,37 +148,37 @@ type Instance struct {
 	CapacityType string
 	Price        offering.Price
 	ImageID      string
-	// Labels are those the machine's type and offer give the node. Maps are not to be changed.
+	// Labels are those that the instance's type and offering give the node. The maps must not be
+	// changed.
 	Labels map[string]string
-	// Annotations are what the claim shall remember of how its machine was made, for
-	// Drifter to compare with how it would be made today.
+	// Annotations record on the claim how its instance was created, for Drifter to compare with
+	// how it would be created today.
 	Annotations map[string]string
-	// Memory is what the next Launch of the claim shall be told, by whatever process, as
-	// annotations under karve.dev/ of 8 KiB at most together. It is stored before Launch
-	// is called again; an empty value forgets. Once the claim is launched its keys are
-	// forgotten.
+	// LaunchState is what the next Launch of the claim must get, in whatever process: annotations
+	// under karve.dev/, 8 KiB at most together. It is stored before Launch is called again; an
+	// empty value removes a key. Once the claim is launched its keys are removed.
 	LaunchState           map[string]string
 	Capacity, Allocatable quantity.Amounts
 	Created               time.Time
-	// RetryAfter is how long to wait before asking again while Creating.
+	// RetryAfter is how long to wait before the next call while Creating.
 	RetryAfter time.Duration
-	// Attempts are the choices tried in this call and why each was refused.
+	// Attempts are the offerings tried in this call and why each was refused.
 	Attempts []Attempt
 }
 
-// Attempt is one refused purchase.
+// Attempt is one refused launch.
 type Attempt struct {
 	Offering offering.Ref
 	Code     string // the cloud's error code
-	Reason   string // our stable word: Quota, OutOfStock, Restricted, Throttled, Network, Other
+	Reason   string // karve's word: Quota, OutOfStock, Restricted, Throttled, Network, Other
 	Detail   string
 }
 
-// CapacityError reports that none of a claim's choices can be bought for now.
+// CapacityError reports that none of a claim's offerings can be bought for now.
 type CapacityError struct {
 	Claim    string
 	Attempts []Attempt
-	// Reason is as LaunchError's; empty where nothing was attempted.
+	// Reason is as in LaunchError; empty when nothing was attempted.
 	Reason string
 }
 
@@ -196,9 +195,9 @@ func (e *CapacityError) Error() string {
 	return b.String()
 }
 
-// LaunchError is a launch that failed for now, with a word for it that people may have
-// alerts on: the one that Karpenter's provider for the same cloud writes into the condition
-// Launched of a NodeClaim.
+// LaunchError is a launch that failed for now. Reason is a word that users may have alerts on:
+// the one that Karpenter's provider for the same cloud writes into the condition Launched of a
+// NodeClaim.
 type LaunchError struct {
 	Reason string
 	Err    error
@@ -210,10 +209,10 @@ func (e *LaunchError) Unwrap() error { return e.Err }
 // ClassNotFound is the reason of a NotReadyError when there is no such node class.
 const ClassNotFound = "NodeClassNotFound"
 
-// NotReadyError reports that the node class cannot be bought for yet.
+// NotReadyError reports that no node can be launched for the node class yet.
 type NotReadyError struct {
 	Class, Reason, Detail string
-	// Unsettled: it is still being found out.
+	// Unsettled is set while the readiness of the class is still being determined.
 	Unsettled bool
 }
 

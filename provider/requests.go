@@ -4,35 +4,34 @@ import "time"
 
 // RequestStats is a Provider that counts its requests to a cloud that limits them.
 type RequestStats interface {
-	// Requests is what was asked of the cloud since the process started. It answers
-	// from memory.
+	// Requests counts the requests since the process started. It makes no call to the cloud.
 	Requests() Requests
 }
 
-// Requests says how a cloud's limits on requests are used.
+// Requests is how the cloud's rate limits are used.
 type Requests struct {
 	// Counts are the requests by kind, in a stable order.
 	Counts []RequestCount
-	// Waits are the requests that had to wait for their turn, by class.
+	// Waits are the requests that waited for their turn, by class.
 	Waits []RequestWait
-	// Left is how many requests of a class may be made right now.
+	// Left is how many requests of a class may be sent right now.
 	Left map[string]float64
-	// Machines is how many machines were bought with these requests.
+	// Machines is how many instances were launched with these requests.
 	Machines uint64
 }
 
-// RequestCount counts requests that are alike.
+// RequestCount counts requests of one kind.
 type RequestCount struct {
-	Class  string // of the limit that is most particular to them
-	Method string // of HTTP
-	// Outcome is ok, refused (the request was wrong), throttled (it came too often),
-	// failed (the cloud was), lost (there was no answer), or held: it was not sent.
+	Class  string // of the most specific limit that applies
+	Method string // HTTP method
+	// Outcome is ok, refused (the request was wrong), throttled (sent too often), failed (the
+	// cloud failed), lost (no answer), or held (not sent).
 	Outcome string
 	N       uint64
 }
 
-// RequestWait sums up how long requests of a class waited; those that went at
-// once are not counted.
+// RequestWait sums up how long requests of a class waited; requests that were sent at once are
+// not counted.
 type RequestWait struct {
 	Class string
 	N     uint64

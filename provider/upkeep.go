@@ -5,37 +5,39 @@ import (
 	"time"
 )
 
-// UnreadableLister is a Provider that says what of its cloud's lists it could not read.
+// UnreadableLister is a Provider that reports which entries of its cloud's lists it could not
+// read.
 type UnreadableLister interface {
-	// Unreadable are the rows of the last lists that were passed over. It answers from
-	// memory.
+	// Unreadable returns the entries of the last lists that were skipped. It makes no call to the
+	// cloud.
 	Unreadable() []Unreadable
 }
 
-// Unreadable is a row of a list that makes no sense. It hides nothing else: what it is
-// about is neither gone nor to be given back.
+// Unreadable is a malformed entry of a list. Other entries count all the same. The object that it
+// describes is neither treated as gone nor deleted.
 type Unreadable struct {
 	Kind string // what was listed, such as "virtual machines"
-	Name string // empty when that cannot be read either
-	// Claim is the NodeClaim it was made for, if that can be read.
+	Name string // empty when it cannot be read either
+	// Claim is the NodeClaim that the object was created for, if that can be read.
 	Claim string
 	Why   string
 }
 
-// Drifter is a Provider that can tell whether a machine is still what would be
-// bought for its node class today.
+// Drifter is a Provider that can tell whether an instance is still what would be launched for its
+// node class today.
 type Drifter interface {
-	// Drift says in what the machine differs; the zero Drift when in nothing. It
-	// answers from memory, since it is asked about every machine every few minutes:
-	// never with a call to the cloud for each. An error means that it could not be
-	// found out, and nothing follows from that.
+	// Drift says in what the instance differs; the zero Drift when in nothing. It answers from
+	// memory, since it is called for every instance every few minutes: it never calls the cloud
+	// for each. An error means that the difference could not be determined, and nothing follows
+	// from it.
 	Drift(ctx context.Context, m LaunchedNode) (Drift, error)
 }
 
-// DriftNotifier is a Drifter that notices when what it says of a machine may have changed.
+// DriftNotifier is a Drifter that reports for which instances the answer of Drift may have
+// changed.
 type DriftNotifier interface {
-	// Stirred are the NodeClaims about whose machines Drift may say something else since Stirred
-	// was called last. It answers from memory, and has one caller.
+	// DriftChanged returns the NodeClaims for which Drift may answer differently since the last
+	// call of DriftChanged. It makes no call to the cloud, and must have one caller only.
 	DriftChanged() []string
 }
 
@@ -47,45 +49,43 @@ type Drift struct {
 	Detail string
 }
 
-// LaunchedNode is a claim's machine as the cluster knows it. What is not known is empty.
+// LaunchedNode is a claim's instance as the cluster knows it. Unknown fields are empty.
 type LaunchedNode struct {
 	Claim, ProviderID string
 	Class             string // node class
-	Type              string // as Instance.Type said when it was launched
-	ImageID           string // as Instance.ImageID said when it was launched
-	// Annotations are the claim's, those of Instance.Annotations among them.
+	Type              string // Instance.Type when it was launched
+	ImageID           string // Instance.ImageID when it was launched
+	// Annotations are the claim's, including those of Instance.Annotations.
 	Annotations map[string]string
-	// KubeletVersion and NodeLabels are what the node says.
+	// KubeletVersion and NodeLabels are what the node reports.
 	KubeletVersion string
 	NodeLabels     map[string]string
 }
 
-// Updater is a Provider that can change some of what machines are without replacing
-// them, such as their tags.
+// Updater is a Provider that can change some properties of instances without replacing them, such
+// as their tags.
 type Updater interface {
-	// Update brings a machine up to date with its node class and with how the provider is
-	// configured, one step per call. It may be asked about every machine every few minutes:
-	// one that is up to date costs no call to the cloud. Nothing has to be remembered
-	// between calls.
+	// Update brings an instance up to date with its node class and with the provider's
+	// configuration, one step per call. It may be called for every instance every few minutes:
+	// one that is up to date costs no call to the cloud. The caller keeps no state between calls.
 	Update(ctx context.Context, m LaunchedNode) (Update, error)
 }
 
-// Update is how a machine stands. The zero Update is one with nothing to be done.
+// Update is the state of an update. The zero Update has nothing to do.
 type Update struct {
-	// Changed says what was changed just now, in words; empty when nothing was.
+	// Changed says what this call changed, in words; empty when nothing.
 	Changed string
-	// RetryAfter is when to call again, because something is left to be done or to be
-	// seen; zero when nothing is.
+	// RetryAfter is when to call again, because more must be changed or checked; zero when
+	// nothing remains.
 	RetryAfter time.Duration
 }
 
-// Repairer is a Provider that knows by which conditions a node shows that it will
-// not get well by itself.
+// Repairer is a Provider that knows which conditions show that a node will not recover by itself.
 type Repairer interface {
 	RepairPolicies() []RepairPolicy
 }
 
-// RepairPolicy is a node condition in a status that is not borne for longer than Tolerate.
+// RepairPolicy is a node condition and the status that is tolerated for at most Tolerate.
 type RepairPolicy struct {
 	Condition, Status string
 	Tolerate          time.Duration

@@ -13,26 +13,25 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Options describe a cloud. The zero value sells a few types at once and
-// without limit.
+// Options describe a cloud. The zero value has a few instance types, no latency and no limits.
 type Options struct {
-	// Types are on sale to every class; nil means Types().
+	// Types are the instance types of every class; nil means Types().
 	Types []offering.InstanceType
-	// Quota is how much there is of each budget. A budget not listed is not limited.
+	// Quota is the size of each quota. A quota that is not listed is not limited.
 	Quota map[string]int64
-	// Create is from an accepted purchase until the machine runs or, out of stock,
-	// fails. Delete is from a termination until the machine is gone.
+	// Create is the time from an accepted launch until the instance runs or, out of stock, fails.
+	// Delete is the time from a termination until the instance is gone.
 	Create, Delete time.Duration
 	// Call is how long every call to the cloud takes.
 	Call time.Duration
-	// RetryAfter is what Instance.RetryAfter says. Zero means a second.
+	// RetryAfter is the value of Instance.RetryAfter. Zero means a second.
 	RetryAfter time.Duration
-	// Repair is what its provider does not bear; nil means that a node must be ready
-	// again within ten minutes.
+	// Repair is the repair policies of its provider; nil means that a node must be ready again
+	// within ten minutes.
 	Repair []provider.RepairPolicy
 }
 
-// A Cloud is where machines exist.
+// Cloud is where instances exist.
 type Cloud struct {
 	opts Options
 
@@ -43,10 +42,10 @@ type Cloud struct {
 	types    []offering.InstanceType // as last shown, with Unavailable filled in
 	calls    map[string]int
 	bought   int
-	image    string // that machines start from now
+	image    string // that instances start from now
 }
 
-// machine is one machine. Its times decide its state.
+// machine is one instance. Its times determine its state.
 type machine struct {
 	claim   provider.Claim
 	choice  offering.Ref
@@ -54,15 +53,15 @@ type machine struct {
 	image   string
 	created time.Time
 	fails   bool      // after Create, instead of running
-	deleted time.Time // zero while nobody asked
+	deleted time.Time // zero until it is terminated
 	stopped bool
 }
 
-// An Outage is what the cloud cannot deliver. Empty fields match everything.
+// Outage is what the cloud cannot deliver. Empty fields match everything.
 type Outage struct {
 	Type, Zone, CapacityType string
-	// Late outages accept the purchase and then fail it, and only those who
-	// tried know of them. Others are refused at once.
+	// Late outages accept the launch and then fail it, and only providers that tried know of
+	// them. Other outages refuse the launch at once.
 	Late bool
 }
 
@@ -71,7 +70,7 @@ func (o Outage) matches(c offering.Ref) bool {
 		(o.CapacityType == "" || o.CapacityType == c.CapacityType)
 }
 
-// NewCloud makes a cloud without machines.
+// NewCloud makes a cloud without instances.
 func NewCloud(opts Options) *Cloud {
 	if opts.Types == nil {
 		opts.Types = Types()
@@ -82,7 +81,7 @@ func NewCloud(opts Options) *Cloud {
 	return &Cloud{opts: opts, machines: map[string]*machine{}, calls: map[string]int{}, types: opts.Types, image: "memory-image"}
 }
 
-// Types are a few plausible types in two zones, each on demand and as spot.
+// Types are a few plausible instance types in two zones, each on demand and as spot.
 func Types() []offering.InstanceType {
 	var types []offering.InstanceType
 	for _, size := range []struct {
@@ -120,7 +119,7 @@ func Types() []offering.InstanceType {
 	return types
 }
 
-// StartOutage makes something unavailable until EndOutages.
+// StartOutage makes offerings unavailable until EndOutages.
 func (c *Cloud) StartOutage(o Outage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +135,7 @@ func (c *Cloud) EndOutages() {
 	c.show()
 }
 
-// show fills in what cannot be bought. A new slice appears exactly when something changed.
+// show marks the unavailable offerings. A new slice appears exactly when something changed.
 func (c *Cloud) show() {
 	types := slices.Clone(c.opts.Types)
 	for i := range types {
@@ -154,20 +153,19 @@ func choice(t offering.InstanceType, o offering.Offering) offering.Ref {
 	return offering.Ref{Type: t.Name, Zone: o.Zone, CapacityType: o.CapacityType, Price: o.Price}
 }
 
-// out reports whether an outage of that kind hits a choice.
+// out reports whether an outage of that kind matches an offering.
 func (c *Cloud) out(choice offering.Ref, late bool) bool {
 	return slices.ContainsFunc(c.outages, func(o Outage) bool { return o.Late == late && o.matches(choice) })
 }
 
-// PublishImage has machines start from another image from now on: those that exist
-// have drifted.
+// PublishImage makes instances start from another image from now on; existing ones have drifted.
 func (c *Cloud) PublishImage(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.image = id
 }
 
-// SetTypes puts other types on sale.
+// SetTypes replaces the instance types.
 func (c *Cloud) SetTypes(types []offering.InstanceType) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,16 +173,16 @@ func (c *Cloud) SetTypes(types []offering.InstanceType) {
 	c.show()
 }
 
-// SetFault has f decide, before each call ("launch", "get", "list", "terminate",
-// "abandon", "catalog", "drift"), whether it fails. Nil ends the faults.
+// SetFault makes f decide, before each call ("launch", "get", "list", "terminate", "abandon",
+// "catalog", "drift"), whether it fails. Nil ends the faults.
 func (c *Cloud) SetFault(f func(op string) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fault = f
 }
 
-// Reclaim takes a machine away, as clouds do with spot machines. It reports
-// whether there was one.
+// Reclaim takes an instance away, as clouds do with spot instances. It reports whether there was
+// one.
 func (c *Cloud) Reclaim(providerID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +194,7 @@ func (c *Cloud) Reclaim(providerID string) bool {
 	return true
 }
 
-// Stop deallocates a machine: it stays, and will not come back by itself.
+// Stop deallocates an instance: it still exists, and does not restart by itself.
 func (c *Cloud) Stop(providerID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,7 +206,8 @@ func (c *Cloud) Stop(providerID string) bool {
 	return true
 }
 
-// Fail has a machine fail that was made long ago: it stays, and will not come back by itself.
+// Fail makes an instance fail that was created long ago: it still exists, and does not recover by
+// itself.
 func (c *Cloud) Fail(providerID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +219,7 @@ func (c *Cloud) Fail(providerID string) bool {
 	return true
 }
 
-// Machines are the provider IDs of all machines that exist, sorted.
+// Machines are the provider IDs of all instances that exist, sorted.
 func (c *Cloud) Machines() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,15 +231,15 @@ func (c *Cloud) Machines() []string {
 	return ids
 }
 
-// Bought is how many machines were ever created: more than there are claims
-// means that somebody bought twice.
+// Bought is how many instances were ever created. More than there are claims means that one claim
+// was launched twice.
 func (c *Cloud) Bought() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bought
 }
 
-// Calls is how often each call was made, by the names that SetFault knows.
+// Calls is how often each call was made, by the names that SetFault uses.
 func (c *Cloud) Calls() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,7 +248,7 @@ func (c *Cloud) Calls() map[string]int {
 
 const idPrefix = "memory:///machines/"
 
-// nameOf is the machine's name in a provider ID, "" when it is not one of ours.
+// nameOf is the instance's name in a provider ID, "" when the ID is of another cloud.
 func nameOf(providerID string) string {
 	name, ok := strings.CutPrefix(providerID, idPrefix)
 	if !ok {
@@ -263,7 +262,7 @@ func (c *Cloud) find(providerID string) *machine {
 	return c.machines[nameOf(providerID)]
 }
 
-// sweep removes the machines whose deletion has come to its end.
+// sweep removes the instances whose deletion has finished.
 func (c *Cloud) sweep() {
 	now := time.Now()
 	for name, m := range c.machines {
@@ -302,7 +301,7 @@ func offered(t offering.InstanceType, c offering.Ref) *offering.Offering {
 	return nil
 }
 
-// typeNamed finds a type on sale.
+// typeNamed finds an instance type by name.
 func (c *Cloud) typeNamed(name string) (offering.InstanceType, error) {
 	for _, t := range c.opts.Types {
 		if t.Name == name {

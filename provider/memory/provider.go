@@ -12,16 +12,16 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Provider buys machines in a Cloud. What it learns of late outages it
-// remembers until it is replaced, as a real provider would for a while.
+// Provider launches instances in a Cloud. It remembers late outages until it is replaced, as a
+// real provider would for a while.
 type Provider struct {
 	cloud *Cloud
 
 	mu       sync.Mutex
 	failed   map[offering.Ref]bool // by type, zone and capacity type
 	snapshot *provider.Snapshot
-	shown    []offering.InstanceType // the cloud's, that snapshot was made of
-	learnt   int                     // len(failed) then
+	shown    []offering.InstanceType // the cloud's types that snapshot was made of
+	learnt   int                     // len(failed) at that time
 }
 
 var (
@@ -40,7 +40,7 @@ func New(c *Cloud) *Provider {
 // Name is the provider's name in metrics and logs.
 func (p *Provider) Name() string { return "memory" }
 
-// call passes the cloud's latency and faults.
+// call applies the cloud's latency and faults.
 func (p *Provider) call(ctx context.Context, op string) error {
 	c := p.cloud
 	if c.opts.Call > 0 {
@@ -64,7 +64,7 @@ func (p *Provider) call(ctx context.Context, op string) error {
 	return nil
 }
 
-// rereads is how old a snapshot may be in which nothing has changed.
+// rereads is the age from which a snapshot is renewed even if nothing has changed.
 const rereads = 10 * time.Minute
 
 // Catalog is the same for every class.
@@ -88,7 +88,8 @@ func (p *Provider) Catalog(ctx context.Context, _ string) (*provider.Snapshot, e
 	return p.snapshot, nil
 }
 
-// available adds what this provider has learnt to what the cloud shows.
+// available marks the offerings that this provider knows to fail, besides those that the cloud
+// shows as unavailable.
 func (p *Provider) available(types []offering.InstanceType) []offering.InstanceType {
 	if p.snapshot != nil && same(p.shown, types) && p.learnt == len(p.failed) {
 		return p.snapshot.Types
@@ -109,19 +110,19 @@ func (p *Provider) available(types []offering.InstanceType) []offering.InstanceT
 	return types
 }
 
-// same reports whether two slices are one.
+// same reports whether two slices share their first element and length.
 func same(a, b []offering.InstanceType) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// key leaves out the price, which does not tell offers apart.
+// key leaves out the price, which does not identify an offering.
 func key(c offering.Ref) offering.Ref {
 	c.Price = 0
 	return c
 }
 
-// Launch buys the first choice that the cloud accepts, or says how the machine
-// fares that was bought before.
+// Launch buys the first offering that the cloud accepts, or reports the state of the instance
+// that exists already.
 func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.Instance, error) {
 	if claim.UID == "" || len(claim.Offerings) == 0 {
 		return provider.Instance{}, fmt.Errorf("launching %s: the claim needs a UID and choices", claim.Name)
@@ -141,7 +142,7 @@ func (p *Provider) Launch(ctx context.Context, claim provider.Claim) (provider.I
 	return p.follow(name, m), nil
 }
 
-// machineName depends on the claim alone, so that every provider finds the machine.
+// machineName depends on the claim alone, so that every provider finds the instance.
 func machineName(claim provider.Claim) string { return claim.Name + "-" + claim.UID }
 
 func (p *Provider) buy(name string, claim provider.Claim) (provider.Instance, error) {
@@ -188,7 +189,7 @@ func (p *Provider) hasFailed(choice offering.Ref) bool {
 	return p.failed[key(choice)]
 }
 
-// follow reports an existing machine, and gives back one that failed.
+// follow reports an existing instance, and deletes one that failed.
 func (p *Provider) follow(name string, m *machine) provider.Instance {
 	in := p.cloud.instance(name, m)
 	switch in.State {
@@ -205,7 +206,7 @@ func (p *Provider) follow(name string, m *machine) provider.Instance {
 	return in
 }
 
-// instance says what a machine is now.
+// instance returns the present state of an instance.
 func (c *Cloud) instance(name string, m *machine) provider.Instance {
 	in := provider.Instance{
 		ProviderID: idPrefix + name, Name: name, NodeName: name,
@@ -242,7 +243,7 @@ func (c *Cloud) state(m *machine) provider.State {
 	return provider.Running
 }
 
-// Get finds one machine.
+// Get finds one instance.
 func (p *Provider) Get(ctx context.Context, providerID string) (provider.Instance, error) {
 	if err := p.call(ctx, "get"); err != nil {
 		return provider.Instance{}, err
@@ -256,10 +257,10 @@ func (p *Provider) Get(ctx context.Context, providerID string) (provider.Instanc
 	return p.cloud.instance(nameOf(providerID), m), nil
 }
 
-// Recognizes reports whether a provider ID is one of the clouds in memory.
+// Recognizes reports whether a provider ID is of a cloud in memory.
 func (p *Provider) Recognizes(providerID string) bool { return nameOf(providerID) != "" }
 
-// List returns all machines, by name.
+// List returns all instances, by name.
 func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 	if err := p.call(ctx, "list"); err != nil {
 		return nil, err
@@ -274,7 +275,7 @@ func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 	return list, nil
 }
 
-// Terminate gives a machine back.
+// Terminate deletes an instance.
 func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 	if err := p.call(ctx, "terminate"); err != nil {
 		return err
@@ -282,7 +283,7 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 	return p.cloud.end(providerID)
 }
 
-// Abandon gives back the machine of a claim, if there is one.
+// TerminateUnclaimed deletes the instance of a claim, if there is one.
 func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
 	if err := p.call(ctx, "abandon"); err != nil {
 		return err
@@ -303,7 +304,7 @@ func (c *Cloud) end(providerID string) error {
 	return nil
 }
 
-// missing is why no machine has a provider ID.
+// missing is the error for a provider ID that no instance has.
 func missing(providerID string) error {
 	if nameOf(providerID) == "" {
 		return provider.ErrForeign

@@ -27,7 +27,7 @@ func (p *Provider) Drift(ctx context.Context, m provider.LaunchedNode) (provider
 	return provider.Drift{Reason: "ImageDrift", Detail: "runs " + m.ImageID + ", new machines run " + image}, nil
 }
 
-// RepairPolicies are the cloud's.
+// RepairPolicies returns the cloud's.
 func (p *Provider) RepairPolicies() []provider.RepairPolicy {
 	if p.cloud.opts.Repair != nil {
 		return p.cloud.opts.Repair

@@ -90,7 +90,7 @@ func (r *run) catalogIsStable() {
 	}
 }
 
-// offered is the offer behind a choice; the zero Offer when there is none.
+// offered is the offering that c refers to; the zero Offering when there is none.
 func offered(s *provider.Snapshot, c offering.Ref) offering.Offering {
 	for _, t := range s.Types {
 		for _, o := range t.Offerings {
@@ -161,8 +161,8 @@ func (r *run) launchAcrossRestarts() {
 	r.wantOne(claim)
 }
 
-// launchRemembers restarts after a purchase: with what was to be remembered, without it,
-// and with what somebody else wrote in its place.
+// launchRemembers restarts after a launch: with the LaunchState that was to be kept, without it,
+// and with other values in its place.
 func (r *run) launchRemembers() {
 	for name, recall := range map[string]func(map[string]string){
 		"kept": func(map[string]string) {}, "lost": func(m map[string]string) { clear(m) },
@@ -196,11 +196,11 @@ func (r *run) launchRemembers() {
 		}
 		r.terminate(func() error { return p.Terminate(r.Context(), in.ProviderID) })
 		r.wantNothing()
-		r.p = r.Open(r.T) // which has not learnt what is out of stock
+		r.p = r.Open(r.T) // the new provider has not learned what is out of stock
 	}
 }
 
-// memorize does to a claim's memory what Instance.Memory asks for.
+// memorize stores Instance.LaunchState as the claim's LaunchState.
 func (r *run) memorize(into, memory map[string]string) {
 	r.Helper()
 	size := 0
@@ -248,8 +248,8 @@ func (r *run) failsOver(late bool) {
 	r.wantNothing()
 }
 
-// distinct returns n choices of different types, so that what is learnt of one
-// says nothing of the next: the largest of the cheapest come first.
+// distinct returns n offerings whose types use different quotas, the cheapest of each, so that
+// what a provider learns about one says nothing about the next.
 func (r *run) distinct(n int) []offering.Ref {
 	r.Helper()
 	var out []offering.Ref

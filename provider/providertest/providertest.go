@@ -1,9 +1,8 @@
-// Package providertest holds the laws every provider keeps, as tests. A
-// provider's own test calls Run with a Harness over its cloud.
+// Package providertest tests the laws that every provider keeps. A provider's own test calls Run
+// with a Harness over its cloud.
 //
-// It knows providers only through the port, and their cloud only through the
-// Harness. It waits for nothing but the cloud: time must pass by itself or
-// through Harness.Pause.
+// It knows providers only through package provider, and their cloud only through the Harness. It
+// waits for nothing but the cloud: time must pass by itself or through Harness.Pause.
 package providertest
 
 import (
@@ -22,24 +21,24 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Harness is one cloud without machines of ours. Run asks for a fresh one per law.
+// Harness is one cloud without instances of this installation. Run asks for a fresh one per law.
 type Harness struct {
-	// Class names a node class that can be bought for.
+	// Class names a node class that is ready.
 	Class string
 	// Open makes a provider that has never seen the cloud, as after a restart.
 	Open func(t *testing.T) provider.Provider
-	// StockOut makes a choice impossible to buy: refused at once or, when late,
-	// accepted and then failed.
+	// StockOut makes an offering unavailable: refused at once or, when late, accepted and then
+	// failed.
 	StockOut func(t *testing.T, c offering.Ref, late bool)
-	// Residue lists what exists in the cloud on our account: machines, interfaces,
-	// disks, addresses.
+	// Residue lists what exists in the cloud on our account: instances, interfaces, disks,
+	// addresses.
 	Residue func(t *testing.T) []string
-	// Pause lets the cloud go on between two calls; nil means that it needs no help.
+	// Pause lets the cloud proceed between two calls; nil when it needs no help.
 	Pause func(time.Duration)
 }
 
-// steps is how often a law asks again before it gives up. Calls take real time
-// against a real cloud, so this is minutes there and milliseconds in memory.
+// steps is how often a law repeats a call before it fails. Calls take real time against a real
+// cloud, so this is minutes there and milliseconds in memory.
 const steps = 20_000
 
 // Run checks every law against a cloud of its own.
@@ -98,7 +97,7 @@ func (r *run) catalog() *provider.Snapshot {
 	return s
 }
 
-// choices are all offers that can be bought now, cheapest first.
+// choices are all offerings that can be bought now, cheapest first.
 func (r *run) choices() []offering.Ref {
 	r.Helper()
 	var all []offering.Ref
@@ -137,7 +136,7 @@ func (r *run) pause(d time.Duration) {
 	}
 }
 
-// settle launches until the machine runs, and collects what was refused on the way.
+// settle launches until the instance runs, and collects the refused attempts.
 func (r *run) settle(p provider.Provider, c provider.Claim) (provider.Instance, []provider.Attempt, error) {
 	var attempts []provider.Attempt
 	for range steps {
@@ -164,7 +163,7 @@ func (r *run) launch(c provider.Claim) provider.Instance {
 	return in
 }
 
-// machines are the machines that exist, of whatever state.
+// machines are the instances that exist, in any state.
 func (r *run) machines() []provider.Instance {
 	r.Helper()
 	list, err := r.p.List(r.Context())
@@ -180,7 +179,7 @@ func (r *run) wantOne(c provider.Claim) {
 	}
 }
 
-// terminate asks until the machine is gone.
+// terminate repeats the call until the instance is gone.
 func (r *run) terminate(again func() error) {
 	r.Helper()
 	for range steps {
