@@ -8,8 +8,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// preferences are the words of a decision's log line about what pods merely
-// prefer; none when nobody prefers anything.
+// preferences returns the log values about the pods' preferences; none when no pod has any.
 func preferences(p schedule.Preferences) []any {
 	if p.Asked == 0 {
 		return nil
@@ -17,8 +16,8 @@ func preferences(p schedule.Preferences) []any {
 	return []any{"preferences-asked", p.Asked, "preferences-honoured", p.Honoured, "preferences-cost", p.Cost.USD()}
 }
 
-// choice are the words of a launch's log line about what is bought first, and
-// what would have been bought instead.
+// choice returns the log values about the offering that is tried first, and those that would be
+// tried instead.
 func choice(l schedule.Launch) []any {
 	first := l.Offerings[0]
 	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD()}

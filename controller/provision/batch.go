@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// eager is the part of the idle duration that the first pods after a quiet spell
-// wait for each other. They should not wait a whole second for pods that may not
-// come; those that do come during the work are gathered meanwhile.
+// eager divides the idle duration for the first pods after a quiet time. They should not wait a
+// whole second for pods that may not come; pods that come during the work are gathered meanwhile.
 const eager = 10
 
-// urgent is how long a batch stays open once pods are in it that lose their machine
-// without being asked: what Azure takes within seconds goes into one plan, and a
-// stream of notices does not hold up the first of them.
+// urgent is how long a batch stays open once it has pods whose node the cloud interrupts: all
+// interruptions within that time go into one plan, and a stream of notices does not delay the
+// first of them.
 const urgent = 100 * time.Millisecond
 
-// Batcher gathers pods that need room. It fires soon after the first one when
-// nothing happened for a while, and otherwise when no new pod came for Idle or
-// the batch has been open for Max. Pods in a hurry close it at once.
+// Batcher gathers pods that need capacity. A batch is due soon after the first pod if nothing
+// happened for a while, and otherwise when no new pod came for the idle duration or the batch has
+// been open for the longest duration. Urgent pods close it at once.
 type Batcher struct {
 	idle, longest time.Duration
 	kick, rush    chan struct{}
@@ -26,7 +25,7 @@ type Batcher struct {
 	mu    sync.Mutex
 	known map[string]bool // pods of the open batch
 
-	quietSince time.Time // when the last batch was handed out
+	quietSince time.Time // when the last batch was due
 }
 
 // NewBatcher returns a Batcher; zero durations mean 1 s and 10 s.
@@ -40,8 +39,8 @@ func NewBatcher(idle, longest time.Duration) *Batcher {
 	return &Batcher{idle: idle, longest: longest, kick: make(chan struct{}, 1), rush: make(chan struct{}, 1), known: map[string]bool{}}
 }
 
-// Trigger adds a pod to the open batch; "" asks for a batch without naming one. A
-// pod that is in it already does not keep it open longer. It never blocks.
+// Trigger adds a pod to the open batch; "" asks for a batch without naming a pod. A pod that is
+// already in the batch does not keep it open longer. Trigger never blocks.
 func (b *Batcher) Trigger(pod string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,23 +51,22 @@ func (b *Batcher) Trigger(pod string) {
 	case b.kick <- struct{}{}:
 		b.known[pod] = true
 	default:
-		// A kick is waiting already. Remembering more would fill the memory of a
-		// standby, which is triggered for weeks and never waits for a batch.
+		// A kick is pending already. Recording more pods would fill the memory of a standby
+		// replica, which is triggered for weeks and never waits for a batch.
 	}
 }
 
-// Hurry asks for a batch within a tenth of a second, for a pod whose machine is taken
-// away. It never blocks.
+// Hurry asks for a batch within a tenth of a second, for a pod whose node is interrupted. It
+// never blocks.
 func (b *Batcher) Hurry(string) {
 	select {
 	case b.rush <- struct{}{}:
-	default: // somebody is in a hurry already
+	default: // a rush is pending already
 	}
 }
 
-// Wait returns when a batch is due, at the latest after retry: pods that nothing
-// could host may have become hostable without anybody saying so. It reports false
-// when the context ends.
+// Wait returns when a batch is due, at the latest after retry: pods that fitted nowhere may fit
+// now without any event. It reports false when the context ends.
 func (b *Batcher) Wait(ctx context.Context, retry time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -101,7 +99,8 @@ func (b *Batcher) gather(ctx context.Context, closing <-chan time.Time) {
 		case <-time.After(gap):
 			return
 		case <-rush:
-			closing, rush = time.After(min(urgent, b.longest)), nil // only the first in a hurry sets the time
+			// Only the first rush sets the time.
+			closing, rush = time.After(min(urgent, b.longest)), nil
 		case <-b.kick:
 		}
 	}

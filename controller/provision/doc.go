@@ -1,7 +1,7 @@
-// Package provision buys nodes for pods that fit nowhere: it gathers them into
-// batches, lets pack decide on the mirror's World, writes the plan down as
-// NodeClaims and tells each pod what to expect.
+// Package provision launches nodes for pods that fit nowhere: it gathers the pods into batches,
+// calls schedule.Solve on the mirror's Snapshot, creates the plan's NodeClaims and publishes
+// events on the pods.
 //
-// It refuses to talk to a cloud: launching is the lifecycle's work. The zero
-// Provisioner is not usable; see New.
+// It does not talk to a cloud: the lifecycle controller launches the instances. All exported
+// fields of Provisioner are required except where said.
 package provision

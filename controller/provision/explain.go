@@ -11,23 +11,23 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// FunnelAnnotation holds, on a FailedScheduling event, the funnels as JSON: what
-// the message says in words, with the parameters as data.
+// FunnelAnnotation holds, on a FailedScheduling event, the funnels as JSON: the content of the
+// message, with the parameters as data.
 const FunnelAnnotation = "karve.dev/funnels"
 
-// FactsAnnotation holds, on the event of a pod that was refused before any offer
-// was looked at, the parameters of the reason as JSON.
+// FactsAnnotation holds the parameters of the reason as JSON, on the event of a pod that was
+// refused before any offering was looked at.
 const FactsAnnotation = "karve.dev/facts"
 
-// largestData bounds the data attached to one event, in bytes: a cluster of a
-// hundred pools would otherwise fill etcd with explanations.
+// largestData bounds the data attached to one event, in bytes: otherwise a cluster of a hundred
+// pools would fill etcd with explanations.
 const largestData = 8 << 10
 
-// silent reports whether the pod itself asked not to be provisioned for: it gets no event.
+// silent reports whether the pod opted out of provisioning: it gets no event.
 func silent(r reason.Reason) bool { return r == reason.OptedOut }
 
-// Explain says in one line why nothing can host a group of pods: how many pools
-// were asked, and for each which filter removed the last candidate, with counts.
+// Explain says in one line why no node can run a group of pods: how many pools were tried, and
+// for each pool which filter removed the last candidate, with counts.
 func Explain(u schedule.Unplaced) string {
 	if len(u.Funnels) == 0 {
 		return plainly(u)
@@ -46,8 +46,8 @@ func Explain(u schedule.Unplaced) string {
 	return text
 }
 
-// allStatic reports whether every pool keeps a fixed number of nodes: upstream has
-// words for a cluster that no pod can make grow.
+// allStatic reports whether every pool has a fixed number of nodes: upstream has a message for
+// such a cluster.
 func allStatic(fs []reason.Funnel) bool {
 	return !slices.ContainsFunc(fs, func(f reason.Funnel) bool { return f.Blocked != reason.Static })
 }
@@ -92,8 +92,8 @@ func explainPool(f reason.Funnel) string {
 	return b.String()
 }
 
-// filter names a cut. What the pool rules out for everybody is told apart from what
-// the pod asks.
+// filter names a cut. What the pool's own requirements remove is named apart from what the pods'
+// requirements remove.
 func filter(cut reason.Cut) string {
 	if cut.Detail == ownRequirements {
 		return "its own " + string(cut.By)
@@ -101,8 +101,8 @@ func filter(cut reason.Cut) string {
 	return string(cut.By)
 }
 
-// parameters are what a cut was decided by: its words, else its facts. Where the
-// known phrase has them all they are not said twice.
+// parameters is what a cut was decided by: its detail, else its facts. It is empty where the
+// phrase of upstream contains them all.
 func parameters(cut reason.Cut) string {
 	switch {
 	case cut.By == reason.Taints && cut.Facts.Get("taint") != nil, cut.By == reason.Topology && cut.Facts.Get("counts") != nil, cut.Detail == ownRequirements:
@@ -119,8 +119,8 @@ func parameters(cut reason.Cut) string {
 	return strings.Join(parts, ", ")
 }
 
-// funnelData is the JSON of the funnels; empty when there are none, or too many
-// to be attached to an event.
+// funnelData is the JSON of the funnels; empty when there are none, or when it is too large for
+// an event.
 func funnelData(fs []reason.Funnel) string {
 	if len(fs) == 0 {
 		return ""
@@ -143,7 +143,8 @@ func bounded(value any) string {
 	return string(data)
 }
 
-// gist is what must change for the same pod to be told again: the filters, not the counts.
+// gist is the event's key: only when it changes is the same pod told again at once. It has the
+// filters, not the counts.
 func gist(u schedule.Unplaced) string {
 	parts := []string{string(u.Because)}
 	for _, f := range u.Funnels {

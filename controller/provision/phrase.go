@@ -9,12 +9,13 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// ownRequirements is how a market words a cut that no pod had a part in.
+// ownRequirements is the detail of a cut that the pool's own requirements cause, whatever the
+// pods ask.
 const ownRequirements = cluster.OwnRequirements
 
-// phrase adds the words that runbooks for Karpenter search for; empty while
-// something is left. They are upstream's failure texts; the pool's name, which
-// upstream leaves out of most, stands before them.
+// phrase returns the failure texts of upstream, which runbooks for Karpenter search for; empty
+// while offerings are left. The pool's name, which upstream leaves out of most texts, precedes
+// them.
 func phrase(f reason.Funnel) string {
 	last, ok := f.Last()
 	if !ok || f.Blocked != "" || f.Left() > 0 {
@@ -46,9 +47,9 @@ func parenthesis(name, value string) string {
 	return fmt.Sprintf(" (%s=%s)", name, value)
 }
 
-// shortage is about the three criteria that an instance type has to meet. One of
-// them that leaves nothing by itself is named alone; else the text says which had
-// been met before the last one failed.
+// shortage is about the three criteria that an instance type has to meet. A criterion that
+// removes everything by itself is named alone; otherwise the text says which criteria were met
+// before the last one failed.
 func shortage(f reason.Funnel, last reason.Cut) string {
 	by := func(r reason.Reason) bool {
 		return slices.ContainsFunc(f.Cuts, func(c reason.Cut) bool { return c.By == r && c.Detail != ownRequirements })
@@ -70,7 +71,7 @@ func shortage(f reason.Funnel, last reason.Cut) string {
 	return "no instance type has the required offering"
 }
 
-// unknown is about a label that nobody has, with the known one that is most like it.
+// unknown is about a label that no offering has, with the most similar known label.
 func unknown(fs reason.Facts) string {
 	text := fmt.Sprintf("label %q does not have known values", fs.Text("unknown"))
 	if nearest := fs.Text("nearest"); nearest != "" {
@@ -79,7 +80,7 @@ func unknown(fs reason.Facts) string {
 	return text
 }
 
-// topology names what the constraint was decided by as far as the facts say.
+// topology names the parameters of the constraint as far as the facts have them.
 func topology(last reason.Cut) string {
 	kind := last.Facts.Text("type")
 	if kind == "" {
@@ -108,8 +109,8 @@ func limits(last reason.Cut) string {
 	return "all available instance types exceed limits for nodepool"
 }
 
-// barren is what to tell a pool whose own requirements, or whose minValues, leave
-// nothing to buy for anybody; empty for all others.
+// barren is the message for a pool whose own requirements, or whose minValues, leave no instance
+// type for any pod; empty for other pools.
 func barren(f reason.Funnel) string {
 	const text = "NodePool requirements filtered out all compatible available instance types"
 	last, ok := f.Last()

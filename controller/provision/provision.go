@@ -28,15 +28,15 @@ import (
 
 const (
 	name = "provisioner" // in metrics and logs
-	// retry is how often pods that nothing could host are looked at again.
+	// retry is how often pods that fitted nowhere are tried again.
 	retry = 10 * time.Second
-	// unsynced is how soon to look again while the cluster is not known completely.
+	// unsynced is the pause before looking again while the mirror is not synced.
 	unsynced = 200 * time.Millisecond
 	// writers bounds how many NodeClaims are created at once.
 	writers = 50
 )
 
-// Provisioner turns pods that need room into NodeClaims.
+// Provisioner turns pods that need capacity into NodeClaims.
 type Provisioner struct {
 	Client  client.Client
 	Mirror  *kube.Mirror
@@ -45,10 +45,10 @@ type Provisioner struct {
 	Events  *events.Recorder
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Buffers are told where room for capacity buffers is; nil when nobody asks for any.
+	// Buffers records where the capacity for CapacityBuffers is; nil when they are not used.
 	Buffers *buffer.Keeper
 
-	// What was last said about pods and catalog, so that it is said once.
+	// What was last logged about pods and catalog, so that it is logged once.
 	waiting    int
 	incomplete string
 }
@@ -63,8 +63,8 @@ func (p *Provisioner) Start(ctx context.Context) error {
 	return nil
 }
 
-// Provision handles one batch: read, decide, act, record. What it could not write
-// down stays pending and comes again with the next batch.
+// Provision handles one batch: read, decide, act, record. Pods whose claim could not be created
+// stay pending and come again with the next batch.
 func (p *Provisioner) Provision(ctx context.Context) error {
 	err := p.read(ctx)
 	if ctx.Err() != nil {
@@ -78,7 +78,7 @@ func (p *Provisioner) Provision(ctx context.Context) error {
 }
 
 func (p *Provisioner) read(ctx context.Context) error {
-	for !p.Mirror.Synced() { // a World with holes would buy what is there already
+	for !p.Mirror.Synced() { // an incomplete Snapshot would launch nodes that exist already
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -94,8 +94,8 @@ func (p *Provisioner) read(ctx context.Context) error {
 	return p.Catalog.Refresh(ctx)
 }
 
-// sayIncomplete logs what the catalog lacks when that changes: pods that nothing
-// can host bring a batch every few seconds.
+// sayIncomplete logs what the catalog lacks when that changes: pods that fit nowhere cause a
+// batch every few seconds.
 func (p *Provisioner) sayIncomplete(err error) {
 	text := ""
 	if err != nil {
@@ -142,8 +142,7 @@ func podCount(plan schedule.Plan) int {
 	return n
 }
 
-// launch creates the claims side by side. One that is refused must not hold back
-// the others.
+// launch creates the claims concurrently. A claim that is refused must not delay the others.
 func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch) error {
 	var (
 		group panics.Group
@@ -161,7 +160,7 @@ func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch) er
 			return nil
 		})
 	}
-	_ = group.Wait() // the functions return nil; errs has it all
+	_ = group.Wait() // the functions return nil; errs has the errors
 	return errors.Join(errs...)
 }
 
@@ -193,7 +192,7 @@ func (p *Provisioner) create(ctx context.Context, l schedule.Launch) error {
 	return nil
 }
 
-// Create writes a claim down, drafted again until its name is free.
+// Create creates a claim, drafted again until its name is free.
 func Create(ctx context.Context, c client.Client, draft func() *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
 	for {
 		claim := draft()
@@ -204,7 +203,7 @@ func Create(ctx context.Context, c client.Client, draft func() *karpv1.NodeClaim
 	}
 }
 
-// Draft is the claim that a launch stands for, under a name that is probably free.
+// Draft is the claim of a launch, under a name that is probably free.
 func Draft(k *catalog.Keeper, l schedule.Launch, pool *karpv1.NodePool) *karpv1.NodeClaim {
 	claim := kube.Claim(l, pool, pool.Name+"-"+rand.String(5))
 	keepVariety(claim, pool, l.Relaxed)
@@ -212,7 +211,7 @@ func Draft(k *catalog.Keeper, l schedule.Launch, pool *karpv1.NodePool) *karpv1.
 	return claim
 }
 
-// noteOverlays marks a claim that overlays had a part in.
+// noteOverlays annotates a claim whose offerings NodeOverlays changed.
 func noteOverlays(claim *karpv1.NodeClaim, k *catalog.Keeper, l schedule.Launch) {
 	price, capacity := k.Touched(kube.ClassOf(claim.Spec.NodeClassRef), l.Offerings)
 	if price {
@@ -223,7 +222,7 @@ func noteOverlays(claim *karpv1.NodeClaim, k *catalog.Keeper, l schedule.Launch)
 	}
 }
 
-// tell says to each pod where it should land.
+// tell publishes on each pod the node where it should be scheduled.
 func (p *Provisioner) tell(pods []cluster.PodRef, node string) {
 	landing := p.Mirror.Describe(node)
 	for _, ref := range pods {
@@ -255,7 +254,7 @@ func (p *Provisioner) record(plan schedule.Plan, took time.Duration) {
 	}
 }
 
-// explain says to each pod of the group why nothing can host it.
+// explain publishes on each pod of the group why no node can run it.
 func (p *Provisioner) explain(u schedule.Unplaced) {
 	text := "Failed to schedule pod, " + Explain(u)
 	data := map[string]string{}
@@ -279,7 +278,7 @@ func (p *Provisioner) explain(u schedule.Unplaced) {
 	p.explainPools(u.Funnels)
 }
 
-// explainPools tells a pool whose own requirements leave nothing to buy.
+// explainPools publishes on a pool that its own requirements leave no instance type.
 func (p *Provisioner) explainPools(funnels []reason.Funnel) {
 	for _, f := range funnels {
 		text := barren(f)

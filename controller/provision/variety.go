@@ -7,9 +7,9 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// keepVariety writes the pool's minValues down on the claim, and whether the
-// decision had to make do with less. A claim that lists fewer values than its
-// minValues would be refused by the API, so there the list's length stands.
+// keepVariety writes the pool's minValues into the claim, and whether the decision relaxed them.
+// The API rejects a claim that lists fewer values than its minValues, so minValues is lowered to
+// the length of the list there.
 func keepVariety(claim *karpv1.NodeClaim, pool *karpv1.NodePool, relaxed []string) {
 	if len(relaxed) > 0 {
 		claim.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = "true"
