@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// joinsBy is when most machines have long joined: three times the slowest of a healthy
-	// region. Those that have not are asked about.
+	// joinsBy is the time by which most nodes have joined: three times the slowest of a healthy
+	// region. After it the provider is asked about the instance.
 	joinsBy = 3 * time.Minute
-	// askAgain is how often they are.
+	// askAgain is how often the provider is asked again.
 	askAgain = time.Minute
 )
 
-// seek asks about a machine whose Node does not come. One that was stopped or deleted
-// from outside, or has failed after it was made, never joins, and its pods need not wait for the time-out; an answer that
-// cannot be had ends nothing.
+// seek asks the provider about an instance whose Node does not come. An instance that was stopped
+// or deleted from outside, or failed after it was created, never joins, so its pods need not wait
+// for the timeout. If the provider cannot answer, nothing ends.
 func (s *step) seek(ctx context.Context) error {
 	launched := s.StatusConditions().Get(karpv1.ConditionTypeLaunched)
 	if s.node != nil || !launched.IsTrue() || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) {
@@ -42,7 +42,7 @@ func (s *step) seek(ctx context.Context) error {
 		return nil
 	}
 	if s.Forewarned != nil && s.claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
-		s.Forewarned.EvictionAnnounced(kube.OfferingOf(s.claim)) // taken back, most likely
+		s.Forewarned.EvictionAnnounced(kube.OfferingOf(s.claim)) // most likely taken back
 	}
 	s.Log.Info("lost machine that never joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", machine.State)
 	return s.remove(ctx, "interrupted")

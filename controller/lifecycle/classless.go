@@ -14,15 +14,15 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// classMissing reports whether the provider finds no node class of the claim's.
+// classMissing reports whether the provider does not find the claim's node class.
 func classMissing(err error) bool {
 	var notReady *provider.NotReadyError
 	return errors.As(err, &notReady) && notReady.Reason == provider.ClassNotFound
 }
 
-// withoutClass ends a claim whose node class does not exist: waiting brings it no machine. The
-// provider reads classes from a cache, which may be behind a class that was just made, so the
-// API is asked before.
+// withoutClass deletes a claim whose node class does not exist: waiting does not help it. The
+// provider reads classes from a cache, which may lack a class that was just created, so the API
+// is asked first.
 func (s *step) withoutClass(ctx context.Context, missing error) error {
 	exists, err := s.classExists(ctx)
 	if err != nil || exists {
@@ -36,7 +36,7 @@ func (s *step) withoutClass(ctx context.Context, missing error) error {
 	return s.remove(ctx, "nodeclass_not_ready")
 }
 
-// classExists asks the API, past the cache. A kind that it does not serve has no classes.
+// classExists asks the API, past the cache. A kind that the API does not serve has no classes.
 func (s *step) classExists(ctx context.Context) (bool, error) {
 	class, name := &unstructured.Unstructured{}, kube.ClassOf(s.claim.Spec.NodeClassRef)
 	class.SetGroupVersionKind(s.Class)

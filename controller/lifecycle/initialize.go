@@ -14,7 +14,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// initialize waits until the node can run what was promised on it.
+// initialize waits until the node can run the pods that were promised capacity on it.
 func (s *step) initialize(ctx context.Context) error {
 	if s.node == nil || !kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) ||
 		kube.ConditionTrue(s.claim, karpv1.ConditionTypeInitialized) {
@@ -38,8 +38,8 @@ func (s *step) initialize(ctx context.Context) error {
 
 const resourceNotRegistered = "ResourceNotRegistered"
 
-// obstacle is the first thing that keeps the node from being initialized, as a
-// condition reason and a message; empty when nothing does.
+// obstacle is the first thing that keeps the node from being initialized, as a condition reason
+// and a message; empty when there is none.
 func obstacle(n *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
 	if !kube.Ready(n) {
 		return "NodeNotReady", "Node status is not Ready"
@@ -65,8 +65,8 @@ func obstacle(n *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) 
 	return "", ""
 }
 
-// promised reports whether the machine was bought with that resource. A claim
-// that never learnt its capacity promises everything it requests.
+// promised reports whether the instance was launched with that resource. A claim without a
+// recorded capacity promises everything it requests.
 func promised(claim *karpv1.NodeClaim, name corev1.ResourceName) bool {
 	if len(claim.Status.Capacity) == 0 {
 		return true
@@ -87,10 +87,10 @@ func (s *step) markInitialized(ctx context.Context) error {
 	return nil
 }
 
-// lacking ends a claim whose node has joined and never shows what it was bought for, such as
-// GPUs whose driver is broken. Its pods see room on it that never comes, and nothing else
-// would end it: disruption leaves nodes alone that are not initialized. Anything else that
-// keeps a node from being initialized is for people, who may be at it.
+// lacking deletes a claim whose node has joined and never shows a resource that it was launched
+// for, such as GPUs whose driver is broken. Its pods would wait for capacity that never comes,
+// and nothing else would delete it: disruption leaves nodes alone that are not initialized. Any
+// other obstacle is left to the users, who may be working on it.
 func (s *step) lacking(ctx context.Context) error {
 	registered, c := s.StatusConditions().Get(karpv1.ConditionTypeRegistered), s.StatusConditions().Get(karpv1.ConditionTypeInitialized)
 	if !registered.IsTrue() || c.IsTrue() || c.Reason != resourceNotRegistered {
@@ -105,7 +105,8 @@ func (s *step) lacking(ctx context.Context) error {
 	s.Log.Info("terminating due to timeout", "nodeclaim", s.claim.Name, "condition", karpv1.ConditionTypeInitialized, "timeout", resourceTimeout.String(),
 		"reason", c.Reason, "message", c.Message)
 	if s.Blamed != nil {
-		s.Blamed.NodeUnusable(kube.ClassOf(s.claim.Spec.NodeClassRef), kube.OfferingOf(s.claim), c.Message) // before a replacement is chosen
+		// Before a replacement is chosen.
+		s.Blamed.NodeUnusable(kube.ClassOf(s.claim.Spec.NodeClassRef), kube.OfferingOf(s.claim), c.Message)
 	}
 	s.say(c.Reason, errors.New(c.Message+": replacing the machine"))
 	if err := s.remove(ctx, "initialization_timeout"); err != nil {
@@ -115,9 +116,9 @@ func (s *step) lacking(ctx context.Context) error {
 	return nil
 }
 
-// giveUp ends a claim that takes too long to get a machine, or whose machine
-// takes too long to join. A machine that was accepted and cannot be seen may be well: it
-// has the time to join.
+// giveUp deletes a claim that takes too long to launch, or whose node takes too long to register.
+// An instance that was accepted and cannot be seen may be running, so it has until the
+// registration timeout.
 func (s *step) giveUp(ctx context.Context) error {
 	for _, t := range []struct {
 		condition, why string
@@ -146,7 +147,7 @@ func (s *step) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// failure is what the pool hears about a machine that was given up.
+// failure is the outcome that is recorded for the pool when a claim is given up.
 func failure(condition, why, message string) health.Outcome {
 	if condition == karpv1.ConditionTypeLaunched {
 		return health.Outcome{Failed: true, Reason: why, Message: message}

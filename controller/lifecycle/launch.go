@@ -27,9 +27,9 @@ type conditions = status.ConditionSet
 
 const longestMessage = 300 // of a condition or event that quotes the provider
 
-// launch drives the claim's machine until the cloud says that it runs. The
-// provider ID is kept as soon as it is known: from then on even a claim deleted
-// in the middle finds its machine by it.
+// launch drives the claim's instance until the cloud reports it as running. The provider ID is
+// kept as soon as it is known: from then on even a claim deleted during the launch finds its
+// instance by it.
 func (s *step) launch(ctx context.Context) error {
 	if kube.ConditionTrue(s.claim, karpv1.ConditionTypeLaunched) {
 		return nil
@@ -62,8 +62,8 @@ func (s *step) launch(ctx context.Context) error {
 	return s.launched(ctx, machine)
 }
 
-// remember notes on the claim what the provider wants to be told next time. It goes
-// before everything else: another process may be the one that asks.
+// remember stores the provider's launch state on the claim for the next call of Launch. It comes
+// before everything else: the next call may be made by another process.
 func (s *step) remember(ctx context.Context, memory map[string]string) error {
 	annotations := merged(s.claim.Annotations, memory)
 	maps.DeleteFunc(annotations, func(key, value string) bool {
@@ -81,15 +81,15 @@ func (s *step) remember(ctx context.Context, memory map[string]string) error {
 	return s.adopt(changed)
 }
 
-// up reports whether the machine counts as launched. A node that joined is proof
-// enough, and the cloud's word may come much later; but a claim must say what it
-// runs on, so the cloud has to have said that much.
+// up reports whether the instance counts as launched. A node that joined is proof enough, and the
+// cloud may report Running much later. But a claim must say what it runs on, so the cloud must
+// have reported at least the instance type.
 func up(machine provider.Instance, joined bool) bool {
 	return machine.State == provider.Running || joined && machine.Type != ""
 }
 
-// buy drives the purchase. When nothing the claim accepts is on sale any more (its
-// own purchase may have taken the last of a quota) only a machine that exists counts.
+// buy calls the provider. When no offering that the claim accepts is available any more (its own
+// launch may have taken the last of a quota), only an instance that exists counts.
 func (s *step) buy(ctx context.Context, choices []offering.Ref) (provider.Instance, error) {
 	if len(choices) > 0 {
 		return s.Provider.Launch(ctx, kube.Purchase(s.claim, choices))
@@ -105,7 +105,7 @@ func (s *step) buy(ctx context.Context, choices []offering.Ref) (provider.Instan
 	return machine, err
 }
 
-// choices are recomputed from the claim alone, so a new leader can go on with it.
+// choices are recomputed from the claim alone, so a new leader can continue the launch.
 func (s *step) choices(ctx context.Context) ([]offering.Ref, error) {
 	class := kube.ClassOf(s.claim.Spec.NodeClassRef)
 	if err := s.Catalog.Ensure(ctx, class); err != nil {
@@ -127,9 +127,9 @@ func (s *step) await(machine provider.Instance) {
 	s.again(machine.RetryAfter)
 }
 
-// refused sorts the provider's answers: nothing to be had and nothing to be done
-// end the claim, since another decision is better than waiting here. What is still being found
-// out of a class is waited for.
+// refused handles the provider's errors. No capacity, and a node class that is missing or not
+// ready, delete the claim: another decision is better than waiting here. While the readiness of a
+// class is still being determined, the claim waits.
 func (s *step) refused(ctx context.Context, err error) error {
 	var capacity *provider.CapacityError
 	var notReady *provider.NotReadyError
@@ -159,8 +159,8 @@ func (s *step) refused(ctx context.Context, err error) error {
 	return s.launchFailed(ctx, "LaunchFailed", err)
 }
 
-// note writes why the launch failed before the claim goes: who watches claims sees no other
-// word of it.
+// note writes why the launch failed before the claim is deleted: otherwise the claim would never
+// show the reason.
 func (s *step) note(ctx context.Context, reason string, err error) error {
 	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, shorten(err.Error()))
 	if err := s.save(ctx, nil); err != nil {
@@ -175,7 +175,7 @@ func (s *step) say(reason string, err error) {
 		Message: fmt.Sprintf("NodeClaim %s event: %s", s.claim.Name, shorten(err.Error()))})
 }
 
-// launchFailed keeps the claim and tries again with back-off, until the timeout.
+// launchFailed keeps the claim and retries with back-off until the timeout.
 func (s *step) launchFailed(ctx context.Context, reason string, err error) error {
 	s.StatusConditions().SetUnknownWithReason(karpv1.ConditionTypeLaunched, reason, shorten(err.Error()))
 	if gone := s.giveUp(ctx); gone != nil || s.over {
@@ -184,8 +184,8 @@ func (s *step) launchFailed(ctx context.Context, reason string, err error) error
 	return fmt.Errorf("launching nodeclaim %s: %w", s.claim.Name, err)
 }
 
-// launched records what was bought. Labels go first: they are metadata, and a
-// claim that says Launched must have them.
+// launched records what was launched. Labels go first: they are metadata, and a claim with the
+// condition Launched must have them.
 func (s *step) launched(ctx context.Context, machine provider.Instance) error {
 	if err := s.label(ctx, machine); err != nil {
 		return err
@@ -204,15 +204,16 @@ func (s *step) launched(ctx context.Context, machine provider.Instance) error {
 	return nil
 }
 
-// with replaces some amounts by those that an overlay tells.
+// with replaces amounts by those that an overlay sets.
 func with(amounts, extra quantity.Amounts) quantity.Amounts {
 	out := quantity.Amounts{}.Add(amounts)
 	maps.Copy(out, extra)
 	return out
 }
 
-// label gives the claim the labels of the machine it got, and notes how that was
-// made. The patch works on a copy, since the answer would overwrite the status in hand.
+// label gives the claim the labels of its instance, and the annotations that record how it was
+// created. The patch works on a copy, since the response would overwrite the status that is being
+// changed.
 func (s *step) label(ctx context.Context, machine provider.Instance) error {
 	labels := maps.Clone(machine.Labels)
 	if labels == nil {
@@ -234,7 +235,7 @@ func (s *step) label(ctx context.Context, machine provider.Instance) error {
 	}
 	maps.Copy(annotations, machine.Annotations)
 	for key := range machine.LaunchState {
-		delete(annotations, key) // a launch that is over needs none
+		delete(annotations, key) // not needed after the launch
 	}
 	if maps.Equal(labels, s.claim.Labels) && maps.Equal(annotations, s.claim.Annotations) {
 		return nil
@@ -247,10 +248,10 @@ func (s *step) label(ctx context.Context, machine provider.Instance) error {
 	return s.adopt(changed)
 }
 
-// adopt takes over the metadata of a newer version, keeping the status in hand. A newer
-// version with another status than this pass began with ends the pass, as a conflict: with
-// that version's number the lock of save would let a stale status be written, and what a
-// pass before has found and told would be told again.
+// adopt takes over the metadata of a newer version and keeps the status that is being changed. If
+// the newer version has another status than this pass began with, the pass ends with a conflict:
+// with the newer resource version, save would overwrite the newer status with a stale one, and
+// what an earlier pass reported would be reported again.
 func (s *step) adopt(newer *karpv1.NodeClaim) error {
 	if !equality.Semantic.DeepEqual(newer.Status, s.stored.Status) {
 		return apierrors.NewConflict(schema.GroupResource{Group: "karpenter.sh", Resource: "nodeclaims"}, s.claim.Name,
@@ -261,7 +262,7 @@ func (s *step) adopt(newer *karpv1.NodeClaim) error {
 	return nil
 }
 
-// stage records how long after its creation the claim came this far.
+// stage records the time from the claim's creation to this stage.
 func (s *step) stage(name string) {
 	s.Metrics.LaunchSeconds.WithLabelValues(name).Observe(time.Since(s.claim.CreationTimestamp.Time).Seconds())
 }

@@ -29,21 +29,21 @@ import (
 const Name = "nodeclaim.lifecycle"
 
 const (
-	// launchTimeout and registrationTimeout are how long a claim may take to get a
-	// machine, and that machine to join, before another one is tried.
+	// launchTimeout and registrationTimeout are how long a claim may take to launch, and its node
+	// to register, before another claim is tried.
 	launchTimeout       = 5 * time.Minute
 	registrationTimeout = 15 * time.Minute
-	// resourceTimeout is how long a node that has joined may take to show what it was bought
-	// for. Operators that build drivers on the node need ten minutes.
+	// resourceTimeout is how long a node that has joined may take to show the resources it was
+	// launched for. Operators that build drivers on the node need ten minutes.
 	resourceTimeout = 20 * time.Minute
-	// soon is when to ask again about a machine whose provider does not say when.
+	// soon is when to ask again about an instance if the provider does not say when.
 	soon = time.Second
 )
 
 // Reconciler drives NodeClaims of one kind of node class.
 type Reconciler struct {
 	Client client.Client
-	// Live reads past the cache: a node class is missing only when the API says so now.
+	// Live reads past the cache: a node class is missing only if the API says so now.
 	Live     client.Reader
 	Mirror   *kube.Mirror
 	Catalog  *catalog.Keeper
@@ -51,25 +51,25 @@ type Reconciler struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
-	// Health hears how machines came up; nil when nobody wants to know.
+	// Health records how launches ended, by pool; nil when it is not needed.
 	Health *health.Ledger
-	// Blamed hears which offers led to machines of no use, Forewarned which lost machines before
-	// they joined; nil when nobody wants to know.
+	// Blamed is called with offerings whose nodes were unusable, Forewarned with offerings whose
+	// instances were lost before they joined; nil when they are not needed.
 	Blamed     provider.FailureObserver
 	Forewarned provider.EvictionObserver
-	// Class is the kind of node class whose claims are ours, in the version to read; others
-	// belong to other installations.
+	// Class is the kind of node class that this installation serves, in the version to read;
+	// others belong to other installations.
 	Class schema.GroupVersionKind
-	// End takes over once a claim is being deleted. It shares this controller's
-	// queue, so that the launch and the end of one claim never overlap.
+	// End reconciles claims that are being deleted. It shares this controller's queue, so that
+	// the launch and the termination of one claim never overlap.
 	End reconcile.Reconciler
 
-	// lacks is since when nodes of claims, by name, lack nothing but what they were bought for. A
-	// restart forgets it: they are given more time then.
+	// lacks is since when the node of a claim, by name, is ready except for a resource that it
+	// was launched for. A restart forgets it and so gives more time.
 	lacks sync.Map
 }
 
-// Reconcile takes one claim as far as it will go now.
+// Reconcile takes one claim as far as it can go now.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
 	if err := r.Client.Get(ctx, req.NamespacedName, claim); err != nil {
@@ -88,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return write.Settle(reconcile.Result{}, err)
 	}
 	s := &step{Reconciler: r, claim: claim, stored: claim.DeepCopy()}
-	s.StatusConditions() // makes what is missing Unknown, so that timeouts begin to count
+	s.StatusConditions() // sets missing conditions to Unknown, so that timeouts begin to count
 	for _, phase := range []func(context.Context) error{s.launch, s.register, s.seek, s.initialize, s.lacking, s.giveUp} {
 		if err := phase(ctx); err != nil || s.over {
 			return write.Settle(s.result(), s.save(ctx, err))
@@ -97,8 +97,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return write.Settle(s.result(), s.save(ctx, nil))
 }
 
-// keepUntilTerminated adds the finalizer before anything is bought: a claim that
-// could vanish would leave its machine to nobody.
+// keepUntilTerminated adds the finalizer before anything is launched: if the claim could vanish,
+// nothing would terminate its instance.
 func (r *Reconciler) keepUntilTerminated(ctx context.Context, claim *karpv1.NodeClaim) error {
 	stored := claim.DeepCopy()
 	if !controllerutil.AddFinalizer(claim, karpv1.TerminationFinalizer) {
@@ -117,20 +117,20 @@ type step struct {
 	claim, stored *karpv1.NodeClaim
 	// node is the claim's Node once it has exactly one.
 	node *corev1.Node
-	// over ends the pass: the claim is being deleted, or nothing more can be known.
+	// over ends the pass: the claim is being deleted, or nothing more can be determined.
 	over bool
-	// unseen is set when the provider could not tell how a machine fares that it has accepted.
+	// unseen is set when an instance was accepted and the provider could not report its state.
 	unseen bool
 	next   time.Duration
-	// news is told once the status is written: a pass over a stale copy finds the
-	// same again, fails to write it, and must not tell it twice.
+	// news is called once the status is written: a pass over a stale copy finds the same again,
+	// fails to write it, and must not report it twice.
 	news []func()
 }
 
-// StatusConditions of the claim in hand.
+// StatusConditions returns the conditions of the claim.
 func (s *step) StatusConditions() conditions { return s.claim.StatusConditions() }
 
-// again asks for another pass after d, or sooner when somebody else wants it sooner.
+// again asks for another pass after d, or sooner if an earlier call asked for it sooner.
 func (s *step) again(d time.Duration) {
 	if s.next == 0 || d < s.next {
 		s.next = max(d, time.Millisecond)
@@ -139,8 +139,8 @@ func (s *step) again(d time.Duration) {
 
 func (s *step) result() reconcile.Result { return reconcile.Result{RequeueAfter: s.next} }
 
-// save writes the status when it changed. The lock keeps a pass over a stale copy
-// from undoing what a newer one found.
+// save writes the status if it changed. The optimistic lock keeps a pass over a stale copy from
+// undoing what a newer pass found.
 func (s *step) save(ctx context.Context, cause error) error {
 	if equality.Semantic.DeepEqual(s.stored.Status, s.claim.Status) {
 		return cause
@@ -159,7 +159,7 @@ func (s *step) save(ctx context.Context, cause error) error {
 	return cause
 }
 
-// remove gives the claim up: its pods become pending again and another is bought.
+// remove deletes the claim: its pods become pending again and another node is launched.
 func (s *step) remove(ctx context.Context, why string) error {
 	s.over = true
 	uid := s.claim.UID

@@ -19,7 +19,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// register waits for the machine's Node and makes it the claim's own.
+// register waits for the instance's Node and links it to the claim.
 func (s *step) register(ctx context.Context) error {
 	if s.claim.Status.ProviderID == "" || !kube.ConditionTrue(s.claim, karpv1.ConditionTypeLaunched) {
 		return nil
@@ -27,7 +27,8 @@ func (s *step) register(ctx context.Context) error {
 	if err := s.findNode(ctx); err != nil {
 		return err
 	}
-	// A kubelet that makes its Node anew, the old one deleted behind our back, is let in again.
+	// If the Node was deleted from outside and its kubelet created it again, it is registered
+	// again.
 	if s.node == nil || kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered) && takenOver(s.node) {
 		return nil
 	}
@@ -48,7 +49,7 @@ func (s *step) register(ctx context.Context) error {
 	return nil
 }
 
-// findNode sets s.node when exactly one Node has the machine's provider ID.
+// findNode sets s.node when exactly one Node has the instance's provider ID.
 func (s *step) findNode(ctx context.Context) error {
 	if s.node != nil || s.claim.Status.ProviderID == "" {
 		return nil
@@ -72,7 +73,7 @@ func (s *step) findNode(ctx context.Context) error {
 func (s *step) notRegistered(status metav1.ConditionStatus, reason, message string) {
 	switch {
 	case kube.ConditionTrue(s.claim, karpv1.ConditionTypeRegistered):
-		// A node that was lost is the interruption controller's business.
+		// The interruption controller handles a lost node.
 	case status == metav1.ConditionFalse:
 		s.StatusConditions().SetFalse(karpv1.ConditionTypeRegistered, reason, message)
 	default:
@@ -80,7 +81,8 @@ func (s *step) notRegistered(status metav1.ConditionStatus, reason, message stri
 	}
 }
 
-// takeOver copies onto the Node what the claim promises about it, and lets pods in.
+// takeOver copies the claim's labels, annotations and taints to the Node, and removes the taint
+// that keeps pods away.
 func (s *step) takeOver(ctx context.Context) error {
 	stored := s.node.DeepCopy()
 	if !hasUnregisteredTaint(s.node) && !takenOver(s.node) {
@@ -100,8 +102,8 @@ func (s *step) takeOver(ctx context.Context) error {
 
 func takenOver(n *corev1.Node) bool { return n.Labels[karpv1.NodeRegisteredLabelKey] == "true" }
 
-// own makes the node the claim's. Taints are added once, and not at all where the
-// machine is born with them: whoever lifts a startup taint may have done so already.
+// own adds the claim's metadata and taints to the node. Taints are added once, and not at all if
+// the kubelet registers with them: a startup taint may already have been removed.
 func own(n *corev1.Node, claim *karpv1.NodeClaim) {
 	controllerutil.AddFinalizer(n, karpv1.TerminationFinalizer)
 	n.OwnerReferences = withOwner(n.OwnerReferences, claim)

@@ -14,10 +14,10 @@ import (
 	"github.com/karve-dev/karve/controller/lookup"
 )
 
-// workers is how many claims are driven at once. They mostly wait for the cloud.
+// workers is how many claims are reconciled at once. They mostly wait for the cloud.
 const workers = 200
 
-// Register adds the reconciler to a manager. It follows claims and their nodes.
+// Register adds the reconciler to a manager. It watches claims and their nodes.
 func (r *Reconciler) Register(m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named(Name).
