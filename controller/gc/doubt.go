@@ -15,32 +15,31 @@ import (
 )
 
 const (
-	// few is how many missing machines are a misfortune rather than a broken list.
-	// Each is asked about by itself before anything is done.
+	// few is how many missing instances count as an accident rather than a broken list. The cloud
+	// is asked about each of them before anything is done.
 	few = 3
-	// many is the part of all machines, as a divisor, beyond which it is no misfortune
-	// in a large cluster either.
+	// many is a divisor: missing instances still count as an accident while they are at most this
+	// part of all instances.
 	many = 10
-	// convincing is how long a list has to say the same before it may be right about
-	// what nobody believed at first.
+	// convincing is how long a doubted list has to say the same before it may be acted on.
 	convincing = 10 * time.Minute
 )
 
-// reasonHalted is the reason of events about what is not collected for doubt.
+// reasonHalted is the reason of events about collections that are halted.
 const reasonHalted = "GarbageCollectionHalted"
 
 // errDoubted reports a list that is not acted on.
 var errDoubted = errors.New("not trusting the list")
 
-// doubtful reports whether a list lacks more than accidents explain: all machines, or
-// more than a few and more than a tenth.
+// doubtful reports whether a list lacks more than accidents explain: all instances (of at least
+// two), or more than few and more than a tenth.
 func doubtful(missing, known int) bool {
 	return missing > max(few, known/many) || missing == known && known > 1
 }
 
-// trust decides whether the list may be acted on. One that lacks too much is not, until
-// it is whole again, or has said the same for so long that it is worth the requests to
-// ask about every missing machine: when all of them turn out to be gone, it was right.
+// trust decides whether the list may be acted on. A list that lacks too much may not, until it is
+// complete again, or has said the same for so long that it is worth the requests to ask about
+// every missing instance. If all of them are gone, the list was right.
 func (c *Collector) trust(ctx context.Context, missing []*karpv1.NodeClaim, known, listed int) error {
 	if !doubtful(len(missing), known) {
 		c.doubted = time.Time{}
@@ -64,7 +63,7 @@ func (c *Collector) trust(ctx context.Context, missing []*karpv1.NodeClaim, know
 	return fmt.Errorf("%d of %d machines are missing from the cloud's list: %w", len(missing), known, errDoubted)
 }
 
-// allGone asks about one machine after the other and stops at the first that is there.
+// allGone asks about one instance after the other and stops at the first that exists.
 func (c *Collector) allGone(ctx context.Context, missing []*karpv1.NodeClaim) (bool, error) {
 	for _, claim := range missing {
 		if gone, err := c.gone(ctx, claim); err != nil || !gone {
@@ -74,8 +73,8 @@ func (c *Collector) allGone(ctx context.Context, missing []*karpv1.NodeClaim) (b
 	return true, nil
 }
 
-// tellUnreadable says which rows of the cloud's lists were passed over, each once for
-// as long as it is there.
+// tellUnreadable logs which entries of the cloud's lists were skipped, each once while it is
+// there, and publishes an event on the NodeClaim.
 func (c *Collector) tellUnreadable(ctx context.Context) {
 	if c.Candid == nil {
 		return

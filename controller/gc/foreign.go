@@ -14,8 +14,8 @@ import (
 
 const reasonForeign = "ForeignProviderID"
 
-// split tells claims whose machine could be in the cloud's list from those whose provider ID is
-// another cloud's. That the list lacks these says nothing against it.
+// split separates claims whose instance can be in the cloud's list from those whose provider ID
+// is another cloud's. Missing the latter is no reason to doubt the list.
 func (c *Collector) split(claims []*karpv1.NodeClaim) (own, foreign []*karpv1.NodeClaim) {
 	for _, claim := range claims {
 		if id := claim.Status.ProviderID; c.Recognizer != nil && id != "" && !c.Recognizer.Recognizes(id) {
@@ -27,7 +27,7 @@ func (c *Collector) split(claims []*karpv1.NodeClaim) (own, foreign []*karpv1.No
 	return own, foreign
 }
 
-// tellForeign says on claims that their provider ID is another cloud's, each once.
+// tellForeign reports on claims that their provider ID is another cloud's, once for each.
 func (c *Collector) tellForeign(ctx context.Context, claims []*karpv1.NodeClaim) error {
 	var errs []error
 	for _, claim := range claims {
@@ -45,7 +45,7 @@ func (c *Collector) tellForeignOne(ctx context.Context, claim *karpv1.NodeClaim)
 	}
 	claim.StatusConditions().SetFalse(kube.ConditionProviderIDRecognized, reasonForeign, text)
 	if err := write.Status(ctx, c.Client, claim, stored); err != nil {
-		return write.Calm(err) // the next round says it
+		return write.Calm(err) // the next round retries
 	}
 	c.Events.Publish(events.Event{About: claim, Warning: true, Reason: reasonForeign, Message: text})
 	c.Log.Info("the provider ID of a nodeclaim is of another cloud", "nodeclaim", claim.Name, "provider-id", claim.Status.ProviderID)

@@ -1,12 +1,10 @@
-// Package gc finds what nobody else looks for any more: machines without a claim,
-// which cost money for ever, and claims without a machine, which promise room
-// that does not exist.
+// Package gc finds what no other controller looks for: instances without a NodeClaim, which cost
+// money for ever, and NodeClaims without an instance, which promise capacity that does not exist.
 //
-// It refuses to act on a list it cannot trust. An error, or a list that lacks more
-// of the machines that claims say exist than accidents take, halts both directions
-// until it is explained. A list of claims that lacks those of more machines than
-// accidents leave has the machines kept. The zero Collector is not usable; all fields are required
-// but those that say so.
+// It does not act on a list that it cannot trust. An error, or a list that lacks more of the
+// instances that claims refer to than accidents explain, halts both directions until it is
+// resolved. If more instances lack a claim than accidents explain, these instances are kept. The
+// zero Collector is not usable; all fields are required except where said.
 package gc
 
 import (
@@ -28,43 +26,45 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// Collector compares claims and machines.
+// Collector compares NodeClaims and instances.
 type Collector struct {
 	Client client.Client
-	// Live reads past the cache: a machine is nobody's only when the API says so now.
+	// Live reads past the cache: an instance counts as an orphan only if the API says so now.
 	Live     client.Reader
 	Provider provider.Provider
 	Events   *events.Recorder
 	Metrics  *metrics.Set
 	Log      logr.Logger
-	// Tidier gives back what machines left behind; nil when the provider's machines
-	// leave nothing.
+	// Tidier deletes resources that instances left behind; nil when the provider's instances
+	// leave none.
 	Tidier provider.OrphanCollector
-	// Candid says what of the lists could not be read; nil when nothing ever is.
+	// Candid reports which entries of the lists could not be read; nil when all can be read.
 	Candid provider.UnreadableLister
-	// Recognizer tells the cloud's provider IDs from others'; nil when all are taken for its own.
+	// Recognizer distinguishes the cloud's provider IDs from others; nil when all count as the
+	// cloud's own.
 	Recognizer provider.Recognizer
-	// Class is the kind of node class whose claims are ours.
+	// Class is the kind of node class that this installation serves.
 	Class schema.GroupKind
 	// Every is the pause between rounds; zero means 30 s.
 	Every time.Duration
-	// Grace is how old a machine must be to be nobody's: its claim may still be on
-	// its way into the cache. Zero means one minute.
+	// Grace is how old an instance must be to count as an orphan: its claim may not be in the
+	// cache yet. Zero means one minute.
 	Grace time.Duration
 
-	tidied     time.Time                    // last
-	doubted    time.Time                    // since when lists lack too much; zero when they do not
-	unreadable map[provider.Unreadable]bool // told of
+	tidied     time.Time                    // last time
+	// Since when lists lack too much; zero while they do not.
+	doubted    time.Time
+	unreadable map[provider.Unreadable]bool // reported already
 
-	// Machines are known by their provider IDs, in lower case.
+	// Instances are identified by their provider IDs, in lower case.
 	seen      map[string]bool      // with a claim or a Node, of those listed last
-	busy      map[string]time.Time // since when machines that work have no claim
-	confirmed map[string]bool      // a person said that they may go
+	busy      map[string]time.Time // since when working instances have no claim
+	confirmed map[string]bool      // a user confirmed that they may be terminated
 	lostSince time.Time            // since when claims seem to be lost; zero when they do not
 }
 
-// Start collects at once, since a crash may have left something, and then again
-// and again until the context ends.
+// Start collects at once, since a crash may have left something behind, and then after every
+// pause until the context ends.
 func (c *Collector) Start(ctx context.Context) error {
 	for {
 		if err := c.Collect(ctx); err != nil && ctx.Err() == nil {
@@ -86,7 +86,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 		return fmt.Errorf("listing machines: %w", err)
 	}
 	c.tellUnreadable(ctx)
-	claims, err := c.claims(ctx) // after the machines: each one's claim is older than itself
+	claims, err := c.claims(ctx) // after the instances: each instance is younger than its claim
 	if err != nil {
 		return err
 	}
@@ -100,8 +100,8 @@ func (c *Collector) Collect(ctx context.Context) error {
 	return errors.Join(told, c.removeClaims(ctx, append(missing, without...)), c.removeOrphans(ctx, machines, claims))
 }
 
-// tidyEvery is the pause between looks for parts without a machine. Machines take
-// theirs along when they go, so this finds something only after an accident.
+// tidyEvery is the pause between searches for resources without an instance. Instances take their
+// resources along when they go, so a search finds something only after an accident.
 const tidyEvery = 5 * time.Minute
 
 func (c *Collector) tidy(ctx context.Context, claims []*karpv1.NodeClaim) error {
@@ -136,7 +136,7 @@ func names(claims []*karpv1.NodeClaim) map[string]bool {
 	return set
 }
 
-// providerIDs are in lower case.
+// providerIDs is a set of provider IDs in lower case.
 func providerIDs(claims []*karpv1.NodeClaim) map[string]bool {
 	set := make(map[string]bool, len(claims))
 	for _, claim := range claims {
@@ -169,12 +169,13 @@ func (c *Collector) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 	return claims, nil
 }
 
-// compare lists the claims whose machine the cloud does not list, of how many
-// that should have one.
+// compare returns the claims whose instance the cloud does not list, and how many claims should
+// have one.
 func compare(claims []*karpv1.NodeClaim, machines []provider.Instance) (missing []*karpv1.NodeClaim, known int) {
 	listed := make(map[string]bool, len(machines))
 	for _, m := range machines {
-		listed[strings.ToLower(m.ProviderID)] = true // clouds do not care about case, and claims may be another's
+		// Clouds ignore case, and the claim may have another case.
+		listed[strings.ToLower(m.ProviderID)] = true
 	}
 	for _, claim := range claims {
 		if claim.DeletionTimestamp != nil || !kube.ConditionTrue(claim, karpv1.ConditionTypeLaunched) {
@@ -188,8 +189,8 @@ func compare(claims []*karpv1.NodeClaim, machines []provider.Instance) (missing 
 	return missing, known
 }
 
-// removeClaims deletes claims whose machine is gone for certain: not listed, not
-// found, and no node of it that works.
+// removeClaims deletes claims whose instance is certainly gone: not listed, not found, and none
+// of its Nodes is ready.
 func (c *Collector) removeClaims(ctx context.Context, missing []*karpv1.NodeClaim) error {
 	var errs []error
 	for _, claim := range missing {
@@ -212,7 +213,8 @@ func (c *Collector) removeClaims(ctx context.Context, missing []*karpv1.NodeClai
 	return errors.Join(errs...)
 }
 
-// stampLost notes on the claim why it ends, so that room for its pods is bought first.
+// stampLost marks the claim as interrupted before it is deleted, so that capacity for its pods is
+// launched first.
 func (c *Collector) stampLost(ctx context.Context, claim *karpv1.NodeClaim) error {
 	stored := claim.DeepCopy()
 	if claim.Annotations == nil {

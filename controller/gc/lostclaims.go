@@ -19,18 +19,19 @@ import (
 
 const reasonOrphaned = "OrphanedMachines"
 
-// errClaimsLost reports that machines are kept because their claims may be what is missing.
+// errClaimsLost reports that instances are kept because their claims may be lost.
 var errClaimsLost = errors.New("not trusting the list of nodeclaims")
 
-// lost reports whether more machines have no claim than accidents leave: more than a few and
-// more than a tenth, or all that there are while one of them works.
+// lost reports whether more instances have no claim than accidents explain: more than few and
+// more than a tenth, or all of them while one of them works.
 func lost(orphans []orphan, machines int) bool {
 	return len(orphans) > max(few, machines/many) || len(orphans) == machines && slices.ContainsFunc(orphans, orphan.works)
 }
 
-// trustClaims returns the orphans that may go. When claims were lost (as by a restore of etcd),
-// or are another cluster's of the same name, none goes until that is explained: the claims are
-// back, nothing is left of what the machines did, or a person confirms it.
+// trustClaims returns the orphans that may be terminated. When claims were lost (for example by a
+// restore of etcd), or belong to another cluster of the same name, no orphan is terminated until
+// that is resolved: the claims are back, nothing is left of what the instances did, or a user
+// confirms it.
 func (c *Collector) trustClaims(ctx context.Context, orphans []orphan, machines int) ([]orphan, error) {
 	confirmed, open := c.byConfirmation(orphans)
 	if !lost(open, machines) {
@@ -53,7 +54,8 @@ func (c *Collector) trustClaims(ctx context.Context, orphans []orphan, machines 
 	return confirmed, errors.Join(err, c.tellPools(ctx, &halt), fmt.Errorf("%d of %d machines have no nodeclaim: %w", len(open), machines, errClaimsLost))
 }
 
-// byConfirmation tells the orphans that a person gave up from others. That ends with a claim.
+// byConfirmation separates the orphans that a user has confirmed from the others. A confirmation
+// ends once the instance has a claim.
 func (c *Collector) byConfirmation(orphans []orphan) (confirmed, open []orphan) {
 	still := map[string]bool{}
 	for _, o := range orphans {
@@ -74,7 +76,7 @@ func (c *Collector) confirm(orphans []orphan) {
 	}
 }
 
-// markOf names these machines in this halt, so that no other can be meant by it.
+// markOf is a name for these instances in this halt, so that a confirmation applies to no others.
 func markOf(orphans []orphan, since time.Time) string {
 	var ids []string
 	for _, o := range orphans {
@@ -85,8 +87,8 @@ func markOf(orphans []orphan, since time.Time) string {
 	return fmt.Sprintf("%d-%x", len(orphans), sum[:6])
 }
 
-// confirmation reads whether a NodePool's annotation confirms what the mark names. It takes
-// every such annotation off before anything is done, so that none is left for a later halt.
+// confirmation reports whether a NodePool's annotation has the mark as its value. It removes
+// every such annotation before anything is done, so that none applies to a later halt.
 func (c *Collector) confirmation(ctx context.Context, mark string) (yes bool, err error) {
 	pools, err := c.pools(ctx)
 	if err != nil {
@@ -121,7 +123,7 @@ func (c *Collector) tellConfirmation(pool *karpv1.NodePool, value string, right 
 	c.Events.Publish(e)
 }
 
-// A halted collection keeps machines that have no claim.
+// halted is a collection that keeps instances without a claim.
 type halted struct {
 	orphans  []orphan
 	machines int
@@ -144,7 +146,7 @@ func (h *halted) text(pool string) string {
 		len(h.orphans), h.machines, working, strings.Join(names, ", "), pool, kube.AnnotationCollectOrphans, h.mark)
 }
 
-// tellPools says on all NodePools that machines are kept, and why; nil that none is.
+// tellPools sets the condition on all NodePools that instances are kept, and why; nil clears it.
 func (c *Collector) tellPools(ctx context.Context, h *halted) error {
 	c.Metrics.OrphanedMachines.Set(0)
 	if h != nil {
@@ -155,7 +157,8 @@ func (c *Collector) tellPools(ctx context.Context, h *halted) error {
 	for _, pool := range pools {
 		stored := pool.DeepCopy()
 		if h == nil {
-			_ = pool.StatusConditions().Clear(kube.ConditionMachinesClaimed) // refused for conditions that Ready depends on
+			// Fails for conditions that Ready depends on.
+			_ = pool.StatusConditions().Clear(kube.ConditionMachinesClaimed)
 		} else {
 			text := h.text(pool.Name)
 			pool.StatusConditions().SetFalse(kube.ConditionMachinesClaimed, reasonOrphaned, text)
@@ -166,7 +169,7 @@ func (c *Collector) tellPools(ctx context.Context, h *halted) error {
 	return errors.Join(errs...)
 }
 
-// pools lists the NodePools of our kind of node class.
+// pools lists the NodePools of this installation's kind of node class.
 func (c *Collector) pools(ctx context.Context) ([]*karpv1.NodePool, error) {
 	list := &karpv1.NodePoolList{}
 	if err := c.Client.List(ctx, list); err != nil {

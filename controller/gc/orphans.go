@@ -20,23 +20,23 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// An orphan is a machine that belongs to no claim.
+// orphan is an instance that belongs to no claim.
 type orphan struct {
 	machine provider.Instance
 	node    *corev1.Node // nil when the API has none
-	// known: an earlier round saw the machine with a claim or a Node of this cluster.
+	// known is set when an earlier round saw the instance with a claim or a Node of this cluster.
 	known bool
 }
 
 func (o orphan) id() string { return strings.ToLower(o.machine.ProviderID) }
 
-// works reports whether the machine may run pods: its Node is ready, or was not long ago.
+// works reports whether the instance may run pods: its Node is ready, or was until recently.
 func (o orphan) works() bool {
 	return o.node != nil && (kube.Ready(o.node) || time.Since(silentSince(o.node)) < convincing)
 }
 
-// over reports whether nothing is left of what the machine did in this cluster. A machine of
-// which the cluster never had a Node may work elsewhere.
+// over reports whether nothing is left of what the instance did in this cluster. An instance that
+// never had a Node in this cluster may work elsewhere.
 func (o orphan) over() bool { return !o.works() && (o.node != nil || o.known) }
 
 // silentSince is since when a node has not been ready.
@@ -49,9 +49,9 @@ func silentSince(node *corev1.Node) time.Time {
 	return node.CreationTimestamp.Time
 }
 
-// removeOrphans gives back machines that belong to no claim, unless the claims are what may be
-// missing. Those on their way out are asked for again: a deletion can get stuck, and of these
-// nothing else reminds the cloud.
+// removeOrphans terminates instances that belong to no claim, unless the claims may be lost.
+// Instances that are being deleted are terminated again: a deletion can get stuck, and nothing
+// else repeats it for them.
 func (c *Collector) removeOrphans(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) error {
 	orphans, ended, err := c.orphans(ctx, machines, claims)
 	if err != nil {
@@ -67,15 +67,15 @@ func (c *Collector) removeOrphans(ctx context.Context, machines []provider.Insta
 		errs = append(errs, c.removeOrphan(ctx, o))
 	}
 	c.forgetBusy(orphans)
-	if doubt == nil { // what machines on their way leave lying about is told by the same claims
+	if doubt == nil { // a doubted list of claims says nothing about resources left behind either
 		errs = append(errs, c.tidy(ctx, claims))
 	}
 	return errors.Join(append(errs, doubt)...)
 }
 
-// orphans lists the machines that belong to no claim, apart from those that run nothing any
-// more: these are no sign of lost claims. One that is very young may have a claim that the
-// cache does not show yet.
+// orphans lists the instances that belong to no claim. Those that run nothing any more are
+// returned apart: they are no sign of lost claims. A very young instance is in neither list,
+// since its claim may not be in the cache yet.
 func (c *Collector) orphans(ctx context.Context, machines []provider.Instance, claims []*karpv1.NodeClaim) (orphans []orphan, ended []provider.Instance, err error) {
 	owned, ids, seen := uids(claims), providerIDs(claims), map[string]bool{}
 	for _, m := range machines {
@@ -100,7 +100,7 @@ func (c *Collector) orphans(ctx context.Context, machines []provider.Instance, c
 	return orphans, ended, nil
 }
 
-// nodeOf finds a machine's Node: by its provider ID, or by the name it was to register under.
+// nodeOf finds an instance's Node by its provider ID, or by the name it was to register under.
 func (c *Collector) nodeOf(ctx context.Context, m provider.Instance) (*corev1.Node, error) {
 	nodes, err := lookup.NodesOf(ctx, c.Client, &karpv1.NodeClaim{Status: karpv1.NodeClaimStatus{ProviderID: m.ProviderID}})
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *Collector) nodeOf(ctx context.Context, m provider.Instance) (*corev1.No
 	return node, nil
 }
 
-// removeOrphan gives a machine back. One that works and runs pods is drained first.
+// removeOrphan terminates an instance. One that works and runs pods is drained first.
 func (c *Collector) removeOrphan(ctx context.Context, o orphan) error {
 	if !o.works() || c.confirmed[o.id()] {
 		return c.removeMachine(ctx, o.machine)
@@ -134,7 +134,7 @@ func (c *Collector) removeOrphan(ctx context.Context, o orphan) error {
 	return c.drain(ctx, o)
 }
 
-// runsPods reports whether pods run on a node that would have to go elsewhere.
+// runsPods reports whether a node runs pods that would need another node.
 func (c *Collector) runsPods(ctx context.Context, node *corev1.Node) (bool, error) {
 	pods, err := lookup.PodsOn(ctx, c.Client, node.Name)
 	if err != nil {
@@ -145,8 +145,9 @@ func (c *Collector) runsPods(ctx context.Context, node *corev1.Node) (bool, erro
 	}), nil
 }
 
-// drain has the Node of an orphan drained, once its claim was missing for long enough to come
-// back. When the Node is gone the machine runs no pods any more, and goes as others do.
+// drain deletes the Node of an orphan so that it is drained, once its claim has been missing for
+// long enough. When the Node is gone the instance runs no pods any more and is terminated like
+// others.
 func (c *Collector) drain(ctx context.Context, o orphan) error {
 	if c.busy == nil {
 		c.busy = map[string]time.Time{}
@@ -166,7 +167,7 @@ func (c *Collector) drain(ctx context.Context, o orphan) error {
 	return c.deleteNode(ctx, o.node)
 }
 
-// deleteNode deletes a node in a way that has it drained.
+// deleteNode deletes a node with the finalizer that has it drained.
 func (c *Collector) deleteNode(ctx context.Context, node *corev1.Node) error {
 	stored := node.DeepCopy()
 	if controllerutil.AddFinalizer(node, karpv1.TerminationFinalizer) {
@@ -181,7 +182,7 @@ func (c *Collector) deleteNode(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// forgetBusy forgets since when machines have been without a claim that are not any more.
+// forgetBusy drops the records of instances that are no longer orphans.
 func (c *Collector) forgetBusy(orphans []orphan) {
 	for id := range c.busy {
 		if !slices.ContainsFunc(orphans, func(o orphan) bool { return o.id() == id }) {
@@ -198,14 +199,14 @@ func (c *Collector) removeMachine(ctx context.Context, m provider.Instance) erro
 		return fmt.Errorf("terminating machine %s, which belongs to no nodeclaim: %w", m.Name, err)
 	}
 	if m.State == provider.Terminating {
-		return nil // it was told when it was asked to go
+		return nil // logged when it was first terminated
 	}
 	c.Log.Info("garbage collecting machine without a nodeclaim", "machine", m.Name, "provider-id", m.ProviderID, "nodeclaim", m.ClaimName)
 	return nil
 }
 
-// claimed asks the API past the cache, which may be behind. A machine that does not note the
-// UID of its claim is any claim's of that name.
+// claimed asks the API past the cache, which may be behind, whether the instance has a claim. An
+// instance without a recorded claim UID belongs to any claim of the recorded name.
 func (c *Collector) claimed(ctx context.Context, m provider.Instance) (bool, error) {
 	claim := &karpv1.NodeClaim{}
 	err := c.Live.Get(ctx, client.ObjectKey{Name: m.ClaimName}, claim)
