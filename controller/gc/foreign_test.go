@@ -14,8 +14,8 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// Claims with provider IDs of another cloud say nothing against the cloud's list, however many
-// they are: what else is to be collected is collected. Each of them is told of once.
+// Claims with provider IDs of another cloud do not make the cloud's list doubtful, however many
+// they are: other garbage is collected. Each of them is reported once.
 //
 // Rule LAUNCH-10.
 func TestForeignProviderIDsAreToldOnceAndHaltNothing(t *testing.T) {
@@ -39,7 +39,7 @@ func TestForeignProviderIDsAreToldOnceAndHaltNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Second) // events are written beside everything else
+		time.Sleep(time.Second) // events are written concurrently
 		for i := range claims {
 			claim := controllertest.Get(e, &karpv1.NodeClaim{}, claims[i].Name)
 			c := claim.StatusConditions().Get(kube.ConditionProviderIDRecognized)

@@ -51,7 +51,7 @@ type Collector struct {
 	// cache yet. Zero means one minute.
 	Grace time.Duration
 
-	tidied     time.Time                    // last time
+	tidied time.Time // last time
 	// Since when lists lack too much; zero while they do not.
 	doubted    time.Time
 	unreadable map[provider.Unreadable]bool // reported already

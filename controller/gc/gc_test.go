@@ -18,7 +18,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// launched brings up n machines whose nodes never join.
+// launched launches n instances whose nodes never join.
 func launched(t *testing.T, n int) *controllertest.Env {
 	t.Helper()
 	e := controllertest.New(t, memory.Options{})
@@ -67,7 +67,7 @@ func TestClaimWithoutMachineGoes(t *testing.T) {
 	})
 }
 
-// stray buys a machine that belongs to no claim.
+// stray launches an instance that belongs to no claim.
 func stray(t *testing.T, e *controllertest.Env) {
 	t.Helper()
 	p := memory.New(e.Cloud)
@@ -104,8 +104,8 @@ func TestMachineWithoutClaimGoes(t *testing.T) {
 	})
 }
 
-// A deletion can get stuck: the provider, who knows what another request does, is asked for
-// a machine without a claim until it is gone.
+// A deletion can get stuck: Terminate is called for an instance without a claim until it is gone,
+// since the provider knows what another request does.
 //
 // Rule VM-7.
 func TestMachineOnItsWayOutIsAskedForAgain(t *testing.T) {
@@ -124,7 +124,7 @@ func TestMachineOnItsWayOutIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// truncated lists fewer machines than there are, and finds none of the rest.
+// truncated lists fewer instances than exist, and Get does not find the rest.
 type truncated struct {
 	provider.Provider
 	keep int
@@ -149,7 +149,7 @@ func TestListThatCannotBeTrustedHalts(t *testing.T) {
 				whole := e.Collector.Provider
 				tc.Provider = whole
 				e.Collector.Provider = tc
-				// However long it goes on: what is missing can be found.
+				// However long it lasts: Get finds the missing instances.
 				for range 40 {
 					if err := e.Collector.Collect(t.Context()); err == nil {
 						t.Error("no word about it")
@@ -171,8 +171,8 @@ func TestListThatCannotBeTrustedHalts(t *testing.T) {
 	}
 }
 
-// A tenth of a large cluster may vanish, and a little more may not; what has vanished
-// for certain is collected ten minutes later all the same.
+// A tenth of a large cluster may vanish, a little more may not. Instances that are certainly gone
+// are collected ten minutes later all the same.
 //
 // Rule COLLECT-3.
 func TestMassLossIsBelievedLate(t *testing.T) {
@@ -204,7 +204,7 @@ func TestMassLossIsBelievedLate(t *testing.T) {
 	})
 }
 
-// garbled has rows that make no sense.
+// garbled has malformed entries in its lists.
 type garbled []provider.Unreadable
 
 func (g garbled) Unreadable() []provider.Unreadable { return g }
@@ -222,7 +222,7 @@ func TestUnreadableRowsAreToldOnce(t *testing.T) {
 		if n := e.Counter("karve_garbage_collection_unreadable_rows"); n != 2 {
 			t.Errorf("%v rows are counted, want 2", n)
 		}
-		e.Steps(2) // events are written beside everything else
+		e.Steps(2) // events are written concurrently
 		var said []string
 		for _, text := range e.EventTexts(e.Claims()[0].Name) {
 			if strings.HasPrefix(text, "MachineUnreadable: ") {
@@ -239,7 +239,7 @@ func TestUnreadableRowsAreToldOnce(t *testing.T) {
 	})
 }
 
-// A list may lag: what Get still finds, and what still reports, stays.
+// A list may lag: an instance that Get still finds, or whose node still reports, stays.
 func TestMissingFromListAloneIsNoProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 5)
@@ -253,7 +253,7 @@ func TestMissingFromListAloneIsNoProof(t *testing.T) {
 	})
 }
 
-// nameless lists machines as one who did not note claims' UIDs has made them.
+// nameless lists instances like those of a provisioner that did not record claim UIDs.
 type nameless struct {
 	provider.Provider
 	ended []string
@@ -273,8 +273,8 @@ func (p *nameless) Terminate(_ context.Context, id string) error {
 	return nil
 }
 
-// Machines that another provider made are known by provider ID, and by the name of
-// their claim while that has none.
+// Instances that another provider created are matched by provider ID, and by the name of their
+// claim while the claim has none.
 //
 // Rule TAKEOVER-3.
 func TestMachinesWithoutUIDsAreTheirClaims(t *testing.T) {
@@ -283,7 +283,7 @@ func TestMachinesWithoutUIDsAreTheirClaims(t *testing.T) {
 		p := &nameless{Provider: e.Collector.Provider}
 		e.Collector.Provider = p
 		claim := e.Claims()[0]
-		claim.Status = karpv1.NodeClaimStatus{} // asked for, and its provider ID not learnt
+		claim.Status = karpv1.NodeClaimStatus{} // requested, provider ID not recorded yet
 		if err := e.API.Status().Update(t.Context(), &claim); err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +296,7 @@ func TestMachinesWithoutUIDsAreTheirClaims(t *testing.T) {
 	})
 }
 
-// tidier counts how often it was asked, and about whom it was told.
+// tidier counts its calls, and records what claimed reported.
 type tidier struct {
 	asked int
 	lives bool

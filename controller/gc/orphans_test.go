@@ -17,7 +17,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// busy brings up n machines whose Nodes are ready and run a pod each, and collects once.
+// busy launches n instances whose Nodes are ready and run a pod each, and collects once.
 func busy(t *testing.T, n int) *controllertest.Env {
 	t.Helper()
 	e := launched(t, n)
@@ -33,7 +33,7 @@ func busy(t *testing.T, n int) *controllertest.Env {
 	return e
 }
 
-// lose takes claims out of the API without anything being finalized.
+// lose removes claims from the API without any finalization.
 func lose(e *controllertest.Env, claims ...karpv1.NodeClaim) {
 	e.T.Helper()
 	for _, claim := range claims {
@@ -66,7 +66,7 @@ func collect(e *controllertest.Env, d time.Duration) (err error) {
 	return err
 }
 
-// orphaned is what the NodePool says of machines without a claim.
+// orphaned is the NodePool's message about instances without a claim.
 func orphaned(e *controllertest.Env) (message string, said bool) {
 	c := controllertest.Get(e, &karpv1.NodePool{}, "web").StatusConditions().Get(kube.ConditionMachinesClaimed)
 	if c == nil {
@@ -75,8 +75,8 @@ func orphaned(e *controllertest.Env) (message string, said bool) {
 	return c.Message, c.IsFalse() && c.Reason == "OrphanedMachines"
 }
 
-// When NodeClaims vanish while their machines work, no machine is given back, however long that
-// takes and however small the cluster is: pool, event and metrics say so. It ends when the
+// When NodeClaims vanish while their instances work, no instance is terminated, however long that
+// takes and however small the cluster is: pool, event and metrics report it. It ends when the
 // claims are back.
 //
 // Rule COLLECT-4.
@@ -124,8 +124,8 @@ func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 	}
 }
 
-// A karve that is installed in another cluster under the same name sees machines of which its
-// cluster has neither claims nor Nodes. They are not its own to give back.
+// A karve that is installed in another cluster under the same name sees instances of which its
+// cluster has neither claims nor Nodes. It does not terminate them.
 //
 // Rule COLLECT-4.
 func TestMachinesOfNamesakeAreLeftAlone(t *testing.T) {
@@ -133,15 +133,15 @@ func TestMachinesOfNamesakeAreLeftAlone(t *testing.T) {
 		e := busy(t, 40)
 		lose(e, e.Claims()...)
 		loseNodes(e)
-		e.Restart() // one that has never seen them
+		e.Restart() // a process that has never seen them
 		if err := collect(e, 24*time.Hour); err == nil || len(e.Cloud.Machines()) != 40 {
 			t.Errorf("%d of 40 machines are left: %v", len(e.Cloud.Machines()), err)
 		}
 	})
 }
 
-// Machines that lost their claims and whose Nodes are gone, or silent for ten minutes, run
-// nothing any more: they are given back, many at once ten minutes later than few.
+// Instances that lost their claims and whose Nodes are gone, or silent for ten minutes, run
+// nothing any more: they are terminated, many at once ten minutes later than few.
 //
 // Rule COLLECT-5.
 func TestOrphansWithoutWorkingNodesGo(t *testing.T) {
@@ -188,8 +188,9 @@ func TestOrphansWithoutWorkingNodesGo(t *testing.T) {
 	})
 }
 
-// A person confirms that the machines may go, by the mark that the pool's condition names. It
-// stands for these machines in this halt: it is taken off, and read again it confirms nothing.
+// A user confirms that the instances may be terminated, by the mark in the pool's condition. The
+// confirmation holds for these instances in this halt: the annotation is removed, and setting it
+// again confirms nothing.
 //
 // Rule COLLECT-6.
 func TestConfirmationIsForTheseMachinesOnly(t *testing.T) {
@@ -215,7 +216,7 @@ func TestConfirmationIsForTheseMachinesOnly(t *testing.T) {
 		}
 		lose(e, e.Claims()[:5]...)
 		first := collectMark(e, mark)
-		lose(e, e.Claims()[0]) // one more than the person was told of
+		lose(e, e.Claims()[0]) // one more than the message named
 		annotate(first)
 		if err := collect(e, time.Minute); err == nil || len(e.Cloud.Machines()) != 10 || annotated() != "" {
 			t.Fatalf("confirmed for others: %d machines, %q, %v", len(e.Cloud.Machines()), annotated(), err)
@@ -241,8 +242,8 @@ func collectMark(e *controllertest.Env, mark func() string) string {
 	return mark()
 }
 
-// One machine of many that works and has lost its claim is not pulled from under its pods: ten
-// minutes later its Node is drained, as any other, and then the machine goes.
+// One instance of many that works and has lost its claim is not terminated under its pods: ten
+// minutes later its Node is drained like any other, and then the instance is terminated.
 //
 // Rule COLLECT-7.
 func TestSingleOrphanIsDrained(t *testing.T) {
@@ -281,7 +282,7 @@ func TestSingleOrphanIsDrained(t *testing.T) {
 	})
 }
 
-// protect marks the pods on a node as not to be disrupted, or not.
+// protect sets or removes do-not-disrupt on the pods of a node.
 func protect(e *controllertest.Env, node, value string) {
 	e.T.Helper()
 	for _, p := range e.Pods() {
@@ -292,8 +293,8 @@ func protect(e *controllertest.Env, node, value string) {
 	}
 }
 
-// Machines that have failed run nothing, and are no sign of lost claims, however many they are.
-// Claims whose machine is gone are collected while machines without a claim are kept.
+// Failed instances run nothing and are no sign of lost claims, however many they are. Claims
+// whose instance is gone are collected while instances without a claim are kept.
 //
 // Rule COLLECT-4. Rule COLLECT-5.
 func TestHaltKeepsNeitherFailedMachinesNorLostClaims(t *testing.T) {
@@ -328,7 +329,7 @@ func TestHaltKeepsNeitherFailedMachinesNorLostClaims(t *testing.T) {
 	})
 }
 
-// A machine without a claim on which nothing but DaemonSets' pods run is not waited for.
+// An instance without a claim that runs only DaemonSet pods is terminated without delay.
 //
 // Rule COLLECT-7.
 func TestIdleOrphanGoesAtOnce(t *testing.T) {
