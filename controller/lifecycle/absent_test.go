@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// A machine that is deallocated or fails before it joins is replaced a few minutes later, not
-// at the time-out; one that merely takes its time is waited for.
+// A node whose instance is deallocated or fails before it joins is replaced a few minutes later,
+// not at the timeout; one that is merely slow is waited for.
 //
 // Rule VM-6. Rule VM-5.
 func TestMachineStoppedBeforeItJoins(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// classless sells nothing for a class that it does not find, as the Azure provider does.
+// classless has no catalog for a class that it does not find, like the Azure provider.
 type classless struct {
 	provider.Provider
 	finds func(class string) bool
@@ -42,7 +42,7 @@ func claimOf(class string) *karpv1.NodeClaim {
 	return c
 }
 
-// A claim whose node class does not exist ends in its first pass, and says why.
+// A claim whose node class does not exist is deleted in its first pass, and says why.
 //
 // Rule LAUNCH-9.
 func TestClaimWithoutNodeClassEndsAtOnce(t *testing.T) {
@@ -68,8 +68,8 @@ func TestClaimWithoutNodeClassEndsAtOnce(t *testing.T) {
 	})
 }
 
-// A class that the provider's cache does not show yet ends no claim: the API is asked past it.
-// Nor does an API that does not answer.
+// A class that the provider's cache does not show yet deletes no claim: the API is asked past the
+// cache. An API that does not answer deletes none either.
 //
 // Rule LAUNCH-9.
 func TestClaimOutlivesCacheThatIsBehind(t *testing.T) {

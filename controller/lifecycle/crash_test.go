@@ -10,13 +10,13 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// Whatever write karve fails or dies at, a scale-up ends with exactly one machine
-// per claim and the scale-down after it with none.
+// At whatever write karve fails or dies, a scale-up ends with exactly one instance per claim, and
+// the scale-down after it with none.
 
 // Rule LAUNCH-3.
 func TestOneMachinePerClaimWhateverWriteFails(t *testing.T) {
 	for mode, pods := range map[controllertest.Mode]int{
-		controllertest.DieAfter: 2, // the hardest, so with claims that can be confused
+		controllertest.DieAfter: 2, // the hardest mode, so with claims that can be confused
 		controllertest.Refuse:   1, controllertest.LoseAnswer: 1,
 	} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -30,14 +30,14 @@ func TestOneMachinePerClaimWhateverWriteFails(t *testing.T) {
 	}
 }
 
-// upAndDown buys for some pods, removes them again, and reports whether the fault
-// came into play.
+// upAndDown launches nodes for some pods, removes the pods again, and reports whether the fault
+// occurred.
 func upAndDown(t *testing.T, pods int, mode controllertest.Mode, at int) (struck bool) {
 	e := controllertest.New(t, memory.Options{Create: 2 * time.Second, Delete: time.Second})
 	e.Faults.Mode, e.Faults.At = mode, at
 	e.Create(controllertest.Pool("web", "1s"))
 	for i := range pods {
-		e.Create(controllertest.Pod(fmt.Sprintf("web-%d", i), "31", "40Gi")) // one machine each
+		e.Create(controllertest.Pod(fmt.Sprintf("web-%d", i), "31", "40Gi")) // one node each
 	}
 	e.Until(60, "an initialized claim per pod", func() bool {
 		e.Join()

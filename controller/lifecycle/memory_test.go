@@ -11,8 +11,8 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// forgetful wants something remembered while its machines are made, and writes down
-// what it is told.
+// forgetful asks to keep launch state while its instances are created, and records the state it
+// is called with.
 type forgetful struct {
 	provider.Provider
 	told []string
@@ -27,8 +27,8 @@ func (p *forgetful) Launch(ctx context.Context, c provider.Claim) (provider.Inst
 	return in, err
 }
 
-// What a provider wants remembered is on the claim before it is asked again, whoever
-// asks, and goes when the launch is over.
+// The provider's launch state is on the claim before the next call of Launch, by whatever
+// process, and is removed when the launch is over.
 //
 // Rule VM-3.
 func TestMemoryIsKeptWhileLaunching(t *testing.T) {

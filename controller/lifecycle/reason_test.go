@@ -26,7 +26,7 @@ func (p unwilling) Launch(context.Context, provider.Claim) (provider.Instance, e
 	return provider.Instance{}, p.because
 }
 
-// A claim says why its machine was refused, one that is given up too, before it goes.
+// A claim says why its launch was refused, also before it is given up and deleted.
 //
 // Rule LAUNCH-8.
 func TestClaimSaysWhyItsLaunchFailed(t *testing.T) {
@@ -58,7 +58,7 @@ func TestClaimSaysWhyItsLaunchFailed(t *testing.T) {
 	}
 }
 
-// refusing is asked again and again.
+// refusing refuses every launch.
 type refusing struct{ provider.Provider }
 
 func (refusing) Launch(context.Context, provider.Claim) (provider.Instance, error) {
@@ -66,7 +66,7 @@ func (refusing) Launch(context.Context, provider.Claim) (provider.Instance, erro
 		Attempts: []provider.Attempt{{Offering: offering.Ref{Type: "small"}, Code: "InvalidResourceReference", Detail: "the group is not there"}}}, nil
 }
 
-// While a machine is refused and asked for again, its claim says what the cloud said last.
+// While a launch is refused and retried, its claim has the cloud's last answer.
 //
 // Rule REFUSAL-5.
 func TestClaimSaysWhyItsMachineIsAskedForAgain(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// A startup taint that was lifted before the node registers does not come back
-// on machines that are born with it; others get it from us.
+// A startup taint that was removed before the node registers is not added again to nodes whose
+// kubelet registers with it; other nodes get it from karve.
 func TestStartupTaintsAreAddedOnce(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"born without":                   nil,
@@ -43,7 +43,7 @@ func TestStartupTaintsAreAddedOnce(t *testing.T) {
 	}
 }
 
-// A Node that was deleted by force and made anew by its kubelet is let in again.
+// A Node that was deleted by force and recreated by its kubelet is registered again.
 func TestNodeMadeAnewIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := controllertest.New(t, memory.Options{})
@@ -64,7 +64,7 @@ func TestNodeMadeAnewIsTakenOver(t *testing.T) {
 	})
 }
 
-// join waits for the first machine and lets it register its Node.
+// join waits for the first instance and registers its Node.
 func join(e *controllertest.Env) *corev1.Node {
 	e.T.Helper()
 	e.Until(30, "a machine that joins", func() bool { e.Join(); return len(e.Nodes()) == 1 })

@@ -17,8 +17,8 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// lagging reads NodeClaims one read late, as a cache does whose watch is behind: each read
-// shows what the API held at the read before.
+// lagging reads NodeClaims one read late, like a cache whose watch is behind: each read returns
+// what the API had at the read before.
 func lagging(e *controllertest.Env) client.Client {
 	last := map[string]*karpv1.NodeClaim{}
 	return interceptor.NewClient(e.API, interceptor.Funcs{
@@ -37,8 +37,8 @@ func lagging(e *controllertest.Env) client.Client {
 	})
 }
 
-// A pass over a copy of a NodeClaim that the cache has not brought up to date finds again
-// what the pass before has written: it says nothing of it, and counts nothing.
+// A pass over a stale copy of a NodeClaim finds again what the pass before has written: it
+// reports nothing and counts nothing.
 //
 // Rule LAUNCH-7.
 func TestStagesAreToldOnceWhateverTheCacheShows(t *testing.T) {
@@ -68,7 +68,7 @@ func TestStagesAreToldOnceWhateverTheCacheShows(t *testing.T) {
 	})
 }
 
-// observed is how many claims were counted that came to a stage.
+// observed is how many claims were counted for a stage.
 func observed(t *testing.T, registry prometheus.Gatherer, stage string) uint64 {
 	t.Helper()
 	families, err := registry.Gather()

@@ -12,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// blind buys, and for a while after that cannot tell how machines fare.
+// blind launches, and for a while after that cannot report the state of its instances.
 type blind struct {
 	provider.Provider
 	answer error // nil says that it has to wait
@@ -27,8 +27,8 @@ func (p *blind) Launch(ctx context.Context, c provider.Claim) (provider.Instance
 	return provider.Instance{State: provider.Creating, RetryAfter: time.Minute}, p.answer
 }
 
-// A machine that was accepted is not given up for want of an answer about it, however
-// long that takes, while it may still join; one that is known not to come up is.
+// A launch that was accepted is not given up for lack of an answer about it, however long that
+// takes, while the node may still join; one that is known to have failed is.
 //
 // Rule VM-2.
 func TestUnseenMachineIsNotGivenUp(t *testing.T) {
@@ -54,7 +54,7 @@ func TestUnseenMachineIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// bought is a claim whose machine was accepted.
+// bought is a claim whose launch was accepted.
 func bought(t *testing.T, o memory.Options) (*controllertest.Env, *blind) {
 	t.Helper()
 	e := controllertest.New(t, o)

@@ -16,7 +16,7 @@ import (
 	"github.com/karve-dev/karve/provider/memory"
 )
 
-// complaints notes which offers were of no use.
+// complaints records the offerings reported as unusable.
 type complaints []offering.Ref
 
 func (c *complaints) NodeUnusable(_ string, o offering.Ref, _ string) { *c = append(*c, o) }
@@ -28,9 +28,9 @@ func rewrite(e *controllertest.Env, node *corev1.Node) {
 	}
 }
 
-// A node that never shows the GPU it was bought for is replaced after 20 minutes, and the
-// provider hears of its offer; one whose driver comes up in time stays, and so does one that
-// waits for something else.
+// A node that never shows the GPU it was launched for is replaced after 20 minutes, and its
+// offering is reported to the provider. A node whose driver comes up in time stays, and so does
+// one that waits for something else.
 //
 // Rule REFUSAL-11.
 func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
