@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A standby is triggered by every pod and never takes a batch.
+// A standby replica is triggered by every pod and never takes a batch.
 func TestBatcherOfStandbyDoesNotGrow(t *testing.T) {
 	b := NewBatcher(0, 0)
 	for i := range 1000 {
@@ -22,7 +22,7 @@ func TestBatcherOfStandbyDoesNotGrow(t *testing.T) {
 	}
 }
 
-// Whatever else comes meanwhile, pods that lose their machine wait a tenth of a second.
+// Whatever else comes meanwhile, pods whose node is interrupted wait a tenth of a second.
 //
 // Rule INTERRUPTION-7.
 func TestBatchOfPodsInAHurry(t *testing.T) {
@@ -34,7 +34,7 @@ func TestBatchOfPodsInAHurry(t *testing.T) {
 					b.Trigger("earlier")
 					b.Wait(t.Context(), time.Hour)
 				}
-				for i := range 200 { // pods that come and notices of evictions, for ten seconds
+				for i := range 200 { // pods and eviction notices, for ten seconds
 					time.AfterFunc(time.Duration(i)*50*time.Millisecond, func() { b.Trigger(strconv.Itoa(i)); b.Hurry(strconv.Itoa(i)) })
 				}
 				start := time.Now()
@@ -51,7 +51,7 @@ func TestBatchOfPodsInAHurry(t *testing.T) {
 	}
 }
 
-// A batch that gathers already closes once somebody in it is in a hurry.
+// A batch that is open already closes once an urgent pod comes.
 //
 // Rule INTERRUPTION-7.
 func TestHurryClosesAnOpenBatch(t *testing.T) {

@@ -26,7 +26,7 @@ func TestBatcherWindows(t *testing.T) {
 	const idle, longest = time.Second, 3 * time.Second
 	for _, tc := range []struct {
 		name  string
-		busy  bool            // a batch was handed out just before
+		busy  bool            // a batch was due just before
 		after []time.Duration // when new pods come, from the first one on
 		want  time.Duration   // when the batch closes, from the first pod on
 	}{
@@ -102,7 +102,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Upstream's failure texts stay, whichever filter took the last offer.
+// Upstream's failure texts are kept, whichever filter removed the last offering.
 //
 // Rule REASON-1, Rule REASON-3.
 func TestExplainKeepsKnownPhrases(t *testing.T) {
@@ -133,7 +133,7 @@ func TestExplainKeepsKnownPhrases(t *testing.T) {
 	}
 }
 
-// The engine's own words and parameters come through, none of them twice.
+// The engine's own words and parameters are in the text, none of them twice.
 //
 // Rule REASON-4, Rule REASON-6.
 func TestExplainWhatTheEngineSays(t *testing.T) {
@@ -162,7 +162,7 @@ pod alone cpu=1 near=zone:app=nobody`)
 	}
 }
 
-// A pod that nothing can host hears why once; the same news is not repeated.
+// A pod that fits nowhere gets one event that says why; it is not repeated.
 //
 // Rule REASON-2.
 func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
@@ -188,7 +188,7 @@ func TestUnplaceablePodHearsWhyOnce(t *testing.T) {
 	})
 }
 
-// What no machine can cure is said at once, with what to change.
+// What no new node can solve is said at once, with what to change.
 //
 // Rule POD-3, Rule REQUIREMENT-4, Rule VOLUME-2.
 func TestRefusedPodsHearWhy(t *testing.T) {
@@ -230,7 +230,7 @@ func TestRefusedPodsHearWhy(t *testing.T) {
 	})
 }
 
-// Pods that come while machines for others boot are not bought for twice.
+// No further node is launched for pods whose nodes are still starting.
 //
 // Rule LAUNCH-2.
 func TestNoBatchBuysTwice(t *testing.T) {
@@ -248,7 +248,7 @@ func TestNoBatchBuysTwice(t *testing.T) {
 	})
 }
 
-// A stock-out ends the claim and leads to another choice.
+// A stock-out deletes the claim and leads to another offering.
 //
 // Rule LAUNCH-4.
 func TestStockOutLeadsElsewhere(t *testing.T) {
@@ -264,7 +264,7 @@ func TestStockOutLeadsElsewhere(t *testing.T) {
 			return slices.ContainsFunc(allEvents(e), func(s string) bool { return strings.HasPrefix(s, "InsufficientCapacityError") })
 		})
 		e.Cloud.EndOutages()
-		e.Restart() // the provider forgets what it learnt
+		e.Restart() // the provider forgets what it learned
 		e.Until(60, "an initialized claim", func() bool { e.Join(); return len(e.Nodes()) == 1 })
 		if got := len(e.Cloud.Machines()); got != 1 {
 			t.Errorf("%d machines", got)
@@ -272,8 +272,8 @@ func TestStockOutLeadsElsewhere(t *testing.T) {
 	})
 }
 
-// A node carries the labels that its pool's requirements leave no choice about:
-// the scheduler would never put the pod there otherwise.
+// A node has the labels for which its pool's requirements allow one value: otherwise the
+// scheduler would never put the pod there.
 //
 // Rule REQUIREMENT-3.
 func TestRequirementsBecomeLabels(t *testing.T) {
