@@ -19,7 +19,7 @@ import (
 
 const attachDisks = quantity.Attachable + azureDisk
 
-// reporting is what the drivers of a node say; nil means without a limit.
+// reporting is what the drivers of a node report; nil means without a limit.
 func reporting(node string, limit *int32) *storagev1.CSINode {
 	d := storagev1.CSINodeDriver{Name: azureDisk, NodeID: node}
 	if limit != nil {
@@ -28,7 +28,7 @@ func reporting(node string, limit *int32) *storagev1.CSINode {
 	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{d}}}
 }
 
-// diskTypes are d2 that attaches 4 disks and d4 that attaches 8.
+// diskTypes are d2, which attaches 4 disks, and d4, which attaches 8.
 func diskTypes() []offering.InstanceType {
 	of := func(name string, cpu, disks int64) offering.InstanceType {
 		return offering.InstanceType{Name: name, Capacity: quantity.Amounts{"cpu": cpu, "pods": 10, attachDisks: disks},
@@ -37,7 +37,7 @@ func diskTypes() []offering.InstanceType {
 	return []offering.InstanceType{of("d2", 2000, 4), of("d4", 4000, 8)}
 }
 
-// sized is the claim and node of a machine of a type.
+// sized is the claim and Node of an instance type.
 func sized(name, kind string) (*karpv1.NodeClaim, *corev1.Node) {
 	c, n := joined(claimNamed(name))
 	c.Spec.NodeClassRef = &karpv1.NodeClassReference{Name: "default"}
@@ -135,8 +135,8 @@ func TestAttachmentsAreNoResources(t *testing.T) {
 	}
 }
 
-// A machine on its way takes pods whose disks lie in its zone, although only the
-// disk driver will give the node the label that says so.
+// An in-flight node takes pods whose disks are in its zone, although only the disk driver will
+// give the node the label for it.
 //
 // Rule VOLUME-3.
 func TestNodesCarryWhatTheirDriversWillSay(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// nasty is a cluster about to be spoilt: pods that would all be served.
+// nasty is a cluster to be filled with bad input; unchanged, all its pods would be placed.
 type nasty struct {
 	pods  []*corev1.Pod
 	pools []*karpv1.NodePool
@@ -110,8 +110,8 @@ func requested(pairs ...string) func(p *corev1.Pod, i int) {
 	return func(p *corev1.Pod, _ int) { p.Spec.Containers[0].Resources.Requests = resources(pairs...) }
 }
 
-// Nothing that an API object can say makes karve panic, hang or buy what cannot be
-// meant: every pod is placed or told why.
+// No content of an API object makes karve panic, hang or launch something unintended: every pod
+// is placed or gets a reason.
 //
 // Rule POD-6, Rule POD-5.
 func TestBadObjects(t *testing.T) {

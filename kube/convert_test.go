@@ -44,7 +44,7 @@ func TestAmountsRoundTrip(t *testing.T) {
 	}
 }
 
-// An amount that does not fit into 64 bits is more than anything has, not nothing.
+// An amount that does not fit into 64 bits is more than any node has, not zero.
 func TestHugeAmountsDoNotWrapAround(t *testing.T) {
 	got := Amounts(resources("cpu", "1e16", "memory", "100E", "nvidia.com/gpu", "9223372036854775807"))
 	want := quantity.Amounts{"cpu": quantity.Most, "memory": quantity.Most, "nvidia.com/gpu": quantity.Most}
@@ -151,7 +151,7 @@ func TestPodConstraints(t *testing.T) {
 	}
 }
 
-// Labels of old mean today's wherever somebody names a node label.
+// Deprecated labels mean the current ones wherever a node label is named.
 //
 // Rule REQUIREMENT-5.
 func TestLabelsOfOld(t *testing.T) {
@@ -194,8 +194,8 @@ func TestLabelsOfOld(t *testing.T) {
 	}
 }
 
-// Karpenter's own operators, which no pod can use, hold for NodePools, NodeClaims
-// and NodeOverlays, and are written down on the claims that come of them.
+// Karpenter's own operators, which pods cannot use, hold for NodePools, NodeClaims and
+// NodeOverlays, and are kept in the claims of a pool.
 //
 // Rule REQUIREMENT-1.
 func TestOperatorsOfPools(t *testing.T) {
@@ -329,7 +329,7 @@ func TestNodeOfClaimWithoutMachine(t *testing.T) {
 		Key: "web-1", Name: "nodeclaim/web-1", Pool: "web", Claim: true, Price: 10,
 		Labels: map[string]string{karpv1.NodePoolLabelKey: "web", "arch": "amd64", cluster.LabelInstanceType: "lean", cluster.LabelZone: "z1", cluster.LabelCapacityType: "spot"},
 		Taints: []cluster.Taint{{Key: "gpu", Effect: cluster.NoSchedule}},
-		// Limits see the most, pods the least of what it may become.
+		// Limits count the most, pods the least of what it may become.
 		Capacity:    quantity.Amounts{"cpu": 4000, "memory": 32 << 30},
 		Allocatable: quantity.Amounts{"cpu": 1900, "memory": 8 << 30},
 		QuotaUses:   []offering.QuotaUse{{Quota: "spot", Amount: 4}},
@@ -343,8 +343,8 @@ func TestNodeOfClaimWithoutMachine(t *testing.T) {
 	}
 }
 
-// Limits are hard also while what a claim may become is out of stock: the machine
-// may be on its way already.
+// Limits are hard also while the offerings of a claim are out of stock: the instance may be on
+// its way already.
 //
 // Rule LIMIT-1.
 func TestLimitsCountTypesOutOfStock(t *testing.T) {
@@ -478,8 +478,8 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
-// What the API server would refuse a NodeClaim for is not written into it: a pod may look
-// for any label of AKS's.
+// Requirements that the API server does not accept in a NodeClaim are not written into it: a pod
+// may select any label of AKS.
 //
 // Rule REQUIREMENT-6.
 func TestClaimLacksLabelsThatItMayNotAskFor(t *testing.T) {

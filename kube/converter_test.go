@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Converter that has seen many pods gives what the function Pod gives, and what
-// it gave before stays as it was.
+// A Converter that has converted many pods returns what the function Pod returns, and earlier
+// results stay unchanged.
 func TestConverterIsPod(t *testing.T) {
 	var k Converter
 	now := time.Now()
@@ -52,7 +52,7 @@ func randomNeighbours(random *rand.Rand) *corev1.Pod {
 	return p
 }
 
-// A cluster whose pods all differ fills no table for good.
+// A cluster whose pods all differ does not fill the tables for good.
 func TestConverterForgets(t *testing.T) {
 	var k Converter
 	for i := range shareable + 10 {

@@ -16,8 +16,8 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Budgets allow what Karpenter's own arithmetic allows, at any time of any zone's
-// year, and change only when they say so.
+// Budgets allow what Karpenter's own arithmetic allows, at any time of the year in any time zone,
+// and change only at the time they announce.
 //
 // Rule CONSOLIDATION-1, Rule BUDGET-1.
 func TestBudgetsAgreeWithKarpenter(t *testing.T) {
@@ -96,7 +96,7 @@ func randomMoment(t *testing.T, random *rand.Rand) time.Time {
 	}[random.IntN(5)]
 	at := day.Add(time.Duration(random.Int64N(int64(30 * time.Hour))))
 	if random.IntN(3) == 0 {
-		return at.Truncate(time.Minute) // on the very stroke
+		return at.Truncate(time.Minute) // exactly on the minute
 	}
 	return at
 }

@@ -19,7 +19,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// readyMachine has been ready for an hour, costs something and holds nothing.
+// readyMachine has been ready for an hour, has a price and blocks nothing.
 func readyMachine(pods ...*corev1.Pod) Machine {
 	c, n := joined(claimNamed("a"))
 	c.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour))
@@ -49,7 +49,7 @@ func ownedAs(apiVersion, kind string) func(*corev1.Pod) {
 
 func terminating(p *corev1.Pod) { at := metav1.NewTime(noon); p.DeletionTimestamp = &at }
 
-// Rule BLOCK-2, Rule BLOCK-3, Rule BLOCK-4: whom pods protect, in Karpenter's words.
+// Rule BLOCK-2, Rule BLOCK-3, Rule BLOCK-4: which nodes pods block, in Karpenter's words.
 func TestBlocks(t *testing.T) {
 	shut := func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 }
 	one, two := []policyv1.PodDisruptionBudget{podBudgetOf("b", shut)}, []policyv1.PodDisruptionBudget{podBudgetOf("b"), podBudgetOf("a")}
@@ -200,7 +200,7 @@ func TestDisruptionNode(t *testing.T) {
 	}
 }
 
-// Rule CONSOLIDATION-20: who leaves late is known from the budgets that let some pods go.
+// Rule CONSOLIDATION-20: budgets that let only some pods go tell which evictions will be late.
 func TestGuards(t *testing.T) {
 	m := readyMachine()
 	m.Pods = []*corev1.Pod{runningPod("a"), runningPod("b"), runningPod("other", func(p *corev1.Pod) { p.Labels = nil })}

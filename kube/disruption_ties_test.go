@@ -9,8 +9,8 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// Of several Nodes with one provider ID the youngest counts, whatever order they come and
-// go in; until one is left the machine is left alone.
+// Of several Nodes with one provider ID the youngest counts, in whatever order they come and go.
+// While there are several, the node is not disrupted.
 //
 // Rule BLOCK-6.
 func TestSeveralNodesOfOneMachine(t *testing.T) {

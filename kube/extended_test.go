@@ -23,7 +23,8 @@ import (
 
 const gpu, fpga = "nvidia.com/gpu", "example.com/fpga"
 
-// gpuCluster is a Mirror of a cluster that can buy d4, which attaches 8 disks, and nc4 with a GPU.
+// gpuCluster is a Mirror of a cluster with the instance types d4, which attaches 8 disks, and nc4
+// with a GPU.
 func gpuCluster() *Mirror {
 	m := NewMirror(nil)
 	m.SetPool(nastyPool("all"))
@@ -33,7 +34,7 @@ func gpuCluster() *Mirror {
 	return m
 }
 
-// gpuTypes are what it can buy, with more resources of each.
+// gpuTypes are its instance types, with more resources of each.
 func gpuTypes(more quantity.Amounts) []offering.InstanceType {
 	of := func(name string, price offering.Price, capacity quantity.Amounts) offering.InstanceType {
 		for _, a := range []quantity.Amounts{{"cpu": 4000, "memory": 16 << 30, "pods": 110, attachDisks: 8}, more} {
@@ -64,8 +65,8 @@ func device(name string, kinds ...string) *corev1.Node {
 	return n
 }
 
-// outcomes are what becomes of each pod: the type that is bought for it, the node that it goes
-// to, or why it has no home.
+// outcomes are the result for each pod: the instance type that is launched for it, the node where
+// it fits, or why it is unplaced.
 func outcomes(m *Mirror) map[string]string {
 	out := map[string]string{}
 	m.View(func(w *cluster.Snapshot) {
@@ -108,8 +109,8 @@ func expectOutcomes(t *testing.T, m *Mirror, when string, want map[string]string
 	}
 }
 
-// Pods with resources that nothing offers keep no other pod from its machine, however many
-// they are, and are told which resources those are.
+// Pods with resources that no node or type offers keep no other pod from its node, however many
+// they are, and get the names of those resources.
 //
 // Rule POD-7.
 func TestInventedResourcesKeepNoPodWaiting(t *testing.T) {
@@ -133,8 +134,8 @@ func TestInventedResourcesKeepNoPodWaiting(t *testing.T) {
 	expectOutcomes(t, m, "after forty invented resources", served)
 }
 
-// A pod that waits for a resource gets its machine or node once something begins to offer
-// the resource, and waits again when nothing does, with the words that it had before.
+// A pod that waits for a resource gets a node once something offers the resource, and waits again
+// when nothing does, with the same message as before.
 //
 // Rule POD-8.
 func TestResourceIsOfferedLater(t *testing.T) {
@@ -184,8 +185,8 @@ func TestAttachLimitIsReportedLater(t *testing.T) {
 	expectOutcomes(t, m, "the limit is lifted", map[string]string{"database": "n1"})
 }
 
-// In a long life many kinds of devices come and go, one node after the other; each is
-// planned for while it is there, and what was there first still is.
+// In a long run many kinds of devices come and go, one node after the other. Each is planned for
+// while it is there, and the first ones still are.
 //
 // Rule POD-9.
 func TestManyKindsOfDevicesComeAndGo(t *testing.T) {
@@ -204,10 +205,10 @@ func TestManyKindsOfDevicesComeAndGo(t *testing.T) {
 	expectOutcomes(t, m, "in the end", map[string]string{"trainer": "nc4", "database": "nc4"})
 }
 
-// When more resources are offered and asked for than decisions can count, attach limits and
-// what instance types offer go before what only nodes offer, and those by name: the
-// order of events decides nothing. The others are told, and are planned for as soon as
-// there is a position.
+// When more resources are offered and requested than decisions can count, attach limits and
+// resources of instance types go before those that only nodes offer, and these by name: the order
+// of events decides nothing. The others are reported, and are planned for as soon as there is a
+// position.
 //
 // Rule POD-10.
 func TestMoreResourcesThanPositions(t *testing.T) {
@@ -238,7 +239,7 @@ func TestMoreResourcesThanPositions(t *testing.T) {
 			}
 		}
 		got := outcomes(m)
-		delete(want, "trainer") // a GPU machine, whichever pods go along
+		delete(want, "trainer") // a GPU node, whichever pods share it
 		delete(want, "database")
 		for name, outcome := range want {
 			if got[name] != outcome {
@@ -269,7 +270,7 @@ func TestLimitsOnExtendedResources(t *testing.T) {
 		return p
 	}
 	m := gpuCluster()
-	m.SetCatalog("default", gpuTypes(nil)[1:], nil) // every machine has a GPU
+	m.SetCatalog("default", gpuTypes(nil)[1:], nil) // every type has a GPU
 	for i := range 40 {
 		m.SetPod(asking(fmt.Sprint("odd-", i), fmt.Sprint("example.com/invented-", i)), false)
 	}
@@ -281,7 +282,7 @@ func TestLimitsOnExtendedResources(t *testing.T) {
 	m.SetPool(limited("example.com/nobody-has-it", "-1"))
 	expectOutcomes(t, m, "a limit below nothing", map[string]string{"plain": "Limits: limits.example.com/nobody-has-it is -1, 0 of it left"})
 
-	// More resources are offered and limited than can be counted: those beyond are not bought.
+	// More resources are offered and limited than can be counted: those beyond are not launched.
 	many, limits := quantity.Amounts{}, []string{}
 	for i := range 40 {
 		name := fmt.Sprintf("a.example.com/kind-%02d", i)
@@ -294,8 +295,8 @@ func TestLimitsOnExtendedResources(t *testing.T) {
 		"Limits: limits.%s is 5, 5 of it left, but more than %d extended resources are offered and asked for at the same time, and others are counted first", last, quantity.Extended)})
 }
 
-// What a Mirror that has seen a long life plans, to the last word, is what one that was
-// just told the end of it plans.
+// A Mirror that has seen a long history makes exactly the plan of one that was shown only the end
+// of it.
 //
 // Rule PLAN-10, Rule POD-9.
 func TestOnlyTheEndStateOfResourcesCounts(t *testing.T) {

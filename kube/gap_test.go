@@ -21,8 +21,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// A pod that was deleted and made anew while the watch was cut is one pod, not two: no
-// machine is bought for the one that is gone.
+// A pod that was deleted and recreated while the watch was cut is one pod, not two: no node is
+// launched for the pod that is gone.
 //
 // Rule MEMORY-1.
 func TestPodMadeAnewInAGap(t *testing.T) {
@@ -47,8 +47,7 @@ func TestPodMadeAnewInAGap(t *testing.T) {
 	})
 }
 
-// A DaemonSet that was deleted and made anew while the watch was cut takes its room on new
-// nodes once.
+// A DaemonSet that was deleted and recreated while the watch was cut counts once on new nodes.
 //
 // Rule MEMORY-1.
 func TestDaemonSetMadeAnewInAGap(t *testing.T) {
@@ -68,8 +67,8 @@ func TestDaemonSetMadeAnewInAGap(t *testing.T) {
 	})
 }
 
-// Room that was promised on a NodeClaim is not promised on another one of its name, and what
-// pods did on a Node says nothing of another one.
+// Capacity that was promised on a NodeClaim is not promised on another one of its name, and pod
+// events on a Node say nothing of another Node.
 //
 // Rule MEMORY-1.
 func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
@@ -104,8 +103,8 @@ func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
 	})
 }
 
-// Whatever watches miss, and in whatever state they tell of an end, the Mirror knows in the
-// end what a list of the cluster says.
+// Whatever events watches miss, and in whatever state they report a deletion, the Mirror ends
+// with what a list of the cluster says.
 //
 // Rule MEMORY-1, Rule PLAN-10.
 func TestMirrorEqualsRebuildAfterGaps(t *testing.T) {
@@ -124,7 +123,7 @@ func TestMirrorEqualsRebuildAfterGaps(t *testing.T) {
 	}
 }
 
-// sell sets what can be bought.
+// sell sets the catalog.
 func sell(m *Mirror) {
 	m.SetCatalog(ClassOf(nastyPool("").Spec.Template.Spec.NodeClassRef), newNasty().types, nil)
 }
@@ -137,7 +136,7 @@ type monkey struct {
 	made   int // objects so far, for their UIDs
 }
 
-// round makes some changes, with the watch of a kind or without.
+// round makes some changes, with or without the watch of a kind.
 func (x *monkey) round() {
 	if x.IntN(4) > 0 {
 		for range 1 + x.IntN(8) {
@@ -157,7 +156,7 @@ func (x *monkey) round() {
 	})
 }
 
-// touch creates, updates, displaces or deletes an object, whose end may tell of a last change.
+// touch creates, updates, evicts or deletes an object; the delete event may have a last change.
 func (x *monkey) touch(o client.Object) {
 	old := x.shelf(o).objects[nameOf(o)]
 	if old == nil {
@@ -185,7 +184,7 @@ func (x *monkey) touch(o client.Object) {
 	}
 }
 
-// anew deletes an object and makes another of its name.
+// anew deletes an object and creates another of its name.
 func (x *monkey) anew(o client.Object) {
 	if old := x.shelf(o).objects[nameOf(o)]; old != nil {
 		x.remove(old)
@@ -193,7 +192,7 @@ func (x *monkey) anew(o client.Object) {
 	x.touch(o)
 }
 
-// draw is some object in some state.
+// draw is a random object in a random state.
 func (x *monkey) draw() client.Object {
 	i := x.IntN(6)
 	claim, node := joined(claimNamed(fmt.Sprint("web-", i)))
@@ -225,7 +224,7 @@ func (x *monkey) draw() client.Object {
 	return o
 }
 
-// adopt makes a DaemonSet's pod one of a DaemonSet that is there.
+// adopt gives a DaemonSet pod an existing DaemonSet as its owner.
 func (x *monkey) adopt(o client.Object) {
 	if p, ok := o.(*corev1.Pod); ok && OwnedByDaemonSet(p) {
 		for _, d := range x.kinds[typeOf(&appsv1.DaemonSet{})].objects {
@@ -238,10 +237,10 @@ func (x *monkey) namespace(i int) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"tier": fmt.Sprint(i)}}}
 }
 
-// compare has a Mirror that is shown the cluster as it is now say the same.
+// compare checks that a Mirror that is shown only the current cluster knows the same.
 func (x *monkey) compare(t *testing.T) {
 	t.Helper()
-	// What is known of these is of the past, and no list tells it.
+	// These are about the past, and no list has them.
 	past := slices.Concat(keysOf(x.mirror.replacements.heirs), keysOf(x.mirror.superseded))
 	for _, p := range past {
 		if pod := x.mirror.Pod(p); pod != nil {
@@ -261,7 +260,7 @@ func (x *monkey) compare(t *testing.T) {
 	}
 }
 
-// known is what a Mirror knows of its cluster, and what it would buy.
+// known is what a Mirror knows of its cluster, and what it would launch.
 func known(m *Mirror) map[string]any {
 	var plan schedule.Plan
 	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })

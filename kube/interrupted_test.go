@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// losing is a Mirror with a machine that is taken back, or merely leaves, on which the pod
-// "old" of a ReplicaSet runs.
+// losing is a Mirror with a node that is interrupted, or merely leaving, on which the pod "old"
+// of a ReplicaSet runs.
 func losing(t *testing.T, interrupted bool) (m *Mirror, old *corev1.Pod) {
 	t.Helper()
 	m = NewMirror(nil)
@@ -33,8 +33,8 @@ func losing(t *testing.T, interrupted bool) (m *Mirror, old *corev1.Pod) {
 	return m, old
 }
 
-// A pod that comes in the place of one whose machine was taken back is as urgent as that was,
-// though it is gone already and nobody made room for it.
+// A pod that replaces one whose node was interrupted is as urgent as that one, although the old
+// pod is gone already and no capacity was found for it.
 //
 // Rule DRAIN-9.
 func TestWhoComesForALostPodIsUrgent(t *testing.T) {
@@ -85,7 +85,7 @@ func TestWhoComesForALostPodIsUrgent(t *testing.T) {
 	}
 }
 
-// Owners are not remembered for ever.
+// Interrupted owners are not remembered for ever.
 func TestBereftAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, old := losing(t, true)

@@ -19,11 +19,11 @@ import (
 // poison is the label of objects with which the handlers of a poisoned Mirror panic.
 const poison = "poison"
 
-// poisoned makes the Mirror's handlers panic with objects that bear the label, once they have
-// taken them in: everything is half changed then. It returns what is said of that.
+// poisoned makes the Mirror's handlers panic with objects that have the label, after they have
+// recorded them: the state is half changed then. It returns the reports of that.
 func poisoned(m *Mirror) (said *[]string) {
 	said = &[]string{}
-	var mu sync.Mutex // handlers of several kinds say something at a time
+	var mu sync.Mutex // handlers of several kinds report concurrently
 	say := func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -51,8 +51,8 @@ func spoiltBy(o client.Object) client.Object {
 	return o
 }
 
-// An object with which a handler panics is left out until it changes; all else goes on, and
-// the Mirror is as if it had never been shown the object.
+// An object with which a handler panics is left out until it changes. Everything else continues,
+// and the Mirror is as if it had never been shown the object.
 //
 // Rule PANIC-2.
 func TestPoisonObjectIsLeftOut(t *testing.T) {
@@ -92,8 +92,8 @@ func TestPoisonObjectIsLeftOut(t *testing.T) {
 	})
 }
 
-// An object with which the handler panics again and again is looked at ever more rarely, and
-// what it says by then is taken in without another change.
+// An object with which the handler panics repeatedly is tried ever more rarely, and its newest
+// version is then recorded without another event.
 //
 // Rule PANIC-2.
 func TestPoisonObjectIsTriedRarely(t *testing.T) {
@@ -122,8 +122,8 @@ func TestPoisonObjectIsTriedRarely(t *testing.T) {
 	})
 }
 
-// A decision that panics leaves the Mirror as it was: unlocked, with what was promised, with
-// machines that no watch has shown yet, and with nodes that are to be deleted.
+// A decision that panics leaves the Mirror as it was: unlocked, with its promises, with claims
+// that no watch has shown yet, and with nodes that are to be deleted.
 //
 // Rule PANIC-1, Rule PANIC-2.
 func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
@@ -154,7 +154,7 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 		before := read()
 		m.Panics.Try("decision", "", func() {
 			m.View(func(*cluster.Snapshot) {
-				m.pods, m.worldNodes = nil, nil // it had its hands in everything
+				m.pods, m.worldNodes = nil, nil // destroy the state
 				panic("boom")
 			})
 		})
@@ -178,8 +178,8 @@ func virtual(w *cluster.Snapshot) (n int) {
 	return n
 }
 
-// Whatever is poisoned, and whenever: the rest of the Mirror equals one that was never shown
-// the objects.
+// Whichever objects are poisoned, and whenever: the rest of the Mirror equals one that was never
+// shown the objects.
 //
 // Rule PANIC-2, Rule PLAN-10.
 func TestMirrorEqualsRebuildAfterPanics(t *testing.T) {
@@ -205,7 +205,7 @@ func TestMirrorEqualsRebuildAfterPanics(t *testing.T) {
 						x.remove(o)
 					}
 				}
-				for range 30 { // longer than anything is left out
+				for range 30 { // longer than any object is left out
 					x.settle()
 					m.Settle()
 				}

@@ -103,10 +103,10 @@ type state struct {
 
 	podBudgets *PodBudgets
 	podsIn     map[string]map[string]bool // namespace → UIDs
-	held       map[string]bool            // UIDs of pods that are recorded as unable to leave their node
+	held       map[string]bool            // UIDs of pods that will not be evicted
 	unjudged   map[string]map[label]bool  // namespace → labels of pods that judge looks at again
-	lapses     map[string]time.Time       // UIDs of pods with a do-not-disrupt duration → when it ends
-	misread    map[string]bool            // UIDs of pods whose do-not-disrupt annotation cannot be read
+	lapses     map[string]time.Time       // UIDs of pods → end of their do-not-disrupt
+	misread    map[string]bool            // UIDs of pods, do-not-disrupt unreadable
 
 	storage *Storage
 	mounts  map[types.NamespacedName]map[string]bool // claim → UIDs of the pods that mount it

@@ -21,7 +21,7 @@ const (
 type daemonSet struct {
 	set    *appsv1.DaemonSet // nil until an event shows it
 	pods   map[string]*corev1.Pod
-	newest *corev1.Pod        // of the pods created from the current template; nil when there is none
+	newest *corev1.Pod        // of the current template; nil when there is none
 	told   *cluster.DaemonSet // what was last written to the Snapshot
 }
 

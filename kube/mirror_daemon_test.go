@@ -21,7 +21,7 @@ func agent(generation string) *appsv1.DaemonSet {
 	return d
 }
 
-// agentPod is a pod of agent, made at a second, with requests that admission gave it.
+// agentPod is a pod of agent, created at a given second, with requests that admission changed.
 func agentPod(uid, generation string, made int64, cpu string) *corev1.Pod {
 	p := pendingPod(uid)
 	p.UID = types.UID(uid)
@@ -32,9 +32,8 @@ func agentPod(uid, generation string, made int64, cpu string) *corev1.Pod {
 	return p
 }
 
-// What a DaemonSet takes on new nodes is what its newest pod of the present
-// template takes, as admission may have changed it; without one, what the
-// template says.
+// The overhead of a DaemonSet on new nodes is that of its newest pod of the current template, as
+// admission may have changed it; without such a pod it is the template's.
 //
 // Rule PLAN-2.
 func TestDaemonOverheadIsThatOfRealPods(t *testing.T) {
@@ -109,7 +108,7 @@ func TestDaemonOfRealPod(t *testing.T) {
 	}
 }
 
-// A pod that is its DaemonSet's no more tells nothing of new nodes, and is not remembered.
+// A pod that is no longer its DaemonSet's says nothing of new nodes, and is forgotten.
 //
 // Rule PLAN-2.
 func TestDaemonPodLosesItsOwner(t *testing.T) {

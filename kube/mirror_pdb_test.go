@@ -14,7 +14,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// leavingNode shows m a node on its way out with the pods on it.
+// leavingNode shows m a leaving node with its pods.
 func leavingNode(m *Mirror, pods ...*corev1.Pod) *corev1.Node {
 	claim, node := joined(claimNamed("a"))
 	claim.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -37,7 +37,7 @@ func movables(m *Mirror) (uids []string) {
 	return uids
 }
 
-// Rule BLOCK-5: no room is looked for elsewhere while a pod will not come.
+// Rule BLOCK-5: no capacity is sought for a pod that cannot be evicted.
 func TestPodsThatAreHeldForGoodAreNoDemand(t *testing.T) {
 	var woken []string
 	m := NewMirror(func(uid string) { woken = append(woken, uid) })
@@ -86,7 +86,7 @@ func TestPodsThatAreHeldForGoodAreNoDemand(t *testing.T) {
 	}
 }
 
-// Rule BLOCK-4: a pod needs another home from the moment on that its annotation lapses.
+// Rule BLOCK-4: a pod needs a new node from the moment its annotation lapses.
 func TestProtectionLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var woken []string
@@ -106,7 +106,7 @@ func TestProtectionLapses(t *testing.T) {
 	})
 }
 
-// Rule BLOCK-4: pods whose annotation cannot be read are known while they run.
+// Rule BLOCK-4: pods whose annotation cannot be read are listed while they run.
 func TestMisread(t *testing.T) {
 	m := NewMirror(nil)
 	want := func(names ...string) {
@@ -129,8 +129,8 @@ func TestMisread(t *testing.T) {
 	want()
 }
 
-// The revision moves with everything that decisions about nodes look at, and not with
-// what kubelets report all the time.
+// The revision changes with everything that decisions about nodes read, and not with routine
+// kubelet reports.
 func TestRevision(t *testing.T) {
 	m := NewMirror(nil)
 	claim, node := joined(claimNamed("a"))

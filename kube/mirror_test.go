@@ -39,7 +39,7 @@ func claimNamed(name string) *karpv1.NodeClaim {
 	return c
 }
 
-// joined is the claim and node as they are once the machine is up.
+// joined is the claim and its Node once the node is up.
 func joined(c *karpv1.NodeClaim) (*karpv1.NodeClaim, *corev1.Node) {
 	c = c.DeepCopy()
 	c.Status.ProviderID = "id-" + c.Name
@@ -50,7 +50,7 @@ func joined(c *karpv1.NodeClaim) (*karpv1.NodeClaim, *corev1.Node) {
 	return c, n
 }
 
-// Whatever order events come in, the World is the one a fresh list would give.
+// In whatever order events come, the Snapshot is the one of a fresh list.
 //
 // Rule PLAN-10.
 func TestMirrorEqualsRebuild(t *testing.T) {
@@ -65,7 +65,7 @@ func TestMirrorEqualsRebuild(t *testing.T) {
 			show(fresh, x)
 		}
 		for _, x := range []*Mirror{m, fresh} {
-			x.View(func(*cluster.Snapshot) {}) // budgets are judged when somebody looks
+			x.View(func(*cluster.Snapshot) {}) // View judges the budgets
 		}
 		if diff := cmp.Diff(fresh.held, m.held); diff != "" {
 			t.Fatalf("seed %d: held pods differ: %s", seed, diff)
@@ -166,7 +166,7 @@ func hide(m *Mirror, x any) {
 	}
 }
 
-// A pod that was bought for is no reason to buy again, until its claim is given up.
+// No node is launched again for a pod that has one coming, until its claim is given up.
 //
 // Rule LAUNCH-2.
 func TestPromiseHoldsUntilClaimGoes(t *testing.T) {
@@ -219,7 +219,7 @@ func TestPromiseLapsesOnReadyNode(t *testing.T) {
 	})
 }
 
-// Strangers that take the room end the promises at once.
+// Other pods that take the capacity end the promises at once.
 //
 // Rule LAUNCH-2.
 func TestPromiseYieldsToStrangers(t *testing.T) {
@@ -241,7 +241,7 @@ func TestPromiseYieldsToStrangers(t *testing.T) {
 	}
 }
 
-// A pool of another provisioner in the same cluster is not bought for.
+// No node is launched for a pool of another provisioner in the same cluster.
 func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
 	m := NewMirror(nil)
 	m.Class = schema.GroupKind{Group: "karpenter.azure.com", Kind: "AKSNodeClass"}
@@ -261,7 +261,7 @@ func TestPoolsOfOthersAreLeftAlone(t *testing.T) {
 	})
 }
 
-// A claim that nobody ever saw does not host pods for ever.
+// A claim that no watch ever showed does not hold pods for ever.
 func TestUnseenClaimIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMirror(nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// Whatever somebody writes on a claim, it is a mark that makes sense or an error.
+// Any annotation on a claim is read as a sensible mark or gives an error.
 func TestMarksOfMoves(t *testing.T) {
 	since := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	for text, good := range map[string]bool{

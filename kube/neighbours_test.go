@@ -160,8 +160,8 @@ func TestHostPorts(t *testing.T) {
 	}
 }
 
-// A template on the host's network need not say that its ports are the host's, and
-// admission may have changed those of the pods that there are.
+// A template with hostNetwork need not repeat its ports as host ports, and admission may have
+// changed those of existing pods.
 func TestDaemonPorts(t *testing.T) {
 	d := agent("1")
 	d.Spec.Template.Spec.HostNetwork = true

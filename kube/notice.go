@@ -17,7 +17,7 @@ type NoticeKind string
 const (
 	NoticePreempt   NoticeKind = "Preempt"   // a spot instance is taken back
 	NoticeTerminate NoticeKind = "Terminate" // a user or service deletes the instance
-	NoticeRedeploy  NoticeKind = "Redeploy"  // it moves to other hardware; its local disks are lost
+	NoticeRedeploy  NoticeKind = "Redeploy"  // it moves elsewhere; its local disks are lost
 	NoticeReboot    NoticeKind = "Reboot"    // it restarts
 	NoticeFreeze    NoticeKind = "Freeze"    // it is paused for some seconds
 )

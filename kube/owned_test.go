@@ -11,7 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// made is a pending pod that its owner makes anew when it goes.
+// made is a pending pod that its owner recreates when it goes.
 func made(name string, by types.UID) *corev1.Pod {
 	p := pendingPod(name)
 	p.OwnerReferences = []metav1.OwnerReference{{UID: "a friend"}, {UID: by, Controller: new(true)}}

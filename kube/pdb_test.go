@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// podBudgetOf selects app=web and lets one pod go.
+// podBudgetOf selects app=web and allows one disruption.
 func podBudgetOf(name string, changes ...func(*policyv1.PodDisruptionBudget)) policyv1.PodDisruptionBudget {
 	b := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
@@ -97,7 +97,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Budgets that come, change and go are found by the pods they select, and by no others.
+// Budgets that are added, changed and removed are found by the pods they select, and by no
+// others.
 func TestPodBudgetsFindWhatSelects(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	b, kept := NewPodBudgets(), map[string]policyv1.PodDisruptionBudget{}
@@ -149,13 +150,13 @@ func TestPodBudgetsFindWhatSelects(t *testing.T) {
 	}
 }
 
-// Only news that changes what a pod is told is news.
+// Only changes of the answer for some pod are reported.
 func TestPodBudgetNews(t *testing.T) {
 	b := NewPodBudgets()
 	for _, tc := range []struct {
 		name             string
 		change           func(*policyv1.PodDisruptionBudget)
-		changed, lasting bool // lasting: pods may be held since, or not any more
+		changed, lasting bool // lasting: pods may be held for good, or no longer are
 	}{
 		{"new", func(*policyv1.PodDisruptionBudget) {}, true, true},
 		{"same", func(*policyv1.PodDisruptionBudget) {}, false, false},

@@ -19,7 +19,7 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// The World that a Mirror begins anew with is the one it had: whenever that is, it changes no
+// The Snapshot of a renewed builder equals the one before: whenever the renewal is, it changes no
 // plan.
 //
 // Rule PLAN-10, Rule MEMORY-2.
@@ -42,8 +42,8 @@ func TestBeginningAnewChangesNoPlan(t *testing.T) {
 	}
 }
 
-// Each thing that a plan depends on is told to the new World: without any of them the plan of
-// the crowded world below would be another.
+// Everything that a plan depends on is written to the new builder: without any of it the plan of
+// the cluster below would be another.
 //
 // Rule MEMORY-2.
 func TestBeginningAnewForgetsNothingThatIs(t *testing.T) {
@@ -112,7 +112,7 @@ func furnish(m *Mirror) {
 	m.SetVirtualPods(nil, []cluster.Pod{spare})
 }
 
-// furniture is two sizes in two zones, of which one is dearer.
+// furniture is two sizes in two zones, one of which costs more.
 func furniture() []offering.InstanceType {
 	var out []offering.InstanceType
 	for _, cores := range []int64{2, 4} {
@@ -125,8 +125,8 @@ func furniture() []offering.InstanceType {
 	return out
 }
 
-// A thousand nodes under new names are worth a new beginning, one is not: what the beginnings
-// cost stays a small part of what the changes cost.
+// A thousand nodes under new names cause a renewal, one does not: the cost of renewals stays a
+// small part of the cost of the changes.
 //
 // Rule MEMORY-2.
 func TestBeginningAnewIsRare(t *testing.T) {
@@ -159,7 +159,7 @@ func TestBeginningAnewIsRare(t *testing.T) {
 	})
 }
 
-// A standby, which never decides, forgets like a leader.
+// A standby replica, which never decides, frees memory like a leader.
 //
 // Rule MEMORY-2.
 func TestStandbyForgets(t *testing.T) {
@@ -189,8 +189,8 @@ func TestStandbyForgets(t *testing.T) {
 	})
 }
 
-// What a node's pods did is forgotten with the last of both: a node that is gone first leaves
-// nothing behind.
+// Pod events on a node are forgotten once both the node and its pods are gone: a node that goes
+// first leaves nothing behind.
 //
 // Rule MEMORY-2.
 func TestPodsThatOutliveTheirNodeLeaveNothing(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// succeeding is a Mirror with a leaving node on which a ReplicaSet's pod "old" runs, and a
-// node that is free.
+// succeeding is a Mirror with a leaving node on which a ReplicaSet's pod "old" runs, and a free
+// node.
 func succeeding(t *testing.T) (m *Mirror, old *corev1.Pod, home string) {
 	t.Helper()
 	m = NewMirror(nil)
@@ -34,7 +34,7 @@ func ofReplicaSet(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// untried is a pod that the scheduler has not looked at.
+// untried is a pod that the scheduler has not tried.
 func untried(name string) *corev1.Pod {
 	p := ofReplicaSet(pendingPod(name))
 	p.Status.Conditions = nil
@@ -47,7 +47,7 @@ func askedToLeave(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// needy lists the pods that a plan would find room for.
+// needy lists the pods for which a plan would find capacity.
 func needy(m *Mirror) []string {
 	var out []string
 	m.View(func(*cluster.Snapshot) {
@@ -61,8 +61,8 @@ func needy(m *Mirror) []string {
 	return out
 }
 
-// Between the eviction of a pod and the moment the scheduler gives up on its heir a plan
-// counts one pod: never none, never two.
+// Between the eviction of a pod and the moment the scheduler finds its replacement unschedulable,
+// a plan counts one pod: never none, never two.
 //
 // Rule DRAIN-8.
 func TestHeirAndForebearCountAsOne(t *testing.T) {
@@ -91,7 +91,8 @@ func TestHeirAndForebearCountAsOne(t *testing.T) {
 	}
 }
 
-// Room that was promised to a pod is its heir's, whenever either comes, and is taken once.
+// Capacity that was promised to a pod goes to its replacement, whichever comes first, and is used
+// once.
 //
 // Rule DRAIN-8.
 func TestHeirInheritsThePromise(t *testing.T) {
@@ -125,8 +126,7 @@ func TestHeirInheritsThePromise(t *testing.T) {
 	}
 }
 
-// A pod that the scheduler finds a place for at once needs no other, nor does the one it
-// came for.
+// A pod that the scheduler binds at once needs no capacity, nor does the pod it replaces.
 //
 // Rule DRAIN-8.
 func TestHeirThatIsBoundNeedsNothing(t *testing.T) {
@@ -138,13 +138,14 @@ func TestHeirThatIsBoundNeedsNothing(t *testing.T) {
 	if got := needy(m); len(got) != 0 {
 		t.Errorf("%v need room", got)
 	}
-	m.Nominate("staying", []cluster.PodRef{Ref(old)}) // a plan from before
+	m.Nominate("staying", []cluster.PodRef{Ref(old)}) // an earlier plan
 	if len(m.promises) != 0 {
 		t.Errorf("room is promised to %v", m.promises)
 	}
 }
 
-// Who is scaled away has no heir, and pods that come and go for other reasons are nobody's.
+// A pod that is scaled away has no replacement, and pods that come and go for other reasons
+// replace none.
 //
 // Rule DRAIN-8.
 func TestWhoHasNoHeir(t *testing.T) {
@@ -168,8 +169,8 @@ func TestWhoHasNoHeir(t *testing.T) {
 	}
 }
 
-// A pod that loses its owner while it leaves is forgotten like any other: the owner's next
-// pods come for pods that are there.
+// A pod that loses its owner while it terminates is forgotten like any other: the owner's next
+// pods replace pods that are there.
 //
 // Rule DRAIN-8.
 func TestDisplacedPodLosesItsOwner(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The quick sum is the scheduler's own wherever it gives an answer at all.
+// The quick sum equals the scheduler's own wherever it gives an answer.
 func TestPlainSumIsScheduled(t *testing.T) {
 	plain := 0
 	for seed := range uint64(5000) {

@@ -162,8 +162,8 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-// Every case in which the scheduler would place the pod nowhere, and buying a
-// machine would not help.
+// Every case in which the scheduler would place the pod nowhere, and launching a node would not
+// help.
 //
 // Rule VOLUME-2.
 func TestVolumesThatRefusePods(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 )
 
-// Room is found for a running pod or for its successor, never for both.
+// Capacity is sought for a running pod or for its replacement, never for both.
 //
 // Rule SURGE-6.
 func TestSupersededPodNeedsNoRoom(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestReplicasApartWithVolumes (Rule SPREAD-5): replicas of a Deployment that keep apart get a node
-// each, whether they mount one ReadWriteMany claim or each a claim of its own.
+// TestReplicasApartWithVolumes (Rule SPREAD-5): replicas of a Deployment that keep apart get a
+// node each, whether they mount one ReadWriteMany claim or each a claim of its own.
 func TestReplicasApartWithVolumes(t *testing.T) {
 	alike := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "w"}}
 	ways := map[string]func(*corev1.Pod){

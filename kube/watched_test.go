@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// watched is a cluster that a Mirror follows through client-go's own informers. Its watches
-// can be cut: what changes then is told by the next list, as after an outage.
+// watched is a cluster that a Mirror follows through client-go's own informers. Its watches can
+// be cut: changes made meanwhile arrive with the next list, as after an outage.
 type watched struct {
 	cache.Informers // nil: Attach asks for informers only
 
@@ -68,7 +68,7 @@ func (c *watched) put(o client.Object) { c.shelf(o).put(o.DeepCopyObject().(clie
 // remove deletes an object, whose last state is o.
 func (c *watched) remove(o client.Object) { c.shelf(o).remove(o.DeepCopyObject().(client.Object)) }
 
-// cut ends the watch of a kind, makes changes, and lets the kind be listed anew.
+// cut ends the watch of a kind, makes changes, and lets the kind be listed again.
 func (c *watched) cut(o client.Object, during func()) {
 	s := c.shelf(o)
 	s.cut()
@@ -77,13 +77,13 @@ func (c *watched) cut(o client.Object, during func()) {
 	c.settle()
 }
 
-// settle lets events arrive, and what was cut be listed again.
+// settle lets events arrive, and kinds that were cut be listed again.
 func (c *watched) settle() {
 	time.Sleep(5 * time.Minute) // longer than reflectors pause after a failure
 	synctest.Wait()
 }
 
-// objects are all there are, by kind and name.
+// objects are all objects, by kind and name.
 func (c *watched) objects() []client.Object {
 	var out []client.Object
 	for _, s := range c.kinds {
@@ -104,7 +104,7 @@ type shelf struct {
 	broken  bool                       // neither lists nor watches are answered
 }
 
-// IsWatchListSemanticsUnSupported has reflectors list first and watch then.
+// IsWatchListSemanticsUnSupported makes reflectors list first and then watch.
 func (s *shelf) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements cache.ListerWatcher.
