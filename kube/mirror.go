@@ -122,8 +122,8 @@ type memo struct {
 }
 
 // NewMirror returns a Mirror of an empty cluster. wake is called with the UID of each pod that
-// starts to need capacity, and with "" when the offerings that can be bought changed. It must not
-// call back into the Mirror. Nil is allowed.
+// starts to need capacity, and with "" when something else changed that a new plan may depend on,
+// such as a NodePool. It must not call back into the Mirror. Nil is allowed.
 func NewMirror(wake func(pod string)) *Mirror {
 	if wake == nil {
 		wake = func(string) {}

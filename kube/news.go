@@ -5,11 +5,11 @@ import karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 // news is what a change of the Mirror must report to its callbacks. The zero news reports
 // nothing.
 type news struct {
-	woke  []string // UIDs of pods that now need capacity; "" when the offerings changed
+	woke  []string // UIDs of pods that now need capacity; "" for other changes
 	hurry []string // those of them whose node is interrupted
 }
 
-// anything reports, if changed is set, that the offerings that can be bought changed.
+// anything reports, if changed is set, a change other than of a pod that a new plan may depend on.
 func anything(changed bool) news {
 	if !changed {
 		return news{}
