@@ -38,7 +38,7 @@ func TestAzureProviderForgetsWhatIsGone(t *testing.T) {
 			half: perHalf(40), bytes: 4 << 20,
 			roots:   []any{a.cloud},
 			skipped: []reflect.Type{reflect.TypeFor[*arm.Client](), reflect.TypeFor[azcore.TokenCredential](), reflect.TypeFor[azure.Options]()},
-			slack:   map[string]int{"ratelimit.Buckets.each": 1000, "azure.bootTimes.took": 200, "bootstrap.": 4 << 20},
+			slack:   map[string]int{"ratelimit.Buckets.each": 1000, "azure.bootTimes.took": 200, "ratelimit.tally.": 200, "bootstrap.": 4 << 20},
 			live:    a.live,
 			rest: func() {
 				for range 30 {
