@@ -74,9 +74,6 @@ func (c *PodClass) String() string {
 	return fmt.Sprintf("%s/%s and %d more", c.Pods[0].Namespace, c.Pods[0].Name, len(c.Pods)-1)
 }
 
-// Repels lists the required anti-affinity terms of the class's own pods.
-func (c *PodClass) Repels() []*AntiAffinityTerm { return c.repulsions }
-
 // class returns the PodClass of a pod, and compiles it for the first pod of its kind.
 func (b *Builder) class(p *Pod) *PodClass {
 	if done := b.mentionAll(p); done != nil {

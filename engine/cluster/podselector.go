@@ -71,9 +71,9 @@ func (r *AntiAffinityTerm) EachNode(real bool, f func(h *NodeInfo, pods, termina
 	eachOf(r.owners, real, f)
 }
 
-// Repulsions are the required anti-affinity terms of the class's own pods. They must not be
+// RequiredAntiAffinity lists the required anti-affinity terms of the class's own pods. They must not be
 // changed.
-func (c *PodClass) Repulsions() []*AntiAffinityTerm { return c.repulsions }
+func (c *PodClass) RequiredAntiAffinity() []*AntiAffinityTerm { return c.repulsions }
 
 // AntiAffinityAgainst lists those of the Snapshot's AntiAffinityTerms whose selector picks
 // pods of the class, in order.

@@ -247,5 +247,5 @@ func tell(b *cluster.Builder, s *enginetest.Script) {
 	for name, labels := range s.Namespaces {
 		b.SetNamespace(name, labels)
 	}
-	singleValue(b, s)
+	setAll(b, s)
 }

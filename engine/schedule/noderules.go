@@ -352,7 +352,7 @@ func (s *solver) antiAffinityOf(k *podGroup, atMost func(countKey, int)) {
 			l.avoids = append(l.avoids, n.Crowd.ID())
 		}
 	}
-	for _, r := range k.PodClass.Repulsions() {
+	for _, r := range k.PodClass.RequiredAntiAffinity() {
 		if r.Key.Name != cluster.LabelHostname {
 			continue
 		}
@@ -444,7 +444,7 @@ func (s *solver) barred(k *podGroup, i int) bool {
 
 // repelledBy reports whether pods of the class keep those of the group off their node.
 func (k *podGroup) repelledBy(c *cluster.PodClass) bool {
-	return slices.ContainsFunc(c.Repulsions(), func(r *cluster.AntiAffinityTerm) bool {
+	return slices.ContainsFunc(c.RequiredAntiAffinity(), func(r *cluster.AntiAffinityTerm) bool {
 		return r.Key.Name == cluster.LabelHostname && r.Pods.Selects(k.PodClass)
 	})
 }

@@ -101,7 +101,7 @@ func history(t *testing.T, seed uint64, script, other *enginetest.Script) {
 	for _, p := range other.Pods {
 		b.RemovePod("other-" + p.UID)
 	}
-	singleValue(b, script)
+	setAll(b, script)
 	want := enginetest.Print(schedule.Solve(script.World()))
 	if diff := cmp.Diff(want, enginetest.Print(schedule.Solve(b.Snapshot()))); diff != "" {
 		t.Fatalf("seed %d: history changes the plan:\n%s\n%s", seed, diff, enginetest.Format(script))
@@ -171,9 +171,9 @@ func devices(a quantity.Amounts, r *rand.Rand) quantity.Amounts {
 	return a.Add(quantity.Amounts{fmt.Sprintf("example.com/device-%d", r.IntN(30)): int64(r.IntN(3))})
 }
 
-// singleValue adds the objects of the script's end state to the builder without starting
+// setAll adds the objects of the script's end state to the builder without starting
 // over.
-func singleValue(b *cluster.Builder, s *enginetest.Script) {
+func setAll(b *cluster.Builder, s *enginetest.Script) {
 	b.RemoveNamespace("default")
 	for name, labels := range s.Namespaces {
 		b.SetNamespace(name, labels)
