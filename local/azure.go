@@ -9,9 +9,9 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/karve-dev/karve/azureemulator"
+	"github.com/karve-dev/karve/azureemulator/node"
 	"github.com/karve-dev/karve/local/storage"
-	"github.com/karve-dev/karve/provider/azure/emulator"
-	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 // The pace of a real cluster, before the time scale: how long after its last
@@ -35,7 +35,7 @@ func (e *Environment) startAzure(ctx context.Context) error {
 		Routes:  e.cluster.Routes(),
 	})
 	o.Log = e.log
-	server, err := emulator.Start(ctx, o)
+	server, err := azureemulator.Start(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/local/cluster"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // DefaultDir is where karve-demo keeps its state, relative to the current folder.
@@ -35,7 +35,7 @@ type Options struct {
 	// ProvisionMode is karve's setting of that name: who makes machines. Empty: Compute.
 	ProvisionMode string
 	// Azure adjusts the emulator: time scale, quota, stock. Dir, Guest and Log are ours.
-	Azure emulator.Options
+	Azure azureemulator.Options
 	// Progress is told each step, in words, as it ends. Nil: nobody is told.
 	Progress func(step string)
 	// Restarted has karve started again when it ends by itself, as a Deployment would, and is
@@ -48,7 +48,7 @@ type Environment struct {
 	options Options
 	dir     string
 	cluster *cluster.Cluster
-	azure   *emulator.Server
+	azure   *azureemulator.Server
 	cloud   *background
 	disks   *background
 	karve   *karve
@@ -189,4 +189,4 @@ func (e *Environment) RESTConfig() *rest.Config { return e.cluster.RESTConfig() 
 func (e *Environment) Client() client.Client { return e.client }
 
 // Emulator is the Azure that karve buys from.
-func (e *Environment) Emulator() *emulator.Server { return e.azure }
+func (e *Environment) Emulator() *azureemulator.Server { return e.azure }

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator/catalog"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
-	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
 )
 
 // withConstrained adds the sizes with some of their cores turned off. The product

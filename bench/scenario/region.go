@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // region asks the product's own provider what the emulated region sells: real
 // sizes at real prices, with the overhead and labels their nodes really have. Of
 // some 1,350 on sale 959 can be nodes; the constrained ones come on top.
 func region(ctx context.Context) (types []offering.InstanceType, err error) {
-	server, err := emulator.Start(ctx, emulator.Options{SystemNodes: -1})
+	server, err := azureemulator.Start(ctx, azureemulator.Options{SystemNodes: -1})
 	if err != nil {
 		return nil, err
 	}

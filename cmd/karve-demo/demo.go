@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/cmd/internal/provisionmode"
 	"github.com/karve-dev/karve/local"
 	"github.com/karve-dev/karve/local/scenario"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // demoOptions are the flags.
@@ -110,9 +110,9 @@ func (o demoOptions) start(ctx context.Context, voice *scenario.Voice) (*local.E
 
 // azure is where the demo takes place. The scenario tells of a small subnet and a scarce family,
 // and other workloads get what a subscription ordinarily has.
-func (o demoOptions) azure() emulator.Options {
+func (o demoOptions) azure() azureemulator.Options {
 	if o.Bare {
-		return emulator.Options{TimeScale: o.TimeScale, Seed: 1}
+		return azureemulator.Options{TimeScale: o.TimeScale, Seed: 1}
 	}
 	return scenario.Azure(o.TimeScale)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 )
 
 // The scenario tells what happens when a subnet is full. Workloads that users bring to the
@@ -16,7 +16,7 @@ import (
 // Rule DEMO-1.
 func TestBareDemoHasAnOrdinarySubnet(t *testing.T) {
 	for bare, want := range map[bool]int{true: 16, false: 27} {
-		server, err := emulator.Start(t.Context(), demoOptions{Bare: bare}.azure())
+		server, err := azureemulator.Start(t.Context(), demoOptions{Bare: bare}.azure())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestBareDemoHasAnOrdinarySubnet(t *testing.T) {
 }
 
 // subnetBits is the length of the nodes' subnet's prefix, as Azure tells it.
-func subnetBits(t *testing.T, server *emulator.Server) int {
+func subnetBits(t *testing.T, server *azureemulator.Server) int {
 	t.Helper()
 	id, err := arm.ParseResourceID(server.SubnetID())
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/karve-dev/karve/azureemulator/catalog"
 	"github.com/karve-dev/karve/local"
-	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
 )
 
 // priceList is what Azure charges per hour in one region.

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 )
 
 // The scenario's subscription has little of what is cheapest for web, and its subnet room for
@@ -20,13 +20,13 @@ const (
 )
 
 // Azure is where the scenario takes place.
-func Azure(timeScale float64) emulator.Options {
-	return emulator.Options{TimeScale: timeScale, Seed: 1, Quota: map[string]int{scarceFamily: scarceCores}, SubnetPrefix: smallSubnet}
+func Azure(timeScale float64) azureemulator.Options {
+	return azureemulator.Options{TimeScale: timeScale, Seed: 1, Quota: map[string]int{scarceFamily: scarceCores}, SubnetPrefix: smallSubnet}
 }
 
 // checkQuota tells how a family's quota was used up without asking Azure for more than there is.
 func (s *story) checkQuota(context.Context) error {
-	var used emulator.Usage
+	var used azureemulator.Usage
 	for _, u := range s.env.Emulator().Usages() {
 		if strings.EqualFold(u.Name, scarceFamily) {
 			used = u

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // addressesOf returns the quota name of a subnet, by its ID.
@@ -31,7 +31,7 @@ func (r *region) launchAll(t *testing.T, p *azure.Provider, claims ...provider.C
 //
 // Rule NETWORK-1.
 func TestAddressesAreABudget(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three for nodes
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three for nodes
 	p := r.provider(t)
 	budget := addressesOf(r.SubnetID())
 	want := func(what string, left int64) {
@@ -75,7 +75,7 @@ func (r *region) end(t *testing.T, p *azure.Provider, id string) {
 //
 // Rule NETWORK-1.
 func TestNodesOfASubnetTakeAddressesForTheirPods(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/26"}).small() // 59
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/26"}).small() // 59
 	r.options.NetworkPlugin = "azure"
 	p := r.provider(t)
 	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
@@ -85,7 +85,7 @@ func TestNodesOfASubnetTakeAddressesForTheirPods(t *testing.T) {
 	if _, err := p.Launch(t.Context(), claim("b", onDemand("Standard_D2s_v5", "eastus-1"))); !errors.As(err, new(*provider.CapacityError)) {
 		t.Errorf("a second node: %v", err)
 	}
-	small := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/28"}).small()
+	small := newRegion(t, azureemulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/28"}).small()
 	small.options.NetworkPlugin = "azure"
 	var wrong *azure.SubnetError
 	if err := small.provider(t).CheckSubnet(t.Context(), "", 0); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetTooSmall {
@@ -101,8 +101,8 @@ func TestNodesOfASubnetTakeAddressesForTheirPods(t *testing.T) {
 
 // Rule NETWORK-2.
 func TestSubnetThatMayNotBeJoined(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
-	r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "LinkedAuthorizationFailed",
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
+	r.fault(t, azureemulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "LinkedAuthorizationFailed",
 		Message: "The client 'c' with object id 'o-1' has permission to perform action 'Microsoft.Compute/virtualMachines/write' on scope '/vm'; however, it does not have permission to perform action(s) 'Microsoft.Network/virtualNetworks/subnets/join/action' on the linked scope(s) '/the/subnet' (respectively) or the linked scope(s) are invalid."})
 	p := r.provider(t)
 	if err := p.CheckSubnet(t.Context(), "", 0); err != nil {

@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // asked returns the machine requested from AKS for a class and claim.
@@ -45,7 +45,7 @@ func (r *region) asked(t *testing.T, change func(*v1beta1.AKSNodeClass), c provi
 //
 // Rule AKS-1.
 func TestAKSIsToldAll(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
 	c := claim("a", spot("Standard_D4s_v5", "eastus-2"))
 	c.Taints = []provider.Taint{{Key: "only", Value: "a", Effect: "NoSchedule"}}
 	body, header := r.asked(t, func(class *v1beta1.AKSNodeClass) {
@@ -113,7 +113,7 @@ func TestAKSIsToldOfTheDNSCache(t *testing.T) {
 		{"", false, "Disabled"}, {v1beta1.LocalDNSModeDisabled, false, "Disabled"}, {v1beta1.LocalDNSModePreferred, false, "Disabled"},
 		{v1beta1.LocalDNSModePreferred, true, "Required"}, {v1beta1.LocalDNSModeRequired, true, "Required"},
 	} {
-		r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+		r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
 		body, _ := r.asked(t, func(class *v1beta1.AKSNodeClass) {
 			if test.mode != "" {
 				class.Spec.LocalDNS = &v1beta1.LocalDNS{Mode: test.mode}
@@ -133,7 +133,7 @@ func TestAKSIsToldOfTheDNSCache(t *testing.T) {
 //
 // Rule AKS-1.
 func TestAKSHearsEverySetting(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
 	var set map[string]int
 	body, _ := r.asked(t, func(class *v1beta1.AKSNodeClass) {
 		class.Spec.Kubelet, class.Spec.LinuxOSConfig = new(v1beta1.KubeletConfiguration), &v1beta1.LinuxOSConfiguration{Sysctls: new(v1beta1.SysctlConfiguration)}
@@ -169,7 +169,7 @@ func fill(v any) int {
 //
 // Rule IMAGE-6.
 func TestAKSNeedsNoToken(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
 	r.options.SharedGallery = azure.SharedGallery{SubscriptionID: r.SharedSubscriptionID()}
 	run(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
 	r.options.AKSMachines = azure.AKSMachines{}

@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // A thousand AKS machines are created and deleted within AKS's limit of 60 requests a minute for
@@ -16,7 +16,7 @@ import (
 func TestThousandMachinesOfAKS(t *testing.T) {
 	const n = 1000
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{
+		r := newVirtualRegion(t, azureemulator.Options{
 			SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1, SubnetPrefix: "10.0.0.0/16",
 			Quota: map[string]int{"standardDSv5Family": 100_000}, RegionalCores: 100_000,
 		}).small().aks(azure.MostInBatch)

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 	"github.com/karve-dev/karve/provider/providertest"
 )
 
@@ -27,7 +27,7 @@ func TestAKSMachineLaws(t *testing.T) {
 	for name, size := range map[string]int{"singly": 1, "in batches": azure.MostInBatch} {
 		t.Run(name, func(t *testing.T) {
 			providertest.Run(t, func(t *testing.T) providertest.Harness {
-				r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(size)
+				r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(size)
 				return providertest.Harness{
 					Class:    "default",
 					Open:     func(t *testing.T) provider.Provider { return r.provider(t) },

@@ -18,9 +18,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // A counter counts the requests that pass.
@@ -51,7 +51,7 @@ func (r *region) watched(see func(*http.Request)) *region {
 func TestAKSMachinesShareRequests(t *testing.T) {
 	const n = 120
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small().aks(azure.MostInBatch)
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small().aks(azure.MostInBatch)
 		r.options.AKSMachines.Batching = azure.Batching{Size: azure.MostInBatch}
 		most := 0
 		r.watched(func(req *http.Request) {
@@ -83,11 +83,11 @@ func TestAKSMachinesShareRequests(t *testing.T) {
 // Rule AKS-2.
 func TestPartOfABatchIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
 		p := r.provider(t)
 		first := make([]provider.Instance, 3)
 		errs := make([]error, 3)
-		r.fault(t, emulator.Fault{Method: "PUT", Path: "/machines/", Status: http.StatusInternalServerError, Code: "BatchMachineInternalServerError", Times: -1,
+		r.fault(t, azureemulator.Fault{Method: "PUT", Path: "/machines/", Status: http.StatusInternalServerError, Code: "BatchMachineInternalServerError", Times: -1,
 			Message: `[{"code":"SkuNotAvailable","message":"none left","target":"` + handleOf("b") + `"}]`})
 		r.each(t, 3, func(i int) error {
 			c := claim(string(rune('a'+i)), onDemand("Standard_D4s_v5", "eastus-1"))
@@ -119,7 +119,7 @@ func TestPartOfABatchIsRefused(t *testing.T) {
 func TestOneOfABatchCannotBeEnded(t *testing.T) {
 	const n = 12
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(azure.MostInBatch)
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(azure.MostInBatch)
 		r.options.AKSMachines.Batching = azure.Batching{Idle: time.Second, Most: 5 * time.Second, Size: azure.MostInBatch}
 		guard := &unending{inner: r.options.ClientOptions.Transport, name: handleOf("web-7")}
 		options := *r.options.ClientOptions
@@ -183,7 +183,7 @@ func handleOf(name string) string {
 // Rule AKS-1.
 func TestAKSMachineThatExistsIsReadAgain(t *testing.T) {
 	for _, size := range []int{1, azure.MostInBatch} {
-		r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(size)
+		r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(size)
 		blind, other := r.provider(t), r.provider(t)
 		c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"))
 		r.options.PollEvery = time.Hour
@@ -214,7 +214,7 @@ func TestAKSMachineThatExistsIsReadAgain(t *testing.T) {
 // Rule AKS-2.
 func TestLaunchThatGivesUpLeavesItsBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
 		r.options.AKSMachines.Batching = azure.Batching{Size: azure.MostInBatch}
 		p := r.provider(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -240,7 +240,7 @@ func TestModesCanBeSwitched(t *testing.T) {
 	for name, buy := range map[string]bool{"to Compute": true, "to AKS": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(1)
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: 1}).small().aks(1)
 				r.options.AKSMachines.Buy = buy
 				c := claim("old", onDemand("Standard_D4s_v5", "eastus-1"))
 				before := r.mustRun(t, r.provider(t), c)
@@ -289,7 +289,7 @@ func (r *region) mustEnd(t *testing.T, p *azure.Provider, id string) {
 //
 // Rule COLLECT-1.
 func TestBadRowsOfAKSArePassedOver(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
 	p := r.provider(t)
 	good, _ := run(t, p, claim("good", onDemand("Standard_D2s_v5", "eastus-1")))
 	c := claim("bad", onDemand("Standard_E2s_v5", "eastus-1"))
@@ -318,7 +318,7 @@ func TestBadRowsOfAKSArePassedOver(t *testing.T) {
 //
 // Rule AKS-4. Rule DRIFT-10.
 func TestDriftThatAKSTells(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
 	r.class.Store(settledClass("1.36.3"))
 	p := r.provider(t)
 	in, _ := run(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
@@ -358,8 +358,8 @@ func TestDriftThatAKSTells(t *testing.T) {
 //
 // Rule AKS-1.
 func TestAKSMachineFailures(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
-	r.fault(t, emulator.Fault{Path: "/usages", Status: http.StatusForbidden, Times: -1}) // or it would not be tried
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
+	r.fault(t, azureemulator.Fault{Path: "/usages", Status: http.StatusForbidden, Times: -1}) // or it would not be tried
 	if err := r.SetQuota("standardDSv5Family", 2); err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +375,7 @@ func TestAKSMachineFailures(t *testing.T) {
 // Rule AKS-1.
 func TestEvictedAKSMachineIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(1)
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: 1}).small().aks(1)
 		p := r.provider(t)
 		id := r.mustRun(t, p, claim("a", spot("Standard_D4s_v5", "eastus-1")))
 		if err := r.Evict(r.State().VMs[0].Name, -1); err != nil {
@@ -394,7 +394,7 @@ func TestEvictedAKSMachineIsStopped(t *testing.T) {
 //
 // Rule AKS-1.
 func TestClaimNotesItsAKSMachine(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
 	in, _ := run(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
 	want := "/managedClusters/karve/agentPools/" + r.MachinesPool() + "/machines/" + handleOf("a")
 	if id := in.Annotations["karpenter.azure.com/aks-machine-resource-id"]; !strings.HasPrefix(id, "/subscriptions/") || !strings.HasSuffix(id, want) {
@@ -413,7 +413,7 @@ func TestClaimNotesItsAKSMachine(t *testing.T) {
 // Rule AKS-6.
 func TestPoolThatDoesNotExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(1)
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(1)
 		r.options.AKSMachines.Pool = "later"
 		p := r.provider(t)
 		before, _ := blocked(t, p, "default")
@@ -462,10 +462,10 @@ func (r *region) addPool(t *testing.T, name string) {
 // Rule AKS-7.
 func TestClusterThatIsBeingChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(1)
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().aks(1)
 		p := r.provider(t)
 		before, _ := blocked(t, p, "default")
-		r.fault(t, emulator.Fault{Method: "PUT|POST", Path: "/agentPools/", Status: http.StatusConflict, Code: "OperationNotAllowed", Flat: true, Times: 4,
+		r.fault(t, azureemulator.Fault{Method: "PUT|POST", Path: "/agentPools/", Status: http.StatusConflict, Code: "OperationNotAllowed", Flat: true, Times: 4,
 			Message: "Operation is not allowed: Another agentpool operation (machines - Updating) is in progress, please wait for it to finish before starting a new operation."})
 		start := time.Now()
 		for i := range 4 {

@@ -10,15 +10,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // newAKSFleet is newFleet with a machine created by AKS.
 func newAKSFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{region: newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small().aks(1), t: t}
+	f := &fleet{region: newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small().aks(1), t: t}
 	f.options.AdditionalTags = map[string]string{"owner": "platform"}
 	f.options.NodeIdentities = []string{f.identity("kubelet")}
 	f.tag(map[string]string{"team": "a"})
@@ -74,7 +74,7 @@ func TestTagsOfAKSMachinesFollow(t *testing.T) {
 //
 // Rule SETTING-1.
 func TestTagsOfAKSMachinesAfterFailures(t *testing.T) {
-	for name, fault := range map[string]emulator.Fault{
+	for name, fault := range map[string]azureemulator.Fault{
 		"AKS fails":               {Method: "PUT", Path: "/machines/", Status: 500, Times: 8},
 		"the answer is lost":      {Method: "PUT", Path: "/machines/", Lose: true},
 		"somebody else was first": {Method: "PUT", Path: "/machines/", Status: 412, Code: "PreconditionFailed", Times: 2},
@@ -136,7 +136,7 @@ func TestMachineForgottenByAKSIsEnded(t *testing.T) {
 	for name, another := range map[string]bool{"by who bought it": false, "by another process": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
 				p := r.provider(t)
 				id := r.mustRun(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
 				if err := r.ForgetMachine(r.State().Machines[0].Name); err != nil {

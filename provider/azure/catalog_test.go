@@ -12,12 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
+	"github.com/karve-dev/karve/azureemulator/node"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
-	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 func snapshot(t *testing.T, p *azure.Provider) *provider.Snapshot {
@@ -48,7 +48,7 @@ func mustFind(t *testing.T, s *provider.Snapshot, name string) *offering.Instanc
 }
 
 func TestTypesOfARealSize(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	s := snapshot(t, r.provider(t))
 	if s.Problem != "" {
 		t.Errorf("problem: %s", s.Problem)
@@ -110,8 +110,8 @@ func TestTypesOfARealSize(t *testing.T) {
 //
 // Rule REQUIREMENT-6.
 func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
-	guest := bootRecorder{make(chan emulator.Machine, 1)}
-	r := newRegion(t, emulator.Options{SystemNodes: -1, Guest: guest}).small()
+	guest := bootRecorder{make(chan azureemulator.Machine, 1)}
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, Guest: guest}).small()
 	r.options.KubeletIdentityClientID = "7a1f6471-1bf0-4dda-aec3-cb9272f09590"
 	streaming := class("1.36.3")
 	streaming.Spec.ArtifactStreaming = &v1beta1.ArtifactStreaming{Enabled: to.Ptr(true)}
@@ -144,7 +144,7 @@ func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
 			t.Errorf("%s is %q on the node and %v on sale, want %s", key, got, sold.Labels[key], want)
 		}
 	}
-	plain := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	plain := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	plain.options.NetworkPlugin, plain.options.NetworkDataplane = "azure", "azure"
 	labels := mustFind(t, snapshot(t, plain.provider(t)), "Standard_D2s_v5").Labels
 	for _, key := range []string{v1beta1.AKSLabelEBPFDataplane, v1beta1.AKSLabelPodNetworkType, v1beta1.AKSLabelArtifactStreaming} {
@@ -156,7 +156,7 @@ func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
 
 // Rule CATALOG-1.
 func TestSizesThatCannotBeNodesAreLeftOut(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	s := snapshot(t, r.provider(t))
 	for name, why := range map[string]string{
 		"Standard_A1_v2": "one vCPU", "Standard_E4-2s_v5": "cores turned off", "Standard_DC4as_v5": "confidential", "Standard_NP10s": "an FPGA",
@@ -178,7 +178,7 @@ func TestSizesThatCannotBeNodesAreLeftOut(t *testing.T) {
 
 // Rule CATALOG-1.
 func TestClassNarrowsTypes(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	p := r.provider(t)
 	all := len(snapshot(t, p).Types)
 	for _, test := range []struct {
@@ -231,9 +231,9 @@ func TestClassNarrowsTypes(t *testing.T) {
 }
 
 func TestRestrictionsAndQuotaOfNothingAreToldInWords(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1,
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1,
 		Quota:        map[string]int{"standardESv5Family": 0},
-		Restrictions: []emulator.Restriction{{Size: "Standard_D4s_v5"}, {Size: "Standard_D8s_v5", Zones: []string{"2"}}},
+		Restrictions: []azureemulator.Restriction{{Size: "Standard_D4s_v5"}, {Size: "Standard_D8s_v5", Zones: []string{"2"}}},
 	})
 	s := snapshot(t, r.provider(t))
 	why := func(size, zone, ct string) string {
@@ -259,7 +259,7 @@ func TestRestrictionsAndQuotaOfNothingAreToldInWords(t *testing.T) {
 }
 
 func TestSnapshotKeepsItsTypesWhileOnlyBudgetsMove(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	p := r.provider(t)
 	before := snapshot(t, p)
 	if _, err := p.Launch(t.Context(), claim("a", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
@@ -273,10 +273,10 @@ func TestSnapshotKeepsItsTypesWhileOnlyBudgetsMove(t *testing.T) {
 
 // Rule QUOTA-3.
 func TestCatalogWithoutPricesOrQuotaSaysSo(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	r.options.PricesURL = r.URL() + "/nowhere"
-	r.fault(t, emulator.Fault{Method: "GET", Path: "/usages$", Status: 403, Code: "AuthorizationFailed", Times: -1})
-	r.fault(t, emulator.Fault{Method: "GET", Path: "/subnets/[^/]+$", Status: 403, Code: "AuthorizationFailed", Times: -1,
+	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/usages$", Status: 403, Code: "AuthorizationFailed", Times: -1})
+	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/subnets/[^/]+$", Status: 403, Code: "AuthorizationFailed", Times: -1,
 		Message: "The client 'c' with object id 'o-1' does not have authorization to perform action 'Microsoft.Network/virtualNetworks/subnets/read' over scope '/x' or the scope is invalid."})
 	s := snapshot(t, r.provider(t))
 	for _, words := range []string{"reading prices", "reading quota", "built-in prices (eastus, 2026-08)", "reading addresses of subnet", `assign the role "Network Contributor"`, "without regard to the addresses"} {
@@ -294,9 +294,9 @@ func TestCatalogWithoutPricesOrQuotaSaysSo(t *testing.T) {
 }
 
 func TestCatalogWithoutSizesIsAnErrorUntilTheyCome(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	r.options.ClientOptions.Retry.MaxRetries = -1
-	r.fault(t, emulator.Fault{Method: "GET", Path: "/skus$", Status: 500})
+	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/skus$", Status: 500})
 	if _, err := r.provider(t).Catalog(t.Context(), "default"); err == nil {
 		t.Error("no sizes and no error")
 	}
@@ -307,7 +307,7 @@ func TestCatalogWithoutSizesIsAnErrorUntilTheyCome(t *testing.T) {
 }
 
 func TestRegionWithoutZones(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, Location: "westcentralus"})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, Location: "westcentralus"})
 	p := r.provider(t)
 	s := snapshot(t, p)
 	for _, o := range mustFind(t, s, "Standard_D4s_v5").Offerings {
@@ -322,7 +322,7 @@ func TestRegionWithoutZones(t *testing.T) {
 
 // Rule NETWORK-2.
 func TestCheckSubnet(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	p := r.provider(t)
 	own := r.SubnetID()
 	for _, test := range []struct{ id, reason string }{
@@ -390,7 +390,7 @@ func TestUnhonoured(t *testing.T) {
 //
 // Rule BOOTSTRAP-8.
 func TestLocalDNSWantsFourCores(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	c := class("1.36.3")
 	c.Status.LocalDNSState = to.Ptr(v1beta1.LocalDNSStateEnabled)
 	r.class.Store(c)
@@ -408,7 +408,7 @@ func TestLocalDNSWantsFourCores(t *testing.T) {
 
 // The whole region with a new node class: the cost of a new class.
 func BenchmarkCatalog(b *testing.B) {
-	server, err := emulator.Start(b.Context(), emulator.Options{SystemNodes: -1})
+	server, err := azureemulator.Start(b.Context(), azureemulator.Options{SystemNodes: -1})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -444,8 +444,8 @@ func BenchmarkCatalog(b *testing.B) {
 //
 // Rule QUOTA-3.
 func TestQuotaWithoutLimits(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
-	if err := r.Inject(emulator.Named{Name: "QuotaWithoutLimits", Times: -1}); err != nil {
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
+	if err := r.Inject(azureemulator.Named{Name: "QuotaWithoutLimits", Times: -1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.up(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {

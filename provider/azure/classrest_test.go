@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // everySize returns offerings of some sizes in one zone.
@@ -58,11 +58,11 @@ func blocked(t *testing.T, p *azure.Provider, class string) (n int, why string) 
 //
 // Rule REFUSAL-6. Rule AKS-5.
 func TestWrongClassHarmsOnlyItself(t *testing.T) {
-	policy := emulator.Fault{Status: 403, Code: "RequestDisallowedByPolicy", Message: "Resource 'x' was disallowed by policy: tag team is missing."}
-	feature := emulator.Fault{Status: 400, Code: "InvalidParameter",
+	policy := azureemulator.Fault{Status: 403, Code: "RequestDisallowedByPolicy", Message: "Resource 'x' was disallowed by policy: tag team is missing."}
+	feature := azureemulator.Fault{Status: 400, Code: "InvalidParameter",
 		Message: "The property 'securityProfile.encryptionAtHost' is not valid because the feature is not enabled for this subscription's offers."}
 	for name, test := range map[string]struct {
-		fault     emulator.Fault
+		fault     azureemulator.Fault
 		aks       bool
 		most      int // requests within five minutes
 		condition string
@@ -74,7 +74,7 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses().madeBy(test.aks)
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses().madeBy(test.aks)
 				test.fault.Method, test.fault.Path, test.fault.Times = "PUT", "/virtualMachines/[^/]*bad", -1
 				r.fault(t, test.fault)
 				p := r.provider(t)
@@ -124,7 +124,7 @@ func TestWrongClassHarmsOnlyItself(t *testing.T) {
 // Rule REFUSAL-6.
 func TestSizeThatCanBeHadIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 		choices := everySize()
 		for _, c := range everySize() {
 			c.Zone = "eastus-2"
@@ -132,7 +132,7 @@ func TestSizeThatCanBeHadIsFound(t *testing.T) {
 		}
 		slices.SortStableFunc(choices, func(a, b offering.Ref) int { return strings.Compare(a.Type, b.Type) })
 		const wrong = 19 // of 20 sizes, or fewer where one is tried in two zones at first
-		r.fault(t, emulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]+$", Status: 400, Code: "InvalidParameter", Message: "The value of a property is not allowed.", Times: wrong})
+		r.fault(t, azureemulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]+$", Status: 400, Code: "InvalidParameter", Message: "The value of a property is not allowed.", Times: wrong})
 		sent := r.record()
 		p := r.provider(t)
 		start, rests, resting := time.Now(), 0, false
@@ -210,8 +210,8 @@ func toTheEnd(t *testing.T, p *azure.Provider, c provider.Claim) (provider.Insta
 // Rule REFUSAL-7. Rule AKS-5.
 func TestDeniedClassRests(t *testing.T) {
 	eachMaker(t, func(t *testing.T, aks bool) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses().madeBy(aks)
-		r.fault(t, emulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]*bad", Status: 403, Code: "LinkedAuthorizationFailed", Times: -1,
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().twoClasses().madeBy(aks)
+		r.fault(t, azureemulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]*bad", Status: 403, Code: "LinkedAuthorizationFailed", Times: -1,
 			Message: "The client 'c' with object id 'o-1' has permission to perform action 'Microsoft.Compute/virtualMachines/write' on scope '/vm'; however, it does not have permission to perform action(s) 'Microsoft.ManagedIdentity/userAssignedIdentities/assign/action' on the linked scope(s) '/the/identity' (respectively) or the linked scope(s) are invalid."})
 		p := r.provider(t)
 		for i := range 250 {
@@ -244,12 +244,12 @@ func TestDeniedClassRests(t *testing.T) {
 // Rule REFUSAL-7. Rule AKS-5.
 func TestSpreadingRoleHasNobodyRest(t *testing.T) {
 	eachMaker(t, func(t *testing.T, aks bool) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(aks)
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(aks)
 		p := r.provider(t)
 		if _, err := r.up(t, p, claim("a", everySize()...)); err != nil {
 			t.Fatal(err)
 		}
-		r.fault(t, emulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]+$", Status: 403, Code: "AuthorizationFailed", Times: 1,
+		r.fault(t, azureemulator.Fault{Method: "PUT", Path: "/virtualMachines/[^/]+$", Status: 403, Code: "AuthorizationFailed", Times: 1,
 			Message: "The client 'c' with object id 'o-1' does not have authorization to perform action 'Microsoft.Compute/virtualMachines/write' over scope '/vm' or the scope is invalid."})
 		for state := provider.Creating; state != provider.Running; {
 			in, err := p.Launch(t.Context(), claim("b", everySize()...))

@@ -11,9 +11,9 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // errKilled ends a process in the middle of a call.
@@ -164,7 +164,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 
 // liveAndDie reports whether the process was killed at all.
 func liveAndDie(t *testing.T, before, byAKS bool, at int) bool {
-	r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, Seed: uint64(at)}).small()
+	r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: uint64(at)}).small()
 	if byAKS {
 		r.aks(1)
 	}

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // A failed launch has the reason that Karpenter's provider for Azure would give.
@@ -29,8 +29,8 @@ func TestReasonsOfFailedLaunches(t *testing.T) {
 		{"OverconstrainedAllocationRequest", "Allocation failed.", choice, "OverconstrainedAllocationFailure"},
 		{"SomethingNew", "Nobody knows.", choice, "CreateInstanceFailed"},
 	} {
-		r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
-		r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 409, Code: test.code, Message: test.message})
+		r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
+		r.fault(t, azureemulator.Fault{Method: "PUT", Path: vmPath, Status: 409, Code: test.code, Message: test.message})
 		p := r.provider(t)
 		for _, when := range []string{"refused", "remembered"} {
 			_, err := p.Launch(t.Context(), claim("a", test.choice))
@@ -40,8 +40,8 @@ func TestReasonsOfFailedLaunches(t *testing.T) {
 			}
 		}
 	}
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
-	r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "AuthorizationFailed", Message: "no"})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
+	r.fault(t, azureemulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "AuthorizationFailed", Message: "no"})
 	_, err := r.provider(t).Launch(t.Context(), claim("a", choice))
 	var failed *provider.LaunchError
 	if !errors.As(err, &failed) || failed.Reason != "CreateInstanceFailed" {

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // settledClass returns a node class whose status is complete.
@@ -100,7 +100,7 @@ func TestDriftOfMachines(t *testing.T) {
 		"what is certain comes before what is known": {change: unsettle, m: provider.LaunchedNode{ImageID: image("2204gen2containerd", "202501.01.0"), KubeletVersion: "v1.1.1"}, want: azure.ImageDrift},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRegion(t, emulator.Options{SystemNodes: -1})
+			r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 			r.options.KubeletIdentityClientID = "new"
 			c := settledClass("1.36.3", gen2)
 			if tc.change != nil {
@@ -137,7 +137,7 @@ func unsettle(c *v1beta1.AKSNodeClass) {
 //
 // Rule DRIFT-5, Rule DRIFT-8.
 func TestMachinesKnowHowTheyWereMade(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	images := func(version string) []string {
 		found, err := r.provider(t).Images(t.Context(), azure.ImageWish{Spec: &v1beta1.AKSNodeClassSpec{}, Kubernetes: version})

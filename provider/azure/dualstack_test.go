@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // sixToo makes the region's cluster dual-stack: its subnet has an IPv6 range, and its load
@@ -68,7 +68,7 @@ func (r *region) families(t *testing.T) (four, six []string) {
 //
 // Rule NETWORK-5.
 func TestDualStack(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three of IPv4
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three of IPv4
 	r.sixToo(t)
 	p := r.provider(t)
 	r.launchAll(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")), claim("b", onDemand("Standard_D2s_v5", "eastus-1")))
@@ -93,7 +93,7 @@ func TestDualStack(t *testing.T) {
 		t.Errorf("a fourth: %v", err)
 	}
 
-	pods := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	pods := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	pods.sixToo(t)
 	pods.options.NetworkPlugin = "azure"
 	pods.launchAll(t, pods.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1")))

@@ -6,9 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // An evicted offering comes last for ten minutes, is used all the same if there is no other, and
@@ -17,7 +17,7 @@ import (
 // Rule INTERRUPTION-9.
 func TestEvictedOffersComeLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 		p := r.provider(t)
 		cheap, dear := spot("Standard_D4s_v5", "eastus-1"), spot("Standard_D8s_v5", "eastus-1")
 		buys := func(name, when string, want offering.Ref, choices ...offering.Ref) {
@@ -51,11 +51,11 @@ func TestEvictedOffersComeLast(t *testing.T) {
 // Rule REFUSAL-9. Rule AKS-5.
 func TestPolicyDenialIsTold(t *testing.T) {
 	eachMaker(t, func(t *testing.T, aks bool) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(aks)
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(aks)
 		p := r.provider(t)
 		deny := func() {
 			t.Helper()
-			r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "RequestDisallowedByPolicy",
+			r.fault(t, azureemulator.Fault{Method: "PUT", Path: vmPath, Status: 403, Code: "RequestDisallowedByPolicy",
 				Message: "Resource 'x' was disallowed by policy. Policy identifiers: '[{\"policyAssignment\":{\"name\":\"allowed-sizes\"}}]'."})
 			if in, err := toTheEnd(t, p, claim("a", onDemand("Standard_D8s_v5", "eastus-1"))); err == nil {
 				t.Fatalf("launched %+v", in)

@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // A virtual machine that fails after it was reported as created is reported as failed, and once
@@ -18,8 +18,8 @@ import (
 // Rule VM-5.
 func TestMachineThatFailsAfterSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
-		if err := r.Inject(emulator.Named{Name: "LateFailure"}); err != nil {
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		if err := r.Inject(azureemulator.Named{Name: "LateFailure"}); err != nil {
 			t.Fatal(err)
 		}
 		p := r.provider(t)
@@ -52,7 +52,7 @@ func TestMachineThatFailsAfterSuccess(t *testing.T) {
 // Rule DRIFT-9. Rule DRIFT-10.
 func TestResizedMachineHasDrifted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
 		p := r.provider(t)
 		id, err := r.up(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // While one launch reads the list of virtual machines, however long that takes, the others
@@ -24,7 +24,7 @@ import (
 // Rule REQUEST-8.
 func TestOneLaunchReadsTheListForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 		p := r.provider(t)
 		claims := []provider.Claim{claim("a", onDemand("Standard_D4s_v5", "eastus-1")), claim("b", onDemand("Standard_D4s_v5", "eastus-1"))}
 		for i, c := range claims {
@@ -35,7 +35,7 @@ func TestOneLaunchReadsTheListForAll(t *testing.T) {
 			claims[i].LaunchState = in.LaunchState
 		}
 		time.Sleep(5 * time.Second)
-		if err := r.Inject(emulator.Named{Name: "QuotaHangs", Target: "/virtualMachines$", Times: -1}); err != nil {
+		if err := r.Inject(azureemulator.Named{Name: "QuotaHangs", Target: "/virtualMachines$", Times: -1}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -91,7 +91,7 @@ func (s slowLists) Do(req *http.Request) (*http.Response, error) {
 // Rule REQUEST-8.
 func TestSlowListServesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 		var lists atomic.Int64
 		options := *r.options.ClientOptions
 		options.Transport = slowLists{options.Transport, 12 * time.Second, &lists}

@@ -9,10 +9,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
+	"github.com/karve-dev/karve/azureemulator/node"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
-	"github.com/karve-dev/karve/provider/azure/emulator"
-	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 // A size for whose GPU the class's image has no driver is skipped, and not offered to the class
@@ -21,7 +21,7 @@ import (
 // Rule REFUSAL-10.
 func TestSizeWithoutADriverIsPassedOver(t *testing.T) {
 	const newer, older = "Standard_NC36ds_xl_RTXPRO6000BSE_v6", "Standard_D2s_v5"
-	r := newRegion(t, emulator.Options{SystemNodes: -1, Location: "westus2", Quota: map[string]int{"StandardNCdsRTXPRO6000BSEv6XLFamily": 1000}}) // images of 2025
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, Location: "westus2", Quota: map[string]int{"StandardNCdsRTXPRO6000BSEv6XLFamily": 1000}}) // images of 2025
 	r.options.Location = "westus2"
 	p := r.provider(t)
 	only := claim("train", onDemand(newer, "westus2-1"))
@@ -48,8 +48,8 @@ func TestUsersBringTheDriver(t *testing.T) {
 	const a100, rtx = "Standard_NC24ads_A100_v4", "Standard_NC36ds_xl_RTXPRO6000BSE_v6"
 	for _, contract := range []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured} {
 		for _, size := range []string{a100, rtx} {
-			guest := bootRecorder{make(chan emulator.Machine, 1)}
-			r := newRegion(t, emulator.Options{SystemNodes: -1, Location: "westus2", Guest: guest, DefaultFamilyCores: 1000})
+			guest := bootRecorder{make(chan azureemulator.Machine, 1)}
+			r := newRegion(t, azureemulator.Options{SystemNodes: -1, Location: "westus2", Guest: guest, DefaultFamilyCores: 1000})
 			r.options.Location, r.options.BootstrapContract = "westus2", contract
 			c := class("1.36.3")
 			c.Spec.GPU = &v1beta1.GPU{Mode: to.Ptr(v1beta1.GPUModeNone)}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // Galleries that list no version at all, or not the image, remove none from a node class,
@@ -20,19 +20,21 @@ import (
 func TestEmptyGalleriesTakeNothing(t *testing.T) {
 	empty := func(of string) func(*testing.T, *region) {
 		return func(t *testing.T, r *region) {
-			if err := r.Inject(emulator.Named{Name: "NoImages", Target: of, Times: -1}); err != nil {
+			if err := r.Inject(azureemulator.Named{Name: "NoImages", Target: of, Times: -1}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	for name, happens := range map[string]func(*testing.T, *region){
-		"all are empty":           empty(""),
-		"one for arm64 is":        empty("arm64containerd/versions$"),
-		"there are none any more": func(t *testing.T, r *region) { r.fault(t, emulator.Fault{Path: "/versions$", Status: 404, Times: -1}) },
+		"all are empty":    empty(""),
+		"one for arm64 is": empty("arm64containerd/versions$"),
+		"there are none any more": func(t *testing.T, r *region) {
+			r.fault(t, azureemulator.Fault{Path: "/versions$", Status: 404, Times: -1})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
 				p, c := r.provider(t), class("1.36.3")
 				before, err := imagesOf(t, p, c, false)
 				if err != nil || len(before) < 2 {
@@ -64,14 +66,14 @@ func TestEmptyGalleriesTakeNothing(t *testing.T) {
 // Rule IMAGE-8.
 func TestNamedImageOfEmptyGalleries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
 		p, c := r.provider(t), class("1.36.3")
 		var err error
 		if c.Status.Images, err = imagesOf(t, p, c, false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
-		if err := r.Inject(emulator.Named{Name: "NoImages", Times: -1}); err != nil {
+		if err := r.Inject(azureemulator.Named{Name: "NoImages", Times: -1}); err != nil {
 			t.Fatal(err)
 		}
 		c.Annotations = map[string]string{azure.AnnotationImageVersion: "202510.19.0"}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // An image that Azure does not find any more, and does not list, is given up, even if its class
@@ -24,7 +24,7 @@ import (
 func TestImageThatIsGone(t *testing.T) {
 	const used, next = "202511.02.0", "202510.19.0"
 	notFound := func(r *region, times int) {
-		r.fault(t, emulator.Fault{Method: http.MethodPut, Path: "/virtualMachines/[^/]+$", Status: http.StatusNotFound, Code: "GalleryImageNotFound", Times: times})
+		r.fault(t, azureemulator.Fault{Method: http.MethodPut, Path: "/virtualMachines/[^/]+$", Status: http.StatusNotFound, Code: "GalleryImageNotFound", Times: times})
 	}
 	for name, test := range map[string]struct {
 		happens func(r *region, quiet *atomic.Bool)
@@ -39,7 +39,7 @@ func TestImageThatIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small().madeBy(test.aks)
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small().madeBy(test.aks)
 				quiet := r.mayUnlist(used, next)
 				p, c := r.provider(t), class("1.36.3")
 				var err error
@@ -76,7 +76,7 @@ func TestImageThatIsGone(t *testing.T) {
 // Rule IMAGE-7, Rule IMAGE-4.
 func TestNamedImageThatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small().shared()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small().shared()
 		p, c := r.provider(t), class("1.36.3")
 		c.Annotations = map[string]string{azure.AnnotationImageVersion: "202510.99.0"}
 		var err error
@@ -108,7 +108,7 @@ func TestNamedImageThatIsNotThere(t *testing.T) {
 func TestImageThatSharedGalleriesTellNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const used, next, bad = "202511.02.0", "202512.01.0", "202601.05.0"
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small().shared()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small().shared()
 		p, c := r.provider(t), class("1.36.3")
 		want := func(when string, hold bool, version string) {
 			t.Helper()

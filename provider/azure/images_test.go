@@ -20,9 +20,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the bodies of testdata anew")
@@ -54,7 +54,7 @@ func imagesOf(t *testing.T, p *azure.Provider, c *v1beta1.AKSNodeClass, hold boo
 //
 // Rule IMAGE-1, Rule IMAGE-2, Rule IMAGE-4, Rule IMAGE-5.
 func TestImagesOfAClass(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	p := r.provider(t)
 	c := class("1.36.3")
 	want := func(name string, hold bool, want ...string) {
@@ -91,7 +91,7 @@ func TestImagesOfAClass(t *testing.T) {
 //
 // Rule IMAGE-4.
 func TestNamedVersionIsTheOnlyOne(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	c := class("1.36.3")
 	c.Annotations = map[string]string{azure.AnnotationImageVersion: "202510.19.0"}
 	renew := func() *azure.Provider {
@@ -225,7 +225,7 @@ func TestBodies(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+			r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 			c := class("1.36.3")
 			claim := prepare(r, c)
 			r.class.Store(c)
@@ -267,7 +267,7 @@ func wantBody(t *testing.T, path string, got []byte) {
 // Rule IMAGE-5, Rule IMAGE-6.
 func TestSharedGalleries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1})
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1})
 		c := class("1.36.3")
 		c.Spec.ImageFamily, c.Spec.FIPSMode = to.Ptr(v1beta1.ImageFamilyAzureLinux), to.Ptr(v1beta1.FIPSModeFIPS)
 		if _, err := imagesOf(t, r.provider(t), c, false); !errors.Is(err, azure.ErrFIPSNeedsSharedGallery) {
@@ -318,7 +318,7 @@ func TestSharedGalleries(t *testing.T) {
 // Rule IMAGE-6.
 func TestSharedGalleriesWantAToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small().shared()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small().shared()
 		sent := r.record()
 		p := r.provider(t)
 		const token = "/sharedgallery/token"
@@ -350,13 +350,13 @@ func TestSharedGalleriesWantAToken(t *testing.T) {
 
 // Rule IMAGE-9.
 func TestDiskEncryptionSetIsChecked(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	r.options.ClientOptions.Retry.MaxRetries = -1
 	if err := r.provider(t).CheckDiskEncryptionSet(t.Context()); err != nil {
 		t.Errorf("without a set: %v", err)
 	}
 	r.options.DiskEncryptionSetID = r.AddDiskEncryptionSet("keys")
-	r.fault(t, emulator.Fault{Method: "GET", Path: "/diskEncryptionSets/", Status: 403, Code: "AuthorizationFailed"})
+	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/diskEncryptionSets/", Status: 403, Code: "AuthorizationFailed"})
 	p := r.provider(t)
 	wrong := new(azure.DiskEncryptionSetError)
 	if err := p.CheckDiskEncryptionSet(t.Context()); !errors.As(err, &wrong) || wrong.Reason != azure.DiskEncryptionSetDenied || !strings.Contains(wrong.Detail, "Reader") {
@@ -365,7 +365,7 @@ func TestDiskEncryptionSetIsChecked(t *testing.T) {
 	if err := p.CheckDiskEncryptionSet(t.Context()); err != nil {
 		t.Error(err)
 	}
-	r.fault(t, emulator.Fault{Method: "GET", Path: "/diskEncryptionSets/", Status: 500, Times: -1})
+	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/diskEncryptionSets/", Status: 500, Times: -1})
 	if err := p.CheckDiskEncryptionSet(t.Context()); err != nil {
 		t.Errorf("asked again within the hour: %v", err)
 	}
@@ -387,7 +387,7 @@ func TestDiskEncryptionSetIsChecked(t *testing.T) {
 //
 // Rule PRICE-5.
 func TestSpotAboveTheLimitIsNotSold(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	c := class("1.36.3")
 	c.Annotations = map[string]string{azure.AnnotationSpotMaxPrice: "0.04"}
 	r.class.Store(c)

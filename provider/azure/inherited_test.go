@@ -13,8 +13,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // inherit creates a virtual machine as Karpenter's provider for Azure does: an interface of its
@@ -73,12 +73,12 @@ var unchanged = strings.NewReplacer()
 
 func inheritedRegion(t *testing.T) *region {
 	t.Helper()
-	server, err := emulator.New(t.Context(), emulator.Options{SystemNodes: -1})
+	server, err := azureemulator.New(t.Context(), azureemulator.Options{SystemNodes: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := regionOf(t, server).small()
-	r.options.CABundle = []byte(emulator.IdleAuthority)
+	r.options.CABundle = []byte(azureemulator.IdleAuthority)
 	return r
 }
 

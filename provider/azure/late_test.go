@@ -14,8 +14,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // A laggard reports virtual machines as still in creation, in lists and, if it is stubborn, in
@@ -74,7 +74,7 @@ func TestLateMachinesAreLookedAt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 				if tc.fails {
 					r.stockOut(t, onDemand(first, "eastus-1"), true)
 				}
@@ -83,7 +83,7 @@ func TestLateMachinesAreLookedAt(t *testing.T) {
 				options.Transport = &tc.lag
 				r.options.ClientOptions = &options
 				if tc.faults > 0 {
-					r.fault(t, emulator.Fault{Method: "GET", Path: vmPath, Status: 503, Times: tc.faults})
+					r.fault(t, azureemulator.Fault{Method: "GET", Path: vmPath, Status: 503, Times: tc.faults})
 				}
 				p, c := r.provider(t), claim("a", onDemand(first, "eastus-1"), onDemand(second, "eastus-1"))
 				start := time.Now()
@@ -121,7 +121,7 @@ func TestLateMachinesAreLookedAt(t *testing.T) {
 // Rule VM-1.
 func TestReportedFailureIsNotBelievedOfARunningMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		options := *r.options.ClientOptions
 		options.Transport = &laggard{inner: options.Transport, stubborn: true, says: "Failed"}
 		r.options.ClientOptions = &options
@@ -145,7 +145,7 @@ func TestReportedFailureIsNotBelievedOfARunningMachine(t *testing.T) {
 // Rule COLLECT-2.
 func TestShortListIsNoProofOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
 		p := r.provider(t)
 		id, err := r.up(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
 		if err != nil {
@@ -173,7 +173,7 @@ func TestShortListIsNoProofOfTheEnd(t *testing.T) {
 // Rule VM-1.
 func TestStuckMachinesOfferRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		options := *r.options.ClientOptions
 		options.Transport = &laggard{inner: options.Transport, stubborn: true, powerless: true}
 		r.options.ClientOptions = &options

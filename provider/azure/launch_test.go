@@ -19,17 +19,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
+	"github.com/karve-dev/karve/azureemulator/node"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
-	"github.com/karve-dev/karve/provider/azure/emulator"
-	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 const vmPath = "/virtualMachines/[^/]+$"
 
-func (r *region) fault(t *testing.T, f emulator.Fault) {
+func (r *region) fault(t *testing.T, f azureemulator.Fault) {
 	t.Helper()
 	if err := r.AddFault(f); err != nil {
 		t.Fatal(err)
@@ -49,9 +49,9 @@ func claim(name string, choices ...offering.Ref) provider.Claim {
 }
 
 // bootRecorder records the customData of virtual machines.
-type bootRecorder struct{ booted chan emulator.Machine }
+type bootRecorder struct{ booted chan azureemulator.Machine }
 
-func (b bootRecorder) Run(_ context.Context, m emulator.Machine) { b.booted <- m }
+func (b bootRecorder) Run(_ context.Context, m azureemulator.Machine) { b.booted <- m }
 
 // Nodes with new images get the document, those with older ones the script, and the flag applies
 // to both.
@@ -68,8 +68,8 @@ func TestBootstrapContractFollowsTheImage(t *testing.T) {
 		{bootstrap.Environment, "202608.02.0", false},
 		{bootstrap.Structured, "", true},
 	} {
-		guest := bootRecorder{make(chan emulator.Machine, 1)}
-		r := newRegion(t, emulator.Options{SystemNodes: -1, Guest: guest}).small()
+		guest := bootRecorder{make(chan azureemulator.Machine, 1)}
+		r := newRegion(t, azureemulator.Options{SystemNodes: -1, Guest: guest}).small()
 		r.options.BootstrapContract = test.contract
 		if test.publish != "" {
 			if err := r.PublishImage("", test.publish); err != nil {
@@ -97,8 +97,8 @@ func TestMachinesAreToldTheHostOfTheAPIServer(t *testing.T) {
 	const host = "prod-1b2c3d4e.hcp.eastus.azmk8s.io"
 	for _, contract := range []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured} {
 		for _, endpoint := range []string{"https://" + host + ":443", "https://" + host} {
-			guest := bootRecorder{make(chan emulator.Machine, 1)}
-			r := newRegion(t, emulator.Options{SystemNodes: -1, Guest: guest}).small()
+			guest := bootRecorder{make(chan azureemulator.Machine, 1)}
+			r := newRegion(t, azureemulator.Options{SystemNodes: -1, Guest: guest}).small()
 			r.options.BootstrapContract, r.options.ClusterEndpoint = contract, endpoint
 			run(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
 			env, err := node.Environment(t.Context(), (<-guest.booted).CustomData, "")
@@ -144,9 +144,9 @@ func (r *region) wantMachines(t *testing.T, n int) {
 func TestLostAnswerBuysOnce(t *testing.T) {
 	for _, times := range []int{1, 10} { // within the SDK's retries, and beyond
 		t.Run(fmt.Sprint(times), func(t *testing.T) {
-			r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+			r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 			r.options.ClientOptions.Retry.RetryDelay = 1 // ns: nothing here needs time
-			r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 503, Lose: true, Times: times})
+			r.fault(t, azureemulator.Fault{Method: "PUT", Path: vmPath, Status: 503, Lose: true, Times: times})
 			p := r.provider(t)
 			c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D8s_v5", "eastus-2"))
 			in, _ := run(t, p, c)
@@ -159,7 +159,7 @@ func TestLostAnswerBuysOnce(t *testing.T) {
 }
 
 func TestRestartLearnsWhyAMachineFailed(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
 	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
 	if _, err := r.provider(t).Launch(t.Context(), c); err != nil {
@@ -174,8 +174,8 @@ func TestRestartLearnsWhyAMachineFailed(t *testing.T) {
 }
 
 func TestThrottlingIsNotARefusal(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
-	r.fault(t, emulator.Fault{Method: "PUT", Path: vmPath, Status: 429, Code: "OperationNotAllowed", RetryAfterSeconds: 1200, Flat: true})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
+	r.fault(t, azureemulator.Fault{Method: "PUT", Path: vmPath, Status: 429, Code: "OperationNotAllowed", RetryAfterSeconds: 1200, Flat: true})
 	p := r.provider(t)
 	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D8s_v5", "eastus-1"))
 	in, err := p.Launch(t.Context(), c)
@@ -185,7 +185,7 @@ func TestThrottlingIsNotARefusal(t *testing.T) {
 	if _, err := p.Launch(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: 429, Code: "TooManyRequests", RetryAfterSeconds: 600})
+	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: 429, Code: "TooManyRequests", RetryAfterSeconds: 600})
 	if in, err := p.Launch(t.Context(), c); err != nil || in.RetryAfter.Minutes() != 10 {
 		t.Errorf("throttled while looking: %+v, %v", in, err)
 	}
@@ -200,7 +200,7 @@ func TestThrottlingIsNotARefusal(t *testing.T) {
 //
 // Rule VM-1.
 func TestFirstPurchaseWaitsForNoList(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p, other := r.provider(t), r.provider(t)
 	first, second, third := claim("a", onDemand("Standard_D4s_v5", "eastus-1")), claim("b", onDemand("Standard_D4s_v5", "eastus-1")), claim("c", onDemand("Standard_D4s_v5", "eastus-1"))
 	if _, err := p.Launch(t.Context(), first); err != nil {
@@ -209,7 +209,7 @@ func TestFirstPurchaseWaitsForNoList(t *testing.T) {
 	if _, err := other.Launch(t.Context(), third); err != nil {
 		t.Fatal(err)
 	}
-	r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: 429, Code: "TooManyRequests", RetryAfterSeconds: 600})
+	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: 429, Code: "TooManyRequests", RetryAfterSeconds: 600})
 	if in, err := p.Launch(t.Context(), second); err != nil || in.ProviderID == "" {
 		t.Errorf("it was not bought at once: %+v, %v", in, err)
 	}
@@ -229,7 +229,7 @@ func TestFirstPurchaseWaitsForNoList(t *testing.T) {
 func TestUrgentPurchaseMakesDoWithAnOldList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := 0
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small().watched(func(req *http.Request) {
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small().watched(func(req *http.Request) {
 			if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/virtualMachines") {
 				lists++
 			}
@@ -258,7 +258,7 @@ func TestUrgentPurchaseMakesDoWithAnOldList(t *testing.T) {
 }
 
 func TestQuotaRefusalGoesToTheNextFamily(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	if _, err := p.Catalog(t.Context(), "default"); err != nil {
 		t.Fatal(err)
@@ -281,7 +281,7 @@ func TestQuotaRefusalGoesToTheNextFamily(t *testing.T) {
 }
 
 func TestKnownQuotaIsNotOverrun(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, Quota: map[string]int{"standardDSv5Family": 8}}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, Quota: map[string]int{"standardDSv5Family": 8}}).small()
 	p := r.provider(t)
 	var failed int
 	for i := range 5 {
@@ -306,7 +306,7 @@ func TestKnownQuotaIsNotOverrun(t *testing.T) {
 
 // Rule LAUNCH-5.
 func TestAForeignMachineIsLeftAlone(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"))
 	in, _ := run(t, p, c)
@@ -338,7 +338,7 @@ func TestAForeignMachineIsLeftAlone(t *testing.T) {
 
 // Rule CATALOG-3.
 func TestBrokenListIsNoList(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, PageSize: 2}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, PageSize: 2}).small()
 	p := r.provider(t)
 	for i := range 3 {
 		run(t, p, claim(fmt.Sprint("claim-", i), onDemand("Standard_D2s_v5", "eastus-1")))
@@ -346,14 +346,14 @@ func TestBrokenListIsNoList(t *testing.T) {
 	if list, err := p.List(t.Context()); err != nil || len(list) != 3 {
 		t.Fatalf("list: %d machines, %v", len(list), err)
 	}
-	r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualMachines$", Skip: 1, Status: 403, Code: "AuthorizationFailed"})
+	r.fault(t, azureemulator.Fault{Method: "GET", Path: "/virtualMachines$", Skip: 1, Status: 403, Code: "AuthorizationFailed"})
 	if list, err := p.List(t.Context()); err == nil {
 		t.Errorf("a list whose second page failed has %d machines and no error", len(list))
 	}
 }
 
 func TestSubnetFull(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three addresses
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, SubnetPrefix: "10.0.0.0/29"}).small() // three addresses
 	p := r.provider(t)
 	for i := range 3 {
 		run(t, p, claim(fmt.Sprint("claim-", i), onDemand("Standard_D2s_v5", "eastus-1")))
@@ -367,7 +367,7 @@ func TestSubnetFull(t *testing.T) {
 }
 
 func TestStalePoolIsLookedUpAgain(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
 	if err := r.SetBackendPools("kubernetes", "aksOutboundBackendPool", "new"); err != nil {
@@ -378,7 +378,7 @@ func TestStalePoolIsLookedUpAgain(t *testing.T) {
 }
 
 func TestSpotEvictionIsSeen(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	c := claim("a", spot("Standard_D4s_v5", "eastus-1"))
 	in, _ := run(t, p, c)
@@ -395,7 +395,7 @@ func TestSpotEvictionIsSeen(t *testing.T) {
 }
 
 func TestDeallocatedMachineIsStopped(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	in, _ := run(t, p, claim("a", onDemand("Standard_D4s_v5", "0")))
 	if in.Zone != "0" {
@@ -418,7 +418,7 @@ func TestDeallocatedMachineIsStopped(t *testing.T) {
 }
 
 func TestMachineCarriesWhatTheClassSays(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	c := class("1.36.3")
 	c.Spec.OSDiskSizeGB, c.Spec.ImageFamily = to.Ptr(int32(60)), to.Ptr(v1beta1.ImageFamilyAzureLinux)
 	c.Spec.Tags = map[string]string{"a/b": "c", "KARVE.dev_claim": "mine"}
@@ -462,7 +462,7 @@ func TestMachineCarriesWhatTheClassSays(t *testing.T) {
 }
 
 func TestNotReady(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	want := func(reason string, c provider.Claim, unsettled bool) {
 		t.Helper()
@@ -491,7 +491,7 @@ func TestNotReady(t *testing.T) {
 // A class that stops being ready, even if only because its spec was edited a moment ago,
 // launches nothing more; what was launched before comes up.
 func TestMachineOutlivesItsClassBeingReady(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 	if _, err := p.Launch(t.Context(), c); err != nil {
@@ -507,7 +507,7 @@ func TestMachineOutlivesItsClassBeingReady(t *testing.T) {
 // The requests per node, for nodes launched and deleted together with others.
 func TestRequestsPerNode(t *testing.T) {
 	const n = 30
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	r.options.PollEvery = 0 // the default
 	p := r.provider(t)
 	if _, err := p.Catalog(t.Context(), "default"); err != nil {
@@ -552,7 +552,7 @@ func (r *region) leaveNIC(t *testing.T, name string, c provider.Claim) {
 
 // A leftover that carries the virtual machine's name is deleted with it.
 func TestTerminateTakesLeftoversAlong(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 	in, _ := run(t, p, c)
@@ -588,7 +588,7 @@ func (r *region) deleteVM(t *testing.T, name string) {
 //
 // Rule SETTING-5.
 func TestSubscriptionInCapitals(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, SubscriptionID: "5b1a0c6e-7d0f-4a6e-9c55-0d3c0a5e0abc"}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, SubscriptionID: "5b1a0c6e-7d0f-4a6e-9c55-0d3c0a5e0abc"}).small()
 	r.options.SubscriptionID = strings.ToUpper(r.SubscriptionID())
 	r.options.Location = "East US"
 	in, _ := run(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
@@ -604,7 +604,7 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 			t.Errorf("nothing is said of %s: %v", name, err)
 		}
 	}
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	for name, spoil := range map[string]func(*azure.Options){
 		"ClusterEndpoint":   func(o *azure.Options) { o.ClusterEndpoint = "karve.example" },
 		"port 443 or none":  func(o *azure.Options) { o.ClusterEndpoint = "https://karve.example:6443" },

@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // Rule REQUEST-1: a thousand virtual machines are requested as fast as Azure's limits allow, in
@@ -19,7 +19,7 @@ import (
 func TestThousandMachinesAreNotThrottled(t *testing.T) {
 	const n = 1000
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{
+		r := newVirtualRegion(t, azureemulator.Options{
 			SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1, SubnetPrefix: "10.0.0.0/16",
 			Quota: map[string]int{"standardDSv5Family": 100_000}, RegionalCores: 100_000,
 		}).small()
@@ -58,7 +58,7 @@ func TestThousandMachinesAreNotThrottled(t *testing.T) {
 
 // eachComesAndGoes launches virtual machines until they run, and deletes them. It returns the
 // requests when all ran, and in total.
-func (r *region) eachComesAndGoes(t *testing.T, p *azure.Provider, n int) (up, all emulator.Ledger) {
+func (r *region) eachComesAndGoes(t *testing.T, p *azure.Provider, n int) (up, all azureemulator.Ledger) {
 	t.Helper()
 	ids, start := make([]string, n), time.Now()
 	r.each(t, n, func(i int) (err error) {
@@ -79,7 +79,7 @@ func (r *region) eachComesAndGoes(t *testing.T, p *azure.Provider, n int) (up, a
 
 // cost limits the requests per node, from launch to deletion, to what a large cluster can
 // afford.
-func cost(t *testing.T, ledger emulator.Ledger, n int) {
+func cost(t *testing.T, ledger azureemulator.Ledger, n int) {
 	t.Helper()
 	deletes := ledger.ByOperation["VirtualMachines.Delete"]
 	writes, reads := float64(ledger.Writes-deletes)/float64(n), float64(ledger.Reads)/float64(n)
@@ -95,7 +95,7 @@ func cost(t *testing.T, ledger emulator.Ledger, n int) {
 func TestUrgentClaimsBuyFirst(t *testing.T) {
 	const n = 300
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{
+		r := newVirtualRegion(t, azureemulator.Options{
 			SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1, SubnetPrefix: "10.0.0.0/16",
 			Quota: map[string]int{"standardDSv5Family": 100_000}, RegionalCores: 100_000,
 		}).small()

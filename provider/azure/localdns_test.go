@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // A DNS cache in mode Preferred waits for Kubernetes 1.37, and for a network in which no policy
@@ -13,7 +13,7 @@ import (
 //
 // Rule BOOTSTRAP-8.
 func TestPreferredLocalDNS(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1})
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1})
 	for name, test := range map[string]struct {
 		kubernetes, plugin, mode, dataplane, policy, want string
 	}{

@@ -5,8 +5,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // The observed memory of a size counts for its next node: pods get more of it, and the
@@ -14,7 +14,7 @@ import (
 //
 // Rule CATALOG-2.
 func TestSeenMemoryCounts(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	const advertised = 16384 << 20
 	see := func(size string, bytes int64) {
@@ -74,7 +74,7 @@ func TestNoMemoryOverheadIsNone(t *testing.T) {
 		{to.Ptr(0.0), 16 << 30},
 		{to.Ptr(0.5), 8 << 30},
 	} {
-		r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		r.options.VMMemoryOverheadPercent = test.share
 		if got := mustFind(t, snapshot(t, r.provider(t)), "Standard_D4ds_v5").Capacity["memory"]; got != test.want {
 			t.Errorf("with a share of %v a machine of 16 GiB has %d bytes, want %d", test.share, got, test.want)

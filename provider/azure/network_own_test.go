@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
+	"github.com/karve-dev/karve/azureemulator/node"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
-	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 // Whether karve may join virtual machines to a subnet is checked before the first launch, and
@@ -18,7 +18,7 @@ import (
 //
 // Rule NETWORK-2.
 func TestJoinIsAskedBeforehand(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	if err := p.CheckSubnet(t.Context(), "", 0); err != nil {
 		t.Fatal(err)
@@ -44,12 +44,12 @@ func TestJoinIsAskedBeforehand(t *testing.T) {
 //
 // Rule NETWORK-2.
 func TestJoinThatCannotBeAsked(t *testing.T) {
-	for name, fault := range map[string]emulator.Fault{
+	for name, fault := range map[string]azureemulator.Fault{
 		"it may not be asked": {Status: http.StatusForbidden, Code: "AuthorizationFailed"},
 		"nobody answers":      {Status: http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+			r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 			fault.Method, fault.Path, fault.Times = "GET", "/permissions$", -1
 			r.fault(t, fault)
 			if err := r.SetJoin(r.SubnetID(), false); err != nil {
@@ -73,7 +73,7 @@ func TestJoinThatCannotBeAsked(t *testing.T) {
 //
 // Rule NETWORK-6.
 func TestNetworkOfOnesOwn(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	subnet, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestNetworkOfOnesOwn(t *testing.T) {
 //
 // Rule NETWORK-6.
 func TestNoLoadBalancer(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	r.options.LoadBalancers = []string{}
 	if _, err := r.up(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err != nil {
 		t.Fatal(err)
@@ -116,9 +116,9 @@ func TestNoLoadBalancer(t *testing.T) {
 // Rule SETTING-3.
 func TestGUIDOfTheNetworkMayBeGiven(t *testing.T) {
 	for _, guid := range []string{"", "6c1f6471-1bf0-4dda-aec3-cb9272f09590"} {
-		guest := bootRecorder{make(chan emulator.Machine, 1)}
-		r := newRegion(t, emulator.Options{SystemNodes: -1, Guest: guest}).small()
-		r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualNetworks/[^/]+$", Status: 403, Code: "AuthorizationFailed", Message: "may not read"})
+		guest := bootRecorder{make(chan azureemulator.Machine, 1)}
+		r := newRegion(t, azureemulator.Options{SystemNodes: -1, Guest: guest}).small()
+		r.fault(t, azureemulator.Fault{Method: "GET", Path: "/virtualNetworks/[^/]+$", Status: 403, Code: "AuthorizationFailed", Message: "may not read"})
 		r.options.VNetGUID = guid
 		p, c := r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 		if guid == "" {
@@ -139,7 +139,7 @@ func TestGUIDOfTheNetworkMayBeGiven(t *testing.T) {
 //
 // Rule NETWORK-2.
 func TestSubnetOfAnotherSubscription(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	r.options.VNetSubnetID = strings.Replace(r.SubnetID(), r.options.SubscriptionID, "11111111-1bf0-4dda-aec3-cb9272f09590", 1)
 	var wrong *azure.SubnetError
 	err := r.provider(t).CheckSubnet(t.Context(), "", 0)
@@ -158,7 +158,7 @@ func TestSubnetOfAnotherSubscription(t *testing.T) {
 // Rule REFUSAL-5.
 func TestSecurityGroupIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
 		subnet, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
 		if err != nil {
 			t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // A misprint changes the lists of one kind.
@@ -53,7 +53,7 @@ func TestOddRowsHideNoOther(t *testing.T) {
 		"versions":      `{"name": "1.2.3", "properties": {"publishedDate": "yesterday"}}`,
 	} {
 		t.Run(kind, func(t *testing.T) {
-			r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+			r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 			options := *r.options.ClientOptions
 			options.Transport = &misprint{options.Transport, kind, strings.NewReplacer(`"value":[`, `"value":[`+odd+`, null, {}, `)}
 			r.options.ClientOptions = &options
@@ -83,7 +83,7 @@ func TestOddRowsHideNoOther(t *testing.T) {
 func TestNetworkStaysKnown(t *testing.T) {
 	const network = "/Microsoft.Network/.*(loadBalancers|networkSecurityGroups|/virtualNetworks/[^/]+|/subnets/[^/]+)$"
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
 		subnet, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func TestNetworkStaysKnown(t *testing.T) {
 				t.Errorf("%s: %d interfaces are in the pool, want %d", when, got, pools)
 			}
 		}
-		strike := func(f emulator.Named) {
+		strike := func(f azureemulator.Named) {
 			t.Helper()
 			f.Times = -1
 			if err := r.Inject(f); err != nil {
@@ -111,17 +111,17 @@ func TestNetworkStaysKnown(t *testing.T) {
 		p := r.provider(t)
 		next(p, "at first", 1)
 		time.Sleep(13 * time.Hour)
-		strike(emulator.Named{Name: "Status503", Target: network})
+		strike(azureemulator.Named{Name: "Status503", Target: network})
 		next(p, "while the network does not answer", 2)
 		r.ClearFaults()
 		time.Sleep(13 * time.Hour)
-		strike(emulator.Named{Name: "NoLoadBalancers"})
-		strike(emulator.Named{Name: "NoSecurityGroups"})
+		strike(azureemulator.Named{Name: "NoLoadBalancers"})
+		strike(azureemulator.Named{Name: "NoSecurityGroups"})
 		next(p, "while the network is said to be empty", 3)
 		r.ClearFaults()
 
 		p = r.provider(t)
-		strike(emulator.Named{Name: "NoLoadBalancers"})
+		strike(azureemulator.Named{Name: "NoLoadBalancers"})
 		next(p, "a new process, told that there are none", 3)
 		r.ClearFaults()
 		time.Sleep(time.Minute)

@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // A process that did not begin an operation reads once why it failed, and only from Resource
@@ -33,7 +33,7 @@ func TestRestartReadsTheNotedOperationOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 				r.stockOut(t, onDemand("Standard_D4s_v5", "eastus-1"), true)
 				c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1"))
 				in, err := r.provider(t).Launch(t.Context(), c)

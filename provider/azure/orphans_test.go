@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 func nobody(string, string) bool { return false }
@@ -20,7 +20,7 @@ func nobody(string, string) bool { return false }
 // Rule COLLECT-8.
 func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		p := r.provider(t)
 		c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 		if _, err := r.up(t, p, c); err != nil {
@@ -62,7 +62,7 @@ func TestOrphansAreFoundAndReclaimed(t *testing.T) {
 // Rule COLLECT-8.
 func TestOrphansOfKarpenter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		r.inherit(t, "web-lives", unchanged)
 		for claim, tags := range map[string]string{
 			"web-gone":  `"karpenter.azure.com_cluster": "karve", "karpenter.sh_nodepool": "web"`,
@@ -95,7 +95,7 @@ func TestOrphansOfKarpenter(t *testing.T) {
 // Rule COLLECT-8.
 func TestReservedInterfaceIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		c := claim("a", onDemand("Standard_D2s_v5", "eastus-1"))
 		p := r.provider(t)
 		id, err := r.up(t, p, c)
@@ -104,7 +104,7 @@ func TestReservedInterfaceIsWaitedFor(t *testing.T) {
 		}
 		r.leaveNIC(t, r.State().VMs[0].Name+"-left", c)
 		start := time.Now()
-		r.fault(t, emulator.Fault{Method: "DELETE", Path: "/networkInterfaces/", Status: 400, Code: "NicReservedForAnotherVm", Times: 6})
+		r.fault(t, azureemulator.Fault{Method: "DELETE", Path: "/networkInterfaces/", Status: 400, Code: "NicReservedForAnotherVm", Times: 6})
 		if err := r.down(t, p, id); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestReservedInterfaceIsWaitedFor(t *testing.T) {
 //
 // Rule COLLECT-2.
 func TestNothingIsDeletedByAListAlone(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	in, _ := run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
 	reads := r.Ledger().ByOperation["VirtualMachines.Get"]

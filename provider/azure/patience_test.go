@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 )
 
 // An answer that asks for no requests for a day is not obeyed for that long.
@@ -13,12 +13,12 @@ import (
 // Rule REQUEST-7.
 func TestNobodyWaitsForADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small()
 		p := r.provider(t)
 		if _, err := p.Catalog(t.Context(), "default"); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Inject(emulator.Named{Name: "TooManyRequestsForADay", Target: "/virtualMachines/[^/]+$"}); err != nil {
+		if err := r.Inject(azureemulator.Named{Name: "TooManyRequestsForADay", Target: "/virtualMachines/[^/]+$"}); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -38,13 +38,13 @@ func TestStuckDeletions(t *testing.T) {
 	for name, restarted := range map[string]bool{"by the same process": false, "by another": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 				p := r.provider(t)
 				id, err := r.up(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := r.Inject(emulator.Named{Name: "StuckDeleting"}); err != nil {
+				if err := r.Inject(azureemulator.Named{Name: "StuckDeleting"}); err != nil {
 					t.Fatal(err)
 				}
 				start := time.Now()

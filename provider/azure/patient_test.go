@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // running makes the provider keep its lists of the region fresh as in production, until the test
@@ -28,16 +28,16 @@ func running(t *testing.T, p *azure.Provider) {
 // Rule REQUEST-11.
 func TestWhatHangsHoldsNothingUp(t *testing.T) {
 	for name, test := range map[string]struct {
-		fault emulator.Named
+		fault azureemulator.Named
 		says  string
 	}{
-		"prices":    {emulator.Named{Name: "PricesHang"}, "reading prices"},
-		"quota":     {emulator.Named{Name: "QuotaHangs"}, "reading quota"},
-		"addresses": {emulator.Named{Name: "QuotaHangs", Target: "/subnets/[^/]+$"}, "reading addresses of subnet"},
+		"prices":    {azureemulator.Named{Name: "PricesHang"}, "reading prices"},
+		"quota":     {azureemulator.Named{Name: "QuotaHangs"}, "reading quota"},
+		"addresses": {azureemulator.Named{Name: "QuotaHangs", Target: "/subnets/[^/]+$"}, "reading addresses of subnet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1})
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1})
 				if name != "prices" {
 					r.small() // which has its prices from elsewhere
 				}
@@ -79,12 +79,12 @@ func TestWhatHangsHoldsNothingUp(t *testing.T) {
 // Rule REQUEST-11.
 func TestTokensThatHangHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().shared()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().shared()
 		sent := r.record()
 		p := r.provider(t)
 		hang := func() {
 			t.Helper()
-			if err := r.Inject(emulator.Named{Name: "PricesHang", Target: "/sharedgallery/token$", Times: -1}); err != nil {
+			if err := r.Inject(azureemulator.Named{Name: "PricesHang", Target: "/sharedgallery/token$", Times: -1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -125,11 +125,11 @@ func TestTokensThatHangHoldNothingUp(t *testing.T) {
 // Rule REQUEST-11, Rule NETWORK-3.
 func TestSubnetThatHangsHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 		p := r.provider(t)
 		hang := func() {
 			t.Helper()
-			if err := r.Inject(emulator.Named{Name: "QuotaHangs", Target: "/subnets/[^/]+$", Times: -1}); err != nil {
+			if err := r.Inject(azureemulator.Named{Name: "QuotaHangs", Target: "/subnets/[^/]+$", Times: -1}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // inflation multiplies the prices of one size.
@@ -50,7 +50,7 @@ func (i *inflation) Do(req *http.Request) (*http.Response, error) {
 // Rule PRICE-2, Rule PRICE-4.
 func TestPriceMovesCountAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		options := *r.options.ClientOptions
 		time.Sleep(30 * 365 * 24 * time.Hour) // to when the list is in force
 		moves := &inflation{inner: options.Transport, size: "Standard_D4s_v5"}
@@ -113,7 +113,7 @@ func (l *publicList) Do(req *http.Request) (*http.Response, error) {
 // Rule PRICE-3.
 func TestEmptyPriceListIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		options := *r.options.ClientOptions
 		prices := &publicList{inner: options.Transport}
 		options.Transport = prices

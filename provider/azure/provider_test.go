@@ -19,23 +19,23 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 	"github.com/karve-dev/karve/provider/providertest"
 )
 
 // region is an emulated Azure and the options to use it with.
 type region struct {
-	*emulator.Server
+	*azureemulator.Server
 	options azure.Options
 	class   atomic.Pointer[v1beta1.AKSNodeClass]
 }
 
-func newRegion(t *testing.T, opts emulator.Options) *region {
+func newRegion(t *testing.T, opts azureemulator.Options) *region {
 	t.Helper()
-	server, err := emulator.Start(t.Context(), opts)
+	server, err := azureemulator.Start(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func newRegion(t *testing.T, opts emulator.Options) *region {
 }
 
 // regionOf makes options for a provider of an emulator, and closes it after the test.
-func regionOf(t *testing.T, server *emulator.Server) *region {
+func regionOf(t *testing.T, server *azureemulator.Server) *region {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := server.CheckInvariants(); err != nil {
@@ -176,7 +176,7 @@ func (r *region) provider(t *testing.T) *azure.Provider {
 
 func (r *region) stockOut(t *testing.T, c offering.Ref, late bool) {
 	t.Helper()
-	o := emulator.Stockout{Size: c.Type, Zone: strings.TrimPrefix(c.Zone, r.Location()+"-"), Mode: emulator.SkuNotAvailable}
+	o := azureemulator.Stockout{Size: c.Type, Zone: strings.TrimPrefix(c.Zone, r.Location()+"-"), Mode: azureemulator.SkuNotAvailable}
 	if c.Zone == "0" {
 		o.Zone = "regional"
 	}
@@ -190,7 +190,7 @@ func (r *region) stockOut(t *testing.T, c offering.Ref, late bool) {
 
 func TestProviderLaws(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Harness {
-		r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+		r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 		return providertest.Harness{
 			Class:    "default",
 			Open:     func(t *testing.T) provider.Provider { return r.provider(t) },

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 )
 
 // A token that is refused before its expiry makes one request fail, not an hour of them; while
@@ -15,7 +15,7 @@ import (
 // Rule REQUEST-10.
 func TestRefusedTokenIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, ClientID: "c11e17ed-0000-0000-0000-000000000243"}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, ClientID: "c11e17ed-0000-0000-0000-000000000243"}).small()
 		credential, err := r.FederatedCredential()
 		if err != nil {
 			t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // editor changes lists in transit, and records which version of which API was requested.
@@ -69,7 +69,7 @@ func TestBadRowsArePassedOver(t *testing.T) {
 		"rows of nothing":         func(_, list string) string { return strings.Replace(list, `"value":[`, `"value":[null,{},7,"x",`, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+			r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 			p := r.provider(t)
 			good, _ := run(t, p, claim("good", onDemand("Standard_D2s_v5", "eastus-1")))
 			c := claim("bad", onDemand("Standard_E2s_v5", "eastus-1"))
@@ -105,7 +105,7 @@ func TestBadRowsArePassedOver(t *testing.T) {
 
 // Rule CATALOG-3.
 func TestWhatIsNoListIsAnError(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1, PageSize: 1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1, PageSize: 1}).small()
 	p := r.provider(t)
 	for i := range 2 {
 		run(t, p, claim(fmt.Sprint("claim-", i), onDemand("Standard_D2s_v5", "eastus-1")))
@@ -128,7 +128,7 @@ func TestWhatIsNoListIsAnError(t *testing.T) {
 
 // Lists are requested with the API version that the SDK's types were made for.
 func TestListsAreOfTheSDKsVersions(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().aks(1)
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
 	e := r.edited(nil)
 	if _, err := r.provider(t).Orphans(t.Context()); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func (g *retagger) Do(req *http.Request) (*http.Response, error) {
 func TestListsAreReadAsOftenAsTheyAreShort(t *testing.T) {
 	for pageSize, want := range map[int]time.Duration{0: 2 * time.Second, 2: 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, PageSize: pageSize}).small()
+			r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, PageSize: pageSize}).small()
 			p := r.provider(t)
 			const n = 10
 			claims := make([]provider.Claim, n)

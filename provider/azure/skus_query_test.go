@@ -8,7 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 )
 
 // queries counts the lists of sizes, and those whose query has a plus for a space.
@@ -30,7 +30,7 @@ func (q queries) Do(req *http.Request) (*http.Response, error) {
 // The query for Resource Manager has the SDK's own spelling: not every service takes a plus for
 // a space, and a misread filter lists the sizes of all regions, or none.
 func TestFilterIsSpelledAsTheSDKDoes(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	var all, pluses atomic.Int64
 	options := *r.options.ClientOptions
 	options.Transport = queries{options.Transport, &all, &pluses}

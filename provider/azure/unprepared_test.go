@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // An error before the request that affects all launches of a node class pauses it for three
@@ -43,7 +43,7 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.options.VNetSubnetID = subnet
-			if err := r.Inject(emulator.Named{Name: "NoSecurityGroups", Times: -1}); err != nil {
+			if err := r.Inject(azureemulator.Named{Name: "NoSecurityGroups", Times: -1}); err != nil {
 				t.Fatal(err)
 			}
 			return r.ClearFaults
@@ -57,18 +57,18 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 			return func() { swap(r, "1Gi") }
 		}, azure.ClassUnprepared, []string{"swapFileSize", "many"}},
 		"no such group": {false, func(t *testing.T, r *region) func() {
-			r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: http.StatusNotFound, Code: "ResourceGroupNotFound", Message: "Resource group 'MC_wrong' could not be found.", Times: -1})
+			r.fault(t, azureemulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: http.StatusNotFound, Code: "ResourceGroupNotFound", Message: "Resource group 'MC_wrong' could not be found.", Times: -1})
 			return r.ClearFaults
 		}, azure.ClassUnprepared, []string{"ResourceGroupNotFound", "correct AZURE_NODE_RESOURCE_GROUP", "MC_wrong"}},
 		"a group that may not be read": {false, func(t *testing.T, r *region) func() {
-			r.fault(t, emulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: http.StatusForbidden, Code: "AuthorizationFailed", Times: -1,
+			r.fault(t, azureemulator.Fault{Method: "GET", Path: "/virtualMachines$", Status: http.StatusForbidden, Code: "AuthorizationFailed", Times: -1,
 				Message: "The client 'c' with object id 'o-1' does not have authorization to perform action 'Microsoft.Compute/virtualMachines/read' over scope '/group' or the scope is invalid."})
 			return r.ClearFaults
 		}, azure.ClassDenied, []string{"Virtual Machine Contributor", "o-1 on /group"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(test.aks)
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small().madeBy(test.aks)
 				mend := test.wrong(t, r)
 				p := r.provider(t)
 				before, _ := blocked(t, p, "default")
@@ -120,11 +120,11 @@ func TestPassingHitchesHaveNobodyRest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
+				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: 1}).small()
 				p := r.provider(t)
 				c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"))
 				if c.Taints = test.taints; test.status > 0 {
-					r.fault(t, emulator.Fault{Method: "GET", Path: "/loadBalancers$", Status: test.status, Times: -1})
+					r.fault(t, azureemulator.Fault{Method: "GET", Path: "/loadBalancers$", Status: test.status, Times: -1})
 				} else if _, err := r.up(t, p, claim("fine", onDemand("Standard_D4s_v5", "eastus-1"))); err != nil {
 					t.Fatal(err)
 				}

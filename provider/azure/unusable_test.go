@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 )
 
 // A size whose node joined without its GPU is blocked in every zone for its class; other sizes
@@ -15,7 +15,7 @@ import (
 //
 // Rule REFUSAL-11.
 func TestUselessSizesRest(t *testing.T) {
-	r := newRegion(t, emulator.Options{SystemNodes: -1}).small().twoClasses()
+	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().twoClasses()
 	p := r.provider(t)
 	snapshot(t, p)
 	before, _ := blocked(t, p, "other")
@@ -43,7 +43,7 @@ func TestUselessSizesRest(t *testing.T) {
 // Rule REFUSAL-12.
 func TestMissingDevicePluginHasGPUsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).twoClasses()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).twoClasses()
 		p := r.provider(t)
 		resting := func(class string) (gpus, plain int, why string) {
 			t.Helper()

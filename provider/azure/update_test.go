@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // fleet is a region with one running virtual machine, and the tags of its class.
@@ -27,7 +27,7 @@ type fleet struct {
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{region: newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small(), t: t}
+	f := &fleet{region: newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small(), t: t}
 	f.options.AdditionalTags = map[string]string{"owner": "platform"}
 	f.options.NodeIdentities = []string{f.identity("kubelet")}
 	f.tag(map[string]string{"team": "a", "cost/center": "7"})
@@ -190,7 +190,7 @@ func TestIdentitiesAreAddedInPlace(t *testing.T) {
 //
 // Rule SETTING-1.
 func TestUpdateGoesOnAfterFailures(t *testing.T) {
-	for name, fault := range map[string]emulator.Fault{
+	for name, fault := range map[string]azureemulator.Fault{
 		"the machine is not changed":  {Method: "PATCH", Path: vmPath, Status: 500, Times: 8},
 		"the answer is lost":          {Method: "PATCH", Path: vmPath, Lose: true},
 		"somebody else changed it":    {Method: "PATCH", Path: vmPath, Status: 412, Code: "PreconditionFailed", Times: 2},
@@ -243,7 +243,7 @@ func TestForeignMachinesAreNotChanged(t *testing.T) {
 // A class remembers all keys it had, in any case, and no annotation makes karve remove the tags
 // that identify a virtual machine.
 func TestTagKeys(t *testing.T) {
-	p := newVirtualRegion(t, emulator.Options{SystemNodes: -1}).provider(t)
+	p := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1}).provider(t)
 	c := &v1beta1.AKSNodeClass{}
 	c.Annotations = map[string]string{azure.AnnotationTagKeys: `["old","karve.dev_claim"]`}
 	c.Spec.Tags = map[string]string{"Team/x": "a", "OLD": "b"}

@@ -8,21 +8,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // newVirtualRegion is a region without a socket, for use within a synctest bubble: an Azure at
 // its own pace takes no time there.
-func newVirtualRegion(t *testing.T, opts emulator.Options) *region {
+func newVirtualRegion(t *testing.T, opts azureemulator.Options) *region {
 	t.Helper()
-	server, err := emulator.New(t.Context(), opts)
+	server, err := azureemulator.New(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := regionOf(t, server)
-	r.options.CABundle = []byte(emulator.IdleAuthority)
+	r.options.CABundle = []byte(azureemulator.IdleAuthority)
 	r.options.Patience, r.options.PollEvery = 0, 0 // as in production
 	r.options.ARMPace = 0                          // as Azure
 	return r
@@ -32,7 +32,7 @@ func newVirtualRegion(t *testing.T, opts emulator.Options) *region {
 func TestVirtualTime(t *testing.T) {
 	const n = 60
 	synctest.Test(t, func(t *testing.T) {
-		r := newVirtualRegion(t, emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small()
+		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1}).small()
 		p := r.provider(t)
 		if _, err := p.Catalog(t.Context(), "default"); err != nil {
 			t.Fatal(err)

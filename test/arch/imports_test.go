@@ -29,11 +29,11 @@ var rooms = []room{
 		Why: "the Azure provider speaks to Azure, never to a particular Azure"},
 	{Folder: "provider/azure/vmsize",
 		Why: "reading a size's name needs nothing but the name"},
-	{Folder: "provider/azure/emulator", Knows: []string{"provider/azure/vmsize"},
+	{Folder: "azureemulator", Knows: []string{"provider/azure/vmsize"},
 		Why: "an emulator that shared code with the provider would share its mistakes, and tests would agree with both"},
-	{Folder: "test/faults", Knows: []string{"test/scarcity", "engine", "provider", "provider/azure", "provider/azure/emulator", "api"},
+	{Folder: "test/faults", Knows: []string{"test/scarcity", "engine", "provider", "provider/azure", "azureemulator", "api"},
 		Why: "it lets the real provider buy from an emulated Azure while that is at fault; only tests and benchmarks need it"},
-	{Folder: "test/scarcity", Knows: []string{"engine", "provider", "provider/azure", "provider/azure/emulator", "api"},
+	{Folder: "test/scarcity", Knows: []string{"engine", "provider", "provider/azure", "azureemulator", "api"},
 		Why: "it lets the real provider buy from an emulated Azure; nobody needs it but tests and benchmarks"},
 	{Folder: "kube", Knows: []string{"engine", "provider", "api", "internal/panics"},
 		Why: "kube converts between API objects and the engine's world, and nothing else does"},
@@ -45,23 +45,23 @@ var rooms = []room{
 		Why: "it is Azure's own controller: it tells of an AKSNodeClass what only Azure knows"},
 	{Folder: "agent", Knows: []string{"kube", "internal/panics"},
 		Why: "an agent tells what its machine hears, in the words that kube reads; it decides nothing"},
-	{Folder: "test/evictions", Knows: []string{"agent", "engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "api"},
+	{Folder: "test/evictions", Knows: []string{"agent", "engine", "provider", "provider/azure", "azureemulator", "kube", "controller", "api"},
 		Why: "a storm passes over everything that acts, put together as a command would"},
-	{Folder: "test/takeover", Knows: []string{"engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "controller/nodeclass", "api"},
+	{Folder: "test/takeover", Knows: []string{"engine", "provider", "provider/azure", "azureemulator", "kube", "controller", "controller/nodeclass", "api"},
 		Why: "whoever takes a cluster over brings everything that acts, put together as a command would"},
-	{Folder: "test/soak", Knows: []string{"test/scarcity", "engine", "provider", "provider/azure", "provider/azure/emulator", "kube", "controller", "controller/nodeclass", "api"},
+	{Folder: "test/soak", Knows: []string{"test/scarcity", "engine", "provider", "provider/azure", "azureemulator", "kube", "controller", "controller/nodeclass", "api"},
 		Why: "whatever lives as long as the process is searched for what it should have forgotten"},
-	{Folder: "test/report", Knows: []string{"test/scarcity", "test/faults", "test/evictions", "provider/azure/emulator"},
+	{Folder: "test/report", Knows: []string{"test/scarcity", "test/faults", "test/evictions", "azureemulator"},
 		Why: "it runs the other tests of the provider and adds nothing but a table"},
-	{Folder: "local", Knows: []string{"api", "provider/azure/emulator"},
+	{Folder: "local", Knows: []string{"api", "azureemulator"},
 		Why: "the demo starts karve as a user would, through its command: it must not reach into it"},
 	{Folder: "cmd/karve", Knows: []string{"agent", "api", "cmd/internal", "controller", "controller/nodeclass", "engine", "internal/panics", "kube", "provider", "provider/azure"},
 		Why: "it wires together what runs in a cluster; an emulator of the cloud is no part of that"},
-	{Folder: "cmd/karve-demo", Knows: []string{"cmd/internal", "local", "provider/azure/emulator"},
+	{Folder: "cmd/karve-demo", Knows: []string{"cmd/internal", "local", "azureemulator"},
 		Why: "it starts karve by its binary, as a user would: it must not reach into it"},
 	{Folder: "cmd/internal",
 		Why: "what the commands share knows of none of them"},
-	{Folder: "test/e2e", Knows: []string{"local", "api", "provider/azure/emulator"},
+	{Folder: "test/e2e", Knows: []string{"local", "api", "azureemulator"},
 		Why: "end-to-end tests see what a user sees"},
 	{Folder: "hack", Knows: []string{"engine"},
 		Why: "tools of developers ask the engine; no part of karve knows them"},
@@ -76,7 +76,7 @@ var rooms = []room{
 var kubernetes = []string{"k8s.io/", "sigs.k8s.io/"}
 
 // speaksKubernetes lists the rooms that may import Kubernetes modules.
-var speaksKubernetes = []string{"agent", "api", "kube", "controller", "cmd/karve", "test/takeover", "test/soak", "test/evictions", "local", "test/e2e", "provider/azure", "provider/azure/emulator/node", "test/clusterlife"}
+var speaksKubernetes = []string{"agent", "api", "kube", "controller", "cmd/karve", "test/takeover", "test/soak", "test/evictions", "local", "test/e2e", "provider/azure", "azureemulator/node", "test/clusterlife"}
 
 func TestImportsPointInward(t *testing.T) {
 	for _, file := range sources(t) {
@@ -169,8 +169,8 @@ func (r room) objects(file source, path string) string {
 func (r room) testKnows() []string {
 	switch r.Folder {
 	case "provider/azure", "controller", "cmd/karve":
-		return []string{"provider/azure/emulator", "provider/azure", "local"}
-	case "provider/azure/emulator":
+		return []string{"azureemulator", "provider/azure", "local"}
+	case "azureemulator":
 		return []string{"local"} // its node agent joins a real control plane
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 
 // unguarded are the folders whose goroutines may end their process: what runs there is no part
 // of the product, or is what recovers.
-var unguarded = []string{"internal/panics", "local", "test", "provider/azure/emulator", "provider/providertest", "controller/controllertest"}
+var unguarded = []string{"internal/panics", "local", "test", "azureemulator", "provider/providertest", "controller/controllertest"}
 
 // startsGoroutines are packages that start goroutines on behalf of their callers, with what to
 // use instead.

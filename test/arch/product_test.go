@@ -10,7 +10,7 @@ import (
 // outsideProduct are the folders that the karve binary must not carry: they stand for the cloud
 // and the cluster in the demo, in tests and in benchmarks. So does every package whose name ends
 // in "test".
-var outsideProduct = []string{"provider/azure/emulator", "local", "test", "hack", "cmd/karve-demo"}
+var outsideProduct = []string{"azureemulator", "local", "test", "hack", "cmd/karve-demo"}
 
 // TestKarveCarriesNoEmulator: karve runs with the credentials of a cluster and a subscription, so
 // it carries only what it needs there.
@@ -27,7 +27,7 @@ func TestKarveCarriesNoEmulator(t *testing.T) {
 // The search sees what is there, in the binary that has it.
 func TestDemoCarriesTheEmulator(t *testing.T) {
 	carried := reaches(sources(t), "cmd/karve-demo")
-	for _, want := range []string{"local", "local/cluster", "provider/azure/emulator", "provider/azure/emulator/catalog"} {
+	for _, want := range []string{"local", "local/cluster", "azureemulator", "azureemulator/catalog"} {
 		if carried[want] == nil {
 			t.Errorf("the search does not find that cmd/karve-demo carries %s", want)
 		}

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/local"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // aksMakes is an environment of one test's, in which AKS makes the machines.
@@ -26,7 +26,7 @@ func aksMakes(t *testing.T) *local.Environment {
 		Karve:         b.karve,
 		ProvisionMode: "aksmachineapiheaderbatch",
 		KarveEnv:      []string{"MACHINE_GRACE=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s"},
-		Azure:         emulator.Options{TimeScale: 0.02, Seed: 1},
+		Azure:         azureemulator.Options{TimeScale: 0.02, Seed: 1},
 		Progress:      func(step string) { t.Log(step) },
 	})
 	if err != nil {

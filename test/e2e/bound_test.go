@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karve-dev/karve/azureemulator/catalog"
 	"github.com/karve-dev/karve/local"
-	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
 )
 
 // bill prices machines as Azure does.

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/karve-dev/karve/azureemulator/catalog"
 	"github.com/karve-dev/karve/local"
-	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
 )
 
 // converges is how long a cluster may take to become as cheap as it gets.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/local"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // patience is how long anything may take before it counts as never. It is long:
@@ -101,7 +101,7 @@ func (s *system) startEnvironment() (*local.Environment, error) {
 		// the same time a leader may be slow to renew it, and is no less alive. Moves are
 		// watched as briefly before they begin as Azure's delays are short.
 		KarveEnv: []string{"MACHINE_GRACE=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s", "LOG_LEVEL=debug"},
-		Azure:    emulator.Options{TimeScale: 0.02, Seed: 1},
+		Azure:    azureemulator.Options{TimeScale: 0.02, Seed: 1},
 		Progress: func(step string) { fmt.Println(filepath.Base(s.dir)+":", step) },
 	})
 	s.mu.Lock()

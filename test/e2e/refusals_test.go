@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/local"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // A pod that nothing can host is told which filter removed the last candidate,
@@ -102,7 +102,7 @@ func TestBadClassesShowInConditionsAndHarmNobody(t *testing.T) {
 	env := environment(t)
 	settle(t, env)
 	// The gallery of Ubuntu 22.04 images has gone.
-	gone := emulator.Fault{Method: "GET", Path: "/images/2204", Times: -1, Status: 404, Code: "ResourceNotFound"}
+	gone := azureemulator.Fault{Method: "GET", Path: "/images/2204", Times: -1, Status: 404, Code: "ResourceNotFound"}
 	if err := env.Emulator().AddFault(gone); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // writeTakes is how long a write to Azure takes.
@@ -55,8 +55,8 @@ func (w *wire) purchasesSince(t time.Time) []time.Time {
 }
 
 // newAzure is a region with enough of everything, at Azure's own pace and limits.
-func newAzure(ctx context.Context, o Options, guest emulator.Guest) (*emulator.Server, error) {
-	return emulator.New(ctx, emulator.Options{
+func newAzure(ctx context.Context, o Options, guest azureemulator.Guest) (*azureemulator.Server, error) {
+	return azureemulator.New(ctx, azureemulator.Options{
 		SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: o.Seed, SubnetPrefix: "10.0.0.0/16",
 		DefaultFamilyCores: 100_000, RegionalCores: 100_000, LowPriorityCores: 100_000, Guest: guest,
 		Sizes: sizes(),
@@ -68,7 +68,7 @@ func sizes() []string {
 	return []string{"Standard_D4s_v5", "Standard_D4as_v5", "Standard_D4ds_v5", "Standard_D4ads_v5"}
 }
 
-func newProvider(ctx context.Context, s *emulator.Server, w *wire, share float64) (*azure.Provider, error) {
+func newProvider(ctx context.Context, s *azureemulator.Server, w *wire, share float64) (*azure.Provider, error) {
 	credential, err := s.Credential()
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func newProvider(ctx context.Context, s *emulator.Server, w *wire, share float64
 	class.Name, class.Status.KubernetesVersion = "default", &version
 	return azure.New(ctx, azure.Options{
 		Credential: credential, ClientOptions: &options, SubscriptionID: s.SubscriptionID(), Location: s.Location(), ClusterName: "karve",
-		ClusterEndpoint: "https://karve.example:443", CABundle: []byte(emulator.IdleAuthority), NodeResourceGroup: s.NodeResourceGroup(), VNetSubnetID: s.SubnetID(),
+		ClusterEndpoint: "https://karve.example:443", CABundle: []byte(azureemulator.IdleAuthority), NodeResourceGroup: s.NodeResourceGroup(), VNetSubnetID: s.SubnetID(),
 		ARMShare: share, SSHPublicKey: "ssh-ed25519 AAAA storm", PricesURL: s.URL() + "/api/retail/prices",
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
 		Classes:        azure.ClassesFunc(func(context.Context, string) (*v1beta1.AKSNodeClass, error) { return class, nil }),

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/controllertest"
 	"github.com/karve-dev/karve/controller/events"
@@ -27,14 +28,13 @@ import (
 	"github.com/karve-dev/karve/controller/termination"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 	"github.com/karve-dev/karve/provider/memory"
 )
 
 // cluster is an API with what runs around it: karve, kubelets and a scheduler.
 type cluster struct {
 	t     testing.TB
-	azure *emulator.Server
+	azure *azureemulator.Server
 	cloud *wire
 	api   client.WithWatch // in no time, and nobody hears of it
 	slow  client.Client    // as controllers know it
@@ -181,7 +181,7 @@ func (c *cluster) await(limit time.Duration, what string, holds func() bool) {
 }
 
 // Run is a machine: its kubelet registers a Node, and an agent runs on it.
-func (c *cluster) Run(ctx context.Context, m emulator.Machine) {
+func (c *cluster) Run(ctx context.Context, m azureemulator.Machine) {
 	claim := c.claimOf(ctx, m)
 	if claim == nil {
 		return
@@ -195,7 +195,7 @@ func (c *cluster) Run(ctx context.Context, m emulator.Machine) {
 }
 
 // claimOf waits for the machine's claim to know it.
-func (c *cluster) claimOf(ctx context.Context, m emulator.Machine) *karpv1.NodeClaim {
+func (c *cluster) claimOf(ctx context.Context, m azureemulator.Machine) *karpv1.NodeClaim {
 	key := client.ObjectKey{Name: m.Tags[tagClaim]}
 	for ctx.Err() == nil {
 		claim := &karpv1.NodeClaim{}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 )
 
 // Options are the size of a storm.
@@ -97,7 +97,7 @@ func Run(t testing.TB, o Options) Result {
 	c.await(30*time.Minute, "all pods run", func() bool { return c.runningPods() == o.Nodes })
 	r := Result{Evicted: o.Evicted, Up: time.Since(start)}
 	if o.SlowMetadata {
-		if err := c.azure.Inject(emulator.Named{Name: "MetadataSlow", Times: -1}); err != nil {
+		if err := c.azure.Inject(azureemulator.Named{Name: "MetadataSlow", Times: -1}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/test/scarcity"
 )
 
@@ -32,7 +32,7 @@ func Alone() [][]string {
 		{"Freeze", "Reboot", "Redeploy", "Terminate"},                                             // likewise
 	}
 	all := slices.Clone(alike)
-	for _, k := range emulator.FaultCatalogue() {
+	for _, k := range azureemulator.FaultCatalogue() {
 		if !slices.ContainsFunc(alike, func(group []string) bool { return slices.Contains(group, k.Name) }) {
 			all = append(all, []string{k.Name})
 		}
@@ -43,7 +43,7 @@ func Alone() [][]string {
 // An assault has faults strike.
 type assault struct {
 	town    *town
-	kinds   []emulator.FaultKind
+	kinds   []azureemulator.FaultKind
 	random  *rand.Rand
 	strikes int
 }
@@ -53,9 +53,9 @@ func newAssault(t *town, o Options) (*assault, error) {
 	if len(o.Faults) > 0 {
 		t.shortage()
 	}
-	catalogue := emulator.FaultCatalogue()
+	catalogue := azureemulator.FaultCatalogue()
 	for _, name := range o.Faults {
-		i := slices.IndexFunc(catalogue, func(k emulator.FaultKind) bool { return k.Name == name })
+		i := slices.IndexFunc(catalogue, func(k azureemulator.FaultKind) bool { return k.Name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("the catalogue has no fault %q", name)
 		}
@@ -92,13 +92,13 @@ func (a *assault) strikeFor(ctx context.Context, d time.Duration, meanwhile func
 }
 
 // lasts reports whether a fault goes on by itself once it was injected, or need not come twice.
-func lasts(k emulator.FaultKind) bool {
+func lasts(k azureemulator.FaultKind) bool {
 	return k.Target == "path" || k.Target == "size" || k.Surface == "async" || k.Name == "LimitsHalved"
 }
 
 // strike injects a fault: into the requests that it is about, the purchases of the
 // cheapest size, or one in twenty machines.
-func (a *assault) strike(k emulator.FaultKind) {
+func (a *assault) strike(k azureemulator.FaultKind) {
 	some := max(1, a.town.options.Machines/20)
 	switch {
 	case k.Target == "machine":
@@ -106,17 +106,17 @@ func (a *assault) strike(k emulator.FaultKind) {
 			a.strikeMachine(k)
 		}
 	case k.Name == "SizeRetired":
-		a.inject(emulator.Named{Name: k.Name, Target: cheapest})
+		a.inject(azureemulator.Named{Name: k.Name, Target: cheapest})
 	case k.Name == addressesLinger:
-		a.inject(emulator.Named{Name: k.Name, Times: a.town.options.Machines})
+		a.inject(azureemulator.Named{Name: k.Name, Times: a.town.options.Machines})
 	case k.Target == "size":
-		a.inject(emulator.Named{Name: k.Name, Target: cheapest, Times: forever})
+		a.inject(azureemulator.Named{Name: k.Name, Target: cheapest, Times: forever})
 	case k.Target == "path" && !rare(k):
-		a.inject(emulator.Named{Name: k.Name, Times: forever, Seed: 1 + a.town.options.Seed})
+		a.inject(azureemulator.Named{Name: k.Name, Times: forever, Seed: 1 + a.town.options.Seed})
 	case k.Target == "path":
-		a.inject(emulator.Named{Name: k.Name, Times: forever})
+		a.inject(azureemulator.Named{Name: k.Name, Times: forever})
 	default:
-		a.inject(emulator.Named{Name: k.Name, Times: some})
+		a.inject(azureemulator.Named{Name: k.Name, Times: some})
 	}
 }
 
@@ -125,13 +125,13 @@ const forever = 1 << 40
 
 // rare reports whether a fault is about requests of which there are few: it strikes all of
 // them, others one in three.
-func rare(k emulator.FaultKind) bool {
+func rare(k azureemulator.FaultKind) bool {
 	return k.Surface == "catalogue" || strings.HasPrefix(k.Name, "Operation") ||
 		slices.Contains([]string{"TokensUnavailable", "FederationRefused", "NoSecurityGroups", "NoLoadBalancers", "NicReserved", "NicInUse", "NetworkBusy"}, k.Name)
 }
 
 // strikeMachine strikes one machine at random, if there is one that it can strike.
-func (a *assault) strikeMachine(k emulator.FaultKind) {
+func (a *assault) strikeMachine(k azureemulator.FaultKind) {
 	var names []string
 	for _, vm := range a.town.region.State().VMs {
 		if a.town.foreign.machines[vm.Name] == nil && (!strings.HasPrefix(k.Name, "Evicted") || vm.Priority == "Spot") {
@@ -139,13 +139,13 @@ func (a *assault) strikeMachine(k emulator.FaultKind) {
 		}
 	}
 	if len(names) > 0 {
-		a.inject(emulator.Named{Name: k.Name, Target: names[a.random.IntN(len(names))]})
+		a.inject(azureemulator.Named{Name: k.Name, Target: names[a.random.IntN(len(names))]})
 	}
 }
 
 // inject counts what strikes. What cannot (a machine that goes already) does not, and what
 // is struck until it is lifted is counted then.
-func (a *assault) inject(n emulator.Named) {
+func (a *assault) inject(n azureemulator.Named) {
 	if a.town.region.Inject(n) == nil && n.Times != forever {
 		a.strikes++
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/test/scarcity"
 )
 
@@ -132,7 +132,7 @@ func (t *town) residue() []string {
 
 // foreign is what others have in the same resource group.
 type foreign struct {
-	machines map[string]*emulator.VMState
+	machines map[string]*azureemulator.VMState
 	parts    map[string]bool // interfaces and disks
 }
 
@@ -190,7 +190,7 @@ func (t *town) settle(ctx context.Context) error {
 		return err
 	}
 	state := t.region.State()
-	t.foreign = foreign{machines: map[string]*emulator.VMState{}, parts: map[string]bool{}}
+	t.foreign = foreign{machines: map[string]*azureemulator.VMState{}, parts: map[string]bool{}}
 	for i := range state.VMs {
 		t.foreign.machines[state.VMs[i].Name] = &state.VMs[i]
 	}

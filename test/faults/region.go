@@ -12,8 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 	"github.com/karve-dev/karve/test/scarcity"
 )
 
@@ -27,7 +27,7 @@ func open(ctx context.Context, o Options) (*town, error) {
 		claims: map[string]*claim{}, joined: map[int]bool{}, doubles: map[string]bool{},
 	}
 	var err error
-	t.region, err = emulator.New(ctx, emulator.Options{
+	t.region, err = azureemulator.New(ctx, azureemulator.Options{
 		TimeScale: 1, Throttle: true, Seed: o.Seed, SubnetPrefix: "10.0.0.0/16",
 		DefaultFamilyCores: 100_000, RegionalCores: 100_000, LowPriorityCores: 100_000,
 		Sizes: sizes(), Guest: t,
@@ -131,13 +131,13 @@ func (c *turnstile) GetToken(ctx context.Context, o policy.TokenRequestOptions) 
 // shortage has the cheapest size out of stock in one zone, whatever else happens, so that
 // there are always some purchases that fail late.
 func (t *town) shortage() {
-	if err := t.region.AddStockout(emulator.Stockout{Size: cheapest, Zone: "1"}); err != nil {
+	if err := t.region.AddStockout(azureemulator.Stockout{Size: cheapest, Zone: "1"}); err != nil {
 		panic(err) // only a mode or a pattern can be wrong, and there is none
 	}
 }
 
 // Run is what happens on a machine: its node joins, and is silent once the machine ends.
-func (t *town) Run(ctx context.Context, m emulator.Machine) {
+func (t *town) Run(ctx context.Context, m azureemulator.Machine) {
 	c := t.claimOf(m)
 	if c == nil || !t.introduced(ctx, m) {
 		return
@@ -149,7 +149,7 @@ func (t *town) Run(ctx context.Context, m emulator.Machine) {
 
 // introduced has a machine ask its metadata service who it is, as nodes do before they join,
 // until it knows or ends.
-func (t *town) introduced(ctx context.Context, m emulator.Machine) bool {
+func (t *town) introduced(ctx context.Context, m azureemulator.Machine) bool {
 	metadata := &http.Client{Transport: t.region.MetadataOf(m.Name), Timeout: 10 * time.Second}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://169.254.169.254/metadata/instance/compute?api-version=2021-02-01", nil)
 	if err != nil {
@@ -171,7 +171,7 @@ func (t *town) introduced(ctx context.Context, m emulator.Machine) bool {
 }
 
 // claimOf is the claim that a machine was made for; nil when there is none.
-func (t *town) claimOf(m emulator.Machine) *claim {
+func (t *town) claimOf(m azureemulator.Machine) *claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.claims[m.Tags[tagClaimUID]]
@@ -179,7 +179,7 @@ func (t *town) claimOf(m emulator.Machine) *claim {
 
 // Preempt has the claim end whose machine Azure will take back, as its agent and the
 // interruption controller do.
-func (t *town) Preempt(vm string, _ emulator.Preemption) {
+func (t *town) Preempt(vm string, _ azureemulator.Preemption) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.claims {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/test/scarcity"
 )
 
@@ -40,7 +40,7 @@ type Result struct {
 	// Up is how long it took until all machines had joined, Down until all was gone.
 	Up, Down time.Duration
 	// Ledger counts the requests.
-	Ledger emulator.Ledger
+	Ledger azureemulator.Ledger
 }
 
 // Err says what is wrong; nil when nothing is.
@@ -158,7 +158,7 @@ func (t *town) close(cancel context.CancelFunc) {
 // A town is whoever needs machines, and where they come from.
 type town struct {
 	options   Options
-	region    *emulator.Server
+	region    *azureemulator.Server
 	wire      *wire
 	market    *market
 	collector collector

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/karve-dev/karve/provider/azure/emulator"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/test/faults"
 )
 
@@ -19,7 +19,7 @@ const few = 24
 // Rule VM-8.
 func TestEveryFault(t *testing.T) {
 	besiege(t, faults.Options{Seed: 1, Machines: few})
-	for _, k := range emulator.FaultCatalogue() {
+	for _, k := range azureemulator.FaultCatalogue() {
 		t.Run(k.Name, func(t *testing.T) {
 			if r := besiege(t, faults.Options{Seed: 1, Machines: few, Faults: []string{k.Name}}); r.Strikes == 0 {
 				t.Error("it struck nothing")
@@ -56,13 +56,13 @@ func TestFaultsAlike(t *testing.T) {
 			besiege(t, faults.Options{Seed: 1, Machines: few, Faults: names})
 		}
 	}
-	for _, k := range emulator.FaultCatalogue() {
+	for _, k := range azureemulator.FaultCatalogue() {
 		if struck[k.Name] != 1 {
 			t.Errorf("%s strikes %d times", k.Name, struck[k.Name])
 		}
 	}
-	if len(struck) != len(emulator.FaultCatalogue()) {
-		t.Errorf("%d faults of %d", len(struck), len(emulator.FaultCatalogue()))
+	if len(struck) != len(azureemulator.FaultCatalogue()) {
+		t.Errorf("%d faults of %d", len(struck), len(azureemulator.FaultCatalogue()))
 	}
 }
 

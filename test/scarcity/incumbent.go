@@ -16,9 +16,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // Incumbent serves the scenario's orders as Karpenter's provider for Azure does, as far
@@ -245,18 +245,18 @@ func (in *incumbent) learn(err error, c offering.Ref) {
 		if strings.Contains(text, "Current Limit: 0,") {
 			lasts = time.Hour
 		}
-	case code == emulator.SkuNotAvailable:
+	case code == azureemulator.SkuNotAvailable:
 		zones, lasts = in.scope(c), 23*time.Hour
 		if c.CapacityType == offering.Spot {
 			lasts = time.Hour
 		}
-	case code == emulator.ZonalAllocationFailed:
+	case code == azureemulator.ZonalAllocationFailed:
 		both, lasts = true, time.Hour
-	case code == emulator.AllocationFailed:
+	case code == azureemulator.AllocationFailed:
 		zones, both, lasts = in.scope(c), true, time.Hour
-	case code == emulator.OverconstrainedZonalAllocationRequest:
+	case code == azureemulator.OverconstrainedZonalAllocationRequest:
 		lasts = time.Hour
-	case code == emulator.OverconstrainedAllocationRequest:
+	case code == azureemulator.OverconstrainedAllocationRequest:
 		zones, lasts = in.scope(c), time.Hour
 	}
 	in.rest(in.family(c, zones, both), lasts)

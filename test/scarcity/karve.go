@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // replan is how long after a failure the pods of an order are planned for again.
@@ -31,7 +31,7 @@ type buyer func(ctx context.Context, o order) (offering.Price, error)
 
 // A deal is a scenario under way.
 type deal struct {
-	region   *emulator.Server
+	region   *azureemulator.Server
 	wire     *wire
 	provider *azure.Provider
 }

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
+	"github.com/karve-dev/karve/azureemulator/catalog"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/emulator"
-	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
 )
 
 // A Scenario is a region where things are scarce, and the machines somebody needs
@@ -67,13 +67,13 @@ func (s Scenario) withDefaults() Scenario {
 }
 
 // region makes an Azure in trouble, at its own pace and limits.
-func (s Scenario) region(ctx context.Context) (*emulator.Server, error) {
+func (s Scenario) region(ctx context.Context) (*azureemulator.Server, error) {
 	sizes, err := catalog.Sizes()
 	if err != nil {
 		return nil, err
 	}
 	r := rand.New(rand.NewPCG(s.Seed, 1))
-	region, err := emulator.New(ctx, emulator.Options{
+	region, err := azureemulator.New(ctx, azureemulator.Options{
 		SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: s.Seed, SubnetPrefix: "10.0.0.0/16",
 		DefaultFamilyCores: 10_000, RegionalCores: 100_000, LowPriorityCores: 100_000,
 		Quota: scarceFamilies(sizes, r),
@@ -101,14 +101,14 @@ func scarceFamilies(sizes []catalog.Size, r *rand.Rand) map[string]int {
 
 // soldOut takes one in twenty pairs of a size and a zone off the shelves, in the ways
 // that Azure has of saying so.
-func soldOut(region *emulator.Server, sizes []catalog.Size, r *rand.Rand) error {
-	modes := []string{"", "", emulator.SkuNotAvailable, emulator.OverconstrainedZonalAllocationRequest}
+func soldOut(region *azureemulator.Server, sizes []catalog.Size, r *rand.Rand) error {
+	modes := []string{"", "", azureemulator.SkuNotAvailable, azureemulator.OverconstrainedZonalAllocationRequest}
 	for _, s := range sizes {
 		for _, zone := range []string{"1", "2", "3", "regional"} {
 			if r.IntN(20) != 0 {
 				continue
 			}
-			if err := region.AddStockout(emulator.Stockout{Size: s.Name, Zone: zone, Mode: modes[r.IntN(len(modes))]}); err != nil {
+			if err := region.AddStockout(azureemulator.Stockout{Size: s.Name, Zone: zone, Mode: modes[r.IntN(len(modes))]}); err != nil {
 				return err
 			}
 		}

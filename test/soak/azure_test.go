@@ -14,10 +14,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 	"github.com/karve-dev/karve/test/scarcity"
 )
 
@@ -59,7 +59,7 @@ func TestAzureProviderForgetsWhatIsGone(t *testing.T) {
 type region struct {
 	t       *testing.T
 	r       *rand.Rand
-	azure   *emulator.Server
+	azure   *azureemulator.Server
 	cloud   *azure.Provider
 	classes map[string]*v1beta1.AKSNodeClass
 }
@@ -68,7 +68,7 @@ func newRegion(t *testing.T, ctx context.Context) *region {
 	t.Helper()
 	a := &region{t: t, r: rand.New(rand.NewPCG(*seed, 352)), classes: map[string]*v1beta1.AKSNodeClass{}}
 	var err error
-	if a.azure, err = emulator.New(ctx, emulator.Options{SystemNodes: -1, TimeScale: 1, Seed: *seed, Sizes: []string{"Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5", "Standard_E4s_v5"}}); err != nil {
+	if a.azure, err = azureemulator.New(ctx, azureemulator.Options{SystemNodes: -1, TimeScale: 1, Seed: *seed, Sizes: []string{"Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5", "Standard_E4s_v5"}}); err != nil {
 		t.Fatal(err)
 	}
 	credential, err := a.azure.Credential()
@@ -131,7 +131,7 @@ func (a *region) live(generation int) {
 	}
 	types := a.catalog(name)
 	if generation%4 == 0 {
-		if err := a.azure.Inject(emulator.Named{Name: "PolicyDenied", Times: 1}); err != nil {
+		if err := a.azure.Inject(azureemulator.Named{Name: "PolicyDenied", Times: 1}); err != nil {
 			a.t.Fatal(err)
 		}
 	}

@@ -28,15 +28,15 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/kube"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // cluster is what Karpenter's provider left: an API with its objects, and an Azure
 // with its machines.
 type cluster struct {
 	t     *testing.T
-	azure *emulator.Server
+	azure *azureemulator.Server
 	api   client.Client
 	// writes are those to the API since karve was started, changes those to Azure.
 	writes  []write
@@ -53,7 +53,7 @@ func inherit(t *testing.T, replace ...string) *cluster {
 	t.Helper()
 	// The emulated Azure publishes its images at the end of 2025, the cluster is younger.
 	time.Sleep(time.Until(time.Date(2026, time.November, 1, 8, 0, 0, 0, time.UTC)))
-	azure, err := emulator.New(t.Context(), emulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1, Sizes: []string{"Standard_D4s_v5", "Standard_D8s_v5"}})
+	azure, err := azureemulator.New(t.Context(), azureemulator.Options{SystemNodes: -1, TimeScale: 1, Throttle: true, Seed: 1, Sizes: []string{"Standard_D4s_v5", "Standard_D8s_v5"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
 	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/controller/disruption"
 	"github.com/karve-dev/karve/controller/drift"
@@ -34,7 +35,6 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 	"github.com/karve-dev/karve/kube"
 	"github.com/karve-dev/karve/provider/azure"
-	"github.com/karve-dev/karve/provider/azure/emulator"
 )
 
 // karve is all its controllers that have to do with machines, wired as the manager
@@ -98,7 +98,7 @@ func (c *cluster) provider() *azure.Provider {
 	options.Transport = watched{c}
 	cloud, err := azure.New(c.t.Context(), azure.Options{
 		Credential: credential, ClientOptions: &options, SubscriptionID: c.azure.SubscriptionID(), Location: c.azure.Location(), ClusterName: "karve",
-		ClusterEndpoint: "https://karve.example:443", CABundle: []byte(emulator.IdleAuthority), NodeResourceGroup: c.azure.NodeResourceGroup(), VNetSubnetID: c.azure.SubnetID(),
+		ClusterEndpoint: "https://karve.example:443", CABundle: []byte(azureemulator.IdleAuthority), NodeResourceGroup: c.azure.NodeResourceGroup(), VNetSubnetID: c.azure.SubnetID(),
 		SSHPublicKey: "ssh-ed25519 AAAA test", PricesURL: c.azure.URL() + "/api/retail/prices",
 		NodeIdentities:          []string{c.group() + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/kubelet"},
 		KubeletIdentityClientID: "2d3f1c58-6f0b-4f3f-9d0a-0d3c0a5e00aa",

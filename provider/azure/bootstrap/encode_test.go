@@ -17,10 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/azureemulator"
+	"github.com/karve-dev/karve/azureemulator/node"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
-	"github.com/karve-dev/karve/provider/azure/emulator"
-	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
@@ -69,7 +69,7 @@ func linuxOS() *v1beta1.LinuxOSConfiguration {
 // testNode has every field set.
 func testNode() bootstrap.Node {
 	return bootstrap.Node{
-		Server: "karve.example", CA: []byte(emulator.IdleAuthority), Token: "abcdef.0123456789abcdef", Version: "1.36.3",
+		Server: "karve.example", CA: []byte(azureemulator.IdleAuthority), Token: "abcdef.0123456789abcdef", Version: "1.36.3",
 		Labels: map[string]string{"example.com/team": "a", "karpenter.sh/nodepool": "web", "node.kubernetes.io/pool": "p", "empty": ""},
 		Taints: []provider.Taint{
 			{Key: "karpenter.sh/unregistered", Effect: "NoExecute"}, {Key: "b", Value: "v", Effect: "NoSchedule"},
@@ -173,7 +173,7 @@ func TestPayloadIsReadAsMeant(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: a node of %s would never join: %v", c, version, err)
 			}
-			if p.Server != n.Server+":443" || p.Token != n.Token || p.KubernetesVersion != version || !p.GPUDriver || string(p.CA) != emulator.IdleAuthority {
+			if p.Server != n.Server+":443" || p.Token != n.Token || p.KubernetesVersion != version || !p.GPUDriver || string(p.CA) != azureemulator.IdleAuthority {
 				t.Errorf("%s %s: read as %s, %s, GPU driver %v", c, version, p.Server, p.KubernetesVersion, p.GPUDriver)
 			}
 			if diff := cmp.Diff(n.Labels, p.Kubelet.Labels); diff != "" {

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/karve-dev/karve/azureemulator/node"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
-	"github.com/karve-dev/karve/provider/azure/emulator/node"
 )
 
 // agentBaker is where Azure/AgentBaker may lie, whose parser and scripts AKS images have.

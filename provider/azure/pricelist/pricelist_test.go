@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/karve-dev/karve/provider/azure/emulator/catalog"
+	"github.com/karve-dev/karve/azureemulator/catalog"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the table anew from the catalogue")

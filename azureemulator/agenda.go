@@ -1,0 +1,97 @@
+package azureemulator
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// agenda is everything that will happen by itself: the end of operations, the
+// end of boots, evictions. One goroutine carries it out in order of time, so
+// that closing the server ends it all at once.
+type agenda struct {
+	mu     sync.Mutex
+	events eventHeap
+	next   int           // breaks ties: first entered, first done
+	wake   chan struct{} // holds a token when the earliest event may have changed
+}
+
+type event struct {
+	at    time.Time
+	order int
+	act   func()
+}
+
+func newAgenda() *agenda {
+	return &agenda{wake: make(chan struct{}, 1)}
+}
+
+// after has act done when d has passed. act runs on the agenda's goroutine and
+// must not block for long.
+func (a *agenda) after(d time.Duration, act func()) {
+	a.mu.Lock()
+	heap.Push(&a.events, event{at: time.Now().Add(d), order: a.next, act: act})
+	a.next++
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run carries out the agenda until ctx ends.
+func (a *agenda) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		for act := a.due(); act != nil; act = a.due() {
+			act()
+		}
+		timer.Reset(a.untilNext())
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// due takes the earliest event if its time has come.
+func (a *agenda) due() func() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.events) == 0 || a.events[0].at.After(time.Now()) {
+		return nil
+	}
+	return heap.Pop(&a.events).(event).act
+}
+
+func (a *agenda) untilNext() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.events) == 0 {
+		return time.Hour
+	}
+	return time.Until(a.events[0].at)
+}
+
+type eventHeap []event
+
+func (h eventHeap) Len() int { return len(h) }
+func (h eventHeap) Less(i, j int) bool {
+	if !h[i].at.Equal(h[j].at) {
+		return h[i].at.Before(h[j].at)
+	}
+	return h[i].order < h[j].order
+}
+func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
+func (h *eventHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = event{}
+	*h = old[:len(old)-1]
+	return last
+}

@@ -1,0 +1,258 @@
+package azureemulator
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// aksPace is the polling interval of AKS's operations.
+const aksPace = 3 * time.Second
+
+// batchLimit is how many machines one request may make.
+const batchLimit = 50
+
+// machineName is what AKS takes for one.
+var machineName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,33}[a-z0-9])?$`)
+
+// aMachine is one entry of the header BatchPutMachine.
+type aMachine struct {
+	Name  string            `json:"machineName"`
+	Zones []string          `json:"zones"`
+	Tags  map[string]string `json:"tags"`
+}
+
+// putMachine makes the machine it names, or all those of the header BatchPutMachine from
+// the one body.
+func (s *Server) putMachine(r *request) (reply, error) {
+	var body struct {
+		Zones      []string       `json:"zones"`
+		Properties map[string]any `json:"properties"`
+	}
+	if err := r.decode(&body); err != nil {
+		return reply{}, err
+	}
+	spec, err := readMachineSpec(body.Properties)
+	if err != nil {
+		return reply{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, err := s.machinesPoolOf(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := s.checkMachineSpec(spec); err != nil {
+		return reply{}, err
+	}
+	if err := s.checkMatch(r, p); err != nil {
+		return reply{}, err
+	}
+	if header := r.http.Header.Get("BatchPutMachine"); header != "" {
+		return s.putMachines(r, p, header, body.Properties)
+	}
+	one := aMachine{Name: r.params["machine"], Zones: body.Zones, Tags: spec.Tags}
+	if m := s.machines[machineKey(p.name, one.Name)]; m != nil {
+		return s.putMachineAgain(m, one, body.Properties)
+	}
+	if refusal := s.checkMachine(one, spec); refusal != nil {
+		return reply{}, flat(badRequest(refusal.Code, "%s", refusal.Message))
+	}
+	return s.machineCreated(s.addMachine(p, one, spec.node, body.Properties))
+}
+
+// checkMachineSpec refuses what no machine can be.
+func (s *Server) checkMachineSpec(spec machineSpec) error {
+	if _, err := s.sizeNamed(spec.Hardware.VMSize); err != nil {
+		return flat(badRequest("VMSizeNotSupported", "The VM size of %s is not supported for subscription %s in location '%s'.", spec.Hardware.VMSize, s.options.SubscriptionID, s.options.Location))
+	}
+	if v := spec.NodeImageVersion; v != "" {
+		if _, known := s.nodeImage(v); !known {
+			return flat(badRequest("InvalidParameter", "The node image version %s is not available.", v))
+		}
+	}
+	return nil
+}
+
+// checkMatch holds the request's conditions against the machine in its path.
+func (s *Server) checkMatch(r *request, p *agentPool) error {
+	m := s.machines[machineKey(p.name, r.params["machine"])]
+	header := r.http.Header
+	if header.Get("If-None-Match") == "*" && m != nil || header.Get("If-Match") != "" && (m == nil || header.Get("If-Match") != m.etag) {
+		return flat(refuse(http.StatusPreconditionFailed, "PreconditionFailed", "The condition of the request does not hold for machine %s.", r.params["machine"]))
+	}
+	return nil
+}
+
+// checkMachine refuses one machine of perhaps many.
+func (s *Server) checkMachine(one aMachine, spec machineSpec) *ErrorDetail {
+	refuse := func(format string, args ...any) *ErrorDetail {
+		return &ErrorDetail{Code: "InvalidParameter", Message: fmt.Sprintf(format, args...), Target: one.Name}
+	}
+	if !machineName.MatchString(one.Name) {
+		return refuse("The machine name %q is not valid: it must be 1 to 35 lower-case letters, digits and hyphens.", one.Name)
+	}
+	if len(one.Zones) > 1 {
+		return refuse("The machine %s can be in one zone only.", one.Name)
+	}
+	size, _ := s.sizeNamed(spec.Hardware.VMSize)
+	zones, _ := size.ZonesIn(s.options.Location)
+	for _, zone := range one.Zones {
+		if !strings.Contains(strings.Join(zones, ","), zone) {
+			return refuse("The zone %s is not supported for size %s in location %s.", zone, size.Name, s.options.Location)
+		}
+	}
+	return nil
+}
+
+// putMachines makes the machines of a batch. Those that are refused keep no other from
+// being made.
+func (s *Server) putMachines(r *request, p *agentPool, header string, properties map[string]any) (reply, error) {
+	var batch struct {
+		Machines []aMachine `json:"batchMachines"`
+	}
+	if err := json.Unmarshal([]byte(header), &batch); err != nil {
+		return reply{}, invalidContent(err)
+	}
+	if n := len(batch.Machines); n == 0 || n > batchLimit || !strings.EqualFold(batch.Machines[0].Name, r.params["machine"]) {
+		return reply{}, flat(badRequest("InvalidParameter", "A batch has 1 to %d machines, of which the first is the one in the path; this one has %d.", batchLimit, n))
+	}
+	spec, err := readMachineSpec(properties)
+	if err != nil {
+		return reply{}, err
+	}
+	var first *aksMachine
+	var refusals []ErrorDetail
+	for _, one := range batch.Machines {
+		refusal := s.checkMachine(one, spec)
+		if s.machines[machineKey(p.name, one.Name)] != nil {
+			refusal = &ErrorDetail{Code: "Conflict", Message: "The machine " + one.Name + " exists already.", Target: one.Name}
+		}
+		if refusal != nil {
+			refusals = append(refusals, *refusal)
+			continue
+		}
+		m := s.addMachine(p, one, spec.node, properties)
+		if first == nil {
+			first = m
+		}
+	}
+	if len(refusals) > 0 {
+		e := badRequest("BatchMachineClientError", "%d of %d machines were refused.", len(refusals), len(batch.Machines))
+		e.Details = refusals
+		return reply{}, e
+	}
+	return s.machineCreated(first)
+}
+
+// putMachineAgain answers a PUT on a machine that exists: only tags may change.
+func (s *Server) putMachineAgain(m *aksMachine, one aMachine, properties map[string]any) (reply, error) {
+	if m.leaving {
+		return reply{}, flat(conflict("Conflict", "The machine %s is being deleted.", m.name))
+	}
+	before, now := asked(m.document), asked(properties)
+	if !reflect.DeepEqual(before, now) || !reflect.DeepEqual(m.zones, one.Zones) {
+		return reply{}, flat(badRequest("PropertyChangeNotAllowed", "Changing properties of machine %s is not allowed.", m.name))
+	}
+	m.tags, m.etag = one.Tags, s.chance.uuid()
+	if m.vm != nil {
+		m.vm.tags = m.virtualTags()
+	}
+	return ok(m.view())
+}
+
+// asked is what clients ask for by a machine's properties, but for its tags, which may
+// change, and for what only AKS writes, which it passes over.
+func asked(properties map[string]any) map[string]any {
+	without := func(m map[string]any, keys ...string) map[string]any {
+		m = maps.Clone(m)
+		for _, key := range keys {
+			delete(m, key)
+		}
+		return m
+	}
+	rest := without(properties, "tags", "provisioningState", "eTag", "status", "resourceId")
+	if kubernetes := object(rest["kubernetes"]); len(kubernetes) > 0 {
+		rest["kubernetes"] = without(kubernetes, "nodeName", "currentOrchestratorVersion")
+	}
+	return rest
+}
+
+func (s *Server) machineCreated(m *aksMachine) (reply, error) {
+	header := http.Header{}
+	s.announce(m.at, header)
+	return answer(http.StatusCreated, header, m.view())
+}
+
+// addMachine accepts a machine. What AKS makes of it shows later.
+func (s *Server) addMachine(p *agentPool, one aMachine, node *NodeProfile, properties map[string]any) *aksMachine {
+	m := &aksMachine{
+		common: s.newCommon(p.id+"/machines/"+one.Name, one.Name, p.group), pool: p, zones: one.Zones, document: properties, node: node,
+		at: s.begin(aksSpace, aksPace),
+	}
+	m.tags = one.Tags
+	s.machines[machineKey(p.name, one.Name)] = m
+	s.log.Info("machine accepted", slog.String("machine", m.name), slog.String("pool", p.name))
+	s.later(s.options.Latency.Network, func() { s.buildMachine(m) })
+	return m
+}
+
+// buildMachine has Compute make the virtual machine. What Compute refuses is the
+// machine's failure: its request was accepted long ago.
+func (s *Server) buildMachine(m *aksMachine) {
+	if m.leaving {
+		return
+	}
+	name, w, err := s.machineWish(m)
+	if err == nil {
+		err = s.refusalOfVM(s.resourceID(s.options.NodeResourceGroup, "Microsoft.Compute", "virtualMachines", name))
+	}
+	if err == nil {
+		_, err = s.createVM(s.options.NodeResourceGroup, name, w)
+	}
+	if err != nil {
+		m.failure = asError(err)
+		s.operations.finish(m.at, m.failure)
+		return
+	}
+	m.vm = s.vms[key(s.options.NodeResourceGroup, name)]
+	m.vm.machine, m.vmID = m, m.vm.id
+}
+
+// settleMachine ends the operation of the machine behind v, which has just come to be or failed.
+func (s *Server) settleMachine(v *vm) {
+	if v.machine != nil {
+		s.operations.finish(v.machine.at, v.failure)
+	}
+}
+
+// machineWish is what AKS asks Compute for.
+func (s *Server) machineWish(m *aksMachine) (name string, w wish, err error) {
+	spec, err := readMachineSpec(m.document)
+	if err != nil {
+		return "", w, err
+	}
+	digits := uuidOf("machine", m.id+m.etag)
+	name = fmt.Sprintf("aks-%s-%s-%s-vm", m.pool.name, m.name, numeric(digits))
+	body, err := json.Marshal(s.machineVM(m, spec, name))
+	if err != nil {
+		return "", w, fmt.Errorf("describing %s: %w", name, err)
+	}
+	w, err = readWish(body)
+	return name, w, err
+}
+
+// numeric makes eight digits of a hexadecimal text.
+func numeric(hex string) string {
+	digits := 0
+	for _, c := range hex {
+		digits = (digits*31 + int(c)) % 100_000_000
+	}
+	return fmt.Sprintf("%08d", digits)
+}

@@ -1,0 +1,197 @@
+package azureemulator
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Named is a fault of the catalogue, as it shall strike.
+type Named struct {
+	// Name is one of FaultCatalogue.
+	Name string `json:"name"`
+	// Target narrows what it strikes: a regular expression for paths of requests, a pattern
+	// with * and ? for sizes, or a machine's name, as the catalogue says. Empty: all that
+	// the fault is about; faults of one machine need one, or a seed to choose by.
+	Target string `json:"target,omitempty"`
+	// Times is how often it strikes. Zero means once, negative for ever. Faults of limits,
+	// of all tokens and of one machine that is named strike once.
+	Times int `json:"times,omitempty"`
+	// Seed above zero has chance decide what is struck, alike for the same seed and the same
+	// course of events. Of requests, purchases, deletions and the like about two of three are
+	// passed over; of machines that many are chosen as Times says; what strikes all at once
+	// does so at some moment of the next minute. Zero passes nothing over and waits for nothing.
+	Seed uint64 `json:"seed,omitempty"`
+}
+
+// FaultKind is an entry of the catalogue of faults.
+type FaultKind struct {
+	Name string `json:"name"`
+	// Surface is transport, throttle, async, compute, network, catalogue or identity.
+	Surface string `json:"surface"`
+	// Target says what a Named's Target is for it: path, size, machine, or nothing.
+	Target string `json:"target,omitempty"`
+	inject func(*Server, Named) error
+}
+
+// FaultCatalogue lists every fault that Inject knows.
+func FaultCatalogue() []FaultKind {
+	return slices.Concat(transportFaults(), throttleFaults(), asyncFaults(), computeFaults(), networkFaults(), catalogueFaults(), identityFaults())
+}
+
+// Inject lets a fault of the catalogue strike.
+func (s *Server) Inject(n Named) error {
+	catalogue := FaultCatalogue()
+	i := slices.IndexFunc(catalogue, func(k FaultKind) bool { return k.Name == n.Name })
+	if i < 0 {
+		return fmt.Errorf("injecting %q: the catalogue has no such fault", n.Name)
+	}
+	if n.Target == "" && n.Seed == 0 && catalogue[i].Target == ofMachine {
+		return fmt.Errorf("injecting %s: its target must name a machine, or a seed choose one", n.Name)
+	}
+	if err := catalogue[i].inject(s, n); err != nil {
+		return fmt.Errorf("injecting %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// What the target of a Named may be.
+const (
+	ofPath    = "path"
+	ofSize    = "size"
+	ofMachine = "machine"
+)
+
+// Paths that faults are about unless told otherwise.
+const (
+	everyPath     = "" // tokens and prices too
+	anyPath       = "/subscriptions/"
+	machinePath   = "/virtualMachines/[^/]+$"
+	interfacePath = "/networkInterfaces/[^/]+$"
+	operationPath = "/operations/"
+)
+
+// requestFault is a fault of requests, by method and path; Target replaces the path.
+func requestFault(surface, name, method, path string, f Fault, more ...func(*fault)) FaultKind {
+	return FaultKind{Name: name, Surface: surface, Target: ofPath, inject: func(s *Server, n Named) error {
+		f.Method, f.Path, f.Times = method, path, n.Times
+		if n.Target != "" {
+			f.Path = n.Target
+		}
+		return s.addFault(f, append(slices.Clone(more), func(at *fault) {
+			at.named, at.luck.seed = &n, n.Seed
+		})...)
+	}}
+}
+
+// momentFault strikes all that it is about, at once or at a moment that the seed draws.
+func momentFault(surface, name, target string, act func(*Server, Named)) FaultKind {
+	return FaultKind{Name: name, Surface: surface, Target: target, inject: func(s *Server, n Named) error {
+		if n.Seed == 0 {
+			act(s, n)
+			return nil
+		}
+		moment := time.Duration(rand.New(rand.NewPCG(n.Seed, 0)).Int64N(int64(time.Minute)))
+		s.agenda.after(s.pace(moment), func() { act(s, n) })
+		return nil
+	}}
+}
+
+func transportFaults() []FaultKind {
+	const of = "transport"
+	on := func(name string, more ...func(*fault)) FaultKind {
+		return requestFault(of, name, "", anyPath, Fault{}, more...)
+	}
+	list := []FaultKind{
+		on("ResetBeforeSend", breaks(0), before),
+		on("ResetAfterCommit", breaks(0)),
+		on("TimeoutBeforeSend", breaks(time.Minute), before),
+		on("TimeoutAfterCommit", breaks(time.Minute)),
+		on("DuplicateDelivery", twice, changes(unchanged)),
+		on("SlowAnswer", func(f *fault) { f.delay = 20 * time.Second }, changes(unchanged)),
+		requestFault(of, "SlowBody", "", everyPath, Fault{}, dribbles(90*time.Second)),
+		on("ReorderedAnswers", reorders),
+		on("TruncatedBody", changes(func(w *answerWriter) { w.body.Truncate(w.body.Len() / 2) })),
+		on("WrongContentType", changes(func(w *answerWriter) {
+			w.header.Set("Content-Type", "text/html")
+			w.body.Reset()
+			w.body.WriteString("<html>Our services aren't available right now</html>")
+		})),
+		on("SkewedDate", changes(func(w *answerWriter) {
+			w.header.Set("Date", time.Now().Add(-3*time.Hour).UTC().Format(http.TimeFormat))
+		})),
+		requestFault(of, "IdsInOtherCase", "", everyPath, Fault{}, changes(inCapitals)),
+		requestFault(of, string(tlsRefused), "", everyPath, Fault{}, onLine(tlsRefused)),
+		requestFault(of, string(certificateExpired), "", everyPath, Fault{}, onLine(certificateExpired)),
+		requestFault(of, string(nameUnknown), "", everyPath, Fault{}, onLine(nameUnknown)),
+		on(string(goAway), onLine(goAway)),
+		requestFault(of, "TooManyRequests", "", anyPath, Fault{Status: http.StatusTooManyRequests, RetryAfterSeconds: 5}),
+		requestFault(of, "TooManyRequestsWithoutRetryAfter", "", anyPath, Fault{Status: http.StatusTooManyRequests}),
+		requestFault(of, "TooManyRequestsForADay", "", anyPath, Fault{Status: http.StatusTooManyRequests, RetryAfterSeconds: 86400}),
+		on("TooManyRequestsByAnotherClock", before, changes(byAnotherClock)),
+		requestFault(of, "LostPut", http.MethodPut, anyPath, Fault{}, breaks(0)),
+		requestFault(of, "LostDelete", http.MethodDelete, anyPath, Fault{}, breaks(0)),
+	}
+	for _, status := range []int{408, 409, 412, 423, 500, 502, 503, 504} {
+		list = append(list, requestFault(of, fmt.Sprint("Status", status), "", anyPath, Fault{Status: status}))
+	}
+	return list
+}
+
+// throttleFaults empty one of the published buckets, or halve all limits.
+func throttleFaults() []FaultKind {
+	var list []FaultKind
+	add := func(name string, visit func(string, *bucket)) {
+		list = append(list, momentFault("throttle", name, "", func(s *Server, _ Named) { s.eachBucket(visit) }))
+	}
+	for _, prefix := range []string{
+		"arm/reads", "arm/writes", "arm/deletes", "compute/GetVM", "compute/ListVM", "compute/PutVM", "compute/UpdateVM", "compute/DeleteVM", "compute/GetOperation",
+		"aks/PUT", "aks/LIST", "aks/operation status", "aks/API",
+	} {
+		service, class, _ := strings.Cut(strings.ReplaceAll(prefix, " ", ""), "/")
+		add("Exhausted"+strings.ToUpper(service[:1])+service[1:]+strings.ToUpper(class[:1])+class[1:], empty(prefix))
+	}
+	add("ExhaustedTenant", empty("tenant/"))
+	add("NeighbourSpends", func(_ string, b *bucket) { b.tokens /= 4 }) // another cluster with the same limits
+	add("LimitsHalved", func(_ string, b *bucket) {
+		b.cut = true
+		b.limit.perMinute, b.limit.burst = b.limit.perMinute/2, b.limit.burst/2
+		b.tokens = min(b.tokens, b.limit.burst)
+	})
+	return list
+}
+
+func empty(prefix string) func(string, *bucket) {
+	return func(key string, b *bucket) {
+		if strings.HasPrefix(key, prefix) {
+			b.tokens = 0
+		}
+	}
+}
+
+// eachBucket visits the buckets that were used already, refilled until now.
+func (s *Server) eachBucket(visit func(key string, b *bucket)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, b := range s.throttles.buckets {
+		b.refill(time.Now(), s.timeScale)
+		visit(key, b)
+	}
+}
+
+func timesOf(times int) int {
+	if times == 0 {
+		return 1
+	}
+	return max(times, 0) // a Stockout's zero is for ever
+}
+
+func (s *Server) adminInject(r *request) (reply, error) {
+	var n Named
+	return decodeThen(r, &n, func() error { return s.Inject(n) })
+}
+
+func (s *Server) adminCatalogue(*request) (reply, error) { return ok(FaultCatalogue()) }

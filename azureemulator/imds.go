@@ -1,0 +1,132 @@
+package azureemulator
+
+import (
+	"net/http"
+	"strings"
+)
+
+// MetadataOf is the way from the machine of that name to its metadata service: a client
+// with this transport reaches it under any host. As on Azure it tells the machine of
+// itself only, and there is none while it does not run.
+func (s *Server) MetadataOf(vm string) http.RoundTripper { return toMetadata{s, vm} }
+
+type toMetadata struct {
+	server *Server
+	vm     string
+}
+
+// RoundTrip asks the metadata service.
+func (t toMetadata) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Path = metadataOf(t.vm) + r.URL.Path
+	return inProcess{t.server}.RoundTrip(r)
+}
+
+// MetadataURL is the same service's address for a process that reaches the listener.
+func (s *Server) MetadataURL(vm string) string { return s.url + metadataOf(vm) }
+
+func metadataOf(vm string) string { return "/_emulator/vms/" + vm + "/imds" }
+
+// instanceVersions are versions of the metadata service's instance document, and
+// eventVersions of its scheduled events, newest first.
+func instanceVersions() []string {
+	return []string{"2023-07-01", "2021-12-13", "2021-02-01", "2020-09-01"}
+}
+func eventVersions() []string { return []string{"2020-07-01", "2019-08-01", "2019-04-01"} }
+
+// fromMachine finds the machine that asks, or tells it what was wrong with its question.
+// Callers hold mu.
+func (s *Server) fromMachine(r *request, versions []string) (*vm, *reply) {
+	complain := func(status int, words string, more map[string]any) *reply {
+		body := map[string]any{"error": words}
+		for k, v := range more {
+			body[k] = v
+		}
+		rep, err := answer(status, nil, body)
+		if err != nil {
+			return &reply{status: http.StatusInternalServerError}
+		}
+		return &rep
+	}
+	v := s.vmNamed(r.params["vm"])
+	switch {
+	case v == nil || v.power != running:
+		return nil, complain(http.StatusGone, "No such machine is running: its metadata service does not answer.", nil)
+	case r.http.Header.Get("X-Forwarded-For") != "":
+		return nil, complain(http.StatusBadRequest, "Bad request. Request has been forwarded by a proxy.", nil)
+	case !strings.EqualFold(r.http.Header.Get("Metadata"), "true"):
+		return nil, complain(http.StatusBadRequest, "Bad request. Required metadata header not specified", nil)
+	case r.query.Get("api-version") == "":
+		return nil, complain(http.StatusBadRequest, "Bad request. api-version was not specified in the request.", map[string]any{"newest-versions": versions})
+	}
+	return v, nil
+}
+
+func (s *Server) imdsInstance(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, complaint := s.fromMachine(r, instanceVersions())
+	if complaint != nil {
+		return *complaint, nil
+	}
+	return ok(map[string]any{"compute": s.computeDocument(v)})
+}
+
+func (s *Server) imdsCompute(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, complaint := s.fromMachine(r, instanceVersions())
+	if complaint != nil {
+		return *complaint, nil
+	}
+	return ok(s.computeDocument(v))
+}
+
+func (s *Server) computeDocument(v *vm) any {
+	m := s.machine(v)
+	tags := []any{}
+	for name, value := range m.Tags {
+		tags = append(tags, map[string]string{"name": name, "value": value})
+	}
+	return map[string]any{
+		"azEnvironment": "AzurePublicCloud", "location": m.Location, "name": m.Name, "osType": "Linux", "resourceGroupName": m.ResourceGroup,
+		"resourceId": m.ID, "subscriptionId": m.SubscriptionID, "tagsList": tags, "vmId": v.vmID, "vmScaleSetName": "", "vmSize": m.Size.Name,
+		"zone": m.Zone, "priority": m.Priority, "evictionPolicy": v.spec.Properties.EvictionPolicy,
+	}
+}
+
+func (s *Server) imdsEvents(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, complaint := s.fromMachine(r, eventVersions())
+	if complaint != nil {
+		return *complaint, nil
+	}
+	return ok(v.scheduledEvents())
+}
+
+// imdsStart starts the events that the machine acknowledges, at once.
+func (s *Server) imdsStart(r *request) (reply, error) {
+	var ack struct {
+		StartRequests []struct {
+			EventID string `json:"EventId"`
+		} `json:"StartRequests"`
+	}
+	if err := r.decode(&ack); err != nil {
+		return reply{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, complaint := s.fromMachine(r, eventVersions())
+	if complaint != nil {
+		return *complaint, nil
+	}
+	for _, start := range ack.StartRequests {
+		for _, e := range v.events {
+			if strings.EqualFold(e.id, start.EventID) {
+				s.afterScaled(0, func() { s.begins(v, e) })
+			}
+		}
+	}
+	return reply{status: http.StatusOK}, nil
+}

@@ -1,0 +1,312 @@
+package azureemulator
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+const nicKind = "Microsoft.Network/networkInterfaces"
+
+// nic is a network interface. It is bound to at most one virtual machine; after
+// a failed creation it stays reserved for that machine for a while.
+type nic struct {
+	common
+	guid, mac   string
+	accelerated bool
+	nsg         string
+	configs     []*ipConfig
+	state       string
+	vm          string // id of the machine it is bound to, or empty
+	reservedFor string // id
+	reservedTo  time.Time
+}
+
+// ipConfig is one address of an interface.
+type ipConfig struct {
+	name    string
+	subnet  *subnet
+	address netip.Addr
+	primary bool
+	pools   []string
+}
+
+// networkPace is how often the network provider asks to be polled.
+const networkPace = time.Second
+
+func (s *Server) putNIC(r *request) (reply, error) {
+	var spec nicSpec
+	if err := r.decode(&spec); err != nil {
+		return reply{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, err := s.groupOf(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := s.checkLocation(spec.Location); err != nil {
+		return reply{}, err
+	}
+	if old := s.nics[key(g.name, r.params["nic"])]; old != nil {
+		return s.updateNIC(old, spec)
+	}
+	id := s.resourceID(g.name, "Microsoft.Network", "networkInterfaces", r.params["nic"])
+	n, err := s.addNIC(id, r.params["nic"], g.name, spec)
+	if err != nil {
+		return reply{}, err
+	}
+	return s.startNIC(n)
+}
+
+// startNIC answers a creation. The network provider is often done at once; then
+// there is nothing to poll.
+func (s *Server) startNIC(n *nic) (reply, error) {
+	if s.timeScale == 0 {
+		return answer(http.StatusCreated, nil, n.view())
+	}
+	n.state = "Updating"
+	op := s.begin("Microsoft.Network", networkPace)
+	s.later(s.options.Latency.Network, func() {
+		n.state = succeeded
+		s.operations.finish(op, nil)
+	})
+	header := http.Header{}
+	s.announce(op, header)
+	return answer(http.StatusCreated, header, n.view())
+}
+
+// addNIC makes an interface with addresses, or refuses and leaves no trace.
+// Callers hold mu.
+func (s *Server) addNIC(id, name, group string, spec nicSpec) (*nic, error) {
+	if err := s.checkNIC(id, spec); err != nil {
+		return nil, err
+	}
+	n := &nic{common: s.newCommon(id, name, group), guid: s.chance.uuid(), mac: macOf(s.chance.hex(6)), state: succeeded}
+	n.tags = spec.Tags
+	n.apply(s, spec.Properties)
+	s.nics[key(group, name)] = n
+	return n, nil
+}
+
+// checkNIC sees that all an interface refers to exists and that its subnets
+// have room for the addresses it does not have yet.
+func (s *Server) checkNIC(id string, spec nicSpec) error {
+	configs := spec.Properties.IPConfigurations
+	if len(configs) == 0 {
+		return badRequest("NetworkInterfaceMustHaveAtLeastOneIpConfiguration", "Network interface %s must have at least one IP configuration.", id)
+	}
+	if g := spec.Properties.NetworkSecurityGroup; g != nil {
+		if k, _ := keyOfID(g.ID, "Microsoft.Network/networkSecurityGroups"); s.nsgs[k] == nil {
+			return invalidReference(g.ID, id)
+		}
+	}
+	wanted := map[*subnet]int{}
+	for i, c := range configs {
+		if c.Properties.Subnet == nil {
+			return badRequest("SubnetNotSpecified", "The IP configuration %s of network interface %s names no subnet.", c.Name, id)
+		}
+		n := s.subnetByID(c.Properties.Subnet.ID)
+		if n == nil {
+			return invalidReference(c.Properties.Subnet.ID, id)
+		}
+		if n.closed {
+			return s.mayNotJoin(n, id)
+		}
+		for _, pool := range c.Properties.Pools {
+			if !s.hasPool(pool.ID) {
+				return invalidReference(pool.ID, id)
+			}
+		}
+		if !c.six() {
+			wanted[n]++
+		} else if err := checkSix(id, n, c, c.primary(i)); err != nil {
+			return err
+		}
+	}
+	for n, count := range wanted {
+		if n.free() < count-s.held(id, n) {
+			return subnetIsFull(n.name, n.prefix.String(), count)
+		}
+	}
+	return nil
+}
+
+// checkSix refuses an address of IPv6 where there are none, and as the first of an
+// interface, which is always one of IPv4 (kubernetes-sigs/cloud-provider-azure#3715). By which
+// codes Azure refuses either is on no public record: these are the plainest that a client
+// must understand.
+func checkSix(id string, n *subnet, c ipConfigSpec, primary bool) error {
+	switch {
+	case !n.six.IsValid():
+		return badRequest("BadRequest", "IP configuration %s of network interface %s asks for an IPv6 address, and subnet %s has no IPv6 address prefix.", c.Name, id, n.name)
+	case primary:
+		return badRequest("BadRequest", "IP configuration %s of network interface %s cannot be primary, as it is of IPv6.", c.Name, id)
+	}
+	return nil
+}
+
+// held is how many addresses of n, those of IPv6 apart, the interface has already.
+func (s *Server) held(id string, n *subnet) int {
+	k, _ := keyOfID(id, nicKind)
+	count := 0
+	if old := s.nics[k]; old != nil {
+		for _, c := range old.configs {
+			if c.subnet == n && c.address.Is4() {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// apply gives the interface what was asked, keeping the addresses of the
+// configurations that stay.
+func (n *nic) apply(s *Server, p nicProperties) {
+	old := map[string]*ipConfig{}
+	for _, c := range n.configs {
+		old[strings.ToLower(c.name)] = c
+	}
+	n.configs = nil
+	n.accelerated, n.nsg = p.Accelerated, ""
+	if p.NetworkSecurityGroup != nil {
+		n.nsg = p.NetworkSecurityGroup.ID
+	}
+	for i, want := range p.IPConfigurations {
+		c := &ipConfig{name: want.Name, subnet: s.subnetByID(want.Properties.Subnet.ID), primary: want.primary(i)}
+		for _, pool := range want.Properties.Pools {
+			c.pools = append(c.pools, pool.ID)
+		}
+		if before := old[strings.ToLower(want.Name)]; before != nil && before.subnet == c.subnet && before.address.Is6() == want.six() {
+			c.address = before.address
+			delete(old, strings.ToLower(want.Name))
+		}
+		n.configs = append(n.configs, c)
+	}
+	for _, gone := range old {
+		gone.subnet.release(gone.address)
+	}
+	for i, c := range n.configs {
+		switch {
+		case c.address.IsValid():
+		case p.IPConfigurations[i].six():
+			c.address = c.subnet.take6(n.configID(c))
+		default:
+			c.address = c.subnet.take(n.configID(c))
+		}
+	}
+}
+
+func (s *Server) updateNIC(n *nic, spec nicSpec) (reply, error) {
+	if n.state == "Deleting" {
+		return reply{}, conflict("AnotherOperationInProgress", "Another operation on this or dependent resource is in progress.")
+	}
+	if err := s.checkNIC(n.id, spec); err != nil {
+		return reply{}, err
+	}
+	n.tags = spec.Tags
+	n.apply(s, spec.Properties)
+	n.etag = s.chance.uuid()
+	return ok(n.view())
+}
+
+func (s *Server) patchNIC(r *request) (reply, error) {
+	var patch struct {
+		Tags map[string]string `json:"tags"`
+	}
+	if err := r.decode(&patch); err != nil {
+		return reply{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := find(s, r, s.nics, nicKind, "nic")
+	if err != nil {
+		return reply{}, err
+	}
+	n.tags, n.etag = patch.Tags, s.chance.uuid()
+	return ok(n.view())
+}
+
+func (s *Server) getNIC(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := find(s, r, s.nics, nicKind, "nic")
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(n.view())
+}
+
+// row is the interface in a list.
+func (n *nic) row() (json.RawMessage, error) {
+	return n.listed.of(looks{etag: n.etag, state: n.state, vm: n.vm}, n.view)
+}
+
+func (s *Server) listNICs(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list(s, r, s.nics, (*nic).row)
+}
+
+func (s *Server) deleteNIC(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, err := s.groupOf(r)
+	if err != nil {
+		return reply{}, err
+	}
+	n := s.nics[key(g.name, r.params["nic"])]
+	if n == nil {
+		return reply{status: http.StatusNoContent}, nil
+	}
+	if n.vm != "" {
+		return reply{}, nicInUse(n.id, n.vm)
+	}
+	if left := n.reservedFrom(""); left > 0 {
+		return reply{}, nicReserved(n.reservedFor, left)
+	}
+	n.state = "Deleting"
+	op := s.begin("Microsoft.Network", networkPace)
+	s.later(s.options.Latency.Network, func() {
+		s.removeNIC(n)
+		s.operations.finish(op, nil)
+	})
+	return s.accepted(op)
+}
+
+// reservedFrom is how long the interface is still kept from the machine with
+// the given id; 0 when it may have it.
+func (n *nic) reservedFrom(vm string) time.Duration {
+	if n.reservedFor == "" || strings.EqualFold(n.reservedFor, vm) {
+		return 0
+	}
+	return max(0, time.Until(n.reservedTo))
+}
+
+// removeNIC frees the interface's addresses. A second removal does nothing.
+// Callers hold mu.
+func (s *Server) removeNIC(n *nic) {
+	if s.nics[key(n.group, n.name)] != n {
+		return
+	}
+	linger := s.quirk(addressesLinger)
+	for _, c := range n.configs {
+		if linger {
+			s.releaseLate(c.subnet, c.address)
+		} else {
+			c.subnet.release(c.address)
+		}
+	}
+	delete(s.nics, key(n.group, n.name))
+}
+
+// releaseLate has an address stay taken for a while that nobody has any more.
+func (s *Server) releaseLate(n *subnet, a netip.Addr) {
+	n.lingering[a] = true
+	s.afterScaled(lingers, func() {
+		delete(n.lingering, a)
+		n.release(a)
+	})
+}

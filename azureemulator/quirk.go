@@ -1,0 +1,70 @@
+package azureemulator
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Quirks are what machines and interfaces do that they should not.
+const (
+	stuckCreating   = "StuckCreating"   // a creation never ends
+	stuckUpdating   = "StuckUpdating"   // a machine comes up, and is never reported as done: its state stays Updating
+	stuckDeleting   = "StuckDeleting"   // a deletion does not end, unless it is asked for again
+	lateSuccess     = "LateSuccess"     // a creation is reported as failed, and succeeds a minute later
+	lateFailure     = "LateFailure"     // a creation is reported as done, and has failed twenty seconds later
+	nicOrphaned     = "NicOrphaned"     // a creation fails without a machine, and leaves its interface
+	addressesLinger = "AddressesLinger" // an interface's addresses stay taken for five minutes after it is gone
+)
+
+// late is how much later than its failure was reported a machine comes up after all.
+const late = time.Minute
+
+// turnsOut is how much later than its success was reported a machine turns out to have
+// failed: before most have booted.
+const turnsOut = 20 * time.Second
+
+// lingers is how long an address stays taken that nobody has any more.
+const lingers = 5 * time.Minute
+
+// A quirk shows so many times yet; negative is for ever.
+type quirk struct {
+	left int
+	luck luck
+}
+
+func (s *Server) addQuirk(name string, times int, seed uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.quirks == nil {
+		s.quirks = map[string]*quirk{}
+	}
+	if times == 0 {
+		times = 1
+	}
+	s.quirks[name] = &quirk{times, luck{seed: seed}}
+}
+
+// quirk spends one of a quirk's times. Callers hold mu.
+func (s *Server) quirk(name string) bool {
+	q := s.quirks[name]
+	if q == nil || q.left == 0 || q.luck.passes() {
+		return false
+	}
+	q.left = max(q.left-1, -1)
+	return true
+}
+
+// luck decides what a fault passes over: nothing without a seed, else about two of three,
+// always the same ones for the same seed.
+type luck struct {
+	seed  uint64
+	draws int
+}
+
+func (l *luck) passes() bool {
+	if l.seed == 0 {
+		return false
+	}
+	l.draws++
+	return rand.NewPCG(l.seed, uint64(l.draws)).Uint64()%3 > 0
+}

@@ -1,0 +1,178 @@
+package azureemulator
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/karve-dev/karve/azureemulator/catalog"
+)
+
+// The quotas that are not a VM family's.
+const (
+	regionalCores    = "cores"
+	lowPriorityCores = "lowPriorityCores"
+	virtualMachines  = "virtualMachines"
+)
+
+// quota holds limits and what is used of them. Every virtual machine that
+// exists counts, whatever its state: a failed or deallocated one holds its
+// cores until it is deleted. Spot machines count against lowPriorityCores and
+// virtualMachines, the others against their family, cores and virtualMachines.
+type quota struct {
+	limits map[string]int // by lower-case name
+	used   map[string]int
+	names  map[string]string // lower-case name → Azure's spelling
+}
+
+// Usage is one line of the usages API.
+type Usage struct {
+	Name    string `json:"name"`
+	Current int    `json:"current"`
+	Limit   int    `json:"limit"`
+}
+
+// claim is what one machine takes of one quota.
+type claim struct {
+	name  string
+	count int
+}
+
+func newQuota(o Options, sizes map[string]catalog.Size) quota {
+	q := quota{limits: map[string]int{}, used: map[string]int{}, names: map[string]string{}}
+	for _, size := range sizes {
+		q.set(size.Family, o.DefaultFamilyCores)
+	}
+	q.set(regionalCores, o.RegionalCores)
+	q.set(lowPriorityCores, o.LowPriorityCores)
+	q.set(virtualMachines, o.VirtualMachines)
+	for name, limit := range o.Quota {
+		q.set(name, limit)
+	}
+	return q
+}
+
+// set gives a quota its limit. The spelling it was first named by stays.
+func (q *quota) set(name string, limit int) {
+	k := strings.ToLower(name)
+	if _, known := q.names[k]; !known {
+		q.names[k] = name
+	}
+	q.limits[k] = limit
+}
+
+func claims(size catalog.Size, spot bool) []claim {
+	if spot {
+		return []claim{{lowPriorityCores, size.VCPUs}, {virtualMachines, 1}}
+	}
+	return []claim{{size.Family, size.VCPUs}, {regionalCores, size.VCPUs}, {virtualMachines, 1}}
+}
+
+func (q *quota) take(list []claim) {
+	for _, c := range list {
+		q.used[strings.ToLower(c.name)] += c.count
+	}
+}
+
+func (q *quota) giveBack(list []claim) {
+	for _, c := range list {
+		q.used[strings.ToLower(c.name)] -= c.count
+	}
+}
+
+// check refuses if any claim exceeds its limit; the first that does is named.
+func (s *Server) checkQuota(list []claim) error {
+	for _, c := range list {
+		k := strings.ToLower(c.name)
+		if s.quota.used[k]+c.count > s.quota.limits[k] {
+			return s.quotaExceeded(c, s.quota.limits[k], s.quota.used[k])
+		}
+	}
+	return nil
+}
+
+// quotaExceeded has the phrases clients look for: the quota's name before
+// "Cores quota", and its API name in the link.
+func (s *Server) quotaExceeded(c claim, limit, used int) *Error {
+	title := map[string]string{
+		regionalCores:    "Total Regional Cores",
+		lowPriorityCores: "Low Priority Cores",
+		virtualMachines:  "Virtual Machines",
+	}[c.name]
+	if title == "" {
+		title = c.name + " Cores"
+	}
+	resource := c.name
+	if resource == lowPriorityCores {
+		resource = "LowPriorityCores"
+	}
+	location, needed := s.options.Location, used+c.count
+	link := fmt.Sprintf("https://aka.ms/ProdportalCRP/#blade/Microsoft_Azure_Capacity/UsageAndQuota.ReactView/Parameters/%%7B%%22subscriptionId%%22:%%22%s%%22,%%22command%%22:%%22openQuotaApprovalBlade%%22,%%22quotas%%22:[%%7B%%22location%%22:%%22%s%%22,%%22providerId%%22:%%22Microsoft.Compute%%22,%%22resourceName%%22:%%22%s%%22,%%22quotaRequest%%22:%%7B%%22properties%%22:%%7B%%22limit%%22:%d,%%22unit%%22:%%22Count%%22,%%22name%%22:%%7B%%22value%%22:%%22%s%%22%%7D%%7D%%7D%%7D]%%7D",
+		s.options.SubscriptionID, location, resource, needed, resource)
+	return conflict("OperationNotAllowed",
+		"Operation could not be completed as it results in exceeding approved %s quota. Additional details - Deployment Model: Resource Manager, Location: %s, Current Limit: %d, Current Usage: %d, Additional Required: %d, (Minimum) New Limit Required: %d. Submit a request for Quota increase at %s by specifying parameters listed in the 'Details' section for deployment to succeed. Please read more about quota limits at https://docs.microsoft.com/en-us/azure/azure-supportability/per-vm-quota-requests",
+		title, location, limit, used, c.count, needed, link)
+}
+
+// SetQuota changes a limit: a VM family's, "cores", "lowPriorityCores" or
+// "virtualMachines", letter case ignored. What is in use stays in use.
+func (s *Server) SetQuota(name string, limit int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.quota.names[strings.ToLower(name)]; !known {
+		return fmt.Errorf("no quota is called %q: name a VM family, %s, %s or %s", name, regionalCores, lowPriorityCores, virtualMachines)
+	}
+	if limit < 0 {
+		return fmt.Errorf("quota %s: the limit %d is below zero", name, limit)
+	}
+	s.quota.set(name, limit)
+	return nil
+}
+
+// Usages is every quota, ordered by name.
+func (s *Server) Usages() []Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.quota.usages()
+}
+
+func (q *quota) usages() []Usage {
+	list := make([]Usage, 0, len(q.names))
+	for _, k := range slices.Sorted(maps.Keys(q.names)) {
+		list = append(list, Usage{Name: q.names[k], Current: q.used[k], Limit: q.limits[k]})
+	}
+	return list
+}
+
+func (s *Server) listUsages(r *request) (reply, error) {
+	if err := s.checkLocation(r.params["location"]); err != nil {
+		return reply{}, err
+	}
+	values := []any{}
+	for _, u := range s.Usages() {
+		values = append(values, map[string]any{
+			"unit": "Count", "currentValue": u.Current, "limit": u.Limit,
+			"name": map[string]string{"value": u.Name, "localizedValue": localized(u.Name)},
+		})
+	}
+	return answer(http.StatusOK, nil, map[string]any{"value": values})
+}
+
+// localized turns "standardDSv5Family" into "Standard DSv5 Family vCPUs".
+func localized(name string) string {
+	switch name {
+	case regionalCores:
+		return "Total Regional vCPUs"
+	case lowPriorityCores:
+		return "Total Regional Spot vCPUs"
+	case virtualMachines:
+		return "Virtual Machines"
+	}
+	middle := strings.TrimSpace(strings.TrimSuffix(name, "Family"))
+	if len(middle) > 8 && strings.EqualFold(middle[:8], "standard") {
+		middle = strings.TrimSpace(middle[8:])
+	}
+	return "Standard " + middle + " Family vCPUs"
+}

@@ -1,0 +1,204 @@
+package azureemulator
+
+import (
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Stockout says what Azure has run out of. Empty fields match everything.
+type Stockout struct {
+	// Size is a size's name, or a pattern with * and ?: "Standard_D*_v5".
+	Size string `json:"size,omitempty"`
+	// Zone is "1", "2", "3", or "regional" for machines without a zone.
+	Zone string `json:"zone,omitempty"`
+	// Priority is "Spot" or "Regular".
+	Priority string `json:"priority,omitempty"`
+	// Mode is how buying fails. SkuNotAvailable refuses the request at once;
+	// SkuNotAvailableAsync, ZonalAllocationFailed, AllocationFailed,
+	// OverconstrainedZonalAllocationRequest and OverconstrainedAllocationRequest
+	// accept it and fail its operation. Empty: ZonalAllocationFailed for a
+	// machine with a zone and AllocationFailed for one without.
+	Mode string `json:"mode,omitempty"`
+	// Left is how many matching machines can still be bought before it is so.
+	Left int `json:"left,omitempty"`
+	// Times is how many purchases fail before there is stock again. Zero: until it is cleared.
+	Times int `json:"times,omitempty"`
+	// EverySeconds above zero, at TimeScale 1, has it come and go: out of stock for so long from
+	// when it was added, in stock for as long, and so on.
+	EverySeconds float64 `json:"everySeconds,omitempty"`
+	// Seed above zero passes about two of three purchases over, as Named's does.
+	Seed uint64 `json:"seed,omitempty"`
+	// Since and Draws are the emulator's own: when it was added, and of how many purchases its
+	// seed has decided.
+	Since time.Time `json:"since,omitzero"`
+	Draws int       `json:"draws,omitempty"`
+}
+
+// The modes of a Stockout.
+const (
+	SkuNotAvailable                       = "SkuNotAvailable"
+	SkuNotAvailableAsync                  = "SkuNotAvailableAsync"
+	ZonalAllocationFailed                 = "ZonalAllocationFailed"
+	AllocationFailed                      = "AllocationFailed"
+	OverconstrainedZonalAllocationRequest = "OverconstrainedZonalAllocationRequest"
+	OverconstrainedAllocationRequest      = "OverconstrainedAllocationRequest"
+)
+
+func (o Stockout) valid() error {
+	switch o.Mode {
+	case "", SkuNotAvailable, SkuNotAvailableAsync, ZonalAllocationFailed, AllocationFailed,
+		OverconstrainedZonalAllocationRequest, OverconstrainedAllocationRequest:
+	default:
+		return fmt.Errorf("stock-out mode %q is not one of those documented", o.Mode)
+	}
+	if _, err := path.Match(o.Size, ""); err != nil {
+		return fmt.Errorf("stock-out size %q is not a pattern: %w", o.Size, err)
+	}
+	if o.EverySeconds < 0 {
+		return fmt.Errorf("stock-out for %v seconds: it must be zero or more", o.EverySeconds)
+	}
+	if o.Left < 0 {
+		return fmt.Errorf("stock-out with %d machines left: it must be zero or more", o.Left)
+	}
+	return nil
+}
+
+func (o Stockout) matches(v *vm) bool {
+	return (o.Size == "" || matchesSize(o.Size, v.size.Name)) &&
+		(o.Priority == "" || strings.EqualFold(o.Priority, v.spec.priority())) &&
+		(o.Zone == "" || o.Zone == v.spec.zone() || o.Zone == "regional" && v.spec.zone() == "")
+}
+
+func matchesSize(pattern, size string) bool {
+	matched, err := path.Match(strings.ToLower(pattern), strings.ToLower(size))
+	return err == nil && matched
+}
+
+// AddStockout makes something run out. The stock-out added last decides.
+func (s *Server) AddStockout(o Stockout) error {
+	if err := o.valid(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.Since, o.Draws = time.Now(), 0
+	s.stockouts = append([]*Stockout{&o}, s.stockouts...)
+	return nil
+}
+
+// ClearStockouts ends those whose size, zone and priority are the ones given;
+// an empty string stands for any.
+func (s *Server) ClearStockouts(size, zone, priority string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var kept []*Stockout
+	for _, o := range s.stockouts {
+		if !is(size, o.Size) || !is(zone, o.Zone) || !is(priority, o.Priority) {
+			kept = append(kept, o)
+		}
+	}
+	s.stockouts = kept
+}
+
+func is(wanted, got string) bool { return wanted == "" || strings.EqualFold(wanted, got) }
+
+// Stockouts are those in force, the deciding ones first.
+func (s *Server) Stockouts() []Stockout {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]Stockout, 0, len(s.stockouts))
+	for _, o := range s.stockouts {
+		list = append(list, *o)
+	}
+	return list
+}
+
+// shortage is why v cannot be had now: refused at once, or late by its
+// operation. Both are nil when it can; then a limited stock has one less.
+// Callers hold mu.
+func (s *Server) shortage(v *vm) (now, late *Error) {
+	for _, o := range s.stockouts {
+		if !o.matches(v) || s.inStock(o) {
+			continue
+		}
+		if o.Left > 0 {
+			o.Left--
+			return nil, nil
+		}
+		s.restock(o)
+		if o.Mode == SkuNotAvailable {
+			return skuNotAvailable(v.size.Name, s.options.Location), nil
+		}
+		return nil, allocationFailure(o.Mode, v, s.options.Location)
+	}
+	return nil, nil
+}
+
+// inStock reports whether a stock-out that comes and goes is gone, or passes a purchase over.
+func (s *Server) inStock(o *Stockout) bool {
+	if every := s.scaled(time.Duration(o.EverySeconds * float64(time.Second))); every > 0 && time.Since(o.Since)/every%2 == 1 {
+		return true
+	}
+	l := luck{o.Seed, o.Draws}
+	defer func() { o.Draws = l.draws }()
+	return l.passes()
+}
+
+// restock ends a stock-out that has failed purchases as often as it shall.
+func (s *Server) restock(o *Stockout) {
+	if o.Times == 0 {
+		return
+	}
+	if o.Times--; o.Times == 0 {
+		s.stockouts = slices.DeleteFunc(slices.Clone(s.stockouts), func(other *Stockout) bool { return other == o })
+	}
+}
+
+func allocationFailure(mode string, v *vm, location string) *Error {
+	if mode == "" && v.spec.zone() != "" {
+		mode = ZonalAllocationFailed
+	}
+	switch mode {
+	case SkuNotAvailableAsync:
+		return skuNotAvailable(v.size.Name, location)
+	case ZonalAllocationFailed:
+		return conflict(mode, "Allocation failed. We do not have sufficient capacity for the requested VM size %s in zone %s. Read more about improving likelihood of allocation success at http://aka.ms/allocation-guidance", v.size.Name, v.spec.zone())
+	case OverconstrainedZonalAllocationRequest, OverconstrainedAllocationRequest:
+		return conflict(mode, "Allocation failed. VM(s) with the following constraints cannot be allocated, because the condition is too restrictive. Please remove some constraints and try again. Constraints applied are:%s", constraints(v))
+	default:
+		return conflict(AllocationFailed, "Allocation failed. If you are trying to add a new VM to a Virtual Machine Scale Set with a single placement group or update/resize an existing VM, please note that such allocation is scoped to a single cluster, and it is possible that the cluster is out of capacity. Please read more about improving likelihood of allocation success at http://aka.ms/allocation-guidance.")
+	}
+}
+
+func constraints(v *vm) string {
+	list := ""
+	add := func(applies bool, name string) {
+		if applies {
+			list += "\n  - " + name
+		}
+	}
+	add(v.spec.zone() != "", "Availability Zone")
+	add(v.spec.ephemeral(), "Differencing (Ephemeral) Disks")
+	add(v.spec.isSpot(), "Low Priority VMs")
+	add(true, "Networking Constraints (such as Accelerated Networking or IPv6)")
+	add(true, "VM Size")
+	return list
+}
+
+// checkLocation refuses a region that this emulator does not sell in.
+func (s *Server) checkLocation(location string) error {
+	if normalLocation(location) == normalLocation(s.options.Location) {
+		return nil
+	}
+	return refuse(http.StatusBadRequest, "LocationNotAvailableForResourceType",
+		"The provided location '%s' is not available for resource type 'Microsoft.Compute/virtualMachines'. List of available regions for the resource type is '%s'.", location, s.options.Location)
+}
+
+// normalLocation reads "East US" as "eastus".
+func normalLocation(location string) string {
+	return strings.ToLower(strings.ReplaceAll(location, " ", ""))
+}

@@ -1,0 +1,329 @@
+package azureemulator
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/karve-dev/karve/azureemulator/catalog"
+)
+
+const vmKind = "Microsoft.Compute/virtualMachines"
+
+// vm is a virtual machine. The server's mutex guards it.
+type vm struct {
+	common
+	vmID string
+	wish
+	size  catalog.Size
+	state string // provisioningState
+	power string // of the PowerState status; empty before allocation
+	// nics are in the order asked for, the primary one first if none says so.
+	nics []attachedNIC
+	// osDisk is nil for an ephemeral disk.
+	osDisk     *disk
+	extensions map[string]*extension
+	// failure is why provisioningState is Failed.
+	failure *Error
+	// at is the operation that is working on the machine, or nil.
+	at *operation
+	// life counts allocations, stops and the like; what was put on the agenda
+	// in a former life is void.
+	life int
+	// stopGuest ends the guest that runs now; nil when none does.
+	stopGuest context.CancelCauseFunc
+	// events are those announced to the machine, and incarnation counts their changes.
+	events      []*scheduledEvent
+	incarnation int
+	// stuck is a deletion that will not end unless it is asked for again.
+	stuck bool
+	// hosted machines were there from the start, and run no guest.
+	hosted bool
+	// machine is AKS's, if AKS made this one.
+	machine *aksMachine
+}
+
+type attachedNIC struct {
+	nic     *nic
+	primary bool
+	cascade bool // deleteOption Delete
+}
+
+// Values of provisioningState and of the power state.
+const (
+	creating = "Creating"
+	updating = "Updating"
+	deleting = "Deleting"
+
+	starting     = "starting"
+	running      = "running"
+	deallocating = "deallocating"
+	deallocated  = "deallocated"
+)
+
+func (s *Server) newCommon(id, name, group string) common {
+	return common{id: id, name: name, group: group, location: s.options.Location, etag: s.chance.uuid(), created: time.Now()}
+}
+
+func (s *Server) getVM(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := find(s, r, s.vms, vmKind, "vm")
+	if err != nil {
+		return reply{}, err
+	}
+	view := v.view()
+	if strings.EqualFold(r.query.Get("$expand"), "instanceView") {
+		view["properties"].(map[string]any)["instanceView"] = v.instanceView()
+	}
+	return ok(view)
+}
+
+func (s *Server) getInstanceView(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := find(s, r, s.vms, vmKind, "vm")
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(v.instanceView())
+}
+
+// row is the machine in a list.
+func (v *vm) row() (json.RawMessage, error) {
+	return v.listed.of(looks{etag: v.etag, state: v.state, nics: len(v.nics), disk: v.osDisk}, func() any { return v.view() })
+}
+
+func (s *Server) listVMs(r *request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list(s, r, s.vms, (*vm).row)
+}
+
+// view is the machine as a GET shows it: what was asked for, with what Azure
+// knows better.
+func (v *vm) view() map[string]any {
+	properties := maps.Clone(object(v.document["properties"]))
+	properties["provisioningState"] = v.state
+	properties["vmId"] = v.vmID
+	properties["timeCreated"] = stamp(v.created)
+	properties["storageProfile"] = v.storageView(object(properties["storageProfile"]))
+	properties["networkProfile"] = v.networkView()
+	view := v.common.view(vmKind, properties)
+	if v.spec.zone() != "" {
+		view["zones"] = v.spec.Zones
+	}
+	if asked, given := v.document["identity"]; given {
+		view["identity"] = identityView(object(asked))
+	}
+	if plan, given := v.document["plan"]; given {
+		view["plan"] = plan
+	}
+	return view
+}
+
+// identityView adds to each user-assigned identity the ids Azure knows it by;
+// they follow from its name.
+func identityView(asked map[string]any) any {
+	view, assigned := maps.Clone(asked), map[string]any{}
+	for id := range object(asked["userAssignedIdentities"]) {
+		assigned[id] = map[string]string{"principalId": uuidOf("principal", strings.ToLower(id)), "clientId": uuidOf("client", strings.ToLower(id))}
+	}
+	if len(assigned) > 0 {
+		view["userAssignedIdentities"] = assigned
+	}
+	return view
+}
+
+func (v *vm) storageView(asked map[string]any) any {
+	storage := maps.Clone(asked)
+	osDisk := maps.Clone(object(asked["osDisk"]))
+	osDisk["osType"] = "Linux"
+	osDisk["name"] = v.spec.Properties.StorageProfile.OSDisk.Name
+	if v.osDisk != nil {
+		managed := maps.Clone(object(osDisk["managedDisk"]))
+		managed["id"], managed["storageAccountType"] = v.osDisk.id, v.osDisk.sku
+		osDisk["managedDisk"] = managed
+		osDisk["diskSizeGB"] = v.osDisk.sizeGB
+	}
+	storage["osDisk"] = osDisk
+	return storage
+}
+
+func (v *vm) networkView() any {
+	references := []any{}
+	for _, a := range v.nics {
+		option := "Detach"
+		if a.cascade {
+			option = "Delete"
+		}
+		references = append(references, map[string]any{
+			"id": a.nic.id, "properties": map[string]any{"primary": a.primary, "deleteOption": option},
+		})
+	}
+	return map[string]any{"networkInterfaces": references}
+}
+
+// instanceView is what $expand=instanceView adds.
+func (v *vm) instanceView() any {
+	state := status("ProvisioningState/"+strings.ToLower(v.state), "Provisioning "+strings.ToLower(v.state))
+	if v.failure != nil {
+		state["level"], state["message"] = "Error", v.failure.Message
+		state["code"] = "ProvisioningState/failed/" + v.failure.Code
+	}
+	statuses := []any{state}
+	if v.power != "" {
+		statuses = append(statuses, status("PowerState/"+v.power, "VM "+v.power))
+	}
+	return map[string]any{"computerName": v.spec.Properties.OSProfile.ComputerName, "hyperVGeneration": "V2", "statuses": statuses}
+}
+
+func status(code, display string) map[string]any {
+	return map[string]any{"code": code, "level": "Info", "displayStatus": display}
+}
+
+// patchVM changes tags and identity, and whatever else may change.
+func (s *Server) patchVM(r *request) (reply, error) {
+	patch, err := readWish(r.body)
+	if err != nil {
+		return reply{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := find(s, r, s.vms, vmKind, "vm")
+	if err != nil {
+		return reply{}, err
+	}
+	if v.state == deleting {
+		return reply{}, beingDeleted(v)
+	}
+	if known := r.http.Header.Get("If-Match"); known != "" && known != "*" && known != `W/"`+v.etag+`"` {
+		return reply{}, &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Message: "The condition 'If-Match' specified was not met: the resource has changed."}
+	}
+	if err := v.change(patch, s.chance.uuid()); err != nil {
+		return reply{}, err
+	}
+	s.log.Info("virtual machine updated", slog.String("vm", v.name))
+	return ok(v.view())
+}
+
+// change lays a later body over the machine's, if it changes nothing immutable.
+func (v *vm) change(w wish, etag string) error {
+	if p := changedProperty(v.spec, w.spec); p != "" {
+		return changeNotAllowed(p)
+	}
+	if size := w.spec.Properties.HardwareProfile.VMSize; size != "" && !strings.EqualFold(size, v.size.Name) {
+		// Azure would restart the machine in the new size. Nobody who buys
+		// machines for pods wants that, so it counts as a mistake here.
+		return changeNotAllowed("hardwareProfile.vmSize")
+	}
+	if w.customData != nil && string(w.customData) != string(v.customData) {
+		return changeNotAllowed("osProfile.customData")
+	}
+	if changed := v.changedInterface(w.spec.Properties.NetworkProfile); changed {
+		return changeNotAllowed("networkProfile.networkInterfaces")
+	}
+	v.document = merged(v.document, w.document)
+	if w.spec.Tags != nil {
+		v.tags, v.spec.Tags = w.spec.Tags, w.spec.Tags
+	}
+	v.etag = etag
+	return nil
+}
+
+// changedInterface says whether n names interfaces, and others than the
+// machine's.
+func (v *vm) changedInterface(n networkProfile) bool {
+	if len(n.Interfaces) == 0 {
+		return false
+	}
+	if len(n.Interfaces) != len(v.nics) {
+		return true
+	}
+	for i, reference := range n.Interfaces {
+		if !strings.EqualFold(reference.ID, v.nics[i].nic.id) {
+			return true
+		}
+	}
+	return false
+}
+
+func beingDeleted(v *vm) *Error {
+	return conflict("OperationNotAllowed", "Operation 'update' is not allowed on VM '%s' since the VM is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to complete).", v.name)
+}
+
+// endGuest stops what runs on the machine. Callers hold mu.
+func (v *vm) endGuest(cause error) {
+	v.life++
+	if v.stopGuest != nil {
+		v.stopGuest(cause)
+		v.stopGuest = nil
+	}
+}
+
+// boot hands the machine to the guest. Callers hold mu.
+func (s *Server) boot(v *vm) {
+	v.power = running
+	s.log.Info("virtual machine booted", slog.String("vm", v.name), slog.String("size", v.size.Name))
+	if s.options.Guest == nil || v.hosted {
+		return
+	}
+	ctx, stop := context.WithCancelCause(s.alive)
+	v.stopGuest = stop
+	machine := s.machine(v)
+	s.guests.Go(func() {
+		defer stop(nil)
+		s.options.Guest.Run(ctx, machine)
+	})
+}
+
+// machine is v as its guest sees it.
+func (s *Server) machine(v *vm) Machine {
+	m := Machine{
+		ID: v.id, Name: v.name, ComputerName: v.spec.Properties.OSProfile.ComputerName,
+		SubscriptionID: s.options.SubscriptionID, ResourceGroup: v.group, Location: v.location,
+		Zone: v.spec.zone(), Priority: v.spec.priority(),
+		ImageID:    v.spec.Properties.StorageProfile.ImageReference.name(),
+		CustomData: v.customData, Size: v.size, Tags: maps.Clone(v.tags), PrivateIP: v.address(),
+	}
+	if v.machine != nil {
+		m.Node = s.nodeOf(v.machine)
+	}
+	return m
+}
+
+// address is that of the primary interface; empty when there is none.
+func (v *vm) address() (ip string) {
+	for i, a := range v.nics {
+		if i == 0 || a.primary {
+			ip = a.nic.address()
+		}
+	}
+	return ip
+}
+
+// FindMachine looks a machine up by the name its operating system has, letter
+// case ignored. power is "starting", "running", "deallocating" or
+// "deallocated", or empty before it is allocated.
+func (s *Server) FindMachine(computerName string) (m Machine, power string, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.hosts[strings.ToLower(computerName)]
+	if v == nil {
+		return Machine{}, "", false
+	}
+	return s.machine(v), v.power, true
+}
+
+// created answers a PUT that op is working on.
+func (s *Server) created(v *vm, code int) (reply, error) {
+	header := http.Header{}
+	if v.at != nil {
+		s.announce(v.at, header)
+	}
+	return answer(code, header, v.view())
+}
