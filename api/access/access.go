@@ -51,8 +51,8 @@ func Cluster() []rbacv1.PolicyRule {
 		rule(azure, "patch", "aksnodeclasses", "aksnodeclasses/status"),
 		rule(autoscaling, "patch", "capacitybuffers/status"),
 
-		// Clusters with the admission plugin OwnerReferencesPermissionEnforcement want
-		// this of whoever names an owner that must not go first.
+		// The admission plugin OwnerReferencesPermissionEnforcement requires this of a
+		// client that sets blockOwnerDeletion.
 		rule(karpenter, "update", "nodepools/finalizers", "nodeclaims/finalizers"),
 	}
 }

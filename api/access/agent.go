@@ -28,7 +28,7 @@ func Agent() []rbacv1.PolicyRule {
 
 // AgentObjects are the agent's service account in the namespace, its roles with their
 // bindings, and the policy that keeps it to its own node and to what it has to say there:
-// whoever steals an agent's token can do no more with it than taint that node.
+// a stolen agent token can do no more than taint that node.
 //
 // The policy goes by the node that is written in a pod's token, as Kubernetes 1.32 and
 // later do. Older clusters, whose tokens do not say, refuse the agent everything.
@@ -71,7 +71,7 @@ func ownNodeOnly(namespace string) []client.Object {
 					Expression: `has(request.userInfo.extra) && "authentication.kubernetes.io/node-name" in request.userInfo.extra && ` +
 						`request.userInfo.extra["authentication.kubernetes.io/node-name"].exists_one(n, n == request.name)`},
 				{Message: "the agent changes no taint but karve.dev/interruption", Expression: `variables.taints == variables.oldTaints`},
-				{Message: "the agent's taint evicts nobody",
+				{Message: "the agent's taint evicts no pod",
 					Expression: `!has(object.spec.taints) || object.spec.taints.all(t, t.key != "karve.dev/interruption" || t.effect == "NoSchedule")`},
 				{Message: "the agent changes no annotation but karve.dev/leaves-at",
 					Expression: `variables.notes.all(k, k == "karve.dev/leaves-at" || k in variables.oldNotes && variables.notes[k] == variables.oldNotes[k]) && ` +

@@ -9,7 +9,7 @@ import (
 
 // Upstream's patterns let through values that no Go client can decode, for
 // instance a duration of 9999999h. One such object breaks the list and the watch
-// of its whole kind, for every controller, until somebody deletes it.
+// of its whole kind, for every controller, until it is deleted.
 
 // nodePoolSpans lead to the lengths of time in a NodePool.
 func nodePoolSpans() [][]string {

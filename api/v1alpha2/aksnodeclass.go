@@ -11,7 +11,7 @@ import (
 // Version is the deprecated version.
 const Version = "v1alpha2"
 
-// AKSNodeClass describes the machines that NodePools referring to it may get
+// AKSNodeClass describes the VMs that NodePools referring to it may get
 // on AKS: image, disk, subnet, kubelet and operating system.
 //
 // +kubebuilder:object:root=true

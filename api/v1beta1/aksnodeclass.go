@@ -15,7 +15,7 @@ const (
 	Kind = "AKSNodeClass"
 )
 
-// AKSNodeClass describes the machines that NodePools referring to it may get
+// AKSNodeClass describes the VMs that NodePools referring to it may get
 // on AKS: image, disk, subnet, kubelet and operating system.
 //
 // +kubebuilder:object:root=true

@@ -28,7 +28,7 @@ const (
 
 // Reasons of the conditions. A value is never renamed: people alert on it.
 const (
-	// ReasonAwaitingReconciliation: nobody has looked at this yet.
+	// ReasonAwaitingReconciliation: the controller has not looked at the object yet.
 	ReasonAwaitingReconciliation = "AwaitingReconciliation"
 	// ReasonReconcilingDependents: Ready is unknown because another condition is.
 	ReasonReconcilingDependents = "ReconcilingDependents"

@@ -4,8 +4,8 @@
 //
 // It is wire-compatible with the class AKS users already have: same names,
 // defaults, limits, labels, annotations and hash. It holds data and the few
-// questions that can be answered from that data alone; it talks to nobody and
-// registers nothing globally.
+// questions that can be answered from that data alone; it makes no requests
+// and registers nothing globally.
 //
 // A nil field was not set by the user. Defaults are filled in by the API
 // server from the schema, never here, so a zero AKSNodeClass built in Go has

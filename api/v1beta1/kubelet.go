@@ -4,7 +4,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // KubeletConfiguration is the part of the kubelet's configuration that a class
 // may set. Reservations and eviction thresholds are not in it: AKS computes
-// them from the machine.
+// them from the VM.
 type KubeletConfiguration struct {
 	// cpuManagerPolicy static gives whole cores to guaranteed pods that ask for a
 	// whole number of them; none shares all cores. Default: none.

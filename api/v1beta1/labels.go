@@ -11,10 +11,10 @@ const (
 	// AnnotationHashVersion is the HashVersion of that hash.
 	AnnotationHashVersion = Group + "/aksnodeclass-hash-version"
 	// AnnotationInPlaceUpdateHash is the hash, on a NodeClaim, of the settings that
-	// are changed on a running machine, such as tags.
+	// are changed on a running VM, such as tags.
 	AnnotationInPlaceUpdateHash = Group + "/in-place-update-hash"
-	// AnnotationAKSMachineResourceID is the resource ID of a NodeClaim's machine,
-	// where machines come from the AKS machine API.
+	// AnnotationAKSMachineResourceID is the resource ID of a NodeClaim's AKS machine,
+	// where VMs come from the AKS machine API.
 	AnnotationAKSMachineResourceID = Group + "/aks-machine-resource-id"
 )
 
@@ -41,7 +41,7 @@ const (
 	LabelSKUPremiumStorage = Group + "/sku-storage-premium-capable"
 	// LabelSKUUltraSSD says whether ultra disks can be attached in the zone.
 	LabelSKUUltraSSD = Group + "/sku-storage-ultra-ssd"
-	// LabelSKUEphemeralOSMaxSize is the largest OS disk, in GB, that the machine's
+	// LabelSKUEphemeralOSMaxSize is the largest OS disk, in GB, that the VM's
 	// own storage can hold; absent when there is none.
 	LabelSKUEphemeralOSMaxSize = Group + "/sku-storage-ephemeralos-maxsize"
 	// LabelSKUGPUName is the model of the GPUs, for example A100.
@@ -50,9 +50,9 @@ const (
 	LabelSKUGPUManufacturer = Group + "/sku-gpu-manufacturer"
 	// LabelSKUGPUCount is the number of GPUs.
 	LabelSKUGPUCount = Group + "/sku-gpu-count"
-	// LabelPlacementScope is zonal, or regional for a machine without a zone.
+	// LabelPlacementScope is zonal, or regional for a VM without a zone.
 	LabelPlacementScope = Group + "/placement-scope"
-	// LabelSKUHyperVGeneration is "1" or "2". It matches images to machines;
+	// LabelSKUHyperVGeneration is "1" or "2". It matches images to instance types;
 	// users cannot ask for it.
 	LabelSKUHyperVGeneration = Group + "/sku-hyperv-generation"
 )

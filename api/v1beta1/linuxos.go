@@ -178,8 +178,8 @@ type SysctlConfiguration struct {
 	// +optional
 	NetIPv4NeighDefaultGcThresh3 *int32 `json:"netIPv4NeighDefaultGcThresh3,omitempty"`
 
-	// netIPv4TCPFinTimeout is how many seconds a closed connection that nobody
-	// owns any more waits for the other side's FIN. Sysctl
+	// netIPv4TCPFinTimeout is how many seconds a closed connection without an
+	// owner waits for the other side's FIN. Sysctl
 	// net.ipv4.tcp_fin_timeout; default: that of the image.
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=120

@@ -42,7 +42,7 @@ type AKSNodeClassSpec struct {
 	FIPSMode *FIPSMode `json:"fipsMode,omitempty"`
 
 	// tags are put on every Azure resource created for a node, such as its
-	// machine and network interface; Azure gives the disk those of the machine when it
+	// VM and network interface; Azure gives the disk those of the machine when it
 	// is made. A "/" in a key is written as "_", which Azure requires. Changing tags
 	// does not replace nodes; disks of nodes that run keep the tags they have.
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 512)",message="a tag key may have at most 512 characters: shorten it"
@@ -66,7 +66,7 @@ type AKSNodeClassSpec struct {
 	// +optional
 	MaxPods *int32 `json:"maxPods,omitempty"`
 
-	// security holds protections of the machine and its disks. Each one limits
+	// security holds protections of the VM and its disks. Each one limits
 	// the VM sizes that can be bought to those that support it.
 	// +optional
 	Security *Security `json:"security,omitempty"`
@@ -110,7 +110,7 @@ const (
 	FIPSModeDisabled FIPSMode = "Disabled"
 )
 
-// Security holds protections of the machine and its disks.
+// Security holds protections of the VM and its disks.
 type Security struct {
 	// encryptionAtHost encrypts temporary disks and disk caches on the physical
 	// host too. The subscription must have the feature registered. Not set means
@@ -118,20 +118,20 @@ type Security struct {
 	// +optional
 	EncryptionAtHost *bool `json:"encryptionAtHost,omitempty"`
 
-	// trustedLaunch protects the boot of the machine. It is used when either of
-	// its parts is true, and then excludes arm64 and generation 1 machines.
+	// trustedLaunch protects the boot of the VM. It is used when either of
+	// its parts is true, and then excludes arm64 and generation 1 VMs.
 	// +optional
 	TrustedLaunch *TrustedLaunch `json:"trustedLaunch,omitempty"`
 }
 
-// TrustedLaunch protects the boot of the machine.
+// TrustedLaunch protects the boot of the VM.
 type TrustedLaunch struct {
-	// vtpm gives the machine a virtual TPM that measures its boot. Not set means
+	// vtpm gives the VM a virtual TPM that measures its boot. Not set means
 	// false.
 	// +optional
 	VTPM *bool `json:"vtpm,omitempty"`
 
-	// secureBoot lets the machine start signed boot loaders, kernels and drivers
+	// secureBoot lets the VM start signed boot loaders, kernels and drivers
 	// only. Not set means false.
 	// +optional
 	SecureBoot *bool `json:"secureBoot,omitempty"`
@@ -159,7 +159,7 @@ const (
 // ArtifactStreaming starts containers before their whole image has arrived.
 type ArtifactStreaming struct {
 	// enabled turns streaming on. Images profit only if their registry has
-	// streaming on as well, and arm64 machines are excluded. Not set means false.
+	// streaming on as well, and arm64 VMs are excluded. Not set means false.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 }
@@ -178,12 +178,12 @@ func (s *AKSNodeClassSpec) FIPS() bool {
 	return s.FIPSMode != nil && *s.FIPSMode == FIPSModeFIPS
 }
 
-// EncryptsAtHost reports whether machines must be encrypted on the host.
+// EncryptsAtHost reports whether VMs must be encrypted on the host.
 func (s *AKSNodeClassSpec) EncryptsAtHost() bool {
 	return s.Security != nil && isTrue(s.Security.EncryptionAtHost)
 }
 
-// UsesTrustedLaunch reports whether machines need the trusted launch security
+// UsesTrustedLaunch reports whether VMs need the trusted launch security
 // type, which either of its parts asks for.
 func (s *AKSNodeClassSpec) UsesTrustedLaunch() bool {
 	if s.Security == nil || s.Security.TrustedLaunch == nil {

@@ -10,7 +10,7 @@ import (
 // AKSNodeClassStatus is what karve found out about the class.
 type AKSNodeClassStatus struct {
 	// images are the images new nodes can get, preferred ones first: a node gets
-	// the first whose requirements its machine meets.
+	// the first whose requirements its instance type meets.
 	// +optional
 	Images []NodeImage `json:"images,omitempty"`
 
@@ -29,14 +29,14 @@ type AKSNodeClassStatus struct {
 	LocalDNSState *LocalDNSState `json:"localDNSState,omitempty"`
 }
 
-// NodeImage is one image and the machines it can start.
+// NodeImage is one image and the instance types that it can start.
 type NodeImage struct {
 	// id is the resource ID of an image version, in a community gallery
 	// (/CommunityGalleries/<gallery>/images/<image>/versions/<version>) or a shared
 	// one (/subscriptions/<subscription>/.../versions/<version>).
 	ID string `json:"id"`
 
-	// requirements are what a machine must meet to start from the image, such as
+	// requirements are what an instance type must meet to start from the image, such as
 	// its architecture.
 	Requirements []corev1.NodeSelectorRequirement `json:"requirements"`
 }

@@ -43,7 +43,7 @@ func demoCommand() *cobra.Command {
 	flags.StringVar(&o.Karve, "karve", "", "the karve binary (default: the one beside karve-demo, else in PATH)")
 	flags.Float64Var(&o.TimeScale, "time-scale", 0.1, "how long Azure's delays last: 1 is real, 0.1 a tenth, 0 none")
 	flags.StringVar(&o.ProvisionMode, "provision-mode", provisionmode.Scriptless,
-		"who makes machines: "+provisionmode.Scriptless+" (Compute), "+provisionmode.Machines+" or "+provisionmode.Batches+" (AKS)")
+		"which API creates VMs: "+provisionmode.Scriptless+" (Compute), "+provisionmode.Machines+" or "+provisionmode.Batches+" (AKS)")
 	cmd.MarkFlagsMutuallyExclusive("once", "bare")
 	return cmd
 }
@@ -72,14 +72,14 @@ func (o demoOptions) run(ctx context.Context, out *os.File) error {
 }
 
 func (o demoOptions) introduce(voice *scenario.Voice) {
-	voice.Title("karve-demo: a Kubernetes cluster, an Azure to buy from, and karve, on this machine")
+	voice.Title("karve-demo: a Kubernetes cluster, an emulated Azure, and karve, on this machine")
 	voice.Say("real: etcd, API server, scheduler, controller manager, karve, the Azure SDK over HTTPS")
 	voice.Say("simulated: Azure itself and the kubelets. No container runs, nothing is billed")
 	switch {
 	case o.TimeScale == 0:
-		voice.Say("Azure's delays are switched off: real machines take about a minute")
+		voice.Say("Azure's delays are switched off: real VMs take about a minute")
 	case o.TimeScale != 1:
-		voice.Say("time is compressed: Azure's delays last %.3g of what they really do (a machine boots in %.0f s instead of about 60 s)",
+		voice.Say("time is compressed: Azure's delays last %.3g of what they really do (a VM boots in %.0f s instead of about 60 s)",
 			o.TimeScale, 60*o.TimeScale)
 	}
 }

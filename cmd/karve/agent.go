@@ -29,8 +29,8 @@ func agentCommand() *cobra.Command {
 	var c AgentConfig
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Tell the cluster what Azure is about to do to this node's machine (what a DaemonSet runs)",
-		Long: "agent asks the machine's metadata service for Scheduled Events once a second, and writes evictions,\n" +
+		Short: "Report Azure's Scheduled Events of this node's VM to the cluster (run it as a DaemonSet)",
+		Long: "agent asks the VM's metadata service for Scheduled Events once a second, and writes evictions,\n" +
 			"reboots, redeployments and deletions on its Node, so that the controller moves its pods in time. It\n" +
 			"works without a single setting but NODE_NAME; \"karve agent manifest\" prints all that a cluster needs.",
 		Args: cobra.NoArgs,
@@ -48,8 +48,8 @@ func agentCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.NodeName, "node-name", "", "name of the Node of this machine")
-	flags.StringVar(&c.IMDSEndpoint, "imds-endpoint", agent.Endpoint, "address of the machine's metadata service")
+	flags.StringVar(&c.NodeName, "node-name", "", "name of the Node of this VM")
+	flags.StringVar(&c.IMDSEndpoint, "imds-endpoint", agent.Endpoint, "address of the VM's metadata service")
 	flags.StringVar(&c.LogLevel, "log-level", "info", "debug, info or error")
 	cmd.AddCommand(agentManifestCommand())
 	return cmd
@@ -67,7 +67,7 @@ func (c AgentConfig) validate() error {
 }
 
 func runAgent(ctx context.Context, c AgentConfig) error {
-	log, err := openLog(CoreConfig{LogLevel: c.LogLevel, LogOutputPaths: []string{"stdout"}})
+	log, err := openLog(LogConfig{LogLevel: c.LogLevel, LogOutputPaths: []string{"stdout"}})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type azureAccess struct {
 // credential is the SDK's default chain: workload identity, managed identity and
 // so on, chosen by the SDK's own variables (AZURE_CLIENT_ID, AZURE_TENANT_ID,
 // AZURE_FEDERATED_TOKEN_FILE, AZURE_TOKEN_CREDENTIALS …).
-func reachAzure(c AzureConfig) (azureAccess, error) {
+func reachAzure(c CloudConfig) (azureAccess, error) {
 	where, err := c.cloud()
 	if err != nil {
 		return azureAccess{}, err
@@ -55,7 +55,7 @@ func reachAzure(c AzureConfig) (azureAccess, error) {
 }
 
 // proveIdentity asks for one token, so that a wrong identity is one clear line at
-// start and not an error per machine later.
+// start and not an error per VM later.
 func (a azureAccess) proveIdentity(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
@@ -69,7 +69,7 @@ func (a azureAccess) proveIdentity(ctx context.Context) error {
 
 // cloud is the Azure that ARM_CLOUD or AZURE_ENVIRONMENT_FILEPATH names; the
 // public one when neither is set.
-func (c AzureConfig) cloud() (cloud.Configuration, error) {
+func (c CloudConfig) cloud() (cloud.Configuration, error) {
 	if c.EnvironmentFile != "" {
 		return readEnvironmentFile(c.EnvironmentFile)
 	}
@@ -117,7 +117,7 @@ func readEnvironmentFile(path string) (cloud.Configuration, error) {
 
 // customCloud is what nodes are told of the cloud in AZURE_ENVIRONMENT_FILEPATH. Only
 // clouds called akscustom mean anything to AKS images; nodes elsewhere go by their location.
-func (c AzureConfig) customCloud() (bootstrap.Cloud, error) {
+func (c CloudConfig) customCloud() (bootstrap.Cloud, error) {
 	if c.EnvironmentFile == "" {
 		return bootstrap.Cloud{}, nil
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/karve-dev/karve/provider/azure"
 )
 
-// AKSMachinesConfig are the settings of who makes machines: Compute, or AKS in one of the
-// cluster's agent pools.
+// AKSMachinesConfig is which API creates VMs: Compute, or AKS in one of the cluster's agent
+// pools.
 type AKSMachinesConfig struct {
 	ProvisionMode string
-	// ManageExisting follows and ends machines that AKS made, though new ones are Compute's.
+	// ManageExisting follows and terminates VMs that AKS created, though Compute creates new ones.
 	ManageExisting bool
 	Pool           string
-	// Machines that are asked for within BatchIdle of each other go in one request.
+	// VMs that are requested within BatchIdle of each other go in one request.
 	BatchIdle, BatchMax time.Duration
 	BatchSize           int
 	// ClusterGroup is the resource group of the cluster itself, from the environment only
@@ -26,15 +26,15 @@ type AKSMachinesConfig struct {
 
 func (c *AKSMachinesConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.ProvisionMode, "provision-mode", provisionmode.Scriptless,
-		"who makes machines: "+provisionmode.Scriptless+" (Compute), "+provisionmode.Machines+" (AKS, one by one) or "+provisionmode.Batches+" (AKS, many with one request)")
-	flags.BoolVar(&c.ManageExisting, "manage-existing-aks-machines", false, "follow and end machines that AKS made, while Compute makes new ones")
-	flags.StringVar(&c.Pool, "aks-machines-pool-name", "", "agent pool of mode Machines that AKS makes machines in (required for it to make or end any)")
-	flags.DurationVar(&c.BatchIdle, "provider-batch-idle-duration", time.Second, "how long a machine waits for others to be asked for with it")
-	flags.DurationVar(&c.BatchMax, "provider-batch-max-duration", 5*time.Second, "how long a machine waits for others at most")
-	flags.IntVar(&c.BatchSize, "provider-batch-max-size", azure.MostInBatch, "how many machines are asked for with one request")
+		"which API creates VMs: "+provisionmode.Scriptless+" (Compute), "+provisionmode.Machines+" (AKS, one by one) or "+provisionmode.Batches+" (AKS, many with one request)")
+	flags.BoolVar(&c.ManageExisting, "manage-existing-aks-machines", false, "follow and terminate VMs that AKS created, while Compute creates new ones")
+	flags.StringVar(&c.Pool, "aks-machines-pool-name", "", "agent pool of mode Machines in which AKS creates VMs (required for it to create or terminate any)")
+	flags.DurationVar(&c.BatchIdle, "provider-batch-idle-duration", time.Second, "how long a launch waits for the next one to share its request")
+	flags.DurationVar(&c.BatchMax, "provider-batch-max-duration", 5*time.Second, "how long a launch waits for others in all")
+	flags.IntVar(&c.BatchSize, "provider-batch-max-size", azure.MostInBatch, "how many VMs one request asks for at most")
 }
 
-// buys reports whether AKS makes new machines.
+// buys reports whether AKS creates new VMs.
 func (c AKSMachinesConfig) buys() bool { return c.ProvisionMode != provisionmode.Scriptless }
 
 func (c AKSMachinesConfig) validate() error {
@@ -49,7 +49,8 @@ func (c AKSMachinesConfig) validate() error {
 	return f.joined()
 }
 
-// options are the provider's. A pool that is neither bought in nor to be managed is none.
+// options are those of the provider. A pool in which AKS neither creates VMs nor has any to
+// manage is left out.
 func (c AKSMachinesConfig) options() azure.AKSMachines {
 	if !c.buys() && !c.ManageExisting {
 		return azure.AKSMachines{}

@@ -15,84 +15,172 @@ import (
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 )
 
-// AzureConfig are the settings of Karpenter's Azure provider, and where Azure is.
+// AzureConfig are the settings of Karpenter's Azure provider, grouped by subject, and where
+// Azure is.
 type AzureConfig struct {
-	ClusterName, ClusterEndpoint string
-	VMMemoryOverheadPercent      float64
-	KubeletBootstrapToken        string
-	LinuxAdminUsername           string
-	SSHPublicKey                 string
-	NetworkPlugin                string
-	NetworkPluginMode            string
-	NetworkPolicy                string
-	NetworkDataplane             string
-	DNSServiceIP                 string
-	VNetSubnetID, VNetGUID       string
-	SecurityGroupID              string
-	LoadBalancers                []string
-	NodeIdentities               []string
-	KubeletIdentityClientID      string
-	NodeResourceGroup            string
-	AdditionalTags               map[string]string
-	Images                       ImagesConfig
-	Machines                     AKSMachinesConfig
-	Unsupported                  UnsupportedAzure
+	CloudConfig
+	ClusterConfig
+	NetworkConfig
+	NodeConfig
+	Images      ImagesConfig
+	Machines    AKSMachinesConfig
+	Unsupported UnsupportedAzure
+}
 
+func (c *AzureConfig) bind(flags *pflag.FlagSet) {
+	c.CloudConfig.bind(flags)
+	c.ClusterConfig.bind(flags)
+	c.NetworkConfig.bind(flags)
+	c.NodeConfig.bind(flags)
+	c.Images.bind(flags)
+	c.Machines.bind(flags)
+	c.Unsupported.bind(flags)
+}
+
+func (c AzureConfig) validate() error {
+	var f faults
+	c.CloudConfig.check(&f)
+	c.ClusterConfig.check(&f)
+	c.NetworkConfig.check(&f)
+	c.NodeConfig.check(&f)
+	return errors.Join(f.joined(), c.Images.validate(!c.Machines.buys()), c.Machines.validate(), c.Unsupported.validate())
+}
+
+// CloudConfig is where Azure is, which subscription pays, and how often Azure may be asked.
+type CloudConfig struct {
 	// Location, SubscriptionID, TenantID, Cloud and EnvironmentFile come from the
 	// environment only: LOCATION, ARM_SUBSCRIPTION_ID or AZURE_SUBSCRIPTION_ID,
 	// ARM_TENANT_ID or AZURE_TENANT_ID, ARM_CLOUD, AZURE_ENVIRONMENT_FILEPATH.
 	Location, SubscriptionID, TenantID string
 	Cloud, EnvironmentFile             string
-	// CAFile holds certificate authorities to trust besides the system's when
-	// talking to Azure: a private cloud's, or the emulator's.
+	// CAFile holds certificate authorities to trust for Azure besides the system's: those
+	// of a private cloud, or of the emulator.
 	CAFile string
 	// PricesURL is the retail price list; empty means the public one.
 	PricesURL string
-	// BootstrapContract is auto, structured or environment; see bootstrap.Contract.
-	BootstrapContract string
-	// ImageRefresh is how often new images are looked for.
-	ImageRefresh time.Duration
-	// ARMShare is the part of each burst of requests to Azure that is ours to use, up to
+	// ARMShare is the part of each burst of requests to Azure that karve may use, up to
 	// 1. ARMPace is how many times faster than Azure's a simulated Azure's limits refill.
 	ARMShare, ARMPace float64
 }
 
-// UnsupportedAzure are settings of the incumbent that karve knows by name and
-// does not honour yet. They are refused when they ask for something.
-type UnsupportedAzure struct {
-	BootstrapServerURL string
+func (c *CloudConfig) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&c.CAFile, "azure-ca-file", "", "PEM file of certificate authorities to trust for Azure, besides the system's")
+	flags.StringVar(&c.PricesURL, "azure-prices-url", "", "retail price list (default: the public one)")
+	flags.Float64Var(&c.ARMShare, "arm-share", 0.5, "share of each burst of requests Azure allows the subscription that karve may use; the rest is left to other clients")
+	flags.Float64Var(&c.ARMPace, "arm-pace", 1, "for a simulated Azure: how many times faster than the real one its request limits refill; inf when it has none")
 }
 
-func (c *AzureConfig) bind(flags *pflag.FlagSet) {
+func (c CloudConfig) check(f *faults) {
+	f.check(c.ARMShare > 0 && c.ARMShare <= 1, "arm-share", "is a fraction above 0 and up to 1, got %v", c.ARMShare)
+	f.check(c.ARMPace > 0, "arm-pace", "must be positive, got %v", c.ARMPace)
+	f.variable("LOCATION", c.Location, "the Azure region, for example eastus")
+	f.variable("ARM_SUBSCRIPTION_ID (or AZURE_SUBSCRIPTION_ID)", c.SubscriptionID, "the subscription that pays for the nodes")
+	if c.Cloud != "" && c.EnvironmentFile != "" {
+		f.add(errors.New("ARM_CLOUD and AZURE_ENVIRONMENT_FILEPATH both say which cloud to use: set one of them"))
+	}
+}
+
+// ClusterConfig is the cluster that nodes join.
+type ClusterConfig struct {
+	ClusterName, ClusterEndpoint string
+	NodeResourceGroup            string
+	KubeletBootstrapToken        string
+	// BootstrapContract is auto, structured or environment; see bootstrap.Contract.
+	BootstrapContract string
+}
+
+func (c *ClusterConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.ClusterName, "cluster-name", "", "name of the AKS cluster (required)")
 	flags.StringVar(&c.ClusterEndpoint, "cluster-endpoint", "", "URL of the cluster's API server as nodes reach it, on port 443 (required)")
-	flags.Float64Var(&c.VMMemoryOverheadPercent, "vm-memory-overhead-percent", 0.075, "share of a size's advertised memory that a node never sees, until one of the size was seen")
+	flags.StringVar(&c.NodeResourceGroup, "node-resource-group", "", "resource group of the nodes (required)")
 	flags.StringVar(&c.KubeletBootstrapToken, "kubelet-bootstrap-token", "", "bootstrap token for new nodes, for when those of the cluster (secrets in kube-system) cannot be read or have expired")
-	flags.StringVar(&c.LinuxAdminUsername, "linux-admin-username", "azureuser", "administrator of the nodes")
-	flags.StringVar(&c.SSHPublicKey, "ssh-public-key", "", "the administrator's public key (required)")
+	flags.StringVar(&c.BootstrapContract, "bootstrap-contract", string(bootstrap.Auto), "how VMs learn to become nodes: structured (a document for the image's node controller), environment (variables for its scripts), or auto, which goes by the image's version")
+}
+
+func (c ClusterConfig) check(f *faults) {
+	f.given("cluster-name", c.ClusterName)
+	f.given("node-resource-group", c.NodeResourceGroup)
+	if f.given("cluster-endpoint", c.ClusterEndpoint) {
+		_, err := bootstrap.ServerName(c.ClusterEndpoint)
+		f.check(err == nil, "cluster-endpoint", "%v", err)
+	}
+	f.check(c.KubeletBootstrapToken == "" || tokenForm.MatchString(c.KubeletBootstrapToken), "kubelet-bootstrap-token",
+		"must be six letters or digits, a dot, and sixteen more, all lower case")
+	_, err := bootstrap.ParseContract(c.BootstrapContract)
+	f.check(err == nil, "bootstrap-contract", "%v", err)
+}
+
+// NetworkConfig is the network that nodes are in, and the cluster's network plugin.
+type NetworkConfig struct {
+	NetworkPlugin, NetworkPluginMode string
+	NetworkPolicy, NetworkDataplane  string
+	DNSServiceIP                     string
+	VNetSubnetID, VNetGUID           string
+	SecurityGroupID                  string
+	LoadBalancers                    []string
+}
+
+func (c *NetworkConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.NetworkPlugin, "network-plugin", "azure", "azure, or none (also when empty)")
 	flags.StringVar(&c.NetworkPluginMode, "network-plugin-mode", "overlay", "overlay or empty")
 	flags.StringVar(&c.NetworkPolicy, "network-policy", "", "network policy engine")
 	flags.StringVar(&c.NetworkDataplane, "network-dataplane", "cilium", "azure, cilium or empty")
 	flags.StringVar(&c.DNSServiceIP, "dns-service-ip", "", "cluster DNS address (default: that of kube-system/kube-dns, else 10.0.0.10)")
 	flags.StringVar(&c.VNetSubnetID, "vnet-subnet-id", "", "default subnet of nodes (required)")
-	flags.StringVar(&c.VNetGUID, "vnet-guid", "", "GUID of the virtual network of --vnet-subnet-id (default: Azure is asked for it)")
+	flags.StringVar(&c.VNetGUID, "vnet-guid", "", "GUID of the virtual network of --vnet-subnet-id (default: read from Azure)")
 	flags.StringVar(&c.SecurityGroupID, "node-security-group-id", "", "network security group of nodes in networks of one's own (default: the one that AKS made in the node resource group)")
 	flags.StringSliceVar(&c.LoadBalancers, "node-load-balancers", []string{"kubernetes", "kubernetes-internal"}, "load balancers in the node resource group whose pools nodes join, comma separated; empty for none")
-	flags.StringSliceVar(&c.NodeIdentities, "node-identities", nil, "identities given to nodes, comma separated")
-	flags.StringVar(&c.KubeletIdentityClientID, "kubelet-identity-client-id", "", "client id of the kubelet's identity")
-	flags.StringVar(&c.NodeResourceGroup, "node-resource-group", "", "resource group of the nodes (required)")
-	flags.StringToStringVar(&c.AdditionalTags, "additional-tags", nil, "tags for every Azure resource, key=value,…")
-	flags.StringVar(&c.CAFile, "azure-ca-file", "", "PEM file of certificate authorities to trust for Azure, besides the system's")
-	flags.StringVar(&c.PricesURL, "azure-prices-url", "", "retail price list (default: the public one)")
-	flags.Float64Var(&c.ARMShare, "arm-share", 0.5, "share of each burst of requests Azure allows the subscription that karve may use; the rest is left to others")
-	flags.Float64Var(&c.ARMPace, "arm-pace", 1, "for a simulated Azure: how many times faster than the real one its request limits refill; inf when it has none")
-	flags.StringVar(&c.BootstrapContract, "bootstrap-contract", string(bootstrap.Auto), "how machines are told to become nodes: structured (a document for the image's node controller), environment (variables for its scripts), or auto, which goes by the image's version")
-	flags.DurationVar(&c.ImageRefresh, "image-refresh-interval", time.Hour, "how often new node images are looked for; the nodes drift when there are some")
 }
 
-func (u *UnsupportedAzure) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&u.BootstrapServerURL, "nodebootstrapping-server-url", "", "not supported yet")
+// plugin is the network plugin. An empty one is none: the script that installs Karpenter's
+// provider renders it so for a cluster without AKS's plugins.
+func (c NetworkConfig) plugin() string { return cmp.Or(c.NetworkPlugin, "none") }
+
+func (c NetworkConfig) check(f *faults) {
+	f.given("vnet-subnet-id", c.VNetSubnetID)
+	f.oneOf("network-plugin", c.NetworkPlugin, "azure", "none", "")
+	f.oneOf("network-plugin-mode", c.NetworkPluginMode, "overlay", "")
+	f.check(c.plugin() != "none" || c.NetworkPluginMode == "", "network-plugin-mode",
+		"must be empty with --network-plugin none")
+	f.oneOf("network-dataplane", c.NetworkDataplane, "azure", "cilium", "")
+	f.check(c.DNSServiceIP == "" || net.ParseIP(c.DNSServiceIP) != nil, "dns-service-ip", "is not an IP address: %q", c.DNSServiceIP)
+	f.check(c.VNetSubnetID == "" || subnetID.MatchString(c.VNetSubnetID), "vnet-subnet-id",
+		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…/subnets/…, got %q", c.VNetSubnetID)
+	f.check(c.VNetGUID == "" || guid.MatchString(c.VNetGUID), "vnet-guid", "is no GUID: %q", c.VNetGUID)
+	f.check(c.SecurityGroupID == "" || securityGroupID.MatchString(c.SecurityGroupID), "node-security-group-id",
+		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/networkSecurityGroups/…, got %q", c.SecurityGroupID)
+}
+
+// NodeConfig is what all nodes have in common.
+type NodeConfig struct {
+	VMMemoryOverheadPercent float64
+	LinuxAdminUsername      string
+	SSHPublicKey            string
+	NodeIdentities          []string
+	KubeletIdentityClientID string
+	AdditionalTags          map[string]string
+	// ImageRefresh is how often new images are looked for.
+	ImageRefresh time.Duration
+}
+
+func (c *NodeConfig) bind(flags *pflag.FlagSet) {
+	flags.Float64Var(&c.VMMemoryOverheadPercent, "vm-memory-overhead-percent", 0.075, "share of an instance type's advertised memory that a node never sees, until a node of the type was seen")
+	flags.StringVar(&c.LinuxAdminUsername, "linux-admin-username", "azureuser", "administrator of the nodes")
+	flags.StringVar(&c.SSHPublicKey, "ssh-public-key", "", "the administrator's public key (required)")
+	flags.StringSliceVar(&c.NodeIdentities, "node-identities", nil, "identities given to nodes, comma separated")
+	flags.StringVar(&c.KubeletIdentityClientID, "kubelet-identity-client-id", "", "client id of the kubelet's identity")
+	flags.StringToStringVar(&c.AdditionalTags, "additional-tags", nil, "tags for every Azure resource, key=value,…")
+	flags.DurationVar(&c.ImageRefresh, "image-refresh-interval", time.Hour, "how often new node images are looked for; nodes drift when there are some")
+}
+
+func (c NodeConfig) check(f *faults) {
+	f.given("ssh-public-key", c.SSHPublicKey)
+	f.check(c.VMMemoryOverheadPercent >= 0 && c.VMMemoryOverheadPercent < 1, "vm-memory-overhead-percent",
+		"is a fraction from 0 up to 1, got %v", c.VMMemoryOverheadPercent)
+	f.check(adminName.MatchString(c.LinuxAdminUsername), "linux-admin-username",
+		"must start with a letter and have at most 32 characters, got %q", c.LinuxAdminUsername)
+	f.tags(c.AdditionalTags)
+	f.check(c.ImageRefresh >= time.Second, "image-refresh-interval", "must be at least 1s, got %s", c.ImageRefresh)
 }
 
 // readEnvironment fills what has no flag.
@@ -114,49 +202,14 @@ func (c *AzureConfig) readEnvironment(lookup func(string) (string, bool)) {
 	c.Machines.ClusterGroup = first("ARM_RESOURCE_GROUP", "AZURE_RESOURCE_GROUP")
 }
 
-// plugin is the network plugin. An empty one is none: so the script that installs Karpenter's
-// provider writes a cluster that has none of AKS's.
-func (c AzureConfig) plugin() string { return cmp.Or(c.NetworkPlugin, "none") }
+// UnsupportedAzure are settings of the incumbent that karve knows by name and
+// does not honour yet. They are refused when they ask for something.
+type UnsupportedAzure struct {
+	BootstrapServerURL string
+}
 
-func (c AzureConfig) validate() error {
-	var f faults
-	f.given("cluster-name", c.ClusterName)
-	f.check(c.KubeletBootstrapToken == "" || tokenForm.MatchString(c.KubeletBootstrapToken), "kubelet-bootstrap-token",
-		"must be six letters or digits, a dot, and sixteen more, all lower case")
-	f.given("ssh-public-key", c.SSHPublicKey)
-	f.given("vnet-subnet-id", c.VNetSubnetID)
-	f.given("node-resource-group", c.NodeResourceGroup)
-	if f.given("cluster-endpoint", c.ClusterEndpoint) {
-		_, err := bootstrap.ServerName(c.ClusterEndpoint)
-		f.check(err == nil, "cluster-endpoint", "%v", err)
-	}
-	f.check(c.VMMemoryOverheadPercent >= 0 && c.VMMemoryOverheadPercent < 1, "vm-memory-overhead-percent",
-		"is a fraction from 0 up to 1, got %v", c.VMMemoryOverheadPercent)
-	f.check(adminName.MatchString(c.LinuxAdminUsername), "linux-admin-username",
-		"must start with a letter and have at most 32 characters, got %q", c.LinuxAdminUsername)
-	f.oneOf("network-plugin", c.NetworkPlugin, "azure", "none", "")
-	f.oneOf("network-plugin-mode", c.NetworkPluginMode, "overlay", "")
-	f.check(c.plugin() != "none" || c.NetworkPluginMode == "", "network-plugin-mode",
-		"must be empty with --network-plugin none")
-	f.oneOf("network-dataplane", c.NetworkDataplane, "azure", "cilium", "")
-	f.check(c.DNSServiceIP == "" || net.ParseIP(c.DNSServiceIP) != nil, "dns-service-ip", "is not an IP address: %q", c.DNSServiceIP)
-	f.check(c.VNetSubnetID == "" || subnetID.MatchString(c.VNetSubnetID), "vnet-subnet-id",
-		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…/subnets/…, got %q", c.VNetSubnetID)
-	f.check(c.VNetGUID == "" || guid.MatchString(c.VNetGUID), "vnet-guid", "is no GUID: %q", c.VNetGUID)
-	f.check(c.SecurityGroupID == "" || securityGroupID.MatchString(c.SecurityGroupID), "node-security-group-id",
-		"must look like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/networkSecurityGroups/…, got %q", c.SecurityGroupID)
-	f.tags(c.AdditionalTags)
-	f.check(c.ARMShare > 0 && c.ARMShare <= 1, "arm-share", "is a fraction above 0 and up to 1, got %v", c.ARMShare)
-	f.check(c.ARMPace > 0, "arm-pace", "must be positive, got %v", c.ARMPace)
-	_, err := bootstrap.ParseContract(c.BootstrapContract)
-	f.check(err == nil, "bootstrap-contract", "%v", err)
-	f.check(c.ImageRefresh >= time.Second, "image-refresh-interval", "must be at least 1s, got %s", c.ImageRefresh)
-	f.variable("LOCATION", c.Location, "the Azure region, for example eastus")
-	f.variable("ARM_SUBSCRIPTION_ID (or AZURE_SUBSCRIPTION_ID)", c.SubscriptionID, "the subscription that pays for the nodes")
-	if c.Cloud != "" && c.EnvironmentFile != "" {
-		f.add(errors.New("ARM_CLOUD and AZURE_ENVIRONMENT_FILEPATH both say which cloud to use: set one of them"))
-	}
-	return f.joined()
+func (u *UnsupportedAzure) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&u.BootstrapServerURL, "nodebootstrapping-server-url", "", "not supported yet")
 }
 
 func (u UnsupportedAzure) validate() error {

@@ -11,8 +11,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure"
 )
 
-// ImagesConfig are the settings about what machines start from and what their disks are
-// encrypted with.
+// ImagesConfig is which images VMs start from, and with which key their disks are encrypted.
 type ImagesConfig struct {
 	// UseSIG takes images from AKS's shared galleries, which are in SIGSubscriptionID and
 	// want a token of SIGTokenServerURL.
@@ -25,13 +24,13 @@ type ImagesConfig struct {
 }
 
 func (c *ImagesConfig) bind(flags *pflag.FlagSet) {
-	flags.BoolVar(&c.UseSIG, "use-sig", false, "start machines from AKS's shared galleries, which have FIPS images, instead of the community ones")
-	flags.StringVar(&c.SIGTokenServerURL, "sig-access-token-server-url", "", "where tokens for the shared galleries come from (required with --use-sig where Compute makes the machines)")
+	flags.BoolVar(&c.UseSIG, "use-sig", false, "start VMs from AKS's shared galleries, which have FIPS images, instead of the community ones")
+	flags.StringVar(&c.SIGTokenServerURL, "sig-access-token-server-url", "", "where tokens for the shared galleries come from (required with --use-sig in provision mode aksscriptless)")
 	flags.StringVar(&c.SIGSubscriptionID, "sig-subscription-id", "", "AKS's subscription that the shared galleries are in (required with --use-sig)")
 	flags.StringVar(&c.DiskEncryptionSetID, "node-osdisk-diskencryptionset-id", "", "resource id of the disk encryption set for OS disks (default: Azure's own keys)")
 }
 
-// validate checks the settings for machines that Compute makes, or AKS, which needs no token
+// validate checks the settings for VMs that karve creates, or AKS, which needs no token
 // for galleries of its own.
 func (c ImagesConfig) validate(compute bool) error {
 	var f faults
@@ -49,8 +48,8 @@ func (c ImagesConfig) validate(compute bool) error {
 
 var encryptionSetID = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/diskEncryptionSets/[^/]+$`)
 
-// gallery is where the provider takes images from. Who leaves use-sig out means the
-// community galleries, whatever else is set.
+// gallery is where the provider takes images from: the community galleries without use-sig,
+// whatever else is set.
 func (c ImagesConfig) gallery() azure.SharedGallery {
 	if !c.UseSIG {
 		return azure.SharedGallery{}

@@ -155,7 +155,7 @@ func TestOneCloudOnly(t *testing.T) {
 
 func TestCloudByName(t *testing.T) {
 	for name, ok := range map[string]bool{"": true, "azurepubliccloud": true, "AzureChinaCloud": true, "AzureUSGovernmentCloud": true, "AzureMars": false} {
-		_, err := AzureConfig{Cloud: name}.cloud()
+		_, err := CloudConfig{Cloud: name}.cloud()
 		if (err == nil) != ok {
 			t.Errorf("ARM_CLOUD=%q: error %v, want accepted=%v", name, err, ok)
 		}

@@ -65,7 +65,7 @@ func (c *Config) complete(flags *pflag.FlagSet, lookup func(string) (string, boo
 // run wires the cluster, Azure and the controllers, and works until ctx ends.
 func run(ctx context.Context, c Config) error {
 	limitMemory(c.Core.MemoryLimit)
-	log, err := openLog(c.Core)
+	log, err := openLog(c.Core.LogConfig)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func run(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("finding the cluster (set KUBECONFIG, or run in a pod): %w", err)
 	}
-	access, err := reachAzure(c.Azure)
+	access, err := reachAzure(c.Azure.CloudConfig)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (c CoreConfig) options(cloud *azure.Provider, log logr.Logger, add func(crm
 		Settings:                c.settings(),
 		Disruption:              c.disruption(),
 		Validation:              c.ConsolidationValidation,
-		CollectGrace:            c.MachineGrace,
+		CollectGrace:            c.OrphanGrace,
 	}
 }
 
@@ -230,7 +230,7 @@ func (c AzureConfig) options(ctx context.Context, cluster *rest.Config, access a
 }
 
 // tokens follow the cluster's bootstrap tokens once they are started.
-func (c AzureConfig) tokens(cluster *rest.Config, log logr.Logger) (*bootstrapTokens, error) {
+func (c ClusterConfig) tokens(cluster *rest.Config, log logr.Logger) (*bootstrapTokens, error) {
 	secrets, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for bootstrap tokens: %w", err)
@@ -255,7 +255,7 @@ func authorityOf(cluster *rest.Config) ([]byte, error) {
 
 // dnsServiceIP is the flag's value, else the address of kube-system/kube-dns. A
 // cluster without that service gets AKS's default from the provider.
-func (c AzureConfig) dnsServiceIP(ctx context.Context, cluster *rest.Config) (string, error) {
+func (c NetworkConfig) dnsServiceIP(ctx context.Context, cluster *rest.Config) (string, error) {
 	if c.DNSServiceIP != "" {
 		return c.DNSServiceIP, nil
 	}

@@ -15,7 +15,7 @@ func TestEndpointsOfACustomCloud(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := AzureConfig{EnvironmentFile: file}.customCloud()
+	c, err := CloudConfig{EnvironmentFile: file}.customCloud()
 	if err != nil || c.RegistrySuffix != "registry.example" || c.RepoDepot != "https://packages.example" {
 		t.Errorf("%+v, %v", c, err)
 	}

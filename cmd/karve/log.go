@@ -13,7 +13,7 @@ import (
 
 // openLog returns the logger for the configured level and outputs. Files are
 // appended to and stay open as long as the process.
-func openLog(c CoreConfig) (logr.Logger, error) {
+func openLog(c LogConfig) (logr.Logger, error) {
 	var outputs []io.Writer
 	for _, path := range c.LogOutputPaths {
 		output, err := openOutput(path)

@@ -25,7 +25,7 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "karve",
 		Short: "karve carves Kubernetes nodes out of a cloud",
-		Long: "karve watches pods that do not fit, decides which machines would serve them best for the\n" +
+		Long: "karve watches pods that do not fit, decides which instance types serve them best for the\n" +
 			"least money, and buys them. It speaks Karpenter's API.",
 		Args: cobra.NoArgs,
 	}

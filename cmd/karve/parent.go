@@ -13,8 +13,8 @@ import (
 const parentVariable = "KARVE_PARENT_FD"
 
 // dieWithParent ends this process when its parent is gone, however it went: the
-// kernel closes a dead process's descriptors even after SIGKILL. Whoever starts
-// karve without the variable (a Deployment does) gets none of this.
+// kernel closes a dead process's descriptors even after SIGKILL. Without the variable, as
+// in a Deployment, it does nothing.
 func dieWithParent() error {
 	value := os.Getenv(parentVariable)
 	if value == "" {
@@ -26,7 +26,7 @@ func dieWithParent() error {
 	}
 	(&panics.Reporter{}).Go("parent", func() {
 		// The parent never writes: the read returns only at the pipe's end. karve is
-		// made to be killed at any point, so there is nothing to tidy.
+		// made to be killed at any point, so there is nothing to clean up.
 		_, _ = os.NewFile(uintptr(fd), "parent").Read(make([]byte, 1))
 		os.Exit(1)
 	})

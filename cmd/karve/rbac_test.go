@@ -38,7 +38,8 @@ import (
 func TestRoleHoldsWhatIsFollowed(t *testing.T) {
 	cluster := newEmptyCluster(t)
 	o := CoreConfig{
-		FeatureGates: "NodeOverlay=true,CapacityBuffer=true,StaticCapacity=true", DisableLeaderElection: true,
+		SchedulingConfig:     SchedulingConfig{FeatureGates: "NodeOverlay=true,CapacityBuffer=true,StaticCapacity=true"},
+		LeaderElectionConfig: LeaderElectionConfig{DisableLeaderElection: true},
 	}.options(nil, logr.Discard(), func(m crmanager.Manager) error {
 		versions := discovery.NewDiscoveryClientForConfigOrDie(m.GetConfig())
 		return (&nodeclass.Reconciler{Client: m.GetClient(), Azure: &azure.Provider{}, Versions: versions}).Register(m)

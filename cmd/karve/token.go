@@ -21,7 +21,7 @@ import (
 var tokenForm = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
 const (
-	// tokenReserve is how long a token must still live: a machine asked for now
+	// tokenReserve is how long a token must still live: a VM requested now
 	// shows it within AKS's limit for provisioning, 15 minutes.
 	tokenReserve = 15 * time.Minute
 	// tokenPatience bounds the wait for the first list of tokens, at the first launch.
@@ -30,7 +30,7 @@ const (
 
 // bootstrapTokens are the tokens with which nodes may join, as the cluster has
 // them now: those of AKS are rotated, and one that a flag gave at start would make
-// machines that never join.
+// VMs that never join.
 type bootstrapTokens struct {
 	informer cache.SharedIndexInformer
 	// flag is the token for clusters whose tokens cannot be read; it may be empty.
@@ -43,7 +43,7 @@ type bootstrapTokens struct {
 
 func newBootstrapTokens(cluster kubernetes.Interface, flag string, log logr.Logger) (*bootstrapTokens, error) {
 	t := &bootstrapTokens{flag: flag, now: time.Now, log: log}
-	// Only tokens are fetched: nobody else's secret enters this process.
+	// Only tokens are fetched: other Secrets never enter this process.
 	t.informer = v1.NewFilteredSecretInformer(cluster, metav1.NamespaceSystem, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = "type=" + string(corev1.SecretTypeBootstrapToken)
 	})

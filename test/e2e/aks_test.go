@@ -25,7 +25,7 @@ func aksMakes(t *testing.T) *local.Environment {
 		Controlplane:  b.controlplane,
 		Karve:         b.karve,
 		ProvisionMode: "aksmachineapiheaderbatch",
-		KarveEnv:      []string{"MACHINE_GRACE=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s"},
+		KarveEnv:      []string{"ORPHAN_GRACE_PERIOD=5s", "LEADER_ELECTION_LEASE_DURATION=60s", "CONSOLIDATION_VALIDATION_DELAY=3s"},
 		Azure:         azureemulator.Options{TimeScale: 0.02, Seed: 1},
 		Progress:      func(step string) { t.Log(step) },
 	})

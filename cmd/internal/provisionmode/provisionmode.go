@@ -4,10 +4,10 @@ package provisionmode
 
 // The provision modes that karve has, as Karpenter spells them.
 const (
-	// Scriptless has Compute make machines. It is the default.
+	// Scriptless has Compute create VMs. It is the default.
 	Scriptless = "aksscriptless"
-	// Machines has AKS make machines, one by one.
+	// Machines has AKS create VMs, one by one.
 	Machines = "aksmachineapi"
-	// Batches has AKS make machines, many with one request.
+	// Batches has AKS create VMs, many with one request.
 	Batches = "aksmachineapiheaderbatch"
 )
