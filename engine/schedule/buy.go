@@ -6,6 +6,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/schedule/covering"
 )
 
 // shapeGroup is the allotments with the same pod shape and cell. They ask the same of a node
@@ -35,8 +36,8 @@ type buyer struct {
 	tier        []*poolState
 	shapeGroups []*shapeGroup
 	candidates  []*candidate
-	lambda      [quantity.Dims]float64 // USD/h per base unit
-	mu          float64                // USD/h for one node, to pods limited per node
+	// prices are in USD/h. That of a node is what one is worth to pods limited per node.
+	prices covering.Prices
 	// forced is how many nodes the pods limited per node need at least, and each is what one
 	// of them would hold if all pods were spread evenly.
 	forced int

@@ -61,7 +61,7 @@ func (b *buyer) gather() {
 	})
 	b.candidates = b.undominated(b.candidates)
 	var cost float64
-	cost, b.lambda, b.mu = b.worth(demand)
+	cost, b.prices = b.worth(demand)
 	b.foresee(cost)
 	b.rank()
 }

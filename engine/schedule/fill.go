@@ -54,7 +54,7 @@ func (b *buyer) fill(c *candidate) {
 	}
 	c.used, c.least = f.whole.Sub(f.room), f.least
 	// A filling is never worth zero: placing its pods matters more than any price.
-	c.value = max(b.valueOf(&c.used), math.SmallestNonzeroFloat64)
+	c.value = max(b.prices.Units.Worth(&c.used), math.SmallestNonzeroFloat64)
 	if slices.ContainsFunc(f.order, func(p *allotment) bool { return p.nodeRules.keepsApart() }) {
 		c.value += b.valueOfPlace(c)
 	}

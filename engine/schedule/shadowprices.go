@@ -8,6 +8,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/schedule/covering"
 )
 
 // ShadowPrices say what pods are worth in the pools that they would be launched from: no
@@ -25,9 +26,9 @@ import (
 // on nodes.
 type ShadowPrices struct {
 	groups map[*cluster.PodShape]int
-	sets   [][][quantity.Dims]float64 // by proportion and group: USD/h per base unit
-	demand []quantity.Vector          // by group
-	prices [][quantity.Dims]float64   // the set under which all pods together are worth most
+	sets   [][]covering.Units // by proportion and group: USD/h per base unit
+	demand []quantity.Vector  // by group
+	prices []covering.Units   // the set under which all pods together are worth most
 }
 
 // proportions are the factors by which the requested memory is scaled before prices are
@@ -49,7 +50,7 @@ func NewShadowPrices(w *cluster.Snapshot, hosts []*cluster.NodeInfo) *ShadowPric
 		demand = demand.Add(f.demand)
 		r.demand = append(r.demand, f.demand)
 	}
-	machines := make([][]shape, len(factions))
+	machines := make([][]covering.Shape, len(factions))
 	for i, f := range factions {
 		machines[i] = shapes(tier, f.rows, &demand)
 	}
@@ -88,17 +89,18 @@ func (r *ShadowPrices) group(tier []*poolState, hosts []*cluster.NodeInfo) []*de
 }
 
 // prices returns the prices for one proportion, by group.
-func prices(factions []*demandGroup, machines [][]shape, demand quantity.Vector, proportion float64) [][quantity.Dims]float64 {
+func prices(factions []*demandGroup, machines [][]covering.Shape, demand quantity.Vector, proportion float64) []covering.Units {
 	order := make([]int, len(factions))
 	for i, f := range factions {
 		order[i] = i
 		asked := f.demand
 		asked[quantity.Memory] = int64(float64(asked[quantity.Memory]) * proportion)
-		_, f.prices, _ = shadow(asked, 0, machines[i])
-		f.worth = worth(&demand, &f.prices)
+		_, solved := covering.Solve(asked, 0, machines[i])
+		f.prices = solved.Units
+		f.worth = f.prices.Worth(&demand)
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(factions[y].worth, factions[x].worth) })
-	out := make([][quantity.Dims]float64, len(factions))
+	out := make([]covering.Units, len(factions))
 	for i, at := range order {
 		for _, before := range order[:i] {
 			factions[at].cut(factions[before])

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/karve-dev/karve/engine/cluster"
-	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/schedule/covering"
 )
 
 // Groups is the number of groups of pods: those of one group may use the same offerings.
@@ -44,13 +44,13 @@ func (r *ShadowPrices) Room(h *cluster.NodeInfo, group int) float64 {
 }
 
 // dearest is the set of prices under which all demand together is worth most.
-func (r *ShadowPrices) dearest(factions []*demandGroup) [][quantity.Dims]float64 {
-	var best [][quantity.Dims]float64
+func (r *ShadowPrices) dearest(factions []*demandGroup) []covering.Units {
+	var best []covering.Units
 	most := -1.0
 	for _, set := range r.sets {
 		sum := 0.0
 		for n, f := range factions {
-			sum += worth(&f.demand, &set[n])
+			sum += set[n].Worth(&f.demand)
 		}
 		if sum > most {
 			most, best = sum, set

@@ -7,6 +7,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/schedule/covering"
 )
 
 // apartness counts the pods left to place that share a counter, and how many of them one node
@@ -90,7 +91,7 @@ func (b *buyer) rank() {
 		room := c.room
 		b.cap(c, &room)
 		c.filled = false
-		c.floor = c.price / max(b.valueOf(&room)+b.valueOfPlace(c), math.SmallestNonzeroFloat64)
+		c.floor = c.price / max(b.prices.Units.Worth(&room)+b.valueOfPlace(c), math.SmallestNonzeroFloat64)
 	}
 	slices.SortStableFunc(b.candidates, func(x, y *candidate) int { return cmp.Compare(x.floor, y.floor) })
 }
@@ -135,19 +136,10 @@ func (b *buyer) forcedNow() int {
 	return forced
 }
 
-// valueOf prices a vector of resources.
-func (b *buyer) valueOf(v *quantity.Vector) float64 {
-	var value float64
-	for d, n := range v {
-		value += float64(float64(max(0, n)) * b.lambda[d])
-	}
-	return value
-}
-
 // valueOfPlace is the worth of one more node to pods limited per node, besides its capacity.
 func (b *buyer) valueOfPlace(c *candidate) float64 {
 	if b.forces(c.group) {
-		return b.mu
+		return b.prices.Node
 	}
 	return 0
 }
@@ -156,14 +148,14 @@ func (b *buyer) valueOfPlace(c *candidate) float64 {
 // The prices are the shadow prices, blended with a little of each resource's cheapest price,
 // so that a resource in surplus still counts for something. cost is the least that the demand
 // can cost.
-func (b *buyer) worth(demand quantity.Vector) (cost float64, lambda [quantity.Dims]float64, mu float64) {
+func (b *buyer) worth(demand quantity.Vector) (cost float64, prices covering.Prices) {
 	const blend = 0.05
-	shapes := make([]shape, len(b.candidates))
+	shapes := make([]covering.Shape, len(b.candidates))
 	for i, c := range b.candidates {
-		shapes[i] = shape{capped(c.room, &demand), c.price}
+		shapes[i] = covering.Shape{Room: covering.Capped(c.room, &demand), Price: c.price}
 	}
-	cost, lambda, mu = shadow(demand, b.forced, shapes)
-	for d := range lambda {
+	cost, prices = covering.Solve(demand, b.forced, shapes)
+	for d := range prices.Units {
 		if demand[d] == 0 {
 			continue
 		}
@@ -174,8 +166,8 @@ func (b *buyer) worth(demand quantity.Vector) (cost float64, lambda [quantity.Di
 			}
 		}
 		if !math.IsInf(cheapest, 1) {
-			lambda[d] = float64((1-blend)*lambda[d]) + float64(blend*cheapest)
+			prices.Units[d] = float64((1-blend)*prices.Units[d]) + float64(blend*cheapest)
 		}
 	}
-	return cost, lambda, mu
+	return cost, prices
 }
