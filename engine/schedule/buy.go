@@ -57,7 +57,7 @@ type buyer struct {
 // round launches the candidate with the lowest price per value, and more of the same while it
 // stays about as good.
 func (s *solver) buy(tier []*poolState, parts []*allotment) {
-	if s.overMaxPrice {
+	if s.spending.over {
 		return
 	}
 	b := &buyer{solver: s, tier: tier}
@@ -68,7 +68,7 @@ func (s *solver) buy(tier []*poolState, parts []*allotment) {
 	b.scratch = filling{counts: make([]int, len(s.counters.all)), mounts: map[cluster.Mount]bool{}}
 	b.crowded = make([]apartness, len(s.counters.all))
 	b.gather()
-	for !b.overMaxPrice {
+	for !b.spending.over {
 		best := b.best()
 		if best == nil && !b.diluted() {
 			return
@@ -191,7 +191,7 @@ func (b *buyer) purchase(c *candidate) bool {
 			copies = min(copies, 1) // only the first of the copies can be the first pod anywhere
 		}
 	}
-	allowed := b.affordable(c.stall, c.row)
+	allowed := b.limits.affordable(c.stall, c.row)
 	b.purchases++
 	var kinds []*podGroup // copies share the slice
 	for n := range min(copies, allowed) {

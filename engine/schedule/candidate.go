@@ -70,8 +70,8 @@ func (b *buyer) gather() {
 // more than is left of its maximum price, whatever is launched. That is certain in the last
 // tier only: a later tier may sell the rest for less.
 func (b *buyer) foresee(cost float64) {
-	if b.search.sketching && b.last && cost*(1-1e-9)*1e9 > float64(b.maxPrice-b.spent)+1 {
-		b.overMaxPrice = true
+	if b.search.sketching && b.last {
+		b.spending.foresee(cost)
 	}
 }
 
@@ -148,7 +148,7 @@ func (b *buyer) addUndominated(out []*candidate, i int, g offeringGroup) []*cand
 		if most != nil {
 			room = lesser(room, most)
 		}
-		if b.beaten(out[first:], room, shared) || b.affordable(m, row) == 0 {
+		if b.beaten(out[first:], room, shared) || b.limits.affordable(m, row) == 0 {
 			continue
 		}
 		out = append(out, &candidate{stall: m, tier: i, row: row, room: *room, price: m.Catalog.Offerings[row].Price.USD(), group: shared})

@@ -128,7 +128,7 @@ func (s *solver) onSale(k *podGroup) []cell {
 // a node there. Fallbacks are offerings like others, or left out.
 func (s *solver) price(k *podGroup, fallbacks bool) []cell {
 	var out []cell
-	for _, m := range s.pools {
+	for _, m := range s.pools.all {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
@@ -191,7 +191,7 @@ func (s *solver) bought(m *poolState, rows bitset.Set) (offering.Price, bool) {
 // cheapest is the price of the first of the offerings that can be launched now.
 func (s *solver) cheapest(m *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.All() {
-		if m.Catalog.Offerings[row].Unavailable == "" && s.affordable(m, row) > 0 {
+		if m.Catalog.Offerings[row].Unavailable == "" && s.limits.affordable(m, row) > 0 {
 			return m.Catalog.Offerings[row].Price, true
 		}
 	}

@@ -80,55 +80,8 @@ func (s *solver) describe(l *launch) Launch {
 func (s *solver) choose(l *launch) bitset.Set {
 	rows := s.choices(l)
 	l.first = rows.First()
-	s.redraw(l)
+	s.limits.swapQuota(l)
 	return rows
-}
-
-// redraw takes the quota use of the first offering out of the quota, in place of the planned
-// offering's: two launches must not both fall back on the last of a quota.
-func (s *solver) redraw(l *launch) {
-	rows := l.pool.Catalog.Offerings
-	if l.first == l.row || len(rows[l.row].QuotaUses)+len(rows[l.first].QuotaUses) == 0 {
-		return
-	}
-	s.draw(&rows[l.row], -1)
-	s.draw(&rows[l.first], 1)
-	for _, d := range rows[l.first].QuotaUses {
-		if left, ok := s.budgets[d.Quota]; ok && left < s.largestDraw(d.Quota) {
-			for _, m := range s.pools {
-				m.scarce = nil
-			}
-			return
-		}
-	}
-}
-
-// draw takes the quota use of n nodes of the offering out of the quota.
-func (s *solver) draw(row *offering.CatalogOffering, n int64) {
-	for _, d := range row.QuotaUses {
-		if _, ok := s.budgets[d.Quota]; ok {
-			s.budgets[d.Quota] -= n * d.Amount
-		}
-	}
-}
-
-// largestDraw is the most that one node of any offering uses of the quota.
-func (s *solver) largestDraw(budget string) int64 {
-	if most, ok := s.draws[budget]; ok {
-		return most
-	}
-	most := int64(0)
-	for _, m := range s.pools {
-		for i := range m.Catalog.Offerings {
-			for _, d := range m.Catalog.Offerings[i].QuotaUses {
-				if d.Quota == budget {
-					most = max(most, d.Amount)
-				}
-			}
-		}
-	}
-	s.draws[budget] = most
-	return most
 }
 
 func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
@@ -193,7 +146,7 @@ func (s *solver) choices(l *launch) bitset.Set {
 	if m.varied() {
 		s.spare.Copy(out)
 	}
-	if s.scarce(m).Meets(out) {
+	if s.limits.scarceIn(m).Meets(out) {
 		s.dropScarce(l, out)
 	}
 	if len(m.Limited)+len(m.Uncounted) > 0 {
@@ -241,24 +194,10 @@ func (m *poolState) onSale() bitset.Set {
 	return m.sale
 }
 
-// scarce returns the offerings for which too little quota is left: only a launch that gives
-// back what it reserved may still choose one.
-func (s *solver) scarce(m *poolState) bitset.Set {
-	if m.scarce == nil {
-		m.scarce = bitset.Set{}
-		for i := range m.Catalog.Offerings {
-			if !s.drawable(&m.Catalog.Offerings[i], nil) {
-				m.scarce.Put(i)
-			}
-		}
-	}
-	return m.scarce
-}
-
 func (s *solver) dropScarce(l *launch, rows bitset.Set) {
 	reserved := l.pool.Catalog.Offerings[l.row].QuotaUses
-	for row := range rows.And(s.scarce(l.pool)).All() {
-		if !s.drawable(&l.pool.Catalog.Offerings[row], reserved) {
+	for row := range rows.And(s.limits.scarceIn(l.pool)).All() {
+		if !s.quota.covers(&l.pool.Catalog.Offerings[row], reserved) {
 			rows.Drop(row)
 		}
 	}

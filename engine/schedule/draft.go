@@ -69,7 +69,7 @@ func (d *Draft) Unplaced() int {
 
 // OverMaxPrice reports whether the plan would have cost more than the maximum price. The plan
 // is then of no use.
-func (d *Draft) OverMaxPrice() bool { return d.s != nil && d.s.overMaxPrice }
+func (d *Draft) OverMaxPrice() bool { return d.s != nil && d.s.spending.over }
 
 // Price is what the launches cost per hour as planned; the plan's first offerings cost at
 // most as much.
@@ -77,7 +77,7 @@ func (d *Draft) Price() offering.Price {
 	if d.s == nil {
 		return 0
 	}
-	return d.s.spent
+	return d.s.spending.spent
 }
 
 // Launches are the nodes launched while no preference is honoured; without preferences they
@@ -108,20 +108,20 @@ const sketchPatience = 2
 // conclude honours the preferences that can be paid for on top of the plan that honours none.
 func (b *preferenceSearch) conclude(plain *solver) Plan {
 	b.sketching = false
-	if plain.maxPrice < noMaxPrice {
+	if plain.spending.most < noMaxPrice {
 		b.patience, b.boundless = sketchPatience, true
 	}
-	if plain.overMaxPrice {
+	if plain.spending.over {
 		return plain.plan()
 	}
 	b.preferences()
 	if len(b.items) == 0 {
 		return plain.plan()
 	}
-	b.most = plain.maxPrice
+	b.most = plain.spending.most
 	if slices.Contains(slices.Collect(maps.Values(b.minds)), true) {
 		// It must fill nodes by preference, as the plans do that it is compared with.
-		plain = b.attempt(nil, plain.maxPrice)
+		plain = b.attempt(nil, plain.spending.most)
 	}
 	return b.choose(plain)
 }

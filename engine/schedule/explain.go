@@ -49,7 +49,7 @@ func (e *explainer) unplaced(k *podGroup) Unplaced {
 	if k.PodClass.Refused != "" {
 		return u
 	}
-	if len(e.pools) == 0 {
+	if len(e.pools.all) == 0 {
 		u.Because, u.Detail = reason.NoPools, "there is no NodePool to buy from"
 		return u
 	}
@@ -57,7 +57,7 @@ func (e *explainer) unplaced(k *podGroup) Unplaced {
 	if e.learned.unplaceable[k.PodClass] {
 		u.Detail = "places that the other pods need are not to be had, so none of them can be placed"
 	}
-	for _, m := range e.pools {
+	for _, m := range e.pools.all {
 		f := e.funnel(m, k)
 		u.Funnels = append(u.Funnels, f)
 		if rank := furthest(f); rank > best {
@@ -119,7 +119,7 @@ func (e *explainer) funnelBuilder(m *poolState, shape *cluster.PodShape) *funnel
 	v := &funnelBuilder{f, m.Compatible(shape).All}
 	v.sift(reason.Limits, m.withinLimits, func(out bitset.Set) (string, map[string]any) { return m.explainLimits(e.w, out) })
 	for _, kind := range []reason.Reason{reason.Quota, reason.Addresses} {
-		v.sift(kind, func(row int) bool { return !e.lacks(&m.Catalog.Offerings[row], kind) }, func(out bitset.Set) (string, map[string]any) { return e.explainBudget(m, out, kind) })
+		v.sift(kind, func(row int) bool { return !e.quota.lacks(&m.Catalog.Offerings[row], kind) }, func(out bitset.Set) (string, map[string]any) { return e.explainBudget(m, out, kind) })
 	}
 	v.sift(reason.Availability, func(row int) bool { return m.Catalog.Offerings[row].Unavailable == "" }, m.explainAvailability)
 	return v
@@ -188,26 +188,10 @@ func (m *poolState) explainUncounted(u *cluster.Uncounted) (string, map[string]a
 	return fmt.Sprintf("%s, but more than %d extended resources are offered and asked for at the same time, and others are counted first", detail, quantity.Extended), facts
 }
 
-// kindOf is the reason for which a quota excludes offerings.
-func kindOf(budget string) reason.Reason {
-	if strings.HasPrefix(budget, offering.AddressQuota) {
-		return reason.Addresses
-	}
-	return reason.Quota
-}
-
-// lacks reports whether a quota of that kind has too little left for an offering.
-func (s *solver) lacks(row *offering.CatalogOffering, kind reason.Reason) bool {
-	return slices.ContainsFunc(row.QuotaUses, func(d offering.QuotaUse) bool {
-		left, limited := s.budgets[d.Quota]
-		return limited && left < d.Amount && kindOf(d.Quota) == kind
-	})
-}
-
 // explainScarcity is explainBudget for one offering, with the kind that it lacks.
 func (s *solver) explainScarcity(m *poolState, row int) (kind reason.Reason, why func() (string, map[string]any)) {
 	kind = reason.Quota
-	if !s.lacks(&m.Catalog.Offerings[row], kind) {
+	if !s.quota.lacks(&m.Catalog.Offerings[row], kind) {
 		kind = reason.Addresses
 	}
 	return kind, func() (string, map[string]any) { return s.explainBudget(m, bitset.Of(row), kind) }
@@ -218,7 +202,7 @@ func (s *solver) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason
 	short, needed := map[string]int{}, map[string]int64{}
 	for row := range rows.All() {
 		for _, d := range m.Catalog.Offerings[row].QuotaUses {
-			left, ok := s.budgets[d.Quota]
+			left, ok := s.quota.left[d.Quota]
 			if !ok || d.Amount <= left || kindOf(d.Quota) != kind {
 				continue
 			}
@@ -234,7 +218,7 @@ func (s *solver) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason
 			worst = name
 		}
 	}
-	left := max(0, s.budgets[worst])
+	left := max(0, s.quota.left[worst])
 	detail := fmt.Sprintf("quota %s has %d left", worst, left)
 	if subnet, ok := strings.CutPrefix(worst, offering.AddressQuota); ok {
 		detail = fmt.Sprintf("subnet %s has %d addresses left", subnet, left)

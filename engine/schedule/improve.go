@@ -238,7 +238,7 @@ func (x *improver) priceOf(l *launch) offering.Price {
 	for row := range rows.All() {
 		if r := &m.Catalog.Offerings[row]; r.Price >= price {
 			break
-		} else if x.drawable(r, m.Catalog.Offerings[l.row].QuotaUses) {
+		} else if x.quota.covers(r, m.Catalog.Offerings[l.row].QuotaUses) {
 			return r.Price
 		}
 	}
@@ -248,17 +248,7 @@ func (x *improver) priceOf(l *launch) offering.Price {
 // remove gives a node back, with what was reserved for it.
 func (x *improver) remove(l *launch) {
 	x.gone[l] = true
-	x.release(l)
-}
-
-// unreserve undoes reserve.
-func (s *solver) unreserve(m *poolState, row int) {
-	s.spent -= m.Catalog.Offerings[row].Price
-	if m.nodesLeft >= 0 {
-		m.nodesLeft++
-	}
-	m.left = m.left.Add(m.Catalog.Capacity[m.Catalog.Offerings[row].Type])
-	s.draw(&m.Catalog.Offerings[row], -1)
+	x.limits.release(l)
 }
 
 // merge replaces two nodes by one where that is cheaper.
@@ -349,11 +339,11 @@ func (x *improver) together(m *poolState, row int, a, b *launch) *launch {
 
 // replace launches one for a and b when limits and quota allow it and it is cheaper.
 func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
-	x.release(a)
-	x.release(b)
-	if x.affordable(one.pool, one.row) == 0 || x.priceOf(one) >= before || !x.order(one, &one.used) {
-		x.take(a)
-		x.take(b)
+	x.limits.release(a)
+	x.limits.release(b)
+	if x.limits.affordable(one.pool, one.row) == 0 || x.priceOf(one) >= before || !x.order(one, &one.used) {
+		x.limits.reserve(a)
+		x.limits.reserve(b)
 		return false
 	}
 	*a = *one
@@ -365,7 +355,7 @@ func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
 // rehouse records again where pods are, after some have moved.
 func (s *solver) rehouse() {
 	s.placements = slices.DeleteFunc(s.placements, func(h placement) bool { return h.launch != nil })
-	for _, m := range s.pools {
+	for _, m := range s.pools.all {
 		clear(m.pods)
 		clear(m.crowded)
 	}

@@ -69,7 +69,7 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 	clear(s.reached)
 	s.launchSummary = s.summarizeLaunches()
 	defer func() { s.launchSummary = nil }()
-	for _, m := range s.pools {
+	for _, m := range s.pools.all {
 		m.known = nil
 	}
 	for _, k := range s.podGroups {
@@ -118,7 +118,7 @@ func (s *solver) opened(t *domainCount) []int {
 		bought = s.summarizeLaunches()
 	}
 	var out []int
-	for _, m := range s.pools {
+	for _, m := range s.pools.all {
 		set := bought.rows[m].And(s.counting(t, m))
 		for _, c := range m.Cells([]*constraint.Key{t.key}) {
 			if v := c.Values[0]; v >= 0 && c.Offerings.Meets(set) && !slices.Contains(out, v) {

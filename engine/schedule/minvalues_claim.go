@@ -5,7 +5,6 @@ import (
 	"sort"
 
 	"github.com/karve-dev/karve/engine/bitset"
-	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
@@ -23,20 +22,12 @@ func (s *solver) exchangeable(l *launch, row int) bool {
 		return false
 	}
 	// More expensive offerings need no quota now, only before the plan; see putBack.
-	return row > l.row && s.onceDrawable(&m.Catalog.Offerings[row]) || s.drawable(&m.Catalog.Offerings[row], m.Catalog.Offerings[l.row].QuotaUses)
+	return row > l.row && s.quota.covered(&m.Catalog.Offerings[row]) || s.quota.covers(&m.Catalog.Offerings[row], m.Catalog.Offerings[l.row].QuotaUses)
 }
 
 // claimed reports whether the offering is within what the launch claims of the pool's limits.
 func (m *poolState) claimed(l *launch, row int) bool {
 	return m.uncounted(row) == nil && !slices.ContainsFunc(m.Limited, func(d quantity.Dim) bool { return m.capacity(row)[d] > l.claim[d] })
-}
-
-// onceDrawable reports whether there was quota for the offering before this plan.
-func (s *solver) onceDrawable(row *offering.CatalogOffering) bool {
-	return !slices.ContainsFunc(row.QuotaUses, func(d offering.QuotaUse) bool {
-		left, ok := s.w.QuotaLeft[d.Quota]
-		return ok && d.Amount > left
-	})
 }
 
 // putBack adds to the launch's offerings as many of before as it needs for its variety: there
@@ -49,7 +40,7 @@ func (s *solver) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
 	}
 	first := rows.First() // there must be quota for the offering that is tried first
 	for row := range before.Minus(*rows).All() {
-		if row < first || !s.onceDrawable(&m.Catalog.Offerings[row]) || !m.claimed(l, row) {
+		if row < first || !s.quota.covered(&m.Catalog.Offerings[row]) || !m.claimed(l, row) {
 			continue
 		}
 		for i := range m.MinValues {
@@ -75,34 +66,8 @@ func (s *solver) order(l *launch, used *quantity.Vector) bool {
 		}
 		l.claim = &claim
 	}
-	s.take(l)
+	s.limits.reserve(l)
 	return true
-}
-
-// take takes the launch's claim out of limits and quota.
-func (s *solver) take(l *launch) {
-	m := l.pool
-	s.orders++
-	s.reserve(m, l.row)
-	if l.claim != nil {
-		m.left = m.left.Add(*m.capacity(l.row)).Sub(*l.claim)
-		if m.minValues.most > 0 {
-			m.minValues.most--
-		}
-	}
-}
-
-// release undoes take.
-func (s *solver) release(l *launch) {
-	m := l.pool
-	s.orders++
-	s.unreserve(m, l.row)
-	if l.claim != nil {
-		m.left = m.left.Sub(*m.capacity(l.row)).Add(*l.claim)
-		if m.minValues.most >= 0 {
-			m.minValues.most++
-		}
-	}
 }
 
 // claim is what a node takes of its pool's limits: the capacity of its offering or, where it

@@ -29,10 +29,10 @@ type shortage struct {
 // fewer nodes.
 func (l *learned) dilute(s *solver) bool {
 	again := false
-	if s.overMaxPrice || s.w.Settings.RelaxMinValues {
+	if s.spending.over || s.w.Settings.RelaxMinValues {
 		return false
 	}
-	for _, m := range s.pools {
+	for _, m := range s.pools.all {
 		if !m.varied() {
 			continue
 		}

@@ -1,11 +1,11 @@
 package schedule
 
 import (
+	"math"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
-	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
@@ -22,10 +22,81 @@ type poolState struct {
 	base      *nodeRequirements
 	known     bitset.Set             // see known
 	sale      bitset.Set             // see onSale
-	scarce    bitset.Set             // see scarce
 	bySize    map[quantity.Dim][]int // see descending
 	minValues *minValuesState        // nil without minValues
 }
+
+// nodes is how many more nodes of the offering the pool's limits allow.
+func (m *poolState) nodes(row int) int {
+	if !m.withinLimits(row) {
+		return 0
+	}
+	n := math.MaxInt32
+	if m.nodesLeft >= 0 {
+		n = min(n, m.nodesLeft)
+	}
+	if m.varied() && m.minValues.most >= 0 {
+		n = min(n, m.minValues.most)
+	}
+	capacity := m.capacity(row)
+	for _, d := range m.Limited {
+		if capacity[d] > 0 {
+			n = min(n, int(min(m.left[d]/capacity[d], 1<<30)))
+		}
+	}
+	return n
+}
+
+// withinLimits reports whether one more node of the offering keeps the pool within its
+// limits. A pool that is over a limit launches nothing, not even types without that resource:
+// Karpenter refuses likewise, and an operator who lowered a limit wants no more nodes.
+func (m *poolState) withinLimits(row int) bool {
+	if m.nodesLeft == 0 {
+		return false
+	}
+	capacity := m.capacity(row)
+	for _, d := range m.Limited {
+		if m.left[d] < 0 || capacity[d] > m.left[d] {
+			return false
+		}
+	}
+	return m.uncounted(row) == nil
+}
+
+// reserve takes one node of the offering out of the pool's limits. A claim, when there is one,
+// counts in place of the offering's capacity.
+func (m *poolState) reserve(row int, claim *quantity.Vector) {
+	if m.nodesLeft > 0 {
+		m.nodesLeft--
+	}
+	m.bought.Put(row)
+	m.left = m.left.Sub(*m.capacity(row))
+	if claim == nil {
+		return
+	}
+	m.left = m.left.Add(*m.capacity(row)).Sub(*claim)
+	if m.minValues.most > 0 {
+		m.minValues.most--
+	}
+}
+
+// release undoes reserve.
+func (m *poolState) release(row int, claim *quantity.Vector) {
+	if m.nodesLeft >= 0 {
+		m.nodesLeft++
+	}
+	m.left = m.left.Add(*m.capacity(row))
+	if claim == nil {
+		return
+	}
+	m.left = m.left.Sub(*m.capacity(row)).Add(*claim)
+	if m.minValues.most >= 0 {
+		m.minValues.most++
+	}
+}
+
+// poolList is the NodePools of one attempt, as the snapshot orders them: the heaviest first.
+type poolList struct{ all []*poolState }
 
 // fitKey names what a shape can use of a pool within a cell.
 type fitKey struct {
@@ -67,49 +138,6 @@ func (s *solver) fit(m *poolState, p *allotment) *cluster.Compatible {
 	return f
 }
 
-// affordable is how many more nodes of the offering the pool's limits and the quota still
-// allow.
-func (s *solver) affordable(m *poolState, row int) int {
-	n := s.payable(m.Catalog.Offerings[row].Price)
-	if m.nodesLeft >= 0 {
-		n = min(n, m.nodesLeft)
-	}
-	if m.varied() && m.minValues.most >= 0 {
-		n = min(n, m.minValues.most)
-	}
-	if !m.withinLimits(row) {
-		return 0
-	}
-	capacity := &m.Catalog.Capacity[m.Catalog.Offerings[row].Type]
-	for _, d := range m.Limited {
-		if capacity[d] > 0 {
-			n = min(n, int(min(m.left[d]/capacity[d], 1<<30)))
-		}
-	}
-	for _, d := range m.Catalog.Offerings[row].QuotaUses {
-		if left, ok := s.budgets[d.Quota]; ok && d.Amount > 0 {
-			n = min(n, int(max(0, min(left/d.Amount, 1<<30))))
-		}
-	}
-	return n
-}
-
-// withinLimits reports whether one more node of the offering keeps the pool within its
-// limits. A pool that is over a limit launches nothing, not even types without that resource:
-// Karpenter refuses likewise, and an operator who lowered a limit wants no more nodes.
-func (m *poolState) withinLimits(row int) bool {
-	if m.nodesLeft == 0 {
-		return false
-	}
-	capacity := &m.Catalog.Capacity[m.Catalog.Offerings[row].Type]
-	for _, d := range m.Limited {
-		if m.left[d] < 0 || capacity[d] > m.left[d] {
-			return false
-		}
-	}
-	return m.uncounted(row) == nil
-}
-
 // uncounted is the limit on an uncounted resource that excludes the offering; nil when there
 // is none.
 func (m *poolState) uncounted(row int) *cluster.Uncounted {
@@ -119,35 +147,4 @@ func (m *poolState) uncounted(row int) *cluster.Uncounted {
 		}
 	}
 	return nil
-}
-
-// reserve takes one node of the offering out of limits and quota.
-func (s *solver) reserve(m *poolState, row int) {
-	s.pay(m.Catalog.Offerings[row].Price)
-	if m.nodesLeft > 0 {
-		m.nodesLeft--
-	}
-	m.bought.Put(row)
-	m.left = m.left.Sub(m.Catalog.Capacity[m.Catalog.Offerings[row].Type])
-	s.draw(&m.Catalog.Offerings[row], 1)
-}
-
-// drawable reports whether the quota suffices for one node of the offering, when the quota
-// uses in reserved are given back.
-func (s *solver) drawable(row *offering.CatalogOffering, reserved []offering.QuotaUse) bool {
-	for _, d := range row.QuotaUses {
-		left, ok := s.budgets[d.Quota]
-		if !ok {
-			continue
-		}
-		for _, r := range reserved {
-			if r.Quota == d.Quota {
-				left += r.Amount
-			}
-		}
-		if d.Amount > left {
-			return false
-		}
-	}
-	return true
 }

@@ -170,7 +170,7 @@ func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread)
 // buyable lists the values of a label with which an available offering fits the class.
 func (a *preferenceAudit) buyable(c *cluster.PodClass, key *constraint.Key) []int {
 	var out []int
-	for _, m := range a.pools {
+	for _, m := range a.pools.all {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}

@@ -2,15 +2,12 @@ package schedule
 
 import (
 	"cmp"
-	"maps"
-	"math"
 	"math/bits"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offering"
-	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // preferenceSearch finds how many preferences can be honoured within the settings' surplus.
@@ -61,9 +58,6 @@ type honoured map[*cluster.PodClass][]preference
 
 // mostAttempts bounds how many plans are made to find the best one.
 const mostAttempts = 8
-
-// noMaxPrice is the maximum price of an attempt that may cost any amount.
-const noMaxPrice = offering.Price(math.MaxInt64)
 
 func newPreferenceSearch(w *cluster.Snapshot) *preferenceSearch {
 	b := withoutPreferences(w)
@@ -156,7 +150,7 @@ func (b *preferenceSearch) attempt(d honoured, purse offering.Price) *solver {
 // complete places all virtual pods, or all others. It reports false when it learned something
 // and the attempt must start again.
 func (s *solver) complete(virtual bool, round int) bool {
-	if s.overMaxPrice || !s.run(virtual) || s.overMaxPrice {
+	if s.spending.over || !s.run(virtual) || s.spending.over {
 		return true
 	}
 	if s.learned.learn(s, round) {
@@ -187,7 +181,7 @@ func (b *preferenceSearch) choose(plain *solver) Plan {
 // honours no preference.
 func (b *preferenceSearch) search(before offering.Price) {
 	b.limit = min(b.most, surplus(before, b.w.Settings.Surplus))
-	b.purse = min(b.most, max(b.limit, surplus(b.best.spent, b.w.Settings.Surplus)))
+	b.purse = min(b.most, max(b.limit, surplus(b.best.spending.spent, b.w.Settings.Surplus)))
 	kept := []item{}
 	for rest := b.items; len(rest) > 0 && b.attempts < b.patience; {
 		n := b.longest(kept, rest)
@@ -246,7 +240,7 @@ func (b *preferenceSearch) longest(kept, rest []item) int {
 func (b *preferenceSearch) try(items []item) bool {
 	b.attempts++
 	s := b.attempt(b.honouredOf(items), b.purse)
-	if s.overMaxPrice {
+	if s.spending.over {
 		return false
 	}
 	placed := s.placedBy()
@@ -255,7 +249,7 @@ func (b *preferenceSearch) try(items []item) bool {
 			return false
 		}
 	}
-	if s.spent > b.limit && s.bill() > b.limit {
+	if s.spending.spent > b.limit && s.bill() > b.limit {
 		return false
 	}
 	b.best = s
@@ -299,19 +293,13 @@ func (s *solver) bill() offering.Price {
 	if s.purchased != nil {
 		return Plan{Launches: s.purchased}.Price()
 	}
-	budgets, left := maps.Clone(s.budgets), make([]quantity.Vector, len(s.pools))
-	for i, m := range s.pools {
-		left[i] = m.left
-	}
+	restore := s.limits.mark()
 	var sum offering.Price
 	for _, l := range s.launches {
 		s.choose(l)
 		sum += l.pool.Catalog.Offerings[l.first].Price
 	}
-	s.budgets = budgets
-	for i, m := range s.pools {
-		m.left, m.scarce = left[i], nil
-	}
+	restore()
 	return sum
 }
 
@@ -322,23 +310,6 @@ func (s *solver) placedBy() map[*cluster.PodClass]int {
 		out[k.PodClass] += k.placed
 	}
 	return out
-}
-
-// payable is how many nodes of the price the attempt may still launch. The last one may
-// exceed the maximum price.
-func (s *solver) payable(price offering.Price) int {
-	if s.overMaxPrice {
-		return 0
-	}
-	if price <= 0 || s.maxPrice == noMaxPrice {
-		return math.MaxInt32
-	}
-	return int(min((s.maxPrice-s.spent)/price+1, math.MaxInt32))
-}
-
-func (s *solver) pay(price offering.Price) {
-	s.spent = s.spent.Add(price)
-	s.overMaxPrice = s.spent > s.maxPrice
 }
 
 // somewhere reports whether pods of the shape could run anywhere if there were no other pods.

@@ -38,7 +38,7 @@ type runnersUpKey struct {
 func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
 	held := s.cheaper(l)
 	s.key = held.Append(s.key[:0])
-	if len(s.pools) > 1 {
+	if len(s.pools.all) > 1 {
 		s.company = s.company[:0]
 		for _, k := range l.kinds {
 			s.company = append(s.company, s.number(k.PodShape))
@@ -47,7 +47,7 @@ func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
 		for _, n := range slices.Compact(s.company) {
 			s.key = binary.AppendUvarint(s.key, uint64(n))
 		}
-		for _, m := range s.pools {
+		for _, m := range s.pools.all {
 			if s.competes(m, l) {
 				rows := s.cheaperAt(m, l, d.launch.Offerings[0].Price)
 				s.key = rows.Append(binary.AppendUvarint(s.key, uint64(rows.Len())))
@@ -115,7 +115,7 @@ func (s *solver) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
 			c.ruleOut(row)
 		}
 	}
-	for _, m := range s.pools {
+	for _, m := range s.pools.all {
 		if s.competes(m, l) {
 			c.elsewhere(m)
 		}
@@ -180,7 +180,7 @@ func (c *comparison) lose(row int) {
 	switch r := &m.Catalog.Offerings[row]; {
 	case r.Unavailable != "":
 		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
-	case !c.drawable(r, m.Catalog.Offerings[c.launch.row].QuotaUses):
+	case !c.quota.covers(r, m.Catalog.Offerings[c.launch.row].QuotaUses):
 		kind, why := c.explainScarcity(m, row)
 		c.note(&c.lost, m, row, kind, why)
 	case !c.known(m).Has(row):
@@ -289,7 +289,7 @@ func (c *comparison) loseElsewhere(m *poolState, row int) {
 	switch r := &m.Catalog.Offerings[row]; {
 	case r.Unavailable != "":
 		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
-	case !c.drawable(r, nil):
+	case !c.quota.covers(r, nil):
 		kind, why := c.explainScarcity(m, row)
 		c.note(&c.lost, m, row, kind, why)
 	case !m.withinLimits(row):

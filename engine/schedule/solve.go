@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/karve-dev/karve/engine/bitset"
@@ -42,19 +41,17 @@ type solver struct {
 	indexed    map[*cluster.NodeIndex]*cluster.FreeSpace // the same, by slot; see rooms
 	many       bool                                      // many pods are to be placed; see fewPods
 	mounts     map[int]map[cluster.Mount]bool
-	pools      []*poolState // one per w.Catalogs
-	budgets    map[string]int64
+	pools      *poolList
+	quota      *quota
+	spending   *spending
+	limits     *limits
 	launches   []*launch
 	purchased  []Launch                 // see purchases
 	nominees   map[int][]cluster.PodRef // by node index
-	// spent is what the launches cost as planned. An attempt that would spend more than
-	// maxPrice sets overMaxPrice: it stops launching nodes and its plan is dropped.
-	spent, maxPrice offering.Price
-	overMaxPrice    bool
-	last            bool // the tier is the last one: pods it does not place get no node
-	search          *preferenceSearch
-	honoured        honoured
-	placements      []placement
+	last       bool                     // the tier is the last one: pods it does not place get no node
+	search     *preferenceSearch
+	honoured   honoured
+	placements []placement
 
 	terms            *terms
 	counters         counters
@@ -68,7 +65,6 @@ type solver struct {
 	sales            map[saleKey][]cell     // see onSale
 	freed            bool                   // nodes were given back, with limits and quota
 	confined         bool                   // no launch opens a domain; see known
-	draws            map[string]int64       // see largestDraw
 	spreadFilters    map[nodeFilter]*spreadFilter
 	lookedAt         map[throughKey][]bitset.Set // see through
 	labels           map[describedKey]*described
@@ -80,7 +76,6 @@ type solver struct {
 	held    bitset.Set // scratch: the offerings that hold a launch's pods
 	company []int      // scratch: the pod shapes on a launch
 
-	orders   int          // changes of limits and quota so far
 	relaxing bool         // launches may have less variety than minValues ask for
 	kept     bitset.Set   // scratch: see holding
 	reckoned bitset.Set   // scratch: see known
@@ -125,13 +120,14 @@ func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) 
 	return &podGroup{PodClass: c, PodShape: c.Requiring(t.terms, t.offTaints), Pods: pods, held: t}
 }
 
-func newSolver(b *preferenceSearch, l *learned, d honoured, purse offering.Price) *solver {
+func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
 	w := b.w
-	s := &solver{search: b, honoured: d, w: w, learned: l, maxPrice: purse, budgets: maps.Clone(w.QuotaLeft), nominees: map[int][]cluster.PodRef{}, mounts: map[int]map[cluster.Mount]bool{},
+	s := &solver{search: b, honoured: d, w: w, learned: l, pools: &poolList{}, quota: newQuota(w.QuotaLeft), spending: &spending{most: maxPrice}, nominees: map[int][]cluster.PodRef{}, mounts: map[int]map[cluster.Mount]bool{},
 		compatible: map[fitKey]*cluster.Compatible{}, nodeRequirements: map[joinKey]*nodeRequirements{}, interned: map[string][]*nodeRequirements{}, reached: map[*domainCount][]int{}, sales: map[saleKey][]cell{},
-		draws: map[string]int64{}, spreadFilters: map[nodeFilter]*spreadFilter{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{},
+		spreadFilters: map[nodeFilter]*spreadFilter{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{},
 		rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*cluster.PodShape]int{}}
 	s.used, s.indexed, s.many = map[int]*quantity.Vector{}, map[*cluster.NodeIndex]*cluster.FreeSpace{}, !fewPods(w)
+	s.limits = newLimits(s.pools, s.quota, s.spending)
 	for _, c := range w.Classes {
 		var t heldPreferences
 		if honour := d[c]; len(honour) > 0 && !l.plain[c] && !l.unplaceable[c] {
@@ -153,7 +149,7 @@ func (s *solver) openPools() {
 	for _, m := range s.w.Catalogs {
 		stall := &poolState{PoolCatalog: m, sale: onSale(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, crowded: map[int]apartness{}}
 		stall.minValues = s.newMinValues(stall)
-		s.pools = append(s.pools, stall)
+		s.pools.all = append(s.pools.all, stall)
 	}
 }
 
@@ -250,7 +246,7 @@ func (s *solver) byPriority() [][]*podGroup {
 // tiers groups the pools of equal weight, the heaviest first.
 func (s *solver) tiers() [][]*poolState {
 	var out [][]*poolState
-	for _, m := range s.pools {
+	for _, m := range s.pools.all {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}

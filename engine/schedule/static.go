@@ -17,15 +17,15 @@ func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 	bare := *w
 	bare.Classes = nil // it launches nodes without pods
 	s := newSolver(newPreferenceSearch(&bare), &learned{}, nil, noMaxPrice)
-	i := slices.IndexFunc(s.pools, func(m *poolState) bool { return m.Pool.Name == pool })
-	if i < 0 || s.pools[i].Pool.Blocked != "" {
+	i := slices.IndexFunc(s.pools.all, func(m *poolState) bool { return m.Pool.Name == pool })
+	if i < 0 || s.pools.all[i].Pool.Blocked != "" {
 		return nil
 	}
-	m := s.pools[i]
+	m := s.pools.all[i]
 	rows := m.bearing()
 	base := s.intern(m.Base, rows)
 	for row := range rows.And(m.onSale()).All() {
-		for len(s.launches) < n && s.affordable(m, row) > 0 {
+		for len(s.launches) < n && s.limits.affordable(m, row) > 0 {
 			l := &launch{pool: m, row: row, free: m.Allocatable[row], requirements: base}
 			if !s.stand(l) {
 				break

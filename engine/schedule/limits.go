@@ -1,0 +1,156 @@
+package schedule
+
+import (
+	"maps"
+	"math"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// limits is what an attempt may still launch by its maximum price, the limits of the
+// NodePools, and the quota.
+type limits struct {
+	pools *poolList
+	quota *quota
+	price *spending
+	// changes counts the launches that were reserved and released.
+	changes int
+	scarce  map[*poolState]bitset.Set // see scarceIn
+	largest map[string]int64          // see largestUse
+}
+
+func newLimits(pools *poolList, q *quota, price *spending) *limits {
+	return &limits{pools: pools, quota: q, price: price, scarce: map[*poolState]bitset.Set{}, largest: map[string]int64{}}
+}
+
+// affordable is how many more nodes of the offering may be launched.
+func (l *limits) affordable(m *poolState, row int) int {
+	n := l.price.nodes(m.Catalog.Offerings[row].Price)
+	if n = min(n, m.nodes(row)); n == 0 {
+		return 0
+	}
+	return min(n, l.quota.nodes(&m.Catalog.Offerings[row]))
+}
+
+// reserve takes a launch out of the limits: its planned offering or, where it must keep
+// variety, what it claims for that.
+func (l *limits) reserve(of *launch) {
+	m := of.pool
+	l.changes++
+	l.price.pay(m.Catalog.Offerings[of.row].Price)
+	m.reserve(of.row, of.claim)
+	l.quota.take(&m.Catalog.Offerings[of.row], 1)
+}
+
+// release undoes reserve.
+func (l *limits) release(of *launch) {
+	m := of.pool
+	l.changes++
+	l.price.refund(m.Catalog.Offerings[of.row].Price)
+	m.release(of.row, of.claim)
+	l.quota.take(&m.Catalog.Offerings[of.row], -1)
+}
+
+// swapQuota takes the quota use of the launch's first offering in place of the planned one's:
+// two launches must not both fall back on the last of a quota.
+func (l *limits) swapQuota(of *launch) {
+	planned, first := &of.pool.Catalog.Offerings[of.row], &of.pool.Catalog.Offerings[of.first]
+	if of.first == of.row || len(planned.QuotaUses)+len(first.QuotaUses) == 0 {
+		return
+	}
+	l.quota.take(planned, -1)
+	l.quota.take(first, 1)
+	for _, d := range first.QuotaUses {
+		if left, ok := l.quota.left[d.Quota]; ok && left < l.largestUse(d.Quota) {
+			clear(l.scarce)
+			return
+		}
+	}
+}
+
+// largestUse is the most that one node of any offering uses of the quota.
+func (l *limits) largestUse(name string) int64 {
+	if most, ok := l.largest[name]; ok {
+		return most
+	}
+	most := int64(0)
+	for _, m := range l.pools.all {
+		for i := range m.Catalog.Offerings {
+			for _, d := range m.Catalog.Offerings[i].QuotaUses {
+				if d.Quota == name {
+					most = max(most, d.Amount)
+				}
+			}
+		}
+	}
+	l.largest[name] = most
+	return most
+}
+
+// scarceIn returns the offerings for which too little quota is left: only a launch that gives
+// back what it reserved may still choose one.
+func (l *limits) scarceIn(m *poolState) bitset.Set {
+	rows, ok := l.scarce[m]
+	if !ok {
+		for i := range m.Catalog.Offerings {
+			if !l.quota.covers(&m.Catalog.Offerings[i], nil) {
+				rows.Put(i)
+			}
+		}
+		l.scarce[m] = rows
+	}
+	return rows
+}
+
+// mark returns a function that restores the quota and what is left of the pools' limits.
+func (l *limits) mark() (restore func()) {
+	quotas, left := maps.Clone(l.quota.left), make([]quantity.Vector, len(l.pools.all))
+	for i, m := range l.pools.all {
+		left[i] = m.left
+	}
+	return func() {
+		l.quota.left = quotas
+		clear(l.scarce)
+		for i, m := range l.pools.all {
+			m.left = left[i]
+		}
+	}
+}
+
+// spending is what the launches of an attempt cost as planned. An attempt that would spend
+// more than the maximum is over: it stops launching nodes and its plan is dropped.
+type spending struct {
+	spent, most offering.Price
+	over        bool
+}
+
+// noMaxPrice is the maximum price of an attempt that may cost any amount.
+const noMaxPrice = offering.Price(math.MaxInt64)
+
+// nodes is how many nodes of the price may still be launched. The last one may exceed the
+// maximum price.
+func (s *spending) nodes(price offering.Price) int {
+	if s.over {
+		return 0
+	}
+	if price <= 0 || s.most == noMaxPrice {
+		return math.MaxInt32
+	}
+	return int(min((s.most-s.spent)/price+1, math.MaxInt32))
+}
+
+func (s *spending) pay(price offering.Price) {
+	s.spent = s.spent.Add(price)
+	s.over = s.spent > s.most
+}
+
+func (s *spending) refund(price offering.Price) { s.spent -= price }
+
+// foresee gives up when the rest of the nodes costs more than what is left, in USD per hour.
+func (s *spending) foresee(cost float64) {
+	if cost*(1-1e-9)*1e9 > float64(s.most-s.spent)+1 {
+		s.over = true
+	}
+}
