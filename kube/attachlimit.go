@@ -4,7 +4,6 @@ import (
 	"maps"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -161,69 +160,4 @@ func (l *attachLimits) apply(w *cluster.Node, t *offering.InstanceType) {
 	for driver, count := range reported(n) {
 		w.Allocatable[quantity.Attachable+driver] = count
 	}
-}
-
-// SetCSINode adds or replaces the CSINode of a node.
-func (m *Mirror) SetCSINode(n *storagev1.CSINode) {
-	m.change(func() news { return m.setCSINode(n) })
-}
-
-// RemoveCSINode forgets the CSINode of a node.
-func (m *Mirror) RemoveCSINode(n *storagev1.CSINode) {
-	m.change(func() news { return m.removeCSINode(n) })
-}
-
-func (m *Mirror) setCSINode(n *storagev1.CSINode) news { return m.reportAttachLimits(n.Name, n) }
-
-func (m *Mirror) removeCSINode(n *storagev1.CSINode) news {
-	return m.reportAttachLimits(n.Name, nil)
-}
-
-func (m *Mirror) reportAttachLimits(name string, n *storagev1.CSINode) news {
-	if m.limits.report(name, n) {
-		m.relearnCatalogs()
-	}
-	if m.nodes[name] == nil {
-		return news{}
-	}
-	return news{woke: m.tellNode(name)}
-}
-
-// placeNode records the instance type of a node; n is nil when the node is gone.
-func (m *Mirror) placeNode(name string, n *corev1.Node) {
-	kind := ""
-	if n != nil {
-		kind = n.Labels[cluster.LabelInstanceType]
-	}
-	if m.limits.place(name, kind) {
-		m.relearnCatalogs()
-	}
-}
-
-// relearnCatalogs marks all catalogs to be adjusted to the learned limits. They are recompiled
-// when the Snapshot is next read: a thousand nodes may report at once.
-func (m *Mirror) relearnCatalogs() { m.relearn = true }
-
-// applyLearnt adjusts the catalogs to the learned limits of instance types.
-func (m *Mirror) applyLearnt() {
-	if !m.relearn {
-		return
-	}
-	m.relearn = false
-	for class, cat := range m.catalogs {
-		types := m.limits.lower(cat.original)
-		if !sameLimits(types, cat.Types) {
-			m.setTypes(class, cat.original, types)
-		}
-	}
-}
-
-// sameLimits compares two versions of one list of types.
-func sameLimits(a, b []offering.InstanceType) bool {
-	for i := range a {
-		if !maps.Equal(a[i].Capacity, b[i].Capacity) {
-			return false
-		}
-	}
-	return true
 }

@@ -49,7 +49,7 @@ func TestAttachLimitOfNodes(t *testing.T) {
 	m := NewMirror(nil)
 	m.SetCatalog("default", diskTypes(), nil)
 	limit := func(key string) string {
-		if n, ok := m.worldNodes[key].Allocatable[attachDisks]; ok {
+		if n, ok := m.parts.snapshot.nodes[key].Allocatable[attachDisks]; ok {
 			return fmt.Sprint(n)
 		}
 		return "none"
@@ -87,7 +87,7 @@ func TestAttachLimitIsLearnt(t *testing.T) {
 	sold := func() []int64 {
 		var out []int64
 		m.View(func(*cluster.Snapshot) {
-			for _, t := range m.catalogs["default"].Types {
+			for _, t := range m.parts.catalogs.byClass["default"].Types {
 				out = append(out, t.Capacity[attachDisks])
 			}
 		})
@@ -175,7 +175,7 @@ func TestNodesCarryWhatTheirDriversWillSay(t *testing.T) {
 		{"a driver has started without a word about zones", func() { m.SetNode(node); m.SetCSINode(reporting(node.Name, nil)) }, ""},
 	} {
 		step.change()
-		labels := m.worldNodes["web-1"].Labels
+		labels := m.parts.snapshot.nodes["web-1"].Labels
 		if got := labels[key]; got != step.want {
 			t.Errorf("%s: zone %q, want %q", step.name, got, step.want)
 		}

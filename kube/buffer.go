@@ -57,20 +57,3 @@ func chunk(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *cor
 	})
 	return p
 }
-
-// SetVirtualPods replaces virtual pods: gone by UID, come as new ones. They exist only in the
-// Snapshot, so nothing is ever promised to them.
-func (m *Mirror) SetVirtualPods(gone []string, come []cluster.Pod) {
-	m.change(func() news {
-		m.moved()
-		for _, uid := range gone {
-			delete(m.virtualPods, uid)
-			m.builder.RemovePod(uid)
-		}
-		for _, p := range come {
-			m.virtualPods[p.UID] = p
-			m.builder.SetPod(p)
-		}
-		return anything(true)
-	})
-}

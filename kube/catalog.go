@@ -11,21 +11,19 @@ import (
 type Catalog struct {
 	Types  []offering.InstanceType
 	byName map[string]*offering.InstanceType
-	// original is the list that the provider gave; Types may be a copy with smaller
-	// attach limits.
-	original []offering.InstanceType
 }
 
 // NewCatalog indexes types, which must not change afterwards.
 func NewCatalog(types []offering.InstanceType) *Catalog {
-	c := &Catalog{Types: types, original: types, byName: make(map[string]*offering.InstanceType, len(types))}
+	c := &Catalog{Types: types, byName: make(map[string]*offering.InstanceType, len(types))}
 	for i := range types {
 		c.byName[types[i].Name] = &types[i]
 	}
 	return c
 }
 
-func (c *Catalog) find(name string) *offering.InstanceType {
+// Find is the instance type of that name; nil when the catalog does not have it.
+func (c *Catalog) Find(name string) *offering.InstanceType {
 	if c == nil {
 		return nil
 	}
@@ -34,7 +32,7 @@ func (c *Catalog) find(name string) *offering.InstanceType {
 
 // price is the price of a node with these labels, zero when the catalog has no such offering.
 func (c *Catalog) price(labels map[string]string) offering.Price {
-	t := c.find(labels[cluster.LabelInstanceType])
+	t := c.Find(labels[cluster.LabelInstanceType])
 	if t == nil {
 		return 0
 	}
@@ -44,10 +42,10 @@ func (c *Catalog) price(labels map[string]string) offering.Price {
 	return 0
 }
 
-// complete returns labels with the labels that a node of that instance type, zone and capacity
+// Complete returns labels with the labels that a node of that instance type, zone and capacity
 // type also has; labels itself when none is missing.
-func (c *Catalog) complete(labels map[string]string) map[string]string {
-	t := c.find(labels[cluster.LabelInstanceType])
+func (c *Catalog) Complete(labels map[string]string) map[string]string {
+	t := c.Find(labels[cluster.LabelInstanceType])
 	if t == nil {
 		return labels
 	}
@@ -68,12 +66,4 @@ func (c *Catalog) complete(labels map[string]string) map[string]string {
 	}
 	add(t.Labels)
 	return out
-}
-
-// same reports whether types is the same slice that the provider gave before.
-func (c *Catalog) same(types []offering.InstanceType) bool {
-	if c == nil || len(c.original) != len(types) {
-		return false
-	}
-	return len(types) == 0 || &c.original[0] == &types[0]
 }

@@ -31,7 +31,7 @@ func keep[K comparable, V any](table *map[K]V, key K, v V) V {
 }
 
 // shared is how many values are kept for sharing.
-func (k *Converter) shared() int { return len(k.amounts) + len(k.labels) + len(k.namespaces) }
+func (k *Converter) Shared() int { return len(k.amounts) + len(k.labels) + len(k.namespaces) }
 
 // requests is the function Requests.
 func (k *Converter) requests(p *corev1.Pod) quantity.Amounts {

@@ -1,15 +1,10 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
-	"math"
-	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -17,10 +12,29 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
+// Machine is a NodeClaim with its Node and the pods there.
+type Machine struct {
+	Claim *karpv1.NodeClaim
+	Node  *corev1.Node // nil until there is one
+	// Nodes counts the Nodes that have the claim's provider ID. There should be one; if there are
+	// several, Node is the youngest.
+	Nodes int
+	Pods  []*corev1.Pod
+	// World is the node as the engine sees it.
+	World cluster.Node
+	// Promised counts the pods that were promised capacity here and are not bound yet.
+	Promised int
+	// KnownType is set when the node's instance type is in the catalog of its node class.
+	KnownType bool
+	// Activity is when a pod last arrived or left, as far as this process saw; zero when it saw
+	// none.
+	Activity time.Time
+}
+
 // DisruptionNode is a node as decisions about nodes see it at a given moment. soft says that the
 // node's pool replaces expired nodes within budgets, like drifted ones (see SoftExpiry). Spare is
 // left unset: only capacity buffers know it.
-func DisruptionNode(m Machine, budgets *PodBudgets, soft bool, now time.Time) disrupt.Node {
+func DisruptionNode(m Machine, evictions Evictions, soft bool, now time.Time) disrupt.Node {
 	n := disrupt.Node{
 		Key:         m.Claim.Name,
 		Pool:        m.World.Pool,
@@ -44,9 +58,9 @@ func DisruptionNode(m Machine, budgets *PodBudgets, soft bool, now time.Time) di
 		return n
 	}
 	n.Name, n.Ready = m.Node.Name, Ready(m.Node)
-	all := survey(m.Pods, budgets, now)
-	n.Pods, n.Cost, n.PDBs = all.movable, all.cost, all.guards
-	n.Blocks = append(append(severalNodes(m), ownBlocks(m.Node)...), all.blocks()...)
+	pods := summarize(m.Pods, evictions, now)
+	n.Pods, n.Cost, n.PDBs = pods.movable, pods.cost, pods.pdbs
+	n.Blocks = append(append(severalNodes(m), ownBlocks(m.Node)...), pods.blocks()...)
 	return n
 }
 
@@ -105,19 +119,14 @@ func unpriced(m Machine) string {
 		m.World.Labels[cluster.LabelZone], m.World.Labels[cluster.LabelCapacityType])
 }
 
-// EvictionCost is upstream's estimate of what evicting a pod costs: 1, changed by the pod's
-// deletion cost and priority, from -10 to 10.
-func EvictionCost(p *corev1.Pod) float64 {
-	cost := 1.0
-	if text, ok := p.Annotations[corev1.PodDeletionCost]; ok {
-		if own, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(own) {
-			cost += own / (1 << 27)
-		}
+// severalNodes blocks disruption of a NodeClaim whose provider ID several Nodes have: it is not
+// known which pods run there.
+func severalNodes(m Machine) []disrupt.Block {
+	if m.Nodes < 2 {
+		return nil
 	}
-	if p.Spec.Priority != nil {
-		cost += float64(*p.Spec.Priority) / (1 << 25)
-	}
-	return min(max(cost, -10), 10)
+	return []disrupt.Block{{Because: disrupt.SeveralNodes, Facts: reason.FactsOf(map[string]any{"nodes": m.Nodes}),
+		Detail: fmt.Sprintf("%d Nodes have the provider ID of the NodeClaim; those that are left over must be deleted", m.Nodes)}}
 }
 
 // ownBlocks is the block that the node's own annotation sets.
@@ -127,127 +136,4 @@ func ownBlocks(n *corev1.Node) []disrupt.Block {
 	}
 	return []disrupt.Block{{Because: disrupt.DoNotDisrupt,
 		Detail: `Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation`}}
-}
-
-// PodBlocks lists the pods of a node that block its disruption: first those whose annotation
-// forbids it, then those that the eviction API would not evict, by name.
-func PodBlocks(pods []*corev1.Pod, budgets *PodBudgets, now time.Time) []disrupt.Block {
-	return survey(pods, budgets, now).blocks()
-}
-
-// tenants sums up the pods of a node.
-type tenants struct {
-	// movable counts those that would need a new node; cost is the cost of evicting them.
-	movable int
-	cost    float64
-	// asking forbid disruption by annotation; held would not be evicted by the eviction API.
-	asking, held []podBlock
-	guards       []disrupt.PDB
-}
-
-// survey makes one pass over the pods: there are many, and they are far apart in memory.
-func survey(pods []*corev1.Pod, budgets *PodBudgets, now time.Time) (all tenants) {
-	for _, p := range pods {
-		if Movable(p, now) {
-			all.movable++
-			all.cost += max(0, EvictionCost(p))
-		}
-		if p.DeletionTimestamp != nil || Terminal(p) {
-			continue
-		}
-		if DoNotDisrupt(p, now) {
-			all.asking = append(all.asking, podBlock{p, protection(p)})
-			continue
-		}
-		switch r := budgets.Refused(p); {
-		case !Evictable(p):
-		case len(r.Budgets) > 0:
-			all.held = append(all.held, podBlock{p, refused(p, r)})
-		case r.Guard.Name != "":
-			all.guard(p, r)
-		}
-	}
-	return all
-}
-
-// guard records that a budget lets the pod go.
-func (t *tenants) guard(p *corev1.Pod, r Refusal) {
-	name := r.Guard.String()
-	at := slices.IndexFunc(t.guards, func(g disrupt.PDB) bool { return g.Name == name })
-	if at < 0 {
-		at = len(t.guards)
-		t.guards = append(t.guards, disrupt.PDB{Name: name, Allowed: r.Allowed})
-	}
-	t.guards[at].Pods = append(t.guards[at].Pods, string(p.UID))
-}
-
-func (t tenants) blocks() []disrupt.Block {
-	return appendBlocks(appendBlocks(nil, t.asking), t.held)
-}
-
-type podBlock struct {
-	pod   *corev1.Pod
-	block disrupt.Block
-}
-
-func appendBlocks(out []disrupt.Block, more []podBlock) []disrupt.Block {
-	slices.SortFunc(more, func(a, b podBlock) int {
-		return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
-	})
-	for _, b := range more {
-		out = append(out, b.block)
-	}
-	return out
-}
-
-func protection(p *corev1.Pod) disrupt.Block {
-	b := disrupt.Block{Because: disrupt.DoNotDisrupt, Pod: true, Facts: reason.FactsOf(map[string]any{"pod": name(p)}),
-		Detail: fmt.Sprintf(`Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=%s)`, name(p))}
-	b.Until = protectedUntil(p)
-	return b
-}
-
-func refused(p *corev1.Pod, r Refusal) disrupt.Block {
-	if len(r.Budgets) > 1 {
-		return disrupt.Block{Because: disrupt.ManyBudgets, Pod: true,
-			Detail: fmt.Sprintf("Eviction does not support multiple PDBs (PodDisruptionBudget(s)=%v)", r.Budgets),
-			Facts:  reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.Budgets)})}
-	}
-	return disrupt.Block{Because: disrupt.Budgeted, Pod: true,
-		Detail: fmt.Sprintf("Pdb prevents pod evictions (PodDisruptionBudget=%v)", r.Budgets),
-		Facts: reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.Budgets),
-			"currentHealthy": int(r.Status.CurrentHealthy), "desiredHealthy": int(r.Status.DesiredHealthy), "expectedPods": int(r.Status.ExpectedPods)})}
-}
-
-func name(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
-
-func names(of []types.NamespacedName) []string {
-	out := make([]string, len(of))
-	for i, n := range of {
-		out[i] = n.String()
-	}
-	return out
-}
-
-// InvalidDoNotDisrupt returns the error in the pod's do-not-disrupt annotation, which then
-// forbids nothing; nil when there is no error.
-func InvalidDoNotDisrupt(p *corev1.Pod) error {
-	value, ok := annotated(p)
-	if !ok || value == "true" {
-		return nil
-	}
-	_, err := protectedFor(value)
-	return err
-}
-
-// protectedFor reads for how long after its start a pod is not to be disturbed.
-func protectedFor(value string) (time.Duration, error) {
-	d, err := time.ParseDuration(value)
-	if err != nil {
-		return 0, fmt.Errorf("failed to parse %q as a duration: %w", value, err)
-	}
-	if d <= 0 {
-		return 0, fmt.Errorf("duration %q must be positive", value)
-	}
-	return d, nil
 }

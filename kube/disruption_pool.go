@@ -2,9 +2,7 @@ package kube
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,17 +36,6 @@ const chain = 64
 // merely deleted. The pool may be nil.
 func SoftExpiry(p *karpv1.NodePool) bool {
 	return p != nil && p.Annotations[AnnotationSoftExpiry] == "true"
-}
-
-// Pools lists every NodePool, by name. The objects are shared and must not be changed.
-func (m *Mirror) Pools() []*karpv1.NodePool {
-	m.lock()
-	defer m.mu.Unlock()
-	out := make([]*karpv1.NodePool, 0, len(m.pools))
-	for _, name := range slices.Sorted(maps.Keys(m.pools)) {
-		out = append(out, m.pools[name])
-	}
-	return out
 }
 
 // DisruptionPool converts what a NodePool says about disruption, as of now. Problems lists what

@@ -41,7 +41,7 @@ func TestPodMadeAnewInAGap(t *testing.T) {
 		}
 		c.remove(again)
 		c.settle()
-		if m.Waiting() != 0 || len(m.pods) != 0 {
+		if m.Waiting() != 0 || len(m.parts.pods.byUID) != 0 {
 			t.Errorf("no pod is left, and %d wait for room", m.Waiting())
 		}
 	})
@@ -61,8 +61,8 @@ func TestDaemonSetMadeAnewInAGap(t *testing.T) {
 			c.remove(old)
 			c.put(again)
 		})
-		if len(m.daemonSets) != 1 || m.daemonSets[string(again.UID)] == nil {
-			t.Errorf("%d DaemonSets are known, want the new one", len(m.daemonSets))
+		if len(m.parts.daemonSets.byUID) != 1 || m.parts.daemonSets.byUID[string(again.UID)] == nil {
+			t.Errorf("%d DaemonSets are known, want the new one", len(m.parts.daemonSets.byUID))
 		}
 	})
 }
@@ -241,7 +241,7 @@ func (x *monkey) namespace(i int) *corev1.Namespace {
 func (x *monkey) compare(t *testing.T) {
 	t.Helper()
 	// These are about the past, and no list has them.
-	past := slices.Concat(keysOf(x.mirror.replacements.heirs), keysOf(x.mirror.superseded))
+	past := slices.Concat(keysOf(x.mirror.parts.replacements.by), keysOf(x.mirror.parts.replacements.superseded))
 	for _, p := range past {
 		if pod := x.mirror.Pod(p); pod != nil {
 			x.remove(pod)
@@ -264,17 +264,13 @@ func (x *monkey) compare(t *testing.T) {
 func known(m *Mirror) map[string]any {
 	var plan schedule.Plan
 	m.View(func(w *cluster.Snapshot) { plan = schedule.Solve(w) })
-	told := map[string]*cluster.DaemonSet{}
-	for uid, x := range m.daemonSets {
-		told[uid] = x.told
-	}
 	return map[string]any{
-		"pods": keysOf(m.pods), "nodes": keysOf(m.nodes), "claims": keysOf(m.claims), "pools": keysOf(m.pools), "daemons": told, "daemonOf": m.daemonOf,
-		"nodeOf": m.nodeOf, "nodesOf": m.nodesOf, "claimOf": m.claimOf, "worldPods": m.worldPods, "worldNodes": m.worldNodes,
-		"heirs": len(m.replacements.heirs) + len(m.replacements.heirless) + len(m.replacements.owners), "superseded": m.superseded,
-		"podsIn": m.podsIn, "held": m.held, "lapses": m.lapses, "misread": m.misread, "mounts": m.mounts, "claimed": m.claimed,
-		"volumes": keysOf(m.storage.volumes), "volumeClaims": len(m.storage.claims), "classes": keysOf(m.storage.classes),
-		"csiNodes": keysOf(m.limits.nodes), "kinds": m.limits.kind, "learnt": m.limits.learnt, "plan": plan,
+		"pods": keysOf(m.parts.pods.byUID), "nodes": keysOf(m.parts.nodes.byName), "claims": keysOf(m.parts.nodes.claims), "pools": keysOf(m.parts.pools), "daemonSets": keysOf(m.parts.daemonSets.byUID), "daemons": m.parts.snapshot.daemons, "daemonOf": m.parts.daemonSets.ownerOf,
+		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "worldPods": m.parts.snapshot.pods, "worldNodes": m.parts.snapshot.nodes,
+		"heirs": len(m.parts.replacements.by) + len(m.parts.replacements.unmatched) + len(m.parts.replacements.owners), "superseded": m.parts.replacements.superseded,
+		"podsIn": m.parts.pods.inNamespace, "held": m.parts.protections.held, "lapses": m.parts.protections.ends, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.claimsOn,
+		"volumes": keysOf(m.parts.volumes.storage.Volumes), "volumeClaims": len(m.parts.volumes.storage.Claims), "classes": keysOf(m.parts.volumes.storage.Classes),
+		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "kinds": m.parts.catalogs.limits.kind, "learnt": m.parts.catalogs.limits.learnt, "plan": plan,
 	}
 }
 

@@ -72,7 +72,7 @@ func TestWhoComesForALostPodIsUrgent(t *testing.T) {
 				time.Sleep(test.later)
 				var hurried []string
 				m.OnUrgent = func(uid string) { hurried = append(hurried, uid) }
-				known := m.pods["uid-next"] != nil && Provisionable(m.pods["uid-next"])
+				known := m.parts.pods.byUID["uid-next"] != nil && Provisionable(m.parts.pods.byUID["uid-next"])
 				m.SetPod(test.next, false)
 				if got := m.Interrupts([]cluster.PodRef{Ref(test.next)}); got != test.want {
 					t.Errorf("urgent: %t, want %t", got, test.want)
@@ -95,8 +95,8 @@ func TestBereftAreForgotten(t *testing.T) {
 		m.RemovePod(old)
 		time.Sleep(2 * time.Minute)
 		m.RemovePod(other)
-		if len(m.interruptedOwners) != 1 {
-			t.Errorf("remembers %v", m.interruptedOwners)
+		if len(m.parts.interruptions.owners) != 1 {
+			t.Errorf("remembers %v", m.parts.interruptions.owners)
 		}
 	})
 }

@@ -67,7 +67,7 @@ func TestPoisonObjectIsLeftOut(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			m.View(func(*cluster.Snapshot) {})
-			if got := keysOf(m.worldPods); !slices.Equal(got, pods) || m.Waiting() != waiting {
+			if got := keysOf(m.parts.snapshot.pods); !slices.Equal(got, pods) || m.Waiting() != waiting {
 				t.Errorf("%s: the World has pods %v, %d of which wait; want %v, %d", when, got, m.Waiting(), pods, waiting)
 			}
 		}
@@ -147,14 +147,14 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 		}
 		read := func() (out facts) {
 			m.View(func(w *cluster.Snapshot) {
-				out = facts{m.worldPods, m.worldNodes, m.promises, m.moving, m.activity, keysOf(m.unseen), virtual(w)}
+				out = facts{m.parts.snapshot.pods, m.parts.snapshot.nodes, m.parts.promises.nodeOf, m.parts.nodes.moving, m.parts.activity, keysOf(m.parts.nodes.unseen), virtual(w)}
 			})
 			return out
 		}
 		before := read()
 		m.Panics.Try("decision", "", func() {
 			m.View(func(*cluster.Snapshot) {
-				m.pods, m.worldNodes = nil, nil // destroy the state
+				m.parts.pods.byUID, m.parts.snapshot.nodes = nil, nil // destroy the state
 				panic("boom")
 			})
 		})

@@ -39,11 +39,7 @@ func agentPod(uid, generation string, made int64, cpu string) *corev1.Pod {
 func TestDaemonOverheadIsThatOfRealPods(t *testing.T) {
 	m := NewMirror(nil)
 	cpu := func() int64 {
-		x := m.daemonSets["owner"]
-		if x == nil || x.told == nil {
-			return 0
-		}
-		return x.told.Requests["cpu"]
+		return m.parts.snapshot.daemons["owner"].Requests["cpu"]
 	}
 	devices := agent("2")
 	devices.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
@@ -72,8 +68,8 @@ func TestDaemonOverheadIsThatOfRealPods(t *testing.T) {
 		}
 	}
 	m.RemovePod(agentPod("a", "1", 1, "350m"))
-	if len(m.daemonSets) != 0 {
-		t.Errorf("something is remembered: %v", m.daemonSets)
+	if len(m.parts.daemonSets.byUID) != 0 {
+		t.Errorf("something is remembered: %v", m.parts.daemonSets.byUID)
 	}
 }
 
@@ -100,7 +96,7 @@ func TestDaemonOfRealPod(t *testing.T) {
 		AnyOf:       []cluster.Term{{in(cluster.LabelZone, "z1")}, {in(cluster.LabelZone, "z2")}},
 		Tolerations: []cluster.Toleration{{Operator: "Exists"}},
 	}
-	if diff := cmp.Diff(want, daemonLike(d, p)); diff != "" {
+	if diff := cmp.Diff(want, DaemonLike(d, p)); diff != "" {
 		t.Error(diff)
 	}
 	if got := Pod(p, time.Time{}).DaemonSet; got != "owner" {
@@ -125,13 +121,13 @@ func TestDaemonPodLosesItsOwner(t *testing.T) {
 			} else {
 				m.RemovePod(orphan)
 			}
-			if got := m.daemonSets[string(d.UID)].told.Requests["cpu"]; got != 100 {
+			if got := m.parts.snapshot.daemons[string(d.UID)].Requests["cpu"]; got != 100 {
 				t.Errorf("a new node keeps cpu %dm for the DaemonSet, want the template's 100m", got)
 			}
 			m.RemovePod(orphan)
 			m.RemoveDaemon(d)
-			if len(m.daemonSets) != 0 {
-				t.Errorf("something is remembered: %v", m.daemonSets)
+			if len(m.parts.daemonSets.byUID) != 0 {
+				t.Errorf("something is remembered: %v", m.parts.daemonSets.byUID)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func leavingNode(m *Mirror, pods ...*corev1.Pod) *corev1.Node {
 
 func movables(m *Mirror) (uids []string) {
 	m.View(func(*cluster.Snapshot) {})
-	for uid, p := range m.worldPods {
+	for uid, p := range m.parts.snapshot.pods {
 		if p.Movable {
 			uids = append(uids, uid)
 		}
@@ -81,7 +81,7 @@ func TestPodsThatAreHeldForGoodAreNoDemand(t *testing.T) {
 	want("one budget", "uid-db", "uid-web")
 	m.RemovePDB(&open)
 	want("no budget", "uid-db", "uid-web")
-	if len(m.held)+len(m.unjudged) != 0 {
+	if len(m.parts.protections.held)+len(m.parts.protections.unchecked) != 0 {
 		t.Error("something of the budgets is left")
 	}
 }

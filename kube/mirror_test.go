@@ -67,16 +67,16 @@ func TestMirrorEqualsRebuild(t *testing.T) {
 		for _, x := range []*Mirror{m, fresh} {
 			x.View(func(*cluster.Snapshot) {}) // View judges the budgets
 		}
-		if diff := cmp.Diff(fresh.held, m.held); diff != "" {
+		if diff := cmp.Diff(fresh.parts.protections.held, m.parts.protections.held); diff != "" {
 			t.Fatalf("seed %d: held pods differ: %s", seed, diff)
 		}
-		if diff := cmp.Diff(fresh.worldPods, m.worldPods); diff != "" {
+		if diff := cmp.Diff(fresh.parts.snapshot.pods, m.parts.snapshot.pods); diff != "" {
 			t.Fatalf("seed %d: pods differ: %s", seed, diff)
 		}
-		if diff := cmp.Diff(fresh.worldNodes, m.worldNodes); diff != "" {
+		if diff := cmp.Diff(fresh.parts.snapshot.nodes, m.parts.snapshot.nodes); diff != "" {
 			t.Fatalf("seed %d: nodes differ: %s", seed, diff)
 		}
-		if diff := cmp.Diff(fresh.limits.learnt, m.limits.learnt); diff != "" {
+		if diff := cmp.Diff(fresh.parts.catalogs.limits.learnt, m.parts.catalogs.limits.learnt); diff != "" {
 			t.Fatalf("seed %d: learnt limits differ: %s", seed, diff)
 		}
 	}
@@ -203,7 +203,7 @@ func TestPromiseLapsesOnReadyNode(t *testing.T) {
 		claim, node := joined(early)
 		m.SetClaim(claim)
 		m.SetNode(node)
-		if w := m.worldPods[string(pod.UID)]; w.Node != node.Name {
+		if w := m.parts.snapshot.pods[string(pod.UID)]; w.Node != node.Name {
 			t.Errorf("the promise did not follow the node's name: %q", w.Node)
 		}
 		time.Sleep(NominatedFor)

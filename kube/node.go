@@ -106,7 +106,7 @@ func InFlightName(claim string) string { return "nodeclaim/" + claim }
 func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offering.Ref) cluster.Node {
 	known := false
 	for _, choice := range choices {
-		t := cat.find(choice.Type)
+		t := cat.Find(choice.Type)
 		if t == nil {
 			continue
 		}
@@ -124,7 +124,7 @@ func expected(w cluster.Node, c *karpv1.NodeClaim, cat *Catalog, choices []offer
 	// A type that is being bought now may have gone out of stock since, even through this
 	// purchase: limits count it all the same.
 	for _, name := range typesNamed(c) {
-		if t := cat.find(name); t != nil {
+		if t := cat.Find(name); t != nil {
 			widen(w.Capacity, t.Capacity)
 		}
 	}

@@ -12,33 +12,33 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PodBudgets holds PodDisruptionBudgets, found by the pods they select. It may be used from
+// PodBudgets holds PodDisruptionBudgets, indexed by the pods they select. It may be used from
 // several goroutines. Nil and the zero value hold none.
 type PodBudgets struct {
-	mu     sync.RWMutex
-	spaces map[string]*budgetSpace // by namespace
+	mu         sync.RWMutex
+	namespaces map[string]*pdbIndex // by namespace
 	// surging are pods that leave by rolling restarts; see Mirror.Surging.
 	surging map[types.UID]bool
 }
 
-// budgetSpace is the budgets of a namespace. Most select by a label with a value and are indexed
-// by it, so a pod is matched against few selectors.
-type budgetSpace struct {
-	byName  map[string]*podBudget
-	byLabel []labelled // few: most namespaces use one key
-	others  []*podBudget
+// pdbIndex is the PodDisruptionBudgets of a namespace. Most select by a label with a value and are
+// indexed by it, so a pod is matched against few selectors.
+type pdbIndex struct {
+	byName  map[string]*pdb
+	byLabel []labelIndex // few: most namespaces use one key
+	others  []*pdb
 }
 
-// labelled is the budgets that are found by the value of one label.
-type labelled struct {
+// labelIndex is the PodDisruptionBudgets that are found by the value of one label.
+type labelIndex struct {
 	key     string
-	byValue map[string][]*podBudget
+	byValue map[string][]*pdb
 }
 
-// label is a label that all pods selected by a budget have. Every pod has the zero label.
+// label is a label that all pods selected by a PodDisruptionBudget have. Every pod has the zero label.
 type label struct{ key, value string }
 
 func (l label) of(p *corev1.Pod) bool {
@@ -46,13 +46,13 @@ func (l label) of(p *corev1.Pod) bool {
 	return l == label{} || ok && value == l.value
 }
 
-type podBudget struct {
-	name     types.NamespacedName
-	selector labels.Selector
-	labels   map[string]string // that every selected pod has
-	anchor   label             // one of them, by which the budget is found; zero when there is none
-	exact    bool              // every pod with the anchor label is selected
-	status   policyv1.PodDisruptionBudgetStatus
+type pdb struct {
+	name       types.NamespacedName
+	selector   labels.Selector
+	labels     map[string]string // that every selected pod has
+	indexLabel label             // one of them, by which the budget is found; zero when there is none
+	exact      bool              // every pod with the indexLabel label is selected
+	status     policyv1.PodDisruptionBudgetStatus
 	// lagging is set until the status reflects the newest spec; unhealthy when pods that are not
 	// ready may always be evicted.
 	lagging, unhealthy bool
@@ -65,62 +65,65 @@ type podBudget struct {
 func NewPodBudgets(list ...policyv1.PodDisruptionBudget) *PodBudgets {
 	b := &PodBudgets{}
 	for i := range list {
-		b.Set(&list[i])
+		b.set(&list[i])
 	}
 	return b
 }
 
-// Set adds or replaces a budget.
-func (b *PodBudgets) Set(p *policyv1.PodDisruptionBudget) budgetNews {
+// Set adds or replaces a PodDisruptionBudget.
+func (b *PodBudgets) Set(p *policyv1.PodDisruptionBudget) { b.set(p) }
+
+// set is Set, and says what changes.
+func (b *PodBudgets) set(p *policyv1.PodDisruptionBudget) pdbChange {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fresh := budgetOf(p)
-	old := b.remove(fresh.name)
-	b.add(fresh)
+	fresh := newPDB(p)
+	old := b.take(fresh.name)
+	b.insert(fresh)
 	if old == nil {
-		return budgetNews{changed: true, about: []label{fresh.anchor}}
+		return pdbChange{any: true, about: []label{fresh.indexLabel}}
 	}
-	return fresh.newsSince(old)
+	return fresh.changeSince(old)
 }
 
-// Remove forgets a budget.
-func (b *PodBudgets) Remove(p *policyv1.PodDisruptionBudget) budgetNews {
+// remove forgets a PodDisruptionBudget.
+func (b *PodBudgets) remove(p *policyv1.PodDisruptionBudget) pdbChange {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if old := b.remove(keyOf(p)); old != nil {
-		return budgetNews{changed: true, about: []label{old.anchor}}
+	if old := b.take(client.ObjectKeyFromObject(p)); old != nil {
+		return pdbChange{any: true, about: []label{old.indexLabel}}
 	}
-	return budgetNews{}
+	return pdbChange{}
 }
 
-// budgetNews is what a new version of a budget changes.
-type budgetNews struct {
-	// changed is set when the answer for some pod differs from before.
-	changed bool
+// pdbChange is what a new version of a PodDisruptionBudget changes.
+type pdbChange struct {
+	// any is set when the answer for some pod differs from before.
+	any bool
 	// about has labels of the pods that may have become held for good, or no longer are.
 	about []label
 }
 
-func (b *podBudget) newsSince(old *podBudget) budgetNews {
+func (b *pdb) changeSince(old *pdb) pdbChange {
 	if old.selector.String() != b.selector.String() {
-		return budgetNews{changed: true, about: []label{old.anchor, b.anchor}}
+		return pdbChange{any: true, about: []label{old.indexLabel, b.indexLabel}}
 	}
-	open := func(b *podBudget) bool { return !b.lagging && b.status.DisruptionsAllowed > 0 }
-	lenient := old.unhealthy != b.unhealthy || old.healthy() != b.healthy()
-	if old.forGood != b.forGood || b.forGood && (lenient || open(old) != open(b)) {
-		return budgetNews{changed: true, about: []label{b.anchor}}
+	open := func(b *pdb) bool { return !b.lagging && b.status.DisruptionsAllowed > 0 }
+	unreadyPods := old.unhealthy != b.unhealthy || old.healthy() != b.healthy()
+	if old.forGood != b.forGood || b.forGood && (unreadyPods || open(old) != open(b)) {
+		return pdbChange{any: true, about: []label{b.indexLabel}}
 	}
-	return budgetNews{changed: lenient || open(old) != open(b)}
+	return pdbChange{any: unreadyPods || open(old) != open(b)}
 }
 
-func budgetOf(p *policyv1.PodDisruptionBudget) *podBudget {
+func newPDB(p *policyv1.PodDisruptionBudget) *pdb {
 	selector, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
 	if err != nil {
 		selector = labels.Nothing() // as the eviction API treats it
 	}
 	policy := p.Spec.UnhealthyPodEvictionPolicy
-	b := &podBudget{
-		name:      keyOf(p),
+	b := &pdb{
+		name:      client.ObjectKeyFromObject(p),
 		selector:  selector,
 		status:    p.Status,
 		lagging:   p.Status.ObservedGeneration < p.Generation,
@@ -134,8 +137,8 @@ func budgetOf(p *policyv1.PodDisruptionBudget) *podBudget {
 	return b
 }
 
-// anchor picks the label that the fewest budgets are indexed by so far.
-func (s *budgetSpace) anchor(of map[string]string) (best label) {
+// indexLabel picks the label that the fewest budgets are indexed by so far.
+func (s *pdbIndex) indexLabel(of map[string]string) (best label) {
 	fewest := -1
 	for _, key := range slices.Sorted(maps.Keys(of)) {
 		n := 0
@@ -149,8 +152,8 @@ func (s *budgetSpace) anchor(of map[string]string) (best label) {
 	return best
 }
 
-func (s *budgetSpace) find(key string) int {
-	return slices.IndexFunc(s.byLabel, func(l labelled) bool { return l.key == key })
+func (s *pdbIndex) find(key string) int {
+	return slices.IndexFunc(s.byLabel, func(l labelIndex) bool { return l.key == key })
 }
 
 // neverAllows reports whether the spec alone forbids every eviction.
@@ -159,68 +162,70 @@ func neverAllows(s *policyv1.PodDisruptionBudgetSpec) bool {
 	return is(s.MaxUnavailable, "0") || is(s.MaxUnavailable, "0%") || is(s.MinAvailable, "100%")
 }
 
-func (b *PodBudgets) add(x *podBudget) {
-	if b.spaces == nil {
-		b.spaces = map[string]*budgetSpace{}
+// insert adds a PodDisruptionBudget to the index.
+func (b *PodBudgets) insert(x *pdb) {
+	if b.namespaces == nil {
+		b.namespaces = map[string]*pdbIndex{}
 	}
-	space := b.spaces[x.name.Namespace]
+	space := b.namespaces[x.name.Namespace]
 	if space == nil {
-		space = &budgetSpace{byName: map[string]*podBudget{}}
-		b.spaces[x.name.Namespace] = space
+		space = &pdbIndex{byName: map[string]*pdb{}}
+		b.namespaces[x.name.Namespace] = space
 	}
-	space.add(x)
+	space.insert(x)
 }
 
-func (s *budgetSpace) add(x *podBudget) {
+func (s *pdbIndex) insert(x *pdb) {
 	s.byName[x.name.Name] = x
-	x.anchor = s.anchor(x.labels)
-	if x.anchor == (label{}) {
+	x.indexLabel = s.indexLabel(x.labels)
+	if x.indexLabel == (label{}) {
 		s.others = append(s.others, x)
 		return
 	}
-	at := s.find(x.anchor.key)
+	at := s.find(x.indexLabel.key)
 	if at < 0 {
 		at = len(s.byLabel)
-		s.byLabel = append(s.byLabel, labelled{x.anchor.key, map[string][]*podBudget{}})
+		s.byLabel = append(s.byLabel, labelIndex{x.indexLabel.key, map[string][]*pdb{}})
 	}
-	s.byLabel[at].byValue[x.anchor.value] = append(s.byLabel[at].byValue[x.anchor.value], x)
+	s.byLabel[at].byValue[x.indexLabel.value] = append(s.byLabel[at].byValue[x.indexLabel.value], x)
 }
 
-func (b *PodBudgets) remove(name types.NamespacedName) *podBudget {
-	space := b.spaces[name.Namespace]
+// take removes one from the index and returns it; nil when there is none.
+func (b *PodBudgets) take(name types.NamespacedName) *pdb {
+	space := b.namespaces[name.Namespace]
 	if space == nil || space.byName[name.Name] == nil {
 		return nil
 	}
 	old := space.byName[name.Name]
 	space.remove(old)
 	if len(space.byName) == 0 {
-		delete(b.spaces, name.Namespace)
+		delete(b.namespaces, name.Namespace)
 	}
 	return old
 }
 
-func (s *budgetSpace) remove(old *podBudget) {
+func (s *pdbIndex) remove(old *pdb) {
 	delete(s.byName, old.name.Name)
-	is := func(x *podBudget) bool { return x == old }
-	if old.anchor == (label{}) {
+	is := func(x *pdb) bool { return x == old }
+	if old.indexLabel == (label{}) {
 		s.others = slices.DeleteFunc(s.others, is)
 		return
 	}
-	at := s.find(old.anchor.key)
+	at := s.find(old.indexLabel.key)
 	byValue := s.byLabel[at].byValue
-	if rest := slices.DeleteFunc(byValue[old.anchor.value], is); len(rest) > 0 {
-		byValue[old.anchor.value] = rest
+	if rest := slices.DeleteFunc(byValue[old.indexLabel.value], is); len(rest) > 0 {
+		byValue[old.indexLabel.value] = rest
 		return
 	}
-	delete(byValue, old.anchor.value)
+	delete(byValue, old.indexLabel.value)
 	if len(byValue) == 0 {
 		s.byLabel = slices.Delete(s.byLabel, at, at+1)
 	}
 }
 
 // of appends the budgets that select the pod to out, which is empty, sorted by name.
-func (b *PodBudgets) of(p *corev1.Pod, out []*podBudget) []*podBudget {
-	space := b.spaces[p.Namespace]
+func (b *PodBudgets) of(p *corev1.Pod, out []*pdb) []*pdb {
+	space := b.namespaces[p.Namespace]
 	if space == nil {
 		return out
 	}
@@ -232,12 +237,12 @@ func (b *PodBudgets) of(p *corev1.Pod, out []*podBudget) []*podBudget {
 	}
 	out = appendMatches(out, space.others, set)
 	if len(out) > 1 {
-		slices.SortFunc(out, func(x, y *podBudget) int { return strings.Compare(x.name.Name, y.name.Name) })
+		slices.SortFunc(out, func(x, y *pdb) int { return strings.Compare(x.name.Name, y.name.Name) })
 	}
 	return out
 }
 
-func appendMatches(out, from []*podBudget, set labels.Set) []*podBudget {
+func appendMatches(out, from []*pdb, set labels.Set) []*pdb {
 	for _, x := range from {
 		if x.exact || x.selector.Matches(set) {
 			out = append(out, x)
@@ -246,26 +251,10 @@ func appendMatches(out, from []*podBudget, set labels.Set) []*podBudget {
 	return out
 }
 
-// Refusal is why the eviction API would not evict a pod now. The zero Refusal says that it would.
-type Refusal struct {
-	// Budgets are the names of the budgets that select the pod, sorted: the one that forbids the
-	// eviction, or several, which the API does not support.
-	Budgets []types.NamespacedName
-	// ForGood is set when waiting does not help: the budgets or the number of pods must change
-	// first.
-	ForGood bool
-	// Guard is the budget that allows the eviction now, and Allowed how many it allows; Budgets
-	// is empty then.
-	Guard   types.NamespacedName
-	Allowed int
-	// Status is the status of the budget that forbids the eviction, when it is one.
-	Status policyv1.PodDisruptionBudgetStatus
-}
-
 // Refused answers as the eviction API does, unless no eviction is needed.
 func (b *PodBudgets) Refused(p *corev1.Pod) Refusal {
 	r := b.judge(p)
-	if len(r.Budgets) > 0 && b.surges(p) {
+	if len(r.Budgets) > 0 && b.surgesOut(p) {
 		return Refusal{}
 	}
 	return r
@@ -277,7 +266,7 @@ func (b *PodBudgets) judge(p *corev1.Pod) Refusal {
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	var space [2]*podBudget // enough for nearly all pods
+	var space [2]*pdb // enough for nearly all pods
 	found := b.of(p, space[:0])
 	switch {
 	case len(found) > 1:
@@ -300,39 +289,59 @@ func unbudgeted(p *corev1.Pod) bool {
 	return Terminal(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodPending
 }
 
-func (b *podBudget) admits(p *corev1.Pod) bool {
-	if !podReady(p) && (b.unhealthy || b.healthy()) {
+func (b *pdb) admits(p *corev1.Pod) bool {
+	if !PodReady(p) && (b.unhealthy || b.healthy()) {
 		return true
 	}
 	return !b.lagging && b.status.DisruptionsAllowed > 0
 }
 
 // healthy reports whether enough pods are ready, so that one that is not ready may be evicted.
-func (b *podBudget) healthy() bool {
+func (b *pdb) healthy() bool {
 	return b.status.CurrentHealthy >= b.status.DesiredHealthy && b.status.DesiredHealthy > 0
 }
 
-func podReady(p *corev1.Pod) bool {
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
+// MaySurge reports whether the eviction API refuses to evict a pod that may be the only one of a
+// Deployment. Such a pod can leave by a rolling restart, which disruption budgets do not
+// restrict.
+func (b *PodBudgets) MaySurge(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	if owner == nil || owner.Kind != "ReplicaSet" || !PodReady(p) {
+		return false
 	}
-	return false
+	r := b.judge(p)
+	return len(r.Budgets) > 1 || len(r.Budgets) == 1 && r.Status.ExpectedPods == 1
 }
 
-// Evictable reports whether draining the pod's node evicts the pod: it runs, is not a static pod,
-// and does not tolerate the disruption taint.
-func Evictable(p *corev1.Pod) bool {
-	return !Terminal(p) && p.DeletionTimestamp == nil && !Static(p) && !ToleratesDisruption(p)
+// surges reports whether the pod leaves by a rolling restart.
+func (b *PodBudgets) surgesOut(p *corev1.Pod) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.surging[p.UID]
 }
 
-// ToleratesDisruption reports whether the pod tolerates the taint of a node that is drained.
-func ToleratesDisruption(p *corev1.Pod) bool {
-	for i := range p.Spec.Tolerations {
-		if Tolerates(p.Spec.Tolerations[i], karpv1.DisruptedNoScheduleTaint) {
-			return true
+// surge replaces the set of pods that leave by rolling restarts, and returns the pods that were
+// added or removed.
+func (b *PodBudgets) surge(pods map[types.UID]bool) (changed []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid := range pods {
+		if !b.surging[uid] {
+			changed = append(changed, string(uid))
 		}
 	}
-	return false
+	for uid := range b.surging {
+		if !pods[uid] {
+			changed = append(changed, string(uid))
+		}
+	}
+	b.surging = maps.Clone(pods)
+	return changed
+}
+
+// clear forgets all budgets.
+func (b *PodBudgets) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.namespaces = nil
 }

@@ -108,7 +108,7 @@ func TestPodBudgetsFindWhatSelects(t *testing.T) {
 		if random.IntN(3) == 0 {
 			gone := kept[name]
 			gone.Namespace, gone.Name = "default", name
-			if _, had := kept[name]; b.Remove(&gone).changed != had {
+			if _, had := kept[name]; b.remove(&gone).any != had {
 				t.Fatalf("step %d: removing %s told wrongly whether it was there", step, name)
 			}
 			delete(kept, name)
@@ -143,9 +143,9 @@ func TestPodBudgetsFindWhatSelects(t *testing.T) {
 	}
 	for name := range kept {
 		gone := kept[name]
-		b.Remove(&gone)
+		b.remove(&gone)
 	}
-	if len(b.spaces) != 0 {
+	if len(b.namespaces) != 0 {
 		t.Error("something is left of budgets that are gone")
 	}
 }
@@ -170,8 +170,8 @@ func TestPodBudgetNews(t *testing.T) {
 		{"another selector", func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = nil }, true, true},
 	} {
 		one := podBudgetOf("b", tc.change)
-		if news := b.Set(&one); news.changed != tc.changed || len(news.about) > 0 != tc.lasting {
-			t.Errorf("%s: %+v", tc.name, news)
+		if got := b.set(&one); got.any != tc.changed || len(got.about) > 0 != tc.lasting {
+			t.Errorf("%s: %+v", tc.name, got)
 		}
 	}
 }

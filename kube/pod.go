@@ -4,6 +4,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/cluster"
@@ -19,7 +21,6 @@ func Pod(p *corev1.Pod, now time.Time) cluster.Pod { return (*Converter)(nil).Po
 // Pod is the function Pod; the result may share values with pods converted before.
 func (k *Converter) Pod(p *corev1.Pod, now time.Time) cluster.Pod {
 	required, anyOf := affinity(&p.Spec)
-	daemon := ownerUID(p, "apps/v1", "DaemonSet")
 	w := cluster.Pod{
 		PodRef:      Ref(p),
 		Created:     p.CreationTimestamp.Time,
@@ -32,7 +33,7 @@ func (k *Converter) Pod(p *corev1.Pod, now time.Time) cluster.Pod {
 		Preferred:   preferences(p.Spec.Affinity),
 		Ports:       hostPorts(&p.Spec),
 		Node:        p.Spec.NodeName,
-		DaemonSet:   daemon,
+		DaemonSet:   DaemonSetOf(p),
 		Movable:     p.Spec.NodeName != "" && Movable(p, now),
 		Terminating: p.DeletionTimestamp != nil,
 	}
@@ -74,38 +75,64 @@ func Terminal(p *corev1.Pod) bool {
 // now. A terminating pod needs none, except that the replacement of a StatefulSet's pod takes
 // over its identity and so its requests.
 func Movable(p *corev1.Pod, now time.Time) bool {
-	return !DoNotDisrupt(p, now) && homeless(p)
+	return !DoNotDisrupt(p, now) && NeedsNode(p)
 }
 
-// homeless reports whether a pod needs a new node when its node goes, whatever its annotations
+// NeedsNode reports whether a pod needs a new node when its node goes, whatever its annotations
 // ask for.
-func homeless(p *corev1.Pod) bool {
+func NeedsNode(p *corev1.Pod) bool {
 	if Terminal(p) || OwnedByDaemonSet(p) || Static(p) {
 		return false
 	}
 	return p.DeletionTimestamp == nil || ownedBy(p, "apps/v1", "StatefulSet")
 }
 
-// DoNotDisrupt reports whether the pod's annotation forbids disruption: "true" always does, a
-// duration does until that long after the pod started. A value that cannot be read forbids
-// nothing.
-func DoNotDisrupt(p *corev1.Pod, now time.Time) bool {
-	value, ok := p.Annotations[karpv1.DoNotDisruptAnnotationKey]
-	if !ok {
-		return false
-	}
-	if value == "true" {
-		return true
-	}
-	d, err := protectedFor(value)
-	if err != nil {
-		return false
-	}
-	return p.Status.StartTime == nil || now.Before(p.Status.StartTime.Add(d))
+// Evictable reports whether draining the pod's node evicts the pod: it runs, is not a static pod,
+// and does not tolerate the disruption taint.
+func Evictable(p *corev1.Pod) bool {
+	return !Terminal(p) && p.DeletionTimestamp == nil && !Static(p) && !ToleratesDisruption(p)
 }
 
+// ToleratesDisruption reports whether the pod tolerates the taint of a node that is drained.
+func ToleratesDisruption(p *corev1.Pod) bool {
+	for i := range p.Spec.Tolerations {
+		if Tolerates(p.Spec.Tolerations[i], karpv1.DisruptedNoScheduleTaint) {
+			return true
+		}
+	}
+	return false
+}
+
+// PodReady reports whether the kubelet reports the pod as ready.
+func PodReady(p *corev1.Pod) bool {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// OwnerOf is the UID of the controller that recreates the pod when it is evicted, or empty.
+func OwnerOf(p *corev1.Pod) types.UID {
+	if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
+		return ref.UID
+	}
+	return ""
+}
+
+// ReplacedAtOnce reports whether the pod's owner creates another pod as soon as this one is
+// terminating. (The replacement of a StatefulSet's pod has the same name, and is created when the
+// old pod is gone.)
+func ReplacedAtOnce(p *corev1.Pod) bool {
+	return ownedBy(p, "apps/v1", "ReplicaSet") || ownedBy(p, "v1", "ReplicationController")
+}
+
+// DaemonSetOf is the UID of the DaemonSet that put the pod on its node, or empty.
+func DaemonSetOf(p *corev1.Pod) string { return ownerUID(p, "apps/v1", "DaemonSet") }
+
 // OwnedByDaemonSet reports whether a DaemonSet put the pod on its node.
-func OwnedByDaemonSet(p *corev1.Pod) bool { return ownedBy(p, "apps/v1", "DaemonSet") }
+func OwnedByDaemonSet(p *corev1.Pod) bool { return DaemonSetOf(p) != "" }
 
 // Static reports whether the pod belongs to the kubelet (mirror pods).
 func Static(p *corev1.Pod) bool { return ownedBy(p, "v1", "Node") }

@@ -87,10 +87,10 @@ func Daemon(d *appsv1.DaemonSet) cluster.DaemonSet {
 	}
 }
 
-// daemonLike is Daemon with the requests, node selector, tolerations and ports of a pod that the
+// DaemonLike is Daemon with the requests, node selector, tolerations and ports of a pod that the
 // DaemonSet has already, since admission may have changed them. The node affinity of that pod
 // names its own node, so the template's is used. pod may be nil.
-func daemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) cluster.DaemonSet {
+func DaemonLike(d *appsv1.DaemonSet, pod *corev1.Pod) cluster.DaemonSet {
 	w := Daemon(d)
 	if pod != nil {
 		w.Requests = Requests(pod)

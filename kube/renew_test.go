@@ -31,11 +31,11 @@ func TestBeginningAnewChangesNoPlan(t *testing.T) {
 		for range 300 {
 			change(random, kept, m)
 			if random.IntN(50) == 0 {
-				m.renew()
+				m.parts.snapshot.renew()
 			}
 		}
 		before := printedPlan(m)
-		m.renew()
+		m.parts.snapshot.renew()
 		if diff := cmp.Diff(before, printedPlan(m)); diff != "" {
 			t.Fatalf("seed %d: a new beginning changes the plan:\n%s", seed, diff)
 		}
@@ -48,25 +48,29 @@ func TestBeginningAnewChangesNoPlan(t *testing.T) {
 // Rule MEMORY-2.
 func TestBeginningAnewForgetsNothingThatIs(t *testing.T) {
 	for name, omit := range map[string]func(*Mirror){
-		"settings":   func(m *Mirror) { m.settings = cluster.Settings{} },
-		"namespaces": func(m *Mirror) { clear(m.namespaces) },
-		"catalogs":   func(m *Mirror) { clear(m.catalogs) },
-		"budgets":    func(m *Mirror) { clear(m.budgets) },
-		"pools":      func(m *Mirror) { clear(m.pools) },
-		"daemons":    func(m *Mirror) { clear(m.daemonSets) },
-		"nodes":      func(m *Mirror) { clear(m.worldNodes) },
-		"pods":       func(m *Mirror) { clear(m.worldPods) },
-		"buffers":    func(m *Mirror) { clear(m.virtualPods) },
+		"settings":   func(m *Mirror) { m.parts.snapshot.settings = cluster.Settings{} },
+		"namespaces": func(m *Mirror) { clear(m.parts.snapshot.namespaces) },
+		"catalogs":   func(m *Mirror) { clear(m.parts.snapshot.catalogs) },
+		"quota": func(m *Mirror) {
+			for class, c := range m.parts.snapshot.catalogs {
+				m.parts.snapshot.catalogs[class] = classCatalog{types: c.types}
+			}
+		},
+		"pools":   func(m *Mirror) { clear(m.parts.snapshot.pools) },
+		"daemons": func(m *Mirror) { clear(m.parts.snapshot.daemons) },
+		"nodes":   func(m *Mirror) { clear(m.parts.snapshot.nodes) },
+		"pods":    func(m *Mirror) { clear(m.parts.snapshot.pods) },
+		"buffers": func(m *Mirror) { clear(m.parts.snapshot.virtual) },
 	} {
 		m := NewMirror(nil)
 		furnish(m)
 		before := printedPlan(m)
-		m.renew()
+		m.parts.snapshot.renew()
 		if diff := cmp.Diff(before, printedPlan(m)); diff != "" {
 			t.Errorf("a new beginning changes the plan:\n%s", diff)
 		}
 		omit(m)
-		m.renew()
+		m.parts.snapshot.renew()
 		if printedPlan(m) == before {
 			t.Errorf("the plan does not depend on %s, so that this test proves nothing of them", name)
 		}
@@ -145,15 +149,15 @@ func TestBeginningAnewIsRare(t *testing.T) {
 			}
 			m.RemoveNode(node)
 			m.RemoveClaim(claim)
-			if m.builder != builder {
-				builder = m.builder
+			if m.parts.snapshot.builder != builder {
+				builder = m.parts.snapshot.builder
 				beginnings++
 			}
 		}
 		if most := nodes/spareNumbers + 1; beginnings > most || beginnings < 2 {
 			t.Errorf("%d beginnings for %d nodes, want 2 to %d", beginnings, nodes, most)
 		}
-		if n := m.builder.Interned(); n > 4*spareNumbers {
+		if n := m.parts.snapshot.builder.Interned(); n > 4*spareNumbers {
 			t.Errorf("%d numbers are kept", n)
 		}
 	})
@@ -180,10 +184,10 @@ func TestStandbyForgets(t *testing.T) {
 			}
 			m.Tidy()
 		}
-		if n := m.builder.Interned(); n > 4*spareNumbers {
+		if n := m.parts.snapshot.builder.Interned(); n > 4*spareNumbers {
 			t.Errorf("%d numbers are kept", n)
 		}
-		if n := len(m.unjudged); n > 1 {
+		if n := len(m.parts.protections.unchecked); n > 1 {
 			t.Errorf("%d namespaces are to be judged", n)
 		}
 	})
@@ -210,8 +214,8 @@ func TestPodsThatOutliveTheirNodeLeaveNothing(t *testing.T) {
 				m.RemovePod(p)
 			}
 		}
-		if left := len(m.podsOn) + len(m.activity) + len(m.until); left > 0 {
-			t.Errorf("%s: pods of %d nodes, the activity of %d, nominations of %d are kept", name, len(m.podsOn), len(m.activity), len(m.until))
+		if left := len(m.parts.pods.onNode) + len(m.parts.activity) + len(m.parts.promises.until); left > 0 {
+			t.Errorf("%s: pods of %d nodes, the activity of %d, nominations of %d are kept", name, len(m.parts.pods.onNode), len(m.parts.activity), len(m.parts.promises.until))
 		}
 	}
 }

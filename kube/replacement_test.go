@@ -51,8 +51,8 @@ func askedToLeave(p *corev1.Pod) *corev1.Pod {
 func needy(m *Mirror) []string {
 	var out []string
 	m.View(func(*cluster.Snapshot) {
-		for uid, w := range m.worldPods {
-			if w.Node == "" || w.Movable && m.worldNodes[m.keyOf(w.Node)].Leaving {
+		for uid, w := range m.parts.snapshot.pods {
+			if w.Node == "" || w.Movable && m.parts.snapshot.nodes[m.parts.nodes.key(w.Node)].Leaving {
 				out = append(out, uid)
 			}
 		}
@@ -86,8 +86,8 @@ func TestHeirAndForebearCountAsOne(t *testing.T) {
 	m.RemovePod(old)
 	want("the old pod is gone", "uid-next")
 	m.RemovePod(next)
-	if s := m.replacements; len(s.heirless)+len(s.owners)+len(s.heirs)+len(s.heirOf)+len(m.superseded) != 0 {
-		t.Errorf("pods that are gone are remembered: %+v, superseded %v", s, m.superseded)
+	if s := m.parts.replacements; len(s.unmatched)+len(s.owners)+len(s.by)+len(s.evicted)+len(s.superseded) != 0 {
+		t.Errorf("pods that are gone are remembered: %+v", s)
 	}
 }
 
@@ -107,20 +107,20 @@ func TestHeirInheritsThePromise(t *testing.T) {
 			}
 			m.Nominate("staying", []cluster.PodRef{Ref(old)})
 			if promisedFirst {
-				if got := m.worldPods["uid-old"].Node; got != home {
+				if got := m.parts.snapshot.pods["uid-old"].Node; got != home {
 					t.Fatalf("the old pod counts on %q, want %q", got, home)
 				}
 				m.SetPod(next, false)
 			}
-			if got := m.worldPods["uid-next"].Node; got != home {
+			if got := m.parts.snapshot.pods["uid-next"].Node; got != home {
 				t.Errorf("the heir counts on %q, want %q", got, home)
 			}
-			if w := m.worldPods["uid-old"]; w.Node == home || w.Movable {
+			if w := m.parts.snapshot.pods["uid-old"]; w.Node == home || w.Movable {
 				t.Errorf("the old pod counts on %q, movable %t: want where it was, and not movable", w.Node, w.Movable)
 			}
 			m.SetPod(boundTo(next, home), false)
-			if len(m.promises) != 0 || len(m.replacements.heirOf) != 0 {
-				t.Errorf("the heir is bound, and still remembered: %v, %v", m.promises, m.replacements.heirOf)
+			if len(m.parts.promises.nodeOf) != 0 || len(m.parts.replacements.evicted) != 0 {
+				t.Errorf("the heir is bound, and still remembered: %v, %v", m.parts.promises.nodeOf, m.parts.replacements.evicted)
 			}
 		})
 	}
@@ -139,8 +139,8 @@ func TestHeirThatIsBoundNeedsNothing(t *testing.T) {
 		t.Errorf("%v need room", got)
 	}
 	m.Nominate("staying", []cluster.PodRef{Ref(old)}) // an earlier plan
-	if len(m.promises) != 0 {
-		t.Errorf("room is promised to %v", m.promises)
+	if len(m.parts.promises.nodeOf) != 0 {
+		t.Errorf("room is promised to %v", m.parts.promises.nodeOf)
 	}
 }
 
@@ -157,8 +157,8 @@ func TestWhoHasNoHeir(t *testing.T) {
 	m, old, _ = succeeding(t)
 	m.BeginEviction(old)
 	m.SetPod(untried("more"), false) // scaled up, while a budget keeps the old one
-	if len(m.replacements.heirOf) != 0 {
-		t.Errorf("a pod came for one that was not asked to leave: %v", m.replacements.heirOf)
+	if len(m.parts.replacements.evicted) != 0 {
+		t.Errorf("a pod came for one that was not asked to leave: %v", m.parts.replacements.evicted)
 	}
 	loner := boundTo(pendingPod("loner"), old.Spec.NodeName)
 	m.SetPod(loner, true)
@@ -185,7 +185,7 @@ func TestDisplacedPodLosesItsOwner(t *testing.T) {
 			}
 			m.RemovePod(orphan)
 			m.SetPod(untried("next"), false)
-			if s := m.replacements; len(s.heirless)+len(s.owners)+len(s.heirs)+len(s.heirOf) != 0 {
+			if s := m.parts.replacements; len(s.unmatched)+len(s.owners)+len(s.by)+len(s.evicted) != 0 {
 				t.Errorf("a pod that is gone is remembered: %+v", s)
 			}
 		})

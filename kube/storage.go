@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	csitranslation "k8s.io/csi-translation-lib"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
@@ -29,33 +31,43 @@ const (
 // derives what the volumes of a pod require of a node. The objects it was given must not be
 // changed. The zero Storage is not usable; see NewStorage.
 type Storage struct {
-	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
-	volumes map[string]*corev1.PersistentVolume
-	classes map[string]*storagev1.StorageClass
+	Claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
+	Volumes map[string]*corev1.PersistentVolume
+	Classes map[string]*storagev1.StorageClass
 	csi     csitranslation.CSITranslator
 }
 
 // NewStorage returns an empty Storage.
 func NewStorage() *Storage {
 	return &Storage{
-		claims:  map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
-		volumes: map[string]*corev1.PersistentVolume{},
-		classes: map[string]*storagev1.StorageClass{},
+		Claims:  map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
+		Volumes: map[string]*corev1.PersistentVolume{},
+		Classes: map[string]*storagev1.StorageClass{},
 		csi:     csitranslation.New(),
 	}
 }
 
 // SetClaim adds or replaces a PersistentVolumeClaim.
-func (s *Storage) SetClaim(c *corev1.PersistentVolumeClaim) { s.claims[keyOf(c)] = c }
+func (s *Storage) SetClaim(c *corev1.PersistentVolumeClaim) {
+	s.Claims[client.ObjectKeyFromObject(c)] = c
+}
 
 // SetVolume adds or replaces a PersistentVolume.
-func (s *Storage) SetVolume(v *corev1.PersistentVolume) { s.volumes[v.Name] = v }
+func (s *Storage) SetVolume(v *corev1.PersistentVolume) { s.Volumes[v.Name] = v }
 
-// SetClass adds or replaces a StorageClass.
-func (s *Storage) SetClass(c *storagev1.StorageClass) { s.classes[c.Name] = c }
+// SetClass adds or replaces a StorageClass. It reports false when both versions say the same
+// about volumes that are not yet provisioned.
+func (s *Storage) SetClass(c *storagev1.StorageClass) (changed bool) {
+	old := s.Classes[c.Name]
+	s.Classes[c.Name] = c
+	return !sameClass(old, c)
+}
 
-func keyOf(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+func sameClass(a, b *storagev1.StorageClass) bool {
+	return a != nil && isDefault(a) == isDefault(b) && a.Provisioner == b.Provisioner &&
+		a.CreationTimestamp.Equal(&b.CreationTimestamp) &&
+		reflect.DeepEqual(a.VolumeBindingMode, b.VolumeBindingMode) &&
+		reflect.DeepEqual(a.AllowedTopologies, b.AllowedTopologies)
 }
 
 // Mount fills in the volumes of p in w, which was converted from p. It denies the pod when one of
@@ -82,7 +94,7 @@ func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out cluster.Volume, fa
 	if !ok {
 		return s.inline(p, v), ""
 	}
-	c := s.claims[key]
+	c := s.Claims[key]
 	switch {
 	case c == nil && v.Ephemeral != nil:
 		out, fault = s.unborn(key, v.Ephemeral)
@@ -108,8 +120,8 @@ func claimOf(p *corev1.Pod, v *corev1.Volume) (types.NamespacedName, bool) {
 	return types.NamespacedName{}, false
 }
 
-// claimsOf lists the claims behind a pod's volumes.
-func claimsOf(p *corev1.Pod) []types.NamespacedName {
+// VolumeClaims lists the claims behind a pod's volumes.
+func VolumeClaims(p *corev1.Pod) []types.NamespacedName {
 	var out []types.NamespacedName
 	for i := range p.Spec.Volumes {
 		if key, ok := claimOf(p, &p.Spec.Volumes[i]); ok {
@@ -149,7 +161,7 @@ func oldInline(v *corev1.Volume) bool {
 // claimed resolves a claim that exists. The cases in which the scheduler would not place the pod
 // on any node are faults.
 func (s *Storage) claimed(c *corev1.PersistentVolumeClaim) (cluster.Volume, string) {
-	key := keyOf(c)
+	key := client.ObjectKeyFromObject(c)
 	switch {
 	case c.DeletionTimestamp != nil:
 		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is being deleted", key)
@@ -166,7 +178,7 @@ func (s *Storage) claimed(c *corev1.PersistentVolumeClaim) (cluster.Volume, stri
 }
 
 func (s *Storage) bound(claim types.NamespacedName, name string) (cluster.Volume, string) {
-	pv := s.volumes[name]
+	pv := s.Volumes[name]
 	switch {
 	case pv == nil:
 		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s, which does not exist", claim, name)
@@ -226,7 +238,7 @@ func places(pv *corev1.PersistentVolume) []cluster.Term {
 
 // unbound resolves a claim whose volume is provisioned when its first pod has a node.
 func (s *Storage) unbound(claim types.NamespacedName, name string) (cluster.Volume, string) {
-	class := s.classes[name]
+	class := s.Classes[name]
 	switch {
 	case name == "":
 		return cluster.Volume{}, fmt.Sprintf("PersistentVolumeClaim %s is unbound and names no StorageClass: name one, or make a volume for it", claim)
@@ -253,7 +265,7 @@ func (s *Storage) unborn(claim types.NamespacedName, e *corev1.EphemeralVolumeSo
 // equally new; nil when there is none.
 func (s *Storage) defaultClass() *storagev1.StorageClass {
 	var best *storagev1.StorageClass
-	for _, c := range s.classes {
+	for _, c := range s.Classes {
 		if !isDefault(c) {
 			continue
 		}

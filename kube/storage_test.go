@@ -217,7 +217,7 @@ func TestPodIsWokenWhenItsVolumeCanBeMounted(t *testing.T) {
 	var woken []string
 	m := NewMirror(func(pod string) { woken = append(woken, pod) })
 	m.SetPod(mounting("a", "data"), false)
-	refused := func() string { return m.worldPods["uid-a"].RefusedDetail }
+	refused := func() string { return m.parts.snapshot.pods["uid-a"].RefusedDetail }
 	for _, step := range []struct {
 		change  func()
 		refused string
@@ -241,7 +241,7 @@ func TestPodIsWokenWhenItsVolumeCanBeMounted(t *testing.T) {
 		woken = nil
 	}
 	m.RemovePod(mounting("a", "data"))
-	if len(m.mounts) != 0 || len(m.claimed) != 0 {
-		t.Errorf("something is remembered: %v, %v", m.mounts, m.claimed)
+	if len(m.parts.volumes.mounts) != 0 || len(m.parts.volumes.claimsOn) != 0 {
+		t.Errorf("something is remembered: %v, %v", m.parts.volumes.mounts, m.parts.volumes.claimsOn)
 	}
 }

@@ -23,24 +23,24 @@ func TestSupersededPodNeedsNoRoom(t *testing.T) {
 	old = boundTo(old, node.Name)
 	m.SetPod(old, false)
 	m.Nominate(staying.Name, []cluster.PodRef{Ref(old)})
-	if got := m.worldPods["uid-old"].Node; got != home.Name {
+	if got := m.parts.snapshot.pods["uid-old"].Node; got != home.Name {
 		t.Fatalf("the promise holds on %q, want %q", got, home.Name)
 	}
 	m.Supersede(old)
 	m.Supersede(old)
-	if w := m.worldPods["uid-old"]; w.Node != node.Name || w.Movable {
+	if w := m.parts.snapshot.pods["uid-old"]; w.Node != node.Name || w.Movable {
 		t.Errorf("bound to %q, movable %t: want where it runs, and not movable", w.Node, w.Movable)
 	}
 	m.Nominate(staying.Name, []cluster.PodRef{Ref(old), Ref(next)})
-	if _, promised := m.promises["uid-old"]; promised {
+	if _, promised := m.parts.promises.nodeOf["uid-old"]; promised {
 		t.Error("room was promised to the old pod again")
 	}
 	m.RemovePod(old)
-	if len(m.superseded) != 0 {
+	if len(m.parts.replacements.superseded) != 0 {
 		t.Error("a pod that is gone is remembered")
 	}
 	m.Supersede(old) // gone: nothing to say
-	if len(m.superseded) != 0 {
+	if len(m.parts.replacements.superseded) != 0 {
 		t.Error("a pod that is gone is remembered")
 	}
 }

@@ -17,18 +17,19 @@ import (
 // Attach feeds the Mirror from a cache's informers. Call it once, before the
 // cache starts.
 func (m *Mirror) Attach(ctx context.Context, informers cache.Informers) error {
+	p := &m.parts // restore replaces what is in parts, never parts itself
 	for _, f := range []*feed{
-		feedOf(m, &corev1.Pod{}, m.setPod, m.removePod),
-		feedOf(m, &corev1.Node{}, unlisted(m.setNode), m.removeNode),
-		feedOf(m, &karpv1.NodeClaim{}, unlisted(m.seeClaim), func(c *karpv1.NodeClaim) news { return news{woke: m.removeClaim(c)} }),
-		feedOf(m, &karpv1.NodePool{}, unlisted(m.setPool), m.removePool),
-		feedOf(m, &corev1.Namespace{}, unlisted(m.setNamespace), m.removeNamespace),
-		feedOf(m, &corev1.PersistentVolumeClaim{}, unlisted(m.setVolumeClaim), m.removeVolumeClaim),
-		feedOf(m, &corev1.PersistentVolume{}, unlisted(m.setVolume), m.removeVolume),
-		feedOf(m, &storagev1.StorageClass{}, unlisted(m.setStorageClass), m.removeStorageClass),
-		feedOf(m, &storagev1.CSINode{}, unlisted(m.setCSINode), m.removeCSINode),
-		feedOf(m, &policyv1.PodDisruptionBudget{}, unlisted(m.setPDB), m.removePDB),
-		feedOf(m, &appsv1.DaemonSet{}, unlisted(m.setDaemon), m.removeDaemon),
+		feedOf(m, &corev1.Pod{}, p.setPod, p.removePod),
+		feedOf(m, &corev1.Node{}, unlisted(p.setNode), p.removeNode),
+		feedOf(m, &karpv1.NodeClaim{}, unlisted(p.setClaim), p.removeClaim),
+		feedOf(m, &karpv1.NodePool{}, unlisted(m.setPool), p.removePool),
+		feedOf(m, &corev1.Namespace{}, unlisted(p.setNamespace), p.removeNamespace),
+		feedOf(m, &corev1.PersistentVolumeClaim{}, unlisted(p.setVolumeClaim), p.removeVolumeClaim),
+		feedOf(m, &corev1.PersistentVolume{}, unlisted(p.setVolume), p.removeVolume),
+		feedOf(m, &storagev1.StorageClass{}, unlisted(p.setStorageClass), p.removeStorageClass),
+		feedOf(m, &storagev1.CSINode{}, unlisted(p.setCSINode), p.removeCSINode),
+		feedOf(m, &policyv1.PodDisruptionBudget{}, unlisted(p.setPDB), p.removePDB),
+		feedOf(m, &appsv1.DaemonSet{}, unlisted(p.setDaemon), p.removeDaemon),
 	} {
 		informer, err := informers.GetInformer(ctx, f.of, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -85,7 +86,7 @@ func unlisted[T any](set func(T) news) func(T, bool) news {
 func (f *feed) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, listed bool) {
-			f.take(o.(client.Object), func() news { return f.set(o, listed) })
+			f.setWith(o.(client.Object), func() news { return f.set(o, listed) })
 		},
 		UpdateFunc: func(old, now any) {
 			f.update(old.(client.Object), now.(client.Object))
@@ -97,14 +98,6 @@ func (f *feed) handler() toolscache.ResourceEventHandler {
 			f.end(o.(client.Object))
 		},
 	}
-}
-
-// replace records an object in place of another one of the same name. An object that was deleted
-// and recreated while the watch was interrupted arrives as an update but is another object:
-// nothing recorded about the old one, also by its name, holds for it.
-func (f *feed) replace(old, now client.Object) news {
-	gone := f.remove(old)
-	return gone.and(f.set(now, false))
 }
 
 // Fed declares that the owner shows the Mirror everything by calling the Set and Remove methods,
