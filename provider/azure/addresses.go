@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // addressBudget returns the quota name of a subnet's free addresses. Nodes of a cluster are in
@@ -69,7 +71,7 @@ func (b *addressBooks) all() []*addressBook {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []*addressBook
-	for _, id := range sortedKeys(b.byID) {
+	for _, id := range slices.Sorted(maps.Keys(b.byID)) {
 		all = append(all, b.byID[id])
 	}
 	return all
@@ -98,7 +100,7 @@ const sixSuffix = "-ipv6"
 func taken(s *armnetwork.SubnetPropertiesFormat) int64 {
 	var n int64
 	for _, c := range s.IPConfigurations {
-		if c != nil && !strings.HasSuffix(strings.ToLower(text(c.ID)), sixSuffix) {
+		if c != nil && !strings.HasSuffix(strings.ToLower(armtext.Of(c.ID)), sixSuffix) {
 			n++
 		}
 	}
@@ -115,9 +117,9 @@ func ranges(s *armnetwork.SubnetPropertiesFormat) []netip.Prefix {
 	if s == nil {
 		return nil
 	}
-	prefixes := sortedTexts(s.AddressPrefixes)
+	prefixes := armtext.Sorted(s.AddressPrefixes)
 	if len(prefixes) == 0 {
-		prefixes = []string{text(s.AddressPrefix)}
+		prefixes = []string{armtext.Of(s.AddressPrefix)}
 	}
 	var out []netip.Prefix
 	for _, prefix := range prefixes {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // byAKS is the backend that lets AKS create machines, in one agent pool of the cluster whose
@@ -105,7 +106,7 @@ func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice off
 	if err != nil {
 		return nil, prepare(fmt.Errorf("writing machine %s: %w", l.name, err))
 	}
-	one := newMachine{name: l.name, tags: pointers(a.tags(l)), body: body}
+	one := newMachine{name: l.name, tags: armtext.Pointers(a.tags(l)), body: body}
 	if zone := a.p.zoneNumber(choice.Zone); zone != "" {
 		one.zones = []*string{to.Ptr(zone)}
 	}
@@ -188,7 +189,7 @@ func (a *byAKS) read(ctx context.Context, handle string) (*machine, error) {
 	if errors.Is(err, provider.ErrNotFound) {
 		return a.forgotten(ctx, handle)
 	}
-	if err != nil || text(m.Name) == "" {
+	if err != nil || armtext.Of(m.Name) == "" {
 		return m, err
 	}
 	vm, err := a.behind(ctx, m)
@@ -200,7 +201,7 @@ func (a *byAKS) read(ctx context.Context, handle string) (*machine, error) {
 
 // behind reads the virtual machine behind m.
 func (a *byAKS) behind(ctx context.Context, m *machine) (*machine, error) {
-	vm, err := byCompute{a.p}.read(ctx, strings.ToLower(text(m.Name)))
+	vm, err := byCompute{a.p}.read(ctx, strings.ToLower(armtext.Of(m.Name)))
 	if err != nil {
 		return nil, err
 	}

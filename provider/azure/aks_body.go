@@ -15,6 +15,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // body returns the machine for AKS to create for a launch, without its zone and tags: machines
@@ -72,7 +73,7 @@ func (a *byAKS) kubernetes(l *launch, m *machineType, choice offering.Ref) (*aks
 	}
 	profile := &aks.MachineKubernetesProfile{
 		OrchestratorVersion:      to.Ptr(kubernetesVersion(l.class)),
-		NodeLabels:               pointers(a.labels(l, m, choice)),
+		NodeLabels:               armtext.Pointers(a.labels(l, m, choice)),
 		NodeInitializationTaints: to.SliceOfPtrs(initialTaints(l.claim)...),
 		MaxPods:                  to.Ptr(int32(m.maxPods)),
 		KubeletConfig:            kubelet,

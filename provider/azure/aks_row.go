@@ -11,6 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
+
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // said is AKS's description of a machine: what Compute does not know.
@@ -39,27 +41,27 @@ func (a *byAKS) decode(row json.RawMessage) (*machine, error) {
 // understand converts AKS's description of a machine to Compute's types. The result is bare: the
 // virtual machine, if there is one, has more information.
 func (a *byAKS) understand(m *aks.Machine) (*machine, error) {
-	if text(m.Name) == "" || m.Properties == nil || m.Properties.Hardware == nil || text(m.Properties.Hardware.VMSize) == "" {
+	if armtext.Of(m.Name) == "" || m.Properties == nil || m.Properties.Hardware == nil || armtext.Of(m.Properties.Hardware.VMSize) == "" {
 		return nil, errors.New("it lacks its name, its properties or its size")
 	}
 	x := m.Properties
-	virtual, err := virtualOf(text(x.ResourceID))
+	virtual, err := virtualOf(armtext.Of(x.ResourceID))
 	if err != nil {
 		return nil, err
 	}
 	vm := &armcompute.VirtualMachine{
 		Name: virtual, ID: x.ResourceID, Zones: m.Zones, Tags: x.Tags,
 		Properties: &armcompute.VirtualMachineProperties{
-			ProvisioningState: to.Ptr(text(x.ProvisioningState)),
+			ProvisioningState: to.Ptr(armtext.Of(x.ProvisioningState)),
 			HardwareProfile:   &armcompute.HardwareProfile{VMSize: to.Ptr(armcompute.VirtualMachineSizeTypes(*x.Hardware.VMSize))},
-			StorageProfile:    &armcompute.StorageProfile{ImageReference: &armcompute.ImageReference{ID: imageOfNode(text(x.NodeImageVersion))}},
+			StorageProfile:    &armcompute.StorageProfile{ImageReference: &armcompute.ImageReference{ID: imageOfNode(armtext.Of(x.NodeImageVersion))}},
 		},
 	}
 	if x.Priority != nil && *x.Priority == aks.ScaleSetPrioritySpot {
 		vm.Properties.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)
 	}
-	out := &machine{VirtualMachine: vm, handle: strings.ToLower(text(m.Name)), maker: a, bare: true}
-	out.said = &said{state: text(x.ProvisioningState), tags: x.Tags, row: m}
+	out := &machine{VirtualMachine: vm, handle: strings.ToLower(armtext.Of(m.Name)), maker: a, bare: true}
+	out.said = &said{state: armtext.Of(x.ProvisioningState), tags: x.Tags, row: m}
 	if x.Status != nil {
 		out.hear(x.Status)
 	}
@@ -74,7 +76,7 @@ func (m *machine) hear(s *aks.MachineStatus) {
 		m.Properties.InstanceView = &armcompute.VirtualMachineInstanceView{Statuses: []*armcompute.InstanceViewStatus{{Code: to.Ptr("PowerState/deallocated")}}}
 	}
 	if s.DriftAction != nil && *s.DriftAction == aks.DriftActionRecreate {
-		m.said.drift = "AKS would make the machine anew: " + text(s.DriftReason)
+		m.said.drift = "AKS would make the machine anew: " + armtext.Of(s.DriftReason)
 	}
 	if e := s.ProvisioningError; e != nil {
 		m.said.failure = provisioningFailure(e)
@@ -84,11 +86,11 @@ func (m *machine) hear(s *aks.MachineStatus) {
 // provisioningFailure prefers Compute's error, which AKS wraps.
 func provisioningFailure(e *aks.ErrorDetail) refusal {
 	for _, d := range e.Details {
-		if d != nil && text(d.Code) != "" {
-			return understand(text(d.Code), text(d.Message))
+		if d != nil && armtext.Of(d.Code) != "" {
+			return understand(armtext.Of(d.Code), armtext.Of(d.Message))
 		}
 	}
-	return understand(text(e.Code), text(e.Message))
+	return understand(armtext.Of(e.Code), armtext.Of(e.Message))
 }
 
 // virtualOf returns the name in a virtual machine's resource ID; nil for an empty ID.

@@ -9,6 +9,7 @@ import (
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
@@ -41,7 +42,7 @@ func (a *byAKS) update(ctx context.Context, vm *machine, u updates) (provider.Up
 // updatable reports whether AKS is not working on the machine, has an ETag for it, and does not
 // plan to recreate it.
 func (s *said) updatable() bool {
-	return s.state == stateSucceeded && s.drift == "" && text(s.row.Properties.ETag) != ""
+	return s.state == stateSucceeded && s.drift == "" && armtext.Of(s.row.Properties.ETag) != ""
 }
 
 // tagged returns a copy of the machine with other tags, without the fields that only AKS may

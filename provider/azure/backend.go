@@ -10,6 +10,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // A backend creates and deletes virtual machines. The choice of the offering, the remembered
@@ -126,8 +127,8 @@ func (m *machine) explained() refusal {
 		return m.said.failure
 	}
 	for _, s := range statuses(m) {
-		if code, ok := strings.CutPrefix(text(s.Code), "ProvisioningState/failed/"); ok {
-			return understand(code, text(s.Message))
+		if code, ok := strings.CutPrefix(armtext.Of(s.Code), "ProvisioningState/failed/"); ok {
+			return understand(code, armtext.Of(s.Message))
 		}
 	}
 	return unexplained()
@@ -139,10 +140,10 @@ func unexplained() refusal {
 
 // end skips the guest's shutdown: the node's pods have been drained.
 func (c byCompute) end(ctx context.Context, vm *machine) error {
-	_, err := c.p.clients.vms.BeginDelete(ctx, c.p.opts.NodeResourceGroup, text(vm.Name),
+	_, err := c.p.clients.vms.BeginDelete(ctx, c.p.opts.NodeResourceGroup, armtext.Of(vm.Name),
 		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
 	if err != nil && classify(err).kind != notFound {
-		return wrap(err, "deleting machine %s", text(vm.Name))
+		return wrap(err, "deleting machine %s", armtext.Of(vm.Name))
 	}
 	return nil
 }

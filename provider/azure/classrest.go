@@ -85,7 +85,7 @@ func (m *stockouts) rest(class, reason string, r refusal, ttl time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	until := m.now().Add(ttl)
-	m.put(blockKey{class: class}, block{until: until, reason: reason, code: r.code, words: r.restWords(until)})
+	m.put(blockKey{class: class}, block{until: until, reason: reason, code: r.code, words: restWords(r, until)})
 	m.restSizes(class, r.code)
 	m.version++
 }

@@ -190,3 +190,25 @@ func shorten(s string) string {
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
+
+// wrap describes the failed call in one line: the SDK's own text of a refusal has many.
+func wrap(err error, format string, args ...any) error {
+	act := fmt.Sprintf(format, args...)
+	if !errors.As(err, new(*azcore.ResponseError)) {
+		if advice := unreached(err); advice != "" {
+			return fmt.Errorf("%s: %s: %w", act, advice, err)
+		}
+		return fmt.Errorf("%s: %w", act, err)
+	}
+	return &callError{act: act, refusal: classify(err)}
+}
+
+// callError is a failed call that is not about capacity.
+type callError struct {
+	act     string
+	refusal refusal
+}
+
+func (e *callError) Error() string { return e.act + ": " + e.refusal.words() }
+
+func (e *callError) Unwrap() error { return e.refusal.err }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // standing finds the claim's virtual machine in the shared list. It reports false while no list
@@ -98,7 +99,7 @@ func (l *launch) vanished(ctx context.Context) (*machine, bool, error) {
 
 // follow reports the state of an existing virtual machine.
 func (l *launch) follow(ctx context.Context, vm *machine) (provider.Instance, error) {
-	switch text(vm.Properties.ProvisioningState) {
+	switch armtext.Of(vm.Properties.ProvisioningState) {
 	case stateFailed:
 		return l.failed(ctx)
 	case stateDeleting:
@@ -119,7 +120,7 @@ func (l *launch) stands(ctx context.Context, vm *machine) provider.Instance {
 		in.ClaimUID = l.claim.UID
 		l.p.describe(ctx, &in, l.claim.Class)
 	}
-	if text(vm.Name) == "" {
+	if armtext.Of(vm.Name) == "" {
 		in.ProviderID = "" // its node gets another provider ID, which is not known yet
 	}
 	if in.State == provider.Running {

@@ -12,6 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // A gallery is where images are published.
@@ -201,7 +203,7 @@ func (g communityGallery) builds(ctx context.Context, d imageDefinition) ([]buil
 	}
 	var builds []build
 	for _, v := range list {
-		if text(v.Name) != "" && v.Properties != nil {
+		if armtext.Of(v.Name) != "" && v.Properties != nil {
 			builds = append(builds, buildOf(v))
 		}
 	}
@@ -209,7 +211,7 @@ func (g communityGallery) builds(ctx context.Context, d imageDefinition) ([]buil
 }
 
 func buildOf(v *armcompute.CommunityGalleryImageVersion) build {
-	b := build{version: text(v.Name)}
+	b := build{version: armtext.Of(v.Name)}
 	if out := v.Properties.PublishedDate; out != nil {
 		b.published = *out
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // Virtual machines that Karpenter's provider for Azure created before karve took the cluster
@@ -18,7 +19,7 @@ const namePrefix = "aks-"
 
 // inherited reports whether Karpenter's provider created a virtual machine for this cluster.
 func (p *Provider) inherited(vm *machine) bool {
-	return p.inheritedTags(vm.Tags) && (strings.HasPrefix(strings.ToLower(text(vm.Name)), namePrefix) || madeByAKS(vm))
+	return p.inheritedTags(vm.Tags) && (strings.HasPrefix(strings.ToLower(armtext.Of(vm.Name)), namePrefix) || madeByAKS(vm))
 }
 
 // inheritedTags reports whether a resource carries the tags of Karpenter's provider for this
@@ -39,7 +40,7 @@ func claimOf(vm *machine) string {
 			return name
 		}
 	}
-	return strings.TrimPrefix(strings.ToLower(text(vm.Name)), namePrefix)
+	return strings.TrimPrefix(strings.ToLower(armtext.Of(vm.Name)), namePrefix)
 }
 
 // legacyName returns Karpenter's name for a claim's virtual machine.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -11,6 +13,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // Get reads one virtual machine, with its power state. One that exists without this cluster's
@@ -40,7 +43,7 @@ func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 		return nil, err
 	}
 	instances := make([]provider.Instance, 0, len(v.byName))
-	for _, name := range sortedKeys(v.byName) {
+	for _, name := range slices.Sorted(maps.Keys(v.byName)) {
 		if vm := v.byName[name]; p.ours(vm) {
 			instances = append(instances, p.instance(ctx, vm))
 		}
@@ -51,7 +54,7 @@ func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 // instance converts a virtual machine to a provider.Instance. Fields that depend on the node
 // class (capacity, labels) are empty when the class or the size is gone.
 func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance {
-	name := strings.ToLower(cmp.Or(text(vm.Name), p.nameToBe(vm)))
+	name := strings.ToLower(cmp.Or(armtext.Of(vm.Name), p.nameToBe(vm)))
 	choice := p.choiceOf(vm)
 	in := provider.Instance{
 		ProviderID:   p.providerID(name),
@@ -141,7 +144,7 @@ func (p *Provider) choiceOf(vm *machine) offering.Ref {
 	if hw := vm.Properties.HardwareProfile; hw != nil && hw.VMSize != nil {
 		c.Type = string(*hw.VMSize)
 	}
-	if zones := sortedTexts(vm.Zones); len(zones) > 0 {
+	if zones := armtext.Sorted(vm.Zones); len(zones) > 0 {
 		c.Zone = p.zoneLabel(zones[0])
 	}
 	if vm.Properties.Priority != nil && *vm.Properties.Priority == armcompute.VirtualMachinePriorityTypesSpot {
@@ -155,10 +158,10 @@ func imageOf(vm *machine) string {
 	if storage == nil || storage.ImageReference == nil {
 		return ""
 	}
-	if id := text(storage.ImageReference.CommunityGalleryImageID); id != "" {
+	if id := armtext.Of(storage.ImageReference.CommunityGalleryImageID); id != "" {
 		return id
 	}
-	return text(storage.ImageReference.ID)
+	return armtext.Of(storage.ImageReference.ID)
 }
 
 // Provisioning states of ARM.
@@ -172,7 +175,7 @@ const (
 // state maps the provisioning state. After a failed operation, a virtual machine that has power
 // is still running.
 func state(vm *machine) provider.State {
-	switch text(vm.Properties.ProvisioningState) {
+	switch armtext.Of(vm.Properties.ProvisioningState) {
 	case stateDeleting:
 		return provider.Terminating
 	case stateCreating:
@@ -194,7 +197,7 @@ func state(vm *machine) provider.State {
 // otherwise.
 func power(vm *machine) string {
 	for _, status := range statuses(vm) {
-		if p, ok := strings.CutPrefix(text(status.Code), "PowerState/"); ok {
+		if p, ok := strings.CutPrefix(armtext.Of(status.Code), "PowerState/"); ok {
 			return p
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // bootTimes records how long the last virtual machines took to come up. The zero bootTimes has
@@ -91,7 +92,7 @@ func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Inst
 		in.State, in.RetryAfter = provider.Running, 0
 		l.arrived(vm)
 		return in, nil
-	case text(vm.Properties.ProvisioningState) != stateCreating:
+	case armtext.Of(vm.Properties.ProvisioningState) != stateCreating:
 		return l.follow(ctx, vm)
 	}
 	if r, failed := l.noted(ctx, l.p.choiceOf(vm)); failed && l.maker.mayEnd(l.name) {

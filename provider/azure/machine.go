@@ -10,6 +10,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // errBeforeRequest marks errors before a virtual machine was requested.
@@ -49,7 +50,7 @@ func (l *launch) body(ctx context.Context, m *machineType, choice offering.Ref) 
 	}
 	vm := &armcompute.VirtualMachine{
 		Location: to.Ptr(l.p.opts.Location),
-		Tags:     pointers(l.p.machineTags(l.class, l.claim)),
+		Tags:     armtext.Pointers(l.p.machineTags(l.class, l.claim)),
 		Identity: identities(l.p.opts.NodeIdentities),
 		Properties: &armcompute.VirtualMachineProperties{
 			HardwareProfile: &armcompute.HardwareProfile{VMSize: to.Ptr(armcompute.VirtualMachineSizeTypes(choice.Type))},

@@ -6,6 +6,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // nic returns the node's interface. It is created and deleted with the virtual machine.
@@ -37,7 +39,7 @@ func (l *launch) nic(ctx context.Context, m *machineType, subnet subnetID) (*arm
 		properties.NetworkSecurityGroup = &armcompute.SubResource{ID: to.Ptr(nsg)}
 	}
 	return &armcompute.VirtualMachineNetworkInterfaceConfiguration{
-		Name: to.Ptr(l.name), Properties: properties, Tags: pointers(l.p.tags(l.class, l.claim)),
+		Name: to.Ptr(l.name), Properties: properties, Tags: armtext.Pointers(l.p.tags(l.class, l.claim)),
 	}, nil
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // subnetID is a parsed subnet resource ID.
@@ -108,8 +110,8 @@ func (p *Provider) holdsNodes(s subnetID, properties *armnetwork.SubnetPropertie
 		return nil
 	}
 	for _, d := range properties.Delegations {
-		if d != nil && d.Properties != nil && text(d.Properties.ServiceName) != "" {
-			return &SubnetError{SubnetDelegated, fmt.Sprintf("subnet %s is delegated to %s, so that no node can join it: name another subnet, or remove the delegation", s.subnet, text(d.Properties.ServiceName))}
+		if d != nil && d.Properties != nil && armtext.Of(d.Properties.ServiceName) != "" {
+			return &SubnetError{SubnetDelegated, fmt.Sprintf("subnet %s is delegated to %s, so that no node can join it: name another subnet, or remove the delegation", s.subnet, armtext.Of(d.Properties.ServiceName))}
 		}
 	}
 	size, needs := addressesIn(properties), p.addressesOf(maxPods)
@@ -278,7 +280,7 @@ func (n *network) readPools(ctx context.Context) (backends, error) {
 		}
 	}
 	for _, lb := range list {
-		if n.p.balances(text(lb.Name)) {
+		if n.p.balances(armtext.Of(lb.Name)) {
 			b.add(lb)
 		}
 	}
@@ -298,14 +300,14 @@ func (b *backends) add(lb *armnetwork.LoadBalancer) {
 		return
 	}
 	for _, pool := range lb.Properties.BackendAddressPools {
-		if pool == nil || text(pool.ID) == "" || byAddress(pool) {
+		if pool == nil || armtext.Of(pool.ID) == "" || byAddress(pool) {
 			continue
 		}
-		if strings.HasSuffix(strings.ToLower(text(pool.Name)), "-ipv6") {
-			b.six = append(b.six, text(pool.ID))
+		if strings.HasSuffix(strings.ToLower(armtext.Of(pool.Name)), "-ipv6") {
+			b.six = append(b.six, armtext.Of(pool.ID))
 			continue
 		}
-		b.four = append(b.four, text(pool.ID))
+		b.four = append(b.four, armtext.Of(pool.ID))
 	}
 }
 
@@ -314,7 +316,7 @@ func byAddress(pool *armnetwork.BackendAddressPool) bool {
 		return false
 	}
 	for _, a := range pool.Properties.LoadBalancerBackendAddresses {
-		if a != nil && a.Properties != nil && text(a.Properties.IPAddress) != "" {
+		if a != nil && a.Properties != nil && armtext.Of(a.Properties.IPAddress) != "" {
 			return true
 		}
 	}
@@ -370,8 +372,8 @@ func (n *network) readNSG(ctx context.Context) (string, error) {
 			return "", wrap(err, "listing network security groups")
 		}
 		for _, g := range page.Value {
-			if g != nil && agentNSG.MatchString(text(g.Name)) {
-				found = append(found, text(g.ID))
+			if g != nil && agentNSG.MatchString(armtext.Of(g.Name)) {
+				found = append(found, armtext.Of(g.ID))
 			}
 		}
 	}
@@ -396,6 +398,6 @@ func (n *network) vnetGUID(ctx context.Context, subnet subnetID) (string, error)
 			if resp.Properties == nil {
 				return "", nil
 			}
-			return text(resp.Properties.ResourceGUID), nil
+			return armtext.Of(resp.Properties.ResourceGUID), nil
 		})
 }

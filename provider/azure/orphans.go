@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // An Orphan is an interface or disk of this cluster whose virtual machine does not exist. It
@@ -96,7 +97,7 @@ func (p *Provider) looseNIC(name string, nic *armnetwork.Interface) (part, bool)
 }
 
 func (p *Provider) looseDisk(name string, d *armcompute.Disk) (part, bool) {
-	if text(d.ManagedBy) != "" {
+	if armtext.Of(d.ManagedBy) != "" {
 		return part{}, false
 	}
 	return p.part(OrphanDisk, name, d.Tags), true

@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // Names of quotas. Each VM family has one too; see familyBudget.
@@ -70,7 +71,7 @@ func (r *quotaReader) read(ctx context.Context) (usages, error) {
 	out := usages{}
 	for _, u := range list {
 		if u.Name != nil && u.Limit != nil && u.CurrentValue != nil {
-			out[strings.ToLower(text(u.Name.Value))] = usage{limit: limitOf(*u.Limit), used: int64(*u.CurrentValue)}
+			out[strings.ToLower(armtext.Of(u.Name.Value))] = usage{limit: limitOf(*u.Limit), used: int64(*u.CurrentValue)}
 		}
 	}
 	if len(out) == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // A sharedList is the cached list of one kind of resource in the node resource group. All
@@ -234,9 +235,9 @@ func (p *Provider) openSharedLists() {
 		p.machines.join = join
 		p.machines.rows = p.allMachines(p.machines.rows)
 	}
-	p.nics = openSharedList(p, nicShelf, decodeRow[armnetwork.Interface](p), func(nic *armnetwork.Interface) string { return text(nic.Name) })
+	p.nics = openSharedList(p, nicShelf, decodeRow[armnetwork.Interface](p), func(nic *armnetwork.Interface) string { return armtext.Of(nic.Name) })
 	p.nics.loose = p.looseNIC
-	p.disks = openSharedList(p, diskShelf, decodeRow[armcompute.Disk](p), func(d *armcompute.Disk) string { return text(d.Name) })
+	p.disks = openSharedList(p, diskShelf, decodeRow[armcompute.Disk](p), func(d *armcompute.Disk) string { return armtext.Of(d.Name) })
 	p.disks.loose = p.looseDisk
 }
 
@@ -274,7 +275,7 @@ func (p *Provider) decodeMachine(row json.RawMessage) (*machine, error) {
 	if err != nil || vm.Properties == nil {
 		return &machine{}, err
 	}
-	k, handle := p.backendOf(text(vm.Name))
+	k, handle := p.backendOf(armtext.Of(vm.Name))
 	return &machine{VirtualMachine: vm, handle: handle, maker: k}, nil
 }
 

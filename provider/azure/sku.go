@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
@@ -39,7 +40,7 @@ type sku struct {
 
 // readSKU converts an API answer. The error names the capability that is missing or malformed.
 func readSKU(in *armcompute.ResourceSKU, location string) (*sku, error) {
-	s := &sku{name: text(in.Name), family: text(in.Family)}
+	s := &sku{name: armtext.Of(in.Name), family: armtext.Of(in.Family)}
 	if s.name == "" || s.family == "" {
 		return nil, fmt.Errorf("VM size %q has no name or no family", s.name)
 	}
@@ -60,7 +61,7 @@ func (s *sku) readCapabilities(list []*armcompute.ResourceSKUCapabilities) error
 	c := capabilities{}
 	for _, item := range list {
 		if item != nil {
-			c[text(item.Name)] = text(item.Value)
+			c[armtext.Of(item.Name)] = armtext.Of(item.Value)
 		}
 	}
 	s.vcpus = c.whole("vCPUs", required)
@@ -91,16 +92,16 @@ func (s *sku) readCapabilities(list []*armcompute.ResourceSKUCapabilities) error
 func (s *sku) readPlaces(infos []*armcompute.ResourceSKULocationInfo, location string) {
 	s.ultraZones = map[string]bool{}
 	for _, info := range infos {
-		if info == nil || !strings.EqualFold(text(info.Location), location) {
+		if info == nil || !strings.EqualFold(armtext.Of(info.Location), location) {
 			continue
 		}
-		s.zones = sortedTexts(info.Zones)
+		s.zones = armtext.Sorted(info.Zones)
 		for _, detail := range info.ZoneDetails {
 			if detail == nil || !hasUltra(detail.Capabilities) {
 				continue
 			}
 			for _, zone := range detail.Name {
-				s.ultraZones[text(zone)] = true
+				s.ultraZones[armtext.Of(zone)] = true
 			}
 		}
 	}
@@ -108,8 +109,8 @@ func (s *sku) readPlaces(infos []*armcompute.ResourceSKULocationInfo, location s
 
 func hasUltra(list []*armcompute.ResourceSKUCapabilities) bool {
 	for _, c := range list {
-		if c != nil && text(c.Name) == "UltraSSDAvailable" {
-			return strings.EqualFold(text(c.Value), "True")
+		if c != nil && armtext.Of(c.Name) == "UltraSSDAvailable" {
+			return strings.EqualFold(armtext.Of(c.Value), "True")
 		}
 	}
 	return false
@@ -133,7 +134,7 @@ func (s *sku) readRestrictions(list []*armcompute.ResourceSKURestrictions, locat
 			continue
 		}
 		for _, zone := range r.RestrictionInfo.Zones {
-			s.barredZones[text(zone)] = why
+			s.barredZones[armtext.Of(zone)] = why
 		}
 	}
 }
@@ -148,7 +149,7 @@ func concerns(r *armcompute.ResourceSKURestrictions, location string) bool {
 		return true // its values are zones
 	}
 	for _, place := range places {
-		if strings.EqualFold(text(place), location) {
+		if strings.EqualFold(armtext.Of(place), location) {
 			return true
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // skuSet is the sizes in the region that AKS can run, sorted by name, with one spelling per
@@ -79,13 +81,13 @@ func (s *skuSet) unreadInWords() string {
 func readSKUs(raw []*armcompute.ResourceSKU, location string, log *slog.Logger) skuSet {
 	set := skuSet{byName: map[string]*sku{}}
 	for _, item := range raw {
-		if item == nil || !strings.EqualFold(text(item.ResourceType), "virtualMachines") {
+		if item == nil || !strings.EqualFold(armtext.Of(item.ResourceType), "virtualMachines") {
 			continue
 		}
 		s, err := readSKU(item, location)
 		if err != nil {
-			set.unreadable(text(item.Name))
-			log.Debug("VM size not read", "size", text(item.Name), "error", err)
+			set.unreadable(armtext.Of(item.Name))
+			log.Debug("VM size not read", "size", armtext.Of(item.Name), "error", err)
 			continue
 		}
 		if s.usable() && set.byName[s.name] == nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/karve-dev/karve/engine/offering"
 )
 
 // stockouts remembers what Azure refused to sell, how widely the refusal applies and for how
@@ -68,12 +70,12 @@ func scopeOf(zone string) string {
 
 // learn records a refusal of s in a zone.
 func (m *stockouts) learn(r refusal, s *sku, zone, capacityType string, by buyer) {
-	keys, floor := r.spread(s, zone, capacityType, by)
+	keys, floor := spread(r, s, zone, capacityType, by)
 	if len(keys) == 0 {
 		return
 	}
 	until := m.now().Add(r.rests(capacityType))
-	words := r.restWords(until)
+	words := restWords(r, until)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, key := range keys {
@@ -98,7 +100,7 @@ func (m *stockouts) put(key blockKey, b block) {
 }
 
 // restWords describes a refusal and until when it applies.
-func (r refusal) restWords(until time.Time) string {
+func restWords(r refusal, until time.Time) string {
 	return fmt.Sprintf("%s; tried again after %s", r.words(), until.UTC().Format("15:04:05Z"))
 }
 
@@ -179,4 +181,51 @@ func (v blockView) recall(s *sku, zone, capacityType string, by buyer) (block, b
 		}
 	}
 	return block{}, false
+}
+
+// spread returns which offerings a refusal of s blocks, and from which number of vCPUs on.
+func spread(r refusal, s *sku, zone, capacityType string, by buyer) (keys []blockKey, floor int64) {
+	c := r.conduct()
+	if c.larger && !r.limitIsZero {
+		floor = s.vcpus
+	}
+	keys = blockKeys(c.avoid, s, zone, capacityType, by.subnet)
+	if c.ofClass {
+		for i := range keys {
+			keys[i].class = by.class
+		}
+	}
+	return keys, floor
+}
+
+// blockKeys returns the block keys of an extent.
+func blockKeys(e extent, s *sku, zone, sold, subnetID string) []blockKey {
+	both := func(k blockKey) []blockKey {
+		onDemand, spot := k, k
+		onDemand.capacityType, spot.capacityType = offering.OnDemand, offering.Spot
+		return []blockKey{onDemand, spot}
+	}
+	switch e {
+	case thisOffer:
+		return []blockKey{{size: s.name, zone: zone, capacityType: sold}}
+	case thisSizeInScope:
+		return []blockKey{{size: s.name, scope: scopeOf(zone), capacityType: sold}}
+	case thisSizeAsSpot:
+		return []blockKey{{size: s.name, capacityType: offering.Spot}}
+	case thisSize:
+		return both(blockKey{size: s.name})
+	case thisFamily:
+		return []blockKey{{family: s.family, capacityType: sold}}
+	case thisFamilyInZone:
+		return both(blockKey{family: s.family, zone: zone})
+	case thisFamilyScope:
+		return both(blockKey{family: s.family, scope: scopeOf(zone)})
+	case thisCapacityType:
+		return []blockKey{{capacityType: sold}}
+	case everything:
+		return both(blockKey{})
+	case thisSubnet:
+		return []blockKey{{subnet: subnetID}}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // Tags of karve, and tags by which other tools recognize such virtual machines.
@@ -96,7 +97,7 @@ func annotations(vm *machine) map[string]string {
 	if version := tag(vm.Tags, tagKubernetes); version != "" {
 		out[AnnotationKubernetesVersion] = version
 	}
-	if vm.said != nil && text(vm.said.row.ID) != "" {
+	if vm.said != nil && armtext.Of(vm.said.row.ID) != "" {
 		out[v1beta1.AnnotationAKSMachineResourceID] = *vm.said.row.ID
 	}
 	return out
@@ -105,11 +106,11 @@ func annotations(vm *machine) map[string]string {
 // tag reads a tag, ignoring the case of its key.
 func tag(tags map[string]*string, key string) string {
 	if v, ok := tags[key]; ok {
-		return text(v)
+		return armtext.Of(v)
 	}
 	for k, v := range tags {
 		if strings.EqualFold(k, key) {
-			return text(v)
+			return armtext.Of(v)
 		}
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // A node in flight while karve is upgraded has not drifted because hashes are computed
@@ -25,7 +26,7 @@ func TestHashOfAnEarlierKarve(t *testing.T) {
 		"the same":               {map[string]string{tagClassHash: "new", tagHashVersion: v1beta1.HashVersion}, ""},
 		"changed, and says none": {map[string]string{tagClassHash: "old"}, NodeClassDrift},
 	} {
-		vm := &machine{VirtualMachine: &armcompute.VirtualMachine{Tags: pointers(test.tags)}}
+		vm := &machine{VirtualMachine: &armcompute.VirtualMachine{Tags: armtext.Pointers(test.tags)}}
 		drift, err := classDrift(class, provider.LaunchedNode{Annotations: annotations(vm)})
 		if err != nil || drift.Reason != test.want {
 			t.Errorf("%s: %+v, %v; want %q", name, drift, err, test.want)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // Terminate deletes a node's virtual machine, one step per call: it deletes the virtual machine
@@ -46,7 +47,7 @@ func (p *Provider) endListed(ctx context.Context, vm *machine) error {
 	if err := p.endable(vm); err != nil || p.leaves(vm) {
 		return err
 	}
-	if !vm.maker.mayEnd(vm.handle) || !p.mayLook(cmp.Or(strings.ToLower(text(vm.Name)), vm.handle)) {
+	if !vm.maker.mayEnd(vm.handle) || !p.mayLook(cmp.Or(strings.ToLower(armtext.Of(vm.Name)), vm.handle)) {
 		return nil
 	}
 	vm, err := vm.maker.read(ctx, vm.handle)
@@ -118,7 +119,7 @@ const stuckAfter = 10 * time.Minute
 // stuck deletion does: Azure may have lost it, and another request restarts it. A deletion that
 // this process did not request counts from when it was first seen.
 func (p *Provider) leaves(vm *machine) bool {
-	if text(vm.Properties.ProvisioningState) != stateDeleting {
+	if armtext.Of(vm.Properties.ProvisioningState) != stateDeleting {
 		return false
 	}
 	now, f := p.opts.Now(), p.inFlight.get(vm.handle)
@@ -150,7 +151,7 @@ func (p *Provider) remove(ctx context.Context, vm *machine) error {
 		return err
 	}
 	p.learnStuck(vm)
-	p.inFlight.put(vm.handle, inFlight{asked: p.opts.Now(), leaving: true, virtual: strings.ToLower(text(vm.Name)), draws: p.drawsOf(ctx, vm)})
+	p.inFlight.put(vm.handle, inFlight{asked: p.opts.Now(), leaving: true, virtual: strings.ToLower(armtext.Of(vm.Name)), draws: p.drawsOf(ctx, vm)})
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // AnnotationTagKeys on an AKSNodeClass holds the keys of all tags that the class ever gave to
@@ -79,7 +80,7 @@ func (p *Provider) updatable(vm *machine) bool {
 		return p.ours(vm) && vm.said.updatable()
 	}
 	_, computes := vm.maker.(byCompute)
-	return computes && p.ours(vm) && !madeByAKS(vm) && text(vm.Properties.ProvisioningState) == stateSucceeded
+	return computes && p.ours(vm) && !madeByAKS(vm) && armtext.Of(vm.Properties.ProvisioningState) == stateSucceeded
 }
 
 // TagKeys returns the keys of all tags that the node class gives to virtual machines and, by its
@@ -142,7 +143,7 @@ func hasKey[T any](tags map[string]T, key string) bool {
 }
 
 func sameTags(a, b map[string]*string) bool {
-	return maps.EqualFunc(a, b, func(a, b *string) bool { return text(a) == text(b) })
+	return maps.EqualFunc(a, b, func(a, b *string) bool { return armtext.Of(a) == armtext.Of(b) })
 }
 
 // missing returns the identities that a virtual machine lacks.
@@ -191,7 +192,7 @@ func (p *Provider) outdated(ctx context.Context, name string, u updates) (*armne
 		return nil, err
 	}
 	for _, nic := range v.byName {
-		if nic.Properties != nil && nic.Properties.VirtualMachine != nil && strings.EqualFold(lastSegment(text(nic.Properties.VirtualMachine.ID)), name) &&
+		if nic.Properties != nil && nic.Properties.VirtualMachine != nil && strings.EqualFold(lastSegment(armtext.Of(nic.Properties.VirtualMachine.ID)), name) &&
 			!sameTags(nic.Tags, u.over(nic.Tags)) {
 			return nic, nil
 		}
@@ -203,7 +204,7 @@ func nicName(nic *armnetwork.Interface) string {
 	if nic == nil {
 		return ""
 	}
-	return text(nic.Name)
+	return armtext.Of(nic.Name)
 }
 
 func lastSegment(id string) string { return id[strings.LastIndex(id, "/")+1:] }
