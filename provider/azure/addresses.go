@@ -5,27 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
-
 	"github.com/karve-dev/karve/engine/offering"
-	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
 // addressBudget returns the quota name of a subnet's free addresses. Nodes of a cluster are in
 // one virtual network, so the names of the network and the subnet are enough.
 func addressBudget(s subnetID) string {
-	return offering.AddressQuota + strings.ToLower(s.vnet+"/"+s.subnet)
+	return offering.AddressQuota + s.key()
 }
-
-// keptByAzure is the number of addresses in each range that no node gets: the first four and the
-// last.
-const keptByAzure = 5
 
 // addressBook tracks the free addresses of a subnet: the last reading, and what was reserved or
 // freed since.
@@ -38,7 +30,9 @@ type addressBook struct {
 
 // addressBooks holds the addressBooks by subnet ID in lower case.
 type addressBooks struct {
-	p *Provider
+	env
+	// read returns how many addresses a subnet has, and how many are in use.
+	read func(context.Context, subnetID) (size, used int64, err error)
 
 	mu   sync.Mutex
 	byID map[string]*addressBook
@@ -50,17 +44,20 @@ func (b *addressBooks) of(id string) *addressBook {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if book, known := b.byID[id]; known {
-		book.asked = b.p.opts.Now()
+		book.asked = b.now()
 		return book
 	}
 	subnet, err := parseSubnetID(id)
 	if err != nil {
 		return nil
 	}
-	book := &addressBook{subnet: subnet, ledger: newLedger(), asked: b.p.opts.Now()}
+	book := &addressBook{subnet: subnet, ledger: newLedger(), asked: b.now()}
 	book.source = &source[usages]{
-		name: "addresses of subnet " + subnet.subnet, now: b.p.opts.Now, patience: b.p.opts.Patience, panics: b.p.opts.Panics,
-		load: func(ctx context.Context) (usages, error) { return b.p.readAddresses(ctx, subnet) },
+		name: "addresses of subnet " + subnet.subnet, env: b.env,
+		load: func(ctx context.Context) (usages, error) {
+			size, used, err := b.read(ctx, subnet)
+			return usages{addressBudget(subnet): {limit: size, used: used}}, err
+		},
 		same: usages.sameLimits,
 	}
 	b.byID[id] = book
@@ -75,71 +72,6 @@ func (b *addressBooks) all() []*addressBook {
 		all = append(all, b.byID[id])
 	}
 	return all
-}
-
-// readAddresses reads how many addresses a subnet has and how many are in use.
-func (p *Provider) readAddresses(ctx context.Context, s subnetID) (usages, error) {
-	resp, err := p.clients.subnets.Get(ctx, s.group, s.vnet, s.subnet, nil)
-	if err != nil {
-		return nil, wrap(err, "reading the subnet")
-	}
-	size := addressesIn(resp.Properties)
-	if size == 0 {
-		return nil, errors.New("the answer of Azure has no range of it")
-	}
-	p.network.noteRanges(s, resp.Properties)
-	return usages{addressBudget(s): {limit: size, used: taken(resp.Properties)}}, nil
-}
-
-// sixSuffix is the suffix of a node's IPv6 IP configuration.
-const sixSuffix = "-ipv6"
-
-// taken returns how many IPv4 addresses are in use. A subnet reports only the ID of an IP
-// configuration. IPv6 configurations of karve's nodes are recognized by their name; those of
-// other owners count as well.
-func taken(s *armnetwork.SubnetPropertiesFormat) int64 {
-	var n int64
-	for _, c := range s.IPConfigurations {
-		if c != nil && !strings.HasSuffix(strings.ToLower(armtext.Of(c.ID)), sixSuffix) {
-			n++
-		}
-	}
-	return n
-}
-
-// hasSix reports whether a subnet has an IPv6 range.
-func hasSix(s *armnetwork.SubnetPropertiesFormat) bool {
-	return slices.ContainsFunc(ranges(s), func(r netip.Prefix) bool { return r.Addr().Is6() })
-}
-
-// ranges returns the address ranges of a subnet that can be parsed.
-func ranges(s *armnetwork.SubnetPropertiesFormat) []netip.Prefix {
-	if s == nil {
-		return nil
-	}
-	prefixes := armtext.Sorted(s.AddressPrefixes)
-	if len(prefixes) == 0 {
-		prefixes = []string{armtext.Of(s.AddressPrefix)}
-	}
-	var out []netip.Prefix
-	for _, prefix := range prefixes {
-		if r, err := netip.ParsePrefix(prefix); err == nil {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
-// addressesIn returns how many IPv4 addresses nodes can have in a subnet; zero when the subnet
-// has no IPv4 range that can be parsed.
-func addressesIn(s *armnetwork.SubnetPropertiesFormat) int64 {
-	var size int64
-	for _, r := range ranges(s) {
-		if r.Addr().Is4() {
-			size += max(0, int64(1)<<(32-r.Bits())-keptByAzure)
-		}
-	}
-	return size
 }
 
 // left returns what remains of the subnet; nil while that is not known.
@@ -181,15 +113,6 @@ func (p *Provider) keepAddresses(ctx context.Context) {
 	}
 }
 
-// addressesOf returns how many addresses of its subnet a node takes: one with an overlay or a
-// network plugin other than Azure's, otherwise one for each pod it may run.
-func (p *Provider) addressesOf(maxPods int64) int64 {
-	if p.opts.NetworkPlugin != pluginAzure || p.opts.NetworkPluginMode == modeOverlay {
-		return 1
-	}
-	return max(1, maxPods)
-}
-
 // withAddresses adds to each offering the addresses that a node of the shape takes.
 func (p *Provider) withAddresses(offers []offering.Offering, sh shape) []offering.Offering {
 	draw, ok := p.addressDraw(sh)
@@ -212,7 +135,7 @@ func (p *Provider) addressDraw(sh shape) (offering.QuotaUse, bool) {
 	if err != nil {
 		return offering.QuotaUse{}, false
 	}
-	return offering.QuotaUse{Quota: addressBudget(subnet), Amount: p.addressesOf(sh.maxPods)}, true
+	return offering.QuotaUse{Quota: addressBudget(subnet), Amount: p.opts.cni().addressesOf(sh.maxPods)}, true
 }
 
 // reserve takes an offering's quota use out of the quota and the subnet, or returns the name of

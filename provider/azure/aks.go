@@ -22,6 +22,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -112,10 +113,10 @@ func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice off
 	}
 	sum := sha256.Sum256(template)
 	err = a.making.ask(ctx, hex.EncodeToString(sum[:]), one)
-	if r := classify(err); r.kind == notFound {
-		r.advice = a.poolMissing()
+	if r := armerr.Classify(err); r.Kind == armerr.NotFound {
+		r.Advice = a.poolMissing()
 		a.p.stockouts.rest(l.class.Name, ClassWithoutPool, r, poolMissingTTL)
-		return nil, &provider.NotReadyError{Class: l.class.Name, Reason: ClassWithoutPool, Detail: r.advice}
+		return nil, &provider.NotReadyError{Class: l.class.Name, Reason: ClassWithoutPool, Detail: r.Advice}
 	}
 	if err != nil {
 		return nil, err
@@ -241,11 +242,11 @@ func (a *byAKS) isGone(ctx context.Context, handle string) (bool, error) {
 func (a *byAKS) ask(ctx context.Context, handle string) (*machine, error) {
 	o := &a.p.opts
 	resp, err := a.machines.Get(ctx, o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool, handle, nil)
-	if classify(err).kind == notFound {
+	if armerr.Classify(err).Kind == armerr.NotFound {
 		return nil, provider.ErrNotFound
 	}
 	if err != nil {
-		return nil, wrap(err, "reading machine %s", handle)
+		return nil, armerr.Wrap(err, "reading machine %s", handle)
 	}
 	m, err := a.understand(&resp.Machine)
 	if err != nil {
@@ -255,8 +256,8 @@ func (a *byAKS) ask(ctx context.Context, handle string) (*machine, error) {
 }
 
 // why returns the reason that AKS reports with the machine.
-func (a *byAKS) why(_ context.Context, _ *launch, vm *machine) refusal {
-	if vm.said != nil && vm.said.failure.kind != "" {
+func (a *byAKS) why(_ context.Context, _ *launch, vm *machine) armerr.Refusal {
+	if vm.said != nil && vm.said.failure.Kind != "" {
 		return vm.said.failure
 	}
 	return unexplained()
@@ -267,12 +268,12 @@ func (a *byAKS) why(_ context.Context, _ *launch, vm *machine) refusal {
 func (a *byAKS) end(ctx context.Context, vm *machine) error {
 	err := a.ending.ask(ctx, "", vm.handle)
 	switch {
-	case classify(err).kind == notFound && vm.bare:
+	case armerr.Classify(err).Kind == armerr.NotFound && vm.bare:
 		return nil
-	case classify(err).kind == notFound:
+	case armerr.Classify(err).Kind == armerr.NotFound:
 		return byCompute{a.p}.end(ctx, vm)
 	case err != nil:
-		return wrap(err, "deleting machine %s", vm.handle)
+		return armerr.Wrap(err, "deleting machine %s", vm.handle)
 	}
 	return nil
 }
@@ -284,10 +285,10 @@ func (a *byAKS) remove(ctx context.Context, handles []string) []error {
 	o := &a.p.opts
 	_, err := a.pools.BeginDeleteMachines(ctx, o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool,
 		aks.AgentPoolDeleteMachinesParameter{MachineNames: to.SliceOfPtrs(handles...)}, nil)
-	if half := len(handles) / 2; half > 0 && classify(err).kind == otherRefusal {
+	if half := len(handles) / 2; half > 0 && armerr.Classify(err).Kind == armerr.OtherRefusal {
 		return append(a.remove(ctx, handles[:half]), a.remove(ctx, handles[half:])...)
 	}
-	err = shared(err)
+	err = armerr.Shareable(err)
 	errs := make([]error, len(handles))
 	for i := range errs {
 		errs[i] = err
@@ -298,7 +299,7 @@ func (a *byAKS) remove(ctx context.Context, handles []string) []error {
 // rows lists the machines of the pool. A pool that does not exist has none.
 func (a *byAKS) rows(ctx context.Context) ([]json.RawMessage, error) {
 	rows, pages, err := a.shelf.rows(ctx, a.p.clients.arm, a.p.opts.SubscriptionID, a.p.opts.AKSMachines.ResourceGroup)
-	if classify(err).kind == notFound {
+	if armerr.Classify(err).Kind == armerr.NotFound {
 		return nil, nil
 	}
 	a.pages.Store(int64(pages))
@@ -317,7 +318,7 @@ func (a *byAKS) pace() time.Duration {
 func apart(err error, orders []newMachine) []error {
 	errs := make([]error, len(orders))
 	told, rest := toldApart(err)
-	rest = shared(rest)
+	rest = armerr.Shareable(rest)
 	for i, o := range orders {
 		errs[i] = rest
 		if e := told[strings.ToLower(o.name)]; e != nil {
@@ -345,7 +346,7 @@ func toldApart(err error) (told map[string]error, rest error) {
 	}
 	told = map[string]error{}
 	for _, d := range details {
-		told[strings.ToLower(d.Target)] = &detailError{cmp.Or(d.Code, code), d.Message}
+		told[strings.ToLower(d.Target)] = armerr.OfResource(cmp.Or(d.Code, code), d.Message)
 	}
 	return told, rest
 }
@@ -356,7 +357,7 @@ type batchDetail struct{ Code, Message, Target string }
 // detailsOf returns the details of an error. AKS puts them beside the message after a client
 // error, and as JSON into the message after an error of its own.
 func detailsOf(err error) (code string, details []batchDetail) {
-	resp := responseOf(err)
+	resp := armerr.ResponseOf(err)
 	if resp == nil || resp.RawResponse == nil {
 		return "", nil
 	}
@@ -370,7 +371,7 @@ func detailsOf(err error) (code string, details []batchDetail) {
 	}
 	details = append(body.Error.Details, body.Details...)
 	if len(details) == 0 {
-		_ = json.Unmarshal([]byte(message(resp)), &details) // not JSON: there are no details
+		_ = json.Unmarshal([]byte(armerr.Message(resp)), &details) // not JSON: there are no details
 	}
 	return resp.ErrorCode, details
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -19,8 +20,8 @@ import (
 type said struct {
 	state   string // provisioning state in AKS
 	tags    map[string]*string
-	failure refusal // zero for none
-	drift   string  // why AKS would recreate the machine; empty when it would not
+	failure armerr.Refusal // zero for none
+	drift   string         // why AKS would recreate the machine; empty when it would not
 	row     *aks.Machine
 }
 
@@ -84,13 +85,13 @@ func (m *machine) hear(s *aks.MachineStatus) {
 }
 
 // provisioningFailure prefers Compute's error, which AKS wraps.
-func provisioningFailure(e *aks.ErrorDetail) refusal {
+func provisioningFailure(e *aks.ErrorDetail) armerr.Refusal {
 	for _, d := range e.Details {
 		if d != nil && armtext.Of(d.Code) != "" {
-			return understand(armtext.Of(d.Code), armtext.Of(d.Message))
+			return armerr.FromCode(armtext.Of(d.Code), armtext.Of(d.Message))
 		}
 	}
-	return understand(armtext.Of(e.Code), armtext.Of(e.Message))
+	return armerr.FromCode(armtext.Of(e.Code), armtext.Of(e.Message))
 }
 
 // virtualOf returns the name in a virtual machine's resource ID; nil for an empty ID.

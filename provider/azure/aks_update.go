@@ -9,6 +9,7 @@ import (
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
@@ -33,10 +34,10 @@ func (a *byAKS) update(ctx context.Context, vm *machine, u updates) (provider.Up
 	switch {
 	case err == nil:
 		return provider.Update{Changed: "tags", RetryAfter: updateSight}, nil
-	case classify(err).kind == exists: // changed or deleted meanwhile
+	case armerr.Classify(err).Kind == armerr.Exists: // changed or deleted meanwhile
 		return provider.Update{RetryAfter: updateSight}, nil
 	}
-	return provider.Update{}, wrap(err, "updating tags of machine %s", vm.handle)
+	return provider.Update{}, armerr.Wrap(err, "updating tags of machine %s", vm.handle)
 }
 
 // updatable reports whether AKS is not working on the machine, has an ETag for it, and does not

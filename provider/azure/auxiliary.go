@@ -16,8 +16,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-
-	"github.com/karve-dev/karve/internal/panics"
 )
 
 // auxiliaryHeader carries a token for resources that another tenant shares, beside karve's own
@@ -35,9 +33,7 @@ type auxiliary struct {
 	transport policy.Transporter
 	url       string // empty: no token is needed
 	audience  string
-	now       func() time.Time
-	patience  time.Duration
-	panics    *panics.Reporter
+	env
 
 	mu     sync.Mutex
 	token  azcore.AccessToken
@@ -46,7 +42,7 @@ type auxiliary struct {
 }
 
 func newAuxiliary(o *Options) *auxiliary {
-	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), now: o.Now, patience: o.Patience, panics: o.Panics}
+	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), env: o.env()}
 	if o.ClientOptions != nil && o.ClientOptions.Transport != nil {
 		a.transport = o.ClientOptions.Transport
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -35,7 +36,7 @@ type backend interface {
 	// exist.
 	read(ctx context.Context, handle string) (*machine, error)
 	// why returns why a virtual machine failed.
-	why(ctx context.Context, l *launch, vm *machine) refusal
+	why(ctx context.Context, l *launch, vm *machine) armerr.Refusal
 	// end requests a deletion and does not wait for it. It returns nil when the virtual machine
 	// is gone.
 	end(ctx context.Context, vm *machine) error
@@ -76,10 +77,10 @@ func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice 
 	}
 	poller, accepted, err := c.put(ctx, l.name, *body)
 	if err != nil {
-		switch classify(err).kind {
-		case staleReference:
+		switch armerr.Classify(err).Kind {
+		case armerr.StaleReference:
 			c.p.network.forget()
-		case denied:
+		case armerr.Denied:
 			c.p.auxiliary.forget()
 		}
 		return nil, err
@@ -94,10 +95,10 @@ func (byCompute) final() bool { return true }
 func (c byCompute) read(ctx context.Context, handle string) (*machine, error) {
 	vm, err := c.get(ctx, handle)
 	if err != nil {
-		if classify(err).kind == notFound {
+		if armerr.Classify(err).Kind == armerr.NotFound {
 			return nil, provider.ErrNotFound
 		}
-		return nil, wrap(err, "reading machine %s", handle)
+		return nil, armerr.Wrap(err, "reading machine %s", handle)
 	}
 	if vm.Properties == nil {
 		vm.Properties = &armcompute.VirtualMachineProperties{}
@@ -107,11 +108,11 @@ func (c byCompute) read(ctx context.Context, handle string) (*machine, error) {
 
 // why reads the failure from the creation's operation, as this process or the claim remembers
 // it, and otherwise from the status of the virtual machine.
-func (c byCompute) why(ctx context.Context, l *launch, vm *machine) refusal {
+func (c byCompute) why(ctx context.Context, l *launch, vm *machine) armerr.Refusal {
 	if op := c.p.inFlight.get(vm.handle).operation; op != nil {
 		if _, err := op.Poll(ctx); err == nil && op.Done() {
 			if _, err := op.Result(ctx); err != nil {
-				return classify(err)
+				return armerr.Classify(err)
 			}
 		}
 	}
@@ -122,28 +123,28 @@ func (c byCompute) why(ctx context.Context, l *launch, vm *machine) refusal {
 }
 
 // explained returns why a virtual machine failed, from its own status.
-func (m *machine) explained() refusal {
-	if m.said != nil && m.said.failure.kind != "" {
+func (m *machine) explained() armerr.Refusal {
+	if m.said != nil && m.said.failure.Kind != "" {
 		return m.said.failure
 	}
 	for _, s := range statuses(m) {
 		if code, ok := strings.CutPrefix(armtext.Of(s.Code), "ProvisioningState/failed/"); ok {
-			return understand(code, armtext.Of(s.Message))
+			return armerr.FromCode(code, armtext.Of(s.Message))
 		}
 	}
 	return unexplained()
 }
 
-func unexplained() refusal {
-	return refusal{kind: otherRefusal, code: "ProvisioningFailed", detail: "Azure does not say why"}
+func unexplained() armerr.Refusal {
+	return armerr.Refusal{Kind: armerr.OtherRefusal, Code: "ProvisioningFailed", Detail: "Azure does not say why"}
 }
 
 // end skips the guest's shutdown: the node's pods have been drained.
 func (c byCompute) end(ctx context.Context, vm *machine) error {
 	_, err := c.p.clients.vms.BeginDelete(ctx, c.p.opts.NodeResourceGroup, armtext.Of(vm.Name),
 		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
-	if err != nil && classify(err).kind != notFound {
-		return wrap(err, "deleting machine %s", armtext.Of(vm.Name))
+	if err != nil && armerr.Classify(err).Kind != armerr.NotFound {
+		return armerr.Wrap(err, "deleting machine %s", armtext.Of(vm.Name))
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 	sh := shape{
 		image:         imageFamily(spec),
 		diskGB:        defaultDiskGB,
-		maxPods:       p.defaultMaxPods(),
+		maxPods:       p.opts.cni().defaultMaxPods(),
 		encryptAtHost: spec.EncryptsAtHost(),
 		trustedLaunch: spec.UsesTrustedLaunch(),
 		gpuDriver:     spec.InstallsGPUDriver(),

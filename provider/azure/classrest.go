@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // Why no node of a node class can be launched. These are reasons of an AKSNodeClass's
@@ -53,18 +54,18 @@ func (p *Provider) mayNotBuy(class string) error {
 
 // blame pauses the node class after a refusal that concerns it rather than an offering, and
 // reports whether it did.
-func (l *launch) blame(r refusal) bool {
+func (l *launch) blame(r armerr.Refusal) bool {
 	switch {
-	case r.lacks != "" && l.p.stockouts.buysNow(l.class.Name):
+	case r.Lacks != "" && l.p.stockouts.buysNow(l.class.Name):
 		return false // mostly a role assignment that is still propagating
-	case r.lacks != "":
+	case r.Lacks != "":
 		l.p.stockouts.rest(l.class.Name, ClassDenied, r, deniedTTL)
-	case r.kind == otherRefusal:
-		sizes, alike := l.p.stockouts.alike(l.class.Name, r.code)
+	case r.Kind == armerr.OtherRefusal:
+		sizes, alike := l.p.stockouts.alike(l.class.Name, r.Code)
 		if !alike {
 			return false
 		}
-		r.advice = cmp.Or(r.advice, fmt.Sprintf("machines of %d sizes were refused alike: correct what the AKSNodeClass asks for, or what the subscription allows", sizes))
+		r.Advice = cmp.Or(r.Advice, fmt.Sprintf("machines of %d sizes were refused alike: correct what the AKSNodeClass asks for, or what the subscription allows", sizes))
 		l.p.stockouts.rest(l.class.Name, ClassRefused, r, refusedTTL)
 	default:
 		return false
@@ -81,12 +82,12 @@ func (m *stockouts) ofClass(class string) (block, bool) {
 }
 
 // rest pauses a whole node class.
-func (m *stockouts) rest(class, reason string, r refusal, ttl time.Duration) {
+func (m *stockouts) rest(class, reason string, r armerr.Refusal, ttl time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	until := m.now().Add(ttl)
-	m.put(blockKey{class: class}, block{until: until, reason: reason, code: r.code, words: restWords(r, until)})
-	m.restSizes(class, r.code)
+	m.put(blockKey{class: class}, block{until: until, reason: reason, code: r.Code, words: restWords(r, until)})
+	m.restSizes(class, r.Code)
 	m.version++
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // createFailed is the reason of a failed launch that has no more specific reason.
@@ -11,18 +12,18 @@ const createFailed = "CreateInstanceFailed"
 
 // createReasons are the names that Karpenter's provider for Azure gives to refusals, as reasons
 // of the condition Launched.
-var createReasons = map[kind]string{
-	familyQuota:          "SubscriptionQuotaReached",
-	regionalQuota:        "SubscriptionQuotaReached",
-	spotQuota:            "SubscriptionQuotaReached",
-	machineQuota:         "SubscriptionQuotaReached",
-	allocation:           "AllocationFailure",
-	zonalAllocation:      "ZonalAllocationFailure",
-	overconstrainedZonal: "OverconstrainedZonalAllocationFailure",
-	overconstrained:      "OverconstrainedAllocationFailure",
-	skuNotAvailable:      "SKUNotAvailable",
-	sizeNotSupported:     "SKUNotAvailable",
-	spotTerms:            "SKUNotAvailable",
+var createReasons = map[armerr.Kind]string{
+	armerr.FamilyQuota:          "SubscriptionQuotaReached",
+	armerr.RegionalQuota:        "SubscriptionQuotaReached",
+	armerr.SpotQuota:            "SubscriptionQuotaReached",
+	armerr.VMQuota:              "SubscriptionQuotaReached",
+	armerr.Allocation:           "AllocationFailure",
+	armerr.ZonalAllocation:      "ZonalAllocationFailure",
+	armerr.OverconstrainedZonal: "OverconstrainedZonalAllocationFailure",
+	armerr.Overconstrained:      "OverconstrainedAllocationFailure",
+	armerr.SkuNotAvailable:      "SKUNotAvailable",
+	armerr.SizeNotSupported:     "SKUNotAvailable",
+	armerr.SpotTerms:            "SKUNotAvailable",
 }
 
 // named sets the reason of a launch's error. When several offerings were refused, the first
@@ -38,10 +39,10 @@ func named(err error) error {
 		}
 		return err
 	}
-	return &provider.LaunchError{Reason: reasonOfKind(classify(err).kind), Err: err}
+	return &provider.LaunchError{Reason: reasonOfKind(armerr.Classify(err).Kind), Err: err}
 }
 
-func reasonOfKind(k kind) string {
+func reasonOfKind(k armerr.Kind) string {
 	if reason, ok := createReasons[k]; ok {
 		return reason
 	}
@@ -50,13 +51,13 @@ func reasonOfKind(k kind) string {
 
 // reasonOfAttempt also handles offerings that karve skipped without a request.
 func reasonOfAttempt(a provider.Attempt) string {
-	reason := reasonOfKind(meaningOf(a.Code, a.Detail).kind)
+	reason := reasonOfKind(armerr.MeaningOf(a.Code, a.Detail).Kind)
 	switch {
 	case reason != createFailed:
 		return reason
-	case a.Reason == reasonQuota:
+	case a.Reason == armerr.ReasonQuota:
 		return "SubscriptionQuotaReached"
-	case a.Reason == reasonRestricted && (a.Code == "NotOffered" || a.Code == "NotAvailable"):
+	case a.Reason == armerr.ReasonRestricted && (a.Code == "NotOffered" || a.Code == "NotAvailable"):
 		return "SKUNotAvailable"
 	}
 	return createFailed

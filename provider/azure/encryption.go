@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"time"
+
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // A DiskEncryptionSetError reports that disks cannot be encrypted as configured until the user
@@ -53,11 +55,11 @@ func (p *Provider) CheckDiskEncryptionSet(ctx context.Context) error {
 		p.encryptable.Store(&now)
 		return nil
 	}
-	switch classify(err).kind {
-	case denied:
+	switch armerr.Classify(err).Kind {
+	case armerr.Denied:
 		return &DiskEncryptionSetError{DiskEncryptionSetDenied, fmt.Sprintf("karve may not read disk encryption set %s: give its identity the role Reader on it", p.opts.DiskEncryptionSetID)}
-	case notFound:
+	case armerr.NotFound:
 		return &DiskEncryptionSetError{DiskEncryptionSetNotFound, fmt.Sprintf("disk encryption set %s does not exist: correct node-osdisk-diskencryptionset-id or create it", p.opts.DiskEncryptionSetID)}
 	}
-	return wrap(err, "reading disk encryption set %s", id.name)
+	return armerr.Wrap(err, "reading disk encryption set %s", id.name)
 }

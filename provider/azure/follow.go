@@ -9,6 +9,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -161,13 +162,13 @@ func (l *launch) arrived(vm *machine) {
 }
 
 // giveBack records why a virtual machine failed and deletes it.
-func (l *launch) giveBack(ctx context.Context, vm *machine, r refusal) (provider.Instance, error) {
+func (l *launch) giveBack(ctx context.Context, vm *machine, r armerr.Refusal) (provider.Instance, error) {
 	choice := l.p.choiceOf(vm)
 	l.heed(r, vm, choice)
 	l.p.stockProbes.lost(l.name)
-	l.refused(choice, r.code, r.reason(), r.detail)
+	l.refused(choice, r.Code, r.Reason(), r.Detail)
 	l.p.opts.Log.Info("machine failed", slog.String("claim", l.claim.Name), slog.String("machine", l.name),
-		slog.String("size", choice.Type), slog.String("zone", choice.Zone), slog.String("code", r.code))
+		slog.String("size", choice.Type), slog.String("zone", choice.Zone), slog.String("code", r.Code))
 	if err := l.p.remove(ctx, vm); err != nil {
 		return provider.Instance{}, err
 	}
@@ -178,7 +179,7 @@ func (l *launch) giveBack(ctx context.Context, vm *machine, r refusal) (provider
 
 // heed records the reason of a failed virtual machine like a refusal: Compute may refuse later
 // what AKS has accepted.
-func (l *launch) heed(r refusal, vm *machine, choice offering.Ref) {
+func (l *launch) heed(r armerr.Refusal, vm *machine, choice offering.Ref) {
 	if l.mind(r, imageOf(vm), choice) {
 		return
 	}
@@ -186,16 +187,16 @@ func (l *launch) heed(r refusal, vm *machine, choice offering.Ref) {
 	if s := l.in.skus.value.byName[choice.Type]; s != nil {
 		l.p.stockouts.learn(late, s, choice.Zone, choice.CapacityType, l.buyer())
 	}
-	if r.kind == otherRefusal || r.kind == denied {
+	if r.Kind == armerr.OtherRefusal || r.Kind == armerr.Denied {
 		l.blame(late)
 	}
 }
 
 // failure makes sure that the offering of a failed virtual machine is avoided for a while,
 // whatever the error code: requesting the same again at once would not help.
-func failure(r refusal) refusal {
-	if !r.ofOffer() {
-		r.kind = otherRefusal
+func failure(r armerr.Refusal) armerr.Refusal {
+	if !r.AboutOffering() {
+		r.Kind = armerr.OtherRefusal
 	}
 	return r
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
+	"github.com/karve-dev/karve/internal/panics"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -32,10 +34,11 @@ type imageList struct {
 	every time.Duration // how long a list is cached: see Options.ImagesEvery
 	now   func() time.Time
 
-	reading readings // by definition
+	reading reads // by definition
+	panics  *panics.Reporter
 
 	mu    sync.Mutex
-	known map[imageDefinition]memo[[]build]
+	known map[imageDefinition]imageVersions
 	// doubted is when Azure refused launches because their image does not exist, by the image's
 	// lower-case definition and version.
 	doubted map[string]doubt
@@ -44,34 +47,18 @@ type imageList struct {
 	failing holdOff
 }
 
-// A holdOff is the last failure and when to try again: after 3 seconds, and twice as long each
-// time, up to a minute.
-type holdOff struct {
-	err   error
-	wait  time.Duration
-	until time.Time
-}
-
-func (h *holdOff) failed(err error, now time.Time) {
-	if now.Before(h.until) {
-		return // a concurrent attempt
-	}
-	h.wait = min(max(2*h.wait, retryFirst), time.Minute)
-	h.err, h.until = err, now.Add(h.wait)
-}
-
 func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, error) {
 	s.mu.Lock()
 	known, ok := s.known[d]
 	held := s.failing
 	s.mu.Unlock()
-	if ok && s.now().Sub(known.read) < s.believed(known.value) {
-		return known.value, nil
+	if ok && s.now().Sub(known.read) < s.believed(known.builds) {
+		return known.builds, nil
 	}
 	if s.now().Before(held.until) {
 		return nil, held.err
 	}
-	return together(ctx, &s.reading, fmt.Sprint(d), func(ctx context.Context) ([]build, error) { return s.read(ctx, d) })
+	return share(ctx, &s.reading, fmt.Sprint(d), s.panics, func(ctx context.Context) ([]build, error) { return s.read(ctx, d) })
 }
 
 // emptyFor is how long an empty list is cached: images that AKS has published for years do not
@@ -94,8 +81,14 @@ func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error
 		s.failing.failed(err, s.now())
 		return nil, err
 	}
-	s.known[d], s.failing = memo[[]build]{builds, s.now()}, holdOff{}
+	s.known[d], s.failing = imageVersions{builds, s.now()}, holdOff{}
 	return builds, nil
+}
+
+// imageVersions is a list of versions, and when it was read.
+type imageVersions struct {
+	builds []build
+	read   time.Time
 }
 
 // A doubt is when Azure refused launches because one image does not exist, first and last.
@@ -126,7 +119,7 @@ func (s *imageList) doubt(id string) {
 		d.first = now
 	}
 	s.doubted[doubtKey(name, version)] = d
-	maps.DeleteFunc(s.known, func(d imageDefinition, _ memo[[]build]) bool { return strings.EqualFold(d.name, name) })
+	maps.DeleteFunc(s.known, func(d imageDefinition, _ imageVersions) bool { return strings.EqualFold(d.name, name) })
 }
 
 // found records that a virtual machine was created from this image.
@@ -196,7 +189,7 @@ func (g communityGallery) builds(ctx context.Context, d imageDefinition) ([]buil
 		"communityGalleries", url.PathEscape(publicName(d.os)), "images", url.PathEscape(d.name), "versions") + "?api-version=" + galleryVersion
 	list, _, err := listed[armcompute.CommunityGalleryImageVersion](ctx, g.arm, g.decoder, link)
 	if err != nil {
-		if r := classify(err); r.kind == notFound || r.kind == imageMissing {
+		if r := armerr.Classify(err); r.Kind == armerr.NotFound || r.Kind == armerr.ImageMissing {
 			return nil, nil
 		}
 		return nil, err

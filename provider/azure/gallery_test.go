@@ -26,7 +26,7 @@ func (g *counted) builds(context.Context, imageDefinition) ([]build, error) {
 func TestFailingGalleriesAreAskedRarely(t *testing.T) {
 	now := time.Unix(0, 0)
 	g := &counted{err: errors.New("no answer")}
-	list := &imageList{gallery: g, every: time.Hour, now: func() time.Time { return now }, known: map[imageDefinition]memo[[]build]{}}
+	list := &imageList{gallery: g, every: time.Hour, now: func() time.Time { return now }, known: map[imageDefinition]imageVersions{}}
 	for range 10 * 60 {
 		now = now.Add(time.Second)
 		for _, name := range []string{"a", "b", "c"} {

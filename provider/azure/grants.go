@@ -4,10 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // A grant is the actions that one role assignment allows karve's identity on a resource, less
@@ -22,13 +23,13 @@ const mostGrants = 20
 
 // grants reads from Azure what karve's identity may do to a resource. The usual roles that allow
 // reading the resource allow reading this too.
-func (p *Provider) grants(ctx context.Context, id string) ([]grant, error) {
+func (n *network) grants(ctx context.Context, id string) ([]grant, error) {
 	var out []grant
-	next := runtime.JoinPaths(p.clients.arm.Endpoint(), id, "providers/Microsoft.Authorization/permissions") + "?api-version=" + permissionsVersion
+	next := runtime.JoinPaths(n.clients.arm.Endpoint(), id, "providers/Microsoft.Authorization/permissions") + "?api-version=" + permissionsVersion
 	for range mostGrants {
-		page, err := readPage(ctx, p.clients.arm, next)
+		page, err := readPage(ctx, n.clients.arm, next)
 		if err != nil {
-			return nil, wrap(err, "reading what may be done to %s", id)
+			return nil, armerr.Wrap(err, "reading what may be done to %s", id)
 		}
 		for _, row := range page.rows {
 			var g grant
@@ -81,26 +82,4 @@ func covers(pattern, text string) bool {
 		text = text[at+len(part):]
 	}
 	return strings.HasSuffix(text, parts[len(parts)-1])
-}
-
-// checkJoin checks whether karve's identity may join virtual machines to a subnet, before the
-// first launch: it returns a *SubnetError when it may not. If the check fails, checkJoin returns
-// nil: Azure then reports a missing permission at the first launch.
-func (p *Provider) checkJoin(ctx context.Context, s subnetID) error {
-	if why := p.network.joinDenied(s); why != "" {
-		return &SubnetError{SubnetJoinDenied, why}
-	}
-	id := s.id()
-	grants, err := p.grants(ctx, id)
-	if err != nil || len(grants) == 0 || allowed(grants, joinAction) {
-		return nil //nolint:nilerr // see above
-	}
-	advice := permission{action: joinAction, scope: id}.advice()
-	return &SubnetError{SubnetJoinDenied, fmt.Sprintf("karve may not put machines into subnet %s: %s", s.subnet, advice)}
-}
-
-// id returns the subnet's resource ID.
-func (s subnetID) id() string {
-	return "/subscriptions/" + url.PathEscape(s.subscription) + "/resourceGroups/" + url.PathEscape(s.group) +
-		"/providers/Microsoft.Network/virtualNetworks/" + url.PathEscape(s.vnet) + "/subnets/" + url.PathEscape(s.subnet)
 }

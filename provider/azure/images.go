@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // ErrFIPSNeedsSharedGallery reports that FIPS images are not in the community galleries, which
@@ -29,7 +30,7 @@ func (p *Provider) Images(ctx context.Context, wish ImageWish) ([]v1beta1.NodeIm
 	for _, d := range wanted.definitions {
 		version, err := p.version(ctx, d, wish)
 		if err != nil {
-			return nil, wrap(err, "listing versions of image %s", d.name)
+			return nil, armerr.Wrap(err, "listing versions of image %s", d.name)
 		}
 		if version != "" {
 			images = append(images, v1beta1.NodeImage{ID: p.images.id(d, version), Requirements: d.requirements()})

@@ -1,7 +1,6 @@
 package azure
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -57,41 +56,4 @@ func (f *inFlights) drop(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.byName, name)
-}
-
-// locks are mutexes by name, so that two calls about one claim or virtual machine do not run at
-// the same time. The zero locks is not usable: held must be made.
-type locks struct {
-	mu   sync.Mutex
-	held map[string]*lock
-}
-
-type lock struct {
-	gate  gate
-	users int
-}
-
-// lock waits for the name and returns a function that releases it.
-func (l *locks) lock(ctx context.Context, name string) (release func(), err error) {
-	l.mu.Lock()
-	k := l.held[name]
-	if k == nil {
-		k = &lock{gate: newGate()}
-		l.held[name] = k
-	}
-	k.users++
-	l.mu.Unlock()
-
-	forget := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if k.users--; k.users == 0 {
-			delete(l.held, name)
-		}
-	}
-	if err := k.gate.lock(ctx); err != nil {
-		forget()
-		return nil, err
-	}
-	return func() { k.gate.unlock(); forget() }, nil
 }

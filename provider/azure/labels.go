@@ -77,7 +77,7 @@ func (p *Provider) clusterLabels(sh shape, set func(key string, values ...string
 	if o.NetworkDataplane == dataplaneCilium {
 		set(v1beta1.AKSLabelEBPFDataplane, dataplaneCilium)
 	}
-	if !o.overlay() {
+	if !o.cni().overlay() {
 		return
 	}
 	set(v1beta1.AKSLabelAzureCNIOverlay, "true")
@@ -88,11 +88,6 @@ func (p *Provider) clusterLabels(sh shape, set func(key string, values ...string
 	if sh.subnetName != "" && len(validation.IsValidLabelValue(sh.subnetName)) == 0 {
 		set(v1beta1.AKSLabelNetworkSubnet, sh.subnetName)
 	}
-}
-
-// overlay reports whether pods have addresses outside of the subnet.
-func (o *Options) overlay() bool {
-	return o.NetworkPlugin == pluginAzure && o.NetworkPluginMode == modeOverlay
 }
 
 // series converts Ds_v5, as in the size name, to Dsv5.

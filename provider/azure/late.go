@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -102,8 +103,8 @@ func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Inst
 }
 
 // stuck is the refusal recorded for a virtual machine that was given up during its creation.
-func stuck() refusal {
-	return refusal{kind: otherRefusal, code: "StillCreating", detail: "the machine took so long to be made that it was given up"}
+func stuck() armerr.Refusal {
+	return armerr.Refusal{Kind: armerr.OtherRefusal, Code: "StillCreating", Detail: "the machine took so long to be made that it was given up"}
 }
 
 // learnStuck blocks the offering of a virtual machine for a while if it was late and is deleted
@@ -122,7 +123,7 @@ func (p *Provider) learnFailed(vm *machine) {
 	}
 }
 
-func (p *Provider) learnOf(vm *machine, r refusal, by buyer) {
+func (p *Provider) learnOf(vm *machine, r armerr.Refusal, by buyer) {
 	choice := p.choiceOf(vm)
 	if s := p.skus.read().value.byName[choice.Type]; s != nil {
 		p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, by)

@@ -12,6 +12,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // maxAttempts is how many creations one Launch call requests before it yields to other claims.
@@ -48,7 +49,7 @@ func (p *Provider) launch(ctx context.Context, claim provider.Claim) (provider.I
 	if err := checkClaim(claim); err != nil {
 		return provider.Instance{}, err
 	}
-	release, err := p.claims.lock(ctx, claim.UID)
+	release, err := p.claims.Lock(ctx, claim.UID)
 	if err != nil {
 		return provider.Instance{}, err
 	}
@@ -58,10 +59,10 @@ func (p *Provider) launch(ctx context.Context, claim provider.Claim) (provider.I
 		return provider.Instance{}, err
 	}
 	vm, known, err := l.standing(ctx)
-	switch r := classify(err); {
-	case r.kind == throttled:
+	switch r := armerr.Classify(err); {
+	case r.Kind == armerr.Throttled:
 		in := l.waiting()
-		in.RetryAfter = max(in.RetryAfter, r.retryAfter)
+		in.RetryAfter = max(in.RetryAfter, r.RetryAfter)
 		return in, nil
 	case err != nil:
 		l.unlisted(err)
@@ -189,7 +190,7 @@ func (l *launch) probes(choice offering.Ref) bool {
 // eligible reports whether no remembered fact rules out the offering.
 func (l *launch) eligible(m *machineType, o *offering.Offering, choice offering.Ref) bool {
 	if o == nil {
-		l.refused(choice, "NotOffered", reasonRestricted, "the node class cannot be bought this way")
+		l.refused(choice, "NotOffered", armerr.ReasonRestricted, "the node class cannot be bought this way")
 		return false
 	}
 	attempt, refused := l.remembered(m.sku, o, choice)
@@ -249,9 +250,9 @@ func (l *launch) remembered(s *sku, o *offering.Offering, choice offering.Ref) (
 		return provider.Attempt{Offering: choice, Code: b.code, Reason: b.reason, Detail: b.words}, true
 	}
 	if why := l.p.unavailable(s, o, nil, l.in.quota.value, buyer{}); why != "" {
-		reason := reasonQuota
+		reason := armerr.ReasonQuota
 		if s.barred != "" || len(s.barredZones) > 0 {
-			reason = reasonRestricted
+			reason = armerr.ReasonRestricted
 		}
 		return provider.Attempt{Offering: choice, Code: "NotAvailable", Reason: reason, Detail: why}, true
 	}
@@ -273,17 +274,17 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offering.Ref) (
 	}
 	var driver *bootstrap.DriverError
 	if errors.As(err, &driver) {
-		return l.answer(refusal{kind: noDriver, code: "NoGPUDriver", detail: driver.Error(), err: err}, m, choice)
+		return l.answer(armerr.Refusal{Kind: armerr.NoDriver, Code: "NoGPUDriver", Detail: driver.Error(), Err: err}, m, choice)
 	}
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) || errors.Is(err, errBeforeRequest) {
 		l.unreserve()
-		if !l.blame(classify(err)) {
+		if !l.blame(armerr.Classify(err)) {
 			l.unprepared(err)
 		}
 		return provider.Instance{}, false, fmt.Errorf("launching %s: %w", l.claim.Name, err)
 	}
-	return l.answer(classify(err), m, choice)
+	return l.answer(armerr.Classify(err), m, choice)
 }
 
 // granted records that Compute accepted a virtual machine of the class, from this image.
@@ -294,45 +295,45 @@ func (l *launch) granted(image string) {
 }
 
 // answer acts on a refused or failed creation.
-func (l *launch) answer(r refusal, m *machineType, choice offering.Ref) (provider.Instance, bool, error) {
-	l.attempts = append(l.attempts, provider.Attempt{Offering: choice, Code: r.code, Reason: r.reason(), Detail: r.detail})
-	if r.kind == transient {
+func (l *launch) answer(r armerr.Refusal, m *machineType, choice offering.Ref) (provider.Instance, bool, error) {
+	l.attempts = append(l.attempts, provider.Attempt{Offering: choice, Code: r.Code, Reason: r.Reason(), Detail: r.Detail})
+	if r.Kind == armerr.Transient {
 		// The virtual machine may exist. Only a list that is started from now on can tell.
 		l.settle(l.p.opts.Now())
 		l.p.inFlight.put(l.name, inFlight{asked: l.p.opts.Now()})
-		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
+		return provider.Instance{}, false, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
 	l.unreserve()
-	switch r.kind {
-	case exists:
+	switch r.Kind {
+	case armerr.Exists:
 		// Another process was faster. The next call finds its virtual machine in the list.
 		l.p.inFlight.put(l.name, inFlight{asked: l.p.opts.Now()})
 		return l.waiting(), true, nil
-	case throttled, inUse, staleReference:
+	case armerr.Throttled, armerr.InUse, armerr.StaleReference:
 		in := l.waiting()
-		in.RetryAfter = max(in.RetryAfter, r.retryAfter)
+		in.RetryAfter = max(in.RetryAfter, r.RetryAfter)
 		return in, true, nil
 	}
 	l.mind(r, l.imageID, choice)
-	if !r.ofOffer() {
-		return provider.Instance{}, false, wrap(r.err, "launching %s: buying %s", l.claim.Name, choice.Type)
+	if !r.AboutOffering() {
+		return provider.Instance{}, false, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
 	l.p.stockProbes.lost(l.name)
 	l.p.stockouts.learn(r, m.sku, choice.Zone, choice.CapacityType, l.buyer())
 	l.p.opts.Log.Info("machine refused", slog.String("claim", l.claim.Name), slog.String("size", choice.Type),
-		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.String("code", r.code))
+		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.String("code", r.Code))
 	return l.further(r)
 }
 
 // mind records what a refusal says about the node class, its image, its subnet and the
 // subscription's policies. It reports whether launches of the class pause for it.
-func (l *launch) mind(r refusal, image string, choice offering.Ref) (rests bool) {
+func (l *launch) mind(r armerr.Refusal, image string, choice offering.Ref) (rests bool) {
 	switch {
-	case r.kind == imageMissing:
+	case r.Kind == armerr.ImageMissing:
 		l.p.images.doubt(image)
-	case r.kind == disallowed:
+	case r.Kind == armerr.Disallowed:
 		l.p.policies.note(l.class.Name, choice, r, l.p.opts.Now())
-	case !r.ofOffer():
+	case !r.AboutOffering():
 		if subnet, err := parseSubnetID(l.subnet()); err == nil {
 			l.p.network.deny(subnet, r)
 		}
@@ -343,15 +344,15 @@ func (l *launch) mind(r refusal, image string, choice offering.Ref) (rests bool)
 
 // further goes on to the next offering, unless three consecutive offerings got a refusal of
 // unknown kind: then the offering is not the cause.
-func (l *launch) further(r refusal) (provider.Instance, bool, error) {
-	if r.kind != otherRefusal {
+func (l *launch) further(r armerr.Refusal) (provider.Instance, bool, error) {
+	if r.Kind != armerr.OtherRefusal {
 		l.strange = 0
 		return provider.Instance{}, false, nil
 	}
 	if l.strange++; !l.blame(r) && l.strange < 3 {
 		return provider.Instance{}, false, nil
 	}
-	return provider.Instance{}, false, wrap(r.err, "launching %s: three choices were refused alike", l.claim.Name)
+	return provider.Instance{}, false, armerr.Wrap(r.Err, "launching %s: three choices were refused alike", l.claim.Name)
 }
 
 // bought describes a virtual machine whose creation Azure has just accepted.

@@ -62,7 +62,7 @@ func (l *launch) bootNode(m *machineType, labels map[string]string, place bootst
 func (l *launch) place(ctx context.Context, subnet subnetID) (bootstrap.Network, error) {
 	o := &l.p.opts
 	place := bootstrap.Network{
-		VNet: subnet.vnet, VNetResourceGroup: subnet.group, Subnet: subnet.subnet, Plugin: o.bootstrapPlugin(), Policy: o.NetworkPolicy,
+		VNet: subnet.vnet, VNetResourceGroup: subnet.group, Subnet: subnet.subnet, Plugin: o.cni().bootstrapPlugin(), Policy: o.NetworkPolicy,
 	}
 	dual, err := l.p.network.dualStack(ctx, subnet)
 	if err != nil {
@@ -116,14 +116,6 @@ func (o *Options) serverName() string {
 	return name
 }
 
-// bootstrapPlugin returns the plugin that the image sets up: none if a DaemonSet installs it.
-func (o *Options) bootstrapPlugin() string {
-	if o.NetworkPlugin == pluginNone || o.NetworkPluginMode == modeOverlay || o.NetworkDataplane == dataplaneCilium {
-		return pluginNone
-	}
-	return pluginAzure
-}
-
 // nodeLabels returns all labels of the node: those of its type and offering, overridden by those
 // of the claim.
 func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offering.Ref, subnet subnetID) (map[string]string, error) {
@@ -151,7 +143,7 @@ func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offering
 
 // networkLabels adds the labels that have to be read from Azure.
 func (l *launch) networkLabels(ctx context.Context, labels map[string]string, subnet subnetID) error {
-	if !l.p.opts.overlay() {
+	if !l.p.opts.cni().overlay() {
 		return nil
 	}
 	guid, err := l.p.network.vnetGUID(ctx, subnet)

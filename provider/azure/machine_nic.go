@@ -49,7 +49,7 @@ func (l *launch) addresses(m *machineType, pools []string) []*armcompute.Virtual
 	first := l.address(l.name, "", pools)
 	first.Properties.Primary = to.Ptr(true)
 	all := []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration{first}
-	if l.p.opts.NetworkPlugin != pluginAzure || l.p.opts.NetworkPluginMode == modeOverlay {
+	if !l.p.opts.cni().podsInSubnet() {
 		return all
 	}
 	for i := int64(1); i < m.maxPods; i++ {

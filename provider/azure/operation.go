@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // AnnotationOperation of a NodeClaim is the operation that creates its virtual machine, while it
@@ -60,34 +61,34 @@ func (l *launch) forgotten() map[string]string { return map[string]string{Annota
 // noted reads why the operation recorded in the claim failed, with one request. It reports false
 // when that is not known: the claim records none or that of another offering, or Azure no longer
 // has it.
-func (l *launch) noted(ctx context.Context, choice offering.Ref) (refusal, bool) {
+func (l *launch) noted(ctx context.Context, choice offering.Ref) (armerr.Refusal, bool) {
 	var op operation
 	if err := json.Unmarshal([]byte(l.claim.LaunchState[AnnotationOperation]), &op); err != nil {
-		return refusal{}, false
+		return armerr.Refusal{}, false
 	}
 	if op.Type != choice.Type || op.Zone != choice.Zone || op.CapacityType != choice.CapacityType || !l.p.trusts(op.URL) {
-		return refusal{}, false
+		return armerr.Refusal{}, false
 	}
 	req, err := runtime.NewRequest(ctx, http.MethodGet, op.URL)
 	if err != nil {
-		return refusal{}, false
+		return armerr.Refusal{}, false
 	}
 	resp, err := l.p.clients.arm.Pipeline().Do(req)
 	if err != nil {
-		return refusal{}, false
+		return armerr.Refusal{}, false
 	}
 	body, err := runtime.Payload(resp)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		return refusal{}, false
+		return armerr.Refusal{}, false
 	}
 	var status struct {
 		Status string
 		Error  struct{ Code, Message string }
 	}
 	if json.Unmarshal(body, &status) != nil || status.Status != stateFailed || status.Error.Code == "" {
-		return refusal{}, false
+		return armerr.Refusal{}, false
 	}
-	return understand(status.Error.Code, status.Error.Message), true
+	return armerr.FromCode(status.Error.Code, status.Error.Message), true
 }
 
 // trusts reports whether a URL is one of Resource Manager's for this subscription. The request

@@ -269,3 +269,16 @@ func (o *Options) malformed() error {
 	}
 	return errors.Join(errs...)
 }
+
+func (o *Options) env() env { return env{now: o.Now, patience: o.Patience, panics: o.Panics} }
+
+func (o *Options) cni() cni {
+	return cni{plugin: o.NetworkPlugin, mode: o.NetworkPluginMode, dataplane: o.NetworkDataplane, policy: o.NetworkPolicy}
+}
+
+func (o *Options) network(own subnetID) networkConfig {
+	return networkConfig{
+		subscription: o.SubscriptionID, group: o.NodeResourceGroup, own: own, vnetGUID: o.VNetGUID,
+		securityGroup: o.SecurityGroupID, loadBalancers: o.LoadBalancers, cni: o.cni(),
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -235,15 +236,15 @@ func (p *Provider) reclaim(ctx context.Context, o Orphan) (asked bool, err error
 	} else {
 		_, err = p.clients.disks.BeginDelete(ctx, p.opts.NodeResourceGroup, o.Name, nil)
 	}
-	switch classify(err).kind {
-	case inUse:
+	switch armerr.Classify(err).Kind {
+	case armerr.InUse:
 		p.orphans.refused(o, p.opts.Now())
 		return false, nil
-	case notFound:
+	case armerr.NotFound:
 		return true, nil
 	}
 	if err != nil {
-		return false, wrap(err, "deleting %s %s", o.Kind, o.Name)
+		return false, armerr.Wrap(err, "deleting %s %s", o.Kind, o.Name)
 	}
 	return true, nil
 }

@@ -12,29 +12,6 @@ const (
 	gibibyte = int64(1) << 30
 )
 
-// Network plugins, modes and dataplanes, in AKS's spelling.
-const (
-	pluginAzure     = "azure"
-	pluginNone      = "none"
-	policyCilium    = "cilium"
-	policyCalico    = "calico"
-	modeOverlay     = "overlay"
-	dataplaneCilium = "cilium"
-)
-
-// defaultMaxPods returns AKS's default for a node class that sets none.
-func (p *Provider) defaultMaxPods() int64 {
-	switch {
-	case p.opts.NetworkPlugin == pluginNone:
-		return 250
-	case p.opts.NetworkPlugin == pluginAzure && p.opts.NetworkPluginMode == modeOverlay:
-		return 250
-	case p.opts.NetworkPlugin == pluginAzure:
-		return 30 // every pod takes an address of the subnet
-	}
-	return 110
-}
-
 // A reservation is the part of a node that pods cannot use.
 type reservation struct {
 	milliCPU         int64

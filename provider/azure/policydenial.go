@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // policyTTL is how long a policy's refusal is reported when no node is launched meanwhile.
@@ -14,13 +15,19 @@ const policyTTL = time.Hour
 // successful launch of the class removes them.
 type policies struct {
 	mu     sync.Mutex
-	denied map[string]memo[string]
+	denied map[string]policyDenial
 }
 
-func (d *policies) note(class string, choice offering.Ref, r refusal, now time.Time) {
+// A policyDenial describes a refusal.
+type policyDenial struct {
+	words string
+	at    time.Time
+}
+
+func (d *policies) note(class string, choice offering.Ref, r armerr.Refusal, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.denied[class] = memo[string]{choice.Type + " in " + choice.Zone + ": " + r.words(), now}
+	d.denied[class] = policyDenial{choice.Type + " in " + choice.Zone + ": " + r.Words(), now}
 }
 
 func (d *policies) forget(class string) {
@@ -35,8 +42,8 @@ func (p *Provider) PolicyDenial(class string) string {
 	p.policies.mu.Lock()
 	defer p.policies.mu.Unlock()
 	known := p.policies.denied[class]
-	if known.read.IsZero() || p.opts.Now().Sub(known.read) >= policyTTL {
+	if known.at.IsZero() || p.opts.Now().Sub(known.at) >= policyTTL {
 		return ""
 	}
-	return known.value
+	return known.words
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // price is what a size costs per hour; zero means that the list has no price.
@@ -54,7 +55,7 @@ func (r *priceReader) read(ctx context.Context) (priceTable, error) {
 			return r.judge.believe(meters)
 		}
 		if !sameHost(first, page.NextPageLink) {
-			return nil, fmt.Errorf("the price list goes on at another host: %s", shorten(page.NextPageLink))
+			return nil, fmt.Errorf("the price list goes on at another host: %s", armerr.Shorten(page.NextPageLink))
 		}
 		next = page.NextPageLink
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/ctxlock"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
@@ -67,7 +68,7 @@ type Provider struct {
 	orphans      orphans
 	bootTimes    bootTimes
 	driftNotices driftNotices
-	claims       locks
+	claims       *ctxlock.ByName
 
 	tidying sync.Mutex
 	tidied  time.Time // see tidy; guarded by tidying
@@ -95,7 +96,7 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 		stockouts:   newStockouts(opts.Now),
 		stockProbes: newStockProbes(opts.Now),
 		evictions:   newEvictions(opts.Now),
-		policies:    policies{denied: map[string]memo[string]{}},
+		policies:    policies{denied: map[string]policyDenial{}},
 		ledger:      newLedger(),
 		memory:      seenMemory{bytes: map[string]int64{}},
 		own:         own,
@@ -103,7 +104,7 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 		ids:         providerIDs(opts.SubscriptionID, opts.NodeResourceGroup),
 		catalogs:    catalogs{classes: map[string]*catalog{}},
 		inFlight:    inFlights{byName: map[string]inFlight{}},
-		claims:      locks{held: map[string]*lock{}},
+		claims:      ctxlock.NewByName(),
 	}
 	if err := p.connect(); err != nil {
 		return nil, fmt.Errorf("azure: %w", err)
@@ -121,9 +122,6 @@ type clients struct {
 	disks          *armcompute.DisksClient
 	encryptionSets *armcompute.DiskEncryptionSetsClient
 	nics           *armnetwork.InterfacesClient
-	subnets        *armnetwork.SubnetsClient
-	vnets          *armnetwork.VirtualNetworksClient
-	securityGroups *armnetwork.SecurityGroupsClient
 }
 
 func (p *Provider) connect() error {
@@ -149,13 +147,10 @@ func (p *Provider) connect() error {
 		disks:          compute.NewDisksClient(),
 		encryptionSets: compute.NewDiskEncryptionSetsClient(),
 		nics:           net.NewInterfacesClient(),
-		subnets:        net.NewSubnetsClient(),
-		vnets:          net.NewVirtualNetworksClient(),
-		securityGroups: net.NewSecurityGroupsClient(),
 	}
-	p.addresses = &addressBooks{p: p, byID: map[string]*addressBook{}}
-	p.network = &network{p: p, reading: readings{panics: o.Panics}, guids: map[string]memo[string]{}, dual: map[string]memo[bool]{}, denied: map[string]memo[string]{}}
-	p.images = &imageList{gallery: p.gallery(), every: o.ImagesEvery, now: o.Now, reading: readings{panics: o.Panics}, known: map[imageDefinition]memo[[]build]{}}
+	p.network = newNetwork(o.network(p.own), networkClients{plain, &p.decoder, net.NewSubnetsClient(), net.NewVirtualNetworksClient(), net.NewSecurityGroupsClient()}, o.env())
+	p.addresses = &addressBooks{env: o.env(), read: p.network.addresses, byID: map[string]*addressBook{}}
+	p.images = &imageList{gallery: p.gallery(), every: o.ImagesEvery, now: o.Now, panics: o.Panics, known: map[imageDefinition]imageVersions{}}
 	p.auxiliary = newAuxiliary(o)
 	if p.judge, err = newPriceJudge(o.Location); err != nil {
 		return err
@@ -193,10 +188,10 @@ func (p *Provider) openSources(transport policy.Transporter) {
 	skus := &skuReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location, log: o.Log}
 	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now, judge: p.judge}
 	quota := &quotaReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location}
-	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, now: o.Now, patience: o.Patience, panics: o.Panics}
-	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, now: o.Now, patience: o.Patience, panics: o.Panics,
+	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, env: o.env()}
+	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, env: o.env(),
 		nothing: func(t priceTable) bool { return len(t) == 0 }}
-	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, now: o.Now, patience: o.Patience, panics: o.Panics}
+	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, env: o.env()}
 }
 
 // How often the lists of a region are read again.
@@ -245,4 +240,11 @@ func (p *Provider) keepQuota(ctx context.Context) {
 			_ = p.quota.refresh(ctx) // the source keeps the error
 		}
 	}
+}
+
+// CheckSubnet reports whether nodes can join the subnet of a node class: a *SubnetError when
+// they cannot, another error when the check failed. An empty id means the cluster's own subnet,
+// and maxPods zero AKS's default.
+func (p *Provider) CheckSubnet(ctx context.Context, id string, maxPods int64) error {
+	return p.network.check(ctx, id, maxPods)
 }

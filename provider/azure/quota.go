@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -39,9 +40,9 @@ func budgetInWords(budget string) string {
 
 func reasonOfBudget(budget string) string {
 	if strings.HasPrefix(budget, offering.AddressQuota) {
-		return reasonNetwork
+		return armerr.ReasonNetwork
 	}
-	return reasonQuota
+	return armerr.ReasonQuota
 }
 
 // usage is one quota: its limit and what is in use.

@@ -14,7 +14,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/ctxlock"
 )
 
 // A sharedList is the cached list of one kind of resource in the node resource group. All
@@ -29,7 +31,7 @@ type sharedList[T any] struct {
 	loose  func(name string, item T) (part, bool) // nil when the kind needs no search for unattached resources
 	now    func() time.Time
 
-	asking gate
+	asking ctxlock.Mutex
 	known  map[string]record[T] // of the last list, by the row's JSON; guarded by asking
 	mu     sync.Mutex
 	last   view[T]
@@ -86,10 +88,10 @@ func (r *sharedList[T]) since(ctx context.Context, t time.Time) (view[T], error)
 	if v := r.current(); !v.started.Before(t) && v.byName != nil {
 		return v, nil
 	}
-	if err := r.asking.lock(ctx); err != nil {
+	if err := r.asking.Lock(ctx); err != nil {
 		return view[T]{}, err
 	}
-	defer r.asking.unlock()
+	defer r.asking.Unlock()
 	if v := r.current(); !v.started.Before(t) && v.byName != nil {
 		return v, nil
 	}
@@ -109,10 +111,10 @@ func (r *sharedList[T]) tryList(ctx context.Context, t time.Time) (v view[T], ag
 	case !v.ended.Before(t):
 		return v, 0, nil
 	}
-	if !r.asking.tryLock() {
+	if !r.asking.TryLock() {
 		return view[T]{}, r.remaining(), nil
 	}
-	defer r.asking.unlock()
+	defer r.asking.Unlock()
 	if v := r.current(); !v.ended.Before(t) {
 		return v, 0, nil
 	}
@@ -147,7 +149,7 @@ func (r *sharedList[T]) read(ctx context.Context) (view[T], error) {
 	r.mu.Unlock()
 	rows, pages, err := r.rows(ctx)
 	if err != nil {
-		return view[T]{}, wrap(err, "listing %s", r.what)
+		return view[T]{}, armerr.Wrap(err, "listing %s", r.what)
 	}
 	v.pages = pages
 	known := make(map[string]record[T], len(rows))
@@ -207,7 +209,7 @@ func (r *sharedList[T]) understand(row json.RawMessage) (record[T], error) {
 
 // unreadable describes a row that cannot be decoded, as far as possible.
 func unreadable(what string, row json.RawMessage, why error) provider.Unreadable {
-	u := provider.Unreadable{Kind: what, Why: shorten(why.Error())}
+	u := provider.Unreadable{Kind: what, Why: armerr.Shorten(why.Error())}
 	var name struct{ Name string }
 	_ = json.Unmarshal(row, &name) // best effort
 	var tags struct {
@@ -243,7 +245,7 @@ func (p *Provider) openSharedLists() {
 
 func openSharedList[T any](p *Provider, s shelf, decode func(json.RawMessage) (T, error), name func(T) string) *sharedList[T] {
 	return &sharedList[T]{
-		what: s.what, now: p.opts.Now, asking: newGate(), decode: decode, name: name,
+		what: s.what, now: p.opts.Now, asking: ctxlock.New(), decode: decode, name: name,
 		rows: func(ctx context.Context) ([]json.RawMessage, int, error) {
 			return s.rows(ctx, p.clients.arm, p.opts.SubscriptionID, p.opts.NodeResourceGroup)
 		},

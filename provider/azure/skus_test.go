@@ -1,12 +1,9 @@
 package azure
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -69,60 +66,5 @@ func TestAMDNeedsNobodyToInstallDrivers(t *testing.T) {
 	amd := vmsize.GPU{Name: "MI300X", Manufacturer: vmsize.AMD}
 	if (shape{gpuDriver: true}).acceptsGPU(amd) || !(shape{}).acceptsGPU(amd) {
 		t.Error("AMD GPUs are for classes without drivers, and only for those")
-	}
-}
-
-// testSource is a source whose answers a test decides.
-func testSource(load func() (int, error)) (*source[int], *time.Time) {
-	now := time.Unix(0, 0)
-	return &source[int]{
-		name: "numbers", load: func(context.Context) (int, error) { return load() },
-		same: func(a, b int) bool { return a == b },
-		doubt: func(last, next int) error {
-			if next < last/2 {
-				return errors.New("shrank")
-			}
-			return nil
-		},
-		now: func() time.Time { return now },
-	}, &now
-}
-
-// Rule CATALOG-3.
-func TestSourceKeepsTheLastGoodAnswer(t *testing.T) {
-	answer, failure, asked := 0, errors.New("down"), 0
-	s, now := testSource(func() (int, error) { asked++; return answer, failure })
-	ctx := t.Context()
-	for range 5 {
-		if err := s.ensure(ctx); err == nil {
-			t.Fatal("there is an answer before there is one")
-		}
-	}
-	if asked != 1 {
-		t.Errorf("asked %d times at once; one is enough while it fails", asked)
-	}
-	*now = now.Add(retryFirst)
-	answer, failure = 100, nil
-	if err := s.ensure(ctx); err != nil || s.read().value != 100 || s.read().problem != "" {
-		t.Fatalf("%v, %+v", err, s.read())
-	}
-	version := s.read().version
-	answer = 3
-	if err := s.refresh(ctx); err == nil || s.read().value != 100 || !strings.Contains(s.read().problem, "shrank") {
-		t.Errorf("an answer that shrank to nothing was believed: %v, %+v", err, s.read())
-	}
-	failure = errors.New("down again")
-	if err := s.refresh(ctx); err == nil || s.read().value != 100 || !strings.Contains(s.read().problem, "1970-01-01T00:00:03Z") {
-		t.Errorf("%v, %+v", err, s.read())
-	}
-	answer, failure = 100, nil
-	if err := s.refresh(ctx); err != nil || s.read().version != version || s.read().problem != "" {
-		t.Errorf("the same answer again is another version: %v, %+v", err, s.read())
-	}
-	cancelled, cancel := context.WithCancel(ctx)
-	cancel()
-	failure = context.Canceled
-	if err := s.refresh(cancelled); err == nil || s.read().problem != "" {
-		t.Errorf("a caller that gave up became a problem of the cloud: %v, %+v", err, s.read())
 	}
 }

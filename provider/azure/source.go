@@ -1,3 +1,8 @@
+// Package cached keeps the last good results of slow requests. A source keeps one value and its
+// version, and says since when it cannot be read; a table keeps facts by key, for a time to live.
+// In both, a failed or implausible result never replaces a good one, concurrent callers share one
+// request, and a caller that gives up does not cancel it. What is requested, and from where, is
+// the caller's business.
 package azure
 
 import (
@@ -10,7 +15,17 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/karve-dev/karve/internal/panics"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
+
+// An env is what reading in the background takes.
+type env struct {
+	now func() time.Time
+	// patience is how long callers wait for data that they can do without.
+	patience time.Duration
+	// panics receives the panics of the goroutines that read; nil recovers nothing.
+	panics *panics.Reporter
+}
 
 // A source caches the last good result of a slow request. A failed or implausible result never
 // replaces a good one; it is recorded as a problem instead.
@@ -24,13 +39,10 @@ type source[T any] struct {
 	// doubt returns an error for a value that is implausible after the last one; nil accepts
 	// all.
 	doubt func(last, next T) error
-	now   func() time.Time
 	// nothing reports whether a value may be empty by mistake, which is then read again soon;
 	// nil means never.
 	nothing func(T) bool
-	// patience is how long callers wait for data that they can do without.
-	patience time.Duration
-	panics   *panics.Reporter
+	env
 
 	mu      sync.Mutex
 	asking  *asking // nil while no request is in flight
@@ -139,7 +151,7 @@ func (s *source[T]) tryRead(ctx context.Context) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.asking == a {
-			_ = s.fail(wrap(err, "reading %s", s.name))
+			_ = s.fail(armerr.Wrap(err, "reading %s", s.name))
 		}
 	}
 }
@@ -214,7 +226,7 @@ func (s *source[T]) take(next T, err error, asked time.Time) error {
 		err = s.doubt(s.value, next)
 	}
 	if err != nil {
-		return s.fail(shared(wrap(err, "reading %s", s.name)))
+		return s.fail(armerr.Shareable(armerr.Wrap(err, "reading %s", s.name)))
 	}
 	if s.version == 0 || !s.same(s.value, next) {
 		s.version++
@@ -275,12 +287,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// together runs read once for all concurrent callers with the same what. A caller that gives up
-// does not cancel the read, because the others share its result.
-func together[T any](ctx context.Context, group *readings, what string, read func(context.Context) (T, error)) (T, error) {
-	answers := group.DoChan(what, func() (any, error) {
+// share runs read once for all concurrent callers with the same key. A caller that gives up does
+// not cancel the read, because the others share its result.
+func share[T any](ctx context.Context, inFlight *reads, key string, p *panics.Reporter, read func(context.Context) (T, error)) (T, error) {
+	answers := inFlight.DoChan(key, func() (any, error) {
 		var out T
-		err := group.panics.Do(panicsHere, func() (err error) { out, err = read(context.WithoutCancel(ctx)); return err })
+		err := p.Do(panicsHere, func() (err error) { out, err = read(context.WithoutCancel(ctx)); return err })
 		return out, err
 	})
 	select {
@@ -292,36 +304,21 @@ func together[T any](ctx context.Context, group *readings, what string, read fun
 	}
 }
 
-// readings are the reads in flight, by what; see together.
-type readings struct {
-	singleflight.Group
-	panics *panics.Reporter
+// reads are the reads in flight, by key; see share.
+type reads = singleflight.Group
+
+// A holdOff is the last failure and when to try again: after 3 seconds, and twice as long each
+// time, up to a minute.
+type holdOff struct {
+	err   error
+	wait  time.Duration
+	until time.Time
 }
 
-// A gate is a mutex whose lock ends with the caller's context. Make one with newGate.
-type gate chan struct{}
-
-func newGate() gate { return make(gate, 1) }
-
-func (g gate) lock(ctx context.Context) error {
-	if g.tryLock() {
-		return nil
+func (h *holdOff) failed(err error, now time.Time) {
+	if now.Before(h.until) {
+		return // a concurrent attempt
 	}
-	select {
-	case g <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	h.wait = min(max(2*h.wait, retryFirst), time.Minute)
+	h.err, h.until = err, now.Add(h.wait)
 }
-
-func (g gate) tryLock() bool {
-	select {
-	case g <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (g gate) unlock() { <-g }

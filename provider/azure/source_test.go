@@ -3,14 +3,18 @@ package azure
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/karve-dev/karve/internal/panics"
 )
 
 // A read that many callers wait for is done once, and completes when the first caller gives up.
 func TestWhoGivesUpTakesNobodysAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var group readings
+		var group reads
 		reads, answered := 0, make(chan struct{})
 		read := func(ctx context.Context) (string, error) {
 			reads++
@@ -20,9 +24,9 @@ func TestWhoGivesUpTakesNobodysAnswer(t *testing.T) {
 		first, giveUp := context.WithCancel(t.Context())
 		var early, late error
 		var got string
-		go func() { _, early = together(first, &group, "subnet", read) }()
+		go func() { _, early = share(first, &group, "subnet", nil, read) }()
 		synctest.Wait()
-		go func() { got, late = together(t.Context(), &group, "subnet", read) }()
+		go func() { got, late = share(t.Context(), &group, "subnet", nil, read) }()
 		synctest.Wait()
 		giveUp()
 		synctest.Wait()
@@ -33,6 +37,107 @@ func TestWhoGivesUpTakesNobodysAnswer(t *testing.T) {
 		synctest.Wait()
 		if got != "10.0.0.0/16" || late != nil || reads != 1 {
 			t.Errorf("who stayed got %q, %v after %d reads", got, late, reads)
+		}
+	})
+}
+
+// testSource is a source whose answers a test decides.
+func testSource(load func() (int, error)) (*source[int], *time.Time) {
+	now := time.Unix(0, 0)
+	return &source[int]{
+		name: "numbers", load: func(context.Context) (int, error) { return load() },
+		same: func(a, b int) bool { return a == b },
+		doubt: func(last, next int) error {
+			if next < last/2 {
+				return errors.New("shrank")
+			}
+			return nil
+		},
+		env: env{now: func() time.Time { return now }},
+	}, &now
+}
+
+// Rule CATALOG-3.
+func TestSourceKeepsTheLastGoodAnswer(t *testing.T) {
+	answer, failure, asked := 0, errors.New("down"), 0
+	s, now := testSource(func() (int, error) { asked++; return answer, failure })
+	ctx := t.Context()
+	for range 5 {
+		if err := s.ensure(ctx); err == nil {
+			t.Fatal("there is an answer before there is one")
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times at once; one is enough while it fails", asked)
+	}
+	*now = now.Add(retryFirst)
+	answer, failure = 100, nil
+	if err := s.ensure(ctx); err != nil || s.read().value != 100 || s.read().problem != "" {
+		t.Fatalf("%v, %+v", err, s.read())
+	}
+	version := s.read().version
+	answer = 3
+	if err := s.refresh(ctx); err == nil || s.read().value != 100 || !strings.Contains(s.read().problem, "shrank") {
+		t.Errorf("an answer that shrank to nothing was believed: %v, %+v", err, s.read())
+	}
+	failure = errors.New("down again")
+	if err := s.refresh(ctx); err == nil || s.read().value != 100 || !strings.Contains(s.read().problem, "1970-01-01T00:00:03Z") {
+		t.Errorf("%v, %+v", err, s.read())
+	}
+	answer, failure = 100, nil
+	if err := s.refresh(ctx); err != nil || s.read().version != version || s.read().problem != "" {
+		t.Errorf("the same answer again is another version: %v, %+v", err, s.read())
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	failure = context.Canceled
+	if err := s.refresh(cancelled); err == nil || s.read().problem != "" {
+		t.Errorf("a caller that gave up became a problem of the cloud: %v, %+v", err, s.read())
+	}
+}
+
+// reported is a Reporter that counts.
+func reported() (*panics.Reporter, *int) {
+	n := 0
+	return &panics.Reporter{Log: func(*panics.Panic) { n++ }}, &n
+}
+
+// An answer that makes karve panic is an error like others: the waiting callers get it, and the
+// request is repeated.
+//
+// Rule PANIC-1.
+func TestAnswerThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, n := reported()
+		asked := 0
+		s := &source[int]{name: "numbers", env: env{now: time.Now, patience: time.Second, panics: r}, same: func(a, b int) bool { return a == b },
+			load: func(context.Context) (int, error) {
+				if asked++; asked == 1 {
+					panic("boom")
+				}
+				return 7, nil
+			}}
+		err := s.refresh(t.Context())
+		if err == nil || err.Error() != "reading numbers: panic in azure: boom" || s.read().problem == "" {
+			t.Errorf("error %v, problem %q", err, s.read().problem)
+		}
+		if err := s.refresh(t.Context()); err != nil || s.read().value != 7 || *n != 1 {
+			t.Errorf("error %v, answer %d, told %d times", err, s.read().value, *n)
+		}
+	})
+}
+
+// A shared read may panic, too.
+//
+// Rule PANIC-1.
+func TestReadingThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, n := reported()
+		var group reads
+		var p *panics.Panic
+		_, err := share(t.Context(), &group, "subnet", r, func(context.Context) (string, error) { panic("boom") })
+		if !errors.As(err, &p) || *n != 1 {
+			t.Errorf("error %v, told %d times", err, *n)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // stockouts remembers what Azure refused to sell, how widely the refusal applies and for how
@@ -69,17 +70,17 @@ func scopeOf(zone string) string {
 }
 
 // learn records a refusal of s in a zone.
-func (m *stockouts) learn(r refusal, s *sku, zone, capacityType string, by buyer) {
+func (m *stockouts) learn(r armerr.Refusal, s *sku, zone, capacityType string, by buyer) {
 	keys, floor := spread(r, s, zone, capacityType, by)
 	if len(keys) == 0 {
 		return
 	}
-	until := m.now().Add(r.rests(capacityType))
+	until := m.now().Add(r.BlockedFor(capacityType))
 	words := restWords(r, until)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, key := range keys {
-		b := block{until: until, minVCPUs: floor, reason: r.reason(), code: r.code, words: words}
+		b := block{until: until, minVCPUs: floor, reason: r.Reason(), code: r.Code, words: words}
 		if old, ok := m.blocks[key]; ok && old.until.After(m.now()) {
 			b.minVCPUs = min(b.minVCPUs, old.minVCPUs) // the wider of the two stays
 			if old.until.After(until) {
@@ -100,8 +101,8 @@ func (m *stockouts) put(key blockKey, b block) {
 }
 
 // restWords describes a refusal and until when it applies.
-func restWords(r refusal, until time.Time) string {
-	return fmt.Sprintf("%s; tried again after %s", r.words(), until.UTC().Format("15:04:05Z"))
+func restWords(r armerr.Refusal, until time.Time) string {
+	return fmt.Sprintf("%s; tried again after %s", r.Words(), until.UTC().Format("15:04:05Z"))
 }
 
 // recall returns the block that applies to s there, if any.
@@ -184,13 +185,13 @@ func (v blockView) recall(s *sku, zone, capacityType string, by buyer) (block, b
 }
 
 // spread returns which offerings a refusal of s blocks, and from which number of vCPUs on.
-func spread(r refusal, s *sku, zone, capacityType string, by buyer) (keys []blockKey, floor int64) {
-	c := r.conduct()
-	if c.larger && !r.limitIsZero {
+func spread(r armerr.Refusal, s *sku, zone, capacityType string, by buyer) (keys []blockKey, floor int64) {
+	c := r.Conduct()
+	if c.Larger && !r.LimitIsZero {
 		floor = s.vcpus
 	}
-	keys = blockKeys(c.avoid, s, zone, capacityType, by.subnet)
-	if c.ofClass {
+	keys = blockKeys(c.Avoid, s, zone, capacityType, by.subnet)
+	if c.OfClass {
 		for i := range keys {
 			keys[i].class = by.class
 		}
@@ -199,32 +200,32 @@ func spread(r refusal, s *sku, zone, capacityType string, by buyer) (keys []bloc
 }
 
 // blockKeys returns the block keys of an extent.
-func blockKeys(e extent, s *sku, zone, sold, subnetID string) []blockKey {
+func blockKeys(e armerr.Extent, s *sku, zone, sold, subnetID string) []blockKey {
 	both := func(k blockKey) []blockKey {
 		onDemand, spot := k, k
 		onDemand.capacityType, spot.capacityType = offering.OnDemand, offering.Spot
 		return []blockKey{onDemand, spot}
 	}
 	switch e {
-	case thisOffer:
+	case armerr.ThisOffering:
 		return []blockKey{{size: s.name, zone: zone, capacityType: sold}}
-	case thisSizeInScope:
+	case armerr.ThisSizeInScope:
 		return []blockKey{{size: s.name, scope: scopeOf(zone), capacityType: sold}}
-	case thisSizeAsSpot:
+	case armerr.ThisSizeAsSpot:
 		return []blockKey{{size: s.name, capacityType: offering.Spot}}
-	case thisSize:
+	case armerr.ThisSize:
 		return both(blockKey{size: s.name})
-	case thisFamily:
+	case armerr.ThisFamily:
 		return []blockKey{{family: s.family, capacityType: sold}}
-	case thisFamilyInZone:
+	case armerr.ThisFamilyInZone:
 		return both(blockKey{family: s.family, zone: zone})
-	case thisFamilyScope:
+	case armerr.ThisFamilyScope:
 		return both(blockKey{family: s.family, scope: scopeOf(zone)})
-	case thisCapacityType:
+	case armerr.ThisCapacityType:
 		return []blockKey{{capacityType: sold}}
-	case everything:
+	case armerr.Everything:
 		return both(blockKey{})
-	case thisSubnet:
+	case armerr.ThisSubnet:
 		return []blockKey{{subnet: subnetID}}
 	}
 	return nil

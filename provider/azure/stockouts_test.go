@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 func testSKU(name, family string, vcpus int64) *sku {
@@ -22,28 +23,28 @@ func TestStockoutsSpread(t *testing.T) {
 	}
 	const spot, onDemand = offering.Spot, offering.OnDemand
 	for _, test := range []struct {
-		refusal refusal
+		refusal armerr.Refusal
 		ct      string
 		ttl     time.Duration
 		probes  []probe
 	}{
-		{refusal{kind: spotQuota}, spot, 10 * time.Minute, []probe{{e4, "r-1", spot, true}, {d2, "0", spot, false}, {d8, "0", spot, true}, {d4, "r-1", onDemand, false}}},
-		{refusal{kind: familyQuota}, onDemand, 10 * time.Minute, []probe{{d2, "r-1", onDemand, false}, {d8, "r-3", onDemand, true}, {e4, "r-1", onDemand, false}, {d4, "r-1", spot, false}}},
-		{refusal{kind: familyQuota, limitIsZero: true}, onDemand, time.Hour, []probe{{d2, "0", onDemand, true}, {e4, "r-1", onDemand, false}}},
-		{refusal{kind: regionalQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", onDemand, false}, {d8, "r-1", spot, false}}},
-		{refusal{kind: machineQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", spot, true}}},
-		{refusal{kind: skuNotAvailable}, onDemand, 23 * time.Hour, []probe{{d4, "r-2", onDemand, true}, {d4, "0", onDemand, false}, {d4, "r-1", spot, false}, {d8, "r-1", onDemand, false}}},
-		{refusal{kind: skuNotAvailable}, spot, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "r-3", onDemand, false}}},
-		{refusal{kind: zonalAllocation}, spot, time.Hour, []probe{{d4, "r-1", onDemand, true}, {d8, "r-1", spot, true}, {d2, "r-1", spot, false}, {d4, "r-2", spot, false}, {e4, "r-1", spot, false}}},
-		{refusal{kind: allocation}, onDemand, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "0", spot, false}}},
-		{refusal{kind: overconstrainedZonal}, spot, time.Hour, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}, {d4, "r-2", spot, false}}},
-		{refusal{kind: overconstrained}, spot, time.Hour, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, false}}},
-		{refusal{kind: sizeNotSupported}, spot, 23 * time.Hour, []probe{{d4, "0", onDemand, true}, {d8, "r-1", spot, false}}},
-		{refusal{kind: spotPrice}, spot, 10 * time.Minute, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, true}, {d4, "r-1", onDemand, false}, {d2, "r-1", spot, false}}},
-		{refusal{kind: bootFailed}, spot, 10 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}}},
-		{refusal{kind: subnetFull}, spot, time.Minute, []probe{{e4, "0", onDemand, true}}},
-		{refusal{kind: otherRefusal}, spot, 3 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-2", spot, false}}},
-		{refusal{kind: throttled}, spot, 0, []probe{{d4, "r-1", spot, false}}},
+		{armerr.Refusal{Kind: armerr.SpotQuota}, spot, 10 * time.Minute, []probe{{e4, "r-1", spot, true}, {d2, "0", spot, false}, {d8, "0", spot, true}, {d4, "r-1", onDemand, false}}},
+		{armerr.Refusal{Kind: armerr.FamilyQuota}, onDemand, 10 * time.Minute, []probe{{d2, "r-1", onDemand, false}, {d8, "r-3", onDemand, true}, {e4, "r-1", onDemand, false}, {d4, "r-1", spot, false}}},
+		{armerr.Refusal{Kind: armerr.FamilyQuota, LimitIsZero: true}, onDemand, time.Hour, []probe{{d2, "0", onDemand, true}, {e4, "r-1", onDemand, false}}},
+		{armerr.Refusal{Kind: armerr.RegionalQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", onDemand, false}, {d8, "r-1", spot, false}}},
+		{armerr.Refusal{Kind: armerr.VMQuota}, onDemand, 10 * time.Minute, []probe{{e4, "r-2", onDemand, true}, {d2, "r-1", spot, true}}},
+		{armerr.Refusal{Kind: armerr.SkuNotAvailable}, onDemand, 23 * time.Hour, []probe{{d4, "r-2", onDemand, true}, {d4, "0", onDemand, false}, {d4, "r-1", spot, false}, {d8, "r-1", onDemand, false}}},
+		{armerr.Refusal{Kind: armerr.SkuNotAvailable}, spot, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "r-3", onDemand, false}}},
+		{armerr.Refusal{Kind: armerr.ZonalAllocation}, spot, time.Hour, []probe{{d4, "r-1", onDemand, true}, {d8, "r-1", spot, true}, {d2, "r-1", spot, false}, {d4, "r-2", spot, false}, {e4, "r-1", spot, false}}},
+		{armerr.Refusal{Kind: armerr.Allocation}, onDemand, time.Hour, []probe{{d4, "r-3", spot, true}, {d4, "0", spot, false}}},
+		{armerr.Refusal{Kind: armerr.OverconstrainedZonal}, spot, time.Hour, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}, {d4, "r-2", spot, false}}},
+		{armerr.Refusal{Kind: armerr.Overconstrained}, spot, time.Hour, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, false}}},
+		{armerr.Refusal{Kind: armerr.SizeNotSupported}, spot, 23 * time.Hour, []probe{{d4, "0", onDemand, true}, {d8, "r-1", spot, false}}},
+		{armerr.Refusal{Kind: armerr.SpotPrice}, spot, 10 * time.Minute, []probe{{d4, "r-2", spot, true}, {d4, "0", spot, true}, {d4, "r-1", onDemand, false}, {d2, "r-1", spot, false}}},
+		{armerr.Refusal{Kind: armerr.BootFailed}, spot, 10 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-1", onDemand, false}}},
+		{armerr.Refusal{Kind: armerr.SubnetFull}, spot, time.Minute, []probe{{e4, "0", onDemand, true}}},
+		{armerr.Refusal{Kind: armerr.OtherRefusal}, spot, 3 * time.Minute, []probe{{d4, "r-1", spot, true}, {d4, "r-2", spot, false}}},
+		{armerr.Refusal{Kind: armerr.Throttled}, spot, 0, []probe{{d4, "r-1", spot, false}}},
 	} {
 		now := time.Unix(0, 0)
 		m := newStockouts(func() time.Time { return now })
@@ -51,7 +52,7 @@ func TestStockoutsSpread(t *testing.T) {
 		learnt := m.current()
 		for _, p := range test.probes {
 			if _, blocked := m.recall(p.sku, p.zone, p.ct, buyer{"class", "subnet"}); blocked != p.blocked {
-				t.Errorf("%s (%s): %s in %s (%s) blocked is %v", test.refusal.kind, test.ct, p.sku.name, p.zone, p.ct, blocked)
+				t.Errorf("%s (%s): %s in %s (%s) blocked is %v", test.refusal.Kind, test.ct, p.sku.name, p.zone, p.ct, blocked)
 			}
 		}
 		if test.ttl == 0 {
@@ -59,11 +60,11 @@ func TestStockoutsSpread(t *testing.T) {
 		}
 		now = now.Add(test.ttl - time.Second)
 		if m.current() != learnt {
-			t.Errorf("%s: forgotten before %v", test.refusal.kind, test.ttl)
+			t.Errorf("%s: forgotten before %v", test.refusal.Kind, test.ttl)
 		}
 		now = now.Add(2 * time.Second)
 		if _, blocked := m.recall(d8, "r-1", test.ct, buyer{"class", "subnet"}); blocked || m.current() == learnt {
-			t.Errorf("%s: not forgotten after %v, or the version says nothing of it", test.refusal.kind, test.ttl)
+			t.Errorf("%s: not forgotten after %v, or the version says nothing of it", test.refusal.Kind, test.ttl)
 		}
 	}
 }
@@ -71,8 +72,8 @@ func TestStockoutsSpread(t *testing.T) {
 func TestStockoutsKeepTheWider(t *testing.T) {
 	m := newStockouts(func() time.Time { return time.Unix(0, 0) })
 	small, large := testSKU("a", "f", 2), testSKU("b", "f", 64)
-	m.learn(refusal{kind: familyQuota}, small, "0", offering.OnDemand, buyer{})
-	m.learn(refusal{kind: familyQuota}, large, "0", offering.OnDemand, buyer{})
+	m.learn(armerr.Refusal{Kind: armerr.FamilyQuota}, small, "0", offering.OnDemand, buyer{})
+	m.learn(armerr.Refusal{Kind: armerr.FamilyQuota}, large, "0", offering.OnDemand, buyer{})
 	if _, blocked := m.recall(small, "0", offering.OnDemand, buyer{}); !blocked {
 		t.Error("a refusal of a large size made one of a small size forgotten")
 	}

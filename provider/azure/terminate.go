@@ -85,7 +85,7 @@ func (p *Provider) endUnseen(ctx context.Context, k backend, name string) error 
 // TerminateUnclaimed deletes all resources of a claim. It reads the virtual machine itself and
 // not the shared list: the creation may have been a moment ago.
 func (p *Provider) TerminateUnclaimed(ctx context.Context, claim provider.Claim) error {
-	release, err := p.claims.lock(ctx, claim.UID)
+	release, err := p.claims.Lock(ctx, claim.UID)
 	if err != nil {
 		return err
 	}

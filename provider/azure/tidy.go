@@ -77,17 +77,7 @@ func (m *stockouts) tidy(now time.Time) {
 func (d *policies) tidy(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.denied, func(_ string, known memo[string]) bool { return now.Sub(known.read) >= policyTTL })
-}
-
-// tidy drops expired entries that were not read again: they are unused. An entry in use whose
-// read fails is renewed every minute.
-func (n *network) tidy(now time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	maps.DeleteFunc(n.denied, func(_ string, known memo[string]) bool { return now.Sub(known.read) >= deniedTTL })
-	maps.DeleteFunc(n.guids, func(_ string, known memo[string]) bool { return now.Sub(known.read) > 2*guidTTL })
-	maps.DeleteFunc(n.dual, func(_ string, known memo[bool]) bool { return now.Sub(known.read) > 2*guidTTL })
+	maps.DeleteFunc(d.denied, func(_ string, known policyDenial) bool { return now.Sub(known.at) >= policyTTL })
 }
 
 func (f *inFlights) tidy(now time.Time) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 // ClassUnprepared is a reason of an AKSNodeClass's ValidationSucceeded condition: launches of
@@ -39,7 +40,7 @@ func (l *launch) unprepared(err error) {
 		return
 	}
 	r := ofPreparation(err)
-	if l.p.stockouts.hindered(l.class.Name, r.words()) {
+	if l.p.stockouts.hindered(l.class.Name, r.Words()) {
 		l.p.stockouts.rest(l.class.Name, ClassUnprepared, r, unpreparedTTL)
 	}
 }
@@ -47,24 +48,24 @@ func (l *launch) unprepared(err error) {
 // unlisted handles a permanent error of listing the virtual machines: the group does not exist,
 // or may not be read.
 func (l *launch) unlisted(err error) {
-	r := classify(err)
-	if r.kind != notFound && r.kind != denied || l.p.mayNotBuy(l.class.Name) != nil {
+	r := armerr.Classify(err)
+	if r.Kind != armerr.NotFound && r.Kind != armerr.Denied || l.p.mayNotBuy(l.class.Name) != nil {
 		return
 	}
-	if l.p.stockouts.hindered(l.class.Name, r.words()) && !l.blame(r) {
+	if l.p.stockouts.hindered(l.class.Name, r.Words()) && !l.blame(r) {
 		l.p.stockouts.rest(l.class.Name, ClassUnprepared, ofPreparation(err), unpreparedTTL)
 	}
 }
 
 // ofPreparation returns the refusal for an error before the request, from Azure or from karve.
-func ofPreparation(err error) refusal {
+func ofPreparation(err error) armerr.Refusal {
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) {
-		return refusal{kind: otherRefusal, code: notReady.Reason, detail: shorten(notReady.Detail), err: err}
+		return armerr.Refusal{Kind: armerr.OtherRefusal, Code: notReady.Reason, Detail: armerr.Shorten(notReady.Detail), Err: err}
 	}
-	r := classify(err)
-	if r.kind == transient { // the error is not Azure's, or it would pass by itself
-		r.code, r.detail = ClassUnprepared, shorten(strings.TrimPrefix(err.Error(), errBeforeRequest.Error()+": "))
+	r := armerr.Classify(err)
+	if r.Kind == armerr.Transient { // the error is not Azure's, or it would pass by itself
+		r.Code, r.Detail = ClassUnprepared, armerr.Shorten(strings.TrimPrefix(err.Error(), errBeforeRequest.Error()+": "))
 	}
 	return r
 }
@@ -76,7 +77,7 @@ func passes(err error) bool {
 	var (
 		offLine net.Error
 		garbled *json.SyntaxError
-		all     *sharedError
+		all     *armerr.SharedError
 		waited  *passingError
 	)
 	switch {
@@ -84,11 +85,11 @@ func passes(err error) bool {
 		errors.As(err, &offLine), errors.As(err, &garbled), errors.As(err, &waited):
 		return true
 	}
-	switch classify(err).kind {
-	case throttled, inUse, staleReference, exists:
+	switch armerr.Classify(err).Kind {
+	case armerr.Throttled, armerr.InUse, armerr.StaleReference, armerr.Exists:
 		return true
-	case transient:
-		return responseOf(err) != nil || errors.As(err, &all)
+	case armerr.Transient:
+		return armerr.ResponseOf(err) != nil || errors.As(err, &all)
 	}
 	return false
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
 
 var _ provider.FailureObserver = (*Provider)(nil)
@@ -23,13 +24,13 @@ func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
 	if s == nil {
 		return
 	}
-	r := refusal{kind: useless, code: notRegistered, detail: shorten(lacks)}
+	r := armerr.Refusal{Kind: armerr.WithoutResource, Code: notRegistered, Detail: armerr.Shorten(lacks)}
 	p.stockouts.learn(r, s, c.Zone, c.CapacityType, buyer{class: class})
 	p.opts.Log.Warn("machine joined without what it was bought for", slog.String("size", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
 	if s.gpus == 0 || !p.stockouts.pluginMissing(class, sizes) {
 		return
 	}
-	r.advice = "machines of several GPU models came without: check that the cluster has a device plugin for them, and that it runs on the class's nodes"
+	r.Advice = "machines of several GPU models came without: check that the cluster has a device plugin for them, and that it runs on the class's nodes"
 	for _, other := range sizes {
 		if other.gpus > 0 {
 			p.stockouts.learn(r, other, c.Zone, c.CapacityType, buyer{class: class})

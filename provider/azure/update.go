@@ -16,6 +16,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -178,8 +179,8 @@ func (p *Provider) update(ctx context.Context, k backend, name string, u updates
 	}
 	if nic != nil {
 		_, err := p.clients.nics.UpdateTags(ctx, p.opts.NodeResourceGroup, nicName(nic), armnetwork.TagsObject{Tags: u.over(nic.Tags)}, nil)
-		if err != nil && classify(err).kind != notFound {
-			return provider.Update{}, wrap(err, "updating the tags of interface %s", nicName(nic))
+		if err != nil && armerr.Classify(err).Kind != armerr.NotFound {
+			return provider.Update{}, armerr.Wrap(err, "updating the tags of interface %s", nicName(nic))
 		}
 	}
 	return p.patch(ctx, name, vm, u)
@@ -219,10 +220,10 @@ func (p *Provider) patch(ctx context.Context, name string, vm *machine, u update
 	}
 	_, err := p.clients.vms.BeginUpdate(ctx, p.opts.NodeResourceGroup, name, body, &armcompute.VirtualMachinesClientBeginUpdateOptions{IfMatch: vm.Etag})
 	if err != nil {
-		if classify(err).kind == exists { // changed meanwhile
+		if armerr.Classify(err).Kind == armerr.Exists { // changed meanwhile
 			return provider.Update{RetryAfter: updateSight}, nil
 		}
-		return provider.Update{}, wrap(err, "updating %s of machine %s", changed, name)
+		return provider.Update{}, armerr.Wrap(err, "updating %s of machine %s", changed, name)
 	}
 	return provider.Update{Changed: changed, RetryAfter: updateSight}, nil
 }

@@ -1,4 +1,4 @@
-package azure
+package armerr
 
 import (
 	"strings"
@@ -20,7 +20,7 @@ func TestMissingPermissionsSayWhichRole(t *testing.T) {
 		{"AuthorizationFailed", authorization, "Microsoft.Storage/things/write", "assign a role with"},
 	} {
 		err := armError(403, "", `{"error":{"code":"`+test.code+`","message":"`+strings.ReplaceAll(test.message, "%", test.action)+`"}}`)
-		words := wrap(err, "acting").Error()
+		words := Wrap(err, "acting").Error()
 		for _, part := range []string{"acting: " + test.code + ": assign ", test.role, test.action, "object id o-1", " on /subscriptions/s/x"} {
 			if !strings.Contains(words, part) {
 				t.Errorf("%s of %s lacks %q: %s", test.code, test.action, part, words)
@@ -30,7 +30,7 @@ func TestMissingPermissionsSayWhichRole(t *testing.T) {
 			t.Errorf("%d letters are too many", len(words))
 		}
 	}
-	if r := classify(armError(403, "", `{"error":{"code":"AuthorizationFailed","message":"no."}}`)); !strings.Contains(r.words(), "check the identity") {
-		t.Errorf("without the action there is no next step: %s", r.words())
+	if r := Classify(armError(403, "", `{"error":{"code":"AuthorizationFailed","message":"no."}}`)); !strings.Contains(r.Words(), "check the identity") {
+		t.Errorf("without the action there is no next step: %s", r.Words())
 	}
 }

@@ -1,4 +1,4 @@
-package azure
+package armerr
 
 import (
 	"cmp"
@@ -8,23 +8,23 @@ import (
 )
 
 // A permission is what karve's identity lacks, by Azure's error.
-type permission struct{ action, scope, principal string }
+type Permission struct{ Action, Scope, principal string }
 
 // Phrases of AuthorizationFailed and LinkedAuthorizationFailed. The latter first names what is
 // allowed, which is ignored.
 var (
-	lackedAction = regexp.MustCompile(`(?:does not have (?:authorization|permission)) to perform action(?:\(s\))? '([^']+)'(?: (?:over|on the linked) scopes?(?:\(s\))? '([^']+)')?`)
-	lackedBy     = regexp.MustCompile(`object id '([^']+)'`)
+	lackedAction    = regexp.MustCompile(`(?:does not have (?:authorization|permission)) to perform action(?:\(s\))? '([^']+)'(?: (?:over|on the linked) scopes?(?:\(s\))? '([^']+)')?`)
+	lackedPrincipal = regexp.MustCompile(`object id '([^']+)'`)
 )
 
-// lacked parses the permission in a refusal's message; the zero permission when it names none.
-func lacked(message string) permission {
+// lackedPermission parses the permission in a refusal's message; the zero permission when it names none.
+func lackedPermission(message string) Permission {
 	action := lackedAction.FindStringSubmatch(message)
 	if action == nil {
-		return permission{}
+		return Permission{}
 	}
-	p := permission{action: action[1], scope: action[2]}
-	if principal := lackedBy.FindStringSubmatch(message); principal != nil {
+	p := Permission{Action: action[1], Scope: action[2]}
+	if principal := lackedPrincipal.FindStringSubmatch(message); principal != nil {
 		p.principal = principal[1]
 	}
 	return p
@@ -41,55 +41,55 @@ var roles = []struct{ prefix, role string }{
 
 // role describes a built-in role that holds the action; reads without another entry are those of
 // sizes, quota, images and disk encryption sets.
-func (p permission) role() string {
+func (p Permission) role() string {
 	for _, r := range roles {
-		if len(p.action) >= len(r.prefix) && strings.EqualFold(p.action[:len(r.prefix)], r.prefix) {
+		if len(p.Action) >= len(r.prefix) && strings.EqualFold(p.Action[:len(r.prefix)], r.prefix) {
 			return fmt.Sprintf("the role %q, or another", r.role)
 		}
 	}
-	if strings.HasSuffix(strings.ToLower(p.action), "/read") {
+	if strings.HasSuffix(strings.ToLower(p.Action), "/read") {
 		return `the role "Reader", or another`
 	}
 	return "a role"
 }
 
-// advice returns the next step.
-func (p permission) advice() string {
+// Advice returns the next step.
+func (p Permission) Advice() string {
 	scope, who := "the scope", "the identity karve runs as"
-	if p.scope != "" {
-		scope = p.scope
+	if p.Scope != "" {
+		scope = p.Scope
 	}
 	if p.principal != "" {
 		who = "object id " + p.principal
 	}
-	return fmt.Sprintf("assign %s with the action %s to %s on %s", p.role(), p.action, who, scope)
+	return fmt.Sprintf("assign %s with the action %s to %s on %s", p.role(), p.Action, who, scope)
 }
 
 // advise sets the next step.
-func (r *refusal) advise(message string) {
-	r.advice = cmp.Or(advise(r.kind, message), absent[r.code])
-	if r.kind == denied {
-		r.lacks = lacked(message).action
+func (r *Refusal) advise(message string) {
+	r.Advice = cmp.Or(advise(r.Kind, message), adviceByCode[r.Code])
+	if r.Kind == Denied {
+		r.Lacks = lackedPermission(message).Action
 	}
 }
 
-// absent is the next step when a resource named in the settings does not exist.
-var absent = map[string]string{
+// adviceByCode is the next step when a resource named in the settings does not exist.
+var adviceByCode = map[string]string{
 	"ResourceGroupNotFound": "correct AZURE_NODE_RESOURCE_GROUP (az aks show --query nodeResourceGroup tells the cluster's), or the id that names the group",
 	"SubscriptionNotFound":  "correct ARM_SUBSCRIPTION_ID, or let the identity that karve runs as read that subscription",
 }
 
 // advise returns the next step after a refusal, if the user must act.
-func advise(k kind, message string) string {
+func advise(k Kind, message string) string {
 	switch k {
-	case denied:
-		if p := lacked(message); p.action != "" {
-			return p.advice()
+	case Denied:
+		if p := lackedPermission(message); p.Action != "" {
+			return p.Advice()
 		}
 		return "check the identity that karve runs as, its federated credential and its role assignments"
-	case disallowed:
+	case Disallowed:
 		return "exempt the node resource group from the policy, or give the NodePool requirements that it allows"
-	case imageMissing:
+	case ImageMissing:
 		return "the image is not to be had in this region: set another imageFamily, or wait until it is published"
 	}
 	return ""

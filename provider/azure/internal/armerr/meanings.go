@@ -1,0 +1,236 @@
+package armerr
+
+import (
+	"strings"
+	"time"
+
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// Kind classifies an ARM error by how karve reacts to it.
+type Kind string
+
+const (
+	FamilyQuota          Kind = "familyQuota"
+	RegionalQuota        Kind = "regionalQuota"
+	SpotQuota            Kind = "spotQuota"
+	VMQuota              Kind = "machineQuota" // number of virtual machines, of any size
+	SkuNotAvailable      Kind = "skuNotAvailable"
+	ZonalAllocation      Kind = "zonalAllocation"
+	Allocation           Kind = "allocation"
+	OverconstrainedZonal Kind = "overconstrainedZonal"
+	Overconstrained      Kind = "overconstrained"
+	SizeNotSupported     Kind = "sizeNotSupported"
+	SpotPrice            Kind = "spotPrice"    // the spot price is above the class's maximum
+	SpotTerms            Kind = "spotTerms"    // the size is not sold as spot on these terms
+	Disallowed           Kind = "disallowed"   // by a policy of the subscription
+	SubnetFull           Kind = "subnetFull"   // no free address
+	BootFailed           Kind = "bootFailed"   // created, but its operating system never reported
+	WithoutResource      Kind = "useless"      // the node joined without the resource it was launched for
+	NoDriver             Kind = "noDriver"     // the class's image has no driver for the size's GPU; nothing was requested
+	OtherRefusal         Kind = "otherRefusal" // a 4xx with an unknown code
+
+	// These are not about the offering: another one would get the same error.
+	StaleReference  Kind = "staleReference" // a referenced resource is gone, mostly a load balancer pool
+	ImageMissing    Kind = "imageMissing"
+	extensionFailed Kind = "extensionFailed" // the virtual machine may well run
+	Exists          Kind = "exists"          // a resource of that name exists
+	NotFound        Kind = "notFound"        // 404
+	InUse           Kind = "inUse"           // busy, such as a NIC reserved for another virtual machine
+	Throttled       Kind = "throttled"       // ask again after retryAfter
+	Denied          Kind = "denied"          // credentials or permissions
+	Transient       Kind = "transient"       // the outcome is unknown
+)
+
+// A meaning is the interpretation of one of Azure's error codes.
+type meaning struct {
+	code string
+	// says is what the error's text must contain as well; the code alone is not always enough.
+	says string
+	Kind Kind
+	// wait is how long the condition lasts when Azure's answer does not say so.
+	wait time.Duration
+}
+
+// meanings are the known error codes of Compute, Network and AKS; the first match decides.
+// Throttling and server errors are recognized by HTTP status first; they are listed here for
+// operations that fail late, whose errors have no status.
+var meanings = []meaning{
+	// Quota, under either of its two codes. Spot comes first: its message may name a family as
+	// well. The last "Cores quota" entry covers families whose name lacks the word.
+	{code: "OperationNotAllowed", says: "LowPriorityCores", Kind: SpotQuota},
+	{code: "OperationNotAllowed", says: "Low Priority Cores", Kind: SpotQuota},
+	{code: "OperationNotAllowed", says: "Total Regional Cores quota", Kind: RegionalQuota},
+	{code: "OperationNotAllowed", says: "Virtual Machines quota", Kind: VMQuota},
+	{code: "OperationNotAllowed", says: "Cores quota", Kind: FamilyQuota},
+
+	// Stock.
+	{code: "SkuNotAvailable", Kind: SkuNotAvailable},
+	{code: "ZonalAllocationFailed", Kind: ZonalAllocation},
+	{code: "AllocationFailed", Kind: Allocation},
+	{code: "OverconstrainedZonalAllocationRequest", Kind: OverconstrainedZonal},
+	{code: "OverconstrainedAllocationRequest", Kind: Overconstrained},
+
+	// What this subscription may buy, and on which terms.
+	{code: "VMSizeNotSupported", Kind: SizeNotSupported},
+	{code: "BadRequest", says: "is not supported for subscription", Kind: SizeNotSupported},
+	{code: "InvalidParameter", says: "is not supported for subscription", Kind: SizeNotSupported},
+	{code: "InvalidParameter", says: "The requested VM size", Kind: SizeNotSupported},
+	{code: "InvalidParameter", says: "Cannot find any valid machines", Kind: NotFound},
+	{code: "SpotPriceGreaterThanProvidedMaxPrice", Kind: SpotPrice},
+	{code: "AzureSpotIsNotSupportedForThisVMSize", Kind: SpotTerms},
+	{code: "AzureSpotFeatureNotEnabledForSubscription", Kind: SpotTerms},
+	{code: "EphemeralOSDisksNotSupportedForSpotVMs", Kind: SpotTerms},
+	{code: "EvictionPolicyCanBeSetOnlyOnAzureSpotVirtualMachines", Kind: SpotTerms},
+	{code: "VMPriorityCannotBeApplied", Kind: SpotTerms},
+	{code: "ConflictingUserInput", says: "pot", Kind: SpotTerms}, // Spot or spot
+	{code: "ConflictingUserInput", Kind: OtherRefusal},
+	{code: "RequestDisallowedByPolicy", Kind: Disallowed},
+
+	// The network.
+	{code: "SubnetIsFull", Kind: SubnetFull},
+	{code: "InsufficientSubnetSize", Kind: SubnetFull},
+	{code: "InvalidResourceReference", Kind: StaleReference, wait: 10 * time.Second},
+	{code: "NicReservedForAnotherVm", Kind: InUse, wait: 30 * time.Second}, // Azure may take up to 180s
+	{code: "NicInUse", Kind: InUse},
+	{code: "AnotherOperationInProgress", Kind: InUse},
+	{code: "RetryableError", Kind: InUse},
+	{code: "RetryableErrorDueToAnotherOperation", Kind: InUse},
+	{code: "OperationNotAllowed", says: "is in progress", Kind: InUse, wait: 30 * time.Second}, // AKS, while the cluster or a pool is updated
+
+	// The virtual machine itself.
+	{code: "ImageNotFound", Kind: ImageMissing},
+	{code: "InvalidParameter", says: "node image version", Kind: ImageMissing}, // AKS's name for an image
+	{code: "GalleryImageNotFound", Kind: ImageMissing},
+	{code: "PlatformImageNotFound", Kind: ImageMissing},
+	{code: "OSProvisioningTimedOut", Kind: BootFailed},
+	{code: "VMExtensionProvisioningError", Kind: extensionFailed},
+	{code: "VMExtensionProvisioningTimeout", Kind: extensionFailed},
+	{code: "VMExtensionHandlerNonTransientError", Kind: extensionFailed},
+	{code: "PropertyChangeNotAllowed", Kind: Exists},
+	{code: "PreconditionFailed", Kind: Exists},
+	{code: "Conflict", Kind: Exists},
+
+	// Any resource.
+	{code: "ResourceNotFound", Kind: NotFound},
+	{code: "ResourceGroupNotFound", Kind: NotFound},
+	{code: "ParentResourceNotFound", Kind: NotFound},
+	{code: "NotFound", Kind: NotFound},
+	{code: "AuthorizationFailed", Kind: Denied},
+	{code: "LinkedAuthorizationFailed", Kind: Denied},
+	{code: "InvalidAuthenticationToken", Kind: Denied},
+	{code: "ExpiredAuthenticationToken", Kind: Denied},
+	{code: "TooManyRequests", Kind: Throttled},
+	{code: "SubscriptionRequestsThrottled", Kind: Throttled},
+	{code: "ResourceRequestsThrottled", Kind: Throttled},
+	{code: "InternalServerError", Kind: Transient},
+	{code: "InternalExecutionError", Kind: Transient},
+	{code: "ServiceUnavailable", Kind: Transient},
+	{code: "GatewayTimeout", Kind: Transient},
+}
+
+// MeaningOf returns the meaning of a code; an unknown code is an OtherRefusal.
+func MeaningOf(code, text string) meaning {
+	known := code
+	if code == "QuotaExceeded" { // AKS's code for Compute's quota errors
+		known = "OperationNotAllowed"
+	}
+	for _, m := range meanings {
+		if m.code == known && strings.Contains(text, m.says) {
+			return m
+		}
+	}
+	return meaning{code: code, Kind: OtherRefusal}
+}
+
+// Reasons of provider.Attempt.
+const (
+	ReasonQuota      = "Quota"
+	reasonOutOfStock = "OutOfStock"
+	ReasonRestricted = "Restricted"
+	reasonThrottled  = "Throttled"
+	ReasonNetwork    = "Network"
+	reasonOther      = "Other"
+)
+
+// A Conduct is how karve reacts to a refusal of some kind.
+type conduct struct {
+	reason string // of the provider.Attempt
+	// Avoid are the offerings that are blocked, rest for how long; empty blocks none, as another
+	// offering would get the same error.
+	Avoid  Extent
+	For    time.Duration
+	atNone time.Duration // For if the quota limit is zero; zero: rest
+	spot   time.Duration // For if the offering was spot; zero: rest
+	// Larger means that only sizes of at least as many vCPUs are blocked.
+	Larger bool
+	// OfClass means that the node class may be the cause: offerings are blocked for that class
+	// only.
+	OfClass bool
+}
+
+// An Extent is a set of offerings, relative to the one that was refused.
+type Extent string
+
+const (
+	ThisOffering     Extent = "offer"           // size, zone and capacity type
+	ThisSizeInScope  Extent = "size in scope"   // all zones, or the region without a zone
+	ThisSizeAsSpot   Extent = "size as spot"    // in any zone
+	ThisSize         Extent = "size"            // in any zone, any capacity type
+	ThisFamily       Extent = "family"          // in any zone, of this capacity type
+	ThisFamilyInZone Extent = "family in zone"  // any capacity type
+	ThisFamilyScope  Extent = "family in scope" // any capacity type
+	ThisCapacityType Extent = "capacity type"   // all sizes
+	ThisSubnet       Extent = "subnet"          // all nodes that would join it
+	Everything       Extent = "everything"
+)
+
+// conducts has an entry for every kind.
+var conducts = map[Kind]conduct{
+	FamilyQuota:          {reason: ReasonQuota, Avoid: ThisFamily, For: 10 * time.Minute, atNone: time.Hour, Larger: true},
+	RegionalQuota:        {reason: ReasonQuota, Avoid: ThisCapacityType, For: 10 * time.Minute, Larger: true},
+	SpotQuota:            {reason: ReasonQuota, Avoid: ThisCapacityType, For: 10 * time.Minute, atNone: time.Hour, Larger: true},
+	VMQuota:              {reason: ReasonQuota, Avoid: Everything, For: 10 * time.Minute}, // every size counts as one
+	SkuNotAvailable:      {reason: reasonOutOfStock, Avoid: ThisSizeInScope, For: 23 * time.Hour, spot: time.Hour},
+	ZonalAllocation:      {reason: reasonOutOfStock, Avoid: ThisFamilyInZone, For: time.Hour, Larger: true},
+	Allocation:           {reason: reasonOutOfStock, Avoid: ThisFamilyScope, For: time.Hour, Larger: true},
+	OverconstrainedZonal: {reason: reasonOutOfStock, Avoid: ThisOffering, For: time.Hour},
+	Overconstrained:      {reason: reasonOutOfStock, Avoid: ThisSizeInScope, For: time.Hour},
+	SizeNotSupported:     {reason: ReasonRestricted, Avoid: ThisSize, For: 23 * time.Hour},
+	SpotPrice:            {reason: ReasonRestricted, Avoid: ThisSizeAsSpot, For: 10 * time.Minute, OfClass: true}, // prices move
+	SpotTerms:            {reason: ReasonRestricted, Avoid: ThisSizeAsSpot, For: time.Hour},
+	Disallowed:           {reason: ReasonRestricted, Avoid: ThisSize, For: 10 * time.Minute, OfClass: true},
+	SubnetFull:           {reason: ReasonNetwork, Avoid: ThisSubnet, For: time.Minute},
+	BootFailed:           {reason: reasonOther, Avoid: ThisOffering, For: 10 * time.Minute, OfClass: true},
+	WithoutResource:      {reason: reasonOther, Avoid: ThisSize, For: time.Hour, OfClass: true},
+	NoDriver:             {reason: ReasonRestricted, Avoid: ThisSize, For: 10 * time.Minute, OfClass: true},
+	OtherRefusal:         {reason: reasonOther, Avoid: ThisOffering, For: 3 * time.Minute, OfClass: true},
+	StaleReference:       {reason: ReasonNetwork},
+	ImageMissing:         {reason: reasonOther},
+	extensionFailed:      {reason: reasonOther},
+	Exists:               {reason: reasonOther},
+	NotFound:             {reason: reasonOther},
+	InUse:                {reason: reasonOther},
+	Throttled:            {reason: reasonThrottled},
+	Denied:               {reason: reasonOther},
+	Transient:            {reason: reasonOther},
+}
+
+func (r Refusal) Conduct() conduct { return conducts[r.Kind] }
+
+func (r Refusal) Reason() string { return r.Conduct().reason }
+
+// AboutOffering reports whether another offering may succeed.
+func (r Refusal) AboutOffering() bool { return r.Conduct().Avoid != "" }
+
+// BlockedFor returns how long the offerings of a refusal are blocked.
+func (r Refusal) BlockedFor(capacityType string) time.Duration {
+	c := r.Conduct()
+	switch {
+	case r.LimitIsZero && c.atNone > 0:
+		return c.atNone
+	case capacityType == offering.Spot && c.spot > 0:
+		return c.spot
+	}
+	return c.For
+}

@@ -1,0 +1,117 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A table caches facts by key. Concurrent callers share one read: the first of a thousand
+// launches come together. When a read fails, the cached value stays and is read again after a
+// minute. A slow read blocks no caller for longer than the patience: the caller then gets the
+// cached value, or an error.
+type table[V any] struct {
+	name string // of the facts, for errors; the key follows
+	// empty reports whether a value may be empty by mistake. Such a value is read again after a
+	// minute, and ignored if there was another before; nil means never.
+	empty func(V) bool
+	ttl   time.Duration
+	env
+
+	reads reads
+
+	mu    sync.Mutex
+	known map[string]fact[V]
+}
+
+// A fact is a value with the time it was read; a zero time means never.
+type fact[V any] struct {
+	value V
+	read  time.Time
+}
+
+const (
+	// longestRead is the timeout of a read, retries included.
+	longestRead = 30 * time.Second
+	// againAfter is how soon a read that failed or was empty is repeated.
+	againAfter = time.Minute
+)
+
+// get returns the cached value, or reads it again when it has expired.
+func (t *table[V]) get(ctx context.Context, key string, read func(context.Context) (V, error)) (V, error) {
+	known, now := t.cached(key), t.now()
+	if !known.read.IsZero() && now.Sub(known.read) < t.ttl {
+		return known.value, nil
+	}
+	brief, stop := context.WithTimeout(ctx, t.patience)
+	defer stop()
+	value, err := share(brief, &t.reads, key, t.panics, func(ctx context.Context) (V, error) {
+		ctx, stop := context.WithTimeout(ctx, longestRead)
+		defer stop()
+		value, err := read(ctx)
+		return t.take(key, value, err, now)
+	})
+	switch {
+	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+		return value, err
+	case !known.read.IsZero():
+		return known.value, nil
+	}
+	return value, fmt.Errorf("reading %s: no answer for %v: %w", strings.TrimSpace(t.name+" "+key), t.patience, err) // passes by itself
+}
+
+func (t *table[V]) cached(key string) fact[V] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known[key]
+}
+
+// take stores the result of a read that began at asked, and returns the value that now counts.
+func (t *table[V]) take(key string, value V, err error, asked time.Time) (V, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.known[key]
+	again := asked.Add(againAfter - t.ttl) // a value read at that time expires in a minute
+	switch {
+	case err != nil && last.read.IsZero():
+		return value, err
+	case err != nil, t.empty != nil && t.empty(value):
+		t.store(key, fact[V]{last.value, again})
+	default:
+		t.store(key, fact[V]{value, asked})
+	}
+	return t.known[key].value, nil
+}
+
+func (t *table[V]) store(key string, f fact[V]) {
+	if t.known == nil {
+		t.known = map[string]fact[V]{}
+	}
+	t.known[key] = f
+}
+
+// put caches a value that was read for another purpose.
+func (t *table[V]) put(key string, value V) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.store(key, fact[V]{value, t.now()})
+}
+
+// forget makes the next get of every key read.
+func (t *table[V]) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.known)
+}
+
+// forgetOlder drops values read before that time. A value in use whose read fails is renewed
+// every minute.
+func (t *table[V]) forgetOlder(than time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.known, func(_ string, f fact[V]) bool { return f.read.Before(than) })
+}
