@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 )
 
 // addressBudget returns the quota name of a subnet's free addresses. Nodes of a cluster are in
@@ -23,14 +24,14 @@ func addressBudget(s subnetID) string {
 // freed since.
 type addressBook struct {
 	subnet subnetID
-	source *source[usages] // the quota of this subnet only
+	source *cached.Source[usages] // the quota of this subnet only
 	ledger *ledger
 	asked  time.Time // last use; guarded by addressBooks.mu
 }
 
 // addressBooks holds the addressBooks by subnet ID in lower case.
 type addressBooks struct {
-	env
+	cached.Env
 	// read returns how many addresses a subnet has, and how many are in use.
 	read func(context.Context, subnetID) (size, used int64, err error)
 
@@ -44,21 +45,21 @@ func (b *addressBooks) of(id string) *addressBook {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if book, known := b.byID[id]; known {
-		book.asked = b.now()
+		book.asked = b.Now()
 		return book
 	}
 	subnet, err := parseSubnetID(id)
 	if err != nil {
 		return nil
 	}
-	book := &addressBook{subnet: subnet, ledger: newLedger(), asked: b.now()}
-	book.source = &source[usages]{
-		name: "addresses of subnet " + subnet.subnet, env: b.env,
-		load: func(ctx context.Context) (usages, error) {
+	book := &addressBook{subnet: subnet, ledger: newLedger(), asked: b.Now()}
+	book.source = &cached.Source[usages]{
+		Name: "addresses of subnet " + subnet.subnet, Env: b.Env,
+		Load: func(ctx context.Context) (usages, error) {
 			size, used, err := b.read(ctx, subnet)
 			return usages{addressBudget(subnet): {limit: size, used: used}}, err
 		},
-		same: usages.sameLimits,
+		Same: usages.sameLimits,
 	}
 	b.byID[id] = book
 	return book
@@ -79,8 +80,8 @@ func (b *addressBook) left() map[string]int64 {
 	if b == nil {
 		return nil
 	}
-	known := b.source.read()
-	return b.ledger.left([]string{addressBudget(b.subnet)}, known.value, known.taken)
+	known := b.source.State()
+	return b.ledger.left([]string{addressBudget(b.subnet)}, known.Value, known.Taken)
 }
 
 // problem describes why the subnet could not be read; empty when it could.
@@ -88,11 +89,11 @@ func (b *addressBook) problem() string {
 	if b == nil {
 		return ""
 	}
-	known := b.source.read()
-	if known.problem != "" && known.version == 0 {
-		return known.problem + ": machines are bought without regard to the addresses left"
+	known := b.source.State()
+	if known.Problem != "" && known.Version == 0 {
+		return known.Problem + ": machines are bought without regard to the addresses left"
 	}
-	return known.problem
+	return known.Problem
 }
 
 // How often addresses are counted again.
@@ -104,10 +105,10 @@ const (
 
 // keepAddresses checks every minute whether addresses have to be counted again.
 func (p *Provider) keepAddresses(ctx context.Context) {
-	for pause(ctx, addressesBusy) {
+	for cached.Pause(ctx, addressesBusy) {
 		for _, book := range p.addresses.all() {
-			if book.ledger.active() || p.opts.Now().Sub(book.source.read().taken) >= addressesEvery {
-				book.source.ask(ctx) // does not wait: an error of one subnet must not delay the others
+			if book.ledger.active() || p.opts.Now().Sub(book.source.State().Taken) >= addressesEvery {
+				book.source.Request(ctx) // does not wait: an error of one subnet must not delay the others
 			}
 		}
 	}
@@ -141,15 +142,15 @@ func (p *Provider) addressDraw(sh shape) (offering.QuotaUse, bool) {
 // reserve takes an offering's quota use out of the quota and the subnet, or returns the name of
 // the quota that is too small.
 func (l *launch) reserve(draws []offering.QuotaUse) (short string, ok bool) {
-	if short, ok := l.p.ledger.reserve(l.name, draws, l.in.quota.value, l.in.quota.taken); !ok {
+	if short, ok := l.p.ledger.reserve(l.name, draws, l.in.quota.Value, l.in.quota.Taken); !ok {
 		return short, false
 	}
 	book := l.p.addresses.of(l.subnet())
 	if book == nil {
 		return "", true
 	}
-	known := book.source.read()
-	if short, ok := book.ledger.reserve(l.name, draws, known.value, known.taken); !ok {
+	known := book.source.State()
+	if short, ok := book.ledger.reserve(l.name, draws, known.Value, known.Taken); !ok {
 		l.p.ledger.cancel(l.name)
 		return short, false
 	}
@@ -188,14 +189,14 @@ func (p *Provider) credit(machine string, draws []offering.QuotaUse, at time.Tim
 // either is newer than before.
 func (l *launch) recount(ctx context.Context) (bool, error) {
 	lately := l.p.opts.Now().Add(-5 * time.Second)
-	err := l.p.quota.refreshOlder(ctx, lately)
-	fresh := l.p.quota.read()
-	newer := fresh.taken.After(l.in.quota.taken)
+	err := l.p.quota.RefreshOlder(ctx, lately)
+	fresh := l.p.quota.State()
+	newer := fresh.Taken.After(l.in.quota.Taken)
 	l.in.quota = fresh
 	if book := l.p.addresses.of(l.subnet()); book != nil {
-		before := book.source.read().taken
-		err = errors.Join(err, book.source.refreshOlder(ctx, lately))
-		newer = newer || book.source.read().taken.After(before)
+		before := book.source.State().Taken
+		err = errors.Join(err, book.source.RefreshOlder(ctx, lately))
+		newer = newer || book.source.State().Taken.After(before)
 	}
 	if err != nil && !newer {
 		return false, fmt.Errorf("counting anew: %w", err)

@@ -23,6 +23,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -32,7 +33,7 @@ type byAKS struct {
 	p        *Provider
 	machines *aks.MachinesClient
 	pools    *aks.AgentPoolsClient
-	shelf    shelf
+	shelf    armlist.Resource
 	virtual  *regexp.Regexp // matches names of virtual machines of the pool; captures the handle
 
 	making *batcher[newMachine]
@@ -57,9 +58,9 @@ func newByAKS(p *Provider) (*byAKS, error) {
 		return nil, fmt.Errorf("making container service clients: %w", err)
 	}
 	a := &byAKS{p: p, machines: factory.NewMachinesClient(), pools: factory.NewAgentPoolsClient()}
-	a.shelf = shelf{
-		what: "machines of agent pool " + o.AKSMachines.Pool, version: "2026-04-02-preview",
-		provider: "Microsoft.ContainerService/managedClusters/" + url.PathEscape(o.ClusterName) + "/agentPools/" + url.PathEscape(o.AKSMachines.Pool) + "/machines",
+	a.shelf = armlist.Resource{
+		What: "machines of agent pool " + o.AKSMachines.Pool, Version: "2026-04-02-preview",
+		Provider: "Microsoft.ContainerService/managedClusters/" + url.PathEscape(o.ClusterName) + "/agentPools/" + url.PathEscape(o.AKSMachines.Pool) + "/machines",
 	}
 	a.virtual = regexp.MustCompile(`(?i)^aks-` + regexp.QuoteMeta(o.AKSMachines.Pool) + `-(.+)-\d{8}-vm$`)
 	a.making = newBatcher(o.AKSMachines.Batching, o.Panics, a.create)
@@ -181,7 +182,7 @@ func (a *byAKS) read(ctx context.Context, handle string) (*machine, error) {
 	if gone, err := a.isGone(ctx, handle); gone || err != nil {
 		return nil, cmp.Or(err, provider.ErrNotFound)
 	}
-	if known := a.p.machines.current().byName[handle]; known != nil && !known.bare {
+	if known := a.p.machines.Last().ByName[handle]; known != nil && !known.bare {
 		if vm, err := a.behind(ctx, known); !errors.Is(err, provider.ErrNotFound) {
 			return vm, err
 		}
@@ -213,11 +214,11 @@ func (a *byAKS) behind(ctx context.Context, m *machine) (*machine, error) {
 // forgotten looks for the virtual machine of a machine that AKS does not know: the virtual
 // machine's name in Compute's list contains the handle.
 func (a *byAKS) forgotten(ctx context.Context, handle string) (*machine, error) {
-	v, err := a.p.machines.since(ctx, a.p.opts.Now().Add(-a.pace()))
+	v, err := a.p.machines.Since(ctx, a.p.opts.Now().Add(-a.pace()))
 	if err != nil {
 		return nil, err
 	}
-	if m := v.byName[handle]; m != nil && !m.bare {
+	if m := v.ByName[handle]; m != nil && !m.bare {
 		return a.behind(ctx, m)
 	}
 	return nil, provider.ErrNotFound
@@ -227,8 +228,8 @@ func (a *byAKS) forgotten(ctx context.Context, handle string) (*machine, error) 
 // started since then lacks it, and so does Compute. Asking AKS about each would take a minute
 // for thirty machines.
 func (a *byAKS) isGone(ctx context.Context, handle string) (bool, error) {
-	f, v := a.p.inFlight.get(handle), a.p.machines.current()
-	if !f.leaving || f.virtual == "" || v.byName[handle] != nil || v.mayHold(handle) || !v.started.After(f.asked) {
+	f, v := a.p.inFlight.get(handle), a.p.machines.Last()
+	if !f.leaving || f.virtual == "" || v.ByName[handle] != nil || v.MayHold(handle) || !v.Started.After(f.asked) {
 		return false, nil
 	}
 	_, err := byCompute{a.p}.read(ctx, f.virtual)
@@ -298,7 +299,7 @@ func (a *byAKS) remove(ctx context.Context, handles []string) []error {
 
 // rows lists the machines of the pool. A pool that does not exist has none.
 func (a *byAKS) rows(ctx context.Context) ([]json.RawMessage, error) {
-	rows, pages, err := a.shelf.rows(ctx, a.p.clients.arm, a.p.opts.SubscriptionID, a.p.opts.AKSMachines.ResourceGroup)
+	rows, pages, err := a.shelf.Rows(ctx, a.p.clients.arm, a.p.opts.SubscriptionID, a.p.opts.AKSMachines.ResourceGroup)
 	if armerr.Classify(err).Kind == armerr.NotFound {
 		return nil, nil
 	}

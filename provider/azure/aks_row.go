@@ -13,6 +13,7 @@ import (
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -32,7 +33,7 @@ func isAKSRow(row json.RawMessage) bool {
 }
 
 func (a *byAKS) decode(row json.RawMessage) (*machine, error) {
-	m, err := decodeRow[aks.Machine](a.p)(row)
+	m, err := armlist.Decode[aks.Machine](&a.p.decoder, row)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 )
 
 // auxiliaryHeader carries a token for resources that another tenant shares, beside karve's own
@@ -33,16 +35,16 @@ type auxiliary struct {
 	transport policy.Transporter
 	url       string // empty: no token is needed
 	audience  string
-	env
+	cached.Env
 
 	mu     sync.Mutex
 	token  azcore.AccessToken
-	asking *asking // nil while no request is in flight
-	held   holdOff
+	asking *cached.Request // nil while no request is in flight
+	held   cached.Backoff
 }
 
 func newAuxiliary(o *Options) *auxiliary {
-	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), env: o.env()}
+	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), Env: o.env()}
 	if o.ClientOptions != nil && o.ClientOptions.Transport != nil {
 		a.transport = o.ClientOptions.Transport
 	}
@@ -81,35 +83,35 @@ var errTokenRefused = errors.New("the right to use AKS's shared galleries was re
 // renew requests a token when it is due.
 func (a *auxiliary) renew(ctx context.Context) error {
 	a.mu.Lock()
-	now := a.now()
+	now := a.Now()
 	switch {
 	case a.token.Token != "" && !a.due(now) && a.token.ExpiresOn.Sub(now) > auxiliaryMargin:
 		a.mu.Unlock()
 		return nil
-	case now.Before(a.held.until):
+	case now.Before(a.held.Until):
 		defer a.mu.Unlock()
-		return a.held.err
+		return a.held.Err
 	case a.asking == nil:
-		asking, lasting := newAsking(ctx, now)
+		asking, lasting := cached.NewRequest(ctx, now)
 		a.asking = asking
-		a.panics.Go(panicsHere, func() { a.replace(lasting, asking) })
+		a.Panics.Go(cached.PanicsName, func() { a.replace(lasting, asking) })
 	}
 	asking := a.asking
 	a.mu.Unlock()
-	return asking.waitBriefly(ctx, now, a.patience)
+	return asking.WaitBriefly(ctx, now, a.Patience)
 }
 
-func (a *auxiliary) replace(ctx context.Context, asking *asking) {
+func (a *auxiliary) replace(ctx context.Context, asking *cached.Request) {
 	var token azcore.AccessToken
-	err := a.panics.Do(panicsHere, func() (err error) { token, err = a.ask(ctx); return err })
+	err := a.Panics.Do(cached.PanicsName, func() (err error) { token, err = a.ask(ctx); return err })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.asking = nil; err != nil {
-		a.held.failed(err, a.now())
+		a.held.Failed(err, a.Now())
 	} else {
-		a.token, a.held = token, holdOff{}
+		a.token, a.held = token, cached.Backoff{}
 	}
-	asking.answered(err)
+	asking.Finish(err)
 }
 
 // stop cancels a request in flight.
@@ -117,7 +119,7 @@ func (a *auxiliary) stop() {
 	a.mu.Lock()
 	asking := a.asking
 	a.mu.Unlock()
-	asking.stop()
+	asking.Stop()
 }
 
 // due reports whether the token should be renewed before auxiliaryMargin. A token without
@@ -130,7 +132,7 @@ func (a *auxiliary) due(now time.Time) bool {
 func (a *auxiliary) lasts() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.token.Token != "" && a.token.ExpiresOn.Sub(a.now()) > auxiliaryMargin
+	return a.token.Token != "" && a.token.ExpiresOn.Sub(a.Now()) > auxiliaryMargin
 }
 
 // forget makes the next creation request a new token.

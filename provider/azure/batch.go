@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/internal/panics"
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 )
 
 // A batcher combines orders that Azure accepts as one request: orders with the same key that
@@ -69,7 +70,7 @@ func (b *batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
 		b.open[key] = x
 		// The batch must be sent even if the first caller gives up.
 		lasting := context.WithoutCancel(ctx)
-		b.panics.Go(panicsHere, func() { b.run(lasting, key, x) })
+		b.panics.Go(cached.PanicsName, func() { b.run(lasting, key, x) })
 	}
 	o := &order[T]{what: what, answer: make(chan error, 1)}
 	x.orders = append(x.orders, o)
@@ -121,7 +122,7 @@ func (b *batcher[T]) run(ctx context.Context, key string, x *batch[T]) {
 
 // sent sends orders. After a panic the result of every order is unknown.
 func (b *batcher[T]) sent(ctx context.Context, orders []T) (became []error) {
-	if err := b.panics.Do(panicsHere, func() error { became = b.send(ctx, orders); return nil }); err != nil {
+	if err := b.panics.Do(cached.PanicsName, func() error { became = b.send(ctx, orders); return nil }); err != nil {
 		return slices.Repeat([]error{err}, len(orders))
 	}
 	return became

@@ -14,6 +14,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
@@ -43,9 +44,9 @@ type availableFrom struct{ stock, limits uint64 }
 
 // inputs is one consistent view of everything that a catalog depends on.
 type inputs struct {
-	skus   answer[skuSet]
-	prices answer[priceTable]
-	quota  answer[usages]
+	skus   cached.State[skuSet]
+	prices cached.State[priceTable]
+	quota  cached.State[usages]
 }
 
 // Catalog returns the instance types for a node class. The first call reads the region's sizes,
@@ -61,7 +62,7 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 	}
 	sh := p.shape(c)
 	if book := p.addresses.of(sh.subnet); book != nil {
-		book.source.tryRead(ctx)
+		book.source.TryEnsure(ctx)
 	}
 	p.tidy()
 	return p.catalog(class, sh, in), nil
@@ -73,14 +74,14 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 func (p *Provider) inputs(ctx context.Context) (inputs, error) {
 	var missing error
 	var group panics.Group // each takes a second or more, the first time
-	group.Go(func() error { missing = p.skus.ensure(ctx); return nil })
-	group.Go(func() error { p.prices.tryRead(ctx); return nil })
-	group.Go(func() error { p.quota.tryRead(ctx); return nil })
+	group.Go(func() error { missing = p.skus.Ensure(ctx); return nil })
+	group.Go(func() error { p.prices.TryEnsure(ctx); return nil })
+	group.Go(func() error { p.quota.TryEnsure(ctx); return nil })
 	_ = group.Wait() // the error is in missing
 	if err := errors.Join(missing, ctx.Err()); err != nil {
 		return inputs{}, err
 	}
-	return inputs{skus: p.skus.read(), prices: p.prices.read(), quota: p.quota.read()}, nil
+	return inputs{skus: p.skus.State(), prices: p.prices.State(), quota: p.quota.State()}, nil
 }
 
 func (p *Provider) catalog(name string, sh shape, in inputs) *provider.Snapshot {
@@ -105,9 +106,9 @@ func (p *Provider) built(name string, sh shape, in inputs) *catalog {
 		c = &catalog{}
 		p.catalogs.classes[name] = c
 	}
-	built := builtFrom{shape: sh, skus: in.skus.version, prices: in.prices.version, memory: p.memory.now()}
+	built := builtFrom{shape: sh, skus: in.skus.Version, prices: in.prices.Version, memory: p.memory.now()}
 	if c.set == nil || c.built != built {
-		*c = catalog{built: built, set: p.buildTypes(in.skus.value, in.prices.value, sh), snapshot: c.snapshot}
+		*c = catalog{built: built, set: p.buildTypes(in.skus.Value, in.prices.Value, sh), snapshot: c.snapshot}
 	}
 	c.asked = p.opts.Now()
 	return c
@@ -119,20 +120,20 @@ func (c *catalog) refresh(p *Provider, name string, in inputs) {
 	blocks, stock := p.stockouts.snapshot()
 	book := p.addresses.of(c.built.shape.subnet)
 	next := provider.Snapshot{
-		QuotaLeft: p.ledger.left(c.set.budgets, in.quota.value, in.quota.taken),
+		QuotaLeft: p.ledger.left(c.set.budgets, in.quota.Value, in.quota.Taken),
 		Taken:     in.taken(),
 		Listed:    in.listed(),
-		Unread:    in.skus.value.unread,
+		Unread:    in.skus.Value.unread,
 		Problem:   in.problem(c.set, p.judge.listed, book),
 	}
 	maps.Copy(next.QuotaLeft, book.left())
 	next.QuotaPressure = p.pressure.observe(p.opts.Now(), next.QuotaLeft)
-	available := availableFrom{stock: stock, limits: in.quota.version}
+	available := availableFrom{stock: stock, limits: in.quota.Version}
 	old := c.snapshot
 	if old != nil && c.available == available {
 		next.Types = old.Types
 	} else {
-		next.Types = p.availableTypes(c.set, blocks, in.quota.value, buyer{name, c.built.shape.subnet})
+		next.Types = p.availableTypes(c.set, blocks, in.quota.Value, buyer{name, c.built.shape.subnet})
 		if old != nil && reflect.DeepEqual(old.Types, next.Types) {
 			next.Types = old.Types
 		}
@@ -153,8 +154,8 @@ func sameTypes(a, b []offering.InstanceType) bool {
 
 // taken returns when the oldest part was read.
 func (in inputs) taken() time.Time {
-	oldest := in.skus.taken
-	for _, t := range []time.Time{in.prices.taken, in.quota.taken} {
+	oldest := in.skus.Taken
+	for _, t := range []time.Time{in.prices.Taken, in.quota.Taken} {
 		if !t.IsZero() && t.Before(oldest) {
 			oldest = t
 		}
@@ -165,23 +166,23 @@ func (in inputs) taken() time.Time {
 // listed returns when the region's sizes were read; zero while that fails. Prices and quota
 // remove no size from the list.
 func (in inputs) listed() time.Time {
-	if in.skus.problem != "" {
+	if in.skus.Problem != "" {
 		return time.Time{}
 	}
-	return in.skus.taken
+	return in.skus.Taken
 }
 
 func (in inputs) problem(set *typeSet, list pricelist.List, book *addressBook) string {
 	var parts []string
-	for _, problem := range []string{in.skus.problem, in.skus.value.unreadInWords(), in.prices.problem, in.quota.problem, book.problem()} {
+	for _, problem := range []string{in.skus.Problem, in.skus.Value.unreadInWords(), in.prices.Problem, in.quota.Problem, book.problem()} {
 		if problem != "" {
 			parts = append(parts, problem)
 		}
 	}
-	if in.prices.problem != "" {
+	if in.prices.Problem != "" {
 		parts = append(parts, set.otherPrices(list)...)
 	}
-	if families := in.quota.value.unlisted(set.budgets); len(families) > 0 {
+	if families := in.quota.Value.unlisted(set.budgets); len(families) > 0 {
 		parts = append(parts, fmt.Sprintf("the region's quota does not list %s: its machines are bought until Azure refuses them", few(families)))
 	}
 	return strings.Join(parts, "; ")

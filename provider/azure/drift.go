@@ -169,7 +169,7 @@ func (p *Provider) listed(m provider.LaunchedNode) *machine {
 		return nil // not launched yet
 	}
 	_, handle := p.backendOf(name)
-	return p.machines.current().byName[handle]
+	return p.machines.Last().ByName[handle]
 }
 
 // settled returns an error when the part of the class's status behind the condition is not up to

@@ -22,16 +22,16 @@ var _ provider.DriftNotifier = (*Provider)(nil)
 // recreate, and those whose size has changed. A virtual machine that is seen for the first time
 // has not changed.
 func (p *Provider) DriftChanged() []string {
-	v := p.machines.current()
+	v := p.machines.Last()
 	r := &p.driftNotices
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if v.byName == nil || v.started.Equal(r.started) {
+	if v.ByName == nil || v.Started.Equal(r.started) {
 		return nil
 	}
-	seen := make(map[string]string, len(v.byName))
+	seen := make(map[string]string, len(v.ByName))
 	var claims []string
-	for handle, vm := range v.byName {
+	for handle, vm := range v.ByName {
 		if !p.ours(vm) {
 			continue
 		}
@@ -40,7 +40,7 @@ func (p *Provider) DriftChanged() []string {
 			claims = append(claims, claimOf(vm))
 		}
 	}
-	r.started, r.seen = v.started, seen
+	r.started, r.seen = v.Started, seen
 	slices.Sort(claims)
 	return claims
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -27,10 +28,10 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 	}
 	l.settleOn(v)
 	flight := l.p.inFlight.get(l.name)
-	if !flight.asked.IsZero() && !v.started.After(flight.asked) {
+	if !flight.asked.IsZero() && !v.Started.After(flight.asked) {
 		return nil, false, nil
 	}
-	vm = v.byName[l.name]
+	vm = v.ByName[l.name]
 	switch {
 	case vm == nil && flight.leaving:
 		l.p.credit(l.name, flight.draws, now)
@@ -50,22 +51,22 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 // claim accepts any list that this process has read: after a quiet hour the first of many claims
 // would otherwise wait for all pages. No call waits here while another reads the list, as
 // workers are few: look returns no view then and sets l.again to the time until there is one.
-func (l *launch) look(ctx context.Context, now time.Time) (v view[*machine], err error) {
-	if v := l.p.machines.current(); v.byName != nil && (l.claim.Urgent || now.Sub(v.started) < oldView) && l.unheardOf(v) {
+func (l *launch) look(ctx context.Context, now time.Time) (v armlist.View[*machine], err error) {
+	if v := l.p.machines.Last(); v.ByName != nil && (l.claim.Urgent || now.Sub(v.Started) < oldView) && l.unheardOf(v) {
 		return v, nil
 	}
-	v, l.again, err = l.p.machines.tryList(ctx, now.Add(-l.p.pace()))
+	v, l.again, err = l.p.machines.TrySince(ctx, now.Add(-l.p.pace()))
 	return v, err
 }
 
 // unheardOf reports whether neither this process nor the list knows a virtual machine of the
 // claim.
-func (l *launch) unheardOf(v view[*machine]) bool {
+func (l *launch) unheardOf(v armlist.View[*machine]) bool {
 	if l.claim.LaunchState[AnnotationOperation] != "" || l.p.legacy(v, l.claim) != nil {
 		return false
 	}
 	for _, k := range l.p.backends {
-		if name := k.handle(l.claim); v.byName[name] != nil || !l.p.inFlight.get(name).asked.IsZero() {
+		if name := k.handle(l.claim); v.ByName[name] != nil || !l.p.inFlight.get(name).asked.IsZero() {
 			return false
 		}
 	}
@@ -74,13 +75,13 @@ func (l *launch) unheardOf(v view[*machine]) bool {
 
 // settleOn selects the backend that created the claim's virtual machine. If there is none, the
 // backend for new virtual machines stays selected.
-func (l *launch) settleOn(v view[*machine]) {
+func (l *launch) settleOn(v armlist.View[*machine]) {
 	if theirs := l.p.legacy(v, l.claim); theirs != nil {
 		l.maker, l.name = theirs.maker, theirs.handle
 		return
 	}
 	for _, k := range l.p.backends {
-		if name := k.handle(l.claim); v.byName[name] != nil {
+		if name := k.handle(l.claim); v.ByName[name] != nil {
 			l.maker, l.name = k, name
 			return
 		}
@@ -184,7 +185,7 @@ func (l *launch) heed(r armerr.Refusal, vm *machine, choice offering.Ref) {
 		return
 	}
 	late := failure(r)
-	if s := l.in.skus.value.byName[choice.Type]; s != nil {
+	if s := l.in.skus.Value.byName[choice.Type]; s != nil {
 		l.p.stockouts.learn(late, s, choice.Zone, choice.CapacityType, l.buyer())
 	}
 	if r.Kind == armerr.OtherRefusal || r.Kind == armerr.Denied {

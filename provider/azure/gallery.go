@@ -15,7 +15,9 @@ import (
 
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 )
 
 // A gallery is where images are published.
@@ -34,7 +36,7 @@ type imageList struct {
 	every time.Duration // how long a list is cached: see Options.ImagesEvery
 	now   func() time.Time
 
-	reading reads // by definition
+	reading cached.Reads // by definition
 	panics  *panics.Reporter
 
 	mu    sync.Mutex
@@ -44,7 +46,7 @@ type imageList struct {
 	doubted map[string]doubt
 	// failing delays all reads after a failure, for every definition: galleries fail as a whole,
 	// and there are many node classes.
-	failing holdOff
+	failing cached.Backoff
 }
 
 func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, error) {
@@ -55,10 +57,10 @@ func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, err
 	if ok && s.now().Sub(known.read) < s.believed(known.builds) {
 		return known.builds, nil
 	}
-	if s.now().Before(held.until) {
-		return nil, held.err
+	if s.now().Before(held.Until) {
+		return nil, held.Err
 	}
-	return share(ctx, &s.reading, fmt.Sprint(d), s.panics, func(ctx context.Context) ([]build, error) { return s.read(ctx, d) })
+	return cached.Once(ctx, &s.reading, fmt.Sprint(d), s.panics, func(ctx context.Context) ([]build, error) { return s.read(ctx, d) })
 }
 
 // emptyFor is how long an empty list is cached: images that AKS has published for years do not
@@ -78,10 +80,10 @@ func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.failing.failed(err, s.now())
+		s.failing.Failed(err, s.now())
 		return nil, err
 	}
-	s.known[d], s.failing = imageVersions{builds, s.now()}, holdOff{}
+	s.known[d], s.failing = imageVersions{builds, s.now()}, cached.Backoff{}
 	return builds, nil
 }
 
@@ -162,7 +164,7 @@ func doubtKey(definition, version string) string {
 // communityGallery is the gallery that AKS publishes for all customers.
 type communityGallery struct {
 	arm                    *arm.Client
-	decoder                *decoder
+	decoder                *armlist.Decoder
 	subscription, location string
 }
 
@@ -187,7 +189,7 @@ func (g communityGallery) builds(ctx context.Context, d imageDefinition) ([]buil
 	link := runtime.JoinPaths(g.arm.Endpoint(), "subscriptions", url.PathEscape(g.subscription),
 		"providers/Microsoft.Compute/locations", url.PathEscape(g.location),
 		"communityGalleries", url.PathEscape(publicName(d.os)), "images", url.PathEscape(d.name), "versions") + "?api-version=" + galleryVersion
-	list, _, err := listed[armcompute.CommunityGalleryImageVersion](ctx, g.arm, g.decoder, link)
+	list, _, err := armlist.All[armcompute.CommunityGalleryImageVersion](ctx, g.arm, g.decoder, link)
 	if err != nil {
 		if r := armerr.Classify(err); r.Kind == armerr.NotFound || r.Kind == armerr.ImageMissing {
 			return nil, nil

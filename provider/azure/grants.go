@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 )
 
 // A grant is the actions that one role assignment allows karve's identity on a resource, less
@@ -27,18 +28,18 @@ func (n *network) grants(ctx context.Context, id string) ([]grant, error) {
 	var out []grant
 	next := runtime.JoinPaths(n.clients.arm.Endpoint(), id, "providers/Microsoft.Authorization/permissions") + "?api-version=" + permissionsVersion
 	for range mostGrants {
-		page, err := readPage(ctx, n.clients.arm, next)
+		page, err := armlist.ReadPage(ctx, n.clients.arm, next)
 		if err != nil {
 			return nil, armerr.Wrap(err, "reading what may be done to %s", id)
 		}
-		for _, row := range page.rows {
+		for _, row := range page.Rows {
 			var g grant
 			if err := json.Unmarshal(row, &g); err != nil {
 				return nil, fmt.Errorf("reading what may be done to %s: %w", id, err)
 			}
 			out = append(out, g)
 		}
-		if next = page.next; next == "" {
+		if next = page.Next; next == "" {
 			return out, nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -48,9 +49,9 @@ func legacyName(claim string) string { return namePrefix + strings.ToLower(claim
 
 // legacy finds the virtual machine that Karpenter's provider created for a claim. A list of any
 // age will do: no new ones are created.
-func (p *Provider) legacy(v view[*machine], claim provider.Claim) *machine {
+func (p *Provider) legacy(v armlist.View[*machine], claim provider.Claim) *machine {
 	for _, name := range []string{legacyName(claim.Name), strings.ToLower(claim.Name)} {
-		if vm := v.byName[name]; vm != nil && p.inherited(vm) && tag(vm.Tags, tagNodePool) == claim.Pool && claimOf(vm) == claim.Name {
+		if vm := v.ByName[name]; vm != nil && p.inherited(vm) && tag(vm.Tags, tagNodePool) == claim.Pool && claimOf(vm) == claim.Name {
 			return vm
 		}
 	}
@@ -59,7 +60,7 @@ func (p *Provider) legacy(v view[*machine], claim provider.Claim) *machine {
 
 // abandonLegacy deletes the virtual machine that Karpenter's provider created for a claim.
 func (p *Provider) abandonLegacy(ctx context.Context, claim provider.Claim) error {
-	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.pace()))
+	v, err := p.machines.Since(ctx, p.opts.Now().Add(-p.pace()))
 	if err != nil {
 		return fmt.Errorf("abandoning %s: %w", claim.Name, err)
 	}

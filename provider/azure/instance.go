@@ -38,13 +38,13 @@ func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error
 // List returns every virtual machine of this cluster. The list has no power state, so a
 // deallocated one looks running here; Get reads the power state.
 func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
-	v, err := p.machines.since(ctx, p.opts.Now())
+	v, err := p.machines.Since(ctx, p.opts.Now())
 	if err != nil {
 		return nil, err
 	}
-	instances := make([]provider.Instance, 0, len(v.byName))
-	for _, name := range slices.Sorted(maps.Keys(v.byName)) {
-		if vm := v.byName[name]; p.ours(vm) {
+	instances := make([]provider.Instance, 0, len(v.ByName))
+	for _, name := range slices.Sorted(maps.Keys(v.ByName)) {
+		if vm := v.ByName[name]; p.ours(vm) {
 			instances = append(instances, p.instance(ctx, vm))
 		}
 	}
@@ -80,14 +80,14 @@ func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance 
 // describe adds the fields that depend on the node class, if they are known without a request to
 // Azure.
 func (p *Provider) describe(ctx context.Context, in *provider.Instance, className string) {
-	if className == "" || p.skus.read().version == 0 {
+	if className == "" || p.skus.State().Version == 0 {
 		return
 	}
 	class, err := p.class(ctx, className)
 	if err != nil {
 		return
 	}
-	inputs := inputs{skus: p.skus.read(), prices: p.prices.read(), quota: p.quota.read()}
+	inputs := inputs{skus: p.skus.State(), prices: p.prices.State(), quota: p.quota.State()}
 	p.typesOf(className, p.shape(class), inputs).describe(in)
 }
 
@@ -221,7 +221,7 @@ func statuses(vm *machine) []*armcompute.InstanceViewStatus {
 // subnet addresses depends on its node class.
 func (p *Provider) drawsOf(ctx context.Context, vm *machine) []offering.QuotaUse {
 	choice := p.choiceOf(vm)
-	s := p.skus.read().value.byName[choice.Type]
+	s := p.skus.State().Value.byName[choice.Type]
 	if s == nil {
 		return nil
 	}

@@ -249,7 +249,7 @@ func (l *launch) remembered(s *sku, o *offering.Offering, choice offering.Ref) (
 	if b, ok := l.p.stockouts.recall(s, o.Zone, o.CapacityType, l.buyer()); ok {
 		return provider.Attempt{Offering: choice, Code: b.code, Reason: b.reason, Detail: b.words}, true
 	}
-	if why := l.p.unavailable(s, o, nil, l.in.quota.value, buyer{}); why != "" {
+	if why := l.p.unavailable(s, o, nil, l.in.quota.Value, buyer{}); why != "" {
 		reason := armerr.ReasonQuota
 		if s.barred != "" || len(s.barredZones) > 0 {
 			reason = armerr.ReasonRestricted

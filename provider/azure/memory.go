@@ -24,10 +24,10 @@ type seenMemory struct {
 // ObserveCapacity records the memory of a size. It is kept in memory only: after a restart the
 // existing nodes are observed again.
 func (p *Provider) ObserveCapacity(ctx context.Context, node provider.ObservedCapacity) error {
-	if err := p.skus.ensure(ctx); err != nil {
+	if err := p.skus.Ensure(ctx); err != nil {
 		return err
 	}
-	s := p.skus.read().value.byName[node.Type]
+	s := p.skus.State().Value.byName[node.Type]
 	if s == nil || !s.mayHave(node.Memory) {
 		return nil
 	}

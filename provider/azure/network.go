@@ -15,7 +15,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 )
 
 // A networkConfig says what network the cluster's nodes are in.
@@ -36,7 +38,7 @@ type networkConfig struct {
 // networkClients are the clients of the SDK for what a network interface refers to.
 type networkClients struct {
 	arm            *arm.Client
-	decoder        *decoder
+	decoder        *armlist.Decoder
 	subnets        *armnetwork.SubnetsClient
 	vnets          *armnetwork.VirtualNetworksClient
 	securityGroups *armnetwork.SecurityGroupsClient
@@ -58,10 +60,10 @@ type network struct {
 	clients networkClients
 	now     func() time.Time
 
-	pools  table[backendPools] // of the load balancers
-	groups table[string]       // network security group of the agent pools
-	guids  table[string]       // of virtual networks, by lower-case group/name
-	dual   table[bool]         // whether subnets have IPv6 ranges too, by subnetID.key
+	pools  cached.Table[backendPools] // of the load balancers
+	groups cached.Table[string]       // network security group of the agent pools
+	guids  cached.Table[string]       // of virtual networks, by lower-case group/name
+	dual   cached.Table[bool]         // whether subnets have IPv6 ranges too, by subnetID.key
 
 	mu sync.Mutex
 	// denied is why virtual machines could not join a subnet, by subnetID.key.
@@ -73,15 +75,15 @@ type joinDenial struct {
 	at     time.Time
 }
 
-func newNetwork(config networkConfig, clients networkClients, e env) *network {
+func newNetwork(config networkConfig, clients networkClients, e cached.Env) *network {
 	return &network{
-		config: config, clients: clients, now: e.now,
+		config: config, clients: clients, now: e.Now,
 		// An empty list of pools is ignored if there were some before: virtual machines without
 		// them may have no outbound connection, and never join the cluster.
-		pools:  table[backendPools]{name: "the load balancer pools", ttl: poolsTTL, env: e, empty: backendPools.none},
-		groups: table[string]{name: "the network security groups", ttl: nsgTTL, env: e},
-		guids:  table[string]{name: "virtual network", ttl: guidTTL, env: e},
-		dual:   table[bool]{name: "the address families of subnet", ttl: guidTTL, env: e},
+		pools:  cached.Table[backendPools]{Name: "the load balancer pools", TTL: poolsTTL, Env: e, MaybeEmpty: backendPools.none},
+		groups: cached.Table[string]{Name: "the network security groups", TTL: nsgTTL, Env: e},
+		guids:  cached.Table[string]{Name: "virtual network", TTL: guidTTL, Env: e},
+		dual:   cached.Table[bool]{Name: "the address families of subnet", TTL: guidTTL, Env: e},
 		denied: map[string]joinDenial{},
 	}
 }
@@ -89,10 +91,10 @@ func newNetwork(config networkConfig, clients networkClients, e env) *network {
 // forget makes the next launch read again everything that a virtual machine refers to: Azure
 // names what it does not find only in the text of the error.
 func (n *network) forget() {
-	n.pools.forget()
-	n.groups.forget()
-	n.guids.forget()
-	n.dual.forget()
+	n.pools.Forget()
+	n.groups.Forget()
+	n.guids.Forget()
+	n.dual.Forget()
 }
 
 // tidy drops expired entries that were not read again: they are unused.
@@ -100,8 +102,8 @@ func (n *network) tidy(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	maps.DeleteFunc(n.denied, func(_ string, known joinDenial) bool { return now.Sub(known.at) >= deniedTTL })
-	n.guids.forgetOlder(now.Add(-2 * guidTTL))
-	n.dual.forgetOlder(now.Add(-2 * guidTTL))
+	n.guids.ForgetOlder(now.Add(-2 * guidTTL))
+	n.dual.ForgetOlder(now.Add(-2 * guidTTL))
 }
 
 // backendPools are the IDs of the load balancer pools that nodes join with their IPv4 and IPv6
@@ -110,19 +112,22 @@ type backendPools struct{ four, six []string }
 
 func (b backendPools) none() bool { return len(b.four)+len(b.six) == 0 }
 
+// balancerShelf has the API version of the SDK's client.
+var balancerShelf = armlist.Resource{What: "load balancers", Provider: "Microsoft.Network/loadBalancers", Version: "2025-03-01"}
+
 // backendPools returns the pools that nodes join. Azure refuses deleted pools by name; see forget.
 func (n *network) backendPools(ctx context.Context) (backendPools, error) {
-	return n.pools.get(ctx, "", n.readPools)
+	return n.pools.Get(ctx, "", n.readPools)
 }
 
 func (n *network) readPools(ctx context.Context) (backendPools, error) {
 	var b backendPools
-	list, odd, err := listed[armnetwork.LoadBalancer](ctx, n.clients.arm, n.clients.decoder, balancerShelf.link(n.clients.arm, n.config.subscription, n.config.group, ""))
+	list, odd, err := armlist.All[armnetwork.LoadBalancer](ctx, n.clients.arm, n.clients.decoder, balancerShelf.URL(n.clients.arm, n.config.subscription, n.config.group, ""))
 	if err != nil {
 		return b, armerr.Wrap(err, "listing load balancers")
 	}
 	for _, row := range odd {
-		if name := nameIn(row); n.balances(name) {
+		if name := armlist.NameIn(row); n.balances(name) {
 			return b, fmt.Errorf("listing load balancers: %s cannot be read", name)
 		}
 	}
@@ -177,7 +182,7 @@ func (n *network) dualStack(ctx context.Context, s subnetID) (bool, error) {
 	if n.config.cni.podsInSubnet() {
 		return false, nil
 	}
-	return n.dual.get(ctx, s.key(), func(ctx context.Context) (bool, error) {
+	return n.dual.Get(ctx, s.key(), func(ctx context.Context) (bool, error) {
 		resp, err := n.clients.subnets.Get(ctx, s.group, s.vnet, s.subnet, nil)
 		if err != nil {
 			return false, armerr.Wrap(err, "reading subnet %s", s.subnet)
@@ -195,7 +200,7 @@ func (n *network) addresses(ctx context.Context, s subnetID) (size, used int64, 
 	if size = addressesIn(resp.Properties); size == 0 {
 		return 0, 0, errors.New("the answer of Azure has no range of it")
 	}
-	n.dual.put(s.key(), hasSix(resp.Properties)) // so that launches need not read it
+	n.dual.Put(s.key(), hasSix(resp.Properties)) // so that launches need not read it
 	return size, taken(resp.Properties), nil
 }
 
@@ -211,7 +216,7 @@ func (n *network) securityGroup(ctx context.Context, subnet subnetID) (string, e
 	if id := n.config.securityGroup; id != "" {
 		return id, nil
 	}
-	return n.groups.get(ctx, "", n.readNSG)
+	return n.groups.Get(ctx, "", n.readNSG)
 }
 
 func (n *network) readNSG(ctx context.Context) (string, error) {
@@ -239,7 +244,7 @@ func (n *network) vnetGUID(ctx context.Context, subnet subnetID) (string, error)
 	if n.config.vnetGUID != "" && subnet.sameVNet(n.config.own) {
 		return n.config.vnetGUID, nil
 	}
-	return n.guids.get(ctx, strings.ToLower(subnet.group+"/"+subnet.vnet), func(ctx context.Context) (string, error) {
+	return n.guids.Get(ctx, strings.ToLower(subnet.group+"/"+subnet.vnet), func(ctx context.Context) (string, error) {
 		resp, err := n.clients.vnets.Get(ctx, subnet.group, subnet.vnet, nil)
 		if err != nil {
 			return "", armerr.Wrap(err, "reading virtual network %s", subnet.vnet)

@@ -16,6 +16,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 )
 
 // Options describes the cluster to provision for. New returns an error that names every required
@@ -270,7 +271,9 @@ func (o *Options) malformed() error {
 	return errors.Join(errs...)
 }
 
-func (o *Options) env() env { return env{now: o.Now, patience: o.Patience, panics: o.Panics} }
+func (o *Options) env() cached.Env {
+	return cached.Env{Now: o.Now, Patience: o.Patience, Panics: o.Panics}
+}
 
 func (o *Options) cni() cni {
 	return cni{plugin: o.NetworkPlugin, mode: o.NetworkPluginMode, dataplane: o.NetworkDataplane, policy: o.NetworkPolicy}

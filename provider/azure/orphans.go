@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -43,27 +45,17 @@ func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
 	if err != nil {
 		return nil, err
 	}
-	machines, err := p.machines.since(ctx, p.opts.Now())
+	machines, err := p.machines.Since(ctx, p.opts.Now())
 	if err != nil {
 		return nil, err
 	}
 	var out []Orphan
 	for _, part := range parts {
-		if part.ours && machines.byName[part.machine] == nil && !machines.mayHold(part.machine) {
+		if part.ours && machines.ByName[part.machine] == nil && !machines.MayHold(part.machine) {
 			out = append(out, part.orphan)
 		}
 	}
 	return out, nil
-}
-
-// mayHold reports whether a row that could not be decoded may have that name.
-func (v view[T]) mayHold(name string) bool {
-	for _, row := range v.unreadable {
-		if row.Name == "" || strings.EqualFold(row.Name, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // A part is an interface or disk and its owner.
@@ -78,36 +70,56 @@ type part struct {
 // looseParts returns the interfaces and disks that are attached to nothing, from lists started
 // at since or later.
 func (p *Provider) looseParts(ctx context.Context, since time.Time) ([]part, error) {
-	nics, err := p.nics.since(ctx, since)
+	nics, err := p.nics.Since(ctx, since)
 	if err != nil {
 		return nil, err
 	}
-	disks, err := p.disks.since(ctx, since)
+	disks, err := p.disks.Since(ctx, since)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(nics.loose, disks.loose), nil
-}
-
-// looseNIC returns the interface as a part, and whether it is attached to nothing.
-func (p *Provider) looseNIC(name string, nic *armnetwork.Interface) (part, bool) {
-	if nic.Properties != nil && nic.Properties.VirtualMachine != nil {
-		return part{}, false
+	parts := make([]part, 0, len(nics.Selected)+len(disks.Selected))
+	for _, n := range nics.Selected {
+		parts = append(parts, *n.loose)
 	}
-	return p.part(OrphanNIC, name, nic.Tags), true
-}
-
-func (p *Provider) looseDisk(name string, d *armcompute.Disk) (part, bool) {
-	if armtext.Of(d.ManagedBy) != "" {
-		return part{}, false
+	for _, d := range disks.Selected {
+		parts = append(parts, *d.loose)
 	}
-	return p.part(OrphanDisk, name, d.Tags), true
+	return parts, nil
 }
 
-func (p *Provider) part(kind, name string, tags map[string]*string) part {
+// A nicRow is an interface in the list; loose is nil when it is attached to a virtual machine.
+type nicRow struct {
+	*armnetwork.Interface
+	loose *part
+}
+
+func (p *Provider) decodeNIC(row json.RawMessage) (*nicRow, error) {
+	nic, err := armlist.Decode[armnetwork.Interface](&p.decoder, row)
+	if err != nil || nic.Properties != nil && nic.Properties.VirtualMachine != nil {
+		return &nicRow{Interface: nic}, err
+	}
+	return &nicRow{nic, p.part(OrphanNIC, strings.ToLower(armtext.Of(nic.Name)), nic.Tags)}, nil
+}
+
+// A diskRow is a disk in the list; loose is nil when it is attached to a virtual machine.
+type diskRow struct {
+	*armcompute.Disk
+	loose *part
+}
+
+func (p *Provider) decodeDisk(row json.RawMessage) (*diskRow, error) {
+	disk, err := armlist.Decode[armcompute.Disk](&p.decoder, row)
+	if err != nil || armtext.Of(disk.ManagedBy) != "" {
+		return &diskRow{Disk: disk}, err
+	}
+	return &diskRow{disk, p.part(OrphanDisk, strings.ToLower(armtext.Of(disk.Name)), disk.Tags)}, nil
+}
+
+func (p *Provider) part(kind, name string, tags map[string]*string) *part {
 	x := part{kind: kind, name: name, tags: tags}
 	x.orphan, x.machine, x.ours = p.ownerOf(x)
-	return x
+	return &x
 }
 
 // ownerOf returns the owner of a part by its tags, and whether the part belongs to this cluster.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
@@ -146,7 +147,7 @@ func (j *priceJudge) known(what priced) offering.Price {
 // DoubtedPrices returns the prices of the last list that were not used, for sizes that the
 // region sells for nodes, sorted by name.
 func (p *Provider) DoubtedPrices() []DoubtedPrice {
-	sold := p.skus.read().value.byName
+	sold := p.skus.State().Value.byName
 	p.judge.mu.Lock()
 	defer p.judge.mu.Unlock()
 	var doubted []DoubtedPrice
@@ -159,7 +160,7 @@ func (p *Provider) DoubtedPrices() []DoubtedPrice {
 }
 
 // PricesProblem describes why the price list could not be read; empty when it could.
-func (p *Provider) PricesProblem() string { return p.prices.read().problem }
+func (p *Provider) PricesProblem() string { return p.prices.State().Problem }
 
 // PricesUnlisted says that the price list was read and lacks the region; empty when the list has
 // the region.
@@ -169,13 +170,13 @@ func (p *Provider) PricesUnlisted() string {
 	if !p.judge.absent {
 		return ""
 	}
-	return fmt.Sprintf("Azure's price list does not have the region %s: machines are chosen by prices of %s, %s, and the list is read again every %.0f minutes", p.judge.location, p.judge.listed.Region, p.judge.listed.Of, nothingFor.Minutes())
+	return fmt.Sprintf("Azure's price list does not have the region %s: machines are chosen by prices of %s, %s, and the list is read again every %.0f minutes", p.judge.location, p.judge.listed.Region, p.judge.listed.Of, cached.EmptyFor.Minutes())
 }
 
 // PriceStats counts the prices in use and the rejected ones.
 func (p *Provider) PriceStats() provider.PriceStats {
-	list := p.prices.read()
-	return provider.PriceStats{Accepted: len(list.value), Rejected: len(p.DoubtedPrices()), Read: list.taken}
+	list := p.prices.State()
+	return provider.PriceStats{Accepted: len(list.Value), Rejected: len(p.DoubtedPrices()), Read: list.Taken}
 }
 
 var _ provider.PriceReporter = (*Provider)(nil)

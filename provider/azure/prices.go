@@ -14,6 +14,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 )
 
 // price is what a size costs per hour; zero means that the list has no price.
@@ -92,7 +93,7 @@ type pricePage struct {
 func (r *priceReader) page(ctx context.Context, address string) (pricePage, error) {
 	var err error
 	for attempt := range 3 {
-		if attempt > 0 && !pause(ctx, time.Duration(attempt)*500*time.Millisecond) {
+		if attempt > 0 && !cached.Pause(ctx, time.Duration(attempt)*500*time.Millisecond) {
 			return pricePage{}, ctx.Err()
 		}
 		var page pricePage

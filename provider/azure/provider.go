@@ -20,6 +20,8 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/internal/ctxlock"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
@@ -32,17 +34,17 @@ type Provider struct {
 	ownKey  string   // Options.VNetSubnetID in lower case
 	ids     string   // prefix of the provider IDs of nodes
 	clients clients
-	decoder decoder
+	decoder armlist.Decoder
 	boots   bootstrap.Encoder
 	limits  *ratelimit.Buckets
 	// credential signs requests to ARM.
 	credential *renewal
 
-	skus   *source[skuSet]
-	prices *source[priceTable]
+	skus   *cached.Source[skuSet]
+	prices *cached.Source[priceTable]
 	judge  *priceJudge
 	memory seenMemory
-	quota  *source[usages]
+	quota  *cached.Source[usages]
 	images *imageList
 	// auxiliary holds the tokens for images that another tenant shares.
 	auxiliary *auxiliary
@@ -61,9 +63,9 @@ type Provider struct {
 
 	backends     []backend // the first creates new nodes
 	aks          *byAKS    // nil unless Options.AKSMachines names a pool
-	machines     *sharedList[*machine]
-	nics         *sharedList[*armnetwork.Interface]
-	disks        *sharedList[*armcompute.Disk]
+	machines     *armlist.List[*machine]
+	nics         *armlist.List[*nicRow]
+	disks        *armlist.List[*diskRow]
 	inFlight     inFlights
 	orphans      orphans
 	bootTimes    bootTimes
@@ -149,7 +151,7 @@ func (p *Provider) connect() error {
 		nics:           net.NewInterfacesClient(),
 	}
 	p.network = newNetwork(o.network(p.own), networkClients{plain, &p.decoder, net.NewSubnetsClient(), net.NewVirtualNetworksClient(), net.NewSecurityGroupsClient()}, o.env())
-	p.addresses = &addressBooks{env: o.env(), read: p.network.addresses, byID: map[string]*addressBook{}}
+	p.addresses = &addressBooks{Env: o.env(), read: p.network.addresses, byID: map[string]*addressBook{}}
 	p.images = &imageList{gallery: p.gallery(), every: o.ImagesEvery, now: o.Now, panics: o.Panics, known: map[imageDefinition]imageVersions{}}
 	p.auxiliary = newAuxiliary(o)
 	if p.judge, err = newPriceJudge(o.Location); err != nil {
@@ -188,10 +190,10 @@ func (p *Provider) openSources(transport policy.Transporter) {
 	skus := &skuReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location, log: o.Log}
 	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now, judge: p.judge}
 	quota := &quotaReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location}
-	p.skus = &source[skuSet]{name: "VM sizes", load: skus.read, same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, doubt: doubtSKUs, env: o.env()}
-	p.prices = &source[priceTable]{name: "prices", load: prices.read, same: func(a, b priceTable) bool { return maps.Equal(a, b) }, env: o.env(),
-		nothing: func(t priceTable) bool { return len(t) == 0 }}
-	p.quota = &source[usages]{name: "quota", load: quota.read, same: usages.sameLimits, env: o.env()}
+	p.skus = &cached.Source[skuSet]{Name: "VM sizes", Load: skus.read, Same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, Doubt: doubtSKUs, Env: o.env()}
+	p.prices = &cached.Source[priceTable]{Name: "prices", Load: prices.read, Same: func(a, b priceTable) bool { return maps.Equal(a, b) }, Env: o.env(),
+		MaybeEmpty: func(t priceTable) bool { return len(t) == 0 }}
+	p.quota = &cached.Source[usages]{Name: "quota", Load: quota.read, Same: usages.sameLimits, Env: o.env()}
 }
 
 // How often the lists of a region are read again.
@@ -207,13 +209,13 @@ const (
 func (p *Provider) Run(ctx context.Context) error {
 	var group panics.Group
 	for _, keep := range []func(context.Context){
-		func(ctx context.Context) { p.skus.keep(ctx, skusEvery) },
-		func(ctx context.Context) { p.prices.keep(ctx, pricesEvery) },
+		func(ctx context.Context) { p.skus.Keep(ctx, skusEvery) },
+		func(ctx context.Context) { p.prices.Keep(ctx, pricesEvery) },
 		p.keepQuota,
 		p.keepAddresses,
 	} {
 		group.Go(func() error {
-			return p.opts.Panics.Loop(ctx, panicsHere, func(ctx context.Context) error { keep(ctx); return nil })
+			return p.opts.Panics.Loop(ctx, cached.PanicsName, func(ctx context.Context) error { keep(ctx); return nil })
 		})
 	}
 	_ = group.Wait() // always nil
@@ -223,21 +225,21 @@ func (p *Provider) Run(ctx context.Context) error {
 
 // stopAsking cancels the requests that no caller waits for.
 func (p *Provider) stopAsking() {
-	p.skus.stop()
-	p.prices.stop()
-	p.quota.stop()
+	p.skus.Stop()
+	p.prices.Stop()
+	p.quota.Stop()
 	p.auxiliary.stop()
 	for _, book := range p.addresses.all() {
-		book.source.stop()
+		book.source.Stop()
 	}
 }
 
 // keepQuota checks every minute whether the quota has to be read again.
 func (p *Provider) keepQuota(ctx context.Context) {
-	_ = p.quota.ensure(ctx)
-	for pause(ctx, quotaBusy) {
-		if p.ledger.active() || p.opts.Now().Sub(p.quota.read().taken) >= quotaEvery {
-			_ = p.quota.refresh(ctx) // the source keeps the error
+	_ = p.quota.Ensure(ctx)
+	for cached.Pause(ctx, quotaBusy) {
+		if p.ledger.active() || p.opts.Now().Sub(p.quota.State().Taken) >= quotaEvery {
+			_ = p.quota.Refresh(ctx) // the source keeps the error
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -55,7 +56,7 @@ type usages map[string]usage
 // quotaReader reads the region's quota.
 type quotaReader struct {
 	arm                    *arm.Client
-	decoder                *decoder
+	decoder                *armlist.Decoder
 	subscription, location string
 }
 
@@ -65,7 +66,7 @@ const usagesVersion = "2026-04-01"
 func (r *quotaReader) read(ctx context.Context) (usages, error) {
 	link := runtime.JoinPaths(r.arm.Endpoint(), "subscriptions", url.PathEscape(r.subscription),
 		"providers/Microsoft.Compute/locations", url.PathEscape(r.location), "usages") + "?api-version=" + usagesVersion
-	list, _, err := listed[armcompute.Usage](ctx, r.arm, r.decoder, link)
+	list, _, err := armlist.All[armcompute.Usage](ctx, r.arm, r.decoder, link)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
@@ -66,7 +67,7 @@ func TestFamiliesThatQuotaDoesNotList(t *testing.T) {
 	if got := usages(nil).unlisted(budgets); got != nil {
 		t.Errorf("without any reading: %v", got)
 	}
-	p := inputs{quota: answer[usages]{value: quota}}.problem(&typeSet{budgets: budgets}, pricelist.List{}, nil)
+	p := inputs{quota: cached.State[usages]{Value: quota}}.problem(&typeSet{budgets: budgets}, pricelist.List{}, nil)
 	if !strings.Contains(p, "does not list standardB, standardNew") {
 		t.Errorf("the catalog's problem is %q", p)
 	}

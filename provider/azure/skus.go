@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -32,7 +33,7 @@ const skusVersion = "2021-07-01"
 // skuReader reads the region's sizes.
 type skuReader struct {
 	arm                    *arm.Client
-	decoder                *decoder
+	decoder                *armlist.Decoder
 	subscription, location string
 	log                    *slog.Logger
 }
@@ -41,14 +42,14 @@ func (r *skuReader) read(ctx context.Context) (skuSet, error) {
 	query := url.Values{"api-version": {skusVersion}, "$filter": {fmt.Sprintf("location eq '%s'", r.location)}}
 	link := runtime.JoinPaths(r.arm.Endpoint(), "subscriptions", url.PathEscape(r.subscription), "providers/Microsoft.Compute/skus") + "?" +
 		strings.ReplaceAll(query.Encode(), "+", "%20") // as the SDK does: not every service takes a plus for a space
-	raw, odd, err := listed[armcompute.ResourceSKU](ctx, r.arm, r.decoder, link)
+	raw, odd, err := armlist.All[armcompute.ResourceSKU](ctx, r.arm, r.decoder, link)
 	if err != nil {
 		return skuSet{}, err
 	}
 	set := readSKUs(raw, r.location, r.log)
 	for _, row := range odd {
-		if kind := textIn(row, "resourceType"); kind == "" || strings.EqualFold(kind, "virtualMachines") {
-			set.unreadable(nameIn(row))
+		if kind := armlist.TextIn(row, "resourceType"); kind == "" || strings.EqualFold(kind, "virtualMachines") {
+			set.unreadable(armlist.NameIn(row))
 		}
 	}
 	if len(set.list) == 0 {

@@ -22,20 +22,20 @@ func (p *Provider) Terminate(ctx context.Context, id string) error {
 		return err
 	}
 	k, name := p.backendOf(name)
-	v, err := p.machines.since(ctx, p.opts.Now().Add(-p.calm()))
+	v, err := p.machines.Since(ctx, p.opts.Now().Add(-p.calm()))
 	if err != nil {
 		return fmt.Errorf("terminating %s: %w", name, err)
 	}
 	flight := p.inFlight.get(name)
-	if !flight.asked.IsZero() && !v.started.After(flight.asked) {
+	if !flight.asked.IsZero() && !v.Started.After(flight.asked) {
 		if flight.leaving {
 			return nil
 		}
-		if v, err = p.machines.since(ctx, flight.asked.Add(1)); err != nil {
+		if v, err = p.machines.Since(ctx, flight.asked.Add(1)); err != nil {
 			return fmt.Errorf("terminating %s: %w", name, err)
 		}
 	}
-	if vm := v.byName[name]; vm != nil {
+	if vm := v.ByName[name]; vm != nil {
 		return p.endListed(ctx, vm)
 	}
 	return p.endUnseen(ctx, k, name)

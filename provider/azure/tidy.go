@@ -51,7 +51,7 @@ func (b *addressBooks) tidy(now time.Time) {
 	maps.DeleteFunc(b.byID, func(_ string, book *addressBook) bool {
 		over := now.Sub(book.asked) > subnetKept
 		if over {
-			book.source.stop()
+			book.source.Stop()
 		}
 		return over
 	})

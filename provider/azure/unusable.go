@@ -19,7 +19,7 @@ const notRegistered = "ResourceNotRegistered"
 // another size may work. When sizes with GPUs of several models lack theirs, the size is not the
 // cause, and all sizes with GPUs are blocked.
 func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
-	sizes := p.skus.read().value.byName
+	sizes := p.skus.State().Value.byName
 	s := sizes[c.Type]
 	if s == nil {
 		return

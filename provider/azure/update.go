@@ -57,12 +57,12 @@ func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provide
 	if err != nil {
 		return provider.Update{}, err
 	}
-	v, err := p.machines.since(ctx, p.opts.Now().Add(-updateSight))
+	v, err := p.machines.Since(ctx, p.opts.Now().Add(-updateSight))
 	if err != nil {
 		return provider.Update{RetryAfter: updateSight}, nil // tried again; other callers report the error
 	}
 	k, handle := p.backendOf(name)
-	u, vm := p.updates(class), v.byName[handle]
+	u, vm := p.updates(class), v.ByName[handle]
 	switch {
 	case vm == nil || !p.updatable(vm):
 		return provider.Update{}, nil
@@ -188,14 +188,14 @@ func (p *Provider) update(ctx context.Context, k backend, name string, u updates
 
 // outdated returns the virtual machine's interface if its tags must change; nil otherwise.
 func (p *Provider) outdated(ctx context.Context, name string, u updates) (*armnetwork.Interface, error) {
-	v, err := p.nics.since(ctx, p.opts.Now().Add(-updateSight))
+	v, err := p.nics.Since(ctx, p.opts.Now().Add(-updateSight))
 	if err != nil {
 		return nil, err
 	}
-	for _, nic := range v.byName {
+	for _, nic := range v.ByName {
 		if nic.Properties != nil && nic.Properties.VirtualMachine != nil && strings.EqualFold(lastSegment(armtext.Of(nic.Properties.VirtualMachine.ID)), name) &&
 			!sameTags(nic.Tags, u.over(nic.Tags)) {
-			return nic, nil
+			return nic.Interface, nil
 		}
 	}
 	return nil, nil

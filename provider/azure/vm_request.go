@@ -13,6 +13,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 )
 
 // The two requests per virtual machine are encoded and decoded here, and not by the SDK's
@@ -62,12 +64,12 @@ func (c byCompute) get(ctx context.Context, name string) (*armcompute.VirtualMac
 	if err != nil {
 		return nil, err
 	}
-	return decodeRow[armcompute.VirtualMachine](c.p)(body)
+	return armlist.Decode[armcompute.VirtualMachine](&c.p.decoder, body)
 }
 
 func (c byCompute) request(ctx context.Context, method, name string, query url.Values) (*policy.Request, error) {
 	o := &c.p.opts
-	link := machineShelf.link(c.p.clients.arm, o.SubscriptionID, o.NodeResourceGroup, name)
+	link := machineShelf.URL(c.p.clients.arm, o.SubscriptionID, o.NodeResourceGroup, name)
 	if len(query) > 0 {
 		link += "&" + query.Encode()
 	}

@@ -1,4 +1,4 @@
-package azure
+package armlist
 
 import (
 	"bytes"
@@ -15,13 +15,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A decoder decodes JSON into the SDK's types in one pass. The UnmarshalJSON methods of the SDK
+// A Decoder decodes JSON into the SDK's types in one pass. The UnmarshalJSON methods of the SDK
 // read an object once more at each level of nesting, and the lists of a large cluster are long.
 //
 // Members are matched to fields by name, ignoring letter case, as the SDK names its fields.
 // Types that need more than that are decoded by their methods. The zero decoder works, and is
 // safe for concurrent use.
-type decoder struct {
+type Decoder struct {
 	plans sync.Map // by reflect.Type; see planOf
 }
 
@@ -31,7 +31,7 @@ type plan map[string]int
 
 // decode decodes all of b into the value that into points to, and skips members without a field.
 // It fails if b is not JSON.
-func (d *decoder) decode(b []byte, into any) error {
+func (d *Decoder) decode(b []byte, into any) error {
 	r := reading{d, jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	if err := r.value(reflect.ValueOf(into).Elem()); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (d *decoder) decode(b []byte, into any) error {
 
 // A reading is one call of decode.
 type reading struct {
-	*decoder
+	*Decoder
 	json *jsontext.Decoder
 }
 
@@ -185,7 +185,7 @@ func (r *reading) array(v reflect.Value) error {
 	return err
 }
 
-func (d *decoder) planOf(t reflect.Type) plan {
+func (d *Decoder) planOf(t reflect.Type) plan {
 	if p, known := d.plans.Load(t); known {
 		return p.(plan)
 	}

@@ -1,4 +1,4 @@
-package azure
+package cached
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 )
 
-// A read that many callers wait for is done once, and completes when the first caller gives up.
+// A State that many callers wait for is done once, and completes when the first caller gives up.
 func TestWhoGivesUpTakesNobodysAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var group reads
+		var group Reads
 		reads, answered := 0, make(chan struct{})
 		read := func(ctx context.Context) (string, error) {
 			reads++
@@ -24,9 +24,9 @@ func TestWhoGivesUpTakesNobodysAnswer(t *testing.T) {
 		first, giveUp := context.WithCancel(t.Context())
 		var early, late error
 		var got string
-		go func() { _, early = share(first, &group, "subnet", nil, read) }()
+		go func() { _, early = Once(first, &group, "subnet", nil, read) }()
 		synctest.Wait()
-		go func() { got, late = share(t.Context(), &group, "subnet", nil, read) }()
+		go func() { got, late = Once(t.Context(), &group, "subnet", nil, read) }()
 		synctest.Wait()
 		giveUp()
 		synctest.Wait()
@@ -42,18 +42,18 @@ func TestWhoGivesUpTakesNobodysAnswer(t *testing.T) {
 }
 
 // testSource is a source whose answers a test decides.
-func testSource(load func() (int, error)) (*source[int], *time.Time) {
+func testSource(load func() (int, error)) (*Source[int], *time.Time) {
 	now := time.Unix(0, 0)
-	return &source[int]{
-		name: "numbers", load: func(context.Context) (int, error) { return load() },
-		same: func(a, b int) bool { return a == b },
-		doubt: func(last, next int) error {
+	return &Source[int]{
+		Name: "numbers", Load: func(context.Context) (int, error) { return load() },
+		Same: func(a, b int) bool { return a == b },
+		Doubt: func(last, next int) error {
 			if next < last/2 {
 				return errors.New("shrank")
 			}
 			return nil
 		},
-		env: env{now: func() time.Time { return now }},
+		Env: Env{Now: func() time.Time { return now }},
 	}, &now
 }
 
@@ -63,7 +63,7 @@ func TestSourceKeepsTheLastGoodAnswer(t *testing.T) {
 	s, now := testSource(func() (int, error) { asked++; return answer, failure })
 	ctx := t.Context()
 	for range 5 {
-		if err := s.ensure(ctx); err == nil {
+		if err := s.Ensure(ctx); err == nil {
 			t.Fatal("there is an answer before there is one")
 		}
 	}
@@ -72,27 +72,27 @@ func TestSourceKeepsTheLastGoodAnswer(t *testing.T) {
 	}
 	*now = now.Add(retryFirst)
 	answer, failure = 100, nil
-	if err := s.ensure(ctx); err != nil || s.read().value != 100 || s.read().problem != "" {
-		t.Fatalf("%v, %+v", err, s.read())
+	if err := s.Ensure(ctx); err != nil || s.State().Value != 100 || s.State().Problem != "" {
+		t.Fatalf("%v, %+v", err, s.State())
 	}
-	version := s.read().version
+	version := s.State().Version
 	answer = 3
-	if err := s.refresh(ctx); err == nil || s.read().value != 100 || !strings.Contains(s.read().problem, "shrank") {
-		t.Errorf("an answer that shrank to nothing was believed: %v, %+v", err, s.read())
+	if err := s.Refresh(ctx); err == nil || s.State().Value != 100 || !strings.Contains(s.State().Problem, "shrank") {
+		t.Errorf("an answer that shrank to nothing was believed: %v, %+v", err, s.State())
 	}
 	failure = errors.New("down again")
-	if err := s.refresh(ctx); err == nil || s.read().value != 100 || !strings.Contains(s.read().problem, "1970-01-01T00:00:03Z") {
-		t.Errorf("%v, %+v", err, s.read())
+	if err := s.Refresh(ctx); err == nil || s.State().Value != 100 || !strings.Contains(s.State().Problem, "1970-01-01T00:00:03Z") {
+		t.Errorf("%v, %+v", err, s.State())
 	}
 	answer, failure = 100, nil
-	if err := s.refresh(ctx); err != nil || s.read().version != version || s.read().problem != "" {
-		t.Errorf("the same answer again is another version: %v, %+v", err, s.read())
+	if err := s.Refresh(ctx); err != nil || s.State().Version != version || s.State().Problem != "" {
+		t.Errorf("the same answer again is another version: %v, %+v", err, s.State())
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	failure = context.Canceled
-	if err := s.refresh(cancelled); err == nil || s.read().problem != "" {
-		t.Errorf("a caller that gave up became a problem of the cloud: %v, %+v", err, s.read())
+	if err := s.Refresh(cancelled); err == nil || s.State().Problem != "" {
+		t.Errorf("a caller that gave up became a problem of the cloud: %v, %+v", err, s.State())
 	}
 }
 
@@ -102,7 +102,7 @@ func reported() (*panics.Reporter, *int) {
 	return &panics.Reporter{Log: func(*panics.Panic) { n++ }}, &n
 }
 
-// An answer that makes karve panic is an error like others: the waiting callers get it, and the
+// An State that makes karve panic is an error like others: the waiting callers get it, and the
 // request is repeated.
 //
 // Rule PANIC-1.
@@ -110,19 +110,19 @@ func TestAnswerThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, n := reported()
 		asked := 0
-		s := &source[int]{name: "numbers", env: env{now: time.Now, patience: time.Second, panics: r}, same: func(a, b int) bool { return a == b },
-			load: func(context.Context) (int, error) {
+		s := &Source[int]{Name: "numbers", Env: Env{Now: time.Now, Patience: time.Second, Panics: r}, Same: func(a, b int) bool { return a == b },
+			Load: func(context.Context) (int, error) {
 				if asked++; asked == 1 {
 					panic("boom")
 				}
 				return 7, nil
 			}}
-		err := s.refresh(t.Context())
-		if err == nil || err.Error() != "reading numbers: panic in azure: boom" || s.read().problem == "" {
-			t.Errorf("error %v, problem %q", err, s.read().problem)
+		err := s.Refresh(t.Context())
+		if err == nil || err.Error() != "reading numbers: panic in azure: boom" || s.State().Problem == "" {
+			t.Errorf("error %v, problem %q", err, s.State().Problem)
 		}
-		if err := s.refresh(t.Context()); err != nil || s.read().value != 7 || *n != 1 {
-			t.Errorf("error %v, answer %d, told %d times", err, s.read().value, *n)
+		if err := s.Refresh(t.Context()); err != nil || s.State().Value != 7 || *n != 1 {
+			t.Errorf("error %v, answer %d, told %d times", err, s.State().Value, *n)
 		}
 	})
 }
@@ -133,9 +133,9 @@ func TestAnswerThatPanics(t *testing.T) {
 func TestReadingThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, n := reported()
-		var group reads
+		var group Reads
 		var p *panics.Panic
-		_, err := share(t.Context(), &group, "subnet", r, func(context.Context) (string, error) { panic("boom") })
+		_, err := Once(t.Context(), &group, "subnet", r, func(context.Context) (string, error) { panic("boom") })
 		if !errors.As(err, &p) || *n != 1 {
 			t.Errorf("error %v, told %d times", err, *n)
 		}

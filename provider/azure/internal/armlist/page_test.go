@@ -1,4 +1,4 @@
-package azure
+package armlist
 
 import (
 	"bytes"
@@ -32,8 +32,8 @@ func FuzzSplitPage(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%q: %v", body, err)
 			}
-			if diff := cmp.Diff(*want.Value, got.rows); diff != "" || got.next != want.NextLink {
-				t.Errorf("%q: next %q, want %q; rows (-want +got):\n%s", body, got.next, want.NextLink, diff)
+			if diff := cmp.Diff(*want.Value, got.Rows); diff != "" || got.Next != want.NextLink {
+				t.Errorf("%q: next %q, want %q; rows (-want +got):\n%s", body, got.Next, want.NextLink, diff)
 			}
 		case err == nil && json.Valid(body):
 			t.Errorf("%q is taken for a list: %v", body, wrong)
@@ -46,7 +46,7 @@ func TestPageCutShort(t *testing.T) {
 	const whole = `{"count":2,"value":[{"name":"a","tags":{"x":"\""}},{"name":"b","zones":["1"]}],"nextLink":"https://x"}`
 	for n := range len(whole) {
 		if p, err := splitPage([]byte(whole[:n])); err == nil {
-			t.Errorf("%s has %d rows and no error", whole[:n], len(p.rows))
+			t.Errorf("%s has %d rows and no error", whole[:n], len(p.Rows))
 		}
 	}
 }

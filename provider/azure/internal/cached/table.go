@@ -1,4 +1,4 @@
-package azure
+package cached
 
 import (
 	"context"
@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// A table caches facts by key. Concurrent callers share one read: the first of a thousand
+// A Table caches facts by key. Concurrent callers share one read: the first of a thousand
 // launches come together. When a read fails, the cached value stays and is read again after a
 // minute. A slow read blocks no caller for longer than the patience: the caller then gets the
 // cached value, or an error.
-type table[V any] struct {
-	name string // of the facts, for errors; the key follows
-	// empty reports whether a value may be empty by mistake. Such a value is read again after a
+type Table[V any] struct {
+	Name string // of the facts, for errors; the key follows
+	// MaybeEmpty reports whether a value may be empty by mistake. Such a value is read again after a
 	// minute, and ignored if there was another before; nil means never.
-	empty func(V) bool
-	ttl   time.Duration
-	env
+	MaybeEmpty func(V) bool
+	TTL        time.Duration
+	Env
 
-	reads reads
+	reads Reads
 
 	mu    sync.Mutex
 	known map[string]fact[V]
@@ -41,15 +41,15 @@ const (
 	againAfter = time.Minute
 )
 
-// get returns the cached value, or reads it again when it has expired.
-func (t *table[V]) get(ctx context.Context, key string, read func(context.Context) (V, error)) (V, error) {
-	known, now := t.cached(key), t.now()
-	if !known.read.IsZero() && now.Sub(known.read) < t.ttl {
+// Get returns the cached value, or reads it again when it has expired.
+func (t *Table[V]) Get(ctx context.Context, key string, read func(context.Context) (V, error)) (V, error) {
+	known, now := t.cached(key), t.Now()
+	if !known.read.IsZero() && now.Sub(known.read) < t.TTL {
 		return known.value, nil
 	}
-	brief, stop := context.WithTimeout(ctx, t.patience)
+	brief, stop := context.WithTimeout(ctx, t.Patience)
 	defer stop()
-	value, err := share(brief, &t.reads, key, t.panics, func(ctx context.Context) (V, error) {
+	value, err := Once(brief, &t.reads, key, t.Panics, func(ctx context.Context) (V, error) {
 		ctx, stop := context.WithTimeout(ctx, longestRead)
 		defer stop()
 		value, err := read(ctx)
@@ -61,25 +61,25 @@ func (t *table[V]) get(ctx context.Context, key string, read func(context.Contex
 	case !known.read.IsZero():
 		return known.value, nil
 	}
-	return value, fmt.Errorf("reading %s: no answer for %v: %w", strings.TrimSpace(t.name+" "+key), t.patience, err) // passes by itself
+	return value, fmt.Errorf("reading %s: no answer for %v: %w", strings.TrimSpace(t.Name+" "+key), t.Patience, err) // passes by itself
 }
 
-func (t *table[V]) cached(key string) fact[V] {
+func (t *Table[V]) cached(key string) fact[V] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known[key]
 }
 
 // take stores the result of a read that began at asked, and returns the value that now counts.
-func (t *table[V]) take(key string, value V, err error, asked time.Time) (V, error) {
+func (t *Table[V]) take(key string, value V, err error, asked time.Time) (V, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last := t.known[key]
-	again := asked.Add(againAfter - t.ttl) // a value read at that time expires in a minute
+	again := asked.Add(againAfter - t.TTL) // a value read at that time expires in a minute
 	switch {
 	case err != nil && last.read.IsZero():
 		return value, err
-	case err != nil, t.empty != nil && t.empty(value):
+	case err != nil, t.MaybeEmpty != nil && t.MaybeEmpty(value):
 		t.store(key, fact[V]{last.value, again})
 	default:
 		t.store(key, fact[V]{value, asked})
@@ -87,30 +87,30 @@ func (t *table[V]) take(key string, value V, err error, asked time.Time) (V, err
 	return t.known[key].value, nil
 }
 
-func (t *table[V]) store(key string, f fact[V]) {
+func (t *Table[V]) store(key string, f fact[V]) {
 	if t.known == nil {
 		t.known = map[string]fact[V]{}
 	}
 	t.known[key] = f
 }
 
-// put caches a value that was read for another purpose.
-func (t *table[V]) put(key string, value V) {
+// Put caches a value that was read for another purpose.
+func (t *Table[V]) Put(key string, value V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.store(key, fact[V]{value, t.now()})
+	t.store(key, fact[V]{value, t.Now()})
 }
 
-// forget makes the next get of every key read.
-func (t *table[V]) forget() {
+// Forget makes the next get of every key read.
+func (t *Table[V]) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.known)
 }
 
-// forgetOlder drops values read before that time. A value in use whose read fails is renewed
+// ForgetOlder drops values read before that time. A value in use whose read fails is renewed
 // every minute.
-func (t *table[V]) forgetOlder(than time.Time) {
+func (t *Table[V]) ForgetOlder(than time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.known, func(_ string, f fact[V]) bool { return f.read.Before(than) })

@@ -1,4 +1,4 @@
-package azure
+package armlist
 
 import (
 	"encoding/json"
@@ -37,7 +37,7 @@ func decodesAlike[T any](t *testing.T, r *rand.Rand) {
 		t.Fatal(err)
 	}
 	got := new(T)
-	if err := new(decoder).decode(row, got); err != nil {
+	if err := new(Decoder).decode(row, got); err != nil {
 		t.Fatalf("%s: %v", row, err)
 	}
 	if !reflect.DeepEqual(*got, want) {
@@ -106,7 +106,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, row []byte) {
 		var want, got armcompute.VirtualMachine
 		wrong := json.Unmarshal(row, &want)
-		err := new(decoder).decode(row, &got)
+		err := new(Decoder).decode(row, &got)
 		switch {
 		case err == nil && !json.Valid(row):
 			t.Errorf("%q is taken for JSON: %v", row, wrong)

@@ -1,4 +1,8 @@
-package azure
+// Package armlist reads lists of Azure Resource Manager, page by page. Rows are decoded one by
+// one, into the SDK's types: a malformed row is reported, and hides no other. A List is cached and
+// shared by all callers that wait for news of one kind of resource. The package knows nothing of
+// what the resources are for.
+package armlist
 
 import (
 	"bytes"
@@ -13,8 +17,8 @@ import (
 
 // A page is one page of a list.
 type page struct {
-	rows []json.RawMessage // parts of the answer's body
-	next string            // link to the next page; empty on the last
+	Rows []json.RawMessage // parts of the answer's body
+	Next string            // URL to the next page; empty on the last
 }
 
 var errNoList = errors.New("the answer is no list")
@@ -33,7 +37,7 @@ func splitPage(body []byte) (page, error) {
 		return page{}, fmt.Errorf("%w: something comes after its end", errNoList)
 	case !errors.Is(err, io.EOF):
 		return page{}, fmt.Errorf("%w: %w", errNoList, err)
-	case p.rows == nil:
+	case p.Rows == nil:
 		return page{}, fmt.Errorf("%w: it has no value", errNoList)
 	}
 	return p, nil
@@ -51,11 +55,11 @@ func (p *page) read(d *jsontext.Decoder, body []byte) error {
 		}
 		switch key := name.String(); {
 		case strings.EqualFold(key, "value") && d.PeekKind() == jsontext.KindBeginArray:
-			p.rows, err = splitArray(d, body)
+			p.Rows, err = splitArray(d, body)
 		case strings.EqualFold(key, "nextLink"):
 			var link []byte
 			if link, err = d.ReadValue(); err == nil {
-				err = json.Unmarshal(link, &p.next)
+				err = json.Unmarshal(link, &p.Next)
 			}
 		default:
 			err = d.SkipValue()
