@@ -12,18 +12,19 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // addressBudget returns the quota name of a subnet's free addresses. Nodes of a cluster are in
 // one virtual network, so the names of the network and the subnet are enough.
-func addressBudget(s subnetID) string {
-	return offering.AddressQuota + s.key()
+func addressBudget(s network.SubnetID) string {
+	return offering.AddressQuota + s.Key()
 }
 
 // addressBook tracks the free addresses of a subnet: the last reading, and what was reserved or
 // freed since.
 type addressBook struct {
-	subnet subnetID
+	subnet network.SubnetID
 	source *cached.Source[usages] // the quota of this subnet only
 	ledger *ledger
 	asked  time.Time // last use; guarded by addressBooks.mu
@@ -33,7 +34,7 @@ type addressBook struct {
 type addressBooks struct {
 	cached.Env
 	// read returns how many addresses a subnet has, and how many are in use.
-	read func(context.Context, subnetID) (size, used int64, err error)
+	read func(context.Context, network.SubnetID) (size, used int64, err error)
 
 	mu   sync.Mutex
 	byID map[string]*addressBook
@@ -48,13 +49,13 @@ func (b *addressBooks) of(id string) *addressBook {
 		book.asked = b.Now()
 		return book
 	}
-	subnet, err := parseSubnetID(id)
+	subnet, err := network.ParseSubnetID(id)
 	if err != nil {
 		return nil
 	}
 	book := &addressBook{subnet: subnet, ledger: newLedger(), asked: b.Now()}
 	book.source = &cached.Source[usages]{
-		Name: "addresses of subnet " + subnet.subnet, Env: b.Env,
+		Name: "addresses of subnet " + subnet.Name, Env: b.Env,
 		Load: func(ctx context.Context) (usages, error) {
 			size, used, err := b.read(ctx, subnet)
 			return usages{addressBudget(subnet): {limit: size, used: used}}, err
@@ -132,11 +133,11 @@ func (p *Provider) withAddresses(offers []offering.Offering, sh shape) []offerin
 }
 
 func (p *Provider) addressDraw(sh shape) (offering.QuotaUse, bool) {
-	subnet, err := parseSubnetID(sh.subnet)
+	subnet, err := network.ParseSubnetID(sh.subnet)
 	if err != nil {
 		return offering.QuotaUse{}, false
 	}
-	return offering.QuotaUse{Quota: addressBudget(subnet), Amount: p.opts.cni().addressesOf(sh.maxPods)}, true
+	return offering.QuotaUse{Quota: addressBudget(subnet), Amount: p.opts.cni().AddressesPerNode(sh.maxPods)}, true
 }
 
 // reserve takes an offering's quota use out of the quota and the subnet, or returns the name of

@@ -79,7 +79,7 @@ func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice 
 	if err != nil {
 		switch armerr.Classify(err).Kind {
 		case armerr.StaleReference:
-			c.p.network.forget()
+			c.p.network.Forget()
 		case armerr.Denied:
 			c.p.auxiliary.forget()
 		}

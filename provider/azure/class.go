@@ -11,6 +11,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 const defaultDiskGB = 128
@@ -82,7 +83,7 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 	sh := shape{
 		image:         imageFamily(spec),
 		diskGB:        defaultDiskGB,
-		maxPods:       p.opts.cni().defaultMaxPods(),
+		maxPods:       p.opts.cni().DefaultMaxPods(),
 		encryptAtHost: spec.EncryptsAtHost(),
 		trustedLaunch: spec.UsesTrustedLaunch(),
 		gpuDriver:     spec.InstallsGPUDriver(),
@@ -94,7 +95,7 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 	}
 	sh.release = releaseFor(spec, sh.minor).label
 	if id, err := p.subnetIn(class); err == nil {
-		sh.subnetName = id.subnet
+		sh.subnetName = id.Name
 	}
 	if spec.OSDiskSizeGB != nil {
 		sh.diskGB = int64(*spec.OSDiskSizeGB)
@@ -137,9 +138,9 @@ func minorOf(version string) int {
 }
 
 // subnetIn returns subnetOf, parsed.
-func (p *Provider) subnetIn(class *v1beta1.AKSNodeClass) (subnetID, error) {
+func (p *Provider) subnetIn(class *v1beta1.AKSNodeClass) (network.SubnetID, error) {
 	if id := p.subnetOf(class); id != p.opts.VNetSubnetID {
-		return parseSubnetID(id)
+		return network.ParseSubnetID(id)
 	}
 	return p.own, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // Why no node of a node class can be launched. These are reasons of an AKSNodeClass's
@@ -59,7 +60,7 @@ func (l *launch) blame(r armerr.Refusal) bool {
 	case r.Lacks != "" && l.p.stockouts.buysNow(l.class.Name):
 		return false // mostly a role assignment that is still propagating
 	case r.Lacks != "":
-		l.p.stockouts.rest(l.class.Name, ClassDenied, r, deniedTTL)
+		l.p.stockouts.rest(l.class.Name, ClassDenied, r, network.DeniedTTL)
 	case r.Kind == armerr.OtherRefusal:
 		sizes, alike := l.p.stockouts.alike(l.class.Name, r.Code)
 		if !alike {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // Labels of other components that karve sets or reads.
@@ -74,14 +75,14 @@ func (p *Provider) clusterLabels(sh shape, set func(key string, values ...string
 	if o.KubeletIdentityClientID != "" {
 		set(v1beta1.AKSLabelKubeletIdentityClientID, o.KubeletIdentityClientID)
 	}
-	if o.NetworkDataplane == dataplaneCilium {
-		set(v1beta1.AKSLabelEBPFDataplane, dataplaneCilium)
+	if o.NetworkDataplane == network.DataplaneCilium {
+		set(v1beta1.AKSLabelEBPFDataplane, network.DataplaneCilium)
 	}
-	if !o.cni().overlay() {
+	if !o.cni().Overlay() {
 		return
 	}
 	set(v1beta1.AKSLabelAzureCNIOverlay, "true")
-	set(v1beta1.AKSLabelPodNetworkType, modeOverlay)
+	set(v1beta1.AKSLabelPodNetworkType, network.ModeOverlay)
 	if sh.minor > 0 {
 		set(v1beta1.AKSLabelNetworkStatelessCNI, strconv.FormatBool(sh.minor >= 34))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // maxAttempts is how many creations one Launch call requests before it yields to other claims.
@@ -334,8 +335,8 @@ func (l *launch) mind(r armerr.Refusal, image string, choice offering.Ref) (rest
 	case r.Kind == armerr.Disallowed:
 		l.p.policies.note(l.class.Name, choice, r, l.p.opts.Now())
 	case !r.AboutOffering():
-		if subnet, err := parseSubnetID(l.subnet()); err == nil {
-			l.p.network.deny(subnet, r)
+		if subnet, err := network.ParseSubnetID(l.subnet()); err == nil {
+			l.p.network.Deny(subnet, r)
 		}
 		return l.blame(r)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // preferredDNS is the minor version of Kubernetes from which AKS enables the DNS cache in mode
@@ -21,11 +22,11 @@ func (p *Provider) WithoutLocalDNS(class *v1beta1.AKSNodeClass) string {
 	switch {
 	case minorOf(version) < preferredDNS:
 		return fmt.Sprintf("Kubernetes is %s, and AKS turns it on from 1.%d", version, preferredDNS)
-	case o.NetworkPlugin == pluginNone:
+	case o.NetworkPlugin == network.PluginNone:
 		return "the network plugin is not AKS's"
-	case o.NetworkDataplane == dataplaneCilium:
+	case o.NetworkDataplane == network.DataplaneCilium:
 		return "policies of the cilium dataplane may keep pods from it"
-	case o.NetworkPolicy == policyCilium || o.NetworkPolicy == policyCalico:
+	case o.NetworkPolicy == network.PolicyCilium || o.NetworkPolicy == network.PolicyCalico:
 		return "policies of " + o.NetworkPolicy + " may keep pods from it"
 	}
 	return ""

@@ -12,11 +12,12 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // customData reads the bootstrap token at each call: nodes with a token that was rotated
 // meanwhile would never join.
-func (l *launch) customData(ctx context.Context, m *machineType, choice offering.Ref, subnet subnetID, image string) (string, error) {
+func (l *launch) customData(ctx context.Context, m *machineType, choice offering.Ref, subnet network.SubnetID, image string) (string, error) {
 	o := &l.p.opts
 	token, err := o.BootstrapToken(ctx)
 	if err != nil {
@@ -59,19 +60,19 @@ func (l *launch) bootNode(m *machineType, labels map[string]string, place bootst
 
 // place returns the node's place in the network. AKS names the agents' security group and route
 // table with the same eight digits as its virtual network.
-func (l *launch) place(ctx context.Context, subnet subnetID) (bootstrap.Network, error) {
+func (l *launch) place(ctx context.Context, subnet network.SubnetID) (bootstrap.Network, error) {
 	o := &l.p.opts
 	place := bootstrap.Network{
-		VNet: subnet.vnet, VNetResourceGroup: subnet.group, Subnet: subnet.subnet, Plugin: o.cni().bootstrapPlugin(), Policy: o.NetworkPolicy,
+		VNet: subnet.VNet, VNetResourceGroup: subnet.Group, Subnet: subnet.Name, Plugin: o.cni().BootstrapPlugin(), Policy: o.NetworkPolicy,
 	}
-	dual, err := l.p.network.dualStack(ctx, subnet)
+	dual, err := l.p.network.DualStack(ctx, subnet)
 	if err != nil {
 		return place, err
 	}
 	place.DualStack = dual
-	digits := eightDigits.FindString(subnet.vnet)
-	if !subnet.managed(o.NodeResourceGroup) {
-		nsg, err := l.p.network.securityGroup(ctx, subnet)
+	digits := eightDigits.FindString(subnet.VNet)
+	if !subnet.Managed(o.NodeResourceGroup) {
+		nsg, err := l.p.network.SecurityGroup(ctx, subnet)
 		if err != nil {
 			return place, err
 		}
@@ -118,7 +119,7 @@ func (o *Options) serverName() string {
 
 // nodeLabels returns all labels of the node: those of its type and offering, overridden by those
 // of the claim.
-func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offering.Ref, subnet subnetID) (map[string]string, error) {
+func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offering.Ref, subnet network.SubnetID) (map[string]string, error) {
 	labels := map[string]string{}
 	single(labels, m.offered.Labels)
 	if o := m.offer(choice); o != nil {
@@ -142,11 +143,11 @@ func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offering
 }
 
 // networkLabels adds the labels that have to be read from Azure.
-func (l *launch) networkLabels(ctx context.Context, labels map[string]string, subnet subnetID) error {
-	if !l.p.opts.cni().overlay() {
+func (l *launch) networkLabels(ctx context.Context, labels map[string]string, subnet network.SubnetID) error {
+	if !l.p.opts.cni().Overlay() {
 		return nil
 	}
-	guid, err := l.p.network.vnetGUID(ctx, subnet)
+	guid, err := l.p.network.VNetGUID(ctx, subnet)
 	if err != nil {
 		return err
 	}

@@ -8,25 +8,26 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // nic returns the node's interface. It is created and deleted with the virtual machine.
-func (l *launch) nic(ctx context.Context, m *machineType, subnet subnetID) (*armcompute.VirtualMachineNetworkInterfaceConfiguration, error) {
-	pools, err := l.p.network.backendPools(ctx)
+func (l *launch) nic(ctx context.Context, m *machineType, subnet network.SubnetID) (*armcompute.VirtualMachineNetworkInterfaceConfiguration, error) {
+	pools, err := l.p.network.BackendPools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nsg, err := l.p.network.securityGroup(ctx, subnet)
+	nsg, err := l.p.network.SecurityGroup(ctx, subnet)
 	if err != nil {
 		return nil, err
 	}
-	dual, err := l.p.network.dualStack(ctx, subnet)
+	dual, err := l.p.network.DualStack(ctx, subnet)
 	if err != nil {
 		return nil, err
 	}
-	addresses := l.addresses(m, pools.four)
+	addresses := l.addresses(m, pools.IPv4)
 	if dual {
-		addresses = append(addresses, l.address(l.name+sixSuffix, armcompute.IPVersionsIPv6, pools.six))
+		addresses = append(addresses, l.address(l.name+network.IPv6Suffix, armcompute.IPVersionsIPv6, pools.IPv6))
 	}
 	properties := &armcompute.VirtualMachineNetworkInterfaceConfigurationProperties{
 		Primary:                     to.Ptr(true),
@@ -49,7 +50,7 @@ func (l *launch) addresses(m *machineType, pools []string) []*armcompute.Virtual
 	first := l.address(l.name, "", pools)
 	first.Properties.Primary = to.Ptr(true)
 	all := []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration{first}
-	if !l.p.opts.cni().podsInSubnet() {
+	if !l.p.opts.cni().PodsInSubnet() {
 		return all
 	}
 	for i := int64(1); i < m.maxPods; i++ {

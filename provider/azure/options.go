@@ -17,6 +17,7 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // Options describes the cluster to provision for. New returns an error that names every required
@@ -188,7 +189,7 @@ func (o *Options) complete() error {
 		return err
 	}
 	if o.NetworkPlugin == "" {
-		o.NetworkPlugin, o.NetworkPluginMode, o.NetworkDataplane = pluginAzure, modeOverlay, dataplaneCilium
+		o.NetworkPlugin, o.NetworkPluginMode, o.NetworkDataplane = network.PluginAzure, network.ModeOverlay, network.DataplaneCilium
 	}
 	o.Patience = cmp.Or(o.Patience, 5*time.Second)
 	o.AdminUsername = cmp.Or(o.AdminUsername, "azureuser")
@@ -246,13 +247,13 @@ func (o *Options) malformed() error {
 	}
 	_, err := bootstrap.ServerName(o.ClusterEndpoint)
 	refuse(err != nil, "option ClusterEndpoint: %v", err)
-	_, err = parseSubnetID(o.VNetSubnetID)
+	_, err = network.ParseSubnetID(o.VNetSubnetID)
 	refuse(err != nil, "option VNetSubnetID: %v", err)
-	_, err = parseSecurityGroupID(o.SecurityGroupID)
+	_, err = network.ParseSecurityGroupID(o.SecurityGroupID)
 	refuse(o.SecurityGroupID != "" && err != nil, "option SecurityGroupID: %v", err)
-	refuse(o.NetworkPlugin != pluginAzure && o.NetworkPlugin != pluginNone, "option NetworkPlugin: %q is neither azure nor none", o.NetworkPlugin)
-	refuse(o.NetworkPluginMode != "" && o.NetworkPluginMode != modeOverlay, "option NetworkPluginMode: %q is neither overlay nor empty", o.NetworkPluginMode)
-	refuse(o.NetworkPlugin == pluginNone && o.NetworkPluginMode != "", "option NetworkPluginMode must be empty when NetworkPlugin is none")
+	refuse(o.NetworkPlugin != network.PluginAzure && o.NetworkPlugin != network.PluginNone, "option NetworkPlugin: %q is neither azure nor none", o.NetworkPlugin)
+	refuse(o.NetworkPluginMode != "" && o.NetworkPluginMode != network.ModeOverlay, "option NetworkPluginMode: %q is neither overlay nor empty", o.NetworkPluginMode)
+	refuse(o.NetworkPlugin == network.PluginNone && o.NetworkPluginMode != "", "option NetworkPluginMode must be empty when NetworkPlugin is none")
 	share := *o.VMMemoryOverheadPercent
 	refuse(!(share >= 0 && share < 1), "option VMMemoryOverheadPercent: %v is not a share between 0 and 1", share)
 	_, err = bootstrap.ParseContract(string(cmp.Or(o.BootstrapContract, bootstrap.Auto)))
@@ -275,13 +276,13 @@ func (o *Options) env() cached.Env {
 	return cached.Env{Now: o.Now, Patience: o.Patience, Panics: o.Panics}
 }
 
-func (o *Options) cni() cni {
-	return cni{plugin: o.NetworkPlugin, mode: o.NetworkPluginMode, dataplane: o.NetworkDataplane, policy: o.NetworkPolicy}
+func (o *Options) cni() network.CNI {
+	return network.CNI{Plugin: o.NetworkPlugin, Mode: o.NetworkPluginMode, Dataplane: o.NetworkDataplane, Policy: o.NetworkPolicy}
 }
 
-func (o *Options) network(own subnetID) networkConfig {
-	return networkConfig{
-		subscription: o.SubscriptionID, group: o.NodeResourceGroup, own: own, vnetGUID: o.VNetGUID,
-		securityGroup: o.SecurityGroupID, loadBalancers: o.LoadBalancers, cni: o.cni(),
+func (o *Options) network(own network.SubnetID) network.Config {
+	return network.Config{
+		Subscription: o.SubscriptionID, Group: o.NodeResourceGroup, Own: own, VNetGUID: o.VNetGUID,
+		SecurityGroup: o.SecurityGroupID, LoadBalancers: o.LoadBalancers, CNI: o.cni(),
 	}
 }

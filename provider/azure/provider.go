@@ -23,6 +23,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/internal/ctxlock"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
@@ -30,9 +31,9 @@ import (
 // prices and quota fresh.
 type Provider struct {
 	opts    Options
-	own     subnetID // Options.VNetSubnetID, parsed
-	ownKey  string   // Options.VNetSubnetID in lower case
-	ids     string   // prefix of the provider IDs of nodes
+	own     network.SubnetID // Options.VNetSubnetID, parsed
+	ownKey  string           // Options.VNetSubnetID in lower case
+	ids     string           // prefix of the provider IDs of nodes
 	clients clients
 	decoder armlist.Decoder
 	boots   bootstrap.Encoder
@@ -51,7 +52,7 @@ type Provider struct {
 	// encryptable is the time at which the disk encryption set was last found usable.
 	encryptable atomic.Pointer[time.Time]
 
-	network     *network
+	network     *network.Reader
 	stockouts   *stockouts
 	stockProbes *stockProbes
 	evictions   *evictions
@@ -89,7 +90,7 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 	if err := opts.complete(); err != nil {
 		return nil, fmt.Errorf("azure: %w", err)
 	}
-	own, err := parseSubnetID(opts.VNetSubnetID)
+	own, err := network.ParseSubnetID(opts.VNetSubnetID)
 	if err != nil {
 		return nil, fmt.Errorf("azure: %w", err)
 	}
@@ -150,8 +151,10 @@ func (p *Provider) connect() error {
 		encryptionSets: compute.NewDiskEncryptionSetsClient(),
 		nics:           net.NewInterfacesClient(),
 	}
-	p.network = newNetwork(o.network(p.own), networkClients{plain, &p.decoder, net.NewSubnetsClient(), net.NewVirtualNetworksClient(), net.NewSecurityGroupsClient()}, o.env())
-	p.addresses = &addressBooks{Env: o.env(), read: p.network.addresses, byID: map[string]*addressBook{}}
+	p.network = network.NewReader(o.network(p.own), network.Clients{
+		ARM: plain, Decoder: &p.decoder, Subnets: net.NewSubnetsClient(), VNets: net.NewVirtualNetworksClient(), SecurityGroups: net.NewSecurityGroupsClient(),
+	}, o.env())
+	p.addresses = &addressBooks{Env: o.env(), read: p.network.Addresses, byID: map[string]*addressBook{}}
 	p.images = &imageList{gallery: p.gallery(), every: o.ImagesEvery, now: o.Now, panics: o.Panics, known: map[imageDefinition]imageVersions{}}
 	p.auxiliary = newAuxiliary(o)
 	if p.judge, err = newPriceJudge(o.Location); err != nil {
@@ -242,11 +245,4 @@ func (p *Provider) keepQuota(ctx context.Context) {
 			_ = p.quota.Refresh(ctx) // the source keeps the error
 		}
 	}
-}
-
-// CheckSubnet reports whether nodes can join the subnet of a node class: a *SubnetError when
-// they cannot, another error when the check failed. An empty id means the cluster's own subnet,
-// and maxPods zero AKS's default.
-func (p *Provider) CheckSubnet(ctx context.Context, id string, maxPods int64) error {
-	return p.network.check(ctx, id, maxPods)
 }

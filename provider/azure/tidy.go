@@ -33,7 +33,7 @@ func (p *Provider) tidy() {
 	p.pressure.tidy(now)
 	p.stockouts.tidy(now)
 	p.policies.tidy(now)
-	p.network.tidy(now)
+	p.network.Tidy(now)
 	p.inFlight.tidy(now)
 }
 

@@ -15,12 +15,12 @@ var unguarded = []string{"internal/panics", "local", "test", "azureemulator", "p
 // use instead.
 var startsGoroutines = map[string]string{
 	"golang.org/x/sync/errgroup":        "panics.Group",
-	"golang.org/x/sync/singleflight":    "together in provider/azure/source.go",
+	"golang.org/x/sync/singleflight":    "cached.Once in provider/azure/internal/cached",
 	"k8s.io/apimachinery/pkg/util/wait": "panics.Reporter.Loop",
 }
 
 // mayImport are files that recover themselves what the package starts.
-var mayImport = map[string]string{"golang.org/x/sync/singleflight": "provider/azure/source.go"}
+var mayImport = map[string]string{"golang.org/x/sync/singleflight": "provider/azure/internal/cached/once.go"}
 
 // A panic in a goroutine that nobody guards ends the process, and does so again after each
 // restart.

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 )
@@ -54,73 +52,7 @@ type Source[T any] struct {
 	since   time.Time // start of failing
 }
 
-// An Request is a request in flight. It continues when the callers that wait for it give up,
-// because other callers share its result.
-type Request struct {
-	started time.Time
-	cancel  context.CancelFunc
-	done    chan struct{}
-	err     error // safe for concurrent reads, once done
-}
-
-// NewRequest returns an asking, and a context for its request that outlives ctx.
-func NewRequest(ctx context.Context, now time.Time) (*Request, context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestRequest)
-	return &Request{started: now, cancel: cancel, done: make(chan struct{})}, ctx
-}
-
-// Finish records the result.
-func (a *Request) Finish(err error) {
-	a.err = err
-	a.cancel()
-	close(a.done)
-}
-
-// Stop cancels the request, and returns when it has ended. It accepts nil.
-func (a *Request) Stop() {
-	if a != nil {
-		a.cancel()
-		<-a.done
-	}
-}
-
-const (
-	// retryFirst is how long a source without any result waits between attempts, so that many
-	// callers do not become many requests.
-	retryFirst = 3 * time.Second
-	// longestRequest is the timeout of a request, pages and retries included.
-	longestRequest = 5 * time.Minute
-	// EmptyFor is how long a value that may be empty by mistake is kept.
-	EmptyFor = 30 * time.Minute
-)
-
-// errNoAnswerYet reports that there is no result yet and the caller stopped waiting.
-var errNoAnswerYet = errors.New("going on without")
-
-func (a *Request) Wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-a.done:
-		return a.err
-	}
-}
-
-// WaitBriefly waits until patience has passed since the start of the request.
-func (a *Request) WaitBriefly(ctx context.Context, now time.Time, patience time.Duration) error {
-	t := time.NewTimer(a.started.Add(patience).Sub(now))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-a.done:
-		return a.err
-	case <-t.C:
-		return fmt.Errorf("no answer for %v: %w", patience, errNoAnswerYet)
-	}
-}
-
-// An State is the current state of a source.
+// A State is the current state of a source.
 type State[T any] struct {
 	Value   T
 	Version uint64
@@ -136,7 +68,7 @@ func (s *Source[T]) Ensure(ctx context.Context) error {
 	return s.Refresh(ctx)
 }
 
-// TryEnsure is like ensure for data that callers can do without: it waits briefly, and only the
+// TryEnsure is like Ensure for data that callers can do without: it waits briefly, and only the
 // first time. An error becomes the source's problem.
 func (s *Source[T]) TryEnsure(ctx context.Context) {
 	if known, _ := s.settled(); known {
@@ -172,6 +104,7 @@ func (s *Source[T]) RefreshOlder(ctx context.Context, t time.Time) error {
 	return nil
 }
 
+// settled reports whether a value is known, or the last attempt failed a moment ago.
 func (s *Source[T]) settled() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,10 +132,7 @@ func (s *Source[T]) Request(ctx context.Context) *Request {
 	return a
 }
 
-// PanicsName is the name under which panics of the provider's goroutines are counted.
-const PanicsName = "azure"
-
-// State sends the request and wakes the callers that wait. A panic counts as an error.
+// run sends the request and wakes the callers that wait. A panic counts as an error.
 func (s *Source[T]) run(ctx context.Context, a *Request) {
 	var next T
 	err := s.Panics.Do(PanicsName, func() (err error) { next, err = s.Load(ctx); return err })
@@ -246,6 +176,7 @@ func (s *Source[T]) fail(err error) error {
 	return err
 }
 
+// State returns the current state.
 func (s *Source[T]) State() State[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,52 +204,4 @@ func (s *Source[T]) Keep(ctx context.Context, every time.Duration) {
 		}
 		_ = s.Refresh(ctx) // the source keeps the error
 	}
-}
-
-// Pause waits for d and reports false when ctx ended first.
-func Pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
-// Once runs read once for all concurrent callers with the same key. A caller that gives up does
-// not cancel the read, because the others share its result.
-func Once[T any](ctx context.Context, inFlight *Reads, key string, p *panics.Reporter, read func(context.Context) (T, error)) (T, error) {
-	answers := inFlight.DoChan(key, func() (any, error) {
-		var out T
-		err := p.Do(PanicsName, func() (err error) { out, err = read(context.WithoutCancel(ctx)); return err })
-		return out, err
-	})
-	select {
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	case a := <-answers:
-		return a.Val.(T), a.Err
-	}
-}
-
-// Reads are the reads in flight, by key; see share.
-type Reads = singleflight.Group
-
-// A Backoff is the last failure and when to try again: after 3 seconds, and twice as long each
-// time, up to a minute.
-type Backoff struct {
-	Err   error
-	wait  time.Duration
-	Until time.Time
-}
-
-func (h *Backoff) Failed(err error, now time.Time) {
-	if now.Before(h.Until) {
-		return // a concurrent attempt
-	}
-	h.wait = min(max(2*h.wait, retryFirst), time.Minute)
-	h.Err, h.Until = err, now.Add(h.wait)
 }

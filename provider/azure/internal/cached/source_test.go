@@ -102,7 +102,7 @@ func reported() (*panics.Reporter, *int) {
 	return &panics.Reporter{Log: func(*panics.Panic) { n++ }}, &n
 }
 
-// An State that makes karve panic is an error like others: the waiting callers get it, and the
+// A State that makes karve panic is an error like others: the waiting callers get it, and the
 // request is repeated.
 //
 // Rule PANIC-1.

@@ -1,4 +1,4 @@
-package azure
+package network
 
 import (
 	"cmp"
@@ -31,61 +31,61 @@ const (
 	SubnetJoinDenied = "SubnetJoinDenied"
 )
 
-// check reports whether nodes can join the subnet of a node class: a *SubnetError when
+// CheckSubnet reports whether nodes can join the subnet of a node class: a *SubnetError when
 // they cannot, another error when the check failed. An empty id means the cluster's own subnet,
 // and maxPods zero AKS's default.
-func (n *network) check(ctx context.Context, id string, maxPods int64) error {
-	subnet := n.config.own
+func (n *Reader) CheckSubnet(ctx context.Context, id string, maxPods int64) error {
+	subnet := n.config.Own
 	if id != "" {
 		var err error
-		if subnet, err = parseSubnetID(id); err != nil {
+		if subnet, err = ParseSubnetID(id); err != nil {
 			return &SubnetError{SubnetIDInvalid, err.Error()}
 		}
 	}
-	if err := subnet.joinable(n.config.own, n.config.group); err != nil {
+	if err := subnet.joinable(n.config.Own, n.config.Group); err != nil {
 		return err
 	}
-	if !strings.EqualFold(subnet.subscription, n.config.subscription) {
-		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in subscription %s, machines are made in %s: Azure joins their interfaces to networks of their own subscription only", subnet.subnet, subnet.subscription, n.config.subscription)}
+	if !strings.EqualFold(subnet.subscription, n.config.Subscription) {
+		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in subscription %s, machines are made in %s: Azure joins their interfaces to networks of their own subscription only", subnet.Name, subnet.subscription, n.config.Subscription)}
 	}
-	resp, err := n.clients.subnets.Get(ctx, subnet.group, subnet.vnet, subnet.subnet, nil)
+	resp, err := n.clients.Subnets.Get(ctx, subnet.Group, subnet.VNet, subnet.Name, nil)
 	if err == nil {
-		if err := n.holdsNodes(subnet, resp.Properties, cmp.Or(maxPods, n.config.cni.defaultMaxPods())); err != nil {
+		if err := n.holdsNodes(subnet, resp.Properties, cmp.Or(maxPods, n.config.CNI.DefaultMaxPods())); err != nil {
 			return err
 		}
 		return n.checkJoin(ctx, subnet)
 	}
 	if r := armerr.Classify(err); r.Kind == armerr.NotFound {
-		return &SubnetError{SubnetNotFound, fmt.Sprintf("subnet %s does not exist in virtual network %s: create it or correct vnetSubnetID", subnet.subnet, subnet.vnet)}
+		return &SubnetError{SubnetNotFound, fmt.Sprintf("subnet %s does not exist in virtual network %s: create it or correct vnetSubnetID", subnet.Name, subnet.VNet)}
 	}
-	return armerr.Wrap(err, "reading subnet %s", subnet.subnet)
+	return armerr.Wrap(err, "reading subnet %s", subnet.Name)
 }
 
 // holdsNodes returns why a subnet that exists cannot take nodes with maxPods pods.
-func (n *network) holdsNodes(s subnetID, properties *armnetwork.SubnetPropertiesFormat, maxPods int64) error {
+func (n *Reader) holdsNodes(s SubnetID, properties *armnetwork.SubnetPropertiesFormat, maxPods int64) error {
 	if properties == nil {
 		return nil
 	}
 	for _, d := range properties.Delegations {
 		if d != nil && d.Properties != nil && armtext.Of(d.Properties.ServiceName) != "" {
-			return &SubnetError{SubnetDelegated, fmt.Sprintf("subnet %s is delegated to %s, so that no node can join it: name another subnet, or remove the delegation", s.subnet, armtext.Of(d.Properties.ServiceName))}
+			return &SubnetError{SubnetDelegated, fmt.Sprintf("subnet %s is delegated to %s, so that no node can join it: name another subnet, or remove the delegation", s.Name, armtext.Of(d.Properties.ServiceName))}
 		}
 	}
-	size, needs := addressesIn(properties), n.config.cni.addressesOf(maxPods)
+	size, needs := addressesIn(properties), n.config.CNI.AddressesPerNode(maxPods)
 	if size > 0 && size < needs {
-		return &SubnetError{SubnetTooSmall, fmt.Sprintf("subnet %s has %d addresses for machines and a node takes %d: name a larger subnet, lower maxPods, or use the overlay", s.subnet, size, needs)}
+		return &SubnetError{SubnetTooSmall, fmt.Sprintf("subnet %s has %d addresses for machines and a node takes %d: name a larger subnet, lower maxPods, or use the overlay", s.Name, size, needs)}
 	}
 	return nil
 }
 
 // joinable applies AKS's rules: nodes stay in the cluster's network, and a network that AKS
 // manages has one subnet for nodes.
-func (s subnetID) joinable(own subnetID, nodeGroup string) error {
+func (s SubnetID) joinable(own SubnetID, nodeGroup string) error {
 	if !s.sameVNet(own) {
-		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in virtual network %s of group %s, the cluster is in %s of %s: nodes must join the cluster's network", s.subnet, s.vnet, s.group, own.vnet, own.group)}
+		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("subnet %s is in virtual network %s of group %s, the cluster is in %s of %s: nodes must join the cluster's network", s.Name, s.VNet, s.Group, own.VNet, own.Group)}
 	}
-	if own.managed(nodeGroup) && !strings.EqualFold(s.subnet, own.subnet) {
-		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("virtual network %s is managed by AKS, which allows no other subnet than %s for nodes", own.vnet, own.subnet)}
+	if own.Managed(nodeGroup) && !strings.EqualFold(s.Name, own.Name) {
+		return &SubnetError{SubnetIDInvalid, fmt.Sprintf("virtual network %s is managed by AKS, which allows no other subnet than %s for nodes", own.VNet, own.Name)}
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (s subnetID) joinable(own subnetID, nodeGroup string) error {
 // checkJoin checks whether karve's identity may join virtual machines to a subnet, before the
 // first launch: it returns a *SubnetError when it may not. If the check fails, checkJoin returns
 // nil: Azure then reports a missing permission at the first launch.
-func (n *network) checkJoin(ctx context.Context, s subnetID) error {
+func (n *Reader) checkJoin(ctx context.Context, s SubnetID) error {
 	if why := n.joinDenied(s); why != "" {
 		return &SubnetError{SubnetJoinDenied, why}
 	}
@@ -103,29 +103,29 @@ func (n *network) checkJoin(ctx context.Context, s subnetID) error {
 		return nil //nolint:nilerr // see above
 	}
 	advice := armerr.Permission{Action: joinAction, Scope: id}.Advice()
-	return &SubnetError{SubnetJoinDenied, fmt.Sprintf("karve may not put machines into subnet %s: %s", s.subnet, advice)}
+	return &SubnetError{SubnetJoinDenied, fmt.Sprintf("karve may not put machines into subnet %s: %s", s.Name, advice)}
 }
 
 // joinAction is the permission to join virtual machines to a subnet.
 const joinAction = "Microsoft.Network/virtualNetworks/subnets/join/action"
 
-// deny records that a virtual machine was refused because karve may not join its subnet, which
+// Deny records that a virtual machine was refused because karve may not join its subnet, which
 // checking beforehand does not always find: see checkJoin.
-func (n *network) deny(s subnetID, r armerr.Refusal) {
+func (n *Reader) Deny(s SubnetID, r armerr.Refusal) {
 	if r.Kind != armerr.Denied || !strings.Contains(strings.ToLower(r.Advice), strings.ToLower(joinAction)) {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.denied[s.key()] = joinDenial{r.Advice, n.now()}
+	n.denied[s.Key()] = joinDenial{r.Advice, n.now()}
 }
 
 // joinDenied returns why virtual machines may not join, if that was recorded recently.
-func (n *network) joinDenied(s subnetID) string {
+func (n *Reader) joinDenied(s SubnetID) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	known := n.denied[s.key()]
-	if known.at.IsZero() || n.now().Sub(known.at) >= deniedTTL {
+	known := n.denied[s.Key()]
+	if known.at.IsZero() || n.now().Sub(known.at) >= DeniedTTL {
 		return ""
 	}
 	return known.advice

@@ -1,4 +1,4 @@
-package azure
+package network
 
 import (
 	"net/netip"
@@ -14,8 +14,8 @@ import (
 // last.
 const keptByAzure = 5
 
-// sixSuffix is the suffix of a node's IPv6 IP configuration.
-const sixSuffix = "-ipv6"
+// IPv6Suffix is the suffix of a node's IPv6 IP configuration.
+const IPv6Suffix = "-ipv6"
 
 // taken returns how many IPv4 addresses are in use. A subnet reports only the ID of an IP
 // configuration. IPv6 configurations of karve's nodes are recognized by their name; those of
@@ -23,15 +23,15 @@ const sixSuffix = "-ipv6"
 func taken(s *armnetwork.SubnetPropertiesFormat) int64 {
 	var n int64
 	for _, c := range s.IPConfigurations {
-		if c != nil && !strings.HasSuffix(strings.ToLower(armtext.Of(c.ID)), sixSuffix) {
+		if c != nil && !strings.HasSuffix(strings.ToLower(armtext.Of(c.ID)), IPv6Suffix) {
 			n++
 		}
 	}
 	return n
 }
 
-// hasSix reports whether a subnet has an IPv6 range.
-func hasSix(s *armnetwork.SubnetPropertiesFormat) bool {
+// hasIPv6 reports whether a subnet has an IPv6 range.
+func hasIPv6(s *armnetwork.SubnetPropertiesFormat) bool {
 	return slices.ContainsFunc(ranges(s), func(r netip.Prefix) bool { return r.Addr().Is6() })
 }
 

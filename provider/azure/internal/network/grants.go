@@ -1,4 +1,4 @@
-package azure
+package network
 
 import (
 	"context"
@@ -24,11 +24,11 @@ const mostGrants = 20
 
 // grants reads from Azure what karve's identity may do to a resource. The usual roles that allow
 // reading the resource allow reading this too.
-func (n *network) grants(ctx context.Context, id string) ([]grant, error) {
+func (n *Reader) grants(ctx context.Context, id string) ([]grant, error) {
 	var out []grant
-	next := runtime.JoinPaths(n.clients.arm.Endpoint(), id, "providers/Microsoft.Authorization/permissions") + "?api-version=" + permissionsVersion
+	next := runtime.JoinPaths(n.clients.ARM.Endpoint(), id, "providers/Microsoft.Authorization/permissions") + "?api-version=" + permissionsVersion
 	for range mostGrants {
-		page, err := armlist.ReadPage(ctx, n.clients.arm, next)
+		page, err := armlist.ReadPage(ctx, n.clients.ARM, next)
 		if err != nil {
 			return nil, armerr.Wrap(err, "reading what may be done to %s", id)
 		}
