@@ -16,6 +16,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // body returns the machine for AKS to create for a launch, without its zone and tags: machines
@@ -120,9 +121,9 @@ func poolMode(c provider.Claim) *aks.AgentPoolMode {
 	return to.Ptr(aks.AgentPoolModeUser)
 }
 
-func gpuProfile(s *sku, spec *v1beta1.AKSNodeClassSpec) *aks.GPUProfile {
+func gpuProfile(s *sku.SKU, spec *v1beta1.AKSNodeClassSpec) *aks.GPUProfile {
 	switch {
-	case !hasNVIDIA(s):
+	case !s.HasNVIDIA():
 		return nil
 	case spec.InstallsGPUDriver():
 		return &aks.GPUProfile{Driver: to.Ptr(aks.GPUDriverInstall)}
@@ -132,9 +133,9 @@ func gpuProfile(s *sku, spec *v1beta1.AKSNodeClassSpec) *aks.GPUProfile {
 
 func aksSystem(l *launch, m *machineType) (*aks.MachineOSProfile, error) {
 	spec := &l.class.Spec
-	sizeGB := m.offered.Capacity["ephemeral-storage"] / gigabyte
+	sizeGB := m.offered.Capacity["ephemeral-storage"] / sku.Gigabyte
 	kind := aks.OSDiskTypeManaged
-	if _, onHost := m.sku.local.placement(sizeGB); onHost {
+	if _, onHost := m.sku.Local.Placement(sizeGB); onHost {
 		kind = aks.OSDiskTypeEphemeral
 	}
 	label := releaseFor(spec, minorOf(kubernetesVersion(l.class))).label

@@ -14,7 +14,9 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
@@ -44,7 +46,7 @@ type availableFrom struct{ stock, limits uint64 }
 
 // inputs is one consistent view of everything that a catalog depends on.
 type inputs struct {
-	skus   cached.State[skuSet]
+	skus   cached.State[sku.Set]
 	prices cached.State[priceTable]
 	quota  cached.State[usages]
 }
@@ -123,7 +125,7 @@ func (c *catalog) refresh(p *Provider, name string, in inputs) {
 		QuotaLeft: p.ledger.left(c.set.budgets, in.quota.Value, in.quota.Taken),
 		Taken:     in.taken(),
 		Listed:    in.listed(),
-		Unread:    in.skus.Value.unread,
+		Unread:    in.skus.Value.Unread,
 		Problem:   in.problem(c.set, p.judge.listed, book),
 	}
 	maps.Copy(next.QuotaLeft, book.left())
@@ -174,7 +176,7 @@ func (in inputs) listed() time.Time {
 
 func (in inputs) problem(set *typeSet, list pricelist.List, book *addressBook) string {
 	var parts []string
-	for _, problem := range []string{in.skus.Problem, in.skus.Value.unreadInWords(), in.prices.Problem, in.quota.Problem, book.problem()} {
+	for _, problem := range []string{in.skus.Problem, in.skus.Value.Problem(), in.prices.Problem, in.quota.Problem, book.problem()} {
 		if problem != "" {
 			parts = append(parts, problem)
 		}
@@ -183,18 +185,9 @@ func (in inputs) problem(set *typeSet, list pricelist.List, book *addressBook) s
 		parts = append(parts, set.otherPrices(list)...)
 	}
 	if families := in.quota.Value.unlisted(set.budgets); len(families) > 0 {
-		parts = append(parts, fmt.Sprintf("the region's quota does not list %s: its machines are bought until Azure refuses them", few(families)))
+		parts = append(parts, fmt.Sprintf("the region's quota does not list %s: its machines are bought until Azure refuses them", armtext.Few(families)))
 	}
 	return strings.Join(parts, "; ")
-}
-
-// few lists the first names of many.
-func few(names []string) string {
-	const most = 3
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // availableTypes sets why offerings are unavailable now. Types without such an offering share
@@ -226,11 +219,11 @@ func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usage
 
 // unavailable describes why an offering cannot be launched: it is not sold to this subscription,
 // the quota limit is below its use, or Azure refused it recently.
-func (p *Provider) unavailable(s *sku, o *offering.Offering, blocks blockView, quota usages, by buyer) string {
-	if s.barred != "" {
-		return s.barred
+func (p *Provider) unavailable(s *sku.SKU, o *offering.Offering, blocks blockView, quota usages, by buyer) string {
+	if s.Barred.Region != "" {
+		return s.Barred.Region
 	}
-	if why := s.barredZones[p.zoneNumber(o.Zone)]; why != "" {
+	if why := s.Barred.Zones[p.zoneNumber(o.Zone)]; why != "" {
 		return why
 	}
 	for _, d := range o.QuotaUses {

@@ -12,6 +12,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 const defaultDiskGB = 128
@@ -39,11 +40,11 @@ type shape struct {
 // runnable says for which architectures and generations the node class has an image.
 type runnable struct{ amd64gen1, amd64gen2, arm64gen2 bool }
 
-func (r runnable) starts(s *sku) bool {
-	if s.arch == archARM64 {
-		return s.gen2 && r.arm64gen2
+func (r runnable) starts(s *sku.SKU) bool {
+	if s.Arch == sku.ARM64 {
+		return s.Gen2 && r.arm64gen2
 	}
-	return s.gen1 && r.amd64gen1 || s.gen2 && r.amd64gen2
+	return s.Gen1 && r.amd64gen1 || s.Gen2 && r.amd64gen2
 }
 
 // class reads a node class.

@@ -185,7 +185,7 @@ func (l *launch) heed(r armerr.Refusal, vm *machine, choice offering.Ref) {
 		return
 	}
 	late := failure(r)
-	if s := l.in.skus.Value.byName[choice.Type]; s != nil {
+	if s := l.in.skus.Value.ByName[choice.Type]; s != nil {
 		l.p.stockouts.learn(late, s, choice.Zone, choice.CapacityType, l.buyer())
 	}
 	if r.Kind == armerr.OtherRefusal || r.Kind == armerr.Denied {

@@ -4,19 +4,17 @@ import (
 	"strings"
 
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
-// hasNVIDIA reports whether the size has GPUs that AKS installs drivers for.
-func hasNVIDIA(s *sku) bool { return s.gpus > 0 && s.gpu.Manufacturer == vmsize.NVIDIA }
-
 // gpuFor returns the GPU settings for the bootstrap of a node: empty if the node class leaves
 // driver installation to its users.
-func gpuFor(s *sku, install bool) bootstrap.GPU {
-	if !install || !hasNVIDIA(s) {
+func gpuFor(s *sku.SKU, install bool) bootstrap.GPU {
+	if !install || !s.HasNVIDIA() {
 		return bootstrap.GPU{}
 	}
-	return bootstrap.GPU{Install: true, Kind: gpuKind(s.gpu)}
+	return bootstrap.GPU{Install: true, Kind: gpuKind(s.GPU)}
 }
 
 func gpuKind(gpu vmsize.GPU) bootstrap.GPUKind {

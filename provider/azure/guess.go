@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
@@ -26,12 +27,12 @@ type valuer struct {
 	perVCPU         map[string]offering.Price // by family letter; "" for the region
 }
 
-func newValuer(skus []*sku, listed, builtIn priceTable) valuer {
+func newValuer(skus []*sku.SKU, listed, builtIn priceTable) valuer {
 	v := valuer{listed: listed, builtIn: builtIn, perVCPU: map[string]offering.Price{}}
 	for _, s := range skus {
-		known := cmp.Or(listed.size(s.name).onDemand, builtIn.size(s.name).onDemand)
-		each := known / offering.Price(s.vcpus)
-		v.perVCPU[s.size.Family] = max(v.perVCPU[s.size.Family], each)
+		known := cmp.Or(listed.size(s.Name).onDemand, builtIn.size(s.Name).onDemand)
+		each := known / offering.Price(s.VCPUs)
+		v.perVCPU[s.Size.Family] = max(v.perVCPU[s.Size.Family], each)
 		v.perVCPU[""] = max(v.perVCPU[""], each)
 	}
 	return v
@@ -44,19 +45,19 @@ const (
 	guessPerGPU  offering.Price = 15 * 1e9
 )
 
-func (v valuer) guess(s *sku) offering.Price {
-	if p := cmp.Or(v.perVCPU[s.size.Family], v.perVCPU[""]); p > 0 {
-		return p * offering.Price(s.vcpus)
+func (v valuer) guess(s *sku.SKU) offering.Price {
+	if p := cmp.Or(v.perVCPU[s.Size.Family], v.perVCPU[""]); p > 0 {
+		return p * offering.Price(s.VCPUs)
 	}
-	return guessPerVCPU*offering.Price(s.vcpus) + guessPerGPU*offering.Price(s.gpus)
+	return guessPerVCPU*offering.Price(s.VCPUs) + guessPerGPU*offering.Price(s.GPUs)
 }
 
 // price returns the price of the size and its basis. A size without a spot meter gets its
 // on-demand price as spot price, which is the most it can cost.
-func (v valuer) price(s *sku) (p price, by basis) {
-	p = v.listed.size(s.name)
+func (v valuer) price(s *sku.SKU) (p price, by basis) {
+	p = v.listed.size(s.Name)
 	if p.onDemand == 0 {
-		known := v.builtIn.size(s.name)
+		known := v.builtIn.size(s.Name)
 		p.onDemand, by = known.onDemand, builtIn
 		p.spot = cmp.Or(p.spot, known.spot)
 	}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // Operating systems of AKS's node images, in AKS's spelling.
@@ -22,9 +23,9 @@ type imageDefinition struct{ os, name string }
 // generation 1.
 func (d imageDefinition) arch() string {
 	if strings.Contains(d.name, "arm64") {
-		return archARM64
+		return sku.ARM64
 	}
-	return archAMD64
+	return sku.AMD64
 }
 
 func (d imageDefinition) generation() string {

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // runnableBy returns the architectures and generations that a node class has images for: those
@@ -25,16 +26,16 @@ func runnableBy(class *v1beta1.AKSNodeClass) runnable {
 }
 
 func (r *runnable) add(reqs []corev1.NodeSelectorRequirement) {
-	r.amd64gen1 = r.amd64gen1 || meets(reqs, archAMD64, v1beta1.HyperVGeneration1)
-	r.amd64gen2 = r.amd64gen2 || meets(reqs, archAMD64, v1beta1.HyperVGeneration2)
-	r.arm64gen2 = r.arm64gen2 || meets(reqs, archARM64, v1beta1.HyperVGeneration2)
+	r.amd64gen1 = r.amd64gen1 || meets(reqs, sku.AMD64, v1beta1.HyperVGeneration1)
+	r.amd64gen2 = r.amd64gen2 || meets(reqs, sku.AMD64, v1beta1.HyperVGeneration2)
+	r.arm64gen2 = r.arm64gen2 || meets(reqs, sku.ARM64, v1beta1.HyperVGeneration2)
 }
 
 // imageFor returns the first image that a size can boot.
-func imageFor(images []v1beta1.NodeImage, s *sku) (string, bool) {
+func imageFor(images []v1beta1.NodeImage, s *sku.SKU) (string, bool) {
 	for _, image := range images {
-		if s.gen2 && meets(image.Requirements, s.arch, v1beta1.HyperVGeneration2) ||
-			s.gen1 && meets(image.Requirements, s.arch, v1beta1.HyperVGeneration1) {
+		if s.Gen2 && meets(image.Requirements, s.Arch, v1beta1.HyperVGeneration2) ||
+			s.Gen1 && meets(image.Requirements, s.Arch, v1beta1.HyperVGeneration1) {
 			return image.ID, true
 		}
 	}

@@ -221,11 +221,11 @@ func statuses(vm *machine) []*armcompute.InstanceViewStatus {
 // subnet addresses depends on its node class.
 func (p *Provider) drawsOf(ctx context.Context, vm *machine) []offering.QuotaUse {
 	choice := p.choiceOf(vm)
-	s := p.skus.State().Value.byName[choice.Type]
+	s := p.skus.State().Value.ByName[choice.Type]
 	if s == nil {
 		return nil
 	}
-	draws := s.draws(choice.CapacityType)
+	draws := quotaUses(s, choice.CapacityType)
 	if class, err := p.class(ctx, tag(vm.Tags, tagClass)); err == nil {
 		if d, ok := p.addressDraw(p.shape(class)); ok {
 			draws = append(draws, d)

@@ -10,6 +10,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // Labels of other components that karve sets or reads.
@@ -24,35 +25,35 @@ const (
 )
 
 // typeLabels returns the labels of any node of a size in a node class.
-func (p *Provider) typeLabels(s *sku, sh shape) map[string][]string {
+func (p *Provider) typeLabels(s *sku.SKU, sh shape) map[string][]string {
 	labels := map[string][]string{}
 	set := func(key string, values ...string) { labels[key] = values }
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 
-	set(corev1.LabelArchStable, s.arch)
+	set(corev1.LabelArchStable, s.Arch)
 	set(corev1.LabelOSStable, "linux")
 	set(corev1.LabelTopologyRegion, p.opts.Location)
-	set(v1beta1.LabelSKUName, s.name)
-	set(v1beta1.LabelSKUFamily, s.size.Family)
-	set(v1beta1.LabelSKUSeries, series(s.size.Series))
-	set(v1beta1.LabelSKUVersion, s.size.Version)
-	set(v1beta1.LabelSKUCPU, number(s.vcpus))
-	set(v1beta1.LabelSKUMemory, number(s.memoryMiB))
-	set(v1beta1.LabelSKUAcceleratedNetworking, strconv.FormatBool(s.acceleratedNetworking))
-	set(v1beta1.LabelSKUPremiumStorage, strconv.FormatBool(s.premiumIO))
-	if gb := s.local.largestGB(); gb > 0 {
+	set(v1beta1.LabelSKUName, s.Name)
+	set(v1beta1.LabelSKUFamily, s.Size.Family)
+	set(v1beta1.LabelSKUSeries, series(s.Size.Series))
+	set(v1beta1.LabelSKUVersion, s.Size.Version)
+	set(v1beta1.LabelSKUCPU, number(s.VCPUs))
+	set(v1beta1.LabelSKUMemory, number(s.MemoryMiB))
+	set(v1beta1.LabelSKUAcceleratedNetworking, strconv.FormatBool(s.Can.AcceleratedNetworking))
+	set(v1beta1.LabelSKUPremiumStorage, strconv.FormatBool(s.Can.PremiumIO))
+	if gb := s.Local.LargestGB(); gb > 0 {
 		set(v1beta1.LabelSKUEphemeralOSMaxSize, number(gb))
 	}
-	if s.gpus > 0 {
-		set(v1beta1.LabelSKUGPUName, s.gpu.Name)
-		set(v1beta1.LabelSKUGPUManufacturer, string(s.gpu.Manufacturer))
-		set(v1beta1.LabelSKUGPUCount, number(s.gpus))
+	if s.GPUs > 0 {
+		set(v1beta1.LabelSKUGPUName, s.GPU.Name)
+		set(v1beta1.LabelSKUGPUManufacturer, string(s.GPU.Manufacturer))
+		set(v1beta1.LabelSKUGPUCount, number(s.GPUs))
 	}
 	set(v1beta1.AKSLabelCluster, clusterLabel(p.opts.NodeResourceGroup))
 	set(v1beta1.AKSLabelMode, v1beta1.ModeSystem, v1beta1.ModeUser)
 	set(v1beta1.AKSLabelOSSKU, sh.image.OSSKU())
-	set(v1beta1.AKSLabelCPU, number(s.vcpus))
-	set(v1beta1.AKSLabelMemory, number(s.memoryMiB))
+	set(v1beta1.AKSLabelCPU, number(s.VCPUs))
+	set(v1beta1.AKSLabelMemory, number(s.MemoryMiB))
 	set(v1beta1.AKSLabelLocalDNSState, map[bool]string{true: "enabled", false: "disabled"}[sh.localDNS])
 	if sh.fips {
 		set(v1beta1.AKSLabelFIPSEnabled, "true")

@@ -125,7 +125,7 @@ func (p *Provider) learnFailed(vm *machine) {
 
 func (p *Provider) learnOf(vm *machine, r armerr.Refusal, by buyer) {
 	choice := p.choiceOf(vm)
-	if s := p.skus.State().Value.byName[choice.Type]; s != nil {
+	if s := p.skus.State().Value.ByName[choice.Type]; s != nil {
 		p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, by)
 	}
 }

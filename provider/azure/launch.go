@@ -14,6 +14,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // maxAttempts is how many creations one Launch call requests before it yields to other claims.
@@ -246,13 +247,13 @@ func (l *launch) refused(choice offering.Ref, code, reason, detail string) {
 }
 
 // remembered reports whether a remembered fact rules out an offering, and which.
-func (l *launch) remembered(s *sku, o *offering.Offering, choice offering.Ref) (provider.Attempt, bool) {
+func (l *launch) remembered(s *sku.SKU, o *offering.Offering, choice offering.Ref) (provider.Attempt, bool) {
 	if b, ok := l.p.stockouts.recall(s, o.Zone, o.CapacityType, l.buyer()); ok {
 		return provider.Attempt{Offering: choice, Code: b.code, Reason: b.reason, Detail: b.words}, true
 	}
 	if why := l.p.unavailable(s, o, nil, l.in.quota.Value, buyer{}); why != "" {
 		reason := armerr.ReasonQuota
-		if s.barred != "" || len(s.barredZones) > 0 {
+		if s.Barred.Region != "" || len(s.Barred.Zones) > 0 {
 			reason = armerr.ReasonRestricted
 		}
 		return provider.Attempt{Offering: choice, Code: "NotAvailable", Reason: reason, Detail: why}, true

@@ -48,7 +48,7 @@ func (l *launch) bootNode(m *machineType, labels map[string]string, place bootst
 		Server: o.serverName(), CA: o.CABundle, Version: kubernetesVersion(l.class),
 		Labels: kubeletLabels(labels), Taints: append(taints, l.claim.StartupTaints...), MaxPods: m.maxPods,
 		Reserved: m.reserved.boot(), Kubelet: spec.Kubelet, OS: spec.LinuxOSConfig, DNS: o.DNSServiceIP,
-		Size: m.sku.name, Arch: m.sku.arch, GPU: gpuFor(m.sku, spec.InstallsGPUDriver()), StreamArtifacts: spec.StreamsArtifacts(),
+		Size: m.sku.Name, Arch: m.sku.Arch, GPU: gpuFor(m.sku, spec.InstallsGPUDriver()), StreamArtifacts: spec.StreamsArtifacts(),
 		Subscription: o.SubscriptionID, Tenant: o.TenantID, ResourceGroup: o.NodeResourceGroup, Location: o.Location,
 		Cloud: o.CustomCloud, Network: place, Identity: o.KubeletIdentityClientID, Admin: o.AdminUsername,
 	}

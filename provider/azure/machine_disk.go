@@ -8,6 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // disk returns the OS disk: on local storage if it fits, else a managed one. Its name depends on
@@ -15,14 +16,14 @@ import (
 // one is created.
 func (l *launch) disk(m *machineType, choice offering.Ref) *armcompute.OSDisk {
 	sum := sha256.Sum256([]byte(choice.Type + "/" + choice.Zone + "/" + choice.CapacityType))
-	sizeGB := m.offered.Capacity["ephemeral-storage"] / gigabyte
+	sizeGB := m.offered.Capacity["ephemeral-storage"] / sku.Gigabyte
 	disk := &armcompute.OSDisk{
 		Name:         to.Ptr(l.name + "-" + hex.EncodeToString(sum[:3])),
 		CreateOption: to.Ptr(armcompute.DiskCreateOptionTypesFromImage),
 		DeleteOption: to.Ptr(armcompute.DiskDeleteOptionTypesDelete),
 		DiskSizeGB:   to.Ptr(int32(sizeGB)),
 	}
-	if placement, ok := m.sku.local.placement(sizeGB); ok {
+	if placement, ok := m.sku.Local.Placement(sizeGB); ok {
 		disk.Caching = to.Ptr(armcompute.CachingTypesReadOnly)
 		disk.DiffDiskSettings = &armcompute.DiffDiskSettings{Option: to.Ptr(armcompute.DiffDiskOptionsLocal), Placement: to.Ptr(placement)}
 	}

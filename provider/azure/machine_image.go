@@ -9,11 +9,12 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // image picks an image from the node class's status. It picks from the galleries while the
 // status has none, or when the picked one does not exist any more.
-func (l *launch) image(ctx context.Context, s *sku) (string, error) {
+func (l *launch) image(ctx context.Context, s *sku.SKU) (string, error) {
 	images := l.class.Status.Images
 	if id, ok := imageFor(images, s); len(images) == 0 || ok && l.p.images.doubtful(imageNamed(id)) {
 		wish, err := ImageWishOf(l.class)
@@ -27,7 +28,7 @@ func (l *launch) image(ctx context.Context, s *sku) (string, error) {
 	}
 	id, ok := imageFor(images, s)
 	if !ok {
-		return "", &provider.NotReadyError{Class: l.class.Name, Reason: v1beta1.ReasonImagesNotFound, Detail: "no image starts on " + s.name}
+		return "", &provider.NotReadyError{Class: l.class.Name, Reason: v1beta1.ReasonImagesNotFound, Detail: "no image starts on " + s.Name}
 	}
 	l.imageID = id
 	return id, nil

@@ -32,7 +32,7 @@ func (l *launch) nic(ctx context.Context, m *machineType, subnet network.SubnetI
 	properties := &armcompute.VirtualMachineNetworkInterfaceConfigurationProperties{
 		Primary:                     to.Ptr(true),
 		DeleteOption:                to.Ptr(armcompute.DeleteOptionsDelete),
-		EnableAcceleratedNetworking: to.Ptr(m.sku.acceleratedNetworking),
+		EnableAcceleratedNetworking: to.Ptr(m.sku.Can.AcceleratedNetworking),
 		EnableIPForwarding:          to.Ptr(false),
 		IPConfigurations:            addresses,
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // leastSeen is the share of the advertised memory below which an observed value is ignored:
@@ -27,20 +28,20 @@ func (p *Provider) ObserveCapacity(ctx context.Context, node provider.ObservedCa
 	if err := p.skus.Ensure(ctx); err != nil {
 		return err
 	}
-	s := p.skus.State().Value.byName[node.Type]
-	if s == nil || !s.mayHave(node.Memory) {
+	s := p.skus.State().Value.ByName[node.Type]
+	if s == nil || !plausibleMemory(s, node.Memory) {
 		return nil
 	}
-	if p.memory.learn(s.name, node.Memory/mebibyte*mebibyte) {
-		p.opts.Log.Info("memory of a size learnt", slog.String("size", s.name), slog.Int64("advertisedMiB", s.memoryMiB), slog.Int64("seenMiB", node.Memory/mebibyte))
+	if p.memory.learn(s.Name, node.Memory/mebibyte*mebibyte) {
+		p.opts.Log.Info("memory of a size learnt", slog.String("size", s.Name), slog.Int64("advertisedMiB", s.MemoryMiB), slog.Int64("seenMiB", node.Memory/mebibyte))
 	}
 	return nil
 }
 
 var _ provider.CapacityObserver = (*Provider)(nil)
 
-func (s *sku) mayHave(bytes int64) bool {
-	advertised := s.memoryMiB * mebibyte
+func plausibleMemory(s *sku.SKU, bytes int64) bool {
+	advertised := s.MemoryMiB * mebibyte
 	return bytes <= advertised && float64(bytes) >= leastSeen*float64(advertised)
 }
 
@@ -63,11 +64,11 @@ func (m *seenMemory) now() uint64 {
 
 // memoryOf returns the memory of a node of the size, in bytes: the observed value, or until then
 // the advertised one less the usual share.
-func (p *Provider) memoryOf(s *sku) int64 {
+func (p *Provider) memoryOf(s *sku.SKU) int64 {
 	p.memory.mu.Lock()
 	defer p.memory.mu.Unlock()
-	if seen, ok := p.memory.bytes[s.name]; ok {
+	if seen, ok := p.memory.bytes[s.Name]; ok {
 		return seen
 	}
-	return usableMemory(s.memoryMiB, *p.opts.VMMemoryOverheadPercent)
+	return usableMemory(s.MemoryMiB, *p.opts.VMMemoryOverheadPercent)
 }

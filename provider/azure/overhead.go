@@ -5,6 +5,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 const (
@@ -27,7 +28,7 @@ func (r reservation) boot() bootstrap.Reserved {
 // reserve follows AKS. Since Kubernetes 1.29 AKS reserves memory by the number of pods, and
 // before that by a table; CPU has always been reserved by a table.
 func reserve(vcpus, memoryMiB, maxPods, diskGB int64, minor int) reservation {
-	r := reservation{milliCPU: reservedCPU(vcpus), storage: diskGB * gigabyte / 10}
+	r := reservation{milliCPU: reservedCPU(vcpus), storage: diskGB * sku.Gigabyte / 10}
 	if minor == 0 || minor >= 29 {
 		r.memory = min(20*maxPods+50, memoryMiB/4) * mebibyte
 		r.eviction = 100 * mebibyte

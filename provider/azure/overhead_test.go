@@ -23,15 +23,3 @@ func TestReserve(t *testing.T) {
 		}
 	}
 }
-
-func TestEphemeralPlacementFallsThrough(t *testing.T) {
-	disks := localDisks{nvme: 60 * gigabyte, cache: 0, resource: 200 * gigabyte}
-	for size, want := range map[int64]string{30: "NvmeDisk", 60: "NvmeDisk", 61: "ResourceDisk", 200: "ResourceDisk", 201: ""} {
-		if got, ok := disks.placement(size); string(got) != want || ok != (want != "") {
-			t.Errorf("%d GB goes to %q, want %q", size, got, want)
-		}
-	}
-	if disks.largestGB() != 200 {
-		t.Errorf("the largest disk is %d GB", disks.largestGB())
-	}
-}

@@ -147,7 +147,7 @@ func (j *priceJudge) known(what priced) offering.Price {
 // DoubtedPrices returns the prices of the last list that were not used, for sizes that the
 // region sells for nodes, sorted by name.
 func (p *Provider) DoubtedPrices() []DoubtedPrice {
-	sold := p.skus.State().Value.byName
+	sold := p.skus.State().Value.ByName
 	p.judge.mu.Lock()
 	defer p.judge.mu.Unlock()
 	var doubted []DoubtedPrice

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 func TestPricesTakeTheLinuxMeterWhateverTheOrder(t *testing.T) {
@@ -203,8 +204,8 @@ func TestImplausiblePricesAreReplaced(t *testing.T) {
 // Rule PRICE-3.
 func TestSizesWithoutAPriceOnTheList(t *testing.T) {
 	known, unknown, alone, old := testSKU("Standard_D2s_v5", "f", 2), testSKU("Standard_D4s_v9", "f", 4), testSKU("Standard_N8_v1", "n", 8), testSKU("Standard_E2_v3", "e", 2)
-	known.size.Family, unknown.size.Family, alone.size.Family, alone.gpus = "D", "D", "N", 2
-	v := newValuer([]*sku{known, unknown, alone}, priceTable{known.name: {onDemand: 100, spot: 20}}, priceTable{known.name: {onDemand: 90}, old.name: {onDemand: 70, spot: 30}})
+	known.Size.Family, unknown.Size.Family, alone.Size.Family, alone.GPUs = "D", "D", "N", 2
+	v := newValuer([]*sku.SKU{known, unknown, alone}, priceTable{known.Name: {onDemand: 100, spot: 20}}, priceTable{known.Name: {onDemand: 90}, old.Name: {onDemand: 70, spot: 30}})
 	if p, by := v.price(known); by != fromList || p.onDemand != 100 || p.spot != 20 {
 		t.Errorf("on the list: %+v, %v", p, by)
 	}
@@ -214,7 +215,7 @@ func TestSizesWithoutAPriceOnTheList(t *testing.T) {
 	if p, by := v.price(unknown); by != guessed || p.onDemand < 200 || p.spot != p.onDemand {
 		t.Errorf("unknown: %+v, %v", p, by)
 	}
-	if p, by := newValuer([]*sku{alone}, nil, nil).price(alone); by != guessed || p.onDemand < 2*guessPerGPU {
+	if p, by := newValuer([]*sku.SKU{alone}, nil, nil).price(alone); by != guessed || p.onDemand < 2*guessPerGPU {
 		t.Errorf("without any list: %+v, %v", p, by)
 	}
 }
@@ -230,8 +231,8 @@ func TestPricesIgnoreCase(t *testing.T) {
 	items := []priceItem{row("Standard_D2s_V5", "D2s V5", 0.2), row("Standard_D2s_v5", "D2s v5 Spot", 0.1), row("STANDARD_D4S_V5", "D4s V5", 0.4)}
 	table := priceTable{"Standard_D2s_v5": {onDemand: 200_000_000, spot: 100_000_000}, "STANDARD_D4S_V5": {onDemand: 400_000_000}}
 	wantTable(t, items, now, table)
-	size := &sku{name: "Standard_D4s_v5", vcpus: 4}
-	for _, v := range []valuer{newValuer([]*sku{size}, table, nil), newValuer([]*sku{size}, nil, table)} {
+	size := &sku.SKU{Name: "Standard_D4s_v5", VCPUs: 4}
+	for _, v := range []valuer{newValuer([]*sku.SKU{size}, table, nil), newValuer([]*sku.SKU{size}, nil, table)} {
 		if p, by := v.price(size); p.onDemand != 400_000_000 || by == guessed {
 			t.Errorf("a price under a name in capitals is not found: %v, %v", p, by)
 		}

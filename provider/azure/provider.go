@@ -24,6 +24,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/internal/ctxlock"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
@@ -41,7 +42,7 @@ type Provider struct {
 	// credential signs requests to ARM.
 	credential *renewal
 
-	skus   *cached.Source[skuSet]
+	skus   *cached.Source[sku.Set]
 	prices *cached.Source[priceTable]
 	judge  *priceJudge
 	memory seenMemory
@@ -190,10 +191,10 @@ func (p *Provider) openSources(transport policy.Transporter) {
 	if transport == nil {
 		transport = &http.Client{}
 	}
-	skus := &skuReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location, log: o.Log}
+	skus := &sku.Reader{ARM: p.clients.arm, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Log: o.Log}
 	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now, judge: p.judge}
 	quota := &quotaReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location}
-	p.skus = &cached.Source[skuSet]{Name: "VM sizes", Load: skus.read, Same: func(a, b skuSet) bool { return reflect.DeepEqual(a, b) }, Doubt: doubtSKUs, Env: o.env()}
+	p.skus = &cached.Source[sku.Set]{Name: "VM sizes", Load: skus.Read, Same: func(a, b sku.Set) bool { return reflect.DeepEqual(a, b) }, Doubt: sku.Doubt, Env: o.env()}
 	p.prices = &cached.Source[priceTable]{Name: "prices", Load: prices.read, Same: func(a, b priceTable) bool { return maps.Equal(a, b) }, Env: o.env(),
 		MaybeEmpty: func(t priceTable) bool { return len(t) == 0 }}
 	p.quota = &cached.Source[usages]{Name: "quota", Load: quota.read, Same: usages.sameLimits, Env: o.env()}

@@ -19,6 +19,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // Names of quotas. Each VM family has one too; see familyBudget.
@@ -269,4 +270,17 @@ func (l *ledger) active() bool {
 	was := l.dirty || len(l.entries) > 0
 	l.dirty = false
 	return was
+}
+
+// quotaUses returns the quota use of one node. Spot has a quota of its own and does not use that of
+// the family and the region.
+func quotaUses(s *sku.SKU, capacityType string) []offering.QuotaUse {
+	if capacityType == offering.Spot {
+		return []offering.QuotaUse{{Quota: budgetLowPriority, Amount: s.VCPUs}, {Quota: budgetMachines, Amount: 1}}
+	}
+	return []offering.QuotaUse{
+		{Quota: familyBudget(s.Family), Amount: s.VCPUs},
+		{Quota: budgetRegional, Amount: s.VCPUs},
+		{Quota: budgetMachines, Amount: 1},
+	}
 }

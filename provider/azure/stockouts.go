@@ -7,6 +7,7 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // stockouts remembers what Azure refused to sell, how widely the refusal applies and for how
@@ -70,7 +71,7 @@ func scopeOf(zone string) string {
 }
 
 // learn records a refusal of s in a zone.
-func (m *stockouts) learn(r armerr.Refusal, s *sku, zone, capacityType string, by buyer) {
+func (m *stockouts) learn(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by buyer) {
 	keys, floor := spread(r, s, zone, capacityType, by)
 	if len(keys) == 0 {
 		return
@@ -106,7 +107,7 @@ func restWords(r armerr.Refusal, until time.Time) string {
 }
 
 // recall returns the block that applies to s there, if any.
-func (m *stockouts) recall(s *sku, zone, capacityType string, by buyer) (block, bool) {
+func (m *stockouts) recall(s *sku.SKU, zone, capacityType string, by buyer) (block, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view().recall(s, zone, capacityType, by)
@@ -159,25 +160,25 @@ func (m *stockouts) fade() {
 // blockView is a set of blocks.
 type blockView map[blockKey]block
 
-func (v blockView) recall(s *sku, zone, capacityType string, by buyer) (block, bool) {
+func (v blockView) recall(s *sku.SKU, zone, capacityType string, by buyer) (block, bool) {
 	if len(v) == 0 {
 		return block{}, false
 	}
 	scope := scopeOf(zone)
 	for _, key := range [...]blockKey{
 		{class: by.class},
-		{class: by.class, size: s.name, capacityType: capacityType},
-		{class: by.class, size: s.name, capacityType: capacityType, zone: zone},
+		{class: by.class, size: s.Name, capacityType: capacityType},
+		{class: by.class, size: s.Name, capacityType: capacityType, zone: zone},
 		{subnet: by.subnet},
 		{capacityType: capacityType},
-		{family: s.family, capacityType: capacityType},
-		{family: s.family, capacityType: capacityType, zone: zone},
-		{family: s.family, capacityType: capacityType, scope: scope},
-		{size: s.name, capacityType: capacityType},
-		{size: s.name, capacityType: capacityType, zone: zone},
-		{size: s.name, capacityType: capacityType, scope: scope},
+		{family: s.Family, capacityType: capacityType},
+		{family: s.Family, capacityType: capacityType, zone: zone},
+		{family: s.Family, capacityType: capacityType, scope: scope},
+		{size: s.Name, capacityType: capacityType},
+		{size: s.Name, capacityType: capacityType, zone: zone},
+		{size: s.Name, capacityType: capacityType, scope: scope},
 	} {
-		if b, ok := v[key]; ok && s.vcpus >= b.minVCPUs {
+		if b, ok := v[key]; ok && s.VCPUs >= b.minVCPUs {
 			return b, true
 		}
 	}
@@ -185,10 +186,10 @@ func (v blockView) recall(s *sku, zone, capacityType string, by buyer) (block, b
 }
 
 // spread returns which offerings a refusal of s blocks, and from which number of vCPUs on.
-func spread(r armerr.Refusal, s *sku, zone, capacityType string, by buyer) (keys []blockKey, floor int64) {
+func spread(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by buyer) (keys []blockKey, floor int64) {
 	c := r.Conduct()
 	if c.Larger && !r.LimitIsZero {
-		floor = s.vcpus
+		floor = s.VCPUs
 	}
 	keys = blockKeys(c.Avoid, s, zone, capacityType, by.subnet)
 	if c.OfClass {
@@ -200,7 +201,7 @@ func spread(r armerr.Refusal, s *sku, zone, capacityType string, by buyer) (keys
 }
 
 // blockKeys returns the block keys of an extent.
-func blockKeys(e armerr.Extent, s *sku, zone, sold, subnetID string) []blockKey {
+func blockKeys(e armerr.Extent, s *sku.SKU, zone, sold, subnetID string) []blockKey {
 	both := func(k blockKey) []blockKey {
 		onDemand, spot := k, k
 		onDemand.capacityType, spot.capacityType = offering.OnDemand, offering.Spot
@@ -208,19 +209,19 @@ func blockKeys(e armerr.Extent, s *sku, zone, sold, subnetID string) []blockKey 
 	}
 	switch e {
 	case armerr.ThisOffering:
-		return []blockKey{{size: s.name, zone: zone, capacityType: sold}}
+		return []blockKey{{size: s.Name, zone: zone, capacityType: sold}}
 	case armerr.ThisSizeInScope:
-		return []blockKey{{size: s.name, scope: scopeOf(zone), capacityType: sold}}
+		return []blockKey{{size: s.Name, scope: scopeOf(zone), capacityType: sold}}
 	case armerr.ThisSizeAsSpot:
-		return []blockKey{{size: s.name, capacityType: offering.Spot}}
+		return []blockKey{{size: s.Name, capacityType: offering.Spot}}
 	case armerr.ThisSize:
-		return both(blockKey{size: s.name})
+		return both(blockKey{size: s.Name})
 	case armerr.ThisFamily:
-		return []blockKey{{family: s.family, capacityType: sold}}
+		return []blockKey{{family: s.Family, capacityType: sold}}
 	case armerr.ThisFamilyInZone:
-		return both(blockKey{family: s.family, zone: zone})
+		return both(blockKey{family: s.Family, zone: zone})
 	case armerr.ThisFamilyScope:
-		return both(blockKey{family: s.family, scope: scopeOf(zone)})
+		return both(blockKey{family: s.Family, scope: scopeOf(zone)})
 	case armerr.ThisCapacityType:
 		return []blockKey{{capacityType: sold}}
 	case armerr.Everything:

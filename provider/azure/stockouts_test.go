@@ -6,10 +6,11 @@ import (
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
-func testSKU(name, family string, vcpus int64) *sku {
-	return &sku{name: name, family: family, vcpus: vcpus, memoryMiB: vcpus * 4096}
+func testSKU(name, family string, vcpus int64) *sku.SKU {
+	return &sku.SKU{Name: name, Family: family, VCPUs: vcpus, MemoryMiB: vcpus * 4096}
 }
 
 // Rule LAUNCH-4.
@@ -17,7 +18,7 @@ func TestStockoutsSpread(t *testing.T) {
 	d2, d4, d8 := testSKU("Standard_D2s_v5", "dsv5", 2), testSKU("Standard_D4s_v5", "dsv5", 4), testSKU("Standard_D8s_v5", "dsv5", 8)
 	e4 := testSKU("Standard_E4s_v5", "esv5", 4)
 	type probe struct {
-		sku      *sku
+		sku      *sku.SKU
 		zone, ct string
 		blocked  bool
 	}
@@ -52,7 +53,7 @@ func TestStockoutsSpread(t *testing.T) {
 		learnt := m.current()
 		for _, p := range test.probes {
 			if _, blocked := m.recall(p.sku, p.zone, p.ct, buyer{"class", "subnet"}); blocked != p.blocked {
-				t.Errorf("%s (%s): %s in %s (%s) blocked is %v", test.refusal.Kind, test.ct, p.sku.name, p.zone, p.ct, blocked)
+				t.Errorf("%s (%s): %s in %s (%s) blocked is %v", test.refusal.Kind, test.ct, p.sku.Name, p.zone, p.ct, blocked)
 			}
 		}
 		if test.ttl == 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
@@ -23,7 +24,7 @@ type typeSet struct {
 
 // A machineType is one size in one node class.
 type machineType struct {
-	sku      *sku
+	sku      *sku.SKU
 	reserved reservation
 	maxPods  int64
 	offered  offering.InstanceType // Offerings are without temporary unavailability
@@ -31,20 +32,20 @@ type machineType struct {
 }
 
 // buildTypes builds the types of a shape from the region's sizes and prices.
-func (p *Provider) buildTypes(skus skuSet, prices priceTable, sh shape) *typeSet {
-	values := newValuer(skus.list, prices, p.judge.builtIn)
+func (p *Provider) buildTypes(skus sku.Set, prices priceTable, sh shape) *typeSet {
+	values := newValuer(skus.List, prices, p.judge.builtIn)
 	labels := newLabelCache()
-	set := &typeSet{byName: make(map[string]*machineType, len(skus.list)), values: map[basis]int{}}
+	set := &typeSet{byName: make(map[string]*machineType, len(skus.List)), values: map[basis]int{}}
 	budgets := newNameSet(budgetRegional, budgetLowPriority, budgetMachines)
-	set.types = make([]machineType, 0, len(skus.list))
-	for _, s := range skus.list {
+	set.types = make([]machineType, 0, len(skus.List))
+	for _, s := range skus.List {
 		if !sh.accepts(s) {
 			continue
 		}
 		price, by := values.price(s)
 		set.values[by]++
 		set.types = append(set.types, p.machineType(s, sh, price, labels))
-		budgets.add(familyBudget(s.family))
+		budgets.add(familyBudget(s.Family))
 	}
 	for i := range set.types {
 		set.byName[set.types[i].offered.Name] = &set.types[i]
@@ -54,20 +55,20 @@ func (p *Provider) buildTypes(skus skuSet, prices priceTable, sh shape) *typeSet
 }
 
 // accepts reports whether nodes of the shape can have that size.
-func (sh shape) accepts(s *sku) bool {
+func (sh shape) accepts(s *sku.SKU) bool {
 	switch {
 	case !sh.runs.starts(s):
 		return false
-	case sh.encryptAtHost && !s.encryptionAtHost:
+	case sh.encryptAtHost && !s.Can.EncryptionAtHost:
 		return false
-	case sh.trustedLaunch && !s.trustedLaunch:
+	case sh.trustedLaunch && !s.Can.TrustedLaunch:
 		return false
-	case sh.streaming && s.arch == archARM64:
+	case sh.streaming && s.Arch == sku.ARM64:
 		return false
-	case sh.localDNS && (s.vcpus < localDNSCPUs || s.memoryMiB < localDNSMiB):
+	case sh.localDNS && (s.VCPUs < localDNSCPUs || s.MemoryMiB < localDNSMiB):
 		return false
 	}
-	return s.gpus == 0 || sh.acceptsGPU(s.gpu)
+	return s.GPUs == 0 || sh.acceptsGPU(s.GPU)
 }
 
 // The DNS cache needs nodes of at least so many cores and so much memory (MiB).
@@ -85,15 +86,15 @@ func (sh shape) acceptsGPU(gpu vmsize.GPU) bool {
 	return sh.image != v1beta1.ImageFamilyAzureLinux || !gridDriver(gpu)
 }
 
-func (p *Provider) machineType(s *sku, sh shape, price price, labels *labelCache) machineType {
-	reserved := reserve(s.vcpus, s.memoryMiB, sh.maxPods, sh.diskGB, sh.minor)
+func (p *Provider) machineType(s *sku.SKU, sh shape, price price, labels *labelCache) machineType {
+	reserved := reserve(s.VCPUs, s.MemoryMiB, sh.maxPods, sh.diskGB, sh.minor)
 	return machineType{
 		sku:      s,
 		reserved: reserved,
 		maxPods:  sh.maxPods,
 		spotMost: sh.spot.most(price.onDemand),
 		offered: offering.InstanceType{
-			Name:      s.name,
+			Name:      s.Name,
 			Labels:    p.typeLabels(s, sh),
 			Capacity:  p.capacity(s, sh),
 			Overhead:  reserved.overhead(),
@@ -102,33 +103,33 @@ func (p *Provider) machineType(s *sku, sh shape, price price, labels *labelCache
 	}
 }
 
-func (p *Provider) capacity(s *sku, sh shape) quantity.Amounts {
+func (p *Provider) capacity(s *sku.SKU, sh shape) quantity.Amounts {
 	c := quantity.Amounts{
-		quantity.NameCPU:     s.vcpus * 1000,
+		quantity.NameCPU:     s.VCPUs * 1000,
 		quantity.NameMemory:  p.memoryOf(s),
-		quantity.NameStorage: sh.diskGB * gigabyte,
+		quantity.NameStorage: sh.diskGB * sku.Gigabyte,
 		quantity.NamePods:    sh.maxPods,
 	}
-	if s.disks >= 0 {
-		c[quantity.Attachable+diskDriver] = s.disks
+	if s.DataDisks >= 0 {
+		c[quantity.Attachable+diskDriver] = s.DataDisks
 	}
-	switch s.gpu.Manufacturer {
+	switch s.GPU.Manufacturer {
 	case vmsize.NVIDIA:
-		c[resourceNVIDIA] = s.gpus
+		c[resourceNVIDIA] = s.GPUs
 	case vmsize.AMD:
-		c[resourceAMD] = s.gpus
+		c[resourceAMD] = s.GPUs
 	}
 	return c
 }
 
 // offers lists every zone of the size and, last, the region without a zone, each on demand and,
 // if Azure sells it so, as spot.
-func (p *Provider) offers(s *sku, price price, limit spotLimit, labels *labelCache) []offering.Offering {
-	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.onDemand, QuotaUses: s.draws(offering.OnDemand)}}
-	if s.lowPriority {
-		ways = append(ways, offering.Offering{CapacityType: offering.Spot, Price: price.spot, QuotaUses: s.draws(offering.Spot), Unavailable: limit.forbids(price)})
+func (p *Provider) offers(s *sku.SKU, price price, limit spotLimit, labels *labelCache) []offering.Offering {
+	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.onDemand, QuotaUses: quotaUses(s, offering.OnDemand)}}
+	if s.Can.Spot {
+		ways = append(ways, offering.Offering{CapacityType: offering.Spot, Price: price.spot, QuotaUses: quotaUses(s, offering.Spot), Unavailable: limit.forbids(price)})
 	}
-	offers := make([]offering.Offering, 0, (len(s.zones)+1)*len(ways))
+	offers := make([]offering.Offering, 0, (len(s.Zones)+1)*len(ways))
 	add := func(zone string, ultra bool) {
 		for _, way := range ways {
 			way.Zone, way.Fallback = zone, zone == regionalZone
@@ -136,24 +137,11 @@ func (p *Provider) offers(s *sku, price price, limit spotLimit, labels *labelCac
 			offers = append(offers, way)
 		}
 	}
-	for _, number := range s.zones {
-		add(p.zoneLabel(number), s.ultraZones[number])
+	for _, number := range s.Zones {
+		add(p.zoneLabel(number), s.Ultra.Zones[number])
 	}
-	add(regionalZone, s.ultraRegional)
+	add(regionalZone, s.Ultra.Regional)
 	return offers
-}
-
-// draws returns the quota use of one node. Spot has a quota of its own and does not use that of
-// the family and the region.
-func (s *sku) draws(capacityType string) []offering.QuotaUse {
-	if capacityType == offering.Spot {
-		return []offering.QuotaUse{{Quota: budgetLowPriority, Amount: s.vcpus}, {Quota: budgetMachines, Amount: 1}}
-	}
-	return []offering.QuotaUse{
-		{Quota: familyBudget(s.family), Amount: s.vcpus},
-		{Quota: budgetRegional, Amount: s.vcpus},
-		{Quota: budgetMachines, Amount: 1},
-	}
 }
 
 // zoneLabel returns the node label's value for a zone number.

@@ -1,8 +1,10 @@
-// Package armtext reads the optional strings of Azure's SDK, and writes them.
+// Package armtext reads the optional strings of Azure's SDK, writes them, and lists names in messages.
 package armtext
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 )
 
 // Of reads an optional string; a nil one is empty.
@@ -32,4 +34,13 @@ func Pointers(m map[string]string) map[string]*string {
 		out[k] = &v
 	}
 	return out
+}
+
+// Few lists the first names of many.
+func Few(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

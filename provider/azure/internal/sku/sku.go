@@ -1,4 +1,7 @@
-package azure
+// Package sku reads the VM sizes of a region from the Resource SKUs API: what a size has, where it is
+// offered, and whether AKS can make a node of it. Prices, quota and what Azure has in stock are
+// elsewhere.
+package sku
 
 import (
 	"fmt"
@@ -12,96 +15,110 @@ import (
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
-// A sku is one VM size as the Resource SKUs API describes it in the region.
-type sku struct {
-	name   string
-	family string // quota family, in the API's spelling
-	size   vmsize.Size
-	gpu    vmsize.GPU
+// A SKU is one VM size as the Resource SKUs API describes it in the region.
+type SKU struct {
+	Name   string
+	Family string // quota family, in the API's spelling
+	Size   vmsize.Size
+	GPU    vmsize.GPU
 
-	vcpus, memoryMiB, gpus int64
-	disks                  int64  // data disks that can be attached; -1 when the API does not say
-	arch                   string // amd64 or arm64
-	gen1, gen2             bool
+	VCPUs, MemoryMiB, GPUs int64
+	DataDisks              int64  // that can be attached; -1 when the API does not say
+	Arch                   string // amd64 or arm64
+	Gen1, Gen2             bool
 
-	acceleratedNetworking, premiumIO, encryptionAtHost bool
-	trustedLaunch, lowPriority, confidential           bool
-	constrained                                        bool // some cores are turned off
-	ultraRegional                                      bool
-	ultraZones                                         map[string]bool
-	local                                              localDisks
+	Can   features
+	Ultra ultraDisks
+	Local LocalDisks
 
-	zones []string // numbers of the zones that offer it, sorted; empty if the size is not zonal
-	// barred describes why the subscription cannot use the size anywhere in the region;
-	// barredZones the same by zone number.
-	barred      string
-	barredZones map[string]string
+	Zones  []string // numbers of the zones that offer it, sorted; empty if the size is not zonal
+	Barred restrictions
 }
 
-// readSKU converts an API answer. The error names the capability that is missing or malformed.
-func readSKU(in *armcompute.ResourceSKU, location string) (*sku, error) {
-	s := &sku{name: armtext.Of(in.Name), family: armtext.Of(in.Family)}
-	if s.name == "" || s.family == "" {
-		return nil, fmt.Errorf("VM size %q has no name or no family", s.name)
+// features are what a size can do.
+type features struct {
+	AcceleratedNetworking, PremiumIO, EncryptionAtHost bool
+	TrustedLaunch, Spot, confidential                  bool
+	constrained                                        bool // some cores are turned off
+}
+
+// ultraDisks say where a size can have ultra disks.
+type ultraDisks struct {
+	Regional bool            // without a zone
+	Zones    map[string]bool // by number
+}
+
+// restrictions describe why the subscription cannot use a size: anywhere in the region, or in
+// zones by their number. An empty text means that it can.
+type restrictions struct {
+	Region string
+	Zones  map[string]string
+}
+
+// parse converts an API answer. The error names the capability that is missing or malformed.
+func parse(in *armcompute.ResourceSKU, location string) (*SKU, error) {
+	s := &SKU{Name: armtext.Of(in.Name), Family: armtext.Of(in.Family)}
+	if s.Name == "" || s.Family == "" {
+		return nil, fmt.Errorf("VM size %q has no name or no family", s.Name)
 	}
 	var err error
-	if s.size, err = vmsize.Parse(s.name); err != nil {
+	if s.Size, err = vmsize.Parse(s.Name); err != nil {
 		return nil, err
 	}
-	s.gpu = s.size.GPU()
+	s.GPU = s.Size.GPU()
 	if err := s.readCapabilities(in.Capabilities); err != nil {
-		return nil, fmt.Errorf("VM size %s: %w", s.name, err)
+		return nil, fmt.Errorf("VM size %s: %w", s.Name, err)
 	}
 	s.readPlaces(in.LocationInfo, location)
 	s.readRestrictions(in.Restrictions, location)
 	return s, nil
 }
 
-func (s *sku) readCapabilities(list []*armcompute.ResourceSKUCapabilities) error {
+func (s *SKU) readCapabilities(list []*armcompute.ResourceSKUCapabilities) error {
 	c := capabilities{}
 	for _, item := range list {
 		if item != nil {
 			c[armtext.Of(item.Name)] = armtext.Of(item.Value)
 		}
 	}
-	s.vcpus = c.whole("vCPUs", required)
+	s.VCPUs = c.whole("vCPUs", required)
 	memory := c.number("MemoryGB", required)
-	s.memoryMiB = int64(memory * 1024)
-	s.gpus = c.whole("GPUs", optional)
-	s.disks = -1
+	s.MemoryMiB = int64(memory * 1024)
+	s.GPUs = c.whole("GPUs", optional)
+	s.DataDisks = -1
 	if _, said := c["MaxDataDiskCount"]; said {
-		s.disks = c.whole("MaxDataDiskCount", optional)
+		s.DataDisks = c.whole("MaxDataDiskCount", optional)
 	}
-	s.arch = c.architecture()
+	s.Arch = c.architecture()
 	generations := c.list("HyperVGenerations")
-	s.gen1, s.gen2 = generations["V1"], generations["V2"]
-	s.acceleratedNetworking = c.flag("AcceleratedNetworkingEnabled")
-	s.premiumIO = c.flag("PremiumIO")
-	s.encryptionAtHost = c.flag("EncryptionAtHostSupported")
-	s.trustedLaunch = s.gen2 && !c.flag("TrustedLaunchDisabled")
-	s.lowPriority = c.flag("LowPriorityCapable")
-	s.confidential = c["ConfidentialComputingType"] != ""
+	s.Gen1, s.Gen2 = generations["V1"], generations["V2"]
+	s.Can.AcceleratedNetworking = c.flag("AcceleratedNetworkingEnabled")
+	s.Can.PremiumIO = c.flag("PremiumIO")
+	s.Can.EncryptionAtHost = c.flag("EncryptionAtHostSupported")
+	s.Can.TrustedLaunch = s.Gen2 && !c.flag("TrustedLaunchDisabled")
+	s.Can.Spot = c.flag("LowPriorityCapable")
+	s.Can.confidential = c["ConfidentialComputingType"] != ""
 	available := c.whole("vCPUsAvailable", optional)
-	s.constrained = s.size.Constrained() || available > 0 && available < s.vcpus
-	s.ultraRegional = c.flag("UltraSSDAvailable")
-	s.local = readLocalDisks(c)
+	s.Can.constrained = s.Size.Constrained() || available > 0 && available < s.VCPUs
+	s.Ultra.Regional = c.flag("UltraSSDAvailable")
+	s.Local = readLocalDisks(c)
 	return c.fault()
 }
 
 // readPlaces reads the zones of the region and which of them have ultra disks.
-func (s *sku) readPlaces(infos []*armcompute.ResourceSKULocationInfo, location string) {
-	s.ultraZones = map[string]bool{}
+func (s *SKU) readPlaces(infos []*armcompute.ResourceSKULocationInfo, location string) {
+	s.Ultra.Zones = map[string]bool{}
 	for _, info := range infos {
 		if info == nil || !strings.EqualFold(armtext.Of(info.Location), location) {
 			continue
 		}
-		s.zones = armtext.Sorted(info.Zones)
+		s.Zones = armtext.Sorted(info.Zones)
 		for _, detail := range info.ZoneDetails {
 			if detail == nil || !hasUltra(detail.Capabilities) {
 				continue
 			}
 			for _, zone := range detail.Name {
-				s.ultraZones[armtext.Of(zone)] = true
+				s.Ultra.Zones[armtext.Of(zone)] = true
 			}
 		}
 	}
@@ -116,8 +133,8 @@ func hasUltra(list []*armcompute.ResourceSKUCapabilities) bool {
 	return false
 }
 
-func (s *sku) readRestrictions(list []*armcompute.ResourceSKURestrictions, location string) {
-	s.barredZones = map[string]string{}
+func (s *SKU) readRestrictions(list []*armcompute.ResourceSKURestrictions, location string) {
+	s.Barred.Zones = map[string]string{}
 	for _, r := range list {
 		if r == nil || r.Type == nil || !concerns(r, location) {
 			continue
@@ -127,14 +144,14 @@ func (s *sku) readRestrictions(list []*armcompute.ResourceSKURestrictions, locat
 			why += " (" + string(*r.ReasonCode) + ")"
 		}
 		if *r.Type == armcompute.ResourceSKURestrictionsTypeLocation {
-			s.barred = why
+			s.Barred.Region = why
 			continue
 		}
 		if r.RestrictionInfo == nil {
 			continue
 		}
 		for _, zone := range r.RestrictionInfo.Zones {
-			s.barredZones[armtext.Of(zone)] = why
+			s.Barred.Zones[armtext.Of(zone)] = why
 		}
 	}
 }
@@ -203,12 +220,12 @@ func (c capabilities) list(name string) map[string]bool {
 // report one and are amd64.
 func (c capabilities) architecture() string {
 	if strings.EqualFold(c["CpuArchitectureType"], "Arm64") {
-		return archARM64
+		return ARM64
 	}
-	return archAMD64
+	return AMD64
 }
 
 const (
-	archAMD64 = "amd64"
-	archARM64 = "arm64"
+	AMD64 = "amd64"
+	ARM64 = "arm64"
 )

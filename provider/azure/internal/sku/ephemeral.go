@@ -1,23 +1,23 @@
-package azure
+package sku
 
 import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 )
 
-// localDisks is the local storage of a virtual machine that can hold an OS disk, in bytes.
-type localDisks struct {
+// LocalDisks is the local storage of a virtual machine that can hold an OS disk, in bytes.
+type LocalDisks struct {
 	nvme, cache, resource int64
 }
 
 // readLocalDisks keeps only the storage on which the size allows an OS disk. Older sizes, which
 // list no placements, allow the cache and the resource disk.
-func readLocalDisks(c capabilities) localDisks {
+func readLocalDisks(c capabilities) LocalDisks {
 	if !c.flag("EphemeralOSDiskSupported") {
-		return localDisks{}
+		return LocalDisks{}
 	}
 	places := c.list("SupportedEphemeralOSDiskPlacements")
 	unsaid := c["SupportedEphemeralOSDiskPlacements"] == ""
-	var d localDisks
+	var d LocalDisks
 	if places["NvmeDisk"] {
 		d.nvme = c.whole("NvmeDiskSizeInMiB", optional) << 20
 	}
@@ -30,20 +30,20 @@ func readLocalDisks(c capabilities) localDisks {
 	return d
 }
 
-const gigabyte = 1_000_000_000
+const Gigabyte = 1_000_000_000
 
-// largestGB returns the largest OS disk that fits on local storage, in decimal GB.
-func (d localDisks) largestGB() int64 { return max(d.nvme, d.cache, d.resource) / gigabyte }
+// LargestGB returns the largest OS disk that fits on local storage, in decimal GB.
+func (d LocalDisks) LargestGB() int64 { return max(d.nvme, d.cache, d.resource) / Gigabyte }
 
-// placement returns where an OS disk of sizeGB goes: the first of NVMe, cache and resource disk
+// Placement returns where an OS disk of sizeGB goes: the first of NVMe, cache and resource disk
 // that holds it. It reports false when only a managed disk does.
-func (d localDisks) placement(sizeGB int64) (armcompute.DiffDiskPlacement, bool) {
+func (d LocalDisks) Placement(sizeGB int64) (armcompute.DiffDiskPlacement, bool) {
 	switch {
-	case d.nvme/gigabyte >= sizeGB:
+	case d.nvme/Gigabyte >= sizeGB:
 		return armcompute.DiffDiskPlacementNvmeDisk, true
-	case d.cache/gigabyte >= sizeGB:
+	case d.cache/Gigabyte >= sizeGB:
 		return armcompute.DiffDiskPlacementCacheDisk, true
-	case d.resource/gigabyte >= sizeGB:
+	case d.resource/Gigabyte >= sizeGB:
 		return armcompute.DiffDiskPlacementResourceDisk, true
 	}
 	return "", false

@@ -1,4 +1,4 @@
-package azure
+package sku
 
 import (
 	"log/slog"
@@ -7,8 +7,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
-
-	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
 func rawSKU(name, family string, capabilities map[string]string) *armcompute.ResourceSKU {
@@ -35,36 +33,28 @@ func TestMalformedSizesAreSkippedAndNoted(t *testing.T) {
 		{ResourceType: to.Ptr("disks"), Name: to.Ptr("Premium_LRS")},
 		{ResourceType: to.Ptr("virtualMachines")},
 	}
-	set := readSKUs(raw, "eastus", slog.New(slog.DiscardHandler))
-	if len(set.list) != 2 || len(set.unread) != 6 {
-		t.Fatalf("%d sizes and %q unread, want 2 and 6", len(set.list), set.unread)
+	set := parseAll(raw, "eastus", slog.New(slog.DiscardHandler))
+	if len(set.List) != 2 || len(set.Unread) != 6 {
+		t.Fatalf("%d sizes and %q unread, want 2 and 6", len(set.List), set.Unread)
 	}
-	if set.list[0].family != set.list[1].family {
-		t.Errorf("one family is spelled %q and %q", set.list[0].family, set.list[1].family)
+	if set.List[0].Family != set.List[1].Family {
+		t.Errorf("one family is spelled %q and %q", set.List[0].Family, set.List[1].Family)
 	}
-	if zones := strings.Join(set.list[0].zones, ","); zones != "1,3" {
+	if zones := strings.Join(set.List[0].Zones, ","); zones != "1,3" {
 		t.Errorf("zones %s", zones)
 	}
 }
 
-// A size that does not report its number of data disks is not treated as having none.
+// A Size that does not report its number of data disks is not treated as having none.
 func TestDataDisks(t *testing.T) {
 	for value, want := range map[string]int64{"": -1, "0": 0, "16": 16} {
 		c := map[string]string{"vCPUs": "4", "MemoryGB": "16", "HyperVGenerations": "V2"}
 		if value != "" {
 			c["MaxDataDiskCount"] = value
 		}
-		s, err := readSKU(rawSKU("Standard_D4s_v5", "standardDSv5Family", c), "eastus")
-		if err != nil || s.disks != want {
-			t.Errorf("%q: %d disks, %v; want %d", value, s.disks, err, want)
+		s, err := parse(rawSKU("Standard_D4s_v5", "standardDSv5Family", c), "eastus")
+		if err != nil || s.DataDisks != want {
+			t.Errorf("%q: %d disks, %v; want %d", value, s.DataDisks, err, want)
 		}
-	}
-}
-
-// Rule CATALOG-1.
-func TestAMDNeedsNobodyToInstallDrivers(t *testing.T) {
-	amd := vmsize.GPU{Name: "MI300X", Manufacturer: vmsize.AMD}
-	if (shape{gpuDriver: true}).acceptsGPU(amd) || !(shape{}).acceptsGPU(amd) {
-		t.Error("AMD GPUs are for classes without drivers, and only for those")
 	}
 }
