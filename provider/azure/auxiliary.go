@@ -27,6 +27,9 @@ const auxiliaryHeader = "X-Ms-Authorization-Auxiliary"
 // auxiliaryMargin is how long before its expiry a token is replaced; a creation takes seconds.
 const auxiliaryMargin = 5 * time.Minute
 
+// tokenTimeout is the timeout of a request for a token.
+const tokenTimeout = 30 * time.Second
+
 // maxTokenSize is in bytes; real tokens have two thousand.
 const maxTokenSize = 64 << 10
 
@@ -151,7 +154,7 @@ func (a *auxiliary) ask(ctx context.Context) (azcore.AccessToken, error) {
 	q := u.Query()
 	q.Set("scope", a.audience+"/.default")
 	u.RawQuery = q.Encode()
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {

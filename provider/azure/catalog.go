@@ -16,6 +16,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
+	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
@@ -47,7 +48,7 @@ type availableFrom struct{ stock, limits uint64 }
 // inputs is one consistent view of everything that a catalog depends on.
 type inputs struct {
 	skus   cached.State[sku.Set]
-	prices cached.State[priceTable]
+	prices cached.State[pricing.Table]
 	quota  cached.State[usages]
 }
 
@@ -126,7 +127,7 @@ func (c *catalog) refresh(p *Provider, name string, in inputs) {
 		Taken:     in.taken(),
 		Listed:    in.listed(),
 		Unread:    in.skus.Value.Unread,
-		Problem:   in.problem(c.set, p.judge.listed, book),
+		Problem:   in.problem(c.set, p.judge.Source, book),
 	}
 	maps.Copy(next.QuotaLeft, book.left())
 	next.QuotaPressure = p.pressure.observe(p.opts.Now(), next.QuotaLeft)

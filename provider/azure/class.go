@@ -12,6 +12,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
+	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
@@ -34,7 +35,7 @@ type shape struct {
 	release       string // operating system release, as in its label
 	subnet        string // lower case
 	subnetName    string // as the class spells it
-	spot          spotLimit
+	spot          pricing.SpotLimit
 }
 
 // runnable says for which architectures and generations the node class has an image.
@@ -105,7 +106,7 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 		sh.maxPods = int64(*spec.MaxPods)
 	}
 	sh.runs = runnableBy(class)
-	sh.spot, _ = spotLimitOf(class) // the error is reported by Unhonoured
+	sh.spot, _ = pricing.SpotLimitOf(class) // the error is reported by Unhonoured
 	return sh
 }
 

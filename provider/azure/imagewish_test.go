@@ -127,35 +127,3 @@ func TestWishesAreReadFromAnnotations(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
-
-// Rule PRICE-5.
-func TestSpotLimits(t *testing.T) {
-	p := price{onDemand: 200_000_000, spot: 80_000_000} // nano-dollars
-	for text, want := range map[string]struct {
-		most     int64
-		forbids  string
-		readable bool
-	}{
-		"0.09": {90_000_000, "", true},
-		"0.05": {50_000_000, "spot price 0.0800/h is above the class's limit of 0.0500/h", true},
-		"40%":  {80_000_000, "", true},
-		"39%":  {78_000_000, "above the class's limit", true},
-		"100%": {200_000_000, "", true},
-		"101%": {0, "cannot be read", false},
-		"-1":   {0, "cannot be read", false},
-		"":     {0, "cannot be read", false},
-		"NaN":  {0, "cannot be read", false},
-		"1e99": {0, "cannot be read", false},
-	} {
-		class := &v1beta1.AKSNodeClass{}
-		class.Annotations = map[string]string{AnnotationSpotMaxPrice: text}
-		limit, err := spotLimitOf(class)
-		got := limit.forbids(p)
-		if (err == nil) != want.readable || int64(limit.most(p.onDemand)) != want.most || (got == "") != (want.forbids == "") || !strings.Contains(got, want.forbids) {
-			t.Errorf("%q: most %d, forbids %q, %v; want %+v", text, limit.most(p.onDemand), got, err, want)
-		}
-		if told := Unhonoured(class); (len(told) == 0) != want.readable {
-			t.Errorf("%q: told is %v", text, told)
-		}
-	}
-}

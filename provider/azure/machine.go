@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -111,4 +112,26 @@ func identities(ids []string) *armcompute.VirtualMachineIdentity {
 		assigned[id] = &armcompute.UserAssignedIdentitiesValue{}
 	}
 	return &armcompute.VirtualMachineIdentity{Type: to.Ptr(armcompute.ResourceIdentityTypeUserAssigned), UserAssignedIdentities: assigned}
+}
+
+// spotMaxPrice returns the limit for Azure's API: dollars an hour with five decimals. Without a
+// limit it is -1: Azure then never evicts because of the price, and charges at most the
+// on-demand price.
+func (m *machineType) spotMaxPrice() float64 {
+	if m.spotMost <= 0 {
+		return -1
+	}
+	return math.Floor(m.spotMost.USD()*1e5) / 1e5
+}
+
+// setPriority sets the priority of a virtual machine. A spot one is deleted when Azure evicts
+// it.
+func (m *machineType) setPriority(vm *armcompute.VirtualMachineProperties, capacityType string) {
+	vm.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesRegular)
+	if capacityType != offering.Spot {
+		return
+	}
+	vm.Priority = to.Ptr(armcompute.VirtualMachinePriorityTypesSpot)
+	vm.EvictionPolicy = to.Ptr(armcompute.VirtualMachineEvictionPolicyTypesDelete)
+	vm.BillingProfile = &armcompute.BillingProfile{MaxPrice: to.Ptr(m.spotMaxPrice())}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/internal/ctxlock"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
+	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
@@ -43,8 +44,8 @@ type Provider struct {
 	credential *renewal
 
 	skus   *cached.Source[sku.Set]
-	prices *cached.Source[priceTable]
-	judge  *priceJudge
+	prices *cached.Source[pricing.Table]
+	judge  *pricing.Judge
 	memory seenMemory
 	quota  *cached.Source[usages]
 	images *imageList
@@ -158,7 +159,7 @@ func (p *Provider) connect() error {
 	p.addresses = &addressBooks{Env: o.env(), read: p.network.Addresses, byID: map[string]*addressBook{}}
 	p.images = &imageList{gallery: p.gallery(), every: o.ImagesEvery, now: o.Now, panics: o.Panics, known: map[imageDefinition]imageVersions{}}
 	p.auxiliary = newAuxiliary(o)
-	if p.judge, err = newPriceJudge(o.Location); err != nil {
+	if p.judge, err = pricing.NewJudge(o.Location); err != nil {
 		return err
 	}
 	p.openSources(options.Transport)
@@ -192,11 +193,11 @@ func (p *Provider) openSources(transport policy.Transporter) {
 		transport = &http.Client{}
 	}
 	skus := &sku.Reader{ARM: p.clients.arm, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Log: o.Log}
-	prices := &priceReader{transport: transport, url: o.PricesURL, location: o.Location, now: o.Now, judge: p.judge}
+	prices := &pricing.Reader{Transport: transport, URL: o.PricesURL, Location: o.Location, Now: o.Now, Judge: p.judge}
 	quota := &quotaReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location}
 	p.skus = &cached.Source[sku.Set]{Name: "VM sizes", Load: skus.Read, Same: func(a, b sku.Set) bool { return reflect.DeepEqual(a, b) }, Doubt: sku.Doubt, Env: o.env()}
-	p.prices = &cached.Source[priceTable]{Name: "prices", Load: prices.read, Same: func(a, b priceTable) bool { return maps.Equal(a, b) }, Env: o.env(),
-		MaybeEmpty: func(t priceTable) bool { return len(t) == 0 }}
+	p.prices = &cached.Source[pricing.Table]{Name: "prices", Load: prices.Read, Same: func(a, b pricing.Table) bool { return maps.Equal(a, b) }, Env: o.env(),
+		MaybeEmpty: func(t pricing.Table) bool { return len(t) == 0 }}
 	p.quota = &cached.Source[usages]{Name: "quota", Load: quota.read, Same: usages.sameLimits, Env: o.env()}
 }
 

@@ -1,13 +1,16 @@
 package azure
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
+	"github.com/karve-dev/karve/provider/azure/pricelist"
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
@@ -17,7 +20,7 @@ type typeSet struct {
 	byName  map[string]*machineType
 	budgets []string // names of the quotas that any offering uses
 	// values counts types by the basis of their price.
-	values map[basis]int
+	values map[pricing.Basis]int
 	// described caches descriptions by offering.Ref without its price.
 	described sync.Map
 }
@@ -32,17 +35,17 @@ type machineType struct {
 }
 
 // buildTypes builds the types of a shape from the region's sizes and prices.
-func (p *Provider) buildTypes(skus sku.Set, prices priceTable, sh shape) *typeSet {
-	values := newValuer(skus.List, prices, p.judge.builtIn)
+func (p *Provider) buildTypes(skus sku.Set, prices pricing.Table, sh shape) *typeSet {
+	values := pricing.NewPricer(skus.List, prices, p.judge.BuiltIn)
 	labels := newLabelCache()
-	set := &typeSet{byName: make(map[string]*machineType, len(skus.List)), values: map[basis]int{}}
+	set := &typeSet{byName: make(map[string]*machineType, len(skus.List)), values: map[pricing.Basis]int{}}
 	budgets := newNameSet(budgetRegional, budgetLowPriority, budgetMachines)
 	set.types = make([]machineType, 0, len(skus.List))
 	for _, s := range skus.List {
 		if !sh.accepts(s) {
 			continue
 		}
-		price, by := values.price(s)
+		price, by := values.Price(s)
 		set.values[by]++
 		set.types = append(set.types, p.machineType(s, sh, price, labels))
 		budgets.add(familyBudget(s.Family))
@@ -86,13 +89,13 @@ func (sh shape) acceptsGPU(gpu vmsize.GPU) bool {
 	return sh.image != v1beta1.ImageFamilyAzureLinux || !gridDriver(gpu)
 }
 
-func (p *Provider) machineType(s *sku.SKU, sh shape, price price, labels *labelCache) machineType {
+func (p *Provider) machineType(s *sku.SKU, sh shape, price pricing.Price, labels *labelCache) machineType {
 	reserved := reserve(s.VCPUs, s.MemoryMiB, sh.maxPods, sh.diskGB, sh.minor)
 	return machineType{
 		sku:      s,
 		reserved: reserved,
 		maxPods:  sh.maxPods,
-		spotMost: sh.spot.most(price.onDemand),
+		spotMost: sh.spot.Max(price.OnDemand),
 		offered: offering.InstanceType{
 			Name:      s.Name,
 			Labels:    p.typeLabels(s, sh),
@@ -124,10 +127,10 @@ func (p *Provider) capacity(s *sku.SKU, sh shape) quantity.Amounts {
 
 // offers lists every zone of the size and, last, the region without a zone, each on demand and,
 // if Azure sells it so, as spot.
-func (p *Provider) offers(s *sku.SKU, price price, limit spotLimit, labels *labelCache) []offering.Offering {
-	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.onDemand, QuotaUses: quotaUses(s, offering.OnDemand)}}
+func (p *Provider) offers(s *sku.SKU, price pricing.Price, limit pricing.SpotLimit, labels *labelCache) []offering.Offering {
+	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.OnDemand, QuotaUses: quotaUses(s, offering.OnDemand)}}
 	if s.Can.Spot {
-		ways = append(ways, offering.Offering{CapacityType: offering.Spot, Price: price.spot, QuotaUses: quotaUses(s, offering.Spot), Unavailable: limit.forbids(price)})
+		ways = append(ways, offering.Offering{CapacityType: offering.Spot, Price: price.Spot, QuotaUses: quotaUses(s, offering.Spot), Unavailable: limit.Forbids(price)})
 	}
 	offers := make([]offering.Offering, 0, (len(s.Zones)+1)*len(ways))
 	add := func(zone string, ultra bool) {
@@ -201,4 +204,15 @@ func (s *nameSet) add(name string) {
 		s.seen[name] = true
 		s.names = append(s.names, name)
 	}
+}
+
+// otherPrices describes how many instance types are not priced by the list.
+func (t *typeSet) otherPrices(list pricelist.List) (parts []string) {
+	if n := t.values[pricing.BuiltIn]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d types are offered at built-in prices (%s, %s)", n, list.Region, list.Of))
+	}
+	if n := t.values[pricing.Estimated]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d types are offered at guessed prices", n))
+	}
+	return parts
 }

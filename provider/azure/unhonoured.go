@@ -2,12 +2,13 @@ package azure
 
 import (
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 )
 
 // Unhonoured describes the fields of a node class that are set and have no effect on its nodes.
 func Unhonoured(class *v1beta1.AKSNodeClass) []string {
 	var fields []string
-	if _, err := spotLimitOf(class); err != nil {
+	if _, err := pricing.SpotLimitOf(class); err != nil {
 		fields = append(fields, err.Error())
 	}
 	return fields

@@ -1,4 +1,4 @@
-package azure
+package pricing
 
 import (
 	"cmp"
@@ -117,8 +117,8 @@ func (m meter) before(other meter) bool {
 }
 
 // table picks one price per size and capacity type, independent of the order of the rows.
-func (m *meters) table() priceTable {
-	table := priceTable{}
+func (m *meters) table() Table {
+	table := Table{}
 	for what, byID := range m.of {
 		var best meter
 		for _, next := range byID {
@@ -134,27 +134,27 @@ func (m *meters) table() priceTable {
 // named returns what with the list's spelling of the size.
 func (m *meters) named(what priced) priced { return priced{m.spelled[what.size], what.spot} }
 
-func (t priceTable) set(what priced, p offering.Price) {
+func (t Table) set(what priced, p offering.Price) {
 	entry := t[what.size]
 	if what.spot {
-		entry.spot = p
+		entry.Spot = p
 	} else {
-		entry.onDemand = p
+		entry.OnDemand = p
 	}
 	t[what.size] = entry
 }
 
-func (t priceTable) of(what priced) offering.Price {
+func (t Table) of(what priced) offering.Price {
 	p := t.size(what.size)
 	if what.spot {
-		return p.spot
+		return p.Spot
 	}
-	return p.onDemand
+	return p.OnDemand
 }
 
 // size finds the price of a size in any case: price lists and the list of sizes differ in case
 // for some ("V5").
-func (t priceTable) size(name string) price {
+func (t Table) size(name string) Price {
 	if p, ok := t[name]; ok {
 		return p
 	}
@@ -163,7 +163,7 @@ func (t priceTable) size(name string) price {
 			return p
 		}
 	}
-	return price{}
+	return Price{}
 }
 
 // counts reports whether the row is the hourly price of a Linux virtual machine today.

@@ -1,4 +1,4 @@
-package azure
+package pricing
 
 import (
 	"cmp"
@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/karve-dev/karve/engine/offering"
-	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
@@ -38,50 +37,50 @@ func (d DoubtedPrice) String() string {
 	return fmt.Sprintf("%s (%s) at %g USD/h: %s", d.Size, d.CapacityType, d.Said, used)
 }
 
-// A priceJudge decides which prices of the list are used.
-type priceJudge struct {
-	builtIn priceTable
-	// listed is the source of the built-in prices.
-	listed   pricelist.List
+// A Judge decides which prices of the list are used.
+type Judge struct {
+	BuiltIn Table
+	// Source is the source of the built-in prices.
+	Source   pricelist.List
 	location string
 
 	mu       sync.Mutex
-	believed priceTable // the last table that was accepted
+	accepted Table // the last table that was accepted
 	doubted  []DoubtedPrice
 	absent   bool // the list has no row of the region
 }
 
-func newPriceJudge(location string) (*priceJudge, error) {
+func NewJudge(location string) (*Judge, error) {
 	list, err := pricelist.In(location)
 	if err != nil {
 		return nil, err
 	}
-	j := &priceJudge{builtIn: make(priceTable, len(list.Prices)), listed: list, location: location}
+	j := &Judge{BuiltIn: make(Table, len(list.Prices)), Source: list, location: location}
 	for size, p := range list.Prices {
 		onDemand, errA := offering.USDPerHour(p.OnDemand)
 		spot, errB := offering.USDPerHour(p.Spot)
 		if err := errors.Join(errA, errB); err != nil {
 			return nil, fmt.Errorf("built-in prices: %s: %w", size, err)
 		}
-		j.builtIn[size] = price{onDemand, spot}
+		j.BuiltIn[size] = Price{onDemand, spot}
 	}
 	return j, nil
 }
 
-// believe makes a price table of a list that was read. Implausible prices of single sizes are
+// accept makes a price table of a list that was read. Implausible prices of single sizes are
 // replaced by the last known ones; a list whose prices are mostly implausible is an error.
-func (j *priceJudge) believe(list *meters) (priceTable, error) {
+func (j *Judge) accept(list *meters) (Table, error) {
 	next := list.table()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	doubted := j.replaceImplausible(next)
-	j.absent = list.rows == 0 && len(j.believed) == 0 && !strings.EqualFold(j.listed.Region, j.location)
+	j.absent = list.rows == 0 && len(j.accepted) == 0 && !strings.EqualFold(j.Source.Region, j.location)
 	switch {
 	case j.absent:
 		// No price of this region is known: sovereign and private clouds are not in the public
 		// list, and reading every minute would not change that. The list may also be incomplete
 		// by mistake, so it is read again before its next turn.
-		j.believed, j.doubted = next, nil
+		j.accepted, j.doubted = next, nil
 		return next, nil
 	case len(next) == 0:
 		return nil, errors.New("the price list holds no VM size of the region")
@@ -89,12 +88,12 @@ func (j *priceJudge) believe(list *meters) (priceTable, error) {
 		return nil, fmt.Errorf("%d of %d rows of the price list cannot be read", list.unreadable, list.rows)
 	case len(doubted)*2 > len(next):
 		return nil, fmt.Errorf("%d prices of %d sizes cannot be true, such as %s", len(doubted), len(next), slices.MinFunc(doubted, bySize))
-	case len(next)*2 < len(j.believed):
-		return nil, fmt.Errorf("the price list shrank from %d to %d sizes at once: keeping the earlier one", len(j.believed), len(next))
+	case len(next)*2 < len(j.accepted):
+		return nil, fmt.Errorf("the price list shrank from %d to %d sizes at once: keeping the earlier one", len(j.accepted), len(next))
 	}
 	doubted = append(doubted, j.fillWorthless(next, list)...)
 	slices.SortFunc(doubted, bySize)
-	j.believed, j.doubted = next, doubted
+	j.accepted, j.doubted = next, doubted
 	return next, nil
 }
 
@@ -103,11 +102,11 @@ func bySize(a, b DoubtedPrice) int {
 }
 
 // replaceImplausible replaces implausible prices by the last known ones.
-func (j *priceJudge) replaceImplausible(next priceTable) (doubted []DoubtedPrice) {
+func (j *Judge) replaceImplausible(next Table) (doubted []DoubtedPrice) {
 	for size := range next {
 		for _, what := range []priced{{size, false}, {size, true}} {
 			said := next.of(what)
-			if said == 0 || plausible(said, j.believed.of(what)) && plausible(said, j.builtIn.of(what)) {
+			if said == 0 || plausible(said, j.accepted.of(what)) && plausible(said, j.BuiltIn.of(what)) {
 				continue
 			}
 			next.set(what, j.known(what))
@@ -125,7 +124,7 @@ func plausible(said, known offering.Price) bool {
 }
 
 // fillWorthless uses the last known price where the list has only prices of zero or less.
-func (j *priceJudge) fillWorthless(next priceTable, list *meters) (doubted []DoubtedPrice) {
+func (j *Judge) fillWorthless(next Table, list *meters) (doubted []DoubtedPrice) {
 	for what, said := range list.worthless {
 		what = list.named(what)
 		if next.of(what) > 0 {
@@ -140,43 +139,24 @@ func (j *priceJudge) fillWorthless(next priceTable, list *meters) (doubted []Dou
 }
 
 // known returns the last accepted price, else the built-in one.
-func (j *priceJudge) known(what priced) offering.Price {
-	return cmp.Or(j.believed.of(what), j.builtIn.of(what))
+func (j *Judge) known(what priced) offering.Price {
+	return cmp.Or(j.accepted.of(what), j.BuiltIn.of(what))
 }
 
-// DoubtedPrices returns the prices of the last list that were not used, for sizes that the
-// region sells for nodes, sorted by name.
-func (p *Provider) DoubtedPrices() []DoubtedPrice {
-	sold := p.skus.State().Value.ByName
-	p.judge.mu.Lock()
-	defer p.judge.mu.Unlock()
-	var doubted []DoubtedPrice
-	for _, d := range p.judge.doubted {
-		if sold[d.Size] != nil {
-			doubted = append(doubted, d)
-		}
-	}
-	return doubted
+// Rejected returns the implausible prices of the last list, sorted by name.
+func (j *Judge) Rejected() []DoubtedPrice {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.doubted)
 }
 
-// PricesProblem describes why the price list could not be read; empty when it could.
-func (p *Provider) PricesProblem() string { return p.prices.State().Problem }
-
-// PricesUnlisted says that the price list was read and lacks the region; empty when the list has
-// the region.
-func (p *Provider) PricesUnlisted() string {
-	p.judge.mu.Lock()
-	defer p.judge.mu.Unlock()
-	if !p.judge.absent {
+// Unlisted says that the price list was read and lacks the region, and that it is read again
+// after every; empty when the list has the region.
+func (j *Judge) Unlisted(every time.Duration) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.absent {
 		return ""
 	}
-	return fmt.Sprintf("Azure's price list does not have the region %s: machines are chosen by prices of %s, %s, and the list is read again every %.0f minutes", p.judge.location, p.judge.listed.Region, p.judge.listed.Of, cached.EmptyFor.Minutes())
+	return fmt.Sprintf("Azure's price list does not have the region %s: offerings are priced as in %s, %s, and the list is read again every %.0f minutes", j.location, j.Source.Region, j.Source.Of, every.Minutes())
 }
-
-// PriceStats counts the prices in use and the rejected ones.
-func (p *Provider) PriceStats() provider.PriceStats {
-	list := p.prices.State()
-	return provider.PriceStats{Accepted: len(list.Value), Rejected: len(p.DoubtedPrices()), Read: list.Taken}
-}
-
-var _ provider.PriceReporter = (*Provider)(nil)

@@ -1,4 +1,7 @@
-package azure
+// Package pricing knows what VM sizes cost. It reads Azure's retail price list, rejects prices that
+// cannot be true, and prices what the list lacks by the built-in list or by an estimate. It also
+// reads how much a spot node of a class may cost. Which size is launched is decided elsewhere.
+package pricing
 
 import (
 	"context"
@@ -17,20 +20,20 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
 )
 
-// price is what a size costs per hour; zero means that the list has no price.
-type price struct{ onDemand, spot offering.Price }
+// Price is what a size costs per hour; zero means that the list has no price.
+type Price struct{ OnDemand, Spot offering.Price }
 
-// priceTable is prices by size name.
-type priceTable map[string]price
+// Table is prices by size name.
+type Table map[string]Price
 
-// priceReader reads the retail price list of a region. The list is public and needs no token.
+// Reader reads the retail price list of a region. The list is public and needs no token.
 // Reads do not overlap: a source starts one at a time.
-type priceReader struct {
-	transport policy.Transporter
-	url       string
-	location  string
-	now       func() time.Time
-	judge     *priceJudge
+type Reader struct {
+	Transport policy.Transporter
+	URL       string
+	Location  string
+	Now       func() time.Time
+	Judge     *Judge
 }
 
 const (
@@ -39,13 +42,13 @@ const (
 	maxPageSize = 16 << 20 // bytes
 )
 
-// read reads all pages of the list.
-func (r *priceReader) read(ctx context.Context) (priceTable, error) {
+// Read reads all pages of the list.
+func (r *Reader) Read(ctx context.Context) (Table, error) {
 	first, err := r.first()
 	if err != nil {
 		return nil, err
 	}
-	meters, next := newMeters(r.location, r.now()), first
+	meters, next := newMeters(r.Location, r.Now()), first
 	for range maxPages {
 		page, err := r.page(ctx, next)
 		if err != nil {
@@ -53,7 +56,7 @@ func (r *priceReader) read(ctx context.Context) (priceTable, error) {
 		}
 		meters.add(page.Items)
 		if page.NextPageLink == "" {
-			return r.judge.believe(meters)
+			return r.Judge.accept(meters)
 		}
 		if !sameHost(first, page.NextPageLink) {
 			return nil, fmt.Errorf("the price list goes on at another host: %s", armerr.Shorten(page.NextPageLink))
@@ -71,15 +74,15 @@ func sameHost(a, b string) bool {
 	return errA == nil && errB == nil && ua.Scheme == ub.Scheme && strings.EqualFold(ua.Hostname(), ub.Hostname())
 }
 
-func (r *priceReader) first() (string, error) {
-	u, err := url.Parse(r.url)
+func (r *Reader) first() (string, error) {
+	u, err := url.Parse(r.URL)
 	if err != nil {
 		return "", fmt.Errorf("price list address: %w", err)
 	}
 	q := u.Query()
 	q.Set("api-version", "2023-01-01-preview")
 	q.Set("$filter", "priceType eq 'Consumption' and currencyCode eq 'USD' and serviceFamily eq 'Compute'"+
-		" and serviceName eq 'Virtual Machines' and armRegionName eq '"+r.location+"'")
+		" and serviceName eq 'Virtual Machines' and armRegionName eq '"+r.Location+"'")
 	u.RawQuery = q.Encode()
 	return u.String(), nil
 }
@@ -90,7 +93,7 @@ type pricePage struct {
 }
 
 // page fetches one page, with three attempts.
-func (r *priceReader) page(ctx context.Context, address string) (pricePage, error) {
+func (r *Reader) page(ctx context.Context, address string) (pricePage, error) {
 	var err error
 	for attempt := range 3 {
 		if attempt > 0 && !cached.Pause(ctx, time.Duration(attempt)*500*time.Millisecond) {
@@ -104,14 +107,14 @@ func (r *priceReader) page(ctx context.Context, address string) (pricePage, erro
 	return pricePage{}, err
 }
 
-func (r *priceReader) get(ctx context.Context, address string) (pricePage, error) {
+func (r *Reader) get(ctx context.Context, address string) (pricePage, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return pricePage{}, err
 	}
-	resp, err := r.transport.Do(req)
+	resp, err := r.Transport.Do(req)
 	if err != nil {
 		return pricePage{}, err
 	}

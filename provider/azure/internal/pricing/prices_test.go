@@ -1,4 +1,4 @@
-package azure
+package pricing
 
 import (
 	"encoding/json"
@@ -42,11 +42,11 @@ func TestPricesTakeTheLinuxMeterWhateverTheOrder(t *testing.T) {
 		meter(0, nil),
 		meter(-1, nil),
 	}
-	wantTable(t, items, now, priceTable{"Standard_D2s_v5": {onDemand: 96_000_000, spot: 19_000_000}})
+	wantTable(t, items, now, Table{"Standard_D2s_v5": {OnDemand: 96_000_000, Spot: 19_000_000}})
 }
 
 // wantTable reads rows in every rotation of their order.
-func wantTable(t *testing.T, items []priceItem, now time.Time, want priceTable) {
+func wantTable(t *testing.T, items []priceItem, now time.Time, want Table) {
 	t.Helper()
 	var rows []json.RawMessage
 	for _, item := range items {
@@ -60,7 +60,7 @@ func wantTable(t *testing.T, items []priceItem, now time.Time, want priceTable) 
 		m := newMeters("eastus", now)
 		m.add(rows[turn:])
 		m.add(rows[:turn])
-		if diff := cmp.Diff(want, m.table(), cmp.AllowUnexported(price{})); diff != "" {
+		if diff := cmp.Diff(want, m.table(), cmp.AllowUnexported(Price{})); diff != "" {
 			t.Fatalf("in order %d (-want +got):\n%s", turn, diff)
 		}
 	}
@@ -84,9 +84,9 @@ func TestOneMeterCounts(t *testing.T) {
 		row("Standard_E2", "a", 0.5, false, -1), row("Standard_E2", "b", 0.6, false, -1), // none is primary
 		row("Standard_E4", "a", -0.5, true, -1), row("Standard_E4", "b", 0.7, false, -1), // nor is one that says nonsense
 		elsewhere,
-	}, now, priceTable{
-		"Standard_D2": {onDemand: 200_000_000}, "Standard_D4": {onDemand: 400_000_000}, "Standard_D8": {onDemand: 800_000_000},
-		"Standard_E2": {onDemand: 500_000_000}, "Standard_E4": {onDemand: 700_000_000},
+	}, now, Table{
+		"Standard_D2": {OnDemand: 200_000_000}, "Standard_D4": {OnDemand: 400_000_000}, "Standard_D8": {OnDemand: 800_000_000},
+		"Standard_E2": {OnDemand: 500_000_000}, "Standard_E4": {OnDemand: 700_000_000},
 	})
 }
 
@@ -117,9 +117,9 @@ func list(next string, rows ...string) string {
 	return fmt.Sprintf(`{"Items":[%s],"NextPageLink":%q}`, strings.Join(items, ","), next)
 }
 
-func judged(t *testing.T) *priceJudge {
+func judged(t *testing.T) *Judge {
 	t.Helper()
-	j, err := newPriceJudge("eastus")
+	j, err := NewJudge("eastus")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,18 +149,18 @@ func TestPoisonedLists(t *testing.T) {
 		"prices are words":     {pages{"/": list("", `Standard_D2s_v5="cheap"`, `Standard_D4s_v5=[]`, `Standard_D8s_v5=1e999`, "Standard_D16s_v5=0.768")}, "cannot be read"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := &priceReader{transport: pages{"/": list("", good...)}, url: "https://prices/", location: "eastus", now: time.Now, judge: judged(t)}
-			first, err := r.read(t.Context())
+			r := &Reader{Transport: pages{"/": list("", good...)}, URL: "https://prices/", Location: "eastus", Now: time.Now, Judge: judged(t)}
+			first, err := r.Read(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.transport = test.pages
-			if _, err := r.read(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+			r.Transport = test.pages
+			if _, err := r.Read(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s: %v, want %q", name, err, test.want)
 			}
-			r.transport = pages{"/": list("https://prices:443/2", good[:2]...), "/2": list("", good[2:]...)}
-			if again, err := r.read(t.Context()); err != nil || !maps.Equal(first, again) || len(r.judge.doubted) > 0 {
-				t.Errorf("after %s: %v, doubted %v", name, err, r.judge.doubted)
+			r.Transport = pages{"/": list("https://prices:443/2", good[:2]...), "/2": list("", good[2:]...)}
+			if again, err := r.Read(t.Context()); err != nil || !maps.Equal(first, again) || len(r.Judge.doubted) > 0 {
+				t.Errorf("after %s: %v, doubted %v", name, err, r.Judge.doubted)
 			}
 		})
 	}
@@ -186,16 +186,16 @@ func TestImplausiblePricesAreReplaced(t *testing.T) {
 		{"Standard_D4s_v99=0", 0, "Standard_D4s_v99 (on-demand) at 0 USD/h: no price is known"},
 		{"Standard_D4s_v99=5000", 0, "Standard_D4s_v99 (on-demand) at 5000 USD/h: no price is known"},
 	} {
-		r := &priceReader{transport: pages{"/": list("", append(fill, test.row)...)}, url: "https://prices/", location: "eastus", now: time.Now, judge: judged(t)}
-		table, err := r.read(t.Context())
+		r := &Reader{Transport: pages{"/": list("", append(fill, test.row)...)}, URL: "https://prices/", Location: "eastus", Now: time.Now, Judge: judged(t)}
+		table, err := r.Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		told := ""
-		for _, d := range r.judge.doubted {
+		for _, d := range r.Judge.doubted {
 			told += d.String()
 		}
-		if got := table["Standard_D4s_v5"].onDemand; got != test.used || told != test.told {
+		if got := table["Standard_D4s_v5"].OnDemand; got != test.used || told != test.told {
 			t.Errorf("%s: %s is used, told %q; want %s and %q", test.row, got, told, test.used, test.told)
 		}
 	}
@@ -203,19 +203,19 @@ func TestImplausiblePricesAreReplaced(t *testing.T) {
 
 // Rule PRICE-3.
 func TestSizesWithoutAPriceOnTheList(t *testing.T) {
-	known, unknown, alone, old := testSKU("Standard_D2s_v5", "f", 2), testSKU("Standard_D4s_v9", "f", 4), testSKU("Standard_N8_v1", "n", 8), testSKU("Standard_E2_v3", "e", 2)
+	known, unknown, alone, old := size("Standard_D2s_v5", "f", 2), size("Standard_D4s_v9", "f", 4), size("Standard_N8_v1", "n", 8), size("Standard_E2_v3", "e", 2)
 	known.Size.Family, unknown.Size.Family, alone.Size.Family, alone.GPUs = "D", "D", "N", 2
-	v := newValuer([]*sku.SKU{known, unknown, alone}, priceTable{known.Name: {onDemand: 100, spot: 20}}, priceTable{known.Name: {onDemand: 90}, old.Name: {onDemand: 70, spot: 30}})
-	if p, by := v.price(known); by != fromList || p.onDemand != 100 || p.spot != 20 {
+	v := NewPricer([]*sku.SKU{known, unknown, alone}, Table{known.Name: {OnDemand: 100, Spot: 20}}, Table{known.Name: {OnDemand: 90}, old.Name: {OnDemand: 70, Spot: 30}})
+	if p, by := v.Price(known); by != fromList || p.OnDemand != 100 || p.Spot != 20 {
 		t.Errorf("on the list: %+v, %v", p, by)
 	}
-	if p, by := v.price(old); by != builtIn || p.onDemand != 70 || p.spot != 30 {
+	if p, by := v.Price(old); by != BuiltIn || p.OnDemand != 70 || p.Spot != 30 {
 		t.Errorf("built in: %+v, %v", p, by)
 	}
-	if p, by := v.price(unknown); by != guessed || p.onDemand < 200 || p.spot != p.onDemand {
+	if p, by := v.Price(unknown); by != Estimated || p.OnDemand < 200 || p.Spot != p.OnDemand {
 		t.Errorf("unknown: %+v, %v", p, by)
 	}
-	if p, by := newValuer([]*sku.SKU{alone}, nil, nil).price(alone); by != guessed || p.onDemand < 2*guessPerGPU {
+	if p, by := NewPricer([]*sku.SKU{alone}, nil, nil).Price(alone); by != Estimated || p.OnDemand < 2*estimatePerGPU {
 		t.Errorf("without any list: %+v, %v", p, by)
 	}
 }
@@ -229,11 +229,11 @@ func TestPricesIgnoreCase(t *testing.T) {
 		return priceItem{ArmSKUName: size, SKUName: name, MeterID: name, RetailPrice: usd, EffectiveStartDate: now.AddDate(0, -1, 0)}
 	}
 	items := []priceItem{row("Standard_D2s_V5", "D2s V5", 0.2), row("Standard_D2s_v5", "D2s v5 Spot", 0.1), row("STANDARD_D4S_V5", "D4s V5", 0.4)}
-	table := priceTable{"Standard_D2s_v5": {onDemand: 200_000_000, spot: 100_000_000}, "STANDARD_D4S_V5": {onDemand: 400_000_000}}
+	table := Table{"Standard_D2s_v5": {OnDemand: 200_000_000, Spot: 100_000_000}, "STANDARD_D4S_V5": {OnDemand: 400_000_000}}
 	wantTable(t, items, now, table)
-	size := &sku.SKU{Name: "Standard_D4s_v5", VCPUs: 4}
-	for _, v := range []valuer{newValuer([]*sku.SKU{size}, table, nil), newValuer([]*sku.SKU{size}, nil, table)} {
-		if p, by := v.price(size); p.onDemand != 400_000_000 || by == guessed {
+	d4 := &sku.SKU{Name: "Standard_D4s_v5", VCPUs: 4}
+	for _, v := range []Pricer{NewPricer([]*sku.SKU{d4}, table, nil), NewPricer([]*sku.SKU{d4}, nil, table)} {
+		if p, by := v.Price(d4); p.OnDemand != 400_000_000 || by == Estimated {
 			t.Errorf("a price under a name in capitals is not found: %v, %v", p, by)
 		}
 	}
@@ -245,24 +245,28 @@ func TestPricesIgnoreCase(t *testing.T) {
 // Rule PRICE-3.
 func TestRegionThatIsNotOnTheList(t *testing.T) {
 	for location, want := range map[string]bool{"chinanorth3": true, "private": true, "eastus": false} {
-		j, err := newPriceJudge(location)
+		j, err := NewJudge(location)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = j.believe(newMeters(location, time.Now()))
+		_, err = j.accept(newMeters(location, time.Now()))
 		if (err == nil) != want || j.absent != want {
 			t.Errorf("%s: %v, absent %v", location, err, j.absent)
 		}
-		if _, err := j.believe(newMeters(location, time.Now())); (err == nil) != want {
+		if _, err := j.accept(newMeters(location, time.Now())); (err == nil) != want {
 			t.Errorf("%s, again: %v", location, err)
 		}
 	}
-	j, err := newPriceJudge("private")
+	j, err := NewJudge("private")
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.believed = priceTable{"Standard_D2s_v5": {onDemand: 1}}
-	if _, err := j.believe(newMeters("private", time.Now())); err == nil || j.absent {
+	j.accepted = Table{"Standard_D2s_v5": {OnDemand: 1}}
+	if _, err := j.accept(newMeters("private", time.Now())); err == nil || j.absent {
 		t.Errorf("a region that was on the list: %v", err)
 	}
+}
+
+func size(name, family string, vcpus int64) *sku.SKU {
+	return &sku.SKU{Name: name, Family: family, VCPUs: vcpus, MemoryMiB: vcpus * 4096}
 }
