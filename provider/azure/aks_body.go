@@ -16,6 +16,8 @@ import (
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/image"
+	"github.com/karve-dev/karve/provider/azure/internal/kubeversion"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
@@ -73,7 +75,7 @@ func (a *byAKS) kubernetes(l *launch, m *machineType, choice offering.Ref) (*aks
 		return nil, err
 	}
 	profile := &aks.MachineKubernetesProfile{
-		OrchestratorVersion:      to.Ptr(kubernetesVersion(l.class)),
+		OrchestratorVersion:      to.Ptr(kubeversion.Of(l.class)),
 		NodeLabels:               armtext.Pointers(a.labels(l, m, choice)),
 		NodeInitializationTaints: to.SliceOfPtrs(initialTaints(l.claim)...),
 		MaxPods:                  to.Ptr(int32(m.maxPods)),
@@ -138,7 +140,7 @@ func aksSystem(l *launch, m *machineType) (*aks.MachineOSProfile, error) {
 	if _, onHost := m.sku.Local.Placement(sizeGB); onHost {
 		kind = aks.OSDiskTypeEphemeral
 	}
-	label := releaseFor(spec, minorOf(kubernetesVersion(l.class))).label
+	label := image.ReleaseFor(spec, kubeversion.Minor(kubeversion.Of(l.class))).Label
 	if strings.HasPrefix(label, osLinuxLabel) {
 		label = osLinuxLabel // AKS derives the release from the image
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/image"
 )
 
 // said is AKS's description of a machine: what Compute does not know.
@@ -140,7 +141,7 @@ func join(former, later *machine) *machine {
 
 // nodeImageOf returns AKS's name for an image; empty for one that is not AKS's.
 func nodeImageOf(id string) string {
-	name, version := imageNamed(id)
+	name, version := image.Parts(id)
 	parts := strings.Split(id, "/")
 	if name == "" || len(parts) < 5 {
 		return ""

@@ -21,18 +21,6 @@ func TestKubeletLabels(t *testing.T) {
 	}
 }
 
-func TestImageVersion(t *testing.T) {
-	for id, want := range map[string]string{
-		"/CommunityGalleries/g/images/2204gen2containerd/versions/202607.06.0":                                    "202607.06.0",
-		"/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/galleries/g/images/i/Versions/202509.21.0": "202509.21.0",
-		"/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/images/mine":                               "",
-	} {
-		if got := imageVersion(id); got != want {
-			t.Errorf("%s: got version %q, want %q", id, got, want)
-		}
-	}
-}
-
 func TestGPUKind(t *testing.T) {
 	for name, want := range map[string]bootstrap.GPUKind{"A10": bootstrap.Grid, "RTXPRO6000-BSE": bootstrap.GridV20, "A100": bootstrap.Compute, "H100": bootstrap.Compute} {
 		if got := gpuKind(vmsize.GPU{Manufacturer: vmsize.NVIDIA, Name: name}); got != want {

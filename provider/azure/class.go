@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/image"
+	"github.com/karve-dev/karve/provider/azure/internal/kubeversion"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
-	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 const defaultDiskGB = 128
@@ -31,21 +31,11 @@ type shape struct {
 	localDNS      bool
 	fips          bool
 	minor         int // minor of Kubernetes 1.x; zero while unknown
-	runs          runnable
+	runs          image.Bootable
 	release       string // operating system release, as in its label
 	subnet        string // lower case
 	subnetName    string // as the class spells it
 	spot          pricing.SpotLimit
-}
-
-// runnable says for which architectures and generations the node class has an image.
-type runnable struct{ amd64gen1, amd64gen2, arm64gen2 bool }
-
-func (r runnable) starts(s *sku.SKU) bool {
-	if s.Arch == sku.ARM64 {
-		return s.Gen2 && r.arm64gen2
-	}
-	return s.Gen1 && r.amd64gen1 || s.Gen2 && r.amd64gen2
 }
 
 // class reads a node class.
@@ -72,7 +62,7 @@ func buyable(class *v1beta1.AKSNodeClass) error {
 	if ready := class.Condition(v1beta1.ConditionTypeReady); len(class.Status.Conditions) > 0 && !class.IsReady() {
 		return &provider.NotReadyError{Class: class.Name, Reason: ready.Reason, Detail: ready.Message, Unsettled: ready.Status != metav1.ConditionFalse}
 	}
-	if kubernetesVersion(class) == "" {
+	if kubeversion.Of(class) == "" {
 		return refuse("KubernetesVersionNotReady", "the Kubernetes version is not known yet")
 	}
 	return nil
@@ -83,7 +73,7 @@ func buyable(class *v1beta1.AKSNodeClass) error {
 func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 	spec := &class.Spec
 	sh := shape{
-		image:         imageFamily(spec),
+		image:         image.FamilyOf(spec),
 		diskGB:        defaultDiskGB,
 		maxPods:       p.opts.cni().DefaultMaxPods(),
 		encryptAtHost: spec.EncryptsAtHost(),
@@ -92,10 +82,10 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 		streaming:     spec.StreamsArtifacts(),
 		localDNS:      class.LocalDNSEnabled(),
 		fips:          spec.FIPS(),
-		minor:         minorOf(kubernetesVersion(class)),
+		minor:         kubeversion.Minor(kubeversion.Of(class)),
 		subnet:        p.subnetKey(class),
 	}
-	sh.release = releaseFor(spec, sh.minor).label
+	sh.release = image.ReleaseFor(spec, sh.minor).Label
 	if id, err := p.subnetIn(class); err == nil {
 		sh.subnetName = id.Name
 	}
@@ -105,38 +95,9 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 	if spec.MaxPods != nil {
 		sh.maxPods = int64(*spec.MaxPods)
 	}
-	sh.runs = runnableBy(class)
+	sh.runs = image.BootableBy(class)
 	sh.spot, _ = pricing.SpotLimitOf(class) // the error is reported by Unhonoured
 	return sh
-}
-
-// imageFamily returns the family of a node class; Ubuntu if it names none.
-func imageFamily(spec *v1beta1.AKSNodeClassSpec) v1beta1.ImageFamily {
-	if spec.ImageFamily == nil || *spec.ImageFamily == "" {
-		return v1beta1.ImageFamilyUbuntu
-	}
-	return *spec.ImageFamily
-}
-
-// kubernetesVersion returns the version that new nodes of the class run; empty while unknown.
-func kubernetesVersion(class *v1beta1.AKSNodeClass) string {
-	if class.Status.KubernetesVersion == nil {
-		return ""
-	}
-	return strings.TrimPrefix(*class.Status.KubernetesVersion, "v")
-}
-
-// minorOf returns the minor version in "1.36.3"; zero when there is none.
-func minorOf(version string) int {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) < 2 {
-		return 0
-	}
-	n, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // subnetIn returns subnetOf, parsed.

@@ -3,17 +3,16 @@ package azure
 import (
 	"cmp"
 	"context"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	versionutil "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/image"
+	"github.com/karve-dev/karve/provider/azure/internal/kubeversion"
 )
 
 // Reasons of drift, as Karpenter's provider for Azure spells them.
@@ -70,18 +69,11 @@ func versionDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provide
 	if err := settled(class, v1beta1.ConditionTypeKubernetesVersionReady); err != nil {
 		return provider.Drift{}, err
 	}
-	had, want := cmp.Or(m.Annotations[AnnotationKubernetesVersion], m.KubeletVersion), kubernetesVersion(class)
-	if !olderVersion(had, want) {
+	had, want := cmp.Or(m.Annotations[AnnotationKubernetesVersion], m.KubeletVersion), kubeversion.Of(class)
+	if !kubeversion.Older(had, want) {
 		return provider.Drift{}, nil
 	}
 	return provider.Drift{Reason: K8sVersionDrift, Detail: "made for Kubernetes " + strings.TrimPrefix(had, "v") + ", new machines run " + want}, nil
-}
-
-// olderVersion returns false for malformed versions.
-func olderVersion(had, want string) bool {
-	a, errA := versionutil.ParseGeneric(had)
-	b, errB := versionutil.ParseGeneric(want)
-	return errA == nil && errB == nil && a.LessThan(b)
 }
 
 // imageDrift finds nodes whose image has a newer version in the node class. A definition that
@@ -93,41 +85,19 @@ func imageDrift(class *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.
 	if err := settled(class, v1beta1.ConditionTypeImagesReady); err != nil {
 		return provider.Drift{}, err
 	}
-	name, had := imageNamed(m.ImageID)
-	kept := ImagesKept(class)
-	for _, image := range class.Status.Images {
-		other, version := imageNamed(image.ID)
+	name, had := image.Parts(m.ImageID)
+	kept := image.Kept(class)
+	for _, imageID := range class.Status.Images {
+		other, version := image.Parts(imageID.ID)
 		if name == "" || !strings.EqualFold(name, other) {
 			continue
 		}
-		named := class.Annotations[AnnotationImageVersion] == version
-		if older := compareVersions(had, owed(kept, name, version)); older < 0 || named && compareVersions(had, version) != 0 {
+		named := class.Annotations[image.AnnotationVersion] == version
+		if older := image.CompareVersions(had, image.OldestAllowed(kept, name, version)); older < 0 || named && image.CompareVersions(had, version) != 0 {
 			return provider.Drift{Reason: ImageDrift, Detail: "made from version " + had + " of image " + name + ", new machines from " + version}, nil
 		}
 	}
 	return provider.Drift{}, nil
-}
-
-// compareVersions compares number by number; a version that is not made of numbers equals any
-// other.
-func compareVersions(a, b string) int {
-	na, nb := numbers(a), numbers(b)
-	if na == nil || nb == nil {
-		return 0
-	}
-	return slices.Compare(na, nb)
-}
-
-func numbers(version string) []int {
-	var out []int
-	for part := range strings.SplitSeq(version, ".") {
-		n, err := strconv.Atoi(part)
-		if err != nil {
-			return nil
-		}
-		out = append(out, n)
-	}
-	return out
 }
 
 // identityDrift finds nodes whose kubelet pulls images with another identity than the configured

@@ -293,7 +293,7 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offering.Ref) (
 func (l *launch) granted(image string) {
 	l.p.policies.forget(l.class.Name)
 	l.p.stockouts.sold(l.class.Name)
-	l.p.images.found(image)
+	l.p.images.Found(image)
 }
 
 // answer acts on a refused or failed creation.
@@ -332,7 +332,7 @@ func (l *launch) answer(r armerr.Refusal, m *machineType, choice offering.Ref) (
 func (l *launch) mind(r armerr.Refusal, image string, choice offering.Ref) (rests bool) {
 	switch {
 	case r.Kind == armerr.ImageMissing:
-		l.p.images.doubt(image)
+		l.p.images.Doubt(image)
 	case r.Kind == armerr.Disallowed:
 		l.p.policies.note(l.class.Name, choice, r, l.p.opts.Now())
 	case !r.AboutOffering():

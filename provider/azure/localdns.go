@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider/azure/internal/kubeversion"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
@@ -18,9 +19,9 @@ const preferredDNS = 37
 // engine is a reason; the policies themselves are not read.
 func (p *Provider) WithoutLocalDNS(class *v1beta1.AKSNodeClass) string {
 	o := &p.opts
-	version := kubernetesVersion(class)
+	version := kubeversion.Of(class)
 	switch {
-	case minorOf(version) < preferredDNS:
+	case kubeversion.Minor(version) < preferredDNS:
 		return fmt.Sprintf("Kubernetes is %s, and AKS turns it on from 1.%d", version, preferredDNS)
 	case o.NetworkPlugin == network.PluginNone:
 		return "the network plugin is not AKS's"

@@ -6,18 +6,19 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"strings"
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/image"
+	"github.com/karve-dev/karve/provider/azure/internal/kubeversion"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // customData reads the bootstrap token at each call: nodes with a token that was rotated
 // meanwhile would never join.
-func (l *launch) customData(ctx context.Context, m *machineType, choice offering.Ref, subnet network.SubnetID, image string) (string, error) {
+func (l *launch) customData(ctx context.Context, m *machineType, choice offering.Ref, subnet network.SubnetID, imageID string) (string, error) {
 	o := &l.p.opts
 	token, err := o.BootstrapToken(ctx)
 	if err != nil {
@@ -32,7 +33,7 @@ func (l *launch) customData(ctx context.Context, m *machineType, choice offering
 		return "", err
 	}
 	n := l.bootNode(m, labels, place)
-	n.Token, n.ImageVersion = token, imageVersion(image)
+	n.Token, n.ImageVersion = token, image.Version(imageID)
 	data, err := l.p.boots.CustomData(n, o.BootstrapContract.For(n.ImageVersion))
 	if err != nil {
 		return "", fmt.Errorf("writing what the machine boots with: %w", err)
@@ -45,7 +46,7 @@ func (l *launch) bootNode(m *machineType, labels map[string]string, place bootst
 	o, spec := &l.p.opts, &l.class.Spec
 	taints := append([]provider.Taint{unregistered()}, l.claim.Taints...)
 	n := bootstrap.Node{
-		Server: o.serverName(), CA: o.CABundle, Version: kubernetesVersion(l.class),
+		Server: o.serverName(), CA: o.CABundle, Version: kubeversion.Of(l.class),
 		Labels: kubeletLabels(labels), Taints: append(taints, l.claim.StartupTaints...), MaxPods: m.maxPods,
 		Reserved: m.reserved.boot(), Kubelet: spec.Kubelet, OS: spec.LinuxOSConfig, DNS: o.DNSServiceIP,
 		Size: m.sku.Name, Arch: m.sku.Arch, GPU: gpuFor(m.sku, spec.InstallsGPUDriver()), StreamArtifacts: spec.StreamsArtifacts(),
@@ -99,16 +100,6 @@ func kubeletLabels(labels map[string]string) map[string]string {
 	own := maps.Clone(labels)
 	maps.DeleteFunc(own, func(key, _ string) bool { return !kubeletMaySet(key) })
 	return own
-}
-
-// imageVersion returns the version in an image's ID; empty when there is none.
-func imageVersion(id string) string {
-	const versions = "/versions/"
-	i := strings.LastIndex(strings.ToLower(id), versions)
-	if i < 0 {
-		return ""
-	}
-	return id[i+len(versions):]
 }
 
 // serverName returns the host name of the API server.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/image"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
@@ -16,17 +17,17 @@ import (
 // status has none, or when the picked one does not exist any more.
 func (l *launch) image(ctx context.Context, s *sku.SKU) (string, error) {
 	images := l.class.Status.Images
-	if id, ok := imageFor(images, s); len(images) == 0 || ok && l.p.images.doubtful(imageNamed(id)) {
-		wish, err := ImageWishOf(l.class)
+	if id, ok := image.For(images, s); len(images) == 0 || ok && l.p.images.Doubtful(image.Parts(id)) {
+		wish, err := image.WishOf(l.class)
 		if err != nil {
 			return "", &provider.NotReadyError{Class: l.class.Name, Reason: v1beta1.ReasonImagesNotFound, Detail: err.Error()}
 		}
 		wish.Hold = true // only the class controller changes to newer images
-		if images, err = l.p.Images(ctx, wish); err != nil {
+		if images, err = l.p.images.Pick(ctx, wish); err != nil {
 			return "", err
 		}
 	}
-	id, ok := imageFor(images, s)
+	id, ok := image.For(images, s)
 	if !ok {
 		return "", &provider.NotReadyError{Class: l.class.Name, Reason: v1beta1.ReasonImagesNotFound, Detail: "no image starts on " + s.Name}
 	}

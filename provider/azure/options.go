@@ -17,6 +17,7 @@ import (
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
+	"github.com/karve-dev/karve/provider/azure/internal/image"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
@@ -99,7 +100,7 @@ type Options struct {
 	ImagesEvery time.Duration
 	// SharedGallery makes nodes start from the galleries that AKS shares with single customers,
 	// which have FIPS images, instead of the community galleries.
-	SharedGallery SharedGallery
+	SharedGallery image.SharedGallery
 	// DiskEncryptionSetID is the disk encryption set for OS disks; empty means keys that Azure
 	// manages.
 	DiskEncryptionSetID string
@@ -263,7 +264,7 @@ func (o *Options) malformed() error {
 	refuse(!(o.ARMShare > 0 && o.ARMShare <= 1), "option ARMShare: %v is not a share above 0 and up to 1", o.ARMShare)
 	refuse(!(o.ARMPace > 0), "option ARMPace: %v is not a positive number", o.ARMPace)
 	refuse(o.ImagesEvery < 0, "option ImagesEvery: %v is negative", o.ImagesEvery)
-	errs = append(errs, o.SharedGallery.malformed(!o.AKSMachines.Buy), o.AKSMachines.malformed())
+	errs = append(errs, o.SharedGallery.Malformed(!o.AKSMachines.Buy), o.AKSMachines.malformed())
 	if o.DiskEncryptionSetID != "" {
 		set, err := parseEncryptionSetID(o.DiskEncryptionSetID)
 		refuse(err != nil, "option DiskEncryptionSetID: %v", err)

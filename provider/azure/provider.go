@@ -23,6 +23,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/internal/ctxlock"
+	"github.com/karve-dev/karve/provider/azure/internal/image"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
@@ -48,7 +49,7 @@ type Provider struct {
 	judge  *pricing.Judge
 	memory seenMemory
 	quota  *cached.Source[usages]
-	images *imageList
+	images *image.Images
 	// auxiliary holds the tokens for images that another tenant shares.
 	auxiliary *auxiliary
 	// encryptable is the time at which the disk encryption set was last found usable.
@@ -157,7 +158,9 @@ func (p *Provider) connect() error {
 		ARM: plain, Decoder: &p.decoder, Subnets: net.NewSubnetsClient(), VNets: net.NewVirtualNetworksClient(), SecurityGroups: net.NewSecurityGroupsClient(),
 	}, o.env())
 	p.addresses = &addressBooks{Env: o.env(), read: p.network.Addresses, byID: map[string]*addressBook{}}
-	p.images = &imageList{gallery: p.gallery(), every: o.ImagesEvery, now: o.Now, panics: o.Panics, known: map[imageDefinition]imageVersions{}}
+	p.images = image.New(image.Config{
+		ARM: plain, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Shared: o.SharedGallery, Every: o.ImagesEvery, Now: o.Now, Panics: o.Panics,
+	})
 	p.auxiliary = newAuxiliary(o)
 	if p.judge, err = pricing.NewJudge(o.Location); err != nil {
 		return err

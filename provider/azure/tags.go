@@ -9,6 +9,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/kubeversion"
 )
 
 // Tags of karve, and tags by which other tools recognize such virtual machines.
@@ -77,7 +78,7 @@ func (p *Provider) machineTags(class *v1beta1.AKSNodeClass, claim provider.Claim
 	out := p.tags(class, claim)
 	setTag(out, tagClassHash, class.Hash())
 	setTag(out, tagHashVersion, v1beta1.HashVersion)
-	setTag(out, tagKubernetes, kubernetesVersion(class))
+	setTag(out, tagKubernetes, kubeversion.Of(class))
 	return out
 }
 

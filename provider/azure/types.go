@@ -60,7 +60,7 @@ func (p *Provider) buildTypes(skus sku.Set, prices pricing.Table, sh shape) *typ
 // accepts reports whether nodes of the shape can have that size.
 func (sh shape) accepts(s *sku.SKU) bool {
 	switch {
-	case !sh.runs.starts(s):
+	case !sh.runs.Boots(s):
 		return false
 	case sh.encryptAtHost && !s.Can.EncryptionAtHost:
 		return false

@@ -1,4 +1,4 @@
-package azure
+package image
 
 import (
 	"context"
@@ -28,7 +28,7 @@ type SharedGallery struct {
 
 func (g SharedGallery) used() bool { return g != SharedGallery{} }
 
-func (g SharedGallery) malformed(compute bool) error {
+func (g SharedGallery) Malformed(compute bool) error {
 	if !g.used() {
 		return nil
 	}
@@ -44,18 +44,6 @@ func (g SharedGallery) malformed(compute bool) error {
 	return nil
 }
 
-// gallery returns the gallery that images come from.
-func (p *Provider) gallery() gallery {
-	o := &p.opts
-	if !o.SharedGallery.used() {
-		return communityGallery{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location}
-	}
-	return &sharedGallery{
-		arm: p.clients.arm, subscription: o.SubscriptionID, location: o.Location, owner: o.SharedGallery.SubscriptionID,
-		now: o.Now, seen: map[imageDefinition][]build{},
-	}
-}
-
 // sharedGallery is the gallery that AKS shares with single customers. karve may create virtual
 // machines from it but not list it; AKS lists its versions instead, and only the newest version
 // of each image. Versions seen before are remembered: otherwise none would ever be a week old,
@@ -63,16 +51,16 @@ func (p *Provider) gallery() gallery {
 type sharedGallery struct {
 	arm                    *arm.Client
 	subscription, location string
-	owner                  string // subscription of the galleries
+	owner                  string // Subscription of the galleries
 	now                    func() time.Time
 
 	mu   sync.Mutex
-	seen map[imageDefinition][]build
+	seen map[definition][]build
 }
 
 func (*sharedGallery) listsAll() bool { return false }
 
-func (g *sharedGallery) id(d imageDefinition, version string) string {
+func (g *sharedGallery) id(d definition, version string) string {
 	return fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/galleries/%s/images/%s/versions/%s",
 		g.owner, strings.Replace(d.os, "AKS", "AKS-", 1), d.os, d.name, version)
 }
@@ -92,7 +80,7 @@ type nodeImages struct {
 // maxImagePages is far more than AKS's list has.
 const maxImagePages = 100
 
-func (g *sharedGallery) builds(ctx context.Context, d imageDefinition) ([]build, error) {
+func (g *sharedGallery) builds(ctx context.Context, d definition) ([]build, error) {
 	next := runtime.JoinPaths(g.arm.Endpoint(), "subscriptions", url.PathEscape(g.subscription),
 		"providers/Microsoft.ContainerService/locations", url.PathEscape(g.location), "nodeImageVersions") + "?api-version=" + nodeImagesVersion
 	var told []build
@@ -110,7 +98,7 @@ func (g *sharedGallery) builds(ctx context.Context, d imageDefinition) ([]build,
 }
 
 // of returns the versions of one definition.
-func (page nodeImages) of(d imageDefinition) (told []build) {
+func (page nodeImages) of(d definition) (told []build) {
 	for _, v := range page.Value {
 		if v.OS == d.os && strings.EqualFold(v.SKU, d.name) && v.Version != "" {
 			told = append(told, build{version: v.Version})
@@ -122,7 +110,7 @@ func (page nodeImages) of(d imageDefinition) (told []build) {
 // remember adds the versions of earlier lists to those of the last one. An earlier version that
 // is newer than all of the last list was withdrawn, and AKS removes a version a year after it
 // was built: both are forgotten.
-func (g *sharedGallery) remember(d imageDefinition, told []build) []build {
+func (g *sharedGallery) remember(d definition, told []build) []build {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	known := slices.Clone(told)

@@ -1,4 +1,4 @@
-package azure
+package image
 
 import (
 	"encoding/json"
@@ -8,27 +8,27 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// AnnotationImagesKept, on an AKSNodeClass, holds the image versions that became unavailable
+// AnnotationKept, on an AKSNodeClass, holds the image versions that became unavailable
 // before a maintenance window allowed newer ones: a JSON object of versions by image definition
 // (lower case). New nodes use other versions then; nodes that run a kept version do not drift
 // because of that.
-const AnnotationImagesKept = "karve.dev/images-kept"
+const AnnotationKept = "karve.dev/images-kept"
 
-// ImagesKept parses the annotation; nil when it is missing or malformed.
-func ImagesKept(class *v1beta1.AKSNodeClass) map[string]string {
+// Kept parses the annotation; nil when it is missing or malformed.
+func Kept(class *v1beta1.AKSNodeClass) map[string]string {
 	var kept map[string]string
-	if err := json.Unmarshal([]byte(class.Annotations[AnnotationImagesKept]), &kept); err != nil {
+	if err := json.Unmarshal([]byte(class.Annotations[AnnotationKept]), &kept); err != nil {
 		return nil
 	}
 	return kept
 }
 
-// KeepImages records in the annotation the versions of images that next lacks, or has in another
+// Keep records in the annotation the versions of images that next lacks, or has in another
 // version. An entry that exists for a definition stays: nodes may still run it.
-func KeepImages(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
-	kept := ImagesKept(class)
+func Keep(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
+	kept := Kept(class)
 	for _, image := range class.Status.Images {
-		name, had := imageNamed(image.ID)
+		name, had := Parts(image.ID)
 		key := strings.ToLower(name)
 		if name == "" || kept[key] != "" || versionIn(next, name) == had {
 			continue
@@ -42,16 +42,16 @@ func KeepImages(class *v1beta1.AKSNodeClass, next []v1beta1.NodeImage) {
 		if class.Annotations == nil {
 			class.Annotations = map[string]string{}
 		}
-		class.Annotations[AnnotationImagesKept] = string(text)
+		class.Annotations[AnnotationKept] = string(text)
 	}
 }
 
 // KeptInWords describes which images new nodes use because the node class lost its own; empty
 // when there are none.
 func KeptInWords(class *v1beta1.AKSNodeClass) string {
-	words, kept := "", ImagesKept(class)
+	words, kept := "", Kept(class)
 	for _, image := range class.Status.Images {
-		name, version := imageNamed(image.ID)
+		name, version := Parts(image.ID)
 		if lost := kept[strings.ToLower(name)]; lost != "" && lost != version {
 			words += fmt.Sprintf("; new machines start from %s of image %s, as Azure has no more %s (machines that run it do not drift until then)", version, name, lost)
 		}
@@ -62,17 +62,17 @@ func KeptInWords(class *v1beta1.AKSNodeClass) string {
 // versionIn returns the version of a definition among images; empty when it is missing.
 func versionIn(images []v1beta1.NodeImage, definition string) string {
 	for _, image := range images {
-		if name, version := imageNamed(image.ID); strings.EqualFold(name, definition) {
+		if name, version := Parts(image.ID); strings.EqualFold(name, definition) {
 			return version
 		}
 	}
 	return ""
 }
 
-// owed returns the oldest version that nodes of a definition may run without drift: the version
+// OldestAllowed returns the oldest version that nodes of a definition may run without drift: the version
 // of new nodes, unless an older one is kept.
-func owed(kept map[string]string, definition, version string) string {
-	if k := kept[strings.ToLower(definition)]; k != "" && compareVersions(k, version) < 0 {
+func OldestAllowed(kept map[string]string, definition, version string) string {
+	if k := kept[strings.ToLower(definition)]; k != "" && CompareVersions(k, version) < 0 {
 		return k
 	}
 	return version

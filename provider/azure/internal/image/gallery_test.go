@@ -1,4 +1,4 @@
-package azure
+package image
 
 import (
 	"context"
@@ -14,7 +14,7 @@ type counted struct {
 	err   error
 }
 
-func (g *counted) builds(context.Context, imageDefinition) ([]build, error) {
+func (g *counted) builds(context.Context, definition) ([]build, error) {
 	g.asked++
 	return []build{{version: "202511.02.0"}}, g.err
 }
@@ -26,11 +26,11 @@ func (g *counted) builds(context.Context, imageDefinition) ([]build, error) {
 func TestFailingGalleriesAreAskedRarely(t *testing.T) {
 	now := time.Unix(0, 0)
 	g := &counted{err: errors.New("no answer")}
-	list := &imageList{gallery: g, every: time.Hour, now: func() time.Time { return now }, known: map[imageDefinition]imageVersions{}}
+	list := &Images{gallery: g, every: time.Hour, now: func() time.Time { return now }, known: map[definition]versionList{}}
 	for range 10 * 60 {
 		now = now.Add(time.Second)
 		for _, name := range []string{"a", "b", "c"} {
-			if _, err := list.builds(t.Context(), imageDefinition{name: name}); !errors.Is(err, g.err) {
+			if _, err := list.builds(t.Context(), definition{name: name}); !errors.Is(err, g.err) {
 				t.Fatalf("while they fail: %v", err)
 			}
 		}
@@ -40,7 +40,7 @@ func TestFailingGalleriesAreAskedRarely(t *testing.T) {
 	}
 	g.err, now = nil, now.Add(time.Minute)
 	for _, name := range []string{"a", "b", "c"} {
-		if builds, err := list.builds(t.Context(), imageDefinition{name: name}); err != nil || len(builds) != 1 {
+		if builds, err := list.builds(t.Context(), definition{name: name}); err != nil || len(builds) != 1 {
 			t.Errorf("afterwards: %v, %v", builds, err)
 		}
 	}

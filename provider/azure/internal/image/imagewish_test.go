@@ -1,4 +1,4 @@
-package azure
+package image
 
 import (
 	"strings"
@@ -44,8 +44,8 @@ func TestFamiliesResolve(t *testing.T) {
 		if test.fips {
 			spec.FIPSMode = &fips
 		}
-		if got := releaseFor(spec, test.minor); got.label != test.label || got.names() != test.names {
-			t.Errorf("%s, minor %d, trusted %v, FIPS %v: %s with %q; want %s with %q", test.family, test.minor, test.trusted, test.fips, got.label, got.names(), test.label, test.names)
+		if got := ReleaseFor(spec, test.minor); got.Label != test.label || got.names() != test.names {
+			t.Errorf("%s, minor %d, trusted %v, FIPS %v: %s with %q; want %s with %q", test.family, test.minor, test.trusted, test.fips, got.Label, got.names(), test.label, test.names)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestDefinitionsTellTheirMachines(t *testing.T) {
 	for name, want := range map[string]string{
 		"2204gen2containerd": "amd64 2", "2204containerd": "amd64 1", "2204gen2arm64containerd": "arm64 2", "V3": "amd64 1", "V3gen2TL": "amd64 2", "V3gen2arm64fips": "arm64 2",
 	} {
-		d := imageDefinition{osUbuntu, name}
+		d := definition{osUbuntu, name}
 		if got := d.arch() + " " + d.generation(); got != want {
 			t.Errorf("%s is for %s, want %s", name, got, want)
 		}
@@ -75,22 +75,22 @@ func TestVersionsAreChosen(t *testing.T) {
 	told := []build{{version: "202605.17.0"}, {version: "202605.9.0"}, {version: "202605.10.0"}, {version: "2026.04.01"}} // no dates
 	for name, test := range map[string]struct {
 		builds []build
-		wish   ImageWish
+		wish   Wish
 		want   string
 	}{
-		"newest":                       {community, ImageWish{}, "202605.17.0"},
-		"a week old":                   {community, ImageWish{MinAge: 7 * 24 * time.Hour}, "202605.10.0"},
-		"to the hour":                  {community, ImageWish{MinAge: 8 * 24 * time.Hour}, "202605.10.0"},
-		"nothing is old enough":        {community, ImageWish{MinAge: 100 * 24 * time.Hour}, ""},
-		"by name":                      {community, ImageWish{Version: "202604.26.0"}, "202604.26.0"},
-		"by name, age means nothing":   {community, ImageWish{Version: "202605.17.0", MinAge: 7 * 24 * time.Hour}, "202605.17.0"},
-		"by name, withdrawn":           {community, ImageWish{Version: "202605.18.0"}, "202605.18.0"},
-		"by name, does not exist":      {community, ImageWish{Version: "202601.01.0"}, ""},
-		"without dates, by number":     {told, ImageWish{}, "202605.17.0"},
-		"without dates, a week old":    {told, ImageWish{MinAge: 7 * 24 * time.Hour}, "202605.10.0"},
-		"without dates, a month old":   {told, ImageWish{MinAge: 30 * 24 * time.Hour}, "2026.04.01"},
-		"a version that tells nothing": {[]build{{version: "latest"}}, ImageWish{MinAge: time.Hour}, ""},
-		"no versions":                  {nil, ImageWish{}, ""},
+		"newest":                       {community, Wish{}, "202605.17.0"},
+		"a week old":                   {community, Wish{MinAge: 7 * 24 * time.Hour}, "202605.10.0"},
+		"to the hour":                  {community, Wish{MinAge: 8 * 24 * time.Hour}, "202605.10.0"},
+		"nothing is old enough":        {community, Wish{MinAge: 100 * 24 * time.Hour}, ""},
+		"by name":                      {community, Wish{Version: "202604.26.0"}, "202604.26.0"},
+		"by name, age means nothing":   {community, Wish{Version: "202605.17.0", MinAge: 7 * 24 * time.Hour}, "202605.17.0"},
+		"by name, withdrawn":           {community, Wish{Version: "202605.18.0"}, "202605.18.0"},
+		"by name, does not exist":      {community, Wish{Version: "202601.01.0"}, ""},
+		"without dates, by number":     {told, Wish{}, "202605.17.0"},
+		"without dates, a week old":    {told, Wish{MinAge: 7 * 24 * time.Hour}, "202605.10.0"},
+		"without dates, a month old":   {told, Wish{MinAge: 30 * 24 * time.Hour}, "2026.04.01"},
+		"a version that tells nothing": {[]build{{version: "latest"}}, Wish{MinAge: time.Hour}, ""},
+		"no versions":                  {nil, Wish{}, ""},
 	} {
 		for turn := range max(len(test.builds), 1) {
 			turned := append(test.builds[turn:len(test.builds):len(test.builds)], test.builds[:turn]...)
@@ -103,27 +103,39 @@ func TestVersionsAreChosen(t *testing.T) {
 
 func TestWishesAreReadFromAnnotations(t *testing.T) {
 	for _, test := range []struct{ key, value, wrong string }{
-		{AnnotationImageVersion, "202510.19.0", ""},
-		{AnnotationImageVersion, "newest", "it must be a version of a node image"},
-		{AnnotationImageMinAge, "7d", ""},
-		{AnnotationImageMinAge, "36h", ""},
-		{AnnotationImageMinAge, "0d", ""},
-		{AnnotationImageMinAge, "week", "it must be a number of days"},
-		{AnnotationImageMinAge, "", "it must be a number of days"},
-		{AnnotationImageMinAge, "-1d", "up to 365d"},
-		{AnnotationImageMinAge, "9999999999d", "up to 365d"},
+		{AnnotationVersion, "202510.19.0", ""},
+		{AnnotationVersion, "newest", "it must be a version of a node image"},
+		{AnnotationMinAge, "7d", ""},
+		{AnnotationMinAge, "36h", ""},
+		{AnnotationMinAge, "0d", ""},
+		{AnnotationMinAge, "week", "it must be a number of days"},
+		{AnnotationMinAge, "", "it must be a number of days"},
+		{AnnotationMinAge, "-1d", "up to 365d"},
+		{AnnotationMinAge, "9999999999d", "up to 365d"},
 	} {
 		class := &v1beta1.AKSNodeClass{}
 		class.Annotations = map[string]string{test.key: test.value}
-		_, err := ImageWishOf(class)
+		_, err := WishOf(class)
 		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
 			t.Errorf("%s: %q: %v, want %q", test.key, test.value, err, test.wrong)
 		}
 	}
 	class := &v1beta1.AKSNodeClass{}
-	class.Annotations = map[string]string{AnnotationImageVersion: "202510.19.0", AnnotationImageMinAge: "2d"}
-	w, err := ImageWishOf(class)
+	class.Annotations = map[string]string{AnnotationVersion: "202510.19.0", AnnotationMinAge: "2d"}
+	w, err := WishOf(class)
 	if diff := cmp.Diff([]any{"202510.19.0", 48 * time.Hour}, []any{w.Version, w.MinAge}); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestImageVersion(t *testing.T) {
+	for id, want := range map[string]string{
+		"/CommunityGalleries/g/images/2204gen2containerd/versions/202607.06.0":                                    "202607.06.0",
+		"/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/galleries/g/images/i/Versions/202509.21.0": "202509.21.0",
+		"/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/images/mine":                               "",
+	} {
+		if got := Version(id); got != want {
+			t.Errorf("%s: got version %q, want %q", id, got, want)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package azure
+package image
 
 import (
 	"strings"
@@ -15,27 +15,27 @@ const (
 	osAzureLinux = "AKSAzureLinux"
 )
 
-// An imageDefinition is a series of image versions: an operating system for one architecture and
+// An definition is a series of image versions: an operating system for one architecture and
 // generation.
-type imageDefinition struct{ os, name string }
+type definition struct{ os, name string }
 
 // arch and gen2 are parts of the names of AKS's definitions: names without them are amd64 and
 // generation 1.
-func (d imageDefinition) arch() string {
+func (d definition) arch() string {
 	if strings.Contains(d.name, "arm64") {
 		return sku.ARM64
 	}
 	return sku.AMD64
 }
 
-func (d imageDefinition) generation() string {
+func (d definition) generation() string {
 	if strings.Contains(d.name, "gen2") {
 		return v1beta1.HyperVGeneration2
 	}
 	return v1beta1.HyperVGeneration1
 }
 
-func (d imageDefinition) requirements() []corev1.NodeSelectorRequirement {
+func (d definition) requirements() []corev1.NodeSelectorRequirement {
 	return []corev1.NodeSelectorRequirement{
 		{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{d.arch()}},
 		{Key: v1beta1.LabelSKUHyperVGeneration, Operator: corev1.NodeSelectorOpIn, Values: []string{d.generation()}},
@@ -45,8 +45,8 @@ func (d imageDefinition) requirements() []corev1.NodeSelectorRequirement {
 // A release is the operating system release of an image family for one Kubernetes version. One
 // without definitions does not exist.
 type release struct {
-	label       string // value of os-sku-effective
-	definitions []imageDefinition
+	Label       string // value of os-sku-effective
+	definitions []definition
 }
 
 func (r release) names() string {
@@ -100,8 +100,16 @@ func azureLinux3() editions {
 	}
 }
 
-// releaseFor resolves an image family.
-func releaseFor(spec *v1beta1.AKSNodeClassSpec, minor int) release {
+// FamilyOf returns the family of a node class; Ubuntu if it names none.
+func FamilyOf(spec *v1beta1.AKSNodeClassSpec) v1beta1.ImageFamily {
+	if spec.ImageFamily == nil || *spec.ImageFamily == "" {
+		return v1beta1.ImageFamilyUbuntu
+	}
+	return *spec.ImageFamily
+}
+
+// ReleaseFor resolves an image family.
+func ReleaseFor(spec *v1beta1.AKSNodeClassSpec, minor int) release {
 	return editionsOf(spec, minor).release(spec.UsesTrustedLaunch(), spec.FIPS())
 }
 
@@ -109,7 +117,7 @@ func releaseFor(spec *v1beta1.AKSNodeClassSpec, minor int) release {
 // trusted launch, Ubuntu is the newest release that certainly has them.
 func editionsOf(spec *v1beta1.AKSNodeClassSpec, minor int) editions {
 	trusted := spec.UsesTrustedLaunch()
-	switch family := imageFamily(spec); {
+	switch family := FamilyOf(spec); {
 	case family == v1beta1.ImageFamilyAzureLinux && minor >= 32:
 		return azureLinux3()
 	case family == v1beta1.ImageFamilyAzureLinux:
@@ -134,9 +142,9 @@ func (e editions) release(trusted, fips bool) release {
 	case fips:
 		names = e.fips
 	}
-	r := release{label: e.label}
+	r := release{Label: e.label}
 	for _, name := range names {
-		r.definitions = append(r.definitions, imageDefinition{e.os, name})
+		r.definitions = append(r.definitions, definition{e.os, name})
 	}
 	return r
 }

@@ -1,4 +1,4 @@
-package azure
+package image
 
 import (
 	"context"
@@ -23,24 +23,49 @@ import (
 // A gallery is where images are published.
 type gallery interface {
 	// builds lists the versions of a definition; one that does not exist has none.
-	builds(ctx context.Context, d imageDefinition) ([]build, error)
+	builds(ctx context.Context, d definition) ([]build, error)
 	// listsAll reports whether versions that are not listed do not exist.
 	listsAll() bool
 	// id returns the resource ID of a version.
-	id(d imageDefinition, version string) string
+	id(d definition, version string) string
 }
 
-// An imageList is a gallery whose lists are cached.
-type imageList struct {
+// A Config says where images come from.
+type Config struct {
+	ARM                    *arm.Client
+	Decoder                *armlist.Decoder
+	Subscription, Location string
+	Shared                 SharedGallery
+	Every                  time.Duration // how long a list is cached
+	Now                    func() time.Time
+	Panics                 *panics.Reporter
+}
+
+func New(c Config) *Images {
+	list := &Images{every: c.Every, now: c.Now, panics: c.Panics, location: c.Location, hasFIPS: c.Shared.used(), known: map[definition]versionList{}}
+	list.gallery = communityGallery{arm: c.ARM, decoder: c.Decoder, subscription: c.Subscription, location: c.Location}
+	if c.Shared.used() {
+		list.gallery = &sharedGallery{
+			arm: c.ARM, subscription: c.Subscription, location: c.Location, owner: c.Shared.SubscriptionID, now: c.Now, seen: map[definition][]build{},
+		}
+	}
+	return list
+}
+
+// An Images is a gallery whose lists are cached.
+type Images struct {
 	gallery
 	every time.Duration // how long a list is cached: see Options.ImagesEvery
 	now   func() time.Time
+	// Location is the region, for messages; hasFIPS says that the gallery has FIPS images.
+	location string
+	hasFIPS  bool
 
 	reading cached.Reads // by definition
 	panics  *panics.Reporter
 
 	mu    sync.Mutex
-	known map[imageDefinition]imageVersions
+	known map[definition]versionList
 	// doubted is when Azure refused launches because their image does not exist, by the image's
 	// lower-case definition and version.
 	doubted map[string]doubt
@@ -49,7 +74,7 @@ type imageList struct {
 	failing cached.Backoff
 }
 
-func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, error) {
+func (s *Images) builds(ctx context.Context, d definition) ([]build, error) {
 	s.mu.Lock()
 	known, ok := s.known[d]
 	held := s.failing
@@ -68,14 +93,14 @@ func (s *imageList) builds(ctx context.Context, d imageDefinition) ([]build, err
 const emptyFor = time.Minute
 
 // believed returns how long a list is cached.
-func (s *imageList) believed(builds []build) time.Duration {
+func (s *Images) believed(builds []build) time.Duration {
 	if len(builds) == 0 {
 		return min(s.every, emptyFor)
 	}
 	return s.every
 }
 
-func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error) {
+func (s *Images) read(ctx context.Context, d definition) ([]build, error) {
 	builds, err := s.gallery.builds(ctx, d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,17 +108,17 @@ func (s *imageList) read(ctx context.Context, d imageDefinition) ([]build, error
 		s.failing.Failed(err, s.now())
 		return nil, err
 	}
-	s.known[d], s.failing = imageVersions{builds, s.now()}, cached.Backoff{}
+	s.known[d], s.failing = versionList{builds, s.now()}, cached.Backoff{}
 	return builds, nil
 }
 
-// imageVersions is a list of versions, and when it was read.
-type imageVersions struct {
+// versionList is a list of versions, and when it was read.
+type versionList struct {
 	builds []build
 	read   time.Time
 }
 
-// A doubt is when Azure refused launches because one image does not exist, first and last.
+// A Doubt is when Azure refused launches because one image does not exist, first and last.
 type doubt struct{ first, last time.Time }
 
 // doubtedFor is how long a doubted image counts only if a list contains it; it is doubted once
@@ -105,10 +130,10 @@ const (
 	doubtedUnlisted = 5 * time.Minute
 )
 
-// doubt records that a launch was refused because this image does not exist, and drops the
+// Doubt records that a launch was refused because this image does not exist, and drops the
 // cached list of its definition.
-func (s *imageList) doubt(id string) {
-	name, version := imageNamed(id)
+func (s *Images) Doubt(id string) {
+	name, version := Parts(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.doubted == nil {
@@ -121,21 +146,21 @@ func (s *imageList) doubt(id string) {
 		d.first = now
 	}
 	s.doubted[doubtKey(name, version)] = d
-	maps.DeleteFunc(s.known, func(d imageDefinition, _ imageVersions) bool { return strings.EqualFold(d.name, name) })
+	maps.DeleteFunc(s.known, func(d definition, _ versionList) bool { return strings.EqualFold(d.name, name) })
 }
 
-// found records that a virtual machine was created from this image.
-func (s *imageList) found(id string) {
+// Found records that a virtual machine was created from this image.
+func (s *Images) Found(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.doubted) > 0 {
-		delete(s.doubted, doubtKey(imageNamed(id)))
+		delete(s.doubted, doubtKey(Parts(id)))
 	}
 }
 
-// doubtful reports whether launches were refused recently because this version does not exist:
+// Doubtful reports whether launches were refused recently because this version does not exist:
 // more than once, since a single refusal may come from one faulty server.
-func (s *imageList) doubtful(definition, version string) bool {
+func (s *Images) Doubtful(definition, version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, doubted := s.doubted[doubtKey(definition, version)]
@@ -147,10 +172,10 @@ func (s *imageList) doubtful(definition, version string) bool {
 }
 
 // credible removes the versions that are doubtful and missing in the gallery's last list.
-func (s *imageList) credible(d imageDefinition, builds []build) []build {
+func (s *Images) credible(d definition, builds []build) []build {
 	var left []build
 	for _, b := range builds {
-		if !b.past || !s.doubtful(d.name, b.version) {
+		if !b.past || !s.Doubtful(d.name, b.version) {
 			left = append(left, b)
 		}
 	}
@@ -181,11 +206,11 @@ func publicName(os string) string {
 
 func (communityGallery) listsAll() bool { return true }
 
-func (communityGallery) id(d imageDefinition, version string) string {
+func (communityGallery) id(d definition, version string) string {
 	return fmt.Sprintf("/CommunityGalleries/%s/images/%s/versions/%s", publicName(d.os), d.name, version)
 }
 
-func (g communityGallery) builds(ctx context.Context, d imageDefinition) ([]build, error) {
+func (g communityGallery) builds(ctx context.Context, d definition) ([]build, error) {
 	link := runtime.JoinPaths(g.arm.Endpoint(), "subscriptions", url.PathEscape(g.subscription),
 		"providers/Microsoft.Compute/locations", url.PathEscape(g.location),
 		"communityGalleries", url.PathEscape(publicName(d.os)), "images", url.PathEscape(d.name), "versions") + "?api-version=" + galleryVersion

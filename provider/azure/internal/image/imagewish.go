@@ -1,29 +1,31 @@
-package azure
+package image
 
 import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/karve-dev/karve/api/v1beta1"
+	"github.com/karve-dev/karve/provider/azure/internal/kubeversion"
 )
 
 // Annotations of an AKSNodeClass that hold back newer images.
 const (
-	// AnnotationImageVersion is the only image version that nodes of the class use, such as
+	// AnnotationVersion is the only image version that nodes of the class use, such as
 	// 202510.19.0: newer ones are not used, and nodes with any other version are replaced.
-	AnnotationImageVersion = "karve.dev/image-version"
-	// AnnotationImageMinAge is how long a version must have been published before nodes use it:
+	AnnotationVersion = "karve.dev/image-version"
+	// AnnotationMinAge is how long a version must have been published before nodes use it:
 	// 7d, or a duration such as 36h. It is ignored beside AnnotationImageVersion.
-	AnnotationImageMinAge = "karve.dev/image-min-age"
+	AnnotationMinAge = "karve.dev/image-min-age"
 )
 
-// An ImageWish says which images new nodes of a class use: by default the newest of each
+// A Wish says which images new nodes of a class use: by default the newest of each
 // definition.
-type ImageWish struct {
+type Wish struct {
 	Spec *v1beta1.AKSNodeClassSpec // required
 	// Kubernetes is the version that nodes run; it determines the release of some families.
 	Kubernetes string
@@ -37,27 +39,27 @@ type ImageWish struct {
 	Hold bool
 }
 
-// ImageWishOf returns what a node class wants. The error names the malformed annotation.
-func ImageWishOf(class *v1beta1.AKSNodeClass) (ImageWish, error) {
-	w := ImageWish{
-		Spec: &class.Spec, Kubernetes: kubernetesVersion(class), Version: class.Annotations[AnnotationImageVersion], Have: class.Status.Images,
+// WishOf returns what a node class wants. The error names the malformed annotation.
+func WishOf(class *v1beta1.AKSNodeClass) (Wish, error) {
+	w := Wish{
+		Spec: &class.Spec, Kubernetes: kubeversion.Of(class), Version: class.Annotations[AnnotationVersion], Have: class.Status.Images,
 	}
-	if w.Version != "" && !imageVersionForm.MatchString(w.Version) {
-		return w, fmt.Errorf("annotation %s is %q: it must be a version of a node image such as 202510.19.0", AnnotationImageVersion, w.Version)
+	if w.Version != "" && !versionForm.MatchString(w.Version) {
+		return w, fmt.Errorf("annotation %s is %q: it must be a version of a node image such as 202510.19.0", AnnotationVersion, w.Version)
 	}
-	text, given := class.Annotations[AnnotationImageMinAge]
+	text, given := class.Annotations[AnnotationMinAge]
 	if !given {
 		return w, nil
 	}
 	age, err := parseAge(text)
 	if err != nil {
-		return w, fmt.Errorf("annotation %s is %q: it must be a number of days such as 7d, or a duration such as 36h, up to %s", AnnotationImageMinAge, text, days(oldestMinAge))
+		return w, fmt.Errorf("annotation %s is %q: it must be a number of days such as 7d, or a duration such as 36h, up to %s", AnnotationMinAge, text, days(oldestMinAge))
 	}
 	w.MinAge = age
 	return w, nil
 }
 
-var imageVersionForm = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
+var versionForm = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 
 // oldestMinAge: AKS removes images a year after it published them.
 const oldestMinAge = 365 * 24 * time.Hour
@@ -85,13 +87,13 @@ func days(d time.Duration) string {
 }
 
 // had returns the version of a definition that the node class has; empty when it has none.
-func (w ImageWish) had(d imageDefinition) string {
+func (w Wish) had(d definition) string {
 	return versionIn(w.Have, d.name)
 }
 
 // choose picks a version; empty when none matches. A version that is requested by name may be a
 // withdrawn one.
-func (w ImageWish) choose(builds []build, now time.Time) string {
+func (w Wish) choose(builds []build, now time.Time) string {
 	var newest build
 	for _, b := range builds {
 		switch {
@@ -150,5 +152,27 @@ func tooOld(b build, now time.Time) bool {
 // later orders builds by date of publication, then by version, so that the choice is stable for
 // equal dates.
 func later(a, b build) bool {
-	return cmp.Or(a.published.Compare(b.published), compareVersions(a.version, b.version), strings.Compare(a.version, b.version)) > 0
+	return cmp.Or(a.published.Compare(b.published), CompareVersions(a.version, b.version), strings.Compare(a.version, b.version)) > 0
+}
+
+// CompareVersions compares number by number; a version that is not made of numbers equals any
+// other.
+func CompareVersions(a, b string) int {
+	na, nb := numbers(a), numbers(b)
+	if na == nil || nb == nil {
+		return 0
+	}
+	return slices.Compare(na, nb)
+}
+
+func numbers(version string) []int {
+	var out []int
+	for part := range strings.SplitSeq(version, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return nil
+		}
+		out = append(out, n)
+	}
+	return out
 }
