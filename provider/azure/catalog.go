@@ -17,6 +17,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
+	"github.com/karve-dev/karve/provider/azure/internal/quota"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
@@ -49,7 +50,7 @@ type availableFrom struct{ stock, limits uint64 }
 type inputs struct {
 	skus   cached.State[sku.Set]
 	prices cached.State[pricing.Table]
-	quota  cached.State[usages]
+	quota  cached.State[quota.Usages]
 }
 
 // Catalog returns the instance types for a node class. The first call reads the region's sizes,
@@ -64,9 +65,7 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 		return nil, err
 	}
 	sh := p.shape(c)
-	if book := p.addresses.of(sh.subnet); book != nil {
-		book.source.TryEnsure(ctx)
-	}
+	p.quota.EnsureSubnet(ctx, sh.subnet)
 	p.tidy()
 	return p.catalog(class, sh, in), nil
 }
@@ -79,12 +78,12 @@ func (p *Provider) inputs(ctx context.Context) (inputs, error) {
 	var group panics.Group // each takes a second or more, the first time
 	group.Go(func() error { missing = p.skus.Ensure(ctx); return nil })
 	group.Go(func() error { p.prices.TryEnsure(ctx); return nil })
-	group.Go(func() error { p.quota.TryEnsure(ctx); return nil })
+	group.Go(func() error { p.quota.Ensure(ctx); return nil })
 	_ = group.Wait() // the error is in missing
 	if err := errors.Join(missing, ctx.Err()); err != nil {
 		return inputs{}, err
 	}
-	return inputs{skus: p.skus.State(), prices: p.prices.State(), quota: p.quota.State()}, nil
+	return inputs{skus: p.skus.State(), prices: p.prices.State(), quota: p.quota.Reading()}, nil
 }
 
 func (p *Provider) catalog(name string, sh shape, in inputs) *provider.Snapshot {
@@ -121,22 +120,20 @@ func (p *Provider) built(name string, sh shape, in inputs) *catalog {
 // the same, so that a consumer can compare the slice instead of its content.
 func (c *catalog) refresh(p *Provider, name string, in inputs) {
 	blocks, stock := p.stockouts.snapshot()
-	book := p.addresses.of(c.built.shape.subnet)
+	subnet := c.built.shape.subnet
 	next := provider.Snapshot{
-		QuotaLeft: p.ledger.left(c.set.budgets, in.quota.Value, in.quota.Taken),
-		Taken:     in.taken(),
-		Listed:    in.listed(),
-		Unread:    in.skus.Value.Unread,
-		Problem:   in.problem(c.set, p.judge.Source, book),
+		Taken:   in.taken(),
+		Listed:  in.listed(),
+		Unread:  in.skus.Value.Unread,
+		Problem: in.problem(c.set, p.judge.Source, p.quota.SubnetProblem(subnet)),
 	}
-	maps.Copy(next.QuotaLeft, book.left())
-	next.QuotaPressure = p.pressure.observe(p.opts.Now(), next.QuotaLeft)
+	next.QuotaLeft, next.QuotaPressure = p.quota.Left(c.set.quotas, in.quota, subnet)
 	available := availableFrom{stock: stock, limits: in.quota.Version}
 	old := c.snapshot
 	if old != nil && c.available == available {
 		next.Types = old.Types
 	} else {
-		next.Types = p.availableTypes(c.set, blocks, in.quota.Value, buyer{name, c.built.shape.subnet})
+		next.Types = p.availableTypes(c.set, blocks, in.quota.Value, buyer{name, subnet})
 		if old != nil && reflect.DeepEqual(old.Types, next.Types) {
 			next.Types = old.Types
 		}
@@ -175,9 +172,9 @@ func (in inputs) listed() time.Time {
 	return in.skus.Taken
 }
 
-func (in inputs) problem(set *typeSet, list pricelist.List, book *addressBook) string {
+func (in inputs) problem(set *typeSet, list pricelist.List, subnetProblem string) string {
 	var parts []string
-	for _, problem := range []string{in.skus.Problem, in.skus.Value.Problem(), in.prices.Problem, in.quota.Problem, book.problem()} {
+	for _, problem := range []string{in.skus.Problem, in.skus.Value.Problem(), in.prices.Problem, in.quota.Problem, subnetProblem} {
 		if problem != "" {
 			parts = append(parts, problem)
 		}
@@ -185,15 +182,15 @@ func (in inputs) problem(set *typeSet, list pricelist.List, book *addressBook) s
 	if in.prices.Problem != "" {
 		parts = append(parts, set.otherPrices(list)...)
 	}
-	if families := in.quota.Value.unlisted(set.budgets); len(families) > 0 {
-		parts = append(parts, fmt.Sprintf("the region's quota does not list %s: its machines are bought until Azure refuses them", armtext.Few(families)))
+	if families := in.quota.Value.Unlisted(set.quotas); len(families) > 0 {
+		parts = append(parts, fmt.Sprintf("the region's quota does not list %s: nodes of it are launched until Azure refuses them", armtext.Few(families)))
 	}
 	return strings.Join(parts, "; ")
 }
 
 // availableTypes sets why offerings are unavailable now. Types without such an offering share
 // their offerings with the set.
-func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota usages, by buyer) []offering.InstanceType {
+func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota quota.Usages, by buyer) []offering.InstanceType {
 	types := make([]offering.InstanceType, len(set.types))
 	for i := range set.types {
 		m := &set.types[i]
@@ -203,7 +200,7 @@ func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota usages, 
 	return types
 }
 
-func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usages, by buyer) []offering.Offering {
+func (p *Provider) availableOffers(m *machineType, blocks blockView, quota quota.Usages, by buyer) []offering.Offering {
 	offers, copied := m.offered.Offerings, false
 	for i := range m.offered.Offerings {
 		why := p.unavailable(m.sku, &m.offered.Offerings[i], blocks, quota, by)
@@ -220,7 +217,7 @@ func (p *Provider) availableOffers(m *machineType, blocks blockView, quota usage
 
 // unavailable describes why an offering cannot be launched: it is not sold to this subscription,
 // the quota limit is below its use, or Azure refused it recently.
-func (p *Provider) unavailable(s *sku.SKU, o *offering.Offering, blocks blockView, quota usages, by buyer) string {
+func (p *Provider) unavailable(s *sku.SKU, o *offering.Offering, blocks blockView, quota quota.Usages, by buyer) string {
 	if s.Barred.Region != "" {
 		return s.Barred.Region
 	}
@@ -228,8 +225,8 @@ func (p *Provider) unavailable(s *sku.SKU, o *offering.Offering, blocks blockVie
 		return why
 	}
 	for _, d := range o.QuotaUses {
-		if q, ok := quota.of(d.Quota); ok && q.limit < d.Amount {
-			return fmt.Sprintf("quota %s is %d, this takes %d", d.Quota, q.limit, d.Amount)
+		if q, ok := quota.Of(d.Quota); ok && q.Limit < d.Amount {
+			return fmt.Sprintf("quota %s is %d, this takes %d", d.Quota, q.Limit, d.Amount)
 		}
 	}
 	if b, ok := blocks.recall(s, o.Zone, o.CapacityType, by); ok {

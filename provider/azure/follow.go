@@ -34,7 +34,7 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 	vm = v.ByName[l.name]
 	switch {
 	case vm == nil && flight.leaving:
-		l.p.credit(l.name, flight.draws, now)
+		l.p.quota.Credit(l.name, flight.draws, now)
 		l.p.inFlight.drop(l.name)
 	case vm == nil && !flight.asked.IsZero():
 		return l.vanished(ctx)

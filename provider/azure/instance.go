@@ -14,6 +14,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/quota"
 )
 
 // Get reads one virtual machine, with its power state. One that exists without this cluster's
@@ -87,7 +88,7 @@ func (p *Provider) describe(ctx context.Context, in *provider.Instance, classNam
 	if err != nil {
 		return
 	}
-	inputs := inputs{skus: p.skus.State(), prices: p.prices.State(), quota: p.quota.State()}
+	inputs := inputs{skus: p.skus.State(), prices: p.prices.State(), quota: p.quota.Reading()}
 	p.typesOf(className, p.shape(class), inputs).describe(in)
 }
 
@@ -225,7 +226,7 @@ func (p *Provider) drawsOf(ctx context.Context, vm *machine) []offering.QuotaUse
 	if s == nil {
 		return nil
 	}
-	draws := quotaUses(s, choice.CapacityType)
+	draws := quota.Uses(s, choice.CapacityType)
 	if class, err := p.class(ctx, tag(vm.Tags, tagClass)); err == nil {
 		if d, ok := p.addressDraw(p.shape(class)); ok {
 			draws = append(draws, d)

@@ -14,6 +14,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
+	"github.com/karve-dev/karve/provider/azure/internal/quota"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
@@ -117,7 +118,8 @@ func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
 	}
 	// Quota was lacking by the ledger, which may be out of date: other users may have freed
 	// some.
-	if newer, failed := l.recount(ctx); failed == nil && newer {
+	fresh, newer, failed := l.p.quota.Recount(ctx, l.subnet(), l.in.quota)
+	if l.in.quota = fresh; failed == nil && newer {
 		l.attempts = nil
 		in, _, err = l.walk(ctx)
 	}
@@ -211,13 +213,13 @@ func (l *launch) purchase(ctx context.Context, m *machineType, o *offering.Offer
 		in.RetryAfter = wait
 		return in, false, true, nil
 	}
-	if budget, ok := l.reserve(o.QuotaUses); !ok {
+	if short, ok := l.p.quota.Reserve(l.holder(), o.QuotaUses, l.in.quota); !ok {
 		l.p.stockProbes.withdraw(l.name)
-		l.refused(choice, "QuotaReserved", reasonOfBudget(budget), "not enough left of "+budgetInWords(budget))
+		l.refused(choice, "QuotaReserved", quota.AttemptReason(short), "not enough left of "+quota.InWords(short))
 		return in, true, false, nil
 	}
 	if l.requests++; l.requests > maxAttempts {
-		l.unreserve()
+		l.p.quota.Cancel(l.holder())
 		l.p.stockProbes.withdraw(l.name)
 		return l.waiting(), false, true, nil
 	}
@@ -263,6 +265,9 @@ func (l *launch) remembered(s *sku.SKU, o *offering.Offering, choice offering.Re
 
 func (l *launch) buyer() buyer { return buyer{class: l.class.Name, subnet: l.subnet()} }
 
+// holder returns the virtual machine as it takes quota.
+func (l *launch) holder() quota.Holder { return quota.Holder{VM: l.name, Subnet: l.subnet()} }
+
 func (l *launch) subnet() string { return l.p.subnetKey(l.class) }
 
 // try requests one offering. It reports false when Azure refused it and the next may be tried.
@@ -280,7 +285,7 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offering.Ref) (
 	}
 	var notReady *provider.NotReadyError
 	if errors.As(err, &notReady) || errors.Is(err, errBeforeRequest) {
-		l.unreserve()
+		l.p.quota.Cancel(l.holder())
 		if !l.blame(armerr.Classify(err)) {
 			l.unprepared(err)
 		}
@@ -301,11 +306,11 @@ func (l *launch) answer(r armerr.Refusal, m *machineType, choice offering.Ref) (
 	l.attempts = append(l.attempts, provider.Attempt{Offering: choice, Code: r.Code, Reason: r.Reason(), Detail: r.Detail})
 	if r.Kind == armerr.Transient {
 		// The virtual machine may exist. Only a list that is started from now on can tell.
-		l.settle(l.p.opts.Now())
+		l.p.quota.Settle(l.holder(), l.p.opts.Now())
 		l.p.inFlight.put(l.name, inFlight{asked: l.p.opts.Now()})
 		return provider.Instance{}, false, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
-	l.unreserve()
+	l.p.quota.Cancel(l.holder())
 	switch r.Kind {
 	case armerr.Exists:
 		// Another process was faster. The next call finds its virtual machine in the list.

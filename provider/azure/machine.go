@@ -26,7 +26,7 @@ func (l *launch) create(ctx context.Context, m *machineType, choice offering.Ref
 	if err != nil {
 		return err
 	}
-	l.settle(l.p.opts.Now())
+	l.p.quota.Settle(l.holder(), l.p.opts.Now())
 	l.accepted, l.taken = memory, true
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/image"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
+	"github.com/karve-dev/karve/provider/azure/internal/quota"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
@@ -48,7 +49,7 @@ type Provider struct {
 	prices *cached.Source[pricing.Table]
 	judge  *pricing.Judge
 	memory seenMemory
-	quota  *cached.Source[usages]
+	quota  *quota.Tracker
 	images *image.Images
 	// auxiliary holds the tokens for images that another tenant shares.
 	auxiliary *auxiliary
@@ -60,9 +61,6 @@ type Provider struct {
 	stockProbes *stockProbes
 	evictions   *evictions
 	policies    policies
-	ledger      *ledger
-	addresses   *addressBooks
-	pressure    pressure
 	catalogs    catalogs
 
 	backends     []backend // the first creates new nodes
@@ -103,7 +101,6 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 		stockProbes: newStockProbes(opts.Now),
 		evictions:   newEvictions(opts.Now),
 		policies:    policies{denied: map[string]policyDenial{}},
-		ledger:      newLedger(),
 		memory:      seenMemory{bytes: map[string]int64{}},
 		own:         own,
 		ownKey:      strings.ToLower(opts.VNetSubnetID),
@@ -157,7 +154,6 @@ func (p *Provider) connect() error {
 	p.network = network.NewReader(o.network(p.own), network.Clients{
 		ARM: plain, Decoder: &p.decoder, Subnets: net.NewSubnetsClient(), VNets: net.NewVirtualNetworksClient(), SecurityGroups: net.NewSecurityGroupsClient(),
 	}, o.env())
-	p.addresses = &addressBooks{Env: o.env(), read: p.network.Addresses, byID: map[string]*addressBook{}}
 	p.images = image.New(image.Config{
 		ARM: plain, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Shared: o.SharedGallery, Every: o.ImagesEvery, Now: o.Now, Panics: o.Panics,
 	})
@@ -197,20 +193,17 @@ func (p *Provider) openSources(transport policy.Transporter) {
 	}
 	skus := &sku.Reader{ARM: p.clients.arm, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Log: o.Log}
 	prices := &pricing.Reader{Transport: transport, URL: o.PricesURL, Location: o.Location, Now: o.Now, Judge: p.judge}
-	quota := &quotaReader{arm: p.clients.arm, decoder: &p.decoder, subscription: o.SubscriptionID, location: o.Location}
+	usages := &quota.Reader{ARM: p.clients.arm, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location}
 	p.skus = &cached.Source[sku.Set]{Name: "VM sizes", Load: skus.Read, Same: func(a, b sku.Set) bool { return reflect.DeepEqual(a, b) }, Doubt: sku.Doubt, Env: o.env()}
 	p.prices = &cached.Source[pricing.Table]{Name: "prices", Load: prices.Read, Same: func(a, b pricing.Table) bool { return maps.Equal(a, b) }, Env: o.env(),
 		MaybeEmpty: func(t pricing.Table) bool { return len(t) == 0 }}
-	p.quota = &cached.Source[usages]{Name: "quota", Load: quota.read, Same: usages.sameLimits, Env: o.env()}
+	p.quota = quota.NewTracker(usages.Read, p.network.Addresses, o.env())
 }
 
 // How often the lists of a region are read again.
 const (
 	skusEvery   = 12 * time.Hour
 	pricesEvery = 12 * time.Hour
-	quotaEvery  = 10 * time.Minute
-	// quotaBusy is the interval while nodes are launched or deleted.
-	quotaBusy = time.Minute
 )
 
 // Run keeps sizes, prices and quota fresh until ctx ends. It returns the error of ctx.
@@ -219,8 +212,8 @@ func (p *Provider) Run(ctx context.Context) error {
 	for _, keep := range []func(context.Context){
 		func(ctx context.Context) { p.skus.Keep(ctx, skusEvery) },
 		func(ctx context.Context) { p.prices.Keep(ctx, pricesEvery) },
-		p.keepQuota,
-		p.keepAddresses,
+		p.quota.KeepRegion,
+		p.quota.KeepSubnets,
 	} {
 		group.Go(func() error {
 			return p.opts.Panics.Loop(ctx, cached.PanicsName, func(ctx context.Context) error { keep(ctx); return nil })
@@ -237,17 +230,4 @@ func (p *Provider) stopAsking() {
 	p.prices.Stop()
 	p.quota.Stop()
 	p.auxiliary.stop()
-	for _, book := range p.addresses.all() {
-		book.source.Stop()
-	}
-}
-
-// keepQuota checks every minute whether the quota has to be read again.
-func (p *Provider) keepQuota(ctx context.Context) {
-	_ = p.quota.Ensure(ctx)
-	for cached.Pause(ctx, quotaBusy) {
-		if p.ledger.active() || p.opts.Now().Sub(p.quota.State().Taken) >= quotaEvery {
-			_ = p.quota.Refresh(ctx) // the source keeps the error
-		}
-	}
 }

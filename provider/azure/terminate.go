@@ -160,7 +160,7 @@ func (p *Provider) remove(ctx context.Context, vm *machine) error {
 func (p *Provider) clear(ctx context.Context, name string) error {
 	if flight := p.inFlight.get(name); !flight.gone {
 		if flight.leaving {
-			p.credit(name, flight.draws, p.opts.Now())
+			p.quota.Credit(name, flight.draws, p.opts.Now())
 		}
 		flight.gone = true
 		p.inFlight.put(name, flight)

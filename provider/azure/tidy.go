@@ -11,8 +11,6 @@ const (
 	// catalogKept is how long an unused catalog is kept. Catalogs of classes that NodePools or
 	// NodeClaims name are used every few seconds; one takes a megabyte or two.
 	catalogKept = 2 * time.Minute
-	// subnetKept is how long a subnet is tracked that no node class uses any more.
-	subnetKept = time.Hour
 	// flightKept is how long in-flight state is kept after the last request: far longer than a
 	// creation or deletion takes.
 	flightKept = 2 * time.Hour
@@ -29,8 +27,7 @@ func (p *Provider) tidy() {
 	}
 	p.tidied = now
 	p.catalogs.tidy(now)
-	p.addresses.tidy(now)
-	p.pressure.tidy(now)
+	p.quota.Tidy(now)
 	p.stockouts.tidy(now)
 	p.policies.tidy(now)
 	p.network.Tidy(now)
@@ -41,28 +38,6 @@ func (c *catalogs) tidy(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.classes, func(_ string, x *catalog) bool { return now.Sub(x.asked) > catalogKept })
-}
-
-// tidy stops tracking subnets that no node class uses: their launches have long been counted by
-// Azure.
-func (b *addressBooks) tidy(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	maps.DeleteFunc(b.byID, func(_ string, book *addressBook) bool {
-		over := now.Sub(book.asked) > subnetKept
-		if over {
-			book.source.Stop()
-		}
-		return over
-	})
-}
-
-// tidy forgets the paces of quotas that no node class uses: after so long an old measurement
-// hardly matters.
-func (p *pressure) tidy(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	maps.DeleteFunc(p.paces, func(_ string, x pace) bool { return now.Sub(x.seen) > 6*paceMemory })
 }
 
 // tidy drops expired entries. Blocks are removed by fade.

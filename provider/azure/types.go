@@ -8,7 +8,9 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
+	"github.com/karve-dev/karve/provider/azure/internal/quota"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 	"github.com/karve-dev/karve/provider/azure/vmsize"
@@ -16,9 +18,9 @@ import (
 
 // A typeSet is the instance types of one shape, before availability.
 type typeSet struct {
-	types   []machineType // sorted by name
-	byName  map[string]*machineType
-	budgets []string // names of the quotas that any offering uses
+	types  []machineType // sorted by name
+	byName map[string]*machineType
+	quotas []string // names of the quotas that any offering uses
 	// values counts types by the basis of their price.
 	values map[pricing.Basis]int
 	// described caches descriptions by offering.Ref without its price.
@@ -39,7 +41,7 @@ func (p *Provider) buildTypes(skus sku.Set, prices pricing.Table, sh shape) *typ
 	values := pricing.NewPricer(skus.List, prices, p.judge.BuiltIn)
 	labels := newLabelCache()
 	set := &typeSet{byName: make(map[string]*machineType, len(skus.List)), values: map[pricing.Basis]int{}}
-	budgets := newNameSet(budgetRegional, budgetLowPriority, budgetMachines)
+	quotas := newNameSet(quota.Regional, quota.Spot, quota.VMs)
 	set.types = make([]machineType, 0, len(skus.List))
 	for _, s := range skus.List {
 		if !sh.accepts(s) {
@@ -48,12 +50,12 @@ func (p *Provider) buildTypes(skus sku.Set, prices pricing.Table, sh shape) *typ
 		price, by := values.Price(s)
 		set.values[by]++
 		set.types = append(set.types, p.machineType(s, sh, price, labels))
-		budgets.add(familyBudget(s.Family))
+		quotas.add(quota.OfFamily(s.Family))
 	}
 	for i := range set.types {
 		set.byName[set.types[i].offered.Name] = &set.types[i]
 	}
-	set.budgets = budgets.names
+	set.quotas = quotas.names
 	return set
 }
 
@@ -128,9 +130,9 @@ func (p *Provider) capacity(s *sku.SKU, sh shape) quantity.Amounts {
 // offers lists every zone of the size and, last, the region without a zone, each on demand and,
 // if Azure sells it so, as spot.
 func (p *Provider) offers(s *sku.SKU, price pricing.Price, limit pricing.SpotLimit, labels *labelCache) []offering.Offering {
-	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.OnDemand, QuotaUses: quotaUses(s, offering.OnDemand)}}
+	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.OnDemand, QuotaUses: quota.Uses(s, offering.OnDemand)}}
 	if s.Can.Spot {
-		ways = append(ways, offering.Offering{CapacityType: offering.Spot, Price: price.Spot, QuotaUses: quotaUses(s, offering.Spot), Unavailable: limit.Forbids(price)})
+		ways = append(ways, offering.Offering{CapacityType: offering.Spot, Price: price.Spot, QuotaUses: quota.Uses(s, offering.Spot), Unavailable: limit.Forbids(price)})
 	}
 	offers := make([]offering.Offering, 0, (len(s.Zones)+1)*len(ways))
 	add := func(zone string, ultra bool) {
@@ -215,4 +217,29 @@ func (t *typeSet) otherPrices(list pricelist.List) (parts []string) {
 		parts = append(parts, fmt.Sprintf("%d types are offered at guessed prices", n))
 	}
 	return parts
+}
+
+// withAddresses adds to each offering the addresses that a node of the shape takes.
+func (p *Provider) withAddresses(offers []offering.Offering, sh shape) []offering.Offering {
+	draw, ok := p.addressDraw(sh)
+	if !ok {
+		return offers
+	}
+	drawn := map[string][]offering.QuotaUse{} // offerings of one capacity type share theirs
+	for i := range offers {
+		o := &offers[i]
+		if drawn[o.CapacityType] == nil {
+			drawn[o.CapacityType] = append(o.QuotaUses[:len(o.QuotaUses):len(o.QuotaUses)], draw)
+		}
+		o.QuotaUses = drawn[o.CapacityType]
+	}
+	return offers
+}
+
+func (p *Provider) addressDraw(sh shape) (offering.QuotaUse, bool) {
+	subnet, err := network.ParseSubnetID(sh.subnet)
+	if err != nil {
+		return offering.QuotaUse{}, false
+	}
+	return offering.QuotaUse{Quota: quota.OfSubnet(subnet), Amount: p.opts.cni().AddressesPerNode(sh.maxPods)}, true
 }

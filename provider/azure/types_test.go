@@ -1,8 +1,11 @@
 package azure
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/karve-dev/karve/provider/azure/internal/quota"
+	"github.com/karve-dev/karve/provider/azure/pricelist"
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
@@ -11,5 +14,15 @@ func TestAMDNeedsNobodyToInstallDrivers(t *testing.T) {
 	amd := vmsize.GPU{Name: "MI300X", Manufacturer: vmsize.AMD}
 	if (shape{gpuDriver: true}).acceptsGPU(amd) || !(shape{}).acceptsGPU(amd) {
 		t.Error("AMD GPUs are for classes without drivers, and only for those")
+	}
+}
+
+// Rule QUOTA-3.
+func TestCatalogNamesFamiliesWithoutQuota(t *testing.T) {
+	names := []string{quota.Regional, quota.OfFamily("standardDSv5Family"), quota.OfFamily("standardNew"), quota.OfFamily("standardB"), quota.Spot}
+	read := quota.Usages{"cores": {Limit: 100}, "standarddsv5family": {Limit: 10}}
+	p := inputs{quota: quota.Reading{Value: read}}.problem(&typeSet{quotas: names}, pricelist.List{}, "")
+	if !strings.Contains(p, "does not list standardB, standardNew") {
+		t.Errorf("the catalog's problem is %q", p)
 	}
 }

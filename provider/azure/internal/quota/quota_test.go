@@ -1,30 +1,27 @@
-package azure
+package quota
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karve-dev/karve/engine/offering"
-	"github.com/karve-dev/karve/provider/azure/internal/cached"
-	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
 // Rule QUOTA-1.
 func TestLedger(t *testing.T) {
-	quota := usages{"dsv5": {limit: 100, used: 90}, "cores": {limit: 50, used: 0}}
-	names := []string{"family:DSv5", budgetRegional, budgetLowPriority}
-	draws := []offering.QuotaUse{{Quota: "family:DSv5", Amount: 4}, {Quota: budgetRegional, Amount: 4}}
+	quota := Usages{"dsv5": {Limit: 100, used: 90}, "cores": {Limit: 50, used: 0}}
+	names := []string{"family:DSv5", Regional, Spot}
+	draws := []offering.QuotaUse{{Quota: "family:DSv5", Amount: 4}, {Quota: Regional, Amount: 4}}
 	read := time.Unix(1000, 0)
 	l := newLedger()
 	left := func(taken time.Time) map[string]int64 { return l.left(names, quota, taken) }
 	want := func(what string, family, regional int64, taken time.Time) {
 		t.Helper()
 		// Quota names without a quota are not limited and not listed.
-		if diff := cmp.Diff(map[string]int64{"family:DSv5": family, budgetRegional: regional}, left(taken)); diff != "" {
+		if diff := cmp.Diff(map[string]int64{"family:DSv5": family, Regional: regional}, left(taken)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
@@ -51,24 +48,20 @@ func TestLedger(t *testing.T) {
 }
 
 func TestUsagesIgnoreCase(t *testing.T) {
-	quota := usages{"standardnddsa100v4family": {limit: 7}}
-	if q, ok := quota.of(familyBudget("StandardNDDSA100v4Family")); !ok || q.limit != 7 {
+	quota := Usages{"standardnddsa100v4family": {Limit: 7}}
+	if q, ok := quota.Of(OfFamily("StandardNDDSA100v4Family")); !ok || q.Limit != 7 {
 		t.Errorf("got %+v, %v", q, ok)
 	}
 }
 
 // Rule QUOTA-3.
 func TestFamiliesThatQuotaDoesNotList(t *testing.T) {
-	budgets := []string{budgetRegional, familyBudget("standardDSv5Family"), familyBudget("standardNew"), familyBudget("standardB"), budgetLowPriority}
-	quota := usages{"cores": {limit: 100}, "standarddsv5family": {limit: 10}}
-	if got := quota.unlisted(budgets); !slices.Equal(got, []string{"standardB", "standardNew"}) {
+	quotas := []string{Regional, OfFamily("standardDSv5Family"), OfFamily("standardNew"), OfFamily("standardB"), Spot}
+	quota := Usages{"cores": {Limit: 100}, "standarddsv5family": {Limit: 10}}
+	if got := quota.Unlisted(quotas); !slices.Equal(got, []string{"standardB", "standardNew"}) {
 		t.Errorf("not listed: %v", got)
 	}
-	if got := usages(nil).unlisted(budgets); got != nil {
+	if got := Usages(nil).Unlisted(quotas); got != nil {
 		t.Errorf("without any reading: %v", got)
-	}
-	p := inputs{quota: cached.State[usages]{Value: quota}}.problem(&typeSet{budgets: budgets}, pricelist.List{}, nil)
-	if !strings.Contains(p, "does not list standardB, standardNew") {
-		t.Errorf("the catalog's problem is %q", p)
 	}
 }

@@ -1,6 +1,7 @@
-package azure
+package quota
 
 import (
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -69,4 +70,12 @@ func (p pace) lasts(left int64) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(seconds * float64(time.Second)).Truncate(time.Minute), true
+}
+
+// Tidy forgets the paces of quotas that no node class uses: after so long an old measurement
+// hardly matters.
+func (p *pressure) tidy(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.paces, func(_ string, x pace) bool { return now.Sub(x.seen) > 6*paceMemory })
 }
