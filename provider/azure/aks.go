@@ -116,7 +116,7 @@ func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice off
 	err = a.making.ask(ctx, hex.EncodeToString(sum[:]), one)
 	if r := armerr.Classify(err); r.Kind == armerr.NotFound {
 		r.Advice = a.poolMissing()
-		a.p.stockouts.rest(l.class.Name, ClassWithoutPool, r, poolMissingTTL)
+		a.p.stockouts.PauseClass(l.class.Name, ClassWithoutPool, r, poolMissingTTL)
 		return nil, &provider.NotReadyError{Class: l.class.Name, Reason: ClassWithoutPool, Detail: r.Advice}
 	}
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 	"github.com/karve-dev/karve/provider/azure/internal/quota"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
+	"github.com/karve-dev/karve/provider/azure/internal/stock"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
@@ -119,7 +120,7 @@ func (p *Provider) built(name string, sh shape, in inputs) *catalog {
 // refresh brings the snapshot up to date. Types stays the same slice as long as its content is
 // the same, so that a consumer can compare the slice instead of its content.
 func (c *catalog) refresh(p *Provider, name string, in inputs) {
-	blocks, stock := p.stockouts.snapshot()
+	blocks, stockVersion := p.stockouts.Snapshot()
 	subnet := c.built.shape.subnet
 	next := provider.Snapshot{
 		Taken:   in.taken(),
@@ -128,12 +129,12 @@ func (c *catalog) refresh(p *Provider, name string, in inputs) {
 		Problem: in.problem(c.set, p.judge.Source, p.quota.SubnetProblem(subnet)),
 	}
 	next.QuotaLeft, next.QuotaPressure = p.quota.Left(c.set.quotas, in.quota, subnet)
-	available := availableFrom{stock: stock, limits: in.quota.Version}
+	available := availableFrom{stock: stockVersion, limits: in.quota.Version}
 	old := c.snapshot
 	if old != nil && c.available == available {
 		next.Types = old.Types
 	} else {
-		next.Types = p.availableTypes(c.set, blocks, in.quota.Value, buyer{name, subnet})
+		next.Types = p.availableTypes(c.set, blocks, in.quota.Value, stock.Requester{Class: name, Subnet: subnet})
 		if old != nil && reflect.DeepEqual(old.Types, next.Types) {
 			next.Types = old.Types
 		}
@@ -190,7 +191,7 @@ func (in inputs) problem(set *typeSet, list pricelist.List, subnetProblem string
 
 // availableTypes sets why offerings are unavailable now. Types without such an offering share
 // their offerings with the set.
-func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota quota.Usages, by buyer) []offering.InstanceType {
+func (p *Provider) availableTypes(set *typeSet, blocks stock.Blocks, quota quota.Usages, by stock.Requester) []offering.InstanceType {
 	types := make([]offering.InstanceType, len(set.types))
 	for i := range set.types {
 		m := &set.types[i]
@@ -200,7 +201,7 @@ func (p *Provider) availableTypes(set *typeSet, blocks blockView, quota quota.Us
 	return types
 }
 
-func (p *Provider) availableOffers(m *machineType, blocks blockView, quota quota.Usages, by buyer) []offering.Offering {
+func (p *Provider) availableOffers(m *machineType, blocks stock.Blocks, quota quota.Usages, by stock.Requester) []offering.Offering {
 	offers, copied := m.offered.Offerings, false
 	for i := range m.offered.Offerings {
 		why := p.unavailable(m.sku, &m.offered.Offerings[i], blocks, quota, by)
@@ -217,7 +218,7 @@ func (p *Provider) availableOffers(m *machineType, blocks blockView, quota quota
 
 // unavailable describes why an offering cannot be launched: it is not sold to this subscription,
 // the quota limit is below its use, or Azure refused it recently.
-func (p *Provider) unavailable(s *sku.SKU, o *offering.Offering, blocks blockView, quota quota.Usages, by buyer) string {
+func (p *Provider) unavailable(s *sku.SKU, o *offering.Offering, blocks stock.Blocks, quota quota.Usages, by stock.Requester) string {
 	if s.Barred.Region != "" {
 		return s.Barred.Region
 	}
@@ -229,8 +230,8 @@ func (p *Provider) unavailable(s *sku.SKU, o *offering.Offering, blocks blockVie
 			return fmt.Sprintf("quota %s is %d, this takes %d", d.Quota, q.Limit, d.Amount)
 		}
 	}
-	if b, ok := blocks.recall(s, o.Zone, o.CapacityType, by); ok {
-		return b.words
+	if b, ok := blocks.Blocked(s, o.Zone, o.CapacityType, by); ok {
+		return b.Words
 	}
 	return ""
 }

@@ -166,7 +166,7 @@ func (l *launch) arrived(vm *machine) {
 func (l *launch) giveBack(ctx context.Context, vm *machine, r armerr.Refusal) (provider.Instance, error) {
 	choice := l.p.choiceOf(vm)
 	l.heed(r, vm, choice)
-	l.p.stockProbes.lost(l.name)
+	l.p.stockProbes.Lost(l.name)
 	l.refused(choice, r.Code, r.Reason(), r.Detail)
 	l.p.opts.Log.Info("machine failed", slog.String("claim", l.claim.Name), slog.String("machine", l.name),
 		slog.String("size", choice.Type), slog.String("zone", choice.Zone), slog.String("code", r.Code))
@@ -186,7 +186,7 @@ func (l *launch) heed(r armerr.Refusal, vm *machine, choice offering.Ref) {
 	}
 	late := failure(r)
 	if s := l.in.skus.Value.ByName[choice.Type]; s != nil {
-		l.p.stockouts.learn(late, s, choice.Zone, choice.CapacityType, l.buyer())
+		l.p.stockouts.Learn(late, s, choice.Zone, choice.CapacityType, l.buyer())
 	}
 	if r.Kind == armerr.OtherRefusal || r.Kind == armerr.Denied {
 		l.blame(late)

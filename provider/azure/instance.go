@@ -15,6 +15,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 	"github.com/karve-dev/karve/provider/azure/internal/quota"
+	"github.com/karve-dev/karve/provider/azure/internal/stock"
 )
 
 // Get reads one virtual machine, with its power state. One that exists without this cluster's
@@ -141,7 +142,7 @@ func (m *machineType) allocatable() quantity.Amounts {
 
 // choiceOf returns the offering of a virtual machine.
 func (p *Provider) choiceOf(vm *machine) offering.Ref {
-	c := offering.Ref{Zone: regionalZone, CapacityType: offering.OnDemand}
+	c := offering.Ref{Zone: stock.RegionalZone, CapacityType: offering.OnDemand}
 	if hw := vm.Properties.HardwareProfile; hw != nil && hw.VMSize != nil {
 		c.Type = string(*hw.VMSize)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/internal/network"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
+	"github.com/karve-dev/karve/provider/azure/internal/stock"
 )
 
 // Labels of other components that karve sets or reads.
@@ -110,7 +111,7 @@ func clusterLabel(group string) string {
 // offerLabels returns the labels that depend on the offering rather than on the size.
 func offerLabels(zone, capacityType string, ultra bool) map[string][]string {
 	labels := map[string][]string{
-		v1beta1.LabelPlacementScope:      {scopeOf(zone)},
+		v1beta1.LabelPlacementScope:      {stock.ScopeOf(zone)},
 		v1beta1.LabelSKUUltraSSD:         {"false"},
 		v1beta1.AKSLabelScaleSetPriority: {priorityLabel(capacityType)},
 		v1beta1.AKSLabelPriority:         {priorityLabel(capacityType)},
@@ -124,7 +125,7 @@ func offerLabels(zone, capacityType string, ultra bool) map[string][]string {
 
 // csiZone returns the zone in the label of the disk driver: empty for a node without one.
 func csiZone(zone string) string {
-	if zone == regionalZone {
+	if zone == stock.RegionalZone {
 		return ""
 	}
 	return zone

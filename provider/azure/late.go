@@ -11,6 +11,7 @@ import (
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/stock"
 )
 
 // bootTimes records how long the last virtual machines took to come up. The zero bootTimes has
@@ -57,7 +58,7 @@ func (p *bootTimes) patience() time.Duration {
 // arrived records that a virtual machine came up, and how long it took if this process requested
 // it.
 func (p *Provider) arrived(name string) {
-	p.stockProbes.proven(name)
+	p.stockProbes.Proven(name)
 	if f := p.inFlight.get(name); !f.asked.IsZero() && !f.leaving {
 		p.bootTimes.note(p.opts.Now().Sub(f.asked))
 	}
@@ -111,7 +112,7 @@ func stuck() armerr.Refusal {
 // before it came up: the next claim had better try another.
 func (p *Provider) learnStuck(vm *machine) {
 	if state(vm) == provider.Creating && p.late(vm.handle, vm) {
-		p.learnOf(vm, stuck(), buyer{})
+		p.learnOf(vm, stuck(), stock.Requester{})
 	}
 }
 
@@ -119,13 +120,13 @@ func (p *Provider) learnStuck(vm *machine) {
 // failed after its creation.
 func (p *Provider) learnFailed(vm *machine) {
 	if state(vm) == provider.Failed {
-		p.learnOf(vm, failure(vm.explained()), buyer{class: tag(vm.Tags, tagClass)})
+		p.learnOf(vm, failure(vm.explained()), stock.Requester{Class: tag(vm.Tags, tagClass)})
 	}
 }
 
-func (p *Provider) learnOf(vm *machine, r armerr.Refusal, by buyer) {
+func (p *Provider) learnOf(vm *machine, r armerr.Refusal, by stock.Requester) {
 	choice := p.choiceOf(vm)
 	if s := p.skus.State().Value.ByName[choice.Type]; s != nil {
-		p.stockouts.learn(r, s, choice.Zone, choice.CapacityType, by)
+		p.stockouts.Learn(r, s, choice.Zone, choice.CapacityType, by)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/network"
 	"github.com/karve-dev/karve/provider/azure/internal/quota"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
+	"github.com/karve-dev/karve/provider/azure/internal/stock"
 )
 
 // maxAttempts is how many creations one Launch call requests before it yields to other claims.
@@ -131,7 +132,7 @@ func (l *launch) buy(ctx context.Context) (provider.Instance, error) {
 // launch, the next offering may be taken if it costs hardly more; see dearer.
 func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, err error) {
 	var held *offering.Ref // the first offering whose stock probe is full
-	for _, choice := range l.p.evictions.last(l.claim.Offerings) {
+	for _, choice := range l.p.evictions.Last(l.claim.Offerings) {
 		if held != nil && dearer(choice, *held) {
 			break
 		}
@@ -188,7 +189,7 @@ func dearer(c, than offering.Ref) bool { return 10*c.Price > 11*than.Price }
 // probes takes a place in the stock probe of the offering. A claim with a single offering needs
 // none: waiting would find it nothing better.
 func (l *launch) probes(choice offering.Ref) bool {
-	return len(l.claim.Offerings) == 1 || l.p.stockProbes.take(l.name, stockKeyOf(choice))
+	return len(l.claim.Offerings) == 1 || l.p.stockProbes.Take(l.name, stock.KeyOf(choice))
 }
 
 // eligible reports whether no remembered fact rules out the offering.
@@ -208,24 +209,24 @@ func (l *launch) eligible(m *machineType, o *offering.Offering, choice offering.
 // whether quota is lacking, and whether this call is done.
 func (l *launch) purchase(ctx context.Context, m *machineType, o *offering.Offering, choice offering.Ref) (in provider.Instance, lacks, done bool, err error) {
 	if wait := l.maker.mayBegin(l); wait > 0 {
-		l.p.stockProbes.withdraw(l.name)
+		l.p.stockProbes.Withdraw(l.name)
 		in := l.waiting()
 		in.RetryAfter = wait
 		return in, false, true, nil
 	}
 	if short, ok := l.p.quota.Reserve(l.holder(), o.QuotaUses, l.in.quota); !ok {
-		l.p.stockProbes.withdraw(l.name)
+		l.p.stockProbes.Withdraw(l.name)
 		l.refused(choice, "QuotaReserved", quota.AttemptReason(short), "not enough left of "+quota.InWords(short))
 		return in, true, false, nil
 	}
 	if l.requests++; l.requests > maxAttempts {
 		l.p.quota.Cancel(l.holder())
-		l.p.stockProbes.withdraw(l.name)
+		l.p.stockProbes.Withdraw(l.name)
 		return l.waiting(), false, true, nil
 	}
 	in, done, err = l.try(ctx, m, choice)
 	if !l.taken {
-		l.p.stockProbes.withdraw(l.name)
+		l.p.stockProbes.Withdraw(l.name)
 	}
 	return in, false, done, err
 }
@@ -250,10 +251,10 @@ func (l *launch) refused(choice offering.Ref, code, reason, detail string) {
 
 // remembered reports whether a remembered fact rules out an offering, and which.
 func (l *launch) remembered(s *sku.SKU, o *offering.Offering, choice offering.Ref) (provider.Attempt, bool) {
-	if b, ok := l.p.stockouts.recall(s, o.Zone, o.CapacityType, l.buyer()); ok {
-		return provider.Attempt{Offering: choice, Code: b.code, Reason: b.reason, Detail: b.words}, true
+	if b, ok := l.p.stockouts.Blocked(s, o.Zone, o.CapacityType, l.buyer()); ok {
+		return provider.Attempt{Offering: choice, Code: b.Code, Reason: b.Reason, Detail: b.Words}, true
 	}
-	if why := l.p.unavailable(s, o, nil, l.in.quota.Value, buyer{}); why != "" {
+	if why := l.p.unavailable(s, o, nil, l.in.quota.Value, stock.Requester{}); why != "" {
 		reason := armerr.ReasonQuota
 		if s.Barred.Region != "" || len(s.Barred.Zones) > 0 {
 			reason = armerr.ReasonRestricted
@@ -263,7 +264,9 @@ func (l *launch) remembered(s *sku.SKU, o *offering.Offering, choice offering.Re
 	return provider.Attempt{}, false
 }
 
-func (l *launch) buyer() buyer { return buyer{class: l.class.Name, subnet: l.subnet()} }
+func (l *launch) buyer() stock.Requester {
+	return stock.Requester{Class: l.class.Name, Subnet: l.subnet()}
+}
 
 // holder returns the virtual machine as it takes quota.
 func (l *launch) holder() quota.Holder { return quota.Holder{VM: l.name, Subnet: l.subnet()} }
@@ -296,8 +299,8 @@ func (l *launch) try(ctx context.Context, m *machineType, choice offering.Ref) (
 
 // granted records that Compute accepted a virtual machine of the class, from this image.
 func (l *launch) granted(image string) {
-	l.p.policies.forget(l.class.Name)
-	l.p.stockouts.sold(l.class.Name)
+	l.p.policies.Forget(l.class.Name)
+	l.p.stockouts.Launched(l.class.Name)
 	l.p.images.Found(image)
 }
 
@@ -325,8 +328,8 @@ func (l *launch) answer(r armerr.Refusal, m *machineType, choice offering.Ref) (
 	if !r.AboutOffering() {
 		return provider.Instance{}, false, armerr.Wrap(r.Err, "launching %s: buying %s", l.claim.Name, choice.Type)
 	}
-	l.p.stockProbes.lost(l.name)
-	l.p.stockouts.learn(r, m.sku, choice.Zone, choice.CapacityType, l.buyer())
+	l.p.stockProbes.Lost(l.name)
+	l.p.stockouts.Learn(r, m.sku, choice.Zone, choice.CapacityType, l.buyer())
 	l.p.opts.Log.Info("machine refused", slog.String("claim", l.claim.Name), slog.String("size", choice.Type),
 		slog.String("zone", choice.Zone), slog.String("capacityType", choice.CapacityType), slog.String("code", r.Code))
 	return l.further(r)
@@ -339,7 +342,7 @@ func (l *launch) mind(r armerr.Refusal, image string, choice offering.Ref) (rest
 	case r.Kind == armerr.ImageMissing:
 		l.p.images.Doubt(image)
 	case r.Kind == armerr.Disallowed:
-		l.p.policies.note(l.class.Name, choice, r, l.p.opts.Now())
+		l.p.policies.Note(l.class.Name, choice, r, l.p.opts.Now())
 	case !r.AboutOffering():
 		if subnet, err := network.ParseSubnetID(l.subnet()); err == nil {
 			l.p.network.Deny(subnet, r)

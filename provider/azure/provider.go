@@ -28,6 +28,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 	"github.com/karve-dev/karve/provider/azure/internal/quota"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
+	"github.com/karve-dev/karve/provider/azure/internal/stock"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
@@ -57,10 +58,10 @@ type Provider struct {
 	encryptable atomic.Pointer[time.Time]
 
 	network     *network.Reader
-	stockouts   *stockouts
-	stockProbes *stockProbes
-	evictions   *evictions
-	policies    policies
+	stockouts   *stock.Stockouts
+	stockProbes *stock.Probes
+	evictions   *stock.Evictions
+	policies    *stock.Policies
 	catalogs    catalogs
 
 	backends     []backend // the first creates new nodes
@@ -97,10 +98,10 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 	}
 	p := &Provider{
 		opts:        opts,
-		stockouts:   newStockouts(opts.Now),
-		stockProbes: newStockProbes(opts.Now),
-		evictions:   newEvictions(opts.Now),
-		policies:    policies{denied: map[string]policyDenial{}},
+		stockouts:   stock.NewStockouts(opts.Now),
+		stockProbes: stock.NewProbes(opts.Now),
+		evictions:   stock.NewEvictions(opts.Now),
+		policies:    stock.NewPolicies(),
 		memory:      seenMemory{bytes: map[string]int64{}},
 		own:         own,
 		ownKey:      strings.ToLower(opts.VNetSubnetID),

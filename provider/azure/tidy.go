@@ -28,8 +28,8 @@ func (p *Provider) tidy() {
 	p.tidied = now
 	p.catalogs.tidy(now)
 	p.quota.Tidy(now)
-	p.stockouts.tidy(now)
-	p.policies.tidy(now)
+	p.stockouts.Tidy(now)
+	p.policies.Tidy(now)
 	p.network.Tidy(now)
 	p.inFlight.tidy(now)
 }
@@ -38,21 +38,6 @@ func (c *catalogs) tidy(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.classes, func(_ string, x *catalog) bool { return now.Sub(x.asked) > catalogKept })
-}
-
-// tidy drops expired entries. Blocks are removed by fade.
-func (m *stockouts) tidy(now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	maps.DeleteFunc(m.bought, func(_ string, at time.Time) bool { return now.Sub(at) >= refusedTTL })
-	maps.DeleteFunc(m.hitches, func(_ string, h hitch) bool { return now.Sub(h.last) >= unpreparedForgotten })
-	maps.DeleteFunc(m.suspects, func(class string, s suspicion) bool { return m.sizesRefused(class, s.code) == 0 })
-}
-
-func (d *policies) tidy(now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	maps.DeleteFunc(d.denied, func(_ string, known policyDenial) bool { return now.Sub(known.at) >= policyTTL })
 }
 
 func (f *inFlights) tidy(now time.Time) {

@@ -12,6 +12,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/pricing"
 	"github.com/karve-dev/karve/provider/azure/internal/quota"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
+	"github.com/karve-dev/karve/provider/azure/internal/stock"
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
@@ -137,7 +138,7 @@ func (p *Provider) offers(s *sku.SKU, price pricing.Price, limit pricing.SpotLim
 	offers := make([]offering.Offering, 0, (len(s.Zones)+1)*len(ways))
 	add := func(zone string, ultra bool) {
 		for _, way := range ways {
-			way.Zone, way.Fallback = zone, zone == regionalZone
+			way.Zone, way.Fallback = zone, zone == stock.RegionalZone
 			way.Labels = labels.of(zone, way.CapacityType, ultra)
 			offers = append(offers, way)
 		}
@@ -145,21 +146,21 @@ func (p *Provider) offers(s *sku.SKU, price pricing.Price, limit pricing.SpotLim
 	for _, number := range s.Zones {
 		add(p.zoneLabel(number), s.Ultra.Zones[number])
 	}
-	add(regionalZone, s.Ultra.Regional)
+	add(stock.RegionalZone, s.Ultra.Regional)
 	return offers
 }
 
 // zoneLabel returns the node label's value for a zone number.
 func (p *Provider) zoneLabel(number string) string {
 	if number == "" {
-		return regionalZone
+		return stock.RegionalZone
 	}
 	return p.opts.Location + "-" + number
 }
 
 // zoneNumber returns the zone number of a label's value; empty for a node without a zone.
 func (p *Provider) zoneNumber(zone string) string {
-	if zone == regionalZone {
+	if zone == stock.RegionalZone {
 		return ""
 	}
 	return strings.TrimPrefix(zone, p.opts.Location+"-")

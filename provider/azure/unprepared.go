@@ -17,22 +17,8 @@ import (
 // the class fail before the request, for lack of a token or a security group, for example.
 const ClassUnprepared = "CannotBePrepared"
 
-const (
-	// unpreparedLaunches is how many launches of a node class must fail with the same error,
-	// over at least unpreparedFor, for the class to pause: a single failure is cured by a retry.
-	unpreparedLaunches = 3
-	unpreparedFor      = 10 * time.Second
-	unpreparedTTL      = 3 * time.Minute
-	// unpreparedForgotten is how long after the last such launch an error is forgotten.
-	unpreparedForgotten = 10 * time.Minute
-)
-
-// A hitch is an error of launches of a node class before a virtual machine was requested.
-type hitch struct {
-	words       string
-	first, last time.Time
-	launches    int
-}
+// unpreparedTTL is how long a node class pauses whose launches cannot be prepared.
+const unpreparedTTL = 3 * time.Minute
 
 // unprepared pauses the node class when its launches fail repeatedly before the request.
 func (l *launch) unprepared(err error) {
@@ -40,8 +26,8 @@ func (l *launch) unprepared(err error) {
 		return
 	}
 	r := ofPreparation(err)
-	if l.p.stockouts.hindered(l.class.Name, r.Words()) {
-		l.p.stockouts.rest(l.class.Name, ClassUnprepared, r, unpreparedTTL)
+	if l.p.stockouts.PreparationFails(l.class.Name, r.Words()) {
+		l.p.stockouts.PauseClass(l.class.Name, ClassUnprepared, r, unpreparedTTL)
 	}
 }
 
@@ -52,8 +38,8 @@ func (l *launch) unlisted(err error) {
 	if r.Kind != armerr.NotFound && r.Kind != armerr.Denied || l.p.mayNotBuy(l.class.Name) != nil {
 		return
 	}
-	if l.p.stockouts.hindered(l.class.Name, r.Words()) && !l.blame(r) {
-		l.p.stockouts.rest(l.class.Name, ClassUnprepared, ofPreparation(err), unpreparedTTL)
+	if l.p.stockouts.PreparationFails(l.class.Name, r.Words()) && !l.blame(r) {
+		l.p.stockouts.PauseClass(l.class.Name, ClassUnprepared, ofPreparation(err), unpreparedTTL)
 	}
 }
 
@@ -98,18 +84,3 @@ func passes(err error) bool {
 type passingError struct{ error }
 
 func (e *passingError) Unwrap() error { return e.error }
-
-// hindered records the error of a launch of a node class, and reports whether it occurs
-// repeatedly, and no node of the class was launched meanwhile.
-func (m *stockouts) hindered(class, words string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.now()
-	h := m.hitches[class]
-	if h.words != words || now.Sub(h.last) >= unpreparedForgotten || m.sells(class) {
-		h = hitch{words: words, first: now}
-	}
-	h.last, h.launches = now, h.launches+1
-	m.hitches[class] = h
-	return h.launches >= unpreparedLaunches && now.Sub(h.first) >= unpreparedFor
-}

@@ -1,19 +1,15 @@
 package azure
 
 import (
-	"fmt"
 	"log/slog"
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
-	"github.com/karve-dev/karve/provider/azure/internal/sku"
+	"github.com/karve-dev/karve/provider/azure/internal/stock"
 )
 
 var _ provider.FailureObserver = (*Provider)(nil)
-
-// notRegistered is the code for nodes that lack the resource they were launched for.
-const notRegistered = "ResourceNotRegistered"
 
 // NodeUnusable blocks the size for an hour, for that node class: what the node lacks (mostly
 // because its image does not install a driver) the next one would lack in any zone, while
@@ -25,31 +21,26 @@ func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
 	if s == nil {
 		return
 	}
-	r := armerr.Refusal{Kind: armerr.WithoutResource, Code: notRegistered, Detail: armerr.Shorten(lacks)}
-	p.stockouts.learn(r, s, c.Zone, c.CapacityType, buyer{class: class})
+	r := armerr.Refusal{Kind: armerr.WithoutResource, Code: stock.NotRegistered, Detail: armerr.Shorten(lacks)}
+	p.stockouts.Learn(r, s, c.Zone, c.CapacityType, stock.Requester{Class: class})
 	p.opts.Log.Warn("machine joined without what it was bought for", slog.String("size", c.Type), slog.String("zone", c.Zone), slog.String("lacks", lacks))
-	if s.GPUs == 0 || !p.stockouts.pluginMissing(class, sizes) {
+	if s.GPUs == 0 || !p.stockouts.GPUsMissing(class, sizes) {
 		return
 	}
 	r.Advice = "machines of several GPU models came without: check that the cluster has a device plugin for them, and that it runs on the class's nodes"
 	for _, other := range sizes {
 		if other.GPUs > 0 {
-			p.stockouts.learn(r, other, c.Zone, c.CapacityType, buyer{class: class})
+			p.stockouts.Learn(r, other, c.Zone, c.CapacityType, stock.Requester{Class: class})
 		}
 	}
 	p.opts.Log.Warn("machines of several GPU models joined without their GPUs: sizes with GPUs rest", slog.String("class", class), slog.String("lacks", lacks))
 }
 
-// pluginMissing reports whether nodes of three sizes of a node class, with GPUs of at least two
-// models, lacked them within the last hour.
-func (m *stockouts) pluginMissing(class string, known map[string]*sku.SKU) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	sizes, models := map[string]bool{}, map[string]bool{}
-	for key, b := range m.view() {
-		if s := known[key.size]; key.class == class && b.code == notRegistered && s != nil && s.GPUs > 0 {
-			sizes[key.size], models[fmt.Sprint(s.GPU)] = true, true
-		}
+var _ provider.EvictionObserver = (*Provider)(nil)
+
+// EvictionAnnounced puts the offering last for ten minutes.
+func (p *Provider) EvictionAnnounced(c offering.Ref) {
+	if c.CapacityType == offering.Spot {
+		p.evictions.Learn(c)
 	}
-	return len(sizes) >= alikeSizes && len(models) > 1
 }

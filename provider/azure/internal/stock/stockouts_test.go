@@ -1,4 +1,4 @@
-package azure
+package stock
 
 import (
 	"testing"
@@ -48,11 +48,11 @@ func TestStockoutsSpread(t *testing.T) {
 		{armerr.Refusal{Kind: armerr.Throttled}, spot, 0, []probe{{d4, "r-1", spot, false}}},
 	} {
 		now := time.Unix(0, 0)
-		m := newStockouts(func() time.Time { return now })
-		m.learn(test.refusal, d4, "r-1", test.ct, buyer{"class", "subnet"})
+		m := NewStockouts(func() time.Time { return now })
+		m.Learn(test.refusal, d4, "r-1", test.ct, Requester{"class", "subnet"})
 		learnt := m.current()
 		for _, p := range test.probes {
-			if _, blocked := m.recall(p.sku, p.zone, p.ct, buyer{"class", "subnet"}); blocked != p.blocked {
+			if _, blocked := m.Blocked(p.sku, p.zone, p.ct, Requester{"class", "subnet"}); blocked != p.blocked {
 				t.Errorf("%s (%s): %s in %s (%s) blocked is %v", test.refusal.Kind, test.ct, p.sku.Name, p.zone, p.ct, blocked)
 			}
 		}
@@ -64,18 +64,18 @@ func TestStockoutsSpread(t *testing.T) {
 			t.Errorf("%s: forgotten before %v", test.refusal.Kind, test.ttl)
 		}
 		now = now.Add(2 * time.Second)
-		if _, blocked := m.recall(d8, "r-1", test.ct, buyer{"class", "subnet"}); blocked || m.current() == learnt {
+		if _, blocked := m.Blocked(d8, "r-1", test.ct, Requester{"class", "subnet"}); blocked || m.current() == learnt {
 			t.Errorf("%s: not forgotten after %v, or the version says nothing of it", test.refusal.Kind, test.ttl)
 		}
 	}
 }
 
 func TestStockoutsKeepTheWider(t *testing.T) {
-	m := newStockouts(func() time.Time { return time.Unix(0, 0) })
+	m := NewStockouts(func() time.Time { return time.Unix(0, 0) })
 	small, large := testSKU("a", "f", 2), testSKU("b", "f", 64)
-	m.learn(armerr.Refusal{Kind: armerr.FamilyQuota}, small, "0", offering.OnDemand, buyer{})
-	m.learn(armerr.Refusal{Kind: armerr.FamilyQuota}, large, "0", offering.OnDemand, buyer{})
-	if _, blocked := m.recall(small, "0", offering.OnDemand, buyer{}); !blocked {
+	m.Learn(armerr.Refusal{Kind: armerr.FamilyQuota}, small, "0", offering.OnDemand, Requester{})
+	m.Learn(armerr.Refusal{Kind: armerr.FamilyQuota}, large, "0", offering.OnDemand, Requester{})
+	if _, blocked := m.Blocked(small, "0", offering.OnDemand, Requester{}); !blocked {
 		t.Error("a refusal of a large size made one of a small size forgotten")
 	}
 }

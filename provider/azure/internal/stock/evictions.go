@@ -1,4 +1,4 @@
-package azure
+package stock
 
 import (
 	"slices"
@@ -7,16 +7,15 @@ import (
 	"time"
 
 	"github.com/karve-dev/karve/engine/offering"
-	"github.com/karve-dev/karve/provider"
 )
 
 // evictedFor is how long an offering comes last after Azure evicted a spot instance of it: Azure
 // has little capacity of it.
 const evictedFor = 10 * time.Minute
 
-// evictions remembers the spot offerings that Azure evicted from. They are not blocked: when
+// Evictions remembers the spot offerings that Azure evicted from. They are not blocked: when
 // many offerings lose instances at once, launches still need some offering.
-type evictions struct {
+type Evictions struct {
 	now func() time.Time
 
 	mu    sync.Mutex
@@ -27,27 +26,18 @@ type spotOffer struct{ size, zone string } // size in lower case
 
 func spotOfferOf(c offering.Ref) spotOffer { return spotOffer{strings.ToLower(c.Type), c.Zone} }
 
-func newEvictions(now func() time.Time) *evictions {
-	return &evictions{now: now, until: map[spotOffer]time.Time{}}
+func NewEvictions(now func() time.Time) *Evictions {
+	return &Evictions{now: now, until: map[spotOffer]time.Time{}}
 }
 
-var _ provider.EvictionObserver = (*Provider)(nil)
-
-// EvictionAnnounced puts the offering last for ten minutes.
-func (p *Provider) EvictionAnnounced(c offering.Ref) {
-	if c.CapacityType == offering.Spot {
-		p.evictions.learn(c)
-	}
-}
-
-func (e *evictions) learn(c offering.Ref) {
+func (e *Evictions) Learn(c offering.Ref) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.until[spotOfferOf(c)] = e.now().Add(evictedFor)
 }
 
-// last returns the offerings in their order, with recently evicted ones moved behind all others.
-func (e *evictions) last(choices []offering.Ref) []offering.Ref {
+// Last returns the offerings in their order, with recently evicted ones moved behind all others.
+func (e *Evictions) Last(choices []offering.Ref) []offering.Ref {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()

@@ -1,4 +1,4 @@
-package azure
+package stock
 
 import (
 	"fmt"
@@ -10,14 +10,14 @@ import (
 // Rule REFUSAL-3.
 func TestWindowsOpenWithProof(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := newStockProbes(func() time.Time { return now })
-	d4, e4 := stockKey{"d4", "1", "spot"}, stockKey{"e4", "1", "spot"}
+	p := NewProbes(func() time.Time { return now })
+	d4, e4 := Key{"d4", "1", "spot"}, Key{"e4", "1", "spot"}
 	next := 0
 	var mine []string
-	fill := func(on stockKey) (n int) {
+	fill := func(on Key) (n int) {
 		for n < 1000 {
 			name := fmt.Sprint("m", next)
-			if next++; !p.take(name, on) {
+			if next++; !p.Take(name, on) {
 				return n
 			}
 			mine = append(mine, name)
@@ -35,31 +35,31 @@ func TestWindowsOpenWithProof(t *testing.T) {
 	want("the same again", fill(d4), 0)
 	want("another", fill(e4), 8)
 	for _, name := range mine[:4] {
-		p.proven(name)
+		p.Proven(name)
 	}
 	want("half of the first came up", fill(d4), 8)
-	p.withdraw(mine[4])
+	p.Withdraw(mine[4])
 	want("one was not asked for", fill(d4), 1)
-	p.proven("stranger")
+	p.Proven("stranger")
 	want("who ventured nothing proves nothing", fill(d4), 0)
 
-	now = now.Add(proof)
+	now = now.Add(provenAfter)
 	want("all others are long on their way", fill(d4), 24)
-	p.lost(mine[len(mine)-1])
+	p.Lost(mine[len(mine)-1])
 	want("one was refused", fill(d4), 0)
-	now = now.Add(proof)
+	now = now.Add(provenAfter)
 	want("and the rest was not", fill(d4), 8+23)
 
-	p.take(mine[0], d4)
-	p.take(mine[0], e4)
-	p.take(mine[0], e4)
-	if n := len(p.odds[e4].unproven) + len(p.odds[d4].unproven); n != len(p.risks) {
-		t.Errorf("a machine runs several risks: %d in windows, %d in all", n, len(p.risks))
+	p.Take(mine[0], d4)
+	p.Take(mine[0], e4)
+	p.Take(mine[0], e4)
+	if n := len(p.windows[e4].unproven) + len(p.windows[d4].unproven); n != len(p.unproven) {
+		t.Errorf("a machine runs several risks: %d in windows, %d in all", n, len(p.unproven))
 	}
-	now = now.Add(proofHolds)
-	want("after an hour", fill(stockKey{"f4", "1", "spot"}), 8)
-	if len(p.odds) != 1 || len(p.risks) != 8 {
-		t.Errorf("%d offers and %d machines are remembered", len(p.odds), len(p.risks))
+	now = now.Add(windowKept)
+	want("after an hour", fill(Key{"f4", "1", "spot"}), 8)
+	if len(p.windows) != 1 || len(p.unproven) != 8 {
+		t.Errorf("%d offers and %d machines are remembered", len(p.windows), len(p.unproven))
 	}
 }
 
@@ -69,12 +69,12 @@ func TestWindowsOpenWithProof(t *testing.T) {
 // Rule REFUSAL-3.
 func TestCrowdsVentureMore(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := newStockProbes(func() time.Time { return now })
-	on := stockKey{"d4", "1", "spot"}
+	p := NewProbes(func() time.Time { return now })
+	on := Key{"d4", "1", "spot"}
 	var ventured []string
 	all := func() (n int) {
 		for i := range 500 {
-			if name := fmt.Sprint("m", i); !slices.Contains(ventured, name) && p.take(name, on) {
+			if name := fmt.Sprint("m", i); !slices.Contains(ventured, name) && p.Take(name, on) {
 				ventured = append(ventured, name)
 				n++
 			}
@@ -89,11 +89,11 @@ func TestCrowdsVentureMore(t *testing.T) {
 			t.Errorf("%s: %d are ventured, want %d", round.what, n, round.want)
 		}
 	}
-	p.lost(ventured[0])
+	p.Lost(ventured[0])
 	if n := all(); n != 0 {
 		t.Errorf("%d more are ventured after a refusal", n)
 	}
-	now = now.Add(proof)
+	now = now.Add(provenAfter)
 	if n := all(); n < firstWindow || n > 2*len(ventured) {
 		t.Errorf("%d are ventured once the others are long on their way", n)
 	}

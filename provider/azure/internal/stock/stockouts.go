@@ -1,7 +1,13 @@
-package azure
+// Package stock remembers what Azure refuses to sell, and to whom. Stockouts blocks the offerings
+// that a refusal is about, or a whole node class; Probes keeps a burst of launches from requesting
+// an offering that may be out of stock; Evictions puts spot offerings last that Azure took back;
+// Policies keeps refusals by policies. All of it lives in memory: after a restart the first launch
+// learns it again. What a refusal means is said in package armerr.
+package stock
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -10,21 +16,21 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
-// stockouts remembers what Azure refused to sell, how widely the refusal applies and for how
+// Stockouts remembers what Azure refused to sell, how widely the refusal applies and for how
 // long. It lives in memory: after a restart the first launch learns it again. The version
 // changes when a block is added or ends.
-type stockouts struct {
+type Stockouts struct {
 	now func() time.Time
 
-	mu      sync.Mutex
-	blocks  map[blockKey]block
-	version uint64
-	next    time.Time            // when the first block ends; zero when there is none
-	bought  map[string]time.Time // last launch, by node class
-	// suspects are node classes of which several sizes were refused alike.
-	suspects map[string]suspicion
-	// hitches are the last errors of preparing a launch, by node class.
-	hitches map[string]hitch
+	mu       sync.Mutex
+	blocks   map[blockKey]block
+	version  uint64
+	next     time.Time            // when the first block ends; zero when there is none
+	launched map[string]time.Time // Last launch, by node class
+	// suspicions are node classes of which several sizes were refused alike.
+	suspicions map[string]suspicion
+	// preparationErrors are the last errors of preparing a launch, by node class.
+	preparationErrors map[string]preparationError
 }
 
 // A blockKey says what is blocked; an empty field means any. At most one of size and family is
@@ -38,20 +44,20 @@ type blockKey struct {
 	subnet                     string // lower case
 }
 
-// A buyer is the node class that launches, and the subnet (lower case) that its nodes join.
-type buyer struct{ class, subnet string }
+// A Requester is the node class that launches, and the subnet (lower case) that its nodes join.
+type Requester struct{ Class, Subnet string }
 
 // A block ends at until and applies to sizes of at least minVCPUs.
 type block struct {
 	until    time.Time
 	minVCPUs int64
-	reason   string // as in provider.Attempt
-	code     string
-	words    string
+	Reason   string // as in provider.Attempt
+	Code     string
+	Words    string
 }
 
-func newStockouts(now func() time.Time) *stockouts {
-	return &stockouts{now: now, blocks: map[blockKey]block{}, bought: map[string]time.Time{}, suspects: map[string]suspicion{}, hitches: map[string]hitch{}}
+func NewStockouts(now func() time.Time) *Stockouts {
+	return &Stockouts{now: now, blocks: map[blockKey]block{}, launched: map[string]time.Time{}, suspicions: map[string]suspicion{}, preparationErrors: map[string]preparationError{}}
 }
 
 // Scopes of placement, as the placement-scope label spells them.
@@ -60,32 +66,32 @@ const (
 	scopeRegional = "regional"
 )
 
-// regionalZone is the zone label of a node without a zone.
-const regionalZone = "0"
+// RegionalZone is the zone label of a node without a zone.
+const RegionalZone = "0"
 
-func scopeOf(zone string) string {
-	if zone == regionalZone {
+func ScopeOf(zone string) string {
+	if zone == RegionalZone {
 		return scopeRegional
 	}
 	return scopeZonal
 }
 
-// learn records a refusal of s in a zone.
-func (m *stockouts) learn(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by buyer) {
+// Learn records a refusal of s in a zone.
+func (m *Stockouts) Learn(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by Requester) {
 	keys, floor := spread(r, s, zone, capacityType, by)
 	if len(keys) == 0 {
 		return
 	}
 	until := m.now().Add(r.BlockedFor(capacityType))
-	words := restWords(r, until)
+	words := blockWords(r, until)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, key := range keys {
-		b := block{until: until, minVCPUs: floor, reason: r.Reason(), code: r.Code, words: words}
+		b := block{until: until, minVCPUs: floor, Reason: r.Reason(), Code: r.Code, Words: words}
 		if old, ok := m.blocks[key]; ok && old.until.After(m.now()) {
 			b.minVCPUs = min(b.minVCPUs, old.minVCPUs) // the wider of the two stays
 			if old.until.After(until) {
-				b.until, b.words = old.until, old.words
+				b.until, b.Words = old.until, old.Words
 			}
 		}
 		m.put(key, b)
@@ -94,31 +100,31 @@ func (m *stockouts) learn(r armerr.Refusal, s *sku.SKU, zone, capacityType strin
 }
 
 // put records a block. Callers hold the lock.
-func (m *stockouts) put(key blockKey, b block) {
+func (m *Stockouts) put(key blockKey, b block) {
 	m.blocks[key] = b
 	if m.next.IsZero() || b.until.Before(m.next) {
 		m.next = b.until
 	}
 }
 
-// restWords describes a refusal and until when it applies.
-func restWords(r armerr.Refusal, until time.Time) string {
+// blockWords describes a refusal and until when it applies.
+func blockWords(r armerr.Refusal, until time.Time) string {
 	return fmt.Sprintf("%s; tried again after %s", r.Words(), until.UTC().Format("15:04:05Z"))
 }
 
-// recall returns the block that applies to s there, if any.
-func (m *stockouts) recall(s *sku.SKU, zone, capacityType string, by buyer) (block, bool) {
+// Blocked returns the block that applies to s there, if any.
+func (m *Stockouts) Blocked(s *sku.SKU, zone, capacityType string, by Requester) (block, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.view().recall(s, zone, capacityType, by)
+	return m.view().Blocked(s, zone, capacityType, by)
 }
 
-// snapshot returns the current blocks and their version. The map may be read without a lock.
-func (m *stockouts) snapshot() (blockView, uint64) {
+// Snapshot returns the current blocks and their version. The map may be read without a lock.
+func (m *Stockouts) Snapshot() (Blocks, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fade()
-	view := make(blockView, len(m.blocks))
+	m.expire()
+	view := make(Blocks, len(m.blocks))
 	for k, b := range m.blocks {
 		view[k] = b
 	}
@@ -126,20 +132,20 @@ func (m *stockouts) snapshot() (blockView, uint64) {
 }
 
 // current returns the version.
-func (m *stockouts) current() uint64 {
+func (m *Stockouts) current() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fade()
+	m.expire()
 	return m.version
 }
 
-func (m *stockouts) view() blockView {
-	m.fade()
+func (m *Stockouts) view() Blocks {
+	m.expire()
 	return m.blocks
 }
 
-// fade drops blocks that have ended.
-func (m *stockouts) fade() {
+// expire drops blocks that have ended.
+func (m *Stockouts) expire() {
 	now := m.now()
 	if m.next.IsZero() || now.Before(m.next) {
 		return
@@ -157,19 +163,19 @@ func (m *stockouts) fade() {
 	m.version++
 }
 
-// blockView is a set of blocks.
-type blockView map[blockKey]block
+// Blocks is a set of blocks.
+type Blocks map[blockKey]block
 
-func (v blockView) recall(s *sku.SKU, zone, capacityType string, by buyer) (block, bool) {
+func (v Blocks) Blocked(s *sku.SKU, zone, capacityType string, by Requester) (block, bool) {
 	if len(v) == 0 {
 		return block{}, false
 	}
-	scope := scopeOf(zone)
+	scope := ScopeOf(zone)
 	for _, key := range [...]blockKey{
-		{class: by.class},
-		{class: by.class, size: s.Name, capacityType: capacityType},
-		{class: by.class, size: s.Name, capacityType: capacityType, zone: zone},
-		{subnet: by.subnet},
+		{class: by.Class},
+		{class: by.Class, size: s.Name, capacityType: capacityType},
+		{class: by.Class, size: s.Name, capacityType: capacityType, zone: zone},
+		{subnet: by.Subnet},
 		{capacityType: capacityType},
 		{family: s.Family, capacityType: capacityType},
 		{family: s.Family, capacityType: capacityType, zone: zone},
@@ -186,15 +192,15 @@ func (v blockView) recall(s *sku.SKU, zone, capacityType string, by buyer) (bloc
 }
 
 // spread returns which offerings a refusal of s blocks, and from which number of vCPUs on.
-func spread(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by buyer) (keys []blockKey, floor int64) {
+func spread(r armerr.Refusal, s *sku.SKU, zone, capacityType string, by Requester) (keys []blockKey, floor int64) {
 	c := r.Conduct()
 	if c.Larger && !r.LimitIsZero {
 		floor = s.VCPUs
 	}
-	keys = blockKeys(c.Avoid, s, zone, capacityType, by.subnet)
+	keys = blockKeys(c.Avoid, s, zone, capacityType, by.Subnet)
 	if c.OfClass {
 		for i := range keys {
-			keys[i].class = by.class
+			keys[i].class = by.Class
 		}
 	}
 	return keys, floor
@@ -211,7 +217,7 @@ func blockKeys(e armerr.Extent, s *sku.SKU, zone, sold, subnetID string) []block
 	case armerr.ThisOffering:
 		return []blockKey{{size: s.Name, zone: zone, capacityType: sold}}
 	case armerr.ThisSizeInScope:
-		return []blockKey{{size: s.Name, scope: scopeOf(zone), capacityType: sold}}
+		return []blockKey{{size: s.Name, scope: ScopeOf(zone), capacityType: sold}}
 	case armerr.ThisSizeAsSpot:
 		return []blockKey{{size: s.Name, capacityType: offering.Spot}}
 	case armerr.ThisSize:
@@ -221,7 +227,7 @@ func blockKeys(e armerr.Extent, s *sku.SKU, zone, sold, subnetID string) []block
 	case armerr.ThisFamilyInZone:
 		return both(blockKey{family: s.Family, zone: zone})
 	case armerr.ThisFamilyScope:
-		return both(blockKey{family: s.Family, scope: scopeOf(zone)})
+		return both(blockKey{family: s.Family, scope: ScopeOf(zone)})
 	case armerr.ThisCapacityType:
 		return []blockKey{{capacityType: sold}}
 	case armerr.Everything:
@@ -230,4 +236,13 @@ func blockKeys(e armerr.Extent, s *sku.SKU, zone, sold, subnetID string) []block
 		return []blockKey{{subnet: subnetID}}
 	}
 	return nil
+}
+
+// Tidy drops expired entries. Blocks are removed by fade.
+func (m *Stockouts) Tidy(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.launched, func(_ string, at time.Time) bool { return now.Sub(at) >= RefusedTTL })
+	maps.DeleteFunc(m.preparationErrors, func(_ string, h preparationError) bool { return now.Sub(h.last) >= unpreparedForgotten })
+	maps.DeleteFunc(m.suspicions, func(class string, s suspicion) bool { return m.sizesRefused(class, s.code) == 0 })
 }

@@ -1,4 +1,4 @@
-package azure
+package stock
 
 import (
 	"sync"
@@ -7,24 +7,24 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// stockProbes keeps a burst of launches from requesting one offering for all of them before it
+// Probes keeps a burst of launches from requesting one offering for all of them before it
 // is known to be in stock. Azure does not report stock beforehand, and a refusal costs a write,
 // a deletion and half a minute. Each offering has a window: the number of virtual machines that
 // may be in creation and unproven. It grows as they come up.
 //
 // It lives in memory: after a restart windows are small again.
-type stockProbes struct {
+type Probes struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	odds  map[stockKey]*window
-	risks map[string]risk // by virtual machine name
+	mu       sync.Mutex
+	windows  map[Key]*window
+	unproven map[string]unprovenVM // by virtual machine name
 }
 
-// A stockKey is an offering that may or may not be in stock.
-type stockKey struct{ size, zone, capacityType string }
+// A Key is an offering that may or may not be in stock.
+type Key struct{ size, zone, capacityType string }
 
-func stockKeyOf(c offering.Ref) stockKey { return stockKey{c.Type, c.Zone, c.CapacityType} }
+func KeyOf(c offering.Ref) Key { return Key{c.Type, c.Zone, c.CapacityType} }
 
 // A window limits the unproven virtual machines of one offering.
 type window struct {
@@ -34,9 +34,9 @@ type window struct {
 	asked    time.Time
 	// turnedAway are the virtual machines that found no place in the window since that time;
 	// crowd is how many did in the period before.
-	turnedAway map[string]bool
-	since      time.Time
-	crowd      int
+	turnedAway       map[string]bool
+	since            time.Time
+	turnedAwayBefore int
 }
 
 // room returns how many virtual machines may be unproven at a time. It grows with the demand:
@@ -45,20 +45,20 @@ func (w *window) room() int {
 	if w.doubted {
 		return w.wide
 	}
-	return max(w.wide, max(w.crowd, len(w.turnedAway))/oneIn)
+	return max(w.wide, max(w.turnedAwayBefore, len(w.turnedAway))/oneIn)
 }
 
 // turn records a virtual machine that found no place. It starts a new period every proof.
 func (w *window) turn(machine string, now time.Time) {
-	if now.Sub(w.since) >= proof {
-		w.crowd, w.since, w.turnedAway = len(w.turnedAway), now, map[string]bool{}
+	if now.Sub(w.since) >= provenAfter {
+		w.turnedAwayBefore, w.since, w.turnedAway = len(w.turnedAway), now, map[string]bool{}
 	}
 	w.turnedAway[machine] = true
 }
 
-// A risk is one virtual machine that is not proven yet.
-type risk struct {
-	on    stockKey
+// A unprovenVM is one virtual machine that is not proven yet.
+type unprovenVM struct {
+	on    Key
 	taken time.Time
 }
 
@@ -70,39 +70,39 @@ const (
 	// oneIn is how many virtual machines must want an offering for one more to be requested: if
 	// none is in stock, 95 of 100 have lost nothing.
 	oneIn = 20
-	// proof is how long a virtual machine is in creation before it counts as proven: Azure
+	// provenAfter is how long a virtual machine is in creation before it counts as proven: Azure
 	// refuses for lack of stock long before the creation ends.
-	proof = 15 * time.Second
-	// proofHolds is how long an unused offering keeps its window.
-	proofHolds = time.Hour
+	provenAfter = 15 * time.Second
+	// windowKept is how long an unused offering keeps its window.
+	windowKept = time.Hour
 )
 
-func newStockProbes(now func() time.Time) *stockProbes {
-	return &stockProbes{now: now, odds: map[stockKey]*window{}, risks: map[string]risk{}}
+func NewProbes(now func() time.Time) *Probes {
+	return &Probes{now: now, windows: map[Key]*window{}, unproven: map[string]unprovenVM{}}
 }
 
-// take adds a virtual machine to the offering's window, or returns false when the window is
+// Take adds a virtual machine to the offering's window, or returns false when the window is
 // full.
-func (p *stockProbes) take(machine string, on stockKey) bool {
+func (p *Probes) Take(machine string, on Key) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(machine)
 	now := p.now()
 	w := p.window(on, now)
 	if len(w.unproven) >= w.room() {
-		p.ripen(w, now)
+		p.proveOld(w, now)
 	}
 	if len(w.unproven) >= w.room() {
 		w.turn(machine, now)
 		return false
 	}
 	w.unproven[machine] = true
-	p.risks[machine] = risk{on, now}
+	p.unproven[machine] = unprovenVM{on, now}
 	return true
 }
 
-// proven records that the virtual machine came up.
-func (p *stockProbes) proven(machine string) {
+// Proven records that the virtual machine came up.
+func (p *Probes) Proven(machine string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.drop(machine); w != nil {
@@ -110,9 +110,9 @@ func (p *stockProbes) proven(machine string) {
 	}
 }
 
-// lost records that the virtual machine was refused: the offering's window starts again from
+// Lost records that the virtual machine was refused: the offering's window starts again from
 // firstWindow.
-func (p *stockProbes) lost(machine string) {
+func (p *Probes) Lost(machine string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.drop(machine); w != nil {
@@ -120,43 +120,43 @@ func (p *stockProbes) lost(machine string) {
 	}
 }
 
-// withdraw records that the virtual machine was not requested after all.
-func (p *stockProbes) withdraw(machine string) {
+// Withdraw records that the virtual machine was not requested after all.
+func (p *Probes) Withdraw(machine string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(machine)
 }
 
 // window returns an offering's window. When it makes a new one, it forgets windows unused for
-// proofHolds. Callers hold the lock.
-func (p *stockProbes) window(on stockKey, now time.Time) *window {
-	w := p.odds[on]
+// windowKept. Callers hold the lock.
+func (p *Probes) window(on Key, now time.Time) *window {
+	w := p.windows[on]
 	if w == nil {
 		p.fade(now)
 		w = &window{wide: firstWindow, unproven: map[string]bool{}, turnedAway: map[string]bool{}, since: now}
-		p.odds[on] = w
+		p.windows[on] = w
 	}
 	w.asked = now
 	return w
 }
 
-func (p *stockProbes) fade(now time.Time) {
-	for on, w := range p.odds {
-		if now.Sub(w.asked) < proofHolds {
+func (p *Probes) fade(now time.Time) {
+	for on, w := range p.windows {
+		if now.Sub(w.asked) < windowKept {
 			continue
 		}
 		for machine := range w.unproven {
-			delete(p.risks, machine)
+			delete(p.unproven, machine)
 		}
-		delete(p.odds, on)
+		delete(p.windows, on)
 	}
 }
 
-// ripen counts virtual machines that are in creation for longer than proof as proven, even if no
+// proveOld counts virtual machines that are in creation for longer than proof as proven, even if no
 // call follows them any more.
-func (p *stockProbes) ripen(w *window, now time.Time) {
+func (p *Probes) proveOld(w *window, now time.Time) {
 	for machine := range w.unproven {
-		if now.Sub(p.risks[machine].taken) >= proof {
+		if now.Sub(p.unproven[machine].taken) >= provenAfter {
 			p.drop(machine)
 			w.prove()
 		}
@@ -167,13 +167,13 @@ func (w *window) prove() { w.wide, w.doubted = w.wide+1, false }
 
 // drop removes a virtual machine from its window and returns the window; nil when it was in
 // none.
-func (p *stockProbes) drop(machine string) *window {
-	r, ok := p.risks[machine]
+func (p *Probes) drop(machine string) *window {
+	r, ok := p.unproven[machine]
 	if !ok {
 		return nil
 	}
-	delete(p.risks, machine)
-	w := p.odds[r.on]
+	delete(p.unproven, machine)
+	w := p.windows[r.on]
 	delete(w.unproven, machine)
 	return w
 }
