@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/aksmachine"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
@@ -36,8 +36,8 @@ type byAKS struct {
 	shelf    armlist.Resource
 	virtual  *regexp.Regexp // matches names of virtual machines of the pool; captures the handle
 
-	making *batcher[newMachine]
-	ending *batcher[string] // by handle
+	making *aksmachine.Batcher[newMachine]
+	ending *aksmachine.Batcher[string] // by handle
 	// pages is the number of pages of the last list.
 	pages atomic.Int64
 }
@@ -63,8 +63,8 @@ func newByAKS(p *Provider) (*byAKS, error) {
 		Provider: "Microsoft.ContainerService/managedClusters/" + url.PathEscape(o.ClusterName) + "/agentPools/" + url.PathEscape(o.AKSMachines.Pool) + "/machines",
 	}
 	a.virtual = regexp.MustCompile(`(?i)^aks-` + regexp.QuoteMeta(o.AKSMachines.Pool) + `-(.+)-\d{8}-vm$`)
-	a.making = newBatcher(o.AKSMachines.Batching, o.Panics, a.create)
-	a.ending = newBatcher(o.AKSMachines.Batching, o.Panics, a.remove)
+	a.making = aksmachine.NewBatcher(aksmachine.Batching(o.AKSMachines.Batching), o.Panics, a.create)
+	a.ending = aksmachine.NewBatcher(aksmachine.Batching(o.AKSMachines.Batching), o.Panics, a.remove)
 	return a, nil
 }
 
@@ -113,7 +113,10 @@ func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice off
 		one.zones = []*string{to.Ptr(zone)}
 	}
 	sum := sha256.Sum256(template)
-	err = a.making.ask(ctx, hex.EncodeToString(sum[:]), one)
+	err = a.making.Order(ctx, hex.EncodeToString(sum[:]), one)
+	if errors.Is(err, aksmachine.ErrNotSent) {
+		return nil, prepare(err)
+	}
 	if r := armerr.Classify(err); r.Kind == armerr.NotFound {
 		r.Advice = a.poolMissing()
 		a.p.stockouts.PauseClass(l.class.Name, ClassWithoutPool, r, poolMissingTTL)
@@ -156,7 +159,11 @@ func (a *byAKS) create(ctx context.Context, orders []newMachine) []error {
 	o := &a.p.opts
 	_, err := a.machines.BeginCreateOrUpdate(policy.WithHTTPHeader(ctx, header), o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool,
 		first.name, body, &aks.MachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
-	return apart(err, orders)
+	names := make([]string, len(orders))
+	for i, o := range orders {
+		names[i] = o.name
+	}
+	return aksmachine.ErrorsOf(err, names)
 }
 
 // batchHeader lists what differs between the machines of a batch.
@@ -267,7 +274,7 @@ func (a *byAKS) why(_ context.Context, _ *launch, vm *machine) armerr.Refusal {
 // end requests that AKS deletes its machine together with the virtual machine. If AKS does not
 // know the machine, the virtual machine is deleted through Compute.
 func (a *byAKS) end(ctx context.Context, vm *machine) error {
-	err := a.ending.ask(ctx, "", vm.handle)
+	err := a.ending.Order(ctx, "", vm.handle)
 	switch {
 	case armerr.Classify(err).Kind == armerr.NotFound && vm.bare:
 		return nil
@@ -313,66 +320,4 @@ const pageEvery = 3 * time.Second
 // pace returns the maximum age of the list of machines.
 func (a *byAKS) pace() time.Duration {
 	return max(paceLong, time.Duration(a.pages.Load())*pageEvery)
-}
-
-// apart returns the result for each machine of a batch.
-func apart(err error, orders []newMachine) []error {
-	errs := make([]error, len(orders))
-	told, rest := toldApart(err)
-	rest = armerr.Shareable(rest)
-	for i, o := range orders {
-		errs[i] = rest
-		if e := told[strings.ToLower(o.name)]; e != nil {
-			errs[i] = e
-		}
-	}
-	return errs
-}
-
-// toldApart returns the errors that AKS reports for single machines of a batch, and the error
-// for all others: nil (they were accepted) after a client error about some, and an error (their
-// state is unknown) when AKS itself failed.
-func toldApart(err error) (told map[string]error, rest error) {
-	code, details := detailsOf(err)
-	switch code {
-	case "BatchMachineClientError":
-		rest = nil
-	case "BatchMachineInternalServerError":
-		rest = fmt.Errorf("AKS failed in the middle of a batch: %w", err)
-	default:
-		return nil, err
-	}
-	if len(details) == 0 {
-		return nil, err
-	}
-	told = map[string]error{}
-	for _, d := range details {
-		told[strings.ToLower(d.Target)] = armerr.OfResource(cmp.Or(d.Code, code), d.Message)
-	}
-	return told, rest
-}
-
-// A batchDetail is AKS's error for one machine of a batch.
-type batchDetail struct{ Code, Message, Target string }
-
-// detailsOf returns the details of an error. AKS puts them beside the message after a client
-// error, and as JSON into the message after an error of its own.
-func detailsOf(err error) (code string, details []batchDetail) {
-	resp := armerr.ResponseOf(err)
-	if resp == nil || resp.RawResponse == nil {
-		return "", nil
-	}
-	raw, failed := runtime.Payload(resp.RawResponse)
-	var body struct {
-		Details []batchDetail
-		Error   struct{ Details []batchDetail }
-	}
-	if failed != nil || json.Unmarshal(raw, &body) != nil {
-		return resp.ErrorCode, nil
-	}
-	details = append(body.Error.Details, body.Details...)
-	if len(details) == 0 {
-		_ = json.Unmarshal([]byte(armerr.Message(resp)), &details) // not JSON: there are no details
-	}
-	return resp.ErrorCode, details
 }

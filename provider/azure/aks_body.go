@@ -2,9 +2,7 @@ package azure
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -14,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
-	"github.com/karve-dev/karve/provider/azure/bootstrap"
+	"github.com/karve-dev/karve/provider/azure/internal/aksmachine"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 	"github.com/karve-dev/karve/provider/azure/internal/image"
 	"github.com/karve-dev/karve/provider/azure/internal/kubeversion"
@@ -39,13 +37,13 @@ func (a *byAKS) body(ctx context.Context, l *launch, m *machineType, choice offe
 	}
 	spec := &l.class.Spec
 	properties := &aks.MachineProperties{
-		Hardware:        &aks.MachineHardwareProfile{VMSize: to.Ptr(choice.Type), GpuProfile: gpuProfile(m.sku, spec)},
+		Hardware:        &aks.MachineHardwareProfile{VMSize: to.Ptr(choice.Type), GpuProfile: aksmachine.GPUProfile(m.sku, spec)},
 		OperatingSystem: system,
 		Kubernetes:      kubernetes,
 		Network:         &aks.MachineNetworkProperties{VnetSubnetID: to.Ptr(a.p.subnetOf(l.class))},
-		Mode:            poolMode(l.claim),
-		Security:        aksSecurity(spec),
-		LocalDNSProfile: localDNSProfile(l.class),
+		Mode:            aksmachine.PoolMode(l.claim),
+		Security:        aksmachine.Security(spec),
+		LocalDNSProfile: aksmachine.LocalDNSProfile(l.class),
 	}
 	if name := nodeImageOf(image); name != "" {
 		properties.NodeImageVersion = to.Ptr(name)
@@ -70,7 +68,7 @@ func (m *machineType) setAKSPriority(x *aks.MachineProperties, capacityType stri
 
 func (a *byAKS) kubernetes(l *launch, m *machineType, choice offering.Ref) (*aks.MachineKubernetesProfile, error) {
 	spec := &l.class.Spec
-	kubelet, err := kubeletConfig(spec.Kubelet)
+	kubelet, err := aksmachine.KubeletConfig(spec.Kubelet)
 	if err != nil {
 		return nil, err
 	}
@@ -116,23 +114,6 @@ func initialTaints(c provider.Claim) []string {
 	return slices.Compact(words)
 }
 
-func poolMode(c provider.Claim) *aks.AgentPoolMode {
-	if strings.EqualFold(c.Labels[v1beta1.AKSLabelMode], string(aks.AgentPoolModeSystem)) {
-		return to.Ptr(aks.AgentPoolModeSystem)
-	}
-	return to.Ptr(aks.AgentPoolModeUser)
-}
-
-func gpuProfile(s *sku.SKU, spec *v1beta1.AKSNodeClassSpec) *aks.GPUProfile {
-	switch {
-	case !s.HasNVIDIA():
-		return nil
-	case spec.InstallsGPUDriver():
-		return &aks.GPUProfile{Driver: to.Ptr(aks.GPUDriverInstall)}
-	}
-	return &aks.GPUProfile{Driver: to.Ptr(aks.GPUDriverNone)}
-}
-
 func aksSystem(l *launch, m *machineType) (*aks.MachineOSProfile, error) {
 	spec := &l.class.Spec
 	sizeGB := m.offered.Capacity["ephemeral-storage"] / sku.Gigabyte
@@ -144,7 +125,7 @@ func aksSystem(l *launch, m *machineType) (*aks.MachineOSProfile, error) {
 	if strings.HasPrefix(label, osLinuxLabel) {
 		label = osLinuxLabel // AKS derives the release from the image
 	}
-	profile, err := linuxProfile(spec.LinuxOSConfig)
+	profile, err := aksmachine.LinuxProfile(spec.LinuxOSConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -156,51 +137,3 @@ func aksSystem(l *launch, m *machineType) (*aks.MachineOSProfile, error) {
 
 // osLinuxLabel is the prefix of AKS's names for releases of AzureLinux.
 const osLinuxLabel = "AzureLinux"
-
-func aksSecurity(spec *v1beta1.AKSNodeClassSpec) *aks.MachineSecurityProfile {
-	profile := &aks.MachineSecurityProfile{SSHAccess: to.Ptr(aks.AgentPoolSSHAccessLocalUser)}
-	if spec.Security == nil {
-		return profile
-	}
-	profile.EnableEncryptionAtHost = spec.Security.EncryptionAtHost
-	if spec.UsesTrustedLaunch() {
-		profile.EnableVTPM, profile.EnableSecureBoot = spec.Security.TrustedLaunch.VTPM, spec.Security.TrustedLaunch.SecureBoot
-	}
-	return profile
-}
-
-// kubeletConfig converts the node class's kubelet section to AKS's API.
-func kubeletConfig(k *v1beta1.KubeletConfiguration) (*aks.KubeletConfig, error) {
-	if k == nil {
-		return nil, nil
-	}
-	out := &aks.KubeletConfig{
-		CPUCfsQuota:          k.CPUCFSQuota,
-		ContainerLogMaxFiles: k.ContainerLogMaxFiles,
-		FailSwapOn:           k.FailSwapOn,
-	}
-	out.ImageGcHighThreshold, out.ImageGcLowThreshold = bootstrap.ImageGC(k)
-	if len(k.AllowedUnsafeSysctls) > 0 {
-		out.AllowedUnsafeSysctls = to.SliceOfPtrs(k.AllowedUnsafeSysctls...)
-	}
-	if k.CPUCFSQuotaPeriod != nil {
-		out.CPUCfsQuotaPeriod = to.Ptr(k.CPUCFSQuotaPeriod.Duration.String())
-	}
-	if k.CPUManagerPolicy != nil {
-		out.CPUManagerPolicy = to.Ptr(string(*k.CPUManagerPolicy))
-	}
-	if k.TopologyManagerPolicy != nil {
-		out.TopologyManagerPolicy = to.Ptr(string(*k.TopologyManagerPolicy))
-	}
-	if k.PodPidsLimit != nil {
-		out.PodMaxPids = to.Ptr(int32(min(*k.PodPidsLimit, math.MaxInt32)))
-	}
-	if k.ContainerLogMaxSize != nil {
-		size, err := mebibytes(*k.ContainerLogMaxSize)
-		if err != nil {
-			return nil, fmt.Errorf("kubelet.containerLogMaxSize: %w", err)
-		}
-		out.ContainerLogMaxSizeMB = size
-	}
-	return out, nil
-}

@@ -5,10 +5,10 @@ import (
 	"net/http"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	aks "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v9"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/aksmachine"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
@@ -30,7 +30,7 @@ func (a *byAKS) update(ctx context.Context, vm *machine, u updates) (provider.Up
 	o := &a.p.opts
 	ctx = policy.WithHTTPHeader(ctx, http.Header{"AllowSpotVMSystemNode": {"true"}})
 	_, err := a.machines.BeginCreateOrUpdate(ctx, o.AKSMachines.ResourceGroup, o.ClusterName, o.AKSMachines.Pool, vm.handle,
-		tagged(vm.said.row, tags), &aks.MachinesClientBeginCreateOrUpdateOptions{IfMatch: vm.said.row.Properties.ETag})
+		aksmachine.WithTags(vm.said.row, tags), &aks.MachinesClientBeginCreateOrUpdateOptions{IfMatch: vm.said.row.Properties.ETag})
 	switch {
 	case err == nil:
 		return provider.Update{Changed: "tags", RetryAfter: updateSight}, nil
@@ -44,22 +44,4 @@ func (a *byAKS) update(ctx context.Context, vm *machine, u updates) (provider.Up
 // plan to recreate it.
 func (s *said) updatable() bool {
 	return s.state == stateSucceeded && s.drift == "" && armtext.Of(s.row.Properties.ETag) != ""
-}
-
-// tagged returns a copy of the machine with other tags, without the fields that only AKS may
-// write.
-func tagged(row *aks.Machine, tags map[string]*string) aks.Machine {
-	x := *row.Properties
-	x.Tags, x.ETag, x.ProvisioningState, x.ResourceID, x.Status = tags, nil, nil, nil, nil
-	if x.Kubernetes != nil {
-		k := *x.Kubernetes
-		k.NodeName, k.CurrentOrchestratorVersion = nil, nil
-		x.Kubernetes = to.Ptr(k)
-	}
-	if x.Network != nil {
-		n := *x.Network
-		n.IPAddresses = nil
-		x.Network = to.Ptr(n)
-	}
-	return aks.Machine{Zones: row.Zones, Properties: &x}
 }

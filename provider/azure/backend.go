@@ -72,7 +72,7 @@ func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice 
 	if err != nil {
 		return nil, err
 	}
-	if ctx, err = c.p.auxiliary.allow(ctx); err != nil {
+	if ctx, err = c.p.auxiliary.Allow(ctx); err != nil {
 		return nil, prepare(&passingError{err})
 	}
 	poller, accepted, err := c.put(ctx, l.name, *body)
@@ -81,7 +81,7 @@ func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice 
 		case armerr.StaleReference:
 			c.p.network.Forget()
 		case armerr.Denied:
-			c.p.auxiliary.forget()
+			c.p.auxiliary.Forget()
 		}
 		return nil, err
 	}

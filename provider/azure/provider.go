@@ -29,6 +29,7 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/quota"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 	"github.com/karve-dev/karve/provider/azure/internal/stock"
+	"github.com/karve-dev/karve/provider/azure/internal/token"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
@@ -44,7 +45,7 @@ type Provider struct {
 	boots   bootstrap.Encoder
 	limits  *ratelimit.Buckets
 	// credential signs requests to ARM.
-	credential *renewal
+	credential *token.Renewal
 
 	skus   *cached.Source[sku.Set]
 	prices *cached.Source[pricing.Table]
@@ -53,7 +54,7 @@ type Provider struct {
 	quota  *quota.Tracker
 	images *image.Images
 	// auxiliary holds the tokens for images that another tenant shares.
-	auxiliary *auxiliary
+	auxiliary *token.Shared
 	// encryptable is the time at which the disk encryption set was last found usable.
 	encryptable atomic.Pointer[time.Time]
 
@@ -131,7 +132,7 @@ type clients struct {
 func (p *Provider) connect() error {
 	o := &p.opts
 	p.limits = ratelimit.New(ratelimit.Options{Share: o.ARMShare, Pace: o.ARMPace, Now: o.Now})
-	p.credential = &renewal{TokenCredential: o.Credential, now: o.Now}
+	p.credential = token.NewRenewal(o.Credential, o.Now)
 	options := limited(o.ClientOptions, p.limits, p.credential)
 	compute, err := armcompute.NewClientFactory(o.SubscriptionID, p.credential, options)
 	if err != nil {
@@ -158,7 +159,7 @@ func (p *Provider) connect() error {
 	p.images = image.New(image.Config{
 		ARM: plain, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Shared: o.SharedGallery, Every: o.ImagesEvery, Now: o.Now, Panics: o.Panics,
 	})
-	p.auxiliary = newAuxiliary(o)
+	p.auxiliary = token.NewShared(o.SharedGallery.TokenURL, o.ClientOptions, o.env())
 	if p.judge, err = pricing.NewJudge(o.Location); err != nil {
 		return err
 	}
@@ -230,5 +231,5 @@ func (p *Provider) stopAsking() {
 	p.skus.Stop()
 	p.prices.Stop()
 	p.quota.Stop()
-	p.auxiliary.stop()
+	p.auxiliary.Stop()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/internal/token"
 	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
@@ -15,7 +16,7 @@ import (
 // retries that never block a caller for long. A Retry-After beyond MaxRetryDelay is returned
 // instead of being waited for, and a launch then reports when to retry. Refused tokens are
 // renewed.
-func limited(in *arm.ClientOptions, buckets *ratelimit.Buckets, renewal *renewal) *arm.ClientOptions {
+func limited(in *arm.ClientOptions, buckets *ratelimit.Buckets, renewal *token.Renewal) *arm.ClientOptions {
 	out := arm.ClientOptions{}
 	if in != nil {
 		out = *in

@@ -1,4 +1,6 @@
-package azure
+// Package token requests the tokens that requests to Azure carry: it renews karve's own when Azure
+// refuses it, and caches the one for galleries that another tenant shares.
+package token
 
 import (
 	"context"
@@ -33,23 +35,25 @@ const tokenTimeout = 30 * time.Second
 // maxTokenSize is in bytes; real tokens have two thousand.
 const maxTokenSize = 64 << 10
 
-// auxiliary caches the token for AKS's shared galleries.
-type auxiliary struct {
+// Shared caches the token for AKS's shared galleries.
+type Shared struct {
 	transport policy.Transporter
 	url       string // empty: no token is needed
 	audience  string
 	cached.Env
 
-	mu     sync.Mutex
-	token  azcore.AccessToken
-	asking *cached.Request // nil while no request is in flight
-	held   cached.Backoff
+	mu      sync.Mutex
+	token   azcore.AccessToken
+	request *cached.Request // nil while no request is in flight
+	backoff cached.Backoff
 }
 
-func newAuxiliary(o *Options) *auxiliary {
-	a := &auxiliary{transport: &http.Client{}, url: o.SharedGallery.TokenURL, audience: audienceOf(o.ClientOptions), Env: o.env()}
-	if o.ClientOptions != nil && o.ClientOptions.Transport != nil {
-		a.transport = o.ClientOptions.Transport
+// NewShared returns a cache of the token that url issues; an empty url means that none is
+// needed.
+func NewShared(url string, o *arm.ClientOptions, e cached.Env) *Shared {
+	a := &Shared{transport: &http.Client{}, url: url, audience: audienceOf(o), Env: e}
+	if o != nil && o.Transport != nil {
+		a.transport = o.Transport
 	}
 	return a
 }
@@ -63,13 +67,13 @@ func audienceOf(o *arm.ClientOptions) string {
 	return strings.TrimSuffix(where.Services[cloud.ResourceManager].Audience, "/")
 }
 
-// allow returns a context whose requests may use the shared galleries. It waits only briefly:
+// Allow returns a context whose requests may use the shared galleries. It waits only briefly:
 // many launches may wait for the token, and deletions would wait behind them.
-func (a *auxiliary) allow(ctx context.Context) (context.Context, error) {
+func (a *Shared) Allow(ctx context.Context) (context.Context, error) {
 	if a.url == "" {
 		return ctx, nil
 	}
-	if err := a.renew(ctx); err != nil && !a.lasts() {
+	if err := a.renew(ctx); err != nil && !a.valid() {
 		return ctx, fmt.Errorf("asking %s for the right to use AKS's shared galleries: %w", a.url, err)
 	}
 	a.mu.Lock()
@@ -84,68 +88,68 @@ func (a *auxiliary) allow(ctx context.Context) (context.Context, error) {
 var errTokenRefused = errors.New("the right to use AKS's shared galleries was refused a moment ago: asking anew")
 
 // renew requests a token when it is due.
-func (a *auxiliary) renew(ctx context.Context) error {
+func (a *Shared) renew(ctx context.Context) error {
 	a.mu.Lock()
 	now := a.Now()
 	switch {
 	case a.token.Token != "" && !a.due(now) && a.token.ExpiresOn.Sub(now) > auxiliaryMargin:
 		a.mu.Unlock()
 		return nil
-	case now.Before(a.held.Until):
+	case now.Before(a.backoff.Until):
 		defer a.mu.Unlock()
-		return a.held.Err
-	case a.asking == nil:
-		asking, lasting := cached.NewRequest(ctx, now)
-		a.asking = asking
-		a.Panics.Go(cached.PanicsName, func() { a.replace(lasting, asking) })
+		return a.backoff.Err
+	case a.request == nil:
+		request, lasting := cached.NewRequest(ctx, now)
+		a.request = request
+		a.Panics.Go(cached.PanicsName, func() { a.replace(lasting, request) })
 	}
-	asking := a.asking
+	request := a.request
 	a.mu.Unlock()
-	return asking.WaitBriefly(ctx, now, a.Patience)
+	return request.WaitBriefly(ctx, now, a.Patience)
 }
 
-func (a *auxiliary) replace(ctx context.Context, asking *cached.Request) {
+func (a *Shared) replace(ctx context.Context, request *cached.Request) {
 	var token azcore.AccessToken
 	err := a.Panics.Do(cached.PanicsName, func() (err error) { token, err = a.ask(ctx); return err })
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.asking = nil; err != nil {
-		a.held.Failed(err, a.Now())
+	if a.request = nil; err != nil {
+		a.backoff.Failed(err, a.Now())
 	} else {
-		a.token, a.held = token, cached.Backoff{}
+		a.token, a.backoff = token, cached.Backoff{}
 	}
-	asking.Finish(err)
+	request.Finish(err)
 }
 
-// stop cancels a request in flight.
-func (a *auxiliary) stop() {
+// Stop cancels a request in flight.
+func (a *Shared) Stop() {
 	a.mu.Lock()
-	asking := a.asking
+	request := a.request
 	a.mu.Unlock()
-	asking.Stop()
+	request.Stop()
 }
 
 // due reports whether the token should be renewed before auxiliaryMargin. A token without
 // RefreshOn is renewed only near its expiry.
-func (a *auxiliary) due(now time.Time) bool {
+func (a *Shared) due(now time.Time) bool {
 	return !a.token.RefreshOn.IsZero() && now.After(a.token.RefreshOn)
 }
 
-// lasts reports whether the current token is valid for a creation, even if its renewal is due.
-func (a *auxiliary) lasts() bool {
+// valid reports whether the current token is valid for a creation, even if its renewal is due.
+func (a *Shared) valid() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.token.Token != "" && a.token.ExpiresOn.Sub(a.Now()) > auxiliaryMargin
 }
 
-// forget makes the next creation request a new token.
-func (a *auxiliary) forget() {
+// Forget makes the next creation request a new token.
+func (a *Shared) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.token = azcore.AccessToken{}
 }
 
-func (a *auxiliary) ask(ctx context.Context) (azcore.AccessToken, error) {
+func (a *Shared) ask(ctx context.Context) (azcore.AccessToken, error) {
 	var token azcore.AccessToken
 	u, err := url.Parse(a.url)
 	if err != nil {

@@ -1,7 +1,12 @@
-package azure
+// Package aksmachine speaks to the AKS machine API: it writes what an AKSNodeClass asks of a machine
+// in the API's types, sends several orders as one request, and reads from an error what became of
+// each. Which machines there are to be, and what is remembered of them, is the provider's business.
+package aksmachine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -10,11 +15,18 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/cached"
 )
 
-// A batcher combines orders that Azure accepts as one request: orders with the same key that
+// Batching says how long requests wait to be sent as one.
+type Batching struct {
+	// Idle is how long a request waits for the next one, Most how long any request waits at all.
+	Idle, Most time.Duration
+	// Size is how many orders one request holds.
+	Size int
+}
+
+// A Batcher combines orders that Azure accepts as one request: orders with the same key that
 // come within idle of each other, for at most most, and up to size of them.
-type batcher[T any] struct {
-	idle, most time.Duration
-	size       int
+type Batcher[T any] struct {
+	Batching
 	// send sends orders of one key. It returns the result of each.
 	send   func(ctx context.Context, orders []T) []error
 	panics *panics.Reporter
@@ -23,8 +35,11 @@ type batcher[T any] struct {
 	open map[string]*batch[T] // batches that still accept orders, by key
 }
 
-// sendFor is the timeout of one request, retries included.
-const sendFor = 2 * time.Minute
+// ErrNotSent reports that an order was withdrawn before it was sent.
+var ErrNotSent = errors.New("the request was not sent")
+
+// sendTimeout is the timeout of one request, retries included.
+const sendTimeout = 2 * time.Minute
 
 // A batch is a set of orders that wait for each other. batcher.mu guards it.
 type batch[T any] struct {
@@ -38,15 +53,15 @@ type order[T any] struct {
 	answer chan error
 }
 
-func newBatcher[T any](b Batching, p *panics.Reporter, send func(context.Context, []T) []error) *batcher[T] {
-	return &batcher[T]{panics: p, idle: b.Idle, most: b.Most, size: b.Size, send: send, open: map[string]*batch[T]{}}
+func NewBatcher[T any](b Batching, p *panics.Reporter, send func(context.Context, []T) []error) *Batcher[T] {
+	return &Batcher[T]{panics: p, Batching: b, send: send, open: map[string]*batch[T]{}}
 }
 
-// ask sends an order together with others of its key, and returns its result. When ctx ends
-// before the order was sent, it will not be sent, and the error is marked errBeforeRequest; when
+// Order sends an order together with others of its key, and returns its result. When ctx ends
+// before the order was sent, it will not be sent, and the error is an ErrNotSent; when
 // ctx ends later, the result is unknown.
-func (b *batcher[T]) ask(ctx context.Context, key string, what T) error {
-	if b.size == 1 {
+func (b *Batcher[T]) Order(ctx context.Context, key string, what T) error {
+	if b.Size == 1 {
 		return b.send(ctx, []T{what})[0]
 	}
 	o := b.join(ctx, key, what)
@@ -56,12 +71,12 @@ func (b *batcher[T]) ask(ctx context.Context, key string, what T) error {
 	case <-ctx.Done():
 	}
 	if b.withdraw(key, o) {
-		return prepare(ctx.Err())
+		return fmt.Errorf("%w: %w", ErrNotSent, ctx.Err())
 	}
 	return ctx.Err()
 }
 
-func (b *batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
+func (b *Batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.open[key]
@@ -74,7 +89,7 @@ func (b *batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
 	}
 	o := &order[T]{what: what, answer: make(chan error, 1)}
 	x.orders = append(x.orders, o)
-	if len(x.orders) == b.size {
+	if len(x.orders) == b.Size {
 		delete(b.open, key)
 		close(x.full)
 	}
@@ -86,7 +101,7 @@ func (b *batcher[T]) join(ctx context.Context, key string, what T) *order[T] {
 }
 
 // withdraw removes an order, if its batch is still open.
-func (b *batcher[T]) withdraw(key string, o *order[T]) bool {
+func (b *Batcher[T]) withdraw(key string, o *order[T]) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.open[key]
@@ -103,13 +118,13 @@ func (b *batcher[T]) withdraw(key string, o *order[T]) bool {
 }
 
 // run waits until a batch is complete and sends it.
-func (b *batcher[T]) run(ctx context.Context, key string, x *batch[T]) {
-	x.wait(b.idle, b.most)
+func (b *Batcher[T]) run(ctx context.Context, key string, x *batch[T]) {
+	x.wait(b.Idle, b.Most)
 	orders := b.close(key, x)
 	if len(orders) == 0 {
 		return // all were withdrawn
 	}
-	ctx, cancel := context.WithTimeout(ctx, sendFor)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	whats := make([]T, len(orders))
 	for i, o := range orders {
@@ -121,7 +136,7 @@ func (b *batcher[T]) run(ctx context.Context, key string, x *batch[T]) {
 }
 
 // sent sends orders. After a panic the result of every order is unknown.
-func (b *batcher[T]) sent(ctx context.Context, orders []T) (became []error) {
+func (b *Batcher[T]) sent(ctx context.Context, orders []T) (became []error) {
 	if err := b.panics.Do(cached.PanicsName, func() error { became = b.send(ctx, orders); return nil }); err != nil {
 		return slices.Repeat([]error{err}, len(orders))
 	}
@@ -148,7 +163,7 @@ func (x *batch[T]) wait(idle, most time.Duration) {
 }
 
 // close takes a batch's orders; none can be added or withdrawn any more.
-func (b *batcher[T]) close(key string, x *batch[T]) []*order[T] {
+func (b *Batcher[T]) close(key string, x *batch[T]) []*order[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open[key] == x {

@@ -1,4 +1,4 @@
-package azure
+package aksmachine
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 )
 
-// linuxProfile converts the node class's linuxOSConfig to AKS's API; nil when it has none. A
+// LinuxProfile converts the node class's linuxOSConfig to AKS's API; nil when it has none. A
 // size that cannot be parsed is an error: AKS would create nodes without it.
-func linuxProfile(os *v1beta1.LinuxOSConfiguration) (*aks.MachineOSProfileLinuxProfile, error) {
+func LinuxProfile(os *v1beta1.LinuxOSConfiguration) (*aks.MachineOSProfileLinuxProfile, error) {
 	if os == nil {
 		return nil, nil
 	}
@@ -35,6 +35,8 @@ func linuxProfile(os *v1beta1.LinuxOSConfiguration) (*aks.MachineOSProfileLinuxP
 	return &aks.MachineOSProfileLinuxProfile{LinuxOSConfig: out}, nil
 }
 
+const mib = 1 << 20
+
 // mebibytes parses a quantity and rounds it up to whole MiB, so that a small size does not
 // become zero.
 func mebibytes(text string) (*int32, error) {
@@ -42,7 +44,7 @@ func mebibytes(text string) (*int32, error) {
 	if err != nil {
 		return nil, fmt.Errorf("size %q: %w", text, err)
 	}
-	return to.Ptr(int32(min((q.Value()+mebibyte-1)/mebibyte, math.MaxInt32))), nil
+	return to.Ptr(int32(min((q.Value()+mib-1)/mib, math.MaxInt32))), nil
 }
 
 func sysctls(s *v1beta1.SysctlConfiguration) *aks.SysctlConfig {
@@ -81,10 +83,10 @@ func sysctls(s *v1beta1.SysctlConfiguration) *aks.SysctlConfig {
 	}
 }
 
-// localDNSProfile converts the node class's DNS cache to AKS's API. karve decides whether nodes
+// LocalDNSProfile converts the node class's DNS cache to AKS's API. karve decides whether nodes
 // run one, as sizes and labels depend on it; it never leaves the choice to AKS's default or to
 // mode Preferred.
-func localDNSProfile(class *v1beta1.AKSNodeClass) *aks.LocalDNSProfile {
+func LocalDNSProfile(class *v1beta1.AKSNodeClass) *aks.LocalDNSProfile {
 	dns := class.Spec.LocalDNS
 	if !class.LocalDNSEnabled() || dns == nil {
 		return &aks.LocalDNSProfile{Mode: to.Ptr(aks.LocalDNSModeDisabled)}

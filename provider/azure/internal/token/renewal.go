@@ -1,4 +1,4 @@
-package azure
+package token
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// A renewal is a credential that does not return a token again that Azure has refused. The SDK's
+// A Renewal is a credential that does not return a token again that Azure has refused. The SDK's
 // credentials keep a token for the validity that its issuer stated, an hour or a day, even when
 // Azure already refuses it: when its signing key was withdrawn, or clocks differ. Only a refusal
 // with a claims challenge makes them request a new one, and not every refusal has it.
-type renewal struct {
+type Renewal struct {
 	azcore.TokenCredential
 	now func() time.Time
 
@@ -25,12 +25,17 @@ type renewal struct {
 	asked   time.Time // last request of a new one
 }
 
+// NewRenewal returns the credential as a renewal.
+func NewRenewal(credential azcore.TokenCredential, now func() time.Time) *Renewal {
+	return &Renewal{TokenCredential: credential, now: now}
+}
+
 // renewEvery is the minimum interval between requests of a new token: while Azure refuses new
 // ones as well, more requests would only load the token issuer.
 const renewEvery = 10 * time.Second
 
 // GetToken returns the credential's token, or a new one in place of a refused one.
-func (r *renewal) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+func (r *Renewal) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	kept, err := r.TokenCredential.GetToken(ctx, o)
 	if err != nil || o.Claims != "" || !r.mustRenew(kept.Token) {
 		return kept, err
@@ -45,7 +50,7 @@ func (r *renewal) GetToken(ctx context.Context, o policy.TokenRequestOptions) (a
 	return renewed, nil
 }
 
-func (r *renewal) mustRenew(token string) bool {
+func (r *Renewal) mustRenew(token string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if token != r.refused || r.now().Sub(r.asked) < renewEvery {
@@ -57,7 +62,7 @@ func (r *renewal) mustRenew(token string) bool {
 
 // Do implements policy.Policy: it records tokens that are refused without a challenge. It
 // belongs behind the policy that signs requests.
-func (r *renewal) Do(req *policy.Request) (*http.Response, error) {
+func (r *Renewal) Do(req *policy.Request) (*http.Response, error) {
 	resp, err := req.Next()
 	if err == nil && resp.StatusCode == http.StatusUnauthorized && !challenges(resp) {
 		if token, signed := strings.CutPrefix(req.Raw().Header.Get("Authorization"), "Bearer "); signed {
