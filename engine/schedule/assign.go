@@ -77,7 +77,7 @@ func (k *podGroup) hasAffinity() bool {
 // assignGroup finds places for one pod group.
 func (s *solver) assignGroup(k *podGroup) []*allotment {
 	if len(k.keys) == 0 {
-		s.fillNodes(k)
+		s.nodes.fill(k)
 		return k.promise(nil, k.left())
 	}
 	cells := s.cells(k)
@@ -90,7 +90,7 @@ func (s *solver) assignGroup(k *podGroup) []*allotment {
 		i := s.hostIn(k, best)
 		k.count(best, 1)
 		if i >= 0 {
-			s.nominate(k, i, 1)
+			s.nodes.nominate(k, i, 1)
 		} else {
 			best.want++
 			k.promised++
@@ -232,7 +232,7 @@ func (c *cell) opens() bool { return c.price >= 0 && c.cap != 0 || len(c.hosts) 
 // none.
 func (s *solver) hostIn(k *podGroup, c *cell) int {
 	for len(c.hosts) > 0 {
-		if i := s.next(k, &c.hosts[0]); i >= 0 {
+		if i := s.nodes.next(k, &c.hosts[0]); i >= 0 {
 			return i
 		}
 		c.hosts = c.hosts[1:]

@@ -47,7 +47,7 @@ func (s *solver) covering(tier []*poolState) float64 {
 		}
 	}
 	var demand quantity.Vector // shared volumes included, each once per node
-	for _, l := range s.launches {
+	for _, l := range s.launches.all {
 		if slices.Contains(tier, l.pool) {
 			demand = demand.Add(l.used)
 		}

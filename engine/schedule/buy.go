@@ -204,10 +204,10 @@ func (b *buyer) purchase(c *candidate) bool {
 			l.pods = make([]cluster.PodRef, 0, pods)
 		}
 		for _, p := range c.content {
-			l.put(b.solver, p.part, p.n)
+			b.launches.put(l, p.part, p.n)
 		}
 		kinds = slices.Clip(l.kinds)
-		b.launches = append(b.launches, l)
+		b.launches.all = append(b.launches.all, l)
 	}
 	for _, p := range c.content {
 		p.part.shapeGroup.recount()

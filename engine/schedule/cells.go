@@ -47,10 +47,10 @@ func (c *cell) is(values []int, at partition) bool {
 func (s *solver) addHosts(k *podGroup, cells []*cell) []*cell {
 	values := make([]int, len(k.keys))
 	keys, named := k.toldApartBy()
-	x := s.w.NodeIndex(s.search.minding(keys, k.PodClass))
-	for _, g := range s.accepting(k, x) {
+	x := s.w.NodeIndex(s.nodes.preferred.keys(keys, k.PodClass))
+	for _, g := range s.nodes.preferred.accepting(k, x) {
 		for _, seek := range nodeRanges(x, int(g), named) {
-			i := s.next(k, &seek)
+			i := s.nodes.next(k, &seek)
 			if i < 0 {
 				continue
 			}
@@ -103,11 +103,11 @@ func (s *solver) onSale(k *podGroup) []cell {
 		s.key = append(append(s.key, key.Name...), 0)
 	}
 	shared, sales := len(k.spreadFilters) == 0 && !s.confined, s.sales
-	if len(s.launches) == 0 && len(s.learned.thin) == 0 {
+	if len(s.launches.all) == 0 && len(s.learned.thin) == 0 {
 		sales = s.search.sales // the same at the start of every attempt
 	}
 	if shared {
-		if cells, ok := sales[saleKey{k.PodShape, string(s.key), len(s.launches)}]; ok {
+		if cells, ok := sales[saleKey{k.PodShape, string(s.key), len(s.launches.all)}]; ok {
 			return cells
 		}
 	}
@@ -119,7 +119,7 @@ func (s *solver) onSale(k *podGroup) []cell {
 		cells = s.price(k, true)
 	}
 	if shared {
-		sales[saleKey{k.PodShape, name, len(s.launches)}] = cells
+		sales[saleKey{k.PodShape, name, len(s.launches.all)}] = cells
 	}
 	return cells
 }

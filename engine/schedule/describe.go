@@ -21,8 +21,8 @@ func (s *solver) plan() Plan {
 	if s.search.barred {
 		s.openPools() // to explain what could have been launched
 	}
-	for _, i := range slices.Sorted(maps.Keys(s.nominees)) {
-		p.Nominations = append(p.Nominations, Nomination{Node: s.w.Nodes[i].Key, Pods: s.nominees[i]})
+	for _, i := range slices.Sorted(maps.Keys(s.nodes.nominations)) {
+		p.Nominations = append(p.Nominations, Nomination{Node: s.w.Nodes[i].Key, Pods: s.nodes.nominations[i]})
 	}
 	p.Launches = s.purchases()
 	p.Unplaced = s.leftOut()
@@ -36,7 +36,7 @@ func (s *solver) plan() Plan {
 // purchases describes the launches, once: describing them reserves limits.
 func (s *solver) purchases() []Launch {
 	if s.purchased == nil {
-		for _, l := range s.launches {
+		for _, l := range s.launches.all {
 			s.purchased = append(s.purchased, s.describe(l))
 		}
 	}

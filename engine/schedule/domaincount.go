@@ -174,7 +174,7 @@ func (s *solver) finishDomains(k *podGroup) {
 	for i := range k.rules {
 		k.rules[i].own = k.rules[i].count.of.counts(k.PodClass)
 	}
-	s.markFirstInDomain(k)
+	s.counters.markFirstInDomain(k)
 }
 
 // increment is a domain count that a group's pods add to.
@@ -209,7 +209,7 @@ func (s *solver) domainRulesOf(k *podGroup) {
 			add(domainRule{count: s.domainCount(domainCountKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: avoids, soft: n.Weight > 0, preference: preference{offOthers, i, n.Weight}})
 		}
 	}
-	for _, r := range s.terms.domains {
+	for _, r := range s.counters.terms.domains {
 		if r.Pods.Selects(k.PodClass) {
 			add(domainRule{count: s.domainCount(domainCountKey{key: r.Key, of: countKey{owners: r, real: real}}, nil), kind: avoids})
 		}

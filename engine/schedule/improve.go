@@ -54,7 +54,7 @@ func (x *improver) spent() bool { return x.steps >= x.search.steps }
 func (s *solver) improve() {
 	x := &improver{solver: s, prices: map[*launch]offering.Price{}, gone: map[*launch]bool{}}
 	loose := x.loose()
-	if len(s.launches) < 2 || len(loose) == 0 {
+	if len(s.launches.all) < 2 || len(loose) == 0 {
 		return
 	}
 	x.drop(loose)
@@ -63,9 +63,7 @@ func (s *solver) improve() {
 	if len(x.gone) == 0 {
 		return
 	}
-	s.freed = true
-	s.launches = slices.DeleteFunc(s.launches, func(l *launch) bool { return x.gone[l] })
-	s.rehouse()
+	s.launches.keep(x.gone, s.pools)
 }
 
 // loose lists nodes with free capacity, or all nodes if there are few, the emptiest first.
@@ -75,8 +73,8 @@ func (x *improver) loose() []*launch {
 		part float64
 	}
 	var all []filled
-	for _, l := range x.launches {
-		if part := l.filled(); (part < looseShare || len(x.launches) <= mostMachines) && l.movable() {
+	for _, l := range x.launches.all {
+		if part := l.filled(); (part < looseShare || len(x.launches.all) <= mostMachines) && l.movable() {
 			all = append(all, filled{l, part})
 		}
 	}
@@ -108,7 +106,7 @@ func (l *launch) movable() bool {
 
 // drop empties nodes into the free capacity of others.
 func (x *improver) drop(loose []*launch) {
-	takers := slices.Clone(x.launches)
+	takers := slices.Clone(x.launches.all)
 	slices.SortStableFunc(takers, func(a, b *launch) int { return cmp.Compare(b.free[quantity.CPU], a.free[quantity.CPU]) })
 	takers = takers[:min(len(takers), mostTakers)]
 	for _, l := range loose {
@@ -176,7 +174,7 @@ func (x *improver) move(to *launch, p *allotment, pods []cluster.PodRef) int {
 // its pods.
 func (x *improver) room(on *launch, p *allotment) int {
 	x.steps++
-	n := on.takes(x.solver, p.podGroup)
+	n := on.takes(x.counters, p.podGroup)
 	if n == 0 {
 		return 0
 	}
@@ -318,7 +316,7 @@ func (x *improver) clash(a, b *launch) bool {
 	return slices.ContainsFunc(b.loads, func(o load) bool {
 		x.steps += 1 + len(a.kinds)
 		l := &o.part.nodeRules
-		return a.bars(l) || l.room(&x.counters, count) < o.n || a.stands(o.part) < o.n
+		return a.bars(l) || l.room(x.counters, count) < o.n || a.stands(o.part) < o.n
 	})
 }
 
@@ -352,17 +350,19 @@ func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
 	return true
 }
 
-// rehouse records again where pods are, after some have moved.
-func (s *solver) rehouse() {
-	s.placements = slices.DeleteFunc(s.placements, func(h placement) bool { return h.launch != nil })
-	for _, m := range s.pools.all {
+// keep drops the launches that are gone, and records again where pods are.
+func (t *launchList) keep(gone map[*launch]bool, pools *poolList) {
+	t.returned = true
+	t.all = slices.DeleteFunc(t.all, func(l *launch) bool { return gone[l] })
+	t.placements.all = slices.DeleteFunc(t.placements.all, func(h placement) bool { return h.launch != nil })
+	for _, m := range pools.all {
 		clear(m.pods)
 		clear(m.crowded)
 	}
-	for _, l := range s.launches {
+	for _, l := range t.all {
 		for _, o := range l.loads {
 			l.pool.note(o.part.podGroup, o.n)
-			s.recordPlacement(placement{work: o.part.podGroup, launch: l, pods: o.n})
+			t.placements.record(placement{work: o.part.podGroup, launch: l, pods: o.n})
 		}
 	}
 }

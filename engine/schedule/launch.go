@@ -32,11 +32,11 @@ type launch struct {
 // fillLaunches puts pods on nodes that are to be launched already.
 func (s *solver) fillLaunches(parts []*allotment) {
 	for _, p := range parts {
-		for _, l := range s.launches {
+		for _, l := range s.launches.all {
 			if p.left() == 0 {
 				break
 			}
-			n := min(p.left(), l.takes(s, p.podGroup))
+			n := min(p.left(), l.takes(s.counters, p.podGroup))
 			if n == 0 {
 				continue
 			}
@@ -46,14 +46,14 @@ func (s *solver) fillLaunches(parts []*allotment) {
 			}
 			if n = l.diverse(s, next, p.podGroup, n); n > 0 {
 				l.requirements = next
-				l.put(s, p, n)
+				s.launches.put(l, p, n)
 			}
 		}
 	}
 }
 
 // takes is how many pods of the group the launch has capacity for.
-func (l *launch) takes(s *solver, k *podGroup) int {
+func (l *launch) takes(t *counters, k *podGroup) int {
 	n := k.fits(&l.free)
 	if l.bars(&k.nodeRules) {
 		return 0
@@ -66,7 +66,7 @@ func (l *launch) takes(s *solver, k *podGroup) int {
 	if n == 0 || !k.nodeRules.restricted() {
 		return n
 	}
-	n = min(n, k.nodeRules.room(&s.counters, func(c int) int { return l.counts[c] }))
+	n = min(n, k.nodeRules.room(t, func(c int) int { return l.counts[c] }))
 	if n > 0 && len(k.nodeRules.mounts) > 0 {
 		left, ok := mounted(l.free, k.nodeRules.mounts, func(m cluster.Mount) bool { return l.mounts[m] })
 		if !ok {
@@ -88,14 +88,24 @@ func (m *poolState) note(k *podGroup, n int) {
 	}
 }
 
-func (l *launch) put(s *solver, p *allotment, n int) {
+// launchList is the nodes that an attempt launches.
+type launchList struct {
+	all        []*launch
+	counters   *counters
+	placements *placements
+	// returned is set once nodes were given back, with their limits and quota.
+	returned bool
+}
+
+// put puts n pods of the allotment on the launch.
+func (t *launchList) put(l *launch, p *allotment, n int) {
 	for _, c := range p.nodeRules.increments {
-		s.counters.all[c].sum += n
+		t.counters.all[c].sum += n
 	}
 	p.placed += n
 	p.podGroup.promised -= n
 	l.pool.note(p.podGroup, n)
-	s.recordPlacement(placement{work: p.podGroup, launch: l, pods: n})
+	t.placements.record(placement{work: p.podGroup, launch: l, pods: n})
 	l.hold(p, p.take(n))
 }
 

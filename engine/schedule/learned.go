@@ -144,7 +144,7 @@ type launchSummary struct {
 func (s *solver) summarizeLaunches() *launchSummary {
 	d := &launchSummary{rows: map[*poolState]bitset.Set{}}
 	seen := map[*nodeRequirements]bool{}
-	for _, l := range s.launches {
+	for _, l := range s.launches.all {
 		if !d.rows[l.pool].Has(l.row) {
 			set := d.rows[l.pool]
 			set.Put(l.row)

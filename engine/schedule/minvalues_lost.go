@@ -56,7 +56,7 @@ func (l *learned) dilute(s *solver) bool {
 func (s *solver) poor(m *poolState) (bought, poor int, had shortage) {
 	left := m.left
 	defer func() { m.left = left }()
-	for _, l := range s.launches {
+	for _, l := range s.launches.all {
 		if l.pool != m {
 			continue
 		}
@@ -86,7 +86,7 @@ func (e *explainer) explainVariety(v *funnelBuilder, m *poolState, k *podGroup) 
 	if !m.varied() || e.w.Settings.RelaxMinValues {
 		return
 	}
-	e.confined = e.freed // capacity that was given back is launched only there
+	e.confined = e.launches.returned // capacity that was given back is launched only there
 	defer func() { e.confined = false }()
 	var good bitset.Set
 	worst := shortage{asked: -1}

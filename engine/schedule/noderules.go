@@ -122,9 +122,10 @@ type countKey struct {
 
 // counters numbers the counters that the rules of pending pods read.
 type counters struct {
-	w   *cluster.Snapshot
-	ids map[countKey]int
-	all []*counter
+	w     *cluster.Snapshot
+	terms *terms
+	ids   map[countKey]int
+	all   []*counter
 	// comers are pods that are planned for existing nodes, by node index.
 	comers map[int]residents
 }
@@ -253,20 +254,23 @@ func (k countKey) classes() []*cluster.PodClass {
 	return slices.DeleteFunc(slices.Clone(out()), func(c *cluster.PodClass) bool { return c.Virtual })
 }
 
-// compileNodeRules compiles the rules of every pod group.
-func (s *solver) compileNodeRules() {
-	s.counters = counters{w: s.w, ids: map[countKey]int{}, comers: map[int]residents{}}
-	for _, k := range s.podGroups {
-		s.compileNodeRulesOf(k)
+func newCounters(w *cluster.Snapshot, t *terms) *counters {
+	return &counters{w: w, terms: t, ids: map[countKey]int{}, comers: map[int]residents{}}
+}
+
+// compileAll compiles the rules of every pod group.
+func (t *counters) compileAll(groups []*podGroup) {
+	for _, k := range groups {
+		t.compile(k)
 	}
-	watched := s.terms.apart.Clone()
-	for _, k := range s.podGroups {
+	watched := t.terms.apart.Clone()
+	for _, k := range groups {
 		for _, g := range k.nodeRules.avoids {
 			watched.Put(g)
 		}
 	}
-	for _, k := range s.podGroups {
-		s.counters.bump(k)
+	for _, k := range groups {
+		t.bump(k)
 		k.nodeRules.finish()
 		if !k.nodeRules.picked.Meets(watched) {
 			k.nodeRules.picked = nil
@@ -310,12 +314,12 @@ func (l *nodeRules) finish() {
 	}
 }
 
-func (s *solver) compileNodeRulesOf(k *podGroup) {
+func (t *counters) compile(k *podGroup) {
 	l := &k.nodeRules
 	l.mounts = k.Mounts
 	real := !k.Virtual
 	atMost := func(key countKey, most int) {
-		l.cap(s.counters.id(key), most)
+		l.cap(t.id(key), most)
 	}
 	for i, e := range k.Spreads {
 		if (!e.Soft || k.held.on(spreadOut, i)) && e.Key.Name == cluster.LabelHostname {
@@ -323,10 +327,10 @@ func (s *solver) compileNodeRulesOf(k *podGroup) {
 			atMost(countKey{crowd: e.Crowd, settled: true, real: real}, e.MaxSkew)
 		}
 	}
-	s.antiAffinityOf(k, atMost)
+	t.antiAffinity(k, atMost)
 	for i, n := range k.Affinity {
 		if (n.Weight == 0 || k.held.on(nearOthers, i)) && n.Key.Name == cluster.LabelHostname {
-			l.needs = append(l.needs, need{counter: s.counters.id(countKey{crowd: n.Crowd, real: real}), own: n.Crowd.Selects(k.PodClass)})
+			l.needs = append(l.needs, need{counter: t.id(countKey{crowd: n.Crowd, real: real}), own: n.Crowd.Selects(k.PodClass)})
 		}
 	}
 	for _, p := range k.Ports {
@@ -340,8 +344,8 @@ func (s *solver) compileNodeRulesOf(k *podGroup) {
 	}
 }
 
-// antiAffinityOf compiles the anti-affinity terms over nodes, those of other pods included.
-func (s *solver) antiAffinityOf(k *podGroup, atMost func(countKey, int)) {
+// antiAffinity compiles the anti-affinity terms over nodes, those of other pods included.
+func (t *counters) antiAffinity(k *podGroup, atMost func(countKey, int)) {
 	l := &k.nodeRules
 	for i, n := range k.AntiAffinity {
 		switch {
@@ -356,7 +360,7 @@ func (s *solver) antiAffinityOf(k *podGroup, atMost func(countKey, int)) {
 		if r.Key.Name != cluster.LabelHostname {
 			continue
 		}
-		if s.terms.apart.Has(r.Pods.ID()) {
+		if t.terms.apart.Has(r.Pods.ID()) {
 			l.repels = append(l.repels, r.Pods.ID())
 		}
 		if r.Pods.Selects(k.PodClass) {
@@ -364,16 +368,16 @@ func (s *solver) antiAffinityOf(k *podGroup, atMost func(countKey, int)) {
 		}
 	}
 	l.picked, l.virtual = k.PodClass.Crowds(), k.Virtual
-	l.kept = s.terms.apart.Meets(l.picked)
+	l.kept = t.terms.apart.Meets(l.picked)
 }
 
 // markFirstInDomain records that pods of the group, which join others of their own kind in a
 // zone or another domain, may be placed before pods that do so on a node.
-func (s *solver) markFirstInDomain(k *podGroup) {
+func (t *counters) markFirstInDomain(k *podGroup) {
 	for _, r := range k.rules {
-		id, counted := s.counters.ids[r.count.of]
+		id, counted := t.ids[r.count.of]
 		if r.kind == joins && r.own && counted && !slices.ContainsFunc(k.nodeRules.needs, func(d need) bool { return d.counter == id }) {
-			s.counters.all[id].firstInDomain = append(s.counters.all[id].firstInDomain, k)
+			t.all[id].firstInDomain = append(t.all[id].firstInDomain, k)
 		}
 	}
 }
@@ -429,7 +433,7 @@ func (l *nodeRules) excludes(o *nodeRules) bool {
 
 // barred reports whether pods on node i, running or planned, keep the group off it by their
 // anti-affinity or the group's.
-func (s *solver) barred(k *podGroup, i int) bool {
+func (s *nodes) barred(k *podGroup, i int) bool {
 	l := &k.nodeRules
 	if !l.kept && len(l.avoids) == 0 {
 		return false

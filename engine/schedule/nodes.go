@@ -7,9 +7,29 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
+// nodes is the nodes that exist or are in flight during one attempt: what is left of them, and
+// which pods are planned there.
+type nodes struct {
+	w           *cluster.Snapshot
+	preferred   nodePreferences
+	counters    *counters
+	placements  *placements
+	left        map[int]*quantity.Vector                  // free capacity left, by node index
+	indexed     map[*cluster.NodeIndex]*cluster.FreeSpace // the same, by slot; see rooms
+	many        bool                                      // many pods are to be placed; see fewPods
+	mounts      map[int]map[cluster.Mount]bool            // volumes that planned pods attach
+	nominations map[int][]cluster.PodRef                  // planned pods, by node index
+}
+
+func newNodes(w *cluster.Snapshot, preferred nodePreferences, c *counters, p *placements) *nodes {
+	return &nodes{w: w, preferred: preferred, counters: c, placements: p, many: !fewPods(w),
+		left: map[int]*quantity.Vector{}, indexed: map[*cluster.NodeIndex]*cluster.FreeSpace{},
+		mounts: map[int]map[cluster.Mount]bool{}, nominations: map[int][]cluster.PodRef{}}
+}
+
 // room is the free capacity left on node i. Callers must not change it.
-func (s *solver) room(i int) *quantity.Vector {
-	if room := s.used[i]; room != nil {
+func (s *nodes) room(i int) *quantity.Vector {
+	if room := s.left[i]; room != nil {
 		return room
 	}
 	return &s.w.Nodes[i].Free
@@ -25,15 +45,15 @@ func fewPods(w *cluster.Snapshot) bool { return w.Pending() <= max(few, len(w.No
 
 // rooms is the free capacity left by slot of the index. While few pods are to be placed it
 // may be more than what is left.
-func (s *solver) rooms(x *cluster.NodeIndex) *cluster.FreeSpace {
+func (s *nodes) rooms(x *cluster.NodeIndex) *cluster.FreeSpace {
 	if own := s.indexed[x]; own != nil {
 		return own
 	}
-	if !s.many || len(s.used) == 0 {
+	if !s.many || len(s.left) == 0 {
 		return x.Free
 	}
 	own := x.Free.Clone()
-	for i, room := range s.used {
+	for i, room := range s.left {
 		own.Set(x.SlotOf(i), room)
 	}
 	s.indexed[x] = own
@@ -42,7 +62,7 @@ func (s *solver) rooms(x *cluster.NodeIndex) *cluster.FreeSpace {
 
 // takes is how many pods of the group node i has capacity for, as far as resources and the
 // pods there let it. It does not look at labels and taints.
-func (s *solver) takes(k *podGroup, i int) int {
+func (s *nodes) takes(k *podGroup, i int) int {
 	if !open(s.w.Nodes[i]) {
 		return 0
 	}
@@ -57,7 +77,7 @@ func (s *solver) takes(k *podGroup, i int) int {
 		if s.barred(k, i) {
 			return 0
 		}
-		n = k.nodeRules.room(&s.counters, func(c int) int { return s.counters.on(c, i) })
+		n = k.nodeRules.room(s.counters, func(c int) int { return s.counters.on(c, i) })
 		if n > 0 && len(k.nodeRules.mounts) > 0 {
 			left, ok := mounted(*room, k.nodeRules.mounts, func(m cluster.Mount) bool { return s.w.Nodes[i].Mounted[m] || s.mounts[i][m] })
 			if !ok {
@@ -83,7 +103,7 @@ func mounted(room quantity.Vector, mounts []cluster.Mount, attached func(cluster
 }
 
 // nominate plans n pods of the group for node i.
-func (s *solver) nominate(k *podGroup, i, n int) {
+func (s *nodes) nominate(k *podGroup, i, n int) {
 	room := *s.room(i)
 	for _, m := range k.nodeRules.mounts {
 		if s.w.Nodes[i].Mounted[m] || s.mounts[i][m] {
@@ -103,22 +123,22 @@ func (s *solver) nominate(k *podGroup, i, n int) {
 		s.counters.plan(c, i, n)
 	}
 	s.counters.join(k, i)
-	s.recordPlacement(placement{work: k, host: i, pods: n})
-	s.nominees[i] = append(s.nominees[i], k.take(n)...)
+	s.placements.record(placement{work: k, host: i, pods: n})
+	s.nominations[i] = append(s.nominations[i], k.take(n)...)
 }
 
 // use records what is left on node i.
-func (s *solver) use(i int, room *quantity.Vector) {
-	s.used[i] = room
+func (s *nodes) use(i int, room *quantity.Vector) {
+	s.left[i] = room
 	for x, own := range s.indexed {
 		own.Set(x.SlotOf(i), room)
 	}
 }
 
-// fillNodes puts pods on nodes that exist or are in flight.
-func (s *solver) fillNodes(k *podGroup) {
-	x := s.w.NodeIndex(s.search.minding(k.Keys, k.PodClass))
-	for _, g := range s.accepting(k, x) {
+// fill puts pods on nodes that exist or are in flight.
+func (s *nodes) fill(k *podGroup) {
+	x := s.w.NodeIndex(s.preferred.keys(k.Keys, k.PodClass))
+	for _, g := range s.preferred.accepting(k, x) {
 		seek := nodeRange{x, x.Groups[g].From, x.Groups[g].To}
 		for k.left() > 0 {
 			i := s.next(k, &seek)
@@ -152,7 +172,7 @@ func nodeRanges(x *cluster.NodeIndex, group int, apart bool) []nodeRange {
 
 // find returns the first slot of the range that may have capacity for a pod of the group; -1
 // when there is none.
-func (s *solver) find(k *podGroup, in *nodeRange) int {
+func (s *nodes) find(k *podGroup, in *nodeRange) int {
 	rooms := s.rooms(in.index)
 	if s.w.InWhatIf() {
 		return in.index.Find(k.PodShape, rooms, in.from, in.to)
@@ -162,7 +182,7 @@ func (s *solver) find(k *podGroup, in *nodeRange) int {
 
 // next returns the index of the range's first node that takes a pod of the group, and moves
 // the start of the range there; -1 when there is none.
-func (s *solver) next(k *podGroup, in *nodeRange) int {
+func (s *nodes) next(k *podGroup, in *nodeRange) int {
 	for {
 		slot := s.find(k, in)
 		if slot < 0 {

@@ -214,7 +214,7 @@ func (s *solver) relax(k *podGroup) *podGroup {
 	for i := range k.rules {
 		k.rules[i].unwatch()
 	}
-	s.compileNodeRulesOf(rest)
+	s.counters.compile(rest)
 	rest.nodeRules.increments = k.nodeRules.increments
 	rest.nodeRules.finish()
 	s.domainRulesOf(rest)

@@ -13,10 +13,15 @@ type placement struct {
 	pods   int
 }
 
-// recordPlacement records a placement if it may be needed later.
-func (s *solver) recordPlacement(h placement) {
-	if len(s.search.items) > 0 || s.search.sketching {
-		s.placements = append(s.placements, h)
+// placements records where the attempt puts pods, if a preference audit may read it.
+type placements struct {
+	wanted bool
+	all    []placement
+}
+
+func (p *placements) record(h placement) {
+	if p.wanted {
+		p.all = append(p.all, h)
 	}
 }
 
@@ -38,10 +43,10 @@ func (b *preferenceSearch) account(p *Plan) Preferences {
 // audit examines the best attempt, of which p is the plan.
 func (b *preferenceSearch) audit(p *Plan) *preferenceAudit {
 	a := &preferenceAudit{solver: b.best, plan: p, homesOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
-	for _, h := range b.best.placements {
+	for _, h := range b.best.placements.all {
 		a.homesOf[h.work.PodClass] = append(a.homesOf[h.work.PodClass], h)
 	}
-	for i, l := range b.best.launches {
+	for i, l := range b.best.launches.all {
 		a.index[l] = i
 	}
 	return a

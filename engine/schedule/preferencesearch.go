@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/karve-dev/karve/engine/cluster"
-	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offering"
 )
 
@@ -295,7 +294,7 @@ func (s *solver) bill() offering.Price {
 	}
 	restore := s.limits.mark()
 	var sum offering.Price
-	for _, l := range s.launches {
+	for _, l := range s.launches.all {
 		s.choose(l)
 		sum += l.pool.Catalog.Offerings[l.first].Price
 	}
@@ -350,49 +349,4 @@ func (b *preferenceSearch) onSale(c *cluster.PodShape) bool {
 		}
 	}
 	return false
-}
-
-// accepting lists the groups of nodes that accept the pod group, in the order in which its
-// pods fill them: groups that meet more of the node preferences come first, as that costs
-// nothing. Preferences for a hostname are not considered.
-func (s *solver) accepting(k *podGroup, x *cluster.NodeIndex) []int32 {
-	groups := x.Accepting(k.PodShape)
-	if s.honoured == nil || len(groups) < 2 || !s.search.minds[k.PodClass] {
-		return groups
-	}
-	score := make(map[int32]int, len(groups))
-	for _, g := range groups {
-		score[g] = appeal(k.PodClass, x.Groups[g].First)
-	}
-	groups = slices.Clone(groups)
-	slices.SortStableFunc(groups, func(a, b int32) int { return cmp.Compare(score[b], score[a]) })
-	return groups
-}
-
-// appeal sums up the weights of the class's node preferences that the node meets.
-func appeal(c *cluster.PodClass, h *cluster.NodeInfo) int {
-	sum := 0
-	for _, t := range c.Preferred {
-		if !t.Named() && h.Matches(t.Term) {
-			sum += int(t.Weight)
-		}
-	}
-	if c.AvoidsSoftTaints(h.Taints) {
-		sum -= full
-	}
-	return sum
-}
-
-// minding adds the labels that the class prefers to the keys by which it tells nodes apart.
-func (b *preferenceSearch) minding(keys []*constraint.Key, c *cluster.PodClass) []*constraint.Key {
-	if !b.minds[c] {
-		return keys
-	}
-	keys = slices.Clone(keys)
-	for _, t := range c.Preferred {
-		for _, q := range t.Term {
-			keys = append(keys, q.Key)
-		}
-	}
-	return keys
 }

@@ -44,7 +44,7 @@ func (s *solver) overlooked(virtual bool) []*podGroup {
 		if k.placed == len(k.Pods) || k.Virtual != virtual || k.PodClass.Refused != "" {
 			continue
 		}
-		if s.freed || s.learned.unplaceable[k.PodClass] || len(k.keys) > 0 || len(k.nodeRules.needs) > 0 {
+		if s.launches.returned || s.learned.unplaceable[k.PodClass] || len(k.keys) > 0 || len(k.nodeRules.needs) > 0 {
 			k.promised = 0 // for allotments that failed
 			out = append(out, k)
 		}
@@ -61,7 +61,7 @@ func (s *solver) oneByOne(k *podGroup, n int) int {
 		return 0
 	}
 	if len(k.keys) == 0 {
-		s.fillNodes(k)
+		s.nodes.fill(k)
 		s.buyAll(k.promise(nil, k.left()))
 		k.promised = 0
 		return k.placed - before
@@ -83,7 +83,7 @@ func (s *solver) oneByOne(k *podGroup, n int) int {
 func (s *solver) one(k *podGroup, c *cell) bool {
 	if i := s.hostIn(k, c); i >= 0 {
 		k.count(c, 1)
-		s.nominate(k, i, 1)
+		s.nodes.nominate(k, i, 1)
 		return true
 	}
 	before := k.placed

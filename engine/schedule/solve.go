@@ -7,7 +7,6 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offering"
-	"github.com/karve-dev/karve/engine/quantity"
 )
 
 // Solve decides which nodes to launch for the snapshot's pending pods. It reads nothing but
@@ -37,24 +36,19 @@ type solver struct {
 	learned    *learned
 	podGroups  []*podGroup
 	allotments []*allotment
-	used       map[int]*quantity.Vector                  // free capacity left, by node index
-	indexed    map[*cluster.NodeIndex]*cluster.FreeSpace // the same, by slot; see rooms
-	many       bool                                      // many pods are to be placed; see fewPods
-	mounts     map[int]map[cluster.Mount]bool
 	pools      *poolList
 	quota      *quota
 	spending   *spending
 	limits     *limits
-	launches   []*launch
-	purchased  []Launch                 // see purchases
-	nominees   map[int][]cluster.PodRef // by node index
-	last       bool                     // the tier is the last one: pods it does not place get no node
+	counters   *counters
+	nodes      *nodes
+	launches   *launchList
+	placements *placements
+	purchased  []Launch // see purchases
+	last       bool     // the tier is the last one: pods it does not place get no node
 	search     *preferenceSearch
 	honoured   honoured
-	placements []placement
 
-	terms            *terms
-	counters         counters
 	domainCounts     map[domainCountKey]*domainCount
 	domainCountOrder []*domainCount
 	compatible       map[fitKey]*cluster.Compatible
@@ -63,7 +57,6 @@ type solver struct {
 	reached          map[*domainCount][]int // see opened
 	launchSummary    *launchSummary         // cached while launches stay as they are
 	sales            map[saleKey][]cell     // see onSale
-	freed            bool                   // nodes were given back, with limits and quota
 	confined         bool                   // no launch opens a domain; see known
 	spreadFilters    map[nodeFilter]*spreadFilter
 	lookedAt         map[throughKey][]bitset.Set // see through
@@ -122,12 +115,15 @@ func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) 
 
 func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
 	w := b.w
-	s := &solver{search: b, honoured: d, w: w, learned: l, pools: &poolList{}, quota: newQuota(w.QuotaLeft), spending: &spending{most: maxPrice}, nominees: map[int][]cluster.PodRef{}, mounts: map[int]map[cluster.Mount]bool{},
+	s := &solver{search: b, honoured: d, w: w, learned: l, pools: &poolList{}, quota: newQuota(w.QuotaLeft), spending: &spending{most: maxPrice},
 		compatible: map[fitKey]*cluster.Compatible{}, nodeRequirements: map[joinKey]*nodeRequirements{}, interned: map[string][]*nodeRequirements{}, reached: map[*domainCount][]int{}, sales: map[saleKey][]cell{},
 		spreadFilters: map[nodeFilter]*spreadFilter{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{},
 		rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*cluster.PodShape]int{}}
-	s.used, s.indexed, s.many = map[int]*quantity.Vector{}, map[*cluster.NodeIndex]*cluster.FreeSpace{}, !fewPods(w)
 	s.limits = newLimits(s.pools, s.quota, s.spending)
+	s.counters = newCounters(w, termsOf(w))
+	s.placements = &placements{wanted: len(b.items) > 0 || b.sketching}
+	s.launches = &launchList{counters: s.counters, placements: s.placements}
+	s.nodes = newNodes(w, nodePreferences{minds: b.minds, sorted: d != nil}, s.counters, s.placements)
 	for _, c := range w.Classes {
 		var t heldPreferences
 		if honour := d[c]; len(honour) > 0 && !l.plain[c] && !l.unplaceable[c] {
@@ -138,8 +134,7 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 	if !b.barred {
 		s.openPools()
 	}
-	s.terms = termsOf(w)
-	s.compileNodeRules()
+	s.counters.compileAll(s.podGroups)
 	s.domainRules()
 	return s
 }
@@ -221,7 +216,7 @@ func (s *solver) comeBack(parts []*allotment) {
 			continue
 		}
 		p.want, p.promised = p.want-n, p.promised-n
-		s.fillNodes(p.podGroup)
+		s.nodes.fill(p.podGroup)
 		p.want, p.promised = p.want+p.podGroup.left(), p.promised+p.podGroup.left()
 	}
 }

@@ -25,12 +25,12 @@ func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 	rows := m.bearing()
 	base := s.intern(m.Base, rows)
 	for row := range rows.And(m.onSale()).All() {
-		for len(s.launches) < n && s.limits.affordable(m, row) > 0 {
+		for len(s.launches.all) < n && s.limits.affordable(m, row) > 0 {
 			l := &launch{pool: m, row: row, free: m.Allocatable[row], requirements: base}
 			if !s.stand(l) {
 				break
 			}
-			s.launches = append(s.launches, l)
+			s.launches.all = append(s.launches.all, l)
 		}
 	}
 	if m.varied() && !w.Settings.RelaxMinValues {
@@ -39,7 +39,7 @@ func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 		}
 	}
 	var out []Launch
-	for _, l := range s.launches {
+	for _, l := range s.launches.all {
 		out = append(out, s.describe(l))
 	}
 	return out

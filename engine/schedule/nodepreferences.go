@@ -1,0 +1,61 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+)
+
+// nodePreferences is which classes prefer some nodes to others.
+type nodePreferences struct {
+	minds map[*cluster.PodClass]bool
+	// sorted is set when nodes that meet more preferences are filled first.
+	sorted bool
+}
+
+// keys adds the labels that the class prefers to those by which it tells nodes apart.
+func (p *nodePreferences) keys(keys []*constraint.Key, c *cluster.PodClass) []*constraint.Key {
+	if !p.minds[c] {
+		return keys
+	}
+	keys = slices.Clone(keys)
+	for _, t := range c.Preferred {
+		for _, q := range t.Term {
+			keys = append(keys, q.Key)
+		}
+	}
+	return keys
+}
+
+// accepting lists the groups of nodes that accept the pod group, in the order in which its
+// pods fill them: groups that meet more of the node preferences come first, as that costs
+// nothing. Preferences for a hostname are not considered.
+func (p *nodePreferences) accepting(k *podGroup, x *cluster.NodeIndex) []int32 {
+	groups := x.Accepting(k.PodShape)
+	if !p.sorted || len(groups) < 2 || !p.minds[k.PodClass] {
+		return groups
+	}
+	score := make(map[int32]int, len(groups))
+	for _, g := range groups {
+		score[g] = appeal(k.PodClass, x.Groups[g].First)
+	}
+	groups = slices.Clone(groups)
+	slices.SortStableFunc(groups, func(a, b int32) int { return cmp.Compare(score[b], score[a]) })
+	return groups
+}
+
+// appeal sums up the weights of the class's node preferences that the node meets.
+func appeal(c *cluster.PodClass, h *cluster.NodeInfo) int {
+	sum := 0
+	for _, t := range c.Preferred {
+		if !t.Named() && h.Matches(t.Term) {
+			sum += int(t.Weight)
+		}
+	}
+	if c.AvoidsSoftTaints(h.Taints) {
+		sum -= full
+	}
+	return sum
+}
