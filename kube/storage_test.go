@@ -42,7 +42,7 @@ func unboundClaim(name, class string) *corev1.PersistentVolumeClaim {
 
 func boundClaim(name, volume string) *corev1.PersistentVolumeClaim {
 	c := unboundClaim(name, "late")
-	c.Annotations = map[string]string{annotationBound: "yes"}
+	c.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
 	c.Spec.VolumeName = volume
 	c.Status.Phase = corev1.ClaimBound
 	return c
@@ -72,7 +72,7 @@ func late(name string) *storagev1.StorageClass {
 }
 
 func marked(c *storagev1.StorageClass, created int64) *storagev1.StorageClass {
-	c.Annotations = map[string]string{annotationDefault: "true"}
+	c.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
 	c.CreationTimestamp = metav1.Unix(created, 0)
 	return c
 }
