@@ -70,8 +70,8 @@ type Env struct {
 	Faults *Faults
 	// Pace is how much time passes with each step; New sets it to a second.
 	Pace time.Duration
-	// Disrupt sets up disruption of every karve; nil leaves it as it is out of the box.
-	Disrupt func(*disruption.Controller)
+	// Disrupt changes the options of disruption at every restart; nil leaves the defaults.
+	Disrupt func(*disruption.Options)
 
 	// What follows is one process's; Restart replaces it all.
 	Client        client.Client
@@ -83,7 +83,7 @@ type Env struct {
 	Provisioner   *provision.Provisioner
 	Lifecycle     *lifecycle.Reconciler
 	Termination   *termination.Nodes
-	Disruption    *disruption.Controller // nil rests
+	Disruption    *disruption.Controller // nil: no node is disrupted
 	Interruption  *interruption.Reconciler
 	Pools         *nodepool.Reconciler
 	Overlays      *overlay.Reconciler
@@ -196,12 +196,12 @@ func (e *Env) Restart() {
 		Evictor: termination.NewEvictor(e.Client, e.Events, e.Metrics, log), Events: e.Events, Metrics: e.Metrics, Log: log}
 	e.Termination.Evictor.Displaces = e.Mirror.BeginEviction
 	e.Termination.Evictor.Surges = &termination.Surges{Client: e.Client, Live: live, Events: e.Events, Log: log, Supersede: e.Mirror.Supersede}
-	e.Disruption = &disruption.Controller{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Events: e.Events, Metrics: e.Metrics, Log: log, Buffers: buffers,
-		Settings: disrupt.Defaults()}
-	e.Disruption.Surges = e.Termination.Evictor.Surges
+	disrupts := disruption.Options{Client: e.Client, Live: live, Mirror: e.Mirror, Catalog: keeper, Events: e.Events, Metrics: e.Metrics,
+		Log: log, Buffers: buffers, Settings: disrupt.Defaults(), Surges: e.Termination.Evictor.Surges}
 	if e.Disrupt != nil {
-		e.Disrupt(e.Disruption)
+		e.Disrupt(&disrupts)
 	}
+	e.Disruption = disruption.New(disrupts)
 	e.Interruption = &interruption.Reconciler{Client: e.Client, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class}
 	e.Pools = &nodepool.Reconciler{Client: e.Client, Mirror: e.Mirror, Metrics: e.Metrics, Log: log, Class: Class(), Health: ledger}
 	e.Collector = &gc.Collector{Client: e.Client, Live: live, Provider: e.Provider, Events: e.Events, Metrics: e.Metrics, Log: log, Class: class,

@@ -21,7 +21,7 @@ func due(t *testing.T, n int) *controllertest.Env {
 	pool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "1"}}
 	pool.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
 	rewrite(e, pool)
-	e.Disrupt = func(c *disruption.Controller) { c.Search, c.Recheck = disrupt.Search, disrupt.Recheck }
+	e.Disrupt = func(c *disruption.Options) { c.Search, c.Recheck = disrupt.Search, disrupt.Recheck }
 	e.Restart()
 	e.Pace = time.Second
 	for _, c := range e.Claims()[1:] {

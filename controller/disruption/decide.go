@@ -5,177 +5,230 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"github.com/karve-dev/karve/controller/catalog"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/kube"
 )
+
+// validate checks again every move that waited long enough, or whose nodes got pods.
+func (c *Controller) validate(ctx context.Context, v *view) {
+	for _, m := range c.moves.inOrder() {
+		if m.phase == marked && m.recheck {
+			c.recheckMarked(ctx, m, v)
+		}
+		if m.phase != chosen || v.now.Sub(m.since) < c.decider.delay(m) {
+			continue
+		}
+		now, kept := c.decider.recheck(m, v)
+		if kept.Because == "" {
+			m.Move, m.all = now, slices.Clone(now.Nodes) // those that left the move have no marks
+			m.notePlanned()
+			c.decider.begin(m, v)
+			continue
+		}
+		c.moves.remove(m)
+		c.decider.search.wake = v.now
+		c.report.effect(m, reportRejected{key: kept.Key, why: kept.Detail, nodes: len(m.Nodes)})
+	}
+}
+
+// recheckMarked checks again a move whose nodes accept no more pods by now.
+func (c *Controller) recheckMarked(ctx context.Context, m *move, v *view) {
+	m.recheck = false
+	now, kept := c.decider.recheck(m, v)
+	if kept.Because == "" && len(now.Nodes) < len(m.Nodes) {
+		kept = disrupt.Kept{Because: disrupt.Changed, Detail: "Not all of its nodes may still be disrupted"}
+	}
+	if kept.Because == "" {
+		m.Move = now
+		m.notePlanned()
+		return
+	}
+	next, _ := c.executor.perform(ctx, m, failed(m, kept.Detail)) // a failed move is no error
+	m.enter(next, v.now, v.round)
+}
+
+// decider finds moves and checks whether they are still valid.
+type decider struct {
+	mirror     *kube.Mirror
+	catalog    *catalog.Keeper
+	report     *reporter
+	log        logr.Logger
+	settings   disrupt.Settings
+	validation time.Duration
+	find       func(*cluster.Snapshot, disrupt.Cluster, disrupt.Cursor) disrupt.Plan
+	check      func(*cluster.Snapshot, disrupt.Cluster, disrupt.Move) (disrupt.Move, disrupt.Kept)
+
+	moves    *moves
+	backOffs *backOffs
+	outcomes *outcomes
+	search   search
+}
+
+func newDecider(o Options, moves *moves, backOffs *backOffs, outcomes *outcomes) *decider {
+	d := &decider{
+		mirror: o.Mirror, catalog: o.Catalog, report: outcomes.report, log: o.Log, settings: o.Settings, validation: o.Validation,
+		find: o.Search, check: o.Recheck, moves: moves, backOffs: backOffs, outcomes: outcomes,
+	}
+	if d.find == nil {
+		d.find = disrupt.Search
+	}
+	if d.check == nil {
+		d.check = disrupt.Recheck
+	}
+	return d
+}
+
+// delay is how long the move must stay valid before it begins.
+func (d *decider) delay(m *move) time.Duration {
+	if m.consolidates() {
+		return d.validation
+	}
+	return 0
+}
+
+// decide searches for moves, slice by slice so that provisioning never waits long, and reports
+// whether there are new ones.
+func (d *decider) decide(ctx context.Context, v *view) (found bool) {
+	if !d.search.running && (v.now.Before(d.search.again) || d.search.idle(v.now, d.mirror.Revision())) {
+		return false
+	}
+	if !d.search.running {
+		d.search = search{running: true, revision: v.revision, began: time.Now()}
+		if err := d.catalog.Refresh(ctx); err != nil {
+			d.log.V(1).Info("catalog incomplete, going on with the rest", "error", err.Error())
+		}
+	}
+	start := time.Now()
+	for d.search.running && ctx.Err() == nil && time.Since(start) < maxSearchPerRound {
+		plan := d.slice(v)
+		for _, m := range plan.Moves {
+			d.choose(m, v)
+			found = true
+		}
+		d.search.add(plan)
+	}
+	d.search.spent += time.Since(start)
+	if !d.search.running {
+		d.search.finish(v)
+		d.report.searched(d.search, v, d.cluster(v, nil), d.moves.inOrder())
+	}
+	return found
+}
+
+func (d *decider) slice(v *view) (plan disrupt.Plan) {
+	in := d.cluster(v, nil)
+	d.mirror.View(func(w *cluster.Snapshot) { plan = d.find(w, in, d.search.cursor) })
+	return plan
+}
+
+func (d *decider) choose(found disrupt.Move, v *view) {
+	m := newMove(found, rand.String(8), v.now, v.round)
+	m.searched = d.search.began
+	d.moves.add(m)
+	if d.delay(m) > 0 {
+		d.report.effect(m, reportChosen{v})
+		return
+	}
+	d.begin(m, v) // it was found valid just now
+}
+
+// begin begins a move that is valid.
+func (d *decider) begin(m *move, v *view) {
+	d.report.begun(m)
+	m.enter(marking, v.now, v.round)
+}
+
+// recheck reports whether the move is still valid.
+func (d *decider) recheck(m *move, v *view) (now disrupt.Move, kept disrupt.Kept) {
+	in := d.cluster(v, m)
+	d.mirror.View(func(w *cluster.Snapshot) { now, kept = d.check(w, in, m.Move) })
+	return now, kept
+}
+
+// cluster is what decisions read besides the snapshot; without is a move to leave out.
+func (d *decider) cluster(v *view, without *move) disrupt.Cluster {
+	in := disrupt.Cluster{Now: v.now, Nodes: v.nodes, Resting: d.backOffs.current(v.now), Settings: d.settings}
+	for _, p := range v.pools {
+		p.Resting, p.Unsettled = d.backOffs.pool(p.Name).Until, d.outcomes.pausedUntil(p.Name)
+		in.Pools = append(in.Pools, p)
+	}
+	for _, m := range d.moves.inOrder() {
+		if m != without && m.phase != ended {
+			in.Underway = append(in.Underway, m.underway())
+		}
+		if trailing := v.trailing(m); len(trailing) > 0 {
+			in.Underway = append(in.Underway, disrupt.Move{Cause: m.Cause, Nodes: trailing})
+		}
+	}
+	return in
+}
 
 const (
-	// share is the part of its time that a controller spends searching at most: one
-	// in so many.
-	share = 4
-	// longest is for how long one round searches; the next goes on.
-	longest = time.Second
-	// anyway is when a search that found nothing is made again.
-	anyway = 30 * time.Second
+	// searchShare bounds the part of its time that a controller spends on searches: one in so many.
+	searchShare = 4
+	// maxSearchPerRound is for how long one round searches; the next goes on.
+	maxSearchPerRound = time.Second
+	// searchEvery is when a search that found nothing is made again.
+	searchEvery = 30 * time.Second
 )
 
-// search is how far deciding has come.
+// search is how far the search for moves is.
 type search struct {
 	cursor disrupt.Cursor
-	// running is set while a search goes on; left is what it found out so far.
+	// running is set while a search goes on; kept are the nodes that it left alone so far.
 	running bool
-	left    []disrupt.Kept
+	kept    []disrupt.Kept
 	spent   time.Duration
 	began   time.Time
-	// again is when the next one may begin; revision is of what the last one saw, and
-	// wake when time alone changes something about that.
+	// again is when the next one may begin at the earliest. revision is what the last one saw of
+	// the mirror, and wake when its result may change by time alone.
 	again    time.Time
 	revision uint64
 	wake     time.Time
 }
 
-// idle reports whether another search would find what the last one did.
-func (c *Controller) idle(s *sight) bool {
-	return c.search.revision == c.Mirror.Revision() && s.now.Before(c.search.wake)
+// idle reports whether another search would find what the last one found.
+func (s *search) idle(now time.Time, revision uint64) bool {
+	return s.revision == revision && now.Before(s.wake)
 }
 
-// decide looks for moves, slice by slice so that provisioning never waits long, and
-// reports whether there are new ones.
-func (c *Controller) decide(ctx context.Context, s *sight) (found bool) {
-	if !c.search.running && (s.now.Before(c.search.again) || c.idle(s)) {
-		return false
+// due is when the next search begins if nothing happens, but at most latest.
+func (s *search) due(revision uint64, latest time.Time) time.Time {
+	if s.wake.Before(latest) {
+		latest = s.wake
 	}
-	if !c.search.running {
-		c.search = search{running: true, revision: s.revision, began: time.Now()}
-		if err := c.Catalog.Refresh(ctx); err != nil {
-			c.Log.V(1).Info("catalog incomplete, going on with the rest", "error", err.Error())
-		}
+	if revision != s.revision && s.again.Before(latest) {
+		latest = s.again
 	}
-	start := time.Now()
-	for c.search.running && ctx.Err() == nil && time.Since(start) < longest {
-		plan := c.slice(s)
-		for _, d := range plan.Moves {
-			c.choose(d, s)
-			found = true
-		}
-		c.search.left = append(c.search.left, plan.Kept...)
-		c.search.cursor, c.search.running = plan.Next, !plan.Done
-	}
-	c.search.spent += time.Since(start)
-	if !c.search.running {
-		c.search.again = s.now.Add((share - 1) * c.search.spent)
-		c.search.wake = c.wake(s)
-		c.Metrics.DisruptionSearch.Observe(c.search.spent.Seconds())
-		c.record(s)
-	}
-	return found
+	return latest
 }
 
-// wake is when to search again though nothing happens: when a reason lapses, or after
-// a while, since prices change and clouds have more to sell by themselves.
-func (c *Controller) wake(s *sight) time.Time {
-	at := s.now.Add(anyway)
+func (s *search) add(p disrupt.Plan) {
+	s.kept = append(s.kept, p.Kept...)
+	s.cursor, s.running = p.Next, !p.Done
+}
+
+// finish says when to search again. Although nothing happens, that is when the reason to keep a
+// node lapses, or after a while, since prices and capacity in the cloud change.
+func (s *search) finish(v *view) {
+	s.again = v.now.Add((searchShare - 1) * s.spent)
+	s.wake = v.now.Add(searchEvery)
 	sooner := func(t time.Time) {
-		if t.After(s.now) && t.Before(at) {
-			at = t
+		if t.After(v.now) && t.Before(s.wake) {
+			s.wake = t
 		}
 	}
-	for _, l := range c.search.left {
-		sooner(l.Until)
+	for _, k := range s.kept {
+		sooner(k.Until)
 	}
-	for _, p := range s.pools {
+	for _, p := range v.pools {
 		for _, b := range p.Budgets {
 			sooner(b.Until)
 		}
 	}
-	return at
-}
-
-func (c *Controller) slice(s *sight) (plan disrupt.Plan) {
-	d := c.cluster(s, nil)
-	decide := c.Search
-	if decide == nil {
-		decide = disrupt.Search
-	}
-	c.Mirror.View(func(w *cluster.Snapshot) { plan = decide(w, d, c.search.cursor) })
-	return plan
-}
-
-func (c *Controller) choose(d disrupt.Move, s *sight) {
-	m := newMove(d, rand.String(8), s.now, s.round)
-	m.sought = c.search.began
-	if c.moves == nil {
-		c.moves = map[string]*move{}
-	}
-	c.moves[m.id] = m
-	if c.delay(m) > 0 {
-		c.tellChosen(m, s)
-		return
-	}
-	c.begin(m, s) // it is right at this moment
-}
-
-// begin has a move made that is right.
-func (c *Controller) begin(m *move, s *sight) {
-	c.Metrics.DisruptionDeciding.WithLabelValues(m.reason(), m.kind()).Observe(time.Since(m.sought).Seconds())
-	m.enter(marking, s.now, s.round)
-}
-
-// delay is how long the move must stay right before it begins.
-func (c *Controller) delay(m *move) time.Duration {
-	if m.patient() {
-		return c.Validation
-	}
-	return 0
-}
-
-// validate asks of every move that waited long enough, or was surprised, whether it is
-// still right.
-func (c *Controller) validate(s *sight) {
-	for _, m := range c.inOrder() {
-		if m.phase == marked && m.surprised {
-			c.reconsider(m, s)
-		}
-		if m.phase != chosen || s.now.Sub(m.since) < c.delay(m) {
-			continue
-		}
-		now, left := c.recheck(m, s)
-		if left.Because == "" {
-			m.Move, m.all = now, slices.Clone(now.Nodes) // those that may not go any more have no marks
-			m.know()
-			c.begin(m, s)
-			continue
-		}
-		delete(c.moves, m.id)
-		c.search.wake = s.now
-		c.Metrics.DisruptionFailedValidates.WithLabelValues(m.kind()).Add(float64(len(m.Nodes)))
-		c.tellRejected(m, left.Key, left.Detail)
-	}
-}
-
-// reconsider decides anew about a move whose nodes take no more pods by now.
-func (c *Controller) reconsider(m *move, s *sight) {
-	m.surprised = false
-	now, left := c.recheck(m, s)
-	if left.Because == "" && len(now.Nodes) < len(m.Nodes) {
-		left = disrupt.Kept{Because: disrupt.Changed, Detail: "Not all of its nodes may still go"}
-	}
-	if left.Because == "" {
-		m.Move = now
-		m.know()
-		return
-	}
-	m.enter(c.fail(m, left.Detail), s.now, s.round)
-}
-
-// recheck asks whether the move is still right.
-func (c *Controller) recheck(m *move, s *sight) (now disrupt.Move, left disrupt.Kept) {
-	others, ask := c.cluster(s, m), c.Recheck
-	if ask == nil {
-		ask = disrupt.Recheck
-	}
-	c.Mirror.View(func(w *cluster.Snapshot) { now, left = ask(w, others, m.Move) })
-	return now, left
 }

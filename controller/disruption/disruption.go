@@ -17,55 +17,82 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// Controller moves pods onto fewer, cheaper or newer nodes.
-type Controller struct {
+// Options are what a Controller works with. A field is required unless its comment says what its
+// zero value means.
+type Options struct {
 	Client client.Client
-	// Live reads past the cache: before a node goes, and whenever what is written depends
-	// on what is there.
+	// Live reads past the cache: before a node is deleted, and whenever a write depends on the
+	// newest version of an object.
 	Live    client.Reader
 	Mirror  *kube.Mirror
 	Catalog *catalog.Keeper
 	Events  *events.Recorder
 	Metrics *metrics.Set
 	Log     logr.Logger
-	// Buffers know which nodes have room for capacity buffers; nil when nobody asks for any.
+	// Buffers know which nodes hold capacity for CapacityBuffers; nil when the feature is off.
 	Buffers *buffer.Keeper
 	// Surges know which pods leave their nodes although no eviction is allowed; nil when
-	// none do.
-	Surges surger
+	// no pod does.
+	Surges Surger
 	// Settings hold for every decision. Settings.Steps bounds how long provisioning
 	// may have to wait for one; zero means no bound.
 	Settings disrupt.Settings
-	// Validation is how long a move that nobody is in a hurry for, of empty or
-	// underutilized nodes, must stay right before it begins. Zero: it begins at once.
+	// Validation is how long a consolidation must stay valid before it begins. Zero: it begins
+	// at once.
 	Validation time.Duration
-	// Every is how often nodes are looked at; zero means every second.
+	// Every is the pause between rounds; zero means one second.
 	Every time.Duration
 	// Search and Recheck decide; nil means disrupt.Search and disrupt.Recheck.
 	Search  func(*cluster.Snapshot, disrupt.Cluster, disrupt.Cursor) disrupt.Plan
 	Recheck func(*cluster.Snapshot, disrupt.Cluster, disrupt.Move) (disrupt.Move, disrupt.Kept)
-
-	// sleep is until when nothing is to be done if the mirror still is as it was seen.
-	sleep time.Time
-	seen  uint64
-	round int
-	moves map[string]*move // by ID
-	rests rests
-	// relapses are consolidations that did not come true.
-	relapses relapses
-	// notes are what of that is written down.
-	notes notes
-	// orphans are replacements of no move, since when.
-	orphans map[string]time.Time
-	// surges are pods that leave without an eviction.
-	surges surges
-	// search is where the search under way continues.
-	search search
 }
 
-// Start looks at the nodes again and again until the context ends.
+// Controller moves pods onto fewer, cheaper or newer nodes. See New.
+type Controller struct {
+	mirror   *kube.Mirror
+	log      logr.Logger
+	every    time.Duration
+	round    int
+	idle     idle
+	observer observer
+	surging  *surgingPods
+	moves    *moves
+	backOffs *backOffs
+	outcomes *outcomes
+	memory   *memory
+	recovery *recovery
+	decider  *decider
+	executor *executor
+	report   *reporter
+	writer   client.Client // of status
+}
+
+// New returns a Controller that has no move in progress.
+func New(o Options) *Controller {
+	report := &reporter{events: o.Events, metrics: o.Metrics, log: o.Log, mirror: o.Mirror, validation: o.Validation}
+	moves, backOffs := &moves{}, &backOffs{}
+	surging := &surgingPods{surger: o.Surges, mirror: o.Mirror, log: o.Log}
+	outcomes := &outcomes{mirror: o.Mirror, report: report, off: o.Settings.Upstream}
+	marks := &marker{client: o.Client, live: o.Live, log: o.Log}
+	deleter := &deleter{client: o.Client, live: o.Live, mirror: o.Mirror, log: o.Log}
+	executor := &executor{
+		mirror: o.Mirror, marks: marks, deleter: deleter, outcomes: outcomes, backOffs: backOffs, report: report,
+		inspector: &inspector{client: o.Client, live: o.Live, surging: surging},
+		launcher:  &launcher{client: o.Client, live: o.Live, mirror: o.Mirror, catalog: o.Catalog, report: report},
+	}
+	return &Controller{
+		mirror: o.Mirror, log: o.Log, every: o.Every, writer: o.Client,
+		observer: observer{mirror: o.Mirror, buffers: o.Buffers, events: o.Events},
+		surging:  surging, moves: moves, backOffs: backOffs, outcomes: outcomes, executor: executor, report: report,
+		memory:   &memory{client: o.Client, live: o.Live, mirror: o.Mirror, log: o.Log, backOffs: backOffs, outcomes: outcomes},
+		recovery: &recovery{moves: moves, marks: marks, deleter: deleter, executor: executor, log: o.Log},
+		decider:  newDecider(o, moves, backOffs, outcomes),
+	}
+}
+
+// Start does rounds until the context ends.
 func (c *Controller) Start(ctx context.Context) error {
-	every := c.Every
+	every := c.every
 	if every <= 0 {
 		every = time.Second
 	}
@@ -76,66 +103,63 @@ func (c *Controller) Start(ctx context.Context) error {
 		case <-time.After(every):
 		}
 		if err := c.Disrupt(ctx); err != nil && ctx.Err() == nil {
-			c.Log.Error(err, "disruption failed in part")
+			c.log.Error(err, "disruption failed in part")
 		}
 	}
 }
 
-// Disrupt does one round: what is under way goes one step on, then more is decided.
-// What fails is tried again with the next round.
+// Disrupt does one round: it takes the moves in progress one step on, then decides about more.
+// The next round retries what fails.
 func (c *Controller) Disrupt(ctx context.Context) error {
-	if !c.Mirror.Synced() {
+	if !c.mirror.Synced() {
 		return nil
 	}
-	if now := time.Now(); c.asleep(now) {
+	if c.idle.holds(time.Now(), c.mirror.Revision()) {
 		return nil
 	}
 	c.round++
-	s := c.read(time.Now())
-	if c.surging(ctx, s) {
-		s = c.read(s.now)
+	v := c.observer.observe(time.Now(), c.round)
+	if c.surging.refresh(ctx, v) {
+		v = c.observer.observe(v.now, c.round)
 	}
-	c.recall(s)
-	err := c.sweep(ctx, s) // before anything is decided: budgets count what an earlier process began
-	c.relapsed(s)          // what rests since is not validated
-	c.validate(s)
-	err = errors.Join(err, c.advance(ctx, s))
-	if c.decide(ctx, s) {
-		err = errors.Join(err, c.advance(ctx, s))
+	c.memory.load(v)
+	err := c.recovery.sweep(ctx, v) // before anything is decided: budgets count what an earlier process began
+	c.outcomes.judge(v)             // before moves are validated: a paused NodePool's are not valid
+	c.validate(ctx, v)
+	err = errors.Join(err, c.advance(ctx, v))
+	if c.decider.decide(ctx, v) {
+		err = errors.Join(err, c.advance(ctx, v))
 	}
-	err = errors.Join(err, c.remember(ctx, s), c.stamp(ctx, s))
-	c.drowse(s, err)
+	err = errors.Join(err, c.memory.save(ctx, v), writeConditions(ctx, c.writer, v))
+	c.idle = c.idleAfter(v, err)
 	return err
 }
 
-// dozing bounds for how long nobody looks at a cluster in which nothing happens.
-const dozing = 5 * time.Second
+// maxIdle bounds how long rounds are skipped in a cluster in which nothing happens.
+const maxIdle = 5 * time.Second
 
-// asleep reports whether a round would find what the last one did.
-func (c *Controller) asleep(now time.Time) bool {
-	return now.Before(c.sleep) && c.seen == c.Mirror.Revision()
+// idle is until when a round would find what the last one found. The zero idle is over.
+type idle struct {
+	until    time.Time
+	revision uint64 // of the mirror, as the last round saw it
 }
 
-// drowse says until when nothing happens by itself.
-func (c *Controller) drowse(s *sight, err error) {
-	c.sleep = time.Time{}
-	if err != nil || len(c.moves) > 0 || c.search.running {
-		return
+func (i idle) holds(now time.Time, revision uint64) bool {
+	return now.Before(i.until) && i.revision == revision
+}
+
+// idleAfter returns until when nothing changes by itself.
+func (c *Controller) idleAfter(v *view, err error) idle {
+	if err != nil || c.moves.len() > 0 || c.decider.search.running {
+		return idle{}
 	}
-	c.seen, c.sleep = s.revision, s.now.Add(dozing)
-	sooner := func(t time.Time) {
-		if t.Before(c.sleep) {
-			c.sleep = t
+	until := c.decider.search.due(v.revision, v.now.Add(maxIdle))
+	for i := range v.nodes {
+		pool := v.pools[v.nodes[i].Pool]
+		at, quiet := disrupt.Quiet(&v.nodes[i], &pool, v.now)
+		if !quiet && at.After(v.now) && at.Before(until) {
+			until = at
 		}
 	}
-	sooner(c.search.wake)
-	if c.seen != c.search.revision {
-		sooner(c.search.again)
-	}
-	for i := range s.nodes {
-		pool := s.pools[s.nodes[i].Pool]
-		if at, quiet := disrupt.Quiet(&s.nodes[i], &pool, s.now); !quiet && at.After(s.now) {
-			sooner(at)
-		}
-	}
+	return idle{until: until, revision: v.revision}
 }

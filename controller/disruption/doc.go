@@ -1,12 +1,10 @@
-// Package disruption makes moves come true: nodes go because they are empty, due, or
-// not worth their price, in the order choose, look again, taint, look again past the
-// cache, buy what takes their place, wait until that is ready, delete. The drain that
-// follows is controller/termination's.
+// Package disruption carries out moves: it disrupts nodes that are empty, drifted, expired or
+// not worth their price. In order, it chooses a move, checks it again, marks and taints the nodes,
+// looks at them past the cache, launches replacements, waits until these are initialized, and
+// deletes the NodeClaims. controller/termination then drains the nodes.
 //
-// It refuses to decide (see engine/disrupt) and to keep what a crash may not lose: a
-// move under way is written on its claims (see kube.MoveMark), and whoever leads next
-// goes on with it when everything that was bought is there, and takes it back otherwise.
-// Which nodes and pools rest, after a failure or after a consolidation that the scheduler
-// undid, is written on them too (see kube.RestsAnnotation). The zero Controller is not
-// usable; fields without a word about their zero value are required.
+// It does not decide which nodes go (see engine/disrupt), and it keeps nothing in memory that a
+// crash may not lose. A move in progress is written on its NodeClaims (see kube.MoveMark): the next
+// leader continues it if all its replacements exist, and takes it back otherwise. Back-offs of
+// nodes and NodePools are written on them as well (see kube.RestsAnnotation).
 package disruption

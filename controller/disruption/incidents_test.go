@@ -39,7 +39,7 @@ func TestIncident36UpgradeDriftsEverything(t *testing.T) {
 
 func upgrade(t *testing.T, before func(*karpv1.NodePool)) {
 	e := controllertest.New(t, memory.Options{Create: 2 * time.Second, Delete: time.Second})
-	e.Disrupt = func(c *disruption.Controller) {
+	e.Disrupt = func(c *disruption.Options) {
 		c.Search, c.Recheck = disrupt.Search, disrupt.Recheck
 		c.Settings = disrupt.Defaults()
 	}

@@ -20,128 +20,159 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// readBudgets reads the PodDisruptionBudgets as they are now, once for many nodes.
-type readBudgets func() (*kube.PodBudgets, error)
+// maxRechecks is how often a move is checked again because pods arrived.
+const maxRechecks = 3
 
-func (c *Controller) podBudgets(ctx context.Context) (*kube.PodBudgets, error) {
-	list := &policyv1.PodDisruptionBudgetList{}
-	if err := c.Live.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("looking again at pod disruption budgets: %w", err)
+// secondLook looks past the cache at nodes that kube-scheduler can no longer bind pods to: only now
+// it is certain which pods run there.
+func (x *executor) secondLook(ctx context.Context, m *move, v *view) conclusion {
+	if m.round == v.round || m.recheck {
+		return conclusion{next: marked} // a binding may still be on its way; or see Controller.validate
 	}
-	return kube.NewPodBudgets(list.Items...), nil
+	look := x.inspector.inspect(ctx, m)
+	m.drop(look.gone...)
+	if look.err != nil {
+		return conclusion{next: marked, err: look.err}
+	}
+	return afterSecondLook(m, look.objections)
+}
+
+// afterSecondLook has a move that needs replacements taken back if any of its nodes should stay;
+// others go on without these nodes.
+func afterSecondLook(m *move, found []objection) conclusion {
+	if m.mayProvideFor(found) {
+		m.recheck = true // the nodes accept no more pods now: provide for these, too
+		m.rechecks++
+		return conclusion{next: marked}
+	}
+	var effects []effect
+	if len(found) > 0 {
+		effects = append(effects, reportRejected{key: found[0].key, why: found[0].why, nodes: len(found)})
+		if m.replaces() {
+			c := failedBy(m, found[0])
+			c.effects = append(effects, c.effects...)
+			return c
+		}
+	}
+	for _, o := range found {
+		effects = append(effects, reportKept{o.key, o.why})
+		if o.kind != held {
+			effects = append(effects, setBackOff{[]string{o.key}})
+		}
+		effects = append(effects, keepNode{o.key})
+		m.drop(o.key)
+	}
+	switch {
+	case len(m.Nodes) == 0:
+		return conclusion{next: ended, effects: effects}
+	case m.replaces():
+		return conclusion{next: launching, effects: effects}
+	}
+	return conclusion{next: deleting, effects: append(effects, beginMove{}, reportStarting{})}
+}
+
+// mayProvideFor reports whether the move is decided again with the pods that arrived: it must be
+// made, and nothing else speaks against it.
+func (m *move) mayProvideFor(found []objection) bool {
+	return len(found) > 0 && !m.consolidates() && m.rechecks < maxRechecks &&
+		!slices.ContainsFunc(found, func(o objection) bool { return o.kind != arrived })
+}
+
+// failedBy has the move taken back because of an objection. Where evictions are held up, the nodes
+// need no back-off: they are not chosen again before that ends.
+func failedBy(m *move, o objection) conclusion {
+	if o.kind == held {
+		return conclusion{next: undoing, effects: []effect{reportFailed{o.why}}}
+	}
+	return failed(m, o.why)
 }
 
 // objection is a reason found past the cache to leave a node alone.
 type objection struct {
 	key, why string
-	kind     kind
+	kind     objectionKind
 }
 
-// kind of objections.
-type kind int
+type objectionKind int
 
 const (
-	none    kind = iota
-	asks         // the node or a pod asks to be left alone
-	held         // no pod may be evicted now; a drain would wait for that, too
-	arrived      // pods came that the move does not provide for
+	none    objectionKind = iota
+	asks                  // the node or a pod is annotated with do-not-disrupt
+	held                  // a pod may not be evicted now, and a drain would wait for it
+	arrived               // pods arrived that the move does not provide for
 )
 
-// secondLook looks past the cache at nodes that the scheduler can no longer bind to:
-// only now it is certain who is there.
-func (c *Controller) secondLook(ctx context.Context, m *move, s *sight) (phase, error) {
-	if m.round == s.round || m.surprised {
-		return marked, nil // a binding may be on its way still; or see validate
-	}
-	found, err := c.objections(ctx, m)
-	if err != nil {
-		return marked, err
-	}
-	if len(found) > 0 && !m.patient() && m.surprises < mostSurprises && !slices.ContainsFunc(found, func(o objection) bool { return o.kind != arrived }) {
-		m.surprised = true // they come no more now: provide for them, too
-		m.surprises++
-		return marked, nil
-	}
-	if len(found) > 0 {
-		c.Metrics.DisruptionFailedValidates.WithLabelValues(m.kind()).Add(float64(len(found)))
-		c.tellRejected(m, found[0].key, found[0].why)
-		if m.buys() {
-			return c.yield(m, found[0]), nil
-		}
-	}
-	for _, o := range found {
-		c.Log.Info("node stays after all", "move", m.id, "nodeclaim", o.key, "reason", o.why)
-		if o.kind != held {
-			c.tire(m, o.key)
-		}
-		c.letStay(ctx, m, o.key)
-	}
-	switch {
-	case len(m.Nodes) == 0:
-		return over, nil
-	case m.buys():
-		return buying, nil
-	}
-	c.depart(m, nil)
-	c.tellStarting(m)
-	return deleting, nil
+// look is what was found past the cache.
+type look struct {
+	objections []objection // by key
+	gone       []string    // nodes that are being deleted, or gone
+	err        error
 }
 
-// yield has the move undone because of an objection. Where eviction is held up nobody
-// needs to rest: the node is not chosen before that ends.
-func (c *Controller) yield(m *move, o objection) phase {
-	p := c.fail(m, o.why)
-	if o.kind == held {
-		m.tired = nil
-	}
-	return p
+// inspector looks at nodes past the cache.
+type inspector struct {
+	client  client.Client
+	live    client.Reader
+	surging *surgingPods
 }
 
-// objections asks every node of the move, by key.
-func (c *Controller) objections(ctx context.Context, m *move) ([]objection, error) {
-	var (
-		mu    sync.Mutex
-		found []objection
-	)
-	budgets := sync.OnceValues(func() (*kube.PodBudgets, error) { return c.podBudgets(ctx) })
-	failed := c.each(m.Nodes, func(key string) error {
-		o, err := c.objection(ctx, m, key, budgets)
+// inspect looks at every node of the move.
+func (i *inspector) inspect(ctx context.Context, m *move) (all look) {
+	var mu sync.Mutex
+	budgets := sync.OnceValues(func() (*kube.PodBudgets, error) { return i.readBudgets(ctx) })
+	failed := forEach(m.Nodes, func(key string) error {
+		o, err := i.node(ctx, key, inspection{m, budgets})
 		if err == nil && o.kind != none {
 			mu.Lock()
 			defer mu.Unlock()
-			found = append(found, o)
+			all.objections = append(all.objections, o)
 		}
 		return err
 	})
 	var errs []error
 	for key, err := range failed {
 		if errors.Is(err, errLeaving) {
-			m.drop(key)
+			all.gone = append(all.gone, key)
 			continue
 		}
 		errs = append(errs, err)
 	}
-	slices.SortFunc(found, func(a, b objection) int { return strings.Compare(a.key, b.key) })
-	return found, errors.Join(errs...)
+	all.err = errors.Join(errs...)
+	slices.SortFunc(all.objections, func(a, b objection) int { return strings.Compare(a.key, b.key) })
+	return all
 }
 
-func (c *Controller) objection(ctx context.Context, m *move, key string, budgets readBudgets) (objection, error) {
+func (i *inspector) readBudgets(ctx context.Context) (*kube.PodBudgets, error) {
+	list := &policyv1.PodDisruptionBudgetList{}
+	if err := i.live.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("reading pod disruption budgets past the cache: %w", err)
+	}
+	return kube.NewPodBudgets(list.Items...), nil
+}
+
+// inspection is of the nodes of one move. It reads the PodDisruptionBudgets once for all of them.
+type inspection struct {
+	of      *move
+	budgets func() (*kube.PodBudgets, error)
+}
+
+func (i *inspector) node(ctx context.Context, key string, in inspection) (objection, error) {
 	claim := &karpv1.NodeClaim{}
-	if err := c.Live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
+	if err := i.live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
 		if apierrors.IsNotFound(err) {
 			return objection{}, errLeaving
 		}
-		return objection{}, fmt.Errorf("looking again at nodeclaim %s: %w", key, err)
+		return objection{}, fmt.Errorf("reading nodeclaim %s past the cache: %w", key, err)
 	}
 	if claim.DeletionTimestamp != nil {
 		return objection{}, errLeaving
 	}
-	nodes, err := lookup.NodesOf(ctx, c.Client, claim)
+	nodes, err := lookup.NodesOf(ctx, i.client, claim)
 	if err != nil {
 		return objection{}, err
 	}
-	for i := range nodes {
-		o, err := c.objectionOn(ctx, m, claim, nodes[i].Name, budgets)
+	for n := range nodes {
+		o, err := i.nodeOf(ctx, claim, nodes[n].Name, in)
 		o.key = key
 		if err != nil || o.kind != none {
 			return o, err
@@ -150,54 +181,42 @@ func (c *Controller) objection(ctx context.Context, m *move, key string, budgets
 	return objection{}, nil
 }
 
-func (c *Controller) objectionOn(ctx context.Context, m *move, claim *karpv1.NodeClaim, name string, budgets readBudgets) (objection, error) {
+func (i *inspector) nodeOf(ctx context.Context, claim *karpv1.NodeClaim, name string, in inspection) (objection, error) {
 	node := &corev1.Node{}
-	if err := c.Live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+	if err := i.live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		if apierrors.IsNotFound(err) {
 			return objection{}, errLeaving
 		}
-		return objection{}, fmt.Errorf("looking again at node %s: %w", name, err)
+		return objection{}, fmt.Errorf("reading node %s past the cache: %w", name, err)
 	}
 	if node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
 		return objection{kind: asks, why: `Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation`}, nil
 	}
-	pods, err := lookup.PodsOn(ctx, c.Live, name)
+	pods, err := lookup.PodsOn(ctx, i.live, name)
 	if err != nil {
-		return objection{}, fmt.Errorf("looking again: %w", err)
+		return objection{}, fmt.Errorf("reading the pods on a node past the cache: %w", err)
 	}
 	now := time.Now()
-	if !mayIgnorePods(m, claim) {
-		if o, err := c.podsObject(ctx, pods, m, budgets, now); err != nil || o.kind != none {
+	if !mayIgnorePods(in.of, claim) {
+		if o, err := i.pods(ctx, pods, in, now); err != nil || o.kind != none {
 			return o, err
 		}
 	}
-	if n := m.strangers(pods, now); n > 0 {
+	if n := in.of.unplanned(pods, now); n > 0 {
 		return objection{kind: arrived, why: fmt.Sprintf("%s arrived meanwhile", count(n, "pod"))}, nil
 	}
 	return objection{}, nil
 }
 
-// strangers counts pods that need another home, which the move does not provide for.
-// Once it buys they are planned for like any others on a node that leaves.
-func (m *move) strangers(pods []*corev1.Pod, now time.Time) int {
-	n := 0
-	for _, p := range pods {
-		if m.phase == marked && !m.pods[string(p.UID)] && kube.Movable(p, now) {
-			n++
-		}
-	}
-	return n
-}
-
-// mayIgnorePods reports whether pods that ask to stay have no say: the node must go,
-// and its terminationGracePeriod bounds how long they can hold it up.
+// mayIgnorePods reports whether pods that ask to stay are ignored: the node must go, and its
+// terminationGracePeriod bounds how long they can delay that.
 func mayIgnorePods(m *move, claim *karpv1.NodeClaim) bool {
 	return claim.Spec.TerminationGracePeriod != nil && (m.Cause == disrupt.Drifted || m.Cause == disrupt.Expired)
 }
 
-// podsObject is the first pod's reason to stay. Budgets matter before anything is
-// bought only: later the drain waits for them.
-func (c *Controller) podsObject(ctx context.Context, pods []*corev1.Pod, m *move, budgets readBudgets, now time.Time) (objection, error) {
+// pods returns the first pod's reason to stay. PodDisruptionBudgets count only before anything is
+// launched: later the drain waits for them.
+func (i *inspector) pods(ctx context.Context, pods []*corev1.Pod, in inspection, now time.Time) (objection, error) {
 	for _, p := range pods {
 		if p.DeletionTimestamp != nil || kube.Terminal(p) {
 			continue
@@ -205,28 +224,29 @@ func (c *Controller) podsObject(ctx context.Context, pods []*corev1.Pod, m *move
 		if kube.DoNotDisrupt(p, now) {
 			return objection{kind: asks, why: fmt.Sprintf(`Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=%s/%s)`, p.Namespace, p.Name)}, nil
 		}
-		if m.phase != marked || !kube.Evictable(p) {
+		if in.of.phase != marked || !kube.Evictable(p) {
 			continue
 		}
-		now, err := budgets()
+		budgets, err := in.budgets()
 		if err != nil {
 			return objection{}, err
 		}
-		if r := now.Refused(p); len(r.Budgets) > 0 && !(c.Surges != nil && now.MaySurge(p) && c.serves(ctx, p)) {
+		if r := budgets.Refused(p); len(r.Budgets) > 0 && !i.surging.leaves(ctx, p, budgets) {
 			return objection{kind: held, why: fmt.Sprintf("Pdb prevents pod evictions (PodDisruptionBudget=%v)", r.Budgets)}, nil
 		}
 	}
 	return objection{}, nil
 }
 
-// letStay takes a node off the move. What cannot be taken off it now is taken off
-// while the move is over.
-func (c *Controller) letStay(ctx context.Context, m *move, key string) {
-	m.drop(key)
-	if m.departed {
-		c.Mirror.CancelMove([]string{key}, nil)
+// unplanned counts pods that need another node and that the move does not provide for. Once
+// replacements are launched, provisioning provides for them as for the pods of any node that is
+// leaving.
+func (m *move) unplanned(pods []*corev1.Pod, now time.Time) int {
+	n := 0
+	for _, p := range pods {
+		if m.phase == marked && !m.planned[string(p.UID)] && kube.Movable(p, now) {
+			n++
+		}
 	}
-	if err := c.unmark(ctx, key, c.restOf(m, key)); err != nil {
-		c.Log.Error(err, "could not take the marks off a node, trying again", "move", m.id, "nodeclaim", key)
-	}
+	return n
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
@@ -16,75 +16,66 @@ import (
 
 	"github.com/karve-dev/karve/controller/lookup"
 	"github.com/karve-dev/karve/controller/write"
-	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/kube"
 )
 
-// errLeaving says that somebody else deletes the node, or did.
+// errLeaving says that the node is being deleted, or gone.
 var errLeaving = errors.New("the node is leaving already")
 
-// markAll writes on every node of the move that it is to go. One that refuses ends a
-// move that buys; others go on without it.
-func (c *Controller) markAll(ctx context.Context, m *move) (phase, error) {
-	text := m.mark().String()
-	failed := c.each(m.Nodes, func(key string) error { return c.markNode(ctx, key, text, string(m.Cause)) })
+// mark marks and taints every node of the move.
+func (x *executor) mark(ctx context.Context, m *move) conclusion {
+	mark := m.mark().String()
+	failed := forEach(m.Nodes, func(key string) error { return x.marks.add(ctx, key, mark, string(m.Cause)) })
 	if err := ctx.Err(); err != nil {
-		return marking, err
+		return conclusion{next: marking, err: err}
 	}
+	return afterMarking(m, failed)
+}
+
+// afterMarking has a move that needs replacements taken back if a node could not be marked; others
+// go on without it.
+func afterMarking(m *move, errs map[string]error) conclusion {
+	c := conclusion{next: marked}
 	for _, key := range m.Nodes {
-		switch err := failed[key]; {
+		switch err := errs[key]; {
 		case err == nil || errors.Is(err, errLeaving):
-		case m.buys():
-			c.Log.Error(err, "could not mark a node", "move", m.id, "nodeclaim", key)
-			return c.fail(m, err.Error()), nil
+		case m.replaces():
+			c = failed(m, err.Error())
+			c.effects = slices.Insert(c.effects, 0, effect(reportMarkFailed{key: key, err: err}))
+			return c
 		default:
-			c.Log.Error(err, "could not mark a node, going on with the others", "move", m.id, "nodeclaim", key)
-			c.letStay(ctx, m, key)
+			c.effects = append(c.effects, reportMarkFailed{key: key, err: err, goesOn: true}, keepNode{key})
+			m.drop(key)
 		}
 	}
-	for key, err := range failed {
+	for key, err := range errs {
 		if errors.Is(err, errLeaving) {
 			m.drop(key)
 		}
 	}
 	if len(m.Nodes) == 0 {
-		return over, nil
+		c.next = ended
 	}
-	return marked, nil
+	return c
 }
 
-// each does something for every node side by side and returns what failed.
-func (c *Controller) each(keys []string, do func(key string) error) map[string]error {
-	var (
-		group  panics.Group
-		mu     sync.Mutex
-		failed = map[string]error{}
-	)
-	group.SetLimit(writers)
-	for _, key := range keys {
-		group.Go(func() error {
-			if err := do(key); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed[key] = err
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // the functions return nil; failed has it all
-	return failed
+// marker writes on claims and nodes that they take part in a move.
+type marker struct {
+	client client.Client
+	live   client.Reader
+	log    logr.Logger
 }
 
-// markNode marks the claim first: whoever finds a tainted node must find out why.
-func (c *Controller) markNode(ctx context.Context, key, text, cause string) error {
-	claim, err := c.changeClaim(ctx, key, func(claim *karpv1.NodeClaim) error {
+// add marks the claim before it taints the node: a taint must not be found without its reason.
+func (k *marker) add(ctx context.Context, key, mark, cause string) error {
+	claim, err := k.changeClaim(ctx, key, func(claim *karpv1.NodeClaim) error {
 		if claim.DeletionTimestamp != nil {
 			return errLeaving
 		}
 		if claim.Annotations == nil {
 			claim.Annotations = map[string]string{}
 		}
-		claim.Annotations[kube.MoveAnnotation] = text
+		claim.Annotations[kube.MoveAnnotation] = mark
 		return nil
 	})
 	if apierrors.IsNotFound(err) {
@@ -93,56 +84,72 @@ func (c *Controller) markNode(ctx context.Context, key, text, cause string) erro
 	if err != nil {
 		return fmt.Errorf("marking nodeclaim %s: %w", key, err)
 	}
-	if err := c.setTaint(ctx, claim, true); err != nil {
+	if err := k.setTaint(ctx, claim, true); err != nil {
 		return err
 	}
-	return c.condition(ctx, key, func(claim *karpv1.NodeClaim) {
+	return k.changeStatus(ctx, key, func(claim *karpv1.NodeClaim) {
 		claim.StatusConditions().SetTrueWithReason(karpv1.ConditionTypeDisruptionReason, cause, "")
 	})
 }
 
-// unmark takes everything off a node again, the claim's mark last: until then whoever
-// comes next knows that there is something to take off. In the same write the claim says
-// how long it rests, unless that is the zero rest.
-func (c *Controller) unmark(ctx context.Context, key string, r rest) error {
+// remove takes everything off a node again, the claim's mark last: until then the next leader
+// finds that there is something to remove. The same write says how long the node backs off, unless
+// the back-off is zero.
+func (k *marker) remove(ctx context.Context, key string, b backOff) error {
 	claim := &karpv1.NodeClaim{}
-	if err := c.Live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
+	if err := k.live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if claim.DeletionTimestamp != nil {
-		return nil // controller/termination wants the taint
+		return nil // controller/termination needs the taint
 	}
-	if err := c.setTaint(ctx, claim, false); err != nil {
+	if err := k.setTaint(ctx, claim, false); err != nil {
 		return err
 	}
-	err := c.condition(ctx, key, func(claim *karpv1.NodeClaim) {
+	err := k.changeStatus(ctx, key, func(claim *karpv1.NodeClaim) {
 		_ = claim.StatusConditions().Clear(karpv1.ConditionTypeDisruptionReason) // fails for dependents only
 	})
 	if err != nil {
 		return err
 	}
 	marked := false
-	_, err = c.changeClaim(ctx, key, func(claim *karpv1.NodeClaim) error {
+	_, err = k.changeClaim(ctx, key, func(claim *karpv1.NodeClaim) error {
 		_, marked = claim.Annotations[kube.MoveAnnotation]
 		delete(claim.Annotations, kube.MoveAnnotation)
-		r.annotate(claim)
+		b.annotate(claim)
 		return nil
 	})
 	if client.IgnoreNotFound(err) == nil {
 		return nil
 	}
-	if !marked { // it merely rests without saying so
-		c.Log.Error(err, "could not write down that a move failed", "nodeclaim", key)
+	if !marked { // only the back-off is not written
+		k.log.Error(err, "could not write on a nodeclaim that a move of it failed", "nodeclaim", key)
 		return nil
 	}
 	return fmt.Errorf("taking the mark off nodeclaim %s: %w", key, err)
 }
 
+// replace changes the mark of a claim that has one.
+func (k *marker) replace(ctx context.Context, key, mark string, b backOff) error {
+	_, err := k.changeClaim(ctx, key, func(claim *karpv1.NodeClaim) error {
+		if _, marked := claim.Annotations[kube.MoveAnnotation]; !marked || claim.DeletionTimestamp != nil {
+			return nil
+		}
+		claim.Annotations[kube.MoveAnnotation] = mark
+		b.annotate(claim)
+		return nil
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("marking nodeclaim %s as one that stays: %w", key, err)
+	}
+	return nil
+}
+
 // changeClaim changes a claim's metadata over its newest version, and returns that.
-func (c *Controller) changeClaim(ctx context.Context, key string, change func(*karpv1.NodeClaim) error) (*karpv1.NodeClaim, error) {
+func (k *marker) changeClaim(ctx context.Context, key string, change func(*karpv1.NodeClaim) error) (*karpv1.NodeClaim, error) {
 	claim := &karpv1.NodeClaim{}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if err := c.Live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
+		if err := k.live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
 			return err
 		}
 		stored := claim.DeepCopy()
@@ -152,25 +159,25 @@ func (c *Controller) changeClaim(ctx context.Context, key string, change func(*k
 		if maps.Equal(stored.Annotations, claim.Annotations) {
 			return nil
 		}
-		return c.Client.Patch(ctx, claim, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
+		return k.client.Patch(ctx, claim, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
 	})
 	return claim, err
 }
 
-// condition changes a claim's status over its newest version; one that is gone has none.
-func (c *Controller) condition(ctx context.Context, key string, change func(*karpv1.NodeClaim)) error {
+// changeStatus changes a claim's status over its newest version; one that is gone has none.
+func (k *marker) changeStatus(ctx context.Context, key string, change func(*karpv1.NodeClaim)) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		claim := &karpv1.NodeClaim{}
-		if err := c.Live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
+		if err := k.live.Get(ctx, client.ObjectKey{Name: key}, claim); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		stored := claim.DeepCopy()
 		change(claim)
-		return unwrapConflict(write.Status(ctx, c.Client, claim, stored))
+		return unwrapConflict(write.Status(ctx, k.client, claim, stored))
 	})
 }
 
-// unwrapConflict makes a lost race known to retry, which does not look inside.
+// unwrapConflict unwraps a conflict for package retry, which does not look inside errors.
 func unwrapConflict(err error) error {
 	var status *apierrors.StatusError
 	if apierrors.IsConflict(err) && errors.As(err, &status) {
@@ -179,9 +186,9 @@ func unwrapConflict(err error) error {
 	return err
 }
 
-// setTaint keeps new pods away from the claim's nodes, or lets them in again.
-func (c *Controller) setTaint(ctx context.Context, claim *karpv1.NodeClaim, on bool) error {
-	nodes, err := lookup.NodesOf(ctx, c.Client, claim)
+// setTaint taints the claim's nodes, or untaints them.
+func (k *marker) setTaint(ctx context.Context, claim *karpv1.NodeClaim, on bool) error {
+	nodes, err := lookup.NodesOf(ctx, k.client, claim)
 	if err != nil {
 		return err
 	}
@@ -189,18 +196,18 @@ func (c *Controller) setTaint(ctx context.Context, claim *karpv1.NodeClaim, on b
 		return errLeaving
 	}
 	for i := range nodes {
-		if err := c.taintNode(ctx, nodes[i].Name, on); err != nil {
+		if err := k.taintNode(ctx, nodes[i].Name, on); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Controller) taintNode(ctx context.Context, name string, on bool) error {
+func (k *marker) taintNode(ctx context.Context, name string, on bool) error {
 	changed := false
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node := &corev1.Node{}
-		if err := c.Live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		if err := k.live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 			return err
 		}
 		if node.DeletionTimestamp != nil {
@@ -214,7 +221,7 @@ func (c *Controller) taintNode(ctx context.Context, name string, on bool) error 
 		if on {
 			node.Spec.Taints = append(node.Spec.Taints, karpv1.DisruptedNoScheduleTaint)
 		}
-		return c.Client.Patch(ctx, node, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
+		return k.client.Patch(ctx, node, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
 	})
 	switch {
 	case apierrors.IsNotFound(err) || errors.Is(err, errLeaving):
@@ -225,9 +232,9 @@ func (c *Controller) taintNode(ctx context.Context, name string, on bool) error 
 	case err != nil:
 		return fmt.Errorf("changing the taints of node %s: %w", name, err)
 	case changed && on:
-		c.Log.Info("tainted node", "node", name, "taint", karpv1.DisruptedTaintKey)
+		k.log.Info("tainted node", "node", name, "taint", karpv1.DisruptedTaintKey)
 	case changed:
-		c.Log.Info("untainted node", "node", name, "taint", karpv1.DisruptedTaintKey)
+		k.log.Info("untainted node", "node", name, "taint", karpv1.DisruptedTaintKey)
 	}
 	return nil
 }

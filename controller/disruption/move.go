@@ -1,18 +1,14 @@
 package disruption
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karve-dev/karve/engine/disrupt"
-	"github.com/karve-dev/karve/internal/panics"
+	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/kube"
 )
 
@@ -20,39 +16,34 @@ import (
 type phase string
 
 const (
-	// chosen moves wait until they have been right for a while. Nothing is written yet.
+	// chosen moves wait until they have been valid for a while. Nothing is written yet.
 	chosen phase = "chosen"
-	// marking writes on claims and nodes that they are to go.
+	// marking writes on claims and nodes that they will be disrupted.
 	marking phase = "marking"
-	// marked moves have nodes that take no more pods, and are looked at once more.
+	// marked moves have nodes that accept no more pods. They are looked at past the cache.
 	marked phase = "marked"
-	// buying creates what takes the nodes' place.
-	buying phase = "buying"
-	// waiting is until all of that is ready for pods.
-	waiting phase = "waiting"
-	// deleting asks the nodes to go. There is no way back.
+	// launching creates the replacements.
+	launching phase = "launching"
+	// awaiting waits until all replacements are ready for pods.
+	awaiting phase = "awaiting"
+	// deleting deletes the NodeClaims. From then on the move cannot be taken back.
 	deleting phase = "deleting"
 	// undoing takes everything back.
 	undoing phase = "undoing"
-	// over is for as long as the mirror still shows marks that were taken off.
-	over phase = "over"
+	// ended moves remain while the mirror still shows marks that were removed.
+	ended phase = "ended"
 )
+
+// supply is whether replacements could be had.
+type supply int
 
 const (
-	// shortestWait and longestWait bound how long replacements may take from their creation
-	// to get ready; between them it is perClaim for each of the moves' claims. After the
-	// longest their room counts no more, and would be bought twice.
-	shortestWait, longestWait = 10 * time.Minute, kube.StuckAfter
-	perClaim                  = 80 * time.Millisecond
-	// insists is for how long a write that is refused is tried before the node is given up.
-	insists = time.Minute
-	// movers bounds how many moves are worked on at once, writers the nodes of each.
-	movers, writers = 20, 20
-	// mostSurprises is how often a move is decided anew because pods came.
-	mostSurprises = 3
+	supplyUnknown supply = iota
+	supplyFailed
+	supplyReady
 )
 
-// move is one decision on its way.
+// move is a disrupt.Move and how far it has come.
 type move struct {
 	disrupt.Move
 	id    string
@@ -60,44 +51,112 @@ type move struct {
 	since time.Time // it is in the phase
 	round int       // in which the phase began
 	begun time.Time // it was chosen, or marked by an earlier process
-	// sought is when the search began that found it, zero when that was an earlier process's.
-	sought time.Time
-	// purchases are the claims in place of the nodes, in the order of Launches.
-	purchases []purchase
-	// pods are the UIDs of those the move knows.
-	pods map[string]bool
-	// gone are the nodes that were deleted or taken off the move; all is every node
-	// that was ever part of it.
+	// searched is when the search began that found the move; zero for one of an earlier process.
+	searched time.Time
+	// replacements are in the order of Launches.
+	replacements []replacement
+	// planned are the UIDs of the pods that the move provides for.
+	planned map[string]bool
+	// gone are the nodes that were deleted or left the move; all is every node that was ever part
+	// of it.
 	gone map[string]bool
 	all  []string
-	// tired are nodes to leave alone for a while; starved is set when what was to take
-	// their place could not be had.
-	tired   map[string]rest
-	starved bool
-	// renounced is set once the marks say that the move is taken back.
-	renounced bool
-	// supplied is set once all of it is ready.
-	supplied bool
-	// surprised is set when pods came to its nodes that it must provide for first;
-	// surprises counts how often.
-	surprised bool
-	surprises int
-	// displaces is what its pods have yet to prove, once the nodes were asked to go.
-	displaces *unproved
-	// departed is set once decisions count the nodes as leaving.
-	departed bool
+	// failed are back-offs that are not recorded yet, by node, and supply is what the move tells
+	// about NodePools: moves run concurrently, Controller.record collects both.
+	failed map[string]backOff
+	supply supply
+	// marksSayUndone is set once the marks say that the move is taken back.
+	marksSayUndone bool
+	// recheck is set when pods arrived that the move must provide for first; rechecks counts how
+	// often.
+	recheck  bool
+	rechecks int
+	// displaced is what the move displaced, once its nodes are being deleted.
+	displaced *displacement
+	// begunInMirror is set once decisions count the nodes as leaving.
+	begunInMirror bool
+}
+
+// replacement is a NodeClaim that is launched in place of the move's nodes.
+type replacement struct {
+	claim  *karpv1.NodeClaim
+	launch schedule.Launch // zero when an earlier process launched it
+}
+
+func newMove(d disrupt.Move, id string, now time.Time, round int) *move {
+	m := &move{Move: d, id: id, begun: now, gone: map[string]bool{}, all: slices.Clone(d.Nodes)}
+	m.notePlanned()
+	m.enter(chosen, now, round)
+	return m
 }
 
 func (m *move) enter(p phase, now time.Time, round int) { m.phase, m.since, m.round = p, now, round }
 
-// buys reports whether the move needs replacements: then it is all or nothing.
-func (m *move) buys() bool { return m.replacements() > 0 }
+// inProgress reports whether the move disrupts nodes that may leave it by themselves.
+func (m *move) inProgress() bool { return m.phase != chosen && m.phase != undoing && m.phase != ended }
 
-func (m *move) replacements() int { return max(len(m.Launches), len(m.purchases)) }
+// notePlanned notes the pods that the move provides for.
+func (m *move) notePlanned() {
+	m.planned = map[string]bool{}
+	for _, r := range m.Receivers {
+		for _, p := range r.Pods {
+			m.planned[p.UID] = true
+		}
+	}
+	for _, l := range m.Launches {
+		for _, p := range l.Pods {
+			m.planned[p.UID] = true
+		}
+	}
+}
 
-// decision is what Karpenter calls it.
+// drop takes nodes off the move. It does not change a list of m.Nodes that is being read.
+func (m *move) drop(keys ...string) {
+	if len(keys) == 0 {
+		return
+	}
+	for _, key := range keys {
+		m.gone[key] = true
+	}
+	m.Nodes = slices.DeleteFunc(slices.Clone(m.Nodes), func(key string) bool { return m.gone[key] })
+}
+
+// replaces reports whether the move needs replacements. Then either all its nodes go or none.
+func (m *move) replaces() bool { return m.replacementCount() > 0 }
+
+func (m *move) replacementCount() int { return max(len(m.Launches), len(m.replacements)) }
+
+// replacementNames are the names of the replacements' claims.
+func (m *move) replacementNames() []string {
+	names := make([]string, 0, len(m.replacements))
+	for _, r := range m.replacements {
+		names = append(names, r.claim.Name)
+	}
+	return names
+}
+
+// replacementPools are the NodePools of the replacements.
+func (m *move) replacementPools() map[string]bool {
+	pools := map[string]bool{}
+	for _, r := range m.replacements {
+		pools[r.claim.Labels[karpv1.NodePoolLabelKey]] = true
+	}
+	return pools
+}
+
+// mark is what the NodeClaims of the move's nodes say.
+func (m *move) mark() kube.MoveMark {
+	return kube.MoveMark{ID: m.id, Replacements: m.replacementCount(), Cause: string(m.Cause), Since: m.begun}
+}
+
+// consolidates reports whether the move consolidates. Such a move can wait.
+func (m *move) consolidates() bool {
+	return m.Cause == disrupt.Empty || m.Cause == disrupt.Underutilized
+}
+
+// decision is Karpenter's word for what the move does.
 func (m *move) decision() string {
-	if m.buys() {
+	if m.replaces() {
 		return "replace"
 	}
 	return "delete"
@@ -119,69 +178,33 @@ func (m *move) kind() string {
 // reason is the cause as metrics and claims spell it.
 func (m *move) reason() string { return strings.ToLower(string(m.Cause)) }
 
-// patient reports whether the move can wait: nobody asked for it.
-func (m *move) patient() bool { return m.Cause == disrupt.Empty || m.Cause == disrupt.Underutilized }
-
-func newMove(d disrupt.Move, id string, now time.Time, round int) *move {
-	m := &move{Move: d, id: id, begun: now, gone: map[string]bool{}, all: slices.Clone(d.Nodes)}
-	m.know()
-	m.enter(chosen, now, round)
-	return m
+// underway is the move as decisions count it. Once the mirror knows where its pods go, the
+// snapshot says so itself.
+func (m *move) underway() disrupt.Move {
+	u := m.Move
+	if m.begunInMirror || m.phase == undoing {
+		u.Receivers, u.Launches = nil, nil
+	}
+	return u
 }
 
-// know notes whom the move takes along.
-func (m *move) know() {
-	m.pods = map[string]bool{}
-	for _, h := range m.Receivers {
-		for _, p := range h.Pods {
-			m.pods[p.UID] = true
-		}
-	}
-	for _, l := range m.Launches {
-		for _, p := range l.Pods {
-			m.pods[p.UID] = true
-		}
-	}
+// moves are those in progress. The zero moves are none.
+type moves struct {
+	byID map[string]*move
 }
 
-// drop takes nodes off the move; who goes through m.Nodes at the moment sees them all.
-func (m *move) drop(keys ...string) {
-	if len(keys) == 0 {
-		return
-	}
-	for _, key := range keys {
-		m.gone[key] = true
-	}
-	m.Nodes = slices.DeleteFunc(slices.Clone(m.Nodes), func(key string) bool { return m.gone[key] })
-}
+func (s *moves) add(m *move) { s.byID = with(s.byID, m.id, m) }
 
-// advance takes every move as far as it will go now.
-func (c *Controller) advance(ctx context.Context, s *sight) error {
-	var (
-		group panics.Group
-		mu    sync.Mutex
-		errs  []error
-	)
-	group.SetLimit(movers)
-	for _, m := range c.inOrder() {
-		group.Go(func() error {
-			if err := c.proceed(ctx, m, s); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // the functions return nil; errs has it all
-	c.settle(s)
-	return errors.Join(errs...)
-}
+func (s *moves) remove(m *move) { delete(s.byID, m.id) }
+
+func (s *moves) len() int { return len(s.byID) }
+
+func (s *moves) has(id string) bool { return s.byID[id] != nil }
 
 // inOrder lists the moves, oldest first.
-func (c *Controller) inOrder() []*move {
-	all := make([]*move, 0, len(c.moves))
-	for _, m := range c.moves {
+func (s *moves) inOrder() []*move {
+	all := make([]*move, 0, len(s.byID))
+	for _, m := range s.byID {
 		all = append(all, m)
 	}
 	slices.SortFunc(all, func(a, b *move) int {
@@ -193,120 +216,30 @@ func (c *Controller) inOrder() []*move {
 	return all
 }
 
-// proceed goes from phase to phase until one has to wait.
-func (c *Controller) proceed(ctx context.Context, m *move, s *sight) error {
-	for {
-		next, err := c.step(ctx, m, s)
-		if err != nil {
-			return fmt.Errorf("move %s of %d nodes (%s), %s: %w", m.id, len(m.all), m.Cause, m.phase, err)
+// nodes are all nodes that moves have or had.
+func (s *moves) nodes() map[string]bool {
+	keys := map[string]bool{}
+	for _, m := range s.byID {
+		for _, key := range m.all {
+			keys[key] = true
 		}
-		if next == m.phase {
-			return nil
-		}
-		m.enter(next, s.now, s.round)
 	}
+	return keys
 }
 
-func (c *Controller) step(ctx context.Context, m *move, s *sight) (phase, error) {
-	if m.phase != chosen && m.phase != undoing && m.phase != over {
-		m.drop(s.left(m)...)
-		if len(m.Nodes) == 0 {
-			return over, nil
-		}
-	}
-	switch m.phase {
-	case marking:
-		return c.markAll(ctx, m)
-	case marked:
-		return c.secondLook(ctx, m, s)
-	case buying:
-		return c.buy(ctx, m)
-	case waiting:
-		return c.await(ctx, m, s)
-	case deleting:
-		return c.remove(ctx, m, s)
-	case undoing:
-		return c.undo(ctx, m, s)
-	case over:
-		return over, c.tidy(ctx, m, s)
-	}
-	return m.phase, nil
-}
+const (
+	// shortestReady and longestReady bound how long replacements may take from their creation
+	// to get ready; between them it is readyPerNode for each of the moves' nodes. After the
+	// longest, the snapshot counts their capacity no more, and it would be launched twice.
+	shortestReady, longestReady = 10 * time.Minute, kube.StuckAfter
+	readyPerNode                = 80 * time.Millisecond
+)
 
-// settle ends moves of which nothing is to be seen any more, and has what failed rest.
-func (c *Controller) settle(s *sight) {
-	for id, m := range c.moves {
-		c.rests.set(m.tired)
-		if m.starved {
-			c.rests.pools(m.suppliers(), s)
-		}
-		if m.supplied {
-			c.rests.relieve(m.suppliers())
-		}
-		m.tired, m.starved, m.supplied = nil, false, false
-		if m.phase == over {
-			c.relapses.watch(m.displaces)
-			m.displaces = nil
-		}
-		if m.phase == over && s.clean(m) {
-			delete(c.moves, id)
-			c.search.wake = s.now // budgets have room again
-		}
+// readyWithin is how long replacements may take.
+func (s *moves) readyWithin() time.Duration {
+	nodes := 0
+	for _, m := range s.byID {
+		nodes += len(m.all)
 	}
-}
-
-// suppliers are the pools that the move buys in.
-func (m *move) suppliers() map[string]bool {
-	pools := map[string]bool{}
-	for _, p := range m.purchases {
-		pools[p.claim.Labels[karpv1.NodePoolLabelKey]] = true
-	}
-	return pools
-}
-
-// patience is how long replacements may take.
-func (c *Controller) patience() time.Duration {
-	claims := 0
-	for _, m := range c.moves {
-		claims += len(m.all)
-	}
-	return min(max(time.Duration(claims)*perClaim, shortestWait), longestWait)
-}
-
-// await lets the nodes go once all that takes their place is ready.
-func (c *Controller) await(ctx context.Context, m *move, s *sight) (phase, error) {
-	for _, p := range m.purchases {
-		machine, known := c.Mirror.Machine(p.claim.Name)
-		if !known || machine.Claim.DeletionTimestamp != nil {
-			gone, err := c.vanished(ctx, p.claim)
-			if err != nil || !gone {
-				return waiting, err
-			}
-			m.starved = true
-			return c.fail(m, fmt.Sprintf("replacement %s is gone", p.claim.Name)), nil
-		}
-		if !ready(machine) {
-			if limit := c.patience(); s.now.Sub(machine.Claim.CreationTimestamp.Time) > limit {
-				m.starved = true
-				return c.fail(m, fmt.Sprintf("replacement %s is not ready after %s", p.claim.Name, limit)), nil
-			}
-			c.tellWaiting(m, machine.Claim)
-			return waiting, nil
-		}
-	}
-	found, err := c.objections(ctx, m)
-	if err != nil {
-		return waiting, err
-	}
-	if len(found) > 0 {
-		return c.yield(m, found[0]), nil
-	}
-	m.supplied = true
-	return deleting, nil
-}
-
-// ready reports whether a replacement takes pods: initialized for good, and its kubelet has
-// not stopped answering while others were waited for.
-func ready(m kube.Machine) bool {
-	return kube.ConditionTrue(m.Claim, karpv1.ConditionTypeInitialized) && m.Node != nil && kube.Ready(m.Node)
+	return min(max(time.Duration(nodes)*readyPerNode, shortestReady), longestReady)
 }

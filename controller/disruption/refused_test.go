@@ -49,7 +49,7 @@ func TestDeletionIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, s := scripted(t, 2, disrupt.Drifted)
 		stays := e.Claims()[0]
-		e.Disrupt = func(c *disruption.Controller) {
+		e.Disrupt = func(c *disruption.Options) {
 			c.Search, c.Recheck = s.search, s.recheck
 			c.Client = refusing(e, c.Client, stays.Name)
 		}

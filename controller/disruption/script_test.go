@@ -111,7 +111,7 @@ func scripted(t *testing.T, n int, cause disrupt.Cause) (*controllertest.Env, *s
 	t.Helper()
 	e := controllertest.New(t, memory.Options{Create: 2 * time.Second, Delete: time.Second})
 	s := &script{e: e, cause: cause, off: true}
-	e.Disrupt = func(c *disruption.Controller) { c.Search, c.Recheck = s.search, s.recheck }
+	e.Disrupt = func(c *disruption.Options) { c.Search, c.Recheck = s.search, s.recheck }
 	e.Restart()
 	e.Pace = 5 * time.Second
 	e.Create(controllertest.Pool("web", "30s"))

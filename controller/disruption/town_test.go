@@ -57,7 +57,7 @@ type app struct {
 func newTown(t *testing.T, seed uint64) *town {
 	w := &town{rng: rand.New(rand.NewPCG(seed, 0x70)), going: map[string]bool{}, guarded: map[types.UID]string{}, pdbs: map[string]int{}}
 	w.Env = controllertest.New(t, memory.Options{Create: 20 * time.Second, Delete: 5 * time.Second})
-	w.Disrupt = func(c *disruption.Controller) {
+	w.Disrupt = func(c *disruption.Options) {
 		c.Search, c.Recheck = disrupt.Search, disrupt.Recheck
 		c.Settings, c.Validation = disrupt.Settings{SpotToSpot: true}, 15*time.Second
 		w.Termination.Evictor = termination.NewEvictor(w.judge(), w.Events, w.Metrics, w.Termination.Log)

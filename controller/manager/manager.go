@@ -93,7 +93,7 @@ type Options struct {
 	// leader renews in two thirds of it and others ask every seventh.
 	LeaseDuration time.Duration
 
-	// DisruptEvery, CollectEvery and CollectGrace: see disruption.Controller and
+	// DisruptEvery, CollectEvery and CollectGrace: see disruption.Options and
 	// gc.Collector. Zero means 1 s, 30 s and 1 min.
 	DisruptEvery, CollectEvery, CollectGrace time.Duration
 
@@ -328,11 +328,11 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 			Client: m.Client(), Mirror: m.mirror, Catalog: keeper, Batches: batches,
 			Events: recorder, Metrics: set, Log: o.Log.WithName("provisioner"), Buffers: m.buffers,
 		}},
-		{"disruption", &disruption.Controller{
+		{"disruption", disruption.New(disruption.Options{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Mirror: m.mirror, Catalog: keeper,
 			Events: recorder, Metrics: set, Log: o.Log.WithName("disruption"), Buffers: m.buffers,
 			Settings: o.Disruption, Validation: o.Validation, Every: o.DisruptEvery, Surges: m.surges,
-		}},
+		})},
 		{"nodeclaim.garbagecollection", &gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),

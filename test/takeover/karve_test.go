@@ -81,7 +81,7 @@ func (c *cluster) start() *karve {
 		&observe.Reconciler{Client: c.api, Observer: cloud, Class: class},
 	}
 	k.provisioner = &provision.Provisioner{Client: c.api, Mirror: k.mirror, Catalog: keeper, Batches: provision.NewBatcher(0, 0), Events: recorder, Metrics: set, Log: log}
-	k.disruption = &disruption.Controller{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Events: recorder, Metrics: set, Log: log, Settings: disrupt.Defaults()}
+	k.disruption = disruption.New(disruption.Options{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Events: recorder, Metrics: set, Log: log, Settings: disrupt.Defaults()})
 	k.collector = &gc.Collector{Client: c.api, Live: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class, Tidier: cloud, Candid: cloud, Recognizer: cloud}
 	k.feed()
 	k.mirror.Fed()

@@ -39,8 +39,8 @@ func newStubborn(t *testing.T, cause disrupt.Cause) *stubborn {
 		}
 		return s.search(w, d, from)
 	}
-	e.Disrupt = func(d *disruption.Controller) { d.Search, d.Recheck = decide, s.recheck }
-	e.Disruption.Search = decide
+	e.Disrupt = func(d *disruption.Options) { d.Search, d.Recheck = decide, s.recheck }
+	e.Restart()
 	c.own()
 	s.off = false
 	return c
@@ -173,7 +173,7 @@ func TestConsolidationInVain(t *testing.T) {
 			t.Errorf("%v consolidations counted as undone", undone)
 		}
 		texts := strings.Join(c.EventTexts("web"), "\n")
-		if !strings.Contains(texts, "ConsolidationUndone: A consolidation did not come true") || !strings.Contains(texts, "left alone for 2m0s") {
+		if !strings.Contains(texts, "ConsolidationUndone: A consolidation was undone") || !strings.Contains(texts, "left alone for 2m0s") {
 			t.Errorf("the pool was told:\n%s", texts)
 		}
 

@@ -22,17 +22,17 @@ func TestPoolRestsAfterFailuresInARow(t *testing.T) {
 		"and begins a row of its own": {"ffsfff", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var r rests
+			var b backOffs
 			for round, what := range tc.course {
-				s := &sight{now: now, round: round + 1}
+				s := &view{now: now, round: round + 1}
 				if what == 's' {
-					r.relieve(pools)
+					b.poolsSucceeded(pools)
 					continue
 				}
-				r.pools(pools, s)
-				r.pools(pools, s) // two moves at once
+				b.poolsFailed(pools, s)
+				b.poolsFailed(pools, s) // two moves at once
 			}
-			if got := r.byPool["web"].Until.Sub(now); max(got, 0) != tc.rest {
+			if got := b.pool("web").Until.Sub(now); max(got, 0) != tc.rest {
 				t.Errorf("after %s the pool rests for %s, want %s", tc.course, got, tc.rest)
 			}
 		})

@@ -16,10 +16,10 @@ import (
 )
 
 // decided is scripted, but karve decides itself.
-func decided(t *testing.T, n int, change func(*disruption.Controller)) *controllertest.Env {
+func decided(t *testing.T, n int, change func(*disruption.Options)) *controllertest.Env {
 	t.Helper()
 	e, _ := scripted(t, n, disrupt.Underutilized)
-	e.Disrupt = func(c *disruption.Controller) {
+	e.Disrupt = func(c *disruption.Options) {
 		c.Validation = 15 * time.Second
 		if change != nil {
 			change(c)
@@ -37,7 +37,7 @@ func decided(t *testing.T, n int, change func(*disruption.Controller)) *controll
 func TestConsolidationIsToldAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
-		e := decided(t, 2, func(c *disruption.Controller) {
+		e := decided(t, 2, func(c *disruption.Options) {
 			c.Log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 		})
 		nodes := e.Nodes()

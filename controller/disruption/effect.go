@@ -1,0 +1,134 @@
+package disruption
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/kube"
+)
+
+// conclusion is what follows from what a phase did: effects, which executor.perform has in their
+// order, and the next phase. The move stays in its phase when there is an error.
+type conclusion struct {
+	next    phase
+	effects []effect
+	err     error
+}
+
+// effect is one change to the cluster, the mirror or the back-offs, or one report. It is one of the
+// types below.
+type effect any
+
+// Effects that change something.
+type (
+	// setBackOff has nodes of the move be left alone for a while.
+	setBackOff struct{ keys []string }
+	// beginMove has decisions count the nodes as leaving, and promises their pods capacity.
+	beginMove struct{}
+	// keepNode takes the marks off a node that left the move.
+	keepNode struct{ key string }
+)
+
+// Effects that report something, by events, metrics and the log; see reporter.
+type (
+	// reportChosen: the move begins once it has been valid for a while.
+	reportChosen struct{ view *view }
+	// reportRejected: the move is not valid any more for so many of its nodes.
+	reportRejected struct {
+		key, why string
+		nodes    int
+	}
+	// reportMarkFailed: a node could not be marked; the others go on if goesOn.
+	reportMarkFailed struct {
+		key    string
+		err    error
+		goesOn bool
+	}
+	// reportKept: one node stays, the others go on.
+	reportKept struct{ key, why string }
+	// reportStarting: the nodes will be disrupted.
+	reportStarting struct{}
+	// reportLaunched: the NodeClaim of a replacement was created.
+	reportLaunched struct{ replacement replacement }
+	// reportLaunchFailed: NodeClaims of replacements could not be created.
+	reportLaunchFailed struct{ err error }
+	// reportAwaiting: a replacement is not ready yet.
+	reportAwaiting struct{ claim *karpv1.NodeClaim }
+	// reportDeleted: the NodeClaim of a node was deleted.
+	reportDeleted struct{ claim kube.Machine }
+	// reportRefused: the deletion of a node's NodeClaim was refused again and again.
+	reportRefused struct {
+		claim kube.Machine
+		err   error
+	}
+	// reportFailed: the move is taken back.
+	reportFailed struct{ why string }
+)
+
+// failed has the move taken back, and its nodes be left alone for a while.
+func failed(m *move, why string) conclusion {
+	return conclusion{next: undoing, effects: []effect{setBackOff{m.all}, reportFailed{why}}}
+}
+
+// perform has the effects of a conclusion, in their order. It is the only place where moves
+// change anything in passing from one phase to the next.
+func (x *executor) perform(ctx context.Context, m *move, c conclusion) (phase, error) {
+	for _, e := range c.effects {
+		switch e := e.(type) {
+		case setBackOff:
+			x.setBackOff(m, e.keys)
+		case beginMove:
+			x.beginMove(m)
+		case keepNode:
+			x.keepNode(ctx, m, e.key)
+		default:
+			x.report.effect(m, e)
+		}
+	}
+	return c.next, c.err
+}
+
+func (x *executor) setBackOff(m *move, keys []string) {
+	now := time.Now()
+	for _, key := range keys {
+		m.failed = with(m.failed, key, x.backOffs.next(key, now))
+	}
+}
+
+// backOffOf is the back-off of a node of the move, for its claim to say.
+func (x *executor) backOffOf(m *move, key string) backOff {
+	if b, ok := m.failed[key]; ok {
+		return b
+	}
+	return x.backOffs.node(key)
+}
+
+// beginMove tells decisions where the pods of the move's nodes go.
+func (x *executor) beginMove(m *move) {
+	d := kube.BeginMoveRequest{Nodes: m.Nodes, Homes: m.Receivers}
+	for _, r := range m.replacements {
+		d.Bought = append(d.Bought, kube.LaunchedClaim{Claim: r.claim.DeepCopy(), Choices: r.launch.Offerings, Pods: r.launch.Pods})
+	}
+	x.mirror.BeginMove(d)
+	m.begunInMirror = true
+}
+
+// cancelMove has decisions count nodes as staying again, and forget replacements that no watch
+// has shown.
+func (x *executor) cancelMove(nodes, replacements []string) {
+	x.mirror.CancelMove(slices.Clone(nodes), replacements)
+}
+
+// keepNode takes the marks off a node that left the move. Marks that cannot be removed now are
+// removed while the move has ended.
+func (x *executor) keepNode(ctx context.Context, m *move, key string) {
+	if m.begunInMirror {
+		x.cancelMove([]string{key}, nil)
+	}
+	if err := x.marks.remove(ctx, key, x.backOffOf(m, key)); err != nil {
+		x.report.log.Error(err, "could not take the marks off a node, trying again", "move", m.id, "nodeclaim", key)
+	}
+}

@@ -1,0 +1,180 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/catalog"
+	"github.com/karve-dev/karve/controller/provision"
+	"github.com/karve-dev/karve/engine/schedule"
+	"github.com/karve-dev/karve/kube"
+)
+
+// launch creates the replacements. The mirror knows of them before the API does: a batch in between
+// would promise their capacity to other pods, or launch nodes for the same pods.
+func (x *executor) launch(ctx context.Context, m *move) conclusion {
+	var err error
+	if m.replacements, err = x.launcher.draft(m.Launches, m.id); err != nil {
+		return failed(m, err.Error())
+	}
+	x.beginMove(m)
+	return afterLaunch(m, x.launcher.create(ctx, m))
+}
+
+func afterLaunch(m *move, err error) conclusion {
+	if err != nil {
+		m.supply = supplyFailed
+		c := failed(m, "creating replacements failed")
+		c.effects = append([]effect{reportLaunchFailed{err}}, c.effects...)
+		return c
+	}
+	return conclusion{next: awaiting, effects: []effect{reportStarting{}}}
+}
+
+// await waits until all replacements are ready. Then it looks at the nodes once more.
+func (x *executor) await(ctx context.Context, m *move, v *view) conclusion {
+	first, err := x.launcher.firstNotReady(ctx, m.replacements)
+	if err != nil || first.state == unseen {
+		return conclusion{next: awaiting, err: err}
+	}
+	if first.state != ready {
+		return m.awaits(first, v)
+	}
+	look := x.inspector.inspect(ctx, m)
+	m.drop(look.gone...)
+	switch {
+	case look.err != nil:
+		return conclusion{next: awaiting, err: look.err}
+	case len(look.objections) > 0:
+		return failedBy(m, look.objections[0])
+	}
+	m.supply = supplyReady
+	return conclusion{next: deleting}
+}
+
+// awaits is what follows from a replacement that is not ready.
+func (m *move) awaits(r readiness, v *view) conclusion {
+	why := fmt.Sprintf("replacement %s is gone", r.name)
+	if r.state == notReady {
+		if v.now.Sub(r.claim.CreationTimestamp.Time) <= v.readyWithin {
+			return conclusion{next: awaiting, effects: []effect{reportAwaiting{r.claim}}}
+		}
+		why = fmt.Sprintf("replacement %s is not ready after %s", r.name, v.readyWithin)
+	}
+	m.supply = supplyFailed
+	return failed(m, why)
+}
+
+// readiness is how far a replacement is.
+type readiness struct {
+	state readyState
+	name  string
+	claim *karpv1.NodeClaim // set when it is not ready
+}
+
+type readyState int
+
+const (
+	// ready replacements accept pods.
+	ready readyState = iota
+	// unseen replacements exist, but no watch has shown them yet.
+	unseen
+	gone
+	notReady
+)
+
+// launcher creates replacements and watches them.
+type launcher struct {
+	client  client.Client
+	live    client.Reader
+	mirror  *kube.Mirror
+	catalog *catalog.Keeper
+	report  *reporter
+}
+
+// draft makes the NodeClaims of a move without creating them. If that fails, it returns those that
+// were made before.
+func (l *launcher) draft(launches []schedule.Launch, id string) (drafts []replacement, err error) {
+	for _, launch := range launches {
+		pool := l.mirror.Pool(launch.Pool)
+		if pool == nil {
+			return drafts, fmt.Errorf("nodepool %q was deleted meanwhile", launch.Pool)
+		}
+		claim := provision.Draft(l.catalog, launch, pool)
+		claim.Annotations[kube.ReplacesAnnotation] = id
+		drafts = append(drafts, replacement{claim, launch})
+	}
+	return drafts, nil
+}
+
+// create creates the NodeClaims of all replacements.
+func (l *launcher) create(ctx context.Context, m *move) error {
+	byName := map[string]replacement{}
+	for _, r := range m.replacements {
+		byName[r.claim.Name] = r
+	}
+	var mu sync.Mutex
+	var errs []error
+	forEach(m.replacementNames(), func(name string) error {
+		if err := l.createOne(ctx, m, byName[name]); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		}
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+func (l *launcher) createOne(ctx context.Context, m *move, r replacement) error {
+	if err := l.client.Create(ctx, r.claim); err != nil {
+		return fmt.Errorf("creating a nodeclaim in nodepool %q to replace %d nodes: %w", r.launch.Pool, len(m.Nodes), err)
+	}
+	l.mirror.Launched(r.claim, r.launch.Offerings, nil) // its pods were promised its capacity already
+	l.report.effect(m, reportLaunched{r})
+	return nil
+}
+
+// firstNotReady returns how far the first replacement is that is not ready; ready when all are.
+func (l *launcher) firstNotReady(ctx context.Context, all []replacement) (readiness, error) {
+	for _, r := range all {
+		name := r.claim.Name
+		seen, known := l.mirror.Machine(name)
+		if !known || seen.Claim.DeletionTimestamp != nil {
+			leaving, err := l.leaving(ctx, name)
+			if err != nil || !leaving {
+				return readiness{state: unseen}, err
+			}
+			return readiness{state: gone, name: name}, nil
+		}
+		if !acceptsPods(seen) {
+			return readiness{state: notReady, name: name, claim: seen.Claim}, nil
+		}
+	}
+	return readiness{state: ready}, nil
+}
+
+// leaving reports whether a replacement is certainly gone, or being deleted.
+func (l *launcher) leaving(ctx context.Context, name string) (bool, error) {
+	claim := &karpv1.NodeClaim{}
+	err := l.live.Get(ctx, client.ObjectKey{Name: name}, claim)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for replacement %s: %w", name, err)
+	}
+	return claim.DeletionTimestamp != nil, nil
+}
+
+// acceptsPods reports whether a replacement was initialized and its kubelet has not stopped
+// answering since, while others were awaited.
+func acceptsPods(claim kube.Machine) bool {
+	return kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeInitialized) && claim.Node != nil && kube.Ready(claim.Node)
+}

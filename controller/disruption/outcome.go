@@ -1,0 +1,255 @@
+package disruption
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/karve-dev/karve/kube"
+)
+
+const (
+	// outcomeKnown is how long after the last of its nodes is gone a consolidation may still turn
+	// out to be undone.
+	outcomeKnown = 10 * time.Minute
+	// recreatedWithin is how long after the last of its nodes is gone the replacements of its pods
+	// are created at the latest: their owners create them upon eviction. Pods that are created
+	// later have another cause, such as a rollout.
+	recreatedWithin = 10 * time.Second
+	// firstPause is how long a NodePool is not consolidated after a consolidation there was undone;
+	// each further one doubles it, up to longestPause.
+	firstPause, longestPause = 30 * time.Second, 6 * time.Hour
+	// maxOpen bounds how many consolidations are watched: so many are enough to find out whether
+	// they are undone.
+	maxOpen = 1000
+)
+
+// outcomes watches consolidations whose pods kube-scheduler may yet put elsewhere, and pauses the
+// NodePools where it did.
+type outcomes struct {
+	mirror *kube.Mirror
+	report *reporter
+	off    bool // upstream's rules hold, which have no pauses
+
+	open   map[string]*displacement // by move
+	judged map[string]bool          // claims that were looked at
+	pauses map[string]pause         // by NodePool
+}
+
+// displacement is what a consolidation moved, until it is known whether the pods run where they
+// were to go.
+type displacement struct {
+	id     string
+	nodes  []string          // claims that were deleted
+	pools  map[string]bool   // theirs, without those that were paused since
+	owners map[types.UID]int // how many pods each owner of displaced pods had
+	since  time.Time         // the claims were deleted
+	until  time.Time
+}
+
+// pause is for how long a NodePool is not consolidated.
+type pause struct {
+	length time.Duration
+	until  time.Time
+}
+
+// displacedBy returns what a move displaces, before its nodes are deleted; nil for none. Only
+// consolidations count: the other moves must be made whatever kube-scheduler does.
+func (o *outcomes) displacedBy(m *move, v *view) *displacement {
+	if !m.consolidates() || o.off {
+		return nil
+	}
+	owners := map[types.UID]bool{}
+	d := &displacement{id: m.id, nodes: m.Nodes, pools: map[string]bool{}, since: v.now}
+	for _, key := range m.Nodes {
+		claim := v.claims[key]
+		d.pools[claim.World.Pool] = true
+		for _, p := range claim.Pods {
+			if owner := kube.OwnerOf(p); owner != "" && boundToNode(p) {
+				owners[owner] = true
+			}
+		}
+	}
+	if len(owners) == 0 {
+		return nil
+	}
+	d.owners = o.mirror.Strength(owners)
+	return d
+}
+
+// watch begins to watch what becomes of a consolidation.
+func (o *outcomes) watch(d *displacement) {
+	if d == nil || len(o.open) >= maxOpen {
+		return
+	}
+	o.open = with(o.open, d.id, d)
+}
+
+// pause returns the NodePool's pause; false when there is none.
+func (o *outcomes) pause(pool string) (pause, bool) {
+	p, ok := o.pauses[pool]
+	return p, ok
+}
+
+// pausedUntil returns until when the NodePool is not consolidated, zero when it never was paused.
+func (o *outcomes) pausedUntil(pool string) time.Time { return o.pauses[pool].until }
+
+// judge finds consolidations that were undone, which is when nodes had to be launched for pods
+// that they displaced, and pauses their NodePools.
+func (o *outcomes) judge(v *view) {
+	o.forget(v)
+	for _, x := range o.confirm(o.suspects(v)) {
+		for _, pool := range slices.Sorted(maps.Keys(x.of.pools)) {
+			if o.extendPause(pool, v.now) {
+				o.report.undone(x, pool, o.pauses[pool].length)
+			}
+		}
+	}
+}
+
+// forget ends the watch over consolidations that came true, and deletes the pauses of NodePools
+// where nothing was undone for long.
+func (o *outcomes) forget(v *view) {
+	unknown := map[string]bool{}
+	for id, d := range o.open {
+		if d.until.IsZero() || v.exists(d.nodes) { // its nodes are still draining
+			d.until = v.now.Add(outcomeKnown)
+		}
+		if v.now.After(d.until) || len(d.pools) == 0 {
+			delete(o.open, id)
+		}
+		for pool := range d.pools {
+			unknown[pool] = true
+		}
+	}
+	maps.DeleteFunc(o.pauses, func(pool string, p pause) bool {
+		return !unknown[pool] && v.now.Sub(p.until) > max(2*p.length, forgetAfter)
+	})
+}
+
+// suspect is a claim that was launched for a pod like those that a consolidation displaced.
+type suspect struct {
+	of    *displacement
+	claim string
+	pod   *corev1.Pod
+}
+
+// suspects looks once at every claim that was launched since the oldest consolidation whose
+// outcome is unknown, in the order of names.
+func (o *outcomes) suspects(v *view) []suspect {
+	if len(o.open) == 0 {
+		o.judged = nil
+		return nil
+	}
+	var found []suspect
+	judged := map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(v.claims)) {
+		claim := v.claims[key]
+		if claim.Claim.Annotations[kube.ReplacesAnnotation] != "" || !o.sinceAny(claim.Claim.CreationTimestamp.Time) {
+			continue
+		}
+		judged[key] = o.judged[key] || claim.Promised > 0
+		if !judged[key] || o.judged[key] {
+			continue // not known yet for which pods it was launched, or looked at before
+		}
+		found = append(found, o.suspectsOf(claim, v)...)
+	}
+	o.judged = judged
+	return found
+}
+
+// sinceAny reports whether a claim of that time may have been launched for displaced pods.
+func (o *outcomes) sinceAny(created time.Time) bool {
+	for _, d := range o.open {
+		if d.before(created) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *outcomes) suspectsOf(claim kube.Machine, v *view) []suspect {
+	var found []suspect
+	for _, p := range o.mirror.PromisedTo(claim.Claim.Name) {
+		for _, d := range o.open {
+			if !d.before(claim.Claim.CreationTimestamp.Time) || !d.displaced(p, v) {
+				continue
+			}
+			found = append(found, suspect{of: d, claim: claim.Claim.Name, pod: p})
+		}
+	}
+	return found
+}
+
+// before reports whether a claim was created after the nodes were deleted. Creation timestamps
+// have a resolution of a second.
+func (d *displacement) before(created time.Time) bool {
+	return !created.Before(d.since.Truncate(time.Second))
+}
+
+// displaced reports whether the pod may be one that the consolidation moved, and not one that runs
+// on another node that is being deleted.
+func (d *displacement) displaced(p *corev1.Pod, v *view) bool {
+	if d.owners[kube.OwnerOf(p)] == 0 {
+		return false
+	}
+	if created := p.CreationTimestamp.Time; !d.until.IsZero() && created.After(d.until.Add(recreatedWithin-outcomeKnown)) {
+		return false
+	}
+	return p.Spec.NodeName == "" || slices.ContainsFunc(d.nodes, func(key string) bool {
+		return v.claims[key].World.Name == p.Spec.NodeName
+	})
+}
+
+// confirm leaves out pods of owners that were scaled up meanwhile: additional pods were not
+// displaced.
+func (o *outcomes) confirm(all []suspect) []suspect {
+	if len(all) == 0 {
+		return nil
+	}
+	owners := map[types.UID]bool{}
+	for _, x := range all {
+		owners[kube.OwnerOf(x.pod)] = true
+	}
+	pods := o.mirror.Strength(owners)
+	return slices.DeleteFunc(all, func(x suspect) bool {
+		owner := kube.OwnerOf(x.pod)
+		return pods[owner] > x.of.owners[owner]
+	})
+}
+
+// extendPause pauses the NodePool, twice as long as the last time, and reports whether it was not
+// paused already. Consolidations from before the pause do not count for it again.
+func (o *outcomes) extendPause(pool string, now time.Time) bool {
+	for _, d := range o.open {
+		delete(d.pools, pool)
+	}
+	p := o.pauses[pool]
+	if now.Before(p.until) {
+		return false
+	}
+	p.length = min(max(2*p.length, firstPause), longestPause)
+	p.until = now.Add(p.length)
+	o.pauses = with(o.pauses, pool, p)
+	return true
+}
+
+// restorePause records the pause that an earlier process wrote on a NodePool, at most longestPause
+// from now.
+func (o *outcomes) restorePause(pool string, written kube.Lull, now time.Time) {
+	p := pause{until: written.Until}
+	p.length = min(time.Duration(min(written.Seconds, int(longestPause/time.Second)))*time.Second, longestPause)
+	if latest := now.Add(longestPause); p.until.After(latest) {
+		p.until = latest
+	}
+	o.pauses = with(o.pauses, pool, p)
+}
+
+// boundToNode reports whether the pod would need another node if this one goes: it has not
+// finished, and it is none that every node has.
+func boundToNode(p *corev1.Pod) bool {
+	return !kube.Terminal(p) && !kube.OwnedByDaemonSet(p) && !kube.Static(p)
+}

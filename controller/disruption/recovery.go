@@ -1,0 +1,123 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/kube"
+)
+
+// orphanedAfter is how long a replacement of no move is kept: pods that its nodes ran may be about
+// to be promised its capacity.
+const orphanedAfter = time.Minute
+
+// recovery finishes what an earlier process left behind: it continues moves or takes them back,
+// removes marks without a move, and deletes replacements without a move.
+type recovery struct {
+	moves    *moves
+	marks    *marker
+	deleter  *deleter
+	executor *executor
+	log      logr.Logger
+
+	// orphans are replacements of no move, and since when.
+	orphans map[string]time.Time
+}
+
+func (r *recovery) sweep(ctx context.Context, v *view) error {
+	found := map[string]*move{}
+	replacing := map[string][]kube.Machine{} // by move
+	marked := map[string]bool{}              // moves that some claim is marked with
+	ours := r.moves.nodes()
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(v.claims)) {
+		claim := v.claims[key]
+		if id := claim.Claim.Annotations[kube.ReplacesAnnotation]; id != "" && !leaving(claim) {
+			replacing[id] = append(replacing[id], claim)
+		}
+		mark, ok, err := kube.MoveOf(claim.Claim)
+		marked[mark.ID] = true
+		if ours[key] || !showsMarks(claim) {
+			continue
+		}
+		if !ok || err != nil { // remove the mark, whatever it says
+			r.log.Info("taking marks without a move off a node", "nodeclaim", key)
+			errs = append(errs, err, r.marks.remove(ctx, key, backOff{}))
+			continue
+		}
+		addMarked(found, mark, key, v.now)
+	}
+	for id, m := range found {
+		r.resume(m, replacing[id], v)
+	}
+	errs = append(errs, r.deleteOrphans(ctx, replacing, marked, v))
+	return errors.Join(errs...)
+}
+
+// addMarked gathers the nodes of a move that an earlier process began.
+func addMarked(found map[string]*move, mark kube.MoveMark, key string, now time.Time) {
+	m := found[mark.ID]
+	if m == nil {
+		begun := mark.Since
+		if begun.After(now) { // the clock was set back
+			begun = now
+		}
+		m = &move{Move: disrupt.Move{Cause: disrupt.Cause(mark.Cause)}, id: mark.ID, begun: begun, gone: map[string]bool{}}
+		m.replacements = make([]replacement, mark.Replacements)
+		found[mark.ID] = m
+	}
+	m.Nodes, m.all = append(m.Nodes, key), append(m.all, key)
+	m.marksSayUndone = m.marksSayUndone || mark.Undone
+}
+
+// resume continues a move of an earlier process if all its replacements exist, since then its
+// second look had passed, and that process was not taking it back. Otherwise the move is taken
+// back, and decided anew if it is still right.
+func (r *recovery) resume(m *move, launched []kube.Machine, v *view) {
+	wanted := len(m.replacements)
+	m.replacements = nil
+	for _, claim := range launched {
+		m.replacements = append(m.replacements, replacement{claim: claim.Claim})
+	}
+	m.enter(undoing, v.now, v.round)
+	if wanted > 0 && len(launched) == wanted && !m.marksSayUndone {
+		m.enter(awaiting, m.begun, v.round)
+		r.executor.beginMove(m)
+	}
+	r.moves.add(m)
+	r.log.Info("found a move under way", "move", m.id, "reason", m.reason(), "nodeclaims", m.Nodes,
+		"replacements", len(launched), "of", wanted, "goes-on", m.phase == awaiting)
+}
+
+// deleteOrphans deletes replacements that were launched for a move that does not exist any more,
+// unless pods use them.
+func (r *recovery) deleteOrphans(ctx context.Context, replacing map[string][]kube.Machine, marked map[string]bool, v *view) error {
+	orphans := map[string]time.Time{}
+	var errs []error
+	for id, claims := range replacing {
+		if marked[id] || r.moves.has(id) {
+			continue
+		}
+		for _, claim := range claims {
+			name := claim.Claim.Name
+			if claim.Promised > 0 || kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeInitialized) {
+				continue // it serves pods like any other node
+			}
+			if orphans[name] = r.orphans[name]; orphans[name].IsZero() {
+				orphans[name] = v.now
+			}
+			if v.now.Sub(orphans[name]) >= orphanedAfter {
+				errs = append(errs, r.deleter.discard(ctx, name, id))
+			}
+		}
+	}
+	r.orphans = orphans
+	return errors.Join(errs...)
+}

@@ -1,0 +1,320 @@
+package disruption
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/controller/metrics"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
+	"github.com/karve-dev/karve/kube"
+)
+
+// reporter says what becomes of moves: by events, by metrics, and in the log.
+type reporter struct {
+	events     *events.Recorder
+	metrics    *metrics.Set
+	log        logr.Logger
+	mirror     *kube.Mirror
+	validation time.Duration
+}
+
+// effect reports one of the effects of package disruption that are reports.
+func (r *reporter) effect(m *move, e effect) {
+	switch e := e.(type) {
+	case reportChosen:
+		r.chosen(m, e.view)
+	case reportRejected:
+		r.rejected(m, e)
+	case reportMarkFailed:
+		r.markFailed(m, e)
+	case reportKept:
+		r.log.Info("node stays after all", "move", m.id, "nodeclaim", e.key, "reason", e.why)
+	case reportStarting:
+		r.starting(m)
+	case reportLaunched:
+		r.launched(m, e.replacement)
+	case reportLaunchFailed:
+		r.log.Error(e.err, "could not launch all replacements", "move", m.id)
+	case reportAwaiting:
+		r.events.Publish(events.Event{About: e.claim, Reason: "DisruptionWaitingReadiness", Message: "Waiting on readiness to continue disruption"})
+	case reportDeleted:
+		r.deleted(m, e.claim)
+	case reportRefused:
+		r.refused(m, e)
+	case reportFailed:
+		r.failed(m, e.why)
+	default:
+		panic(fmt.Sprintf("disruption: no report is a %T", e))
+	}
+}
+
+// about publishes an event on a claim and its Node.
+func (r *reporter) about(claim kube.Machine, e events.Event) {
+	if claim.Claim != nil {
+		e.About = claim.Claim
+		r.events.Publish(e)
+	}
+	if claim.Node != nil {
+		e.About = claim.Node
+		r.events.Publish(e)
+	}
+}
+
+func (r *reporter) chosen(m *move, v *view) {
+	text := fmt.Sprintf("Chosen to be disrupted as %s: %s; validated in %s", m.Cause, m.summary(), r.validation)
+	for _, key := range m.Nodes {
+		r.about(v.claims[key], events.Event{Reason: "ConsolidationCandidate", Key: m.id, Message: text})
+	}
+}
+
+// begun reports how long it took to decide on a move that begins now.
+func (r *reporter) begun(m *move) {
+	r.metrics.DisruptionDeciding.WithLabelValues(m.reason(), m.kind()).Observe(time.Since(m.searched).Seconds())
+}
+
+func (r *reporter) rejected(m *move, e reportRejected) {
+	r.metrics.DisruptionFailedValidates.WithLabelValues(m.kind()).Add(float64(e.nodes))
+	r.log.Info("abandoning disruption, it is not valid any more", "move", m.id, "reason", m.reason(), "nodeclaim", e.key, "why", e.why)
+	if claim, ok := r.mirror.Machine(e.key); ok && m.consolidates() {
+		r.about(claim, events.Event{Reason: "ConsolidationRejected", Key: m.id, Message: cmp.Or(e.why, "The decision is not valid any more")})
+	}
+}
+
+func (r *reporter) markFailed(m *move, e reportMarkFailed) {
+	text := "could not mark a node"
+	if e.goesOn {
+		text = "could not mark a node, going on with the others"
+	}
+	r.log.Error(e.err, text, "move", m.id, "nodeclaim", e.key)
+}
+
+// starting reports what is about to happen, once nothing speaks against it.
+func (r *reporter) starting(m *move) {
+	r.logStarting(m)
+	r.metrics.DisruptionDecisions.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
+	pools := map[string]bool{}
+	for _, key := range m.Nodes {
+		claim, _ := r.mirror.Machine(key)
+		pools[claim.World.Pool] = true
+	}
+	for pool := range pools {
+		r.metrics.DisruptionByPool.WithLabelValues(pool, m.decision(), m.reason(), m.kind()).Inc()
+		if m.consolidates() {
+			r.metrics.ConsolidationMoves.WithLabelValues(approved, pool, r.policyOf(pool)).Inc()
+		}
+	}
+	for pool, score := range m.Score {
+		r.metrics.ConsolidationScore.WithLabelValues(approved, pool, string(disrupt.Balanced)).Observe(score)
+		r.score(m, pool, score)
+	}
+}
+
+func (r *reporter) logStarting(m *move) {
+	line := []any{"move", m.id, "reason", m.reason(), "decision", m.decision(), "disrupted-node-count", len(m.Nodes),
+		"replacement-node-count", len(m.Launches), "pod-count", m.Evictions, "price-before", m.Before.USD(), "price-after", m.After.USD(),
+		"saves-per-month", cents(monthly(m.Saves())), "nodes", r.describe(m.Nodes)}
+	if len(m.Launches) > 0 {
+		line = append(line, "replacements", describeReplacements(m.replacements))
+	}
+	if len(m.planned) > 0 {
+		line = append(line, "pods", r.destinations(m))
+	}
+	if m.Detail != "" {
+		line = append(line, "why", m.Detail)
+	}
+	r.log.Info("disrupting node(s)", line...)
+}
+
+func (r *reporter) score(m *move, pool string, score float64) {
+	text := fmt.Sprintf("Balanced policy approves: score %.2f, %.2f is enough; %s", score, disrupt.Threshold, m.summary())
+	if p := r.mirror.Pool(pool); p != nil {
+		r.events.Publish(events.Event{About: p, Reason: "ConsolidationApproved", Key: m.id, Message: text})
+	}
+	for _, key := range m.Nodes {
+		if claim, ok := r.mirror.Machine(key); ok && claim.World.Pool == pool {
+			r.about(claim, events.Event{Reason: "ConsolidationApproved", Key: m.id, Message: text})
+		}
+	}
+}
+
+func (r *reporter) launched(m *move, x replacement) {
+	l := x.launch
+	r.metrics.ClaimsCreated.WithLabelValues(m.reason(), l.Pool, fmt.Sprint(len(l.Relaxed) > 0)).Inc()
+	r.events.Publish(events.Event{About: x.claim, Reason: "DisruptionLaunching", Message: "Launching NodeClaim: " + string(m.Cause)})
+	first := l.Offerings[0]
+	r.log.Info("created nodeclaim", "nodepool", l.Pool, "nodeclaim", x.claim.Name, "move", m.id, "pods", len(l.Pods), "requests", l.Requests,
+		"choices", len(l.Offerings), "instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD())
+}
+
+func (r *reporter) deleted(m *move, claim kube.Machine) {
+	r.about(claim, events.Event{Reason: "DisruptionTerminating", Message: "Disrupting Node: " + string(m.Cause)})
+	r.metrics.Disrupted(claim.Claim, m.reason())
+	r.countDeleted(m, claim)
+	r.log.Info("deleted nodeclaim", "nodeclaim", claim.Claim.Name, "node", claim.World.Name, "move", m.id, "reason", m.reason())
+}
+
+// countDeleted counts the pods that the deletion of a node evicts and what it saves. A move of an
+// earlier process saves as well, but it is not known how much.
+func (r *reporter) countDeleted(m *move, claim kube.Machine) {
+	pool, labels := claim.World.Pool, claim.Claim.Labels
+	policy := ""
+	if m.consolidates() {
+		policy = r.policyOf(pool)
+	}
+	pods, now := 0.0, time.Now()
+	for _, p := range claim.Pods {
+		if kube.Movable(p, now) {
+			pods++
+		}
+	}
+	r.metrics.PodsDisrupted.WithLabelValues(m.reason(), pool, labels[karpv1.CapacityTypeLabelKey], policy, terminationMode(claim.Claim)).Add(pods)
+	if m.consolidates() && m.Before > 0 {
+		share := 1 - m.After.USD()/m.Before.USD()
+		r.metrics.ConsolidationSaved.WithLabelValues(pool).Add(max(0, share*claim.World.Price.USD()))
+	}
+}
+
+// terminationMode is what the claim's terminationGracePeriod means for its pods, in Karpenter's
+// words.
+func terminationMode(claim *karpv1.NodeClaim) string {
+	switch grace := claim.Spec.TerminationGracePeriod; {
+	case grace == nil:
+		return "graceful"
+	case grace.Duration > 0:
+		return "eventual"
+	}
+	return "forceful"
+}
+
+func (r *reporter) refused(m *move, e reportRefused) {
+	r.metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
+	r.log.Error(e.err, "node stays, its deletion is refused", "move", m.id, "reason", m.reason(), "nodeclaim", e.claim.Claim.Name)
+	r.about(e.claim, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
+		Message: fmt.Sprintf("Disrupting as %s failed: the deletion was refused for %s: %v", m.Cause, retryRefused, e.err)})
+}
+
+func (r *reporter) failed(m *move, why string) {
+	r.metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
+	r.log.Info("taking back disruption", "move", m.id, "reason", m.reason(), "decision", m.decision(), "nodeclaims", m.Nodes, "why", why)
+	for _, key := range m.Nodes {
+		if claim, ok := r.mirror.Machine(key); ok {
+			r.about(claim, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
+				Message: fmt.Sprintf("Disrupting as %s is taken back: %s", m.Cause, why)})
+		}
+	}
+}
+
+// undone reports that kube-scheduler undid a consolidation, and for how long its NodePool is paused.
+func (r *reporter) undone(x suspect, pool string, length time.Duration) {
+	r.metrics.ConsolidationsUndone.WithLabelValues(pool).Inc()
+	r.log.Info("consolidation was undone, its nodepool is not consolidated for a while", "move", x.of.id, "nodepool", pool,
+		"nodeclaim", x.claim, "pod", x.pod.Namespace+"/"+x.pod.Name, "consolidated-again-in", length.String())
+	p := r.mirror.Pool(pool)
+	if p == nil {
+		return
+	}
+	r.events.Publish(events.Event{About: p, Reason: "ConsolidationUndone", Key: x.of.id, Message: fmt.Sprintf(
+		"A consolidation was undone: the scheduler put its pods elsewhere, and nodeclaim %s was launched for %s/%s; underutilized nodes are left alone for %s",
+		x.claim, x.pod.Namespace, x.pod.Name, length)})
+}
+
+// Decisions of a NodePool's consolidation policy, as metrics spell them.
+const approved, rejected = "approved", "rejected"
+
+func (r *reporter) policyOf(pool string) string {
+	p := r.mirror.Pool(pool)
+	if p == nil {
+		return ""
+	}
+	return string(p.Spec.Disruption.ConsolidationPolicy)
+}
+
+// maxNamed bounds how many nodes and pods one log line or event names.
+const maxNamed = 10
+
+// describe names nodes with their instance type, zone and capacity type.
+func (r *reporter) describe(keys []string) []string {
+	out := make([]string, 0, min(len(keys), maxNamed+1))
+	for i, key := range keys {
+		if i == maxNamed {
+			return append(out, fmt.Sprintf("and %d more", len(keys)-maxNamed))
+		}
+		claim, _ := r.mirror.Machine(key)
+		labels := claim.World.Labels
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s/%s/%s", cmp.Or(claim.World.Name, key),
+			labels["node.kubernetes.io/instance-type"], labels["topology.kubernetes.io/zone"], labels[karpv1.CapacityTypeLabelKey])))
+	}
+	return out
+}
+
+func describeReplacements(all []replacement) []string {
+	var out []string
+	for _, r := range all {
+		first := r.launch.Offerings[0]
+		out = append(out, fmt.Sprintf("%s %s/%s/%s or %d others", r.claim.Name, first.Type, first.Zone, first.CapacityType, len(r.launch.Offerings)-1))
+	}
+	return out
+}
+
+// destinations says where the pods go: the first of them, how many more, and the node.
+func (r *reporter) destinations(m *move) []string {
+	var out []string
+	add := func(to string, n schedule.Nomination) {
+		if len(n.Pods) == 0 {
+			return
+		}
+		first := n.Pods[0].Namespace + "/" + n.Pods[0].Name
+		if len(n.Pods) > 1 {
+			first += fmt.Sprintf(" and %d more", len(n.Pods)-1)
+		}
+		out = append(out, first+" to "+to)
+	}
+	for _, n := range m.Receivers {
+		add(r.mirror.Describe(n.Node), n)
+	}
+	for _, x := range m.replacements {
+		add("nodeclaim/"+x.claim.Name, schedule.Nomination{Pods: x.launch.Pods})
+	}
+	if len(out) > maxNamed {
+		out = append(out[:maxNamed:maxNamed], fmt.Sprintf("and to %d more nodes", len(out)-maxNamed))
+	}
+	return out
+}
+
+// summary says in words what the move does and saves.
+func (m *move) summary() string {
+	what := fmt.Sprintf("delete %s", count(len(m.Nodes), "node"))
+	if n := len(m.Launches); n > 0 {
+		what = fmt.Sprintf("replace %s by %d", count(len(m.Nodes), "node"), n)
+	}
+	if m.Evictions > 0 {
+		what += fmt.Sprintf(", moving %s", count(m.Evictions, "pod"))
+	}
+	if saved := m.Saves(); saved > 0 {
+		what += fmt.Sprintf(", saving $%.2f a month", monthly(saved))
+	}
+	return what
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// hoursPerMonth is how many hours a month's bill has.
+const hoursPerMonth = 730
+
+func monthly(p offering.Price) float64 { return hoursPerMonth * p.USD() }
+
+func cents(usd float64) float64 { return math.Round(usd*100) / 100 }

@@ -1,0 +1,111 @@
+package disruption
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/karve-dev/karve/controller/buffer"
+	"github.com/karve-dev/karve/controller/events"
+	"github.com/karve-dev/karve/engine/disrupt"
+	"github.com/karve-dev/karve/kube"
+)
+
+// view is the cluster as one round sees it.
+type view struct {
+	now      time.Time
+	round    int
+	claims   map[string]kube.Machine // by name of the NodeClaim
+	nodes    []disrupt.Node          // those with a Node and a NodePool, by key
+	pools    map[string]disrupt.Pool
+	revision uint64 // of the mirror, no newer than the rest of the view
+	// readyWithin is how long replacements may take from their creation until they are ready.
+	readyWithin time.Duration
+}
+
+// observer makes views.
+type observer struct {
+	mirror  *kube.Mirror
+	buffers *buffer.Keeper
+	events  *events.Recorder
+}
+
+func (o *observer) observe(now time.Time, round int) *view {
+	v := &view{now: now, round: round, claims: map[string]kube.Machine{}, pools: map[string]disrupt.Pool{}, revision: o.mirror.Revision()}
+	for _, claim := range o.mirror.Machines() {
+		v.claims[claim.Claim.Name] = claim
+		if claim.Node == nil || claim.World.Pool == "" {
+			continue // there is no node to delete yet, or no NodePool whose rules hold for it
+		}
+		v.nodes = append(v.nodes, o.node(claim, now))
+	}
+	for _, p := range o.mirror.Pools() { // those without nodes, too: replacements may be launched there
+		v.pools[p.Name] = o.pool(p, now)
+	}
+	return v
+}
+
+func (o *observer) node(claim kube.Machine, now time.Time) disrupt.Node {
+	n := kube.DisruptionNode(claim, o.mirror.PodBudgets(), kube.SoftExpiry(o.mirror.Pool(claim.World.Pool)), now)
+	n.Spare = o.buffers.Holds(n.Key)
+	return n
+}
+
+// pool reads a NodePool, and publishes an event for each setting that cannot be read.
+func (o *observer) pool(p *karpv1.NodePool, now time.Time) disrupt.Pool {
+	pool, problems := kube.DisruptionPool(p, now)
+	for _, problem := range problems {
+		o.events.Publish(events.Event{About: p, Warning: true, Reason: "InvalidDisruptionSettings", Every: repeatKept,
+			Message: fmt.Sprintf("The NodePool's disruption settings cannot be read: %v", problem)})
+	}
+	return pool
+}
+
+// leaving reports whether the NodeClaim or its Node is being deleted, or the NodeClaim is gone.
+func leaving(claim kube.Machine) bool {
+	return claim.Claim == nil || claim.Claim.DeletionTimestamp != nil || claim.Node != nil && claim.Node.DeletionTimestamp != nil
+}
+
+// leaving lists the move's nodes that are being deleted, by karve or by others, or that are gone.
+func (v *view) leaving(m *move) []string {
+	var keys []string
+	for _, key := range m.Nodes {
+		if leaving(v.claims[key]) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// exists reports whether any of the NodeClaims is still there.
+func (v *view) exists(keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { _, ok := v.claims[key]; return ok })
+}
+
+// showsMarks reports whether the NodeClaim stays and is marked, or its Node is tainted.
+func showsMarks(claim kube.Machine) bool {
+	return !leaving(claim) && (claim.Claim.Annotations[kube.MoveAnnotation] != "" || tainted(claim.Node) ||
+		kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeDisruptionReason))
+}
+
+// unmarked reports whether no node of the move shows marks any more.
+func (v *view) unmarked(m *move) bool {
+	return !slices.ContainsFunc(m.all, func(key string) bool { return showsMarks(v.claims[key]) })
+}
+
+// trailing lists nodes that have left the move but do not look like it in the view. A node whose
+// NodeClaim was deleted after the view was taken counts as disrupted all the same. While a node
+// shows marks of this move, marks of another move could not be distinguished from those that must
+// be removed.
+func (v *view) trailing(m *move) []string {
+	var keys []string
+	for _, key := range m.all {
+		claim := v.claims[key]
+		if (m.gone[key] || m.phase == ended) && !leaving(claim) && (m.round == v.round || showsMarks(claim)) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
