@@ -153,3 +153,13 @@ func (h *NodeInfo) Value(k *constraint.Key) (int, bool) {
 
 // EachNode visits the nodes that run pods of the class; terminating pods are included.
 func (c *PodClass) EachNode(f func(h *NodeInfo, pods, terminating int)) { c.each(f) }
+
+// CatalogOf is the catalog of the NodePool with that name; nil when there is none.
+func (w *Snapshot) CatalogOf(pool string) *PoolCatalog {
+	for _, m := range w.Catalogs {
+		if m.Pool.Name == pool {
+			return m
+		}
+	}
+	return nil
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
+	"github.com/karve-dev/karve/engine/schedsim"
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
@@ -92,9 +93,9 @@ type search struct {
 	nodeCounts   map[string]NodeCount
 	totals       map[string]Totals
 	shadowPrices *schedule.ShadowPrices
-	sim          *schedSim // where pods of moves end up; nil when moves are not simulated
-	came         arrivals  // with moves under way
-	ties         ties      // of pods of moves
+	sim          *schedsim.Cluster // where pods of moves end up; nil when moves are not simulated
+	came         arrivals          // with moves under way
+	ties         ties              // of pods of moves
 	moves        []Move
 	steps        int
 	queue        []*node         // see wasteful
@@ -125,8 +126,8 @@ type node struct {
 	// asked is the sum of its movable pods' requests.
 	asked quantity.Vector
 	worth float64 // see Worth
-	// guarded are its PDBs by the pods that they allow to be evicted; see guardians.
-	guarded map[string]*PDB
+	// pdbs are its PDBs by the pods that they allow to be evicted; see pdbsByPod.
+	pdbs map[string]schedsim.PDB
 	// waste is what the node costs beyond what its pods would cost at the best prices; least is
 	// what replacing it must save; rank is its place in the queue.
 	waste, least offering.Price
@@ -167,7 +168,7 @@ func newSearch(w *cluster.Snapshot, c *Cluster, rehearsed bool) *search {
 	s.shadowPrices = schedule.NewShadowPrices(w, hosts)
 	s.totals = TotalsOf(c, func(key string) offering.Price { return s.byKey[key].price })
 	if rehearsed {
-		s.sim = newSchedSim(w)
+		s.sim = schedsim.New(w)
 	}
 	s.resume()
 	s.judge()

@@ -1,12 +1,12 @@
-package disrupt
+package schedsim
 
 import "testing"
 
 // Rule CONSOLIDATION-21: a pod may go to a zone that then has at most maxSkew more pods than the
 // zone with the fewest.
-func TestSpreadsLetPodsIn(t *testing.T) {
+func TestSpreadsAdmitPods(t *testing.T) {
 	for name, c := range map[string]struct {
-		pods, blocks  []int // by zone
+		pods, groups  []int // by zone
 		skew, domains int
 		want          string // o where a pod may go
 	}{
@@ -17,10 +17,10 @@ func TestSpreadsLetPodsIn(t *testing.T) {
 		"too few zones count as an empty one":   {[]int{1, 1, 0}, []int{1, 1, 0}, 1, 3, "xxo"},
 		"an empty node of the zone counts, too": {[]int{1, 1, 0}, []int{1, 1, 2}, 1, 1, "xxo"},
 	} {
-		s := spread{&domainCount{pods: c.pods, there: c.blocks}, c.skew, c.domains, true}
+		s := spread{&domainCount{pods: c.pods, groups: c.groups}, c.skew, c.domains, true}
 		got := ""
 		for v := range c.pods {
-			if s.lets(v) {
+			if s.admits(v) {
 				got += "o"
 			} else {
 				got += "x"

@@ -1,0 +1,196 @@
+package schedsim
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/bitset"
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/constraint"
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// groups finds the group of a node, and the groups that admit a pod.
+type groups struct {
+	labels     []*constraint.Key // by which pods tell nodes apart
+	all        []*nodeGroup
+	byKey      map[groupKey]*nodeGroup
+	admissions map[*cluster.PodShape]*admission
+}
+
+// nodeGroup is all nodes that are alike except for their pods. They have as much cpu and memory,
+// so a pod fills the same share of each and kube-scheduler prefers the emptiest. They have the
+// same taints and the same values of the labels that pods ask for, so a pod is admitted to all
+// or none.
+type nodeGroup struct {
+	info    *cluster.NodeInfo    // one of the nodes; nil for nodes that were launched:
+	catalog *cluster.PoolCatalog // an offering of this catalog
+	row     int
+
+	// perCPU and perMemory are the share of the node that a base unit of each is.
+	perCPU, perMemory float64
+	slots             []slot // the open nodes, the emptiest first
+	nodes             int    // the number of all nodes
+	values            []int  // by domain count; see domainCount.value
+	number            int    // in groups.all
+}
+
+// groupKey is what the nodes of a group share.
+type groupKey struct {
+	cpu, memory int64
+	likeness    string               // taints and labels of a node,
+	catalog     *cluster.PoolCatalog // or the offering to be launched
+	row         int
+}
+
+// slot is the index of a node, how empty it is, and its free cpu and memory, which most pods
+// that do not fit lack: most nodes are skipped by their slot alone.
+type slot struct {
+	at          int
+	empty       float64
+	cpu, memory int64
+}
+
+func newGroups(labels []*constraint.Key) *groups {
+	return &groups{labels: labels, byKey: map[groupKey]*nodeGroup{}, admissions: map[*cluster.PodShape]*admission{}}
+}
+
+// ofNode is the group of the node.
+func (s *groups) ofNode(info *cluster.NodeInfo) *nodeGroup {
+	g := s.find(groupKey{cpu: info.Allocatable[quantity.NameCPU], memory: info.Allocatable[quantity.NameMemory], likeness: info.GroupKey(s.labels)})
+	g.info = info
+	return g
+}
+
+// ofOffering is the group of nodes of that offering.
+func (s *groups) ofOffering(catalog *cluster.PoolCatalog, row int) *nodeGroup {
+	size := catalog.Catalog.Allocatable[catalog.Catalog.Offerings[row].Type]
+	g := s.find(groupKey{cpu: size[quantity.CPU], memory: size[quantity.Memory], catalog: catalog, row: row})
+	g.catalog, g.row = catalog, row
+	return g
+}
+
+func (s *groups) find(key groupKey) *nodeGroup {
+	g := s.byKey[key]
+	if g == nil {
+		g = &nodeGroup{perCPU: 1 / float64(max(1, key.cpu)), perMemory: 1 / float64(max(1, key.memory)), number: len(s.all)}
+		s.byKey[key] = g
+		s.all = append(s.all, g)
+	}
+	return g
+}
+
+// admission is which of the first groups admit pods of a shape.
+type admission struct {
+	shape  *cluster.PodShape
+	groups []*nodeGroup
+	admits []bool // by group
+}
+
+// admissionOf is the admission of pods of the shape.
+func (s *groups) admissionOf(shape *cluster.PodShape) *admission {
+	a := s.admissions[shape]
+	if a == nil {
+		a = &admission{shape: shape}
+		s.admissions[shape] = a
+	}
+	return a
+}
+
+// admitting lists the groups that admit the pods. Shapes that ask for a node's name are checked
+// node by node instead.
+func (s *groups) admitting(a *admission) []*nodeGroup {
+	for _, g := range s.all[len(a.admits):] {
+		admits := a.shape.UsesHostname || g.admits(a.shape)
+		if a.admits = append(a.admits, admits); admits {
+			a.groups = append(a.groups, g)
+		}
+	}
+	return a.groups
+}
+
+// admits reports whether labels and taints of the node admit pods of the class.
+func (s *groups) admits(n *node, c *podClass) bool {
+	switch {
+	case c.UsesHostname && n.info != nil:
+		return n.info.Accepts(c.PodShape)
+	case c.UsesHostname:
+		return n.group.admits(c.PodShape)
+	}
+	s.admitting(c.admission)
+	return c.admission.admits[n.group.number]
+}
+
+// admits reports whether labels and taints admit pods that do not ask for a node's name.
+func (g *nodeGroup) admits(shape *cluster.PodShape) bool {
+	if g.info != nil {
+		return g.info.Accepts(shape)
+	}
+	return slices.ContainsFunc(g.catalog.Compatible(shape).Admitted, func(rows bitset.Set) bool { return rows.Has(g.row) })
+}
+
+// share is which share of a node of the group v is: cpu and memory together, up to 2.
+func (g *nodeGroup) share(v *quantity.Vector) float64 {
+	return float64(v[quantity.CPU])*g.perCPU + float64(v[quantity.Memory])*g.perMemory
+}
+
+// value is the value of a label.
+func (g *nodeGroup) value(k *constraint.Key) (int, bool) {
+	if g.info != nil {
+		return g.info.Value(k)
+	}
+	return valueAtLaunch(g.catalog, g.row, k)
+}
+
+// valueAtLaunch is the value of a label of an offering to be launched. Only zone and capacity type
+// are certain.
+func valueAtLaunch(catalog *cluster.PoolCatalog, row int, k *constraint.Key) (int, bool) {
+	switch o := &catalog.Catalog.Offerings[row]; k.Name {
+	case cluster.LabelZone:
+		return k.ID(o.Zone), true
+	case cluster.LabelCapacityType:
+		return k.ID(o.CapacityType), true
+	}
+	return 0, false
+}
+
+// emptiest is how empty the emptiest open node is.
+func (g *nodeGroup) emptiest() float64 {
+	if len(g.slots) == 0 {
+		return math.Inf(-1)
+	}
+	return g.slots[0].empty
+}
+
+// put lists an open node.
+func (g *nodeGroup) put(s slot) { g.slots = slices.Insert(g.slots, g.position(s), s) }
+
+// take removes a node from the list.
+func (g *nodeGroup) take(s slot) {
+	i := g.position(s)
+	g.slots = slices.Delete(g.slots, i, i+1)
+}
+
+// move updates the slot of a node: mostly it moves only a little.
+func (g *nodeGroup) move(was, now slot) {
+	i, all := g.position(was), g.slots
+	for ; i+1 < len(all) && all[i+1].before(now) < 0; i++ {
+		all[i] = all[i+1]
+	}
+	for ; i > 0 && now.before(all[i-1]) < 0; i-- {
+		all[i] = all[i-1]
+	}
+	all[i] = now
+}
+
+// position is the index of the slot, or where it should be.
+func (g *nodeGroup) position(s slot) int {
+	i, _ := slices.BinarySearchFunc(g.slots, s, slot.before)
+	return i
+}
+
+// before is the order of slots: the emptiest first.
+func (s slot) before(o slot) int {
+	return cmp.Or(cmp.Compare(o.empty, s.empty), cmp.Compare(s.at, o.at))
+}

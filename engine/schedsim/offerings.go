@@ -1,0 +1,84 @@
+package schedsim
+
+import (
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// offerings finds what launches become, and the cheapest offering for a pod.
+type offerings struct {
+	snapshot *cluster.Snapshot
+	byShape  map[*cluster.PodShape]pricedOffering // see cheapest
+	byKey    map[offeringKey]pricedOffering       // see find
+}
+
+// pricedOffering is an offering of a pool; without a catalog there is none.
+type pricedOffering struct {
+	catalog *cluster.PoolCatalog
+	row     int
+	price   offering.Price
+}
+
+type offeringKey struct{ pool, instanceType, zone, capacityType string }
+
+func newOfferings(w *cluster.Snapshot) offerings {
+	return offerings{w, map[*cluster.PodShape]pricedOffering{}, map[offeringKey]pricedOffering{}}
+}
+
+// cheapest is the cheapest offering for pods of the shape, in any domain.
+func (s *offerings) cheapest(shape *cluster.PodShape) pricedOffering {
+	o, known := s.byShape[shape]
+	if !known {
+		o = s.search(shape, func(*cluster.PoolCatalog, int) bool { return true })
+		s.byShape[shape] = o
+	}
+	return o
+}
+
+// search looks through pools by weight, highest first, as a launch does.
+func (s *offerings) search(shape *cluster.PodShape, suits func(catalog *cluster.PoolCatalog, row int) bool) (best pricedOffering) {
+	for _, m := range s.snapshot.Catalogs {
+		if best.catalog != nil && m.Pool.Weight < best.catalog.Pool.Weight {
+			break
+		}
+		if m.Pool.Blocked != "" || m.Pool.Static || m.NodesLeft == 0 {
+			continue
+		}
+		for row := range m.Compatible(shape).All.All() { // sorted by price
+			o := &m.Catalog.Offerings[row]
+			if best.catalog != nil && o.Price >= best.price {
+				break
+			}
+			if o.Unavailable == "" && suits(m, row) {
+				best = pricedOffering{m, row, o.Price}
+				break
+			}
+		}
+	}
+	return best
+}
+
+// find is the offering of the pool that a launch becomes.
+func (s *offerings) find(pool string, ref offering.Ref) pricedOffering {
+	key := offeringKey{pool, ref.Type, ref.Zone, ref.CapacityType}
+	o, known := s.byKey[key]
+	if !known {
+		o = s.lookUp(key)
+		s.byKey[key] = o
+	}
+	return o
+}
+
+func (s *offerings) lookUp(key offeringKey) pricedOffering {
+	m := s.snapshot.CatalogOf(key.pool)
+	if m == nil {
+		return pricedOffering{}
+	}
+	for row := range m.Catalog.Offerings {
+		o := &m.Catalog.Offerings[row]
+		if o.Zone == key.zone && o.CapacityType == key.capacityType && m.Catalog.Types[o.Type].Name == key.instanceType {
+			return pricedOffering{m, row, o.Price}
+		}
+	}
+	return pricedOffering{}
+}

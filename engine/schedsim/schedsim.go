@@ -1,0 +1,283 @@
+// Package schedsim simulates what kube-scheduler does with the pods of nodes that are drained.
+// kube-scheduler does not know karve's plan: it puts each pod on the node that it scores highest.
+// So a consolidation is rehearsed here before it is made (Rule CONSOLIDATION-20).
+//
+// A Cluster belongs to one snapshot and changes as moves are performed; the snapshot itself does
+// not change. The package decides nothing: it says what a move costs when pods go elsewhere than
+// planned. The zero Cluster is not usable; see New.
+package schedsim
+
+import (
+	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// Move is nodes that are drained together, and the plan for their pods.
+type Move struct {
+	Drains    []Drain
+	Receivers []schedule.Nomination
+	Launches  []schedule.Launch
+	// Before is what the move's nodes cost per hour, After what the launches cost at their first
+	// offerings.
+	Before, After offering.Price
+}
+
+// Drain is a node that all movable pods leave.
+type Drain struct {
+	Node *cluster.NodeInfo
+	// PDBs are the PodDisruptionBudgets that allow some of its pods to be evicted, by the pods'
+	// UIDs.
+	PDBs map[string]PDB
+}
+
+// PDB is how many of the pods that a PodDisruptionBudget selects may be evicted now.
+type PDB struct {
+	Name    string
+	Allowed int
+}
+
+// Cluster is the cluster as kube-scheduler sees it. It includes the nodes that take pods, those
+// that a search cordons for its own reasons, and the nodes that moves launch.
+type Cluster struct {
+	snapshot  *cluster.Snapshot
+	nodes     *nodes
+	classes   *classes
+	scheduler scheduler
+	offerings offerings
+	leaving   leavingPods // scratch: of the move that is simulated
+}
+
+// New returns the nodes of the snapshot that are initialized and take pods.
+func New(w *cluster.Snapshot) *Cluster {
+	g := newGroups(w.LabelsUsed())
+	n := newNodes(w.Nodes, g)
+	return &Cluster{
+		snapshot:  w,
+		nodes:     n,
+		classes:   newClasses(w, g, n),
+		scheduler: scheduler{nodes: n, groups: g},
+		offerings: newOfferings(w),
+	}
+}
+
+// Outcome is the result of a simulated move: what it saves per hour with its own launches, and
+// what further launches cost. Unplaced is set when some pods find no node even so.
+type Outcome struct {
+	Saves, Extra offering.Price
+	Unplaced     bool
+}
+
+// Pays reports whether every pod has a node and further launches do not use up the saving.
+func (o Outcome) Pays() bool { return !o.Unplaced && (o.Extra <= 0 || o.Saves > o.Extra) }
+
+// worse is the outcome that speaks more against the move.
+func (o Outcome) worse(other Outcome) Outcome {
+	if other.Unplaced && !o.Unplaced || other.Unplaced == o.Unplaced && other.Saves-other.Extra < o.Saves-o.Extra {
+		return other
+	}
+	return o
+}
+
+// Perform simulates a move that will be made, in the way in which it most likely goes.
+func (c *Cluster) Perform(m Move) {
+	c.gather(&m)
+	c.run(&m, likeliest())
+	c.nodes.keep()
+}
+
+// Rehearse simulates the move in several ways and returns the worst outcome. When that pays, the
+// Cluster is left as after the likeliest way, and else as it was. Unusual ways are tried only
+// where a few nodes more or less decide.
+func (c *Cluster) Rehearse(m Move) Outcome {
+	c.gather(&m)
+	worst := Outcome{Saves: m.Before - m.After}
+	if c.try(&m, usual(len(m.Drains)), &worst) && worst.Saves-worst.Extra < c.few(&m) {
+		likely := c.nodes.changes()
+		if c.try(&m, unusual(&m), &worst) {
+			c.nodes.rollback()
+			c.nodes.redo(likely)
+		}
+	}
+	if !worst.Pays() {
+		c.nodes.rollback()
+	}
+	c.nodes.keep()
+	return worst
+}
+
+// try simulates the move in each of the ways until an outcome does not pay.
+func (c *Cluster) try(m *Move, ways []way, worst *Outcome) (pays bool) {
+	for _, w := range ways {
+		c.nodes.rollback()
+		if *worst = worst.worse(c.run(m, w)); !worst.Pays() {
+			return false
+		}
+	}
+	return true
+}
+
+// enough is the saving, in nodes, from which a move pays whichever way it goes.
+const enough = 4
+
+// few is the price of that many nodes of the most expensive kind that single pods would need.
+func (c *Cluster) few(m *Move) offering.Price {
+	most := offering.Price(0)
+	for i := range m.Drains {
+		m.Drains[i].Node.EachMovable(func(class *cluster.PodClass, _ []cluster.PodRef) {
+			most = max(most, c.offerings.cheapest(class.PodShape).price)
+		})
+	}
+	return enough * most
+}
+
+// gather lists the pods that must leave the nodes. It compiles their rules while all pods are
+// still where they were.
+func (c *Cluster) gather(m *Move) {
+	c.leaving.reset()
+	for _, r := range m.Receivers {
+		if at, ok := c.nodes.find(c.snapshot.NodeByKey(r.Node)); ok {
+			c.leaving.targets.add(r.Pods, at)
+		}
+	}
+	for i := range m.Launches {
+		c.leaving.targets.addLaunch(m.Launches[i].Pods)
+	}
+	for i := range m.Drains {
+		if at, ok := c.nodes.find(m.Drains[i].Node); ok {
+			c.gatherFrom(&m.Drains[i], i, at)
+		}
+	}
+}
+
+// gatherFrom adds the pods of a node: those of the snapshot, and those that came in earlier
+// moves.
+func (c *Cluster) gatherFrom(d *Drain, number, at int) {
+	n := c.nodes.at(at)
+	c.leaving.from = append(c.leaving.from, at)
+	d.Node.EachMovable(func(class *cluster.PodClass, pods []cluster.PodRef) {
+		first := len(c.leaving.pods)
+		rules := c.classes.of(class)
+		for _, ref := range pods {
+			c.leaving.add(rules, at, ref.UID, d.PDBs)
+		}
+		c.leaving.addBatch(number, n.group.share(&class.Requests), first)
+	})
+	for _, class := range n.arrived {
+		c.leaving.addArrived(c.classes.of(class), at)
+		c.leaving.addBatch(number, n.group.share(&class.Requests), len(c.leaving.pods)-1)
+	}
+}
+
+// run simulates the move in one way: it drains the nodes and places their pods one by one, in the
+// order in which they are evicted. Pods without free capacity get new nodes.
+func (c *Cluster) run(m *Move, w way) Outcome {
+	o := Outcome{Saves: m.Before - c.launchPlanned(m, w.choose)}
+	for _, at := range c.leaving.from {
+		c.nodes.drain(at)
+	}
+	now, late := c.leaving.queue(w.order)
+	for _, p := range now {
+		c.nodes.count(p.podClass, p.from, -1)
+	}
+	for i := range c.leaving.pods {
+		c.nodes.at(c.leaving.pods[i].planned).expected++
+	}
+	for _, p := range now {
+		c.place(p, w.policy, &o)
+	}
+	for _, p := range late {
+		c.nodes.count(p.podClass, p.from, -1)
+		c.place(p, w.policy, &o)
+	}
+	return o
+}
+
+// launchPlanned adds nodes for the move's launches, sets which node the plan has for each pod,
+// and returns the price of the launches.
+func (c *Cluster) launchPlanned(m *Move, choose func([]offering.Ref) offering.Ref) (after offering.Price) {
+	for i := range m.Launches {
+		l := &m.Launches[i]
+		ref := choose(l.Offerings)
+		after = after.Add(ref.Price)
+		at := -1
+		if o := c.offerings.find(l.Pool, ref); o.catalog != nil {
+			at = c.nodes.launch(o.catalog, o.row)
+		}
+		c.leaving.targets.setLaunch(i, at)
+	}
+	c.leaving.plan()
+	return after
+}
+
+// place finds a node for the pod, or launches one.
+func (c *Cluster) place(p *leavingPod, policy scorePolicy, o *Outcome) {
+	c.nodes.at(p.planned).expected--
+	if at := c.scheduler.best(p, policy); at >= 0 {
+		c.nodes.place(p.podClass, at)
+		return
+	}
+	cheapest := c.cheapestFor(p)
+	if cheapest.catalog == nil {
+		o.Unplaced = true
+		return
+	}
+	o.Extra = o.Extra.Add(cheapest.price)
+	c.nodes.place(p.podClass, c.nodes.launch(cheapest.catalog, cheapest.row))
+}
+
+// cheapestFor is what would be launched for the pod alone, in the domains where it must be as far
+// as these are known before the launch. Its price is an upper bound, as pods that need new nodes
+// at the same time share them.
+func (c *Cluster) cheapestFor(p *leavingPod) pricedOffering {
+	if !p.boundToDomains() {
+		return c.offerings.cheapest(p.PodShape)
+	}
+	planned := c.nodes.at(p.planned).group
+	return c.offerings.search(p.PodShape, func(catalog *cluster.PoolCatalog, row int) bool {
+		return p.mayLaunch(planned, catalog, row)
+	})
+}
+
+// way is one way in which a move may go: the order in which pods of several nodes leave, the
+// scheduler's score policy, and which of its offerings each launch becomes.
+type way struct {
+	order  order
+	policy scorePolicy
+	choose func([]offering.Ref) offering.Ref
+}
+
+// likeliest is the way in which a move most likely goes. Later decisions assume it.
+func likeliest() way { return way{sideBySide, scorePolicy{}, first} }
+
+// usual are the ways that are equally likely: nodes are drained side by side, and which one is
+// faster is unknown. The likeliest is the last.
+func usual(nodes int) []way {
+	if nodes == 1 {
+		return []way{likeliest()}
+	}
+	return []way{{nodeByNode, scorePolicy{}, first}, likeliest()}
+}
+
+// unusual are other possible ways: not all of the scheduler's scores are known here, nor what is
+// in stock.
+func unusual(m *Move) []way {
+	orders := []order{sideBySide}
+	if len(m.Drains) > 1 {
+		orders = append(orders, nodeByNode, lastNodeFirst)
+	}
+	var out []way
+	for _, o := range orders {
+		for _, policy := range []scorePolicy{{scoreBefore: true, adversarial: true}, {scoreBefore: true}, {adversarial: true}} {
+			out = append(out, way{o, policy, first})
+			if len(m.Launches) > 0 {
+				out = append(out, way{o, policy, last})
+			}
+		}
+	}
+	return out
+}
+
+func first(offerings []offering.Ref) offering.Ref { return offerings[0] }
+
+func last(offerings []offering.Ref) offering.Ref { return offerings[len(offerings)-1] }

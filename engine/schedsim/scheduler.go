@@ -1,0 +1,140 @@
+package schedsim
+
+import (
+	"math"
+
+	"github.com/karve-dev/karve/engine/quantity"
+)
+
+// scorePolicy is how kube-scheduler scores nodes, as far as this simulation follows it.
+// kube-scheduler adds up many scores, some of which are not known here (images, balance, how
+// many pods of the same owner a node has). The highest weight is on the share of cpu and memory
+// that is free once the pod is there. Where nodes differ in size, other scores may favour the
+// node that is emptiest before. Scores are whole numbers up to 100, so many are equal;
+// kube-scheduler then takes any of the nodes.
+type scorePolicy struct {
+	scoreBefore bool // score how empty a node is before the pod is there
+	adversarial bool // of about equal nodes take one that is planned for other pods
+}
+
+// about is how far apart the scores of nodes may be that whole numbers make equal: one of 100, for
+// cpu and memory together.
+const about = 0.02
+
+// deduction is how much the policy subtracts for the share of a node that the pod fills.
+func (t scorePolicy) deduction(fills float64) float64 {
+	if t.scoreBefore {
+		return 0
+	}
+	return fills
+}
+
+// leeway is the highest bonus that a score can get.
+func (t scorePolicy) leeway() float64 {
+	if t.adversarial {
+		return about
+	}
+	return 0
+}
+
+// bonus is added to the score of a node whose free capacity is planned for other pods.
+func (t scorePolicy) bonus(n *node) float64 {
+	if t.adversarial && n.expected > 0 {
+		return about
+	}
+	return 0
+}
+
+// prefers decides which of two nodes with equal scores is taken: the first or the last.
+func (t scorePolicy) prefers(at, found int) bool {
+	if t.adversarial {
+		return at >= found
+	}
+	return at <= found
+}
+
+// scheduler chooses nodes as kube-scheduler does: the one with the highest score that takes the
+// pod.
+type scheduler struct {
+	nodes  *nodes
+	groups *groups
+	reach  []float64 // scratch: see best
+}
+
+// choice is the best node so far, and its score; -1 when there is none.
+type choice struct {
+	at    int
+	score float64
+}
+
+// best is the node that kube-scheduler scores highest for the pod; -1 when none fits. It first
+// looks at the group whose emptiest node would score highest: most other groups then have none
+// as good.
+func (s *scheduler) best(p *leavingPod, policy scorePolicy) int {
+	found := s.planned(p, policy)
+	if p.fixed {
+		return found.at
+	}
+	planned := s.nodes.at(p.planned).group
+	groups := s.groups.admitting(p.admission)
+	first, most := -1, found.score
+	s.reach = s.reach[:0]
+	for i, g := range groups {
+		r := g.emptiest() - policy.deduction(g.share(&p.Requests)) + policy.leeway()
+		s.reach = append(s.reach, r)
+		if r >= most && p.near(planned, g) && p.fitsSpreads(g) {
+			first, most = i, r
+		}
+	}
+	if first < 0 {
+		return found.at
+	}
+	found = s.bestIn(groups[first], p, policy, found)
+	for i, g := range groups {
+		if s.reach[i] >= found.score && i != first && p.near(planned, g) && p.fitsSpreads(g) {
+			found = s.bestIn(g, p, policy, found)
+		}
+	}
+	return found.at
+}
+
+// planned is the node that the plan has for the pod, if the pod fits there.
+func (s *scheduler) planned(p *leavingPod, policy scorePolicy) choice {
+	n := s.nodes.at(p.planned)
+	if n.state != open || n.free[quantity.CPU] < p.Requests[quantity.CPU] || n.free[quantity.Memory] < p.Requests[quantity.Memory] ||
+		!n.holds(p.PodClass) || !s.groups.admits(n, p.podClass) || !p.fixed && !p.fitsSpreads(n.group) {
+		return choice{-1, math.Inf(-1)}
+	}
+	return choice{p.planned, n.group.share(&n.free) - policy.deduction(n.group.share(&p.Requests)) + policy.bonus(n)}
+}
+
+// bestIn finds the emptiest node of the group that takes the pod, if its score beats the node
+// found so far.
+func (s *scheduler) bestIn(g *nodeGroup, p *leavingPod, policy scorePolicy, found choice) choice {
+	cpu, memory := p.Requests[quantity.CPU], p.Requests[quantity.Memory]
+	fills := g.share(&p.Requests)
+	deduction, leeway := policy.deduction(fills), policy.leeway()
+	for i := range g.slots {
+		slot := &g.slots[i]
+		if slot.empty-deduction+leeway < found.score || slot.empty < fills {
+			break
+		}
+		if slot.cpu < cpu || slot.memory < memory {
+			continue
+		}
+		n := s.nodes.at(slot.at)
+		score := slot.empty - deduction + policy.bonus(n)
+		if score < found.score || score == found.score && !policy.prefers(slot.at, found.at) {
+			continue
+		}
+		if s.takes(n, p) {
+			found = choice{slot.at, score}
+		}
+	}
+	return found
+}
+
+// takes reports whether the pod fits there and no rule of a pod forbids it.
+func (s *scheduler) takes(n *node, p *leavingPod) bool {
+	return n.holds(p.PodClass) && (!p.UsesHostname || s.groups.admits(n, p.podClass)) && n.suits(p.podClass)
+}
