@@ -109,7 +109,7 @@ func (a *byAKS) begin(ctx context.Context, l *launch, m *machineType, choice off
 		return nil, prepare(fmt.Errorf("writing machine %s: %w", l.name, err))
 	}
 	one := newMachine{name: l.name, tags: armtext.Pointers(a.tags(l)), body: body}
-	if zone := a.p.zoneNumber(choice.Zone); zone != "" {
+	if zone := a.p.zones.number(choice.Zone); zone != "" {
 		one.zones = []*string{to.Ptr(zone)}
 	}
 	sum := sha256.Sum256(template)

@@ -40,7 +40,7 @@ func (a *byAKS) body(ctx context.Context, l *launch, m *machineType, choice offe
 		Hardware:        &aks.MachineHardwareProfile{VMSize: to.Ptr(choice.Type), GpuProfile: aksmachine.GPUProfile(m.sku, spec)},
 		OperatingSystem: system,
 		Kubernetes:      kubernetes,
-		Network:         &aks.MachineNetworkProperties{VnetSubnetID: to.Ptr(a.p.subnetOf(l.class))},
+		Network:         &aks.MachineNetworkProperties{VnetSubnetID: to.Ptr(a.p.subnets.of(l.class))},
 		Mode:            aksmachine.PoolMode(l.claim),
 		Security:        aksmachine.Security(spec),
 		LocalDNSProfile: aksmachine.LocalDNSProfile(l.class),

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/internal/panics"
 	"github.com/karve-dev/karve/provider"
@@ -23,9 +24,16 @@ import (
 	"github.com/karve-dev/karve/provider/azure/pricelist"
 )
 
-// catalogs keeps the last snapshot of each node class, so that the pointer changes only with the
-// content, and only what changed is rebuilt.
+// A catalogs makes the snapshots of node classes. It keeps the last one of each, so that the
+// pointer changes only with the content, and only what changed is rebuilt.
 type catalogs struct {
+	now       func() time.Time
+	types     *typeBuilder
+	skus      *cached.Source[sku.Set]
+	prices    *priceList
+	quota     *quota.Tracker
+	stockouts *stock.Stockouts
+
 	mu      sync.Mutex
 	classes map[string]*catalog
 }
@@ -61,87 +69,110 @@ func (p *Provider) Catalog(ctx context.Context, class string) (*provider.Snapsho
 	if err != nil {
 		return nil, err
 	}
-	in, err := p.inputs(ctx)
+	in, err := p.catalogs.inputs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sh := p.shape(c)
-	p.quota.EnsureSubnet(ctx, sh.subnet)
+	s := p.catalogs.of(ctx, class, c, in)
 	p.tidy()
-	return p.catalog(class, sh, in), nil
+	return s, nil
+}
+
+// sizes returns the region's sizes by name, as they were read last.
+func (c *catalogs) sizes() map[string]*sku.SKU { return c.skus.State().Value.ByName }
+
+// ensureSizes reads the region's sizes if that was not done yet.
+func (c *catalogs) ensureSizes(ctx context.Context) error { return c.skus.Ensure(ctx) }
+
+// skusEvery is how often the region's sizes are read again.
+const skusEvery = 12 * time.Hour
+
+// keepSizes keeps the region's sizes fresh until ctx ends.
+func (c *catalogs) keepSizes(ctx context.Context) { c.skus.Keep(ctx, skusEvery) }
+
+// stop cancels a request that no caller waits for.
+func (c *catalogs) stop() { c.skus.Stop() }
+
+// present returns what was read last, without reading.
+func (c *catalogs) present() inputs {
+	return inputs{skus: c.skus.State(), prices: c.prices.state(), quota: c.quota.Reading()}
 }
 
 // inputs waits for the first result of each source, for prices and quota only briefly. Both may
 // be missing: the built-in prices are used then, quota counts as unlimited, and the snapshot
 // says so. Without sizes there is nothing to launch.
-func (p *Provider) inputs(ctx context.Context) (inputs, error) {
+func (c *catalogs) inputs(ctx context.Context) (inputs, error) {
 	var missing error
 	var group panics.Group // each takes a second or more, the first time
-	group.Go(func() error { missing = p.skus.Ensure(ctx); return nil })
-	group.Go(func() error { p.prices.TryEnsure(ctx); return nil })
-	group.Go(func() error { p.quota.Ensure(ctx); return nil })
+	group.Go(func() error { missing = c.skus.Ensure(ctx); return nil })
+	group.Go(func() error { c.prices.ensure(ctx); return nil })
+	group.Go(func() error { c.quota.Ensure(ctx); return nil })
 	_ = group.Wait() // the error is in missing
 	if err := errors.Join(missing, ctx.Err()); err != nil {
 		return inputs{}, err
 	}
-	return inputs{skus: p.skus.State(), prices: p.prices.State(), quota: p.quota.Reading()}, nil
+	return c.present(), nil
 }
 
-func (p *Provider) catalog(name string, sh shape, in inputs) *provider.Snapshot {
-	p.catalogs.mu.Lock()
-	defer p.catalogs.mu.Unlock()
-	c := p.built(name, sh, in)
-	c.refresh(p, name, in)
-	return c.snapshot
+// of returns the snapshot of a node class.
+func (c *catalogs) of(ctx context.Context, name string, class *v1beta1.AKSNodeClass, in inputs) *provider.Snapshot {
+	sh := c.types.shape(class)
+	c.quota.EnsureSubnet(ctx, sh.subnet)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.built(name, sh, in)
+	c.refresh(x, name, in)
+	return x.snapshot
 }
 
-// typesOf returns the catalog's internal types, for a launch.
-func (p *Provider) typesOf(name string, sh shape, in inputs) *typeSet {
-	p.catalogs.mu.Lock()
-	defer p.catalogs.mu.Unlock()
-	return p.built(name, sh, in).set
+// typesOf returns the instance types of a node class, for a launch.
+func (c *catalogs) typesOf(name string, class *v1beta1.AKSNodeClass, in inputs) *typeSet {
+	sh := c.types.shape(class)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.built(name, sh, in).set
 }
 
 // built returns the node class's catalog with its types up to date. Callers hold the lock.
-func (p *Provider) built(name string, sh shape, in inputs) *catalog {
-	c := p.catalogs.classes[name]
-	if c == nil {
-		c = &catalog{}
-		p.catalogs.classes[name] = c
+func (c *catalogs) built(name string, sh shape, in inputs) *catalog {
+	x := c.classes[name]
+	if x == nil {
+		x = &catalog{}
+		c.classes[name] = x
 	}
-	built := builtFrom{shape: sh, skus: in.skus.Version, prices: in.prices.Version, memory: p.memory.now()}
-	if c.set == nil || c.built != built {
-		*c = catalog{built: built, set: p.buildTypes(in.skus.Value, in.prices.Value, sh), snapshot: c.snapshot}
+	built := builtFrom{shape: sh, skus: in.skus.Version, prices: in.prices.Version, memory: c.types.memory.now()}
+	if x.set == nil || x.built != built {
+		*x = catalog{built: built, set: c.types.build(in.skus.Value, in.prices.Value, sh), snapshot: x.snapshot}
 	}
-	c.asked = p.opts.Now()
-	return c
+	x.asked = c.now()
+	return x
 }
 
 // refresh brings the snapshot up to date. Types stays the same slice as long as its content is
 // the same, so that a consumer can compare the slice instead of its content.
-func (c *catalog) refresh(p *Provider, name string, in inputs) {
-	blocks, stockVersion := p.stockouts.Snapshot()
-	subnet := c.built.shape.subnet
+func (c *catalogs) refresh(x *catalog, name string, in inputs) {
+	blocks, stockVersion := c.stockouts.Snapshot()
+	subnet := x.built.shape.subnet
 	next := provider.Snapshot{
 		Taken:   in.taken(),
 		Listed:  in.listed(),
 		Unread:  in.skus.Value.Unread,
-		Problem: in.problem(c.set, p.judge.Source, p.quota.SubnetProblem(subnet)),
+		Problem: in.problem(x.set, c.prices.builtIn(), c.quota.SubnetProblem(subnet)),
 	}
-	next.QuotaLeft, next.QuotaPressure = p.quota.Left(c.set.quotas, in.quota, subnet)
+	next.QuotaLeft, next.QuotaPressure = c.quota.Left(x.set.quotas, in.quota, subnet)
 	available := availableFrom{stock: stockVersion, limits: in.quota.Version}
-	old := c.snapshot
-	if old != nil && c.available == available {
+	old := x.snapshot
+	if old != nil && x.available == available {
 		next.Types = old.Types
 	} else {
-		next.Types = p.availableTypes(c.set, blocks, in.quota.Value, stock.Requester{Class: name, Subnet: subnet})
+		next.Types = c.availableTypes(x.set, blocks, in.quota.Value, stock.Requester{Class: name, Subnet: subnet})
 		if old != nil && reflect.DeepEqual(old.Types, next.Types) {
 			next.Types = old.Types
 		}
-		c.available = available
+		x.available = available
 	}
 	if old == nil || !same(old, &next) {
-		c.snapshot = &next
+		x.snapshot = &next
 	}
 }
 
@@ -191,20 +222,20 @@ func (in inputs) problem(set *typeSet, list pricelist.List, subnetProblem string
 
 // availableTypes sets why offerings are unavailable now. Types without such an offering share
 // their offerings with the set.
-func (p *Provider) availableTypes(set *typeSet, blocks stock.Blocks, quota quota.Usages, by stock.Requester) []offering.InstanceType {
+func (c *catalogs) availableTypes(set *typeSet, blocks stock.Blocks, quota quota.Usages, by stock.Requester) []offering.InstanceType {
 	types := make([]offering.InstanceType, len(set.types))
 	for i := range set.types {
 		m := &set.types[i]
 		types[i] = m.offered
-		types[i].Offerings = p.availableOffers(m, blocks, quota, by)
+		types[i].Offerings = c.availableOffers(m, blocks, quota, by)
 	}
 	return types
 }
 
-func (p *Provider) availableOffers(m *machineType, blocks stock.Blocks, quota quota.Usages, by stock.Requester) []offering.Offering {
+func (c *catalogs) availableOffers(m *machineType, blocks stock.Blocks, quota quota.Usages, by stock.Requester) []offering.Offering {
 	offers, copied := m.offered.Offerings, false
 	for i := range m.offered.Offerings {
-		why := p.unavailable(m.sku, &m.offered.Offerings[i], blocks, quota, by)
+		why := c.unavailable(m.sku, &m.offered.Offerings[i], blocks, quota, by)
 		if why == "" {
 			continue
 		}
@@ -218,11 +249,11 @@ func (p *Provider) availableOffers(m *machineType, blocks stock.Blocks, quota qu
 
 // unavailable describes why an offering cannot be launched: it is not sold to this subscription,
 // the quota limit is below its use, or Azure refused it recently.
-func (p *Provider) unavailable(s *sku.SKU, o *offering.Offering, blocks stock.Blocks, quota quota.Usages, by stock.Requester) string {
+func (c *catalogs) unavailable(s *sku.SKU, o *offering.Offering, blocks stock.Blocks, quota quota.Usages, by stock.Requester) string {
 	if s.Barred.Region != "" {
 		return s.Barred.Region
 	}
-	if why := s.Barred.Zones[p.zoneNumber(o.Zone)]; why != "" {
+	if why := s.Barred.Zones[c.types.zones.number(o.Zone)]; why != "" {
 		return why
 	}
 	for _, d := range o.QuotaUses {

@@ -70,12 +70,12 @@ func buyable(class *v1beta1.AKSNodeClass) error {
 
 // shape computes the shape of a node class. Images come from its status, or from the family's
 // table while the status has none.
-func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
+func (b *typeBuilder) shape(class *v1beta1.AKSNodeClass) shape {
 	spec := &class.Spec
 	sh := shape{
 		image:         image.FamilyOf(spec),
 		diskGB:        defaultDiskGB,
-		maxPods:       p.opts.cni().DefaultMaxPods(),
+		maxPods:       b.cni.DefaultMaxPods(),
 		encryptAtHost: spec.EncryptsAtHost(),
 		trustedLaunch: spec.UsesTrustedLaunch(),
 		gpuDriver:     spec.InstallsGPUDriver(),
@@ -83,10 +83,10 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 		localDNS:      class.LocalDNSEnabled(),
 		fips:          spec.FIPS(),
 		minor:         kubeversion.Minor(kubeversion.Of(class)),
-		subnet:        p.subnetKey(class),
+		subnet:        b.subnets.keyOf(class),
 	}
 	sh.release = image.ReleaseFor(spec, sh.minor).Label
-	if id, err := p.subnetIn(class); err == nil {
+	if id, err := b.subnets.parsed(class); err == nil {
 		sh.subnetName = id.Name
 	}
 	if spec.OSDiskSizeGB != nil {
@@ -100,26 +100,33 @@ func (p *Provider) shape(class *v1beta1.AKSNodeClass) shape {
 	return sh
 }
 
-// subnetIn returns subnetOf, parsed.
-func (p *Provider) subnetIn(class *v1beta1.AKSNodeClass) (network.SubnetID, error) {
-	if id := p.subnetOf(class); id != p.opts.VNetSubnetID {
-		return network.ParseSubnetID(id)
-	}
-	return p.own, nil
+// nodeSubnets are the subnets that nodes join: the cluster's, unless the node class names another.
+type nodeSubnets struct {
+	own network.SubnetID // the cluster's
+	id  string           // of own
+	key string           // id in lower case
 }
 
-// subnetKey returns subnetOf in lower case.
-func (p *Provider) subnetKey(class *v1beta1.AKSNodeClass) string {
-	if id := p.subnetOf(class); id != p.opts.VNetSubnetID {
-		return strings.ToLower(id)
-	}
-	return p.ownKey
-}
-
-// subnetOf returns the subnet that nodes of the class join.
-func (p *Provider) subnetOf(class *v1beta1.AKSNodeClass) string {
+// of returns the ID of the subnet that nodes of the class join.
+func (s nodeSubnets) of(class *v1beta1.AKSNodeClass) string {
 	if class.Spec.VNETSubnetID != nil && *class.Spec.VNETSubnetID != "" {
 		return *class.Spec.VNETSubnetID
 	}
-	return p.opts.VNetSubnetID
+	return s.id
+}
+
+// parsed returns of, parsed.
+func (s nodeSubnets) parsed(class *v1beta1.AKSNodeClass) (network.SubnetID, error) {
+	if id := s.of(class); id != s.id {
+		return network.ParseSubnetID(id)
+	}
+	return s.own, nil
+}
+
+// keyOf returns of in lower case.
+func (s nodeSubnets) keyOf(class *v1beta1.AKSNodeClass) string {
+	if id := s.of(class); id != s.id {
+		return strings.ToLower(id)
+	}
+	return s.key
 }

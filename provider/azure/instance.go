@@ -82,15 +82,14 @@ func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance 
 // describe adds the fields that depend on the node class, if they are known without a request to
 // Azure.
 func (p *Provider) describe(ctx context.Context, in *provider.Instance, className string) {
-	if className == "" || p.skus.State().Version == 0 {
+	if className == "" || p.catalogs.present().skus.Version == 0 {
 		return
 	}
 	class, err := p.class(ctx, className)
 	if err != nil {
 		return
 	}
-	inputs := inputs{skus: p.skus.State(), prices: p.prices.State(), quota: p.quota.Reading()}
-	p.typesOf(className, p.shape(class), inputs).describe(in)
+	p.catalogs.typesOf(className, class, p.catalogs.present()).describe(in)
 }
 
 // A description is what a node class determines for the nodes of one offering.
@@ -147,7 +146,7 @@ func (p *Provider) choiceOf(vm *machine) offering.Ref {
 		c.Type = string(*hw.VMSize)
 	}
 	if zones := armtext.Sorted(vm.Zones); len(zones) > 0 {
-		c.Zone = p.zoneLabel(zones[0])
+		c.Zone = p.zones.label(zones[0])
 	}
 	if vm.Properties.Priority != nil && *vm.Properties.Priority == armcompute.VirtualMachinePriorityTypesSpot {
 		c.CapacityType = offering.Spot
@@ -223,13 +222,13 @@ func statuses(vm *machine) []*armcompute.InstanceViewStatus {
 // subnet addresses depends on its node class.
 func (p *Provider) drawsOf(ctx context.Context, vm *machine) []offering.QuotaUse {
 	choice := p.choiceOf(vm)
-	s := p.skus.State().Value.ByName[choice.Type]
+	s := p.catalogs.sizes()[choice.Type]
 	if s == nil {
 		return nil
 	}
 	draws := quota.Uses(s, choice.CapacityType)
 	if class, err := p.class(ctx, tag(vm.Tags, tagClass)); err == nil {
-		if d, ok := p.addressDraw(p.shape(class)); ok {
+		if d, ok := p.types.addressUse(p.types.shape(class)); ok {
 			draws = append(draws, d)
 		}
 	}

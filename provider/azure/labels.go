@@ -26,14 +26,14 @@ const (
 )
 
 // typeLabels returns the labels of any node of a size in a node class.
-func (p *Provider) typeLabels(s *sku.SKU, sh shape) map[string][]string {
+func (b *typeBuilder) typeLabels(s *sku.SKU, sh shape) map[string][]string {
 	labels := map[string][]string{}
 	set := func(key string, values ...string) { labels[key] = values }
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 
 	set(corev1.LabelArchStable, s.Arch)
 	set(corev1.LabelOSStable, "linux")
-	set(corev1.LabelTopologyRegion, p.opts.Location)
+	set(corev1.LabelTopologyRegion, string(b.zones))
 	set(v1beta1.LabelSKUName, s.Name)
 	set(v1beta1.LabelSKUFamily, s.Size.Family)
 	set(v1beta1.LabelSKUSeries, series(s.Size.Series))
@@ -50,7 +50,7 @@ func (p *Provider) typeLabels(s *sku.SKU, sh shape) map[string][]string {
 		set(v1beta1.LabelSKUGPUManufacturer, string(s.GPU.Manufacturer))
 		set(v1beta1.LabelSKUGPUCount, number(s.GPUs))
 	}
-	set(v1beta1.AKSLabelCluster, clusterLabel(p.opts.NodeResourceGroup))
+	set(v1beta1.AKSLabelCluster, clusterLabel(b.nodeGroup))
 	set(v1beta1.AKSLabelMode, v1beta1.ModeSystem, v1beta1.ModeUser)
 	set(v1beta1.AKSLabelOSSKU, sh.image.OSSKU())
 	set(v1beta1.AKSLabelCPU, number(s.VCPUs))
@@ -62,25 +62,24 @@ func (p *Provider) typeLabels(s *sku.SKU, sh shape) map[string][]string {
 	if sh.streaming {
 		set(v1beta1.AKSLabelArtifactStreaming, "true")
 	}
-	p.clusterLabels(sh, set)
+	b.clusterLabels(sh, set)
 	return labels
 }
 
 // clusterLabels sets the labels that AKS puts on every node of such a cluster. Pods and
 // DaemonSets select by them, above all those of the network, so scheduling must know them before
 // the node exists.
-func (p *Provider) clusterLabels(sh shape, set func(key string, values ...string)) {
-	o := &p.opts
+func (b *typeBuilder) clusterLabels(sh shape, set func(key string, values ...string)) {
 	set(v1beta1.AKSLabelRole, v1beta1.RoleAgent)
 	set(v1beta1.AKSLabelOSSKURequested, string(sh.image))
 	set(v1beta1.AKSLabelOSSKUEffective, sh.release)
-	if o.KubeletIdentityClientID != "" {
-		set(v1beta1.AKSLabelKubeletIdentityClientID, o.KubeletIdentityClientID)
+	if b.kubeletIdentity != "" {
+		set(v1beta1.AKSLabelKubeletIdentityClientID, b.kubeletIdentity)
 	}
-	if o.NetworkDataplane == network.DataplaneCilium {
+	if b.cni.Dataplane == network.DataplaneCilium {
 		set(v1beta1.AKSLabelEBPFDataplane, network.DataplaneCilium)
 	}
-	if !o.cni().Overlay() {
+	if !b.cni.Overlay() {
 		return
 	}
 	set(v1beta1.AKSLabelAzureCNIOverlay, "true")

@@ -126,7 +126,7 @@ func (p *Provider) learnFailed(vm *machine) {
 
 func (p *Provider) learnOf(vm *machine, r armerr.Refusal, by stock.Requester) {
 	choice := p.choiceOf(vm)
-	if s := p.skus.State().Value.ByName[choice.Type]; s != nil {
+	if s := p.catalogs.sizes()[choice.Type]; s != nil {
 		p.stockouts.Learn(r, s, choice.Zone, choice.CapacityType, by)
 	}
 }

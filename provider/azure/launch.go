@@ -96,11 +96,11 @@ func (p *Provider) newLaunch(ctx context.Context, claim provider.Claim) (*launch
 	if err != nil {
 		return nil, err
 	}
-	in, err := p.inputs(ctx)
+	in, err := p.catalogs.inputs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("launching %s: %w", claim.Name, err)
 	}
-	types := p.typesOf(claim.Class, p.shape(class), in)
+	types := p.catalogs.typesOf(claim.Class, class, in)
 	first := p.backends[0]
 	return &launch{p: p, claim: claim, maker: first, name: first.handle(claim), class: class, types: types, in: in}, nil
 }
@@ -254,7 +254,7 @@ func (l *launch) remembered(s *sku.SKU, o *offering.Offering, choice offering.Re
 	if b, ok := l.p.stockouts.Blocked(s, o.Zone, o.CapacityType, l.buyer()); ok {
 		return provider.Attempt{Offering: choice, Code: b.Code, Reason: b.Reason, Detail: b.Words}, true
 	}
-	if why := l.p.unavailable(s, o, nil, l.in.quota.Value, stock.Requester{}); why != "" {
+	if why := l.p.catalogs.unavailable(s, o, nil, l.in.quota.Value, stock.Requester{}); why != "" {
 		reason := armerr.ReasonQuota
 		if s.Barred.Region != "" || len(s.Barred.Zones) > 0 {
 			reason = armerr.ReasonRestricted
@@ -271,7 +271,7 @@ func (l *launch) buyer() stock.Requester {
 // holder returns the virtual machine as it takes quota.
 func (l *launch) holder() quota.Holder { return quota.Holder{VM: l.name, Subnet: l.subnet()} }
 
-func (l *launch) subnet() string { return l.p.subnetKey(l.class) }
+func (l *launch) subnet() string { return l.p.subnets.keyOf(l.class) }
 
 // try requests one offering. It reports false when Azure refused it and the next may be tried.
 func (l *launch) try(ctx context.Context, m *machineType, choice offering.Ref) (provider.Instance, bool, error) {

@@ -37,7 +37,7 @@ func (l *launch) body(ctx context.Context, m *machineType, choice offering.Ref) 
 	if err != nil {
 		return nil, prepare(err)
 	}
-	subnet, err := l.p.subnetIn(l.class)
+	subnet, err := l.p.subnets.parsed(l.class)
 	if err != nil {
 		return nil, prepare(err)
 	}
@@ -64,7 +64,7 @@ func (l *launch) body(ctx context.Context, m *machineType, choice offering.Ref) 
 			SecurityProfile: security(&l.class.Spec),
 		},
 	}
-	if zone := l.p.zoneNumber(choice.Zone); zone != "" {
+	if zone := l.p.zones.number(choice.Zone); zone != "" {
 		vm.Zones = []*string{to.Ptr(zone)}
 	}
 	if l.claim.Labels[v1beta1.LabelSKUUltraSSD] == "true" {

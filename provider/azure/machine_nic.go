@@ -62,7 +62,7 @@ func (l *launch) addresses(m *machineType, pools []string) []*armcompute.Virtual
 // address returns an IP configuration that is not primary; IPv4 when no version is given.
 func (l *launch) address(name string, version armcompute.IPVersions, pools []string) *armcompute.VirtualMachineNetworkInterfaceIPConfiguration {
 	properties := &armcompute.VirtualMachineNetworkInterfaceIPConfigurationProperties{
-		Primary: to.Ptr(false), Subnet: &armcompute.SubResource{ID: to.Ptr(l.p.subnetOf(l.class))},
+		Primary: to.Ptr(false), Subnet: &armcompute.SubResource{ID: to.Ptr(l.p.subnets.of(l.class))},
 	}
 	if version != "" {
 		properties.PrivateIPAddressVersion = to.Ptr(version)

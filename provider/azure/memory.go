@@ -17,6 +17,7 @@ const leastSeen = 0.85
 // seenMemory is the memory of nodes of each size, the least observed: nodes of a size differ a
 // little, and a pod that needs more than a node has would never start.
 type seenMemory struct {
+	share   float64 // of the advertised memory that firmware and kernel are expected to take
 	mu      sync.Mutex
 	bytes   map[string]int64 // by size; whole MiB
 	version uint64           // changes with every new value
@@ -25,10 +26,10 @@ type seenMemory struct {
 // ObserveCapacity records the memory of a size. It is kept in memory only: after a restart the
 // existing nodes are observed again.
 func (p *Provider) ObserveCapacity(ctx context.Context, node provider.ObservedCapacity) error {
-	if err := p.skus.Ensure(ctx); err != nil {
+	if err := p.catalogs.ensureSizes(ctx); err != nil {
 		return err
 	}
-	s := p.skus.State().Value.ByName[node.Type]
+	s := p.catalogs.sizes()[node.Type]
 	if s == nil || !plausibleMemory(s, node.Memory) {
 		return nil
 	}
@@ -62,13 +63,13 @@ func (m *seenMemory) now() uint64 {
 	return m.version
 }
 
-// memoryOf returns the memory of a node of the size, in bytes: the observed value, or until then
-// the advertised one less the usual share.
-func (p *Provider) memoryOf(s *sku.SKU) int64 {
-	p.memory.mu.Lock()
-	defer p.memory.mu.Unlock()
-	if seen, ok := p.memory.bytes[s.Name]; ok {
+// of returns the memory of a node of the size, in bytes: the observed value, or until then the
+// advertised one less the usual share.
+func (m *seenMemory) of(s *sku.SKU) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if seen, ok := m.bytes[s.Name]; ok {
 		return seen
 	}
-	return usableMemory(s.MemoryMiB, *p.opts.VMMemoryOverheadPercent)
+	return usableMemory(s.MemoryMiB, m.share)
 }

@@ -37,9 +37,9 @@ import (
 // prices and quota fresh.
 type Provider struct {
 	opts    Options
-	own     network.SubnetID // Options.VNetSubnetID, parsed
-	ownKey  string           // Options.VNetSubnetID in lower case
-	ids     string           // prefix of the provider IDs of nodes
+	subnets nodeSubnets
+	zones   zones
+	ids     string // prefix of the provider IDs of nodes
 	clients clients
 	decoder armlist.Decoder
 	boots   bootstrap.Encoder
@@ -47,10 +47,9 @@ type Provider struct {
 	// credential signs requests to ARM.
 	credential *token.Renewal
 
-	skus   *cached.Source[sku.Set]
-	prices *cached.Source[pricing.Table]
-	judge  *pricing.Judge
-	memory seenMemory
+	prices *priceList
+	memory *seenMemory
+	types  *typeBuilder
 	quota  *quota.Tracker
 	images *image.Images
 	// auxiliary holds the tokens for images that another tenant shares.
@@ -63,7 +62,7 @@ type Provider struct {
 	stockProbes *stock.Probes
 	evictions   *stock.Evictions
 	policies    *stock.Policies
-	catalogs    catalogs
+	catalogs    *catalogs
 
 	backends     []backend // the first creates new nodes
 	aks          *byAKS    // nil unless Options.AKSMachines names a pool
@@ -103,11 +102,10 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 		stockProbes: stock.NewProbes(opts.Now),
 		evictions:   stock.NewEvictions(opts.Now),
 		policies:    stock.NewPolicies(),
-		memory:      seenMemory{bytes: map[string]int64{}},
-		own:         own,
-		ownKey:      strings.ToLower(opts.VNetSubnetID),
+		memory:      &seenMemory{bytes: map[string]int64{}, share: *opts.VMMemoryOverheadPercent},
+		subnets:     nodeSubnets{own: own, id: opts.VNetSubnetID, key: strings.ToLower(opts.VNetSubnetID)},
+		zones:       zones(opts.Location),
 		ids:         providerIDs(opts.SubscriptionID, opts.NodeResourceGroup),
-		catalogs:    catalogs{classes: map[string]*catalog{}},
 		inFlight:    inFlights{byName: map[string]inFlight{}},
 		claims:      ctxlock.NewByName(),
 	}
@@ -153,17 +151,18 @@ func (p *Provider) connect() error {
 		encryptionSets: compute.NewDiskEncryptionSetsClient(),
 		nics:           net.NewInterfacesClient(),
 	}
-	p.network = network.NewReader(o.network(p.own), network.Clients{
+	p.network = network.NewReader(o.network(p.subnets.own), network.Clients{
 		ARM: plain, Decoder: &p.decoder, Subnets: net.NewSubnetsClient(), VNets: net.NewVirtualNetworksClient(), SecurityGroups: net.NewSecurityGroupsClient(),
 	}, o.env())
 	p.images = image.New(image.Config{
 		ARM: plain, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Shared: o.SharedGallery, Every: o.ImagesEvery, Now: o.Now, Panics: o.Panics,
 	})
 	p.auxiliary = token.NewShared(o.SharedGallery.TokenURL, o.ClientOptions, o.env())
-	if p.judge, err = pricing.NewJudge(o.Location); err != nil {
+	judge, err := pricing.NewJudge(o.Location)
+	if err != nil {
 		return err
 	}
-	p.openSources(options.Transport)
+	p.openSources(options.Transport, judge)
 	if err := p.openBackends(); err != nil {
 		return err
 	}
@@ -188,32 +187,35 @@ func (p *Provider) openBackends() (err error) {
 	return nil
 }
 
-func (p *Provider) openSources(transport policy.Transporter) {
+func (p *Provider) openSources(transport policy.Transporter, judge *pricing.Judge) {
 	o := &p.opts
 	if transport == nil {
 		transport = &http.Client{}
 	}
-	skus := &sku.Reader{ARM: p.clients.arm, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Log: o.Log}
-	prices := &pricing.Reader{Transport: transport, URL: o.PricesURL, Location: o.Location, Now: o.Now, Judge: p.judge}
+	sizes := &sku.Reader{ARM: p.clients.arm, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location, Log: o.Log}
+	prices := &pricing.Reader{Transport: transport, URL: o.PricesURL, Location: o.Location, Now: o.Now, Judge: judge}
 	usages := &quota.Reader{ARM: p.clients.arm, Decoder: &p.decoder, Subscription: o.SubscriptionID, Location: o.Location}
-	p.skus = &cached.Source[sku.Set]{Name: "VM sizes", Load: skus.Read, Same: func(a, b sku.Set) bool { return reflect.DeepEqual(a, b) }, Doubt: sku.Doubt, Env: o.env()}
-	p.prices = &cached.Source[pricing.Table]{Name: "prices", Load: prices.Read, Same: func(a, b pricing.Table) bool { return maps.Equal(a, b) }, Env: o.env(),
-		MaybeEmpty: func(t pricing.Table) bool { return len(t) == 0 }}
+	p.prices = &priceList{judge: judge, source: &cached.Source[pricing.Table]{
+		Name: "prices", Load: prices.Read, Same: func(a, b pricing.Table) bool { return maps.Equal(a, b) }, Env: o.env(),
+		MaybeEmpty: func(t pricing.Table) bool { return len(t) == 0 },
+	}}
 	p.quota = quota.NewTracker(usages.Read, p.network.Addresses, o.env())
+	p.types = &typeBuilder{
+		zones: p.zones, nodeGroup: o.NodeResourceGroup, kubeletIdentity: o.KubeletIdentityClientID, cni: o.cni(), subnets: p.subnets,
+		builtIn: judge.BuiltIn, memory: p.memory,
+	}
+	p.catalogs = &catalogs{
+		now: o.Now, types: p.types, prices: p.prices, quota: p.quota, stockouts: p.stockouts, classes: map[string]*catalog{},
+		skus: &cached.Source[sku.Set]{Name: "VM sizes", Load: sizes.Read, Same: func(a, b sku.Set) bool { return reflect.DeepEqual(a, b) }, Doubt: sku.Doubt, Env: o.env()},
+	}
 }
-
-// How often the lists of a region are read again.
-const (
-	skusEvery   = 12 * time.Hour
-	pricesEvery = 12 * time.Hour
-)
 
 // Run keeps sizes, prices and quota fresh until ctx ends. It returns the error of ctx.
 func (p *Provider) Run(ctx context.Context) error {
 	var group panics.Group
 	for _, keep := range []func(context.Context){
-		func(ctx context.Context) { p.skus.Keep(ctx, skusEvery) },
-		func(ctx context.Context) { p.prices.Keep(ctx, pricesEvery) },
+		p.catalogs.keepSizes,
+		p.prices.keep,
 		p.quota.KeepRegion,
 		p.quota.KeepSubnets,
 	} {
@@ -228,8 +230,8 @@ func (p *Provider) Run(ctx context.Context) error {
 
 // stopAsking cancels the requests that no caller waits for.
 func (p *Provider) stopAsking() {
-	p.skus.Stop()
-	p.prices.Stop()
+	p.catalogs.stop()
+	p.prices.stop()
 	p.quota.Stop()
 	p.auxiliary.Stop()
 }

@@ -17,6 +17,36 @@ import (
 	"github.com/karve-dev/karve/provider/azure/vmsize"
 )
 
+// zones converts between zone numbers and the values of the zone label; it is the region's name.
+type zones string
+
+// label returns the node label's value for a zone number.
+func (z zones) label(number string) string {
+	if number == "" {
+		return stock.RegionalZone
+	}
+	return string(z) + "-" + number
+}
+
+// number returns the zone number of a label's value; empty for a node without a zone.
+func (z zones) number(zone string) string {
+	if zone == stock.RegionalZone {
+		return ""
+	}
+	return strings.TrimPrefix(zone, string(z)+"-")
+}
+
+// A typeBuilder makes the instance types that node classes offer in the region.
+type typeBuilder struct {
+	zones           zones
+	nodeGroup       string // node resource group
+	kubeletIdentity string // client ID
+	cni             network.CNI
+	subnets         nodeSubnets
+	builtIn         pricing.Table
+	memory          *seenMemory
+}
+
 // A typeSet is the instance types of one shape, before availability.
 type typeSet struct {
 	types  []machineType // sorted by name
@@ -37,9 +67,9 @@ type machineType struct {
 	spotMost offering.Price        // maximum price as spot; zero is any price
 }
 
-// buildTypes builds the types of a shape from the region's sizes and prices.
-func (p *Provider) buildTypes(skus sku.Set, prices pricing.Table, sh shape) *typeSet {
-	values := pricing.NewPricer(skus.List, prices, p.judge.BuiltIn)
+// build builds the types of a shape from the region's sizes and prices.
+func (b *typeBuilder) build(skus sku.Set, prices pricing.Table, sh shape) *typeSet {
+	values := pricing.NewPricer(skus.List, prices, b.builtIn)
 	labels := newLabelCache()
 	set := &typeSet{byName: make(map[string]*machineType, len(skus.List)), values: map[pricing.Basis]int{}}
 	quotas := newNameSet(quota.Regional, quota.Spot, quota.VMs)
@@ -50,7 +80,7 @@ func (p *Provider) buildTypes(skus sku.Set, prices pricing.Table, sh shape) *typ
 		}
 		price, by := values.Price(s)
 		set.values[by]++
-		set.types = append(set.types, p.machineType(s, sh, price, labels))
+		set.types = append(set.types, b.machineType(s, sh, price, labels))
 		quotas.add(quota.OfFamily(s.Family))
 	}
 	for i := range set.types {
@@ -92,7 +122,7 @@ func (sh shape) acceptsGPU(gpu vmsize.GPU) bool {
 	return sh.image != v1beta1.ImageFamilyAzureLinux || !gridDriver(gpu)
 }
 
-func (p *Provider) machineType(s *sku.SKU, sh shape, price pricing.Price, labels *labelCache) machineType {
+func (b *typeBuilder) machineType(s *sku.SKU, sh shape, price pricing.Price, labels *labelCache) machineType {
 	reserved := reserve(s.VCPUs, s.MemoryMiB, sh.maxPods, sh.diskGB, sh.minor)
 	return machineType{
 		sku:      s,
@@ -101,18 +131,18 @@ func (p *Provider) machineType(s *sku.SKU, sh shape, price pricing.Price, labels
 		spotMost: sh.spot.Max(price.OnDemand),
 		offered: offering.InstanceType{
 			Name:      s.Name,
-			Labels:    p.typeLabels(s, sh),
-			Capacity:  p.capacity(s, sh),
+			Labels:    b.typeLabels(s, sh),
+			Capacity:  b.capacity(s, sh),
 			Overhead:  reserved.overhead(),
-			Offerings: p.withAddresses(p.offers(s, price, sh.spot, labels), sh),
+			Offerings: b.withAddresses(b.offers(s, price, sh.spot, labels), sh),
 		},
 	}
 }
 
-func (p *Provider) capacity(s *sku.SKU, sh shape) quantity.Amounts {
+func (b *typeBuilder) capacity(s *sku.SKU, sh shape) quantity.Amounts {
 	c := quantity.Amounts{
 		quantity.NameCPU:     s.VCPUs * 1000,
-		quantity.NameMemory:  p.memoryOf(s),
+		quantity.NameMemory:  b.memory.of(s),
 		quantity.NameStorage: sh.diskGB * sku.Gigabyte,
 		quantity.NamePods:    sh.maxPods,
 	}
@@ -130,7 +160,7 @@ func (p *Provider) capacity(s *sku.SKU, sh shape) quantity.Amounts {
 
 // offers lists every zone of the size and, last, the region without a zone, each on demand and,
 // if Azure sells it so, as spot.
-func (p *Provider) offers(s *sku.SKU, price pricing.Price, limit pricing.SpotLimit, labels *labelCache) []offering.Offering {
+func (b *typeBuilder) offers(s *sku.SKU, price pricing.Price, limit pricing.SpotLimit, labels *labelCache) []offering.Offering {
 	ways := []offering.Offering{{CapacityType: offering.OnDemand, Price: price.OnDemand, QuotaUses: quota.Uses(s, offering.OnDemand)}}
 	if s.Can.Spot {
 		ways = append(ways, offering.Offering{CapacityType: offering.Spot, Price: price.Spot, QuotaUses: quota.Uses(s, offering.Spot), Unavailable: limit.Forbids(price)})
@@ -144,26 +174,10 @@ func (p *Provider) offers(s *sku.SKU, price pricing.Price, limit pricing.SpotLim
 		}
 	}
 	for _, number := range s.Zones {
-		add(p.zoneLabel(number), s.Ultra.Zones[number])
+		add(b.zones.label(number), s.Ultra.Zones[number])
 	}
 	add(stock.RegionalZone, s.Ultra.Regional)
 	return offers
-}
-
-// zoneLabel returns the node label's value for a zone number.
-func (p *Provider) zoneLabel(number string) string {
-	if number == "" {
-		return stock.RegionalZone
-	}
-	return p.opts.Location + "-" + number
-}
-
-// zoneNumber returns the zone number of a label's value; empty for a node without a zone.
-func (p *Provider) zoneNumber(zone string) string {
-	if zone == stock.RegionalZone {
-		return ""
-	}
-	return strings.TrimPrefix(zone, p.opts.Location+"-")
 }
 
 // labelCache shares offering labels, of which there are few, between thousands of offerings.
@@ -221,8 +235,8 @@ func (t *typeSet) otherPrices(list pricelist.List) (parts []string) {
 }
 
 // withAddresses adds to each offering the addresses that a node of the shape takes.
-func (p *Provider) withAddresses(offers []offering.Offering, sh shape) []offering.Offering {
-	draw, ok := p.addressDraw(sh)
+func (b *typeBuilder) withAddresses(offers []offering.Offering, sh shape) []offering.Offering {
+	draw, ok := b.addressUse(sh)
 	if !ok {
 		return offers
 	}
@@ -237,10 +251,10 @@ func (p *Provider) withAddresses(offers []offering.Offering, sh shape) []offerin
 	return offers
 }
 
-func (p *Provider) addressDraw(sh shape) (offering.QuotaUse, bool) {
+func (b *typeBuilder) addressUse(sh shape) (offering.QuotaUse, bool) {
 	subnet, err := network.ParseSubnetID(sh.subnet)
 	if err != nil {
 		return offering.QuotaUse{}, false
 	}
-	return offering.QuotaUse{Quota: quota.OfSubnet(subnet), Amount: p.opts.cni().AddressesPerNode(sh.maxPods)}, true
+	return offering.QuotaUse{Quota: quota.OfSubnet(subnet), Amount: b.cni.AddressesPerNode(sh.maxPods)}, true
 }

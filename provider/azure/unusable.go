@@ -16,7 +16,7 @@ var _ provider.FailureObserver = (*Provider)(nil)
 // another size may work. When sizes with GPUs of several models lack theirs, the size is not the
 // cause, and all sizes with GPUs are blocked.
 func (p *Provider) NodeUnusable(class string, c offering.Ref, lacks string) {
-	sizes := p.skus.State().Value.ByName
+	sizes := p.catalogs.sizes()
 	s := sizes[c.Type]
 	if s == nil {
 		return
