@@ -140,7 +140,7 @@ func (a *byAKS) poolMissing() string {
 // tags returns the tags of virtual machines that Compute creates, and the tag that identifies
 // AKS machines.
 func (a *byAKS) tags(l *launch) map[string]string {
-	tags := a.p.machineTags(l.class, l.claim)
+	tags := a.p.owner.vmTags(l.class, l.claim)
 	setTag(tags, tagAKSMachine, l.claim.Name)
 	return tags
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/karve-dev/karve/provider/azure/internal/aksmachine"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
-	"github.com/karve-dev/karve/provider/azure/ratelimit"
 )
 
 // update changes the tags of an AKS machine, and of all resources that AKS created for it, with
@@ -24,7 +23,7 @@ func (a *byAKS) update(ctx context.Context, vm *machine, u updates) (provider.Up
 	if sameTags(vm.said.tags, tags) {
 		return provider.Update{}, nil
 	}
-	if wait := a.p.limits.Ticket(vm.handle, ratelimit.Upkeep, ratelimit.ARMWrites, ratelimit.AKS); wait > 0 {
+	if wait := a.p.tickets.updateAKS(vm.handle); wait > 0 {
 		return provider.Update{RetryAfter: wait}, nil
 	}
 	o := &a.p.opts

@@ -63,9 +63,11 @@ func (c byCompute) handle(claim provider.Claim) string { return machineName(clai
 
 func (c byCompute) virtualName(handle string) string { return handle }
 
-func (c byCompute) mayBegin(l *launch) time.Duration { return l.mayBuy() }
+func (c byCompute) mayBegin(l *launch) time.Duration {
+	return c.p.tickets.create(l.name, l.claim.Urgent)
+}
 
-func (c byCompute) mayEnd(handle string) bool { return c.p.mayDelete(handle) }
+func (c byCompute) mayEnd(handle string) bool { return c.p.tickets.mayDelete(handle) }
 
 func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (map[string]string, error) {
 	body, err := l.body(ctx, m, choice)

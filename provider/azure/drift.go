@@ -123,7 +123,7 @@ func (p *Provider) clusterDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode
 // node's labels, its price and the counting for limits are wrong then.
 func (p *Provider) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (provider.Drift, error) {
 	vm := p.listed(m)
-	if vm == nil || !p.ours(vm) {
+	if vm == nil || !p.owner.ours(vm) {
 		return provider.Drift{}, nil
 	}
 	if has := p.choiceOf(vm).Type; has != "" && m.Type != "" && !strings.EqualFold(has, m.Type) {
@@ -134,7 +134,7 @@ func (p *Provider) sizeDrift(_ *v1beta1.AKSNodeClass, m provider.LaunchedNode) (
 
 // listed returns the virtual machine in the last list, of any age; nil when it is missing.
 func (p *Provider) listed(m provider.LaunchedNode) *machine {
-	name, err := p.machineOf(m.ProviderID)
+	name, err := p.ids.vmOf(m.ProviderID)
 	if err != nil {
 		return nil // not launched yet
 	}

@@ -32,7 +32,7 @@ func (p *Provider) DriftChanged() []string {
 	seen := make(map[string]string, len(v.ByName))
 	var claims []string
 	for handle, vm := range v.ByName {
-		if !p.ours(vm) {
+		if !p.owner.ours(vm) {
 			continue
 		}
 		seen[handle] = vm.likeness()

@@ -39,7 +39,7 @@ func (l *launch) standing(ctx context.Context) (vm *machine, known bool, err err
 	case vm == nil && !flight.asked.IsZero():
 		return l.vanished(ctx)
 	}
-	if vm != nil && tag(vm.Tags, tagClaimUID) != l.claim.UID && !l.p.inherited(vm) {
+	if vm != nil && tag(vm.Tags, tagClaimUID) != l.claim.UID && !l.p.owner.inherited(vm) {
 		return nil, false, fmt.Errorf("launching %s: a machine named %s exists and belongs to claim UID %q, not %q: delete it or the claim", l.claim.Name, l.name, tag(vm.Tags, tagClaimUID), l.claim.UID)
 	}
 	return vm, true, nil
@@ -62,7 +62,7 @@ func (l *launch) look(ctx context.Context, now time.Time) (v armlist.View[*machi
 // unheardOf reports whether neither this process nor the list knows a virtual machine of the
 // claim.
 func (l *launch) unheardOf(v armlist.View[*machine]) bool {
-	if l.claim.LaunchState[AnnotationOperation] != "" || l.p.legacy(v, l.claim) != nil {
+	if l.claim.LaunchState[AnnotationOperation] != "" || l.p.owner.legacy(v, l.claim) != nil {
 		return false
 	}
 	for _, k := range l.p.backends {
@@ -76,7 +76,7 @@ func (l *launch) unheardOf(v armlist.View[*machine]) bool {
 // settleOn selects the backend that created the claim's virtual machine. If there is none, the
 // backend for new virtual machines stays selected.
 func (l *launch) settleOn(v armlist.View[*machine]) {
-	if theirs := l.p.legacy(v, l.claim); theirs != nil {
+	if theirs := l.p.owner.legacy(v, l.claim); theirs != nil {
 		l.maker, l.name = theirs.maker, theirs.handle
 		return
 	}

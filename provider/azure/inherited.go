@@ -19,14 +19,14 @@ import (
 const namePrefix = "aks-"
 
 // inherited reports whether Karpenter's provider created a virtual machine for this cluster.
-func (p *Provider) inherited(vm *machine) bool {
-	return p.inheritedTags(vm.Tags) && (strings.HasPrefix(strings.ToLower(armtext.Of(vm.Name)), namePrefix) || madeByAKS(vm))
+func (o ownership) inherited(vm *machine) bool {
+	return o.inheritedTags(vm.Tags) && (strings.HasPrefix(strings.ToLower(armtext.Of(vm.Name)), namePrefix) || madeByAKS(vm))
 }
 
 // inheritedTags reports whether a resource carries the tags of Karpenter's provider for this
 // cluster, and not karve's.
-func (p *Provider) inheritedTags(tags map[string]*string) bool {
-	return strings.EqualFold(tag(tags, tagAKSOwner), p.opts.ClusterName) && tag(tags, tagNodePool) != "" &&
+func (o ownership) inheritedTags(tags map[string]*string) bool {
+	return strings.EqualFold(tag(tags, tagAKSOwner), o.cluster) && tag(tags, tagNodePool) != "" &&
 		tag(tags, tagCluster) == "" && tag(tags, tagClaimUID) == ""
 }
 
@@ -49,9 +49,9 @@ func legacyName(claim string) string { return namePrefix + strings.ToLower(claim
 
 // legacy finds the virtual machine that Karpenter's provider created for a claim. A list of any
 // age will do: no new ones are created.
-func (p *Provider) legacy(v armlist.View[*machine], claim provider.Claim) *machine {
+func (o ownership) legacy(v armlist.View[*machine], claim provider.Claim) *machine {
 	for _, name := range []string{legacyName(claim.Name), strings.ToLower(claim.Name)} {
-		if vm := v.ByName[name]; vm != nil && p.inherited(vm) && tag(vm.Tags, tagNodePool) == claim.Pool && claimOf(vm) == claim.Name {
+		if vm := v.ByName[name]; vm != nil && o.inherited(vm) && tag(vm.Tags, tagNodePool) == claim.Pool && claimOf(vm) == claim.Name {
 			return vm
 		}
 	}
@@ -64,7 +64,7 @@ func (p *Provider) abandonLegacy(ctx context.Context, claim provider.Claim) erro
 	if err != nil {
 		return fmt.Errorf("abandoning %s: %w", claim.Name, err)
 	}
-	if vm := p.legacy(v, claim); vm != nil {
+	if vm := p.owner.legacy(v, claim); vm != nil {
 		return p.endListed(ctx, vm)
 	}
 	return provider.ErrNotFound

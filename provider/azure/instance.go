@@ -21,7 +21,7 @@ import (
 // Get reads one virtual machine, with its power state. One that exists without this cluster's
 // tags is an error other than ErrNotFound.
 func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error) {
-	name, err := p.machineOf(id)
+	name, err := p.ids.vmOf(id)
 	if err != nil {
 		return provider.Instance{}, err
 	}
@@ -30,7 +30,7 @@ func (p *Provider) Get(ctx context.Context, id string) (provider.Instance, error
 	if err != nil {
 		return provider.Instance{}, err
 	}
-	if !p.ours(vm) {
+	if !p.owner.ours(vm) {
 		// Not ErrNotFound: the virtual machine exists, and the caller would give up its claim.
 		return provider.Instance{}, fmt.Errorf("machine %s exists and does not carry the tags of cluster %s: restore them (%s, %s), or delete its NodeClaim and the machine", name, p.opts.ClusterName, tagCluster, tagClaimUID)
 	}
@@ -46,7 +46,7 @@ func (p *Provider) List(ctx context.Context) ([]provider.Instance, error) {
 	}
 	instances := make([]provider.Instance, 0, len(v.ByName))
 	for _, name := range slices.Sorted(maps.Keys(v.ByName)) {
-		if vm := v.ByName[name]; p.ours(vm) {
+		if vm := v.ByName[name]; p.owner.ours(vm) {
 			instances = append(instances, p.instance(ctx, vm))
 		}
 	}
@@ -59,7 +59,7 @@ func (p *Provider) instance(ctx context.Context, vm *machine) provider.Instance 
 	name := strings.ToLower(cmp.Or(armtext.Of(vm.Name), p.nameToBe(vm)))
 	choice := p.choiceOf(vm)
 	in := provider.Instance{
-		ProviderID:   p.providerID(name),
+		ProviderID:   p.ids.of(name),
 		Name:         name,
 		NodeName:     name,
 		ClaimName:    claimOf(vm),

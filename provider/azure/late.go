@@ -78,7 +78,7 @@ func (p *Provider) late(name string, vm *machine) bool {
 // not show. If chase cannot tell, the virtual machine stays.
 func (l *launch) chase(ctx context.Context, in provider.Instance) (provider.Instance, error) {
 	f, now := l.p.inFlight.get(l.name), l.p.opts.Now()
-	if now.Sub(f.looked) < lookAgain || !l.p.mayTryList(l.name) {
+	if now.Sub(f.looked) < lookAgain || !l.p.tickets.mayReadLate(l.name) {
 		return in, nil
 	}
 	f.looked = now

@@ -153,7 +153,7 @@ func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, er
 	if held != nil {
 		return l.hold(ctx, *held)
 	}
-	l.p.forgetBuying(l.name)
+	l.p.tickets.dropCreate(l.name)
 	return provider.Instance{}, short, &provider.CapacityError{Claim: l.claim.Name, Attempts: l.attempts}
 }
 
@@ -161,7 +161,7 @@ func (l *launch) walk(ctx context.Context) (in provider.Instance, short bool, er
 // about to lose their node, does not wait.
 func (l *launch) hold(ctx context.Context, choice offering.Ref) (provider.Instance, bool, error) {
 	if !l.claim.Urgent {
-		l.p.forgetBuying(l.name)
+		l.p.tickets.dropCreate(l.name)
 		return l.proofPending(), false, nil
 	}
 	m := l.types.byName[choice.Type]
@@ -369,7 +369,7 @@ func (l *launch) further(r armerr.Refusal) (provider.Instance, bool, error) {
 func (l *launch) bought(m *machineType, choice offering.Ref) provider.Instance {
 	in := l.waiting()
 	if name := l.maker.virtualName(l.name); name != "" {
-		in.ProviderID = l.p.providerID(name)
+		in.ProviderID = l.p.ids.of(name)
 	}
 	in.Type, in.Zone, in.CapacityType = choice.Type, choice.Zone, choice.CapacityType
 	in.Created, in.LaunchState = l.p.opts.Now(), l.accepted

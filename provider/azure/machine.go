@@ -51,7 +51,7 @@ func (l *launch) body(ctx context.Context, m *machineType, choice offering.Ref) 
 	}
 	vm := &armcompute.VirtualMachine{
 		Location: to.Ptr(l.p.opts.Location),
-		Tags:     armtext.Pointers(l.p.machineTags(l.class, l.claim)),
+		Tags:     armtext.Pointers(l.p.owner.vmTags(l.class, l.claim)),
 		Identity: identities(l.p.opts.NodeIdentities),
 		Properties: &armcompute.VirtualMachineProperties{
 			HardwareProfile: &armcompute.HardwareProfile{VMSize: to.Ptr(armcompute.VirtualMachineSizeTypes(choice.Type))},

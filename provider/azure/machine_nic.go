@@ -40,7 +40,7 @@ func (l *launch) nic(ctx context.Context, m *machineType, subnet network.SubnetI
 		properties.NetworkSecurityGroup = &armcompute.SubResource{ID: to.Ptr(nsg)}
 	}
 	return &armcompute.VirtualMachineNetworkInterfaceConfiguration{
-		Name: to.Ptr(l.name), Properties: properties, Tags: armtext.Pointers(l.p.tags(l.class, l.claim)),
+		Name: to.Ptr(l.name), Properties: properties, Tags: armtext.Pointers(l.p.owner.tags(l.class, l.claim)),
 	}, nil
 }
 

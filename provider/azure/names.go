@@ -48,26 +48,30 @@ func dnsSafe(s string, room int) string {
 	return safe
 }
 
-// providerIDs returns the prefix of the provider IDs that Azure's cloud provider gives to nodes;
-// it lower-cases the subscription and the resource group. The name of the virtual machine
-// follows.
-func providerIDs(subscription, group string) string {
-	return fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/", subscription, strings.ToLower(group))
+// providerIDs converts between names of virtual machines and provider IDs of nodes.
+type providerIDs struct{ prefix, subscription, group string }
+
+// newProviderIDs spells IDs as Azure's cloud provider does, which lower-cases the subscription and
+// the resource group.
+func newProviderIDs(subscription, group string) providerIDs {
+	prefix := fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/", subscription, strings.ToLower(group))
+	return providerIDs{prefix: prefix, subscription: subscription, group: group}
 }
 
-func (p *Provider) providerID(machine string) string { return p.ids + machine }
+// of returns the provider ID of a virtual machine.
+func (p providerIDs) of(vm string) string { return p.prefix + vm }
 
 // Recognizes reports whether a provider ID names any virtual machine of Azure, of this cluster
 // or not.
 func (p *Provider) Recognizes(id string) bool {
-	_, err := p.machineOf(id)
+	_, err := p.ids.vmOf(id)
 	return !errors.Is(err, provider.ErrForeign)
 }
 
-// machineOf returns the name of the virtual machine in a provider ID. One outside the node
+// vmOf returns the name of the virtual machine in a provider ID. One outside the node
 // resource group is an error other than ErrForeign: it may exist, but karve must not touch it.
-func (p *Provider) machineOf(id string) (string, error) {
-	if n := len(p.ids); len(id) > n && strings.EqualFold(id[:n], p.ids) && !strings.Contains(id[n:], "/") {
+func (p providerIDs) vmOf(id string) (string, error) {
+	if n := len(p.prefix); len(id) > n && strings.EqualFold(id[:n], p.prefix) && !strings.Contains(id[n:], "/") {
 		return strings.ToLower(id[n:]), nil // fast path for almost all IDs
 	}
 	path, ok := strings.CutPrefix(id, "azure://")
@@ -81,8 +85,8 @@ func (p *Provider) machineOf(id string) (string, error) {
 	if !strings.EqualFold(parsed.ResourceType.String(), "Microsoft.Compute/virtualMachines") {
 		return "", fmt.Errorf("provider ID %q is not a virtual machine: %w", id, provider.ErrForeign)
 	}
-	if !strings.EqualFold(parsed.SubscriptionID, p.opts.SubscriptionID) || !strings.EqualFold(parsed.ResourceGroupName, p.opts.NodeResourceGroup) {
-		return "", fmt.Errorf("provider ID %q is outside the node resource group %s", id, p.opts.NodeResourceGroup)
+	if !strings.EqualFold(parsed.SubscriptionID, p.subscription) || !strings.EqualFold(parsed.ResourceGroupName, p.group) {
+		return "", fmt.Errorf("provider ID %q is outside the node resource group %s", id, p.group)
 	}
 	return strings.ToLower(parsed.Name), nil
 }

@@ -99,7 +99,7 @@ func (p *Provider) decodeNIC(row json.RawMessage) (*nicRow, error) {
 	if err != nil || nic.Properties != nil && nic.Properties.VirtualMachine != nil {
 		return &nicRow{Interface: nic}, err
 	}
-	return &nicRow{nic, p.part(OrphanNIC, strings.ToLower(armtext.Of(nic.Name)), nic.Tags)}, nil
+	return &nicRow{nic, p.owner.part(OrphanNIC, strings.ToLower(armtext.Of(nic.Name)), nic.Tags)}, nil
 }
 
 // A diskRow is a disk in the list; loose is nil when it is attached to a virtual machine.
@@ -113,23 +113,23 @@ func (p *Provider) decodeDisk(row json.RawMessage) (*diskRow, error) {
 	if err != nil || armtext.Of(disk.ManagedBy) != "" {
 		return &diskRow{Disk: disk}, err
 	}
-	return &diskRow{disk, p.part(OrphanDisk, strings.ToLower(armtext.Of(disk.Name)), disk.Tags)}, nil
+	return &diskRow{disk, p.owner.part(OrphanDisk, strings.ToLower(armtext.Of(disk.Name)), disk.Tags)}, nil
 }
 
-func (p *Provider) part(kind, name string, tags map[string]*string) *part {
+func (w ownership) part(kind, name string, tags map[string]*string) *part {
 	x := part{kind: kind, name: name, tags: tags}
-	x.orphan, x.machine, x.ours = p.ownerOf(x)
+	x.orphan, x.machine, x.ours = w.ownerOf(x)
 	return &x
 }
 
 // ownerOf returns the owner of a part by its tags, and whether the part belongs to this cluster.
-func (p *Provider) ownerOf(x part) (o Orphan, machine string, ours bool) {
+func (w ownership) ownerOf(x part) (o Orphan, machine string, ours bool) {
 	o = Orphan{Kind: x.kind, Name: x.name, Claim: tag(x.tags, tagClaim), ClaimUID: tag(x.tags, tagClaimUID)}
-	if strings.EqualFold(tag(x.tags, tagCluster), p.opts.ClusterName) && o.ClaimUID != "" {
+	if strings.EqualFold(tag(x.tags, tagCluster), w.cluster) && o.ClaimUID != "" {
 		machine = machineName(o.Claim, o.ClaimUID)
 		return o, machine, belongs(x.name, machine)
 	}
-	if p.inheritedTags(x.tags) && strings.HasPrefix(x.name, namePrefix) && tag(x.tags, tagAKSMachine) == "" {
+	if w.inheritedTags(x.tags) && strings.HasPrefix(x.name, namePrefix) && tag(x.tags, tagAKSMachine) == "" {
 		o.Claim = strings.TrimPrefix(x.name, namePrefix)
 		return o, x.name, true
 	}
@@ -240,7 +240,7 @@ func (p *Provider) Reclaim(ctx context.Context, o Orphan) error {
 
 // reclaim reports whether the orphan is gone or its deletion was requested.
 func (p *Provider) reclaim(ctx context.Context, o Orphan) (asked bool, err error) {
-	if p.orphans.keptBack(o, p.opts.Now()) || !p.mayReclaim(o.Name) {
+	if p.orphans.keptBack(o, p.opts.Now()) || !p.tickets.mayDeletePart(o.Name) {
 		return false, nil
 	}
 	if o.Kind == OrphanNIC {

@@ -39,7 +39,9 @@ type Provider struct {
 	opts    Options
 	subnets nodeSubnets
 	zones   zones
-	ids     string // prefix of the provider IDs of nodes
+	ids     providerIDs
+	owner   ownership
+	tickets tickets
 	clients clients
 	decoder armlist.Decoder
 	boots   bootstrap.Encoder
@@ -105,7 +107,8 @@ func New(_ context.Context, opts Options) (*Provider, error) {
 		memory:      &seenMemory{bytes: map[string]int64{}, share: *opts.VMMemoryOverheadPercent},
 		subnets:     nodeSubnets{own: own, id: opts.VNetSubnetID, key: strings.ToLower(opts.VNetSubnetID)},
 		zones:       zones(opts.Location),
-		ids:         providerIDs(opts.SubscriptionID, opts.NodeResourceGroup),
+		ids:         newProviderIDs(opts.SubscriptionID, opts.NodeResourceGroup),
+		owner:       ownership{cluster: opts.ClusterName, additional: opts.AdditionalTags},
 		inFlight:    inFlights{byName: map[string]inFlight{}},
 		claims:      ctxlock.NewByName(),
 	}
@@ -130,6 +133,7 @@ type clients struct {
 func (p *Provider) connect() error {
 	o := &p.opts
 	p.limits = ratelimit.New(ratelimit.Options{Share: o.ARMShare, Pace: o.ARMPace, Now: o.Now})
+	p.tickets = tickets{p.limits}
 	p.credential = token.NewRenewal(o.Credential, o.Now)
 	options := limited(o.ClientOptions, p.limits, p.credential)
 	compute, err := armcompute.NewClientFactory(o.SubscriptionID, p.credential, options)

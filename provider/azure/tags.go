@@ -31,17 +31,23 @@ const (
 	billingLinux  = "linux"
 )
 
+// An ownership tells by tags and names which resources belong to the cluster, and writes those tags.
+type ownership struct {
+	cluster    string
+	additional map[string]string // tags that users want on every resource
+}
+
 // tags returns the tags of every resource of a claim: those of the options, overridden by the
 // node class's, overridden by karve's own. Azure ignores case in tag keys and does not allow
 // "/".
-func (p *Provider) tags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[string]string {
-	out := p.wishedTags(class)
+func (o ownership) tags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[string]string {
+	out := o.wishedTags(class)
 	for key, value := range map[string]string{
-		tagCluster:  p.opts.ClusterName,
+		tagCluster:  o.cluster,
 		tagClaim:    claim.Name,
 		tagClaimUID: claim.UID,
 		tagClass:    claim.Class,
-		tagAKSOwner: p.opts.ClusterName,
+		tagAKSOwner: o.cluster,
 		tagBilling:  billingLinux,
 	} {
 		setTag(out, key, value)
@@ -53,9 +59,9 @@ func (p *Provider) tags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[s
 }
 
 // wishedTags returns the tags that users configure. They may change during the life of a node.
-func (p *Provider) wishedTags(class *v1beta1.AKSNodeClass) map[string]string {
+func (o ownership) wishedTags(class *v1beta1.AKSNodeClass) map[string]string {
 	out := map[string]string{}
-	for _, tags := range []map[string]string{p.opts.AdditionalTags, class.Spec.Tags} {
+	for _, tags := range []map[string]string{o.additional, class.Spec.Tags} {
 		for key, value := range tags {
 			if key = strings.ReplaceAll(key, "/", "_"); !reserved(key) {
 				setTag(out, key, value)
@@ -72,10 +78,10 @@ func reserved(key string) bool {
 	}, func(ours string) bool { return strings.EqualFold(ours, key) })
 }
 
-// machineTags returns the tags of the virtual machine itself, which has more: its tags are
+// vmTags returns the tags of the virtual machine itself, which has more: its tags are
 // written in the same request that creates it.
-func (p *Provider) machineTags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[string]string {
-	out := p.tags(class, claim)
+func (o ownership) vmTags(class *v1beta1.AKSNodeClass, claim provider.Claim) map[string]string {
+	out := o.tags(class, claim)
 	setTag(out, tagClassHash, class.Hash())
 	setTag(out, tagHashVersion, v1beta1.HashVersion)
 	setTag(out, tagKubernetes, kubeversion.Of(class))
@@ -119,6 +125,6 @@ func tag(tags map[string]*string, key string) string {
 
 // ours reports whether the virtual machine belongs to this cluster: karve created it, or
 // Karpenter's provider for Azure did before karve took over.
-func (p *Provider) ours(vm *machine) bool {
-	return strings.EqualFold(tag(vm.Tags, tagCluster), p.opts.ClusterName) && tag(vm.Tags, tagClaimUID) != "" || p.inherited(vm)
+func (o ownership) ours(vm *machine) bool {
+	return strings.EqualFold(tag(vm.Tags, tagCluster), o.cluster) && tag(vm.Tags, tagClaimUID) != "" || o.inherited(vm)
 }

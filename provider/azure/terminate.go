@@ -17,7 +17,7 @@ import (
 // and, once that is gone, an interface or disk that is left. ErrNotFound means that nothing is
 // left.
 func (p *Provider) Terminate(ctx context.Context, id string) error {
-	name, err := p.machineOf(id)
+	name, err := p.ids.vmOf(id)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (p *Provider) endListed(ctx context.Context, vm *machine) error {
 	if err := p.endable(vm); err != nil || p.leaves(vm) {
 		return err
 	}
-	if !vm.maker.mayEnd(vm.handle) || !p.mayLook(cmp.Or(strings.ToLower(armtext.Of(vm.Name)), vm.handle)) {
+	if !vm.maker.mayEnd(vm.handle) || !p.tickets.mayRead(cmp.Or(strings.ToLower(armtext.Of(vm.Name)), vm.handle)) {
 		return nil
 	}
 	vm, err := vm.maker.read(ctx, vm.handle)
@@ -64,12 +64,12 @@ func (p *Provider) endListed(ctx context.Context, vm *machine) error {
 // than the virtual machine, or incomplete, so the virtual machine itself is read: the caller
 // forgets it once this returns ErrNotFound.
 func (p *Provider) endUnseen(ctx context.Context, k backend, name string) error {
-	p.forgetBuying(name)
+	p.tickets.dropCreate(name)
 	f := p.inFlight.get(name)
 	if f.gone {
 		return p.clear(ctx, name)
 	}
-	if !p.mayLook(cmp.Or(f.virtual, name)) { // read reads the virtual machine if there is one
+	if !p.tickets.mayRead(cmp.Or(f.virtual, name)) { // read reads the virtual machine if there is one
 		return nil
 	}
 	vm, err := k.read(ctx, name)
@@ -132,7 +132,7 @@ func (p *Provider) leaves(vm *machine) bool {
 
 // endable returns an error for virtual machines that karve must not delete.
 func (p *Provider) endable(vm *machine) error {
-	if !p.ours(vm) {
+	if !p.owner.ours(vm) {
 		return fmt.Errorf("terminating %s: the machine does not carry the tags of cluster %s, so it is not ours to delete", vm.handle, p.opts.ClusterName)
 	}
 	if _, plain := vm.maker.(byCompute); plain && madeByAKS(vm) {

@@ -37,47 +37,54 @@ func (p *Provider) Requests() provider.Requests { return p.limits.Requests() }
 
 var _ provider.RequestStats = (*Provider)(nil)
 
-// mayBuy asks the rate limiter for the write that creates a virtual machine. It returns how long
-// to wait if the limits do not allow it yet, so that no worker blocks on it.
-func (l *launch) mayBuy() (wait time.Duration) {
+// A tickets asks the rate limiter for requests before they are sent, so that no worker blocks on
+// one that would have to wait. A request that may not be sent now is repeated by a later call.
+type tickets struct{ limits *ratelimit.Buckets }
+
+// create returns how long the write that creates a virtual machine has to wait; zero means none.
+func (t tickets) create(vm string, urgent bool) (wait time.Duration) {
 	priority := ratelimit.Create
-	if l.claim.Urgent {
+	if urgent {
 		priority = ratelimit.Replace
 	}
-	return l.p.limits.Ticket(l.name, priority, ratelimit.ARMWrites, ratelimit.PutVM)
+	return t.limits.Ticket(vm, priority, ratelimit.ARMWrites, ratelimit.PutVM)
 }
 
-// forgetBuying returns a ticket that is not needed any more.
-func (p *Provider) forgetBuying(machine string) { p.limits.Drop(machine, ratelimit.PutVM) }
+// dropCreate returns a ticket for a creation that is not needed any more.
+func (t tickets) dropCreate(vm string) { t.limits.Drop(vm, ratelimit.PutVM) }
 
-// mayDelete reports whether the rate limits allow deleting a virtual machine now. If not, a
-// later call does.
-func (p *Provider) mayDelete(machine string) bool {
-	return p.limits.Ticket(machine, ratelimit.StopLeak, ratelimit.ARMDeletes, ratelimit.DeleteVM) == 0
+// mayDelete reports whether a virtual machine may be deleted now.
+func (t tickets) mayDelete(vm string) bool {
+	return t.limits.Ticket(vm, ratelimit.StopLeak, ratelimit.ARMDeletes, ratelimit.DeleteVM) == 0
 }
 
-func (p *Provider) mayReclaim(part string) bool {
-	return p.limits.Ticket(part, ratelimit.StopLeak, ratelimit.ARMDeletes) == 0
+// mayDeletePart reports whether an interface or a disk may be deleted now.
+func (t tickets) mayDeletePart(name string) bool {
+	return t.limits.Ticket(name, ratelimit.StopLeak, ratelimit.ARMDeletes) == 0
 }
 
-// mayLook reports whether the rate limits allow reading a virtual machine before its deletion.
-func (p *Provider) mayLook(machine string) bool {
-	return p.limits.Ticket(machine, ratelimit.StopLeak, ratelimit.ARMReads, ratelimit.GetVM) == 0
+// mayRead reports whether a virtual machine may be read now, before its deletion.
+func (t tickets) mayRead(vm string) bool {
+	return t.limits.Ticket(vm, ratelimit.StopLeak, ratelimit.ARMReads, ratelimit.GetVM) == 0
 }
 
-// mayTryList reports whether the rate limits allow reading a late virtual machine, at priority
-// Read.
-func (p *Provider) mayTryList(machine string) bool {
-	return p.limits.Ticket(machine, ratelimit.Read, ratelimit.ARMReads, ratelimit.GetVM) == 0
+// mayReadLate reports whether a late virtual machine may be read now, at priority Read.
+func (t tickets) mayReadLate(vm string) bool {
+	return t.limits.Ticket(vm, ratelimit.Read, ratelimit.ARMReads, ratelimit.GetVM) == 0
 }
 
-// mayUpdate returns when the rate limits allow reading and changing a virtual machine, and
-// changing its interface; zero means now. It is not urgent, so it has the lowest priority.
-func (p *Provider) mayUpdate(machine, nic string) time.Duration {
-	wait := max(p.limits.Ticket(machine, ratelimit.Upkeep, ratelimit.ARMWrites, ratelimit.UpdateVM),
-		p.limits.Ticket(machine, ratelimit.Upkeep, ratelimit.ARMReads, ratelimit.GetVM))
+// update returns how long reading and changing a virtual machine, and changing its interface, has
+// to wait; zero means none. It is not urgent, so it has the lowest priority.
+func (t tickets) update(vm, nic string) time.Duration {
+	wait := max(t.limits.Ticket(vm, ratelimit.Upkeep, ratelimit.ARMWrites, ratelimit.UpdateVM),
+		t.limits.Ticket(vm, ratelimit.Upkeep, ratelimit.ARMReads, ratelimit.GetVM))
 	if nic == "" {
 		return wait
 	}
-	return max(wait, p.limits.Ticket(nic, ratelimit.Upkeep, ratelimit.ARMWrites))
+	return max(wait, t.limits.Ticket(nic, ratelimit.Upkeep, ratelimit.ARMWrites))
+}
+
+// updateAKS returns how long changing an AKS machine has to wait; zero means none.
+func (t tickets) updateAKS(handle string) time.Duration {
+	return t.limits.Ticket(handle, ratelimit.Upkeep, ratelimit.ARMWrites, ratelimit.AKS)
 }

@@ -46,7 +46,7 @@ var _ provider.Updater = (*Provider)(nil)
 // what the node class and the options say now. The virtual machine is updated last: until then a
 // later call finds it out of date and continues.
 func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provider.Update, error) {
-	name, err := p.machineOf(m.ProviderID)
+	name, err := p.ids.vmOf(m.ProviderID)
 	if errors.Is(err, provider.ErrForeign) {
 		return provider.Update{}, nil // same as for one that is gone
 	}
@@ -78,17 +78,17 @@ func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provide
 // not in an AKS pool unknown to karve, and Azure is not working on it.
 func (p *Provider) updatable(vm *machine) bool {
 	if vm.said != nil {
-		return p.ours(vm) && vm.said.updatable()
+		return p.owner.ours(vm) && vm.said.updatable()
 	}
 	_, computes := vm.maker.(byCompute)
-	return computes && p.ours(vm) && !madeByAKS(vm) && armtext.Of(vm.Properties.ProvisioningState) == stateSucceeded
+	return computes && p.owner.ours(vm) && !madeByAKS(vm) && armtext.Of(vm.Properties.ProvisioningState) == stateSucceeded
 }
 
 // TagKeys returns the keys of all tags that the node class gives to virtual machines and, by its
 // annotation, ever gave.
 func (p *Provider) TagKeys(class *v1beta1.AKSNodeClass) []string {
 	keys := knownTagKeys(class)
-	for key := range p.wishedTags(class) {
+	for key := range p.owner.wishedTags(class) {
 		keys = append(keys, strings.ToLower(key))
 	}
 	slices.Sort(keys)
@@ -103,7 +103,7 @@ func knownTagKeys(class *v1beta1.AKSNodeClass) []string {
 }
 
 func (p *Provider) updates(class *v1beta1.AKSNodeClass) updates {
-	u := updates{tags: p.wishedTags(class), identities: p.opts.NodeIdentities}
+	u := updates{tags: p.owner.wishedTags(class), identities: p.opts.NodeIdentities}
 	for _, key := range knownTagKeys(class) {
 		if !hasKey(u.tags, key) {
 			u.dropped = append(u.dropped, strings.ToLower(key))
@@ -164,7 +164,7 @@ func (p *Provider) update(ctx context.Context, k backend, name string, u updates
 	if err != nil {
 		return provider.Update{}, fmt.Errorf("updating %s: %w", name, err)
 	}
-	if wait := p.mayUpdate(name, nicName(nic)); wait > 0 {
+	if wait := p.tickets.update(name, nicName(nic)); wait > 0 {
 		return provider.Update{RetryAfter: wait}, nil
 	}
 	vm, err := k.read(ctx, name)
