@@ -69,10 +69,27 @@ func (p *Provider) openSharedLists() {
 		p.machines.Join = join
 		p.machines.Rows = p.allMachines(p.machines.Rows)
 	}
-	p.nics = openSharedList(p, nicShelf, p.decodeNIC, func(n *nicRow) string { return armtext.Of(n.Name) })
+	p.nics = openSharedList(p, nicShelf, func(row json.RawMessage) (*nicRow, error) { return decodeNIC(p.owner, &p.decoder, row) },
+		func(n *nicRow) string { return armtext.Of(n.Name) })
 	p.nics.Selects = func(n *nicRow) bool { return n.loose != nil }
-	p.disks = openSharedList(p, diskShelf, p.decodeDisk, func(d *diskRow) string { return armtext.Of(d.Name) })
+	p.disks = openSharedList(p, diskShelf, func(row json.RawMessage) (*diskRow, error) { return decodeDisk(p.owner, &p.decoder, row) },
+		func(d *diskRow) string { return armtext.Of(d.Name) })
 	p.disks.Selects = func(d *diskRow) bool { return d.loose != nil }
+	p.orphans = &orphanCollector{
+		now: p.opts.Now, nics: p.nics, disks: p.disks, tickets: p.tickets,
+		deleteNIC: func(ctx context.Context, name string) error {
+			_, err := p.clients.nics.BeginDelete(ctx, p.opts.NodeResourceGroup, name, nil)
+			return err
+		},
+		deleteDisk: func(ctx context.Context, name string) error {
+			_, err := p.clients.disks.BeginDelete(ctx, p.opts.NodeResourceGroup, name, nil)
+			return err
+		},
+	}
+	p.updater = &updater{
+		owner: p.owner, identities: p.opts.NodeIdentities, now: p.opts.Now, group: p.opts.NodeResourceGroup,
+		list: p.nics, tickets: p.tickets, vms: p.clients.vms, nics: p.clients.nics,
+	}
 }
 
 func openSharedList[T any](p *Provider, s armlist.Resource, decode func(json.RawMessage) (T, error), name func(T) string) *armlist.List[T] {

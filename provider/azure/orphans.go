@@ -41,7 +41,7 @@ const (
 func (p *Provider) Orphans(ctx context.Context) ([]Orphan, error) {
 	// Interfaces and disks appear before their virtual machine or with it. The virtual machines
 	// are listed last, so that none is missed.
-	parts, err := p.looseParts(ctx, p.opts.Now())
+	parts, err := p.orphans.looseParts(ctx, p.opts.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -69,12 +69,12 @@ type part struct {
 
 // looseParts returns the interfaces and disks that are attached to nothing, from lists started
 // at since or later.
-func (p *Provider) looseParts(ctx context.Context, since time.Time) ([]part, error) {
-	nics, err := p.nics.Since(ctx, since)
+func (s *orphanCollector) looseParts(ctx context.Context, since time.Time) ([]part, error) {
+	nics, err := s.nics.Since(ctx, since)
 	if err != nil {
 		return nil, err
 	}
-	disks, err := p.disks.Since(ctx, since)
+	disks, err := s.disks.Since(ctx, since)
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +94,12 @@ type nicRow struct {
 	loose *part
 }
 
-func (p *Provider) decodeNIC(row json.RawMessage) (*nicRow, error) {
-	nic, err := armlist.Decode[armnetwork.Interface](&p.decoder, row)
+func decodeNIC(owner ownership, d *armlist.Decoder, row json.RawMessage) (*nicRow, error) {
+	nic, err := armlist.Decode[armnetwork.Interface](d, row)
 	if err != nil || nic.Properties != nil && nic.Properties.VirtualMachine != nil {
 		return &nicRow{Interface: nic}, err
 	}
-	return &nicRow{nic, p.owner.part(OrphanNIC, strings.ToLower(armtext.Of(nic.Name)), nic.Tags)}, nil
+	return &nicRow{nic, owner.part(OrphanNIC, strings.ToLower(armtext.Of(nic.Name)), nic.Tags)}, nil
 }
 
 // A diskRow is a disk in the list; loose is nil when it is attached to a virtual machine.
@@ -108,12 +108,12 @@ type diskRow struct {
 	loose *part
 }
 
-func (p *Provider) decodeDisk(row json.RawMessage) (*diskRow, error) {
-	disk, err := armlist.Decode[armcompute.Disk](&p.decoder, row)
+func decodeDisk(owner ownership, d *armlist.Decoder, row json.RawMessage) (*diskRow, error) {
+	disk, err := armlist.Decode[armcompute.Disk](d, row)
 	if err != nil || armtext.Of(disk.ManagedBy) != "" {
 		return &diskRow{Disk: disk}, err
 	}
-	return &diskRow{disk, p.owner.part(OrphanDisk, strings.ToLower(armtext.Of(disk.Name)), disk.Tags)}, nil
+	return &diskRow{disk, owner.part(OrphanDisk, strings.ToLower(armtext.Of(disk.Name)), disk.Tags)}, nil
 }
 
 func (w ownership) part(kind, name string, tags map[string]*string) *part {
@@ -150,7 +150,7 @@ func (p *Provider) CollectOrphans(ctx context.Context, claimed func(name, uid st
 	var names []string
 	var errs []error
 	for _, o := range p.orphans.old(orphans, p.opts.Now()) {
-		asked, err := p.reclaim(ctx, o)
+		asked, err := p.orphans.reclaim(ctx, o)
 		if asked {
 			names = append(names, o.Name)
 		}
@@ -161,9 +161,17 @@ func (p *Provider) CollectOrphans(ctx context.Context, claimed func(name, uid st
 
 var _ provider.OrphanCollector = (*Provider)(nil)
 
-// orphans remembers when each part was first found an orphan, and which deletions Azure refused.
-// Losing that costs time and nothing else.
-type orphans struct {
+// An orphanCollector deletes interfaces and disks that no virtual machine has any more. It
+// remembers when it first found each, and which deletions Azure refused; losing that costs time
+// and nothing else.
+type orphanCollector struct {
+	now     func() time.Time
+	nics    *armlist.List[*nicRow]
+	disks   *armlist.List[*diskRow]
+	tickets tickets
+	// deleteNIC and deleteDisk request a deletion by name.
+	deleteNIC, deleteDisk func(ctx context.Context, name string) error
+
 	mu    sync.Mutex
 	first map[Orphan]time.Time
 	busy  map[string]time.Time // no deletion until then, by kind and name
@@ -171,7 +179,7 @@ type orphans struct {
 
 // old returns the orphans that are older than any reservation, and forgets the parts that are no
 // longer orphans.
-func (s *orphans) old(orphans []Orphan, now time.Time) []Orphan {
+func (s *orphanCollector) old(orphans []Orphan, now time.Time) []Orphan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := map[Orphan]time.Time{}
@@ -193,13 +201,13 @@ func (s *orphans) old(orphans []Orphan, now time.Time) []Orphan {
 const refusedFor = 30 * time.Second
 
 // keptBack reports whether Azure has just refused to delete the part.
-func (s *orphans) keptBack(o Orphan, now time.Time) bool {
+func (s *orphanCollector) keptBack(o Orphan, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return now.Before(s.busy[o.Kind+o.Name])
 }
 
-func (s *orphans) refused(o Orphan, now time.Time) {
+func (s *orphanCollector) refused(o Orphan, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.busy, func(_ string, until time.Time) bool { return !now.Before(until) })
@@ -211,13 +219,9 @@ func (s *orphans) refused(o Orphan, now time.Time) {
 
 // leftovers returns the interfaces and disks of a virtual machine that is gone. Disks do not
 // always carry the tags of their virtual machine; those without tags are found by the name that
-// karve gives them.
-func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, error) {
-	since := p.opts.Now().Add(-p.calm())
-	if asked := p.inFlight.get(machine).asked; asked.After(since) {
-		since = asked
-	}
-	parts, err := p.looseParts(ctx, since)
+// karve gives them. The lists are started at since or later.
+func (s *orphanCollector) leftovers(ctx context.Context, machine string, since time.Time) ([]Orphan, error) {
+	parts, err := s.looseParts(ctx, since)
 	if err != nil {
 		return nil, err
 	}
@@ -234,23 +238,23 @@ func (p *Provider) leftovers(ctx context.Context, machine string) ([]Orphan, err
 // reserves the orphan for its virtual machine, or the rate limits do not allow the deletion; a
 // later call tries again.
 func (p *Provider) Reclaim(ctx context.Context, o Orphan) error {
-	_, err := p.reclaim(ctx, o)
+	_, err := p.orphans.reclaim(ctx, o)
 	return err
 }
 
 // reclaim reports whether the orphan is gone or its deletion was requested.
-func (p *Provider) reclaim(ctx context.Context, o Orphan) (asked bool, err error) {
-	if p.orphans.keptBack(o, p.opts.Now()) || !p.tickets.mayDeletePart(o.Name) {
+func (s *orphanCollector) reclaim(ctx context.Context, o Orphan) (asked bool, err error) {
+	if s.keptBack(o, s.now()) || !s.tickets.mayDeletePart(o.Name) {
 		return false, nil
 	}
 	if o.Kind == OrphanNIC {
-		_, err = p.clients.nics.BeginDelete(ctx, p.opts.NodeResourceGroup, o.Name, nil)
+		err = s.deleteNIC(ctx, o.Name)
 	} else {
-		_, err = p.clients.disks.BeginDelete(ctx, p.opts.NodeResourceGroup, o.Name, nil)
+		err = s.deleteDisk(ctx, o.Name)
 	}
 	switch armerr.Classify(err).Kind {
 	case armerr.InUse:
-		p.orphans.refused(o, p.opts.Now())
+		s.refused(o, s.now())
 		return false, nil
 	case armerr.NotFound:
 		return true, nil

@@ -72,7 +72,8 @@ type Provider struct {
 	nics         *armlist.List[*nicRow]
 	disks        *armlist.List[*diskRow]
 	inFlight     inFlights
-	orphans      orphans
+	orphans      *orphanCollector
+	updater      *updater
 	bootTimes    bootTimes
 	driftNotices driftNotices
 	claims       *ctxlock.ByName

@@ -165,7 +165,11 @@ func (p *Provider) clear(ctx context.Context, name string) error {
 		flight.gone = true
 		p.inFlight.put(name, flight)
 	}
-	left, err := p.leftovers(ctx, name)
+	since := p.opts.Now().Add(-p.calm())
+	if asked := p.inFlight.get(name).asked; asked.After(since) {
+		since = asked
+	}
+	left, err := p.orphans.leftovers(ctx, name, since)
 	if err != nil {
 		return fmt.Errorf("terminating %s: %w", name, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/internal/armerr"
+	"github.com/karve-dev/karve/provider/azure/internal/armlist"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
 )
 
@@ -62,26 +63,16 @@ func (p *Provider) Update(ctx context.Context, m provider.LaunchedNode) (provide
 		return provider.Update{RetryAfter: updateSight}, nil // tried again; other callers report the error
 	}
 	k, handle := p.backendOf(name)
-	u, vm := p.updates(class), v.ByName[handle]
+	u, vm := p.updater.updates(class), v.ByName[handle]
 	switch {
-	case vm == nil || !p.updatable(vm):
+	case vm == nil || !p.updater.updatable(vm):
 		return provider.Update{}, nil
 	case vm.said != nil:
 		return p.aks.update(ctx, vm, u)
 	case u.fit(vm):
 		return provider.Update{}, nil
 	}
-	return p.update(ctx, k, name, u)
-}
-
-// updatable reports whether karve may update a virtual machine: it belongs to the cluster, is
-// not in an AKS pool unknown to karve, and Azure is not working on it.
-func (p *Provider) updatable(vm *machine) bool {
-	if vm.said != nil {
-		return p.owner.ours(vm) && vm.said.updatable()
-	}
-	_, computes := vm.maker.(byCompute)
-	return computes && p.owner.ours(vm) && !madeByAKS(vm) && armtext.Of(vm.Properties.ProvisioningState) == stateSucceeded
+	return p.updater.update(ctx, k, name, u)
 }
 
 // TagKeys returns the keys of all tags that the node class gives to virtual machines and, by its
@@ -95,6 +86,28 @@ func (p *Provider) TagKeys(class *v1beta1.AKSNodeClass) []string {
 	return slices.Compact(keys)
 }
 
+// An updater changes the tags and identities of virtual machines, and the tags of their interfaces.
+type updater struct {
+	owner      ownership
+	identities []string // that nodes must have
+	now        func() time.Time
+	group      string // node resource group
+	list       *armlist.List[*nicRow]
+	tickets    tickets
+	vms        *armcompute.VirtualMachinesClient
+	nics       *armnetwork.InterfacesClient
+}
+
+// updatable reports whether karve may update a virtual machine: it belongs to the cluster, is
+// not in an AKS pool unknown to karve, and Azure is not working on it.
+func (x *updater) updatable(vm *machine) bool {
+	if vm.said != nil {
+		return x.owner.ours(vm) && vm.said.updatable()
+	}
+	_, computes := vm.maker.(byCompute)
+	return computes && x.owner.ours(vm) && !madeByAKS(vm) && armtext.Of(vm.Properties.ProvisioningState) == stateSucceeded
+}
+
 // knownTagKeys parses the annotation; a malformed one counts as empty.
 func knownTagKeys(class *v1beta1.AKSNodeClass) []string {
 	var keys []string
@@ -102,8 +115,8 @@ func knownTagKeys(class *v1beta1.AKSNodeClass) []string {
 	return slices.DeleteFunc(keys, reserved)
 }
 
-func (p *Provider) updates(class *v1beta1.AKSNodeClass) updates {
-	u := updates{tags: p.owner.wishedTags(class), identities: p.opts.NodeIdentities}
+func (x *updater) updates(class *v1beta1.AKSNodeClass) updates {
+	u := updates{tags: x.owner.wishedTags(class), identities: x.identities}
 	for _, key := range knownTagKeys(class) {
 		if !hasKey(u.tags, key) {
 			u.dropped = append(u.dropped, strings.ToLower(key))
@@ -159,12 +172,12 @@ func (u updates) missing(vm *machine) []string {
 }
 
 // update changes the virtual machine's interface, if necessary, and then the virtual machine.
-func (p *Provider) update(ctx context.Context, k backend, name string, u updates) (provider.Update, error) {
-	nic, err := p.outdated(ctx, name, u)
+func (x *updater) update(ctx context.Context, k backend, name string, u updates) (provider.Update, error) {
+	nic, err := x.outdated(ctx, name, u)
 	if err != nil {
 		return provider.Update{}, fmt.Errorf("updating %s: %w", name, err)
 	}
-	if wait := p.tickets.update(name, nicName(nic)); wait > 0 {
+	if wait := x.tickets.update(name, nicName(nic)); wait > 0 {
 		return provider.Update{RetryAfter: wait}, nil
 	}
 	vm, err := k.read(ctx, name)
@@ -174,21 +187,21 @@ func (p *Provider) update(ctx context.Context, k backend, name string, u updates
 	if err != nil {
 		return provider.Update{}, err
 	}
-	if !p.updatable(vm) || u.fit(vm) {
+	if !x.updatable(vm) || u.fit(vm) {
 		return provider.Update{RetryAfter: updateSight}, nil // the list was out of date
 	}
 	if nic != nil {
-		_, err := p.clients.nics.UpdateTags(ctx, p.opts.NodeResourceGroup, nicName(nic), armnetwork.TagsObject{Tags: u.over(nic.Tags)}, nil)
+		_, err := x.nics.UpdateTags(ctx, x.group, nicName(nic), armnetwork.TagsObject{Tags: u.over(nic.Tags)}, nil)
 		if err != nil && armerr.Classify(err).Kind != armerr.NotFound {
 			return provider.Update{}, armerr.Wrap(err, "updating the tags of interface %s", nicName(nic))
 		}
 	}
-	return p.patch(ctx, name, vm, u)
+	return x.patch(ctx, name, vm, u)
 }
 
 // outdated returns the virtual machine's interface if its tags must change; nil otherwise.
-func (p *Provider) outdated(ctx context.Context, name string, u updates) (*armnetwork.Interface, error) {
-	v, err := p.nics.Since(ctx, p.opts.Now().Add(-updateSight))
+func (x *updater) outdated(ctx context.Context, name string, u updates) (*armnetwork.Interface, error) {
+	v, err := x.list.Since(ctx, x.now().Add(-updateSight))
 	if err != nil {
 		return nil, err
 	}
@@ -212,13 +225,13 @@ func lastSegment(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
 // patch changes the virtual machine as it was read: a concurrent change takes precedence, and
 // the next call compares again.
-func (p *Provider) patch(ctx context.Context, name string, vm *machine, u updates) (provider.Update, error) {
+func (x *updater) patch(ctx context.Context, name string, vm *machine, u updates) (provider.Update, error) {
 	body := armcompute.VirtualMachineUpdate{Tags: u.over(vm.Tags)}
 	changed := "tags"
 	if missing := u.missing(vm); len(missing) > 0 {
 		body.Identity, changed = added(vm.Identity, missing), "tags and identities"
 	}
-	_, err := p.clients.vms.BeginUpdate(ctx, p.opts.NodeResourceGroup, name, body, &armcompute.VirtualMachinesClientBeginUpdateOptions{IfMatch: vm.Etag})
+	_, err := x.vms.BeginUpdate(ctx, x.group, name, body, &armcompute.VirtualMachinesClientBeginUpdateOptions{IfMatch: vm.Etag})
 	if err != nil {
 		if armerr.Classify(err).Kind == armerr.Exists { // changed meanwhile
 			return provider.Update{RetryAfter: updateSight}, nil
