@@ -23,8 +23,8 @@ type authority struct {
 }
 
 // newAuthority makes certificates for host and for the loopback names.
-func (s *Server) newAuthority(host string) (*authority, error) {
-	r, err := s.root()
+func newAuthority(host string) (*authority, error) {
+	r, err := newRoot()
 	if err != nil {
 		return nil, err
 	}
@@ -40,8 +40,7 @@ func (s *Server) newAuthority(host string) (*authority, error) {
 	return a, nil
 }
 
-// root is an authority's own certificate with its key, which leaves memory only where things
-// are kept (Options.Keep).
+// root is an authority's own certificate with its key, which never leaves memory.
 type root struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey

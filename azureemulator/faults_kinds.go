@@ -3,8 +3,10 @@ package azureemulator
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -103,11 +105,11 @@ func (s *Server) strikeMachines(n Named, act func(*Server, string) error) error 
 func (s *Server) runningMachines() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	inOrder(s.vms, func(v *vm) {
-		if v.power == running && v.state != deleting && !v.hosted {
+	for _, k := range slices.Sorted(maps.Keys(s.vms)) {
+		if v := s.vms[k]; v.power == running && v.state != deleting && !v.hosted {
 			names = append(names, v.name)
 		}
-	})
+	}
 	return names
 }
 

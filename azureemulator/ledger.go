@@ -53,7 +53,7 @@ func (l *ledger) count(route *route, req *request, err error) {
 	l.counts.ByOperation[route.name]++
 	switch {
 	case route.isOpen:
-	case req.http.Method == http.MethodGet || route.class == graphQuery:
+	case req.http.Method == http.MethodGet:
 		l.counts.Reads++
 	default:
 		l.counts.Writes++

@@ -1,7 +1,6 @@
 package azureemulator
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -16,12 +15,6 @@ type Options struct {
 	// Dir receives ca.pem, token and azure.json, for other processes to find
 	// the emulator by. Empty means a temporary folder that Close removes.
 	Dir string
-
-	// Keep has what exists survive the emulator: it is written to Dir, which must be named
-	// then, every few seconds and when the emulator closes, and the next one with the same
-	// Dir goes on from there: with tokens, faults, levels of request limits, announced events,
-	// published images and the certificate authority. The other options are the next one's own.
-	Keep bool
 
 	// SubscriptionID, TenantID and ClientID default to fixed UUIDs.
 	SubscriptionID, TenantID, ClientID string
@@ -139,9 +132,6 @@ func (o Options) withDefaults() (Options, error) {
 	setInt(&o.VirtualMachines, 25000)
 	setInt(&o.PageSize, 100)
 	o.Latency = o.Latency.withDefaults()
-	if o.Keep && o.Dir == "" {
-		return o, errors.New("option Keep needs Dir, the folder to keep things in")
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -158,8 +158,6 @@ func routes() []route {
 		azure("GET", networkIn+"loadbalancers", "LoadBalancers.List", reads, (*Server).listLoadBalancers),
 		azure("GET", networkIn+"loadbalancers/{lb}", "LoadBalancers.Get", reads, (*Server).getLoadBalancer),
 
-		azure("POST", "providers/microsoft.resourcegraph/resources", "ResourceGraph.Resources", graphQuery, (*Server).queryGraph),
-
 		azure("GET", pool, "AgentPools.Get", callAKS, (*Server).getPool),
 		azure("PUT", pool, "AgentPools.CreateOrUpdate", putAKS, (*Server).putPool),
 		azure("POST", pool+"/deletemachines", "AgentPools.DeleteMachines", callAKS, (*Server).deleteMachines),

@@ -42,10 +42,6 @@ type Server struct {
 	alive     context.Context
 	running   sync.WaitGroup // the listener and the agenda
 	guests    sync.WaitGroup
-	// runs counts the emulators before this one in the same Dir, and saved the last time
-	// that this one writes its state.
-	runs  uint64
-	saved sync.Once
 
 	// mu guards the store and everything in it.
 	mu sync.Mutex
@@ -86,10 +82,6 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 	if err := s.seed(); err != nil {
 		return nil, fmt.Errorf("making the cluster's resources: %w", err)
 	}
-	if err := s.goOnFromKept(); err != nil {
-		s.ends(ErrClosed)
-		return nil, err
-	}
 	s.running.Go(func() { s.agenda.run(s.alive) })
 	return s, nil
 }
@@ -101,7 +93,7 @@ func (s *Server) listen(ctx context.Context) error {
 	}
 	host, port, err := net.SplitHostPort(listener.Addr().String())
 	if err == nil {
-		s.authority, err = s.newAuthority(host)
+		s.authority, err = newAuthority(host)
 	}
 	if err == nil {
 		s.url = "https://" + net.JoinHostPort(reachable(host), port)
@@ -156,7 +148,7 @@ func (s *Server) Close() error {
 		errs = append(errs, s.http.Close())
 	}
 	s.running.Wait()
-	errs = append(errs, s.saveAtLast(), s.waitForGuests(), s.files.remove())
+	errs = append(errs, s.waitForGuests(), s.files.remove())
 	return errors.Join(errs...)
 }
 

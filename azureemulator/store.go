@@ -33,7 +33,6 @@ type store struct {
 	loadBalancers  map[string]*loadBalancer
 	pools          map[string]*agentPool  // of the cluster, by lower-case name
 	machines       map[string]*aksMachine // by pool and name, lower case
-	graph          graphIndex
 
 	quota        quota
 	stockouts    []*Stockout

@@ -28,8 +28,6 @@ const (
 	listAKS
 	pollAKS
 	callAKS
-	// graphQuery is limited by user and not by subscription: see graphIndex.
-	graphQuery
 )
 
 // limits is a class's limits: what Resource Manager counts it as, and what
