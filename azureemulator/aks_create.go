@@ -30,7 +30,7 @@ type aMachine struct {
 
 // putMachine makes the machine it names, or all those of the header BatchPutMachine from
 // the one body.
-func (s *Server) putMachine(r *request) (reply, error) {
+func (am *aksMachines) put(r *request) (reply, error) {
 	var body struct {
 		Zones      []string       `json:"zones"`
 		Properties map[string]any `json:"properties"`
@@ -42,38 +42,38 @@ func (s *Server) putMachine(r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, err := s.machinesPoolOf(r)
+	am.clock.Lock()
+	defer am.clock.Unlock()
+	p, err := am.pools.machinesPoolOf(r)
 	if err != nil {
 		return reply{}, err
 	}
-	if err := s.checkMachineSpec(spec); err != nil {
+	if err := am.checkMachineSpec(spec); err != nil {
 		return reply{}, err
 	}
-	if err := s.checkMatch(r, p); err != nil {
+	if err := am.checkMatch(r, p); err != nil {
 		return reply{}, err
 	}
 	if header := r.http.Header.Get("BatchPutMachine"); header != "" {
-		return s.putMachines(r, p, header, body.Properties)
+		return am.putBatch(r, p, header, body.Properties)
 	}
 	one := aMachine{Name: r.params["machine"], Zones: body.Zones, Tags: spec.Tags}
-	if m := s.machines[machineKey(p.name, one.Name)]; m != nil {
-		return s.putMachineAgain(m, one, body.Properties)
+	if m := am.byKey[machineKey(p.name, one.Name)]; m != nil {
+		return am.putAgain(m, one, body.Properties)
 	}
-	if refusal := s.checkMachine(one, spec); refusal != nil {
+	if refusal := am.checkMachine(one, spec); refusal != nil {
 		return reply{}, flat(badRequest(refusal.Code, "%s", refusal.Message))
 	}
-	return s.machineCreated(s.addMachine(p, one, spec.node, body.Properties))
+	return am.created(am.add(p, one, spec.node, body.Properties))
 }
 
 // checkMachineSpec refuses what no machine can be.
-func (s *Server) checkMachineSpec(spec machineSpec) error {
-	if _, err := s.sizeNamed(spec.Hardware.VMSize); err != nil {
-		return flat(badRequest("VMSizeNotSupported", "The VM size of %s is not supported for subscription %s in location '%s'.", spec.Hardware.VMSize, s.options.SubscriptionID, s.options.Location))
+func (am *aksMachines) checkMachineSpec(spec machineSpec) error {
+	if _, err := am.sizes.named(spec.Hardware.VMSize); err != nil {
+		return flat(badRequest("VMSizeNotSupported", "The VM size of %s is not supported for subscription %s in location '%s'.", spec.Hardware.VMSize, am.sub.id, am.sub.location))
 	}
 	if v := spec.NodeImageVersion; v != "" {
-		if _, known := s.nodeImage(v); !known {
+		if _, known := am.galleries.nodeImage(v); !known {
 			return flat(badRequest("InvalidParameter", "The node image version %s is not available.", v))
 		}
 	}
@@ -81,8 +81,8 @@ func (s *Server) checkMachineSpec(spec machineSpec) error {
 }
 
 // checkMatch holds the request's conditions against the machine in its path.
-func (s *Server) checkMatch(r *request, p *agentPool) error {
-	m := s.machines[machineKey(p.name, r.params["machine"])]
+func (am *aksMachines) checkMatch(r *request, p *agentPool) error {
+	m := am.byKey[machineKey(p.name, r.params["machine"])]
 	header := r.http.Header
 	if header.Get("If-None-Match") == "*" && m != nil || header.Get("If-Match") != "" && (m == nil || header.Get("If-Match") != m.etag) {
 		return flat(refuse(http.StatusPreconditionFailed, "PreconditionFailed", "The condition of the request does not hold for machine %s.", r.params["machine"]))
@@ -91,7 +91,7 @@ func (s *Server) checkMatch(r *request, p *agentPool) error {
 }
 
 // checkMachine refuses one machine of perhaps many.
-func (s *Server) checkMachine(one aMachine, spec machineSpec) *ErrorDetail {
+func (am *aksMachines) checkMachine(one aMachine, spec machineSpec) *ErrorDetail {
 	refuse := func(format string, args ...any) *ErrorDetail {
 		return &ErrorDetail{Code: "InvalidParameter", Message: fmt.Sprintf(format, args...), Target: one.Name}
 	}
@@ -101,11 +101,11 @@ func (s *Server) checkMachine(one aMachine, spec machineSpec) *ErrorDetail {
 	if len(one.Zones) > 1 {
 		return refuse("The machine %s can be in one zone only.", one.Name)
 	}
-	size, _ := s.sizeNamed(spec.Hardware.VMSize)
-	zones, _ := size.ZonesIn(s.options.Location)
+	size, _ := am.sizes.named(spec.Hardware.VMSize)
+	zones, _ := size.ZonesIn(am.sub.location)
 	for _, zone := range one.Zones {
 		if !strings.Contains(strings.Join(zones, ","), zone) {
-			return refuse("The zone %s is not supported for size %s in location %s.", zone, size.Name, s.options.Location)
+			return refuse("The zone %s is not supported for size %s in location %s.", zone, size.Name, am.sub.location)
 		}
 	}
 	return nil
@@ -113,7 +113,7 @@ func (s *Server) checkMachine(one aMachine, spec machineSpec) *ErrorDetail {
 
 // putMachines makes the machines of a batch. Those that are refused keep no other from
 // being made.
-func (s *Server) putMachines(r *request, p *agentPool, header string, properties map[string]any) (reply, error) {
+func (am *aksMachines) putBatch(r *request, p *agentPool, header string, properties map[string]any) (reply, error) {
 	var batch struct {
 		Machines []aMachine `json:"batchMachines"`
 	}
@@ -130,15 +130,15 @@ func (s *Server) putMachines(r *request, p *agentPool, header string, properties
 	var first *aksMachine
 	var refusals []ErrorDetail
 	for _, one := range batch.Machines {
-		refusal := s.checkMachine(one, spec)
-		if s.machines[machineKey(p.name, one.Name)] != nil {
+		refusal := am.checkMachine(one, spec)
+		if am.byKey[machineKey(p.name, one.Name)] != nil {
 			refusal = &ErrorDetail{Code: "Conflict", Message: "The machine " + one.Name + " exists already.", Target: one.Name}
 		}
 		if refusal != nil {
 			refusals = append(refusals, *refusal)
 			continue
 		}
-		m := s.addMachine(p, one, spec.node, properties)
+		m := am.add(p, one, spec.node, properties)
 		if first == nil {
 			first = m
 		}
@@ -148,11 +148,11 @@ func (s *Server) putMachines(r *request, p *agentPool, header string, properties
 		e.Details = refusals
 		return reply{}, e
 	}
-	return s.machineCreated(first)
+	return am.created(first)
 }
 
 // putMachineAgain answers a PUT on a machine that exists: only tags may change.
-func (s *Server) putMachineAgain(m *aksMachine, one aMachine, properties map[string]any) (reply, error) {
+func (am *aksMachines) putAgain(m *aksMachine, one aMachine, properties map[string]any) (reply, error) {
 	if m.leaving {
 		return reply{}, flat(conflict("Conflict", "The machine %s is being deleted.", m.name))
 	}
@@ -160,7 +160,7 @@ func (s *Server) putMachineAgain(m *aksMachine, one aMachine, properties map[str
 	if !reflect.DeepEqual(before, now) || !reflect.DeepEqual(m.zones, one.Zones) {
 		return reply{}, flat(badRequest("PropertyChangeNotAllowed", "Changing properties of machine %s is not allowed.", m.name))
 	}
-	m.tags, m.etag = one.Tags, s.chance.uuid()
+	m.tags, m.etag = one.Tags, am.chance.uuid()
 	if m.vm != nil {
 		m.vm.tags = m.virtualTags()
 	}
@@ -184,63 +184,69 @@ func asked(properties map[string]any) map[string]any {
 	return rest
 }
 
-func (s *Server) machineCreated(m *aksMachine) (reply, error) {
+func (am *aksMachines) created(m *aksMachine) (reply, error) {
 	header := http.Header{}
-	s.announce(m.at, header)
+	am.ops.announce(m.at, header)
 	return answer(http.StatusCreated, header, m.view())
 }
 
 // addMachine accepts a machine. What AKS makes of it shows later.
-func (s *Server) addMachine(p *agentPool, one aMachine, node *NodeProfile, properties map[string]any) *aksMachine {
+func (am *aksMachines) add(p *agentPool, one aMachine, node *NodeProfile, properties map[string]any) *aksMachine {
 	m := &aksMachine{
-		common: s.newCommon(p.id+"/machines/"+one.Name, one.Name, p.group), pool: p, zones: one.Zones, document: properties, node: node,
-		at: s.begin(aksSpace, aksPace),
+		common: am.sub.newCommon(p.id+"/machines/"+one.Name, one.Name, p.group), pool: p, zones: one.Zones, document: properties, node: node,
+		at: am.ops.begin(aksSpace, aksPace),
 	}
 	m.tags = one.Tags
-	s.machines[machineKey(p.name, one.Name)] = m
-	s.log.Info("machine accepted", slog.String("machine", m.name), slog.String("pool", p.name))
-	s.later(s.options.Latency.Network, func() { s.buildMachine(m) })
+	am.byKey[machineKey(p.name, one.Name)] = m
+	am.log.Info("machine accepted", slog.String("machine", m.name), slog.String("pool", p.name))
+	am.clock.later(am.latency, func() { am.build(m) })
 	return m
 }
 
 // buildMachine has Compute make the virtual machine. What Compute refuses is the
 // machine's failure: its request was accepted long ago.
-func (s *Server) buildMachine(m *aksMachine) {
+func (am *aksMachines) build(m *aksMachine) {
 	if m.leaving {
 		return
 	}
-	name, w, err := s.machineWish(m)
-	if err == nil {
-		err = s.refusalOfVM(s.resourceID(s.options.NodeResourceGroup, "Microsoft.Compute", "virtualMachines", name))
-	}
-	if err == nil {
-		_, err = s.createVM(s.options.NodeResourceGroup, name, w)
-	}
+	v, err := am.request(m)
 	if err != nil {
 		m.failure = asError(err)
-		s.operations.finish(m.at, m.failure)
+		am.ops.finish(m.at, m.failure)
 		return
 	}
-	m.vm = s.vms[key(s.options.NodeResourceGroup, name)]
-	m.vm.machine, m.vmID = m, m.vm.id
+	m.vm, m.vmID = v, v.id
+	v.machine = m
+}
+
+// request asks Compute for the VM of m.
+func (am *aksMachines) request(m *aksMachine) (*vm, error) {
+	name, w, err := am.wishFor(m)
+	if err != nil {
+		return nil, err
+	}
+	if err := am.faults.refusalOfVM(am.sub.resourceID(am.sub.nodeGroup, "Microsoft.Compute", "virtualMachines", name)); err != nil {
+		return nil, err
+	}
+	return am.compute.create(am.sub.nodeGroup, name, w)
 }
 
 // settleMachine ends the operation of the machine behind v, which has just come to be or failed.
-func (s *Server) settleMachine(v *vm) {
+func (am *aksMachines) vmSettled(v *vm) {
 	if v.machine != nil {
-		s.operations.finish(v.machine.at, v.failure)
+		am.ops.finish(v.machine.at, v.failure)
 	}
 }
 
 // machineWish is what AKS asks Compute for.
-func (s *Server) machineWish(m *aksMachine) (name string, w wish, err error) {
+func (am *aksMachines) wishFor(m *aksMachine) (name string, w wish, err error) {
 	spec, err := readMachineSpec(m.document)
 	if err != nil {
 		return "", w, err
 	}
 	digits := uuidOf("machine", m.id+m.etag)
 	name = fmt.Sprintf("aks-%s-%s-%s-vm", m.pool.name, m.name, numeric(digits))
-	body, err := json.Marshal(s.machineVM(m, spec, name))
+	body, err := json.Marshal(am.vmBody(m, spec, name))
 	if err != nil {
 		return "", w, fmt.Errorf("describing %s: %w", name, err)
 	}

@@ -3,6 +3,7 @@ package azureemulator
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -29,6 +30,32 @@ type aksMachine struct {
 	// drift says why AKS would make it anew; empty when it would not.
 	drift string
 	at    *operation
+}
+
+// aksMachines are the machines of all agent pools.
+type aksMachines struct {
+	byKey     map[string]*aksMachine // by pool and name, lower case
+	pools     *agentPools
+	compute   *compute
+	fabric    *fabric
+	galleries *galleries
+	sizes     *sizes
+	faults    *faults
+	ops       *operations
+	sub       *subscription
+	clock     *clock
+	chance    *chance
+	latency   Distribution // from an accepted request to the VM's, and of removing one without a VM
+	log       *slog.Logger
+}
+
+func (am *aksMachines) routes() []route {
+	return []route{
+		azure("POST", agentPoolIn+"/deletemachines", "AgentPools.DeleteMachines", callAKS, am.deleteMachines),
+		azure("GET", agentPoolIn+"/machines", "Machines.List", callAKS, am.list),
+		azure("GET", agentPoolIn+"/machines/{machine}", "Machines.Get", callAKS, am.get),
+		azure("PUT", agentPoolIn+"/machines/{machine}", "Machines.CreateOrUpdate", callAKS, am.put),
+	}
 }
 
 // machineSpec is what the emulator acts on of a machine's properties.
@@ -151,43 +178,43 @@ func provisioningError(e *Error) any {
 func machineKey(pool, name string) string { return strings.ToLower(pool) + "/" + strings.ToLower(name) }
 
 // machineOf finds the request's machine. Callers hold mu.
-func (s *Server) machineOf(r *request) (*aksMachine, error) {
-	p, err := s.poolOf(r)
+func (am *aksMachines) machineOf(r *request) (*aksMachine, error) {
+	p, err := am.pools.poolOf(r)
 	if err != nil {
 		return nil, err
 	}
-	if m := s.machines[machineKey(p.name, r.params["machine"])]; m != nil {
+	if m := am.byKey[machineKey(p.name, r.params["machine"])]; m != nil {
 		return m, nil
 	}
 	return nil, flat(notFound("NotFound", "Could not find the machine %s in agent pool %s.", r.params["machine"], p.name))
 }
 
-func (s *Server) getMachine(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m, err := s.machineOf(r)
+func (am *aksMachines) get(r *request) (reply, error) {
+	am.clock.Lock()
+	defer am.clock.Unlock()
+	m, err := am.machineOf(r)
 	if err != nil {
 		return reply{}, err
 	}
 	return ok(m.view())
 }
 
-func (s *Server) listMachines(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, err := s.poolOf(r)
+func (am *aksMachines) list(r *request) (reply, error) {
+	am.clock.Lock()
+	defer am.clock.Unlock()
+	p, err := am.pools.poolOf(r)
 	if err != nil {
 		return reply{}, err
 	}
-	return listUnder(s, r, machineKey(p.name, ""), s.machines, func(m *aksMachine) (json.RawMessage, error) { return json.Marshal(m.view()) })
+	return listUnder(am.sub, r, machineKey(p.name, ""), am.byKey, func(m *aksMachine) (json.RawMessage, error) { return json.Marshal(m.view()) })
 }
 
 // DriftMachine has AKS say that a machine would be made anew, and why; an empty reason
 // takes that back.
-func (s *Server) DriftMachine(name, reason string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range s.machines {
+func (am *aksMachines) drift(name, reason string) error {
+	am.clock.Lock()
+	defer am.clock.Unlock()
+	for _, m := range am.byKey {
 		if strings.EqualFold(m.name, name) {
 			m.drift = reason
 			return nil
@@ -197,23 +224,16 @@ func (s *Server) DriftMachine(name, reason string) error {
 }
 
 // ForgetMachine has AKS lose a machine from its books. The virtual machine stays.
-func (s *Server) ForgetMachine(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for k, m := range s.machines {
+func (am *aksMachines) forget(name string) error {
+	am.clock.Lock()
+	defer am.clock.Unlock()
+	for k, m := range am.byKey {
 		if strings.EqualFold(m.name, name) {
-			delete(s.machines, k)
+			delete(am.byKey, k)
 			return nil
 		}
 	}
 	return fmt.Errorf("there is no machine %q", name)
-}
-
-func (s *Server) adminDriftMachine(r *request) (reply, error) {
-	var d struct {
-		Reason string `json:"reason"`
-	}
-	return decodeThen(r, &d, func() error { return s.DriftMachine(r.params["machine"], d.Reason) })
 }
 
 // MachineState is a machine of an agent pool in a State.
@@ -227,10 +247,10 @@ type MachineState struct {
 }
 
 // machineStates describes them in order of pool and name. Callers hold mu.
-func (s *Server) machineStates() []MachineState {
+func (am *aksMachines) states() []MachineState {
 	states := []MachineState{}
-	for _, k := range slices.Sorted(maps.Keys(s.machines)) {
-		m := s.machines[k]
+	for _, k := range slices.Sorted(maps.Keys(am.byKey)) {
+		m := am.byKey[k]
 		state := MachineState{Name: m.name, Pool: m.pool.name, Provisioning: m.state(), Tags: m.tags}
 		if m.vm != nil {
 			state.VM = m.vm.name

@@ -73,10 +73,3 @@ func readNodeProfile(properties map[string]any) (*NodeProfile, error) {
 	}
 	return p, nil
 }
-
-// nodeOf says what node m is to be. Callers hold mu.
-func (s *Server) nodeOf(m *aksMachine) *NodeProfile {
-	p := *m.node
-	p.Pool, p.Cluster = m.pool.name, s.options.NodeResourceGroup
-	return &p
-}

@@ -19,14 +19,30 @@ type agentPool struct {
 	mode     string
 }
 
+// agentPools are those of the cluster.
+type agentPools struct {
+	byName map[string]*agentPool // in lower case
+	sub    *subscription
+	clock  *clock
+}
+
+const agentPoolIn = inGroup + "/providers/microsoft.containerservice/managedclusters/{cluster}/agentpools/{pool}"
+
+func (ap *agentPools) routes() []route {
+	return []route{
+		azure("GET", agentPoolIn, "AgentPools.Get", callAKS, ap.get),
+		azure("PUT", agentPoolIn, "AgentPools.CreateOrUpdate", putAKS, ap.put),
+	}
+}
+
 const modeMachines = "Machines"
 
 // addPool makes a pool of the cluster. Callers hold mu.
-func (s *Server) addPool(name, mode string, document map[string]any) *agentPool {
-	group := s.options.ClusterName
-	id := s.resourceID(group, aksSpace, "managedClusters", s.options.ClusterName, "agentPools", name)
-	p := &agentPool{common: s.newCommon(id, name, group), document: document, mode: mode}
-	s.pools[strings.ToLower(name)] = p
+func (ap *agentPools) add(name, mode string, document map[string]any) *agentPool {
+	group := ap.sub.cluster
+	id := ap.sub.resourceID(group, aksSpace, "managedClusters", ap.sub.cluster, "agentPools", name)
+	p := &agentPool{common: ap.sub.newCommon(id, name, group), document: document, mode: mode}
+	ap.byName[strings.ToLower(name)] = p
 	return p
 }
 
@@ -37,30 +53,30 @@ func (p *agentPool) view() map[string]any {
 }
 
 // poolOf finds the request's pool, or refuses as AKS does. Callers hold mu.
-func (s *Server) poolOf(r *request) (*agentPool, error) {
-	if err := s.checkCluster(r); err != nil {
+func (ap *agentPools) poolOf(r *request) (*agentPool, error) {
+	if err := ap.checkCluster(r); err != nil {
 		return nil, err
 	}
-	if p := s.pools[strings.ToLower(r.params["pool"])]; p != nil {
+	if p := ap.byName[strings.ToLower(r.params["pool"])]; p != nil {
 		return p, nil
 	}
 	return nil, flat(notFound("NotFound", "Could not find the agent pool %s in cluster %s.", r.params["pool"], r.params["cluster"]))
 }
 
-func (s *Server) checkCluster(r *request) error {
-	g, err := s.groupOf(r)
+func (ap *agentPools) checkCluster(r *request) error {
+	g, err := ap.sub.groupOf(r)
 	if err != nil {
 		return err
 	}
-	if !strings.EqualFold(g.name, s.options.ClusterName) || !strings.EqualFold(r.params["cluster"], s.options.ClusterName) {
+	if !strings.EqualFold(g.name, ap.sub.cluster) || !strings.EqualFold(r.params["cluster"], ap.sub.cluster) {
 		return resourceNotFound("Microsoft.ContainerService/managedClusters", r.params["cluster"], g.name)
 	}
 	return nil
 }
 
 // machinesPoolOf is poolOf for what only pools of single machines can do.
-func (s *Server) machinesPoolOf(r *request) (*agentPool, error) {
-	p, err := s.poolOf(r)
+func (ap *agentPools) machinesPoolOf(r *request) (*agentPool, error) {
+	p, err := ap.poolOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +86,10 @@ func (s *Server) machinesPoolOf(r *request) (*agentPool, error) {
 	return p, nil
 }
 
-func (s *Server) getPool(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, err := s.poolOf(r)
+func (ap *agentPools) get(r *request) (reply, error) {
+	ap.clock.Lock()
+	defer ap.clock.Unlock()
+	p, err := ap.poolOf(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -82,25 +98,25 @@ func (s *Server) getPool(r *request) (reply, error) {
 
 // putPool makes a pool of mode Machines. Pools of other modes would have to scale by
 // themselves, which nothing here does.
-func (s *Server) putPool(r *request) (reply, error) {
+func (ap *agentPools) put(r *request) (reply, error) {
 	var body struct {
 		Properties map[string]any `json:"properties"`
 	}
 	if err := r.decode(&body); err != nil {
 		return reply{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.checkCluster(r); err != nil {
+	ap.clock.Lock()
+	defer ap.clock.Unlock()
+	if err := ap.checkCluster(r); err != nil {
 		return reply{}, err
 	}
 	if mode, _ := body.Properties["mode"].(string); !strings.EqualFold(mode, modeMachines) {
 		return reply{}, flat(badRequest("InvalidParameter", "The emulator makes agent pools of mode Machines only, not %q.", mode))
 	}
-	if p := s.pools[strings.ToLower(r.params["pool"])]; p != nil {
+	if p := ap.byName[strings.ToLower(r.params["pool"])]; p != nil {
 		return ok(p.view())
 	}
-	return answer(http.StatusCreated, nil, s.addPool(r.params["pool"], modeMachines, body.Properties).view())
+	return answer(http.StatusCreated, nil, ap.add(r.params["pool"], modeMachines, body.Properties).view())
 }
 
 // flat is how AKS writes most of its refusals.

@@ -150,7 +150,7 @@ func TestMachineFailsWhenComputeRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := startPool(t, o.options)
 			if o.stock != "" {
-				if err := p.AddStockout(azureemulator.Stockout{Mode: o.stock}); err != nil {
+				if err := p.Capacity.AddStockout(azureemulator.Stockout{Mode: o.stock}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -262,7 +262,7 @@ func TestMachineStatus(t *testing.T) {
 	if _, err := p.put(t.Context(), "a", aMachine("Standard_D4s_v5", "1"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.DriftMachine("a", "NodeImage"); err != nil {
+	if err := p.VMs.DriftMachine("a", "NodeImage"); err != nil {
 		t.Fatal(err)
 	}
 	m, err := p.get("a")

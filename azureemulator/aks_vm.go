@@ -9,13 +9,13 @@ import (
 
 // machineVM is the body of the virtual machine behind a machine: one interface, and disk
 // and interface that go with it.
-func (s *Server) machineVM(m *aksMachine, spec machineSpec, name string) map[string]any {
-	size := s.sizes[strings.ToLower(spec.Hardware.VMSize)]
+func (am *aksMachines) vmBody(m *aksMachine, spec machineSpec, name string) map[string]any {
+	size := am.sizes.byName[strings.ToLower(spec.Hardware.VMSize)]
 	subnet := spec.Network.VnetSubnetID
-	setString(&subnet, s.SubnetID())
+	setString(&subnet, am.sub.nodeSubnetID())
 	properties := map[string]any{
 		"hardwareProfile": map[string]string{"vmSize": size.Name},
-		"storageProfile":  map[string]any{"imageReference": ref(s.machineImage(spec, size)), "osDisk": machineDisk(spec, size)},
+		"storageProfile":  map[string]any{"imageReference": ref(am.galleries.machineImage(spec, size)), "osDisk": machineDisk(spec, size)},
 		"osProfile":       map[string]string{"computerName": name, "adminUsername": "azureuser"},
 		"networkProfile": map[string]any{
 			"networkApiVersion": "2022-11-01",
@@ -33,7 +33,7 @@ func (s *Server) machineVM(m *aksMachine, spec machineSpec, name string) map[str
 			properties["billingProfile"] = map[string]any{"maxPrice": *p}
 		}
 	}
-	body := map[string]any{"location": s.options.Location, "tags": m.virtualTags(), "properties": properties}
+	body := map[string]any{"location": am.sub.location, "tags": m.virtualTags(), "properties": properties}
 	if len(m.zones) > 0 {
 		body["zones"] = m.zones
 	}
@@ -62,39 +62,4 @@ func machineDisk(spec machineSpec, size catalog.Size) map[string]any {
 	disk["caching"] = "ReadOnly"
 	disk["diffDiskSettings"] = map[string]string{"option": "Local", "placement": placement}
 	return disk
-}
-
-// machineImage is the image asked for, else the newest that AKS takes for the size.
-func (s *Server) machineImage(spec machineSpec, size catalog.Size) string {
-	if id, known := s.nodeImage(spec.NodeImageVersion); known {
-		return id
-	}
-	definition := "AKSUbuntu-2204gen2containerd"
-	if size.Architecture == "Arm64" {
-		definition = "AKSUbuntu-2204gen2arm64containerd"
-	}
-	if strings.HasPrefix(spec.OperatingSystem.OSSKU, "AzureLinux") {
-		definition = strings.NewReplacer("AKSUbuntu-2204gen2", "AKSAzureLinux-V3gen2", "containerd", "").Replace(definition)
-	}
-	for _, d := range s.images {
-		if sharedName(d.Gallery)+"-"+d.Name == definition {
-			id, _ := s.nodeImage(definition + "-" + d.versions[len(d.versions)-1].name)
-			return id
-		}
-	}
-	return ""
-}
-
-// nodeImage finds what AKS calls a node image version, such as
-// AKSUbuntu-2204gen2containerd-202511.02.0, in its own galleries.
-func (s *Server) nodeImage(fullName string) (id string, known bool) {
-	for _, d := range s.images {
-		for _, v := range d.versions {
-			if os := sharedName(d.Gallery); strings.EqualFold(os+"-"+d.Name+"-"+v.name, fullName) {
-				return "/subscriptions/" + sharedSubscription + "/resourceGroups/" + strings.Replace(os, "AKS", "AKS-", 1) +
-					"/providers/Microsoft.Compute/galleries/" + os + "/images/" + d.Name + "/versions/" + v.name, true
-			}
-		}
-	}
-	return "", false
 }

@@ -22,7 +22,7 @@ func TestManyAtOnce(t *testing.T) {
 		SystemNodes: -1, Seed: seed, TimeScale: 0.001, Guest: g, SubnetPrefix: "10.0.0.0/25",
 		Quota: map[string]int{"standardDSv5Family": 120}, LowPriorityCores: 60,
 	})
-	if err := a.AddStockout(azureemulator.Stockout{Zone: "3", Left: 10}); err != nil {
+	if err := a.Capacity.AddStockout(azureemulator.Stockout{Zone: "3", Left: 10}); err != nil {
 		t.Fatal(err)
 	}
 	var work errgroup.Group
@@ -64,7 +64,7 @@ func (a *azure) liveOnce(name string, random *rand.Rand) error {
 	}
 	if isSpot && random.IntN(3) == 0 {
 		// It may be gone, failed or never have been: then there is nothing to evict.
-		_ = a.Evict(name, -1)
+		_ = a.VMs.Evict(name, -1)
 	}
 	if err := a.remove(name); err != nil {
 		return fmt.Errorf("deleting %s: %w", name, err)

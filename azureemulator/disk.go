@@ -2,8 +2,12 @@ package azureemulator
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/karve-dev/karve/azureemulator/catalog"
 )
 
 const diskKind = "Microsoft.Compute/disks"
@@ -16,6 +20,26 @@ type disk struct {
 	zone   string
 	vm     string // id of the machine it is attached to, or empty
 	state  string
+}
+
+// disks are the OS disks of the subscription, and the sets that encrypt them.
+type disks struct {
+	byKey          map[string]*disk
+	encryptionSets map[string]*common
+	ops            *operations
+	sub            *subscription
+	clock          *clock
+	latency        Distribution // of removing one
+}
+
+func (ds *disks) routes() []route {
+	return []route{
+		azure("GET", computeIn+"disks", "Disks.ListByResourceGroup", reads, ds.list),
+		azure("GET", inSubscription+"/providers/microsoft.compute/disks", "Disks.List", reads, ds.list),
+		azure("GET", computeIn+"disks/{disk}", "Disks.Get", reads, ds.get),
+		azure("DELETE", computeIn+"disks/{disk}", "Disks.Delete", deletes, ds.deleteDisk),
+		azure("GET", computeIn+"diskencryptionsets/{set}", "DiskEncryptionSets.Get", reads, ds.getEncryptionSet),
+	}
 }
 
 // computePace is how often Compute asks to be polled.
@@ -45,30 +69,30 @@ func (d *disk) row() (json.RawMessage, error) {
 	return d.listed.of(looks{etag: d.etag, state: d.state, vm: d.vm}, d.view)
 }
 
-func (s *Server) listDisks(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return list(s, r, s.disks, (*disk).row)
+func (ds *disks) list(r *request) (reply, error) {
+	ds.clock.Lock()
+	defer ds.clock.Unlock()
+	return list(ds.sub, r, ds.byKey, (*disk).row)
 }
 
-func (s *Server) getDisk(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d, err := find(s, r, s.disks, diskKind, "disk")
+func (ds *disks) get(r *request) (reply, error) {
+	ds.clock.Lock()
+	defer ds.clock.Unlock()
+	d, err := find(ds.sub, r, ds.byKey, diskKind, "disk")
 	if err != nil {
 		return reply{}, err
 	}
 	return ok(d.view())
 }
 
-func (s *Server) deleteDisk(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g, err := s.groupOf(r)
+func (ds *disks) deleteDisk(r *request) (reply, error) {
+	ds.clock.Lock()
+	defer ds.clock.Unlock()
+	g, err := ds.sub.groupOf(r)
 	if err != nil {
 		return reply{}, err
 	}
-	d := s.disks[key(g.name, r.params["disk"])]
+	d := ds.byKey[key(g.name, r.params["disk"])]
 	if d == nil {
 		return reply{status: http.StatusNoContent}, nil
 	}
@@ -76,16 +100,128 @@ func (s *Server) deleteDisk(r *request) (reply, error) {
 		return reply{}, conflict("OperationNotAllowed", "Disk %s is attached to VM %s.", d.name, d.vm)
 	}
 	d.state = "Deleting"
-	op := s.begin("Microsoft.Compute", computePace)
-	s.later(s.options.Latency.Network, func() {
-		s.removeDisk(d)
-		s.operations.finish(op, nil)
+	op := ds.ops.begin("Microsoft.Compute", computePace)
+	ds.clock.later(ds.latency, func() {
+		ds.remove(d)
+		ds.ops.finish(op, nil)
 	})
-	return s.accepted(op)
+	return ds.ops.accepted(op)
 }
 
-func (s *Server) removeDisk(d *disk) {
-	if s.disks[key(d.group, d.name)] == d {
-		delete(s.disks, key(d.group, d.name))
+func (ds *disks) remove(d *disk) {
+	if ds.byKey[key(d.group, d.name)] == d {
+		delete(ds.byKey, key(d.group, d.name))
 	}
+}
+
+// addOSDisk makes the machine's managed disk.
+func (ds *disks) addOS(v *vm) {
+	if v.spec.ephemeral() {
+		return
+	}
+	spec := v.spec.Properties.StorageProfile.OSDisk
+	id := ds.sub.resourceID(v.group, "Microsoft.Compute", "disks", spec.Name)
+	d := &disk{common: ds.sub.newCommon(id, spec.Name, v.group), sizeGB: max(spec.DiskSizeGB, 30), sku: spec.ManagedDisk.StorageAccountType, zone: v.spec.zone(), vm: v.id, state: succeeded}
+	if d.sku == "" {
+		d.sku = "Standard_LRS"
+		if v.size.PremiumIO {
+			d.sku = "Premium_LRS"
+		}
+	}
+	d.tags = v.tags
+	v.osDisk = d
+	ds.byKey[key(v.group, spec.Name)] = d
+}
+
+// checkDisk sees that an ephemeral OS disk fits where it is to be placed.
+func (ds *disks) check(v *vm) error {
+	d := v.spec.Properties.StorageProfile.OSDisk
+	if !strings.EqualFold(d.CreateOption, "FromImage") {
+		return invalidParameter("osDisk.createOption", "The emulator creates OS disks with createOption FromImage only, not '%s'.", d.CreateOption)
+	}
+	if other := ds.byKey[key(v.group, d.Name)]; other != nil && other != v.osDisk {
+		return conflict("ConflictingUserInput", "Disk '%s' already exists in resource group %s. Only CreateOption.Attach is supported.", d.Name, strings.ToUpper(v.group))
+	}
+	if !v.spec.ephemeral() {
+		return nil
+	}
+	if !strings.EqualFold(d.Caching, "ReadOnly") {
+		return invalidParameter("osDisk.caching", "Caching type must be ReadOnly for Ephemeral OS disks.")
+	}
+	placement := d.DiffDiskSettings.Placement
+	room := roomFor(v.size, placement)
+	if room == 0 {
+		return invalidParameter("osDisk.diffDiskSettings", "OS disk of Ephemeral VM with DiffDiskPlacement '%s' is not supported for VM size %s.", placement, v.size.Name)
+	}
+	if asked := max(d.DiskSizeGB, 30); asked > room {
+		return invalidParameter("osDisk.diskSizeGB", "OS disk of Ephemeral VM with size greater than %d GB is not allowed for VM size %s when the DiffDiskPlacement is %s.", room, v.size.Name, placement)
+	}
+	return nil
+}
+
+// roomFor is how many GB a size has for an ephemeral disk at a placement, the
+// cache if none is named.
+func roomFor(size catalog.Size, placement string) int {
+	if placement == "" {
+		placement = "CacheDisk"
+	}
+	if !size.EphemeralOSDisk || !strings.Contains(strings.ToLower(size.EphemeralOSDiskPlacements), strings.ToLower(placement)) {
+		return 0
+	}
+	const mib, gb = 1 << 20, 1e9
+	switch strings.ToLower(placement) {
+	case "cachedisk":
+		return int(math.Floor(float64(size.CachedDiskBytes) / gb))
+	case "nvmedisk":
+		return int(math.Floor(float64(size.NVMeMiB*mib) / gb))
+	default:
+		return int(math.Floor(float64(size.ResourceDiskMiB*mib) / gb))
+	}
+}
+
+func (ds *disks) release(v *vm) {
+	if v.osDisk == nil {
+		return
+	}
+	v.osDisk.vm = ""
+	if strings.EqualFold(v.spec.Properties.StorageProfile.OSDisk.DeleteOption, "Delete") {
+		ds.remove(v.osDisk)
+	}
+}
+
+const encryptionSetKind = "Microsoft.Compute/diskEncryptionSets"
+
+// AddDiskEncryptionSet makes a set in the node resource group and returns its ID.
+func (ds *disks) addEncryptionSet(name string) string {
+	ds.clock.Lock()
+	defer ds.clock.Unlock()
+	group := ds.sub.nodeGroup
+	id := ds.sub.resourceID(group, "Microsoft.Compute", "diskEncryptionSets", name)
+	set := ds.sub.newCommon(id, name, group)
+	ds.encryptionSets[key(group, name)] = &set
+	return id
+}
+
+func (ds *disks) getEncryptionSet(r *request) (reply, error) {
+	ds.clock.Lock()
+	defer ds.clock.Unlock()
+	set, err := find(ds.sub, r, ds.encryptionSets, encryptionSetKind, "set")
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(set.view(encryptionSetKind, map[string]any{"provisioningState": succeeded, "encryptionType": "EncryptionAtRestWithCustomerKey"}))
+}
+
+// checkEncryption refuses a set that does not exist.
+func (ds *disks) checkEncryption(v *vm) error {
+	id := v.spec.Properties.StorageProfile.OSDisk.ManagedDisk.DiskEncryptionSet.ID
+	if id == "" {
+		return nil
+	}
+	for _, set := range ds.encryptionSets {
+		if strings.EqualFold(set.id, id) {
+			return nil
+		}
+	}
+	return refuse(http.StatusNotFound, "DiskEncryptionSetNotFound", "The disk encryption set '%s' was not found.", id)
 }

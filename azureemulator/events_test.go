@@ -80,7 +80,7 @@ func TestMetadataServiceMinds(t *testing.T) {
 		if code, _ := b.ask("nobody", eventsPath, "Metadata"); code != http.StatusGone {
 			t.Errorf("a machine that is not there is answered %d", code)
 		}
-		if err := b.Announce("one", freeze, 0); err != nil {
+		if err := b.VMs.Announce("one", freeze, 0); err != nil {
 			t.Fatal(err)
 		}
 		if one, two := b.events("one"), b.events("two"); one != "Freeze Scheduled" || two != "" {
@@ -95,14 +95,14 @@ func TestEventsHappen(t *testing.T) {
 	inBubble(t, o, func(b *bubble) {
 		b.running("frozen", "restarted", "moved", "ended", "kept")
 		for name, kind := range map[string]string{"frozen": freeze, "restarted": reboot, "moved": redeploy, "ended": terminate, "kept": reboot} {
-			if err := b.Announce(name, kind, time.Minute); err != nil {
+			if err := b.VMs.Announce(name, kind, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := b.Announce("frozen", "Picnic", 0); err == nil {
+		if err := b.VMs.Announce("frozen", "Picnic", 0); err == nil {
 			t.Error("a picnic was announced")
 		}
-		if err := b.Withdraw("kept"); err != nil {
+		if err := b.VMs.Withdraw("kept"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(61 * time.Second)
@@ -126,7 +126,7 @@ func TestEventsHappen(t *testing.T) {
 func TestAcknowledgedEventStarts(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {
 		b.running("one")
-		if err := b.Announce("one", freeze, 0); err != nil {
+		if err := b.VMs.Announce("one", freeze, 0); err != nil {
 			t.Fatal(err)
 		}
 		_, body := b.ask("one", eventsPath, "Metadata")

@@ -18,6 +18,26 @@ type extension struct {
 	state      string
 }
 
+// extensions answers requests about the extensions of VMs.
+type extensions struct {
+	vms     *virtualMachines
+	ops     *operations
+	sub     *subscription
+	clock   *clock
+	latency Distribution // of installing and removing one
+}
+
+func (ex *extensions) routes() []route {
+	const extension = computeIn + "virtualmachines/{vm}/extensions"
+	return []route{
+		azure("GET", extension, "VirtualMachineExtensions.List", readVM, ex.list),
+		azure("PUT", extension+"/{extension}", "VirtualMachineExtensions.CreateOrUpdate", updateVM, ex.put),
+		azure("PATCH", extension+"/{extension}", "VirtualMachineExtensions.Update", updateVM, ex.patch),
+		azure("GET", extension+"/{extension}", "VirtualMachineExtensions.Get", readVM, ex.get),
+		azure("DELETE", extension+"/{extension}", "VirtualMachineExtensions.Delete", updateVM, ex.deleteExtension),
+	}
+}
+
 type extensionSpec struct {
 	Location   string            `json:"location"`
 	Tags       map[string]string `json:"tags"`
@@ -34,20 +54,20 @@ func readExtension(body []byte) (extensionSpec, error) {
 }
 
 // parentVM finds the machine of an extension. Callers hold mu.
-func (s *Server) parentVM(r *request) (*vm, error) {
-	g, err := s.groupOf(r)
+func (ex *extensions) parentVM(r *request) (*vm, error) {
+	g, err := ex.sub.groupOf(r)
 	if err != nil {
 		return nil, err
 	}
-	v := s.vms[key(g.name, r.params["vm"])]
+	v := ex.vms.in(g.name, r.params["vm"])
 	if v == nil {
 		return nil, parentNotFound(vmKind, r.params["vm"])
 	}
 	return v, nil
 }
 
-func (s *Server) findExtension(r *request) (*extension, error) {
-	v, err := s.parentVM(r)
+func (ex *extensions) find(r *request) (*extension, error) {
+	v, err := ex.parentVM(r)
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +78,14 @@ func (s *Server) findExtension(r *request) (*extension, error) {
 	return e, nil
 }
 
-func (s *Server) putExtension(r *request) (reply, error) {
+func (ex *extensions) put(r *request) (reply, error) {
 	spec, err := readExtension(r.body)
 	if err != nil {
 		return reply{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, err := s.parentVM(r)
+	ex.clock.Lock()
+	defer ex.clock.Unlock()
+	v, err := ex.parentVM(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -80,36 +100,36 @@ func (s *Server) putExtension(r *request) (reply, error) {
 	name, code := r.params["extension"], http.StatusOK
 	e := v.extensions[strings.ToLower(name)]
 	if e == nil {
-		id := s.resourceID(v.group, "Microsoft.Compute", "virtualMachines", v.name, "extensions", name)
-		e, code = &extension{common: s.newCommon(id, name, v.group)}, http.StatusCreated
+		id := ex.sub.resourceID(v.group, "Microsoft.Compute", "virtualMachines", v.name, "extensions", name)
+		e, code = &extension{common: ex.sub.newCommon(id, name, v.group)}, http.StatusCreated
 		v.extensions[strings.ToLower(name)] = e
 	}
 	e.tags, e.properties, e.state = spec.Tags, spec.Properties, creating
-	op := s.settleExtension(e)
+	op := ex.settle(e)
 	header := http.Header{}
-	s.announce(op, header)
+	ex.ops.announce(op, header)
 	return answer(code, header, e.view())
 }
 
 // settleExtension has the extension succeed after a while.
-func (s *Server) settleExtension(e *extension) *operation {
-	op := s.begin("Microsoft.Compute", computePace)
-	s.later(s.options.Latency.Extension, func() {
+func (ex *extensions) settle(e *extension) *operation {
+	op := ex.ops.begin("Microsoft.Compute", computePace)
+	ex.clock.later(ex.latency, func() {
 		e.state = succeeded
-		s.operations.finish(op, nil)
+		ex.ops.finish(op, nil)
 	})
 	return op
 }
 
 // patchExtension answers 200 as Compute does, and takes its time all the same.
-func (s *Server) patchExtension(r *request) (reply, error) {
+func (ex *extensions) patch(r *request) (reply, error) {
 	spec, err := readExtension(r.body)
 	if err != nil {
 		return reply{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, err := s.findExtension(r)
+	ex.clock.Lock()
+	defer ex.clock.Unlock()
+	e, err := ex.find(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -119,24 +139,24 @@ func (s *Server) patchExtension(r *request) (reply, error) {
 	e.properties = merged(e.properties, spec.Properties)
 	e.state = updating
 	header := http.Header{}
-	s.announce(s.settleExtension(e), header)
+	ex.ops.announce(ex.settle(e), header)
 	return answer(http.StatusOK, header, e.view())
 }
 
-func (s *Server) getExtension(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, err := s.findExtension(r)
+func (ex *extensions) get(r *request) (reply, error) {
+	ex.clock.Lock()
+	defer ex.clock.Unlock()
+	e, err := ex.find(r)
 	if err != nil {
 		return reply{}, err
 	}
 	return ok(e.view())
 }
 
-func (s *Server) listExtensions(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, err := s.parentVM(r)
+func (ex *extensions) list(r *request) (reply, error) {
+	ex.clock.Lock()
+	defer ex.clock.Unlock()
+	v, err := ex.parentVM(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -147,10 +167,10 @@ func (s *Server) listExtensions(r *request) (reply, error) {
 	return ok(map[string]any{"value": values})
 }
 
-func (s *Server) deleteExtension(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, err := s.parentVM(r)
+func (ex *extensions) deleteExtension(r *request) (reply, error) {
+	ex.clock.Lock()
+	defer ex.clock.Unlock()
+	v, err := ex.parentVM(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -160,14 +180,14 @@ func (s *Server) deleteExtension(r *request) (reply, error) {
 		return reply{status: http.StatusNoContent}, nil
 	}
 	e.state = deleting
-	op := s.begin("Microsoft.Compute", computePace)
-	s.later(s.options.Latency.Extension, func() {
+	op := ex.ops.begin("Microsoft.Compute", computePace)
+	ex.clock.later(ex.latency, func() {
 		if v.extensions[k] == e {
 			delete(v.extensions, k)
 		}
-		s.operations.finish(op, nil)
+		ex.ops.finish(op, nil)
 	})
-	return s.accepted(op)
+	return ex.ops.accepted(op)
 }
 
 func (e *extension) view() any {

@@ -35,7 +35,7 @@ type Fault struct {
 	Lose bool `json:"lose,omitempty"`
 }
 
-// fault is a Fault at work. The server's mutex guards it.
+// fault is a Fault at work. The clock's lock guards it.
 type fault struct {
 	Fault
 	method, path *regexp.Regexp
@@ -64,10 +64,15 @@ type fault struct {
 	hangs bool
 }
 
-// AddFault has the next matching requests fail. Faults added first match first.
-func (s *Server) AddFault(f Fault) error { return s.addFault(f) }
+// faults are those at work on requests, in the order in which they match.
+type faults struct {
+	active []*fault
+	line   *line
+	clock  *clock
+}
 
-func (s *Server) addFault(f Fault, more ...func(*fault)) error {
+// add has the next matching requests fail. Faults added first match first.
+func (fs *faults) add(f Fault, more ...func(*fault)) error {
 	compiled := &fault{Fault: f}
 	if compiled.Times == 0 {
 		compiled.Times = 1
@@ -85,44 +90,38 @@ func (s *Server) addFault(f Fault, more ...func(*fault)) error {
 	for _, detail := range more {
 		detail(compiled)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, compiled)
+	fs.clock.Lock()
+	defer fs.clock.Unlock()
+	fs.active = append(fs.active, compiled)
 	return nil
 }
 
-// ClearFaults ends every fault of requests, and what machines do that they should not. What
-// has struck already stays. Sizes that were retired are offered again.
-func (s *Server) ClearFaults() {
-	s.line.mend()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults, s.quirks, s.retired = nil, nil, nil
-}
+// mendLine lets all connections stand from now on.
+func (fs *faults) mendLine() { fs.line.mend() }
 
 // Faults are those still at work, with Times and Skip as they stand.
-func (s *Server) Faults() []Fault {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := make([]Fault, 0, len(s.faults))
-	for _, f := range s.faults {
+func (fs *faults) list() []Fault {
+	fs.clock.Lock()
+	defer fs.clock.Unlock()
+	list := make([]Fault, 0, len(fs.active))
+	for _, f := range fs.active {
 		list = append(list, f.Fault)
 	}
 	return list
 }
 
 // takeFault spends one of a fault's times on req, or returns nil.
-func (s *Server) takeFault(req *request, route *route) *fault {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.faultOf(req.http.Method, req.http.URL.Path, func(f *fault) bool { return f.ofMetadata == route.isMetadata })
+func (fs *faults) take(req *request, route *route) *fault {
+	fs.clock.Lock()
+	defer fs.clock.Unlock()
+	return fs.faultOf(req.http.Method, req.http.URL.Path, func(f *fault) bool { return f.ofMetadata == route.isMetadata })
 }
 
 // refusalOfVM spends one of a fault's times on a virtual machine that AKS asks for, or returns
 // nil. Only plain refusals of virtual machines strike it: AKS has a connection and an identity
 // of its own. Callers hold mu.
-func (s *Server) refusalOfVM(id string) error {
-	f := s.faultOf(http.MethodPut, id, func(f *fault) bool {
+func (fs *faults) refusalOfVM(id string) error {
+	f := fs.faultOf(http.MethodPut, id, func(f *fault) bool {
 		return f.Status > 0 && !f.ofMetadata && strings.Contains(strings.ToLower(f.Path), "/virtualmachines")
 	})
 	if f == nil {
@@ -133,8 +132,8 @@ func (s *Server) refusalOfVM(id string) error {
 
 // faultOf spends one of the times of the first fault of a request that may strike it.
 // Callers hold mu.
-func (s *Server) faultOf(method, path string, may func(*fault) bool) *fault {
-	for i, f := range s.faults {
+func (fs *faults) faultOf(method, path string, may func(*fault) bool) *fault {
+	for i, f := range fs.active {
 		if !f.method.MatchString(method) || !f.path.MatchString(path) || !may(f) {
 			continue
 		}
@@ -147,7 +146,7 @@ func (s *Server) faultOf(method, path string, may func(*fault) bool) *fault {
 		}
 		f.Times--
 		if f.Times == 0 {
-			s.faults = slices.Delete(s.faults, i, i+1)
+			fs.active = slices.Delete(fs.active, i, i+1)
 		}
 		return f.strike()
 	}

@@ -197,9 +197,9 @@ func TestAddressesThatLinger(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		b.token = b.identity.issue("again", time.Now())
 		free := func() int {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return b.subnetByID(b.SubnetID()).free()
+			b.clock.Lock()
+			defer b.clock.Unlock()
+			return b.Network.networks.subnet(b.SubnetID()).free()
 		}
 		if n := len(b.State().NICs); n != 0 || free() != 2 {
 			t.Errorf("%d interfaces and %d addresses free, want none and 2: the last lingers", n, free())

@@ -61,7 +61,7 @@ func TestCatalogueOfFaults(t *testing.T) {
 			}
 			b.inject(Named{Name: k.Name, Times: 2, Seed: 1})
 			b.ClearFaults()
-			b.ClearStockouts("", "", "")
+			b.Capacity.ClearStockouts("", "", "")
 		}
 		t.Log(surfaces)
 		if len(surfaces) != 7 || len(names) < 75 {

@@ -3,6 +3,9 @@ package azureemulator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/karve-dev/karve/azureemulator/catalog"
@@ -21,6 +24,25 @@ var (
 	// ErrRestarted: the machine starts anew, on its host or on another.
 	ErrRestarted = errors.New("virtual machine restarted")
 )
+
+// guests run the operating systems of VMs that have booted.
+type guests struct {
+	guest   Guest // nil: VMs boot and do nothing
+	alive   context.Context
+	running sync.WaitGroup
+	sub     *subscription
+}
+
+// start runs the guest of v. The function that it returns ends it.
+func (gs *guests) start(v *vm) context.CancelCauseFunc {
+	ctx, stop := context.WithCancelCause(gs.alive)
+	machine := gs.machine(v)
+	gs.running.Go(func() {
+		defer stop(nil)
+		gs.guest.Run(ctx, machine)
+	})
+	return stop
+}
 
 // Machine is what a virtual machine knows about itself when its boot ends. It
 // is a copy: a guest may keep it, and changing it changes nothing.
@@ -69,3 +91,51 @@ type Preemption struct {
 	// NotBefore is the earliest time of the eviction.
 	NotBefore time.Time
 }
+
+// machine is v as its guest sees it.
+func (gs *guests) machine(v *vm) Machine {
+	m := Machine{
+		ID: v.id, Name: v.name, ComputerName: v.spec.Properties.OSProfile.ComputerName,
+		SubscriptionID: gs.sub.id, ResourceGroup: v.group, Location: v.location,
+		Zone: v.spec.zone(), Priority: v.spec.priority(),
+		ImageID:    v.spec.Properties.StorageProfile.ImageReference.name(),
+		CustomData: v.customData, Size: v.size, Tags: maps.Clone(v.tags), PrivateIP: v.address(),
+	}
+	if v.machine != nil {
+		m.Node = gs.nodeOf(v.machine)
+	}
+	return m
+}
+
+// nodeOf says what node m is to be. Callers hold mu.
+func (gs *guests) nodeOf(m *aksMachine) *NodeProfile {
+	p := *m.node
+	p.Pool, p.Cluster = m.pool.name, gs.sub.nodeGroup
+	return &p
+}
+
+func (gs *guests) preempt(v *vm, e *scheduledEvent) {
+	listener, listens := gs.guest.(Preempter)
+	if !listens || v.stopGuest == nil || e.kind != preempt {
+		return
+	}
+	name, notice := v.name, Preemption{EventID: e.id, NotBefore: e.notBefore}
+	gs.running.Go(func() { listener.Preempt(name, notice) })
+}
+
+func (gs *guests) wait() error {
+	done := make(chan struct{})
+	go func() {
+		gs.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(guestPatience):
+		return fmt.Errorf("closing the Azure emulator: guests still run %s after their context ended", guestPatience)
+	}
+}
+
+// guestPatience is how long Close waits for guests to return.
+const guestPatience = 10 * time.Second

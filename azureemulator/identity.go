@@ -14,7 +14,6 @@ import (
 // identity is the part of Entra ID a workload identity needs: discovery, and a
 // token endpoint that trades the federated token for a bearer token.
 type identity struct {
-	tenant, client string
 	// assertion is the federated token that proves the client; it is in the
 	// token file.
 	assertion string
@@ -23,19 +22,29 @@ type identity struct {
 	issued map[string]time.Time // bearer token → its end
 	// revoked tokens were good once: they get a claims challenge, not a refusal.
 	revoked map[string]time.Time
+	sub     *subscription
+	chance  *chance
 }
 
 // tokenLife is how long a bearer token is good, in real time whatever the scale.
 const tokenLife = time.Hour
 
-func newIdentity(o Options) *identity {
+func newIdentity(sub *subscription, ids *chance) *identity {
 	return &identity{
-		tenant: o.TenantID, client: o.ClientID,
 		assertion: unsignedJWT(map[string]any{
-			"iss": "https://oidc.emulator/" + o.TenantID + "/", "aud": "api://AzureADTokenExchange",
-			"sub": "system:serviceaccount:kube-system:karve", "jti": o.ClusterName,
+			"iss": "https://oidc.emulator/" + sub.tenant + "/", "aud": "api://AzureADTokenExchange",
+			"sub": "system:serviceaccount:kube-system:karve", "jti": sub.cluster,
 		}),
-		issued: map[string]time.Time{}, revoked: map[string]time.Time{},
+		issued: map[string]time.Time{}, revoked: map[string]time.Time{}, sub: sub, chance: ids,
+	}
+}
+
+func (i *identity) routes() []route {
+	return []route{
+		open("GET", "{tenant}/discovery/instance", "Identity.DiscoverInstance", i.discoverInstance),
+		open("GET", "{tenant}/v2.0/.well-known/openid-configuration", "Identity.DiscoverTenant", i.discoverTenant),
+		open("POST", "{tenant}/oauth2/v2.0/token", "Identity.Token", i.issueToken),
+		open("GET", "sharedgallery/token", "SharedGallery.Token", i.issueSharedToken),
 	}
 }
 
@@ -47,17 +56,17 @@ func unsignedJWT(claims map[string]any) string {
 	return part(map[string]any{"alg": "none", "typ": "JWT"}) + "." + part(claims) + ".emulator"
 }
 
-func (s *Server) discoverInstance(r *request) (reply, error) {
-	host := strings.TrimPrefix(s.url, "https://")
+func (i *identity) discoverInstance(r *request) (reply, error) {
+	host := strings.TrimPrefix(i.sub.url, "https://")
 	return ok(map[string]any{
-		"tenant_discovery_endpoint": s.url + "/" + s.options.TenantID + "/v2.0/.well-known/openid-configuration",
+		"tenant_discovery_endpoint": i.sub.url + "/" + i.sub.tenant + "/v2.0/.well-known/openid-configuration",
 		"api-version":               "1.1",
 		"metadata":                  []any{map[string]any{"preferred_network": host, "preferred_cache": host, "aliases": []string{host}}},
 	})
 }
 
-func (s *Server) discoverTenant(r *request) (reply, error) {
-	base := s.url + "/" + r.params["tenant"]
+func (i *identity) discoverTenant(r *request) (reply, error) {
+	base := i.sub.url + "/" + r.params["tenant"]
 	return ok(map[string]any{
 		"token_endpoint":         base + "/oauth2/v2.0/token",
 		"authorization_endpoint": base + "/oauth2/v2.0/authorize",
@@ -65,41 +74,41 @@ func (s *Server) discoverTenant(r *request) (reply, error) {
 	})
 }
 
-func (s *Server) issueToken(r *request) (reply, error) {
+func (i *identity) issueToken(r *request) (reply, error) {
 	form, err := url.ParseQuery(string(r.body))
 	if err != nil {
-		return s.refuseToken(http.StatusBadRequest, "invalid_request", 900144, "The request body is not a form: "+err.Error())
+		return i.refuseToken(http.StatusBadRequest, "invalid_request", 900144, "The request body is not a form: "+err.Error())
 	}
 	switch {
-	case !strings.EqualFold(r.params["tenant"], s.options.TenantID):
-		return s.refuseToken(http.StatusBadRequest, "invalid_request", 90002, "Tenant '"+r.params["tenant"]+"' not found.")
-	case form.Get("client_id") != s.options.ClientID:
-		return s.refuseToken(http.StatusUnauthorized, "unauthorized_client", 700016, "Application with identifier '"+form.Get("client_id")+"' was not found in the directory.")
+	case !strings.EqualFold(r.params["tenant"], i.sub.tenant):
+		return i.refuseToken(http.StatusBadRequest, "invalid_request", 90002, "Tenant '"+r.params["tenant"]+"' not found.")
+	case form.Get("client_id") != i.sub.client:
+		return i.refuseToken(http.StatusUnauthorized, "unauthorized_client", 700016, "Application with identifier '"+form.Get("client_id")+"' was not found in the directory.")
 	case form.Get("grant_type") != "client_credentials":
-		return s.refuseToken(http.StatusBadRequest, "unsupported_grant_type", 70003, "The app requested an unsupported grant type '"+form.Get("grant_type")+"'.")
-	case strings.TrimSpace(form.Get("client_assertion")) != s.identity.assertion:
-		return s.refuseToken(http.StatusUnauthorized, "invalid_client", 70021, "No matching federated identity record found for presented assertion.")
+		return i.refuseToken(http.StatusBadRequest, "unsupported_grant_type", 70003, "The app requested an unsupported grant type '"+form.Get("grant_type")+"'.")
+	case strings.TrimSpace(form.Get("client_assertion")) != i.assertion:
+		return i.refuseToken(http.StatusUnauthorized, "invalid_client", 70021, "No matching federated identity record found for presented assertion.")
 	}
 	return ok(map[string]any{
 		"token_type": "Bearer", "expires_in": int(tokenLife.Seconds()), "ext_expires_in": int(tokenLife.Seconds()),
-		"access_token": s.identity.issue(s.chance.uuid(), time.Now()),
+		"access_token": i.issue(i.chance.uuid(), time.Now()),
 	})
 }
 
 // refuseToken answers in the OAuth form, which is not Resource Manager's.
-func (s *Server) refuseToken(status int, code string, number int, message string) (reply, error) {
+func (i *identity) refuseToken(status int, code string, number int, message string) (reply, error) {
 	now := time.Now().UTC()
 	return answer(status, nil, map[string]any{
 		"error": code, "error_codes": []int{number},
 		"error_description": fmt.Sprintf("AADSTS%d: %s", number, message),
 		"timestamp":         now.Format("2006-01-02 15:04:05Z"),
-		"trace_id":          s.chance.uuid(), "correlation_id": s.chance.uuid(),
+		"trace_id":          i.chance.uuid(), "correlation_id": i.chance.uuid(),
 	})
 }
 
 func (i *identity) issue(id string, now time.Time) string {
 	token := unsignedJWT(map[string]any{
-		"tid": i.tenant, "appid": i.client, "oid": i.client, "uti": id,
+		"tid": i.sub.tenant, "appid": i.sub.client, "oid": i.sub.client, "uti": id,
 		"iat": now.Unix(), "exp": now.Add(tokenLife).Unix(),
 	})
 	i.mu.Lock()
@@ -146,27 +155,54 @@ const claimsChallenge = `, error="insufficient_claims", claims="eyJhY2Nlc3NfdG9r
 
 func (i *identity) challenge(code, message, claims string) *Error {
 	e := refuse(http.StatusUnauthorized, code, "%s", message)
-	e.header = http.Header{"Www-Authenticate": {`Bearer realm="", authorization_uri="https://login.windows.net/` + i.tenant + `"` + claims}}
+	e.header = http.Header{"Www-Authenticate": {`Bearer realm="", authorization_uri="https://login.windows.net/` + i.sub.tenant + `"` + claims}}
 	return e
 }
 
 // RevokeTokens makes every bearer token issued so far useless. Clients are told
 // so with a claims challenge.
-func (s *Server) RevokeTokens() {
-	s.identity.mu.Lock()
-	defer s.identity.mu.Unlock()
-	for token, end := range s.identity.issued {
-		s.identity.revoked[token] = end
-		delete(s.identity.issued, token)
+func (i *identity) revoke() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for token, end := range i.issued {
+		i.revoked[token] = end
+		delete(i.issued, token)
 	}
 }
 
 // ExpireTokens makes every bearer token issued so far too old, whatever was said of its end
 // when it was issued, as when the clocks of who issues and who checks them differ.
-func (s *Server) ExpireTokens() {
-	s.identity.mu.Lock()
-	defer s.identity.mu.Unlock()
-	for token := range s.identity.issued {
-		s.identity.issued[token] = time.Now().Add(-time.Second)
+func (i *identity) expire() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for token := range i.issued {
+		i.issued[token] = time.Now().Add(-time.Second)
 	}
+}
+
+// authoriseShared refuses to start a machine from a shared gallery without the right to.
+func (i *identity) authoriseShared(r *request, w wish) error {
+	id := w.spec.Properties.StorageProfile.ImageReference.ID
+	if !strings.HasPrefix(strings.ToLower(id), "/subscriptions/"+sharedSubscription+"/") {
+		return nil
+	}
+	other := &http.Request{Header: http.Header{"Authorization": r.http.Header["X-Ms-Authorization-Auxiliary"]}}
+	if i.authorise(other) == nil {
+		return nil
+	}
+	return refuse(http.StatusForbidden, "LinkedAuthorizationFailed",
+		"The client has permission to perform action 'Microsoft.Compute/galleries/images/versions/read' on scope '%s', however the current tenant '%s' is not authorized to access linked subscription '%s'.",
+		id, i.sub.tenant, sharedSubscription)
+}
+
+// issueSharedToken answers in the form of the SDK's own struct, as AKS's server does.
+func (i *identity) issueSharedToken(r *request) (reply, error) {
+	scope := r.query.Get("scope")
+	if !strings.HasSuffix(scope, "/.default") {
+		return reply{}, badRequest("InvalidScope", "The scope '%s' is not of the form <audience>/.default.", scope)
+	}
+	now := time.Now().UTC()
+	return ok(map[string]any{
+		"Token": i.issue("shared-"+i.chance.uuid(), now), "ExpiresOn": now.Add(tokenLife), "RefreshOn": now.Add(tokenLife / 2),
+	})
 }

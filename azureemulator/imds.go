@@ -10,11 +10,6 @@ import (
 // itself only, and there is none while it does not run.
 func (s *Server) MetadataOf(vm string) http.RoundTripper { return toMetadata{s, vm} }
 
-type toMetadata struct {
-	server *Server
-	vm     string
-}
-
 // RoundTrip asks the metadata service.
 func (t toMetadata) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
@@ -23,9 +18,30 @@ func (t toMetadata) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // MetadataURL is the same service's address for a process that reaches the listener.
-func (s *Server) MetadataURL(vm string) string { return s.url + metadataOf(vm) }
+func (s *Server) MetadataURL(vm string) string { return s.sub.url + metadataOf(vm) }
 
 func metadataOf(vm string) string { return "/_emulator/vms/" + vm + "/imds" }
+
+// metadataService is what VMs ask about themselves.
+type metadataService struct {
+	vms      *virtualMachines
+	events   *maintenance
+	guests   *guests
+	identity *identity
+	sub      *subscription
+	clock    *clock
+	chance   *chance
+}
+
+func (ms *metadataService) routes() []route {
+	return []route{
+		metadata("GET", "instance", ms.instance),
+		metadata("GET", "instance/compute", ms.compute),
+		metadata("GET", "scheduledevents", ms.scheduledEvents),
+		metadata("POST", "scheduledevents", ms.start),
+		metadata("GET", "identity/oauth2/token", ms.token),
+	}
+}
 
 // instanceVersions are versions of the metadata service's instance document, and
 // eventVersions of its scheduled events, newest first.
@@ -36,7 +52,7 @@ func eventVersions() []string { return []string{"2020-07-01", "2019-08-01", "201
 
 // fromMachine finds the machine that asks, or tells it what was wrong with its question.
 // Callers hold mu.
-func (s *Server) fromMachine(r *request, versions []string) (*vm, *reply) {
+func (ms *metadataService) fromMachine(r *request, versions []string) (*vm, *reply) {
 	complain := func(status int, words string, more map[string]any) *reply {
 		body := map[string]any{"error": words}
 		for k, v := range more {
@@ -48,7 +64,7 @@ func (s *Server) fromMachine(r *request, versions []string) (*vm, *reply) {
 		}
 		return &rep
 	}
-	v := s.vmNamed(r.params["vm"])
+	v := ms.vms.named(r.params["vm"])
 	switch {
 	case v == nil || v.power != running:
 		return nil, complain(http.StatusGone, "No such machine is running: its metadata service does not answer.", nil)
@@ -62,28 +78,28 @@ func (s *Server) fromMachine(r *request, versions []string) (*vm, *reply) {
 	return v, nil
 }
 
-func (s *Server) imdsInstance(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, complaint := s.fromMachine(r, instanceVersions())
+func (ms *metadataService) instance(r *request) (reply, error) {
+	ms.clock.Lock()
+	defer ms.clock.Unlock()
+	v, complaint := ms.fromMachine(r, instanceVersions())
 	if complaint != nil {
 		return *complaint, nil
 	}
-	return ok(map[string]any{"compute": s.computeDocument(v)})
+	return ok(map[string]any{"compute": ms.computeDocument(v)})
 }
 
-func (s *Server) imdsCompute(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, complaint := s.fromMachine(r, instanceVersions())
+func (ms *metadataService) compute(r *request) (reply, error) {
+	ms.clock.Lock()
+	defer ms.clock.Unlock()
+	v, complaint := ms.fromMachine(r, instanceVersions())
 	if complaint != nil {
 		return *complaint, nil
 	}
-	return ok(s.computeDocument(v))
+	return ok(ms.computeDocument(v))
 }
 
-func (s *Server) computeDocument(v *vm) any {
-	m := s.machine(v)
+func (ms *metadataService) computeDocument(v *vm) any {
+	m := ms.guests.machine(v)
 	tags := []any{}
 	for name, value := range m.Tags {
 		tags = append(tags, map[string]string{"name": name, "value": value})
@@ -95,10 +111,10 @@ func (s *Server) computeDocument(v *vm) any {
 	}
 }
 
-func (s *Server) imdsEvents(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, complaint := s.fromMachine(r, eventVersions())
+func (ms *metadataService) scheduledEvents(r *request) (reply, error) {
+	ms.clock.Lock()
+	defer ms.clock.Unlock()
+	v, complaint := ms.fromMachine(r, eventVersions())
 	if complaint != nil {
 		return *complaint, nil
 	}
@@ -106,7 +122,7 @@ func (s *Server) imdsEvents(r *request) (reply, error) {
 }
 
 // imdsStart starts the events that the machine acknowledges, at once.
-func (s *Server) imdsStart(r *request) (reply, error) {
+func (ms *metadataService) start(r *request) (reply, error) {
 	var ack struct {
 		StartRequests []struct {
 			EventID string `json:"EventId"`
@@ -115,18 +131,23 @@ func (s *Server) imdsStart(r *request) (reply, error) {
 	if err := r.decode(&ack); err != nil {
 		return reply{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, complaint := s.fromMachine(r, eventVersions())
+	ms.clock.Lock()
+	defer ms.clock.Unlock()
+	v, complaint := ms.fromMachine(r, eventVersions())
 	if complaint != nil {
 		return *complaint, nil
 	}
 	for _, start := range ack.StartRequests {
 		for _, e := range v.events {
 			if strings.EqualFold(e.id, start.EventID) {
-				s.afterScaled(0, func() { s.begins(v, e) })
+				ms.clock.afterScaled(0, func() { ms.events.begins(v, e) })
 			}
 		}
 	}
 	return reply{status: http.StatusOK}, nil
+}
+
+type toMetadata struct {
+	server http.Handler
+	vm     string
 }

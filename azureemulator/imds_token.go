@@ -13,10 +13,10 @@ func tokenVersions() []string { return []string{"2018-02-01"} }
 // imdsToken issues a token to an identity of the machine that asks. The SDK's
 // ManagedIdentityCredential reaches it with MetadataOf as its transport; the address it asks
 // is fixed, so that a process elsewhere cannot be pointed here.
-func (s *Server) imdsToken(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, complaint := s.fromMachine(r, tokenVersions())
+func (ms *metadataService) token(r *request) (reply, error) {
+	ms.clock.Lock()
+	defer ms.clock.Unlock()
+	v, complaint := ms.fromMachine(r, tokenVersions())
 	if complaint != nil {
 		return *complaint, nil
 	}
@@ -24,14 +24,14 @@ func (s *Server) imdsToken(r *request) (reply, error) {
 	if resource == "" {
 		return refuseIdentity("Required query variable 'resource' is missing")
 	}
-	client, problem := v.identityFor(r, s.options.ClientID)
+	client, problem := v.identityFor(r, ms.sub.client)
 	if problem != "" {
 		return refuseIdentity(problem)
 	}
 	now := time.Now()
 	life := int(tokenLife.Seconds())
 	return ok(map[string]string{
-		"access_token": s.identity.issue(s.chance.uuid(), now), "client_id": client, "resource": resource, "token_type": "Bearer",
+		"access_token": ms.identity.issue(ms.chance.uuid(), now), "client_id": client, "resource": resource, "token_type": "Bearer",
 		"expires_in": strconv.Itoa(life), "ext_expires_in": strconv.Itoa(life),
 		"expires_on": strconv.FormatInt(now.Add(tokenLife).Unix(), 10), "not_before": strconv.FormatInt(now.Unix(), 10),
 	})

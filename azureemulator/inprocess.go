@@ -26,7 +26,6 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the Azure emulator: %w", err)
 	}
-	s.url = nowhere
 	s.closeWith(ctx)
 	return s, nil
 }
@@ -35,7 +34,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 // Do returns; whatever takes Azure time is in the operations that requests start.
 func (s *Server) InProcess() policy.Transporter { return inProcess{s} }
 
-type inProcess struct{ server *Server }
+type inProcess struct{ server http.Handler }
 
 // Do answers one request, for the SDK.
 func (t inProcess) Do(req *http.Request) (*http.Response, error) { return t.RoundTrip(req) }
@@ -119,7 +118,7 @@ func (w *answerWriter) response(req *http.Request) *http.Response {
 }
 
 // issuer is a credential that has its tokens from the emulator directly.
-type issuer struct{ server *Server }
+type issuer struct{ identity *identity }
 
 // GetToken issues a token; any scope gets one.
 func (c issuer) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azcore.AccessToken, error) {
@@ -127,5 +126,5 @@ func (c issuer) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azc
 		return azcore.AccessToken{}, err
 	}
 	now := time.Now()
-	return azcore.AccessToken{Token: c.server.identity.issue(c.server.chance.uuid(), now), ExpiresOn: now.Add(tokenLife)}, nil
+	return azcore.AccessToken{Token: c.identity.issue(c.identity.chance.uuid(), now), ExpiresOn: now.Add(tokenLife)}, nil
 }

@@ -29,11 +29,11 @@ type ledger struct {
 	counts Ledger
 }
 
-// Ledger is the count so far.
-func (s *Server) Ledger() Ledger {
-	s.ledger.mu.Lock()
-	defer s.ledger.mu.Unlock()
-	counts := s.ledger.counts
+// now is the count so far.
+func (l *ledger) now() Ledger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	counts := l.counts
 	counts.ByOperation, counts.RefusedByOperation = maps.Clone(counts.ByOperation), maps.Clone(counts.RefusedByOperation)
 	return counts
 }

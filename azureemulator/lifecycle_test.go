@@ -47,7 +47,7 @@ func TestEvictionWithPolicyDeallocate(t *testing.T) {
 	a := start(t, azureemulator.Options{SystemNodes: -1, Guest: g})
 	a.mustCreate("spot", a.spot("Standard_D4s_v5", "1", "Deallocate"))
 	<-g.booted
-	if err := a.Evict("spot", 0); err != nil {
+	if err := a.VMs.Evict("spot", 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-g.ended; !errors.Is(err, azureemulator.ErrEvicted) {
@@ -75,10 +75,10 @@ func TestOnlySpotMachinesAreEvicted(t *testing.T) {
 	a.mustCreate("vm", a.machine("Standard_D4s_v5", "1"))
 	_, err := a.vms.SimulateEviction(t.Context(), a.group, "vm", nil)
 	wantCode(t, err, http.StatusConflict, "OperationNotAllowed")
-	if err := a.Evict("vm", 0); err == nil {
+	if err := a.VMs.Evict("vm", 0); err == nil {
 		t.Errorf("a regular machine was evicted")
 	}
-	if err := a.Evict("nobody", 0); err == nil {
+	if err := a.VMs.Evict("nobody", 0); err == nil {
 		t.Errorf("an unknown machine was evicted")
 	}
 }
@@ -101,11 +101,11 @@ func TestDeallocateAndStart(t *testing.T) {
 	_, err = a.exts.BeginCreateOrUpdate(t.Context(), a.group, "vm", "late", billing(), nil)
 	wantCode(t, err, http.StatusConflict, "OperationNotAllowed")
 
-	if err := a.AddStockout(azureemulator.Stockout{}); err != nil {
+	if err := a.Capacity.AddStockout(azureemulator.Stockout{}); err != nil {
 		t.Fatal(err)
 	}
 	wantCode(t, a.startVM("vm"), http.StatusOK, "ZonalAllocationFailed")
-	a.ClearStockouts("", "", "")
+	a.Capacity.ClearStockouts("", "", "")
 	if err := a.startVM("vm"); err != nil {
 		t.Fatal(err)
 	}

@@ -52,11 +52,11 @@ func (l lineFault) err(host string) error {
 }
 
 // hangUp ends the connection of a request that is struck, which has no answer then.
-func (s *Server) hangUp(w http.ResponseWriter, r *http.Request, l lineFault) {
+func (fs *faults) hangUp(w http.ResponseWriter, r *http.Request, l lineFault) {
 	if answer, inProcess := w.(*answerWriter); inProcess {
 		answer.broken = l.err(r.URL.Host)
 	} else if conn, listens := r.Context().Value(lineKey{}).(net.Conn); listens {
-		s.line.hangUp(w, r, conn, l)
+		fs.line.hangUp(w, r, conn, l)
 	}
 	panic(http.ErrAbortHandler)
 }
@@ -108,17 +108,4 @@ func (l *line) next() (f lineFault) {
 		f, l.fails = l.fails[0], l.fails[1:]
 	}
 	return f
-}
-
-// greet decides about a connection that begins; nil is the usual way.
-func (s *Server) greet(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	switch s.line.next() {
-	case tlsRefused:
-		return nil, errors.New("refused on purpose")
-	case nameUnknown:
-		return nil, errors.Join(errors.New("closed on purpose"), hello.Conn.Close())
-	case certificateExpired:
-		return &tls.Config{Certificates: []tls.Certificate{s.authority.expired}, MinVersion: tls.VersionTLS12}, nil
-	}
-	return nil, nil
 }

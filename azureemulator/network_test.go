@@ -74,13 +74,13 @@ func TestInterfaceIsReservedAfterAFailedCreation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.AddStockout(azureemulator.Stockout{Mode: azureemulator.SkuNotAvailable}); err != nil {
+	if err := a.Capacity.AddStockout(azureemulator.Stockout{Mode: azureemulator.SkuNotAvailable}); err != nil {
 		t.Fatal(err)
 	}
 	vm := separate(a.machine("Standard_D2s_v5", "1"), *nic.ID, armcompute.DeleteOptionsDelete)
 	_, err = a.create("vm-1", vm)
 	wantCode(t, err, http.StatusConflict, "SkuNotAvailable")
-	a.ClearStockouts("", "", "")
+	a.Capacity.ClearStockouts("", "", "")
 
 	_, err = a.nics.BeginDelete(t.Context(), a.group, "nic-1", nil)
 	wantCode(t, err, http.StatusBadRequest, "NicReservedForAnotherVm")
@@ -116,7 +116,7 @@ func TestInterfaceUpdates(t *testing.T) {
 	}
 	body := a.nicBody(1)
 	body.Properties.IPConfigurations[0].Properties.LoadBalancerBackendAddressPools = []*armnetwork.BackendAddressPool{{ID: lb.Properties.BackendAddressPools[1].ID}}
-	if err := a.SetBackendPools("kubernetes", "aksOutboundBackendPool"); err != nil {
+	if err := a.Network.SetBackendPools("kubernetes", "aksOutboundBackendPool"); err != nil {
 		t.Fatal(err)
 	}
 	_, err = a.nics.BeginCreateOrUpdate(t.Context(), a.group, "nic-2", body, nil)
@@ -125,7 +125,7 @@ func TestInterfaceUpdates(t *testing.T) {
 
 func TestOwnSubnet(t *testing.T) {
 	a := start(t, azureemulator.Options{})
-	id, err := a.AddSubnet("network-rg", "corp", "nodes", "192.168.4.0/24")
+	id, err := a.Network.AddSubnet("network-rg", "corp", "nodes", "192.168.4.0/24")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,15 +136,15 @@ func TestOwnSubnet(t *testing.T) {
 	vm := a.machine("Standard_D2s_v5", "1")
 	vm.Properties.NetworkProfile.NetworkInterfaceConfigurations[0].Properties.IPConfigurations[0].Properties.Subnet.ID = to.Ptr(strings.ToUpper(id))
 	a.mustCreate("vm", vm)
-	if m, power, found := a.FindMachine("VM"); !found || m.PrivateIP != "192.168.4.4" || power == "" {
+	if m, power, found := a.VMs.Find("VM"); !found || m.PrivateIP != "192.168.4.4" || power == "" {
 		t.Errorf("machine %+v, %q, %t", m, power, found)
 	}
 	for _, bad := range []string{"10.0.0.0/30", "fd00::/64", "ten", "192.168.4.128/25"} {
-		if _, err := a.AddSubnet("network-rg", "corp", "more", bad); err == nil {
+		if _, err := a.Network.AddSubnet("network-rg", "corp", "more", bad); err == nil {
 			t.Errorf("subnet %s was accepted", bad)
 		}
 	}
-	if _, err := a.AddSubnet("network-rg", "corp", "Nodes", "10.0.0.0/24"); err == nil {
+	if _, err := a.Network.AddSubnet("network-rg", "corp", "Nodes", "10.0.0.0/24"); err == nil {
 		t.Errorf("a second subnet of the same name was accepted")
 	}
 }

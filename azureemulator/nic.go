@@ -33,73 +33,99 @@ type ipConfig struct {
 	pools   []string
 }
 
+// interfaces are the network interfaces of the subscription.
+type interfaces struct {
+	byKey     map[string]*nic
+	networks  *virtualNetworks
+	groups    *securityGroups
+	balancers *loadBalancers
+	quirks    *quirks
+	ops       *operations
+	sub       *subscription
+	clock     *clock
+	chance    *chance
+	latency   Distribution // of making and removing one
+}
+
+func (ni *interfaces) routes() []route {
+	const nic = networkIn + "networkinterfaces"
+	return []route{
+		azure("PUT", nic+"/{nic}", "Interfaces.CreateOrUpdate", writes, ni.put),
+		azure("PATCH", nic+"/{nic}", "Interfaces.UpdateTags", writes, ni.patch),
+		azure("GET", nic+"/{nic}", "Interfaces.Get", reads, ni.get),
+		azure("GET", nic, "Interfaces.List", reads, ni.list),
+		azure("GET", inSubscription+"/providers/microsoft.network/networkinterfaces", "Interfaces.ListAll", reads, ni.list),
+		azure("DELETE", nic+"/{nic}", "Interfaces.Delete", deletes, ni.deleteNIC),
+	}
+}
+
 // networkPace is how often the network provider asks to be polled.
 const networkPace = time.Second
 
-func (s *Server) putNIC(r *request) (reply, error) {
+func (ni *interfaces) put(r *request) (reply, error) {
 	var spec nicSpec
 	if err := r.decode(&spec); err != nil {
 		return reply{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g, err := s.groupOf(r)
+	ni.clock.Lock()
+	defer ni.clock.Unlock()
+	g, err := ni.sub.groupOf(r)
 	if err != nil {
 		return reply{}, err
 	}
-	if err := s.checkLocation(spec.Location); err != nil {
+	if err := ni.sub.checkLocation(spec.Location); err != nil {
 		return reply{}, err
 	}
-	if old := s.nics[key(g.name, r.params["nic"])]; old != nil {
-		return s.updateNIC(old, spec)
+	if old := ni.byKey[key(g.name, r.params["nic"])]; old != nil {
+		return ni.update(old, spec)
 	}
-	id := s.resourceID(g.name, "Microsoft.Network", "networkInterfaces", r.params["nic"])
-	n, err := s.addNIC(id, r.params["nic"], g.name, spec)
+	id := ni.sub.resourceID(g.name, "Microsoft.Network", "networkInterfaces", r.params["nic"])
+	n, err := ni.add(id, r.params["nic"], g.name, spec)
 	if err != nil {
 		return reply{}, err
 	}
-	return s.startNIC(n)
+	return ni.start(n)
 }
 
 // startNIC answers a creation. The network provider is often done at once; then
 // there is nothing to poll.
-func (s *Server) startNIC(n *nic) (reply, error) {
-	if s.timeScale == 0 {
+func (ni *interfaces) start(n *nic) (reply, error) {
+	if ni.clock.scale == 0 {
 		return answer(http.StatusCreated, nil, n.view())
 	}
 	n.state = "Updating"
-	op := s.begin("Microsoft.Network", networkPace)
-	s.later(s.options.Latency.Network, func() {
+	op := ni.ops.begin("Microsoft.Network", networkPace)
+	ni.clock.later(ni.latency, func() {
 		n.state = succeeded
-		s.operations.finish(op, nil)
+		ni.ops.finish(op, nil)
 	})
 	header := http.Header{}
-	s.announce(op, header)
+	ni.ops.announce(op, header)
 	return answer(http.StatusCreated, header, n.view())
 }
 
 // addNIC makes an interface with addresses, or refuses and leaves no trace.
 // Callers hold mu.
-func (s *Server) addNIC(id, name, group string, spec nicSpec) (*nic, error) {
-	if err := s.checkNIC(id, spec); err != nil {
+func (ni *interfaces) add(id, name, group string, spec nicSpec) (*nic, error) {
+	if err := ni.check(id, spec); err != nil {
 		return nil, err
 	}
-	n := &nic{common: s.newCommon(id, name, group), guid: s.chance.uuid(), mac: macOf(s.chance.hex(6)), state: succeeded}
+	n := &nic{common: ni.sub.newCommon(id, name, group), guid: ni.chance.uuid(), mac: macOf(ni.chance.hex(6)), state: succeeded}
 	n.tags = spec.Tags
-	n.apply(s, spec.Properties)
-	s.nics[key(group, name)] = n
+	n.apply(spec.Properties, ni.networks)
+	ni.byKey[key(group, name)] = n
 	return n, nil
 }
 
 // checkNIC sees that all an interface refers to exists and that its subnets
 // have room for the addresses it does not have yet.
-func (s *Server) checkNIC(id string, spec nicSpec) error {
+func (ni *interfaces) check(id string, spec nicSpec) error {
 	configs := spec.Properties.IPConfigurations
 	if len(configs) == 0 {
 		return badRequest("NetworkInterfaceMustHaveAtLeastOneIpConfiguration", "Network interface %s must have at least one IP configuration.", id)
 	}
 	if g := spec.Properties.NetworkSecurityGroup; g != nil {
-		if k, _ := keyOfID(g.ID, "Microsoft.Network/networkSecurityGroups"); s.nsgs[k] == nil {
+		if !ni.groups.exists(g.ID) {
 			return invalidReference(g.ID, id)
 		}
 	}
@@ -108,15 +134,15 @@ func (s *Server) checkNIC(id string, spec nicSpec) error {
 		if c.Properties.Subnet == nil {
 			return badRequest("SubnetNotSpecified", "The IP configuration %s of network interface %s names no subnet.", c.Name, id)
 		}
-		n := s.subnetByID(c.Properties.Subnet.ID)
+		n := ni.networks.subnet(c.Properties.Subnet.ID)
 		if n == nil {
 			return invalidReference(c.Properties.Subnet.ID, id)
 		}
 		if n.closed {
-			return s.mayNotJoin(n, id)
+			return ni.networks.mayNotJoin(n, id)
 		}
 		for _, pool := range c.Properties.Pools {
-			if !s.hasPool(pool.ID) {
+			if !ni.balancers.hasPool(pool.ID) {
 				return invalidReference(pool.ID, id)
 			}
 		}
@@ -127,7 +153,7 @@ func (s *Server) checkNIC(id string, spec nicSpec) error {
 		}
 	}
 	for n, count := range wanted {
-		if n.free() < count-s.held(id, n) {
+		if n.free() < count-ni.held(id, n) {
 			return subnetIsFull(n.name, n.prefix.String(), count)
 		}
 	}
@@ -149,10 +175,10 @@ func checkSix(id string, n *subnet, c ipConfigSpec, primary bool) error {
 }
 
 // held is how many addresses of n, those of IPv6 apart, the interface has already.
-func (s *Server) held(id string, n *subnet) int {
+func (ni *interfaces) held(id string, n *subnet) int {
 	k, _ := keyOfID(id, nicKind)
 	count := 0
-	if old := s.nics[k]; old != nil {
+	if old := ni.byKey[k]; old != nil {
 		for _, c := range old.configs {
 			if c.subnet == n && c.address.Is4() {
 				count++
@@ -164,7 +190,7 @@ func (s *Server) held(id string, n *subnet) int {
 
 // apply gives the interface what was asked, keeping the addresses of the
 // configurations that stay.
-func (n *nic) apply(s *Server, p nicProperties) {
+func (n *nic) apply(p nicProperties, networks *virtualNetworks) {
 	old := map[string]*ipConfig{}
 	for _, c := range n.configs {
 		old[strings.ToLower(c.name)] = c
@@ -175,7 +201,7 @@ func (n *nic) apply(s *Server, p nicProperties) {
 		n.nsg = p.NetworkSecurityGroup.ID
 	}
 	for i, want := range p.IPConfigurations {
-		c := &ipConfig{name: want.Name, subnet: s.subnetByID(want.Properties.Subnet.ID), primary: want.primary(i)}
+		c := &ipConfig{name: want.Name, subnet: networks.subnet(want.Properties.Subnet.ID), primary: want.primary(i)}
 		for _, pool := range want.Properties.Pools {
 			c.pools = append(c.pools, pool.ID)
 		}
@@ -199,40 +225,40 @@ func (n *nic) apply(s *Server, p nicProperties) {
 	}
 }
 
-func (s *Server) updateNIC(n *nic, spec nicSpec) (reply, error) {
+func (ni *interfaces) update(n *nic, spec nicSpec) (reply, error) {
 	if n.state == "Deleting" {
 		return reply{}, conflict("AnotherOperationInProgress", "Another operation on this or dependent resource is in progress.")
 	}
-	if err := s.checkNIC(n.id, spec); err != nil {
+	if err := ni.check(n.id, spec); err != nil {
 		return reply{}, err
 	}
 	n.tags = spec.Tags
-	n.apply(s, spec.Properties)
-	n.etag = s.chance.uuid()
+	n.apply(spec.Properties, ni.networks)
+	n.etag = ni.chance.uuid()
 	return ok(n.view())
 }
 
-func (s *Server) patchNIC(r *request) (reply, error) {
+func (ni *interfaces) patch(r *request) (reply, error) {
 	var patch struct {
 		Tags map[string]string `json:"tags"`
 	}
 	if err := r.decode(&patch); err != nil {
 		return reply{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, err := find(s, r, s.nics, nicKind, "nic")
+	ni.clock.Lock()
+	defer ni.clock.Unlock()
+	n, err := find(ni.sub, r, ni.byKey, nicKind, "nic")
 	if err != nil {
 		return reply{}, err
 	}
-	n.tags, n.etag = patch.Tags, s.chance.uuid()
+	n.tags, n.etag = patch.Tags, ni.chance.uuid()
 	return ok(n.view())
 }
 
-func (s *Server) getNIC(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, err := find(s, r, s.nics, nicKind, "nic")
+func (ni *interfaces) get(r *request) (reply, error) {
+	ni.clock.Lock()
+	defer ni.clock.Unlock()
+	n, err := find(ni.sub, r, ni.byKey, nicKind, "nic")
 	if err != nil {
 		return reply{}, err
 	}
@@ -244,20 +270,20 @@ func (n *nic) row() (json.RawMessage, error) {
 	return n.listed.of(looks{etag: n.etag, state: n.state, vm: n.vm}, n.view)
 }
 
-func (s *Server) listNICs(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return list(s, r, s.nics, (*nic).row)
+func (ni *interfaces) list(r *request) (reply, error) {
+	ni.clock.Lock()
+	defer ni.clock.Unlock()
+	return list(ni.sub, r, ni.byKey, (*nic).row)
 }
 
-func (s *Server) deleteNIC(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g, err := s.groupOf(r)
+func (ni *interfaces) deleteNIC(r *request) (reply, error) {
+	ni.clock.Lock()
+	defer ni.clock.Unlock()
+	g, err := ni.sub.groupOf(r)
 	if err != nil {
 		return reply{}, err
 	}
-	n := s.nics[key(g.name, r.params["nic"])]
+	n := ni.byKey[key(g.name, r.params["nic"])]
 	if n == nil {
 		return reply{status: http.StatusNoContent}, nil
 	}
@@ -268,12 +294,12 @@ func (s *Server) deleteNIC(r *request) (reply, error) {
 		return reply{}, nicReserved(n.reservedFor, left)
 	}
 	n.state = "Deleting"
-	op := s.begin("Microsoft.Network", networkPace)
-	s.later(s.options.Latency.Network, func() {
-		s.removeNIC(n)
-		s.operations.finish(op, nil)
+	op := ni.ops.begin("Microsoft.Network", networkPace)
+	ni.clock.later(ni.latency, func() {
+		ni.remove(n)
+		ni.ops.finish(op, nil)
 	})
-	return s.accepted(op)
+	return ni.ops.accepted(op)
 }
 
 // reservedFrom is how long the interface is still kept from the machine with
@@ -287,25 +313,25 @@ func (n *nic) reservedFrom(vm string) time.Duration {
 
 // removeNIC frees the interface's addresses. A second removal does nothing.
 // Callers hold mu.
-func (s *Server) removeNIC(n *nic) {
-	if s.nics[key(n.group, n.name)] != n {
+func (ni *interfaces) remove(n *nic) {
+	if ni.byKey[key(n.group, n.name)] != n {
 		return
 	}
-	linger := s.quirk(addressesLinger)
+	linger := ni.quirks.shows(addressesLinger)
 	for _, c := range n.configs {
 		if linger {
-			s.releaseLate(c.subnet, c.address)
+			ni.releaseLate(c.subnet, c.address)
 		} else {
 			c.subnet.release(c.address)
 		}
 	}
-	delete(s.nics, key(n.group, n.name))
+	delete(ni.byKey, key(n.group, n.name))
 }
 
 // releaseLate has an address stay taken for a while that nobody has any more.
-func (s *Server) releaseLate(n *subnet, a netip.Addr) {
+func (ni *interfaces) releaseLate(n *subnet, a netip.Addr) {
 	n.lingering[a] = true
-	s.afterScaled(lingers, func() {
+	ni.clock.afterScaled(lingers, func() {
 		delete(n.lingering, a)
 		n.release(a)
 	})

@@ -7,7 +7,7 @@ import (
 )
 
 // operation is one asynchronous operation as Azure-AsyncOperation and Location
-// URLs show it. It is guarded by the server's mutex.
+// URLs show it. The clock's lock guards it.
 type operation struct {
 	id string
 	// namespace is the provider that answers for it, as spelled in its URL.
@@ -34,6 +34,20 @@ const operationsKept = 20000
 type operations struct {
 	byID     map[string]*operation
 	finished []string // oldest first
+	sub      *subscription
+	clock    *clock
+	chance   *chance
+}
+
+func newOperations(sub *subscription, c *clock, ids *chance) *operations {
+	return &operations{byID: map[string]*operation{}, sub: sub, clock: c, chance: ids}
+}
+
+func (o *operations) routes() []route {
+	return []route{
+		azure("GET", inSubscription+"/providers/microsoft.containerservice/locations/{location}/operations/{operation}", "ManagedClusters.GetOperation", pollAKS, o.get),
+		azure("GET", inSubscription+"/providers/{namespace}/locations/{location}/operations/{operation}", "Operations.Get", pollOperation, o.get),
+	}
 }
 
 func (o *operations) finish(op *operation, failure *Error) {
@@ -52,16 +66,16 @@ func (o *operations) finish(op *operation, failure *Error) {
 }
 
 // begin starts an operation; pace is the real Azure's polling interval.
-func (s *Server) begin(namespace string, pace time.Duration) *operation {
-	op := &operation{id: s.chance.uuid(), namespace: namespace, status: inProgress, started: time.Now(), pace: s.scaled(pace)}
-	s.operations.byID[op.id] = op
+func (o *operations) begin(namespace string, pace time.Duration) *operation {
+	op := &operation{id: o.chance.uuid(), namespace: namespace, status: inProgress, started: time.Now(), pace: o.clock.scaled(pace)}
+	o.byID[op.id] = op
 	return op
 }
 
 // announce adds the headers that make a client poll.
-func (s *Server) announce(op *operation, header http.Header) {
+func (o *operations) announce(op *operation, header http.Header) {
 	url := fmt.Sprintf("%s/subscriptions/%s/providers/%s/locations/%s/operations/%s?api-version=%s",
-		s.url, s.options.SubscriptionID, op.namespace, s.options.Location, op.id, operationsVersion)
+		o.sub.url, o.sub.id, op.namespace, o.sub.location, op.id, operationsVersion)
 	header.Set("Azure-AsyncOperation", url)
 	header.Set("Location", url+"&monitor=true")
 	setRetryAfter(header, op.pace)
@@ -79,15 +93,15 @@ func setRetryAfter(header http.Header, d time.Duration) {
 	}
 }
 
-func (s *Server) getOperation(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	op, ok := s.operations.byID[r.params["operation"]]
+func (o *operations) get(r *request) (reply, error) {
+	o.clock.Lock()
+	defer o.clock.Unlock()
+	op, ok := o.byID[r.params["operation"]]
 	if !ok {
 		return reply{}, notFound("OperationNotFound", "The operation '%s' was not found: it never began here, or it finished long ago.", r.params["operation"])
 	}
 	if r.query.Get("monitor") == "true" {
-		return s.monitor(op)
+		return o.monitor(op)
 	}
 	header := http.Header{}
 	if op.status == inProgress {
@@ -97,7 +111,7 @@ func (s *Server) getOperation(r *request) (reply, error) {
 }
 
 // monitor is the operation behind its Location header: 202 until it is over.
-func (s *Server) monitor(op *operation) (reply, error) {
+func (o *operations) monitor(op *operation) (reply, error) {
 	if op.failure != nil {
 		return reply{}, op.failure
 	}
@@ -105,7 +119,7 @@ func (s *Server) monitor(op *operation) (reply, error) {
 		return reply{status: http.StatusOK}, nil
 	}
 	header := http.Header{}
-	s.announce(op, header)
+	o.announce(op, header)
 	return reply{status: http.StatusAccepted, header: header}, nil
 }
 
@@ -121,3 +135,10 @@ func (op *operation) view() map[string]any {
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.0000000Z") }
+
+// accepted is the reply to a DELETE or POST that goes on as op.
+func (o *operations) accepted(op *operation) (reply, error) {
+	header := http.Header{}
+	o.announce(op, header)
+	return reply{status: http.StatusAccepted, header: header}, nil
+}

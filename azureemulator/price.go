@@ -39,9 +39,24 @@ type price struct {
 
 const pricePage = 1000
 
+// priceList is the retail price list, which has the prices of all regions.
+type priceList struct {
+	sizes *sizes
+	since time.Time // when its prices came into force
+	sub   *subscription
+}
+
+func newPriceList(all *sizes, sub *subscription) *priceList {
+	return &priceList{sizes: all, since: listedSince(time.Now()), sub: sub}
+}
+
+func (l *priceList) routes() []route {
+	return []route{open("GET", "api/retail/prices", "RetailPrices.List", l.list)}
+}
+
 // listPrices serves the retail price list. It needs no token and no
 // api-version, like the real one.
-func (s *Server) listPrices(r *request) (reply, error) {
+func (l *priceList) list(r *request) (reply, error) {
 	conditions, err := parsePriceFilter(r.query.Get("$filter"))
 	if err != nil {
 		return reply{}, err
@@ -50,7 +65,7 @@ func (s *Server) listPrices(r *request) (reply, error) {
 	if err != nil {
 		return reply{}, badRequest("BadRequest", "$skip must be a number, not '%s'.", r.query.Get("$skip"))
 	}
-	rows, err := s.matchingPrices(conditions)
+	rows, err := l.matching(conditions)
 	if err != nil {
 		return reply{}, err
 	}
@@ -62,7 +77,7 @@ func (s *Server) listPrices(r *request) (reply, error) {
 	if skip+pricePage < len(rows) {
 		next := r.http.URL.Query()
 		next.Set("$skip", strconv.Itoa(skip+pricePage))
-		body["NextPageLink"] = s.url + r.http.URL.Path + "?" + next.Encode()
+		body["NextPageLink"] = l.sub.url + r.http.URL.Path + "?" + next.Encode()
 	}
 	return answer(http.StatusOK, nil, body)
 }
@@ -122,7 +137,7 @@ func (p price) field(name string) (string, bool) {
 
 // matchingPrices makes the rows of the regions asked for, all if none is, and
 // keeps those the conditions hold for. The order is that of the catalogue.
-func (s *Server) matchingPrices(conditions []condition) ([]price, error) {
+func (l *priceList) matching(conditions []condition) ([]price, error) {
 	regions, err := catalog.Regions()
 	if err != nil {
 		return nil, fmt.Errorf("reading the catalogue's regions: %w", err)
@@ -137,8 +152,8 @@ func (s *Server) matchingPrices(conditions []condition) ([]price, error) {
 	}
 	var rows []price
 	for _, region := range regions {
-		for _, name := range s.sizeNames {
-			rows = appendMatching(rows, pricesOf(s.sizes[strings.ToLower(name)], region, s.pricesSince), conditions)
+		for _, name := range l.sizes.names {
+			rows = appendMatching(rows, pricesOf(l.sizes.byName[strings.ToLower(name)], region, l.since), conditions)
 		}
 	}
 	return rows, nil

@@ -14,7 +14,7 @@ import (
 const (
 	regionalCores    = "cores"
 	lowPriorityCores = "lowPriorityCores"
-	virtualMachines  = "virtualMachines"
+	vmCount          = "virtualMachines"
 )
 
 // quota holds limits and what is used of them. Every virtual machine that
@@ -25,6 +25,8 @@ type quota struct {
 	limits map[string]int // by lower-case name
 	used   map[string]int
 	names  map[string]string // lower-case name → Azure's spelling
+	sub    *subscription
+	clock  *clock
 }
 
 // Usage is one line of the usages API.
@@ -40,18 +42,22 @@ type claim struct {
 	count int
 }
 
-func newQuota(o Options, sizes map[string]catalog.Size) quota {
-	q := quota{limits: map[string]int{}, used: map[string]int{}, names: map[string]string{}}
-	for _, size := range sizes {
+func newQuota(o Options, all *sizes, sub *subscription, c *clock) *quota {
+	q := &quota{limits: map[string]int{}, used: map[string]int{}, names: map[string]string{}, sub: sub, clock: c}
+	for _, size := range all.byName {
 		q.set(size.Family, o.DefaultFamilyCores)
 	}
 	q.set(regionalCores, o.RegionalCores)
 	q.set(lowPriorityCores, o.LowPriorityCores)
-	q.set(virtualMachines, o.VirtualMachines)
+	q.set(vmCount, o.VirtualMachines)
 	for name, limit := range o.Quota {
 		q.set(name, limit)
 	}
 	return q
+}
+
+func (q *quota) routes() []route {
+	return []route{azure("GET", inLocation+"/usages", "Usage.List", reads, q.listUsages)}
 }
 
 // set gives a quota its limit. The spelling it was first named by stays.
@@ -65,9 +71,9 @@ func (q *quota) set(name string, limit int) {
 
 func claims(size catalog.Size, spot bool) []claim {
 	if spot {
-		return []claim{{lowPriorityCores, size.VCPUs}, {virtualMachines, 1}}
+		return []claim{{lowPriorityCores, size.VCPUs}, {vmCount, 1}}
 	}
-	return []claim{{size.Family, size.VCPUs}, {regionalCores, size.VCPUs}, {virtualMachines, 1}}
+	return []claim{{size.Family, size.VCPUs}, {regionalCores, size.VCPUs}, {vmCount, 1}}
 }
 
 func (q *quota) take(list []claim) {
@@ -83,11 +89,11 @@ func (q *quota) giveBack(list []claim) {
 }
 
 // check refuses if any claim exceeds its limit; the first that does is named.
-func (s *Server) checkQuota(list []claim) error {
+func (q *quota) check(list []claim) error {
 	for _, c := range list {
 		k := strings.ToLower(c.name)
-		if s.quota.used[k]+c.count > s.quota.limits[k] {
-			return s.quotaExceeded(c, s.quota.limits[k], s.quota.used[k])
+		if q.used[k]+c.count > q.limits[k] {
+			return q.exceeded(c, q.limits[k], q.used[k])
 		}
 	}
 	return nil
@@ -95,11 +101,11 @@ func (s *Server) checkQuota(list []claim) error {
 
 // quotaExceeded has the phrases clients look for: the quota's name before
 // "Cores quota", and its API name in the link.
-func (s *Server) quotaExceeded(c claim, limit, used int) *Error {
+func (q *quota) exceeded(c claim, limit, used int) *Error {
 	title := map[string]string{
 		regionalCores:    "Total Regional Cores",
 		lowPriorityCores: "Low Priority Cores",
-		virtualMachines:  "Virtual Machines",
+		vmCount:          "Virtual Machines",
 	}[c.name]
 	if title == "" {
 		title = c.name + " Cores"
@@ -108,9 +114,9 @@ func (s *Server) quotaExceeded(c claim, limit, used int) *Error {
 	if resource == lowPriorityCores {
 		resource = "LowPriorityCores"
 	}
-	location, needed := s.options.Location, used+c.count
+	location, needed := q.sub.location, used+c.count
 	link := fmt.Sprintf("https://aka.ms/ProdportalCRP/#blade/Microsoft_Azure_Capacity/UsageAndQuota.ReactView/Parameters/%%7B%%22subscriptionId%%22:%%22%s%%22,%%22command%%22:%%22openQuotaApprovalBlade%%22,%%22quotas%%22:[%%7B%%22location%%22:%%22%s%%22,%%22providerId%%22:%%22Microsoft.Compute%%22,%%22resourceName%%22:%%22%s%%22,%%22quotaRequest%%22:%%7B%%22properties%%22:%%7B%%22limit%%22:%d,%%22unit%%22:%%22Count%%22,%%22name%%22:%%7B%%22value%%22:%%22%s%%22%%7D%%7D%%7D%%7D]%%7D",
-		s.options.SubscriptionID, location, resource, needed, resource)
+		q.sub.id, location, resource, needed, resource)
 	return conflict("OperationNotAllowed",
 		"Operation could not be completed as it results in exceeding approved %s quota. Additional details - Deployment Model: Resource Manager, Location: %s, Current Limit: %d, Current Usage: %d, Additional Required: %d, (Minimum) New Limit Required: %d. Submit a request for Quota increase at %s by specifying parameters listed in the 'Details' section for deployment to succeed. Please read more about quota limits at https://docs.microsoft.com/en-us/azure/azure-supportability/per-vm-quota-requests",
 		title, location, limit, used, c.count, needed, link)
@@ -118,24 +124,24 @@ func (s *Server) quotaExceeded(c claim, limit, used int) *Error {
 
 // SetQuota changes a limit: a VM family's, "cores", "lowPriorityCores" or
 // "virtualMachines", letter case ignored. What is in use stays in use.
-func (s *Server) SetQuota(name string, limit int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.quota.names[strings.ToLower(name)]; !known {
-		return fmt.Errorf("no quota is called %q: name a VM family, %s, %s or %s", name, regionalCores, lowPriorityCores, virtualMachines)
+func (q *quota) setLimit(name string, limit int) error {
+	q.clock.Lock()
+	defer q.clock.Unlock()
+	if _, known := q.names[strings.ToLower(name)]; !known {
+		return fmt.Errorf("no quota is called %q: name a VM family, %s, %s or %s", name, regionalCores, lowPriorityCores, vmCount)
 	}
 	if limit < 0 {
 		return fmt.Errorf("quota %s: the limit %d is below zero", name, limit)
 	}
-	s.quota.set(name, limit)
+	q.set(name, limit)
 	return nil
 }
 
 // Usages is every quota, ordered by name.
-func (s *Server) Usages() []Usage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.quota.usages()
+func (q *quota) allUsages() []Usage {
+	q.clock.Lock()
+	defer q.clock.Unlock()
+	return q.usages()
 }
 
 func (q *quota) usages() []Usage {
@@ -146,12 +152,12 @@ func (q *quota) usages() []Usage {
 	return list
 }
 
-func (s *Server) listUsages(r *request) (reply, error) {
-	if err := s.checkLocation(r.params["location"]); err != nil {
+func (q *quota) listUsages(r *request) (reply, error) {
+	if err := q.sub.checkLocation(r.params["location"]); err != nil {
 		return reply{}, err
 	}
 	values := []any{}
-	for _, u := range s.Usages() {
+	for _, u := range q.allUsages() {
 		values = append(values, map[string]any{
 			"unit": "Count", "currentValue": u.Current, "limit": u.Limit,
 			"name": map[string]string{"value": u.Name, "localizedValue": localized(u.Name)},
@@ -167,7 +173,7 @@ func localized(name string) string {
 		return "Total Regional vCPUs"
 	case lowPriorityCores:
 		return "Total Regional Spot vCPUs"
-	case virtualMachines:
+	case vmCount:
 		return "Virtual Machines"
 	}
 	middle := strings.TrimSpace(strings.TrimSuffix(name, "Family"))

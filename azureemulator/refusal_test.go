@@ -39,7 +39,7 @@ func TestQuotaIsEnforced(t *testing.T) {
 		t.Errorf("%d spot cores in use, want 4", got)
 	}
 	a.mustRemove("one")
-	if err := a.SetQuota("standardESv5Family", 0); err != nil {
+	if err := a.Capacity.SetQuota("standardESv5Family", 0); err != nil {
 		t.Fatal(err)
 	}
 	_, err := a.create("three", a.machine("Standard_E2s_v5", "1"))
@@ -171,8 +171,8 @@ func TestStockouts(t *testing.T) {
 		{azureemulator.Stockout{Priority: "Regular", Mode: azureemulator.OverconstrainedZonalAllocationRequest}, 200, "OverconstrainedZonalAllocationRequest"},
 		{azureemulator.Stockout{Mode: azureemulator.OverconstrainedAllocationRequest}, 200, "OverconstrainedAllocationRequest"},
 	} {
-		a.ClearStockouts("", "", "")
-		if err := a.AddStockout(c.stockout); err != nil {
+		a.Capacity.ClearStockouts("", "", "")
+		if err := a.Capacity.AddStockout(c.stockout); err != nil {
 			t.Fatal(err)
 		}
 		_, err := a.create("vm", a.machine("Standard_D4s_v5", "1"))
@@ -186,8 +186,8 @@ func TestStockouts(t *testing.T) {
 		}
 	}
 	for _, other := range []azureemulator.Stockout{{Zone: "2"}, {Priority: "Spot"}, {Size: "Standard_E*"}, {Zone: "regional"}} {
-		a.ClearStockouts("", "", "")
-		if err := a.AddStockout(other); err != nil {
+		a.Capacity.ClearStockouts("", "", "")
+		if err := a.Capacity.AddStockout(other); err != nil {
 			t.Fatal(err)
 		}
 		a.mustCreate("vm", a.machine("Standard_D4s_v5", "1"))
@@ -196,14 +196,14 @@ func TestStockouts(t *testing.T) {
 	if left := len(a.State().NICs); left != 0 {
 		t.Errorf("%d interfaces leaked", left)
 	}
-	if err := a.AddStockout(azureemulator.Stockout{Mode: "Sometimes"}); err == nil {
+	if err := a.Capacity.AddStockout(azureemulator.Stockout{Mode: "Sometimes"}); err == nil {
 		t.Errorf("an unknown mode was accepted")
 	}
 }
 
 func TestLimitedStock(t *testing.T) {
 	a := start(t, azureemulator.Options{SystemNodes: -1})
-	if err := a.AddStockout(azureemulator.Stockout{Size: "Standard_D2s_v5", Left: 2}); err != nil {
+	if err := a.Capacity.AddStockout(azureemulator.Stockout{Size: "Standard_D2s_v5", Left: 2}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -219,7 +219,7 @@ func TestLimitedStock(t *testing.T) {
 
 func TestFailedMachineCanBeTriedAgainInAnotherSize(t *testing.T) {
 	a := start(t, azureemulator.Options{SystemNodes: -1})
-	if err := a.AddStockout(azureemulator.Stockout{Size: "Standard_D4s_v5"}); err != nil {
+	if err := a.Capacity.AddStockout(azureemulator.Stockout{Size: "Standard_D4s_v5"}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := a.create("vm", a.machine("Standard_D4s_v5", "1"))

@@ -14,10 +14,10 @@ func TestMachineIsResized(t *testing.T) {
 		was := b.named("vm")
 		b.inject(Named{Name: "Resized", Target: "vm"})
 		now := b.named("vm")
-		if now.Size == was.Size || now.Power != starting || b.sizes[strings.ToLower(now.Size)].Family != b.sizes[strings.ToLower(was.Size)].Family {
+		if now.Size == was.Size || now.Power != starting || b.Capacity.sizes.called(now.Size).Family != b.Capacity.sizes.called(was.Size).Family {
 			t.Errorf("it was %+v and is %+v", was, now)
 		}
-		if b.sizes[strings.ToLower(now.Size)].VCPUs <= b.sizes[strings.ToLower(was.Size)].VCPUs {
+		if b.Capacity.sizes.called(now.Size).VCPUs <= b.Capacity.sizes.called(was.Size).VCPUs {
 			t.Errorf("from %s to %s: a larger one is to be had", was.Size, now.Size)
 		}
 		if _, text, err := b.try("GET", b.path(vmKind, "vm"), ""); err != nil || !strings.Contains(text, `"vmSize":"`+now.Size+`"`) {
@@ -30,8 +30,8 @@ func TestMachineIsResized(t *testing.T) {
 		if err := b.CheckInvariants(); err != nil {
 			t.Error(err)
 		}
-		for _, name := range []string{b.sizes[strings.ToLower(now.Size)].Family, lowPriorityCores} {
-			if err := b.SetQuota(name, 0); err != nil {
+		for _, name := range []string{b.Capacity.sizes.called(now.Size).Family, lowPriorityCores} {
+			if err := b.Capacity.SetQuota(name, 0); err != nil {
 				t.Fatal(err)
 			}
 		}

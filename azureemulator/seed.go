@@ -3,52 +3,50 @@ package azureemulator
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 )
 
-// vnetName and nsgName follow AKS's naming, which clients search by.
-func (s *Server) vnetName() string { return "aks-vnet-" + s.options.clusterID() }
-func (s *Server) nsgName() string  { return "aks-agentpool-" + s.options.clusterID() + "-nsg" }
+// seed makes what a new AKS cluster has.
+type seed struct {
+	networks  *virtualNetworks
+	groups    *securityGroups
+	balancers *loadBalancers
+	pools     *agentPools
+	compute   *compute
+	sizes     *sizes
+	ops       *operations
+}
 
-// seed makes what a new AKS cluster has: its resource group and its node
-// resource group with network, load balancer and system pool.
-func (s *Server) seed() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.quota = newQuota(s.options, s.sizes)
-	group := s.options.NodeResourceGroup
-	s.addGroup(group)
-	s.addGroup(s.options.ClusterName)
+// plant makes the cluster's resource group and its node resource group with network, load
+// balancer and system pool.
+func (s seed) plant(o Options, sub *subscription) error {
+	sub.clock.Lock()
+	defer sub.clock.Unlock()
+	sub.addGroup(sub.nodeGroup)
+	sub.addGroup(sub.cluster)
 
-	nsgID := s.addSecurityGroup(s.nsgName())
+	// The name follows AKS's, which clients search by.
+	nsgID := s.groups.add("aks-agentpool-" + o.clusterID() + "-nsg")
 
-	prefix, err := subnetPrefix(s.options.SubnetPrefix)
+	prefix, err := subnetPrefix(o.SubnetPrefix)
 	if err != nil {
 		return err
 	}
-	nodes, err := s.addSubnet(group, s.vnetName(), "aks-subnet", prefix)
+	nodes, err := s.networks.add(sub.nodeGroup, sub.nodeNetwork, "aks-subnet", prefix)
 	if err != nil {
 		return err
 	}
 	nodes.nsg = nsgID
 
-	s.addLoadBalancer("kubernetes", "aksOutboundBackendPool", "kubernetes")
-	s.addPool(s.options.MachinesPool, modeMachines, nil)
-	return s.seedSystemPool()
+	s.balancers.add("kubernetes", "aksOutboundBackendPool", "kubernetes")
+	s.pools.add(o.MachinesPool, modeMachines, nil)
+	return s.plantSystemPool(o, sub.nodeSubnetID())
 }
 
-func (s *Server) addGroup(name string) {
-	if s.groups[strings.ToLower(name)] == nil {
-		s.groups[strings.ToLower(name)] = &group{name: name, location: s.options.Location}
-	}
-}
-
-// seedSystemPool makes machines as a client would, then says that they have
-// long been up.
-func (s *Server) seedSystemPool() error {
-	for i := range max(s.options.SystemNodes, 0) {
-		name := fmt.Sprintf("aks-system-%s-vms%d", s.options.clusterID(), i+1)
-		body, err := json.Marshal(s.systemNode(name, i))
+// plantSystemPool makes VMs as a client would, and has them run already.
+func (s seed) plantSystemPool(o Options, subnet string) error {
+	for i := range max(o.SystemNodes, 0) {
+		name := fmt.Sprintf("aks-system-%s-vms%d", o.clusterID(), i+1)
+		body, err := json.Marshal(systemNode(o, subnet, name, s.sizes.zonesOf(o.SystemNodeSize), i))
 		if err != nil {
 			return fmt.Errorf("describing %s: %w", name, err)
 		}
@@ -56,24 +54,24 @@ func (s *Server) seedSystemPool() error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.createVM(s.options.NodeResourceGroup, name, w); err != nil {
+		v, err := s.compute.create(o.NodeResourceGroup, name, w)
+		if err != nil {
 			return fmt.Errorf("creating %s: %w", name, err)
 		}
-		v := s.vms[key(s.options.NodeResourceGroup, name)]
-		s.operations.finish(v.at, nil)
+		s.ops.finish(v.at, nil)
 		v.life++
 		v.state, v.power, v.at, v.hosted = succeeded, running, nil, true
 	}
 	return nil
 }
 
-// systemNode is the body of a system pool's machine, spread over the zones.
-func (s *Server) systemNode(name string, i int) map[string]any {
+// systemNode is the body of the system pool's i-th VM; they are spread over the zones.
+func systemNode(o Options, subnet, name string, zones []string, i int) map[string]any {
 	body := map[string]any{
-		"location": s.options.Location,
+		"location": o.Location,
 		"tags":     map[string]string{"aks-managed-poolName": "system", "aks-managed-creationSource": "vms"},
 		"properties": map[string]any{
-			"hardwareProfile": map[string]string{"vmSize": s.options.SystemNodeSize},
+			"hardwareProfile": map[string]string{"vmSize": o.SystemNodeSize},
 			"storageProfile": map[string]any{
 				"imageReference": ref("/CommunityGalleries/" + ubuntuGallery + "/images/2204gen2containerd"),
 				"osDisk":         map[string]any{"createOption": "FromImage", "diskSizeGB": 128, "deleteOption": "Delete"},
@@ -84,14 +82,13 @@ func (s *Server) systemNode(name string, i int) map[string]any {
 				"networkInterfaceConfigurations": []any{map[string]any{"name": name, "properties": map[string]any{
 					"primary": true, "deleteOption": "Delete",
 					"ipConfigurations": []any{map[string]any{"name": "ipconfig1", "properties": map[string]any{
-						"subnet": ref(s.SubnetID()),
+						"subnet": ref(subnet),
 					}}},
 				}}},
 			},
 		},
 	}
-	size := s.sizes[strings.ToLower(s.options.SystemNodeSize)]
-	if zones, _ := size.ZonesIn(s.options.Location); len(zones) > 0 {
+	if len(zones) > 0 {
 		body["zones"] = []string{zones[i%len(zones)]}
 	}
 	return body

@@ -2,50 +2,33 @@ package azureemulator
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
-	"log/slog"
-	"net"
 	"net/http"
-	"strings"
 	"sync"
-	"time"
-
-	"github.com/karve-dev/karve/azureemulator/catalog"
 )
 
-// Server is a running emulator. Its methods are safe for concurrent use.
+// Server is a running emulator. Its methods, and those of its parts, are safe for concurrent use.
 type Server struct {
-	options  Options
-	log      *slog.Logger
-	routes   []route
-	chance   *chance
-	agenda   *agenda
-	ledger   ledger
-	identity *identity
-	// sizes is the catalogue by lower-case name, sizeNames its order.
-	sizes     map[string]catalog.Size
-	sizeNames []string
-	// zones are all those that any size has in the region.
-	zones []string
-	// pricesSince is when the prices of the retail list came into force.
-	pricesSince time.Time
+	// Network, Capacity and VMs are what tests see and change of the emulated Azure.
+	Network  *Network
+	Capacity *Capacity
+	VMs      *VMs
 
-	authority *authority
-	url       string // https://host:port, without a slash at the end; nowhere without a listener
-	files     files
-	line      line
-	http      *http.Server // nil without a listener, as is authority
+	options   Options
+	clock     *clock
+	sub       *subscription
+	identity  *identity
+	galleries *galleries
+	disks     *disks
+	injector  *injector
+	guests    *guests
+	inventory *inventory
+	ledger    *ledger
+	front     *front
+	listener  *listener // nil without one
 	ends      context.CancelCauseFunc
-	alive     context.Context
-	running   sync.WaitGroup // the listener and the agenda
-	guests    sync.WaitGroup
-
-	// mu guards the store and everything in it.
-	mu sync.Mutex
-	store
+	acting    sync.WaitGroup // the clock's agenda
 }
 
 // ErrClosed is the cause that guests' contexts end with when the server closes.
@@ -54,229 +37,88 @@ var ErrClosed = errors.New("emulator closed")
 // Start brings an emulator up. It runs until ctx ends or Close is called.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	s, err := newServer(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("starting the Azure emulator: %w", err)
-	}
-	if err := s.listen(ctx); err != nil {
-		s.ends(ErrClosed)
-		return nil, fmt.Errorf("starting the Azure emulator: %w", err)
-	}
-	return s, nil
-}
-
-// newServer builds the emulator and its first resources, without a listener.
-func newServer(ctx context.Context, o Options) (*Server, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	sizes, err := catalog.Sizes()
-	if err != nil {
-		return nil, fmt.Errorf("reading the catalogue of sizes: %w", err)
-	}
-	s := &Server{options: o, log: o.Log, routes: routes(), chance: newChance(o.Seed), agenda: newAgenda(), pricesSince: listedSince(time.Now())}
-	s.indexSizes(sizes)
-	s.identity = newIdentity(o)
-	s.store = newStore(o)
-	s.alive, s.ends = context.WithCancelCause(context.WithoutCancel(ctx))
-	if err := s.seed(); err != nil {
-		return nil, fmt.Errorf("making the cluster's resources: %w", err)
-	}
-	s.running.Go(func() { s.agenda.run(s.alive) })
-	return s, nil
-}
-
-func (s *Server) listen(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.options.Addr)
-	if err != nil {
-		return fmt.Errorf("listening on %s: %w", s.options.Addr, err)
-	}
-	host, port, err := net.SplitHostPort(listener.Addr().String())
 	if err == nil {
-		s.authority, err = newAuthority(host)
-	}
-	if err == nil {
-		s.url = "https://" + net.JoinHostPort(reachable(host), port)
-		err = s.writeFiles()
-	}
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	s.http = &http.Server{
-		Handler:           s,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.authority.server}, MinVersion: tls.VersionTLS12, GetConfigForClient: s.greet},
-		ConnContext:       s.line.remember,
-		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          log.New(logWriter{s.log}, "", 0),
-	}
-	s.running.Go(func() {
-		if err := s.http.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("emulator stopped listening", "error", err)
+		s.listener, err = listen(ctx, s.options, s.sub, s.identity.assertion, s, s.injector.faults.line)
+		if err != nil {
+			s.ends(ErrClosed)
 		}
-	})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("starting the Azure emulator: %w", err)
+	}
 	s.closeWith(ctx)
-	return nil
+	return s, nil
 }
 
 func (s *Server) closeWith(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		if err := s.Close(); err != nil {
-			s.log.Error("closing with the context", "error", err)
+			s.options.Log.Error("closing with the context", "error", err)
 		}
 	})
 }
 
-// reachable names a host that clients can dial when the listener is bound to
-// every interface.
-func reachable(host string) string {
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		return "127.0.0.1"
-	}
-	return host
-}
-
-// guestPatience is how long Close waits for guests to return.
-const guestPatience = 10 * time.Second
-
-// Close stops the emulator: guests end with ErrClosed, nothing on the agenda
-// happens any more, and files it wrote to a folder of its own are removed.
-// Calling it again does nothing.
+// Close stops the emulator: guests end with ErrClosed, nothing on the agenda happens any more,
+// and files it wrote to a folder of its own are removed. Calling it again does nothing.
 func (s *Server) Close() error {
 	s.ends(ErrClosed)
 	var errs []error
-	if s.http != nil {
-		errs = append(errs, s.http.Close())
+	if s.listener != nil {
+		errs = append(errs, s.listener.close())
 	}
-	s.running.Wait()
-	errs = append(errs, s.waitForGuests(), s.files.remove())
+	s.acting.Wait()
+	errs = append(errs, s.guests.wait())
+	if s.listener != nil {
+		errs = append(errs, s.listener.files.remove())
+	}
 	return errors.Join(errs...)
 }
 
-func (s *Server) waitForGuests() error {
-	done := make(chan struct{})
-	go func() {
-		s.guests.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-time.After(guestPatience):
-		return fmt.Errorf("closing the Azure emulator: guests still run %s after their context ended", guestPatience)
-	}
-}
-
 // ServeHTTP answers one request: authorise, throttle, inject faults, handle.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	route, params, refusal := s.find(r.Method, r.URL.Path)
-	if refusal != nil {
-		s.ledger.unknown()
-		s.writeError(w, r, refusal)
-		return
-	}
-	body, err := readBody(w, r)
-	if err != nil {
-		s.writeError(w, r, err)
-		return
-	}
-	req := &request{http: r, params: params, query: r.URL.Query(), body: body}
-	serve := func(w http.ResponseWriter) { s.finish(w, r)(route.handle(s, req)) }
-	switch {
-	case route.isMetadata:
-		if fault := s.takeFault(req, route); fault != nil {
-			s.strike(w, r, fault, serve)
-			return
-		}
-		serve(w)
-	case route.isAdmin:
-		serve(w)
-	default:
-		s.serveAzure(w, req, route)
-	}
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.front.ServeHTTP(w, r) }
+
+// State describes everything that exists, ordered by name.
+func (s *Server) State() State { return s.inventory.state() }
+
+// Ledger is the count of requests so far.
+func (s *Server) Ledger() Ledger { return s.ledger.now() }
+
+// CheckInvariants returns every contradiction in the emulator's own records, or nil: quota in use
+// is the sum over VMs, interfaces and disks point at VMs that point back, and no address is used
+// twice. It holds at every moment, whatever clients do.
+func (s *Server) CheckInvariants() error { return s.inventory.check() }
+
+// SetTimeScale changes the pace of what begins from now on.
+func (s *Server) SetTimeScale(scale float64) error { return s.clock.setScale(scale) }
+
+// AddFault has the next matching requests fail. Faults added first match first.
+func (s *Server) AddFault(f Fault) error { return s.injector.faults.add(f) }
+
+// Faults are those still at work, with Times and Skip as they stand.
+func (s *Server) Faults() []Fault { return s.injector.faults.list() }
+
+// Inject lets a fault of the catalogue strike.
+func (s *Server) Inject(n Named) error { return s.injector.inject(n) }
+
+// ClearFaults ends every fault of requests, and what VMs do that they should not. What has struck
+// already stays. Sizes that were retired are offered again.
+func (s *Server) ClearFaults() { s.injector.clear() }
+
+// PublishImage adds a version to every definition of a gallery whose name matches pattern (* and ?
+// as in a Stockout; empty matches all), published now.
+func (s *Server) PublishImage(pattern, version string) error {
+	return s.galleries.publish(pattern, version)
 }
 
-func (s *Server) serveAzure(w http.ResponseWriter, req *request, route *route) {
-	if err := s.admit(req, route, w.Header()); err != nil {
-		s.ledger.count(route, req, err)
-		s.writeError(w, req.http, err)
-		return
-	}
-	fault := s.takeFault(req, route)
-	if fault != nil && fault.handles() {
-		s.strike(w, req.http, fault, func(w http.ResponseWriter) {
-			rep, err := route.handle(s, req)
-			s.ledger.count(route, req, err)
-			s.finish(w, req.http)(rep, err)
-		})
-		return
-	}
-	if fault != nil && !fault.Lose {
-		s.ledger.count(route, req, fault.refusal())
-		s.writeError(w, req.http, fault.refusal())
-		return
-	}
-	rep, err := route.handle(s, req)
-	s.ledger.count(route, req, err)
-	if fault != nil {
-		s.writeError(w, req.http, fault.refusal())
-		return
-	}
-	s.finish(w, req.http)(rep, err)
-}
+// RemoveImage takes a version away from all definitions.
+func (s *Server) RemoveImage(version string) { s.galleries.remove(version) }
 
-// admit is what stands before every handler of Azure's.
-func (s *Server) admit(req *request, route *route, header http.Header) error {
-	if route.isOpen {
-		return nil
-	}
-	if err := s.identity.authorise(req.http); err != nil {
-		return err
-	}
-	if sub, scoped := req.params["subscription"]; scoped && !strings.EqualFold(sub, s.options.SubscriptionID) {
-		return notFound("SubscriptionNotFound", "The subscription '%s' could not be found.", sub)
-	}
-	if req.query.Get("api-version") == "" {
-		return badRequest("MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
-	}
-	if err := s.throttle(req, route, header); err != nil {
-		return err
-	}
-	return nil
-}
+// RevokeTokens makes every bearer token issued so far useless. Clients see a claims challenge.
+func (s *Server) RevokeTokens() { s.identity.revoke() }
 
-func (s *Server) finish(w http.ResponseWriter, r *http.Request) func(reply, error) {
-	return func(rep reply, err error) {
-		if err != nil {
-			s.writeError(w, r, err)
-			return
-		}
-		s.write(w, r, rep)
-	}
-}
+// ExpireTokens makes every bearer token issued so far too old, whatever end it was issued with, as
+// when the clocks of the issuer and of Resource Manager differ.
+func (s *Server) ExpireTokens() { s.identity.expire() }
 
-// scaled is a delay of the real Azure at the emulator's pace. Callers hold mu.
-func (s *Server) scaled(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * s.timeScale)
-}
-
-// later draws a delay and has act done, with the store locked, when it is over.
-// Callers hold mu.
-func (s *Server) later(d Distribution, act func()) {
-	s.afterScaled(s.chance.draw(d), act)
-}
-
-func (s *Server) afterScaled(d time.Duration, act func()) {
-	s.agenda.after(s.scaled(d), func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		act()
-	})
-}
-
-// logWriter turns what net/http has to say into log lines.
-type logWriter struct{ log *slog.Logger }
-
-func (w logWriter) Write(p []byte) (int, error) {
-	w.log.Debug("http server", "message", string(p))
-	return len(p), nil
-}
+// AddDiskEncryptionSet makes a set in the node resource group and returns its ID.
+func (s *Server) AddDiskEncryptionSet(name string) string { return s.disks.addEncryptionSet(name) }

@@ -2,7 +2,6 @@ package azureemulator
 
 import (
 	"fmt"
-	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -78,13 +77,20 @@ func matchesSize(pattern, size string) bool {
 	return err == nil && matched
 }
 
-// AddStockout makes something run out. The stock-out added last decides.
-func (s *Server) AddStockout(o Stockout) error {
+// stock knows what Azure has run out of, the deciding stock-outs first.
+type stock struct {
+	stockouts []*Stockout
+	sub       *subscription
+	clock     *clock
+}
+
+// add makes something run out. The stock-out added last decides.
+func (s *stock) add(o Stockout) error {
 	if err := o.valid(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.clock.Lock()
+	defer s.clock.Unlock()
 	o.Since, o.Draws = time.Now(), 0
 	s.stockouts = append([]*Stockout{&o}, s.stockouts...)
 	return nil
@@ -92,9 +98,9 @@ func (s *Server) AddStockout(o Stockout) error {
 
 // ClearStockouts ends those whose size, zone and priority are the ones given;
 // an empty string stands for any.
-func (s *Server) ClearStockouts(size, zone, priority string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *stock) clear(size, zone, priority string) {
+	s.clock.Lock()
+	defer s.clock.Unlock()
 	var kept []*Stockout
 	for _, o := range s.stockouts {
 		if !is(size, o.Size) || !is(zone, o.Zone) || !is(priority, o.Priority) {
@@ -107,9 +113,9 @@ func (s *Server) ClearStockouts(size, zone, priority string) {
 func is(wanted, got string) bool { return wanted == "" || strings.EqualFold(wanted, got) }
 
 // Stockouts are those in force, the deciding ones first.
-func (s *Server) Stockouts() []Stockout {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *stock) list() []Stockout {
+	s.clock.Lock()
+	defer s.clock.Unlock()
 	list := make([]Stockout, 0, len(s.stockouts))
 	for _, o := range s.stockouts {
 		list = append(list, *o)
@@ -120,7 +126,7 @@ func (s *Server) Stockouts() []Stockout {
 // shortage is why v cannot be had now: refused at once, or late by its
 // operation. Both are nil when it can; then a limited stock has one less.
 // Callers hold mu.
-func (s *Server) shortage(v *vm) (now, late *Error) {
+func (s *stock) shortage(v *vm) (now, late *Error) {
 	for _, o := range s.stockouts {
 		if !o.matches(v) || s.inStock(o) {
 			continue
@@ -131,16 +137,16 @@ func (s *Server) shortage(v *vm) (now, late *Error) {
 		}
 		s.restock(o)
 		if o.Mode == SkuNotAvailable {
-			return skuNotAvailable(v.size.Name, s.options.Location), nil
+			return skuNotAvailable(v.size.Name, s.sub.location), nil
 		}
-		return nil, allocationFailure(o.Mode, v, s.options.Location)
+		return nil, allocationFailure(o.Mode, v, s.sub.location)
 	}
 	return nil, nil
 }
 
 // inStock reports whether a stock-out that comes and goes is gone, or passes a purchase over.
-func (s *Server) inStock(o *Stockout) bool {
-	if every := s.scaled(time.Duration(o.EverySeconds * float64(time.Second))); every > 0 && time.Since(o.Since)/every%2 == 1 {
+func (s *stock) inStock(o *Stockout) bool {
+	if every := s.clock.scaled(time.Duration(o.EverySeconds * float64(time.Second))); every > 0 && time.Since(o.Since)/every%2 == 1 {
 		return true
 	}
 	l := luck{o.Seed, o.Draws}
@@ -149,7 +155,7 @@ func (s *Server) inStock(o *Stockout) bool {
 }
 
 // restock ends a stock-out that has failed purchases as often as it shall.
-func (s *Server) restock(o *Stockout) {
+func (s *stock) restock(o *Stockout) {
 	if o.Times == 0 {
 		return
 	}
@@ -187,18 +193,4 @@ func constraints(v *vm) string {
 	add(true, "Networking Constraints (such as Accelerated Networking or IPv6)")
 	add(true, "VM Size")
 	return list
-}
-
-// checkLocation refuses a region that this emulator does not sell in.
-func (s *Server) checkLocation(location string) error {
-	if normalLocation(location) == normalLocation(s.options.Location) {
-		return nil
-	}
-	return refuse(http.StatusBadRequest, "LocationNotAvailableForResourceType",
-		"The provided location '%s' is not available for resource type 'Microsoft.Compute/virtualMachines'. List of available regions for the resource type is '%s'.", location, s.options.Location)
-}
-
-// normalLocation reads "East US" as "eastus".
-func normalLocation(location string) string {
-	return strings.ToLower(strings.ReplaceAll(location, " ", ""))
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // subnet hands out the addresses of its prefix. Azure keeps the first four and
@@ -72,55 +71,11 @@ func (n *subnet) release(a netip.Addr) {
 	}
 }
 
-// AddSubnet makes a subnet, and its virtual network and resource group if they
-// do not exist: networks that are the user's own, or small enough to fill up.
-func (s *Server) AddSubnet(group, network, name, prefix string) (id string, err error) {
-	parsed, err := subnetPrefix(prefix)
-	if err != nil {
-		return "", fmt.Errorf("adding subnet %s: %w", name, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, err := s.addSubnet(group, network, name, parsed)
-	if err != nil {
-		return "", fmt.Errorf("adding subnet %s: %w", name, err)
-	}
-	return n.id, nil
-}
-
-// AddIPv6 gives a subnet a range of IPv6 besides its own, as clusters of both families have.
-func (s *Server) AddIPv6(id, prefix string) error {
-	six, err := netip.ParsePrefix(prefix)
-	if err != nil || !six.Addr().Is6() || six.Bits() != 64 {
-		return fmt.Errorf("adding a range of IPv6: %q is not one, of 64 bits as Azure wants it", prefix)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.subnetByID(id)
-	if n == nil {
-		return fmt.Errorf("adding a range of IPv6: there is no subnet %s", id)
-	}
-	n.addSix(six.Masked())
-	return nil
-}
-
 func (n *subnet) addSix(six netip.Prefix) {
 	n.six, n.last6 = six, six.Addr()
 	for range reservedAtStart - 1 {
 		n.last6 = n.last6.Next()
 	}
-}
-
-// DelegateSubnet gives a subnet to a service, such as Microsoft.Web/serverFarms.
-func (s *Server) DelegateSubnet(id, service string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.subnetByID(id)
-	if n == nil {
-		return fmt.Errorf("delegating a subnet: there is no %s", id)
-	}
-	n.service = service
-	return nil
 }
 
 // subnetPrefix reads a range that leaves room for at least three machines.
@@ -135,71 +90,19 @@ func subnetPrefix(text string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// addSubnet refuses a range that another subnet of the network overlaps.
-func (s *Server) addSubnet(group, network, name string, prefix netip.Prefix) (*subnet, error) {
-	s.addGroup(group)
-	k := key(group, network)
-	if s.vnets[k] == nil {
-		id := s.resourceID(group, "Microsoft.Network", "virtualNetworks", network)
-		s.vnets[k] = &vnet{common: s.newCommon(id, network, group), guid: s.chance.uuid(), subnets: map[string]*subnet{}}
-	}
-	for _, other := range s.vnets[k].subnets {
-		if strings.EqualFold(other.name, name) || other.prefix.Overlaps(prefix) {
-			return nil, fmt.Errorf("virtual network %s has a subnet %s with %s", network, other.name, other.prefix)
-		}
-	}
-	n := newSubnet(s.subnetID(group, network, name), name, prefix)
-	s.vnets[k].subnets[strings.ToLower(name)] = n
-	return n, nil
+// A grant is what one role lets a client do, as Microsoft.Authorization shows it.
+type grant struct {
+	Actions    []string `json:"actions"`
+	NotActions []string `json:"notActions"`
 }
 
-func (s *Server) subnetID(group, network, name string) string {
-	return s.resourceID(group, "Microsoft.Network", "virtualNetworks", network, "subnets", name)
-}
-
-// subnetByID finds a subnet that a client refers to, or nil.
-func (s *Server) subnetByID(id string) *subnet {
-	segments := strings.Split(strings.Trim(id, "/"), "/")
-	if len(segments) != 10 || !strings.EqualFold(segments[8], "subnets") {
-		return nil
+// grants are those of the client on a subnet: to do all but give roles to others; and where
+// it may not join, to read everything and to make machines.
+func (n *subnet) grants() []grant {
+	if n.closed {
+		return []grant{{[]string{"*/read"}, []string{}}, {[]string{"Microsoft.Compute/*"}, []string{}}}
 	}
-	k, isNetwork := keyOfID(strings.Join(segments[:8], "/"), "Microsoft.Network/virtualNetworks")
-	if !isNetwork || s.vnets[k] == nil {
-		return nil
-	}
-	return s.vnets[k].subnets[strings.ToLower(segments[9])]
-}
-
-// subnetOf finds the request's subnet. Callers hold mu.
-func (s *Server) subnetOf(r *request) (*subnet, error) {
-	v, err := find(s, r, s.vnets, "Microsoft.Network/virtualNetworks", "vnet")
-	if err != nil {
-		return nil, err
-	}
-	if n := v.subnets[strings.ToLower(r.params["subnet"])]; n != nil {
-		return n, nil
-	}
-	return nil, notFound("NotFound", "Resource %s not found.", s.subnetID(v.group, v.name, r.params["subnet"]))
-}
-
-func (s *Server) getSubnet(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, err := s.subnetOf(r)
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(n.view())
-}
-
-func (s *Server) listSubnets(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, err := find(s, r, s.vnets, "Microsoft.Network/virtualNetworks", "vnet")
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(map[string]any{"value": v.subnetViews()})
+	return []grant{{[]string{"*"}, []string{"Microsoft.Authorization/*/Delete", "Microsoft.Authorization/*/Write"}}}
 }
 
 func (n *subnet) view() any {

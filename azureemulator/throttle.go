@@ -95,10 +95,12 @@ func armLimit(kind string) limit {
 	return limit{perMinute: 10 * 60, burst: 200}
 }
 
-// throttles holds the buckets. The server's mutex guards it.
+// throttles holds the buckets. The clock's lock guards them.
 type throttles struct {
 	enforced bool
 	buckets  map[string]*bucket
+	sub      *subscription
+	clock    *clock
 }
 
 type bucket struct {
@@ -115,7 +117,7 @@ const bucketsKept = 10000
 // throttle takes a token from each bucket that a request falls under, sets the
 // headers that tell what is left, and refuses when one is empty and limits are
 // enforced. Minutes are the emulator's: at TimeScale 0 buckets never empty.
-func (s *Server) throttle(req *request, route *route, header http.Header) error {
+func (t *throttles) admit(req *request, route *route, header http.Header) error {
 	p := limitsOf(route.class)
 	if p.aks != "" {
 		p.arm = armKind(req.http.Method)
@@ -123,37 +125,37 @@ func (s *Server) throttle(req *request, route *route, header http.Header) error 
 	if p.arm == "" {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	left, wait := s.take("arm/"+p.arm, armLimit(p.arm))
+	t.clock.Lock()
+	defer t.clock.Unlock()
+	left, wait := t.take("arm/"+p.arm, armLimit(p.arm))
 	header.Set("x-ms-ratelimit-remaining-subscription-"+p.arm, fmt.Sprint(left))
 	header.Set("x-ms-ratelimit-remaining-subscription-global-"+p.arm, fmt.Sprint(left*15))
-	if wait > 0 && s.throttles.enforced {
-		return s.subscriptionThrottled(route.name, wait)
+	if wait > 0 && t.enforced {
+		return t.subscriptionThrottled(route.name, wait)
 	}
-	if _, wait := s.take("tenant/"+p.arm, armLimit(p.arm)); wait > 0 && s.throttles.enforced {
-		return s.tenantThrottled(wait)
+	if _, wait := t.take("tenant/"+p.arm, armLimit(p.arm)); wait > 0 && t.enforced {
+		return t.tenantThrottled(wait)
 	}
 	if p.aks != "" {
-		return s.throttleAKS(p, req)
+		return t.admitAKS(p, req)
 	}
 	if p.compute == "" {
 		return nil
 	}
-	return s.throttleCompute(p, req, header)
+	return t.admitCompute(p, req, header)
 }
 
 // throttleAKS tells of nothing that is left: the service has no such headers.
-func (s *Server) throttleAKS(p limits, req *request) error {
+func (t *throttles) admitAKS(p limits, req *request) error {
 	var wait time.Duration
 	if p.total != (limit{}) {
-		_, wait = s.take("aks/"+p.aks, p.total)
+		_, wait = t.take("aks/"+p.aks, p.total)
 	}
 	if p.resource != (limit{}) {
-		_, w := s.take("aks/"+p.aks+strings.ToLower(req.http.URL.Path), p.resource)
+		_, w := t.take("aks/"+p.aks+strings.ToLower(req.http.URL.Path), p.resource)
 		wait = max(wait, w)
 	}
-	if wait == 0 || !s.throttles.enforced {
+	if wait == 0 || !t.enforced {
 		return nil
 	}
 	e := refuse(http.StatusTooManyRequests, "TooManyRequests", "Too many %s requests of the Kubernetes service. Please try again after %d seconds.", p.aks, wholeSeconds(wait))
@@ -162,12 +164,12 @@ func (s *Server) throttleAKS(p limits, req *request) error {
 	return e
 }
 
-func (s *Server) throttleCompute(p limits, req *request, header http.Header) error {
+func (t *throttles) admitCompute(p limits, req *request, header http.Header) error {
 	var remaining []string
 	var wait time.Duration
 	exhausted, allowed := "", limit{}
 	look := func(name, key string, l limit) {
-		left, w := s.take(key, l)
+		left, w := t.take(key, l)
 		remaining = append(remaining, fmt.Sprintf("Microsoft.Compute/%s;%d", name, left))
 		if w > wait {
 			wait, exhausted, allowed = w, name, l
@@ -179,7 +181,7 @@ func (s *Server) throttleCompute(p limits, req *request, header http.Header) err
 	}
 	header["X-Ms-Ratelimit-Remaining-Resource"] = remaining
 	header.Set("x-ms-request-charge", "1")
-	if wait == 0 || !s.throttles.enforced {
+	if wait == 0 || !t.enforced {
 		return nil
 	}
 	return computeThrottled(exhausted, allowed, wait)
@@ -187,21 +189,21 @@ func (s *Server) throttleCompute(p limits, req *request, header http.Header) err
 
 // take removes a token. It returns how many are left, and how long to wait
 // when there was none. Callers hold mu.
-func (s *Server) take(key string, l limit) (left int, wait time.Duration) {
+func (t *throttles) take(key string, l limit) (left int, wait time.Duration) {
 	now := time.Now()
-	b := s.throttles.buckets[key]
+	b := t.buckets[key]
 	if b == nil {
 		b = &bucket{limit: l, tokens: l.burst, last: now}
-		s.throttles.buckets[key] = b
-		s.throttles.prune(now, s.timeScale)
+		t.buckets[key] = b
+		t.prune(now, t.clock.scale)
 	}
-	b.refill(now, s.timeScale)
+	b.refill(now, t.clock.scale)
 	if b.tokens >= 1 {
 		b.tokens--
 		return int(b.tokens), 0
 	}
 	minutes := (1 - b.tokens) / l.perMinute
-	return 0, s.scaled(time.Duration(minutes * float64(time.Minute)))
+	return 0, t.clock.scaled(time.Duration(minutes * float64(time.Minute)))
 }
 
 func (b *bucket) refill(now time.Time, scale float64) {
@@ -225,10 +227,10 @@ func (t *throttles) prune(now time.Time, scale float64) {
 	}
 }
 
-func (s *Server) subscriptionThrottled(operation string, wait time.Duration) *Error {
+func (t *throttles) subscriptionThrottled(operation string, wait time.Duration) *Error {
 	seconds := wholeSeconds(wait)
 	e := refuse(http.StatusTooManyRequests, "SubscriptionRequestsThrottled",
-		"Number of requests for subscription '%s' and operation '%s' exceeded the backend storage limit. Please try again after '%d' seconds.", s.options.SubscriptionID, operation, seconds)
+		"Number of requests for subscription '%s' and operation '%s' exceeded the backend storage limit. Please try again after '%d' seconds.", t.sub.id, operation, seconds)
 	e.header = http.Header{}
 	setRetryAfter(e.header, wait)
 	return e
@@ -237,9 +239,9 @@ func (s *Server) subscriptionThrottled(operation string, wait time.Duration) *Er
 // tenantThrottled is of all of a tenant's subscriptions together. They have the limits that
 // one has (learn.microsoft.com, "Understand how Azure Resource Manager throttles requests"), and
 // no header tells how much others have left of them.
-func (s *Server) tenantThrottled(wait time.Duration) *Error {
+func (t *throttles) tenantThrottled(wait time.Duration) *Error {
 	e := refuse(http.StatusTooManyRequests, "TenantRequestsThrottled",
-		"Number of requests for tenant '%s' exceeded the limit. Please try again after '%d' seconds.", s.options.TenantID, wholeSeconds(wait))
+		"Number of requests for tenant '%s' exceeded the limit. Please try again after '%d' seconds.", t.sub.tenant, wholeSeconds(wait))
 	e.header = http.Header{}
 	setRetryAfter(e.header, wait)
 	return e
@@ -264,8 +266,8 @@ func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time
 
 // SetThrottling enforces request limits, or stops doing so. Limits are counted
 // in either case.
-func (s *Server) SetThrottling(enforced bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.throttles.enforced = enforced
+func (t *throttles) setEnforced(enforced bool) {
+	t.clock.Lock()
+	defer t.clock.Unlock()
+	t.enforced = enforced
 }

@@ -29,10 +29,10 @@ func TestThrottlingOfAKS(t *testing.T) {
 		inBubble(t, Options{Throttle: true}, func(b *bubble) {
 			ask := func(path string) error {
 				// Resource Manager's own limits are not what this is about.
-				delete(b.throttles.buckets, "arm/"+armKind(test.method))
-				delete(b.throttles.buckets, "tenant/"+armKind(test.method))
+				delete(b.Capacity.throttles.buckets, "arm/"+armKind(test.method))
+				delete(b.Capacity.throttles.buckets, "tenant/"+armKind(test.method))
 				req := &request{http: httptest.NewRequest(test.method, path, nil)}
-				return b.throttle(req, &route{class: test.class}, http.Header{})
+				return b.Capacity.throttles.admit(req, &route{class: test.class}, http.Header{})
 			}
 			for i := range test.burst {
 				if err := ask(test.path); err != nil {

@@ -51,7 +51,7 @@ func (b *bubble) path(kind, name string) string {
 
 // machine is a spot machine in JSON.
 func (b *bubble) machine(name string) string {
-	body := b.systemNode(name, 0)
+	body := systemNode(b.options, b.SubnetID(), name, b.Capacity.sizes.zonesOf(b.options.SystemNodeSize), 0)
 	properties := body["properties"].(map[string]any)
 	properties["priority"], properties["evictionPolicy"] = "Spot", "Delete"
 	raw, err := json.Marshal(body)
@@ -126,14 +126,14 @@ func TestReservationLasts180Seconds(t *testing.T) {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 		time.Sleep(time.Minute)
-		if err := b.AddStockout(Stockout{Mode: SkuNotAvailable}); err != nil {
+		if err := b.Capacity.AddStockout(Stockout{Mode: SkuNotAvailable}); err != nil {
 			t.Fatal(err)
 		}
 		var body map[string]any
 		if err := json.Unmarshal([]byte(b.machine("vm")), &body); err != nil {
 			t.Fatal(err)
 		}
-		id := b.resourceID(b.options.NodeResourceGroup, "Microsoft.Network", "networkInterfaces", "nic")
+		id := b.sub.resourceID(b.options.NodeResourceGroup, "Microsoft.Network", "networkInterfaces", "nic")
 		body["properties"].(map[string]any)["networkProfile"] = map[string]any{"networkInterfaces": []any{ref(id)}}
 		raw, err := json.Marshal(body)
 		if err != nil {

@@ -3,11 +3,8 @@ package azureemulator
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"maps"
-	"net/http"
 	"strings"
-	"time"
 
 	"github.com/karve-dev/karve/azureemulator/catalog"
 )
@@ -65,43 +62,9 @@ const (
 	deallocated  = "deallocated"
 )
 
-func (s *Server) newCommon(id, name, group string) common {
-	return common{id: id, name: name, group: group, location: s.options.Location, etag: s.chance.uuid(), created: time.Now()}
-}
-
-func (s *Server) getVM(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, err := find(s, r, s.vms, vmKind, "vm")
-	if err != nil {
-		return reply{}, err
-	}
-	view := v.view()
-	if strings.EqualFold(r.query.Get("$expand"), "instanceView") {
-		view["properties"].(map[string]any)["instanceView"] = v.instanceView()
-	}
-	return ok(view)
-}
-
-func (s *Server) getInstanceView(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, err := find(s, r, s.vms, vmKind, "vm")
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(v.instanceView())
-}
-
 // row is the machine in a list.
 func (v *vm) row() (json.RawMessage, error) {
 	return v.listed.of(looks{etag: v.etag, state: v.state, nics: len(v.nics), disk: v.osDisk}, func() any { return v.view() })
-}
-
-func (s *Server) listVMs(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return list(s, r, s.vms, (*vm).row)
 }
 
 // view is the machine as a GET shows it: what was asked for, with what Azure
@@ -186,31 +149,6 @@ func status(code, display string) map[string]any {
 	return map[string]any{"code": code, "level": "Info", "displayStatus": display}
 }
 
-// patchVM changes tags and identity, and whatever else may change.
-func (s *Server) patchVM(r *request) (reply, error) {
-	patch, err := readWish(r.body)
-	if err != nil {
-		return reply{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, err := find(s, r, s.vms, vmKind, "vm")
-	if err != nil {
-		return reply{}, err
-	}
-	if v.state == deleting {
-		return reply{}, beingDeleted(v)
-	}
-	if known := r.http.Header.Get("If-Match"); known != "" && known != "*" && known != `W/"`+v.etag+`"` {
-		return reply{}, &Error{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Message: "The condition 'If-Match' specified was not met: the resource has changed."}
-	}
-	if err := v.change(patch, s.chance.uuid()); err != nil {
-		return reply{}, err
-	}
-	s.log.Info("virtual machine updated", slog.String("vm", v.name))
-	return ok(v.view())
-}
-
 // change lays a later body over the machine's, if it changes nothing immutable.
 func (v *vm) change(w wish, etag string) error {
 	if p := changedProperty(v.spec, w.spec); p != "" {
@@ -265,37 +203,6 @@ func (v *vm) endGuest(cause error) {
 	}
 }
 
-// boot hands the machine to the guest. Callers hold mu.
-func (s *Server) boot(v *vm) {
-	v.power = running
-	s.log.Info("virtual machine booted", slog.String("vm", v.name), slog.String("size", v.size.Name))
-	if s.options.Guest == nil || v.hosted {
-		return
-	}
-	ctx, stop := context.WithCancelCause(s.alive)
-	v.stopGuest = stop
-	machine := s.machine(v)
-	s.guests.Go(func() {
-		defer stop(nil)
-		s.options.Guest.Run(ctx, machine)
-	})
-}
-
-// machine is v as its guest sees it.
-func (s *Server) machine(v *vm) Machine {
-	m := Machine{
-		ID: v.id, Name: v.name, ComputerName: v.spec.Properties.OSProfile.ComputerName,
-		SubscriptionID: s.options.SubscriptionID, ResourceGroup: v.group, Location: v.location,
-		Zone: v.spec.zone(), Priority: v.spec.priority(),
-		ImageID:    v.spec.Properties.StorageProfile.ImageReference.name(),
-		CustomData: v.customData, Size: v.size, Tags: maps.Clone(v.tags), PrivateIP: v.address(),
-	}
-	if v.machine != nil {
-		m.Node = s.nodeOf(v.machine)
-	}
-	return m
-}
-
 // address is that of the primary interface; empty when there is none.
 func (v *vm) address() (ip string) {
 	for i, a := range v.nics {
@@ -306,24 +213,10 @@ func (v *vm) address() (ip string) {
 	return ip
 }
 
-// FindMachine looks a machine up by the name its operating system has, letter
-// case ignored. power is "starting", "running", "deallocating" or
-// "deallocated", or empty before it is allocated.
-func (s *Server) FindMachine(computerName string) (m Machine, power string, found bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.hosts[strings.ToLower(computerName)]
-	if v == nil {
-		return Machine{}, "", false
-	}
-	return s.machine(v), v.power, true
-}
-
-// created answers a PUT that op is working on.
-func (s *Server) created(v *vm, code int) (reply, error) {
-	header := http.Header{}
-	if v.at != nil {
-		s.announce(v.at, header)
-	}
-	return answer(code, header, v.view())
+// setSize has the machine be of a size, in its document too.
+func (v *vm) setSize(size catalog.Size) {
+	v.size = size
+	v.spec.Properties.HardwareProfile.VMSize = size.Name
+	hardware := map[string]any{"hardwareProfile": map[string]any{"vmSize": size.Name}}
+	v.document = merged(v.document, map[string]any{"properties": hardware})
 }

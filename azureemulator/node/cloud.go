@@ -52,7 +52,7 @@ func (f MachinesFunc) Find(computerName string) (azureemulator.Machine, State, b
 // MachinesOf is an emulator as a cloud controller sees it.
 func MachinesOf(s *azureemulator.Server) Machines {
 	return MachinesFunc(func(computerName string) (azureemulator.Machine, State, bool) {
-		m, power, found := s.FindMachine(computerName)
+		m, power, found := s.VMs.Find(computerName)
 		if power == "deallocated" {
 			return m, Deallocated, found
 		}

@@ -25,7 +25,7 @@ func TestBareDemoHasAnOrdinarySubnet(t *testing.T) {
 			t.Errorf("bare %v: the subnet is a /%d, want /%d", bare, got, want)
 		}
 		scarce := false
-		for _, u := range server.Usages() {
+		for _, u := range server.Capacity.Usages() {
 			scarce = scarce || u.Limit == 20
 		}
 		if scarce == bare {

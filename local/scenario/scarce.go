@@ -27,7 +27,7 @@ func Azure(timeScale float64) azureemulator.Options {
 // checkQuota tells how a family's quota was used up without asking Azure for more than there is.
 func (s *story) checkQuota(context.Context) error {
 	var used azureemulator.Usage
-	for _, u := range s.env.Emulator().Usages() {
+	for _, u := range s.env.Emulator().Capacity.Usages() {
 		if strings.EqualFold(u.Name, scarceFamily) {
 			used = u
 		}

@@ -193,7 +193,7 @@ func (s *story) evict(ctx context.Context) error {
 		return err
 	}
 	s.began = time.Now()
-	if err := s.env.Emulator().Evict(vmName(victim.ProviderID), 0); err != nil {
+	if err := s.env.Emulator().VMs.Evict(vmName(victim.ProviderID), 0); err != nil {
 		return fmt.Errorf("evicting %s: %w", victim.Node, err)
 	}
 	s.voice.Say("eviction of %s announced: %d batch pods must move", victim.Node, before.on(victim.Node))

@@ -339,7 +339,7 @@ func TestDriftThatAKSTells(t *testing.T) {
 	if changed := p.DriftChanged(); len(changed) > 0 {
 		t.Errorf("seen for the first time, %v have changed", changed)
 	}
-	if err := r.DriftMachine(handleOf("a"), "the cluster's certificates were rotated"); err != nil {
+	if err := r.VMs.DriftMachine(handleOf("a"), "the cluster's certificates were rotated"); err != nil {
 		t.Fatal(err)
 	}
 	if d := drift(); d.Reason != azure.ClusterConfigDrift || !strings.Contains(d.Detail, "certificates") {
@@ -360,7 +360,7 @@ func TestDriftThatAKSTells(t *testing.T) {
 func TestAKSMachineFailures(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small().aks(1)
 	r.fault(t, azureemulator.Fault{Path: "/usages", Status: http.StatusForbidden, Times: -1}) // or it would not be tried
-	if err := r.SetQuota("standardDSv5Family", 2); err != nil {
+	if err := r.Capacity.SetQuota("standardDSv5Family", 2); err != nil {
 		t.Fatal(err)
 	}
 	_, attempts := run(t, r.provider(t), claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_E4s_v5", "eastus-1")))
@@ -378,7 +378,7 @@ func TestEvictedAKSMachineIsStopped(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: 1}).small().aks(1)
 		p := r.provider(t)
 		id := r.mustRun(t, p, claim("a", spot("Standard_D4s_v5", "eastus-1")))
-		if err := r.Evict(r.State().VMs[0].Name, -1); err != nil {
+		if err := r.VMs.Evict(r.State().VMs[0].Name, -1); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

@@ -139,7 +139,7 @@ func TestMachineForgottenByAKSIsEnded(t *testing.T) {
 				r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, Seed: 1}).small().aks(azure.MostInBatch)
 				p := r.provider(t)
 				id := r.mustRun(t, p, claim("a", onDemand("Standard_D4s_v5", "eastus-1")))
-				if err := r.ForgetMachine(r.State().Machines[0].Name); err != nil {
+				if err := r.VMs.ForgetMachine(r.State().Machines[0].Name); err != nil {
 					t.Fatal(err)
 				}
 				if another {

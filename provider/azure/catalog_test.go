@@ -339,7 +339,7 @@ func TestCheckSubnet(t *testing.T) {
 			t.Errorf("%q: %v, want reason %q", test.id, err, test.reason)
 		}
 	}
-	mine, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "one", "10.9.0.0/24")
+	mine, err := r.Network.AddSubnet(r.NodeResourceGroup(), "mine", "one", "10.9.0.0/24")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,13 +352,13 @@ func TestCheckSubnet(t *testing.T) {
 	if err := p.CheckSubnet(t.Context(), strings.Replace(mine, "/one", "/two", 1), 0); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetNotFound {
 		t.Errorf("a subnet that does not exist: %v", err)
 	}
-	if err := r.DelegateSubnet(mine, "Microsoft.Web/serverFarms"); err != nil {
+	if err := r.Network.DelegateSubnet(mine, "Microsoft.Web/serverFarms"); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.CheckSubnet(t.Context(), mine, 0); !errors.As(err, &wrong) || wrong.Reason != azure.SubnetDelegated || !strings.Contains(wrong.Detail, "Microsoft.Web/serverFarms") {
 		t.Errorf("a delegated subnet: %v", err)
 	}
-	if err := r.DelegateSubnet(mine, ""); err != nil {
+	if err := r.Network.DelegateSubnet(mine, ""); err != nil {
 		t.Fatal(err)
 	}
 	// In a user-managed network the interface names the agent pools' security group.

@@ -17,10 +17,10 @@ import (
 // balancer has pools for IPv6.
 func (r *region) sixToo(t *testing.T) {
 	t.Helper()
-	if err := r.AddIPv6(r.SubnetID(), "fd00:db8:deca::/64"); err != nil {
+	if err := r.Network.AddIPv6(r.SubnetID(), "fd00:db8:deca::/64"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.SetBackendPools("kubernetes", "aksOutboundBackendPool", "kubernetes", "aksOutboundBackendPool-ipv6"); err != nil {
+	if err := r.Network.SetBackendPools("kubernetes", "aksOutboundBackendPool", "kubernetes", "aksOutboundBackendPool-ipv6"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -75,7 +75,7 @@ func TestResizedMachineHasDrifted(t *testing.T) {
 				t.Errorf("bought as %q: %+v", size, d)
 			}
 		}
-		if err := r.Resize(r.State().VMs[0].Name); err != nil {
+		if err := r.VMs.Resize(r.State().VMs[0].Name); err != nil {
 			t.Fatal(err)
 		}
 		if changed := p.DriftChanged(); len(changed) > 0 {

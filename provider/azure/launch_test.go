@@ -264,7 +264,7 @@ func TestQuotaRefusalGoesToTheNextFamily(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Another user uses up the quota without karve's knowledge.
-	if err := r.SetQuota("standardDSv5Family", 3); err != nil {
+	if err := r.Capacity.SetQuota("standardDSv5Family", 3); err != nil {
 		t.Fatal(err)
 	}
 	c := claim("a", onDemand("Standard_D4s_v5", "eastus-1"), onDemand("Standard_D4s_v5", "eastus-2"), onDemand("Standard_D4as_v5", "eastus-1"))
@@ -370,7 +370,7 @@ func TestStalePoolIsLookedUpAgain(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 	p := r.provider(t)
 	run(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1")))
-	if err := r.SetBackendPools("kubernetes", "aksOutboundBackendPool", "new"); err != nil {
+	if err := r.Network.SetBackendPools("kubernetes", "aksOutboundBackendPool", "new"); err != nil {
 		t.Fatal(err)
 	}
 	run(t, p, claim("b", onDemand("Standard_D2s_v5", "eastus-1")))
@@ -382,7 +382,7 @@ func TestSpotEvictionIsSeen(t *testing.T) {
 	p := r.provider(t)
 	c := claim("a", spot("Standard_D4s_v5", "eastus-1"))
 	in, _ := run(t, p, c)
-	if err := r.Evict(in.Name, 0); err != nil {
+	if err := r.VMs.Evict(in.Name, 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 2000 {

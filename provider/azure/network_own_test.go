@@ -23,7 +23,7 @@ func TestJoinIsAskedBeforehand(t *testing.T) {
 	if err := p.CheckSubnet(t.Context(), "", 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.SetJoin(r.SubnetID(), false); err != nil {
+	if err := r.Network.SetJoin(r.SubnetID(), false); err != nil {
 		t.Fatal(err)
 	}
 	var wrong *azure.SubnetError
@@ -32,7 +32,7 @@ func TestJoinIsAskedBeforehand(t *testing.T) {
 		!strings.Contains(wrong.Detail, "subnets/join/action") || !strings.Contains(wrong.Detail, r.SubnetID()) {
 		t.Errorf("without the right: %v", err)
 	}
-	if err := r.SetJoin(r.SubnetID(), true); err != nil {
+	if err := r.Network.SetJoin(r.SubnetID(), true); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.CheckSubnet(t.Context(), "", 0); err != nil {
@@ -52,7 +52,7 @@ func TestJoinThatCannotBeAsked(t *testing.T) {
 			r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
 			fault.Method, fault.Path, fault.Times = "GET", "/permissions$", -1
 			r.fault(t, fault)
-			if err := r.SetJoin(r.SubnetID(), false); err != nil {
+			if err := r.Network.SetJoin(r.SubnetID(), false); err != nil {
 				t.Fatal(err)
 			}
 			p := r.provider(t)
@@ -74,13 +74,13 @@ func TestJoinThatCannotBeAsked(t *testing.T) {
 // Rule NETWORK-6.
 func TestNetworkOfOnesOwn(t *testing.T) {
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1}).small()
-	subnet, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
+	subnet, err := r.Network.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.options.VNetSubnetID = subnet
-	r.options.SecurityGroupID = r.AddSecurityGroup("agents")
-	r.AddLoadBalancer("front", "workers")
+	r.options.SecurityGroupID = r.Network.AddSecurityGroup("agents")
+	r.Network.AddLoadBalancer("front", "workers")
 	r.options.LoadBalancers = []string{"Front"}
 	if _, err := r.up(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestSubnetOfAnotherSubscription(t *testing.T) {
 func TestSecurityGroupIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
-		subnet, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
+		subnet, err := r.Network.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,10 +168,10 @@ func TestSecurityGroupIsReplaced(t *testing.T) {
 		if _, err := r.up(t, p, claim("a", onDemand("Standard_D2s_v5", "eastus-1"))); err != nil {
 			t.Fatal(err)
 		}
-		for _, g := range r.SecurityGroups() {
-			r.RemoveSecurityGroup(g)
+		for _, g := range r.Network.SecurityGroups() {
+			r.Network.RemoveSecurityGroup(g)
 		}
-		r.AddSecurityGroup("aks-agentpool-87654321-nsg")
+		r.Network.AddSecurityGroup("aks-agentpool-87654321-nsg")
 		b := claim("b", onDemand("Standard_D2s_v5", "eastus-1"))
 		in, err := p.Launch(t.Context(), b)
 		if err != nil || in.ProviderID != "" || len(in.Attempts) != 1 || in.Attempts[0].Code != "InvalidResourceReference" || in.RetryAfter < 10*time.Second {

@@ -84,7 +84,7 @@ func TestNetworkStaysKnown(t *testing.T) {
 	const network = "/Microsoft.Network/.*(loadBalancers|networkSecurityGroups|/virtualNetworks/[^/]+|/subnets/[^/]+)$"
 	synctest.Test(t, func(t *testing.T) {
 		r := newVirtualRegion(t, azureemulator.Options{SystemNodes: -1, TimeScale: 1}).small()
-		subnet, err := r.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
+		subnet, err := r.Network.AddSubnet(r.NodeResourceGroup(), "mine", "nodes", "10.9.0.0/24")
 		if err != nil {
 			t.Fatal(err)
 		}

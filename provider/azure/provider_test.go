@@ -183,7 +183,7 @@ func (r *region) stockOut(t *testing.T, c offering.Ref, late bool) {
 	if late {
 		o.Mode = ""
 	}
-	if err := r.AddStockout(o); err != nil {
+	if err := r.Capacity.AddStockout(o); err != nil {
 		t.Fatal(err)
 	}
 }

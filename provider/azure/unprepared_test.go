@@ -38,7 +38,7 @@ func TestClassWhoseMachinesCannotBePrepared(t *testing.T) {
 			return func() { token = nil }
 		}, azure.ClassUnprepared, []string{"reading the bootstrap token", "create one with kubeadm"}},
 		"no security group": {false, func(t *testing.T, r *region) func() {
-			subnet, err := r.AddSubnet("network", "network", "nodes", "10.1.0.0/16")
+			subnet, err := r.Network.AddSubnet("network", "network", "nodes", "10.1.0.0/16")
 			if err != nil {
 				t.Fatal(err)
 			}

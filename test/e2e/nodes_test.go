@@ -24,7 +24,7 @@ func TestEvictedSpotNodeIsReplaced(t *testing.T) {
 	if victim.CapacityType != "spot" {
 		t.Fatalf("claim %s is %q, its pool allows spot only", victim.Name, victim.CapacityType)
 	}
-	if err := env.Emulator().Evict(path.Base(victim.ProviderID), 0); err != nil {
+	if err := env.Emulator().VMs.Evict(path.Base(victim.ProviderID), 0); err != nil {
 		t.Fatal(err)
 	}
 	err = local.Until(t.Context(), patience, "the evicted node's claim is gone", func(ctx context.Context) (bool, error) {

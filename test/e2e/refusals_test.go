@@ -140,11 +140,11 @@ func TestZeroQuotaIsToldAndHarmsNobody(t *testing.T) {
 	env := environment(t)
 	settle(t, env)
 	const family = "standardFXMDVSFamily"
-	if err := env.Emulator().SetQuota(family, 0); err != nil {
+	if err := env.Emulator().Capacity.SetQuota(family, 0); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := env.Emulator().SetQuota(family, 3000); err != nil {
+		if err := env.Emulator().Capacity.SetQuota(family, 3000); err != nil {
 			t.Error(err)
 		}
 	})

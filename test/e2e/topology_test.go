@@ -109,7 +109,7 @@ func TestEvictedPodComesBackToItsDisk(t *testing.T) {
 		if c.Node != before.node {
 			continue
 		}
-		if err := env.Emulator().Evict(path.Base(c.ProviderID), 0); err != nil {
+		if err := env.Emulator().VMs.Evict(path.Base(c.ProviderID), 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -130,7 +130,7 @@ func (c *cluster) evict(random *rand.Rand, o Options) []time.Time {
 	for i, d := range after {
 		time.Sleep(time.Until(start.Add(d)))
 		c.note(names[i])
-		if err := c.azure.Evict(names[i], 0); err != nil {
+		if err := c.azure.VMs.Evict(names[i], 0); err != nil {
 			c.t.Fatal(err)
 		}
 		notices = append(notices, time.Now())

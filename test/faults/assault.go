@@ -156,13 +156,13 @@ func (a *assault) lift() {
 	for _, f := range a.town.region.Faults() {
 		a.strikes += forever - f.Times
 	}
-	for _, o := range a.town.region.Stockouts() {
+	for _, o := range a.town.region.Capacity.Stockouts() {
 		if o.Times > 0 {
 			a.strikes += forever - o.Times
 		}
 	}
 	a.town.region.ClearFaults()
-	a.town.region.ClearStockouts("", "", "")
+	a.town.region.Capacity.ClearStockouts("", "", "")
 	a.town.shortage()
 }
 

@@ -85,7 +85,7 @@ func (t *town) count() int {
 // observe looks for claims with two machines.
 func (t *town) observe() {
 	machines := map[string]int{}
-	for vm, uid := range t.region.Tagged(tagClaimUID) {
+	for vm, uid := range t.region.VMs.Tagged(tagClaimUID) {
 		if uid != "" && t.foreign.machines[vm] == nil {
 			machines[uid]++
 		}

@@ -95,7 +95,7 @@ func (t *town) subnet() (id string, err error) {
 	} else if !slices.Contains(t.options.Faults, "NoSecurityGroups") {
 		return t.region.SubnetID(), nil
 	}
-	return t.region.AddSubnet("network", "network", "nodes", fmt.Sprintf("10.1.0.0/%d", prefix))
+	return t.region.Network.AddSubnet("network", "network", "nodes", fmt.Sprintf("10.1.0.0/%d", prefix))
 }
 
 const addressesLinger = "AddressesLinger"
@@ -131,7 +131,7 @@ func (c *turnstile) GetToken(ctx context.Context, o policy.TokenRequestOptions) 
 // shortage has the cheapest size out of stock in one zone, whatever else happens, so that
 // there are always some purchases that fail late.
 func (t *town) shortage() {
-	if err := t.region.AddStockout(azureemulator.Stockout{Size: cheapest, Zone: "1"}); err != nil {
+	if err := t.region.Capacity.AddStockout(azureemulator.Stockout{Size: cheapest, Zone: "1"}); err != nil {
 		panic(err) // only a mode or a pattern can be wrong, and there is none
 	}
 }

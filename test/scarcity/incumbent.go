@@ -137,7 +137,7 @@ func (in *incumbent) lookAtQuota() {
 		return
 	}
 	in.looked, in.left = time.Now(), map[string]int64{}
-	for _, u := range in.deal.region.Usages() {
+	for _, u := range in.deal.region.Capacity.Usages() {
 		in.left[strings.ToLower(u.Name)] = int64(u.Limit - u.Current)
 	}
 }

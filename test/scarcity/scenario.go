@@ -108,7 +108,7 @@ func soldOut(region *azureemulator.Server, sizes []catalog.Size, r *rand.Rand) e
 			if r.IntN(20) != 0 {
 				continue
 			}
-			if err := region.AddStockout(azureemulator.Stockout{Size: s.Name, Zone: zone, Mode: modes[r.IntN(len(modes))]}); err != nil {
+			if err := region.Capacity.AddStockout(azureemulator.Stockout{Size: s.Name, Zone: zone, Mode: modes[r.IntN(len(modes))]}); err != nil {
 				return err
 			}
 		}

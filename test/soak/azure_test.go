@@ -123,7 +123,7 @@ func (a *region) live(generation int) {
 	name := fmt.Sprintf("g%d", generation)
 	class := a.class(name)
 	if generation%3 == 0 {
-		subnet, err := a.azure.AddSubnet("network-"+name, "network-"+name, "nodes-"+name, "10.9.0.0/24")
+		subnet, err := a.azure.Network.AddSubnet("network-"+name, "network-"+name, "nodes-"+name, "10.9.0.0/24")
 		if err != nil {
 			a.t.Fatal(err)
 		}

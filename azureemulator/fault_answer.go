@@ -44,7 +44,7 @@ func reorders(f *fault) { f.reorders, f.waiting, f.change = true, new(chan struc
 func (f *fault) handles() bool { return f.change != nil || f.breaks || f.line != "" }
 
 // strike answers a request that a fault without a refusal strikes.
-func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *fault, serve func(http.ResponseWriter)) {
+func (fs *faults) strike(w http.ResponseWriter, r *http.Request, f *fault, serve func(http.ResponseWriter)) {
 	answer := &answerWriter{header: http.Header{}}
 	if !f.before {
 		serve(answer)
@@ -53,9 +53,9 @@ func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *fault, serve 
 		*answer = answerWriter{header: http.Header{}}
 		serve(answer)
 	}
-	s.hold(w, r, f)
+	fs.hold(w, r, f)
 	if f.line != "" {
-		s.hangUp(w, r, f.line)
+		fs.hangUp(w, r, f.line)
 	}
 	if f.breaks {
 		panic(http.ErrAbortHandler) // how a handler says that nothing more will come
@@ -67,7 +67,7 @@ func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *fault, serve 
 	answer.WriteHeader(http.StatusOK)
 	w.WriteHeader(answer.status)
 	if f.dribbles > 0 {
-		s.dribble(w, r, answer.body.Bytes(), s.pace(f.dribbles))
+		fs.dribble(w, r, answer.body.Bytes(), fs.clock.pace(f.dribbles))
 		return
 	}
 	_, _ = w.Write(answer.body.Bytes()) // a client that went away loses it
@@ -75,12 +75,12 @@ func (s *Server) strike(w http.ResponseWriter, r *http.Request, f *fault, serve 
 
 // hold keeps an answer back for as long as the fault says. A client that gives up meanwhile
 // has none.
-func (s *Server) hold(w http.ResponseWriter, r *http.Request, f *fault) {
+func (fs *faults) hold(w http.ResponseWriter, r *http.Request, f *fault) {
 	if f.reorders {
-		s.overtaken(r.Context(), f)
+		fs.overtaken(r.Context(), f)
 	}
 	if f.delay > 0 {
-		wait(r.Context(), s.pace(f.delay))
+		wait(r.Context(), fs.clock.pace(f.delay))
 	}
 	err := r.Context().Err()
 	if answer, inProcess := w.(*answerWriter); inProcess && err != nil {
@@ -101,29 +101,29 @@ func wait(ctx context.Context, d time.Duration) {
 
 // overtaken waits until the next answer that is struck is a second ahead, for half a minute
 // at most; unless it is that one itself.
-func (s *Server) overtaken(ctx context.Context, f *fault) {
-	s.mu.Lock()
+func (fs *faults) overtaken(ctx context.Context, f *fault) {
+	fs.clock.Lock()
 	ahead := *f.waiting
 	if *f.waiting = nil; ahead == nil {
 		*f.waiting = make(chan struct{})
 	}
 	mine := *f.waiting
-	s.mu.Unlock()
+	fs.clock.Unlock()
 	if ahead != nil {
 		close(ahead)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.pace(30*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, fs.clock.pace(30*time.Second))
 	defer cancel()
 	select {
 	case <-ctx.Done():
-		s.mu.Lock()
+		fs.clock.Lock()
 		if *f.waiting == mine {
 			*f.waiting = nil
 		}
-		s.mu.Unlock()
+		fs.clock.Unlock()
 	case <-mine:
-		wait(ctx, s.pace(time.Second))
+		wait(ctx, fs.clock.pace(time.Second))
 	}
 }
 
@@ -131,7 +131,7 @@ func (s *Server) overtaken(ctx context.Context, f *fault) {
 const pieces = 10
 
 // dribble sends a body over so long.
-func (s *Server) dribble(w http.ResponseWriter, r *http.Request, body []byte, over time.Duration) {
+func (fs *faults) dribble(w http.ResponseWriter, r *http.Request, body []byte, over time.Duration) {
 	if answer, inProcess := w.(*answerWriter); inProcess {
 		answer.body.Write(body)
 		answer.dribbles = over // while it is read
@@ -170,13 +170,6 @@ func (d *dribble) Read(p []byte) (int, error) {
 }
 
 func (d *dribble) Close() error { return nil }
-
-// pace is a delay at the emulator's pace.
-func (s *Server) pace(d time.Duration) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.scaled(d)
-}
 
 // edit changes a document in an answer; anything else stays as it is.
 func edit(w *answerWriter, change func(map[string]any)) {

@@ -1,6 +1,7 @@
 package azureemulator
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -34,7 +35,7 @@ type FaultKind struct {
 	Surface string `json:"surface"`
 	// Target says what a Named's Target is for it: path, size, machine, or nothing.
 	Target string `json:"target,omitempty"`
-	inject func(*Server, Named) error
+	inject func(*injector, Named) error
 }
 
 // FaultCatalogue lists every fault that Inject knows.
@@ -42,8 +43,32 @@ func FaultCatalogue() []FaultKind {
 	return slices.Concat(transportFaults(), throttleFaults(), asyncFaults(), computeFaults(), networkFaults(), catalogueFaults(), identityFaults())
 }
 
-// Inject lets a fault of the catalogue strike.
-func (s *Server) Inject(n Named) error {
+// injector lets faults of the catalogue strike whatever they are about.
+type injector struct {
+	faults    *faults
+	quirks    *quirks
+	stock     *stock
+	vms       *virtualMachines
+	events    *maintenance
+	fabric    *fabric
+	compute   *compute
+	sizes     *sizes
+	identity  *identity
+	throttles *throttles
+	clock     *clock
+}
+
+// clear ends every fault of requests, and what VMs do that they should not. What has struck
+// already stays. Sizes that were retired are offered again.
+func (in *injector) clear() {
+	in.faults.mendLine()
+	in.clock.Lock()
+	defer in.clock.Unlock()
+	in.faults.active, in.quirks.byName, in.sizes.retired = nil, nil, nil
+}
+
+// inject lets a fault of the catalogue strike.
+func (in *injector) inject(n Named) error {
 	catalogue := FaultCatalogue()
 	i := slices.IndexFunc(catalogue, func(k FaultKind) bool { return k.Name == n.Name })
 	if i < 0 {
@@ -52,7 +77,7 @@ func (s *Server) Inject(n Named) error {
 	if n.Target == "" && n.Seed == 0 && catalogue[i].Target == ofMachine {
 		return fmt.Errorf("injecting %s: its target must name a machine, or a seed choose one", n.Name)
 	}
-	if err := catalogue[i].inject(s, n); err != nil {
+	if err := catalogue[i].inject(in, n); err != nil {
 		return fmt.Errorf("injecting %s: %w", n.Name, err)
 	}
 	return nil
@@ -76,26 +101,26 @@ const (
 
 // requestFault is a fault of requests, by method and path; Target replaces the path.
 func requestFault(surface, name, method, path string, f Fault, more ...func(*fault)) FaultKind {
-	return FaultKind{Name: name, Surface: surface, Target: ofPath, inject: func(s *Server, n Named) error {
+	return FaultKind{Name: name, Surface: surface, Target: ofPath, inject: func(in *injector, n Named) error {
 		f.Method, f.Path, f.Times = method, path, n.Times
 		if n.Target != "" {
 			f.Path = n.Target
 		}
-		return s.addFault(f, append(slices.Clone(more), func(at *fault) {
+		return in.faults.add(f, append(slices.Clone(more), func(at *fault) {
 			at.named, at.luck.seed = &n, n.Seed
 		})...)
 	}}
 }
 
 // momentFault strikes all that it is about, at once or at a moment that the seed draws.
-func momentFault(surface, name, target string, act func(*Server, Named)) FaultKind {
-	return FaultKind{Name: name, Surface: surface, Target: target, inject: func(s *Server, n Named) error {
+func momentFault(surface, name, target string, act func(*injector, Named)) FaultKind {
+	return FaultKind{Name: name, Surface: surface, Target: target, inject: func(in *injector, n Named) error {
 		if n.Seed == 0 {
-			act(s, n)
+			act(in, n)
 			return nil
 		}
 		moment := time.Duration(rand.New(rand.NewPCG(n.Seed, 0)).Int64N(int64(time.Minute)))
-		s.agenda.after(s.pace(moment), func() { act(s, n) })
+		in.clock.agenda.after(in.clock.pace(moment), func() { act(in, n) })
 		return nil
 	}}
 }
@@ -145,7 +170,7 @@ func transportFaults() []FaultKind {
 func throttleFaults() []FaultKind {
 	var list []FaultKind
 	add := func(name string, visit func(string, *bucket)) {
-		list = append(list, momentFault("throttle", name, "", func(s *Server, _ Named) { s.eachBucket(visit) }))
+		list = append(list, momentFault("throttle", name, "", func(in *injector, _ Named) { in.throttles.eachBucket(visit) }))
 	}
 	for _, prefix := range []string{
 		"arm/reads", "arm/writes", "arm/deletes", "compute/GetVM", "compute/ListVM", "compute/PutVM", "compute/UpdateVM", "compute/DeleteVM", "compute/GetOperation",
@@ -173,11 +198,11 @@ func empty(prefix string) func(string, *bucket) {
 }
 
 // eachBucket visits the buckets that were used already, refilled until now.
-func (s *Server) eachBucket(visit func(key string, b *bucket)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, b := range s.throttles.buckets {
-		b.refill(time.Now(), s.timeScale)
+func (t *throttles) eachBucket(visit func(key string, b *bucket)) {
+	t.clock.Lock()
+	defer t.clock.Unlock()
+	for key, b := range t.buckets {
+		b.refill(time.Now(), t.clock.scale)
 		visit(key, b)
 	}
 }
@@ -189,9 +214,36 @@ func timesOf(times int) int {
 	return max(times, 0) // a Stockout's zero is for ever
 }
 
-func (s *Server) adminInject(r *request) (reply, error) {
-	var n Named
-	return decodeThen(r, &n, func() error { return s.Inject(n) })
+// strikeMachines has something happen to the VM that is named, or to some that the seed chooses.
+func (in *injector) strikeMachines(n Named, act func(*injector, string) error) error {
+	if n.Target != "" {
+		return act(in, n.Target)
+	}
+	names := in.vms.running()
+	rand.New(rand.NewPCG(n.Seed, 0)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	struck, wanted := 0, max(n.Times, 1)
+	if n.Times < 0 {
+		wanted = len(names)
+	}
+	for _, name := range names {
+		if struck < wanted && act(in, name) == nil { // what cannot be done to one may be done to the next
+			struck++
+		}
+	}
+	if struck == 0 {
+		return errors.New("there is no machine that it could strike")
+	}
+	return nil
 }
 
-func (s *Server) adminCatalogue(*request) (reply, error) { return ok(FaultCatalogue()) }
+// outOfBand does to a machine what somebody else does.
+func (in *injector) outOfBand(name string, act func(*vm)) error {
+	in.clock.Lock()
+	defer in.clock.Unlock()
+	v := in.vms.named(name)
+	if v == nil || v.state == deleting {
+		return fmt.Errorf("there is no virtual machine %s", name)
+	}
+	act(v)
+	return nil
+}

@@ -9,6 +9,25 @@ import (
 	"time"
 )
 
+// maintenance announces to VMs what Azure is about to do to them, and has it happen.
+type maintenance struct {
+	vms      *virtualMachines
+	fabric   *fabric
+	guests   *guests
+	sub      *subscription
+	clock    *clock
+	chance   *chance
+	eviction Distribution // from simulateEviction to the notice
+	log      *slog.Logger
+}
+
+func (mt *maintenance) routes() []route {
+	return []route{
+		azure("POST", computeIn+"virtualmachines/{vm}/simulateeviction", "VirtualMachines.SimulateEviction", deleteVM, mt.simulateEviction),
+		admin("GET", "vms/{vm}/scheduledevents", mt.adminScheduledEvents),
+	}
+}
+
 // scheduledEvent is what Azure announces to a machine before it does it.
 type scheduledEvent struct {
 	id, kind, status, source string
@@ -65,29 +84,29 @@ func noticeOr(notice, usual time.Duration) time.Duration {
 // spot machine) for a machine, found by its name in any resource group, and has it happen
 // after notice (at TimeScale 1; zero means Azure's least for the kind, negative none at
 // all), or sooner when the machine acknowledges it.
-func (s *Server) Announce(name, kind string, notice time.Duration) error {
+func (mt *maintenance) announce(name, kind string, notice time.Duration) error {
 	usual, known := leastNotice(kind)
 	if !known {
 		return fmt.Errorf("announcing %q to %s: there are Freeze, Reboot, Redeploy, Terminate and Preempt", kind, name)
 	}
 	if kind == preempt {
-		return s.Evict(name, notice)
+		return mt.evictNamed(name, notice)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.vmNamed(name)
+	mt.clock.Lock()
+	defer mt.clock.Unlock()
+	v := mt.vms.named(name)
 	if v == nil || v.power != running {
 		return fmt.Errorf("announcing %s to %s: no such machine is running", kind, name)
 	}
-	s.schedule(v, kind, noticeOr(notice, usual))
+	mt.schedule(v, kind, noticeOr(notice, usual))
 	return nil
 }
 
 // Withdraw takes back every event of a machine that has not started.
-func (s *Server) Withdraw(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.vmNamed(name)
+func (mt *maintenance) withdraw(name string) error {
+	mt.clock.Lock()
+	defer mt.clock.Unlock()
+	v := mt.vms.named(name)
 	if v == nil {
 		return fmt.Errorf("withdrawing the events of %s: there is no such virtual machine", name)
 	}
@@ -98,31 +117,22 @@ func (s *Server) Withdraw(name string) error {
 
 // schedule shows an event and puts what it announces on the agenda. Scheduling the same
 // kind twice changes nothing. Callers hold mu.
-func (s *Server) schedule(v *vm, kind string, notice time.Duration) {
-	if v.event(kind) != nil || s.vms[key(v.group, v.name)] != v || kind == preempt && evictable(v) != nil {
+func (mt *maintenance) schedule(v *vm, kind string, notice time.Duration) {
+	if v.event(kind) != nil || !mt.vms.has(v) || kind == preempt && evictable(v) != nil {
 		return
 	}
 	event := &scheduledEvent{
-		id: strings.ToUpper(s.chance.uuid()), kind: kind, status: scheduled, source: "Platform",
-		notBefore: time.Now().Add(s.scaled(notice)), lasts: -1, description: descriptionOf(kind),
+		id: strings.ToUpper(mt.chance.uuid()), kind: kind, status: scheduled, source: "Platform",
+		notBefore: time.Now().Add(mt.clock.scaled(notice)), lasts: -1, description: descriptionOf(kind),
 	}
 	if kind == freeze {
 		event.lasts = int(frozen.Seconds())
 	}
 	v.events = append(v.events, event)
 	v.incarnation++
-	s.log.Info("event announced", slog.String("vm", v.name), slog.String("kind", kind), slog.Time("notBefore", event.notBefore))
-	s.tellGuest(v, event)
-	s.afterScaled(notice, func() { s.begins(v, event) })
-}
-
-func (s *Server) tellGuest(v *vm, e *scheduledEvent) {
-	listener, listens := s.options.Guest.(Preempter)
-	if !listens || v.stopGuest == nil || e.kind != preempt {
-		return
-	}
-	name, notice := v.name, Preemption{EventID: e.id, NotBefore: e.notBefore}
-	s.guests.Go(func() { listener.Preempt(name, notice) })
+	mt.log.Info("event announced", slog.String("vm", v.name), slog.String("kind", kind), slog.Time("notBefore", event.notBefore))
+	mt.guests.preempt(v, event)
+	mt.clock.afterScaled(notice, func() { mt.begins(v, event) })
 }
 
 func descriptionOf(kind string) string {
@@ -140,41 +150,28 @@ func descriptionOf(kind string) string {
 }
 
 // begins has an event happen, if it is still on. Callers hold mu.
-func (s *Server) begins(v *vm, e *scheduledEvent) {
-	if e.status != scheduled || !slices.Contains(v.events, e) || s.vms[key(v.group, v.name)] != v {
+func (mt *maintenance) begins(v *vm, e *scheduledEvent) {
+	if e.status != scheduled || !slices.Contains(v.events, e) || !mt.vms.has(v) {
 		return
 	}
 	e.status = started
 	v.incarnation++
 	switch e.kind {
 	case preempt:
-		s.evict(v)
+		mt.evict(v)
 	case terminate:
-		s.beginDelete(v, ErrDeleted)
+		mt.fabric.beginDelete(v, ErrDeleted)
 	case freeze:
-		s.afterScaled(frozen, func() { v.over(e) })
+		mt.clock.afterScaled(frozen, func() { v.over(e) })
 	case reboot, redeploy:
-		s.restart(v, e)
+		mt.restart(v, e)
 	}
 }
 
 // restart ends what runs on the machine and boots it again.
-func (s *Server) restart(v *vm, e *scheduledEvent) {
-	s.log.Info("virtual machine restarts", slog.String("vm", v.name), slog.String("kind", e.kind))
-	s.restartAfter(v, restart, func() { v.over(e) })
-}
-
-// restartAfter has the machine's guest end and another begin, then after what has to be done.
-func (s *Server) restartAfter(v *vm, d time.Duration, then func()) {
-	v.endGuest(ErrRestarted)
-	v.power = starting
-	life := v.life
-	s.afterScaled(d, func() {
-		then()
-		if v.life == life {
-			s.boot(v)
-		}
-	})
+func (mt *maintenance) restart(v *vm, e *scheduledEvent) {
+	mt.log.Info("virtual machine restarts", slog.String("vm", v.name), slog.String("kind", e.kind))
+	mt.fabric.restartAfter(v, restart, func() { v.over(e) })
 }
 
 // event is the machine's of a kind, or nil.
@@ -215,30 +212,66 @@ func (e *scheduledEvent) view(vm string) any {
 }
 
 // adminScheduledEvents is the document without the metadata service's manners.
-func (s *Server) adminScheduledEvents(r *request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.vmNamed(r.params["vm"])
+func (mt *maintenance) adminScheduledEvents(r *request) (reply, error) {
+	mt.clock.Lock()
+	defer mt.clock.Unlock()
+	v := mt.vms.named(r.params["vm"])
 	if v == nil {
 		return reply{}, notFound("ResourceNotFound", "There is no virtual machine named %s.", r.params["vm"])
 	}
 	return ok(v.scheduledEvents())
 }
 
-func (s *Server) adminAnnounce(r *request) (reply, error) {
-	var e struct {
-		Kind string `json:"kind"`
-		// NoticeSeconds is at TimeScale 1: 0 means Azure's least, -1 none.
-		NoticeSeconds float64 `json:"noticeSeconds"`
+// Evict announces to a spot machine, found by its name in any resource group,
+// that it will be taken back, and takes it after notice (at TimeScale 1; zero
+// means the usual 30 seconds, negative no notice at all).
+func (mt *maintenance) evictNamed(name string, notice time.Duration) error {
+	mt.clock.Lock()
+	defer mt.clock.Unlock()
+	v := mt.vms.named(name)
+	if v == nil {
+		return fmt.Errorf("evicting %s: there is no such virtual machine", name)
 	}
-	return decodeThen(r, &e, func() error {
-		return s.Announce(r.params["vm"], e.Kind, time.Duration(e.NoticeSeconds*float64(time.Second)))
-	})
+	if err := evictable(v); err != nil {
+		return fmt.Errorf("evicting %s: %w", name, err)
+	}
+	mt.schedule(v, preempt, noticeOr(notice, preemptNotice))
+	return nil
 }
 
-func (s *Server) adminWithdraw(r *request) (reply, error) {
-	if err := s.Withdraw(r.params["vm"]); err != nil {
-		return reply{}, notFound("ResourceNotFound", "%v", err)
+// evict takes the machine back, by deletion or deallocation as its policy says.
+func (mt *maintenance) evict(v *vm) {
+	if evictable(v) != nil {
+		return
 	}
-	return done()
+	mt.log.Info("virtual machine evicted", slog.String("vm", v.name), slog.String("size", v.size.Name))
+	if strings.EqualFold(v.spec.Properties.EvictionPolicy, "Delete") {
+		mt.fabric.beginDelete(v, ErrEvicted)
+		return
+	}
+	mt.fabric.beginDeallocate(v, ErrEvicted)
+}
+
+func (mt *maintenance) simulateEviction(r *request) (reply, error) {
+	mt.clock.Lock()
+	defer mt.clock.Unlock()
+	v, err := find(mt.sub, r, mt.vms.byKey, vmKind, "vm")
+	if err != nil {
+		return reply{}, err
+	}
+	if err := evictable(v); err != nil {
+		return reply{}, err
+	}
+	mt.clock.later(mt.eviction, func() { mt.schedule(v, preempt, preemptNotice) })
+	return reply{status: http.StatusNoContent}, nil
+}
+
+func evictable(v *vm) error {
+	if !v.spec.isSpot() {
+		return conflict("OperationNotAllowed", "Simulating an eviction is possible only for Azure Spot virtual machines; '%s' is not one.", v.name)
+	}
+	if v.state == deleting || v.power == deallocated || v.power == deallocating {
+		return conflict("OperationNotAllowed", "The virtual machine '%s' is stopped or being deleted and cannot be evicted.", v.name)
+	}
+	return nil
 }

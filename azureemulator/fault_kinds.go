@@ -1,18 +1,13 @@
 package azureemulator
 
 import (
-	"errors"
-	"fmt"
-	"maps"
-	"math/rand/v2"
 	"net/http"
-	"slices"
 	"time"
 )
 
 // quirkFault has the next ones do what they should not.
 func quirkFault(surface, name string) FaultKind {
-	return FaultKind{Name: name, Surface: surface, inject: func(s *Server, n Named) error { s.addQuirk(name, n.Times, n.Seed); return nil }}
+	return FaultKind{Name: name, Surface: surface, inject: func(in *injector, n Named) error { in.quirks.add(name, n.Times, n.Seed); return nil }}
 }
 
 func asyncFaults() []FaultKind {
@@ -45,84 +40,37 @@ func computeFaults() []FaultKind {
 		requestFault(of, "PolicyDenied", http.MethodPut, machinePath, Fault{Status: http.StatusForbidden, Code: "RequestDisallowedByPolicy"}),
 	}
 	for _, mode := range []string{SkuNotAvailable, SkuNotAvailableAsync, ZonalAllocationFailed, AllocationFailed, OverconstrainedZonalAllocationRequest, OverconstrainedAllocationRequest} {
-		list = append(list, FaultKind{Name: mode, Surface: of, Target: ofSize, inject: func(s *Server, n Named) error {
-			return s.AddStockout(Stockout{Size: n.Target, Mode: mode, Times: timesOf(n.Times), Seed: n.Seed})
+		list = append(list, FaultKind{Name: mode, Surface: of, Target: ofSize, inject: func(in *injector, n Named) error {
+			return in.stock.add(Stockout{Size: n.Target, Mode: mode, Times: timesOf(n.Times), Seed: n.Seed})
 		}})
 	}
-	list = append(list, quirkFault(of, nicOrphaned), FaultKind{Name: "CapacityFlaps", Surface: of, Target: ofSize, inject: func(s *Server, n Named) error {
-		return s.AddStockout(Stockout{Size: n.Target, Mode: SkuNotAvailable, Times: timesOf(n.Times), Seed: n.Seed, EverySeconds: 20})
+	list = append(list, quirkFault(of, nicOrphaned), FaultKind{Name: "CapacityFlaps", Surface: of, Target: ofSize, inject: func(in *injector, n Named) error {
+		return in.stock.add(Stockout{Size: n.Target, Mode: SkuNotAvailable, Times: timesOf(n.Times), Seed: n.Seed, EverySeconds: 20})
 	}})
-	one := func(name string, act func(*Server, string) error) {
-		list = append(list, FaultKind{Name: name, Surface: of, Target: ofMachine, inject: func(s *Server, n Named) error { return s.strikeMachines(n, act) }})
+	one := func(name string, act func(*injector, string) error) {
+		list = append(list, FaultKind{Name: name, Surface: of, Target: ofMachine, inject: func(in *injector, n Named) error { return in.strikeMachines(n, act) }})
 	}
-	one("Evicted30s", func(s *Server, vm string) error { return s.Evict(vm, 30*time.Second) })
-	one("Evicted10s", func(s *Server, vm string) error { return s.Evict(vm, 10*time.Second) })
-	one("EvictedAtOnce", func(s *Server, vm string) error { return s.Evict(vm, -1) })
+	one("Evicted30s", func(in *injector, vm string) error { return in.events.evictNamed(vm, 30*time.Second) })
+	one("Evicted10s", func(in *injector, vm string) error { return in.events.evictNamed(vm, 10*time.Second) })
+	one("EvictedAtOnce", func(in *injector, vm string) error { return in.events.evictNamed(vm, -1) })
 	for _, kind := range []string{freeze, reboot, redeploy, terminate} {
-		one(kind, func(s *Server, vm string) error { return s.Announce(vm, kind, 0) })
+		one(kind, func(in *injector, vm string) error { return in.events.announce(vm, kind, 0) })
 	}
-	one("HostFailed", func(s *Server, name string) error {
-		return s.outOfBand(name, func(v *vm) {
+	one("HostFailed", func(in *injector, name string) error {
+		return in.outOfBand(name, func(v *vm) {
 			if v.power == running {
-				s.restart(v, &scheduledEvent{kind: "HostFailed"}) // which nobody announces
+				in.events.restart(v, &scheduledEvent{kind: "HostFailed"}) // which nobody announces
 			}
 		})
 	})
-	one("Deallocated", func(s *Server, name string) error {
-		return s.outOfBand(name, func(v *vm) { s.beginDeallocate(v, ErrDeallocated) })
+	one("Deallocated", func(in *injector, name string) error {
+		return in.outOfBand(name, func(v *vm) { in.fabric.beginDeallocate(v, ErrDeallocated) })
 	})
-	one("Resized", (*Server).Resize)
-	one("Deleted", func(s *Server, name string) error {
-		return s.outOfBand(name, func(v *vm) { s.beginDelete(v, ErrDeleted) })
+	one("Resized", func(in *injector, name string) error { return in.compute.resize(name) })
+	one("Deleted", func(in *injector, name string) error {
+		return in.outOfBand(name, func(v *vm) { in.fabric.beginDelete(v, ErrDeleted) })
 	})
 	return list
-}
-
-// strikeMachines has something happen to the machine that is named, or to some that the seed
-// chooses.
-func (s *Server) strikeMachines(n Named, act func(*Server, string) error) error {
-	if n.Target != "" {
-		return act(s, n.Target)
-	}
-	names := s.runningMachines()
-	rand.New(rand.NewPCG(n.Seed, 0)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	struck, wanted := 0, max(n.Times, 1)
-	if n.Times < 0 {
-		wanted = len(names)
-	}
-	for _, name := range names {
-		if struck < wanted && act(s, name) == nil { // what cannot be done to one may be done to the next
-			struck++
-		}
-	}
-	if struck == 0 {
-		return errors.New("there is no machine that it could strike")
-	}
-	return nil
-}
-
-// runningMachines are the names of those that run, apart from the system pool's, in order.
-func (s *Server) runningMachines() (names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, k := range slices.Sorted(maps.Keys(s.vms)) {
-		if v := s.vms[k]; v.power == running && v.state != deleting && !v.hosted {
-			names = append(names, v.name)
-		}
-	}
-	return names
-}
-
-// outOfBand does to a machine what somebody else does.
-func (s *Server) outOfBand(name string, act func(*vm)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.vmNamed(name)
-	if v == nil || v.state == deleting {
-		return fmt.Errorf("there is no virtual machine %s", name)
-	}
-	act(v)
-	return nil
 }
 
 func networkFaults() []FaultKind {
@@ -151,7 +99,7 @@ func catalogueFaults() []FaultKind {
 		requestFault(of, "NoSizes", http.MethodGet, skus, Fault{}, changes(listCut(0))),
 		requestFault(of, "HalfTheSizes", http.MethodGet, skus, Fault{}, changes(listCut(0.5))),
 		requestFault(of, "SizesAdded", http.MethodGet, skus, Fault{}, changes(withMoreSizes)),
-		momentFault(of, "SizeRetired", ofSize, (*Server).retire),
+		momentFault(of, "SizeRetired", ofSize, func(in *injector, n Named) { in.sizes.retire(n.Target) }),
 		requestFault(of, "SizesUnavailable", http.MethodGet, skus, Fault{Status: http.StatusServiceUnavailable}),
 		requestFault(of, "SizesRestricted", http.MethodGet, skus, Fault{}, changes(everySecondRestricted)),
 		requestFault(of, "QuotaWithoutLimits", http.MethodGet, "/usages$", Fault{}, changes(withoutLimits)),
@@ -175,8 +123,8 @@ func catalogueFaults() []FaultKind {
 func identityFaults() []FaultKind {
 	const of = "identity"
 	return []FaultKind{
-		momentFault(of, "TokensRevoked", "", func(s *Server, _ Named) { s.RevokeTokens() }),
-		momentFault(of, "TokensExpired", "", func(s *Server, _ Named) { s.ExpireTokens() }),
+		momentFault(of, "TokensRevoked", "", func(in *injector, _ Named) { in.identity.revoke() }),
+		momentFault(of, "TokensExpired", "", func(in *injector, _ Named) { in.identity.expire() }),
 		requestFault(of, "Unauthorized", "", anyPath, Fault{Status: http.StatusUnauthorized, Code: "ExpiredAuthenticationToken"}),
 		requestFault(of, "Forbidden", "", anyPath, Fault{Status: http.StatusForbidden, Code: "AuthorizationFailed"}),
 		requestFault(of, "RoleRemoved", "PUT|DELETE|PATCH|POST", anyPath, Fault{Status: http.StatusForbidden, Code: "AuthorizationFailed"}),

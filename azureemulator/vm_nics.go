@@ -8,7 +8,7 @@ import (
 
 // checkInterfaces refuses a machine without interfaces, with ones that are
 // missing, bound or reserved, or with more than its size can have.
-func (s *Server) checkInterfaces(v *vm) error {
+func (ni *interfaces) checkVM(v *vm) error {
 	n := v.spec.Properties.NetworkProfile
 	count := len(n.Interfaces) + len(n.Configurations)
 	switch {
@@ -22,21 +22,21 @@ func (s *Server) checkInterfaces(v *vm) error {
 		return badRequest("NetworkInterfaceCountExceeded", "The number of network interfaces for virtual machine %s exceeds the maximum allowed for the virtual machine size %s. The number of network interfaces is %d and the maximum allowed is %d.", v.name, v.size.Name, count, v.size.MaxNICs)
 	}
 	for _, reference := range n.Interfaces {
-		if err := s.checkReference(v, reference); err != nil {
+		if err := ni.checkReference(v, reference); err != nil {
 			return err
 		}
 	}
 	for _, c := range n.Configurations {
-		if err := s.checkInline(v, c); err != nil {
+		if err := ni.checkInline(v, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Server) checkReference(v *vm, reference nicReference) error {
+func (ni *interfaces) checkReference(v *vm, reference nicReference) error {
 	k, isNIC := keyOfID(reference.ID, nicKind)
-	n := s.nics[k]
+	n := ni.byKey[k]
 	if !isNIC || n == nil || n.state == "Deleting" {
 		return invalidReference(reference.ID, v.id)
 	}
@@ -49,14 +49,14 @@ func (s *Server) checkReference(v *vm, reference nicReference) error {
 	return checkAcceleration(v, n.accelerated)
 }
 
-func (s *Server) checkInline(v *vm, c nicInline) error {
+func (ni *interfaces) checkInline(v *vm, c nicInline) error {
 	if c.Name == "" {
 		return invalidParameter("networkInterfaceConfigurations.name", "Required parameter 'networkInterfaceConfigurations.name' is missing (null).")
 	}
 	if err := checkAcceleration(v, c.Properties.Accelerated); err != nil {
 		return err
 	}
-	return s.checkNIC(s.inlineID(v, c), c.nicSpec)
+	return ni.check(ni.inlineID(v, c), c.nicSpec)
 }
 
 func checkAcceleration(v *vm, accelerated bool) error {
@@ -69,16 +69,16 @@ func checkAcceleration(v *vm, accelerated bool) error {
 // attachNICs binds the interfaces asked for and makes those described inline.
 // checkInterfaces has been passed; only addresses for several inline interfaces
 // together can still be missing, and then none is made.
-func (s *Server) attachNICs(v *vm) error {
+func (ni *interfaces) attachTo(v *vm) error {
 	p := v.spec.Properties.NetworkProfile
 	for _, reference := range p.Interfaces {
 		k, _ := keyOfID(reference.ID, nicKind)
-		v.attach(s.nics[k], reference.Properties.Primary, reference.Properties.DeleteOption)
+		v.attach(ni.byKey[k], reference.Properties.Primary, reference.Properties.DeleteOption)
 	}
 	for _, c := range p.Configurations {
-		n, err := s.addNIC(s.inlineID(v, c), s.inlineName(v, c), v.group, c.nicSpec)
+		n, err := ni.add(ni.inlineID(v, c), ni.inlineName(v, c), v.group, c.nicSpec)
 		if err != nil {
-			s.discardNICs(v)
+			ni.discard(v)
 			return err
 		}
 		v.attach(n, c.Properties.Primary, c.Properties.DeleteOption)
@@ -95,9 +95,9 @@ func (v *vm) attach(n *nic, primary *bool, deleteOption string) {
 	v.nics = append(v.nics, attachedNIC{nic: n, primary: isPrimary, cascade: strings.EqualFold(deleteOption, "Delete")})
 }
 
-func (s *Server) discardNICs(v *vm) {
+func (ni *interfaces) discard(v *vm) {
 	for _, a := range v.nics {
-		s.removeNIC(a.nic)
+		ni.remove(a.nic)
 	}
 	v.nics = nil
 }
@@ -105,34 +105,34 @@ func (s *Server) discardNICs(v *vm) {
 // inlineName is the name Azure gives an interface described inline: that of the
 // configuration and a suffix that belongs to the machine. Clients must read it
 // from the machine, as from Azure.
-func (s *Server) inlineName(v *vm, c nicInline) string { return c.Name + "-" + v.vmID[:8] }
+func (ni *interfaces) inlineName(v *vm, c nicInline) string { return c.Name + "-" + v.vmID[:8] }
 
-func (s *Server) inlineID(v *vm, c nicInline) string {
-	return s.resourceID(v.group, "Microsoft.Network", "networkInterfaces", s.inlineName(v, c))
+func (ni *interfaces) inlineID(v *vm, c nicInline) string {
+	return ni.sub.resourceID(v.group, "Microsoft.Network", "networkInterfaces", ni.inlineName(v, c))
 }
 
 // reserveNICs keeps the interfaces of a machine that could not be had for it.
-func (s *Server) reserveNICs(v *vm) {
+func (ni *interfaces) reserveNamed(v *vm) {
 	for _, reference := range v.spec.Properties.NetworkProfile.Interfaces {
-		if k, _ := keyOfID(reference.ID, nicKind); s.nics[k] != nil {
-			s.reserve(s.nics[k], v.id)
+		if k, _ := keyOfID(reference.ID, nicKind); ni.byKey[k] != nil {
+			ni.reserve(ni.byKey[k], v.id)
 		}
 	}
 }
 
-func (s *Server) reserve(n *nic, vm string) {
-	n.vm, n.reservedFor, n.reservedTo = "", vm, time.Now().Add(s.scaled(reservation))
+func (ni *interfaces) reserve(n *nic, vm string) {
+	n.vm, n.reservedFor, n.reservedTo = "", vm, time.Now().Add(ni.clock.scaled(reservation))
 }
 
 // releaseNICs removes the interfaces of a machine that is gone, or sets them
 // free; after a failed creation they stay reserved for its name for a while.
-func (s *Server) releaseNICs(v *vm) {
+func (ni *interfaces) release(v *vm) {
 	for _, a := range v.nics {
 		switch {
 		case a.cascade:
-			s.removeNIC(a.nic)
+			ni.remove(a.nic)
 		case v.power == "":
-			s.reserve(a.nic, v.id)
+			ni.reserve(a.nic, v.id)
 		default:
 			a.nic.vm = ""
 		}
@@ -141,9 +141,9 @@ func (s *Server) releaseNICs(v *vm) {
 
 // orphanNICs fails a creation when its interfaces are made already. They are kept for the
 // machine for a while, and nobody else takes care of them.
-func (s *Server) orphanNICs(v *vm) error {
+func (ni *interfaces) orphan(v *vm) error {
 	for _, a := range v.nics {
-		s.reserve(a.nic, v.id)
+		ni.reserve(a.nic, v.id)
 	}
 	return refuse(http.StatusInternalServerError, "InternalExecutionError", "An internal execution error occurred. Please retry later.")
 }

@@ -32,21 +32,27 @@ type quirk struct {
 	luck luck
 }
 
-func (s *Server) addQuirk(name string, times int, seed uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.quirks == nil {
-		s.quirks = map[string]*quirk{}
+// quirks are those that show.
+type quirks struct {
+	byName map[string]*quirk
+	clock  *clock
+}
+
+func (qs *quirks) add(name string, times int, seed uint64) {
+	qs.clock.Lock()
+	defer qs.clock.Unlock()
+	if qs.byName == nil {
+		qs.byName = map[string]*quirk{}
 	}
 	if times == 0 {
 		times = 1
 	}
-	s.quirks[name] = &quirk{times, luck{seed: seed}}
+	qs.byName[name] = &quirk{times, luck{seed: seed}}
 }
 
 // quirk spends one of a quirk's times. Callers hold mu.
-func (s *Server) quirk(name string) bool {
-	q := s.quirks[name]
+func (qs *quirks) shows(name string) bool {
+	q := qs.byName[name]
 	if q == nil || q.left == 0 || q.luck.passes() {
 		return false
 	}

@@ -76,13 +76,3 @@ func outdated(w *answerWriter) {
 	yesterday := time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)
 	editRows(w, func(_ int, row map[string]any) { row["effectiveEndDate"] = yesterday })
 }
-
-// retire takes sizes off sale: they are listed no more, and cannot be bought. Machines of them
-// go on, and ClearFaults offers them again, which a client sees as sizes that are new.
-func (s *Server) retire(n Named) {
-	pattern := n.Target
-	setString(&pattern, "*")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.retired = append(s.retired, pattern)
-}

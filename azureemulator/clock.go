@@ -7,9 +7,59 @@ import (
 	"time"
 )
 
-// agenda is everything that will happen by itself: the end of operations, the
-// end of boots, evictions. One goroutine carries it out in order of time, so
-// that closing the server ends it all at once.
+// clock is the emulator's time: its pace, and what happens later. Its lock guards every
+// resource: handlers hold it while they read and write them, and so does all that happens later.
+type clock struct {
+	sync.Mutex
+	scale  float64
+	chance *chance
+	agenda *agenda
+}
+
+func newClock(scale float64, c *chance) *clock {
+	return &clock{scale: scale, chance: c, agenda: newAgenda()}
+}
+
+// SetTimeScale changes the pace of what begins from now on.
+func (c *clock) setScale(scale float64) error {
+	if err := validScale(scale); err != nil {
+		return err
+	}
+	c.Lock()
+	defer c.Unlock()
+	c.scale = scale
+	return nil
+}
+
+// pace is scaled for callers that do not hold the lock.
+func (c *clock) pace(d time.Duration) time.Duration {
+	c.Lock()
+	defer c.Unlock()
+	return c.scaled(d)
+}
+
+// scaled is a delay of the real Azure at the emulator's pace. Callers hold the lock.
+func (c *clock) scaled(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * c.scale)
+}
+
+// later draws a delay and calls act, with the lock held, when it is over. Callers hold the lock.
+func (c *clock) later(d Distribution, act func()) {
+	c.afterScaled(c.chance.draw(d), act)
+}
+
+// afterScaled calls act, with the lock held, after a delay of the real Azure.
+func (c *clock) afterScaled(d time.Duration, act func()) {
+	c.agenda.after(c.scaled(d), func() {
+		c.Lock()
+		defer c.Unlock()
+		act()
+	})
+}
+
+// agenda is everything that will happen by itself: the end of operations, the end of boots,
+// evictions. One goroutine carries it out in order of time, so that closing the server ends it
+// all at once.
 type agenda struct {
 	mu     sync.Mutex
 	events eventHeap

@@ -1,0 +1,227 @@
+package azureemulator
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// inventory sees everything that exists at once.
+type inventory struct {
+	vms       *virtualMachines
+	nics      *interfaces
+	disks     *disks
+	networks  *virtualNetworks
+	machines  *aksMachines
+	quota     *quota
+	ops       *operations
+	stock     *stock
+	faults    *faults
+	throttles *throttles
+	ledger    *ledger
+	clock     *clock
+}
+
+// CheckInvariants returns what is wrong with the emulator's own books, all of
+// it, or nil: quota in use is the sum over machines, interfaces and disks point
+// at machines that point back, and no address is used twice. It holds at every
+// moment, whatever clients do.
+func (in *inventory) check() error {
+	in.clock.Lock()
+	defer in.clock.Unlock()
+	return errors.Join(in.checkUse(), in.checkNICBonds(), in.checkDiskBonds(), in.checkMachineBonds(), in.checkAddresses())
+}
+
+func (in *inventory) checkUse() error {
+	actual := quota{used: map[string]int{}}
+	for _, v := range in.vms.byKey {
+		actual.take(claims(v.size, v.spec.isSpot()))
+	}
+	var errs []error
+	for k, name := range in.quota.names {
+		if in.quota.used[k] != actual.used[k] {
+			errs = append(errs, fmt.Errorf("quota %s says %d in use, the machines use %d", name, in.quota.used[k], actual.used[k]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (in *inventory) checkNICBonds() error {
+	var errs []error
+	bound := map[*nic]string{}
+	for _, v := range in.vms.byKey {
+		for _, a := range v.nics {
+			bound[a.nic] = v.id
+			if in.nics.byKey[key(a.nic.group, a.nic.name)] != a.nic {
+				errs = append(errs, fmt.Errorf("machine %s has the interface %s, which does not exist", v.name, a.nic.name))
+			}
+		}
+	}
+	for _, n := range in.nics.byKey {
+		if n.vm != bound[n] {
+			errs = append(errs, fmt.Errorf("interface %s says it is bound to %q; it is bound to %q", n.name, n.vm, bound[n]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (in *inventory) checkDiskBonds() error {
+	var errs []error
+	attached := map[*disk]string{}
+	for _, v := range in.vms.byKey {
+		if v.osDisk == nil {
+			continue
+		}
+		attached[v.osDisk] = v.id
+		if in.disks.byKey[key(v.osDisk.group, v.osDisk.name)] != v.osDisk {
+			errs = append(errs, fmt.Errorf("machine %s has the disk %s, which does not exist", v.name, v.osDisk.name))
+		}
+	}
+	for _, d := range in.disks.byKey {
+		if d.vm != attached[d] {
+			errs = append(errs, fmt.Errorf("disk %s says it is attached to %q; it is attached to %q", d.name, d.vm, attached[d]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (in *inventory) checkMachineBonds() error {
+	var errs []error
+	for _, m := range in.machines.byKey {
+		if m.vm != nil && (m.vm.machine != m || in.vms.byKey[key(m.vm.group, m.vm.name)] != m.vm) {
+			errs = append(errs, fmt.Errorf("machine %s of pool %s has %s behind it, which is not its own or does not exist", m.name, m.pool.name, m.vm.name))
+		}
+	}
+	for _, v := range in.vms.byKey {
+		if m := v.machine; m != nil && in.machines.byKey[machineKey(m.pool.name, m.name)] != m {
+			errs = append(errs, fmt.Errorf("virtual machine %s belongs to a machine that AKS does not know", v.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (in *inventory) checkAddresses() error {
+	var errs []error
+	held := map[*subnet]map[netip.Addr]string{}
+	for _, n := range in.nics.byKey {
+		for _, c := range n.configs {
+			if held[c.subnet] == nil {
+				held[c.subnet] = map[netip.Addr]string{}
+			}
+			if other := held[c.subnet][c.address]; other != "" {
+				errs = append(errs, fmt.Errorf("address %s belongs to %s and to %s", c.address, other, n.configID(c)))
+			}
+			held[c.subnet][c.address] = n.configID(c)
+		}
+	}
+	for _, v := range in.networks.byKey {
+		for _, n := range v.subnets {
+			errs = append(errs, n.check(held[n]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// check compares the subnet's book with the addresses interfaces hold.
+func (n *subnet) check(held map[netip.Addr]string) error {
+	var errs []error
+	for address, owner := range n.owners {
+		if n.lingering[address] {
+			owner = "" // nobody's, and nobody may have it
+		}
+		if !strings.EqualFold(held[address], owner) {
+			errs = append(errs, fmt.Errorf("subnet %s has given %s to %s, held by %q", n.name, address, owner, held[address]))
+		}
+		if !n.prefix.Contains(address) && !n.six.Contains(address) {
+			errs = append(errs, fmt.Errorf("subnet %s has given away %s, outside %s", n.name, address, n.prefix))
+		}
+	}
+	if len(held) > len(n.owners) {
+		errs = append(errs, fmt.Errorf("subnet %s has given away %d addresses; %d are held", n.name, len(n.owners), len(held)))
+	}
+	return errors.Join(errs...)
+}
+
+// State is all that can be seen at once of the emulator, as GET
+// /_emulator/state shows it.
+type State struct {
+	VMs        []VMState      `json:"vms"`
+	Machines   []MachineState `json:"machines"` // of agent pools
+	NICs       []NICState     `json:"nics"`
+	Disks      []string       `json:"disks"`
+	Usages     []Usage        `json:"usages"` // those in use
+	Stockouts  []Stockout     `json:"stockouts"`
+	Faults     []Fault        `json:"faults"`
+	Ledger     Ledger         `json:"ledger"`
+	TimeScale  float64        `json:"timeScale"`
+	Throttling bool           `json:"throttling"`
+	// Operations counts those still in progress.
+	Operations int `json:"operations"`
+}
+
+// State describes everything that exists, ordered by name.
+func (in *inventory) state() State {
+	state := State{Stockouts: in.stock.list(), Faults: in.faults.list(), Ledger: in.ledger.now(), Disks: []string{}, VMs: []VMState{}, NICs: []NICState{}}
+	in.clock.Lock()
+	defer in.clock.Unlock()
+	state.TimeScale, state.Throttling = in.clock.scale, in.throttles.enforced
+	state.Operations = len(in.ops.byID) - len(in.ops.finished)
+	for _, k := range slices.Sorted(maps.Keys(in.vms.byKey)) {
+		state.VMs = append(state.VMs, in.vmState(in.vms.byKey[k]))
+	}
+	state.Machines = in.machines.states()
+	for _, k := range slices.Sorted(maps.Keys(in.nics.byKey)) {
+		n := in.nics.byKey[k]
+		state.NICs = append(state.NICs, NICState{Name: n.name, VM: n.vm, IP: n.address()})
+	}
+	for _, k := range slices.Sorted(maps.Keys(in.disks.byKey)) {
+		state.Disks = append(state.Disks, in.disks.byKey[k].name)
+	}
+	for _, u := range in.quota.usages() {
+		if u.Current != 0 {
+			state.Usages = append(state.Usages, u)
+		}
+	}
+	return state
+}
+
+func (in *inventory) vmState(v *vm) VMState {
+	state := VMState{
+		Name: v.name, ResourceGroup: v.group, Size: v.size.Name, Zone: v.spec.zone(), Priority: v.spec.priority(),
+		Provisioning: v.state, Power: v.power, PrivateIP: v.address(), Created: v.created, Tags: maps.Clone(v.tags),
+	}
+	if v.failure != nil {
+		state.Failure = v.failure.Code
+	}
+	if e := v.event(preempt); e != nil {
+		state.Preempt = &e.notBefore
+	}
+	return state
+}
+
+// VMState is a virtual machine in a State.
+type VMState struct {
+	Name          string            `json:"name"`
+	ResourceGroup string            `json:"resourceGroup"`
+	Size          string            `json:"size"`
+	Zone          string            `json:"zone,omitempty"`
+	Priority      string            `json:"priority"`
+	Provisioning  string            `json:"provisioningState"`
+	Power         string            `json:"powerState,omitempty"`
+	Failure       string            `json:"failure,omitempty"`
+	PrivateIP     string            `json:"privateIP"`
+	Created       time.Time         `json:"created"`
+	Preempt       *time.Time        `json:"preempt,omitempty"`
+	Tags          map[string]string `json:"tags,omitempty"`
+}
+
+// NICState is a network interface in a State. VM is empty for a free one.
+type NICState struct {
+	Name string `json:"name"`
+	VM   string `json:"vm,omitempty"`
+	IP   string `json:"ip"`
+}
