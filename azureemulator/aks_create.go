@@ -21,14 +21,14 @@ const batchLimit = 50
 // machineName is what AKS takes for one.
 var machineName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,33}[a-z0-9])?$`)
 
-// aMachine is one entry of the header BatchPutMachine.
-type aMachine struct {
+// batchMachine is one entry of the header BatchPutMachine.
+type batchMachine struct {
 	Name  string            `json:"machineName"`
 	Zones []string          `json:"zones"`
 	Tags  map[string]string `json:"tags"`
 }
 
-// putMachine makes the machine it names, or all those of the header BatchPutMachine from
+// put makes the machine it names, or all those of the header BatchPutMachine from
 // the one body.
 func (am *aksMachines) put(r *request) (reply, error) {
 	var body struct {
@@ -57,7 +57,7 @@ func (am *aksMachines) put(r *request) (reply, error) {
 	if header := r.http.Header.Get("BatchPutMachine"); header != "" {
 		return am.putBatch(r, p, header, body.Properties)
 	}
-	one := aMachine{Name: r.params["machine"], Zones: body.Zones, Tags: spec.Tags}
+	one := batchMachine{Name: r.params["machine"], Zones: body.Zones, Tags: spec.Tags}
 	if m := am.byKey[machineKey(p.name, one.Name)]; m != nil {
 		return am.putAgain(m, one, body.Properties)
 	}
@@ -91,7 +91,7 @@ func (am *aksMachines) checkMatch(r *request, p *agentPool) error {
 }
 
 // checkMachine refuses one machine of perhaps many.
-func (am *aksMachines) checkMachine(one aMachine, spec machineSpec) *ErrorDetail {
+func (am *aksMachines) checkMachine(one batchMachine, spec machineSpec) *ErrorDetail {
 	refuse := func(format string, args ...any) *ErrorDetail {
 		return &ErrorDetail{Code: "InvalidParameter", Message: fmt.Sprintf(format, args...), Target: one.Name}
 	}
@@ -111,11 +111,11 @@ func (am *aksMachines) checkMachine(one aMachine, spec machineSpec) *ErrorDetail
 	return nil
 }
 
-// putMachines makes the machines of a batch. Those that are refused keep no other from
+// putBatch makes the machines of a batch. Those that are refused keep no other from
 // being made.
 func (am *aksMachines) putBatch(r *request, p *agentPool, header string, properties map[string]any) (reply, error) {
 	var batch struct {
-		Machines []aMachine `json:"batchMachines"`
+		Machines []batchMachine `json:"batchMachines"`
 	}
 	if err := json.Unmarshal([]byte(header), &batch); err != nil {
 		return reply{}, invalidContent(err)
@@ -151,8 +151,8 @@ func (am *aksMachines) putBatch(r *request, p *agentPool, header string, propert
 	return am.created(first)
 }
 
-// putMachineAgain answers a PUT on a machine that exists: only tags may change.
-func (am *aksMachines) putAgain(m *aksMachine, one aMachine, properties map[string]any) (reply, error) {
+// putAgain answers a PUT on a machine that exists: only tags may change.
+func (am *aksMachines) putAgain(m *aksMachine, one batchMachine, properties map[string]any) (reply, error) {
 	if m.leaving {
 		return reply{}, flat(conflict("Conflict", "The machine %s is being deleted.", m.name))
 	}
@@ -190,8 +190,8 @@ func (am *aksMachines) created(m *aksMachine) (reply, error) {
 	return answer(http.StatusCreated, header, m.view())
 }
 
-// addMachine accepts a machine. What AKS makes of it shows later.
-func (am *aksMachines) add(p *agentPool, one aMachine, node *NodeProfile, properties map[string]any) *aksMachine {
+// add accepts a machine. What AKS makes of it shows later.
+func (am *aksMachines) add(p *agentPool, one batchMachine, node *NodeProfile, properties map[string]any) *aksMachine {
 	m := &aksMachine{
 		common: am.sub.newCommon(p.id+"/machines/"+one.Name, one.Name, p.group), pool: p, zones: one.Zones, document: properties, node: node,
 		at: am.ops.begin(aksSpace, aksPace),
@@ -203,7 +203,7 @@ func (am *aksMachines) add(p *agentPool, one aMachine, node *NodeProfile, proper
 	return m
 }
 
-// buildMachine has Compute make the virtual machine. What Compute refuses is the
+// build has Compute make the virtual machine. What Compute refuses is the
 // machine's failure: its request was accepted long ago.
 func (am *aksMachines) build(m *aksMachine) {
 	if m.leaving {
@@ -221,7 +221,7 @@ func (am *aksMachines) build(m *aksMachine) {
 
 // request asks Compute for the VM of m.
 func (am *aksMachines) request(m *aksMachine) (*vm, error) {
-	name, w, err := am.wishFor(m)
+	name, w, err := am.vmRequestFor(m)
 	if err != nil {
 		return nil, err
 	}
@@ -231,15 +231,15 @@ func (am *aksMachines) request(m *aksMachine) (*vm, error) {
 	return am.compute.create(am.sub.nodeGroup, name, w)
 }
 
-// settleMachine ends the operation of the machine behind v, which has just come to be or failed.
+// vmSettled ends the operation of the machine behind v, which has just come to be or failed.
 func (am *aksMachines) vmSettled(v *vm) {
 	if v.machine != nil {
 		am.ops.finish(v.machine.at, v.failure)
 	}
 }
 
-// machineWish is what AKS asks Compute for.
-func (am *aksMachines) wishFor(m *aksMachine) (name string, w wish, err error) {
+// vmRequestFor is what AKS asks Compute for.
+func (am *aksMachines) vmRequestFor(m *aksMachine) (name string, w vmRequest, err error) {
 	spec, err := readMachineSpec(m.document)
 	if err != nil {
 		return "", w, err
@@ -250,7 +250,7 @@ func (am *aksMachines) wishFor(m *aksMachine) (name string, w wish, err error) {
 	if err != nil {
 		return "", w, fmt.Errorf("describing %s: %w", name, err)
 	}
-	w, err = readWish(body)
+	w, err = readVMRequest(body)
 	return name, w, err
 }
 

@@ -67,7 +67,7 @@ func (am *aksMachines) remove(m *aksMachine) {
 	am.log.Info("machine gone", slog.String("machine", m.name), slog.String("pool", m.pool.name))
 }
 
-// bereave tells the machine of a virtual machine that is gone. One that was not to go
+// vmGone tells the machine of a virtual machine that is gone. One that was not to go
 // remains, with nothing behind it.
 func (am *aksMachines) vmGone(v *vm) {
 	m := v.machine

@@ -10,7 +10,7 @@ import (
 )
 
 // aksMachine is a machine of an agent pool: what AKS keeps of a virtual machine that it
-// makes and unmakes for its clients. The server's mutex guards it.
+// makes and unmakes for its clients. The clock's lock guards it.
 type aksMachine struct {
 	common
 	pool     *agentPool
@@ -177,7 +177,7 @@ func provisioningError(e *Error) any {
 
 func machineKey(pool, name string) string { return strings.ToLower(pool) + "/" + strings.ToLower(name) }
 
-// machineOf finds the request's machine. Callers hold mu.
+// machineOf finds the request's machine. Callers hold the lock.
 func (am *aksMachines) machineOf(r *request) (*aksMachine, error) {
 	p, err := am.pools.poolOf(r)
 	if err != nil {
@@ -209,7 +209,7 @@ func (am *aksMachines) list(r *request) (reply, error) {
 	return listUnder(am.sub, r, machineKey(p.name, ""), am.byKey, func(m *aksMachine) (json.RawMessage, error) { return json.Marshal(m.view()) })
 }
 
-// DriftMachine has AKS say that a machine would be made anew, and why; an empty reason
+// drift has AKS say that a machine would be made anew, and why; an empty reason
 // takes that back.
 func (am *aksMachines) drift(name, reason string) error {
 	am.clock.Lock()
@@ -223,7 +223,7 @@ func (am *aksMachines) drift(name, reason string) error {
 	return fmt.Errorf("there is no machine %q", name)
 }
 
-// ForgetMachine has AKS lose a machine from its books. The virtual machine stays.
+// forget has AKS lose a machine from its books. The virtual machine stays.
 func (am *aksMachines) forget(name string) error {
 	am.clock.Lock()
 	defer am.clock.Unlock()
@@ -246,7 +246,7 @@ type MachineState struct {
 	Tags         map[string]string `json:"tags,omitempty"`
 }
 
-// machineStates describes them in order of pool and name. Callers hold mu.
+// states describes them in order of pool and name. Callers hold the lock.
 func (am *aksMachines) states() []MachineState {
 	states := []MachineState{}
 	for _, k := range slices.Sorted(maps.Keys(am.byKey)) {

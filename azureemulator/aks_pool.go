@@ -37,7 +37,7 @@ func (ap *agentPools) routes() []route {
 
 const modeMachines = "Machines"
 
-// addPool makes a pool of the cluster. Callers hold mu.
+// add makes a pool of the cluster. Callers hold the lock.
 func (ap *agentPools) add(name, mode string, document map[string]any) *agentPool {
 	group := ap.sub.cluster
 	id := ap.sub.resourceID(group, aksSpace, "managedClusters", ap.sub.cluster, "agentPools", name)
@@ -52,7 +52,7 @@ func (p *agentPool) view() map[string]any {
 	})}
 }
 
-// poolOf finds the request's pool, or refuses as AKS does. Callers hold mu.
+// poolOf finds the request's pool, or refuses as AKS does. Callers hold the lock.
 func (ap *agentPools) poolOf(r *request) (*agentPool, error) {
 	if err := ap.checkCluster(r); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (ap *agentPools) get(r *request) (reply, error) {
 	return ok(p.view())
 }
 
-// putPool makes a pool of mode Machines. Pools of other modes would have to scale by
+// put makes a pool of mode Machines. Pools of other modes would have to scale by
 // themselves, which nothing here does.
 func (ap *agentPools) put(r *request) (reply, error) {
 	var body struct {

@@ -7,10 +7,10 @@ import (
 	"github.com/karve-dev/karve/azureemulator/catalog"
 )
 
-// machineVM is the body of the virtual machine behind a machine: one interface, and disk
+// vmBody is the body of the virtual machine behind a machine: one interface, and disk
 // and interface that go with it.
 func (am *aksMachines) vmBody(m *aksMachine, spec machineSpec, name string) map[string]any {
-	size := am.sizes.byName[strings.ToLower(spec.Hardware.VMSize)]
+	size := am.sizes.called(spec.Hardware.VMSize)
 	subnet := spec.Network.VnetSubnetID
 	setString(&subnet, am.sub.nodeSubnetID())
 	properties := map[string]any{

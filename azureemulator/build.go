@@ -75,7 +75,7 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 			vmAPI.routes(), (&extensions{vms: vms, ops: ops, sub: sub, clock: c, latency: o.Latency.Extension}).routes(),
 			s.disks.routes(), nics.routes(), networks.routes(), groups.routes(), balancers.routes(), pools.routes(), machines.routes(),
 			adminRoutes(s), events.routes(),
-			(&metadataService{vms: vms, events: events, guests: s.guests, identity: s.identity, sub: sub, clock: c, chance: ids}).routes(),
+			(&metadataService{vms: vms, events: events, guests: s.guests, identity: s.identity, sub: sub, clock: c}).routes(),
 		),
 		ledger: s.ledger, identity: s.identity, throttles: requests, faults: struck, sub: sub, chance: ids, log: o.Log,
 	}

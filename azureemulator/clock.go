@@ -20,7 +20,7 @@ func newClock(scale float64, c *chance) *clock {
 	return &clock{scale: scale, chance: c, agenda: newAgenda()}
 }
 
-// SetTimeScale changes the pace of what begins from now on.
+// setScale changes the pace of what begins from now on.
 func (c *clock) setScale(scale float64) error {
 	if err := validScale(scale); err != nil {
 		return err

@@ -45,7 +45,7 @@ func (c *compute) routes() []route {
 
 // putVM creates a machine, or looks at one that is there.
 func (c *compute) putVM(r *request) (reply, error) {
-	w, err := readWish(r.body)
+	w, err := readVMRequest(r.body)
 	if err != nil {
 		return reply{}, err
 	}
@@ -71,7 +71,7 @@ func (c *compute) putVM(r *request) (reply, error) {
 // putAgain answers a PUT on a machine that exists. The same body as before is
 // no change: the caller is told how the creation stands, and one that failed is
 // tried again.
-func (c *compute) putAgain(v *vm, w wish) (reply, error) {
+func (c *compute) putAgain(v *vm, w vmRequest) (reply, error) {
 	if v.state == deleting {
 		return reply{}, beingDeleted(v)
 	}
@@ -84,8 +84,8 @@ func (c *compute) putAgain(v *vm, w wish) (reply, error) {
 	return c.created(v, http.StatusOK)
 }
 
-// createVM checks the whole request before it changes anything.
-func (c *compute) create(group, name string, w wish) (*vm, error) {
+// create checks the whole request before it changes anything.
+func (c *compute) create(group, name string, w vmRequest) (*vm, error) {
 	v, err := c.plan(group, name, w)
 	if err != nil {
 		return nil, err
@@ -116,9 +116,9 @@ func (c *compute) create(group, name string, w wish) (*vm, error) {
 	return v, nil
 }
 
-// retryVM allocates a machine whose first allocation failed, in another size if
+// retry allocates a machine whose first allocation failed, in another size if
 // the body says so.
-func (c *compute) retry(v *vm, w wish) (reply, error) {
+func (c *compute) retry(v *vm, w vmRequest) (reply, error) {
 	size, err := c.sizes.named(w.spec.Properties.HardwareProfile.VMSize)
 	if err != nil {
 		return reply{}, err
@@ -158,7 +158,7 @@ func (c *compute) retryable(v *vm) (late *Error, refusal error) {
 }
 
 // plan reads what the request asks for into a machine that is not there yet.
-func (c *compute) plan(group, name string, w wish) (*vm, error) {
+func (c *compute) plan(group, name string, w vmRequest) (*vm, error) {
 	if err := c.sub.checkLocation(w.spec.Location); err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (c *compute) plan(group, name string, w wish) (*vm, error) {
 	osDisk := &w.spec.Properties.StorageProfile.OSDisk
 	setString(&osDisk.Name, name+"_OsDisk_1_"+c.chance.hex(16)+c.chance.hex(16))
 	id := c.sub.resourceID(group, "Microsoft.Compute", "virtualMachines", name)
-	v := &vm{common: c.sub.newCommon(id, name, group), vmID: c.chance.uuid(), wish: w, size: size, extensions: map[string]*extension{}}
+	v := &vm{common: c.sub.newCommon(id, name, group), vmID: c.chance.uuid(), vmRequest: w, size: size, extensions: map[string]*extension{}}
 	v.tags = w.spec.Tags
 	return v, nil
 }
@@ -185,7 +185,7 @@ func (c *compute) created(v *vm, code int) (reply, error) {
 	return answer(code, header, v.view())
 }
 
-// checkVM refuses what Azure would, apart from quota, stock and interfaces that
+// check refuses what Azure would, apart from quota, stock and interfaces that
 // are new. Its order is from the plainest mistake to the rarest.
 func (c *compute) check(v *vm) error {
 	for _, check := range []func(*vm) error{
@@ -256,7 +256,7 @@ func (c *compute) deleteVM(r *request) (reply, error) {
 func (c *compute) deallocateVM(r *request) (reply, error) {
 	c.clock.Lock()
 	defer c.clock.Unlock()
-	v, err := find(c.sub, r, c.vms.byKey, vmKind, "vm")
+	v, err := c.vms.find(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -273,7 +273,7 @@ func (c *compute) deallocateVM(r *request) (reply, error) {
 func (c *compute) startVM(r *request) (reply, error) {
 	c.clock.Lock()
 	defer c.clock.Unlock()
-	v, err := find(c.sub, r, c.vms.byKey, vmKind, "vm")
+	v, err := c.vms.find(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -292,13 +292,13 @@ func (c *compute) startVM(r *request) (reply, error) {
 
 // patchVM changes tags and identity, and whatever else may change.
 func (c *compute) patchVM(r *request) (reply, error) {
-	patch, err := readWish(r.body)
+	patch, err := readVMRequest(r.body)
 	if err != nil {
 		return reply{}, err
 	}
 	c.clock.Lock()
 	defer c.clock.Unlock()
-	v, err := find(c.sub, r, c.vms.byKey, vmKind, "vm")
+	v, err := c.vms.find(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -318,7 +318,7 @@ func (c *compute) patchVM(r *request) (reply, error) {
 func (c *compute) getVM(r *request) (reply, error) {
 	c.clock.Lock()
 	defer c.clock.Unlock()
-	v, err := find(c.sub, r, c.vms.byKey, vmKind, "vm")
+	v, err := c.vms.find(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -332,7 +332,7 @@ func (c *compute) getVM(r *request) (reply, error) {
 func (c *compute) getInstanceView(r *request) (reply, error) {
 	c.clock.Lock()
 	defer c.clock.Unlock()
-	v, err := find(c.sub, r, c.vms.byKey, vmKind, "vm")
+	v, err := c.vms.find(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -348,7 +348,7 @@ func (c *compute) listVMs(r *request) (reply, error) {
 // resizing is how long a VM stands still while it moves to hardware of its new size.
 const resizing = time.Minute
 
-// Resize gives a machine, found by its name in any resource group, another size, as somebody
+// resize gives a machine, found by its name in any resource group, another size, as somebody
 // does in the portal: the next larger of its family or, where there is none, one that is much
 // like it. It restarts.
 func (c *compute) resize(name string) error {

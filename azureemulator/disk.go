@@ -114,7 +114,7 @@ func (ds *disks) remove(d *disk) {
 	}
 }
 
-// addOSDisk makes the machine's managed disk.
+// addOS makes the machine's managed disk.
 func (ds *disks) addOS(v *vm) {
 	if v.spec.ephemeral() {
 		return
@@ -133,7 +133,7 @@ func (ds *disks) addOS(v *vm) {
 	ds.byKey[key(v.group, spec.Name)] = d
 }
 
-// checkDisk sees that an ephemeral OS disk fits where it is to be placed.
+// check sees that an ephemeral OS disk fits where it is to be placed.
 func (ds *disks) check(v *vm) error {
 	d := v.spec.Properties.StorageProfile.OSDisk
 	if !strings.EqualFold(d.CreateOption, "FromImage") {
@@ -191,7 +191,7 @@ func (ds *disks) release(v *vm) {
 
 const encryptionSetKind = "Microsoft.Compute/diskEncryptionSets"
 
-// AddDiskEncryptionSet makes a set in the node resource group and returns its ID.
+// addEncryptionSet makes a set in the node resource group and returns its ID.
 func (ds *disks) addEncryptionSet(name string) string {
 	ds.clock.Lock()
 	defer ds.clock.Unlock()

@@ -53,7 +53,7 @@ func readExtension(body []byte) (extensionSpec, error) {
 	return spec, nil
 }
 
-// parentVM finds the machine of an extension. Callers hold mu.
+// parentVM finds the machine of an extension. Callers hold the lock.
 func (ex *extensions) parentVM(r *request) (*vm, error) {
 	g, err := ex.sub.groupOf(r)
 	if err != nil {
@@ -111,7 +111,7 @@ func (ex *extensions) put(r *request) (reply, error) {
 	return answer(code, header, e.view())
 }
 
-// settleExtension has the extension succeed after a while.
+// settle has the extension succeed after a while.
 func (ex *extensions) settle(e *extension) *operation {
 	op := ex.ops.begin("Microsoft.Compute", computePace)
 	ex.clock.later(ex.latency, func() {
@@ -121,7 +121,7 @@ func (ex *extensions) settle(e *extension) *operation {
 	return op
 }
 
-// patchExtension answers 200 as Compute does, and takes its time all the same.
+// patch answers 200 as Compute does, and takes its time all the same.
 func (ex *extensions) patch(r *request) (reply, error) {
 	spec, err := readExtension(r.body)
 	if err != nil {

@@ -48,7 +48,7 @@ func (f *fabric) beginDelete(v *vm, cause error) *operation {
 	return op
 }
 
-// removeVM ends the machine's existence and that of what goes with it.
+// remove ends the machine's existence and that of what goes with it.
 func (f *fabric) remove(v *vm) {
 	if !f.vms.has(v) {
 		return
@@ -194,11 +194,11 @@ func (f *fabric) bootLater(v *vm) {
 	})
 }
 
-// boot hands the machine to the guest. Callers hold mu.
+// boot hands the machine to the guest. Callers hold the lock.
 func (f *fabric) boot(v *vm) {
 	v.power = running
 	f.log.Info("virtual machine booted", slog.String("vm", v.name), slog.String("size", v.size.Name))
-	if f.guests.guest != nil && !v.hosted {
+	if !v.system {
 		v.stopGuest = f.guests.start(v)
 	}
 }

@@ -96,10 +96,15 @@ func (fs *faults) add(f Fault, more ...func(*fault)) error {
 	return nil
 }
 
-// mendLine lets all connections stand from now on.
-func (fs *faults) mendLine() { fs.line.mend() }
+// clear ends every fault, those of connections too.
+func (fs *faults) clear() {
+	fs.line.mend()
+	fs.clock.Lock()
+	defer fs.clock.Unlock()
+	fs.active = nil
+}
 
-// Faults are those still at work, with Times and Skip as they stand.
+// list are those still at work, with Times and Skip as they stand.
 func (fs *faults) list() []Fault {
 	fs.clock.Lock()
 	defer fs.clock.Unlock()
@@ -110,7 +115,7 @@ func (fs *faults) list() []Fault {
 	return list
 }
 
-// takeFault spends one of a fault's times on req, or returns nil.
+// take spends one of a fault's times on req, or returns nil.
 func (fs *faults) take(req *request, route *route) *fault {
 	fs.clock.Lock()
 	defer fs.clock.Unlock()
@@ -119,7 +124,7 @@ func (fs *faults) take(req *request, route *route) *fault {
 
 // refusalOfVM spends one of a fault's times on a virtual machine that AKS asks for, or returns
 // nil. Only plain refusals of virtual machines strike it: AKS has a connection and an identity
-// of its own. Callers hold mu.
+// of its own. Callers hold the lock.
 func (fs *faults) refusalOfVM(id string) error {
 	f := fs.faultOf(http.MethodPut, id, func(f *fault) bool {
 		return f.Status > 0 && !f.ofMetadata && strings.Contains(strings.ToLower(f.Path), "/virtualmachines")
@@ -131,7 +136,7 @@ func (fs *faults) refusalOfVM(id string) error {
 }
 
 // faultOf spends one of the times of the first fault of a request that may strike it.
-// Callers hold mu.
+// Callers hold the lock.
 func (fs *faults) faultOf(method, path string, may func(*fault) bool) *fault {
 	for i, f := range fs.active {
 		if !f.method.MatchString(method) || !f.path.MatchString(path) || !may(f) {

@@ -61,10 +61,9 @@ type injector struct {
 // clear ends every fault of requests, and what VMs do that they should not. What has struck
 // already stays. Sizes that were retired are offered again.
 func (in *injector) clear() {
-	in.faults.mendLine()
-	in.clock.Lock()
-	defer in.clock.Unlock()
-	in.faults.active, in.quirks.byName, in.sizes.retired = nil, nil, nil
+	in.faults.clear()
+	in.quirks.clear()
+	in.sizes.offerRetired()
 }
 
 // inject lets a fault of the catalogue strike.

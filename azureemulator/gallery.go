@@ -105,7 +105,7 @@ func weekly(year int, month time.Month, day int) imageVersion {
 
 var versionName = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 
-// PublishImage adds a version to every definition of a gallery whose name
+// publish adds a version to every definition of a gallery whose name
 // matches pattern (* and ? as in a Stockout; empty matches all), published now.
 func (g *galleries) publish(pattern, version string) error {
 	if !versionName.MatchString(version) {
@@ -126,7 +126,7 @@ func (g *galleries) publish(pattern, version string) error {
 	return nil
 }
 
-// RemoveImage takes a version away from all definitions.
+// remove takes a version away from all definitions.
 func (g *galleries) remove(version string) {
 	g.clock.Lock()
 	defer g.clock.Unlock()
@@ -135,7 +135,7 @@ func (g *galleries) remove(version string) {
 	}
 }
 
-// definition finds a public image definition and its versions. Callers hold mu.
+// definition finds a public image definition and its versions. Callers hold the lock.
 func (g *galleries) definition(gallery, name string) (imageVersions, bool) {
 	for _, d := range g.definitions {
 		if strings.EqualFold(d.Gallery, gallery) && strings.EqualFold(d.Name, name) && !strings.Contains(d.Name, "fips") {

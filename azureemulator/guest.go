@@ -33,8 +33,11 @@ type guests struct {
 	sub     *subscription
 }
 
-// start runs the guest of v. The function that it returns ends it.
+// start runs the guest of v. The function that it returns ends it; it is nil without a guest.
 func (gs *guests) start(v *vm) context.CancelCauseFunc {
+	if gs.guest == nil {
+		return nil
+	}
 	ctx, stop := context.WithCancelCause(gs.alive)
 	machine := gs.machine(v)
 	gs.running.Go(func() {
@@ -107,7 +110,7 @@ func (gs *guests) machine(v *vm) Machine {
 	return m
 }
 
-// nodeOf says what node m is to be. Callers hold mu.
+// nodeOf says what node m is to be. Callers hold the lock.
 func (gs *guests) nodeOf(m *aksMachine) *NodeProfile {
 	p := *m.node
 	p.Pool, p.Cluster = m.pool.name, gs.sub.nodeGroup

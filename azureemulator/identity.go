@@ -91,7 +91,7 @@ func (i *identity) issueToken(r *request) (reply, error) {
 	}
 	return ok(map[string]any{
 		"token_type": "Bearer", "expires_in": int(tokenLife.Seconds()), "ext_expires_in": int(tokenLife.Seconds()),
-		"access_token": i.issue(i.chance.uuid(), time.Now()),
+		"access_token": i.newToken(time.Now()),
 	})
 }
 
@@ -105,6 +105,9 @@ func (i *identity) refuseToken(status int, code string, number int, message stri
 		"trace_id":          i.chance.uuid(), "correlation_id": i.chance.uuid(),
 	})
 }
+
+// newToken issues a token with an id of its own.
+func (i *identity) newToken(now time.Time) string { return i.issue(i.chance.uuid(), now) }
 
 func (i *identity) issue(id string, now time.Time) string {
 	token := unsignedJWT(map[string]any{
@@ -159,7 +162,7 @@ func (i *identity) challenge(code, message, claims string) *Error {
 	return e
 }
 
-// RevokeTokens makes every bearer token issued so far useless. Clients are told
+// revoke makes every bearer token issued so far useless. Clients are told
 // so with a claims challenge.
 func (i *identity) revoke() {
 	i.mu.Lock()
@@ -170,7 +173,7 @@ func (i *identity) revoke() {
 	}
 }
 
-// ExpireTokens makes every bearer token issued so far too old, whatever was said of its end
+// expire makes every bearer token issued so far too old, whatever was said of its end
 // when it was issued, as when the clocks of who issues and who checks them differ.
 func (i *identity) expire() {
 	i.mu.Lock()
@@ -181,7 +184,7 @@ func (i *identity) expire() {
 }
 
 // authoriseShared refuses to start a machine from a shared gallery without the right to.
-func (i *identity) authoriseShared(r *request, w wish) error {
+func (i *identity) authoriseShared(r *request, w vmRequest) error {
 	id := w.spec.Properties.StorageProfile.ImageReference.ID
 	if !strings.HasPrefix(strings.ToLower(id), "/subscriptions/"+sharedSubscription+"/") {
 		return nil

@@ -30,7 +30,6 @@ type metadataService struct {
 	identity *identity
 	sub      *subscription
 	clock    *clock
-	chance   *chance
 }
 
 func (ms *metadataService) routes() []route {
@@ -51,7 +50,7 @@ func instanceVersions() []string {
 func eventVersions() []string { return []string{"2020-07-01", "2019-08-01", "2019-04-01"} }
 
 // fromMachine finds the machine that asks, or tells it what was wrong with its question.
-// Callers hold mu.
+// Callers hold the lock.
 func (ms *metadataService) fromMachine(r *request, versions []string) (*vm, *reply) {
 	complain := func(status int, words string, more map[string]any) *reply {
 		body := map[string]any{"error": words}
@@ -121,7 +120,7 @@ func (ms *metadataService) scheduledEvents(r *request) (reply, error) {
 	return ok(v.scheduledEvents())
 }
 
-// imdsStart starts the events that the machine acknowledges, at once.
+// start starts the events that the machine acknowledges, at once.
 func (ms *metadataService) start(r *request) (reply, error) {
 	var ack struct {
 		StartRequests []struct {

@@ -10,7 +10,7 @@ import (
 // tokenVersions are versions of the metadata service's token endpoint.
 func tokenVersions() []string { return []string{"2018-02-01"} }
 
-// imdsToken issues a token to an identity of the machine that asks. The SDK's
+// token issues a token to an identity of the machine that asks. The SDK's
 // ManagedIdentityCredential reaches it with MetadataOf as its transport; the address it asks
 // is fixed, so that a process elsewhere cannot be pointed here.
 func (ms *metadataService) token(r *request) (reply, error) {
@@ -31,7 +31,7 @@ func (ms *metadataService) token(r *request) (reply, error) {
 	now := time.Now()
 	life := int(tokenLife.Seconds())
 	return ok(map[string]string{
-		"access_token": ms.identity.issue(ms.chance.uuid(), now), "client_id": client, "resource": resource, "token_type": "Bearer",
+		"access_token": ms.identity.newToken(now), "client_id": client, "resource": resource, "token_type": "Bearer",
 		"expires_in": strconv.Itoa(life), "ext_expires_in": strconv.Itoa(life),
 		"expires_on": strconv.FormatInt(now.Add(tokenLife).Unix(), 10), "not_before": strconv.FormatInt(now.Unix(), 10),
 	})
@@ -45,7 +45,7 @@ func (v *vm) identityFor(r *request, own string) (client, problem string) {
 		id = strings.ToLower(id)
 		clients[id] = uuidOf("client", id)
 	}
-	if v.hosted {
+	if v.system {
 		clients[""] = own
 	}
 	wanted := r.query.Get("client_id")

@@ -126,5 +126,5 @@ func (c issuer) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azc
 		return azcore.AccessToken{}, err
 	}
 	now := time.Now()
-	return azcore.AccessToken{Token: c.identity.issue(c.identity.chance.uuid(), now), ExpiresOn: now.Add(tokenLife)}, nil
+	return azcore.AccessToken{Token: c.identity.newToken(now), ExpiresOn: now.Add(tokenLife)}, nil
 }

@@ -26,7 +26,7 @@ type inventory struct {
 	clock     *clock
 }
 
-// CheckInvariants returns what is wrong with the emulator's own books, all of
+// check returns what is wrong with the emulator's own books, all of
 // it, or nil: quota in use is the sum over machines, interfaces and disks point
 // at machines that point back, and no address is used twice. It holds at every
 // moment, whatever clients do.
@@ -163,7 +163,7 @@ type State struct {
 	Operations int `json:"operations"`
 }
 
-// State describes everything that exists, ordered by name.
+// state describes everything that exists, ordered by name.
 func (in *inventory) state() State {
 	state := State{Stockouts: in.stock.list(), Faults: in.faults.list(), Ledger: in.ledger.now(), Disks: []string{}, VMs: []VMState{}, NICs: []NICState{}}
 	in.clock.Lock()

@@ -63,6 +63,11 @@ func (lb *loadBalancers) get(r *request) (reply, error) {
 	return ok(l.view())
 }
 
+// named is the load balancer of that name in the node resource group, or nil.
+func (lb *loadBalancers) named(name string) *loadBalancer {
+	return lb.byKey[key(lb.sub.nodeGroup, name)]
+}
+
 // hasPool says whether id is a backend pool that exists.
 func (lb *loadBalancers) hasPool(id string) bool {
 	for _, l := range lb.byKey {

@@ -80,7 +80,7 @@ func noticeOr(notice, usual time.Duration) time.Duration {
 	return max(notice, 0)
 }
 
-// Announce schedules an event of a kind (Freeze, Reboot, Redeploy, Terminate, or Preempt for a
+// announce schedules an event of a kind (Freeze, Reboot, Redeploy, Terminate, or Preempt for a
 // spot machine) for a machine, found by its name in any resource group, and has it happen
 // after notice (at TimeScale 1; zero means Azure's least for the kind, negative none at
 // all), or sooner when the machine acknowledges it.
@@ -102,7 +102,7 @@ func (mt *maintenance) announce(name, kind string, notice time.Duration) error {
 	return nil
 }
 
-// Withdraw takes back every event of a machine that has not started.
+// withdraw takes back every event of a machine that has not started.
 func (mt *maintenance) withdraw(name string) error {
 	mt.clock.Lock()
 	defer mt.clock.Unlock()
@@ -116,7 +116,7 @@ func (mt *maintenance) withdraw(name string) error {
 }
 
 // schedule shows an event and puts what it announces on the agenda. Scheduling the same
-// kind twice changes nothing. Callers hold mu.
+// kind twice changes nothing. Callers hold the lock.
 func (mt *maintenance) schedule(v *vm, kind string, notice time.Duration) {
 	if v.event(kind) != nil || !mt.vms.has(v) || kind == preempt && evictable(v) != nil {
 		return
@@ -149,7 +149,7 @@ func descriptionOf(kind string) string {
 	return "This VM is paused for host maintenance."
 }
 
-// begins has an event happen, if it is still on. Callers hold mu.
+// begins has an event happen, if it is still on. Callers hold the lock.
 func (mt *maintenance) begins(v *vm, e *scheduledEvent) {
 	if e.status != scheduled || !slices.Contains(v.events, e) || !mt.vms.has(v) {
 		return
@@ -222,7 +222,7 @@ func (mt *maintenance) adminScheduledEvents(r *request) (reply, error) {
 	return ok(v.scheduledEvents())
 }
 
-// Evict announces to a spot machine, found by its name in any resource group,
+// evictNamed announces to a spot machine, found by its name in any resource group,
 // that it will be taken back, and takes it after notice (at TimeScale 1; zero
 // means the usual 30 seconds, negative no notice at all).
 func (mt *maintenance) evictNamed(name string, notice time.Duration) error {
@@ -255,7 +255,7 @@ func (mt *maintenance) evict(v *vm) {
 func (mt *maintenance) simulateEviction(r *request) (reply, error) {
 	mt.clock.Lock()
 	defer mt.clock.Unlock()
-	v, err := find(mt.sub, r, mt.vms.byKey, vmKind, "vm")
+	v, err := mt.vms.find(r)
 	if err != nil {
 		return reply{}, err
 	}

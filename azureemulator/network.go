@@ -110,7 +110,7 @@ func (nw *Network) AddLoadBalancer(name string, pools ...string) {
 func (nw *Network) SetBackendPools(loadBalancer string, pools ...string) error {
 	nw.clock.Lock()
 	defer nw.clock.Unlock()
-	l := nw.balancers.byKey[key(nw.sub.nodeGroup, loadBalancer)]
+	l := nw.balancers.named(loadBalancer)
 	if l == nil {
 		return fmt.Errorf("setting backend pools: %w", resourceNotFound("Microsoft.Network/loadBalancers", loadBalancer, nw.sub.nodeGroup))
 	}

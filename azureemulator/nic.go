@@ -87,7 +87,7 @@ func (ni *interfaces) put(r *request) (reply, error) {
 	return ni.start(n)
 }
 
-// startNIC answers a creation. The network provider is often done at once; then
+// start answers a creation. The network provider is often done at once; then
 // there is nothing to poll.
 func (ni *interfaces) start(n *nic) (reply, error) {
 	if ni.clock.scale == 0 {
@@ -104,8 +104,8 @@ func (ni *interfaces) start(n *nic) (reply, error) {
 	return answer(http.StatusCreated, header, n.view())
 }
 
-// addNIC makes an interface with addresses, or refuses and leaves no trace.
-// Callers hold mu.
+// add makes an interface with addresses, or refuses and leaves no trace.
+// Callers hold the lock.
 func (ni *interfaces) add(id, name, group string, spec nicSpec) (*nic, error) {
 	if err := ni.check(id, spec); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (ni *interfaces) add(id, name, group string, spec nicSpec) (*nic, error) {
 	return n, nil
 }
 
-// checkNIC sees that all an interface refers to exists and that its subnets
+// check sees that all an interface refers to exists and that its subnets
 // have room for the addresses it does not have yet.
 func (ni *interfaces) check(id string, spec nicSpec) error {
 	configs := spec.Properties.IPConfigurations
@@ -311,8 +311,8 @@ func (n *nic) reservedFrom(vm string) time.Duration {
 	return max(0, time.Until(n.reservedTo))
 }
 
-// removeNIC frees the interface's addresses. A second removal does nothing.
-// Callers hold mu.
+// remove frees the interface's addresses. A second removal does nothing.
+// Callers hold the lock.
 func (ni *interfaces) remove(n *nic) {
 	if ni.byKey[key(n.group, n.name)] != n {
 		return

@@ -54,7 +54,7 @@ func (l *priceList) routes() []route {
 	return []route{open("GET", "api/retail/prices", "RetailPrices.List", l.list)}
 }
 
-// listPrices serves the retail price list. It needs no token and no
+// list serves the retail price list. It needs no token and no
 // api-version, like the real one.
 func (l *priceList) list(r *request) (reply, error) {
 	conditions, err := parsePriceFilter(r.query.Get("$filter"))
@@ -135,7 +135,7 @@ func (p price) field(name string) (string, bool) {
 	}
 }
 
-// matchingPrices makes the rows of the regions asked for, all if none is, and
+// matching makes the rows of the regions asked for, all if none is, and
 // keeps those the conditions hold for. The order is that of the catalogue.
 func (l *priceList) matching(conditions []condition) ([]price, error) {
 	regions, err := catalog.Regions()
@@ -152,8 +152,8 @@ func (l *priceList) matching(conditions []condition) ([]price, error) {
 	}
 	var rows []price
 	for _, region := range regions {
-		for _, name := range l.sizes.names {
-			rows = appendMatching(rows, pricesOf(l.sizes.byName[strings.ToLower(name)], region, l.since), conditions)
+		for size := range l.sizes.all() {
+			rows = appendMatching(rows, pricesOf(size, region, l.since), conditions)
 		}
 	}
 	return rows, nil

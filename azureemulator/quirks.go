@@ -50,7 +50,7 @@ func (qs *quirks) add(name string, times int, seed uint64) {
 	qs.byName[name] = &quirk{times, luck{seed: seed}}
 }
 
-// quirk spends one of a quirk's times. Callers hold mu.
+// shows spends one of a quirk's times. Callers hold the lock.
 func (qs *quirks) shows(name string) bool {
 	q := qs.byName[name]
 	if q == nil || q.left == 0 || q.luck.passes() {
@@ -58,6 +58,13 @@ func (qs *quirks) shows(name string) bool {
 	}
 	q.left = max(q.left-1, -1)
 	return true
+}
+
+// clear ends all of them.
+func (qs *quirks) clear() {
+	qs.clock.Lock()
+	defer qs.clock.Unlock()
+	qs.byName = nil
 }
 
 // luck decides what a fault passes over: nothing without a seed, else about two of three,

@@ -99,7 +99,7 @@ func (q *quota) check(list []claim) error {
 	return nil
 }
 
-// quotaExceeded has the phrases clients look for: the quota's name before
+// exceeded has the phrases clients look for: the quota's name before
 // "Cores quota", and its API name in the link.
 func (q *quota) exceeded(c claim, limit, used int) *Error {
 	title := map[string]string{
@@ -122,7 +122,7 @@ func (q *quota) exceeded(c claim, limit, used int) *Error {
 		title, location, limit, used, c.count, needed, link)
 }
 
-// SetQuota changes a limit: a VM family's, "cores", "lowPriorityCores" or
+// setLimit changes a limit: a VM family's, "cores", "lowPriorityCores" or
 // "virtualMachines", letter case ignored. What is in use stays in use.
 func (q *quota) setLimit(name string, limit int) error {
 	q.clock.Lock()
@@ -137,7 +137,7 @@ func (q *quota) setLimit(name string, limit int) error {
 	return nil
 }
 
-// Usages is every quota, ordered by name.
+// allUsages is every quota, ordered by name.
 func (q *quota) allUsages() []Usage {
 	q.clock.Lock()
 	defer q.clock.Unlock()

@@ -64,7 +64,7 @@ func find[T any](s *subscription, r *request, resources map[string]T, kind, para
 
 // list renders one page of resources, those of the request's group if it names
 // one, in order of their keys. The next page begins after the last key shown,
-// so that resources that come and go in between shift nothing. Callers hold mu.
+// so that resources that come and go in between shift nothing. Callers hold the lock.
 func list[T any](s *subscription, r *request, resources map[string]T, view func(T) (json.RawMessage, error)) (reply, error) {
 	prefix := ""
 	if r.params["group"] != "" {

@@ -50,7 +50,7 @@ func (s seed) plantSystemPool(o Options, subnet string) error {
 		if err != nil {
 			return fmt.Errorf("describing %s: %w", name, err)
 		}
-		w, err := readWish(body)
+		w, err := readVMRequest(body)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s seed) plantSystemPool(o Options, subnet string) error {
 		}
 		s.ops.finish(v.at, nil)
 		v.life++
-		v.state, v.power, v.at, v.hosted = succeeded, running, nil, true
+		v.state, v.power, v.at, v.system = succeeded, running, nil, true
 	}
 	return nil
 }

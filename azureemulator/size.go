@@ -206,7 +206,7 @@ func (s *sizes) restrictionsOf(size catalog.Size, location string, zones []strin
 	return list
 }
 
-// sizeNamed finds a size sold in the region.
+// named finds a size sold in the region.
 func (s *sizes) named(name string) (catalog.Size, error) {
 	size, known := s.byName[strings.ToLower(name)]
 	if known && !sizesLike(s.retired)(size.Name) {
@@ -244,7 +244,7 @@ func (s *sizes) checkRestrictions(v *vm) error {
 	return nil
 }
 
-// SetRestrictions replaces the sizes that this subscription may not buy.
+// setRestrictions replaces the sizes that this subscription may not buy.
 func (s *sizes) setRestrictions(restrictions ...Restriction) {
 	s.clock.Lock()
 	defer s.clock.Unlock()
@@ -258,6 +258,13 @@ func (s *sizes) retire(pattern string) {
 	s.clock.Lock()
 	defer s.clock.Unlock()
 	s.retired = append(s.retired, pattern)
+}
+
+// offerRetired offers the sizes again that were retired.
+func (s *sizes) offerRetired() {
+	s.clock.Lock()
+	defer s.clock.Unlock()
+	s.retired = nil
 }
 
 func (s *sizes) listLocations(r *request) (reply, error) {
@@ -302,7 +309,7 @@ func displayName(location string) string {
 	}
 }
 
-// sizeBeside is the size that a machine is given: of its family and larger if there is one.
+// beside is the size that a machine is given: of its family and larger if there is one.
 func (s *sizes) beside(v *vm) (catalog.Size, bool) {
 	var all []catalog.Size
 	for _, name := range s.names {

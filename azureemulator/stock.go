@@ -96,7 +96,7 @@ func (s *stock) add(o Stockout) error {
 	return nil
 }
 
-// ClearStockouts ends those whose size, zone and priority are the ones given;
+// clear ends those whose size, zone and priority are the ones given;
 // an empty string stands for any.
 func (s *stock) clear(size, zone, priority string) {
 	s.clock.Lock()
@@ -112,7 +112,7 @@ func (s *stock) clear(size, zone, priority string) {
 
 func is(wanted, got string) bool { return wanted == "" || strings.EqualFold(wanted, got) }
 
-// Stockouts are those in force, the deciding ones first.
+// list are those in force, the deciding ones first.
 func (s *stock) list() []Stockout {
 	s.clock.Lock()
 	defer s.clock.Unlock()
@@ -125,7 +125,7 @@ func (s *stock) list() []Stockout {
 
 // shortage is why v cannot be had now: refused at once, or late by its
 // operation. Both are nil when it can; then a limited stock has one less.
-// Callers hold mu.
+// Callers hold the lock.
 func (s *stock) shortage(v *vm) (now, late *Error) {
 	for _, o := range s.stockouts {
 		if !o.matches(v) || s.inStock(o) {

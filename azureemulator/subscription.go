@@ -44,7 +44,7 @@ func (s *subscription) routes() []route {
 type group struct{ name, location string }
 
 // groupOf finds the request's resource group, or refuses as Azure does.
-// Callers hold mu.
+// Callers hold the lock.
 func (s *subscription) groupOf(r *request) (*group, error) {
 	g, exists := s.groups[strings.ToLower(r.params["group"])]
 	if !exists {
@@ -83,7 +83,7 @@ func (s *subscription) subnetID(group, network, name string) string {
 	return s.resourceID(group, "Microsoft.Network", "virtualNetworks", network, "subnets", name)
 }
 
-// SubnetID is the cluster's own subnet.
+// nodeSubnetID is the cluster's own subnet.
 func (s *subscription) nodeSubnetID() string {
 	return s.subnetID(s.nodeGroup, s.nodeNetwork, "aks-subnet")
 }

@@ -114,7 +114,7 @@ type bucket struct {
 // full again, and so no different from new ones, are dropped.
 const bucketsKept = 10000
 
-// throttle takes a token from each bucket that a request falls under, sets the
+// admit takes a token from each bucket that a request falls under, sets the
 // headers that tell what is left, and refuses when one is empty and limits are
 // enforced. Minutes are the emulator's: at TimeScale 0 buckets never empty.
 func (t *throttles) admit(req *request, route *route, header http.Header) error {
@@ -145,7 +145,7 @@ func (t *throttles) admit(req *request, route *route, header http.Header) error 
 	return t.admitCompute(p, req, header)
 }
 
-// throttleAKS tells of nothing that is left: the service has no such headers.
+// admitAKS tells of nothing that is left: the service has no such headers.
 func (t *throttles) admitAKS(p limits, req *request) error {
 	var wait time.Duration
 	if p.total != (limit{}) {
@@ -188,7 +188,7 @@ func (t *throttles) admitCompute(p limits, req *request, header http.Header) err
 }
 
 // take removes a token. It returns how many are left, and how long to wait
-// when there was none. Callers hold mu.
+// when there was none. Callers hold the lock.
 func (t *throttles) take(key string, l limit) (left int, wait time.Duration) {
 	now := time.Now()
 	b := t.buckets[key]
@@ -264,7 +264,7 @@ func computeThrottled(bucket string, allowed limit, wait time.Duration) *Error {
 
 func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// SetThrottling enforces request limits, or stops doing so. Limits are counted
+// setEnforced enforces request limits, or stops doing so. Limits are counted
 // in either case.
 func (t *throttles) setEnforced(enforced bool) {
 	t.clock.Lock()

@@ -74,7 +74,7 @@ func (v *vnet) subnetViews() []any {
 	return views
 }
 
-// addSubnet refuses a range that another subnet of the network overlaps.
+// add refuses a range that another subnet of the network overlaps.
 func (vn *virtualNetworks) add(group, network, name string, prefix netip.Prefix) (*subnet, error) {
 	vn.sub.addGroup(group)
 	k := key(group, network)
@@ -92,7 +92,7 @@ func (vn *virtualNetworks) add(group, network, name string, prefix netip.Prefix)
 	return n, nil
 }
 
-// subnetByID finds a subnet that a client refers to, or nil.
+// subnet finds a subnet that a client refers to, or nil.
 func (vn *virtualNetworks) subnet(id string) *subnet {
 	segments := strings.Split(strings.Trim(id, "/"), "/")
 	if len(segments) != 10 || !strings.EqualFold(segments[8], "subnets") {
@@ -105,7 +105,7 @@ func (vn *virtualNetworks) subnet(id string) *subnet {
 	return vn.byKey[k].subnets[strings.ToLower(segments[9])]
 }
 
-// subnetOf finds the request's subnet. Callers hold mu.
+// subnetOf finds the request's subnet. Callers hold the lock.
 func (vn *virtualNetworks) subnetOf(r *request) (*subnet, error) {
 	v, err := find(vn.sub, r, vn.byKey, "Microsoft.Network/virtualNetworks", "vnet")
 	if err != nil {

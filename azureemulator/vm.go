@@ -11,11 +11,11 @@ import (
 
 const vmKind = "Microsoft.Compute/virtualMachines"
 
-// vm is a virtual machine. The server's mutex guards it.
+// vm is a virtual machine. The clock's lock guards it.
 type vm struct {
 	common
 	vmID string
-	wish
+	vmRequest
 	size  catalog.Size
 	state string // provisioningState
 	power string // of the PowerState status; empty before allocation
@@ -39,7 +39,7 @@ type vm struct {
 	// stuck is a deletion that will not end unless it is asked for again.
 	stuck bool
 	// hosted machines were there from the start, and run no guest.
-	hosted bool
+	system bool
 	// machine is AKS's, if AKS made this one.
 	machine *aksMachine
 }
@@ -150,7 +150,7 @@ func status(code, display string) map[string]any {
 }
 
 // change lays a later body over the machine's, if it changes nothing immutable.
-func (v *vm) change(w wish, etag string) error {
+func (v *vm) change(w vmRequest, etag string) error {
 	if p := changedProperty(v.spec, w.spec); p != "" {
 		return changeNotAllowed(p)
 	}
@@ -194,7 +194,7 @@ func beingDeleted(v *vm) *Error {
 	return conflict("OperationNotAllowed", "Operation 'update' is not allowed on VM '%s' since the VM is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to complete).", v.name)
 }
 
-// endGuest stops what runs on the machine. Callers hold mu.
+// endGuest stops what runs on the machine. Callers hold the lock.
 func (v *vm) endGuest(cause error) {
 	v.life++
 	if v.stopGuest != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// checkInterfaces refuses a machine without interfaces, with ones that are
+// checkVM refuses a machine without interfaces, with ones that are
 // missing, bound or reserved, or with more than its size can have.
 func (ni *interfaces) checkVM(v *vm) error {
 	n := v.spec.Properties.NetworkProfile
@@ -66,7 +66,7 @@ func checkAcceleration(v *vm, accelerated bool) error {
 	return badRequest("VMSizeIsNotPermittedToEnableAcceleratedNetworking", "VM size %s is not permitted to have accelerated networking enabled on its network interfaces. See https://aka.ms/acceleratednetworking for the sizes that are.", v.size.Name)
 }
 
-// attachNICs binds the interfaces asked for and makes those described inline.
+// attachTo binds the interfaces asked for and makes those described inline.
 // checkInterfaces has been passed; only addresses for several inline interfaces
 // together can still be missing, and then none is made.
 func (ni *interfaces) attachTo(v *vm) error {
@@ -111,7 +111,7 @@ func (ni *interfaces) inlineID(v *vm, c nicInline) string {
 	return ni.sub.resourceID(v.group, "Microsoft.Network", "networkInterfaces", ni.inlineName(v, c))
 }
 
-// reserveNICs keeps the interfaces of a machine that could not be had for it.
+// reserveNamed keeps the interfaces of a machine that could not be had for it.
 func (ni *interfaces) reserveNamed(v *vm) {
 	for _, reference := range v.spec.Properties.NetworkProfile.Interfaces {
 		if k, _ := keyOfID(reference.ID, nicKind); ni.byKey[k] != nil {
@@ -124,7 +124,7 @@ func (ni *interfaces) reserve(n *nic, vm string) {
 	n.vm, n.reservedFor, n.reservedTo = "", vm, time.Now().Add(ni.clock.scaled(reservation))
 }
 
-// releaseNICs removes the interfaces of a machine that is gone, or sets them
+// release removes the interfaces of a machine that is gone, or sets them
 // free; after a failed creation they stay reserved for its name for a while.
 func (ni *interfaces) release(v *vm) {
 	for _, a := range v.nics {
@@ -139,7 +139,7 @@ func (ni *interfaces) release(v *vm) {
 	}
 }
 
-// orphanNICs fails a creation when its interfaces are made already. They are kept for the
+// orphan fails a creation when its interfaces are made already. They are kept for the
 // machine for a while, and nobody else takes care of them.
 func (ni *interfaces) orphan(v *vm) error {
 	for _, a := range v.nics {

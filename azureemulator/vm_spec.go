@@ -119,9 +119,9 @@ func (s vmSpec) isSpot() bool {
 
 func (s vmSpec) ephemeral() bool { return s.Properties.StorageProfile.OSDisk.DiffDiskSettings != nil }
 
-// wish is a virtual machine's body: the part acted on, the customData taken out
+// vmRequest is a virtual machine's body: the part acted on, the customData taken out
 // of it, and the whole of it for echoing.
-type wish struct {
+type vmRequest struct {
 	spec vmSpec
 	// customData is decoded; nil when the body had none.
 	customData []byte
@@ -129,9 +129,9 @@ type wish struct {
 	document map[string]any
 }
 
-// readWish reads a body. customData must not be seen again, so it is removed.
-func readWish(body []byte) (wish, error) {
-	var w wish
+// readVMRequest reads a body. customData must not be seen again, so it is removed.
+func readVMRequest(body []byte) (vmRequest, error) {
+	var w vmRequest
 	body, encoded := cutCustomData(body)
 	if err := json.Unmarshal(body, &w.spec); err != nil {
 		return w, invalidContent(err)
@@ -159,7 +159,7 @@ func cutCustomData(body []byte) (rest []byte, encoded string) {
 	return slices.Concat(body[:at], body[at+length:]), string(body[at : at+length])
 }
 
-func (w wish) takeCustomData() (wish, error) {
+func (w vmRequest) takeCustomData() (vmRequest, error) {
 	encoded := w.spec.Properties.OSProfile.CustomData
 	if encoded == "" {
 		return w, nil

@@ -18,6 +18,11 @@ type virtualMachines struct {
 // in is the VM of a resource group by name, or nil.
 func (vms *virtualMachines) in(group, name string) *vm { return vms.byKey[key(group, name)] }
 
+// find is the VM that a request names, or the refusal that Azure has for it.
+func (vms *virtualMachines) find(r *request) (*vm, error) {
+	return find(vms.sub, r, vms.byKey, vmKind, "vm")
+}
+
 // has reports whether v still exists.
 func (vms *virtualMachines) has(v *vm) bool { return vms.in(v.group, v.name) == v }
 
@@ -33,7 +38,7 @@ func (vms *virtualMachines) remove(v *vm) {
 	}
 }
 
-// vmNamed is the machine of that name, in whatever group it is: mostly in that of the nodes,
+// named is the machine of that name, in whatever group it is: mostly in that of the nodes,
 // whose agents ask every second.
 func (vms *virtualMachines) named(name string) *vm {
 	if v := vms.byKey[key(vms.sub.nodeGroup, name)]; v != nil {
@@ -47,12 +52,12 @@ func (vms *virtualMachines) named(name string) *vm {
 	return nil
 }
 
-// runningMachines are the names of those that run, apart from the system pool's, in order.
+// running are the names of those that run, apart from the system pool's, in order.
 func (vms *virtualMachines) running() (names []string) {
 	vms.clock.Lock()
 	defer vms.clock.Unlock()
 	for _, k := range slices.Sorted(maps.Keys(vms.byKey)) {
-		if v := vms.byKey[k]; v.power == running && v.state != deleting && !v.hosted {
+		if v := vms.byKey[k]; v.power == running && v.state != deleting && !v.system {
 			names = append(names, v.name)
 		}
 	}
