@@ -67,8 +67,8 @@ func (am *aksMachines) remove(m *aksMachine) {
 	am.log.Info("machine gone", slog.String("machine", m.name), slog.String("pool", m.pool.name))
 }
 
-// vmGone tells the machine of a virtual machine that is gone. One that was not to go
-// remains, with nothing behind it.
+// vmGone detaches the machine from a VM that does not exist any more. A machine that is not being
+// deleted remains, without a VM.
 func (am *aksMachines) vmGone(v *vm) {
 	m := v.machine
 	if m == nil {

@@ -223,7 +223,7 @@ func (am *aksMachines) drift(name, reason string) error {
 	return fmt.Errorf("there is no machine %q", name)
 }
 
-// forget has AKS lose a machine from its books. The virtual machine stays.
+// forget has AKS lose a machine from its records. The VM stays.
 func (am *aksMachines) forget(name string) error {
 	am.clock.Lock()
 	defer am.clock.Unlock()

@@ -20,7 +20,7 @@ func newChance(seed uint64) *chance {
 }
 
 // draw takes a duration from d, at most six medians long: a log-normal tail
-// has no end, but nobody's test should wait for it.
+// has no end, and no test should wait for it.
 func (c *chance) draw(d Distribution) time.Duration {
 	c.mu.Lock()
 	factor := math.Exp(c.rng.NormFloat64() * d.Sigma)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// compute answers requests about virtual machines.
+// compute answers requests about VMs.
 type compute struct {
 	vms       *virtualMachines
 	sizes     *sizes
@@ -43,7 +43,7 @@ func (c *compute) routes() []route {
 	}
 }
 
-// putVM creates a machine, or looks at one that is there.
+// putVM creates a VM, or looks at one that is there.
 func (c *compute) putVM(r *request) (reply, error) {
 	w, err := readVMRequest(r.body)
 	if err != nil {
@@ -68,8 +68,8 @@ func (c *compute) putVM(r *request) (reply, error) {
 	return c.putAgain(v, w)
 }
 
-// putAgain answers a PUT on a machine that exists. The same body as before is
-// no change: the caller is told how the creation stands, and one that failed is
+// putAgain answers a PUT on a VM that exists. The same body as before is
+// no change: the answer is how the creation stands, and one that failed is
 // tried again.
 func (c *compute) putAgain(v *vm, w vmRequest) (reply, error) {
 	if v.state == deleting {
@@ -116,7 +116,7 @@ func (c *compute) create(group, name string, w vmRequest) (*vm, error) {
 	return v, nil
 }
 
-// retry allocates a machine whose first allocation failed, in another size if
+// retry allocates a VM whose first allocation failed, in another size if
 // the body says so.
 func (c *compute) retry(v *vm, w vmRequest) (reply, error) {
 	size, err := c.sizes.named(w.spec.Properties.HardwareProfile.VMSize)
@@ -157,7 +157,7 @@ func (c *compute) retryable(v *vm) (late *Error, refusal error) {
 	return late, nil
 }
 
-// plan reads what the request asks for into a machine that is not there yet.
+// plan reads what the request asks for into a VM that is not there yet.
 func (c *compute) plan(group, name string, w vmRequest) (*vm, error) {
 	if err := c.sub.checkLocation(w.spec.Location); err != nil {
 		return nil, err
@@ -205,8 +205,8 @@ func checkNames(v *vm) error {
 	return nil
 }
 
-// checkPriority refuses terms of spot machines by the codes of Azure's own table of them
-// (learn.microsoft.com, "Error codes for Azure Spot Virtual Machines"), which tells no status.
+// checkPriority refuses terms of spot VMs by the codes of Azure's own table of them
+// (learn.microsoft.com, "Error codes for Azure Spot Virtual VMs"), which tells no status.
 func checkPriority(v *vm) error {
 	p := v.spec.Properties
 	if p.Priority != "" && !v.spec.isSpot() && !strings.EqualFold(p.Priority, "Regular") {
@@ -233,7 +233,7 @@ func checkPriority(v *vm) error {
 
 var computerName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?$`)
 
-// deleteVM removes a machine. forceDeletion changes nothing here: nothing ever
+// deleteVM removes a VM. forceDeletion changes nothing here: nothing ever
 // waits for a guest.
 func (c *compute) deleteVM(r *request) (reply, error) {
 	c.clock.Lock()
@@ -252,7 +252,7 @@ func (c *compute) deleteVM(r *request) (reply, error) {
 	return c.ops.accepted(c.fabric.beginDelete(v, ErrDeleted))
 }
 
-// deallocateVM stops a machine. It keeps its quota, interfaces and disk.
+// deallocateVM stops a VM. It keeps its quota, interfaces and disk.
 func (c *compute) deallocateVM(r *request) (reply, error) {
 	c.clock.Lock()
 	defer c.clock.Unlock()
@@ -269,7 +269,7 @@ func (c *compute) deallocateVM(r *request) (reply, error) {
 	return c.ops.accepted(c.fabric.beginDeallocate(v, ErrDeallocated))
 }
 
-// startVM allocates a stopped machine again. Stock may have run out meanwhile.
+// startVM allocates a stopped VM again. Stock may have run out meanwhile.
 func (c *compute) startVM(r *request) (reply, error) {
 	c.clock.Lock()
 	defer c.clock.Unlock()
@@ -348,7 +348,7 @@ func (c *compute) listVMs(r *request) (reply, error) {
 // resizing is how long a VM stands still while it moves to hardware of its new size.
 const resizing = time.Minute
 
-// resize gives a machine, found by its name in any resource group, another size, as somebody
+// resize gives a VM, found by its name in any resource group, another size, as somebody
 // does in the portal: the next larger of its family or, where there is none, one that is much
 // like it. It restarts.
 func (c *compute) resize(name string) error {

@@ -18,7 +18,7 @@ type disk struct {
 	sizeGB int
 	sku    string
 	zone   string
-	vm     string // id of the machine it is attached to, or empty
+	vm     string // id of the VM it is attached to, or empty
 	state  string
 }
 
@@ -114,7 +114,7 @@ func (ds *disks) remove(d *disk) {
 	}
 }
 
-// addOS makes the machine's managed disk.
+// addOS makes the VM's managed disk.
 func (ds *disks) addOS(v *vm) {
 	if v.spec.ephemeral() {
 		return

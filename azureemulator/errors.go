@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Error is a refusal in Resource Manager's form. Clients tell refusals apart by
+// Error is a refusal in Resource Manager's form. Clients distinguish refusals by
 // status, code and, for quota, by phrases of the message: all three are kept as
 // the real services have them.
 type Error struct {

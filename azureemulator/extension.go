@@ -53,7 +53,7 @@ func readExtension(body []byte) (extensionSpec, error) {
 	return spec, nil
 }
 
-// parentVM finds the machine of an extension. Callers hold the lock.
+// parentVM finds the VM of an extension. Callers hold the lock.
 func (ex *extensions) parentVM(r *request) (*vm, error) {
 	g, err := ex.sub.groupOf(r)
 	if err != nil {

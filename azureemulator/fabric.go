@@ -30,7 +30,7 @@ type vmOwner interface {
 	vmGone(v *vm)
 }
 
-// beginDelete takes the machine from its guest and removes it after a delay.
+// beginDelete takes the VM from its guest and removes it after a delay.
 // What else was going on with it has been overtaken.
 func (f *fabric) beginDelete(v *vm, cause error) *operation {
 	f.ops.finish(v.at, preempted())
@@ -48,7 +48,7 @@ func (f *fabric) beginDelete(v *vm, cause error) *operation {
 	return op
 }
 
-// remove ends the machine's existence and that of what goes with it.
+// remove ends the VM's existence and that of what goes with it.
 func (f *fabric) remove(v *vm) {
 	if !f.vms.has(v) {
 		return
@@ -151,8 +151,8 @@ func (f *fabric) endCreation(v *vm, failure *Error) {
 	}
 }
 
-// failLate has a machine fail whose creation was reported as done: it has no power any more,
-// and its operation tells another story than before.
+// failLate has a VM fail whose creation was reported as done: it has no power any more,
+// and its operation has failed, which had succeeded before.
 func (f *fabric) failLate(v *vm, op *operation) {
 	life := v.life
 	f.clock.afterScaled(turnsOut, func() {
@@ -169,7 +169,7 @@ func (f *fabric) failLate(v *vm, op *operation) {
 	})
 }
 
-// succeedLate has a machine come up whose creation was reported as failed.
+// succeedLate has a VM come up whose creation was reported as failed.
 func (f *fabric) succeedLate(v *vm, op *operation) {
 	v.state, v.failure = failed, refuse(http.StatusInternalServerError, "InternalExecutionError", "An internal execution error occurred. Please retry later.")
 	if op != nil {
@@ -184,7 +184,7 @@ func (f *fabric) succeedLate(v *vm, op *operation) {
 	})
 }
 
-// bootLater boots the machine after its delay, unless something ends its life.
+// bootLater boots the VM after its delay, unless something ends its life.
 func (f *fabric) bootLater(v *vm) {
 	life := v.life
 	f.clock.later(f.latency.Boot, func() {
@@ -194,7 +194,7 @@ func (f *fabric) bootLater(v *vm) {
 	})
 }
 
-// boot hands the machine to the guest. Callers hold the lock.
+// boot hands the VM to the guest. Callers hold the lock.
 func (f *fabric) boot(v *vm) {
 	v.power = running
 	f.log.Info("virtual machine booted", slog.String("vm", v.name), slog.String("size", v.size.Name))
@@ -203,7 +203,7 @@ func (f *fabric) boot(v *vm) {
 	}
 }
 
-// restartAfter has the machine's guest end and another begin, then after what has to be done.
+// restartAfter has the VM's guest end and another begin, then after what has to be done.
 func (f *fabric) restartAfter(v *vm, d time.Duration, then func()) {
 	v.endGuest(ErrRestarted)
 	v.power = starting

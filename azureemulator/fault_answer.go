@@ -247,7 +247,7 @@ func withoutLimits(w *answerWriter) {
 	editRows(w, func(_ int, row map[string]any) { row["limit"] = -1 })
 }
 
-// inEuro has prices in a currency that nobody asked for.
+// inEuro has prices in a currency that the client did not ask for.
 func inEuro(w *answerWriter) {
 	editRows(w, func(_ int, row map[string]any) { row["currencyCode"] = "EUR" })
 }

@@ -59,7 +59,7 @@ func computeFaults() []FaultKind {
 	one("HostFailed", func(in *injector, name string) error {
 		return in.outOfBand(name, func(v *vm) {
 			if v.power == running {
-				in.events.restart(v, &scheduledEvent{kind: "HostFailed"}) // which nobody announces
+				in.events.restart(v, &scheduledEvent{kind: "HostFailed"}) // without a scheduled event
 			}
 		})
 	})

@@ -15,15 +15,15 @@ type Named struct {
 	// Name is one of FaultCatalogue.
 	Name string `json:"name"`
 	// Target narrows what it strikes: a regular expression for paths of requests, a pattern
-	// with * and ? for sizes, or a machine's name, as the catalogue says. Empty: all that
-	// the fault is about; faults of one machine need one, or a seed to choose by.
+	// with * and ? for sizes, or a VM's name, as the catalogue says. Empty: all that
+	// the fault is about; faults of one VM need one, or a seed to choose by.
 	Target string `json:"target,omitempty"`
 	// Times is how often it strikes. Zero means once, negative for ever. Faults of limits,
-	// of all tokens and of one machine that is named strike once.
+	// of all tokens and of one VM that is named strike once.
 	Times int `json:"times,omitempty"`
 	// Seed above zero has chance decide what is struck, alike for the same seed and the same
 	// course of events. Of requests, purchases, deletions and the like about two of three are
-	// passed over; of machines that many are chosen as Times says; what strikes all at once
+	// passed over; of VMs that many are chosen as Times says; what strikes all at once
 	// does so at some moment of the next minute. Zero passes nothing over and waits for nothing.
 	Seed uint64 `json:"seed,omitempty"`
 }
@@ -33,7 +33,7 @@ type FaultKind struct {
 	Name string `json:"name"`
 	// Surface is transport, throttle, async, compute, network, catalogue or identity.
 	Surface string `json:"surface"`
-	// Target says what a Named's Target is for it: path, size, machine, or nothing.
+	// Target says what a Named's Target is for it: path, size, machine (a VM by name), or nothing.
 	Target string `json:"target,omitempty"`
 	inject func(*injector, Named) error
 }
@@ -89,7 +89,7 @@ const (
 	ofMachine = "machine"
 )
 
-// Paths that faults are about unless told otherwise.
+// Paths that faults are about unless they have a target.
 const (
 	everyPath     = "" // tokens and prices too
 	anyPath       = "/subscriptions/"
@@ -235,7 +235,7 @@ func (in *injector) strikeMachines(n Named, act func(*injector, string) error) e
 	return nil
 }
 
-// outOfBand does to a machine what somebody else does.
+// outOfBand does to a VM what another client of the subscription would.
 func (in *injector) outOfBand(name string, act func(*vm)) error {
 	in.clock.Lock()
 	defer in.clock.Unlock()

@@ -300,7 +300,7 @@ func (g *galleries) sharedImage(id string) (image, bool) {
 	return image{}, false
 }
 
-// listNodeImages tells the newest version of every image, and no other.
+// listNodeImages lists the newest version of every image, and no other.
 func (g *galleries) listNodeImages(r *request) (reply, error) {
 	if err := g.sub.checkLocation(r.params["location"]); err != nil {
 		return reply{}, err

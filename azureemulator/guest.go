@@ -11,17 +11,17 @@ import (
 	"github.com/karve-dev/karve/azureemulator/catalog"
 )
 
-// Why a machine went away. The context a Guest runs under ends with one of
+// Why a VM went away. The context a Guest runs under ends with one of
 // these as its cause (context.Cause), or with the server's own shutdown.
 var (
-	// ErrDeleted: somebody deleted the virtual machine.
+	// ErrDeleted: a client deleted the VM.
 	ErrDeleted = errors.New("virtual machine deleted")
-	// ErrEvicted: Azure took a spot machine back.
+	// ErrEvicted: Azure took a spot VM back.
 	ErrEvicted = errors.New("spot virtual machine evicted")
-	// ErrDeallocated: the machine was stopped and left its host. The resource
+	// ErrDeallocated: the VM was stopped and left its host. The resource
 	// remains, keeps its place in the quota, and may be started again.
 	ErrDeallocated = errors.New("virtual machine deallocated")
-	// ErrRestarted: the machine starts anew, on its host or on another.
+	// ErrRestarted: the VM starts anew, on its host or on another.
 	ErrRestarted = errors.New("virtual machine restarted")
 )
 
@@ -47,7 +47,7 @@ func (gs *guests) start(v *vm) context.CancelCauseFunc {
 	return stop
 }
 
-// Machine is what a virtual machine knows about itself when its boot ends. It
+// Machine is what a VM knows about itself when its boot ends. It
 // is a copy: a guest may keep it, and changing it changes nothing.
 type Machine struct {
 	// ID is the canonical ARM id.
@@ -57,13 +57,13 @@ type Machine struct {
 	SubscriptionID string
 	ResourceGroup  string
 	Location       string
-	// Zone is "1", "2" or "3", or empty for a machine placed regionally.
+	// Zone is "1", "2" or "3", or empty for a VM placed regionally.
 	Zone string
 	// PrivateIP is the primary address of the primary network interface.
 	PrivateIP string
 	// Priority is "Regular" or "Spot".
 	Priority string
-	// ImageID is the image reference the machine was created from.
+	// ImageID is the image reference the VM was created from.
 	ImageID string
 	// CustomData is the bootstrap payload, decoded from the base64 of the request.
 	CustomData []byte
@@ -74,15 +74,15 @@ type Machine struct {
 	Tags map[string]string
 }
 
-// Guest runs a machine's operating system. Run is called in its own goroutine
-// when a boot ends (again after a deallocated machine is started) and should
+// Guest runs a VM's operating system. Run is called in its own goroutine
+// when a boot ends (again after a deallocated VM is started) and should
 // return soon after ctx ends.
 type Guest interface {
 	Run(ctx context.Context, m Machine)
 }
 
 // Preempter is a Guest that listens for scheduled events: Preempt is called when
-// Azure announces that it will take the named virtual machine back. It must not block.
+// Azure announces that it will take the named VM back. It must not block.
 type Preempter interface {
 	Preempt(vm string, p Preemption)
 }

@@ -162,8 +162,8 @@ func (i *identity) challenge(code, message, claims string) *Error {
 	return e
 }
 
-// revoke makes every bearer token issued so far useless. Clients are told
-// so with a claims challenge.
+// revoke makes every bearer token issued so far useless. Clients see
+// a claims challenge.
 func (i *identity) revoke() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -183,7 +183,7 @@ func (i *identity) expire() {
 	}
 }
 
-// authoriseShared refuses to start a machine from a shared gallery without the right to.
+// authoriseShared refuses to start a VM from a shared gallery without the right to.
 func (i *identity) authoriseShared(r *request, w vmRequest) error {
 	id := w.spec.Properties.StorageProfile.ImageReference.ID
 	if !strings.HasPrefix(strings.ToLower(id), "/subscriptions/"+sharedSubscription+"/") {

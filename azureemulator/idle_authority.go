@@ -1,8 +1,7 @@
 package azureemulator
 
-// IdleAuthority is a certificate authority for clusters whose API server nobody dials:
-// nodes are told of no authority that is not a certificate. It is an ECDSA key's, which
-// nobody has kept, so that it signs nothing.
+// IdleAuthority is a certificate authority for clusters whose API server is never dialled: a
+// node's bootstrap must name one. Its ECDSA key was thrown away, so it signs nothing.
 const IdleAuthority = `-----BEGIN CERTIFICATE-----
 MIIBTDCB86ADAgECAgEBMAoGCCqGSM49BAMCMBUxEzARBgNVBAMTCmthcnZlIHRl
 c3QwIBcNMjYwMTAxMDAwMDAwWhgPMjEyNjAxMDEwMDAwMDBaMBUxEzARBgNVBAMT

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// MetadataOf is the way from the machine of that name to its metadata service: a client
-// with this transport reaches it under any host. As on Azure it tells the machine of
-// itself only, and there is none while it does not run.
+// MetadataOf is the way from the VM of that name to its metadata service: a client
+// with this transport reaches it under any host. As on Azure it describes that VM
+// only, and does not answer while the VM does not run.
 func (s *Server) MetadataOf(vm string) http.RoundTripper { return toMetadata{s, vm} }
 
 // RoundTrip asks the metadata service.
@@ -49,7 +49,7 @@ func instanceVersions() []string {
 }
 func eventVersions() []string { return []string{"2020-07-01", "2019-08-01", "2019-04-01"} }
 
-// fromMachine finds the machine that asks, or tells it what was wrong with its question.
+// fromMachine finds the VM that asks, or answers what was wrong with its request.
 // Callers hold the lock.
 func (ms *metadataService) fromMachine(r *request, versions []string) (*vm, *reply) {
 	complain := func(status int, words string, more map[string]any) *reply {
@@ -120,7 +120,7 @@ func (ms *metadataService) scheduledEvents(r *request) (reply, error) {
 	return ok(v.scheduledEvents())
 }
 
-// start starts the events that the machine acknowledges, at once.
+// start starts the events that the VM acknowledges, at once.
 func (ms *metadataService) start(r *request) (reply, error) {
 	var ack struct {
 		StartRequests []struct {

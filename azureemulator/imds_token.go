@@ -10,7 +10,7 @@ import (
 // tokenVersions are versions of the metadata service's token endpoint.
 func tokenVersions() []string { return []string{"2018-02-01"} }
 
-// token issues a token to an identity of the machine that asks. The SDK's
+// token issues a token to an identity of the VM that asks. The SDK's
 // ManagedIdentityCredential reaches it with MetadataOf as its transport; the address it asks
 // is fixed, so that a process elsewhere cannot be pointed here.
 func (ms *metadataService) token(r *request) (reply, error) {
@@ -38,7 +38,7 @@ func (ms *metadataService) token(r *request) (reply, error) {
 }
 
 // identityFor is the client id of the identity that is asked for, or what is wrong with the
-// question. Machines of the system pool, where controllers run, have the emulator's own client.
+// question. VMs of the system pool, where controllers run, have the emulator's own client.
 func (v *vm) identityFor(r *request, own string) (client, problem string) {
 	clients := map[string]string{} // by lower-case resource id
 	for id := range object(object(v.document["identity"])["userAssignedIdentities"]) {

@@ -18,7 +18,7 @@ const nowhere = "https://azure.emulator"
 
 // New makes an emulator that listens nowhere: InProcess is the only way to it,
 // ClientOptions and Credential use that. It opens no socket, writes no file, and its
-// goroutines are those of whoever calls New, so it can live in a testing/synctest
+// goroutines belong to the caller of New, so it can live in a testing/synctest
 // bubble; its clock is then the bubble's. Options.Addr and Dir are not used. It runs
 // until ctx ends or Close is called.
 func New(ctx context.Context, o Options) (*Server, error) {

@@ -26,9 +26,9 @@ type inventory struct {
 	clock     *clock
 }
 
-// check returns what is wrong with the emulator's own books, all of
-// it, or nil: quota in use is the sum over machines, interfaces and disks point
-// at machines that point back, and no address is used twice. It holds at every
+// check returns what is wrong with the emulator's own records, all of
+// it, or nil: quota in use is the sum over VMs, interfaces and disks point
+// at VMs that point back, and no address is used twice. It holds at every
 // moment, whatever clients do.
 func (in *inventory) check() error {
 	in.clock.Lock()
@@ -126,12 +126,12 @@ func (in *inventory) checkAddresses() error {
 	return errors.Join(errs...)
 }
 
-// check compares the subnet's book with the addresses interfaces hold.
+// check compares the subnet's records with the addresses that interfaces hold.
 func (n *subnet) check(held map[netip.Addr]string) error {
 	var errs []error
 	for address, owner := range n.owners {
 		if n.lingering[address] {
-			owner = "" // nobody's, and nobody may have it
+			owner = "" // no interface has it, and none may
 		}
 		if !strings.EqualFold(held[address], owner) {
 			errs = append(errs, fmt.Errorf("subnet %s has given %s to %s, held by %q", n.name, address, owner, held[address]))
@@ -203,7 +203,7 @@ func (in *inventory) vmState(v *vm) VMState {
 	return state
 }
 
-// VMState is a virtual machine in a State.
+// VMState is a VM in a State.
 type VMState struct {
 	Name          string            `json:"name"`
 	ResourceGroup string            `json:"resourceGroup"`

@@ -69,7 +69,7 @@ type line struct {
 
 type lineKey struct{}
 
-// remember tells handlers by which connection a request came.
+// remember puts the connection that a request came by into its context.
 func (*line) remember(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, lineKey{}, conn)
 }

@@ -28,12 +28,12 @@ func (mt *maintenance) routes() []route {
 	}
 }
 
-// scheduledEvent is what Azure announces to a machine before it does it.
+// scheduledEvent is what Azure announces to a VM before it does it.
 type scheduledEvent struct {
 	id, kind, status, source string
 	notBefore                time.Time
 	description              string
-	lasts                    int // seconds; -1 when nobody knows
+	lasts                    int // seconds; -1 when unknown
 }
 
 // The kinds of scheduled events.
@@ -51,7 +51,7 @@ const (
 	started   = "Started"
 )
 
-// frozen is how long a freeze lasts, and restart how long a machine is away when it starts
+// frozen is how long a freeze lasts, and restart how long a VM is away when it starts
 // anew or moves; at TimeScale 1.
 const (
 	frozen  = 5 * time.Second
@@ -81,9 +81,9 @@ func noticeOr(notice, usual time.Duration) time.Duration {
 }
 
 // announce schedules an event of a kind (Freeze, Reboot, Redeploy, Terminate, or Preempt for a
-// spot machine) for a machine, found by its name in any resource group, and has it happen
+// spot VM) for a VM, found by its name in any resource group, and has it happen
 // after notice (at TimeScale 1; zero means Azure's least for the kind, negative none at
-// all), or sooner when the machine acknowledges it.
+// all), or sooner when the VM acknowledges it.
 func (mt *maintenance) announce(name, kind string, notice time.Duration) error {
 	usual, known := leastNotice(kind)
 	if !known {
@@ -102,7 +102,7 @@ func (mt *maintenance) announce(name, kind string, notice time.Duration) error {
 	return nil
 }
 
-// withdraw takes back every event of a machine that has not started.
+// withdraw takes back every event of a VM that has not started.
 func (mt *maintenance) withdraw(name string) error {
 	mt.clock.Lock()
 	defer mt.clock.Unlock()
@@ -168,13 +168,13 @@ func (mt *maintenance) begins(v *vm, e *scheduledEvent) {
 	}
 }
 
-// restart ends what runs on the machine and boots it again.
+// restart ends what runs on the VM and boots it again.
 func (mt *maintenance) restart(v *vm, e *scheduledEvent) {
 	mt.log.Info("virtual machine restarts", slog.String("vm", v.name), slog.String("kind", e.kind))
 	mt.fabric.restartAfter(v, restart, func() { v.over(e) })
 }
 
-// event is the machine's of a kind, or nil.
+// event is the VM's of a kind, or nil.
 func (v *vm) event(kind string) *scheduledEvent {
 	for _, e := range v.events {
 		if e.kind == kind {
@@ -184,13 +184,13 @@ func (v *vm) event(kind string) *scheduledEvent {
 	return nil
 }
 
-// over takes an event off the machine's document.
+// over takes an event off the VM's document.
 func (v *vm) over(e *scheduledEvent) {
 	v.events = slices.DeleteFunc(v.events, func(other *scheduledEvent) bool { return other == e })
 	v.incarnation++
 }
 
-// scheduledEvents is the document of the machine, as the metadata service shows it.
+// scheduledEvents is the document of the VM, as the metadata service shows it.
 func (v *vm) scheduledEvents() any {
 	events := []any{}
 	for _, e := range v.events {
@@ -222,7 +222,7 @@ func (mt *maintenance) adminScheduledEvents(r *request) (reply, error) {
 	return ok(v.scheduledEvents())
 }
 
-// evictNamed announces to a spot machine, found by its name in any resource group,
+// evictNamed announces to a spot VM, found by its name in any resource group,
 // that it will be taken back, and takes it after notice (at TimeScale 1; zero
 // means the usual 30 seconds, negative no notice at all).
 func (mt *maintenance) evictNamed(name string, notice time.Duration) error {
@@ -239,7 +239,7 @@ func (mt *maintenance) evictNamed(name string, notice time.Duration) error {
 	return nil
 }
 
-// evict takes the machine back, by deletion or deallocation as its policy says.
+// evict takes the VM back, by deletion or deallocation as its policy says.
 func (mt *maintenance) evict(v *vm) {
 	if evictable(v) != nil {
 		return

@@ -10,8 +10,8 @@ import (
 
 const nicKind = "Microsoft.Network/networkInterfaces"
 
-// nic is a network interface. It is bound to at most one virtual machine; after
-// a failed creation it stays reserved for that machine for a while.
+// nic is a network interface. It is bound to at most one VM; after
+// a failed creation it stays reserved for that VM for a while.
 type nic struct {
 	common
 	guid, mac   string
@@ -19,7 +19,7 @@ type nic struct {
 	nsg         string
 	configs     []*ipConfig
 	state       string
-	vm          string // id of the machine it is bound to, or empty
+	vm          string // id of the VM it is bound to, or empty
 	reservedFor string // id
 	reservedTo  time.Time
 }
@@ -302,7 +302,7 @@ func (ni *interfaces) deleteNIC(r *request) (reply, error) {
 	return ni.ops.accepted(op)
 }
 
-// reservedFrom is how long the interface is still kept from the machine with
+// reservedFrom is how long the interface is still kept from the VM with
 // the given id; 0 when it may have it.
 func (n *nic) reservedFrom(vm string) time.Duration {
 	if n.reservedFor == "" || strings.EqualFold(n.reservedFor, vm) {
@@ -328,7 +328,7 @@ func (ni *interfaces) remove(n *nic) {
 	delete(ni.byKey, key(n.group, n.name))
 }
 
-// releaseLate has an address stay taken for a while that nobody has any more.
+// releaseLate has an address stay taken for a while after its interface is gone.
 func (ni *interfaces) releaseLate(n *subnet, a netip.Addr) {
 	n.lingering[a] = true
 	ni.clock.afterScaled(lingers, func() {

@@ -15,7 +15,7 @@ type operation struct {
 	status         string
 	started, ended time.Time
 	failure        *Error
-	// pace is what clients are told to wait between two polls.
+	// pace is the Retry-After between two polls.
 	pace time.Duration
 }
 

@@ -18,7 +18,7 @@ type Options struct {
 
 	// SubscriptionID, TenantID and ClientID default to fixed UUIDs.
 	SubscriptionID, TenantID, ClientID string
-	// Location is the one region where machines can be bought. Empty: "eastus".
+	// Location is the one region where VMs can be created. Empty: "eastus".
 	Location string
 	// ClusterName names the AKS cluster whose node resource group exists from
 	// the start. Empty: "karve".
@@ -27,7 +27,7 @@ type Options struct {
 	NodeResourceGroup string
 	// SubnetPrefix is the range of aks-subnet. Empty: 10.224.0.0/16.
 	SubnetPrefix string
-	// SystemNodes is how many machines the cluster's system pool has at the
+	// SystemNodes is how many VMs the cluster's system pool has at the
 	// start. Zero means 2; negative means none. They run no Guest.
 	SystemNodes int
 	// SystemNodeSize defaults to Standard_D4s_v5.
@@ -55,11 +55,11 @@ type Options struct {
 	// Sizes are patterns with * and ?, letter case ignored, of the sizes that the region sells:
 	// reading all that Azure has takes a client seconds. Empty: all.
 	Sizes []string
-	// Restrictions are sizes this subscription may not buy.
+	// Restrictions are sizes this subscription may not use.
 	Restrictions []Restriction
 	// Throttle enforces Compute's and Resource Manager's request limits.
 	Throttle bool
-	// PageSize is how many entries a listing of virtual machines, interfaces or
+	// PageSize is how many entries a listing of VMs, interfaces or
 	// disks has per page. Zero: 100.
 	PageSize int
 
@@ -76,7 +76,7 @@ type Latency struct {
 	Create Distribution
 	// Boot is from there to the guest's first instruction. Median 35 s.
 	Boot Distribution
-	// Delete is a virtual machine's removal. Median 20 s.
+	// Delete is a VM's removal. Median 20 s.
 	Delete Distribution
 	// Power is a deallocation or start. Median 15 s.
 	Power Distribution
@@ -106,7 +106,7 @@ type Restriction struct {
 }
 
 // preemptNotice is how long before an eviction Azure announces it, and
-// reservation how long an interface stays promised to the machine whose
+// reservation how long an interface stays promised to the VM whose
 // creation failed; both at TimeScale 1.
 const (
 	preemptNotice = 30 * time.Second

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Quirks are what machines and interfaces do that they should not.
+// Quirks are what VMs and interfaces do that they should not.
 const (
 	stuckCreating   = "StuckCreating"   // a creation never ends
-	stuckUpdating   = "StuckUpdating"   // a machine comes up, and is never reported as done: its state stays Updating
+	stuckUpdating   = "StuckUpdating"   // a VM comes up, and is never reported as done: its state stays Updating
 	stuckDeleting   = "StuckDeleting"   // a deletion does not end, unless it is asked for again
 	lateSuccess     = "LateSuccess"     // a creation is reported as failed, and succeeds a minute later
 	lateFailure     = "LateFailure"     // a creation is reported as done, and has failed twenty seconds later
-	nicOrphaned     = "NicOrphaned"     // a creation fails without a machine, and leaves its interface
+	nicOrphaned     = "NicOrphaned"     // a creation fails without a VM, and leaves its interface
 	addressesLinger = "AddressesLinger" // an interface's addresses stay taken for five minutes after it is gone
 )
 
-// late is how much later than its failure was reported a machine comes up after all.
+// late is how much later than its failure was reported a VM comes up after all.
 const late = time.Minute
 
-// turnsOut is how much later than its success was reported a machine turns out to have
+// turnsOut is how much later than its success was reported a VM turns out to have
 // failed: before most have booted.
 const turnsOut = 20 * time.Second
 
-// lingers is how long an address stays taken that nobody has any more.
+// lingers is how long an address stays taken after its interface is gone.
 const lingers = 5 * time.Minute
 
 // A quirk shows so many times yet; negative is for ever.

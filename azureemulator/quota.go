@@ -17,9 +17,9 @@ const (
 	vmCount          = "virtualMachines"
 )
 
-// quota holds limits and what is used of them. Every virtual machine that
+// quota holds limits and what is used of them. Every VM that
 // exists counts, whatever its state: a failed or deallocated one holds its
-// cores until it is deleted. Spot machines count against lowPriorityCores and
+// cores until it is deleted. Spot VMs count against lowPriorityCores and
 // virtualMachines, the others against their family, cores and virtualMachines.
 type quota struct {
 	limits map[string]int // by lower-case name
@@ -36,7 +36,7 @@ type Usage struct {
 	Limit   int    `json:"limit"`
 }
 
-// claim is what one machine takes of one quota.
+// claim is what one VM takes of one quota.
 type claim struct {
 	name  string
 	count int

@@ -86,7 +86,7 @@ func (s *sizes) sold(n int) []string {
 	return names
 }
 
-// sku is a virtual machine size as the Resource SKUs API writes it.
+// sku is a VM size as the Resource SKUs API writes it.
 type sku struct {
 	ResourceType string           `json:"resourceType"`
 	Name         string           `json:"name"`
@@ -130,7 +130,7 @@ type skuRestrictionInfo struct {
 var locationFilter = regexp.MustCompile(`^\s*location eq '([^']*)'\s*$`)
 
 // listSKUs answers for one region: with any other filter the real API sends the
-// sizes of all regions, some 60 MB, which nobody should come to rely on here.
+// sizes of all regions, some 60 MB, which no client should come to rely on.
 func (s *sizes) listSKUs(r *request) (reply, error) {
 	location := s.sub.location
 	if filter := r.query.Get("$filter"); filter != "" {
@@ -150,7 +150,7 @@ func (s *sizes) listSKUs(r *request) (reply, error) {
 	return answer(http.StatusOK, nil, map[string]any{"value": values})
 }
 
-// retiredNow tells of sizes whether they are off sale.
+// retiredNow reports of sizes whether they are retired.
 func (s *sizes) retiredNow() func(size string) bool {
 	s.clock.Lock()
 	defer s.clock.Unlock()
@@ -234,7 +234,7 @@ func (s *sizes) checkZone(v *vm) error {
 	return nil
 }
 
-// checkRestrictions refuses sizes this subscription may not buy.
+// checkRestrictions refuses sizes this subscription may not use.
 func (s *sizes) checkRestrictions(v *vm) error {
 	for _, r := range s.restrictions {
 		if matchesSize(r.Size, v.size.Name) && (len(r.Zones) == 0 || slices.Contains(r.Zones, v.spec.zone())) {
@@ -244,14 +244,14 @@ func (s *sizes) checkRestrictions(v *vm) error {
 	return nil
 }
 
-// setRestrictions replaces the sizes that this subscription may not buy.
+// setRestrictions replaces the sizes that this subscription may not use.
 func (s *sizes) setRestrictions(restrictions ...Restriction) {
 	s.clock.Lock()
 	defer s.clock.Unlock()
 	s.restrictions = slices.Clone(restrictions)
 }
 
-// retire takes sizes off sale: they are listed no more, and cannot be bought. Machines of them
+// retire takes sizes off sale: they are listed no more, and no VM of them can be created. VMs of them
 // go on, and ClearFaults offers them again, which a client sees as sizes that are new.
 func (s *sizes) retire(pattern string) {
 	setString(&pattern, "*")
@@ -309,7 +309,7 @@ func displayName(location string) string {
 	}
 }
 
-// beside is the size that a machine is given: of its family and larger if there is one.
+// beside is the size that a VM is given: of its family and larger if there is one.
 func (s *sizes) beside(v *vm) (catalog.Size, bool) {
 	var all []catalog.Size
 	for _, name := range s.names {

@@ -12,19 +12,19 @@ import (
 type Stockout struct {
 	// Size is a size's name, or a pattern with * and ?: "Standard_D*_v5".
 	Size string `json:"size,omitempty"`
-	// Zone is "1", "2", "3", or "regional" for machines without a zone.
+	// Zone is "1", "2", "3", or "regional" for VMs without a zone.
 	Zone string `json:"zone,omitempty"`
 	// Priority is "Spot" or "Regular".
 	Priority string `json:"priority,omitempty"`
-	// Mode is how buying fails. SkuNotAvailable refuses the request at once;
+	// Mode is how creating a VM fails. SkuNotAvailable refuses the request at once;
 	// SkuNotAvailableAsync, ZonalAllocationFailed, AllocationFailed,
 	// OverconstrainedZonalAllocationRequest and OverconstrainedAllocationRequest
 	// accept it and fail its operation. Empty: ZonalAllocationFailed for a
-	// machine with a zone and AllocationFailed for one without.
+	// VM with a zone and AllocationFailed for one without.
 	Mode string `json:"mode,omitempty"`
-	// Left is how many matching machines can still be bought before it is so.
+	// Left is how many matching VMs can still be created before it is so.
 	Left int `json:"left,omitempty"`
-	// Times is how many purchases fail before there is stock again. Zero: until it is cleared.
+	// Times is how many creations fail before there is stock again. Zero: until it is cleared.
 	Times int `json:"times,omitempty"`
 	// EverySeconds above zero, at TimeScale 1, has it come and go: out of stock for so long from
 	// when it was added, in stock for as long, and so on.

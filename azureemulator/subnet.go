@@ -35,7 +35,7 @@ func newSubnet(id, name string, prefix netip.Prefix) *subnet {
 	return n
 }
 
-// size is how many addresses machines can have.
+// size is how many addresses VMs can have.
 func (n *subnet) size() int {
 	return 1<<(32-n.prefix.Bits()) - reservedAtStart - reservedAtEnd
 }
@@ -52,7 +52,7 @@ func (n *subnet) take(owner string) netip.Addr {
 	return n.lowest
 }
 
-// take6 gives owner an address of IPv6 that nobody had before.
+// take6 gives owner an address of IPv6 that was never given out before.
 func (n *subnet) take6(owner string) netip.Addr {
 	n.last6 = n.last6.Next()
 	n.owners[n.last6] = owner

@@ -115,7 +115,7 @@ type bucket struct {
 const bucketsKept = 10000
 
 // admit takes a token from each bucket that a request falls under, sets the
-// headers that tell what is left, and refuses when one is empty and limits are
+// headers with the requests that are left, and refuses when one is empty and limits are
 // enforced. Minutes are the emulator's: at TimeScale 0 buckets never empty.
 func (t *throttles) admit(req *request, route *route, header http.Header) error {
 	p := limitsOf(route.class)
@@ -145,7 +145,7 @@ func (t *throttles) admit(req *request, route *route, header http.Header) error 
 	return t.admitCompute(p, req, header)
 }
 
-// admitAKS tells of nothing that is left: the service has no such headers.
+// admitAKS sets no headers with the requests that are left: the service has none.
 func (t *throttles) admitAKS(p limits, req *request) error {
 	var wait time.Duration
 	if p.total != (limit{}) {
@@ -238,7 +238,7 @@ func (t *throttles) subscriptionThrottled(operation string, wait time.Duration) 
 
 // tenantThrottled is of all of a tenant's subscriptions together. They have the limits that
 // one has (learn.microsoft.com, "Understand how Azure Resource Manager throttles requests"), and
-// no header tells how much others have left of them.
+// no header has what is left of them.
 func (t *throttles) tenantThrottled(wait time.Duration) *Error {
 	e := refuse(http.StatusTooManyRequests, "TenantRequestsThrottled",
 		"Number of requests for tenant '%s' exceeded the limit. Please try again after '%d' seconds.", t.sub.tenant, wholeSeconds(wait))

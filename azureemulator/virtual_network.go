@@ -148,7 +148,7 @@ func (vn *virtualNetworks) listSubnetPermissions(r *request) (reply, error) {
 	return ok(map[string]any{"value": n.grants()})
 }
 
-// mayNotJoin is how Azure refuses a machine whose client lacks the right to its subnet.
+// mayNotJoin is how Azure refuses a VM whose client lacks the right to its subnet.
 func (vn *virtualNetworks) mayNotJoin(n *subnet, id string) *Error {
 	return refuse(http.StatusForbidden, "LinkedAuthorizationFailed",
 		"The client '%[1]s' with object id '%[1]s' has permission to perform action 'Microsoft.Network/networkInterfaces/write' on scope '%[2]s'; however, it does not have permission to perform action(s) 'Microsoft.Network/virtualNetworks/subnets/join/action' on the linked scope(s) '%[3]s' (respectively) or the linked scope(s) are invalid.",

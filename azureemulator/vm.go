@@ -11,7 +11,7 @@ import (
 
 const vmKind = "Microsoft.Compute/virtualMachines"
 
-// vm is a virtual machine. The clock's lock guards it.
+// vm is a VM. The clock's lock guards it.
 type vm struct {
 	common
 	vmID string
@@ -26,19 +26,19 @@ type vm struct {
 	extensions map[string]*extension
 	// failure is why provisioningState is Failed.
 	failure *Error
-	// at is the operation that is working on the machine, or nil.
+	// at is the operation that is working on the VM, or nil.
 	at *operation
 	// life counts allocations, stops and the like; what was put on the agenda
 	// in a former life is void.
 	life int
 	// stopGuest ends the guest that runs now; nil when none does.
 	stopGuest context.CancelCauseFunc
-	// events are those announced to the machine, and incarnation counts their changes.
+	// events are those announced to the VM, and incarnation counts their changes.
 	events      []*scheduledEvent
 	incarnation int
 	// stuck is a deletion that will not end unless it is asked for again.
 	stuck bool
-	// hosted machines were there from the start, and run no guest.
+	// hosted VMs were there from the start, and run no guest.
 	system bool
 	// machine is AKS's, if AKS made this one.
 	machine *aksMachine
@@ -62,12 +62,12 @@ const (
 	deallocated  = "deallocated"
 )
 
-// row is the machine in a list.
+// row is the VM in a list.
 func (v *vm) row() (json.RawMessage, error) {
 	return v.listed.of(looks{etag: v.etag, state: v.state, nics: len(v.nics), disk: v.osDisk}, func() any { return v.view() })
 }
 
-// view is the machine as a GET shows it: what was asked for, with what Azure
+// view is the VM as a GET shows it: what was asked for, with what Azure
 // knows better.
 func (v *vm) view() map[string]any {
 	properties := maps.Clone(object(v.document["properties"]))
@@ -149,14 +149,14 @@ func status(code, display string) map[string]any {
 	return map[string]any{"code": code, "level": "Info", "displayStatus": display}
 }
 
-// change lays a later body over the machine's, if it changes nothing immutable.
+// change lays a later body over the VM's, if it changes nothing immutable.
 func (v *vm) change(w vmRequest, etag string) error {
 	if p := changedProperty(v.spec, w.spec); p != "" {
 		return changeNotAllowed(p)
 	}
 	if size := w.spec.Properties.HardwareProfile.VMSize; size != "" && !strings.EqualFold(size, v.size.Name) {
-		// Azure would restart the machine in the new size. Nobody who buys
-		// machines for pods wants that, so it counts as a mistake here.
+		// Azure would restart the VM in the new size. No client that creates
+		// VMs for pods wants that, so it counts as a mistake here.
 		return changeNotAllowed("hardwareProfile.vmSize")
 	}
 	if w.customData != nil && string(w.customData) != string(v.customData) {
@@ -174,7 +174,7 @@ func (v *vm) change(w vmRequest, etag string) error {
 }
 
 // changedInterface says whether n names interfaces, and others than the
-// machine's.
+// VM's.
 func (v *vm) changedInterface(n networkProfile) bool {
 	if len(n.Interfaces) == 0 {
 		return false
@@ -194,7 +194,7 @@ func beingDeleted(v *vm) *Error {
 	return conflict("OperationNotAllowed", "Operation 'update' is not allowed on VM '%s' since the VM is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to complete).", v.name)
 }
 
-// endGuest stops what runs on the machine. Callers hold the lock.
+// endGuest stops what runs on the VM. Callers hold the lock.
 func (v *vm) endGuest(cause error) {
 	v.life++
 	if v.stopGuest != nil {
@@ -213,7 +213,7 @@ func (v *vm) address() (ip string) {
 	return ip
 }
 
-// setSize has the machine be of a size, in its document too.
+// setSize has the VM be of a size, in its document too.
 func (v *vm) setSize(size catalog.Size) {
 	v.size = size
 	v.spec.Properties.HardwareProfile.VMSize = size.Name

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// checkVM refuses a machine without interfaces, with ones that are
+// checkVM refuses a VM without interfaces, with ones that are
 // missing, bound or reserved, or with more than its size can have.
 func (ni *interfaces) checkVM(v *vm) error {
 	n := v.spec.Properties.NetworkProfile
@@ -103,15 +103,15 @@ func (ni *interfaces) discard(v *vm) {
 }
 
 // inlineName is the name Azure gives an interface described inline: that of the
-// configuration and a suffix that belongs to the machine. Clients must read it
-// from the machine, as from Azure.
+// configuration and a suffix that belongs to the VM. Clients must read it
+// from the VM, as from Azure.
 func (ni *interfaces) inlineName(v *vm, c nicInline) string { return c.Name + "-" + v.vmID[:8] }
 
 func (ni *interfaces) inlineID(v *vm, c nicInline) string {
 	return ni.sub.resourceID(v.group, "Microsoft.Network", "networkInterfaces", ni.inlineName(v, c))
 }
 
-// reserveNamed keeps the interfaces of a machine that could not be had for it.
+// reserveNamed keeps the interfaces of a VM that could not be had for it.
 func (ni *interfaces) reserveNamed(v *vm) {
 	for _, reference := range v.spec.Properties.NetworkProfile.Interfaces {
 		if k, _ := keyOfID(reference.ID, nicKind); ni.byKey[k] != nil {
@@ -124,7 +124,7 @@ func (ni *interfaces) reserve(n *nic, vm string) {
 	n.vm, n.reservedFor, n.reservedTo = "", vm, time.Now().Add(ni.clock.scaled(reservation))
 }
 
-// release removes the interfaces of a machine that is gone, or sets them
+// release removes the interfaces of a VM that is gone, or sets them
 // free; after a failed creation they stay reserved for its name for a while.
 func (ni *interfaces) release(v *vm) {
 	for _, a := range v.nics {
@@ -140,7 +140,7 @@ func (ni *interfaces) release(v *vm) {
 }
 
 // orphan fails a creation when its interfaces are made already. They are kept for the
-// machine for a while, and nobody else takes care of them.
+// VM for a while, and only the client can delete them.
 func (ni *interfaces) orphan(v *vm) error {
 	for _, a := range v.nics {
 		ni.reserve(a.nic, v.id)

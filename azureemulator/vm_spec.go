@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// vmSpec is what the emulator acts on of a virtual machine's body. The rest of
+// vmSpec is what the emulator acts on of a VM's body. The rest of
 // the body is kept and echoed.
 type vmSpec struct {
 	Location   string            `json:"location"`
@@ -92,7 +92,7 @@ type nicReference struct {
 	} `json:"properties"`
 }
 
-// nicInline is an interface made together with its machine.
+// nicInline is an interface made together with its VM.
 type nicInline struct {
 	Name string `json:"name"`
 	nicSpec
@@ -112,14 +112,14 @@ func (s vmSpec) priority() string {
 	return "Regular"
 }
 
-// isSpot counts the older name of spot machines as one.
+// isSpot counts the older name of spot VMs as one.
 func (s vmSpec) isSpot() bool {
 	return strings.EqualFold(s.Properties.Priority, "Spot") || strings.EqualFold(s.Properties.Priority, "Low")
 }
 
 func (s vmSpec) ephemeral() bool { return s.Properties.StorageProfile.OSDisk.DiffDiskSettings != nil }
 
-// vmRequest is a virtual machine's body: the part acted on, the customData taken out
+// vmRequest is a VM's body: the part acted on, the customData taken out
 // of it, and the whole of it for echoing.
 type vmRequest struct {
 	spec vmSpec
@@ -202,7 +202,7 @@ func merged(document, patch map[string]any) map[string]any {
 
 // changedProperty names an immutable property in which now differs from before,
 // or is empty. A property that now leaves out is not changed. Size is not among
-// them: a machine that was never allocated may be asked for in another one.
+// them: a VM that was never allocated may be asked for in another one.
 func changedProperty(before, now vmSpec) string {
 	a, b := before.Properties, now.Properties
 	for _, p := range []struct {

@@ -38,7 +38,7 @@ func (vms *virtualMachines) remove(v *vm) {
 	}
 }
 
-// named is the machine of that name, in whatever group it is: mostly in that of the nodes,
+// named is the VM of that name, in whatever group it is: mostly in that of the nodes,
 // whose agents ask every second.
 func (vms *virtualMachines) named(name string) *vm {
 	if v := vms.byKey[key(vms.sub.nodeGroup, name)]; v != nil {
@@ -64,7 +64,7 @@ func (vms *virtualMachines) running() (names []string) {
 	return names
 }
 
-// VMs is what tests ask of virtual machines, and do to them. VMs are found by their name, in
+// VMs is what tests ask of VMs, and do to them. VMs are found by their name, in
 // whatever resource group they are.
 type VMs struct {
 	vms      *virtualMachines
