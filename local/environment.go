@@ -136,7 +136,7 @@ func (e *Environment) startKarve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	env := slices.Concat(inherited(), e.azureSettings(), e.clusterSettings(key), e.makerSettings(), e.options.KarveEnv)
+	env := slices.Concat(inherited(), e.azureSettings(), e.clusterSettings(key), e.provisioningSettings(), e.options.KarveEnv)
 	e.karve = newKarve([]string{e.options.Karve, "controller"}, env, filepath.Join(e.dir, "logs", "karve.log"), e.options.Restarted)
 	if err := e.karve.start(ctx); err != nil {
 		return err

@@ -13,20 +13,20 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 )
 
-// Machine is a virtual machine that karve bought, as Azure lists it.
+// Machine is a VM that karve created, as Azure lists it.
 type Machine struct {
 	Name string
-	// ClaimUID is the NodeClaim it says it was bought for.
+	// ClaimUID is the NodeClaim that its tag names.
 	ClaimUID string
 	Size     string
 	State    string // provisioningState
 }
 
-// tagClaimUID is how karve marks its machines. Those of the cluster's own system
+// tagClaimUID is how karve marks its VMs. Those of the cluster's own system
 // pool lack it.
 const tagClaimUID = "karve.dev_claim-uid"
 
-// Machines asks Azure, through its API, for every machine karve bought.
+// Machines asks Azure, through its API, for every VM that karve created.
 func (e *Environment) Machines(ctx context.Context) ([]Machine, error) {
 	compute, _, err := e.azureClients()
 	if err != nil {
@@ -51,7 +51,7 @@ func (e *Environment) Machines(ctx context.Context) ([]Machine, error) {
 	return machines, nil
 }
 
-// Orphans lists network interfaces and disks that belong to no machine.
+// Orphans lists network interfaces and disks that belong to no VM.
 func (e *Environment) Orphans(ctx context.Context) ([]string, error) {
 	compute, network, err := e.azureClients()
 	if err != nil {
@@ -110,11 +110,11 @@ func (e *Environment) azureClients() (*armcompute.ClientFactory, *armnetwork.Cli
 	return compute, network, nil
 }
 
-// CheckMachines waits, at most limit, until Azure has exactly one machine per
+// CheckMachines waits, at most limit, until Azure has exactly one VM per
 // NodeClaim, none without, and nothing left over; the error lists what differs.
 // It also has the emulator check its own books.
 func (e *Environment) CheckMachines(ctx context.Context, limit time.Duration) error {
-	err := Until(ctx, limit, "Azure has exactly one machine per NodeClaim and nothing else", func(ctx context.Context) (bool, error) {
+	err := Until(ctx, limit, "Azure has exactly one VM per NodeClaim and nothing else", func(ctx context.Context) (bool, error) {
 		err := e.compareMachines(ctx)
 		return err == nil, err
 	})
@@ -146,16 +146,16 @@ func differences(claims []Claim, machines []Machine, orphans []string) error {
 	var errs []error
 	for _, c := range claims {
 		if names := byUID[c.UID]; len(names) != 1 {
-			errs = append(errs, fmt.Errorf("NodeClaim %s has %d machines: %s", c.Name, len(names), strings.Join(names, ", ")))
+			errs = append(errs, fmt.Errorf("NodeClaim %s has %d VMs: %s", c.Name, len(names), strings.Join(names, ", ")))
 		}
 		delete(byUID, c.UID)
 	}
 	for uid, names := range byUID {
-		errs = append(errs, fmt.Errorf("no NodeClaim has UID %s, but it has machines: %s", uid, strings.Join(names, ", ")))
+		errs = append(errs, fmt.Errorf("no NodeClaim has UID %s, but these VMs name it: %s", uid, strings.Join(names, ", ")))
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	for _, orphan := range orphans {
-		errs = append(errs, fmt.Errorf("%s belongs to no machine", orphan))
+		errs = append(errs, fmt.Errorf("%s belongs to no VM", orphan))
 	}
 	return errors.Join(errs...)
 }

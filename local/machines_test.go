@@ -15,10 +15,10 @@ func TestDifferences(t *testing.T) {
 		want     string // empty: no difference
 	}{
 		{name: "in step", machines: []Machine{one, two}},
-		{name: "missing", machines: []Machine{one}, want: "NodeClaim b has 0 machines"},
-		{name: "duplicate", machines: []Machine{one, two, {Name: "vm-b2", ClaimUID: "2"}}, want: "NodeClaim b has 2 machines: vm-b, vm-b2"},
+		{name: "missing", machines: []Machine{one}, want: "NodeClaim b has 0 VMs"},
+		{name: "duplicate", machines: []Machine{one, two, {Name: "vm-b2", ClaimUID: "2"}}, want: "NodeClaim b has 2 VMs: vm-b, vm-b2"},
 		{name: "leaked", machines: []Machine{one, two, {Name: "vm-c", ClaimUID: "3"}}, want: "no NodeClaim has UID 3"},
-		{name: "left over", machines: []Machine{one, two}, orphans: []string{"disk x"}, want: "disk x belongs to no machine"},
+		{name: "left over", machines: []Machine{one, two}, orphans: []string{"disk x"}, want: "disk x belongs to no VM"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := differences(claims, test.machines, test.orphans)

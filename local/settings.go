@@ -37,7 +37,7 @@ func (e *Environment) azureSettings() []string {
 		"AZURE_PRICES_URL="+e.azure.URL()+"/api/retail/prices",
 		// Whoever publishes an image here wants to see what comes of it.
 		"IMAGE_REFRESH_INTERVAL=15s",
-		// Its limits on requests keep its own time, and nobody shares them.
+		// Its limits on requests follow its own time scale, and karve is its only client.
 		fmt.Sprint("ARM_PACE=", 1/e.options.Azure.TimeScale),
 		"ARM_SHARE=1",
 	)
@@ -55,8 +55,8 @@ func (e *Environment) clusterSettings(sshKey string) []string {
 	}
 }
 
-// makerSettings tell karve who makes machines, where that is not its default.
-func (e *Environment) makerSettings() []string {
+// provisioningSettings choose how karve creates nodes, where that is not its default.
+func (e *Environment) provisioningSettings() []string {
 	if e.options.ProvisionMode == "" {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (e *Environment) makerSettings() []string {
 const clusterName = "karve"
 
 // sshKey makes a public key for the nodes' administrator. Nobody keeps the
-// private half: nobody logs in to a simulated node.
+// private half: no one can log in to a simulated node.
 func sshKey() (string, error) {
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 // consolidate takes away most of web and waits until karve has moved what is left
 // onto fewer and cheaper nodes.
 func (s *story) consolidate(ctx context.Context) error {
-	s.voice.Title("Evening: most web pods go, and leave their nodes half empty")
+	s.voice.Title("Evening: web is scaled down, and its nodes are half empty")
 	before, err := look(ctx, s.env)
 	if err != nil {
 		return err

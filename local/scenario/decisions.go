@@ -13,7 +13,7 @@ type decision struct {
 	Pool          string  `json:"nodepool"`
 	CapacityType  string  `json:"capacity-type"`
 	Pods          int     `json:"pods"`
-	Choices       int     `json:"choices"`
+	Offerings     int     `json:"choices"`
 	Type          string  `json:"instance-type"`
 	Price         float64 `json:"price"`
 	RunnerUp      string  `json:"runner-up"`
@@ -46,12 +46,12 @@ func readDecisions(path string) (map[string]decision, error) {
 	return found, nil
 }
 
-// why says in words what spoke for a machine.
+// why says in words why an offering was chosen.
 func (d decision) why() string {
-	if d.Choices == 0 {
+	if d.Offerings == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("cheapest of %d offers that fit", d.Choices)
+	text := fmt.Sprintf("cheapest of %d offerings that fit", d.Offerings)
 	if d.RunnerUp != "" {
 		text += fmt.Sprintf("; next: %s at $%.4f", d.RunnerUp, d.RunnerUpPrice)
 	}
@@ -67,7 +67,7 @@ func podsOf(decisions map[string]decision) int {
 	return n
 }
 
-// priceOf is what the machines decided on cost together, in USD per hour.
+// priceOf is what the nodes decided on cost together, in USD per hour.
 func priceOf(decisions map[string]decision) float64 {
 	sum := 0.0
 	for _, d := range decisions {

@@ -23,7 +23,7 @@ panic: not JSON
 		t.Fatal(err)
 	}
 	want := map[string]decision{"general-a": {
-		Claim: "general-a", Pods: 3, Choices: 12, Type: "Standard_D4s_v5", Price: 0.192, RunnerUp: "Standard_D4as_v5", RunnerUpPrice: 0.2,
+		Claim: "general-a", Pods: 3, Offerings: 12, Type: "Standard_D4s_v5", Price: 0.192, RunnerUp: "Standard_D4as_v5", RunnerUpPrice: 0.2,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("decisions (-want +got):\n%s", diff)
@@ -37,11 +37,11 @@ func TestDecisionTable(t *testing.T) {
 	}
 	d := decision{
 		Pool: "general", Type: "Standard_D4s_v5", CapacityType: "on-demand", Price: 0.192,
-		Pods: 7, Choices: 12, RunnerUp: "Standard_D4as_v5", RunnerUpPrice: 0.2,
+		Pods: 7, Offerings: 12, RunnerUp: "Standard_D4as_v5", RunnerUpPrice: 0.2,
 	}
-	gpu := decision{Pool: "gpu", Type: "Standard_NC4as_T4_v3", CapacityType: "on-demand", Price: 0.526, Pods: 1, Choices: 1}
+	gpu := decision{Pool: "gpu", Type: "Standard_NC4as_T4_v3", CapacityType: "on-demand", Price: 0.526, Pods: 1, Offerings: 1}
 	text := decisionTable(map[string]decision{"a": d, "b": d, "c": gpu}, prices)
-	for _, want := range []string{"2 ×", "4 vCPU, 16 GiB", "14 pods", "cheapest of 12 offers that fit; next: Standard_D4as_v5 at $0.2000", "1 GPU"} {
+	for _, want := range []string{"2 ×", "4 vCPU, 16 GiB", "14 pods", "cheapest of 12 offerings that fit; next: Standard_D4as_v5 at $0.2000", "1 GPU"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}

@@ -1,5 +1,5 @@
 // Package scenario is the story the demo tells: workloads arrive, karve buys
-// machines for them, Azure takes one back, a workload goes to sleep. Each step is
+// nodes for them, Azure evicts one, a workload is scaled to 0. Each step is
 // carried out on a running local.Environment, watched until it is true, and told.
 //
 // It looks only at what a user could see (Kubernetes objects, karve's log) and at

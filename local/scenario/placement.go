@@ -24,7 +24,7 @@ const (
 
 // checkPlacement checks that pods landed where their manifests allow, and shows it.
 func (s *story) checkPlacement(ctx context.Context) error {
-	s.voice.Title("Every pod is where it asked to be")
+	s.voice.Title("Every pod runs where its constraints allow")
 	now, err := look(ctx, s.env)
 	if err != nil {
 		return err
@@ -38,12 +38,12 @@ func (s *story) checkPlacement(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	homes := homesOf(now, "db", volumes)
-	if err := checkHomes(homes); err != nil {
+	places := locationsOf(now, "db", volumes)
+	if err := checkLocations(places); err != nil {
 		return fmt.Errorf("db: %w", err)
 	}
 	s.voice.Say("each db pod has a node of its own, in the zone of its disk")
-	s.voice.Block(homeTable(homes))
+	s.voice.Block(locationTable(places))
 	return nil
 }
 
@@ -111,41 +111,41 @@ func volumeZones(ctx context.Context, env *local.Environment) (map[string]string
 	return byClaim, nil
 }
 
-// home is where a pod and its disk are.
-type home struct {
+// podLocation is where a pod and its disk are.
+type podLocation struct {
 	Pod, Node, Zone string
 	Claim, DiskZone string // DiskZone is empty while the claim is not bound
 }
 
-// homesOf lists the homes of an app's pods, by name.
-func homesOf(s state, app string, volumes map[string]string) []home {
-	var homes []home
+// locationsOf lists the places of an app's pods, by name.
+func locationsOf(s state, app string, volumes map[string]string) []podLocation {
+	var places []podLocation
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Labels["app"] != app || p.DeletionTimestamp != nil {
 			continue
 		}
-		h := home{Pod: p.Name, Node: p.Spec.NodeName, Zone: s.zoneOf(p.Spec.NodeName)}
+		h := podLocation{Pod: p.Name, Node: p.Spec.NodeName, Zone: s.zoneOf(p.Spec.NodeName)}
 		for _, v := range p.Spec.Volumes {
 			if v.PersistentVolumeClaim != nil {
 				h.Claim = v.PersistentVolumeClaim.ClaimName
 				h.DiskZone = volumes[h.Claim]
 			}
 		}
-		homes = append(homes, h)
+		places = append(places, h)
 	}
-	slices.SortFunc(homes, func(a, b home) int { return strings.Compare(a.Pod, b.Pod) })
-	return homes
+	slices.SortFunc(places, func(a, b podLocation) int { return strings.Compare(a.Pod, b.Pod) })
+	return places
 }
 
-// checkHomes reports pods that share a node or are not where their disk is.
-func checkHomes(homes []home) error {
-	if len(homes) == 0 {
+// checkLocations reports pods that share a node or are not where their disk is.
+func checkLocations(places []podLocation) error {
+	if len(places) == 0 {
 		return errors.New("it has no pods")
 	}
 	var errs []error
 	tenant := map[string]string{}
-	for _, h := range homes {
+	for _, h := range places {
 		if other, taken := tenant[h.Node]; taken {
 			errs = append(errs, fmt.Errorf("%s and %s share node %s", other, h.Pod, h.Node))
 		}
@@ -157,10 +157,10 @@ func checkHomes(homes []home) error {
 	return errors.Join(errs...)
 }
 
-func homeTable(homes []home) string {
+func locationTable(places []podLocation) string {
 	return columns(func(w *tabwriter.Writer) {
 		fmt.Fprintln(w, "POD\tNODE\tZONE\tCLAIM\tDISK IN")
-		for _, h := range homes {
+		for _, h := range places {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.Pod, h.Node, h.Zone, h.Claim, h.DiskZone)
 		}
 	})

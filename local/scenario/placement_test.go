@@ -47,21 +47,21 @@ func TestSpreadIsChecked(t *testing.T) {
 
 func TestHomesAreChecked(t *testing.T) {
 	disks := map[string]string{"data-db-0": "eastus-1", "data-db-1": "eastus-2"}
-	good := homesOf(town(map[string]string{"db-1": "node-2", "db-0": "node-1"}), "db", disks)
-	if err := checkHomes(good); err != nil {
+	good := locationsOf(town(map[string]string{"db-1": "node-2", "db-0": "node-1"}), "db", disks)
+	if err := checkLocations(good); err != nil {
 		t.Error(err)
 	}
 	if good[0].Pod != "db-0" || good[0].DiskZone != "eastus-1" {
-		t.Errorf("homes %+v", good)
+		t.Errorf("places %+v", good)
 	}
-	bad := homesOf(town(map[string]string{"db-0": "node-1", "db-1": "node-1", "db-2": "node-3"}), "db", disks)
-	err := checkHomes(bad)
+	bad := locationsOf(town(map[string]string{"db-0": "node-1", "db-1": "node-1", "db-2": "node-3"}), "db", disks)
+	err := checkLocations(bad)
 	for _, want := range []string{"db-0 and db-1 share node node-1", `db-1 runs in zone "eastus-1", its claim data-db-1 has a disk in "eastus-2"`, `db-2 runs in zone "eastus-3"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}
 	}
-	if checkHomes(nil) == nil {
+	if checkLocations(nil) == nil {
 		t.Error("an app without pods passed")
 	}
 }

@@ -26,7 +26,7 @@ func newPriceList(region string) (priceList, error) {
 	return priceList{region: region, sizes: sizes}, nil
 }
 
-// hourly is the price of a claim's machine in USD per hour; zero when it is not known.
+// hourly is the price of a NodeClaim's node in USD per hour; zero when it is not known.
 func (l priceList) hourly(c local.Claim) float64 {
 	price, ok := l.sizes[c.Type].PriceIn(l.region)
 	if !ok {
@@ -38,7 +38,7 @@ func (l priceList) hourly(c local.Claim) float64 {
 	return price.OnDemand
 }
 
-// total is what all claims' machines cost together.
+// total is what the nodes of all NodeClaims cost together.
 func (l priceList) total(claims []local.Claim) float64 {
 	sum := 0.0
 	for _, c := range claims {

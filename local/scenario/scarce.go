@@ -32,17 +32,17 @@ func (s *story) checkQuota(context.Context) error {
 			used = u
 		}
 	}
-	s.voice.Title("The subscription may have %d vCPUs of family DASv5, and no more", used.Limit)
-	s.voice.Say("%d of them are in use, what else web needed is of the next cheapest family", used.Current)
+	s.voice.Title("The subscription has a quota of %d vCPUs of family DASv5", used.Limit)
+	s.voice.Say("%d of them are in use; the other web nodes are of the next cheapest family", used.Current)
 	return s.checkPurchases()
 }
 
 // checkPurchases tells that nothing was asked for in vain.
 func (s *story) checkPurchases() error {
 	if refused := s.refusals(); refused > s.refused {
-		return fmt.Errorf("Azure refused %d purchases", refused-s.refused)
+		return fmt.Errorf("Azure refused %d launches", refused-s.refused)
 	}
-	s.voice.Say("Azure had to refuse no purchase")
+	s.voice.Say("Azure refused no launch")
 	return nil
 }
 
@@ -54,7 +54,7 @@ func (s *story) refusals() int {
 // fillSubnet asks for more nodes than the subnet has addresses, shows what the pods that wait
 // are told, and takes the others away again.
 func (s *story) fillSubnet(ctx context.Context) error {
-	s.voice.Title("More nodes are wanted than the subnet has addresses")
+	s.voice.Title("More nodes are needed than the subnet has addresses")
 	before, err := look(ctx, s.env)
 	if err != nil {
 		return err
@@ -63,9 +63,9 @@ func (s *story) fillSubnet(ctx context.Context) error {
 	if err := s.env.Apply(ctx, edge); err != nil {
 		return err
 	}
-	s.voice.Say("Deployment edge: 30 × 0.1 CPU, no two on a node; the subnet %s has room for some two dozen machines", smallSubnet)
+	s.voice.Say("Deployment edge: 30 × 0.1 CPU, no two on a node; the subnet %s has addresses for some two dozen nodes", smallSubnet)
 	told := ""
-	err = s.until(ctx, "the subnet is full, and the pods that wait know", func(now state) (bool, error) {
+	err = s.until(ctx, "the subnet is full, and every pending pod has an event that says so", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		waiting := now.pods("edge") - now.running("edge")
 		if waiting == 0 || len(now.Claims) == len(before.Claims) || now.readyNodes() < len(now.Claims) {
@@ -81,7 +81,7 @@ func (s *story) fillSubnet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.voice.Say("%d nodes came, %d edge pods run, %d wait and are told:", len(now.Claims)-len(before.Claims), now.running("edge"), now.pods("edge")-now.running("edge"))
+	s.voice.Say("%d nodes were launched, %d edge pods run, %d wait, with this reason:", len(now.Claims)-len(before.Claims), now.running("edge"), now.pods("edge")-now.running("edge"))
 	s.voice.Block(told)
 	if err := s.checkPurchases(); err != nil {
 		return err
@@ -94,14 +94,14 @@ func (s *story) leaveSubnet(ctx context.Context, nodes int) error {
 	if err := s.scale(ctx, "edge", 0); err != nil {
 		return err
 	}
-	err := s.until(ctx, "the nodes of edge are given back", func(now state) (bool, error) {
+	err := s.until(ctx, "the nodes of edge are deleted", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		return now.pods("edge") == 0 && idle(now) == 0 && len(now.Claims) <= nodes && len(now.Nodes) == len(now.Claims), nil
 	})
 	if err != nil {
 		return err
 	}
-	s.voice.Say("edge is scaled to 0, and its nodes are given back")
+	s.voice.Say("edge is scaled to 0, and its nodes are deleted")
 	return nil
 }
 

@@ -126,15 +126,15 @@ func (s *story) waitPoolsReady(ctx context.Context) error {
 	return nil
 }
 
-// decide waits until karve has decided for every pod and tells what and why.
+// decide waits until karve has decided for every pod, and prints what and why.
 func (s *story) decide(ctx context.Context) error {
 	var decisions map[string]decision
 	err := s.until(ctx, "karve has decided for every pod", func(now state) (bool, error) {
 		s.voice.Now("%s", now.summary())
 		var err error
 		decisions, err = readDecisions(s.env.KarveLog())
-		// A pod that came late may have found room on a machine on its way: then the
-		// machines, all launched, are proof enough.
+		// A pod that came late may fit on a node that is in flight: then the
+		// nodes, all launched, are proof enough.
 		settled := len(now.Claims) > 0 && now.launched() == len(now.Claims)
 		return serves(decisions) && (podsOf(decisions) >= s.times.Pods || settled), err
 	})
@@ -142,12 +142,12 @@ func (s *story) decide(ctx context.Context) error {
 		return err
 	}
 	s.voice.Title("karve decided, %.1f s after the pods were created", time.Since(s.began).Seconds())
-	s.voice.Say("%d machines for %d pods, $%.4f an hour together", len(decisions), s.times.Pods, priceOf(decisions))
+	s.voice.Say("%d nodes for %d pods, $%.4f an hour together", len(decisions), s.times.Pods, priceOf(decisions))
 	s.voice.Block(decisionTable(decisions, s.prices))
 	return nil
 }
 
-// serves reports whether each kind of machine the workloads need was decided on.
+// serves reports whether a node of each kind that the workloads need was decided on.
 func serves(decisions map[string]decision) bool {
 	spot, demand, gpu := false, false, false
 	for _, d := range decisions {
@@ -181,9 +181,9 @@ func (s *story) scaleUp(ctx context.Context) error {
 	return nil
 }
 
-// evict has Azure take back one spot machine and waits for another in its place.
+// evict has Azure evict one spot VM and waits for its replacement.
 func (s *story) evict(ctx context.Context) error {
-	s.voice.Title("Azure takes a spot machine back")
+	s.voice.Title("Azure evicts a spot VM")
 	before, err := look(ctx, s.env)
 	if err != nil {
 		return err
@@ -209,7 +209,7 @@ func (s *story) evict(ctx context.Context) error {
 	return nil
 }
 
-// spotNode picks a spot machine with pods on it.
+// spotNode picks a spot node with pods on it.
 func spotNode(now state) (local.Claim, error) {
 	for _, c := range now.Claims {
 		if c.CapacityType == "spot" && now.on(c.Node) > 0 {
@@ -231,7 +231,7 @@ func has(now state, claim string) bool {
 // scaleDown sends the web Deployment to sleep and waits until the nodes it leaves
 // empty are given back, to the last network card.
 func (s *story) scaleDown(ctx context.Context) error {
-	s.voice.Title("The web Deployment goes to sleep")
+	s.voice.Title("The web Deployment is scaled to 0")
 	before, err := look(ctx, s.env)
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (s *story) scaleDown(ctx context.Context) error {
 	if err := s.scale(ctx, "web", 0); err != nil {
 		return err
 	}
-	s.voice.Say("web is scaled from %d to 0; nodes left empty for 5 s are given back, and those left too large are exchanged", fewer)
+	s.voice.Say("web is scaled from %d to 0; nodes that are empty for 5 s are deleted, and nodes too large for their pods are replaced", fewer)
 	err = s.until(ctx, "the cluster costs less, and no node is empty", func(now state) (bool, error) {
 		s.voice.Now("%s, $%.4f an hour", now.summary(), s.prices.total(now.Claims))
 		cheaper := s.prices.total(now.Claims) < s.prices.total(before.Claims)

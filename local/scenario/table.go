@@ -10,29 +10,29 @@ import (
 	"github.com/karve-dev/karve/local"
 )
 
-// purchase is a group of machines decided on for the same reason.
-type purchase struct {
+// launchGroup is a group of nodes decided on for the same reason.
+type launchGroup struct {
 	decision // of one of them
 	Machines int
 	Pods     int // of all
 }
 
-// purchases groups decisions by what is bought and why, in a fixed order.
-func purchases(decisions map[string]decision) []purchase {
-	var groups []purchase
+// launchGroups groups decisions by what is launched and why, in a fixed order.
+func launchGroups(decisions map[string]decision) []launchGroup {
+	var groups []launchGroup
 	for _, name := range slices.Sorted(maps.Keys(decisions)) {
 		d := decisions[name]
-		i := slices.IndexFunc(groups, func(g purchase) bool {
+		i := slices.IndexFunc(groups, func(g launchGroup) bool {
 			return g.Pool == d.Pool && g.Type == d.Type && g.CapacityType == d.CapacityType && g.why() == d.why()
 		})
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, purchase{decision: d})
+			groups = append(groups, launchGroup{decision: d})
 		}
 		groups[i].Machines++
 		groups[i].Pods += d.Pods
 	}
-	slices.SortStableFunc(groups, func(a, b purchase) int {
+	slices.SortStableFunc(groups, func(a, b launchGroup) int {
 		return strings.Compare(a.Pool+a.CapacityType+a.Type, b.Pool+b.CapacityType+b.Type)
 	})
 	return groups
@@ -42,7 +42,7 @@ func purchases(decisions map[string]decision) []purchase {
 func decisionTable(decisions map[string]decision, prices priceList) string {
 	return columns(func(w *tabwriter.Writer) {
 		fmt.Fprintln(w, "\tSIZE\tSHAPE\tCAPACITY\tPOOL\tFOR\t$/H EACH\tWHY")
-		for _, p := range purchases(decisions) {
+		for _, p := range launchGroups(decisions) {
 			fmt.Fprintf(w, "%d ×\t%s\t%s\t%s\t%s\t%s\t%.4f\t%s\n",
 				p.Machines, p.Type, prices.shape(p.Type), p.CapacityType, p.Pool, counted(p.Pods, "pod"), p.Price, p.why())
 		}
