@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
@@ -26,8 +25,8 @@ const (
 	replan              = 10 * time.Second // until pods without a machine have another claim
 )
 
-// A claim is a NodeClaim as the API stores it. Who serves it writes what it stores, and all
-// else is written by others; the town guards both.
+// claim is a NodeClaim as the API stores it. Its controller writes what it stores, all else is
+// written by others; the lock of claims guards both.
 type claim struct {
 	provider.Claim
 	order  int
@@ -41,45 +40,51 @@ type claim struct {
 	lost    bool          // it is to end: its machine is gone or will be
 }
 
-// serve keeps one claim after the other alive, until no machine is needed any more. There
-// is none while nothing is on sale.
-func (t *town) serve(ctx context.Context, order int) {
+// controllers are what provisions, follows and ends claims, as karve's do.
+type controllers struct {
+	claims    *claims
+	market    *market
+	seed      uint64
+	dismissed <-chan struct{}
+}
+
+// serve keeps one claim after the other alive, until no node is needed any more. It makes none
+// while there is no offering.
+func (k *controllers) serve(ctx context.Context, order int) {
 	replaces := false
-	for n := 0; t.needed(ctx); n++ {
-		if len(t.market.choices(order)) == 0 {
-			t.rest(ctx)
+	for n := 0; k.needed(ctx); n++ {
+		if len(k.market.choices(order)) == 0 {
+			k.rest(ctx)
 			continue
 		}
-		if replaces = t.try(ctx, order, n, replaces); t.needed(ctx) && !replaces {
-			t.rest(ctx)
+		if replaces = k.try(ctx, order, n, replaces); k.needed(ctx) && !replaces {
+			k.rest(ctx)
 		}
 	}
 }
 
 // try makes a claim and sees it to its end. It reports whether its machine was lost.
-func (t *town) try(ctx context.Context, order, n int, replaces bool) bool {
-	c := t.create(order, n, replaces)
-	if t.launch(ctx, c) {
-		t.attend(ctx, c)
+func (k *controllers) try(ctx context.Context, order, n int, replaces bool) bool {
+	c := k.claims.create(k.seed, order, n, replaces)
+	if k.launch(ctx, c) {
+		k.attend(ctx, c)
 	}
-	t.end(ctx, c)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return c.joined
+	k.end(ctx, c)
+	return k.claims.everJoined(c)
 }
 
 // rest waits until pods are planned for again.
-func (t *town) rest(ctx context.Context) {
+func (k *controllers) rest(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-t.dismissed:
+	case <-k.dismissed:
 	case <-time.After(replan):
 	}
 }
 
-func (t *town) needed(ctx context.Context) bool {
+func (k *controllers) needed(ctx context.Context) bool {
 	select {
-	case <-t.dismissed:
+	case <-k.dismissed:
 		return false
 	default:
 		return ctx.Err() == nil
@@ -87,40 +92,29 @@ func (t *town) needed(ctx context.Context) bool {
 }
 
 // pause waits, less when the claim has changed or is not needed any more.
-func (t *town) pause(ctx context.Context, c *claim, d time.Duration) {
+func (k *controllers) pause(ctx context.Context, c *claim, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-t.dismissed:
+	case <-k.dismissed:
 	case <-c.changed:
 	case <-time.After(d):
 	}
 }
 
-func (t *town) create(order, n int, replaces bool) *claim {
-	c := &claim{order: order, changed: make(chan struct{}, 1), Claim: provider.Claim{
-		Name: fmt.Sprintf("siege-%d-%d", order, n), UID: fmt.Sprintf("uid-%d-%d-%d", t.options.Seed, order, n),
-		Pool: "siege", Class: className, Urgent: replaces,
-	}}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.claims[c.UID], t.made = c, t.made+1
-	return c
-}
-
 // launch drives the claim until its machine runs, as the lifecycle does. It reports false
 // when the claim is to end.
-func (t *town) launch(ctx context.Context, c *claim) bool {
+func (k *controllers) launch(ctx context.Context, c *claim) bool {
 	var again retry
-	for begun := time.Now(); t.needed(ctx) && !t.isLost(c); {
-		in, err := t.buy(ctx, c)
-		t.store(c, in, err)
+	for begun := time.Now(); k.needed(ctx) && !k.claims.isLost(c); {
+		in, err := k.instance(ctx, c)
+		k.claims.store(c, in, err)
 		wait := cmp.Or(in.RetryAfter, time.Second)
 		switch {
 		case errors.As(err, new(*provider.CapacityError)) || errors.As(err, new(*provider.NotReadyError)):
 			return false
 		case err != nil:
 			wait = again.after()
-		case in.State == provider.Running || in.Type != "" && t.reports(c):
+		case in.State == provider.Running || in.Type != "" && k.claims.reports(c):
 			return true
 		default:
 			again = retry{}
@@ -128,22 +122,9 @@ func (t *town) launch(ctx context.Context, c *claim) bool {
 		if time.Since(begun) > c.patience() {
 			return false
 		}
-		t.pause(ctx, c, wait)
+		k.pause(ctx, c, wait)
 	}
 	return false
-}
-
-// store notes on the claim what a launch said.
-func (t *town) store(c *claim, in provider.Instance, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if in.ProviderID != "" {
-		c.id, c.unseen = in.ProviderID, false
-	}
-	c.LaunchState = remembered(c.LaunchState, in.LaunchState)
-	if err != nil && c.id != "" {
-		c.unseen = true
-	}
 }
 
 // patience is how long a launch may take.
@@ -154,50 +135,35 @@ func (c *claim) patience() time.Duration {
 	return launchTimeout
 }
 
-// buy goes on with the purchase. When nothing is on sale any more, only a machine that
-// exists counts.
-func (t *town) buy(ctx context.Context, c *claim) (provider.Instance, error) {
-	if choices := t.market.choices(c.order); len(choices) > 0 {
+// instance goes on with the launch. When there is no offering any more, only a VM that exists
+// counts.
+func (k *controllers) instance(ctx context.Context, c *claim) (provider.Instance, error) {
+	if choices := k.market.choices(c.order); len(choices) > 0 {
 		bought := c.Claim
 		bought.Offerings, bought.LaunchState = choices, maps.Clone(c.LaunchState)
-		return t.market.provider.Launch(ctx, bought)
+		return k.market.provider.Launch(ctx, bought)
 	}
 	nothing := &provider.CapacityError{Claim: c.Name}
 	if c.id == "" {
 		return provider.Instance{}, nothing
 	}
-	in, err := t.market.provider.Get(ctx, c.id)
+	in, err := k.market.provider.Get(ctx, c.id)
 	if errors.Is(err, provider.ErrNotFound) || err == nil && in.State != provider.Creating && in.State != provider.Running {
 		return provider.Instance{}, nothing
 	}
 	return in, err
 }
 
-// remembered is what a claim remembers when it is told more; an empty value forgets.
-func remembered(had, told map[string]string) map[string]string {
-	if len(told) == 0 {
-		return had
-	}
-	all := maps.Clone(told)
-	for key, value := range had {
-		if _, changed := told[key]; !changed {
-			all[key] = value
-		}
-	}
-	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
-	return all
-}
-
 // attend watches over a machine that runs, until its claim is to end.
-func (t *town) attend(ctx context.Context, c *claim) {
+func (k *controllers) attend(ctx context.Context, c *claim) {
 	var again retry
-	for launched := time.Now(); t.needed(ctx) && !t.isLost(c); {
-		wait, ask := t.doubt(c, launched)
+	for launched := time.Now(); k.needed(ctx) && !k.claims.isLost(c); {
+		wait, ask := k.claims.nextLook(c, launched)
 		if wait == 0 {
 			return
 		}
 		if ask {
-			in, err := t.market.provider.Get(ctx, c.id)
+			in, err := k.market.provider.Get(ctx, c.id)
 			switch {
 			case errors.Is(err, provider.ErrNotFound) || err == nil && in.State.Lost():
 				return
@@ -207,42 +173,24 @@ func (t *town) attend(ctx context.Context, c *claim) {
 				again = retry{}
 			}
 		}
-		t.pause(ctx, c, wait)
-	}
-}
-
-// doubt says when to look at a claim next, and whether its machine must be asked about
-// now; at once (zero) when the claim is given up.
-func (t *town) doubt(c *claim, launched time.Time) (wait time.Duration, ask bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch since := time.Since(launched); {
-	case c.node:
-		return time.Hour, false
-	case c.joined:
-		quiet := time.Since(c.silent)
-		return max(silence-quiet, recheck), quiet >= silence
-	case since > registrationTimeout:
-		return 0, false
-	default:
-		return max(joinsBy-since, askAgain), since >= joinsBy
+		k.pause(ctx, c, wait)
 	}
 }
 
 // end gives back what the claim has, and then the claim is no more.
-func (t *town) end(ctx context.Context, c *claim) {
+func (k *controllers) end(ctx context.Context, c *claim) {
 	var again retry
 	for ctx.Err() == nil {
 		var err error
 		if c.id != "" {
-			err = t.market.provider.Terminate(ctx, c.id)
+			err = k.market.provider.Terminate(ctx, c.id)
 		} else {
-			err = t.market.provider.TerminateUnclaimed(ctx, c.Claim)
+			err = k.market.provider.TerminateUnclaimed(ctx, c.Claim)
 		}
 		wait := endPoll
 		switch {
 		case errors.Is(err, provider.ErrNotFound):
-			t.remove(c)
+			k.claims.remove(c)
 			return
 		case err != nil:
 			wait = again.after()
@@ -251,35 +199,6 @@ func (t *town) end(ctx context.Context, c *claim) {
 		}
 		_ = scarcity.Sleep(ctx, wait) // the loop sees it
 	}
-}
-
-func (t *town) remove(c *claim) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.claims, c.UID)
-	if c.joined {
-		delete(t.joined, c.order)
-	}
-}
-
-func (t *town) isLost(c *claim) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return c.lost
-}
-
-func (t *town) reports(c *claim) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return c.node
-}
-
-// lose has a claim end whose machine is gone or will be.
-func (t *town) lose(c *claim) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c.lost = true
-	c.poke()
 }
 
 func (c *claim) poke() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
-	"net/http"
 	"slices"
 	"time"
 
@@ -21,16 +20,14 @@ const className = "siege"
 
 // open makes a region with enough of everything, at Azure's own pace and limits, with
 // things of others in it, and a provider that buys there.
-func open(ctx context.Context, o Options) (*town, error) {
-	t := &town{
-		options: o, dismissed: make(chan struct{}),
-		claims: map[string]*claim{}, joined: map[int]bool{}, doubles: map[string]bool{},
-	}
+func open(ctx context.Context, o Options) (*trial, error) {
+	t := &trial{options: o, dismissed: make(chan struct{}), claims: newClaims()}
+	guest := &nodes{claims: t.claims}
 	var err error
 	t.region, err = azureemulator.New(ctx, azureemulator.Options{
 		TimeScale: 1, Throttle: true, Seed: o.Seed, SubnetPrefix: "10.0.0.0/16",
 		DefaultFamilyCores: 100_000, RegionalCores: 100_000, LowPriorityCores: 100_000,
-		Sizes: sizes(), Guest: t,
+		Sizes: sizes(), Guest: guest,
 	})
 	if err != nil {
 		return nil, err
@@ -39,8 +36,9 @@ func open(ctx context.Context, o Options) (*town, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.settle(ctx); err != nil {
-		return nil, fmt.Errorf("settling others there: %w", err)
+	guest.region, t.others = t.region, newOthers(t.region)
+	if err := t.others.create(ctx); err != nil {
+		return nil, fmt.Errorf("creating what others have there: %w", err)
 	}
 	subnet, err := t.subnet()
 	if err != nil {
@@ -51,7 +49,7 @@ func open(ctx context.Context, o Options) (*town, error) {
 		return nil, err
 	}
 	options := t.region.ClientOptions()
-	t.wire = tap(options.Transport, t.foreign)
+	t.wire = tap(options.Transport, t.others)
 	options.Transport = t.wire
 	version := "1.36.3"
 	class := &v1beta1.AKSNodeClass{Status: v1beta1.AKSNodeClassStatus{KubernetesVersion: &version}}
@@ -70,11 +68,13 @@ func open(ctx context.Context, o Options) (*town, error) {
 		return nil, err
 	}
 	t.market = &market{provider: p}
+	t.controllers = &controllers{claims: t.claims, market: t.market, seed: o.Seed, dismissed: t.dismissed}
+	t.collector = &collector{claims: t.claims, market: t.market}
 	return t, nil
 }
 
 // pool is where AKS makes machines, in batches; none where Compute does.
-func (t *town) pool() azure.AKSMachines {
+func (t *trial) pool() azure.AKSMachines {
 	if !t.options.AKS {
 		return azure.AKSMachines{}
 	}
@@ -87,7 +87,7 @@ func (t *town) pool() azure.AKSMachines {
 // subnet is where machines go: AKS's own, but for two faults. Only who is in another network
 // looks for a security group, and addresses that linger are missed where there are few more
 // than machines.
-func (t *town) subnet() (id string, err error) {
+func (t *trial) subnet() (id string, err error) {
 	prefix := 16
 	if slices.Contains(t.options.Faults, addressesLinger) {
 		const azures = 5 // addresses of each subnet
@@ -111,7 +111,7 @@ func sizes() []string {
 const cheapest = "Standard_D4as_v5"
 
 // turnstile lets one at a time ask for a token. The SDK does so too, with a mutex, and time
-// stands still in a bubble while somebody waits for one.
+// stands still in a bubble while a goroutine waits for one.
 type turnstile struct {
 	azcore.TokenCredential
 	gate chan struct{}
@@ -130,62 +130,8 @@ func (c *turnstile) GetToken(ctx context.Context, o policy.TokenRequestOptions) 
 
 // shortage has the cheapest size out of stock in one zone, whatever else happens, so that
 // there are always some purchases that fail late.
-func (t *town) shortage() {
+func (t *trial) shortage() {
 	if err := t.region.Capacity.AddStockout(azureemulator.Stockout{Size: cheapest, Zone: "1"}); err != nil {
 		panic(err) // only a mode or a pattern can be wrong, and there is none
-	}
-}
-
-// Run is what happens on a machine: its node joins, and is silent once the machine ends.
-func (t *town) Run(ctx context.Context, m azureemulator.Machine) {
-	c := t.claimOf(m)
-	if c == nil || !t.introduced(ctx, m) {
-		return
-	}
-	t.join(c)
-	<-ctx.Done()
-	t.part(c)
-}
-
-// introduced has a machine ask its metadata service who it is, as nodes do before they join,
-// until it knows or ends.
-func (t *town) introduced(ctx context.Context, m azureemulator.Machine) bool {
-	metadata := &http.Client{Transport: t.region.MetadataOf(m.Name), Timeout: 10 * time.Second}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://169.254.169.254/metadata/instance/compute?api-version=2021-02-01", nil)
-	if err != nil {
-		panic(err) // only the address can be wrong, and it is not
-	}
-	req.Header.Set("Metadata", "true")
-	for {
-		answer, err := metadata.Do(req)
-		if err == nil {
-			_ = answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return true
-			}
-		}
-		if scarcity.Sleep(ctx, time.Second) != nil {
-			return false
-		}
-	}
-}
-
-// claimOf is the claim that a machine was made for; nil when there is none.
-func (t *town) claimOf(m azureemulator.Machine) *claim {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.claims[m.Tags[tagClaimUID]]
-}
-
-// Preempt has the claim end whose machine Azure will take back, as its agent and the
-// interruption controller do.
-func (t *town) Preempt(vm string, _ azureemulator.Preemption) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, c := range t.claims {
-		if c.id != "" && named(c.id, vm) {
-			c.lost = true
-			c.poke()
-		}
 	}
 }

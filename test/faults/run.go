@@ -12,7 +12,7 @@ import (
 	"github.com/karve-dev/karve/test/scarcity"
 )
 
-// Options are a siege.
+// Options are those of one run.
 type Options struct {
 	// Seed decides what is struck and how long things take.
 	Seed uint64
@@ -31,7 +31,7 @@ type Result struct {
 	Leaked []string
 	// Duplicates are claims that had two machines at a time.
 	Duplicates []string
-	// Touched are resources of others that somebody wrote to, or that changed.
+	// Touched are resources of others that were written to, or that changed.
 	Touched []string
 	// Endless are machines that never came, and claims that never ended.
 	Endless []string
@@ -89,15 +89,15 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, fmt.Errorf("opening the region of seed %d: %w", o.Seed, err)
 	}
 	defer t.close(cancel)
-	a, err := newAssault(t, o)
+	a, err := newInjector(t, o)
 	if err != nil {
 		return Result{}, err
 	}
 	return t.hold(ctx, a)
 }
 
-// hold is the course of the siege.
-func (t *town) hold(ctx context.Context, a *assault) (Result, error) {
+// hold is the course of the run.
+func (t *trial) hold(ctx context.Context, a *injector) (Result, error) {
 	r := Result{Options: t.options}
 	if len(a.kinds) == 0 { // of how fast machines come, what the region sells is no part
 		t.market.look(ctx)
@@ -107,38 +107,38 @@ func (t *town) hold(ctx context.Context, a *assault) (Result, error) {
 	}
 	begun := time.Now()
 	a.strikeFor(ctx, rage, func() { t.start(ctx) })
-	r.Endless = t.await(ctx, upWithin, t.missing)
-	r.Up = t.lastJoined().Sub(begun)
+	r.Endless = t.await(ctx, upWithin, func() []string { return t.claims.missing(t.options.Machines) })
+	r.Up = t.claims.lastJoined().Sub(begun)
 	if len(a.kinds) > 0 && !t.options.AKS { // what belongs to AKS's machines is AKS's to take away
-		if err := t.scatter(ctx); err != nil {
+		if err := t.others.addInterfaces(ctx, t.claims.snapshot()); err != nil {
 			return r, err
 		}
 	}
 	a.strikeFor(ctx, calm, nothing)
 	begun = time.Now()
 	a.strikeFor(ctx, rage, func() { close(t.dismissed) })
-	r.Endless = append(r.Endless, t.await(ctx, downWithin, t.standing)...)
-	r.Leaked = t.await(ctx, downWithin, t.residue)
+	r.Endless = append(r.Endless, t.await(ctx, downWithin, t.claims.standing)...)
+	r.Leaked = t.await(ctx, downWithin, t.others.left)
 	r.Down, r.Strikes = time.Since(begun), a.strikes
-	r.Duplicates, r.Touched, r.Claims = t.twice(), t.touched(), t.count()
+	r.Duplicates, r.Touched, r.Claims = t.claims.twice(), append(t.wire.touched(), t.others.touched()...), t.claims.count()
 	r.Ledger = t.region.Ledger()
 	return r, errors.Join(ctx.Err(), t.region.CheckInvariants())
 }
 
 func nothing() {}
 
-// start has all act: the provider, the collector, and whoever orders machines.
-func (t *town) start(ctx context.Context) {
+// start runs the provider, the collector and a controller for each node that is needed.
+func (t *trial) start(ctx context.Context) {
 	t.acting.Go(func() { _ = t.market.provider.Run(ctx) }) // its error is that of ctx
 	t.acting.Go(func() { t.market.keep(ctx) })
-	t.acting.Go(func() { t.collect(ctx) })
+	t.acting.Go(func() { t.collector.run(ctx) })
 	for i := range t.options.Machines {
-		t.acting.Go(func() { t.serve(ctx, i) })
+		t.acting.Go(func() { t.controllers.serve(ctx, i) })
 	}
 }
 
 // await waits until nothing is open any more, and returns what is in the end.
-func (t *town) await(ctx context.Context, limit time.Duration, open func() []string) []string {
+func (t *trial) await(ctx context.Context, limit time.Duration, open func() []string) []string {
 	for begun := time.Now(); ; {
 		t.observe()
 		left := open()
@@ -148,28 +148,34 @@ func (t *town) await(ctx context.Context, limit time.Duration, open func() []str
 	}
 }
 
-// close ends whoever acts and waits for them.
-func (t *town) close(cancel context.CancelFunc) {
+// close ends all goroutines and waits for them.
+func (t *trial) close(cancel context.CancelFunc) {
 	cancel()
 	t.acting.Wait()
 	_ = t.region.Close() // it has no listener, and its guests end with it
 }
 
-// A town is whoever needs machines, and where they come from.
-type town struct {
-	options   Options
-	region    *azureemulator.Server
-	wire      *wire
-	market    *market
-	collector collector
-	foreign   foreign
-	acting    sync.WaitGroup
-	dismissed chan struct{} // closed when no machine is needed any more
+// trial is one run: the region, what uses it and what is recorded of it.
+type trial struct {
+	options     Options
+	region      *azureemulator.Server
+	wire        *wire
+	market      *market
+	claims      *claims
+	others      *others
+	controllers *controllers
+	collector   *collector
+	acting      sync.WaitGroup
+	dismissed   chan struct{} // closed when no node is needed any more
+}
 
-	mu      sync.Mutex
-	claims  map[string]*claim // those that exist, by UID
-	made    int               // claims ever
-	last    time.Time         // when a machine joined last
-	joined  map[int]bool      // orders whose machine has joined
-	doubles map[string]bool   // claims that had two machines
+// observe looks for claims with two machines.
+func (t *trial) observe() {
+	machines := map[string]int{}
+	for vm, uid := range t.region.VMs.Tagged(tagClaimUID) {
+		if uid != "" && !t.others.have(vm) {
+			machines[uid]++
+		}
+	}
+	t.claims.sawVMs(machines)
 }

@@ -18,10 +18,10 @@ const few = 24
 //
 // Rule VM-8.
 func TestEveryFault(t *testing.T) {
-	besiege(t, faults.Options{Seed: 1, Machines: few})
+	run(t, faults.Options{Seed: 1, Machines: few})
 	for _, k := range azureemulator.FaultCatalogue() {
 		t.Run(k.Name, func(t *testing.T) {
-			if r := besiege(t, faults.Options{Seed: 1, Machines: few, Faults: []string{k.Name}}); r.Strikes == 0 {
+			if r := run(t, faults.Options{Seed: 1, Machines: few, Faults: []string{k.Name}}); r.Strikes == 0 {
 				t.Error("it struck nothing")
 			}
 		})
@@ -38,7 +38,7 @@ func TestPairsOfFaults(t *testing.T) {
 	r.Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
 	for _, pair := range pairs[:10] {
 		t.Run(pair[0]+"And"+pair[1], func(t *testing.T) {
-			besiege(t, faults.Options{Seed: seed, Machines: few, Faults: pair})
+			run(t, faults.Options{Seed: seed, Machines: few, Faults: pair})
 		})
 	}
 }
@@ -53,7 +53,7 @@ func TestFaultsAlike(t *testing.T) {
 			struck[name]++
 		}
 		if len(names) > 1 {
-			besiege(t, faults.Options{Seed: 1, Machines: few, Faults: names})
+			run(t, faults.Options{Seed: 1, Machines: few, Faults: names})
 		}
 	}
 	for _, k := range azureemulator.FaultCatalogue() {
@@ -75,7 +75,7 @@ func TestFaultsWhereAKSMakesMachines(t *testing.T) {
 		{}, {"TooManyRequestsWithoutRetryAfter"}, {"TimeoutAfterCommit"}, {"ZonalAllocationFailed"}, {"LateFailure", "TokensRevoked"}, {"ResetAfterCommit", "FamilyQuota"},
 	} {
 		t.Run(strings.Join(names, "And"), func(t *testing.T) {
-			r := besiege(t, faults.Options{Seed: 1, Machines: few, Faults: names, AKS: true})
+			r := run(t, faults.Options{Seed: 1, Machines: few, Faults: names, AKS: true})
 			if len(names) > 0 && r.Strikes == 0 {
 				t.Error("it struck nothing")
 			}
@@ -94,7 +94,7 @@ func TestUnknownFault(t *testing.T) {
 	})
 }
 
-func besiege(t *testing.T, o faults.Options) (r faults.Result) {
+func run(t *testing.T, o faults.Options) (r faults.Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var err error

@@ -14,13 +14,13 @@ import (
 )
 
 // A mistake is what a provider might do wrong beside one of its requests.
-type mistake func(t *town, req *http.Request, body []byte) error
+type mistake func(t *trial, req *http.Request, body []byte) error
 
 // mistaken makes a mistake with every purchase, behind the back of everybody.
 type mistaken struct {
-	town *town
-	next policy.Transporter
-	make mistake
+	trial *trial
+	next  policy.Transporter
+	make  mistake
 }
 
 // Do makes the mistake, and then what was asked for.
@@ -32,7 +32,7 @@ func (m mistaken) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.make(m.town, req, body); err != nil {
+	if err := m.make(m.trial, req, body); err != nil {
 		return nil, err
 	}
 	again := req.Clone(req.Context())
@@ -41,7 +41,7 @@ func (m mistaken) Do(req *http.Request) (*http.Response, error) {
 }
 
 // buyTwice buys a second machine with the same tags under another name.
-func buyTwice(t *town, req *http.Request, body []byte) error {
+func buyTwice(t *trial, req *http.Request, body []byte) error {
 	name := path.Base(req.URL.Path)
 	twin := req.Clone(req.Context())
 	twin.URL.Path = strings.Replace(req.URL.Path, name, name+"0", 1)
@@ -58,23 +58,23 @@ func answered(resp *http.Response, err error) error {
 }
 
 // loseInterface leaves one interface that nothing tells whose it is.
-func loseInterface(t *town, req *http.Request, _ []byte) error {
-	return t.putInterface(req.Context(), "lost", "")
+func loseInterface(t *trial, req *http.Request, _ []byte) error {
+	return t.others.putInterface(req.Context(), "lost", "")
 }
 
 // touch sends a request about something of others; through the tap or past it.
-func touch(method, resource, body string, through func(*town) policy.Transporter) mistake {
-	return func(t *town, req *http.Request, _ []byte) error {
+func touch(method, resource, body string, through func(*trial) policy.Transporter) mistake {
+	return func(t *trial, req *http.Request, _ []byte) error {
 		theirs := req.Clone(req.Context())
-		theirs.Method, theirs.URL.Path = method, t.group()+resource
+		theirs.Method, theirs.URL.Path = method, t.others.group()+resource
 		theirs.Header.Del("If-None-Match")
 		theirs.Body, theirs.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 		return answered(through(t).Do(theirs))
 	}
 }
 
-func past(t *town) policy.Transporter { return t.region.InProcess() }
-func seen(t *town) policy.Transporter { return t.wire }
+func past(t *trial) policy.Transporter { return t.region.InProcess() }
+func seen(t *trial) policy.Transporter { return t.wire }
 
 // Who looks for leaks, duplicates and things of others that were touched finds them: an
 // oracle that cannot fail says nothing.
@@ -98,7 +98,7 @@ func TestOraclesFindMistakes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := withMistake(t, test.mistake)
 				if len(test.found(r)) == 0 || r.Err() == nil {
-					t.Errorf("nobody noticed: %v", r)
+					t.Errorf("the mistake was not found: %v", r)
 				}
 			})
 		})
@@ -109,17 +109,17 @@ func withMistake(t *testing.T, m mistake) Result {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	town, err := open(ctx, Options{Seed: 1, Machines: 4})
+	trial, err := open(ctx, Options{Seed: 1, Machines: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer town.close(cancel)
-	town.wire.next = mistaken{town, town.wire.next, m}
-	a, err := newAssault(town, town.options)
+	defer trial.close(cancel)
+	trial.wire.next = mistaken{trial, trial.wire.next, m}
+	a, err := newInjector(trial, trial.options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := town.hold(ctx, a)
+	r, err := trial.hold(ctx, a)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func Alone() [][]string {
 	alike := [][]string{
 		{"Status408", "Status500", "Status502", "Status503", "Status504"},                         // a server that fails
 		{"ResetBeforeSend", "TLSHandshakeFailed", "CertificateExpired", "NameNotResolved"},        // no server is met
-		{"ExhaustedAksPUT", "ExhaustedAksLIST", "ExhaustedAksOperationstatus", "ExhaustedAksAPI"}, // nobody asks AKS
+		{"ExhaustedAksPUT", "ExhaustedAksLIST", "ExhaustedAksOperationstatus", "ExhaustedAksAPI"}, // karve does not call AKS
 		{"ExhaustedComputeGetVM", "ExhaustedComputeUpdateVM", "ExhaustedComputeGetOperation"},     // few ask for these
 		{"Evicted30s", "Evicted10s", "EvictedAtOnce"},                                             // and each strikes other machines
 		{"Freeze", "Reboot", "Redeploy", "Terminate"},                                             // likewise
@@ -40,16 +40,16 @@ func Alone() [][]string {
 	return all
 }
 
-// An assault has faults strike.
-type assault struct {
-	town    *town
+// An injector has faults strike.
+type injector struct {
+	trial   *trial
 	kinds   []azureemulator.FaultKind
 	random  *rand.Rand
 	strikes int
 }
 
-func newAssault(t *town, o Options) (*assault, error) {
-	a := &assault{town: t, random: rand.New(rand.NewPCG(o.Seed, 1))}
+func newInjector(t *trial, o Options) (*injector, error) {
+	a := &injector{trial: t, random: rand.New(rand.NewPCG(o.Seed, 1))}
 	if len(o.Faults) > 0 {
 		t.shortage()
 	}
@@ -69,7 +69,7 @@ const strikeAgain = 15 * time.Second
 
 // strikeFor strikes for so long, first right before what happens meanwhile. What has
 // struck by then stays struck. Without a fault no time passes.
-func (a *assault) strikeFor(ctx context.Context, d time.Duration, meanwhile func()) {
+func (a *injector) strikeFor(ctx context.Context, d time.Duration, meanwhile func()) {
 	if len(a.kinds) == 0 {
 		meanwhile()
 		return
@@ -84,7 +84,7 @@ func (a *assault) strikeFor(ctx context.Context, d time.Duration, meanwhile func
 		}
 		meanwhile()
 		meanwhile = nothing
-		a.town.observe()
+		a.trial.observe()
 		if scarcity.Sleep(ctx, strikeAgain) != nil {
 			return
 		}
@@ -98,8 +98,8 @@ func lasts(k azureemulator.FaultKind) bool {
 
 // strike injects a fault: into the requests that it is about, the purchases of the
 // cheapest size, or one in twenty machines.
-func (a *assault) strike(k azureemulator.FaultKind) {
-	some := max(1, a.town.options.Machines/20)
+func (a *injector) strike(k azureemulator.FaultKind) {
+	some := max(1, a.trial.options.Machines/20)
 	switch {
 	case k.Target == "machine":
 		for range max(1, some/8) {
@@ -108,11 +108,11 @@ func (a *assault) strike(k azureemulator.FaultKind) {
 	case k.Name == "SizeRetired":
 		a.inject(azureemulator.Named{Name: k.Name, Target: cheapest})
 	case k.Name == addressesLinger:
-		a.inject(azureemulator.Named{Name: k.Name, Times: a.town.options.Machines})
+		a.inject(azureemulator.Named{Name: k.Name, Times: a.trial.options.Machines})
 	case k.Target == "size":
 		a.inject(azureemulator.Named{Name: k.Name, Target: cheapest, Times: forever})
 	case k.Target == "path" && !rare(k):
-		a.inject(azureemulator.Named{Name: k.Name, Times: forever, Seed: 1 + a.town.options.Seed})
+		a.inject(azureemulator.Named{Name: k.Name, Times: forever, Seed: 1 + a.trial.options.Seed})
 	case k.Target == "path":
 		a.inject(azureemulator.Named{Name: k.Name, Times: forever})
 	default:
@@ -131,10 +131,10 @@ func rare(k azureemulator.FaultKind) bool {
 }
 
 // strikeMachine strikes one machine at random, if there is one that it can strike.
-func (a *assault) strikeMachine(k azureemulator.FaultKind) {
+func (a *injector) strikeMachine(k azureemulator.FaultKind) {
 	var names []string
-	for _, vm := range a.town.region.State().VMs {
-		if a.town.foreign.machines[vm.Name] == nil && (!strings.HasPrefix(k.Name, "Evicted") || vm.Priority == "Spot") {
+	for _, vm := range a.trial.region.State().VMs {
+		if !a.trial.others.have(vm.Name) && (!strings.HasPrefix(k.Name, "Evicted") || vm.Priority == "Spot") {
 			names = append(names, vm.Name)
 		}
 	}
@@ -145,25 +145,25 @@ func (a *assault) strikeMachine(k azureemulator.FaultKind) {
 
 // inject counts what strikes. What cannot (a machine that goes already) does not, and what
 // is struck until it is lifted is counted then.
-func (a *assault) inject(n azureemulator.Named) {
-	if a.town.region.Inject(n) == nil && n.Times != forever {
+func (a *injector) inject(n azureemulator.Named) {
+	if a.trial.region.Inject(n) == nil && n.Times != forever {
 		a.strikes++
 	}
 }
 
 // lift ends what goes on by itself.
-func (a *assault) lift() {
-	for _, f := range a.town.region.Faults() {
+func (a *injector) lift() {
+	for _, f := range a.trial.region.Faults() {
 		a.strikes += forever - f.Times
 	}
-	for _, o := range a.town.region.Capacity.Stockouts() {
+	for _, o := range a.trial.region.Capacity.Stockouts() {
 		if o.Times > 0 {
 			a.strikes += forever - o.Times
 		}
 	}
-	a.town.region.ClearFaults()
-	a.town.region.Capacity.ClearStockouts("", "", "")
-	a.town.shortage()
+	a.trial.region.ClearFaults()
+	a.trial.region.Capacity.ClearStockouts("", "", "")
+	a.trial.shortage()
 }
 
 // Pairs are all pairs of different faults, of a dozen 66.
