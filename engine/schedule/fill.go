@@ -177,7 +177,7 @@ func (b *buyer) putPart(c *candidate, l *shapeGroup, p *allotment, n int) int {
 	next := c.joint
 	if !l.joined {
 		var ok bool
-		if next, ok = b.join(c.joint, c.stall, c.row, l.fits[c.tier], p); !ok {
+		if next, ok = b.requirements.join(c.joint, c.stall, c.row, l.fits[c.tier], p); !ok {
 			return 0
 		}
 	}

@@ -158,7 +158,7 @@ func (x *improver) move(to *launch, p *allotment, pods []cluster.PodRef) int {
 	if n == 0 {
 		return 0
 	}
-	next, ok := x.join(to.requirements, to.pool, to.row, x.fit(to.pool, p), p)
+	next, ok := x.requirements.join(to.requirements, to.pool, to.row, x.fit(to.pool, p), p)
 	if !ok {
 		return 0
 	}

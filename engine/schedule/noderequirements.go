@@ -22,16 +22,29 @@ type nodeRequirements struct {
 // joinKey names a pod shape joining a node.
 type joinKey struct {
 	from        *nodeRequirements
-	market      *cluster.PoolCatalog
+	pool        *cluster.PoolCatalog
 	shape       *cluster.PodShape
 	cell        string
 	alternative int
 	row         int // -1 where it is the same for all rows
 }
 
+// requirementSets interns the nodeRequirements of an attempt, and caches how pod shapes join
+// them.
+type requirementSets struct {
+	joined   map[joinKey]*nodeRequirements // nil where they cannot hold together
+	interned map[string][]*nodeRequirements
+	key      []byte     // scratch: of a set of offerings
+	common   bitset.Set // scratch: see joinAnew
+}
+
+func newRequirementSets() *requirementSets {
+	return &requirementSets{joined: map[joinKey]*nodeRequirements{}, interned: map[string][]*nodeRequirements{}}
+}
+
 // join adds the requirements of an allotment on the given offering. It takes the first of the
 // shape's alternatives that holds there together with the others.
-func (s *solver) join(j *nodeRequirements, m *poolState, row int, f *cluster.Compatible, p *allotment) (*nodeRequirements, bool) {
+func (s *requirementSets) join(j *nodeRequirements, m *poolState, row int, f *cluster.Compatible, p *allotment) (*nodeRequirements, bool) {
 	for i, alt := range p.Alternatives {
 		if !f.Fitting[i].Has(row) {
 			continue
@@ -39,17 +52,17 @@ func (s *solver) join(j *nodeRequirements, m *poolState, row int, f *cluster.Com
 		if len(alt) == 0 && p.cell == nil && !f.PortsTaken {
 			return j, true
 		}
-		at := joinKey{from: j, market: m.PoolCatalog, shape: p.PodShape, alternative: i, row: -1}
+		at := joinKey{from: j, pool: m.PoolCatalog, shape: p.PodShape, alternative: i, row: -1}
 		if p.cell != nil {
 			at.cell = p.cell.key
 		}
 		if m.AnyFlexible(row) && m.chooses(row, alt, p.cell) {
 			at.row = row
 		}
-		next, known := s.nodeRequirements[at]
+		next, known := s.joined[at]
 		if !known {
 			next = s.joinAnew(j, m, row, f.Admitted[i], alt, p.cell)
-			s.nodeRequirements[at] = next
+			s.joined[at] = next
 		}
 		if next != nil {
 			return next, true
@@ -59,7 +72,7 @@ func (s *solver) join(j *nodeRequirements, m *poolState, row int, f *cluster.Com
 }
 
 // joinAnew returns nil when the requirements cannot hold together.
-func (s *solver) joinAnew(j *nodeRequirements, m *poolState, row int, admitted bitset.Set, alt constraint.Set, c *cell) *nodeRequirements {
+func (s *requirementSets) joinAnew(j *nodeRequirements, m *poolState, row int, admitted bitset.Set, alt constraint.Set, c *cell) *nodeRequirements {
 	more := alt
 	if c != nil {
 		more = alt.And(c.set)
@@ -94,7 +107,7 @@ func (m *poolState) chooses(row int, alt constraint.Set, c *cell) bool {
 
 // intern returns the nodeRequirements of that set and those offerings, the same one each
 // time. It copies rows.
-func (s *solver) intern(set constraint.Set, rows bitset.Set) *nodeRequirements {
+func (s *requirementSets) intern(set constraint.Set, rows bitset.Set) *nodeRequirements {
 	s.key = rows.Append(s.key[:0])
 	for _, j := range s.interned[string(s.key)] {
 		if j.set.Equal(set) {

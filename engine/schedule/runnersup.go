@@ -314,7 +314,7 @@ func (c *comparison) agreeable(m *poolState, row int) bool {
 	}
 	j := m.base
 	for _, k := range c.launch.kinds {
-		next, ok := c.join(j, m, row, m.Compatible(k.PodShape), &allotment{podGroup: k})
+		next, ok := c.requirements.join(j, m, row, m.Compatible(k.PodShape), &allotment{podGroup: k})
 		if !ok {
 			return false
 		}

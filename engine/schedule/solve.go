@@ -32,28 +32,27 @@ func Solve(w *cluster.Snapshot) Plan {
 
 // solver holds the state that one attempt changes: what is left of nodes, limits and quota.
 type solver struct {
-	w          *cluster.Snapshot
-	learned    *learned
-	podGroups  []*podGroup
-	allotments []*allotment
-	pools      *poolList
-	quota      *quota
-	spending   *spending
-	limits     *limits
-	counters   *counters
-	nodes      *nodes
-	launches   *launchList
-	placements *placements
-	purchased  []Launch // see purchases
-	last       bool     // the tier is the last one: pods it does not place get no node
-	search     *preferenceSearch
-	honoured   honoured
+	w            *cluster.Snapshot
+	learned      *learned
+	podGroups    []*podGroup
+	allotments   []*allotment
+	pools        *poolList
+	quota        *quota
+	spending     *spending
+	limits       *limits
+	counters     *counters
+	nodes        *nodes
+	launches     *launchList
+	placements   *placements
+	requirements *requirementSets
+	purchased    []Launch // see purchases
+	last         bool     // the tier is the last one: pods it does not place get no node
+	search       *preferenceSearch
+	honoured     honoured
 
 	domainCounts     map[domainCountKey]*domainCount
 	domainCountOrder []*domainCount
 	compatible       map[fitKey]*cluster.Compatible
-	nodeRequirements map[joinKey]*nodeRequirements
-	interned         map[string][]*nodeRequirements
 	reached          map[*domainCount][]int // see opened
 	launchSummary    *launchSummary         // cached while launches stay as they are
 	sales            map[saleKey][]cell     // see onSale
@@ -72,7 +71,6 @@ type solver struct {
 	relaxing bool         // launches may have less variety than minValues ask for
 	kept     bitset.Set   // scratch: see holding
 	reckoned bitset.Set   // scratch: see known
-	common   bitset.Set   // scratch: see joinAnew
 	spare    bitset.Set   // scratch: see choices
 	seen     []bitset.Set // scratch: see values
 	had      []int        // scratch: see values
@@ -116,7 +114,7 @@ func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) 
 func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
 	w := b.w
 	s := &solver{search: b, honoured: d, w: w, learned: l, pools: &poolList{}, quota: newQuota(w.QuotaLeft), spending: &spending{most: maxPrice},
-		compatible: map[fitKey]*cluster.Compatible{}, nodeRequirements: map[joinKey]*nodeRequirements{}, interned: map[string][]*nodeRequirements{}, reached: map[*domainCount][]int{}, sales: map[saleKey][]cell{},
+		compatible: map[fitKey]*cluster.Compatible{}, requirements: newRequirementSets(), reached: map[*domainCount][]int{}, sales: map[saleKey][]cell{},
 		spreadFilters: map[nodeFilter]*spreadFilter{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{},
 		rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*cluster.PodShape]int{}}
 	s.limits = newLimits(s.pools, s.quota, s.spending)
@@ -142,7 +140,7 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 // openPools makes the state of each NodePool.
 func (s *solver) openPools() {
 	for _, m := range s.w.Catalogs {
-		stall := &poolState{PoolCatalog: m, sale: onSale(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, crowded: map[int]apartness{}}
+		stall := &poolState{PoolCatalog: m, sale: onSale(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, crowded: map[int]apartness{}}
 		stall.minValues = s.newMinValues(stall)
 		s.pools.all = append(s.pools.all, stall)
 	}

@@ -23,7 +23,7 @@ func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 	}
 	m := s.pools.all[i]
 	rows := m.bearing()
-	base := s.intern(m.Base, rows)
+	base := s.requirements.intern(m.Base, rows)
 	for row := range rows.And(m.onSale()).All() {
 		for len(s.launches.all) < n && s.limits.affordable(m, row) > 0 {
 			l := &launch{pool: m, row: row, free: m.Allocatable[row], requirements: base}
