@@ -84,8 +84,8 @@ type offeringGroup struct {
 // split groups the offerings of a pool by the shape groups that they suit.
 func (b *buyer) split(i int) []offeringGroup {
 	rows := b.tier[i].onSale()
-	if b.confined {
-		rows = rows.And(b.known(b.tier[i]))
+	if b.topology.confined {
+		rows = rows.And(b.topology.known(b.tier[i]))
 	}
 	lots := []offeringGroup{{rows: rows}}
 	for _, alike := range b.alike(i) {

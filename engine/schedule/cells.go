@@ -20,7 +20,7 @@ func (s *solver) cells(k *podGroup) []*cell {
 	}
 	out = s.addHosts(k, out)
 	for _, c := range out {
-		if n, ok := s.learned.caps[learnedKey{k.PodClass, k.held.name(), c.name}]; ok && !s.confined {
+		if n, ok := s.learned.caps[learnedKey{k.PodClass, k.held.name(), c.name}]; ok && !s.topology.confined {
 			c.cap = n
 		}
 	}
@@ -102,7 +102,7 @@ func (s *solver) onSale(k *podGroup) []cell {
 	for _, key := range k.keys {
 		s.key = append(append(s.key, key.Name...), 0)
 	}
-	shared, sales := len(k.spreadFilters) == 0 && !s.confined, s.sales
+	shared, sales := len(k.spreadFilters) == 0 && !s.topology.confined, s.sales
 	if len(s.launches.all) == 0 && len(s.learned.thin) == 0 {
 		sales = s.search.sales // the same at the start of every attempt
 	}
@@ -136,11 +136,11 @@ func (s *solver) price(k *podGroup, fallbacks bool) []cell {
 		if !fallbacks && all.Meets(m.Catalog.Fallbacks) {
 			all = all.Minus(m.Catalog.Fallbacks)
 		}
-		if s.confined {
-			all = all.And(s.known(m))
+		if s.topology.confined {
+			all = all.And(s.topology.known(m))
 		}
 		for _, here := range m.Cells(k.keys) {
-			for _, at := range s.partitions(k, m, all.And(here.Offerings)) {
+			for _, at := range s.topology.partitions(k, m, all.And(here.Offerings)) {
 				at.rows = s.assorted(m, k, here.Values, at)
 				price, ok := s.cheapest(m, at.rows)
 				if !ok {

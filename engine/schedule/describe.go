@@ -166,7 +166,7 @@ func (s *solver) choices(l *launch) bitset.Set {
 func (s *solver) open(l *launch) bitset.Set {
 	j := l.requirements
 	if j.open == nil {
-		j.open = s.admitted(l).And(s.known(l.pool))
+		j.open = s.admitted(l).And(s.topology.known(l.pool))
 		j.open.Keep(l.pool.onSale())
 	}
 	return j.open
@@ -277,12 +277,12 @@ func (s *solver) firstTypes(l *launch, rows bitset.Set, n int) {
 
 // known returns the offerings in domains that every spread counts: a node elsewhere would
 // open a domain in which the pods on other nodes were not counted.
-func (s *solver) known(m *poolState) bitset.Set {
+func (s *topology) known(m *poolState) bitset.Set {
 	if m.known != nil {
 		return m.known
 	}
 	m.known = m.Offerings.Clone()
-	for _, t := range s.domainCountOrder {
+	for _, t := range s.order {
 		if len(t.keys) == 0 || !t.hard {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 )
@@ -41,18 +42,18 @@ type domainCountKey struct {
 }
 
 // domainCount returns the shared count. If it is new, running pods are counted.
-func (s *solver) domainCount(k domainCountKey, keys []*constraint.Key) *domainCount {
-	if t := s.domainCounts[k]; t != nil {
+func (s *topology) domainCount(k domainCountKey, keys []*constraint.Key) *domainCount {
+	if t := s.counts[k]; t != nil {
 		return t
 	}
 	t := s.running(k, keys)
-	s.domainCounts[k] = t
-	s.domainCountOrder = append(s.domainCountOrder, t)
+	s.counts[k] = t
+	s.order = append(s.order, t)
 	return t
 }
 
 // running makes a domain count of the pods that run already.
-func (s *solver) running(k domainCountKey, keys []*constraint.Key) *domainCount {
+func (s *topology) running(k domainCountKey, keys []*constraint.Key) *domainCount {
 	t := &domainCount{key: k.key, of: k.of, filter: k.filter, keys: keys}
 	if s.w.InWhatIf() {
 		s.recall(k, t)
@@ -61,7 +62,7 @@ func (s *solver) running(k domainCountKey, keys []*constraint.Key) *domainCount 
 		t.domains = t.listDomains(s)
 	}
 	if len(keys) > 0 {
-		for _, v := range s.learned.openedDomains[k] {
+		for _, v := range s.learned[k] {
 			t.domains[v] = true
 		}
 	}
@@ -81,7 +82,7 @@ func (t *domainCount) countPods(w *cluster.Snapshot) (counts map[int]int, total 
 }
 
 // listDomains lists the domains of the nodes that count.
-func (t *domainCount) listDomains(s *solver) map[int]bool {
+func (t *domainCount) listDomains(s *topology) map[int]bool {
 	domains := map[int]bool{}
 	if len(t.keys) == 0 {
 		return domains
@@ -96,7 +97,7 @@ func (t *domainCount) listDomains(s *solver) map[int]bool {
 
 // samples yields at least one node of each set of nodes that the count does not tell apart.
 // What-ifs do not come here: they recall counts from the memo.
-func (s *solver) samples(t *domainCount) iter.Seq[*cluster.NodeInfo] {
+func (s *topology) samples(t *domainCount) iter.Seq[*cluster.NodeInfo] {
 	keys := t.keys
 	if f := t.filter.affinity; f != nil {
 		keys = slices.Concat(keys, f.Keys)
@@ -150,22 +151,45 @@ const (
 	joins                   // the domain's count must not be zero
 )
 
-// domainRules compiles every group's constraints over zones and other domains, and finds the
+// topology counts pods by zone and other domains during one attempt. It says what the rules
+// of pod groups read of the counts, and in which domains nodes can be launched.
+type topology struct {
+	w        *cluster.Snapshot
+	terms    *terms
+	counters *counters
+	pools    *poolList
+	launches *launchList
+	learned  map[domainCountKey][]int // domains that earlier rounds opened; see learned
+	counts   map[domainCountKey]*domainCount
+	order    []*domainCount // the counts, as they were made
+	filters  map[nodeFilter]*spreadFilter
+	lookedAt map[throughKey][]bitset.Set // see through
+	reached  map[*domainCount][]int      // see opened
+	summary  *launchSummary              // cached while launches stay as they are
+	confined bool                        // no launch opens a domain; see known
+	reckoned bitset.Set                  // scratch: see known
+}
+
+func newTopology(c *counters, pools *poolList, launches *launchList, learned map[domainCountKey][]int) *topology {
+	return &topology{w: c.w, terms: c.terms, counters: c, pools: pools, launches: launches, learned: learned,
+		counts: map[domainCountKey]*domainCount{}, filters: map[nodeFilter]*spreadFilter{}, lookedAt: map[throughKey][]bitset.Set{}, reached: map[*domainCount][]int{}}
+}
+
+// compileAll compiles every group's constraints over zones and other domains, and finds the
 // domain counts that its pods change.
-func (s *solver) domainRules() {
-	s.domainCounts = map[domainCountKey]*domainCount{}
-	for _, k := range s.podGroups {
+func (s *topology) compileAll(groups []*podGroup) {
+	for _, k := range groups {
 		s.domainRulesOf(k)
 	}
-	for _, k := range s.podGroups {
+	for _, k := range groups {
 		s.finishDomains(k)
 	}
 }
 
 // finishDomains records the domain counts that the group's pods change, as far as some rule
 // reads them.
-func (s *solver) finishDomains(k *podGroup) {
-	for _, t := range s.domainCountOrder {
+func (s *topology) finishDomains(k *podGroup) {
+	for _, t := range s.order {
 		if (t.hard || t.watchers > 0) && t.of.counts(k.PodClass) {
 			k.increments = append(k.increments, increment{count: t, axis: k.axis(t.key)})
 		}
@@ -195,7 +219,7 @@ func (k *podGroup) axis(key *constraint.Key) int {
 	return len(k.keys) - 1
 }
 
-func (s *solver) domainRulesOf(k *podGroup) {
+func (s *topology) domainRulesOf(k *podGroup) {
 	real := !k.Virtual
 	add := func(r domainRule) {
 		r.axis = k.axis(r.count.key)
@@ -209,7 +233,7 @@ func (s *solver) domainRulesOf(k *podGroup) {
 			add(domainRule{count: s.domainCount(domainCountKey{key: n.Key, of: countKey{crowd: n.Crowd, real: real}}, nil), kind: avoids, soft: n.Weight > 0, preference: preference{offOthers, i, n.Weight}})
 		}
 	}
-	for _, r := range s.counters.terms.domains {
+	for _, r := range s.terms.domains {
 		if r.Pods.Selects(k.PodClass) {
 			add(domainRule{count: s.domainCount(domainCountKey{key: r.Key, of: countKey{owners: r, real: real}}, nil), kind: avoids})
 		}
@@ -224,7 +248,7 @@ func (s *solver) domainRulesOf(k *podGroup) {
 // evenly compiles the group's spread constraints over domains. A hard constraint counts nodes
 // that have the keys of all hard constraints of the class; a soft one counts nodes that have
 // its own key.
-func (s *solver) evenly(k *podGroup, add func(domainRule)) {
+func (s *topology) evenly(k *podGroup, add func(domainRule)) {
 	hard, names := hardSpreads(k.PodClass)
 	for i, e := range k.Spreads {
 		if e.Key.Name == cluster.LabelHostname || e.Soft && !k.held.on(spreadOut, i) {

@@ -287,7 +287,7 @@ func (x *improver) leave(loose []*launch) {
 
 func (x *improver) mergeTwo(a, b *launch) {
 	m := a.pool
-	rows := a.requirements.rows.And(b.requirements.rows).And(m.onSale()).And(x.known(m))
+	rows := a.requirements.rows.And(b.requirements.rows).And(m.onSale()).And(x.topology.known(m))
 	used := a.used.Add(b.used)
 	for _, l := range []*launch{a, b} { // they may share these volumes
 		for mount := range l.mounts {

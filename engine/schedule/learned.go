@@ -66,9 +66,9 @@ func (l *learned) giveUp(p *allotment) bool {
 // false when there are none.
 func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 	found := false
-	clear(s.reached)
-	s.launchSummary = s.summarizeLaunches()
-	defer func() { s.launchSummary = nil }()
+	clear(s.topology.reached)
+	s.topology.summary = s.topology.summarizeLaunches()
+	defer func() { s.topology.summary = nil }()
 	for _, m := range s.pools.all {
 		m.known = nil
 	}
@@ -80,7 +80,7 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 			}
 			known := usable(k.cells, r.axis)
 			key := domainCountKey{r.count.key, r.count.of, r.count.filter}
-			for _, v := range s.opened(r.count) {
+			for _, v := range s.topology.opened(r.count) {
 				if r.count.domains[v] || slices.Contains(r.count.opened, v) || slices.Contains(known, v) || slices.Contains(l.openedDomains[key], v) {
 					continue
 				}
@@ -97,7 +97,7 @@ func (s *solver) recordOpenedDomains(l *learned, round int) bool {
 }
 
 // counting are the pool's offerings whose nodes the domain count's filter looks at.
-func (s *solver) counting(t *domainCount, m *poolState) bitset.Set {
+func (s *topology) counting(t *domainCount, m *poolState) bitset.Set {
 	if !t.filter.tolerates(m.Pool.Taints) {
 		return nil
 	}
@@ -109,11 +109,11 @@ func (s *solver) counting(t *domainCount, m *poolState) bitset.Set {
 
 // opened lists the values of the domain count's label on the nodes to be launched, as far as
 // those nodes count for it.
-func (s *solver) opened(t *domainCount) []int {
+func (s *topology) opened(t *domainCount) []int {
 	if out, ok := s.reached[t]; ok {
 		return out
 	}
-	bought := s.launchSummary
+	bought := s.summary
 	if bought == nil {
 		bought = s.summarizeLaunches()
 	}
@@ -141,7 +141,7 @@ type launchSummary struct {
 	launches []*launch // one of each nodeRequirements
 }
 
-func (s *solver) summarizeLaunches() *launchSummary {
+func (s *topology) summarizeLaunches() *launchSummary {
 	d := &launchSummary{rows: map[*poolState]bitset.Set{}}
 	seen := map[*nodeRequirements]bool{}
 	for _, l := range s.launches.all {

@@ -45,7 +45,7 @@ func (s *solver) newMinValues(m *poolState) *minValuesState {
 		h.most, h.within = t.most, t.known
 	}
 	h.may = func(row int) bool {
-		return m.withinLimits(row) && s.quota.covers(&m.Catalog.Offerings[row], nil) && (h.within == nil || h.within.Has(row)) && (!s.confined || s.known(m).Has(row))
+		return m.withinLimits(row) && s.quota.covers(&m.Catalog.Offerings[row], nil) && (h.within == nil || h.within.Has(row)) && (!s.topology.confined || s.topology.known(m).Has(row))
 	}
 	return h
 }
@@ -167,8 +167,8 @@ func (s *solver) keeps(m *poolState, j *nodeRequirements, used *quantity.Vector,
 		return s.enough(m, j.set, s.holding(m, j, used), least, m.minValues.may)
 	}
 	t := &j.tried
-	if t.orders != s.limits.changes || t.confined != s.confined {
-		*t = trials{orders: s.limits.changes, confined: s.confined, good: t.good[:0], bad: t.bad[:0]}
+	if t.orders != s.limits.changes || t.confined != s.topology.confined {
+		*t = trials{orders: s.limits.changes, confined: s.topology.confined, good: t.good[:0], bad: t.bad[:0]}
 	}
 	if slices.ContainsFunc(t.good, func(v quantity.Vector) bool { return within(used, &v) }) {
 		return true

@@ -41,7 +41,7 @@ func (l *learned) dilute(s *solver) bool {
 			continue
 		}
 		again = true
-		known := s.known(m)
+		known := s.topology.known(m)
 		if t := l.thin[m.PoolCatalog]; t != nil || known.Equal(m.Offerings) {
 			l.thin[m.PoolCatalog] = &dilution{known: known, most: bought - poor, had: had}
 			continue
@@ -86,8 +86,8 @@ func (e *explainer) explainVariety(v *funnelBuilder, m *poolState, k *podGroup) 
 	if !m.varied() || e.w.Settings.RelaxMinValues {
 		return
 	}
-	e.confined = e.launches.returned // capacity that was given back is launched only there
-	defer func() { e.confined = false }()
+	e.topology.confined = e.launches.returned // capacity that was given back is launched only there
+	defer func() { e.topology.confined = false }()
 	var good bitset.Set
 	worst := shortage{asked: -1}
 	fit := m.Compatible(k.PodClass.PodShape)

@@ -32,11 +32,11 @@ type partition struct {
 const maxSpreadFilters = 6
 
 // spreadFilter returns the shared filter for a domain count.
-func (s *solver) spreadFilter(t *domainCount) *spreadFilter {
-	if v := s.spreadFilters[t.filter]; v != nil {
+func (s *topology) spreadFilter(t *domainCount) *spreadFilter {
+	if v := s.filters[t.filter]; v != nil {
 		return v
 	}
-	v := &spreadFilter{filter: t.filter, id: len(s.spreadFilters), ways: []constraint.Set{nil}}
+	v := &spreadFilter{filter: t.filter, id: len(s.filters), ways: []constraint.Set{nil}}
 	if t.filter.affinity != nil {
 		v.ways = slices.Clone(t.filter.affinity.OwnRequirements())
 	}
@@ -47,14 +47,14 @@ func (s *solver) spreadFilter(t *domainCount) *spreadFilter {
 			}
 		}
 	}
-	s.spreadFilters[t.filter] = v
+	s.filters[t.filter] = v
 	return v
 }
 
 // findSpreadFilters finds the spread filters that tell apart places for the pod group. Left
 // out are filters that pass every node which accepts the group, and those of soft spreads.
 // The group's keys must be known.
-func (s *solver) findSpreadFilters(k *podGroup) {
+func (s *topology) findSpreadFilters(k *podGroup) {
 	for i := range k.increments {
 		t := k.increments[i].count
 		k.increments[i].filter = -1
@@ -75,7 +75,7 @@ func (s *solver) findSpreadFilters(k *podGroup) {
 }
 
 // partitions splits offerings of a pool by the answers of the group's spread filters.
-func (s *solver) partitions(k *podGroup, m *poolState, rows bitset.Set) []partition {
+func (s *topology) partitions(k *podGroup, m *poolState, rows bitset.Set) []partition {
 	out := []partition{{rows: rows}}
 	for _, v := range k.spreadFilters {
 		ways := s.through(k, m, v)
@@ -114,7 +114,7 @@ func (v *spreadFilter) name(way int) string {
 
 // through returns, by way, the offerings that the filter can look at when they carry pods of
 // the group. A launch that can choose between labels will have to choose those of the way.
-func (s *solver) through(k *podGroup, m *poolState, v *spreadFilter) []bitset.Set {
+func (s *topology) through(k *podGroup, m *poolState, v *spreadFilter) []bitset.Set {
 	key := throughKey{m.PoolCatalog, k.PodShape, v}
 	if rows, ok := s.lookedAt[key]; ok {
 		return rows
@@ -129,7 +129,7 @@ func (s *solver) through(k *podGroup, m *poolState, v *spreadFilter) []bitset.Se
 	return out
 }
 
-// throughKey is the key of solver.lookedAt.
+// throughKey is the key of topology.lookedAt.
 type throughKey struct {
 	market *cluster.PoolCatalog
 	shape  *cluster.PodShape

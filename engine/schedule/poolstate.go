@@ -123,7 +123,7 @@ func (s *solver) fit(m *poolState, p *allotment) *cluster.Compatible {
 		if !slices.Equal(c.Values, p.cell.Values) {
 			continue
 		}
-		for _, at := range s.partitions(p.podGroup, m, c.Offerings) {
+		for _, at := range s.topology.partitions(p.podGroup, m, c.Offerings) {
 			if at.name == p.cell.partition {
 				here = at.rows
 			}

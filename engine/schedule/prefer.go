@@ -217,8 +217,8 @@ func (s *solver) relax(k *podGroup) *podGroup {
 	s.counters.compile(rest)
 	rest.nodeRules.increments = k.nodeRules.increments
 	rest.nodeRules.finish()
-	s.domainRulesOf(rest)
-	s.finishDomains(rest)
+	s.topology.domainRulesOf(rest)
+	s.topology.finishDomains(rest)
 	s.podGroups = append(s.podGroups, rest)
 	return rest
 }

@@ -156,16 +156,16 @@ func (a *preferenceAudit) spread(c *cluster.PodClass, e *cluster.TopologySpread)
 		counts := a.count(countKey{crowd: e.Crowd, settled: true, real: !c.Virtual}, e.Key)
 		return func(h placement) bool { return counts[a.value(h, e.Key)] <= e.MaxSkew }
 	}
-	t := a.running(spreadKey(c, e, e.Key.Name+"\x00"), []*constraint.Key{e.Key})
+	t := a.topology.running(spreadKey(c, e, e.Key.Name+"\x00"), []*constraint.Key{e.Key})
 	seen := func(h placement) int {
-		if h.launch == nil && t.passes(a.w.Nodes[h.host]) || h.launch != nil && a.counting(t, h.launch.pool).Has(h.launch.first) {
+		if h.launch == nil && t.passes(a.w.Nodes[h.host]) || h.launch != nil && a.topology.counting(t, h.launch.pool).Has(h.launch.first) {
 			return a.value(h, e.Key)
 		}
 		return missing
 	}
 	a.countPlacements(t.of, t.counts, seen)
 	r := domainRule{count: t, minDomains: 1}
-	least := r.least(append(a.buyable(c, e.Key), a.opened(t)...))
+	least := r.least(append(a.buyable(c, e.Key), a.topology.opened(t)...))
 	return func(h placement) bool {
 		v := a.value(h, e.Key)
 		return v >= 0 && t.counts[v]-least <= e.MaxSkew

@@ -18,11 +18,11 @@ func (s *solver) retryUnplaced(virtual bool) {
 	if len(left) == 0 {
 		return
 	}
-	s.confined = true
-	defer func() { s.confined = false }()
-	for _, t := range s.domainCountOrder {
+	s.topology.confined = true
+	defer func() { s.topology.confined = false }()
+	for _, t := range s.topology.order {
 		if len(t.keys) > 0 {
-			t.opened = s.opened(t)
+			t.opened = s.topology.opened(t)
 		}
 	}
 	budget := mostSecond

@@ -183,7 +183,7 @@ func (c *comparison) lose(row int) {
 	case !c.quota.covers(r, m.Catalog.Offerings[c.launch.row].QuotaUses):
 		kind, why := c.explainScarcity(m, row)
 		c.note(&c.lost, m, row, kind, why)
-	case !c.known(m).Has(row):
+	case !c.topology.known(m).Has(row):
 		c.note(&c.ruledOut, m, row, reason.Topology, func() (string, map[string]any) {
 			return "spread pods do not reckon with a machine there", map[string]any{"zone": r.Zone}
 		})
@@ -236,7 +236,7 @@ func (c *comparison) ruleOut(row int) {
 func (c *comparison) exclude(m *poolState, row int, q constraint.Requirement) {
 	because, words := reason.Requirements, q.String()
 	switch {
-	case c.shared(q.Key):
+	case c.topology.shared(q.Key):
 		because, words = reason.Topology, q.String()+", to be near or apart from others"
 	case c.allows(m, row):
 		because, words = reason.Preference, q.String()+", which pods prefer"
@@ -261,8 +261,8 @@ func (c *comparison) allows(m *poolState, row int) bool {
 
 // shared reports whether some rule about other pods (spread, affinity or anti-affinity)
 // counts by the label.
-func (s *solver) shared(k *constraint.Key) bool {
-	return slices.ContainsFunc(s.domainCountOrder, func(t *domainCount) bool { return t.key == k })
+func (s *topology) shared(k *constraint.Key) bool {
+	return slices.ContainsFunc(s.order, func(t *domainCount) bool { return t.key == k })
 }
 
 // elsewhere looks for cheaper offerings of another pool that every pod of the launch could
@@ -308,7 +308,7 @@ func lighter(m, chosen *poolState) (string, map[string]any) {
 // domains that other pods leave them.
 func (c *comparison) agreeable(m *poolState, row int) bool {
 	for _, q := range c.launch.requirements.set {
-		if c.shared(q.Key) && m.Catalog.HasLabel(q.Key) && !m.Catalog.Matches(row, q) {
+		if c.topology.shared(q.Key) && m.Catalog.HasLabel(q.Key) && !m.Catalog.Matches(row, q) {
 			return false
 		}
 	}

@@ -44,24 +44,18 @@ type solver struct {
 	nodes        *nodes
 	launches     *launchList
 	placements   *placements
+	topology     *topology
 	requirements *requirementSets
 	purchased    []Launch // see purchases
 	last         bool     // the tier is the last one: pods it does not place get no node
 	search       *preferenceSearch
 	honoured     honoured
 
-	domainCounts     map[domainCountKey]*domainCount
-	domainCountOrder []*domainCount
-	compatible       map[fitKey]*cluster.Compatible
-	reached          map[*domainCount][]int // see opened
-	launchSummary    *launchSummary         // cached while launches stay as they are
-	sales            map[saleKey][]cell     // see onSale
-	confined         bool                   // no launch opens a domain; see known
-	spreadFilters    map[nodeFilter]*spreadFilter
-	lookedAt         map[throughKey][]bitset.Set // see through
-	labels           map[describedKey]*described
-	rivals           map[runnersUpKey][]RunnerUp // see runnersUp
-	numbers          map[*cluster.PodShape]int   // see number
+	compatible map[fitKey]*cluster.Compatible
+	sales      map[saleKey][]cell // see onSale
+	labels     map[describedKey]*described
+	rivals     map[runnersUpKey][]RunnerUp // see runnersUp
+	numbers    map[*cluster.PodShape]int   // see number
 
 	key     []byte     // scratch: of a set of offerings
 	rows    bitset.Set // scratch: see choices
@@ -70,7 +64,6 @@ type solver struct {
 
 	relaxing bool         // launches may have less variety than minValues ask for
 	kept     bitset.Set   // scratch: see holding
-	reckoned bitset.Set   // scratch: see known
 	spare    bitset.Set   // scratch: see choices
 	seen     []bitset.Set // scratch: see values
 	had      []int        // scratch: see values
@@ -114,14 +107,15 @@ func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) 
 func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
 	w := b.w
 	s := &solver{search: b, honoured: d, w: w, learned: l, pools: &poolList{}, quota: newQuota(w.QuotaLeft), spending: &spending{most: maxPrice},
-		compatible: map[fitKey]*cluster.Compatible{}, requirements: newRequirementSets(), reached: map[*domainCount][]int{}, sales: map[saleKey][]cell{},
-		spreadFilters: map[nodeFilter]*spreadFilter{}, lookedAt: map[throughKey][]bitset.Set{}, labels: map[describedKey]*described{},
+		compatible: map[fitKey]*cluster.Compatible{}, requirements: newRequirementSets(), sales: map[saleKey][]cell{},
+		labels: map[describedKey]*described{},
 		rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*cluster.PodShape]int{}}
 	s.limits = newLimits(s.pools, s.quota, s.spending)
 	s.counters = newCounters(w, termsOf(w))
 	s.placements = &placements{wanted: len(b.items) > 0 || b.sketching}
 	s.launches = &launchList{counters: s.counters, placements: s.placements}
 	s.nodes = newNodes(w, nodePreferences{minds: b.minds, sorted: d != nil}, s.counters, s.placements)
+	s.topology = newTopology(s.counters, s.pools, s.launches, l.openedDomains)
 	for _, c := range w.Classes {
 		var t heldPreferences
 		if honour := d[c]; len(honour) > 0 && !l.plain[c] && !l.unplaceable[c] {
@@ -133,7 +127,7 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 		s.openPools()
 	}
 	s.counters.compileAll(s.podGroups)
-	s.domainRules()
+	s.topology.compileAll(s.podGroups)
 	return s
 }
 

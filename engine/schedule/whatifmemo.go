@@ -100,7 +100,7 @@ func newTerms(w *cluster.Snapshot) *terms {
 }
 
 // recall takes the running pods of the domain count from the memo.
-func (s *solver) recall(k domainCountKey, t *domainCount) {
+func (s *topology) recall(k domainCountKey, t *domainCount) {
 	m := memoOf(s.w)
 	c := m.census(k, t, s.w)
 	t.counts, t.total, t.domains = maps.Clone(c.Counts), c.Total, map[int]bool{}
