@@ -196,7 +196,7 @@ func (b *buyer) purchase(c *candidate) bool {
 	var kinds []*podGroup // copies share the slice
 	for n := range min(copies, allowed) {
 		l := &launch{pool: c.stall, row: c.row, free: c.room, requirements: c.joint, kinds: kinds, loads: make([]load, 0, len(c.content)), least: c.least}
-		if !b.order(l, &c.used) {
+		if !b.variety.order(l, &c.used) {
 			allowed = n
 			break
 		}

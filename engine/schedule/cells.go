@@ -141,7 +141,7 @@ func (s *solver) price(k *podGroup, fallbacks bool) []cell {
 		}
 		for _, here := range m.Cells(k.keys) {
 			for _, at := range s.topology.partitions(k, m, all.And(here.Offerings)) {
-				at.rows = s.assorted(m, k, here.Values, at)
+				at.rows = s.variety.assorted(m, k, here.Values, at)
 				price, ok := s.cheapest(m, at.rows)
 				if !ok {
 					price, ok = s.bought(m, at.rows)

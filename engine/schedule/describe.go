@@ -102,11 +102,11 @@ func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
 	}
 	slices.Sort(zones)
 	slices.Sort(capacityTypes)
-	chosen := s.listed(l, rows)
+	chosen := s.variety.listed(l, rows)
 	chosen[cluster.LabelInstanceType], chosen[cluster.LabelZone], chosen[cluster.LabelCapacityType] = types, zones, capacityTypes
 	out.Rules = s.rules(l, chosen)
 	out.Labels = settled(out.Labels, out.Rules)
-	out.Relaxed = s.shortOf(l, rows)
+	out.Relaxed = s.variety.shortOf(l, rows)
 	return &described{launch: out, dearer: next}
 }
 
@@ -153,7 +153,7 @@ func (s *solver) choices(l *launch) bitset.Set {
 		s.dropOverLimits(l, out)
 	}
 	if m.varied() {
-		s.putBack(l, &out, s.spare)
+		s.variety.putBack(l, &out, s.spare)
 	}
 	if len(m.Catalog.Types) > mostTypes {
 		s.firstTypes(l, out, mostTypes)
@@ -261,7 +261,7 @@ func (s *solver) firstTypes(l *launch, rows bitset.Set, n int) {
 	c := l.pool.Catalog
 	seen := make([]bool, len(c.Types))
 	if l.pool.varied() {
-		n -= s.needed(l, rows, seen)
+		n -= s.variety.needed(l, rows, seen)
 	}
 	for row := range rows.All() {
 		switch t := c.Offerings[row].Type; {

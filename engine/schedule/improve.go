@@ -162,7 +162,7 @@ func (x *improver) move(to *launch, p *allotment, pods []cluster.PodRef) int {
 	if !ok {
 		return 0
 	}
-	if n = to.diverse(x.solver, next, p.podGroup, n); n == 0 {
+	if n = to.diverse(x.variety, next, p.podGroup, n); n == 0 {
 		return 0
 	}
 	to.requirements = next
@@ -339,7 +339,7 @@ func (x *improver) together(m *poolState, row int, a, b *launch) *launch {
 func (x *improver) replace(a, b, one *launch, before offering.Price) bool {
 	x.limits.release(a)
 	x.limits.release(b)
-	if x.limits.affordable(one.pool, one.row) == 0 || x.priceOf(one) >= before || !x.order(one, &one.used) {
+	if x.limits.affordable(one.pool, one.row) == 0 || x.priceOf(one) >= before || !x.variety.order(one, &one.used) {
 		x.limits.reserve(a)
 		x.limits.reserve(b)
 		return false

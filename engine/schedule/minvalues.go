@@ -30,10 +30,24 @@ type minValuesState struct {
 	within bitset.Set
 }
 
+// variety answers whether the launches of pools with minValues keep enough values of their
+// labels, as far as limits, quota and domains leave them.
+type variety struct {
+	limits   *limits
+	quota    *quota
+	topology *topology
+	thin     map[*cluster.PoolCatalog]*dilution // see learned
+	relax    bool                               // the settings allow launches with less variety
+	relaxing bool                               // launches have less variety now
+	kept     bitset.Set                         // scratch: see holding
+	seen     []bitset.Set                       // scratch: see values
+	had      []int                              // scratch: see values
+}
+
 // varied reports whether the pool's launches must keep some variety.
 func (m *poolState) varied() bool { return m.minValues != nil }
 
-func (s *solver) newMinValues(m *poolState) *minValuesState {
+func (s *variety) newMinValues(m *poolState) *minValuesState {
 	if len(m.MinValues) == 0 {
 		return nil
 	}
@@ -41,7 +55,7 @@ func (s *solver) newMinValues(m *poolState) *minValuesState {
 	for _, v := range m.MinValues {
 		h.least = append(h.least, v.Min)
 	}
-	if t := s.learned.thin[m.PoolCatalog]; t != nil {
+	if t := s.thin[m.PoolCatalog]; t != nil {
 		h.most, h.within = t.most, t.known
 	}
 	h.may = func(row int) bool {
@@ -53,7 +67,7 @@ func (s *solver) newMinValues(m *poolState) *minValuesState {
 // values counts the values of each label with minValues that a launch can have which may use
 // rows and requires set. It counts up to least. Offerings for which may reports false are
 // left out; nil admits all. The result is valid until the next call.
-func (s *solver) values(m *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) []int {
+func (s *variety) values(m *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) []int {
 	s.had = append(s.had[:0], make([]int, len(least))...)
 	for len(s.seen) < len(least) {
 		s.seen = append(s.seen, nil)
@@ -87,7 +101,7 @@ func (s *solver) values(m *poolState, set constraint.Set, rows bitset.Set, least
 }
 
 // unseen adds the offering's values of a label to those seen, and returns how many are new.
-func (s *solver) unseen(v *cluster.MinValues, set constraint.Set, row int, seen *bitset.Set) int {
+func (s *variety) unseen(v *cluster.MinValues, set constraint.Set, row int, seen *bitset.Set) int {
 	n, values := 0, v.Values(row)
 	for _, id := range values {
 		if seen.Has(id) {
@@ -106,13 +120,13 @@ func (s *solver) unseen(v *cluster.MinValues, set constraint.Set, row int, seen 
 }
 
 // enough reports whether the offerings leave at least that many values possible.
-func (s *solver) enough(m *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) bool {
+func (s *variety) enough(m *poolState, set constraint.Set, rows bitset.Set, least []int, may func(int) bool) bool {
 	return slices.Equal(s.values(m, set, rows, least, may), least)
 }
 
 // holding returns the offerings that are available, meet the node requirements and have the
 // capacity used. The set is valid until the next call.
-func (s *solver) holding(m *poolState, j *nodeRequirements, used *quantity.Vector) bitset.Set {
+func (s *variety) holding(m *poolState, j *nodeRequirements, used *quantity.Vector) bitset.Set {
 	if j.offered == nil {
 		j.offered = j.rows.And(m.Matching(j.set)).And(m.onSale())
 	}
@@ -150,19 +164,19 @@ func (b *buyer) diverse(c *candidate, j *nodeRequirements, p *allotment, n int) 
 	attached := func(m cluster.Mount) bool { return f.mounts[m] }
 	if len(f.order) == 0 {
 		f.least = m.minValues.least
-		if b.relaxing {
+		if b.variety.relaxing {
 			addable(1, p.podGroup, used, attached, func(sum *quantity.Vector) bool {
-				f.least = slices.Clone(b.values(m, j.set, b.holding(m, j, sum), m.minValues.least, m.minValues.may))
+				f.least = slices.Clone(b.variety.values(m, j.set, b.variety.holding(m, j, sum), m.minValues.least, m.minValues.may))
 				return true
 			})
 		}
 	}
-	return addable(n, p.podGroup, used, attached, func(sum *quantity.Vector) bool { return b.keeps(m, j, sum, f.least) })
+	return addable(n, p.podGroup, used, attached, func(sum *quantity.Vector) bool { return b.variety.keeps(m, j, sum, f.least) })
 }
 
 // keeps reports whether one more node with those requirements and that use could be launched
 // with the variety needed.
-func (s *solver) keeps(m *poolState, j *nodeRequirements, used *quantity.Vector, least []int) bool {
+func (s *variety) keeps(m *poolState, j *nodeRequirements, used *quantity.Vector, least []int) bool {
 	if s.relaxing {
 		return s.enough(m, j.set, s.holding(m, j, used), least, m.minValues.may)
 	}
@@ -206,7 +220,7 @@ func within(a, b *quantity.Vector) bool {
 
 // diverse is how many of n more pods the launch can take, if its requirements become next,
 // without listing less variety than it was planned with.
-func (l *launch) diverse(s *solver, next *nodeRequirements, k *podGroup, n int) int {
+func (l *launch) diverse(s *variety, next *nodeRequirements, k *podGroup, n int) int {
 	if !l.pool.varied() {
 		return n
 	}
@@ -217,8 +231,8 @@ func (l *launch) diverse(s *solver, next *nodeRequirements, k *podGroup, n int) 
 
 // assorted returns those of a partition's offerings that can be launched for one pod of the
 // group with the variety needed.
-func (s *solver) assorted(m *poolState, k *podGroup, values []int, at partition) bitset.Set {
-	if !m.varied() || s.w.Settings.RelaxMinValues {
+func (s *variety) assorted(m *poolState, k *podGroup, values []int, at partition) bitset.Set {
+	if !m.varied() || s.relax {
 		return at.rows
 	}
 	here := (&cluster.Cell{Keys: k.keys, Values: values}).Set().And(at.set)
@@ -232,7 +246,7 @@ func (s *solver) assorted(m *poolState, k *podGroup, values []int, at partition)
 
 // suiting returns those of the offerings on which alternative i of the shape holds; nil when
 // they have too little variety.
-func (s *solver) suiting(m *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
+func (s *variety) suiting(m *poolState, f *cluster.Compatible, i int, set constraint.Set, rows bitset.Set) bitset.Set {
 	own := f.Fitting[i].And(rows).And(m.onSale())
 	if m.minValues.most == 0 || !s.enough(m, set, own, m.minValues.least, m.minValues.may) {
 		return nil
@@ -243,7 +257,7 @@ func (s *solver) suiting(m *poolState, f *cluster.Compatible, i int, set constra
 // offered is fit without alternatives that leave too little variety to one pod.
 func (s *solver) offered(m *poolState, p *allotment) *cluster.Compatible {
 	f := s.fit(m, p)
-	if !m.varied() || s.relaxing {
+	if !m.varied() || s.variety.relaxing {
 		return f
 	}
 	out := &cluster.Compatible{Fitting: make([]bitset.Set, len(f.Fitting)), Admitted: f.Admitted, PortsTaken: f.PortsTaken}
@@ -252,7 +266,7 @@ func (s *solver) offered(m *poolState, p *allotment) *cluster.Compatible {
 		if p.cell != nil {
 			set = set.And(p.cell.set)
 		}
-		out.Fitting[i] = s.suiting(m, f, i, set, f.Fitting[i])
+		out.Fitting[i] = s.variety.suiting(m, f, i, set, f.Fitting[i])
 		out.All.Merge(out.Fitting[i])
 	}
 	return out
@@ -283,7 +297,7 @@ func (b *buyer) diluted() bool {
 // needed; nil when no variety is needed.
 func (b *buyer) ceiling(i int, g *candidateGroup) *quantity.Vector {
 	m := b.tier[i]
-	if !m.varied() || b.relaxing {
+	if !m.varied() || b.variety.relaxing {
 		return nil
 	}
 	var out, rows = quantity.Vector{}, bitset.Set(nil)
@@ -296,7 +310,7 @@ func (b *buyer) ceiling(i int, g *candidateGroup) *quantity.Vector {
 			continue
 		}
 		out[d], _ = m.Most(quantity.Dim(d), func(much bitset.Set) bool {
-			return b.enough(m, m.Base, rows.And(much), m.minValues.least, m.minValues.may)
+			return b.variety.enough(m, m.Base, rows.And(much), m.minValues.least, m.minValues.may)
 		})
 	}
 	return &out
@@ -318,9 +332,9 @@ func (s *solver) buyFrom(tier []*poolState, parts []*allotment) {
 	if !s.w.Settings.RelaxMinValues || !slices.ContainsFunc(tier, (*poolState).varied) {
 		return
 	}
-	s.relaxing = true
+	s.variety.relaxing = true
 	s.buy(tier, parts)
-	s.relaxing = false
+	s.variety.relaxing = false
 }
 
 // more is the larger of two numbers, label by label.

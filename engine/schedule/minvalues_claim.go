@@ -10,7 +10,7 @@ import (
 
 // exchangeable reports whether limits and quota let the launch become the offering in place
 // of its own.
-func (s *solver) exchangeable(l *launch, row int) bool {
+func (s *variety) exchangeable(l *launch, row int) bool {
 	m := l.pool
 	if l.claim == nil { // not ordered yet
 		return m.minValues.may(row)
@@ -33,7 +33,7 @@ func (m *poolState) claimed(l *launch, row int) bool {
 // putBack adds to the launch's offerings as many of before as it needs for its variety: there
 // was quota for them when it was planned, though other nodes of the plan use it since, and
 // the launch has claimed as much of the limits.
-func (s *solver) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
+func (s *variety) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
 	m := l.pool
 	if s.enough(m, l.requirements.set, *rows, l.least, nil) {
 		return
@@ -57,7 +57,7 @@ func (s *solver) putBack(l *launch, rows *bitset.Set, before bitset.Set) {
 
 // order reserves what a launch for used takes of limits and quota. It reports false when
 // these do not leave the launch the variety it needs any more.
-func (s *solver) order(l *launch, used *quantity.Vector) bool {
+func (s *variety) order(l *launch, used *quantity.Vector) bool {
 	m := l.pool
 	if m.varied() {
 		claim, ok := s.claim(l, used)
@@ -73,7 +73,7 @@ func (s *solver) order(l *launch, used *quantity.Vector) bool {
 // claim is what a node takes of its pool's limits: the capacity of its offering or, where it
 // must keep variety, that of the largest offering it needs for that. It reports false when
 // the limits and quota that are left do not leave it the variety.
-func (s *solver) claim(l *launch, used *quantity.Vector) (quantity.Vector, bool) {
+func (s *variety) claim(l *launch, used *quantity.Vector) (quantity.Vector, bool) {
 	m := l.pool
 	claim := *m.capacity(l.row)
 	rows := s.holding(m, l.requirements, used).Clone()

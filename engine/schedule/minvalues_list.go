@@ -8,7 +8,7 @@ import (
 
 // shortOf lists the labels of which the launch's offerings have less variety than the pool
 // asks for, sorted.
-func (s *solver) shortOf(l *launch, rows bitset.Set) []string {
+func (s *variety) shortOf(l *launch, rows bitset.Set) []string {
 	m := l.pool
 	if !m.varied() {
 		return nil
@@ -25,7 +25,7 @@ func (s *solver) shortOf(l *launch, rows bitset.Set) []string {
 
 // needed marks instance types that together have the variety that the launch needs, and
 // returns how many they are.
-func (s *solver) needed(l *launch, rows bitset.Set, types []bool) int {
+func (s *variety) needed(l *launch, rows bitset.Set, types []bool) int {
 	n := 0
 	for i := range l.pool.MinValues {
 		var seen bitset.Set
@@ -47,7 +47,7 @@ func (s *solver) needed(l *launch, rows bitset.Set, types []bool) int {
 
 // listed returns the values that offerings have of labels with minValues, by label, so that a
 // NodeClaim shows how much variety it has. A label that some offering lacks is left out.
-func (s *solver) listed(l *launch, rows bitset.Set) map[string][]string {
+func (s *variety) listed(l *launch, rows bitset.Set) map[string][]string {
 	m := l.pool
 	out := map[string][]string{}
 	for i := range m.MinValues {

@@ -61,7 +61,7 @@ func (s *solver) poor(m *poolState) (bought, poor int, had shortage) {
 			continue
 		}
 		bought++
-		if got := s.values(m, l.requirements.set, s.choices(l), m.minValues.least, nil); !slices.Equal(got, m.minValues.least) {
+		if got := s.variety.values(m, l.requirements.set, s.choices(l), m.minValues.least, nil); !slices.Equal(got, m.minValues.least) {
 			if poor++; poor == 1 {
 				had = m.shortage(got)
 			}
@@ -96,11 +96,11 @@ func (e *explainer) explainVariety(v *funnelBuilder, m *poolState, k *podGroup) 
 		for i, alt := range k.PodClass.PodShape.Alternatives {
 			rows := v.rows.And(c.Offerings)
 			set := m.Base.And(alt).And(here)
-			if own := e.suiting(m, fit, i, set, rows); own != nil {
+			if own := e.variety.suiting(m, fit, i, set, rows); own != nil {
 				good.Merge(own)
 				continue
 			}
-			got := m.shortage(e.values(m, set, fit.Fitting[i].And(rows), m.minValues.least, m.minValues.may))
+			got := m.shortage(e.variety.values(m, set, fit.Fitting[i].And(rows), m.minValues.least, m.minValues.may))
 			if worst.asked < 0 || got.had > worst.had {
 				worst = got
 			}

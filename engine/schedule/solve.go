@@ -45,6 +45,7 @@ type solver struct {
 	launches     *launchList
 	placements   *placements
 	topology     *topology
+	variety      *variety
 	requirements *requirementSets
 	purchased    []Launch // see purchases
 	last         bool     // the tier is the last one: pods it does not place get no node
@@ -62,11 +63,7 @@ type solver struct {
 	held    bitset.Set // scratch: the offerings that hold a launch's pods
 	company []int      // scratch: the pod shapes on a launch
 
-	relaxing bool         // launches may have less variety than minValues ask for
-	kept     bitset.Set   // scratch: see holding
-	spare    bitset.Set   // scratch: see choices
-	seen     []bitset.Set // scratch: see values
-	had      []int        // scratch: see values
+	spare bitset.Set // scratch: see choices
 
 	// improving is how many steps improve took. unimproved is how many nodes improve did not
 	// examine because it reached its bounds.
@@ -116,6 +113,7 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 	s.launches = &launchList{counters: s.counters, placements: s.placements}
 	s.nodes = newNodes(w, nodePreferences{minds: b.minds, sorted: d != nil}, s.counters, s.placements)
 	s.topology = newTopology(s.counters, s.pools, s.launches, l.openedDomains)
+	s.variety = &variety{limits: s.limits, quota: s.quota, topology: s.topology, thin: l.thin, relax: w.Settings.RelaxMinValues}
 	for _, c := range w.Classes {
 		var t heldPreferences
 		if honour := d[c]; len(honour) > 0 && !l.plain[c] && !l.unplaceable[c] {
@@ -135,7 +133,7 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 func (s *solver) openPools() {
 	for _, m := range s.w.Catalogs {
 		stall := &poolState{PoolCatalog: m, sale: onSale(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, crowded: map[int]apartness{}}
-		stall.minValues = s.newMinValues(stall)
+		stall.minValues = s.variety.newMinValues(stall)
 		s.pools.all = append(s.pools.all, stall)
 	}
 }

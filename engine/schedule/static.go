@@ -51,17 +51,17 @@ func (s *solver) stand(l *launch) bool {
 	var none quantity.Vector
 	m := l.pool
 	if !m.varied() {
-		return s.order(l, &none)
+		return s.variety.order(l, &none)
 	}
 	l.least = m.minValues.least
-	if s.order(l, &none) {
+	if s.variety.order(l, &none) {
 		return true
 	}
 	if !s.w.Settings.RelaxMinValues {
 		return false
 	}
-	l.least = slices.Clone(s.values(m, l.requirements.set, s.holding(m, l.requirements, &none), m.minValues.least, m.minValues.may))
-	return s.order(l, &none)
+	l.least = slices.Clone(s.variety.values(m, l.requirements.set, s.variety.holding(m, l.requirements, &none), m.minValues.least, m.minValues.may))
+	return s.variety.order(l, &none)
 }
 
 // bearing returns the offerings on which the DaemonSets that match them fit.
