@@ -60,7 +60,7 @@ type describedKey struct {
 // accept the same offerings with the same requirements share both.
 func (s *solver) describe(l *launch) Launch {
 	m := l.pool
-	rows := s.choose(l)
+	rows := s.acceptable.choose(l)
 	s.key = rows.Append(s.key[:0])
 	d := s.labels[describedKey{m.PoolCatalog, l.requirements, string(s.key)}]
 	if d == nil {
@@ -75,9 +75,19 @@ func (s *solver) describe(l *launch) Launch {
 	return out
 }
 
+// acceptable finds the offerings that a launch accepts.
+type acceptable struct {
+	limits      *limits
+	quota       *quota
+	topology    *topology
+	variety     *variety
+	rows, spare bitset.Set // scratch: see choices
+	held        bitset.Set // scratch: the offerings that hold a launch's pods
+}
+
 // choose lists the launch's offerings and sets the first. The set is valid until the next
 // call.
-func (s *solver) choose(l *launch) bitset.Set {
+func (s *acceptable) choose(l *launch) bitset.Set {
 	rows := s.choices(l)
 	l.first = rows.First()
 	s.limits.swapQuota(l)
@@ -136,7 +146,7 @@ func distinct(values []string, v string) []string {
 // choices lists the offerings that hold the launch's pods, and reserves in the limits what
 // the largest of them takes beyond the planned one: whichever is launched in the end, the
 // pool stays within its limits. The set is valid until the next call.
-func (s *solver) choices(l *launch) bitset.Set {
+func (s *acceptable) choices(l *launch) bitset.Set {
 	m := l.pool
 	s.held.Copy(m.Offerings)
 	m.DropWithoutRoom(s.held, &l.used)
@@ -163,7 +173,7 @@ func (s *solver) choices(l *launch) bitset.Set {
 }
 
 // open returns the available offerings on which the launch's requirements hold.
-func (s *solver) open(l *launch) bitset.Set {
+func (s *acceptable) open(l *launch) bitset.Set {
 	j := l.requirements
 	if j.open == nil {
 		j.open = s.admitted(l).And(s.topology.known(l.pool))
@@ -173,7 +183,7 @@ func (s *solver) open(l *launch) bitset.Set {
 }
 
 // admitted returns the offerings on which the launch's requirements hold.
-func (s *solver) admitted(l *launch) bitset.Set {
+func (s *acceptable) admitted(l *launch) bitset.Set {
 	j := l.requirements
 	if j.admitted == nil {
 		j.admitted = j.rows.And(l.pool.Matching(j.set))
@@ -194,7 +204,7 @@ func (m *poolState) onSale() bitset.Set {
 	return m.sale
 }
 
-func (s *solver) dropScarce(l *launch, rows bitset.Set) {
+func (s *acceptable) dropScarce(l *launch, rows bitset.Set) {
 	reserved := l.pool.Catalog.Offerings[l.row].QuotaUses
 	for row := range rows.And(s.limits.scarceIn(l.pool)).All() {
 		if !s.quota.covers(&l.pool.Catalog.Offerings[row], reserved) {
@@ -205,7 +215,7 @@ func (s *solver) dropScarce(l *launch, rows bitset.Set) {
 
 // dropOverLimits keeps the offerings that the pool's limits allow, and reserves what the
 // largest of them takes.
-func (s *solver) dropOverLimits(l *launch, rows bitset.Set) {
+func (s *acceptable) dropOverLimits(l *launch, rows bitset.Set) {
 	m := l.pool
 	for _, u := range m.Uncounted {
 		for row := range rows.And(u.Rows).All() {
@@ -257,7 +267,7 @@ func (m *poolState) descending(d quantity.Dim) []int {
 
 // firstTypes keeps the offerings of n instance types: first those without which there would
 // be too little variety, then the others in order.
-func (s *solver) firstTypes(l *launch, rows bitset.Set, n int) {
+func (s *acceptable) firstTypes(l *launch, rows bitset.Set, n int) {
 	c := l.pool.Catalog
 	seen := make([]bool, len(c.Types))
 	if l.pool.varied() {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/quantity"
@@ -41,7 +42,8 @@ type improver struct {
 	*solver
 	prices map[*launch]offering.Price // see price
 	gone   map[*launch]bool
-	steps  int // taken so far
+	steps  int        // taken so far
+	rows   bitset.Set // scratch: see priceOf
 }
 
 // spent reports whether no step is left.
@@ -229,7 +231,7 @@ func (x *improver) price(l *launch) offering.Price {
 // priceOf is the price of the cheapest offering that may be chosen for the node's pods.
 func (x *improver) priceOf(l *launch) offering.Price {
 	m := l.pool
-	x.rows.Copy(x.open(l))
+	x.rows.Copy(x.acceptable.open(l))
 	rows := x.rows
 	m.DropWithoutRoom(rows, &l.used)
 	price := m.Catalog.Offerings[l.row].Price

@@ -61,7 +61,7 @@ func (s *solver) poor(m *poolState) (bought, poor int, had shortage) {
 			continue
 		}
 		bought++
-		if got := s.variety.values(m, l.requirements.set, s.choices(l), m.minValues.least, nil); !slices.Equal(got, m.minValues.least) {
+		if got := s.variety.values(m, l.requirements.set, s.acceptable.choices(l), m.minValues.least, nil); !slices.Equal(got, m.minValues.least) {
 			if poor++; poor == 1 {
 				had = m.shortage(got)
 			}

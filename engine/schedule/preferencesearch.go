@@ -295,7 +295,7 @@ func (s *solver) bill() offering.Price {
 	restore := s.limits.mark()
 	var sum offering.Price
 	for _, l := range s.launches.all {
-		s.choose(l)
+		s.acceptable.choose(l)
 		sum += l.pool.Catalog.Offerings[l.first].Price
 	}
 	restore()

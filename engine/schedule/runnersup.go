@@ -36,7 +36,7 @@ type runnersUpKey struct {
 // hold its pods and are unavailable, cheaper ones that the pods or the pools exclude, and the
 // next more expensive ones. Launches for which all of that is the same share the result.
 func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
-	held := s.cheaper(l)
+	held := s.acceptable.cheaper(l)
 	s.key = held.Append(s.key[:0])
 	if len(s.pools.all) > 1 {
 		s.company = s.company[:0]
@@ -65,7 +65,7 @@ func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
 
 // cheaper returns the offerings before the first offering that would hold the pods. choices
 // must have been called for the launch last. The set is valid until the next call.
-func (s *solver) cheaper(l *launch) bitset.Set {
+func (s *acceptable) cheaper(l *launch) bitset.Set {
 	if words := l.first/64 + 1; len(s.held) >= words {
 		s.held = s.held[:words]
 		s.held[words-1] &= 1<<(l.first%64) - 1
@@ -98,7 +98,7 @@ func (s *solver) number(shape *cluster.PodShape) int {
 // compare computes the runners-up of one launch.
 func (s *solver) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
 	c := comparison{solver: s, launch: l, first: d.launch.Offerings[0]}
-	admitted := s.admitted(l)
+	admitted := s.acceptable.admitted(l)
 	for row := range held.And(admitted).All() {
 		if len(c.lost) == mostRunnersUp {
 			break
@@ -326,7 +326,7 @@ func (c *comparison) agreeable(m *poolState, row int) bool {
 // tooSmall is the most expensive of the cheaper types that only their size excludes.
 func (c *comparison) tooSmall(held bitset.Set) []RunnerUp {
 	l, last := c.launch, -1
-	for row := range c.open(l).Minus(held).All() {
+	for row := range c.acceptable.open(l).Minus(held).All() {
 		if row >= l.first {
 			break
 		}

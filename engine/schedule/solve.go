@@ -3,7 +3,6 @@ package schedule
 import (
 	"slices"
 
-	"github.com/karve-dev/karve/engine/bitset"
 	"github.com/karve-dev/karve/engine/cluster"
 	"github.com/karve-dev/karve/engine/constraint"
 	"github.com/karve-dev/karve/engine/offering"
@@ -46,6 +45,7 @@ type solver struct {
 	placements   *placements
 	topology     *topology
 	variety      *variety
+	acceptable   *acceptable
 	requirements *requirementSets
 	purchased    []Launch // see purchases
 	last         bool     // the tier is the last one: pods it does not place get no node
@@ -58,12 +58,8 @@ type solver struct {
 	rivals     map[runnersUpKey][]RunnerUp // see runnersUp
 	numbers    map[*cluster.PodShape]int   // see number
 
-	key     []byte     // scratch: of a set of offerings
-	rows    bitset.Set // scratch: see choices
-	held    bitset.Set // scratch: the offerings that hold a launch's pods
-	company []int      // scratch: the pod shapes on a launch
-
-	spare bitset.Set // scratch: see choices
+	key     []byte // scratch: of a set of offerings
+	company []int  // scratch: the pod shapes on a launch
 
 	// improving is how many steps improve took. unimproved is how many nodes improve did not
 	// examine because it reached its bounds.
@@ -114,6 +110,7 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 	s.nodes = newNodes(w, nodePreferences{minds: b.minds, sorted: d != nil}, s.counters, s.placements)
 	s.topology = newTopology(s.counters, s.pools, s.launches, l.openedDomains)
 	s.variety = &variety{limits: s.limits, quota: s.quota, topology: s.topology, thin: l.thin, relax: w.Settings.RelaxMinValues}
+	s.acceptable = &acceptable{limits: s.limits, quota: s.quota, topology: s.topology, variety: s.variety}
 	for _, c := range w.Classes {
 		var t heldPreferences
 		if honour := d[c]; len(honour) > 0 && !l.plain[c] && !l.unplaceable[c] {
