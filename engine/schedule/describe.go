@@ -24,7 +24,7 @@ func (s *solver) plan() Plan {
 	for _, i := range slices.Sorted(maps.Keys(s.nodes.nominations)) {
 		p.Nominations = append(p.Nominations, Nomination{Node: s.w.Nodes[i].Key, Pods: s.nodes.nominations[i]})
 	}
-	p.Launches = s.purchases()
+	p.Launches = s.descriptions.purchases()
 	p.Unplaced = s.leftOut()
 	p.Unimproved = s.unimproved
 	if !s.search.boundless {
@@ -33,8 +33,26 @@ func (s *solver) plan() Plan {
 	return p
 }
 
+// descriptions turns launches into what the plan says of them.
+type descriptions struct {
+	w            *cluster.Snapshot
+	pools        *poolList
+	launches     *launchList
+	quota        *quota
+	topology     *topology
+	requirements *requirementSets
+	variety      *variety
+	acceptable   *acceptable
+	purchased    []Launch // see purchases
+	labels       map[describedKey]*described
+	rivals       map[runnersUpKey][]RunnerUp // see runnersUp
+	numbers      map[*cluster.PodShape]int   // see number
+	key          []byte                      // scratch: of a set of offerings
+	company      []int                       // scratch: the pod shapes on a launch
+}
+
 // purchases describes the launches, once: describing them reserves limits.
-func (s *solver) purchases() []Launch {
+func (s *descriptions) purchases() []Launch {
 	if s.purchased == nil {
 		for _, l := range s.launches.all {
 			s.purchased = append(s.purchased, s.describe(l))
@@ -58,7 +76,7 @@ type describedKey struct {
 
 // describe turns a launch into rules for a NodeClaim and a list of offerings. Launches that
 // accept the same offerings with the same requirements share both.
-func (s *solver) describe(l *launch) Launch {
+func (s *descriptions) describe(l *launch) Launch {
 	m := l.pool
 	rows := s.acceptable.choose(l)
 	s.key = rows.Append(s.key[:0])
@@ -94,7 +112,7 @@ func (s *acceptable) choose(l *launch) bitset.Set {
 	return rows
 }
 
-func (s *solver) describeAnew(l *launch, rows bitset.Set) *described {
+func (s *descriptions) describeAnew(l *launch, rows bitset.Set) *described {
 	m := l.pool
 	out := Launch{Pool: m.Pool.Name, Taints: m.Pool.Taints, Labels: maps.Clone(m.Pool.Labels)}
 	var types, zones, capacityTypes []string
@@ -312,7 +330,7 @@ func (s *topology) known(m *poolState) bitset.Set {
 // rules describe the launch's requirements. Instance types, zones and capacity types are
 // those of its offerings, cheapest first. A label that the pool leaves open gets one value: a
 // node cannot carry "any".
-func (s *solver) rules(l *launch, chosen map[string][]string) []constraint.Rule {
+func (s *descriptions) rules(l *launch, chosen map[string][]string) []constraint.Rule {
 	var out []constraint.Rule
 	written := map[string]bool{}
 	for _, q := range l.requirements.set {

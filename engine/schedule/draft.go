@@ -86,7 +86,7 @@ func (d *Draft) Launches() []Launch {
 	if d.s == nil {
 		d.make()
 	}
-	return d.s.purchases()
+	return d.s.descriptions.purchases()
 }
 
 // Plan writes the plan out. Preferences are honoured as the snapshot's Settings say, but

@@ -119,7 +119,7 @@ func (e *explainer) funnelBuilder(m *poolState, shape *cluster.PodShape) *funnel
 	v := &funnelBuilder{f, m.Compatible(shape).All}
 	v.sift(reason.Limits, m.withinLimits, func(out bitset.Set) (string, map[string]any) { return m.explainLimits(e.w, out) })
 	for _, kind := range []reason.Reason{reason.Quota, reason.Addresses} {
-		v.sift(kind, func(row int) bool { return !e.quota.lacks(&m.Catalog.Offerings[row], kind) }, func(out bitset.Set) (string, map[string]any) { return e.explainBudget(m, out, kind) })
+		v.sift(kind, func(row int) bool { return !e.quota.lacks(&m.Catalog.Offerings[row], kind) }, func(out bitset.Set) (string, map[string]any) { return e.quota.explainBudget(m, out, kind) })
 	}
 	v.sift(reason.Availability, func(row int) bool { return m.Catalog.Offerings[row].Unavailable == "" }, m.explainAvailability)
 	return v
@@ -189,20 +189,20 @@ func (m *poolState) explainUncounted(u *cluster.Uncounted) (string, map[string]a
 }
 
 // explainScarcity is explainBudget for one offering, with the kind that it lacks.
-func (s *solver) explainScarcity(m *poolState, row int) (kind reason.Reason, why func() (string, map[string]any)) {
+func (s *quota) explainScarcity(m *poolState, row int) (kind reason.Reason, why func() (string, map[string]any)) {
 	kind = reason.Quota
-	if !s.quota.lacks(&m.Catalog.Offerings[row], kind) {
+	if !s.lacks(&m.Catalog.Offerings[row], kind) {
 		kind = reason.Addresses
 	}
 	return kind, func() (string, map[string]any) { return s.explainBudget(m, bitset.Of(row), kind) }
 }
 
 // explainBudget names the quota of a kind that most of the offerings need more of.
-func (s *solver) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason) (string, map[string]any) {
+func (s *quota) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason) (string, map[string]any) {
 	short, needed := map[string]int{}, map[string]int64{}
 	for row := range rows.All() {
 		for _, d := range m.Catalog.Offerings[row].QuotaUses {
-			left, ok := s.quota.left[d.Quota]
+			left, ok := s.left[d.Quota]
 			if !ok || d.Amount <= left || kindOf(d.Quota) != kind {
 				continue
 			}
@@ -218,7 +218,7 @@ func (s *solver) explainBudget(m *poolState, rows bitset.Set, kind reason.Reason
 			worst = name
 		}
 	}
-	left := max(0, s.quota.left[worst])
+	left := max(0, s.left[worst])
 	detail := fmt.Sprintf("quota %s has %d left", worst, left)
 	if subnet, ok := strings.CutPrefix(worst, offering.AddressQuota); ok {
 		detail = fmt.Sprintf("subnet %s has %d addresses left", subnet, left)

@@ -289,8 +289,8 @@ func surplus(price offering.Price, thousandths int) offering.Price {
 // never more expensive than the planned one. bill describes no launch, and restores what
 // choosing the offerings takes out of limits and quota.
 func (s *solver) bill() offering.Price {
-	if s.purchased != nil {
-		return Plan{Launches: s.purchased}.Price()
+	if s.descriptions.purchased != nil {
+		return Plan{Launches: s.descriptions.purchased}.Price()
 	}
 	restore := s.limits.mark()
 	var sum offering.Price

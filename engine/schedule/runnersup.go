@@ -35,7 +35,7 @@ type runnersUpKey struct {
 // runnersUp names other instance types that a launch could have been: cheaper ones that would
 // hold its pods and are unavailable, cheaper ones that the pods or the pools exclude, and the
 // next more expensive ones. Launches for which all of that is the same share the result.
-func (s *solver) runnersUp(l *launch, d *described) []RunnerUp {
+func (s *descriptions) runnersUp(l *launch, d *described) []RunnerUp {
 	held := s.acceptable.cheaper(l)
 	s.key = held.Append(s.key[:0])
 	if len(s.pools.all) > 1 {
@@ -74,19 +74,19 @@ func (s *acceptable) cheaper(l *launch) bitset.Set {
 }
 
 // competes reports whether pool m could have launched the node instead.
-func (s *solver) competes(m *poolState, l *launch) bool {
+func (s *descriptions) competes(m *poolState, l *launch) bool {
 	return m != l.pool && len(l.kinds) > 0 && m.Pool.Blocked == "" && !m.Pool.Static
 }
 
 // cheaperAt returns the offerings of a pool below a price that would hold the launch's pods.
-func (s *solver) cheaperAt(m *poolState, l *launch, price offering.Price) bitset.Set {
+func (s *descriptions) cheaperAt(m *poolState, l *launch, price offering.Price) bitset.Set {
 	rows := bitset.Upto(sort.Search(len(m.Catalog.Offerings), func(i int) bool { return m.Catalog.Offerings[i].Price >= price }))
 	m.DropWithoutRoom(rows, &l.used)
 	return rows
 }
 
 // number numbers pod shapes in the order in which they are asked for.
-func (s *solver) number(shape *cluster.PodShape) int {
+func (s *descriptions) number(shape *cluster.PodShape) int {
 	n, ok := s.numbers[shape]
 	if !ok {
 		n = len(s.numbers)
@@ -96,8 +96,8 @@ func (s *solver) number(shape *cluster.PodShape) int {
 }
 
 // compare computes the runners-up of one launch.
-func (s *solver) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
-	c := comparison{solver: s, launch: l, first: d.launch.Offerings[0]}
+func (s *descriptions) compare(l *launch, d *described, held bitset.Set) []RunnerUp {
+	c := comparison{descriptions: s, launch: l, first: d.launch.Offerings[0]}
 	admitted := s.acceptable.admitted(l)
 	for row := range held.And(admitted).All() {
 		if len(c.lost) == mostRunnersUp {
@@ -148,7 +148,7 @@ func add(have, more []RunnerUp, n int) []RunnerUp {
 
 // comparison looks for runners-up of one launch.
 type comparison struct {
-	*solver
+	*descriptions
 	launch *launch
 	first  offering.Ref
 	// lost are cheaper, and stock, quota or limits excluded them. ruledOut are cheaper, and
@@ -181,7 +181,7 @@ func (c *comparison) lose(row int) {
 	case r.Unavailable != "":
 		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
 	case !c.quota.covers(r, m.Catalog.Offerings[c.launch.row].QuotaUses):
-		kind, why := c.explainScarcity(m, row)
+		kind, why := c.quota.explainScarcity(m, row)
 		c.note(&c.lost, m, row, kind, why)
 	case !c.topology.known(m).Has(row):
 		c.note(&c.ruledOut, m, row, reason.Topology, func() (string, map[string]any) {
@@ -290,7 +290,7 @@ func (c *comparison) loseElsewhere(m *poolState, row int) {
 	case r.Unavailable != "":
 		c.note(&c.lost, m, row, reason.Availability, func() (string, map[string]any) { return unavailable(r) })
 	case !c.quota.covers(r, nil):
-		kind, why := c.explainScarcity(m, row)
+		kind, why := c.quota.explainScarcity(m, row)
 		c.note(&c.lost, m, row, kind, why)
 	case !m.withinLimits(row):
 		c.note(&c.lost, m, row, reason.Limits, func() (string, map[string]any) { return m.explainLimits(c.w, bitset.Of(row)) })

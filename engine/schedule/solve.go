@@ -46,20 +46,16 @@ type solver struct {
 	topology     *topology
 	variety      *variety
 	acceptable   *acceptable
+	descriptions *descriptions
 	requirements *requirementSets
-	purchased    []Launch // see purchases
-	last         bool     // the tier is the last one: pods it does not place get no node
+	last         bool // the tier is the last one: pods it does not place get no node
 	search       *preferenceSearch
 	honoured     honoured
 
 	compatible map[fitKey]*cluster.Compatible
 	sales      map[saleKey][]cell // see onSale
-	labels     map[describedKey]*described
-	rivals     map[runnersUpKey][]RunnerUp // see runnersUp
-	numbers    map[*cluster.PodShape]int   // see number
 
-	key     []byte // scratch: of a set of offerings
-	company []int  // scratch: the pod shapes on a launch
+	key []byte // scratch: of a set of offerings
 
 	// improving is how many steps improve took. unimproved is how many nodes improve did not
 	// examine because it reached its bounds.
@@ -100,9 +96,7 @@ func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) 
 func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
 	w := b.w
 	s := &solver{search: b, honoured: d, w: w, learned: l, pools: &poolList{}, quota: newQuota(w.QuotaLeft), spending: &spending{most: maxPrice},
-		compatible: map[fitKey]*cluster.Compatible{}, requirements: newRequirementSets(), sales: map[saleKey][]cell{},
-		labels: map[describedKey]*described{},
-		rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*cluster.PodShape]int{}}
+		compatible: map[fitKey]*cluster.Compatible{}, requirements: newRequirementSets(), sales: map[saleKey][]cell{}}
 	s.limits = newLimits(s.pools, s.quota, s.spending)
 	s.counters = newCounters(w, termsOf(w))
 	s.placements = &placements{wanted: len(b.items) > 0 || b.sketching}
@@ -111,6 +105,8 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 	s.topology = newTopology(s.counters, s.pools, s.launches, l.openedDomains)
 	s.variety = &variety{limits: s.limits, quota: s.quota, topology: s.topology, thin: l.thin, relax: w.Settings.RelaxMinValues}
 	s.acceptable = &acceptable{limits: s.limits, quota: s.quota, topology: s.topology, variety: s.variety}
+	s.descriptions = &descriptions{w: w, pools: s.pools, launches: s.launches, quota: s.quota, topology: s.topology, requirements: s.requirements, variety: s.variety, acceptable: s.acceptable,
+		labels: map[describedKey]*described{}, rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*cluster.PodShape]int{}}
 	for _, c := range w.Classes {
 		var t heldPreferences
 		if honour := d[c]; len(honour) > 0 && !l.plain[c] && !l.unplaceable[c] {

@@ -40,7 +40,7 @@ func Static(w *cluster.Snapshot, pool string, n int) []Launch {
 	}
 	var out []Launch
 	for _, l := range s.launches.all {
-		out = append(out, s.describe(l))
+		out = append(out, s.descriptions.describe(l))
 	}
 	return out
 }
