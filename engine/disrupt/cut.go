@@ -21,17 +21,8 @@ const (
 	fewestTypesUpstream = 15
 )
 
-// spot says why the nodes cannot be replaced by spot nodes, as far as the nodes themselves decide
-// it: a spot node is hardly ever replaced by anything else.
-func (s *search) spot(set []*node) Kept {
-	if s.c.Settings.SpotToSpot || !allSpot(set) {
-		return Kept{}
-	}
-	return Kept{Because: SpotToSpot, Detail: "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"}
-}
-
 func allSpot(set []*node) bool {
-	return !slices.ContainsFunc(set, func(n *node) bool { return n.host.Labels[cluster.LabelCapacityType] != offering.Spot })
+	return !slices.ContainsFunc(set, func(n *node) bool { return n.info.Labels[cluster.LabelCapacityType] != offering.Spot })
 }
 
 // offeringKey identifies what a launch becomes: the pool and the offering.
@@ -44,9 +35,9 @@ func offeringKeyOf(pool string, c offering.Ref) offeringKey {
 // same is a node whose offering one of the launches would launch again.
 func same(launches []schedule.Launch, set []*node) *node {
 	for i := range launches {
-		bought := offeringKeyOf(launches[i].Pool, launches[i].Offerings[0])
+		launched := offeringKeyOf(launches[i].Pool, launches[i].Offerings[0])
 		for _, n := range set {
-			if n.as == bought {
+			if n.as == launched {
 				return n
 			}
 		}
@@ -57,7 +48,8 @@ func same(launches []schedule.Launch, set []*node) *node {
 // cut leaves each launch the offerings with which the move still pays, whichever are launched: the
 // maximum price is divided in proportion to the first offerings. No offering is the one of a node
 // that goes when several nodes go. Kept says why nothing remains.
-func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Price) Kept {
+func (s replacements) cut(launches []schedule.Launch, set []*node, maxPrice offering.Price) Kept {
+	w := s.drafts.snapshot()
 	var after offering.Price
 	for i := range launches {
 		after = after.Add(launches[i].Offerings[0].Price)
@@ -69,8 +61,8 @@ func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Pri
 	alike := map[*offering.Ref][]offering.Ref{} // equal launches share their offerings
 	for i := range launches {
 		l := &launches[i]
-		most := share(purse, l.Offerings[0].Price, after)
-		m := market(s.w, l.Pool)
+		most := share(maxPrice, l.Offerings[0].Price, after)
+		m := w.CatalogOf(l.Pool)
 		banned := func(c offering.Ref) bool {
 			return len(set) > 1 && likes[offeringKeyOf(l.Pool, c)]
 		}
@@ -85,7 +77,7 @@ func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Pri
 			return Kept{Because: NotCheaper, Detail: "Can't replace with a cheaper node: it would be one of those that go"}
 		}
 		if short := lacks(l, m); len(l.Offerings) < before && len(short) > 0 {
-			if !s.w.Settings.RelaxMinValues {
+			if !w.Settings.RelaxMinValues {
 				return Kept{Because: reason.MinValues, Detail: fmt.Sprintf("Filtering by price: too few values of %s would be left for minValues", short[0])}
 			}
 			l.Relaxed = short
@@ -99,15 +91,15 @@ func (s *search) cut(launches []schedule.Launch, set []*node, purse offering.Pri
 
 // overdrawn says that the quota does not suffice for what cut has left: another offering may come
 // first than the one that quota was reserved for.
-func (s *search) overdrawn(launches []schedule.Launch) Kept {
-	left := maps.Clone(s.whatIf.Snapshot().QuotaLeft)
+func overdrawn(w *cluster.Snapshot, launches []schedule.Launch) Kept {
+	left := maps.Clone(w.QuotaLeft)
 	for i := range launches {
 		l := &launches[i]
 		first := l.Offerings[0]
-		for _, d := range market(s.w, l.Pool).Catalog.InstanceType(first.Type).QuotaUses(first) {
+		for _, d := range w.CatalogOf(l.Pool).Catalog.InstanceType(first.Type).QuotaUses(first) {
 			had, bounded := left[d.Quota]
 			if left[d.Quota] = had - d.Amount; bounded && had < d.Amount {
-				return Kept{Because: reason.Quota, Detail: fmt.Sprintf("Can't replace with a cheaper node: what would take its place needs %d of the quota %s, which has %d left", d.Amount, d.Quota, max(0, had)),
+				return Kept{Because: reason.Quota, Detail: fmt.Sprintf("Can't replace with a cheaper node: the replacement needs %d of the quota %s, which has %d left", d.Amount, d.Quota, max(0, had)),
 					Facts: reason.FactsOf(map[string]any{"budget": d.Quota, "left": max(0, had), "needed": d.Amount})}
 			}
 		}
@@ -115,14 +107,14 @@ func (s *search) overdrawn(launches []schedule.Launch) Kept {
 	return Kept{}
 }
 
-// share is purse·part/whole, rounded down.
-func share(purse, part, whole offering.Price) offering.Price {
-	if whole <= 0 || purse <= 0 {
-		return purse
+// share is maxPrice·part/whole, rounded down.
+func share(maxPrice, part, whole offering.Price) offering.Price {
+	if whole <= 0 || maxPrice <= 0 {
+		return maxPrice
 	}
-	hi, lo := bits.Mul64(uint64(purse), uint64(part))
+	hi, lo := bits.Mul64(uint64(maxPrice), uint64(part))
 	if hi >= uint64(whole) {
-		return purse
+		return maxPrice
 	}
 	q, _ := bits.Div64(hi, lo, uint64(whole))
 	return offering.Price(q)
@@ -131,10 +123,10 @@ func share(purse, part, whole offering.Price) offering.Price {
 // narrow leaves the offerings that cost no more than most. All have the capacity type of the
 // first, and zones where that is cheap enough: a NodeClaim names types and zones separately, so no
 // pair of them may be too expensive.
-func narrow(choices []offering.Ref, m *cluster.PoolCatalog, most offering.Price, banned func(offering.Ref) bool) []offering.Ref {
+func narrow(offerings []offering.Ref, m *cluster.PoolCatalog, most offering.Price, banned func(offering.Ref) bool) []offering.Ref {
 	var kept []offering.Ref
 	var zones []string
-	for _, c := range choices {
+	for _, c := range offerings {
 		if len(kept) > 0 && (c.CapacityType != kept[0].CapacityType || c.Price > most) || banned(c) {
 			continue
 		}
@@ -248,7 +240,7 @@ func lacks(l *schedule.Launch, m *cluster.PoolCatalog) []string {
 }
 
 // flexible says why a spot launch cannot replace spot nodes.
-func (s *search) flexible(l *schedule.Launch, set []*node) Kept {
+func (s replacements) flexible(l *schedule.Launch, set []*node) Kept {
 	if !allSpot(set) || l.Offerings[0].CapacityType != offering.Spot {
 		return Kept{}
 	}

@@ -2,8 +2,6 @@ package disrupt
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
@@ -22,12 +20,12 @@ const (
 	Changed       reason.Reason = "Changed"       // it would be decided otherwise now
 )
 
-// explainAll gives a reason to the nodes that have none.
-func (s *search) explainAll() {
-	for _, n := range s.nodes {
+// explainRest gives a reason to the nodes that have none.
+func (s *nodes) explainRest() {
+	for _, n := range s.all {
 		switch {
-		case n.gone || n.home || n.kept.Because != "":
-		case n.host == nil || n.host.Leaving:
+		case n.inMove != noMove || n.kept.Because != "":
+		case n.info == nil || n.info.Leaving:
 			n.stays(Kept{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"})
 		default:
 			n.stays(Kept{Because: NotCheaper, Detail: "Can't replace with a cheaper node"})
@@ -39,17 +37,17 @@ func (s *search) explainAll() {
 // for each of them, but a move must not depend on preferences.
 func stranded(d *schedule.Draft) Kept {
 	if all := d.Plan().Unplaced; len(all) > 0 {
-		return homeless(all)
+		return unplaced(all)
 	}
 	return Kept{Because: Homeless, Detail: fmt.Sprintf("Not all pods would schedule: %d would not", d.Unplaced()),
 		Facts: reason.FactsOf(map[string]any{"pods": d.Unplaced()})}
 }
 
-// homeless says which pods would fit nowhere else.
-func homeless(unplaced []schedule.Unplaced) Kept {
-	u := unplaced[0]
+// unplaced says which pods would fit nowhere else.
+func unplaced(classes []schedule.Unplaced) Kept {
+	u := classes[0]
 	n := 0
-	for _, all := range unplaced {
+	for _, all := range classes {
 		n += len(all.Pods)
 	}
 	why := string(u.Because)
@@ -89,59 +87,9 @@ func spare(n *node, saves, least offering.Price) Kept {
 
 // poor says that a Balanced pool would gain too little.
 func poor(n *node) Kept {
-	return Kept{Because: PoorScore, Detail: fmt.Sprintf("What the node costs is too little for the pods it would disturb, by the Balanced policy of NodePool %q", n.Pool)}
+	return Kept{Because: PoorScore, Detail: fmt.Sprintf("The node costs too little for the pods that would be evicted, by the Balanced policy of NodePool %q", n.Pool)}
 }
 
 func many(launches int) string {
 	return fmt.Sprintf("Can't remove without creating %d candidates", launches)
-}
-
-// pinned lists the nodes that stay because of a user's setting, to compute what that costs.
-func (s *search) pinned() []*node {
-	return slices.DeleteFunc(slices.Clone(s.nodes), func(n *node) bool {
-		switch n.kept.Because {
-		case DoNotDisrupt, Budgeted, ManyBudgets, Never, OnlyEmpty, PoorScore, Resting, Unsettled:
-			return n.host == nil || n.host.Leaving
-		}
-		return true
-	})
-}
-
-// appraise computes what would be saved if the node could go.
-func (s *search) appraise(n *node) {
-	if n.price == 0 || n.gone || n.home {
-		return
-	}
-	d, mark := s.draftWithout([]*node{n}, 0)
-	fits := d.Unplaced() == 0
-	s.whatIf.RollbackTo(mark)
-	n.kept.Costs = max(0, n.price-s.shadowPrices.Of(n.host))
-	if fits {
-		n.kept.Costs = n.price
-	}
-}
-
-// describe says what a move does, in words.
-func (m *Move) describe() string {
-	var words []string
-	if n := len(m.Nodes); n > 1 {
-		words = append(words, fmt.Sprintf("%d nodes", n))
-	}
-	for i := range m.Launches {
-		c := m.Launches[i].Offerings[0]
-		words = append(words, fmt.Sprintf("buy %s in %s as %s", c.Type, c.Zone, c.CapacityType))
-	}
-	switch saves := m.Saves(); {
-	case saves > 0:
-		words = append(words, fmt.Sprintf("saves $%s/h", saves))
-	case saves < 0:
-		words = append(words, fmt.Sprintf("costs $%s/h more", -saves))
-	}
-	switch {
-	case m.Evictions == 1:
-		words = append(words, "1 pod moves")
-	case m.Evictions > 1:
-		words = append(words, fmt.Sprintf("%d pods move", m.Evictions))
-	}
-	return strings.Join(words, ", ")
 }

@@ -16,7 +16,7 @@ type MinSavings struct {
 	// replacement must save it, too.
 	PerEviction offering.Price
 	// PerPod lowers PerEviction to this share of the average cost of a pod that may move: see
-	// search.fair. Zero leaves PerEviction as it is.
+	// capPerEviction. Zero leaves PerEviction as it is.
 	PerPod float64
 }
 

@@ -1,6 +1,9 @@
 package disrupt
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/karve-dev/karve/engine/offering"
@@ -59,4 +62,47 @@ type Plan struct {
 type Cursor struct {
 	Stage int
 	Key   string
+}
+
+// newMove builds a move from the plan.
+func newMove(cause Cause, set []*node, p schedule.Plan) Move {
+	m := Move{Cause: cause, Receivers: p.Nominations, Launches: p.Launches, After: p.Price()}
+	for _, n := range set {
+		m.Nodes = append(m.Nodes, n.Key)
+		m.Before = m.Before.Add(n.price)
+	}
+	slices.Sort(m.Nodes)
+	for _, home := range m.Receivers {
+		m.Evictions += len(home.Pods)
+	}
+	for i := range m.Launches {
+		m.Evictions += len(m.Launches[i].Pods)
+	}
+	m.Detail = m.describe()
+	return m
+}
+
+// describe says what a move does, in words.
+func (m *Move) describe() string {
+	var words []string
+	if n := len(m.Nodes); n > 1 {
+		words = append(words, fmt.Sprintf("%d nodes", n))
+	}
+	for i := range m.Launches {
+		c := m.Launches[i].Offerings[0]
+		words = append(words, fmt.Sprintf("buy %s in %s as %s", c.Type, c.Zone, c.CapacityType))
+	}
+	switch saves := m.Saves(); {
+	case saves > 0:
+		words = append(words, fmt.Sprintf("saves $%s/h", saves))
+	case saves < 0:
+		words = append(words, fmt.Sprintf("costs $%s/h more", -saves))
+	}
+	switch {
+	case m.Evictions == 1:
+		words = append(words, "1 pod moves")
+	case m.Evictions > 1:
+		words = append(words, fmt.Sprintf("%d pods move", m.Evictions))
+	}
+	return strings.Join(words, ", ")
 }

@@ -20,46 +20,33 @@ import (
 func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Kept) {
 	c.Underway = slices.DeleteFunc(slices.Clone(c.Underway), func(o Move) bool { return slices.Equal(o.Nodes, m.Nodes) })
 	s := newSearch(w, &c, false)
-	defer s.whatIf.End()
-	s.decided = true
-	for _, n := range s.nodes {
-		n.wrong = false // the keepers were guessed by the search, and are not in question now
+	defer s.drafts.whatIf.End()
+	for _, n := range s.nodes.all {
+		if n.forecast == wrongType { // the search made the forecast, and it is not in question now
+			n.forecast = goes
+		}
 	}
-	s.rewind()
+	s.receivers.rewind()
 	set, left := s.stillGoing(&m)
 	if len(set) == 0 || len(set) < len(m.Nodes) && len(m.Launches) > 0 {
 		return Move{}, left
 	}
 	if !m.Cause.graceful() {
-		s.admit()
+		s.receivers.admit()
 	}
-	s.only(&m)
+	s.receivers.only(w, &m)
 	if now, left := s.repeat(set, &m); left.Because == "" {
 		return now, left
 	}
-	s.rewind()
+	s.receivers.rewind()
 	return s.repeat(set, &m)
-}
-
-// only cordons all nodes except the move's receivers: on the receivers no free capacity is
-// promised to other pods.
-func (s *search) only(m *Move) {
-	homes := map[string]bool{}
-	for _, home := range m.Receivers {
-		homes[home.Node] = true
-	}
-	for _, h := range s.w.Nodes {
-		if !homes[h.Key] && h.Index >= 0 && !slices.Contains(m.Nodes, h.Key) {
-			s.whatIf.Cordon(h)
-		}
-	}
 }
 
 // repeat decides again what becomes of the nodes, and compares that with the move.
 func (s *search) repeat(set []*node, m *Move) (Move, Kept) {
 	now, left := s.again(set, m)
 	if left.Because == "" && !agrees(&now, m) {
-		left = Kept{Because: Changed, Detail: "What would take its place is not what was decided"}
+		left = Kept{Because: Changed, Detail: "The replacement is not the one that was decided"}
 	}
 	if left.Because != "" {
 		left.Key = set[0].Key
@@ -80,7 +67,7 @@ func (s *search) stillGoing(m *Move) (set []*node, first Kept) {
 			}
 			continue
 		}
-		n := s.byKey[key]
+		n := s.nodes.byKey[key]
 		taken[n.Pool]++
 		set = append(set, n)
 	}
@@ -88,18 +75,18 @@ func (s *search) stillGoing(m *Move) (set []*node, first Kept) {
 }
 
 func (s *search) objection(key string, cause Cause, taken map[string]int) Kept {
-	n := s.byKey[key]
-	if n == nil || n.host == nil || n.host.Leaving {
+	n := s.nodes.byKey[key]
+	if n == nil || n.info == nil || n.info.Leaving {
 		return Kept{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"}
 	}
 	if left, ok := Eligible(n.Node, n.pool, cause, s.c); !ok {
 		return left
 	}
-	if n.home {
+	if n.inMove == receives {
 		return Kept{Because: Receives, Detail: "Pods of other nodes are to move there"}
 	}
-	if s.room(n.pool, cause) <= taken[n.Pool] {
-		_, left := Allowed(n.pool, s.nodeCounts[n.Pool], cause)
+	if s.budgets.room(n.pool, cause) <= taken[n.Pool] {
+		_, left := Allowed(n.pool, s.budgets[n.Pool], cause)
 		return left
 	}
 	return Kept{}
@@ -109,16 +96,16 @@ func (s *search) objection(key string, cause Cause, taken map[string]int) Kept {
 func (s *search) again(set []*node, m *Move) (Move, Kept) {
 	switch {
 	case m.Cause == Empty:
-		return s.discard(set[0])
+		return emptyMoves{s.c, s.drafts}.of(set[0])
 	case m.Cause != Underutilized:
-		return s.renew(set[0], m.Cause)
+		return s.dueMoves().of(set[0], m.Cause)
 	case len(m.Launches) == 0:
-		return s.delete(set)
+		return deletions{s.drafts, s.savings}.of(set)
 	}
 	for _, n := range set {
 		n.waste = n.price
 	}
-	return s.write(set, nil)
+	return s.replacements(true).of(set, nil)
 }
 
 // agrees reports whether the move, as it is now, takes no other nodes than before and launches

@@ -8,12 +8,21 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// dues lists the nodes that must be replaced. The pools take turns, so that a pool whose nodes
+// dueStage replaces nodes that are drifted or expired.
+type dueStage struct {
+	c        *Cluster
+	nodes    *nodes
+	budgets  budgets
+	accepted *accepted
+	moves    dueMoves
+}
+
+// order lists the nodes that must be replaced. The pools take turns, so that a pool whose nodes
 // cannot go does not delay the others. Within a pool nodes without pods come first, then the
 // nodes that are due longest.
-func (s *search) dues() []*node {
+func (s *dueStage) order() []*node {
 	turns := map[string][]*node{}
-	for _, n := range s.nodes {
+	for _, n := range s.nodes.all {
 		if len(n.Due) > 0 {
 			turns[n.Pool] = append(turns[n.Pool], n)
 		}
@@ -33,9 +42,9 @@ func (s *search) dues() []*node {
 	return out
 }
 
-// due replaces a node whatever that costs.
-func (s *search) due(n *node) {
-	if n.gone || n.home || n.host == nil || n.host.Leaving {
+// look replaces a node whatever that costs.
+func (s *dueStage) look(n *node) {
+	if n.inMove != noMove || n.info == nil || n.info.Leaving {
 		return
 	}
 	cause := n.Due[0].Cause
@@ -43,44 +52,52 @@ func (s *search) due(n *node) {
 		n.stays(left)
 		return
 	}
-	if s.room(n.pool, cause) == 0 {
-		s.refused(n, cause)
+	if s.budgets.room(n.pool, cause) == 0 {
+		s.budgets.refuse(n, cause)
 		return
 	}
-	m, left := s.renew(n, cause)
+	m, left := s.moves.of(n, cause)
 	if left.Because == "" {
-		left = s.take(m)
+		left = s.accepted.take(m)
 	}
 	if left.Because != "" {
 		n.stays(left)
 	}
 }
 
-// renew makes a move that replaces the node whatever that costs; Kept says why there is none. A
+// dueMoves makes moves that replace nodes whatever that costs.
+type dueMoves struct {
+	c         *Cluster
+	nodes     *nodes
+	drafts    *drafts
+	receivers *receivers
+}
+
+// of makes a move that replaces the node whatever that costs; Kept says why there is none. A
 // static pool launches one more node, and the pods are rescheduled like when such a pool shrinks.
-func (s *search) renew(n *node, cause Cause) (Move, Kept) {
+func (s dueMoves) of(n *node, cause Cause) (Move, Kept) {
 	set := []*node{n}
 	m := Move{}
 	if n.pool.Static {
-		s.steps++
-		launches := schedule.Static(s.whatIf.Snapshot(), n.Pool, 1)
+		s.drafts.steps++
+		launches := schedule.Static(s.drafts.snapshot(), n.Pool, 1)
 		if len(launches) == 0 {
-			return m, Kept{Because: Unreplaceable, Detail: fmt.Sprintf("NodePool %q can buy no machine to take its place", n.Pool)}
+			return m, Kept{Because: Unreplaceable, Detail: fmt.Sprintf("NodePool %q cannot launch a replacement now", n.Pool)}
 		}
-		m = s.draw(cause, set, schedule.Plan{Launches: launches})
+		m = newMove(cause, set, schedule.Plan{Launches: launches})
 		m.Evictions = n.Pods
 	} else {
-		s.admit()
-		d, mark := s.draftWithout(set, noPurse)
+		s.receivers.admit()
+		d, mark := s.drafts.without(set, anyPrice)
 		plan := d.Plan()
-		s.whatIf.RollbackTo(mark)
+		s.drafts.rollback(mark)
 		if len(plan.Unplaced) > 0 {
-			return m, homeless(plan.Unplaced)
+			return m, unplaced(plan.Unplaced)
 		}
-		if left := s.exhausted(plan.Launches); left.Because != "" {
+		if left := s.nodes.resting(plan.Launches, s.c); left.Because != "" {
 			return m, left
 		}
-		m = s.draw(cause, set, plan)
+		m = newMove(cause, set, plan)
 	}
 	m.Detail = n.Due[0].Detail + ": " + m.describe()
 	return m, Kept{}

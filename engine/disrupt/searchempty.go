@@ -3,15 +3,22 @@ package disrupt
 import (
 	"cmp"
 	"slices"
-
-	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// empties lists the nodes without pods that need another node, most expensive first: where a
-// budget does not suffice for all, the most is saved.
-func (s *search) empties() []*node {
+// emptyStage removes nodes without pods that need another node.
+type emptyStage struct {
+	c        *Cluster
+	nodes    *nodes
+	budgets  budgets
+	accepted *accepted
+	moves    emptyMoves
+}
+
+// order lists those nodes, most expensive first: where a budget does not suffice for all, the most
+// is saved.
+func (s *emptyStage) order() []*node {
 	var out []*node
-	for _, n := range s.nodes {
+	for _, n := range s.nodes.all {
 		if Vacant(n.Node, s.c.Settings) {
 			out = append(out, n)
 		}
@@ -20,54 +27,42 @@ func (s *search) empties() []*node {
 	return out
 }
 
-// empty removes an empty node.
-func (s *search) empty(n *node) {
-	if n.gone || n.home || n.host == nil || n.host.Leaving {
+// look removes an empty node.
+func (s *emptyStage) look(n *node) {
+	if n.inMove != noMove || n.info == nil || n.info.Leaving {
 		return
 	}
 	if left, ok := Eligible(n.Node, n.pool, Empty, s.c); !ok {
 		n.stays(left)
 		return
 	}
-	if s.room(n.pool, Empty) == 0 {
-		s.refused(n, Empty)
+	if s.budgets.room(n.pool, Empty) == 0 {
+		s.budgets.refuse(n, Empty)
 		n.kept.Costs = n.price
 		return
 	}
-	m, left := s.discard(n)
+	m, left := s.moves.of(n)
 	if left.Because == "" {
-		left = s.take(m)
+		left = s.accepted.take(m)
 	}
 	if left.Because != "" {
 		n.stays(left)
 	}
 }
 
-// discard makes a move that removes an empty node. Pods that are in the snapshot and not in the
+// emptyMoves makes moves that remove empty nodes.
+type emptyMoves struct {
+	c      *Cluster
+	drafts *drafts
+}
+
+// of makes a move that removes an empty node. Pods that are in the snapshot and not in the
 // Cluster came a moment ago.
-func (s *search) discard(n *node) (Move, Kept) {
-	d, mark := s.draftWithout([]*node{n}, 0)
-	defer s.whatIf.RollbackTo(mark)
+func (s emptyMoves) of(n *node) (Move, Kept) {
+	d, mark := s.drafts.without([]*node{n}, 0)
+	defer s.drafts.rollback(mark)
 	if d.Unplaced() > 0 && !s.c.Settings.Upstream {
 		return Move{}, Kept{Because: NotEmpty, Detail: "Pods came that would need another home"}
 	}
-	return s.draw(Empty, []*node{n}, d.Plan()), Kept{}
-}
-
-// draw builds a move from the plan.
-func (s *search) draw(cause Cause, set []*node, p schedule.Plan) Move {
-	m := Move{Cause: cause, Receivers: p.Nominations, Launches: p.Launches, After: p.Price()}
-	for _, n := range set {
-		m.Nodes = append(m.Nodes, n.Key)
-		m.Before = m.Before.Add(n.price)
-	}
-	slices.Sort(m.Nodes)
-	for _, home := range m.Receivers {
-		m.Evictions += len(home.Pods)
-	}
-	for i := range m.Launches {
-		m.Evictions += len(m.Launches[i].Pods)
-	}
-	m.Detail = m.describe()
-	return m
+	return newMove(Empty, []*node{n}, d.Plan()), Kept{}
 }

@@ -8,13 +8,32 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// wasteful lists the nodes that may be worth replacing: those first that waste most for what
+// replaceStage replaces nodes whose pods cost less on new nodes.
+type replaceStage struct {
+	nodes    *nodes
+	budgets  budgets
+	accepted *accepted
+	drafts   *drafts
+	savings  savings
+	moves    replacements
+
+	queue     []*node         // see order
+	proposals []answer        // since the last accepted move: see propose
+	past      map[string]past // by samePlace
+	// failedCheap counts, by place, the nodes in a row that replaceCheap could not replace.
+	failedCheap map[string]int
+	// exchanged is how many nodes of the wrong instance type went at once when exchange last
+	// tried, by pool.
+	exchanged map[string]int
+}
+
+// order lists the nodes that may be worth replacing: those first that waste most for what
 // they disrupt.
-func (s *search) wasteful() []*node {
+func (s *replaceStage) order() []*node {
 	ratio := func(n *node) float64 { return float64(n.waste) / (1 + n.Cost) }
 	s.queue = s.queue[:0]
-	for _, n := range s.nodes {
-		if n.host != nil {
+	for _, n := range s.nodes.all {
+		if n.info != nil {
 			s.queue = append(s.queue, n)
 		}
 	}
@@ -39,19 +58,19 @@ type proposal struct {
 	draft *schedule.Draft
 }
 
-// replace looks for the best move that removes the node: alone, or with others that waste as
+// look looks for the best move that removes the node: alone, or with others that waste as
 // much, as long as larger sets save more for what they disrupt.
-func (s *search) replace(n *node) {
-	if !s.removable(n) || !s.payable(n) {
+func (s *replaceStage) look(n *node) {
+	if !n.removable() || !s.payable(n) {
 		return
 	}
 	if n.waste < n.least {
-		s.lodge(n)
+		s.replaceCheap(n)
 		return
 	}
 	clear(s.proposals)
 	s.proposals = s.proposals[:0]
-	if n.wrong && s.exchange(n) {
+	if n.forecast == wrongType && s.exchange(n) {
 		return
 	}
 	best := s.alone(n)
@@ -83,18 +102,18 @@ func (s *search) replace(n *node) {
 	s.past[group] = past
 }
 
-// lodge replaces a node that wastes less than a replacement must save. The waste is no upper bound
+// replaceCheap replaces a node that wastes less than a replacement must save. The waste is no upper bound
 // when other nodes have free capacity: pods that fit there need no new node, and the shadow prices
 // do not know of it. Where hardly any node of a place found such capacity, only every eighth node
 // is tried.
-func (s *search) lodge(n *node) {
-	if s.unlodged[n.place] < mostFailures || n.rank%8 == 0 {
+func (s *replaceStage) replaceCheap(n *node) {
+	if s.failedCheap[n.place] < mostFailures || n.rank%8 == 0 {
 		b := s.ask([]*node{n})
 		if b != nil && s.accept(b) {
-			s.unlodged[n.place] = 0
+			s.failedCheap[n.place] = 0
 			return
 		}
-		s.unlodged[n.place]++
+		s.failedCheap[n.place]++
 		if b != nil {
 			return // accept said why
 		}
@@ -116,7 +135,7 @@ const mostExchanged = 32
 // their pods. All of them go sooner or later and each saves much: what counts is that the new
 // nodes are well filled, so the largest set is tried first. A size that was too large for one node
 // is mostly too large for the nodes that follow.
-func (s *search) exchange(n *node) bool {
+func (s *replaceStage) exchange(n *node) bool {
 	size, tried := s.exchanged[n.Pool]
 	if !tried || n.rank%8 == 0 {
 		size = mostExchanged
@@ -128,7 +147,7 @@ func (s *search) exchange(n *node) bool {
 		}
 		if s.accept(&proposal{set: set}) {
 			s.exchanged[n.Pool] = size
-			return n.gone
+			return n.inMove == leaves
 		}
 	}
 	s.exchanged[n.Pool] = size
@@ -136,7 +155,7 @@ func (s *search) exchange(n *node) bool {
 }
 
 func wrongHere(n *node) string {
-	if n.wrong {
+	if n.forecast == wrongType {
 		return "wrong in " + n.Pool
 	}
 	return n.Pool
@@ -160,7 +179,7 @@ func samePlace(n *node) string { return n.place }
 func samePool(n *node) string { return n.Pool }
 
 // grow doubles the set around the node while that saves more for what it disrupts.
-func (s *search) grow(n *node, best *proposal, p *past) *proposal {
+func (s *replaceStage) grow(n *node, best *proposal, p *past) *proposal {
 	for at, kind := range kinds() {
 		worse := 0
 		for size := 2; size <= mostMates && worse < 2; size *= 2 {
@@ -181,7 +200,7 @@ func (s *search) grow(n *node, best *proposal, p *past) *proposal {
 
 // better is the proposal that saves more for what it disrupts, the smaller one when they are
 // about as good.
-func (s *search) better(a, b *proposal) *proposal {
+func (s *replaceStage) better(a, b *proposal) *proposal {
 	if a == nil || b != nil && b.ratio > a.ratio*1.02 {
 		return b
 	}
@@ -190,14 +209,14 @@ func (s *search) better(a, b *proposal) *proposal {
 
 // mates are up to size nodes of a kind: the node and those that come next in the queue, as far
 // as budgets let them go together.
-func (s *search) mates(n *node, kind func(*node) string, size int) []*node {
+func (s *replaceStage) mates(n *node, kind func(*node) string, size int) []*node {
 	set, of := []*node{n}, kind(n)
 	taken := map[string]int{n.Pool: 1}
 	for _, o := range s.queue[n.rank+1:] {
 		if len(set) == size {
 			break
 		}
-		if !s.removable(o) || kind(o) != of || o.waste < o.least || o.price == 0 || taken[o.Pool] >= s.room(o.pool, Underutilized) || !s.goesWith(n, o) {
+		if !o.removable() || kind(o) != of || o.waste < o.least || o.price == 0 || taken[o.Pool] >= s.budgets.room(o.pool, Underutilized) || !s.goesWith(n, o) {
 			continue
 		}
 		taken[o.Pool]++
@@ -208,21 +227,21 @@ func (s *search) mates(n *node, kind func(*node) string, size int) []*node {
 
 // goesWith keeps spot nodes out of sets with others while spot may not be replaced by spot: in
 // such a set they could be replaced by spot all the same. Karpenter has no such rule.
-func (s *search) goesWith(n, o *node) bool {
-	return s.c.Settings.SpotToSpot || s.c.Settings.Upstream || !allSpot([]*node{o})
+func (s *replaceStage) goesWith(n, o *node) bool {
+	return s.savings.c.Settings.SpotToSpot || s.savings.c.Settings.Upstream || !allSpot([]*node{o})
 }
 
 // alone makes a proposal for the node by itself, and notes by how much a replacement is too
 // expensive.
-func (s *search) alone(n *node) *proposal {
+func (s *replaceStage) alone(n *node) *proposal {
 	set := []*node{n}
-	if left := s.spot(set); left.Because != "" {
+	if left := s.savings.spotToSpot(set); left.Because != "" {
 		n.stays(left)
 		return nil
 	}
 	least := n.least
-	d, mark := s.draftWithout(set, n.price+n.price/4)
-	defer s.whatIf.RollbackTo(mark)
+	d, mark := s.drafts.without(set, n.price+n.price/4)
+	defer s.drafts.rollback(mark)
 	switch {
 	case d.OverMaxPrice():
 		n.stays(dearer(n, n.price/4, false))
@@ -254,10 +273,10 @@ type answer struct {
 
 // propose computes what replacing the nodes together would save; nil when that is too little. It
 // remembers the answers, as the same set is proposed more than once.
-func (s *search) propose(set []*node) *proposal {
+func (s *replaceStage) propose(set []*node) *proposal {
 	for _, known := range s.proposals {
 		if slices.Equal(known.set, set) {
-			s.steps++
+			s.drafts.steps++
 			return known.bid
 		}
 	}
@@ -266,39 +285,31 @@ func (s *search) propose(set []*node) *proposal {
 	return b
 }
 
-func (s *search) ask(set []*node) *proposal {
-	if s.spot(set).Because != "" {
+func (s *replaceStage) ask(set []*node) *proposal {
+	if s.savings.spotToSpot(set).Because != "" {
 		return nil
 	}
-	before, least := cost(set), Least(s.parts(set), s.c.Settings)
+	before, least := cost(set), s.savings.least(set)
 	if before <= least {
 		return nil
 	}
-	d, mark := s.draftWithout(set, before-least)
-	defer s.whatIf.RollbackTo(mark)
+	d, mark := s.drafts.without(set, before-least)
+	defer s.drafts.rollback(mark)
 	if d.OverMaxPrice() || d.Unplaced() > 0 || before-d.Price() < least {
 		return nil
 	}
 	return newProposal(set, before-d.Price(), d)
 }
 
-func cost(set []*node) offering.Price {
-	var sum offering.Price
-	for _, n := range set {
-		sum = sum.Add(n.price)
-	}
-	return sum
-}
-
 // payable reports whether replacing the node can pay at all, and notes why not.
-func (s *search) payable(n *node) bool {
+func (s *replaceStage) payable(n *node) bool {
 	switch {
 	case n.price == 0:
-		n.stays(Kept{Because: Unpriced, Detail: "Nobody knows what the node costs"})
-	case s.room(n.pool, Underutilized) == 0:
-		s.refused(n, Underutilized)
+		n.stays(Kept{Because: Unpriced, Detail: "The node's price is unknown"})
+	case s.budgets.room(n.pool, Underutilized) == 0:
+		s.budgets.refuse(n, Underutilized)
 		n.kept.Costs = max(0, n.waste)
-	case Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]):
+	case s.savings.hopeless(n):
 		n.stays(poor(n))
 	default:
 		return true
@@ -307,100 +318,19 @@ func (s *search) payable(n *node) bool {
 }
 
 // accept writes the move and takes it, unless it does not pay or conflicts with the plan.
-func (s *search) accept(b *proposal) bool {
-	m, left := s.write(b.set, b.draft)
+func (s *replaceStage) accept(b *proposal) bool {
+	m, left := s.moves.of(b.set, b.draft)
 	if left.Because == "" {
-		left = s.take(m)
+		left = s.accepted.take(m)
 	}
 	if left.Because != "" {
 		b.set[0].stays(left)
 		return false
 	}
 	for _, n := range b.set {
-		if !n.gone {
-			n.stays(Kept{Because: Receives, Detail: "Nodes like it go, and it is kept in place of one that would be bought for their pods"})
+		if n.inMove != leaves {
+			n.stays(Kept{Because: Receives, Detail: "Nodes of its instance type go, and the node is kept instead of launching another one for their pods"})
 		}
 	}
 	return true
-}
-
-// draft plans what replaces the nodes; Kept says why nothing can. Preferences of pods take several
-// plans to find out, and hardly ever make up for what is wrong with the plan that honours none. So
-// the plan without preferences is checked first. When it would launch the offering of one of the
-// nodes, that node is returned as kept, with no plan. d is the draft if it was made already.
-func (s *search) draft(set []*node, purse offering.Price, d *schedule.Draft) (plan schedule.Plan, kept *node, left Kept) {
-	mark := s.vacate(set)
-	defer s.whatIf.RollbackTo(mark)
-	if d == nil {
-		d = schedule.NewDraft(s.whatIf.Snapshot(), purse)
-	}
-	if d.OverMaxPrice() || d.Unplaced() > 0 {
-		return plan, nil, dearer(set[0], 0, false)
-	}
-	launches := slices.Clone(d.Launches())
-	if len(set) > 1 && !s.decided {
-		kept = same(launches, set)
-	}
-	if left = s.cut(launches, set, purse); left.Because != "" || kept != nil {
-		return plan, kept, left
-	}
-	plan = d.Plan()
-	if len(set) > 1 && !s.decided {
-		kept = same(plan.Launches, set)
-	}
-	return plan, kept, left
-}
-
-// redraft plans what replaces the nodes, whatever is launched.
-func (s *search) redraft(set []*node, purse offering.Price) schedule.Plan {
-	d, mark := s.draftWithout(set, purse)
-	defer s.whatIf.RollbackTo(mark)
-	return d.Plan()
-}
-
-// write makes a move that replaces the nodes; Kept says why there is none. A draft that was made
-// before is valid as long as no other move was taken.
-func (s *search) write(set []*node, d *schedule.Draft) (Move, Kept) {
-	before, least := cost(set), Least(s.parts(set), s.c.Settings)
-	if left := s.spot(set); left.Because != "" {
-		return Move{}, left
-	}
-	if before <= least {
-		return Move{}, spare(set[0], 0, least)
-	}
-	plan, kept, left := s.draft(set, before-least, d)
-	if kept != nil {
-		rest := slices.DeleteFunc(slices.Clone(set), func(n *node) bool { return n == kept })
-		if m, left := s.write(rest, nil); left.Because == "" {
-			return m, left
-		}
-	}
-	if left.Because != "" {
-		return Move{}, left
-	}
-	if kept != nil && len(plan.Launches) == 0 {
-		plan = s.redraft(set, before-least)
-	}
-	if s.c.Settings.Upstream && len(plan.Launches) > 1 {
-		return Move{}, Kept{Because: NotCheaper, Detail: many(len(plan.Launches))}
-	}
-	if left := s.exhausted(plan.Launches); left.Because != "" {
-		return Move{}, left
-	}
-	if left := s.cut(plan.Launches, set, before-least); left.Because != "" {
-		return Move{}, left
-	}
-	if left := s.overdrawn(plan.Launches); left.Because != "" {
-		return Move{}, left
-	}
-	m := s.draw(Underutilized, set, plan)
-	if !Pays(s.parts(set), m.Before, m.After, len(m.Launches), s.c.Settings) {
-		return Move{}, spare(set[0], m.Saves(), least)
-	}
-	scores, approved := Balance(s.parts(set), m.Saves(), s.totals)
-	if !approved {
-		return Move{}, poor(set[0])
-	}
-	m.Score = scores
-	return m, Kept{}
 }

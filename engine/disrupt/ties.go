@@ -10,7 +10,7 @@ type arrivals map[arrival]int
 
 type arrival struct {
 	class *cluster.PodClass
-	host  *cluster.NodeInfo
+	node  *cluster.NodeInfo
 }
 
 // note counts pods of these classes.
@@ -36,39 +36,39 @@ type ties map[schedule.Tie]*tied
 type tied struct{ pods, borne, holds int }
 
 // tiesOf are the ties of the pods that came, and how many pods have each.
-func (s *search) tiesOf(came arrivals) map[schedule.Tie]int {
+func tiesOf(w *cluster.Snapshot, came arrivals) map[schedule.Tie]int {
 	out := map[schedule.Tie]int{}
 	for a, n := range came {
-		for _, t := range schedule.Ties(s.whatIf.Snapshot(), a.class, a.host) {
+		for _, t := range schedule.Ties(w, a.class, a.node) {
 			out[t] += n
 		}
 	}
 	return out
 }
 
-// tie notes what the pods that came need.
-func (s *search) tie(came arrivals) {
-	for t, pods := range s.tiesOf(came) {
-		if had := s.ties[t]; had != nil {
+// add notes what the pods that came need.
+func (s ties) add(w *cluster.Snapshot, came arrivals) {
+	for t, pods := range tiesOf(w, came) {
+		if had := s[t]; had != nil {
 			pods += had.pods
 		}
-		s.ties[t] = &tied{pods, max(0, t.Strain(pods)), t.Changes()}
+		s[t] = &tied{pods, max(0, t.Strain(pods)), t.Changes()}
 	}
 }
 
-// torn says that pods which came break a tie of pods that came before.
-func (s *search) torn(came arrivals) Kept {
-	if len(s.ties) == 0 {
+// broken says that pods which came break a tie of pods that came before.
+func (s ties) broken(w *cluster.Snapshot, came arrivals) Kept {
+	if len(s) == 0 {
 		return Kept{}
 	}
-	more := s.tiesOf(came)
-	for t, is := range s.ties {
+	more := tiesOf(w, came)
+	for t, is := range s {
 		newcomers, changes := more[t], t.Changes()
 		if newcomers == 0 && is.holds == changes {
 			continue
 		}
 		if t.Strain(is.pods+newcomers) > is.borne {
-			return Kept{Because: ReliedOn, Detail: "Pods of other moves may go where they are to only as long as pods stay where they are now: it is looked at again when those have moved"}
+			return Kept{Because: ReliedOn, Detail: "Pods of other moves rely on where pods run now: the node is looked at again when those moves have ended"}
 		}
 		if newcomers == 0 {
 			is.holds = changes

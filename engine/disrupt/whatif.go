@@ -10,21 +10,52 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
+// drafts supposes changes to the snapshot, asks where pods would go, and counts how often.
+type drafts struct {
+	w      *cluster.Snapshot
+	whatIf *cluster.WhatIf
+	steps  int
+}
+
+// snapshot is the snapshot as supposed so far.
+func (s *drafts) snapshot() *cluster.Snapshot { return s.whatIf.Snapshot() }
+
+func (s *drafts) rollback(to cluster.Mark) { s.whatIf.RollbackTo(to) }
+
+// without removes the nodes and drafts where their pods go, for at most the maximum price. The
+// caller rolls back to the returned mark.
+func (s *drafts) without(set []*node, maxPrice offering.Price) (*schedule.Draft, cluster.Mark) {
+	m := s.vacate(set)
+	return schedule.NewDraft(s.snapshot(), maxPrice), m
+}
+
+// vacate removes the nodes for a draft, and counts one step.
+func (s *drafts) vacate(set []*node) cluster.Mark {
+	s.steps++
+	m := s.whatIf.Mark()
+	infos := make([]*cluster.NodeInfo, len(set))
+	for i, n := range set {
+		infos[i] = n.info
+	}
+	s.whatIf.RemoveNodes(infos...)
+	return m
+}
+
 // impose supposes that the move came true: its nodes are gone, its launches are nodes, its pods
 // run where it takes them. A move that is draining is in the snapshot already. If pods came
 // since the move was decided, its nodes keep all pods and are only cordoned. impose returns
 // which pods came to which nodes.
-func (s *search) impose(m *Move) arrivals {
-	hosts := s.hostsOf(m)
-	if len(hosts) == 0 {
+func (s *drafts) impose(m *Move) arrivals {
+	infos := s.present(m)
+	if len(infos) == 0 {
 		return nil
 	}
 	came := arrivals{}
 	before := s.whatIf.Mark()
-	s.whatIf.RemoveNodes(hosts...)
-	for _, home := range m.Receivers {
-		if h := s.w.NodeByKey(home.Node); h != nil && !h.Leaving {
-			came.note(s.whatIf.Place(home.Pods, h), h)
+	s.whatIf.RemoveNodes(infos...)
+	for _, r := range m.Receivers {
+		if h := s.w.NodeByKey(r.Node); h != nil && !h.Leaving {
+			came.note(s.whatIf.Place(r.Pods, h), h)
 		}
 	}
 	kinds := map[*offering.Ref]cluster.Node{} // equal launches share their offerings
@@ -35,21 +66,21 @@ func (s *search) impose(m *Move) arrivals {
 			kind = kindOf(l, s.w)
 			kinds[&l.Offerings[0]] = kind
 		}
-		h := s.whatIf.AddNode(machine(l, kind, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
+		h := s.whatIf.AddNode(launchedNode(l, kind, fmt.Sprintf("%s/%d", m.Nodes[0], i)))
 		came.note(s.whatIf.Place(l.Pods, h), h)
 	}
 	if len(s.whatIf.Snapshot().Classes) == 0 {
 		return came
 	}
 	s.whatIf.RollbackTo(before)
-	for _, h := range hosts {
+	for _, h := range infos {
 		s.whatIf.Cordon(h)
 	}
 	return nil
 }
 
-// hostsOf are the nodes of the move that are still there; none once one of them is leaving.
-func (s *search) hostsOf(m *Move) []*cluster.NodeInfo {
+// present are the nodes of the move that are still there; none once one of them is leaving.
+func (s *drafts) present(m *Move) []*cluster.NodeInfo {
 	var out []*cluster.NodeInfo
 	for _, key := range m.Nodes {
 		switch h := s.w.NodeByKey(key); {
@@ -68,15 +99,15 @@ func (s *search) hostsOf(m *Move) []*cluster.NodeInfo {
 // has the labels that all offerings share.
 func kindOf(l *schedule.Launch, w *cluster.Snapshot) cluster.Node {
 	n := cluster.Node{Pool: l.Pool, Claim: true, Price: l.Offerings[0].Price}
-	if m := market(w, l.Pool); m != nil {
+	if m := w.CatalogOf(l.Pool); m != nil {
 		size(&n, l.Offerings, m.Catalog)
 		n.Labels = shared(l.Offerings, m.Catalog)
 	}
 	return n
 }
 
-// machine is a node of that kind, with what else is settled about the launch.
-func machine(l *schedule.Launch, kind cluster.Node, key string) cluster.Node {
+// launchedNode is a node of that kind, with what else is settled about the launch.
+func launchedNode(l *schedule.Launch, kind cluster.Node, key string) cluster.Node {
 	n := kind
 	n.Key, n.Taints = key, l.Taints
 	n.Labels = make(map[string]string, len(kind.Labels)+len(l.Labels)+1)
@@ -87,9 +118,9 @@ func machine(l *schedule.Launch, kind cluster.Node, key string) cluster.Node {
 }
 
 // size sets the node's capacity, allocatable and quota use.
-func size(n *cluster.Node, choices []offering.Ref, on *offering.Catalog) {
+func size(n *cluster.Node, offerings []offering.Ref, on *offering.Catalog) {
 	seen := map[string]bool{}
-	for at, c := range choices {
+	for at, c := range offerings {
 		t := on.InstanceType(c.Type)
 		if t == nil || seen[c.Type] {
 			continue
@@ -112,9 +143,9 @@ func size(n *cluster.Node, choices []offering.Ref, on *offering.Catalog) {
 }
 
 // shared are the labels that a node has whichever offering is launched.
-func shared(choices []offering.Ref, on *offering.Catalog) map[string]string {
+func shared(offerings []offering.Ref, on *offering.Catalog) map[string]string {
 	var left []label
-	for at, c := range choices {
+	for at, c := range offerings {
 		t := on.InstanceType(c.Type)
 		if t == nil {
 			continue
@@ -154,12 +185,4 @@ func settled(t *offering.InstanceType, o *offering.Offering, key, value string) 
 		values = o.Labels[key]
 	}
 	return len(values) == 1 && values[0] == value
-}
-
-func market(w *cluster.Snapshot, pool string) *cluster.PoolCatalog {
-	i := slices.IndexFunc(w.Catalogs, func(m *cluster.PoolCatalog) bool { return m.Pool.Name == pool })
-	if i < 0 {
-		return nil
-	}
-	return w.Catalogs[i]
 }

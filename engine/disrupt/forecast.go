@@ -3,10 +3,12 @@ package disrupt
 import (
 	"cmp"
 	"slices"
+
+	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// keepers guesses, before any move, which nodes stay: pods then move once, to nodes that stay. A
-// keeper, when full, costs hardly more than new nodes would for its pods, or not so much more that
+// forecast guesses, before any move, which nodes stay: pods then move once, to nodes that stay. A
+// node that stays, when full, costs hardly more than new nodes would for its pods, or not so much more that
 // its own pods should move. Nodes are filled in the order of how many pods they keep in place for
 // the least extra cost and the least free capacity; once all pods have a place the remaining nodes
 // go.
@@ -14,12 +16,12 @@ import (
 // Pods are a liquid here, in groups that can use the same instance types, measured by what they
 // cost at the best prices. A group may fill nodes of a place where it runs already. The guess
 // decides which nodes receive pods and which go first; drafts decide what may go.
-func (s *search) keepers() {
-	t := &fluidNodes{s: s, left: make([]float64, s.shadowPrices.Groups()), welcome: map[string][]bool{}}
+func forecast(all []*node, prices *schedule.ShadowPrices, settings Settings) {
+	t := &fluidNodes{prices: prices, settings: settings, left: make([]float64, prices.Groups()), welcome: map[string][]bool{}}
 	var order []*fluidNode
-	for _, n := range s.nodes {
-		n.keeper, n.wrong = true, false
-		if n.host != nil && !n.gone && !n.host.Leaving {
+	for _, n := range all {
+		n.forecast = staysFull
+		if n.info != nil && n.inMove != leaves && !n.info.Leaving {
 			order = append(order, t.see(n))
 		}
 	}
@@ -27,8 +29,8 @@ func (s *search) keepers() {
 		t.rate(x)
 	}
 	slices.SortStableFunc(order, func(x, y *fluidNode) int {
-		if x.free != y.free { // nodes that stay in any case are filled first
-			return cmp.Compare(ordinal(x.free), ordinal(y.free))
+		if xFree, yFree := x.may == mayConsolidate, y.may == mayConsolidate; xFree != yFree {
+			return cmp.Compare(ordinal(xFree), ordinal(yFree)) // nodes that stay in any case are filled first
 		}
 		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(x.worth, y.worth))
 	})
@@ -46,7 +48,8 @@ func ordinal(b bool) int {
 
 // fluidNodes are the nodes of a cluster when pods are a liquid.
 type fluidNodes struct {
-	s *search
+	prices   *schedule.ShadowPrices
+	settings Settings
 	// left is what the pods of each group without a place yet are worth, USD per hour.
 	left []float64
 	// welcome are the groups that run on nodes of a place.
@@ -68,7 +71,7 @@ func (t *fluidNodes) see(n *node) *fluidNode {
 	if t.welcome[n.place] == nil {
 		t.welcome[n.place] = make([]bool, len(t.left))
 	}
-	t.s.shadowPrices.Parts(n.host, func(group int, worth float64) {
+	t.prices.Parts(n.info, func(group int, worth float64) {
 		x.own[group] += worth
 		t.left[group] += worth
 		t.welcome[n.place][group] = true
@@ -86,14 +89,14 @@ func (t *fluidNodes) rate(x *fluidNode) {
 	for group, own := range x.own {
 		x.full += own
 		if t.welcome[x.place][group] {
-			most = max(most, t.s.shadowPrices.Room(x.host, group))
+			most = max(most, t.prices.Room(x.info, group))
 		}
 	}
 	x.full += most
 	if x.pool == nil || x.full <= 0 {
 		return
 	}
-	spares := max(t.s.parts([]*node{x.node})[0].perEviction(t.s.c.Settings).USD(), leastPerEviction*x.Cost)
+	spares := max(parts([]*node{x.node})[0].perEviction(t.settings).USD(), leastPerEviction*x.Cost)
 	x.score = (spares - (x.price.USD() - x.full)) / x.full
 }
 
@@ -101,7 +104,7 @@ const (
 	// wrongShare is the share of its price that a node must waste, however full, to be the wrong
 	// instance type. Below that a new one, which is never quite full either, is hardly better.
 	wrongShare = 0.1
-	// fullShare is how full a keeper must get. If less is left for it, its pods should rather fill
+	// fullShare is how full a node that stays must get. If less is left for it, its pods should rather fill
 	// other nodes.
 	fullShare = 0.9
 )
@@ -109,16 +112,26 @@ const (
 // fill gives the node its own pods and welcome pods of other nodes, unless the node goes.
 func (t *fluidNodes) fill(x *fluidNode) {
 	holds, from := t.pour(x)
-	if x.free {
-		x.wrong = x.swappable && x.price.USD()-x.full >= max(x.least.USD(), x.price.USD()*wrongShare)
-		x.keeper = !x.wrong && (holds >= x.full*fullShare || !x.swappable && holds > 0)
+	if x.may == mayConsolidate {
+		x.forecast = x.guess(holds)
 	}
-	if !x.keeper {
+	if x.forecast != staysFull {
 		return
 	}
 	for group := range t.left {
 		t.left[group] -= from[group]
 	}
+}
+
+// guess is what becomes of a node that may be consolidated when it holds that much.
+func (x *fluidNode) guess(holds float64) nodeForecast {
+	switch {
+	case x.replaceable && x.price.USD()-x.full >= max(x.least.USD(), x.price.USD()*wrongShare):
+		return wrongType
+	case holds >= x.full*fullShare, !x.replaceable && holds > 0:
+		return staysFull
+	}
+	return goes
 }
 
 // pour is what the node would hold of what is left, in total and by group: its own pods, then the
@@ -130,7 +143,7 @@ func (t *fluidNodes) pour(x *fluidNode) (holds float64, from []float64) {
 		holds += from[group]
 	}
 	free := 1.0
-	if x.host.Index < 0 { // it takes no pods
+	if x.info.Index < 0 { // it takes no pods
 		free = 0
 	}
 	for free > 1e-3 {
@@ -153,7 +166,7 @@ func (t *fluidNodes) dearest(x *fluidNode, from []float64) (best int, room float
 		if !welcome || t.left[group]-from[group] <= 1e-9 {
 			continue
 		}
-		if r := t.s.shadowPrices.Room(x.host, group); r > room {
+		if r := t.prices.Room(x.info, group); r > room {
 			best, room = group, r
 		}
 	}

@@ -7,13 +7,62 @@ import (
 	"github.com/karve-dev/karve/engine/schedsim"
 )
 
+// accepted is the moves of the plan, and what they rely on together with those under way.
+type accepted struct {
+	nodes   *nodes
+	budgets budgets
+	drafts  *drafts
+	sim     *schedsim.Cluster // where pods of moves end up; nil when moves are not simulated
+	ties    ties              // of pods of moves
+	moves   []Move
+}
+
+// resume applies the moves that were decided before, and returns which pods came where.
+func (s *accepted) resume(underway []Move) arrivals {
+	came := arrivals{}
+	for i := range underway {
+		m := &underway[i]
+		s.nodes.mark(m)
+		if len(s.drafts.present(m)) > 0 { // a draining node is leaving in the snapshot already
+			s.perform(m)
+		}
+		came.add(s.drafts.impose(m))
+	}
+	return came
+}
+
+// take adds the move to the plan and applies it, unless it conflicts with the moves that are
+// already there.
+func (s *accepted) take(m Move) Kept {
+	mark := s.drafts.whatIf.Mark()
+	came := s.drafts.impose(&m)
+	left := s.ties.broken(s.drafts.snapshot(), came)
+	if left.Because == "" {
+		left = s.rehearse(&m)
+	}
+	if left.Because != "" {
+		s.drafts.rollback(mark)
+		return left
+	}
+	if m.Cause != Underutilized { // underutilized moves were rehearsed
+		s.perform(&m)
+	}
+	s.ties.add(s.drafts.snapshot(), came)
+	for _, key := range m.Nodes {
+		s.budgets.take(s.nodes.byKey[key].Pool)
+	}
+	s.nodes.mark(&m)
+	s.moves = append(s.moves, m)
+	return Kept{}
+}
+
 // rehearse says why a consolidation must not be made. kube-scheduler does not know the plan: it
 // puts pods on the emptiest nodes, where they take the free capacity that the plan has for others,
 // and the nodes that must be launched for those others can cost more than the move saves. Later
 // moves would remove these nodes again, without end. So a move is made only when the cluster is
 // cheaper even with such launches (Rule CONSOLIDATION-20). Without an objection the move is
 // performed.
-func (s *search) rehearse(m *Move) Kept {
+func (s *accepted) rehearse(m *Move) Kept {
 	if s.sim == nil || m.Cause != Underutilized {
 		return Kept{}
 	}
@@ -21,18 +70,18 @@ func (s *search) rehearse(m *Move) Kept {
 }
 
 // perform puts the pods of a move that will be made where kube-scheduler would put them.
-func (s *search) perform(m *Move) {
+func (s *accepted) perform(m *Move) {
 	if s.sim != nil {
 		s.sim.Perform(s.simulated(m))
 	}
 }
 
 // simulated is the move as schedsim reads it: with those nodes that are in the snapshot.
-func (s *search) simulated(m *Move) schedsim.Move {
+func (s *accepted) simulated(m *Move) schedsim.Move {
 	out := schedsim.Move{Receivers: m.Receivers, Launches: m.Launches, Before: m.Before, After: m.After}
 	for _, key := range m.Nodes {
-		if n := s.byKey[key]; n != nil && n.host != nil {
-			out.Drains = append(out.Drains, schedsim.Drain{Node: n.host, PDBs: n.pdbsByPod()})
+		if n := s.nodes.byKey[key]; n != nil && n.info != nil {
+			out.Drains = append(out.Drains, schedsim.Drain{Node: n.info, PDBs: n.pdbsByPod()})
 		}
 	}
 	return out

@@ -1,0 +1,65 @@
+package disrupt
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/karve-dev/karve/engine/offering"
+)
+
+// savings decides whether sets of nodes save enough.
+type savings struct {
+	c      *Cluster
+	totals map[string]Totals
+}
+
+// least is what replacing the nodes must save.
+func (s savings) least(set []*node) offering.Price { return Least(parts(set), s.c.Settings) }
+
+// pays reports whether a move of the nodes saves enough.
+func (s savings) pays(set []*node, before, after offering.Price, launches int) bool {
+	return Pays(parts(set), before, after, launches, s.c.Settings)
+}
+
+// balance scores a move of the nodes in their Balanced pools.
+func (s savings) balance(set []*node, saves offering.Price) (scores map[string]float64, approved bool) {
+	return Balance(parts(set), saves, s.totals)
+}
+
+// hopeless reports whether no move of the node saves enough in its Balanced pool.
+func (s savings) hopeless(n *node) bool { return Hopeless(n.Node, n.pool, n.price, s.totals[n.Pool]) }
+
+// spotToSpot says why the nodes cannot be replaced by spot nodes, as far as the nodes themselves decide
+// it: a spot node is hardly ever replaced by anything else.
+func (s savings) spotToSpot(set []*node) Kept {
+	if s.c.Settings.SpotToSpot || !allSpot(set) {
+		return Kept{}
+	}
+	return Kept{Because: SpotToSpot, Detail: "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"}
+}
+
+// cost is what the nodes cost together.
+func cost(set []*node) offering.Price {
+	var sum offering.Price
+	for _, n := range set {
+		sum = sum.Add(n.price)
+	}
+	return sum
+}
+
+// parts splits the nodes by pool.
+func parts(set []*node) []Part {
+	var out []Part
+	for _, n := range set {
+		i := slices.IndexFunc(out, func(p Part) bool { return p.Pool == n.pool })
+		if i < 0 {
+			i = len(out)
+			out = append(out, Part{Pool: n.pool})
+		}
+		out[i].Nodes++
+		out[i].Price = out[i].Price.Add(n.price)
+		out[i].Cost += n.Cost
+	}
+	slices.SortFunc(out, func(x, y Part) int { return cmp.Compare(x.Pool.Name, y.Pool.Name) })
+	return out
+}

@@ -1,0 +1,39 @@
+package disrupt
+
+import (
+	"slices"
+
+	"github.com/karve-dev/karve/engine/schedule"
+)
+
+// pricingStage computes what users' settings cost that keep nodes.
+type pricingStage struct {
+	nodes  *nodes
+	drafts *drafts
+	prices *schedule.ShadowPrices
+}
+
+// order lists the nodes that stay because of a user's setting, to compute what that costs.
+func (s *pricingStage) order() []*node {
+	return slices.DeleteFunc(slices.Clone(s.nodes.all), func(n *node) bool {
+		switch n.kept.Because {
+		case DoNotDisrupt, Budgeted, ManyBudgets, Never, OnlyEmpty, PoorScore, Resting, Unsettled:
+			return n.info == nil || n.info.Leaving
+		}
+		return true
+	})
+}
+
+// look computes what would be saved if the node could go.
+func (s *pricingStage) look(n *node) {
+	if n.price == 0 || n.inMove != noMove {
+		return
+	}
+	d, mark := s.drafts.without([]*node{n}, 0)
+	fits := d.Unplaced() == 0
+	s.drafts.rollback(mark)
+	n.kept.Costs = max(0, n.price-s.prices.Of(n.info))
+	if fits {
+		n.kept.Costs = n.price
+	}
+}
