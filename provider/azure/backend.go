@@ -70,7 +70,11 @@ func (c byCompute) mayBegin(l *launch) time.Duration {
 func (c byCompute) mayEnd(handle string) bool { return c.p.tickets.mayDelete(handle) }
 
 func (c byCompute) begin(ctx context.Context, l *launch, m *machineType, choice offering.Ref) (map[string]string, error) {
-	body, err := l.body(ctx, m, choice)
+	request, err := l.request(ctx, m, choice)
+	if err != nil {
+		return nil, err
+	}
+	body, err := request.body(ctx)
 	if err != nil {
 		return nil, err
 	}

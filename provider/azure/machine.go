@@ -11,7 +11,10 @@ import (
 
 	"github.com/karve-dev/karve/api/v1beta1"
 	"github.com/karve-dev/karve/engine/offering"
+	"github.com/karve-dev/karve/provider"
+	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/armtext"
+	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // errBeforeRequest marks errors before a virtual machine was requested.
@@ -31,9 +34,27 @@ func (l *launch) create(ctx context.Context, m *machineType, choice offering.Ref
 	return nil
 }
 
-// body returns the whole virtual machine: disk, interface and customData in one request.
-func (l *launch) body(ctx context.Context, m *machineType, choice offering.Ref) (*armcompute.VirtualMachine, error) {
-	image, err := l.image(ctx, m.sku)
+// A vmRequest writes the request for a claim's virtual machine of one offering.
+type vmRequest struct {
+	name     string // of the virtual machine
+	claim    provider.Claim
+	class    *v1beta1.AKSNodeClass
+	m        *machineType
+	offering offering.Ref
+	image    string // resource ID
+	subnet   network.SubnetID
+	subnetID string // of subnet, as the class spells it
+
+	opts    *Options
+	zones   zones
+	owner   ownership
+	network *network.Reader
+	boots   *bootstrap.Encoder
+}
+
+// request returns what writes the request for an offering.
+func (l *launch) request(ctx context.Context, m *machineType, o offering.Ref) (*vmRequest, error) {
+	imageID, err := l.image(ctx, m.sku)
 	if err != nil {
 		return nil, prepare(err)
 	}
@@ -41,49 +62,57 @@ func (l *launch) body(ctx context.Context, m *machineType, choice offering.Ref) 
 	if err != nil {
 		return nil, prepare(err)
 	}
-	nic, err := l.nic(ctx, m, subnet)
+	return &vmRequest{
+		name: l.name, claim: l.claim, class: l.class, m: m, offering: o, image: imageID, subnet: subnet, subnetID: l.p.subnets.of(l.class),
+		opts: &l.p.opts, zones: l.p.zones, owner: l.p.owner, network: l.p.network, boots: &l.p.boots,
+	}, nil
+}
+
+// body returns the whole virtual machine: disk, interface and customData in one request.
+func (r *vmRequest) body(ctx context.Context) (*armcompute.VirtualMachine, error) {
+	nic, err := r.nic(ctx)
 	if err != nil {
 		return nil, prepare(err)
 	}
-	customData, err := l.customData(ctx, m, choice, subnet, image)
+	customData, err := r.customData(ctx)
 	if err != nil {
 		return nil, prepare(err)
 	}
 	vm := &armcompute.VirtualMachine{
-		Location: to.Ptr(l.p.opts.Location),
-		Tags:     armtext.Pointers(l.p.owner.vmTags(l.class, l.claim)),
-		Identity: identities(l.p.opts.NodeIdentities),
+		Location: to.Ptr(r.opts.Location),
+		Tags:     armtext.Pointers(r.owner.vmTags(r.class, r.claim)),
+		Identity: identities(r.opts.NodeIdentities),
 		Properties: &armcompute.VirtualMachineProperties{
-			HardwareProfile: &armcompute.HardwareProfile{VMSize: to.Ptr(armcompute.VirtualMachineSizeTypes(choice.Type))},
-			StorageProfile:  &armcompute.StorageProfile{ImageReference: imageReference(image), OSDisk: l.disk(m, choice)},
+			HardwareProfile: &armcompute.HardwareProfile{VMSize: to.Ptr(armcompute.VirtualMachineSizeTypes(r.offering.Type))},
+			StorageProfile:  &armcompute.StorageProfile{ImageReference: imageReference(r.image), OSDisk: r.disk()},
 			NetworkProfile: &armcompute.NetworkProfile{
 				NetworkAPIVersion:              to.Ptr(armcompute.NetworkAPIVersionTwoThousandTwentyTwo1101),
 				NetworkInterfaceConfigurations: []*armcompute.VirtualMachineNetworkInterfaceConfiguration{nic},
 			},
-			OSProfile:       l.os(customData),
-			SecurityProfile: security(&l.class.Spec),
+			OSProfile:       r.os(customData),
+			SecurityProfile: security(&r.class.Spec),
 		},
 	}
-	if zone := l.p.zones.number(choice.Zone); zone != "" {
+	if zone := r.zones.number(r.offering.Zone); zone != "" {
 		vm.Zones = []*string{to.Ptr(zone)}
 	}
-	if l.claim.Labels[v1beta1.LabelSKUUltraSSD] == "true" {
+	if r.claim.Labels[v1beta1.LabelSKUUltraSSD] == "true" {
 		vm.Properties.AdditionalCapabilities = &armcompute.AdditionalCapabilities{UltraSSDEnabled: to.Ptr(true)}
 	}
-	m.setPriority(vm.Properties, choice.CapacityType)
+	r.m.setPriority(vm.Properties, r.offering.CapacityType)
 	return vm, nil
 }
 
-func (l *launch) os(customData string) *armcompute.OSProfile {
-	user := l.p.opts.AdminUsername
+func (r *vmRequest) os(customData string) *armcompute.OSProfile {
+	user := r.opts.AdminUsername
 	return &armcompute.OSProfile{
 		AdminUsername: to.Ptr(user),
-		ComputerName:  to.Ptr(l.name),
+		ComputerName:  to.Ptr(r.name),
 		CustomData:    to.Ptr(customData),
 		LinuxConfiguration: &armcompute.LinuxConfiguration{
 			DisablePasswordAuthentication: to.Ptr(true),
 			SSH: &armcompute.SSHConfiguration{PublicKeys: []*armcompute.SSHPublicKey{{
-				Path: to.Ptr("/home/" + user + "/.ssh/authorized_keys"), KeyData: to.Ptr(l.p.opts.SSHPublicKey),
+				Path: to.Ptr("/home/" + user + "/.ssh/authorized_keys"), KeyData: to.Ptr(r.opts.SSHPublicKey),
 			}}},
 		},
 	}

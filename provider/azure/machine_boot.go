@@ -8,33 +8,31 @@ import (
 	"regexp"
 
 	"github.com/karve-dev/karve/api/v1beta1"
-	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider"
 	"github.com/karve-dev/karve/provider/azure/bootstrap"
 	"github.com/karve-dev/karve/provider/azure/internal/image"
 	"github.com/karve-dev/karve/provider/azure/internal/kubeversion"
-	"github.com/karve-dev/karve/provider/azure/internal/network"
 )
 
 // customData reads the bootstrap token at each call: nodes with a token that was rotated
 // meanwhile would never join.
-func (l *launch) customData(ctx context.Context, m *machineType, choice offering.Ref, subnet network.SubnetID, imageID string) (string, error) {
-	o := &l.p.opts
+func (r *vmRequest) customData(ctx context.Context) (string, error) {
+	o := r.opts
 	token, err := o.BootstrapToken(ctx)
 	if err != nil {
 		return "", fmt.Errorf("reading the bootstrap token: %w", err)
 	}
-	labels, err := l.nodeLabels(ctx, m, choice, subnet)
+	labels, err := r.nodeLabels(ctx)
 	if err != nil {
 		return "", err
 	}
-	place, err := l.place(ctx, subnet)
+	place, err := r.place(ctx)
 	if err != nil {
 		return "", err
 	}
-	n := l.bootNode(m, labels, place)
-	n.Token, n.ImageVersion = token, image.Version(imageID)
-	data, err := l.p.boots.CustomData(n, o.BootstrapContract.For(n.ImageVersion))
+	n := r.bootNode(labels, place)
+	n.Token, n.ImageVersion = token, image.Version(r.image)
+	data, err := r.boots.CustomData(n, o.BootstrapContract.For(n.ImageVersion))
 	if err != nil {
 		return "", fmt.Errorf("writing what the machine boots with: %w", err)
 	}
@@ -42,18 +40,18 @@ func (l *launch) customData(ctx context.Context, m *machineType, choice offering
 }
 
 // bootNode returns the data for the node's bootstrap, without its token and image.
-func (l *launch) bootNode(m *machineType, labels map[string]string, place bootstrap.Network) bootstrap.Node {
-	o, spec := &l.p.opts, &l.class.Spec
-	taints := append([]provider.Taint{unregistered()}, l.claim.Taints...)
+func (r *vmRequest) bootNode(labels map[string]string, place bootstrap.Network) bootstrap.Node {
+	o, spec := r.opts, &r.class.Spec
+	taints := append([]provider.Taint{unregistered()}, r.claim.Taints...)
 	n := bootstrap.Node{
-		Server: o.serverName(), CA: o.CABundle, Version: kubeversion.Of(l.class),
-		Labels: kubeletLabels(labels), Taints: append(taints, l.claim.StartupTaints...), MaxPods: m.maxPods,
-		Reserved: m.reserved.boot(), Kubelet: spec.Kubelet, OS: spec.LinuxOSConfig, DNS: o.DNSServiceIP,
-		Size: m.sku.Name, Arch: m.sku.Arch, GPU: gpuFor(m.sku, spec.InstallsGPUDriver()), StreamArtifacts: spec.StreamsArtifacts(),
+		Server: o.serverName(), CA: o.CABundle, Version: kubeversion.Of(r.class),
+		Labels: kubeletLabels(labels), Taints: append(taints, r.claim.StartupTaints...), MaxPods: r.m.maxPods,
+		Reserved: r.m.reserved.boot(), Kubelet: spec.Kubelet, OS: spec.LinuxOSConfig, DNS: o.DNSServiceIP,
+		Size: r.m.sku.Name, Arch: r.m.sku.Arch, GPU: gpuFor(r.m.sku, spec.InstallsGPUDriver()), StreamArtifacts: spec.StreamsArtifacts(),
 		Subscription: o.SubscriptionID, Tenant: o.TenantID, ResourceGroup: o.NodeResourceGroup, Location: o.Location,
 		Cloud: o.CustomCloud, Network: place, Identity: o.KubeletIdentityClientID, Admin: o.AdminUsername,
 	}
-	if l.class.LocalDNSEnabled() {
+	if r.class.LocalDNSEnabled() {
 		n.LocalDNS = spec.LocalDNS
 	}
 	return n
@@ -61,19 +59,19 @@ func (l *launch) bootNode(m *machineType, labels map[string]string, place bootst
 
 // place returns the node's place in the network. AKS names the agents' security group and route
 // table with the same eight digits as its virtual network.
-func (l *launch) place(ctx context.Context, subnet network.SubnetID) (bootstrap.Network, error) {
-	o := &l.p.opts
+func (r *vmRequest) place(ctx context.Context) (bootstrap.Network, error) {
+	o := r.opts
 	place := bootstrap.Network{
-		VNet: subnet.VNet, VNetResourceGroup: subnet.Group, Subnet: subnet.Name, Plugin: o.cni().BootstrapPlugin(), Policy: o.NetworkPolicy,
+		VNet: r.subnet.VNet, VNetResourceGroup: r.subnet.Group, Subnet: r.subnet.Name, Plugin: o.cni().BootstrapPlugin(), Policy: o.NetworkPolicy,
 	}
-	dual, err := l.p.network.DualStack(ctx, subnet)
+	dual, err := r.network.DualStack(ctx, r.subnet)
 	if err != nil {
 		return place, err
 	}
 	place.DualStack = dual
-	digits := eightDigits.FindString(subnet.VNet)
-	if !subnet.Managed(o.NodeResourceGroup) {
-		nsg, err := l.p.network.SecurityGroup(ctx, subnet)
+	digits := eightDigits.FindString(r.subnet.VNet)
+	if !r.subnet.Managed(o.NodeResourceGroup) {
+		nsg, err := r.network.SecurityGroup(ctx, r.subnet)
 		if err != nil {
 			return place, err
 		}
@@ -110,35 +108,35 @@ func (o *Options) serverName() string {
 
 // nodeLabels returns all labels of the node: those of its type and offering, overridden by those
 // of the claim.
-func (l *launch) nodeLabels(ctx context.Context, m *machineType, choice offering.Ref, subnet network.SubnetID) (map[string]string, error) {
+func (r *vmRequest) nodeLabels(ctx context.Context) (map[string]string, error) {
 	labels := map[string]string{}
-	single(labels, m.offered.Labels)
-	if o := m.offer(choice); o != nil {
+	single(labels, r.m.offered.Labels)
+	if o := r.m.offer(r.offering); o != nil {
 		single(labels, o.Labels)
 	}
 	maps.Copy(labels, map[string]string{
-		v1beta1.LabelNodeClass:           l.class.Name,
+		v1beta1.LabelNodeClass:           r.class.Name,
 		v1beta1.AKSLabelMode:             v1beta1.ModeUser, // the claim may choose another
-		v1beta1.AKSLabelScaleSetPriority: priorityLabel(choice.CapacityType),
+		v1beta1.AKSLabelScaleSetPriority: priorityLabel(r.offering.CapacityType),
 	})
-	if err := l.networkLabels(ctx, labels, subnet); err != nil {
+	if err := r.networkLabels(ctx, labels); err != nil {
 		return nil, err
 	}
-	maps.Copy(labels, l.claim.Labels)
-	labels[labelCapacityType] = choice.CapacityType
+	maps.Copy(labels, r.claim.Labels)
+	labels[labelCapacityType] = r.offering.CapacityType
 	labels[labelDoNotSyncTaints] = "true"
-	if l.claim.Pool != "" {
-		labels[labelNodePool] = l.claim.Pool
+	if r.claim.Pool != "" {
+		labels[labelNodePool] = r.claim.Pool
 	}
 	return labels, nil
 }
 
 // networkLabels adds the labels that have to be read from Azure.
-func (l *launch) networkLabels(ctx context.Context, labels map[string]string, subnet network.SubnetID) error {
-	if !l.p.opts.cni().Overlay() {
+func (r *vmRequest) networkLabels(ctx context.Context, labels map[string]string) error {
+	if !r.opts.cni().Overlay() {
 		return nil
 	}
-	guid, err := l.p.network.VNetGUID(ctx, subnet)
+	guid, err := r.network.VNetGUID(ctx, r.subnet)
 	if err != nil {
 		return err
 	}

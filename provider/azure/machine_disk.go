@@ -7,27 +7,26 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
 
-	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/provider/azure/internal/sku"
 )
 
 // disk returns the OS disk: on local storage if it fits, else a managed one. Its name depends on
 // the offering too, because the disk of a failed attempt may still be in deletion when the next
 // one is created.
-func (l *launch) disk(m *machineType, choice offering.Ref) *armcompute.OSDisk {
-	sum := sha256.Sum256([]byte(choice.Type + "/" + choice.Zone + "/" + choice.CapacityType))
-	sizeGB := m.offered.Capacity["ephemeral-storage"] / sku.Gigabyte
+func (r *vmRequest) disk() *armcompute.OSDisk {
+	sum := sha256.Sum256([]byte(r.offering.Type + "/" + r.offering.Zone + "/" + r.offering.CapacityType))
+	sizeGB := r.m.offered.Capacity["ephemeral-storage"] / sku.Gigabyte
 	disk := &armcompute.OSDisk{
-		Name:         to.Ptr(l.name + "-" + hex.EncodeToString(sum[:3])),
+		Name:         to.Ptr(r.name + "-" + hex.EncodeToString(sum[:3])),
 		CreateOption: to.Ptr(armcompute.DiskCreateOptionTypesFromImage),
 		DeleteOption: to.Ptr(armcompute.DiskDeleteOptionTypesDelete),
 		DiskSizeGB:   to.Ptr(int32(sizeGB)),
 	}
-	if placement, ok := m.sku.Local.Placement(sizeGB); ok {
+	if placement, ok := r.m.sku.Local.Placement(sizeGB); ok {
 		disk.Caching = to.Ptr(armcompute.CachingTypesReadOnly)
 		disk.DiffDiskSettings = &armcompute.DiffDiskSettings{Option: to.Ptr(armcompute.DiffDiskOptionsLocal), Placement: to.Ptr(placement)}
 	}
-	if set := l.p.opts.DiskEncryptionSetID; set != "" {
+	if set := r.opts.DiskEncryptionSetID; set != "" {
 		disk.ManagedDisk = &armcompute.ManagedDiskParameters{DiskEncryptionSet: &armcompute.DiskEncryptionSetParameters{ID: to.Ptr(set)}}
 	}
 	return disk

@@ -12,27 +12,27 @@ import (
 )
 
 // nic returns the node's interface. It is created and deleted with the virtual machine.
-func (l *launch) nic(ctx context.Context, m *machineType, subnet network.SubnetID) (*armcompute.VirtualMachineNetworkInterfaceConfiguration, error) {
-	pools, err := l.p.network.BackendPools(ctx)
+func (r *vmRequest) nic(ctx context.Context) (*armcompute.VirtualMachineNetworkInterfaceConfiguration, error) {
+	pools, err := r.network.BackendPools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nsg, err := l.p.network.SecurityGroup(ctx, subnet)
+	nsg, err := r.network.SecurityGroup(ctx, r.subnet)
 	if err != nil {
 		return nil, err
 	}
-	dual, err := l.p.network.DualStack(ctx, subnet)
+	dual, err := r.network.DualStack(ctx, r.subnet)
 	if err != nil {
 		return nil, err
 	}
-	addresses := l.addresses(m, pools.IPv4)
+	addresses := r.addresses(pools.IPv4)
 	if dual {
-		addresses = append(addresses, l.address(l.name+network.IPv6Suffix, armcompute.IPVersionsIPv6, pools.IPv6))
+		addresses = append(addresses, r.address(r.name+network.IPv6Suffix, armcompute.IPVersionsIPv6, pools.IPv6))
 	}
 	properties := &armcompute.VirtualMachineNetworkInterfaceConfigurationProperties{
 		Primary:                     to.Ptr(true),
 		DeleteOption:                to.Ptr(armcompute.DeleteOptionsDelete),
-		EnableAcceleratedNetworking: to.Ptr(m.sku.Can.AcceleratedNetworking),
+		EnableAcceleratedNetworking: to.Ptr(r.m.sku.Can.AcceleratedNetworking),
 		EnableIPForwarding:          to.Ptr(false),
 		IPConfigurations:            addresses,
 	}
@@ -40,29 +40,29 @@ func (l *launch) nic(ctx context.Context, m *machineType, subnet network.SubnetI
 		properties.NetworkSecurityGroup = &armcompute.SubResource{ID: to.Ptr(nsg)}
 	}
 	return &armcompute.VirtualMachineNetworkInterfaceConfiguration{
-		Name: to.Ptr(l.name), Properties: properties, Tags: armtext.Pointers(l.p.owner.tags(l.class, l.claim)),
+		Name: to.Ptr(r.name), Properties: properties, Tags: armtext.Pointers(r.owner.tags(r.class, r.claim)),
 	}, nil
 }
 
 // addresses returns the IP configuration of the node and, without an overlay, one for each of
 // its other pods.
-func (l *launch) addresses(m *machineType, pools []string) []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration {
-	first := l.address(l.name, "", pools)
+func (r *vmRequest) addresses(pools []string) []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration {
+	first := r.address(r.name, "", pools)
 	first.Properties.Primary = to.Ptr(true)
 	all := []*armcompute.VirtualMachineNetworkInterfaceIPConfiguration{first}
-	if !l.p.opts.cni().PodsInSubnet() {
+	if !r.opts.cni().PodsInSubnet() {
 		return all
 	}
-	for i := int64(1); i < m.maxPods; i++ {
-		all = append(all, l.address("ipconfig"+strconv.FormatInt(i, 10), "", nil))
+	for i := int64(1); i < r.m.maxPods; i++ {
+		all = append(all, r.address("ipconfig"+strconv.FormatInt(i, 10), "", nil))
 	}
 	return all
 }
 
 // address returns an IP configuration that is not primary; IPv4 when no version is given.
-func (l *launch) address(name string, version armcompute.IPVersions, pools []string) *armcompute.VirtualMachineNetworkInterfaceIPConfiguration {
+func (r *vmRequest) address(name string, version armcompute.IPVersions, pools []string) *armcompute.VirtualMachineNetworkInterfaceIPConfiguration {
 	properties := &armcompute.VirtualMachineNetworkInterfaceIPConfigurationProperties{
-		Primary: to.Ptr(false), Subnet: &armcompute.SubResource{ID: to.Ptr(l.p.subnets.of(l.class))},
+		Primary: to.Ptr(false), Subnet: &armcompute.SubResource{ID: to.Ptr(r.subnetID)},
 	}
 	if version != "" {
 		properties.PrivateIPAddressVersion = to.Ptr(version)

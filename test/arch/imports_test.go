@@ -25,8 +25,38 @@ var rooms = []room{
 		Why: "API types are a contract with users: they know no part of karve"},
 	{Folder: "provider", Knows: []string{"engine"},
 		Why: "the port is what the engine and a cloud agree on"},
-	{Folder: "provider/azure", Knows: []string{"engine", "provider", "api", "provider/azure/vmsize", "internal/panics"},
+	{Folder: "provider/azure", Knows: []string{"engine", "provider", "api", "provider/azure/vmsize", "provider/azure/ratelimit", "internal/panics"},
 		Why: "the Azure provider speaks to Azure, never to a particular Azure"},
+	{Folder: "provider/azure/ratelimit", Knows: []string{"provider"},
+		Why: "rate limits count requests, whatever they are about"},
+	{Folder: "provider/azure/internal/armtext", StandardOnly: true,
+		Why: "optional strings of the SDK are plain pointers"},
+	{Folder: "provider/azure/internal/ctxlock", StandardOnly: true,
+		Why: "a lock knows nothing of what it guards"},
+	{Folder: "provider/azure/internal/kubeversion", Knows: []string{"api"},
+		Why: "reading a version needs nothing but the text"},
+	{Folder: "provider/azure/internal/armerr", Knows: []string{"engine", "provider/azure/ratelimit"},
+		Why: "what an error means depends on the error alone"},
+	{Folder: "provider/azure/internal/cached", Knows: []string{"internal/panics", "provider/azure/internal/armerr"},
+		Why: "a cache knows nothing of what it keeps"},
+	{Folder: "provider/azure/internal/armlist", Knows: []string{"provider", "provider/azure/internal/armerr", "provider/azure/internal/ctxlock"},
+		Why: "a list knows nothing of what its rows are for"},
+	{Folder: "provider/azure/internal/token", Knows: []string{"provider/azure/internal/cached"},
+		Why: "tokens are requested alike whatever they are for"},
+	{Folder: "provider/azure/internal/sku", Knows: []string{"provider/azure/vmsize", "provider/azure/internal/armlist", "provider/azure/internal/armtext"},
+		Why: "a VM size is the same whatever it costs and whatever is left of it"},
+	{Folder: "provider/azure/internal/pricing", Knows: []string{"api", "engine", "provider/azure", "provider/azure/internal/armerr", "provider/azure/internal/cached", "provider/azure/internal/sku"},
+		Why: "a price depends on the size and the list, not on what is launched"},
+	{Folder: "provider/azure/internal/network", Knows: []string{"provider/azure/internal/armerr", "provider/azure/internal/armlist", "provider/azure/internal/armtext", "provider/azure/internal/cached"},
+		Why: "a network is read alike whatever joins it"},
+	{Folder: "provider/azure/internal/image", Knows: []string{"api", "internal/panics", "provider/azure/internal/armerr", "provider/azure/internal/armlist", "provider/azure/internal/armtext", "provider/azure/internal/cached", "provider/azure/internal/kubeversion", "provider/azure/internal/sku"},
+		Why: "which image a class wants does not depend on what is launched"},
+	{Folder: "provider/azure/internal/quota", Knows: []string{"engine", "provider", "provider/azure/internal/armerr", "provider/azure/internal/armlist", "provider/azure/internal/armtext", "provider/azure/internal/cached", "provider/azure/internal/network", "provider/azure/internal/sku"},
+		Why: "quota is counted alike for every launch"},
+	{Folder: "provider/azure/internal/stock", Knows: []string{"engine", "provider/azure/internal/armerr", "provider/azure/internal/sku"},
+		Why: "it remembers refusals, and sends no request"},
+	{Folder: "provider/azure/internal/aksmachine", Knows: []string{"api", "internal/panics", "provider", "provider/azure", "provider/azure/internal/armerr", "provider/azure/internal/armtext", "provider/azure/internal/cached", "provider/azure/internal/sku"},
+		Why: "it speaks to the AKS machine API, and decides nothing"},
 	{Folder: "provider/azure/vmsize",
 		Why: "reading a size's name needs nothing but the name"},
 	{Folder: "azureemulator", Knows: []string{"provider/azure/vmsize"},
@@ -154,7 +184,8 @@ func (r room) objects(file source, path string) string {
 		return ""
 	}
 	other, ok := roomOf(dir)
-	if ok && (other.Folder == r.Folder || slices.Contains(r.Knows, other.Folder)) {
+	inner := strings.HasPrefix(other.Folder, r.Folder+"/internal/")
+	if ok && (other.Folder == r.Folder || inner || slices.Contains(r.Knows, other.Folder)) {
 		return ""
 	}
 	// Tests of a provider run it against the emulator, and those of controllers
