@@ -71,7 +71,7 @@ var meanings = []meaning{
 	{code: "OverconstrainedZonalAllocationRequest", Kind: OverconstrainedZonal},
 	{code: "OverconstrainedAllocationRequest", Kind: Overconstrained},
 
-	// What this subscription may buy, and on which terms.
+	// What this subscription may launch, and on which terms.
 	{code: "VMSizeNotSupported", Kind: SizeNotSupported},
 	{code: "BadRequest", says: "is not supported for subscription", Kind: SizeNotSupported},
 	{code: "InvalidParameter", says: "is not supported for subscription", Kind: SizeNotSupported},

@@ -17,7 +17,8 @@ var (
 	lackedPrincipal = regexp.MustCompile(`object id '([^']+)'`)
 )
 
-// lackedPermission parses the permission in a refusal's message; the zero permission when it names none.
+// lackedPermission parses the permission in a refusal's message; the zero permission when it names
+// none.
 func lackedPermission(message string) Permission {
 	action := lackedAction.FindStringSubmatch(message)
 	if action == nil {

@@ -31,18 +31,18 @@ func (s Resource) Rows(ctx context.Context, client *arm.Client, subscription, gr
 }
 
 // All reads all pages of any list of Resource Manager. Rows that cannot be decoded to T are
-// returned as odd; the rest of the list counts.
-func All[T any](ctx context.Context, client *arm.Client, d *Decoder, link string) (list []*T, odd []json.RawMessage, err error) {
+// returned as malformed; the rest of the list counts.
+func All[T any](ctx context.Context, client *arm.Client, d *Decoder, link string) (list []*T, malformed []json.RawMessage, err error) {
 	rows, _, err := allRows(ctx, client, link)
 	for _, row := range rows {
 		item := new(T)
 		if d.decode(row, item) != nil {
-			odd = append(odd, row)
+			malformed = append(malformed, row)
 			continue
 		}
 		list = append(list, item)
 	}
-	return list, odd, err
+	return list, malformed, err
 }
 
 // Decode decodes one row.
@@ -51,10 +51,10 @@ func Decode[T any](d *Decoder, row json.RawMessage) (*T, error) {
 	return item, d.decode(row, item)
 }
 
-// NameIn returns the name in an odd row; empty when it has none.
+// NameIn returns the name in a malformed row; empty when it has none.
 func NameIn(row json.RawMessage) string { return TextIn(row, "name") }
 
-// TextIn returns a string in an odd row; empty when there is none.
+// TextIn returns a string in a malformed row; empty when there is none.
 func TextIn(row json.RawMessage, key string) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(row, &fields) != nil {
@@ -83,7 +83,7 @@ func allRows(ctx context.Context, client *arm.Client, next string) (rows []json.
 	return rows, pages, nil
 }
 
-// URL returns the URL of one resource of the shelf, or of the list of all when the name is
+// URL returns the URL of one resource of this kind, or of the list of all when the name is
 // empty.
 func (s Resource) URL(client *arm.Client, subscription, group, name string) string {
 	parts := []string{"subscriptions", url.PathEscape(subscription), "resourceGroups", url.PathEscape(group), "providers", s.Provider}

@@ -1,4 +1,5 @@
-// Package armtext reads the optional strings of Azure's SDK, writes them, and lists names in messages.
+// Package armtext reads the optional strings of Azure's SDK, writes them, and lists names in
+// messages.
 package armtext
 
 import (

@@ -55,7 +55,7 @@ func New(c Config) *Images {
 // An Images is a gallery whose lists are cached.
 type Images struct {
 	gallery
-	every time.Duration // how long a list is cached: see Options.ImagesEvery
+	every time.Duration // how long a list is cached
 	now   func() time.Time
 	// Location is the region, for messages; hasFIPS says that the gallery has FIPS images.
 	location string

@@ -69,8 +69,8 @@ func versionIn(images []v1beta1.NodeImage, definition string) string {
 	return ""
 }
 
-// OldestAllowed returns the oldest version that nodes of a definition may run without drift: the version
-// of new nodes, unless an older one is kept.
+// OldestAllowed returns the oldest version that nodes of a definition may run without drift: the
+// version of new nodes, unless an older one is kept.
 func OldestAllowed(kept map[string]string, definition, version string) string {
 	if k := kept[strings.ToLower(definition)]; k != "" && CompareVersions(k, version) < 0 {
 		return k

@@ -115,8 +115,8 @@ type BackendPools struct{ IPv4, IPv6 []string }
 
 func (b BackendPools) none() bool { return len(b.IPv4)+len(b.IPv6) == 0 }
 
-// balancerShelf has the API version of the SDK's client.
-var balancerShelf = armlist.Resource{What: "load balancers", Provider: "Microsoft.Network/loadBalancers", Version: "2025-03-01"}
+// loadBalancers has the API version of the SDK's client.
+var loadBalancers = armlist.Resource{What: "load balancers", Provider: "Microsoft.Network/loadBalancers", Version: "2025-03-01"}
 
 // BackendPools returns the pools that nodes join. Azure refuses deleted pools by name; see forget.
 func (n *Reader) BackendPools(ctx context.Context) (BackendPools, error) {
@@ -125,11 +125,11 @@ func (n *Reader) BackendPools(ctx context.Context) (BackendPools, error) {
 
 func (n *Reader) readPools(ctx context.Context) (BackendPools, error) {
 	var b BackendPools
-	list, odd, err := armlist.All[armnetwork.LoadBalancer](ctx, n.clients.ARM, n.clients.Decoder, balancerShelf.URL(n.clients.ARM, n.config.Subscription, n.config.Group, ""))
+	list, malformed, err := armlist.All[armnetwork.LoadBalancer](ctx, n.clients.ARM, n.clients.Decoder, loadBalancers.URL(n.clients.ARM, n.config.Subscription, n.config.Group, ""))
 	if err != nil {
 		return b, armerr.Wrap(err, "listing load balancers")
 	}
-	for _, row := range odd {
+	for _, row := range malformed {
 		if name := armlist.NameIn(row); n.balances(name) {
 			return b, fmt.Errorf("listing load balancers: %s cannot be read", name)
 		}

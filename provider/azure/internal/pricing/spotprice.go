@@ -39,7 +39,7 @@ func SpotLimitOf(class *v1beta1.AKSNodeClass) (SpotLimit, error) {
 			return SpotLimit{price: price}, nil
 		}
 	}
-	return SpotLimit{wrong: true}, fmt.Errorf("annotation %s is %q: it must be dollars an hour such as 0.25, or a share of the price on demand such as 60%%; no spot machine is bought until then", AnnotationSpotMaxPrice, text)
+	return SpotLimit{wrong: true}, fmt.Errorf("annotation %s is %q: it must be dollars an hour such as 0.25, or a share of the on-demand price such as 60%%; no spot node is launched until then", AnnotationSpotMaxPrice, text)
 }
 
 // Max returns the limit for a size with that on-demand price; zero when there is none.

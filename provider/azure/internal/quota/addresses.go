@@ -90,7 +90,7 @@ func (b *subnetAddresses) problem() string {
 	}
 	known := b.source.State()
 	if known.Problem != "" && known.Version == 0 {
-		return known.Problem + ": machines are bought without regard to the addresses left"
+		return known.Problem + ": nodes are launched without regard to the addresses left"
 	}
 	return known.Problem
 }

@@ -43,12 +43,12 @@ func (r *Reader) Read(ctx context.Context) (Set, error) {
 	query := url.Values{"api-version": {skusVersion}, "$filter": {fmt.Sprintf("location eq '%s'", r.Location)}}
 	link := runtime.JoinPaths(r.ARM.Endpoint(), "subscriptions", url.PathEscape(r.Subscription), "providers/Microsoft.Compute/skus") + "?" +
 		strings.ReplaceAll(query.Encode(), "+", "%20") // as the SDK does: not every service takes a plus for a space
-	raw, odd, err := armlist.All[armcompute.ResourceSKU](ctx, r.ARM, r.Decoder, link)
+	raw, malformed, err := armlist.All[armcompute.ResourceSKU](ctx, r.ARM, r.Decoder, link)
 	if err != nil {
 		return Set{}, err
 	}
 	set := parseAll(raw, r.Location, r.Log)
-	for _, row := range odd {
+	for _, row := range malformed {
 		if kind := armlist.TextIn(row, "resourceType"); kind == "" || strings.EqualFold(kind, "virtualMachines") {
 			set.unreadable(armlist.NameIn(row))
 		}

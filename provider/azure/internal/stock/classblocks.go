@@ -63,8 +63,8 @@ type suspicion struct {
 	at, step int
 }
 
-// RefusedAlike reports whether so many sizes of a node class were refused with one code, and none was
-// launched meanwhile, that the class must pause. It returns the number of sizes.
+// RefusedAlike reports whether so many sizes of a node class were refused with one code, and none
+// was launched meanwhile, that the class must pause. It returns the number of sizes.
 func (m *Stockouts) RefusedAlike(class, code string) (sizes int, rests bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,7 +127,8 @@ const (
 	unpreparedForgotten = 10 * time.Minute
 )
 
-// A preparationError is an error of launches of a node class before a virtual machine was requested.
+// A preparationError is an error of launches of a node class before a virtual machine was
+// requested.
 type preparationError struct {
 	words       string
 	first, last time.Time
