@@ -18,7 +18,7 @@ import (
 // writeTakes is how long a write to Azure takes.
 const writeTakes = time.Second
 
-// wire is the way to Azure. It takes its time, and notes when machines are asked for.
+// wire is the way to Azure. It takes its time, and notes when VMs are asked for.
 type wire struct {
 	next      policy.Transporter
 	readTakes time.Duration
@@ -44,7 +44,7 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	return w.next.Do(r)
 }
 
-func (w *wire) purchasesSince(t time.Time) []time.Time {
+func (w *wire) launchesSince(t time.Time) []time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := slices.IndexFunc(w.purchases, func(p time.Time) bool { return !p.Before(t) })
@@ -63,7 +63,7 @@ func newAzure(ctx context.Context, o Options, guest azureemulator.Guest) (*azure
 	})
 }
 
-// sizes are spot machines of four vCPUs.
+// sizes are spot VMs of four vCPUs.
 func sizes() []string {
 	return []string{"Standard_D4s_v5", "Standard_D4as_v5", "Standard_D4ds_v5", "Standard_D4ads_v5"}
 }

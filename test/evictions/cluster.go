@@ -36,7 +36,7 @@ type cluster struct {
 	t     testing.TB
 	azure *azureemulator.Server
 	cloud *wire
-	api   client.WithWatch // in no time, and nobody hears of it
+	api   client.WithWatch // without delay, and without watch events
 	slow  client.Client    // as controllers know it
 
 	metrics                       *metrics.Set
@@ -50,18 +50,18 @@ type cluster struct {
 	free    map[string]bool   // nodes that take a pod
 	homes   map[string]string // pod → node
 	pending []string          // pods
-	ends    map[string]*end   // of pods whose machine was taken back
-	noticed map[string]bool   // machines
+	ends    map[string]*end   // of pods whose VM was taken back
+	noticed map[string]bool   // VMs
 }
 
-// end is how a pod of a machine that was taken back ended.
+// end is how a pod of a VM that was taken back ended.
 type end struct {
 	grace                time.Duration
-	noticed, asked, gone time.Time // gone: the machine
+	noticed, asked, gone time.Time // gone: the VM
 	end                  time.Time // when its grace is over
 }
 
-// got is how long the pod had to end itself: negative when nobody asked it.
+// got is how long the pod had to end itself: negative when it was not asked.
 func (e *end) got() time.Duration {
 	switch {
 	case e.asked.IsZero():
@@ -95,7 +95,7 @@ func newCluster(t testing.TB, o Options) *cluster {
 	return c
 }
 
-// createPool makes the NodePool and has karve look at it, once: nobody changes it.
+// createPool makes the NodePool and has karve reconcile it, once: it does not change.
 func (c *cluster) createPool(ctx context.Context) {
 	pool := spotPool()
 	if err := c.api.Create(ctx, pool); err != nil {
@@ -113,7 +113,7 @@ func (c *cluster) createPool(ctx context.Context) {
 	c.mirror.SetPool(pool)
 }
 
-// spotPool buys spot machines of four vCPUs only, so that each holds one pod.
+// spotPool has spot VMs of four vCPUs only, so that each holds one pod.
 func spotPool() *karpv1.NodePool {
 	pool := controllertest.Pool("spot", "Never")
 	pool.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{
@@ -123,7 +123,7 @@ func spotPool() *karpv1.NodePool {
 	return pool
 }
 
-// startKarve wires the controllers that have to do with machines as the manager does.
+// startKarve wires the controllers that have to do with VMs as the manager does.
 func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	log, class := logr.Discard(), controllertest.Class().GroupKind()
 	c.metrics = metrics.New(prometheus.NewRegistry())
@@ -145,7 +145,7 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	c.running.Go(func() { _ = provisioner.Start(ctx) })
 }
 
-// urgent counts the NodeClaims whose machines were bought before others.
+// urgent counts the NodeClaims whose VMs are launched before others.
 func (c *cluster) urgent() int {
 	claims := &karpv1.NodeClaimList{}
 	if err := c.api.List(context.Background(), claims); err != nil {
@@ -180,7 +180,7 @@ func (c *cluster) await(limit time.Duration, what string, holds func() bool) {
 	}
 }
 
-// Run is a machine: its kubelet registers a Node, and an agent runs on it.
+// Run is a VM: its kubelet registers a Node, and an agent runs on it.
 func (c *cluster) Run(ctx context.Context, m azureemulator.Machine) {
 	claim := c.claimOf(ctx, m)
 	if claim == nil {
@@ -194,7 +194,7 @@ func (c *cluster) Run(ctx context.Context, m azureemulator.Machine) {
 	c.unplug(n.Name)
 }
 
-// claimOf waits for the machine's claim to know it.
+// claimOf waits for the VM's claim to know it.
 func (c *cluster) claimOf(ctx context.Context, m azureemulator.Machine) *karpv1.NodeClaim {
 	key := client.ObjectKey{Name: m.Tags[tagClaim]}
 	for ctx.Err() == nil {
@@ -211,7 +211,7 @@ func (c *cluster) claimOf(ctx context.Context, m azureemulator.Machine) *karpv1.
 	return nil
 }
 
-// tagClaim is the tag in which karve writes a machine's claim.
+// tagClaim is the tag in which karve writes a VM's claim.
 const tagClaim = "karve.dev_claim"
 
 func nodeOf(claim *karpv1.NodeClaim, name string) *corev1.Node {
@@ -226,7 +226,7 @@ func nodeOf(claim *karpv1.NodeClaim, name string) *corev1.Node {
 	return n
 }
 
-// unplug is the machine's end: its pods run no more, and its Node is silent.
+// unplug is the VM's end: its pods run no more, and its Node is silent.
 func (c *cluster) unplug(node string) {
 	c.mu.Lock()
 	for pod, home := range c.homes {
@@ -245,7 +245,7 @@ func (c *cluster) unplug(node string) {
 	_ = c.slow.Patch(ctx, n, client.MergeFrom(stored)) // it may go just now
 }
 
-// note remembers that a machine's eviction is announced now.
+// note remembers that a VM's eviction is announced now.
 func (c *cluster) note(vm string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

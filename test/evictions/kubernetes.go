@@ -18,7 +18,7 @@ import (
 	"github.com/karve-dev/karve/controller/lookup"
 )
 
-// How long the API takes for a write, and a watch to tell of it.
+// How long the API takes for a write, and a watch to report it.
 const (
 	apiTakes   = 5 * time.Millisecond
 	watchTakes = 10 * time.Millisecond
@@ -30,7 +30,7 @@ type change struct {
 	of client.Object // of its kind and name; the rest may be old
 }
 
-// heard is the API with its delays, and with kubelets that let pods have their grace.
+// delayedAPI is the API with its delays, and with kubelets that let pods have their grace.
 func (c *cluster) heard(api client.WithWatch) client.WithWatch {
 	tell := func(o client.Object, err error) error {
 		time.Sleep(apiTakes)
@@ -88,12 +88,12 @@ func (c *cluster) terminate(p *corev1.Pod, grace time.Duration) {
 	c.mu.Unlock()
 	c.running.Go(func() {
 		time.Sleep(grace)
-		c.bury(p, now.Add(grace))
+		c.removeEnded(p, now.Add(grace))
 	})
 }
 
-// bury removes a pod whose grace ended then, if it was not given less since.
-func (c *cluster) bury(p *corev1.Pod, then time.Time) {
+// removeEnded removes a pod whose grace period ended then, if it did not become shorter since.
+func (c *cluster) removeEnded(p *corev1.Pod, then time.Time) {
 	c.mu.Lock()
 	over := c.ends[p.Name].end.Equal(then)
 	c.mu.Unlock()
@@ -108,7 +108,7 @@ func (c *cluster) bury(p *corev1.Pod, then time.Time) {
 	c.createPod(p.Name+"-next", *p.Spec.TerminationGracePeriodSeconds, false)
 }
 
-// createPod makes a pod that fills a machine of four vCPUs, of an owner that makes another
+// createPod makes a pod that fills a VM of four vCPUs, of an owner that makes another
 // once it is gone.
 func (c *cluster) createPod(name string, grace int64, protected bool) {
 	p := controllertest.Pod(name, "3", "4Gi")
@@ -127,7 +127,7 @@ func (c *cluster) createPod(name string, grace int64, protected bool) {
 	c.changes <- change{time.Now(), p}
 }
 
-// watch tells karve and the scheduler of every change, a moment later.
+// watch notifies karve and the scheduler of every change, a moment later.
 func (c *cluster) watch(ctx context.Context) {
 	for {
 		select {
@@ -141,7 +141,7 @@ func (c *cluster) watch(ctx context.Context) {
 	}
 }
 
-// spread shows an object as it is now to whoever watches its kind.
+// spread shows an object as it is now to the watchers of its kind.
 func (c *cluster) spread(ctx context.Context, o client.Object) {
 	err := c.api.Get(ctx, client.ObjectKeyFromObject(o), o)
 	gone := apierrors.IsNotFound(err)
@@ -179,7 +179,7 @@ func (c *cluster) wakeClaims(ctx context.Context, n *corev1.Node) {
 	}
 }
 
-// offer tells the scheduler whether a node takes pods.
+// offer reports to the scheduler whether a node takes pods.
 func (c *cluster) offer(n *corev1.Node, gone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,7 +236,7 @@ func (c *cluster) runningPods() int {
 	return len(c.homes)
 }
 
-// runAgent runs until the machine ends.
+// runAgent runs until the VM ends.
 func (c *cluster) runAgent(ctx context.Context, node, vm string) {
 	a := &agent.Agent{Node: node, Client: c.slow, Log: logr.Discard(),
 		Metadata: agent.Metadata{Endpoint: agent.Endpoint, HTTP: &http.Client{Transport: c.azure.MetadataOf(vm), Timeout: agent.Direct().Timeout}}}

@@ -11,10 +11,10 @@ import (
 	"github.com/karve-dev/karve/azureemulator"
 )
 
-// Options are the size of a storm.
+// Options are how many VMs are evicted, and how.
 type Options struct {
 	Seed uint64
-	// Nodes is how many spot machines there are, Evicted how many of them go. Zero: 1,000 and 300.
+	// Nodes is how many spot VMs there are, Evicted how many of them go. Zero: 1,000 and 300.
 	Nodes, Evicted int
 	// Within is the time in which all evictions are announced. Zero: 20 s.
 	Within time.Duration
@@ -22,15 +22,15 @@ type Options struct {
 	ReadTakes time.Duration
 	// Share is karve's of Azure's limits, as --arm-share. Zero: as out of the box.
 	Share float64
-	// SlowMetadata has machines' metadata services take six seconds for every answer.
+	// SlowMetadata has VMs' metadata services take six seconds for every answer.
 	SlowMetadata bool
 }
 
 // Result is how it went.
 type Result struct {
-	// Urgent is how many of the machines Bought went before others.
+	// Urgent is how many of the VMs Bought went before others.
 	Evicted, Bought, Urgent int
-	// Delays are between the announcement of an eviction and the request for the machine that
+	// Delays are between the announcement of an eviction and the request for the VM that
 	// comes in its place, shortest first: of the n-th each.
 	Delays []time.Duration
 	// Shorted are the pods that got less than their grace and than what was left when the
@@ -80,10 +80,10 @@ func (o Options) withDefaults() Options {
 // of Azure is old.
 const rest = 45 * time.Second
 
-// settle is how long after the last notice everything is looked at: all machines are gone.
+// settle is how long after the last notice everything is looked at: all VMs are gone.
 const settle = time.Minute
 
-// Run brings a cluster up, has the storm pass over it, and tells what came of it.
+// Run brings a cluster up, evicts its VMs, and returns what came of it.
 func Run(t testing.TB, o Options) Result {
 	t.Helper()
 	o = o.withDefaults()
@@ -104,17 +104,17 @@ func Run(t testing.TB, o Options) Result {
 	time.Sleep(rest)
 	notices := c.evict(random, o)
 	time.Sleep(settle)
-	r.Delays = delays(notices, c.cloud.purchasesSince(notices[0]))
-	r.Bought, r.Pods = len(c.cloud.purchasesSince(notices[0])), len(c.ends)
+	r.Delays = delays(notices, c.cloud.launchesSince(notices[0]))
+	r.Bought, r.Pods = len(c.cloud.launchesSince(notices[0])), len(c.ends)
 	r.Urgent = c.urgent()
-	r.Shorted, r.Throttled = c.shorted(), int(c.azure.Ledger().Throttled)
+	r.Shorted, r.Throttled = c.cutShort(), int(c.azure.Ledger().Throttled)
 	return r
 }
 
 // graces are what pods ask for, in seconds.
 var graces = []int64{0, 5, 10, 20, 27, 30, 60, 600}
 
-// evict announces evictions of random machines at random times, and returns when.
+// evict announces evictions of random VMs at random times, and returns when.
 func (c *cluster) evict(random *rand.Rand, o Options) []time.Time {
 	var names []string
 	for _, vm := range c.azure.State().VMs {
@@ -138,7 +138,7 @@ func (c *cluster) evict(random *rand.Rand, o Options) []time.Time {
 	return notices
 }
 
-// delays pairs the n-th announcement with the n-th purchase. Those never made are left out.
+// delays pairs the n-th announcement with the n-th launch. Launches that were never made are left out.
 func delays(notices, purchases []time.Time) []time.Duration {
 	var all []time.Duration
 	for i := range min(len(notices), len(purchases)) {
@@ -148,8 +148,8 @@ func delays(notices, purchases []time.Time) []time.Duration {
 	return all
 }
 
-// shorted lists pods of machines that went which got too little.
-func (c *cluster) shorted() []string {
+// cutShort lists pods of evicted VMs whose grace period was cut short.
+func (c *cluster) cutShort() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []string
@@ -162,5 +162,5 @@ func (c *cluster) shorted() []string {
 	return all
 }
 
-// notice is what Azure leaves a spot machine.
+// notice is what Azure leaves a spot VM.
 const notice = 30 * time.Second

@@ -8,12 +8,12 @@ import (
 	"github.com/karve-dev/karve/test/evictions"
 )
 
-// Most of a cluster's spot machines are taken back within seconds: others are asked for within
+// Most of a cluster's spot VMs are taken back within seconds: others are asked for within
 // two seconds of the notice, none of them waits for a read of Azure or comes after others, and
 // every pod has its grace or what is left.
 //
 // Rule DRAIN-9, Rule VM-1, Rule INTERRUPTION-6, Rule INTERRUPTION-8.
-func TestStorm(t *testing.T) {
+func TestManyEvictions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := evictions.Run(t, evictions.Options{Seed: 1, Nodes: 60, Evicted: 40, Within: 3 * time.Second, ReadTakes: 2 * time.Second})
 		t.Log(r)

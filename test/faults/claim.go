@@ -15,14 +15,14 @@ import (
 const (
 	launchTimeout       = 5 * time.Minute
 	registrationTimeout = 15 * time.Minute
-	joinsBy             = 3 * time.Minute  // then a machine is asked about,
+	joinsBy             = 3 * time.Minute  // then a VM is asked about,
 	askAgain            = time.Minute      // and this often
 	silence             = 40 * time.Second // of a kubelet, until its node is not ready
 	recheck             = 10 * time.Second // of a node that is not
 	endPoll             = 2 * time.Second
 	firstRetry          = 200 * time.Millisecond
 	lastRetry           = time.Minute
-	replan              = 10 * time.Second // until pods without a machine have another claim
+	replan              = 10 * time.Second // until pods without a VM have another claim
 )
 
 // claim is a NodeClaim as the API stores it. Its controller writes what it stores, all else is
@@ -31,13 +31,13 @@ type claim struct {
 	provider.Claim
 	order  int
 	id     string // provider ID
-	unseen bool   // the machine was accepted and cannot be seen
+	unseen bool   // the VM was accepted and cannot be seen
 
 	changed chan struct{} // holds a token when something below may have changed
 	node    bool          // its node reports
 	joined  bool          // it did once
 	silent  time.Time     // since when it does not
-	lost    bool          // it is to end: its machine is gone or will be
+	lost    bool          // it is to end: its VM is gone or will be
 }
 
 // controllers are what provisions, follows and ends claims, as karve's do.
@@ -63,7 +63,7 @@ func (k *controllers) serve(ctx context.Context, order int) {
 	}
 }
 
-// try makes a claim and sees it to its end. It reports whether its machine was lost.
+// try makes a claim and sees it to its end. It reports whether its VM was lost.
 func (k *controllers) try(ctx context.Context, order, n int, replaces bool) bool {
 	c := k.claims.create(k.seed, order, n, replaces)
 	if k.launch(ctx, c) {
@@ -101,7 +101,7 @@ func (k *controllers) pause(ctx context.Context, c *claim, d time.Duration) {
 	}
 }
 
-// launch drives the claim until its machine runs, as the lifecycle does. It reports false
+// launch drives the claim until its VM runs, as the lifecycle does. It reports false
 // when the claim is to end.
 func (k *controllers) launch(ctx context.Context, c *claim) bool {
 	var again retry
@@ -154,7 +154,7 @@ func (k *controllers) instance(ctx context.Context, c *claim) (provider.Instance
 	return in, err
 }
 
-// attend watches over a machine that runs, until its claim is to end.
+// attend watches over a VM that runs, until its claim is to end.
 func (k *controllers) attend(ctx context.Context, c *claim) {
 	var again retry
 	for launched := time.Now(); k.needed(ctx) && !k.claims.isLost(c); {
@@ -177,7 +177,7 @@ func (k *controllers) attend(ctx context.Context, c *claim) {
 	}
 }
 
-// end gives back what the claim has, and then the claim is no more.
+// end terminates the VM of the claim, and then removes the claim.
 func (k *controllers) end(ctx context.Context, c *claim) {
 	var again retry
 	for ctx.Err() == nil {

@@ -38,7 +38,7 @@ func (cs *claims) create(seed uint64, order, n int, replaces bool) *claim {
 	return c
 }
 
-// claimOf is the claim that a machine was made for; nil when there is none.
+// claimOf is the claim that a VM was made for; nil when there is none.
 func (cs *claims) claimOf(m azureemulator.Machine) *claim {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -146,7 +146,7 @@ func (cs *claims) lose(c *claim) {
 	c.poke()
 }
 
-// lose has a claim end whose machine is gone or will be.
+// lose has a claim end whose VM is gone or will be.
 // loseUID is lose for the claim with a UID, if it still exists.
 func (cs *claims) loseUID(uid string) {
 	cs.mu.Lock()
@@ -182,7 +182,7 @@ func (cs *claims) store(c *claim, in provider.Instance, err error) {
 	}
 }
 
-// remembered is what a claim remembers when it is told more; an empty value forgets.
+// remembered is the launch state with more laid over it; an empty value removes a key.
 func remembered(had, told map[string]string) map[string]string {
 	if len(told) == 0 {
 		return had
@@ -244,5 +244,5 @@ func (cs *claims) twice() []string {
 // tagClaimUID names the NodeClaim of a VM.
 const tagClaimUID = "karve.dev_claim-uid"
 
-// named reports whether a provider ID is that of the machine of that name.
+// named reports whether a provider ID is that of the VM of that name.
 func named(id, vm string) bool { return strings.EqualFold(path.Base(id), vm) }

@@ -16,12 +16,12 @@ import (
 const (
 	collectEvery = 30 * time.Second
 	tidyEvery    = 5 * time.Minute
-	grace        = time.Minute // of a machine without a claim
+	grace        = time.Minute // of a VM without a claim
 	few, many    = 3, 10
 	convincing   = 10 * time.Minute
 )
 
-// A collector compares claims and machines, as garbage collection does.
+// A collector compares claims and VMs, as garbage collection does.
 type collector struct {
 	claims          *claims
 	market          *market
@@ -43,7 +43,7 @@ func (g *collector) run(ctx context.Context) {
 	}
 }
 
-// absent are claims with a node whose machine is not listed, of how many.
+// absent are claims with a node whose VM is not listed, of how many.
 func absent(claims map[string]claim, machines []provider.Instance) (missing []claim, known int) {
 	listed := make(map[string]bool, len(machines))
 	for _, m := range machines {
@@ -78,7 +78,7 @@ func (g *collector) gone(ctx context.Context, c claim) bool {
 	return errors.Is(err, provider.ErrNotFound)
 }
 
-// loseGone has claims end whose machine is gone for certain.
+// loseGone has claims end whose VM is gone for certain.
 func (g *collector) loseGone(ctx context.Context, missing []claim) {
 	for _, c := range missing {
 		if !c.node && g.gone(ctx, c) {
@@ -87,7 +87,7 @@ func (g *collector) loseGone(ctx context.Context, missing []claim) {
 	}
 }
 
-// endUnclaimed gives back machines that belong to no claim. What fails does so again later.
+// endUnclaimed terminates VMs that belong to no claim. What fails does so again later.
 func (g *collector) endUnclaimed(ctx context.Context, claims map[string]claim, machines []provider.Instance) {
 	for _, m := range machines {
 		_, claimed := claims[m.ClaimUID]
@@ -98,7 +98,7 @@ func (g *collector) endUnclaimed(ctx context.Context, claims map[string]claim, m
 	}
 }
 
-// tidy gives back what machines left behind. What fails does so again later.
+// tidy deletes what VMs left behind. What fails does so again later.
 func (g *collector) tidy(ctx context.Context, claims map[string]claim) {
 	if time.Since(g.tidied) < tidyEvery {
 		return

@@ -1,7 +1,7 @@
-// Package faults has karve's Azure provider bring up many machines and give them back
+// Package faults has karve's Azure provider launch many VMs and terminate them
 // while an emulated Azure is at fault, in virtual time, and looks afterwards at what that
-// Azure has: machines, interfaces and disks left behind, two machines of one claim, things
-// of others that were touched, and claims that never ended.
+// Azure has: VMs, interfaces and disks left behind, two VMs of one claim, resources of
+// other users that were changed, and claims that never ended.
 //
 // What drives the provider does what karve's controllers do with it, without an API of
 // Kubernetes in between: claims are launched, remembered, asked about, given up and ended

@@ -21,14 +21,14 @@ func Dozen() []string {
 }
 
 // Alone are all faults of the catalogue, each once, as they strike without any other; those
-// that are the same thing to who buys machines strike together.
+// that are the same to a client that creates VMs strike together.
 func Alone() [][]string {
 	alike := [][]string{
 		{"Status408", "Status500", "Status502", "Status503", "Status504"},                         // a server that fails
 		{"ResetBeforeSend", "TLSHandshakeFailed", "CertificateExpired", "NameNotResolved"},        // no server is met
 		{"ExhaustedAksPUT", "ExhaustedAksLIST", "ExhaustedAksOperationstatus", "ExhaustedAksAPI"}, // karve does not call AKS
 		{"ExhaustedComputeGetVM", "ExhaustedComputeUpdateVM", "ExhaustedComputeGetOperation"},     // few ask for these
-		{"Evicted30s", "Evicted10s", "EvictedAtOnce"},                                             // and each strikes other machines
+		{"Evicted30s", "Evicted10s", "EvictedAtOnce"},                                             // and each strikes other VMs
 		{"Freeze", "Reboot", "Redeploy", "Terminate"},                                             // likewise
 	}
 	all := slices.Clone(alike)
@@ -96,8 +96,8 @@ func lasts(k azureemulator.FaultKind) bool {
 	return k.Target == "path" || k.Target == "size" || k.Surface == "async" || k.Name == "LimitsHalved"
 }
 
-// strike injects a fault: into the requests that it is about, the purchases of the
-// cheapest size, or one in twenty machines.
+// strike injects a fault: into the requests that it is about, the creation of VMs of the
+// cheapest size, or one in twenty VMs.
 func (a *injector) strike(k azureemulator.FaultKind) {
 	some := max(1, a.trial.options.Machines/20)
 	switch {
@@ -130,7 +130,7 @@ func rare(k azureemulator.FaultKind) bool {
 		slices.Contains([]string{"TokensUnavailable", "FederationRefused", "NoSecurityGroups", "NoLoadBalancers", "NicReserved", "NicInUse", "NetworkBusy"}, k.Name)
 }
 
-// strikeMachine strikes one machine at random, if there is one that it can strike.
+// strikeMachine strikes one VM at random, if there is one that it can strike.
 func (a *injector) strikeMachine(k azureemulator.FaultKind) {
 	var names []string
 	for _, vm := range a.trial.region.State().VMs {
@@ -143,7 +143,7 @@ func (a *injector) strikeMachine(k azureemulator.FaultKind) {
 	}
 }
 
-// inject counts what strikes. What cannot (a machine that goes already) does not, and what
+// inject counts what strikes. What cannot (a VM that goes already) does not, and what
 // is struck until it is lifted is counted then.
 func (a *injector) inject(n azureemulator.Named) {
 	if a.trial.region.Inject(n) == nil && n.Times != forever {

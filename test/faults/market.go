@@ -49,7 +49,7 @@ func (m *market) show(s *provider.Snapshot) {
 	}
 }
 
-// problem is what was last missing, prices for one; what nobody has looked at is.
+// problem is what was last missing, prices for one; before the first look everything is.
 func (m *market) problem() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,8 +59,8 @@ func (m *market) problem() string {
 	return m.snapshot.Problem
 }
 
-// choices are what an order accepts, cheapest first: on-demand machines if its number is
-// even, spot machines if not. Equal zones take turns.
+// choices are what an order accepts, cheapest first: on-demand VMs if its number is
+// even, spot VMs if not. Equal zones take turns.
 func (m *market) choices(order int) []offering.Ref {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // A mistake is what a provider might do wrong beside one of its requests.
 type mistake func(t *trial, req *http.Request, body []byte) error
 
-// mistaken makes a mistake with every purchase, behind the back of everybody.
+// mistaken makes a mistake with every creation of a VM, unseen by the provider.
 type mistaken struct {
 	trial *trial
 	next  policy.Transporter
@@ -40,7 +40,7 @@ func (m mistaken) Do(req *http.Request) (*http.Response, error) {
 	return m.next.Do(again)
 }
 
-// buyTwice buys a second machine with the same tags under another name.
+// buyTwice creates a second VM with the same tags under another name.
 func buyTwice(t *trial, req *http.Request, body []byte) error {
 	name := path.Base(req.URL.Path)
 	twin := req.Clone(req.Context())
@@ -57,7 +57,7 @@ func answered(resp *http.Response, err error) error {
 	return resp.Body.Close()
 }
 
-// loseInterface leaves one interface that nothing tells whose it is.
+// loseInterface leaves one interface without the tag of an owner.
 func loseInterface(t *trial, req *http.Request, _ []byte) error {
 	return t.others.putInterface(req.Context(), "lost", "")
 }

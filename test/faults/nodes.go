@@ -26,7 +26,7 @@ func (n *nodes) Run(ctx context.Context, m azureemulator.Machine) {
 	n.claims.part(c)
 }
 
-// introduced has a machine ask its metadata service who it is, as nodes do before they join,
+// introduced has a VM ask its metadata service who it is, as nodes do before they join,
 // until it knows or ends.
 func (n *nodes) introduced(ctx context.Context, m azureemulator.Machine) bool {
 	metadata := &http.Client{Transport: n.region.MetadataOf(m.Name), Timeout: 10 * time.Second}
@@ -49,7 +49,7 @@ func (n *nodes) introduced(ctx context.Context, m azureemulator.Machine) bool {
 	}
 }
 
-// Preempt has the claim end whose machine Azure will take back, as its agent and the
+// Preempt has the claim end whose VM Azure will take back, as its agent and the
 // interruption controller do.
 func (n *nodes) Preempt(vm string, _ azureemulator.Preemption) {
 	n.claims.loseVM(vm)

@@ -19,7 +19,7 @@ import (
 const className = "siege"
 
 // open makes a region with enough of everything, at Azure's own pace and limits, with
-// things of others in it, and a provider that buys there.
+// resources of others in it, and a provider that creates VMs there.
 func open(ctx context.Context, o Options) (*trial, error) {
 	t := &trial{options: o, dismissed: make(chan struct{}), claims: newClaims()}
 	guest := &nodes{claims: t.claims}
@@ -86,7 +86,7 @@ func (t *trial) pool() azure.AKSMachines {
 
 // subnet is where machines go: AKS's own, but for two faults. Only who is in another network
 // looks for a security group, and addresses that linger are missed where there are few more
-// than machines.
+// than VMs.
 func (t *trial) subnet() (id string, err error) {
 	prefix := 16
 	if slices.Contains(t.options.Faults, addressesLinger) {
@@ -107,7 +107,7 @@ func sizes() []string {
 	return []string{"Standard_D4s_v5", "Standard_D4as_v5", "Standard_D4ds_v5", "Standard_D4ads_v5", "Standard_D8s_v5", "Standard_E4s_v5"}
 }
 
-// cheapest is the size that is bought before all others.
+// cheapest is the size that is launched before all others.
 const cheapest = "Standard_D4as_v5"
 
 // turnstile lets one at a time ask for a token. The SDK does so too, with a mutex, and time
@@ -129,7 +129,7 @@ func (c *turnstile) GetToken(ctx context.Context, o policy.TokenRequestOptions) 
 }
 
 // shortage has the cheapest size out of stock in one zone, whatever else happens, so that
-// there are always some purchases that fail late.
+// there are always some launches that fail late.
 func (t *trial) shortage() {
 	if err := t.region.Capacity.AddStockout(azureemulator.Stockout{Size: cheapest, Zone: "1"}); err != nil {
 		panic(err) // only a mode or a pattern can be wrong, and there is none

@@ -27,17 +27,17 @@ type Options struct {
 // Result is what was found.
 type Result struct {
 	Options
-	// Leaked are machines, interfaces and disks that were left behind.
+	// Leaked are VMs, interfaces and disks that were left behind.
 	Leaked []string
-	// Duplicates are claims that had two machines at a time.
+	// Duplicates are claims that had two VMs at a time.
 	Duplicates []string
 	// Touched are resources of others that were written to, or that changed.
 	Touched []string
-	// Endless are machines that never came, and claims that never ended.
+	// Endless are VMs that never came, and claims that never ended.
 	Endless []string
 	// Strikes is how often faults struck, Claims how many were needed.
 	Strikes, Claims int
-	// Up is how long it took until all machines had joined, Down until all was gone.
+	// Up is how long it took until all VMs had joined, Down until all was gone.
 	Up, Down time.Duration
 	// Ledger counts the requests.
 	Ledger azureemulator.Ledger
@@ -72,11 +72,11 @@ const (
 	upWithin   = 2 * time.Hour
 	downWithin = 2 * time.Hour
 	// rage is how long faults strike from the start of the provider on, and from when the
-	// first machine is given back; calm how long they do before, when all are up.
+	// first VM is terminated; calm how long they do before, when all are up.
 	rage, calm = 2 * time.Minute, 2 * time.Minute
 )
 
-// Run brings machines up and gives them back. Faults strike while they come up, while all
+// Run brings VMs up and gives them back. Faults strike while they come up, while all
 // are up, and while they go.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Machines == 0 {
@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 // hold is the course of the run.
 func (t *trial) hold(ctx context.Context, a *injector) (Result, error) {
 	r := Result{Options: t.options}
-	if len(a.kinds) == 0 { // of how fast machines come, what the region sells is no part
+	if len(a.kinds) == 0 { // of how fast VMs come, what the region sells is no part
 		t.market.look(ctx)
 		if problem := t.market.problem(); problem != "" {
 			return r, fmt.Errorf("nothing is at fault, and the catalog is not whole: %s", problem)
@@ -169,7 +169,7 @@ type trial struct {
 	dismissed   chan struct{} // closed when no node is needed any more
 }
 
-// observe looks for claims with two machines.
+// observe looks for claims with two VMs.
 func (t *trial) observe() {
 	machines := map[string]int{}
 	for vm, uid := range t.region.VMs.Tagged(tagClaimUID) {

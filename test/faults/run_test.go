@@ -10,10 +10,10 @@ import (
 	"github.com/karve-dev/karve/test/faults"
 )
 
-// few machines are enough for a fault to show, and quick.
+// few VMs are enough for a fault to show, and quick.
 const few = 24
 
-// Whatever goes wrong with Azure, machines come up and go: nothing is left behind, no
+// Whatever goes wrong with Azure, VMs come up and go: nothing is left behind, no
 // claim has two, nothing of others is touched, and everything comes to an end.
 //
 // Rule VM-8.
@@ -67,7 +67,7 @@ func TestFaultsAlike(t *testing.T) {
 }
 
 // So it is where AKS makes the machines, many with one request: while requests are throttled or
-// lost, machines fail late, and tokens end.
+// lost, VMs fail late, and tokens end.
 //
 // Rule AKS-8.
 func TestFaultsWhereAKSMakesMachines(t *testing.T) {

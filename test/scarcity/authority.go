@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Authority makes a certificate, in PEM, for nodes to be told of. It signs nothing: machines
-// are bought, and nobody joins.
+// Authority makes a certificate, in PEM, for the bootstrap of nodes. It signs nothing: VMs
+// are created, and no node joins.
 func Authority() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package scarcity lets karve's Azure provider buy in emulated regions that are in
+// Package scarcity has karve's Azure provider launch in emulated regions that are in
 // trouble, in virtual time, and counts how it fares: beside it, under the same
 // conditions, goes what Karpenter's provider for Azure would do.
 //

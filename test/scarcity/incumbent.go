@@ -40,7 +40,7 @@ func Incumbent(ctx context.Context, s Scenario) (Result, error) {
 type incumbent struct {
 	deal   *deal
 	client *arm.Client
-	// sold is what is on sale, as it was before anybody bought.
+	// sold are the offerings, as they were before the first launch.
 	sold     *provider.Snapshot
 	families map[string]string // quota family by size
 

@@ -97,7 +97,7 @@ func (d *deal) outcome(ctx context.Context, o order, buy buyer) (Result, error) 
 	return r, err
 }
 
-// buy is karve: a claim that lists what would do, launched until its machine runs.
+// buy is karve: a claim that lists what would do, launched until its VM runs.
 func (d *deal) buy(ctx context.Context, o order) (offering.Price, error) {
 	for try := range patience {
 		snapshot, err := d.provider.Catalog(ctx, className)
@@ -140,7 +140,7 @@ func (d *deal) launch(ctx context.Context, c provider.Claim) (provider.Instance,
 
 const className = "drill"
 
-// open makes the region and a provider that buys there.
+// open makes the region and a provider that launches there.
 func (s Scenario) open(ctx context.Context) (*deal, error) {
 	region, err := s.region(ctx)
 	if err != nil {

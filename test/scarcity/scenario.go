@@ -17,9 +17,9 @@ import (
 	"github.com/karve-dev/karve/provider"
 )
 
-// A Scenario is a region where things are scarce, and the machines somebody needs
+// A Scenario is a region where offerings are scarce, and the VMs that are needed
 // there: a third of the families have quota for a few machines more, and one in twenty
-// pairs of a size and a zone is out of stock, which nothing tells beforehand.
+// pairs of a size and a zone is out of stock, which no list shows beforehand.
 type Scenario struct {
 	// Seed decides which families, which pairs and what is needed.
 	Seed uint64
@@ -34,7 +34,7 @@ type Scenario struct {
 // Result is how a strategy fared.
 type Result struct {
 	Orders int
-	// FirstAttempts are the orders whose very first purchase brought their machine.
+	// FirstAttempts are the orders whose very first launch brought their VM.
 	FirstAttempts int
 	// Served are those that have a machine in the end, Purchases what was asked for
 	// altogether.
@@ -45,7 +45,7 @@ type Result struct {
 	Price offering.Price
 }
 
-// FirstAttemptSuccess is the share of orders whose first purchase brought their machine.
+// FirstAttemptSuccess is the share of orders whose first launch brought their VM.
 func (r Result) FirstAttemptSuccess() float64 { return float64(r.FirstAttempts) / float64(r.Orders) }
 
 func (r Result) String() string {
@@ -116,7 +116,7 @@ func soldOut(region *azureemulator.Server, sizes []catalog.Size, r *rand.Rand) e
 	return nil
 }
 
-// An order is a machine that somebody needs.
+// An order is a VM that is needed.
 type order struct {
 	name  string
 	at    time.Duration // since the start

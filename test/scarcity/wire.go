@@ -10,7 +10,7 @@ import (
 )
 
 // wire is the way to Azure. It takes its time, so that requests are under way together,
-// and counts the purchases that pass, by the machine's name.
+// and counts the launches that pass, by the name of the VM.
 type wire struct {
 	next policy.Transporter
 
