@@ -127,10 +127,10 @@ func Purchase(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
 		Class:         ClassOf(c.Spec.NodeClassRef),
 		Offerings:     choices,
 		Labels:        maps.Clone(c.Labels),
-		Taints:        birthTaints(c.Spec.Taints),
-		StartupTaints: birthTaints(c.Spec.StartupTaints),
+		Taints:        registrationTaints(c.Spec.Taints),
+		StartupTaints: registrationTaints(c.Spec.StartupTaints),
 		Requests:      Amounts(c.Spec.Resources.Requests),
-		LaunchState:   memory(c),
+		LaunchState:   launchState(c),
 		Urgent:        c.Annotations[UrgentAnnotation] == "true",
 	}
 }
@@ -138,8 +138,8 @@ func Purchase(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
 // UrgentAnnotation set to "true" on a NodeClaim asks to launch it before others.
 const UrgentAnnotation = "karve.dev/urgent"
 
-// memory is the claim's annotations under karve's own domain.
-func memory(c *karpv1.NodeClaim) map[string]string {
+// launchState is the claim's annotations under karve's own domain.
+func launchState(c *karpv1.NodeClaim) map[string]string {
 	out := map[string]string{}
 	for key, value := range c.Annotations {
 		if strings.HasPrefix(key, "karve.dev/") {
@@ -149,8 +149,8 @@ func memory(c *karpv1.NodeClaim) map[string]string {
 	return out
 }
 
-// birthTaints converts taints that a provider passes to the kubelet for registration.
-func birthTaints(in []corev1.Taint) []provider.Taint {
+// registrationTaints converts taints that a provider passes to the kubelet for registration.
+func registrationTaints(in []corev1.Taint) []provider.Taint {
 	var out []provider.Taint
 	for _, t := range in {
 		out = append(out, provider.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})

@@ -304,8 +304,8 @@ func TestDoNotDisrupt(t *testing.T) {
 			t.Errorf("%q on a pod 10 minutes old: %t, want %t", value, got, want)
 		}
 	}
-	unborn := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{karpv1.DoNotDisruptAnnotationKey: "1s"}}}
-	if !DoNotDisrupt(unborn, now) {
+	notStarted := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{karpv1.DoNotDisruptAnnotationKey: "1s"}}}
+	if !DoNotDisrupt(notStarted, now) {
 		t.Error("a pod that has not started is not protected by a duration")
 	}
 }
@@ -319,7 +319,7 @@ func catalogOfTwo() *Catalog {
 	return NewCatalog([]offering.InstanceType{t("lean", 4000, 8, 10), t("fat", 2000, 32, 20)})
 }
 
-func TestNodeOfClaimWithoutMachine(t *testing.T) {
+func TestNodeOfClaimWithoutInstance(t *testing.T) {
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{karpv1.NodePoolLabelKey: "web"}}}
 	claim.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 	claim.Spec.StartupTaints = []corev1.Taint{{Key: "starting", Effect: corev1.TaintEffectNoSchedule}}

@@ -29,8 +29,8 @@ const (
 	AnnotationRepair = "karve.dev/repair"
 )
 
-// chain bounds how many overlapping windows of a schedule are followed.
-const chain = 64
+// mostWindows bounds how many overlapping windows of a schedule are followed.
+const mostWindows = 64
 
 // SoftExpiry reports whether the pool's expired nodes are replaced within budgets instead of
 // merely deleted. The pool may be nil.
@@ -66,11 +66,11 @@ func DisruptionPool(p *karpv1.NodePool, now time.Time) (_ disrupt.Pool, problems
 // byAnnotations fills in the fields that annotations set.
 func byAnnotations(out *disrupt.Pool, annotations map[string]string) (problems []error) {
 	if text, ok := annotations[AnnotationMinSavings]; ok {
-		thrift, err := MinSavings(text)
+		minimum, err := MinSavings(text)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("annotation %s, which is ignored: %w", AnnotationMinSavings, err))
 		} else {
-			out.MinSavings = &thrift
+			out.MinSavings = &minimum
 		}
 	}
 	if text, ok := annotations[AnnotationMinNodeAge]; ok {
@@ -176,7 +176,7 @@ func window(b *karpv1.Budget, now time.Time) (active bool, until time.Time, err 
 // earlier time, at which to look again.
 func closes(schedule cron.Schedule, hit time.Time, lasts time.Duration) time.Time {
 	end := hit.Add(lasts)
-	for range chain {
+	for range mostWindows {
 		next := schedule.Next(hit)
 		if next.IsZero() || next.After(end) {
 			break

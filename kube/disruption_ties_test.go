@@ -13,7 +13,7 @@ import (
 // While there are several, the node is not disrupted.
 //
 // Rule BLOCK-6.
-func TestSeveralNodesOfOneMachine(t *testing.T) {
+func TestSeveralNodesOfOneClaim(t *testing.T) {
 	m := NewMirror(nil)
 	claim, old := joined(claimNamed("a"))
 	old.CreationTimestamp = metav1.NewTime(noon)

@@ -267,7 +267,7 @@ func known(m *Mirror) map[string]any {
 	return map[string]any{
 		"pods": keysOf(m.parts.pods.byUID), "nodes": keysOf(m.parts.nodes.byName), "claims": keysOf(m.parts.nodes.claims), "pools": keysOf(m.parts.pools), "daemonSets": keysOf(m.parts.daemonSets.byUID), "daemons": m.parts.snapshot.daemons, "daemonOf": m.parts.daemonSets.ownerOf,
 		"nodeOf": m.parts.nodes.nodeOf, "nodesOf": m.parts.nodes.namesOf, "claimOf": m.parts.nodes.claimOf, "worldPods": m.parts.snapshot.pods, "worldNodes": m.parts.snapshot.nodes,
-		"heirs": len(m.parts.replacements.by) + len(m.parts.replacements.unmatched) + len(m.parts.replacements.owners), "superseded": m.parts.replacements.superseded,
+		"replacements": len(m.parts.replacements.by) + len(m.parts.replacements.unmatched) + len(m.parts.replacements.owners), "superseded": m.parts.replacements.superseded,
 		"podsIn": m.parts.pods.inNamespace, "held": m.parts.protections.held, "lapses": m.parts.protections.ends, "misread": m.parts.protections.invalid, "mounts": m.parts.volumes.mounts, "claimed": m.parts.volumes.claimsOn,
 		"volumes": keysOf(m.parts.volumes.storage.Volumes), "volumeClaims": len(m.parts.volumes.storage.Claims), "classes": keysOf(m.parts.volumes.storage.Classes),
 		"csiNodes": keysOf(m.parts.catalogs.limits.nodes), "kinds": m.parts.catalogs.limits.kind, "learnt": m.parts.catalogs.limits.learnt, "plan": plan,

@@ -86,7 +86,7 @@ func TestWhoComesForALostPodIsUrgent(t *testing.T) {
 }
 
 // Interrupted owners are not remembered for ever.
-func TestBereftAreForgotten(t *testing.T) {
+func TestInterruptedOwnersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, old := losing(t, true)
 		other := old.DeepCopy()

@@ -108,7 +108,7 @@ func TestDaemonOfRealPod(t *testing.T) {
 //
 // Rule PLAN-2.
 func TestDaemonPodLosesItsOwner(t *testing.T) {
-	for name, seen := range map[string]bool{"seen before it goes": true, "told with its end": false} {
+	for name, seen := range map[string]bool{"seen before it goes": true, "seen as it goes": false} {
 		t.Run(name, func(t *testing.T) {
 			m, d := NewMirror(nil), agent("1")
 			m.SetDaemon(d)

@@ -13,7 +13,7 @@ import (
 
 // neighbours fills in the pod's topology spread constraints and pod (anti-)affinity.
 func (k *Converter) neighbours(w *cluster.Pod, p *corev1.Pod) {
-	c := asker{known: k, labels: p.Labels, namespace: p.Namespace}
+	c := selectorContext{known: k, labels: p.Labels, namespace: p.Namespace}
 	w.Spreads = c.spreads(p.Spec.TopologySpreadConstraints)
 	a := p.Spec.Affinity
 	if a == nil {
@@ -27,15 +27,15 @@ func (k *Converter) neighbours(w *cluster.Pod, p *corev1.Pod) {
 	}
 }
 
-// asker converts the selectors of one pod; it has the defaults for what they leave out.
-type asker struct {
+// selectorContext converts the selectors of one pod; it has the defaults for what they leave out.
+type selectorContext struct {
 	known     *Converter
 	labels    map[string]string
 	namespace string
 	own       []string // the namespace as a list, made once
 }
 
-func (c *asker) spreads(in []corev1.TopologySpreadConstraint) []cluster.TopologySpreadConstraint {
+func (c *selectorContext) spreads(in []corev1.TopologySpreadConstraint) []cluster.TopologySpreadConstraint {
 	if len(in) == 0 {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (c *asker) spreads(in []corev1.TopologySpreadConstraint) []cluster.Topology
 
 // podTerms puts required terms first. A preferred term without a weight is dropped; the API
 // server accepts none.
-func (c *asker) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) []cluster.PodAffinityTerm {
+func (c *selectorContext) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) []cluster.PodAffinityTerm {
 	if len(required)+len(preferred) == 0 {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (c *asker) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.W
 	return out
 }
 
-func (c *asker) podTerm(t *corev1.PodAffinityTerm, weight int32) cluster.PodAffinityTerm {
+func (c *selectorContext) podTerm(t *corev1.PodAffinityTerm, weight int32) cluster.PodAffinityTerm {
 	out := cluster.PodAffinityTerm{
 		Key:    normal(t.TopologyKey),
 		Select: c.labelled(t.LabelSelector, t.MatchLabelKeys, t.MismatchLabelKeys),
@@ -95,7 +95,7 @@ func (c *asker) podTerm(t *corev1.PodAffinityTerm, weight int32) cluster.PodAffi
 	return out
 }
 
-func (c *asker) ownNamespace() []string {
+func (c *selectorContext) ownNamespace() []string {
 	if c.own == nil {
 		c.own = c.known.namespace(c.namespace)
 	}
@@ -105,7 +105,7 @@ func (c *asker) ownNamespace() []string {
 // labelled converts a label selector. A missing selector, or one that cannot be read, selects
 // nothing, as in the scheduler and Karpenter. Selected pods must have the pod's own values of the
 // match keys and must not have those of the mismatch keys; keys that the pod lacks are ignored.
-func (c *asker) labelled(s *metav1.LabelSelector, match, mismatch []string) cluster.Selector {
+func (c *selectorContext) labelled(s *metav1.LabelSelector, match, mismatch []string) cluster.Selector {
 	if s == nil {
 		return cluster.Selector{Nothing: true}
 	}
@@ -121,7 +121,7 @@ func (c *asker) labelled(s *metav1.LabelSelector, match, mismatch []string) clus
 	return cluster.Selector{Labels: rules}
 }
 
-func (c *asker) merge(rules cluster.Term, keys []string, op constraint.Operator) cluster.Term {
+func (c *selectorContext) merge(rules cluster.Term, keys []string, op constraint.Operator) cluster.Term {
 	for _, key := range keys {
 		value, ok := c.labels[key]
 		if !ok || says(rules, key, op, value) {

@@ -109,7 +109,7 @@ func TestPodBudgetsFindWhatSelects(t *testing.T) {
 			gone := kept[name]
 			gone.Namespace, gone.Name = "default", name
 			if _, had := kept[name]; b.remove(&gone).any != had {
-				t.Fatalf("step %d: removing %s told wrongly whether it was there", step, name)
+				t.Fatalf("step %d: removing %s reports wrongly whether it was there", step, name)
 			}
 			delete(kept, name)
 		} else {

@@ -23,7 +23,7 @@ import (
 // plan.
 //
 // Rule PLAN-10, Rule MEMORY-2.
-func TestBeginningAnewChangesNoPlan(t *testing.T) {
+func TestRenewalChangesNoPlan(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 350))
 		kept, m := map[string]any{}, NewMirror(nil)
@@ -37,7 +37,7 @@ func TestBeginningAnewChangesNoPlan(t *testing.T) {
 		before := printedPlan(m)
 		m.parts.snapshot.renew()
 		if diff := cmp.Diff(before, printedPlan(m)); diff != "" {
-			t.Fatalf("seed %d: a new beginning changes the plan:\n%s", seed, diff)
+			t.Fatalf("seed %d: a renewed builder changes the plan:\n%s", seed, diff)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestBeginningAnewChangesNoPlan(t *testing.T) {
 // the cluster below would be another.
 //
 // Rule MEMORY-2.
-func TestBeginningAnewForgetsNothingThatIs(t *testing.T) {
+func TestRenewalForgetsNothingThatExists(t *testing.T) {
 	for name, omit := range map[string]func(*Mirror){
 		"settings":   func(m *Mirror) { m.parts.snapshot.settings = cluster.Settings{} },
 		"namespaces": func(m *Mirror) { clear(m.parts.snapshot.namespaces) },
@@ -67,7 +67,7 @@ func TestBeginningAnewForgetsNothingThatIs(t *testing.T) {
 		before := printedPlan(m)
 		m.parts.snapshot.renew()
 		if diff := cmp.Diff(before, printedPlan(m)); diff != "" {
-			t.Errorf("a new beginning changes the plan:\n%s", diff)
+			t.Errorf("a renewed builder changes the plan:\n%s", diff)
 		}
 		omit(m)
 		m.parts.snapshot.renew()
@@ -133,7 +133,7 @@ func furniture() []offering.InstanceType {
 // small part of the cost of the changes.
 //
 // Rule MEMORY-2.
-func TestBeginningAnewIsRare(t *testing.T) {
+func TestRenewalIsRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, builder, beginnings := NewMirror(nil), (*cluster.Builder)(nil), 0
 		furnish(m)

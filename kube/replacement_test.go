@@ -65,7 +65,7 @@ func needy(m *Mirror) []string {
 // a plan counts one pod: never none, never two.
 //
 // Rule DRAIN-8.
-func TestHeirAndForebearCountAsOne(t *testing.T) {
+func TestEvictedPodAndReplacementCountAsOne(t *testing.T) {
 	m, old, _ := succeeding(t)
 	want := func(when string, uids ...string) {
 		t.Helper()
@@ -80,9 +80,9 @@ func TestHeirAndForebearCountAsOne(t *testing.T) {
 	want("terminating", "uid-old")
 	next := untried("next")
 	m.SetPod(next, false)
-	want("the heir is there", "uid-old")
+	want("the replacement is there", "uid-old")
 	m.SetPod(ofReplicaSet(pendingPod("next")), false)
-	want("the scheduler gave up on the heir", "uid-next")
+	want("the scheduler gave up on the replacement", "uid-next")
 	m.RemovePod(old)
 	want("the old pod is gone", "uid-next")
 	m.RemovePod(next)
@@ -95,8 +95,8 @@ func TestHeirAndForebearCountAsOne(t *testing.T) {
 // once.
 //
 // Rule DRAIN-8.
-func TestHeirInheritsThePromise(t *testing.T) {
-	for name, promisedFirst := range map[string]bool{"promised first": true, "heir first": false} {
+func TestReplacementTakesThePromise(t *testing.T) {
+	for name, promisedFirst := range map[string]bool{"promised first": true, "replacement first": false} {
 		t.Run(name, func(t *testing.T) {
 			m, old, home := succeeding(t)
 			m.BeginEviction(old)
@@ -113,14 +113,14 @@ func TestHeirInheritsThePromise(t *testing.T) {
 				m.SetPod(next, false)
 			}
 			if got := m.parts.snapshot.pods["uid-next"].Node; got != home {
-				t.Errorf("the heir counts on %q, want %q", got, home)
+				t.Errorf("the replacement counts on %q, want %q", got, home)
 			}
 			if w := m.parts.snapshot.pods["uid-old"]; w.Node == home || w.Movable {
 				t.Errorf("the old pod counts on %q, movable %t: want where it was, and not movable", w.Node, w.Movable)
 			}
 			m.SetPod(boundTo(next, home), false)
 			if len(m.parts.promises.nodeOf) != 0 || len(m.parts.replacements.evicted) != 0 {
-				t.Errorf("the heir is bound, and still remembered: %v, %v", m.parts.promises.nodeOf, m.parts.replacements.evicted)
+				t.Errorf("the replacement is bound, and still remembered: %v, %v", m.parts.promises.nodeOf, m.parts.replacements.evicted)
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func TestHeirInheritsThePromise(t *testing.T) {
 // A pod that the scheduler binds at once needs no capacity, nor does the pod it replaces.
 //
 // Rule DRAIN-8.
-func TestHeirThatIsBoundNeedsNothing(t *testing.T) {
+func TestBoundReplacementNeedsNothing(t *testing.T) {
 	m, old, home := succeeding(t)
 	m.BeginEviction(old)
 	m.SetPod(askedToLeave(old), false)
@@ -148,7 +148,7 @@ func TestHeirThatIsBoundNeedsNothing(t *testing.T) {
 // replace none.
 //
 // Rule DRAIN-8.
-func TestWhoHasNoHeir(t *testing.T) {
+func TestEvictedPodsWithoutReplacement(t *testing.T) {
 	m, old, _ := succeeding(t)
 	m.SetPod(askedToLeave(old), false)
 	if got := needy(m); len(got) != 0 {
@@ -174,7 +174,7 @@ func TestWhoHasNoHeir(t *testing.T) {
 //
 // Rule DRAIN-8.
 func TestDisplacedPodLosesItsOwner(t *testing.T) {
-	for name, seen := range map[string]bool{"seen before it goes": true, "told with its end": false} {
+	for name, seen := range map[string]bool{"seen before it goes": true, "seen as it goes": false} {
 		t.Run(name, func(t *testing.T) {
 			m, old, _ := succeeding(t)
 			m.BeginEviction(old)

@@ -41,8 +41,8 @@ func scheduled(p *corev1.Pod) quantity.Amounts {
 // plainSum is scheduled for ordinary pods, and much faster: no init containers, pod-level
 // resources or resize, and whole amounts, which add up as integers do. It reports false when the
 // pod is not ordinary.
-func plainSum(p *corev1.Pod) (tally, bool) {
-	var sum tally
+func plainSum(p *corev1.Pod) (requestSum, bool) {
+	var sum requestSum
 	if len(p.Spec.InitContainers) > 0 || p.Spec.Resources != nil || resized(p) {
 		return sum, false
 	}
@@ -74,16 +74,16 @@ type usualAmounts struct {
 	named int64 // one bit for each resource
 }
 
-// tally is a sum of whole amounts. Looking up a few names is much faster than iterating over a
+// requestSum is a sum of whole amounts. Looking up a few names is much faster than iterating over a
 // list, and a pod that requests no other resources needs no map of its own.
-type tally struct {
+type requestSum struct {
 	usual  usualAmounts
 	others quantity.Amounts // nil while there are none
 }
 
 // add adds the amounts of list, except the resources in except. It reports false when an amount
 // is not whole or so large that a sum could overflow.
-func (t *tally) add(list, except corev1.ResourceList) bool {
+func (t *requestSum) add(list, except corev1.ResourceList) bool {
 	found := 0
 	for i, name := range usual {
 		if found == len(list) {
@@ -107,7 +107,7 @@ func (t *tally) add(list, except corev1.ResourceList) bool {
 	return found == len(list) || t.addOthers(list, except)
 }
 
-func (t *tally) addOthers(list, except corev1.ResourceList) bool {
+func (t *requestSum) addOthers(list, except corev1.ResourceList) bool {
 	for name, q := range list {
 		if _, ok := except[name]; ok || slices.Contains(usual[:], name) {
 			continue
@@ -125,7 +125,7 @@ func (t *tally) addOthers(list, except corev1.ResourceList) bool {
 }
 
 // amounts is the sum with one slot of "pods".
-func (t *tally) amounts() quantity.Amounts {
+func (t *requestSum) amounts() quantity.Amounts {
 	out := make(quantity.Amounts, 4)
 	for i, name := range usual {
 		if t.usual.named&(1<<i) != 0 {

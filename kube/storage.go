@@ -97,7 +97,7 @@ func (s *Storage) mount(p *corev1.Pod, v *corev1.Volume) (out cluster.Volume, fa
 	c := s.Claims[key]
 	switch {
 	case c == nil && v.Ephemeral != nil:
-		out, fault = s.unborn(key, v.Ephemeral)
+		out, fault = s.ephemeral(key, v.Ephemeral)
 	case c == nil:
 		return out, fmt.Sprintf("PersistentVolumeClaim %s does not exist: create it", key)
 	case v.Ephemeral != nil && !metav1.IsControlledBy(c, p):
@@ -250,8 +250,8 @@ func (s *Storage) unbound(claim types.NamespacedName, name string) (cluster.Volu
 	return cluster.Volume{ID: claim.String(), Driver: s.driver(class), AnyOf: topologies(class)}, ""
 }
 
-// unborn resolves an ephemeral volume whose claim has not been created yet.
-func (s *Storage) unborn(claim types.NamespacedName, e *corev1.EphemeralVolumeSource) (cluster.Volume, string) {
+// ephemeral resolves an ephemeral volume whose claim has not been created yet.
+func (s *Storage) ephemeral(claim types.NamespacedName, e *corev1.EphemeralVolumeSource) (cluster.Volume, string) {
 	name := ""
 	if e.VolumeClaimTemplate != nil && e.VolumeClaimTemplate.Spec.StorageClassName != nil {
 		name = *e.VolumeClaimTemplate.Spec.StorageClassName
