@@ -16,7 +16,7 @@ import (
 // weight can cost there.
 func (s *solver) lowerBound() offering.Price {
 	var sum float64
-	for _, tier := range s.tiers() {
+	for _, tier := range s.pools.tiers() {
 		sum += s.covering(tier)
 	}
 	// The simplex method rounds; a bound must not be rounded up.

@@ -13,7 +13,7 @@ import (
 
 // cells lists the cells where pods of the group could go.
 func (s *solver) cells(k *podGroup) []*cell {
-	own := slices.Clone(s.onSale(k))
+	own := slices.Clone(s.launchCells.onSale(k))
 	out := make([]*cell, len(own))
 	for i := range own {
 		out[i] = &own[i]
@@ -95,16 +95,29 @@ type saleKey struct {
 	launches int    // so far: limits and quota shrink with them
 }
 
+// launchCells finds the cells in which nodes can be launched.
+type launchCells struct {
+	pools    *poolList
+	launches *launchList
+	limits   *limits
+	topology *topology
+	variety  *variety
+	thin     bool               // earlier rounds found pools whose launches lose variety
+	sales    map[saleKey][]cell // see onSale
+	atFirst  map[saleKey][]cell // the same before any launch, for all attempts
+	key      []byte             // scratch: of labels
+}
+
 // onSale lists the cells in which a node can be launched for the group. It is the same for
 // all groups of a shape, unless spread filters divide the cells.
-func (s *solver) onSale(k *podGroup) []cell {
+func (s *launchCells) onSale(k *podGroup) []cell {
 	s.key = s.key[:0]
 	for _, key := range k.keys {
 		s.key = append(append(s.key, key.Name...), 0)
 	}
 	shared, sales := len(k.spreadFilters) == 0 && !s.topology.confined, s.sales
-	if len(s.launches.all) == 0 && len(s.learned.thin) == 0 {
-		sales = s.search.sales // the same at the start of every attempt
+	if len(s.launches.all) == 0 && !s.thin {
+		sales = s.atFirst // the same at the start of every attempt
 	}
 	if shared {
 		if cells, ok := sales[saleKey{k.PodShape, string(s.key), len(s.launches.all)}]; ok {
@@ -126,7 +139,7 @@ func (s *solver) onSale(k *podGroup) []cell {
 
 // price lists the cells where a node can be launched for the group, with the lowest price of
 // a node there. Fallbacks are offerings like others, or left out.
-func (s *solver) price(k *podGroup, fallbacks bool) []cell {
+func (s *launchCells) price(k *podGroup, fallbacks bool) []cell {
 	var out []cell
 	for _, m := range s.pools.all {
 		if m.Pool.Blocked != "" || m.Pool.Static {
@@ -181,7 +194,7 @@ func (k *podGroup) cellName(values []int) string {
 
 // bought is the price of the first of the offerings of which a node is being launched: pods
 // may share it where no other can be launched.
-func (s *solver) bought(m *poolState, rows bitset.Set) (offering.Price, bool) {
+func (s *launchCells) bought(m *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.And(m.bought).All() {
 		return m.Catalog.Offerings[row].Price, true
 	}
@@ -189,7 +202,7 @@ func (s *solver) bought(m *poolState, rows bitset.Set) (offering.Price, bool) {
 }
 
 // cheapest is the price of the first of the offerings that can be launched now.
-func (s *solver) cheapest(m *poolState, rows bitset.Set) (offering.Price, bool) {
+func (s *launchCells) cheapest(m *poolState, rows bitset.Set) (offering.Price, bool) {
 	for row := range rows.All() {
 		if m.Catalog.Offerings[row].Unavailable == "" && s.limits.affordable(m, row) > 0 {
 			return m.Catalog.Offerings[row].Price, true

@@ -39,29 +39,42 @@ type load struct {
 
 // improver looks for nodes that a plan can do without.
 type improver struct {
-	*solver
-	prices map[*launch]offering.Price // see price
-	gone   map[*launch]bool
-	steps  int        // taken so far
-	rows   bitset.Set // scratch: see priceOf
+	launches      *launchList
+	limits        *limits
+	quota         *quota
+	counters      *counters
+	topology      *topology
+	variety       *variety
+	requirements  *requirementSets
+	compatibility *compatibility
+	acceptable    *acceptable
+	most          int                        // steps
+	unimproved    int                        // nodes that are not examined
+	prices        map[*launch]offering.Price // see price
+	gone          map[*launch]bool
+	steps         int        // taken so far
+	rows          bitset.Set // scratch: see priceOf
 }
 
 // spent reports whether no step is left.
-func (x *improver) spent() bool { return x.steps >= x.search.steps }
+func (x *improver) spent() bool { return x.steps >= x.most }
 
 // improve drops nodes whose pods fit on others, and replaces two nodes by one cheaper node. A
 // pod stays in its cell, and the rules of the pods on its new node hold, so no count that
 // others rely on changes. The work is bounded: only the nodes that are filled least well are
 // examined, and only for a number of steps. Nodes that are not examined are counted.
 func (s *solver) improve() {
-	x := &improver{solver: s, prices: map[*launch]offering.Price{}, gone: map[*launch]bool{}}
+	x := &improver{launches: s.launches, limits: s.limits, quota: s.quota, counters: s.counters, topology: s.topology, variety: s.variety,
+		requirements: s.requirements, compatibility: s.compatibility, acceptable: s.acceptable, most: s.search.steps,
+		prices: map[*launch]offering.Price{}, gone: map[*launch]bool{}}
 	loose := x.loose()
+	s.unimproved = x.unimproved
 	if len(s.launches.all) < 2 || len(loose) == 0 {
 		return
 	}
 	x.drop(loose)
 	x.merge(loose)
-	s.improving = x.steps
+	s.improving, s.unimproved = x.steps, x.unimproved
 	if len(x.gone) == 0 {
 		return
 	}
@@ -160,7 +173,7 @@ func (x *improver) move(to *launch, p *allotment, pods []cluster.PodRef) int {
 	if n == 0 {
 		return 0
 	}
-	next, ok := x.requirements.join(to.requirements, to.pool, to.row, x.fit(to.pool, p), p)
+	next, ok := x.requirements.join(to.requirements, to.pool, to.row, x.compatibility.fit(to.pool, p), p)
 	if !ok {
 		return 0
 	}

@@ -40,7 +40,7 @@ func (s *solver) fillLaunches(parts []*allotment) {
 			if n == 0 {
 				continue
 			}
-			next, ok := s.requirements.join(l.requirements, l.pool, l.row, s.fit(l.pool, p), p)
+			next, ok := s.requirements.join(l.requirements, l.pool, l.row, s.compatibility.fit(l.pool, p), p)
 			if !ok {
 				continue
 			}

@@ -256,7 +256,7 @@ func (s *variety) suiting(m *poolState, f *cluster.Compatible, i int, set constr
 
 // offered is fit without alternatives that leave too little variety to one pod.
 func (s *solver) offered(m *poolState, p *allotment) *cluster.Compatible {
-	f := s.fit(m, p)
+	f := s.compatibility.fit(m, p)
 	if !m.varied() || s.variety.relaxing {
 		return f
 	}

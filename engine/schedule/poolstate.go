@@ -105,15 +105,22 @@ type fitKey struct {
 	cell   string
 }
 
+// compatibility is what pod shapes can use of the pools within cells.
+type compatibility struct {
+	topology *topology
+	cells    map[fitKey]*cluster.Compatible // for groups whose cells spread filters divide
+	shared   map[fitKey]*cluster.Compatible // for all others, the same in all attempts
+}
+
 // fit is PoolCatalog.Compatible narrowed to the allotment's cell.
-func (s *solver) fit(m *poolState, p *allotment) *cluster.Compatible {
+func (s *compatibility) fit(m *poolState, p *allotment) *cluster.Compatible {
 	whole := m.Compatible(p.PodShape)
 	if p.cell == nil {
 		return whole
 	}
-	key, fits := fitKey{m.PoolCatalog, p.PodShape, p.cell.key}, s.compatible
+	key, fits := fitKey{m.PoolCatalog, p.PodShape, p.cell.key}, s.cells
 	if len(p.spreadFilters) == 0 {
-		fits = s.search.fits
+		fits = s.shared
 	}
 	if f := fits[key]; f != nil {
 		return f

@@ -31,29 +31,28 @@ func Solve(w *cluster.Snapshot) Plan {
 
 // solver holds the state that one attempt changes: what is left of nodes, limits and quota.
 type solver struct {
-	w            *cluster.Snapshot
-	learned      *learned
-	podGroups    []*podGroup
-	allotments   []*allotment
-	pools        *poolList
-	quota        *quota
-	spending     *spending
-	limits       *limits
-	counters     *counters
-	nodes        *nodes
-	launches     *launchList
-	placements   *placements
-	topology     *topology
-	variety      *variety
-	acceptable   *acceptable
-	descriptions *descriptions
-	requirements *requirementSets
-	last         bool // the tier is the last one: pods it does not place get no node
-	search       *preferenceSearch
-	honoured     honoured
-
-	compatible map[fitKey]*cluster.Compatible
-	sales      map[saleKey][]cell // see onSale
+	w             *cluster.Snapshot
+	learned       *learned
+	podGroups     []*podGroup
+	allotments    []*allotment
+	pools         *poolList
+	quota         *quota
+	spending      *spending
+	limits        *limits
+	counters      *counters
+	nodes         *nodes
+	launches      *launchList
+	placements    *placements
+	topology      *topology
+	variety       *variety
+	compatibility *compatibility
+	launchCells   *launchCells
+	acceptable    *acceptable
+	descriptions  *descriptions
+	requirements  *requirementSets
+	last          bool // the tier is the last one: pods it does not place get no node
+	search        *preferenceSearch
+	honoured      honoured
 
 	key []byte // scratch: of a set of offerings
 
@@ -96,7 +95,7 @@ func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) 
 func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
 	w := b.w
 	s := &solver{search: b, honoured: d, w: w, learned: l, pools: &poolList{}, quota: newQuota(w.QuotaLeft), spending: &spending{most: maxPrice},
-		compatible: map[fitKey]*cluster.Compatible{}, requirements: newRequirementSets(), sales: map[saleKey][]cell{}}
+		requirements: newRequirementSets()}
 	s.limits = newLimits(s.pools, s.quota, s.spending)
 	s.counters = newCounters(w, termsOf(w))
 	s.placements = &placements{wanted: len(b.items) > 0 || b.sketching}
@@ -105,6 +104,9 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 	s.topology = newTopology(s.counters, s.pools, s.launches, l.openedDomains)
 	s.variety = &variety{limits: s.limits, quota: s.quota, topology: s.topology, thin: l.thin, relax: w.Settings.RelaxMinValues}
 	s.acceptable = &acceptable{limits: s.limits, quota: s.quota, topology: s.topology, variety: s.variety}
+	s.compatibility = &compatibility{topology: s.topology, cells: map[fitKey]*cluster.Compatible{}, shared: b.fits}
+	s.launchCells = &launchCells{pools: s.pools, launches: s.launches, limits: s.limits, topology: s.topology, variety: s.variety, thin: len(l.thin) > 0,
+		sales: map[saleKey][]cell{}, atFirst: b.sales}
 	s.descriptions = &descriptions{w: w, pools: s.pools, launches: s.launches, quota: s.quota, topology: s.topology, requirements: s.requirements, variety: s.variety, acceptable: s.acceptable,
 		labels: map[describedKey]*described{}, rivals: map[runnersUpKey][]RunnerUp{}, numbers: map[*cluster.PodShape]int{}}
 	for _, c := range w.Classes {
@@ -183,7 +185,7 @@ func (s *solver) place(group []*podGroup) []*podGroup {
 // buyAll puts pods on planned launches, and launches more nodes for the others.
 func (s *solver) buyAll(parts []*allotment) {
 	s.fillLaunches(parts)
-	tiers := s.tiers()
+	tiers := s.pools.tiers()
 	for i, tier := range tiers {
 		s.last = i == len(tiers)-1
 		s.buyFrom(tier, parts)
@@ -222,9 +224,9 @@ func (s *solver) byPriority() [][]*podGroup {
 }
 
 // tiers groups the pools of equal weight, the heaviest first.
-func (s *solver) tiers() [][]*poolState {
+func (s *poolList) tiers() [][]*poolState {
 	var out [][]*poolState
-	for _, m := range s.pools.all {
+	for _, m := range s.all {
 		if m.Pool.Blocked != "" || m.Pool.Static {
 			continue
 		}
