@@ -116,6 +116,7 @@ func (f *demandGroup) shares(o *demandGroup) bool {
 // demandGroups groups the pods of launches by the offerings that they may use. It ignores
 // preferences: they add cost, but do not exclude offerings.
 func (s *solver) demandGroups(tier []*poolState) []*demandGroup {
+	var key []byte
 	by, seen := map[string]*demandGroup{}, map[*cluster.PodShape]bool{}
 	var out []*demandGroup
 	for _, k := range s.podGroups {
@@ -128,14 +129,14 @@ func (s *solver) demandGroups(tier []*poolState) []*demandGroup {
 			continue
 		}
 		seen[of] = true
-		s.key = s.key[:0]
+		key = key[:0]
 		for _, m := range tier {
-			s.key = append(m.Admitting(of).And(m.onSale()).Append(s.key), '|')
+			key = append(m.Admitting(of).And(m.onSale()).Append(key), '|')
 		}
-		f := by[string(s.key)]
+		f := by[string(key)]
 		if f == nil {
 			f = newDemandGroup(tier)
-			by[string(s.key)], out = f, append(out, f)
+			by[string(key)], out = f, append(out, f)
 		}
 		f.demand = f.demand.Add(of.Requests.Times(n))
 		f.admit(tier, of)

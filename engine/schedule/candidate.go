@@ -111,16 +111,17 @@ func (b *buyer) split(i int) []offeringGroup {
 func (b *buyer) alike(i int) []offeringGroup {
 	var out []offeringGroup
 	known := map[string]int{}
+	var key []byte
 	for at, l := range b.shapeGroups {
 		if l.left == 0 {
 			continue
 		}
 		fits := l.fits[i].All
-		b.key = fits.Append(b.key[:0])
-		n, ok := known[string(b.key)]
+		key = fits.Append(key[:0])
+		n, ok := known[string(key)]
 		if !ok {
 			n = len(out)
-			out, known[string(b.key)] = append(out, offeringGroup{rows: fits}), n
+			out, known[string(key)] = append(out, offeringGroup{rows: fits}), n
 		}
 		out[n].suits.Put(at)
 	}

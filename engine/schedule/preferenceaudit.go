@@ -42,7 +42,7 @@ func (b *preferenceSearch) account(p *Plan) Preferences {
 
 // audit examines the best attempt, of which p is the plan.
 func (b *preferenceSearch) audit(p *Plan) *preferenceAudit {
-	a := &preferenceAudit{solver: b.best, plan: p, homesOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
+	a := &preferenceAudit{w: b.w, pools: b.best.pools, topology: b.best.topology, plan: p, homesOf: map[*cluster.PodClass][]placement{}, index: map[*launch]int{}, counts: map[countedKey]map[int]int{}}
 	for _, h := range b.best.placements.all {
 		a.homesOf[h.work.PodClass] = append(a.homesOf[h.work.PodClass], h)
 	}
@@ -54,11 +54,13 @@ func (b *preferenceSearch) audit(p *Plan) *preferenceAudit {
 
 // preferenceAudit counts the preferences that a finished plan meets.
 type preferenceAudit struct {
-	*solver
-	plan    *Plan
-	homesOf map[*cluster.PodClass][]placement
-	index   map[*launch]int
-	counts  map[countedKey]map[int]int
+	w        *cluster.Snapshot
+	pools    *poolList
+	topology *topology
+	plan     *Plan
+	homesOf  map[*cluster.PodClass][]placement
+	index    map[*launch]int
+	counts   map[countedKey]map[int]int
 }
 
 // countedKey names counts of selected pods by the values of a label.

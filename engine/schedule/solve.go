@@ -29,7 +29,8 @@ func Solve(w *cluster.Snapshot) Plan {
 	return b.choose(plain)
 }
 
-// solver holds the state that one attempt changes: what is left of nodes, limits and quota.
+// solver makes one attempt: it places pod groups by asking the parts that own what the attempt
+// changes. The parts are made from what they need, and none of them knows the solver.
 type solver struct {
 	w             *cluster.Snapshot
 	learned       *learned
@@ -52,9 +53,6 @@ type solver struct {
 	requirements  *requirementSets
 	last          bool // the tier is the last one: pods it does not place get no node
 	search        *preferenceSearch
-	honoured      honoured
-
-	key []byte // scratch: of a set of offerings
 
 	// improving is how many steps improve took. unimproved is how many nodes improve did not
 	// examine because it reached its bounds.
@@ -94,7 +92,7 @@ func newPodGroup(c *cluster.PodClass, pods []cluster.PodRef, t heldPreferences) 
 
 func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Price) *solver {
 	w := b.w
-	s := &solver{search: b, honoured: d, w: w, learned: l, pools: &poolList{}, quota: newQuota(w.QuotaLeft), spending: &spending{most: maxPrice},
+	s := &solver{search: b, w: w, learned: l, pools: &poolList{}, quota: newQuota(w.QuotaLeft), spending: &spending{most: maxPrice},
 		requirements: newRequirementSets()}
 	s.limits = newLimits(s.pools, s.quota, s.spending)
 	s.counters = newCounters(w, termsOf(w))
