@@ -36,12 +36,12 @@ type demandGroup struct {
 // covering of all demand together, by as many nodes as the pods limited per node need. The
 // other takes into account which offerings each pod may use.
 func (s *solver) covering(tier []*poolState) float64 {
-	factions := s.demandGroups(tier)
-	if len(factions) == 0 {
+	demands := s.demandGroups(tier)
+	if len(demands) == 0 {
 		return 0
 	}
 	rows := make([]bitset.Set, len(tier))
-	for _, f := range factions {
+	for _, f := range demands {
 		for i := range rows {
 			rows[i].Merge(f.rows[i])
 		}
@@ -53,10 +53,10 @@ func (s *solver) covering(tier []*poolState) float64 {
 		}
 	}
 	together, _ := covering.Solve(demand, s.machines(tier), shapes(tier, rows, &demand))
-	if len(factions) == 1 {
+	if len(demands) == 1 {
 		return together
 	}
-	return max(together, apart(tier, factions, demand))
+	return max(together, apart(tier, demands, demand))
 }
 
 // apart prices each group's demand by its own covering problem, but never above a group
@@ -64,16 +64,16 @@ func (s *solver) covering(tier []*poolState) float64 {
 // groups that may use it are then at most those of the first of them, and under those no
 // content of the offering is worth more than the offering costs. So the prices are a feasible
 // solution of the dual, and the worth of the demand under them is a bound.
-func apart(tier []*poolState, factions []*demandGroup, demand quantity.Vector) float64 {
-	for _, f := range factions {
+func apart(tier []*poolState, demands []*demandGroup, demand quantity.Vector) float64 {
+	for _, f := range demands {
 		_, solved := covering.Solve(f.demand, 0, shapes(tier, f.rows, &demand))
 		f.prices = solved.Units
 		f.worth = f.prices.Worth(&demand)
 	}
-	slices.SortStableFunc(factions, func(x, y *demandGroup) int { return cmp.Compare(y.worth, x.worth) })
+	slices.SortStableFunc(demands, func(x, y *demandGroup) int { return cmp.Compare(y.worth, x.worth) })
 	var sum float64
-	for i, f := range factions {
-		for _, before := range factions[:i] {
+	for i, f := range demands {
+		for _, before := range demands[:i] {
 			f.cut(before)
 		}
 		sum += f.prices.Worth(&f.demand)

@@ -191,11 +191,11 @@ func (b *buyer) purchase(c *candidate) bool {
 			copies = min(copies, 1) // only the first of the copies can be the first pod anywhere
 		}
 	}
-	allowed := b.limits.affordable(c.stall, c.row)
+	allowed := b.limits.affordable(c.pool, c.row)
 	b.purchases++
 	var kinds []*podGroup // copies share the slice
 	for n := range min(copies, allowed) {
-		l := &launch{pool: c.stall, row: c.row, free: c.room, requirements: c.joint, kinds: kinds, loads: make([]load, 0, len(c.content)), least: c.least}
+		l := &launch{pool: c.pool, row: c.row, free: c.room, requirements: c.requirements, kinds: kinds, loads: make([]load, 0, len(c.content)), least: c.least}
 		if !b.variety.order(l, &c.used) {
 			allowed = n
 			break

@@ -10,7 +10,7 @@ import (
 
 // candidate is an offering that could be launched next, with the best filling found for it.
 type candidate struct {
-	stall *poolState
+	pool  *poolState
 	tier  int // index of the pool in the tier
 	row   int
 	room  quantity.Vector
@@ -18,18 +18,18 @@ type candidate struct {
 	group *candidateGroup
 	floor float64 // price per value if it were filled completely: no filling costs less per value
 	// The filling below is valid while every allotment in it has that many pods left.
-	filled  bool
-	content []portion
-	joint   *nodeRequirements
-	value   float64
-	used    quantity.Vector
-	least   []int // the variety it needs; see launch.least
+	filled       bool
+	content      []portion
+	requirements *nodeRequirements
+	value        float64
+	used         quantity.Vector
+	least        []int // the variety it needs; see launch.least
 }
 
 // candidateGroup is what candidates that suit the same shape groups share.
 type candidateGroup struct {
-	suits bitset.Set    // indices of the shape groups that may go there
-	piles []*shapeGroup // the same, in order
+	suits       bitset.Set    // indices of the shape groups that may go there
+	shapeGroups []*shapeGroup // the same, in order
 	// apart are those with pods limited per node, following those with pods that must join
 	// other pods on the node.
 	apart, following []*shapeGroup
@@ -57,7 +57,7 @@ func (b *buyer) gather() {
 		}
 	}
 	slices.SortStableFunc(b.candidates, func(x, y *candidate) int {
-		return cmp.Or(cmp.Compare(x.price, y.price), -cmp.Compare(len(x.group.piles), len(y.group.piles)), cmp.Compare(x.tier, y.tier), cmp.Compare(x.row, y.row))
+		return cmp.Or(cmp.Compare(x.price, y.price), -cmp.Compare(len(x.group.shapeGroups), len(y.group.shapeGroups)), cmp.Compare(x.tier, y.tier), cmp.Compare(x.row, y.row))
 	})
 	b.candidates = b.undominated(b.candidates)
 	var cost float64
@@ -135,7 +135,7 @@ func (b *buyer) addUndominated(out []*candidate, i int, g offeringGroup) []*cand
 	shared := &candidateGroup{suits: g.suits, purchases: -1}
 	for at := range g.suits.All() {
 		l := b.shapeGroups[at]
-		shared.piles = append(shared.piles, l)
+		shared.shapeGroups = append(shared.shapeGroups, l)
 		if l.apart {
 			shared.apart = append(shared.apart, l)
 		}
@@ -152,7 +152,7 @@ func (b *buyer) addUndominated(out []*candidate, i int, g offeringGroup) []*cand
 		if b.beaten(out[first:], room, shared) || b.limits.affordable(m, row) == 0 {
 			continue
 		}
-		out = append(out, &candidate{stall: m, tier: i, row: row, room: *room, price: m.Catalog.Offerings[row].Price.USD(), group: shared})
+		out = append(out, &candidate{pool: m, tier: i, row: row, room: *room, price: m.Catalog.Offerings[row].Price.USD(), group: shared})
 	}
 	return out
 }
@@ -200,9 +200,9 @@ func (b *buyer) undominated(sorted []*candidate) []*candidate {
 // measure sums up the requests of the pods left to place.
 func (g *candidateGroup) measure(purchases int) {
 	g.purchases, g.demand = purchases, quantity.Vector{}
-	for _, l := range g.piles {
+	for _, l := range g.shapeGroups {
 		for _, d := range l.shape.Dims {
-			g.demand[d] += min(quantity.Most/int64(len(g.piles)), l.shape.Requests[d]*int64(l.left))
+			g.demand[d] += min(quantity.Most/int64(len(g.shapeGroups)), l.shape.Requests[d]*int64(l.left))
 		}
 	}
 }

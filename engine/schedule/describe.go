@@ -69,9 +69,9 @@ type described struct {
 
 // describedKey is the key by which alike launches share their description.
 type describedKey struct {
-	market *cluster.PoolCatalog
-	joint  *nodeRequirements
-	rows   string
+	pool         *cluster.PoolCatalog
+	requirements *nodeRequirements
+	rows         string
 }
 
 // describe turns a launch into rules for a NodeClaim and a list of offerings. Launches that

@@ -10,23 +10,23 @@ import (
 
 // Draft is a plan that is not written out: enough to say what it is worth.
 type Draft struct {
-	w     *cluster.Snapshot
-	purse offering.Price
-	s     *solver // nil while it is enough to know that some pod cannot be placed
-	plan  *Plan   // once Plan was called
+	w        *cluster.Snapshot
+	maxPrice offering.Price
+	s        *solver // nil while it is enough to know that some pod cannot be placed
+	plan     *Plan   // once Plan was called
 }
 
 // NewDraft makes the plan that Solve would make without preferences, and only as much of it
 // as it takes to see its price and which pods it places. It stops early when the plan would
-// cost more than the maximum price (purse). With a maximum price of zero no node is launched,
+// cost more than the maximum price. With a maximum price of zero no node is launched,
 // not even a free one: pods are then placed on existing nodes or not at all, and spread over
 // the existing domains.
 //
 // The Draft is valid until the snapshot changes, and again once the snapshot is exactly as it
 // was.
-func NewDraft(w *cluster.Snapshot, purse offering.Price) *Draft {
-	d := &Draft{w: w, purse: purse}
-	if purse > 0 || !slices.ContainsFunc(w.Classes, func(c *cluster.PodClass) bool { return !hosted(w, c) }) {
+func NewDraft(w *cluster.Snapshot, maxPrice offering.Price) *Draft {
+	d := &Draft{w: w, maxPrice: maxPrice}
+	if maxPrice > 0 || !slices.ContainsFunc(w.Classes, func(c *cluster.PodClass) bool { return !hosted(w, c) }) {
 		d.make()
 	}
 	return d
@@ -35,8 +35,8 @@ func NewDraft(w *cluster.Snapshot, purse offering.Price) *Draft {
 // make makes the attempt.
 func (d *Draft) make() {
 	b := withoutPreferences(d.w)
-	b.barred, b.sketching = d.purse <= 0, true
-	d.s = b.attempt(nil, d.purse)
+	b.barred, b.sketching = d.maxPrice <= 0, true
+	d.s = b.attempt(nil, d.maxPrice)
 }
 
 // hosted reports whether some node has capacity for one pod of the class, whatever other pods

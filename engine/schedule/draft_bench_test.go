@@ -155,7 +155,7 @@ func (t *town) fits(at int, p *cluster.Pod, n *cluster.Node, left quantity.Amoun
 	return true
 }
 
-func benchmarkProbe(b *testing.B, t *town, full bool, purse func(*cluster.NodeInfo) offering.Price) {
+func benchmarkProbe(b *testing.B, t *town, full bool, maxPrice func(*cluster.NodeInfo) offering.Price) {
 	nodes := len(t.keys)
 	w := t.b.Snapshot()
 	trial := w.WhatIf()
@@ -173,7 +173,7 @@ func benchmarkProbe(b *testing.B, t *town, full bool, purse func(*cluster.NodeIn
 		i++
 		mark := trial.Mark()
 		trial.RemoveNodes(h)
-		d := schedule.NewDraft(trial.Snapshot(), purse(h))
+		d := schedule.NewDraft(trial.Snapshot(), maxPrice(h))
 		if d.OverMaxPrice() {
 			broke++
 		} else if d.Unplaced() == 0 {

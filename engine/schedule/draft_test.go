@@ -51,15 +51,15 @@ func TestSketchHolds(t *testing.T) {
 	for seed := range uint64(600) {
 		trial, script := vacated(seed)
 		full := schedule.Solve(script.World()).Price()
-		for _, purse := range []offering.Price{0, full / 2, full, full * 2} {
-			d := schedule.NewDraft(trial.Snapshot(), purse)
+		for _, maxPrice := range []offering.Price{0, full / 2, full, full * 2} {
+			d := schedule.NewDraft(trial.Snapshot(), maxPrice)
 			if d.OverMaxPrice() {
 				broke++
 				continue
 			}
 			p := d.Plan()
-			if d.Price() > purse || p.Price() > purse || purse == 0 && len(p.Launches) > 0 {
-				t.Errorf("seed %d: %d launches for %s, sketched as %s, with a purse of %s", seed, len(p.Launches), p.Price(), d.Price(), purse)
+			if d.Price() > maxPrice || p.Price() > maxPrice || maxPrice == 0 && len(p.Launches) > 0 {
+				t.Errorf("seed %d: %d launches for %s, sketched as %s, with a maximum price of %s", seed, len(p.Launches), p.Price(), d.Price(), maxPrice)
 			}
 			bought += len(p.Launches)
 			if d.Unplaced() > 0 {
@@ -67,7 +67,7 @@ func TestSketchHolds(t *testing.T) {
 			}
 			housed++
 			if err := enginetest.Check(script, p); err != nil {
-				t.Errorf("seed %d, purse %s: %v\n%s\n%s", seed, purse, err, enginetest.Format(script), enginetest.Print(p))
+				t.Errorf("seed %d, maxPrice %s: %v\n%s\n%s", seed, maxPrice, err, enginetest.Format(script), enginetest.Print(p))
 			}
 		}
 	}
@@ -93,7 +93,7 @@ func TestKeep(t *testing.T) {
 			t.Errorf("seed %d: %d pods are to be placed after the plan was kept, want %d", seed, got, left)
 		}
 		if again := schedule.NewDraft(trial.Snapshot(), 0); again.Price() > 0 {
-			t.Errorf("seed %d: a sketch without a purse costs %s", seed, again.Price())
+			t.Errorf("seed %d: a sketch without a maximum price costs %s", seed, again.Price())
 		}
 		trial.RollbackTo(mark)
 		if got := trial.Snapshot().Pending(); got != before {

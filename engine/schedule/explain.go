@@ -21,8 +21,8 @@ type explainer struct {
 }
 
 type funnelKey struct {
-	market *cluster.PoolCatalog
-	shape  *cluster.PodShape
+	pool  *cluster.PoolCatalog
+	shape *cluster.PodShape
 }
 
 // funnelBuilder is a funnel being made. rows are the offerings that passed so far.

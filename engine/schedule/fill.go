@@ -28,7 +28,7 @@ type filling struct {
 func (b *buyer) fill(c *candidate) {
 	f := &b.scratch
 	f.reset(c.room)
-	c.filled, c.content, c.joint = true, c.content[:0], c.stall.base
+	c.filled, c.content, c.requirements = true, c.content[:0], c.pool.base
 	forces := b.forces(c.group)
 	if forces {
 		b.cap(c, &f.room)
@@ -40,12 +40,12 @@ func (b *buyer) fill(c *candidate) {
 			b.putApart(c, l)
 		}
 	}
-	for _, l := range c.group.piles {
+	for _, l := range c.group.shapeGroups {
 		if n := int(float64(l.left) * share); n > 0 {
 			b.put(c, l, n)
 		}
 	}
-	for _, l := range c.group.piles {
+	for _, l := range c.group.shapeGroups {
 		b.put(c, l, math.MaxInt32)
 	}
 	b.putFollowers(c)
@@ -174,20 +174,20 @@ func (b *buyer) putPart(c *candidate, l *shapeGroup, p *allotment, n int) int {
 			return 0
 		}
 	}
-	next := c.joint
+	next := c.requirements
 	if !l.joined {
 		var ok bool
-		if next, ok = b.requirements.join(c.joint, c.stall, c.row, l.fits[c.tier], p); !ok {
+		if next, ok = b.requirements.join(c.requirements, c.pool, c.row, l.fits[c.tier], p); !ok {
 			return 0
 		}
 	}
-	if c.stall.varied() {
+	if c.pool.varied() {
 		if n = b.diverse(c, next, p, n); n == 0 {
 			return 0
 		}
 	}
 	if !l.joined {
-		c.joint, l.joined = next, true
+		c.requirements, l.joined = next, true
 		f.joined = append(f.joined, l)
 	}
 	f.take(p, n)

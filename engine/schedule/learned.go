@@ -23,8 +23,8 @@ type learned struct {
 
 // learnedKey names a class, the preferences its pods held, and a cell.
 type learnedKey struct {
-	class        *cluster.PodClass
-	stance, cell string
+	class      *cluster.PodClass
+	held, cell string
 }
 
 // patience is how many rounds may learn how much each cell takes. After that, classes with

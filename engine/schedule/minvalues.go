@@ -159,7 +159,7 @@ func addable(n int, k *podGroup, used quantity.Vector, attached func(cluster.Mou
 // diverse is how many of n more pods the filling can take with the variety it needs. When
 // minValues are relaxed, the filling needs the variety that the first pod leaves.
 func (b *buyer) diverse(c *candidate, j *nodeRequirements, p *allotment, n int) int {
-	f, m := &b.scratch, c.stall
+	f, m := &b.scratch, c.pool
 	used := f.whole.Sub(f.room)
 	attached := func(m cluster.Mount) bool { return f.mounts[m] }
 	if len(f.order) == 0 {
@@ -301,7 +301,7 @@ func (b *buyer) ceiling(i int, g *candidateGroup) *quantity.Vector {
 		return nil
 	}
 	var out, rows = quantity.Vector{}, bitset.Set(nil)
-	for _, l := range g.piles {
+	for _, l := range g.shapeGroups {
 		rows.Merge(l.fits[i].All)
 	}
 	for d, n := range b.whole {

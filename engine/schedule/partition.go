@@ -131,9 +131,9 @@ func (s *topology) through(k *podGroup, m *poolState, v *spreadFilter) []bitset.
 
 // throughKey is the key of topology.lookedAt.
 type throughKey struct {
-	market *cluster.PoolCatalog
+	pool   *cluster.PoolCatalog
 	shape  *cluster.PodShape
-	sieve  *spreadFilter
+	filter *spreadFilter
 }
 
 func (f nodeFilter) tolerates(taints []cluster.Taint) bool {

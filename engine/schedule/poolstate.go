@@ -100,9 +100,9 @@ type poolList struct{ all []*poolState }
 
 // fitKey names what a shape can use of a pool within a cell.
 type fitKey struct {
-	market *cluster.PoolCatalog
-	shape  *cluster.PodShape
-	cell   string
+	pool  *cluster.PoolCatalog
+	shape *cluster.PodShape
+	cell  string
 }
 
 // compatibility is what pod shapes can use of the pools within cells.

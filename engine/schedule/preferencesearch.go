@@ -33,16 +33,16 @@ type preferenceSearch struct {
 	fits  map[fitKey]*cluster.Compatible
 	sales map[saleKey][]cell
 
-	placed       map[*cluster.PodClass]int // by the plan that honours no preference
-	limit, purse offering.Price            // upper bounds of bill and of spent
-	best         *solver
-	attempts     int
-	most         offering.Price // the most that any plan may cost
-	barred       bool           // no node may be launched
-	sketching    bool           // a plan that leaves a pod out is worth nothing
-	patience     int            // how many plans are made at most to find the best one
-	steps        int            // how many steps improve may take for each plan
-	boundless    bool           // the plan's lower bound is not needed
+	placed          map[*cluster.PodClass]int // by the plan that honours no preference
+	limit, maxPrice offering.Price            // upper bounds of bill and of spent
+	best            *solver
+	attempts        int
+	most            offering.Price // the most that any plan may cost
+	barred          bool           // no node may be launched
+	sketching       bool           // a plan that leaves a pod out is worth nothing
+	patience        int            // how many plans are made at most to find the best one
+	steps           int            // how many steps improve may take for each plan
+	boundless       bool           // the plan's lower bound is not needed
 }
 
 // item is one preference of one class.
@@ -136,10 +136,10 @@ func softTaints(w *cluster.Snapshot) []cluster.Taint {
 }
 
 // attempt makes one plan; see Solve for why it may take several rounds.
-func (b *preferenceSearch) attempt(d honoured, purse offering.Price) *solver {
+func (b *preferenceSearch) attempt(d honoured, maxPrice offering.Price) *solver {
 	l := learned{caps: map[learnedKey]int{}, unplaceable: map[*cluster.PodClass]bool{}, plain: map[*cluster.PodClass]bool{}, openedDomains: map[domainCountKey][]int{}, thin: map[*cluster.PoolCatalog]*dilution{}}
 	for round := 0; ; round++ {
-		s := newSolver(b, &l, d, purse)
+		s := newSolver(b, &l, d, maxPrice)
 		if s.complete(false, round) && s.complete(true, round) && !l.dilute(s) {
 			return s
 		}
@@ -180,7 +180,7 @@ func (b *preferenceSearch) choose(plain *solver) Plan {
 // honours no preference.
 func (b *preferenceSearch) search(before offering.Price) {
 	b.limit = min(b.most, surplus(before, b.w.Settings.Surplus))
-	b.purse = min(b.most, max(b.limit, surplus(b.best.spending.spent, b.w.Settings.Surplus)))
+	b.maxPrice = min(b.most, max(b.limit, surplus(b.best.spending.spent, b.w.Settings.Surplus)))
 	kept := []item{}
 	for rest := b.items; len(rest) > 0 && b.attempts < b.patience; {
 		n := b.longest(kept, rest)
@@ -238,7 +238,7 @@ func (b *preferenceSearch) longest(kept, rest []item) int {
 // every pod that the plan without preferences places has a place.
 func (b *preferenceSearch) try(items []item) bool {
 	b.attempts++
-	s := b.attempt(b.honouredOf(items), b.purse)
+	s := b.attempt(b.honouredOf(items), b.maxPrice)
 	if s.spending.over {
 		return false
 	}

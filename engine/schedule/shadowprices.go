@@ -44,20 +44,20 @@ func NewShadowPrices(w *cluster.Snapshot, hosts []*cluster.NodeInfo) *ShadowPric
 			tier = append(tier, &poolState{PoolCatalog: m})
 		}
 	}
-	factions := r.group(tier, hosts)
+	demands := r.group(tier, hosts)
 	var demand quantity.Vector
-	for _, f := range factions {
+	for _, f := range demands {
 		demand = demand.Add(f.demand)
 		r.demand = append(r.demand, f.demand)
 	}
-	machines := make([][]covering.Shape, len(factions))
-	for i, f := range factions {
+	machines := make([][]covering.Shape, len(demands))
+	for i, f := range demands {
 		machines[i] = shapes(tier, f.rows, &demand)
 	}
 	for _, p := range proportions() {
-		r.sets = append(r.sets, prices(factions, machines, demand, p))
+		r.sets = append(r.sets, prices(demands, machines, demand, p))
 	}
-	r.prices = r.dearest(factions)
+	r.prices = r.dearest(demands)
 	return r
 }
 
@@ -89,9 +89,9 @@ func (r *ShadowPrices) group(tier []*poolState, hosts []*cluster.NodeInfo) []*de
 }
 
 // prices returns the prices for one proportion, by group.
-func prices(factions []*demandGroup, machines [][]covering.Shape, demand quantity.Vector, proportion float64) []covering.Units {
-	order := make([]int, len(factions))
-	for i, f := range factions {
+func prices(demands []*demandGroup, machines [][]covering.Shape, demand quantity.Vector, proportion float64) []covering.Units {
+	order := make([]int, len(demands))
+	for i, f := range demands {
 		order[i] = i
 		asked := f.demand
 		asked[quantity.Memory] = int64(float64(asked[quantity.Memory]) * proportion)
@@ -99,13 +99,13 @@ func prices(factions []*demandGroup, machines [][]covering.Shape, demand quantit
 		f.prices = solved.Units
 		f.worth = f.prices.Worth(&demand)
 	}
-	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(factions[y].worth, factions[x].worth) })
-	out := make([]covering.Units, len(factions))
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(demands[y].worth, demands[x].worth) })
+	out := make([]covering.Units, len(demands))
 	for i, at := range order {
 		for _, before := range order[:i] {
-			factions[at].cut(factions[before])
+			demands[at].cut(demands[before])
 		}
-		out[at] = factions[at].prices
+		out[at] = demands[at].prices
 	}
 	return out
 }

@@ -44,12 +44,12 @@ func (r *ShadowPrices) Room(h *cluster.NodeInfo, group int) float64 {
 }
 
 // dearest is the set of prices under which all demand together is worth most.
-func (r *ShadowPrices) dearest(factions []*demandGroup) []covering.Units {
+func (r *ShadowPrices) dearest(demands []*demandGroup) []covering.Units {
 	var best []covering.Units
 	most := -1.0
 	for _, set := range r.sets {
 		sum := 0.0
-		for n, f := range factions {
+		for n, f := range demands {
 			sum += set[n].Worth(&f.demand)
 		}
 		if sum > most {

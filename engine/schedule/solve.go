@@ -125,9 +125,9 @@ func newSolver(b *preferenceSearch, l *learned, d honoured, maxPrice offering.Pr
 // openPools makes the state of each NodePool.
 func (s *solver) openPools() {
 	for _, m := range s.w.Catalogs {
-		stall := &poolState{PoolCatalog: m, sale: onSale(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, crowded: map[int]apartness{}}
-		stall.minValues = s.variety.newMinValues(stall)
-		s.pools.all = append(s.pools.all, stall)
+		pool := &poolState{PoolCatalog: m, sale: onSale(s.w, m), left: m.Left, nodesLeft: m.NodesLeft, base: s.requirements.intern(m.Base, m.Offerings), pods: map[*cluster.PodShape]int{}, crowded: map[int]apartness{}}
+		pool.minValues = s.variety.newMinValues(pool)
+		s.pools.all = append(s.pools.all, pool)
 	}
 }
 

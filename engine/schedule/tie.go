@@ -10,12 +10,12 @@ import (
 // in the node's zone. It describes the current state of its what-if. Ties that are equal
 // describe the same.
 type Tie struct {
-	census *cluster.PodCounts
-	roll   *cluster.NodeCounts // nil unless it is a spread
-	value  int                 // of the label, on their node
-	skew   int
-	zones  int // minDomains: with fewer zones the least count is zero
-	own    bool
+	pods  *cluster.PodCounts
+	nodes *cluster.NodeCounts // nil unless it is a spread
+	value int                 // of the label, on their node
+	skew  int
+	zones int // minDomains: with fewer zones the least count is zero
+	own   bool
 }
 
 // Ties are those of pods of the class that a what-if placed on the node. Rules over hostnames
@@ -36,7 +36,7 @@ func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
 		k := spreadKey(c, e, names)
 		m := memoOf(w)
 		t := &domainCount{key: k.key, of: k.of, filter: k.filter, keys: keys}
-		out = append(out, Tie{census: m.census(k, t, w), roll: m.roll(t, w), value: v, skew: e.MaxSkew, zones: e.MinDomains})
+		out = append(out, Tie{pods: m.pods(k, t, w), nodes: m.nodes(t, w), value: v, skew: e.MaxSkew, zones: e.MinDomains})
 	}
 	for i := range c.Affinity {
 		n := &c.Affinity[i]
@@ -45,7 +45,7 @@ func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
 			continue
 		}
 		k := domainCountKey{key: n.Key, of: countKey{crowd: n.Crowd, real: !c.Virtual}}
-		out = append(out, Tie{census: memoOf(w).census(k, &domainCount{key: k.key, of: k.of}, w), value: v, own: n.Crowd.Selects(c)})
+		out = append(out, Tie{pods: memoOf(w).pods(k, &domainCount{key: k.key, of: k.of}, w), value: v, own: n.Crowd.Selects(c)})
 	}
 	return out
 }
@@ -55,13 +55,13 @@ func Ties(w *cluster.Snapshot, c *cluster.PodClass, h *cluster.NodeInfo) []Tie {
 // have the same tie: a pod with affinity to its own kind cannot count on those, as they wait
 // for it in turn.
 func (t Tie) Strain(same int) int {
-	have := t.census.Counts[t.value]
+	have := t.pods.Counts[t.value]
 	switch {
-	case t.roll != nil:
+	case t.nodes != nil:
 		return have - t.least() - t.skew
 	case !t.own:
 		return 1 - have
-	case have == t.census.Total: // none is elsewhere, so one of them may be the first
+	case have == t.pods.Total: // none is elsewhere, so one of them may be the first
 		return 0
 	}
 	return 1 - (have - same)
@@ -69,20 +69,20 @@ func (t Tie) Strain(same int) int {
 
 // Changes grows with every change that may alter the strain, in either direction.
 func (t Tie) Changes() int {
-	if t.roll == nil {
-		return t.census.Changes
+	if t.nodes == nil {
+		return t.pods.Changes
 	}
-	return t.census.Changes + t.roll.Changes
+	return t.pods.Changes + t.nodes.Changes
 }
 
 // least is the count of the emptiest zone; zero while there are too few zones.
 func (t Tie) least() int {
-	if len(t.roll.Counts) < t.zones {
+	if len(t.nodes.Counts) < t.zones {
 		return 0
 	}
-	least := t.census.Counts[t.value]
-	for v := range t.roll.Counts {
-		least = min(least, t.census.Counts[v])
+	least := t.pods.Counts[t.value]
+	for v := range t.nodes.Counts {
+		least = min(least, t.pods.Counts[v])
 	}
 	return least
 }

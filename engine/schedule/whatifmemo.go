@@ -11,13 +11,13 @@ import (
 
 // whatIfMemo caches what all drafts of one what-if share, whatever is assumed.
 type whatIfMemo struct {
-	censuses map[domainCountKey]*cluster.PodCounts
-	rolls    map[nodeCountKey]*cluster.NodeCounts
-	lenses   map[nodeCountKey]*cluster.DomainView
-	fits     map[fitKey]*cluster.Compatible      // see fit
-	soft     *[]*cluster.NodeInfo                // see softlyTainted; nil until first needed
-	sale     map[*cluster.PoolCatalog]bitset.Set // see onSale
-	terms    *terms
+	podCounts  map[domainCountKey]*cluster.PodCounts
+	nodeCounts map[nodeCountKey]*cluster.NodeCounts
+	views      map[nodeCountKey]*cluster.DomainView
+	fits       map[fitKey]*cluster.Compatible      // see fit
+	soft       *[]*cluster.NodeInfo                // see softlyTainted; nil until first needed
+	sale       map[*cluster.PoolCatalog]bitset.Set // see onSale
+	terms      *terms
 }
 
 // nodeCountKey names the nodes that a spread looks at, by the value of a label.
@@ -31,7 +31,7 @@ func memoOf(w *cluster.Snapshot) *whatIfMemo {
 	at := w.Memo()
 	m, ok := (*at).(*whatIfMemo)
 	if !ok {
-		m = &whatIfMemo{censuses: map[domainCountKey]*cluster.PodCounts{}, rolls: map[nodeCountKey]*cluster.NodeCounts{}, lenses: map[nodeCountKey]*cluster.DomainView{}, fits: map[fitKey]*cluster.Compatible{}, sale: map[*cluster.PoolCatalog]bitset.Set{}}
+		m = &whatIfMemo{podCounts: map[domainCountKey]*cluster.PodCounts{}, nodeCounts: map[nodeCountKey]*cluster.NodeCounts{}, views: map[nodeCountKey]*cluster.DomainView{}, fits: map[fitKey]*cluster.Compatible{}, sale: map[*cluster.PoolCatalog]bitset.Set{}}
 		*at = m
 	}
 	return m
@@ -102,43 +102,43 @@ func newTerms(w *cluster.Snapshot) *terms {
 // recall takes the running pods of the domain count from the memo.
 func (s *topology) recall(k domainCountKey, t *domainCount) {
 	m := memoOf(s.w)
-	c := m.census(k, t, s.w)
+	c := m.pods(k, t, s.w)
 	t.counts, t.total, t.domains = maps.Clone(c.Counts), c.Total, map[int]bool{}
 	if len(t.keys) == 0 {
 		return
 	}
-	for v := range m.roll(t, s.w).Counts {
+	for v := range m.nodes(t, s.w).Counts {
 		t.domains[v] = true
 	}
 }
 
-// census returns the pod counts of the domain count. The what-if keeps them up to date from
+// pods returns the pod counts of the domain count. The what-if keeps them up to date from
 // then on.
-func (m *whatIfMemo) census(k domainCountKey, t *domainCount, w *cluster.Snapshot) *cluster.PodCounts {
-	c := m.censuses[k]
+func (m *whatIfMemo) pods(k domainCountKey, t *domainCount, w *cluster.Snapshot) *cluster.PodCounts {
+	c := m.podCounts[k]
 	if c == nil {
 		c = m.follow(t, w)
-		m.censuses[k] = c
+		m.podCounts[k] = c
 	}
 	return c
 }
 
-// roll returns the node counts of the domain count. The what-if keeps them up to date from
+// nodes returns the node counts of the domain count. The what-if keeps them up to date from
 // then on.
-func (m *whatIfMemo) roll(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
+func (m *whatIfMemo) nodes(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
 	at := nodeCountKey{t.key, t.filter}
-	r := m.rolls[at]
+	r := m.nodeCounts[at]
 	if r == nil {
-		r = m.followRoll(t, w)
-		m.rolls[at] = r
+		r = m.followNodes(t, w)
+		m.nodeCounts[at] = r
 	}
 	return r
 }
 
-// lens returns the domain view of the domain count.
-func (m *whatIfMemo) lens(t *domainCount, w *cluster.Snapshot) *cluster.DomainView {
+// view returns the domain view of the domain count.
+func (m *whatIfMemo) view(t *domainCount, w *cluster.Snapshot) *cluster.DomainView {
 	at := nodeCountKey{t.key, t.filter}
-	l := m.lenses[at]
+	l := m.views[at]
 	if l == nil {
 		only := &domainCount{filter: t.filter, keys: t.keys}
 		if labels, named := only.labels(); named {
@@ -146,7 +146,7 @@ func (m *whatIfMemo) lens(t *domainCount, w *cluster.Snapshot) *cluster.DomainVi
 		} else {
 			l = w.NewDomainView(t.key, labels, only.passes)
 		}
-		m.lenses[at] = l
+		m.views[at] = l
 	}
 	return l
 }
@@ -168,7 +168,7 @@ func (t *domainCount) labels() (out []*constraint.Key, named bool) {
 // follow makes pod counts for the domain count and tracks them.
 func (m *whatIfMemo) follow(t *domainCount, w *cluster.Snapshot) *cluster.PodCounts {
 	of := t.of
-	c := &cluster.PodCounts{DomainView: m.lens(t, w), Classes: of.classes(), Settled: of.settled, Counts: map[int]int{}}
+	c := &cluster.PodCounts{DomainView: m.view(t, w), Classes: of.classes(), Settled: of.settled, Counts: map[int]int{}}
 	of.each(w, func(h *cluster.NodeInfo, n int) {
 		if v, ok := c.Value(h); ok && n > 0 {
 			c.Counts[v] += n
@@ -179,9 +179,9 @@ func (m *whatIfMemo) follow(t *domainCount, w *cluster.Snapshot) *cluster.PodCou
 	return c
 }
 
-// followRoll makes node counts for the domain count and tracks them.
-func (m *whatIfMemo) followRoll(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
-	r := &cluster.NodeCounts{DomainView: m.lens(t, w), Counts: map[int]int{}}
+// followNodes makes node counts for the domain count and tracks them.
+func (m *whatIfMemo) followNodes(t *domainCount, w *cluster.Snapshot) *cluster.NodeCounts {
+	r := &cluster.NodeCounts{DomainView: m.view(t, w), Counts: map[int]int{}}
 	note := func(h *cluster.NodeInfo) {
 		if v, ok := r.Value(h); ok {
 			r.Counts[v]++
