@@ -143,9 +143,9 @@ func bounded(value any) string {
 	return string(data)
 }
 
-// gist is the event's key: only when it changes is the same pod told again at once. It has the
+// eventKey is the event's key: an event with another key is published on the same pod at once. It has the
 // filters, not the counts.
-func gist(u schedule.Unplaced) string {
+func eventKey(u schedule.Unplaced) string {
 	parts := []string{string(u.Because)}
 	for _, f := range u.Funnels {
 		last, _ := f.Last()

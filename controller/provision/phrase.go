@@ -109,9 +109,9 @@ func limits(last reason.Cut) string {
 	return "all available instance types exceed limits for nodepool"
 }
 
-// barren is the message for a pool whose own requirements, or whose minValues, leave no instance
+// noInstanceTypes is the message for a pool whose own requirements, or minValues, leave no instance
 // type for any pod; empty for other pools.
-func barren(f reason.Funnel) string {
+func noInstanceTypes(f reason.Funnel) string {
 	const text = "NodePool requirements filtered out all compatible available instance types"
 	last, ok := f.Last()
 	switch {

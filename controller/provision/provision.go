@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/karve-dev/karve/controller/events"
 	"github.com/karve-dev/karve/controller/metrics"
 	"github.com/karve-dev/karve/engine/cluster"
+	"github.com/karve-dev/karve/engine/offering"
 	"github.com/karve-dev/karve/engine/reason"
 	"github.com/karve-dev/karve/engine/schedule"
 	"github.com/karve-dev/karve/internal/panics"
@@ -70,7 +72,7 @@ func (p *Provisioner) Provision(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	p.sayIncomplete(err)
+	p.logIncomplete(err)
 	plan, took := p.decide()
 	err = p.act(ctx, plan)
 	p.record(plan, took)
@@ -94,9 +96,9 @@ func (p *Provisioner) read(ctx context.Context) error {
 	return p.Catalog.Refresh(ctx)
 }
 
-// sayIncomplete logs what the catalog lacks when that changes: pods that fit nowhere cause a
+// logIncomplete logs what the catalog lacks when that changes: pods that fit nowhere cause a
 // batch every few seconds.
-func (p *Provisioner) sayIncomplete(err error) {
+func (p *Provisioner) logIncomplete(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -124,7 +126,7 @@ func (p *Provisioner) act(ctx context.Context, plan schedule.Plan) error {
 			continue
 		}
 		p.Mirror.Nominate(n.Node, pods)
-		p.tell(pods, n.Node)
+		p.publishNominated(pods, n.Node)
 	}
 	if len(plan.Launches) == 0 {
 		return nil
@@ -187,8 +189,8 @@ func (p *Provisioner) create(ctx context.Context, l schedule.Launch) error {
 	p.Mirror.Launched(claim, l.Offerings, l.Pods)
 	p.Metrics.ClaimsCreated.WithLabelValues("provisioned", l.Pool, strconv.FormatBool(len(l.Relaxed) > 0)).Inc()
 	p.Log.Info("created nodeclaim", append([]any{"nodepool", l.Pool, "nodeclaim", claim.Name, "pods", len(l.Pods),
-		"requests", l.Requests, "choices", len(l.Offerings)}, choice(l)...)...)
-	p.tell(l.Pods, claim.Name)
+		"requests", l.Requests, "choices", len(l.Offerings)}, offeringValues(l)...)...)
+	p.publishNominated(l.Pods, claim.Name)
 	return nil
 }
 
@@ -222,8 +224,34 @@ func noteOverlays(claim *karpv1.NodeClaim, k *catalog.Keeper, l schedule.Launch)
 	}
 }
 
-// tell publishes on each pod the node where it should be scheduled.
-func (p *Provisioner) tell(pods []cluster.PodRef, node string) {
+// preferences returns the log values about the pods' preferences; none when no pod has any.
+func preferences(p schedule.Preferences) []any {
+	if p.Asked == 0 {
+		return nil
+	}
+	return []any{"preferences-asked", p.Asked, "preferences-honoured", p.Honoured, "preferences-cost", p.Cost.USD()}
+}
+
+// offeringValues returns the log values about the offering that is tried first, and those that would be
+// tried instead.
+func offeringValues(l schedule.Launch) []any {
+	first := l.Offerings[0]
+	words := []any{"instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD()}
+	if i := slices.IndexFunc(l.Offerings, func(c offering.Ref) bool { return c.Type != first.Type }); i >= 0 {
+		words = append(words, "runner-up", l.Offerings[i].Type, "runner-up-price", l.Offerings[i].Price.USD())
+	}
+	if len(l.RunnersUp) == 0 {
+		return words
+	}
+	others := make([]string, 0, len(l.RunnersUp))
+	for _, r := range l.RunnersUp {
+		others = append(others, fmt.Sprintf("%s in %s (%s): %+.4f/h, %s: %s", r.Type, r.Zone, r.CapacityType, r.More.USD(), r.Because, r.Why))
+	}
+	return append(words, "runners-up", others)
+}
+
+// publishNominated publishes on each pod the node where it should be scheduled.
+func (p *Provisioner) publishNominated(pods []cluster.PodRef, node string) {
 	landing := p.Mirror.Describe(node)
 	for _, ref := range pods {
 		if pod := p.Mirror.Pod(ref.UID); pod != nil {
@@ -271,7 +299,7 @@ func (p *Provisioner) explain(u schedule.Unplaced) {
 		}
 		p.Events.Publish(events.Event{
 			About: pod, Warning: true, Reason: "FailedScheduling", Message: text,
-			Key: gist(u), Every: 5 * time.Minute, Annotations: data,
+			Key: eventKey(u), Every: 5 * time.Minute, Annotations: data,
 		})
 	}
 	p.Log.V(1).Info("could not schedule pod(s)", "pods", len(u.Pods), "sample", u.Pods[0].Namespace+"/"+u.Pods[0].Name, "reason", text)
@@ -281,7 +309,7 @@ func (p *Provisioner) explain(u schedule.Unplaced) {
 // explainPools publishes on a pool that its own requirements leave no instance type.
 func (p *Provisioner) explainPools(funnels []reason.Funnel) {
 	for _, f := range funnels {
-		text := barren(f)
+		text := noInstanceTypes(f)
 		pool := p.Mirror.Pool(f.Pool)
 		if text == "" || pool == nil {
 			continue

@@ -20,7 +20,7 @@ func TestChoiceNamesRunnersUp(t *testing.T) {
 			{Ref: offering.Ref{Type: "D2", Zone: "1", CapacityType: "spot", Price: 1e8}, More: -1e8, Because: reason.Quota, Why: "quota familyD has 0 left"},
 		},
 	}
-	words := choice(l)
+	words := offeringValues(l)
 	want := []string{"D8 in 2 (spot): +0.1000/h, Dearer: dearer", "D2 in 1 (spot): -0.1000/h, Quota: quota familyD has 0 left"}
 	if diff := cmp.Diff(any(want), words[len(words)-1]); diff != "" {
 		t.Error(diff)
@@ -87,7 +87,7 @@ func TestVarietyIsKept(t *testing.T) {
 func TestBarrenPools(t *testing.T) {
 	own := reason.Funnel{Offers: 3, Cuts: []reason.Cut{{By: reason.Requirements, Removed: 3, Detail: ownRequirements}}}
 	asked := reason.Funnel{Offers: 3, Cuts: []reason.Cut{{By: reason.Requirements, Removed: 3, Detail: "team In [a]"}}}
-	if barren(own) == "" || barren(asked) != "" {
+	if noInstanceTypes(own) == "" || noInstanceTypes(asked) != "" {
 		t.Error("only the pool's own requirements are the pool's news")
 	}
 }
