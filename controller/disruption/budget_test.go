@@ -49,7 +49,7 @@ func down(e *controllertest.Env) int {
 // The moment in which a node is asked to go is not the moment for the next.
 //
 // Rule BUDGET-2.
-func TestBudgetCountsWhoWasJustDeleted(t *testing.T) {
+func TestBudgetCountsNodesJustDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := due(t, 3)
 		went := 0
@@ -63,7 +63,7 @@ func TestBudgetCountsWhoWasJustDeleted(t *testing.T) {
 			}
 		}
 		if went == 0 {
-			t.Error("nobody went")
+			t.Error("no node was disrupted")
 		}
 	})
 }

@@ -65,7 +65,7 @@ func (x turn) strike(t *testing.T, mode controllertest.Mode, at int) (struck boo
 		})
 	})
 	if bought, most := e.Cloud.Bought(), x.nodes+2*x.by; bought > most {
-		t.Errorf("bought %d machines, at most %d were needed", bought, most)
+		t.Errorf("launched %d instances, at most %d were needed", bought, most)
 	}
 	return e.Faults.Writes() >= before+at
 }

@@ -47,7 +47,7 @@ func upgrade(t *testing.T, before func(*karpv1.NodePool)) {
 	e.Pace = 5 * time.Second
 	e.Create(controllertest.Pool("web", "30s"))
 	for i := range 4 {
-		e.Create(controllertest.Pod(fmt.Sprint("web-", i), "31", "1Gi")) // one machine each
+		e.Create(controllertest.Pod(fmt.Sprint("web-", i), "31", "1Gi")) // one node each
 	}
 	e.Until(60, "four nodes", func() bool { e.Join(); return e.Ready() == 4 })
 	for i, node := range e.Nodes() {
@@ -77,7 +77,7 @@ func upgrade(t *testing.T, before func(*karpv1.NodePool)) {
 		e.Steps(2)
 	}
 	if len(e.Claims()) != 4 || e.Cloud.Bought() != 4 || !unmarked(e) {
-		t.Errorf("%d claims and %d machines bought, want the four that were there", len(e.Claims()), e.Cloud.Bought())
+		t.Errorf("%d claims and %d instances launched, want the four that were there", len(e.Claims()), e.Cloud.Bought())
 	}
 	for _, c := range e.Claims() {
 		if c.Annotations[karpv1.NodePoolHashVersionAnnotationKey] != karpv1.NodePoolHashVersion {

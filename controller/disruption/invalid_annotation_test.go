@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/engine/disrupt"
 )
 
-// Rule BLOCK-4: who asks in words that nobody knows is told so.
-func TestMisreadAnnotationIsTold(t *testing.T) {
+// Rule BLOCK-4: an annotation with an invalid value is reported on its pod.
+func TestInvalidAnnotationIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := scripted(t, 1, disrupt.Underutilized)
 		p := controllertest.Get(e, &corev1.Pod{}, "web-0")

@@ -148,7 +148,7 @@ func (c *stubborn) pass(until time.Time) {
 // later, whoever leads; after a while without that, all is forgiven.
 //
 // Rule MOVE-9, Rule CONSOLIDATION-23.
-func TestConsolidationInVain(t *testing.T) {
+func TestConsolidationThatIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newStubborn(t, disrupt.Underutilized)
 		var rests []time.Duration
@@ -206,7 +206,7 @@ func (c *stubborn) moveOver(name string) {
 // about whether consolidation comes true.
 //
 // Rule CONSOLIDATION-23.
-func TestNotEveryPurchaseIsARelapse(t *testing.T) {
+func TestNotEveryLaunchUndoesAConsolidation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cause      disrupt.Cause
 		grow, late bool

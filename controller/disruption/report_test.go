@@ -34,7 +34,7 @@ func decided(t *testing.T, n int, change func(*disruption.Options)) *controllert
 // what is done and what it saves.
 //
 // Rule MOVE-6, Rule MOVE-8, Rule METRIC-1.
-func TestConsolidationIsToldAbout(t *testing.T) {
+func TestConsolidationIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
 		e := decided(t, 2, func(c *disruption.Options) {

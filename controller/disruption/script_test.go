@@ -116,7 +116,7 @@ func scripted(t *testing.T, n int, cause disrupt.Cause) (*controllertest.Env, *s
 	e.Pace = 5 * time.Second
 	e.Create(controllertest.Pool("web", "30s"))
 	for i := range n {
-		e.Create(controllertest.Pod(fmt.Sprint("web-", i), "31", "1Gi")) // one machine each
+		e.Create(controllertest.Pod(fmt.Sprint("web-", i), "31", "1Gi")) // one node each
 	}
 	e.Until(60, "initialized nodes", func() bool {
 		e.Join()

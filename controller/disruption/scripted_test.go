@@ -64,7 +64,7 @@ func TestReplacementIsReadyFirst(t *testing.T) {
 		s.off = false
 		e.Until(20, "a replacement", func() bool { return replacement(e) != nil })
 		if taintedNodes(e) != 2 {
-			t.Error("a replacement was bought for nodes that take pods still")
+			t.Error("a replacement was launched for nodes that still accept pods")
 		}
 		e.Steps(120) // its kubelet takes its time
 		if deleted(e) || len(e.Claims()) != 3 {
@@ -72,7 +72,7 @@ func TestReplacementIsReadyFirst(t *testing.T) {
 		}
 		e.Until(60, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
 		if got := e.Cloud.Bought(); got != 3 {
-			t.Errorf("bought %d machines, two and a replacement are enough", got)
+			t.Errorf("launched %d instances, two and a replacement are enough", got)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func TestReplacementThatStoppedAnsweringIsNotReady(t *testing.T) {
 		e.Until(30, "both were initialized", func() bool { return e.Ready() == 5 })
 		e.Steps(30)
 		if deleted(e) || len(e.Claims()) != 5 {
-			t.Fatal("nodes were asked to go while a replacement does not answer")
+			t.Fatal("nodes were deleted while a replacement does not answer")
 		}
 		answer(e, came[0], true)
 		e.Until(60, "two nodes that run everything", func() bool { live(e, 3); return settledOn(e, 2, 3) })
@@ -231,7 +231,7 @@ func TestNodeDeletedByHand(t *testing.T) {
 				}
 				e.Until(100, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
 				if got := e.Cloud.Bought(); got != 3 {
-					t.Errorf("bought %d machines, two and a replacement are enough", got)
+					t.Errorf("launched %d instances, two and a replacement are enough", got)
 				}
 			})
 		})
@@ -255,7 +255,7 @@ func TestNextLeaderGoesOn(t *testing.T) {
 		}
 		e.Until(60, "one node that runs everything", func() bool { live(e, 2); return settled(e, 2) })
 		if got := e.Cloud.Bought(); got != 3 {
-			t.Errorf("bought %d machines, two and a replacement are enough", got)
+			t.Errorf("launched %d instances, two and a replacement are enough", got)
 		}
 	})
 }
