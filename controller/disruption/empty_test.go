@@ -74,13 +74,13 @@ func TestBudgets(t *testing.T) {
 		budget karpv1.Budget
 		want   int // nodes disrupted at once, of 5
 	}{
-		"percent rounds up":        {karpv1.Budget{Nodes: "21%"}, 2},
-		"count":                    {karpv1.Budget{Nodes: "3"}, 3},
-		"none":                     {karpv1.Budget{Nodes: "0"}, 0},
-		"none for another reason":  {karpv1.Budget{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonDrifted}}, 5},
-		"none in an open window":   {karpv1.Budget{Nodes: "0", Schedule: new("* * * * *"), Duration: &metav1.Duration{Duration: time.Hour}}, 0},
-		"none in a closed window":  {karpv1.Budget{Nodes: "0", Schedule: new("0 0 31 12 *"), Duration: &metav1.Duration{Duration: time.Hour}}, 5},
-		"unreadable allows none": {karpv1.Budget{Nodes: "1", Schedule: new("TZ=UTC * * * * *"), Duration: &metav1.Duration{Duration: time.Hour}}, 0},
+		"percent rounds up":       {karpv1.Budget{Nodes: "21%"}, 2},
+		"count":                   {karpv1.Budget{Nodes: "3"}, 3},
+		"none":                    {karpv1.Budget{Nodes: "0"}, 0},
+		"none for another reason": {karpv1.Budget{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonDrifted}}, 5},
+		"none in an open window":  {karpv1.Budget{Nodes: "0", Schedule: new("* * * * *"), Duration: &metav1.Duration{Duration: time.Hour}}, 0},
+		"none in a closed window": {karpv1.Budget{Nodes: "0", Schedule: new("0 0 31 12 *"), Duration: &metav1.Duration{Duration: time.Hour}}, 5},
+		"unreadable allows none":  {karpv1.Budget{Nodes: "1", Schedule: new("TZ=UTC * * * * *"), Duration: &metav1.Duration{Duration: time.Hour}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
