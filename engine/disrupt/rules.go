@@ -131,7 +131,7 @@ func occupancy(n *Node, p *Pool, cause Cause, s Settings) Kept {
 	empty := Vacant(n, s)
 	switch {
 	case cause == Empty && !empty:
-		return Kept{Because: NotEmpty, Detail: fmt.Sprintf("%d pods would need another home", n.Pods)}
+		return Kept{Because: NotEmpty, Detail: fmt.Sprintf("%d pods need another node", n.Pods)}
 	case cause == Underutilized && empty:
 		return Kept{Because: NotOccupied}
 	case cause == Underutilized && p.Policy == WhenEmpty:

@@ -43,7 +43,7 @@ func TestEligible(t *testing.T) {
 		detail  string
 		until   time.Time
 	}{
-		{"nothing against it", func(*Node, *Pool, *Cluster) {}, occupied, Empty, NotEmpty, "3 pods would need another home", time.Time{}},
+		{"nothing against it", func(*Node, *Pool, *Cluster) {}, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
 		{"an empty one", func(n *Node, _ *Pool, _ *Cluster) { n.Pods, n.Cost = 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
 		{"on its way up", func(n *Node, _ *Pool, _ *Cluster) { n.Initialized = time.Time{} }, nil, Drifted, NotInitialized, "Node isn't initialized", time.Time{}},
 		{"leaving", func(n *Node, _ *Pool, _ *Cluster) { n.Leaving = true }, nil, Drifted, AlreadyLeaving, "Node is deleting or marked for deletion", time.Time{}},
@@ -59,7 +59,7 @@ func TestEligible(t *testing.T) {
 			Underutilized, DoNotDisrupt, "pod", noon.Add(time.Hour)},
 		{"a move failed", func(_ *Node, _ *Pool, c *Cluster) { c.Resting = map[string]time.Time{"claim-1": noon.Add(time.Minute)} }, nil,
 			Drifted, Resting, "A move of the node failed, it is tried again later", noon.Add(time.Minute)},
-		{"a move failed once", func(_ *Node, _ *Pool, c *Cluster) { c.Resting = map[string]time.Time{"claim-1": noon} }, occupied, Empty, NotEmpty, "3 pods would need another home", time.Time{}},
+		{"a move failed once", func(_ *Node, _ *Pool, c *Cluster) { c.Resting = map[string]time.Time{"claim-1": noon} }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
 		{"moves failed", func(_ *Node, p *Pool, _ *Cluster) { p.Resting = noon.Add(time.Minute) }, nil,
 			Drifted, Resting, `Moves in NodePool "general" failed, it is tried again later`, noon.Add(time.Minute)},
 		{"not due", func(n *Node, _ *Pool, _ *Cluster) { n.Due = nil }, []Cause{Underutilized}, Expired, NotDue, "", time.Time{}},
@@ -80,7 +80,7 @@ func TestEligible(t *testing.T) {
 			"Quiet for 1h0m0s of 1h30m0s", noon.Add(30 * time.Minute)},
 		{"consolidated in vain", func(_ *Node, p *Pool, _ *Cluster) { p.Unsettled = noon.Add(time.Minute) }, []Cause{Drifted, Expired}, Underutilized, Unsettled,
 			`The last consolidation in NodePool "general" did not come true, it is tried again later`, noon.Add(time.Minute)},
-		{"consolidated in vain once", func(_ *Node, p *Pool, _ *Cluster) { p.Unsettled = noon }, occupied, Empty, NotEmpty, "3 pods would need another home", time.Time{}},
+		{"consolidated in vain once", func(_ *Node, p *Pool, _ *Cluster) { p.Unsettled = noon }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
 		{"consolidated in vain, empty", func(n *Node, p *Pool, _ *Cluster) { p.Unsettled, n.Pods, n.Cost = noon.Add(time.Minute), 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
 		{"young", func(_ *Node, p *Pool, _ *Cluster) { p.MinAge = 3 * time.Hour }, []Cause{Drifted, Expired}, Underutilized, TooYoung,
 			`Node is 2h0m0s old, NodePool "general" asks for 3h0m0s`, noon.Add(time.Hour)},
@@ -88,8 +88,8 @@ func TestEligible(t *testing.T) {
 		{"young by the operator's wish", func(_ *Node, p *Pool, c *Cluster) { p.MinAge, c.Settings.MinAge = -1, 3*time.Hour }, []Cause{Drifted, Expired}, Underutilized, TooYoung,
 			`Node is 2h0m0s old, NodePool "general" asks for 3h0m0s`, noon.Add(time.Hour)},
 		{"young, as Karpenter sees it", func(_ *Node, p *Pool, c *Cluster) { p.MinAge, c.Settings.Upstream = 3*time.Hour, true }, occupied, Empty, NotEmpty,
-			"3 pods would need another home", time.Time{}},
-		{"cheap pods", func(n *Node, _ *Pool, _ *Cluster) { n.Cost = 0 }, occupied, Empty, NotEmpty, "3 pods would need another home", time.Time{}},
+			"3 pods need another node", time.Time{}},
+		{"cheap pods", func(n *Node, _ *Pool, _ *Cluster) { n.Cost = 0 }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
 		{"cheap pods, as Karpenter sees it", func(n *Node, _ *Pool, c *Cluster) { n.Cost, c.Settings.Upstream = 0, true }, vacant, Underutilized, NotOccupied, "", time.Time{}},
 	} {
 		n, p, c := quietNode(), Pool{Name: "general"}, Cluster{Now: noon}

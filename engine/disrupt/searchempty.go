@@ -62,7 +62,7 @@ func (s emptyMoves) of(n *node) (Move, Kept) {
 	d, mark := s.drafts.without([]*node{n}, 0)
 	defer s.drafts.rollback(mark)
 	if d.Unplaced() > 0 && !s.c.Settings.Upstream {
-		return Move{}, Kept{Because: NotEmpty, Detail: "Pods came that would need another home"}
+		return Move{}, Kept{Because: NotEmpty, Detail: "Pods came that need another node"}
 	}
 	return newMove(Empty, []*node{n}, d.Plan()), Kept{}
 }
