@@ -87,7 +87,7 @@ func (s *solver) assignGroup(k *podGroup) []*allotment {
 		if best == nil {
 			break
 		}
-		i := s.hostIn(k, best)
+		i := s.nodes.hostIn(k, best)
 		k.count(best, 1)
 		if i >= 0 {
 			s.nodes.nominate(k, i, 1)
@@ -143,21 +143,21 @@ func (c *cell) counts(b increment) bool {
 func (s *solver) bestCell(k *podGroup, cells []*cell) *cell {
 	var best *cell
 	for _, c := range cells {
-		if !k.allowed(c, cells) || !s.hasRoom(k, c) {
+		if !k.allowed(c, cells) || !s.nodes.hasRoom(k, c) {
 			continue
 		}
-		if best == nil || s.better(k, c, best) {
+		if best == nil || s.nodes.better(k, c, best) {
 			best = c
 		}
 	}
 	return best
 }
 
-func (s *solver) hasRoom(k *podGroup, c *cell) bool {
+func (s *nodes) hasRoom(k *podGroup, c *cell) bool {
 	return s.hostIn(k, c) >= 0 || c.price >= 0 && (c.cap < 0 || c.want < c.cap)
 }
 
-func (s *solver) better(k *podGroup, a, b *cell) bool {
+func (s *nodes) better(k *podGroup, a, b *cell) bool {
 	onA, onB := s.hostIn(k, a) >= 0, s.hostIn(k, b) >= 0
 	if onA != onB {
 		return onA
@@ -230,9 +230,9 @@ func (c *cell) opens() bool { return c.price >= 0 && c.cap != 0 || len(c.hosts) 
 
 // hostIn returns the index of the cell's first node that takes one more pod; -1 if there is
 // none.
-func (s *solver) hostIn(k *podGroup, c *cell) int {
+func (s *nodes) hostIn(k *podGroup, c *cell) int {
 	for len(c.hosts) > 0 {
-		if i := s.nodes.next(k, &c.hosts[0]); i >= 0 {
+		if i := s.next(k, &c.hosts[0]); i >= 0 {
 			return i
 		}
 		c.hosts = c.hosts[1:]

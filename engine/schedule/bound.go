@@ -52,7 +52,7 @@ func (s *solver) covering(tier []*poolState) float64 {
 			demand = demand.Add(l.used)
 		}
 	}
-	together, _ := covering.Solve(demand, s.machines(tier), shapes(tier, rows, &demand))
+	together, _ := covering.Solve(demand, s.counters.nodesNeeded(tier), shapes(tier, rows, &demand))
 	if len(demands) == 1 {
 		return together
 	}
@@ -144,10 +144,10 @@ func (s *solver) demandGroups(tier []*poolState) []*demandGroup {
 	return out
 }
 
-// machines is how many nodes of the tier the pods limited per node need at least.
-func (s *solver) machines(tier []*poolState) int {
+// nodesNeeded is how many nodes of the tier the pods limited per node need at least.
+func (t *counters) nodesNeeded(tier []*poolState) int {
 	n := 0
-	for c := range s.counters.all {
+	for c := range t.all {
 		var sum apartness
 		for _, m := range tier {
 			if a := m.crowded[c]; a.pods > 0 {

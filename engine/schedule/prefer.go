@@ -195,7 +195,7 @@ func (s *solver) anywhere(k *podGroup, r *domainRule) bool {
 	if r.kind == spreads {
 		universe = usable(k.cells, r.axis)
 	}
-	return slices.ContainsFunc(k.cells, func(c *cell) bool { return r.allows(c.Values[r.axis], universe) && s.hasRoom(k, c) })
+	return slices.ContainsFunc(k.cells, func(c *cell) bool { return r.allows(c.Values[r.axis], universe) && s.nodes.hasRoom(k, c) })
 }
 
 // relax splits off the pods of k without a place, as a pod group that holds one preference

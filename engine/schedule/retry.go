@@ -81,7 +81,7 @@ func (s *solver) oneByOne(k *podGroup, n int) int {
 
 // one places one pod in a cell: on a node, on a planned launch, or on a new one.
 func (s *solver) one(k *podGroup, c *cell) bool {
-	if i := s.hostIn(k, c); i >= 0 {
+	if i := s.nodes.hostIn(k, c); i >= 0 {
 		k.count(c, 1)
 		s.nodes.nominate(k, i, 1)
 		return true
