@@ -29,10 +29,9 @@ type Builder struct {
 	freeCrowds []int                     // ids to use again
 	anchored   map[string][]*PodSelector // by anchor
 	labelled   map[string][]*PodClass    // by label and value that some selector may anchor on
-	repulsions map[string]*AntiAffinityTerm
-	repelling  []*AntiAffinityTerm // repulsions in order; nil when it must be computed again
-	mentioned  map[string]int      // pod labels that selectors ask or asked for: how many classes do
-	former     map[string]bool     // of mentioned, those with no class left; see unmention
+	terms      antiAffinityTerms
+	mentioned  map[string]int  // pod labels that selectors ask or asked for: how many classes do
+	former     map[string]bool // of mentioned, those with no class left; see unmention
 	namespaces map[string]map[string]string
 
 	pods     map[string]*pod      // by UID
@@ -96,7 +95,7 @@ type catalog struct {
 func NewBuilder() *Builder {
 	return &Builder{
 		space: constraint.NewSpace(), podLabels: constraint.NewSpace(), resources: quantity.NewSpace(),
-		shapes: map[string]*PodShape{}, classes: map[string]*PodClass{}, crowds: map[string]*PodSelector{}, anchored: map[string][]*PodSelector{}, labelled: map[string][]*PodClass{}, repulsions: map[string]*AntiAffinityTerm{},
+		shapes: map[string]*PodShape{}, classes: map[string]*PodClass{}, crowds: map[string]*PodSelector{}, anchored: map[string][]*PodSelector{}, labelled: map[string][]*PodClass{}, terms: antiAffinityTerms{byKey: map[string]*AntiAffinityTerm{}},
 		mentioned: map[string]int{}, former: map[string]bool{}, namespaces: map[string]map[string]string{},
 		pods: map[string]*pod{}, places: map[string]*place{}, nodes: map[string]*NodeInfo{}, pools: map[string]NodePool{},
 		daemons: map[string]*daemon{}, catalogs: map[string]catalog{}, markets: map[string]*PoolCatalog{}, worn: map[*constraint.Key]int{},
@@ -386,7 +385,7 @@ func (b *Builder) Snapshot() *Snapshot {
 	b.measure()
 	w := &Snapshot{
 		Space: b.space, Resources: b.resources, Catalogs: b.compileMarkets(),
-		Nodes: b.hosts(), Unschedulable: b.stuck, Classes: b.pending(), AntiAffinityTerms: b.sortedRepulsions(),
+		Nodes: b.hosts(), Unschedulable: b.stuck, Classes: b.pending(), AntiAffinityTerms: b.terms.inOrder(),
 		QuotaLeft: b.budgets(), Settings: b.settings, worn: b.worn, indexes: b.indexes, builder: b,
 	}
 	return w
@@ -399,15 +398,6 @@ func (b *Builder) Interned() int { return b.space.Len() + b.podLabels.Len() + le
 
 // Load is the number of pods, nodes, classes and selectors in the Snapshot.
 func (b *Builder) Load() int { return len(b.pods) + len(b.nodes) + len(b.classes) + len(b.crowds) }
-
-// sortedRepulsions lists the anti-affinity terms in order; the slice is kept until they
-// change.
-func (b *Builder) sortedRepulsions() []*AntiAffinityTerm {
-	if b.repelling == nil {
-		b.repelling = slices.SortedFunc(maps.Values(b.repulsions), func(x, y *AntiAffinityTerm) int { return cmp.Compare(x.key, y.key) })
-	}
-	return b.repelling
-}
 
 func (b *Builder) compileMarkets() []*PoolCatalog {
 	var out []*PoolCatalog

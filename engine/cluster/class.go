@@ -32,12 +32,12 @@ type PodClass struct {
 	// Pods are the pods to be placed, oldest first; pods of leaving nodes come last.
 	Pods []PodRef
 
-	namespace  string
-	labels     map[string]string   // those that some selector asks for
-	crowds     bitset.Set          // IDs of the selectors that pick the class
-	repulsions []*AntiAffinityTerm // required anti-affinity terms of its pods
-	named      []*PodSelector      // selectors that its constraints name
-	mentions   []string            // pod labels that its selectors ask for
+	namespace string
+	labels    map[string]string   // those that some selector asks for
+	crowds    bitset.Set          // IDs of the selectors that pick the class
+	ownTerms  []*AntiAffinityTerm // required anti-affinity terms of its pods
+	named     []*PodSelector      // selectors that its constraints name
+	mentions  []string            // pod labels that its selectors ask for
 
 	key, body string
 	pods      int // number of pods in the class, bound ones included
@@ -171,7 +171,7 @@ func (b *Builder) meet(c *PodClass, p *Pod) error {
 	}
 	for _, n := range c.AntiAffinity {
 		if n.Weight == 0 {
-			c.repulsions = append(c.repulsions, b.repulsion(n.Key, n.Crowd, c))
+			c.ownTerms = append(c.ownTerms, b.terms.of(n.Key, n.Crowd, c))
 		}
 	}
 	return nil
@@ -227,8 +227,8 @@ func (b *Builder) dismiss(c *PodClass) {
 			delete(b.labelled, at)
 		}
 	}
-	for _, r := range c.repulsions {
-		b.releaseRepulsion(r, c)
+	for _, r := range c.ownTerms {
+		b.terms.release(r, c)
 	}
 	for _, g := range c.named {
 		b.releaseCrowd(g)
@@ -441,12 +441,12 @@ func (b *Builder) split(old *PodClass, key string, labels map[string]string) *Po
 	c.key, c.body, c.labels = key, key[:len(old.body)], labels
 	c.crowds, c.pods, c.on, c.waiting, c.Pods = nil, 0, map[*place]headcount{}, nil, nil
 	c.refs++
-	c.repulsions = nil
+	c.ownTerms = nil
 	for _, g := range c.named {
 		g.refs++
 	}
-	for _, r := range old.repulsions {
-		c.repulsions = append(c.repulsions, b.repulsion(r.Key, r.Pods, &c))
+	for _, r := range old.ownTerms {
+		c.ownTerms = append(c.ownTerms, b.terms.of(r.Key, r.Pods, &c))
 	}
 	b.admit(&c)
 	return &c

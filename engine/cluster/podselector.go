@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -73,7 +74,7 @@ func (r *AntiAffinityTerm) EachNode(real bool, f func(h *NodeInfo, pods, termina
 
 // RequiredAntiAffinity lists the required anti-affinity terms of the class's own pods. They must not be
 // changed.
-func (c *PodClass) RequiredAntiAffinity() []*AntiAffinityTerm { return c.repulsions }
+func (c *PodClass) RequiredAntiAffinity() []*AntiAffinityTerm { return c.ownTerms }
 
 // AntiAffinityAgainst lists those of the Snapshot's AntiAffinityTerms whose selector picks
 // pods of the class, in order.
@@ -88,7 +89,7 @@ func (w *Snapshot) AntiAffinityAgainst(c *PodClass) []*AntiAffinityTerm {
 }
 
 // OwnedBy reports whether the pods of a class have the term.
-func (r *AntiAffinityTerm) OwnedBy(c *PodClass) bool { return slices.Contains(c.repulsions, r) }
+func (r *AntiAffinityTerm) OwnedBy(c *PodClass) bool { return slices.Contains(c.ownTerms, r) }
 
 // each visits the nodes that run pods of the class. Leaving nodes are left out: their pods
 // are gone when the plan has been carried out.
@@ -219,24 +220,40 @@ func (b *Builder) regroup() {
 	}
 }
 
-// repulsion returns the shared term, and makes it when it is new.
-func (b *Builder) repulsion(key *constraint.Key, g *PodSelector, owner *PodClass) *AntiAffinityTerm {
-	name := key.Name + "\x00" + g.key
-	r := b.repulsions[name]
-	if r == nil {
-		r = &AntiAffinityTerm{Key: key, Pods: g, key: name}
-		b.repulsions[name], b.repelling = r, nil
-	}
-	r.owners = append(r.owners, owner)
-	return r
+// antiAffinityTerms is the required anti-affinity terms of all pods, each shared by the classes
+// whose pods have it.
+type antiAffinityTerms struct {
+	byKey  map[string]*AntiAffinityTerm
+	sorted []*AntiAffinityTerm // nil when it must be computed again
 }
 
-func (b *Builder) releaseRepulsion(r *AntiAffinityTerm, owner *PodClass) {
-	r.owners = drop(r.owners, owner)
-	if len(r.owners) == 0 {
-		delete(b.repulsions, r.key)
-		b.repelling = nil
+// of returns the shared term, and makes it when it is new.
+func (s *antiAffinityTerms) of(key *constraint.Key, g *PodSelector, owner *PodClass) *AntiAffinityTerm {
+	name := key.Name + "\x00" + g.key
+	t := s.byKey[name]
+	if t == nil {
+		t = &AntiAffinityTerm{Key: key, Pods: g, key: name}
+		s.byKey[name], s.sorted = t, nil
 	}
+	t.owners = append(t.owners, owner)
+	return t
+}
+
+// release takes the term from one of its classes, and forgets it with the last one.
+func (s *antiAffinityTerms) release(t *AntiAffinityTerm, owner *PodClass) {
+	t.owners = drop(t.owners, owner)
+	if len(t.owners) == 0 {
+		delete(s.byKey, t.key)
+		s.sorted = nil
+	}
+}
+
+// inOrder lists the terms by key.
+func (s *antiAffinityTerms) inOrder() []*AntiAffinityTerm {
+	if s.sorted == nil {
+		s.sorted = slices.SortedFunc(maps.Values(s.byKey), func(x, y *AntiAffinityTerm) int { return cmp.Compare(x.key, y.key) })
+	}
+	return s.sorted
 }
 
 func (g *PodSelector) forget(c *PodClass) {
