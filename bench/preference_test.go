@@ -12,12 +12,12 @@ import (
 )
 
 // upstream needs minutes for all of its 4,000; the run of the benchmark has them.
-var wishful = flag.Int("wishful", 500, "how many pods with preferences upstream plans for")
+var preferring = flag.Int("preferring", 500, "how many pods with preferences upstream plans for")
 
-// A surplus without bound is upstream's way with preferences: of its own pods that
-// would rather not share a node each gets one, for the same money.
-func TestUnlimitedSurplusIsUpstreamsWay(t *testing.T) {
-	s := scenario.Preferences(*wishful, cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus})
+// With an unlimited surplus karve treats preferences as upstream does: each pod that
+// prefers a node of its own gets one, at the same price.
+func TestUnlimitedSurplusEqualsUpstream(t *testing.T) {
+	s := scenario.Preferences(*preferring, cluster.Settings{Preferences: cluster.Respect, Surplus: cluster.UnlimitedSurplus})
 	c, err := upstream.New(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -27,8 +27,8 @@ func TestUnlimitedSurplusIsUpstreamsWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours, _ := karve.New(s).Decide()
-	if len(ours.Launches) != *wishful || theirs.Nodes != *wishful || len(ours.Unplaced)+theirs.Unscheduled != 0 {
-		t.Errorf("%d nodes of ours and %d of upstream's, want %d of both", len(ours.Launches), theirs.Nodes, *wishful)
+	if len(ours.Launches) != *preferring || theirs.Nodes != *preferring || len(ours.Unplaced)+theirs.Unscheduled != 0 {
+		t.Errorf("%d nodes of ours and %d of upstream's, want %d of both", len(ours.Launches), theirs.Nodes, *preferring)
 	}
 	if cost := ours.Price().USD(); cost > theirs.USDPerHour*(1+1e-9) {
 		t.Errorf("%.6f $/h for ours, %.6f for upstream's", cost, theirs.USDPerHour)

@@ -34,16 +34,16 @@ func (c config) enough() time.Duration { return pick(c.quick, 5*time.Second, 30*
 // method says what the numbers are.
 func (c config) method() []string {
 	return []string{
-		fmt.Sprintf("Seconds are the best of up to %d decisions of either side, as many as begin within %v, each after a garbage collection; upstream decides only once where that takes over %v. The machine may be shared, and the best run is the one least disturbed; the median stands beside it.", repetitions, c.enough(), patience),
-		"What others do on the machine disturbs a long run more than a short one. \"By CPU\" is the speedup in computing time of all threads, collector included, which it hardly disturbs: where the two differ much, the machine was busy.",
-		"Inside karve's clock: each pending pod is converted from its Kubernetes object and taken into the warm world, the snapshot is made, the plan is solved. Before it starts: the catalog, pools, DaemonSets, nodes and bound pods, which a controller's informers keep up to date. \"Solve\" is planning alone.",
+		fmt.Sprintf("Seconds are the best of up to %d decisions of either side, as many as begin within %v, each after a garbage collection; upstream decides only once where that takes over %v. The computer may be shared, and the best run is the one least disturbed; the median stands beside it.", repetitions, c.enough(), patience),
+		"Other load on the computer disturbs long runs more than short ones. \"By CPU\" is the speedup in CPU time of all threads, garbage collector included, which other load hardly changes: where the two differ much, the computer was busy.",
+		"Inside karve's clock: each pending pod is converted from its Kubernetes object and added to the warm snapshot, the plan is solved. Before it starts: the catalog, pools, DaemonSets, nodes and bound pods, which a controller's informers keep up to date. \"Solve\" is planning alone.",
 		"Inside upstream's clock: its topology is counted, its scheduler made, the pods solved, instance types truncated. Before it starts: instance types, pools, DaemonSets and cluster state with nodes and bound pods. Its pods stay Kubernetes objects, its reads cost nothing, and the deep copy of its state is not counted.",
 		"Both sides decide on the same objects, in one process, one after the other; the heap of the one is garbage when the other begins. MB/op and allocs/op are what one decision allocates, freed or not.",
-		"$/h is the price of the machines to buy when each is the cheapest that its claim accepts. No plan can beat the bound.",
+		"$/h is the price of the nodes to launch, each at the cheapest offering that its NodeClaim accepts. No plan can beat the bound.",
 	}
 }
 
-// bench runs what was asked for and says how it went.
+// bench runs the selected scenarios and reports the results.
 func (c config) bench(ctx context.Context) error {
 	var r report.Results
 	for _, it := range c.items() {
@@ -144,11 +144,11 @@ func (c config) compare(ctx context.Context, it item, s *scenario.Scenario) (rep
 	row := report.Row{Scenario: it.name}
 	var honoured string
 	row.Karve, honoured, row.Invalid = c.ours(s)
-	row.Say(honoured)
+	row.AddNote(honoured)
 	switch {
 	case c.karveOnly:
 	case it.alone != "":
-		row.Say(it.alone)
+		row.AddNote(it.alone)
 	default:
 		var err error
 		if row.Upstream, err = c.theirs(ctx, s); err != nil {
@@ -160,9 +160,9 @@ func (c config) compare(ctx context.Context, it item, s *scenario.Scenario) (rep
 	return row, nil
 }
 
-// wishes says what became of preferences where they count: a price is no merit of a
-// plan that honours none.
-func wishes(s *scenario.Scenario, p schedule.Preferences) string {
+// preferencesNote says what became of preferences where they count: a plan that honours none may be cheap for
+// that reason alone.
+func preferencesNote(s *scenario.Scenario, p schedule.Preferences) string {
 	switch {
 	case s.Settings.Preferences != cluster.Respect:
 		return ""
@@ -172,8 +172,8 @@ func wishes(s *scenario.Scenario, p schedule.Preferences) string {
 	return fmt.Sprintf("ours honours %d of %d preferences, for %.3f $/h", p.Honoured, p.Asked, p.Cost.USD())
 }
 
-// sharedBound is the lower bound for upstream's purchase: ours, where both had to
-// buy for all the same pods.
+// sharedBound is the lower bound of upstream's launches: ours, where both launch
+// for all the same pods.
 func sharedBound(s *scenario.Scenario, row report.Row) float64 {
 	if len(s.Nodes) > 0 || row.Karve.Unscheduled != 0 || row.Upstream.Unscheduled != 0 {
 		return 0
@@ -197,7 +197,7 @@ func (c config) ours(s *scenario.Scenario) (side *report.Side, honoured, invalid
 	if err := karve.Audit(s, run.Plan); err != nil {
 		invalid = err.Error()
 	}
-	return timed(side, run.Samples, len(s.Pending)), wishes(s, run.Plan.Preferences), invalid
+	return timed(side, run.Samples, len(s.Pending)), preferencesNote(s, run.Plan.Preferences), invalid
 }
 
 func (c config) theirs(ctx context.Context, s *scenario.Scenario) (*report.Side, error) {
@@ -250,7 +250,7 @@ func (c config) environment() report.Environment {
 	}
 }
 
-// cpu names the processor where Linux tells.
+// cpu names the processor, on Linux.
 func cpu() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -31,7 +31,7 @@ func TestSave(t *testing.T) {
 	var r report.Results
 	for _, it := range c.items() {
 		if it.shrink != nil {
-			r.Consolidations = append(r.Consolidations, report.Consolidation{Scenario: it.name, Karve: &report.Shrunk{}})
+			r.Consolidations = append(r.Consolidations, report.Consolidation{Scenario: it.name, Karve: &report.ConsolidationSide{}})
 			continue
 		}
 		r.Rows = append(r.Rows, report.Row{Scenario: it.name, Karve: &report.Side{Seconds: 0.1}, Upstream: &report.Side{Seconds: 7}})

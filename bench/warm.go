@@ -29,7 +29,7 @@ func (c config) arrivals(ctx context.Context) ([]report.Row, error) {
 	got := bestArrivals(s, waiting)
 	p50 := report.Row{Scenario: c.arrivalName() + ", p50", Karve: arrived(got, 50)}
 	p99 := report.Row{Scenario: c.arrivalName() + ", p99", Karve: arrived(got, 99), Note: "the collector at work as in a controller"}
-	p50.Note = fmt.Sprintf("%d arrivals, the best of %d passes: %d bound, %d would buy a node", len(waiting), passes, got.Bound, got.Bought)
+	p50.Note = fmt.Sprintf("%d arrivals, the best of %d passes: %d bound, %d would launch a node", len(waiting), passes, got.Bound, got.Launched)
 	if c.karveOnly {
 		return []report.Row{p50, p99}, nil
 	}
@@ -42,7 +42,7 @@ func (c config) arrivals(ctx context.Context) ([]report.Row, error) {
 	return []report.Row{p50, p99}, nil
 }
 
-// bestArrivals begins each pass with the same warm world.
+// bestArrivals begins each pass with the same warm snapshot.
 func bestArrivals(s *scenario.Scenario, pods []*corev1.Pod) karve.Arrivals {
 	var best karve.Arrivals
 	for i := range passes {
@@ -62,8 +62,8 @@ func arrived(got karve.Arrivals, percent int) *report.Side {
 	}
 }
 
-// memory is what a world occupies, builder and all, once the API objects it was
-// made of are gone. Bytes per op is that; the time is that of a decision on it.
+// memory is the memory of a snapshot and its builder, once the API objects it was
+// made of are released. Bytes per op is that; the time is that of a decision on it.
 func (c config) memory(context.Context) ([]report.Row, error) {
 	nodes, bound := pick(c.quick, 1000, 5000), pick(c.quick, 30000, 150000)
 	before := measure.Hold()
@@ -73,12 +73,12 @@ func (c config) memory(context.Context) ([]report.Row, error) {
 	each := got.Each()
 	row := report.Row{Scenario: c.memoryName(), Karve: arrived(got, 50)}
 	row.Karve.BytesPerOp, row.Karve.AllocsPerOp = after.Heap-before.Heap, 0
-	row.Note = fmt.Sprintf("MB/op: what the world occupies; the process grew by %.0f MB resident; a decision about one pod allocates %.1f kB in %d objects",
+	row.Note = fmt.Sprintf("MB/op: memory of the snapshot; the process grew by %.0f MB resident; a decision about one pod allocates %.1f kB in %d objects",
 		float64(after.Resident-min(after.Resident, before.Resident))/1e6, float64(each.Bytes)/1e3, each.Objects)
 	return []report.Row{row}, nil
 }
 
-// warmed keeps nothing of the scenario but the world.
+// warmed keeps only the snapshot of the scenario.
 func warmed(nodes, bound int) *karve.Cluster {
 	return karve.New(scenario.Existing(nodes, bound, 0))
 }

@@ -1,6 +1,6 @@
-// Package consolidate lets a side of the benchmark shrink a fleet until it finds
-// nothing more to do, and says how long that took and what came of it. Only deciding
-// is timed: what a decision sets in motion happens at once.
+// Package consolidate lets one side of the benchmark consolidate a fleet until it finds
+// no further move, and reports duration and result. Only deciding is timed: a decision
+// is applied at once.
 package consolidate
 
 import (
@@ -17,10 +17,10 @@ import (
 type Decider interface {
 	// Pass looks at the whole cluster once and changes nothing.
 	Pass() error
-	// Next decides what to do now. Done is set when nothing more is to be found; without
-	// any change and not Done it is asked again.
+	// Next decides the next changes. Done is set when there is no further change; a round
+	// without changes that is not Done is repeated.
 	Next() (Round, error)
-	// Observe tells it what became of a change.
+	// Observe applies the result of a change to the side's cluster.
 	Observe(fleet.Delta) error
 }
 
@@ -30,21 +30,21 @@ type Round struct {
 	Done    bool
 }
 
-// Outcome is how it went.
+// Outcome is the result of a run.
 type Outcome struct {
 	Pass, Converge measure.Sample
 	Before, After  float64 // $/h
 	Nodes          int     // left
 	Evictions      int
-	Bought         int
+	Launched       int
 	Rounds         int // that changed something
 	TimedOut       bool
 	Fleet          *fleet.Fleet
-	// Course is what was reached after each change.
-	Course []Point
+	// History is price and evictions after each change.
+	History []Point
 }
 
-// Point is a moment in the course of events.
+// Point is the state after one change.
 type Point struct {
 	Price     float64 // $/h
 	Evictions int
@@ -53,7 +53,7 @@ type Point struct {
 // EvictionsAt is how many pods had moved when all nodes cost no more than that for the
 // first time; false when they never did.
 func (o Outcome) EvictionsAt(price float64) (int, bool) {
-	for _, p := range append([]Point{{Price: o.Before}}, o.Course...) {
+	for _, p := range append([]Point{{Price: o.Before}}, o.History...) {
 		if p.Price <= price {
 			return p.Evictions, true
 		}
@@ -70,7 +70,7 @@ func (o Outcome) PerDollar() float64 {
 }
 
 // Run lets the side decide until it is done, or has decided for as long as limit, and
-// computed for as long if the machine had others to serve.
+// used as much CPU time, which on a busy computer comes later.
 func Run(s *scenario.Scenario, d Decider, limit time.Duration) (Outcome, error) {
 	f, err := fleet.New(s)
 	if err != nil {
@@ -89,7 +89,7 @@ func Run(s *scenario.Scenario, d Decider, limit time.Duration) (Outcome, error) 
 			return o, err
 		}
 	}
-	o.Nodes, o.Evictions, o.Bought = len(o.Fleet.Nodes), o.Fleet.Evictions, o.Fleet.Bought
+	o.Nodes, o.Evictions, o.Launched = len(o.Fleet.Nodes), o.Fleet.Evictions, o.Fleet.Launched
 	o.After = f.Price().USD()
 	return o, nil
 }
@@ -118,7 +118,7 @@ func (o *Outcome) round(d Decider) (done bool, err error) {
 		if err := d.Observe(delta); err != nil {
 			return false, err
 		}
-		o.Course = append(o.Course, Point{Price: o.Fleet.Price().USD(), Evictions: o.Fleet.Evictions})
+		o.History = append(o.History, Point{Price: o.Fleet.Price().USD(), Evictions: o.Fleet.Evictions})
 	}
 	return r.Done, nil
 }

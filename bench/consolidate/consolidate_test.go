@@ -10,13 +10,13 @@ import (
 	"github.com/karve-dev/karve/bench/upstream"
 )
 
-// What the benchmark shows at length must hold in small: on the same clusters ours ends
-// no dearer than upstream's (but for its luck), and moves not many more pods for each $/h saved; and neither
-// loses a pod or puts one where kube-scheduler would not.
-func TestOursIsNoDearerThanUpstreams(t *testing.T) {
+// On small clusters too, karve's result costs no more than upstream's (within its random
+// variation) and evicts not many more pods for each $/h saved; neither side loses a pod
+// or puts one where kube-scheduler would not.
+func TestKarveCostsNoMoreThanUpstream(t *testing.T) {
 	var us, them consolidate.Outcome // of all clusters together
 	for seed := range uint64(6) {
-		s, err := scenario.Consolidate(t.Context(), scenario.Shrunk{Nodes: 30, Seed: seed, Budget: "100%"})
+		s, err := scenario.Consolidate(t.Context(), scenario.Overprovisioned{Nodes: 30, Seed: seed, Budget: "100%"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +27,7 @@ func TestOursIsNoDearerThanUpstreams(t *testing.T) {
 		ours, theirs := shrink(t, s, karve.NewDisruption(s)), shrink(t, s, d)
 		t.Logf("seed %d: from %.3f $/h: ours %.3f with %d evictions in %d rounds, upstream's %.3f with %d in %d",
 			seed, ours.Before, ours.After, ours.Evictions, ours.Rounds, theirs.After, theirs.Evictions, theirs.Rounds)
-		if ours.After > 1.08*theirs.After { // one machine more or less on thirty; upstream's order is random
+		if ours.After > 1.08*theirs.After { // one node more or less of thirty; upstream's order is random
 			t.Errorf("seed %d: ours costs %.3f $/h in the end, upstream's %.3f", seed, ours.After, theirs.After)
 		}
 		for _, x := range []struct {
@@ -40,7 +40,7 @@ func TestOursIsNoDearerThanUpstreams(t *testing.T) {
 			t.Errorf("seed %d: the bound is %.3f $/h, ours ends at %.3f, upstream's at %.3f", seed, bound, ours.After, theirs.After)
 		}
 	}
-	if us.After > lucky*them.After {
+	if us.After > costTolerance*them.After {
 		t.Errorf("ours costs %.3f $/h in the end, upstream's %.3f", us.After, them.After)
 	}
 	if us.PerDollar() > mostPerDollar*them.PerDollar() {
@@ -48,9 +48,8 @@ func TestOursIsNoDearerThanUpstreams(t *testing.T) {
 	}
 }
 
-// lucky is how much less than usual upstream's clusters may cost together where its random
-// order happens to serve it: on two of the six its end varies by 4 % and by 28 %.
-const lucky = 1.01
+// costTolerance allows for upstream's random order, which may end cheaper than usual: on two of the six its end varies by 4 % and by 28 %.
+const costTolerance = 1.01
 
 // mostPerDollar is how many pods ours may move for each $/h saved, of upstream's, over all
 // clusters together. Upstream's order is random: where it ends early, at a higher price, it
@@ -66,7 +65,7 @@ func shrink(t *testing.T, s *scenario.Scenario, d consolidate.Decider) consolida
 	if err := o.Audit(s); err != nil {
 		t.Error(err)
 	}
-	if o.TimedOut || o.After >= o.Before || len(o.Course) == 0 {
+	if o.TimedOut || o.After >= o.Before || len(o.History) == 0 {
 		t.Errorf("timed out: %v; from %.3f to %.3f $/h", o.TimedOut, o.Before, o.After)
 	}
 	if n, ok := o.EvictionsAt(o.After); !ok || n > o.Evictions {

@@ -1,9 +1,9 @@
-// Package fleet is a cluster that shrinks: nodes go, others are bought, and pods move,
-// at once and as a decision says. Both sides of the benchmark change theirs through it,
-// so that what it costs and whom it disturbs is counted by one rule.
+// Package fleet simulates a cluster that is consolidated: nodes are removed, others
+// launched, and pods moved, at once and exactly as decided. Both sides of the benchmark
+// change their cluster through it, so that one rule counts costs and evictions.
 //
-// It refuses a change that loses a pod or moves one that asks to be left alone. It does
-// not look for room: see the judge.
+// It refuses a change that loses a pod or evicts a protected one. It does not check that
+// pods fit: package judge does.
 package fleet
 
 import (
@@ -32,42 +32,43 @@ type Fleet struct {
 	Claims map[string]*karpv1.NodeClaim // by name of the node, and named like it
 	Pods   map[types.UID]*corev1.Pod    // all that run, DaemonSets' included
 
-	// Evictions counts the pods that had to move, each time anew; Bought the machines.
-	Evictions, Bought int
-	// Moved are the pods that are not where they were at first.
+	// Evictions counts each eviction, also repeated ones of a pod; Launched counts nodes.
+	//
+	Evictions, Launched int
+	// Moved are the pods that have been evicted at least once.
 	Moved map[types.UID]bool
 
 	price  map[string]offering.Price // by node
 	sum    offering.Price
 	on     map[string]map[types.UID]bool // by node
-	pinned map[types.UID]string          // why the pod may not move
+	pinned map[types.UID]string          // why the pod may not be evicted
 }
 
-// New is the scenario as it is before anybody decides.
+// New is the scenario before any decision.
 func New(s *scenario.Scenario) (*Fleet, error) {
 	f := &Fleet{
 		Scenario: s, Nodes: map[string]*corev1.Node{}, Claims: map[string]*karpv1.NodeClaim{}, Pods: map[types.UID]*corev1.Pod{},
 		Moved: map[types.UID]bool{}, price: map[string]offering.Price{}, on: map[string]map[types.UID]bool{}, pinned: pinned(s),
 	}
 	for i, n := range s.Nodes {
-		if err := f.appear(n, s.Claims[i]); err != nil {
+		if err := f.addNode(n, s.Claims[i]); err != nil {
 			return nil, err
 		}
 	}
 	for _, p := range s.Bound {
-		f.run(p)
+		f.addPod(p)
 	}
 	return f, nil
 }
 
-func (f *Fleet) appear(n *corev1.Node, claim *karpv1.NodeClaim) error {
-	price, err := f.Scenario.Price(scenario.Bought(n))
+func (f *Fleet) addNode(n *corev1.Node, claim *karpv1.NodeClaim) error {
+	price, err := f.Scenario.Price(scenario.InstanceOf(n))
 	f.Nodes[n.Name], f.Claims[n.Name], f.price[n.Name] = n, claim, price
 	f.sum += price
 	return err
 }
 
-// pinned finds who may not be evicted.
+// pinned finds the pods that may not be evicted, with the reason.
 func pinned(s *scenario.Scenario) map[types.UID]string {
 	out := map[types.UID]string{}
 	zero := map[string]labels.Selector{} // by value of the label that every PDB of a scenario selects by
@@ -87,7 +88,7 @@ func pinned(s *scenario.Scenario) map[types.UID]string {
 	return out
 }
 
-func (f *Fleet) run(p *corev1.Pod) {
+func (f *Fleet) addPod(p *corev1.Pod) {
 	f.Pods[p.UID] = p
 	if f.on[p.Spec.NodeName] == nil {
 		f.on[p.Spec.NodeName] = map[types.UID]bool{}
@@ -95,67 +96,67 @@ func (f *Fleet) run(p *corev1.Pod) {
 	f.on[p.Spec.NodeName][p.UID] = true
 }
 
-// Change is one decision: nodes that go, machines that are bought, and where the pods
-// of the former will run.
+// Change is one decision: nodes to remove, nodes to launch, and where the pods of the
+// removed nodes go.
 type Change struct {
-	Gone     []string
-	Homes    map[string][]types.UID // by node that stays
-	Launches []Launch
+	Gone      []string
+	Receivers map[string][]types.UID // by existing node
+	Launches  []Launch
 }
 
-// Launch is a machine to buy, without a name, and the pods for it.
+// Launch is an instance to launch, without a name, and its pods.
 type Launch struct {
-	scenario.Machine
+	scenario.Instance
 	Pods []types.UID
 }
 
 // Delta is what a change did to objects.
 type Delta struct {
-	// Gone are nodes, with their claims in the same order; Ended the DaemonSets' pods on them.
-	Gone   []*corev1.Node
-	Lapsed []*karpv1.NodeClaim
-	Ended  []*corev1.Pod
-	// Nodes are new, with their claims in the same order.
+	// Gone are removed nodes, GoneClaims their claims in the same order, Ended the
+	// DaemonSet pods on them.
+	Gone       []*corev1.Node
+	GoneClaims []*karpv1.NodeClaim
+	Ended      []*corev1.Pod
+	// Nodes are launched, with their claims in the same order.
 	Nodes  []*corev1.Node
 	Claims []*karpv1.NodeClaim
-	// Started are the DaemonSets' pods on Nodes; Moved run elsewhere now.
+	// Started are the DaemonSet pods on Nodes; Moved are the pods that changed nodes.
 	Started, Moved []*corev1.Pod
 }
 
-// Apply makes the change, or says why it cannot be made; then the fleet is of no use
-// any more.
+// Apply makes the change. After an error the fleet is inconsistent and must not be used.
 func (f *Fleet) Apply(c Change) (Delta, error) {
 	var d Delta
-	homeless := map[types.UID]bool{}
+	unplaced := map[types.UID]bool{}
 	for _, name := range c.Gone {
 		if f.Nodes[name] == nil {
-			return d, fmt.Errorf("node %s is gone already", name)
+			return d, fmt.Errorf("node %s does not exist or was removed before", name)
 		}
-		d.Gone, d.Lapsed = append(d.Gone, f.Nodes[name]), append(d.Lapsed, f.Claims[name])
-		ended, err := f.vacate(name, homeless)
+		d.Gone, d.GoneClaims = append(d.Gone, f.Nodes[name]), append(d.GoneClaims, f.Claims[name])
+		ended, err := f.removeNode(name, unplaced)
 		if err != nil {
 			return d, err
 		}
 		d.Ended = append(d.Ended, ended...)
 	}
 	for _, l := range c.Launches {
-		if err := f.buy(l, homeless, &d); err != nil {
+		if err := f.launch(l, unplaced, &d); err != nil {
 			return d, err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Homes)) {
-		if err := f.settle(name, c.Homes[name], homeless, &d); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(c.Receivers)) {
+		if err := f.bind(name, c.Receivers[name], unplaced, &d); err != nil {
 			return d, err
 		}
 	}
-	if len(homeless) > 0 {
-		return d, fmt.Errorf("%d pods of %v have no home", len(homeless), c.Gone)
+	if len(unplaced) > 0 {
+		return d, fmt.Errorf("%d pods of removed nodes %v are not placed", len(unplaced), c.Gone)
 	}
 	return d, nil
 }
 
-// vacate takes a node away; its DaemonSets' pods end with it.
-func (f *Fleet) vacate(name string, homeless map[types.UID]bool) ([]*corev1.Pod, error) {
+// removeNode removes a node; its DaemonSet pods end with it.
+func (f *Fleet) removeNode(name string, unplaced map[types.UID]bool) ([]*corev1.Pod, error) {
 	var ended []*corev1.Pod
 	for uid := range f.on[name] {
 		p := f.Pods[uid]
@@ -164,9 +165,9 @@ func (f *Fleet) vacate(name string, homeless map[types.UID]bool) ([]*corev1.Pod,
 			ended = append(ended, p)
 			delete(f.Pods, uid)
 		case f.pinned[uid] != "":
-			return nil, fmt.Errorf("node %s must not go: pod %s: %s", name, p.Name, f.pinned[uid])
+			return nil, fmt.Errorf("node %s must not be removed: pod %s: %s", name, p.Name, f.pinned[uid])
 		default:
-			homeless[uid] = true
+			unplaced[uid] = true
 		}
 	}
 	f.sum -= f.price[name]
@@ -177,35 +178,35 @@ func (f *Fleet) vacate(name string, homeless map[types.UID]bool) ([]*corev1.Pod,
 	return ended, nil
 }
 
-func (f *Fleet) buy(l Launch, homeless map[types.UID]bool, d *Delta) error {
-	f.Bought++
-	l.Name = fmt.Sprintf("bought-%05d", f.Bought)
-	node, claim, daemons, err := f.Node(l.Machine)
+func (f *Fleet) launch(l Launch, unplaced map[types.UID]bool, d *Delta) error {
+	f.Launched++
+	l.Name = fmt.Sprintf("launched-%05d", f.Launched)
+	node, claim, daemons, err := f.Node(l.Instance)
 	if err != nil {
 		return err
 	}
-	if err := f.appear(node, claim); err != nil {
+	if err := f.addNode(node, claim); err != nil {
 		return err
 	}
 	for _, p := range daemons {
-		f.run(p)
+		f.addPod(p)
 	}
 	d.Nodes, d.Claims, d.Started = append(d.Nodes, node), append(d.Claims, claim), append(d.Started, daemons...)
-	return f.settle(node.Name, l.Pods, homeless, d)
+	return f.bind(node.Name, l.Pods, unplaced, d)
 }
 
-func (f *Fleet) settle(node string, pods []types.UID, homeless map[types.UID]bool, d *Delta) error {
+func (f *Fleet) bind(node string, pods []types.UID, unplaced map[types.UID]bool, d *Delta) error {
 	if f.Nodes[node] == nil {
-		return fmt.Errorf("there is no node %s to move to", node)
+		return fmt.Errorf("pods are placed on node %s, which does not exist", node)
 	}
 	for _, uid := range pods {
-		if !homeless[uid] {
-			return fmt.Errorf("pod %s needs no home on %s", uid, node)
+		if !unplaced[uid] {
+			return fmt.Errorf("pod %s is placed on %s although it was not evicted", uid, node)
 		}
-		delete(homeless, uid)
-		moved := *f.Pods[uid] // what is behind its pointers never changes
+		delete(unplaced, uid)
+		moved := *f.Pods[uid] // a shallow copy: nothing behind its pointers changes
 		moved.Spec.NodeName = node
-		f.run(&moved)
+		f.addPod(&moved)
 		f.Moved[uid] = true
 		f.Evictions++
 		d.Moved = append(d.Moved, &moved)
@@ -213,14 +214,15 @@ func (f *Fleet) settle(node string, pods []types.UID, homeless map[types.UID]boo
 	return nil
 }
 
-// Price is what all nodes cost.
+// Price is the price of all nodes together.
 func (f *Fleet) Price() offering.Price { return f.sum }
 
-// Bill is the price of nodes by how they were bought, for people.
-func (f *Fleet) Bill() string {
+// Composition lists how many nodes there are of each NodePool, capacity type and
+// instance type, most frequent first.
+func (f *Fleet) Composition() string {
 	count := map[string]int{}
 	for _, n := range f.Nodes {
-		m := scenario.Bought(n)
+		m := scenario.InstanceOf(n)
 		count[m.Pool+" "+m.CapacityType+" "+strings.TrimPrefix(m.Type, "Standard_")]++
 	}
 	kinds := slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(count[b]-count[a], cmp.Compare(a, b)) })

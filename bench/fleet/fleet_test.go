@@ -23,15 +23,15 @@ func open(t *testing.T, s *scenario.Scenario) *Fleet {
 
 func cluster(t *testing.T) *scenario.Scenario {
 	t.Helper()
-	s, err := scenario.Consolidate(t.Context(), scenario.Shrunk{Nodes: 10, Seed: 1, Budget: "100%"})
+	s, err := scenario.Consolidate(t.Context(), scenario.Overprovisioned{Nodes: 10, Seed: 1, Budget: "100%"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// guests are the pods of a node that must move when it goes.
-func (f *Fleet) guests(node string) (out []types.UID) {
+// evicted are the pods of a node that removing it evicts.
+func (f *Fleet) evicted(node string) (out []types.UID) {
 	for uid := range f.on[node] {
 		if !kube.OwnedByDaemonSet(f.Pods[uid]) {
 			out = append(out, uid)
@@ -40,60 +40,60 @@ func (f *Fleet) guests(node string) (out []types.UID) {
 	return out
 }
 
-// free finds a node that may go, and one that must not.
-func (f *Fleet) free(t *testing.T) (may, mustNot string) {
+// removable finds a node that may be removed, and one that must not.
+func (f *Fleet) removable(t *testing.T) (may, mustNot string) {
 	t.Helper()
 	for _, n := range f.Scenario.Nodes {
 		pinned := false
-		for _, uid := range f.guests(n.Name) {
+		for _, uid := range f.evicted(n.Name) {
 			pinned = pinned || f.pinned[uid] != ""
 		}
 		if pinned {
 			mustNot = n.Name
-		} else if len(f.guests(n.Name)) > 0 {
+		} else if len(f.evicted(n.Name)) > 0 {
 			may = n.Name
 		}
 	}
 	if may == "" || mustNot == "" {
-		t.Fatalf("the cluster has no node of each kind: %q, %q", may, mustNot)
+		t.Fatalf("the cluster has no removable or no pinned node: %q, %q", may, mustNot)
 	}
 	return may, mustNot
 }
 
 func TestReplacingANode(t *testing.T) {
 	f := open(t, cluster(t))
-	may, _ := f.free(t)
-	guests, before, price := f.guests(may), len(f.Pods), f.Price()
-	machine := scenario.Bought(f.Nodes[may])
-	d, err := f.Apply(Change{Gone: []string{may}, Launches: []Launch{{Machine: machine, Pods: guests}}})
+	may, _ := f.removable(t)
+	evicted, before, price := f.evicted(may), len(f.Pods), f.Price()
+	instance := scenario.InstanceOf(f.Nodes[may])
+	d, err := f.Apply(Change{Gone: []string{may}, Launches: []Launch{{Instance: instance, Pods: evicted}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Gone) != 1 || len(d.Lapsed) != 1 || len(d.Nodes) != 1 || len(d.Moved) != len(guests) || len(d.Ended) != len(d.Started) {
+	if len(d.Gone) != 1 || len(d.GoneClaims) != 1 || len(d.Nodes) != 1 || len(d.Moved) != len(evicted) || len(d.Ended) != len(d.Started) {
 		t.Errorf("delta %d gone, %d new, %d moved, %d ended, %d started", len(d.Gone), len(d.Nodes), len(d.Moved), len(d.Ended), len(d.Started))
 	}
-	if f.Nodes[may] != nil || len(f.Nodes) != 10 || f.Evictions != len(guests) || f.Bought != 1 || len(f.Pods) != before {
-		t.Errorf("%d nodes, %d evictions, %d bought, %d pods of %d", len(f.Nodes), f.Evictions, f.Bought, len(f.Pods), before)
+	if f.Nodes[may] != nil || len(f.Nodes) != 10 || f.Evictions != len(evicted) || f.Launched != 1 || len(f.Pods) != before {
+		t.Errorf("%d nodes, %d evictions, %d launched, %d pods of %d", len(f.Nodes), f.Evictions, f.Launched, len(f.Pods), before)
 	}
 	if f.Price() != price {
-		t.Errorf("the same machine again changes the price from %v to %v", price, f.Price())
+		t.Errorf("replacing a node by the same instance changes the price from %v to %v", price, f.Price())
 	}
 	if wrong := judge.Standing(f.Nodes, f.Pods, f.Moved); len(wrong) > 0 {
-		t.Errorf("a machine like the one before: %v", wrong)
+		t.Errorf("replaced by the same instance: %v", wrong)
 	}
 }
 
-func TestChangesThatCannotBe(t *testing.T) {
+func TestInvalidChangesAreRefused(t *testing.T) {
 	s := cluster(t)
-	may, mustNot := open(t, s).free(t)
-	everybody := func(f *Fleet, to string) map[string][]types.UID { return map[string][]types.UID{to: f.guests(may)} }
+	may, mustNot := open(t, s).removable(t)
+	allPods := func(f *Fleet, to string) map[string][]types.UID { return map[string][]types.UID{to: f.evicted(may)} }
 	for want, change := range map[string]func(*Fleet) Change{
-		"have no home":    func(*Fleet) Change { return Change{Gone: []string{may}} },
-		"must not go":     func(*Fleet) Change { return Change{Gone: []string{mustNot}} },
-		"gone already":    func(*Fleet) Change { return Change{Gone: []string{"nobody"}} },
-		"there is no":     func(f *Fleet) Change { return Change{Gone: []string{may}, Homes: everybody(f, may)} },
-		"needs no home":   func(f *Fleet) Change { return Change{Homes: everybody(f, mustNot)} },
-		"nobody sells X2": func(*Fleet) Change { return Change{Launches: []Launch{{Machine: scenario.Machine{Type: "X2"}}}} },
+		"are not placed":      func(*Fleet) Change { return Change{Gone: []string{may}} },
+		"must not be removed": func(*Fleet) Change { return Change{Gone: []string{mustNot}} },
+		"removed before":      func(*Fleet) Change { return Change{Gone: []string{"missing"}} },
+		"does not exist":      func(f *Fleet) Change { return Change{Gone: []string{may}, Receivers: allPods(f, may)} },
+		"was not evicted":     func(f *Fleet) Change { return Change{Receivers: allPods(f, mustNot)} },
+		"no offering of X2":   func(*Fleet) Change { return Change{Launches: []Launch{{Instance: scenario.Instance{Type: "X2"}}}} },
 	} {
 		f := open(t, s)
 		if _, err := f.Apply(change(f)); err == nil || !strings.Contains(err.Error(), want) {
@@ -102,25 +102,25 @@ func TestChangesThatCannotBe(t *testing.T) {
 	}
 }
 
-// The judge must see what Apply does not look at: a node that has no room.
-func TestNobodyFitsEverywhere(t *testing.T) {
+// The judge must see an overfull node, which Apply does not check.
+func TestOverfullNodesAreRejected(t *testing.T) {
 	s := cluster(t)
 	f := open(t, s)
-	may, _ := f.free(t)
-	small := scenario.Machine{Pool: scenario.Bought(f.Nodes[may]).Pool, Type: "Standard_D2s_v5", Zone: f.Nodes[may].Labels[corev1.LabelTopologyZone], CapacityType: scenario.Bought(f.Nodes[may]).CapacityType}
-	for _, n := range s.Nodes { // one machine for everybody who may move
-		if uids := f.guests(n.Name); n.Name != may && !f.pins(uids) && scenario.Bought(n).Pool == small.Pool {
-			if _, err := f.Apply(Change{Gone: []string{n.Name}, Homes: map[string][]types.UID{may: uids}}); err != nil {
+	may, _ := f.removable(t)
+	small := scenario.Instance{Pool: scenario.InstanceOf(f.Nodes[may]).Pool, Type: "Standard_D2s_v5", Zone: f.Nodes[may].Labels[corev1.LabelTopologyZone], CapacityType: scenario.InstanceOf(f.Nodes[may]).CapacityType}
+	for _, n := range s.Nodes { // one node for all pods that may be evicted
+		if uids := f.evicted(n.Name); n.Name != may && !f.pins(uids) && scenario.InstanceOf(n).Pool == small.Pool {
+			if _, err := f.Apply(Change{Gone: []string{n.Name}, Receivers: map[string][]types.UID{may: uids}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if _, err := f.Apply(Change{Gone: []string{may}, Launches: []Launch{{Machine: small, Pods: f.guests(may)}}}); err != nil {
+	if _, err := f.Apply(Change{Gone: []string{may}, Launches: []Launch{{Instance: small, Pods: f.evicted(may)}}}); err != nil {
 		t.Fatal(err)
 	}
 	wrong := judge.Standing(f.Nodes, f.Pods, f.Moved)
 	if len(wrong) == 0 {
-		t.Fatalf("%d pods on two cores, and the judge says nothing", len(f.Moved))
+		t.Fatalf("%d pods on two cores, and the judge accepts it", len(f.Moved))
 	}
 	t.Log(wrong[0])
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestCheckSeesWhatTheSchedulerSees spoils plans by moving pods about. Whatever the
-// scheduler then refuses, the engine's own invariants must find wrong too: they
-// run far more often than the scheduler does.
+// TestCheckSeesWhatTheSchedulerSees spoils plans by moving pods about. The
+// engine's own invariants must find every fault that the scheduler finds: they run far
+// more often than the scheduler does.
 func TestCheckSeesWhatTheSchedulerSees(t *testing.T) {
 	refused := 0
-	for seed := *first; seed < *first+uint64(*worlds)/4; seed++ {
+	for seed := *first; seed < *first+uint64(*clusters)/4; seed++ {
 		s := enginetest.RandomFull(seed, 1+int(seed%32))
 		p := spoil(schedule.Solve(s.World()), rand.New(rand.NewPCG(seed, 3)))
 		found := Replay(s, p)
@@ -27,25 +27,25 @@ func TestCheckSeesWhatTheSchedulerSees(t *testing.T) {
 		}
 	}
 	t.Logf("%d spoilt plans refused", refused)
-	if refused < *worlds/40 {
+	if refused < *clusters/40 {
 		t.Errorf("only %d spoilt plans were refused: they are not spoilt enough", refused)
 	}
 }
 
-// spoil moves up to three pods of the plan to other machines in it.
+// spoil moves up to three pods of the plan to other nodes in it.
 func spoil(p schedule.Plan, r *rand.Rand) schedule.Plan {
-	var homes []*[]cluster.PodRef
+	var groups []*[]cluster.PodRef
 	for i := range p.Nominations {
-		homes = append(homes, &p.Nominations[i].Pods)
+		groups = append(groups, &p.Nominations[i].Pods)
 	}
 	for i := range p.Launches {
-		homes = append(homes, &p.Launches[i].Pods)
+		groups = append(groups, &p.Launches[i].Pods)
 	}
-	if len(homes) < 2 {
+	if len(groups) < 2 {
 		return p
 	}
 	for range 1 + r.IntN(3) {
-		from, to := homes[r.IntN(len(homes))], homes[r.IntN(len(homes))]
+		from, to := groups[r.IntN(len(groups))], groups[r.IntN(len(groups))]
 		if from == to || len(*from) == 0 {
 			continue
 		}

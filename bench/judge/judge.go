@@ -14,13 +14,12 @@ import (
 type Rejection struct {
 	Pod  cluster.PodRef
 	Node string
-	// Plugin is the filter that refused; Plan when the plan itself makes no sense.
+	// Plugin is the filter that refused; Plan when the plan itself is invalid.
 	Plugin string
 	Reason string
 }
 
-// Plan stands for a plugin in rejections of what no scheduler needs to be asked
-// about: pods and nodes that do not exist, nodes that take no pods.
+// Plan stands for a plugin in rejections that need no scheduler: missing pods and nodes, nodes that take no pods.
 const Plan = "Plan"
 
 // String is the rejection in one line.
@@ -28,32 +27,32 @@ func (r Rejection) String() string {
 	return fmt.Sprintf("%s on %s: %s: %s", r.Pod.Name, r.Node, r.Plugin, r.Reason)
 }
 
-// Replay judges the plan with every launch bought as its first choice and every
-// volume there already. No rejections means that the plan is right.
+// Replay judges the plan with every launch as its first offering and every
+// volume provisioned already. No rejections means that the plan is right.
 func Replay(s *enginetest.Script, p schedule.Plan) []Rejection {
-	return newHearing(s, p, terms{choose: firstChoice}).judge()
+	return newReplay(s, p, options{choose: firstOffering}).rejections()
 }
 
-// ReplayAny judges the plan with every launch bought as any of its choices: a
-// launch fails over when its first choice is out of stock. Of the volumes that are
-// one waiting pod's own some are still to be made.
+// ReplayAny judges the plan with every launch as any of its offerings: a
+// launch falls back when its first offering is out of stock. Some of the volumes that
+// only one pending pod mounts are not provisioned yet.
 func ReplayAny(s *enginetest.Script, p schedule.Plan, seed uint64) []Rejection {
 	r := rand.New(rand.NewPCG(seed, 1))
-	return newHearing(s, p, terms{
+	return newReplay(s, p, options{
 		choose: func(l schedule.Launch) offering.Ref { return l.Offerings[r.IntN(len(l.Offerings))] },
 		make:   func() bool { return r.IntN(2) == 0 },
-	}).judge()
+	}).rejections()
 }
 
-// terms are what a plan leaves open.
-type terms struct {
+// options are the choices that a plan leaves open.
+type options struct {
 	choose func(schedule.Launch) offering.Ref
-	// make says of the next volume that is one waiting pod's own whether it is still to
-	// be made; nil: all are there.
+	// make reports whether the next volume that only one pending pod mounts is still to
+	// be provisioned; nil: all volumes exist.
 	make func() bool
 }
 
-func firstChoice(l schedule.Launch) offering.Ref { return l.Offerings[0] }
+func firstOffering(l schedule.Launch) offering.Ref { return l.Offerings[0] }
 
 // Miss is a pod that the plan left out although a node would take it.
 type Miss struct {
@@ -68,7 +67,7 @@ func (m Miss) String() string { return fmt.Sprintf("%s would fit on %s", m.Pod.N
 // would take them as things stand, and still would after everything planned is in
 // place. Pods of leaving nodes, refused and virtual ones are not looked at.
 func Misses(s *enginetest.Script, p schedule.Plan) []Miss {
-	h := newHearing(s, p, terms{choose: firstChoice})
+	h := newReplay(s, p, options{choose: firstOffering})
 	before, after := h.scheduler(), h.scheduler()
 	defer before.close()
 	defer after.close()
@@ -84,7 +83,7 @@ func Misses(s *enginetest.Script, p schedule.Plan) []Miss {
 	return out
 }
 
-func (h *hearing) missed(ref cluster.PodRef, before, after *scheduler) string {
+func (h *replay) missed(ref cluster.PodRef, before, after *scheduler) string {
 	spec := h.specs[ref.UID]
 	if spec == nil || spec.Node != "" || spec.Refused != "" || spec.Virtual {
 		return ""

@@ -15,9 +15,8 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// TestVerdicts hands the judge the plans made by hand of testdata: for every filter
-// those that it must refuse, and such as differ in little and that it must accept. A
-// judge that cannot refuse proves nothing.
+// TestVerdicts judges the plans in testdata: for every filter plans that it must refuse,
+// and similar plans that it must accept. A judge that cannot refuse proves nothing.
 func TestVerdicts(t *testing.T) {
 	refused := map[string]bool{}
 	files, err := filepath.Glob("testdata/*.txt")
@@ -41,16 +40,16 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// testCase is a plan for a world and what the judge has to say.
+// testCase is a plan for a cluster and the expected verdict.
 type testCase struct {
-	name, world string
-	plan        schedule.Plan
-	refusedBy   []string // plugins; none when the plan is right
+	name, cluster string
+	plan          schedule.Plan
+	refusedBy     []string // plugins; none when the plan is right
 }
 
-// readCases reads `case name`, lines of a world, `plan` lines (see byHand) and the
+// readCases reads `case name`, lines of a cluster, `plan` lines (see byHand) and the
 // verdict: `accepted` or `refused by` plugins. What precedes the first case belongs
-// to the world of each.
+// to the cluster of each.
 func readCases(t *testing.T, file string) []testCase {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -61,7 +60,7 @@ func readCases(t *testing.T, file string) []testCase {
 	var out []testCase
 	for _, block := range blocks[1:] {
 		name, body, _ := strings.Cut(block, "\n")
-		c := testCase{name: name, world: blocks[0] + "\n"}
+		c := testCase{name: name, cluster: blocks[0] + "\n"}
 		verdict := false
 		for line := range strings.Lines(body) {
 			switch word, rest, _ := strings.Cut(strings.TrimSpace(line), " "); word {
@@ -73,7 +72,7 @@ func readCases(t *testing.T, file string) []testCase {
 				verdict = true
 				c.refusedBy = strings.Fields(strings.TrimPrefix(rest, "by "))
 			default:
-				c.world += line
+				c.cluster += line
 			}
 		}
 		if !verdict {
@@ -87,17 +86,17 @@ func readCases(t *testing.T, file string) []testCase {
 // check has the plan judged with the pods' own volumes there already, and with
 // those volumes still to be made.
 func (c testCase) check(t *testing.T) {
-	s, err := enginetest.Parse(c.world)
+	s, err := enginetest.Parse(c.cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, to := range []terms{{choose: firstChoice}, {choose: firstChoice, make: always}} {
-		found := newHearing(s, c.plan, to).judge()
+	for _, to := range []options{{choose: firstOffering}, {choose: firstOffering, make: always}} {
+		found := newReplay(s, c.plan, to).rejections()
 		var got []string
 		for _, r := range found {
 			got = append(got, r.Plugin)
 		}
-		// Of several pods that stand in each other's way only some are refused.
+		// Of several pods that exclude each other only some are refused.
 		if !slices.Equal(c.refusedBy, slices.Compact(got)) {
 			t.Errorf("volumes to be made: %v: refused by %v, want %v", to.make != nil, found, c.refusedBy)
 		}
@@ -106,8 +105,8 @@ func (c testCase) check(t *testing.T) {
 
 func always() bool { return true }
 
-// byHand adds a line to a plan: `on node: pods` or `buy type zone: pods`. Everything is
-// bought on demand for pool web.
+// byHand adds a line to a plan: `on node: pods` or `launch type zone: pods`. All launches are
+// on demand for pool web.
 func byHand(t *testing.T, p *schedule.Plan, line string) {
 	t.Helper()
 	head, names, _ := strings.Cut(line, ":")
@@ -118,7 +117,7 @@ func byHand(t *testing.T, p *schedule.Plan, line string) {
 	switch f := strings.Fields(head); f[0] {
 	case "on":
 		p.Nominations = append(p.Nominations, schedule.Nomination{Node: f[1], Pods: refs})
-	case "buy":
+	case "launch":
 		choice := offering.Ref{Type: f[1], Zone: f[2], CapacityType: offering.OnDemand}
 		p.Launches = append(p.Launches, schedule.Launch{Pool: "web", Offerings: []offering.Ref{choice}, Pods: refs})
 	default:
@@ -126,18 +125,18 @@ func byHand(t *testing.T, p *schedule.Plan, line string) {
 	}
 }
 
-// TestReplayAny: a launch whose second choice is in the wrong zone is right only as
-// long as the first can be bought.
+// TestReplayAny: a launch whose second offering is in the wrong zone is right only as
+// long as the first can be launched.
 func TestReplayAny(t *testing.T) {
 	s, err := enginetest.Parse("type D4 cpu=4 mem=16Gi price=0.2 zones=1,2\npool web\npods web x1 need:zone=In:1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var p schedule.Plan
-	byHand(t, &p, "buy D4 1: web-1")
+	byHand(t, &p, "launch D4 1: web-1")
 	p.Launches[0].Offerings = append(p.Launches[0].Offerings, offering.Ref{Type: "D4", Zone: "2", CapacityType: offering.OnDemand})
 	if got := Replay(s, p); len(got) > 0 {
-		t.Errorf("as its first choice: %v", got)
+		t.Errorf("as its first offering: %v", got)
 	}
 	refused := 0
 	for seed := range uint64(20) {

@@ -20,7 +20,7 @@ import (
 	"github.com/karve-dev/karve/engine/quantity"
 )
 
-// objects writes a script's world as Kubernetes objects, and keeps those that
+// objects writes a script's cluster as Kubernetes objects, and keeps those that
 // nodes and pods only refer to.
 type objects struct {
 	script     *enginetest.Script
@@ -35,7 +35,7 @@ type objects struct {
 func newObjects(s *enginetest.Script, unmade func() bool) *objects {
 	o := &objects{script: s, namespaces: map[string]bool{}, claims: map[string]string{}, unmade: map[string]bool{}}
 	if unmade != nil {
-		o.unmake(unmade)
+		o.chooseUnmade(unmade)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Namespaces)) {
 		o.namespace(name)
@@ -44,7 +44,7 @@ func newObjects(s *enginetest.Script, unmade func() bool) *objects {
 		o.namespace(p.Namespace)
 		for _, v := range p.Volumes {
 			o.claim(p.Namespace, v)
-			if p.Terminating { // see ghost; what is looked up must be there from the start
+			if p.Terminating { // see endedPod; claims must exist from the start
 				o.claim("ended", v)
 			}
 		}
@@ -77,7 +77,7 @@ func nodeName(n cluster.Node) string {
 }
 
 // node writes a node that exists or is on its way. One that leaves or is stuck
-// carries the taint that keeps pods off it meanwhile.
+// matchesSelector the taint that keeps pods off it meanwhile.
 func (o *objects) node(n cluster.Node) *corev1.Node {
 	name := nodeName(n)
 	labels := maps.Clone(n.Labels)
@@ -148,14 +148,13 @@ func (o *objects) pod(p cluster.Pod) *corev1.Pod {
 	return out
 }
 
-// ghost writes what is left of a pod that has ended: the room, ports and volumes it
-// had, in a namespace of its own where app!=web does not find it.
-func (o *objects) ghost(p cluster.Pod) *corev1.Pod {
+// endedPod writes the resources, ports and volumes that an ended pod still holds, in a namespace of its own where app!=web does not find it.
+func (o *objects) endedPod(p cluster.Pod) *corev1.Pod {
 	p.Namespace = "ended"
 	return o.body(p)
 }
 
-// body writes what a pod takes of its node.
+// body writes the resources, ports and volumes of a pod.
 func (o *objects) body(p cluster.Pod) *corev1.Pod {
 	requests := resources(p.Requests)
 	delete(requests, corev1.ResourcePods) // every pod is one without saying so
@@ -184,19 +183,19 @@ func (o *objects) daemon(d cluster.DaemonSet, node string) *corev1.Pod {
 	})
 }
 
-// holder writes a pod that takes nothing but the ports of a DaemonSet's pod on one node,
+// portHolder writes a pod that takes nothing but the ports of a DaemonSet's pod on one node,
 // in a namespace of its own; nil when there are none.
-func (o *objects) holder(d cluster.DaemonSet, node string) *corev1.Pod {
+func (o *objects) portHolder(d cluster.DaemonSet, node string) *corev1.Pod {
 	if len(d.Ports) == 0 {
 		return nil
 	}
 	name := fmt.Sprintf("%s-ports-on-%s", d.UID, node)
-	return o.ghost(cluster.Pod{PodRef: cluster.PodRef{Name: name, UID: name}, Ports: d.Ports})
+	return o.endedPod(cluster.Pod{PodRef: cluster.PodRef{Name: name, UID: name}, Ports: d.Ports})
 }
 
-// unmake picks volumes to be made: such as one waiting pod alone mounts, of a kind
-// that a StorageClass can describe.
-func (o *objects) unmake(pick func() bool) {
+// chooseUnmade picks volumes to be made: those that one pending pod alone mounts and that a
+// StorageClass can describe.
+func (o *objects) chooseUnmade(pick func() bool) {
 	mounted := map[string]int{}
 	for _, p := range o.script.Pods {
 		for _, v := range p.Volumes {
@@ -216,8 +215,8 @@ func known(namespace string, v cluster.Volume) string {
 	return fmt.Sprintf("%q %q %q %v", namespace, v.ID, v.Driver, v.AnyOf)
 }
 
-// claim keeps a claim with what stands behind it, and returns the claim's name.
-// Volumes of one ID are one volume, whoever claims it.
+// claim keeps a claim with its volume or StorageClass, and returns the claim's name.
+// Claims with one volume ID share one volume.
 func (o *objects) claim(namespace string, v cluster.Volume) string {
 	key := known(namespace, v)
 	if name, ok := o.claims[key]; ok {

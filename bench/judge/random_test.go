@@ -12,27 +12,27 @@ import (
 )
 
 var (
-	worlds = flag.Int("worlds", 1200, "how many random worlds to judge")
-	first  = flag.Uint64("seed", 0, "seed of the first random world")
+	clusters = flag.Int("clusters", 1200, "how many random clusters to judge")
+	first    = flag.Uint64("seed", 0, "seed of the first random cluster")
 )
 
-// TestPlansPassTheScheduler: the scheduler carries out every plan for random worlds
-// of every semantic, whichever of its choices each launch becomes. A seed that
+// TestPlansPassTheScheduler: the scheduler carries out every plan for random clusters
+// of every semantic, with any offering of each launch. A seed that
 // fails prints a transcript to keep in engine/schedule/testdata.
-func TestPlansPassTheScheduler(t *testing.T) { judgeWorlds(t, enginetest.RandomFull) }
+func TestPlansPassTheScheduler(t *testing.T) { judgeRandom(t, enginetest.RandomFull) }
 
 // TestPlainPlansPassTheScheduler is the same without neighbours, ports and volumes:
 // a failure here is not about topology.
-func TestPlainPlansPassTheScheduler(t *testing.T) { judgeWorlds(t, enginetest.Random) }
+func TestPlainPlansPassTheScheduler(t *testing.T) { judgeRandom(t, enginetest.Random) }
 
-func judgeWorlds(t *testing.T, random func(seed uint64, pods int) *enginetest.Script) {
+func judgeRandom(t *testing.T, random func(seed uint64, pods int) *enginetest.Script) {
 	var placed, shown atomic.Int64
 	const shards = 2
-	t.Run("worlds", func(t *testing.T) {
+	t.Run("clusters", func(t *testing.T) {
 		for shard := range uint64(shards) {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {
 				t.Parallel()
-				for seed := *first + shard; seed < *first+uint64(*worlds); seed += shards {
+				for seed := *first + shard; seed < *first+uint64(*clusters); seed += shards {
 					script := random(seed, 1+int(seed%32))
 					placed.Add(int64(count(schedule.Solve(script.World()))))
 					if len(rejections(script, seed)) == 0 {
@@ -46,9 +46,9 @@ func judgeWorlds(t *testing.T, random func(seed uint64, pods int) *enginetest.Sc
 			})
 		}
 	})
-	t.Logf("%d pods placed in %d worlds", placed.Load(), *worlds)
-	if placed.Load() < int64(*worlds) {
-		t.Errorf("only %d pods were placed: the worlds exercise too little", placed.Load())
+	t.Logf("%d pods placed in %d clusters", placed.Load(), *clusters)
+	if placed.Load() < int64(*clusters) {
+		t.Errorf("only %d pods were placed: the clusters exercise too little", placed.Load())
 	}
 }
 
@@ -69,16 +69,16 @@ func rejections(s *enginetest.Script, seed uint64) []Rejection {
 	return append(Replay(s, plan), ReplayAny(s, plan, seed)...)
 }
 
-// transcript is the failing world made small, as testdata has it.
+// transcript is the failing cluster made small, as testdata has it.
 func transcript(s *enginetest.Script, seed uint64) string {
-	// The smallest world is to fail as the large one did, not in any other way.
+	// The smallest cluster is to fail as the large one did, not in any other way.
 	want := rejections(s, seed)[0].Plugin
 	small := Shrink(s, 4000, func(s *enginetest.Script) bool {
 		got := rejections(s, seed)
 		return len(got) > 0 && got[0].Plugin == want
 	})
 	var w strings.Builder
-	fmt.Fprintf(&w, "\n# Random world %d: the scheduler refuses the plan below.\n", seed)
+	fmt.Fprintf(&w, "\n# Random cluster %d: the scheduler refuses the plan below.\n", seed)
 	for _, r := range rejections(small, seed) {
 		fmt.Fprintf(&w, "# %s\n", r)
 	}
@@ -90,7 +90,7 @@ func transcript(s *enginetest.Script, seed uint64) string {
 func printed(p schedule.Plan) string {
 	for i, l := range p.Launches {
 		if len(l.Offerings) == 0 {
-			return fmt.Sprintf("launch %d of %d has no choices\n", i+1, len(p.Launches))
+			return fmt.Sprintf("launch %d of %d has no offerings\n", i+1, len(p.Launches))
 		}
 	}
 	return enginetest.Print(p)
@@ -100,7 +100,7 @@ func printed(p schedule.Plan) string {
 // take them. It does not fail yet: leaving a pod out can be the price of another's place.
 func TestMissedNodes(t *testing.T) {
 	missed, unplaced := 0, 0
-	for seed := *first; seed < *first+uint64(*worlds)/4; seed++ {
+	for seed := *first; seed < *first+uint64(*clusters)/4; seed++ {
 		script := enginetest.RandomFull(seed, 1+int(seed%32))
 		plan := schedule.Solve(script.World())
 		for _, u := range plan.Unplaced {
@@ -115,7 +115,7 @@ func TestMissedNodes(t *testing.T) {
 	t.Logf("%d of %d pods left out would fit on a node as things are", missed, unplaced)
 }
 
-// TestShrink: what has nothing to do with a failure goes, what it needs stays.
+// TestShrink: everything unrelated to a failure is removed, everything it needs is kept.
 func TestShrink(t *testing.T) {
 	s := enginetest.RandomFull(3, 30)
 	s.Pods[17].Name = "culprit"

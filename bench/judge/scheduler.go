@@ -23,7 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// scheduler is kube-scheduler's cache, snapshot and filter plugins over one world.
+// scheduler is kube-scheduler's cache, snapshot and filter plugins over one cluster.
 type scheduler struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -35,7 +35,7 @@ type scheduler struct {
 	pods      map[string]*corev1.Pod // bound ones, by UID
 }
 
-// filters are the plugins that judge, in the scheduler's own order.
+// filters are the plugins that check plans, in the scheduler's own order.
 var filters = []string{
 	names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit,
 	names.NodeVolumeLimits, names.VolumeBinding, names.PodTopologySpread, names.InterPodAffinity,
@@ -95,7 +95,7 @@ func profile() *config.KubeSchedulerProfile {
 // within a second; waiting for each would make a thousand replays take an hour.
 func (s *scheduler) close() { s.cancel() }
 
-func (s *scheduler) knows(node string) bool { return s.nodes[node] != nil }
+func (s *scheduler) hasNode(node string) bool { return s.nodes[node] != nil }
 
 func (s *scheduler) addNode(n *corev1.Node) {
 	s.nodes[n.Name] = n
@@ -136,10 +136,10 @@ func must(err error, act string) {
 	}
 }
 
-// refusal is a filter's no.
+// refusal is a filter's rejection.
 type refusal struct{ plugin, reason string }
 
-// refuses runs the filters for the pod on one node, as things stand; nil is a yes.
+// refuses runs the filters for the pod on one node, as things stand; nil means accepted.
 func (s *scheduler) refuses(p *corev1.Pod, node string) *refusal {
 	must(s.cache.UpdateSnapshot(s.logger, s.snapshot), "taking a snapshot")
 	info, err := s.snapshot.Get(node)
@@ -161,8 +161,8 @@ func (s *scheduler) refuses(p *corev1.Pod, node string) *refusal {
 }
 
 // startDaemon keeps room on a node for a DaemonSet's pod, if the node takes it.
-// Whether it has that room is not asked: the others will find it missing. There is
-// no pod, for nobody knows its labels, and selectors like app!=web would count it;
+// It does not check for room: the other pods then do not fit. It binds no pod, because
+// the pod's labels are unknown and selectors like app!=web would count it;
 // only its host ports, if any, have a holder.
 func (s *scheduler) startDaemon(p, holder *corev1.Pod, node string) {
 	if no := s.refuses(p, node); no != nil && (no.plugin == names.TaintToleration || no.plugin == names.NodeAffinity) {
@@ -197,9 +197,9 @@ func (s *scheduler) update(n *corev1.Node) {
 	s.nodes[n.Name] = n
 }
 
-// settle binds every pod that may go now and is accepted, again and again while
-// any is, and returns the others.
-func (s *scheduler) settle(waiting []placement, at stage, patient bool) []placement {
+// bindAccepted binds every accepted pod, repeats until none is accepted, and returns
+// the others.
+func (s *scheduler) bindAccepted(waiting []placement, at stage, restart bool) []placement {
 	waiting = slices.Clone(waiting)
 	for {
 		before := len(waiting)
@@ -210,7 +210,7 @@ func (s *scheduler) settle(waiting []placement, at stage, patient bool) []placem
 			s.bind(waiting[i].pod, waiting[i].node)
 			waiting = slices.Delete(waiting, i, i+1)
 			i--
-			if patient {
+			if restart {
 				i = -1
 			}
 		}

@@ -71,7 +71,7 @@ func (s *scheduler) prefilter(p *corev1.Pod) prefilter {
 }
 
 // refusesAgain takes a bound pod off its node, as preemption supposes it, and asks
-// whether it may come back; nil is a yes.
+// whether it may come back; nil means accepted.
 func (s *scheduler) refusesAgain(p *corev1.Pod, before prefilter) *refusal {
 	if before.no != nil {
 		return before.no

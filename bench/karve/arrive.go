@@ -7,12 +7,12 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// Arrivals is how it went when pods came one at a time.
+// Arrivals is the result of pods that arrive one at a time.
 type Arrivals struct {
 	measure.Series // one decision each
-	// Bound pods found room on a node; for the others a node would have been bought,
-	// or nothing could be done.
-	Bound, Bought, Unplaced int
+	// Bound pods found room on a node; for the others a node would have been launched,
+	// or no plan was possible.
+	Bound, Launched, Unplaced int
 }
 
 // Arrive lets the pods come one after the other: each is taken in and decided on,
@@ -26,13 +26,13 @@ func (c *Cluster) Arrive(pods []*corev1.Pod) Arrivals {
 			c.Set(p)
 			plan = schedule.Solve(c.Builder.Snapshot())
 		})
-		c.settle(p, plan, &a)
+		c.record(p, plan, &a)
 	}
 	return a
 }
 
-// settle makes the plan for one pod come true, so far as nodes exist for it.
-func (c *Cluster) settle(p *corev1.Pod, plan schedule.Plan, a *Arrivals) {
+// record binds the pod if the plan puts it on an existing node, and removes it otherwise.
+func (c *Cluster) record(p *corev1.Pod, plan schedule.Plan, a *Arrivals) {
 	switch {
 	case len(plan.Nominations) > 0:
 		a.Bound++
@@ -41,7 +41,7 @@ func (c *Cluster) settle(p *corev1.Pod, plan schedule.Plan, a *Arrivals) {
 		c.Builder.SetPod(bound)
 		return
 	case len(plan.Launches) > 0:
-		a.Bought++
+		a.Launched++
 	default:
 		a.Unplaced++
 	}

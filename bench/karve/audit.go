@@ -38,10 +38,10 @@ func Script(s *scenario.Scenario) *enginetest.Script {
 	return out
 }
 
-// Audit looks for what no valid plan for s can have, at any size and in linear
+// Audit looks for faults that no valid plan for s has, at any size and in linear
 // time: a pod that is not there exactly once, a new node that is too small for its
-// pods as any of its choices, two pods on one node of which one repels the other. It
-// is no full check (see the tests, and the judge); it keeps a broken engine from
+// pods with any of its offerings, two pods on one node against anti-affinity. It
+// is not a full check (see the tests, and package judge); it keeps a broken engine from
 // looking fast.
 func Audit(s *scenario.Scenario, plan schedule.Plan) error {
 	pods := map[string]cluster.Pod{}
@@ -60,12 +60,12 @@ func Audit(s *scenario.Scenario, plan schedule.Plan) error {
 	if len(seen) != len(pods) {
 		return fmt.Errorf("the plan has %d pods of %d", len(seen), len(pods))
 	}
-	rooms := map[string]quantity.Amounts{}
+	allocatable := map[string]quantity.Amounts{}
 	for _, t := range s.Types {
-		rooms[t.Name] = t.Capacity.Sub(t.Overhead)
+		allocatable[t.Name] = t.Capacity.Sub(t.Overhead)
 	}
 	for i, l := range plan.Launches {
-		if err := auditLaunch(l, pods, rooms); err != nil {
+		if err := auditLaunch(l, pods, allocatable); err != nil {
 			return fmt.Errorf("launch %d: %w", i, err)
 		}
 	}
@@ -100,13 +100,13 @@ func groups(plan schedule.Plan) [][]cluster.PodRef {
 	return out
 }
 
-func auditLaunch(l schedule.Launch, pods map[string]cluster.Pod, rooms map[string]quantity.Amounts) error {
+func auditLaunch(l schedule.Launch, pods map[string]cluster.Pod, allocatable map[string]quantity.Amounts) error {
 	sum := quantity.Amounts{}.Add(l.Daemons)
 	for _, ref := range l.Pods {
 		sum = sum.Add(pods[ref.UID].Requests)
 	}
 	for _, c := range l.Offerings {
-		if err := holds(rooms[c.Type], sum, c); err != nil {
+		if err := holds(allocatable[c.Type], sum, c); err != nil {
 			return err
 		}
 	}

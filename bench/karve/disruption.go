@@ -17,9 +17,9 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// Disruption is our decision about nodes over a fleet as the product takes it: the
-// Mirror keeps the world from API objects; a pass converts machines, pools and budgets
-// and searches the whole cluster. Moves come true at once.
+// Disruption is karve's disruption decision over a fleet, made as the product makes it: the
+// Mirror builds the snapshot from API objects; a pass converts nodes, NodePools and
+// budgets and searches the whole cluster. Moves are applied at once.
 type Disruption struct {
 	mirror   *kube.Mirror
 	budgets  *kube.PodBudgets
@@ -55,7 +55,7 @@ func NewDisruption(s *scenario.Scenario) *Disruption {
 	return d
 }
 
-// Observe tells the Mirror what a change did, as its watches would.
+// Observe applies a change to the Mirror, as its watches would.
 func (d *Disruption) Observe(delta fleet.Delta) error {
 	for _, p := range delta.Ended {
 		d.mirror.RemovePod(p)
@@ -69,7 +69,7 @@ func (d *Disruption) Observe(delta fleet.Delta) error {
 	}
 	for i, n := range delta.Gone {
 		d.mirror.RemoveNode(n)
-		d.mirror.RemoveClaim(delta.Lapsed[i])
+		d.mirror.RemoveClaim(delta.GoneClaims[i])
 	}
 	return nil
 }
@@ -80,8 +80,8 @@ func (d *Disruption) Pass() error {
 	return nil
 }
 
-// search reads the cluster and decides, as one tick of the controller does. Whatever
-// happened is an hour ago, so that no node is too new.
+// search reads the cluster and decides, as one tick of the controller does. The
+// clock is an hour ahead, so that no node is too new.
 func (d *Disruption) search() disrupt.Plan {
 	now := time.Now().Add(time.Hour)
 	c := disrupt.Cluster{Now: now, Settings: d.settings}
@@ -101,7 +101,7 @@ func (d *Disruption) search() disrupt.Plan {
 func (d *Disruption) Next() (consolidate.Round, error) {
 	plan := d.search()
 	if !plan.Done {
-		return consolidate.Round{}, fmt.Errorf("a search without bound stopped at %+v", plan.Next)
+		return consolidate.Round{}, fmt.Errorf("an unlimited search stopped at %+v", plan.Next)
 	}
 	d.moves, d.left = append(d.moves, plan.Moves...), plan.Kept
 	r := consolidate.Round{Done: len(plan.Moves) == 0}
@@ -111,17 +111,17 @@ func (d *Disruption) Next() (consolidate.Round, error) {
 	return r, nil
 }
 
-// changeOf reads off a move: every machine is the first choice. Nodes and their claims
+// changeOf converts a move; every launch gets its first offering. Nodes and their claims
 // have the same name here.
 func changeOf(m disrupt.Move) fleet.Change {
-	out := fleet.Change{Gone: m.Nodes, Homes: map[string][]types.UID{}}
+	out := fleet.Change{Gone: m.Nodes, Receivers: map[string][]types.UID{}}
 	for _, h := range m.Receivers {
-		out.Homes[h.Node] = append(out.Homes[h.Node], uids(h.Pods)...)
+		out.Receivers[h.Node] = append(out.Receivers[h.Node], uids(h.Pods)...)
 	}
 	for _, l := range m.Launches {
 		c := l.Offerings[0]
 		out.Launches = append(out.Launches, fleet.Launch{
-			Machine: scenario.Machine{Pool: l.Pool, Type: c.Type, Zone: c.Zone, CapacityType: c.CapacityType}, Pods: uids(l.Pods),
+			Instance: scenario.Instance{Pool: l.Pool, Type: c.Type, Zone: c.Zone, CapacityType: c.CapacityType}, Pods: uids(l.Pods),
 		})
 	}
 	return out
@@ -135,8 +135,8 @@ func uids(refs []cluster.PodRef) []types.UID {
 	return out
 }
 
-// Bound is a price that no cluster which runs the pods of s can beat, whatever holds
-// them where they are.
+// Bound is a lower bound on the price of any cluster that runs the pods of s, without
+// regard to PodDisruptionBudgets and other blocks.
 func Bound(s *scenario.Scenario) offering.Price {
 	anew := *s
 	anew.Nodes, anew.Claims, anew.Bound, anew.Pending = nil, nil, nil, nil
@@ -144,7 +144,7 @@ func Bound(s *scenario.Scenario) offering.Price {
 		if kube.OwnedByDaemonSet(p) {
 			continue
 		}
-		waiting := *p // what is behind its pointers never changes
+		waiting := *p // a shallow copy: nothing behind its pointers changes
 		waiting.Spec.NodeName, waiting.Status = "", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 		}}}

@@ -1,8 +1,8 @@
 // Package karve runs our own engine on a scenario the way the product does: API
-// objects through the product's converters into a warm world, then a decision.
+// objects through the product's converters into a warm snapshot, then a decision.
 //
-// What a controller keeps warm (catalog, pools, DaemonSets, nodes and the pods on
-// them) is there before; the pods to place are not.
+// The catalog, pools, DaemonSets, nodes and bound pods, which a controller keeps in
+// memory, are converted before; the pending pods are not.
 package karve
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// Cluster is a world kept warm.
+// Cluster is a snapshot that is kept up to date.
 type Cluster struct {
 	Builder *cluster.Builder
 	convert kube.Converter
@@ -25,7 +25,7 @@ type Cluster struct {
 	names   map[string]string // of nodes, by key
 }
 
-// New brings up the world of s without its pending pods.
+// New builds the snapshot of s without its pending pods.
 func New(s *scenario.Scenario) *Cluster {
 	b := cluster.NewBuilder()
 	b.SetSettings(s.Settings)
@@ -58,10 +58,10 @@ func namespaceLabels() map[string]string {
 // Pod converts a pod as the product does.
 func Pod(p *corev1.Pod) cluster.Pod { return kube.Pod(p, scenario.Now()) }
 
-// Set tells the world of a pod.
+// Set adds or updates a pod.
 func (c *Cluster) Set(p *corev1.Pod) { c.Builder.SetPod(c.convert.Pod(p, scenario.Now())) }
 
-// Decide takes in the pending pods and plans for them. It also says how long
+// Decide adds the pending pods and plans for them. It also returns the time that
 // planning alone took.
 func (c *Cluster) Decide() (schedule.Plan, time.Duration) {
 	for _, p := range c.pending {
@@ -73,8 +73,8 @@ func (c *Cluster) Decide() (schedule.Plan, time.Duration) {
 	return plan, time.Since(start)
 }
 
-// Forget takes the pending pods away again, so that the next Decide meets the
-// same warm world.
+// Forget removes the pending pods again, so that the next Decide starts from the
+// same snapshot.
 func (c *Cluster) Forget() {
 	for _, p := range c.pending {
 		c.Builder.RemovePod(string(p.UID))
@@ -82,7 +82,7 @@ func (c *Cluster) Forget() {
 	c.Builder.Snapshot()
 }
 
-// Run is what repeated decisions on one scenario gave.
+// Run is the result of repeated decisions on one scenario.
 type Run struct {
 	Plan    schedule.Plan
 	Samples []measure.Sample

@@ -25,7 +25,7 @@ func small(t *testing.T) []*scenario.Scenario {
 	}
 }
 
-// What is measured must be right: every plan is one the engine's checker accepts.
+// The engine's checker accepts every measured plan.
 func TestPlansAreValid(t *testing.T) {
 	for _, s := range small(t) {
 		plan, _ := New(s).Decide()
@@ -41,7 +41,7 @@ func TestPlansAreValid(t *testing.T) {
 	}
 }
 
-// Every run must meet the same warm world.
+// Every run must start from the same snapshot.
 func TestRepeatedDecisionsAreTheSame(t *testing.T) {
 	for _, s := range small(t) {
 		c := New(s)
@@ -57,7 +57,7 @@ func TestRepeatedDecisionsAreTheSame(t *testing.T) {
 func TestArrivalsAreBound(t *testing.T) {
 	s := scenario.Existing(6, 60, 0)
 	got := New(s).Arrive(scenario.Diverse(10).Pending)
-	if len(got.Samples) != 10 || got.Bound+got.Bought+got.Unplaced != 10 || got.Bound == 0 {
+	if len(got.Samples) != 10 || got.Bound+got.Launched+got.Unplaced != 10 || got.Bound == 0 {
 		t.Errorf("arrivals %+v", got)
 	}
 }
@@ -66,12 +66,12 @@ func TestAuditFindsFaults(t *testing.T) {
 	s := scenario.Diverse(50)
 	plan, _ := New(s).Decide()
 	if len(plan.Launches) == 0 {
-		t.Fatal("nothing is bought")
+		t.Fatal("the plan launches no node")
 	}
 	for name, spoil := range map[string]func(*schedule.Launch){
-		"a pod twice":    func(l *schedule.Launch) { l.Pods = append(l.Pods, l.Pods[0]) },
-		"a pod missing":  func(l *schedule.Launch) { l.Pods = l.Pods[1:] },
-		"a tiny machine": func(l *schedule.Launch) { l.Offerings[0].Type = "fake-it-0"; l.Daemons = map[string]int64{"cpu": 1000} },
+		"a pod twice":      func(l *schedule.Launch) { l.Pods = append(l.Pods, l.Pods[0]) },
+		"a pod missing":    func(l *schedule.Launch) { l.Pods = l.Pods[1:] },
+		"a node too small": func(l *schedule.Launch) { l.Offerings[0].Type = "fake-it-0"; l.Daemons = map[string]int64{"cpu": 1000} },
 	} {
 		spoiled, _ := New(s).Decide()
 		spoil(&spoiled.Launches[0])

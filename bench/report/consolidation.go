@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Shrunk is what one side made of a cluster that was too large.
-type Shrunk struct {
+// ConsolidationSide is the result of one side that consolidated a cluster.
+type ConsolidationSide struct {
 	// PassSeconds is what a look at the whole cluster takes at first, ConvergeSeconds all
 	// deciding until nothing more was found or the time was over.
 	PassSeconds     float64 `json:"pass_seconds"`
@@ -19,23 +19,25 @@ type Shrunk struct {
 	TimedOut        bool    `json:"timed_out"`
 
 	// PassCPU and ConvergeCPU are what all threads computed meanwhile, seconds; Rounds
-	// counts the decisions that changed something, Bought the machines.
+	// counts the decisions with a change, Launched the nodes.
 	PassCPU     float64 `json:"-"`
 	ConvergeCPU float64 `json:"-"`
 	Rounds      int     `json:"-"`
-	Bought      int     `json:"-"`
+	Launched    int     `json:"-"`
 	// Invalid says what is wrong with where pods ended up: it is then no answer.
 	Invalid string `json:"-"`
 }
 
 // PerDollar is how many pods were evicted for each $/h saved; nil where nothing was.
-func (s *Shrunk) PerDollar() *float64 { return ratio(float64(s.Evictions), max(0, s.Before-s.After)) }
+func (s *ConsolidationSide) PerDollar() *float64 {
+	return ratio(float64(s.Evictions), max(0, s.Before-s.After))
+}
 
-// Consolidation is one cluster that both sides shrink.
+// Consolidation is one cluster that both sides consolidate.
 type Consolidation struct {
-	Scenario string  `json:"scenario"`
-	Karve    *Shrunk `json:"karve"`
-	Upstream *Shrunk `json:"upstream"` // nil where upstream did not run
+	Scenario string             `json:"scenario"`
+	Karve    *ConsolidationSide `json:"karve"`
+	Upstream *ConsolidationSide `json:"upstream"` // nil where upstream did not run
 	// LowerBound is a price that no cluster with these pods can beat, $/h; zero when not known.
 	LowerBound float64 `json:"lower_bound_usd_per_hour"`
 	// AtUpstreamsPrice is how many pods ours had moved when its cluster cost no more than
@@ -53,7 +55,7 @@ type Consolidation struct {
 
 // Compare fills in the ratios, where both ended with valid clusters.
 func (c *Consolidation) Compare() {
-	for name, s := range map[string]*Shrunk{"karve": c.Karve, "upstream": c.Upstream} {
+	for name, s := range map[string]*ConsolidationSide{"karve": c.Karve, "upstream": c.Upstream} {
 		if s != nil && s.Invalid != "" {
 			c.Note = join(c.Note, fmt.Sprintf("INVALID PLACEMENT by %s, no ratio: %s", name, s.Invalid))
 		}
@@ -77,7 +79,7 @@ func join(a, b string) string {
 }
 
 var consolidationHeader = []string{"cluster", "side", "first pass s", "CPU s", "until the end s", "CPU s", "rounds", "$/h before", "$/h after", "bound $/h", "over bound",
-	"nodes after", "bought", "evictions", "evictions per $/h", "timed out", "speedup", "cost ratio", "eviction ratio", "ours at upstream's price", "note"}
+	"nodes after", "launched", "evictions", "evictions per $/h", "timed out", "speedup", "cost ratio", "eviction ratio", "ours at upstream's price", "note"}
 
 // consolidations has a line for each side of each cluster.
 func consolidations(rows []Consolidation) [][]string {
@@ -87,9 +89,9 @@ func consolidations(rows []Consolidation) [][]string {
 		ratios := []string{optional(r.Speedup, "%.0f×"), optional(r.CostRatio, "%.3f"), optional(r.EvictionRatio, "%.2f"), r.atUpstreamsPrice(), r.Note}
 		for _, side := range []struct {
 			name string
-			*Shrunk
+			*ConsolidationSide
 		}{{"karve", r.Karve}, {"upstream", r.Upstream}} {
-			if side.Shrunk == nil {
+			if side.ConsolidationSide == nil {
 				continue
 			}
 			lines = append(lines, append(append([]string{name, side.name}, side.cells(r.LowerBound)...), ratios...))
@@ -106,7 +108,7 @@ func (c *Consolidation) atUpstreamsPrice() string {
 	return fmt.Sprintf("%d evictions", *c.AtUpstreamsPrice)
 }
 
-func (s *Shrunk) cells(bound float64) []string {
+func (s *ConsolidationSide) cells(bound float64) []string {
 	over, late := "", ""
 	if bound > 0 {
 		over = fmt.Sprintf("%.1f %%", 100*(s.After/bound-1))
@@ -117,7 +119,7 @@ func (s *Shrunk) cells(bound float64) []string {
 	return []string{
 		seconds(s.PassSeconds), seconds(s.PassCPU), seconds(s.ConvergeSeconds), seconds(s.ConvergeCPU), fmt.Sprint(s.Rounds),
 		fmt.Sprintf("%.3f", s.Before), fmt.Sprintf("%.3f", s.After), nonzero(bound, "%.3f"), over,
-		fmt.Sprint(s.Nodes), fmt.Sprint(s.Bought), fmt.Sprint(s.Evictions), optional(s.PerDollar(), "%.1f"), late,
+		fmt.Sprint(s.Nodes), fmt.Sprint(s.Launched), fmt.Sprint(s.Evictions), optional(s.PerDollar(), "%.1f"), late,
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package report is what a run of the benchmark says: rows as JSON for machines,
-// and as a table for people, on a terminal or in Markdown. It prints a ratio only
+// Package report writes the results of a run: as JSON, and as tables on a terminal or in
+// Markdown. It prints a ratio only
 // where both sides had the same inputs and ours placed no fewer pods; it measures
 // nothing.
 package report
@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 )
 
-// Side is what one scheduler did with a scenario.
+// Side is the result of one scheduler on a scenario.
 type Side struct {
 	Seconds       float64 `json:"seconds"`
 	PodsPerSecond float64 `json:"pods_per_second"`
-	// Nodes are those to buy, USDPerHour their price when each is the cheapest that will do.
+	// Nodes are those to launch, USDPerHour their price at the cheapest accepted offerings.
 	Nodes      int     `json:"nodes"`
 	USDPerHour float64 `json:"usd_per_hour"`
 	// LowerBound is a price that no plan can beat; zero when it is not known.
@@ -43,8 +43,8 @@ type Row struct {
 	Speedup   *float64 `json:"speedup"`
 	CostRatio *float64 `json:"cost_ratio"`
 
-	// CPUSpeedup is Speedup by computing time: what others do on the machine at the same
-	// time disturbs a long run more than a short one, and this hardly at all.
+	// CPUSpeedup is Speedup by computing time: other load on the computer
+	// disturbs elapsed time, of long runs most, and CPU time hardly.
 	CPUSpeedup *float64 `json:"-"`
 	Note       string   `json:"-"`
 	// Invalid says what is wrong with our plan: it is then no answer, however fast.
@@ -61,7 +61,7 @@ type Environment struct {
 // Compare fills in the ratios, where they mean something.
 func (r *Row) Compare() {
 	if r.Invalid != "" {
-		r.Say("INVALID PLAN, no ratio: " + r.Invalid)
+		r.AddNote("INVALID PLAN, no ratio: " + r.Invalid)
 		return
 	}
 	k, u := r.Karve, r.Upstream
@@ -69,7 +69,7 @@ func (r *Row) Compare() {
 		return
 	}
 	if k.Unscheduled > u.Unscheduled {
-		r.Say(fmt.Sprintf("no ratio: ours left %d pods, upstream %d", k.Unscheduled, u.Unscheduled))
+		r.AddNote(fmt.Sprintf("no ratio: ours left %d pods, upstream %d", k.Unscheduled, u.Unscheduled))
 		return
 	}
 	r.Speedup = ratio(u.Seconds, k.Seconds)
@@ -88,8 +88,8 @@ func ratio(a, b float64) *float64 {
 	return &x
 }
 
-// Say adds words to the note.
-func (r *Row) Say(words string) { r.Note = join(r.Note, words) }
+// AddNote appends to the note.
+func (r *Row) AddNote(words string) { r.Note = join(r.Note, words) }
 
 // Save writes the results as JSON, making the folder when there is none.
 func Save(path string, r Results) error {

@@ -22,7 +22,7 @@ func TestRatiosNeedAFairComparison(t *testing.T) {
 		{"ours left more pods", Row{Karve: &Side{Seconds: 2, Unscheduled: 2}, Upstream: &upstream}, nil, nil},
 		{"our plan is wrong", Row{Karve: &Side{Seconds: 2}, Upstream: &upstream, Invalid: "two pods on one port"}, nil, nil},
 		{"nothing to compare with", Row{Karve: &Side{Seconds: 2}}, nil, nil},
-		{"upstream buys nothing", Row{Karve: &Side{Seconds: 2}, Upstream: &Side{Seconds: 4}}, of(2), nil},
+		{"upstream launches nothing", Row{Karve: &Side{Seconds: 2}, Upstream: &Side{Seconds: 4}}, of(2), nil},
 	} {
 		r := test.row
 		r.Compare()
@@ -46,12 +46,12 @@ func rows() []Row {
 	return out
 }
 
-// results has a cluster besides that both sides shrink.
+// results has a cluster besides that both sides consolidate.
 func results() Results {
 	c := Consolidation{
 		Scenario: "consolidate-1", LowerBound: 2, Note: "how many pods",
-		Karve:    &Shrunk{PassSeconds: 0.5, ConvergeSeconds: 1, Before: 8, After: 3, Nodes: 4, Evictions: 100, Rounds: 2},
-		Upstream: &Shrunk{PassSeconds: 5, ConvergeSeconds: 40, Before: 8, After: 4, Nodes: 5, Evictions: 160, TimedOut: true},
+		Karve:    &ConsolidationSide{PassSeconds: 0.5, ConvergeSeconds: 1, Before: 8, After: 3, Nodes: 4, Evictions: 100, Rounds: 2},
+		Upstream: &ConsolidationSide{PassSeconds: 5, ConvergeSeconds: 40, Before: 8, After: 4, Nodes: 5, Evictions: 160, TimedOut: true},
 	}
 	soon := 70
 	c.AtUpstreamsPrice = &soon

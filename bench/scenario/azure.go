@@ -15,8 +15,8 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// zones are those of the region. Machines without a choice of zone are on sale too,
-// but no pool wants them.
+// zones are those of the region. Offerings without a zone exist too, but no
+// NodePool accepts them.
 var zones = [...]string{"eastus-1", "eastus-2", "eastus-3"}
 
 // Azure is an empty cluster in a real region: every size on sale there, as spot
@@ -32,13 +32,13 @@ func Azure(ctx context.Context, count int, plain bool) (*Scenario, error) {
 		d.deploy(i, replicas)
 	}
 	return &Scenario{
-		Name: "azure", Types: unmetered(types), Pools: azurePools(), DaemonSets: azureDaemonSets(), Pending: d.pods,
+		Name: "azure", Types: withoutQuotas(types), Pools: azurePools(), DaemonSets: azureDaemonSets(), Pending: d.pods,
 		Settings: cluster.Settings{Surplus: 100}, // for preferences, in thousandths: what karve starts with
 	}, nil
 }
 
-// unmetered takes out what buying draws from quotas: upstream knows of none.
-func unmetered(types []offering.InstanceType) []offering.InstanceType {
+// withoutQuotas removes quota uses: upstream has no notion of them.
+func withoutQuotas(types []offering.InstanceType) []offering.InstanceType {
 	out := slices.Clone(types)
 	for i := range out {
 		out[i].Offerings = slices.Clone(out[i].Offerings)
@@ -49,7 +49,7 @@ func unmetered(types []offering.InstanceType) []offering.InstanceType {
 	return out
 }
 
-// skewed deals count pods to n Deployments, the k-th getting a share in
+// skewed distributes count pods to n Deployments, the k-th getting a share in
 // proportion to 1/k: a few large ones and a long tail, none empty.
 func skewed(count, n int) []int {
 	sum := 0.0
@@ -65,7 +65,7 @@ func skewed(count, n int) []int {
 	return out
 }
 
-// Taints of the pools that nobody gets into by chance.
+// Taints of the NodePools that pods must tolerate explicitly.
 const batchTaint, gpuTaint, armTaint = "batch", "gpu", "arm"
 
 func azurePools() []*karpv1.NodePool {
@@ -127,17 +127,17 @@ func (d *deployments) deploy(i, replicas int) {
 	cpu := oneOf[int64](d.random, 50, 100, 100, 200, 250, 250, 500, 500, 750, 1000, 1000, 1500, 2000, 4000, 8000)
 	request := requests(cpu, max(64, cpu*oneOf[int64](d.random, 512, 1024, 2048, 2048, 4096, 4096, 6144, 8192)/1000))
 	labels := map[string]string{"app": fmt.Sprintf("app-%03d", i)}
-	dress := d.wish(labels, request, replicas)
+	apply := d.constraints(labels, request, replicas)
 	for k := range replicas {
 		p := pending(fmt.Sprintf("app-%03d-%05d", i, k), request)
 		p.Labels = labels
-		dress(&p.Spec)
+		apply(&p.Spec)
 		d.pods = append(d.pods, p)
 	}
 }
 
-// wish draws what all replicas of a Deployment ask for besides resources.
-func (d *deployments) wish(labels map[string]string, request corev1.ResourceList, replicas int) func(*corev1.PodSpec) {
+// constraints draws what all replicas of a Deployment ask for besides resources.
+func (d *deployments) constraints(labels map[string]string, request corev1.ResourceList, replicas int) func(*corev1.PodSpec) {
 	draw := d.IntN(100)
 	zone := oneOf(d.random, zones[:]...)
 	spread := func(key string, when corev1.UnsatisfiableConstraintAction) func(*corev1.PodSpec) {
@@ -152,14 +152,14 @@ func (d *deployments) wish(labels map[string]string, request corev1.ResourceList
 	}
 	switch {
 	case draw < 10: // batch work on spot
-		return into("batch", batchTaint)
+		return selectPool("batch", batchTaint)
 	case draw < 16:
-		return into("arm", armTaint)
+		return selectPool("arm", armTaint)
 	case draw < 21:
 		return func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone} }
 	case draw < 23 && replicas <= 40:
 		request["nvidia.com/gpu"] = *quantityOf(1)
-		return into("gpu", gpuTaint)
+		return selectPool("gpu", gpuTaint)
 	case draw < 30:
 		return func(s *corev1.PodSpec) {
 			s.NodeSelector = map[string]string{karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeOnDemand}
@@ -180,8 +180,8 @@ func (d *deployments) wish(labels map[string]string, request corev1.ResourceList
 	return func(*corev1.PodSpec) {}
 }
 
-// into selects a pool and tolerates its taint.
-func into(pool, taint string) func(*corev1.PodSpec) {
+// selectPool selects a pool and tolerates its taint.
+func selectPool(pool, taint string) func(*corev1.PodSpec) {
 	return func(s *corev1.PodSpec) {
 		s.NodeSelector = map[string]string{"pool": pool}
 		s.Tolerations = []corev1.Toleration{{Key: taint, Operator: corev1.TolerationOpExists}}

@@ -21,8 +21,8 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// Shrunk describes a cluster that a smaller load left over-provisioned.
-type Shrunk struct {
+// Overprovisioned describes a cluster that became too large when its load shrank.
+type Overprovisioned struct {
 	Nodes int
 	Seed  uint64
 	// Free leaves out all that keeps pods or nodes where they are, and all rules about
@@ -34,41 +34,41 @@ type Shrunk struct {
 
 // Consolidate builds the cluster. It really was full once: Deployments came one
 // after the other, and each pod went onto the first node with room, or else onto a
-// new one of whatever size its pool likes. Then most Deployments were scaled down,
+// new one of a size of its NodePool. Then most Deployments were scaled down,
 // some to a fifth, some not at all.
 //
 // The region's sizes, prices and three zones are real. There are three pools: one
 // on demand, one mostly on spot, one for batch work on spot.
-func Consolidate(ctx context.Context, c Shrunk) (*Scenario, error) {
+func Consolidate(ctx context.Context, c Overprovisioned) (*Scenario, error) {
 	types, err := region(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := &Scenario{
-		Name: "consolidate", Types: unmetered(whole(types)), DaemonSets: azureDaemonSets(), Pools: shrunkPools(c.Budget),
+		Name: "consolidate", Types: withoutQuotas(withoutConstrained(types)), DaemonSets: azureDaemonSets(), Pools: consolidationPools(c.Budget),
 		Settings: cluster.Settings{Surplus: 100},
 	}
-	b := &builder{want: c, Scenario: s, random: random{rand.New(rand.NewPCG(seed, c.Seed))}, shelves: map[shelf][]*opened{}}
+	b := &builder{want: c, Scenario: s, random: random{rand.New(rand.NewPCG(seed, c.Seed))}, open: map[poolZone][]*openNode{}}
 	if err := b.fill(); err != nil {
 		return nil, err
 	}
-	b.shrink()
+	b.scaleDown()
 	return s, nil
 }
 
-// whole leaves out the sizes with cores turned off: they cost what the full ones do,
+// withoutConstrained leaves out the sizes with cores turned off: they cost what the full ones do,
 // and would make every decision of upstream's slower for nothing.
-func whole(types []offering.InstanceType) []offering.InstanceType {
+func withoutConstrained(types []offering.InstanceType) []offering.InstanceType {
 	return slices.DeleteFunc(types, func(t offering.InstanceType) bool { return strings.Contains(t.Name, "-") })
 }
 
 // The pools of a shrunk cluster. Pods that name none may go to the first two.
 const steady, flexible, batch = "steady", "flexible", "batch"
 
-func shrunkPools(budget string) []*karpv1.NodePool {
+func consolidationPools(budget string) []*karpv1.NodePool {
 	pool := func(name, taint string, capacityTypes ...string) *karpv1.NodePool {
 		return azurePool(name, 10, taint, in(corev1.LabelArchStable, "amd64"), in("karpenter.azure.com/sku-family", "D", "E", "F"),
-			in("karpenter.azure.com/sku-version", "2", "3", "4", "5"), // later ones want disks that not everybody has
+			in("karpenter.azure.com/sku-version", "2", "3", "4", "5"), // later versions need NVMe disks
 			karpv1.NodeSelectorRequirementWithMinValues{Key: "karpenter.azure.com/sku-cpu", Operator: corev1.NodeSelectorOpLt, Values: []string{"33"}},
 			in(karpv1.CapacityTypeLabelKey, capacityTypes...))
 	}
@@ -88,8 +88,8 @@ func shrunkPools(budget string) []*karpv1.NodePool {
 	return pools
 }
 
-// likes are the sizes that each pool grew by: a few generations, a few shapes.
-func likes(pool string) []string {
+// sizesOf are the VM sizes that each NodePool launched: a few generations, a few shapes.
+func sizesOf(pool string) []string {
 	switch pool {
 	case steady:
 		return []string{"D4s_v5", "D8s_v3", "D8s_v5", "D8as_v5", "D16s_v5", "E4s_v5", "E8s_v5"}
@@ -100,19 +100,19 @@ func likes(pool string) []string {
 }
 
 type builder struct {
-	want Shrunk
+	want Overprovisioned
 	*Scenario
 	random
-	shelves map[shelf][]*opened
+	open map[poolZone][]*openNode
 	// workloads are the Deployments that came, by number.
 	workloads []*workload
 }
 
-// shelf is where a pod may look for a node.
-type shelf struct{ pool, zone string }
+// poolZone is a NodePool in a zone.
+type poolZone struct{ pool, zone string }
 
-// opened is a node that takes pods.
-type opened struct {
+// openNode is a node with room for pods.
+type openNode struct {
 	name string
 	room quantity.Amounts
 	apps map[int]int // pods of each workload
@@ -149,7 +149,7 @@ func (b *builder) fill() error {
 	return nil
 }
 
-// draw makes the next Deployment.
+// draw draws the next Deployment.
 func (b *builder) draw(id int) *workload {
 	w := &workload{id: id, pool: steady, byZone: map[string]int{}}
 	w.replicas = min(oneOf(b.random, 2, 3, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 100, 200), max(4, b.want.Nodes/3))
@@ -166,7 +166,7 @@ func (b *builder) draw(id int) *workload {
 		}
 	default:
 		w.pool = batch
-		into(batch, batchTaint)(&p.Spec)
+		selectPool(batch, batchTaint)(&p.Spec)
 	}
 	w.template = p
 	if !b.want.Free {
@@ -205,8 +205,9 @@ func (b *builder) restrict(w *workload) {
 	b.protect(w)
 }
 
-// protect draws who may be evicted: most Deployments have a budget that lets some
-// go, a few have one that lets none go, and a few pods ask not to be disturbed.
+// protect draws eviction limits: most Deployments have a PodDisruptionBudget that
+// allows some evictions, a few have one that allows none, and a few pods have the
+// do-not-disrupt annotation.
 func (b *builder) protect(w *workload) {
 	allowed := max(1, w.replicas/4)
 	switch draw := b.IntN(100); {
@@ -226,18 +227,18 @@ func (b *builder) protect(w *workload) {
 	b.PDBs = append(b.PDBs, pdb)
 }
 
-// place puts the next replica on the first node of its shelf with room.
+// place puts the next replica on the first node of its NodePool and zone with room.
 func (b *builder) place(w *workload, i int) error {
 	p := w.template.DeepCopy()
 	p.Name = fmt.Sprintf("app-%04d-%04d", w.id, i)
 	p.UID = meta("pod", p.Name).UID
 	p.OwnerReferences = []metav1.OwnerReference{ownedByReplicaSet(w.id)}
-	at := shelf{w.pool, b.zoneFor(w)}
+	at := poolZone{w.pool, b.zoneFor(w)}
 	need := kube.Requests(p)
 	node := b.find(at, w, need)
 	if node == nil {
 		var err error
-		if node, err = b.open(at, need); err != nil {
+		if node, err = b.launch(at, need); err != nil {
 			return err
 		}
 	}
@@ -265,8 +266,8 @@ func (b *builder) zoneFor(w *workload) string {
 	return slices.MinFunc(zones[:], func(x, y string) int { return w.byZone[x] - w.byZone[y] })
 }
 
-func (b *builder) find(at shelf, w *workload, need quantity.Amounts) *opened {
-	for _, n := range b.shelves[at] {
+func (b *builder) find(at poolZone, w *workload, need quantity.Amounts) *openNode {
+	for _, n := range b.open[at] {
 		if (w.perNode == 0 || n.apps[w.id] < w.perNode) && holds(n.room, need) {
 			return n
 		}
@@ -283,21 +284,21 @@ func holds(room, need quantity.Amounts) bool {
 	return true
 }
 
-// crowded is how many nodes of a shelf are looked through: the oldest are full.
-const crowded = 100
+// maxOpen is how many nodes of a NodePool and zone may take pods: the oldest are full.
+const maxOpen = 100
 
-// open buys a node of a size that the pool likes.
-func (b *builder) open(at shelf, need quantity.Amounts) (*opened, error) {
+// launch adds a node of one of the NodePool's sizes.
+func (b *builder) launch(at poolZone, need quantity.Amounts) (*openNode, error) {
 	if len(b.Nodes) == b.want.Nodes {
 		return nil, errFull
 	}
-	m := Machine{Name: serial("node", len(b.Nodes)), Pool: at.pool, Zone: at.zone, CapacityType: b.capacityType(at.pool)}
-	m.Type = "Standard_" + oneOf(b.random, likes(at.pool)...)
+	m := Instance{Name: serial("node", len(b.Nodes)), Pool: at.pool, Zone: at.zone, CapacityType: b.capacityType(at.pool)}
+	m.Type = "Standard_" + oneOf(b.random, sizesOf(at.pool)...)
 	node, claim, daemons, err := b.Node(m)
 	if err != nil {
 		return nil, err
 	}
-	n := &opened{name: node.Name, room: kube.Amounts(node.Status.Allocatable), apps: map[int]int{}}
+	n := &openNode{name: node.Name, room: kube.Amounts(node.Status.Allocatable), apps: map[int]int{}}
 	for _, d := range daemons {
 		n.room = n.room.Sub(kube.Requests(d))
 	}
@@ -305,9 +306,9 @@ func (b *builder) open(at shelf, need quantity.Amounts) (*opened, error) {
 		return nil, fmt.Errorf("a new %s has no room for a pod", m.Type)
 	}
 	b.Nodes, b.Claims, b.Bound = append(b.Nodes, node), append(b.Claims, claim), append(b.Bound, daemons...)
-	b.shelves[at] = append(b.shelves[at], n)
-	if list := b.shelves[at]; len(list) > crowded {
-		b.shelves[at] = list[1:]
+	b.open[at] = append(b.open[at], n)
+	if list := b.open[at]; len(list) > maxOpen {
+		b.open[at] = list[1:]
 	}
 	return n, nil
 }
@@ -320,8 +321,8 @@ func (b *builder) capacityType(pool string) string {
 	return offering.Spot
 }
 
-// shrink scales Deployments down, each by its own measure. Which replicas go is chance.
-func (b *builder) shrink() {
+// scaleDown scales Deployments down, each by its own factor, and removes random replicas.
+func (b *builder) scaleDown() {
 	for _, w := range b.workloads {
 		keep := len(w.pods)
 		if b.IntN(10) >= 3 {

@@ -15,7 +15,7 @@ import (
 // capacity, zone and block there, and much of it idle.
 func TestShrunkClusters(t *testing.T) {
 	for seed := range uint64(3) {
-		s, err := Consolidate(t.Context(), Shrunk{Nodes: 60, Seed: seed, Budget: "100%"})
+		s, err := Consolidate(t.Context(), Overprovisioned{Nodes: 60, Seed: seed, Budget: "100%"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestShrunkClusters(t *testing.T) {
 					t.Errorf("seed %d: %s has %d too little %s", seed, n.Name, -left, name)
 				}
 			}
-			if _, err := s.Price(Bought(n)); err != nil || s.Claims[i].Status.NodeName != n.Name {
+			if _, err := s.Price(InstanceOf(n)); err != nil || s.Claims[i].Status.NodeName != n.Name {
 				t.Errorf("seed %d: %s: %v, claim %s", seed, n.Name, err, s.Claims[i].Status.NodeName)
 			}
 		}
@@ -53,9 +53,9 @@ func TestShrunkClusters(t *testing.T) {
 	}
 }
 
-// A free cluster has nothing that holds a pod but its size and its pool.
+// In a free cluster only size and NodePool restrict a pod.
 func TestFreeClusters(t *testing.T) {
-	s, err := Consolidate(t.Context(), Shrunk{Nodes: 30, Free: true, Budget: "100%"})
+	s, err := Consolidate(t.Context(), Overprovisioned{Nodes: 30, Free: true, Budget: "100%"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // withConstrained adds the sizes with some of their cores turned off. The product
-// leaves them out, for they cost what the full size does; as machines to choose
-// among they are as real as the others, and make a long list longer for both sides.
+// leaves them out, because they cost as much as the full size; here they make the
+// list of instance types longer for both sides.
 func withConstrained(types []offering.InstanceType, region string) ([]offering.InstanceType, error) {
 	sizes, err := catalog.Sizes()
 	if err != nil {

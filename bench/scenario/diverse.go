@@ -67,7 +67,7 @@ func (m *mix) together() *corev1.Pod {
 	return p
 }
 
-// apart asks for a node of its own kind's absence.
+// apart asks for a node without pods of the same label.
 func (m *mix) apart() *corev1.Pod {
 	p := m.next()
 	p.Labels = map[string]string{"app": "nginx"}

@@ -15,7 +15,7 @@ import (
 const nodeCores = 16
 
 // Existing is a running cluster of so many nodes in three zones and so many bound
-// pods, evenly dealt, with the diverse mix pending.
+// pods, evenly distributed, with the diverse mix pending.
 func Existing(nodes, bound, waiting int) *Scenario {
 	s := Diverse(waiting)
 	s.Name = "existing"
@@ -71,7 +71,7 @@ func list(a quantity.Amounts) corev1.ResourceList {
 }
 
 // boundPod runs on the i-th node in turn. One in ten nodes has a pod that the
-// mix's selectors pick; the others carry a label nobody asks for.
+// mix's selectors pick; no selector matches the label of the others.
 func (s *Scenario) boundPod(r random, i, perNode int) *corev1.Pod {
 	node := i % len(s.Nodes)
 	cpu := int64(nodeCores*1000) / int64(perNode)

@@ -33,11 +33,11 @@ func linearType(cores int64) offering.InstanceType {
 		},
 		Capacity:  quantity.Amounts{quantity.NameCPU: cores * 1000, quantity.NameMemory: memory, quantity.NamePods: cores * 10},
 		Overhead:  quantity.Amounts{quantity.NameCPU: 100, quantity.NameMemory: 10 << 20},
-		Offerings: linearOffers(offering.Price(cores*100_000_000 + memory/10)), // 0.1 $ a core, 0.1 $ a billion bytes
+		Offerings: linearOfferings(offering.Price(cores*100_000_000 + memory/10)), // 0.1 $ a core, 0.1 $ a billion bytes
 	}
 }
 
-func linearOffers(price offering.Price) []offering.Offering {
+func linearOfferings(price offering.Price) []offering.Offering {
 	var out []offering.Offering
 	for _, way := range []struct{ zone, capacityType string }{
 		{"test-zone-1", offering.Spot}, {"test-zone-2", offering.Spot},
@@ -48,7 +48,7 @@ func linearOffers(price offering.Price) []offering.Offering {
 	return out
 }
 
-// widePool is a pool whose limits are too large to matter, but are there to be minded.
+// widePool is a pool whose limits are too large to matter, but are checked all the same.
 func widePool() *karpv1.NodePool {
 	p := pool("default")
 	p.Spec.Limits = karpv1.Limits{

@@ -14,7 +14,7 @@ func Preferences(count int, settings cluster.Settings) *Scenario {
 	request := newRandom().request()
 	pods := make([]*corev1.Pod, count)
 	for i := range pods {
-		pods[i] = wishful(serial("pod", i), request)
+		pods[i] = withPreferences(serial("pod", i), request)
 	}
 	return &Scenario{
 		Name:     "preferences",
@@ -25,7 +25,7 @@ func Preferences(count int, settings cluster.Settings) *Scenario {
 	}
 }
 
-func wishful(name string, request corev1.ResourceList) *corev1.Pod {
+func withPreferences(name string, request corev1.ResourceList) *corev1.Pod {
 	p := pending(name, request)
 	p.Labels = map[string]string{"app": "nginx"}
 	p.Spec.Affinity = &corev1.Affinity{

@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/provider/azure"
 )
 
-// region asks the product's own provider what the emulated region sells: real
-// sizes at real prices, with the overhead and labels their nodes really have. Of
+// region reads the instance types of the emulated region through the product's provider: real
+// VM sizes at real prices, with the overhead and labels their nodes really have. Of
 // some 1,350 on sale 959 can be nodes; the constrained ones come on top.
 func region(ctx context.Context) (types []offering.InstanceType, err error) {
 	server, err := azureemulator.Start(ctx, azureemulator.Options{SystemNodes: -1})
@@ -32,17 +32,17 @@ func region(ctx context.Context) (types []offering.InstanceType, err error) {
 		NodeResourceGroup: server.NodeResourceGroup(), VNetSubnetID: server.SubnetID(), SSHPublicKey: "ssh-ed25519 AAAA bench",
 		BootstrapToken: func(context.Context) (string, error) { return "abcdef.0123456789abcdef", nil },
 		Classes:        azure.ClassesFunc(nodeClass),
-		Patience:       time.Minute, // a busy machine takes its time
+		Patience:       time.Minute, // for a busy computer
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the emulated region: %w", err)
 	}
 	snapshot, err := provider.Catalog(ctx, Class)
 	if err != nil {
-		return nil, fmt.Errorf("reading what the emulated region sells: %w", err)
+		return nil, fmt.Errorf("reading the instance types of the emulated region: %w", err)
 	}
 	if snapshot.Problem != "" {
-		return nil, fmt.Errorf("reading what the emulated region sells: %s", snapshot.Problem)
+		return nil, fmt.Errorf("reading the instance types of the emulated region: %s", snapshot.Problem)
 	}
 	return withConstrained(snapshot.Types, server.Location())
 }

@@ -1,8 +1,8 @@
 // Package scenario builds the inputs of the benchmark: one set of Kubernetes
-// objects and machine types per scenario, handed to both schedulers alike.
+// objects and instance types per scenario, handed to both schedulers alike.
 //
 // Everything comes out of a fixed seed: the same scenario is the same objects,
-// name for name, on every machine. The package knows neither scheduler and
+// name for name, on every computer. The package knows neither scheduler and
 // measures nothing.
 package scenario
 
@@ -21,13 +21,13 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// Class is the node class that every pool of a scenario buys from.
+// Class is the node class of every NodePool of a scenario.
 const Class = "default"
 
-// Scenario is a cluster at a moment and what waits in it.
+// Scenario is a cluster and its pending pods.
 type Scenario struct {
 	Name string
-	// Types is what every pool can buy, subject to its requirements.
+	// Types are the instance types that every NodePool can launch, subject to its requirements.
 	Types      []offering.InstanceType
 	Pools      []*karpv1.NodePool
 	DaemonSets []*appsv1.DaemonSet
@@ -69,7 +69,7 @@ func pool(name string) *karpv1.NodePool {
 	return p
 }
 
-// pending is a pod that the scheduler gave up on.
+// pending is a pod that kube-scheduler marked unschedulable.
 func pending(name string, requests corev1.ResourceList) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: meta("pod", name)}
 	p.Namespace = "default"

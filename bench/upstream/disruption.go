@@ -36,7 +36,7 @@ import (
 // minute for several nodes and three for single ones hold.
 type Disruption struct {
 	ctx     context.Context
-	clock   *leaping
+	clock   *skippingClock
 	store   *store
 	state   *state.Cluster
 	cloud   *cloud
@@ -52,16 +52,16 @@ func NewDisruption(ctx context.Context, s *scenario.Scenario) (*Disruption, erro
 		MinValuesPolicy: options.MinValuesPolicyStrict, PreferencePolicy: options.PreferencePolicyRespect, IgnoreDRARequests: true,
 		FeatureGates: options.FeatureGates{SpotToSpotConsolidation: true},
 	})
-	d := &Disruption{ctx: ctx, clock: &leaping{start: time.Now(), at: scenario.Now()}, store: newStore(s), cloud: newCloud(s)}
+	d := &Disruption{ctx: ctx, clock: &skippingClock{start: time.Now(), skipped: scenario.Now()}, store: newStore(s), cloud: newCloud(s)}
 	d.state = state.NewCluster(d.clock, d.store, d.cloud)
-	provisioner := provisioning.NewProvisioner(d.store, silent{}, d.cloud, d.state, d.clock, nil, nil)
-	d.queue = disruption.NewQueue(d.store, silent{}, d.state, d.clock, provisioner)
+	provisioner := provisioning.NewProvisioner(d.store, noEvents{}, d.cloud, d.state, d.clock, nil, nil)
+	d.queue = disruption.NewQueue(d.store, noEvents{}, d.state, d.clock, provisioner)
 	d.make = func() []disruption.Method {
-		return disruption.NewMethods(d.clock, d.state, d.store, provisioner, d.cloud, silent{}, d.queue)
+		return disruption.NewMethods(d.clock, d.state, d.store, provisioner, d.cloud, noEvents{}, d.queue)
 	}
 	d.methods = d.make()
 	for i, n := range s.Nodes {
-		if err := d.appear(n, s.Claims[i]); err != nil {
+		if err := d.addNode(n, s.Claims[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -72,36 +72,36 @@ func NewDisruption(ctx context.Context, s *scenario.Scenario) (*Disruption, erro
 	}
 	for _, ds := range s.DaemonSets {
 		if err := d.state.UpdateDaemonSet(ctx, ds); err != nil {
-			return nil, fmt.Errorf("telling upstream of DaemonSet %s: %w", ds.Name, err)
+			return nil, fmt.Errorf("adding to upstream's cluster state: DaemonSet %s: %w", ds.Name, err)
 		}
 	}
 	return d, nil
 }
 
-func (d *Disruption) appear(n *corev1.Node, claim *karpv1.NodeClaim) error {
+func (d *Disruption) addNode(n *corev1.Node, claim *karpv1.NodeClaim) error {
 	d.state.UpdateNodeClaim(claim)
 	if err := d.state.UpdateNode(d.ctx, n); err != nil {
-		return fmt.Errorf("telling upstream of node %s: %w", n.Name, err)
+		return fmt.Errorf("adding to upstream's cluster state: node %s: %w", n.Name, err)
 	}
 	return nil
 }
 
 func (d *Disruption) bind(p *corev1.Pod) error {
 	if err := d.state.UpdatePod(d.ctx, p); err != nil {
-		return fmt.Errorf("telling upstream of pod %s: %w", p.Name, err)
+		return fmt.Errorf("adding to upstream's cluster state: pod %s: %w", p.Name, err)
 	}
 	return nil
 }
 
-// Observe tells the controller what a change did.
+// Observe applies a change to the cluster state.
 func (d *Disruption) Observe(delta fleet.Delta) error {
-	d.clock.leap(10 * time.Minute) // nodes start and drain
+	d.clock.skip(10 * time.Minute) // nodes start and drain
 	d.store.observe(delta)
 	for _, p := range delta.Ended {
 		d.state.DeletePod(client.ObjectKeyFromObject(p))
 	}
 	for i, n := range delta.Nodes {
-		if err := d.appear(n, delta.Claims[i]); err != nil {
+		if err := d.addNode(n, delta.Claims[i]); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (d *Disruption) Observe(delta fleet.Delta) error {
 		}
 	}
 	for i, n := range delta.Gone {
-		d.state.DeleteNodeClaim(delta.Lapsed[i].Name)
+		d.state.DeleteNodeClaim(delta.GoneClaims[i].Name)
 		d.state.DeleteNode(n.Name)
 	}
 	return nil
@@ -153,7 +153,7 @@ func (d *Disruption) Pass() error {
 // ask is what the controller does for one method before it starts its commands.
 func (d *Disruption) ask(m disruption.Method) ([]fleet.Change, bool, error) {
 	begun := time.Now()
-	candidates, totals, err := disruption.GetCandidatesWithTotals(d.ctx, d.state, d.store, silent{}, d.clock, d.cloud, m.ShouldDisrupt, m.Class(), d.queue, nil)
+	candidates, totals, err := disruption.GetCandidatesWithTotals(d.ctx, d.state, d.store, noEvents{}, d.clock, d.cloud, m.ShouldDisrupt, m.Class(), d.queue, nil)
 	if err != nil {
 		return nil, false, fmt.Errorf("finding candidates for %s: %w", m.ConsolidationType(), err)
 	}
@@ -163,7 +163,7 @@ func (d *Disruption) ask(m disruption.Method) ([]fleet.Change, bool, error) {
 	if scored, ok := m.(disruption.NodePoolTotalsSetter); ok {
 		scored.SetNodePoolTotals(totals)
 	}
-	budgets, err := disruption.BuildDisruptionBudgetMapping(d.ctx, d.state, d.clock, d.store, d.cloud, silent{}, m.Reason())
+	budgets, err := disruption.BuildDisruptionBudgetMapping(d.ctx, d.state, d.clock, d.store, d.cloud, noEvents{}, m.Reason())
 	if err != nil {
 		return nil, false, fmt.Errorf("counting budgets for %s: %w", m.ConsolidationType(), err)
 	}
@@ -196,23 +196,23 @@ func limit(m disruption.Method) time.Duration {
 	return math.MaxInt64
 }
 
-// changeOf reads off a command where its simulation put the pods.
+// changeOf converts a command; pods go where its simulation put them.
 func changeOf(c *disruption.Command) (fleet.Change, error) {
-	out := fleet.Change{Homes: map[string][]types.UID{}}
+	out := fleet.Change{Receivers: map[string][]types.UID{}}
 	for _, n := range c.Candidates {
 		out.Gone = append(out.Gone, n.Name())
 	}
 	for _, n := range c.Results.ExistingNodes {
 		for _, p := range n.Pods {
-			out.Homes[n.Name()] = append(out.Homes[n.Name()], p.UID)
+			out.Receivers[n.Name()] = append(out.Receivers[n.Name()], p.UID)
 		}
 	}
 	for _, r := range c.Replacements {
-		machine, _, err := cheapest(r.NodeClaim)
+		instance, _, err := cheapest(r.NodeClaim)
 		if err != nil {
 			return out, err
 		}
-		l := fleet.Launch{Machine: machine}
+		l := fleet.Launch{Instance: instance}
 		for _, p := range r.Pods {
 			l.Pods = append(l.Pods, p.UID)
 		}
@@ -221,30 +221,30 @@ func changeOf(c *disruption.Command) (fleet.Change, error) {
 	return out, nil
 }
 
-// leaping is a clock that waits for nobody: whoever would wait finds the time gone.
-// Otherwise it runs as real clocks do, so that time limits mean what they say.
-type leaping struct {
+// skippingClock never waits: After skips the time and returns at once. Otherwise it runs
+// as a real clock does, so that time limits hold.
+type skippingClock struct {
 	clock.RealClock // for what is not here
 	start           time.Time
-	at              time.Time
+	skipped         time.Time
 }
 
-func (c *leaping) leap(d time.Duration) { c.at = c.at.Add(d) }
+func (c *skippingClock) skip(d time.Duration) { c.skipped = c.skipped.Add(d) }
 
-func (c *leaping) Now() time.Time { return c.at.Add(time.Since(c.start)) }
+func (c *skippingClock) Now() time.Time { return c.skipped.Add(time.Since(c.start)) }
 
-func (c *leaping) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+func (c *skippingClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-func (c *leaping) After(d time.Duration) <-chan time.Time {
-	c.leap(d)
+func (c *skippingClock) After(d time.Duration) <-chan time.Time {
+	c.skip(d)
 	out := make(chan time.Time, 1)
 	out <- c.Now()
 	return out
 }
 
-// cloud sells what a scenario has on sale, to each pool what it may buy.
+// cloud offers each NodePool the instance types of the scenario that it may launch.
 type cloud struct {
-	cloudprovider.CloudProvider // nil: deciding buys nothing
+	cloudprovider.CloudProvider // nil: deciding launches nothing
 	byPool                      map[string][]*cloudprovider.InstanceType
 }
 
@@ -253,7 +253,7 @@ func newCloud(s *scenario.Scenario) *cloud {
 	c := &cloud{byPool: map[string][]*cloudprovider.InstanceType{}}
 	for _, p := range s.Pools {
 		for _, t := range all {
-			if sells(p, t) {
+			if canLaunch(p, t) {
 				c.byPool[p.Name] = append(c.byPool[p.Name], t)
 			}
 		}
@@ -261,8 +261,8 @@ func newCloud(s *scenario.Scenario) *cloud {
 	return c
 }
 
-// sells reports whether the pool may buy the type at all.
-func sells(p *karpv1.NodePool, t *cloudprovider.InstanceType) bool {
+// canLaunch reports whether the NodePool may launch the type at all.
+func canLaunch(p *karpv1.NodePool, t *cloudprovider.InstanceType) bool {
 	wants := requirements.NewNodeSelectorRequirementsWithMinValues(p.Spec.Template.Spec.Requirements...)
 	return t.Requirements.Intersects(wants) == nil && t.Offerings.Available().HasCompatible(wants)
 }

@@ -11,7 +11,7 @@ import (
 // Upstream must do what it is known for, or the comparison means nothing: it saves
 // much of what a shrunk cluster wastes, loses no pod, and comes to an end.
 func TestUpstreamConsolidates(t *testing.T) {
-	s, err := scenario.Consolidate(t.Context(), scenario.Shrunk{Nodes: 12, Budget: "100%"})
+	s, err := scenario.Consolidate(t.Context(), scenario.Overprovisioned{Nodes: 12, Budget: "100%"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@
 // bench's inputs. A decision is what its provisioner does for one batch: count
 // the topology, make a scheduler, solve, truncate.
 //
-// Where there is a doubt it goes to upstream: reading objects costs it nothing
+// Every doubtful cost is decided in upstream's favour: reading objects costs it nothing
 // (a store in memory that copies no object), copying its cluster state is not
 // counted, no deadline cuts it short, and it may use five workers as in its own
 // benchmark.
@@ -70,22 +70,22 @@ func New(ctx context.Context, s *scenario.Scenario) (*Cluster, error) {
 	if s.Settings.Preferences == cluster.Ignore {
 		c.opts = append(c.opts, scheduling.IgnorePreferences)
 	}
-	return c, c.learn(s)
+	return c, c.load(s)
 }
 
-// learn fills the cluster state as the state controllers would.
-func (c *Cluster) learn(s *scenario.Scenario) error {
+// load fills the cluster state as the state controllers would.
+func (c *Cluster) load(s *scenario.Scenario) error {
 	for _, claim := range s.Claims {
 		c.state.UpdateNodeClaim(claim)
 	}
 	for _, n := range s.Nodes {
 		if err := c.state.UpdateNode(c.ctx, n); err != nil {
-			return fmt.Errorf("telling upstream of node %s: %w", n.Name, err)
+			return fmt.Errorf("adding to upstream's cluster state: node %s: %w", n.Name, err)
 		}
 	}
 	for _, p := range s.Bound {
 		if err := c.state.UpdatePod(c.ctx, p); err != nil {
-			return fmt.Errorf("telling upstream of pod %s: %w", p.Name, err)
+			return fmt.Errorf("adding to upstream's cluster state: pod %s: %w", p.Name, err)
 		}
 	}
 	return nil
@@ -110,7 +110,7 @@ func (b *Batch) Decide() (scheduling.Results, error) {
 		return scheduling.Results{}, fmt.Errorf("counting topology: %w", err)
 	}
 	s := scheduling.NewScheduler(b.ctx, b.store, b.pools, b.state, b.nodes, topology, b.types, b.daemons,
-		silent{}, clock.RealClock{}, nil, nil, b.opts...)
+		noEvents{}, clock.RealClock{}, nil, nil, b.opts...)
 	results, err := s.Solve(b.ctx, b.pods)
 	if err != nil {
 		return scheduling.Results{}, fmt.Errorf("solving: %w", err)
@@ -131,9 +131,9 @@ func USDPerHour(r scheduling.Results) (float64, error) {
 	return sum, nil
 }
 
-// cheapest is the machine that the claim becomes at best, and its price, $/h.
-func cheapest(claim *scheduling.NodeClaim) (scenario.Machine, float64, error) {
-	best, price := scenario.Machine{Pool: claim.NodePoolName}, math.Inf(1)
+// cheapest is the cheapest instance that the claim accepts, and its price, $/h.
+func cheapest(claim *scheduling.NodeClaim) (scenario.Instance, float64, error) {
+	best, price := scenario.Instance{Pool: claim.NodePoolName}, math.Inf(1)
 	for _, t := range claim.InstanceTypeOptions {
 		for _, o := range t.Offerings {
 			if o.Available && o.Price < price && claim.Requirements.IsCompatible(o.Requirements, requirements.AllowUndefinedWellKnownLabels) {
@@ -142,12 +142,12 @@ func cheapest(claim *scheduling.NodeClaim) (scenario.Machine, float64, error) {
 		}
 	}
 	if math.IsInf(price, 1) {
-		return best, 0, fmt.Errorf("a NodeClaim of pool %s has nothing to buy", claim.NodePoolName)
+		return best, 0, fmt.Errorf("a NodeClaim of pool %s has no available offering", claim.NodePoolName)
 	}
 	return best, price, nil
 }
 
-// silent is a recorder of events that nobody reads.
-type silent struct{}
+// noEvents discards events.
+type noEvents struct{}
 
-func (silent) Publish(...events.Event) {}
+func (noEvents) Publish(...events.Event) {}

@@ -12,20 +12,20 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// machine writes the node that a launch becomes when it is bought as that choice.
-// It has the labels of the type, then those of the offer, the pool and the launch;
-// the choice has the last word.
-func (o *objects) machine(name string, l schedule.Launch, c offering.Ref) (*corev1.Node, error) {
+// launchedNode writes the node that a launch becomes with that offering. It has the
+// labels of the type, then those of the offering, the NodePool and the launch; zone,
+// capacity type and instance type of the offering override them.
+func (o *objects) launchedNode(name string, l schedule.Launch, c offering.Ref) (*corev1.Node, error) {
 	pool := slices.IndexFunc(o.script.Pools, func(p cluster.NodePool) bool { return p.Name == l.Pool })
 	if pool < 0 {
-		return nil, fmt.Errorf("there is no pool %s", l.Pool)
+		return nil, fmt.Errorf("there is no NodePool %s", l.Pool)
 	}
-	t, sold := o.onSale(c)
-	if sold == nil {
-		return nil, fmt.Errorf("nobody sells %s in zone %s as %s", c.Type, c.Zone, c.CapacityType)
+	t, offer := o.offeringOf(c)
+	if offer == nil {
+		return nil, fmt.Errorf("there is no offering of %s in zone %s as %s", c.Type, c.Zone, c.CapacityType)
 	}
 	labels := map[string]string{}
-	for _, from := range []map[string][]string{t.Labels, sold.Labels} {
+	for _, from := range []map[string][]string{t.Labels, offer.Labels} {
 		for key, values := range from {
 			if len(values) > 0 {
 				labels[key] = pick(key, values, l.Rules)
@@ -45,9 +45,9 @@ func (o *objects) machine(name string, l schedule.Launch, c offering.Ref) (*core
 	return o.bare(name, labels, l.Taints, t.Capacity.Sub(t.Overhead)), nil
 }
 
-// onSale finds what a choice names: the first type of that name, and its offer,
-// at the choice's price where several differ in nothing else.
-func (o *objects) onSale(c offering.Ref) (*offering.InstanceType, *offering.Offering) {
+// offeringOf finds the first instance type of that name and its offering, the one at
+// that price where several differ in nothing else.
+func (o *objects) offeringOf(c offering.Ref) (*offering.InstanceType, *offering.Offering) {
 	i := slices.IndexFunc(o.script.Types, func(t offering.InstanceType) bool { return t.Name == c.Type })
 	if i < 0 {
 		return nil, nil
@@ -63,7 +63,7 @@ func (o *objects) onSale(c offering.Ref) (*offering.InstanceType, *offering.Offe
 	return t, found
 }
 
-// pick takes the value that the launch settles on: one that its rules name, else
+// pick returns the label value that the launch gets: one that its rules name, else
 // the first that they do not exclude.
 func pick(key string, values []string, rules []constraint.Rule) string {
 	left := slices.Clone(values)

@@ -15,15 +15,15 @@ import (
 	"github.com/karve-dev/karve/engine/schedule"
 )
 
-// hearing is one plan with every launch bought one way, as objects.
-type hearing struct {
-	script  *enginetest.Script
-	plan    schedule.Plan           // each launch with the choice it was bought as
-	specs   map[string]*cluster.Pod // by UID
-	objects *objects
-	nodes   []*corev1.Node
-	placed  []placement
-	faults  []Rejection // of the plan itself
+// replay is one plan as objects, with one offering for every launch.
+type replay struct {
+	script     *enginetest.Script
+	plan       schedule.Plan           // each launch with its one offering
+	specs      map[string]*cluster.Pod // by UID
+	objects    *objects
+	nodes      []*corev1.Node
+	placed     []placement
+	planErrors []Rejection // errors of the plan itself
 }
 
 // placement is one planned pod.
@@ -38,13 +38,13 @@ type placement struct {
 // moves reports whether the pod must leave another node first.
 func (p placement) moves() bool { return p.spec.Node != "" }
 
-func newHearing(s *enginetest.Script, p schedule.Plan, to terms) *hearing {
-	h := &hearing{script: s, specs: map[string]*cluster.Pod{}, objects: newObjects(s, to.make)}
+func newReplay(s *enginetest.Script, p schedule.Plan, to options) *replay {
+	h := &replay{script: s, specs: map[string]*cluster.Pod{}, objects: newObjects(s, to.make)}
 	for i := range s.Pods {
 		h.specs[s.Pods[i].UID] = &s.Pods[i]
 	}
 	for _, n := range s.Nodes {
-		if !n.Unschedulable || n.Name != "" { // what never registers is no node
+		if !n.Unschedulable || n.Name != "" { // one that never registers does not become a node
 			h.nodes = append(h.nodes, h.objects.node(n))
 		}
 	}
@@ -63,73 +63,73 @@ func newHearing(s *enginetest.Script, p schedule.Plan, to terms) *hearing {
 	return h
 }
 
-func (h *hearing) nominate(n schedule.Nomination) {
+func (h *replay) nominate(n schedule.Nomination) {
 	i := slices.IndexFunc(h.script.Nodes, func(x cluster.Node) bool { return x.Key == n.Node })
 	if i < 0 {
-		h.fault(n.Pods, n.Node, "there is no such node")
+		h.planError(n.Pods, n.Node, "there is no such node")
 		return
 	}
 	if node := h.script.Nodes[i]; node.Leaving || node.Unschedulable {
-		h.fault(n.Pods, n.Node, "the node takes no new pods")
+		h.planError(n.Pods, n.Node, "the node takes no new pods")
 		return
 	}
 	h.place(n.Pods, nodeName(h.script.Nodes[i]))
 }
 
-func (h *hearing) launch(name string, l schedule.Launch) {
+func (h *replay) launch(name string, l schedule.Launch) {
 	if len(l.Offerings) == 0 {
-		h.fault(l.Pods, name, "the launch has no choices")
+		h.planError(l.Pods, name, "the launch has no offerings")
 		return
 	}
-	node, err := h.objects.machine(name, l, l.Offerings[0])
+	node, err := h.objects.launchedNode(name, l, l.Offerings[0])
 	if err != nil {
-		h.fault(l.Pods, name, err.Error())
+		h.planError(l.Pods, name, err.Error())
 		return
 	}
 	h.nodes = append(h.nodes, node)
 	h.place(l.Pods, name)
 }
 
-func (h *hearing) fault(pods []cluster.PodRef, node, reason string) {
+func (h *replay) planError(pods []cluster.PodRef, node, reason string) {
 	for _, ref := range pods {
-		h.faults = append(h.faults, Rejection{Pod: ref, Node: node, Plugin: Plan, Reason: reason})
+		h.planErrors = append(h.planErrors, Rejection{Pod: ref, Node: node, Plugin: Plan, Reason: reason})
 	}
 }
 
-func (h *hearing) place(pods []cluster.PodRef, node string) {
+func (h *replay) place(pods []cluster.PodRef, node string) {
 	for i, ref := range pods {
 		spec := h.specs[ref.UID]
 		switch {
 		case spec == nil:
-			h.fault(pods[i:i+1], node, "there is no such pod")
+			h.planError(pods[i:i+1], node, "there is no such pod")
 		case spec.Node != "" && !(spec.Movable && h.leaving(spec.Node)):
-			h.fault(pods[i:i+1], node, "the pod runs on "+spec.Node+" and stays there")
+			h.planError(pods[i:i+1], node, "the pod runs on "+spec.Node+" and stays there")
 		case slices.ContainsFunc(h.placed, func(p placement) bool { return p.ref.UID == ref.UID }):
-			h.fault(pods[i:i+1], node, "the pod is planned twice")
+			h.planError(pods[i:i+1], node, "the pod is planned twice")
 		default:
 			h.placed = append(h.placed, placement{ref: ref, spec: spec, pod: h.objects.pod(*spec), node: node, turn: i})
 		}
 	}
 }
 
-func (h *hearing) leaving(node string) bool {
+func (h *replay) leaving(node string) bool {
 	return slices.ContainsFunc(h.script.Nodes, func(n cluster.Node) bool { return n.Leaving && nodeName(n) == node })
 }
 
-// stage is a moment in the course of events.
+// stage is a point in time of the replay.
 type stage int
 
 const (
-	now     stage = iota // everything is where it is
+	now     stage = iota // nothing has changed yet
 	drained              // pods that move have left
-	ended                // ending pods have ended, stuck nodes have got over it
-	gone                 // leaving nodes are no more
+	ended                // terminating pods have ended, unschedulable nodes are ready
+	gone                 // leaving nodes are removed
 	stages
 )
 
-// judge tries orders of pods until one is accepted, and returns the fewest
+// rejections tries orders of pods until one is accepted, and returns the fewest
 // rejections that any of them met.
-func (h *hearing) judge() []Rejection {
+func (h *replay) rejections() []Rejection {
 	var best []Rejection
 	orders := h.orders()
 	for i := 0; i < len(orders); i++ {
@@ -142,27 +142,27 @@ func (h *hearing) judge() []Rejection {
 			rejected := h.run(s, order, start)
 			s.close()
 			if len(rejected) == 0 {
-				return h.faults
+				return h.planErrors
 			}
 			if i == 0 && start == now || len(rejected) < len(best) {
 				best = rejected
 			}
 		}
 	}
-	return append(slices.Clone(h.faults), best...)
+	return append(slices.Clone(h.planErrors), best...)
 }
 
 // order is a sequence in which pods ask to be scheduled.
 type order struct {
 	pods []placement
-	// patient pods let those before them try again after each that was placed.
-	patient bool
+	// restart tries the pods from the first again after each pod that was bound.
+	restart bool
 	found   bool // see found
 }
 
 // found is the order that the engine's own invariants hold the plan by, which they
 // search for longer. It is looked for when all others were tried.
-func (h *hearing) found() []order {
+func (h *replay) found() []order {
 	turn := map[string]int{}
 	for i, ref := range enginetest.Order(h.script, h.plan) {
 		turn[ref.UID] = i
@@ -175,30 +175,30 @@ func (h *hearing) found() []order {
 	return []order{{pods: pods, found: true}}
 }
 
-// orders are the plan's own, round robin over the nodes, the pods that are in
-// nobody's way first, and random ones of whole workloads or of single pods. They are
-// the same on every run.
-func (h *hearing) orders() []order {
+// orders are the plan's own order, round robin over the nodes, the pods that block no
+// other pod first, and random orders of workloads or of single pods. They are the same
+// on every run.
+func (h *replay) orders() []order {
 	rounds := slices.Clone(h.placed)
 	slices.SortStableFunc(rounds, func(a, b placement) int { return cmp.Compare(a.turn, b.turn) })
-	inTheWay := h.inTheWay()
-	byPatience := func(a, b placement) int { return cmp.Compare(inTheWay[a.ref.UID], inTheWay[b.ref.UID]) }
-	polite := slices.Clone(h.placed)
-	slices.SortStableFunc(polite, byPatience)
-	out := []order{{pods: h.placed}, {pods: rounds}, {pods: polite, patient: true}}
+	blocking := h.blocking()
+	byBlocking := func(a, b placement) int { return cmp.Compare(blocking[a.ref.UID], blocking[b.ref.UID]) }
+	blockingLast := slices.Clone(h.placed)
+	slices.SortStableFunc(blockingLast, byBlocking)
+	out := []order{{pods: h.placed}, {pods: rounds}, {pods: blockingLast, restart: true}}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 16 {
-		mixed := slices.Clone(polite)
+		mixed := slices.Clone(blockingLast)
 		r.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
 		if i%4 != 3 {
 			mixed = together(mixed)
 		}
-		out = append(out, order{pods: mixed, patient: true})
+		out = append(out, order{pods: mixed, restart: true})
 	}
 	return out
 }
 
-// together moves pods that ask for the same up to the first of them.
+// together moves identical pods up to the first of them.
 func together(pods []placement) []placement {
 	rank, first := make(map[string]int, len(pods)), make(map[string]int)
 	for i, p := range pods {
@@ -212,10 +212,10 @@ func together(pods []placement) []placement {
 	return pods
 }
 
-// inTheWay counts, for every pod, the spread constraints of others that count it
-// though it has no such constraint itself. Nothing holds such a pod back, so it
-// must let those whose domain it fills go first.
-func (h *hearing) inTheWay() map[string]int {
+// blocking counts, for every pod, the spread constraints of others that count it
+// although it has no such constraint itself. No rule holds such a pod back, so the pods
+// with the constraint must be bound first.
+func (h *replay) blocking() map[string]int {
 	out := map[string]int{}
 	for _, a := range h.placed {
 		for _, c := range a.spec.Spreads {
@@ -223,7 +223,7 @@ func (h *hearing) inTheWay() map[string]int {
 				continue
 			}
 			for _, b := range h.placed {
-				if b.spec.Namespace == a.spec.Namespace && carries(b.spec.Labels, c.Select.Labels) && !shares(b.spec, c) {
+				if b.spec.Namespace == a.spec.Namespace && matchesSelector(b.spec.Labels, c.Select.Labels) && !hasSpreadOver(b.spec, c) {
 					out[b.ref.UID]++
 				}
 			}
@@ -232,8 +232,8 @@ func (h *hearing) inTheWay() map[string]int {
 	return out
 }
 
-// carries reports whether labels meet a selector, which only decides an order here.
-func carries(labels map[string]string, t cluster.Term) bool {
+// matchesSelector reports whether labels meet a selector, which only decides an order here.
+func matchesSelector(labels map[string]string, t cluster.Term) bool {
 	for _, r := range t {
 		v, ok := labels[r.Key]
 		if one := ok && (r.Operator == constraint.Exists || slices.Contains(r.Values, v)); one == (r.Operator == constraint.NotIn || r.Operator == constraint.DoesNotExist) {
@@ -243,14 +243,14 @@ func carries(labels map[string]string, t cluster.Term) bool {
 	return true
 }
 
-func shares(p *cluster.Pod, c cluster.TopologySpreadConstraint) bool {
+func hasSpreadOver(p *cluster.Pod, c cluster.TopologySpreadConstraint) bool {
 	return slices.ContainsFunc(p.Spreads, func(x cluster.TopologySpreadConstraint) bool { return x.Key == c.Key && !x.Soft })
 }
 
-// run lives through the stages and returns what was refused to the end. Pods
+// run passes through the stages and returns the pods refused until the end. Pods
 // begin to be scheduled at stage start, those that move once they have left. Virtual
-// pods come last of all: no real pod ever sees them.
-func (h *hearing) run(s *scheduler, o order, start stage) []Rejection {
+// pods come last of all: no real pod is affected by them.
+func (h *replay) run(s *scheduler, o order, start stage) []Rejection {
 	var virtual []placement
 	waiting := slices.DeleteFunc(slices.Clone(o.pods), func(p placement) bool { return p.spec.Virtual })
 	for _, p := range o.pods {
@@ -265,21 +265,21 @@ func (h *hearing) run(s *scheduler, o order, start stage) []Rejection {
 		case ended:
 			h.end(s)
 		case gone:
-			h.retire(s)
+			h.removeLeaving(s)
 		}
 		if at >= start {
-			waiting = s.settle(waiting, at, o.patient)
+			waiting = s.bindAccepted(waiting, at, o.restart)
 		}
 		if len(waiting) == 0 {
-			virtual = s.settle(virtual, at, o.patient)
+			virtual = s.bindAccepted(virtual, at, o.restart)
 		}
 	}
 	out := s.rejections(waiting)
-	return append(out, s.rejections(s.settle(virtual, gone, o.patient))...)
+	return append(out, s.rejections(s.bindAccepted(virtual, gone, o.restart))...)
 }
 
 // drain takes the movable pods off leaving nodes.
-func (h *hearing) drain(s *scheduler) {
+func (h *replay) drain(s *scheduler) {
 	for _, p := range h.script.Pods {
 		if p.Node != "" && p.Movable && h.leaving(p.Node) {
 			s.remove(p.UID)
@@ -287,34 +287,34 @@ func (h *hearing) drain(s *scheduler) {
 	}
 }
 
-// end ends the ending pods: they keep their room, which the engine does not give
-// away before it is free, but nobody selects them any more. Stuck nodes lose the
-// taint that they have while they are not ready.
-func (h *hearing) end(s *scheduler) {
+// end ends the terminating pods: they keep their room, which the engine does not give
+// away before it is free, but no selector matches them any more. Unschedulable nodes
+// lose the not-ready taint.
+func (h *replay) end(s *scheduler) {
 	for _, p := range h.script.Pods {
 		if s.pods[p.UID] != nil && p.Node != "" && p.Terminating {
 			s.remove(p.UID)
-			s.bind(h.objects.ghost(p), p.Node)
+			s.bind(h.objects.endedPod(p), p.Node)
 		}
 	}
 	for _, n := range h.script.Nodes {
-		if n.Unschedulable && s.knows(nodeName(n)) {
+		if n.Unschedulable && s.hasNode(nodeName(n)) {
 			s.untaint(nodeName(n), corev1.TaintNodeNotReady)
 		}
 	}
 }
 
-// retire removes the leaving nodes with all that is left on them.
-func (h *hearing) retire(s *scheduler) {
+// removeLeaving removes the leaving nodes with their remaining pods.
+func (h *replay) removeLeaving(s *scheduler) {
 	for _, n := range h.script.Nodes {
-		if n.Leaving && s.knows(nodeName(n)) {
+		if n.Leaving && s.hasNode(nodeName(n)) {
 			s.removeNode(nodeName(n))
 		}
 	}
 }
 
-// scheduler is a new scheduler over the world before anything is placed.
-func (h *hearing) scheduler() *scheduler {
+// scheduler is a new scheduler over the cluster before any pod is placed.
+func (h *replay) scheduler() *scheduler {
 	s := newScheduler(h.objects.others())
 	for _, n := range h.nodes {
 		s.addNode(n)
@@ -322,7 +322,7 @@ func (h *hearing) scheduler() *scheduler {
 	running := map[[2]string]bool{} // node and DaemonSet
 	for i := range h.script.Pods {
 		p := &h.script.Pods[i]
-		if p.Node != "" && s.knows(p.Node) {
+		if p.Node != "" && s.hasNode(p.Node) {
 			s.bind(h.objects.pod(*p), p.Node)
 			running[[2]string{p.Node, p.DaemonSet}] = true
 		}
@@ -330,7 +330,7 @@ func (h *hearing) scheduler() *scheduler {
 	for _, n := range h.nodes {
 		for _, d := range h.script.Daemons {
 			if !h.leaving(n.Name) && !running[[2]string{n.Name, d.UID}] {
-				s.startDaemon(h.objects.daemon(d, n.Name), h.objects.holder(d, n.Name), n.Name)
+				s.startDaemon(h.objects.daemon(d, n.Name), h.objects.portHolder(d, n.Name), n.Name)
 			}
 		}
 	}

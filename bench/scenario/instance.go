@@ -14,21 +14,21 @@ import (
 	"github.com/karve-dev/karve/kube"
 )
 
-// Machine says how a node was bought.
-type Machine struct{ Name, Pool, Type, Zone, CapacityType string }
+// Instance identifies the NodePool and the offering of a node.
+type Instance struct{ Name, Pool, Type, Zone, CapacityType string }
 
-// Node is the node that the machine becomes, initialized and ready for disruption,
-// with its NodeClaim and the pods of the DaemonSets on it. A label of which the type
-// leaves a choice has its last value.
-func (s *Scenario) Node(m Machine) (*corev1.Node, *karpv1.NodeClaim, []*corev1.Pod, error) {
-	t, sold := s.sold(m)
+// Node is the node that the instance becomes, initialized and ready for disruption,
+// with its NodeClaim and the pods of the DaemonSets on it. A label for which the type
+// has several values gets the last.
+func (s *Scenario) Node(m Instance) (*corev1.Node, *karpv1.NodeClaim, []*corev1.Pod, error) {
+	t, offer := s.offeringOf(m)
 	p := slices.IndexFunc(s.Pools, func(p *karpv1.NodePool) bool { return p.Name == m.Pool })
-	if sold == nil || p < 0 {
-		return nil, nil, nil, fmt.Errorf("node %s: nobody sells %s in %s as %s to pool %s", m.Name, m.Type, m.Zone, m.CapacityType, m.Pool)
+	if offer == nil || p < 0 {
+		return nil, nil, nil, fmt.Errorf("node %s: no offering of %s in %s as %s for NodePool %s", m.Name, m.Type, m.Zone, m.CapacityType, m.Pool)
 	}
 	template := s.Pools[p].Spec.Template
 	node := &corev1.Node{ObjectMeta: meta("node", m.Name)}
-	for _, from := range []map[string][]string{t.Labels, sold.Labels} {
+	for _, from := range []map[string][]string{t.Labels, offer.Labels} {
 		for key, values := range from {
 			if len(values) > 0 {
 				node.Labels[key] = values[len(values)-1]
@@ -73,16 +73,16 @@ func claimOf(node *corev1.Node, template karpv1.NodeClaimTemplateSpec) *karpv1.N
 	return claim
 }
 
-// Price is what the machine costs.
-func (s *Scenario) Price(m Machine) (offering.Price, error) {
-	_, sold := s.sold(m)
-	if sold == nil {
-		return 0, fmt.Errorf("nobody sells %s in %s as %s", m.Type, m.Zone, m.CapacityType)
+// Price is the price of the instance's offering.
+func (s *Scenario) Price(m Instance) (offering.Price, error) {
+	_, offer := s.offeringOf(m)
+	if offer == nil {
+		return 0, fmt.Errorf("no offering of %s in %s as %s", m.Type, m.Zone, m.CapacityType)
 	}
-	return sold.Price, nil
+	return offer.Price, nil
 }
 
-func (s *Scenario) sold(m Machine) (*offering.InstanceType, *offering.Offering) {
+func (s *Scenario) offeringOf(m Instance) (*offering.InstanceType, *offering.Offering) {
 	i := slices.IndexFunc(s.Types, func(t offering.InstanceType) bool { return t.Name == m.Type })
 	if i < 0 {
 		return nil, nil
@@ -95,9 +95,9 @@ func (s *Scenario) sold(m Machine) (*offering.InstanceType, *offering.Offering) 
 	return &s.Types[i], &offers[j]
 }
 
-// Bought reads off a node how it was bought.
-func Bought(n *corev1.Node) Machine {
-	return Machine{
+// InstanceOf reads the instance from a node's labels.
+func InstanceOf(n *corev1.Node) Instance {
+	return Instance{
 		Name: n.Name, Pool: n.Labels[karpv1.NodePoolLabelKey], Type: n.Labels[corev1.LabelInstanceTypeStable],
 		Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.Labels[karpv1.CapacityTypeLabelKey],
 	}
