@@ -85,7 +85,7 @@ func (s soak) skips(t reflect.Type) bool {
 			return true
 		}
 	}
-	if strings.HasPrefix(strings.TrimLeft(t.String(), "*"), "emulator.") {
+	if strings.HasPrefix(strings.TrimLeft(t.String(), "*"), "azureemulator.") {
 		return true
 	}
 	switch t {
