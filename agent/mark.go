@@ -52,7 +52,7 @@ func (a *Agent) markOnce(ctx context.Context, e Event, coming bool) error {
 	if err := a.Client.Patch(ctx, node, patch); err != nil {
 		return err
 	}
-	a.Log.Info("told the node of its machine's scheduled events", "node", a.Node, "coming", coming, "kind", e.Kind, "leaves", node.Annotations[kube.LeavesAtAnnotation])
+	a.Log.Info("told the node of its machine's scheduled events", "node", a.Node, "coming", coming, "kind", e.Kind, "leaves", node.Annotations[kube.NotBeforeAnnotation])
 	return nil
 }
 
@@ -60,7 +60,7 @@ func (a *Agent) markOnce(ctx context.Context, e Event, coming bool) error {
 // to start, or now.
 func announce(n *corev1.Node, e Event, now time.Time) {
 	at := e.at()
-	if before, err := time.Parse(time.RFC3339, n.Annotations[kube.LeavesAtAnnotation]); e.started() && err == nil && kindOf(n) == e.Kind {
+	if before, err := time.Parse(time.RFC3339, n.Annotations[kube.NotBeforeAnnotation]); e.started() && err == nil && kindOf(n) == e.Kind {
 		at = before
 	}
 	if e.started() && (at.IsZero() || at.After(now)) {
@@ -74,13 +74,13 @@ func announce(n *corev1.Node, e Event, now time.Time) {
 	if n.Annotations == nil {
 		n.Annotations = map[string]string{}
 	}
-	n.Annotations[kube.LeavesAtAnnotation] = at.UTC().Format(time.RFC3339)
+	n.Annotations[kube.NotBeforeAnnotation] = at.UTC().Format(time.RFC3339)
 }
 
 // unmark takes off whatever announce put there.
 func unmark(n *corev1.Node) {
 	n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == kube.InterruptionTaint })
-	delete(n.Annotations, kube.LeavesAtAnnotation)
+	delete(n.Annotations, kube.NotBeforeAnnotation)
 }
 
 func kindOf(n *corev1.Node) string {

@@ -16,15 +16,15 @@ import (
 
 // guest records what it was started with and why it ended.
 type guest struct {
-	booted chan azureemulator.Machine
+	booted chan azureemulator.VM
 	ended  chan error
 }
 
 func newGuest() guest {
-	return guest{make(chan azureemulator.Machine, 1000), make(chan error, 1000)}
+	return guest{make(chan azureemulator.VM, 1000), make(chan error, 1000)}
 }
 
-func (g guest) Run(ctx context.Context, m azureemulator.Machine) {
+func (g guest) Run(ctx context.Context, m azureemulator.VM) {
 	g.booted <- m
 	<-ctx.Done()
 	g.ended <- context.Cause(ctx)

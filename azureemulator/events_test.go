@@ -91,7 +91,7 @@ func TestMetadataServiceMinds(t *testing.T) {
 
 func TestEventsHappen(t *testing.T) {
 	var boots atomic.Int64
-	o := Options{Guest: guestFunc(func(ctx context.Context, _ Machine) { boots.Add(1); <-ctx.Done() })}
+	o := Options{Guest: guestFunc(func(ctx context.Context, _ VM) { boots.Add(1); <-ctx.Done() })}
 	inBubble(t, o, func(b *bubble) {
 		b.running("frozen", "restarted", "moved", "ended", "kept")
 		for name, kind := range map[string]string{"frozen": freeze, "restarted": reboot, "moved": redeploy, "ended": terminate, "kept": reboot} {

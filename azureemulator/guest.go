@@ -47,9 +47,9 @@ func (gs *guests) start(v *vm) context.CancelCauseFunc {
 	return stop
 }
 
-// Machine is what a VM knows about itself when its boot ends. It
+// VM is what a VM knows about itself when its boot ends. It
 // is a copy: a guest may keep it, and changing it changes nothing.
-type Machine struct {
+type VM struct {
 	// ID is the canonical ARM id.
 	ID             string
 	Name           string
@@ -78,7 +78,7 @@ type Machine struct {
 // when a boot ends (again after a deallocated VM is started) and should
 // return soon after ctx ends.
 type Guest interface {
-	Run(ctx context.Context, m Machine)
+	Run(ctx context.Context, m VM)
 }
 
 // Preempter is a Guest that listens for scheduled events: Preempt is called when
@@ -96,8 +96,8 @@ type Preemption struct {
 }
 
 // machine is v as its guest sees it.
-func (gs *guests) machine(v *vm) Machine {
-	m := Machine{
+func (gs *guests) machine(v *vm) VM {
+	m := VM{
 		ID: v.id, Name: v.name, ComputerName: v.spec.Properties.OSProfile.ComputerName,
 		SubscriptionID: gs.sub.id, ResourceGroup: v.group, Location: v.location,
 		Zone: v.spec.zone(), Priority: v.spec.priority(),

@@ -21,7 +21,7 @@ type bootGuest struct {
 	ended  chan error
 }
 
-func (g bootGuest) Run(ctx context.Context, _ azureemulator.Machine) {
+func (g bootGuest) Run(ctx context.Context, _ azureemulator.VM) {
 	g.booted <- time.Now()
 	<-ctx.Done()
 	g.ended <- context.Cause(ctx)

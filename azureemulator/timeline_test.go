@@ -73,7 +73,7 @@ func TestMachineTakesAzuresTime(t *testing.T) {
 	var booted atomic.Int64 // virtual nanoseconds; a channel would have to be made in the bubble
 	o := Options{
 		Latency: Latency{Create: constant(24 * time.Second), Boot: constant(36 * time.Second), Eviction: constant(9 * time.Second), Delete: constant(20 * time.Second)},
-		Guest:   guestFunc(func(ctx context.Context, _ Machine) { booted.Store(time.Now().UnixNano()); <-ctx.Done() }),
+		Guest:   guestFunc(func(ctx context.Context, _ VM) { booted.Store(time.Now().UnixNano()); <-ctx.Done() }),
 	}
 	inBubble(t, o, func(b *bubble) {
 		begin := time.Now()
@@ -114,9 +114,9 @@ func TestMachineTakesAzuresTime(t *testing.T) {
 	})
 }
 
-type guestFunc func(context.Context, Machine)
+type guestFunc func(context.Context, VM)
 
-func (f guestFunc) Run(ctx context.Context, m Machine) { f(ctx, m) }
+func (f guestFunc) Run(ctx context.Context, m VM) { f(ctx, m) }
 
 func TestReservationLasts180Seconds(t *testing.T) {
 	inBubble(t, Options{}, func(b *bubble) {

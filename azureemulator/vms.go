@@ -77,12 +77,12 @@ type VMs struct {
 
 // Find looks a VM up by the name its operating system has, letter case ignored. power is
 // "starting", "running", "deallocating" or "deallocated", or empty before it is allocated.
-func (m *VMs) Find(computerName string) (vm Machine, power string, found bool) {
+func (m *VMs) Find(computerName string) (vm VM, power string, found bool) {
 	m.clock.Lock()
 	defer m.clock.Unlock()
 	v := m.vms.byHost[strings.ToLower(computerName)]
 	if v == nil {
-		return Machine{}, "", false
+		return VM{}, "", false
 	}
 	return m.guests.machine(v), v.power, true
 }

@@ -117,9 +117,9 @@ func OfferingOf(c *karpv1.NodeClaim) offering.Ref {
 	return offering.Ref{Type: c.Labels[cluster.LabelInstanceType], Zone: c.Labels[cluster.LabelZone], CapacityType: c.Labels[cluster.LabelCapacityType]}
 }
 
-// Purchase is what a provider needs to know to launch the claim's instance, given the offerings
+// LaunchClaim is what a provider needs to know to launch the claim's instance, given the offerings
 // it may choose from.
-func Purchase(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
+func LaunchClaim(c *karpv1.NodeClaim, choices []offering.Ref) provider.Claim {
 	return provider.Claim{
 		Name:          c.Name,
 		UID:           string(c.UID),

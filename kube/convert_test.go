@@ -437,13 +437,13 @@ func TestPoolReadiness(t *testing.T) {
 		want   reason.Reason
 	}{
 		"ready":       {func(p *karpv1.NodePool) { ready(p) }, ""},
-		"fresh":       {func(*karpv1.NodePool) {}, reason.PoolNotReady},
-		"being ended": {func(p *karpv1.NodePool) { ready(p); p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, reason.PoolNotReady},
+		"fresh":       {func(*karpv1.NodePool) {}, reason.NodePoolNotReady},
+		"being ended": {func(p *karpv1.NodePool) { ready(p); p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, reason.NodePoolNotReady},
 		"static":      {func(p *karpv1.NodePool) { ready(p); p.Spec.Replicas = new(int64(3)) }, ""},
 		"no class": {func(p *karpv1.NodePool) {
 			ready(p)
 			p.StatusConditions().SetFalse(karpv1.ConditionTypeNodeClassReady, "NodeClassNotFound", "create it")
-		}, reason.PoolNotReady},
+		}, reason.NodePoolNotReady},
 	} {
 		p := &karpv1.NodePool{}
 		tc.change(p)

@@ -12,8 +12,8 @@ import (
 	"github.com/karve-dev/karve/engine/reason"
 )
 
-// Machine is a NodeClaim with its Node and the pods there.
-type Machine struct {
+// ManagedNode is a NodeClaim with its Node and the pods there.
+type ManagedNode struct {
 	Claim *karpv1.NodeClaim
 	Node  *corev1.Node // nil until there is one
 	// Nodes counts the Nodes that have the claim's provider ID. There should be one; if there are
@@ -21,7 +21,7 @@ type Machine struct {
 	Nodes int
 	Pods  []*corev1.Pod
 	// World is the node as the engine sees it.
-	World cluster.Node
+	Snapshot cluster.Node
 	// Promised counts the pods that were promised capacity here and are not bound yet.
 	Promised int
 	// KnownType is set when the node's instance type is in the catalog of its node class.
@@ -34,12 +34,12 @@ type Machine struct {
 // DisruptionNode is a node as decisions about nodes see it at a given moment. soft says that the
 // node's pool replaces expired nodes within budgets, like drifted ones (see SoftExpiry). Spare is
 // left unset: only capacity buffers know it.
-func DisruptionNode(m Machine, evictions Evictions, soft bool, now time.Time) disrupt.Node {
+func DisruptionNode(m ManagedNode, evictions Evictions, soft bool, now time.Time) disrupt.Node {
 	n := disrupt.Node{
 		Key:         m.Claim.Name,
-		Pool:        m.World.Pool,
+		Pool:        m.Snapshot.Pool,
 		Created:     m.Claim.CreationTimestamp.Time,
-		Leaving:     m.World.Leaving,
+		Leaving:     m.Snapshot.Leaving,
 		Terminating: ConditionTrue(m.Claim, karpv1.ConditionTypeInstanceTerminating),
 		Initialized: initializedAt(m),
 		QuietSince:  quietSince(m),
@@ -47,8 +47,8 @@ func DisruptionNode(m Machine, evictions Evictions, soft bool, now time.Time) di
 		Unpriced:    unpriced(m),
 	}
 	n.Promised = m.Promised > 0
-	if now.Before(m.World.NominatedUntil) {
-		n.Promised, n.PromisedUntil = true, m.World.NominatedUntil
+	if now.Before(m.Snapshot.NominatedUntil) {
+		n.Promised, n.PromisedUntil = true, m.Snapshot.NominatedUntil
 	}
 	if life := m.Claim.Spec.ExpireAfter.Duration; life != nil {
 		n.ExpireAfter = *life
@@ -66,8 +66,8 @@ func DisruptionNode(m Machine, evictions Evictions, soft bool, now time.Time) di
 
 // initializedAt is when the node became ready for pods, zero while it is not. If the node is
 // initialized and its claim lacks the condition, it is the Node's creation time.
-func initializedAt(m Machine) time.Time {
-	if !m.World.Initialized {
+func initializedAt(m ManagedNode) time.Time {
+	if !m.Snapshot.Initialized {
 		return time.Time{}
 	}
 	if at := since(m.Claim, karpv1.ConditionTypeInitialized); !at.IsZero() {
@@ -92,7 +92,7 @@ func since(c *karpv1.NodeClaim, kind string) time.Time {
 
 // quietSince is the later of the node's initialization and its last pod event, seen by this
 // process or recorded by an earlier one.
-func quietSince(m Machine) time.Time {
+func quietSince(m ManagedNode) time.Time {
 	latest := m.Activity
 	for _, t := range []time.Time{m.Claim.Status.LastPodEventTime.Time, initializedAt(m)} {
 		if t.After(latest) {
@@ -103,29 +103,29 @@ func quietSince(m Machine) time.Time {
 }
 
 // unpriced says why the price of a node is not known.
-func unpriced(m Machine) string {
-	if m.World.Price > 0 || m.Node == nil {
+func unpriced(m ManagedNode) string {
+	if m.Snapshot.Price > 0 || m.Node == nil {
 		return ""
 	}
 	for _, key := range []string{cluster.LabelInstanceType, cluster.LabelCapacityType, cluster.LabelZone} {
-		if m.World.Labels[key] == "" {
+		if m.Snapshot.Labels[key] == "" {
 			return fmt.Sprintf("Node does not have label %q", key)
 		}
 	}
 	if !m.KnownType {
-		return fmt.Sprintf("Instance Type %q not found", m.World.Labels[cluster.LabelInstanceType])
+		return fmt.Sprintf("Instance Type %q not found", m.Snapshot.Labels[cluster.LabelInstanceType])
 	}
-	return fmt.Sprintf("Instance Type %q has no price in zone %q as %s", m.World.Labels[cluster.LabelInstanceType],
-		m.World.Labels[cluster.LabelZone], m.World.Labels[cluster.LabelCapacityType])
+	return fmt.Sprintf("Instance Type %q has no price in zone %q as %s", m.Snapshot.Labels[cluster.LabelInstanceType],
+		m.Snapshot.Labels[cluster.LabelZone], m.Snapshot.Labels[cluster.LabelCapacityType])
 }
 
 // severalNodes blocks disruption of a NodeClaim whose provider ID several Nodes have: it is not
 // known which pods run there.
-func severalNodes(m Machine) []disrupt.Block {
+func severalNodes(m ManagedNode) []disrupt.Block {
 	if m.Nodes < 2 {
 		return nil
 	}
-	return []disrupt.Block{{Because: disrupt.SeveralNodes, Facts: reason.FactsOf(map[string]any{"nodes": m.Nodes}),
+	return []disrupt.Block{{Because: disrupt.DuplicateNodes, Facts: reason.FactsOf(map[string]any{"nodes": m.Nodes}),
 		Detail: fmt.Sprintf("%d Nodes have the provider ID of the NodeClaim; those that are left over must be deleted", m.Nodes)}}
 }
 

@@ -39,14 +39,14 @@ func BenchmarkDisruptionNodes(b *testing.B) {
 	m.View(func(*cluster.Snapshot) {})
 	b.Run("machines", func(b *testing.B) {
 		for b.Loop() {
-			m.Machines()
+			m.ManagedNodes()
 		}
 	})
-	machines := m.Machines()
+	machines := m.ManagedNodes()
 	b.Run("nodes", func(b *testing.B) {
 		for b.Loop() {
 			for i := range machines {
-				DisruptionNode(machines[i], m.PodBudgets(), false, noon)
+				DisruptionNode(machines[i], m.PDBs(), false, noon)
 			}
 		}
 	})

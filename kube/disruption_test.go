@@ -20,12 +20,12 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // readyMachine has been ready for an hour, has a price and blocks nothing.
-func readyMachine(pods ...*corev1.Pod) Machine {
+func readyMachine(pods ...*corev1.Pod) ManagedNode {
 	c, n := joined(claimNamed("a"))
 	c.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour))
 	c.Status.Conditions = append(c.Status.Conditions, conditionOf(karpv1.ConditionTypeInitialized, "Initialized", noon.Add(-time.Hour)))
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return Machine{Claim: c, Node: n, Pods: pods, World: cluster.Node{Pool: "web", Initialized: true, Price: 1}}
+	return ManagedNode{Claim: c, Node: n, Pods: pods, Snapshot: cluster.Node{Pool: "web", Initialized: true, Price: 1}}
 }
 
 func conditionOf(kind, why string, at time.Time) (c status.Condition) {
@@ -53,7 +53,7 @@ func terminating(p *corev1.Pod) { at := metav1.NewTime(noon); p.DeletionTimestam
 func TestBlocks(t *testing.T) {
 	shut := func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 }
 	one, two := []policyv1.PodDisruptionBudget{podBudgetOf("b", shut)}, []policyv1.PodDisruptionBudget{podBudgetOf("b"), podBudgetOf("a")}
-	held := disrupt.Block{Because: disrupt.Budgeted, Pod: true, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=[default/b])",
+	held := disrupt.Block{Because: disrupt.PodDisruptionBudget, Pod: true, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=[default/b])",
 		Facts: reason.FactsOf(map[string]any{"pod": "default/p", "podDisruptionBudgets": []string{"default/b"}, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 3})}
 	asks := func(until time.Time) disrupt.Block {
 		return disrupt.Block{Because: disrupt.DoNotDisrupt, Pod: true, Detail: `Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/p)`,
@@ -85,7 +85,7 @@ func TestBlocks(t *testing.T) {
 		{"a budget of a static pod", runningPod("p", ownedAs("v1", "Node")), one, "", nil},
 		{"a budget of a pod that stays", runningPod("p", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), one, "", nil},
 		{"a budget of a pod that asks", runningPod("p", annotate("true")), one, "true", []disrupt.Block{node, asks(time.Time{})}},
-		{"two budgets", runningPod("p", none), two, "", []disrupt.Block{{Because: disrupt.ManyBudgets, Pod: true,
+		{"two budgets", runningPod("p", none), two, "", []disrupt.Block{{Because: disrupt.MultiplePodDisruptionBudgets, Pod: true,
 			Detail: "Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[default/a default/b])",
 			Facts:  reason.FactsOf(map[string]any{"pod": "default/p", "podDisruptionBudgets": []string{"default/a", "default/b"}})}}},
 	} {
@@ -93,7 +93,7 @@ func TestBlocks(t *testing.T) {
 		if tc.node != "" {
 			m.Node.Annotations = map[string]string{karpv1.DoNotDisruptAnnotationKey: tc.node}
 		}
-		got := DisruptionNode(m, NewPodBudgets(tc.budgets...), false, noon)
+		got := DisruptionNode(m, NewPDBs(tc.budgets...), false, noon)
 		if diff := cmp.Diff(tc.want, got.Blocks); diff != "" {
 			t.Errorf("%s: %s", tc.name, diff)
 		}
@@ -145,44 +145,44 @@ func TestDisruptionNode(t *testing.T) {
 	m := readyMachine()
 	plain := disrupt.Node{Key: "a", Name: "node-a", Pool: "web", Ready: true, Created: noon.Add(-2 * time.Hour), Initialized: noon.Add(-time.Hour), QuietSince: noon.Add(-time.Hour)}
 	for name, tc := range map[string]struct {
-		change func(*Machine)
+		change func(*ManagedNode)
 		want   func(*disrupt.Node)
 	}{
-		"plain": {func(*Machine) {}, func(*disrupt.Node) {}},
-		"on its way": {func(m *Machine) { m.Node, m.World.Initialized, m.Claim.Status.Conditions = nil, false, nil },
+		"plain": {func(*ManagedNode) {}, func(*disrupt.Node) {}},
+		"on its way": {func(m *ManagedNode) { m.Node, m.Snapshot.Initialized, m.Claim.Status.Conditions = nil, false, nil },
 			func(n *disrupt.Node) {
 				n.Name, n.Ready, n.Initialized, n.QuietSince = "", false, time.Time{}, time.Time{}
 			}},
-		"initialized by its label": {func(m *Machine) {
+		"initialized by its label": {func(m *ManagedNode) {
 			m.Claim.Status.Conditions = nil
 			m.Node.CreationTimestamp = metav1.NewTime(noon.Add(-30 * time.Minute))
 		}, func(n *disrupt.Node) {
 			n.Initialized, n.QuietSince = noon.Add(-30*time.Minute), noon.Add(-30*time.Minute)
 		}},
-		"not ready": {func(m *Machine) { m.Node.Status.Conditions[0].Status = corev1.ConditionUnknown }, func(n *disrupt.Node) { n.Ready = false }},
-		"leaving":   {func(m *Machine) { m.World.Leaving = true }, func(n *disrupt.Node) { n.Leaving = true }},
-		"terminating": {func(m *Machine) {
+		"not ready": {func(m *ManagedNode) { m.Node.Status.Conditions[0].Status = corev1.ConditionUnknown }, func(n *disrupt.Node) { n.Ready = false }},
+		"leaving":   {func(m *ManagedNode) { m.Snapshot.Leaving = true }, func(n *disrupt.Node) { n.Leaving = true }},
+		"terminating": {func(m *ManagedNode) {
 			m.Claim.Status.Conditions = append(m.Claim.Status.Conditions, conditionOf(karpv1.ConditionTypeInstanceTerminating, "x", noon))
 		}, func(n *disrupt.Node) { n.Terminating = true }},
-		"busy":        {func(m *Machine) { m.Activity = noon.Add(-time.Minute) }, func(n *disrupt.Node) { n.QuietSince = noon.Add(-time.Minute) }},
-		"busy before": {func(m *Machine) { m.Claim.Status.LastPodEventTime = metav1.NewTime(noon.Add(-2 * time.Minute)) }, func(n *disrupt.Node) { n.QuietSince = noon.Add(-2 * time.Minute) }},
-		"promised":    {func(m *Machine) { m.Promised = 1 }, func(n *disrupt.Node) { n.Promised = true }},
-		"nominated": {func(m *Machine) { m.World.NominatedUntil = noon.Add(time.Second) }, func(n *disrupt.Node) {
+		"busy":        {func(m *ManagedNode) { m.Activity = noon.Add(-time.Minute) }, func(n *disrupt.Node) { n.QuietSince = noon.Add(-time.Minute) }},
+		"busy before": {func(m *ManagedNode) { m.Claim.Status.LastPodEventTime = metav1.NewTime(noon.Add(-2 * time.Minute)) }, func(n *disrupt.Node) { n.QuietSince = noon.Add(-2 * time.Minute) }},
+		"promised":    {func(m *ManagedNode) { m.Promised = 1 }, func(n *disrupt.Node) { n.Promised = true }},
+		"nominated": {func(m *ManagedNode) { m.Snapshot.NominatedUntil = noon.Add(time.Second) }, func(n *disrupt.Node) {
 			n.Promised, n.PromisedUntil = true, noon.Add(time.Second)
 		}},
-		"nominated before": {func(m *Machine) { m.World.NominatedUntil = noon }, func(*disrupt.Node) {}},
-		"with grace":       {func(m *Machine) { m.Claim.Spec.TerminationGracePeriod = &metav1.Duration{} }, func(n *disrupt.Node) { n.Grace = true }},
-		"drifted and past its life": {func(m *Machine) {
+		"nominated before": {func(m *ManagedNode) { m.Snapshot.NominatedUntil = noon }, func(*disrupt.Node) {}},
+		"with grace":       {func(m *ManagedNode) { m.Claim.Spec.TerminationGracePeriod = &metav1.Duration{} }, func(n *disrupt.Node) { n.Grace = true }},
+		"drifted and past its life": {func(m *ManagedNode) {
 			m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("90m")
 			m.Claim.Status.Conditions = append(m.Claim.Status.Conditions, conditionOf(karpv1.ConditionTypeDrifted, "ImageDrift", noon.Add(-time.Minute)))
 		}, func(n *disrupt.Node) {
 			n.ExpireAfter = 90 * time.Minute
 			n.Due = []disrupt.Due{{Cause: disrupt.Expired, Detail: string(disrupt.Expired), Since: noon.Add(-30 * time.Minute)}, {Cause: disrupt.Drifted, Detail: "ImageDrift", Since: noon.Add(-time.Minute)}}
 		}},
-		"within its life": {func(m *Machine) { m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("121m") }, func(n *disrupt.Node) { n.ExpireAfter = 121 * time.Minute }},
-		"no labels":       {func(m *Machine) { m.World.Price = 0 }, func(n *disrupt.Node) { n.Unpriced = `Node does not have label "node.kubernetes.io/instance-type"` }},
-		"an unknown type": {func(m *Machine) { m.World.Price, m.World.Labels = 0, placed() }, func(n *disrupt.Node) { n.Unpriced = `Instance Type "d4" not found` }},
-		"a type not on sale": {func(m *Machine) { m.World.Price, m.World.Labels, m.KnownType = 0, placed(), true },
+		"within its life": {func(m *ManagedNode) { m.Claim.Spec.ExpireAfter = karpv1.MustParseNillableDuration("121m") }, func(n *disrupt.Node) { n.ExpireAfter = 121 * time.Minute }},
+		"no labels":       {func(m *ManagedNode) { m.Snapshot.Price = 0 }, func(n *disrupt.Node) { n.Unpriced = `Node does not have label "node.kubernetes.io/instance-type"` }},
+		"an unknown type": {func(m *ManagedNode) { m.Snapshot.Price, m.Snapshot.Labels = 0, placed() }, func(n *disrupt.Node) { n.Unpriced = `Instance Type "d4" not found` }},
+		"a type not on sale": {func(m *ManagedNode) { m.Snapshot.Price, m.Snapshot.Labels, m.KnownType = 0, placed(), true },
 			func(n *disrupt.Node) { n.Unpriced = `Instance Type "d4" has no price in zone "1" as spot` }},
 	} {
 		x := m
@@ -208,11 +208,11 @@ func TestGuards(t *testing.T) {
 		p.UID = types.UID(p.Name)
 	}
 	want := []disrupt.PDB{{Name: "default/web", Allowed: 1, Pods: []string{"a", "b"}}}
-	if diff := cmp.Diff(want, DisruptionNode(m, NewPodBudgets(podBudgetOf("web")), false, noon).PDBs); diff != "" {
+	if diff := cmp.Diff(want, DisruptionNode(m, NewPDBs(podBudgetOf("web")), false, noon).PDBs); diff != "" {
 		t.Errorf("one of two may go: %s", diff)
 	}
 	none := podBudgetOf("web", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed, b.Status.CurrentHealthy = 0, 2 })
-	if n := DisruptionNode(m, NewPodBudgets(none), false, noon); n.PDBs != nil || len(n.Blocks) != 2 {
+	if n := DisruptionNode(m, NewPDBs(none), false, noon); n.PDBs != nil || len(n.Blocks) != 2 {
 		t.Errorf("none may go: guards %v, %d blocks", n.PDBs, len(n.Blocks))
 	}
 }

@@ -22,15 +22,15 @@ func TestSeveralNodesOfOneClaim(t *testing.T) {
 	m.SetClaim(claim)
 	expect := func(step, node string, blocked bool) {
 		t.Helper()
-		x, _ := m.Machine("a")
+		x, _ := m.ManagedNode("a")
 		n := disrupt.Node{}
 		if x.Node != nil {
-			n = DisruptionNode(x, m.PodBudgets(), false, noon)
+			n = DisruptionNode(x, m.PDBs(), false, noon)
 		}
-		if n.Name != node || node != "" && x.World.Name != node || (len(n.Blocks) > 0) != blocked {
-			t.Errorf("%s: node %q (%q for decisions), blocks %v; want %q, blocked: %t", step, n.Name, x.World.Name, n.Blocks, node, blocked)
+		if n.Name != node || node != "" && x.Snapshot.Name != node || (len(n.Blocks) > 0) != blocked {
+			t.Errorf("%s: node %q (%q for decisions), blocks %v; want %q, blocked: %t", step, n.Name, x.Snapshot.Name, n.Blocks, node, blocked)
 		}
-		if blocked && n.Blocks[0].Because != disrupt.SeveralNodes {
+		if blocked && n.Blocks[0].Because != disrupt.DuplicateNodes {
 			t.Errorf("%s: %v", step, n.Blocks)
 		}
 	}

@@ -178,7 +178,7 @@ func TestAttachLimitIsReportedLater(t *testing.T) {
 	m.SetNode(device("n1"))
 	expectOutcomes(t, m, "no limit is known", map[string]string{"database": "n1"})
 	m.SetCSINode(reporting("n1", new(int32(0))))
-	expectOutcomes(t, m, "the node attaches nothing", map[string]string{"database": "NoPools: there is no NodePool to buy from"})
+	expectOutcomes(t, m, "the node attaches nothing", map[string]string{"database": "NoNodePools: there is no NodePool to buy from"})
 	m.SetCSINode(reporting("n1", new(int32(1))))
 	expectOutcomes(t, m, "the node attaches one", map[string]string{"database": "n1"})
 	m.SetCSINode(reporting("n1", nil))

@@ -81,15 +81,15 @@ func TestClaimAndNodeMadeAnewInAGap(t *testing.T) {
 		c.put(runs)
 		synctest.Wait()
 		m.Nominate("web-1", []cluster.PodRef{Ref(pod)})
-		if m.Waiting() != 0 || m.Machines()[0].Activity.IsZero() {
-			t.Fatalf("%d pods wait, activity at %v", m.Waiting(), m.Machines()[0].Activity)
+		if m.Waiting() != 0 || m.ManagedNodes()[0].Activity.IsZero() {
+			t.Fatalf("%d pods wait, activity at %v", m.Waiting(), m.ManagedNodes()[0].Activity)
 		}
 		c.cut(node, func() {
 			c.remove(node)
 			node.UID = "node-2"
 			c.put(node)
 		})
-		if at := m.Machines()[0].Activity; !at.IsZero() {
+		if at := m.ManagedNodes()[0].Activity; !at.IsZero() {
 			t.Errorf("a pod came to the new Node at %v", at)
 		}
 		c.cut(claim, func() {

@@ -104,7 +104,7 @@ func TestPoisonObjectIsTriedRarely(t *testing.T) {
 		for range 7200 {
 			c.put(spoiltBy(pendingPod("bad")))
 			time.Sleep(time.Second)
-			m.Settle()
+			m.Expire()
 		}
 		if n := len(*said) / 2; n < 7 || n > 9 { // at once, again, and after 1, 2, 4, 8, 16, 32, 60 minutes
 			t.Errorf("a pod that changed every second for two hours was tried %d times, want about 8", n)
@@ -115,7 +115,7 @@ func TestPoisonObjectIsTriedRarely(t *testing.T) {
 			t.Fatal("it is not looked at for now")
 		}
 		time.Sleep(longestLeftOut)
-		m.Settle()
+		m.Expire()
 		if m.Waiting() != 1 {
 			t.Error("it is never looked at again")
 		}
@@ -137,7 +137,7 @@ func TestMirrorIsRestoredAfterAPanic(t *testing.T) {
 		said := poisoned(m)
 		m.Nominate("web-1", []cluster.PodRef{Ref(a)})
 		m.Launched(claimNamed("new-1"), nil, []cluster.PodRef{Ref(b)})
-		m.BeginMove(BeginMoveRequest{Nodes: []string{"old-1"}, Bought: []LaunchedClaim{{Claim: claimNamed("new-2"), Pods: []cluster.PodRef{Ref(moves)}}}})
+		m.BeginMove(BeginMoveRequest{Nodes: []string{"old-1"}, Launched: []LaunchedClaim{{Claim: claimNamed("new-2"), Pods: []cluster.PodRef{Ref(moves)}}}})
 		m.SetVirtualPods(nil, []cluster.Pod{{PodRef: cluster.PodRef{UID: "virtual"}}})
 		c.put(boundTo(pendingPod("c"), node.Name))
 		synctest.Wait()
@@ -207,7 +207,7 @@ func TestMirrorEqualsRebuildAfterPanics(t *testing.T) {
 				}
 				for range 30 { // longer than any object is left out
 					x.settle()
-					m.Settle()
+					m.Expire()
 				}
 				x.compare(t)
 			})

@@ -33,7 +33,7 @@ type Mirror struct {
 
 	wake     func(pod string)
 	revision revision
-	pdbs     *PodBudgets // has a lock of its own
+	pdbs     *PDBs // has a lock of its own
 	feeds    []*feed
 
 	mu sync.Mutex // guards everything below
@@ -51,7 +51,7 @@ func NewMirror(wake func(pod string)) *Mirror {
 	if wake == nil {
 		wake = func(string) {}
 	}
-	m := &Mirror{wake: wake, pdbs: NewPodBudgets(), leftOut: leftOutObjects{}}
+	m := &Mirror{wake: wake, pdbs: NewPDBs(), leftOut: leftOutObjects{}}
 	m.parts = newParts(&m.revision, m.pdbs)
 	return m
 }
@@ -74,7 +74,7 @@ func (m *Mirror) Revision() uint64 { return m.revision.n.Load() }
 // Settle ends what has lapsed. Nodes that do not initialize stop counting as capacity. Promises
 // on them, and promises on ready nodes where the scheduler did not bind the pod, end. Claims that
 // no watch has shown are forgotten. Objects that were left out and have changed are tried again.
-func (m *Mirror) Settle() {
+func (m *Mirror) Expire() {
 	now := time.Now()
 	m.retryLeftOut(now)
 	m.change(func() news {

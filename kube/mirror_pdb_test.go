@@ -68,7 +68,7 @@ func TestPodsThatAreHeldForGoodAreNoDemand(t *testing.T) {
 	if !slices.Equal(woken, []string{""}) {
 		t.Errorf("a budget gave way, but woke %q", woken)
 	}
-	m.Settle()
+	m.Expire()
 	if !slices.Contains(woken, "uid-web") {
 		t.Errorf("a pod needs room, but woken were %q", woken)
 	}
@@ -99,7 +99,7 @@ func TestProtectionLapses(t *testing.T) {
 		}
 		before := m.Revision()
 		time.Sleep(time.Second)
-		m.Settle()
+		m.Expire()
 		if got := movables(m); !slices.Equal(got, []string{"uid-p"}) || !slices.Contains(woken, "uid-p") || m.Revision() == before {
 			t.Errorf("%v need room, %q were woken, the revision went from %d to %d", got, woken, before, m.Revision())
 		}
@@ -112,7 +112,7 @@ func TestMisread(t *testing.T) {
 	want := func(names ...string) {
 		t.Helper()
 		var got []string
-		for _, p := range m.Misread() {
+		for _, p := range m.InvalidDoNotDisrupt() {
 			got = append(got, p.Name)
 		}
 		if !slices.Equal(got, names) {
@@ -198,7 +198,7 @@ func TestRevision(t *testing.T) {
 	expect("the same on sale", false, func() { m.SetCatalog("default", nil, map[string]int64{"cores": 4}) })
 	expect("less quota", true, func() { m.SetCatalog("default", nil, map[string]int64{"cores": 2}) })
 	expect("a promise", true, func() { m.Nominate(claim.Name, nil) })
-	expect("nothing", false, func() { m.Settle() })
+	expect("nothing", false, func() { m.Expire() })
 	expect("no budget", true, func() { m.RemovePDB(&budget) })
 	expect("no pod", true, func() { m.RemovePod(pod) })
 	expect("no claim", true, func() { m.RemoveClaim(claim) })

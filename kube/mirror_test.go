@@ -181,7 +181,7 @@ func TestPromiseHoldsUntilClaimGoes(t *testing.T) {
 		m.Launched(claim, nil, []cluster.PodRef{Ref(pod)})
 		time.Sleep(5 * time.Minute) // booting takes a while
 		m.SetClaim(claim)           // the watch shows it at last
-		m.Settle()
+		m.Expire()
 		if m.Waiting() != 0 {
 			t.Error("the pod waits for room although a machine is on its way for it")
 		}
@@ -207,12 +207,12 @@ func TestPromiseLapsesOnReadyNode(t *testing.T) {
 			t.Errorf("the promise did not follow the node's name: %q", w.Node)
 		}
 		time.Sleep(NominatedFor)
-		m.Settle()
+		m.Expire()
 		if m.Waiting() != 0 {
 			t.Error("the promise lapsed too soon")
 		}
 		time.Sleep(time.Second)
-		m.Settle()
+		m.Expire()
 		if m.Waiting() != 1 {
 			t.Error("the scheduler did not take the promise up, yet the pod is thought to be placed")
 		}
@@ -269,9 +269,9 @@ func TestUnseenClaimIsForgotten(t *testing.T) {
 		m.SetPod(pod, false)
 		m.Launched(claimNamed("web-1"), nil, []cluster.PodRef{Ref(pod)})
 		time.Sleep(unseenFor + time.Second)
-		m.Settle()
-		if m.Waiting() != 1 || len(m.Machines()) != 0 {
-			t.Errorf("waiting %d, machines %d", m.Waiting(), len(m.Machines()))
+		m.Expire()
+		if m.Waiting() != 1 || len(m.ManagedNodes()) != 0 {
+			t.Errorf("waiting %d, machines %d", m.Waiting(), len(m.ManagedNodes()))
 		}
 	})
 }
@@ -282,7 +282,7 @@ func TestActivity(t *testing.T) {
 		claim, node := joined(claimNamed("web-1"))
 		m.SetClaim(claim)
 		m.SetNode(node)
-		activity := func() time.Time { return m.Machines()[0].Activity }
+		activity := func() time.Time { return m.ManagedNodes()[0].Activity }
 		pod := boundTo(pendingPod("a"), node.Name)
 		m.SetPod(pod, true)
 		daemon := boundTo(pendingPod("d"), node.Name)

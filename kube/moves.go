@@ -15,15 +15,15 @@ type BeginMoveRequest struct {
 	Nodes []string // keys
 	// Homes are existing nodes where pods fit; Bought are the NodeClaims that are launched for
 	// the other pods.
-	Homes  []schedule.Nomination
-	Bought []LaunchedClaim
+	Existing []schedule.Nomination
+	Launched []LaunchedClaim
 }
 
 // LaunchedClaim is a claim that is about to be created, or was created just now.
 type LaunchedClaim struct {
-	Claim   *karpv1.NodeClaim
-	Choices []offering.Ref
-	Pods    []cluster.PodRef
+	Claim     *karpv1.NodeClaim
+	Offerings []offering.Ref
+	Pods      []cluster.PodRef
 }
 
 // moves marks nodes that will be deleted, and keeps capacity for their pods meanwhile.
@@ -41,18 +41,18 @@ type moves struct {
 // begin counts nodes as leaving and promises their pods capacity; see Mirror.BeginMove. Like
 // cancel it returns the pods that start to need capacity.
 func (m *moves) begin(r BeginMoveRequest) (waiting []string) {
-	for _, l := range r.Bought {
-		m.nodeEvents.expectClaim(l.Claim, l.Choices, time.Now())
+	for _, l := range r.Launched {
+		m.nodeEvents.expectClaim(l.Claim, l.Offerings, time.Now())
 	}
 	for _, key := range r.Nodes {
 		if m.nodes.beginMove(key) {
 			waiting = append(waiting, m.nodeWriter.writeClaim(key)...)
 		}
 	}
-	for _, n := range r.Homes {
+	for _, n := range r.Existing {
 		m.reservations.promise(n.Node, n.Pods)
 	}
-	for _, l := range r.Bought {
+	for _, l := range r.Launched {
 		m.reservations.promise(l.Claim.Name, l.Pods)
 	}
 	return m.promises.without(waiting)

@@ -30,10 +30,10 @@ const (
 	// ConditionVMEvent is set by the detector of older images, for events of every kind.
 	ConditionVMEvent corev1.NodeConditionType = "VMEventScheduled"
 	// InterruptionTaint is put on a node by an agent that reads Scheduled Events on the instance.
-	// Its value is the NoticeKind; the node's LeavesAtAnnotation says when.
+	// Its value is the NoticeKind; the node's NotBeforeAnnotation says when.
 	InterruptionTaint = "karve.dev/interruption"
-	// LeavesAtAnnotation is the RFC 3339 time before which nothing happens to the instance.
-	LeavesAtAnnotation = "karve.dev/leaves-at"
+	// NotBeforeAnnotation is the RFC 3339 time before which nothing happens to the instance.
+	NotBeforeAnnotation = "karve.dev/not-before"
 )
 
 // InterruptedAnnotation of a NodeClaim says why the cloud interrupts its node: a NoticeKind, or
@@ -69,7 +69,7 @@ type Notice struct {
 func NoticeOf(n *corev1.Node) (Notice, bool) {
 	for _, t := range n.Spec.Taints {
 		if kind := NoticeKind(t.Value); t.Key == InterruptionTaint && kind.known() {
-			at, _ := time.Parse(time.RFC3339, n.Annotations[LeavesAtAnnotation]) // zero when unreadable
+			at, _ := time.Parse(time.RFC3339, n.Annotations[NotBeforeAnnotation]) // zero when unreadable
 			return Notice{Kind: kind, At: at}, true
 		}
 	}

@@ -53,7 +53,7 @@ func TestNoticesOfTheProblemDetector(t *testing.T) {
 func TestNoticeOfAnAgentGoesFirst(t *testing.T) {
 	at := time.Date(2026, 8, 1, 5, 41, 2, 0, time.UTC)
 	n := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kube.LeavesAtAnnotation: at.Format(time.RFC3339)}},
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kube.NotBeforeAnnotation: at.Format(time.RFC3339)}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: kube.InterruptionTaint, Value: "Preempt", Effect: corev1.TaintEffectNoSchedule}}},
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: kube.ConditionVMEvent, Status: corev1.ConditionTrue, Message: "Freeze Started."}}},
 	}

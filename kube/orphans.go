@@ -1,9 +1,9 @@
 package kube
 
 const (
-	// ConditionMachinesClaimed of NodePools is False while instances without a NodeClaim are
+	// ConditionInstancesClaimed of NodePools is False while instances without a NodeClaim are
 	// kept: there are so many that the NodeClaims may be lost.
-	ConditionMachinesClaimed = "karve.dev/MachinesClaimed"
+	ConditionInstancesClaimed = "karve.dev/InstancesClaimed"
 	// AnnotationCollectOrphans on a NodePool confirms that such instances may be terminated. Its
 	// value is the one in the condition's message.
 	AnnotationCollectOrphans = "karve.dev/collect-orphans"

@@ -28,7 +28,7 @@ func TestStrength(t *testing.T) {
 		m.SetPod(p, false)
 	}
 	m.Supersede(replaced)
-	got := m.Strength(map[types.UID]bool{"web": true, "db": true, "nobody": true})
+	got := m.CountPods(map[types.UID]bool{"web": true, "db": true, "nobody": true})
 	if diff := cmp.Diff(map[types.UID]int{"web": 2, "db": 1}, got); diff != "" {
 		t.Error(diff)
 	}

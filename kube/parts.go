@@ -36,7 +36,7 @@ type parts struct {
 	moves        *moves
 }
 
-func newParts(r *revision, pdbs *PodBudgets) parts {
+func newParts(r *revision, pdbs *PDBs) parts {
 	p := parts{
 		snapshot: newSnapshot(r), pods: newPodStore(), nodes: newNodeStore(), pools: map[string]*karpv1.NodePool{},
 		catalogs: newCatalogs(), volumes: newVolumes(), promises: newPromises(r), replacements: newReplacements(),

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PodBudgets holds PodDisruptionBudgets, indexed by the pods they select. It may be used from
+// PDBs holds PodDisruptionBudgets, indexed by the pods they select. It may be used from
 // several goroutines. Nil and the zero value hold none.
-type PodBudgets struct {
+type PDBs struct {
 	mu         sync.RWMutex
 	namespaces map[string]*pdbIndex // by namespace
 	// surging are pods that leave by rolling restarts; see Mirror.Surging.
@@ -61,9 +61,9 @@ type pdb struct {
 	forGood bool
 }
 
-// NewPodBudgets returns PodBudgets with those budgets.
-func NewPodBudgets(list ...policyv1.PodDisruptionBudget) *PodBudgets {
-	b := &PodBudgets{}
+// NewPDBs returns PDBs with those budgets.
+func NewPDBs(list ...policyv1.PodDisruptionBudget) *PDBs {
+	b := &PDBs{}
 	for i := range list {
 		b.set(&list[i])
 	}
@@ -71,10 +71,10 @@ func NewPodBudgets(list ...policyv1.PodDisruptionBudget) *PodBudgets {
 }
 
 // Set adds or replaces a PodDisruptionBudget.
-func (b *PodBudgets) Set(p *policyv1.PodDisruptionBudget) { b.set(p) }
+func (b *PDBs) Set(p *policyv1.PodDisruptionBudget) { b.set(p) }
 
 // set is Set, and says what changes.
-func (b *PodBudgets) set(p *policyv1.PodDisruptionBudget) pdbChange {
+func (b *PDBs) set(p *policyv1.PodDisruptionBudget) pdbChange {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fresh := newPDB(p)
@@ -87,7 +87,7 @@ func (b *PodBudgets) set(p *policyv1.PodDisruptionBudget) pdbChange {
 }
 
 // remove forgets a PodDisruptionBudget.
-func (b *PodBudgets) remove(p *policyv1.PodDisruptionBudget) pdbChange {
+func (b *PDBs) remove(p *policyv1.PodDisruptionBudget) pdbChange {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if old := b.take(client.ObjectKeyFromObject(p)); old != nil {
@@ -163,7 +163,7 @@ func neverAllows(s *policyv1.PodDisruptionBudgetSpec) bool {
 }
 
 // insert adds a PodDisruptionBudget to the index.
-func (b *PodBudgets) insert(x *pdb) {
+func (b *PDBs) insert(x *pdb) {
 	if b.namespaces == nil {
 		b.namespaces = map[string]*pdbIndex{}
 	}
@@ -191,7 +191,7 @@ func (s *pdbIndex) insert(x *pdb) {
 }
 
 // take removes one from the index and returns it; nil when there is none.
-func (b *PodBudgets) take(name types.NamespacedName) *pdb {
+func (b *PDBs) take(name types.NamespacedName) *pdb {
 	space := b.namespaces[name.Namespace]
 	if space == nil || space.byName[name.Name] == nil {
 		return nil
@@ -224,7 +224,7 @@ func (s *pdbIndex) remove(old *pdb) {
 }
 
 // of appends the budgets that select the pod to out, which is empty, sorted by name.
-func (b *PodBudgets) of(p *corev1.Pod, out []*pdb) []*pdb {
+func (b *PDBs) of(p *corev1.Pod, out []*pdb) []*pdb {
 	space := b.namespaces[p.Namespace]
 	if space == nil {
 		return out
@@ -252,7 +252,7 @@ func appendMatches(out, from []*pdb, set labels.Set) []*pdb {
 }
 
 // Refused answers as the eviction API does, unless no eviction is needed.
-func (b *PodBudgets) Refused(p *corev1.Pod) Refusal {
+func (b *PDBs) Refused(p *corev1.Pod) Refusal {
 	r := b.judge(p)
 	if len(r.Budgets) > 0 && b.surgesOut(p) {
 		return Refusal{}
@@ -260,7 +260,7 @@ func (b *PodBudgets) Refused(p *corev1.Pod) Refusal {
 	return r
 }
 
-func (b *PodBudgets) judge(p *corev1.Pod) Refusal {
+func (b *PDBs) judge(p *corev1.Pod) Refusal {
 	if b == nil || unbudgeted(p) {
 		return Refusal{}
 	}
@@ -304,7 +304,7 @@ func (b *pdb) healthy() bool {
 // MaySurge reports whether the eviction API refuses to evict a pod that may be the only one of a
 // Deployment. Such a pod can leave by a rolling restart, which disruption budgets do not
 // restrict.
-func (b *PodBudgets) MaySurge(p *corev1.Pod) bool {
+func (b *PDBs) MaySurge(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || owner.Kind != "ReplicaSet" || !PodReady(p) {
 		return false
@@ -314,7 +314,7 @@ func (b *PodBudgets) MaySurge(p *corev1.Pod) bool {
 }
 
 // surges reports whether the pod leaves by a rolling restart.
-func (b *PodBudgets) surgesOut(p *corev1.Pod) bool {
+func (b *PDBs) surgesOut(p *corev1.Pod) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.surging[p.UID]
@@ -322,7 +322,7 @@ func (b *PodBudgets) surgesOut(p *corev1.Pod) bool {
 
 // surge replaces the set of pods that leave by rolling restarts, and returns the pods that were
 // added or removed.
-func (b *PodBudgets) surge(pods map[types.UID]bool) (changed []string) {
+func (b *PDBs) surge(pods map[types.UID]bool) (changed []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for uid := range pods {
@@ -340,7 +340,7 @@ func (b *PodBudgets) surge(pods map[types.UID]bool) (changed []string) {
 }
 
 // clear forgets all budgets.
-func (b *PodBudgets) clear() {
+func (b *PDBs) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.namespaces = nil

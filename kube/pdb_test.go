@@ -86,7 +86,7 @@ func TestRefusals(t *testing.T) {
 		{"all must stay, as it happens", runningPod("p"), []pdb{podBudgetOf("b", zero, func(b *pdb) { b.Status.DesiredHealthy = 3 })}, []string{"default/b"}, true},
 		{"nobody counted yet", runningPod("p"), []pdb{podBudgetOf("b", zero, func(b *pdb) { b.Status.DesiredHealthy, b.Status.ExpectedPods = 0, 0 })}, []string{"default/b"}, false},
 	} {
-		got := NewPodBudgets(tc.budgets...).Refused(tc.pod)
+		got := NewPDBs(tc.budgets...).Refused(tc.pod)
 		var by []string
 		for _, n := range got.Budgets {
 			by = append(by, n.String())
@@ -101,7 +101,7 @@ func TestRefusals(t *testing.T) {
 // others.
 func TestPodBudgetsFindWhatSelects(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
-	b, kept := NewPodBudgets(), map[string]policyv1.PodDisruptionBudget{}
+	b, kept := NewPDBs(), map[string]policyv1.PodDisruptionBudget{}
 	value := func() string { return fmt.Sprint(random.IntN(3)) }
 	for step := range 3000 {
 		name := fmt.Sprint("b", random.IntN(12))
@@ -152,7 +152,7 @@ func TestPodBudgetsFindWhatSelects(t *testing.T) {
 
 // Only changes of the answer for some pod are reported.
 func TestPodBudgetNews(t *testing.T) {
-	b := NewPodBudgets()
+	b := NewPDBs()
 	for _, tc := range []struct {
 		name             string
 		change           func(*policyv1.PodDisruptionBudget)
@@ -177,7 +177,7 @@ func TestPodBudgetNews(t *testing.T) {
 }
 
 func BenchmarkRefused(bench *testing.B) {
-	b := NewPodBudgets()
+	b := NewPDBs()
 	for i := range 200 {
 		one := podBudgetOf(fmt.Sprint("b", i), func(b *policyv1.PodDisruptionBudget) {
 			b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint("app-", i), "tier": "web"}}

@@ -119,11 +119,11 @@ func annotationBlock(p *corev1.Pod) disrupt.Block {
 
 func refusalBlock(p *corev1.Pod, r Refusal) disrupt.Block {
 	if len(r.Budgets) > 1 {
-		return disrupt.Block{Because: disrupt.ManyBudgets, Pod: true,
+		return disrupt.Block{Because: disrupt.MultiplePodDisruptionBudgets, Pod: true,
 			Detail: fmt.Sprintf("Eviction does not support multiple PDBs (PodDisruptionBudget(s)=%v)", r.Budgets),
 			Facts:  reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.Budgets)})}
 	}
-	return disrupt.Block{Because: disrupt.Budgeted, Pod: true,
+	return disrupt.Block{Because: disrupt.PodDisruptionBudget, Pod: true,
 		Detail: fmt.Sprintf("Pdb prevents pod evictions (PodDisruptionBudget=%v)", r.Budgets),
 		Facts: reason.FactsOf(map[string]any{"pod": name(p), "podDisruptionBudgets": names(r.Budgets),
 			"currentHealthy": int(r.Status.CurrentHealthy), "desiredHealthy": int(r.Status.DesiredHealthy), "expectedPods": int(r.Status.ExpectedPods)})}

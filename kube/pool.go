@@ -50,7 +50,7 @@ func byToday(labels map[string]string) map[string]string {
 // of them does not hold.
 func blocked(p *karpv1.NodePool) (reason.Reason, string, reason.Facts) {
 	if p.DeletionTimestamp != nil {
-		return reason.PoolNotReady, "the NodePool is being deleted", nil
+		return reason.NodePoolNotReady, "the NodePool is being deleted", nil
 	}
 	var why *status.Condition
 	for i := range p.Status.Conditions {
@@ -64,13 +64,13 @@ func blocked(p *karpv1.NodePool) (reason.Reason, string, reason.Facts) {
 		}
 	}
 	if why == nil {
-		return reason.PoolNotReady, "its conditions have not been evaluated yet", nil
+		return reason.NodePoolNotReady, "its conditions have not been evaluated yet", nil
 	}
 	saying := why.Type + " is " + string(why.Status) + ": " + why.Reason
 	if why.Message != "" {
 		saying += ": " + why.Message
 	}
-	return reason.PoolNotReady, saying, reason.FactsOf(map[string]any{"condition": why.Type, "status": string(why.Status), "reason": why.Reason})
+	return reason.NodePoolNotReady, saying, reason.FactsOf(map[string]any{"condition": why.Type, "status": string(why.Status), "reason": why.Reason})
 }
 
 // Daemon converts a DaemonSet to the pod that it puts on every matching node, by its template.

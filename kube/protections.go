@@ -14,7 +14,7 @@ import (
 type protections struct {
 	revision *revision
 	pods     *podStore
-	pdbs     *PodBudgets
+	pdbs     *PDBs
 	held     map[string]bool // UIDs of pods that will not be evicted, as the Snapshot shows
 	// unchecked has, by namespace, the labels of pods whose PodDisruptionBudgets changed.
 	unchecked map[string]map[label]bool
@@ -22,7 +22,7 @@ type protections struct {
 	invalid   map[string]bool      // UIDs of pods with a do-not-disrupt that cannot be read
 }
 
-func newProtections(r *revision, pods *podStore, pdbs *PodBudgets) *protections {
+func newProtections(r *revision, pods *podStore, pdbs *PDBs) *protections {
 	return &protections{
 		revision: r, pods: pods, pdbs: pdbs, held: map[string]bool{}, unchecked: map[string]map[label]bool{},
 		ends: map[string]time.Time{}, invalid: map[string]bool{},

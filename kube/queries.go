@@ -13,8 +13,8 @@ import (
 	"github.com/karve-dev/karve/engine/offering"
 )
 
-// PodBudgets returns the PodDisruptionBudgets of the cluster, kept current.
-func (m *Mirror) PodBudgets() *PodBudgets { return m.pdbs }
+// PDBs returns the PodDisruptionBudgets of the cluster, kept current.
+func (m *Mirror) PDBs() *PDBs { return m.pdbs }
 
 // Pod returns the pod with that UID, or nil.
 func (m *Mirror) Pod(uid string) *corev1.Pod {
@@ -33,7 +33,7 @@ func (m *Mirror) PromisedTo(key string) []*corev1.Pod {
 
 // Misread lists pods whose do-not-disrupt annotation cannot be read, by namespace and name (see
 // InvalidDoNotDisrupt). The objects are shared and must not be changed.
-func (m *Mirror) Misread() []*corev1.Pod {
+func (m *Mirror) InvalidDoNotDisrupt() []*corev1.Pod {
 	m.lock()
 	defer m.mu.Unlock()
 	return m.parts.protections.listInvalid()
@@ -50,7 +50,7 @@ func (m *Mirror) Waiting() int {
 // replacements are on their way, do not count. Owners without pods are left out.
 //
 // It goes through all pods: call it rarely, and for all owners at once.
-func (m *Mirror) Strength(owners map[types.UID]bool) map[types.UID]int {
+func (m *Mirror) CountPods(owners map[types.UID]bool) map[types.UID]int {
 	m.lock()
 	defer m.mu.Unlock()
 	count := map[types.UID]int{}
@@ -95,31 +95,31 @@ func (m *Mirror) Describe(key string) string {
 }
 
 // Machines lists every NodeClaim, by name. The objects are shared and must not be changed.
-func (m *Mirror) Machines() []Machine {
+func (m *Mirror) ManagedNodes() []ManagedNode {
 	m.lock()
 	defer m.mu.Unlock()
 	claims := m.parts.nodes.byClaim()
-	out := make([]Machine, 0, len(claims))
+	out := make([]ManagedNode, 0, len(claims))
 	for _, c := range claims {
 		out = append(out, m.parts.machine(c))
 	}
 	return out
 }
 
-// Machine returns a claim with its Node and pods; false when there is no such claim.
-func (m *Mirror) Machine(claim string) (Machine, bool) {
+// ManagedNode returns a claim with its Node and pods; false when there is no such claim.
+func (m *Mirror) ManagedNode(claim string) (ManagedNode, bool) {
 	m.lock()
 	defer m.mu.Unlock()
 	c := m.parts.nodes.claim(claim)
 	if c == nil {
-		return Machine{}, false
+		return ManagedNode{}, false
 	}
 	return m.parts.machine(c), true
 }
 
-func (p *parts) machine(c *karpv1.NodeClaim) Machine {
+func (p *parts) machine(c *karpv1.NodeClaim) ManagedNode {
 	inSnapshot, _ := p.snapshot.node(c.Name)
-	x := Machine{Claim: c, World: inSnapshot, Promised: len(p.promises.on(c.Name))}
+	x := ManagedNode{Claim: c, Snapshot: inSnapshot, Promised: len(p.promises.on(c.Name))}
 	x.KnownType = p.catalogs.of(c).Find(inSnapshot.Labels[cluster.LabelInstanceType]) != nil
 	if x.Node = p.nodes.nodeWith(c.Status.ProviderID); x.Node == nil {
 		return x

@@ -145,7 +145,7 @@ func TestRenewalIsRare(t *testing.T) {
 			m.SetNode(node)
 			if i%10 == 0 {
 				m.View(func(*cluster.Snapshot) {})
-				m.Settle()
+				m.Expire()
 			}
 			m.RemoveNode(node)
 			m.RemoveClaim(claim)

@@ -45,7 +45,7 @@ func (m *Mirror) rebuild(old *parts) bool {
 	if remembered && m.Panics.Try(restoring, "", func() { m.parts.recallAfter(old) }) == nil {
 		return true
 	}
-	*old = newParts(&m.revision, NewPodBudgets())
+	*old = newParts(&m.revision, NewPDBs())
 	return false
 }
 

@@ -73,9 +73,9 @@ func ownNodeOnly(namespace string) []client.Object {
 				{Message: "the agent changes no taint but karve.dev/interruption", Expression: `variables.taints == variables.oldTaints`},
 				{Message: "the agent's taint evicts no pod",
 					Expression: `!has(object.spec.taints) || object.spec.taints.all(t, t.key != "karve.dev/interruption" || t.effect == "NoSchedule")`},
-				{Message: "the agent changes no annotation but karve.dev/leaves-at",
-					Expression: `variables.notes.all(k, k == "karve.dev/leaves-at" || k in variables.oldNotes && variables.notes[k] == variables.oldNotes[k]) && ` +
-						`variables.oldNotes.all(k, k == "karve.dev/leaves-at" || k in variables.notes)`},
+				{Message: "the agent changes no annotation but karve.dev/not-before",
+					Expression: `variables.notes.all(k, k == "karve.dev/not-before" || k in variables.oldNotes && variables.notes[k] == variables.oldNotes[k]) && ` +
+						`variables.oldNotes.all(k, k == "karve.dev/not-before" || k in variables.notes)`},
 				{Message: "the agent changes nothing else of a node", Expression: unchanged("metadata.labels", "metadata.finalizers", "metadata.ownerReferences",
 					"spec.unschedulable", "spec.providerID", "spec.podCIDR", "spec.podCIDRs", "spec.configSource")},
 			},

@@ -21,9 +21,9 @@ const (
 	ConditionTypeValidationSucceeded = "ValidationSucceeded"
 	// ConditionTypeLocalDNSReady: status.localDNSState is decided.
 	ConditionTypeLocalDNSReady = "LocalDNSReady"
-	// ConditionTypeFieldsHonoured: every field that was set has its effect on
+	// ConditionTypeFieldsSupported: every field that was set has its effect on
 	// nodes. It informs and does not count towards Ready.
-	ConditionTypeFieldsHonoured = "karve.dev/FieldsHonoured"
+	ConditionTypeFieldsSupported = "karve.dev/FieldsSupported"
 )
 
 // Reasons of the conditions. A value is never renamed: people alert on it.

@@ -47,7 +47,7 @@ func TestReadySumsUp(t *testing.T) {
 			}
 		}, metav1.ConditionUnknown, ReasonReconcilingDependents, "SubnetsReady=Unknown", false},
 		{"fields not honoured only inform", func(c *AKSNodeClass) {
-			c.SetFalse(ConditionTypeFieldsHonoured, ReasonFieldsNotHonoured, "spec.localDNS has no effect")
+			c.SetFalse(ConditionTypeFieldsSupported, ReasonFieldsNotHonoured, "spec.localDNS has no effect")
 		}, metav1.ConditionTrue, "Ready", "", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

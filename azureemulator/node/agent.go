@@ -66,7 +66,7 @@ func NewAgent(o Options) *Agent {
 // Run is one machine from the end of its boot until ctx ends. It returns early
 // when the payload can never make a node. When the machine is gone (the cause of
 // ctx says so) the Node is left as a dead kubelet leaves it.
-func (a *Agent) Run(ctx context.Context, m azureemulator.Machine) {
+func (a *Agent) Run(ctx context.Context, m azureemulator.VM) {
 	g := &guest{agent: a, machine: m, preempt: make(chan azureemulator.Preemption, 1)}
 	a.enter(g)
 	defer a.leave(g)
@@ -89,7 +89,7 @@ func (a *Agent) Run(ctx context.Context, m azureemulator.Machine) {
 
 // bootstrap is what the machine starts as: by its customData, or by what AKS says of a
 // machine of its own.
-func (a *Agent) bootstrap(ctx context.Context, m azureemulator.Machine) (Payload, error) {
+func (a *Agent) bootstrap(ctx context.Context, m azureemulator.VM) (Payload, error) {
 	if m.Node != nil {
 		return a.options.Cluster.bootstrap(m)
 	}
@@ -146,7 +146,7 @@ func (g *guest) current() bool {
 // guest is one running machine.
 type guest struct {
 	agent   *Agent
-	machine azureemulator.Machine
+	machine azureemulator.VM
 	payload Payload
 	preempt chan azureemulator.Preemption
 	last    string // the last line said; attempts repeat themselves

@@ -30,14 +30,14 @@ var errNoCluster = errors.New("AKS made this machine, and was not told of a clus
 
 // bootstrap is what AKS starts the provisioning script of its own machine with. What
 // the machine's profile asks for goes through the same checks as a payload.
-func (c Cluster) bootstrap(m azureemulator.Machine) (Payload, error) {
+func (c Cluster) bootstrap(m azureemulator.VM) (Payload, error) {
 	if c.Server == "" || c.Token == "" {
 		return Payload{}, errNoCluster
 	}
 	return readEnvironment(c.environment(m))
 }
 
-func (c Cluster) environment(m azureemulator.Machine) map[string]string {
+func (c Cluster) environment(m azureemulator.VM) map[string]string {
 	p := m.Node
 	env := map[string]string{
 		"API_SERVER_NAME":     c.serverName(),
@@ -72,7 +72,7 @@ func dnsCache(p *azureemulator.NodeProfile) bool {
 }
 
 // nodeLabels are the client's and AKS's own, which win.
-func nodeLabels(m azureemulator.Machine) map[string]string {
+func nodeLabels(m azureemulator.VM) map[string]string {
 	p := m.Node
 	labels := maps.Clone(p.Kubernetes.NodeLabels)
 	if labels == nil {
@@ -113,7 +113,7 @@ const overlayPods = 250
 
 // kubeletFlags are those that AKS starts its nodes' kubelets with, as far as they show on
 // a Node, and the client's settings.
-func kubeletFlags(m azureemulator.Machine) []string {
+func kubeletFlags(m azureemulator.VM) []string {
 	p := m.Node
 	pods := p.Kubernetes.MaxPods
 	if pods == 0 {

@@ -25,7 +25,7 @@ const aksProfile = `{
 	"hardware": {"gpuProfile": {"driver": "None"}}, "mode": "System"
 }`
 
-func aksMachine(t *testing.T, profile string) azureemulator.Machine {
+func aksMachine(t *testing.T, profile string) azureemulator.VM {
 	t.Helper()
 	m := testMachine(nil)
 	m.Node = &azureemulator.NodeProfile{Pool: "machines", Cluster: "MC_demo"}

@@ -38,20 +38,20 @@ const (
 // computer name, whatever the letter case; false means there is none. It is
 // called from several goroutines.
 type Machines interface {
-	Find(computerName string) (azureemulator.Machine, State, bool)
+	Find(computerName string) (azureemulator.VM, State, bool)
 }
 
 // MachinesFunc makes a function the cloud.
-type MachinesFunc func(computerName string) (azureemulator.Machine, State, bool)
+type MachinesFunc func(computerName string) (azureemulator.VM, State, bool)
 
 // Find calls f.
-func (f MachinesFunc) Find(computerName string) (azureemulator.Machine, State, bool) {
+func (f MachinesFunc) Find(computerName string) (azureemulator.VM, State, bool) {
 	return f(computerName)
 }
 
 // MachinesOf is an emulator as a cloud controller sees it.
 func MachinesOf(s *azureemulator.Server) Machines {
-	return MachinesFunc(func(computerName string) (azureemulator.Machine, State, bool) {
+	return MachinesFunc(func(computerName string) (azureemulator.VM, State, bool) {
 		m, power, found := s.VMs.Find(computerName)
 		if power == "deallocated" {
 			return m, Deallocated, found
@@ -223,7 +223,7 @@ func isLost(n *corev1.Node, uninitialized bool) bool {
 
 // initialize completes a new Node: addresses, provider id, where it is and what
 // it is; then it lets pods on.
-func (c *CloudController) initialize(ctx context.Context, n *corev1.Node, m azureemulator.Machine) error {
+func (c *CloudController) initialize(ctx context.Context, n *corev1.Node, m azureemulator.VM) error {
 	updated := n.DeepCopy()
 	updated.Status.Addresses = addresses(m.PrivateIP, n.Name)
 	written, err := c.write(ctx, n, updated, "status")
@@ -247,7 +247,7 @@ func (c *CloudController) initialize(ctx context.Context, n *corev1.Node, m azur
 
 // cloudLabels are those the cloud controller sets, in their stable and their
 // deprecated spelling.
-func cloudLabels(m azureemulator.Machine) map[string]string {
+func cloudLabels(m azureemulator.VM) map[string]string {
 	region, zone := strings.ToLower(m.Location), zoneLabel(m)
 	if zone == "" {
 		zone = "0"
@@ -265,7 +265,7 @@ func cloudLabels(m azureemulator.Machine) map[string]string {
 // azurePrefix begins the provider id of every Azure node.
 const azurePrefix = "azure://"
 
-func providerID(m azureemulator.Machine) string {
+func providerID(m azureemulator.VM) string {
 	return azurePrefix + "/subscriptions/" + strings.ToLower(m.SubscriptionID) + "/resourceGroups/" + strings.ToLower(m.ResourceGroup) +
 		"/providers/Microsoft.Compute/virtualMachines/" + m.Name
 }

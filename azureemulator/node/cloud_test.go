@@ -28,7 +28,7 @@ type memoryCloud struct {
 	machines map[string]State
 }
 
-func (c *memoryCloud) Find(name string) (azureemulator.Machine, State, bool) {
+func (c *memoryCloud) Find(name string) (azureemulator.VM, State, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state, ok := c.machines[name]

@@ -28,19 +28,19 @@ type machines struct {
 	agent *node.Agent
 	mu    sync.Mutex
 	end   map[string]context.CancelCauseFunc
-	known map[string]azureemulator.Machine
+	known map[string]azureemulator.VM
 	state map[string]node.State
 	run   sync.WaitGroup
 }
 
-func (c *machines) Find(name string) (azureemulator.Machine, node.State, bool) {
+func (c *machines) Find(name string) (azureemulator.VM, node.State, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, ok := c.known[name]
 	return m, c.state[name], ok
 }
 
-func (c *machines) boot(m azureemulator.Machine) {
+func (c *machines) boot(m azureemulator.VM) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +80,8 @@ GPU_NODE=true CONFIG_GPU_DRIVER_IF_NEEDED=true \
 `, strings.TrimSuffix(strings.TrimPrefix(c.PublicEndpoint(), "https://"), ":443"), base64.StdEncoding.EncodeToString(c.CAData()), token, flags)
 }
 
-func machine(name string, customData []byte) azureemulator.Machine {
-	return azureemulator.Machine{
+func machine(name string, customData []byte) azureemulator.VM {
+	return azureemulator.VM{
 		Name: name, ComputerName: name, SubscriptionID: "s1", ResourceGroup: "MC_demo", Location: "eastus", Zone: "1",
 		PrivateIP: "10.224.0.9", Priority: "Regular", CustomData: customData,
 		Size: catalog.Size{Name: "Standard_NC24ads_A100_v4", VCPUs: 24, VCPUsAvailable: 24, MemoryGiB: 220, GPUs: 1, MaxDataDisks: 8, Architecture: "x64"},
@@ -101,7 +101,7 @@ func newWorld(t *testing.T) *world {
 	c, client := clustertest.Start(t, t.TempDir())
 	cloud := &machines{
 		agent: node.NewAgent(node.Options{Routes: c.Routes()}),
-		end:   map[string]context.CancelCauseFunc{}, known: map[string]azureemulator.Machine{}, state: map[string]node.State{},
+		end:   map[string]context.CancelCauseFunc{}, known: map[string]azureemulator.VM{}, state: map[string]node.State{},
 	}
 	t.Cleanup(cloud.stopAll)
 	controller, err := node.NewCloudController(node.CloudOptions{Client: client, Machines: cloud, CheckEvery: 200 * time.Millisecond})

@@ -65,7 +65,7 @@ func (k *kubelet) writeCSINode(ctx context.Context, fresh *storagev1.CSINode) er
 }
 
 // newCSINode describes the driver on a node of a machine. It goes with the Node.
-func newCSINode(n *corev1.Node, m azureemulator.Machine) *storagev1.CSINode {
+func newCSINode(n *corev1.Node, m azureemulator.VM) *storagev1.CSINode {
 	limit := int32(m.Size.MaxDataDisks)
 	keys := []string{labelDiskZone}
 	if m.Zone != "" {
@@ -84,7 +84,7 @@ func newCSINode(n *corev1.Node, m azureemulator.Machine) *storagev1.CSINode {
 }
 
 // zoneLabel is the machine's zone as the disk driver spells it.
-func zoneLabel(m azureemulator.Machine) string {
+func zoneLabel(m azureemulator.VM) string {
 	if m.Zone == "" {
 		return ""
 	}

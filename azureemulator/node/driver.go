@@ -14,7 +14,7 @@ const tagNoDriver = "SkipGpuDriverInstall"
 
 // installDriver does on m what the scripts of its image do about the GPU driver. The error says
 // why they exit, which they do before the kubelet starts.
-func (p *Payload) installDriver(m azureemulator.Machine) error {
+func (p *Payload) installDriver(m azureemulator.VM) error {
 	if skipsDriver(m.Tags) {
 		p.GPUDriver = false
 	}

@@ -39,7 +39,7 @@ func TestScriptsInstallTheDriver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = p.installDriver(azureemulator.Machine{Size: catalog.Size{Name: test.size, GPUs: 1}, ImageID: test.image, Tags: test.tags})
+		err = p.installDriver(azureemulator.VM{Size: catalog.Size{Name: test.size, GPUs: 1}, ImageID: test.image, Tags: test.tags})
 		if (err != nil) != (test.exits != "") || err != nil && !strings.Contains(err.Error(), test.exits) {
 			t.Errorf("%s: %v, want %q", name, err, test.exits)
 		}

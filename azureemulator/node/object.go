@@ -30,7 +30,7 @@ const (
 )
 
 // nodeName is the name a kubelet on m registers under.
-func nodeName(m azureemulator.Machine, k Kubelet) string {
+func nodeName(m azureemulator.VM, k Kubelet) string {
 	name := k.Hostname
 	if name == "" {
 		name = m.ComputerName
@@ -40,7 +40,7 @@ func nodeName(m azureemulator.Machine, k Kubelet) string {
 
 // newNode is the Node a kubelet on m would create: complete, not ready, and
 // waiting for the cloud controller where the payload says there is one.
-func newNode(m azureemulator.Machine, p Payload, diskGiB int64, now time.Time) *corev1.Node {
+func newNode(m azureemulator.VM, p Payload, diskGiB int64, now time.Time) *corev1.Node {
 	h := observe(m.Size, diskGiB)
 	name := nodeName(m, p.Kubelet)
 	all := capacity(h, p)
@@ -89,7 +89,7 @@ func addresses(ip, name string) []corev1.NodeAddress {
 	return append(list, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
 }
 
-func systemInfo(m azureemulator.Machine, p Payload, h hardware) corev1.NodeSystemInfo {
+func systemInfo(m azureemulator.VM, p Payload, h hardware) corev1.NodeSystemInfo {
 	os, kernel := distribution(m.ImageID)
 	return corev1.NodeSystemInfo{
 		MachineID:               strings.ReplaceAll(string(uuid.NewUUID()), "-", ""),

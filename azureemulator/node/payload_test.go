@@ -233,8 +233,8 @@ func TestFlagsDependOnTheVersion(t *testing.T) {
 	}
 }
 
-func testMachine(customData []byte) azureemulator.Machine {
-	return azureemulator.Machine{
+func testMachine(customData []byte) azureemulator.VM {
+	return azureemulator.VM{
 		ID:   "/subscriptions/s1/resourceGroups/MC_demo/providers/Microsoft.Compute/virtualMachines/aks-default-x7k2p",
 		Name: "aks-default-x7k2p", ComputerName: "AKS-default-x7k2p", SubscriptionID: "s1", ResourceGroup: "MC_demo",
 		Location: "eastus", Zone: "2", PrivateIP: "10.224.0.7", Priority: "Spot",

@@ -22,7 +22,7 @@ import (
 // budgets and searches the whole cluster. Moves are applied at once.
 type Disruption struct {
 	mirror   *kube.Mirror
-	budgets  *kube.PodBudgets
+	budgets  *kube.PDBs
 	scenario *scenario.Scenario
 	settings disrupt.Settings
 	moves    []disrupt.Move // all that were decided
@@ -31,7 +31,7 @@ type Disruption struct {
 
 // NewDisruption brings up the Mirror of s.
 func NewDisruption(s *scenario.Scenario) *Disruption {
-	d := &Disruption{mirror: kube.NewMirror(nil), budgets: &kube.PodBudgets{}, scenario: s, settings: disrupt.Defaults()}
+	d := &Disruption{mirror: kube.NewMirror(nil), budgets: &kube.PDBs{}, scenario: s, settings: disrupt.Defaults()}
 	d.settings.SpotToSpot = true // on both sides
 	d.mirror.SetSettings(s.Settings)
 	for _, p := range s.Pools {
@@ -89,7 +89,7 @@ func (d *Disruption) search() disrupt.Plan {
 		pool, _ := kube.DisruptionPool(p, now)
 		c.Pools = append(c.Pools, pool)
 	}
-	for _, m := range d.mirror.Machines() {
+	for _, m := range d.mirror.ManagedNodes() {
 		c.Nodes = append(c.Nodes, kube.DisruptionNode(m, d.budgets, false, now))
 	}
 	var plan disrupt.Plan

@@ -37,7 +37,7 @@ func TestAgentMayMarkItsOwnNodeOnly(t *testing.T) {
 	// Others taint the nodes, too, meanwhile: nobody's kubelet speaks for them.
 	mark := func(n *corev1.Node) {
 		n.Spec.Taints = append(others(n), corev1.Taint{Key: kube.InterruptionTaint, Value: "Preempt", Effect: corev1.TaintEffectNoSchedule})
-		n.Annotations[kube.LeavesAtAnnotation] = time.Now().Format(time.RFC3339Nano)
+		n.Annotations[kube.NotBeforeAnnotation] = time.Now().Format(time.RFC3339Nano)
 	}
 	// A policy takes a moment to come into force; until then roles alone would let this pass.
 	clustertest.Eventually(t, "the policy is in force", func(ctx context.Context) error {
@@ -82,7 +82,7 @@ func TestAgentMayMarkItsOwnNodeOnly(t *testing.T) {
 	}
 	if err := patch(t.Context(), own, "mine", func(n *corev1.Node) {
 		n.Spec.Taints = others(n)
-		delete(n.Annotations, kube.LeavesAtAnnotation)
+		delete(n.Annotations, kube.NotBeforeAnnotation)
 	}); err != nil {
 		t.Errorf("the agent cannot take its mark off: %v", err)
 	}

@@ -113,30 +113,30 @@ func (k *Keeper) forget(used []string) (gone []string) {
 		delete(k.sold, class)
 		k.metrics.CatalogAge.DeleteLabelValues(class)
 	}
-	for budget := range k.gauged {
+	for quota := range k.gauged {
 		drawn := false
 		for _, s := range k.last {
-			_, draws := s.QuotaLeft[budget]
+			_, draws := s.QuotaLeft[quota]
 			drawn = drawn || draws
 		}
 		if !drawn {
-			k.metrics.BudgetLeft.DeleteLabelValues(budget)
-			k.metrics.BudgetEnds.DeleteLabelValues(budget)
-			delete(k.gauged, budget)
+			k.metrics.QuotaRemaining.DeleteLabelValues(quota)
+			k.metrics.QuotaExhausted.DeleteLabelValues(quota)
+			delete(k.gauged, quota)
 		}
 	}
 	return gone
 }
 
-// gauge shows what is left of budgets, and for how long.
+// gauge shows what is left of each quota, and when it will be used up.
 func (k *Keeper) gauge(s *provider.Snapshot) {
-	for budget, left := range s.QuotaLeft {
-		k.gauged[budget] = true
-		k.metrics.BudgetLeft.WithLabelValues(budget).Set(float64(left))
-		if e, ends := s.QuotaPressure[budget]; ends {
-			k.metrics.BudgetEnds.WithLabelValues(budget).Set(e.In.Seconds())
+	for quota, left := range s.QuotaLeft {
+		k.gauged[quota] = true
+		k.metrics.QuotaRemaining.WithLabelValues(quota).Set(float64(left))
+		if e, ends := s.QuotaPressure[quota]; ends {
+			k.metrics.QuotaExhausted.WithLabelValues(quota).Set(e.In.Seconds())
 		} else {
-			k.metrics.BudgetEnds.DeleteLabelValues(budget)
+			k.metrics.QuotaExhausted.DeleteLabelValues(quota)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Rule QUOTA-4.
-func TestBudgetsAreGauges(t *testing.T) {
+func TestQuotasAreGauges(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k := New(nil, nil, metrics.New(registry))
 	k.gauge(&provider.Snapshot{
@@ -24,19 +24,19 @@ func TestBudgetsAreGauges(t *testing.T) {
 		QuotaPressure: map[string]provider.Exhaustion{"regional": {Left: 30, In: 2 * time.Minute}},
 	})
 	want := map[string]float64{
-		"karve_budget_left regional": 30, "karve_budget_left lowPriority": 7,
-		"karve_budget_exhausted_seconds regional": 120,
+		"karve_quota_remaining regional": 30, "karve_quota_remaining lowPriority": 7,
+		"karve_quota_exhausted_seconds regional": 120,
 	}
-	if diff := cmp.Diff(want, budgets(t, registry)); diff != "" {
+	if diff := cmp.Diff(want, quotas(t, registry)); diff != "" {
 		t.Errorf("gauges (-want +got):\n%s", diff)
 	}
 }
 
-// A class that nothing names any more takes the gauges of its budgets along; those that
+// A class that nothing names any more takes the gauges of its quotas along; those that
 // others draw on stay.
 //
 // Rule QUOTA-4.
-func TestGaugesGoWithTheirBudgets(t *testing.T) {
+func TestGaugesGoWithTheirQuotas(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k := New(nil, nil, metrics.New(registry))
 	k.last["a"] = &provider.Snapshot{
@@ -48,7 +48,7 @@ func TestGaugesGoWithTheirBudgets(t *testing.T) {
 		k.gauge(s)
 	}
 	k.forget([]string{"b"})
-	if diff := cmp.Diff(map[string]float64{"karve_budget_left regional": 40}, budgets(t, registry)); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"karve_quota_remaining regional": 40}, quotas(t, registry)); diff != "" {
 		t.Errorf("gauges (-want +got):\n%s", diff)
 	}
 	if k.Snapshot("a") != nil || k.Snapshot("b") == nil {
@@ -56,8 +56,8 @@ func TestGaugesGoWithTheirBudgets(t *testing.T) {
 	}
 }
 
-// budgets reads the gauges that are about budgets.
-func budgets(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+// quotas reads the gauges about quotas.
+func quotas(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
@@ -66,7 +66,7 @@ func budgets(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	got := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if labels := m.GetLabel(); len(labels) == 1 && labels[0].GetName() == "budget" {
+			if labels := m.GetLabel(); len(labels) == 1 && labels[0].GetName() == "quota" {
 				got[f.GetName()+" "+labels[0].GetValue()] = m.GetGauge().GetValue()
 			}
 		}

@@ -24,7 +24,7 @@ const (
 
 // backOff is how often something failed in a row, and until when it is not tried again.
 type backOff struct {
-	kube.Rest
+	kube.BackOff
 	round int // of the last failure
 }
 
@@ -99,14 +99,14 @@ func (b *backOffs) current(now time.Time) map[string]time.Time {
 }
 
 // restorePool records the back-off that an earlier process wrote on a NodePool.
-func (b *backOffs) restorePool(name string, written kube.Rest, now time.Time) {
+func (b *backOffs) restorePool(name string, written kube.BackOff, now time.Time) {
 	b.pools = with(b.pools, name, restored(written, now))
 }
 
 // restored is a back-off that an earlier process wrote, at most longestBackOff from now: a longer
 // one was written by a wrong clock.
-func restored(written kube.Rest, now time.Time) backOff {
-	x := backOff{Rest: written}
+func restored(written kube.BackOff, now time.Time) backOff {
+	x := backOff{BackOff: written}
 	x.Failures = min(x.Failures, maxFailures)
 	if latest := now.Add(longestBackOff); x.Until.After(latest) {
 		x.Until = latest
@@ -117,7 +117,7 @@ func restored(written kube.Rest, now time.Time) backOff {
 // annotate writes the back-off on a claim; the zero back-off changes nothing.
 func (x backOff) annotate(claim *karpv1.NodeClaim) {
 	if x.Failures > 0 {
-		annotate(claim, kube.RestsAnnotation, x.String())
+		annotate(claim, kube.BackOffAnnotation, x.String())
 	}
 }
 

@@ -45,7 +45,7 @@ func writeConditions(ctx context.Context, c client.Client, v *view) error {
 }
 
 // podEventToWrite is the time of the last pod event, zero when it need not be written yet.
-func podEventToWrite(claim kube.Machine, now time.Time) time.Time {
+func podEventToWrite(claim kube.ManagedNode, now time.Time) time.Time {
 	written := claim.Claim.Status.LastPodEventTime.Time
 	seen := claim.Activity.Truncate(time.Second) // the resolution of the API
 	if !seen.After(written) || seen.Sub(written) < podEventEvery && now.Sub(seen) < podEventEvery {

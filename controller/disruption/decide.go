@@ -41,7 +41,7 @@ func (c *Controller) recheckMarked(ctx context.Context, m *move, v *view) {
 	m.recheck = false
 	now, kept := c.decider.recheck(m, v)
 	if kept.Because == "" && len(now.Nodes) < len(m.Nodes) {
-		kept = disrupt.Kept{Because: disrupt.Changed, Detail: "Not all of its nodes may still be disrupted"}
+		kept = disrupt.Kept{Because: disrupt.DecisionChanged, Detail: "Not all of its nodes may still be disrupted"}
 	}
 	if kept.Because == "" {
 		m.Move = now

@@ -6,5 +6,5 @@
 // It does not decide which nodes go (see engine/disrupt), and it keeps nothing in memory that a
 // crash may not lose. A move in progress is written on its NodeClaims (see kube.MoveMark): the next
 // leader continues it if all its replacements exist, and takes it back otherwise. Back-offs of
-// nodes and NodePools are written on them as well (see kube.RestsAnnotation).
+// nodes and NodePools are written on them as well (see kube.BackOffAnnotation).
 package disruption

@@ -58,10 +58,10 @@ type (
 	// reportAwaiting: a replacement is not ready yet.
 	reportAwaiting struct{ claim *karpv1.NodeClaim }
 	// reportDeleted: the NodeClaim of a node was deleted.
-	reportDeleted struct{ claim kube.Machine }
+	reportDeleted struct{ claim kube.ManagedNode }
 	// reportRefused: the deletion of a node's NodeClaim was refused again and again.
 	reportRefused struct {
-		claim kube.Machine
+		claim kube.ManagedNode
 		err   error
 	}
 	// reportFailed: the move is taken back.
@@ -108,9 +108,9 @@ func (x *executor) backOffOf(m *move, key string) backOff {
 
 // beginMove tells decisions where the pods of the move's nodes go.
 func (x *executor) beginMove(m *move) {
-	d := kube.BeginMoveRequest{Nodes: m.Nodes, Homes: m.Receivers}
+	d := kube.BeginMoveRequest{Nodes: m.Nodes, Existing: m.Receivers}
 	for _, r := range m.replacements {
-		d.Bought = append(d.Bought, kube.LaunchedClaim{Claim: r.claim.DeepCopy(), Choices: r.launch.Offerings, Pods: r.launch.Pods})
+		d.Launched = append(d.Launched, kube.LaunchedClaim{Claim: r.claim.DeepCopy(), Offerings: r.launch.Offerings, Pods: r.launch.Pods})
 	}
 	x.mirror.BeginMove(d)
 	m.begunInMirror = true

@@ -33,22 +33,22 @@ func (r *reporter) searched(s search, v *view, in disrupt.Cluster, moves []*move
 		if !ok {
 			continue
 		}
-		pool := claim.World.Pool
+		pool := claim.Snapshot.Pool
 		if k.Costs > 0 {
 			pinned[[2]string{pool, string(k.Because)}] += monthly(k.Costs)
 		}
 		if k.Because == disrupt.BudgetExhausted {
 			blocked[k.Detail+"\x00"+pool] = k
 		}
-		if k.Because == disrupt.PoorScore {
+		if k.Because == disrupt.ScoreTooLow {
 			r.metrics.ConsolidationMoves.WithLabelValues(rejected, pool, r.policyOf(pool)).Inc()
 		}
 		r.kept(claim, k, v.now)
 	}
 	r.eligible(in, moves)
-	r.metrics.PinnedCost.Reset()
+	r.metrics.BlockedCost.Reset()
 	for key, cost := range pinned {
-		r.metrics.PinnedCost.WithLabelValues(key[0], key[1]).Set(cents(cost))
+		r.metrics.BlockedCost.WithLabelValues(key[0], key[1]).Set(cents(cost))
 	}
 	for _, key := range slices.Sorted(maps.Keys(blocked)) {
 		text, pool, _ := strings.Cut(key, "\x00")
@@ -62,16 +62,16 @@ func (r *reporter) searched(s search, v *view, in disrupt.Cluster, moves []*move
 // invalidAnnotations publishes an event on each pod whose do-not-disrupt annotation is invalid: its
 // owner believes that it is protected.
 func (r *reporter) invalidAnnotations() {
-	for _, p := range r.mirror.Misread() {
+	for _, p := range r.mirror.InvalidDoNotDisrupt() {
 		r.events.Publish(events.Event{About: p, Warning: true, Reason: "InvalidDoNotDisruptAnnotation", Every: repeatKept,
 			Message: fmt.Sprintf("Invalid karpenter.sh/do-not-disrupt annotation: %v, ignoring annotation", kube.InvalidDoNotDisrupt(p))})
 	}
 }
 
 // kept publishes on a node why it stays and what that costs.
-func (r *reporter) kept(claim kube.Machine, k disrupt.Kept, now time.Time) {
+func (r *reporter) kept(claim kube.ManagedNode, k disrupt.Kept, now time.Time) {
 	name := disrupt.Event(k.Because)
-	if name == "" || leaving(claim) || claim.World.Leaving || lapsesSoon(k, now) {
+	if name == "" || leaving(claim) || claim.Snapshot.Leaving || lapsesSoon(k, now) {
 		return
 	}
 	text := k.Detail
@@ -83,7 +83,7 @@ func (r *reporter) kept(claim kube.Machine, k disrupt.Kept, now time.Time) {
 
 // lapsesSoon reports whether the reason lapses before it would be repeated.
 func lapsesSoon(k disrupt.Kept, now time.Time) bool {
-	return k.Because == disrupt.TooYoung && k.Until.Before(now.Add(repeatKept))
+	return k.Because == disrupt.RecentlyLaunched && k.Until.Before(now.Add(repeatKept))
 }
 
 func factsData(facts reason.Facts) map[string]string {

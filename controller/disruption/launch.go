@@ -145,7 +145,7 @@ func (l *launcher) createOne(ctx context.Context, m *move, r replacement) error 
 func (l *launcher) firstNotReady(ctx context.Context, all []replacement) (readiness, error) {
 	for _, r := range all {
 		name := r.claim.Name
-		seen, known := l.mirror.Machine(name)
+		seen, known := l.mirror.ManagedNode(name)
 		if !known || seen.Claim.DeletionTimestamp != nil {
 			leaving, err := l.leaving(ctx, name)
 			if err != nil || !leaving {
@@ -175,6 +175,6 @@ func (l *launcher) leaving(ctx context.Context, name string) (bool, error) {
 
 // acceptsPods reports whether a replacement was initialized and its kubelet has not stopped
 // answering since, while others were awaited.
-func acceptsPods(claim kube.Machine) bool {
+func acceptsPods(claim kube.ManagedNode) bool {
 	return kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeInitialized) && claim.Node != nil && kube.Ready(claim.Node)
 }

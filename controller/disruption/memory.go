@@ -35,7 +35,7 @@ type memory struct {
 	retryAt time.Time
 }
 
-// poolAnnotations are the values of kube.RestsAnnotation and kube.UnsettledAnnotation, empty for
+// poolAnnotations are the values of kube.BackOffAnnotation and kube.ConsolidationPauseAnnotation, empty for
 // none.
 type poolAnnotations struct{ backOff, pause string }
 
@@ -56,7 +56,7 @@ func (y *memory) load(v *view) {
 func (y *memory) loadNodes(v *view) {
 	nodes := map[string]backOff{}
 	for key, claim := range v.claims {
-		r, err := kube.RestOf(claim.Claim)
+		r, err := kube.BackOffOf(claim.Claim)
 		if err != nil {
 			y.log.Error(err, "cannot read whether the node backs off", "nodeclaim", key)
 		}
@@ -71,9 +71,9 @@ func (y *memory) loadPool(p *karpv1.NodePool, v *view) {
 	if p == nil {
 		return
 	}
-	y.written[p.Name] = poolAnnotations{p.Annotations[kube.RestsAnnotation], p.Annotations[kube.UnsettledAnnotation]}
-	r, err := kube.RestOf(p)
-	l, pauseErr := kube.LullOf(p)
+	y.written[p.Name] = poolAnnotations{p.Annotations[kube.BackOffAnnotation], p.Annotations[kube.ConsolidationPauseAnnotation]}
+	r, err := kube.BackOffOf(p)
+	l, pauseErr := kube.ConsolidationPauseOf(p)
 	if err := errors.Join(err, pauseErr); err != nil {
 		y.log.Error(err, "cannot read all back-offs of the nodepool", "nodepool", p.Name)
 	}
@@ -114,7 +114,7 @@ func (y *memory) annotationsOf(pool string) (a poolAnnotations) {
 		a.backOff = x.String()
 	}
 	if p, ok := y.outcomes.pause(pool); ok {
-		a.pause = kube.Lull{Seconds: int(p.length / time.Second), Until: p.until}.String()
+		a.pause = kube.ConsolidationPause{Seconds: int(p.length / time.Second), Until: p.until}.String()
 	}
 	return a
 }
@@ -126,8 +126,8 @@ func (y *memory) annotatePool(ctx context.Context, name string, a poolAnnotation
 		return client.IgnoreNotFound(err)
 	}
 	stored := pool.DeepCopy()
-	annotate(pool, kube.RestsAnnotation, a.backOff)
-	annotate(pool, kube.UnsettledAnnotation, a.pause)
+	annotate(pool, kube.BackOffAnnotation, a.backOff)
+	annotate(pool, kube.ConsolidationPauseAnnotation, a.pause)
 	if maps.Equal(stored.Annotations, pool.Annotations) {
 		return nil
 	}

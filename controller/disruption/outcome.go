@@ -66,7 +66,7 @@ func (o *outcomes) displacedBy(m *move, v *view) *displacement {
 	d := &displacement{id: m.id, nodes: m.Nodes, pools: map[string]bool{}, since: v.now}
 	for _, key := range m.Nodes {
 		claim := v.claims[key]
-		d.pools[claim.World.Pool] = true
+		d.pools[claim.Snapshot.Pool] = true
 		for _, p := range claim.Pods {
 			if owner := kube.OwnerOf(p); owner != "" && boundToNode(p) {
 				owners[owner] = true
@@ -76,7 +76,7 @@ func (o *outcomes) displacedBy(m *move, v *view) *displacement {
 	if len(owners) == 0 {
 		return nil
 	}
-	d.owners = o.mirror.Strength(owners)
+	d.owners = o.mirror.CountPods(owners)
 	return d
 }
 
@@ -171,7 +171,7 @@ func (o *outcomes) sinceAny(created time.Time) bool {
 	return false
 }
 
-func (o *outcomes) suspectsOf(claim kube.Machine, v *view) []suspect {
+func (o *outcomes) suspectsOf(claim kube.ManagedNode, v *view) []suspect {
 	var found []suspect
 	for _, p := range o.mirror.PromisedTo(claim.Claim.Name) {
 		for _, d := range o.open {
@@ -200,7 +200,7 @@ func (d *displacement) displaced(p *corev1.Pod, v *view) bool {
 		return false
 	}
 	return p.Spec.NodeName == "" || slices.ContainsFunc(d.nodes, func(key string) bool {
-		return v.claims[key].World.Name == p.Spec.NodeName
+		return v.claims[key].Snapshot.Name == p.Spec.NodeName
 	})
 }
 
@@ -214,7 +214,7 @@ func (o *outcomes) confirm(all []suspect) []suspect {
 	for _, x := range all {
 		owners[kube.OwnerOf(x.pod)] = true
 	}
-	pods := o.mirror.Strength(owners)
+	pods := o.mirror.CountPods(owners)
 	return slices.DeleteFunc(all, func(x suspect) bool {
 		owner := kube.OwnerOf(x.pod)
 		return pods[owner] > x.of.owners[owner]
@@ -239,7 +239,7 @@ func (o *outcomes) extendPause(pool string, now time.Time) bool {
 
 // restorePause records the pause that an earlier process wrote on a NodePool, at most longestPause
 // from now.
-func (o *outcomes) restorePause(pool string, written kube.Lull, now time.Time) {
+func (o *outcomes) restorePause(pool string, written kube.ConsolidationPause, now time.Time) {
 	p := pause{until: written.Until}
 	p.length = min(time.Duration(min(written.Seconds, int(longestPause/time.Second)))*time.Second, longestPause)
 	if latest := now.Add(longestPause); p.until.After(latest) {

@@ -33,8 +33,8 @@ type recovery struct {
 
 func (r *recovery) sweep(ctx context.Context, v *view) error {
 	found := map[string]*move{}
-	replacing := map[string][]kube.Machine{} // by move
-	marked := map[string]bool{}              // moves that some claim is marked with
+	replacing := map[string][]kube.ManagedNode{} // by move
+	marked := map[string]bool{}                  // moves that some claim is marked with
 	ours := r.moves.nodes()
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(v.claims)) {
@@ -80,7 +80,7 @@ func addMarked(found map[string]*move, mark kube.MoveMark, key string, now time.
 // resume continues a move of an earlier process if all its replacements exist, since then its
 // second look had passed, and that process was not taking it back. Otherwise the move is taken
 // back, and decided anew if it is still right.
-func (r *recovery) resume(m *move, launched []kube.Machine, v *view) {
+func (r *recovery) resume(m *move, launched []kube.ManagedNode, v *view) {
 	wanted := len(m.replacements)
 	m.replacements = nil
 	for _, claim := range launched {
@@ -98,7 +98,7 @@ func (r *recovery) resume(m *move, launched []kube.Machine, v *view) {
 
 // deleteOrphans deletes replacements that were launched for a move that does not exist any more,
 // unless pods use them.
-func (r *recovery) deleteOrphans(ctx context.Context, replacing map[string][]kube.Machine, marked map[string]bool, v *view) error {
+func (r *recovery) deleteOrphans(ctx context.Context, replacing map[string][]kube.ManagedNode, marked map[string]bool, v *view) error {
 	orphans := map[string]time.Time{}
 	var errs []error
 	for id, claims := range replacing {

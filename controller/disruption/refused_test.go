@@ -60,7 +60,7 @@ func TestDeletionIsRefused(t *testing.T) {
 		s.off = true
 		e.Until(90, "the other as before", func() bool { e.Join(); return unmarked(e) && len(e.Claims()) == 2 })
 		claim := controllertest.Get(e, &karpv1.NodeClaim{}, stays.Name)
-		if r, err := kube.RestOf(claim); err != nil || r.Failures != 1 {
+		if r, err := kube.BackOffOf(claim); err != nil || r.Failures != 1 {
 			t.Errorf("rests %v, %v", r, err)
 		}
 		synctest.Wait()

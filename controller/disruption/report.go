@@ -58,7 +58,7 @@ func (r *reporter) effect(m *move, e effect) {
 }
 
 // about publishes an event on a claim and its Node.
-func (r *reporter) about(claim kube.Machine, e events.Event) {
+func (r *reporter) about(claim kube.ManagedNode, e events.Event) {
 	if claim.Claim != nil {
 		e.About = claim.Claim
 		r.events.Publish(e)
@@ -84,7 +84,7 @@ func (r *reporter) begun(m *move) {
 func (r *reporter) rejected(m *move, e reportRejected) {
 	r.metrics.DisruptionFailedValidates.WithLabelValues(m.kind()).Add(float64(e.nodes))
 	r.log.Info("abandoning disruption, it is not valid any more", "move", m.id, "reason", m.reason(), "nodeclaim", e.key, "why", e.why)
-	if claim, ok := r.mirror.Machine(e.key); ok && m.consolidates() {
+	if claim, ok := r.mirror.ManagedNode(e.key); ok && m.consolidates() {
 		r.about(claim, events.Event{Reason: "ConsolidationRejected", Key: m.id, Message: cmp.Or(e.why, "The decision is not valid any more")})
 	}
 }
@@ -103,8 +103,8 @@ func (r *reporter) starting(m *move) {
 	r.metrics.DisruptionDecisions.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
 	pools := map[string]bool{}
 	for _, key := range m.Nodes {
-		claim, _ := r.mirror.Machine(key)
-		pools[claim.World.Pool] = true
+		claim, _ := r.mirror.ManagedNode(key)
+		pools[claim.Snapshot.Pool] = true
 	}
 	for pool := range pools {
 		r.metrics.DisruptionByPool.WithLabelValues(pool, m.decision(), m.reason(), m.kind()).Inc()
@@ -140,7 +140,7 @@ func (r *reporter) score(m *move, pool string, score float64) {
 		r.events.Publish(events.Event{About: p, Reason: "ConsolidationApproved", Key: m.id, Message: text})
 	}
 	for _, key := range m.Nodes {
-		if claim, ok := r.mirror.Machine(key); ok && claim.World.Pool == pool {
+		if claim, ok := r.mirror.ManagedNode(key); ok && claim.Snapshot.Pool == pool {
 			r.about(claim, events.Event{Reason: "ConsolidationApproved", Key: m.id, Message: text})
 		}
 	}
@@ -155,17 +155,17 @@ func (r *reporter) launched(m *move, x replacement) {
 		"choices", len(l.Offerings), "instance-type", first.Type, "zone", first.Zone, "capacity-type", first.CapacityType, "price", first.Price.USD())
 }
 
-func (r *reporter) deleted(m *move, claim kube.Machine) {
+func (r *reporter) deleted(m *move, claim kube.ManagedNode) {
 	r.about(claim, events.Event{Reason: "DisruptionTerminating", Message: "Disrupting Node: " + string(m.Cause)})
 	r.metrics.Disrupted(claim.Claim, m.reason())
 	r.countDeleted(m, claim)
-	r.log.Info("deleted nodeclaim", "nodeclaim", claim.Claim.Name, "node", claim.World.Name, "move", m.id, "reason", m.reason())
+	r.log.Info("deleted nodeclaim", "nodeclaim", claim.Claim.Name, "node", claim.Snapshot.Name, "move", m.id, "reason", m.reason())
 }
 
 // countDeleted counts the pods that the deletion of a node evicts and what it saves. A move of an
 // earlier process saves as well, but it is not known how much.
-func (r *reporter) countDeleted(m *move, claim kube.Machine) {
-	pool, labels := claim.World.Pool, claim.Claim.Labels
+func (r *reporter) countDeleted(m *move, claim kube.ManagedNode) {
+	pool, labels := claim.Snapshot.Pool, claim.Claim.Labels
 	policy := ""
 	if m.consolidates() {
 		policy = r.policyOf(pool)
@@ -179,7 +179,7 @@ func (r *reporter) countDeleted(m *move, claim kube.Machine) {
 	r.metrics.PodsDisrupted.WithLabelValues(m.reason(), pool, labels[karpv1.CapacityTypeLabelKey], policy, terminationMode(claim.Claim)).Add(pods)
 	if m.consolidates() && m.Before > 0 {
 		share := 1 - m.After.USD()/m.Before.USD()
-		r.metrics.ConsolidationSaved.WithLabelValues(pool).Add(max(0, share*claim.World.Price.USD()))
+		r.metrics.ConsolidationSaved.WithLabelValues(pool).Add(max(0, share*claim.Snapshot.Price.USD()))
 	}
 }
 
@@ -206,7 +206,7 @@ func (r *reporter) failed(m *move, why string) {
 	r.metrics.DisruptionQueueFailures.WithLabelValues(m.decision(), m.reason(), m.kind()).Inc()
 	r.log.Info("taking back disruption", "move", m.id, "reason", m.reason(), "decision", m.decision(), "nodeclaims", m.Nodes, "why", why)
 	for _, key := range m.Nodes {
-		if claim, ok := r.mirror.Machine(key); ok {
+		if claim, ok := r.mirror.ManagedNode(key); ok {
 			r.about(claim, events.Event{Warning: true, Reason: "DisruptionFailed", Key: m.id,
 				Message: fmt.Sprintf("Disrupting as %s is taken back: %s", m.Cause, why)})
 		}
@@ -248,9 +248,9 @@ func (r *reporter) describe(keys []string) []string {
 		if i == maxNamed {
 			return append(out, fmt.Sprintf("and %d more", len(keys)-maxNamed))
 		}
-		claim, _ := r.mirror.Machine(key)
-		labels := claim.World.Labels
-		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s/%s/%s", cmp.Or(claim.World.Name, key),
+		claim, _ := r.mirror.ManagedNode(key)
+		labels := claim.Snapshot.Labels
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s/%s/%s", cmp.Or(claim.Snapshot.Name, key),
 			labels["node.kubernetes.io/instance-type"], labels["topology.kubernetes.io/zone"], labels[karpv1.CapacityTypeLabelKey])))
 	}
 	return out

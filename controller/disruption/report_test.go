@@ -112,7 +112,7 @@ func TestNodesThatStaySayWhy(t *testing.T) {
 		if len(e.Nodes()) != 2 || taintedNodes(e) > 0 {
 			t.Error("a protected node was touched")
 		}
-		if got := e.Counter("karve_nodepools_pinned_cost_per_month"); got <= 0 {
+		if got := e.Counter("karve_nodepools_blocked_cost_usd_per_month"); got <= 0 {
 			t.Errorf("what the pinned nodes cost is said to be %v", got)
 		}
 	})

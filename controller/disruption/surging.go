@@ -76,13 +76,13 @@ func (s *surgingPods) refresh(ctx context.Context, v *view) bool {
 
 func heldByBudget(n *disrupt.Node) bool {
 	return slices.ContainsFunc(n.Blocks, func(b disrupt.Block) bool {
-		return b.Because == disrupt.Budgeted || b.Because == disrupt.ManyBudgets
+		return b.Because == disrupt.PodDisruptionBudget || b.Because == disrupt.MultiplePodDisruptionBudgets
 	})
 }
 
 // candidates picks the pods that PodDisruptionBudgets hold and that may surge.
 func (s *surgingPods) candidates(pods []*corev1.Pod) (out []*corev1.Pod) {
-	budgets := s.mirror.PodBudgets()
+	budgets := s.mirror.PDBs()
 	for _, p := range pods {
 		if kube.Evictable(p) && budgets.MaySurge(p) {
 			out = append(out, p)
@@ -92,7 +92,7 @@ func (s *surgingPods) candidates(pods []*corev1.Pod) (out []*corev1.Pod) {
 }
 
 // leaves reports whether the pod leaves its node by a surge, by budgets that were just read.
-func (s *surgingPods) leaves(ctx context.Context, p *corev1.Pod, budgets *kube.PodBudgets) bool {
+func (s *surgingPods) leaves(ctx context.Context, p *corev1.Pod, budgets *kube.PDBs) bool {
 	return s.surger != nil && budgets.MaySurge(p) && s.surges(ctx, p)
 }
 

@@ -17,8 +17,8 @@ import (
 type view struct {
 	now      time.Time
 	round    int
-	claims   map[string]kube.Machine // by name of the NodeClaim
-	nodes    []disrupt.Node          // those with a Node and a NodePool, by key
+	claims   map[string]kube.ManagedNode // by name of the NodeClaim
+	nodes    []disrupt.Node              // those with a Node and a NodePool, by key
 	pools    map[string]disrupt.Pool
 	revision uint64 // of the mirror, no newer than the rest of the view
 	// readyWithin is how long replacements may take from their creation until they are ready.
@@ -33,10 +33,10 @@ type observer struct {
 }
 
 func (o *observer) observe(now time.Time, round int) *view {
-	v := &view{now: now, round: round, claims: map[string]kube.Machine{}, pools: map[string]disrupt.Pool{}, revision: o.mirror.Revision()}
-	for _, claim := range o.mirror.Machines() {
+	v := &view{now: now, round: round, claims: map[string]kube.ManagedNode{}, pools: map[string]disrupt.Pool{}, revision: o.mirror.Revision()}
+	for _, claim := range o.mirror.ManagedNodes() {
 		v.claims[claim.Claim.Name] = claim
-		if claim.Node == nil || claim.World.Pool == "" {
+		if claim.Node == nil || claim.Snapshot.Pool == "" {
 			continue // there is no node to delete yet, or no NodePool whose rules hold for it
 		}
 		v.nodes = append(v.nodes, o.node(claim, now))
@@ -47,8 +47,8 @@ func (o *observer) observe(now time.Time, round int) *view {
 	return v
 }
 
-func (o *observer) node(claim kube.Machine, now time.Time) disrupt.Node {
-	n := kube.DisruptionNode(claim, o.mirror.PodBudgets(), kube.SoftExpiry(o.mirror.Pool(claim.World.Pool)), now)
+func (o *observer) node(claim kube.ManagedNode, now time.Time) disrupt.Node {
+	n := kube.DisruptionNode(claim, o.mirror.PDBs(), kube.SoftExpiry(o.mirror.Pool(claim.Snapshot.Pool)), now)
 	n.Spare = o.buffers.Holds(n.Key)
 	return n
 }
@@ -64,7 +64,7 @@ func (o *observer) pool(p *karpv1.NodePool, now time.Time) disrupt.Pool {
 }
 
 // leaving reports whether the NodeClaim or its Node is being deleted, or the NodeClaim is gone.
-func leaving(claim kube.Machine) bool {
+func leaving(claim kube.ManagedNode) bool {
 	return claim.Claim == nil || claim.Claim.DeletionTimestamp != nil || claim.Node != nil && claim.Node.DeletionTimestamp != nil
 }
 
@@ -85,7 +85,7 @@ func (v *view) exists(keys []string) bool {
 }
 
 // showsMarks reports whether the NodeClaim stays and is marked, or its Node is tainted.
-func showsMarks(claim kube.Machine) bool {
+func showsMarks(claim kube.ManagedNode) bool {
 	return !leaving(claim) && (claim.Claim.Annotations[kube.MoveAnnotation] != "" || tainted(claim.Node) ||
 		kube.ConditionTrue(claim.Claim, karpv1.ConditionTypeDisruptionReason))
 }

@@ -76,11 +76,11 @@ func (c *Collector) allGone(ctx context.Context, missing []*karpv1.NodeClaim) (b
 // tellUnreadable logs which entries of the cloud's lists were skipped, each once while it is
 // there, and publishes an event on the NodeClaim.
 func (c *Collector) tellUnreadable(ctx context.Context) {
-	if c.Candid == nil {
+	if c.UnreadableLister == nil {
 		return
 	}
 	now := map[provider.Unreadable]bool{}
-	for _, row := range c.Candid.Unreadable() {
+	for _, row := range c.UnreadableLister.Unreadable() {
 		if now[row] = true; c.unreadable[row] {
 			continue
 		}
@@ -102,6 +102,6 @@ func (c *Collector) tellClaim(ctx context.Context, row provider.Unreadable) {
 		}
 		return
 	}
-	c.Events.Publish(events.Event{About: claim, Warning: true, Reason: "MachineUnreadable",
+	c.Events.Publish(events.Event{About: claim, Warning: true, Reason: "InstanceUnreadable",
 		Message: fmt.Sprintf("What the list of %s says about %s makes no sense: it is left alone (%s)", row.Kind, row.Name, row.Why)})
 }

@@ -37,9 +37,9 @@ type Collector struct {
 	Log      logr.Logger
 	// Tidier deletes resources that instances left behind; nil when the provider's instances
 	// leave none.
-	Tidier provider.OrphanCollector
+	OrphanCollector provider.OrphanCollector
 	// Candid reports which entries of the lists could not be read; nil when all can be read.
-	Candid provider.UnreadableLister
+	UnreadableLister provider.UnreadableLister
 	// Recognizer distinguishes the cloud's provider IDs from others; nil when all count as the
 	// cloud's own.
 	Recognizer provider.Recognizer
@@ -105,12 +105,12 @@ func (c *Collector) Collect(ctx context.Context) error {
 const tidyEvery = 5 * time.Minute
 
 func (c *Collector) tidy(ctx context.Context, claims []*karpv1.NodeClaim) error {
-	if c.Tidier == nil || time.Since(c.tidied) < tidyEvery {
+	if c.OrphanCollector == nil || time.Since(c.tidied) < tidyEvery {
 		return nil
 	}
 	c.tidied = time.Now()
 	live, named := uids(claims), names(claims)
-	names, err := c.Tidier.CollectOrphans(ctx, func(name, uid string) bool { return live[uid] || uid == "" && named[name] })
+	names, err := c.OrphanCollector.CollectOrphans(ctx, func(name, uid string) bool { return live[uid] || uid == "" && named[name] })
 	for _, name := range names {
 		c.Log.Info("garbage collecting what a machine left behind", "resource", name)
 	}

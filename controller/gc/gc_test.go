@@ -213,27 +213,27 @@ func (g garbled) Unreadable() []provider.Unreadable { return g }
 func TestUnreadableRowsAreToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 1)
-		e.Collector.Candid = garbled{{Kind: "virtual machines", Name: "a", Claim: e.Claims()[0].Name, Why: "torn"}, {Kind: "disks", Why: "empty"}}
+		e.Collector.UnreadableLister = garbled{{Kind: "virtual machines", Name: "a", Claim: e.Claims()[0].Name, Why: "torn"}, {Kind: "disks", Why: "empty"}}
 		for range 3 {
 			if err := e.Collector.Collect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := e.Counter("karve_garbage_collection_unreadable_rows"); n != 2 {
+		if n := e.Counter("karve_garbage_collection_unreadable_instances"); n != 2 {
 			t.Errorf("%v rows are counted, want 2", n)
 		}
 		e.Steps(2) // events are written concurrently
 		var said []string
 		for _, text := range e.EventTexts(e.Claims()[0].Name) {
-			if strings.HasPrefix(text, "MachineUnreadable: ") {
+			if strings.HasPrefix(text, "InstanceUnreadable: ") {
 				said = append(said, text)
 			}
 		}
 		if len(said) != 1 {
 			t.Errorf("said %q", said)
 		}
-		e.Collector.Candid = garbled{}
-		if err := e.Collector.Collect(t.Context()); err != nil || e.Counter("karve_garbage_collection_unreadable_rows") != 0 {
+		e.Collector.UnreadableLister = garbled{}
+		if err := e.Collector.Collect(t.Context()); err != nil || e.Counter("karve_garbage_collection_unreadable_instances") != 0 {
 			t.Errorf("still counted: %v", err)
 		}
 	})
@@ -313,7 +313,7 @@ func TestPartsLeftBehindAreLookedForNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := launched(t, 1)
 		x := &tidier{uid: string(e.Claims()[0].UID)}
-		e.Collector.Tidier = x
+		e.Collector.OrphanCollector = x
 		for range 3 {
 			if err := e.Collector.Collect(t.Context()); err != nil {
 				t.Fatal(err)

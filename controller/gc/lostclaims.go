@@ -114,11 +114,11 @@ func (c *Collector) confirmation(ctx context.Context, mark string) (yes bool, er
 }
 
 func (c *Collector) tellConfirmation(pool *karpv1.NodePool, value string, right bool) {
-	e := events.Event{About: pool, Reason: "OrphanedMachinesConfirmed", Message: "The machines without a NodeClaim are given back, as " + value + " confirms"}
+	e := events.Event{About: pool, Reason: "OrphanedInstancesConfirmed", Message: "The machines without a NodeClaim are given back, as " + value + " confirms"}
 	if !right {
 		e.Warning, e.Reason = true, "ConfirmationIgnored"
 		e.Message = fmt.Sprintf("The annotation %s=%s confirms nothing that is held back now. What the condition %s says, if it is there, has the value to use",
-			kube.AnnotationCollectOrphans, value, kube.ConditionMachinesClaimed)
+			kube.AnnotationCollectOrphans, value, kube.ConditionInstancesClaimed)
 	}
 	c.Events.Publish(e)
 }
@@ -148,9 +148,9 @@ func (h *halted) text(pool string) string {
 
 // tellPools sets the condition on all NodePools that instances are kept, and why; nil clears it.
 func (c *Collector) tellPools(ctx context.Context, h *halted) error {
-	c.Metrics.OrphanedMachines.Set(0)
+	c.Metrics.OrphanedInstances.Set(0)
 	if h != nil {
-		c.Metrics.OrphanedMachines.Set(float64(len(h.orphans)))
+		c.Metrics.OrphanedInstances.Set(float64(len(h.orphans)))
 	}
 	pools, err := c.pools(ctx)
 	errs := []error{err}
@@ -158,10 +158,10 @@ func (c *Collector) tellPools(ctx context.Context, h *halted) error {
 		stored := pool.DeepCopy()
 		if h == nil {
 			// Fails for conditions that Ready depends on.
-			_ = pool.StatusConditions().Clear(kube.ConditionMachinesClaimed)
+			_ = pool.StatusConditions().Clear(kube.ConditionInstancesClaimed)
 		} else {
 			text := h.text(pool.Name)
-			pool.StatusConditions().SetFalse(kube.ConditionMachinesClaimed, reasonOrphaned, text)
+			pool.StatusConditions().SetFalse(kube.ConditionInstancesClaimed, reasonOrphaned, text)
 			c.Events.Publish(events.Event{About: pool, Warning: true, Reason: reasonHalted, Key: "orphans", Every: convincing, Message: text})
 		}
 		errs = append(errs, write.Calm(write.Status(ctx, c.Client, pool, stored)))

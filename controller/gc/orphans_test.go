@@ -68,7 +68,7 @@ func collect(e *controllertest.Env, d time.Duration) (err error) {
 
 // orphaned is the NodePool's message about instances without a claim.
 func orphaned(e *controllertest.Env) (message string, said bool) {
-	c := controllertest.Get(e, &karpv1.NodePool{}, "web").StatusConditions().Get(kube.ConditionMachinesClaimed)
+	c := controllertest.Get(e, &karpv1.NodePool{}, "web").StatusConditions().Get(kube.ConditionInstancesClaimed)
 	if c == nil {
 		return "", false
 	}
@@ -97,7 +97,7 @@ func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 				if !said || !strings.Contains(text, fmt.Sprintf("%d of %d machines", n, n)) || !strings.Contains(text, "karve.dev/collect-orphans=") {
 					t.Errorf("the pool says %q", text)
 				}
-				if e.Counter("karve_garbage_collection_halted") != 1 || e.Counter("karve_orphaned_machines") != float64(n) {
+				if e.Counter("karve_garbage_collection_halted") != 1 || e.Counter("karve_orphaned_instances") != float64(n) {
 					t.Error("the alarm is not raised")
 				}
 				events := slices.DeleteFunc(e.EventTexts("web"), func(s string) bool { return !strings.HasPrefix(s, "GarbageCollectionHalted: ") })
@@ -113,7 +113,7 @@ func TestLostNodeClaimsCostNoMachine(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := collect(e, time.Minute); err != nil || e.Counter("karve_garbage_collection_halted") != 0 || e.Counter("karve_orphaned_machines") != 0 {
+				if err := collect(e, time.Minute); err != nil || e.Counter("karve_garbage_collection_halted") != 0 || e.Counter("karve_orphaned_instances") != 0 {
 					t.Errorf("the claims are back, and the halt goes on: %v", err)
 				}
 				if text, said := orphaned(e); said || len(e.Cloud.Machines()) != n {

@@ -55,10 +55,10 @@ type Reconciler struct {
 	Client   client.Client
 	Provider provider.Provider
 	// Forewarned hears which offers machines are taken back of; nil when nobody wants to know.
-	Forewarned provider.EvictionObserver
-	Events     *events.Recorder
-	Metrics    *metrics.Set
-	Log        logr.Logger
+	EvictionObserver provider.EvictionObserver
+	Events           *events.Recorder
+	Metrics          *metrics.Set
+	Log              logr.Logger
 	// Class is the kind of node class whose claims are ours.
 	Class schema.GroupKind
 }
@@ -143,8 +143,8 @@ func (r *Reconciler) leaveInTime(ctx context.Context, claim *karpv1.NodeClaim, n
 
 // forewarn tells of the machine's offer before a replacement is chosen.
 func (r *Reconciler) forewarn(claim *karpv1.NodeClaim) {
-	if r.Forewarned != nil {
-		r.Forewarned.EvictionAnnounced(kube.OfferingOf(claim))
+	if r.EvictionObserver != nil {
+		r.EvictionObserver.EvictionAnnounced(kube.OfferingOf(claim))
 	}
 }
 

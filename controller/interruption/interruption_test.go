@@ -193,7 +193,7 @@ func mark(t *testing.T, e *controllertest.Env, kind kube.NoticeKind, at time.Tim
 	t.Helper()
 	node := e.Nodes()[0]
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: kube.InterruptionTaint, Value: string(kind), Effect: corev1.TaintEffectNoSchedule})
-	node.Annotations = map[string]string{kube.LeavesAtAnnotation: at.UTC().Format(time.RFC3339)}
+	node.Annotations = map[string]string{kube.NotBeforeAnnotation: at.UTC().Format(time.RFC3339)}
 	if err := e.API.Update(t.Context(), &node); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestEvictionsAreToldOfTheirOffer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e := withNode(t)
 			var heard listener
-			e.Interruption.Forewarned = &heard
+			e.Interruption.EvictionObserver = &heard
 			labels := e.Claims()[0].Labels
 			mark(t, e, kind, time.Now().Add(30*time.Second))
 			e.Steps(3)

@@ -66,7 +66,7 @@ func TestSpotMachineLostWithoutNotice(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e := withNode(t)
 			var heard listener
-			e.Interruption.Forewarned = &heard
+			e.Interruption.EvictionObserver = &heard
 			claim := e.Claims()[0]
 			claim.Labels[karpv1.CapacityTypeLabelKey] = sold
 			if err := e.API.Update(t.Context(), &claim); err != nil {

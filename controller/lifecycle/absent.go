@@ -41,8 +41,8 @@ func (s *step) seek(ctx context.Context) error {
 	case !machine.State.Lost():
 		return nil
 	}
-	if s.Forewarned != nil && s.claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
-		s.Forewarned.EvictionAnnounced(kube.OfferingOf(s.claim)) // most likely taken back
+	if s.EvictionObserver != nil && s.claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot {
+		s.EvictionObserver.EvictionAnnounced(kube.OfferingOf(s.claim)) // most likely taken back
 	}
 	s.Log.Info("lost machine that never joined, deleting nodeclaim", "nodeclaim", s.claim.Name, "provider-id", s.claim.Status.ProviderID, "state", machine.State)
 	return s.remove(ctx, "interrupted")

@@ -104,9 +104,9 @@ func (s *step) lacking(ctx context.Context) error {
 	}
 	s.Log.Info("terminating due to timeout", "nodeclaim", s.claim.Name, "condition", karpv1.ConditionTypeInitialized, "timeout", resourceTimeout.String(),
 		"reason", c.Reason, "message", c.Message)
-	if s.Blamed != nil {
+	if s.FailureObserver != nil {
 		// Before a replacement is chosen.
-		s.Blamed.NodeUnusable(kube.ClassOf(s.claim.Spec.NodeClassRef), kube.OfferingOf(s.claim), c.Message)
+		s.FailureObserver.NodeUnusable(kube.ClassOf(s.claim.Spec.NodeClassRef), kube.OfferingOf(s.claim), c.Message)
 	}
 	s.say(c.Reason, errors.New(c.Message+": replacing the machine"))
 	if err := s.remove(ctx, "initialization_timeout"); err != nil {

@@ -92,7 +92,7 @@ func up(machine provider.Instance, joined bool) bool {
 // launch may have taken the last of a quota), only an instance that exists counts.
 func (s *step) buy(ctx context.Context, choices []offering.Ref) (provider.Instance, error) {
 	if len(choices) > 0 {
-		return s.Provider.Launch(ctx, kube.Purchase(s.claim, choices))
+		return s.Provider.Launch(ctx, kube.LaunchClaim(s.claim, choices))
 	}
 	nothing := fmt.Errorf("nothing that it accepts can be bought now: %w", &provider.CapacityError{Claim: s.claim.Name})
 	if s.claim.Status.ProviderID == "" {

@@ -55,8 +55,8 @@ type Reconciler struct {
 	Health *health.Ledger
 	// Blamed is called with offerings whose nodes were unusable, Forewarned with offerings whose
 	// instances were lost before they joined; nil when they are not needed.
-	Blamed     provider.FailureObserver
-	Forewarned provider.EvictionObserver
+	FailureObserver  provider.FailureObserver
+	EvictionObserver provider.EvictionObserver
 	// Class is the kind of node class that this installation serves, in the version to read;
 	// others belong to other installations.
 	Class schema.GroupVersionKind

@@ -48,7 +48,7 @@ func TestNodeWithoutWhatItWasBoughtFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := controllertest.New(t, memory.Options{})
 				var heard complaints
-				e.Lifecycle.Blamed = &heard
+				e.Lifecycle.FailureObserver = &heard
 				e.Create(controllertest.Pool("web", "Never"))
 				pod := controllertest.Pod("train", "1", "1Gi")
 				pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")

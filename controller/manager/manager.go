@@ -268,7 +268,7 @@ func (m *Manager) wire(cfg *rest.Config, o Options) error {
 	}
 	batches := provision.NewBatcher(o.BatchIdle, o.BatchMax)
 	m.mirror = kube.NewMirror(batches.Trigger)
-	m.mirror.Class, m.mirror.OnUrgent = o.NodeClass.GroupKind(), batches.Hurry
+	m.mirror.Class, m.mirror.OnUrgent = o.NodeClass.GroupKind(), batches.Urgent
 	m.mirror.SetSettings(o.Settings)
 	if err := m.mirror.Attach(ctx, m.inner.GetCache()); err != nil {
 		return err
@@ -336,7 +336,7 @@ func (m *Manager) addLoops(o Options, set *metrics.Set, recorder *events.Recorde
 		{"nodeclaim.garbagecollection", &gc.Collector{
 			Client: m.Client(), Live: m.inner.GetAPIReader(), Provider: set.Observe(o.Provider, "nodeclaim.garbagecollection"),
 			Events: recorder, Metrics: set, Log: o.Log.WithName("nodeclaim.garbagecollection"),
-			Tidier: as[provider.OrphanCollector](o.Provider), Candid: as[provider.UnreadableLister](o.Provider), Recognizer: as[provider.Recognizer](o.Provider),
+			OrphanCollector: as[provider.OrphanCollector](o.Provider), UnreadableLister: as[provider.UnreadableLister](o.Provider), Recognizer: as[provider.Recognizer](o.Provider),
 			Class: o.NodeClass.GroupKind(), Every: o.CollectEvery, Grace: o.CollectGrace,
 		}},
 		{"reporter", &reporter{mirror: m.mirror, metrics: set}},
@@ -377,7 +377,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		&lifecycle.Reconciler{
 			Client: c, Live: live, Mirror: m.mirror, Catalog: keeper, Provider: set.Observe(o.Provider, lifecycle.Name),
 			Events: recorder, Metrics: set, Log: logOf(lifecycle.Name), Class: o.NodeClass, Health: ledger,
-			Blamed: as[provider.FailureObserver](o.Provider), Forewarned: as[provider.EvictionObserver](o.Provider),
+			FailureObserver: as[provider.FailureObserver](o.Provider), EvictionObserver: as[provider.EvictionObserver](o.Provider),
 			End: &termination.Claims{
 				Client: c, Provider: set.Observe(o.Provider, lifecycle.Name),
 				Events: recorder, Metrics: set, Log: logOf("nodeclaim.termination"), Class: class,
@@ -389,7 +389,7 @@ func (m *Manager) addReconcilers(o Options, set *metrics.Set, recorder *events.R
 		},
 		&interruption.Reconciler{
 			Client: c, Provider: set.Observe(o.Provider, "nodeclaim.interruption"),
-			Events: recorder, Metrics: set, Log: logOf("nodeclaim.interruption"), Class: class, Forewarned: as[provider.EvictionObserver](o.Provider),
+			Events: recorder, Metrics: set, Log: logOf("nodeclaim.interruption"), Class: class, EvictionObserver: as[provider.EvictionObserver](o.Provider),
 		},
 		&drift.Reconciler{
 			Client: c, Catalog: keeper, Drifter: as[provider.Drifter](o.Provider), Events: recorder, Metrics: set, Log: logOf(drift.Name), Class: o.NodeClass, Panics: o.Panics,

@@ -34,7 +34,7 @@ func recoverFrom(p *panics.Reporter, m *kube.Mirror, set *metrics.Set, recorder 
 // leaveOut tells an object's owner that karve goes on without it.
 func leaveOut(recorder *events.Recorder) func(client.Object, *panics.Panic) {
 	return func(o client.Object, because *panics.Panic) {
-		recorder.Publish(events.Event{About: o, Warning: true, Reason: "LeftOut", Key: "panic", Message: fmt.Sprintf(
+		recorder.Publish(events.Event{About: o, Warning: true, Reason: "ObjectIgnored", Key: "panic", Message: fmt.Sprintf(
 			"karve decides as if this object did not exist until it changes, for handling it failed: %v; please report this, with karve's log", because)})
 	}
 }

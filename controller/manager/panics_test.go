@@ -128,7 +128,7 @@ func TestPanicsAreToldAndCounted(t *testing.T) {
 		e.Create(pod)
 		e.Mirror.LeftOut(pod, p)
 		synctest.Wait()
-		if got := e.EventTexts("a"); len(got) != 1 || !strings.HasPrefix(got[0], "LeftOut: karve decides as if this object did not exist") {
+		if got := e.EventTexts("a"); len(got) != 1 || !strings.HasPrefix(got[0], "ObjectIgnored: karve decides as if this object did not exist") {
 			t.Errorf("told %q", got)
 		}
 	})

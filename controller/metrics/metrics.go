@@ -51,7 +51,7 @@ type Set struct {
 	PodsDisrupted             *prometheus.CounterVec   // reason, nodepool, capacity_type, consolidation_policy, termination_mode
 	ConsumingBudgets          *prometheus.GaugeVec     // nodepool, reason
 
-	PinnedCost     *prometheus.GaugeVec   // nodepool, reason: USD per month
+	BlockedCost    *prometheus.GaugeVec   // nodepool, reason: USD per month
 	ClaimsDrifted  *prometheus.CounterVec // nodepool, reason
 	ClaimsUpdated  *prometheus.CounterVec // nodepool, outcome
 	LaunchRefusals *prometheus.CounterVec // pool, reason: our word for why a purchase was refused
@@ -60,15 +60,15 @@ type Set struct {
 	PlanBound      prometheus.Gauge // and the least any plan could cost
 	GCHalted       prometheus.Gauge // 1 while what it finds is not acted on
 	// OrphanedMachines have no NodeClaim and are kept, as the NodeClaims may be what is missing.
-	OrphanedMachines prometheus.Gauge
-	GCUnreadable     prometheus.Gauge // rows of the cloud's lists that make no sense
+	OrphanedInstances prometheus.Gauge
+	GCUnreadable      prometheus.Gauge // rows of the cloud's lists that make no sense
 	// DeletionsRefused are of pods that had to go with their node.
 	DeletionsRefused *prometheus.CounterVec // code
 	EventsDropped    prometheus.Counter     // events that found no room in the queue
 	Panics           *prometheus.CounterVec // where
 	CatalogAge       *prometheus.GaugeVec
-	BudgetLeft       *prometheus.GaugeVec // budget
-	BudgetEnds       *prometheus.GaugeVec // budget: seconds
+	QuotaRemaining   *prometheus.GaugeVec // budget
+	QuotaExhausted   *prometheus.GaugeVec // budget: seconds
 
 	ConsolidationsUndone *prometheus.CounterVec // nodepool
 	ConsolidationSaved   *prometheus.CounterVec // nodepool: USD per hour
@@ -101,7 +101,7 @@ func New(registry prometheus.Registerer) *Set {
 		ClaimsDisrupted:           m.counter("karpenter_nodeclaims_disrupted_total", "NodeClaims disrupted.", "reason", "nodepool", "capacity_type"),
 		ClaimsUnhealthy:           m.counter("karpenter_nodeclaims_unhealthy_disrupted_total", "NodeClaims given up because their node is broken.", "condition", "nodepool", "capacity_type", "image_id"),
 		ClaimTermination:          m.histogram("karpenter_nodeclaims_termination_duration_seconds", "Deletion of a NodeClaim to its end.", doubling(12), "nodepool"),
-		InstanceTermination:       m.histogram("karpenter_nodeclaims_instance_termination_duration_seconds", "Request to terminate a machine to its end.", doubling(11), "nodepool"),
+		InstanceTermination:       m.histogram("karpenter_nodeclaims_instance_termination_duration_seconds", "Request to terminate an instance to its end.", doubling(11), "nodepool"),
 		NodesCreated:              m.counter("karpenter_nodes_created_total", "Nodes registered.", "nodepool", "zone"),
 		NodesTerminated:           m.counter("karpenter_nodes_terminated_total", "Nodes terminated.", "nodepool", "zone"),
 		NodesDrained:              m.counter("karpenter_nodes_drained_total", "Nodes drained.", "nodepool"),
@@ -110,8 +110,8 @@ func New(registry prometheus.Registerer) *Set {
 		Scheduling:                m.histogram("karpenter_scheduler_scheduling_duration_seconds", "Time to decide.", durations(), "controller"),
 		QueueDepth:                m.gauge("karpenter_scheduler_queue_depth", "Pods waiting for a decision.", "controller"),
 		IgnoredPods:               m.gauge("karpenter_scheduler_ignored_pods_count", "Pods that opted out or cannot be read.").WithLabelValues(),
-		UnschedulablePods:         m.gauge("karpenter_scheduler_unschedulable_pods_count", "Pods nothing can host.", "controller"),
-		Nodes:                     m.gauge("karpenter_cluster_state_node_count", "Machines known.").WithLabelValues(),
+		UnschedulablePods:         m.gauge("karpenter_scheduler_unschedulable_pods_count", "Pods for which no node can be launched.", "controller"),
+		Nodes:                     m.gauge("karpenter_cluster_state_node_count", "Nodes known.").WithLabelValues(),
 		Synced:                    m.gauge("karpenter_cluster_state_synced", "1 when the cluster is known completely.").WithLabelValues(),
 		Unsynced:                  m.gauge("karpenter_cluster_state_unsynced_time_seconds", "Time since the cluster was last known completely.").WithLabelValues(),
 		PoolLimit:                 m.gauge("karpenter_nodepools_limit", "Limits of a NodePool.", "resource_type", "nodepool"),
@@ -123,35 +123,35 @@ func New(registry prometheus.Registerer) *Set {
 		CloudErrors:               m.counter("karpenter_cloudprovider_errors_total", "Provider calls that failed.", "controller", "method", "provider", "error"),
 		DisruptionDecisions:       m.counter("karpenter_voluntary_disruption_decisions_total", "Disruption decisions.", "decision", "reason", "consolidation_type"),
 		DisruptionEligible:        m.gauge("karpenter_voluntary_disruption_eligible_nodes", "Nodes eligible for disruption.", "reason"),
-		DisruptionFailedValidates: m.counter("karpenter_voluntary_disruption_failed_validations_total", "Candidates that did not stand a second look.", "consolidation_type"),
+		DisruptionFailedValidates: m.counter("karpenter_voluntary_disruption_failed_validations_total", "Candidates that validation rejected.", "consolidation_type"),
 		DisruptionQueueFailures:   m.counter("karpenter_voluntary_disruption_queue_failures_total", "Disruptions that were taken back.", "decision", "reason", "consolidation_type"),
 		DisruptionByPool:          m.counter("karpenter_voluntary_disruption_decisions_by_nodepool_total", "Disruption decisions, by the NodePools of their nodes.", "nodepool", "decision", "reason", "consolidation_type"),
 		ConsolidationScore:        m.histogram("karpenter_consolidation_score", "Scores of consolidations in Balanced NodePools.", []float64{0.1, 0.25, 0.33, 0.5, 1, 2, 5, 10}, "decision", "nodepool", "policy"),
 		DisruptionDeciding:        m.histogram("karpenter_voluntary_disruption_decision_evaluation_duration_seconds", "Beginning of the search that found a disruption to its start, validation included.", durations(), "reason", "consolidation_type"),
-		ConsolidationTimeouts:     zero(m.counter("karpenter_voluntary_disruption_consolidation_timeouts_total", "Searches that were given up for want of time; none ever is.", "consolidation_type"), "multi", "single"),
+		ConsolidationTimeouts:     zero(m.counter("karpenter_voluntary_disruption_consolidation_timeouts_total", "Searches that ran out of time; always 0, because searches are resumed.", "consolidation_type"), "multi", "single"),
 		ConsolidationMoves:        m.counter("karpenter_consolidation_moves_total", "Consolidations by the NodePools of their nodes, approved or rejected by their policy.", "decision", "nodepool", "policy"),
-		PodsDisrupted:             m.counter("karpenter_pods_disruption_initiated_total", "Pods that need another home, of nodes that were asked to go.", "reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"),
+		PodsDisrupted:             m.counter("karpenter_pods_disruption_initiated_total", "Pods that need another node, on nodes whose disruption began.", "reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"),
 		ConsumingBudgets:          m.gauge("karpenter_nodepools_nodes_consuming_budgets", "Nodes that count against budgets: not ready, leaving, or chosen to go.", "nodepool", "reason"),
 
-		PinnedCost:       m.gauge("karve_nodepools_pinned_cost_per_month", "What nodes cost in USD a month that could go but for the reason.", "nodepool", "reason"),
-		ClaimsDrifted:    m.counter("karve_nodeclaims_drifted_total", "NodeClaims found drifted.", "nodepool", "reason"),
-		ClaimsUpdated:    m.counter("karve_nodeclaims_updated_in_place_total", "Machines that were changed without being replaced (changed), or should have been (failed).", "nodepool", "outcome"),
-		LaunchRefusals:   m.counter("karve_launch_refusals_total", "Purchases the cloud refused.", "nodepool", "reason"),
-		LaunchSeconds:    m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
-		PlanPrice:        m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),
-		PlanBound:        m.gauge("karve_plan_lower_bound_usd_per_hour", "Price below which no plan can host the same pods.").WithLabelValues(),
-		GCHalted:         m.gauge("karve_garbage_collection_halted", "1 while the list of machines, or that of NodeClaims, is not to be trusted.").WithLabelValues(),
-		OrphanedMachines: m.gauge("karve_orphaned_machines", "Machines without a NodeClaim that are kept, as the NodeClaims may be what is missing.").WithLabelValues(),
-		GCUnreadable:     m.gauge("karve_garbage_collection_unreadable_rows", "Rows of the cloud's lists that make no sense and are passed over.").WithLabelValues(),
-		DeletionsRefused: m.counter("karve_pod_deletions_refused_total", "Deletions of pods, to end their node, that the API server refused, by response code.", "code"),
-		EventsDropped:    m.counter("karve_events_dropped_total", "Events that found no room in the queue.").WithLabelValues(),
-		Panics:           m.counter("karve_panics_recovered_total", "Panics that did not end the process, reconcilers' excepted.", "where"),
-		BudgetLeft:       m.gauge("karve_budget_left", "What is left of a quota (cores, machines) or of a subnet's addresses.", "budget"),
-		BudgetEnds:       m.gauge("karve_budget_exhausted_seconds", "How long a budget lasts if it goes on as in the last ten minutes; only of those that end within a day.", "budget"),
-		CatalogAge:       m.gauge("karve_catalog_age_seconds", "Age of what is known to be on sale.", "class"),
+		BlockedCost:       m.gauge("karve_nodepools_blocked_cost_usd_per_month", "Price in USD a month of nodes that could be removed if it were not for the reason.", "nodepool", "reason"),
+		ClaimsDrifted:     m.counter("karve_nodeclaims_drifted_total", "NodeClaims found drifted.", "nodepool", "reason"),
+		ClaimsUpdated:     m.counter("karve_nodeclaims_updated_in_place_total", "Instances that were changed without being replaced (changed), or could not be (failed).", "nodepool", "outcome"),
+		LaunchRefusals:    m.counter("karve_launch_refusals_total", "Launch requests that the cloud refused.", "nodepool", "reason"),
+		LaunchSeconds:     m.histogram("karve_launch_stage_seconds", "Creation of a NodeClaim to each stage of its life.", doubling(11), "stage"),
+		PlanPrice:         m.gauge("karve_plan_price_usd_per_hour", "Price of the last plan's first choices.").WithLabelValues(),
+		PlanBound:         m.gauge("karve_plan_lower_bound_usd_per_hour", "Price below which no plan for the same pods is possible.").WithLabelValues(),
+		GCHalted:          m.gauge("karve_garbage_collection_halted", "1 while the list of instances, or that of NodeClaims, may be incomplete.").WithLabelValues(),
+		OrphanedInstances: m.gauge("karve_orphaned_instances", "Instances without a NodeClaim that are kept, because their NodeClaims may be lost.").WithLabelValues(),
+		GCUnreadable:      m.gauge("karve_garbage_collection_unreadable_instances", "Entries of the cloud's list of instances that cannot be read and are skipped.").WithLabelValues(),
+		DeletionsRefused:  m.counter("karve_pod_deletions_refused_total", "Pod deletions of a drain that the API server refused, by response code.", "code"),
+		EventsDropped:     m.counter("karve_events_dropped_total", "Events dropped because the queue was full.").WithLabelValues(),
+		Panics:            m.counter("karve_panics_recovered_total", "Panics that were recovered outside of reconcilers.", "where"),
+		QuotaRemaining:    m.gauge("karve_quota_remaining", "What is left of a quota (cores, VMs) or of a subnet's addresses.", "quota"),
+		QuotaExhausted:    m.gauge("karve_quota_exhausted_seconds", "Time until a quota is used up at the rate of the last ten minutes; quotas that last longer than a day are left out.", "quota"),
+		CatalogAge:        m.gauge("karve_catalog_age_seconds", "Age of the catalog of offerings.", "class"),
 
-		ConsolidationsUndone: m.counter("karve_consolidations_undone_total", "Consolidations after which a machine was bought for pods that they moved.", "nodepool"),
-		ConsolidationSaved:   m.counter("karve_consolidation_saved_usd_per_hour_total", "What consolidations took off the bill, by the NodePools of the nodes that went.", "nodepool"),
+		ConsolidationsUndone: m.counter("karve_consolidations_undone_total", "Consolidations after which a node was launched for pods that they moved.", "nodepool"),
+		ConsolidationSaved:   m.counter("karve_consolidation_saved_usd_per_hour_total", "Savings of consolidations, by the NodePools of the nodes that were removed.", "nodepool"),
 		DisruptionSearch:     m.histogram("karve_disruption_search_seconds", "Time that one complete search for disruptions takes.", durations()).WithLabelValues().(prometheus.Histogram),
 	}
 	set.byPool = m.byPool

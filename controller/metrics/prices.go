@@ -13,9 +13,9 @@ func Prices(registry prometheus.Registerer, cloud string, of provider.PriceRepor
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "karve_" + cloud + "_" + rest, Help: help}, func() float64 { return value(of.PriceStats()) })
 	}
 	registry.MustRegister(
-		gauge("prices", "Machine types with a price that is believed.", func(p provider.PriceStats) float64 { return float64(p.Accepted) }),
-		gauge("prices_doubted", "Prices of the list that are not believed.", func(p provider.PriceStats) float64 { return float64(p.Rejected) }),
-		gauge("prices_read_timestamp_seconds", "When the price list was read and believed last; 0 when it never was.", func(p provider.PriceStats) float64 {
+		gauge("prices", "Instance types with an accepted price.", func(p provider.PriceStats) float64 { return float64(p.Accepted) }),
+		gauge("prices_rejected", "Prices of the list that are rejected as implausible.", func(p provider.PriceStats) float64 { return float64(p.Rejected) }),
+		gauge("prices_read_timestamp_seconds", "When a price list was accepted last; 0 when none ever was.", func(p provider.PriceStats) float64 {
 			if p.Read.IsZero() {
 				return 0
 			}

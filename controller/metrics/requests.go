@@ -21,20 +21,20 @@ func Requests(registry prometheus.Registerer, cloud string, of provider.RequestS
 		waits:    describe("request_waits_total", "Requests that waited for their turn under the cloud's limits.", "class"),
 		waited:   describe("request_wait_seconds_total", "Time that requests waited for their turn.", "class"),
 		left:     describe("requests_left", "Requests that the cloud's limits and our share of them allow right now.", "class"),
-		machines: describe("machines_bought_total", "Machines the cloud accepted."),
-		perNode:  describe("requests_per_machine", "Requests (reads, writes, deletes) since the start for each machine bought.", "kind"),
+		launched: describe("instances_launched_total", "Launches that the cloud accepted."),
+		perNode:  describe("requests_per_instance", "Requests (reads, writes, deletes) since the start for each launched instance.", "kind"),
 	})
 }
 
 // requests reads the provider's counts when it is scraped.
 type requests struct {
 	of                                               provider.RequestStats
-	requests, waits, waited, left, machines, perNode *prometheus.Desc
+	requests, waits, waited, left, launched, perNode *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
 func (r *requests) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{r.requests, r.waits, r.waited, r.left, r.machines, r.perNode} {
+	for _, d := range []*prometheus.Desc{r.requests, r.waits, r.waited, r.left, r.launched, r.perNode} {
 		out <- d
 	}
 }
@@ -58,7 +58,7 @@ func (r *requests) Collect(out chan<- prometheus.Metric) {
 	for class, n := range now.Left {
 		gauge(r.left, n, class)
 	}
-	count(r.machines, float64(now.Machines))
+	count(r.launched, float64(now.Machines))
 	if now.Machines == 0 {
 		return
 	}

@@ -16,7 +16,7 @@ type metered provider.Requests
 func (m metered) Requests() provider.Requests { return provider.Requests(m) }
 
 // Rule METRIC-4: requests by class, method and outcome, waits, what is left, and
-// requests for each machine are metrics.
+// requests for each launched instance are metrics.
 func TestRequests(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	Requests(registry, "azure", metered{
@@ -37,18 +37,18 @@ karve_azure_request_wait_seconds_total{class="vm-put"} 1.5
 # HELP karve_azure_requests_left Requests that the cloud's limits and our share of them allow right now.
 # TYPE karve_azure_requests_left gauge
 karve_azure_requests_left{class="arm-writes"} 95
-# HELP karve_azure_requests_per_machine Requests (reads, writes, deletes) since the start for each machine bought.
-# TYPE karve_azure_requests_per_machine gauge
-karve_azure_requests_per_machine{kind="deletes"} 0
-karve_azure_requests_per_machine{kind="reads"} 2.5
-karve_azure_requests_per_machine{kind="writes"} 1.25
+# HELP karve_azure_requests_per_instance Requests (reads, writes, deletes) since the start for each launched instance.
+# TYPE karve_azure_requests_per_instance gauge
+karve_azure_requests_per_instance{kind="deletes"} 0
+karve_azure_requests_per_instance{kind="reads"} 2.5
+karve_azure_requests_per_instance{kind="writes"} 1.25
 `
 	err := testutil.GatherAndCompare(registry, strings.NewReader(want),
-		"karve_azure_request_wait_seconds_total", "karve_azure_requests_left", "karve_azure_requests_per_machine")
+		"karve_azure_request_wait_seconds_total", "karve_azure_requests_left", "karve_azure_requests_per_instance")
 	if err != nil {
 		t.Error(err)
 	}
-	n, err := testutil.GatherAndCount(registry, "karve_azure_requests_total", "karve_azure_machines_bought_total", "karve_azure_request_waits_total")
+	n, err := testutil.GatherAndCount(registry, "karve_azure_requests_total", "karve_azure_instances_launched_total", "karve_azure_request_waits_total")
 	if err != nil || n != 6 {
 		t.Errorf("%d series, %v; want 6", n, err)
 	}

@@ -124,10 +124,10 @@ func (r *Reconciler) honoured(class *v1beta1.AKSNodeClass, withoutDNS string) {
 		fields = append(fields, withoutDNS)
 	}
 	if len(fields) == 0 {
-		class.SetTrue(v1beta1.ConditionTypeFieldsHonoured)
+		class.SetTrue(v1beta1.ConditionTypeFieldsSupported)
 		return
 	}
-	class.SetFalse(v1beta1.ConditionTypeFieldsHonoured, v1beta1.ReasonFieldsNotHonoured, strings.Join(fields, "; "))
+	class.SetFalse(v1beta1.ConditionTypeFieldsSupported, v1beta1.ReasonFieldsNotHonoured, strings.Join(fields, "; "))
 }
 
 // capacity tells whether anything can be bought at all.

@@ -164,7 +164,7 @@ func TestAFreshClassBecomesReady(t *testing.T) {
 		class.Annotations[v1beta1.AnnotationHashVersion] != v1beta1.HashVersion {
 		t.Errorf("finalizers %v, annotations %v", class.Finalizers, class.Annotations)
 	}
-	s.wantCondition(v1beta1.ConditionTypeFieldsHonoured, metav1.ConditionTrue, "", "")
+	s.wantCondition(v1beta1.ConditionTypeFieldsSupported, metav1.ConditionTrue, "", "")
 	s.wantCondition(nodeclass.ConditionTypeCapacityAvailable, metav1.ConditionTrue, "", "")
 
 	before := class.ResourceVersion
@@ -220,13 +220,13 @@ func TestWhatIsMissingIsAConditionWithAReason(t *testing.T) {
 		{"API server down", func(s *stage) { s.server.err = errors.New("no route") },
 			v1beta1.ConditionTypeKubernetesVersionReady, metav1.ConditionUnknown, nodeclass.ReasonLookupFailed, "no route", false},
 		{"prices not read", func(s *stage) { s.cloud.pricesErr = "reading prices: 503" },
-			nodeclass.ConditionTypePricesBelieved, metav1.ConditionFalse, nodeclass.ReasonPricesNotRead, "503", true},
+			nodeclass.ConditionTypePricesReady, metav1.ConditionFalse, nodeclass.ReasonPricesNotRead, "503", true},
 		{"a region without prices", func(s *stage) { s.cloud.unlisted = "the list does not have the region" },
-			nodeclass.ConditionTypePricesBelieved, metav1.ConditionUnknown, nodeclass.ReasonPricesNotListed, "does not have the region", true},
+			nodeclass.ConditionTypePricesReady, metav1.ConditionUnknown, nodeclass.ReasonPricesNotListed, "does not have the region", true},
 		{"a price is not believed", func(s *stage) {
 			s.cloud.doubted = []azure.DoubtedPrice{{Size: "D4", CapacityType: "spot", Said: 96}, {}, {}, {}}
 		},
-			nodeclass.ConditionTypePricesBelieved, metav1.ConditionFalse, nodeclass.ReasonPricesRefused, "4 prices of the list are not believed: D4 (spot) at 96 USD/h: no price is known; ", true},
+			nodeclass.ConditionTypePricesReady, metav1.ConditionFalse, nodeclass.ReasonPricesRefused, "4 prices of the list are not believed: D4 (spot) at 96 USD/h: no price is known; ", true},
 		{"no quota", func(s *stage) { s.cloud.snapshot.QuotaLeft = map[string]int64{"family:D": 3} },
 			nodeclass.ConditionTypeCapacityAvailable, metav1.ConditionFalse, nodeclass.ReasonQuotaExhausted, "none of 1 offers", true},
 		{"no quota, by its own condition", func(s *stage) { s.cloud.snapshot.QuotaLeft = map[string]int64{"family:D": 3} },
@@ -300,7 +300,7 @@ func TestFieldsWithoutEffectAreTold(t *testing.T) {
 	s := newStage(t, class)
 	s.cloud.withoutDNS = "it is Sunday"
 	s.reconcile()
-	s.wantCondition(v1beta1.ConditionTypeFieldsHonoured, metav1.ConditionFalse, v1beta1.ReasonFieldsNotHonoured, "localDNS.mode Preferred: nodes run no DNS cache, as it is Sunday")
+	s.wantCondition(v1beta1.ConditionTypeFieldsSupported, metav1.ConditionFalse, v1beta1.ReasonFieldsNotHonoured, "localDNS.mode Preferred: nodes run no DNS cache, as it is Sunday")
 	if !s.class().IsReady() {
 		t.Error("a field without effect blocks the class")
 	}
@@ -339,7 +339,7 @@ func TestLocalDNSIsOnWhereItIsRequired(t *testing.T) {
 			t.Errorf("%s: the cache is on: %v; the class is ready: %v", name, got.LocalDNSEnabled(), got.IsReady())
 		}
 		honoured := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[test.says == ""]
-		s.wantCondition(v1beta1.ConditionTypeFieldsHonoured, honoured, "", test.says)
+		s.wantCondition(v1beta1.ConditionTypeFieldsSupported, honoured, "", test.says)
 	}
 }
 

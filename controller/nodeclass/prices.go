@@ -10,8 +10,8 @@ import (
 // Whether the price list is believed. It informs and does not count towards Ready: there
 // is always a price to go by.
 const (
-	// ConditionTypePricesBelieved: machines are chosen by the prices that Azure's list has.
-	ConditionTypePricesBelieved = "karve.dev/PricesBelieved"
+	// ConditionTypePricesReady: machines are chosen by the prices that Azure's list has.
+	ConditionTypePricesReady = "karve.dev/PricesReady"
 	// ReasonPricesNotRead: the list could not be read, or not as a whole be true.
 	ReasonPricesNotRead = "PricesNotRead"
 	// ReasonPricesNotListed: the list does not have the region, as those of China and of
@@ -27,16 +27,16 @@ const pricesTold = 3
 // prices tells where others are gone by than those of the list.
 func (r *Reconciler) prices(class *v1beta1.AKSNodeClass) {
 	if problem := r.Azure.PricesProblem(); problem != "" {
-		class.SetFalse(ConditionTypePricesBelieved, ReasonPricesNotRead, problem+"; earlier or built-in prices are used")
+		class.SetFalse(ConditionTypePricesReady, ReasonPricesNotRead, problem+"; earlier or built-in prices are used")
 		return
 	}
 	if unlisted := r.Azure.PricesUnlisted(); unlisted != "" {
-		class.SetUnknown(ConditionTypePricesBelieved, ReasonPricesNotListed, unlisted+" (a NodeOverlay can set a price)")
+		class.SetUnknown(ConditionTypePricesReady, ReasonPricesNotListed, unlisted+" (a NodeOverlay can set a price)")
 		return
 	}
 	doubted := r.Azure.DoubtedPrices()
 	if len(doubted) == 0 {
-		class.SetTrue(ConditionTypePricesBelieved)
+		class.SetTrue(ConditionTypePricesReady)
 		return
 	}
 	var words []string
@@ -46,6 +46,6 @@ func (r *Reconciler) prices(class *v1beta1.AKSNodeClass) {
 	if more := len(doubted) - len(words); more > 0 {
 		words = append(words, fmt.Sprintf("and %d more", more))
 	}
-	class.SetFalse(ConditionTypePricesBelieved, ReasonPricesRefused,
+	class.SetFalse(ConditionTypePricesReady, ReasonPricesRefused,
 		fmt.Sprintf("%d prices of the list are not believed: %s (a NodeOverlay can set a price)", len(doubted), strings.Join(words, "; ")))
 }

@@ -44,7 +44,7 @@ func (r *Reconciler) count(ctx context.Context, pool *karpv1.NodePool) error {
 
 // capacity is what the machine really has, once that is known.
 func (r *Reconciler) capacity(claim *karpv1.NodeClaim) quantity.Amounts {
-	if m, ok := r.Mirror.Machine(claim.Name); ok && m.Node != nil && len(m.Node.Status.Capacity) > 0 {
+	if m, ok := r.Mirror.ManagedNode(claim.Name); ok && m.Node != nil && len(m.Node.Status.Capacity) > 0 {
 		return kube.Amounts(m.Node.Status.Capacity)
 	}
 	return kube.Amounts(claim.Status.Capacity)
@@ -86,7 +86,7 @@ func human(name string, n int64) float64 {
 func (r *Reconciler) endGauges(pool string) {
 	r.shown.forget(pool)
 	for _, gauge := range []*prometheus.GaugeVec{
-		r.Metrics.PoolUsage, r.Metrics.PoolLimit, r.Metrics.AllowedDisruptions, r.Metrics.ConsumingBudgets, r.Metrics.PinnedCost,
+		r.Metrics.PoolUsage, r.Metrics.PoolLimit, r.Metrics.AllowedDisruptions, r.Metrics.ConsumingBudgets, r.Metrics.BlockedCost,
 	} {
 		gauge.DeletePartialMatch(prometheus.Labels{"nodepool": pool})
 	}

@@ -58,7 +58,7 @@ func (b *Batcher) Trigger(pod string) {
 
 // Hurry asks for a batch within a tenth of a second, for a pod whose node is interrupted. It
 // never blocks.
-func (b *Batcher) Hurry(string) {
+func (b *Batcher) Urgent(string) {
 	select {
 	case b.rush <- struct{}{}:
 	default: // a rush is pending already

@@ -35,7 +35,7 @@ func TestBatchOfPodsInAHurry(t *testing.T) {
 					b.Wait(t.Context(), time.Hour)
 				}
 				for i := range 200 { // pods and eviction notices, for ten seconds
-					time.AfterFunc(time.Duration(i)*50*time.Millisecond, func() { b.Trigger(strconv.Itoa(i)); b.Hurry(strconv.Itoa(i)) })
+					time.AfterFunc(time.Duration(i)*50*time.Millisecond, func() { b.Trigger(strconv.Itoa(i)); b.Urgent(strconv.Itoa(i)) })
 				}
 				start := time.Now()
 				for range 50 {
@@ -61,7 +61,7 @@ func TestHurryClosesAnOpenBatch(t *testing.T) {
 		b.Wait(t.Context(), time.Hour)
 		start := time.Now()
 		b.Trigger("patient")
-		time.AfterFunc(300*time.Millisecond, func() { b.Hurry("evicted") })
+		time.AfterFunc(300*time.Millisecond, func() { b.Urgent("evicted") })
 		b.Wait(t.Context(), time.Hour)
 		if took := time.Since(start); took != 400*time.Millisecond {
 			t.Errorf("closed after %s, want 400ms", took)

@@ -54,7 +54,7 @@ func allStatic(fs []reason.Funnel) bool {
 
 func plainly(u schedule.Unplaced) string {
 	switch {
-	case u.Because == reason.NoPools:
+	case u.Because == reason.NoNodePools:
 		return "no dynamic nodepools found: create a NodePool"
 	case u.Because == reason.Volumes:
 		return "incompatible volume requirements, " + u.Detail
@@ -76,7 +76,7 @@ func explainPool(f reason.Funnel) string {
 		}
 		return b.String()
 	}
-	left := f.Offers
+	left := f.Offerings
 	fmt.Fprintf(&b, "%s offers", thousands(left))
 	for i, cut := range f.Cuts {
 		left -= cut.Removed

@@ -87,7 +87,7 @@ func (p *Provisioner) read(ctx context.Context) error {
 		case <-time.After(unsynced):
 		}
 	}
-	p.Mirror.Settle()
+	p.Mirror.Expire()
 	n := p.Mirror.Waiting()
 	if n > 0 && n != p.waiting {
 		p.Log.Info("found provisionable pod(s)", "pods", n)

@@ -79,14 +79,14 @@ func TestBatcherRetriesAndStops(t *testing.T) {
 // Rule REASON-1, Rule REASON-3.
 func TestExplain(t *testing.T) {
 	u := schedule.Unplaced{Funnels: []reason.Funnel{
-		{Pool: "web", Offers: 5012, Cuts: []reason.Cut{
+		{Pool: "web", Offerings: 5012, Cuts: []reason.Cut{
 			{By: reason.Requirements, Removed: 4712, Detail: "sku-family In [D]"},
 			{By: reason.Resources, Removed: 300, Detail: "largest has 30.2 CPU free"},
 		}},
-		{Pool: "gpu", Blocked: reason.PoolNotReady, Detail: "NodeClassReady is False"},
+		{Pool: "gpu", Blocked: reason.NodePoolNotReady, Detail: "NodeClassReady is False"},
 	}}
 	want := `0/2 nodepools can host it: pool "web": 5,012 offers → 300 after Requirements → 0 after Resources (largest has 30.2 CPU free)` +
-		`: no instance type which met the scheduling requirements and the required offering had the required resources; pool "gpu": PoolNotReady (NodeClassReady is False)`
+		`: no instance type which met the scheduling requirements and the required offering had the required resources; pool "gpu": NodePoolNotReady (NodeClassReady is False)`
 	if diff := cmp.Diff(want, provision.Explain(u)); diff != "" {
 		t.Error(diff)
 	}
@@ -94,7 +94,7 @@ func TestExplain(t *testing.T) {
 	if got := provision.Explain(static); !strings.HasSuffix(got, ": no dynamic nodepools found") {
 		t.Error(got)
 	}
-	if got := provision.Explain(schedule.Unplaced{Because: reason.NoPools}); !strings.Contains(got, "no dynamic nodepools found") {
+	if got := provision.Explain(schedule.Unplaced{Because: reason.NoNodePools}); !strings.Contains(got, "no dynamic nodepools found") {
 		t.Error(got)
 	}
 	if got := provision.Explain(schedule.Unplaced{Because: reason.Unsupported, Detail: "host ports"}); got != "Unsupported: host ports" {
@@ -126,7 +126,7 @@ func TestExplainKeepsKnownPhrases(t *testing.T) {
 		},
 		"unsatisfiable topology constraint for topology spread, key=z (counts = [1:2], podDomains = [1])": {cut(reason.Topology, 9, "", reason.Fact{Name: "counts", Value: map[string]int64{"1": 2}}, reason.Fact{Name: "podDomains", Value: []string{"1"}}, reason.Fact{Name: "key", Value: "z"}, reason.Fact{Name: "type", Value: "topology spread"})},
 	} {
-		got := provision.Explain(schedule.Unplaced{Funnels: []reason.Funnel{{Pool: "web", Offers: 9, Cuts: cuts}}})
+		got := provision.Explain(schedule.Unplaced{Funnels: []reason.Funnel{{Pool: "web", Offerings: 9, Cuts: cuts}}})
 		if !strings.Contains(got, want) || !strings.HasPrefix(got, `0/1 nodepools can host it: pool "web": 9 offers → `) {
 			t.Errorf("%q does not say %q", got, want)
 		}

@@ -16,12 +16,12 @@ func TestChoiceNamesRunnersUp(t *testing.T) {
 	l := schedule.Launch{
 		Offerings: []offering.Ref{{Type: "D4", Zone: "1", CapacityType: "spot", Price: 2e8}},
 		RunnersUp: []schedule.RunnerUp{
-			{Ref: offering.Ref{Type: "D8", Zone: "2", CapacityType: "spot", Price: 3e8}, More: 1e8, Because: reason.Dearer, Why: "dearer"},
+			{Ref: offering.Ref{Type: "D8", Zone: "2", CapacityType: "spot", Price: 3e8}, More: 1e8, Because: reason.HigherPrice, Why: "dearer"},
 			{Ref: offering.Ref{Type: "D2", Zone: "1", CapacityType: "spot", Price: 1e8}, More: -1e8, Because: reason.Quota, Why: "quota familyD has 0 left"},
 		},
 	}
 	words := offeringValues(l)
-	want := []string{"D8 in 2 (spot): +0.1000/h, Dearer: dearer", "D2 in 1 (spot): -0.1000/h, Quota: quota familyD has 0 left"}
+	want := []string{"D8 in 2 (spot): +0.1000/h, HigherPrice: dearer", "D2 in 1 (spot): -0.1000/h, Quota: quota familyD has 0 left"}
 	if diff := cmp.Diff(any(want), words[len(words)-1]); diff != "" {
 		t.Error(diff)
 	}
@@ -38,8 +38,8 @@ func TestPreferencesAreLeftOutWhenNobodyHasAny(t *testing.T) {
 }
 
 func TestFunnelDataIsBounded(t *testing.T) {
-	want := `[{"Pool":"web","Offers":2,"Cuts":[{"By":"Resources","Removed":2,"Detail":"","Facts":{"largest":8}}],"Blocked":"","Detail":""}]`
-	few := []reason.Funnel{{Pool: "web", Offers: 2, Cuts: []reason.Cut{{By: reason.Resources, Removed: 2, Facts: reason.Facts{{Name: "largest", Value: int64(8)}}}}}}
+	want := `[{"Pool":"web","Offerings":2,"Cuts":[{"By":"Resources","Removed":2,"Detail":"","Facts":{"largest":8}}],"Blocked":"","Detail":""}]`
+	few := []reason.Funnel{{Pool: "web", Offerings: 2, Cuts: []reason.Cut{{By: reason.Resources, Removed: 2, Facts: reason.Facts{{Name: "largest", Value: int64(8)}}}}}}
 	if diff := cmp.Diff(want, funnelData(few)); diff != "" {
 		t.Error(diff)
 	}
@@ -85,8 +85,8 @@ func TestVarietyIsKept(t *testing.T) {
 }
 
 func TestBarrenPools(t *testing.T) {
-	own := reason.Funnel{Offers: 3, Cuts: []reason.Cut{{By: reason.Requirements, Removed: 3, Detail: ownRequirements}}}
-	asked := reason.Funnel{Offers: 3, Cuts: []reason.Cut{{By: reason.Requirements, Removed: 3, Detail: "team In [a]"}}}
+	own := reason.Funnel{Offerings: 3, Cuts: []reason.Cut{{By: reason.Requirements, Removed: 3, Detail: ownRequirements}}}
+	asked := reason.Funnel{Offerings: 3, Cuts: []reason.Cut{{By: reason.Requirements, Removed: 3, Detail: "team In [a]"}}}
 	if noInstanceTypes(own) == "" || noInstanceTypes(asked) != "" {
 		t.Error("only the pool's own requirements are the pool's news")
 	}

@@ -26,9 +26,9 @@ const (
 // replacements that are not ready, then empty ones, then the rest by what their
 // eviction costs for the rest of their lives; those that ask to be left alone come
 // last. Ties break on the name.
-func retirees(machines []kube.Machine, n int, now time.Time) []kube.Machine {
+func retirees(machines []kube.ManagedNode, n int, now time.Time) []kube.ManagedNode {
 	type judged struct {
-		kube.Machine
+		kube.ManagedNode
 		rank rank
 		cost float64
 	}
@@ -39,14 +39,14 @@ func retirees(machines []kube.Machine, n int, now time.Time) []kube.Machine {
 	slices.SortFunc(all, func(a, b judged) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.cost, b.cost), cmp.Compare(a.Claim.Name, b.Claim.Name))
 	})
-	out := make([]kube.Machine, 0, n)
+	out := make([]kube.ManagedNode, 0, n)
 	for _, j := range all[:min(n, len(all))] {
-		out = append(out, j.Machine)
+		out = append(out, j.ManagedNode)
 	}
 	return out
 }
 
-func rankOf(m kube.Machine, now time.Time) rank {
+func rankOf(m kube.ManagedNode, now time.Time) rank {
 	asks := func(p *corev1.Pod) bool {
 		return p.DeletionTimestamp == nil && !kube.Terminal(p) && kube.DoNotDisrupt(p, now)
 	}
@@ -64,7 +64,7 @@ func rankOf(m kube.Machine, now time.Time) rank {
 }
 
 // evictionCost adds up what it costs to evict each pod that needs another home.
-func evictionCost(m kube.Machine, now time.Time) float64 {
+func evictionCost(m kube.ManagedNode, now time.Time) float64 {
 	sum := 0.0
 	for _, p := range m.Pods {
 		if kube.Movable(p, now) {

@@ -14,11 +14,11 @@ import (
 
 func TestRetireesByEvictionCostAndLife(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	machine := func(name string, age time.Duration, deletionCosts ...string) kube.Machine {
+	machine := func(name string, age time.Duration, deletionCosts ...string) kube.ManagedNode {
 		c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))}}
 		c.Spec.ExpireAfter = karpv1.MustParseNillableDuration("100h")
 		c.StatusConditions().SetTrue(karpv1.ConditionTypeLaunched)
-		m := kube.Machine{Claim: c, Node: &corev1.Node{}}
+		m := kube.ManagedNode{Claim: c, Node: &corev1.Node{}}
 		for _, cost := range deletionCosts {
 			p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: name}}
 			p.Annotations = map[string]string{corev1.PodDeletionCost: cost}
@@ -28,7 +28,7 @@ func TestRetireesByEvictionCostAndLife(t *testing.T) {
 	}
 	unborn := machine("unborn", 0)
 	unborn.Claim.Status.Conditions = nil
-	machines := []kube.Machine{
+	machines := []kube.ManagedNode{
 		machine("young", 0, "0", "0"), machine("old", 90*time.Hour, "0", "0", "0"), machine("cheap", 0, "-134217728"),
 		machine("bad-cost", 0, "many"), machine("empty", 0), unborn,
 	}

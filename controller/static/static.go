@@ -148,11 +148,11 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, l schedu
 
 // retire gives back what is too many. Budgets do not apply: somebody asked for fewer.
 func (r *Reconciler) retire(ctx context.Context, pool *karpv1.NodePool, staying []karpv1.NodeClaim, n int) error {
-	known := map[string]kube.Machine{}
-	for _, m := range r.Mirror.Machines() {
+	known := map[string]kube.ManagedNode{}
+	for _, m := range r.Mirror.ManagedNodes() {
 		known[m.Claim.Name] = m
 	}
-	machines := make([]kube.Machine, 0, len(staying))
+	machines := make([]kube.ManagedNode, 0, len(staying))
 	for i := range staying {
 		m := known[staying[i].Name]
 		m.Claim = &staying[i]

@@ -111,7 +111,7 @@ func (r *Claims) deleteNodes(ctx context.Context, claim *karpv1.NodeClaim) (wait
 // returnMachine gives back the machine, known or not, and reports whether it is gone.
 func (r *Claims) returnMachine(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
 	if claim.Status.ProviderID == "" {
-		err = r.Provider.TerminateUnclaimed(ctx, kube.Purchase(claim, nil))
+		err = r.Provider.TerminateUnclaimed(ctx, kube.LaunchClaim(claim, nil))
 	} else {
 		err = r.Provider.Terminate(ctx, claim.Status.ProviderID)
 	}

@@ -144,7 +144,7 @@ func (s *Surges) wanted(d *appsv1.Deployment, p *corev1.Pod) bool {
 	case !ok, value == "false":
 		return false
 	case value != "true":
-		s.Events.Publish(events.Event{About: d, Warning: true, Reason: "SurgeNotUnderstood",
+		s.Events.Publish(events.Event{About: d, Warning: true, Reason: "InvalidSurge",
 			Message: fmt.Sprintf("The annotation %s is %q; it may be true or false. Pods are evicted as if it were false", surgeAnnotation, value)})
 		return false
 	}
@@ -218,7 +218,7 @@ func (s *Surges) tied(ctx context.Context, p *corev1.Pod) (string, error) {
 // giveUp leaves the pod to eviction, and says so once.
 func (s *Surges) giveUp(d *appsv1.Deployment, p *corev1.Pod, why string) {
 	s.remember(p.UID, func(known *surge) { known.over = true })
-	s.Events.Publish(events.Event{About: d, Warning: true, Reason: "SurgeGivenUp",
+	s.Events.Publish(events.Event{About: d, Warning: true, Reason: "SurgeFailed",
 		Message: fmt.Sprintf("Pod %s is evicted from node %s without waiting for a successor: %s", p.Name, p.Spec.NodeName, why)})
 	s.Log.Info("evicting without a surge", "deployment", d.Namespace+"/"+d.Name, "pod", p.Name, "reason", why)
 }

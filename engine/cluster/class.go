@@ -53,7 +53,7 @@ type headcount struct{ pods, dying int32 }
 // TopologySpread is a TopologySpreadConstraint, compiled.
 type TopologySpread struct {
 	Key                         *constraint.Key
-	Crowd                       *PodSelector
+	Pods                        *PodSelector
 	MaxSkew, MinDomains         int
 	Soft                        bool
 	IgnoreAffinity, HonorTaints bool
@@ -62,7 +62,7 @@ type TopologySpread struct {
 // AffinityTerm is a PodAffinityTerm, compiled.
 type AffinityTerm struct {
 	Key    *constraint.Key
-	Crowd  *PodSelector
+	Pods   *PodSelector
 	Weight int32 // 0: required
 }
 
@@ -151,7 +151,7 @@ func (b *Builder) meet(c *PodClass, p *Pod) error {
 			return fmt.Errorf("topology spread over %s: %w", s.Key, err)
 		}
 		c.named = append(c.named, g)
-		c.Spreads = append(c.Spreads, TopologySpread{Key: b.space.Key(s.Key), Crowd: g, MaxSkew: int(s.MaxSkew), MinDomains: max(1, int(s.MinDomains)),
+		c.Spreads = append(c.Spreads, TopologySpread{Key: b.space.Key(s.Key), Pods: g, MaxSkew: int(s.MaxSkew), MinDomains: max(1, int(s.MinDomains)),
 			Soft: s.Soft, IgnoreAffinity: s.IgnoreAffinity, HonorTaints: s.HonorTaints})
 	}
 	if len(p.Ports) > mostPorts {
@@ -171,7 +171,7 @@ func (b *Builder) meet(c *PodClass, p *Pod) error {
 	}
 	for _, n := range c.AntiAffinity {
 		if n.Weight == 0 {
-			c.ownTerms = append(c.ownTerms, b.terms.of(n.Key, n.Crowd, c))
+			c.ownTerms = append(c.ownTerms, b.terms.of(n.Key, n.Pods, c))
 		}
 	}
 	return nil
@@ -189,7 +189,7 @@ func (b *Builder) neighbours(c *PodClass, terms []PodAffinityTerm) ([]AffinityTe
 			return nil, err
 		}
 		c.named = append(c.named, g)
-		out = append(out, AffinityTerm{Key: b.space.Key(t.Key), Crowd: g, Weight: t.Weight})
+		out = append(out, AffinityTerm{Key: b.space.Key(t.Key), Pods: g, Weight: t.Weight})
 	}
 	return out, nil
 }

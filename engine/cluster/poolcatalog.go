@@ -62,11 +62,11 @@ func (b *Builder) market(p NodePool, laid map[layout]*PoolCatalog) *PoolCatalog 
 	m := &PoolCatalog{Pool: p, Catalog: b.catalogs[p.Class].compiled, cells: map[string][]CellOfferings{}}
 	if m.Catalog == nil {
 		m.Catalog = offering.Compile(b.space, b.resources, nil)
-		m.block(reason.PoolNotReady, faultf(map[string]any{"class": p.Class}, "nothing is known to be on sale for node class %q yet", p.Class))
+		m.block(reason.NodePoolNotReady, faultf(map[string]any{"class": p.Class}, "nothing is known to be on sale for node class %q yet", p.Class))
 	}
 	base, err := b.space.Set(p.Requirements)
 	if err != nil {
-		m.block(reason.PoolNotReady, err)
+		m.block(reason.NodePoolNotReady, err)
 	}
 	for key, value := range p.Labels {
 		base = base.With(b.space.In(key, value))
@@ -76,7 +76,7 @@ func (b *Builder) market(p NodePool, laid map[layout]*PoolCatalog) *PoolCatalog 
 	base = base.With(b.space.In(LabelHostname, ""))
 	m.Base = base
 	if q, bad := base.Impossible(); bad {
-		m.block(reason.PoolNotReady, faultf(map[string]any{"key": q.Key.Name}, "its own requirements and labels contradict each other on %s", q.Key.Name))
+		m.block(reason.NodePoolNotReady, faultf(map[string]any{"key": q.Key.Name}, "its own requirements and labels contradict each other on %s", q.Key.Name))
 	}
 	m.Offerings = m.admitted(base, base)
 	m.varied(b.space, p.Requirements)

@@ -104,9 +104,9 @@ func (n *node) pdbsByPod() map[string]schedsim.PDB {
 func objection(o schedsim.Outcome) Kept {
 	switch {
 	case o.Unplaced:
-		return Kept{Because: Scattered, Detail: "kube-scheduler may put pods on nodes that are planned for other pods, and no instance can be launched for those"}
+		return Kept{Because: RehearsalFailed, Detail: "kube-scheduler may put pods on nodes that are planned for other pods, and no instance can be launched for those"}
 	case !o.Pays():
-		return Kept{Because: Scattered, Costs: max(0, o.Saves),
+		return Kept{Because: RehearsalFailed, Costs: max(0, o.Saves),
 			Detail: fmt.Sprintf("kube-scheduler may put pods on nodes that are planned for other pods: launches for those would cost another $%s/h, and the move saves $%s/h", o.Extra, o.Saves),
 			Facts:  reason.FactsOf(map[string]any{"saves": o.Saves.String(), "more": o.Extra.String()})}
 	}

@@ -15,7 +15,7 @@ type Cluster struct {
 	// Underway are moves that were decided before and have not ended. Their nodes count as gone,
 	// and their pods as running where the moves take them.
 	Underway []Move
-	// Resting are nodes with a failed move, by key, and until when each is left alone.
+	// BackingOff are nodes with a failed move, by key, and until when each is left alone.
 	Resting  map[string]time.Time
 	Settings Settings
 }
@@ -64,7 +64,7 @@ type Node struct {
 	// Spare is set while the node keeps free capacity for capacity buffers: it is then neither
 	// removed as empty nor consolidated, but still replaced when due.
 	Spare bool
-	// Unpriced says why the node's price is unknown; empty when the price is known.
+	// PriceUnknown says why the node's price is unknown; empty when the price is known.
 	Unpriced string
 	// Blocks are the reasons to leave the node alone, in a fixed order.
 	Blocks []Block
@@ -117,7 +117,7 @@ type Pool struct {
 	Name string
 	// Policy is WhenEmptyOrUnderutilized when empty.
 	Policy Policy
-	// ConsolidateAfter is how long a node must be quiet; Never overrides it.
+	// ConsolidateAfter is how long a node must be quiet; ConsolidateAfterNever overrides it.
 	ConsolidateAfter time.Duration
 	Never            bool
 	// Static pools keep a fixed number of nodes: these are replaced when due, but never
@@ -128,9 +128,9 @@ type Pool struct {
 	MinSavings *MinSavings
 	// MinAge is how old a node must be before it is consolidated; negative means Settings.MinAge.
 	MinAge time.Duration
-	// Resting is until when no move is tried in the pool, because too many failed there.
+	// BackingOff is until when no move is tried in the pool, because too many failed there.
 	Resting time.Time
-	// Unsettled is until when underutilized nodes of the pool are left alone, because the last
+	// ConsolidationUndone is until when underutilized nodes of the pool are left alone, because the last
 	// consolidation there did not bring the expected result.
 	Unsettled time.Time
 }

@@ -202,7 +202,7 @@ func describe(l *schedule.Launch) {
 	}
 	first := l.Offerings[0]
 	l.RunnersUp = slices.DeleteFunc(slices.Clone(l.RunnersUp), func(r schedule.RunnerUp) bool {
-		return r.Type == first.Type || r.Because == reason.Dearer && !slices.Contains(l.Offerings, r.Ref)
+		return r.Type == first.Type || r.Because == reason.HigherPrice && !slices.Contains(l.Offerings, r.Ref)
 	})
 	for i := range l.RunnersUp {
 		l.RunnersUp[i].More = l.RunnersUp[i].Price - first.Price

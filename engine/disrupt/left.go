@@ -11,13 +11,13 @@ import (
 // Reasons why a node stays although the node itself may be disrupted. Values are part of karve's
 // API: never renamed, never reused.
 const (
-	Receives      reason.Reason = "Receives"      // pods of other nodes are to move there
-	ReliedOn      reason.Reason = "ReliedOn"      // placements of other moves hold only as long as its pods stay
-	Homeless      reason.Reason = "Homeless"      // some of its pods fit nowhere else
-	NotCheaper    reason.Reason = "NotCheaper"    // what could replace it costs as much
-	SpotToSpot    reason.Reason = "SpotToSpot"    // spot is not replaced by spot, or not with so few types
-	Unreplaceable reason.Reason = "Unreplaceable" // its static pool can launch no node now
-	Changed       reason.Reason = "Changed"       // it would be decided otherwise now
+	ReceivesPods           reason.Reason = "ReceivesPods"      // pods of other nodes are to move there
+	NeededByOtherMove      reason.Reason = "NeededByOtherMove"      // placements of other moves hold only as long as its pods stay
+	PodsDoNotFit           reason.Reason = "PodsDoNotFit"      // some of its pods fit nowhere else
+	NotCheaper             reason.Reason = "NotCheaper"    // what could replace it costs as much
+	SpotToSpot             reason.Reason = "SpotToSpot"    // spot is not replaced by spot, or not with so few types
+	ReplacementUnavailable reason.Reason = "ReplacementUnavailable" // its static pool can launch no node now
+	DecisionChanged        reason.Reason = "DecisionChanged"       // it would be decided otherwise now
 )
 
 // explainRest gives a reason to the nodes that have none.
@@ -26,7 +26,7 @@ func (s *nodes) explainRest() {
 		switch {
 		case n.inMove != noMove || n.kept.Because != "":
 		case n.info == nil || n.info.Leaving:
-			n.stays(Kept{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"})
+			n.stays(Kept{Because: MarkedForDeletion, Detail: "Node is deleting or marked for deletion"})
 		default:
 			n.stays(Kept{Because: NotCheaper, Detail: "Can't replace with a cheaper node"})
 		}
@@ -39,7 +39,7 @@ func stranded(d *schedule.Draft) Kept {
 	if all := d.Plan().Unplaced; len(all) > 0 {
 		return unplaced(all)
 	}
-	return Kept{Because: Homeless, Detail: fmt.Sprintf("Not all pods would schedule: %d would not", d.Unplaced()),
+	return Kept{Because: PodsDoNotFit, Detail: fmt.Sprintf("Not all pods would schedule: %d would not", d.Unplaced()),
 		Facts: reason.FactsOf(map[string]any{"pods": d.Unplaced()})}
 }
 
@@ -55,7 +55,7 @@ func unplaced(classes []schedule.Unplaced) Kept {
 		why += ": " + u.Detail
 	}
 	pod := u.Pods[0].Namespace + "/" + u.Pods[0].Name
-	return Kept{Because: Homeless, Detail: fmt.Sprintf("Not all pods would schedule: %d would not, %s among them (%s)", n, pod, why),
+	return Kept{Because: PodsDoNotFit, Detail: fmt.Sprintf("Not all pods would schedule: %d would not, %s among them (%s)", n, pod, why),
 		Facts: reason.FactsOf(map[string]any{"pod": pod, "pods": n, "because": string(u.Because)})}
 }
 
@@ -80,14 +80,14 @@ func frugal(n *node) Kept {
 
 // spare says that a replacement would save less than is required.
 func spare(n *node, saves, least offering.Price) Kept {
-	return Kept{Because: TooDear, Costs: saves,
+	return Kept{Because: SavingsTooSmall, Costs: saves,
 		Detail: fmt.Sprintf("Can't replace with a cheaper node: the cheapest replacement saves $%s/h, less than the $%s/h that a replacement must save", saves, least),
 		Facts:  reason.FactsOf(map[string]any{"price": n.price.String(), "saves": saves.String(), "least": least.String()})}
 }
 
 // poor says that a Balanced pool would gain too little.
 func poor(n *node) Kept {
-	return Kept{Because: PoorScore, Detail: fmt.Sprintf("The node costs too little for the pods that would be evicted, by the Balanced policy of NodePool %q", n.Pool)}
+	return Kept{Because: ScoreTooLow, Detail: fmt.Sprintf("The node costs too little for the pods that would be evicted, by the Balanced policy of NodePool %q", n.Pool)}
 }
 
 func many(launches int) string {

@@ -102,7 +102,7 @@ func (n *node) removable() bool { return n.may == mayConsolidate && n.inMove == 
 // pinned reports whether the node stays for a reason that does not lapse soon.
 func (n *node) pinned() bool {
 	switch n.kept.Because {
-	case NotInitialized, Nominated, MoveUnderway, AlreadyLeaving, Resting:
+	case NotInitialized, Nominated, MoveInProgress, MarkedForDeletion, BackingOff:
 		return false
 	}
 	return n.may == mayStay && n.kept.Because != "" && n.kept.Until.IsZero()
@@ -116,7 +116,7 @@ func (n *node) losesPods() bool {
 // soonConsolidated nodes are mostly wasted and stay only because they are too young or not quiet:
 // they are looked at again as soon as that has passed.
 func (n *node) soonConsolidated() bool {
-	return (n.kept.Because == TooYoung || n.kept.Because == TooSoon) && n.waste >= n.least && n.waste > n.price/2
+	return (n.kept.Because == RecentlyLaunched || n.kept.Because == NotYetConsolidatable) && n.waste >= n.least && n.waste > n.price/2
 }
 
 // stays notes why the node is kept.
@@ -175,7 +175,7 @@ func (s *nodes) mark(m *Move) {
 func (s *nodes) resting(launches []schedule.Launch, c *Cluster) Kept {
 	for i := range launches {
 		if p := s.pools[launches[i].Pool]; p != nil && c.Now.Before(p.Resting) {
-			return Kept{Because: Resting, Until: p.Resting, Detail: fmt.Sprintf(
+			return Kept{Because: BackingOff, Until: p.Resting, Detail: fmt.Sprintf(
 				"The replacement would be launched in NodePool %q, where moves failed; it is tried again later", p.Name)}
 		}
 	}
@@ -190,7 +190,7 @@ func (s *nodes) kept() []Kept {
 			continue
 		}
 		if n.kept.Because == "" && n.inMove == receives {
-			n.stays(Kept{Because: Receives, Detail: "Pods of other nodes are to move there"})
+			n.stays(Kept{Because: ReceivesPods, Detail: "Pods of other nodes are to move there"})
 		}
 		if n.kept.Because != "" {
 			out = append(out, n.kept)

@@ -46,7 +46,7 @@ func Recheck(w *cluster.Snapshot, c Cluster, m Move) (Move, Kept) {
 func (s *search) repeat(set []*node, m *Move) (Move, Kept) {
 	now, left := s.again(set, m)
 	if left.Because == "" && !agrees(&now, m) {
-		left = Kept{Because: Changed, Detail: "The replacement is not the one that was decided"}
+		left = Kept{Because: DecisionChanged, Detail: "The replacement is not the one that was decided"}
 	}
 	if left.Because != "" {
 		left.Key = set[0].Key
@@ -77,13 +77,13 @@ func (s *search) stillGoing(m *Move) (set []*node, first Kept) {
 func (s *search) objection(key string, cause Cause, taken map[string]int) Kept {
 	n := s.nodes.byKey[key]
 	if n == nil || n.info == nil || n.info.Leaving {
-		return Kept{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"}
+		return Kept{Because: MarkedForDeletion, Detail: "Node is deleting or marked for deletion"}
 	}
 	if left, ok := Eligible(n.Node, n.pool, cause, s.c); !ok {
 		return left
 	}
 	if n.inMove == receives {
-		return Kept{Because: Receives, Detail: "Pods of other nodes are to move there"}
+		return Kept{Because: ReceivesPods, Detail: "Pods of other nodes are to move there"}
 	}
 	if s.budgets.room(n.pool, cause) <= taken[n.Pool] {
 		_, left := Allowed(n.pool, s.budgets[n.Pool], cause)

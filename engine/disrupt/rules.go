@@ -34,11 +34,11 @@ func (c Cause) graceful() bool { return c == Empty || c == Underutilized }
 func unfit(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	switch {
 	case underway(n.Key, c.Underway):
-		return Kept{Because: MoveUnderway, Detail: "A move of the node is under way"}
+		return Kept{Because: MoveInProgress, Detail: "A move of the node is under way"}
 	case n.Initialized.IsZero():
 		return Kept{Because: NotInitialized, Detail: "Node isn't initialized"}
 	case n.Leaving || n.Terminating:
-		return Kept{Because: AlreadyLeaving, Detail: "Node is deleting or marked for deletion"}
+		return Kept{Because: MarkedForDeletion, Detail: "Node is deleting or marked for deletion"}
 	case n.Promised:
 		return Kept{Because: Nominated, Detail: "Node is nominated for a pending pod", Until: n.PromisedUntil}
 	}
@@ -47,9 +47,9 @@ func unfit(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	}
 	switch {
 	case n.Pool == "":
-		return Kept{Because: NoPool, Detail: "Node doesn't have required label (label=karpenter.sh/nodepool)"}
+		return Kept{Because: NoNodePool, Detail: "Node doesn't have required label (label=karpenter.sh/nodepool)"}
 	case p == nil:
-		return Kept{Because: NoPool, Detail: fmt.Sprintf("NodePool not found (NodePool=%s)", n.Pool)}
+		return Kept{Because: NoNodePool, Detail: fmt.Sprintf("NodePool not found (NodePool=%s)", n.Pool)}
 	}
 	if b := n.block(true); b != nil && (cause.graceful() || !n.Grace) {
 		return b.left()
@@ -83,10 +83,10 @@ func (b *Block) left() Kept {
 // resting objects for every cause while a move of the node or of its pool failed recently.
 func resting(n *Node, p *Pool, c *Cluster) Kept {
 	if until := c.Resting[n.Key]; c.Now.Before(until) {
-		return Kept{Because: Resting, Detail: "A move of the node failed, it is tried again later", Until: until}
+		return Kept{Because: BackingOff, Detail: "A move of the node failed, it is tried again later", Until: until}
 	}
 	if c.Now.Before(p.Resting) {
-		return Kept{Because: Resting, Detail: fmt.Sprintf("Moves in NodePool %q failed, it is tried again later", p.Name), Until: p.Resting}
+		return Kept{Because: BackingOff, Detail: fmt.Sprintf("Moves in NodePool %q failed, it is tried again later", p.Name), Until: p.Resting}
 	}
 	return Kept{}
 }
@@ -95,7 +95,7 @@ func notDue(n *Node, cause Cause) Kept {
 	if slices.ContainsFunc(n.Due, func(d Due) bool { return d.Cause == cause }) {
 		return Kept{}
 	}
-	return Kept{Because: NotDue}
+	return Kept{Because: NoReplacementNeeded}
 }
 
 // unwanted returns the first objection to consolidating the node.
@@ -104,21 +104,21 @@ func unwanted(n *Node, p *Pool, cause Cause, c *Cluster) Kept {
 	case p.Static:
 		return Kept{Because: reason.Static, Detail: fmt.Sprintf("NodePool %q keeps a fixed number of nodes", p.Name)}
 	case cause == Underutilized && n.Unpriced != "":
-		return Kept{Because: Unpriced, Detail: n.Unpriced}
+		return Kept{Because: PriceUnknown, Detail: n.Unpriced}
 	case p.Never:
-		return Kept{Because: Never, Detail: fmt.Sprintf("NodePool %q has consolidation disabled", p.Name)}
+		return Kept{Because: ConsolidateAfterNever, Detail: fmt.Sprintf("NodePool %q has consolidation disabled", p.Name)}
 	case n.Spare:
-		return Kept{Because: SpareRoom, Detail: fmt.Sprintf("Node %q has buffer pods", n.Name)}
+		return Kept{Because: BufferCapacity, Detail: fmt.Sprintf("Node %q has buffer pods", n.Name)}
 	}
 	if left := occupancy(n, p, cause, c.Settings); left.Because != "" {
 		return left
 	}
 	if at, quiet := Quiet(n, p, c.Now); !quiet {
-		return Kept{Because: TooSoon, Until: at,
+		return Kept{Because: NotYetConsolidatable, Until: at,
 			Detail: fmt.Sprintf("Quiet for %s of %s", c.Now.Sub(n.QuietSince).Truncate(time.Second), p.ConsolidateAfter)}
 	}
 	if cause == Underutilized && c.Now.Before(p.Unsettled) {
-		return Kept{Because: Unsettled, Until: p.Unsettled,
+		return Kept{Because: ConsolidationUndone, Until: p.Unsettled,
 			Detail: fmt.Sprintf("The last consolidation in NodePool %q did not come true, it is tried again later", p.Name)}
 	}
 	if cause == Underutilized {
@@ -135,7 +135,7 @@ func occupancy(n *Node, p *Pool, cause Cause, s Settings) Kept {
 	case cause == Underutilized && empty:
 		return Kept{Because: NotOccupied}
 	case cause == Underutilized && p.Policy == WhenEmpty:
-		return Kept{Because: OnlyEmpty, Detail: fmt.Sprintf("NodePool %q has consolidation policy WhenEmpty, but node is not empty", p.Name)}
+		return Kept{Because: WhenEmptyPolicy, Detail: fmt.Sprintf("NodePool %q has consolidation policy WhenEmpty, but node is not empty", p.Name)}
 	}
 	return Kept{}
 }
@@ -160,7 +160,7 @@ func young(n *Node, p *Pool, c *Cluster) Kept {
 		least = c.Settings.MinAge
 	}
 	if old := n.Created.Add(least); c.Now.Before(old) && !c.Settings.Upstream {
-		return Kept{Because: TooYoung, Until: old,
+		return Kept{Because: RecentlyLaunched, Until: old,
 			Detail: fmt.Sprintf("Node is %s old, NodePool %q asks for %s", c.Now.Sub(n.Created).Truncate(time.Second), p.Name, least)}
 	}
 	return Kept{}
@@ -169,7 +169,7 @@ func young(n *Node, p *Pool, c *Cluster) Kept {
 // CanReceive reports whether pods of consolidated nodes may move to the node, as far as the node
 // and its pool decide it. A node cannot receive pods before it is initialized, while it is leaving
 // or in a move itself, or until consolidateAfter has passed since the last pod came or went:
-// until then it may become empty or fill up. Static pools and consolidateAfter Never have no such
+// until then it may become empty or fill up. Static pools and consolidateAfter ConsolidateAfterNever have no such
 // wait.
 func CanReceive(n *Node, p *Pool, c *Cluster) bool {
 	if n.Initialized.IsZero() || n.Leaving || n.Terminating || underway(n.Key, c.Underway) {

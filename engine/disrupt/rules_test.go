@@ -46,46 +46,46 @@ func TestEligible(t *testing.T) {
 		{"nothing against it", func(*Node, *Pool, *Cluster) {}, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
 		{"an empty one", func(n *Node, _ *Pool, _ *Cluster) { n.Pods, n.Cost = 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
 		{"on its way up", func(n *Node, _ *Pool, _ *Cluster) { n.Initialized = time.Time{} }, nil, Drifted, NotInitialized, "Node isn't initialized", time.Time{}},
-		{"leaving", func(n *Node, _ *Pool, _ *Cluster) { n.Leaving = true }, nil, Drifted, AlreadyLeaving, "Node is deleting or marked for deletion", time.Time{}},
-		{"terminating", func(n *Node, _ *Pool, _ *Cluster) { n.Terminating = true }, nil, Expired, AlreadyLeaving, "Node is deleting or marked for deletion", time.Time{}},
+		{"leaving", func(n *Node, _ *Pool, _ *Cluster) { n.Leaving = true }, nil, Drifted, MarkedForDeletion, "Node is deleting or marked for deletion", time.Time{}},
+		{"terminating", func(n *Node, _ *Pool, _ *Cluster) { n.Terminating = true }, nil, Expired, MarkedForDeletion, "Node is deleting or marked for deletion", time.Time{}},
 		{"chosen before", func(_ *Node, _ *Pool, c *Cluster) { c.Underway = []Move{{Nodes: []string{"a", "claim-1"}}} }, nil,
-			Drifted, MoveUnderway, "A move of the node is under way", time.Time{}},
+			Drifted, MoveInProgress, "A move of the node is under way", time.Time{}},
 		{"nominated", func(n *Node, _ *Pool, _ *Cluster) { n.Promised = true }, nil, Drifted, Nominated, "Node is nominated for a pending pod", time.Time{}},
 		{"annotated", func(n *Node, _ *Pool, _ *Cluster) { n.Grace, n.Blocks = true, []Block{protectedPod, protectedOne} }, nil, Drifted, DoNotDisrupt, "node", time.Time{}},
-		{"of no pool", func(n *Node, _ *Pool, _ *Cluster) { n.Pool = "" }, nil, Drifted, NoPool,
+		{"of no pool", func(n *Node, _ *Pool, _ *Cluster) { n.Pool = "" }, nil, Drifted, NoNodePool,
 			"Node doesn't have required label (label=karpenter.sh/nodepool)", time.Time{}},
 		{"a pod protects it", func(n *Node, _ *Pool, _ *Cluster) { n.Blocks = []Block{protectedPod} }, nil, Drifted, DoNotDisrupt, "pod", noon.Add(time.Hour)},
 		{"a pod protects it for a while", func(n *Node, _ *Pool, _ *Cluster) { n.Grace, n.Blocks = true, []Block{protectedPod} }, []Cause{Drifted, Expired},
 			Underutilized, DoNotDisrupt, "pod", noon.Add(time.Hour)},
 		{"a move failed", func(_ *Node, _ *Pool, c *Cluster) { c.Resting = map[string]time.Time{"claim-1": noon.Add(time.Minute)} }, nil,
-			Drifted, Resting, "A move of the node failed, it is tried again later", noon.Add(time.Minute)},
+			Drifted, BackingOff, "A move of the node failed, it is tried again later", noon.Add(time.Minute)},
 		{"a move failed once", func(_ *Node, _ *Pool, c *Cluster) { c.Resting = map[string]time.Time{"claim-1": noon} }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
 		{"moves failed", func(_ *Node, p *Pool, _ *Cluster) { p.Resting = noon.Add(time.Minute) }, nil,
-			Drifted, Resting, `Moves in NodePool "general" failed, it is tried again later`, noon.Add(time.Minute)},
-		{"not due", func(n *Node, _ *Pool, _ *Cluster) { n.Due = nil }, []Cause{Underutilized}, Expired, NotDue, "", time.Time{}},
+			Drifted, BackingOff, `Moves in NodePool "general" failed, it is tried again later`, noon.Add(time.Minute)},
+		{"not due", func(n *Node, _ *Pool, _ *Cluster) { n.Due = nil }, []Cause{Underutilized}, Expired, NoReplacementNeeded, "", time.Time{}},
 		{"static", func(_ *Node, p *Pool, _ *Cluster) { p.Static = true }, []Cause{Drifted, Expired}, Underutilized, reason.Static,
 			`NodePool "general" keeps a fixed number of nodes`, time.Time{}},
-		{"no price", func(n *Node, _ *Pool, _ *Cluster) { n.Unpriced = "Instance Type \"x\" not found" }, []Cause{Drifted, Expired}, Underutilized, Unpriced,
+		{"no price", func(n *Node, _ *Pool, _ *Cluster) { n.Unpriced = "Instance Type \"x\" not found" }, []Cause{Drifted, Expired}, Underutilized, PriceUnknown,
 			`Instance Type "x" not found`, time.Time{}},
-		{"no price, empty", func(n *Node, _ *Pool, _ *Cluster) { n.Unpriced, n.Pods, n.Cost = "?", 0, 0 }, vacant, Underutilized, Unpriced, "?", time.Time{}},
-		{"never", func(_ *Node, p *Pool, _ *Cluster) { p.Never = true }, []Cause{Drifted, Expired}, Underutilized, Never,
+		{"no price, empty", func(n *Node, _ *Pool, _ *Cluster) { n.Unpriced, n.Pods, n.Cost = "?", 0, 0 }, vacant, Underutilized, PriceUnknown, "?", time.Time{}},
+		{"never", func(_ *Node, p *Pool, _ *Cluster) { p.Never = true }, []Cause{Drifted, Expired}, Underutilized, ConsolidateAfterNever,
 			`NodePool "general" has consolidation disabled`, time.Time{}},
-		{"never, empty", func(n *Node, p *Pool, _ *Cluster) { p.Never, n.Pods, n.Cost = true, 0, 0 }, []Cause{Drifted, Expired}, Empty, Never,
+		{"never, empty", func(n *Node, p *Pool, _ *Cluster) { p.Never, n.Pods, n.Cost = true, 0, 0 }, []Cause{Drifted, Expired}, Empty, ConsolidateAfterNever,
 			`NodePool "general" has consolidation disabled`, time.Time{}},
-		{"spare room", func(n *Node, _ *Pool, _ *Cluster) { n.Spare, n.Pods, n.Cost = true, 0, 0 }, []Cause{Drifted, Expired}, Empty, SpareRoom,
+		{"spare room", func(n *Node, _ *Pool, _ *Cluster) { n.Spare, n.Pods, n.Cost = true, 0, 0 }, []Cause{Drifted, Expired}, Empty, BufferCapacity,
 			`Node "node-1" has buffer pods`, time.Time{}},
-		{"only empty ones", func(_ *Node, p *Pool, _ *Cluster) { p.Policy = WhenEmpty }, []Cause{Drifted, Expired}, Underutilized, OnlyEmpty,
+		{"only empty ones", func(_ *Node, p *Pool, _ *Cluster) { p.Policy = WhenEmpty }, []Cause{Drifted, Expired}, Underutilized, WhenEmptyPolicy,
 			`NodePool "general" has consolidation policy WhenEmpty, but node is not empty`, time.Time{}},
-		{"busy", func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidateAfter = 90 * time.Minute }, []Cause{Drifted, Expired}, Underutilized, TooSoon,
+		{"busy", func(_ *Node, p *Pool, _ *Cluster) { p.ConsolidateAfter = 90 * time.Minute }, []Cause{Drifted, Expired}, Underutilized, NotYetConsolidatable,
 			"Quiet for 1h0m0s of 1h30m0s", noon.Add(30 * time.Minute)},
-		{"consolidated in vain", func(_ *Node, p *Pool, _ *Cluster) { p.Unsettled = noon.Add(time.Minute) }, []Cause{Drifted, Expired}, Underutilized, Unsettled,
+		{"consolidated in vain", func(_ *Node, p *Pool, _ *Cluster) { p.Unsettled = noon.Add(time.Minute) }, []Cause{Drifted, Expired}, Underutilized, ConsolidationUndone,
 			`The last consolidation in NodePool "general" did not come true, it is tried again later`, noon.Add(time.Minute)},
 		{"consolidated in vain once", func(_ *Node, p *Pool, _ *Cluster) { p.Unsettled = noon }, occupied, Empty, NotEmpty, "3 pods need another node", time.Time{}},
 		{"consolidated in vain, empty", func(n *Node, p *Pool, _ *Cluster) { p.Unsettled, n.Pods, n.Cost = noon.Add(time.Minute), 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
-		{"young", func(_ *Node, p *Pool, _ *Cluster) { p.MinAge = 3 * time.Hour }, []Cause{Drifted, Expired}, Underutilized, TooYoung,
+		{"young", func(_ *Node, p *Pool, _ *Cluster) { p.MinAge = 3 * time.Hour }, []Cause{Drifted, Expired}, Underutilized, RecentlyLaunched,
 			`Node is 2h0m0s old, NodePool "general" asks for 3h0m0s`, noon.Add(time.Hour)},
 		{"young and empty", func(n *Node, p *Pool, _ *Cluster) { p.MinAge, n.Pods, n.Cost = 3*time.Hour, 0, 0 }, vacant, Underutilized, NotOccupied, "", time.Time{}},
-		{"young by the operator's wish", func(_ *Node, p *Pool, c *Cluster) { p.MinAge, c.Settings.MinAge = -1, 3*time.Hour }, []Cause{Drifted, Expired}, Underutilized, TooYoung,
+		{"young by the operator's wish", func(_ *Node, p *Pool, c *Cluster) { p.MinAge, c.Settings.MinAge = -1, 3*time.Hour }, []Cause{Drifted, Expired}, Underutilized, RecentlyLaunched,
 			`Node is 2h0m0s old, NodePool "general" asks for 3h0m0s`, noon.Add(time.Hour)},
 		{"young, as Karpenter sees it", func(_ *Node, p *Pool, c *Cluster) { p.MinAge, c.Settings.Upstream = 3*time.Hour, true }, occupied, Empty, NotEmpty,
 			"3 pods need another node", time.Time{}},
@@ -111,7 +111,7 @@ func TestEligible(t *testing.T) {
 func TestUnknownPool(t *testing.T) {
 	n := quietNode()
 	got, ok := Eligible(&n, nil, Drifted, &Cluster{Now: noon})
-	if ok || got.Because != NoPool || got.Detail != "NodePool not found (NodePool=general)" {
+	if ok || got.Because != NoNodePool || got.Detail != "NodePool not found (NodePool=general)" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -141,8 +141,8 @@ func TestHomes(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	for because, want := range map[reason.Reason]string{
-		Nominated: "DisruptionBlocked", Budgeted: "DisruptionBlocked", OnlyEmpty: "Unconsolidatable", Unpriced: "Unconsolidatable",
-		TooDear: "Unconsolidatable", NotDue: "", MoveUnderway: "", "": "", reason.Static: "",
+		Nominated: "DisruptionBlocked", PodDisruptionBudget: "DisruptionBlocked", WhenEmptyPolicy: "Unconsolidatable", PriceUnknown: "Unconsolidatable",
+		SavingsTooSmall: "Unconsolidatable", NoReplacementNeeded: "", MoveInProgress: "", "": "", reason.Static: "",
 	} {
 		if got := Event(because); got != want {
 			t.Errorf("%q: %q, want %q", because, got, want)

@@ -88,7 +88,7 @@ func TestSearch(t *testing.T) {
 		// moves, or both goes and receives pods.
 		{"stages", d("a", 4) + d("b", 4) + "pod b1 cpu=3800m mem=1Gi on=b\n" + d("c", 4) + "pod c1 cpu=500m mem=1Gi on=c\n" + d("d", 8) + "pod d1 cpu=1500m mem=1Gi on=d\npod d2 cpu=1500m mem=1Gi on=d\n",
 			func(f *disrupttest.Fleet, c *disrupt.Cluster) { due(f, c, "b", time.Hour) },
-			"Empty a 0.2000\nDrifted b ->d:1 0.2000\nUnderutilized c ->d:1 0.2000\nd stays: Receives\n"},
+			"Empty a 0.2000\nDrifted b ->d:1 0.2000\nUnderutilized c ->d:1 0.2000\nd stays: ReceivesPods\n"},
 		// Rule CONSOLIDATION-9: a budget that does not suffice is spent on the most expensive
 		// nodes.
 		{"dearest empty first", d("a", 2) + d("b", 8) + d("c", 4), func(_ *disrupttest.Fleet, c *disrupt.Cluster) { c.Pools[0].Budgets = one },
@@ -104,22 +104,22 @@ func TestSearch(t *testing.T) {
 		{"due goes to what stays", d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\n" + d("b", 8) + "pod b1 cpu=1 mem=1Gi on=b\n" + d("z", 8, "price=0.41") + "pod z1 cpu=6500m mem=1Gi on=z\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
 			due(f, c, "a", time.Hour)
 			due(f, c, "b", time.Minute)
-		}, "Drifted a ->z:1 0.2000\nDrifted b buys D2/o|D4/o|D8/o:1 0.3000\nz stays: Receives\n"},
+		}, "Drifted a ->z:1 0.2000\nDrifted b buys D2/o|D4/o|D8/o:1 0.3000\nz stays: ReceivesPods\n"},
 		// Rule DRIFT-11: they may go to a node that is not quiet, to which consolidation moves
 		// no pods.
 		{"due goes to who is busy", d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\n" + d("b", 4) + "pod b1 cpu=3500m mem=1Gi on=b\n" + d("c", 8) + "pod c1 cpu=4500m mem=1Gi on=c\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
 			due(f, c, "a", time.Hour)
 			c.Nodes[2].QuietSince = now
 			c.Pools[0].ConsolidateAfter = time.Minute
-		}, "Drifted a ->c:1 0.2000\nb stays: NotCheaper\nc stays: TooSoon\n"},
+		}, "Drifted a ->c:1 0.2000\nb stays: NotCheaper\nc stays: NotYetConsolidatable\n"},
 		// Rule CONSOLIDATION-10: the node that saves most for what it disrupts goes.
 		{"delete", d("a", 4) + "pod a1 cpu=1 mem=1Gi on=a\npod a2 cpu=1 mem=1Gi on=a\n" + d("b", 4) + "pod b1 cpu=1 mem=1Gi on=b\n",
-			nil, "Underutilized b ->a:1 0.2000\na stays: Receives\n"},
+			nil, "Underutilized b ->a:1 0.2000\na stays: ReceivesPods\n"},
 		// Rule CONSOLIDATION-10: uninitialized nodes and nodes that are not quiet receive no pods.
 		{"no homes", d("a", 4) + "pod a1 cpu=3500m mem=1Gi on=a\n" + d("b", 8, "coming") + d("c", 8) + "pod c1 cpu=7 mem=1Gi on=c\n", func(_ *disrupttest.Fleet, c *disrupt.Cluster) {
 			c.Nodes[2].QuietSince = now
 			c.Pools[0].ConsolidateAfter = time.Minute
-		}, "a stays: NotCheaper\nb stays: NotInitialized\nc stays: TooSoon\n"},
+		}, "a stays: NotCheaper\nb stays: NotInitialized\nc stays: NotYetConsolidatable\n"},
 		// Rule CONSOLIDATION-12: one node is replaced by one; every offering of the launch must
 		// pay.
 		{"replace", d("a", 8) + "pod a1 cpu=1500m mem=1Gi on=a\n", nil, "Underutilized a buys D2/o|D4/o:1 0.3000\n"},
@@ -131,7 +131,7 @@ func TestSearch(t *testing.T) {
 			keep("y"), "x stays: NotCheaper\ny stays: DoNotDisrupt\n"},
 		// Rule CONSOLIDATION-20: one pod goes where the other is to go, which then does not fit.
 		{"scattered", d("x", 4, "price=0.10") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi on=z\n",
-			keep("y", "z"), "x stays: Scattered\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
+			keep("y", "z"), "x stays: RehearsalFailed\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
 		{"scattered, but worth it", d("x", 4, "price=0.11") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi on=z\n",
 			keep("y", "z"), "Underutilized x ->y:1 ->z:1 0.1100\ny stays: DoNotDisrupt\nz stays: DoNotDisrupt\n"},
 		{"scattered for Karpenter", d("x", 4, "price=0.10") + "pod x1 cpu=2 mem=1Gi on=x\npod x2 cpu=1 mem=12Gi on=x\n" + d("y", 4) + "pod y1 cpu=3 mem=3Gi on=y\n" + d("z", 8) + "pod z1 cpu=6 mem=18Gi on=z\n",
@@ -150,10 +150,10 @@ func TestSearch(t *testing.T) {
 		// pod moves twice.
 		{"wrong machines", "type S2 cpu=2 mem=8Gi spot=0.02\ntype S4 cpu=4 mem=16Gi spot=0.04\ntype S8 cpu=8 mem=32Gi spot=0.08\n" + d("w", 8) + "pods w x6 cpu=1 mem=1Gi on=w\n" +
 			strings.ReplaceAll(d("k", 4, "price=0.04")+d("x", 2, "price=0.02"), "on-demand", "spot") + "pods k x2 cpu=1 mem=1Gi on=k\npod x1 cpu=1 mem=1Gi on=x\n",
-			nil, "Underutilized x ->k:1 0.0200\nUnderutilized w ->k:1 buys S4/s|S8/s:4 buys S2/s|S4/s|S8/s:1 0.3400\nk stays: Receives\n"},
+			nil, "Underutilized x ->k:1 0.0200\nUnderutilized w ->k:1 buys S4/s|S8/s:4 buys S2/s|S4/s|S8/s:1 0.3400\nk stays: ReceivesPods\n"},
 		// Rule CONSOLIDATION-11: a node without any replacement receives pods after all.
 		{"machines that are not sold any more", d("a", 4, "label:fpga=yes") + d("b", 8, "label:fpga=yes") + "pod a1 cpu=1 mem=1Gi need:fpga=In:yes on=a\npod b1 cpu=1 mem=1Gi need:fpga=In:yes on=b\n",
-			nil, "Underutilized b ->a:1 0.4000\na stays: Homeless\n"},
+			nil, "Underutilized b ->a:1 0.4000\na stays: PodsDoNotFit\n"},
 		// Rule CONSOLIDATION-13: spot is replaced by spot only with SpotToSpot, and with enough
 		// instance types.
 		{"spot", strings.ReplaceAll(d("a", 8), "on-demand", "spot") + "type S2 cpu=2 mem=8Gi spot=0.02\ntype S4 cpu=4 mem=16Gi spot=0.04\ntype S8 cpu=8 mem=16Gi spot=0.08\npod a1 cpu=1 mem=1Gi on=a\n",
@@ -164,7 +164,7 @@ func TestSearch(t *testing.T) {
 			func(_ *disrupttest.Fleet, c *disrupt.Cluster) { c.Settings.Upstream = true }, "a stays: SpotToSpot\n"},
 		// Rule CONSOLIDATION-19: a node without a known price goes when it can, and is never
 		// replaced.
-		{"unpriced", d("a", 8, "price=0") + "pod a1 cpu=1 mem=1Gi on=a\n", nil, "a stays: Unpriced\n"},
+		{"unpriced", d("a", 8, "price=0") + "pod a1 cpu=1 mem=1Gi on=a\n", nil, "a stays: PriceUnknown\n"},
 		// Rule CONSOLIDATION-19: a move that saves less than required is not made, and the
 		// reason says how much it saves.
 		{"thrift", d("a", 4, "price=0.205") + "pod a1 cpu=3 mem=1Gi on=a\n", func(_ *disrupttest.Fleet, c *disrupt.Cluster) {
@@ -172,12 +172,12 @@ func TestSearch(t *testing.T) {
 		}, "a stays: NotCheaper\n"},
 		// Rule CONSOLIDATION-14: a replacement must fit its pool's limits beside the node that
 		// it replaces.
-		{"limits", "pool q limit:cpu=9\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:q on=a\n", nil, "a stays: Homeless\n"},
+		{"limits", "pool q limit:cpu=9\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:q on=a\n", nil, "a stays: PodsDoNotFit\n"},
 		// Rule MOVE-4: nothing is launched in a pool where moves failed.
 		{"supplier rests", "pool q\n" + strings.ReplaceAll(d("a", 8), "pool=p", "pool=q") + "pod a1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:p on=a\n" + strings.ReplaceAll(d("b", 8), "pool=p", "pool=q") + "pod b1 cpu=1500m mem=1Gi need:karpenter.sh/nodepool=In:p on=b\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
 			due(f, c, "a", time.Hour)
 			c.Pools[0].Resting = now.Add(time.Minute)
-		}, "a stays: Resting\nb stays: Resting\n"},
+		}, "a stays: BackingOff\nb stays: BackingOff\n"},
 		// Rule STATIC-4: a static pool's node that is due is replaced one for one, and otherwise
 		// stays.
 		{"static", "pool s static\n" + strings.ReplaceAll(d("a", 2)+d("b", 2), "pool=p", "pool=s") + "pod a1 cpu=1 mem=1Gi on=a\npod b1 cpu=1 mem=1Gi on=b\n", func(f *disrupttest.Fleet, c *disrupt.Cluster) {
@@ -240,7 +240,7 @@ func TestRecheck(t *testing.T) {
 	}{
 		{"nothing changed", "", nil, ""},
 		{"a pod came that fits", "pod a2 cpu=100m mem=1Gi on=a\n", nil, ""},
-		{"a pod came that does not fit what was to be bought", "pod a2 cpu=4 mem=1Gi on=a\n", nil, disrupt.Changed},
+		{"a pod came that does not fit what was to be bought", "pod a2 cpu=4 mem=1Gi on=a\n", nil, disrupt.DecisionChanged},
 		{"somebody objects", "", func(c *disrupt.Cluster) {
 			c.Nodes[0].Blocks = []disrupt.Block{{Because: disrupt.DoNotDisrupt}}
 		}, disrupt.DoNotDisrupt},

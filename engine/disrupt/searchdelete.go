@@ -51,7 +51,7 @@ func (s *deleteStage) again() []*node {
 	s.mayPutOff = false
 	all := s.resumed
 	for _, n := range s.nodes.all {
-		if n.forecast == wrongType && n.inMove != leaves && (n.kept.Because == NotCheaper || n.kept.Because == Homeless) {
+		if n.forecast == wrongType && n.inMove != leaves && (n.kept.Because == NotCheaper || n.kept.Because == PodsDoNotFit) {
 			n.forecast = goes
 			all = true
 		}
@@ -113,7 +113,7 @@ func (s deletions) of(set []*node) (Move, Kept) {
 	d, mark := s.drafts.without(set, 0)
 	if d.Unplaced() > 0 {
 		s.drafts.rollback(mark)
-		return Move{}, Kept{Because: Homeless, Detail: "Not all pods would schedule on other nodes"}
+		return Move{}, Kept{Because: PodsDoNotFit, Detail: "Not all pods would schedule on other nodes"}
 	}
 	defer s.drafts.rollback(mark)
 	before := cost(set)

@@ -82,7 +82,7 @@ func (s dueMoves) of(n *node, cause Cause) (Move, Kept) {
 		s.drafts.steps++
 		launches := schedule.Static(s.drafts.snapshot(), n.Pool, 1)
 		if len(launches) == 0 {
-			return m, Kept{Because: Unreplaceable, Detail: fmt.Sprintf("NodePool %q cannot launch a replacement now", n.Pool)}
+			return m, Kept{Because: ReplacementUnavailable, Detail: fmt.Sprintf("NodePool %q cannot launch a replacement now", n.Pool)}
 		}
 		m = newMove(cause, set, schedule.Plan{Launches: launches})
 		m.Evictions = n.Pods

@@ -17,7 +17,7 @@ type pricingStage struct {
 func (s *pricingStage) order() []*node {
 	return slices.DeleteFunc(slices.Clone(s.nodes.all), func(n *node) bool {
 		switch n.kept.Because {
-		case DoNotDisrupt, Budgeted, ManyBudgets, Never, OnlyEmpty, PoorScore, Resting, Unsettled:
+		case DoNotDisrupt, PodDisruptionBudget, MultiplePodDisruptionBudgets, ConsolidateAfterNever, WhenEmptyPolicy, ScoreTooLow, BackingOff, ConsolidationUndone:
 			return n.info == nil || n.info.Leaving
 		}
 		return true

@@ -118,7 +118,7 @@ func (s *replaceStage) replaceCheap(n *node) {
 			return // accept said why
 		}
 	}
-	if n.kept.Because != Scattered && n.kept.Because != ReliedOn { // its removal may have failed
+	if n.kept.Because != RehearsalFailed && n.kept.Because != NeededByOtherMove { // its removal may have failed
 		n.stays(frugal(n))
 	}
 }
@@ -305,7 +305,7 @@ func (s *replaceStage) ask(set []*node) *proposal {
 func (s *replaceStage) payable(n *node) bool {
 	switch {
 	case n.price == 0:
-		n.stays(Kept{Because: Unpriced, Detail: "The node's price is unknown"})
+		n.stays(Kept{Because: PriceUnknown, Detail: "The node's price is unknown"})
 	case s.budgets.room(n.pool, Underutilized) == 0:
 		s.budgets.refuse(n, Underutilized)
 		n.kept.Costs = max(0, n.waste)
@@ -329,7 +329,7 @@ func (s *replaceStage) accept(b *proposal) bool {
 	}
 	for _, n := range b.set {
 		if n.inMove != leaves {
-			n.stays(Kept{Because: Receives, Detail: "Nodes of its instance type go, and the node is kept instead of launching another one for their pods"})
+			n.stays(Kept{Because: ReceivesPods, Detail: "Nodes of its instance type go, and the node is kept instead of launching another one for their pods"})
 		}
 	}
 	return true

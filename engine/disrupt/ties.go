@@ -68,7 +68,7 @@ func (s ties) broken(w *cluster.Snapshot, came arrivals) Kept {
 			continue
 		}
 		if t.Strain(is.pods+newcomers) > is.borne {
-			return Kept{Because: ReliedOn, Detail: "Pods of other moves rely on where pods run now: the node is looked at again when those moves have ended"}
+			return Kept{Because: NeededByOtherMove, Detail: "Pods of other moves rely on where pods run now: the node is looked at again when those moves have ended"}
 		}
 		if newcomers == 0 {
 			is.holds = changes

@@ -30,7 +30,7 @@ pod web-b on=b
 pod web-d on=d
 pods web-e x2 on=e
 pod even on=c spread=zone:1:min=1:ignore-affinity:app!=b
-`, "Underutilized c ->a:1 0.0000\ne stays: Unpriced\n"},
+`, "Underutilized c ->a:1 0.0000\ne stays: PriceUnknown\n"},
 		// Rule CONSOLIDATION-6: likewise b's pod joins three pods of team red, as team blue has
 		// two, of which a's pod must not join them.
 		{"who is counted in another team stays there", `
@@ -43,7 +43,7 @@ pod free on=a
 pod other on=d
 pod even on=b spread=team:2:min=1:app!=c volume=vol1::shared volume-in:zone=In:2
 pods even x3 on=c
-`, "Underutilized b ->c:1 1.3760\na stays: Unpriced\n"},
+`, "Underutilized b ->c:1 1.3760\na stays: PriceUnknown\n"},
 		// Rule CONSOLIDATION-6: b's pod goes to an arm64 node, as the pod of its affinity is on
 		// another one.
 		{"who is wanted nearby stays near", `
@@ -55,7 +55,7 @@ node a pool=p price=320000000n label:arch=arm64
 node b pool=p
 pod follower on=b near=arch:app=b
 pod leader on=a label:app=b volume=vol0:disk.csi.example.com:shared volume-in:zone=In:2
-`, "Underutilized b ->arm:1 0.0000\na stays: ReliedOn\n"},
+`, "Underutilized b ->arm:1 0.0000\na stays: NeededByOtherMove\n"},
 		// Rule CONSOLIDATION-6: b's pod has affinity to c's, and c's must not follow b's at the
 		// same time: both would wait.
 		{"two that follow each other", `
@@ -67,7 +67,7 @@ node d label:arch=amd64
 pod like-b on=b label:app=c need:arch=In:arm64 near=arch:app=c
 pod like-c on=c label:app=c need:arch=In:arm64 near=arch:app=c
 pod like-d on=d label:app=c
-`, "Underutilized b ->a:1 0.3200\nc stays: ReliedOn\n"},
+`, "Underutilized b ->a:1 0.3200\nc stays: NeededByOtherMove\n"},
 		// Rule CONSOLIDATION-6: the launch of the first move has the team and the version that
 		// the pods ask for: pods on it count.
 		{"pods on machines to be bought count", `

@@ -56,8 +56,8 @@ func funnel(f reason.Funnel) string {
 	if f.Blocked != "" {
 		return fmt.Sprintf("%s: %s: %s", f.Pool, f.Blocked, f.Detail)
 	}
-	out := fmt.Sprintf("%s: %d offers", f.Pool, f.Offers)
-	left := f.Offers
+	out := fmt.Sprintf("%s: %d offers", f.Pool, f.Offerings)
+	left := f.Offerings
 	for _, c := range f.Cuts {
 		left -= c.Removed
 		out += fmt.Sprintf(" → %d after %s (%s)", left, c.By, c.Detail)
@@ -126,7 +126,7 @@ func printFunnel(w *strings.Builder, f reason.Funnel) {
 		printFacts(w, "    ", f.Facts)
 		return
 	}
-	fmt.Fprintf(w, "  %s: %d offers\n", f.Pool, f.Offers)
+	fmt.Fprintf(w, "  %s: %d offers\n", f.Pool, f.Offerings)
 	for _, c := range f.Cuts {
 		fmt.Fprintf(w, "    −%d %s: %s\n", c.Removed, c.By, c.Detail)
 		printFacts(w, "      ", c.Facts)

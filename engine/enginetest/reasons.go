@@ -50,8 +50,8 @@ func (c *checker) funnel(f reason.Funnel) error {
 		}
 		return wellFormed(f.Facts)
 	}
-	if want := len(distinctOffers(c.Script)); f.Offers != want {
-		return fmt.Errorf("starts with %d offers of %d", f.Offers, want)
+	if want := len(distinctOffers(c.Script)); f.Offerings != want {
+		return fmt.Errorf("starts with %d offers of %d", f.Offerings, want)
 	}
 	last := 0
 	for _, cut := range f.Cuts {
@@ -86,7 +86,7 @@ func (c *checker) runnersUp(l schedule.Launch) error {
 			return fmt.Errorf("type %s is named twice", r.Type)
 		case r.More != r.Price-first.Price:
 			return fmt.Errorf("%s is said to cost %s more", r.Type, r.More)
-		case (r.Because == reason.Dearer) != chosen:
+		case (r.Because == reason.HigherPrice) != chosen:
 			return fmt.Errorf("%s lost because of %s; among the choices: %v", r.Type, r.Because, chosen)
 		case !chosen && r.More > 0 || chosen && r.More < 0:
 			return fmt.Errorf("%s lost because of %s at %s more", r.Type, r.Because, r.More)
@@ -96,7 +96,7 @@ func (c *checker) runnersUp(l schedule.Launch) error {
 			return fmt.Errorf("%s is not on sale", r.Type)
 		case r.Because != reason.Resources && !roomy(size, pods):
 			return fmt.Errorf("%s lost because of %s, yet it is too small", r.Type, r.Because)
-		case r.Why == "" || r.Because != reason.Dearer && len(r.Facts) == 0:
+		case r.Why == "" || r.Because != reason.HigherPrice && len(r.Facts) == 0:
 			return fmt.Errorf("%s lost without a reason", r.Type)
 		}
 		if err := wellFormed(r.Facts); err != nil {

@@ -321,7 +321,7 @@ func (s *Script) pool(name string, args []string) error {
 		case arg == "static":
 			p.Static = true
 		case kind == "blocked":
-			p.Blocked, p.BlockedDetail = reason.PoolNotReady, plain(value)
+			p.Blocked, p.BlockedDetail = reason.NodePoolNotReady, plain(value)
 		default:
 			err = fmt.Errorf("pool does not take %q", arg)
 		}

@@ -28,7 +28,7 @@ func TestFactsAreDataAndText(t *testing.T) {
 }
 
 func TestFunnelsAddUp(t *testing.T) {
-	f := Funnel{Offers: 9, Cuts: []Cut{{By: Taints, Removed: 4}, {By: Quota, Removed: 2}}}
+	f := Funnel{Offerings: 9, Cuts: []Cut{{By: Taints, Removed: 4}, {By: Quota, Removed: 2}}}
 	if last, _ := f.Last(); f.Left() != 3 || last.By != Quota {
 		t.Errorf("%d left after %s", f.Left(), last.By)
 	}

@@ -30,9 +30,9 @@ const (
 
 // Why one offering was launched rather than another, besides the filters above.
 const (
-	Dearer     Reason = "Dearer"     // it would fit, at a higher price
-	Weight     Reason = "Weight"     // its pool has a lower weight
-	Preference Reason = "Preference" // it would fit, but not meet preferences of pods
+	HigherPrice Reason = "HigherPrice"     // it would fit, at a higher price
+	Weight      Reason = "Weight"     // its pool has a lower weight
+	Preference  Reason = "Preference" // it would fit, but not meet preferences of pods
 )
 
 // Why no node was planned for a pod, without looking at offerings.
@@ -43,12 +43,12 @@ const (
 	Invalid Reason = "Invalid"
 	// OptedOut: the pod requires that karpenter.sh/nodepool does not exist.
 	OptedOut Reason = "OptedOut"
-	// NoPools: there is no NodePool from which to launch a node.
-	NoPools Reason = "NoPools"
-	// NoOffers: the pool's node class has no offerings.
-	NoOffers Reason = "NoOffers"
-	// PoolNotReady: the pool or its node class is not ready.
-	PoolNotReady Reason = "PoolNotReady"
+	// NoNodePools: there is no NodePool from which to launch a node.
+	NoNodePools Reason = "NoNodePools"
+	// NoOfferings: the pool's node class has no offerings.
+	NoOfferings Reason = "NoOfferings"
+	// NodePoolNotReady: the pool or its node class is not ready.
+	NodePoolNotReady Reason = "NodePoolNotReady"
 	// Static: the pool keeps a fixed number of nodes, whatever pods are pending.
 	Static Reason = "Static"
 )
@@ -66,9 +66,9 @@ type Cut struct {
 // is the number on entry, and each filter that removed any has one Cut. The Removed counts
 // add up to Offers when no offering was left.
 type Funnel struct {
-	Pool   string
-	Offers int
-	Cuts   []Cut
+	Pool      string
+	Offerings int
+	Cuts      []Cut
 	// Blocked says why the pool was not considered, with Detail in words; empty when it was
 	// considered.
 	Blocked Reason
@@ -86,7 +86,7 @@ func (f Funnel) Last() (Cut, bool) {
 
 // Left is how many offerings passed all filters.
 func (f Funnel) Left() int {
-	left := f.Offers
+	left := f.Offerings
 	for _, c := range f.Cuts {
 		left -= c.Removed
 	}

@@ -126,7 +126,7 @@ func (s *classes) compile(c *cluster.PodClass) *podClass {
 		switch {
 		case t.Weight > 0:
 		case t.Key.Name == cluster.LabelHostname:
-			p.avoids = append(p.avoids, t.Crowd)
+			p.avoids = append(p.avoids, t.Pods)
 		default:
 			stay(t.Key)
 		}
@@ -143,7 +143,7 @@ func (s *classes) compile(c *cluster.PodClass) *podClass {
 
 // spread compiles a spread of the class, with the pods that it counts now.
 func (s *classes) spread(c *cluster.PodClass, e *cluster.TopologySpread) spread {
-	like := domainCount{key: e.Key, selector: e.Crowd}
+	like := domainCount{key: e.Key, selector: e.Pods}
 	if !e.IgnoreAffinity && c.PodShape.HasNodeConstraints() {
 		like.shape = c.PodShape
 	}
@@ -156,7 +156,7 @@ func (s *classes) spread(c *cluster.PodClass, e *cluster.TopologySpread) spread 
 		s.nodes.domains.add(count, s.groups.all)
 		s.countPods(count)
 	}
-	return spread{count, e.MaxSkew, e.MinDomains, e.Crowd.Selects(c)}
+	return spread{count, e.MaxSkew, e.MinDomains, e.Pods.Selects(c)}
 }
 
 // countPods counts the selected pods where they are.

@@ -50,7 +50,7 @@ func (e *explainer) unplaced(k *podGroup) Unplaced {
 		return u
 	}
 	if len(e.pools.all) == 0 {
-		u.Because, u.Detail = reason.NoPools, "there is no NodePool to buy from"
+		u.Because, u.Detail = reason.NoNodePools, "there is no NodePool to buy from"
 		return u
 	}
 	best := -1
@@ -77,7 +77,7 @@ func because(f reason.Funnel) reason.Reason {
 // furthest ranks a funnel by how late its last offering was cut: the pool that came closest
 // explains the pod best.
 func furthest(f reason.Funnel) int {
-	for i, r := range []reason.Reason{reason.Static, reason.PoolNotReady, reason.Unsupported, reason.NoOffers, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Ports, reason.Limits, reason.Quota, reason.Addresses, reason.Availability, reason.MinValues, reason.Topology} {
+	for i, r := range []reason.Reason{reason.Static, reason.NodePoolNotReady, reason.Unsupported, reason.NoOfferings, reason.Taints, reason.Requirements, reason.Resources, reason.Volumes, reason.Ports, reason.Limits, reason.Quota, reason.Addresses, reason.Availability, reason.MinValues, reason.Topology} {
 		if because(f) == r {
 			return i
 		}
@@ -104,12 +104,12 @@ func (e *explainer) funnel(m *poolState, k *podGroup) reason.Funnel {
 
 // funnelBuilder follows the offerings through the filters that do not depend on other pods.
 func (e *explainer) funnelBuilder(m *poolState, shape *cluster.PodShape) *funnelBuilder {
-	f := reason.Funnel{Pool: m.Pool.Name, Offers: len(m.Catalog.Offerings), Blocked: m.Pool.Blocked, Detail: m.Pool.BlockedDetail, Facts: m.Pool.BlockedFacts}
+	f := reason.Funnel{Pool: m.Pool.Name, Offerings: len(m.Catalog.Offerings), Blocked: m.Pool.Blocked, Detail: m.Pool.BlockedDetail, Facts: m.Pool.BlockedFacts}
 	if f.Blocked == "" && m.Pool.Static {
 		f.Blocked, f.Detail = reason.Static, "the pool keeps a fixed number of nodes"
 	}
-	if f.Blocked == "" && f.Offers == 0 {
-		f.Blocked, f.Detail = reason.NoOffers, fmt.Sprintf("nothing is on sale for node class %q", m.Pool.Class)
+	if f.Blocked == "" && f.Offerings == 0 {
+		f.Blocked, f.Detail = reason.NoOfferings, fmt.Sprintf("nothing is on sale for node class %q", m.Pool.Class)
 		f.Facts = reason.FactsOf(map[string]any{"class": m.Pool.Class})
 	}
 	if f.Blocked != "" {

@@ -108,7 +108,7 @@ func TestUselessOffersChangeNothing(t *testing.T) {
 		}}, script.Types...)
 		more.Pools = append([]cluster.NodePool{
 			{Name: "a-empty", Class: enginetest.Class, Weight: 100, Requirements: cluster.Term{{Key: cluster.LabelInstanceType, Operator: constraint.In, Values: []string{"none"}}}},
-			{Name: "a-blocked", Class: enginetest.Class, Weight: 100, Blocked: reason.PoolNotReady, BlockedDetail: "not ready"},
+			{Name: "a-blocked", Class: enginetest.Class, Weight: 100, Blocked: reason.NodePoolNotReady, BlockedDetail: "not ready"},
 		}, script.Pools...)
 		after := schedule.Solve(more.World())
 		if diff := cmp.Diff(enginetest.Print(placed(before)), enginetest.Print(placed(after))); diff != "" {

@@ -324,13 +324,13 @@ func (t *counters) compile(k *podGroup) {
 	for i, e := range k.Spreads {
 		if (!e.Soft || k.held.on(spreadOut, i)) && e.Key.Name == cluster.LabelHostname {
 			// A node can always be added, so the emptiest has none.
-			atMost(countKey{crowd: e.Crowd, settled: true, real: real}, e.MaxSkew)
+			atMost(countKey{crowd: e.Pods, settled: true, real: real}, e.MaxSkew)
 		}
 	}
 	t.antiAffinity(k, atMost)
 	for i, n := range k.Affinity {
 		if (n.Weight == 0 || k.held.on(nearOthers, i)) && n.Key.Name == cluster.LabelHostname {
-			l.needs = append(l.needs, need{counter: t.id(countKey{crowd: n.Crowd, real: real}), own: n.Crowd.Selects(k.PodClass)})
+			l.needs = append(l.needs, need{counter: t.id(countKey{crowd: n.Pods, real: real}), own: n.Pods.Selects(k.PodClass)})
 		}
 	}
 	for _, p := range k.Ports {
@@ -350,10 +350,10 @@ func (t *counters) antiAffinity(k *podGroup, atMost func(countKey, int)) {
 	for i, n := range k.AntiAffinity {
 		switch {
 		case n.Weight != 0 && !k.held.on(offOthers, i) || n.Key.Name != cluster.LabelHostname:
-		case n.Crowd.Selects(k.PodClass):
-			atMost(countKey{crowd: n.Crowd, real: !k.Virtual}, 1)
+		case n.Pods.Selects(k.PodClass):
+			atMost(countKey{crowd: n.Pods, real: !k.Virtual}, 1)
 		default:
-			l.avoids = append(l.avoids, n.Crowd.ID())
+			l.avoids = append(l.avoids, n.Pods.ID())
 		}
 	}
 	for _, r := range k.PodClass.RequiredAntiAffinity() {

@@ -115,7 +115,7 @@ func (b *preferenceSearch) held(c *cluster.PodClass, honour []preference) heldPr
 		case onLabels:
 			terms = append(terms, p.at)
 		case nearOthers:
-			if c.Affinity[p.at].Crowd.AnyPod() {
+			if c.Affinity[p.at].Pods.AnyPod() {
 				t.neighbours = append(t.neighbours, p)
 			}
 		default:

@@ -352,5 +352,5 @@ func dearer(have []RunnerUp, pool string, first, c offering.Ref) []RunnerUp {
 	if c.Price == first.Price {
 		why = "same price, later in the order of the catalog"
 	}
-	return add(have, []RunnerUp{{Ref: c, Pool: pool, More: c.Price - first.Price, Because: reason.Dearer, Why: why}}, mostRunnersUp)
+	return add(have, []RunnerUp{{Ref: c, Pool: pool, More: c.Price - first.Price, Because: reason.HigherPrice, Why: why}}, mostRunnersUp)
 }

@@ -152,7 +152,7 @@ func plan(p schedule.Plan) string {
 	for _, u := range p.Unplaced {
 		fmt.Fprintf(&w, "unplaced %s\n", pods(u.Pods))
 		for _, f := range u.Funnels {
-			fmt.Fprintf(&w, "  %s: %d", f.Pool, f.Offers)
+			fmt.Fprintf(&w, "  %s: %d", f.Pool, f.Offerings)
 			for _, c := range f.Cuts {
 				fmt.Fprintf(&w, " −%d", c.Removed)
 			}

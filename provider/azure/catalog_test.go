@@ -110,7 +110,7 @@ func TestTypesOfARealSize(t *testing.T) {
 //
 // Rule REQUIREMENT-6.
 func TestLabelsOfTheClusterAreOnSale(t *testing.T) {
-	guest := bootRecorder{make(chan azureemulator.Machine, 1)}
+	guest := bootRecorder{make(chan azureemulator.VM, 1)}
 	r := newRegion(t, azureemulator.Options{SystemNodes: -1, Guest: guest}).small()
 	r.options.KubeletIdentityClientID = "7a1f6471-1bf0-4dda-aec3-cb9272f09590"
 	streaming := class("1.36.3")

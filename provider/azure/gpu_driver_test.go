@@ -48,7 +48,7 @@ func TestUsersBringTheDriver(t *testing.T) {
 	const a100, rtx = "Standard_NC24ads_A100_v4", "Standard_NC36ds_xl_RTXPRO6000BSE_v6"
 	for _, contract := range []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured} {
 		for _, size := range []string{a100, rtx} {
-			guest := bootRecorder{make(chan azureemulator.Machine, 1)}
+			guest := bootRecorder{make(chan azureemulator.VM, 1)}
 			r := newRegion(t, azureemulator.Options{SystemNodes: -1, Location: "westus2", Guest: guest, DefaultFamilyCores: 1000})
 			r.options.Location, r.options.BootstrapContract = "westus2", contract
 			c := class("1.36.3")

@@ -49,9 +49,9 @@ func claim(name string, choices ...offering.Ref) provider.Claim {
 }
 
 // bootRecorder records the customData of virtual machines.
-type bootRecorder struct{ booted chan azureemulator.Machine }
+type bootRecorder struct{ booted chan azureemulator.VM }
 
-func (b bootRecorder) Run(_ context.Context, m azureemulator.Machine) { b.booted <- m }
+func (b bootRecorder) Run(_ context.Context, m azureemulator.VM) { b.booted <- m }
 
 // Nodes with new images get the document, those with older ones the script, and the flag applies
 // to both.
@@ -68,7 +68,7 @@ func TestBootstrapContractFollowsTheImage(t *testing.T) {
 		{bootstrap.Environment, "202608.02.0", false},
 		{bootstrap.Structured, "", true},
 	} {
-		guest := bootRecorder{make(chan azureemulator.Machine, 1)}
+		guest := bootRecorder{make(chan azureemulator.VM, 1)}
 		r := newRegion(t, azureemulator.Options{SystemNodes: -1, Guest: guest}).small()
 		r.options.BootstrapContract = test.contract
 		if test.publish != "" {
@@ -97,7 +97,7 @@ func TestMachinesAreToldTheHostOfTheAPIServer(t *testing.T) {
 	const host = "prod-1b2c3d4e.hcp.eastus.azmk8s.io"
 	for _, contract := range []bootstrap.Contract{bootstrap.Environment, bootstrap.Structured} {
 		for _, endpoint := range []string{"https://" + host + ":443", "https://" + host} {
-			guest := bootRecorder{make(chan azureemulator.Machine, 1)}
+			guest := bootRecorder{make(chan azureemulator.VM, 1)}
 			r := newRegion(t, azureemulator.Options{SystemNodes: -1, Guest: guest}).small()
 			r.options.BootstrapContract, r.options.ClusterEndpoint = contract, endpoint
 			run(t, r.provider(t), claim("a", onDemand("Standard_D2s_v5", "eastus-1")))

@@ -116,7 +116,7 @@ func TestNoLoadBalancer(t *testing.T) {
 // Rule SETTING-3.
 func TestGUIDOfTheNetworkMayBeGiven(t *testing.T) {
 	for _, guid := range []string{"", "6c1f6471-1bf0-4dda-aec3-cb9272f09590"} {
-		guest := bootRecorder{make(chan azureemulator.Machine, 1)}
+		guest := bootRecorder{make(chan azureemulator.VM, 1)}
 		r := newRegion(t, azureemulator.Options{SystemNodes: -1, Guest: guest}).small()
 		r.fault(t, azureemulator.Fault{Method: "GET", Path: "/virtualNetworks/[^/]+$", Status: 403, Code: "AuthorizationFailed", Message: "may not read"})
 		r.options.VNetGUID = guid

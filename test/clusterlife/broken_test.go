@@ -89,7 +89,7 @@ func TestBrokenMindsAreCaught(t *testing.T) {
 			without(c, func(b disrupt.Block) bool { return b.Because == disrupt.DoNotDisrupt })
 		}},
 		"pdb": {facts: func(c *disrupt.Cluster) {
-			without(c, func(b disrupt.Block) bool { return b.Because == disrupt.Budgeted })
+			without(c, func(b disrupt.Block) bool { return b.Because == disrupt.PodDisruptionBudget })
 		}},
 		"quiet":  {facts: pools(func(p *disrupt.Pool) { p.ConsolidateAfter /= 2 })},
 		"age":    {facts: pools(func(p *disrupt.Pool) { p.MinAge = 0 })},

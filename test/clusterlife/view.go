@@ -239,7 +239,7 @@ func (c *Cluster) blocks(p *pod) []disrupt.Block {
 		out = append(out, b)
 	}
 	if p.owner.allowed() == 0 {
-		out = append(out, disrupt.Block{Because: disrupt.Budgeted, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=default/" + p.owner.Name + ")", Pod: true})
+		out = append(out, disrupt.Block{Because: disrupt.PodDisruptionBudget, Detail: "Pdb prevents pod evictions (PodDisruptionBudget=default/" + p.owner.Name + ")", Pod: true})
 	}
 	return out
 }

@@ -125,7 +125,7 @@ func TestBadClassesShowInConditionsAndHarmNobody(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		waitTold(t, env, name, fmt.Sprintf("pool %q", name), "PoolNotReady")
+		waitTold(t, env, name, fmt.Sprintf("pool %q", name), "NodePoolNotReady")
 	}
 	waitRunning(t, env, "fine", 1)
 }

@@ -131,12 +131,12 @@ func (c *cluster) startKarve(ctx context.Context, cloud *azure.Provider) {
 	recorder := events.New(c.api, log, set.EventsDropped.Inc)
 	batches := provision.NewBatcher(0, 0)
 	c.mirror = kube.NewMirror(batches.Trigger)
-	c.mirror.OnUrgent = batches.Hurry
+	c.mirror.OnUrgent = batches.Urgent
 	keeper := catalog.New(cloud, c.mirror, set)
 	provisioner := &provision.Provisioner{Client: c.slow, Mirror: c.mirror, Catalog: keeper, Batches: batches, Events: recorder, Metrics: set, Log: log}
 	c.lifecycle = newQueue(ctx, &c.running, &lifecycle.Reconciler{Client: c.slow, Live: c.slow, Mirror: c.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: controllertest.Class(),
 		End: &termination.Claims{Client: c.slow, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}})
-	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, Forewarned: cloud, Events: recorder, Metrics: set, Log: log, Class: class})
+	c.interrupted = newQueue(ctx, &c.running, &interruption.Reconciler{Client: c.slow, Provider: cloud, EvictionObserver: cloud, Events: recorder, Metrics: set, Log: log, Class: class})
 	evictor := termination.NewEvictor(c.slow, recorder, set, log)
 	evictor.Displaces = c.mirror.BeginEviction
 	c.nodes = newQueue(ctx, &c.running, &termination.Nodes{Client: c.slow, Live: c.slow, Provider: cloud, Evictor: evictor, Events: recorder, Metrics: set, Log: log})
@@ -181,7 +181,7 @@ func (c *cluster) await(limit time.Duration, what string, holds func() bool) {
 }
 
 // Run is a VM: its kubelet registers a Node, and an agent runs on it.
-func (c *cluster) Run(ctx context.Context, m azureemulator.Machine) {
+func (c *cluster) Run(ctx context.Context, m azureemulator.VM) {
 	claim := c.claimOf(ctx, m)
 	if claim == nil {
 		return
@@ -195,7 +195,7 @@ func (c *cluster) Run(ctx context.Context, m azureemulator.Machine) {
 }
 
 // claimOf waits for the VM's claim to know it.
-func (c *cluster) claimOf(ctx context.Context, m azureemulator.Machine) *karpv1.NodeClaim {
+func (c *cluster) claimOf(ctx context.Context, m azureemulator.VM) *karpv1.NodeClaim {
 	key := client.ObjectKey{Name: m.Tags[tagClaim]}
 	for ctx.Err() == nil {
 		claim := &karpv1.NodeClaim{}

@@ -39,7 +39,7 @@ func (cs *claims) create(seed uint64, order, n int, replaces bool) *claim {
 }
 
 // claimOf is the claim that a VM was made for; nil when there is none.
-func (cs *claims) claimOf(m azureemulator.Machine) *claim {
+func (cs *claims) claimOf(m azureemulator.VM) *claim {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return cs.byUID[m.Tags[tagClaimUID]]

@@ -16,7 +16,7 @@ type nodes struct {
 }
 
 // Run is what happens on a VM: its node joins, and is silent once the VM ends.
-func (n *nodes) Run(ctx context.Context, m azureemulator.Machine) {
+func (n *nodes) Run(ctx context.Context, m azureemulator.VM) {
 	c := n.claims.claimOf(m)
 	if c == nil || !n.introduced(ctx, m) {
 		return
@@ -28,7 +28,7 @@ func (n *nodes) Run(ctx context.Context, m azureemulator.Machine) {
 
 // introduced has a VM ask its metadata service who it is, as nodes do before they join,
 // until it knows or ends.
-func (n *nodes) introduced(ctx context.Context, m azureemulator.Machine) bool {
+func (n *nodes) introduced(ctx context.Context, m azureemulator.VM) bool {
 	metadata := &http.Client{Transport: n.region.MetadataOf(m.Name), Timeout: 10 * time.Second}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://169.254.169.254/metadata/instance/compute?api-version=2021-02-01", nil)
 	if err != nil {

@@ -136,7 +136,7 @@ func (c *controllers) bound(pods []*corev1.Pod) bool {
 			continue
 		}
 		node := ""
-		for _, m := range c.Mirror.Machines() {
+		for _, m := range c.Mirror.ManagedNodes() {
 			if m.Node != nil && m.Node.Labels[karpv1.NodeInitializedLabelKey] == "true" {
 				for _, promised := range c.Mirror.PromisedTo(m.Claim.Name) {
 					if promised.Name == p.Name {

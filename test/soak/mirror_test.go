@@ -35,7 +35,7 @@ func TestMirrorForgetsWhatIsGone(t *testing.T) {
 		m := kube.NewMirror(func(string) {})
 		stays := resident(m)
 		decide := func() {
-			m.Settle()
+			m.Expire()
 			m.View(func(w *cluster.Snapshot) { schedule.Solve(w) })
 		}
 		soak{

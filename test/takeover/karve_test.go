@@ -70,7 +70,7 @@ func (c *cluster) start() *karve {
 	k.claims = []reconcile.Reconciler{
 		&lifecycle.Reconciler{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: kind, Health: ledger,
 			End: &termination.Claims{Client: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class}},
-		&interruption.Reconciler{Client: c.api, Provider: cloud, Forewarned: cloud, Events: recorder, Metrics: set, Log: log, Class: class},
+		&interruption.Reconciler{Client: c.api, Provider: cloud, EvictionObserver: cloud, Events: recorder, Metrics: set, Log: log, Class: class},
 		&drift.Reconciler{Client: c.api, Catalog: keeper, Drifter: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},
 		&expiration.Reconciler{Client: c.api, Metrics: set, Log: log, Class: class},
 		&inplace.Reconciler{Client: c.api, Updater: cloud, Events: recorder, Metrics: set, Log: log, Class: kind},
@@ -82,7 +82,7 @@ func (c *cluster) start() *karve {
 	}
 	k.provisioner = &provision.Provisioner{Client: c.api, Mirror: k.mirror, Catalog: keeper, Batches: provision.NewBatcher(0, 0), Events: recorder, Metrics: set, Log: log}
 	k.disruption = disruption.New(disruption.Options{Client: c.api, Live: c.api, Mirror: k.mirror, Catalog: keeper, Events: recorder, Metrics: set, Log: log, Settings: disrupt.Defaults()})
-	k.collector = &gc.Collector{Client: c.api, Live: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class, Tidier: cloud, Candid: cloud, Recognizer: cloud}
+	k.collector = &gc.Collector{Client: c.api, Live: c.api, Provider: cloud, Events: recorder, Metrics: set, Log: log, Class: class, OrphanCollector: cloud, UnreadableLister: cloud, Recognizer: cloud}
 	k.feed()
 	k.mirror.Fed()
 	return k
